@@ -1,0 +1,195 @@
+/* args.c: see args.h. */
+#include "args.h"
+
+static int
+count_names(const args_spec *spec)
+{
+    int count = 0;
+    while (spec->names[count] != NULL) {
+        count++;
+    }
+    return count;
+}
+
+static int
+check_count(const args_spec *spec, Py_ssize_t nargs)
+{
+    if (nargs <= spec->positional) {
+        return 0;
+    }
+    PyErr_Format(PyExc_TypeError, "%s() takes at most %d positional arguments (%zd given).",
+                 spec->function, spec->positional, nargs);
+    return -1;
+}
+
+static int
+set_keyword(const args_spec *spec, PyObject *name, PyObject *value, PyObject **values)
+{
+    for (int i = spec->positional_only; spec->names[i] != NULL; i++) {
+        if (PyUnicode_CompareWithASCIIString(name, spec->names[i]) != 0) {
+            continue;
+        }
+        if (values[i] != NULL) {
+            PyErr_Format(PyExc_TypeError, "%s() got two values for '%s'.", spec->function,
+                         spec->names[i]);
+            return -1;
+        }
+        values[i] = value;
+        return 0;
+    }
+    PyErr_Format(PyExc_TypeError, "%s() has no keyword argument '%U'.", spec->function, name);
+    return -1;
+}
+
+static int
+check_required(const args_spec *spec, PyObject *const *values)
+{
+    for (int i = 0; i < spec->required; i++) {
+        if (values[i] == NULL) {
+            PyErr_Format(PyExc_TypeError, "%s() needs the argument '%s'.", spec->function,
+                         spec->names[i]);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static void
+set_positional(const args_spec *spec, PyObject *const *args, Py_ssize_t nargs,
+               PyObject **values)
+{
+    int count = count_names(spec);
+    for (int i = 0; i < count; i++) {
+        values[i] = i < nargs ? args[i] : NULL;
+    }
+}
+
+int
+args_parse(const args_spec *spec, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
+           PyObject **values)
+{
+    if (check_count(spec, nargs) < 0) {
+        return -1;
+    }
+    set_positional(spec, args, nargs, values);
+    Py_ssize_t nkeywords = kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames);
+    for (Py_ssize_t k = 0; k < nkeywords; k++) {
+        if (set_keyword(spec, PyTuple_GET_ITEM(kwnames, k), args[nargs + k], values) < 0) {
+            return -1;
+        }
+    }
+    return check_required(spec, values);
+}
+
+int
+args_parse_tuple(const args_spec *spec, PyObject *args, PyObject *kwargs, PyObject **values)
+{
+    Py_ssize_t nargs = PyTuple_GET_SIZE(args);
+    if (check_count(spec, nargs) < 0) {
+        return -1;
+    }
+    set_positional(spec, ((PyTupleObject *)args)->ob_item, nargs, values);
+    PyObject *name, *value;
+    Py_ssize_t position = 0;
+    while (kwargs != NULL && PyDict_Next(kwargs, &position, &name, &value)) {
+        if (set_keyword(spec, name, value, values) < 0) {
+            return -1;
+        }
+    }
+    return check_required(spec, values);
+}
+
+int
+args_int64(const char *function, const char *what, PyObject *value, int64_t *out)
+{
+    *out = 0;
+    if (!PyIndex_Check(value)) {
+        PyErr_Format(PyExc_TypeError, "%s: %s must be an int, not %.100s.", function, what,
+                     Py_TYPE(value)->tp_name);
+        return -1;
+    }
+    PyObject *number = PyNumber_Index(value);
+    if (number == NULL) {
+        return -1;
+    }
+    int overflow = 0;
+    long long result = PyLong_AsLongLongAndOverflow(number, &overflow);
+    if (overflow != 0) {
+        PyErr_Format(PyExc_OverflowError, "%s: %s (%R) does not fit in 64 bits.", function,
+                     what, number);
+    }
+    Py_DECREF(number);
+    if (overflow != 0 || (result == -1 && PyErr_Occurred())) {
+        return -1;
+    }
+    *out = result;
+    return 0;
+}
+
+int
+args_int64s(const char *function, const char *what, PyObject *value, int64_t *out,
+            int capacity, int *count)
+{
+    *count = 0;
+    if (PyIndex_Check(value)) {
+        *count = 1;
+        return args_int64(function, what, value, out);
+    }
+    if (PyUnicode_Check(value) || !PySequence_Check(value)) {
+        PyErr_Format(PyExc_TypeError, "%s: %s must be an int or a sequence of ints, not %.100s.",
+                     function, what, Py_TYPE(value)->tp_name);
+        return -1;
+    }
+    PyObject *items = PySequence_Tuple(value);
+    if (items == NULL) {
+        return -1;
+    }
+    Py_ssize_t nitems = PyTuple_GET_SIZE(items);
+    if (nitems > capacity) {
+        PyErr_Format(PyExc_ValueError, "%s: %s has %zd entries; at most %d are possible.",
+                     function, what, nitems, capacity);
+        goto error;
+    }
+    for (Py_ssize_t i = 0; i < nitems; i++) {
+        if (args_int64(function, what, PyTuple_GET_ITEM(items, i), &out[i]) < 0) {
+            goto error;
+        }
+    }
+    Py_DECREF(items);
+    *count = (int)nitems;
+    return 0;
+
+error:
+    Py_DECREF(items);
+    return -1;
+}
+
+int
+args_tristate(const char *function, const char *what, PyObject *value, int *out)
+{
+    *out = -1;
+    if (value == NULL || value == Py_None) {
+        return 0;
+    }
+    if (!PyBool_Check(value)) {
+        PyErr_Format(PyExc_TypeError, "%s: %s must be True, False or None, not %R.", function,
+                     what, value);
+        return -1;
+    }
+    *out = value == Py_True;
+    return 0;
+}
+
+int
+args_axis(const char *function, int64_t axis, int ndim, int *out)
+{
+    int64_t counted = axis < 0 ? axis + ndim : axis;
+    *out = 0;
+    if (counted < 0 || counted >= ndim) {
+        PyErr_Format(PyExc_ValueError, "%s: axis %lld is out of range for %d dimensions.",
+                     function, (long long)axis, ndim);
+        return -1;
+    }
+    *out = (int)counted;
+    return 0;
+}

@@ -1,0 +1,78 @@
+/* dtype.h: DLPack's element types as a table, without Python.
+ *
+ * Owns:    the table of named types and the arithmetic of their sizes.
+ * Threads: pure functions over constant data.
+ * Units:   bits and bytes as the names say.  A DLDataType is passed by value.
+ * Source:  SPEC dlpack.h DLDataType, DLDataTypeCode (DLPack 1.3).
+ */
+#ifndef MD_DTYPE_H
+#define MD_DTYPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <dlpack/dlpack.h>
+
+/* A longest name is "float8_e4m3b11fnuz" and a suffix "x65535". */
+#define DTYPE_NAME_MAX 32
+
+typedef struct dtype_entry {
+    const char *name;   /* "float32", "bfloat16", "int4", "float4_e2m1fn" ... */
+    uint8_t code;       /* DLDataTypeCode */
+    uint8_t bits;       /* of one lane */
+    char buffer_format; /* the struct module's letter for the buffer protocol; 'E' stands for
+                           "Zf"-style complex (see dtype_buffer_format); 0: it has none */
+    bool is_numpy;      /* NumPy itself has it; otherwise ml_dtypes, or nobody */
+} dtype_entry;
+
+/* The table: one row a public name, ended by count. */
+extern const dtype_entry dtype_table[];
+extern const int dtype_table_count;
+
+/* The row of `dtype` with its lanes put aside; NULL for an opaque handle, an unknown code,
+ * or a width that the code does not have. */
+const dtype_entry *dtype_find(DLDataType dtype);
+/* By name, "float32", with an optional lanes suffix "float4_e2m1fnx2".  False: no such name. */
+bool dtype_from_name(const char *name, DLDataType *out);
+/* Writes the name with its lanes suffix; `out` has DTYPE_NAME_MAX bytes. */
+void dtype_write_name(DLDataType dtype, char *out);
+
+static inline bool
+dtype_equal(DLDataType a, DLDataType b)
+{
+    return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
+}
+
+/* Is this a type that an Array can have: a row of the table, lanes at least 1? */
+bool dtype_is_known(DLDataType dtype);
+/* bits * lanes: 4 for int4, 8 for float4_e2m1fnx2. */
+static inline int64_t
+dtype_item_bits(DLDataType dtype)
+{
+    return (int64_t)dtype.bits * dtype.lanes;
+}
+/* False for int4, fp4, fp6 and such, whose items do not fall on bytes. */
+static inline bool
+dtype_is_whole_bytes(DLDataType dtype)
+{
+    return dtype_item_bits(dtype) % 8 == 0;
+}
+/* Bytes in one item, rounded up. */
+static inline int64_t
+dtype_itemsize(DLDataType dtype)
+{
+    return (dtype_item_bits(dtype) + 7) / 8;
+}
+/* Bytes of `count` packed items: (count * bits * lanes + 7) / 8; false on overflow.
+ * SPEC dlpack.h DLDataType: sub-byte items are packed by default. */
+bool dtype_packed_nbytes(DLDataType dtype, int64_t count, int64_t *out);
+/* What an item's address must be a multiple of: the scalar's size, half of it for complex. */
+int64_t dtype_alignment(DLDataType dtype);
+/* The buffer protocol's format, "<f4"-free native letters: "f", "Zd", "?"; NULL: none. */
+const char *dtype_buffer_format(DLDataType dtype);
+/* The other way, from a PEP 3118 format (NULL means "B") and its itemsize.  False: structured,
+ * non-native byte order, or unknown. */
+bool dtype_from_buffer_format(const char *format, int64_t itemsize, DLDataType *out);
+
+#endif /* MD_DTYPE_H */

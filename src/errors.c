@@ -1,0 +1,72 @@
+/* errors.c: see errors.h. */
+#include "errors.h"
+
+#include <stdio.h>
+
+PyDoc_STRVAR(copy_required_error_doc,
+             "A copy is needed, and copy=False forbids it.\n\n"
+             "Derives from BufferError and from ValueError: the array API standard names\n"
+             "BufferError for ``__dlpack__`` and both for ``from_dlpack``.");
+
+PyDoc_STRVAR(metal_error_doc,
+             "Metal refused a call or a command buffer failed; the text is Metal's own.");
+
+int
+errors_make_classes(PyObject *module, md_state *state)
+{
+    PyObject *bases = PyTuple_Pack(2, PyExc_BufferError, PyExc_ValueError);
+    if (bases == NULL) {
+        return -1;
+    }
+    state->copy_required_error = PyErr_NewExceptionWithDoc(
+        "metal_dlpack.CopyRequiredError", copy_required_error_doc, bases, NULL);
+    Py_DECREF(bases);
+    if (state->copy_required_error == NULL) {
+        return -1;
+    }
+    state->metal_error = PyErr_NewExceptionWithDoc(
+        "metal_dlpack.MetalError", metal_error_doc, PyExc_RuntimeError, NULL);
+    if (state->metal_error == NULL) {
+        return -1;
+    }
+    if (PyModule_AddObjectRef(module, "CopyRequiredError", state->copy_required_error) < 0) {
+        return -1;
+    }
+    return PyModule_AddObjectRef(module, "MetalError", state->metal_error);
+}
+
+static PyObject *
+class_of_fault(md_state *state, layout_fault_code code)
+{
+    switch (code) {
+    case LAYOUT_FAULT_INDEX:
+        return PyExc_IndexError;
+    case LAYOUT_FAULT_NOT_A_VIEW:
+        return state->copy_required_error;
+    default:
+        return PyExc_ValueError;
+    }
+}
+
+PyObject *
+errors_from_layout(md_state *state, const char *where, const layout_fault *fault)
+{
+    char text[160];
+    /* Every text of the list takes at most these two numbers. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    (void)snprintf(text, sizeof text, layout_fault_text(fault->code),
+                   (long long)fault->a, (long long)fault->b);
+#pragma GCC diagnostic pop
+    return PyErr_Format(class_of_fault(state, fault->code), "%s: %s.", where, text);
+}
+
+PyObject *
+errors_copy_required(md_state *state, const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    PyErr_FormatV(state->copy_required_error, format, values);
+    va_end(values);
+    return NULL;
+}

@@ -1,0 +1,112 @@
+/* layout.h: strided layouts as arithmetic over int64, without data and without Python.
+ *
+ * Owns:    nothing.  A strided_layout is a plain value, about 1 KiB, made on the stack.
+ * Calls:   nothing but string.h.
+ * Threads: every function is pure: any thread, with or without the GIL.
+ * Failure: a function that can fail returns false, fills `*fault` and leaves `*out` unspecified.
+ *          `out` may be the same object as `in`.
+ * Units:   shape, strides and offset count items; only names with `nbytes` count bytes.
+ */
+#ifndef MD_LAYOUT_H
+#define MD_LAYOUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define LAYOUT_MAX_NDIM 64
+
+typedef struct strided_layout {
+    int ndim;         /* 0 .. LAYOUT_MAX_NDIM */
+    int64_t itemsize; /* bytes in one item, >= 1 */
+    int64_t offset;   /* items from the base to element 0; may be negative */
+    int64_t shape[LAYOUT_MAX_NDIM];   /* only the first ndim entries mean anything */
+    int64_t strides[LAYOUT_MAX_NDIM]; /* likewise */
+} strided_layout;
+
+/* One list makes the codes and the texts.  A text takes the fault's two numbers, a and b,
+ * in this order, as %lld. */
+#define LAYOUT_FAULT_LIST(X)                                                                  \
+    X(LAYOUT_FAULT_NONE, "no fault")                                                          \
+    X(LAYOUT_FAULT_NDIM, "a layout has 0 to 64 dimensions, not %lld")                         \
+    X(LAYOUT_FAULT_EXTENT, "extent %lld of axis %lld is negative")                            \
+    X(LAYOUT_FAULT_ITEMSIZE, "itemsize (%lld) must be at least 1 byte")                       \
+    X(LAYOUT_FAULT_OVERFLOW, "the layout reaches past what 64 bits can count (at axis %lld)") \
+    X(LAYOUT_FAULT_AXIS, "axis %lld is out of range for %lld dimensions")                     \
+    X(LAYOUT_FAULT_AXIS_TWICE, "axis %lld is named twice")                                    \
+    X(LAYOUT_FAULT_AXES, "%lld axes are given for %lld dimensions")                           \
+    X(LAYOUT_FAULT_INDEX, "index %lld is out of range for an axis of extent %lld")            \
+    X(LAYOUT_FAULT_STEP, "a slice's step must not be 0")                                      \
+    X(LAYOUT_FAULT_VOLUME, "a layout of %lld items cannot take a shape of %lld items")        \
+    X(LAYOUT_FAULT_INFER, "only one extent of a shape may be -1")                             \
+    X(LAYOUT_FAULT_NOT_A_VIEW, "the strides do not allow this shape without a copy")          \
+    X(LAYOUT_FAULT_BROADCAST, "extent %lld cannot be broadcast to %lld")                      \
+    X(LAYOUT_FAULT_BROADCAST_NDIM, "%lld dimensions cannot be broadcast to %lld")             \
+    X(LAYOUT_FAULT_REPACK, "items of %lld bytes cannot be repacked as items of %lld bytes")
+
+#define LAYOUT_AS_ENUM(name, text) name,
+typedef enum { LAYOUT_FAULT_LIST(LAYOUT_AS_ENUM) } layout_fault_code;
+#undef LAYOUT_AS_ENUM
+
+typedef struct layout_fault {
+    layout_fault_code code;
+    int64_t a, b; /* the two numbers of the text; 0 where it takes fewer */
+} layout_fault;
+
+/* printf format of a code: at most two %lld.  Static text. */
+const char *layout_fault_text(layout_fault_code code);
+
+/* ---- checked arithmetic: the only way sizes are multiplied in this project ---- */
+bool layout_multiply(int64_t a, int64_t b, int64_t *out); /* false on overflow */
+bool layout_add(int64_t a, int64_t b, int64_t *out);      /* false on overflow */
+
+/* ---- making a layout ---- */
+
+/* A C-ordered (`order` 'C') or Fortran-ordered ('F') layout at offset 0.  Refuses what
+ * overflows int64 when counted in bytes. */
+bool layout_set_dense(strided_layout *out, int ndim, const int64_t *shape,
+                      int64_t itemsize, char order, layout_fault *fault);
+
+/* A layout with the given strides (NULL: C order).  Refuses ndim out of range, negative
+ * extents, and any product or offset that overflows int64 in items or in bytes. */
+bool layout_set(strided_layout *out, int ndim, const int64_t *shape,
+                const int64_t *strides, int64_t itemsize, int64_t offset,
+                layout_fault *fault);
+
+/* ---- questions; all of them total on a layout that layout_set accepted ---- */
+int64_t layout_volume(const strided_layout *in); /* items; 1 for ndim 0 */
+
+/* The offsets (items, slice offset included) of the lowest and the highest item touched.
+ * An empty layout gives *min == *max == offset. */
+void layout_offset_bounds(const strided_layout *in, int64_t *min, int64_t *max);
+
+bool layout_is_contiguous_c(const strided_layout *in); /* strides of extent-1 axes do not count */
+bool layout_is_contiguous_f(const strided_layout *in);
+bool layout_has_negative_stride(const strided_layout *in); /* on an axis of extent > 1 */
+bool layout_is_unique(const strided_layout *in); /* no two indices share an item */
+bool layout_same_shape(const strided_layout *a, const strided_layout *b);
+
+/* ---- views: each writes a layout over the same items ---- */
+bool layout_take_index(const strided_layout *in, int axis, int64_t index,
+                       strided_layout *out, layout_fault *fault); /* drops the axis */
+/* start, length and step as PySlice_AdjustIndices leaves them: already within the axis. */
+bool layout_take_range(const strided_layout *in, int axis, int64_t start, int64_t length,
+                       int64_t step, strided_layout *out, layout_fault *fault);
+bool layout_permuted(const strided_layout *in, const int *axes, strided_layout *out,
+                     layout_fault *fault); /* ndim axes, each in 0..ndim-1 */
+/* One extent may be -1 and is worked out. NOT_A_VIEW: would need a copy. */
+bool layout_reshaped(const strided_layout *in, int ndim, const int64_t *shape,
+                     strided_layout *out, layout_fault *fault);
+void layout_squeezed(const strided_layout *in, strided_layout *out); /* drops every extent-1 axis */
+bool layout_expanded(const strided_layout *in, int axis, strided_layout *out,
+                     layout_fault *fault); /* an axis of extent 1 before `axis` (0..ndim) */
+bool layout_broadcast(const strided_layout *in, int ndim, const int64_t *shape,
+                      strided_layout *out, layout_fault *fault); /* stride 0 on grown axes */
+/* Axes first..last (inclusive) as one. */
+bool layout_flattened(const strided_layout *in, int first, int last, strided_layout *out,
+                      layout_fault *fault);
+/* The same bytes as items of another size along `axis`; keep_axis false drops it when its
+ * extent becomes 1 (packing) or adds a new last axis (unpacking). */
+bool layout_repacked(const strided_layout *in, int64_t itemsize, int axis, bool keep_axis,
+                     strided_layout *out, layout_fault *fault);
+
+#endif /* MD_LAYOUT_H */

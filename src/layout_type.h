@@ -1,0 +1,22 @@
+/* layout_type.h: the Python type `StridedLayout`, and indexing, which arrays share.
+ *
+ * Threads: the GIL is held.
+ */
+#ifndef MD_LAYOUT_TYPE_H
+#define MD_LAYOUT_TYPE_H
+
+#include "layout.h"
+#include "state.h"
+
+/* A StridedLayout with a copy of `layout`: owned (+1). */
+PyObject *layout_type_new(md_state *state, const strided_layout *layout);
+
+/* Basic indexing: an int, a slice, None, `...`, or a tuple of them.  IndexError with the key's
+ * type where it is something else. */
+int layout_index(md_state *state, const char *function, PyObject *key,
+                 const strided_layout *in, strided_layout *out);
+
+/* `values` as a tuple of Python ints: owned (+1). */
+PyObject *layout_tuple(const int64_t *values, int count);
+
+#endif /* MD_LAYOUT_TYPE_H */

@@ -1,0 +1,138 @@
+/* module.c: makes metal_dlpack._core out of its parts; holds no logic of its own. */
+#include "dtype_type.h"
+#include "errors.h"
+#include "state.h"
+
+static PyObject *
+core_types(PyObject *module, PyObject *Py_UNUSED(unused))
+{
+    md_state *state = state_of_module(module);
+    PyObject *list = PyList_New(0);
+    if (list == NULL) {
+        return NULL;
+    }
+#define MD_APPEND(field, spec, is_public)                                              \
+    if (PyList_Append(list, (PyObject *)state->field) < 0) {                           \
+        goto error;                                                                    \
+    }
+    MD_TYPE_LIST(MD_APPEND)
+#undef MD_APPEND
+    return list;
+
+error:
+    Py_DECREF(list);
+    return NULL;
+}
+
+static int
+make_names(md_state *state)
+{
+#define MD_INTERN(name)                                                                \
+    state->str_##name = PyUnicode_InternFromString(#name);                             \
+    if (state->str_##name == NULL) {                                                   \
+        return -1;                                                                     \
+    }
+    MD_NAME_LIST(MD_INTERN)
+#undef MD_INTERN
+    return 0;
+}
+
+static int
+make_types(PyObject *module, md_state *state)
+{
+#define MD_MAKE(field, spec, is_public)                                                \
+    state->field = (PyTypeObject *)PyType_FromModuleAndSpec(module, &(spec), NULL);    \
+    if (state->field == NULL) {                                                        \
+        return -1;                                                                     \
+    }                                                                                  \
+    if ((is_public) && PyModule_AddType(module, state->field) < 0) {                   \
+        return -1;                                                                     \
+    }
+    MD_TYPE_LIST(MD_MAKE)
+#undef MD_MAKE
+    return 0;
+}
+
+static int
+core_exec(PyObject *module)
+{
+    md_state *state = state_of_module(module);
+    if (make_names(state) < 0 || make_types(module, state) < 0) {
+        return -1;
+    }
+    if (errors_make_classes(module, state) < 0) {
+        return -1;
+    }
+    return dtype_type_add_names(module, state);
+}
+
+static int
+core_traverse(PyObject *module, visitproc visit, void *arg)
+{
+    md_state *state = state_of_module(module);
+#define MD_VISIT_TYPE(field, spec, is_public) Py_VISIT(state->field);
+#define MD_VISIT_OBJECT(field) Py_VISIT(state->field);
+    MD_TYPE_LIST(MD_VISIT_TYPE)
+    MD_OBJECT_LIST(MD_VISIT_OBJECT)
+#undef MD_VISIT_TYPE
+#undef MD_VISIT_OBJECT
+    return 0;
+}
+
+static int
+core_clear(PyObject *module)
+{
+    md_state *state = state_of_module(module);
+#define MD_CLEAR_TYPE(field, spec, is_public) Py_CLEAR(state->field);
+#define MD_CLEAR_OBJECT(field) Py_CLEAR(state->field);
+#define MD_CLEAR_NAME(name) Py_CLEAR(state->str_##name);
+    MD_TYPE_LIST(MD_CLEAR_TYPE)
+    MD_OBJECT_LIST(MD_CLEAR_OBJECT)
+    MD_NAME_LIST(MD_CLEAR_NAME)
+#undef MD_CLEAR_TYPE
+#undef MD_CLEAR_OBJECT
+#undef MD_CLEAR_NAME
+    return 0;
+}
+
+static void
+core_free(void *module)
+{
+    (void)core_clear((PyObject *)module);
+}
+
+static PyMethodDef core_methods[] = {
+    {"_types", core_types, METH_NOARGS,
+     PyDoc_STR("_types($module, /)\n--\n\nEvery type of the module, for the tests.")},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot core_slots[] = {
+    {Py_mod_exec, core_exec},
+#if PY_VERSION_HEX >= 0x030C0000
+    {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
+#endif
+#if PY_VERSION_HEX >= 0x030D0000
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, NULL},
+};
+
+static PyModuleDef core_module = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "metal_dlpack._core",
+    .m_size = sizeof(md_state),
+    .m_methods = core_methods,
+    .m_slots = core_slots,
+    .m_traverse = core_traverse,
+    .m_clear = core_clear,
+    .m_free = core_free,
+};
+
+PyMODINIT_FUNC PyInit__core(void);
+
+PyMODINIT_FUNC
+PyInit__core(void)
+{
+    return PyModuleDef_Init(&core_module);
+}

@@ -1,0 +1,63 @@
+/* state.h: what one module object owns.  One struct, no C globals.
+ *
+ * Owns:    the types, exceptions and names of one interpreter's metal_dlpack._core.
+ * Threads: written once by module.c's exec slot, then only read.
+ */
+#ifndef MD_STATE_H
+#define MD_STATE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+/* Every type the module makes: field, spec, public (1: added to the module under its name).
+ * module.c walks this list to make, visit and clear them, and the leak test walks it through
+ * _core._types(). */
+#define MD_TYPE_LIST(X)                                                                \
+    X(dtype_type, dtype_spec, 1)                                                       \
+    X(layout_type, layout_spec, 1)
+
+/* Every object of another kind that the state owns.  exec fills each before any is used. */
+#define MD_OBJECT_LIST(X)                                                              \
+    X(copy_required_error) /* CopyRequiredError(BufferError, ValueError) */            \
+    X(metal_error)         /* MetalError(RuntimeError) */                              \
+    X(dtype_cache)         /* dict: public name -> dtype, one object a name */
+
+/* Interned names for look-ups and calls: state->str_NAME. */
+#define MD_NAME_LIST(X)                                                                \
+    X(__dlpack__)                                                                      \
+    X(__dlpack_device__)                                                               \
+    X(copy)                                                                            \
+    X(dl_device)                                                                       \
+    X(max_version)                                                                     \
+    X(stream)
+
+#define MD_TYPE_FIELD(field, spec, is_public) PyTypeObject *field;
+#define MD_OBJECT_FIELD(field) PyObject *field;
+#define MD_NAME_FIELD(name) PyObject *str_##name;
+typedef struct md_state {
+    MD_TYPE_LIST(MD_TYPE_FIELD)
+    MD_OBJECT_LIST(MD_OBJECT_FIELD)
+    MD_NAME_LIST(MD_NAME_FIELD)
+} md_state;
+#undef MD_TYPE_FIELD
+#undef MD_OBJECT_FIELD
+#undef MD_NAME_FIELD
+
+#define MD_TYPE_SPEC(field, spec, is_public) extern PyType_Spec spec;
+MD_TYPE_LIST(MD_TYPE_SPEC)
+#undef MD_TYPE_SPEC
+
+/* The state behind an instance of one of our types, none of which can be subclassed. */
+static inline md_state *
+state_of(PyObject *op)
+{
+    return (md_state *)PyType_GetModuleState(Py_TYPE(op));
+}
+
+static inline md_state *
+state_of_module(PyObject *module)
+{
+    return (md_state *)PyModule_GetState(module);
+}
+
+#endif /* MD_STATE_H */
