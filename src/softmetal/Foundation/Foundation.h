@@ -1,0 +1,141 @@
+/* Foundation.h: the part of Foundation that Metal code of this project needs.
+ *
+ * Owns:    declarations only, each as in Apple's Foundation: same names, types and meaning.
+ * Calls:   the Objective-C runtime's headers.
+ * Threads: as Apple documents: objects may be shared, pools belong to one thread.
+ * Note:    GCC has no blocks, no typed enums and no nullability outside properties.
+ *          String literals (@"...") need -fconstant-string-class=NSConstantString.
+ */
+#ifndef SOFTMETAL_FOUNDATION_H
+#define SOFTMETAL_FOUNDATION_H
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <objc/objc.h>
+
+#if defined(__APPLE__)
+#include <objc/NSObject.h>
+#else
+
+typedef long NSInteger;
+typedef unsigned long NSUInteger;
+
+#define NSIntegerMax LONG_MAX
+#define NSIntegerMin LONG_MIN
+#define NSUIntegerMax ULONG_MAX
+
+@class NSString, Protocol;
+
+@protocol NSObject
+- (BOOL)isEqual:(id)object;
+@property (readonly) NSUInteger hash;
+@property (readonly) Class superclass;
+- (Class)class;
+- (instancetype)self;
+- (BOOL)isKindOfClass:(Class)aClass;
+- (BOOL)isMemberOfClass:(Class)aClass;
+- (BOOL)conformsToProtocol:(Protocol *)aProtocol;
+- (BOOL)respondsToSelector:(SEL)aSelector;
+- (instancetype)retain;
+- (oneway void)release;
+- (instancetype)autorelease;
+- (NSUInteger)retainCount;
+@property (readonly, copy) NSString *description;
+@end
+
+#if __has_attribute(objc_root_class)
+__attribute__((objc_root_class))
+#endif
+@interface NSObject <NSObject> {
+    Class isa;
+}
++ (void)load;
++ (void)initialize;
++ (instancetype)new;
++ (instancetype)alloc;
+- (instancetype)init;
+- (void)dealloc;
+- (id)copy;
++ (BOOL)instancesRespondToSelector:(SEL)aSelector;
++ (BOOL)conformsToProtocol:(Protocol *)protocol;
++ (BOOL)isSubclassOfClass:(Class)aClass;
++ (Class)superclass;
++ (Class)class;
+@end
+
+#endif /* __APPLE__ */
+
+#if defined(__clang__)
+#define NS_ENUM(type, name)                                                            \
+    enum name : type name;                                                             \
+    enum name : type
+#define NS_OPTIONS(type, name) NS_ENUM(type, name)
+#define NS_RETURNS_RETAINED __attribute__((ns_returns_retained))
+#else
+#define NS_ENUM(type, name)                                                            \
+    type name;                                                                         \
+    enum
+#define NS_OPTIONS(type, name) NS_ENUM(type, name)
+#define NS_RETURNS_RETAINED
+#endif
+
+#define FOUNDATION_EXPORT extern
+
+typedef double CFTimeInterval; /* seconds */
+
+typedef struct _NSRange {
+    NSUInteger location;
+    NSUInteger length;
+} NSRange;
+
+static inline NSRange
+NSMakeRange(NSUInteger location, NSUInteger length)
+{
+    NSRange range = {location, length};
+    return range;
+}
+
+/* What an autorelease pool of the calling thread must surround.  `drain` and `release` are the
+ * same; a pool cannot be retained or autoreleased. */
+@interface NSAutoreleasePool : NSObject {
+@private
+    void *_stack;
+    NSUInteger _mark, _depth;
+}
+- (void)drain;
+@end
+
+@interface NSString : NSObject
+@property (readonly) NSUInteger length;     /* in UTF-16 units */
+@property (readonly) const char *UTF8String; /* borrowed from the string */
++ (instancetype)stringWithUTF8String:(const char *)nullTerminatedCString;
+- (instancetype)initWithUTF8String:(const char *)nullTerminatedCString;
+- (BOOL)isEqualToString:(NSString *)aString;
+@end
+
+#if !defined(__clang__)
+/* GCC makes instances of it out of @"..." when told to, with exactly this layout. */
+@interface NSConstantString : NSString {
+@private
+    char *c_string;
+    unsigned int len; /* in bytes */
+}
+@end
+#endif
+
+@interface NSArray : NSObject
+@property (readonly) NSUInteger count;
+- (id)objectAtIndex:(NSUInteger)index;
+@end
+
+typedef NSString *NSErrorDomain;
+
+@interface NSError : NSObject
+@property (readonly, copy) NSErrorDomain domain;
+@property (readonly) NSInteger code;
+@property (readonly, copy) NSString *localizedDescription;
+@end
+
+#endif /* SOFTMETAL_FOUNDATION_H */

@@ -1,0 +1,228 @@
+/* Metal.h: the part of Metal that moves bytes: devices, buffers, queues, blits, events, fences.
+ *
+ * Owns:    declarations only, each as in Apple's Metal: same selectors, types and values.
+ * Calls:   Foundation/Foundation.h.
+ * Threads: devices, resources, queues and events from any thread; one command buffer and its
+ *          encoders from one thread at a time.
+ * Owner:   `new...`, MTLCreateSystemDefaultDevice and MTLCopyAllDevices give +1; all else is
+ *          autoreleased or borrowed.
+ * Note:    without blocks (GCC) a block parameter is a pointer to a block literal made by hand.
+ */
+#ifndef SOFTMETAL_METAL_H
+#define SOFTMETAL_METAL_H
+
+#import <Foundation/Foundation.h>
+
+#define MTL_EXTERN extern
+
+@protocol MTLDevice, MTLBuffer, MTLCommandQueue, MTLCommandBuffer, MTLBlitCommandEncoder;
+@protocol MTLComputeCommandEncoder, MTLEvent, MTLSharedEvent, MTLFence;
+
+/* ---- resources ---- */
+
+typedef NS_ENUM(NSUInteger, MTLPurgeableState){
+    MTLPurgeableStateKeepCurrent = 1,
+    MTLPurgeableStateNonVolatile = 2,
+    MTLPurgeableStateVolatile = 3,
+    MTLPurgeableStateEmpty = 4,
+};
+
+typedef NS_ENUM(NSUInteger, MTLCPUCacheMode){
+    MTLCPUCacheModeDefaultCache = 0,
+    MTLCPUCacheModeWriteCombined = 1,
+};
+
+typedef NS_ENUM(NSUInteger, MTLStorageMode){
+    MTLStorageModeShared = 0,
+    MTLStorageModeManaged = 1,
+    MTLStorageModePrivate = 2,
+    MTLStorageModeMemoryless = 3,
+};
+
+typedef NS_ENUM(NSUInteger, MTLHazardTrackingMode){
+    MTLHazardTrackingModeDefault = 0,
+    MTLHazardTrackingModeUntracked = 1,
+    MTLHazardTrackingModeTracked = 2,
+};
+
+#define MTLResourceCPUCacheModeShift 0
+#define MTLResourceCPUCacheModeMask (0xfUL << MTLResourceCPUCacheModeShift)
+#define MTLResourceStorageModeShift 4
+#define MTLResourceStorageModeMask (0xfUL << MTLResourceStorageModeShift)
+#define MTLResourceHazardTrackingModeShift 8
+#define MTLResourceHazardTrackingModeMask (0x3UL << MTLResourceHazardTrackingModeShift)
+
+typedef NS_OPTIONS(NSUInteger, MTLResourceOptions){
+    MTLResourceCPUCacheModeDefaultCache = MTLCPUCacheModeDefaultCache
+                                          << MTLResourceCPUCacheModeShift,
+    MTLResourceCPUCacheModeWriteCombined = MTLCPUCacheModeWriteCombined
+                                           << MTLResourceCPUCacheModeShift,
+    MTLResourceStorageModeShared = MTLStorageModeShared << MTLResourceStorageModeShift,
+    MTLResourceStorageModeManaged = MTLStorageModeManaged << MTLResourceStorageModeShift,
+    MTLResourceStorageModePrivate = MTLStorageModePrivate << MTLResourceStorageModeShift,
+    MTLResourceStorageModeMemoryless = MTLStorageModeMemoryless
+                                       << MTLResourceStorageModeShift,
+    MTLResourceHazardTrackingModeDefault = MTLHazardTrackingModeDefault
+                                           << MTLResourceHazardTrackingModeShift,
+    MTLResourceHazardTrackingModeUntracked = MTLHazardTrackingModeUntracked
+                                             << MTLResourceHazardTrackingModeShift,
+    MTLResourceHazardTrackingModeTracked = MTLHazardTrackingModeTracked
+                                           << MTLResourceHazardTrackingModeShift,
+};
+
+@protocol MTLResource <NSObject>
+@property (nullable, copy, atomic) NSString *label;
+@property (readonly) id<MTLDevice> device;
+@property (readonly) MTLCPUCacheMode cpuCacheMode;
+@property (readonly) MTLStorageMode storageMode;
+@property (readonly) MTLHazardTrackingMode hazardTrackingMode;
+@property (readonly) MTLResourceOptions resourceOptions;
+- (MTLPurgeableState)setPurgeableState:(MTLPurgeableState)state;
+@property (readonly) NSUInteger allocatedSize;
+@end
+
+@protocol MTLBuffer <MTLResource>
+@property (readonly) NSUInteger length;
+- (void *)contents; /* NULL for private storage */
+- (void)didModifyRange:(NSRange)range;
+@end
+
+/* ---- events and fences ---- */
+
+@protocol MTLEvent <NSObject>
+@property (nullable, readonly) id<MTLDevice> device;
+@property (nullable, copy, atomic) NSString *label;
+@end
+
+@protocol MTLSharedEvent <MTLEvent>
+- (BOOL)waitUntilSignaledValue:(uint64_t)value timeoutMS:(uint64_t)milliseconds;
+@property (readwrite) uint64_t signaledValue;
+@end
+
+@protocol MTLFence <NSObject>
+@property (nonnull, readonly) id<MTLDevice> device;
+@property (nullable, copy, atomic) NSString *label;
+@end
+
+/* ---- devices ---- */
+
+@protocol MTLDevice <NSObject>
+@property (nonnull, readonly) NSString *name;
+@property (readonly) uint64_t registryID;
+@property (readonly) BOOL hasUnifiedMemory;
+@property (readonly) uint64_t recommendedMaxWorkingSetSize;
+@property (readonly) NSUInteger maxBufferLength;
+@property (readonly) NSUInteger currentAllocatedSize;
+- (id<MTLCommandQueue>)newCommandQueue;
+- (id<MTLCommandQueue>)newCommandQueueWithMaxCommandBufferCount:(NSUInteger)maxCommandBufferCount;
+- (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length options:(MTLResourceOptions)options;
+- (id<MTLBuffer>)newBufferWithBytes:(const void *)pointer
+                             length:(NSUInteger)length
+                            options:(MTLResourceOptions)options;
+- (id<MTLBuffer>)newBufferWithBytesNoCopy:(void *)pointer
+                                   length:(NSUInteger)length
+                                  options:(MTLResourceOptions)options
+#if defined(__BLOCKS__)
+                              deallocator:(void (^)(void *pointer, NSUInteger length))deallocator;
+#else
+                              deallocator:(const void *)deallocator;
+#endif
+- (id<MTLFence>)newFence;
+- (id<MTLEvent>)newEvent;
+- (id<MTLSharedEvent>)newSharedEvent;
+@end
+
+/* +1, or nil where there is no device. */
+MTL_EXTERN id<MTLDevice> MTLCreateSystemDefaultDevice(void) NS_RETURNS_RETAINED;
+/* +1; may be empty. */
+MTL_EXTERN NSArray *MTLCopyAllDevices(void) NS_RETURNS_RETAINED;
+
+/* ---- queues and command buffers ---- */
+
+@protocol MTLCommandQueue <NSObject>
+@property (nullable, copy, atomic) NSString *label;
+@property (readonly) id<MTLDevice> device;
+- (id<MTLCommandBuffer>)commandBuffer;
+- (id<MTLCommandBuffer>)commandBufferWithUnretainedReferences;
+@end
+
+typedef NS_ENUM(NSUInteger, MTLCommandBufferStatus){
+    MTLCommandBufferStatusNotEnqueued = 0,
+    MTLCommandBufferStatusEnqueued = 1,
+    MTLCommandBufferStatusCommitted = 2,
+    MTLCommandBufferStatusScheduled = 3,
+    MTLCommandBufferStatusCompleted = 4,
+    MTLCommandBufferStatusError = 5,
+};
+
+typedef NS_ENUM(NSUInteger, MTLCommandBufferError){
+    MTLCommandBufferErrorNone = 0,
+    MTLCommandBufferErrorInternal = 1,
+    MTLCommandBufferErrorTimeout = 2,
+    MTLCommandBufferErrorPageFault = 3,
+    MTLCommandBufferErrorAccessRevoked = 4,
+    MTLCommandBufferErrorNotPermitted = 7,
+    MTLCommandBufferErrorOutOfMemory = 8,
+    MTLCommandBufferErrorInvalidResource = 9,
+    MTLCommandBufferErrorMemoryless = 10,
+    MTLCommandBufferErrorDeviceRemoved = 11,
+    MTLCommandBufferErrorStackOverflow = 12,
+};
+
+MTL_EXTERN NSErrorDomain const MTLCommandBufferErrorDomain;
+
+#if defined(__BLOCKS__)
+typedef void (^MTLCommandBufferHandler)(id<MTLCommandBuffer>);
+#else
+typedef const void *MTLCommandBufferHandler;
+#endif
+
+@protocol MTLCommandBuffer <NSObject>
+@property (readonly) id<MTLDevice> device;
+@property (readonly) id<MTLCommandQueue> commandQueue;
+@property (readonly) BOOL retainedReferences;
+@property (nullable, copy, atomic) NSString *label;
+@property (readonly) CFTimeInterval GPUStartTime;
+@property (readonly) CFTimeInterval GPUEndTime;
+- (void)enqueue;
+- (void)commit;
+- (void)addScheduledHandler:(MTLCommandBufferHandler)block;
+- (void)waitUntilScheduled;
+- (void)addCompletedHandler:(MTLCommandBufferHandler)block;
+- (void)waitUntilCompleted;
+@property (readonly) MTLCommandBufferStatus status;
+@property (nullable, readonly) NSError *error;
+- (id<MTLBlitCommandEncoder>)blitCommandEncoder;
+- (id<MTLComputeCommandEncoder>)computeCommandEncoder;
+- (void)encodeWaitForEvent:(id<MTLEvent>)event value:(uint64_t)value;
+- (void)encodeSignalEvent:(id<MTLEvent>)event value:(uint64_t)value;
+@end
+
+/* ---- encoders ---- */
+
+@protocol MTLCommandEncoder <NSObject>
+@property (readonly) id<MTLDevice> device;
+@property (nullable, copy, atomic) NSString *label;
+- (void)endEncoding;
+@end
+
+@protocol MTLBlitCommandEncoder <MTLCommandEncoder>
+- (void)synchronizeResource:(id<MTLResource>)resource;
+- (void)copyFromBuffer:(id<MTLBuffer>)sourceBuffer
+          sourceOffset:(NSUInteger)sourceOffset
+              toBuffer:(id<MTLBuffer>)destinationBuffer
+     destinationOffset:(NSUInteger)destinationOffset
+                  size:(NSUInteger)size;
+- (void)fillBuffer:(id<MTLBuffer>)buffer range:(NSRange)range value:(uint8_t)value;
+- (void)updateFence:(id<MTLFence>)fence;
+- (void)waitForFence:(id<MTLFence>)fence;
+@end
+
+/* It encodes no kernel: it is here for the rule of `setBytes`, and for the rules of encoders. */
+@protocol MTLComputeCommandEncoder <MTLCommandEncoder>
+- (void)setBytes:(const void *)bytes length:(NSUInteger)length atIndex:(NSUInteger)index;
+- (void)updateFence:(id<MTLFence>)fence;
+- (void)waitForFence:(id<MTLFence>)fence;
+@end
+
+#endif /* SOFTMETAL_METAL_H */

@@ -1,0 +1,153 @@
+/* buffer.m: MTLBuffer.
+ *
+ * Owns:      a reference to the storage, which command buffers share, and the deallocator.
+ * Calls:     storage.h, block.h, validation.h.
+ * Threads:   any.
+ * Invariant: the storage outlives every command buffer that names it, this object need not.
+ */
+#import "objects.h"
+
+#include <stdio.h>
+
+#include "block.h"
+#include "object_list.h"
+#include "process.h"
+#include "validation.h"
+
+static const char *const mode_names[] = {"shared", "managed", "private"};
+
+@implementation SoftMetalBuffer
+
+- (instancetype)initWithDevice:(SoftMetalDevice *)device
+                       storage:(soft_storage *)storage
+                       options:(MTLResourceOptions)options
+                   deallocator:(const void *)deallocator
+{
+    self = [super init];
+    if (self == nil) {
+        soft_storage_release(storage);
+        return nil;
+    }
+    _device = [device retain];
+    _storage = storage;
+    _options = options;
+    _deallocator = deallocator;
+    storage->purgeable = MTLPurgeableStateNonVolatile;
+    return self;
+}
+
+- (void)reportUseAtDealloc
+{
+    char site[512];
+    soft_call_site_describe(soft_object_of(self)->site, site, sizeof site);
+    soft_validation_report(SOFT_REPORT_DESTROYED_IN_USE,
+                           "the buffer \"%s\" (%zu bytes, made at %s) is destroyed while a command "
+                           "buffer that refers to it has not completed.",
+                           _storage->label, _storage->nbytes, site);
+}
+
+- (void)dealloc
+{
+    if (!soft_process_is_forked()) {
+        if (__atomic_load_n(&_storage->pending_uses, __ATOMIC_ACQUIRE) > 0) {
+            [self reportUseAtDealloc];
+        }
+        soft_storage_orphan(_storage);
+    }
+    if (_deallocator != NULL) {
+        soft_block_call_with_length(_deallocator, _storage->cpu, _storage->nbytes);
+        soft_block_release(_deallocator);
+    }
+    soft_storage_release(_storage);
+    [_device release];
+    [super dealloc];
+}
+
+- (void)setLabel:(NSString *)label
+{
+    [super setLabel:label];
+    snprintf(_storage->label, sizeof _storage->label, "%s",
+             label != nil ? [label UTF8String] : "");
+}
+
+- (id<MTLDevice>)device
+{
+    return _device;
+}
+
+- (NSUInteger)length
+{
+    return _storage->nbytes;
+}
+
+- (void *)contents
+{
+    if (_storage->mode == SOFT_PRIVATE) {
+        soft_validation_report(SOFT_REPORT_PRIVATE_ACCESS,
+                               "-[MTLBuffer contents]: the buffer has private storage, which the "
+                               "CPU cannot reach.");
+    }
+    return _storage->cpu;
+}
+
+- (void)didModifyRange:(NSRange)range
+{
+    if (_storage->mode != SOFT_MANAGED) {
+        soft_validation_report(SOFT_REPORT_DID_MODIFY,
+                               "-[MTLBuffer didModifyRange:] only applies to managed storage; this "
+                               "buffer is %s.",
+                               mode_names[_storage->mode]);
+        return;
+    }
+    if (range.length > _storage->nbytes || range.location > _storage->nbytes - range.length) {
+        soft_validation_report(SOFT_REPORT_DID_MODIFY,
+                               "-[MTLBuffer didModifyRange:]: the range (%lu + %lu) passes the end "
+                               "of the buffer (%zu).",
+                               range.location, range.length, _storage->nbytes);
+        return;
+    }
+    soft_storage_upload(_storage, range.location, range.length);
+}
+
+- (MTLCPUCacheMode)cpuCacheMode
+{
+    return _options & MTLResourceCPUCacheModeMask;
+}
+
+- (MTLStorageMode)storageMode
+{
+    return (MTLStorageMode)_storage->mode;
+}
+
+- (MTLHazardTrackingMode)hazardTrackingMode
+{
+    return _storage->is_tracked ? MTLHazardTrackingModeTracked : MTLHazardTrackingModeUntracked;
+}
+
+- (MTLResourceOptions)resourceOptions
+{
+    return _options;
+}
+
+- (MTLPurgeableState)setPurgeableState:(MTLPurgeableState)state
+{
+    int *purgeable = &_storage->purgeable;
+    if (state == MTLPurgeableStateKeepCurrent) {
+        return (MTLPurgeableState)__atomic_load_n(purgeable, __ATOMIC_ACQUIRE);
+    }
+    if (state > MTLPurgeableStateEmpty) {
+        soft_validation_report(SOFT_REPORT_ARGUMENT,
+                               "-[MTLResource setPurgeableState:]: the state (%lu) is not one of "
+                               "MTLPurgeableState.",
+                               state);
+        return (MTLPurgeableState)__atomic_load_n(purgeable, __ATOMIC_ACQUIRE);
+    }
+    return (MTLPurgeableState)__atomic_exchange_n(purgeable, (int)state, __ATOMIC_ACQ_REL);
+}
+
+- (NSUInteger)allocatedSize
+{
+    return soft_storage_footprint(_storage);
+}
+
+@end

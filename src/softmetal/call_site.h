@@ -1,0 +1,19 @@
+/* call_site.h: where in the program something was made.
+ *
+ * Owns:    a call site is owned by whoever recorded it.
+ * Threads: any.
+ */
+#ifndef SOFT_CALL_SITE_H
+#define SOFT_CALL_SITE_H
+
+#include <stddef.h>
+
+typedef struct soft_call_site soft_call_site;
+
+/* The stack of the caller, when validation is on; else, or with no memory, NULL. */
+soft_call_site *soft_call_site_record(void);
+void soft_call_site_free(soft_call_site *site);
+/* One line, innermost frame outside of this library first; "" for NULL.  Returns `text`. */
+const char *soft_call_site_describe(const soft_call_site *site, char *text, size_t nbytes);
+
+#endif /* SOFT_CALL_SITE_H */

@@ -1,0 +1,322 @@
+/* device.m: GPUs and what they make.
+ *
+ * Owns:      one account of bytes per GPU, and a table of the device objects that live.
+ * Calls:     storage.h, settings.h, validation.h, failure.h, process.h.
+ * Threads:   any.
+ * Invariant: at most one living object per GPU, so that `==` compares devices.
+ */
+#import "objects.h"
+
+#include <stdio.h>
+
+#include "block.h"
+#include "failure.h"
+#include "object_list.h"
+#include "process.h"
+#include "settings.h"
+#include "validation.h"
+
+#define MOST_DEVICES 8
+#define FIRST_REGISTRY_ID UINT64_C(0x50f7000000000001)
+
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static SoftMetalDevice *table[MOST_DEVICES]; /* borrowed: an object leaves it in dealloc */
+static size_t accounts[MOST_DEVICES];
+
+BOOL
+soft_object_try_retain(id object)
+{
+    long *count = &soft_object_of(object)->retain_count;
+    long seen = __atomic_load_n(count, __ATOMIC_RELAXED);
+    while (seen > 0) {
+        if (__atomic_compare_exchange_n(count, &seen, seen + 1, YES, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED)) {
+            return YES;
+        }
+    }
+    return NO;
+}
+
+static unsigned
+count_devices(void)
+{
+    return (unsigned)(soft_settings_get(SOFT_DEVICES) & 0xff);
+}
+
+static BOOL
+is_discrete(unsigned index)
+{
+    return (soft_settings_get(SOFT_DEVICES) >> (8 + index) & 1) != 0 ||
+           (index == 0 && soft_settings_get(SOFT_DISCRETE) != 0);
+}
+
+/* +1 */
+static SoftMetalDevice *
+obtain_device(unsigned index)
+{
+    soft_process_watch();
+    if (soft_process_is_forked()) {
+        soft_validation_report(SOFT_REPORT_FORK,
+                               "a Metal device is asked for in a child of fork().");
+        return nil;
+    }
+    pthread_mutex_lock(&table_lock);
+    SoftMetalDevice *device = table[index];
+    if (device == nil || !soft_object_try_retain(device)) {
+        device = [[SoftMetalDevice alloc] init];
+        device->_index = index;
+        device->_account = &accounts[index];
+        table[index] = device;
+    }
+    pthread_mutex_unlock(&table_lock);
+    return device;
+}
+
+id<MTLDevice>
+MTLCreateSystemDefaultDevice(void)
+{
+    if (count_devices() == 0 || soft_failure_strikes(SOFT_FAIL_DEVICE, NULL)) {
+        return nil;
+    }
+    return obtain_device(0);
+}
+
+NSArray *
+MTLCopyAllDevices(void)
+{
+    id devices[MOST_DEVICES];
+    NSUInteger count = 0;
+    if (!soft_failure_strikes(SOFT_FAIL_DEVICE, NULL)) {
+        while (count < count_devices()) {
+            id device = obtain_device((unsigned)count);
+            if (device == nil) {
+                break;
+            }
+            devices[count] = device;
+            count += 1;
+        }
+    }
+    NSArray *array = [[SoftMetalArray alloc] initWithObjects:devices count:count];
+    while (count > 0) {
+        count -= 1;
+        [devices[count] release];
+    }
+    return array;
+}
+
+@implementation SoftMetalDevice
+
+- (void)dealloc
+{
+    if (!soft_process_is_forked()) {
+        pthread_mutex_lock(&table_lock);
+        if (table[_index] == self) {
+            table[_index] = nil;
+        }
+        pthread_mutex_unlock(&table_lock);
+    }
+    [super dealloc];
+}
+
+- (NSString *)name
+{
+    char name[48], number[12] = "";
+    if (_index > 0) {
+        snprintf(number, sizeof number, " %u", _index + 1);
+    }
+    snprintf(name, sizeof name, "Software Metal%s%s", number,
+             is_discrete(_index) ? " (discrete)" : "");
+    return [NSString stringWithUTF8String:name];
+}
+
+- (uint64_t)registryID
+{
+    return FIRST_REGISTRY_ID + _index;
+}
+
+- (BOOL)hasUnifiedMemory
+{
+    return !is_discrete(_index);
+}
+
+- (uint64_t)recommendedMaxWorkingSetSize
+{
+    uint64_t limit = soft_settings_get(SOFT_MEMORY_LIMIT);
+    return limit != 0 ? limit : soft_settings_get(SOFT_MAX_BUFFER_LENGTH);
+}
+
+- (NSUInteger)maxBufferLength
+{
+    return soft_settings_get(SOFT_MAX_BUFFER_LENGTH);
+}
+
+- (NSUInteger)currentAllocatedSize
+{
+    return __atomic_load_n(_account, __ATOMIC_RELAXED);
+}
+
+/* What every call that makes something asks first. */
+static BOOL
+may_make(const char *method, soft_failure kind)
+{
+    if (soft_process_is_forked()) {
+        soft_validation_report(SOFT_REPORT_FORK, "-[MTLDevice %s] in a child of fork().", method);
+        return NO;
+    }
+    return !soft_failure_strikes(kind, NULL);
+}
+
+static BOOL
+is_length_good(const char *method, NSUInteger length)
+{
+    NSUInteger most = soft_settings_get(SOFT_MAX_BUFFER_LENGTH);
+    if (length == 0) {
+        soft_validation_report(SOFT_REPORT_ZERO_LENGTH,
+                               "-[MTLDevice %s]: cannot create a buffer of zero length.", method);
+    }
+    else if (length > most) {
+        soft_validation_report(SOFT_REPORT_OVER_MAXIMUM,
+                               "-[MTLDevice %s]: the length (%lu) is over the maximum buffer "
+                               "length (%lu).",
+                               method, length, most);
+    }
+    return length > 0 && length <= most;
+}
+
+static BOOL
+are_options_good(const char *method, MTLResourceOptions options)
+{
+    const MTLResourceOptions known = MTLResourceCPUCacheModeWriteCombined | 0x30 | 0x300;
+    NSUInteger storage = options >> MTLResourceStorageModeShift & 0xf;
+    NSUInteger hazard = options >> MTLResourceHazardTrackingModeShift & 0x3;
+    BOOL good = (options & ~known) == 0 && storage != MTLStorageModeMemoryless && hazard != 3;
+    if (!good) {
+        soft_validation_report(SOFT_REPORT_ARGUMENT,
+                               "-[MTLDevice %s]: the options (0x%lx) hold bits that mean nothing "
+                               "for a buffer.",
+                               method, options);
+    }
+    return good;
+}
+
+static SoftMetalBuffer *
+make_buffer(SoftMetalDevice *device, NSUInteger length, const void *bytes, BOOL no_copy,
+            MTLResourceOptions options)
+{
+    NSUInteger mode = options >> MTLResourceStorageModeShift & 0xf;
+    soft_storage *storage = soft_storage_new((soft_storage_mode)mode, length, bytes, no_copy,
+                                             device->_account);
+    if (storage == NULL) {
+        return nil;
+    }
+    storage->is_tracked = (options & MTLResourceHazardTrackingModeUntracked) == 0;
+    return [[SoftMetalBuffer alloc] initWithDevice:device
+                                           storage:storage
+                                           options:options
+                                       deallocator:NULL];
+}
+
+- (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length options:(MTLResourceOptions)options
+{
+    const char *method = "newBufferWithLength:options:";
+    if (!may_make(method, SOFT_FAIL_BUFFER) || !is_length_good(method, length) ||
+        !are_options_good(method, options)) {
+        return nil;
+    }
+    return make_buffer(self, length, NULL, NO, options);
+}
+
+- (id<MTLBuffer>)newBufferWithBytes:(const void *)pointer
+                             length:(NSUInteger)length
+                            options:(MTLResourceOptions)options
+{
+    const char *method = "newBufferWithBytes:length:options:";
+    if (!may_make(method, SOFT_FAIL_BUFFER) || !is_length_good(method, length) ||
+        !are_options_good(method, options)) {
+        return nil;
+    }
+    if (pointer == NULL) {
+        soft_validation_report(SOFT_REPORT_ARGUMENT, "-[MTLDevice %s]: the pointer is NULL.",
+                               method);
+        return nil;
+    }
+    return make_buffer(self, length, pointer, NO, options);
+}
+
+static BOOL
+can_wrap(const char *method, const void *pointer, NSUInteger length, MTLResourceOptions options)
+{
+    size_t page = soft_storage_page_size();
+    NSUInteger mode = options >> MTLResourceStorageModeShift & 0xf;
+    if (pointer == NULL || (uintptr_t)pointer % page != 0 || length % page != 0) {
+        soft_validation_report(SOFT_REPORT_NO_COPY_ALIGNMENT,
+                               "-[MTLDevice %s]: the pointer (%p) and the length (%lu) must be "
+                               "multiples of the page size (%zu).",
+                               method, pointer, length, page);
+        return NO;
+    }
+    if (mode == MTLStorageModePrivate) {
+        soft_validation_report(SOFT_REPORT_ARGUMENT,
+                               "-[MTLDevice %s]: memory of the CPU cannot be private.", method);
+        return NO;
+    }
+    return YES;
+}
+
+- (id<MTLBuffer>)newBufferWithBytesNoCopy:(void *)pointer
+                                   length:(NSUInteger)length
+                                  options:(MTLResourceOptions)options
+                              deallocator:(const void *)deallocator
+{
+    const char *method = "newBufferWithBytesNoCopy:length:options:deallocator:";
+    if (!may_make(method, SOFT_FAIL_BUFFER) || !is_length_good(method, length) ||
+        !are_options_good(method, options) || !can_wrap(method, pointer, length, options)) {
+        return nil;
+    }
+    SoftMetalBuffer *buffer = make_buffer(self, length, pointer, YES, options);
+    if (buffer != nil) {
+        buffer->_deallocator = soft_block_copy(deallocator);
+    }
+    return buffer;
+}
+
+- (id<MTLCommandQueue>)newCommandQueue
+{
+    return [self newCommandQueueWithMaxCommandBufferCount:soft_settings_get(SOFT_QUEUE_DEPTH)];
+}
+
+- (id<MTLCommandQueue>)newCommandQueueWithMaxCommandBufferCount:(NSUInteger)maxCommandBufferCount
+{
+    const char *method = "newCommandQueueWithMaxCommandBufferCount:";
+    if (!may_make(method, SOFT_FAIL_QUEUE)) {
+        return nil;
+    }
+    if (maxCommandBufferCount == 0) {
+        soft_validation_report(SOFT_REPORT_ARGUMENT, "-[MTLDevice %s]: the count is zero.",
+                               method);
+        return nil;
+    }
+    return [[SoftMetalQueue alloc] initWithDevice:self limit:maxCommandBufferCount];
+}
+
+- (id<MTLEvent>)newEvent
+{
+    return may_make("newEvent", SOFT_FAIL_EVENT)
+               ? [[SoftMetalPlainEvent alloc] initWithDevice:self]
+               : nil;
+}
+
+- (id<MTLSharedEvent>)newSharedEvent
+{
+    return may_make("newSharedEvent", SOFT_FAIL_EVENT)
+               ? [[SoftMetalEvent alloc] initWithDevice:self]
+               : nil;
+}
+
+- (id<MTLFence>)newFence
+{
+    return may_make("newFence", SOFT_FAIL_FENCE) ? [[SoftMetalFence alloc] initWithDevice:self]
+                                                 : nil;
+}
+
+@end

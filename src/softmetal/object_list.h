@@ -1,0 +1,37 @@
+/* object_list.h: what stands before every object in memory, and the list of all of them.
+ *
+ * Owns:    the list, behind one lock, which fork holds so that a child finds it whole.
+ * Threads: any.
+ */
+#ifndef SOFT_OBJECT_LIST_H
+#define SOFT_OBJECT_LIST_H
+
+#include "call_site.h"
+
+typedef struct soft_object {
+    struct soft_object *next, *previous;
+    long retain_count;
+    soft_call_site *site; /* owned; where the object was made, or NULL */
+} soft_object;
+
+void soft_object_list_add(soft_object *object);
+void soft_object_list_remove(soft_object *object);
+void soft_object_list_lock(void);
+void soft_object_list_unlock(void);
+
+static inline soft_object *
+soft_object_of(const void *object)
+{
+    return (soft_object *)object - 1;
+}
+
+static inline void *
+soft_object_self(soft_object *object)
+{
+    return object + 1;
+}
+
+/* Drop one reference unless it is the last one; true if it was dropped. */
+_Bool soft_object_release_unless_last(const void *object);
+
+#endif /* SOFT_OBJECT_LIST_H */

@@ -1,0 +1,160 @@
+/* objects.h: the classes behind Metal's protocols, for the files of softmetal only.
+ *
+ * Owns:    declarations; each class says what it owns.
+ * Calls:   the C parts: lane.h, program.h, storage.h, event.h.
+ * Threads: as the protocols say.
+ */
+#ifndef SOFT_OBJECTS_H
+#define SOFT_OBJECTS_H
+
+#import <Metal/Metal.h>
+
+#include <pthread.h>
+
+#include "event.h"
+#include "lane.h"
+#include "program.h"
+#include "storage.h"
+
+@interface SoftMetalError : NSError {
+@private
+    NSInteger _code;
+    NSString *_text; /* owned (+1) */
+}
+- (instancetype)initWithCode:(NSInteger)code text:(const char *)text;
+@end
+
+@interface SoftMetalArray : NSArray {
+@private
+    id *_objects; /* each owned (+1) */
+    NSUInteger _count;
+}
+- (instancetype)initWithObjects:(id *)objects count:(NSUInteger)count;
+@end
+
+/* What has a label that any thread may read or change. */
+@interface SoftMetalLabelled : NSObject {
+@private
+    pthread_mutex_t _labelLock;
+    NSString *_label; /* owned (+1) */
+}
+@property (nullable, copy, atomic) NSString *label;
+@end
+
+/* One object per GPU at a time; a process that lets go of it gets a fresh one later. */
+@interface SoftMetalDevice : NSObject <MTLDevice> {
+@public
+    unsigned _index;
+    size_t *_account; /* bytes allocated on this GPU; lives for ever */
+}
+@end
+
+@interface SoftMetalBuffer : SoftMetalLabelled <MTLBuffer> {
+@public
+    SoftMetalDevice *_device;   /* owned (+1) */
+    soft_storage *_storage;     /* owned (+1) */
+    MTLResourceOptions _options;
+    const void *_deallocator;   /* owned: a copied block, or NULL */
+}
+/* Takes over `storage` and `deallocator`. */
+- (instancetype)initWithDevice:(SoftMetalDevice *)device
+                       storage:(soft_storage *)storage
+                       options:(MTLResourceOptions)options
+                   deallocator:(const void *)deallocator;
+@end
+
+@interface SoftMetalEvent : SoftMetalLabelled <MTLSharedEvent> {
+@public
+    SoftMetalDevice *_device; /* owned (+1) */
+    soft_event *_event;       /* owned (+1) */
+}
+- (instancetype)initWithDevice:(SoftMetalDevice *)device;
+@end
+
+/* An event that only the GPU signals: without MTLSharedEvent's methods. */
+@interface SoftMetalPlainEvent : SoftMetalLabelled <MTLEvent> {
+@public
+    SoftMetalDevice *_device; /* owned (+1) */
+    soft_event *_event;       /* owned (+1) */
+}
+- (instancetype)initWithDevice:(SoftMetalDevice *)device;
+@end
+
+@interface SoftMetalFence : SoftMetalLabelled <MTLFence> {
+@public
+    SoftMetalDevice *_device; /* owned (+1) */
+    soft_event *_token;       /* owned (+1): who it is; its value is not used */
+}
+- (instancetype)initWithDevice:(SoftMetalDevice *)device;
+@end
+
+@interface SoftMetalQueue : SoftMetalLabelled <MTLCommandQueue> {
+@public
+    SoftMetalDevice *_device; /* owned (+1) */
+    soft_lane *_lane;         /* owned (+1), shared with the worker */
+}
+- (instancetype)initWithDevice:(SoftMetalDevice *)device limit:(NSUInteger)limit;
+@end
+
+@class SoftMetalEncoder;
+
+@interface SoftMetalCommandBuffer : SoftMetalLabelled <MTLCommandBuffer> {
+@public
+    SoftMetalQueue *_queue; /* owned (+1) */
+    soft_lane *_lane;       /* borrowed from _queue */
+    soft_slot _slot;        /* behind the lane's lock */
+    BOOL _retains;
+    soft_program _program;
+    SoftMetalEncoder *_encoder;      /* borrowed: the one that is open */
+    id *_kept;                       /* each owned (+1) until completion */
+    size_t _keptCount, _keptCapacity;
+    const void **_scheduledHandlers; /* copied blocks, owned */
+    size_t _scheduledCount;
+    const void **_completedHandlers;
+    size_t _completedCount;
+    MTLCommandBufferStatus _status;  /* behind the lane's lock, as all below */
+    BOOL _isScheduled;               /* its scheduled handlers have run */
+    BOOL _isFinished;                /* its completed handlers have run */
+    NSError *_error;                 /* owned (+1) */
+    double _startTime, _endTime;     /* seconds */
+}
+- (instancetype)initWithQueue:(SoftMetalQueue *)queue retains:(BOOL)retains;
+/* Keep an object until completion, unless the buffer was made with unretained references. */
+- (void)keepObject:(id)object;
+/* The pass that the open encoder writes. */
+- (soft_pass *)openPass;
+- (void)setStatus:(MTLCommandBufferStatus)status;
+- (void)runHandlers:(const void **)handlers count:(size_t)count;
+/* Give back everything it kept alive for the GPU. */
+- (void)releaseKept;
+- (void)failWithCode:(NSInteger)code text:(const char *)text;
+@end
+
+@interface SoftMetalEncoder : SoftMetalLabelled <MTLCommandEncoder> {
+@public
+    SoftMetalCommandBuffer *_commandBuffer; /* owned (+1) */
+    BOOL _isEnded;
+}
+- (instancetype)initWithCommandBuffer:(SoftMetalCommandBuffer *)commandBuffer;
+/* NO, after a report, if the encoder has ended. */
+- (BOOL)isOpenFor:(const char *)method;
+- (void)addUpdatedFence:(id)fence;
+- (void)addAwaitedFence:(id)fence;
+@end
+
+@interface SoftMetalBlitEncoder : SoftMetalEncoder <MTLBlitCommandEncoder>
+@end
+
+@interface SoftMetalComputeEncoder : SoftMetalEncoder <MTLComputeCommandEncoder>
+@end
+
+/* The worker of a queue: starts on the first commit.  False if no thread is to be had. */
+BOOL soft_worker_start(soft_lane *lane);
+
+/* NSConstantString tells its class to MTLCommandBufferErrorDomain as soon as it is loaded. */
+void soft_error_domain_set_class(Class constant_string);
+
+/* Try to keep an object that may be on its way out; NO if it is. */
+BOOL soft_object_try_retain(id object);
+
+#endif /* SOFT_OBJECTS_H */

@@ -1,0 +1,144 @@
+/* process.c: fork, exit, and the count of workers.
+ *
+ * Owns:    the flags (atomic), and the counts behind `lock`.
+ * Calls:   lane.h, event.h (to wake workers at exit), object_list.h (its lock is held over fork).
+ * Threads: any.
+ * Note:    at exit workers get two seconds to leave; one that is stuck in a handler is left
+ *          behind rather than waited for.
+ */
+#include "process.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "event.h"
+#include "lane.h"
+#include "monotonic.h"
+#include "object_list.h"
+#include "softmetal.h"
+
+#define EXIT_PATIENCE_MS 2000
+
+static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
+static int forked, exiting;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed;
+static long worker_count, work_count;
+
+bool
+soft_process_is_forked(void)
+{
+    return __atomic_load_n(&forked, __ATOMIC_RELAXED) != 0;
+}
+
+bool
+soft_process_is_exiting(void)
+{
+    return __atomic_load_n(&exiting, __ATOMIC_ACQUIRE) != 0;
+}
+
+static void
+mark_child(void)
+{
+    __atomic_store_n(&forked, 1, __ATOMIC_RELAXED);
+    soft_object_list_unlock();
+}
+
+static void
+stop_workers(void)
+{
+    if (soft_process_is_forked()) {
+        return; /* no worker exists here, and `lock` may be held by none of us */
+    }
+    __atomic_store_n(&exiting, 1, __ATOMIC_RELEASE);
+    soft_lane_wake_all();
+    soft_event_wake_all();
+    uint64_t deadline = soft_monotonic_after(EXIT_PATIENCE_MS, 1000000);
+    pthread_mutex_lock(&lock);
+    while (worker_count > 0 && soft_monotonic_ns() < deadline) {
+        soft_monotonic_wait(&changed, &lock, deadline);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void
+watch(void)
+{
+    soft_monotonic_init_cond(&changed);
+    pthread_atfork(soft_object_list_lock, soft_object_list_unlock, mark_child);
+    atexit(stop_workers);
+}
+
+void
+soft_process_watch(void)
+{
+    pthread_once(&watch_once, watch);
+}
+
+bool
+soft_process_start_worker(void *(*run)(void *), void *argument)
+{
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    sigset_t all, before;
+    sigfillset(&all);
+
+    pthread_mutex_lock(&lock);
+    worker_count += 1;
+    pthread_mutex_unlock(&lock);
+    pthread_t thread;
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int status = pthread_create(&thread, &attributes, run, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    if (status != 0) {
+        soft_process_end_worker();
+    }
+    return status == 0;
+}
+
+void
+soft_process_end_worker(void)
+{
+    pthread_mutex_lock(&lock);
+    worker_count -= 1;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+void
+soft_process_begin_work(void)
+{
+    pthread_mutex_lock(&lock);
+    work_count += 1;
+    pthread_mutex_unlock(&lock);
+}
+
+void
+soft_process_end_work(void)
+{
+    pthread_mutex_lock(&lock);
+    work_count -= 1;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+int
+softmetal_wait_idle(uint64_t timeout_ms)
+{
+    soft_process_watch();
+    if (soft_process_is_forked()) {
+        return 1;
+    }
+    uint64_t deadline = soft_monotonic_after(timeout_ms, 1000000);
+    pthread_mutex_lock(&lock);
+    while (work_count > 0 && soft_monotonic_ns() < deadline) {
+        soft_monotonic_wait(&changed, &lock, deadline);
+    }
+    int idle = work_count == 0;
+    pthread_mutex_unlock(&lock);
+    return idle;
+}

@@ -1,0 +1,28 @@
+/* process.h: what the whole process does: it forks, it exits, its workers are busy or idle.
+ *
+ * Owns:    the flags `forked` and `exiting`, the count of workers and of unfinished work.
+ * Threads: any.
+ */
+#ifndef SOFT_PROCESS_H
+#define SOFT_PROCESS_H
+
+#include <stdbool.h>
+
+/* True in a child made by fork() after Metal was used: no worker exists there, and locks may be
+ * held for ever by threads that do not exist. */
+bool soft_process_is_forked(void);
+/* True once exit() runs: workers stop at the next chance. */
+bool soft_process_is_exiting(void);
+
+/* Whoever makes a device calls it first: from then on fork and exit are watched. */
+void soft_process_watch(void);
+
+/* Start a detached thread with all signals blocked.  False if there is none to be had. */
+bool soft_process_start_worker(void *(*run)(void *), void *argument);
+void soft_process_end_worker(void); /* the last thing `run` does */
+
+/* One more, one fewer command buffer between commit and the end of its handlers. */
+void soft_process_begin_work(void);
+void soft_process_end_work(void);
+
+#endif /* SOFT_PROCESS_H */

@@ -1,0 +1,60 @@
+/* program.h: what one command buffer tells the GPU to do, and doing it.
+ *
+ * Owns:      the passes, and a reference to every storage, event and fence they name.
+ * Calls:     storage.h, event.h.
+ * Threads:   written by the encoding thread, then read by the queue's worker: one at a time.
+ * Invariant: a storage bound to a program counts it in `pending_uses` until soft_program_clear.
+ */
+#ifndef SOFT_PROGRAM_H
+#define SOFT_PROGRAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "event.h"
+#include "storage.h"
+
+typedef enum { SOFT_COPY, SOFT_FILL, SOFT_SYNCHRONIZE } soft_command_kind;
+
+typedef struct soft_command {
+    soft_command_kind kind;
+    uint8_t value;                      /* of a fill */
+    soft_storage *source, *destination; /* borrowed from the program's `bound` */
+    size_t source_offset, destination_offset, nbytes;
+} soft_command;
+
+typedef enum { SOFT_PASS_ENCODER, SOFT_PASS_SIGNAL, SOFT_PASS_WAIT } soft_pass_kind;
+
+typedef struct soft_pass {
+    soft_pass_kind kind;
+    soft_command *commands;
+    size_t command_count, command_capacity;
+    soft_event *event; /* of a signal or wait: owned (+1) */
+    uint64_t value;
+    soft_event **updated, **awaited; /* fences, as tokens: owned (+1) each */
+    size_t updated_count, awaited_count;
+    bool is_done; /* the worker's own */
+} soft_pass;
+
+typedef struct soft_program {
+    soft_pass *passes;
+    size_t pass_count, pass_capacity;
+    soft_storage **bound;
+    size_t bound_count, bound_capacity;
+} soft_program;
+
+/* Each returns NULL or false when there is no memory, with the program as it was.  A pass is
+ * borrowed until the next pass is added. */
+soft_pass *soft_program_add_pass(soft_program *program, soft_pass_kind kind);
+bool soft_program_add_command(soft_program *program, soft_pass *pass, soft_command command);
+bool soft_program_add_event(soft_program *program, soft_pass_kind kind, soft_event *event,
+                            uint64_t value);
+bool soft_pass_add_fence(soft_event ***fences, size_t *count, soft_event *fence);
+
+void soft_program_clear(soft_program *program);
+
+/* Do the work of one command now.  False if a buffer it names is gone. */
+bool soft_command_run(const soft_command *command);
+
+#endif /* SOFT_PROGRAM_H */

@@ -1,0 +1,152 @@
+/* settings.c: reads settings from the environment and from softmetal_set.
+ *
+ * Owns:      the values, one atomic number each.
+ * Calls:     failure.h for the one setting that is more than a number.
+ * Threads:   any; the environment is read once, before the first answer.
+ * Invariant: a text that is not understood changes nothing and is reported once, on stderr.
+ */
+#include "settings.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "failure.h"
+#include "softmetal.h"
+
+#define MOST_DEVICES 8
+
+typedef bool (*reader)(const char *text, uint64_t *value);
+
+static uint64_t values[SOFT_SETTING_COUNT];
+static pthread_once_t environment_once = PTHREAD_ONCE_INIT;
+
+/* A decimal number with an optional K, M or G (powers of 1024). */
+static bool
+read_size(const char *text, uint64_t *value)
+{
+    if (text[0] < '0' || text[0] > '9') {
+        return false;
+    }
+    char *end = NULL;
+    errno = 0;
+    unsigned long long number = strtoull(text, &end, 10);
+    unsigned shift = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
+    end += shift != 0;
+    if (errno != 0 || *end != '\0' || (number << shift) >> shift != number) {
+        return false;
+    }
+    *value = (uint64_t)number << shift;
+    return true;
+}
+
+static bool
+read_flag(const char *text, uint64_t *value)
+{
+    if ((text[0] != '0' && text[0] != '1') || text[1] != '\0') {
+        return false;
+    }
+    *value = text[0] == '1';
+    return true;
+}
+
+static bool
+read_mode(const char *text, uint64_t *value)
+{
+    *value = strcmp(text, "abort") == 0;
+    return *value == 1 || strcmp(text, "log") == 0;
+}
+
+/* "none", or a list of "unified" and "discrete" with commas between. */
+static bool
+read_devices(const char *text, uint64_t *value)
+{
+    uint64_t count = 0, discrete = 0;
+    if (strcmp(text, "none") == 0) {
+        *value = 0;
+        return true;
+    }
+    for (;;) {
+        size_t length = strcspn(text, ",");
+        bool is_discrete = length == 8 && strncmp(text, "discrete", 8) == 0;
+        bool is_unified = length == 7 && strncmp(text, "unified", 7) == 0;
+        if ((!is_discrete && !is_unified) || count == MOST_DEVICES) {
+            return false;
+        }
+        discrete |= (uint64_t)is_discrete << count;
+        count += 1;
+        if (text[length] == '\0') {
+            *value = count | discrete << 8;
+            return true;
+        }
+        text += length + 1;
+    }
+}
+
+static bool
+read_fail(const char *text, uint64_t *value)
+{
+    *value = 0;
+    return soft_failure_set_rules(text);
+}
+
+#define AS_ROW(name, environment, initial, reader) {environment, initial, reader},
+static const struct {
+    const char *environment;
+    const char *initial;
+    reader read;
+} rows[] = {SOFT_SETTING_LIST(AS_ROW)};
+#undef AS_ROW
+
+static bool
+store_text(int index, const char *text)
+{
+    uint64_t value;
+    if (!rows[index].read(text, &value)) {
+        return false;
+    }
+    __atomic_store_n(&values[index], value, __ATOMIC_RELAXED);
+    return true;
+}
+
+static void
+read_environment(void)
+{
+    for (int index = 0; index < SOFT_SETTING_COUNT; index++) {
+        const char *text = getenv(rows[index].environment);
+        store_text(index, rows[index].initial);
+        if (text != NULL && !store_text(index, text)) {
+            fprintf(stderr, "softmetal: %s (\"%s\") is not understood; it stays \"%s\".\n",
+                    rows[index].environment, text, rows[index].initial);
+        }
+    }
+}
+
+uint64_t
+soft_settings_get(soft_setting setting)
+{
+    pthread_once(&environment_once, read_environment);
+    return __atomic_load_n(&values[setting], __ATOMIC_RELAXED);
+}
+
+int
+softmetal_set(const char *name, const char *value)
+{
+    pthread_once(&environment_once, read_environment);
+    for (int index = 0; index < SOFT_SETTING_COUNT; index++) {
+        if (strcmp(rows[index].environment, name) == 0) {
+            return store_text(index, value != NULL ? value : rows[index].initial) ? 0 : -1;
+        }
+    }
+    return -1;
+}
+
+void
+softmetal_reset(void)
+{
+    pthread_once(&environment_once, read_environment);
+    read_environment();
+}

@@ -1,0 +1,44 @@
+/* softmetal.h: the controls of the software Metal; nothing here exists in Apple's.
+ *
+ * Owns:    nothing; plain C, no Objective-C, so that any file may include it.
+ * Threads: every function from any thread.
+ * Names:   docs/softmetal.md lists the settings and their grammar.
+ */
+#ifndef SOFTMETAL_H
+#define SOFTMETAL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Change one setting: `name` as in the environment ("SOFTMETAL_LATENCY_US"), `value` in the same
+ * grammar; NULL gives the default back.  0, or -1 (nothing changed) for a name or value that is
+ * not understood.  Holds for what is made or run from now on. */
+int softmetal_set(const char *name, const char *value);
+/* All settings as the environment says now. */
+void softmetal_reset(void);
+
+/* How many objects live whose class, one of its superclasses or one of its protocols has this
+ * name ("MTLBuffer"); NULL counts all.  Worker threads let go of a command buffer before its
+ * waiters wake. */
+size_t softmetal_live_objects(const char *name);
+/* Calls `visit` for each such object, oldest first, under a lock: `visit` must not make, retain
+ * or release objects.  `site` is where the object was made ("" unless validation was on). */
+void softmetal_visit_live_objects(const char *name,
+                                  void (*visit)(const char *class_name, const void *object,
+                                                long retain_count, const char *site,
+                                                void *context),
+                                  void *context);
+
+/* Objects autoreleased where the thread had no pool; such an object leaks. */
+size_t softmetal_autoreleased_without_pool(void);
+
+/* How many validation reports of this class ("blit-range"), or of all (NULL), were made. */
+size_t softmetal_reports(const char *kind);
+/* The text of the last report of this process, copied; its length as snprintf gives it. */
+size_t softmetal_last_report(char *text, size_t nbytes);
+void softmetal_clear_reports(void);
+
+/* Wait until no committed command buffer is left.  1, or 0 after `timeout_ms`. */
+int softmetal_wait_idle(uint64_t timeout_ms);
+
+#endif /* SOFTMETAL_H */

@@ -1,0 +1,223 @@
+/* storage.c: allocates the bytes of buffers.
+ *
+ * Owns:    the blocks.  Small ones come from the heap, so that a sanitizer sees the end of each;
+ *          large ones are mapped, so that a page costs nothing before it is touched.
+ * Calls:   mmap, posix_memalign, settings.h, validation.h.
+ * Threads: any.
+ */
+#include "storage.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "settings.h"
+#include "validation.h"
+
+#define HEAP_MOST 32768 /* bytes; larger blocks are mapped */
+#define POISON 0xCD
+
+size_t
+soft_storage_page_size(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static size_t
+round_to_pages(size_t nbytes)
+{
+    size_t page = soft_storage_page_size();
+    return (nbytes + page - 1) / page * page;
+}
+
+/* A page that nobody may touch follows each mapped block, so that overruns fault. */
+static size_t
+mapped_size(size_t nbytes)
+{
+    return round_to_pages(nbytes) + soft_storage_page_size();
+}
+
+static char *
+allocate_block(size_t nbytes)
+{
+    if (nbytes <= HEAP_MOST) {
+        void *block = NULL;
+        if (posix_memalign(&block, soft_storage_page_size(), nbytes) != 0) {
+            return NULL;
+        }
+        return memset(block, 0, nbytes);
+    }
+    void *block = mmap(NULL, mapped_size(nbytes), PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (block == MAP_FAILED) {
+        return NULL;
+    }
+    if (mprotect(block, round_to_pages(nbytes), PROT_READ | PROT_WRITE) != 0) {
+        munmap(block, mapped_size(nbytes));
+        return NULL;
+    }
+    return block;
+}
+
+static void
+free_block(char *block, size_t nbytes)
+{
+    if (block == NULL) {
+        return;
+    }
+    if (nbytes <= HEAP_MOST) {
+        free(block);
+    }
+    else {
+        munmap(block, mapped_size(nbytes));
+    }
+}
+
+/* Blocks that are ours: one or two for managed storage, none for shared memory of the caller. */
+static int
+count_blocks(const soft_storage *storage)
+{
+    int blocks = storage->mode == SOFT_MANAGED ? 2 : 1;
+    return storage->is_foreign ? blocks - 1 : blocks;
+}
+
+/* Fails where the device has a limit and would pass it. */
+static bool
+charge_account(soft_storage *storage)
+{
+    size_t nbytes = (size_t)count_blocks(storage) * round_to_pages(storage->nbytes);
+    size_t sum = __atomic_add_fetch(storage->account, nbytes, __ATOMIC_RELAXED);
+    uint64_t limit = soft_settings_get(SOFT_MEMORY_LIMIT);
+    if (limit != 0 && sum > limit) {
+        __atomic_sub_fetch(storage->account, nbytes, __ATOMIC_RELAXED);
+        return false;
+    }
+    return true;
+}
+
+static bool
+allocate_blocks(soft_storage *storage, char *foreign)
+{
+    if (foreign != NULL) {
+        storage->cpu = foreign;
+    }
+    else if (storage->mode != SOFT_PRIVATE) {
+        storage->cpu = allocate_block(storage->nbytes);
+        if (storage->cpu == NULL) {
+            return false;
+        }
+    }
+    storage->gpu =
+        storage->mode == SOFT_SHARED ? storage->cpu : allocate_block(storage->nbytes);
+    return storage->gpu != NULL;
+}
+
+static void
+free_blocks(soft_storage *storage)
+{
+    if (storage->gpu != storage->cpu) {
+        free_block(storage->gpu, storage->nbytes);
+    }
+    if (!storage->is_foreign) {
+        free_block(storage->cpu, storage->nbytes);
+    }
+}
+
+static void
+fill_blocks(soft_storage *storage, const void *bytes)
+{
+    bool poison = bytes == NULL && soft_settings_get(SOFT_POISON) != 0;
+    if (storage->cpu != NULL && !storage->is_foreign) {
+        if (poison) {
+            memset(storage->cpu, POISON, storage->nbytes);
+        }
+        else if (bytes != NULL) {
+            memcpy(storage->cpu, bytes, storage->nbytes);
+        }
+    }
+    if (storage->gpu != storage->cpu) {
+        if (poison) {
+            memset(storage->gpu, POISON, storage->nbytes);
+        }
+        else if (bytes != NULL) {
+            memcpy(storage->gpu, bytes, storage->nbytes);
+        }
+    }
+}
+
+soft_storage *
+soft_storage_new(soft_storage_mode mode, size_t nbytes, const void *bytes, bool no_copy,
+                 size_t *account)
+{
+    soft_storage *storage = calloc(1, sizeof *storage);
+    if (storage == NULL) {
+        return NULL;
+    }
+    storage->references = 1;
+    storage->mode = mode;
+    storage->nbytes = nbytes;
+    storage->is_foreign = no_copy;
+    storage->account = account;
+    if (!charge_account(storage)) {
+        free(storage);
+        return NULL;
+    }
+    if (!allocate_blocks(storage, no_copy ? (char *)bytes : NULL)) {
+        soft_storage_release(storage);
+        return NULL;
+    }
+    fill_blocks(storage, bytes);
+    return storage;
+}
+
+soft_storage *
+soft_storage_retain(soft_storage *storage)
+{
+    __atomic_add_fetch(&storage->references, 1, __ATOMIC_RELAXED);
+    return storage;
+}
+
+void
+soft_storage_release(soft_storage *storage)
+{
+    if (storage == NULL || __atomic_sub_fetch(&storage->references, 1, __ATOMIC_ACQ_REL) > 0) {
+        return;
+    }
+    size_t nbytes = (size_t)count_blocks(storage) * round_to_pages(storage->nbytes);
+    __atomic_sub_fetch(storage->account, nbytes, __ATOMIC_RELAXED);
+    free_blocks(storage);
+    free(storage);
+}
+
+void
+soft_storage_orphan(soft_storage *storage)
+{
+    __atomic_store_n(&storage->is_orphan, 1, __ATOMIC_SEQ_CST);
+    while (storage->is_foreign && __atomic_load_n(&storage->running_uses, __ATOMIC_SEQ_CST) > 0) {
+        sched_yield(); /* the caller is about to free the bytes under a running command */
+    }
+}
+
+void
+soft_storage_upload(soft_storage *storage, size_t offset, size_t nbytes)
+{
+    if (storage->mode == SOFT_MANAGED) {
+        memcpy(storage->gpu + offset, storage->cpu + offset, nbytes);
+    }
+}
+
+void
+soft_storage_download(soft_storage *storage)
+{
+    if (storage->mode == SOFT_MANAGED) {
+        memcpy(storage->cpu, storage->gpu, storage->nbytes);
+    }
+}
+
+size_t
+soft_storage_footprint(const soft_storage *storage)
+{
+    return round_to_pages(storage->nbytes);
+}

@@ -1,0 +1,101 @@
+/* validation.c: counts, keeps and prints reports of wrong use.
+ *
+ * Owns:    the counters (atomic) and the last text (behind `lock`).
+ * Calls:   settings.h, stdio.  abort() in the mode `abort`.
+ * Threads: any; nothing else is locked by this file while it prints.
+ */
+#include "validation.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "settings.h"
+#include "softmetal.h"
+
+#define TEXT_SIZE 2048
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char last_text[TEXT_SIZE];
+static size_t counts[SOFT_REPORT_COUNT];
+
+#define AS_WORD(name, word) word,
+static const char *const words[] = {SOFT_REPORT_LIST(AS_WORD)};
+#undef AS_WORD
+
+bool
+soft_validation_is_on(void)
+{
+    return soft_settings_get(SOFT_VALIDATION) != 0;
+}
+
+static void
+report(soft_report kind, const char *format, va_list arguments)
+{
+    char text[TEXT_SIZE];
+    int length = snprintf(text, sizeof text, "softmetal: %s: ", words[kind]);
+    vsnprintf(text + length, sizeof text - (size_t)length, format, arguments);
+    __atomic_add_fetch(&counts[kind], 1, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&lock);
+    memcpy(last_text, text, sizeof text);
+    pthread_mutex_unlock(&lock);
+    fprintf(stderr, "%s\n", text);
+    if (soft_settings_get(SOFT_VALIDATION_MODE) != 0 && soft_validation_is_on()) {
+        abort();
+    }
+}
+
+void
+soft_validation_report(soft_report kind, const char *format, ...)
+{
+    if (!soft_validation_is_on()) {
+        return;
+    }
+    va_list arguments;
+    va_start(arguments, format);
+    report(kind, format, arguments);
+    va_end(arguments);
+}
+
+void
+soft_validation_insist(soft_report kind, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    report(kind, format, arguments);
+    va_end(arguments);
+}
+
+size_t
+softmetal_reports(const char *kind)
+{
+    size_t sum = 0;
+    for (int index = 0; index < SOFT_REPORT_COUNT; index++) {
+        if (kind == NULL || strcmp(kind, words[index]) == 0) {
+            sum += __atomic_load_n(&counts[index], __ATOMIC_RELAXED);
+        }
+    }
+    return sum;
+}
+
+size_t
+softmetal_last_report(char *text, size_t nbytes)
+{
+    pthread_mutex_lock(&lock);
+    int length = snprintf(text, nbytes, "%s", last_text);
+    pthread_mutex_unlock(&lock);
+    return (size_t)length;
+}
+
+void
+softmetal_clear_reports(void)
+{
+    for (int index = 0; index < SOFT_REPORT_COUNT; index++) {
+        __atomic_store_n(&counts[index], 0, __ATOMIC_RELAXED);
+    }
+    pthread_mutex_lock(&lock);
+    last_text[0] = '\0';
+    pthread_mutex_unlock(&lock);
+}
