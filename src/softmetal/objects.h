@@ -38,7 +38,7 @@
     pthread_mutex_t _labelLock;
     NSString *_label; /* owned (+1) */
 }
-@property (nullable, copy, atomic) NSString *label;
+@property (copy, atomic) NSString *label;
 @end
 
 /* One object per GPU at a time; a process that lets go of it gets a fresh one later. */

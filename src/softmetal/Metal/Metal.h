@@ -71,7 +71,7 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions){
 };
 
 @protocol MTLResource <NSObject>
-@property (nullable, copy, atomic) NSString *label;
+@property (copy, atomic) NSString *label;
 @property (readonly) id<MTLDevice> device;
 @property (readonly) MTLCPUCacheMode cpuCacheMode;
 @property (readonly) MTLStorageMode storageMode;
@@ -90,8 +90,8 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions){
 /* ---- events and fences ---- */
 
 @protocol MTLEvent <NSObject>
-@property (nullable, readonly) id<MTLDevice> device;
-@property (nullable, copy, atomic) NSString *label;
+@property (readonly) id<MTLDevice> device;
+@property (copy, atomic) NSString *label;
 @end
 
 @protocol MTLSharedEvent <MTLEvent>
@@ -100,14 +100,14 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions){
 @end
 
 @protocol MTLFence <NSObject>
-@property (nonnull, readonly) id<MTLDevice> device;
-@property (nullable, copy, atomic) NSString *label;
+@property (readonly) id<MTLDevice> device;
+@property (copy, atomic) NSString *label;
 @end
 
 /* ---- devices ---- */
 
 @protocol MTLDevice <NSObject>
-@property (nonnull, readonly) NSString *name;
+@property (readonly) NSString *name;
 @property (readonly) uint64_t registryID;
 @property (readonly) BOOL hasUnifiedMemory;
 @property (readonly) uint64_t recommendedMaxWorkingSetSize;
@@ -140,7 +140,7 @@ MTL_EXTERN NSArray *MTLCopyAllDevices(void) NS_RETURNS_RETAINED;
 /* ---- queues and command buffers ---- */
 
 @protocol MTLCommandQueue <NSObject>
-@property (nullable, copy, atomic) NSString *label;
+@property (copy, atomic) NSString *label;
 @property (readonly) id<MTLDevice> device;
 - (id<MTLCommandBuffer>)commandBuffer;
 - (id<MTLCommandBuffer>)commandBufferWithUnretainedReferences;
@@ -181,7 +181,7 @@ typedef const void *MTLCommandBufferHandler;
 @property (readonly) id<MTLDevice> device;
 @property (readonly) id<MTLCommandQueue> commandQueue;
 @property (readonly) BOOL retainedReferences;
-@property (nullable, copy, atomic) NSString *label;
+@property (copy, atomic) NSString *label;
 @property (readonly) CFTimeInterval GPUStartTime;
 @property (readonly) CFTimeInterval GPUEndTime;
 - (void)enqueue;
@@ -191,7 +191,7 @@ typedef const void *MTLCommandBufferHandler;
 - (void)addCompletedHandler:(MTLCommandBufferHandler)block;
 - (void)waitUntilCompleted;
 @property (readonly) MTLCommandBufferStatus status;
-@property (nullable, readonly) NSError *error;
+@property (readonly) NSError *error;
 - (id<MTLBlitCommandEncoder>)blitCommandEncoder;
 - (id<MTLComputeCommandEncoder>)computeCommandEncoder;
 - (void)encodeWaitForEvent:(id<MTLEvent>)event value:(uint64_t)value;
@@ -202,7 +202,7 @@ typedef const void *MTLCommandBufferHandler;
 
 @protocol MTLCommandEncoder <NSObject>
 @property (readonly) id<MTLDevice> device;
-@property (nullable, copy, atomic) NSString *label;
+@property (copy, atomic) NSString *label;
 - (void)endEncoding;
 @end
 
