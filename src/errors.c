@@ -70,3 +70,19 @@ errors_copy_required(md_state *state, const char *format, ...)
     va_end(values);
     return NULL;
 }
+
+PyObject *
+errors_from_bridge(md_state *state, const char *where, bridge_status status,
+                   const bridge_error *error, uint64_t nbytes)
+{
+    const char *text = bridge_status_text(status);
+    if (status == BRIDGE_NO_MEMORY || status == BRIDGE_TOO_LARGE) {
+        return PyErr_Format(PyExc_MemoryError, "%s: %s (%llu bytes asked).", where, text,
+                            (unsigned long long)nbytes);
+    }
+    if (status == BRIDGE_COMMAND_FAILED && error != NULL) {
+        return PyErr_Format(state->metal_error, "%s: %s: %s (code %ld).", where, text,
+                            error->text, error->code);
+    }
+    return PyErr_Format(state->metal_error, "%s: %s.", where, text);
+}

@@ -9,6 +9,7 @@
 #define MD_ERRORS_H
 
 #include "layout.h"
+#include "metal_bridge.h"
 #include "state.h"
 
 /* Makes the classes into `state`.  0, or -1 with an exception set. */
@@ -20,5 +21,10 @@ PyObject *errors_from_layout(md_state *state, const char *where, const layout_fa
 
 /* CopyRequiredError with a formatted sentence (PyUnicode_FromFormat's letters). */
 PyObject *errors_copy_required(md_state *state, const char *format, ...);
+
+/* MemoryError where Metal has no room for `nbytes`, MetalError with Metal's own text (`error`, or
+ * NULL) for the rest. */
+PyObject *errors_from_bridge(md_state *state, const char *where, bridge_status status,
+                             const bridge_error *error, uint64_t nbytes);
 
 #endif /* MD_ERRORS_H */

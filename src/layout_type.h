@@ -11,6 +11,9 @@
 /* A StridedLayout with a copy of `layout`: owned (+1). */
 PyObject *layout_type_new(md_state *state, const strided_layout *layout);
 
+/* The value of a StridedLayout, which `op` must be. */
+void layout_type_get(PyObject *op, strided_layout *out);
+
 /* Basic indexing: an int, a slice, None, `...`, or a tuple of them.  IndexError with the key's
  * type where it is something else. */
 int layout_index(md_state *state, const char *function, PyObject *key,

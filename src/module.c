@@ -1,7 +1,13 @@
 /* module.c: makes metal_dlpack._core out of its parts; holds no logic of its own. */
+#include "array_make.h"
+#include "device.h"
+#include "dlpack_import.h"
 #include "dtype_type.h"
 #include "errors.h"
+#include "owners.h"
+#include "softmetal_probe.h"
 #include "state.h"
+#include "storage_mode.h"
 
 static PyObject *
 core_types(PyObject *module, PyObject *Py_UNUSED(unused))
@@ -37,6 +43,30 @@ make_names(md_state *state)
     return 0;
 }
 
+/* What from_dlpack says to producers: the version it reads, and the names of its keywords. */
+static int
+make_call_constants(md_state *state)
+{
+    state->max_version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
+    state->keywords_version = PyTuple_Pack(1, state->str_max_version);
+    state->keywords_copy = PyTuple_Pack(2, state->str_max_version, state->str_copy);
+    bool is_made = state->max_version && state->keywords_version && state->keywords_copy;
+    return is_made ? 0 : -1;
+}
+
+static int
+add_functions(PyObject *module)
+{
+    PyMethodDef *const lists[] = {device_functions, storage_mode_functions, array_make_functions,
+                                  dlpack_import_functions, softmetal_probe_functions};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        if (PyModule_AddFunctions(module, lists[i]) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 static int
 make_types(PyObject *module, md_state *state)
 {
@@ -57,10 +87,10 @@ static int
 core_exec(PyObject *module)
 {
     md_state *state = state_of_module(module);
-    if (make_names(state) < 0 || make_types(module, state) < 0) {
-        return -1;
-    }
-    if (errors_make_classes(module, state) < 0) {
+    state->owners = owners_new();
+    if (state->owners == NULL || make_names(state) < 0 || make_call_constants(state) < 0 ||
+        make_types(module, state) < 0 || errors_make_classes(module, state) < 0 ||
+        add_functions(module) < 0) {
         return -1;
     }
     return dtype_type_add_names(module, state);
@@ -99,6 +129,9 @@ static void
 core_free(void *module)
 {
     (void)core_clear((PyObject *)module);
+    md_state *state = state_of_module(module);
+    owners_close(state->owners);
+    state->owners = NULL;
 }
 
 static PyMethodDef core_methods[] = {

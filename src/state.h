@@ -14,13 +14,21 @@
  * _core._types(). */
 #define MD_TYPE_LIST(X)                                                                \
     X(dtype_type, dtype_spec, 1)                                                       \
-    X(layout_type, layout_spec, 1)
+    X(layout_type, layout_spec, 1)                                                     \
+    X(device_type, device_spec, 1)                                                     \
+    X(buffer_type, buffer_spec, 1)                                                     \
+    X(array_type, array_spec, 1)                                                       \
+    X(host_view_type, host_view_spec, 1)
 
 /* Every object of another kind that the state owns.  exec fills each before any is used. */
 #define MD_OBJECT_LIST(X)                                                              \
     X(copy_required_error) /* CopyRequiredError(BufferError, ValueError) */            \
     X(metal_error)         /* MetalError(RuntimeError) */                              \
-    X(dtype_cache)         /* dict: public name -> dtype, one object a name */
+    X(dtype_cache)         /* dict: public name -> dtype, one object a name */         \
+    X(devices)             /* tuple of Device, the default first; made on first use */ \
+    X(max_version)         /* (1, 3), what from_dlpack asks producers for */           \
+    X(keywords_version)    /* ("max_version",) */                                      \
+    X(keywords_copy)       /* ("max_version", "copy") */
 
 /* Interned names for look-ups and calls: state->str_NAME. */
 #define MD_NAME_LIST(X)                                                                \
@@ -38,6 +46,8 @@ typedef struct md_state {
     MD_TYPE_LIST(MD_TYPE_FIELD)
     MD_OBJECT_LIST(MD_OBJECT_FIELD)
     MD_NAME_LIST(MD_NAME_FIELD)
+    int storage_choice; /* METAL_DLPACK_STORAGE_MODE once read; see storage_mode.h */
+    struct owner_list *owners; /* foreign memory's owners waiting for the GIL; see owners.h */
 } md_state;
 #undef MD_TYPE_FIELD
 #undef MD_OBJECT_FIELD
@@ -46,6 +56,10 @@ typedef struct md_state {
 #define MD_TYPE_SPEC(field, spec, is_public) extern PyType_Spec spec;
 MD_TYPE_LIST(MD_TYPE_SPEC)
 #undef MD_TYPE_SPEC
+
+/* A FASTCALL function as a method table wants it: CPython calls it by the flags beside it. */
+#define MD_FASTCALL(function)                                                          \
+    ((PyCFunction)(void (*)(void))(function)), METH_FASTCALL | METH_KEYWORDS
 
 /* The state behind an instance of one of our types, none of which can be subclassed. */
 static inline md_state *

@@ -1,0 +1,424 @@
+/* array.c: the Array type: a Buffer, a byte offset, a layout and an element type.
+ *
+ * Owns:    one reference to its Buffer, which it holds open.
+ * Calls:   the files that array_methods.h names, for the methods.
+ * Threads: the GIL is held.
+ */
+#include "array.h"
+
+#include <structmember.h>
+
+#include "args.h"
+#include "array_methods.h"
+#include "device.h"
+#include "dtype_type.h"
+#include "errors.h"
+#include "layout_type.h"
+#include "storage_mode.h"
+
+/* ---- making ---- */
+
+PyObject *
+array_new(md_state *state, PyObject *buffer, int64_t byte_offset, const strided_layout *layout,
+          DLDataType dtype, bool is_readonly)
+{
+    ArrayObject *self = PyObject_GC_NewVar(ArrayObject, state->array_type, 2 * layout->ndim);
+    if (self == NULL) {
+        return NULL;
+    }
+    size_t dims_nbytes = (size_t)layout->ndim * sizeof(int64_t);
+    self->buffer = buffer_cast(Py_NewRef(buffer));
+    buffer_hold(self->buffer);
+    self->byte_offset = byte_offset + layout->offset * dtype_item_bits(dtype) / 8;
+    self->nitems = layout_volume(layout);
+    self->weakrefs = NULL;
+    self->dtype = dtype;
+    self->ndim = layout->ndim;
+    self->is_readonly = is_readonly || self->buffer->storage->is_readonly;
+    memcpy(self->dims, layout->shape, dims_nbytes);
+    memcpy(self->dims + layout->ndim, layout->strides, dims_nbytes);
+    PyObject_GC_Track(self);
+    return (PyObject *)self;
+}
+
+PyObject *
+array_view(ArrayObject *self, const strided_layout *layout)
+{
+    md_state *state = state_of((PyObject *)self);
+    if (!dtype_is_whole_bytes(self->dtype)) {
+        bool is_on_bytes = layout->offset * dtype_item_bits(self->dtype) % 8 == 0;
+        if (!is_on_bytes || !layout_is_contiguous_c(layout)) {
+            char name[DTYPE_NAME_MAX];
+            dtype_write_name(self->dtype, name);
+            return errors_copy_required(state,
+                                        "Array: a view of %s items must be compact and begin on a "
+                                        "byte; take a larger part, or view the bytes as uint8.",
+                                        name);
+        }
+    }
+    return array_new(state, (PyObject *)self->buffer, self->byte_offset, layout, self->dtype,
+                     self->is_readonly);
+}
+
+PyObject *
+array_allocate(md_state *state, const char *function, const device_record *device,
+               bridge_storage mode, int ndim, const int64_t *shape, DLDataType dtype, char order)
+{
+    strided_layout layout;
+    layout_fault fault;
+    int64_t nbytes;
+    if (!layout_set_dense(&layout, ndim, shape, dtype_itemsize(dtype), order, &fault)) {
+        return errors_from_layout(state, function, &fault);
+    }
+    if (!dtype_packed_nbytes(dtype, layout_volume(&layout), &nbytes)) {
+        return PyErr_Format(PyExc_ValueError, "%s: the array's bytes pass what 64 bits can count.",
+                            function);
+    }
+    PyObject *buffer = buffer_allocate(state, function, device, (size_t)nbytes, mode);
+    if (buffer == NULL) {
+        return NULL;
+    }
+    PyObject *array = array_new(state, buffer, 0, &layout, dtype, false);
+    Py_DECREF(buffer);
+    return array;
+}
+
+/* ---- what others ask ---- */
+
+int64_t
+array_nbytes(const ArrayObject *self)
+{
+    int64_t nbytes;
+    (void)dtype_packed_nbytes(self->dtype, self->nitems, &nbytes); /* fitted when it was made */
+    return nbytes;
+}
+
+void
+array_get_layout(const ArrayObject *self, strided_layout *out)
+{
+    size_t dims_nbytes = (size_t)self->ndim * sizeof(int64_t);
+    out->ndim = self->ndim;
+    out->itemsize = dtype_itemsize(self->dtype);
+    out->offset = 0;
+    memcpy(out->shape, array_shape(self), dims_nbytes);
+    memcpy(out->strides, array_strides(self), dims_nbytes);
+}
+
+/* ---- Buffer.array ---- */
+
+static int
+check_within_buffer(const metal_storage *storage, const strided_layout *layout, DLDataType dtype,
+                    int64_t byte_offset)
+{
+    int64_t lowest, highest, nbytes;
+    layout_offset_bounds(layout, &lowest, &highest);
+    int64_t first = byte_offset, end;
+    bool fits;
+    if (dtype_is_whole_bytes(dtype)) {
+        fits = layout_add(byte_offset, lowest * layout->itemsize, &first) &&
+               layout_add(byte_offset, (highest + 1) * layout->itemsize, &end);
+    }
+    else {
+        fits = dtype_packed_nbytes(dtype, layout_volume(layout), &nbytes) &&
+               layout_add(byte_offset, nbytes, &end);
+    }
+    if (layout_volume(layout) == 0) {
+        end = first = byte_offset;
+    }
+    if (!fits || first < 0 || (uint64_t)end > storage->nbytes) {
+        PyErr_Format(PyExc_ValueError,
+                     "Buffer.array: the items lie in bytes %lld to %lld, past the Buffer's %zu "
+                     "bytes.",
+                     (long long)first, (long long)end, storage->nbytes);
+        return -1;
+    }
+    if (first % dtype_alignment(dtype) != 0) {
+        PyErr_Format(PyExc_ValueError,
+                     "Buffer.array: byte_offset (%lld) is not a multiple of the element's alignment "
+                     "(%lld bytes).",
+                     (long long)byte_offset, (long long)dtype_alignment(dtype));
+        return -1;
+    }
+    return 0;
+}
+
+static int
+convert_layout(md_state *state, PyObject *value, DLDataType dtype, strided_layout *out)
+{
+    if (Py_IS_TYPE(value, state->layout_type)) {
+        layout_type_get(value, out);
+        if (out->itemsize != dtype_itemsize(dtype)) {
+            PyErr_Format(PyExc_ValueError,
+                         "Buffer.array: the layout's itemsize (%lld) is not the dtype's (%lld).",
+                         (long long)out->itemsize, (long long)dtype_itemsize(dtype));
+            return -1;
+        }
+        return 0;
+    }
+    int64_t shape[LAYOUT_MAX_NDIM];
+    int ndim;
+    layout_fault fault;
+    if (args_int64s("Buffer.array", "shape", value, shape, LAYOUT_MAX_NDIM, &ndim) < 0) {
+        return -1;
+    }
+    if (!layout_set_dense(out, ndim, shape, dtype_itemsize(dtype), 'C', &fault)) {
+        (void)errors_from_layout(state, "Buffer.array", &fault);
+        return -1;
+    }
+    return 0;
+}
+
+const char array_from_buffer_doc[] =
+    "array($self, layout_or_shape, dtype='float32', byte_offset=0)\n--\n\n"
+    "An Array over these bytes.\n\n"
+    "Parameters\n----------\n"
+    "layout_or_shape : StridedLayout, int or tuple of int\n"
+    "    A shape stands for C order.\n"
+    "dtype : dtype or what names one\n"
+    "byte_offset : int\n"
+    "    Where element 0 is, in bytes; a multiple of the element's alignment.\n\n"
+    "Returns\n-------\nArray\n\n"
+    "Raises\n------\n"
+    "ValueError\n"
+    "    Items would lie outside the Buffer, or not on their alignment.\n\n"
+    "Memory: no copy; the Array keeps the Buffer open.";
+
+PyObject *
+array_from_buffer(PyObject *buffer, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {
+        "Buffer.array", 0, 3, 1, {"layout_or_shape", "dtype", "byte_offset", NULL}};
+    md_state *state = state_of(buffer);
+    PyObject *values[3];
+    DLDataType dtype = {kDLFloat, 32, 1};
+    strided_layout layout;
+    int64_t byte_offset = 0;
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        (values[1] != NULL && dtype_type_convert(state, "Buffer.array", values[1], &dtype) < 0) ||
+        (values[2] != NULL &&
+         args_int64("Buffer.array", "byte_offset", values[2], &byte_offset) < 0)) {
+        return NULL;
+    }
+    metal_storage *storage = buffer_open_storage("Buffer.array", buffer_cast(buffer));
+    if (storage == NULL || convert_layout(state, values[0], dtype, &layout) < 0 ||
+        check_within_buffer(storage, &layout, dtype, byte_offset) < 0) {
+        return NULL;
+    }
+    return array_new(state, buffer, byte_offset, &layout, dtype, false);
+}
+
+/* ---- attributes ---- */
+
+static PyObject *
+array_get_shape(PyObject *op, void *Py_UNUSED(closure))
+{
+    return layout_tuple(array_shape(array_cast(op)), array_cast(op)->ndim);
+}
+
+static PyObject *
+array_get_strides(PyObject *op, void *Py_UNUSED(closure))
+{
+    return layout_tuple(array_strides(array_cast(op)), array_cast(op)->ndim);
+}
+
+static PyObject *
+array_get_ndim(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLong(array_cast(op)->ndim);
+}
+
+static PyObject *
+array_get_size(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(array_cast(op)->nitems);
+}
+
+static PyObject *
+array_get_nbytes(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(array_nbytes(array_cast(op)));
+}
+
+static PyObject *
+array_get_itemsize(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(dtype_itemsize(array_cast(op)->dtype));
+}
+
+static PyObject *
+array_get_dtype(PyObject *op, void *Py_UNUSED(closure))
+{
+    return dtype_type_from_dl(state_of(op), array_cast(op)->dtype);
+}
+
+static PyObject *
+array_get_device(PyObject *op, void *Py_UNUSED(closure))
+{
+    return device_of_record(state_of(op), array_storage(array_cast(op))->device);
+}
+
+static PyObject *
+array_get_storage(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyUnicode_FromString(storage_mode_name(array_storage(array_cast(op))->mode));
+}
+
+static PyObject *
+array_get_buffer(PyObject *op, void *Py_UNUSED(closure))
+{
+    return Py_NewRef((PyObject *)array_cast(op)->buffer);
+}
+
+static PyObject *
+array_get_byte_offset(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(array_cast(op)->byte_offset);
+}
+
+static PyObject *
+array_get_layout_object(PyObject *op, void *Py_UNUSED(closure))
+{
+    strided_layout layout;
+    array_get_layout(array_cast(op), &layout);
+    return layout_type_new(state_of(op), &layout);
+}
+
+static PyObject *
+array_get_readonly(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyBool_FromLong(array_cast(op)->is_readonly);
+}
+
+static PyGetSetDef array_getset[] = {
+    {"shape", array_get_shape, NULL, PyDoc_STR("Extents, a tuple of int."), NULL},
+    {"strides", array_get_strides, NULL, PyDoc_STR("Strides in elements, a tuple of int."), NULL},
+    {"ndim", array_get_ndim, NULL, PyDoc_STR("Number of dimensions, 0 to 64."), NULL},
+    {"size", array_get_size, NULL, PyDoc_STR("Number of items."), NULL},
+    {"nbytes", array_get_nbytes, NULL,
+     PyDoc_STR("Bytes of all items; sub-byte items are counted packed."), NULL},
+    {"itemsize", array_get_itemsize, NULL,
+     PyDoc_STR("Bytes of one item, rounded up for sub-byte types."), NULL},
+    {"dtype", array_get_dtype, NULL, PyDoc_STR("The element type, a dtype."), NULL},
+    {"device", array_get_device, NULL, PyDoc_STR("The Device that holds the items."), NULL},
+    {"storage", array_get_storage, NULL, PyDoc_STR("'shared', 'managed' or 'private'."), NULL},
+    {"buffer", array_get_buffer, NULL,
+     PyDoc_STR("The Buffer under the array; the same object for every view of it."), NULL},
+    {"byte_offset", array_get_byte_offset, NULL,
+     PyDoc_STR("Where element 0 is in the Buffer, in bytes."), NULL},
+    {"layout", array_get_layout_object, NULL,
+     PyDoc_STR("Shape, strides and itemsize as a StridedLayout with offset 0."), NULL},
+    {"readonly", array_get_readonly, NULL,
+     PyDoc_STR("True if the items cannot be written through this array."), NULL},
+    {"T", array_get_T, NULL, PyDoc_STR("A view with the axes reversed."), NULL},
+    {"mT", array_get_mT, NULL,
+     PyDoc_STR("A view with the last two axes swapped; ValueError below two dimensions."), NULL},
+    {"host", array_get_host, NULL,
+     PyDoc_STR("The same memory as a CPU array, for consumers that look at __dlpack_device__()\n"
+               "only.  CopyRequiredError for private storage."), NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef array_members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(ArrayObject, weakrefs), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+#define CALL_ROW(name, text) {text, MD_FASTCALL(array_method_##name), array_doc_##name},
+#define PLAIN_ROW(name, text) {text, array_method_##name, METH_NOARGS, array_doc_##name},
+#define ONE_ROW(name, text) {text, array_method_##name, METH_O, array_doc_##name},
+static PyMethodDef array_methods[] = {
+    ARRAY_CALL_LIST(CALL_ROW)
+    ARRAY_PLAIN_LIST(PLAIN_ROW)
+    ARRAY_ONE_LIST(ONE_ROW)
+    {NULL, NULL, 0, NULL},
+};
+#undef CALL_ROW
+#undef PLAIN_ROW
+#undef ONE_ROW
+
+/* The words are Python's: metal_dlpack/text.py. */
+static PyObject *
+array_repr(PyObject *op)
+{
+    PyObject *module = PyImport_ImportModule("metal_dlpack.text");
+    if (module == NULL) {
+        return NULL;
+    }
+    PyObject *text = PyObject_CallMethod(module, "describe_array", "O", op);
+    Py_DECREF(module);
+    return text;
+}
+
+static Py_ssize_t
+array_length(PyObject *op)
+{
+    if (array_cast(op)->ndim == 0) {
+        PyErr_SetString(PyExc_TypeError, "len() of a 0-dimensional Array.");
+        return -1;
+    }
+    return array_shape(array_cast(op))[0];
+}
+
+/* ---- the object's life ---- */
+
+static int
+array_traverse(PyObject *op, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(op));
+    Py_VISIT(array_cast(op)->buffer);
+    return 0; /* no tp_clear: an Array without its Buffer must not exist; owners break the cycles */
+}
+
+static void
+array_dealloc(PyObject *op)
+{
+    ArrayObject *self = array_cast(op);
+    PyTypeObject *type = Py_TYPE(op);
+    PyObject_GC_UnTrack(op);
+    if (self->weakrefs != NULL) {
+        PyObject_ClearWeakRefs(op);
+    }
+    buffer_unhold(self->buffer);
+    Py_DECREF(self->buffer);
+    type->tp_free(op);
+    Py_DECREF(type);
+}
+
+PyDoc_STRVAR(array_doc,
+             "A strided view of a Metal buffer that speaks DLPack.\n\n"
+             "Made by empty(), zeros(), full(), asarray(), from_dlpack() and Buffer.array(); views\n"
+             "share the Buffer and cost no copy.  Several frameworks can hold the same memory: it\n"
+             "lives until the last of them lets go.\n\n"
+             "`==` compares identity only; convert with np.asarray(a) to compare items.\n\n"
+             "Threads: may be used from any thread; nothing orders two that write the same items.");
+
+static PyType_Slot array_slots[] = {
+    {Py_tp_doc, (void *)array_doc},
+    {Py_tp_dealloc, array_dealloc},
+    {Py_tp_traverse, array_traverse},
+    {Py_tp_methods, array_methods},
+    {Py_tp_getset, array_getset},
+    {Py_tp_members, array_members},
+    {Py_tp_repr, array_repr},
+    {Py_mp_length, array_length},
+    {Py_mp_subscript, array_subscript},
+    {Py_mp_ass_subscript, array_assign_subscript},
+    {Py_sq_length, array_length},
+    {Py_sq_item, array_sequence_item}, /* iteration: IndexError ends it */
+    {Py_nb_bool, array_bool},
+    {Py_nb_int, array_int},
+    {Py_nb_float, array_float},
+    {Py_nb_index, array_index},
+    {Py_bf_getbuffer, array_getbuffer},
+    {Py_bf_releasebuffer, array_releasebuffer},
+    {0, NULL},
+};
+
+PyType_Spec array_spec = {
+    .name = "metal_dlpack.Array",
+    .basicsize = offsetof(ArrayObject, dims),
+    .itemsize = sizeof(int64_t),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE |
+             Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = array_slots,
+};

@@ -1,0 +1,30 @@
+/* array_map.h: the items of an Array at a CPU address, for every storage mode.
+ *
+ * Rule:    array_map ... array_unmap bracket every access by the CPU: they wait for the GPU, move
+ *          private bytes through a temporary, and tell Metal what was written.
+ * Threads: the GIL is held; it is released while waiting.
+ */
+#ifndef MD_ARRAY_MAP_H
+#define MD_ARRAY_MAP_H
+
+#include "array.h"
+
+typedef enum { MAP_READ, MAP_WRITE } map_access; /* MAP_WRITE may also read */
+
+typedef struct array_mapping {
+    char *origin;    /* where element 0 is */
+    char *temporary; /* owned; NULL where the memory itself is mapped */
+    map_access access;
+    int64_t first_bytes, nbytes; /* of the buffer: what is mapped */
+} array_mapping;
+
+/* -1 with an exception: ValueError for writing a read-only array, MemoryError, MetalError. */
+int array_map(const char *function, ArrayObject *self, map_access access, array_mapping *out);
+
+/* Ends the access.  `is_written` false: nothing is written back.  -1: MetalError. */
+int array_unmap(const char *function, ArrayObject *self, array_mapping *mapping, bool is_written);
+
+/* Copy items between two Arrays of equal shape and element type. */
+int array_copy_items(const char *function, ArrayObject *dst, ArrayObject *src);
+
+#endif /* MD_ARRAY_MAP_H */

@@ -1,0 +1,69 @@
+/* array_methods.h: the methods and slots of Array, each in the file that its comment names.
+ *
+ * Rule: a method `name` is array_method_NAME with the text array_doc_NAME; array.c makes the type's table of
+ *       this list.
+ */
+#ifndef MD_ARRAY_METHODS_H
+#define MD_ARRAY_METHODS_H
+
+#include "state.h"
+
+/* X(C name, Python name): positional and keyword arguments. */
+#define ARRAY_CALL_LIST(X)                                                             \
+    X(reshape, "reshape")           /* array_views.c */                                \
+    X(permute, "permute")                                                              \
+    X(squeeze, "squeeze")                                                              \
+    X(expand_dims, "expand_dims")                                                      \
+    X(broadcast_to, "broadcast_to")                                                    \
+    X(flatten, "flatten")                                                              \
+    X(view, "view")                                                                    \
+    X(copy, "copy")                 /* array_items.c */                                \
+    X(array, "__array__")           /* array_host.c */                                 \
+    X(dlpack, "__dlpack__")         /* dlpack_export.c */
+
+/* X(C name, Python name): no arguments. */
+#define ARRAY_PLAIN_LIST(X)                                                            \
+    X(as_readonly, "as_readonly")   /* array_views.c */                                \
+    X(item, "item")                 /* array_items.c */                                \
+    X(tolist, "tolist")                                                                \
+    X(copy_copy, "__copy__")                                                           \
+    X(complex, "__complex__")                                                          \
+    X(dlpack_device, "__dlpack_device__") /* dlpack_export.c */
+
+/* X(C name, Python name): one positional argument. */
+#define ARRAY_ONE_LIST(X)                                                              \
+    X(fill, "fill")                 /* array_items.c */                                \
+    X(deepcopy, "__deepcopy__")
+
+#define DECLARE_CALL(name, text)                                                       \
+    PyObject *array_method_##name(PyObject *op, PyObject *const *args, Py_ssize_t nargs,\
+                                  PyObject *kwnames);                                  \
+    extern const char array_doc_##name[];
+#define DECLARE_PLAIN(name, text)                                                      \
+    PyObject *array_method_##name(PyObject *op, PyObject *argument);                   \
+    extern const char array_doc_##name[];
+ARRAY_CALL_LIST(DECLARE_CALL)
+ARRAY_PLAIN_LIST(DECLARE_PLAIN)
+ARRAY_ONE_LIST(DECLARE_PLAIN)
+#undef DECLARE_CALL
+#undef DECLARE_PLAIN
+
+/* array_views.c */
+PyObject *array_subscript(PyObject *op, PyObject *key);
+PyObject *array_sequence_item(PyObject *op, Py_ssize_t index);
+PyObject *array_get_T(PyObject *op, void *closure);
+PyObject *array_get_mT(PyObject *op, void *closure);
+
+/* array_items.c */
+int array_assign_subscript(PyObject *op, PyObject *key, PyObject *value);
+int array_bool(PyObject *op);
+PyObject *array_int(PyObject *op);
+PyObject *array_float(PyObject *op);
+PyObject *array_index(PyObject *op);
+
+/* array_host.c */
+int array_getbuffer(PyObject *op, Py_buffer *view, int flags);
+void array_releasebuffer(PyObject *op, Py_buffer *view);
+PyObject *array_get_host(PyObject *op, void *closure);
+
+#endif /* MD_ARRAY_METHODS_H */

@@ -1,0 +1,24 @@
+/* array_numpy.h: the items of an Array as a NumPy array, and what NumPy does for us.
+ *
+ * Rule:    NumPy is imported by the first call that needs it, never by importing the package.
+ * Threads: the GIL is held.
+ */
+#ifndef MD_ARRAY_NUMPY_H
+#define MD_ARRAY_NUMPY_H
+
+#include "array.h"
+
+/* numpy, imported: owned (+1).  ImportError that says who asks for it. */
+PyObject *array_numpy_module(const char *function);
+
+/* A NumPy array over the same memory: owned (+1).  CopyRequiredError for private storage;
+ * TypeError for element types that NumPy and ml_dtypes have not. */
+PyObject *array_numpy_view(const char *function, ArrayObject *self);
+
+/* Write anything that NumPy can make an array of, converting and broadcasting as NumPy does. */
+int array_numpy_assign(const char *function, ArrayObject *dst, PyObject *value);
+
+/* The result of a method without arguments of the items' NumPy array. */
+PyObject *array_numpy_call(const char *function, ArrayObject *self, const char *method);
+
+#endif /* MD_ARRAY_NUMPY_H */

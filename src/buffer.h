@@ -1,0 +1,48 @@
+/* buffer.h: the Python type `Buffer`, as other types see it.
+ *
+ * Threads: the GIL is held.
+ */
+#ifndef MD_BUFFER_H
+#define MD_BUFFER_H
+
+#include "state.h"
+#include "storage.h"
+
+typedef struct {
+    PyObject_HEAD
+    metal_storage *storage; /* owned (+1); NULL once closed */
+    Py_ssize_t views;       /* atomic: Arrays and memoryviews that need it open */
+    PyObject *weakrefs;     /* keeps nothing alive; NULL without weak references */
+} BufferObject;
+
+static inline BufferObject *
+buffer_cast(PyObject *op)
+{
+    return (BufferObject *)op;
+}
+
+/* A Buffer that takes over the caller's reference to `storage`: owned (+1).  NULL with an
+ * exception; the reference is dropped then too. */
+PyObject *buffer_from_storage(md_state *state, metal_storage *storage);
+
+/* New memory: owned (+1), or NULL with MemoryError or MetalError. */
+PyObject *buffer_allocate(md_state *state, const char *function, const device_record *device,
+                          size_t nbytes, bridge_storage mode);
+
+/* Somebody needs the Buffer open from here on / no longer. */
+static inline void
+buffer_hold(BufferObject *self)
+{
+    (void)__atomic_fetch_add(&self->views, 1, __ATOMIC_RELAXED);
+}
+
+static inline void
+buffer_unhold(BufferObject *self)
+{
+    (void)__atomic_fetch_sub(&self->views, 1, __ATOMIC_RELEASE);
+}
+
+/* The storage of an open Buffer: borrowed; NULL with ValueError once closed. */
+metal_storage *buffer_open_storage(const char *function, BufferObject *self);
+
+#endif /* MD_BUFFER_H */

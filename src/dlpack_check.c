@@ -1,0 +1,151 @@
+/* dlpack_check.c: see dlpack_check.h. */
+#include "dlpack_check.h"
+
+#define DLPACK_AS_TEXT(name, text) [name] = text,
+static const char *const fault_texts[] = {DLPACK_FAULT_LIST(DLPACK_AS_TEXT)};
+#undef DLPACK_AS_TEXT
+
+const char *
+dlpack_fault_text(dlpack_fault_code code)
+{
+    return fault_texts[code];
+}
+
+static bool
+fail(dlpack_fault *fault, dlpack_fault_code code, int64_t a, int64_t b)
+{
+    *fault = (dlpack_fault){code, a, b, 0};
+    return false;
+}
+
+static bool
+check_dtype(DLDataType dtype, dlpack_fault *fault)
+{
+    if (dtype.lanes == 0) {
+        return fail(fault, DLPACK_FAULT_LANES, 0, 0);
+    }
+    /* SPEC dlpack.h DLDataTypeCode: a consumer must stop importing what it does not know. */
+    if (!dtype_is_known(dtype)) {
+        return fail(fault, DLPACK_FAULT_DTYPE, dtype.code, dtype.bits);
+    }
+    return true;
+}
+
+static bool
+check_shape(const DLTensor *tensor, dlpack_fault *fault)
+{
+    if (tensor->ndim < 0 || tensor->ndim > LAYOUT_MAX_NDIM) {
+        return fail(fault, DLPACK_FAULT_NDIM, tensor->ndim, LAYOUT_MAX_NDIM);
+    }
+    if (tensor->ndim > 0 && tensor->shape == NULL) {
+        return fail(fault, DLPACK_FAULT_SHAPE_NULL, tensor->ndim, 0);
+    }
+    for (int axis = 0; axis < tensor->ndim; axis++) {
+        if (tensor->shape[axis] < 0) {
+            return fail(fault, DLPACK_FAULT_EXTENT, tensor->shape[axis], axis);
+        }
+    }
+    return true;
+}
+
+static bool
+has_empty_axis(const DLTensor *tensor)
+{
+    for (int axis = 0; axis < tensor->ndim; axis++) {
+        if (tensor->shape[axis] == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Strides say nothing where no step is ever taken: an empty tensor, and axes of extent 1, whose
+ * strides differ between producers.  They are replaced, not looked at.
+ * SPEC reliability: strides of size-1 dimensions. */
+static bool
+take_layout(const DLTensor *tensor, int64_t itemsize, strided_layout *out, dlpack_fault *fault)
+{
+    layout_fault refused;
+    const int64_t *strides = has_empty_axis(tensor) ? NULL : tensor->strides;
+    int64_t used[LAYOUT_MAX_NDIM];
+    if (strides != NULL) {
+        for (int axis = 0; axis < tensor->ndim; axis++) {
+            used[axis] = tensor->shape[axis] == 1 ? 1 : strides[axis];
+        }
+        strides = used;
+    }
+    if (!layout_set(out, tensor->ndim, tensor->shape, strides, itemsize, 0, &refused)) {
+        return fail(fault, DLPACK_FAULT_OVERFLOW, 0, 0);
+    }
+    return true;
+}
+
+static bool
+measure_whole_bytes(const strided_layout *layout, dlpack_facts *out, dlpack_fault *fault)
+{
+    int64_t lowest, highest;
+    layout_offset_bounds(layout, &lowest, &highest);
+    if (!layout_multiply(lowest, layout->itemsize, &out->first_nbytes) ||
+        !layout_multiply(highest + 1, layout->itemsize, &out->end_nbytes)) {
+        return fail(fault, DLPACK_FAULT_OVERFLOW, 0, 0);
+    }
+    return true;
+}
+
+static bool
+measure_packed(DLDataType dtype, bool is_padded, dlpack_facts *out, dlpack_fault *fault)
+{
+    if (is_padded || !layout_is_contiguous_c(&out->layout)) {
+        return fail(fault, DLPACK_FAULT_SUBBYTE, dtype_item_bits(dtype), 0);
+    }
+    out->first_nbytes = 0;
+    if (!dtype_packed_nbytes(dtype, out->nitems, &out->end_nbytes)) {
+        return fail(fault, DLPACK_FAULT_OVERFLOW, 0, 0);
+    }
+    return true;
+}
+
+bool
+dlpack_check(const DLTensor *tensor, bool is_padded, dlpack_facts *out, dlpack_fault *fault)
+{
+    if (!check_shape(tensor, fault) || !check_dtype(tensor->dtype, fault) ||
+        !take_layout(tensor, dtype_itemsize(tensor->dtype), &out->layout, fault)) {
+        return false;
+    }
+    out->nitems = layout_volume(&out->layout);
+    out->first_nbytes = out->end_nbytes = 0;
+    if (out->nitems == 0) {
+        return true; /* SPEC dlpack.h: no items, and data may be NULL: nothing else is looked at */
+    }
+    if (tensor->data == NULL) {
+        return fail(fault, DLPACK_FAULT_DATA_NULL, out->nitems, 0);
+    }
+    return dtype_is_whole_bytes(tensor->dtype)
+               ? measure_whole_bytes(&out->layout, out, fault)
+               : measure_packed(tensor->dtype, is_padded, out, fault);
+}
+
+bool
+dlpack_check_bounds(const DLTensor *tensor, const dlpack_facts *facts, uint64_t nbytes,
+                    dlpack_fault *fault)
+{
+    int64_t end;
+    if (tensor->byte_offset > INT64_MAX ||
+        !layout_add((int64_t)tensor->byte_offset, facts->end_nbytes, &end)) {
+        return fail(fault, DLPACK_FAULT_OFFSET, (int64_t)tensor->byte_offset, 0);
+    }
+    int64_t offset = (int64_t)tensor->byte_offset;
+    if (offset + facts->first_nbytes < 0) {
+        return fail(fault, DLPACK_FAULT_BELOW, offset, -facts->first_nbytes);
+    }
+    if ((uint64_t)end > nbytes) {
+        (void)fail(fault, DLPACK_FAULT_PAST, offset, facts->end_nbytes);
+        fault->c = (int64_t)nbytes;
+        return false;
+    }
+    int64_t alignment = dtype_alignment(tensor->dtype);
+    if (offset % alignment != 0) {
+        return fail(fault, DLPACK_FAULT_MISALIGNED, offset, alignment);
+    }
+    return true;
+}

@@ -1,0 +1,323 @@
+/* dlpack_export.c: see dlpack_export.h.
+ *
+ * Owns:    the rules of what a consumer gets: which struct, which flags, when a copy.
+ * Calls:   managed.h for the tensor, array.h for copies.
+ * Source:  array API standard 2025.12 __dlpack__; dlpack.h 1.3.
+ */
+#include "dlpack_export.h"
+
+#include "args.h"
+#include "array_methods.h"
+#include "errors.h"
+#include "managed.h"
+#include "owners.h"
+
+/* ---- why a copy is needed ---- */
+
+/* A sentence, or NULL where the memory itself can be handed out. */
+static const char *
+reason_to_copy(const ArrayObject *self, const export_request *request)
+{
+    strided_layout layout;
+    array_get_layout(self, &layout);
+    if (self->nitems == 0) {
+        return NULL; /* there is no memory to hand out */
+    }
+    if (layout_has_negative_stride(&layout)) {
+        /* torch ends the process on one, MLX refuses it. */
+        return "the strides are negative, which consumers do not take";
+    }
+    if (request->device == kDLCPU) {
+        return array_storage(self)->mode == BRIDGE_PRIVATE
+                   ? "private storage has no CPU address"
+                   : NULL;
+    }
+    if (self->byte_offset % dtype_itemsize(self->dtype) != 0) {
+        return "byte_offset is not a multiple of the itemsize, which consumers on Metal need";
+    }
+    return NULL;
+}
+
+/* ---- filling the tensor ---- */
+
+static void
+fill_tensor(const ArrayObject *self, DLDeviceType device, DLTensor *out)
+{
+    metal_storage *storage = array_storage(self);
+    size_t dims_nbytes = (size_t)self->ndim * sizeof(int64_t);
+    /* device_id 0 only: torch turns another number into "mps:1", which does not exist. */
+    out->device = (DLDevice){device, 0};
+    out->dtype = self->dtype;
+    memcpy(out->shape, array_shape(self), dims_nbytes);
+    memcpy(out->strides, array_strides(self), dims_nbytes);
+    out->data = NULL;
+    out->byte_offset = 0;
+    if (self->nitems == 0) {
+        return; /* SPEC dlpack.h DLTensor.data: NULL for a tensor of size 0 */
+    }
+    if (device == kDLCPU) {
+        /* MLX adds byte_offset twice on the CPU: fold it into data. */
+        out->data = storage->address + self->byte_offset;
+    }
+    else {
+        out->data = storage->handle;
+        out->byte_offset = (uint64_t)self->byte_offset;
+    }
+}
+
+/* Before others may read or write: the bytes are current where they will look. */
+static int
+make_visible(ArrayObject *self, DLDeviceType device)
+{
+    metal_storage *storage = array_storage(self);
+    if (storage->mode != BRIDGE_MANAGED || self->nitems == 0) {
+        storage_publish(storage);
+        return 0;
+    }
+    if (device != kDLCPU) {
+        storage_publish(storage);
+        return 0;
+    }
+    bridge_error error = {0};
+    bridge_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = storage_begin_host_read(storage, &error);
+    Py_END_ALLOW_THREADS
+    if (status != BRIDGE_OK) {
+        (void)errors_from_bridge(state_of((PyObject *)self), "Array.__dlpack__", status, &error, 0);
+        return -1;
+    }
+    /* Never closed: a consumer does not say when it has written for the last time. */
+    storage_open_host_view(storage);
+    return 0;
+}
+
+static void *
+export_in_place(ArrayObject *self, const export_request *request, uint64_t flags)
+{
+    DLTensor *tensor;
+    if (make_visible(self, request->device) < 0) {
+        return NULL;
+    }
+    if (self->is_readonly) {
+        flags |= DLPACK_FLAG_BITMASK_READ_ONLY;
+    }
+    void *managed = managed_new(array_storage(self), self->ndim, request->is_versioned, flags,
+                                &tensor);
+    if (managed == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    fill_tensor(self, request->device, tensor);
+    return managed;
+}
+
+static void *
+export_copy(ArrayObject *self, const export_request *request)
+{
+    bridge_storage mode =
+        request->device == kDLCPU ? BRIDGE_SHARED : array_storage(self)->mode;
+    PyObject *copy = array_copied(self, 'C', mode);
+    if (copy == NULL) {
+        return NULL;
+    }
+    void *managed =
+        export_in_place(array_cast(copy), request, DLPACK_FLAG_BITMASK_IS_COPIED);
+    Py_DECREF(copy); /* the export holds the storage */
+    return managed;
+}
+
+void *
+dlpack_export(ArrayObject *self, const export_request *request)
+{
+    md_state *state = state_of((PyObject *)self);
+    owners_drain(state);
+    if (request->copy == 1) {
+        return export_copy(self, request);
+    }
+    if (self->is_readonly && !request->is_versioned) {
+        /* A legacy tensor cannot say that it is read-only. */
+        PyErr_SetString(PyExc_BufferError,
+                        "Array.__dlpack__: the array is read-only, which only a versioned capsule "
+                        "can say; ask with max_version=(1, 0) or later, or with copy=True.");
+        return NULL;
+    }
+    const char *reason = reason_to_copy(self, request);
+    if (reason == NULL) {
+        return export_in_place(self, request, 0);
+    }
+    if (request->copy == 0) {
+        (void)errors_copy_required(state, "Array.__dlpack__: %s, so a copy is needed and copy=False "
+                                          "forbids it; pass copy=None, or export a.copy().",
+                                   reason);
+        return NULL;
+    }
+    return export_copy(self, request);
+}
+
+/* ---- the capsule ---- */
+
+static void
+end_capsule(PyObject *capsule)
+{
+    /* A taken capsule has another name, and its tensor another owner. */
+    bool is_versioned = PyCapsule_IsValid(capsule, CAPSULE_VERSIONED);
+    if (is_versioned || PyCapsule_IsValid(capsule, CAPSULE_LEGACY)) {
+        const char *name = is_versioned ? CAPSULE_VERSIONED : CAPSULE_LEGACY;
+        managed_delete(PyCapsule_GetPointer(capsule, name), is_versioned);
+    }
+}
+
+static PyObject *
+wrap_in_capsule(void *managed, bool is_versioned)
+{
+    if (managed == NULL) {
+        return NULL;
+    }
+    const char *name = is_versioned ? CAPSULE_VERSIONED : CAPSULE_LEGACY;
+    PyObject *capsule = PyCapsule_New(managed, name, end_capsule);
+    if (capsule == NULL) {
+        managed_delete(managed, is_versioned);
+    }
+    return capsule;
+}
+
+/* ---- keywords ---- */
+
+static int
+convert_stream(PyObject *value)
+{
+    if (value == NULL || value == Py_None) {
+        return 0;
+    }
+    if (!PyLong_Check(value) || PyBool_Check(value)) {
+        PyErr_Format(PyExc_TypeError,
+                     "Array.__dlpack__: stream must be an int or None, not %.100s.",
+                     Py_TYPE(value)->tp_name);
+        return -1;
+    }
+    int overflow;
+    long number = PyLong_AsLongAndOverflow(value, &overflow);
+    if (overflow == 0 && number == -1) {
+        return PyErr_Occurred() ? -1 : 0; /* -1: the caller has ordered the work */
+    }
+    PyErr_Format(PyExc_BufferError,
+                 "Array.__dlpack__: stream (%R) is not the handle of a command queue that "
+                 "metal_dlpack knows; pass None, or -1 for no synchronisation.",
+                 value);
+    return -1;
+}
+
+/* A pair of numbers: a tuple, or anything of length 2 whose items have __index__ (torch passes
+ * IntEnum members). */
+static int
+convert_pair(const char *what, PyObject *value, int64_t *out)
+{
+    int count;
+    if (args_int64s("Array.__dlpack__", what, value, out, 2, &count) < 0) {
+        return -1;
+    }
+    if (count != 2) {
+        PyErr_Format(PyExc_TypeError, "Array.__dlpack__: %s must be a pair of ints, not %R.", what,
+                     value);
+        return -1;
+    }
+    return 0;
+}
+
+static int
+convert_device(PyObject *value, DLDeviceType *device)
+{
+    int64_t pair[2];
+    if (value == NULL || value == Py_None) {
+        return 0;
+    }
+    if (convert_pair("dl_device", value, pair) < 0) {
+        return -1;
+    }
+    if ((pair[0] != kDLMetal && pair[0] != kDLCPU) || pair[1] != 0) {
+        PyErr_Format(PyExc_BufferError,
+                     "Array.__dlpack__: dl_device (%lld, %lld) is neither Metal (8, 0) nor the CPU "
+                     "(1, 0).",
+                     (long long)pair[0], (long long)pair[1]);
+        return -1;
+    }
+    *device = (DLDeviceType)pair[0];
+    return 0;
+}
+
+static int
+convert_version(PyObject *value, bool *is_versioned)
+{
+    int64_t pair[2];
+    *is_versioned = false;
+    if (value == NULL || value == Py_None) {
+        return 0; /* SPEC array API: no version means DLPack before 1.0 */
+    }
+    if (convert_pair("max_version", value, pair) < 0) {
+        return -1;
+    }
+    *is_versioned = pair[0] >= 1;
+    return 0;
+}
+
+PyObject *
+dlpack_export_call(ArrayObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
+                   DLDeviceType device)
+{
+    static const args_spec spec = {
+        "__dlpack__", 0, 0, 0, {"stream", "max_version", "dl_device", "copy", NULL}};
+    PyObject *values[4];
+    export_request request = {.device = device};
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 || convert_stream(values[0]) < 0 ||
+        convert_version(values[1], &request.is_versioned) < 0 ||
+        convert_device(values[2], &request.device) < 0 ||
+        args_tristate("Array.__dlpack__", "copy", values[3], &request.copy) < 0) {
+        return NULL;
+    }
+    return wrap_in_capsule(dlpack_export(self, &request), request.is_versioned);
+}
+
+const char array_doc_dlpack[] =
+    "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
+    "The array as a DLPack capsule, for another framework's from_dlpack.\n\n"
+    "Parameters\n----------\n"
+    "stream : int, optional\n"
+    "    None: our pending GPU work on the buffer is complete on return.  -1: no waiting.\n"
+    "max_version : tuple of int, optional\n"
+    "    (1, 0) or later gives a 'dltensor_versioned' of DLPack 1.3; without it a legacy\n"
+    "    'dltensor'.\n"
+    "dl_device : tuple of int, optional\n"
+    "    (8, 0), Metal, the default: `data` is the id<MTLBuffer>.  (1, 0), the CPU: `data` is the\n"
+    "    address of element 0.\n"
+    "copy : bool, optional\n"
+    "    True: always.  False: never.  None: where the memory cannot be handed out as it is.\n\n"
+    "Returns\n-------\n"
+    "capsule\n"
+    "    Owns a reference to the buffer; freed by its consumer, or with the capsule.\n\n"
+    "Raises\n------\n"
+    "CopyRequiredError\n"
+    "    copy=False, and the storage is private (for the CPU), a stride is negative, or the offset\n"
+    "    is not a multiple of the itemsize.\n"
+    "BufferError\n"
+    "    Another device or stream; a read-only array without max_version.\n\n"
+    "Threads: the GIL is released while waiting.  The capsule's deleter needs no Python and runs on\n"
+    "any thread.\n\n"
+    "Source: array API standard 2025.12, array.__dlpack__; dlpack.h 1.3.";
+
+PyObject *
+array_method_dlpack(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    return dlpack_export_call(array_cast(op), args, nargs, kwnames, kDLMetal);
+}
+
+const char array_doc_dlpack_device[] =
+    "__dlpack_device__($self, /)\n--\n\n"
+    "(8, 0): kDLMetal, the system's default device.\n\n"
+    "Source: array API standard 2025.12, array.__dlpack_device__.";
+
+PyObject *
+array_method_dlpack_device(PyObject *Py_UNUSED(op), PyObject *Py_UNUSED(unused))
+{
+    return Py_BuildValue("(ii)", kDLMetal, 0);
+}

@@ -1,0 +1,117 @@
+/* metal_bridge.h: the only door between C and Metal.
+ *
+ * Owns:    the rule that a handle IS the Objective-C object: a `bridge_buffer *` is an
+ *          id<MTLBuffer>, never a wrapper, so that DLPack's `data` and PyObjC's pointers are the
+ *          same value.
+ * Calls:   Metal.framework on macOS, src/softmetal/ elsewhere.  Never Python.
+ * Threads: every function may be called from any thread, with or without the GIL, and makes its own
+ *          autorelease pool.  Those named `..._and_wait` block until the GPU is done.
+ * Names:   `new` and `copy` return +1, `retain` adds 1, `release` drops 1, all else borrows.
+ * Fork:    in a forked child every function that would talk to Metal fails with BRIDGE_FORKED
+ *          and releases do nothing: Metal's connection to the GPU does not survive fork().
+ */
+#ifndef MD_METAL_BRIDGE_H
+#define MD_METAL_BRIDGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct bridge_device bridge_device; /* an id<MTLDevice>; never defined, on purpose */
+typedef struct bridge_buffer bridge_buffer; /* an id<MTLBuffer> */
+typedef struct bridge_queue bridge_queue;   /* an id<MTLCommandQueue> */
+
+/* One list makes the enum and the texts, so they cannot drift apart. */
+#define BRIDGE_STATUS_LIST(X)                                                                  \
+    X(BRIDGE_OK, "ok")                                                                         \
+    X(BRIDGE_NO_DEVICE, "no Metal device is available")                                        \
+    X(BRIDGE_TOO_LARGE, "the length is larger than the device's maxBufferLength")              \
+    X(BRIDGE_NO_MEMORY, "Metal could not allocate the buffer")                                 \
+    X(BRIDGE_NOT_PAGES, "Metal wraps only whole pages of memory")                              \
+    X(BRIDGE_NO_COMMAND, "Metal gave no command buffer or encoder")                            \
+    X(BRIDGE_COMMAND_FAILED, "a command buffer failed")                                        \
+    X(BRIDGE_FORKED, "Metal cannot be used in a forked child; start it with 'spawn' instead")
+
+#define BRIDGE_AS_ENUM(name, text) name,
+typedef enum { BRIDGE_STATUS_LIST(BRIDGE_AS_ENUM) } bridge_status;
+#undef BRIDGE_AS_ENUM
+
+const char *bridge_status_text(bridge_status status);
+
+/* Who may touch a buffer's bytes.  SPEC MTLResource.h MTLStorageMode. */
+#define BRIDGE_STORAGE_LIST(X)                                                                 \
+    X(BRIDGE_SHARED, "shared")   /* one memory for CPU and GPU */                              \
+    X(BRIDGE_MANAGED, "managed") /* two copies, made equal on demand (discrete GPUs) */        \
+    X(BRIDGE_PRIVATE, "private") /* the GPU only */
+
+#define BRIDGE_AS_ENUM(name, text) name,
+typedef enum { BRIDGE_STORAGE_LIST(BRIDGE_AS_ENUM) } bridge_storage;
+#undef BRIDGE_AS_ENUM
+
+/* What Metal said of a failed command buffer; text is "" where it said nothing. */
+typedef struct bridge_error {
+    long code; /* MTLCommandBufferError */
+    char text[200];
+} bridge_error;
+
+/* ---- devices ---- */
+
+typedef struct bridge_device_facts {
+    char name[128];
+    uint64_t registry_id;
+    uint64_t max_buffer_length;            /* bytes */
+    uint64_t recommended_max_working_set;  /* bytes */
+    bool has_unified_memory;
+    bool is_software; /* src/softmetal/ answers, not a GPU */
+} bridge_device_facts;
+
+/* Write at most `capacity` devices, each +1, the system's default first.  Returns how many. */
+size_t bridge_device_copy_all(bridge_device **out, size_t capacity);
+void bridge_device_describe(bridge_device *device, bridge_device_facts *out);
+uint64_t bridge_device_allocated_nbytes(bridge_device *device);
+
+/* ---- buffers ---- */
+
+/* Allocate `nbytes` (> 0); the bytes are not defined.  On BRIDGE_OK `*out` is +1; on any other
+ * status it is NULL. */
+bridge_status bridge_buffer_new(bridge_device *device, size_t nbytes, bridge_storage storage,
+                                bridge_buffer **out);
+/* Shared storage over the caller's own memory: whole pages, mapped until the buffer and the GPU
+ * work that uses it are gone.  Result as above. */
+bridge_status bridge_buffer_new_over_pages(bridge_device *device, void *pages, size_t nbytes,
+                                           bridge_buffer **out);
+void bridge_buffer_retain(bridge_buffer *buffer);
+void bridge_buffer_release(bridge_buffer *buffer); /* NULL is allowed */
+
+/* Does `handle` point at an object of a class that is an MTLBuffer?  Reads no memory that is not
+ * mapped, sends no message to what is not an object. */
+bool bridge_handle_is_buffer(const void *handle);
+
+size_t bridge_buffer_nbytes(bridge_buffer *buffer);
+void *bridge_buffer_contents(bridge_buffer *buffer); /* CPU address; NULL for private storage */
+bridge_storage bridge_buffer_storage(bridge_buffer *buffer);
+bridge_device *bridge_buffer_device(bridge_buffer *buffer); /* borrowed from the buffer */
+/* The label as UTF-8, cut to `capacity` - 1 bytes; "" where there is none. */
+void bridge_buffer_copy_label(bridge_buffer *buffer, char *out, size_t capacity);
+void bridge_buffer_set_label(bridge_buffer *buffer, const char *label);
+
+/* Tell Metal that the CPU wrote these bytes of a managed buffer. */
+void bridge_buffer_did_modify(bridge_buffer *buffer, size_t offset_bytes, size_t nbytes);
+
+/* ---- queues, and work on them ---- */
+
+bridge_queue *bridge_queue_new(bridge_device *device); /* +1; NULL: Metal gave none */
+void bridge_queue_release(bridge_queue *queue);        /* NULL is allowed */
+
+/* Each encodes one command, commits it, and returns when the GPU is done with it.  Ranges must lie
+ * within the buffers.  On BRIDGE_COMMAND_FAILED `*error` holds Metal's words. */
+bridge_status bridge_copy_and_wait(bridge_queue *queue, bridge_buffer *src, size_t src_offset_bytes,
+                                   bridge_buffer *dst, size_t dst_offset_bytes, size_t nbytes,
+                                   bridge_error *error);
+bridge_status bridge_fill_and_wait(bridge_queue *queue, bridge_buffer *buffer, size_t offset_bytes,
+                                   size_t nbytes, uint8_t value, bridge_error *error);
+/* Make what the GPU wrote to a managed buffer visible to the CPU. */
+bridge_status bridge_synchronize_and_wait(bridge_queue *queue, bridge_buffer *buffer,
+                                          bridge_error *error);
+
+#endif /* MD_METAL_BRIDGE_H */

@@ -1,0 +1,479 @@
+/* metal_bridge.m: the one file that talks to Metal; see metal_bridge.h.
+ *
+ * Owns:    nothing but the flag that says this process is a forked child.
+ * Calls:   Metal and Foundation: Apple's, or src/softmetal/.
+ * Memory:  manual retain/release.  Methods named new..., copy... and alloc give +1, all else is
+ *          autoreleased or borrowed, so every function here makes a pool: Python's threads have none.
+ * Builds:  with GCC's Objective-C (no ARC, no blocks, no @autoreleasepool, no _Atomic) and with
+ *          Apple's clang (-fno-objc-arc).
+ */
+#import <Foundation/Foundation.h>
+#import <Metal/Metal.h>
+#import <objc/runtime.h>
+
+#include <pthread.h>
+#include <string.h>
+#ifdef __APPLE__
+#include <malloc/malloc.h>
+#else
+#include <errno.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#include "metal_bridge.h"
+
+#define BRIDGE_AS_TEXT(name, text) [name] = text,
+static const char *const status_texts[] = {BRIDGE_STATUS_LIST(BRIDGE_AS_TEXT)};
+#undef BRIDGE_AS_TEXT
+
+const char *
+bridge_status_text(bridge_status status)
+{
+    return status_texts[status];
+}
+
+/* ---- fork ---- */
+
+static int is_forked_child; /* written once, in the child, before it has a second thread */
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void
+note_fork(void)
+{
+    __atomic_store_n(&is_forked_child, 1, __ATOMIC_RELAXED);
+}
+
+static void
+watch_fork(void)
+{
+    (void)pthread_atfork(NULL, NULL, note_fork);
+}
+
+static bool
+is_forked(void)
+{
+    return __atomic_load_n(&is_forked_child, __ATOMIC_RELAXED) != 0;
+}
+
+/* ---- handles as objects ---- */
+
+static id<MTLDevice>
+device_object(bridge_device *device)
+{
+    return (id<MTLDevice>)(void *)device;
+}
+
+static id<MTLBuffer>
+buffer_object(bridge_buffer *buffer)
+{
+    return (id<MTLBuffer>)(void *)buffer;
+}
+
+static id<MTLCommandQueue>
+queue_object(bridge_queue *queue)
+{
+    return (id<MTLCommandQueue>)(void *)queue;
+}
+
+static void
+copy_text(NSString *text, char *out, size_t capacity)
+{
+    const char *utf8 = text == nil ? NULL : [text UTF8String];
+    out[0] = '\0';
+    if (utf8 != NULL) {
+        strncpy(out, utf8, capacity - 1);
+        out[capacity - 1] = '\0';
+    }
+}
+
+/* ---- devices ---- */
+
+static size_t
+append_device(bridge_device **out, size_t count, size_t capacity, id<MTLDevice> device)
+{
+    for (size_t i = 0; i < count; i++) {
+        if ((void *)out[i] == (void *)device) {
+            return count;
+        }
+    }
+    if (count < capacity) {
+        [device retain];
+        out[count++] = (bridge_device *)(void *)device;
+    }
+    return count;
+}
+
+size_t
+bridge_device_copy_all(bridge_device **out, size_t capacity)
+{
+    (void)pthread_once(&fork_once, watch_fork);
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    size_t count = 0;
+    /* On a Mac with two GPUs the default one is the one that drives the display and that torch
+     * and MLX use, wherever MTLCopyAllDevices lists it. */
+    id<MTLDevice> first = MTLCreateSystemDefaultDevice();
+    if (first != nil) {
+        count = append_device(out, count, capacity, first);
+        [first release];
+    }
+    NSArray *all = MTLCopyAllDevices();
+    NSUInteger total = [all count];
+    for (NSUInteger i = 0; i < total; i++) {
+        count = append_device(out, count, capacity, (id<MTLDevice>)[all objectAtIndex:i]);
+    }
+    [all release];
+    [pool drain];
+    return count;
+}
+
+void
+bridge_device_describe(bridge_device *device, bridge_device_facts *out)
+{
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    id<MTLDevice> object = device_object(device);
+    memset(out, 0, sizeof *out);
+    copy_text([object name], out->name, sizeof out->name);
+    out->registry_id = [object registryID];
+    out->max_buffer_length = [object maxBufferLength];
+    out->recommended_max_working_set = [object recommendedMaxWorkingSetSize];
+    out->has_unified_memory = [object hasUnifiedMemory];
+#ifndef __APPLE__
+    out->is_software = true;
+#endif
+    [pool drain];
+}
+
+uint64_t
+bridge_device_allocated_nbytes(bridge_device *device)
+{
+    return is_forked() ? 0 : [device_object(device) currentAllocatedSize];
+}
+
+/* ---- buffers ---- */
+
+static MTLResourceOptions
+options_of(bridge_storage storage)
+{
+    switch (storage) {
+    case BRIDGE_MANAGED:
+        return MTLResourceStorageModeManaged;
+    case BRIDGE_PRIVATE:
+        return MTLResourceStorageModePrivate;
+    default:
+        return MTLResourceStorageModeShared;
+    }
+}
+
+/* What Metal answers with nil, or ends the process for under its validation layer, is refused
+ * before it is asked. */
+static bridge_status
+check_length(id<MTLDevice> device, size_t nbytes)
+{
+    if (is_forked()) {
+        return BRIDGE_FORKED;
+    }
+    if (nbytes == 0) {
+        return BRIDGE_NO_MEMORY;
+    }
+    return nbytes > [device maxBufferLength] ? BRIDGE_TOO_LARGE : BRIDGE_OK;
+}
+
+bridge_status
+bridge_buffer_new(bridge_device *device, size_t nbytes, bridge_storage storage,
+                  bridge_buffer **out)
+{
+    *out = NULL;
+    bridge_status status = check_length(device_object(device), nbytes);
+    if (status != BRIDGE_OK) {
+        return status;
+    }
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    id<MTLBuffer> buffer = [device_object(device) newBufferWithLength:nbytes
+                                                              options:options_of(storage)];
+    [pool drain];
+    *out = (bridge_buffer *)(void *)buffer;
+    return buffer == nil ? BRIDGE_NO_MEMORY : BRIDGE_OK;
+}
+
+bridge_status
+bridge_buffer_new_over_pages(bridge_device *device, void *pages, size_t nbytes,
+                             bridge_buffer **out)
+{
+    *out = NULL;
+    bridge_status status = check_length(device_object(device), nbytes);
+    if (status != BRIDGE_OK) {
+        return status;
+    }
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    id<MTLBuffer> buffer =
+        [device_object(device) newBufferWithBytesNoCopy:pages
+                                                 length:nbytes
+                                                options:MTLResourceStorageModeShared
+                                            deallocator:nil];
+    [pool drain];
+    *out = (bridge_buffer *)(void *)buffer;
+    return buffer == nil ? BRIDGE_NOT_PAGES : BRIDGE_OK;
+}
+
+void
+bridge_buffer_retain(bridge_buffer *buffer)
+{
+    [buffer_object(buffer) retain];
+}
+
+void
+bridge_buffer_release(bridge_buffer *buffer)
+{
+    if (buffer == NULL || is_forked()) {
+        return;
+    }
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    [buffer_object(buffer) release];
+    [pool drain];
+}
+
+#ifdef __APPLE__
+/* Every Objective-C object that Metal makes is a malloc block of its own; a host pointer into the
+ * middle of a block, a stack or a mapped file is not. */
+static Class
+class_behind(const void *handle)
+{
+    if (malloc_zone_from_ptr(handle) == NULL || malloc_size(handle) < sizeof(void *)) {
+        return Nil;
+    }
+    return object_getClass((id)handle);
+}
+#else
+/* The kernel copies the signal set before it looks at `how`: EFAULT says that the word cannot
+ * be read, EINVAL that it can.  One call, no signal handler, nothing changed. */
+static bool
+is_readable(const void *address)
+{
+    long result = syscall(SYS_rt_sigprocmask, ~0, address, NULL, sizeof(uint64_t));
+    return !(result == -1 && errno == EFAULT);
+}
+
+static bool
+is_class(Class candidate)
+{
+    Class known[512];
+    int count = objc_getClassList(known, 512);
+    for (int i = 0; i < count && i < 512; i++) {
+        if (known[i] == candidate) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static Class
+class_behind(const void *handle)
+{
+    if (!is_readable(handle)) {
+        return Nil;
+    }
+    Class candidate = *(Class const *)handle; /* an object's first word is its class */
+    return is_class(candidate) ? candidate : Nil;
+}
+#endif
+
+bool
+bridge_handle_is_buffer(const void *handle)
+{
+    static Class last_seen; /* a class once found good stays good: it cannot be unloaded here */
+    if (handle == NULL || (uintptr_t)handle % sizeof(void *) != 0) {
+        return false;
+    }
+    Class found = class_behind(handle);
+    if (found == Nil || found == __atomic_load_n(&last_seen, __ATOMIC_RELAXED)) {
+        return found != Nil;
+    }
+    for (Class c = found; c != Nil; c = class_getSuperclass(c)) {
+        if (class_conformsToProtocol(c, @protocol(MTLBuffer))) {
+            __atomic_store_n(&last_seen, found, __ATOMIC_RELAXED);
+            return true;
+        }
+    }
+    return false;
+}
+
+size_t
+bridge_buffer_nbytes(bridge_buffer *buffer)
+{
+    return [buffer_object(buffer) length];
+}
+
+void *
+bridge_buffer_contents(bridge_buffer *buffer)
+{
+    /* Under Apple's validation layer asking a private buffer for its contents ends the process. */
+    if (bridge_buffer_storage(buffer) == BRIDGE_PRIVATE) {
+        return NULL;
+    }
+    return [buffer_object(buffer) contents];
+}
+
+bridge_storage
+bridge_buffer_storage(bridge_buffer *buffer)
+{
+    switch ([buffer_object(buffer) storageMode]) {
+    case MTLStorageModeShared:
+        return BRIDGE_SHARED;
+    case MTLStorageModeManaged:
+        return BRIDGE_MANAGED;
+    default:
+        return BRIDGE_PRIVATE;
+    }
+}
+
+bridge_device *
+bridge_buffer_device(bridge_buffer *buffer)
+{
+    return (bridge_device *)(void *)[buffer_object(buffer) device];
+}
+
+void
+bridge_buffer_copy_label(bridge_buffer *buffer, char *out, size_t capacity)
+{
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    copy_text([buffer_object(buffer) label], out, capacity);
+    [pool drain];
+}
+
+void
+bridge_buffer_set_label(bridge_buffer *buffer, const char *label)
+{
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    [buffer_object(buffer) setLabel:[NSString stringWithUTF8String:label]];
+    [pool drain];
+}
+
+void
+bridge_buffer_did_modify(bridge_buffer *buffer, size_t offset_bytes, size_t nbytes)
+{
+    [buffer_object(buffer) didModifyRange:NSMakeRange(offset_bytes, nbytes)];
+}
+
+/* ---- queues, and work on them ---- */
+
+bridge_queue *
+bridge_queue_new(bridge_device *device)
+{
+    if (is_forked()) {
+        return NULL;
+    }
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    id<MTLCommandQueue> queue = [device_object(device) newCommandQueue];
+    [pool drain];
+    return (bridge_queue *)(void *)queue;
+}
+
+void
+bridge_queue_release(bridge_queue *queue)
+{
+    if (queue == NULL || is_forked()) {
+        return;
+    }
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    [queue_object(queue) release];
+    [pool drain];
+}
+
+/* What one blit does.  Its buffers are borrowed: the command buffer retains them. */
+typedef struct blit_command {
+    enum { BLIT_COPY, BLIT_FILL, BLIT_SYNCHRONIZE } kind;
+    id<MTLBuffer> src, dst; /* src only for BLIT_COPY */
+    size_t src_offset_bytes, dst_offset_bytes, nbytes;
+    uint8_t value;
+} blit_command;
+
+static void
+encode_blit(id<MTLBlitCommandEncoder> encoder, const blit_command *blit)
+{
+    switch (blit->kind) {
+    case BLIT_COPY:
+        [encoder copyFromBuffer:blit->src
+                   sourceOffset:blit->src_offset_bytes
+                       toBuffer:blit->dst
+              destinationOffset:blit->dst_offset_bytes
+                           size:blit->nbytes];
+        break;
+    case BLIT_FILL:
+        [encoder fillBuffer:blit->dst
+                      range:NSMakeRange(blit->dst_offset_bytes, blit->nbytes)
+                      value:blit->value];
+        break;
+    case BLIT_SYNCHRONIZE:
+        [encoder synchronizeResource:blit->dst];
+        break;
+    }
+    [encoder endEncoding];
+}
+
+static bridge_status
+check_completed(id<MTLCommandBuffer> commands, bridge_error *error)
+{
+    if ([commands status] == MTLCommandBufferStatusCompleted) {
+        return BRIDGE_OK;
+    }
+    NSError *failure = [commands error];
+    error->code = failure == nil ? 0 : [failure code];
+    copy_text([failure localizedDescription], error->text, sizeof error->text);
+    return BRIDGE_COMMAND_FAILED;
+}
+
+static bridge_status
+run_blit_and_wait(bridge_queue *queue, const blit_command *blit, bridge_error *error)
+{
+    memset(error, 0, sizeof *error);
+    if (is_forked()) {
+        return BRIDGE_FORKED;
+    }
+    bridge_status status = BRIDGE_NO_COMMAND;
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    id<MTLCommandBuffer> commands = [queue_object(queue) commandBuffer];
+    id<MTLBlitCommandEncoder> encoder = [commands blitCommandEncoder]; /* nil of nil is nil */
+    if (encoder != nil) {
+        encode_blit(encoder, blit);
+        [commands commit];
+        [commands waitUntilCompleted];
+        status = check_completed(commands, error);
+    }
+    [pool drain];
+    return status;
+}
+
+bridge_status
+bridge_copy_and_wait(bridge_queue *queue, bridge_buffer *src, size_t src_offset_bytes,
+                     bridge_buffer *dst, size_t dst_offset_bytes, size_t nbytes,
+                     bridge_error *error)
+{
+    blit_command blit = {.kind = BLIT_COPY,
+                         .src = buffer_object(src),
+                         .dst = buffer_object(dst),
+                         .src_offset_bytes = src_offset_bytes,
+                         .dst_offset_bytes = dst_offset_bytes,
+                         .nbytes = nbytes};
+    return run_blit_and_wait(queue, &blit, error);
+}
+
+bridge_status
+bridge_fill_and_wait(bridge_queue *queue, bridge_buffer *buffer, size_t offset_bytes,
+                     size_t nbytes, uint8_t value, bridge_error *error)
+{
+    blit_command blit = {.kind = BLIT_FILL,
+                         .dst = buffer_object(buffer),
+                         .dst_offset_bytes = offset_bytes,
+                         .nbytes = nbytes,
+                         .value = value};
+    return run_blit_and_wait(queue, &blit, error);
+}
+
+bridge_status
+bridge_synchronize_and_wait(bridge_queue *queue, bridge_buffer *buffer, bridge_error *error)
+{
+    blit_command blit = {.kind = BLIT_SYNCHRONIZE, .dst = buffer_object(buffer)};
+    return run_blit_and_wait(queue, &blit, error);
+}

@@ -1,0 +1,342 @@
+/* storage.c: see storage.h. */
+#include "storage.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Lengths are whole numbers of this, so that a blit can always take the last bytes too. */
+#define BLIT_UNIT 4
+
+static size_t
+round_down(size_t value, size_t unit)
+{
+    return value / unit * unit;
+}
+
+static size_t
+round_up(size_t value, size_t unit)
+{
+    return round_down(value + unit - 1, unit);
+}
+
+/* ---- making ---- */
+
+static metal_storage *
+make_record(bridge_buffer *handle, const device_record *device, size_t nbytes,
+            bridge_storage mode, const storage_owner *owner)
+{
+    metal_storage *storage = calloc(1, sizeof *storage);
+    if (storage == NULL) {
+        return NULL;
+    }
+    storage->refs = 1;
+    storage->mode = mode;
+    storage->handle = handle;
+    storage->device = device;
+    storage->nbytes = nbytes;
+    storage->address = handle == NULL ? NULL : bridge_buffer_contents(handle);
+    if (owner != NULL) {
+        storage->owner = *owner;
+    }
+    return storage;
+}
+
+bridge_status
+storage_new(const device_record *device, size_t nbytes, bridge_storage mode,
+            metal_storage **out)
+{
+    *out = NULL;
+    bridge_buffer *handle = NULL;
+    if (nbytes > SIZE_MAX - BLIT_UNIT) {
+        return BRIDGE_TOO_LARGE;
+    }
+    if (nbytes > 0) { /* Metal has no empty buffers */
+        bridge_status status = bridge_buffer_new(device->handle, round_up(nbytes, BLIT_UNIT),
+                                                 mode, &handle);
+        if (status != BRIDGE_OK) {
+            return status;
+        }
+    }
+    *out = make_record(handle, device, nbytes, mode, NULL);
+    if (*out == NULL) {
+        bridge_buffer_release(handle);
+        return BRIDGE_NO_MEMORY;
+    }
+    return BRIDGE_OK;
+}
+
+bridge_status
+storage_wrap_buffer(bridge_buffer *buffer, const device_record *device, size_t nbytes,
+                    const storage_owner *owner, metal_storage **out)
+{
+    *out = make_record(buffer, device, nbytes, bridge_buffer_storage(buffer), owner);
+    if (*out == NULL) {
+        return BRIDGE_NO_MEMORY;
+    }
+    bridge_buffer_retain(buffer);
+    (*out)->is_exported = true; /* whoever gave it to us can write to it as well */
+    return BRIDGE_OK;
+}
+
+bridge_status
+storage_wrap_host(const device_record *device, void *address, size_t nbytes,
+                  const storage_owner *owner, metal_storage **out, size_t *offset_bytes)
+{
+    *out = NULL;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = round_down((uintptr_t)address, page);
+    size_t length = round_up((uintptr_t)address + nbytes, page) - first;
+    bridge_buffer *handle = NULL;
+    bridge_status status = bridge_buffer_new_over_pages(device->handle, (void *)first, length,
+                                                        &handle);
+    if (status != BRIDGE_OK) {
+        return status;
+    }
+    *offset_bytes = (uintptr_t)address - first;
+    /* The rest of the last page is not ours to use. */
+    *out = make_record(handle, device, *offset_bytes + nbytes, BRIDGE_SHARED, owner);
+    if (*out == NULL) {
+        bridge_buffer_release(handle);
+        return BRIDGE_NO_MEMORY;
+    }
+    return BRIDGE_OK;
+}
+
+/* ---- counting ---- */
+
+void
+storage_retain(metal_storage *storage)
+{
+    (void)__atomic_fetch_add(&storage->refs, 1, __ATOMIC_RELAXED);
+}
+
+void
+storage_release(metal_storage *storage)
+{
+    /* Acquire-release: what every other holder did comes before the freeing. */
+    if (storage == NULL || __atomic_sub_fetch(&storage->refs, 1, __ATOMIC_ACQ_REL) != 0) {
+        return;
+    }
+    /* The MTLBuffer goes first: it may lie over memory that the owner is about to unmap. */
+    bridge_buffer_release(storage->handle);
+    storage->handle = NULL;
+    if (storage->owner.retire != NULL) {
+        storage->owner.retire(storage);
+    }
+    else {
+        storage_free(storage);
+    }
+}
+
+void
+storage_free(metal_storage *storage)
+{
+    free(storage);
+}
+
+bool
+storage_is_sole(const metal_storage *storage)
+{
+    return __atomic_load_n(&storage->refs, __ATOMIC_ACQUIRE) == 1;
+}
+
+/* ---- who may see the bytes ---- */
+
+static bool
+is_managed(const metal_storage *storage)
+{
+    return storage->mode == BRIDGE_MANAGED && storage->handle != NULL;
+}
+
+static bool
+has_host_writers(const metal_storage *storage)
+{
+    return __atomic_load_n(&storage->host_writers, __ATOMIC_ACQUIRE) != 0;
+}
+
+bridge_status
+storage_begin_host_read(metal_storage *storage, bridge_error *error)
+{
+    if (!is_managed(storage)) {
+        return BRIDGE_OK;
+    }
+    /* While a writable host view is out, the CPU's copy leads: synchronising for GPU work that
+     * nobody told us of would undo what was written through the view. */
+    bool others_wrote = __atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE) &&
+                        !has_host_writers(storage);
+    if (!others_wrote && !__atomic_load_n(&storage->gpu_wrote, __ATOMIC_ACQUIRE)) {
+        return BRIDGE_OK;
+    }
+    bridge_status status =
+        bridge_synchronize_and_wait(storage->device->queue, storage->handle, error);
+    if (status == BRIDGE_OK) {
+        __atomic_store_n(&storage->gpu_wrote, false, __ATOMIC_RELEASE);
+    }
+    return status;
+}
+
+void
+storage_end_host_write(metal_storage *storage, size_t offset_bytes, size_t nbytes)
+{
+    if (is_managed(storage) && nbytes > 0) {
+        bridge_buffer_did_modify(storage->handle, offset_bytes, nbytes);
+    }
+}
+
+void
+storage_open_host_view(metal_storage *storage)
+{
+    (void)__atomic_fetch_add(&storage->host_writers, 1, __ATOMIC_ACQ_REL);
+}
+
+void
+storage_close_host_view(metal_storage *storage)
+{
+    storage_end_host_write(storage, 0, storage->nbytes);
+    (void)__atomic_fetch_sub(&storage->host_writers, 1, __ATOMIC_ACQ_REL);
+}
+
+void
+storage_publish(metal_storage *storage)
+{
+    if (is_managed(storage) && has_host_writers(storage)) {
+        bridge_buffer_did_modify(storage->handle, 0, storage->nbytes);
+    }
+    __atomic_store_n(&storage->is_exported, true, __ATOMIC_RELEASE);
+}
+
+/* ---- bytes in and out ---- */
+
+/* A range widened to what a blit takes.  On macOS offsets and sizes are multiples of 4.
+ * SPEC MTLBlitCommandEncoder copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size: */
+typedef struct blit_range {
+    size_t offset_bytes, nbytes;
+} blit_range;
+
+static blit_range
+widen(const metal_storage *storage, size_t offset_bytes, size_t nbytes)
+{
+    size_t length = bridge_buffer_nbytes(storage->handle);
+    size_t first = round_down(offset_bytes, BLIT_UNIT);
+    size_t last = round_up(offset_bytes + nbytes, BLIT_UNIT);
+    if (last > length) { /* a foreign buffer of odd length: there is no wider range to take */
+        last = length;
+    }
+    return (blit_range){first, last - first};
+}
+
+static bridge_status
+blit_out(metal_storage *storage, blit_range range, bridge_buffer *stage, bridge_error *error)
+{
+    return bridge_copy_and_wait(storage->device->queue, storage->handle, range.offset_bytes,
+                                stage, 0, range.nbytes, error);
+}
+
+static bridge_status
+download_private(metal_storage *storage, size_t offset_bytes, size_t nbytes, void *out,
+                 bridge_error *error)
+{
+    blit_range range = widen(storage, offset_bytes, nbytes);
+    bridge_buffer *stage = NULL;
+    bridge_status status = bridge_buffer_new(storage->device->handle, range.nbytes,
+                                             BRIDGE_SHARED, &stage);
+    if (status == BRIDGE_OK) {
+        status = blit_out(storage, range, stage, error);
+    }
+    if (status == BRIDGE_OK) {
+        const char *staged = bridge_buffer_contents(stage);
+        memcpy(out, staged + (offset_bytes - range.offset_bytes), nbytes);
+    }
+    bridge_buffer_release(stage);
+    return status;
+}
+
+static bridge_status
+upload_private(metal_storage *storage, size_t offset_bytes, size_t nbytes, const void *bytes,
+               bridge_error *error)
+{
+    blit_range range = widen(storage, offset_bytes, nbytes);
+    bridge_buffer *stage = NULL;
+    bridge_status status = bridge_buffer_new(storage->device->handle, range.nbytes,
+                                             BRIDGE_SHARED, &stage);
+    if (status == BRIDGE_OK && range.nbytes != nbytes) {
+        status = blit_out(storage, range, stage, error); /* the neighbours' bytes go back as they are */
+    }
+    if (status == BRIDGE_OK) {
+        char *staged = bridge_buffer_contents(stage);
+        memcpy(staged + (offset_bytes - range.offset_bytes), bytes, nbytes);
+        status = bridge_copy_and_wait(storage->device->queue, stage, 0, storage->handle,
+                                      range.offset_bytes, range.nbytes, error);
+    }
+    bridge_buffer_release(stage);
+    return status;
+}
+
+bridge_status
+storage_download(metal_storage *storage, size_t offset_bytes, size_t nbytes, void *out,
+                 bridge_error *error)
+{
+    if (nbytes == 0) {
+        return BRIDGE_OK;
+    }
+    if (storage->address == NULL) {
+        return download_private(storage, offset_bytes, nbytes, out, error);
+    }
+    bridge_status status = storage_begin_host_read(storage, error);
+    if (status == BRIDGE_OK) {
+        memmove(out, storage->address + offset_bytes, nbytes);
+    }
+    return status;
+}
+
+bridge_status
+storage_upload(metal_storage *storage, size_t offset_bytes, size_t nbytes, const void *bytes,
+               bridge_error *error)
+{
+    if (nbytes == 0) {
+        return BRIDGE_OK;
+    }
+    if (storage->address == NULL) {
+        return upload_private(storage, offset_bytes, nbytes, bytes, error);
+    }
+    /* The bytes around the range must be current too before the range is flushed. */
+    bridge_status status = storage_begin_host_read(storage, error);
+    if (status == BRIDGE_OK) {
+        memmove(storage->address + offset_bytes, bytes, nbytes);
+        storage_end_host_write(storage, offset_bytes, nbytes);
+    }
+    return status;
+}
+
+bridge_status
+storage_set_bytes(metal_storage *storage, size_t offset_bytes, size_t nbytes, uint8_t value,
+                  bridge_error *error)
+{
+    if (nbytes == 0) {
+        return BRIDGE_OK;
+    }
+    if (storage->address != NULL) {
+        bridge_status status = storage_begin_host_read(storage, error);
+        if (status == BRIDGE_OK) {
+            memset(storage->address + offset_bytes, value, nbytes);
+            storage_end_host_write(storage, offset_bytes, nbytes);
+        }
+        return status;
+    }
+    size_t aligned = round_up(offset_bytes, BLIT_UNIT);
+    size_t end = round_down(offset_bytes + nbytes, BLIT_UNIT);
+    if (aligned != offset_bytes || end != offset_bytes + nbytes) {
+        /* Not in whole blit units: by way of the CPU. */
+        void *bytes = malloc(nbytes);
+        if (bytes == NULL) {
+            return BRIDGE_NO_MEMORY;
+        }
+        memset(bytes, value, nbytes);
+        bridge_status status = upload_private(storage, offset_bytes, nbytes, bytes, error);
+        free(bytes);
+        return status;
+    }
+    return bridge_fill_and_wait(storage->device->queue, storage->handle, offset_bytes, nbytes,
+                                value, error);
+}

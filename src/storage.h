@@ -1,0 +1,85 @@
+/* storage.h: one MTLBuffer with everything that must live as long as it, counted in plain C.
+ *
+ * Owns:    the +1 on the buffer, and the owner of the memory where that is not Metal.
+ * Calls:   metal_bridge.h, devices.h.  Never Python: an owner that needs Python is handed to the
+ *          `retire` function that came with it.
+ * Threads: retain and release from any thread, without the GIL, never waiting.  The copies may
+ *          wait for the GPU: release the GIL first.
+ * Rule:    whoever may touch the bytes holds a reference: a Buffer, an exported tensor.
+ */
+#ifndef MD_STORAGE_H
+#define MD_STORAGE_H
+
+#include "devices.h"
+
+typedef struct metal_storage metal_storage;
+
+/* What keeps foreign memory alive, and how it is let go.  `retire` is called once, on the thread of
+ * the last release, with the storage, which it then owns: it must end in storage_free.  NULL:
+ * nothing is kept alive. */
+typedef struct storage_owner {
+    void *object; /* a PyObject, a DLManagedTensor ...: only `retire` knows */
+    int kind;     /* for `retire` */
+    void *home;   /* for `retire`: where an owner waits for its interpreter */
+    void (*retire)(metal_storage *storage);
+} storage_owner;
+
+struct metal_storage {
+    uint32_t refs;               /* atomic */
+    bridge_storage mode;
+    bridge_buffer *handle;       /* owned (+1); NULL only where nbytes is 0 */
+    const device_record *device; /* borrowed for ever */
+    size_t nbytes;               /* what may be used; the MTLBuffer can be longer */
+    char *address;               /* CPU address of byte 0; NULL: private storage, or nbytes is 0 */
+    bool is_readonly;            /* nobody may write: the memory behind is read-only */
+    storage_owner owner;
+    metal_storage *next;   /* in the list of retired storages */
+    uint32_t host_writers; /* atomic: writable host views that are out */
+    bool gpu_wrote;        /* atomic: the CPU's copy of a managed buffer is stale */
+    bool is_exported;      /* atomic, sticky: others know the handle, and may write on the GPU */
+};
+
+/* ---- making ---- */
+
+/* New memory; `*out` is +1 on BRIDGE_OK and NULL on anything else.  nbytes 0 makes no Metal call. */
+bridge_status storage_new(const device_record *device, size_t nbytes, bridge_storage mode,
+                          metal_storage **out);
+/* Over an existing MTLBuffer, which is retained.  `owner` is taken only on BRIDGE_OK. */
+bridge_status storage_wrap_buffer(bridge_buffer *buffer, const device_record *device,
+                                  size_t nbytes, const storage_owner *owner,
+                                  metal_storage **out);
+/* Over host memory: the whole pages that hold [address, address + nbytes), nbytes > 0.  Byte
+ * `*offset` of the storage is `address`.  `owner` is taken only on BRIDGE_OK. */
+bridge_status storage_wrap_host(const device_record *device, void *address, size_t nbytes,
+                                const storage_owner *owner, metal_storage **out,
+                                size_t *offset_bytes);
+
+void storage_retain(metal_storage *storage);
+void storage_release(metal_storage *storage); /* NULL is allowed */
+void storage_free(metal_storage *storage);    /* only from an owner's `retire` */
+
+/* True if the caller's reference is the only one. */
+bool storage_is_sole(const metal_storage *storage);
+
+/* ---- who may see the bytes ---- */
+
+/* Before the CPU reads `address`: makes it current.  May wait. */
+bridge_status storage_begin_host_read(metal_storage *storage, bridge_error *error);
+/* After the CPU wrote a range of `address`. */
+void storage_end_host_write(metal_storage *storage, size_t offset_bytes, size_t nbytes);
+/* A writable host view goes out or comes back: in between any byte may have changed. */
+void storage_open_host_view(metal_storage *storage);
+void storage_close_host_view(metal_storage *storage);
+/* Before others get the handle: their GPU work sees what the CPU wrote. */
+void storage_publish(metal_storage *storage);
+
+/* ---- bytes in and out, for every storage mode; both wait ---- */
+bridge_status storage_download(metal_storage *storage, size_t offset_bytes, size_t nbytes,
+                               void *out, bridge_error *error);
+bridge_status storage_upload(metal_storage *storage, size_t offset_bytes, size_t nbytes,
+                             const void *bytes, bridge_error *error);
+/* Set every byte of a range. */
+bridge_status storage_set_bytes(metal_storage *storage, size_t offset_bytes, size_t nbytes,
+                                uint8_t value, bridge_error *error);
+
+#endif /* MD_STORAGE_H */
