@@ -125,7 +125,11 @@
 
 - (MTLCommandBufferStatus)status
 {
-    return __atomic_load_n(&_status, __ATOMIC_ACQUIRE);
+    MTLCommandBufferStatus status = __atomic_load_n(&_status, __ATOMIC_ACQUIRE);
+    if (soft_process_is_forked() && status < MTLCommandBufferStatusCompleted) {
+        return MTLCommandBufferStatusError; /* nobody here will ever run it */
+    }
+    return status;
 }
 
 - (void)setStatus:(MTLCommandBufferStatus)status
@@ -251,6 +255,10 @@
         return;
     }
     [self checkBoundStorage];
+    if (!soft_failure_strikes(SOFT_FAIL_COMMAND, &_injected) &&
+        soft_failure_devices_are_removed()) {
+        _injected = MTLCommandBufferErrorDeviceRemoved;
+    }
     soft_process_begin_work();
     [self retain]; /* the worker's, from here to `_isFinished` */
     pthread_mutex_lock(&_lane->lock);

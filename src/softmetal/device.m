@@ -50,16 +50,22 @@ is_discrete(unsigned index)
            (index == 0 && soft_settings_get(SOFT_DISCRETE) != 0);
 }
 
-/* +1 */
-static SoftMetalDevice *
-obtain_device(unsigned index)
+static BOOL
+may_obtain(void)
 {
     soft_process_watch();
     if (soft_process_is_forked()) {
         soft_validation_report(SOFT_REPORT_FORK,
                                "a Metal device is asked for in a child of fork().");
-        return nil;
+        return NO;
     }
+    return !soft_failure_strikes(SOFT_FAIL_DEVICE, NULL) && !soft_failure_devices_are_removed();
+}
+
+/* +1 */
+static SoftMetalDevice *
+obtain_device(unsigned index)
+{
     pthread_mutex_lock(&table_lock);
     SoftMetalDevice *device = table[index];
     if (device == nil || !soft_object_try_retain(device)) {
@@ -75,10 +81,7 @@ obtain_device(unsigned index)
 id<MTLDevice>
 MTLCreateSystemDefaultDevice(void)
 {
-    if (count_devices() == 0 || soft_failure_strikes(SOFT_FAIL_DEVICE, NULL)) {
-        return nil;
-    }
-    return obtain_device(0);
+    return count_devices() > 0 && may_obtain() ? obtain_device(0) : nil;
 }
 
 NSArray *
@@ -86,14 +89,9 @@ MTLCopyAllDevices(void)
 {
     id devices[MOST_DEVICES];
     NSUInteger count = 0;
-    if (!soft_failure_strikes(SOFT_FAIL_DEVICE, NULL)) {
-        while (count < count_devices()) {
-            id device = obtain_device((unsigned)count);
-            if (device == nil) {
-                break;
-            }
-            devices[count] = device;
-            count += 1;
+    if (may_obtain()) {
+        for (; count < count_devices(); count++) {
+            devices[count] = obtain_device((unsigned)count);
         }
     }
     NSArray *array = [[SoftMetalArray alloc] initWithObjects:devices count:count];
@@ -163,7 +161,7 @@ may_make(const char *method, soft_failure kind)
         soft_validation_report(SOFT_REPORT_FORK, "-[MTLDevice %s] in a child of fork().", method);
         return NO;
     }
-    return !soft_failure_strikes(kind, NULL);
+    return !soft_failure_strikes(kind, NULL) && !soft_failure_devices_are_removed();
 }
 
 static BOOL

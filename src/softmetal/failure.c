@@ -29,7 +29,7 @@ struct rule_set {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rule_set current;
 static unsigned long calls[SOFT_FAILURE_COUNT];
-static int any_rule;
+static int any_rule, devices_removed;
 
 #define AS_WORD(name, word) word,
 static const char *const kind_words[] = {SOFT_FAILURE_LIST(AS_WORD)};
@@ -144,6 +144,7 @@ soft_failure_set_rules(const char *text)
     current = fresh;
     memset(calls, 0, sizeof calls);
     __atomic_store_n(&any_rule, fresh.count > 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&devices_removed, 0, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&lock);
     return true;
 }
@@ -168,4 +169,28 @@ soft_failure_strikes(soft_failure kind, int *code)
     }
     pthread_mutex_unlock(&lock);
     return strikes;
+}
+
+void
+soft_failure_remove_devices(void)
+{
+    __atomic_store_n(&devices_removed, 1, __ATOMIC_RELAXED);
+}
+
+bool
+soft_failure_devices_are_removed(void)
+{
+    return __atomic_load_n(&devices_removed, __ATOMIC_RELAXED) != 0;
+}
+
+void
+soft_failure_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void
+soft_failure_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
 }

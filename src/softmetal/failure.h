@@ -33,6 +33,14 @@ bool soft_failure_set_rules(const char *text);
  * rule, a MTLCommandBufferError. */
 bool soft_failure_strikes(soft_failure kind, int *code);
 
+/* A command buffer that ended with DeviceRemoved takes the devices with it, until rules are set
+ * again. */
+void soft_failure_remove_devices(void);
+bool soft_failure_devices_are_removed(void);
+
+void soft_failure_lock(void); /* held over fork */
+void soft_failure_unlock(void);
+
 /* "OutOfMemory" for 8, ...; NULL for a number that is no code. */
 const char *soft_failure_code_name(int code);
 

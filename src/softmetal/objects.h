@@ -115,6 +115,7 @@
     MTLCommandBufferStatus _status;  /* behind the lane's lock, as all below */
     BOOL _isScheduled;               /* its scheduled handlers have run */
     BOOL _isFinished;                /* its completed handlers have run */
+    int _injected;                   /* the code it has to end with, or 0 */
     NSError *_error;                 /* owned (+1) */
     double _startTime, _endTime;     /* seconds */
 }

@@ -1,7 +1,8 @@
 /* process.c: fork, exit, and the count of workers.
  *
  * Owns:    the flags (atomic), and the counts behind `lock`.
- * Calls:   lane.h, event.h (to wake workers at exit), object_list.h (its lock is held over fork).
+ * Calls:   lane.h, event.h (to wake workers at exit); the locks of failure.h, validation.h and
+ *          object_list.h, which fork holds.
  * Threads: any.
  * Note:    at exit workers get two seconds to leave; one that is stuck in a handler is left
  *          behind rather than waited for.
@@ -12,13 +13,19 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include <objc/thr.h>
+
 #include "event.h"
+#include "failure.h"
 #include "lane.h"
 #include "monotonic.h"
 #include "object_list.h"
 #include "softmetal.h"
+#include "validation.h"
 
 #define EXIT_PATIENCE_MS 2000
+
+extern objc_mutex_t __objc_runtime_mutex; /* exported by libobjc, declared in none of its headers */
 
 static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
 static int forked, exiting;
@@ -39,11 +46,31 @@ soft_process_is_exiting(void)
     return __atomic_load_n(&exiting, __ATOMIC_ACQUIRE) != 0;
 }
 
+/* Locks that a child needs for letting go of what it inherited: all free in the child.  The
+ * runtime's own is among them, since the first call of a method takes it. */
+static void
+take_locks(void)
+{
+    objc_mutex_lock(__objc_runtime_mutex);
+    soft_failure_lock();
+    soft_validation_lock();
+    soft_object_list_lock();
+}
+
+static void
+drop_locks(void)
+{
+    soft_object_list_unlock();
+    soft_validation_unlock();
+    soft_failure_unlock();
+    objc_mutex_unlock(__objc_runtime_mutex);
+}
+
 static void
 mark_child(void)
 {
     __atomic_store_n(&forked, 1, __ATOMIC_RELAXED);
-    soft_object_list_unlock();
+    drop_locks();
 }
 
 static void
@@ -67,7 +94,7 @@ static void
 watch(void)
 {
     soft_monotonic_init_cond(&changed);
-    pthread_atfork(soft_object_list_lock, soft_object_list_unlock, mark_child);
+    pthread_atfork(take_locks, drop_locks, mark_child);
     atexit(stop_workers);
 }
 

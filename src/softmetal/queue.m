@@ -56,7 +56,8 @@
                                method);
         return nil;
     }
-    if (soft_failure_strikes(SOFT_FAIL_COMMAND_BUFFER, NULL)) {
+    if (soft_failure_strikes(SOFT_FAIL_COMMAND_BUFFER, NULL) ||
+        soft_failure_devices_are_removed()) {
         return nil;
     }
     uint64_t patience_ms = soft_settings_get(SOFT_DEADLOCK_MS);

@@ -43,6 +43,17 @@ read_size(const char *text, uint64_t *value)
     return true;
 }
 
+/* A number other than 0 shuffles; "last" stands for the order that is furthest from the written one. */
+static bool
+read_seed(const char *text, uint64_t *value)
+{
+    if (strcmp(text, "last") == 0) {
+        *value = UINT64_MAX;
+        return true;
+    }
+    return read_size(text, value) && *value != UINT64_MAX;
+}
+
 static bool
 read_flag(const char *text, uint64_t *value)
 {

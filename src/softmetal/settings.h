@@ -19,7 +19,9 @@
     X(SOFT_LATENCY_US, "SOFTMETAL_LATENCY_US", "0", read_size)                    \
     X(SOFT_EVENT_TIMEOUT_MS, "SOFTMETAL_EVENT_TIMEOUT_MS", "0", read_size)        \
     X(SOFT_SIGNAL_ON_ERROR, "SOFTMETAL_SIGNAL_ON_ERROR", "0", read_flag)          \
-    X(SOFT_SEED, "SOFTMETAL_SEED", "0", read_size)                                \
+    X(SOFT_SEED, "SOFTMETAL_SEED", "0", read_seed)                                \
+    X(SOFT_JITTER_US, "SOFTMETAL_JITTER_US", "200", read_size)                         \
+    X(SOFT_PURGE, "SOFTMETAL_PURGE", "0", read_flag)                                   \
     X(SOFT_POISON, "SOFTMETAL_POISON", "0", read_flag)                            \
     X(SOFT_BLIT_ALIGNMENT, "SOFTMETAL_BLIT_ALIGNMENT", "4", read_size)            \
     X(SOFT_VALIDATION, "SOFTMETAL_VALIDATION", "0", read_flag)                    \
@@ -31,7 +33,8 @@ typedef enum { SOFT_SETTING_LIST(SOFT_AS_ENUM) SOFT_SETTING_COUNT } soft_setting
 #undef SOFT_AS_ENUM
 
 /* The value as a number.  SOFT_DEVICES: the number of devices in the low byte, and from bit 8 on
- * one bit per device, set for a discrete GPU.  SOFT_VALIDATION_MODE: 1 for abort, 0 for log. */
+ * one bit per device, set for a discrete GPU.  SOFT_SEED: UINT64_MAX for "last".
+ * SOFT_VALIDATION_MODE: 1 for abort, 0 for log. */
 uint64_t soft_settings_get(soft_setting setting);
 
 #endif /* SOFT_SETTINGS_H */

@@ -99,3 +99,15 @@ softmetal_clear_reports(void)
     last_text[0] = '\0';
     pthread_mutex_unlock(&lock);
 }
+
+void
+soft_validation_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void
+soft_validation_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}

@@ -45,4 +45,7 @@ __attribute__((format(printf, 2, 3))) void soft_validation_report(soft_report ki
 __attribute__((format(printf, 2, 3))) void soft_validation_insist(soft_report kind,
                                                                   const char *format, ...);
 
+void soft_validation_lock(void); /* held over fork */
+void soft_validation_unlock(void);
+
 #endif /* SOFT_VALIDATION_H */

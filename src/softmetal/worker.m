@@ -1,7 +1,7 @@
 /* worker.m: the thread that plays GPU for one queue.
  *
- * Owns:      one reference to its lane, and one to the command buffer it runs.
- * Calls:     program.h, lane.h, event.h, failure.h, settings.h.
+ * Owns:      one reference to its lane, and one to each command buffer it runs.
+ * Calls:     schedule.h, lane.h, failure.h, settings.h.
  * Threads:   it is one; handlers run on it, inside a pool.
  * Invariant: nothing a command buffer kept alive is still kept when its waiters wake.
  */
@@ -14,11 +14,17 @@
 #include "monotonic.h"
 #include "object_list.h"
 #include "process.h"
+#include "schedule.h"
 #include "settings.h"
-#include "validation.h"
 
-/* How one command buffer ended: 0, a MTLCommandBufferError, or this. */
-#define ENDED_BY_EXIT (-1)
+#define MOST_AT_ONCE 8 /* command buffers whose work may overlap under a seed */
+
+/* Command buffers that the GPU works on at the same time, in the order of the queue. */
+struct batch {
+    SoftMetalCommandBuffer *buffers[MOST_AT_ONCE]; /* owned (+1) until finished */
+    soft_job jobs[MOST_AT_ONCE];
+    size_t count;
+};
 
 static double
 now_in_seconds(void)
@@ -26,60 +32,50 @@ now_in_seconds(void)
     return (double)soft_monotonic_ns() * 1e-9;
 }
 
+static BOOL
+has_committed(const soft_lane *lane)
+{
+    return lane->first != NULL && lane->first->is_committed;
+}
+
+static SoftMetalCommandBuffer *
+take_first_locked(soft_lane *lane)
+{
+    SoftMetalCommandBuffer *buffer = (SoftMetalCommandBuffer *)lane->first->owner;
+    soft_lane_remove(lane, lane->first);
+    return buffer;
+}
+
 /* The next command buffer in order, once it is committed; nil when the lane is done with. */
 static SoftMetalCommandBuffer *
-take_next(soft_lane *lane)
+await_first(soft_lane *lane)
 {
-    SoftMetalCommandBuffer *next = nil;
+    SoftMetalCommandBuffer *buffer = nil;
     pthread_mutex_lock(&lane->lock);
-    while (!soft_process_is_exiting() && !(lane->first != NULL && lane->first->is_committed) &&
+    while (!soft_process_is_exiting() && !has_committed(lane) &&
            !(lane->is_closed && lane->first == NULL)) {
         pthread_cond_wait(&lane->changed, &lane->lock);
     }
-    if (!soft_process_is_exiting() && lane->first != NULL) {
-        next = (SoftMetalCommandBuffer *)lane->first->owner;
-        soft_lane_remove(lane, lane->first);
+    if (!soft_process_is_exiting() && has_committed(lane)) {
+        buffer = take_first_locked(lane);
     }
     pthread_mutex_unlock(&lane->lock);
-    return next;
+    return buffer;
 }
 
-static int
-wait_for_event(const soft_pass *pass)
+static SoftMetalCommandBuffer *
+take_another(soft_lane *lane)
 {
-    uint64_t timeout_ms = soft_settings_get(SOFT_EVENT_TIMEOUT_MS);
-    uint64_t deadline =
-        timeout_ms == 0 ? SOFT_FOREVER : soft_monotonic_after(timeout_ms, 1000000);
-    switch (soft_event_wait(pass->event, pass->value, deadline)) {
-    case SOFT_EVENT_REACHED:
-        return 0;
-    case SOFT_EVENT_LATE:
-        return MTLCommandBufferErrorTimeout;
-    default:
-        return ENDED_BY_EXIT;
+    SoftMetalCommandBuffer *buffer = nil;
+    pthread_mutex_lock(&lane->lock);
+    if (has_committed(lane)) {
+        buffer = take_first_locked(lane);
     }
+    pthread_mutex_unlock(&lane->lock);
+    return buffer;
 }
 
-static int
-run_pass(const soft_pass *pass)
-{
-    switch (pass->kind) {
-    case SOFT_PASS_WAIT:
-        return wait_for_event(pass);
-    case SOFT_PASS_SIGNAL:
-        soft_event_raise(pass->event, pass->value);
-        return 0;
-    default:
-        for (size_t index = 0; index < pass->command_count; index++) {
-            if (!soft_command_run(&pass->commands[index])) {
-                return MTLCommandBufferErrorInvalidResource;
-            }
-        }
-        return 0;
-    }
-}
-
-/* What the buffer must not contain when it reaches the GPU. */
+/* Why the buffers it names keep the command buffer from running, or 0. */
 static int
 check_storage(const soft_program *program)
 {
@@ -95,33 +91,8 @@ check_storage(const soft_program *program)
     return 0;
 }
 
-static int
-run_program(soft_lane *lane, SoftMetalCommandBuffer *buffer)
-{
-    int code = 0;
-    BOOL fails = soft_failure_strikes(SOFT_FAIL_COMMAND, &code);
-    uint64_t latency_us = soft_settings_get(SOFT_LATENCY_US);
-    if (latency_us > 0 && !soft_lane_sleep(lane, soft_monotonic_after(latency_us, 1000))) {
-        return ENDED_BY_EXIT;
-    }
-    if (!fails) {
-        code = check_storage(&buffer->_program);
-    }
-    for (size_t index = 0; index < buffer->_program.pass_count; index++) {
-        soft_pass *pass = &buffer->_program.passes[index];
-        if (code == 0) {
-            code = run_pass(pass);
-        }
-        else if (pass->kind == SOFT_PASS_SIGNAL && code != ENDED_BY_EXIT &&
-                 soft_settings_get(SOFT_SIGNAL_ON_ERROR) != 0) {
-            run_pass(pass);
-        }
-    }
-    return code;
-}
-
 static void
-schedule(SoftMetalCommandBuffer *buffer)
+add_to_batch(struct batch *batch, SoftMetalCommandBuffer *buffer)
 {
     soft_lane *lane = buffer->_lane;
     [buffer setStatus:MTLCommandBufferStatusScheduled];
@@ -131,6 +102,41 @@ schedule(SoftMetalCommandBuffer *buffer)
     buffer->_startTime = now_in_seconds();
     pthread_cond_broadcast(&lane->changed);
     pthread_mutex_unlock(&lane->lock);
+    batch->buffers[batch->count] = buffer;
+    batch->jobs[batch->count] = (soft_job){.program = &buffer->_program, .code = buffer->_injected};
+    batch->count += 1;
+}
+
+/* NO when the process exits meanwhile. */
+static BOOL
+sleep_us(soft_lane *lane, uint64_t microseconds)
+{
+    return microseconds == 0 || soft_lane_sleep(lane, soft_monotonic_after(microseconds, 1000));
+}
+
+/* Under a seed: come late by chance, and take along what else is committed by then. */
+static BOOL
+widen_batch(soft_lane *lane, struct batch *batch, soft_order order)
+{
+    uint64_t jitter_us = soft_settings_get(SOFT_JITTER_US);
+    if (order == SOFT_ORDER_FIRST) {
+        return YES;
+    }
+    if (order == SOFT_ORDER_RANDOM && jitter_us > 0) {
+        jitter_us = soft_schedule_random(&lane->random) % (jitter_us + 1);
+    }
+    if (!sleep_us(lane, jitter_us)) {
+        return NO;
+    }
+    size_t alone = batch->count;
+    while (batch->count < MOST_AT_ONCE) {
+        SoftMetalCommandBuffer *buffer = take_another(lane);
+        if (buffer == nil) {
+            break;
+        }
+        add_to_batch(batch, buffer);
+    }
+    return batch->count == alone || sleep_us(lane, soft_settings_get(SOFT_LATENCY_US));
 }
 
 static void
@@ -140,6 +146,9 @@ set_error(SoftMetalCommandBuffer *buffer, int code)
     snprintf(text, sizeof text, "The command buffer did not complete (MTLCommandBufferError%s, %d).",
              soft_failure_code_name(code), code);
     [buffer failWithCode:code text:text];
+    if (code == MTLCommandBufferErrorDeviceRemoved) {
+        soft_failure_remove_devices();
+    }
 }
 
 /* The worker's reference goes before the waiters wake, so that a waiter who counts objects finds
@@ -159,32 +168,73 @@ finish(SoftMetalCommandBuffer *buffer)
     }
 }
 
-/* NO when the process exits: the buffer is left as it is. */
-static BOOL
-run_buffer(soft_lane *lane, SoftMetalCommandBuffer *buffer)
+static void
+complete(soft_lane *lane, SoftMetalCommandBuffer *buffer, int code)
 {
     size_t pool = soft_autorelease_push();
-    schedule(buffer);
-    int code = run_program(lane, buffer);
-    BOOL goes_on = code != ENDED_BY_EXIT;
-    if (goes_on) {
-        if (code != 0) {
-            set_error(buffer, code);
-        }
-        pthread_mutex_lock(&lane->lock);
-        buffer->_endTime = now_in_seconds();
-        pthread_mutex_unlock(&lane->lock);
-        [buffer setStatus:code == 0 ? MTLCommandBufferStatusCompleted
-                                    : MTLCommandBufferStatusError];
-        [buffer runHandlers:buffer->_completedHandlers count:buffer->_completedCount];
-        [buffer releaseKept];
+    if (code != 0) {
+        set_error(buffer, code);
     }
+    pthread_mutex_lock(&lane->lock);
+    buffer->_endTime = now_in_seconds();
+    pthread_mutex_unlock(&lane->lock);
+    [buffer setStatus:code == 0 ? MTLCommandBufferStatusCompleted : MTLCommandBufferStatusError];
+    [buffer runHandlers:buffer->_completedHandlers count:buffer->_completedCount];
+    [buffer releaseKept];
     soft_autorelease_pop(pool);
-    if (goes_on) {
-        finish(buffer);
-        soft_process_end_work();
+    finish(buffer);
+    soft_process_end_work();
+}
+
+/* Run the passes, completing each command buffer as soon as it and those before it are done.  NO
+ * when the process exits: what is left of the batch stays as it is. */
+static BOOL
+work_off(soft_lane *lane, struct batch *batch, soft_order order)
+{
+    soft_schedule schedule = {batch->jobs, batch->count, order, &lane->random};
+    size_t completed = 0;
+    while (completed < batch->count) {
+        soft_job *job = &batch->jobs[completed];
+        if (soft_job_is_done(job)) {
+            schedule.jobs += 1;
+            schedule.count -= 1;
+            complete(lane, batch->buffers[completed], job->code);
+            completed += 1;
+        }
+        else if (!soft_schedule_step(&schedule)) {
+            return NO;
+        }
     }
-    return goes_on;
+    return YES;
+}
+
+static void
+seed_lane(soft_lane *lane)
+{
+    uint64_t seed = soft_settings_get(SOFT_SEED);
+    if (lane->seed != seed) {
+        lane->seed = seed;
+        lane->random = seed ^ lane->serial << 32;
+    }
+}
+
+static BOOL
+run_batch(soft_lane *lane, SoftMetalCommandBuffer *first)
+{
+    struct batch batch = {.count = 0};
+    soft_order order = soft_schedule_order();
+    seed_lane(lane);
+    size_t pool = soft_autorelease_push();
+    add_to_batch(&batch, first);
+    BOOL goes_on = sleep_us(lane, soft_settings_get(SOFT_LATENCY_US)) &&
+                   widen_batch(lane, &batch, order);
+    soft_autorelease_pop(pool);
+    for (size_t index = 0; index < batch.count; index++) {
+        if (batch.jobs[index].code == 0) {
+            batch.jobs[index].code = check_storage(batch.jobs[index].program);
+        }
+    }
+    return goes_on && work_off(lane, &batch, order);
 }
 
 static void *
@@ -192,8 +242,8 @@ run_lane(void *argument)
 {
     soft_lane *lane = argument;
     for (;;) {
-        SoftMetalCommandBuffer *buffer = take_next(lane);
-        if (buffer == nil || !run_buffer(lane, buffer)) {
+        SoftMetalCommandBuffer *buffer = await_first(lane);
+        if (buffer == nil || !run_batch(lane, buffer)) {
             break;
         }
     }

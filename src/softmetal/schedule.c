@@ -1,0 +1,207 @@
+/* schedule.c: which pass runs next, and running it.
+ *
+ * Owns:    nothing.
+ * Calls:   program.h, event.h, settings.h.
+ * Threads: the queue's worker alone.
+ */
+#include "schedule.h"
+
+#include "monotonic.h"
+#include "settings.h"
+
+#define LOOK_AHEAD 24         /* passes among which one is chosen */
+#define MOST_COMPARISONS 4096 /* pairs of commands; beyond, two passes count as dependent */
+#define ERROR_TIMEOUT 2       /* MTLCommandBufferErrorTimeout */
+#define ERROR_INVALID 9       /* MTLCommandBufferErrorInvalidResource */
+
+struct candidate {
+    soft_job *job;
+    soft_pass *pass;
+};
+
+soft_order
+soft_schedule_order(void)
+{
+    uint64_t seed = soft_settings_get(SOFT_SEED);
+    return seed == 0 ? SOFT_ORDER_FIRST : seed == UINT64_MAX ? SOFT_ORDER_LAST : SOFT_ORDER_RANDOM;
+}
+
+/* splitmix64, by Steele, Lea and Flood. */
+uint64_t
+soft_schedule_random(uint64_t *state)
+{
+    uint64_t mixed = *state += UINT64_C(0x9e3779b97f4a7c15);
+    mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
+    return mixed ^ mixed >> 31;
+}
+
+bool
+soft_job_is_done(const soft_job *job)
+{
+    return job->done_count == job->program->pass_count;
+}
+
+static bool
+touches(const soft_command *command, const soft_storage *storage, bool *writes)
+{
+    *writes = command->destination == storage && command->kind != SOFT_SYNCHRONIZE;
+    return command->destination == storage || command->source == storage;
+}
+
+static bool
+commands_conflict(const soft_command *earlier, const soft_command *later)
+{
+    const soft_storage *named[] = {earlier->source, earlier->destination};
+    for (int index = 0; index < 2; index++) {
+        bool earlier_writes, later_writes;
+        if (named[index] != NULL && named[index]->is_tracked &&
+            touches(earlier, named[index], &earlier_writes) &&
+            touches(later, named[index], &later_writes) && (earlier_writes || later_writes)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool
+hazard_links(const soft_pass *earlier, const soft_pass *later)
+{
+    if (earlier->command_count * later->command_count > MOST_COMPARISONS) {
+        return true;
+    }
+    for (size_t one = 0; one < earlier->command_count; one++) {
+        for (size_t two = 0; two < later->command_count; two++) {
+            if (commands_conflict(&earlier->commands[one], &later->commands[two])) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool
+fence_links(const soft_pass *earlier, const soft_pass *later)
+{
+    for (size_t one = 0; one < earlier->updated_count; one++) {
+        for (size_t two = 0; two < later->awaited_count; two++) {
+            if (earlier->updated[one] == later->awaited[two]) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool
+depends_on(const soft_pass *later, const soft_pass *earlier)
+{
+    if (earlier->kind == SOFT_PASS_WAIT || later->kind != SOFT_PASS_ENCODER) {
+        return true; /* all that follows a wait waits; a signal tells of all before it */
+    }
+    return earlier->kind == SOFT_PASS_ENCODER &&
+           (fence_links(earlier, later) || hazard_links(earlier, later));
+}
+
+static size_t
+list_candidates(soft_schedule *schedule, struct candidate *candidates)
+{
+    size_t count = 0;
+    size_t most = schedule->order == SOFT_ORDER_FIRST ? 1 : LOOK_AHEAD;
+    for (size_t job = 0; job < schedule->count; job++) {
+        soft_program *program = schedule->jobs[job].program;
+        size_t skip = schedule->order == SOFT_ORDER_FIRST ? schedule->jobs[job].done_count : 0;
+        for (size_t pass = skip; pass < program->pass_count; pass++) {
+            if (count == most) {
+                return count;
+            }
+            if (!program->passes[pass].is_done) {
+                candidates[count] =
+                    (struct candidate){&schedule->jobs[job], &program->passes[pass]};
+                count += 1;
+            }
+        }
+    }
+    return count;
+}
+
+static size_t
+list_ready(const struct candidate *candidates, size_t count, size_t *ready)
+{
+    size_t ready_count = 0;
+    for (size_t later = 0; later < count; later++) {
+        bool blocked = false;
+        for (size_t earlier = 0; earlier < later && !blocked; earlier++) {
+            blocked = depends_on(candidates[later].pass, candidates[earlier].pass);
+        }
+        if (!blocked) {
+            ready[ready_count] = later;
+            ready_count += 1;
+        }
+    }
+    return ready_count;
+}
+
+static int
+wait_for_event(const soft_pass *pass)
+{
+    uint64_t timeout_ms = soft_settings_get(SOFT_EVENT_TIMEOUT_MS);
+    uint64_t deadline =
+        timeout_ms == 0 ? SOFT_FOREVER : soft_monotonic_after(timeout_ms, 1000000);
+    switch (soft_event_wait(pass->event, pass->value, deadline)) {
+    case SOFT_EVENT_REACHED:
+        return 0;
+    case SOFT_EVENT_LATE:
+        return ERROR_TIMEOUT;
+    default:
+        return SOFT_JOB_ENDED_BY_EXIT;
+    }
+}
+
+static int
+run_commands(const soft_pass *pass)
+{
+    for (size_t index = 0; index < pass->command_count; index++) {
+        if (!soft_command_run(&pass->commands[index])) {
+            return ERROR_INVALID;
+        }
+    }
+    return 0;
+}
+
+static void
+run_pass(soft_job *job, soft_pass *pass)
+{
+    bool works = job->code == 0;
+    if (pass->kind == SOFT_PASS_SIGNAL) {
+        if (works || soft_settings_get(SOFT_SIGNAL_ON_ERROR) != 0) {
+            soft_event_raise(pass->event, pass->value);
+        }
+    }
+    else if (works) {
+        job->code = pass->kind == SOFT_PASS_WAIT ? wait_for_event(pass) : run_commands(pass);
+    }
+    pass->is_done = true;
+    job->done_count += 1;
+}
+
+bool
+soft_schedule_step(soft_schedule *schedule)
+{
+    struct candidate candidates[LOOK_AHEAD];
+    size_t ready[LOOK_AHEAD];
+    size_t count = list_candidates(schedule, candidates);
+    if (count == 0) {
+        return false;
+    }
+    size_t chosen = 0;
+    if (schedule->order != SOFT_ORDER_FIRST) {
+        size_t ready_count = list_ready(candidates, count, ready);
+        size_t which = schedule->order == SOFT_ORDER_LAST
+                           ? ready_count - 1
+                           : soft_schedule_random(schedule->random) % ready_count;
+        chosen = ready[which];
+    }
+    run_pass(candidates[chosen].job, candidates[chosen].pass);
+    return candidates[chosen].job->code != SOFT_JOB_ENDED_BY_EXIT;
+}

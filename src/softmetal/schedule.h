@@ -1,0 +1,47 @@
+/* schedule.h: the order in which a queue does the work of a few command buffers.
+ *
+ * Owns:      nothing: jobs and their programs belong to the caller.
+ * Calls:     program.h, event.h, settings.h.
+ * Threads:   the queue's worker alone.
+ * Invariant: a pass runs after every earlier pass it depends on: through a tracked buffer that
+ *            one of them writes, a fence, or an event between them.  Nothing else is promised.
+ */
+#ifndef SOFT_SCHEDULE_H
+#define SOFT_SCHEDULE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "program.h"
+
+#define SOFT_JOB_ENDED_BY_EXIT (-1)
+
+/* One command buffer. */
+typedef struct soft_job {
+    soft_program *program;
+    int code;          /* 0, a MTLCommandBufferError (its passes do nothing), or ENDED_BY_EXIT */
+    size_t done_count; /* of its passes */
+} soft_job;
+
+typedef enum {
+    SOFT_ORDER_FIRST,  /* as encoded */
+    SOFT_ORDER_RANDOM, /* any pass that is ready */
+    SOFT_ORDER_LAST    /* the latest pass that is ready: the worst order Metal allows */
+} soft_order;
+
+typedef struct soft_schedule {
+    soft_job *jobs; /* in the order of the queue */
+    size_t count;
+    soft_order order;
+    uint64_t *random; /* state, changed by each choice */
+} soft_schedule;
+
+soft_order soft_schedule_order(void); /* as the setting SOFTMETAL_SEED says now */
+uint64_t soft_schedule_random(uint64_t *state);
+
+/* Run one pass.  False if none was left, or the process exits (a job's code says so). */
+bool soft_schedule_step(soft_schedule *schedule);
+bool soft_job_is_done(const soft_job *job);
+
+#endif /* SOFT_SCHEDULE_H */
