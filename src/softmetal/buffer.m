@@ -12,6 +12,7 @@
 #include "block.h"
 #include "object_list.h"
 #include "process.h"
+#include "settings.h"
 #include "validation.h"
 
 static const char *const mode_names[] = {"shared", "managed", "private"};
@@ -129,20 +130,28 @@ static const char *const mode_names[] = {"shared", "managed", "private"};
     return _options;
 }
 
+/* Discarding happens at once, or never: what the system decides is a setting here. */
 - (MTLPurgeableState)setPurgeableState:(MTLPurgeableState)state
 {
     int *purgeable = &_storage->purgeable;
-    if (state == MTLPurgeableStateKeepCurrent) {
-        return (MTLPurgeableState)__atomic_load_n(purgeable, __ATOMIC_ACQUIRE);
-    }
-    if (state > MTLPurgeableStateEmpty) {
+    if (state < MTLPurgeableStateKeepCurrent || state > MTLPurgeableStateEmpty) {
         soft_validation_report(SOFT_REPORT_ARGUMENT,
                                "-[MTLResource setPurgeableState:]: the state (%lu) is not one of "
                                "MTLPurgeableState.",
                                state);
+        state = MTLPurgeableStateKeepCurrent;
+    }
+    if (state == MTLPurgeableStateKeepCurrent) {
         return (MTLPurgeableState)__atomic_load_n(purgeable, __ATOMIC_ACQUIRE);
     }
-    return (MTLPurgeableState)__atomic_exchange_n(purgeable, (int)state, __ATOMIC_ACQ_REL);
+    if (state == MTLPurgeableStateVolatile && soft_settings_get(SOFT_PURGE) != 0) {
+        state = MTLPurgeableStateEmpty;
+    }
+    int before = __atomic_exchange_n(purgeable, (int)state, __ATOMIC_ACQ_REL);
+    if (state == MTLPurgeableStateEmpty) {
+        soft_storage_discard(_storage);
+    }
+    return (MTLPurgeableState)before;
 }
 
 - (NSUInteger)allocatedSize

@@ -13,6 +13,7 @@
 #include <objc/runtime.h>
 
 #include "block.h"
+#include "call_site.h"
 #include "failure.h"
 #include "object_list.h"
 #include "process.h"
@@ -369,26 +370,31 @@ add_handler(const void ***handlers, size_t *count, const void *block)
 
 - (id<MTLBlitCommandEncoder>)blitCommandEncoder
 {
+    SOFT_CALLED();
     return (id)[self makeEncoder:[SoftMetalBlitEncoder class] for:"blitCommandEncoder"];
 }
 
 - (id<MTLComputeCommandEncoder>)computeCommandEncoder
 {
+    SOFT_CALLED();
     return (id)[self makeEncoder:[SoftMetalComputeEncoder class] for:"computeCommandEncoder"];
 }
 
-/* The event behind an object of one of the two classes, or NULL after a report. */
+/* The event behind an object of one of the two classes, or NULL after a report.  Only a shared
+ * event reaches other devices. */
 static soft_event *
-event_of(const char *method, id object)
+event_of(const char *method, id object, SoftMetalDevice *device)
 {
     if ([object isKindOfClass:[SoftMetalEvent class]]) {
         return ((SoftMetalEvent *)object)->_event;
     }
-    if ([object isKindOfClass:[SoftMetalPlainEvent class]]) {
+    if ([object isKindOfClass:[SoftMetalPlainEvent class]] &&
+        ((SoftMetalPlainEvent *)object)->_device == device) {
         return ((SoftMetalPlainEvent *)object)->_event;
     }
-    soft_validation_report(SOFT_REPORT_ARGUMENT, "-[MTLCommandBuffer %s]: the event is nil.",
-                           method);
+    soft_validation_report(SOFT_REPORT_ARGUMENT,
+                           "-[MTLCommandBuffer %s]: the event is %s.", method,
+                           object == nil ? "nil" : "not a shared one, and of another device");
     return NULL;
 }
 
@@ -400,7 +406,7 @@ event_of(const char *method, id object)
     if (soft_process_is_forked() || ![self isOpenFor:method]) {
         return;
     }
-    soft_event *event = event_of(method, object);
+    soft_event *event = event_of(method, object, _queue->_device);
     if (event == NULL) {
         return;
     }

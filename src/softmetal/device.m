@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "block.h"
+#include "call_site.h"
 #include "failure.h"
 #include "object_list.h"
 #include "process.h"
@@ -81,12 +82,14 @@ obtain_device(unsigned index)
 id<MTLDevice>
 MTLCreateSystemDefaultDevice(void)
 {
+    SOFT_CALLED();
     return count_devices() > 0 && may_obtain() ? obtain_device(0) : nil;
 }
 
 NSArray *
 MTLCopyAllDevices(void)
 {
+    SOFT_CALLED();
     id devices[MOST_DEVICES];
     NSUInteger count = 0;
     if (may_obtain()) {
@@ -216,6 +219,7 @@ make_buffer(SoftMetalDevice *device, NSUInteger length, const void *bytes, BOOL 
 
 - (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length options:(MTLResourceOptions)options
 {
+    SOFT_CALLED();
     const char *method = "newBufferWithLength:options:";
     if (!may_make(method, SOFT_FAIL_BUFFER) || !is_length_good(method, length) ||
         !are_options_good(method, options)) {
@@ -228,6 +232,7 @@ make_buffer(SoftMetalDevice *device, NSUInteger length, const void *bytes, BOOL 
                              length:(NSUInteger)length
                             options:(MTLResourceOptions)options
 {
+    SOFT_CALLED();
     const char *method = "newBufferWithBytes:length:options:";
     if (!may_make(method, SOFT_FAIL_BUFFER) || !is_length_good(method, length) ||
         !are_options_good(method, options)) {
@@ -266,6 +271,7 @@ can_wrap(const char *method, const void *pointer, NSUInteger length, MTLResource
                                   options:(MTLResourceOptions)options
                               deallocator:(const void *)deallocator
 {
+    SOFT_CALLED();
     const char *method = "newBufferWithBytesNoCopy:length:options:deallocator:";
     if (!may_make(method, SOFT_FAIL_BUFFER) || !is_length_good(method, length) ||
         !are_options_good(method, options) || !can_wrap(method, pointer, length, options)) {
@@ -278,27 +284,36 @@ can_wrap(const char *method, const void *pointer, NSUInteger length, MTLResource
     return buffer;
 }
 
+static SoftMetalQueue *
+make_queue(SoftMetalDevice *device, NSUInteger limit)
+{
+    if (!may_make("newCommandQueue...", SOFT_FAIL_QUEUE)) {
+        return nil;
+    }
+    if (limit == 0) {
+        soft_validation_report(SOFT_REPORT_ARGUMENT,
+                               "-[MTLDevice newCommandQueueWithMaxCommandBufferCount:]: the count "
+                               "is zero.");
+        return nil;
+    }
+    return [[SoftMetalQueue alloc] initWithDevice:device limit:limit];
+}
+
 - (id<MTLCommandQueue>)newCommandQueue
 {
-    return [self newCommandQueueWithMaxCommandBufferCount:soft_settings_get(SOFT_QUEUE_DEPTH)];
+    SOFT_CALLED();
+    return make_queue(self, soft_settings_get(SOFT_QUEUE_DEPTH));
 }
 
 - (id<MTLCommandQueue>)newCommandQueueWithMaxCommandBufferCount:(NSUInteger)maxCommandBufferCount
 {
-    const char *method = "newCommandQueueWithMaxCommandBufferCount:";
-    if (!may_make(method, SOFT_FAIL_QUEUE)) {
-        return nil;
-    }
-    if (maxCommandBufferCount == 0) {
-        soft_validation_report(SOFT_REPORT_ARGUMENT, "-[MTLDevice %s]: the count is zero.",
-                               method);
-        return nil;
-    }
-    return [[SoftMetalQueue alloc] initWithDevice:self limit:maxCommandBufferCount];
+    SOFT_CALLED();
+    return make_queue(self, maxCommandBufferCount);
 }
 
 - (id<MTLEvent>)newEvent
 {
+    SOFT_CALLED();
     return may_make("newEvent", SOFT_FAIL_EVENT)
                ? [[SoftMetalPlainEvent alloc] initWithDevice:self]
                : nil;
@@ -306,6 +321,7 @@ can_wrap(const char *method, const void *pointer, NSUInteger length, MTLResource
 
 - (id<MTLSharedEvent>)newSharedEvent
 {
+    SOFT_CALLED();
     return may_make("newSharedEvent", SOFT_FAIL_EVENT)
                ? [[SoftMetalEvent alloc] initWithDevice:self]
                : nil;
@@ -313,6 +329,7 @@ can_wrap(const char *method, const void *pointer, NSUInteger length, MTLResource
 
 - (id<MTLFence>)newFence
 {
+    SOFT_CALLED();
     return may_make("newFence", SOFT_FAIL_FENCE) ? [[SoftMetalFence alloc] initWithDevice:self]
                                                  : nil;
 }

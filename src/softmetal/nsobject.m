@@ -15,6 +15,7 @@
 #include "autorelease.h"
 #include "object_list.h"
 #include "validation.h"
+#include "zombie.h"
 
 @implementation NSObject
 
@@ -56,8 +57,12 @@
 {
     soft_object *object = soft_object_of(self);
     soft_object_list_remove(object);
-    soft_call_site_free(object->site);
-    free(object);
+    if (soft_validation_is_on()) {
+        soft_zombie_make(self);
+    }
+    else {
+        soft_object_free(object);
+    }
 }
 
 - (instancetype)retain
@@ -73,7 +78,7 @@
         [self dealloc];
     }
     else if (left < 0) {
-        soft_validation_insist(SOFT_REPORT_OVER_RELEASE,
+        soft_validation_insist(SOFT_REPORT_DEAD_OBJECT,
                                "-[%s release]: the object is released while it is being freed.",
                                object_getClassName(self));
     }

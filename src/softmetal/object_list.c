@@ -1,6 +1,6 @@
 /* object_list.c: the list of living objects.
  *
- * Owns:    the list, behind `lock`.
+ * Owns:    the list, and the dead objects that are kept for reports; behind `lock`.
  * Calls:   the Objective-C runtime, to ask for the class and the protocols of an object.
  * Threads: any.  A visitor runs under the lock and must not make or release objects.
  */
@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <objc/runtime.h>
@@ -15,9 +16,12 @@
 #include "softmetal.h"
 
 #define SITE_SIZE 512
+#define MOST_DEAD 4096
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static soft_object *oldest, *newest;
+static soft_object *oldest_dead, *newest_dead;
+static size_t dead_count;
 
 void
 soft_object_list_lock(void)
@@ -64,6 +68,39 @@ soft_object_list_remove(soft_object *object)
         newest = object->previous;
     }
     soft_object_list_unlock();
+}
+
+void
+soft_object_free(soft_object *object)
+{
+    soft_call_site_free(object->site);
+    soft_call_site_free(object->end);
+    free(object);
+}
+
+void
+soft_object_list_bury(soft_object *object)
+{
+    soft_object *forgotten = NULL;
+    object->next = NULL;
+    soft_object_list_lock();
+    if (newest_dead != NULL) {
+        newest_dead->next = object;
+    }
+    else {
+        oldest_dead = object;
+    }
+    newest_dead = object;
+    dead_count += 1;
+    if (dead_count > MOST_DEAD) {
+        forgotten = oldest_dead;
+        oldest_dead = forgotten->next;
+        dead_count -= 1;
+    }
+    soft_object_list_unlock();
+    if (forgotten != NULL) {
+        soft_object_free(forgotten);
+    }
 }
 
 _Bool

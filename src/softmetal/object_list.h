@@ -6,12 +6,16 @@
 #ifndef SOFT_OBJECT_LIST_H
 #define SOFT_OBJECT_LIST_H
 
+#include <objc/objc.h>
+
 #include "call_site.h"
 
 typedef struct soft_object {
     struct soft_object *next, *previous;
     long retain_count;
     soft_call_site *site; /* owned; where the object was made, or NULL */
+    soft_call_site *end;  /* owned; where a dead one was freed */
+    Class former;         /* the class of a dead one */
 } soft_object;
 
 void soft_object_list_add(soft_object *object);
@@ -30,6 +34,12 @@ soft_object_self(soft_object *object)
 {
     return object + 1;
 }
+
+/* Keep the memory of a dead object for a while, so that a message to it can be reported; the
+ * oldest dead one is freed in its place. */
+void soft_object_list_bury(soft_object *object);
+/* Free the memory of an object that is in no list. */
+void soft_object_free(soft_object *object);
 
 /* Drop one reference unless it is the last one; true if it was dropped. */
 _Bool soft_object_release_unless_last(const void *object);

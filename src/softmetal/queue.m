@@ -6,6 +6,7 @@
  */
 #import "objects.h"
 
+#include "call_site.h"
 #include "failure.h"
 #include "monotonic.h"
 #include "process.h"
@@ -75,11 +76,13 @@
 
 - (id<MTLCommandBuffer>)commandBuffer
 {
+    SOFT_CALLED();
     return [self makeCommandBuffer:"commandBuffer" retains:YES];
 }
 
 - (id<MTLCommandBuffer>)commandBufferWithUnretainedReferences
 {
+    SOFT_CALLED();
     return [self makeCommandBuffer:"commandBufferWithUnretainedReferences" retains:NO];
 }
 

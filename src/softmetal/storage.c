@@ -2,7 +2,7 @@
  *
  * Owns:    the blocks.  Small ones come from the heap, so that a sanitizer sees the end of each;
  *          large ones are mapped, so that a page costs nothing before it is touched.
- * Calls:   mmap, posix_memalign, settings.h, validation.h.
+ * Calls:   mmap, posix_memalign, settings.h.
  * Threads: any.
  */
 #include "storage.h"
@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "settings.h"
-#include "validation.h"
 
 #define HEAP_MOST 32768 /* bytes; larger blocks are mapped */
 #define POISON 0xCD
@@ -125,25 +124,29 @@ free_blocks(soft_storage *storage)
     }
 }
 
+/* Memory of the caller stays as it is; it is the source of a managed buffer's other block. */
 static void
 fill_blocks(soft_storage *storage, const void *bytes)
 {
-    bool poison = bytes == NULL && soft_settings_get(SOFT_POISON) != 0;
+    if (bytes == NULL) {
+        return;
+    }
     if (storage->cpu != NULL && !storage->is_foreign) {
-        if (poison) {
-            memset(storage->cpu, POISON, storage->nbytes);
-        }
-        else if (bytes != NULL) {
-            memcpy(storage->cpu, bytes, storage->nbytes);
-        }
+        memcpy(storage->cpu, bytes, storage->nbytes);
     }
     if (storage->gpu != storage->cpu) {
-        if (poison) {
-            memset(storage->gpu, POISON, storage->nbytes);
-        }
-        else if (bytes != NULL) {
-            memcpy(storage->gpu, bytes, storage->nbytes);
-        }
+        memcpy(storage->gpu, bytes, storage->nbytes);
+    }
+}
+
+void
+soft_storage_discard(soft_storage *storage)
+{
+    if (storage->cpu != NULL && !storage->is_foreign) {
+        memset(storage->cpu, POISON, storage->nbytes);
+    }
+    if (storage->gpu != storage->cpu) {
+        memset(storage->gpu, POISON, storage->nbytes);
     }
 }
 
@@ -169,6 +172,9 @@ soft_storage_new(soft_storage_mode mode, size_t nbytes, const void *bytes, bool 
         return NULL;
     }
     fill_blocks(storage, bytes);
+    if (bytes == NULL && soft_settings_get(SOFT_POISON) != 0) {
+        soft_storage_discard(storage);
+    }
     return storage;
 }
 

@@ -43,6 +43,9 @@ void soft_storage_orphan(soft_storage *storage);
 void soft_storage_upload(soft_storage *storage, size_t offset, size_t nbytes); /* CPU to GPU */
 void soft_storage_download(soft_storage *storage);                             /* GPU to CPU */
 
+/* Overwrite the contents, except bytes that belong to the caller. */
+void soft_storage_discard(soft_storage *storage);
+
 /* Bytes that the system sets aside for it. */
 size_t soft_storage_footprint(const soft_storage *storage);
 size_t soft_storage_page_size(void);

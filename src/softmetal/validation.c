@@ -1,21 +1,24 @@
 /* validation.c: counts, keeps and prints reports of wrong use.
  *
  * Owns:    the counters (atomic) and the last text (behind `lock`).
- * Calls:   settings.h, stdio.  abort() in the mode `abort`.
+ * Calls:   settings.h, stdio.  In the mode `abort`: the stack goes to stderr, then abort().
  * Threads: any; nothing else is locked by this file while it prints.
  */
 #include "validation.h"
 
+#include <execinfo.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "settings.h"
 #include "softmetal.h"
 
 #define TEXT_SIZE 2048
+#define MOST_FRAMES 24
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char last_text[TEXT_SIZE];
@@ -43,6 +46,8 @@ report(soft_report kind, const char *format, va_list arguments)
     pthread_mutex_unlock(&lock);
     fprintf(stderr, "%s\n", text);
     if (soft_settings_get(SOFT_VALIDATION_MODE) != 0 && soft_validation_is_on()) {
+        void *frames[MOST_FRAMES];
+        backtrace_symbols_fd(frames, backtrace(frames, MOST_FRAMES), STDERR_FILENO);
         abort();
     }
 }

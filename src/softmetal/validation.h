@@ -28,7 +28,7 @@
     X(SOFT_REPORT_BLIT_ALIGNMENT, "blit-alignment")                                    \
     X(SOFT_REPORT_ARGUMENT, "argument")                                                \
     X(SOFT_REPORT_MISSING_POOL, "missing-pool")                                        \
-    X(SOFT_REPORT_OVER_RELEASE, "over-release")                                        \
+    X(SOFT_REPORT_DEAD_OBJECT, "dead-object")                                          \
     X(SOFT_REPORT_FORK, "fork")                                                        \
     X(SOFT_REPORT_DEADLOCK, "deadlock")
 

@@ -1,0 +1,258 @@
+/* layout.c: see layout.h.  Making layouts, and questions about one; views are in layout_views.c. */
+#include "layout.h"
+
+#include <string.h>
+
+#define LAYOUT_AS_TEXT(name, text) [name] = text,
+static const char *const fault_texts[] = {LAYOUT_FAULT_LIST(LAYOUT_AS_TEXT)};
+#undef LAYOUT_AS_TEXT
+
+const char *
+layout_fault_text(layout_fault_code code)
+{
+    return fault_texts[code];
+}
+
+static bool
+fail(layout_fault *fault, layout_fault_code code, int64_t a, int64_t b)
+{
+    *fault = (layout_fault){code, a, b};
+    return false;
+}
+
+/* ---- checked arithmetic ---- */
+
+bool
+layout_multiply(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+
+bool
+layout_add(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
+
+/* ---- making a layout ---- */
+
+static bool
+set_shape(strided_layout *out, int ndim, const int64_t *shape, int64_t itemsize,
+          layout_fault *fault)
+{
+    if (ndim < 0 || ndim > LAYOUT_MAX_NDIM) {
+        return fail(fault, LAYOUT_FAULT_NDIM, ndim, 0);
+    }
+    if (itemsize < 1) {
+        return fail(fault, LAYOUT_FAULT_ITEMSIZE, itemsize, 0);
+    }
+    for (int axis = 0; axis < ndim; axis++) {
+        if (shape[axis] < 0) {
+            return fail(fault, LAYOUT_FAULT_EXTENT, shape[axis], axis);
+        }
+        out->shape[axis] = shape[axis];
+    }
+    out->ndim = ndim;
+    out->itemsize = itemsize;
+    out->offset = 0;
+    return true;
+}
+
+static bool
+is_empty(const strided_layout *in)
+{
+    for (int axis = 0; axis < in->ndim; axis++) {
+        if (in->shape[axis] == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Dense strides grow from one end; an empty axis counts as one item, so that the strides of an
+ * empty array are those of its neighbours' sizes, as NumPy has them. */
+static bool
+set_dense_strides(strided_layout *out, char order, layout_fault *fault)
+{
+    int64_t items = 1, nbytes;
+    bool is_c = order != 'F';
+    for (int step = 0; step < out->ndim; step++) {
+        int axis = is_c ? out->ndim - 1 - step : step;
+        int64_t extent = out->shape[axis] == 0 ? 1 : out->shape[axis];
+        out->strides[axis] = items;
+        if (!layout_multiply(items, extent, &items) ||
+            !layout_multiply(items, out->itemsize, &nbytes)) {
+            return fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
+        }
+    }
+    return true;
+}
+
+bool
+layout_set_dense(strided_layout *out, int ndim, const int64_t *shape, int64_t itemsize, char order,
+                 layout_fault *fault)
+{
+    return set_shape(out, ndim, shape, itemsize, fault) && set_dense_strides(out, order, fault);
+}
+
+/* Adds the reach of one axis to the bounds. */
+static bool
+extend_bounds(int64_t extent, int64_t stride, int64_t *min, int64_t *max)
+{
+    int64_t reach;
+    if (!layout_multiply(extent - 1, stride, &reach)) {
+        return false;
+    }
+    int64_t *bound = reach < 0 ? min : max;
+    return layout_add(*bound, reach, bound);
+}
+
+/* Every offset, and the byte past the last item, fits in an int64. */
+static bool
+check_reach(const strided_layout *in, layout_fault *fault)
+{
+    int64_t min = in->offset, max = in->offset, items = 1, past, ignored;
+    bool has_items = !is_empty(in);
+    for (int axis = 0; axis < in->ndim; axis++) {
+        int64_t extent = in->shape[axis] == 0 ? 1 : in->shape[axis];
+        if (!layout_multiply(items, extent, &items) ||
+            (has_items && !extend_bounds(extent, in->strides[axis], &min, &max))) {
+            return fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
+        }
+    }
+    if (!layout_add(max, 1, &past) || !layout_multiply(past, in->itemsize, &ignored) ||
+        !layout_multiply(min, in->itemsize, &ignored) ||
+        !layout_multiply(items, in->itemsize, &ignored)) {
+        return fail(fault, LAYOUT_FAULT_OVERFLOW, in->ndim, 0);
+    }
+    return true;
+}
+
+bool
+layout_set(strided_layout *out, int ndim, const int64_t *shape, const int64_t *strides,
+           int64_t itemsize, int64_t offset, layout_fault *fault)
+{
+    if (!set_shape(out, ndim, shape, itemsize, fault)) {
+        return false;
+    }
+    if (strides == NULL) {
+        if (!set_dense_strides(out, 'C', fault)) {
+            return false;
+        }
+    }
+    else if (ndim > 0) {
+        memcpy(out->strides, strides, (size_t)ndim * sizeof *strides);
+    }
+    out->offset = offset;
+    return check_reach(out, fault);
+}
+
+/* ---- questions ---- */
+
+int64_t
+layout_volume(const strided_layout *in)
+{
+    int64_t items = 1;
+    for (int axis = 0; axis < in->ndim; axis++) {
+        if (in->shape[axis] == 0) {
+            return 0;
+        }
+        items *= in->shape[axis]; /* checked when the layout was made */
+    }
+    return items;
+}
+
+void
+layout_offset_bounds(const strided_layout *in, int64_t *min, int64_t *max)
+{
+    *min = *max = in->offset;
+    if (is_empty(in)) {
+        return;
+    }
+    for (int axis = 0; axis < in->ndim; axis++) {
+        (void)extend_bounds(in->shape[axis], in->strides[axis], min, max);
+    }
+}
+
+static bool
+is_contiguous(const strided_layout *in, bool is_c)
+{
+    int64_t expected = 1;
+    if (is_empty(in)) {
+        return true;
+    }
+    for (int step = 0; step < in->ndim; step++) {
+        int axis = is_c ? in->ndim - 1 - step : step;
+        if (in->shape[axis] == 1) {
+            continue;
+        }
+        if (in->strides[axis] != expected) {
+            return false;
+        }
+        expected *= in->shape[axis];
+    }
+    return true;
+}
+
+bool
+layout_is_contiguous_c(const strided_layout *in)
+{
+    return is_contiguous(in, true);
+}
+
+bool
+layout_is_contiguous_f(const strided_layout *in)
+{
+    return is_contiguous(in, false);
+}
+
+bool
+layout_has_negative_stride(const strided_layout *in)
+{
+    for (int axis = 0; axis < in->ndim; axis++) {
+        if (in->strides[axis] < 0 && in->shape[axis] > 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool
+layout_is_unique(const strided_layout *in)
+{
+    int64_t extents[LAYOUT_MAX_NDIM], strides[LAYOUT_MAX_NDIM];
+    int count = 0;
+    if (is_empty(in)) {
+        return true;
+    }
+    /* The axes that move, by size of step. */
+    for (int axis = 0; axis < in->ndim; axis++) {
+        if (in->shape[axis] == 1) {
+            continue;
+        }
+        int64_t stride = in->strides[axis] < 0 ? -in->strides[axis] : in->strides[axis];
+        int place = count++;
+        for (; place > 0 && strides[place - 1] > stride; place--) {
+            strides[place] = strides[place - 1];
+            extents[place] = extents[place - 1];
+        }
+        strides[place] = stride;
+        extents[place] = in->shape[axis];
+    }
+    /* Each step is longer than all that the shorter ones reach together. */
+    int64_t reach = 0;
+    for (int i = 0; i < count; i++) {
+        if (strides[i] <= reach) {
+            return false;
+        }
+        reach += (extents[i] - 1) * strides[i];
+    }
+    return true;
+}
+
+bool
+layout_same_shape(const strided_layout *a, const strided_layout *b)
+{
+    return a->ndim == b->ndim &&
+           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
+}

@@ -1,0 +1,11 @@
+/* zombie.h: what is left of a freed object while validation is on. */
+#ifndef SOFT_ZOMBIE_H
+#define SOFT_ZOMBIE_H
+
+#include <objc/objc.h>
+
+/* Turn an object that nobody owns any more into one that reports every message it gets.  Takes
+ * over its memory. */
+void soft_zombie_make(id object);
+
+#endif /* SOFT_ZOMBIE_H */

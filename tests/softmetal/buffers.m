@@ -1,0 +1,344 @@
+/* buffers.m: storage modes, lengths, memory of the caller, purgeable state. */
+#import "check.h"
+
+#include <sys/mman.h>
+
+#define SHARED MTLResourceStorageModeShared
+#define MANAGED MTLResourceStorageModeManaged
+#define PRIVATE MTLResourceStorageModePrivate
+
+static size_t
+page_size(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static char *
+map_pages(size_t nbytes)
+{
+    char *bytes =
+        mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(bytes != MAP_FAILED);
+    return bytes;
+}
+
+static void
+copy_now(id<MTLBuffer> source, id<MTLBuffer> destination, BOOL synchronizes)
+{
+    id<MTLCommandQueue> queue = [[source device] newCommandQueue];
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+    [blit copyFromBuffer:source
+             sourceOffset:0
+                 toBuffer:destination
+        destinationOffset:0
+                     size:[source length]];
+    if (synchronizes) {
+        [blit synchronizeResource:destination];
+    }
+    [blit endEncoding];
+    [commands commit];
+    [commands waitUntilCompleted];
+    CHECK([commands status] == MTLCommandBufferStatusCompleted);
+    [queue release];
+}
+
+CASE(a_buffer_tells_what_it_was_made_with)
+{
+    id<MTLDevice> device = open_device();
+    MTLResourceOptions options = MTLResourceStorageModeManaged |
+                                 MTLResourceCPUCacheModeWriteCombined |
+                                 MTLResourceHazardTrackingModeUntracked;
+    id<MTLBuffer> buffer = [device newBufferWithLength:100 options:options];
+    CHECK([buffer length] == 100);
+    CHECK([buffer device] == device);
+    CHECK([buffer storageMode] == MTLStorageModeManaged);
+    CHECK([buffer cpuCacheMode] == MTLCPUCacheModeWriteCombined);
+    CHECK([buffer hazardTrackingMode] == MTLHazardTrackingModeUntracked);
+    CHECK([buffer resourceOptions] == options);
+    CHECK([buffer allocatedSize] == page_size());
+    CHECK([device currentAllocatedSize] == 2 * page_size()); /* one block for each side */
+    CHECK([buffer label] == nil);
+    [buffer setLabel:[NSString stringWithUTF8String:"weights"]];
+    CHECK(strcmp([[buffer label] UTF8String], "weights") == 0);
+    [buffer release];
+    CHECK([device currentAllocatedSize] == 0);
+    [device release];
+}
+
+CASE(buffers_of_a_device_are_tracked_by_default)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLBuffer> buffer = [device newBufferWithLength:4 options:SHARED];
+    CHECK([buffer hazardTrackingMode] == MTLHazardTrackingModeTracked);
+    [buffer release];
+    [device release];
+}
+
+CASE(a_new_buffer_holds_zeros)
+{
+    id<MTLDevice> device = open_device();
+    for (size_t nbytes = 1; nbytes < 3000000; nbytes = nbytes * 7 + 3) {
+        id<MTLBuffer> buffer = [device newBufferWithLength:nbytes options:SHARED];
+        const char *bytes = [buffer contents];
+        CHECK((uintptr_t)bytes % page_size() == 0);
+        for (size_t index = 0; index < nbytes; index++) {
+            CHECK(bytes[index] == 0);
+        }
+        [buffer release];
+    }
+    [device release];
+}
+
+CASE(poison_fills_what_nobody_has_written)
+{
+    softmetal_set("SOFTMETAL_POISON", "1");
+    id<MTLDevice> device = open_device();
+    id<MTLBuffer> fresh = [device newBufferWithLength:64 options:PRIVATE];
+    id<MTLBuffer> seen = [device newBufferWithLength:64 options:SHARED];
+    CHECK(((unsigned char *)[seen contents])[63] == 0xCD);
+    memset([seen contents], 0, 64);
+    copy_now(fresh, seen, NO);
+    CHECK(((unsigned char *)[seen contents])[63] == 0xCD);
+    id<MTLBuffer> given = [device newBufferWithBytes:"\1\2\3" length:4 options:SHARED];
+    CHECK(((unsigned char *)[given contents])[2] == 3);
+    [fresh release];
+    [seen release];
+    [given release];
+    [device release];
+}
+
+CASE(a_huge_buffer_costs_nothing_until_it_is_touched)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLBuffer> buffer = [device newBufferWithLength:(NSUInteger)16 << 30 options:SHARED];
+    CHECK(buffer != nil);
+    ((char *)[buffer contents])[((size_t)16 << 30) - 1] = 1;
+    [buffer release];
+    [device release];
+}
+
+CASE(private_memory_is_the_gpus_alone)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLBuffer> source = [device newBufferWithBytes:"secret!" length:8 options:PRIVATE];
+    id<MTLBuffer> result = [device newBufferWithLength:8 options:SHARED];
+    if (getenv("SOFTMETAL_VALIDATION") == NULL) {
+        CHECK([source contents] == NULL);
+    }
+    copy_now(source, result, NO);
+    CHECK(memcmp([result contents], "secret!", 8) == 0);
+    [source release];
+    [result release];
+    [device release];
+}
+
+CASE(the_gpu_sees_managed_memory_only_after_did_modify_range)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLBuffer> managed = [device newBufferWithLength:8 options:MANAGED];
+    id<MTLBuffer> result = [device newBufferWithLength:8 options:SHARED];
+    memcpy([managed contents], "abcdefg", 8);
+    copy_now(managed, result, NO);
+    CHECK(memcmp([result contents], "\0\0\0\0\0\0\0", 8) == 0);
+    [managed didModifyRange:NSMakeRange(4, 4)];
+    copy_now(managed, result, NO);
+    CHECK(memcmp([result contents], "\0\0\0\0efg", 8) == 0);
+    [managed release];
+    [result release];
+    [device release];
+}
+
+CASE(the_cpu_sees_managed_memory_only_after_synchronize_resource)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLBuffer> source = [device newBufferWithBytes:"abcdefg" length:8 options:SHARED];
+    id<MTLBuffer> managed = [device newBufferWithLength:8 options:MANAGED];
+    copy_now(source, managed, NO);
+    CHECK(memcmp([managed contents], "\0\0\0\0\0\0\0", 8) == 0);
+    copy_now(source, managed, YES);
+    CHECK(memcmp([managed contents], "abcdefg", 8) == 0);
+    [source release];
+    [managed release];
+    [device release];
+}
+
+CASE(bytes_given_to_a_managed_buffer_are_on_both_sides)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLBuffer> managed = [device newBufferWithBytes:"abcdefg" length:8 options:MANAGED];
+    id<MTLBuffer> result = [device newBufferWithLength:8 options:SHARED];
+    CHECK(memcmp([managed contents], "abcdefg", 8) == 0);
+    copy_now(managed, result, NO);
+    CHECK(memcmp([result contents], "abcdefg", 8) == 0);
+    [managed release];
+    [result release];
+    [device release];
+}
+
+static void
+unmap_and_count(struct block *block, void *pointer, unsigned long length)
+{
+    munmap(pointer, length);
+    *(int *)block->context += 1;
+}
+
+CASE(bytes_no_copy_is_the_callers_memory_and_its_deallocator_runs_once)
+{
+    id<MTLDevice> device = open_device();
+    size_t nbytes = 3 * page_size();
+    char *bytes = map_pages(nbytes);
+    int count = 0;
+    id<MTLBuffer> buffer = [device newBufferWithBytesNoCopy:bytes
+                                                     length:nbytes
+                                                    options:SHARED
+                                                deallocator:BLOCK(unmap_and_count, &count)];
+    CHECK([buffer contents] == bytes);
+    CHECK([device currentAllocatedSize] == 0);
+    id<MTLBuffer> source = [device newBufferWithBytes:"abcdefg" length:8 options:SHARED];
+    copy_now(source, buffer, NO);
+    CHECK(memcmp(bytes, "abcdefg", 8) == 0);
+    CHECK(count == 0);
+    [buffer release];
+    CHECK(count == 1);
+    [source release];
+    [device release];
+}
+
+CASE(managed_memory_of_the_caller_has_a_gpu_side_of_its_own)
+{
+    id<MTLDevice> device = open_device();
+    char *bytes = map_pages(page_size());
+    memcpy(bytes, "abcdefg", 8);
+    id<MTLBuffer> buffer = [device newBufferWithBytesNoCopy:bytes
+                                                     length:page_size()
+                                                    options:MANAGED
+                                                deallocator:NULL];
+    id<MTLBuffer> result = [device newBufferWithLength:page_size() options:SHARED];
+    memcpy(bytes, "ABCDEFG", 8);
+    copy_now(buffer, result, NO);
+    CHECK(memcmp([result contents], "abcdefg", 8) == 0);
+    [buffer didModifyRange:NSMakeRange(0, 4)];
+    copy_now(buffer, result, NO);
+    CHECK(memcmp([result contents], "ABCDefg", 8) == 0);
+    [buffer release];
+    [result release];
+    munmap(bytes, page_size());
+    [device release];
+}
+
+CASE(volatile_memory_is_kept_or_discarded_as_the_setting_says)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLBuffer> buffer = [device newBufferWithBytes:"abcdefg" length:8 options:SHARED];
+    CHECK([buffer setPurgeableState:MTLPurgeableStateKeepCurrent] ==
+          MTLPurgeableStateNonVolatile);
+    CHECK([buffer setPurgeableState:MTLPurgeableStateVolatile] == MTLPurgeableStateNonVolatile);
+    CHECK([buffer setPurgeableState:MTLPurgeableStateNonVolatile] == MTLPurgeableStateVolatile);
+    CHECK(memcmp([buffer contents], "abcdefg", 8) == 0);
+    softmetal_set("SOFTMETAL_PURGE", "1");
+    [buffer setPurgeableState:MTLPurgeableStateVolatile];
+    CHECK([buffer setPurgeableState:MTLPurgeableStateNonVolatile] == MTLPurgeableStateEmpty);
+    CHECK(memcmp([buffer contents], "abcdefg", 8) != 0);
+    [buffer release];
+    [device release];
+}
+
+REPORTS("zero-length", a_buffer_of_no_bytes)
+{
+    id<MTLDevice> device = open_device();
+    CHECK([device newBufferWithLength:0 options:SHARED] == nil);
+    [device release];
+}
+
+REPORTS("length-over-maximum", a_buffer_of_too_many_bytes)
+{
+    softmetal_set("SOFTMETAL_MAX_BUFFER_LENGTH", "1M");
+    id<MTLDevice> device = open_device();
+    CHECK([device maxBufferLength] == 1 << 20);
+    id<MTLBuffer> largest = [device newBufferWithLength:1 << 20 options:SHARED];
+    CHECK(largest != nil);
+    CHECK([device newBufferWithLength:(1 << 20) + 1 options:SHARED] == nil);
+    [largest release];
+    [device release];
+}
+
+REPORTS("did-modify-range", modifying_a_shared_buffer)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLBuffer> buffer = [device newBufferWithLength:8 options:SHARED];
+    [buffer didModifyRange:NSMakeRange(0, 8)];
+    [buffer release];
+    [device release];
+}
+
+REPORTS("did-modify-range", modifying_past_the_end)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLBuffer> buffer = [device newBufferWithLength:8 options:MANAGED];
+    [buffer didModifyRange:NSMakeRange(NSUIntegerMax - 3, 8)];
+    [buffer release];
+    [device release];
+}
+
+REPORTS("cpu-access-to-private", asking_for_the_contents_of_private_memory)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLBuffer> buffer = [device newBufferWithLength:8 options:PRIVATE];
+    CHECK([buffer contents] == NULL);
+    [buffer release];
+    [device release];
+}
+
+static void
+wrap_badly(size_t offset, size_t nbytes)
+{
+    id<MTLDevice> device = open_device();
+    char *bytes = map_pages(2 * page_size());
+    int count = 0;
+    CHECK([device newBufferWithBytesNoCopy:bytes + offset
+                                    length:nbytes
+                                   options:SHARED
+                               deallocator:BLOCK(unmap_and_count, &count)] == nil);
+    CHECK(count == 0); /* refused memory stays the caller's */
+    munmap(bytes, 2 * page_size());
+    [device release];
+}
+
+REPORTS("bytes-no-copy-alignment", wrapping_a_pointer_inside_of_a_page)
+{
+    wrap_badly(64, page_size());
+}
+
+REPORTS("bytes-no-copy-alignment", wrapping_part_of_a_page)
+{
+    wrap_badly(0, page_size() + 64);
+}
+
+REPORTS("argument", wrapping_memory_as_private)
+{
+    id<MTLDevice> device = open_device();
+    char *bytes = map_pages(page_size());
+    CHECK([device newBufferWithBytesNoCopy:bytes
+                                    length:page_size()
+                                   options:PRIVATE
+                               deallocator:NULL] == nil);
+    munmap(bytes, page_size());
+    [device release];
+}
+
+REPORTS("argument", options_that_mean_nothing_for_a_buffer)
+{
+    id<MTLDevice> device = open_device();
+    CHECK([device newBufferWithLength:8 options:MTLResourceStorageModeMemoryless] == nil);
+    [device release];
+}
+
+REPORTS("argument", a_purgeable_state_that_does_not_exist)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLBuffer> buffer = [device newBufferWithLength:8 options:SHARED];
+    [buffer setPurgeableState:(MTLPurgeableState)9];
+    [buffer release];
+    [device release];
+}

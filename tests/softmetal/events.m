@@ -1,0 +1,225 @@
+/* events.m: shared events between queues, threads and devices. */
+#import "check.h"
+
+#include <pthread.h>
+
+static void
+encode_copy(id<MTLCommandBuffer> commands, id<MTLBuffer> source, id<MTLBuffer> destination)
+{
+    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+    [blit copyFromBuffer:source
+             sourceOffset:0
+                 toBuffer:destination
+        destinationOffset:0
+                     size:[source length]];
+    [blit endEncoding];
+}
+
+CASE(a_value_only_grows)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLSharedEvent> event = [device newSharedEvent];
+    CHECK([event signaledValue] == 0 && [event device] == device);
+    [event setSignaledValue:5];
+    [event setSignaledValue:3];
+    CHECK([event signaledValue] == 5);
+    [event release];
+    [device release];
+}
+
+CASE(the_cpu_waits_until_the_time_is_up)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLSharedEvent> event = [device newSharedEvent];
+    CHECK(![event waitUntilSignaledValue:1 timeoutMS:20]);
+    CHECK(![event waitUntilSignaledValue:1 timeoutMS:0]);
+    [event setSignaledValue:2];
+    CHECK([event waitUntilSignaledValue:1 timeoutMS:0]);
+    CHECK([event waitUntilSignaledValue:2 timeoutMS:UINT64_MAX]);
+    [event release];
+    [device release];
+}
+
+CASE(one_queue_waits_for_another)
+{
+    softmetal_set("SOFTMETAL_LATENCY_US", "5000");
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> one = [device newCommandQueue], two = [device newCommandQueue];
+    id<MTLSharedEvent> event = [device newSharedEvent];
+    id<MTLBuffer> source = [device newBufferWithBytes:"abcdefg" length:8 options:0];
+    id<MTLBuffer> middle =
+        [device newBufferWithLength:8 options:MTLResourceStorageModePrivate];
+    id<MTLBuffer> result = [device newBufferWithLength:8 options:0];
+    id<MTLCommandBuffer> writer = [one commandBuffer], reader = [two commandBuffer];
+    [reader encodeWaitForEvent:event value:1];
+    encode_copy(reader, middle, result);
+    [reader commit];
+    usleep(20000);
+    CHECK([reader status] == MTLCommandBufferStatusScheduled);
+    encode_copy(writer, source, middle);
+    [writer encodeSignalEvent:event value:1];
+    [writer commit];
+    [reader waitUntilCompleted];
+    CHECK(memcmp([result contents], "abcdefg", 8) == 0);
+    [source release];
+    [middle release];
+    [result release];
+    [event release];
+    [one release];
+    [two release];
+    [device release];
+}
+
+CASE(the_cpu_lets_a_queue_go_on)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLSharedEvent> event = [device newSharedEvent];
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    [commands encodeWaitForEvent:event value:3];
+    [commands encodeSignalEvent:event value:4];
+    [commands commit];
+    CHECK(![event waitUntilSignaledValue:4 timeoutMS:20]);
+    [event setSignaledValue:3];
+    CHECK([event waitUntilSignaledValue:4 timeoutMS:10000]);
+    [event release];
+    [queue release];
+    [device release];
+}
+
+CASE(a_queue_that_waits_holds_up_only_itself)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> one = [device newCommandQueue], two = [device newCommandQueue];
+    id<MTLSharedEvent> event = [device newSharedEvent];
+    id<MTLCommandBuffer> blocked = [one commandBuffer], behind = [one commandBuffer];
+    id<MTLCommandBuffer> elsewhere = [two commandBuffer];
+    [blocked encodeWaitForEvent:event value:1];
+    [blocked commit];
+    [behind commit];
+    [elsewhere commit];
+    [elsewhere waitUntilCompleted];
+    CHECK([behind status] < MTLCommandBufferStatusCompleted);
+    [event setSignaledValue:1];
+    [behind waitUntilCompleted];
+    [event release];
+    [one release];
+    [two release];
+    [device release];
+}
+
+CASE(a_plain_event_orders_queues_of_one_device)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> one = [device newCommandQueue], two = [device newCommandQueue];
+    id<MTLEvent> event = [device newEvent];
+    CHECK(![event conformsToProtocol:@protocol(MTLSharedEvent)]);
+    id<MTLCommandBuffer> waiter = [two commandBuffer], signaler = [one commandBuffer];
+    [waiter encodeWaitForEvent:event value:1];
+    [waiter commit];
+    [signaler encodeSignalEvent:event value:1];
+    [signaler commit];
+    [waiter waitUntilCompleted];
+    [event release];
+    [one release];
+    [two release];
+    [device release];
+}
+
+CASE(a_shared_event_reaches_another_device)
+{
+    softmetal_set("SOFTMETAL_DEVICES", "unified,discrete");
+    NSArray *devices = MTLCopyAllDevices();
+    CHECK([devices count] == 2);
+    id<MTLDevice> first = [devices objectAtIndex:0], second = [devices objectAtIndex:1];
+    CHECK([first hasUnifiedMemory] && ![second hasUnifiedMemory]);
+    CHECK([first registryID] != [second registryID]);
+    id<MTLSharedEvent> event = [first newSharedEvent];
+    id<MTLCommandQueue> one = [first newCommandQueue], two = [second newCommandQueue];
+    id<MTLCommandBuffer> waiter = [two commandBuffer], signaler = [one commandBuffer];
+    [waiter encodeWaitForEvent:event value:1];
+    [waiter commit];
+    [signaler encodeSignalEvent:event value:1];
+    [signaler commit];
+    [waiter waitUntilCompleted];
+    [event release];
+    [one release];
+    [two release];
+    [devices release];
+}
+
+CASE(a_wait_that_takes_too_long_ends_with_a_timeout)
+{
+    softmetal_set("SOFTMETAL_EVENT_TIMEOUT_MS", "30");
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLSharedEvent> event = [device newSharedEvent];
+    id<MTLCommandBuffer> commands = [queue commandBuffer], next = [queue commandBuffer];
+    [commands encodeWaitForEvent:event value:1];
+    [commands commit];
+    [next commit];
+    [commands waitUntilCompleted];
+    CHECK([[commands error] code] == MTLCommandBufferErrorTimeout);
+    [next waitUntilCompleted];
+    CHECK([next error] == nil);
+    [event release];
+    [queue release];
+    [device release];
+}
+
+CASE(a_process_may_exit_while_a_queue_waits)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLSharedEvent> event = [device newSharedEvent];
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    [commands encodeWaitForEvent:event value:1];
+    [commands commit];
+    [commands waitUntilScheduled];
+    exit(0);
+}
+
+CASE(a_process_may_exit_while_the_gpu_is_slow)
+{
+    softmetal_set("SOFTMETAL_LATENCY_US", "30000000");
+    id<MTLDevice> device = open_device();
+    id<MTLCommandBuffer> commands = [[device newCommandQueue] commandBuffer];
+    [commands commit];
+    [commands waitUntilScheduled];
+    exit(0);
+}
+
+REPORTS("argument", waiting_for_nil)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    [[queue commandBuffer] encodeWaitForEvent:nil value:1];
+    [queue release];
+    [device release];
+}
+
+REPORTS("argument", a_plain_event_of_another_device)
+{
+    softmetal_set("SOFTMETAL_DEVICES", "unified,unified");
+    NSArray *devices = MTLCopyAllDevices();
+    id<MTLEvent> event = [[devices objectAtIndex:0] newEvent];
+    id<MTLCommandQueue> queue = [[devices objectAtIndex:1] newCommandQueue];
+    [[queue commandBuffer] encodeSignalEvent:event value:1];
+    [event release];
+    [queue release];
+    [devices release];
+}
+
+REPORTS("argument", a_buffer_of_another_device)
+{
+    softmetal_set("SOFTMETAL_DEVICES", "unified,unified");
+    NSArray *devices = MTLCopyAllDevices();
+    id<MTLBuffer> buffer = [[devices objectAtIndex:0] newBufferWithLength:8 options:0];
+    id<MTLCommandQueue> queue = [[devices objectAtIndex:1] newCommandQueue];
+    id<MTLBlitCommandEncoder> blit = [[queue commandBuffer] blitCommandEncoder];
+    [blit fillBuffer:buffer range:NSMakeRange(0, 8) value:1];
+    [blit endEncoding];
+    [buffer release];
+    [queue release];
+    [devices release];
+}

@@ -1,0 +1,487 @@
+/* queues.m: command buffers: order, time, lifetimes, handlers, encoders, blits. */
+#import "check.h"
+
+#include <pthread.h>
+#include <time.h>
+
+static double
+seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void
+encode_fill(id<MTLCommandBuffer> commands, id<MTLBuffer> buffer, uint8_t value)
+{
+    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+    [blit fillBuffer:buffer range:NSMakeRange(0, [buffer length]) value:value];
+    [blit endEncoding];
+}
+
+static void
+encode_copy(id<MTLCommandBuffer> commands, id<MTLBuffer> source, id<MTLBuffer> destination)
+{
+    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+    [blit copyFromBuffer:source
+             sourceOffset:0
+                 toBuffer:destination
+        destinationOffset:0
+                     size:[source length]];
+    [blit endEncoding];
+}
+
+CASE(commit_returns_before_the_work_is_done)
+{
+    softmetal_set("SOFTMETAL_LATENCY_US", "100000");
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLBuffer> buffer = [device newBufferWithLength:8 options:0];
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    CHECK([commands status] == MTLCommandBufferStatusNotEnqueued);
+    CHECK([commands device] == device && [commands commandQueue] == queue);
+    CHECK([commands retainedReferences]);
+    encode_fill(commands, buffer, 7);
+    double start = seconds();
+    [commands commit];
+    CHECK([commands status] == MTLCommandBufferStatusCommitted ||
+          [commands status] == MTLCommandBufferStatusScheduled);
+    CHECK(((char *)[buffer contents])[0] == 0); /* a reader that does not wait sees old bytes */
+    [commands waitUntilScheduled];
+    [commands waitUntilCompleted];
+    CHECK(seconds() - start >= 0.1);
+    CHECK([commands status] == MTLCommandBufferStatusCompleted);
+    CHECK([commands error] == nil);
+    CHECK([commands GPUEndTime] - [commands GPUStartTime] >= 0.1);
+    CHECK(((char *)[buffer contents])[7] == 7);
+    [buffer release];
+    [queue release];
+    [device release];
+}
+
+CASE(a_queue_runs_in_the_order_of_enqueue_not_of_commit)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLBuffer> buffer = [device newBufferWithLength:8 options:0];
+    id<MTLCommandBuffer> first = [queue commandBuffer], second = [queue commandBuffer];
+    [first enqueue];
+    CHECK([first status] == MTLCommandBufferStatusEnqueued);
+    encode_fill(second, buffer, 2);
+    [second commit];
+    usleep(20000);
+    CHECK([second status] == MTLCommandBufferStatusCommitted);
+    encode_fill(first, buffer, 1);
+    [first commit];
+    [second waitUntilCompleted];
+    CHECK([first status] == MTLCommandBufferStatusCompleted);
+    CHECK(((char *)[buffer contents])[0] == 2);
+    [buffer release];
+    [queue release];
+    [device release];
+}
+
+CASE(a_command_buffer_that_is_never_committed_is_forgotten)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLBuffer> buffer = [device newBufferWithLength:8 options:0];
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    id<MTLCommandBuffer> dropped = [queue commandBuffer];
+    encode_fill(dropped, buffer, 1);
+    [dropped enqueue];
+    [pool drain];
+    CHECK(softmetal_live_objects("MTLCommandBuffer") == 0);
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    [commands commit];
+    [commands waitUntilCompleted]; /* the dropped one does not stand in its way */
+    CHECK(((char *)[buffer contents])[0] == 0);
+    [buffer release];
+    [queue release];
+    [device release];
+}
+
+CASE(retained_references_keep_a_buffer_until_completion)
+{
+    softmetal_set("SOFTMETAL_LATENCY_US", "20000");
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLBuffer> source = [device newBufferWithBytes:"abcdefg" length:8 options:0];
+    id<MTLBuffer> result = [device newBufferWithLength:8 options:0];
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    encode_copy(commands, source, result);
+    [commands commit];
+    [source release];
+    [queue release];
+    CHECK(softmetal_live_objects("MTLBuffer") == 2);
+    [commands waitUntilCompleted];
+    CHECK(softmetal_live_objects("MTLBuffer") == 1);
+    CHECK(memcmp([result contents], "abcdefg", 8) == 0);
+    [result release];
+    [device release];
+}
+
+CASE(everything_is_let_go_of_before_waiters_wake)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    for (int round = 0; round < 500; round++) {
+        NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+        id<MTLBuffer> buffer = [device newBufferWithLength:64 options:0];
+        id<MTLCommandBuffer> commands = [queue commandBuffer];
+        encode_fill(commands, buffer, 1);
+        [commands commit];
+        [buffer release];
+        [commands waitUntilCompleted];
+        CHECK(softmetal_live_objects("MTLBuffer") == 0);
+        CHECK([commands retainCount] == 1); /* the pool's */
+        [pool drain];
+        CHECK(softmetal_live_objects("MTLCommandBuffer") == 0);
+    }
+    [queue release];
+    [device release];
+}
+
+CASE(dropping_everything_after_commit_is_allowed)
+{
+    id<MTLDevice> device = open_device();
+    for (int round = 0; round < 200; round++) {
+        NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+        id<MTLCommandQueue> queue = [device newCommandQueue];
+        id<MTLBuffer> buffer = [device newBufferWithLength:64 options:0];
+        id<MTLCommandBuffer> commands = [queue commandBuffer];
+        encode_fill(commands, buffer, 1);
+        [commands commit];
+        [buffer release];
+        [queue release];
+        [pool drain];
+    }
+    [device release];
+}
+
+CASE(unretained_references_work_while_the_caller_keeps_the_buffer)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLBuffer> buffer = [device newBufferWithLength:8 options:0];
+    id<MTLCommandBuffer> commands = [queue commandBufferWithUnretainedReferences];
+    CHECK(![commands retainedReferences]);
+    encode_fill(commands, buffer, 9);
+    CHECK([buffer retainCount] == 1);
+    [commands commit];
+    [commands waitUntilCompleted];
+    CHECK(((char *)[buffer contents])[0] == 9);
+    [buffer release];
+    [queue release];
+    [device release];
+}
+
+/* The order of its reports: at dealloc, then at commit. */
+REPORTS("destroyed-in-use", a_buffer_destroyed_while_its_command_buffer_runs)
+{
+    softmetal_set("SOFTMETAL_LATENCY_US", "50000");
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLBuffer> buffer = [device newBufferWithLength:8 options:0];
+    id<MTLCommandBuffer> commands = [queue commandBufferWithUnretainedReferences];
+    encode_fill(commands, buffer, 9);
+    [commands commit];
+    [buffer release];
+    [commands waitUntilCompleted];
+    CHECK([commands status] == MTLCommandBufferStatusError);
+    CHECK([[commands error] code] == MTLCommandBufferErrorInvalidResource);
+    [queue release];
+    [device release];
+}
+
+REPORTS("deallocated-at-commit", a_commit_that_names_a_buffer_that_is_gone)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLBuffer> buffer = [device newBufferWithLength:8 options:0];
+    id<MTLCommandBuffer> commands = [queue commandBufferWithUnretainedReferences];
+    encode_fill(commands, buffer, 9);
+    [buffer release];
+    [commands commit];
+    [commands waitUntilCompleted];
+    CHECK([[commands error] code] == MTLCommandBufferErrorInvalidResource);
+    [queue release];
+    [device release];
+}
+
+struct note {
+    pthread_t thread;
+    int count;
+    MTLCommandBufferStatus status;
+};
+
+static void
+take_note(struct block *block, id<MTLCommandBuffer> commands)
+{
+    struct note *note = block->context;
+    note->thread = pthread_self();
+    note->count += 1;
+    note->status = [commands status];
+    [commands label]; /* autoreleases: the worker has a pool */
+}
+
+CASE(handlers_run_once_on_a_foreign_thread_before_waiters_wake)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    struct note scheduled = {0}, completed = {0};
+    [commands setLabel:[NSString stringWithUTF8String:"noted"]];
+    [commands addScheduledHandler:(const void *)BLOCK(take_note, &scheduled)];
+    [commands addCompletedHandler:(const void *)BLOCK(take_note, &completed)];
+    [commands addCompletedHandler:(const void *)BLOCK(take_note, &completed)];
+    [commands commit];
+    [commands waitUntilScheduled];
+    CHECK(scheduled.count == 1 && scheduled.status >= MTLCommandBufferStatusScheduled);
+    [commands waitUntilCompleted];
+    CHECK(completed.count == 2 && completed.status == MTLCommandBufferStatusCompleted);
+    CHECK(!pthread_equal(completed.thread, pthread_self()));
+    [queue release];
+    [device release];
+}
+
+CASE(blits_work_inside_of_one_buffer_and_at_offsets)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLBuffer> buffer = [device newBufferWithBytes:"abcdefghijkl" length:12 options:0];
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+    CHECK([blit device] == device);
+    [blit copyFromBuffer:buffer sourceOffset:0 toBuffer:buffer destinationOffset:8 size:4];
+    [blit fillBuffer:buffer range:NSMakeRange(4, 4) value:'-'];
+    [blit endEncoding];
+    [commands commit];
+    [commands waitUntilCompleted];
+    CHECK(memcmp([buffer contents], "abcd----abcd", 12) == 0);
+    [buffer release];
+    [queue release];
+    [device release];
+}
+
+CASE(an_encoder_keeps_its_command_buffer)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    id<MTLBlitCommandEncoder> blit = [[[queue commandBuffer] blitCommandEncoder] retain];
+    [pool drain];
+    CHECK(softmetal_live_objects("MTLCommandBuffer") == 1);
+    [blit endEncoding];
+    [blit release];
+    CHECK(softmetal_live_objects("MTLCommandBuffer") == 0);
+    [queue release];
+    [device release];
+}
+
+/* What every case of wrong use below starts from. */
+struct scene {
+    id<MTLDevice> device;
+    id<MTLCommandQueue> queue;
+    id<MTLBuffer> buffer;
+    id<MTLCommandBuffer> commands;
+};
+
+static struct scene
+open_scene(void)
+{
+    struct scene scene;
+    scene.device = open_device();
+    scene.queue = [scene.device newCommandQueue];
+    scene.buffer = [scene.device newBufferWithLength:64 options:0];
+    scene.commands = [scene.queue commandBuffer];
+    return scene;
+}
+
+static void
+close_scene(struct scene scene)
+{
+    [scene.buffer release];
+    [scene.queue release];
+    [scene.device release];
+}
+
+REPORTS("synchronize-resource", synchronizing_a_shared_buffer)
+{
+    struct scene scene = open_scene();
+    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
+    [blit synchronizeResource:scene.buffer];
+    [blit endEncoding];
+    close_scene(scene);
+}
+
+REPORTS("blit-range", a_copy_past_the_end_of_its_source)
+{
+    struct scene scene = open_scene();
+    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
+    [blit copyFromBuffer:scene.buffer
+             sourceOffset:60
+                 toBuffer:scene.buffer
+        destinationOffset:0
+                     size:8];
+    [blit endEncoding];
+    close_scene(scene);
+}
+
+REPORTS("blit-range", a_fill_whose_end_overflows)
+{
+    struct scene scene = open_scene();
+    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
+    [blit fillBuffer:scene.buffer range:NSMakeRange(NSUIntegerMax - 3, 8) value:0];
+    [blit endEncoding];
+    close_scene(scene);
+}
+
+REPORTS("blit-range", a_copy_onto_itself)
+{
+    struct scene scene = open_scene();
+    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
+    [blit copyFromBuffer:scene.buffer
+             sourceOffset:0
+                 toBuffer:scene.buffer
+        destinationOffset:4
+                     size:8];
+    [blit endEncoding];
+    close_scene(scene);
+}
+
+REPORTS("blit-alignment", a_fill_of_three_bytes)
+{
+    struct scene scene = open_scene();
+    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
+    [blit fillBuffer:scene.buffer range:NSMakeRange(0, 3) value:0];
+    [blit endEncoding];
+    close_scene(scene);
+}
+
+REPORTS("set-bytes", setting_more_than_4096_bytes)
+{
+    struct scene scene = open_scene();
+    char bytes[4097] = {0};
+    id<MTLComputeCommandEncoder> compute = [scene.commands computeCommandEncoder];
+    [compute setBytes:bytes length:4096 atIndex:0];
+    [compute setBytes:bytes length:4097 atIndex:0];
+    [compute endEncoding];
+    close_scene(scene);
+}
+
+REPORTS("second-encoder", a_second_encoder_on_one_command_buffer)
+{
+    struct scene scene = open_scene();
+    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
+    CHECK([scene.commands blitCommandEncoder] == nil);
+    [blit endEncoding];
+    close_scene(scene);
+}
+
+REPORTS("second-encoder", an_event_inside_of_an_encoder)
+{
+    struct scene scene = open_scene();
+    id<MTLSharedEvent> event = [scene.device newSharedEvent];
+    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
+    [scene.commands encodeSignalEvent:event value:1];
+    [blit endEncoding];
+    [event release];
+    close_scene(scene);
+}
+
+REPORTS("no-end-encoding", an_encoder_released_without_end_encoding)
+{
+    struct scene scene = open_scene();
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    [scene.commands blitCommandEncoder];
+    [pool drain];
+    close_scene(scene);
+}
+
+REPORTS("encoder-state", encoding_after_end_encoding)
+{
+    struct scene scene = open_scene();
+    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
+    [blit endEncoding];
+    [blit fillBuffer:scene.buffer range:NSMakeRange(0, 64) value:1];
+    [scene.commands commit];
+    [scene.commands waitUntilCompleted];
+    CHECK(((char *)[scene.buffer contents])[0] == 0);
+    close_scene(scene);
+}
+
+REPORTS("encoder-state", ending_an_encoder_twice)
+{
+    struct scene scene = open_scene();
+    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
+    [blit endEncoding];
+    [blit endEncoding];
+    close_scene(scene);
+}
+
+REPORTS("commit", a_commit_while_encoding)
+{
+    struct scene scene = open_scene();
+    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
+    [scene.commands commit];
+    CHECK([scene.commands status] == MTLCommandBufferStatusNotEnqueued);
+    [blit endEncoding];
+    close_scene(scene);
+}
+
+REPORTS("commit", a_second_commit)
+{
+    struct scene scene = open_scene();
+    [scene.commands commit];
+    [scene.commands commit];
+    [scene.commands waitUntilCompleted];
+    close_scene(scene);
+}
+
+REPORTS("commit", an_encoder_after_commit)
+{
+    struct scene scene = open_scene();
+    [scene.commands commit];
+    CHECK([scene.commands blitCommandEncoder] == nil);
+    close_scene(scene);
+}
+
+REPORTS("commit", a_handler_after_commit)
+{
+    struct scene scene = open_scene();
+    struct note note = {0};
+    [scene.commands commit];
+    [scene.commands addCompletedHandler:(const void *)BLOCK(take_note, &note)];
+    [scene.commands waitUntilCompleted];
+    CHECK(note.count == 0);
+    close_scene(scene);
+}
+
+REPORTS("commit", a_wait_before_commit)
+{
+    struct scene scene = open_scene();
+    [scene.commands waitUntilCompleted];
+    close_scene(scene);
+}
+
+REPORTS("purgeable-at-commit", a_commit_with_a_volatile_buffer)
+{
+    struct scene scene = open_scene();
+    encode_fill(scene.commands, scene.buffer, 1);
+    [scene.buffer setPurgeableState:MTLPurgeableStateVolatile];
+    [scene.commands commit];
+    [scene.commands waitUntilCompleted];
+    CHECK([[scene.commands error] code] == MTLCommandBufferErrorInvalidResource);
+    close_scene(scene);
+}
+
+REPORTS("argument", a_blit_of_nil)
+{
+    struct scene scene = open_scene();
+    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
+    [blit fillBuffer:nil range:NSMakeRange(0, 4) value:0];
+    [blit endEncoding];
+    close_scene(scene);
+}

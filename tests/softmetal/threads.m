@@ -1,0 +1,126 @@
+/* threads.m: many threads at once; a thread sanitizer watches. */
+#import "check.h"
+
+#include <pthread.h>
+
+#define THREADS 4
+#define ROUNDS 100
+
+static id<MTLDevice> device;
+static id<MTLCommandQueue> shared_queue;
+
+static void
+run_threads(void *(*run)(void *))
+{
+    pthread_t threads[THREADS];
+    device = open_device();
+    shared_queue = [device newCommandQueue];
+    for (long index = 0; index < THREADS; index++) {
+        CHECK(pthread_create(&threads[index], NULL, run, (void *)index) == 0);
+    }
+    for (int index = 0; index < THREADS; index++) {
+        CHECK(pthread_join(threads[index], NULL) == 0);
+    }
+    [shared_queue release];
+    [device release];
+}
+
+/* From a queue of its own through private memory, over an event, to the queue of all. */
+static void *
+pass_bytes_on(void *argument)
+{
+    long number = (long)argument;
+    id<MTLCommandQueue> own_queue = [device newCommandQueue];
+    id<MTLSharedEvent> event = [device newSharedEvent];
+    for (int round = 1; round <= ROUNDS; round++) {
+        NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+        id<MTLBuffer> hidden =
+            [device newBufferWithLength:4096 options:MTLResourceStorageModePrivate];
+        id<MTLBuffer> result =
+            [device newBufferWithLength:4096 options:MTLResourceStorageModeManaged];
+        id<MTLCommandBuffer> writer = [own_queue commandBuffer];
+        id<MTLBlitCommandEncoder> blit = [writer blitCommandEncoder];
+        [blit fillBuffer:hidden
+                   range:NSMakeRange(0, 4096)
+                   value:(uint8_t)(round + number * 31)];
+        [blit endEncoding];
+        [writer encodeSignalEvent:event value:(uint64_t)round];
+        id<MTLCommandBuffer> reader = [shared_queue commandBuffer];
+        [reader encodeWaitForEvent:event value:(uint64_t)round];
+        blit = [reader blitCommandEncoder];
+        [blit copyFromBuffer:hidden
+                 sourceOffset:0
+                     toBuffer:result
+            destinationOffset:0
+                         size:4096];
+        [blit synchronizeResource:result];
+        [blit endEncoding];
+        [writer commit];
+        [reader commit];
+        [hidden release];
+        [reader waitUntilCompleted];
+        const unsigned char *bytes = [result contents];
+        CHECK(bytes[0] == (uint8_t)(round + number * 31) && bytes[4095] == bytes[0]);
+        [result release];
+        [pool drain];
+    }
+    [event release];
+    [own_queue release];
+    return NULL;
+}
+
+CASE(four_threads_pass_bytes_between_queues)
+{
+    run_threads(pass_bytes_on);
+}
+
+CASE(four_threads_pass_bytes_under_a_seed)
+{
+    softmetal_set("SOFTMETAL_SEED", "7");
+    run_threads(pass_bytes_on);
+}
+
+static void *
+come_and_go(void *argument)
+{
+    (void)argument;
+    for (int round = 0; round < ROUNDS; round++) {
+        NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+        id<MTLDevice> again = MTLCreateSystemDefaultDevice();
+        CHECK(again == device);
+        id<MTLCommandBuffer> commands = [shared_queue commandBuffer];
+        [shared_queue setLabel:[NSString stringWithUTF8String:"busy"]];
+        [shared_queue label];
+        softmetal_live_objects("MTLBuffer");
+        [commands commit];
+        [again release];
+        [pool drain];
+    }
+    return NULL;
+}
+
+CASE(four_threads_come_and_go)
+{
+    run_threads(come_and_go);
+}
+
+static void *
+open_and_close(void *argument)
+{
+    (void)argument;
+    for (int round = 0; round < 300; round++) {
+        [open_device() release];
+    }
+    return NULL;
+}
+
+CASE(the_last_owner_of_a_device_may_meet_its_next_one)
+{
+    pthread_t threads[THREADS];
+    for (int index = 0; index < THREADS; index++) {
+        pthread_create(&threads[index], NULL, open_and_close, NULL);
+    }
+    for (int index = 0; index < THREADS; index++) {
+        pthread_join(threads[index], NULL);
+    }
+}
