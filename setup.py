@@ -1,9 +1,55 @@
-"""Build metal_dlpack._core: every C file of src/, the bridge, and a Metal to stand on."""
+"""Build metal_dlpack._core: every C file of src/, the bridge, and a Metal to stand on.
 
+Environment:
+  METAL_DLPACK_WERROR=1     warnings are errors
+  METAL_DLPACK_SANITIZE=X   build with -fsanitize=X ("address,undefined" or "thread"); build it into a folder of
+                            its own, as `make asan` does
+"""
+
+import os
+import subprocess
 import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from glob import glob
+from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+IS_MAC = sys.platform == "darwin"
+MACOS_TARGET = "14.0"
+EXPORTS = "src/exports.map"
+
+#: What a machine may lack: a probe file, its text, and what to say.
+PROBES = [
+    (
+        "probe.c",
+        "int probe(void) { return 1; }\n",
+        "no C compiler works. Install one: `apt-get install gcc` on Debian, "
+        "`xcode-select --install` on a Mac",
+    ),
+    (
+        "probe.m",
+        "@interface Probe\n@end\n",
+        "the C compiler cannot compile Objective-C. Install that part: `apt-get install gobjc` "
+        "on Debian (or set CC=clang), `xcode-select --install` on a Mac",
+    ),
+    (
+        "probe_python.c",
+        "#include <Python.h>\n",
+        "Python.h is missing. Install it: `apt-get install python3-dev` on Debian",
+    ),
+]
+if not IS_MAC:
+    PROBES.insert(
+        2,
+        (
+            "probe_runtime.m",
+            "#import <objc/runtime.h>\n",
+            "objc/runtime.h is missing. Install GNU's Objective-C: `apt-get install gobjc` on Debian",
+        ),
+    )
 
 
 def dlpack_include() -> str:
@@ -12,24 +58,113 @@ def dlpack_include() -> str:
     return find_dlpack_include_path()
 
 
+def sanitizer_args() -> list[str]:
+    kinds = os.environ.get("METAL_DLPACK_SANITIZE", "")
+    if not kinds:
+        return []
+    return [f"-fsanitize={kinds}", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
+
+
+def compile_args() -> list[str]:
+    args = ["-std=gnu11", "-fvisibility=hidden", "-Wall", "-Wextra", "-pthread"]
+    if os.environ.get("METAL_DLPACK_WERROR") == "1":
+        args.append("-Werror")
+    if sanitizer_args():
+        args += [*sanitizer_args(), "-O1", "-g", "-U_FORTIFY_SOURCE"]
+    return args
+
+
+def link_args() -> list[str]:
+    if IS_MAC:
+        frameworks = ["-framework", "Metal", "-framework", "Foundation"]
+        return [*sanitizer_args(), *frameworks, "-Wl,-exported_symbol,_PyInit__core"]
+    return [*sanitizer_args(), "-lobjc", "-pthread", f"-Wl,--version-script={EXPORTS}"]
+
+
 def core_extension() -> Extension:
     sources = sorted(glob("src/*.c")) + sorted(glob("src/*.m"))
     include_dirs = ["src", dlpack_include()]
-    compile_args = ["-std=gnu11", "-fvisibility=hidden", "-Wall", "-Wextra", "-pthread"]
-    if sys.platform == "darwin":
-        link_args = ["-framework", "Metal", "-framework", "Foundation"]
-    else:
+    if not IS_MAC:
         sources += sorted(glob("src/softmetal/*.c")) + sorted(glob("src/softmetal/*.m"))
         include_dirs.append("src/softmetal")
-        link_args = ["-lobjc", "-pthread"]
     return Extension(
         "metal_dlpack._core",
         sources=sources,
         include_dirs=include_dirs,
-        extra_compile_args=compile_args,
-        extra_link_args=link_args,
-        depends=sorted(glob("src/**/*.h", recursive=True)),
+        extra_compile_args=compile_args(),
+        extra_link_args=link_args(),
+        depends=[*sorted(glob("src/**/*.h", recursive=True)), EXPORTS, "setup.py"],
+        language="c",
     )
 
 
-setup(ext_modules=[core_extension()])
+class BuildCore(build_ext):
+    """build_ext that looks for the compiler first, and compiles on all cores what is out of date."""
+
+    def build_extensions(self) -> None:
+        # ours alone: setuptools calls the compiler's methods through the object
+        self.compiler.compile = self.compile_files
+        super().build_extensions()
+
+    def build_extension(self, ext: Extension) -> None:
+        path = self.get_ext_fullpath(ext.name)
+        if self.force or is_older(path, [*ext.sources, *ext.depends]):
+            self.check_machine()
+        super().build_extension(ext)
+
+    def check_machine(self) -> None:
+        command = [*self.compiler.compiler_so, *(f"-I{d}" for d in self.compiler.include_dirs)]
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text, advice in PROBES:
+                source = Path(folder, name)
+                source.write_text(text)
+                if not runs([*command, "-c", str(source), "-o", str(source) + ".o"]):
+                    sys.exit(f"metal_dlpack: {advice}.")
+
+    def compile_files(
+        self,
+        sources,
+        output_dir=None,
+        macros=None,
+        include_dirs=None,
+        debug=0,
+        extra_preargs=None,
+        extra_postargs=None,
+        depends=None,
+    ):
+        compiler = self.compiler
+        macros, objects, postargs, pp_opts, build = compiler._setup_compile(
+            output_dir, macros, include_dirs, sources, depends, extra_postargs
+        )
+        cc_args = compiler._get_cc_args(pp_opts, debug, extra_preargs)
+
+        def compile_one(item):
+            target, (source, extension) = item
+            if not self.force and not is_older(target, [source, *depends]):
+                return
+            extra = ["-fno-objc-arc"] if IS_MAC and extension == ".m" else []
+            compiler._compile(target, source, extension, cc_args, [*postargs, *extra], pp_opts)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(compile_one, build.items()))
+        return objects
+
+
+def is_older(path: str, others: list[str]) -> bool:
+    if not os.path.exists(path):
+        return True
+    made = os.path.getmtime(path)
+    return any(os.path.getmtime(other) > made for other in others)
+
+
+def runs(command: list[str]) -> bool:
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+if IS_MAC:
+    os.environ.setdefault("MACOSX_DEPLOYMENT_TARGET", MACOS_TARGET)
+os.chdir(Path(__file__).resolve().parent)
+setup(ext_modules=[core_extension()], cmdclass={"build_ext": BuildCore})

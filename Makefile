@@ -1,0 +1,64 @@
+# Every target sets up what it needs: a compiler, .venv with the frameworks, the extension module.
+# Python: set PYTHON=python3.12 to choose one.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+PYTEST := $(PY) -m pytest -q
+export PYTHONDONTWRITEBYTECODE := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench lint format asan tsan docs build clean distclean
+
+help:
+	@echo 'make demo    what this machine can share: the doctor, then examples/share.py'
+	@echo 'make test    the test suite'
+	@echo 'make bench   the benchmarks'
+	@echo 'make lint    ruff, mypy and the stubs'
+	@echo 'make format  ruff writes its changes'
+	@echo 'make asan    the test suite with AddressSanitizer and UBSan'
+	@echo 'make tsan    the test suite with ThreadSanitizer'
+	@echo 'make docs    the reference, written to build/reference.md'
+	@echo 'make clean   remove what was built;  make distclean: .venv as well'
+
+# A stamp per group of dependencies: a second run installs nothing.
+$(VENV)/%.stamp: pyproject.toml tools/prepare
+	@PYTHON='$(PYTHON)' tools/prepare '$(VENV)' $*
+	@touch $@
+
+build: $(VENV)/test.stamp
+	@$(PY) setup.py -q build_ext --inplace
+
+demo: build
+	$(PY) -m metal_dlpack
+	$(PY) examples/share.py
+
+test: build
+	$(PYTEST) $(ARGS)
+
+bench: build
+	@set -e; for file in benchmarks/bench_*.py; do echo "== $$file"; $(PY) "$$file"; done
+
+lint: $(VENV)/lint.stamp build
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(PY) -m mypy.stubtest metal_dlpack._core --allowlist tools/stubtest_allowlist.txt
+
+format: $(VENV)/lint.stamp
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+asan: build
+	tools/sanitized address,undefined $(PY) $(ARGS)
+
+tsan: build
+	tools/sanitized thread $(PY) $(ARGS)
+
+docs: build
+	$(PY) tools/reference.py build/reference.md
+
+clean:
+	rm -rf build dist src/*.egg-info src/metal_dlpack/*.so
+
+distclean: clean
+	rm -rf $(VENV)

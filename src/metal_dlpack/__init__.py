@@ -1,0 +1,17 @@
+"""Metal buffers as arrays that PyTorch, MLX, TVM, NumPy and JAX share without a copy.
+
+>>> import metal_dlpack as md
+>>> a = md.zeros((2, 3))
+>>> a.buffer.storage
+'shared'
+
+Importing this package imports no framework, and not NumPy either.
+"""
+
+from __future__ import annotations
+
+from . import _core
+from ._core import *  # noqa: F403
+
+__version__ = "0.1.0"
+__all__ = [name for name in vars(_core) if not name.startswith("_")]

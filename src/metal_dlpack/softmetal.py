@@ -1,0 +1,71 @@
+"""The software Metal's controls, for tests: live objects, validation reports, settings.
+
+The software Metal is what the package stands on where there is no Metal.  On a Mac every function
+here raises SoftwareMetalMissing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _core
+
+__all__ = [
+    "SoftwareMetalMissing",
+    "configure",
+    "is_present",
+    "last_report",
+    "live_objects",
+    "reports",
+]
+
+
+class SoftwareMetalMissing(RuntimeError):
+    """This build stands on Apple's Metal, which has none of these controls."""
+
+
+def is_present() -> bool:
+    """True where the software Metal is compiled in."""
+    return hasattr(_core, "_softmetal_live_objects")
+
+
+def live_objects(kind: str | None = "MTLBuffer") -> int:
+    """How many objects of a class or protocol live in this process; None counts all."""
+    return int(_control("live_objects")(kind))
+
+
+def reports(kind: str | None = None) -> int:
+    """How many validation reports of a kind ("blit-range") were made; None counts all."""
+    return int(_control("reports")(kind))
+
+
+def last_report() -> str:
+    """The text of the last validation report; "" if there was none."""
+    return str(_control("last_report")())
+
+
+def configure(**settings: object) -> None:
+    """Change settings of the running software Metal.
+
+    The names are those of the environment, in small letters and without the prefix:
+    ``configure(latency_us=500)`` is SOFTMETAL_LATENCY_US=500.  None gives the default back.
+    Raises ValueError for a name or a value that is not understood; the settings before it hold.
+    """
+    change = _control("set")
+    for name, value in settings.items():
+        change("SOFTMETAL_" + name.upper(), _setting_text(value))
+
+
+def _setting_text(value: object) -> str | None:
+    if value is None:
+        return None
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _control(name: str) -> Any:
+    try:
+        return getattr(_core, "_softmetal_" + name)
+    except AttributeError:
+        raise SoftwareMetalMissing(
+            "The software Metal is not part of this build, which uses Apple's Metal."
+        ) from None

@@ -1,0 +1,133 @@
+"""Markers, fixtures and the hypothesis profile: made once, for every test file."""
+
+import gc
+import importlib.util
+import os
+import platform
+import sys
+
+# Before the extension is imported: the software Metal reads its environment once.
+os.environ.setdefault("SOFTMETAL_VALIDATION", "1")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import hypothesis
+import pytest
+
+import metal_dlpack as md
+from metal_dlpack import softmetal
+
+IS_MAC = sys.platform == "darwin"
+HAS_SOFTMETAL = softmetal.is_present()
+SANITIZER = os.environ.get("METAL_DLPACK_SANITIZE", "")
+
+hypothesis.settings.register_profile(
+    "house",
+    deadline=None,
+    derandomize=True,
+    max_examples=50,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+)
+hypothesis.settings.load_profile("house")
+
+
+def has_module(name: str) -> bool:
+    """Installed, and not left out because a sanitizer cannot run it."""
+    if SANITIZER and name in {"torch", "jax", "mlx"}:
+        return False
+    return importlib.util.find_spec(name) is not None
+
+
+def has_metal() -> bool:
+    try:
+        return not md.default_device().is_software
+    except md.MetalError:
+        return False
+
+
+def has_mps() -> bool:
+    if not has_module("torch") or not IS_MAC:
+        return False
+    import torch
+
+    return torch.backends.mps.is_available()
+
+
+def has_mlx_metal() -> bool:
+    if not has_module("mlx") or not IS_MAC:
+        return False
+    import mlx.core as mx
+
+    return mx.metal.is_available()
+
+
+#: Marker: (what it needs, how to find out).  Asked once, and only if a test carries the marker.
+MARKERS = {
+    "needs_metal": ("Apple's Metal", has_metal),
+    "needs_softmetal": ("the software Metal", lambda: HAS_SOFTMETAL),
+    "needs_numpy": ("NumPy", lambda: has_module("numpy")),
+    "needs_ml_dtypes": ("ml_dtypes", lambda: has_module("ml_dtypes")),
+    "needs_torch": ("PyTorch", lambda: has_module("torch")),
+    "needs_mps": ("PyTorch with MPS", has_mps),
+    "needs_tvm": ("apache-tvm-ffi", lambda: has_module("tvm_ffi")),
+    "needs_jax": ("JAX", lambda: has_module("jax")),
+    "needs_mlx": ("MLX", lambda: has_module("mlx")),
+    "needs_mlx_metal": ("MLX with Metal", has_mlx_metal),
+    "needs_cuda_core": ("cuda-core", lambda: has_module("cuda.core")),
+    "needs_no_sanitizer": ("a build without a sanitizer", lambda: not SANITIZER),
+    "needs_glibc": ("glibc", lambda: platform.libc_ver()[0] == "glibc"),
+}
+answers: dict[str, bool] = {}
+
+
+def pytest_configure(config):
+    for name, (what, _) in MARKERS.items():
+        config.addinivalue_line("markers", f"{name}: needs {what}")
+
+
+def pytest_runtest_setup(item):
+    for name, (what, ask) in MARKERS.items():
+        if item.get_closest_marker(name) is None:
+            continue
+        if name not in answers:
+            answers[name] = bool(ask())
+        if not answers[name]:
+            pytest.skip(f"needs {what}")
+
+
+def pytest_report_header():
+    metal = "software" if HAS_SOFTMETAL else "Apple's"
+    return f"metal_dlpack {md.__version__}: {metal} Metal{', ' + SANITIZER if SANITIZER else ''}"
+
+
+def count_buffers() -> int:
+    """Live MTLBuffers, after everything that could die has died."""
+    gc.collect()
+    gc.collect()
+    return softmetal.live_objects("MTLBuffer")
+
+
+@pytest.fixture
+def live_buffers():
+    """Counts the software device's MTLBuffers; at the end of the test there are as many as before.
+
+    On a Mac it counts nothing: there the count is not to be had.
+    """
+    if not HAS_SOFTMETAL:
+        yield lambda: 0
+        return
+    before = count_buffers()
+    yield lambda: count_buffers() - before
+    after = count_buffers()
+    assert after == before, f"{after - before} MTLBuffers outlive the test"
+
+
+@pytest.fixture(autouse=True)
+def no_validation_reports():
+    """A test that makes the software Metal's validation speak fails."""
+    if not HAS_SOFTMETAL:
+        yield
+        return
+    before = softmetal.reports()
+    yield
+    assert softmetal.reports() == before, softmetal.last_report()
