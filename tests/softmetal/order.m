@@ -96,7 +96,7 @@ CASE(tracked_work_stays_in_order_whatever_the_seed)
     softmetal_set("SOFTMETAL_SEED", "last");
     CHECK(copy_twice(TRACKED, NO) == '1');
     for (int seed = 1; seed < 33; seed++) {
-        char text[8];
+        char text[16];
         snprintf(text, sizeof text, "%d", seed);
         softmetal_set("SOFTMETAL_SEED", text);
         CHECK(copy_twice(TRACKED, NO) == '1');
@@ -108,7 +108,7 @@ CASE(some_seeds_swap_untracked_work_and_some_do_not)
 {
     int seen[3] = {0, 0, 0};
     for (int seed = 1; seed < 33; seed++) {
-        char text[8];
+        char text[16];
         snprintf(text, sizeof text, "%d", seed);
         softmetal_set("SOFTMETAL_SEED", text);
         seen[copy_twice(UNTRACKED, NO) - '0'] += 1;
@@ -183,7 +183,7 @@ CASE(the_same_seed_gives_the_same_order)
     char first[33] = "", again[33] = "";
     for (int round = 0; round < 2; round++) {
         for (int seed = 1; seed < 33; seed++) {
-            char text[8];
+            char text[16];
             snprintf(text, sizeof text, "%d", seed);
             softmetal_set("SOFTMETAL_SEED", text);
             (round == 0 ? first : again)[seed - 1] = copy_twice(UNTRACKED, NO);
