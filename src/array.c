@@ -344,7 +344,7 @@ array_repr(PyObject *op)
     if (module == NULL) {
         return NULL;
     }
-    PyObject *text = PyObject_CallMethod(module, "describe_array", "O", op);
+    PyObject *text = PyObject_CallMethod(module, "describe_array", "(O)", op);
     Py_DECREF(module);
     return text;
 }

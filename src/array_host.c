@@ -144,7 +144,7 @@ converted(md_state *state, PyObject *view, PyObject *dtype, int copy, bool is_fr
     if (numpy == NULL) {
         return NULL;
     }
-    wanted = PyObject_CallMethod(numpy, "dtype", "O", dtype);
+    wanted = PyObject_CallMethod(numpy, "dtype", "(O)", dtype);
     PyObject *present = wanted == NULL ? NULL : PyObject_GetAttrString(view, "dtype");
     if (present != NULL) {
         is_other = PyObject_RichCompare(present, wanted, Py_NE);
@@ -157,7 +157,7 @@ converted(md_state *state, PyObject *view, PyObject *dtype, int copy, bool is_fr
                                    wanted);
     }
     else if (is_other == Py_True) {
-        result = PyObject_CallMethod(view, "astype", "O", wanted);
+        result = PyObject_CallMethod(view, "astype", "(O)", wanted);
     }
     else if (is_other != NULL) {
         bool must_copy = copy == 1 && !is_fresh;

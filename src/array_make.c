@@ -235,6 +235,13 @@ array_of_buffer(md_state *state, PyObject *x, const import_request *request)
     return array;
 }
 
+/* NumPy's scalars: they have a dtype and show their memory, which is read-only and nobody's to share. */
+static bool
+is_numpy_scalar(PyObject *x)
+{
+    return PyObject_CheckBuffer(x) && PyObject_HasAttrString(x, "dtype");
+}
+
 /* Lists and Python's numbers carry no element type of their own: floats become float32, the type
  * of empty() and the widest that Metal computes with. */
 static PyObject *
@@ -264,8 +271,11 @@ array_of_nested(md_state *state, PyObject *x, const import_request *request)
                                     Py_TYPE(x)->tp_name);
     }
     PyObject *numpy = array_numpy_module("asarray");
-    PyObject *wide = numpy == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "O", x);
-    PyObject *items = wide == NULL ? NULL : narrow_default(wide);
+    PyObject *wide = numpy == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "(O)", x);
+    PyObject *items = NULL;
+    if (wide != NULL) {
+        items = is_numpy_scalar(x) ? Py_NewRef(wide) : narrow_default(wide);
+    }
     PyObject *array = NULL;
     if (items != NULL) {
         import_request always = {request->device, 1};
@@ -327,16 +337,16 @@ array_of_anything(md_state *state, PyObject *x, const import_request *request)
     if (is_ml_dtypes_array(state, x, &dtype)) {
         return array_of_ml_dtypes(state, x, dtype, request);
     }
-    bool is_scalar = PyNumber_Check(x) && !PyObject_CheckBuffer(x);
+    bool is_scalar = PyFloat_Check(x) || PyLong_Check(x) || PyComplex_Check(x) || is_numpy_scalar(x);
     if (dlpack_is_producer(state, x) && !PyCapsule_CheckExact(x)) {
         return dlpack_import(state, x, request);
     }
-    if (PyObject_CheckBuffer(x)) {
+    if (PyObject_CheckBuffer(x) && !is_numpy_scalar(x)) {
         return array_of_buffer(state, x, request);
     }
     if (!is_scalar && has_array_interface(x)) {
         PyObject *numpy = array_numpy_module("asarray");
-        PyObject *items = numpy == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "O", x);
+        PyObject *items = numpy == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "(O)", x);
         PyObject *array = items == NULL ? NULL : array_of_buffer(state, items, request);
         Py_XDECREF(items);
         Py_XDECREF(numpy);

@@ -38,7 +38,7 @@ view_through_buffer(const char *function, PyObject *op)
     PyObject *memory = numpy == NULL ? NULL : PyMemoryView_FromObject(op);
     PyObject *result = NULL;
     if (memory != NULL) {
-        result = PyObject_CallMethod(numpy, "asarray", "O", memory);
+        result = PyObject_CallMethod(numpy, "asarray", "(O)", memory);
     }
     Py_XDECREF(memory);
     Py_XDECREF(numpy);
@@ -50,7 +50,7 @@ view_renamed(const char *function, ArrayObject *self, PyObject *numpy_dtype)
 {
     PyObject *integers = as_integers(self);
     PyObject *plain = integers == NULL ? NULL : view_through_buffer(function, integers);
-    PyObject *result = plain == NULL ? NULL : PyObject_CallMethod(plain, "view", "O", numpy_dtype);
+    PyObject *result = plain == NULL ? NULL : PyObject_CallMethod(plain, "view", "(O)", numpy_dtype);
     Py_XDECREF(plain);
     Py_XDECREF(integers);
     return result;

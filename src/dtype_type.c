@@ -255,7 +255,7 @@ numpy_dtype(PyObject *argument)
 {
     PyObject *numpy = PyImport_ImportModule("numpy");
     PyObject *dtype =
-        numpy == NULL ? NULL : PyObject_CallMethod(numpy, "dtype", "O", argument);
+        numpy == NULL ? NULL : PyObject_CallMethod(numpy, "dtype", "(O)", argument);
     Py_XDECREF(numpy);
     return dtype;
 }

@@ -114,7 +114,8 @@ def _nearest_bfloat16(value):
     """By the definition: the nearest of the two neighbours, ties to the even one."""
     if value == 0 or np.isinf(value):
         return np.float32(value).view("uint32") >> np.uint32(16)
-    low = int(np.float32(value).view("uint32") >> np.uint32(16))
+    with np.errstate(over="ignore"):
+        low = int(np.float32(value).view("uint32") >> np.uint32(16))
     candidates = [bits for bits in (low - 1, low, low + 1) if 0 <= (bits & 0x7FFF) <= 0x7F80]
 
     def as_number(bits):

@@ -260,6 +260,7 @@
         soft_failure_devices_are_removed()) {
         _injected = MTLCommandBufferErrorDeviceRemoved;
     }
+    soft_program_begin(&_program);
     soft_process_begin_work();
     [self retain]; /* the worker's, from here to `_isFinished` */
     pthread_mutex_lock(&_lane->lock);

@@ -58,7 +58,6 @@ bind_storage(soft_program *program, soft_storage *storage)
     }
     program->bound[count] = soft_storage_retain(storage);
     program->bound_count = count + 1;
-    __atomic_add_fetch(&storage->pending_uses, 1, __ATOMIC_RELAXED);
     return true;
 }
 
@@ -102,6 +101,15 @@ soft_pass_add_fence(soft_event ***fences, size_t *count, soft_event *fence)
     return true;
 }
 
+void
+soft_program_begin(soft_program *program)
+{
+    program->is_begun = true;
+    for (size_t index = 0; index < program->bound_count; index++) {
+        __atomic_add_fetch(&program->bound[index]->pending_uses, 1, __ATOMIC_RELAXED);
+    }
+}
+
 static void
 clear_fences(soft_event **fences, size_t count)
 {
@@ -123,7 +131,9 @@ soft_program_clear(soft_program *program)
     }
     free(program->passes);
     for (size_t index = 0; index < program->bound_count; index++) {
-        __atomic_sub_fetch(&program->bound[index]->pending_uses, 1, __ATOMIC_RELEASE);
+        if (program->is_begun) {
+            __atomic_sub_fetch(&program->bound[index]->pending_uses, 1, __ATOMIC_RELEASE);
+        }
         soft_storage_release(program->bound[index]);
     }
     free(program->bound);

@@ -3,7 +3,8 @@
  * Owns:      the passes, and a reference to every storage, event and fence they name.
  * Calls:     storage.h, event.h.
  * Threads:   written by the encoding thread, then read by the queue's worker: one at a time.
- * Invariant: a storage bound to a program counts it in `pending_uses` until soft_program_clear.
+ * Invariant: from soft_program_begin to soft_program_clear each bound storage counts the program
+ *            in `pending_uses`.
  */
 #ifndef SOFT_PROGRAM_H
 #define SOFT_PROGRAM_H
@@ -42,6 +43,7 @@ typedef struct soft_program {
     size_t pass_count, pass_capacity;
     soft_storage **bound;
     size_t bound_count, bound_capacity;
+    bool is_begun;
 } soft_program;
 
 /* Each returns NULL or false when there is no memory, with the program as it was.  A pass is
@@ -52,6 +54,7 @@ bool soft_program_add_event(soft_program *program, soft_pass_kind kind, soft_eve
                             uint64_t value);
 bool soft_pass_add_fence(soft_event ***fences, size_t *count, soft_event *fence);
 
+void soft_program_begin(soft_program *program); /* it is committed: nothing is added any more */
 void soft_program_clear(soft_program *program);
 
 /* Do the work of one command now.  False if a buffer it names is gone. */

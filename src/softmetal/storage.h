@@ -23,7 +23,7 @@ typedef struct soft_storage {
     char *cpu;            /* NULL for private */
     char *gpu;            /* never NULL */
     size_t *account;      /* borrowed for ever: where the device counts its bytes */
-    long pending_uses;    /* command buffers that refer to it and have not completed */
+    long pending_uses;    /* committed command buffers that have not completed */
     int running_uses;     /* workers that touch its bytes at this moment */
     int is_orphan;        /* the MTLBuffer is gone */
     int purgeable;        /* a MTLPurgeableState, never KeepCurrent */

@@ -1,0 +1,192 @@
+"""empty, zeros, full, empty_like, asarray."""
+
+import array as stdlib_array
+import inspect
+import mmap
+
+import numpy as np
+import pytest
+
+import metal_dlpack as md
+
+
+@pytest.mark.parametrize("storage", ["shared", "managed", "private"])
+def test_new_arrays_hold_what_was_asked_for(storage, live_buffers):
+    assert np.array(md.zeros((2, 3), "int32", storage=storage)).tolist() == [[0] * 3] * 2
+    assert np.array(md.full(3, 2.5, storage=storage)).tolist() == [2.5] * 3
+    made = md.empty((2, 0, 3), storage=storage)
+    assert (made.size, made.nbytes, made.storage) == (0, 0, storage)
+    like = md.empty_like(md.zeros((4, 2), "uint8", storage=storage))
+    assert (like.shape, like.dtype.name, like.storage) == ((4, 2), "uint8", storage)
+    assert md.empty_like(like, dtype="int64", storage="shared").dtype is md.int64
+
+
+def test_defaults_are_float32_c_order_and_offset_0():
+    made = md.empty((2, 3))
+    assert (made.dtype, made.strides, made.byte_offset) == (md.float32, (3, 1), 0)
+    assert md.empty(()).shape == ()
+    assert md.empty(3).shape == (3,)
+    assert made.device is md.default_device()
+
+
+@pytest.mark.parametrize("shape", [(-1,), (2, -3), (2**62, 4), (2**40, 2**40)])
+def test_shapes_that_cannot_be_are_value_errors(shape, live_buffers):
+    with pytest.raises((ValueError, MemoryError)):
+        md.empty(shape)
+
+
+@pytest.mark.parametrize("bad", ["x", 1.5, None, [1.5], object()])
+def test_what_is_no_shape_is_a_type_error(bad):
+    with pytest.raises(TypeError, match="shape"):
+        md.empty(bad)
+
+
+@pytest.mark.parametrize("bad", ["float31", "float32x", "float32x0", 5, object()])
+def test_what_is_no_dtype_is_a_type_error(bad):
+    with pytest.raises(TypeError, match="element type"):
+        md.empty(2, bad)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        ([1.5, 2.5], "float32"),
+        ([[1, 2], [3, 4]], "int64"),
+        ([True, False], "bool"),
+        (1j, "complex64"),
+        (3, "int64"),
+        (2.5, "float32"),
+        (np.float64(2.5), "float64"),
+        ((), "float32"),
+    ],
+)
+def test_lists_and_numbers_become_arrays_of_their_own(value, dtype):
+    made = md.asarray(value)
+    assert made.dtype.name == dtype
+    assert made.tolist() == np.asarray(value).tolist()
+    assert made.byte_offset == 0
+    assert not made.readonly
+    with pytest.raises(md.CopyRequiredError):
+        md.asarray(value, copy=False)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: np.arange(40, dtype="int16").reshape(5, 8)[1:, ::2],
+        lambda: np.arange(6.0)[::-1],
+        lambda: bytearray(b"hello"),
+        lambda: stdlib_array.array("d", [1, 2, 3]),
+        lambda: memoryview(bytearray(24)).cast("i", (2, 3)),
+        lambda: mmap.mmap(-1, 5000),
+    ],
+)
+def test_cpu_memory_is_shared_and_kept(make, live_buffers):
+    source = make()
+    made = md.asarray(source, copy=False)
+    mirror = np.asarray(source)
+    made[...] = 7
+    assert (mirror == 7).all()
+    assert made.shape == mirror.shape
+    assert not made.readonly
+    assert live_buffers() == 1
+    assert md.asarray(source, copy=True).buffer.owner is None
+
+
+def test_the_source_lives_as_long_as_the_array():
+    import gc
+    import weakref
+
+    source = np.arange(1000.0)
+    alive = weakref.ref(source)
+    made = md.asarray(source)[10:]
+    del source
+    gc.collect()
+    assert alive() is not None
+    assert made[0].item() == 10
+    del made
+    gc.collect()
+    assert alive() is None
+
+
+def test_readonly_sources_give_readonly_arrays():
+    frozen = np.arange(4.0)
+    frozen.flags.writeable = False
+    for source in (b"abcd", frozen):
+        made = md.asarray(source, copy=False)
+        assert made.readonly
+        with pytest.raises(ValueError, match="read-only"):
+            made[0] = 1
+        assert memoryview(made.buffer).readonly
+        with pytest.raises(ValueError, match="read-only"):
+            made.buffer.fill(0)
+        assert not md.asarray(source, copy=True).readonly
+
+
+def test_misaligned_memory_is_copied_or_refused():
+    source = np.frombuffer(bytearray(33), "uint8")[1:].view("float64")
+    assert md.asarray(source).tolist() == [0.0] * 4
+    with pytest.raises(md.CopyRequiredError, match="alignment"):
+        md.asarray(source, copy=False)
+
+
+def test_another_byte_order_and_structured_items_are_refused():
+    for dtype in (">i4", [("a", "i4")], "U3", "M8[s]"):
+        with pytest.raises((ValueError, TypeError, BufferError)):
+            md.asarray(np.zeros(2, dtype))
+
+
+def test_a_different_dtype_converts_and_the_same_does_not():
+    source = np.arange(4, dtype="float32")
+    assert md.asarray(source, dtype="float32", copy=False).buffer.address is not None
+    made = md.asarray(source, dtype="int8")
+    assert (made.dtype, made.tolist()) == (md.int8, [0, 1, 2, 3])
+    with pytest.raises(md.CopyRequiredError, match="element type"):
+        md.asarray(source, dtype="int8", copy=False)
+    with pytest.raises(md.CopyRequiredError, match="storage"):
+        md.asarray(source, storage="private", copy=False)
+    assert np.array(md.asarray(source, storage="private")).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.needs_ml_dtypes
+def test_arrays_of_ml_dtypes_are_shared():
+    import ml_dtypes
+
+    source = np.arange(4).astype(ml_dtypes.bfloat16)
+    made = md.asarray(source, copy=False)
+    assert made.dtype is md.bfloat16
+    made[0] = 9
+    assert source[0] == 9
+
+
+def test_objects_with_only_the_array_interface_are_taken():
+    class Wrapper:
+        def __init__(self, inner):
+            self.inner = inner
+
+        @property
+        def __array_interface__(self):
+            return self.inner.__array_interface__
+
+    inner = np.arange(3.0)
+    made = md.asarray(Wrapper(inner))
+    made[0] = 5
+    assert inner[0] == 5
+
+
+def test_asarray_of_an_array_shares_its_buffer():
+    made = md.zeros(3)
+    assert md.asarray(made).buffer is made.buffer
+    assert md.asarray(made, copy=True).buffer is not made.buffer
+
+
+@pytest.mark.parametrize("function", ["empty", "zeros", "full", "empty_like", "asarray", "from_dlpack"])
+def test_every_function_has_a_signature_and_a_text(function):
+    assert inspect.signature(getattr(md, function)).parameters
+    assert "Returns" in getattr(md, function).__doc__
+
+
+def test_dtypes_are_one_object_a_name():
+    assert md.zeros(1).dtype is md.float32
+    assert md.dtype("float32") is md.float32
+    assert md.dtype(np.dtype("int16")) is md.int16

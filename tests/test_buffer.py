@@ -1,0 +1,219 @@
+"""Buffer: one MTLBuffer, its bytes, its life."""
+
+import gc
+import inspect
+import weakref
+
+import numpy as np
+import pytest
+
+import metal_dlpack as md
+
+STORAGES = ["shared", "managed", "private"]
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_bytes_go_in_and_come_out_in_every_storage_mode(storage, live_buffers):
+    buffer = md.Buffer(10, storage=storage)
+    assert buffer.size == 10
+    assert buffer.storage == storage
+    assert buffer.is_host_accessible == (storage != "private")
+    assert (buffer.address is None) == (storage == "private")
+    buffer.fill(7)
+    buffer.copy_from(b"abc")
+    out = bytearray(10)
+    buffer.copy_to(out)
+    assert out == b"abc" + bytes([7]) * 7
+
+
+def test_an_empty_buffer_makes_no_metal_buffer(live_buffers):
+    buffer = md.Buffer(0)
+    assert (buffer.size, buffer.handle, buffer.address) == (0, 0, None)
+    assert live_buffers() == 0
+    assert memoryview(buffer).nbytes == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ((-1,), ValueError, "-1"),
+        (("x",), TypeError, "size"),
+        ((2**63,), OverflowError, "64 bits"),
+        ((8, {"storage": "shard"}), ValueError, "shard"),
+        ((8, {"storage": 1}), TypeError, "storage"),
+        ((8, {"device": "metal:99"}), ValueError, "metal:99"),
+        ((8, {"device": "cuda"}), ValueError, "cuda"),
+        ((8, {"device": 0}), TypeError, "device"),
+        ((8, {"label": 1}), TypeError, "label"),
+        ((8, {"colour": 1}), TypeError, "colour"),
+    ],
+)
+def test_bad_arguments_are_refused_by_name(arguments, error, text, live_buffers):
+    keywords = arguments[1] if len(arguments) > 1 else {}
+    with pytest.raises(error, match=text):
+        md.Buffer(arguments[0], **keywords)
+
+
+def test_a_buffer_past_the_devices_limit_is_a_memory_error(live_buffers):
+    limit = md.default_device().max_buffer_length
+    with pytest.raises(MemoryError, match=str(limit + 4)):
+        md.Buffer(limit + 4)
+
+
+def test_close_is_refused_while_anybody_uses_the_bytes(live_buffers):
+    buffer = md.Buffer(16)
+    array = buffer.array((4,), "int32")
+    with pytest.raises(BufferError, match="1 arrays"):
+        buffer.close()
+    capsule = array.__dlpack__()
+    del array
+    with pytest.raises(BufferError, match="DLPack export"):
+        buffer.close()
+    del capsule
+    view = memoryview(buffer)
+    with pytest.raises(BufferError):
+        buffer.close()
+    view.release()
+    buffer.close()
+    assert buffer.is_closed
+    buffer.close()
+    assert live_buffers() == 0
+    for name in ("size", "handle", "address", "storage", "device", "label"):
+        with pytest.raises(ValueError, match="closed"):
+            getattr(buffer, name)
+    for use in (lambda: memoryview(buffer), lambda: buffer.fill(0), lambda: buffer.array(1)):
+        with pytest.raises(ValueError, match="closed"):
+            use()
+    assert "closed" in repr(buffer)
+
+
+def test_a_label_is_kept_by_metal():
+    assert md.Buffer(8, label="weights é").label == "weights é"
+    assert md.Buffer(8).label is None
+
+
+def test_a_memoryview_is_the_memory_itself(live_buffers):
+    buffer = md.Buffer(8)
+    view = memoryview(buffer)
+    view[:] = b"12345678"
+    out = bytearray(8)
+    buffer.copy_to(out)
+    assert out == b"12345678"
+
+
+def test_a_private_buffer_has_no_memoryview():
+    with pytest.raises(md.CopyRequiredError, match="copy_to"):
+        memoryview(md.Buffer(8, storage="private"))
+
+
+def test_from_handle_is_the_same_buffer_and_keeps_its_owner(live_buffers):
+    class Owner:
+        pass
+
+    original = md.Buffer(16)
+    original.copy_from(bytes(range(16)))
+    owner = Owner()
+    alive = weakref.ref(owner)
+    wrapped = md.Buffer.from_handle(original.handle, owner=owner)
+    assert wrapped.handle == original.handle
+    assert wrapped.size == 16
+    assert wrapped.owner is owner
+    del owner
+    gc.collect()
+    assert alive() is not None
+    del original
+    gc.collect()
+    assert live_buffers() == 1
+    assert bytes(memoryview(wrapped)) == bytes(range(16))
+    capsule = wrapped.array(16, "uint8").__dlpack__()
+    del wrapped
+    gc.collect()
+    assert alive() is not None, "the export still needs the owner"
+    del capsule
+    gc.collect()
+    assert alive() is None
+
+
+def test_closing_lets_the_owner_go():
+    class Owner:
+        pass
+
+    original = md.Buffer(16)
+    owner = Owner()
+    alive = weakref.ref(owner)
+    wrapped = md.Buffer.from_handle(original.handle, owner=owner)
+    del owner
+    wrapped.close()
+    gc.collect()
+    assert alive() is None
+    assert wrapped.owner is None
+
+
+def test_a_cycle_through_the_owner_is_collected(live_buffers):
+    class Owner:
+        pass
+
+    original = md.Buffer(16)
+    owner = Owner()
+    owner.array = md.Buffer.from_handle(original.handle, owner=owner).array(4)
+    alive = weakref.ref(owner)
+    del owner, original
+    gc.collect()
+    assert alive() is None
+    assert live_buffers() == 0
+
+
+def test_a_cycle_through_an_exported_buffer_waits_for_the_export(live_buffers):
+    class Owner:
+        pass
+
+    original = md.Buffer(16)
+    owner = Owner()
+    owner.array = md.Buffer.from_handle(original.handle, owner=owner).array(4)
+    capsule = owner.array.__dlpack__()
+    alive = weakref.ref(owner)
+    del owner, original
+    gc.collect()
+    assert alive() is not None
+    del capsule
+    gc.collect()
+    assert alive() is None
+
+
+def test_what_is_not_a_metal_buffer_is_not_wrapped():
+    original = md.Buffer(16)
+    host = np.zeros(64)
+    device = md.default_device().handle
+    for handle in (0, 1, 8, host.ctypes.data, id(host), device, 2**64 - 8):
+        with pytest.raises(ValueError, match="MTLBuffer"):
+            md.Buffer.from_handle(handle)
+    with pytest.raises(TypeError, match="int"):
+        md.Buffer.from_handle("1")
+    with pytest.raises(ValueError, match=r"17 bytes.*16 bytes"):
+        md.Buffer.from_handle(original.handle, 17)
+
+
+def test_array_checks_every_item_against_the_end():
+    buffer = md.Buffer(48)
+    assert buffer.array((3, 4)).shape == (3, 4)
+    assert buffer.array(11, "float32", 4).byte_offset == 4
+    for shape, dtype, offset in [((13,), "float32", 0), ((12,), "float32", 4), (1, "float32", -4), ((2**62, 4), "float32", 0)]:
+        with pytest.raises(ValueError):
+            buffer.array(shape, dtype, offset)
+    with pytest.raises(ValueError, match="alignment"):
+        buffer.array(1, "float32", 2)
+    layout = md.StridedLayout((3, 4), (1, 3), 4)
+    assert buffer.array(layout).strides == (1, 3)
+    with pytest.raises(ValueError, match="itemsize"):
+        buffer.array(layout, "int8")
+    with pytest.raises(ValueError, match="past"):
+        buffer.array(md.StridedLayout((3, 4), (100, 1), 4))
+
+
+def test_weak_references_and_signatures():
+    buffer = md.Buffer(8)
+    reference = weakref.ref(buffer)
+    del buffer
+    assert reference() is None
+    assert str(inspect.signature(md.Buffer)) == "(size, *, device=None, storage=None, label=None)"
+    assert list(inspect.signature(md.Buffer.from_handle).parameters) == ["handle", "size", "owner"]
