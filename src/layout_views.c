@@ -260,7 +260,7 @@ static bool
 fit_strides(const strided_layout *in, int ndim, const int64_t *shape, int64_t *strides)
 {
     strided_layout moving;
-    int64_t extents[LAYOUT_MAX_NDIM], moves[LAYOUT_MAX_NDIM];
+    int64_t extents[LAYOUT_MAX_NDIM] = {0}, moves[LAYOUT_MAX_NDIM];
     int count = 0;
     layout_squeezed(in, &moving);
     for (int axis = 0; axis < ndim; axis++) {
