@@ -184,15 +184,14 @@ wrap_in_capsule(void *managed, bool is_versioned)
 
 /* ---- keywords ---- */
 
-static int
-convert_stream(PyObject *value)
+int
+dlpack_check_stream(const char *function, PyObject *value)
 {
     if (value == NULL || value == Py_None) {
         return 0;
     }
     if (!PyLong_Check(value) || PyBool_Check(value)) {
-        PyErr_Format(PyExc_TypeError,
-                     "Array.__dlpack__: stream must be an int or None, not %.100s.",
+        PyErr_Format(PyExc_TypeError, "%s: stream must be an int or None, not %.100s.", function,
                      Py_TYPE(value)->tp_name);
         return -1;
     }
@@ -202,9 +201,9 @@ convert_stream(PyObject *value)
         return PyErr_Occurred() ? -1 : 0; /* -1: the caller has ordered the work */
     }
     PyErr_Format(PyExc_BufferError,
-                 "Array.__dlpack__: stream (%R) is not the handle of a command queue that "
-                 "metal_dlpack knows; pass None, or -1 for no synchronisation.",
-                 value);
+                 "%s: stream (%R) is not the handle of a command queue that metal_dlpack knows; "
+                 "pass None, or -1 for no synchronisation.",
+                 function, value);
     return -1;
 }
 
@@ -269,7 +268,8 @@ dlpack_export_call(ArrayObject *self, PyObject *const *args, Py_ssize_t nargs, P
         "__dlpack__", 0, 0, 0, {"stream", "max_version", "dl_device", "copy", NULL}};
     PyObject *values[4];
     export_request request = {.device = device};
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 || convert_stream(values[0]) < 0 ||
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        dlpack_check_stream("Array.__dlpack__", values[0]) < 0 ||
         convert_version(values[1], &request.is_versioned) < 0 ||
         convert_device(values[2], &request.device) < 0 ||
         args_tristate("Array.__dlpack__", "copy", values[3], &request.copy) < 0) {

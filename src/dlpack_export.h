@@ -26,6 +26,9 @@ typedef struct export_request {
  * deleter.  NULL with BufferError, CopyRequiredError, MemoryError or MetalError. */
 void *dlpack_export(ArrayObject *self, const export_request *request);
 
+/* The `stream` of __dlpack__ and from_dlpack: None or -1.  -1 with TypeError or BufferError. */
+int dlpack_check_stream(const char *function, PyObject *value);
+
 /* __dlpack__ with its keywords parsed; `device` where dl_device is None. */
 PyObject *dlpack_export_call(ArrayObject *self, PyObject *const *args, Py_ssize_t nargs,
                              PyObject *kwnames, DLDeviceType device);

@@ -529,20 +529,6 @@ dlpack_import(md_state *state, PyObject *producer, const import_request *request
 
 /* ---- from_dlpack ---- */
 
-static int
-check_stream(PyObject *value)
-{
-    bool is_none = value == NULL || value == Py_None;
-    if (is_none || (PyLong_CheckExact(value) && PyLong_AsLong(value) == -1)) {
-        PyErr_Clear(); /* an int past a long is not -1 either */
-        return 0;
-    }
-    PyErr_Clear();
-    PyErr_Format(PyLong_Check(value) ? PyExc_BufferError : PyExc_TypeError,
-                 "from_dlpack: stream (%R) must be None, or -1 for no synchronisation.", value);
-    return -1;
-}
-
 static bool
 is_cpu_name(PyObject *value)
 {
@@ -586,7 +572,8 @@ core_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyOb
     md_state *state = state_of_module(module);
     PyObject *values[4];
     import_request request = {0};
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 || check_stream(values[3]) < 0 ||
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        dlpack_check_stream("from_dlpack", values[3]) < 0 ||
         args_tristate("from_dlpack", "copy", values[2], &request.copy) < 0) {
         return NULL;
     }
