@@ -223,3 +223,21 @@ REPORTS("argument", a_buffer_of_another_device)
     [queue release];
     [devices release];
 }
+
+static void
+exit_now(struct block *block, id<MTLCommandBuffer> commands)
+{
+    (void)block;
+    (void)commands;
+    exit(0);
+}
+
+CASE(a_handler_may_end_the_process)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLCommandBuffer> commands = [[device newCommandQueue] commandBuffer];
+    [commands addCompletedHandler:(const void *)BLOCK(exit_now, NULL)];
+    [commands commit];
+    sleep(20);
+    exit(1);
+}

@@ -1,0 +1,184 @@
+"""Owners of foreign memory: let go once, by the interpreter they belong to, whoever asks for it."""
+
+import ctypes
+import gc
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import weakref
+
+import pytest
+from dlpack_structs import Producer, open_capsule
+
+import metal_dlpack as md
+
+
+class Owner:
+    pass
+
+
+def delete_on_raw_thread(opened):
+    """The tensor's deleter on a pthread that Python knows nothing of."""
+    opened.take()
+    pthread = ctypes.CDLL(None)
+    thread = ctypes.c_ulong()
+    deleter = ctypes.c_void_p(opened.managed.deleter)
+    assert pthread.pthread_create(ctypes.byref(thread), None, deleter, ctypes.c_void_p(opened.address)) == 0
+    assert pthread.pthread_join(thread, None) == 0
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, "the owner was never let go"
+        time.sleep(0.001)
+
+
+def owned_export():
+    original = md.Buffer(64)
+    owner = Owner()
+    buffer = md.Buffer.from_handle(original.handle, owner=owner)
+    return weakref.ref(owner), open_capsule(buffer.array(4).__dlpack__())
+
+
+def test_an_owner_is_let_go_after_a_deleter_without_the_gil(live_buffers):
+    alive, opened = owned_export()
+    gc.collect()
+    assert alive() is not None
+    delete_on_raw_thread(opened)
+    wait_until(lambda: alive() is None)
+
+
+def test_a_foreign_tensor_is_deleted_with_the_gil_after_a_deleter_without_it(live_buffers):
+    """The producer's deleter is Python code here: it can only run with the GIL."""
+    buffer = md.Buffer(64)
+    producer = Producer(data=buffer.handle, device=(8, 0), shape=(2,))
+    opened = open_capsule(md.from_dlpack(producer).__dlpack__())
+    assert producer.deletions == 0
+    delete_on_raw_thread(opened)
+    wait_until(lambda: producer.deletions)
+    assert producer.deletions == 1
+
+
+def test_many_owners_from_many_raw_threads(live_buffers):
+    exports = [owned_export() for _ in range(500)]
+
+    def work(part):
+        for _, opened in part:
+            delete_on_raw_thread(opened)
+
+    threads = [threading.Thread(target=work, args=(exports[i::4],)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    wait_until(lambda: all(alive() is None for alive, _ in exports))
+
+
+def test_an_exception_in_flight_survives_an_owners_end(live_buffers):
+    class Noisy:
+        def __del__(self):
+            try:
+                raise RuntimeError
+            except RuntimeError:
+                pass
+
+    original = md.Buffer(64)
+    with pytest.raises(KeyError, match="in flight"):
+        array = md.Buffer.from_handle(original.handle, owner=Noisy()).array(4)
+        holder = {"array": array}
+        del array
+        try:
+            raise KeyError("in flight")
+        finally:
+            holder.clear()
+
+
+def run(script):
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
+@pytest.mark.needs_glibc
+@pytest.mark.parametrize("has_owner", [True, False])
+def test_a_deleter_after_the_interpreters_end_does_no_harm(has_owner):
+    """atexit of C runs when Python is gone: the buffer is freed, an owner is left alone."""
+    run(f"""
+        import ctypes, sys
+        sys.path[:0] = {sys.path!r}
+        import metal_dlpack as md
+        from dlpack_structs import open_capsule
+        buffer = md.Buffer(64)
+        if {has_owner}:
+            buffer = md.Buffer.from_handle(buffer.handle, owner=[1, 2])
+        opened = open_capsule(buffer.array(4).__dlpack__())
+        opened.take()
+        libc = ctypes.CDLL(None)
+        register = libc.__cxa_atexit
+        register.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+        assert register(opened.managed.deleter, opened.address, None) == 0
+    """)
+
+
+@pytest.mark.parametrize("holder", ["array", "capsule", "np.asarray(array)", "memoryview(array)", "array.host", "buffer"])
+def test_the_interpreter_ends_cleanly_whatever_is_still_held(holder):
+    run(f"""
+        import sys
+        sys.path[:0] = {sys.path!r}
+        import numpy as np
+        import metal_dlpack as md
+        buffer = md.Buffer(64)
+        array = md.Buffer.from_handle(buffer.handle, owner=[buffer]).array(4)
+        capsule = array.__dlpack__()
+        sys.kept = {holder}
+        import builtins
+        builtins.kept = {holder}
+    """)
+
+
+def test_the_module_can_be_dropped_and_imported_again():
+    assert run(f"""
+        import sys
+        sys.path[:0] = {sys.path!r}
+        import metal_dlpack as md
+        array = md.zeros(3)
+        capsule = array.__dlpack__()
+        for name in [name for name in sys.modules if name.startswith("metal_dlpack")]:
+            del sys.modules[name]
+        import metal_dlpack as again
+        assert again is not md
+        print(again.from_dlpack(capsule).tolist(), again.from_dlpack(array).tolist())
+    """).strip() == "[0.0, 0.0, 0.0] [0.0, 0.0, 0.0]"
+
+
+def test_a_forked_child_deletes_silently_and_refuses_metal():
+    out = run(f"""
+        import os, sys
+        sys.path[:0] = {sys.path!r}
+        import metal_dlpack as md
+        array = md.zeros(3)
+        private = md.zeros(3, storage="private")
+        capsule = array.__dlpack__()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                assert array.tolist() == [0, 0, 0]
+                for use in (lambda: md.zeros(3), lambda: private.tolist(), lambda: md.asarray(bytearray(8), copy=False)):
+                    try:
+                        use()
+                    except (md.MetalError, md.CopyRequiredError) as error:
+                        assert "fork" in str(error), error
+                    else:
+                        raise AssertionError
+                del array, capsule, private
+                status = 0
+            finally:
+                os._exit(status)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), array.tolist(), private.tolist())
+    """)
+    assert out.strip() == "0 [0.0, 0.0, 0.0] [0.0, 0.0, 0.0]"
