@@ -248,9 +248,7 @@ def report_text(facts: dict[str, Any]) -> str:
     table, notes = table_lines(facts["pairs"])
     lines += table
     for number, note in enumerate(notes, 1):
-        lines += textwrap.wrap(
-            f"[{number}] {note}.", 98, initial_indent="  ", subsequent_indent="      "
-        )
+        lines += textwrap.wrap(f"[{number}] {note}.", 98, initial_indent="  ", subsequent_indent="      ")
     end = "All that should share does." if facts["ok"] else "Something should share and does not."
     lines += ["", end]
     return "\n".join(lines)

@@ -211,9 +211,7 @@ def tvm_metal() -> None:
     if str(tensor.device) != "metal:0":
         raise RuntimeError(f"the tensor is on {tensor.device}, not on metal:0")
     back = md.from_dlpack(tensor)
-    require(
-        back.buffer.handle == array.buffer.handle, "the tensor's data is not the array's MTLBuffer"
-    )
+    require(back.buffer.handle == array.buffer.handle, "the tensor's data is not the array's MTLBuffer")
     exchange(array, back)
 
 
