@@ -26,8 +26,7 @@ PROBES = [
     (
         "probe.c",
         "int probe(void) { return 1; }\n",
-        "no C compiler works. Install one: `apt-get install gcc` on Debian, "
-        "`xcode-select --install` on a Mac",
+        "no C compiler works. Install one: `apt-get install gcc` on Debian, `xcode-select --install` on a Mac",
     ),
     (
         "probe.m",

@@ -66,6 +66,4 @@ def _control(name: str) -> Any:
     try:
         return getattr(_core, "_softmetal_" + name)
     except AttributeError:
-        raise SoftwareMetalMissing(
-            "The software Metal is not part of this build, which uses Apple's Metal."
-        ) from None
+        raise SoftwareMetalMissing("The software Metal is not part of this build, which uses Apple's Metal.") from None

@@ -1,0 +1,54 @@
+"""One Metal buffer, seen by every framework that is installed.
+
+Each framework gets a view of the same bytes.  One write, and all of them show it.
+"""
+
+import importlib.util
+
+import metal_dlpack as md
+
+
+def has(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def main() -> None:
+    array = md.zeros((2, 4), dtype="float32")
+    print(f"One MTLBuffer of {array.buffer.size} bytes: id<MTLBuffer> {array.buffer.handle:#x}")
+    views: dict[str, object] = {"metal_dlpack": array}
+
+    if has("numpy"):
+        import numpy as np
+
+        views["NumPy"] = np.from_dlpack(array, device="cpu")
+    if has("torch"):
+        import torch
+
+        views["PyTorch CPU"] = torch.from_dlpack(array.host)
+        mps = torch.from_dlpack(array)
+        handle = mps.untyped_storage().data_ptr()
+        print(f"A torch tensor on {mps.device}, whose storage is {handle:#x}")
+        assert handle == array.buffer.handle
+        # Without a Mac torch carries MPS tensors but computes nothing with them: print it as ours.
+        views["PyTorch MPS"] = mps if torch.backends.mps.is_available() else md.from_dlpack(mps)
+    if has("tvm_ffi"):
+        import tvm_ffi
+
+        tensor = tvm_ffi.from_dlpack(array)
+        print(f"A tvm-ffi tensor on {tensor.device}")
+        views["tvm-ffi"] = md.from_dlpack(tensor)
+    if has("jax"):
+        import jax.numpy as jnp
+
+        views["JAX"] = jnp.from_dlpack(array.host)
+
+    array[1, 2] = 42.0
+    print("\nAfter array[1, 2] = 42:")
+    for name, view in views.items():
+        row = [float(view[1, i]) for i in range(4)]  # type: ignore[index]
+        print(f"  {name:<14}{row}")
+        assert row[2] == 42.0, f"{name} does not see the write"
+
+
+if __name__ == "__main__":
+    main()
