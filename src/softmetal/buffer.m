@@ -7,8 +7,6 @@
  */
 #import "objects.h"
 
-#include <stdio.h>
-
 #include "block.h"
 #include "object_list.h"
 #include "process.h"
@@ -39,12 +37,12 @@ static const char *const mode_names[] = {"shared", "managed", "private"};
 
 - (void)reportUseAtDealloc
 {
-    char site[512];
+    char site[512], label[SOFT_LABEL_SIZE];
     soft_call_site_describe(soft_object_of(self)->site, site, sizeof site);
     soft_validation_report(SOFT_REPORT_DESTROYED_IN_USE,
                            "the buffer \"%s\" (%zu bytes, made at %s) is destroyed while a command "
                            "buffer that refers to it has not completed.",
-                           _storage->label, _storage->nbytes, site);
+                           soft_storage_copy_label(_storage, label), _storage->nbytes, site);
 }
 
 - (void)dealloc
@@ -67,8 +65,7 @@ static const char *const mode_names[] = {"shared", "managed", "private"};
 - (void)setLabel:(NSString *)label
 {
     [super setLabel:label];
-    snprintf(_storage->label, sizeof _storage->label, "%s",
-             label != nil ? [label UTF8String] : "");
+    soft_storage_set_label(_storage, label != nil ? [label UTF8String] : "");
 }
 
 - (id<MTLDevice>)device

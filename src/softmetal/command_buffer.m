@@ -222,20 +222,21 @@
 /* What the rules of commit say about the buffers it names. */
 - (void)checkBoundStorage
 {
+    char label[SOFT_LABEL_SIZE];
     for (size_t index = 0; index < _program.bound_count; index++) {
         soft_storage *storage = _program.bound[index];
         if (__atomic_load_n(&storage->is_orphan, __ATOMIC_ACQUIRE)) {
             soft_validation_report(SOFT_REPORT_DEAD_AT_COMMIT,
                                    "-[MTLCommandBuffer commit]: the command buffer references a "
                                    "deallocated object, the buffer \"%s\" (%zu bytes).",
-                                   storage->label, storage->nbytes);
+                                   soft_storage_copy_label(storage, label), storage->nbytes);
         }
         int purgeable = __atomic_load_n(&storage->purgeable, __ATOMIC_ACQUIRE);
         if (purgeable == MTLPurgeableStateVolatile || purgeable == MTLPurgeableStateEmpty) {
             soft_validation_report(SOFT_REPORT_PURGEABLE,
                                    "-[MTLCommandBuffer commit]: the buffer \"%s\" (%zu bytes) is in "
                                    "a volatile or empty purgeable state at commit.",
-                                   storage->label, storage->nbytes);
+                                   soft_storage_copy_label(storage, label), storage->nbytes);
         }
     }
 }

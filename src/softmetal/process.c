@@ -29,6 +29,7 @@ extern objc_mutex_t __objc_runtime_mutex; /* exported by libobjc, declared in no
 
 static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
 static int forked, exiting;
+static __thread bool is_worker; /* of a thread: exit() may be called by a handler */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed;
@@ -84,7 +85,7 @@ stop_workers(void)
     soft_event_wake_all();
     uint64_t deadline = soft_monotonic_after(EXIT_PATIENCE_MS, 1000000);
     pthread_mutex_lock(&lock);
-    while (worker_count > 0 && soft_monotonic_ns() < deadline) {
+    while (worker_count > is_worker && soft_monotonic_ns() < deadline) {
         soft_monotonic_wait(&changed, &lock, deadline);
     }
     pthread_mutex_unlock(&lock);
@@ -102,6 +103,12 @@ void
 soft_process_watch(void)
 {
     pthread_once(&watch_once, watch);
+}
+
+void
+soft_process_enter_worker(void)
+{
+    is_worker = true;
 }
 
 bool

@@ -19,7 +19,8 @@ void soft_process_watch(void);
 
 /* Start a detached thread with all signals blocked.  False if there is none to be had. */
 bool soft_process_start_worker(void *(*run)(void *), void *argument);
-void soft_process_end_worker(void); /* the last thing `run` does */
+void soft_process_enter_worker(void); /* the first thing `run` does */
+void soft_process_end_worker(void);   /* the last thing `run` does */
 
 /* One more, one fewer command buffer between commit and the end of its handlers. */
 void soft_process_begin_work(void);

@@ -7,7 +7,9 @@
  */
 #include "storage.h"
 
+#include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -226,4 +228,23 @@ size_t
 soft_storage_footprint(const soft_storage *storage)
 {
     return round_to_pages(storage->nbytes);
+}
+
+static pthread_mutex_t label_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void
+soft_storage_set_label(soft_storage *storage, const char *label)
+{
+    pthread_mutex_lock(&label_lock);
+    snprintf(storage->label, sizeof storage->label, "%s", label);
+    pthread_mutex_unlock(&label_lock);
+}
+
+const char *
+soft_storage_copy_label(soft_storage *storage, char *label)
+{
+    pthread_mutex_lock(&label_lock);
+    memcpy(label, storage->label, SOFT_LABEL_SIZE);
+    pthread_mutex_unlock(&label_lock);
+    return label;
 }

@@ -14,6 +14,8 @@
 
 typedef enum { SOFT_SHARED, SOFT_MANAGED, SOFT_PRIVATE } soft_storage_mode; /* as MTLStorageMode */
 
+#define SOFT_LABEL_SIZE 64
+
 typedef struct soft_storage {
     long references;
     soft_storage_mode mode;
@@ -27,7 +29,7 @@ typedef struct soft_storage {
     int running_uses;     /* workers that touch its bytes at this moment */
     int is_orphan;        /* the MTLBuffer is gone */
     int purgeable;        /* a MTLPurgeableState, never KeepCurrent */
-    char label[64];       /* for reports; "" at first */
+    char label[SOFT_LABEL_SIZE]; /* behind a lock: soft_storage_set_label, _copy_label */
 } soft_storage;
 
 /* Owned (+1), or NULL when there is no memory.  `bytes` NULL: zeros (or a pattern, when the
@@ -42,6 +44,11 @@ void soft_storage_orphan(soft_storage *storage);
 
 void soft_storage_upload(soft_storage *storage, size_t offset, size_t nbytes); /* CPU to GPU */
 void soft_storage_download(soft_storage *storage);                             /* GPU to CPU */
+
+/* What reports call it; shortened where it is long.  `label` is an array of SOFT_LABEL_SIZE;
+ * returns it. */
+void soft_storage_set_label(soft_storage *storage, const char *label);
+const char *soft_storage_copy_label(soft_storage *storage, char *label);
 
 /* Overwrite the contents, except bytes that belong to the caller. */
 void soft_storage_discard(soft_storage *storage);

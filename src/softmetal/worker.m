@@ -241,6 +241,7 @@ static void *
 run_lane(void *argument)
 {
     soft_lane *lane = argument;
+    soft_process_enter_worker();
     for (;;) {
         SoftMetalCommandBuffer *buffer = await_first(lane);
         if (buffer == nil || !run_batch(lane, buffer)) {
