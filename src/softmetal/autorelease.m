@@ -14,6 +14,7 @@
 
 #include "autorelease.h"
 #include "call_site.h"
+#include "object_list.h"
 #include "softmetal.h"
 #include "validation.h"
 
@@ -71,17 +72,19 @@ get_stack(void)
 static void
 report_missing_pool(id object)
 {
-    char text[512] = "";
+    char here[512], made[512];
     __atomic_add_fetch(&leaked, 1, __ATOMIC_RELAXED);
     if (!soft_validation_is_on()) {
         return;
     }
     soft_call_site *site = soft_call_site_record();
-    soft_call_site_describe(site, text, sizeof text);
+    soft_call_site_describe(site, here, sizeof here);
     soft_call_site_free(site);
+    soft_call_site_describe(soft_object_of(object)->site, made, sizeof made);
     soft_validation_report(SOFT_REPORT_MISSING_POOL,
-                           "an object of %s is autoreleased with no pool in place and leaks, at %s",
-                           object_getClassName(object), text);
+                           "an object of %s is autoreleased with no pool in place and leaks, at %s; "
+                           "it was made at %s",
+                           object_getClassName(object), here, made);
 }
 
 void
