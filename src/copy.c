@@ -13,6 +13,8 @@
 #include "copy_kernels.h"
 #include "copy_plan.h"
 
+#define LARGE_NBYTES (16 << 20)
+
 /* Call `kernel` for every position of the axes outside the block, in destination order. */
 static void
 run_nest(copy_kernel kernel, const copy_block *block, const copy_plan *plan, int nouter)
@@ -54,8 +56,13 @@ run_plan(const copy_plan *plan)
         .run = plan->run,
         .outer = naxes > 1 ? plan->axes[naxes - 2] : once,
         .inner = plan->axes[naxes - 1],
+        .is_large = copy_plan_nbytes(plan) >= LARGE_NBYTES,
     };
-    run_nest(copy_runs_kernel(plan->run), &block, plan, naxes > 2 ? naxes - 2 : 0);
+    copy_kernel kernel = copy_turn_kernel(&block);
+    if (kernel == NULL) {
+        kernel = copy_runs_kernel(plan->run);
+    }
+    run_nest(kernel, &block, plan, naxes > 2 ? naxes - 2 : 0);
 }
 
 /* ---- source and destination that share memory ---- */

@@ -7,6 +7,8 @@
 #ifndef MD_COPY_KERNELS_H
 #define MD_COPY_KERNELS_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "copy_plan.h"
@@ -15,11 +17,14 @@ typedef struct copy_block {
     int64_t run;     /* bytes */
     copy_axis outer; /* extent 1 where the copy has fewer axes */
     copy_axis inner;
+    bool is_large; /* the whole copy is larger than the caches */
 } copy_block;
 
 /* Copy block->outer.extent x block->inner.extent runs from `src` to `dst`. */
 typedef void (*copy_kernel)(const copy_block *block, char *dst, const char *src);
 
-copy_kernel copy_runs_kernel(int64_t run); /* runs of `run` bytes at any steps */
+/* Each returns the kernel it has for a block of this form, or NULL. */
+copy_kernel copy_turn_kernel(const copy_block *block); /* outer contiguous in src, inner in dst */
+copy_kernel copy_runs_kernel(int64_t run); /* runs of `run` bytes at any steps; never NULL */
 
 #endif /* MD_COPY_KERNELS_H */

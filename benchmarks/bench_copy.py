@@ -1,0 +1,290 @@
+"""The copy engine beside NumPy and torch, one thread each, in one process.
+
+    taskset -c 1 python benchmarks/bench_copy.py [--group WORD] [--rounds N] [--threads N]
+
+Every line is one copy.  The contenders take turns; each turn repeats the copy for about a
+millisecond.  Printed: the engine's time per copy, and the median over the turns of the engine's
+time divided by the peer's (below 1: the engine is faster).  The engine is called from C, the
+peers from Python: a call costs NumPy about 0.2 us and torch about 1 us, which matters only in
+the lines of a few microseconds.
+"""
+
+import argparse
+import ctypes
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+SRC = Path(__file__).resolve().parent.parent / "src"
+MAX_NDIM = 64
+
+SHIM = r"""
+#include <string.h>
+#include "copy.h"
+void bench_strided(long n, const strided_layout *dst, char *to, const strided_layout *src,
+                   const char *from)
+{
+    while (n-- > 0) {
+        copy_strided(dst, to, src, from);
+    }
+}
+void bench_memcpy(long n, char *to, const char *from, size_t nbytes)
+{
+    while (n-- > 0) {
+        memcpy(to, from, nbytes);
+        __asm__ volatile("" ::: "memory");
+    }
+}
+"""
+
+
+class Layout(ctypes.Structure):
+    _fields_ = [
+        ("ndim", ctypes.c_int),
+        ("itemsize", ctypes.c_int64),
+        ("offset", ctypes.c_int64),
+        ("shape", ctypes.c_int64 * MAX_NDIM),
+        ("strides", ctypes.c_int64 * MAX_NDIM),
+    ]
+
+
+def layout_of(array: np.ndarray) -> Layout:
+    layout = Layout(array.ndim, array.itemsize, 0)
+    layout.shape[: array.ndim] = array.shape
+    layout.strides[: array.ndim] = [s // array.itemsize for s in array.strides]
+    return layout
+
+
+def build_engine() -> ctypes.CDLL:
+    folder = Path(tempfile.mkdtemp(prefix="bench_copy_"))
+    shim = folder / "shim.c"
+    shim.write_text(SHIM)
+    sources = [*map(str, sorted(SRC.glob("copy*.c"))), str(shim)]
+    flags = ["-std=gnu11", "-O3", "-fwrapv", "-shared", "-fPIC", "-pthread", f"-I{SRC}"]
+    library = folder / "libcopy.so"
+    subprocess.run(["cc", *flags, *sources, "-o", str(library)], check=True)
+    lib = ctypes.CDLL(str(library))
+    pointer = ctypes.c_void_p
+    lib.bench_strided.argtypes = [ctypes.c_long, pointer, pointer, pointer, pointer]
+    lib.bench_memcpy.argtypes = [ctypes.c_long, pointer, pointer, ctypes.c_size_t]
+    return lib
+
+
+# ---- the copies ----
+
+
+def filled(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    array = np.empty(shape, dtype)
+    array.reshape(-1).view(np.uint8)[:] = 37
+    return array
+
+
+Case = tuple[str, np.ndarray, np.ndarray]  # name, destination, source
+
+
+def contiguous() -> Iterator[Case]:
+    for nbytes in (4096, 32768, 1 << 20, 64 << 20):
+        yield f"contiguous {nbytes}", filled((nbytes,), "u1"), filled((nbytes,), "u1")
+
+
+def transposes() -> Iterator[Case]:
+    for dtype, sides in {
+        "u1": (128, 1000, 1024, 8192),
+        "u2": (128, 1000, 1024, 4096),
+        "f4": (96, 500, 512, 1023, 4096),
+        "f8": (64, 500, 512, 4096),
+        "c16": (64, 500, 2048),
+    }.items():
+        for side in sides:
+            a = filled((side, side), dtype)
+            yield f"transpose {dtype} {side}x{side}", filled((side, side), dtype), a.T
+    a = filled((300, 7000), "f4")
+    yield "transpose f4 300x7000", filled((7000, 300), "f4"), a.T
+    a = filled((16, 256, 256), "f4")
+    yield "transpose f4 16 x 256x256", filled((16, 256, 256), "f4"), a.transpose(0, 2, 1)
+
+
+def images() -> Iterator[Case]:
+    for dtype in ("u1", "u2", "f4"):
+        for shape in ((224, 224, 3), (224, 224, 4), (1080, 1920, 3), (1080, 1920, 4)):
+            a = filled(shape, dtype)
+            height, width, channels = shape
+            turned = (channels, height, width)
+            yield f"HWC>CHW {dtype} {shape}", filled(turned, dtype), a.transpose(2, 0, 1)
+            b = filled(turned, dtype)
+            yield f"CHW>HWC {dtype} {shape}", filled(shape, dtype), b.transpose(1, 2, 0)
+    for dtype in ("u1", "f4", "f8"):
+        for shape in ((1, 56, 56, 64), (8, 56, 56, 64), (8, 224, 224, 3), (8, 14, 14, 512)):
+            a = filled(shape, dtype)
+            count, height, width, channels = shape
+            turned = (count, channels, height, width)
+            yield f"NHWC>NCHW {dtype} {shape}", filled(turned, dtype), a.transpose(0, 3, 1, 2)
+            b = filled(turned, dtype)
+            yield f"NCHW>NHWC {dtype} {shape}", filled(shape, dtype), b.transpose(0, 2, 3, 1)
+
+
+def slices() -> Iterator[Case]:
+    for dtype in ("u1", "u2", "f4", "f8", "c16"):
+        for side in (100, 1000, 4096):
+            a = filled((side, side), dtype)
+            for name, part in {
+                "a[::2]": a[::2],
+                "a[5:-5]": a[5:-5],
+                "a[:, 5:-5]": a[:, 5:-5],
+                "a[:, ::2]": a[:, ::2],
+                "a[:, ::3]": a[:, ::3],
+                "a[::2, ::2]": a[::2, ::2],
+                "a[:, ::-1]": a[:, ::-1],
+                "a[:, :3]": a[:, :3],
+                "a[:, 7]": a[:, 7],
+            }.items():
+                yield f"{name} {dtype} {side}", filled(part.shape, dtype), part
+            half = filled((side, side // 2), dtype)
+            yield f"b[:, ::2] = {dtype} {side}", a[:, ::2], half
+            yield f"b[:, 5:5+n/2] = {dtype} {side}", a[:, 5 : 5 + side // 2], half
+            row = filled((side,), dtype)
+            yield f"row repeated {dtype} {side}", a, np.broadcast_to(row, a.shape)
+            yield f"column repeated {dtype} {side}", a, np.broadcast_to(row[:, None], a.shape)
+
+
+def permutes() -> Iterator[Case]:
+    orders = [(4, 3, 2, 1, 0), (0, 2, 1, 3, 4), (1, 0, 2, 4, 3), (2, 4, 1, 0, 3), (0, 3, 2, 4, 1)]
+    for dtype in ("u1", "u2", "f4", "f8", "c16"):
+        for shape in ((4, 6, 8, 5, 7), (8, 16, 8, 16, 32), (16, 32, 16, 32, 32)):
+            a = filled(shape, dtype)
+            for order in orders:
+                part = a.transpose(order)
+                yield f"permute {dtype} {shape} {order}", filled(part.shape, dtype), part
+
+
+def tiny() -> Iterator[Case]:
+    for dtype in ("u1", "f4", "f8"):
+        a = filled((4, 4), dtype)
+        yield f"tiny 4x4 {dtype}", filled((4, 4), dtype), a
+        yield f"tiny 4x4 {dtype} turned", filled((4, 4), dtype), a.T
+        wide = filled((8, 8), dtype)
+        yield f"tiny 4x4 {dtype} sliced", filled((4, 4), dtype), wide[::2, ::2]
+
+
+GROUPS = [contiguous, transposes, images, slices, permutes, tiny]
+
+
+# ---- timing ----
+
+Timer = Callable[[int], None]
+
+
+def engine_timer(lib: ctypes.CDLL, dst: np.ndarray, src: np.ndarray) -> Timer:
+    layouts = layout_of(dst), layout_of(src)
+    to, source = (ctypes.addressof(layout) for layout in layouts)
+
+    def run(n: int) -> None:
+        lib.bench_strided(n, to, dst.ctypes.data, source, src.ctypes.data)
+        del layouts[2:]  # keeps the two layouts alive
+
+    layouts = list(layouts)
+    return run
+
+
+def peer_timers(lib: ctypes.CDLL, dst: np.ndarray, src: np.ndarray) -> dict[str, Timer]:
+    def numpy_run(n: int) -> None:
+        for _ in range(n):
+            np.copyto(dst, src)
+
+    timers: dict[str, Timer] = {"numpy": numpy_run}
+    if torch is not None and min((*src.strides, *dst.strides)) >= 0:
+        to = torch.from_numpy(dst)
+        source = torch.from_numpy(src if src.flags.writeable else src.copy())
+        if source.stride() != tuple(s // src.itemsize for s in src.strides):
+            source = torch.as_strided(
+                torch.from_numpy(src.base if src.base is not None else src),
+                src.shape,
+                [s // src.itemsize for s in src.strides],
+            )
+
+        def torch_run(n: int) -> None:
+            for _ in range(n):
+                to.copy_(source)
+
+        timers["torch"] = torch_run
+    if dst.flags.c_contiguous and src.flags.c_contiguous:
+        timers["memcpy"] = lambda n: lib.bench_memcpy(
+            n, dst.ctypes.data, src.ctypes.data, dst.nbytes
+        )
+    return timers
+
+
+def time_once(timer: Timer, n: int) -> float:
+    start = time.perf_counter()
+    timer(n)
+    return (time.perf_counter() - start) / n
+
+
+def repeats_for(timer: Timer, budget: float) -> int:
+    timer(1)
+    return max(1, min(100_000, int(budget / max(time_once(timer, 3), 1e-8))))
+
+
+def measure(timers: dict[str, Timer], rounds: int) -> dict[str, list[float]]:
+    repeats = {name: repeats_for(timer, 1e-3) for name, timer in timers.items()}
+    times: dict[str, list[float]] = {name: [] for name in timers}
+    for _ in range(rounds):
+        for name, timer in timers.items():
+            times[name].append(time_once(timer, repeats[name]))
+    return times
+
+
+def median_ratio(ours: list[float], theirs: list[float]) -> float:
+    return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+
+
+def report(name: str, times: dict[str, list[float]]) -> float:
+    ours = times.pop("engine")
+    ratios = {peer: median_ratio(ours, theirs) for peer, theirs in times.items()}
+    worst = max(ratios[peer] for peer in ratios if peer != "memcpy")
+    columns = "  ".join(f"{peer} {ratio:5.2f}" for peer, ratio in ratios.items())
+    mark = " *" if worst > 1 else ""
+    print(f"{name:44s} {statistics.median(ours) * 1e6:10.2f} us   {columns}{mark}", flush=True)
+    return worst
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--group", default="", help="only lines that contain this word")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=1, help="of the engine; peers take one")
+    options = parser.parse_args()
+
+    lib = build_engine()
+    if hasattr(lib, "copy_set_threads"):
+        lib.copy_set_threads(options.threads)
+    if torch is not None:
+        torch.set_num_threads(1)
+    print(f"python {sys.version.split()[0]}, numpy {np.__version__}, ", end="")
+    print(f"torch {torch.__version__ if torch is not None else 'absent'}; engine time / peer time")
+    for group in GROUPS:
+        worsts = []
+        for name, dst, src in group():
+            if options.group in name or options.group in group.__name__:
+                timers = {"engine": engine_timer(lib, dst, src), **peer_timers(lib, dst, src)}
+                worsts.append(report(name, measure(timers, options.rounds)))
+        if worsts:
+            print(
+                f"  {group.__name__}: median {statistics.median(worsts):.2f} of the best peer, "
+                f"worst {max(worsts):.2f}, {sum(w > 1 for w in worsts)} of {len(worsts)} above 1"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,303 @@
+/* copy_turn.c: two axes that change places: one contiguous in the source, one in the destination.
+ *
+ * The smallest piece is a block held in vector registers.  A matrix of R rows is transposed by
+ * log2(R) perfect shuffles of all its elements: each shuffle rotates the bits of every element's
+ * index by one place, so log2(R) of them move the row's bits below the column's.
+ *
+ * Blocks fill tiles, tiles fill the matrix, by one of three roads (measured, see
+ * benchmarks/bench_copy.py): straight into place; through a small buffer, so that a destination
+ * line is written whole and not in pieces that push one another out of the first cache (steps of
+ * a multiple of 4 KiB share its sets); or through the buffer and past the caches, when the
+ * destination is larger than they are.
+ */
+#include <stdbool.h>
+
+#include "copy_kernels.h"
+#include "copy_vector.h"
+
+/* dst[i * dst_step + j * itemsize] = src[j * src_step + i * itemsize], i < nrows, j < ncolumns */
+typedef void (*turn_tile)(char *dst, int64_t dst_step, const char *src, int64_t src_step,
+                          int64_t nrows, int64_t ncolumns);
+
+#define BUFFER_NBYTES (16 << 10)
+
+static inline int64_t
+smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- blocks ---- */
+
+/* One shuffle of `count` vectors: the first half of all elements zipped with the second. */
+#define DEFINE_SHUFFLE(size)                                                                   \
+    VEC_INLINE void shuffle_##size(vec *v, int count)                                          \
+    {                                                                                          \
+        vec zipped[VEC_NBYTES];                                                                \
+        VEC_UNROLL for (int i = 0; i < count / 2; i++)                                         \
+        {                                                                                      \
+            zipped[2 * i] = vec_zip_low_##size(v[i], v[i + count / 2]);                        \
+            zipped[2 * i + 1] = vec_zip_high_##size(v[i], v[i + count / 2]);                   \
+        }                                                                                      \
+        VEC_UNROLL for (int i = 0; i < count; i++)                                             \
+        {                                                                                      \
+            v[i] = zipped[i];                                                                  \
+        }                                                                                      \
+    }
+
+/* A square block of rows of 16 bytes. */
+#define DEFINE_BLOCK(size)                                                                     \
+    VEC_INLINE void turn_block_##size(char *dst, int64_t dst_step, const char *src,            \
+                                      int64_t src_step)                                        \
+    {                                                                                          \
+        enum { SIDE = VEC_NBYTES / size };                                                     \
+        vec v[SIDE];                                                                           \
+        VEC_UNROLL for (int i = 0; i < SIDE; i++)                                              \
+        {                                                                                      \
+            v[i] = vec_load(src + i * src_step);                                               \
+        }                                                                                      \
+        VEC_UNROLL for (int done = 1; done < SIDE; done *= 2)                                  \
+        {                                                                                      \
+            shuffle_##size(v, SIDE);                                                           \
+        }                                                                                      \
+        VEC_UNROLL for (int i = 0; i < SIDE; i++)                                              \
+        {                                                                                      \
+            vec_store(dst + i * dst_step, v[i]);                                               \
+        }                                                                                      \
+    }
+
+/* A square block of rows of 8 bytes, two rows in a vector. */
+#define DEFINE_HALF_BLOCK(size)                                                                \
+    VEC_INLINE void turn_half_block_##size(char *dst, int64_t dst_step, const char *src,       \
+                                           int64_t src_step)                                   \
+    {                                                                                          \
+        enum { SIDE = VEC_NBYTES / 2 / size };                                                 \
+        vec v[SIDE / 2];                                                                       \
+        VEC_UNROLL for (int i = 0; i < SIDE; i += 2)                                           \
+        {                                                                                      \
+            v[i / 2] = vec_load_halves(src + i * src_step, src + (i + 1) * src_step);          \
+        }                                                                                      \
+        VEC_UNROLL for (int done = 1; done < SIDE; done *= 2)                                  \
+        {                                                                                      \
+            shuffle_##size(v, SIDE / 2);                                                       \
+        }                                                                                      \
+        VEC_UNROLL for (int i = 0; i < SIDE; i += 2)                                           \
+        {                                                                                      \
+            vec_store_halves(dst + i * dst_step, dst + (i + 1) * dst_step, v[i / 2]);          \
+        }                                                                                      \
+    }
+
+/* ---- tiles ---- */
+
+/* Cover the tile with blocks of `side`; the last ones are moved back and overlap their
+ * neighbours, which writes some elements twice and needs no loop for the rest. */
+#define PUT_BLOCK(block, side, size)                                                           \
+    do {                                                                                       \
+        int64_t row = smaller(i, nrows - (side)), column = smaller(j, ncolumns - (side));      \
+        block(dst + row * dst_step + column * (size), dst_step,                                \
+              src + column * src_step + row * (size), src_step);                               \
+    } while (0)
+
+/* Along the destination's rows first. */
+#define BY_ROWS(block, side, size)                                                             \
+    for (int64_t i = 0; i < nrows; i += (side)) {                                              \
+        for (int64_t j = 0; j < ncolumns; j += (side)) {                                       \
+            PUT_BLOCK(block, side, size);                                                      \
+        }                                                                                      \
+    }
+
+/* Along the source's rows first: for a destination that stays in the first cache. */
+#define BY_COLUMNS(block, side, size)                                                          \
+    for (int64_t j = 0; j < ncolumns; j += (side)) {                                           \
+        for (int64_t i = 0; i < nrows; i += (side)) {                                          \
+            PUT_BLOCK(block, side, size);                                                      \
+        }                                                                                      \
+    }
+
+#define TILE_PARAMETERS                                                                        \
+    char *dst, int64_t dst_step, const char *src, int64_t src_step, int64_t nrows,             \
+        int64_t ncolumns
+
+#define ELEMENT_1(dst, dst_step, src, src_step) memcpy(dst, src, 1)
+#define ELEMENT_2(dst, dst_step, src, src_step) memcpy(dst, src, 2)
+#define ELEMENT_4(dst, dst_step, src, src_step) memcpy(dst, src, 4)
+#define ELEMENT_8(dst, dst_step, src, src_step) memcpy(dst, src, 8)
+#define ELEMENT_16(dst, dst_step, src, src_step) memcpy(dst, src, 16)
+
+#define DEFINE_TILE_WITH_HALVES(name, size, ORDER)                                             \
+    static void name(TILE_PARAMETERS)                                                          \
+    {                                                                                          \
+        int64_t shorter = smaller(nrows, ncolumns);                                            \
+        if (shorter >= VEC_NBYTES / size) {                                                    \
+            ORDER(turn_block_##size, VEC_NBYTES / size, size)                                  \
+        }                                                                                      \
+        else if (shorter >= VEC_NBYTES / 2 / size) {                                           \
+            ORDER(turn_half_block_##size, VEC_NBYTES / 2 / size, size)                         \
+        }                                                                                      \
+        else {                                                                                 \
+            ORDER(ELEMENT_##size, 1, size)                                                     \
+        }                                                                                      \
+    }
+
+#define DEFINE_TILE(name, size, ORDER)                                                         \
+    static void name(TILE_PARAMETERS)                                                          \
+    {                                                                                          \
+        if (smaller(nrows, ncolumns) >= VEC_NBYTES / size) {                                   \
+            ORDER(turn_block_##size, VEC_NBYTES / size, size)                                  \
+        }                                                                                      \
+        else {                                                                                 \
+            ORDER(ELEMENT_##size, 1, size)                                                     \
+        }                                                                                      \
+    }
+
+DEFINE_SHUFFLE(1)
+DEFINE_SHUFFLE(2)
+DEFINE_SHUFFLE(4)
+DEFINE_SHUFFLE(8)
+DEFINE_BLOCK(1)
+DEFINE_BLOCK(2)
+DEFINE_BLOCK(4)
+DEFINE_BLOCK(8)
+DEFINE_HALF_BLOCK(1)
+DEFINE_HALF_BLOCK(2)
+DEFINE_TILE_WITH_HALVES(by_rows_1, 1, BY_ROWS)
+DEFINE_TILE_WITH_HALVES(by_rows_2, 2, BY_ROWS)
+DEFINE_TILE(by_rows_4, 4, BY_ROWS)
+DEFINE_TILE(by_rows_8, 8, BY_ROWS)
+DEFINE_TILE_WITH_HALVES(by_columns_1, 1, BY_COLUMNS)
+DEFINE_TILE_WITH_HALVES(by_columns_2, 2, BY_COLUMNS)
+DEFINE_TILE(by_columns_4, 4, BY_COLUMNS)
+DEFINE_TILE(by_columns_8, 8, BY_COLUMNS)
+
+static void
+by_rows_16(TILE_PARAMETERS)
+{
+    BY_ROWS(ELEMENT_16, 1, 16)
+}
+
+static void
+by_columns_16(TILE_PARAMETERS)
+{
+    BY_COLUMNS(ELEMENT_16, 1, 16)
+}
+
+/* Indexed by log2 of the item size. */
+static const turn_tile tiles_by_rows[] = {by_rows_1, by_rows_2, by_rows_4, by_rows_8, by_rows_16};
+static const turn_tile tiles_by_columns[] = {by_columns_1, by_columns_2, by_columns_4,
+                                             by_columns_8, by_columns_16};
+
+/* ---- roads ---- */
+
+typedef struct {
+    int log_itemsize;
+    int64_t itemsize;
+    int64_t nrows, ncolumns;    /* of the destination */
+    int64_t dst_step, src_step; /* bytes from row to row, from column to column */
+    int64_t side;               /* items along each side of a tile */
+} turn;
+
+static void
+turn_straight(const turn *t, char *dst, const char *src)
+{
+    turn_tile tile = tiles_by_rows[t->log_itemsize];
+    for (int64_t i = 0; i < t->nrows; i += t->side) {
+        for (int64_t j = 0; j < t->ncolumns; j += t->side) {
+            tile(dst + i * t->dst_step + j * t->itemsize, t->dst_step,
+                    src + j * t->src_step + i * t->itemsize, t->src_step,
+                    smaller(t->side, t->nrows - i), smaller(t->side, t->ncolumns - j));
+        }
+    }
+}
+
+/* Write a tile out of the buffer, row by row.  Streaming wants whole vectors at aligned places. */
+static void
+write_rows(const char *buffer, int64_t row_nbytes, int64_t nrows, char *dst, int64_t dst_step,
+           bool stream)
+{
+    if (!stream || row_nbytes % VEC_NBYTES != 0) {
+        for (int64_t i = 0; i < nrows; i++) {
+            memcpy(dst + i * dst_step, buffer + i * row_nbytes, (size_t)row_nbytes);
+        }
+        return;
+    }
+    for (int64_t i = 0; i < nrows; i++) {
+        for (int64_t at = 0; at < row_nbytes; at += VEC_NBYTES) {
+            vec_stream(dst + i * dst_step + at, vec_load(buffer + i * row_nbytes + at));
+        }
+    }
+}
+
+static void
+turn_through_buffer(const turn *t, char *dst, const char *src, bool stream)
+{
+    char buffer[BUFFER_NBYTES] __attribute__((aligned(VEC_LINE_NBYTES)));
+    turn_tile tile = tiles_by_columns[t->log_itemsize];
+    for (int64_t j = 0; j < t->ncolumns; j += t->side) {
+        int64_t ncolumns = smaller(t->side, t->ncolumns - j);
+        int64_t row_nbytes = ncolumns * t->itemsize;
+        for (int64_t i = 0; i < t->nrows; i += t->side) {
+            int64_t nrows = smaller(t->side, t->nrows - i);
+            tile(buffer, row_nbytes, src + j * t->src_step + i * t->itemsize, t->src_step,
+                    nrows, ncolumns);
+            write_rows(buffer, row_nbytes, nrows, dst + i * t->dst_step + j * t->itemsize,
+                       t->dst_step, stream);
+        }
+    }
+}
+
+/* Tiles begin where lines of the destination do: what comes before goes straight. */
+static void
+turn_streaming(turn *t, char *dst, const char *src)
+{
+    int64_t head = (int64_t)(-(uintptr_t)dst % VEC_LINE_NBYTES) / t->itemsize;
+    turn first = *t;
+    first.ncolumns = smaller(head, t->ncolumns);
+    turn_straight(&first, dst, src);
+    t->ncolumns -= first.ncolumns;
+    turn_through_buffer(t, dst + first.ncolumns * t->itemsize,
+                        src + first.ncolumns * t->src_step, true);
+    vec_stream_end();
+}
+
+static bool
+can_stream(const turn *t, const char *dst)
+{
+    return t->dst_step % VEC_LINE_NBYTES == 0 && (uintptr_t)dst % (uintptr_t)t->itemsize == 0 &&
+           t->ncolumns * t->itemsize >= 4 * VEC_LINE_NBYTES;
+}
+
+static void
+turn_block(const copy_block *block, char *dst, const char *src)
+{
+    turn t = {
+        .log_itemsize = __builtin_ctzll((unsigned long long)block->run),
+        .itemsize = block->run,
+        .nrows = block->outer.extent,
+        .ncolumns = block->inner.extent,
+        .dst_step = block->outer.dst_step,
+        .src_step = block->inner.src_step,
+        .side = 128 / block->run,
+    };
+    if (block->is_large && can_stream(&t, dst)) {
+        turn_streaming(&t, dst, src);
+    }
+    else if (block->is_large) {
+        t.side = 512 / t.itemsize;
+        turn_straight(&t, dst, src);
+    }
+    else if (t.dst_step % 4096 == 0 && t.itemsize >= 4) {
+        t.side = 256 / t.itemsize;
+        turn_through_buffer(&t, dst, src, false);
+    }
+    else {
+        turn_straight(&t, dst, src);
+    }
+}
+
+copy_kernel
+copy_turn_kernel(const copy_block *block)
+{
+    bool is_turned = block->inner.dst_step == block->run && block->outer.src_step == block->run;
+    bool has_tile = block->run <= 16 && (block->run & (block->run - 1)) == 0;
+    return is_turned && has_tile ? turn_block : NULL;
+}
