@@ -9,7 +9,7 @@
 #include "array.h"
 #include "array_numpy.h"
 #include "device.h"
-#include "dlpack_import.h"
+#include "dlpack_producer.h"
 #include "dtype_type.h"
 #include "errors.h"
 #include "layout_type.h"
@@ -222,8 +222,8 @@ array_of_view(md_state *state, PyObject *owner, const import_request *request)
                     &fault)) {
         return errors_from_layout(state, "asarray", &fault);
     }
-    return dlpack_import_memory(state, "asarray", view->buf, &layout, dtype, view->readonly, owner,
-                                request);
+    host_items items = {view->buf, &layout, dtype, view->readonly};
+    return host_memory_import(state, "asarray", &items, owner, request);
 }
 
 static PyObject *
@@ -338,8 +338,8 @@ array_of_anything(md_state *state, PyObject *x, const import_request *request)
         return array_of_ml_dtypes(state, x, dtype, request);
     }
     bool is_scalar = PyFloat_Check(x) || PyLong_Check(x) || PyComplex_Check(x) || is_numpy_scalar(x);
-    if (dlpack_is_producer(state, x) && !PyCapsule_CheckExact(x)) {
-        return dlpack_import(state, x, request);
+    if (producer_speaks_dlpack(state, x) && !PyCapsule_CheckExact(x)) {
+        return producer_import(state, x, request);
     }
     if (PyObject_CheckBuffer(x) && !is_numpy_scalar(x)) {
         return array_of_buffer(state, x, request);

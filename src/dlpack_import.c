@@ -6,11 +6,7 @@
  */
 #include "dlpack_import.h"
 
-#include "args.h"
 #include "array_map.h"
-#include "array_methods.h"
-#include "copy.h"
-#include "device.h"
 #include "dlpack_check.h"
 #include "dlpack_export.h"
 #include "errors.h"
@@ -19,12 +15,13 @@
 
 /* A tensor inside a capsule. */
 typedef struct foreign_tensor {
-    PyObject *capsule;      /* borrowed */
+    PyObject *capsule;      /* borrowed; NULL where the tensor came without one and is ours */
     const char *maker;      /* the producer's type, for messages; borrowed */
-    void *managed;          /* the capsule's until take_tensor; then ours to delete once */
+    void *managed;          /* ours to delete once from take_tensor on */
     const DLTensor *tensor; /* within `managed` */
     uint64_t flags;         /* 0 for a legacy tensor */
     bool is_versioned;
+    bool is_taken;
     dlpack_facts facts; /* once checked */
 } foreign_tensor;
 
@@ -48,14 +45,17 @@ refuse(const foreign_tensor *foreign, const dlpack_fault *fault)
 static int
 take_tensor(foreign_tensor *foreign)
 {
+    foreign->is_taken = true;
+    if (foreign->capsule == NULL) {
+        return 0;
+    }
     const char *used = foreign->is_versioned ? CAPSULE_VERSIONED_USED : CAPSULE_LEGACY_USED;
     return PyCapsule_SetName(foreign->capsule, used);
 }
 
 static int
-open_versioned(foreign_tensor *foreign)
+open_versioned(DLManagedTensorVersioned *managed, foreign_tensor *foreign)
 {
-    DLManagedTensorVersioned *managed = PyCapsule_GetPointer(foreign->capsule, CAPSULE_VERSIONED);
     foreign->is_versioned = true;
     foreign->managed = managed;
     if (managed->version.major != DLPACK_MAJOR_VERSION) {
@@ -86,7 +86,7 @@ open_capsule(PyObject *capsule, const char *maker, foreign_tensor *out)
         return -1;
     }
     if (PyCapsule_IsValid(capsule, CAPSULE_VERSIONED)) {
-        return open_versioned(out);
+        return open_versioned(PyCapsule_GetPointer(capsule, CAPSULE_VERSIONED), out);
     }
     if (PyCapsule_IsValid(capsule, CAPSULE_LEGACY)) {
         out->managed = PyCapsule_GetPointer(capsule, CAPSULE_LEGACY);
@@ -108,158 +108,31 @@ open_capsule(PyObject *capsule, const char *maker, foreign_tensor *out)
 
 /* ---- memory of the CPU ---- */
 
-static PyObject *
-copy_memory(md_state *state, const char *function, char *address, const strided_layout *layout,
-            DLDataType dtype, const device_record *device)
-{
-    PyObject *op = array_allocate(state, function, device, BRIDGE_SHARED, layout->ndim,
-                                  layout->shape, dtype, 'C');
-    if (op == NULL || array_cast(op)->nitems == 0) {
-        return op;
-    }
-    if (!dtype_is_whole_bytes(dtype)) { /* packed and compact: the bytes themselves */
-        memcpy(array_storage(array_cast(op))->address, address,
-               (size_t)array_nbytes(array_cast(op)));
-        return op;
-    }
-    strided_layout dense;
-    bool is_done;
-    array_get_layout(array_cast(op), &dense);
-    char *origin = array_storage(array_cast(op))->address;
-    Py_BEGIN_ALLOW_THREADS
-    is_done = copy_strided(&dense, origin, layout, address);
-    Py_END_ALLOW_THREADS
-    if (!is_done) {
-        Py_CLEAR(op);
-        PyErr_NoMemory();
-    }
-    return op;
-}
-
-/* The bytes that the items lie in, relative to element 0. */
-static void
-measure(const strided_layout *layout, DLDataType dtype, int64_t *first, int64_t *end)
-{
-    int64_t lowest, highest;
-    if (!dtype_is_whole_bytes(dtype)) {
-        *first = 0;
-        (void)dtype_packed_nbytes(dtype, layout_volume(layout), end);
-        return;
-    }
-    layout_offset_bounds(layout, &lowest, &highest);
-    *first = lowest * layout->itemsize;
-    *end = (highest + 1) * layout->itemsize;
-}
-
-/* An Array over the pages of CPU memory.  `owner` is taken on success only.  NULL without an exception
- * and with `*why` set: Metal cannot share it. */
-static PyObject *
-share_memory(md_state *state, char *address, const strided_layout *layout, DLDataType dtype,
-             bool is_readonly, const storage_owner *owner, const device_record *device,
-             const char **why)
-{
-    metal_storage *storage;
-    size_t offset;
-    int64_t first, end;
-    bridge_status status;
-    *why = NULL;
-    if ((uintptr_t)address % (uintptr_t)dtype_alignment(dtype) != 0) {
-        *why = "the address of its first item is not a multiple of the element's alignment";
-        return NULL;
-    }
-    measure(layout, dtype, &first, &end);
-    Py_BEGIN_ALLOW_THREADS
-    status = storage_wrap_host(device, address + first, (size_t)(end - first), owner, &storage,
-                               &offset);
-    Py_END_ALLOW_THREADS
-    if (status != BRIDGE_OK) {
-        *why = bridge_status_text(status);
-        return NULL;
-    }
-    storage->is_readonly = is_readonly;
-    PyObject *buffer = buffer_from_storage(state, storage);
-    if (buffer == NULL) {
-        return NULL;
-    }
-    PyObject *array =
-        array_new(state, buffer, (int64_t)offset - first, layout, dtype, is_readonly);
-    Py_DECREF(buffer);
-    return array;
-}
-
-static PyObject *
-refuse_sharing(md_state *state, const char *function, const char *why)
-{
-    return errors_copy_required(state,
-                                "%s: the memory cannot be shared with Metal: %s; a copy is needed "
-                                "and copy=False forbids it.",
-                                function, why);
-}
-
-PyObject *
-dlpack_import_memory(md_state *state, const char *function, char *address,
-                     const strided_layout *layout, DLDataType dtype, bool is_readonly,
-                     PyObject *owner, const import_request *request)
-{
-    const device_record *device =
-        request->device != NULL ? request->device : device_convert(state, function, NULL);
-    if (device == NULL) {
-        return NULL;
-    }
-    const char *why;
-    if (request->copy != 1 && layout_volume(layout) > 0) {
-        storage_owner record = owners_of_object(state, Py_NewRef(owner));
-        PyObject *array = share_memory(state, address, layout, dtype, is_readonly, &record,
-                                       device, &why);
-        if (array != NULL) {
-            return array;
-        }
-        if (PyErr_Occurred()) {
-            return NULL; /* the storage had taken the owner, and let it go */
-        }
-        Py_DECREF(owner);
-        if (request->copy == 0) {
-            return refuse_sharing(state, function, why);
-        }
-    }
-    return copy_memory(state, function, address, layout, dtype, device);
-}
-
 /* A kDLCPU tensor: the tensor itself is the owner. */
 static PyObject *
 import_cpu(md_state *state, foreign_tensor *foreign, const import_request *request)
 {
     const DLTensor *tensor = foreign->tensor;
-    const device_record *device = request->device != NULL
-                                      ? request->device
-                                      : device_convert(state, "from_dlpack", NULL);
-    if (device == NULL) {
+    const device_record *device = host_memory_device(state, "from_dlpack", request);
+    if (device == NULL || take_tensor(foreign) < 0) {
         return NULL;
     }
-    char *address = (char *)tensor->data + tensor->byte_offset;
+    host_items items = {(char *)tensor->data + tensor->byte_offset, &foreign->facts.layout,
+                        tensor->dtype, (foreign->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0};
     bool is_copied = (foreign->flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0;
-    const char *why = NULL;
     if (request->copy != 1 || is_copied) {
-        bool is_readonly = (foreign->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
+        const char *why;
         storage_owner record = owners_of_tensor(state, foreign->managed, foreign->is_versioned);
-        if (take_tensor(foreign) < 0) {
-            return NULL;
-        }
-        PyObject *array = share_memory(state, address, &foreign->facts.layout, tensor->dtype,
-                                       is_readonly, &record, device, &why);
+        PyObject *array = host_memory_share(state, &items, &record, device, &why);
         if (array != NULL || PyErr_Occurred()) {
             return array;
         }
         if (request->copy == 0) {
             managed_delete(foreign->managed, foreign->is_versioned);
-            return refuse_sharing(state, "from_dlpack", why);
+            return host_memory_refuse(state, "from_dlpack", why);
         }
     }
-    else if (take_tensor(foreign) < 0) {
-        return NULL;
-    }
-    PyObject *copy = copy_memory(state, "from_dlpack", address, &foreign->facts.layout,
-                                 tensor->dtype, device);
+    PyObject *copy = host_memory_copy(state, "from_dlpack", &items, device);
     managed_delete(foreign->managed, foreign->is_versioned);
     return copy;
 }
@@ -331,9 +204,7 @@ import_metal(md_state *state, foreign_tensor *foreign)
 static PyObject *
 import_empty(md_state *state, foreign_tensor *foreign, const import_request *request)
 {
-    const device_record *device = request->device != NULL
-                                      ? request->device
-                                      : device_convert(state, "from_dlpack", NULL);
+    const device_record *device = host_memory_device(state, "from_dlpack", request);
     if (device == NULL || take_tensor(foreign) < 0) {
         return NULL;
     }
@@ -383,217 +254,60 @@ finish_metal(PyObject *array, const foreign_tensor *foreign, const import_reques
 }
 
 static PyObject *
-import_capsule(md_state *state, PyObject *capsule, const char *maker,
-               const import_request *request)
+import_tensor(md_state *state, foreign_tensor *foreign, const import_request *request)
 {
-    foreign_tensor foreign;
     dlpack_fault fault;
-    if (open_capsule(capsule, maker, &foreign) < 0) {
-        return NULL;
-    }
-    DLDevice device = foreign.tensor->device;
+    DLDevice device = foreign->tensor->device;
     if (device.device_type != kDLMetal && device.device_type != kDLCPU) {
         return PyErr_Format(PyExc_BufferError,
                             "from_dlpack: the tensor that %s made is on device (%d, %d); only Metal "
                             "(8) and the CPU (1) can be read.  Copy it to the CPU there first.",
-                            maker, (int)device.device_type, (int)device.device_id);
+                            foreign->maker, (int)device.device_type, (int)device.device_id);
     }
-    bool is_padded = (foreign.flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) != 0;
-    if (!dlpack_check(foreign.tensor, is_padded, &foreign.facts, &fault)) {
-        return refuse(&foreign, &fault);
+    bool is_padded = (foreign->flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) != 0;
+    if (!dlpack_check(foreign->tensor, is_padded, &foreign->facts, &fault)) {
+        return refuse(foreign, &fault);
     }
-    if (foreign.facts.nitems == 0) {
-        return import_empty(state, &foreign, request);
+    if (foreign->facts.nitems == 0) {
+        return import_empty(state, foreign, request);
     }
     if (device.device_type == kDLCPU) {
-        return import_cpu(state, &foreign, request);
+        return import_cpu(state, foreign, request);
     }
-    return finish_metal(import_metal(state, &foreign), &foreign, request);
+    return finish_metal(import_metal(state, foreign), foreign, request);
 }
 
-/* ---- producers ---- */
-
-bool
-dlpack_is_producer(md_state *state, PyObject *op)
+PyObject *
+dlpack_import_capsule(md_state *state, PyObject *capsule, const char *maker,
+                      const import_request *request)
 {
-    if (PyCapsule_CheckExact(op)) {
-        return true;
+    foreign_tensor foreign;
+    if (open_capsule(capsule, maker, &foreign) < 0) {
+        return NULL;
     }
-    PyObject *method = PyObject_GetAttr((PyObject *)Py_TYPE(op), state->str___dlpack__);
-    if (method == NULL) {
-        PyErr_Clear();
-        return false;
-    }
-    Py_DECREF(method);
-    return true;
+    return import_tensor(state, &foreign, request);
 }
 
-/* __dlpack__ with the keywords that the producer takes: it says TypeError to what it does not know. */
-static PyObject *
-call_dlpack(md_state *state, PyObject *producer, int copy)
+PyObject *
+dlpack_import_managed(md_state *state, DLManagedTensorVersioned *managed, const char *maker,
+                      const import_request *request)
 {
-    PyObject *copy_value = copy == 1 ? Py_True : Py_False;
-    PyObject *args[] = {producer, state->max_version, copy_value};
-    PyObject *capsule = NULL;
-    if (copy >= 0) {
-        capsule = PyObject_VectorcallMethod(state->str___dlpack__, args, 1,
-                                            state->keywords_copy);
-        if (capsule != NULL || !PyErr_ExceptionMatches(PyExc_TypeError)) {
-            return capsule;
-        }
-        PyErr_Clear();
+    foreign_tensor foreign = {.maker = maker};
+    if (open_versioned(managed, &foreign) < 0) {
+        return NULL; /* deleted already: of another major version */
     }
-    capsule = PyObject_VectorcallMethod(state->str___dlpack__, args, 1, state->keywords_version);
-    if (capsule != NULL || !PyErr_ExceptionMatches(PyExc_TypeError)) {
-        return capsule;
+    PyObject *array = import_tensor(state, &foreign, request);
+    if (!foreign.is_taken) {
+        managed_delete(managed, true);
     }
-    PyErr_Clear();
-    return PyObject_VectorcallMethod(state->str___dlpack__, args, 1, NULL);
+    return array;
 }
 
-/* (device_type, device_id) as the producer reports it, and whether we can read there. */
-static int
-check_device(md_state *state, PyObject *producer)
-{
-    PyObject *pair = PyObject_CallMethodNoArgs(producer, state->str___dlpack_device__);
-    int64_t device[2];
-    int count;
-    if (pair == NULL) {
-        return -1;
-    }
-    int result = args_int64s("from_dlpack", "__dlpack_device__()", pair, device, 2, &count);
-    if (result == 0 && (count != 2 || (device[0] != kDLMetal && device[0] != kDLCPU))) {
-        PyErr_Format(PyExc_BufferError,
-                     "from_dlpack: %.100s reports device %R; only Metal (8) and the CPU (1) can be "
-                     "read.  Copy it to the CPU there first.",
-                     Py_TYPE(producer)->tp_name, pair);
-        result = -1;
-    }
-    Py_DECREF(pair);
-    return result;
-}
-
-static PyObject *
-refuse_producer(PyObject *producer)
-{
-    return PyErr_Format(PyExc_AttributeError,
-                        "from_dlpack: %.100s has no __dlpack__ and __dlpack_device__; use asarray() "
-                        "for lists, scalars and objects with the buffer protocol.",
-                        Py_TYPE(producer)->tp_name);
-}
-
-/* One of our own: no capsule in between. */
-static PyObject *
-import_array(PyObject *op, const import_request *request)
+PyObject *
+dlpack_import_array(PyObject *op, const import_request *request)
 {
     strided_layout layout;
     foreign_tensor nobody = {.flags = 0};
     array_get_layout(array_cast(op), &layout);
     return finish_metal(array_view(array_cast(op), &layout), &nobody, request);
 }
-
-static void
-release_capsule(PyObject *capsule)
-{
-    /* Its destructor can run code of the producer's; our exception must survive it. */
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    Py_DECREF(capsule);
-    PyErr_Restore(type, value, traceback);
-}
-
-PyObject *
-dlpack_import(md_state *state, PyObject *producer, const import_request *request)
-{
-    owners_drain(state);
-    if (Py_IS_TYPE(producer, state->array_type)) {
-        return import_array(producer, request);
-    }
-    if (PyCapsule_CheckExact(producer)) {
-        return import_capsule(state, producer, "a capsule's producer", request);
-    }
-    if (!dlpack_is_producer(state, producer)) {
-        return refuse_producer(producer);
-    }
-    if (check_device(state, producer) < 0) {
-        return NULL;
-    }
-    PyObject *capsule = call_dlpack(state, producer, request->copy);
-    if (capsule == NULL) {
-        return NULL;
-    }
-    PyObject *array = import_capsule(state, capsule, Py_TYPE(producer)->tp_name, request);
-    release_capsule(capsule);
-    return array;
-}
-
-/* ---- from_dlpack ---- */
-
-static bool
-is_cpu_name(PyObject *value)
-{
-    return value != NULL && PyUnicode_Check(value) &&
-           PyUnicode_CompareWithASCIIString(value, "cpu") == 0;
-}
-
-PyDoc_STRVAR(from_dlpack_doc,
-             "from_dlpack($module, x, /, *, device=None, copy=None, stream=None)\n--\n\n"
-             "Import anything that speaks DLPack, without a copy where that is possible.\n\n"
-             "Parameters\n----------\n"
-             "x : object with __dlpack__ and __dlpack_device__, or a DLPack capsule\n"
-             "    Data on Metal (kDLMetal) or on the CPU (kDLCPU).  CPU memory becomes a Metal buffer\n"
-             "    over the pages that hold it.\n"
-             "device : Device, 'metal', 'metal:0' or 'cpu', optional\n"
-             "    Default: where the data is, and the default device for CPU data.  'cpu' gives the\n"
-             "    host view of the result.\n"
-             "copy : bool, optional\n"
-             "    True: always.  False: never.  None: where the memory cannot be shared.\n"
-             "stream : optional\n"
-             "    None, or -1 for no synchronisation.\n\n"
-             "Returns\n-------\n"
-             "Array\n"
-             "    Keeps the producer's memory alive as long as it, a view or an export of it lives.\n"
-             "    Read-only where the producer says so.\n\n"
-             "Raises\n------\n"
-             "AttributeError\n    x has no __dlpack__ or __dlpack_device__.\n"
-             "CopyRequiredError\n    copy=False, and the memory cannot be shared.\n"
-             "BufferError\n"
-             "    Another device, an element type that DLPack 1.3 has not, metadata that reaches\n"
-             "    outside the buffer, a capsule that was consumed, another major version.\n\n"
-             "Threads: the GIL is released while copying.  The producer's deleter is called exactly\n"
-             "once, on a thread that holds the GIL.\n\n"
-             "Source: array API standard 2025.12, from_dlpack; dlpack.h 1.3.");
-
-static PyObject *
-core_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
-{
-    static const args_spec spec = {
-        "from_dlpack", 1, 1, 1, {"x", "device", "copy", "stream", NULL}};
-    md_state *state = state_of_module(module);
-    PyObject *values[4];
-    import_request request = {0};
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        dlpack_check_stream("from_dlpack", values[3]) < 0 ||
-        args_tristate("from_dlpack", "copy", values[2], &request.copy) < 0) {
-        return NULL;
-    }
-    bool wants_host = is_cpu_name(values[1]);
-    if (!wants_host && values[1] != NULL && values[1] != Py_None) {
-        request.device = device_convert(state, "from_dlpack", values[1]);
-        if (request.device == NULL) {
-            return NULL;
-        }
-    }
-    PyObject *array = dlpack_import(state, values[0], &request);
-    if (array == NULL || !wants_host) {
-        return array;
-    }
-    PyObject *host = array_get_host(array, NULL);
-    Py_DECREF(array);
-    return host;
-}
-
-PyMethodDef dlpack_import_functions[] = {
-    {"from_dlpack", MD_FASTCALL(core_from_dlpack), from_dlpack_doc},
-    {NULL, NULL, 0, NULL},
-};

@@ -1,7 +1,9 @@
 /* module.c: makes metal_dlpack._core out of its parts; holds no logic of its own. */
+#include <dlpack/dlpack.h>
+
 #include "array_make.h"
 #include "device.h"
-#include "dlpack_import.h"
+#include "dlpack_producer.h"
 #include "dtype_type.h"
 #include "errors.h"
 #include "owners.h"
@@ -58,7 +60,7 @@ static int
 add_functions(PyObject *module)
 {
     PyMethodDef *const lists[] = {device_functions, storage_mode_functions, array_make_functions,
-                                  dlpack_import_functions, softmetal_probe_functions};
+                                  producer_functions, softmetal_probe_functions};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         if (PyModule_AddFunctions(module, lists[i]) < 0) {
             return -1;

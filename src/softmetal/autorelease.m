@@ -81,10 +81,11 @@ report_missing_pool(id object)
     soft_call_site_describe(site, here, sizeof here);
     soft_call_site_free(site);
     soft_call_site_describe(soft_object_of(object)->site, made, sizeof made);
-    soft_validation_report(SOFT_REPORT_MISSING_POOL,
-                           "an object of %s is autoreleased with no pool in place and leaks, at %s; "
-                           "it was made at %s",
-                           object_getClassName(object), here, made);
+    soft_validation_report(
+        SOFT_REPORT_MISSING_POOL,
+        "an object of %s is autoreleased with no pool in place and leaks, at %s; "
+        "it was made at %s",
+        object_getClassName(object), here, made);
 }
 
 void
@@ -146,9 +147,10 @@ softmetal_autoreleased_without_pool(void)
 - (void)drain
 {
     if (_stack != own_stack || own_stack->open_pools < _depth) {
-        soft_validation_insist(SOFT_REPORT_MISSING_POOL,
-                               "an autorelease pool is drained on another thread, or after the pool "
-                               "around it.");
+        soft_validation_insist(
+            SOFT_REPORT_MISSING_POOL,
+            "an autorelease pool is drained on another thread, or after the pool "
+            "around it.");
         return;
     }
     soft_autorelease_pop(_mark);

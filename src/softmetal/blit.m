@@ -3,8 +3,8 @@
  * Owns:    nothing; commands go to the program of the command buffer.
  * Calls:   program.h, settings.h, validation.h.
  * Threads: one thread at a time, as Metal demands.
- * Note:    a command that is out of range is reported and left out; one that is only unaligned or
- *          overlapping is reported and encoded, since most GPUs carry it out.
+ * Note:    a command that is out of range is reported and left out; one that is only unaligned
+ * or overlapping is reported and encoded, since most GPUs carry it out.
  */
 #import "objects.h"
 
@@ -19,15 +19,16 @@
 - (soft_storage *)storageOf:(id)buffer for:(const char *)method
 {
     if (![buffer isKindOfClass:[SoftMetalBuffer class]]) {
-        soft_validation_report(SOFT_REPORT_ARGUMENT, "-[MTLBlitCommandEncoder %s]: the buffer is "
-                                                     "nil.",
+        soft_validation_report(SOFT_REPORT_ARGUMENT,
+                               "-[MTLBlitCommandEncoder %s]: the buffer is "
+                               "nil.",
                                method);
         return NULL;
     }
     if (((SoftMetalBuffer *)buffer)->_device != [_commandBuffer device]) {
-        soft_validation_report(SOFT_REPORT_ARGUMENT,
-                               "-[MTLBlitCommandEncoder %s]: the buffer belongs to another device.",
-                               method);
+        soft_validation_report(
+            SOFT_REPORT_ARGUMENT,
+            "-[MTLBlitCommandEncoder %s]: the buffer belongs to another device.", method);
         return NULL;
     }
     [_commandBuffer keepObject:buffer];
@@ -41,10 +42,11 @@ is_inside(const char *method, const char *what, const soft_storage *storage, NSU
     if (size <= storage->nbytes && offset <= storage->nbytes - size) {
         return YES;
     }
-    soft_validation_report(SOFT_REPORT_BLIT_RANGE,
-                           "-[MTLBlitCommandEncoder %s]: the %s range (%lu + %lu) passes the end of "
-                           "the buffer (%zu).",
-                           method, what, offset, size, storage->nbytes);
+    soft_validation_report(
+        SOFT_REPORT_BLIT_RANGE,
+        "-[MTLBlitCommandEncoder %s]: the %s range (%lu + %lu) passes the end of "
+        "the buffer (%zu).",
+        method, what, offset, size, storage->nbytes);
     return NO;
 }
 
@@ -53,10 +55,11 @@ check_alignment(const char *method, const char *what, NSUInteger value)
 {
     NSUInteger alignment = soft_settings_get(SOFT_BLIT_ALIGNMENT);
     if (alignment > 1 && value % alignment != 0) {
-        soft_validation_report(SOFT_REPORT_BLIT_ALIGNMENT,
-                               "-[MTLBlitCommandEncoder %s]: the %s (%lu) must be a multiple of %lu "
-                               "on macOS.",
-                               method, what, value, alignment);
+        soft_validation_report(
+            SOFT_REPORT_BLIT_ALIGNMENT,
+            "-[MTLBlitCommandEncoder %s]: the %s (%lu) must be a multiple of %lu "
+            "on macOS.",
+            method, what, value, alignment);
     }
 }
 
@@ -95,10 +98,11 @@ check_alignment(const char *method, const char *what, NSUInteger value)
     }
     if (source == destination && sourceOffset < destinationOffset + size &&
         destinationOffset < sourceOffset + size) {
-        soft_validation_report(SOFT_REPORT_BLIT_RANGE,
-                               "-[MTLBlitCommandEncoder %s]: the ranges (%lu and %lu, %lu bytes) "
-                               "overlap in one buffer.",
-                               method, sourceOffset, destinationOffset, size);
+        soft_validation_report(
+            SOFT_REPORT_BLIT_RANGE,
+            "-[MTLBlitCommandEncoder %s]: the ranges (%lu and %lu, %lu bytes) "
+            "overlap in one buffer.",
+            method, sourceOffset, destinationOffset, size);
     }
     [self addCommand:(soft_command){.kind = SOFT_COPY,
                                     .source = source,

@@ -55,7 +55,8 @@ soft_block_copy(const void *block)
     }
     memcpy(copy, source, source->descriptor->size);
     copy->isa = _NSConcreteMallocBlock;
-    copy->flags = (source->flags & ~BLOCK_REFCOUNT_MASK) | BLOCK_NEEDS_FREE | BLOCK_REFCOUNT_ONE;
+    copy->flags =
+        (source->flags & ~BLOCK_REFCOUNT_MASK) | BLOCK_NEEDS_FREE | BLOCK_REFCOUNT_ONE;
     if ((source->flags & BLOCK_HAS_COPY_DISPOSE) != 0) {
         source->descriptor->copy(copy, source);
     }

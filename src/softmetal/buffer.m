@@ -39,10 +39,11 @@ static const char *const mode_names[] = {"shared", "managed", "private"};
 {
     char site[512], label[SOFT_LABEL_SIZE];
     soft_call_site_describe(soft_object_of(self)->site, site, sizeof site);
-    soft_validation_report(SOFT_REPORT_DESTROYED_IN_USE,
-                           "the buffer \"%s\" (%zu bytes, made at %s) is destroyed while a command "
-                           "buffer that refers to it has not completed.",
-                           soft_storage_copy_label(_storage, label), _storage->nbytes, site);
+    soft_validation_report(
+        SOFT_REPORT_DESTROYED_IN_USE,
+        "the buffer \"%s\" (%zu bytes, made at %s) is destroyed while a command "
+        "buffer that refers to it has not completed.",
+        soft_storage_copy_label(_storage, label), _storage->nbytes, site);
 }
 
 - (void)dealloc
@@ -81,9 +82,10 @@ static const char *const mode_names[] = {"shared", "managed", "private"};
 - (void *)contents
 {
     if (_storage->mode == SOFT_PRIVATE) {
-        soft_validation_report(SOFT_REPORT_PRIVATE_ACCESS,
-                               "-[MTLBuffer contents]: the buffer has private storage, which the "
-                               "CPU cannot reach.");
+        soft_validation_report(
+            SOFT_REPORT_PRIVATE_ACCESS,
+            "-[MTLBuffer contents]: the buffer has private storage, which the "
+            "CPU cannot reach.");
     }
     return _storage->cpu;
 }
@@ -91,17 +93,19 @@ static const char *const mode_names[] = {"shared", "managed", "private"};
 - (void)didModifyRange:(NSRange)range
 {
     if (_storage->mode != SOFT_MANAGED) {
-        soft_validation_report(SOFT_REPORT_DID_MODIFY,
-                               "-[MTLBuffer didModifyRange:] only applies to managed storage; this "
-                               "buffer is %s.",
-                               mode_names[_storage->mode]);
+        soft_validation_report(
+            SOFT_REPORT_DID_MODIFY,
+            "-[MTLBuffer didModifyRange:] only applies to managed storage; this "
+            "buffer is %s.",
+            mode_names[_storage->mode]);
         return;
     }
     if (range.length > _storage->nbytes || range.location > _storage->nbytes - range.length) {
-        soft_validation_report(SOFT_REPORT_DID_MODIFY,
-                               "-[MTLBuffer didModifyRange:]: the range (%lu + %lu) passes the end "
-                               "of the buffer (%zu).",
-                               range.location, range.length, _storage->nbytes);
+        soft_validation_report(
+            SOFT_REPORT_DID_MODIFY,
+            "-[MTLBuffer didModifyRange:]: the range (%lu + %lu) passes the end "
+            "of the buffer (%zu).",
+            range.location, range.length, _storage->nbytes);
         return;
     }
     soft_storage_upload(_storage, range.location, range.length);
@@ -132,10 +136,11 @@ static const char *const mode_names[] = {"shared", "managed", "private"};
 {
     int *purgeable = &_storage->purgeable;
     if (state < MTLPurgeableStateKeepCurrent || state > MTLPurgeableStateEmpty) {
-        soft_validation_report(SOFT_REPORT_ARGUMENT,
-                               "-[MTLResource setPurgeableState:]: the state (%lu) is not one of "
-                               "MTLPurgeableState.",
-                               state);
+        soft_validation_report(
+            SOFT_REPORT_ARGUMENT,
+            "-[MTLResource setPurgeableState:]: the state (%lu) is not one of "
+            "MTLPurgeableState.",
+            state);
         state = MTLPurgeableStateKeepCurrent;
     }
     if (state == MTLPurgeableStateKeepCurrent) {

@@ -78,7 +78,8 @@ describe_frame(void *frame, char *text, size_t nbytes)
     const char *file = strrchr(info.dli_fname, '/');
     file = file != NULL ? file + 1 : info.dli_fname;
     size_t offset = (size_t)((char *)frame - (char *)info.dli_fbase);
-    size_t distance = info.dli_saddr != NULL ? (size_t)((char *)frame - (char *)info.dli_saddr) : 0;
+    size_t distance =
+        info.dli_saddr != NULL ? (size_t)((char *)frame - (char *)info.dli_saddr) : 0;
     BOOL is_near = info.dli_sname != NULL && distance < LONGEST_FUNCTION;
     return (size_t)snprintf(text, nbytes, "%s%s%s+0x%zx%s", is_near ? info.dli_sname : "",
                             is_near ? " (" : "", file, offset, is_near ? ")" : "");

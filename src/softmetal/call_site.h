@@ -10,15 +10,16 @@
 
 typedef struct soft_call_site soft_call_site;
 
-/* Every method that makes something says first who called it, so that a call site starts there. */
+/* Every method that makes something says first who called it, so that a call site starts there.
+ */
 #define SOFT_CALLED() soft_call_site_set_caller(__builtin_return_address(0))
 void soft_call_site_set_caller(void *address);
 
 /* The stack of the caller, when validation is on; else, or with no memory, NULL. */
 soft_call_site *soft_call_site_record(void);
 void soft_call_site_free(soft_call_site *site);
-/* One line, innermost frame first: "name (file+0xoffset) < ...", the name only where the program
- * exports it; "?" for NULL.  Returns `text`. */
+/* One line, innermost frame first: "name (file+0xoffset) < ...", the name only where the
+ * program exports it; "?" for NULL.  Returns `text`. */
 const char *soft_call_site_describe(const soft_call_site *site, char *text, size_t nbytes);
 
 #endif /* SOFT_CALL_SITE_H */

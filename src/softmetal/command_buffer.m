@@ -144,9 +144,9 @@
 - (NSError *)error
 {
     if (soft_process_is_forked()) {
-        return [[[SoftMetalError alloc] initWithCode:MTLCommandBufferErrorNotPermitted
-                                                text:"Metal does not work in a child of fork()."]
-            autorelease];
+        return [[[SoftMetalError alloc]
+            initWithCode:MTLCommandBufferErrorNotPermitted
+                    text:"Metal does not work in a child of fork()."] autorelease];
     }
     pthread_mutex_lock(&_lane->lock);
     NSError *error = [_error retain];
@@ -184,16 +184,17 @@
 - (BOOL)isOpenFor:(const char *)method
 {
     if ([self status] >= MTLCommandBufferStatusCommitted) {
-        soft_validation_report(SOFT_REPORT_COMMIT_ENCODING,
-                               "-[MTLCommandBuffer %s]: the command buffer is already committed.",
-                               method);
+        soft_validation_report(
+            SOFT_REPORT_COMMIT_ENCODING,
+            "-[MTLCommandBuffer %s]: the command buffer is already committed.", method);
         return NO;
     }
     if (_encoder != nil) {
-        soft_validation_report(SOFT_REPORT_SECOND_ENCODER,
-                               "-[MTLCommandBuffer %s]: a command encoder is already encoding to "
-                               "this command buffer.",
-                               method);
+        soft_validation_report(
+            SOFT_REPORT_SECOND_ENCODER,
+            "-[MTLCommandBuffer %s]: a command encoder is already encoding to "
+            "this command buffer.",
+            method);
         return NO;
     }
     return YES;
@@ -226,17 +227,19 @@
     for (size_t index = 0; index < _program.bound_count; index++) {
         soft_storage *storage = _program.bound[index];
         if (__atomic_load_n(&storage->is_orphan, __ATOMIC_ACQUIRE)) {
-            soft_validation_report(SOFT_REPORT_DEAD_AT_COMMIT,
-                                   "-[MTLCommandBuffer commit]: the command buffer references a "
-                                   "deallocated object, the buffer \"%s\" (%zu bytes).",
-                                   soft_storage_copy_label(storage, label), storage->nbytes);
+            soft_validation_report(
+                SOFT_REPORT_DEAD_AT_COMMIT,
+                "-[MTLCommandBuffer commit]: the command buffer references a "
+                "deallocated object, the buffer \"%s\" (%zu bytes).",
+                soft_storage_copy_label(storage, label), storage->nbytes);
         }
         int purgeable = __atomic_load_n(&storage->purgeable, __ATOMIC_ACQUIRE);
         if (purgeable == MTLPurgeableStateVolatile || purgeable == MTLPurgeableStateEmpty) {
-            soft_validation_report(SOFT_REPORT_PURGEABLE,
-                                   "-[MTLCommandBuffer commit]: the buffer \"%s\" (%zu bytes) is in "
-                                   "a volatile or empty purgeable state at commit.",
-                                   soft_storage_copy_label(storage, label), storage->nbytes);
+            soft_validation_report(
+                SOFT_REPORT_PURGEABLE,
+                "-[MTLCommandBuffer commit]: the buffer \"%s\" (%zu bytes) is in "
+                "a volatile or empty purgeable state at commit.",
+                soft_storage_copy_label(storage, label), storage->nbytes);
         }
     }
 }
@@ -394,8 +397,8 @@ event_of(const char *method, id object, SoftMetalDevice *device)
         ((SoftMetalPlainEvent *)object)->_device == device) {
         return ((SoftMetalPlainEvent *)object)->_event;
     }
-    soft_validation_report(SOFT_REPORT_ARGUMENT,
-                           "-[MTLCommandBuffer %s]: the event is %s.", method,
+    soft_validation_report(SOFT_REPORT_ARGUMENT, "-[MTLCommandBuffer %s]: the event is %s.",
+                           method,
                            object == nil ? "nil" : "not a shared one, and of another device");
     return NULL;
 }

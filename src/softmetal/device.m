@@ -161,7 +161,8 @@ static BOOL
 may_make(const char *method, soft_failure kind)
 {
     if (soft_process_is_forked()) {
-        soft_validation_report(SOFT_REPORT_FORK, "-[MTLDevice %s] in a child of fork().", method);
+        soft_validation_report(SOFT_REPORT_FORK, "-[MTLDevice %s] in a child of fork().",
+                               method);
         return NO;
     }
     return !soft_failure_strikes(kind, NULL) && !soft_failure_devices_are_removed();
@@ -173,9 +174,9 @@ is_length_good(const char *method, NSUInteger length)
     NSUInteger most = soft_settings_get(SOFT_MAX_BUFFER_LENGTH);
     if (length == 0) {
         soft_validation_report(SOFT_REPORT_ZERO_LENGTH,
-                               "-[MTLDevice %s]: cannot create a buffer of zero length.", method);
-    }
-    else if (length > most) {
+                               "-[MTLDevice %s]: cannot create a buffer of zero length.",
+                               method);
+    } else if (length > most) {
         soft_validation_report(SOFT_REPORT_OVER_MAXIMUM,
                                "-[MTLDevice %s]: the length (%lu) is over the maximum buffer "
                                "length (%lu).",
@@ -192,10 +193,11 @@ are_options_good(const char *method, MTLResourceOptions options)
     NSUInteger hazard = options >> MTLResourceHazardTrackingModeShift & 0x3;
     BOOL good = (options & ~known) == 0 && storage != MTLStorageModeMemoryless && hazard != 3;
     if (!good) {
-        soft_validation_report(SOFT_REPORT_ARGUMENT,
-                               "-[MTLDevice %s]: the options (0x%lx) hold bits that mean nothing "
-                               "for a buffer.",
-                               method, options);
+        soft_validation_report(
+            SOFT_REPORT_ARGUMENT,
+            "-[MTLDevice %s]: the options (0x%lx) hold bits that mean nothing "
+            "for a buffer.",
+            method, options);
     }
     return good;
 }
@@ -205,8 +207,8 @@ make_buffer(SoftMetalDevice *device, NSUInteger length, const void *bytes, BOOL 
             MTLResourceOptions options)
 {
     NSUInteger mode = options >> MTLResourceStorageModeShift & 0xf;
-    soft_storage *storage = soft_storage_new((soft_storage_mode)mode, length, bytes, no_copy,
-                                             device->_account);
+    soft_storage *storage =
+        soft_storage_new((soft_storage_mode)mode, length, bytes, no_copy, device->_account);
     if (storage == NULL) {
         return nil;
     }
@@ -291,9 +293,10 @@ make_queue(SoftMetalDevice *device, NSUInteger limit)
         return nil;
     }
     if (limit == 0) {
-        soft_validation_report(SOFT_REPORT_ARGUMENT,
-                               "-[MTLDevice newCommandQueueWithMaxCommandBufferCount:]: the count "
-                               "is zero.");
+        soft_validation_report(
+            SOFT_REPORT_ARGUMENT,
+            "-[MTLDevice newCommandQueueWithMaxCommandBufferCount:]: the count "
+            "is zero.");
         return nil;
     }
     return [[SoftMetalQueue alloc] initWithDevice:device limit:limit];
@@ -305,7 +308,8 @@ make_queue(SoftMetalDevice *device, NSUInteger limit)
     return make_queue(self, soft_settings_get(SOFT_QUEUE_DEPTH));
 }
 
-- (id<MTLCommandQueue>)newCommandQueueWithMaxCommandBufferCount:(NSUInteger)maxCommandBufferCount
+- (id<MTLCommandQueue>)newCommandQueueWithMaxCommandBufferCount:
+    (NSUInteger)maxCommandBufferCount
 {
     SOFT_CALLED();
     return make_queue(self, maxCommandBufferCount);

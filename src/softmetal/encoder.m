@@ -29,10 +29,11 @@
     if (!_isEnded) {
         char site[512];
         soft_call_site_describe(soft_object_of(self)->site, site, sizeof site);
-        soft_validation_report(SOFT_REPORT_NO_END_ENCODING,
-                               "a command encoder is released without endEncoding; it was made at "
-                               "%s",
-                               site);
+        soft_validation_report(
+            SOFT_REPORT_NO_END_ENCODING,
+            "a command encoder is released without endEncoding; it was made at "
+            "%s",
+            site);
         _commandBuffer->_encoder = nil;
     }
     [_commandBuffer release];
@@ -102,16 +103,17 @@
         return;
     }
     if (length > 4096) {
-        soft_validation_report(SOFT_REPORT_SET_BYTES,
-                               "-[MTLComputeCommandEncoder setBytes:length:atIndex:]: the length "
-                               "(%lu) is over 4096.",
-                               length);
-    }
-    else if (bytes == NULL || length == 0 || index > 30) {
-        soft_validation_report(SOFT_REPORT_ARGUMENT,
-                               "-[MTLComputeCommandEncoder setBytes:length:atIndex:]: no bytes (%p, "
-                               "%lu), or an index (%lu) over 30.",
-                               bytes, length, index);
+        soft_validation_report(
+            SOFT_REPORT_SET_BYTES,
+            "-[MTLComputeCommandEncoder setBytes:length:atIndex:]: the length "
+            "(%lu) is over 4096.",
+            length);
+    } else if (bytes == NULL || length == 0 || index > 30) {
+        soft_validation_report(
+            SOFT_REPORT_ARGUMENT,
+            "-[MTLComputeCommandEncoder setBytes:length:atIndex:]: no bytes (%p, "
+            "%lu), or an index (%lu) over 30.",
+            bytes, length, index);
     }
 }
 

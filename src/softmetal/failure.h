@@ -10,16 +10,16 @@
 
 #include <stdbool.h>
 
-/* X(name, word): what can fail.  SOFT_FAIL_COMMAND is a committed command buffer that ends in an
- * error, the others are calls that give nil. */
-#define SOFT_FAILURE_LIST(X)                                                           \
-    X(SOFT_FAIL_DEVICE, "device")                                                      \
-    X(SOFT_FAIL_BUFFER, "buffer")                                                      \
-    X(SOFT_FAIL_QUEUE, "queue")                                                        \
-    X(SOFT_FAIL_COMMAND_BUFFER, "commandBuffer")                                       \
-    X(SOFT_FAIL_ENCODER, "encoder")                                                    \
-    X(SOFT_FAIL_EVENT, "event")                                                        \
-    X(SOFT_FAIL_FENCE, "fence")                                                        \
+/* X(name, word): what can fail.  SOFT_FAIL_COMMAND is a committed command buffer that ends in
+ * an error, the others are calls that give nil. */
+#define SOFT_FAILURE_LIST(X)                                                                   \
+    X(SOFT_FAIL_DEVICE, "device")                                                              \
+    X(SOFT_FAIL_BUFFER, "buffer")                                                              \
+    X(SOFT_FAIL_QUEUE, "queue")                                                                \
+    X(SOFT_FAIL_COMMAND_BUFFER, "commandBuffer")                                               \
+    X(SOFT_FAIL_ENCODER, "encoder")                                                            \
+    X(SOFT_FAIL_EVENT, "event")                                                                \
+    X(SOFT_FAIL_FENCE, "fence")                                                                \
     X(SOFT_FAIL_COMMAND, "commit")
 
 #define SOFT_AS_ENUM(name, word) name,
@@ -29,8 +29,8 @@ typedef enum { SOFT_FAILURE_LIST(SOFT_AS_ENUM) SOFT_FAILURE_COUNT } soft_failure
 /* Forget all rules and counters and take these.  False, with no change, if not understood. */
 bool soft_failure_set_rules(const char *text);
 
-/* Count one call of this kind; true if it has to fail.  `code` (may be NULL) gets the code of the
- * rule, a MTLCommandBufferError. */
+/* Count one call of this kind; true if it has to fail.  `code` (may be NULL) gets the code of
+ * the rule, a MTLCommandBufferError. */
 bool soft_failure_strikes(soft_failure kind, int *code);
 
 /* A command buffer that ended with DeviceRemoved takes the devices with it, until rules are set

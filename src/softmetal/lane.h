@@ -14,8 +14,8 @@
 /* One command buffer's place in a lane. */
 typedef struct soft_slot {
     struct soft_slot *next, *previous;
-    void *owner;       /* borrowed: the command buffer */
-    bool is_placed;    /* enqueued and not yet taken by the worker */
+    void *owner;    /* borrowed: the command buffer */
+    bool is_placed; /* enqueued and not yet taken by the worker */
     bool is_committed;
 } soft_slot;
 
@@ -26,9 +26,9 @@ typedef struct soft_lane {
     soft_slot *first, *last;
     uint64_t limit, in_flight; /* command buffers that exist and have not completed */
     bool has_worker;
-    bool is_closed;            /* the queue object is gone */
-    uint64_t seed, random;     /* of the shuffle, the worker's own */
-    uint64_t serial;           /* in the order of creation, for names and seeds */
+    bool is_closed;        /* the queue object is gone */
+    uint64_t seed, random; /* of the shuffle, the worker's own */
+    uint64_t serial;       /* in the order of creation, for names and seeds */
     struct soft_lane *next_lane, *previous_lane;
 } soft_lane;
 

@@ -1,4 +1,5 @@
-/* monotonic.h: time that never jumps, in nanoseconds, and condition variables that follow it. */
+/* monotonic.h: time that never jumps, in nanoseconds, and condition variables that follow it.
+ */
 #ifndef SOFT_MONOTONIC_H
 #define SOFT_MONOTONIC_H
 

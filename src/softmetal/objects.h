@@ -17,7 +17,7 @@
 #include "storage.h"
 
 @interface SoftMetalError : NSError {
-@private
+  @private
     NSInteger _code;
     NSString *_text; /* owned (+1) */
 }
@@ -25,7 +25,7 @@
 @end
 
 @interface SoftMetalArray : NSArray {
-@private
+  @private
     id *_objects; /* each owned (+1) */
     NSUInteger _count;
 }
@@ -34,27 +34,27 @@
 
 /* What has a label that any thread may read or change. */
 @interface SoftMetalLabelled : NSObject {
-@private
+  @private
     pthread_mutex_t _labelLock;
     NSString *_label; /* owned (+1) */
 }
-@property (copy, atomic) NSString *label;
+@property(copy, atomic) NSString *label;
 @end
 
 /* One object per GPU at a time; a process that lets go of it gets a fresh one later. */
 @interface SoftMetalDevice : NSObject <MTLDevice> {
-@public
+  @public
     unsigned _index;
     size_t *_account; /* bytes allocated on this GPU; lives for ever */
 }
 @end
 
 @interface SoftMetalBuffer : SoftMetalLabelled <MTLBuffer> {
-@public
-    SoftMetalDevice *_device;   /* owned (+1) */
-    soft_storage *_storage;     /* owned (+1) */
+  @public
+    SoftMetalDevice *_device; /* owned (+1) */
+    soft_storage *_storage;   /* owned (+1) */
     MTLResourceOptions _options;
-    const void *_deallocator;   /* owned: a copied block, or NULL */
+    const void *_deallocator; /* owned: a copied block, or NULL */
 }
 /* Takes over `storage` and `deallocator`. */
 - (instancetype)initWithDevice:(SoftMetalDevice *)device
@@ -64,7 +64,7 @@
 @end
 
 @interface SoftMetalEvent : SoftMetalLabelled <MTLSharedEvent> {
-@public
+  @public
     SoftMetalDevice *_device; /* owned (+1) */
     soft_event *_event;       /* owned (+1) */
 }
@@ -73,7 +73,7 @@
 
 /* An event that only the GPU signals: without MTLSharedEvent's methods. */
 @interface SoftMetalPlainEvent : SoftMetalLabelled <MTLEvent> {
-@public
+  @public
     SoftMetalDevice *_device; /* owned (+1) */
     soft_event *_event;       /* owned (+1) */
 }
@@ -81,7 +81,7 @@
 @end
 
 @interface SoftMetalFence : SoftMetalLabelled <MTLFence> {
-@public
+  @public
     SoftMetalDevice *_device; /* owned (+1) */
     soft_event *_token;       /* owned (+1): who it is; its value is not used */
 }
@@ -89,7 +89,7 @@
 @end
 
 @interface SoftMetalQueue : SoftMetalLabelled <MTLCommandQueue> {
-@public
+  @public
     SoftMetalDevice *_device; /* owned (+1) */
     soft_lane *_lane;         /* owned (+1), shared with the worker */
 }
@@ -99,25 +99,25 @@
 @class SoftMetalEncoder;
 
 @interface SoftMetalCommandBuffer : SoftMetalLabelled <MTLCommandBuffer> {
-@public
+  @public
     SoftMetalQueue *_queue; /* owned (+1) */
     soft_lane *_lane;       /* borrowed from _queue */
     soft_slot _slot;        /* behind the lane's lock */
     BOOL _retains;
     soft_program _program;
-    SoftMetalEncoder *_encoder;      /* borrowed: the one that is open */
-    id *_kept;                       /* each owned (+1) until completion */
+    SoftMetalEncoder *_encoder; /* borrowed: the one that is open */
+    id *_kept;                  /* each owned (+1) until completion */
     size_t _keptCount, _keptCapacity;
     const void **_scheduledHandlers; /* copied blocks, owned */
     size_t _scheduledCount;
     const void **_completedHandlers;
     size_t _completedCount;
-    MTLCommandBufferStatus _status;  /* behind the lane's lock, as all below */
-    BOOL _isScheduled;               /* its scheduled handlers have run */
-    BOOL _isFinished;                /* its completed handlers have run */
-    int _injected;                   /* the code it has to end with, or 0 */
-    NSError *_error;                 /* owned (+1) */
-    double _startTime, _endTime;     /* seconds */
+    MTLCommandBufferStatus _status; /* behind the lane's lock, as all below */
+    BOOL _isScheduled;              /* its scheduled handlers have run */
+    BOOL _isFinished;               /* its completed handlers have run */
+    int _injected;                  /* the code it has to end with, or 0 */
+    NSError *_error;                /* owned (+1) */
+    double _startTime, _endTime;    /* seconds */
 }
 - (instancetype)initWithQueue:(SoftMetalQueue *)queue retains:(BOOL)retains;
 /* Keep an object until completion, unless the buffer was made with unretained references. */
@@ -132,7 +132,7 @@
 @end
 
 @interface SoftMetalEncoder : SoftMetalLabelled <MTLCommandEncoder> {
-@public
+  @public
     SoftMetalCommandBuffer *_commandBuffer; /* owned (+1) */
     BOOL _isEnded;
 }

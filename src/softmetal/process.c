@@ -25,7 +25,8 @@
 
 #define EXIT_PATIENCE_MS 2000
 
-extern objc_mutex_t __objc_runtime_mutex; /* exported by libobjc, declared in none of its headers */
+extern objc_mutex_t
+    __objc_runtime_mutex; /* exported by libobjc, declared in none of its headers */
 
 static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
 static int forked, exiting;

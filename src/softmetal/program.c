@@ -66,8 +66,7 @@ soft_program_add_command(soft_program *program, soft_pass *pass, soft_command co
 {
     if (!grow((void **)&pass->commands, pass->command_count, &pass->command_capacity,
               sizeof *pass->commands) ||
-        !bind_storage(program, command.source) ||
-        !bind_storage(program, command.destination)) {
+        !bind_storage(program, command.source) || !bind_storage(program, command.destination)) {
         return false;
     }
     pass->commands[pass->command_count] = command;

@@ -3,8 +3,8 @@
  * Owns:      the passes, and a reference to every storage, event and fence they name.
  * Calls:     storage.h, event.h.
  * Threads:   written by the encoding thread, then read by the queue's worker: one at a time.
- * Invariant: from soft_program_begin to soft_program_clear each bound storage counts the program
- *            in `pending_uses`.
+ * Invariant: from soft_program_begin to soft_program_clear each bound storage counts the
+ * program in `pending_uses`.
  */
 #ifndef SOFT_PROGRAM_H
 #define SOFT_PROGRAM_H

@@ -63,12 +63,12 @@
     }
     uint64_t patience_ms = soft_settings_get(SOFT_DEADLOCK_MS);
     if (!soft_lane_enter(_lane, soft_monotonic_after(patience_ms, 1000000))) {
-        soft_validation_insist(SOFT_REPORT_DEADLOCK,
-                               "-[MTLCommandQueue %s] waits for %llu ms because all %llu command "
-                               "buffers of the queue exist and none has completed: some are never "
-                               "committed or never released.",
-                               method, (unsigned long long)patience_ms,
-                               (unsigned long long)_lane->limit);
+        soft_validation_insist(
+            SOFT_REPORT_DEADLOCK,
+            "-[MTLCommandQueue %s] waits for %llu ms because all %llu command "
+            "buffers of the queue exist and none has completed: some are never "
+            "committed or never released.",
+            method, (unsigned long long)patience_ms, (unsigned long long)_lane->limit);
         return nil;
     }
     return [[[SoftMetalCommandBuffer alloc] initWithQueue:self retains:retains] autorelease];

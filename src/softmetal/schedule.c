@@ -23,7 +23,9 @@ soft_order
 soft_schedule_order(void)
 {
     uint64_t seed = soft_settings_get(SOFT_SEED);
-    return seed == 0 ? SOFT_ORDER_FIRST : seed == UINT64_MAX ? SOFT_ORDER_LAST : SOFT_ORDER_RANDOM;
+    return seed == 0            ? SOFT_ORDER_FIRST
+           : seed == UINT64_MAX ? SOFT_ORDER_LAST
+                                : SOFT_ORDER_RANDOM;
 }
 
 /* splitmix64, by Steele, Lea and Flood. */
@@ -177,8 +179,7 @@ run_pass(soft_job *job, soft_pass *pass)
         if (works || soft_settings_get(SOFT_SIGNAL_ON_ERROR) != 0) {
             soft_event_raise(pass->event, pass->value);
         }
-    }
-    else if (works) {
+    } else if (works) {
         job->code = pass->kind == SOFT_PASS_WAIT ? wait_for_event(pass) : run_commands(pass);
     }
     pass->is_done = true;

@@ -20,7 +20,7 @@
 /* One command buffer. */
 typedef struct soft_job {
     soft_program *program;
-    int code;          /* 0, a MTLCommandBufferError (its passes do nothing), or ENDED_BY_EXIT */
+    int code; /* 0, a MTLCommandBufferError (its passes do nothing), or ENDED_BY_EXIT */
     size_t done_count; /* of its passes */
 } soft_job;
 

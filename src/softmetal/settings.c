@@ -43,7 +43,8 @@ read_size(const char *text, uint64_t *value)
     return true;
 }
 
-/* A number other than 0 shuffles; "last" stands for the order that is furthest from the written one. */
+/* A number other than 0 shuffles; "last" stands for the order that is furthest from the written
+ * one. */
 static bool
 read_seed(const char *text, uint64_t *value)
 {

@@ -10,9 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Change one setting: `name` as in the environment ("SOFTMETAL_LATENCY_US"), `value` in the same
- * grammar; NULL gives the default back.  0, or -1 (nothing changed) for a name or value that is
- * not understood.  Holds for what is made or run from now on. */
+/* Change one setting: `name` as in the environment ("SOFTMETAL_LATENCY_US"), `value` in the
+ * same grammar; NULL gives the default back.  0, or -1 (nothing changed) for a name or value
+ * that is not understood.  Holds for what is made or run from now on. */
 int softmetal_set(const char *name, const char *value);
 /* All settings as the environment says now. */
 void softmetal_reset(void);
@@ -23,11 +23,11 @@ void softmetal_reset(void);
 size_t softmetal_live_objects(const char *name);
 /* Calls `visit` for each such object, oldest first, under a lock: `visit` must not make, retain
  * or release objects.  `site` is where the object was made ("" unless validation was on). */
-void softmetal_visit_live_objects(const char *name,
-                                  void (*visit)(const char *class_name, const void *object,
-                                                long retain_count, const char *site,
-                                                void *context),
-                                  void *context);
+void
+softmetal_visit_live_objects(const char *name,
+                             void (*visit)(const char *class_name, const void *object,
+                                           long retain_count, const char *site, void *context),
+                             void *context);
 
 /* Objects autoreleased where the thread had no pool; such an object leaks. */
 size_t softmetal_autoreleased_without_pool(void);

@@ -1,9 +1,8 @@
 /* storage.c: allocates the bytes of buffers.
  *
- * Owns:    the blocks.  Small ones come from the heap, so that a sanitizer sees the end of each;
- *          large ones are mapped, so that a page costs nothing before it is touched.
- * Calls:   mmap, posix_memalign, settings.h.
- * Threads: any.
+ * Owns:    the blocks.  Small ones come from the heap, so that a sanitizer sees the end of
+ * each; large ones are mapped, so that a page costs nothing before it is touched. Calls: mmap,
+ * posix_memalign, settings.h. Threads: any.
  */
 #include "storage.h"
 
@@ -70,13 +69,13 @@ free_block(char *block, size_t nbytes)
     }
     if (nbytes <= HEAP_MOST) {
         free(block);
-    }
-    else {
+    } else {
         munmap(block, mapped_size(nbytes));
     }
 }
 
-/* Blocks that are ours: one or two for managed storage, none for shared memory of the caller. */
+/* Blocks that are ours: one or two for managed storage, none for shared memory of the caller.
+ */
 static int
 count_blocks(const soft_storage *storage)
 {
@@ -103,8 +102,7 @@ allocate_blocks(soft_storage *storage, char *foreign)
 {
     if (foreign != NULL) {
         storage->cpu = foreign;
-    }
-    else if (storage->mode != SOFT_PRIVATE) {
+    } else if (storage->mode != SOFT_PRIVATE) {
         storage->cpu = allocate_block(storage->nbytes);
         if (storage->cpu == NULL) {
             return false;
@@ -203,7 +201,8 @@ void
 soft_storage_orphan(soft_storage *storage)
 {
     __atomic_store_n(&storage->is_orphan, 1, __ATOMIC_SEQ_CST);
-    while (storage->is_foreign && __atomic_load_n(&storage->running_uses, __ATOMIC_SEQ_CST) > 0) {
+    while (storage->is_foreign &&
+           __atomic_load_n(&storage->running_uses, __ATOMIC_SEQ_CST) > 0) {
         sched_yield(); /* the caller is about to free the bytes under a running command */
     }
 }

@@ -1,9 +1,9 @@
 /* storage.h: the bytes of one buffer, as the CPU and as the GPU see them.
  *
- * Owns:      one or two blocks of memory, counted; command buffers and the buffer keep it alive.
- * Threads:   any; the bytes themselves are ordered by whoever uses them.
- * Invariant: shared: cpu == gpu; private: cpu == NULL; managed: two blocks that only
- *            soft_storage_upload and soft_storage_download make equal.
+ * Owns:      one or two blocks of memory, counted; command buffers and the buffer keep it
+ * alive. Threads:   any; the bytes themselves are ordered by whoever uses them. Invariant:
+ * shared: cpu == gpu; private: cpu == NULL; managed: two blocks that only soft_storage_upload
+ * and soft_storage_download make equal.
  */
 #ifndef SOFT_STORAGE_H
 #define SOFT_STORAGE_H
@@ -12,23 +12,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum { SOFT_SHARED, SOFT_MANAGED, SOFT_PRIVATE } soft_storage_mode; /* as MTLStorageMode */
+typedef enum {
+    SOFT_SHARED,
+    SOFT_MANAGED,
+    SOFT_PRIVATE
+} soft_storage_mode; /* as MTLStorageMode */
 
 #define SOFT_LABEL_SIZE 64
 
 typedef struct soft_storage {
     long references;
     soft_storage_mode mode;
-    bool is_tracked;      /* hazards on it order GPU work */
-    bool is_foreign;      /* the CPU block belongs to the caller (bytesNoCopy) */
-    size_t nbytes;        /* > 0 */
-    char *cpu;            /* NULL for private */
-    char *gpu;            /* never NULL */
-    size_t *account;      /* borrowed for ever: where the device counts its bytes */
-    long pending_uses;    /* committed command buffers that have not completed */
-    int running_uses;     /* workers that touch its bytes at this moment */
-    int is_orphan;        /* the MTLBuffer is gone */
-    int purgeable;        /* a MTLPurgeableState, never KeepCurrent */
+    bool is_tracked;             /* hazards on it order GPU work */
+    bool is_foreign;             /* the CPU block belongs to the caller (bytesNoCopy) */
+    size_t nbytes;               /* > 0 */
+    char *cpu;                   /* NULL for private */
+    char *gpu;                   /* never NULL */
+    size_t *account;             /* borrowed for ever: where the device counts its bytes */
+    long pending_uses;           /* committed command buffers that have not completed */
+    int running_uses;            /* workers that touch its bytes at this moment */
+    int is_orphan;               /* the MTLBuffer is gone */
+    int purgeable;               /* a MTLPurgeableState, never KeepCurrent */
     char label[SOFT_LABEL_SIZE]; /* behind a lock: soft_storage_set_label, _copy_label */
 } soft_storage;
 

@@ -103,7 +103,8 @@ add_to_batch(struct batch *batch, SoftMetalCommandBuffer *buffer)
     pthread_cond_broadcast(&lane->changed);
     pthread_mutex_unlock(&lane->lock);
     batch->buffers[batch->count] = buffer;
-    batch->jobs[batch->count] = (soft_job){.program = &buffer->_program, .code = buffer->_injected};
+    batch->jobs[batch->count] =
+        (soft_job){.program = &buffer->_program, .code = buffer->_injected};
     batch->count += 1;
 }
 
@@ -143,7 +144,8 @@ static void
 set_error(SoftMetalCommandBuffer *buffer, int code)
 {
     char text[128];
-    snprintf(text, sizeof text, "The command buffer did not complete (MTLCommandBufferError%s, %d).",
+    snprintf(text, sizeof text,
+             "The command buffer did not complete (MTLCommandBufferError%s, %d).",
              soft_failure_code_name(code), code);
     [buffer failWithCode:code text:text];
     if (code == MTLCommandBufferErrorDeviceRemoved) {
@@ -151,8 +153,8 @@ set_error(SoftMetalCommandBuffer *buffer, int code)
     }
 }
 
-/* The worker's reference goes before the waiters wake, so that a waiter who counts objects finds
- * only its own. */
+/* The worker's reference goes before the waiters wake, so that a waiter who counts objects
+ * finds only its own. */
 static void
 finish(SoftMetalCommandBuffer *buffer)
 {
@@ -178,7 +180,8 @@ complete(soft_lane *lane, SoftMetalCommandBuffer *buffer, int code)
     pthread_mutex_lock(&lane->lock);
     buffer->_endTime = now_in_seconds();
     pthread_mutex_unlock(&lane->lock);
-    [buffer setStatus:code == 0 ? MTLCommandBufferStatusCompleted : MTLCommandBufferStatusError];
+    [buffer
+        setStatus:code == 0 ? MTLCommandBufferStatusCompleted : MTLCommandBufferStatusError];
     [buffer runHandlers:buffer->_completedHandlers count:buffer->_completedCount];
     [buffer releaseKept];
     soft_autorelease_pop(pool);
@@ -186,7 +189,7 @@ complete(soft_lane *lane, SoftMetalCommandBuffer *buffer, int code)
     soft_process_end_work();
 }
 
-/* Run the passes, completing each command buffer as soon as it and those before it are done.  NO
+/* Run the passes, completing each command buffer as soon as it and those before it are done. NO
  * when the process exits: what is left of the batch stays as it is. */
 static BOOL
 work_off(soft_lane *lane, struct batch *batch, soft_order order)
@@ -200,8 +203,7 @@ work_off(soft_lane *lane, struct batch *batch, soft_order order)
             schedule.count -= 1;
             complete(lane, batch->buffers[completed], job->code);
             completed += 1;
-        }
-        else if (!soft_schedule_step(&schedule)) {
+        } else if (!soft_schedule_step(&schedule)) {
             return NO;
         }
     }
@@ -226,8 +228,8 @@ run_batch(soft_lane *lane, SoftMetalCommandBuffer *first)
     seed_lane(lane);
     size_t pool = soft_autorelease_push();
     add_to_batch(&batch, first);
-    BOOL goes_on = sleep_us(lane, soft_settings_get(SOFT_LATENCY_US)) &&
-                   widen_batch(lane, &batch, order);
+    BOOL goes_on =
+        sleep_us(lane, soft_settings_get(SOFT_LATENCY_US)) && widen_batch(lane, &batch, order);
     soft_autorelease_pop(pool);
     for (size_t index = 0; index < batch.count; index++) {
         if (batch.jobs[index].code == 0) {

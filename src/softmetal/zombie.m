@@ -33,10 +33,11 @@ __attribute__((objc_root_class))
     (void)arguments;
     soft_call_site_describe(object->site, made, sizeof made);
     soft_call_site_describe(object->end, freed, sizeof freed);
-    soft_validation_report(SOFT_REPORT_DEAD_OBJECT,
-                           "-[%s %s] is sent to an object that is gone; it was made at %s and freed "
-                           "at %s",
-                           class_getName(object->former), sel_getName(selector), made, freed);
+    soft_validation_report(
+        SOFT_REPORT_DEAD_OBJECT,
+        "-[%s %s] is sent to an object that is gone; it was made at %s and freed "
+        "at %s",
+        class_getName(object->former), sel_getName(selector), made, freed);
     return NULL; /* the message does nothing and gives 0 */
 }
 

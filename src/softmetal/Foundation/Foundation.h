@@ -30,8 +30,8 @@ typedef unsigned long NSUInteger;
 
 @protocol NSObject
 - (BOOL)isEqual:(id)object;
-@property (readonly) NSUInteger hash;
-@property (readonly) Class superclass;
+@property(readonly) NSUInteger hash;
+@property(readonly) Class superclass;
 - (Class)class;
 - (instancetype)self;
 - (BOOL)isKindOfClass:(Class)aClass;
@@ -42,13 +42,13 @@ typedef unsigned long NSUInteger;
 - (oneway void)release;
 - (instancetype)autorelease;
 - (NSUInteger)retainCount;
-@property (readonly, copy) NSString *description;
+@property(readonly, copy) NSString *description;
 @end
 
 #if __has_attribute(objc_root_class)
 __attribute__((objc_root_class))
 #endif
-@interface NSObject <NSObject> {
+@interface NSObject<NSObject> {
     Class isa;
 }
 + (void)load;
@@ -68,14 +68,14 @@ __attribute__((objc_root_class))
 #endif /* __APPLE__ */
 
 #if defined(__clang__)
-#define NS_ENUM(type, name)                                                            \
-    enum name : type name;                                                             \
+#define NS_ENUM(type, name)                                                                    \
+    enum name : type name;                                                                     \
     enum name : type
 #define NS_OPTIONS(type, name) NS_ENUM(type, name)
 #define NS_RETURNS_RETAINED __attribute__((ns_returns_retained))
 #else
-#define NS_ENUM(type, name)                                                            \
-    type name;                                                                         \
+#define NS_ENUM(type, name)                                                                    \
+    type name;                                                                                 \
     enum
 #define NS_OPTIONS(type, name) NS_ENUM(type, name)
 #define NS_RETURNS_RETAINED
@@ -100,7 +100,7 @@ NSMakeRange(NSUInteger location, NSUInteger length)
 /* What an autorelease pool of the calling thread must surround.  `drain` and `release` are the
  * same; a pool cannot be retained or autoreleased. */
 @interface NSAutoreleasePool : NSObject {
-@private
+  @private
     void *_stack;
     NSUInteger _mark, _depth;
 }
@@ -108,8 +108,8 @@ NSMakeRange(NSUInteger location, NSUInteger length)
 @end
 
 @interface NSString : NSObject
-@property (readonly) NSUInteger length;     /* in UTF-16 units */
-@property (readonly) const char *UTF8String; /* borrowed from the string */
+@property(readonly) NSUInteger length;      /* in UTF-16 units */
+@property(readonly) const char *UTF8String; /* borrowed from the string */
 + (instancetype)stringWithUTF8String:(const char *)nullTerminatedCString;
 - (instancetype)initWithUTF8String:(const char *)nullTerminatedCString;
 - (BOOL)isEqualToString:(NSString *)aString;
@@ -118,7 +118,7 @@ NSMakeRange(NSUInteger location, NSUInteger length)
 #if !defined(__clang__)
 /* GCC makes instances of it out of @"..." when told to, with exactly this layout. */
 @interface NSConstantString : NSString {
-@private
+  @private
     char *c_string;
     unsigned int len; /* in bytes */
 }
@@ -126,16 +126,16 @@ NSMakeRange(NSUInteger location, NSUInteger length)
 #endif
 
 @interface NSArray : NSObject
-@property (readonly) NSUInteger count;
+@property(readonly) NSUInteger count;
 - (id)objectAtIndex:(NSUInteger)index;
 @end
 
 typedef NSString *NSErrorDomain;
 
 @interface NSError : NSObject
-@property (readonly, copy) NSErrorDomain domain;
-@property (readonly) NSInteger code;
-@property (readonly, copy) NSString *localizedDescription;
+@property(readonly, copy) NSErrorDomain domain;
+@property(readonly) NSInteger code;
+@property(readonly, copy) NSString *localizedDescription;
 @end
 
 #endif /* SOFTMETAL_FOUNDATION_H */

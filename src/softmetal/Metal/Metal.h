@@ -15,31 +15,34 @@
 
 #define MTL_EXTERN extern
 
-@protocol MTLDevice, MTLBuffer, MTLCommandQueue, MTLCommandBuffer, MTLBlitCommandEncoder;
-@protocol MTLComputeCommandEncoder, MTLEvent, MTLSharedEvent, MTLFence;
+@protocol MTLDevice;
+@protocol MTLCommandQueue;
+@protocol MTLCommandBuffer;
+@protocol MTLBlitCommandEncoder;
+@protocol MTLComputeCommandEncoder;
 
 /* ---- resources ---- */
 
-typedef NS_ENUM(NSUInteger, MTLPurgeableState){
+typedef NS_ENUM(NSUInteger, MTLPurgeableState) {
     MTLPurgeableStateKeepCurrent = 1,
     MTLPurgeableStateNonVolatile = 2,
     MTLPurgeableStateVolatile = 3,
     MTLPurgeableStateEmpty = 4,
 };
 
-typedef NS_ENUM(NSUInteger, MTLCPUCacheMode){
+typedef NS_ENUM(NSUInteger, MTLCPUCacheMode) {
     MTLCPUCacheModeDefaultCache = 0,
     MTLCPUCacheModeWriteCombined = 1,
 };
 
-typedef NS_ENUM(NSUInteger, MTLStorageMode){
+typedef NS_ENUM(NSUInteger, MTLStorageMode) {
     MTLStorageModeShared = 0,
     MTLStorageModeManaged = 1,
     MTLStorageModePrivate = 2,
     MTLStorageModeMemoryless = 3,
 };
 
-typedef NS_ENUM(NSUInteger, MTLHazardTrackingMode){
+typedef NS_ENUM(NSUInteger, MTLHazardTrackingMode) {
     MTLHazardTrackingModeDefault = 0,
     MTLHazardTrackingModeUntracked = 1,
     MTLHazardTrackingModeTracked = 2,
@@ -52,37 +55,36 @@ typedef NS_ENUM(NSUInteger, MTLHazardTrackingMode){
 #define MTLResourceHazardTrackingModeShift 8
 #define MTLResourceHazardTrackingModeMask (0x3UL << MTLResourceHazardTrackingModeShift)
 
-typedef NS_OPTIONS(NSUInteger, MTLResourceOptions){
+typedef NS_OPTIONS(NSUInteger, MTLResourceOptions) {
     MTLResourceCPUCacheModeDefaultCache = MTLCPUCacheModeDefaultCache
-                                          << MTLResourceCPUCacheModeShift,
+        << MTLResourceCPUCacheModeShift,
     MTLResourceCPUCacheModeWriteCombined = MTLCPUCacheModeWriteCombined
-                                           << MTLResourceCPUCacheModeShift,
+        << MTLResourceCPUCacheModeShift,
     MTLResourceStorageModeShared = MTLStorageModeShared << MTLResourceStorageModeShift,
     MTLResourceStorageModeManaged = MTLStorageModeManaged << MTLResourceStorageModeShift,
     MTLResourceStorageModePrivate = MTLStorageModePrivate << MTLResourceStorageModeShift,
-    MTLResourceStorageModeMemoryless = MTLStorageModeMemoryless
-                                       << MTLResourceStorageModeShift,
+    MTLResourceStorageModeMemoryless = MTLStorageModeMemoryless << MTLResourceStorageModeShift,
     MTLResourceHazardTrackingModeDefault = MTLHazardTrackingModeDefault
-                                           << MTLResourceHazardTrackingModeShift,
+        << MTLResourceHazardTrackingModeShift,
     MTLResourceHazardTrackingModeUntracked = MTLHazardTrackingModeUntracked
-                                             << MTLResourceHazardTrackingModeShift,
+        << MTLResourceHazardTrackingModeShift,
     MTLResourceHazardTrackingModeTracked = MTLHazardTrackingModeTracked
-                                           << MTLResourceHazardTrackingModeShift,
+        << MTLResourceHazardTrackingModeShift,
 };
 
 @protocol MTLResource <NSObject>
-@property (copy, atomic) NSString *label;
-@property (readonly) id<MTLDevice> device;
-@property (readonly) MTLCPUCacheMode cpuCacheMode;
-@property (readonly) MTLStorageMode storageMode;
-@property (readonly) MTLHazardTrackingMode hazardTrackingMode;
-@property (readonly) MTLResourceOptions resourceOptions;
+@property(copy, atomic) NSString *label;
+@property(readonly) id<MTLDevice> device;
+@property(readonly) MTLCPUCacheMode cpuCacheMode;
+@property(readonly) MTLStorageMode storageMode;
+@property(readonly) MTLHazardTrackingMode hazardTrackingMode;
+@property(readonly) MTLResourceOptions resourceOptions;
 - (MTLPurgeableState)setPurgeableState:(MTLPurgeableState)state;
-@property (readonly) NSUInteger allocatedSize;
+@property(readonly) NSUInteger allocatedSize;
 @end
 
 @protocol MTLBuffer <MTLResource>
-@property (readonly) NSUInteger length;
+@property(readonly) NSUInteger length;
 - (void *)contents; /* NULL for private storage */
 - (void)didModifyRange:(NSRange)range;
 @end
@@ -90,31 +92,32 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions){
 /* ---- events and fences ---- */
 
 @protocol MTLEvent <NSObject>
-@property (readonly) id<MTLDevice> device;
-@property (copy, atomic) NSString *label;
+@property(readonly) id<MTLDevice> device;
+@property(copy, atomic) NSString *label;
 @end
 
 @protocol MTLSharedEvent <MTLEvent>
 - (BOOL)waitUntilSignaledValue:(uint64_t)value timeoutMS:(uint64_t)milliseconds;
-@property (readwrite) uint64_t signaledValue;
+@property(readwrite) uint64_t signaledValue;
 @end
 
 @protocol MTLFence <NSObject>
-@property (readonly) id<MTLDevice> device;
-@property (copy, atomic) NSString *label;
+@property(readonly) id<MTLDevice> device;
+@property(copy, atomic) NSString *label;
 @end
 
 /* ---- devices ---- */
 
 @protocol MTLDevice <NSObject>
-@property (readonly) NSString *name;
-@property (readonly) uint64_t registryID;
-@property (readonly) BOOL hasUnifiedMemory;
-@property (readonly) uint64_t recommendedMaxWorkingSetSize;
-@property (readonly) NSUInteger maxBufferLength;
-@property (readonly) NSUInteger currentAllocatedSize;
+@property(readonly) NSString *name;
+@property(readonly) uint64_t registryID;
+@property(readonly) BOOL hasUnifiedMemory;
+@property(readonly) uint64_t recommendedMaxWorkingSetSize;
+@property(readonly) NSUInteger maxBufferLength;
+@property(readonly) NSUInteger currentAllocatedSize;
 - (id<MTLCommandQueue>)newCommandQueue;
-- (id<MTLCommandQueue>)newCommandQueueWithMaxCommandBufferCount:(NSUInteger)maxCommandBufferCount;
+- (id<MTLCommandQueue>)newCommandQueueWithMaxCommandBufferCount:
+    (NSUInteger)maxCommandBufferCount;
 - (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length options:(MTLResourceOptions)options;
 - (id<MTLBuffer>)newBufferWithBytes:(const void *)pointer
                              length:(NSUInteger)length
@@ -123,7 +126,8 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions){
                                    length:(NSUInteger)length
                                   options:(MTLResourceOptions)options
 #if defined(__BLOCKS__)
-                              deallocator:(void (^)(void *pointer, NSUInteger length))deallocator;
+                              deallocator:
+                                  (void (^)(void *pointer, NSUInteger length))deallocator;
 #else
                               deallocator:(const void *)deallocator;
 #endif
@@ -140,13 +144,13 @@ MTL_EXTERN NSArray *MTLCopyAllDevices(void) NS_RETURNS_RETAINED;
 /* ---- queues and command buffers ---- */
 
 @protocol MTLCommandQueue <NSObject>
-@property (copy, atomic) NSString *label;
-@property (readonly) id<MTLDevice> device;
+@property(copy, atomic) NSString *label;
+@property(readonly) id<MTLDevice> device;
 - (id<MTLCommandBuffer>)commandBuffer;
 - (id<MTLCommandBuffer>)commandBufferWithUnretainedReferences;
 @end
 
-typedef NS_ENUM(NSUInteger, MTLCommandBufferStatus){
+typedef NS_ENUM(NSUInteger, MTLCommandBufferStatus) {
     MTLCommandBufferStatusNotEnqueued = 0,
     MTLCommandBufferStatusEnqueued = 1,
     MTLCommandBufferStatusCommitted = 2,
@@ -155,7 +159,7 @@ typedef NS_ENUM(NSUInteger, MTLCommandBufferStatus){
     MTLCommandBufferStatusError = 5,
 };
 
-typedef NS_ENUM(NSUInteger, MTLCommandBufferError){
+typedef NS_ENUM(NSUInteger, MTLCommandBufferError) {
     MTLCommandBufferErrorNone = 0,
     MTLCommandBufferErrorInternal = 1,
     MTLCommandBufferErrorTimeout = 2,
@@ -178,20 +182,20 @@ typedef const void *MTLCommandBufferHandler;
 #endif
 
 @protocol MTLCommandBuffer <NSObject>
-@property (readonly) id<MTLDevice> device;
-@property (readonly) id<MTLCommandQueue> commandQueue;
-@property (readonly) BOOL retainedReferences;
-@property (copy, atomic) NSString *label;
-@property (readonly) CFTimeInterval GPUStartTime;
-@property (readonly) CFTimeInterval GPUEndTime;
+@property(readonly) id<MTLDevice> device;
+@property(readonly) id<MTLCommandQueue> commandQueue;
+@property(readonly) BOOL retainedReferences;
+@property(copy, atomic) NSString *label;
+@property(readonly) CFTimeInterval GPUStartTime;
+@property(readonly) CFTimeInterval GPUEndTime;
 - (void)enqueue;
 - (void)commit;
 - (void)addScheduledHandler:(MTLCommandBufferHandler)block;
 - (void)waitUntilScheduled;
 - (void)addCompletedHandler:(MTLCommandBufferHandler)block;
 - (void)waitUntilCompleted;
-@property (readonly) MTLCommandBufferStatus status;
-@property (readonly) NSError *error;
+@property(readonly) MTLCommandBufferStatus status;
+@property(readonly) NSError *error;
 - (id<MTLBlitCommandEncoder>)blitCommandEncoder;
 - (id<MTLComputeCommandEncoder>)computeCommandEncoder;
 - (void)encodeWaitForEvent:(id<MTLEvent>)event value:(uint64_t)value;
@@ -201,8 +205,8 @@ typedef const void *MTLCommandBufferHandler;
 /* ---- encoders ---- */
 
 @protocol MTLCommandEncoder <NSObject>
-@property (readonly) id<MTLDevice> device;
-@property (copy, atomic) NSString *label;
+@property(readonly) id<MTLDevice> device;
+@property(copy, atomic) NSString *label;
 - (void)endEncoding;
 @end
 
@@ -218,7 +222,8 @@ typedef const void *MTLCommandBufferHandler;
 - (void)waitForFence:(id<MTLFence>)fence;
 @end
 
-/* It encodes no kernel: it is here for the rule of `setBytes`, and for the rules of encoders. */
+/* It encodes no kernel: it is here for the rule of `setBytes`, and for the rules of encoders.
+ */
 @protocol MTLComputeCommandEncoder <MTLCommandEncoder>
 - (void)setBytes:(const void *)bytes length:(NSUInteger)length atIndex:(NSUInteger)index;
 - (void)updateFence:(id<MTLFence>)fence;

@@ -1,0 +1,189 @@
+/* dlpack_producer.c: see dlpack_producer.h.
+ *
+ * Calls:   the producer's __dlpack_device__ and __dlpack__; dlpack_import.h for what they give.
+ * Source:  array API standard 2025.12 from_dlpack.
+ */
+#include "dlpack_producer.h"
+
+#include "args.h"
+#include "array_methods.h"
+#include "device.h"
+#include "dlpack_export.h"
+#include "dlpack_import.h"
+#include "owners.h"
+
+bool
+producer_speaks_dlpack(md_state *state, PyObject *op)
+{
+    if (PyCapsule_CheckExact(op)) {
+        return true;
+    }
+    PyObject *method = PyObject_GetAttr((PyObject *)Py_TYPE(op), state->str___dlpack__);
+    if (method == NULL) {
+        PyErr_Clear();
+        return false;
+    }
+    Py_DECREF(method);
+    return true;
+}
+
+/* __dlpack__ with the keywords that the producer takes: it says TypeError to what it does not know. */
+static PyObject *
+call_dlpack(md_state *state, PyObject *producer, int copy)
+{
+    PyObject *copy_value = copy == 1 ? Py_True : Py_False;
+    PyObject *args[] = {producer, state->max_version, copy_value};
+    PyObject *capsule = NULL;
+    if (copy >= 0) {
+        capsule = PyObject_VectorcallMethod(state->str___dlpack__, args, 1,
+                                            state->keywords_copy);
+        if (capsule != NULL || !PyErr_ExceptionMatches(PyExc_TypeError)) {
+            return capsule;
+        }
+        PyErr_Clear();
+    }
+    capsule = PyObject_VectorcallMethod(state->str___dlpack__, args, 1, state->keywords_version);
+    if (capsule != NULL || !PyErr_ExceptionMatches(PyExc_TypeError)) {
+        return capsule;
+    }
+    PyErr_Clear();
+    return PyObject_VectorcallMethod(state->str___dlpack__, args, 1, NULL);
+}
+
+/* (device_type, device_id) as the producer reports it, and whether we can read there. */
+static int
+check_device(md_state *state, PyObject *producer)
+{
+    PyObject *pair = PyObject_CallMethodNoArgs(producer, state->str___dlpack_device__);
+    int64_t device[2];
+    int count;
+    if (pair == NULL) {
+        return -1;
+    }
+    int result = args_int64s("from_dlpack", "__dlpack_device__()", pair, device, 2, &count);
+    if (result == 0 && (count != 2 || (device[0] != kDLMetal && device[0] != kDLCPU))) {
+        PyErr_Format(PyExc_BufferError,
+                     "from_dlpack: %.100s reports device %R; only Metal (8) and the CPU (1) can be "
+                     "read.  Copy it to the CPU there first.",
+                     Py_TYPE(producer)->tp_name, pair);
+        result = -1;
+    }
+    Py_DECREF(pair);
+    return result;
+}
+
+static PyObject *
+refuse_producer(PyObject *producer)
+{
+    return PyErr_Format(PyExc_AttributeError,
+                        "from_dlpack: %.100s has no __dlpack__ and __dlpack_device__; use asarray() "
+                        "for lists, scalars and objects with the buffer protocol.",
+                        Py_TYPE(producer)->tp_name);
+}
+
+static void
+release_capsule(PyObject *capsule)
+{
+    /* Its destructor can run code of the producer's; our exception must survive it. */
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    Py_DECREF(capsule);
+    PyErr_Restore(type, value, traceback);
+}
+
+PyObject *
+producer_import(md_state *state, PyObject *producer, const import_request *request)
+{
+    owners_drain(state);
+    if (Py_IS_TYPE(producer, state->array_type)) {
+        return dlpack_import_array(producer, request);
+    }
+    if (PyCapsule_CheckExact(producer)) {
+        return dlpack_import_capsule(state, producer, "a capsule's producer", request);
+    }
+    if (!producer_speaks_dlpack(state, producer)) {
+        return refuse_producer(producer);
+    }
+    if (check_device(state, producer) < 0) {
+        return NULL;
+    }
+    PyObject *capsule = call_dlpack(state, producer, request->copy);
+    if (capsule == NULL) {
+        return NULL;
+    }
+    PyObject *array =
+        dlpack_import_capsule(state, capsule, Py_TYPE(producer)->tp_name, request);
+    release_capsule(capsule);
+    return array;
+}
+
+/* ---- from_dlpack ---- */
+
+static bool
+is_cpu_name(PyObject *value)
+{
+    return value != NULL && PyUnicode_Check(value) &&
+           PyUnicode_CompareWithASCIIString(value, "cpu") == 0;
+}
+
+PyDoc_STRVAR(from_dlpack_doc,
+             "from_dlpack($module, x, /, *, device=None, copy=None, stream=None)\n--\n\n"
+             "Import anything that speaks DLPack, without a copy where that is possible.\n\n"
+             "Parameters\n----------\n"
+             "x : object with __dlpack__ and __dlpack_device__, or a DLPack capsule\n"
+             "    Data on Metal (kDLMetal) or on the CPU (kDLCPU).  CPU memory becomes a Metal buffer\n"
+             "    over the pages that hold it.\n"
+             "device : Device, 'metal', 'metal:0' or 'cpu', optional\n"
+             "    Default: where the data is, and the default device for CPU data.  'cpu' gives the\n"
+             "    host view of the result.\n"
+             "copy : bool, optional\n"
+             "    True: always.  False: never.  None: where the memory cannot be shared.\n"
+             "stream : optional\n"
+             "    None, or -1 for no synchronisation.\n\n"
+             "Returns\n-------\n"
+             "Array\n"
+             "    Keeps the producer's memory alive as long as it, a view or an export of it lives.\n"
+             "    Read-only where the producer says so.\n\n"
+             "Raises\n------\n"
+             "AttributeError\n    x has no __dlpack__ or __dlpack_device__.\n"
+             "CopyRequiredError\n    copy=False, and the memory cannot be shared.\n"
+             "BufferError\n"
+             "    Another device, an element type that DLPack 1.3 has not, metadata that reaches\n"
+             "    outside the buffer, a capsule that was consumed, another major version.\n\n"
+             "Threads: the GIL is released while copying.  The producer's deleter is called exactly\n"
+             "once, on a thread that holds the GIL.\n\n"
+             "Source: array API standard 2025.12, from_dlpack; dlpack.h 1.3.");
+
+static PyObject *
+core_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {
+        "from_dlpack", 1, 1, 1, {"x", "device", "copy", "stream", NULL}};
+    md_state *state = state_of_module(module);
+    PyObject *values[4];
+    import_request request = {0};
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        dlpack_check_stream("from_dlpack", values[3]) < 0 ||
+        args_tristate("from_dlpack", "copy", values[2], &request.copy) < 0) {
+        return NULL;
+    }
+    bool wants_host = is_cpu_name(values[1]);
+    if (!wants_host && values[1] != NULL && values[1] != Py_None) {
+        request.device = device_convert(state, "from_dlpack", values[1]);
+        if (request.device == NULL) {
+            return NULL;
+        }
+    }
+    PyObject *array = producer_import(state, values[0], &request);
+    if (array == NULL || !wants_host) {
+        return array;
+    }
+    PyObject *host = array_get_host(array, NULL);
+    Py_DECREF(array);
+    return host;
+}
+
+PyMethodDef producer_functions[] = {
+    {"from_dlpack", MD_FASTCALL(core_from_dlpack), from_dlpack_doc},
+    {NULL, NULL, 0, NULL},
+};

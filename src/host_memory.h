@@ -1,0 +1,46 @@
+/* host_memory.h: CPU memory of others as Arrays: shared by its pages, or copied.
+ *
+ * Threads: the GIL is held; released while Metal wraps pages and while copying.
+ */
+#ifndef MD_HOST_MEMORY_H
+#define MD_HOST_MEMORY_H
+
+#include "array.h"
+
+/* How memory of others is taken. */
+typedef struct import_request {
+    const device_record *device; /* NULL: where the data is; the default device for CPU data */
+    int copy;                    /* -1: if needed, 0: never, 1: always */
+} import_request;
+
+/* Items in CPU memory. */
+typedef struct host_items {
+    char *address; /* of element 0 */
+    const strided_layout *layout;
+    DLDataType dtype;
+    bool is_readonly;
+} host_items;
+
+/* The device that CPU memory goes to: NULL with MetalError where there is none. */
+const device_record *host_memory_device(md_state *state, const char *function,
+                                        const import_request *request);
+
+/* An Array over the pages that hold the items.  `owner` is taken with success, and also where NULL comes
+ * with an exception.  NULL without one and with `*why` set, a sentence's part: Metal cannot share this
+ * memory, and the owner is still the caller's. */
+PyObject *host_memory_share(md_state *state, const host_items *items, const storage_owner *owner,
+                            const device_record *device, const char **why);
+
+/* The items in a new Array: owned (+1). */
+PyObject *host_memory_copy(md_state *state, const char *function, const host_items *items,
+                           const device_record *device);
+
+/* CopyRequiredError: `why` as host_memory_share gave it.  NULL. */
+PyObject *host_memory_refuse(md_state *state, const char *function, const char *why);
+
+/* Shared where Metal can, else copied if the request allows.  `owner`, a Python object, is kept alive
+ * (a new reference is taken) while the memory is used. */
+PyObject *host_memory_import(md_state *state, const char *function, const host_items *items,
+                             PyObject *owner, const import_request *request);
+
+#endif /* MD_HOST_MEMORY_H */
