@@ -120,9 +120,7 @@ def run(program: Path, case: str, **settings: str) -> subprocess.CompletedProces
     environment["ASAN_OPTIONS"] = "detect_leaks=1:abort_on_error=0:handle_abort=0"
     environment["TSAN_OPTIONS"] = "halt_on_error=1"
     command = [str(program), case]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=120, env=environment | settings
-    )
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment | settings)
 
 
 def builds_of(case: Case) -> list[str]:
@@ -138,18 +136,14 @@ EVERY_REPORT = [(case, build) for case, build in EVERY_CASE if case.kind is not 
 
 
 @pytest.mark.parametrize("case, build", EVERY_CASE, ids=name_of)
-def test_without_validation_wrong_use_passes_in_silence(
-    builder: Builder, case: Case, build: str
-) -> None:
+def test_without_validation_wrong_use_passes_in_silence(builder: Builder, case: Case, build: str) -> None:
     result = run(builder.program(case.program, build), case.name)
     assert result.returncode == 0, result.stderr
     assert "softmetal:" not in result.stderr
 
 
 @pytest.mark.parametrize("case, build", EVERY_CASE, ids=name_of)
-def test_validation_reports_wrong_use_once_and_right_use_never(
-    builder: Builder, case: Case, build: str
-) -> None:
+def test_validation_reports_wrong_use_once_and_right_use_never(builder: Builder, case: Case, build: str) -> None:
     program = builder.program(case.program, build)
     missing_pool = case.name == "an_object_autoreleased_with_no_pool_leaks_and_is_counted"
     if missing_pool:
@@ -161,9 +155,7 @@ def test_validation_reports_wrong_use_once_and_right_use_never(
 
 
 @pytest.mark.parametrize("case, build", EVERY_REPORT, ids=name_of)
-def test_the_mode_abort_ends_the_process_with_the_message(
-    builder: Builder, case: Case, build: str
-) -> None:
+def test_the_mode_abort_ends_the_process_with_the_message(builder: Builder, case: Case, build: str) -> None:
     result = run(builder.program(case.program, build), case.name, SOFTMETAL_VALIDATION="1")
     assert result.returncode == -6, result.stderr
     assert f"softmetal: {case.kind}: " in result.stderr
@@ -287,14 +279,14 @@ def read_protocols() -> dict[tuple[str, str], Signature]:
     """(class, selector) of every method and property of Metal.h."""
     found: dict[tuple[str, str], Signature] = {}
     for name, body in re.findall(r"@protocol MTL(\w+) <\w+>(.*?)@end", read_header(), re.DOTALL):
-        for attributes, kind, label in re.findall(r"@property \((.*?)\) (.*?)(\w+);", body):
+        for attributes, kind, label in re.findall(r"@property ?\((.*?)\) (.*?)(\w+);", body):
             found[name, label] = (plain_type(kind), ())
             if "readonly" not in attributes:
                 setter = f"set{label[0].upper()}{label[1:]}:"
                 found[name, setter] = ("void", (plain_type(kind),))
         for method in re.findall(r"^- (.*?);", body, re.DOTALL | re.MULTILINE):
-            returned, rest = re.fullmatch(r"\((.*?)\)(.*)", method, re.DOTALL).groups()
-            parts = re.findall(r"(\w+:)\((.*?)\)\w+(?=\s|$)", rest, re.DOTALL)
+            returned, rest = method.removeprefix("(").split(")", 1)
+            parts = re.findall(r"(\w+:)\s*\((.*?)\)\w+(?=\s|$)", rest, re.DOTALL)
             selector = "".join(part[0] for part in parts) or rest.strip()
             found[name, selector] = (plain_type(returned), tuple(plain_type(p[1]) for p in parts))
     return found
@@ -343,9 +335,7 @@ def test_every_constant_has_apples_value(tmp_path: Path) -> None:
     assert len(names) > 35
     source, program = tmp_path / "values.m", tmp_path / "values"
     prints = "".join(f'    printf("{name} %lu\\n", (unsigned long){name});\n' for name in names)
-    source.write_text(
-        "#import <Metal/Metal.h>\n#include <stdio.h>\nint\nmain(void)\n{\n" + prints + "}\n"
-    )
+    source.write_text("#import <Metal/Metal.h>\n#include <stdio.h>\nint\nmain(void)\n{\n" + prints + "}\n")
     compile_file(["gcc", *COMMON, str(source), "-o", str(program)])
     output = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
     metadata = next(Path(REFERENCE).rglob("Metal/_metadata.py")).read_text()

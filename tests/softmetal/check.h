@@ -2,9 +2,9 @@
  *
  * Owns:    the list of the program's cases.
  * Calls:   softmetal.h: after each case nothing may be left alive.
- * Usage:   `program NAME` runs a case.  CASE(name) must end well.  REPORTS("kind", name) does one
- *          wrong thing; with SOFTMETAL_VALIDATION=1 in the mode `log` it must be reported once,
- *          as that kind and no other, and in the mode `abort` the process dies of it.
+ * Usage:   `program NAME` runs a case.  CASE(name) must end well.  REPORTS("kind", name) does
+ * one wrong thing; with SOFTMETAL_VALIDATION=1 in the mode `log` it must be reported once, as
+ * that kind and no other, and in the mode `abort` the process dies of it.
  */
 #ifndef CHECK_H
 #define CHECK_H
@@ -18,12 +18,12 @@
 
 #include "softmetal.h"
 
-#define CHECK(condition)                                                               \
-    do {                                                                               \
-        if (!(condition)) {                                                            \
-            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);  \
-            exit(1);                                                                   \
-        }                                                                              \
+#define CHECK(condition)                                                                       \
+    do {                                                                                       \
+        if (!(condition)) {                                                                    \
+            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);          \
+            exit(1);                                                                           \
+        }                                                                                      \
     } while (0)
 
 struct test_case {
@@ -36,14 +36,14 @@ struct test_case {
 
 static struct test_case *first_case;
 
-#define ADD_CASE(name_, kind_, may_leak_)                                              \
-    static void name_(void);                                                           \
-    __attribute__((constructor)) static void add_##name_(void)                         \
-    {                                                                                  \
-        static struct test_case one = {#name_, kind_, may_leak_, name_, NULL};         \
-        one.next = first_case;                                                         \
-        first_case = &one;                                                             \
-    }                                                                                  \
+#define ADD_CASE(name_, kind_, may_leak_)                                                      \
+    static void name_(void);                                                                   \
+    __attribute__((constructor)) static void add_##name_(void)                                 \
+    {                                                                                          \
+        static struct test_case one = {#name_, kind_, may_leak_, name_, NULL};                 \
+        one.next = first_case;                                                                 \
+        first_case = &one;                                                                     \
+    }                                                                                          \
     static void name_(void)
 
 #define CASE(name_) ADD_CASE(name_, NULL, 0)
@@ -64,7 +64,7 @@ struct block {
 };
 static const struct block_descriptor plain_descriptor = {0, sizeof(struct block)};
 
-#define BLOCK(function, context_)                                                      \
+#define BLOCK(function, context_)                                                              \
     (&(struct block){NULL, 0, 0, (void (*)(void))(function), &plain_descriptor, context_})
 
 static inline id<MTLDevice>

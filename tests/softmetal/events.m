@@ -47,8 +47,7 @@ CASE(one_queue_waits_for_another)
     id<MTLCommandQueue> one = [device newCommandQueue], two = [device newCommandQueue];
     id<MTLSharedEvent> event = [device newSharedEvent];
     id<MTLBuffer> source = [device newBufferWithBytes:"abcdefg" length:8 options:0];
-    id<MTLBuffer> middle =
-        [device newBufferWithLength:8 options:MTLResourceStorageModePrivate];
+    id<MTLBuffer> middle = [device newBufferWithLength:8 options:MTLResourceStorageModePrivate];
     id<MTLBuffer> result = [device newBufferWithLength:8 options:0];
     id<MTLCommandBuffer> writer = [one commandBuffer], reader = [two commandBuffer];
     [reader encodeWaitForEvent:event value:1];

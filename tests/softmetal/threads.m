@@ -34,10 +34,10 @@ pass_bytes_on(void *argument)
     id<MTLSharedEvent> event = [device newSharedEvent];
     for (int round = 1; round <= ROUNDS; round++) {
         NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-        id<MTLBuffer> hidden =
-            [device newBufferWithLength:4096 options:MTLResourceStorageModePrivate];
-        id<MTLBuffer> result =
-            [device newBufferWithLength:4096 options:MTLResourceStorageModeManaged];
+        id<MTLBuffer> hidden = [device newBufferWithLength:4096
+                                                   options:MTLResourceStorageModePrivate];
+        id<MTLBuffer> result = [device newBufferWithLength:4096
+                                                   options:MTLResourceStorageModeManaged];
         id<MTLCommandBuffer> writer = [own_queue commandBuffer];
         id<MTLBlitCommandEncoder> blit = [writer blitCommandEncoder];
         [blit fillBuffer:hidden
