@@ -139,7 +139,6 @@ EVERY_REPORT = [(case, build) for case, build in EVERY_CASE if case.kind is not 
 def test_without_validation_wrong_use_passes_in_silence(builder: Builder, case: Case, build: str) -> None:
     result = run(builder.program(case.program, build), case.name)
     assert result.returncode == 0, result.stderr
-    assert "softmetal:" not in result.stderr
 
 
 @pytest.mark.parametrize("case, build", EVERY_CASE, ids=name_of)

@@ -120,6 +120,60 @@ CASE(objects_know_their_class_and_protocols)
     [device release];
 }
 
+struct visit {
+    int buffers, with_site;
+    const void *seen;
+};
+
+static void
+look_at(const char *class_name, const void *object, long retain_count, const char *site,
+        void *context)
+{
+    struct visit *visit = context;
+    visit->buffers += strstr(class_name, "Buffer") != NULL && retain_count == 2;
+    visit->with_site += strstr(site, "+0x") != NULL;
+    visit->seen = object;
+}
+
+CASE(living_objects_can_be_visited_with_the_place_that_made_them)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLBuffer> buffer = [[device newBufferWithLength:64 options:0] retain];
+    struct visit visit = {0};
+    softmetal_visit_live_objects("MTLBuffer", look_at, &visit);
+    CHECK(visit.buffers == 1 && visit.seen == (const void *)buffer);
+    CHECK(visit.with_site == (getenv("SOFTMETAL_VALIDATION") != NULL));
+    [buffer release];
+    [buffer release];
+    [device release];
+}
+
+CASE(reset_reads_the_environment_again)
+{
+    id<MTLDevice> device = open_device();
+    CHECK(softmetal_set("SOFTMETAL_MAX_BUFFER_LENGTH", "8K") == 0);
+    CHECK([device maxBufferLength] == 8192);
+    softmetal_reset();
+    CHECK([device maxBufferLength] == (NSUInteger)32 << 30);
+    [device release];
+}
+
+CASE(the_last_report_can_be_read_and_forgotten)
+{
+    char text[256];
+    softmetal_set("SOFTMETAL_VALIDATION", "1");
+    softmetal_set("SOFTMETAL_VALIDATION_MODE", "log");
+    id<MTLDevice> device = open_device();
+    [device newBufferWithLength:0 options:0];
+    CHECK(softmetal_reports("zero-length") == 1 && softmetal_reports(NULL) == 1);
+    CHECK(softmetal_last_report(text, sizeof text) < sizeof text);
+    CHECK(strstr(text, "softmetal: zero-length: ") == text);
+    CHECK(softmetal_last_report(text, 4) > 4 && strcmp(text, "sof") == 0);
+    softmetal_clear_reports();
+    CHECK(softmetal_reports(NULL) == 0 && softmetal_last_report(text, sizeof text) == 0);
+    [device release];
+}
+
 REPORTS("dead-object", a_message_to_an_object_that_is_gone)
 {
     if (getenv("SOFTMETAL_VALIDATION") == NULL) {

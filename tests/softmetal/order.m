@@ -178,6 +178,40 @@ CASE(untracked_work_of_two_command_buffers_is_swapped_too)
     CHECK(copy_in_two(TRACKED, NO) == '1');
 }
 
+static int finished;
+
+static void
+take_place(struct block *block, id<MTLCommandBuffer> commands)
+{
+    (void)commands;
+    *(int *)block->context = __atomic_add_fetch(&finished, 1, __ATOMIC_SEQ_CST);
+}
+
+CASE(two_queues_finish_in_either_order_as_the_seed_decides)
+{
+    int first_wins = 0;
+    softmetal_set("SOFTMETAL_JITTER_US", "30000");
+    for (int seed = 1; seed < 17; seed++) {
+        char text[16];
+        snprintf(text, sizeof text, "%d", seed);
+        softmetal_set("SOFTMETAL_SEED", text);
+        struct scene one = open_scene(TRACKED), two = open_scene(TRACKED);
+        id<MTLCommandBuffer> first = [one.queue commandBuffer];
+        id<MTLCommandBuffer> second = [two.queue commandBuffer];
+        int place_of_first = 0, place_of_second = 0;
+        [first addCompletedHandler:(const void *)BLOCK(take_place, &place_of_first)];
+        [second addCompletedHandler:(const void *)BLOCK(take_place, &place_of_second)];
+        [first commit];
+        [second commit];
+        [first waitUntilCompleted];
+        [second waitUntilCompleted];
+        first_wins += place_of_first < place_of_second;
+        close_scene(one);
+        close_scene(two);
+    }
+    CHECK(first_wins >= 2 && first_wins <= 14);
+}
+
 /* The order of each seed goes to stdout: it has to be the same in every process. */
 CASE(the_same_seed_gives_the_same_order)
 {

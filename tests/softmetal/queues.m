@@ -245,6 +245,78 @@ CASE(handlers_run_once_on_a_foreign_thread_before_waiters_wake)
     [device release];
 }
 
+/* A block with a captured object, as clang lays it out: copied with the block, freed with it.
+ */
+struct owning_descriptor {
+    unsigned long reserved, size;
+    void (*copy)(void *destination, const void *source);
+    void (*dispose)(const void *block);
+};
+
+static void
+retain_context(void *destination, const void *source)
+{
+    (void)destination;
+    [(id)((const struct block *)source)->context retain];
+}
+
+static void
+release_context(const void *block)
+{
+    [(id)((const struct block *)block)->context release];
+}
+
+static void
+check_context(struct block *block, id<MTLCommandBuffer> commands)
+{
+    (void)commands;
+    CHECK([(id)block->context retainCount] == 1); /* the block's own */
+}
+
+CASE(a_block_from_the_stack_is_copied_and_let_go_of)
+{
+    static const struct owning_descriptor descriptor = {0, sizeof(struct block), retain_context,
+                                                        release_context};
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    NSObject *captured = [NSObject new];
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    struct block literal = {NULL,
+                            1 << 25,
+                            0,
+                            (void (*)(void))check_context,
+                            (const struct block_descriptor *)&descriptor,
+                            captured};
+    [commands addCompletedHandler:(const void *)&literal];
+    CHECK([captured retainCount] == 2);
+    [captured release];
+    memset(&literal, 0, sizeof literal); /* the stack frame is gone */
+    size_t before = softmetal_live_objects(NULL);
+    [commands commit];
+    [commands waitUntilCompleted];
+    CHECK(softmetal_live_objects(NULL) == before - 1);
+    [queue release];
+    [device release];
+}
+
+CASE(a_global_block_is_used_as_it_is)
+{
+    static struct note note;
+    static struct block global = {
+        NULL, 1 << 28, 0, (void (*)(void))take_note, &plain_descriptor, &note};
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    for (int round = 1; round < 4; round++) {
+        id<MTLCommandBuffer> commands = [queue commandBuffer];
+        [commands addCompletedHandler:(const void *)&global];
+        [commands commit];
+        [commands waitUntilCompleted];
+        CHECK(note.count == round);
+    }
+    [queue release];
+    [device release];
+}
+
 CASE(blits_work_inside_of_one_buffer_and_at_offsets)
 {
     id<MTLDevice> device = open_device();
