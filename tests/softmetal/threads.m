@@ -109,7 +109,10 @@ open_and_close(void *argument)
 {
     (void)argument;
     for (int round = 0; round < 300; round++) {
-        [open_device() release];
+        id<MTLDevice> one = open_device(), again = open_device();
+        CHECK(one == again);
+        [one release];
+        [again release];
     }
     return NULL;
 }
