@@ -33,6 +33,7 @@
 /* X(C name, Python name): one positional argument. */
 #define ARRAY_ONE_LIST(X)                                                              \
     X(fill, "fill")                 /* array_items.c */                                \
+    X(to, "to")                     /* dlpack_exchange.c */                            \
     X(deepcopy, "__deepcopy__")
 
 #define DECLARE_CALL(name, text)                                                       \

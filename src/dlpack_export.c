@@ -14,20 +14,29 @@
 
 /* ---- why a copy is needed ---- */
 
+static bool
+has_negative_stride(const ArrayObject *self)
+{
+    for (int axis = 0; axis < self->ndim; axis++) {
+        if (array_strides(self)[axis] < 0 && array_shape(self)[axis] > 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A sentence, or NULL where the memory itself can be handed out. */
 static const char *
-reason_to_copy(const ArrayObject *self, const export_request *request)
+reason_to_copy(const ArrayObject *self, DLDeviceType device)
 {
-    strided_layout layout;
-    array_get_layout(self, &layout);
     if (self->nitems == 0) {
         return NULL; /* there is no memory to hand out */
     }
-    if (layout_has_negative_stride(&layout)) {
+    if (has_negative_stride(self)) {
         /* torch ends the process on one, MLX refuses it. */
         return "the strides are negative, which consumers do not take";
     }
-    if (request->device == kDLCPU) {
+    if (device == kDLCPU) {
         return array_storage(self)->mode == BRIDGE_PRIVATE
                    ? "private storage has no CPU address"
                    : NULL;
@@ -40,16 +49,14 @@ reason_to_copy(const ArrayObject *self, const export_request *request)
 
 /* ---- filling the tensor ---- */
 
+/* All but shape and strides. */
 static void
 fill_tensor(const ArrayObject *self, DLDeviceType device, DLTensor *out)
 {
     metal_storage *storage = array_storage(self);
-    size_t dims_nbytes = (size_t)self->ndim * sizeof(int64_t);
     /* device_id 0 only: torch turns another number into "mps:1", which does not exist. */
     out->device = (DLDevice){device, 0};
     out->dtype = self->dtype;
-    memcpy(out->shape, array_shape(self), dims_nbytes);
-    memcpy(out->strides, array_strides(self), dims_nbytes);
     out->data = NULL;
     out->byte_offset = 0;
     if (self->nitems == 0) {
@@ -108,6 +115,9 @@ export_in_place(ArrayObject *self, const export_request *request, uint64_t flags
         PyErr_NoMemory();
         return NULL;
     }
+    size_t dims_nbytes = (size_t)self->ndim * sizeof(int64_t);
+    memcpy(tensor->shape, array_shape(self), dims_nbytes);
+    memcpy(tensor->strides, array_strides(self), dims_nbytes);
     fill_tensor(self, request->device, tensor);
     return managed;
 }
@@ -142,7 +152,7 @@ dlpack_export(ArrayObject *self, const export_request *request)
                         "can say; ask with max_version=(1, 0) or later, or with copy=True.");
         return NULL;
     }
-    const char *reason = reason_to_copy(self, request);
+    const char *reason = reason_to_copy(self, request->device);
     if (reason == NULL) {
         return export_in_place(self, request, 0);
     }
@@ -153,6 +163,28 @@ dlpack_export(ArrayObject *self, const export_request *request)
         return NULL;
     }
     return export_copy(self, request);
+}
+
+int
+dlpack_export_borrowed(ArrayObject *self, DLTensor *out)
+{
+    const char *reason = reason_to_copy(self, kDLMetal);
+    if (self->is_readonly) {
+        reason = "the array is read-only, which a borrowed tensor cannot say";
+    }
+    if (reason != NULL) {
+        PyErr_Format(PyExc_BufferError,
+                     "Array: %s, so its tensor cannot be borrowed; ask for an owned one.", reason);
+        return -1;
+    }
+    if (make_visible(self, kDLMetal) < 0) {
+        return -1;
+    }
+    out->ndim = self->ndim;
+    out->shape = (int64_t *)array_shape(self); /* the contract says: not to be written */
+    out->strides = (int64_t *)array_strides(self);
+    fill_tensor(self, kDLMetal, out);
+    return 0;
 }
 
 /* ---- the capsule ---- */
@@ -267,7 +299,10 @@ dlpack_export_call(ArrayObject *self, PyObject *const *args, Py_ssize_t nargs, P
     static const args_spec spec = {
         "__dlpack__", 0, 0, 0, {"stream", "max_version", "dl_device", "copy", NULL}};
     PyObject *values[4];
-    export_request request = {.device = device};
+    export_request request = {.device = device, .copy = -1};
+    if (nargs == 0 && kwnames == NULL) { /* what most consumers do */
+        return wrap_in_capsule(dlpack_export(self, &request), false);
+    }
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
         dlpack_check_stream("Array.__dlpack__", values[0]) < 0 ||
         convert_version(values[1], &request.is_versioned) < 0 ||

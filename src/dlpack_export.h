@@ -26,6 +26,10 @@ typedef struct export_request {
  * deleter.  NULL with BufferError, CopyRequiredError, MemoryError or MetalError. */
 void *dlpack_export(ArrayObject *self, const export_request *request);
 
+/* The tensor itself, borrowed from the Array: valid as long as that lives; nothing is allocated.  -1
+ * with BufferError where only a copy could be handed out. */
+int dlpack_export_borrowed(ArrayObject *self, DLTensor *out);
+
 /* The `stream` of __dlpack__ and from_dlpack: None or -1.  -1 with TypeError or BufferError. */
 int dlpack_check_stream(const char *function, PyObject *value);
 

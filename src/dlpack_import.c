@@ -119,8 +119,7 @@ import_cpu(md_state *state, foreign_tensor *foreign, const import_request *reque
     }
     host_items items = {(char *)tensor->data + tensor->byte_offset, &foreign->facts.layout,
                         tensor->dtype, (foreign->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0};
-    bool is_copied = (foreign->flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0;
-    if (request->copy != 1 || is_copied) {
+    if (request->copy != 1) {
         const char *why;
         storage_owner record = owners_of_tensor(state, foreign->managed, foreign->is_versioned);
         PyObject *array = host_memory_share(state, &items, &record, device, &why);

@@ -8,6 +8,7 @@
 #include "args.h"
 #include "array_methods.h"
 #include "device.h"
+#include "dlpack_exchange.h"
 #include "dlpack_export.h"
 #include "dlpack_import.h"
 #include "owners.h"
@@ -50,9 +51,9 @@ call_dlpack(md_state *state, PyObject *producer, int copy)
     return PyObject_VectorcallMethod(state->str___dlpack__, args, 1, NULL);
 }
 
-/* (device_type, device_id) as the producer reports it, and whether we can read there. */
-static int
-check_device(md_state *state, PyObject *producer)
+/* The device type as the producer reports it, if we can read there; -1 with an exception. */
+static int64_t
+read_device_type(md_state *state, PyObject *producer)
 {
     PyObject *pair = PyObject_CallMethodNoArgs(producer, state->str___dlpack_device__);
     int64_t device[2];
@@ -69,7 +70,7 @@ check_device(md_state *state, PyObject *producer)
         result = -1;
     }
     Py_DECREF(pair);
-    return result;
+    return result < 0 ? -1 : device[0];
 }
 
 static PyObject *
@@ -101,13 +102,23 @@ producer_import(md_state *state, PyObject *producer, const import_request *reque
     if (PyCapsule_CheckExact(producer)) {
         return dlpack_import_capsule(state, producer, "a capsule's producer", request);
     }
+    DLManagedTensorVersioned *tensor;
+    int is_made = exchange_tensor_of(state, producer, &tensor);
+    if (is_made != 0) {
+        return is_made < 0 ? NULL
+                           : dlpack_import_managed(state, tensor, Py_TYPE(producer)->tp_name,
+                                                   request);
+    }
     if (!producer_speaks_dlpack(state, producer)) {
         return refuse_producer(producer);
     }
-    if (check_device(state, producer) < 0) {
+    int64_t device_type = read_device_type(state, producer);
+    if (device_type < 0) {
         return NULL;
     }
-    PyObject *capsule = call_dlpack(state, producer, request->copy);
+    /* CPU memory is copied once, by us, into Metal memory: a copy of the producer's would be one more. */
+    bool copies_itself = request->copy == 1 && device_type == kDLCPU;
+    PyObject *capsule = call_dlpack(state, producer, copies_itself ? -1 : request->copy);
     if (capsule == NULL) {
         return NULL;
     }

@@ -6,6 +6,7 @@
 /* One allocation a tensor. */
 typedef struct export_block {
     metal_storage *storage; /* owned (+1) */
+    bool *is_deleted;       /* borrowed until managed_watch ends; NULL: nobody watches */
     union {
         DLManagedTensor legacy;
         DLManagedTensorVersioned versioned;
@@ -16,6 +17,9 @@ typedef struct export_block {
 static void
 free_block(export_block *block)
 {
+    if (block->is_deleted != NULL) {
+        *block->is_deleted = true;
+    }
     storage_release(block->storage);
     free(block);
 }
@@ -43,6 +47,7 @@ managed_new(metal_storage *storage, int ndim, bool versioned, uint64_t flags, DL
     }
     storage_retain(storage);
     block->storage = storage;
+    block->is_deleted = NULL;
     DLTensor *dl;
     if (versioned) {
         DLManagedTensorVersioned *managed = &block->tensor.versioned;
@@ -63,6 +68,13 @@ managed_new(metal_storage *storage, int ndim, bool versioned, uint64_t flags, DL
     dl->strides = block->dims + ndims;
     *tensor = dl;
     return &block->tensor;
+}
+
+void
+managed_watch(DLManagedTensorVersioned *managed, bool *is_deleted)
+{
+    export_block *block = managed->manager_ctx;
+    block->is_deleted = is_deleted;
 }
 
 void

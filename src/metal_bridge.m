@@ -234,6 +234,15 @@ bridge_buffer_release(bridge_buffer *buffer)
     [pool drain];
 }
 
+/* The class found good last: a class stays good, since none can be unloaded here. */
+static Class last_buffer_class;
+
+static Class
+known_buffer_class(void)
+{
+    return __atomic_load_n(&last_buffer_class, __ATOMIC_RELAXED);
+}
+
 #ifdef __APPLE__
 /* Every Objective-C object that Metal makes is a malloc block of its own; a host pointer into the
  * middle of a block, a stack or a mapped file is not. */
@@ -275,24 +284,23 @@ class_behind(const void *handle)
         return Nil;
     }
     Class candidate = *(Class const *)handle; /* an object's first word is its class */
-    return is_class(candidate) ? candidate : Nil;
+    return candidate == known_buffer_class() || is_class(candidate) ? candidate : Nil;
 }
 #endif
 
 bool
 bridge_handle_is_buffer(const void *handle)
 {
-    static Class last_seen; /* a class once found good stays good: it cannot be unloaded here */
     if (handle == NULL || (uintptr_t)handle % sizeof(void *) != 0) {
         return false;
     }
     Class found = class_behind(handle);
-    if (found == Nil || found == __atomic_load_n(&last_seen, __ATOMIC_RELAXED)) {
+    if (found == Nil || found == known_buffer_class()) {
         return found != Nil;
     }
     for (Class c = found; c != Nil; c = class_getSuperclass(c)) {
         if (class_conformsToProtocol(c, @protocol(MTLBuffer))) {
-            __atomic_store_n(&last_seen, found, __ATOMIC_RELAXED);
+            __atomic_store_n(&last_buffer_class, found, __ATOMIC_RELAXED);
             return true;
         }
     }

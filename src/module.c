@@ -3,6 +3,7 @@
 
 #include "array_make.h"
 #include "device.h"
+#include "dlpack_exchange.h"
 #include "dlpack_producer.h"
 #include "dtype_type.h"
 #include "errors.h"
@@ -92,7 +93,7 @@ core_exec(PyObject *module)
     state->owners = owners_new();
     if (state->owners == NULL || make_names(state) < 0 || make_call_constants(state) < 0 ||
         make_types(module, state) < 0 || errors_make_classes(module, state) < 0 ||
-        add_functions(module) < 0) {
+        exchange_add_table(state) < 0 || add_functions(module) < 0) {
         return -1;
     }
     return dtype_type_add_names(module, state);
@@ -108,6 +109,10 @@ core_traverse(PyObject *module, visitproc visit, void *arg)
     MD_OBJECT_LIST(MD_VISIT_OBJECT)
 #undef MD_VISIT_TYPE
 #undef MD_VISIT_OBJECT
+    for (int i = 0; i < MD_EXCHANGE_SLOTS; i++) {
+        Py_VISIT(state->exchange_slots[i].type);
+        Py_VISIT(state->exchange_slots[i].requires_grad);
+    }
     return 0;
 }
 
@@ -123,6 +128,10 @@ core_clear(PyObject *module)
     MD_NAME_LIST(MD_CLEAR_NAME)
 #undef MD_CLEAR_TYPE
 #undef MD_CLEAR_OBJECT
+    for (int i = 0; i < MD_EXCHANGE_SLOTS; i++) {
+        Py_CLEAR(state->exchange_slots[i].type);
+        Py_CLEAR(state->exchange_slots[i].requires_grad);
+    }
 #undef MD_CLEAR_NAME
     return 0;
 }

@@ -9,6 +9,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <stdbool.h>
+
 /* Every type the module makes: field, spec, public (1: added to the module under its name).
  * module.c walks this list to make, visit and clear them, and the leak test walks it through
  * _core._types(). */
@@ -34,10 +36,21 @@
 #define MD_NAME_LIST(X)                                                                \
     X(__dlpack__)                                                                      \
     X(__dlpack_device__)                                                               \
+    X(__dlpack_c_exchange_api__)                                                       \
+    X(from_dlpack)                                                                     \
+    X(requires_grad)                                                                   \
     X(copy)                                                                            \
     X(dl_device)                                                                       \
     X(max_version)                                                                     \
     X(stream)
+
+/* What is known of a type that was imported from or exported to: see dlpack_exchange.h. */
+#define MD_EXCHANGE_SLOTS 4
+typedef struct exchange_slot {
+    PyTypeObject *type;             /* owned: its address must not come to mean another type */
+    const struct DLPackExchangeAPI *table; /* static for the process; NULL: it has none */
+    PyObject *requires_grad; /* owned: torch's descriptor of that name; NULL: it has none */
+} exchange_slot;
 
 #define MD_TYPE_FIELD(field, spec, is_public) PyTypeObject *field;
 #define MD_OBJECT_FIELD(field) PyObject *field;
@@ -46,6 +59,8 @@ typedef struct md_state {
     MD_TYPE_LIST(MD_TYPE_FIELD)
     MD_OBJECT_LIST(MD_OBJECT_FIELD)
     MD_NAME_LIST(MD_NAME_FIELD)
+    exchange_slot exchange_slots[MD_EXCHANGE_SLOTS]; /* the types seen last */
+    int exchange_next;  /* the slot to be overwritten next */
     int storage_choice; /* METAL_DLPACK_STORAGE_MODE once read; see storage_mode.h */
     struct owner_list *owners; /* foreign memory's owners waiting for the GIL; see owners.h */
 } md_state;

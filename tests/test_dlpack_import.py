@@ -65,12 +65,21 @@ def test_copy_true_is_honoured_even_by_producers_that_ignore_it(versioned, live_
         assert array.buffer.handle != buffer.handle
 
 
-def test_a_tensor_that_the_producer_copied_is_not_copied_again():
-    memory = np.arange(6, dtype="float32")
-    producer = Producer(data=memory.ctypes.data, flags=IS_COPIED)
+def test_a_metal_tensor_that_the_producer_copied_is_not_copied_again():
+    buffer = md.Buffer(64)
+    producer = metal_producer(buffer, flags=IS_COPIED, shape=(2,))
     array = md.from_dlpack(producer, copy=True)
     assert producer.deletions == 0
-    assert array.buffer.address + array.byte_offset == memory.ctypes.data
+    assert array.buffer.handle == buffer.handle
+
+
+def test_a_copy_of_cpu_memory_is_a_metal_buffer_of_its_own():
+    source = np.arange(6.0)
+    for copied in (md.from_dlpack(source, copy=True), md.asarray(source, copy=True)):
+        assert (copied.byte_offset, copied.buffer.owner) == (0, None)
+        source[0] = 7
+        assert copied[0].item() == 0
+        source[0] = 0
 
 
 def test_read_only_is_kept_through_views_and_exports():

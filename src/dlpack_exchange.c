@@ -1,0 +1,350 @@
+/* dlpack_exchange.c: see dlpack_exchange.h. */
+#include "dlpack_exchange.h"
+
+#include "array_methods.h"
+#include "dlpack_export.h"
+#include "dlpack_import.h"
+#include "errors.h"
+#include "managed.h"
+
+#define EXCHANGE_CAPSULE "dlpack_exchange_api"
+
+/* ---- our table ---- */
+
+/* The state of the interpreter that calls: the table is one for all of them and has no room for it.
+ * Borrowed; NULL with ImportError. */
+static md_state *
+current_state(void)
+{
+    PyObject *modules = PyImport_GetModuleDict();
+    PyObject *module = PyDict_GetItemString(modules, "metal_dlpack._core");
+    if (module == NULL) {
+        PyErr_SetString(PyExc_ImportError,
+                        "metal_dlpack is not imported in this interpreter; import it first.");
+        return NULL;
+    }
+    return state_of_module(module);
+}
+
+static int
+tensor_from_array(void *op, DLManagedTensorVersioned **out)
+{
+    /* SPEC dlpack.h: no stream is named and there is none on Metal: waits as stream=None does. */
+    export_request request = {.is_versioned = true, .device = kDLMetal, .copy = -1};
+    *out = dlpack_export(array_cast(op), &request);
+    return *out == NULL ? -1 : 0;
+}
+
+/* Borrowed: valid until control returns to the caller of the caller.  Allocates nothing. */
+static int
+borrowed_from_array(void *op, DLTensor *out)
+{
+    return dlpack_export_borrowed(array_cast(op), out);
+}
+
+static int
+tensor_to_array(DLManagedTensorVersioned *tensor, void **out)
+{
+    import_request request = {.copy = -1};
+    md_state *state = current_state();
+    *out = NULL;
+    if (state == NULL) {
+        managed_delete(tensor, true);
+        return -1;
+    }
+    *out = dlpack_import_managed(state, tensor, "a caller of the exchange API", &request);
+    return *out == NULL ? -1 : 0;
+}
+
+/* Errors go to the caller's function: it may know nothing of Python. */
+static int
+report_error(void *context, void (*set_error)(void *, const char *, const char *))
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *text = value == NULL ? NULL : PyObject_Str(value);
+    const char *message = text == NULL ? NULL : PyUnicode_AsUTF8(text);
+    const char *kind = type == NULL ? "RuntimeError" : ((PyTypeObject *)type)->tp_name;
+    set_error(context, kind, message == NULL ? "The tensor could not be allocated." : message);
+    Py_XDECREF(text);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    PyErr_Clear();
+    return -1;
+}
+
+/* A new array of the prototype's shape and element type, as a tensor. */
+static PyObject *
+allocate_like(const DLTensor *prototype)
+{
+    md_state *state = current_state();
+    if (state == NULL) {
+        return NULL;
+    }
+    const device_record *device = host_memory_device(state, "Array", &(import_request){0});
+    if (device == NULL) {
+        return NULL;
+    }
+    if (prototype->device.device_type != kDLMetal || prototype->device.device_id != 0) {
+        return PyErr_Format(PyExc_BufferError,
+                            "Array: the allocator makes tensors on Metal (8, 0), not on (%d, %d).",
+                            (int)prototype->device.device_type,
+                            (int)prototype->device.device_id);
+    }
+    if (!dtype_is_known(prototype->dtype)) {
+        return PyErr_Format(PyExc_BufferError,
+                            "Array: the prototype's element type (code %d, bits %d, lanes %d) is not "
+                            "one of DLPack 1.3.",
+                            (int)prototype->dtype.code, (int)prototype->dtype.bits,
+                            (int)prototype->dtype.lanes);
+    }
+    return array_allocate(state, "Array", device, BRIDGE_SHARED, prototype->ndim,
+                          prototype->shape, prototype->dtype, 'C');
+}
+
+static int
+allocate_tensor(DLTensor *prototype, DLManagedTensorVersioned **out, void *error_context,
+                void (*set_error)(void *context, const char *kind, const char *message))
+{
+    *out = NULL;
+    PyGILState_STATE gil = PyGILState_Ensure(); /* the contract does not promise it */
+    PyObject *array = allocate_like(prototype);
+    int result = array == NULL ? -1 : tensor_from_array(array, out);
+    Py_XDECREF(array);
+    if (result < 0) {
+        result = report_error(error_context, set_error);
+    }
+    PyGILState_Release(gil);
+    return result;
+}
+
+/* Metal has no convention for it: torch and tvm-ffi answer NULL as well. */
+static int
+current_stream(DLDeviceType Py_UNUSED(type), int32_t Py_UNUSED(id), void **out)
+{
+    *out = NULL;
+    return 0;
+}
+
+static const DLPackExchangeAPI exchange_table = {
+    .header = {.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION}, .prev_api = NULL},
+    .managed_tensor_allocator = allocate_tensor,
+    .managed_tensor_from_py_object_no_sync = tensor_from_array,
+    .managed_tensor_to_py_object_no_sync = tensor_to_array,
+    .dltensor_from_py_object_no_sync = borrowed_from_array,
+    .current_work_stream = current_stream,
+};
+
+int
+exchange_add_table(md_state *state)
+{
+    PyObject *capsule = PyCapsule_New((void *)&exchange_table, EXCHANGE_CAPSULE, NULL);
+    if (capsule == NULL) {
+        return -1;
+    }
+    /* The type is immutable to Python; nobody has seen it yet. */
+    int result = PyDict_SetItem(state->array_type->tp_dict,
+                                state->str___dlpack_c_exchange_api__, capsule);
+    Py_DECREF(capsule);
+    PyType_Modified(state->array_type);
+    return result;
+}
+
+/* ---- the tables of others ---- */
+
+/* The newest table of our major version. */
+static const DLPackExchangeAPI *
+choose_version(const DLPackExchangeAPIHeader *header)
+{
+    while (header != NULL && header->version.major != DLPACK_MAJOR_VERSION) {
+        header = header->prev_api;
+    }
+    return (const DLPackExchangeAPI *)header;
+}
+
+static const DLPackExchangeAPI *
+look_up_table(md_state *state, PyTypeObject *type)
+{
+    PyObject *capsule =
+        PyObject_GetAttr((PyObject *)type, state->str___dlpack_c_exchange_api__);
+    const DLPackExchangeAPI *table = NULL;
+    if (capsule != NULL && PyCapsule_IsValid(capsule, EXCHANGE_CAPSULE)) {
+        table = choose_version(PyCapsule_GetPointer(capsule, EXCHANGE_CAPSULE));
+    }
+    Py_XDECREF(capsule);
+    PyErr_Clear();
+    return table;
+}
+
+static const exchange_slot *
+slot_of(md_state *state, PyTypeObject *type)
+{
+    for (int i = 0; i < MD_EXCHANGE_SLOTS; i++) {
+        if (state->exchange_slots[i].type == type) {
+            return &state->exchange_slots[i];
+        }
+    }
+    const DLPackExchangeAPI *table = look_up_table(state, type);
+    PyObject *descriptor = NULL;
+    if (table != NULL) {
+        descriptor = PyObject_GetAttr((PyObject *)type, state->str_requires_grad);
+        PyErr_Clear();
+    }
+    exchange_slot *slot = &state->exchange_slots[state->exchange_next];
+    exchange_slot replaced = *slot;
+    state->exchange_next = (state->exchange_next + 1) % MD_EXCHANGE_SLOTS;
+    *slot = (exchange_slot){(PyTypeObject *)Py_NewRef((PyObject *)type), table, descriptor};
+    Py_XDECREF((PyObject *)replaced.type);
+    Py_XDECREF(replaced.requires_grad);
+    return slot;
+}
+
+const DLPackExchangeAPI *
+exchange_table_of(md_state *state, PyTypeObject *type)
+{
+    return slot_of(state, type)->table;
+}
+
+/* torch's table exports what torch's __dlpack__ refuses: a tensor that requires grad (its writes
+ * would escape autograd) and a conjugated one (its memory is not its value).  1: let __dlpack__ say so. */
+static int
+must_ask_torch(const exchange_slot *slot, PyObject *op)
+{
+    /* The descriptor found once: looking the name up costs as much as the tensor. */
+    descrgetfunc get = Py_TYPE(slot->requires_grad)->tp_descr_get;
+    if (get == NULL) {
+        return 1;
+    }
+    PyObject *answer = get(slot->requires_grad, op, (PyObject *)Py_TYPE(op));
+    if (answer == NULL) {
+        return -1;
+    }
+    bool must_ask = answer != Py_False;
+    Py_DECREF(answer);
+    return must_ask;
+}
+
+int
+exchange_tensor_of(md_state *state, PyObject *op, DLManagedTensorVersioned **out)
+{
+    *out = NULL;
+    exchange_slot slot = *slot_of(state, Py_TYPE(op)); /* a copy: the call below can replace it */
+    if (slot.table == NULL) {
+        return 0;
+    }
+    if (slot.requires_grad != NULL) {
+        int must_ask = must_ask_torch(&slot, op);
+        if (must_ask != 0) {
+            return must_ask < 0 ? -1 : 0;
+        }
+    }
+    if (slot.table->managed_tensor_from_py_object_no_sync(op, out) != 0) {
+        if (!PyErr_Occurred()) {
+            PyErr_Format(PyExc_BufferError, "from_dlpack: %.100s gave no tensor and no reason.",
+                         Py_TYPE(op)->tp_name);
+        }
+        return -1;
+    }
+    if (slot.requires_grad != NULL && (*out)->dl_tensor.dtype.code == kDLComplex) {
+        managed_delete(*out, true);
+        *out = NULL;
+        return 0;
+    }
+    return 1;
+}
+
+/* ---- Array.to ---- */
+
+const char array_doc_to[] =
+    "to($self, target, /)\n--\n\n"
+    "The array in another framework, sharing the memory where that is possible.\n\n"
+    "Parameters\n----------\n"
+    "target : type or module\n"
+    "    A type with __dlpack_c_exchange_api__ (torch.Tensor, tvm_ffi.Tensor), the fast way; or a\n"
+    "    module with from_dlpack (torch, numpy, jax.numpy, mlx.core).\n\n"
+    "Returns\n-------\n"
+    "object\n"
+    "    What the target makes.  A module that does not take Metal memory gets `host`.\n\n"
+    "Raises\n------\n"
+    "TypeError\n    The target is neither.\n"
+    "BufferError\n    As __dlpack__; and whatever the target raises.\n\n"
+    "Source: dlpack.h 1.3 DLPackExchangeAPI.managed_tensor_to_py_object_no_sync.";
+
+static PyObject *
+to_type(md_state *state, PyObject *op, PyTypeObject *target)
+{
+    const DLPackExchangeAPI *table = exchange_table_of(state, target);
+    if (table == NULL) {
+        return PyErr_Format(PyExc_TypeError,
+                            "Array.to: the type %.100s has no __dlpack_c_exchange_api__; give its "
+                            "module, or call its from_dlpack.",
+                            target->tp_name);
+    }
+    DLManagedTensorVersioned *tensor;
+    void *result = NULL;
+    bool is_deleted = false;
+    if (tensor_from_array(op, &tensor) < 0) {
+        return NULL;
+    }
+    managed_watch(tensor, &is_deleted);
+    int status = table->managed_tensor_to_py_object_no_sync(tensor, &result);
+    if (!is_deleted) { /* nobody else has the result yet, so nobody deletes meanwhile */
+        managed_watch(tensor, NULL);
+    }
+    if (status != 0) {
+        /* The contract leaves open whose the tensor is after a failure; torch does not delete it. */
+        if (!is_deleted) {
+            managed_delete(tensor, true);
+        }
+        if (!PyErr_Occurred()) {
+            PyErr_Format(PyExc_BufferError, "Array.to: %.100s refused the tensor without a reason.",
+                         target->tp_name);
+        }
+        return NULL;
+    }
+    return result;
+}
+
+/* First as Metal memory; where the module does not take that, as the host's.  The second refusal
+ * is the better answer only if there is none to the first. */
+static PyObject *
+to_module(md_state *state, PyObject *op, PyObject *target)
+{
+    PyObject *result = PyObject_CallMethodOneArg(target, state->str_from_dlpack, op);
+    if (result != NULL || array_storage(array_cast(op))->mode == BRIDGE_PRIVATE ||
+        PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        return result;
+    }
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *host = array_get_host(op, NULL);
+    if (host != NULL) {
+        result = PyObject_CallMethodOneArg(target, state->str_from_dlpack, host);
+        Py_DECREF(host);
+    }
+    if (result == NULL) {
+        PyErr_Restore(type, value, traceback);
+        return NULL;
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return result;
+}
+
+PyObject *
+array_method_to(PyObject *op, PyObject *target)
+{
+    md_state *state = state_of(op);
+    if (PyType_Check(target)) {
+        return to_type(state, op, (PyTypeObject *)target);
+    }
+    if (!PyObject_HasAttr(target, state->str_from_dlpack)) {
+        return PyErr_Format(PyExc_TypeError,
+                            "Array.to: %R is neither a type with __dlpack_c_exchange_api__ nor a "
+                            "module with from_dlpack.",
+                            target);
+    }
+    return to_module(state, op, target);
+}

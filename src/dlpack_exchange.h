@@ -1,0 +1,26 @@
+/* dlpack_exchange.h: DLPack's C exchange API: our own table, and the tables of others.
+ *
+ * Owns:    the table behind Array.__dlpack_c_exchange_api__, static for the process.
+ * Threads: the GIL is held.
+ * Source:  dlpack.h 1.3 DLPackExchangeAPI.
+ */
+#ifndef MD_DLPACK_EXCHANGE_H
+#define MD_DLPACK_EXCHANGE_H
+
+#include <dlpack/dlpack.h>
+
+#include "array.h"
+
+/* Puts __dlpack_c_exchange_api__ on the Array type.  0, or -1 with an exception. */
+int exchange_add_table(md_state *state);
+
+/* The table of a type, remembered for the types seen last: borrowed, static for the process.  NULL
+ * without an exception: it has none, or none of our major version. */
+const DLPackExchangeAPI *exchange_table_of(md_state *state, PyTypeObject *type);
+
+/* A tensor of `op` by its type's table: owned by the caller.  1 if it was made, 0 if the object must be
+ * asked for __dlpack__ instead (no table; a torch tensor that its own __dlpack__ refuses), -1 with the
+ * exception of the maker. */
+int exchange_tensor_of(md_state *state, PyObject *op, DLManagedTensorVersioned **out);
+
+#endif /* MD_DLPACK_EXCHANGE_H */

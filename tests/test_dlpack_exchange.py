@@ -1,0 +1,222 @@
+"""The C exchange API: our table called through ctypes, and the tables of others."""
+
+import ctypes
+import gc
+
+import numpy as np
+import pytest
+from dlpack_structs import Tensor, Version, Versioned
+
+import metal_dlpack as md
+
+
+class Header(ctypes.Structure):
+    _fields_ = [("version", Version), ("prev_api", ctypes.c_void_p)]
+
+
+SET_ERROR = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)
+
+
+class Table(ctypes.Structure):
+    _fields_ = [
+        ("header", Header),
+        ("allocator", ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.POINTER(Tensor), ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p, SET_ERROR)),
+        ("from_object", ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))),
+        ("to_object", ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))),
+        ("borrow", ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(Tensor))),
+        ("stream", ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))),
+    ]
+
+
+def table_of(kind):
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return Table.from_address(get(kind.__dlpack_c_exchange_api__, b"dlpack_exchange_api"))
+
+
+def delete(address):
+    deleter = Versioned.from_address(address).deleter
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(deleter)(address)
+
+
+def export(array):
+    out = ctypes.c_void_p()
+    assert table_of(md.Array).from_object(array, ctypes.byref(out)) == 0
+    return out.value
+
+
+def test_the_table_is_version_1_3_and_whole():
+    table = table_of(md.Array)
+    assert (table.header.version.major, table.header.version.minor) == (1, 3)
+    assert table.header.prev_api is None
+    for name in ("allocator", "from_object", "to_object", "borrow", "stream"):
+        assert ctypes.cast(getattr(table, name), ctypes.c_void_p).value
+    assert ctypes.sizeof(Table) == 56
+
+
+def test_an_owned_tensor_carries_handle_offset_and_flags(live_buffers):
+    array = md.zeros((4, 6), "int16")[1:, 2:].as_readonly()
+    address = export(array)
+    managed = Versioned.from_address(address)
+    assert managed.dl_tensor.data == array.buffer.handle
+    assert managed.dl_tensor.byte_offset == 16
+    assert managed.flags == 1
+    del array
+    assert live_buffers() == 1
+    delete(address)
+    assert live_buffers() == 0
+
+
+def test_negative_strides_are_copied_for_an_owned_tensor_and_refused_for_a_borrowed_one():
+    array = md.asarray(np.arange(3.0), copy=True)[::-1]
+    address = export(array)
+    assert Versioned.from_address(address).dl_tensor.strides[0] == 1
+    assert Versioned.from_address(address).flags == 2
+    delete(address)
+    with pytest.raises(BufferError, match="negative.*owned"):
+        table_of(md.Array).borrow(array, ctypes.byref(Tensor()))
+
+
+def test_a_borrowed_tensor_is_the_arrays_own():
+    array = md.zeros((4, 6), "int16")[1:, 2:]
+    tensor = Tensor()
+    assert table_of(md.Array).borrow(array, ctypes.byref(tensor)) == 0
+    assert (tensor.data, tensor.byte_offset) == (array.buffer.handle, 16)
+    assert (tensor.shape[:2], tensor.strides[:2]) == ([3, 4], [6, 1])
+    with pytest.raises(BufferError, match="read-only"):
+        table_of(md.Array).borrow(array.as_readonly(), ctypes.byref(tensor))
+
+
+def test_a_tensor_becomes_an_array_and_is_stolen(live_buffers):
+    array = md.full(3, 2.0)
+    out = ctypes.c_void_p()
+    assert table_of(md.Array).to_object(export(array), ctypes.byref(out)) == 0
+    again = ctypes.cast(out, ctypes.py_object).value
+    ctypes.pythonapi.Py_DecRef(ctypes.py_object(again))
+    assert again.buffer.handle == array.buffer.handle
+    address = export(array)
+    Versioned.from_address(address).dl_tensor.dtype.bits = 33
+    with pytest.raises(BufferError, match="bits 33"):
+        table_of(md.Array).to_object(address, ctypes.byref(out))
+    del array, again
+    assert live_buffers() == 0
+
+
+def test_the_allocator_makes_what_the_prototype_says(live_buffers):
+    errors = []
+    on_error = SET_ERROR(lambda _context, kind, message: errors.append((kind, message)))
+    address = export(md.zeros((2, 5), "int8"))
+    prototype = Versioned.from_address(address).dl_tensor
+    out = ctypes.c_void_p()
+    allocate = table_of(md.Array).allocator
+    assert allocate(ctypes.byref(prototype), ctypes.byref(out), None, on_error) == 0
+    made = Versioned.from_address(out.value).dl_tensor
+    assert (made.shape[:2], made.strides[:2], made.device.device_type) == ([2, 5], [5, 1], 8)
+    delete(out.value)
+    prototype.device.device_type = 2
+    assert allocate(ctypes.byref(prototype), ctypes.byref(out), None, on_error) == -1
+    assert out.value is None
+    assert errors[0][0] == b"BufferError"
+    assert b"(2, 0)" in errors[0][1]
+    delete(address)
+
+
+def test_there_is_no_stream_on_metal():
+    out = ctypes.c_void_p(1)
+    assert table_of(md.Array).stream(8, 0, ctypes.byref(out)) == 0
+    assert out.value is None
+
+
+@pytest.mark.needs_torch
+def test_torch_tensors_come_by_torchs_table(live_buffers):
+    import torch
+
+    array = md.asarray(np.arange(12, dtype="float32").reshape(3, 4), copy=True)
+    tensor = array[1:, 2:].to(torch.Tensor)
+    assert tensor.device.type == "mps"
+    assert tensor.untyped_storage().data_ptr() == array.buffer.handle
+    again = md.from_dlpack(tensor)
+    assert again.byte_offset == 24
+    assert again.tolist() == [[6, 7], [10, 11]]
+    cpu = torch.arange(6.0)
+    shared = md.from_dlpack(cpu, copy=False)
+    shared[0] = 42
+    assert cpu[0] == 42
+    del again, tensor, shared
+
+
+@pytest.mark.needs_torch
+def test_what_torchs_own_dlpack_refuses_is_refused(live_buffers):
+    import torch
+
+    with pytest.raises(BufferError, match="require gradient"):
+        md.from_dlpack(torch.zeros(3, requires_grad=True))
+    with pytest.raises(BufferError, match="conj"):
+        md.from_dlpack(torch.zeros(3, dtype=torch.complex64).conj())
+    assert md.from_dlpack(torch.ones(3, dtype=torch.complex64)).tolist() == [1, 1, 1]
+    assert md.from_dlpack(torch.nn.Parameter(torch.zeros(2), requires_grad=False)).tolist() == [0, 0]
+
+
+@pytest.mark.needs_torch
+def test_to_gives_every_framework_its_own(live_buffers):
+    import torch
+
+    array = md.zeros((2, 8))
+    for target in (torch, torch.Tensor):
+        tensor = array.to(target)
+        assert tensor.untyped_storage().data_ptr() == array.buffer.handle
+        del tensor
+    mirror = array.to(np)
+    mirror[0, 0] = 5
+    assert array[0, 0].item() == 5
+    assert array.to(md.Array).buffer.handle == array.buffer.handle
+
+
+@pytest.mark.needs_jax
+def test_to_jax_shares_by_the_host_view():
+    import jax.numpy as jnp
+
+    array = md.full((2, 64), 3.0)
+    assert array.to(jnp).tolist() == array.tolist()
+
+
+@pytest.mark.needs_torch
+def test_a_hand_over_that_fails_leaks_nothing(live_buffers):
+    import torch
+
+    for _ in range(20):
+        with pytest.raises((BufferError, RuntimeError)):
+            md.zeros((2, 4), "int4").to(torch.Tensor)
+
+
+def test_to_refuses_what_is_no_target():
+    array = md.zeros(2)
+    for target in (5, "torch", object(), gc):
+        with pytest.raises(TypeError, match="neither"):
+            array.to(target)
+    with pytest.raises(TypeError, match="__dlpack_c_exchange_api__"):
+        array.to(dict)
+    with pytest.raises((RuntimeError, BufferError)):
+        md.zeros(2, storage="private").to(np)
+
+
+def test_types_seen_are_remembered_and_let_go():
+    import weakref
+
+    def make():
+        class Short:
+            def __dlpack_device__(self):
+                return (1, 0)
+
+            def __dlpack__(self, **keywords):
+                return np.zeros(3).__dlpack__(**keywords)
+
+        return Short
+
+    kinds = [make() for _ in range(12)]
+    for kind in kinds:
+        assert md.from_dlpack(kind()).shape == (3,)
+    alive = [weakref.ref(kind) for kind in kinds]
+    del kinds, kind
+    gc.collect()
+    assert sum(reference() is not None for reference in alive) <= 4
