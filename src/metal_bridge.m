@@ -282,17 +282,20 @@ class_behind(const void *handle)
 bool
 bridge_handle_is_buffer(const void *handle)
 {
-    static Class last_seen; /* a class once found good stays good: it cannot be unloaded here */
+    /* A class once found good stays good: it cannot be unloaded.  Plain C, because clang has no
+     * atomics for Objective-C pointers. */
+    static const void *last_seen;
     if (handle == NULL || (uintptr_t)handle % sizeof(void *) != 0) {
         return false;
     }
     Class found = class_behind(handle);
-    if (found == Nil || found == __atomic_load_n(&last_seen, __ATOMIC_RELAXED)) {
+    const void *seen = __atomic_load_n(&last_seen, __ATOMIC_RELAXED);
+    if (found == Nil || (const void *)found == seen) {
         return found != Nil;
     }
     for (Class c = found; c != Nil; c = class_getSuperclass(c)) {
         if (class_conformsToProtocol(c, @protocol(MTLBuffer))) {
-            __atomic_store_n(&last_seen, found, __ATOMIC_RELAXED);
+            __atomic_store_n(&last_seen, (const void *)found, __ATOMIC_RELAXED);
             return true;
         }
     }
