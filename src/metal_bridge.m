@@ -234,13 +234,14 @@ bridge_buffer_release(bridge_buffer *buffer)
     [pool drain];
 }
 
-/* The class found good last: a class stays good, since none can be unloaded here. */
-static Class last_buffer_class;
+/* The class found good last: a class stays good, since none can be unloaded here.  Plain C, because
+ * clang has no atomics for Objective-C pointers. */
+static const void *last_buffer_class;
 
-static Class
-known_buffer_class(void)
+static bool
+is_known_buffer_class(Class found)
 {
-    return __atomic_load_n(&last_buffer_class, __ATOMIC_RELAXED);
+    return (const void *)found == __atomic_load_n(&last_buffer_class, __ATOMIC_RELAXED);
 }
 
 #ifdef __APPLE__
@@ -284,7 +285,7 @@ class_behind(const void *handle)
         return Nil;
     }
     Class candidate = *(Class const *)handle; /* an object's first word is its class */
-    return candidate == known_buffer_class() || is_class(candidate) ? candidate : Nil;
+    return is_known_buffer_class(candidate) || is_class(candidate) ? candidate : Nil;
 }
 #endif
 
@@ -295,12 +296,12 @@ bridge_handle_is_buffer(const void *handle)
         return false;
     }
     Class found = class_behind(handle);
-    if (found == Nil || found == known_buffer_class()) {
+    if (found == Nil || is_known_buffer_class(found)) {
         return found != Nil;
     }
     for (Class c = found; c != Nil; c = class_getSuperclass(c)) {
         if (class_conformsToProtocol(c, @protocol(MTLBuffer))) {
-            __atomic_store_n(&last_buffer_class, found, __ATOMIC_RELAXED);
+            __atomic_store_n(&last_buffer_class, (const void *)found, __ATOMIC_RELAXED);
             return true;
         }
     }

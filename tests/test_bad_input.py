@@ -1,0 +1,500 @@
+"""Bad input: one exception that says what was wrong; no crash, no leak, no half-taken capsule.
+
+test_dlpack_import.py names each fault of a tensor.  Here they come in any combination, and at every door.
+"""
+
+import ctypes
+import datetime
+import gc
+import os
+import pickle
+import re
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from dlpack_structs import CAPSULE_NAMES, READ_ONLY, Producer, capsule_name
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import metal_dlpack as md
+
+np = pytest.importorskip("numpy")
+
+#: Bytes of the memory that a fuzzed tensor lies over.
+ROOM = 4096
+
+int64s = st.integers(-(2**63), 2**63 - 1)
+small = st.integers(0, 9)
+extents = st.one_of(small, small, small, small, small, st.sampled_from([-1, 2**31, 2**62, 2**63 - 1, -(2**63)]), int64s)
+steps = st.integers(-9, 9)
+strides = st.one_of(steps, steps, steps, steps, steps, st.sampled_from([2**62, -(2**63), 2**63 - 1]), int64s)
+offsets = st.one_of(st.sampled_from([0, 8, 64]), st.integers(0, 64), st.sampled_from([ROOM, ROOM - 4, 2**63 - 1, 2**63, 2**64 - 1]))
+dtypes = st.one_of(
+    st.sampled_from([(0, 32, 1), (2, 32, 1), (2, 64, 1), (1, 8, 1), (4, 16, 1), (5, 64, 1), (6, 8, 1), (17, 4, 1)]),
+    st.tuples(st.integers(0, 255), st.integers(0, 255), st.integers(0, 65535)),
+)
+
+
+@st.composite
+def tensors(draw):
+    ndim = draw(st.integers(0, 4))
+    has_shape = draw(st.integers(0, 9)) > 0
+    has_strides = draw(st.booleans())
+    return {
+        "versioned": draw(st.booleans()),
+        "shape": tuple(draw(extents) for _ in range(ndim)) if has_shape else None,
+        "strides": tuple(draw(strides) for _ in range(ndim)) if has_strides else None,
+        "ndim": draw(st.one_of(st.just(ndim), st.just(ndim), st.sampled_from([-1, 65, 2**31 - 1, -(2**31)]))),
+        "byte_offset": draw(offsets),
+        "dtype": draw(dtypes),
+        "flags": draw(st.sampled_from([0, READ_ONLY, 2, 4, 2**64 - 1])),
+    }
+
+
+def is_readable(fields):
+    """The struct may say less than its arrays hold, never more: that is the producer's crash, not ours."""
+    ndim = fields["ndim"]
+    if fields["shape"] is None:
+        return ndim <= 0 or ndim > 64
+    return ndim <= len(fields["shape"]) or ndim > 64
+
+
+def check_fate(producer, capsule, array):
+    """Taken and let go once, or never touched."""
+    if array is None:
+        is_untouched = capsule_name(capsule) == producer.name and producer.deletions == 0
+        assert is_untouched or producer.deletions == 1, (capsule_name(capsule), producer.deletions)
+        return
+    assert capsule_name(capsule) != producer.name
+    assert producer.deletions in (0, 1)
+    del array
+
+
+def let_go():
+    gc.collect(0)
+    md.from_dlpack(md.zeros(1))
+
+
+@settings(max_examples=1500)
+@given(tensors(), st.sampled_from([None, True, False]))
+def test_any_metal_tensor_is_taken_within_its_buffer_or_refused(fields, copy):
+    if not is_readable(fields):
+        return
+    buffer = md.Buffer(ROOM)
+    producer = Producer(data=buffer.handle, device=(8, 0), **fields)
+    capsule = producer.capsule()
+    array = None
+    try:
+        array = md.from_dlpack(capsule, copy=copy)
+    except BufferError as error:
+        assert str(error)
+    if array is not None and array.size and copy is not True:
+        reaches = [(e - 1) * s * array.itemsize for e, s in zip(array.shape, array.strides, strict=True)]
+        assert array.byte_offset + sum(reach for reach in reaches if reach < 0) >= 0
+        if array.dtype.bits % 8 == 0:
+            assert array.byte_offset + sum(reach for reach in reaches if reach > 0) + array.itemsize <= ROOM
+    taken = array is not None
+    check_fate(producer, capsule, array)
+    del array
+    let_go()
+    assert producer.deletions == (1 if taken else producer.deletions)
+    Producer._kept.clear()
+
+
+@settings(max_examples=600)
+@given(tensors(), st.sampled_from([None, True, False]))
+def test_any_cpu_tensor_of_a_sane_size_is_taken_or_refused(fields, copy):
+    """A CPU tensor cannot be checked against its memory, so this one's stays within it."""
+    shape, ndim = fields["shape"], fields["ndim"]
+    if not is_readable(fields) or (shape and max(shape) > 8):
+        return
+    fields |= {"byte_offset": 0, "strides": None}
+    if shape and 0 <= ndim <= 4 and np.prod([max(extent, 1) for extent in shape[:ndim]]) * 16 > ROOM:
+        return
+    if fields["dtype"][1] > 64 or fields["dtype"][2] > 1:
+        return
+    memory = np.zeros(ROOM, np.uint8)
+    producer = Producer(data=memory.ctypes.data, **fields)
+    capsule = producer.capsule()
+    array = None
+    try:
+        array = md.from_dlpack(capsule, copy=copy)
+    except BufferError as error:
+        assert str(error)
+    taken = array is not None
+    check_fate(producer, capsule, array)
+    del array
+    let_go()
+    assert producer.deletions == (1 if taken else producer.deletions)
+    Producer._kept.clear()
+
+
+# ---- every door ----
+
+def doors():
+    array = md.zeros((2, 3))
+    buffer = md.Buffer(64)
+    return {
+        "from_dlpack": md.from_dlpack,
+        "asarray": md.asarray,
+        "asarray dtype": lambda x: md.asarray([1, 2], dtype=x),
+        "asarray device": lambda x: md.asarray([1, 2], device=x),
+        "asarray storage": lambda x: md.asarray([1, 2], storage=x),
+        "asarray copy": lambda x: md.asarray([1, 2], copy=x),
+        "from_dlpack device": lambda x: md.from_dlpack(array, device=x),
+        "from_dlpack copy": lambda x: md.from_dlpack(array, copy=x),
+        "from_dlpack stream": lambda x: md.from_dlpack(array, stream=x),
+        "empty": md.empty,
+        "zeros": md.zeros,
+        "zeros dtype": lambda x: md.zeros(3, x),
+        "zeros device": lambda x: md.zeros(3, device=x),
+        "zeros storage": lambda x: md.zeros(3, storage=x),
+        "full": lambda x: md.full(3, x),
+        "empty_like": md.empty_like,
+        "Buffer": md.Buffer,
+        "Buffer label": lambda x: md.Buffer(16, label=x),
+        "Buffer.from_handle": md.Buffer.from_handle,
+        "Buffer.from_handle size": lambda x: md.Buffer.from_handle(buffer.handle, x),
+        "Buffer.array": buffer.array,
+        "Buffer.array dtype": lambda x: buffer.array(3, x),
+        "Buffer.array offset": lambda x: buffer.array(3, "float32", x),
+        "Buffer.fill": buffer.fill,
+        "Buffer.copy_from": buffer.copy_from,
+        "Buffer.copy_to": buffer.copy_to,
+        "StridedLayout shape": lambda x: md.StridedLayout(x, None, 4),
+        "StridedLayout strides": lambda x: md.StridedLayout((2, 3), x, 4),
+        "StridedLayout itemsize": lambda x: md.StridedLayout((2, 3), None, x),
+        "dtype": md.dtype,
+        "index": lambda x: array[x],
+        "index of two": lambda x: array[x, x],
+        "assign": lambda x: array.__setitem__(0, x),
+        "assign at": lambda x: array.__setitem__(x, 1),
+        "reshape": array.reshape,
+        "permute": array.permute,
+        "squeeze": array.squeeze,
+        "expand_dims": array.expand_dims,
+        "broadcast_to": array.broadcast_to,
+        "flatten": array.flatten,
+        "view": array.view,
+        "fill": array.fill,
+        "copy order": lambda x: array.copy(order=x),
+        "copy storage": lambda x: array.copy(storage=x),
+        "__dlpack__ stream": lambda x: array.__dlpack__(stream=x),
+        "__dlpack__ max_version": lambda x: array.__dlpack__(max_version=x),
+        "__dlpack__ dl_device": lambda x: array.__dlpack__(dl_device=x),
+        "__dlpack__ copy": lambda x: array.__dlpack__(copy=x),
+        "__array__": array.__array__,
+        "__array__ copy": lambda x: array.__array__(None, x),
+        "host.__dlpack__ copy": lambda x: array.host.__dlpack__(copy=x),
+    }
+
+
+class Raises:
+    """Whatever it is asked, it raises."""
+
+    def __getattr__(self, name):
+        raise ZeroDivisionError(name)
+
+    def __index__(self):
+        raise ZeroDivisionError("__index__")
+
+    def __len__(self):
+        raise ZeroDivisionError("__len__")
+
+    def __iter__(self):
+        raise ZeroDivisionError("__iter__")
+
+
+class Liar:
+    """Says that it is a sequence of a length that it has not."""
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        if index:
+            raise IndexError(index)
+        return 1
+
+
+def recursive():
+    items = []
+    items.append(items)
+    return items
+
+
+RUBBISH = {
+    "None": None,
+    "an object": object(),
+    "text": "rubbish",
+    "text with a nul": "float32\0",
+    "surrogates": "\ud800",
+    "bytes": b"\xff" * 3,
+    "a huge int": 2**200,
+    "a huge negative int": -(2**200),
+    "the largest size": 2**63 - 1,
+    "the smallest size": -(2**63),
+    "a float": 1.5,
+    "not a number": float("nan"),
+    "a bool": True,
+    "a set": {1, 2},
+    "a dict": {"a": 1},
+    "a tuple of rubbish": ("!", None),
+    "65 extents": (1,) * 65,
+    "huge extents": (2**31, 2**31, 2**31),
+    "negative extents": (-3, 2),
+    "a recursive list": recursive(),
+    "ragged": [[1], [2, 3]],
+    "a slice": slice("!", None),
+    "a slice of step 0": slice(None, None, 0),
+    "two ellipses": (..., ...),
+    "a class": int,
+    "an Array class": md.Array,
+    "what raises": Raises(),
+    "what lies": Liar(),
+    "objects in NumPy": np.array([object()]),
+    "a structured NumPy array": np.zeros(2, "i4,f4"),
+    "dates": np.zeros(2, "M8[s]"),
+    "other bytes": np.zeros(2, ">f4"),
+    "a datetime capsule": datetime.datetime_CAPI,
+}
+
+#: What bad input may raise.  SystemError and KeyError, say, would be our own faults.
+ALLOWED = (
+    TypeError,
+    ValueError,
+    BufferError,
+    IndexError,
+    AttributeError,
+    OverflowError,
+    MemoryError,
+    ZeroDivisionError,
+    md.MetalError,
+    RecursionError,
+)
+
+
+@pytest.mark.parametrize("door", doors(), ids=str)
+def test_rubbish_is_refused_in_words_at_every_door(door, live_buffers):
+    call = doors()[door]
+    for name, rubbish in RUBBISH.items():
+        try:
+            call(rubbish)
+        except ALLOWED as error:
+            assert str(error).strip(), (name, type(error))
+        # else: some rubbish is good input at some doors
+    del call
+
+
+@pytest.mark.parametrize("door", doors(), ids=str)
+def test_every_door_refuses_a_plain_object(door, live_buffers):
+    if door in ("Buffer label", "Buffer.from_handle size"):
+        expected = TypeError
+    else:
+        expected = (TypeError, ValueError, AttributeError, BufferError, IndexError)
+    with pytest.raises(expected):
+        doors()[door](object())
+
+
+def test_sizes_that_no_machine_has_are_refused_without_being_tried(live_buffers):
+    for call in (
+        lambda: md.Buffer(2**62),
+        lambda: md.zeros(2**60),
+        lambda: md.empty((2**31, 2**31)),
+        lambda: md.zeros((2**62, 0, 4, 2**62)),
+        lambda: md.StridedLayout((2**40, 2**40), None, 4),
+        lambda: md.StridedLayout((2**31, 3), (2**62, 1), 4),
+    ):
+        with pytest.raises((MemoryError, ValueError, OverflowError)) as caught:
+            call()
+        assert re.search(r"\d|64 bits", str(caught.value))
+
+
+def test_there_is_one_exception_and_it_has_no_strange_context(live_buffers):
+    memory = np.zeros(6, np.float32)
+    for fields in ({"dtype": (99, 1, 1)}, {"shape": (-1,)}, {"version": (9, 0)}, {"ndim": -1}):
+        with pytest.raises(BufferError) as caught:
+            md.from_dlpack(Producer(data=memory.ctypes.data, **fields))
+        assert caught.value.__cause__ is None
+        assert caught.value.__context__ is None
+
+
+# ---- hostile objects ----
+
+
+def test_a_producer_that_hands_out_one_capsule_twice(live_buffers):
+    memory = np.zeros(6, np.float32)
+    producer = Producer(data=memory.ctypes.data)
+    capsule = producer.capsule()
+
+    class Again:
+        def __dlpack_device__(self):
+            return (1, 0)
+
+        def __dlpack__(self, **_):
+            return capsule
+
+    md.from_dlpack(Again())
+    with pytest.raises(BufferError, match="consumed"):
+        md.from_dlpack(Again())
+    let_go()
+    assert producer.deletions == 1
+
+
+def test_a_producer_that_consumes_while_it_is_asked(live_buffers):
+    """Its __dlpack__ imports the very capsule that it then returns."""
+    memory = np.zeros(6, np.float32)
+    inner = Producer(data=memory.ctypes.data)
+
+    class Greedy:
+        def __dlpack_device__(self):
+            return (1, 0)
+
+        def __dlpack__(self, **_):
+            capsule = inner.capsule()
+            md.from_dlpack(capsule)
+            return capsule
+
+    with pytest.raises(BufferError, match="consumed"):
+        md.from_dlpack(Greedy())
+    let_go()
+    assert inner.deletions == 1
+
+
+def test_a_sequence_that_shrinks_while_it_is_read(live_buffers):
+    class Shrinking(list):
+        def __init__(self):
+            super().__init__([2, 3, 4])
+
+        def __getitem__(self, index):
+            self.clear()
+            return 2
+
+    class Eater:
+        def __init__(self, target):
+            self.target = target
+
+        def __index__(self):
+            self.target.clear()
+            return 2
+
+    shape = [2, 3, 4]
+    shape[0] = Eater(shape)
+    for bad in (Shrinking(), shape):
+        try:
+            md.zeros(bad)
+        except (TypeError, ValueError, IndexError) as error:
+            assert str(error)
+
+
+def test_an_owner_that_dies_badly_does_not_disturb(live_buffers):
+    class Bad:
+        def __del__(self):
+            md.zeros(3).tolist()
+
+    backing = md.Buffer(64)
+    wrapped = md.Buffer.from_handle(backing.handle, owner=Bad())
+    wrapped.close()
+    assert wrapped.is_closed
+
+
+@pytest.mark.parametrize("attribute", ["size", "handle", "address", "storage", "device", "label"])
+def test_a_closed_buffer_says_so(attribute, live_buffers):
+    buffer = md.Buffer(64)
+    buffer.close()
+    with pytest.raises(ValueError, match="closed"):
+        getattr(buffer, attribute)
+
+
+def test_no_type_can_be_made_or_changed_from_outside():
+    for cls in (md.Array, md.Device, md.HostView):
+        with pytest.raises(TypeError):
+            cls()
+        with pytest.raises(TypeError):
+            object.__new__(cls)
+    for cls in (md.Array, md.Buffer, md.Device, md.dtype, md.StridedLayout):
+        with pytest.raises(TypeError):
+            cls.shape = 3
+        with pytest.raises(TypeError):
+            type("Sub", (cls,), {})
+
+
+def test_pickles_of_rubbish_are_refused():
+    for cls in (md.dtype, md.Device):
+        thing = md.float32 if cls is md.dtype else md.default_device()
+        text = pickle.dumps(thing, 2)
+        assert pickle.loads(text) is thing
+        for cut in range(1, len(text)):
+            try:
+                pickle.loads(text[:cut])
+            except Exception as error:
+                assert not isinstance(error, SystemError)
+
+
+def test_names_of_capsules_are_compared_whole():
+    memory = np.zeros(6, np.float32)
+    producer = Producer(data=memory.ctypes.data)
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype = ctypes.py_object
+    for name in (b"dltensor_", b"dltensor_versione", b"DLTENSOR", b"", b"used_dltensor", b"used_dltensor_versioned"):
+        assert name not in CAPSULE_NAMES
+        capsule = new(ctypes.c_void_p(ctypes.addressof(producer.struct)), ctypes.c_char_p(name), None)
+        with pytest.raises(BufferError):
+            md.from_dlpack(capsule)
+    assert producer.deletions == 0
+
+
+# ---- the environment ----
+
+
+@pytest.mark.parametrize("value", ["rubbish", "sharedx", " shared", "0", "é", "x" * 10_000])
+def test_a_bad_storage_mode_is_one_warning_and_the_default(value):
+    code = """
+        import warnings
+        import metal_dlpack as md
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            modes = {md.get_storage_mode() for _ in range(3)} | {md.zeros(3).storage}
+        assert len(caught) == 1, caught
+        assert caught[0].category is RuntimeWarning
+        assert len(str(caught[0].message)) < 400
+        assert modes == {"shared"} or not md.default_device().has_unified_memory
+    """
+    child = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "METAL_DLPACK_STORAGE_MODE": value},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (child.returncode, child.stderr) == (0, "")
+
+
+@pytest.mark.needs_softmetal
+def test_without_a_device_everything_says_so():
+    code = """
+        import metal_dlpack as md
+
+        assert md.devices() == ()
+        for call in (md.default_device, lambda: md.zeros(3), lambda: md.asarray([1]), lambda: md.Buffer(4)):
+            try:
+                call()
+            except md.MetalError as error:
+                assert "device" in str(error)
+            else:
+                raise AssertionError(call)
+        md.get_storage_mode()
+    """
+    child = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "SOFTMETAL_DEVICES": "none"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (child.returncode, child.stderr) == (0, "")

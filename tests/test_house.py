@@ -1,0 +1,181 @@
+"""The house keeps its own laws: floors, lengths, exports, words."""
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import metal_dlpack as md
+from metal_dlpack import _core
+
+ROOT = Path(__file__).resolve().parent.parent
+SRC = ROOT / "src"
+SOURCES = sorted([*SRC.glob("*.[chm]"), *SRC.glob("softmetal/*.[chm]")])
+CORE = [path for path in SOURCES if path.parent == SRC]
+PYTHON = sorted(path for folder in ("src", "tests", "tools", "examples", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
+
+#: A file includes files of its own floor or below; a floor is the stems that begin so.
+FLOORS = [
+    ("layout", "dtype", "copy"),
+    ("metal_bridge", "storage", "devices", "managed", "dlpack_check", "event", "pool", "queue", "work", "pages"),
+    ("args", "state", "errors"),
+    (),  # Python types: whatever no other floor names
+    ("module",),
+]
+#: Stems that begin like a lower floor's, and stand among the types.
+TYPES = {"layout_type", "layout_index", "dtype_type", "storage_mode", "event_type"}
+TYPE_FLOOR = 3
+PLAIN_FLOORS = (0, 1)
+
+LONGEST_FILE = 650
+LONGEST_FUNCTION = 60
+
+
+def floor_of(path):
+    stem = path.stem
+    if stem in TYPES:
+        return TYPE_FLOOR
+    for floor, names in enumerate(FLOORS):
+        if any(stem == name or stem.startswith(name + "_") for name in names):
+            return floor
+    return TYPE_FLOOR
+
+
+def includes_of(path):
+    return re.findall(r'^#\s*(?:include|import)\s+"([^"]+)"', path.read_text(), re.MULTILINE)
+
+
+def includes_python(path, seen=None):
+    """Does Python.h come in, through any header?"""
+    seen = set() if seen is None else seen
+    if path in seen or not path.exists():
+        return False
+    seen.add(path)
+    if re.search(r"^#\s*include\s+<Python\.h>", path.read_text(), re.MULTILINE):
+        return True
+    return any(includes_python(SRC / name, seen) for name in includes_of(path))
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: path.name)
+def test_a_file_includes_downward_only(path):
+    for name in includes_of(path):
+        included = SRC / name
+        if included.exists():
+            assert floor_of(included) <= floor_of(path), f"{path.name} includes {name}, of a floor above"
+
+
+@pytest.mark.parametrize("path", [p for p in CORE if floor_of(p) in PLAIN_FLOORS], ids=lambda path: path.name)
+def test_the_lower_floors_know_no_python(path):
+    assert not includes_python(path)
+
+
+def test_only_the_bridge_talks_to_metal():
+    for path in CORE:
+        if path.name != "metal_bridge.m":
+            assert not re.search(r"#\s*(import|include)\s+<(Metal|Foundation)/", path.read_text()), path.name
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_files_and_functions_have_a_length_to_read(path):
+    lines = path.read_text().splitlines()
+    assert len(lines) <= LONGEST_FILE
+    start = None
+    for number, line in enumerate(lines, 1):
+        if line == "{" or (start is None and re.match(r"^[A-Za-z+-].*\)\s*\{$", line)):
+            start = number
+        if line == "}" and start is not None:
+            assert number - start <= LONGEST_FUNCTION, f"{path.name}:{start}"
+            start = None
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_a_file_says_at_its_head_what_it_is(path):
+    assert path.read_text().startswith(f"/* {path.name}: ")
+
+
+def test_there_is_no_drawer_for_odds_and_ends():
+    for path in [*SOURCES, *PYTHON]:
+        assert not re.search(r"(^|_)(utils?|common|helpers?|misc)(_|$)", path.stem), path
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=lambda path: path.name)
+def test_a_python_file_has_a_docstring(path):
+    assert ast.get_docstring(ast.parse(path.read_text())), path
+
+
+def tracked_files():
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    return [ROOT / name for name in listed.stdout.split("\0") if name]
+
+
+def test_no_file_names_a_machine():
+    """Nobody's home folder, and no scratch folder, in what is shipped."""
+    pattern = re.compile(rb"/(?:home|Users|root|tmp|private/var)/[A-Za-z0-9_.]+")
+    for path in tracked_files():
+        if path.is_file():
+            found = pattern.search(path.read_bytes())
+            assert found is None, f"{path.name}: {found.group()}"
+
+
+def test_text_files_end_well():
+    for path in tracked_files():
+        if path.is_file() and path.suffix in {".py", ".pyi", ".c", ".h", ".m", ".md", ".toml", ""}:
+            data = path.read_bytes()
+            assert b"\r" not in data, path
+            assert not data or data.endswith(b"\n"), path
+            assert not re.search(rb"[ \t]+\n", data), path
+
+
+def test_only_the_module_s_init_is_exported():
+    result = subprocess.run(["nm", "-D", "--defined-only", _core.__file__], capture_output=True, text=True, check=False)
+    if sys.platform == "darwin":
+        result = subprocess.run(["nm", "-gU", _core.__file__], capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        pytest.skip("nm is not installed")
+    names = {line.split()[-1].lstrip("_") for line in result.stdout.splitlines() if line.strip()}
+    assert names == {"PyInit__core".lstrip("_")}
+
+
+def test_importing_the_package_imports_no_framework():
+    code = "import sys, metal_dlpack; print(sorted({name.split('.')[0] for name in sys.modules}))"
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(ast.literal_eval(child.stdout))
+    assert not loaded & {"numpy", "torch", "jax", "mlx", "tvm_ffi", "ml_dtypes"}
+
+
+# ---- the surface ----
+
+
+def public_functions():
+    found = []
+    for name in md.__all__:
+        thing = getattr(md, name)
+        if isinstance(thing, type):
+            for member, value in vars(thing).items():
+                if callable(value) and (not member.startswith("_") or "dlpack" in member):
+                    found.append((f"{name}.{member}", value))
+        elif callable(thing):
+            found.append((name, thing))
+    return found
+
+
+@pytest.mark.parametrize(("name", "function"), public_functions(), ids=lambda value: value if isinstance(value, str) else "")
+def test_everything_public_has_a_signature_and_a_docstring(name, function):
+    function = getattr(function, "__func__", function)
+    assert inspect.signature(function) is not None
+    assert function.__doc__, name
+
+
+@pytest.mark.parametrize("cls", [thing for thing in map(md.__dict__.get, md.__all__) if isinstance(thing, type)], ids=str)
+def test_every_type_and_attribute_has_a_docstring(cls):
+    assert cls.__doc__
+    assert cls.__module__ == "metal_dlpack"
+    for name, value in vars(cls).items():
+        if not name.startswith("_") and not callable(value):
+            assert value.__doc__, name
