@@ -6,8 +6,8 @@
  *
  * Blocks fill tiles, tiles fill the matrix, by one of three roads (measured, see
  * benchmarks/bench_copy.py): straight into place; through a small buffer, so that a destination
- * line is written whole and not in pieces that push one another out of the first cache (steps of
- * a multiple of 4 KiB share its sets); or through the buffer and past the caches, when the
+ * line is written whole, and a source line read whole, where rows lie so that they push one another
+ * out of the first cache; or through the buffer and past the caches, when the
  * destination is larger than they are.
  */
 #include <stdbool.h>
@@ -19,7 +19,7 @@
 typedef void (*turn_tile)(char *dst, int64_t dst_step, const char *src, int64_t src_step,
                           int64_t nrows, int64_t ncolumns);
 
-#define BUFFER_NBYTES (16 << 10)
+#define BUFFER_NBYTES (32 << 10)
 
 static inline int64_t
 smaller(int64_t a, int64_t b)
@@ -90,41 +90,55 @@ smaller(int64_t a, int64_t b)
 /* ---- tiles ---- */
 
 /* Cover the tile with blocks of `side`; the last ones are moved back and overlap their
- * neighbours, which writes some elements twice and needs no loop for the rest. */
-#define PUT_BLOCK(block, side, size)                                                           \
-    do {                                                                                       \
-        int64_t row = smaller(i, nrows - (side)), column = smaller(j, ncolumns - (side));      \
-        block(dst + row * dst_step + column * (size), dst_step,                                \
-              src + column * src_step + row * (size), src_step);                               \
-    } while (0)
-
-/* Along the destination's rows first. */
+ * neighbours, which writes some elements twice and needs no loop for the rest.  Along the
+ * destination's rows first. */
 #define BY_ROWS(block, side, size)                                                             \
     for (int64_t i = 0; i < nrows; i += (side)) {                                              \
-        for (int64_t j = 0; j < ncolumns; j += (side)) {                                       \
-            PUT_BLOCK(block, side, size);                                                      \
+        int64_t row = smaller(i, nrows - (side));                                              \
+        char *to = dst + row * dst_step;                                                       \
+        const char *from = src + row * (size);                                                 \
+        for (int64_t j = (side); j < ncolumns; j += (side)) {                                  \
+            block(to, dst_step, from, src_step);                                               \
+            to += (side) * (size);                                                             \
+            from += (side) * src_step;                                                         \
         }                                                                                      \
+        block(dst + row * dst_step + (ncolumns - (side)) * (size), dst_step,                   \
+              src + (ncolumns - (side)) * src_step + row * (size), src_step);                  \
     }
 
 /* Along the source's rows first: for a destination that stays in the first cache. */
 #define BY_COLUMNS(block, side, size)                                                          \
     for (int64_t j = 0; j < ncolumns; j += (side)) {                                           \
-        for (int64_t i = 0; i < nrows; i += (side)) {                                          \
-            PUT_BLOCK(block, side, size);                                                      \
+        int64_t column = smaller(j, ncolumns - (side));                                        \
+        char *to = dst + column * (size);                                                      \
+        const char *from = src + column * src_step;                                            \
+        for (int64_t i = (side); i < nrows; i += (side)) {                                     \
+            block(to, dst_step, from, src_step);                                               \
+            to += (side) * dst_step;                                                           \
+            from += (side) * (size);                                                           \
         }                                                                                      \
+        block(dst + (nrows - (side)) * dst_step + column * (size), dst_step,                   \
+              src + column * src_step + (nrows - (side)) * (size), src_step);                  \
     }
 
 #define TILE_PARAMETERS                                                                        \
     char *dst, int64_t dst_step, const char *src, int64_t src_step, int64_t nrows,             \
         int64_t ncolumns
 
-#define ELEMENT_1(dst, dst_step, src, src_step) memcpy(dst, src, 1)
-#define ELEMENT_2(dst, dst_step, src, src_step) memcpy(dst, src, 2)
-#define ELEMENT_4(dst, dst_step, src, src_step) memcpy(dst, src, 4)
-#define ELEMENT_8(dst, dst_step, src, src_step) memcpy(dst, src, 8)
-#define ELEMENT_16(dst, dst_step, src, src_step) memcpy(dst, src, 16)
+#define ONE_BY_ONE(type)                                                                       \
+    for (int64_t i = 0; i < nrows; i++) {                                                      \
+        char *to = dst + i * dst_step;                                                         \
+        const char *from = src + i * (int64_t)sizeof(type);                                    \
+        for (int64_t j = 0; j < ncolumns; j++) {                                               \
+            type item;                                                                         \
+            memcpy(&item, from, sizeof(type));                                                 \
+            memcpy(to, &item, sizeof(type));                                                   \
+            to += sizeof(type);                                                                \
+            from += src_step;                                                                  \
+        }                                                                                      \
+    }
 
-#define DEFINE_TILE_WITH_HALVES(name, size, ORDER)                                             \
+#define DEFINE_TILE_WITH_HALVES(name, size, type, ORDER)                                            \
     static void name(TILE_PARAMETERS)                                                          \
     {                                                                                          \
         int64_t shorter = smaller(nrows, ncolumns);                                            \
@@ -135,18 +149,18 @@ smaller(int64_t a, int64_t b)
             ORDER(turn_half_block_##size, VEC_NBYTES / 2 / size, size)                         \
         }                                                                                      \
         else {                                                                                 \
-            ORDER(ELEMENT_##size, 1, size)                                                     \
+            ONE_BY_ONE(type)                                                     \
         }                                                                                      \
     }
 
-#define DEFINE_TILE(name, size, ORDER)                                                         \
+#define DEFINE_TILE(name, size, type, ORDER)                                                        \
     static void name(TILE_PARAMETERS)                                                          \
     {                                                                                          \
         if (smaller(nrows, ncolumns) >= VEC_NBYTES / size) {                                   \
             ORDER(turn_block_##size, VEC_NBYTES / size, size)                                  \
         }                                                                                      \
         else {                                                                                 \
-            ORDER(ELEMENT_##size, 1, size)                                                     \
+            ONE_BY_ONE(type)                                                     \
         }                                                                                      \
     }
 
@@ -160,31 +174,25 @@ DEFINE_BLOCK(4)
 DEFINE_BLOCK(8)
 DEFINE_HALF_BLOCK(1)
 DEFINE_HALF_BLOCK(2)
-DEFINE_TILE_WITH_HALVES(by_rows_1, 1, BY_ROWS)
-DEFINE_TILE_WITH_HALVES(by_rows_2, 2, BY_ROWS)
-DEFINE_TILE(by_rows_4, 4, BY_ROWS)
-DEFINE_TILE(by_rows_8, 8, BY_ROWS)
-DEFINE_TILE_WITH_HALVES(by_columns_1, 1, BY_COLUMNS)
-DEFINE_TILE_WITH_HALVES(by_columns_2, 2, BY_COLUMNS)
-DEFINE_TILE(by_columns_4, 4, BY_COLUMNS)
-DEFINE_TILE(by_columns_8, 8, BY_COLUMNS)
+DEFINE_TILE_WITH_HALVES(by_rows_1, 1, uint8_t, BY_ROWS)
+DEFINE_TILE_WITH_HALVES(by_rows_2, 2, uint16_t, BY_ROWS)
+DEFINE_TILE(by_rows_4, 4, uint32_t, BY_ROWS)
+DEFINE_TILE(by_rows_8, 8, uint64_t, BY_ROWS)
+DEFINE_TILE_WITH_HALVES(by_columns_1, 1, uint8_t, BY_COLUMNS)
+DEFINE_TILE_WITH_HALVES(by_columns_2, 2, uint16_t, BY_COLUMNS)
+DEFINE_TILE(by_columns_4, 4, uint32_t, BY_COLUMNS)
+DEFINE_TILE(by_columns_8, 8, uint64_t, BY_COLUMNS)
 
 static void
-by_rows_16(TILE_PARAMETERS)
+one_by_one_16(TILE_PARAMETERS)
 {
-    BY_ROWS(ELEMENT_16, 1, 16)
-}
-
-static void
-by_columns_16(TILE_PARAMETERS)
-{
-    BY_COLUMNS(ELEMENT_16, 1, 16)
+    ONE_BY_ONE(vec)
 }
 
 /* Indexed by log2 of the item size. */
-static const turn_tile tiles_by_rows[] = {by_rows_1, by_rows_2, by_rows_4, by_rows_8, by_rows_16};
+static const turn_tile tiles_by_rows[] = {by_rows_1, by_rows_2, by_rows_4, by_rows_8, one_by_one_16};
 static const turn_tile tiles_by_columns[] = {by_columns_1, by_columns_2, by_columns_4,
-                                             by_columns_8, by_columns_16};
+                                             by_columns_8, one_by_one_16};
 
 /* ---- roads ---- */
 
@@ -196,15 +204,18 @@ typedef struct {
     int64_t side;               /* items along each side of a tile */
 } turn;
 
+/* Inside a tile, go along the side with the longer step: few of its lines are open at a time,
+ * and the many that are lie on the side where they are near one another. */
 static void
 turn_straight(const turn *t, char *dst, const char *src)
 {
-    turn_tile tile = tiles_by_rows[t->log_itemsize];
+    bool by_columns = t->src_step > 2 * t->dst_step;
+    turn_tile tile = (by_columns ? tiles_by_columns : tiles_by_rows)[t->log_itemsize];
     for (int64_t i = 0; i < t->nrows; i += t->side) {
         for (int64_t j = 0; j < t->ncolumns; j += t->side) {
             tile(dst + i * t->dst_step + j * t->itemsize, t->dst_step,
-                    src + j * t->src_step + i * t->itemsize, t->src_step,
-                    smaller(t->side, t->nrows - i), smaller(t->side, t->ncolumns - j));
+                 src + j * t->src_step + i * t->itemsize, t->src_step,
+                 smaller(t->side, t->nrows - i), smaller(t->side, t->ncolumns - j));
         }
     }
 }
@@ -266,6 +277,15 @@ can_stream(const turn *t, const char *dst)
            t->ncolumns * t->itemsize >= 4 * VEC_LINE_NBYTES;
 }
 
+/* Lines whose addresses differ by a multiple of 4 KiB share one set of the usual first cache;
+ * a step near 2 or 4 KiB puts all rows of a tile into one or two sets. */
+static bool
+crowds_cache(int64_t step)
+{
+    int64_t beyond = (step + VEC_LINE_NBYTES / 2) % 2048;
+    return step >= 2048 - VEC_LINE_NBYTES / 2 && beyond >= 0 && beyond < VEC_LINE_NBYTES;
+}
+
 static void
 turn_block(const copy_block *block, char *dst, const char *src)
 {
@@ -276,20 +296,17 @@ turn_block(const copy_block *block, char *dst, const char *src)
         .ncolumns = block->inner.extent,
         .dst_step = block->outer.dst_step,
         .src_step = block->inner.src_step,
-        .side = 128 / block->run,
     };
     if (block->is_large && can_stream(&t, dst)) {
+        t.side = 128 / t.itemsize;
         turn_streaming(&t, dst, src);
     }
-    else if (block->is_large) {
-        t.side = 512 / t.itemsize;
-        turn_straight(&t, dst, src);
-    }
-    else if (t.dst_step % 4096 == 0 && t.itemsize >= 4) {
-        t.side = 256 / t.itemsize;
+    else if (crowds_cache(t.src_step) && t.ncolumns * t.itemsize >= VEC_LINE_NBYTES) {
+        t.side = t.itemsize == 1 ? 128 : 256 / t.itemsize;
         turn_through_buffer(&t, dst, src, false);
     }
     else {
+        t.side = (block->is_large ? 512 : t.dst_step % 1024 == 0 ? 128 : 256) / t.itemsize;
         turn_straight(&t, dst, src);
     }
 }
