@@ -1,0 +1,124 @@
+/* copy_nest.c: chooses the two axes and the kernel for the inside of a plan, and loops round them.
+ *
+ * Inside go the axis along which the destination is densest and the one along which the source
+ * is: between them they use every line of memory whole.  The loops outside go from the axis that
+ * jumps farthest on both sides to the one that stays nearest on either.
+ */
+#include "copy_nest.h"
+
+#include <string.h>
+
+#include "copy_kernels.h"
+
+#define LARGE_NBYTES (16 << 20) /* past it a copy does not stay in the caches */
+
+typedef struct {
+    copy_kernel kernel;
+    copy_block block;
+    int naxes;
+    copy_axis axes[LAYOUT_MAX_NDIM]; /* outside the block, outermost first */
+} nest;
+
+static int64_t
+magnitude(int64_t step)
+{
+    return step < 0 ? -step : step;
+}
+
+/* The axis that goes in beside the last one: where the source is densest, if that is not the last
+ * itself; else the next in destination order. */
+static int
+choose_outer(const copy_plan *plan)
+{
+    int last = plan->naxes - 1, chosen = last;
+    for (int i = last - 1; i >= 0; i--) {
+        int64_t step = magnitude(plan->axes[i].src_step);
+        if (step != 0 && step < magnitude(plan->axes[chosen].src_step)) {
+            chosen = i;
+        }
+    }
+    return chosen == last ? last - 1 : chosen;
+}
+
+static int64_t
+reach(const copy_axis *axis)
+{
+    int64_t src_step = magnitude(axis->src_step);
+    return src_step < axis->dst_step ? src_step : axis->dst_step;
+}
+
+static void
+insert_by_reach(nest *out, const copy_axis *axis)
+{
+    int at = out->naxes++;
+    while (at > 0 && reach(&out->axes[at - 1]) < reach(axis)) {
+        out->axes[at] = out->axes[at - 1];
+        at--;
+    }
+    out->axes[at] = *axis;
+}
+
+static void
+choose_axes(const copy_plan *plan, nest *out)
+{
+    int last = plan->naxes - 1;
+    int outer = last > 0 ? choose_outer(plan) : -1;
+    out->block.inner = plan->axes[last];
+    out->block.outer = outer >= 0 ? plan->axes[outer] : (copy_axis){1, 0, 0};
+    out->naxes = 0;
+    for (int i = 0; i < last; i++) {
+        if (i != outer) {
+            insert_by_reach(out, &plan->axes[i]);
+        }
+    }
+}
+
+static copy_kernel
+choose_kernel(const copy_block *block)
+{
+    copy_kernel kernel = copy_planes_kernel(block);
+    if (kernel == NULL) {
+        kernel = copy_turn_kernel(block);
+    }
+    return kernel != NULL ? kernel : copy_runs_kernel(block->run);
+}
+
+static void
+run_loops(const nest *n, char *dst, const char *src)
+{
+    int64_t at[LAYOUT_MAX_NDIM];
+    memset(at, 0, sizeof(at[0]) * (size_t)n->naxes);
+    for (;;) {
+        n->kernel(&n->block, dst, src);
+        int i = n->naxes - 1;
+        for (; i >= 0; i--) {
+            const copy_axis *axis = &n->axes[i];
+            dst += axis->dst_step;
+            src += axis->src_step;
+            if (++at[i] < axis->extent) {
+                break;
+            }
+            dst -= axis->extent * axis->dst_step;
+            src -= axis->extent * axis->src_step;
+            at[i] = 0;
+        }
+        if (i < 0) {
+            return;
+        }
+    }
+}
+
+void
+copy_nest_run(const copy_plan *plan, int64_t nbytes)
+{
+    if (plan->naxes == 0) {
+        memcpy(plan->dst, plan->src, (size_t)plan->run);
+        return;
+    }
+    nest n;
+    n.block.run = plan->run;
+    n.block.is_large = nbytes >= LARGE_NBYTES;
+    choose_axes(plan, &n);
+    n.kernel = choose_kernel(&n.block);
+    run_loops(&n, plan->dst, plan->src);
+}
