@@ -45,4 +45,12 @@ buffer_unhold(BufferObject *self)
 /* The storage of an open Buffer: borrowed; NULL with ValueError once closed. */
 metal_storage *buffer_open_storage(const char *function, BufferObject *self);
 
+/* buffer_bytes.c */
+PyObject *buffer_fill(PyObject *op, PyObject *value);
+PyObject *buffer_copy_from(PyObject *op, PyObject *source);
+PyObject *buffer_copy_to(PyObject *op, PyObject *destination);
+extern const char buffer_fill_doc[], buffer_copy_from_doc[], buffer_copy_to_doc[];
+int buffer_getbuffer(PyObject *op, Py_buffer *view, int flags);
+void buffer_releasebuffer(PyObject *op, Py_buffer *view);
+
 #endif /* MD_BUFFER_H */

@@ -1,7 +1,9 @@
 """Buffer: one MTLBuffer, its bytes, its life."""
 
+import contextlib
 import gc
 import inspect
+import threading
 import weakref
 
 import numpy as np
@@ -85,6 +87,21 @@ def test_close_is_refused_while_anybody_uses_the_bytes(live_buffers):
         with pytest.raises(ValueError, match="closed"):
             use()
     assert "closed" in repr(buffer)
+
+
+def test_closing_while_another_thread_writes_is_refused_or_waits_its_turn(live_buffers):
+    def write(buffer):
+        with contextlib.suppress(ValueError):  # closed before the write began
+            buffer.fill(1)
+
+    for _ in range(200):
+        buffer = md.Buffer(1 << 16, storage="private")
+        writer = threading.Thread(target=write, args=(buffer,))
+        writer.start()
+        while not buffer.is_closed:
+            with contextlib.suppress(BufferError):
+                buffer.close()
+        writer.join()
 
 
 def test_a_label_is_kept_by_metal():
