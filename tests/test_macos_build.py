@@ -35,6 +35,8 @@ FROM_LIBSYSTEM = {
     "_bzero",
     "_memset",
     "_strncpy",
+    "___memset_chk",
+    "___strncpy_chk",
     "___stack_chk_fail",
     "___stack_chk_guard",
 }
