@@ -102,6 +102,21 @@ CASE(a_command_buffer_that_is_never_committed_is_forgotten)
     [device release];
 }
 
+CASE(command_buffers_that_are_dropped_give_their_place_back)
+{
+    softmetal_set("SOFTMETAL_QUEUE_DEPTH", "2");
+    softmetal_set("SOFTMETAL_DEADLOCK_MS", "1000");
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    for (int round = 0; round < 10; round++) {
+        NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+        CHECK([queue commandBuffer] != nil);
+        [pool drain];
+    }
+    [queue release];
+    [device release];
+}
+
 CASE(retained_references_keep_a_buffer_until_completion)
 {
     softmetal_set("SOFTMETAL_LATENCY_US", "20000");
@@ -418,6 +433,37 @@ REPORTS("blit-range", a_copy_onto_itself)
                  toBuffer:scene.buffer
         destinationOffset:4
                      size:8];
+    [blit endEncoding];
+    close_scene(scene);
+}
+
+REPORTS("blit-range", a_copy_backwards_onto_itself)
+{
+    struct scene scene = open_scene();
+    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
+    [blit copyFromBuffer:scene.buffer
+             sourceOffset:4
+                 toBuffer:scene.buffer
+        destinationOffset:0
+                     size:8];
+    [blit endEncoding];
+    close_scene(scene);
+}
+
+CASE(copies_inside_of_a_buffer_may_touch)
+{
+    struct scene scene = open_scene();
+    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
+    [blit copyFromBuffer:scene.buffer
+             sourceOffset:0
+                 toBuffer:scene.buffer
+        destinationOffset:32
+                     size:32];
+    [blit copyFromBuffer:scene.buffer
+             sourceOffset:32
+                 toBuffer:scene.buffer
+        destinationOffset:0
+                     size:32];
     [blit endEncoding];
     close_scene(scene);
 }
