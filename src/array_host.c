@@ -16,7 +16,7 @@
 
 /* Why this view cannot be given, as an exception; 0 if it can. */
 static int
-check_request(ArrayObject *self, const strided_layout *layout, int flags)
+check_request(ArrayObject *self, const char *format, int flags)
 {
     md_state *state = state_of((PyObject *)self);
     if (array_storage(self)->mode == BRIDGE_PRIVATE) {
@@ -24,7 +24,7 @@ check_request(ArrayObject *self, const strided_layout *layout, int flags)
                                           "use copy(storage='shared').");
         return -1;
     }
-    if (dtype_buffer_format(self->dtype) == NULL) {
+    if (format == NULL) {
         char name[DTYPE_NAME_MAX];
         dtype_write_name(self->dtype, name);
         PyErr_Format(PyExc_BufferError,
@@ -37,11 +37,16 @@ check_request(ArrayObject *self, const strided_layout *layout, int flags)
         PyErr_SetString(PyExc_BufferError, "memoryview(Array): the array is read-only.");
         return -1;
     }
-    bool is_c = layout_is_contiguous_c(layout), is_f = layout_is_contiguous_f(layout);
     bool wants_c = (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS ||
                    (flags & PyBUF_STRIDES) != PyBUF_STRIDES;
     bool wants_f = (flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS;
     bool wants_any = (flags & PyBUF_ANY_CONTIGUOUS) == PyBUF_ANY_CONTIGUOUS;
+    if (!wants_c && !wants_f && !wants_any) {
+        return 0;
+    }
+    strided_layout layout;
+    array_get_layout(self, &layout);
+    bool is_c = layout_is_contiguous_c(&layout), is_f = layout_is_contiguous_f(&layout);
     if ((wants_c && !is_c) || (wants_f && !is_f) || (wants_any && !is_c && !is_f)) {
         PyErr_SetString(PyExc_BufferError, "memoryview(Array): the caller wants contiguous items and "
                                            "this array is strided; use copy().");
@@ -62,7 +67,8 @@ byte_strides(const ArrayObject *self)
 }
 
 static void
-describe_view(ArrayObject *self, char *origin, Py_ssize_t *strides, int flags, Py_buffer *view)
+describe_view(ArrayObject *self, const char *format, char *origin, Py_ssize_t *strides, int flags,
+              Py_buffer *view)
 {
     bool has_shape = (flags & PyBUF_ND) == PyBUF_ND;
     bool has_strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES;
@@ -72,7 +78,7 @@ describe_view(ArrayObject *self, char *origin, Py_ssize_t *strides, int flags, P
     view->itemsize = (Py_ssize_t)dtype_itemsize(self->dtype);
     view->readonly = self->is_readonly;
     view->ndim = self->ndim;
-    view->format = flags & PyBUF_FORMAT ? (char *)dtype_buffer_format(self->dtype) : NULL;
+    view->format = flags & PyBUF_FORMAT ? (char *)format : NULL;
     view->shape = has_shape ? (Py_ssize_t *)array_shape(self) : NULL;
     view->strides = has_strides ? strides : NULL;
     view->suboffsets = NULL;
@@ -83,12 +89,9 @@ int
 array_getbuffer(PyObject *op, Py_buffer *view, int flags)
 {
     ArrayObject *self = array_cast(op);
-    strided_layout layout;
-    array_mapping mapping;
+    const char *format = dtype_buffer_format(self->dtype);
     view->obj = NULL;
-    array_get_layout(self, &layout);
-    if (check_request(self, &layout, flags) < 0 ||
-        array_map("memoryview(Array)", self, MAP_READ, &mapping) < 0) {
+    if (check_request(self, format, flags) < 0 || array_wait("memoryview(Array)", self) < 0) {
         return -1;
     }
     Py_ssize_t *strides = byte_strides(self);
@@ -96,7 +99,9 @@ array_getbuffer(PyObject *op, Py_buffer *view, int flags)
         PyErr_NoMemory();
         return -1;
     }
-    describe_view(self, mapping.origin, strides, flags, view);
+    char *address = array_storage(self)->address; /* NULL without items */
+    char *origin = address == NULL ? NULL : address + self->byte_offset;
+    describe_view(self, format, origin, strides, flags, view);
     view->obj = Py_NewRef(op);
     if (!self->is_readonly) {
         storage_open_host_view(array_storage(self));

@@ -31,11 +31,10 @@ span_of(const ArrayObject *self, int64_t *first, int64_t *nbytes)
     *nbytes = (highest - lowest + 1) * layout.itemsize;
 }
 
-static int
-map_in_place(const char *function, ArrayObject *self, array_mapping *out)
+int
+array_wait(const char *function, ArrayObject *self)
 {
     metal_storage *storage = array_storage(self);
-    out->origin = storage->address == NULL ? NULL : storage->address + self->byte_offset;
     if (storage->mode == BRIDGE_SHARED) { /* nothing can be pending: save the GIL's hand-over */
         return 0;
     }
@@ -90,8 +89,12 @@ array_map(const char *function, ArrayObject *self, map_access access, array_mapp
     if (out->nbytes == 0) {
         return 0;
     }
-    return array_storage(self)->address == NULL ? map_private(function, self, out)
-                                                : map_in_place(function, self, out);
+    char *address = array_storage(self)->address;
+    if (address == NULL) {
+        return map_private(function, self, out);
+    }
+    out->origin = address + self->byte_offset;
+    return array_wait(function, self);
 }
 
 int

@@ -10,6 +10,7 @@
 #include "dlpack_check.h"
 #include "dlpack_export.h"
 #include "errors.h"
+#include "handles.h"
 #include "managed.h"
 #include "owners.h"
 
@@ -138,9 +139,24 @@ import_cpu(md_state *state, foreign_tensor *foreign, const import_request *reque
 
 /* ---- memory of Metal ---- */
 
-/* The device of a kDLMetal tensor, after all that can be wrong with its handle.  NULL with BufferError. */
+static int
+check_device_id(const foreign_tensor *foreign, const device_record *device)
+{
+    int32_t id = foreign->tensor->device.device_id;
+    if (device == NULL || (id != 0 && id != device->index)) {
+        PyErr_Format(PyExc_BufferError,
+                     "from_dlpack: the tensor that %s made names device (8, %d), but its MTLBuffer "
+                     "belongs to another device.",
+                     foreign->maker, (int)id);
+        return -1;
+    }
+    return 0;
+}
+
+/* The device of a kDLMetal tensor, after all that can be wrong with its handle.  NULL with
+ * BufferError. */
 static const device_record *
-check_metal(foreign_tensor *foreign)
+check_handle(foreign_tensor *foreign)
 {
     const DLTensor *tensor = foreign->tensor;
     dlpack_fault fault;
@@ -157,35 +173,66 @@ check_metal(foreign_tensor *foreign)
         return NULL;
     }
     const device_record *device = devices_find(bridge_buffer_device(handle));
-    int32_t id = tensor->device.device_id;
-    if (device == NULL || (id != 0 && id != device->index)) {
-        PyErr_Format(PyExc_BufferError,
-                     "from_dlpack: the tensor that %s made names device (8, %d), but its MTLBuffer "
-                     "belongs to another device.",
-                     foreign->maker, (int)id);
+    return check_device_id(foreign, device) < 0 ? NULL : device;
+}
+
+/* The storage of a checked tensor, which becomes its owner.  NULL with an exception. */
+static metal_storage *
+wrap_foreign(md_state *state, foreign_tensor *foreign)
+{
+    const device_record *device = check_handle(foreign);
+    if (device == NULL || take_tensor(foreign) < 0) {
         return NULL;
     }
-    return device;
+    storage_owner owner = owners_of_tensor(state, foreign->managed, foreign->is_versioned);
+    bridge_buffer *handle = foreign->tensor->data;
+    metal_storage *storage;
+    bridge_status status =
+        storage_wrap_buffer(handle, device, bridge_buffer_nbytes(handle), &owner, &storage);
+    if (status != BRIDGE_OK) {
+        managed_delete(foreign->managed, foreign->is_versioned);
+        (void)errors_from_bridge(state, "from_dlpack", status, NULL, 0);
+    }
+    return storage;
+}
+
+/* The same for a buffer of ours that comes back, whose handle needs no proof.  Steals `parent`. */
+static metal_storage *
+wrap_own(md_state *state, foreign_tensor *foreign, metal_storage *parent)
+{
+    dlpack_fault fault;
+    metal_storage *storage = NULL;
+    if (!dlpack_check_bounds(foreign->tensor, &foreign->facts, parent->nbytes, &fault)) {
+        (void)refuse(foreign, &fault);
+        goto error;
+    }
+    if (check_device_id(foreign, parent->device) < 0 || take_tensor(foreign) < 0) {
+        goto error;
+    }
+    storage_owner owner = owners_of_tensor(state, foreign->managed, foreign->is_versioned);
+    bridge_status status = storage_wrap_parent(parent, &owner, &storage);
+    if (status == BRIDGE_OK) {
+        return storage;
+    }
+    managed_delete(foreign->managed, foreign->is_versioned);
+    (void)errors_from_bridge(state, "from_dlpack", status, NULL, 0);
+
+error:
+    storage_release(parent);
+    return NULL;
 }
 
 static PyObject *
 import_metal(md_state *state, foreign_tensor *foreign)
 {
-    const DLTensor *tensor = foreign->tensor;
-    const device_record *device = check_metal(foreign);
-    if (device == NULL || take_tensor(foreign) < 0) {
+    metal_storage *parent = handles_find(foreign->tensor->data);
+    metal_storage *storage =
+        parent != NULL ? wrap_own(state, foreign, parent) : wrap_foreign(state, foreign);
+    if (storage == NULL) {
         return NULL;
     }
+    const DLTensor *tensor = foreign->tensor;
     bool is_readonly = (foreign->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
-    storage_owner record = owners_of_tensor(state, foreign->managed, foreign->is_versioned);
-    metal_storage *storage;
-    bridge_buffer *handle = tensor->data;
-    bridge_status status =
-        storage_wrap_buffer(handle, device, bridge_buffer_nbytes(handle), &record, &storage);
-    if (status != BRIDGE_OK) {
-        managed_delete(foreign->managed, foreign->is_versioned);
-        return errors_from_bridge(state, "from_dlpack", status, NULL, 0);
-    }
     storage->is_readonly = is_readonly;
     PyObject *buffer = buffer_from_storage(state, storage);
     if (buffer == NULL) {

@@ -1,6 +1,8 @@
 /* storage.c: see storage.h. */
 #include "storage.h"
 
+#include "handles.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,7 +26,7 @@ round_up(size_t value, size_t unit)
 
 static metal_storage *
 make_record(bridge_buffer *handle, const device_record *device, size_t nbytes,
-            bridge_storage mode, const storage_owner *owner)
+            bridge_storage mode, char *address, const storage_owner *owner)
 {
     metal_storage *storage = calloc(1, sizeof *storage);
     if (storage == NULL) {
@@ -35,7 +37,7 @@ make_record(bridge_buffer *handle, const device_record *device, size_t nbytes,
     storage->handle = handle;
     storage->device = device;
     storage->nbytes = nbytes;
-    storage->address = handle == NULL ? NULL : bridge_buffer_contents(handle);
+    storage->address = address;
     if (owner != NULL) {
         storage->owner = *owner;
     }
@@ -58,10 +60,15 @@ storage_new(const device_record *device, size_t nbytes, bridge_storage mode,
             return status;
         }
     }
-    *out = make_record(handle, device, nbytes, mode, NULL);
+    char *address = handle == NULL ? NULL : bridge_buffer_contents(handle);
+    *out = make_record(handle, device, nbytes, mode, address, NULL);
     if (*out == NULL) {
         bridge_buffer_release(handle);
         return BRIDGE_NO_MEMORY;
+    }
+    if (handle != NULL) {
+        (*out)->is_ours = true;
+        handles_add(*out);
     }
     return BRIDGE_OK;
 }
@@ -70,12 +77,26 @@ bridge_status
 storage_wrap_buffer(bridge_buffer *buffer, const device_record *device, size_t nbytes,
                     const storage_owner *owner, metal_storage **out)
 {
-    *out = make_record(buffer, device, nbytes, bridge_buffer_storage(buffer), owner);
+    *out = make_record(buffer, device, nbytes, bridge_buffer_storage(buffer),
+                       bridge_buffer_contents(buffer), owner);
     if (*out == NULL) {
         return BRIDGE_NO_MEMORY;
     }
     bridge_buffer_retain(buffer);
     (*out)->is_exported = true; /* whoever gave it to us can write to it as well */
+    return BRIDGE_OK;
+}
+
+bridge_status
+storage_wrap_parent(metal_storage *parent, const storage_owner *owner, metal_storage **out)
+{
+    *out = make_record(parent->handle, parent->device, parent->nbytes, parent->mode,
+                       parent->address, owner);
+    if (*out == NULL) {
+        return BRIDGE_NO_MEMORY;
+    }
+    (*out)->parent = parent;
+    (*out)->is_exported = true;
     return BRIDGE_OK;
 }
 
@@ -95,7 +116,8 @@ storage_wrap_host(const device_record *device, void *address, size_t nbytes,
     }
     *offset_bytes = (uintptr_t)address - first;
     /* The rest of the last page is not ours to use. */
-    *out = make_record(handle, device, *offset_bytes + nbytes, BRIDGE_SHARED, owner);
+    *out = make_record(handle, device, *offset_bytes + nbytes, BRIDGE_SHARED,
+                       bridge_buffer_contents(handle), owner);
     if (*out == NULL) {
         bridge_buffer_release(handle);
         return BRIDGE_NO_MEMORY;
@@ -118,8 +140,16 @@ storage_release(metal_storage *storage)
     if (storage == NULL || __atomic_sub_fetch(&storage->refs, 1, __ATOMIC_ACQ_REL) != 0) {
         return;
     }
+    if (storage->is_ours) {
+        handles_remove(storage);
+    }
     /* The MTLBuffer goes first: it may lie over memory that the owner is about to unmap. */
-    bridge_buffer_release(storage->handle);
+    if (storage->parent != NULL) {
+        storage_release(storage->parent);
+    }
+    else {
+        bridge_buffer_release(storage->handle);
+    }
     storage->handle = NULL;
     if (storage->owner.retire != NULL) {
         storage->owner.retire(storage);
@@ -187,12 +217,18 @@ storage_end_host_write(metal_storage *storage, size_t offset_bytes, size_t nbyte
 void
 storage_open_host_view(metal_storage *storage)
 {
+    if (!is_managed(storage)) {
+        return; /* one memory: there is nothing to be told of */
+    }
     (void)__atomic_fetch_add(&storage->host_writers, 1, __ATOMIC_ACQ_REL);
 }
 
 void
 storage_close_host_view(metal_storage *storage)
 {
+    if (!is_managed(storage)) {
+        return;
+    }
     storage_end_host_write(storage, 0, storage->nbytes);
     (void)__atomic_fetch_sub(&storage->host_writers, 1, __ATOMIC_ACQ_REL);
 }
@@ -203,7 +239,9 @@ storage_publish(metal_storage *storage)
     if (is_managed(storage) && has_host_writers(storage)) {
         bridge_buffer_did_modify(storage->handle, 0, storage->nbytes);
     }
-    __atomic_store_n(&storage->is_exported, true, __ATOMIC_RELEASE);
+    if (!__atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED)) {
+        __atomic_store_n(&storage->is_exported, true, __ATOMIC_RELEASE);
+    }
 }
 
 /* ---- bytes in and out ---- */

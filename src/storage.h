@@ -27,11 +27,13 @@ typedef struct storage_owner {
 struct metal_storage {
     uint32_t refs;               /* atomic */
     bridge_storage mode;
-    bridge_buffer *handle;       /* owned (+1); NULL only where nbytes is 0 */
+    bridge_buffer *handle;       /* owned (+1), or the parent's; NULL only where nbytes is 0 */
     const device_record *device; /* borrowed for ever */
     size_t nbytes;               /* what may be used; the MTLBuffer can be longer */
     char *address;               /* CPU address of byte 0; NULL: private storage, or nbytes is 0 */
     bool is_readonly;            /* nobody may write: the memory behind is read-only */
+    bool is_ours;                /* made by storage_new: handles.h finds it */
+    metal_storage *parent;       /* owned (+1): holds the handle for this one; NULL: it is our own */
     storage_owner owner;
     metal_storage *next;   /* in the list of retired storages */
     uint32_t host_writers; /* atomic: writable host views that are out */
@@ -47,6 +49,10 @@ bridge_status storage_new(const device_record *device, size_t nbytes, bridge_sto
 /* Over an existing MTLBuffer, which is retained.  `owner` is taken only on BRIDGE_OK. */
 bridge_status storage_wrap_buffer(bridge_buffer *buffer, const device_record *device,
                                   size_t nbytes, const storage_owner *owner,
+                                  metal_storage **out);
+/* Over a buffer of ours that somebody hands back: `parent` is stolen on BRIDGE_OK and keeps the handle,
+ * `owner` keeps what the other side means to keep. */
+bridge_status storage_wrap_parent(metal_storage *parent, const storage_owner *owner,
                                   metal_storage **out);
 /* Over host memory: the whole pages that hold [address, address + nbytes), nbytes > 0.  Byte
  * `*offset` of the storage is `address`.  `owner` is taken only on BRIDGE_OK. */
