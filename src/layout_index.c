@@ -1,7 +1,7 @@
 /* layout_index.c: basic indexing of a layout by a Python key; see layout_type.h. */
 #include "args.h"
 #include "errors.h"
-#include "layout_object.h"
+#include "layout_type_object.h"
 
 /* Reading a key from left to right, on a layout that shrinks and grows on the way. */
 typedef struct indexing {

@@ -1,6 +1,6 @@
 /* layout_type.c: the StridedLayout type: a layout as an immutable Python value.
  *
- * Owns:    nothing but its numbers, kept in the object itself; see layout_object.h.
+ * Owns:    nothing but its numbers, kept in the object itself; see layout_type_object.h.
  * Calls:   layout.h for all arithmetic.  Attributes are in layout_type_facts.c, methods in
  *          layout_type_views.c.
  * Threads: the GIL is held.
@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 #include "args.h"
-#include "layout_object.h"
+#include "layout_type_object.h"
 
 /* ---- making ---- */
 

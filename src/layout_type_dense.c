@@ -1,10 +1,10 @@
 /* layout_type_dense.c: the methods of a StridedLayout that make it dense, repack it and pickle it; see
- * layout_object.h.
+ * layout_type_object.h.
  *
  * Rule: a method that would give back an equal layout gives back the same object.
  */
 #include "args.h"
-#include "layout_object.h"
+#include "layout_type_object.h"
 
 /* ---- dense layouts ---- */
 

@@ -1,5 +1,5 @@
-/* layout_type_facts.c: the attributes of a StridedLayout; see layout_object.h. */
-#include "layout_object.h"
+/* layout_type_facts.c: the attributes of a StridedLayout; see layout_type_object.h. */
+#include "layout_type_object.h"
 
 /* ---- tuples, made once ---- */
 

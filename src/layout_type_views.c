@@ -1,6 +1,6 @@
-/* layout_type_views.c: the methods of a StridedLayout that show the same items; see layout_object.h. */
+/* layout_type_views.c: the methods of a StridedLayout that show the same items; see layout_type_object.h. */
 #include "args.h"
-#include "layout_object.h"
+#include "layout_type_object.h"
 
 /* ---- arguments ---- */
 

@@ -1,10 +1,10 @@
-/* layout_object.h: the inside of a StridedLayout, for the layout_type*.c files alone.
+/* layout_type_object.h: the inside of a StridedLayout, for the layout_type*.c files alone.
  *
  * Owns:    the tuples in `known`, each made when it is first asked for and then kept.
  * Threads: immutable but for `known`, which is filled by compare-and-swap: no lock.
  */
-#ifndef MD_LAYOUT_OBJECT_H
-#define MD_LAYOUT_OBJECT_H
+#ifndef MD_LAYOUT_TYPE_OBJECT_H
+#define MD_LAYOUT_TYPE_OBJECT_H
 
 #include "layout_type.h"
 
@@ -136,4 +136,4 @@ LAYOUT_PLAIN_LIST(DECLARE_PLAIN)
 /* layout_type_facts.c */
 extern PyGetSetDef layout_getset[];
 
-#endif /* MD_LAYOUT_OBJECT_H */
+#endif /* MD_LAYOUT_TYPE_OBJECT_H */
