@@ -1,8 +1,6 @@
 /* layout.c: see layout.h.  Making layouts, and questions about one; views are in layout_views.c. */
 #include "layout.h"
 
-#include <string.h>
-
 #define LAYOUT_AS_TEXT(name, text) [name] = text,
 static const char *const fault_texts[] = {LAYOUT_FAULT_LIST(LAYOUT_AS_TEXT)};
 #undef LAYOUT_AS_TEXT
@@ -11,13 +9,6 @@ const char *
 layout_fault_text(layout_fault_code code)
 {
     return fault_texts[code];
-}
-
-static bool
-fail(layout_fault *fault, layout_fault_code code, int64_t a, int64_t b)
-{
-    *fault = (layout_fault){code, a, b};
-    return false;
 }
 
 /* ---- checked arithmetic ---- */
@@ -41,14 +32,14 @@ set_shape(strided_layout *out, int ndim, const int64_t *shape, int64_t itemsize,
           layout_fault *fault)
 {
     if (ndim < 0 || ndim > LAYOUT_MAX_NDIM) {
-        return fail(fault, LAYOUT_FAULT_NDIM, ndim, 0);
+        return layout_fail(fault, LAYOUT_FAULT_NDIM, ndim, 0);
     }
     if (itemsize < 1) {
-        return fail(fault, LAYOUT_FAULT_ITEMSIZE, itemsize, 0);
+        return layout_fail(fault, LAYOUT_FAULT_ITEMSIZE, itemsize, 0);
     }
     for (int axis = 0; axis < ndim; axis++) {
         if (shape[axis] < 0) {
-            return fail(fault, LAYOUT_FAULT_EXTENT, shape[axis], axis);
+            return layout_fail(fault, LAYOUT_FAULT_EXTENT, shape[axis], axis);
         }
         out->shape[axis] = shape[axis];
     }
@@ -58,8 +49,8 @@ set_shape(strided_layout *out, int ndim, const int64_t *shape, int64_t itemsize,
     return true;
 }
 
-static bool
-is_empty(const strided_layout *in)
+bool
+layout_is_empty(const strided_layout *in)
 {
     for (int axis = 0; axis < in->ndim; axis++) {
         if (in->shape[axis] == 0) {
@@ -82,7 +73,7 @@ set_dense_strides(strided_layout *out, char order, layout_fault *fault)
         out->strides[axis] = items;
         if (!layout_multiply(items, extent, &items) ||
             !layout_multiply(items, out->itemsize, &nbytes)) {
-            return fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
+            return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
         }
     }
     return true;
@@ -112,18 +103,18 @@ static bool
 check_reach(const strided_layout *in, layout_fault *fault)
 {
     int64_t min = in->offset, max = in->offset, items = 1, past, ignored;
-    bool has_items = !is_empty(in);
+    bool has_items = !layout_is_empty(in);
     for (int axis = 0; axis < in->ndim; axis++) {
         int64_t extent = in->shape[axis] == 0 ? 1 : in->shape[axis];
         if (!layout_multiply(items, extent, &items) ||
             (has_items && !extend_bounds(extent, in->strides[axis], &min, &max))) {
-            return fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
+            return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
         }
     }
     if (!layout_add(max, 1, &past) || !layout_multiply(past, in->itemsize, &ignored) ||
         !layout_multiply(min, in->itemsize, &ignored) ||
         !layout_multiply(items, in->itemsize, &ignored)) {
-        return fail(fault, LAYOUT_FAULT_OVERFLOW, in->ndim, 0);
+        return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, in->ndim, 0);
     }
     return true;
 }
@@ -166,7 +157,7 @@ void
 layout_offset_bounds(const strided_layout *in, int64_t *min, int64_t *max)
 {
     *min = *max = in->offset;
-    if (is_empty(in)) {
+    if (layout_is_empty(in)) {
         return;
     }
     for (int axis = 0; axis < in->ndim; axis++) {
@@ -178,7 +169,7 @@ static bool
 is_contiguous(const strided_layout *in, bool is_c)
 {
     int64_t expected = 1;
-    if (is_empty(in)) {
+    if (layout_is_empty(in)) {
         return true;
     }
     for (int step = 0; step < in->ndim; step++) {
@@ -215,39 +206,6 @@ layout_has_negative_stride(const strided_layout *in)
         }
     }
     return false;
-}
-
-bool
-layout_is_unique(const strided_layout *in)
-{
-    int64_t extents[LAYOUT_MAX_NDIM], strides[LAYOUT_MAX_NDIM];
-    int count = 0;
-    if (is_empty(in)) {
-        return true;
-    }
-    /* The axes that move, by size of step. */
-    for (int axis = 0; axis < in->ndim; axis++) {
-        if (in->shape[axis] == 1) {
-            continue;
-        }
-        int64_t stride = in->strides[axis] < 0 ? -in->strides[axis] : in->strides[axis];
-        int place = count++;
-        for (; place > 0 && strides[place - 1] > stride; place--) {
-            strides[place] = strides[place - 1];
-            extents[place] = extents[place - 1];
-        }
-        strides[place] = stride;
-        extents[place] = in->shape[axis];
-    }
-    /* Each step is longer than all that the shorter ones reach together. */
-    int64_t reach = 0;
-    for (int i = 0; i < count; i++) {
-        if (strides[i] <= reach) {
-            return false;
-        }
-        reach += (extents[i] - 1) * strides[i];
-    }
-    return true;
 }
 
 bool

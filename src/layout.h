@@ -12,8 +12,10 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #define LAYOUT_MAX_NDIM 64
+#define LAYOUT_FEW 8 /* so many dimensions are copied as a block, without a loop */
 
 typedef struct strided_layout {
     int ndim;         /* 0 .. LAYOUT_MAX_NDIM */
@@ -41,7 +43,14 @@ typedef struct strided_layout {
     X(LAYOUT_FAULT_NOT_A_VIEW, "the strides do not allow this shape without a copy")          \
     X(LAYOUT_FAULT_BROADCAST, "extent %lld cannot be broadcast to %lld")                      \
     X(LAYOUT_FAULT_BROADCAST_NDIM, "%lld dimensions cannot be broadcast to %lld")             \
-    X(LAYOUT_FAULT_REPACK, "items of %lld bytes cannot be repacked as items of %lld bytes")
+    X(LAYOUT_FAULT_REPACK, "items of %lld bytes cannot be repacked as items of %lld bytes")   \
+    X(LAYOUT_FAULT_PACK_STRIDE, "the stride of the axis to repack must be 1, not %lld")       \
+    X(LAYOUT_FAULT_PACK_EXTENT, "extent %lld of the axis to repack must be a positive "       \
+                                "multiple of %lld")                                           \
+    X(LAYOUT_FAULT_PACK_OTHER, "every other stride (%lld) must be a multiple of %lld")        \
+    X(LAYOUT_FAULT_PACK_OFFSET, "slice_offset (%lld) must be a multiple of %lld")             \
+    X(LAYOUT_FAULT_PACK_ADDRESS, "data_ptr (%lld) must be a multiple of the itemsize (%lld)") \
+    X(LAYOUT_FAULT_NEGATIVE, "items before the base (min_offset %lld) have no required size")
 
 #define LAYOUT_AS_ENUM(name, text) name,
 typedef enum { LAYOUT_FAULT_LIST(LAYOUT_AS_ENUM) } layout_fault_code;
@@ -55,9 +64,46 @@ typedef struct layout_fault {
 /* printf format of a code: at most two %lld.  Static text. */
 const char *layout_fault_text(layout_fault_code code);
 
+/* `return layout_fail(...)`: fills the fault. */
+static inline bool
+layout_fail(layout_fault *fault, layout_fault_code code, int64_t a, int64_t b)
+{
+    *fault = (layout_fault){code, a, b};
+    return false;
+}
+
 /* ---- checked arithmetic: the only way sizes are multiplied in this project ---- */
 bool layout_multiply(int64_t a, int64_t b, int64_t *out); /* false on overflow */
 bool layout_add(int64_t a, int64_t b, int64_t *out);      /* false on overflow */
+
+/* `*out` = `*in`, and no more of it than its dimensions use: the struct is a kilobyte.  Entries
+ * past ndim may be copied along, never read. */
+static inline void
+layout_copy(const strided_layout *in, strided_layout *out)
+{
+    out->ndim = in->ndim;
+    out->itemsize = in->itemsize;
+    out->offset = in->offset;
+    if (in->ndim <= LAYOUT_FEW) {
+        memcpy(out->shape, in->shape, LAYOUT_FEW * sizeof(int64_t));
+        memcpy(out->strides, in->strides, LAYOUT_FEW * sizeof(int64_t));
+    }
+    else {
+        size_t nbytes = (size_t)in->ndim * sizeof(int64_t);
+        memcpy(out->shape, in->shape, nbytes);
+        memcpy(out->strides, in->strides, nbytes);
+    }
+}
+
+static inline void
+layout_drop_axis(strided_layout *layout, int axis)
+{
+    layout->ndim--;
+    for (int i = axis; i < layout->ndim; i++) {
+        layout->shape[i] = layout->shape[i + 1];
+        layout->strides[i] = layout->strides[i + 1];
+    }
+}
 
 /* ---- making a layout ---- */
 
@@ -65,6 +111,11 @@ bool layout_add(int64_t a, int64_t b, int64_t *out);      /* false on overflow *
  * overflows int64 when counted in bytes. */
 bool layout_set_dense(strided_layout *out, int ndim, const int64_t *shape,
                       int64_t itemsize, char order, layout_fault *fault);
+
+/* Dense strides at offset 0 in any order: axes[0] has the longest stride, the last one stride 1.
+ * An empty layout has strides 0.  Refuses what overflows int64 when counted in bytes. */
+bool layout_set_ordered(strided_layout *out, int ndim, const int64_t *shape,
+                        int64_t itemsize, const int *axes, layout_fault *fault);
 
 /* A layout with the given strides (NULL: C order).  Refuses ndim out of range, negative
  * extents, and any product or offset that overflows int64 in items or in bytes. */
@@ -81,8 +132,22 @@ void layout_offset_bounds(const strided_layout *in, int64_t *min, int64_t *max);
 
 bool layout_is_contiguous_c(const strided_layout *in); /* strides of extent-1 axes do not count */
 bool layout_is_contiguous_f(const strided_layout *in);
+bool layout_is_contiguous_any(const strided_layout *in); /* in some order of the axes */
+bool layout_is_empty(const strided_layout *in);          /* an extent is 0 */
 bool layout_has_negative_stride(const strided_layout *in); /* on an axis of extent > 1 */
 bool layout_is_unique(const strided_layout *in); /* no two indices share an item */
+/* The axes by length of stride, the longest first; equal ones by extent, the largest first, then by
+ * number.  `axes` has room for ndim. */
+void layout_stride_order(const strided_layout *in, int *axes);
+/* Bit i: axis i goes on where axis i - 1 steps, so that the two can be one. */
+uint64_t layout_merge_mask(const strided_layout *in);
+/* Bytes from the base to the end of the last item; 0 for an empty layout.  Refuses items before
+ * the base. */
+bool layout_required_nbytes(const strided_layout *in, int64_t *out, layout_fault *fault);
+/* The largest itemsize up to `max` (at least the layout's own) that divides all that
+ * layout_check_repack looks at, by greatest common divisors; the layout's own where no other
+ * would do. */
+int64_t layout_max_itemsize(const strided_layout *in, int64_t max, int64_t address, int axis);
 bool layout_same_shape(const strided_layout *a, const strided_layout *b);
 
 /* ---- views: each writes a layout over the same items ---- */
@@ -99,11 +164,22 @@ bool layout_reshaped(const strided_layout *in, int ndim, const int64_t *shape,
 void layout_squeezed(const strided_layout *in, strided_layout *out); /* drops every extent-1 axis */
 bool layout_expanded(const strided_layout *in, int axis, strided_layout *out,
                      layout_fault *fault); /* an axis of extent 1 before `axis` (0..ndim) */
+/* New axes of extent 1: those of the result whose bit is set.  Each gets the stride with which the
+ * axis after it would go on.  Refuses more than 64 dimensions, and strides that overflow. */
+bool layout_unsqueezed(const strided_layout *in, uint64_t axes, strided_layout *out,
+                       layout_fault *fault);
 bool layout_broadcast(const strided_layout *in, int ndim, const int64_t *shape,
                       strided_layout *out, layout_fault *fault); /* stride 0 on grown axes */
 /* Axes first..last (inclusive) as one. */
 bool layout_flattened(const strided_layout *in, int first, int last, strided_layout *out,
                       layout_fault *fault);
+/* Axis i joins axis i - 1 for each bit i of `mask` that layout_merge_mask has too. No dimensions
+ * become one of extent 1. */
+void layout_merged(const strided_layout *in, uint64_t mask, strided_layout *out);
+/* May the bytes at `address` (0: not known) be repacked?  Says why not, more strictly than
+ * layout_repacked: an axis of extent 1 counts like any other. */
+bool layout_check_repack(const strided_layout *in, int64_t itemsize, int64_t address, int axis,
+                         layout_fault *fault);
 /* The same bytes as items of another size along `axis`; keep_axis false drops it when its
  * extent becomes 1 (packing) or adds a new last axis (unpacking). */
 bool layout_repacked(const strided_layout *in, int64_t itemsize, int axis, bool keep_axis,

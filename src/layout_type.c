@@ -1,57 +1,140 @@
 /* layout_type.c: the StridedLayout type: a layout as an immutable Python value.
  *
- * Owns:    nothing but its numbers, kept in the object itself.
- * Calls:   layout.h for all arithmetic.
+ * Owns:    nothing but its numbers, kept in the object itself; see layout_type_object.h.
+ * Calls:   layout.h for all arithmetic.  Attributes are in layout_type_facts.c, methods in
+ *          layout_type_views.c.
  * Threads: the GIL is held.
  */
 #include "layout_type.h"
 
+#include <stddef.h>
+#include <stdio.h>
+
 #include "args.h"
-#include "errors.h"
-
-typedef struct {
-    PyObject_VAR_HEAD /* ob_size = 2 * ndim */
-    int64_t itemsize;
-    int64_t offset; /* items */
-    int32_t ndim;
-    int64_t dims[]; /* ndim extents, then ndim strides in items */
-} LayoutObject;
-
-static inline LayoutObject *
-layout_cast(PyObject *op)
-{
-    return (LayoutObject *)op;
-}
+#include "layout_type_object.h"
 
 /* ---- making ---- */
 
 PyObject *
-layout_type_new(md_state *state, const strided_layout *layout)
+layout_object_new(PyTypeObject *type, const strided_layout *layout)
 {
-    LayoutObject *self = PyObject_NewVar(LayoutObject, state->layout_type, 2 * layout->ndim);
+    int capacity = layout->ndim <= LAYOUT_FEW ? LAYOUT_FEW : layout->ndim;
+    LayoutObject *self = PyObject_NewVar(LayoutObject, type, 2 * (Py_ssize_t)capacity);
     if (self == NULL) {
         return NULL;
     }
-    size_t nbytes = (size_t)layout->ndim * sizeof(int64_t);
     self->itemsize = layout->itemsize;
     self->offset = layout->offset;
     self->ndim = layout->ndim;
-    memcpy(self->dims, layout->shape, nbytes);
-    memcpy(self->dims + layout->ndim, layout->strides, nbytes);
+    self->capacity = capacity;
+    self->is_implicit = false;
+    self->has_known = false;
+    memset(self->known, 0, sizeof self->known);
+    if (capacity == LAYOUT_FEW) {
+        memcpy(self->dims, layout->shape, LAYOUT_FEW * sizeof(int64_t));
+        memcpy(self->dims + LAYOUT_FEW, layout->strides, LAYOUT_FEW * sizeof(int64_t));
+    }
+    else {
+        memcpy(self->dims, layout->shape, (size_t)capacity * sizeof(int64_t));
+        memcpy(self->dims + capacity, layout->strides, (size_t)capacity * sizeof(int64_t));
+    }
     return (PyObject *)self;
+}
+
+PyObject *
+layout_type_new(md_state *state, const strided_layout *layout)
+{
+    return layout_object_new(state->layout_type, layout);
 }
 
 void
 layout_type_get(PyObject *op, strided_layout *out)
 {
-    LayoutObject *self = layout_cast(op);
-    size_t nbytes = (size_t)self->ndim * sizeof(int64_t);
-    out->ndim = self->ndim;
-    out->itemsize = self->itemsize;
-    out->offset = self->offset;
-    memcpy(out->shape, self->dims, nbytes);
-    memcpy(out->strides, self->dims + self->ndim, nbytes);
+    layout_read(op, out);
 }
+
+PyObject *
+layout_object_refuse(const char *where, const layout_fault *fault)
+{
+    char text[160];
+    /* Every text of the list takes at most these two numbers. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    (void)snprintf(text, sizeof text, layout_fault_text(fault->code), (long long)fault->a,
+                   (long long)fault->b);
+#pragma GCC diagnostic pop
+    PyObject *class =
+        fault->code == LAYOUT_FAULT_OVERFLOW ? PyExc_OverflowError : PyExc_ValueError;
+    return PyErr_Format(class, "%s: %s.", where, text);
+}
+
+/* An int of one digit, without a call; false: something else. */
+static inline bool
+read_small_int(PyObject *value, int64_t *out)
+{
+    if (!PyLong_CheckExact(value)) {
+        return false;
+    }
+#if PY_VERSION_HEX >= 0x030C0000
+    if (!PyUnstable_Long_IsCompact((PyLongObject *)value)) {
+        return false;
+    }
+    *out = PyUnstable_Long_CompactValue((PyLongObject *)value);
+#else
+    Py_ssize_t size = Py_SIZE(value); /* its sign is the number's */
+    if (size < -1 || size > 1) {
+        return false;
+    }
+    *out = size == 0 ? 0 : size * (int64_t)((PyLongObject *)value)->ob_digit[0];
+#endif
+    return true;
+}
+
+int
+layout_read_ints(const char *function, const char *what, PyObject *value, int64_t *out, int *count)
+{
+    if (!PyTuple_CheckExact(value) || PyTuple_GET_SIZE(value) > LAYOUT_MAX_NDIM) {
+        return args_int64s(function, what, value, out, LAYOUT_MAX_NDIM, count);
+    }
+    int nitems = (int)PyTuple_GET_SIZE(value);
+    for (int i = 0; i < nitems; i++) {
+        PyObject *item = PyTuple_GET_ITEM(value, i);
+        if (!read_small_int(item, &out[i]) && args_int64(function, what, item, &out[i]) < 0) {
+            return -1;
+        }
+    }
+    *count = nitems;
+    return 0;
+}
+
+int
+layout_read_int(const char *function, const char *what, PyObject *value, int64_t *out)
+{
+    return value == NULL ? 0 : args_int64(function, what, value, out);
+}
+
+int
+layout_read_axes(const char *function, const char *what, PyObject *value, int ndim, int *axes)
+{
+    int64_t given[LAYOUT_MAX_NDIM];
+    int count;
+    if (layout_read_ints(function, what, value, given, &count) < 0) {
+        return -1;
+    }
+    if (count != ndim) {
+        PyErr_Format(PyExc_ValueError, "%s: %s has %d entries for %d dimensions.", function, what,
+                     count, ndim);
+        return -1;
+    }
+    for (int i = 0; i < count; i++) {
+        if (args_axis(function, given[i], ndim, &axes[i]) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* ---- StridedLayout(...) ---- */
 
 /* Strides given in bytes, as items. */
 static int
@@ -70,11 +153,24 @@ divide_strides(int64_t *strides, int count, int64_t itemsize)
     return 0;
 }
 
+/* Every stride can be counted in bytes, also of an axis that takes no step. */
+static bool
+check_strides(const strided_layout *layout, layout_fault *fault)
+{
+    int64_t nbytes;
+    for (int axis = 0; axis < layout->ndim; axis++) {
+        if (!layout_multiply(layout->strides[axis], layout->itemsize, &nbytes)) {
+            return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
+        }
+    }
+    return true;
+}
+
 static int
-convert_strides(PyObject *value, int ndim, int64_t itemsize, bool is_divided, int64_t *out)
+read_strides(PyObject *value, int ndim, int64_t itemsize, bool is_divided, int64_t *out)
 {
     int count;
-    if (args_int64s("StridedLayout", "strides", value, out, LAYOUT_MAX_NDIM, &count) < 0) {
+    if (layout_read_ints("StridedLayout", "strides", value, out, &count) < 0) {
         return -1;
     }
     if (count != ndim) {
@@ -85,132 +181,106 @@ convert_strides(PyObject *value, int ndim, int64_t itemsize, bool is_divided, in
     return is_divided ? divide_strides(out, count, itemsize) : 0;
 }
 
+/* C order, whose strides are 0 if there are no items. */
 static PyObject *
-layout_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+new_implicit(PyTypeObject *type, int ndim, const int64_t *shape, int64_t itemsize)
 {
-    static const args_spec spec = {
-        "StridedLayout", 0, 4, 3, {"shape", "strides", "itemsize", "divide_strides", NULL}};
-    md_state *state = PyType_GetModuleState(type);
-    PyObject *values[4];
+    strided_layout layout;
+    layout_fault fault;
+    if (!layout_set_dense(&layout, ndim, shape, itemsize, 'C', &fault)) {
+        return layout_object_refuse("StridedLayout", &fault);
+    }
+    if (layout_is_empty(&layout)) {
+        layout_clear_strides(&layout);
+    }
+    PyObject *op = layout_object_new(type, &layout);
+    if (op != NULL) {
+        layout_cast(op)->is_implicit = true;
+    }
+    return op;
+}
+
+PyObject *
+layout_object_from_values(PyTypeObject *type, PyObject *const *values, int64_t offset)
+{
     int64_t shape[LAYOUT_MAX_NDIM], strides[LAYOUT_MAX_NDIM], itemsize;
     int ndim, is_divided = 0;
     strided_layout layout;
     layout_fault fault;
-    if (args_parse_tuple(&spec, args, kwargs, values) < 0 ||
-        args_int64s("StridedLayout", "shape", values[0], shape, LAYOUT_MAX_NDIM, &ndim) < 0 ||
-        args_int64("StridedLayout", "itemsize", values[2], &itemsize) < 0 ||
+    if (layout_read_ints("StridedLayout", "shape", values[0], shape, &ndim) < 0 ||
+        (!read_small_int(values[2], &itemsize) &&
+         args_int64("StridedLayout", "itemsize", values[2], &itemsize) < 0) ||
         (values[3] != NULL && (is_divided = PyObject_IsTrue(values[3])) < 0)) {
         return NULL;
     }
-    if (itemsize < 1) {
-        fault = (layout_fault){LAYOUT_FAULT_ITEMSIZE, itemsize, 0};
-        return errors_from_layout(state, "StridedLayout", &fault);
+    if (itemsize < 1) { /* before strides are divided by it */
+        (void)layout_fail(&fault, LAYOUT_FAULT_ITEMSIZE, itemsize, 0);
+        return layout_object_refuse("StridedLayout", &fault);
     }
-    bool has_strides = values[1] != Py_None;
-    if (has_strides && convert_strides(values[1], ndim, itemsize, is_divided, strides) < 0) {
+    if (values[1] == Py_None) {
+        return new_implicit(type, ndim, shape, itemsize);
+    }
+    if (read_strides(values[1], ndim, itemsize, is_divided, strides) < 0) {
         return NULL;
     }
-    if (!layout_set(&layout, ndim, shape, has_strides ? strides : NULL, itemsize, 0, &fault)) {
-        return errors_from_layout(state, "StridedLayout", &fault);
+    if (!layout_set(&layout, ndim, shape, strides, itemsize, offset, &fault) ||
+        !check_strides(&layout, &fault)) {
+        return layout_object_refuse("StridedLayout", &fault);
     }
-    return layout_type_new(state, &layout);
+    return layout_object_new(type, &layout);
 }
 
-/* ---- attributes ---- */
+static const args_spec new_spec = {
+    "StridedLayout", 0, 4, 3, {"shape", "strides", "itemsize", "divide_strides", NULL}};
 
-PyObject *
-layout_tuple(const int64_t *values, int count)
+static PyObject *
+layout_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *tuple = PyTuple_New(count);
-    for (int i = 0; tuple != NULL && i < count; i++) {
-        PyObject *value = PyLong_FromLongLong(values[i]);
-        if (value == NULL) {
-            Py_CLEAR(tuple);
-            break;
-        }
-        PyTuple_SET_ITEM(tuple, i, value);
+    PyObject *values[4];
+    if (args_parse_tuple(&new_spec, args, kwargs, values) < 0) {
+        return NULL;
     }
-    return tuple;
+    return layout_object_from_values(type, values, 0);
 }
 
 static PyObject *
-layout_get_ndim(PyObject *op, void *Py_UNUSED(closure))
+layout_vectorcall(PyObject *type, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    return PyLong_FromLong(layout_cast(op)->ndim);
+    PyObject *values[4] = {NULL};
+    Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+    if (nargs == 3 && kwnames == NULL) {
+        memcpy(values, args, 3 * sizeof *values);
+    }
+    else if (args_parse(&new_spec, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    return layout_object_from_values((PyTypeObject *)type, values, 0);
 }
 
-static PyObject *
-layout_get_shape(PyObject *op, void *Py_UNUSED(closure))
+void
+layout_type_prepare(md_state *state)
 {
-    return layout_tuple(layout_cast(op)->dims, layout_cast(op)->ndim);
+    /* A slot of its own only from CPython 3.14 on: Py_tp_vectorcall. */
+    state->layout_type->tp_vectorcall = layout_vectorcall;
 }
 
-static PyObject *
-layout_get_strides(PyObject *op, void *Py_UNUSED(closure))
-{
-    return layout_tuple(layout_cast(op)->dims + layout_cast(op)->ndim, layout_cast(op)->ndim);
-}
-
-static PyObject *
-layout_get_itemsize(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyLong_FromLongLong(layout_cast(op)->itemsize);
-}
-
-static PyObject *
-layout_get_volume(PyObject *op, void *Py_UNUSED(closure))
-{
-    strided_layout layout;
-    layout_type_get(op, &layout);
-    return PyLong_FromLongLong(layout_volume(&layout));
-}
-
-static PyObject *
-layout_get_slice_offset(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyLong_FromLongLong(layout_cast(op)->offset);
-}
-
-static PyObject *
-layout_get_is_contiguous_c(PyObject *op, void *Py_UNUSED(closure))
-{
-    strided_layout layout;
-    layout_type_get(op, &layout);
-    return PyBool_FromLong(layout_is_contiguous_c(&layout));
-}
-
-static PyObject *
-layout_get_is_contiguous_f(PyObject *op, void *Py_UNUSED(closure))
-{
-    strided_layout layout;
-    layout_type_get(op, &layout);
-    return PyBool_FromLong(layout_is_contiguous_f(&layout));
-}
-
-static PyGetSetDef layout_getset[] = {
-    {"ndim", layout_get_ndim, NULL, PyDoc_STR("Number of dimensions."), NULL},
-    {"shape", layout_get_shape, NULL, PyDoc_STR("Extents, a tuple of int."), NULL},
-    {"strides", layout_get_strides, NULL, PyDoc_STR("Strides in items, a tuple of int."), NULL},
-    {"itemsize", layout_get_itemsize, NULL, PyDoc_STR("Bytes in one item."), NULL},
-    {"volume", layout_get_volume, NULL, PyDoc_STR("Number of items."), NULL},
-    {"slice_offset", layout_get_slice_offset, NULL,
-     PyDoc_STR("Items from the base to element 0."), NULL},
-    {"is_contiguous_c", layout_get_is_contiguous_c, NULL,
-     PyDoc_STR("True if the items follow each other in C order."), NULL},
-    {"is_contiguous_f", layout_get_is_contiguous_f, NULL,
-     PyDoc_STR("True if the items follow each other in Fortran order."), NULL},
-    {NULL, NULL, NULL, NULL, NULL},
-};
+/* ---- what every value has ---- */
 
 static PyObject *
 layout_repr(PyObject *op)
 {
-    PyObject *shape = layout_get_shape(op, NULL);
-    PyObject *strides = shape == NULL ? NULL : layout_get_strides(op, NULL);
+    PyObject *shape = PyObject_GetAttrString(op, "shape");
+    PyObject *strides = shape == NULL ? NULL : PyObject_GetAttrString(op, "strides");
     PyObject *text = NULL;
-    if (strides != NULL) {
-        text = PyUnicode_FromFormat("StridedLayout(%R, %R, %lld)", shape, strides,
-                                    (long long)layout_cast(op)->itemsize);
+    long long itemsize = layout_cast(op)->itemsize, offset = layout_cast(op)->offset;
+    if (strides != NULL && offset == 0) {
+        text = PyUnicode_FromFormat("StridedLayout(shape=%R, strides=%R, itemsize=%lld)", shape,
+                                    strides, itemsize);
+    }
+    else if (strides != NULL) {
+        text = PyUnicode_FromFormat(
+            "StridedLayout(shape=%R, strides=%R, itemsize=%lld, slice_offset=%lld)", shape, strides,
+            itemsize, offset);
     }
     Py_XDECREF(shape);
     Py_XDECREF(strides);
@@ -218,12 +288,19 @@ layout_repr(PyObject *op)
 }
 
 static bool
-is_equal(PyObject *a, PyObject *b)
+is_equal(const LayoutObject *a, const LayoutObject *b)
 {
-    LayoutObject *left = layout_cast(a), *right = layout_cast(b);
-    return left->ndim == right->ndim && left->itemsize == right->itemsize &&
-           left->offset == right->offset &&
-           memcmp(left->dims, right->dims, 2 * (size_t)left->ndim * sizeof(int64_t)) == 0;
+    if (a->ndim != b->ndim || a->itemsize != b->itemsize || a->offset != b->offset ||
+        a->is_implicit != b->is_implicit) {
+        return false;
+    }
+    const int64_t *strides_a = layout_strides(a), *strides_b = layout_strides(b);
+    for (int axis = 0; axis < a->ndim; axis++) {
+        if (a->dims[axis] != b->dims[axis] || strides_a[axis] != strides_b[axis]) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static PyObject *
@@ -232,16 +309,27 @@ layout_richcompare(PyObject *a, PyObject *b, int op)
     if ((op != Py_EQ && op != Py_NE) || !Py_IS_TYPE(b, Py_TYPE(a))) {
         Py_RETURN_NOTIMPLEMENTED;
     }
-    return PyBool_FromLong(is_equal(a, b) == (op == Py_EQ));
+    bool is_true = is_equal(layout_cast(a), layout_cast(b)) == (op == Py_EQ);
+    return Py_NewRef(is_true ? Py_True : Py_False);
+}
+
+/* Mixes well in the low bits too, which is where a dict looks. */
+static inline Py_uhash_t
+mix_hash(Py_uhash_t hash, int64_t value)
+{
+    hash = (hash ^ (Py_uhash_t)value) * (Py_uhash_t)UINT64_C(0x9E3779B97F4A7C15);
+    return hash ^ hash >> (4 * sizeof hash);
 }
 
 static Py_hash_t
 layout_hash(PyObject *op)
 {
     LayoutObject *self = layout_cast(op);
-    Py_uhash_t hash = (Py_uhash_t)self->itemsize * 31 + (Py_uhash_t)self->offset;
-    for (int i = 0; i < 2 * self->ndim; i++) {
-        hash = hash * 1000003 ^ (Py_uhash_t)self->dims[i];
+    const int64_t *strides = layout_strides(self);
+    Py_uhash_t hash = mix_hash((Py_uhash_t)self->ndim * 2 + self->is_implicit, self->itemsize);
+    hash = mix_hash(hash, self->offset);
+    for (int axis = 0; axis < self->ndim; axis++) {
+        hash = mix_hash(mix_hash(hash, self->dims[axis]), strides[axis]);
     }
     return hash == (Py_uhash_t)-1 ? -2 : (Py_hash_t)hash;
 }
@@ -249,42 +337,67 @@ layout_hash(PyObject *op)
 static PyObject *
 layout_subscript(PyObject *op, PyObject *key)
 {
-    strided_layout in, out;
-    layout_type_get(op, &in);
-    if (layout_index(state_of(op), "StridedLayout", key, &in, &out) < 0) {
+    strided_layout out;
+    layout_read(op, &out);
+    if (layout_index_self(&out, key) < 0) {
         return NULL;
     }
-    return layout_type_new(state_of(op), &out);
+    return layout_object_new(Py_TYPE(op), &out);
 }
 
 static void
 layout_dealloc(PyObject *op)
 {
+    LayoutObject *self = layout_cast(op);
     PyTypeObject *type = Py_TYPE(op);
-    type->tp_free(op);
+    if (self->has_known) {
+        for (int i = 0; i < KNOWN_COUNT; i++) {
+            Py_XDECREF(self->known[i]);
+        }
+    }
+    PyObject_Free(op);
     Py_DECREF(type);
 }
 
-PyDoc_STRVAR(layout_doc,
-             "StridedLayout(shape, strides, itemsize, divide_strides=False)\n--\n\n"
-             "Shape, strides and itemsize without data: an immutable, hashable value.\n\n"
-             "Parameters\n----------\n"
-             "shape : int or tuple of int\n"
-             "strides : int, tuple of int, or None\n"
-             "    In items; None: C order.\n"
-             "itemsize : int\n"
-             "    Bytes in one item, at least 1.\n"
-             "divide_strides : bool\n"
-             "    True: the strides are given in bytes.\n\n"
-             "Raises\n------\n"
-             "ValueError\n"
-             "    An extent is negative, more than 64 dimensions, or anything overflows 64 bits.");
+PyDoc_STRVAR(
+    layout_doc,
+    "StridedLayout(shape, strides, itemsize, divide_strides=False)\n--\n\n"
+    "Shape, strides and itemsize without data: an immutable, hashable value.\n\n"
+    "Parameters\n----------\n"
+    "shape : int or sequence of int\n"
+    "    The extents, at least 0; at most 64 of them.\n"
+    "strides : int, sequence of int, or None\n"
+    "    In items, as many as extents; negative and 0 too.  None: C order, and the\n"
+    "    attribute `strides` is None.\n"
+    "itemsize : int\n"
+    "    Bytes in one item, at least 1.\n"
+    "divide_strides : bool, default False\n"
+    "    True: the strides are given in bytes.\n\n"
+    "Raises\n------\n"
+    "OverflowError\n"
+    "    The volume, a stride or an offset does not fit in 64 bits when it is counted in bytes.\n"
+    "ValueError\n"
+    "    An extent is negative, there are more than 64, strides and shape differ in length, a\n"
+    "    stride in bytes is no multiple of itemsize, or itemsize is below 1.\n"
+    "TypeError\n"
+    "    Something else than ints.\n\n"
+    "Memory and threads: about 250 bytes up to 8 dimensions, in one piece.  Any thread may use\n"
+    "it.  Layouts made with strides None and with the same strides spelled out differ.\n\n"
+    "Source: the model is cuda.core._layout._StridedLayout.");
+
+#define AS_CALL(name, text, flags)                                                     \
+    {text, MD_FASTCALL(layout_method_##name) | (flags), layout_doc_##name},
+#define AS_PLAIN(name, text, flags)                                                    \
+    {text, layout_method_##name, flags, layout_doc_##name},
+static PyMethodDef layout_methods[] = {LAYOUT_CALL_LIST(AS_CALL) LAYOUT_PLAIN_LIST(AS_PLAIN){
+    NULL, NULL, 0, NULL}};
 
 static PyType_Slot layout_slots[] = {
     {Py_tp_doc, (void *)layout_doc},
     {Py_tp_new, layout_new},
     {Py_tp_dealloc, layout_dealloc},
     {Py_tp_getset, layout_getset},
+    {Py_tp_methods, layout_methods},
     {Py_tp_repr, layout_repr},
     {Py_tp_richcompare, layout_richcompare},
     {Py_tp_hash, layout_hash},
@@ -292,7 +405,7 @@ static PyType_Slot layout_slots[] = {
     {0, NULL},
 };
 
-/* No GC: a layout refers to nothing but its type. */
+/* No GC: a layout refers to nothing but its type and tuples of ints. */
 PyType_Spec layout_spec = {
     .name = "metal_dlpack.StridedLayout",
     .basicsize = offsetof(LayoutObject, dims),

@@ -11,6 +11,9 @@
 /* A StridedLayout with a copy of `layout`: owned (+1). */
 PyObject *layout_type_new(md_state *state, const strided_layout *layout);
 
+/* Once after the type is made: what its spec cannot say. */
+void layout_type_prepare(md_state *state);
+
 /* The value of a StridedLayout, which `op` must be. */
 void layout_type_get(PyObject *op, strided_layout *out);
 
@@ -18,6 +21,10 @@ void layout_type_get(PyObject *op, strided_layout *out);
  * type where it is something else. */
 int layout_index(md_state *state, const char *function, PyObject *key,
                  const strided_layout *in, strided_layout *out);
+
+/* The same in place and for a StridedLayout, with cuda.core's classes: ValueError for an index out of
+ * range, TypeError for something else.  All strides are 0 if a slice takes no items. */
+int layout_index_self(strided_layout *layout, PyObject *key);
 
 /* `values` as a tuple of Python ints: owned (+1). */
 PyObject *layout_tuple(const int64_t *values, int count);

@@ -5,37 +5,12 @@
  */
 #include "layout.h"
 
-#include <string.h>
-
-static bool
-fail(layout_fault *fault, layout_fault_code code, int64_t a, int64_t b)
-{
-    *fault = (layout_fault){code, a, b};
-    return false;
-}
-
-/* Only as much of the value as its dimensions use: the struct is a kilobyte. */
 static void
 copy_layout(const strided_layout *in, strided_layout *out)
 {
-    if (in == out) {
-        return;
+    if (in != out) {
+        layout_copy(in, out);
     }
-    size_t nbytes = (size_t)in->ndim * sizeof *in->shape;
-    out->ndim = in->ndim;
-    out->itemsize = in->itemsize;
-    out->offset = in->offset;
-    memcpy(out->shape, in->shape, nbytes);
-    memcpy(out->strides, in->strides, nbytes);
-}
-
-static void
-drop_axis(strided_layout *layout, int axis)
-{
-    size_t nbytes = (size_t)(layout->ndim - axis - 1) * sizeof *layout->shape;
-    memmove(layout->shape + axis, layout->shape + axis + 1, nbytes);
-    memmove(layout->strides + axis, layout->strides + axis + 1, nbytes);
-    layout->ndim--;
 }
 
 static void
@@ -58,12 +33,17 @@ layout_take_index(const strided_layout *in, int axis, int64_t index, strided_lay
     int64_t extent = in->shape[axis];
     int64_t counted = index < 0 ? index + extent : index;
     if (counted < 0 || counted >= extent) {
-        return fail(fault, LAYOUT_FAULT_INDEX, index, extent);
+        return layout_fail(fault, LAYOUT_FAULT_INDEX, index, extent);
     }
-    int64_t step = counted * in->strides[axis]; /* before out, which can be in */
+    /* Of an empty layout nobody has checked where it reaches. */
+    int64_t offset;
+    if (!layout_multiply(counted, in->strides[axis], &offset) ||
+        !layout_add(in->offset, offset, &offset)) {
+        return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
+    }
     copy_layout(in, out);
-    out->offset += step;
-    drop_axis(out, axis);
+    out->offset = offset;
+    layout_drop_axis(out, axis);
     return true;
 }
 
@@ -72,17 +52,25 @@ layout_take_range(const strided_layout *in, int axis, int64_t start, int64_t len
                   strided_layout *out, layout_fault *fault)
 {
     if (step == 0) {
-        return fail(fault, LAYOUT_FAULT_STEP, 0, 0);
+        return layout_fail(fault, LAYOUT_FAULT_STEP, 0, 0);
     }
-    int64_t stride = in->strides[axis];
-    copy_layout(in, out);
-    if (length > 0) {
-        out->offset += start * stride;
+    int64_t stride = in->strides[axis], offset = 0, nbytes;
+    /* Of an empty layout nobody has checked where it reaches. */
+    if (!layout_multiply(length > 0 ? start : 0, stride, &offset) ||
+        !layout_add(in->offset, offset, &offset)) {
+        return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
     }
     /* With one item left or none no step is taken, and a long one need not fit. */
-    if (length > 1) {
-        out->strides[axis] = stride * step;
+    if (!layout_multiply(stride, step, &stride) ||
+        !layout_multiply(stride, in->itemsize, &nbytes)) {
+        if (length > 1) {
+            return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
+        }
+        stride = in->strides[axis];
     }
+    copy_layout(in, out);
+    out->offset = offset;
+    out->strides[axis] = stride;
     out->shape[axis] = length;
     return true;
 }
@@ -91,23 +79,24 @@ bool
 layout_permuted(const strided_layout *in, const int *axes, strided_layout *out,
                 layout_fault *fault)
 {
-    int64_t shape[LAYOUT_MAX_NDIM], strides[LAYOUT_MAX_NDIM];
-    bool is_used[LAYOUT_MAX_NDIM] = {false};
+    strided_layout moved;
+    uint64_t used = 0;
     for (int i = 0; i < in->ndim; i++) {
         int axis = axes[i];
         if (axis < 0 || axis >= in->ndim) {
-            return fail(fault, LAYOUT_FAULT_AXIS, axis, in->ndim);
+            return layout_fail(fault, LAYOUT_FAULT_AXIS, axis, in->ndim);
         }
-        if (is_used[axis]) {
-            return fail(fault, LAYOUT_FAULT_AXIS_TWICE, axis, 0);
+        if (used >> axis & 1) {
+            return layout_fail(fault, LAYOUT_FAULT_AXIS_TWICE, axis, 0);
         }
-        is_used[axis] = true;
-        shape[i] = in->shape[axis];
-        strides[i] = in->strides[axis];
+        used |= UINT64_C(1) << axis;
+        moved.shape[i] = in->shape[axis];
+        moved.strides[i] = in->strides[axis];
     }
-    copy_layout(in, out);
-    memcpy(out->shape, shape, (size_t)in->ndim * sizeof *shape);
-    memcpy(out->strides, strides, (size_t)in->ndim * sizeof *strides);
+    moved.ndim = in->ndim;
+    moved.itemsize = in->itemsize;
+    moved.offset = in->offset;
+    layout_copy(&moved, out);
     return true;
 }
 
@@ -116,25 +105,26 @@ layout_permuted(const strided_layout *in, const int *axes, strided_layout *out,
 void
 layout_squeezed(const strided_layout *in, strided_layout *out)
 {
-    copy_layout(in, out);
     int kept = 0;
-    for (int axis = 0; axis < out->ndim; axis++) {
-        if (out->shape[axis] != 1) {
-            out->shape[kept] = out->shape[axis];
-            out->strides[kept++] = out->strides[axis];
+    for (int axis = 0; axis < in->ndim; axis++) {
+        if (in->shape[axis] != 1) {
+            out->shape[kept] = in->shape[axis];
+            out->strides[kept++] = in->strides[axis];
         }
     }
     out->ndim = kept;
+    out->itemsize = in->itemsize;
+    out->offset = in->offset;
 }
 
 bool
 layout_expanded(const strided_layout *in, int axis, strided_layout *out, layout_fault *fault)
 {
     if (axis < 0 || axis > in->ndim) {
-        return fail(fault, LAYOUT_FAULT_AXIS, axis, in->ndim + 1);
+        return layout_fail(fault, LAYOUT_FAULT_AXIS, axis, in->ndim + 1);
     }
     if (in->ndim == LAYOUT_MAX_NDIM) {
-        return fail(fault, LAYOUT_FAULT_NDIM, in->ndim + 1, 0);
+        return layout_fail(fault, LAYOUT_FAULT_NDIM, in->ndim + 1, 0);
     }
     copy_layout(in, out);
     /* The stride that keeps a contiguous layout contiguous to a reader of strides. */
@@ -147,29 +137,84 @@ layout_expanded(const strided_layout *in, int axis, strided_layout *out, layout_
     return true;
 }
 
+/* Space for one axis more, and its stride, from the last axis down. */
+static bool
+continue_stride(int64_t extent, int64_t stride, int64_t itemsize, int64_t *out)
+{
+    int64_t nbytes;
+    return layout_multiply(extent, stride, out) && layout_multiply(*out, itemsize, &nbytes);
+}
+
+bool
+layout_unsqueezed(const strided_layout *in, uint64_t axes, strided_layout *out,
+                  layout_fault *fault)
+{
+    int from = in->ndim, ndim = from + __builtin_popcountll(axes);
+    if (ndim > LAYOUT_MAX_NDIM) {
+        return layout_fail(fault, LAYOUT_FAULT_NDIM, ndim, 0);
+    }
+    /* From the last axis down: `out` can be `in`. */
+    int64_t extent = 1, stride = from > 0 ? in->strides[from - 1] : 1;
+    for (int axis = ndim - 1; axis >= 0; axis--) {
+        if (axes >> axis & 1) {
+            if (!continue_stride(extent, stride, in->itemsize, &stride)) {
+                return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
+            }
+            extent = 1;
+        }
+        else {
+            extent = in->shape[--from];
+            stride = in->strides[from];
+        }
+        out->shape[axis] = extent;
+        out->strides[axis] = stride;
+    }
+    out->ndim = ndim;
+    out->itemsize = in->itemsize;
+    out->offset = in->offset;
+    return true;
+}
+
+/* The items of a shape, and their bytes, can be counted; an empty axis counts as one item. */
+static bool
+check_volume(const strided_layout *in, layout_fault *fault)
+{
+    int64_t nbytes = in->itemsize;
+    for (int axis = 0; axis < in->ndim; axis++) {
+        int64_t extent = in->shape[axis] == 0 ? 1 : in->shape[axis];
+        if (!layout_multiply(nbytes, extent, &nbytes)) {
+            return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
+        }
+    }
+    return true;
+}
+
 bool
 layout_broadcast(const strided_layout *in, int ndim, const int64_t *shape, strided_layout *out,
                  layout_fault *fault)
 {
-    strided_layout wide;
-    int64_t strides[LAYOUT_MAX_NDIM];
     int fresh = ndim - in->ndim;
     if (fresh < 0 || ndim > LAYOUT_MAX_NDIM) {
-        return fail(fault, LAYOUT_FAULT_BROADCAST_NDIM, in->ndim, ndim);
+        return layout_fail(fault, LAYOUT_FAULT_BROADCAST_NDIM, in->ndim, ndim);
     }
-    for (int axis = 0; axis < ndim; axis++) {
-        int64_t extent = axis < fresh ? 1 : in->shape[axis - fresh];
-        if (extent != shape[axis] && extent != 1) {
-            return fail(fault, LAYOUT_FAULT_BROADCAST, extent, shape[axis]);
+    /* From the last axis down: `out` can be `in`. */
+    for (int axis = ndim - 1; axis >= 0; axis--) {
+        bool is_fresh = axis < fresh;
+        int64_t extent = is_fresh ? 1 : in->shape[axis - fresh];
+        if (shape[axis] < 0) {
+            return layout_fail(fault, LAYOUT_FAULT_EXTENT, shape[axis], axis);
         }
-        bool is_grown = axis < fresh || extent != shape[axis];
-        strides[axis] = is_grown ? 0 : in->strides[axis - fresh];
+        if (extent != shape[axis] && extent != 1) {
+            return layout_fail(fault, LAYOUT_FAULT_BROADCAST, extent, shape[axis]);
+        }
+        bool is_grown = is_fresh || extent != shape[axis];
+        out->strides[axis] = is_grown ? 0 : in->strides[axis - fresh];
+        out->shape[axis] = shape[axis];
     }
-    if (!layout_set(&wide, ndim, shape, strides, in->itemsize, in->offset, fault)) {
-        return false;
-    }
-    copy_layout(&wide, out);
-    return true;
+    out->ndim = ndim;
+    out->itemsize = in->itemsize;
+    out->offset = in->offset;
+    return check_volume(out, fault);
 }
 
 /* ---- other shapes ---- */
@@ -185,18 +230,18 @@ infer_shape(int64_t volume, int ndim, const int64_t *shape, int64_t *out, layout
         out[axis] = shape[axis];
         if (shape[axis] == -1) {
             if (unknown >= 0) {
-                return fail(fault, LAYOUT_FAULT_INFER, 0, 0);
+                return layout_fail(fault, LAYOUT_FAULT_INFER, 0, 0);
             }
             unknown = axis;
         }
         else if (shape[axis] < 0) {
-            return fail(fault, LAYOUT_FAULT_EXTENT, shape[axis], axis);
+            return layout_fail(fault, LAYOUT_FAULT_EXTENT, shape[axis], axis);
         }
         else if (shape[axis] == 0) {
             is_empty = true;
         }
         else if (!layout_multiply(known, shape[axis], &known)) {
-            return fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
+            return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
         }
     }
     known = is_empty ? 0 : known;
@@ -205,7 +250,7 @@ infer_shape(int64_t volume, int ndim, const int64_t *shape, int64_t *out, layout
         known = volume;
     }
     if (known != volume || (unknown >= 0 && is_empty)) {
-        return fail(fault, LAYOUT_FAULT_VOLUME, volume, known);
+        return layout_fail(fault, LAYOUT_FAULT_VOLUME, volume, known);
     }
     return true;
 }
@@ -217,15 +262,18 @@ fit_run(const strided_layout *in, int first, int last, int count, const int64_t 
         int64_t *strides)
 {
     for (int axis = first; axis < last; axis++) {
-        if (in->strides[axis] != in->strides[axis + 1] * in->shape[axis + 1]) {
+        int64_t whole;
+        if (!layout_multiply(in->strides[axis + 1], in->shape[axis + 1], &whole) ||
+            in->strides[axis] != whole) {
             return false;
         }
     }
     int64_t stride = in->strides[last];
-    for (int i = count - 1; i >= 0; i--) {
+    for (int i = count - 1; i > 0; i--) {
         strides[i] = stride;
-        stride *= extents[i];
+        stride *= extents[i]; /* less than the run reaches, as another extent above 1 follows */
     }
+    strides[0] = stride;
     return true;
 }
 
@@ -255,12 +303,15 @@ fit_moving(const strided_layout *in, int count, const int64_t *extents, int64_t 
     return new == count;
 }
 
-/* Gives `shape` strides over the items of `in`, of which there is at least one. */
-static bool
+typedef enum { FIT_OK, FIT_NOT_A_VIEW, FIT_OVERFLOW } fit_result;
+
+/* Gives `shape` strides over the items of `in`, of which there is at least one.  An axis of extent
+ * 1 gets the stride with which the axis after it would go on. */
+static fit_result
 fit_strides(const strided_layout *in, int ndim, const int64_t *shape, int64_t *strides)
 {
     strided_layout moving;
-    int64_t extents[LAYOUT_MAX_NDIM] = {0}, moves[LAYOUT_MAX_NDIM];
+    int64_t extents[LAYOUT_MAX_NDIM], moves[LAYOUT_MAX_NDIM];
     int count = 0;
     layout_squeezed(in, &moving);
     for (int axis = 0; axis < ndim; axis++) {
@@ -269,48 +320,53 @@ fit_strides(const strided_layout *in, int ndim, const int64_t *shape, int64_t *s
         }
     }
     if (!fit_moving(&moving, count, extents, moves)) {
-        return false;
+        return FIT_NOT_A_VIEW;
     }
-    /* An axis of extent 1 gets the stride that the next one would continue with. */
-    int64_t stride = 1;
+    if (count == ndim) {
+        memcpy(strides, moves, (size_t)count * sizeof *strides);
+        return FIT_OK;
+    }
+    int64_t extent = 1, stride = in->ndim > 0 ? in->strides[in->ndim - 1] : 1;
     for (int axis = ndim - 1; axis >= 0; axis--) {
         if (shape[axis] != 1) {
             stride = moves[--count];
-            strides[axis] = stride;
-            stride *= shape[axis];
         }
-        else {
-            strides[axis] = stride;
+        else if (!continue_stride(extent, stride, in->itemsize, &stride)) {
+            return FIT_OVERFLOW;
         }
+        extent = shape[axis];
+        strides[axis] = stride;
     }
-    return true;
+    return FIT_OK;
 }
 
 bool
 layout_reshaped(const strided_layout *in, int ndim, const int64_t *shape, strided_layout *out,
                 layout_fault *fault)
 {
-    int64_t inferred[LAYOUT_MAX_NDIM];
-    int64_t volume = layout_volume(in);
+    int64_t inferred[LAYOUT_MAX_NDIM], strides[LAYOUT_MAX_NDIM];
+    int64_t volume = layout_volume(in), offset = in->offset;
     if (ndim < 0 || ndim > LAYOUT_MAX_NDIM) {
-        return fail(fault, LAYOUT_FAULT_NDIM, ndim, 0);
+        return layout_fail(fault, LAYOUT_FAULT_NDIM, ndim, 0);
     }
     if (!infer_shape(volume, ndim, shape, inferred, fault)) {
         return false;
     }
-    strided_layout wide;
-    int64_t strides[LAYOUT_MAX_NDIM];
-    const int64_t *used = NULL; /* an empty layout takes no step: any strides will do */
-    if (volume > 0) {
-        if (!fit_strides(in, ndim, inferred, strides)) {
-            return fail(fault, LAYOUT_FAULT_NOT_A_VIEW, 0, 0);
-        }
-        used = strides;
+    if (volume == 0) { /* no step is taken: any strides will do */
+        bool is_set = layout_set_dense(out, ndim, inferred, in->itemsize, 'C', fault);
+        out->offset = offset;
+        return is_set;
     }
-    if (!layout_set(&wide, ndim, inferred, used, in->itemsize, in->offset, fault)) {
-        return false;
+    fit_result result = fit_strides(in, ndim, inferred, strides);
+    if (result != FIT_OK) {
+        return layout_fail(fault,
+                    result == FIT_OVERFLOW ? LAYOUT_FAULT_OVERFLOW : LAYOUT_FAULT_NOT_A_VIEW, 0, 0);
     }
-    copy_layout(&wide, out);
+    out->ndim = ndim;
+    out->itemsize = in->itemsize;
+    out->offset = offset;
+    memcpy(out->shape, inferred, (size_t)ndim * sizeof *inferred);
+    memcpy(out->strides, strides, (size_t)ndim * sizeof *strides);
     return true;
 }
 
@@ -327,81 +383,14 @@ layout_flattened(const strided_layout *in, int first, int last, strided_layout *
     if (volume == 0) {
         stride = 1;
     }
-    else if (!fit_strides(&part, 1, &volume, &stride)) {
-        return fail(fault, LAYOUT_FAULT_NOT_A_VIEW, 0, 0);
+    else if (fit_strides(&part, 1, &volume, &stride) != FIT_OK) {
+        return layout_fail(fault, LAYOUT_FAULT_NOT_A_VIEW, 0, 0);
     }
     copy_layout(in, out);
     for (int axis = first; axis < last; axis++) {
-        drop_axis(out, first);
+        layout_drop_axis(out, first);
     }
     out->shape[first] = volume;
     out->strides[first] = stride;
     return true;
-}
-
-/* ---- other items over the same bytes ---- */
-
-/* Every stride but that of `axis`, and the offset, counted in larger items.  False: not whole. */
-static bool
-recount_up(strided_layout *layout, int axis, int64_t factor)
-{
-    if (layout->offset % factor != 0) {
-        return false;
-    }
-    for (int i = 0; i < layout->ndim; i++) {
-        if (i == axis || layout->shape[i] <= 1) {
-            continue;
-        }
-        if (layout->strides[i] % factor != 0) {
-            return false;
-        }
-        layout->strides[i] /= factor;
-    }
-    layout->offset /= factor;
-    return true;
-}
-
-static bool
-pack(strided_layout *layout, int axis, int64_t factor, bool keep_axis)
-{
-    if (layout->shape[axis] % factor != 0 || !recount_up(layout, axis, factor)) {
-        return false;
-    }
-    layout->shape[axis] /= factor;
-    layout->strides[axis] = 1;
-    if (!keep_axis && layout->shape[axis] == 1) {
-        drop_axis(layout, axis);
-    }
-    return true;
-}
-
-static bool
-unpack(strided_layout *layout, int axis, int64_t factor)
-{
-    for (int i = 0; i < layout->ndim; i++) {
-        if (i != axis && !layout_multiply(layout->strides[i], factor, &layout->strides[i])) {
-            return false;
-        }
-    }
-    layout->strides[axis] = 1;
-    return layout_multiply(layout->offset, factor, &layout->offset) &&
-           layout_multiply(layout->shape[axis], factor, &layout->shape[axis]);
-}
-
-bool
-layout_repacked(const strided_layout *in, int64_t itemsize, int axis, bool keep_axis,
-                strided_layout *out, layout_fault *fault)
-{
-    int64_t from = in->itemsize;
-    copy_layout(in, out);
-    out->itemsize = itemsize;
-    bool is_contiguous = axis < in->ndim && (in->shape[axis] <= 1 || in->strides[axis] == 1);
-    bool fits = from == itemsize;
-    if (!fits && itemsize > from && itemsize % from == 0) {
-        fits = is_contiguous && pack(out, axis, itemsize / from, keep_axis);
-    }
-    else if (!fits && itemsize > 0 && from % itemsize == 0) {
-        fits = is_contiguous && unpack(out, axis, from / itemsize);
-    }
-    return fits ? true : fail(fault, LAYOUT_FAULT_REPACK, from, itemsize);
 }

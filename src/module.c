@@ -7,6 +7,7 @@
 #include "dlpack_producer.h"
 #include "dtype_type.h"
 #include "errors.h"
+#include "layout_type.h"
 #include "owners.h"
 #include "softmetal_probe.h"
 #include "state.h"
@@ -96,6 +97,7 @@ core_exec(PyObject *module)
         exchange_add_table(state) < 0 || add_functions(module) < 0) {
         return -1;
     }
+    layout_type_prepare(state);
     return dtype_type_add_names(module, state);
 }
 

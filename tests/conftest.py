@@ -19,6 +19,9 @@ from metal_dlpack import softmetal
 IS_MAC = sys.platform == "darwin"
 HAS_SOFTMETAL = softmetal.is_present()
 SANITIZER = os.environ.get("METAL_DLPACK_SANITIZE", "")
+if SANITIZER:
+    # This process is looked at for leaks; its children, compilers among them, are not.
+    os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
 
 hypothesis.settings.register_profile(
     "house",

@@ -26,7 +26,7 @@ FLOORS = [
     (),  # Python types: whatever no other floor names
     ("module",),
 ]
-#: Stems that begin like a lower floor's, and stand among the types.
+#: Stems, and what they begin with, that look like a lower floor's and stand among the types.
 TYPES = {"layout_type", "layout_index", "dtype_type", "storage_mode", "event_type"}
 TYPE_FLOOR = 3
 PLAIN_FLOORS = (0, 1)
@@ -37,7 +37,7 @@ LONGEST_FUNCTION = 60
 
 def floor_of(path):
     stem = path.stem
-    if stem in TYPES:
+    if any(stem == name or stem.startswith(name + "_") for name in TYPES):
         return TYPE_FLOOR
     for floor, names in enumerate(FLOORS):
         if any(stem == name or stem.startswith(name + "_") for name in names):

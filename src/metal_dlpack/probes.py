@@ -288,7 +288,7 @@ def mlx_host() -> None:
     import mlx.core as mx
 
     array = new_array()
-    imported = mx.from_dlpack(array.host)
+    imported: Any = mx.from_dlpack(array.host)
     watch(array, lambda item: float(imported[item].item()))
 
 
@@ -304,7 +304,7 @@ def mlx_metal() -> None:
     import mlx.core as mx
 
     array = new_array()
-    imported = mx.from_dlpack(array)
+    imported: Any = mx.from_dlpack(array)
     watch(array, lambda item: float(imported[item].item()))
 
 
@@ -312,7 +312,7 @@ def mlx_metal() -> None:
 def from_mlx() -> None:
     import mlx.core as mx
 
-    source = mx.zeros(ITEMS)
+    source: Any = mx.zeros(ITEMS)
     mx.eval(source)
     array = md.from_dlpack(source)
     watch(array, lambda item: float(source[item].item()))
