@@ -87,14 +87,30 @@ from_python_type(PyObject *value, DLDataType *out)
     return name != NULL && dtype_from_name(name, out);
 }
 
+/* The text as a C string, borrowed from it.  NULL without an exception: no name can equal it, for it
+ * has a NUL inside or cannot be encoded.  NULL with one: no memory. */
+static const char *
+text_borrow(PyObject *text)
+{
+    Py_ssize_t length;
+    const char *chars = PyUnicode_AsUTF8AndSize(text, &length);
+    if (chars == NULL) {
+        if (PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) {
+            PyErr_Clear();
+        }
+        return NULL;
+    }
+    return strlen(chars) == (size_t)length ? chars : NULL;
+}
+
 /* The part of a dotted text after the last dot, as a type's name: "torch.float32",
  * "mlx.core.bfloat16". */
 static int
 from_dotted(const char *function, PyObject *value, PyObject *text, DLDataType *out)
 {
-    const char *dotted = PyUnicode_AsUTF8(text);
+    const char *dotted = text_borrow(text);
     if (dotted == NULL) {
-        return -1;
+        return PyErr_Occurred() ? -1 : refuse(function, value);
     }
     const char *dot = strrchr(dotted, '.');
     const char *name = dot == NULL ? dotted : dot + 1;
@@ -103,6 +119,12 @@ from_dotted(const char *function, PyObject *value, PyObject *text, DLDataType *o
     }
     else if (strcmp(name, "bool_") == 0) { /* MLX's, and NumPy's scalar type */
         name = "bool";
+    }
+    else if (strcmp(name, "longlong") == 0) { /* NumPy's second type of 64 bits */
+        name = "int64";
+    }
+    else if (strcmp(name, "ulonglong") == 0) {
+        name = "uint64";
     }
     return dtype_from_name(name, out) ? 0 : refuse(function, value);
 }
@@ -148,22 +170,34 @@ from_scalar_type(const char *function, PyObject *value, DLDataType *out)
     return result;
 }
 
-/* The package that made the object's type, by the first word of the type's module: nothing is
- * imported to find out. */
 static bool
-is_made_by(PyObject *value, const char *package)
+is_type_named(PyTypeObject *type, const char *package, const char *name)
 {
-    PyObject *module = PyObject_GetAttrString((PyObject *)Py_TYPE(value), "__module__");
-    bool is_same = false;
-    if (module != NULL && PyUnicode_Check(module)) {
-        const char *name = PyUnicode_AsUTF8(module);
-        size_t length = strlen(package);
-        is_same = name != NULL && strncmp(name, package, length) == 0 &&
-                  (name[length] == '\0' || name[length] == '.');
+    const char *dot = strrchr(type->tp_name, '.');
+    if (strcmp(dot == NULL ? type->tp_name : dot + 1, name) != 0) {
+        return false;
     }
+    PyObject *module = PyObject_GetAttrString((PyObject *)type, "__module__");
+    const char *text = module != NULL && PyUnicode_Check(module) ? text_borrow(module) : NULL;
+    size_t length = strlen(package);
+    bool is_same = text != NULL && strncmp(text, package, length) == 0 &&
+                   (text[length] == '\0' || text[length] == '.');
     Py_XDECREF(module);
-    PyErr_Clear();
+    PyErr_Clear(); /* a type without a module is nobody's dtype */
     return is_same;
+}
+
+/* Is this a dtype of that package?  By the names of its type and of the type's bases (NumPy has a
+ * class a dtype): nothing is imported to find out, and no tensor is asked for its text. */
+static bool
+is_dtype_of(PyObject *value, const char *package, const char *name)
+{
+    for (PyTypeObject *type = Py_TYPE(value); type != NULL; type = type->tp_base) {
+        if (is_type_named(type, package, name)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static int
@@ -183,19 +217,19 @@ dtype_type_convert(md_state *state, const char *function, PyObject *value, DLDat
         return 0;
     }
     if (PyUnicode_Check(value)) {
-        const char *name = PyUnicode_AsUTF8(value);
-        if (name == NULL) {
-            return -1;
+        const char *name = text_borrow(value);
+        if (name != NULL && dtype_from_name(name, out)) {
+            return 0;
         }
-        return dtype_from_name(name, out) ? 0 : refuse(function, value);
+        return PyErr_Occurred() ? -1 : refuse(function, value);
     }
     if (PyType_Check(value)) {
         return from_python_type(value, out) ? 0 : from_scalar_type(function, value, out);
     }
-    if (is_made_by(value, "numpy")) {
+    if (is_dtype_of(value, "numpy", "dtype")) {
         return from_numpy_dtype(function, value, out);
     }
-    if (is_made_by(value, "torch") || is_made_by(value, "mlx")) {
+    if (is_dtype_of(value, "torch", "dtype") || is_dtype_of(value, "mlx", "Dtype")) {
         return from_text_of(function, value, out);
     }
     return refuse(function, value);
