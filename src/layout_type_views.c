@@ -178,6 +178,9 @@ layout_method_unsqueezed(PyObject *op, PyObject *const *args, Py_ssize_t nargs, 
     if (value == NULL || layout_read_ints(spec.function, "axis", value, given, &count) < 0) {
         return NULL;
     }
+    if (count == 0) {
+        return Py_NewRef(op);
+    }
     int ndim = layout_cast(op)->ndim + count;
     if (ndim > LAYOUT_MAX_NDIM) {
         (void)layout_fail(&fault, LAYOUT_FAULT_NDIM, ndim, 0);

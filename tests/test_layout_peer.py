@@ -1,0 +1,444 @@
+"""StridedLayout beside cuda.core's: random layouts, random operations, the same results and refusals."""
+
+import sys
+from dataclasses import dataclass
+
+import hypothesis
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import metal_dlpack as md
+
+pytestmark = pytest.mark.needs_cuda_core
+
+if sys.platform == "linux":
+    from cuda.core._layout import _StridedLayout as Peer
+else:
+    Peer = None
+
+Ours = md.StridedLayout
+MANY = hypothesis.settings(max_examples=400)
+
+#: Where the two differ on purpose: name -> why.  Every entry has a test below, or is what `same_outcome`
+#: allows under that name.
+DIFFERENCES = {
+    "overflow": "What overflows in 64 bits, counted in items or bytes, is refused when the layout is made, not when a "
+    "property is read later: a StridedLayout's properties cannot fail.",
+    "no_step": "A step that is never taken (an axis of extent 0 or 1) may be longer than 64 bits count: nothing needs it.",
+    "longest_step": "The stride -2**63 is measured rightly: the peer takes its absolute value for negative.",
+    "no_merge": "Axes whose product of stride and extent overflows are not merged; the peer refuses the whole layout.",
+    "repack": "Itemsizes of which neither divides the other are refused: the peer rounds the factor and loses bytes.",
+    "max_itemsize": "The answer is one that repacked() takes: the layout's own itemsize where the peer names another.",
+    "floats": "Floats are refused where ints are meant: the peer cuts 2.7 down to 2.",
+    "bools": "True is no index, as NumPy gives it another meaning: the peer reads 1.",
+    "indices": "`...` and None are indices, and so is whatever has __index__, such as a NumPy integer.",
+    "sequences": "A list or one int does where the peer wants a tuple.",
+    "itemsize": "An itemsize may pass 31 bits.",
+    "values": "Hashable, picklable, copied as itself; repr says slice_offset, and evaluates when that is 0.",
+    "iteration": "Not iterable: the peer gives an iterator that ends in ValueError.",
+}
+
+FACTS = (
+    "ndim shape strides strides_in_bytes volume itemsize slice_offset slice_offset_in_bytes stride_order "
+    "offset_bounds min_offset max_offset is_contiguous_c is_contiguous_f is_contiguous_any is_dense is_unique"
+).split()
+ASKED = ["required_size_in_bytes", "flattened_axis_mask"]
+
+
+@dataclass
+class Outcome:
+    """What a call gave: a value, or the class of its refusal."""
+
+    value: object = None
+    refusal: type | None = None
+    text: str = ""
+
+
+def attempt(call):
+    try:
+        return Outcome(value=call())
+    except Exception as error:
+        return Outcome(refusal=type(error), text=str(error))
+
+
+def facts_of(layout):
+    facts = {name: attempt(lambda name=name: getattr(layout, name)) for name in FACTS}
+    facts |= {name: attempt(getattr(layout, name)) for name in ASKED}
+    return {name: outcome.refusal or outcome.value for name, outcome in facts.items()}
+
+
+def overflows(layout):
+    """Does the peer's layout, or its bytes, leave 64 bits anywhere?"""
+    facts = facts_of(layout)
+    if OverflowError in facts.values():
+        return True
+    extent_bytes = layout.itemsize
+    for extent in layout.shape:
+        extent_bytes *= max(extent, 1)
+    ends = [facts["min_offset"] * layout.itemsize, (facts["max_offset"] + 1) * layout.itemsize, extent_bytes]
+    return any(not -(2**63) <= end < 2**63 for end in ends)
+
+
+def same_layout(ours, theirs):
+    assert facts_of(ours) == facts_of(theirs), f"{ours} is not {theirs}"
+
+
+def same_outcome(call, ours, theirs, allowed=()):
+    """The same call on both: equal layouts or values, or refusals of one class.  The pair to go on with, or None."""
+    got, expected = attempt(lambda: call(ours)), attempt(lambda: call(theirs))
+    if got.refusal is OverflowError and expected.refusal is None:
+        assert "overflow" in allowed
+        assert isinstance(expected.value, Peer)
+        assert overflows(expected.value), f"{got.text} but {expected.value}"
+        return None
+    if expected.refusal is OverflowError and got.refusal in {None, ValueError}:
+        assert "no_step" in allowed or "no_merge" in allowed, expected.text  # a later index may still be out of range
+        return None
+    assert got.refusal == expected.refusal, f"{got} is not {expected}"
+    if got.refusal is not None:
+        return None
+    if isinstance(expected.value, Peer):
+        same_layout(got.value, expected.value)
+        return got.value, expected.value
+    assert got.value == expected.value
+    return None
+
+
+# ---- layouts ----
+
+extents = st.one_of(st.integers(0, 4), st.sampled_from([1, 1, 2, 6, 8]))
+shapes = st.lists(extents, max_size=6).map(tuple)
+itemsizes = st.sampled_from([1, 2, 3, 4, 8, 16])
+far = st.sampled_from([1 - 2**63, -(2**62), 2**31, 2**40, 2**61, 2**62, 2**63 - 1])
+
+
+@st.composite
+def arguments(draw, strides=st.integers(-20, 20), shapes=shapes):
+    """What both constructors take: any strides, dense ones in some order, or None."""
+    shape = draw(shapes)
+    kind = draw(st.sampled_from(["any", "dense", "dense", "none", "gaps"]))
+    itemsize = draw(itemsizes)
+    if kind == "none":
+        return shape, None, itemsize
+    if kind == "any":
+        return shape, tuple(draw(strides) for _ in shape), itemsize
+    items = draw(st.integers(1, 3)) if kind == "gaps" else 1
+    spaced = [0] * len(shape)
+    for axis in draw(st.permutations(range(len(shape)))):
+        spaced[axis] = items * draw(st.sampled_from([1, 1, 1, -1]))
+        items *= max(shape[axis], 1)
+    return shape, tuple(spaced), itemsize
+
+
+@st.composite
+def pairs(draw):
+    given_arguments = draw(arguments())
+    return Ours(*given_arguments), Peer(*given_arguments)
+
+
+@given(arguments())
+@MANY
+def test_a_layout_has_the_peer_s_facts(values):
+    same_layout(Ours(*values), Peer(*values))
+
+
+@given(arguments(strides=st.one_of(far, st.integers(-3, 3)), shapes=st.lists(st.one_of(extents, far.map(abs)), max_size=4).map(tuple)))
+@MANY
+def test_only_what_overflows_is_refused_earlier(values):
+    same_outcome(lambda layout: layout(*values), Ours, Peer, allowed={"overflow"})
+
+
+@given(arguments(), st.booleans())
+def test_strides_in_bytes_are_divided_or_refused(values, is_exact):
+    shape, strides, itemsize = values
+    if strides is not None and is_exact:
+        strides = tuple(stride * itemsize for stride in strides)
+    same_outcome(lambda layout: layout(shape, strides, itemsize, True), Ours, Peer)
+    same_outcome(lambda layout: layout(shape, strides, itemsize, divide_strides=False), Ours, Peer)
+
+
+orders = st.one_of(
+    st.sampled_from(["C", "F", "K", "c", "A", "", "CF", None, 3]),
+    st.lists(st.integers(-4, 4), max_size=4),
+    st.integers(0, 6).flatmap(lambda n: st.permutations(range(n))).map(tuple),
+)
+
+
+@given(shapes, st.sampled_from([-1, 0, 1, 4]), orders)
+@MANY
+def test_dense_layouts(shape, itemsize, order):
+    same_outcome(lambda layout: layout.dense(shape, itemsize), Ours, Peer)
+    same_outcome(lambda layout: layout.dense(shape, itemsize, order), Ours, Peer)
+    same_outcome(lambda layout: layout.dense(shape=shape, itemsize=itemsize, stride_order="F"), Ours, Peer)
+    whole = tuple(reversed(range(len(shape))))
+    same_outcome(lambda layout: layout.dense(shape, itemsize, whole), Ours, Peer)
+
+
+# ---- operations ----
+
+
+def slices_of(extent):
+    bound = st.one_of(st.none(), st.integers(-extent - 2, extent + 2))
+    step = st.one_of(st.none(), st.sampled_from([-3, -2, -1, 1, 2, 3, 7, 0]))
+    return st.builds(slice, bound, bound, step)
+
+
+@st.composite
+def keys(draw, shape):
+    entries = []
+    for extent in shape[: draw(st.integers(0, len(shape)))]:
+        entries.append(draw(st.one_of(st.integers(-extent, max(extent - 1, 0)), slices_of(extent), st.integers(-5, 5))))
+    if draw(st.integers(0, 20)) == 0:
+        entries += [0] * (len(shape) - len(entries) + 1)  # one too many
+    return entries[0] if len(entries) == 1 and draw(st.booleans()) else tuple(entries)
+
+
+@st.composite
+def other_shapes(draw, shape):
+    """Shapes of as many items, mostly: axes joined and split, ones put in, sometimes -1 or a wrong extent."""
+    parts = []
+    for extent in shape:
+        divisors = [d for d in range(1, extent + 1) if extent % d == 0] or [1]
+        part = draw(st.sampled_from(divisors))
+        parts += draw(st.sampled_from([[extent], [part, extent // part], [extent, 1], [1, extent]]))
+    while len(parts) > 1 and draw(st.booleans()):
+        place = draw(st.integers(0, len(parts) - 2))
+        parts[place : place + 2] = [parts[place] * parts[place + 1]]
+    if parts and draw(st.integers(0, 3)) == 0:
+        parts[draw(st.integers(0, len(parts) - 1))] = draw(st.sampled_from([-1, -1, 2, 0, -2]))
+    return tuple(parts)
+
+
+@st.composite
+def broader_shapes(draw, shape):
+    extents = [draw(st.integers(0, 4)) if e == 1 else e for e in shape]
+    if extents and draw(st.integers(0, 5)) == 0:
+        extents[draw(st.integers(0, len(extents) - 1))] = draw(st.integers(-1, 5))
+    fresh = draw(st.lists(st.integers(0, 3), max_size=2))
+    return tuple(fresh + extents)[draw(st.sampled_from([0, 0, 0, 0, 1])) :]
+
+
+def axes_of(ndim):
+    return st.integers(-ndim - 2, ndim + 2)
+
+
+@st.composite
+def operations(draw, ours):
+    """A name and the arguments, near enough to what `ours` takes."""
+    shape, ndim = ours.shape, ours.ndim
+    name = draw(
+        st.sampled_from("reshaped permuted squeezed unsqueezed broadcast_to flattened span repacked [] sliced to_dense".split())
+    )
+    if name == "reshaped":
+        return name, (draw(other_shapes(shape)),)
+    if name == "permuted":
+        order = st.one_of(st.permutations(range(ndim)), st.permutations(range(-ndim, 0)), st.lists(axes_of(ndim), max_size=4))
+        return name, (tuple(draw(order)),)
+    if name == "unsqueezed":
+        return name, (draw(st.one_of(axes_of(ndim), st.lists(axes_of(ndim + 1), max_size=3).map(tuple))),)
+    if name == "broadcast_to":
+        return name, (draw(broader_shapes(shape)),)
+    if name == "flattened":
+        return name, (0, -1, draw(st.one_of(st.none(), st.integers(0, 255), st.integers(-1, 2**64))))
+    if name == "span":
+        return "flattened", (draw(axes_of(ndim)), draw(axes_of(ndim)))
+    if name == "repacked":
+        factor = draw(st.sampled_from([1, 2, 3, 4]))
+        itemsize = ours.itemsize * factor if draw(st.booleans()) else max(ours.itemsize // factor, 1)
+        if itemsize % ours.itemsize and ours.itemsize % itemsize:
+            itemsize = ours.itemsize  # DIFFERENCES["repack"]
+        itemsize = draw(st.sampled_from([itemsize] * 9 + [0, -1]))
+        address = draw(st.sampled_from([0, 0, 4, 16, -8, 3]))
+        axis = draw(st.sampled_from([-1, -1, 0, draw(axes_of(ndim))]))
+        return name, (itemsize, address, axis, draw(st.booleans()))
+    if name in {"[]", "sliced"}:
+        return name, (draw(keys(shape)),)
+    if name == "to_dense":
+        return name, (draw(orders),)
+    return name, ()
+
+
+def apply(layout, name, values):
+    return layout[values[0]] if name == "[]" else getattr(layout, name)(*values)
+
+
+@given(pairs(), st.data())
+@hypothesis.settings(max_examples=1500)
+def test_operations_one_after_another(pair, data):
+    for _ in range(data.draw(st.integers(1, 5))):
+        ours, theirs = pair
+        name, values = data.draw(operations(ours))
+        hypothesis.note(f"{ours}: {name} {values}")
+        found = same_outcome(lambda layout, name=name, values=values: apply(layout, name, values), ours, theirs)
+        pair = found or pair
+
+
+@given(pairs(), orders)
+@MANY
+def test_dense_like(pair, order):
+    ours, theirs = pair
+    same_outcome(lambda layout: type(layout).dense_like(layout), ours, theirs)
+    same_outcome(lambda layout: type(layout).dense_like(layout, order), ours, theirs)
+    same_outcome(lambda layout: type(layout).dense_like(layout, stride_order=tuple(range(layout.ndim))), ours, theirs)
+
+
+@given(pairs(), st.data())
+@MANY
+def test_the_largest_itemsize(pair, data):
+    ours, theirs = pair
+    if ours.ndim and ours.shape[0] > 1 and data.draw(st.booleans()):
+        ours, theirs = ours[1:], theirs[1:]
+    limit = data.draw(st.sampled_from([0, -1, 1, 4, 8, 12, 16, 16, 64]))
+    address = data.draw(st.sampled_from([0, 0, 2, 4, 8, -8, 64]))
+    axis = data.draw(st.one_of(st.just(-1), axes_of(ours.ndim)))
+    got = attempt(lambda: ours.max_compatible_itemsize(limit, address, axis))
+    expected = attempt(lambda: theirs.max_compatible_itemsize(limit, address, axis))
+    assert got.refusal == expected.refusal
+    if got.refusal is None and got.value != expected.value:
+        assert expected.value % ours.itemsize != 0  # DIFFERENCES["max_itemsize"]
+        assert ours.itemsize % expected.value != 0
+        assert got.value == ours.itemsize
+    if got.refusal is None:
+        assert ours.repacked(got.value, address if got.value != ours.itemsize else 0, axis).itemsize == got.value
+
+
+@given(pairs(), pairs())
+def test_layouts_are_equal_where_the_peer_s_are(a, b):
+    assert (a[0] == b[0]) == (a[1] == b[1])
+    assert (a[0] != b[0]) == (a[1] != b[1])
+    if a[0] == b[0]:
+        assert hash(a[0]) == hash(b[0])
+    assert (a[0] == a[0].to_dense("C")) == (a[1] == a[1].to_dense("C"))
+    assert (a[0] == 3) is False
+
+
+# ---- the differences ----
+
+
+@given(arguments(strides=st.one_of(far, st.integers(-3, 3)), shapes=st.lists(st.integers(0, 3), max_size=4).map(tuple)), st.data())
+@MANY
+def test_far_layouts_never_answer_wrongly(values, data):
+    """Near the ends of 64 bits: what both answer is the same, and ours refuses no more than what overflows."""
+    made = same_outcome(lambda layout: layout(*values), Ours, Peer, allowed={"overflow"})
+    if made is None:
+        return
+    name, values = data.draw(operations(made[0]))
+    allowed = {"overflow", "no_step"} | ({"no_merge"} if name in {"flattened", "reshaped"} else set())
+    same_outcome(lambda layout: apply(layout, name, values), *made, allowed=allowed)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [((2**62, 4), None, 1), ((2**62,), (1,), 4), ((3,), (2**62,), 1), ((3,), (-(2**62),), 2), ((1,), (2**62,), 8)],
+)
+def test_what_overflows_is_refused_at_once(values):
+    with pytest.raises(OverflowError, match="64 bits"):
+        Ours(*values)
+    assert overflows(Peer(*values))
+
+
+def test_a_broadcast_that_cannot_be_counted_is_refused():
+    assert Peer((), (), 4).broadcast_to((2**62, 2)).shape == (2**62, 2)
+    with pytest.raises(OverflowError, match="64 bits"):
+        Ours((), (), 4).broadcast_to((2**62, 2))
+
+
+def test_a_step_never_taken_may_be_long():
+    with pytest.raises(OverflowError):
+        Peer((5,), (4,), 1)[:: 2**62]
+    assert Ours((5,), (4,), 1)[:: 2**62].shape == (1,)
+
+
+def test_the_longest_step_is_a_step():
+    assert not Peer((2,), (-(2**63),), 1).is_unique
+    assert Ours((2,), (-(2**63),), 1).is_unique
+
+
+def test_axes_with_a_product_past_64_bits_stay_apart():
+    with pytest.raises(OverflowError):
+        Peer((2, 2), (5, 2**62), 1).flattened()
+    layout = Ours((2, 2), (5, 2**62), 1)
+    assert layout.flattened() == layout
+
+
+@pytest.mark.parametrize("itemsize", [3, 6])
+def test_repacking_loses_no_bytes(itemsize):
+    lossy = Peer.dense((5, 4), 4).repacked(itemsize)
+    assert lossy.volume * lossy.itemsize != 5 * 4 * 4
+    with pytest.raises(ValueError, match="cannot be repacked"):
+        Ours.dense((5, 4), 4).repacked(itemsize)
+
+
+def test_the_largest_itemsize_is_one_that_can_be():
+    assert Peer.dense((5, 30), 3).max_compatible_itemsize() == 2
+    assert Ours.dense((5, 30), 3).max_compatible_itemsize() == 3
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda layout: layout((2.5, 3), None, 4),
+        lambda layout: layout((2, 3), (3, 1.5), 4),
+        lambda layout: layout((2, 3), None, 4.5),
+        lambda layout: layout.dense((2, 3), 4, (0, 1.5)),
+        lambda layout: layout.dense((2, 3), 4).permuted((1, 0.5)),
+        lambda layout: layout.dense((2, 3), 4).flattened(mask=2.5),
+        lambda layout: layout.dense((2, 4), 4).repacked(8.5),
+    ],
+)
+def test_floats_are_no_ints(call):
+    call(Peer)
+    with pytest.raises(TypeError):
+        call(Ours)
+
+
+def test_a_bool_is_no_index():
+    assert Peer.dense((2, 3), 4)[True].shape == (3,)
+    with pytest.raises(TypeError, match="bool"):
+        Ours.dense((2, 3), 4)[True]
+
+
+class Index:
+    def __index__(self):
+        return 1
+
+
+@pytest.mark.parametrize("key", [..., None, (..., 1), (None, 1), Index()])
+def test_more_can_be_an_index(key):
+    with pytest.raises(TypeError):
+        Peer.dense((2, 3), 4)[key]
+    assert Ours.dense((2, 3), 4)[key].itemsize == 4
+
+
+def test_lists_and_single_ints_do():
+    assert Ours([2, 3], [3, 1], 4) == Ours((2, 3), (3, 1), 4)
+    assert Ours(6, 1, 4) == Ours((6,), (1,), 4)
+    assert Ours.dense((2, 3), 4).reshaped(6) == Ours.dense((6,), 4)
+    for shape in ([2, 3], 6):
+        with pytest.raises(TypeError):
+            Peer(shape, None, 4)
+
+
+def test_large_items():
+    with pytest.raises(OverflowError):
+        Peer((2,), None, 2**31)
+    assert Ours((2,), None, 2**31).required_size_in_bytes() == 2**32
+
+
+def test_a_layout_is_a_value():
+    with pytest.raises(TypeError):
+        hash(Peer((2,), None, 4))
+    assert len({Ours((2,), None, 4), Ours((2,), None, 4)}) == 1
+
+
+def test_a_layout_is_not_iterable():
+    with pytest.raises(ValueError):
+        list(Peer((2,), None, 4))
+    with pytest.raises(TypeError, match="not iterable"):
+        iter(Ours((2,), None, 4))
+
+
+def test_every_public_name_is_there():
+    names = {name for name in dir(Peer) if not name.startswith("_")}
+    assert names == {name for name in dir(Ours) if not name.startswith("_")}
