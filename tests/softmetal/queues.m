@@ -514,6 +514,9 @@ REPORTS("no-end-encoding", an_encoder_released_without_end_encoding)
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     [scene.commands blitCommandEncoder];
     [pool drain];
+    [scene.commands commit]; /* no encoder is open any more */
+    [scene.commands waitUntilCompleted];
+    CHECK([scene.commands status] == MTLCommandBufferStatusCompleted);
     close_scene(scene);
 }
 
