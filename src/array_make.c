@@ -278,7 +278,7 @@ array_of_nested(md_state *state, PyObject *x, const import_request *request)
     }
     PyObject *array = NULL;
     if (items != NULL) {
-        import_request always = {request->device, 1};
+        import_request always = {.device = request->device, .copy = 1};
         array = array_of_buffer(state, items, &always);
     }
     Py_XDECREF(items);

@@ -177,6 +177,44 @@ look_up_table(md_state *state, PyTypeObject *type)
     return table;
 }
 
+static void
+clear_slot(exchange_slot *slot)
+{
+    exchange_slot old = *slot; /* emptied first: the last reference can run code */
+    *slot = (exchange_slot){0};
+    Py_XDECREF((PyObject *)old.type);
+    Py_XDECREF(old.requires_grad);
+    Py_XDECREF(old.sync);
+}
+
+void
+exchange_forget(md_state *state)
+{
+    for (int i = 0; i < MD_EXCHANGE_SLOTS; i++) {
+        clear_slot(&state->exchange_slots[i]);
+    }
+}
+
+/* metal_dlpack.sync.hook_for(type): owned (+1), NULL for None.  -1 with an exception. */
+static int
+find_sync(PyTypeObject *type, PyObject **out)
+{
+    *out = NULL;
+    PyObject *module = PyImport_ImportModule("metal_dlpack.sync");
+    if (module == NULL) {
+        return -1;
+    }
+    PyObject *hook = PyObject_CallMethod(module, "hook_for", "(O)", (PyObject *)type);
+    Py_DECREF(module);
+    if (hook == Py_None) {
+        Py_CLEAR(hook);
+        return 0;
+    }
+    *out = hook;
+    return hook == NULL ? -1 : 0;
+}
+
+/* Borrowed until the next call; NULL with an exception. */
 static const exchange_slot *
 slot_of(md_state *state, PyTypeObject *type)
 {
@@ -185,25 +223,45 @@ slot_of(md_state *state, PyTypeObject *type)
             return &state->exchange_slots[i];
         }
     }
-    const DLPackExchangeAPI *table = look_up_table(state, type);
-    PyObject *descriptor = NULL;
-    if (table != NULL) {
-        descriptor = PyObject_GetAttr((PyObject *)type, state->str_requires_grad);
+    exchange_slot found = {.type = type, .table = look_up_table(state, type)};
+    if (find_sync(type, &found.sync) < 0) {
+        return NULL;
+    }
+    if (found.table != NULL) {
+        found.requires_grad = PyObject_GetAttr((PyObject *)type, state->str_requires_grad);
         PyErr_Clear();
     }
     exchange_slot *slot = &state->exchange_slots[state->exchange_next];
-    exchange_slot replaced = *slot;
     state->exchange_next = (state->exchange_next + 1) % MD_EXCHANGE_SLOTS;
-    *slot = (exchange_slot){(PyTypeObject *)Py_NewRef((PyObject *)type), table, descriptor};
-    Py_XDECREF((PyObject *)replaced.type);
-    Py_XDECREF(replaced.requires_grad);
+    clear_slot(slot);
+    Py_INCREF((PyObject *)type);
+    *slot = found;
     return slot;
 }
 
-const DLPackExchangeAPI *
-exchange_table_of(md_state *state, PyTypeObject *type)
+int
+exchange_table_of(md_state *state, PyTypeObject *type, const DLPackExchangeAPI **out)
 {
-    return slot_of(state, type)->table;
+    const exchange_slot *slot = slot_of(state, type);
+    *out = slot == NULL ? NULL : slot->table;
+    return slot == NULL ? -1 : 0;
+}
+
+int
+exchange_synchronize(md_state *state, PyObject *op)
+{
+    const exchange_slot *slot = slot_of(state, Py_TYPE(op));
+    if (slot == NULL) {
+        return -1;
+    }
+    if (slot->sync == NULL) {
+        return 0;
+    }
+    PyObject *sync = Py_NewRef(slot->sync); /* the call can replace the slot */
+    PyObject *ignored = PyObject_CallOneArg(sync, op);
+    Py_DECREF(sync);
+    Py_XDECREF(ignored);
+    return ignored == NULL ? -1 : 0;
 }
 
 /* torch's table exports what torch's __dlpack__ refuses: a tensor that requires grad (its writes
@@ -229,7 +287,11 @@ int
 exchange_tensor_of(md_state *state, PyObject *op, DLManagedTensorVersioned **out)
 {
     *out = NULL;
-    exchange_slot slot = *slot_of(state, Py_TYPE(op)); /* a copy: the call below can replace it */
+    const exchange_slot *found = slot_of(state, Py_TYPE(op));
+    if (found == NULL) {
+        return -1;
+    }
+    exchange_slot slot = *found; /* a copy: the calls below can replace it; the type keeps its parts */
     if (slot.table == NULL) {
         return 0;
     }
@@ -274,7 +336,10 @@ const char array_doc_to[] =
 static PyObject *
 to_type(md_state *state, PyObject *op, PyTypeObject *target)
 {
-    const DLPackExchangeAPI *table = exchange_table_of(state, target);
+    const DLPackExchangeAPI *table;
+    if (exchange_table_of(state, target, &table) < 0) {
+        return NULL;
+    }
     if (table == NULL) {
         return PyErr_Format(PyExc_TypeError,
                             "Array.to: the type %.100s has no __dlpack_c_exchange_api__; give its "

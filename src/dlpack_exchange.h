@@ -14,9 +14,16 @@
 /* Puts __dlpack_c_exchange_api__ on the Array type.  0, or -1 with an exception. */
 int exchange_add_table(md_state *state);
 
-/* The table of a type, remembered for the types seen last: borrowed, static for the process.  NULL
- * without an exception: it has none, or none of our major version. */
-const DLPackExchangeAPI *exchange_table_of(md_state *state, PyTypeObject *type);
+/* The table of a type, remembered for the types seen last: borrowed, static for the process; NULL: it
+ * has none, or none of our major version.  -1 with an exception. */
+int exchange_table_of(md_state *state, PyTypeObject *type, const DLPackExchangeAPI **out);
+
+/* Nothing is known of any type any more. */
+void exchange_forget(md_state *state);
+
+/* Runs what metal_dlpack/sync.py says for the type of `op`, whose Metal tensor is about to be read.
+ * -1 with what that raised. */
+int exchange_synchronize(md_state *state, PyObject *op);
 
 /* A tensor of `op` by its type's table: owned by the caller.  1 if it was made, 0 if the object must be
  * asked for __dlpack__ instead (no table; a torch tensor that its own __dlpack__ refuses), -1 with the

@@ -11,6 +11,7 @@
 #include "dlpack_exchange.h"
 #include "dlpack_export.h"
 #include "dlpack_import.h"
+#include "managed.h"
 #include "owners.h"
 
 bool
@@ -92,6 +93,20 @@ release_capsule(PyObject *capsule)
     PyErr_Restore(type, value, traceback);
 }
 
+/* A tensor by the exchange table, which never synchronises. */
+static PyObject *
+import_tensor_of(md_state *state, PyObject *producer, DLManagedTensorVersioned *tensor,
+                 const import_request *request)
+{
+    bool is_metal = tensor->version.major == DLPACK_MAJOR_VERSION &&
+                    tensor->dl_tensor.device.device_type == kDLMetal;
+    if (is_metal && !request->is_ordered && exchange_synchronize(state, producer) < 0) {
+        managed_delete(tensor, true);
+        return NULL;
+    }
+    return dlpack_import_managed(state, tensor, Py_TYPE(producer)->tp_name, request);
+}
+
 PyObject *
 producer_import(md_state *state, PyObject *producer, const import_request *request)
 {
@@ -105,15 +120,17 @@ producer_import(md_state *state, PyObject *producer, const import_request *reque
     DLManagedTensorVersioned *tensor;
     int is_made = exchange_tensor_of(state, producer, &tensor);
     if (is_made != 0) {
-        return is_made < 0 ? NULL
-                           : dlpack_import_managed(state, tensor, Py_TYPE(producer)->tp_name,
-                                                   request);
+        return is_made < 0 ? NULL : import_tensor_of(state, producer, tensor, request);
     }
     if (!producer_speaks_dlpack(state, producer)) {
         return refuse_producer(producer);
     }
     int64_t device_type = read_device_type(state, producer);
     if (device_type < 0) {
+        return NULL;
+    }
+    if (device_type == kDLMetal && !request->is_ordered &&
+        exchange_synchronize(state, producer) < 0) {
         return NULL;
     }
     /* CPU memory is copied once, by us, into Metal memory: a copy of the producer's would be one more. */
@@ -149,8 +166,9 @@ PyDoc_STRVAR(from_dlpack_doc,
              "    host view of the result.\n"
              "copy : bool, optional\n"
              "    True: always.  False: never.  None: where the memory cannot be shared.\n"
-             "stream : optional\n"
-             "    None, or -1 for no synchronisation.\n\n"
+             "stream : int, optional\n"
+             "    None: the producer's GPU work on the data is complete on return; see register_sync.\n"
+             "    -1: no synchronisation, the caller has done it.\n\n"
              "Returns\n-------\n"
              "Array\n"
              "    Keeps the producer's memory alive as long as it, a view or an export of it lives.\n"
@@ -178,6 +196,7 @@ core_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyOb
         args_tristate("from_dlpack", "copy", values[2], &request.copy) < 0) {
         return NULL;
     }
+    request.is_ordered = values[3] != NULL && values[3] != Py_None; /* it is -1 */
     bool wants_host = is_cpu_name(values[1]);
     if (!wants_host && values[1] != NULL && values[1] != Py_None) {
         request.device = device_convert(state, "from_dlpack", values[1]);

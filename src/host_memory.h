@@ -11,6 +11,7 @@
 typedef struct import_request {
     const device_record *device; /* NULL: where the data is; the default device for CPU data */
     int copy;                    /* -1: if needed, 0: never, 1: always */
+    bool is_ordered;             /* the caller has waited for the producer's GPU work */
 } import_request;
 
 /* Items in CPU memory. */

@@ -114,6 +114,7 @@ core_traverse(PyObject *module, visitproc visit, void *arg)
     for (int i = 0; i < MD_EXCHANGE_SLOTS; i++) {
         Py_VISIT(state->exchange_slots[i].type);
         Py_VISIT(state->exchange_slots[i].requires_grad);
+        Py_VISIT(state->exchange_slots[i].sync);
     }
     return 0;
 }
@@ -130,10 +131,7 @@ core_clear(PyObject *module)
     MD_NAME_LIST(MD_CLEAR_NAME)
 #undef MD_CLEAR_TYPE
 #undef MD_CLEAR_OBJECT
-    for (int i = 0; i < MD_EXCHANGE_SLOTS; i++) {
-        Py_CLEAR(state->exchange_slots[i].type);
-        Py_CLEAR(state->exchange_slots[i].requires_grad);
-    }
+    exchange_forget(state);
 #undef MD_CLEAR_NAME
     return 0;
 }
@@ -147,7 +145,16 @@ core_free(void *module)
     state->owners = NULL;
 }
 
+static PyObject *
+core_forget_types(PyObject *module, PyObject *Py_UNUSED(unused))
+{
+    exchange_forget(state_of_module(module));
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef core_methods[] = {
+    {"_forget_types", core_forget_types, METH_NOARGS,
+     PyDoc_STR("_forget_types($module, /)\n--\n\nLook the types of producers up again.")},
     {"_types", core_types, METH_NOARGS,
      PyDoc_STR("_types($module, /)\n--\n\nEvery type of the module, for the tests.")},
     {NULL, NULL, 0, NULL},

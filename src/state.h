@@ -50,6 +50,7 @@ typedef struct exchange_slot {
     PyTypeObject *type;             /* owned: its address must not come to mean another type */
     const struct DLPackExchangeAPI *table; /* static for the process; NULL: it has none */
     PyObject *requires_grad; /* owned: torch's descriptor of that name; NULL: it has none */
+    PyObject *sync;          /* owned: what to call before its Metal tensor is read; NULL: nothing */
 } exchange_slot;
 
 #define MD_TYPE_FIELD(field, spec, is_public) PyTypeObject *field;

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from . import _core
 from ._core import *  # noqa: F403
+from .sync import register_sync
 
 __version__ = "0.1.0"
-__all__ = [name for name in vars(_core) if not name.startswith("_")]
+__all__ = [name for name in vars(_core) if not name.startswith("_")] + ["register_sync"]

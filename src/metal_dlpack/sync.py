@@ -1,0 +1,78 @@
+"""What to run before the Metal tensor of another framework is read.
+
+No framework waits in its DLPack export on Metal, except MLX, and none reads `stream` there.  So from_dlpack runs the
+framework's own synchronisation first.  The table below says which; users extend it with register_sync.
+
+Source: PyTorch's MPS export does not synchronise (torch/_tensor.py, Tensor.__dlpack__); MLX evaluates and waits in its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ._core import _forget_types
+
+Sync = Callable[[Any], object]
+
+_registered: dict[type, Sync] = {}
+
+
+def register_sync(kind: type, function: Sync, /) -> None:
+    """Run `function(x)` before from_dlpack reads a Metal tensor of an `x` of this type.
+
+    Parameters
+    ----------
+    kind : type
+        Instances of subclasses count too.  A second call for a type replaces the first.
+    function : callable
+        Called with the object, with the GIL held, on the thread that calls from_dlpack; it returns when the GPU work
+        that writes the tensor is complete.  What it raises comes out of from_dlpack.  Not called for tensors on the
+        CPU, nor with stream=-1.
+
+    Raises
+    ------
+    TypeError
+        `kind` is not a type, or `function` cannot be called.
+    """
+    if not isinstance(kind, type):
+        raise TypeError(f"register_sync: {kind!r} is not a type; give the class of the objects.")
+    if not callable(function):
+        raise TypeError(f"register_sync: {function!r} cannot be called.")
+    _registered[kind] = function
+    _forget_types()
+
+
+def hook_for(kind: type) -> Sync | None:
+    """The function for a type: a registered one, else the framework's own; None where there is nothing to wait for."""
+    for base in kind.__mro__:
+        if base in _registered:
+            return _registered[base]
+    for base in kind.__mro__:
+        find = FRAMEWORKS.get(base.__module__.partition(".")[0])
+        if find is not None:
+            return find()
+    return None
+
+
+def _torch_hook() -> Sync | None:
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.backends.mps.is_available():
+        return None  # a build without MPS carries tensors and runs nothing on them
+    return lambda _tensor: torch.mps.synchronize()
+
+
+def _tvm_hook() -> Sync | None:
+    tvm = sys.modules.get("tvm")  # tvm_ffi alone runs nothing
+    if tvm is None:
+        return None
+    return lambda _tensor: tvm.metal().sync()
+
+
+#: The first part of a type's module, and how its framework waits.  MLX is missing: its export waits itself.
+FRAMEWORKS: dict[str, Callable[[], Sync | None]] = {
+    "torch": _torch_hook,
+    "tvm": _tvm_hook,
+    "tvm_ffi": _tvm_hook,
+}
