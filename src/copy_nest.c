@@ -80,7 +80,7 @@ choose_kernel(const copy_block *block)
     if (kernel == NULL) {
         kernel = copy_turn_kernel(block);
     }
-    return kernel != NULL ? kernel : copy_runs_kernel(block->run);
+    return kernel != NULL ? kernel : copy_runs_kernel(block);
 }
 
 static void
