@@ -1,8 +1,8 @@
 /* copy.c: the doors of the copy engine, and copies that overlap.
  *
  * Owns:    the buffer that an overlapping copy goes through, for the time of the call.
- * Calls:   copy_plan.h for the shape of the work, copy_nest.h for the work.
- * Threads: pure functions over the caller's memory.
+ * Calls:   copy_plan.h for the shape of the work, copy_threads.h for the work.
+ * Threads: see copy.h.
  */
 #include "copy.h"
 
@@ -10,14 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "copy_nest.h"
 #include "copy_plan.h"
-
-static void
-run_plan(const copy_plan *plan)
-{
-    copy_nest_run(plan, copy_plan_nbytes(plan));
-}
+#include "copy_threads.h"
 
 /* ---- source and destination that share memory ---- */
 
@@ -41,8 +35,8 @@ run_through_buffer(const copy_plan *plan)
     }
     copy_plan pack, spread;
     copy_plan_pack(plan, buffer, &pack, &spread);
-    run_plan(&pack);
-    run_plan(&spread);
+    copy_threads_run(&pack);
+    copy_threads_run(&spread);
     free(buffer);
     return true;
 }
@@ -68,7 +62,7 @@ copy_strided(const strided_layout *dst, char *dst_base, const strided_layout *sr
     if (copy_plan_may_overlap(&plan)) {
         return run_overlapping(&plan);
     }
-    run_plan(&plan);
+    copy_threads_run(&plan);
     return true;
 }
 
@@ -77,6 +71,6 @@ copy_fill(const strided_layout *dst, char *dst_base, const char *item)
 {
     copy_plan plan;
     if (copy_plan_make(dst, dst_base, NULL, item, &plan)) {
-        run_plan(&plan);
+        copy_threads_run(&plan);
     }
 }

@@ -1,7 +1,8 @@
 /* copy.h: strided copies and fills between CPU addresses, without Python.
  *
  * Owns:    nothing that outlives a call.
- * Threads: pure functions over the caller's memory: any thread, the GIL not needed.
+ * Threads: pure functions over the caller's memory: any thread, the GIL not needed.  A large copy
+ *          starts helpers and joins them before it returns.
  * Units:   shape and strides in items, addresses and itemsize in bytes.
  * Overlap: source and destination may share memory: the result is as if the source had been
  *          read whole before the first write.
@@ -20,7 +21,14 @@
 bool copy_strided(const strided_layout *dst, char *dst_base,
                   const strided_layout *src, const char *src_base);
 
-/* Write one item (`item`, dst->itemsize bytes) into every place of `dst`. */
+/* Write one item (`item`, dst->itemsize bytes, not inside `dst`) into every place of `dst`. */
 void copy_fill(const strided_layout *dst, char *dst_base, const char *item);
+
+#define COPY_MAX_THREADS 16
+
+/* How many threads a large copy may use, its caller's included: 1 to COPY_MAX_THREADS; 0 is the
+ * default, the number of processors but at most 4.  One setting for the process. */
+void copy_set_threads(int count);
+int copy_get_threads(void);
 
 #endif /* MD_COPY_H */

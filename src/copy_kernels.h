@@ -24,8 +24,9 @@ typedef struct copy_block {
 typedef void (*copy_kernel)(const copy_block *block, char *dst, const char *src);
 
 /* Each returns the kernel it has for a block of this form, or NULL. */
+copy_kernel copy_fill_kernel(const copy_block *block);   /* one item over each row of dst */
 copy_kernel copy_planes_kernel(const copy_block *block); /* 2 to 4 channels to planes, or back */
 copy_kernel copy_turn_kernel(const copy_block *block); /* outer contiguous in src, inner in dst */
-copy_kernel copy_runs_kernel(int64_t run); /* runs of `run` bytes at any steps; never NULL */
+copy_kernel copy_runs_kernel(const copy_block *block); /* any; never NULL */
 
 #endif /* MD_COPY_KERNELS_H */

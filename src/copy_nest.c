@@ -76,11 +76,13 @@ choose_axes(const copy_plan *plan, nest *out)
 static copy_kernel
 choose_kernel(const copy_block *block)
 {
-    copy_kernel kernel = copy_planes_kernel(block);
-    if (kernel == NULL) {
-        kernel = copy_turn_kernel(block);
+    copy_kernel (*const offers[])(const copy_block *) = {copy_fill_kernel, copy_planes_kernel,
+                                                        copy_turn_kernel, copy_runs_kernel};
+    copy_kernel kernel = NULL;
+    for (int i = 0; kernel == NULL; i++) {
+        kernel = offers[i](block); /* the last one never refuses */
     }
-    return kernel != NULL ? kernel : copy_runs_kernel(block->run);
+    return kernel;
 }
 
 static void

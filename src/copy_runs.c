@@ -1,78 +1,202 @@
 /* copy_runs.c: loops that move one run after the other, one loop for each size class.
  *
- * A run whose size is not a power of two is moved as two pieces that overlap, both loaded before
- * either is stored: no branch in the loop, and no byte outside the run is touched. */
-#include <string.h>
-
+ * A run whose size is not a power of two is moved as pieces that overlap, all loaded before any is
+ * stored: no branch in the loop, and no byte outside the run is touched.  Four runs go at a time:
+ * the loads do not wait for the stores before them.
+ */
 #include "copy_kernels.h"
+#include "copy_vector.h"
 
-typedef struct {
-    uint64_t half[2];
-} piece16;
+#define STREAM_RUN_NBYTES 512 /* shorter runs have too few whole lines */
 
-#define DEFINE_RUNS(name, MOVE)                                                                \
-    static void name(const copy_block *block, char *dst, const char *src)                      \
+/* ---- items: what a loop carries from source to destination ---- */
+
+#define DEFINE_ITEM(bits, type)                                                                \
+    typedef struct {                                                                           \
+        type whole;                                                                            \
+    } item_##bits;                                                                             \
+    typedef struct {                                                                           \
+        type first, last;                                                                      \
+    } pair_##bits;                                                                             \
+    VEC_INLINE item_##bits load_item_##bits(const char *from, int64_t run)                     \
+    {                                                                                          \
+        item_##bits item;                                                                      \
+        (void)run;                                                                             \
+        memcpy(&item.whole, from, sizeof(type));                                               \
+        return item;                                                                           \
+    }                                                                                          \
+    VEC_INLINE void store_item_##bits(char *to, item_##bits item, int64_t run)                 \
+    {                                                                                          \
+        (void)run;                                                                             \
+        memcpy(to, &item.whole, sizeof(type));                                                 \
+    }                                                                                          \
+    VEC_INLINE pair_##bits load_pair_##bits(const char *from, int64_t run)                     \
+    {                                                                                          \
+        pair_##bits pair;                                                                      \
+        memcpy(&pair.first, from, sizeof(type));                                               \
+        memcpy(&pair.last, from + run - (int64_t)sizeof(type), sizeof(type));                  \
+        return pair;                                                                           \
+    }                                                                                          \
+    VEC_INLINE void store_pair_##bits(char *to, pair_##bits pair, int64_t run)                 \
+    {                                                                                          \
+        memcpy(to, &pair.first, sizeof(type));                                                 \
+        memcpy(to + run - (int64_t)sizeof(type), &pair.last, sizeof(type));                    \
+    }
+
+DEFINE_ITEM(8, uint8_t)
+DEFINE_ITEM(16, uint16_t)
+DEFINE_ITEM(32, uint32_t)
+DEFINE_ITEM(64, uint64_t)
+DEFINE_ITEM(128, vec)
+
+/* ---- loops ---- */
+
+#define DEFINE_RUNS(item)                                                                      \
+    static void move_##item(const copy_block *block, char *dst, const char *src)               \
     {                                                                                          \
         const copy_axis outer = block->outer, inner = block->inner;                            \
-        const size_t run = (size_t)block->run;                                                 \
-        (void)run;                                                                             \
+        const int64_t run = block->run, up = inner.dst_step, on = inner.src_step;              \
         for (int64_t i = 0; i < outer.extent; i++) {                                           \
             char *to = dst + i * outer.dst_step;                                               \
             const char *from = src + i * outer.src_step;                                       \
-            for (int64_t j = 0; j < inner.extent; j++) {                                       \
-                MOVE;                                                                          \
-                to += inner.dst_step;                                                          \
-                from += inner.src_step;                                                        \
+            int64_t j = 0;                                                                     \
+            for (; j + 4 <= inner.extent; j += 4, to += 4 * up, from += 4 * on) {              \
+                item a = load_##item(from, run), b = load_##item(from + on, run);              \
+                item c = load_##item(from + 2 * on, run), d = load_##item(from + 3 * on, run); \
+                store_##item(to, a, run);                                                      \
+                store_##item(to + up, b, run);                                                 \
+                store_##item(to + 2 * up, c, run);                                             \
+                store_##item(to + 3 * up, d, run);                                             \
+            }                                                                                  \
+            for (; j < inner.extent; j++, to += up, from += on) {                              \
+                store_##item(to, load_##item(from, run), run);                                 \
             }                                                                                  \
         }                                                                                      \
     }
 
-#define MOVE_WHOLE(type) memcpy(to, from, sizeof(type))
+DEFINE_RUNS(item_8)
+DEFINE_RUNS(item_16)
+DEFINE_RUNS(item_32)
+DEFINE_RUNS(item_64)
+DEFINE_RUNS(item_128)
+DEFINE_RUNS(pair_16)
+DEFINE_RUNS(pair_32)
+DEFINE_RUNS(pair_64)
+DEFINE_RUNS(pair_128)
 
-#define MOVE_PAIR(type)                                                                        \
-    do {                                                                                       \
-        type first, last;                                                                      \
-        memcpy(&first, from, sizeof(type));                                                    \
-        memcpy(&last, from + run - sizeof(type), sizeof(type));                                \
-        memcpy(to, &first, sizeof(type));                                                      \
-        memcpy(to + run - sizeof(type), &last, sizeof(type));                                  \
-    } while (0)
+/* Every second item of the source, packed: whole vectors are read, so the last items, after which
+ * no other need follow, go one by one. */
+#define DEFINE_EVERY_SECOND(size)                                                              \
+    static void move_every_second_##size(const copy_block *block, char *dst, const char *src)  \
+    {                                                                                          \
+        const copy_axis outer = block->outer;                                                  \
+        const int64_t count = block->inner.extent;                                             \
+        for (int64_t i = 0; i < outer.extent; i++) {                                           \
+            char *to = dst + i * outer.dst_step;                                               \
+            const char *from = src + i * outer.src_step, *last = from + 2 * size * (count - 1); \
+            for (; from + 2 * VEC_NBYTES <= last; from += 2 * VEC_NBYTES, to += VEC_NBYTES) {  \
+                vec_store(to, vec_pick_even_##size(vec_load(from), vec_load(from + VEC_NBYTES))); \
+            }                                                                                  \
+            for (; from <= last; from += 2 * size, to += size) {                               \
+                memcpy(to, from, size);                                                        \
+            }                                                                                  \
+        }                                                                                      \
+    }
 
-DEFINE_RUNS(move_1, MOVE_WHOLE(uint8_t))
-DEFINE_RUNS(move_2, MOVE_WHOLE(uint16_t))
-DEFINE_RUNS(move_4, MOVE_WHOLE(uint32_t))
-DEFINE_RUNS(move_8, MOVE_WHOLE(uint64_t))
-DEFINE_RUNS(move_16, MOVE_WHOLE(piece16))
-DEFINE_RUNS(move_2_to_4, MOVE_PAIR(uint16_t))
-DEFINE_RUNS(move_4_to_8, MOVE_PAIR(uint32_t))
-DEFINE_RUNS(move_8_to_16, MOVE_PAIR(uint64_t))
-DEFINE_RUNS(move_16_to_32, MOVE_PAIR(piece16))
-DEFINE_RUNS(move_any, memcpy(to, from, run))
+DEFINE_EVERY_SECOND(1)
+DEFINE_EVERY_SECOND(2)
+DEFINE_EVERY_SECOND(4)
+
+static void
+move_any(const copy_block *block, char *dst, const char *src)
+{
+    const copy_axis outer = block->outer, inner = block->inner;
+    for (int64_t i = 0; i < outer.extent; i++) {
+        char *to = dst + i * outer.dst_step;
+        const char *from = src + i * outer.src_step;
+        for (int64_t j = 0; j < inner.extent; j++) {
+            memcpy(to, from, (size_t)block->run);
+            to += inner.dst_step;
+            from += inner.src_step;
+        }
+    }
+}
+
+/* ---- long runs of a copy that does not stay in the caches ---- */
+
+static void
+stream_run(char *to, const char *from, int64_t run)
+{
+    int64_t head = (int64_t)(-(uintptr_t)to % VEC_LINE_NBYTES);
+    int64_t end = run - (run - head) % VEC_LINE_NBYTES;
+    memcpy(to, from, (size_t)head);
+    for (int64_t at = head; at < end; at += VEC_LINE_NBYTES) {
+        VEC_UNROLL for (int64_t k = 0; k < VEC_LINE_NBYTES; k += VEC_NBYTES)
+        {
+            vec_stream(to + at + k, vec_load(from + at + k));
+        }
+    }
+    memcpy(to + end, from + end, (size_t)(run - end));
+}
+
+static void
+stream_runs(const copy_block *block, char *dst, const char *src)
+{
+    const copy_axis outer = block->outer, inner = block->inner;
+    for (int64_t i = 0; i < outer.extent; i++) {
+        for (int64_t j = 0; j < inner.extent; j++) {
+            stream_run(dst + i * outer.dst_step + j * inner.dst_step,
+                       src + i * outer.src_step + j * inner.src_step, block->run);
+        }
+    }
+    vec_stream_end();
+}
+
+/* ---- which ---- */
 
 static copy_kernel
 small_run_kernel(int64_t run)
 {
     switch (run) {
     case 1:
-        return move_1;
+        return move_item_8;
     case 2:
-        return move_2;
+        return move_item_16;
     case 4:
-        return move_4;
+        return move_item_32;
     case 8:
-        return move_8;
+        return move_item_64;
     case 16:
-        return move_16;
+        return move_item_128;
     default:
-        return run < 4 ? move_2_to_4 : run < 8 ? move_4_to_8 : move_8_to_16;
+        return run < 4 ? move_pair_16 : run < 8 ? move_pair_32 : move_pair_64;
     }
 }
 
-copy_kernel
-copy_runs_kernel(int64_t run)
+static copy_kernel
+every_second_kernel(int64_t run)
 {
+    return run == 1   ? move_every_second_1
+           : run == 2 ? move_every_second_2
+           : run == 4 ? move_every_second_4
+                      : NULL;
+}
+
+copy_kernel
+copy_runs_kernel(const copy_block *block)
+{
+    int64_t run = block->run;
+    if (block->inner.dst_step == run && block->inner.src_step == 2 * run && run <= 4) {
+        copy_kernel kernel = every_second_kernel(run);
+        if (kernel != NULL) {
+            return kernel;
+        }
+    }
     if (run <= 16) {
         return small_run_kernel(run);
     }
-    return run <= 32 ? move_16_to_32 : move_any;
+    if (run <= 32) {
+        return move_pair_128;
+    }
+    return block->is_large && run >= STREAM_RUN_NBYTES ? stream_runs : move_any;
 }

@@ -220,20 +220,19 @@ turn_straight(const turn *t, char *dst, const char *src)
     }
 }
 
-/* Write a tile out of the buffer, row by row.  Streaming wants whole vectors at aligned places. */
+/* Write a tile out of the buffer, row by row. */
 static void
 write_rows(const char *buffer, int64_t row_nbytes, int64_t nrows, char *dst, int64_t dst_step,
            bool stream)
 {
-    if (!stream || row_nbytes % VEC_NBYTES != 0) {
-        for (int64_t i = 0; i < nrows; i++) {
-            memcpy(dst + i * dst_step, buffer + i * row_nbytes, (size_t)row_nbytes);
-        }
-        return;
-    }
     for (int64_t i = 0; i < nrows; i++) {
+        const char *row = buffer + i * row_nbytes;
+        if (!stream) {
+            memcpy(dst + i * dst_step, row, (size_t)row_nbytes);
+            continue;
+        }
         for (int64_t at = 0; at < row_nbytes; at += VEC_NBYTES) {
-            vec_stream(dst + i * dst_step + at, vec_load(buffer + i * row_nbytes + at));
+            vec_stream(dst + i * dst_step + at, vec_load(row + at));
         }
     }
 }
@@ -248,33 +247,50 @@ turn_through_buffer(const turn *t, char *dst, const char *src, bool stream)
         int64_t row_nbytes = ncolumns * t->itemsize;
         for (int64_t i = 0; i < t->nrows; i += t->side) {
             int64_t nrows = smaller(t->side, t->nrows - i);
-            tile(buffer, row_nbytes, src + j * t->src_step + i * t->itemsize, t->src_step,
-                    nrows, ncolumns);
+            tile(buffer, row_nbytes, src + j * t->src_step + i * t->itemsize, t->src_step, nrows,
+                 ncolumns);
             write_rows(buffer, row_nbytes, nrows, dst + i * t->dst_step + j * t->itemsize,
                        t->dst_step, stream);
         }
     }
 }
 
-/* Tiles begin where lines of the destination do: what comes before goes straight. */
 static void
-turn_streaming(turn *t, char *dst, const char *src)
+turn_part(const turn *t, int64_t first, int64_t end, char *dst, const char *src, bool stream)
 {
+    turn part = *t;
+    part.ncolumns = end - first;
+    dst += first * t->itemsize;
+    src += first * t->src_step;
+    if (stream) {
+        turn_through_buffer(&part, dst, src, true);
+    }
+    else {
+        turn_straight(&part, dst, src);
+    }
+}
+
+/* Whole lines of the destination are streamed; what each row has before and after goes straight. */
+static void
+turn_streaming(const turn *t, char *dst, const char *src)
+{
+    int64_t line = VEC_LINE_NBYTES / t->itemsize;
     int64_t head = (int64_t)(-(uintptr_t)dst % VEC_LINE_NBYTES) / t->itemsize;
-    turn first = *t;
-    first.ncolumns = smaller(head, t->ncolumns);
-    turn_straight(&first, dst, src);
-    t->ncolumns -= first.ncolumns;
-    turn_through_buffer(t, dst + first.ncolumns * t->itemsize,
-                        src + first.ncolumns * t->src_step, true);
+    int64_t tail = t->ncolumns - (t->ncolumns - head) % line;
+    turn_part(t, 0, head, dst, src, false);
+    turn_part(t, head, tail, dst, src, true);
+    turn_part(t, tail, t->ncolumns, dst, src, false);
     vec_stream_end();
 }
 
+/* All rows lie in the same way on the lines, and the lines shared between rows are few. */
 static bool
 can_stream(const turn *t, const char *dst)
 {
+    int64_t row_nbytes = t->ncolumns * t->itemsize;
+    bool whole = (uintptr_t)dst % VEC_LINE_NBYTES == 0 && row_nbytes % VEC_LINE_NBYTES == 0;
     return t->dst_step % VEC_LINE_NBYTES == 0 && (uintptr_t)dst % (uintptr_t)t->itemsize == 0 &&
-           t->ncolumns * t->itemsize >= 4 * VEC_LINE_NBYTES;
+           row_nbytes >= (whole ? 2 : 32) * VEC_LINE_NBYTES;
 }
 
 /* Lines whose addresses differ by a multiple of 4 KiB share one set of the usual first cache;

@@ -95,6 +95,7 @@ class Tables:
         self.constants: dict[str, str] = {}  # name: type, "" for an object
         self.enums: dict[str, int] = {}
         self.functions: dict[str, tuple[str, bool]] = {}  # name: (types, result is +1)
+        self.expressions: dict[str, str] = {}
         self.structs: dict[str, tuple[str, list[str]]] = {}  # name: (type, fields)
         self.methods: dict[str, list[dict]] = {}  # selector: what is said of it, once a class
         for node in ast.walk(ast.parse(path.read_text())):
@@ -111,6 +112,8 @@ class Tables:
                     self.constants[key] = rest
                 elif re.fullmatch(r"-?\d+", rest):
                     self.enums[key] = int(rest)
+        elif name == "expressions" and isinstance(value, ast.Dict):
+            self.expressions = ast.literal_eval(value)
         elif name == "functions" and isinstance(value, ast.Dict):
             for key, entry in zip(value.keys, value.values, strict=True):
                 types = text_of(entry.elts[0])
