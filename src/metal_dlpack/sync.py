@@ -9,12 +9,15 @@ Source: PyTorch's MPS export does not synchronise (torch/_tensor.py, Tensor.__dl
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any
 
 from ._core import _forget_types
 
-Sync = Callable[[Any], object]
+TYPE_CHECKING = False  # typing costs as much to import as the rest of the package
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Sync = Callable[[Any], object]
 
 _registered: dict[type, Sync] = {}
 
