@@ -1,5 +1,4 @@
 /* layout_index.c: basic indexing of a layout by a Python key; see layout_type.h. */
-#include "args.h"
 #include "errors.h"
 #include "layout_type_object.h"
 
@@ -42,13 +41,29 @@ index_by_int(indexing *at, PyObject *entry)
 {
     int64_t index;
     layout_fault fault;
-    if (args_int64(at->function, "an index", entry, &index) < 0) {
+    if (layout_read_int(at->function, "an index", entry, &index) < 0) {
         return -1;
     }
     if (!layout_take_index(at->out, at->axis, index, at->out, &fault)) {
         return refuse(at, &fault);
     }
     return 0;
+}
+
+/* PySlice_Unpack for a step of 1 and small ints, without a call; false: something else. */
+static inline bool
+read_small_bounds(PySliceObject *slice, Py_ssize_t *start, Py_ssize_t *stop, Py_ssize_t *step)
+{
+    int64_t first = 0, end = PY_SSIZE_T_MAX;
+    if (slice->step != Py_None ||
+        (slice->start != Py_None && !layout_read_small_int(slice->start, &first)) ||
+        (slice->stop != Py_None && !layout_read_small_int(slice->stop, &end))) {
+        return false;
+    }
+    *start = (Py_ssize_t)first;
+    *stop = (Py_ssize_t)end;
+    *step = 1;
+    return true;
 }
 
 static int
@@ -58,10 +73,11 @@ index_by_slice(indexing *at, PyObject *entry)
     layout_fault fault;
     PySliceObject *slice = (PySliceObject *)entry;
     if (slice->start == Py_None && slice->stop == Py_None && slice->step == Py_None) {
-        at->axis++; /* `:` */
+        at->is_cleared |= at->out->shape[at->axis++] == 0; /* `:` */
         return 0;
     }
-    if (PySlice_Unpack(entry, &start, &stop, &step) < 0) {
+    if (!read_small_bounds(slice, &start, &stop, &step) &&
+        PySlice_Unpack(entry, &start, &stop, &step) < 0) {
         return -1;
     }
     int64_t extent = at->out->shape[at->axis];

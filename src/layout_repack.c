@@ -140,12 +140,29 @@ divide_further(const strided_layout *in, uint64_t divisor, int64_t count)
     return common_divisor(divisor, nbytes < 0 ? 0 - (uint64_t)nbytes : (uint64_t)nbytes);
 }
 
+/* The common divisor with a power of two is the lowest bit of any of the numbers; that a product wraps
+ * does not reach it. */
+static int64_t
+find_max_power(const strided_layout *in, int64_t max, int64_t address, int axis)
+{
+    uint64_t items = (uint64_t)in->offset;
+    for (int i = 0; i < in->ndim; i++) {
+        items |= (uint64_t)(i == axis ? in->shape[i] : in->strides[i]);
+    }
+    uint64_t bits = (items * (uint64_t)in->itemsize) | (uint64_t)max | (uint64_t)address;
+    int64_t found = (int64_t)(bits & (0 - bits));
+    return found % in->itemsize == 0 || in->itemsize % found == 0 ? found : in->itemsize;
+}
+
 int64_t
 layout_max_itemsize(const strided_layout *in, int64_t max, int64_t address, int axis)
 {
     int64_t itemsize = in->itemsize;
     if (in->shape[axis] == 0 || in->strides[axis] != 1) {
         return itemsize;
+    }
+    if ((max & (max - 1)) == 0) {
+        return find_max_power(in, max, address, axis);
     }
     uint64_t divisor = common_divisor(
         (uint64_t)max, address < 0 ? 0 - (uint64_t)address : (uint64_t)address);

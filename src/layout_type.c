@@ -68,49 +68,24 @@ layout_object_refuse(const char *where, const layout_fault *fault)
     return PyErr_Format(class, "%s: %s.", where, text);
 }
 
-/* An int of one digit, without a call; false: something else. */
-static inline bool
-read_small_int(PyObject *value, int64_t *out)
-{
-    if (!PyLong_CheckExact(value)) {
-        return false;
-    }
-#if PY_VERSION_HEX >= 0x030C0000
-    if (!PyUnstable_Long_IsCompact((PyLongObject *)value)) {
-        return false;
-    }
-    *out = PyUnstable_Long_CompactValue((PyLongObject *)value);
-#else
-    Py_ssize_t size = Py_SIZE(value); /* its sign is the number's */
-    if (size < -1 || size > 1) {
-        return false;
-    }
-    *out = size == 0 ? 0 : size * (int64_t)((PyLongObject *)value)->ob_digit[0];
-#endif
-    return true;
-}
-
 int
 layout_read_ints(const char *function, const char *what, PyObject *value, int64_t *out, int *count)
 {
+    if (layout_read_small_int(value, out)) {
+        *count = 1;
+        return 0;
+    }
     if (!PyTuple_CheckExact(value) || PyTuple_GET_SIZE(value) > LAYOUT_MAX_NDIM) {
         return args_int64s(function, what, value, out, LAYOUT_MAX_NDIM, count);
     }
     int nitems = (int)PyTuple_GET_SIZE(value);
     for (int i = 0; i < nitems; i++) {
-        PyObject *item = PyTuple_GET_ITEM(value, i);
-        if (!read_small_int(item, &out[i]) && args_int64(function, what, item, &out[i]) < 0) {
+        if (layout_read_int(function, what, PyTuple_GET_ITEM(value, i), &out[i]) < 0) {
             return -1;
         }
     }
     *count = nitems;
     return 0;
-}
-
-int
-layout_read_int(const char *function, const char *what, PyObject *value, int64_t *out)
-{
-    return value == NULL ? 0 : args_int64(function, what, value, out);
 }
 
 int
@@ -127,7 +102,9 @@ layout_read_axes(const char *function, const char *what, PyObject *value, int nd
         return -1;
     }
     for (int i = 0; i < count; i++) {
-        if (args_axis(function, given[i], ndim, &axes[i]) < 0) {
+        axes[i] = (int)given[i];
+        if ((given[i] < 0 || given[i] >= ndim) &&
+            args_axis(function, given[i], ndim, &axes[i]) < 0) {
             return -1;
         }
     }
@@ -208,8 +185,7 @@ layout_object_from_values(PyTypeObject *type, PyObject *const *values, int64_t o
     strided_layout layout;
     layout_fault fault;
     if (layout_read_ints("StridedLayout", "shape", values[0], shape, &ndim) < 0 ||
-        (!read_small_int(values[2], &itemsize) &&
-         args_int64("StridedLayout", "itemsize", values[2], &itemsize) < 0) ||
+        layout_read_int("StridedLayout", "itemsize", values[2], &itemsize) < 0 ||
         (values[3] != NULL && (is_divided = PyObject_IsTrue(values[3])) < 0)) {
         return NULL;
     }
@@ -246,12 +222,8 @@ layout_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static PyObject *
 layout_vectorcall(PyObject *type, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    PyObject *values[4] = {NULL};
-    Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
-    if (nargs == 3 && kwnames == NULL) {
-        memcpy(values, args, 3 * sizeof *values);
-    }
-    else if (args_parse(&new_spec, args, nargs, kwnames, values) < 0) {
+    PyObject *values[4];
+    if (layout_parse(&new_spec, args, PyVectorcall_NARGS(nargsf), kwnames, values) < 0) {
         return NULL;
     }
     return layout_object_from_values((PyTypeObject *)type, values, 0);
@@ -266,25 +238,33 @@ layout_type_prepare(md_state *state)
 
 /* ---- what every value has ---- */
 
+/* "(2, 3)", as a tuple of ints prints: at most 22 characters a number.  The end of the text. */
+static char *
+write_tuple(char *out, const int64_t *values, int count)
+{
+    *out++ = '(';
+    for (int i = 0; i < count; i++) {
+        out += sprintf(out, i == 0 ? "%lld" : ", %lld", (long long)values[i]);
+    }
+    return out + sprintf(out, count == 1 ? ",)" : ")");
+}
+
 static PyObject *
 layout_repr(PyObject *op)
 {
-    PyObject *shape = PyObject_GetAttrString(op, "shape");
-    PyObject *strides = shape == NULL ? NULL : PyObject_GetAttrString(op, "strides");
-    PyObject *text = NULL;
-    long long itemsize = layout_cast(op)->itemsize, offset = layout_cast(op)->offset;
-    if (strides != NULL && offset == 0) {
-        text = PyUnicode_FromFormat("StridedLayout(shape=%R, strides=%R, itemsize=%lld)", shape,
-                                    strides, itemsize);
+    LayoutObject *self = layout_cast(op);
+    char text[2 * 22 * LAYOUT_MAX_NDIM + 160], *end = text;
+    end += sprintf(end, "StridedLayout(shape=");
+    end = write_tuple(end, layout_shape(self), self->ndim);
+    end += sprintf(end, ", strides=");
+    end = self->is_implicit ? end + sprintf(end, "None")
+                            : write_tuple(end, layout_strides(self), self->ndim);
+    end += sprintf(end, ", itemsize=%lld", (long long)self->itemsize);
+    if (self->offset != 0) {
+        end += sprintf(end, ", slice_offset=%lld", (long long)self->offset);
     }
-    else if (strides != NULL) {
-        text = PyUnicode_FromFormat(
-            "StridedLayout(shape=%R, strides=%R, itemsize=%lld, slice_offset=%lld)", shape, strides,
-            itemsize, offset);
-    }
-    Py_XDECREF(shape);
-    Py_XDECREF(strides);
-    return text;
+    *end++ = ')';
+    return PyUnicode_FromStringAndSize(text, end - text);
 }
 
 static bool

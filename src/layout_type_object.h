@@ -6,6 +6,7 @@
 #ifndef MD_LAYOUT_TYPE_OBJECT_H
 #define MD_LAYOUT_TYPE_OBJECT_H
 
+#include "args.h"
 #include "layout_type.h"
 
 /* What is kept once it has been asked for. */
@@ -78,12 +79,55 @@ PyObject *layout_object_from_values(PyTypeObject *type, PyObject *const *values,
  * cuda.core's classes.  NULL. */
 PyObject *layout_object_refuse(const char *where, const layout_fault *fault);
 
+/* args_parse, without its search where there are no keywords. */
+static inline int
+layout_parse(const args_spec *spec, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
+             PyObject **values)
+{
+    if (kwnames != NULL || nargs < spec->required || nargs > spec->positional) {
+        return args_parse(spec, args, nargs, kwnames, values);
+    }
+    for (int i = 0; i < spec->positional; i++) {
+        values[i] = i < nargs ? args[i] : NULL;
+    }
+    return 0;
+}
+
+/* An int of one digit, without a call; false: something else. */
+static inline bool
+layout_read_small_int(PyObject *value, int64_t *out)
+{
+    if (!PyLong_CheckExact(value)) {
+        return false;
+    }
+#if PY_VERSION_HEX >= 0x030C0000
+    if (!PyUnstable_Long_IsCompact((PyLongObject *)value)) {
+        return false;
+    }
+    *out = PyUnstable_Long_CompactValue((PyLongObject *)value);
+#else
+    Py_ssize_t size = Py_SIZE(value); /* its sign is the number's */
+    if (size < -1 || size > 1) {
+        return false;
+    }
+    *out = size == 0 ? 0 : size * (int64_t)((PyLongObject *)value)->ob_digit[0];
+#endif
+    return true;
+}
+
+/* args_int64, without a call for small ints; a `value` of NULL leaves `*out`. */
+static inline int
+layout_read_int(const char *function, const char *what, PyObject *value, int64_t *out)
+{
+    if (value == NULL || layout_read_small_int(value, out)) {
+        return 0;
+    }
+    return args_int64(function, what, value, out);
+}
+
 /* A tuple of ints, or whatever args_int64s takes, into `out`, which has room for 64. */
 int layout_read_ints(const char *function, const char *what, PyObject *value, int64_t *out,
                      int *count);
-
-/* An int that may be missing: NULL leaves `*out`. */
-int layout_read_int(const char *function, const char *what, PyObject *value, int64_t *out);
 
 /* `ndim` ints as axes, negative ones from the end; equal ones are left in.  -1 with ValueError. */
 int layout_read_axes(const char *function, const char *what, PyObject *value, int ndim, int *axes);

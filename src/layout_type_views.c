@@ -1,5 +1,4 @@
 /* layout_type_views.c: the methods of a StridedLayout that show the same items; see layout_type_object.h. */
-#include "args.h"
 #include "layout_type_object.h"
 
 /* ---- arguments ---- */
@@ -12,7 +11,7 @@ read_one(const args_spec *spec, PyObject *const *args, Py_ssize_t nargs, PyObjec
     if (nargs == 1 && kwnames == NULL) {
         return args[0];
     }
-    return args_parse(spec, args, nargs, kwnames, values) < 0 ? NULL : values[0];
+    return layout_parse(spec, args, nargs, kwnames, values) < 0 ? NULL : values[0];
 }
 
 /* ---- other shapes ---- */
@@ -130,8 +129,9 @@ read_new_axes(const char *function, const int64_t *given, int count, int ndim, u
 {
     *out = 0;
     for (int i = 0; i < count; i++) {
-        int axis;
-        if (args_axis(function, given[i], ndim, &axis) < 0) {
+        int axis = (int)given[i];
+        if ((given[i] < 0 || given[i] >= ndim) &&
+            args_axis(function, given[i], ndim, &axis) < 0) {
             return -1;
         }
         if (*out >> axis & 1) {
@@ -264,14 +264,18 @@ read_span(const char *function, PyObject *first_value, PyObject *last_value, int
 {
     int64_t given_first = 0, given_last = -1;
     int first, last;
-    *out = 0;
+    *out = UINT64_MAX;
+    if (first_value == NULL && last_value == NULL) {
+        return 0;
+    }
     if (layout_read_int(function, "start_axis", first_value, &given_first) < 0 ||
         layout_read_int(function, "end_axis", last_value, &given_last) < 0) {
         return -1;
     }
     if (ndim == 0 && given_first == 0 && given_last == -1) {
-        return 0;
+        return 0; /* the defaults, spelled out */
     }
+    *out = 0;
     if (args_axis(function, given_first, ndim, &first) < 0 ||
         args_axis(function, given_last, ndim, &last) < 0) {
         return -1;
@@ -326,19 +330,17 @@ layout_method_flattened(PyObject *op, PyObject *const *args, Py_ssize_t nargs, P
 {
     static const args_spec spec = {
         "StridedLayout.flattened", 0, 3, 0, {"start_axis", "end_axis", "mask", NULL}};
-    PyObject *values[3] = {NULL};
+    PyObject *values[3];
     strided_layout layout;
-    uint64_t mask = UINT64_MAX;
-    if (nargs > 0 || kwnames != NULL) {
-        if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
-            return NULL;
-        }
-        bool has_mask = values[2] != NULL && values[2] != Py_None;
-        if ((has_mask ? read_mask(spec.function, values[2], &mask)
-                      : read_span(spec.function, values[0], values[1], layout_cast(op)->ndim,
-                                  &mask)) < 0) {
-            return NULL;
-        }
+    uint64_t mask;
+    if (layout_parse(&spec, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    bool has_mask = values[2] != NULL && values[2] != Py_None;
+    if ((has_mask ? read_mask(spec.function, values[2], &mask)
+                  : read_span(spec.function, values[0], values[1], layout_cast(op)->ndim, &mask)) <
+        0) {
+        return NULL;
     }
     layout_read(op, &layout);
     layout_merged(&layout, mask, &layout);

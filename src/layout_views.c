@@ -345,6 +345,7 @@ layout_reshaped(const strided_layout *in, int ndim, const int64_t *shape, stride
                 layout_fault *fault)
 {
     int64_t inferred[LAYOUT_MAX_NDIM], strides[LAYOUT_MAX_NDIM];
+    bool is_plain = in->ndim > 0 && in->strides[in->ndim - 1] == 1 && layout_is_contiguous_c(in);
     int64_t volume = layout_volume(in), offset = in->offset;
     if (ndim < 0 || ndim > LAYOUT_MAX_NDIM) {
         return layout_fail(fault, LAYOUT_FAULT_NDIM, ndim, 0);
@@ -352,7 +353,7 @@ layout_reshaped(const strided_layout *in, int ndim, const int64_t *shape, stride
     if (!infer_shape(volume, ndim, shape, inferred, fault)) {
         return false;
     }
-    if (volume == 0) { /* no step is taken: any strides will do */
+    if (volume == 0 || is_plain) { /* no step is taken, so that any strides will do; or these */
         bool is_set = layout_set_dense(out, ndim, inferred, in->itemsize, 'C', fault);
         out->offset = offset;
         return is_set;
