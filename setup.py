@@ -75,7 +75,9 @@ def compile_args() -> list[str]:
 
 def link_args() -> list[str]:
     if IS_MAC:
-        frameworks = ["-framework", "Metal", "-framework", "Foundation"]
+        # CoreGraphics is not called: without it a command-line program gets no default device.
+        # SPEC developer.apple.com/documentation/metal/mtlcreatesystemdefaultdevice()
+        frameworks = ["-framework", "Metal", "-framework", "Foundation", "-framework", "CoreGraphics"]
         return [*sanitizer_args(), *frameworks, "-Wl,-exported_symbol,_PyInit__core"]
     return [*sanitizer_args(), "-lobjc", "-pthread", f"-Wl,--version-script={EXPORTS}"]
 

@@ -5,10 +5,11 @@
  *          same value.
  * Calls:   Metal.framework on macOS, src/softmetal/ elsewhere.  Never Python.
  * Threads: every function may be called from any thread, with or without the GIL, and makes its own
- *          autorelease pool.  Those named `..._and_wait` block until the GPU is done.
+ *          autorelease pool, but for those that only read a number.  Those named `..._and_wait`
+ *          block until the GPU is done.
  * Names:   `new` and `copy` return +1, `retain` adds 1, `release` drops 1, all else borrows.
- * Fork:    in a forked child every function that would talk to Metal fails with BRIDGE_FORKED
- *          and releases do nothing: Metal's connection to the GPU does not survive fork().
+ * Fork:    in a forked child every function that would talk to Metal fails with BRIDGE_FORKED or
+ *          does nothing, releases too: Metal's connection to the GPU does not survive fork().
  */
 #ifndef MD_METAL_BRIDGE_H
 #define MD_METAL_BRIDGE_H

@@ -12,8 +12,10 @@
 #import <objc/runtime.h>
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #ifdef __APPLE__
+#include <mach/mach.h>
 #include <malloc/malloc.h>
 #else
 #include <errno.h>
@@ -109,6 +111,9 @@ size_t
 bridge_device_copy_all(bridge_device **out, size_t capacity)
 {
     (void)pthread_once(&fork_once, watch_fork);
+    if (is_forked()) {
+        return 0;
+    }
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     size_t count = 0;
     /* On a Mac with two GPUs the default one is the one that drives the display and that torch
@@ -148,7 +153,13 @@ bridge_device_describe(bridge_device *device, bridge_device_facts *out)
 uint64_t
 bridge_device_allocated_nbytes(bridge_device *device)
 {
-    return is_forked() ? 0 : [device_object(device) currentAllocatedSize];
+    if (is_forked()) {
+        return 0;
+    }
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    uint64_t nbytes = [device_object(device) currentAllocatedSize];
+    [pool drain];
+    return nbytes;
 }
 
 /* ---- buffers ---- */
@@ -171,9 +182,6 @@ options_of(bridge_storage storage)
 static bridge_status
 check_length(id<MTLDevice> device, size_t nbytes)
 {
-    if (is_forked()) {
-        return BRIDGE_FORKED;
-    }
     if (nbytes == 0) {
         return BRIDGE_NO_MEMORY;
     }
@@ -185,16 +193,19 @@ bridge_buffer_new(bridge_device *device, size_t nbytes, bridge_storage storage,
                   bridge_buffer **out)
 {
     *out = NULL;
-    bridge_status status = check_length(device_object(device), nbytes);
-    if (status != BRIDGE_OK) {
-        return status;
+    if (is_forked()) {
+        return BRIDGE_FORKED;
     }
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-    id<MTLBuffer> buffer = [device_object(device) newBufferWithLength:nbytes
-                                                              options:options_of(storage)];
+    bridge_status status = check_length(device_object(device), nbytes);
+    if (status == BRIDGE_OK) {
+        id<MTLBuffer> buffer = [device_object(device) newBufferWithLength:nbytes
+                                                                  options:options_of(storage)];
+        *out = (bridge_buffer *)(void *)buffer;
+        status = buffer == nil ? BRIDGE_NO_MEMORY : BRIDGE_OK;
+    }
     [pool drain];
-    *out = (bridge_buffer *)(void *)buffer;
-    return buffer == nil ? BRIDGE_NO_MEMORY : BRIDGE_OK;
+    return status;
 }
 
 bridge_status
@@ -202,19 +213,22 @@ bridge_buffer_new_over_pages(bridge_device *device, void *pages, size_t nbytes,
                              bridge_buffer **out)
 {
     *out = NULL;
-    bridge_status status = check_length(device_object(device), nbytes);
-    if (status != BRIDGE_OK) {
-        return status;
+    if (is_forked()) {
+        return BRIDGE_FORKED;
     }
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-    id<MTLBuffer> buffer =
-        [device_object(device) newBufferWithBytesNoCopy:pages
-                                                 length:nbytes
-                                                options:MTLResourceStorageModeShared
-                                            deallocator:nil];
+    bridge_status status = check_length(device_object(device), nbytes);
+    if (status == BRIDGE_OK) {
+        id<MTLBuffer> buffer =
+            [device_object(device) newBufferWithBytesNoCopy:pages
+                                                     length:nbytes
+                                                    options:MTLResourceStorageModeShared
+                                                deallocator:nil];
+        *out = (bridge_buffer *)(void *)buffer;
+        status = buffer == nil ? BRIDGE_NOT_PAGES : BRIDGE_OK;
+    }
     [pool drain];
-    *out = (bridge_buffer *)(void *)buffer;
-    return buffer == nil ? BRIDGE_NOT_PAGES : BRIDGE_OK;
+    return status;
 }
 
 void
@@ -245,15 +259,20 @@ is_known_buffer_class(Class found)
 }
 
 #ifdef __APPLE__
-/* Every Objective-C object that Metal makes is a malloc block of its own; a host pointer into the
- * middle of a block, a stack or a mapped file is not. */
-static Class
-class_behind(const void *handle)
+/* malloc knows its own blocks, and an object is one as a rule; of all other memory the kernel
+ * copies a word, or says that it cannot. */
+static bool
+is_readable(const void *address)
 {
-    if (malloc_zone_from_ptr(handle) == NULL || malloc_size(handle) < sizeof(void *)) {
-        return Nil;
+    if (malloc_size(address) >= sizeof(void *)) {
+        return true;
     }
-    return object_getClass((id)handle);
+    uintptr_t word = 0;
+    vm_size_t nbytes = 0;
+    kern_return_t result =
+        vm_read_overwrite(mach_task_self(), (vm_address_t)address, sizeof word,
+                          (vm_address_t)&word, &nbytes);
+    return result == KERN_SUCCESS && nbytes == sizeof word;
 }
 #else
 /* The kernel copies the signal set before it looks at `how`: EFAULT says that the word cannot
@@ -264,48 +283,55 @@ is_readable(const void *address)
     long result = syscall(SYS_rt_sigprocmask, ~0, address, NULL, sizeof(uint64_t));
     return !(result == -1 && errno == EFAULT);
 }
+#endif
 
+/* Is it one of the runtime's classes?  Nothing else may be asked of it before that is known: the
+ * first word of a NumPy array's bytes is no class.  A Mac has some ten thousand. */
 static bool
 is_class(Class candidate)
 {
-    Class known[512];
-    int count = objc_getClassList(known, 512);
-    for (int i = 0; i < count && i < 512; i++) {
-        if (known[i] == candidate) {
+    int capacity = objc_getClassList(NULL, 0);
+    Class *known = capacity > 0 ? calloc((size_t)capacity, sizeof *known) : NULL;
+    if (known == NULL) {
+        return false;
+    }
+    int count = objc_getClassList(known, capacity);
+    count = count < capacity ? count : capacity; /* Apple's runtime gives the total */
+    bool is_known = false;
+    for (int i = 0; i < count && !is_known; i++) {
+        is_known = known[i] == candidate;
+    }
+    free(known);
+    return is_known;
+}
+
+static bool
+is_buffer_class(Class found)
+{
+    for (Class c = found; c != Nil; c = class_getSuperclass(c)) {
+        if (class_conformsToProtocol(c, @protocol(MTLBuffer))) {
             return true;
         }
     }
     return false;
 }
-
-static Class
-class_behind(const void *handle)
-{
-    if (!is_readable(handle)) {
-        return Nil;
-    }
-    Class candidate = *(Class const *)handle; /* an object's first word is its class */
-    return is_known_buffer_class(candidate) || is_class(candidate) ? candidate : Nil;
-}
-#endif
 
 bool
 bridge_handle_is_buffer(const void *handle)
 {
-    if (handle == NULL || (uintptr_t)handle % sizeof(void *) != 0) {
+    if (handle == NULL || (uintptr_t)handle % sizeof(void *) != 0 || !is_readable(handle)) {
         return false;
     }
-    Class found = class_behind(handle);
+    /* Reads one word, and on Apple's runtimes masks out what else is in it. */
+    Class found = object_getClass((id)handle);
     if (found == Nil || is_known_buffer_class(found)) {
         return found != Nil;
     }
-    for (Class c = found; c != Nil; c = class_getSuperclass(c)) {
-        if (class_conformsToProtocol(c, @protocol(MTLBuffer))) {
-            __atomic_store_n(&last_buffer_class, (const void *)found, __ATOMIC_RELAXED);
-            return true;
-        }
+    if (!is_class(found) || !is_buffer_class(found)) {
+        return false;
     }
-    return false;
+    __atomic_store_n(&last_buffer_class, (const void *)found, __ATOMIC_RELAXED);
+    return true;
 }
 
 size_t
@@ -340,7 +366,11 @@ bridge_buffer_storage(bridge_buffer *buffer)
 bridge_device *
 bridge_buffer_device(bridge_buffer *buffer)
 {
-    return (bridge_device *)(void *)[buffer_object(buffer) device];
+    /* The getter of an atomic property autoreleases what it gives; the buffer keeps it alive. */
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    id<MTLDevice> device = [buffer_object(buffer) device];
+    [pool drain];
+    return (bridge_device *)(void *)device;
 }
 
 void
@@ -354,6 +384,9 @@ bridge_buffer_copy_label(bridge_buffer *buffer, char *out, size_t capacity)
 void
 bridge_buffer_set_label(bridge_buffer *buffer, const char *label)
 {
+    if (is_forked()) {
+        return;
+    }
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     [buffer_object(buffer) setLabel:[NSString stringWithUTF8String:label]];
     [pool drain];
@@ -362,7 +395,12 @@ bridge_buffer_set_label(bridge_buffer *buffer, const char *label)
 void
 bridge_buffer_did_modify(bridge_buffer *buffer, size_t offset_bytes, size_t nbytes)
 {
+    if (is_forked()) {
+        return;
+    }
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     [buffer_object(buffer) didModifyRange:NSMakeRange(offset_bytes, nbytes)];
+    [pool drain];
 }
 
 /* ---- queues, and work on them ---- */

@@ -9,6 +9,7 @@
 #include "errors.h"
 #include "layout_type.h"
 #include "owners.h"
+#include "shares_memory.h"
 #include "softmetal_probe.h"
 #include "state.h"
 #include "storage_mode.h"
@@ -62,7 +63,8 @@ static int
 add_functions(PyObject *module)
 {
     PyMethodDef *const lists[] = {device_functions, storage_mode_functions, array_make_functions,
-                                  producer_functions, softmetal_probe_functions};
+                                  producer_functions, shares_memory_functions,
+                                  softmetal_probe_functions};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         if (PyModule_AddFunctions(module, lists[i]) < 0) {
             return -1;

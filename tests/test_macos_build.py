@@ -26,10 +26,14 @@ FROM_LIBOBJC = {
     "_object_getClass",
     "_class_conformsToProtocol",
     "_class_getSuperclass",
+    "_objc_getClassList",
 }
 FROM_LIBSYSTEM = {
     "_malloc_size",
-    "_malloc_zone_from_ptr",
+    "_vm_read_overwrite",
+    "_mach_task_self_",
+    "_calloc",
+    "_free",
     "_pthread_atfork",
     "_pthread_once",
     "_bzero",
@@ -123,3 +127,10 @@ def test_the_module_links_and_shows_only_its_init_function(built, folder):
     assert image.exported() - made_by_the_linker == {"_PyInit__core"}
     missing = {s for s in image.undefined() if s.startswith(("_bridge_", "_storage_", "_layout_", "_softmetal_"))}
     assert missing == set()
+
+
+def test_the_build_names_the_frameworks_that_a_default_device_needs():
+    """SPEC developer.apple.com/documentation/metal/mtlcreatesystemdefaultdevice(): a command-line program links to
+    CoreGraphics, or there is no default device."""
+    named = re.findall(r'"-framework", "(\w+)"', (clang.ROOT / "setup.py").read_text())
+    assert set(named) == {"Metal", "Foundation", "CoreGraphics"}
