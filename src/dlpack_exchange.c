@@ -5,6 +5,7 @@
 #include "dlpack_export.h"
 #include "dlpack_import.h"
 #include "errors.h"
+#include "explain_refusal.h"
 #include "managed.h"
 
 #define EXCHANGE_CAPSULE "dlpack_exchange_api"
@@ -32,14 +33,22 @@ tensor_from_array(void *op, DLManagedTensorVersioned **out)
     /* SPEC dlpack.h: no stream is named and there is none on Metal: waits as stream=None does. */
     export_request request = {.is_versioned = true, .device = kDLMetal, .copy = -1};
     *out = dlpack_export(array_cast(op), &request);
-    return *out == NULL ? -1 : 0;
+    if (*out == NULL) {
+        refusal_note();
+        return -1;
+    }
+    return 0;
 }
 
 /* Borrowed: valid until control returns to the caller of the caller.  Allocates nothing. */
 static int
 borrowed_from_array(void *op, DLTensor *out)
 {
-    return dlpack_export_borrowed(array_cast(op), out);
+    if (dlpack_export_borrowed(array_cast(op), out) < 0) {
+        refusal_note();
+        return -1;
+    }
+    return 0;
 }
 
 static int

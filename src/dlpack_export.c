@@ -9,6 +9,7 @@
 #include "args.h"
 #include "array_methods.h"
 #include "errors.h"
+#include "explain_refusal.h"
 #include "managed.h"
 #include "owners.h"
 
@@ -292,9 +293,9 @@ convert_version(PyObject *value, bool *is_versioned)
     return 0;
 }
 
-PyObject *
-dlpack_export_call(ArrayObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
-                   DLDeviceType device)
+static PyObject *
+export_as_asked(ArrayObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
+                DLDeviceType device)
 {
     static const args_spec spec = {
         "__dlpack__", 0, 0, 0, {"stream", "max_version", "dl_device", "copy", NULL}};
@@ -311,6 +312,17 @@ dlpack_export_call(ArrayObject *self, PyObject *const *args, Py_ssize_t nargs, P
         return NULL;
     }
     return wrap_in_capsule(dlpack_export(self, &request), request.is_versioned);
+}
+
+PyObject *
+dlpack_export_call(ArrayObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
+                   DLDeviceType device)
+{
+    PyObject *capsule = export_as_asked(self, args, nargs, kwnames, device);
+    if (capsule == NULL) {
+        refusal_note();
+    }
+    return capsule;
 }
 
 const char array_doc_dlpack[] =
