@@ -319,7 +319,7 @@ fit_strides(const strided_layout *in, int ndim, const int64_t *shape, int64_t *s
             extents[count++] = shape[axis];
         }
     }
-    if (!fit_moving(&moving, count, extents, moves)) {
+    if (count > 0 && !fit_moving(&moving, count, extents, moves)) {
         return FIT_NOT_A_VIEW;
     }
     if (count == ndim) {
@@ -328,7 +328,7 @@ fit_strides(const strided_layout *in, int ndim, const int64_t *shape, int64_t *s
     }
     int64_t extent = 1, stride = in->ndim > 0 ? in->strides[in->ndim - 1] : 1;
     for (int axis = ndim - 1; axis >= 0; axis--) {
-        if (shape[axis] != 1) {
+        if (shape[axis] != 1 && count > 0) { /* GCC cannot see that they agree */
             stride = moves[--count];
         }
         else if (!continue_stride(extent, stride, in->itemsize, &stride)) {
