@@ -16,7 +16,9 @@ ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 SOURCES = sorted([*SRC.glob("*.[chm]"), *SRC.glob("softmetal/*.[chm]")])
 CORE = [path for path in SOURCES if path.parent == SRC]
-PYTHON = sorted(path for folder in ("src", "tests", "tools", "examples", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
+PYTHON = sorted(
+    path for folder in ("src", "tests", "tools", "examples", "benchmarks") for path in (ROOT / folder).rglob("*.py")
+)
 
 #: A file includes files of its own floor or below; a floor is the stems that begin so.
 FLOORS = [
@@ -165,14 +167,18 @@ def public_functions():
     return found
 
 
-@pytest.mark.parametrize(("name", "function"), public_functions(), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("name", "function"), public_functions(), ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_everything_public_has_a_signature_and_a_docstring(name, function):
     function = getattr(function, "__func__", function)
     assert inspect.signature(function) is not None
     assert function.__doc__, name
 
 
-@pytest.mark.parametrize("cls", [thing for thing in map(md.__dict__.get, md.__all__) if isinstance(thing, type)], ids=str)
+@pytest.mark.parametrize(
+    "cls", [thing for thing in map(md.__dict__.get, md.__all__) if isinstance(thing, type)], ids=str
+)
 def test_every_type_and_attribute_has_a_docstring(cls):
     assert cls.__doc__
     assert cls.__module__ == "metal_dlpack"
