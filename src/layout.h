@@ -141,9 +141,6 @@ bool layout_is_unique(const strided_layout *in); /* no two indices share an item
 void layout_stride_order(const strided_layout *in, int *axes);
 /* Bit i: axis i goes on where axis i - 1 steps, so that the two can be one. */
 uint64_t layout_merge_mask(const strided_layout *in);
-/* Bytes from the base to the end of the last item; 0 for an empty layout.  Refuses items before
- * the base. */
-bool layout_required_nbytes(const strided_layout *in, int64_t *out, layout_fault *fault);
 /* The largest itemsize up to `max` (at least the layout's own) that divides all that
  * layout_check_repack looks at, by greatest common divisors; the layout's own where no other
  * would do. */

@@ -149,21 +149,3 @@ layout_merged(const strided_layout *in, uint64_t mask, strided_layout *out)
     }
     out->ndim = last + 1;
 }
-
-/* ---- sizes ---- */
-
-bool
-layout_required_nbytes(const strided_layout *in, int64_t *out, layout_fault *fault)
-{
-    int64_t min, max;
-    *out = 0;
-    if (layout_is_empty(in)) {
-        return true;
-    }
-    layout_offset_bounds(in, &min, &max);
-    if (min < 0) {
-        return layout_fail(fault, LAYOUT_FAULT_NEGATIVE, min, 0);
-    }
-    *out = (max + 1) * in->itemsize; /* checked when the layout was made */
-    return true;
-}

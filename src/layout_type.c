@@ -27,6 +27,7 @@ layout_object_new(PyTypeObject *type, const strided_layout *layout)
     self->offset = layout->offset;
     self->ndim = layout->ndim;
     self->capacity = capacity;
+    self->answers = 0;
     self->is_implicit = false;
     self->has_known = false;
     memset(self->known, 0, sizeof self->known);
@@ -229,39 +230,60 @@ layout_vectorcall(PyObject *type, PyObject *const *args, size_t nargsf, PyObject
     return layout_object_from_values((PyTypeObject *)type, values, 0);
 }
 
-void
-layout_type_prepare(md_state *state)
-{
-    /* A slot of its own only from CPython 3.14 on: Py_tp_vectorcall. */
-    state->layout_type->tp_vectorcall = layout_vectorcall;
-}
-
 /* ---- what every value has ---- */
 
-/* "(2, 3)", as a tuple of ints prints: at most 22 characters a number.  The end of the text. */
+/* The end of what was written: `text` without its final 0. */
+static char *
+write_text(char *out, const char *text)
+{
+    size_t length = strlen(text);
+    memcpy(out, text, length);
+    return out + length;
+}
+
+/* At most 20 characters. */
+static char *
+write_int(char *out, int64_t value)
+{
+    char digits[20];
+    int count = 0;
+    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    if (value < 0) {
+        *out++ = '-';
+    }
+    do {
+        digits[count++] = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest != 0);
+    while (count > 0) {
+        *out++ = digits[--count];
+    }
+    return out;
+}
+
+/* "(2, 3)", as a tuple of ints prints: at most 22 characters a number. */
 static char *
 write_tuple(char *out, const int64_t *values, int count)
 {
     *out++ = '(';
     for (int i = 0; i < count; i++) {
-        out += sprintf(out, i == 0 ? "%lld" : ", %lld", (long long)values[i]);
+        out = write_int(i == 0 ? out : write_text(out, ", "), values[i]);
     }
-    return out + sprintf(out, count == 1 ? ",)" : ")");
+    return write_text(out, count == 1 ? ",)" : ")");
 }
 
 static PyObject *
 layout_repr(PyObject *op)
 {
     LayoutObject *self = layout_cast(op);
-    char text[2 * 22 * LAYOUT_MAX_NDIM + 160], *end = text;
-    end += sprintf(end, "StridedLayout(shape=");
-    end = write_tuple(end, layout_shape(self), self->ndim);
-    end += sprintf(end, ", strides=");
-    end = self->is_implicit ? end + sprintf(end, "None")
+    char text[2 * 22 * LAYOUT_MAX_NDIM + 160];
+    char *end = write_text(text, "StridedLayout(shape=");
+    end = write_text(write_tuple(end, layout_shape(self), self->ndim), ", strides=");
+    end = self->is_implicit ? write_text(end, "None")
                             : write_tuple(end, layout_strides(self), self->ndim);
-    end += sprintf(end, ", itemsize=%lld", (long long)self->itemsize);
+    end = write_int(write_text(end, ", itemsize="), self->itemsize);
     if (self->offset != 0) {
-        end += sprintf(end, ", slice_offset=%lld", (long long)self->offset);
+        end = write_int(write_text(end, ", slice_offset="), self->offset);
     }
     *end++ = ')';
     return PyUnicode_FromStringAndSize(text, end - text);
@@ -393,3 +415,28 @@ PyType_Spec layout_spec = {
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = layout_slots,
 };
+
+/* A method of the class as an attribute that is bound already: looked up, it need not be made.  There
+ * is no subclass to bind it to. */
+static int
+bind_class_method(PyTypeObject *type, PyMethodDef *method)
+{
+    PyObject *bound = PyCFunction_NewEx(method, (PyObject *)type, NULL);
+    int result = bound == NULL ? -1 : PyDict_SetItemString(type->tp_dict, method->ml_name, bound);
+    Py_XDECREF(bound);
+    return result;
+}
+
+int
+layout_type_prepare(md_state *state)
+{
+    PyTypeObject *type = state->layout_type;
+    type->tp_vectorcall = layout_vectorcall; /* a slot, Py_tp_vectorcall, only from 3.14 on */
+    for (PyMethodDef *method = layout_methods; method->ml_name != NULL; method++) {
+        if ((method->ml_flags & METH_CLASS) && bind_class_method(type, method) < 0) {
+            return -1;
+        }
+    }
+    PyType_Modified(type);
+    return 0;
+}

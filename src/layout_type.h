@@ -11,8 +11,8 @@
 /* A StridedLayout with a copy of `layout`: owned (+1). */
 PyObject *layout_type_new(md_state *state, const strided_layout *layout);
 
-/* Once after the type is made: what its spec cannot say. */
-void layout_type_prepare(md_state *state);
+/* Once after the type is made: what its spec cannot say.  0, or -1. */
+int layout_type_prepare(md_state *state);
 
 /* The value of a StridedLayout, which `op` must be. */
 void layout_type_get(PyObject *op, strided_layout *out);

@@ -90,14 +90,14 @@ layout_method_dense(PyObject *class, PyObject *const *args, Py_ssize_t nargs, Py
 
 /* Is it dense in that order already? */
 static bool
-is_dense(const strided_layout *layout, char order)
+is_dense(PyObject *op, char order)
 {
-    if (layout->offset != 0 || order == 'P') {
+    if (layout_cast(op)->offset != 0 || order == 'P') {
         return false;
     }
-    return order == 'C'   ? layout_is_contiguous_c(layout)
-           : order == 'F' ? layout_is_contiguous_f(layout)
-                          : layout_is_contiguous_any(layout);
+    return layout_answer(op, order == 'C'   ? ANSWER_CONTIGUOUS_C
+                             : order == 'F' ? ANSWER_CONTIGUOUS_F
+                                            : ANSWER_CONTIGUOUS_ANY);
 }
 
 static PyObject *
@@ -105,14 +105,14 @@ make_dense(const char *function, PyObject *op, PyObject *order_value)
 {
     strided_layout layout;
     int axes[LAYOUT_MAX_NDIM];
-    layout_read(op, &layout);
-    char order = read_order(function, order_value, true, layout.ndim, axes);
+    char order = read_order(function, order_value, true, layout_cast(op)->ndim, axes);
     if (order == 0) {
         return NULL;
     }
-    if (is_dense(&layout, order)) {
+    if (is_dense(op, order)) {
         return Py_NewRef(op);
     }
+    layout_read(op, &layout);
     return new_dense(Py_TYPE(op), function, &layout, order, axes);
 }
 
@@ -301,34 +301,6 @@ layout_method_max_compatible_itemsize(PyObject *op, PyObject *const *args, Py_ss
         return NULL;
     }
     return PyLong_FromLongLong(layout_max_itemsize(&layout, max, address, axis));
-}
-
-const char layout_doc_required_size_in_bytes[] =
-    "required_size_in_bytes($self, /)\n"
-    "--\n\n"
-    "How many bytes from the base hold all items.\n\n"
-    "Returns\n"
-    "-------\n"
-    "int\n"
-    "    (max_offset + 1) * itemsize; 0 if there are no items.\n\n"
-    "Raises\n"
-    "------\n"
-    "ValueError\n"
-    "    Items lie before the base: min_offset is negative.\n\n"
-    "Any thread may call it.\n\n"
-    "Source: cuda.core._layout._StridedLayout.required_size_in_bytes.";
-
-PyObject *
-layout_method_required_size_in_bytes(PyObject *op, PyObject *Py_UNUSED(unused))
-{
-    strided_layout layout;
-    layout_fault fault;
-    int64_t nbytes;
-    layout_read(op, &layout);
-    if (!layout_required_nbytes(&layout, &nbytes, &fault)) {
-        return layout_object_refuse("StridedLayout.required_size_in_bytes", &fault);
-    }
-    return PyLong_FromLongLong(nbytes);
 }
 
 /* ---- copies of the value ---- */

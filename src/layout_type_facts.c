@@ -113,17 +113,30 @@ layout_get_stride_order(PyObject *op, void *Py_UNUSED(closure))
     return keep(self, KNOWN_STRIDE_ORDER, layout_tuple(order, layout.ndim));
 }
 
-/* An empty layout has the bounds 0 and -1, so that max - min + 1 is its number of items. */
-static void
-find_bounds(PyObject *op, int64_t *bounds)
+static inline bool
+is_kept(const LayoutObject *self, uint32_t bit)
 {
+    return (__atomic_load_n(&self->answers, __ATOMIC_ACQUIRE) & bit) != 0;
+}
+
+/* Sets min and max.  The object itself, borrowed. */
+static const LayoutObject *
+find_bounds(PyObject *op)
+{
+    LayoutObject *self = layout_cast(op);
     strided_layout layout;
-    layout_read(op, &layout);
-    bounds[0] = 0;
-    bounds[1] = -1;
-    if (!layout_is_empty(&layout)) {
-        layout_offset_bounds(&layout, &bounds[0], &bounds[1]);
+    if (is_kept(self, ANSWER_BOUNDS)) {
+        return self;
     }
+    layout_read(op, &layout);
+    int64_t min = 0, max = -1;
+    if (!layout_is_empty(&layout)) {
+        layout_offset_bounds(&layout, &min, &max);
+    }
+    __atomic_store_n(&self->min, min, __ATOMIC_RELAXED);
+    __atomic_store_n(&self->max, max, __ATOMIC_RELAXED);
+    __atomic_fetch_or(&self->answers, ANSWER_BOUNDS, __ATOMIC_RELEASE);
+    return self;
 }
 
 static PyObject *
@@ -131,11 +144,11 @@ layout_get_offset_bounds(PyObject *op, void *Py_UNUSED(closure))
 {
     LayoutObject *self = layout_cast(op);
     PyObject *known = find_known(self, KNOWN_OFFSET_BOUNDS);
-    int64_t bounds[2];
     if (known != NULL) {
         return known;
     }
-    find_bounds(op, bounds);
+    (void)find_bounds(op);
+    int64_t bounds[2] = {self->min, self->max};
     return keep(self, KNOWN_OFFSET_BOUNDS, layout_tuple(bounds, 2));
 }
 
@@ -156,9 +169,14 @@ layout_get_itemsize(PyObject *op, void *Py_UNUSED(closure))
 static PyObject *
 layout_get_volume(PyObject *op, void *Py_UNUSED(closure))
 {
-    strided_layout layout;
-    layout_read(op, &layout);
-    return PyLong_FromLongLong(layout_volume(&layout));
+    LayoutObject *self = layout_cast(op);
+    if (!is_kept(self, ANSWER_VOLUME)) {
+        strided_layout layout;
+        layout_read(op, &layout);
+        __atomic_store_n(&self->volume, layout_volume(&layout), __ATOMIC_RELAXED);
+        __atomic_fetch_or(&self->answers, ANSWER_VOLUME, __ATOMIC_RELEASE);
+    }
+    return PyLong_FromLongLong(self->volume);
 }
 
 static PyObject *
@@ -180,47 +198,83 @@ layout_get_slice_offset_in_bytes(PyObject *op, void *Py_UNUSED(closure))
 static PyObject *
 layout_get_min_offset(PyObject *op, void *Py_UNUSED(closure))
 {
-    int64_t bounds[2];
-    find_bounds(op, bounds);
-    return PyLong_FromLongLong(bounds[0]);
+    return PyLong_FromLongLong(find_bounds(op)->min);
 }
 
 static PyObject *
 layout_get_max_offset(PyObject *op, void *Py_UNUSED(closure))
 {
-    int64_t bounds[2];
-    find_bounds(op, bounds);
-    return PyLong_FromLongLong(bounds[1]);
+    return PyLong_FromLongLong(find_bounds(op)->max);
+}
+
+const char layout_doc_required_size_in_bytes[] =
+    "required_size_in_bytes($self, /)\n"
+    "--\n\n"
+    "How many bytes from the base hold all items.\n\n"
+    "Returns\n"
+    "-------\n"
+    "int\n"
+    "    (max_offset + 1) * itemsize; 0 if there are no items.\n\n"
+    "Raises\n"
+    "------\n"
+    "ValueError\n"
+    "    Items lie before the base: min_offset is negative.\n\n"
+    "Any thread may call it.\n\n"
+    "Source: cuda.core._layout._StridedLayout.required_size_in_bytes.";
+
+PyObject *
+layout_method_required_size_in_bytes(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    const LayoutObject *self = find_bounds(op);
+    if (self->min < 0) {
+        layout_fault fault = {LAYOUT_FAULT_NEGATIVE, self->min, 0};
+        return layout_object_refuse("StridedLayout.required_size_in_bytes", &fault);
+    }
+    return PyLong_FromLongLong((self->max + 1) * self->itemsize); /* checked when it was made */
 }
 
 /* ---- yes or no ---- */
 
-typedef bool (*layout_question)(const strided_layout *);
-
-static PyObject *
-answer(PyObject *op, layout_question ask)
+bool
+layout_answer(PyObject *op, uint32_t bit)
 {
+    LayoutObject *self = layout_cast(op);
+    uint32_t kept = __atomic_load_n(&self->answers, __ATOMIC_RELAXED);
+    if (kept & bit) {
+        return kept >> 16 & bit;
+    }
     strided_layout layout;
     layout_read(op, &layout);
-    return Py_NewRef(ask(&layout) ? Py_True : Py_False);
+    bool is_true = bit == ANSWER_CONTIGUOUS_C     ? layout_is_contiguous_c(&layout)
+                   : bit == ANSWER_CONTIGUOUS_F   ? layout_is_contiguous_f(&layout)
+                   : bit == ANSWER_CONTIGUOUS_ANY ? layout_is_contiguous_any(&layout)
+                                                  : layout_is_unique(&layout);
+    __atomic_fetch_or(&self->answers, bit | (is_true ? bit << 16 : 0), __ATOMIC_RELEASE);
+    return is_true;
+}
+
+static PyObject *
+answer(PyObject *op, uint32_t bit)
+{
+    return Py_NewRef(layout_answer(op, bit) ? Py_True : Py_False);
 }
 
 static PyObject *
 layout_get_is_contiguous_c(PyObject *op, void *Py_UNUSED(closure))
 {
-    return answer(op, layout_is_contiguous_c);
+    return answer(op, ANSWER_CONTIGUOUS_C);
 }
 
 static PyObject *
 layout_get_is_contiguous_f(PyObject *op, void *Py_UNUSED(closure))
 {
-    return answer(op, layout_is_contiguous_f);
+    return answer(op, ANSWER_CONTIGUOUS_F);
 }
 
 static PyObject *
 layout_get_is_contiguous_any(PyObject *op, void *Py_UNUSED(closure))
 {
-    return answer(op, layout_is_contiguous_any);
+    return answer(op, ANSWER_CONTIGUOUS_ANY);
 }
 
 static PyObject *
@@ -229,13 +283,13 @@ layout_get_is_dense(PyObject *op, void *Py_UNUSED(closure))
     if (layout_cast(op)->offset != 0) {
         Py_RETURN_FALSE;
     }
-    return answer(op, layout_is_contiguous_any);
+    return answer(op, ANSWER_CONTIGUOUS_ANY);
 }
 
 static PyObject *
 layout_get_is_unique(PyObject *op, void *Py_UNUSED(closure))
 {
-    return answer(op, layout_is_unique);
+    return answer(op, ANSWER_UNIQUE);
 }
 
 #define FACT(name, doc)                                                                     \

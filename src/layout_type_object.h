@@ -1,7 +1,8 @@
 /* layout_type_object.h: the inside of a StridedLayout, for the layout_type*.c files alone.
  *
  * Owns:    the tuples in `known`, each made when it is first asked for and then kept.
- * Threads: immutable but for `known`, which is filled by compare-and-swap: no lock.
+ * Threads: the value is immutable.  What is kept of it is written once it is worked out: two threads
+ *          may work it out, to the same result, and no lock is held.
  */
 #ifndef MD_LAYOUT_TYPE_OBJECT_H
 #define MD_LAYOUT_TYPE_OBJECT_H
@@ -9,7 +10,7 @@
 #include "args.h"
 #include "layout_type.h"
 
-/* What is kept once it has been asked for. */
+/* Tuples that are kept once they have been asked for. */
 enum {
     KNOWN_SHAPE,
     KNOWN_STRIDES,
@@ -19,12 +20,24 @@ enum {
     KNOWN_COUNT
 };
 
+/* Bits of `answers`: this is kept.  For a yes-or-no fact the bit 16 places up is the answer. */
+enum {
+    ANSWER_CONTIGUOUS_C = 1 << 0,
+    ANSWER_CONTIGUOUS_F = 1 << 1,
+    ANSWER_CONTIGUOUS_ANY = 1 << 2,
+    ANSWER_UNIQUE = 1 << 3,
+    ANSWER_VOLUME = 1 << 4,
+    ANSWER_BOUNDS = 1 << 5,
+};
+
 typedef struct {
     PyObject_VAR_HEAD /* ob_size = 2 * capacity */
     int64_t itemsize;
     int64_t offset; /* items */
     int32_t ndim;
     int32_t capacity;             /* extents there is room for: LAYOUT_FEW, or ndim if that is more */
+    uint32_t answers;             /* bits, see above */
+    int64_t volume, min, max;     /* if their bits are set; an empty layout has the bounds 0, -1 */
     bool is_implicit;             /* made with strides None: C order, and `strides` is None */
     bool has_known;               /* one of `known` is not NULL */
     PyObject *known[KNOWN_COUNT]; /* owned (+1), or NULL */
@@ -158,7 +171,7 @@ layout_clear_strides(strided_layout *layout)
 
 /* X(C name, Python name): no arguments, or the memo of __deepcopy__. */
 #define LAYOUT_PLAIN_LIST(X)                                                           \
-    X(required_size_in_bytes, "required_size_in_bytes", METH_NOARGS)                   \
+    X(required_size_in_bytes, "required_size_in_bytes", METH_NOARGS) /* ..._facts.c */ \
     X(reduce, "__reduce__", METH_NOARGS)                                               \
     X(copy, "__copy__", METH_NOARGS)                                                   \
     X(deepcopy, "__deepcopy__", METH_O)                                                \
@@ -177,7 +190,9 @@ LAYOUT_PLAIN_LIST(DECLARE_PLAIN)
 #undef DECLARE_CALL
 #undef DECLARE_PLAIN
 
-/* layout_type_facts.c */
+/* layout_type_facts.c; required_size_in_bytes too */
 extern PyGetSetDef layout_getset[];
+/* A yes-or-no fact, kept: one of the first four bits above. */
+bool layout_answer(PyObject *op, uint32_t bit);
 
 #endif /* MD_LAYOUT_TYPE_OBJECT_H */

@@ -175,25 +175,13 @@ layout_unsqueezed(const strided_layout *in, uint64_t axes, strided_layout *out,
     return true;
 }
 
-/* The items of a shape, and their bytes, can be counted; an empty axis counts as one item. */
-static bool
-check_volume(const strided_layout *in, layout_fault *fault)
-{
-    int64_t nbytes = in->itemsize;
-    for (int axis = 0; axis < in->ndim; axis++) {
-        int64_t extent = in->shape[axis] == 0 ? 1 : in->shape[axis];
-        if (!layout_multiply(nbytes, extent, &nbytes)) {
-            return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
-        }
-    }
-    return true;
-}
-
 bool
 layout_broadcast(const strided_layout *in, int ndim, const int64_t *shape, strided_layout *out,
                  layout_fault *fault)
 {
     int fresh = ndim - in->ndim;
+    int64_t nbytes = in->itemsize; /* an empty axis counts as one item */
+    bool overflows = false;
     if (fresh < 0 || ndim > LAYOUT_MAX_NDIM) {
         return layout_fail(fault, LAYOUT_FAULT_BROADCAST_NDIM, in->ndim, ndim);
     }
@@ -210,11 +198,12 @@ layout_broadcast(const strided_layout *in, int ndim, const int64_t *shape, strid
         bool is_grown = is_fresh || extent != shape[axis];
         out->strides[axis] = is_grown ? 0 : in->strides[axis - fresh];
         out->shape[axis] = shape[axis];
+        overflows |= !layout_multiply(nbytes, shape[axis] == 0 ? 1 : shape[axis], &nbytes);
     }
     out->ndim = ndim;
     out->itemsize = in->itemsize;
     out->offset = in->offset;
-    return check_volume(out, fault);
+    return overflows ? layout_fail(fault, LAYOUT_FAULT_OVERFLOW, ndim, 0) : true;
 }
 
 /* ---- other shapes ---- */
@@ -381,10 +370,9 @@ layout_flattened(const strided_layout *in, int first, int last, strided_layout *
     memcpy(part.shape, in->shape + first, (size_t)part.ndim * sizeof *part.shape);
     memcpy(part.strides, in->strides + first, (size_t)part.ndim * sizeof *part.strides);
     volume = layout_volume(&part);
-    if (volume == 0) {
-        stride = 1;
-    }
-    else if (fit_strides(&part, 1, &volume, &stride) != FIT_OK) {
+    stride = volume == 0 ? 1 : part.strides[last - first];
+    layout_squeezed(&part, &part);
+    if (volume > 1 && !fit_run(&part, 0, part.ndim - 1, 1, &volume, &stride)) {
         return layout_fail(fault, LAYOUT_FAULT_NOT_A_VIEW, 0, 0);
     }
     copy_layout(in, out);

@@ -100,7 +100,9 @@ core_exec(PyObject *module)
         exchange_add_table(state) < 0 || add_functions(module) < 0) {
         return -1;
     }
-    layout_type_prepare(state);
+    if (layout_type_prepare(state) < 0) {
+        return -1;
+    }
     return dtype_type_add_names(module, state);
 }
 

@@ -30,7 +30,9 @@ small = st.integers(0, 9)
 extents = st.one_of(small, small, small, small, small, st.sampled_from([-1, 2**31, 2**62, 2**63 - 1, -(2**63)]), int64s)
 steps = st.integers(-9, 9)
 strides = st.one_of(steps, steps, steps, steps, steps, st.sampled_from([2**62, -(2**63), 2**63 - 1]), int64s)
-offsets = st.one_of(st.sampled_from([0, 8, 64]), st.integers(0, 64), st.sampled_from([ROOM, ROOM - 4, 2**63 - 1, 2**63, 2**64 - 1]))
+offsets = st.one_of(
+    st.sampled_from([0, 8, 64]), st.integers(0, 64), st.sampled_from([ROOM, ROOM - 4, 2**63 - 1, 2**63, 2**64 - 1])
+)
 dtypes = st.one_of(
     st.sampled_from([(0, 32, 1), (2, 32, 1), (2, 64, 1), (1, 8, 1), (4, 16, 1), (5, 64, 1), (6, 8, 1), (17, 4, 1)]),
     st.tuples(st.integers(0, 255), st.integers(0, 255), st.integers(0, 65535)),
@@ -132,6 +134,7 @@ def test_any_cpu_tensor_of_a_sane_size_is_taken_or_refused(fields, copy):
 
 
 # ---- every door ----
+
 
 def doors():
     array = md.zeros((2, 3))

@@ -16,7 +16,9 @@ ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 SOURCES = sorted([*SRC.glob("*.[chm]"), *SRC.glob("softmetal/*.[chm]")])
 CORE = [path for path in SOURCES if path.parent == SRC]
-PYTHON = sorted(path for folder in ("src", "tests", "tools", "examples", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
+PYTHON = sorted(
+    path for folder in ("src", "tests", "tools", "examples", "benchmarks") for path in (ROOT / folder).rglob("*.py")
+)
 
 #: A file includes files of its own floor or below; a floor is the stems that begin so.
 FLOORS = [
@@ -165,17 +167,48 @@ def public_functions():
     return found
 
 
-@pytest.mark.parametrize(("name", "function"), public_functions(), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("name", "function"), public_functions(), ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_everything_public_has_a_signature_and_a_docstring(name, function):
     function = getattr(function, "__func__", function)
     assert inspect.signature(function) is not None
     assert function.__doc__, name
 
 
-@pytest.mark.parametrize("cls", [thing for thing in map(md.__dict__.get, md.__all__) if isinstance(thing, type)], ids=str)
+@pytest.mark.parametrize(
+    "cls", [thing for thing in map(md.__dict__.get, md.__all__) if isinstance(thing, type)], ids=str
+)
 def test_every_type_and_attribute_has_a_docstring(cls):
     assert cls.__doc__
     assert cls.__module__ == "metal_dlpack"
     for name, value in vars(cls).items():
         if not name.startswith("_") and not callable(value):
             assert value.__doc__, name
+
+
+def stub_names():
+    """Each class of the stub with its members, and the module's own names under None."""
+    names = {None: set()}
+    for node in ast.parse((SRC / "metal_dlpack" / "_core.pyi").read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            names[node.name] = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
+            names[node.name] |= {part.target.id for part in node.body if isinstance(part, ast.AnnAssign)}
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            names[None].add(node.name)
+        elif isinstance(node, ast.AnnAssign):
+            names[None].add(node.target.id)
+    return names
+
+
+def test_the_stub_names_everything_public_and_nothing_else():
+    """Signatures are compared by `make lint`; a name that is missing is found here."""
+    stub = stub_names()
+    wrong = set()
+    for owner, thing in [(None, _core), *((name, getattr(_core, name)) for name in md.__all__ if name in stub)]:
+        if owner is not None and not isinstance(thing, type):
+            continue
+        there = {name for name in vars(thing) if not name.startswith("_")}
+        said = {name for name in stub[owner] if not name.startswith("_")}
+        wrong |= {f"{owner or '_core'}.{name}" for name in there ^ said}
+    assert wrong == set(), f"in src/metal_dlpack/_core.pyi and the module, not in both: {sorted(wrong)}"

@@ -1,6 +1,6 @@
 """Write the reference: every public name of the package, with its signature and docstring.
 
-    python tools/reference.py build/reference.md
+python tools/reference.py build/reference.md
 """
 
 import inspect
