@@ -150,7 +150,7 @@ from_numpy_dtype(const char *function, PyObject *value, DLDataType *out)
     return result;
 }
 
-/* Scalar types, numpy.float32 or ml_dtypes.bfloat16: classes named like their dtype. */
+/* Scalar types, numpy.float32, jax.numpy.float32 or ml_dtypes.bfloat16: classes named like their dtype. */
 static int
 from_scalar_type(const char *function, PyObject *value, DLDataType *out)
 {
@@ -159,6 +159,7 @@ from_scalar_type(const char *function, PyObject *value, DLDataType *out)
     int result = -1;
     if (name != NULL && PyUnicode_Check(module) && PyUnicode_Check(name) &&
         (PyUnicode_CompareWithASCIIString(module, "numpy") == 0 ||
+         PyUnicode_CompareWithASCIIString(module, "jax.numpy") == 0 ||
          PyUnicode_CompareWithASCIIString(module, "ml_dtypes") == 0)) {
         result = from_dotted(function, value, name, out);
     }

@@ -1,0 +1,494 @@
+"""StridedLayout by itself: NumPy says which offset every index has, before an operation and after."""
+
+import copy
+import inspect
+import itertools
+import pickle
+import sys
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import metal_dlpack as md
+
+Layout = md.StridedLayout
+MANY = hypothesis.settings(max_examples=200)
+
+shapes = st.lists(st.sampled_from([0, 1, 1, 2, 3, 4, 6]), max_size=5).map(tuple)
+
+
+def offsets(layout):
+    """The offset of every item, as an array of the layout's shape."""
+    result = np.full(layout.shape, layout.slice_offset, dtype=np.int64)
+    strides = layout.strides if layout.strides is not None else Layout.dense(layout.shape, 1).strides
+    for axis, (extent, stride) in enumerate(zip(layout.shape, strides, strict=True)):
+        steps = np.arange(extent, dtype=np.int64) * stride
+        result += steps.reshape([-1 if i == axis else 1 for i in range(layout.ndim)])
+    return result
+
+
+def same_offsets(layout, expected):
+    assert layout.shape == expected.shape
+    assert np.array_equal(offsets(layout), expected)
+
+
+@st.composite
+def layouts(draw):
+    """Dense ones in any order, parts of them, broadcast ones, and any strides."""
+    shape = draw(shapes)
+    kind = draw(st.sampled_from(["any", "dense", "none", "part"]))
+    if kind == "none":
+        return Layout(shape, None, draw(st.sampled_from([1, 4, 16])))
+    if kind == "any":
+        return Layout(shape, tuple(draw(st.integers(-9, 9)) for _ in shape), 4)
+    layout = Layout.dense(shape, 4, draw(st.permutations(range(len(shape)))))
+    if kind == "part":
+        layout = layout[tuple(draw(st.slices(extent)) if extent else slice(None) for extent in shape)]
+    return layout
+
+
+# ---- facts ----
+
+
+@given(layouts())
+@MANY
+def test_facts_are_those_of_the_offsets(layout):
+    where = offsets(layout)
+    count = np.arange(layout.volume)
+    assert (layout.ndim, layout.volume) == (where.ndim, where.size)
+    assert layout.offset_bounds == (layout.min_offset, layout.max_offset)
+    assert layout.offset_bounds == ((where.min(), where.max()) if where.size else (0, -1))
+    assert layout.is_contiguous_c == np.array_equal(where.ravel() - layout.slice_offset, count)
+    assert layout.is_contiguous_f == np.array_equal(where.ravel("F") - layout.slice_offset, count)
+    assert layout.slice_offset_in_bytes == layout.slice_offset * layout.itemsize
+    if layout.strides is not None:
+        assert layout.strides_in_bytes == tuple(stride * layout.itemsize for stride in layout.strides)
+    if layout.is_unique:
+        assert len(np.unique(where)) == where.size
+    if layout.is_contiguous_any:
+        assert layout.is_unique
+        assert np.array_equal(np.sort(where.ravel()) - layout.slice_offset, count)
+    assert layout.is_dense == (layout.is_contiguous_any and layout.slice_offset == 0)
+
+
+@given(layouts())
+def test_the_stride_order_sorts_the_strides(layout):
+    order = layout.stride_order
+    assert sorted(order) == list(range(layout.ndim))
+    if layout.strides is not None:
+        lengths = [abs(layout.strides[axis]) for axis in order]
+        assert lengths == sorted(lengths, reverse=True)
+
+
+@given(layouts())
+def test_the_required_size_holds_every_item(layout):
+    if layout.min_offset < 0:
+        with pytest.raises(ValueError, match=rf"min_offset {layout.min_offset}\)"):
+            layout.required_size_in_bytes()
+    else:
+        assert layout.required_size_in_bytes() == (layout.max_offset + 1) * layout.itemsize
+
+
+# ---- views ----
+
+
+@given(layouts(), st.data())
+@MANY
+def test_a_reshaped_layout_has_the_same_offsets_in_order(layout, data):
+    items = []
+    for extent in layout.shape:
+        part = data.draw(st.sampled_from([d for d in range(1, extent + 1) if extent % d == 0] or [1]))
+        items += [part, extent // part]
+    if len(items) > 1 and data.draw(st.booleans()):
+        items[:2] = [items[0] * items[1]]
+    try:
+        result = layout.reshaped(tuple(items))
+    except ValueError as error:
+        assert "without a copy" in str(error)
+        array = np.lib.stride_tricks.as_strided(
+            np.zeros(1, np.int8), layout.shape, layout.strides or Layout.dense(layout.shape, 1).strides
+        )
+        with pytest.raises((ValueError, AttributeError)):  # NumPy cannot do it without a copy either
+            array.shape = items
+        return
+    same_offsets(result, offsets(layout).reshape(items))
+
+
+@given(layouts(), st.data())
+def test_one_extent_is_worked_out(layout, data):
+    if layout.volume == 0:
+        return
+    layout = layout.to_dense("C")
+    shape = list(layout.shape) or [1]
+    place = data.draw(st.integers(0, len(shape) - 1))
+    assert layout.reshaped((*shape[:place], -1, *shape[place + 1 :])).shape == tuple(shape)
+
+
+@given(layouts(), st.data())
+def test_a_permuted_layout_is_numpy_s_transpose(layout, data):
+    order = data.draw(st.permutations(range(layout.ndim)))
+    same_offsets(layout.permuted(order), offsets(layout).transpose(order))
+    same_offsets(layout.permuted([axis - layout.ndim for axis in order]), offsets(layout).transpose(order))
+
+
+@given(layouts())
+def test_a_squeezed_layout_is_numpy_s(layout):
+    if layout.volume == 0:
+        assert (layout.squeezed().shape, layout.squeezed().strides) == ((0,), (0,))
+    else:
+        same_offsets(layout.squeezed(), offsets(layout).squeeze())
+
+
+@given(layouts(), st.data())
+def test_an_unsqueezed_layout_is_numpy_s(layout, data):
+    count = data.draw(st.integers(1, 3))
+    ndim = layout.ndim + count
+    axes = tuple(data.draw(st.lists(st.integers(-ndim, ndim - 1), min_size=count, max_size=count)))
+    if len({axis % ndim for axis in axes}) < count:
+        with pytest.raises(ValueError, match="twice"):
+            layout.unsqueezed(axes)
+    else:
+        same_offsets(layout.unsqueezed(axes), np.expand_dims(offsets(layout), axes))
+
+
+@given(layouts(), st.data())
+def test_a_broadcast_layout_is_numpy_s(layout, data):
+    shape = [data.draw(st.integers(0, 3)) if extent == 1 else extent for extent in layout.shape]
+    shape = data.draw(st.lists(st.integers(0, 3), max_size=2)) + shape
+    same_offsets(layout.broadcast_to(shape), np.broadcast_to(offsets(layout), shape))
+
+
+@given(layouts(), st.data())
+@MANY
+def test_flattening_joins_what_it_can_and_nothing_else(layout, data):
+    mask = layout.flattened_axis_mask()
+    whole = layout.flattened()
+    assert np.array_equal(offsets(whole).ravel(), offsets(layout).ravel())
+    assert whole.ndim == max(layout.ndim - mask.bit_count(), 1)
+    part = data.draw(st.integers(0, 2**64 - 1))
+    assert layout.flattened(mask=part).ndim == max(layout.ndim - (mask & part).bit_count(), 1)
+    assert np.array_equal(offsets(layout.flattened(mask=part)).ravel(), offsets(layout).ravel())
+    if layout.ndim:
+        first = data.draw(st.integers(0, layout.ndim - 1))
+        last = data.draw(st.integers(0, layout.ndim - 1))
+        joined = sum(1 << axis for axis in range(first + 1, last + 1))
+        assert layout.flattened(first, last) == layout.flattened(mask=joined)
+
+
+def bytes_of(layout):
+    """The offset of every byte, in order of the items."""
+    return (offsets(layout)[..., None] * layout.itemsize + np.arange(layout.itemsize)).ravel()
+
+
+@given(layouts(), st.sampled_from([1, 2, 4, 8, 12, 16]), st.booleans())
+@MANY
+def test_a_repacked_layout_has_the_same_bytes_in_order(layout, itemsize, keep_dim):
+    try:
+        result = layout.repacked(itemsize, keep_dim=keep_dim)
+    except ValueError:
+        return
+    assert result.itemsize == itemsize
+    assert np.array_equal(bytes_of(result), bytes_of(layout))
+
+
+@given(layouts(), st.integers(1, 40))
+@MANY
+def test_the_largest_itemsize_can_be_had(layout, limit):
+    if layout.ndim and limit >= layout.itemsize:
+        largest = layout.max_compatible_itemsize(limit)
+        assert largest <= limit
+        assert layout.repacked(largest).itemsize == largest
+        powers = [size for size in (1, 2, 4, 8, 16) if largest < size <= limit]
+        for size in powers if limit in {1, 2, 4, 8, 16} else []:
+            with pytest.raises(ValueError):
+                layout.repacked(size)
+
+
+@pytest.mark.parametrize(
+    ("layout", "values", "words"),
+    [
+        (Layout.dense((5, 4), 4), (32,), r"extent 4 .* multiple of 8"),
+        (Layout.dense((5, 0), 4), (8,), r"extent 0 .* positive"),
+        (Layout.dense((5, 4), 4, "F"), (8,), r"stride .* must be 1, not 5"),
+        (Layout((5, 4), (5, 1), 4), (8,), r"other stride \(5\) .* multiple of 2"),
+        (Layout.dense((5, 4), 4)[:, 1:3], (8,), r"slice_offset \(1\) .* multiple of 2"),
+        (Layout.dense((5, 4), 4), (8, 4), r"data_ptr \(4\) .* itemsize \(8\)"),
+        (Layout.dense((5, 4), 4), (6,), r"items of 4 bytes .* items of 6 bytes"),
+        (Layout.dense((5, 4), 4), (0,), r"itemsize \(0\)"),
+        (Layout.dense((5, 4), 4), (8, 0, 2), r"axis .* out of range"),
+        (Layout.dense((), 4), (8,), r"axis -1 is out of range for 0 dimensions"),
+        (Layout.dense((5, 4), 4), (8, 0, -3), r"axis -3 is out of range for 2 dimensions"),
+    ],
+)
+def test_a_refusal_to_repack_says_which_rule_and_both_numbers(layout, values, words):
+    with pytest.raises(ValueError, match=words):
+        layout.repacked(*values)
+
+
+# ---- dense layouts ----
+
+
+@given(layouts(), st.data())
+@MANY
+def test_a_dense_layout_has_no_gaps(layout, data):
+    order = data.draw(st.sampled_from(["C", "F", "K", "permutation"]))
+    if order == "permutation":
+        order = tuple(data.draw(st.permutations(range(layout.ndim))))
+    dense = layout.to_dense(order)
+    assert dense == Layout.dense_like(layout, order)
+    assert dense.is_dense
+    assert (dense.shape, dense.itemsize) == (layout.shape, layout.itemsize)
+    assert dense.required_size_in_bytes() == layout.volume * layout.itemsize
+    if order == "C":
+        assert dense.is_contiguous_c
+    if order == "F":
+        assert dense.is_contiguous_f
+    if layout.volume and layout.is_dense and order == "K":
+        assert dense is layout
+    if layout.volume and isinstance(order, tuple):
+        assert dense == Layout.dense(layout.shape, layout.itemsize, order)
+        for before, axis in itertools.pairwise(order):
+            assert dense.strides[before] == dense.strides[axis] * dense.shape[axis]
+
+
+# ---- limits ----
+
+
+def test_sixty_four_dimensions_do_and_one_more_does_not():
+    layout = Layout((1,) * 60 + (2, 3, 4, 5), None, 8)
+    assert (layout.ndim, layout.volume, layout.stride_order) == (64, 120, tuple(range(64)))
+    assert layout.permuted(range(63, -1, -1)).permuted(range(63, -1, -1)) == layout.to_dense("C")[...]
+    assert layout.flattened() == Layout.dense((120,), 8)
+    assert layout.flattened_axis_mask() == 2**64 - 2
+    assert layout.squeezed().unsqueezed(range(60)).shape == layout.shape
+    assert layout.reshaped((120, *(1,) * 63)).ndim == 64
+    assert eval(repr(layout), {"StridedLayout": Layout}) == layout
+    for refused in (
+        lambda: Layout((1,) * 65, None, 1),
+        lambda: Layout.dense((1,) * 65, 1),
+        lambda: layout.unsqueezed(0),
+        lambda: layout[None],
+        lambda: layout.broadcast_to((1,) * 65),
+        lambda: layout.reshaped((1,) * 65),
+    ):
+        with pytest.raises(ValueError):
+            refused()
+
+
+@pytest.mark.parametrize("ndim", [0, 1, 7, 8, 9, 63, 64])
+def test_values_survive_at_every_number_of_dimensions(ndim):
+    shape = tuple(2 if axis % 4 == 0 else 1 for axis in range(ndim))
+    layout = Layout.dense(shape, 2, "F")
+    again = Layout(layout.shape, layout.strides, 2)
+    assert again == layout
+    assert hash(again) == hash(layout)
+    assert again.permuted(range(ndim)) == layout
+    assert pickle.loads(pickle.dumps(layout)) == layout
+    assert sys.getsizeof(layout) < 400 + 16 * ndim
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Layout((2**62, 4), None, 1),
+        lambda: Layout((2**31, 2**31), None, 4),
+        lambda: Layout((2**62, 4, 0), None, 1),
+        lambda: Layout((3,), (2**62,), 1),
+        lambda: Layout((3, 3), (2**61, 2**61), 1),
+        lambda: Layout((2,), (2**61,), 8),
+        lambda: Layout((2,), (-(2**61),), 8),
+        lambda: Layout((1,), (2**62,), 2),
+        lambda: Layout((0,), (2**62,), 2),
+        lambda: Layout((2**63,), None, 1),
+        lambda: Layout((1,), (2**63,), 1),
+        lambda: Layout((1,), None, 2**63),
+        lambda: Layout.dense((2**40, 2**40), 1, "F"),
+        lambda: Layout((1,), None, 4).broadcast_to((2**62,)),
+        lambda: Layout((2, 2), (2**62, 5), 1).unsqueezed(0),
+        lambda: Layout((2, 2), (2**62, 5), 1).reshaped((1, 2, 2)),
+        lambda: Layout((2**60,), (1,), 8).repacked(1, axis=0),
+        lambda: Layout((0, 5), (1, 2**62), 1)[:, 4],
+        lambda: Layout((0, 5), (1, 2**62), 1)[:, ::4],
+        lambda: Layout((2,), None, 1)[2**64],
+        lambda: Layout((2,), None, 1).flattened(mask=-1),
+        lambda: Layout((2,), None, 1).flattened(mask=2**64),
+    ],
+)
+def test_what_passes_64_bits_is_refused(make):
+    try:
+        layout = make()
+    except OverflowError as error:
+        assert "64" in str(error)
+    else:
+        pytest.fail(str(layout))
+
+
+def test_what_just_fits_is_taken():
+    top = 2**63 - 1
+    assert Layout((2,), (top - 1,), 1).required_size_in_bytes() == top
+    assert Layout((2,), (-(2**63),), 1).min_offset == -(2**63)
+    assert Layout((top,), None, 1).volume == top
+    assert Layout((top, 0), None, 1).volume == 0
+    assert Layout((1,), None, top).required_size_in_bytes() == top
+    assert Layout((2, 2), (5, 2**62), 1).flattened().shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (((2, -3), None, 4), r"extent -3 of axis 1"),
+        (((2, 3), (3,), 4), r"1 strides are given for 2 extents"),
+        (((2, 3), (12, 5), 4, True), r"stride 5 of axis 1 .* itemsize \(4 bytes\)"),
+        (((2, 3), None, 0), r"itemsize \(0\)"),
+        (((2, 3), (1, 1), -4, True), r"itemsize \(-4\)"),
+    ],
+)
+def test_a_refusal_says_the_rule_and_the_numbers(values, words):
+    with pytest.raises(ValueError, match=words):
+        Layout(*values)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Layout((2,), None),
+        lambda: Layout((2,), None, 4, False, 1),
+        lambda: Layout((2,), None, 4, order="C"),
+        lambda: Layout("23", None, 4),
+        lambda: Layout(None, None, 4),
+        lambda: Layout((2, "3"), None, 4),
+        lambda: Layout.dense((2,)),
+        lambda: Layout.dense_like((2, 3)),
+        lambda: Layout((2,), None, 4).reshaped(),
+        lambda: Layout((2,), None, 4).reshaped(2, 1),
+        lambda: Layout((2,), None, 4).reshaped((2,), shape=(2,)),
+        lambda: Layout((2,), None, 4).squeezed(0),
+        lambda: Layout((2,), None, 4).flattened(0, 0, 0, 0),
+        lambda: Layout((2,), None, 4).flattened(mask="1"),
+        lambda: Layout._restore((2,), None, 4),
+    ],
+)
+def test_a_wrong_call_is_a_type_error(call):
+    with pytest.raises(TypeError):
+        call()
+
+
+# ---- a value ----
+
+
+def test_strides_none_means_c_order_and_says_so():
+    layout = Layout((2, 3), None, 4)
+    spelled = Layout((2, 3), (3, 1), 4)
+    assert (layout.strides, layout.strides_in_bytes) == (None, None)
+    assert layout != spelled
+    assert layout[...] == spelled
+    assert layout.to_dense() is layout
+    assert layout.is_contiguous_c
+    assert Layout((2, 0, 3), None, 4)[...].strides == (0, 0, 0)
+
+
+@given(layouts(), layouts())
+def test_equal_layouts_have_equal_hashes(a, b):
+    def value(layout):
+        return (layout.shape, layout.strides, layout.itemsize, layout.slice_offset)
+
+    assert (a == b) == (value(a) == value(b))
+    assert (a != b) == (value(a) != value(b))
+    if a == b:
+        assert hash(a) == hash(b)
+    assert a != value(a)
+
+
+def test_hashes_differ_where_it_helps():
+    made = [Layout((a, b), (c, d), 4) for a in range(8) for b in range(8) for c in range(8) for d in range(8)]
+    assert len({hash(layout) for layout in made}) == len(made)
+    assert len({hash(layout) % 8192 for layout in made}) > 2500  # random ones: about 3200
+
+
+@given(layouts())
+def test_pickles_and_copies(layout):
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        again = pickle.loads(pickle.dumps(layout, protocol))
+        assert again == layout
+        assert again.strides == layout.strides
+    assert copy.copy(layout) is layout
+    assert copy.deepcopy(layout) is layout
+
+
+@given(layouts())
+def test_the_repr_says_all(layout):
+    text = repr(layout)
+    assert text == (
+        f"StridedLayout(shape={layout.shape}, strides={layout.strides}, itemsize={layout.itemsize}"
+        + (f", slice_offset={layout.slice_offset})" if layout.slice_offset else ")")
+    )
+
+
+def test_the_longest_repr_fits():
+    layout = Layout((1,) * 64, (-(2**63),) * 64, 1)
+    assert eval(repr(layout), {"StridedLayout": Layout}) == layout
+
+
+def test_nothing_can_be_changed():
+    layout = Layout((2, 3), None, 4)
+    for name in dir(layout):
+        with pytest.raises((AttributeError, TypeError)):
+            setattr(layout, name, 1)
+        with pytest.raises((AttributeError, TypeError)):
+            setattr(Layout, name, 1)
+    with pytest.raises(AttributeError):
+        layout.other = 1
+    with pytest.raises(TypeError):
+        layout[0] = 1
+    with pytest.raises(TypeError):
+        type("Sub", (Layout,), {})
+
+
+@given(layouts())
+def test_what_is_kept_is_what_was_worked_out(layout):
+    for name, value in vars(Layout).items():
+        if inspect.isgetsetdescriptor(value):
+            first = getattr(layout, name)
+            assert getattr(layout, name) == first
+            if isinstance(first, tuple):
+                assert getattr(layout, name) is first
+
+
+def test_tuples_are_not_leaked():
+    layout = Layout((300, 400), (400, 1), 4)
+    shape = layout.shape
+    count = sys.getrefcount(shape)
+    other = Layout((300, 400), (400, 1), 4)
+    for _ in range(10):
+        assert layout.shape is shape
+        _ = (other.strides, other.offset_bounds, other.stride_order, other.strides_in_bytes)
+    assert sys.getrefcount(shape) == count
+    del layout
+    assert sys.getrefcount(shape) == count - 1
+
+
+def test_every_public_name_says_what_it_does():
+    for name in dir(Layout):
+        if name.startswith("__"):
+            continue
+        value = getattr(Layout, name)
+        assert value.__doc__
+        if callable(value):
+            inspect.signature(value)
+            assert name.startswith("_") or "Source: cuda.core" in value.__doc__
+    assert list(inspect.signature(Layout).parameters) == ["shape", "strides", "itemsize", "divide_strides"]
+    assert list(inspect.signature(Layout.dense).parameters) == ["shape", "itemsize", "stride_order"]
+
+
+def test_arguments_go_by_name_too():
+    layout = Layout(shape=(2, 4), strides=(16, 4), itemsize=4, divide_strides=True)
+    assert layout == Layout.dense(shape=(2, 4), itemsize=4, stride_order="C")
+    assert layout.reshaped(shape=(8,)) == layout.flattened(start_axis=0, end_axis=1, mask=None)
+    assert layout.permuted(axis_order=(1, 0)).to_dense(stride_order="C").shape == (4, 2)
+    assert layout.repacked(itemsize=8, data_ptr=0, axis=-1, keep_dim=True).shape == (2, 2)
+    assert layout.max_compatible_itemsize(max_itemsize=16, data_ptr=8, axis=1) == 8
+    assert layout.sliced(slices=(0, slice(2))).shape == (2,)
+    assert layout.unsqueezed(axis=1).broadcast_to(shape=(2, 3, 4)).shape == (2, 3, 4)
