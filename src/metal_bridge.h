@@ -29,6 +29,7 @@ typedef struct bridge_queue bridge_queue;   /* an id<MTLCommandQueue> */
     X(BRIDGE_TOO_LARGE, "the length is larger than the device's maxBufferLength")              \
     X(BRIDGE_NO_MEMORY, "Metal could not allocate the buffer")                                 \
     X(BRIDGE_NOT_PAGES, "Metal wraps only whole pages of memory")                              \
+    X(BRIDGE_ODD_END, "Metal copies 4 bytes at a time, and the last ones of the buffer are fewer")    \
     X(BRIDGE_NO_COMMAND, "Metal gave no command buffer or encoder")                            \
     X(BRIDGE_COMMAND_FAILED, "a command buffer failed")                                        \
     X(BRIDGE_FORKED, "Metal cannot be used in a forked child; start it with 'spawn' instead")

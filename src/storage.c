@@ -252,16 +252,14 @@ typedef struct blit_range {
     size_t offset_bytes, nbytes;
 } blit_range;
 
-static blit_range
-widen(const metal_storage *storage, size_t offset_bytes, size_t nbytes)
+/* BRIDGE_ODD_END: a foreign buffer's length is no multiple of 4, and the range holds its last bytes. */
+static bridge_status
+widen(const metal_storage *storage, size_t offset_bytes, size_t nbytes, blit_range *out)
 {
-    size_t length = bridge_buffer_nbytes(storage->handle);
     size_t first = round_down(offset_bytes, BLIT_UNIT);
     size_t last = round_up(offset_bytes + nbytes, BLIT_UNIT);
-    if (last > length) { /* a foreign buffer of odd length: there is no wider range to take */
-        last = length;
-    }
-    return (blit_range){first, last - first};
+    *out = (blit_range){first, last - first};
+    return last > bridge_buffer_nbytes(storage->handle) ? BRIDGE_ODD_END : BRIDGE_OK;
 }
 
 static bridge_status
@@ -275,10 +273,12 @@ static bridge_status
 download_private(metal_storage *storage, size_t offset_bytes, size_t nbytes, void *out,
                  bridge_error *error)
 {
-    blit_range range = widen(storage, offset_bytes, nbytes);
+    blit_range range;
     bridge_buffer *stage = NULL;
-    bridge_status status = bridge_buffer_new(storage->device->handle, range.nbytes,
-                                             BRIDGE_SHARED, &stage);
+    bridge_status status = widen(storage, offset_bytes, nbytes, &range);
+    if (status == BRIDGE_OK) {
+        status = bridge_buffer_new(storage->device->handle, range.nbytes, BRIDGE_SHARED, &stage);
+    }
     if (status == BRIDGE_OK) {
         status = blit_out(storage, range, stage, error);
     }
@@ -294,10 +294,12 @@ static bridge_status
 upload_private(metal_storage *storage, size_t offset_bytes, size_t nbytes, const void *bytes,
                bridge_error *error)
 {
-    blit_range range = widen(storage, offset_bytes, nbytes);
+    blit_range range;
     bridge_buffer *stage = NULL;
-    bridge_status status = bridge_buffer_new(storage->device->handle, range.nbytes,
-                                             BRIDGE_SHARED, &stage);
+    bridge_status status = widen(storage, offset_bytes, nbytes, &range);
+    if (status == BRIDGE_OK) {
+        status = bridge_buffer_new(storage->device->handle, range.nbytes, BRIDGE_SHARED, &stage);
+    }
     if (status == BRIDGE_OK && range.nbytes != nbytes) {
         status = blit_out(storage, range, stage, error); /* the neighbours' bytes go back as they are */
     }

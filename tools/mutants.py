@@ -1,0 +1,371 @@
+"""Would a test notice?  Break the bridge and the storage in one place at a time, and run the tests that should.
+
+    python tools/mutants.py            all of them, two at a time; ends with 1 if one survives
+    python tools/mutants.py retain     those whose name holds the word
+    python tools/mutants.py --list     their names
+
+Each mutant is built against the software Metal, in a folder of its own outside the checkout, and the tests run with
+SOFTMETAL_VALIDATION=1.  A mutant is caught if a test fails, crashes or hangs; the run says which it was.
+"""
+
+# ruff: noqa: E501  (a table of texts as they stand in the sources)
+
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SECONDS = 90  # a run that takes longer hangs
+WORKERS = 2
+
+BUFFERS = "tests/test_bridge.py tests/test_buffer.py tests/test_storage.py tests/test_device.py"
+TENSORS = f"tests/test_dlpack_export.py tests/test_dlpack_import.py tests/test_owners.py {BUFFERS}"
+ARRAYS = f"tests/test_array_host.py tests/test_array_make.py {BUFFERS}"
+
+BRIDGE, STORAGE, MANAGED = "src/metal_bridge.m", "src/storage.c", "src/managed.c"
+
+
+@dataclass
+class Mutant:
+    name: str
+    file: str
+    text: str  # stands once in the file
+    instead: str
+    tests: str = BUFFERS
+
+
+MUTANTS = [
+    # ---- who owns what ----
+    Mutant("no retain of a device in the table", BRIDGE, "        [device retain];\n", ""),
+    Mutant("no release of the list of devices", BRIDGE, "    [all release];\n", ""),
+    Mutant("no retain of a wrapped buffer", STORAGE, "    bridge_buffer_retain(buffer);\n", "", TENSORS),
+    Mutant("no release of a buffer", BRIDGE, "    [buffer_object(buffer) release];\n", ""),
+    Mutant(
+        "no release of the storage's buffer", STORAGE, "        bridge_buffer_release(storage->handle);\n    }", "    }"
+    ),
+    Mutant(
+        "no release of the staging buffer",
+        STORAGE,
+        "                                      range.offset_bytes, range.nbytes, error);\n    }\n"
+        "    bridge_buffer_release(stage);",
+        "                                      range.offset_bytes, range.nbytes, error);\n    }",
+    ),
+    Mutant("no retain of an exported storage", MANAGED, "    storage_retain(storage);\n", "", TENSORS),
+    Mutant("no release of an exported storage", MANAGED, "    storage_release(block->storage);\n", "", TENSORS),
+    Mutant(
+        "the owner goes before its buffer",
+        STORAGE,
+        "    storage->handle = NULL;\n    if (storage->owner.retire != NULL) {\n        storage->owner.retire(storage);",
+        "    if (storage->owner.retire != NULL) {\n        storage->owner.retire(storage);\n        return;",
+        TENSORS,
+    ),
+    # ---- pools ----
+    Mutant(
+        "no pool round a label",
+        BRIDGE,
+        "    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];\n"
+        "    [buffer_object(buffer) setLabel:[NSString stringWithUTF8String:label]];\n    [pool drain];\n",
+        "    [buffer_object(buffer) setLabel:[NSString stringWithUTF8String:label]];\n",
+    ),
+    Mutant(
+        "no pool round a command",
+        BRIDGE,
+        "    bridge_status status = BRIDGE_NO_COMMAND;\n"
+        "    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];\n",
+        "    bridge_status status = BRIDGE_NO_COMMAND;\n    NSAutoreleasePool *pool = nil;\n",
+    ),
+    Mutant(
+        "a pool that is not drained",
+        BRIDGE,
+        "        status = check_completed(commands, error);\n    }\n    [pool drain];\n",
+        "        status = check_completed(commands, error);\n    }\n",
+    ),
+    # ---- commands ----
+    Mutant("no wait", BRIDGE, "        [commands waitUntilCompleted];\n", ""),
+    Mutant("no commit", BRIDGE, "        [commands commit];\n", ""),
+    Mutant("no endEncoding", BRIDGE, "    [encoder endEncoding];\n", ""),
+    Mutant(
+        "no look at the status",
+        BRIDGE,
+        "if ([commands status] == MTLCommandBufferStatusCompleted)",
+        "if ([commands status] >= MTLCommandBufferStatusCompleted)",
+    ),
+    Mutant("no code of an error", BRIDGE, "failure == nil ? 0 : [failure code]", "0"),
+    Mutant(
+        "no text of an error",
+        BRIDGE,
+        "    copy_text([failure localizedDescription], error->text, sizeof error->text);\n",
+        "",
+    ),
+    Mutant(
+        "source and destination at the same place",
+        BRIDGE,
+        "destinationOffset:blit->dst_offset_bytes",
+        "destinationOffset:blit->src_offset_bytes",
+    ),
+    Mutant(
+        "no encoder is no matter",
+        BRIDGE,
+        "bridge_status status = BRIDGE_NO_COMMAND;",
+        "bridge_status status = BRIDGE_OK;",
+    ),
+    # ---- managed and private storage ----
+    Mutant(
+        "no didModifyRange",
+        BRIDGE,
+        "    [buffer_object(buffer) didModifyRange:NSMakeRange(offset_bytes, nbytes)];\n",
+        "",
+        ARRAYS,
+    ),
+    Mutant("no synchronizeResource", BRIDGE, "        [encoder synchronizeResource:blit->dst];\n", "", ARRAYS),
+    Mutant(
+        "no didModifyRange after a host write",
+        STORAGE,
+        "        bridge_buffer_did_modify(storage->handle, offset_bytes, nbytes);\n",
+        "",
+        ARRAYS,
+    ),
+    Mutant(
+        "no didModifyRange at export",
+        STORAGE,
+        "        bridge_buffer_did_modify(storage->handle, 0, storage->nbytes);\n",
+        "",
+        f"{ARRAYS} {TENSORS}",
+    ),
+    Mutant(
+        "no didModifyRange when a host view closes",
+        STORAGE,
+        "    storage_end_host_write(storage, 0, storage->nbytes);\n    (void)",
+        "    (void)",
+        ARRAYS,
+    ),
+    Mutant(
+        "no synchronising before a host read",
+        STORAGE,
+        "    if (!others_wrote && !__atomic_load_n(&storage->gpu_wrote, __ATOMIC_ACQUIRE)) {",
+        "    if (!others_wrote || storage->mode == BRIDGE_MANAGED) {",
+        ARRAYS,
+    ),
+    Mutant(
+        "synchronising under a host view",
+        STORAGE,
+        "__atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE) &&\n                        !has_host_writers(storage);",
+        "__atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE);",
+        ARRAYS,
+    ),
+    Mutant(
+        "contents of a private buffer are asked for",
+        BRIDGE,
+        "if (bridge_buffer_storage(buffer) == BRIDGE_PRIVATE)",
+        "if (buffer == NULL)",
+    ),
+    Mutant(
+        "managed storage is made shared",
+        BRIDGE,
+        "        return MTLResourceStorageModeManaged;\n",
+        "        return MTLResourceStorageModeShared;\n",
+    ),
+    # ---- bounds ----
+    Mutant("no zero length", BRIDGE, "    if (nbytes == 0) {\n        return BRIDGE_NO_MEMORY;\n    }\n", ""),
+    Mutant(
+        "no largest length",
+        BRIDGE,
+        "return nbytes > [device maxBufferLength] ? BRIDGE_TOO_LARGE : BRIDGE_OK;",
+        "(void)device;\n    return BRIDGE_OK;",
+    ),
+    Mutant(
+        "lengths are not whole blit units",
+        STORAGE,
+        "bridge_buffer_new(device->handle, round_up(nbytes, BLIT_UNIT),",
+        "bridge_buffer_new(device->handle, nbytes,",
+    ),
+    Mutant(
+        "a range is not widened at its start",
+        STORAGE,
+        "size_t first = round_down(offset_bytes, BLIT_UNIT);",
+        "size_t first = offset_bytes;",
+    ),
+    Mutant(
+        "a range is not widened at its end",
+        STORAGE,
+        "size_t last = round_up(offset_bytes + nbytes, BLIT_UNIT);",
+        "size_t last = offset_bytes + nbytes;",
+    ),
+    Mutant(
+        "a range is widened past the end", STORAGE, "    if (last > length) {", "    if (last > length + BLIT_UNIT) {"
+    ),
+    Mutant(
+        "the neighbours' bytes are lost",
+        STORAGE,
+        "if (status == BRIDGE_OK && range.nbytes != nbytes)",
+        "if (status != BRIDGE_OK && range.nbytes != nbytes)",
+    ),
+    Mutant(
+        "a fill of any length",
+        STORAGE,
+        "if (aligned != offset_bytes || end != offset_bytes + nbytes)",
+        "if (aligned > end + nbytes)",
+    ),
+    Mutant(
+        "a label one byte too long",
+        BRIDGE,
+        "        strncpy(out, utf8, capacity - 1);\n        out[capacity - 1] = '\\0';\n",
+        "        strncpy(out, utf8, capacity);\n",
+    ),
+    # ---- handles ----
+    Mutant(
+        "any memory is readable",
+        BRIDGE,
+        "return !(result == -1 && errno == EFAULT);",
+        "return result != 7 || errno == 0;",
+    ),
+    Mutant(
+        "any word is a class",
+        BRIDGE,
+        "        is_known = known[i] == candidate;",
+        "        is_known = candidate != Nil;",
+    ),
+    Mutant("any object is a buffer", BRIDGE, "if (class_conformsToProtocol(c, @protocol(MTLBuffer)))", "if (c != Nil)"),
+    # ---- fork ----
+    Mutant("a forked child releases", BRIDGE, "    if (buffer == NULL || is_forked()) {", "    if (buffer == NULL) {"),
+    Mutant(
+        "a forked child runs commands",
+        BRIDGE,
+        "    memset(error, 0, sizeof *error);\n    if (is_forked()) {\n        return BRIDGE_FORKED;\n    }\n",
+        "    memset(error, 0, sizeof *error);\n",
+    ),
+    Mutant(
+        "a forked child flushes managed buffers",
+        BRIDGE,
+        "    if (is_forked()) {\n        return;\n    }\n    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];\n    [buffer_object(buffer) didModify",
+        "    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];\n    [buffer_object(buffer) didModify",
+    ),
+]
+
+
+class Workshop:
+    """A copy of the sources in which mutants are built, one after the other."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".*", "build", "*.so", "dist", "tests", "docs"))
+        self.site = folder / "site"
+        self.dirty: str | None = None  # the file that holds the last mutant
+
+    def build(self) -> str:
+        """ "" or what the compiler said."""
+        done = subprocess.run(
+            [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "site", "--build-temp", "objects"],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        (module,) = list((self.folder / "site").rglob("_core*.so")) or [None]
+        if done.returncode == 0 and module is not None:
+            for path in (self.folder / "src" / "metal_dlpack").glob("*.py"):
+                shutil.copy(path, module.parent)
+            return ""
+        return done.stdout + done.stderr
+
+    def test(self, tests: str) -> str:
+        """ "" where all tests pass, or what happened."""
+        environment = os.environ | {
+            "PYTHONPATH": str(self.site),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "SOFTMETAL_VALIDATION": "1",
+        }
+        present = [path for path in dict.fromkeys(tests.split()) if (ROOT / path).exists()]
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *present]
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            return f"hangs ({SECONDS} s)"
+        if done.returncode == 0:
+            return ""
+        if done.returncode < 0 or done.returncode > 5:
+            return f"crashes (signal {-done.returncode})"
+        failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        return failed[0].partition(" ")[2].partition(" - ")[0] if failed else done.stdout[-300:]
+
+    def apply(self, mutant: Mutant) -> str:
+        """ "" or why it cannot be."""
+        if self.dirty is not None and self.dirty != mutant.file:
+            self.write(self.dirty, (ROOT / self.dirty).read_text())
+        before = (ROOT / mutant.file).read_text()
+        if before.count(mutant.text) != 1:
+            return f"the text stands {before.count(mutant.text)} times in {mutant.file}"
+        self.dirty = mutant.file
+        self.write(mutant.file, before.replace(mutant.text, mutant.instead))
+        return self.build()
+
+    def write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text)
+
+
+def judge(mutant: Mutant, workshop: Workshop) -> tuple[str, str]:
+    problem = workshop.apply(mutant)
+    if problem:
+        return "broken", problem
+    what = workshop.test(mutant.tests)
+    return ("caught", what) if what else ("SURVIVES", "")
+
+
+def work(todo: queue.Queue, folder: Path, results: dict) -> None:
+    workshop = Workshop(folder)
+    problem = workshop.build()
+    if problem:
+        results["the build"] = ("broken", problem)
+        return
+    while True:
+        try:
+            mutant = todo.get_nowait()
+        except queue.Empty:
+            return
+        started = time.monotonic()
+        results[mutant.name] = verdict, detail = judge(mutant, workshop)
+        print(f"{verdict:8}  {mutant.name}: {detail} ({time.monotonic() - started:.0f} s)", flush=True)
+
+
+def main() -> int:
+    words = sys.argv[1:]
+    if words == ["--list"]:
+        print("\n".join(f"{m.file}: {m.name}" for m in MUTANTS))
+        return 0
+    if sys.platform != "linux":
+        print(f"mutants are built against the software Metal, which {sysconfig.get_platform()} does not use")
+        return 0
+    chosen = [m for m in MUTANTS if all(word in m.name for word in words)]
+    todo: queue.Queue = queue.Queue()
+    results: dict[str, tuple[str, str]] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        sound = Workshop(Path(scratch, "sound"))
+        problem = sound.build() or sound.test(f"{TENSORS} {ARRAYS}")
+        if problem:
+            print(f"without a mutant: {problem}")
+            return 1
+        for mutant in chosen:
+            todo.put(mutant)
+        folders = [Path(scratch, f"shop{i}") for i in range(WORKERS)]
+        workers = [threading.Thread(target=work, args=(todo, folder, results)) for folder in folders]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    bad = {name: result for name, result in results.items() if result[0] != "caught"}
+    print(f"{len(results) - len(bad)} of {len(chosen)} mutants are caught")
+    return 1 if bad or len(results) < len(chosen) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
