@@ -5,6 +5,7 @@
 #define FILL_MAX_RUN 256      /* longer items are as fast one by one */
 #define SEED_NBYTES 1024      /* a seed this long is worth a memcpy */
 #define STREAM_ROW_NBYTES 512 /* shorter rows have too few whole lines */
+#define STREAM_TOTAL_NBYTES (48 << 20) /* smaller copies may stay in a cache */
 
 /* `item` has 1, 2, 4, 8 or 16 bytes. */
 static vec
@@ -49,14 +50,13 @@ fill_row_doubling(char *row, int64_t row_nbytes, const char *item, int64_t run)
 }
 
 static void
-fill_row(char *row, int64_t row_nbytes, const char *item, int64_t run, bool is_large)
+fill_row(char *row, int64_t row_nbytes, const char *item, int64_t run, bool stream)
 {
     bool divides = run <= VEC_NBYTES && (run & (run - 1)) == 0;
     if (memcmp(item, item + 1, (size_t)run - 1) == 0) {
         memset(row, item[0], (size_t)row_nbytes);
     }
     else if (divides && row_nbytes >= VEC_NBYTES) {
-        bool stream = is_large && row_nbytes >= STREAM_ROW_NBYTES;
         fill_row_vectors(row, row_nbytes, repeat_item(item, run), stream);
     }
     else {
@@ -68,11 +68,13 @@ static void
 fill_rows(const copy_block *block, char *dst, const char *src)
 {
     const copy_axis outer = block->outer;
+    int64_t row_nbytes = block->inner.extent * block->run;
+    bool stream = row_nbytes >= STREAM_ROW_NBYTES && block->total_nbytes >= STREAM_TOTAL_NBYTES;
     for (int64_t i = 0; i < outer.extent; i++) {
-        fill_row(dst + i * outer.dst_step, block->inner.extent * block->run,
-                 src + i * outer.src_step, block->run, block->is_large);
+        fill_row(dst + i * outer.dst_step, row_nbytes, src + i * outer.src_step, block->run,
+                 stream);
     }
-    if (block->is_large) {
+    if (stream) {
         vec_stream_end();
     }
 }

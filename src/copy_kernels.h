@@ -17,7 +17,8 @@ typedef struct copy_block {
     int64_t run;     /* bytes */
     copy_axis outer; /* extent 1 where the copy has fewer axes */
     copy_axis inner;
-    bool is_large; /* the whole copy is larger than the caches */
+    copy_axis band;       /* for the turn kernel: goes on where `inner` ends in dst; else extent 1 */
+    int64_t total_nbytes; /* of the whole copy, of which this may be a small part */
 } copy_block;
 
 /* Copy block->outer.extent x block->inner.extent runs from `src` to `dst`. */

@@ -10,7 +10,7 @@
 
 #include "copy_kernels.h"
 
-#define LARGE_NBYTES (16 << 20) /* past it a copy does not stay in the caches */
+#define BAND_NBYTES 128 /* rows of the destination shorter than this are joined to bands */
 
 typedef struct {
     copy_kernel kernel;
@@ -58,13 +58,16 @@ insert_by_reach(nest *out, const copy_axis *axis)
     out->axes[at] = *axis;
 }
 
+static const copy_axis once = {1, 0, 0};
+
 static void
 choose_axes(const copy_plan *plan, nest *out)
 {
     int last = plan->naxes - 1;
     int outer = last > 0 ? choose_outer(plan) : -1;
     out->block.inner = plan->axes[last];
-    out->block.outer = outer >= 0 ? plan->axes[outer] : (copy_axis){1, 0, 0};
+    out->block.outer = outer >= 0 ? plan->axes[outer] : once;
+    out->block.band = once;
     out->naxes = 0;
     for (int i = 0; i < last; i++) {
         if (i != outer) {
@@ -73,16 +76,34 @@ choose_axes(const copy_plan *plan, nest *out)
     }
 }
 
-static copy_kernel
-choose_kernel(const copy_block *block)
+/* Move the axis that goes on where the inner one ends from the loops into the block. */
+static void
+take_band(nest *n)
 {
-    copy_kernel (*const offers[])(const copy_block *) = {copy_fill_kernel, copy_planes_kernel,
-                                                        copy_turn_kernel, copy_runs_kernel};
-    copy_kernel kernel = NULL;
-    for (int i = 0; kernel == NULL; i++) {
-        kernel = offers[i](block); /* the last one never refuses */
+    int64_t row_nbytes = n->block.inner.extent * n->block.run;
+    for (int i = 0; i < n->naxes && row_nbytes < BAND_NBYTES; i++) {
+        if (n->axes[i].dst_step == row_nbytes) {
+            n->block.band = n->axes[i];
+            n->naxes--;
+            memmove(&n->axes[i], &n->axes[i + 1], sizeof(copy_axis) * (size_t)(n->naxes - i));
+            return;
+        }
     }
-    return kernel;
+}
+
+static void
+choose_kernel(nest *n)
+{
+    n->kernel = copy_fill_kernel(&n->block);
+    if (n->kernel == NULL) {
+        n->kernel = copy_planes_kernel(&n->block);
+    }
+    if (n->kernel == NULL && (n->kernel = copy_turn_kernel(&n->block)) != NULL) {
+        take_band(n);
+    }
+    if (n->kernel == NULL) {
+        n->kernel = copy_runs_kernel(&n->block);
+    }
 }
 
 static void
@@ -119,8 +140,8 @@ copy_nest_run(const copy_plan *plan, int64_t nbytes)
     }
     nest n;
     n.block.run = plan->run;
-    n.block.is_large = nbytes >= LARGE_NBYTES;
+    n.block.total_nbytes = nbytes;
     choose_axes(plan, &n);
-    n.kernel = choose_kernel(&n.block);
+    choose_kernel(&n);
     run_loops(&n, plan->dst, plan->src);
 }

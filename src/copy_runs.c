@@ -7,7 +7,8 @@
 #include "copy_kernels.h"
 #include "copy_vector.h"
 
-#define STREAM_RUN_NBYTES 512 /* shorter runs have too few whole lines */
+#define STREAM_RUN_NBYTES 512         /* shorter runs have too few whole lines */
+#define STREAM_TOTAL_NBYTES (48 << 20) /* smaller copies may stay in a cache */
 
 /* ---- items: what a loop carries from source to destination ---- */
 
@@ -198,5 +199,6 @@ copy_runs_kernel(const copy_block *block)
     if (run <= 32) {
         return move_pair_128;
     }
-    return block->is_large && run >= STREAM_RUN_NBYTES ? stream_runs : move_any;
+    bool streams = run >= STREAM_RUN_NBYTES && block->total_nbytes >= STREAM_TOTAL_NBYTES;
+    return streams ? stream_runs : move_any;
 }

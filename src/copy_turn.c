@@ -20,6 +20,7 @@ typedef void (*turn_tile)(char *dst, int64_t dst_step, const char *src, int64_t 
                           int64_t nrows, int64_t ncolumns);
 
 #define BUFFER_NBYTES (32 << 10)
+#define STREAM_TOTAL_NBYTES (16 << 20) /* a destination this large is better not read first */
 
 static inline int64_t
 smaller(int64_t a, int64_t b)
@@ -87,6 +88,21 @@ smaller(int64_t a, int64_t b)
         }                                                                                      \
     }
 
+/* Items as large as a vector need no shuffle; four by four use lines of 64 bytes whole. */
+VEC_INLINE void
+turn_block_16(char *dst, int64_t dst_step, const char *src, int64_t src_step)
+{
+    vec v[16];
+    VEC_UNROLL for (int k = 0; k < 16; k++)
+    {
+        v[k] = vec_load(src + k / 4 * src_step + k % 4 * 16);
+    }
+    VEC_UNROLL for (int k = 0; k < 16; k++)
+    {
+        vec_store(dst + k / 4 * dst_step + k % 4 * 16, v[k % 4 * 4 + k / 4]);
+    }
+}
+
 /* ---- tiles ---- */
 
 /* Cover the tile with blocks of `side`; the last ones are moved back and overlap their
@@ -121,6 +137,13 @@ smaller(int64_t a, int64_t b)
               src + column * src_step + (nrows - (side)) * (size), src_step);                  \
     }
 
+/* Items along each side of a block, by their size. */
+#define SIDE_1 16
+#define SIDE_2 8
+#define SIDE_4 4
+#define SIDE_8 2
+#define SIDE_16 4
+
 #define TILE_PARAMETERS                                                                        \
     char *dst, int64_t dst_step, const char *src, int64_t src_step, int64_t nrows,             \
         int64_t ncolumns
@@ -142,11 +165,11 @@ smaller(int64_t a, int64_t b)
     static void name(TILE_PARAMETERS)                                                          \
     {                                                                                          \
         int64_t shorter = smaller(nrows, ncolumns);                                            \
-        if (shorter >= VEC_NBYTES / size) {                                                    \
-            ORDER(turn_block_##size, VEC_NBYTES / size, size)                                  \
+        if (shorter >= SIDE_##size) {                                                    \
+            ORDER(turn_block_##size, SIDE_##size, size)                                  \
         }                                                                                      \
-        else if (shorter >= VEC_NBYTES / 2 / size) {                                           \
-            ORDER(turn_half_block_##size, VEC_NBYTES / 2 / size, size)                         \
+        else if (shorter >= SIDE_##size / 2) {                                           \
+            ORDER(turn_half_block_##size, SIDE_##size / 2, size)                         \
         }                                                                                      \
         else {                                                                                 \
             ONE_BY_ONE(type)                                                     \
@@ -156,8 +179,8 @@ smaller(int64_t a, int64_t b)
 #define DEFINE_TILE(name, size, type, ORDER)                                                        \
     static void name(TILE_PARAMETERS)                                                          \
     {                                                                                          \
-        if (smaller(nrows, ncolumns) >= VEC_NBYTES / size) {                                   \
-            ORDER(turn_block_##size, VEC_NBYTES / size, size)                                  \
+        if (smaller(nrows, ncolumns) >= SIDE_##size) {                                   \
+            ORDER(turn_block_##size, SIDE_##size, size)                                  \
         }                                                                                      \
         else {                                                                                 \
             ONE_BY_ONE(type)                                                     \
@@ -183,25 +206,33 @@ DEFINE_TILE_WITH_HALVES(by_columns_2, 2, uint16_t, BY_COLUMNS)
 DEFINE_TILE(by_columns_4, 4, uint32_t, BY_COLUMNS)
 DEFINE_TILE(by_columns_8, 8, uint64_t, BY_COLUMNS)
 
+/* Here it costs more to write an item twice than to go without blocks. */
 static void
-one_by_one_16(TILE_PARAMETERS)
+whole_blocks_16(TILE_PARAMETERS)
 {
-    ONE_BY_ONE(vec)
+    if ((nrows | ncolumns) % SIDE_16 == 0) {
+        BY_ROWS(turn_block_16, SIDE_16, 16)
+    }
+    else {
+        ONE_BY_ONE(vec)
+    }
 }
 
 /* Indexed by log2 of the item size. */
-static const turn_tile tiles_by_rows[] = {by_rows_1, by_rows_2, by_rows_4, by_rows_8, one_by_one_16};
+static const turn_tile tiles_by_rows[] = {by_rows_1, by_rows_2, by_rows_4, by_rows_8,
+                                          whole_blocks_16};
 static const turn_tile tiles_by_columns[] = {by_columns_1, by_columns_2, by_columns_4,
-                                             by_columns_8, one_by_one_16};
+                                             by_columns_8, whole_blocks_16};
 
 /* ---- roads ---- */
 
 typedef struct {
     int log_itemsize;
     int64_t itemsize;
-    int64_t nrows, ncolumns;    /* of the destination */
+    int64_t nrows, ncolumns;    /* of the destination; ncolumns in one band */
     int64_t dst_step, src_step; /* bytes from row to row, from column to column */
-    int64_t side;               /* items along each side of a tile */
+    int64_t nbands, band_step;  /* bands side by side in dst, bytes apart in src */
+    int64_t row_side, side;     /* rows and columns of a tile */
 } turn;
 
 /* Inside a tile, go along the side with the longer step: few of its lines are open at a time,
@@ -211,11 +242,11 @@ turn_straight(const turn *t, char *dst, const char *src)
 {
     bool by_columns = t->src_step > 2 * t->dst_step;
     turn_tile tile = (by_columns ? tiles_by_columns : tiles_by_rows)[t->log_itemsize];
-    for (int64_t i = 0; i < t->nrows; i += t->side) {
+    for (int64_t i = 0; i < t->nrows; i += t->row_side) {
         for (int64_t j = 0; j < t->ncolumns; j += t->side) {
             tile(dst + i * t->dst_step + j * t->itemsize, t->dst_step,
                  src + j * t->src_step + i * t->itemsize, t->src_step,
-                 smaller(t->side, t->nrows - i), smaller(t->side, t->ncolumns - j));
+                 smaller(t->row_side, t->nrows - i), smaller(t->side, t->ncolumns - j));
         }
     }
 }
@@ -245,12 +276,34 @@ turn_through_buffer(const turn *t, char *dst, const char *src, bool stream)
     for (int64_t j = 0; j < t->ncolumns; j += t->side) {
         int64_t ncolumns = smaller(t->side, t->ncolumns - j);
         int64_t row_nbytes = ncolumns * t->itemsize;
-        for (int64_t i = 0; i < t->nrows; i += t->side) {
-            int64_t nrows = smaller(t->side, t->nrows - i);
+        for (int64_t i = 0; i < t->nrows; i += t->row_side) {
+            int64_t nrows = smaller(t->row_side, t->nrows - i);
             tile(buffer, row_nbytes, src + j * t->src_step + i * t->itemsize, t->src_step, nrows,
                  ncolumns);
             write_rows(buffer, row_nbytes, nrows, dst + i * t->dst_step + j * t->itemsize,
                        t->dst_step, stream);
+        }
+    }
+}
+
+/* Rows shorter than a tile: several bands make one row of the buffer. */
+static void
+turn_bands(const turn *t, char *dst, const char *src, bool stream)
+{
+    char buffer[BUFFER_NBYTES] __attribute__((aligned(VEC_LINE_NBYTES)));
+    turn_tile tile = tiles_by_columns[t->log_itemsize];
+    int64_t band_nbytes = t->ncolumns * t->itemsize, bands = t->side / t->ncolumns;
+    for (int64_t j = 0; j < t->nbands; j += bands) {
+        int64_t nbands = smaller(bands, t->nbands - j);
+        for (int64_t i = 0; i < t->nrows; i += t->row_side) {
+            int64_t nrows = smaller(t->row_side, t->nrows - i);
+            for (int64_t band = 0; band < nbands; band++) {
+                tile(buffer + band * band_nbytes, nbands * band_nbytes,
+                     src + (j + band) * t->band_step + i * t->itemsize, t->src_step, nrows,
+                     t->ncolumns);
+            }
+            write_rows(buffer, nbands * band_nbytes, nrows,
+                       dst + i * t->dst_step + j * band_nbytes, t->dst_step, stream);
         }
     }
 }
@@ -293,6 +346,14 @@ can_stream(const turn *t, const char *dst)
            row_nbytes >= (whole ? 2 : 32) * VEC_LINE_NBYTES;
 }
 
+static bool
+can_stream_bands(const turn *t, const char *dst)
+{
+    int64_t line = VEC_LINE_NBYTES, row_nbytes = t->nbands * t->ncolumns * t->itemsize;
+    return (uintptr_t)dst % VEC_LINE_NBYTES == 0 && t->dst_step % line == 0 &&
+           row_nbytes % line == 0 && line % (t->ncolumns * t->itemsize) == 0;
+}
+
 /* Lines whose addresses differ by a multiple of 4 KiB share one set of the usual first cache;
  * a step near 2 or 4 KiB puts all rows of a tile into one or two sets. */
 static bool
@@ -300,6 +361,34 @@ crowds_cache(int64_t step)
 {
     int64_t beyond = (step + VEC_LINE_NBYTES / 2) % 2048;
     return step >= 2048 - VEC_LINE_NBYTES / 2 && beyond >= 0 && beyond < VEC_LINE_NBYTES;
+}
+
+static void
+set_sides(turn *t, int64_t row_nbytes, int64_t column_nbytes)
+{
+    t->row_side = row_nbytes >> t->log_itemsize;
+    t->side = column_nbytes >> t->log_itemsize;
+}
+
+static void
+turn_matrix(turn *t, bool is_large, char *dst, const char *src)
+{
+    int64_t row_nbytes = t->ncolumns * t->itemsize;
+    if (is_large && can_stream(t, dst)) {
+        set_sides(t, 128, row_nbytes <= 512 && t->itemsize > 1 ? row_nbytes : 128);
+        turn_streaming(t, dst, src);
+    }
+    else if (!is_large && t->itemsize < 16 && crowds_cache(t->src_step) &&
+             row_nbytes >= VEC_LINE_NBYTES) {
+        int64_t nbytes = t->itemsize == 1 ? 128 : 256;
+        set_sides(t, nbytes, nbytes);
+        turn_through_buffer(t, dst, src, false);
+    }
+    else {
+        int64_t nbytes = is_large ? 512 : t->dst_step % 1024 == 0 ? 128 : 256;
+        set_sides(t, nbytes, t->itemsize == 16 ? 2048 : nbytes);
+        turn_straight(t, dst, src);
+    }
 }
 
 static void
@@ -312,18 +401,19 @@ turn_block(const copy_block *block, char *dst, const char *src)
         .ncolumns = block->inner.extent,
         .dst_step = block->outer.dst_step,
         .src_step = block->inner.src_step,
+        .nbands = block->band.extent,
+        .band_step = block->band.src_step,
     };
-    if (block->is_large && can_stream(&t, dst)) {
-        t.side = 128 / t.itemsize;
-        turn_streaming(&t, dst, src);
+    bool is_large = block->total_nbytes >= STREAM_TOTAL_NBYTES;
+    if (t.nbands == 1) {
+        turn_matrix(&t, is_large, dst, src);
+        return;
     }
-    else if (crowds_cache(t.src_step) && t.ncolumns * t.itemsize >= VEC_LINE_NBYTES) {
-        t.side = t.itemsize == 1 ? 128 : 256 / t.itemsize;
-        turn_through_buffer(&t, dst, src, false);
-    }
-    else {
-        t.side = (block->is_large ? 512 : t.dst_step % 1024 == 0 ? 128 : 256) / t.itemsize;
-        turn_straight(&t, dst, src);
+    bool stream = is_large && can_stream_bands(&t, dst);
+    set_sides(&t, 128, 256);
+    turn_bands(&t, dst, src, stream);
+    if (stream) {
+        vec_stream_end();
     }
 }
 
