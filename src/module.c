@@ -7,6 +7,7 @@
 #include "dlpack_producer.h"
 #include "dtype_type.h"
 #include "errors.h"
+#include "explain.h"
 #include "explain_refusal.h"
 #include "layout_type.h"
 #include "owners.h"
@@ -64,7 +65,7 @@ static int
 add_functions(PyObject *module)
 {
     PyMethodDef *const lists[] = {device_functions, storage_mode_functions, array_make_functions,
-                                  producer_functions, shares_memory_functions, refusal_functions,
+                                  producer_functions, shares_memory_functions, explain_functions, refusal_functions,
                                   softmetal_probe_functions};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         if (PyModule_AddFunctions(module, lists[i]) < 0) {

@@ -1,0 +1,425 @@
+"""explain(): what an exchange would do, and why, without doing it.
+
+What consumers are known to do stands in explain_rules.py; here is how a tensor is looked at, and how rules are put
+together to one answer.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from . import _core
+from .explain_rules import CALLS, DISTRIBUTIONS, ELEMENT_TYPES, OUTCOMES, RULES, Rule
+
+__all__ = ["Explanation", "explain"]
+
+METAL, CPU = 8, 1
+READ_ONLY, IS_COPIED = 1, 2
+#: MLX wraps whole pages of Apple silicon.
+MAC_PAGE = 16384
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What would happen.  True where the data arrives: outcome 'zero-copy' or 'copy'."""
+
+    outcome: str  #: 'zero-copy', 'copy', 'refusal' or 'crash'
+    reasons: tuple[str, ...]  #: sentences, the deciding ones first
+    fixes: tuple[str, ...]  #: what to do about them, in the same order; may be fewer
+    producer: str  #: the type of what was asked about
+    consumer: str  #: who would take it: 'metal_dlpack', or the name that was given
+    sources: tuple[str, ...] = field(default=(), repr=False)  #: how each reason is known
+
+    def __bool__(self) -> bool:
+        return self.outcome in ("zero-copy", "copy")
+
+    def __str__(self) -> str:
+        lines = [f"{self.producer} to {self.consumer}: {self.outcome}"]
+        lines += [f"  {reason}" for reason in self.reasons]
+        lines += [f"  Fix: {fix}" for fix in self.fixes]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+@dataclass
+class Facts:
+    """A tensor as a consumer would get it; what rules ask about and name in their sentences."""
+
+    consumer: str
+    device: tuple[int, int] = (CPU, 0)
+    dtype: str = ""
+    code: tuple[int, int, int] = (0, 0, 0)
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] | None = ()
+    steps: tuple[int, ...] = ()  # the strides, worked out where there are none
+    address: int = 0
+    byte_offset: int = 0
+    itemsize: int = 1
+    alignment: int = 1
+    nbytes: int = 0
+    nitems: int = 0
+    flags: int = 0
+    version: str = "0.0"
+    storage: str = ""
+    fault: str = ""
+    ours: bool = False
+    by_exchange: bool = False
+
+    @property
+    def device_id(self) -> int:
+        return self.device[1]
+
+    @property
+    def is_metal(self) -> bool:
+        return self.device[0] == METAL
+
+    @property
+    def is_versioned(self) -> bool:
+        return self.version != "0.0"
+
+    @property
+    def is_unknown(self) -> bool:
+        return not self.version.startswith(("0.", "1."))
+
+    @property
+    def is_readonly(self) -> bool:
+        return bool(self.flags & READ_ONLY)
+
+    @property
+    def long_axes(self) -> list[tuple[int, int]]:
+        """(extent, stride) of the axes along which steps are taken."""
+        if self.nitems == 0:
+            return []
+        return [(extent, step) for extent, step in zip(self.shape, self.steps, strict=True) if extent > 1]
+
+    @property
+    def has_negative_steps(self) -> bool:
+        return any(step < 0 for _, step in self.long_axes)
+
+    def is_compact(self, axes: list[tuple[int, int]]) -> bool:
+        expected = 1
+        for extent, step in axes:
+            if step != expected:
+                return False
+            expected *= extent
+        return True
+
+
+#: What rules ask, by name.
+CONDITIONS: dict[str, Callable[[Facts], bool]] = {
+    "ours_readonly_legacy": lambda f: f.ours and f.is_readonly and not f.is_versioned,
+    "ours_negative": lambda f: f.ours and f.has_negative_steps,
+    "ours_private_for_cpu": lambda f: f.ours and f.storage == "private" and not f.is_metal and f.nitems > 0,
+    "ours_offset_for_metal": lambda f: f.ours and f.is_metal and f.nitems > 0 and f.byte_offset % f.itemsize != 0,
+    "other_major": lambda f: f.is_unknown,
+    "other_device": lambda f: f.device[0] not in (METAL, CPU),
+    "faulty": lambda f: bool(f.fault),
+    "metal": lambda f: f.is_metal,
+    "cpu": lambda f: f.device[0] == CPU and f.nitems > 0,
+    "cpu_misaligned": lambda f: f.device[0] == CPU and f.nitems > 0 and (f.address + f.byte_offset) % f.alignment != 0,
+    "too_long_for_metal": lambda f: f.device[0] == CPU and f.nbytes > max_buffer_length(),
+    "cpu_not_on_page": lambda f: f.device[0] == CPU and f.nitems > 0 and (f.address + f.byte_offset) % MAC_PAGE != 0,
+    "readonly": lambda f: f.is_readonly,
+    "legacy": lambda f: not f.is_versioned,
+    "versioned": lambda f: f.is_versioned,
+    "versioned_by_method": lambda f: f.is_versioned and not f.by_exchange,
+    "element_type": lambda f: f.code not in (ELEMENT_TYPES[f.consumer] or {f.code}),
+    "negative_steps": lambda f: f.has_negative_steps,
+    "negative_strides": lambda f: any(step < 0 for step in f.strides or ()) and f.nitems > 0,
+    "offset_ignored": lambda f: f.byte_offset != 0 and f.is_metal,
+    "no_strides_with_offset": lambda f: f.strides is None and f.byte_offset != 0,
+    "offset_in_item": lambda f: f.nitems > 0 and f.byte_offset % f.itemsize != 0,
+    "metal_other_index": lambda f: f.is_metal and f.device_id != 0,
+    "other_index": lambda f: f.device_id != 0,
+    "wide_float": lambda f: f.code in ((2, 64, 1), (5, 128, 1)),
+    "private": lambda f: f.storage == "private",
+    "not_compact": lambda f: not f.is_compact(sorted(f.long_axes, key=lambda axis: axis[1])),
+    "not_c_order": lambda f: not f.is_compact(f.long_axes[::-1]),
+    "not_aligned_64": lambda f: f.nitems > 0 and ((0 if f.is_metal else f.address) + f.byte_offset) % 64 != 0,
+}
+
+
+#: Conditions that the version alone decides.
+ABOUT_VERSIONS = {"other_major", "legacy", "versioned", "versioned_by_method"}
+
+
+def max_buffer_length() -> int:
+    try:
+        return _core.default_device().max_buffer_length
+    except _core.MetalError:
+        return sys.maxsize
+
+
+# ---- looking ----
+
+
+def name_of(code: tuple[int, int, int]) -> str:
+    names = {(d.code, d.bits): name for name, d in vars(_core).items() if isinstance(d, _core.dtype)}
+    name = names.get(code[:2], f"(code {code[0]}, bits {code[1]})")
+    return name if code[2] == 1 else f"{name}x{code[2]}"
+
+
+def facts_of_array(array: _core.Array, device_type: int, consumer: str, is_versioned: bool) -> Facts:
+    """Of an Array of ours, from its attributes: an export could copy."""
+    is_metal = device_type == METAL
+    address = array.buffer.handle if is_metal else array.buffer.address or 0
+    code = (array.dtype.code, array.dtype.bits, array.dtype.lanes)
+    return Facts(
+        consumer=consumer,
+        device=(device_type, 0),
+        dtype=array.dtype.name,
+        code=code,
+        shape=array.shape,
+        strides=array.strides,
+        steps=array.strides,
+        address=0 if array.size == 0 else address + (0 if is_metal else array.byte_offset),
+        byte_offset=array.byte_offset if is_metal and array.size else 0,
+        itemsize=array.itemsize,
+        nbytes=array.nbytes,
+        nitems=array.size,
+        flags=READ_ONLY if array.readonly else 0,
+        version="1.3" if is_versioned else "0.0",
+        storage=array.storage,
+        ours=True,
+    )
+
+
+def facts_of_tensor(found: dict[str, Any], consumer: str, by_exchange: bool) -> Facts:
+    code = found.get("dtype", (0, 0, 0))
+    known = {key: value for key, value in found.items() if key in Facts.__dataclass_fields__}
+    known.update(dtype=name_of(code), code=code, version="{}.{}".format(*found["version"]))
+    return Facts(consumer=consumer, by_exchange=by_exchange, **known)
+
+
+def ask(x: Any, keywords: dict[str, object]) -> dict[str, Any]:
+    """The tensor for these keywords and copy=False, which not every producer knows."""
+    try:
+        return _core._tensor_facts(x, {**keywords, "copy": False})
+    except TypeError:
+        return _core._tensor_facts(x, keywords)
+
+
+def look(x: Any, consumer: str, device: object) -> Facts:
+    """The tensor that this consumer would get; whatever the producer raises."""
+    if is_capsule(x) or consumer == "metal_dlpack":
+        return facts_of_tensor(_core._tensor_facts(x, None), consumer, by_exchange=False)
+    calls = CALLS[consumer]
+    for keywords, retried in calls:
+        try:
+            if keywords == "exchange":
+                if not hasattr(type(x), "__dlpack_c_exchange_api__"):
+                    continue
+                return facts_of_tensor(_core._tensor_facts(x, None), consumer, by_exchange=True)
+            assert isinstance(keywords, dict)
+            asked = dict(keywords)
+            if device == "cpu" and "dl_device" in asked:
+                asked["dl_device"] = (CPU, 0)
+            return facts_of_tensor(ask(x, asked), consumer, by_exchange=False)
+        except retried:
+            continue
+    raise BufferError(f"{type(x).__name__} gives no tensor.")
+
+
+def look_at_ours(array: _core.Array, is_host: bool, consumer: str, device: object) -> Facts:
+    is_cpu = is_host or (consumer == "numpy" and device == "cpu")
+    # MLX asks again, for a versioned capsule, where the legacy one is refused; tvm-ffi has the exchange API.
+    is_versioned = consumer != "jax" and not (consumer == "mlx" and not array.readonly)
+    if consumer == "tvm" and is_host:
+        is_versioned = False
+    facts = facts_of_array(array, CPU if is_cpu else METAL, consumer, is_versioned)
+    facts.by_exchange = consumer == "tvm" and not is_host
+    return facts
+
+
+def as_copied(facts: Facts) -> Facts:
+    """What the consumer gets where the producer copies."""
+    steps, step = [], 1
+    for extent in reversed(facts.shape):
+        steps.append(step)
+        step *= max(extent, 1)
+    facts.strides = facts.steps = tuple(reversed(steps))
+    facts.byte_offset = facts.address = 0
+    facts.flags = IS_COPIED
+    facts.storage = "shared" if facts.device[0] == CPU else facts.storage
+    return facts
+
+
+def is_capsule(x: object) -> bool:
+    return type(x).__name__ == "PyCapsule"
+
+
+# ---- judging ----
+
+
+def version_numbers(text: str) -> tuple[int, ...]:
+    numbers = []
+    for part in text.split("+")[0].split("."):
+        digits = "".join(ch for ch in part if ch.isdigit())
+        if not digits or not part[0].isdigit():
+            break
+        numbers.append(int(digits))
+    return tuple(numbers)
+
+
+def version_matches(version: str, wanted: str) -> bool:
+    """Does a version lie within ">=2.10,<2.14"?"""
+    have = version_numbers(version)
+    for part in filter(None, wanted.split(",")):
+        bound = version_numbers(part.lstrip("<>="))
+        cut = have[: len(bound)]
+        if (part.startswith(">=") and cut < bound) or (part.startswith("<") and cut >= bound):
+            return False
+    return True
+
+
+@cache
+def version_of(consumer: str) -> tuple[str, bool]:
+    """The consumer's version, and whether it is installed.  It is not imported."""
+    from importlib import metadata  # slow to import
+
+    distribution, assumed = DISTRIBUTIONS[consumer]
+    try:
+        return metadata.version(distribution), True
+    except metadata.PackageNotFoundError:
+        return assumed, False
+
+
+def rules_for(consumer: str) -> list[Rule]:
+    """The rules of a consumer, of its version, on this machine."""
+    machine = "metal" if sys.platform == "darwin" else "no metal"
+    version = version_of(consumer)[0] if consumer in DISTRIBUTIONS else ""
+    return [
+        rule
+        for rule in RULES
+        if rule.consumer == consumer and rule.machine in ("", machine) and version_matches(version, rule.versions)
+    ]
+
+
+def findings(facts: Facts, consumer: str) -> list[tuple[Rule, str]]:
+    found = []
+    words = {name: getattr(facts, name) for name in Facts.__dataclass_fields__} | {"device_id": facts.device_id}
+    for rule in rules_for(consumer):
+        # Of another major version nothing but the number is known.
+        if facts.is_unknown and rule.condition not in ABOUT_VERSIONS:
+            continue
+        if CONDITIONS[rule.condition](facts):
+            found.append((rule, rule.sentence.format(**words)))
+    return found
+
+
+def decide(found: list[tuple[Rule, str]], copy: bool | None) -> tuple[str, list[str], list[str]]:
+    """The outcome, and what `copy` adds to reasons and fixes."""
+    outcomes = {rule.outcome for rule, _ in found}
+    outcome = next((known for known in OUTCOMES if known in outcomes), "zero-copy")
+    if outcome == "copy" and copy is False:
+        return "refusal", ["A copy is needed, and copy=False forbids it."], ["Pass copy=None."]
+    if outcome == "zero-copy" and copy is True:
+        return "copy", ["copy=True asks for one."], []
+    return outcome, [], []
+
+
+def judge(facts: Facts, x: object, copy: bool | None, device: object) -> Explanation:
+    consumer = facts.consumer
+    found = findings(facts, "producer")
+    if any(rule.outcome == "copy" for rule, _ in found) or (copy is True and facts.ours):
+        facts = as_copied(facts)
+        found = [entry for entry in found if entry[0].outcome == "copy"]
+    found += findings(facts, consumer)
+    found += moves(facts, device)
+    ranks = {outcome: rank for rank, outcome in enumerate([*OUTCOMES, "note"])}
+    found.sort(key=lambda entry: ranks[entry[0].outcome])
+    outcome, reasons, fixes = decide(found, copy)
+    reasons += [sentence for _, sentence in found]
+    fixes += [rule.fix for rule, _ in found if rule.fix]
+    if consumer in DISTRIBUTIONS and not version_of(consumer)[1]:
+        reasons.append(f"{consumer} is not installed: judged as version {version_of(consumer)[0]}.")
+    if not reasons:
+        reasons = ["The memory itself is handed over."]
+    return Explanation(
+        outcome,
+        tuple(reasons),
+        tuple(dict.fromkeys(fixes)),
+        type(x).__name__,
+        consumer,
+        tuple(rule.source for rule, _ in found),
+    )
+
+
+def moves(facts: Facts, device: object) -> list[tuple[Rule, str]]:
+    """A copy to the device that was asked for, where the consumer moves data."""
+    if facts.consumer != "torch" or device is None:
+        return []
+    wanted = str(device).split(":")[0]
+    here = "mps" if facts.is_metal else "cpu"
+    if wanted == here:
+        return []
+    rule = Rule("torch", "", "copy", "", f"Leave device out to stay on {here}.", "run")
+    return [(rule, f"The tensor is on {here}, and device asks for {wanted}: torch copies it there.")]
+
+
+def refusal(x: object, consumer: str, error: Exception, fix: str) -> Explanation:
+    text = str(error).removeprefix("explain: ")
+    return Explanation("refusal", (text,), (fix,), type(x).__name__, consumer, ("what the producer raised",))
+
+
+def explain_import(x: Any, device: object, copy: bool | None) -> Explanation:
+    """What our own from_dlpack would do."""
+    if isinstance(x, _core.Array):
+        # No tensor in between: any of our own views is taken as it is.
+        if device == "cpu" and x.storage == "private":
+            error = _core.CopyRequiredError("Private storage has no CPU address, so it has no host view.")
+            return refusal(x, "metal_dlpack", error, "Pass x.copy(storage='shared').")
+        outcome = "copy" if copy else "zero-copy"
+        reason = "copy=True asks for one." if copy else "An Array of ours becomes another view of its buffer."
+        return Explanation(outcome, (reason,), (), "Array", "metal_dlpack")
+    return judge(look(x, "metal_dlpack", device), x, copy, device)
+
+
+def explain(x: Any, *, device: Any = None, copy: bool | None = None, consumer: str | None = None) -> Explanation:
+    """What an exchange would do: zero-copy, copy, refusal or crash, with the reasons and the way out.
+
+    Parameters
+    ----------
+    x : object with __dlpack__, or a DLPack capsule, which stays unconsumed
+    device, copy : optional
+        As they would be given to from_dlpack.
+    consumer : {'torch', 'mlx', 'numpy', 'jax', 'tvm'}, optional
+        Whose from_dlpack.  Default: that of metal_dlpack.
+
+    Returns
+    -------
+    Explanation
+        True where the data would arrive.  Nothing is copied, and no consumer is run or imported; the producer is
+        asked for its tensor, with copy=False if it knows that.
+
+    Raises
+    ------
+    ValueError
+        No such consumer.
+    """
+    if consumer is not None and consumer not in CALLS:
+        raise ValueError(f"explain: consumer ({consumer!r}) is not one of {', '.join(sorted(CALLS))}.")
+    try:
+        if consumer is None:
+            return explain_import(x, device, copy)
+        is_host = isinstance(x, _core.HostView)
+        if is_host or isinstance(x, _core.Array):
+            return judge(look_at_ours(x.array if is_host else x, is_host, consumer, device), x, copy, device)
+        return judge(look(x, consumer, device), x, copy, device)
+    except _core.CopyRequiredError as error:
+        outcome = "refusal" if copy is False else "copy"
+        name = consumer or "metal_dlpack"
+        return Explanation(outcome, (str(error),), (), type(x).__name__, name, ("what the producer raised",))
+    except AttributeError as error:
+        return refusal(x, consumer or "metal_dlpack", error, "Use metal_dlpack.asarray(x) for what is no tensor.")
+    except (BufferError, TypeError, ValueError, RuntimeError) as error:
+        fix = "See metal_dlpack.last_refusal()." if consumer == "mlx" else "Do what the producer's message says."
+        return refusal(x, consumer or "metal_dlpack", error, fix)

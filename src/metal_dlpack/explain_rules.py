@@ -1,0 +1,442 @@
+"""What consumers do with a tensor, as one table of data: see RULES.
+
+A rule says: this consumer (of these versions, on these machines), given a tensor of which this condition holds,
+does this; here is the sentence for the user, the way out, and how it is known.  tests/test_explain.py holds every
+row against the installed frameworks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Outcomes, the worst first.  A "note" leaves the outcome as it is.
+OUTCOMES = ("crash", "refusal", "copy", "zero-copy")
+
+_BASE = frozenset(
+    [(0, bits, 1) for bits in (8, 16, 32, 64)]
+    + [(1, bits, 1) for bits in (8, 16, 32, 64)]
+    + [(2, bits, 1) for bits in (16, 32, 64)]
+    + [(5, 64, 1), (5, 128, 1), (6, 8, 1)]
+)
+_BFLOAT16 = frozenset([(4, 16, 1)])
+_FLOAT8 = frozenset((code, 8, 1) for code in range(7, 15))
+
+#: The element types (DLPack code, bits, lanes) that a consumer takes; None: all.
+ELEMENT_TYPES: dict[str, frozenset[tuple[int, int, int]] | None] = {
+    "numpy": _BASE,
+    "torch": _BASE | _BFLOAT16 | frozenset((code, 8, 1) for code in range(10, 15)) | {(5, 32, 1), (17, 4, 2)},
+    "mlx": _BASE | _BFLOAT16,
+    "jax": _BASE | _BFLOAT16 | _FLOAT8,
+    "tvm": None,
+    "metal_dlpack": None,
+}
+
+#: The distribution whose version a rule's `versions` means, and the version assumed where it is not installed.
+DISTRIBUTIONS = {
+    "numpy": ("numpy", "2.4"),
+    "torch": ("torch", "2.13"),
+    "mlx": ("mlx", "0.32"),
+    "jax": ("jax", "0.10"),
+    "tvm": ("apache-tvm-ffi", "0.1.15"),
+}
+
+#: How a consumer asks for the tensor: keywords of __dlpack__ in order, each with the exceptions after which it
+#: tries the next.  "exchange": the C exchange API of the object's type, if it has one.
+CALLS: dict[str, list[tuple[dict[str, object] | str, tuple[type[Exception], ...]]]] = {
+    "numpy": [({"dl_device": None, "max_version": (1, 0)}, (TypeError,)), ({}, ())],
+    "torch": [({"max_version": (1, 0)}, (TypeError,)), ({}, ())],
+    "mlx": [({}, (TypeError, BufferError)), ({"max_version": (1, 1)}, ())],
+    "jax": [({"stream": None}, ())],
+    "tvm": [("exchange", (BufferError,)), ({}, ())],
+}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One row: see the module."""
+
+    consumer: str
+    condition: str  # a name in explain.CONDITIONS
+    outcome: str  # of OUTCOMES, or "note"
+    sentence: str  # with {names} of explain.Facts
+    fix: str
+    source: str  # "run": executed here against the versions above; else where it was read
+    versions: str = ""  # such as ">=2.10,<2.14"; "": all that are known
+    machine: str = ""  # "metal": where the consumer has a Metal device; "no metal": where it has none
+
+
+RULES = (
+    # ---- what an Array of ours does before any consumer sees it ----
+    Rule(
+        "producer",
+        "ours_readonly_legacy",
+        "refusal",
+        "The array is read-only, which the legacy capsule that {consumer} asks for cannot say.",
+        "Pass a copy: x.copy().",
+        "run",
+    ),
+    Rule(
+        "producer",
+        "ours_negative",
+        "copy",
+        "A stride is negative {strides}, which consumers do not take, so the array hands out a copy.",
+        "Turn the axis back, or keep the copy: x.copy().",
+        "run",
+    ),
+    Rule(
+        "producer",
+        "ours_private_for_cpu",
+        "copy",
+        "Private storage has no CPU address, so the array hands out a copy.",
+        "Allocate with storage='shared'.",
+        "run",
+    ),
+    Rule(
+        "producer",
+        "ours_offset_for_metal",
+        "copy",
+        "byte_offset ({byte_offset}) is not a multiple of the itemsize ({itemsize}), so the array hands out a copy.",
+        "Start the view on a whole item of the buffer.",
+        "run",
+    ),
+    # ---- metal_dlpack.from_dlpack ----
+    Rule(
+        "metal_dlpack",
+        "other_major",
+        "refusal",
+        "The tensor is of DLPack {version}; only major version 1 is understood.",
+        "Ask the producer for max_version=(1, 0).",
+        "dlpack.h DLManagedTensorVersioned",
+    ),
+    Rule(
+        "metal_dlpack",
+        "other_device",
+        "refusal",
+        "The tensor is on device {device}; only Metal (8) and the CPU (1) can be read.",
+        "Copy it to the CPU in its framework first.",
+        "run",
+    ),
+    Rule(
+        "metal_dlpack", "faulty", "refusal", "The tensor is not sound: {fault}", "It is its producer's mistake.", "run"
+    ),
+    Rule(
+        "metal_dlpack",
+        "cpu_misaligned",
+        "copy",
+        "The address of its first item ({address:#x}) is not a multiple of the element's alignment ({alignment}).",
+        "Allocate the memory aligned; NumPy's own allocations are.",
+        "run",
+    ),
+    Rule(
+        "metal_dlpack",
+        "too_long_for_metal",
+        "copy",
+        "The memory ({nbytes} bytes) is longer than a Metal buffer can be.",
+        "Import it in parts.",
+        "MTLDevice.maxBufferLength",
+    ),
+    Rule(
+        "metal_dlpack",
+        "readonly",
+        "note",
+        "The memory is read-only, and so will the Array be.",
+        "Pass copy=True to write.",
+        "run",
+    ),
+    # ---- NumPy ----
+    Rule(
+        "numpy",
+        "metal",
+        "refusal",
+        "NumPy reads CPU memory only, and the tensor is on Metal.",
+        "Call np.from_dlpack(x, device='cpu'), np.asarray(x), or pass x.host.",
+        "run",
+    ),
+    Rule(
+        "numpy",
+        "other_device",
+        "refusal",
+        "NumPy reads CPU memory only, and the tensor is on device {device}.",
+        "Copy it to the CPU in its framework first.",
+        "run",
+    ),
+    Rule(
+        "numpy",
+        "other_major",
+        "refusal",
+        "The tensor is of DLPack {version}; NumPy understands major version 1.",
+        "Ask the producer for max_version=(1, 0).",
+        "run",
+    ),
+    Rule(
+        "numpy",
+        "element_type",
+        "refusal",
+        "NumPy's from_dlpack has no element type {dtype}.",
+        "Use np.asarray(x) with ml_dtypes installed, or view the bytes: x.view('uint8').",
+        "run",
+    ),
+    Rule(
+        "numpy",
+        "legacy",
+        "note",
+        "The capsule is a legacy one, which NumPy makes a read-only array of.",
+        "Let the producer give a versioned one.",
+        "run",
+    ),
+    # ---- PyTorch ----
+    Rule(
+        "torch",
+        "negative_steps",
+        "crash",
+        "A stride is negative {strides}: torch ends the process.",
+        "Pass a contiguous copy.",
+        "run; pytorch#188023",
+        versions="<2.14",
+    ),
+    Rule(
+        "torch",
+        "negative_steps",
+        "refusal",
+        "A stride is negative {strides}, which torch does not take.",
+        "Pass a contiguous copy.",
+        "pytorch#188047",
+        versions=">=2.14",
+    ),
+    Rule(
+        "torch",
+        "offset_ignored",
+        "crash",
+        "torch of this version ignores byte_offset ({byte_offset}): it reads the items from the buffer's start.",
+        "Install torch 2.12 or later, or pass x.copy().",
+        "pytorch#168177",
+        versions="<2.10",
+    ),
+    Rule(
+        "torch",
+        "no_strides_with_offset",
+        "refusal",
+        "The tensor has a byte_offset ({byte_offset}) and no strides, which torch does not take together.",
+        "Let the producer write strides, as DLPack 1.2 demands.",
+        "run",
+    ),
+    Rule(
+        "torch",
+        "offset_in_item",
+        "refusal",
+        "byte_offset ({byte_offset}) is not a multiple of the itemsize ({itemsize}).",
+        "Pass a copy.",
+        "run",
+    ),
+    Rule(
+        "torch",
+        "element_type",
+        "refusal",
+        "torch has no element type {dtype}.",
+        "View the items as another type, such as x.view('uint8').",
+        "run",
+    ),
+    Rule(
+        "torch",
+        "other_major",
+        "refusal",
+        "The tensor is of DLPack {version}; torch understands major version 1.",
+        "Ask the producer for max_version=(1, 0).",
+        "run",
+    ),
+    Rule(
+        "torch",
+        "other_device",
+        "refusal",
+        "The tensor is on device {device}, which torch reads only where it is built for it; taken as not so.",
+        "Copy it to the CPU in its framework first.",
+        "run",
+    ),
+    Rule(
+        "torch",
+        "readonly",
+        "note",
+        "The memory is read-only, and torch drops the flag: it will write where nobody may.",
+        "Do not write to the tensor, or pass a copy.",
+        "run",
+    ),
+    Rule(
+        "torch",
+        "metal",
+        "note",
+        "This build of torch has no MPS: it takes the tensor, and no operation can run on it.",
+        "Pass x.host for a CPU tensor.",
+        "run",
+        machine="no metal",
+    ),
+    Rule(
+        "torch",
+        "metal_other_index",
+        "note",
+        "The device_id is {device_id}: torch names the tensor 'mps:{device_id}', which does not exist.",
+        "Export with device_id 0.",
+        "run",
+    ),
+    # ---- MLX ----
+    Rule(
+        "mlx",
+        "metal",
+        "refusal",
+        "This build of MLX has no Metal, and the tensor is on Metal.",
+        "Pass x.host.",
+        "run",
+        machine="no metal",
+    ),
+    Rule(
+        "mlx",
+        "other_device",
+        "refusal",
+        "MLX reads Metal and CPU memory, and the tensor is on device {device}.",
+        "Copy it to the CPU in its framework first.",
+        "run",
+    ),
+    Rule(
+        "mlx",
+        "other_major",
+        "crash",
+        "MLX does not look at the major version: it reads a tensor of DLPack {version} as if it were of its own.",
+        "Ask the producer for max_version=(1, 0).",
+        "run; the struct was one of 1.3 with another number",
+    ),
+    Rule(
+        "mlx",
+        "negative_strides",
+        "refusal",
+        "A stride is negative {strides}, which MLX does not take, also where no step is taken.",
+        "Pass a contiguous copy.",
+        "run",
+    ),
+    Rule(
+        "mlx",
+        "element_type",
+        "refusal",
+        "MLX has no element type {dtype}.",
+        "View the items as another type, such as x.view('uint8').",
+        "run",
+    ),
+    Rule(
+        "mlx",
+        "wide_float",
+        "copy",
+        "MLX converts {dtype} to its single-precision type.",
+        "Convert to float32 or complex64 before.",
+        "run",
+    ),
+    Rule("mlx", "cpu", "copy", "This build of MLX has no Metal, and copies CPU memory.", "", "run", machine="no metal"),
+    Rule(
+        "mlx",
+        "cpu_not_on_page",
+        "copy",
+        "The memory does not begin on a page ({address:#x}), so MLX copies it.",
+        "Import it as a Metal array, md.from_dlpack(x), and give that to MLX.",
+        "mlx python/src/convert.cpp",
+        machine="metal",
+    ),
+    Rule(
+        "mlx",
+        "private",
+        "copy",
+        "The buffer's storage is private, so MLX copies it on the GPU.",
+        "Allocate with storage='shared'.",
+        "mlx python/src/convert.cpp can_reuse_alien_buffer",
+        machine="metal",
+    ),
+    Rule(
+        "mlx",
+        "readonly",
+        "note",
+        "The memory is read-only, and MLX drops the flag: it may put a result of its own there.",
+        "Use mx.array(x), which copies.",
+        "run; mlx array.h is_donatable",
+    ),
+    # ---- JAX ----
+    Rule(
+        "jax",
+        "metal",
+        "refusal",
+        "JAX refuses device 8 without asking for the tensor.",
+        "Pass x.host.",
+        "run",
+    ),
+    Rule(
+        "jax",
+        "other_device",
+        "refusal",
+        "The tensor is on device {device}, which JAX on the CPU does not read.",
+        "Copy it to the CPU in its framework first.",
+        "run",
+    ),
+    Rule(
+        "jax",
+        "versioned",
+        "refusal",
+        "JAX takes legacy capsules only, and the producer gives a versioned one.",
+        "Let the producer give a legacy capsule where no max_version is asked.",
+        "run",
+    ),
+    Rule(
+        "jax",
+        "not_compact",
+        "refusal",
+        "JAX takes compact strides only, in any order of the axes, and these leave gaps or repeat {strides}.",
+        "Pass a contiguous copy.",
+        "run",
+    ),
+    Rule(
+        "jax",
+        "element_type",
+        "refusal",
+        "JAX's from_dlpack has no element type {dtype}.",
+        "View the items as another type, such as x.view('uint8').",
+        "run",
+    ),
+    Rule(
+        "jax", "other_index", "refusal", "The device_id is {device_id}, and JAX on the CPU has one device.", "", "run"
+    ),
+    Rule(
+        "jax",
+        "not_aligned_64",
+        "copy",
+        "The first item does not lie on a multiple of 64 bytes, so JAX copies.",
+        "Begin the array on a multiple of 64 bytes: whole Arrays do.",
+        "run",
+    ),
+    # ---- TVM ----
+    Rule(
+        "tvm",
+        "versioned_by_method",
+        "refusal",
+        "tvm-ffi asks __dlpack__ for a legacy capsule only, and the producer gives a versioned one.",
+        "Let the producer give a legacy capsule where no max_version is asked.",
+        "run",
+    ),
+    Rule(
+        "tvm",
+        "not_aligned_64",
+        "note",
+        "The first item does not lie on a multiple of 64 bytes: tvm.runtime.from_dlpack, which asks for that, refuses.",
+        "Use tvm_ffi.from_dlpack, or pass a copy.",
+        "run",
+    ),
+    Rule(
+        "tvm",
+        "not_c_order",
+        "note",
+        "The items are not contiguous: tvm.runtime.from_dlpack, which asks for that, refuses.",
+        "Use tvm_ffi.from_dlpack, or pass a copy.",
+        "run",
+    ),
+    Rule(
+        "tvm",
+        "readonly",
+        "note",
+        "The memory is read-only, and tvm-ffi drops the flag.",
+        "Do not write to the tensor, or pass a copy.",
+        "run",
+    ),
+)

@@ -1,0 +1,232 @@
+"""Tensors and Arrays for explain(), and a child process that gives them to a consumer.
+
+As a program: `explain_cases.py CONSUMER` imports the consumer, then forks for each case and prints what happened as
+lines of JSON: [case, outcome, text].
+"""
+
+import importlib.util
+import json
+import os
+import sys
+
+from dlpack_structs import IS_COPIED, READ_ONLY, Producer, open_capsule
+
+import metal_dlpack as md
+
+MEMORY = md.zeros(1 << 15, "uint8")
+PLACE = (MEMORY.buffer.address + 16383) // 16384 * 16384
+HANDLE = MEMORY.buffer.handle
+
+
+class Modern(Producer):
+    """Takes the standard's keywords, whatever it then gives."""
+
+    def __dlpack__(self, *, max_version=None, stream=None, dl_device=None, copy=None):
+        return self.capsule()
+
+
+TENSORS = {
+    "plain": {},
+    "negative": {"shape": (3,), "strides": (-1,), "data": PLACE + 16},
+    "negative, one item": {"shape": (1, 3), "strides": (-1, 1)},
+    "negative, empty": {"shape": (0, 3), "strides": (-3, 1)},
+    "repeated": {"shape": (3, 2), "strides": (0, 1)},
+    "gaps": {"shape": (3, 2), "strides": (4, 2)},
+    "transposed": {"shape": (2, 3), "strides": (1, 2)},
+    "columns": {"shape": (2, 3), "strides": (6, 1)},
+    "no strides": {"strides": None},
+    "no strides, offset": {"strides": None, "byte_offset": 64},
+    "0-d, no strides, offset": {"shape": (), "strides": None, "byte_offset": 64},
+    "0-d, offset": {"shape": (), "strides": (), "byte_offset": 64},
+    "offset 64": {"byte_offset": 64},
+    "offset 4": {"byte_offset": 4},
+    "offset 2": {"byte_offset": 2},
+    "address + 4": {"data": PLACE + 4},
+    "address + 2": {"data": PLACE + 2},
+    "address + 1024": {"data": PLACE + 1024},
+    "read-only": {"flags": READ_ONLY},
+    "copied": {"flags": IS_COPIED},
+    "minor 9": {"version": (1, 9)},
+    "major 2": {"version": (2, 0)},
+    "empty": {"shape": (0, 3), "data": None},
+    "64 axes": {"shape": (1,) * 64},
+    "CPU 1": {"device": (1, 1)},
+    "Metal": {"device": (8, 0), "data": HANDLE},
+    "Metal, offset": {"device": (8, 0), "data": HANDLE, "byte_offset": 64},
+    "Metal, offset 4": {"device": (8, 0), "data": HANDLE, "byte_offset": 4},
+    "Metal, offset 2": {"device": (8, 0), "data": HANDLE, "byte_offset": 2},
+    "Metal, negative": {"device": (8, 0), "data": HANDLE, "byte_offset": 64, "shape": (3,), "strides": (-1,)},
+    "Metal 1": {"device": (8, 1), "data": HANDLE},
+    "no handle": {"device": (8, 0), "data": PLACE},
+    "past the end": {"device": (8, 0), "data": HANDLE, "shape": (10**6,)},
+    "CUDA": {"device": (2, 0)},
+    "fp4 by two": {"dtype": (17, 4, 2)},
+    "float32 by four": {"dtype": (2, 32, 4)},
+}
+for _name in md.__all__:
+    if isinstance(getattr(md, _name), md.dtype):
+        TENSORS[f"type {_name}"] = {"dtype": (getattr(md, _name).code, getattr(md, _name).bits, 1)}
+
+ARRAYS = {
+    "Array": lambda: md.zeros((4, 6)),
+    "Array, negative": lambda: md.zeros((4, 6))[::-1],
+    "Array, negative, one item": lambda: md.zeros((4, 6))[:1, ::1][::-1],
+    "Array, columns": lambda: md.zeros((4, 6))[:, 1:3],
+    "Array, transposed": lambda: md.zeros((4, 6)).T,
+    "Array, repeated": lambda: md.zeros(6).broadcast_to((4, 6)),
+    "Array, read-only": lambda: md.zeros((4, 6)).as_readonly(),
+    "Array, private": lambda: md.zeros((4, 6), storage="private"),
+    "Array, odd offset": lambda: md.Buffer(64).array(2, "complex64", 4),
+    "Array, empty": lambda: md.zeros((4, 6))[2:2],
+    "Array, bfloat16": lambda: md.zeros(4, "bfloat16"),
+    "Array, int4": lambda: md.zeros(4, "int4"),
+    "Array, float64": lambda: md.zeros(4, "float64"),
+}
+for _name in list(ARRAYS):
+    if "private" not in _name:
+        ARRAYS[_name + ", host"] = lambda make=ARRAYS[_name]: make().host
+
+
+def numpy_case(make):
+    def made():
+        import numpy as np
+
+        return make(np)
+
+    return made
+
+
+def aligned(np):
+    """A (4, 6) array on a multiple of 64 bytes: NumPy's own lie on 16."""
+    memory = np.zeros(4 * 6 * 4 + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start : start + 96].view(np.float32).reshape(4, 6)
+
+
+def readonly(array):
+    array.flags.writeable = False
+    return array
+
+
+#: What other frameworks make; they are asked the way the consumer asks.
+FOREIGN = {
+    "NumPy": numpy_case(aligned),
+    "NumPy, negative": numpy_case(lambda np: np.zeros((4, 6), np.float32)[::-1]),
+    "NumPy, columns": numpy_case(lambda np: np.zeros((4, 6), np.float32)[:, 1:3]),
+    "NumPy, read-only": numpy_case(lambda np: readonly(np.zeros((4, 6), np.float32))),
+    "NumPy, dates": numpy_case(lambda np: np.zeros(4, "M8[s]")),
+    "NumPy, swapped": numpy_case(lambda np: np.zeros(4, ">f4")),
+    "no producer": lambda: [1.0],
+}
+if importlib.util.find_spec("mlx"):
+    FOREIGN["MLX, negative"] = lambda: __import__("mlx.core").core.zeros((4, 6))[::-1]
+if importlib.util.find_spec("torch"):
+    FOREIGN["torch"] = lambda: __import__("torch").zeros(4, 6)
+    FOREIGN["torch, grad"] = lambda: __import__("torch").zeros(4, 6, requires_grad=True)
+
+CASES = [f"{name}{flavour}" for name in TENSORS for flavour in ("", ", legacy")] + list(FOREIGN) + list(ARRAYS)
+
+
+def make_case(case):
+    if case in ARRAYS or case in FOREIGN:
+        return {**ARRAYS, **FOREIGN}[case]()
+    name = case.removesuffix(", legacy")
+    return Modern(versioned=name == case, **{"data": PLACE, **TENSORS[name]})
+
+
+def address_of_case(thing):
+    """Where a consumer that shares has element 0; handles count as addresses."""
+    if isinstance(thing, Producer):
+        tensor = thing.struct.dl_tensor
+        is_metal = tensor.device.device_type == 8
+        return (tensor.data or 0) + (0 if is_metal else tensor.byte_offset)
+    if isinstance(thing, md.HostView):
+        return thing.array.buffer.address + thing.array.byte_offset if thing.array.size else 0
+    return thing.buffer.handle if thing.size else 0
+
+
+def is_empty(thing):
+    if isinstance(thing, Producer):
+        tensor = thing.struct.dl_tensor
+        return 0 in tensor.shape[: tensor.ndim]
+    return 0 in (thing.array if isinstance(thing, md.HostView) else thing).shape
+
+
+def consume(consumer, thing):
+    """Whether the consumer shares; its own exceptions."""
+    if consumer == "numpy":
+        import numpy as np
+
+        result = np.from_dlpack(thing)
+        address = result.__array_interface__["data"][0] if result.size else 0
+    elif consumer == "torch":
+        import torch
+
+        result = torch.from_dlpack(thing)
+        address = result.untyped_storage().data_ptr() if result.device.type == "mps" else result.data_ptr()
+        address = address if result.numel() else 0
+    elif consumer == "jax":
+        import jax.numpy as jnp
+
+        result = jnp.from_dlpack(thing)
+        address = result.unsafe_buffer_pointer() if result.size else 0
+    else:
+        import importlib
+
+        module = importlib.import_module({"mlx": "mlx.core", "tvm": "tvm_ffi"}[consumer])
+        result = module.from_dlpack(thing)
+        opened = open_capsule(result.__dlpack__())
+        address = (opened.tensor.data or 0) + (
+            opened.tensor.byte_offset if opened.tensor.device.device_type == 1 else 0
+        )
+    if not isinstance(thing, (Producer, md.Array, md.HostView)):
+        return md.shares_memory(thing, result)
+    wanted = address_of_case(thing)
+    return is_empty(thing) or address == wanted
+
+
+def run_case(consumer, case):
+    try:
+        return "zero-copy" if consume(consumer, make_case(case)) else "copy", ""
+    except BaseException as error:
+        return "refusal", f"{type(error).__name__}: {error}"
+
+
+def run_in_fork(consumer, cases):
+    """Results as far as the child lives: a death is the outcome of the case after the last."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        for case in cases:
+            line = json.dumps([case, *run_case(consumer, case)]) + "\n"
+            os.write(writer, line.encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        results = [json.loads(line) for line in pipe]
+    status = os.waitpid(child, 0)[1]
+    if len(results) < len(cases):
+        results.append([cases[len(results)], "crash", str(status)])
+    return results
+
+
+def main(consumer):
+    __import__({"mlx": "mlx.core", "tvm": "tvm_ffi", "jax": "jax.numpy"}.get(consumer, consumer))
+    if consumer == "jax":
+        import jax
+
+        jax.config.update("jax_enable_x64", True)
+    # Metal cannot be used in a forked child, so what makes Arrays runs here.
+    results = [[case, *run_case(consumer, case)] for case in ARRAYS]
+    cases = [case for case in CASES if case not in ARRAYS]
+    while cases:
+        done = run_in_fork(consumer, cases)
+        results += done
+        cases = cases[len(done) :]
+    for result in results:
+        print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
