@@ -153,6 +153,9 @@ layout_unsqueezed(const strided_layout *in, uint64_t axes, strided_layout *out,
     if (ndim > LAYOUT_MAX_NDIM) {
         return layout_fail(fault, LAYOUT_FAULT_NDIM, ndim, 0);
     }
+    if (ndim < LAYOUT_MAX_NDIM && axes >> ndim != 0) {
+        return layout_fail(fault, LAYOUT_FAULT_AXIS, 63 - __builtin_clzll(axes), ndim);
+    }
     /* From the last axis down: `out` can be `in`. */
     int64_t extent = 1, stride = from > 0 ? in->strides[from - 1] : 1;
     for (int axis = ndim - 1; axis >= 0; axis--) {
