@@ -112,7 +112,7 @@ check_within_buffer(const metal_storage *storage, const strided_layout *layout, 
 {
     int64_t lowest, highest, nbytes;
     layout_offset_bounds(layout, &lowest, &highest);
-    int64_t first = byte_offset, end;
+    int64_t first = byte_offset, end = 0;
     bool fits;
     if (dtype_is_whole_bytes(dtype)) {
         fits = layout_add(byte_offset, lowest * layout->itemsize, &first) &&

@@ -11,20 +11,6 @@ layout_fault_text(layout_fault_code code)
     return fault_texts[code];
 }
 
-/* ---- checked arithmetic ---- */
-
-bool
-layout_multiply(int64_t a, int64_t b, int64_t *out)
-{
-    return !__builtin_mul_overflow(a, b, out);
-}
-
-bool
-layout_add(int64_t a, int64_t b, int64_t *out)
-{
-    return !__builtin_add_overflow(a, b, out);
-}
-
 /* ---- making a layout ---- */
 
 static bool
@@ -86,37 +72,52 @@ layout_set_dense(strided_layout *out, int ndim, const int64_t *shape, int64_t it
     return set_shape(out, ndim, shape, itemsize, fault) && set_dense_strides(out, order, fault);
 }
 
-/* Adds the reach of one axis to the bounds. */
-static bool
-extend_bounds(int64_t extent, int64_t stride, int64_t *min, int64_t *max)
+/* Adds the reach of every axis of a layout that has items to the bounds, which begin at the offset.
+ * False on overflow. */
+static inline bool
+find_bounds(const strided_layout *in, int64_t *min, int64_t *max)
 {
-    int64_t reach;
-    if (!layout_multiply(extent - 1, stride, &reach)) {
-        return false;
+    int64_t low = in->offset, high = in->offset;
+    bool fits = true;
+    for (int axis = 0; axis < in->ndim; axis++) {
+        int64_t reach;
+        fits &= layout_multiply(in->shape[axis] - 1, in->strides[axis], &reach);
+        fits &= layout_add(low, reach < 0 ? reach : 0, &low);
+        fits &= layout_add(high, reach < 0 ? 0 : reach, &high);
     }
-    int64_t *bound = reach < 0 ? min : max;
-    return layout_add(*bound, reach, bound);
+    *min = low;
+    *max = high;
+    return fits;
+}
+
+/* Small numbers, as most are, need no multiplication to see that they fit: 64 axes of 2^23 steps of
+ * 2^23 items of 2^7 bytes do. */
+static inline bool
+is_small(const strided_layout *in)
+{
+    uint64_t most = layout_magnitude(in->shape, in->ndim) |
+                    layout_magnitude(in->strides, in->ndim) | layout_magnitude(&in->offset, 1);
+    return most < 1 << 23 && in->itemsize <= 1 << 7;
 }
 
 /* Every offset, and the byte past the last item, fits in an int64. */
 static bool
 check_reach(const strided_layout *in, layout_fault *fault)
 {
-    int64_t min = in->offset, max = in->offset, items = 1, past, ignored;
-    bool has_items = !layout_is_empty(in);
+    int64_t min = in->offset, max = in->offset, nbytes = in->itemsize, past, ignored;
+    bool is_empty = false, fits = true;
     for (int axis = 0; axis < in->ndim; axis++) {
-        int64_t extent = in->shape[axis] == 0 ? 1 : in->shape[axis];
-        if (!layout_multiply(items, extent, &items) ||
-            (has_items && !extend_bounds(extent, in->strides[axis], &min, &max))) {
-            return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
-        }
+        int64_t extent = in->shape[axis];
+        is_empty |= extent == 0;
+        fits &= layout_multiply(nbytes, extent == 0 ? 1 : extent, &nbytes);
     }
-    if (!layout_add(max, 1, &past) || !layout_multiply(past, in->itemsize, &ignored) ||
-        !layout_multiply(min, in->itemsize, &ignored) ||
-        !layout_multiply(items, in->itemsize, &ignored)) {
-        return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, in->ndim, 0);
+    if (fits && is_small(in)) {
+        return true;
     }
-    return true;
+    fits = fits && (is_empty || find_bounds(in, &min, &max)) && layout_add(max, 1, &past) &&
+           layout_multiply(past, in->itemsize, &ignored) &&
+           layout_multiply(min, in->itemsize, &ignored);
+    return fits || layout_fail(fault, LAYOUT_FAULT_OVERFLOW, 0, 0);
 }
 
 bool
@@ -157,11 +158,8 @@ void
 layout_offset_bounds(const strided_layout *in, int64_t *min, int64_t *max)
 {
     *min = *max = in->offset;
-    if (layout_is_empty(in)) {
-        return;
-    }
-    for (int axis = 0; axis < in->ndim; axis++) {
-        (void)extend_bounds(in->shape[axis], in->strides[axis], min, max);
+    if (!layout_is_empty(in)) {
+        (void)find_bounds(in, min, max);
     }
 }
 

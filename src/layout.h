@@ -32,7 +32,7 @@ typedef struct strided_layout {
     X(LAYOUT_FAULT_NDIM, "a layout has 0 to 64 dimensions, not %lld")                         \
     X(LAYOUT_FAULT_EXTENT, "extent %lld of axis %lld is negative")                            \
     X(LAYOUT_FAULT_ITEMSIZE, "itemsize (%lld) must be at least 1 byte")                       \
-    X(LAYOUT_FAULT_OVERFLOW, "the layout reaches past what 64 bits can count (at axis %lld)") \
+    X(LAYOUT_FAULT_OVERFLOW, "the layout reaches past what 64 bits can count") \
     X(LAYOUT_FAULT_AXIS, "axis %lld is out of range for %lld dimensions")                     \
     X(LAYOUT_FAULT_AXIS_TWICE, "axis %lld is named twice")                                    \
     X(LAYOUT_FAULT_AXES, "%lld axes are given for %lld dimensions")                           \
@@ -73,8 +73,17 @@ layout_fail(layout_fault *fault, layout_fault_code code, int64_t a, int64_t b)
 }
 
 /* ---- checked arithmetic: the only way sizes are multiplied in this project ---- */
-bool layout_multiply(int64_t a, int64_t b, int64_t *out); /* false on overflow */
-bool layout_add(int64_t a, int64_t b, int64_t *out);      /* false on overflow */
+static inline bool /* false on overflow */
+layout_multiply(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+
+static inline bool /* false on overflow */
+layout_add(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
 
 /* `*out` = `*in`, and no more of it than its dimensions use: the struct is a kilobyte.  Entries
  * past ndim may be copied along, never read. */
@@ -103,6 +112,18 @@ layout_drop_axis(strided_layout *layout, int axis)
         layout->shape[i] = layout->shape[i + 1];
         layout->strides[i] = layout->strides[i + 1];
     }
+}
+
+/* A number at least as large as each of |values| but the least int64's, whose it is one below: they
+ * fit below any power of two that this one fits below. */
+static inline uint64_t
+layout_magnitude(const int64_t *values, int count)
+{
+    uint64_t bits = 0;
+    for (int i = 0; i < count; i++) {
+        bits |= (uint64_t)(values[i] ^ values[i] >> 63);
+    }
+    return bits;
 }
 
 /* ---- making a layout ---- */
@@ -147,10 +168,21 @@ uint64_t layout_merge_mask(const strided_layout *in);
 int64_t layout_max_itemsize(const strided_layout *in, int64_t max, int64_t address, int axis);
 bool layout_same_shape(const strided_layout *a, const strided_layout *b);
 
+/* ---- one axis: what an index or a range of it does to offset and stride ---- */
+
+/* `index` counts from the end where negative.  Adds to `*offset`. */
+bool layout_index_axis(const strided_layout *in, int axis, int64_t index, int64_t *offset,
+                       layout_fault *fault);
+/* start, length and step as PySlice_AdjustIndices leaves them: already within the axis. */
+bool layout_cut_axis(const strided_layout *in, int axis, int64_t start, int64_t length,
+                     int64_t step, int64_t *offset, int64_t *stride, layout_fault *fault);
+/* The stride of an axis of extent 1 put before `axis` (0..ndim), which keeps a contiguous layout
+ * contiguous to a reader of strides. */
+int64_t layout_unit_stride(const strided_layout *in, int axis);
+
 /* ---- views: each writes a layout over the same items ---- */
 bool layout_take_index(const strided_layout *in, int axis, int64_t index,
                        strided_layout *out, layout_fault *fault); /* drops the axis */
-/* start, length and step as PySlice_AdjustIndices leaves them: already within the axis. */
 bool layout_take_range(const strided_layout *in, int axis, int64_t start, int64_t length,
                        int64_t step, strided_layout *out, layout_fault *fault);
 bool layout_permuted(const strided_layout *in, const int *axes, strided_layout *out,

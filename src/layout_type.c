@@ -15,6 +15,17 @@
 
 /* ---- making ---- */
 
+/* Copies numbers that have just been written, one at a time: a wider load would have to wait until
+ * they have left the processor's store buffer. */
+static inline void
+copy_fresh(int64_t *to, const int64_t *from, int count)
+{
+    const volatile int64_t *one_by_one = from;
+    for (int i = 0; i < count; i++) {
+        to[i] = one_by_one[i];
+    }
+}
+
 PyObject *
 layout_object_new(PyTypeObject *type, const strided_layout *layout)
 {
@@ -31,14 +42,8 @@ layout_object_new(PyTypeObject *type, const strided_layout *layout)
     self->is_implicit = false;
     self->has_known = false;
     memset(self->known, 0, sizeof self->known);
-    if (capacity == LAYOUT_FEW) {
-        memcpy(self->dims, layout->shape, LAYOUT_FEW * sizeof(int64_t));
-        memcpy(self->dims + LAYOUT_FEW, layout->strides, LAYOUT_FEW * sizeof(int64_t));
-    }
-    else {
-        memcpy(self->dims, layout->shape, (size_t)capacity * sizeof(int64_t));
-        memcpy(self->dims + capacity, layout->strides, (size_t)capacity * sizeof(int64_t));
-    }
+    copy_fresh(self->dims, layout->shape, layout->ndim);
+    copy_fresh(self->dims + capacity, layout->strides, layout->ndim);
     return (PyObject *)self;
 }
 
@@ -136,6 +141,9 @@ static bool
 check_strides(const strided_layout *layout, layout_fault *fault)
 {
     int64_t nbytes;
+    if (layout_magnitude(layout->strides, layout->ndim) < 1 << 23 && layout->itemsize < 1 << 23) {
+        return true;
+    }
     for (int axis = 0; axis < layout->ndim; axis++) {
         if (!layout_multiply(layout->strides[axis], layout->itemsize, &nbytes)) {
             return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
@@ -339,9 +347,9 @@ layout_hash(PyObject *op)
 static PyObject *
 layout_subscript(PyObject *op, PyObject *key)
 {
-    strided_layout out;
-    layout_read(op, &out);
-    if (layout_index_self(&out, key) < 0) {
+    strided_layout in, out;
+    layout_read(op, &in);
+    if (layout_index_self(&in, key, &out) < 0) {
         return NULL;
     }
     return layout_object_new(Py_TYPE(op), &out);

@@ -22,9 +22,9 @@ void layout_type_get(PyObject *op, strided_layout *out);
 int layout_index(md_state *state, const char *function, PyObject *key,
                  const strided_layout *in, strided_layout *out);
 
-/* The same in place and for a StridedLayout, with cuda.core's classes: ValueError for an index out of
+/* The same for a StridedLayout, with cuda.core's classes: ValueError for an index out of
  * range, TypeError for something else.  All strides are 0 if a slice takes no items. */
-int layout_index_self(strided_layout *layout, PyObject *key);
+int layout_index_self(const strided_layout *in, PyObject *key, strided_layout *out);
 
 /* `values` as a tuple of Python ints: owned (+1). */
 PyObject *layout_tuple(const int64_t *values, int count);

@@ -27,19 +27,51 @@ insert_axis(strided_layout *layout, int axis, int64_t extent, int64_t stride)
 /* ---- parts ---- */
 
 bool
-layout_take_index(const strided_layout *in, int axis, int64_t index, strided_layout *out,
+layout_index_axis(const strided_layout *in, int axis, int64_t index, int64_t *offset,
                   layout_fault *fault)
 {
-    int64_t extent = in->shape[axis];
+    int64_t extent = in->shape[axis], steps;
     int64_t counted = index < 0 ? index + extent : index;
     if (counted < 0 || counted >= extent) {
         return layout_fail(fault, LAYOUT_FAULT_INDEX, index, extent);
     }
     /* Of an empty layout nobody has checked where it reaches. */
-    int64_t offset;
-    if (!layout_multiply(counted, in->strides[axis], &offset) ||
-        !layout_add(in->offset, offset, &offset)) {
+    if (!layout_multiply(counted, in->strides[axis], &steps) ||
+        !layout_add(*offset, steps, offset)) {
         return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
+    }
+    return true;
+}
+
+bool
+layout_cut_axis(const strided_layout *in, int axis, int64_t start, int64_t length, int64_t step,
+                int64_t *offset, int64_t *stride, layout_fault *fault)
+{
+    int64_t steps, nbytes;
+    if (step == 0) {
+        return layout_fail(fault, LAYOUT_FAULT_STEP, 0, 0);
+    }
+    /* As above. */
+    if (!layout_multiply(length > 0 ? start : 0, in->strides[axis], &steps) ||
+        !layout_add(*offset, steps, offset)) {
+        return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
+    }
+    /* With one item left or none no step is taken, and a long one need not fit. */
+    if (!layout_multiply(in->strides[axis], step, stride) ||
+        !layout_multiply(*stride, in->itemsize, &nbytes)) {
+        *stride = in->strides[axis];
+        return length <= 1 || layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
+    }
+    return true;
+}
+
+bool
+layout_take_index(const strided_layout *in, int axis, int64_t index, strided_layout *out,
+                  layout_fault *fault)
+{
+    int64_t offset = in->offset;
+    if (!layout_index_axis(in, axis, index, &offset, fault)) {
+        return false;
     }
     copy_layout(in, out);
     out->offset = offset;
@@ -51,22 +83,9 @@ bool
 layout_take_range(const strided_layout *in, int axis, int64_t start, int64_t length, int64_t step,
                   strided_layout *out, layout_fault *fault)
 {
-    if (step == 0) {
-        return layout_fail(fault, LAYOUT_FAULT_STEP, 0, 0);
-    }
-    int64_t stride = in->strides[axis], offset = 0, nbytes;
-    /* Of an empty layout nobody has checked where it reaches. */
-    if (!layout_multiply(length > 0 ? start : 0, stride, &offset) ||
-        !layout_add(in->offset, offset, &offset)) {
-        return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
-    }
-    /* With one item left or none no step is taken, and a long one need not fit. */
-    if (!layout_multiply(stride, step, &stride) ||
-        !layout_multiply(stride, in->itemsize, &nbytes)) {
-        if (length > 1) {
-            return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
-        }
-        stride = in->strides[axis];
+    int64_t offset = in->offset, stride;
+    if (!layout_cut_axis(in, axis, start, length, step, &offset, &stride, fault)) {
+        return false;
     }
     copy_layout(in, out);
     out->offset = offset;
@@ -117,6 +136,15 @@ layout_squeezed(const strided_layout *in, strided_layout *out)
     out->offset = in->offset;
 }
 
+int64_t
+layout_unit_stride(const strided_layout *in, int axis)
+{
+    int64_t stride;
+    bool fits =
+        axis < in->ndim && layout_multiply(in->shape[axis], in->strides[axis], &stride);
+    return fits ? stride : 1;
+}
+
 bool
 layout_expanded(const strided_layout *in, int axis, strided_layout *out, layout_fault *fault)
 {
@@ -127,13 +155,7 @@ layout_expanded(const strided_layout *in, int axis, strided_layout *out, layout_
         return layout_fail(fault, LAYOUT_FAULT_NDIM, in->ndim + 1, 0);
     }
     copy_layout(in, out);
-    /* The stride that keeps a contiguous layout contiguous to a reader of strides. */
-    bool is_last = axis == in->ndim;
-    int64_t stride = 1;
-    if (!is_last && !layout_multiply(out->shape[axis], out->strides[axis], &stride)) {
-        stride = 1;
-    }
-    insert_axis(out, axis, 1, stride);
+    insert_axis(out, axis, 1, layout_unit_stride(out, axis));
     return true;
 }
 
