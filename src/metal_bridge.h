@@ -21,6 +21,8 @@
 typedef struct bridge_device bridge_device; /* an id<MTLDevice>; never defined, on purpose */
 typedef struct bridge_buffer bridge_buffer; /* an id<MTLBuffer> */
 typedef struct bridge_queue bridge_queue;   /* an id<MTLCommandQueue> */
+typedef struct bridge_event bridge_event;   /* an id<MTLSharedEvent> */
+typedef struct bridge_commands bridge_commands; /* an id<MTLCommandBuffer> */
 
 /* One list makes the enum and the texts, so they cannot drift apart. */
 #define BRIDGE_STATUS_LIST(X)                                                                  \
@@ -92,6 +94,8 @@ bool bridge_handle_is_buffer(const void *handle);
 size_t bridge_buffer_nbytes(bridge_buffer *buffer);
 void *bridge_buffer_contents(bridge_buffer *buffer); /* CPU address; NULL for private storage */
 bridge_storage bridge_buffer_storage(bridge_buffer *buffer);
+/* Does Metal itself keep commands that use the buffer in order, within one queue? */
+bool bridge_buffer_is_tracked(bridge_buffer *buffer);
 bridge_device *bridge_buffer_device(bridge_buffer *buffer); /* borrowed from the buffer */
 /* The label as UTF-8, cut to `capacity` - 1 bytes; "" where there is none. */
 void bridge_buffer_copy_label(bridge_buffer *buffer, char *out, size_t capacity);
@@ -100,10 +104,63 @@ void bridge_buffer_set_label(bridge_buffer *buffer, const char *label);
 /* Tell Metal that the CPU wrote these bytes of a managed buffer. */
 void bridge_buffer_did_modify(bridge_buffer *buffer, size_t offset_bytes, size_t nbytes);
 
-/* ---- queues, and work on them ---- */
+/* ---- queues ---- */
 
 bridge_queue *bridge_queue_new(bridge_device *device); /* +1; NULL: Metal gave none */
-void bridge_queue_release(bridge_queue *queue);        /* NULL is allowed */
+void bridge_queue_retain(bridge_queue *queue);
+void bridge_queue_release(bridge_queue *queue); /* NULL is allowed */
+
+/* As bridge_handle_is_buffer, for an MTLCommandQueue. */
+bool bridge_handle_is_queue(const void *handle);
+bridge_device *bridge_queue_device(bridge_queue *queue); /* borrowed from the queue */
+void bridge_queue_copy_label(bridge_queue *queue, char *out, size_t capacity);
+void bridge_queue_set_label(bridge_queue *queue, const char *label);
+
+/* ---- shared events: a value that only grows, which queues and the CPU signal and await ---- */
+
+bridge_event *bridge_event_new(bridge_device *device); /* +1; NULL: Metal gave none */
+void bridge_event_retain(bridge_event *event);
+void bridge_event_release(bridge_event *event); /* NULL is allowed */
+
+/* As bridge_handle_is_buffer, for an MTLSharedEvent. */
+bool bridge_handle_is_event(const void *handle);
+uint64_t bridge_event_value(bridge_event *event);
+/* The CPU signals `value`, unless the event has it already. */
+void bridge_event_raise(bridge_event *event, uint64_t value);
+/* Blocks until the event has `value`.  False: not within `timeout_ms`. */
+bool bridge_event_wait(bridge_event *event, uint64_t value, uint64_t timeout_ms);
+
+/* ---- work that is encoded now and done later ---- */
+
+/* A command buffer: +1, used by one thread at a time, ended by commit or release.  Blocks while as many as the
+ * queue takes are not complete.  NULL: Metal gave none. */
+bridge_commands *bridge_commands_new(bridge_queue *queue);
+void bridge_commands_release(bridge_commands *commands); /* without commit; NULL is allowed */
+
+/* Everything encoded after it, on this queue, waits for the event on the GPU. */
+void bridge_encode_wait(bridge_commands *commands, bridge_event *event, uint64_t value);
+/* The event gets `value` once all that was encoded or committed before it is done. */
+void bridge_encode_signal(bridge_commands *commands, bridge_event *event, uint64_t value);
+
+typedef struct bridge_run {
+    size_t src_offset_bytes, dst_offset_bytes, nbytes;
+} bridge_run;
+
+/* The buffers are retained until the work is complete.  BRIDGE_NO_COMMAND: nothing was encoded. */
+bridge_status bridge_encode_copies(bridge_commands *commands, bridge_buffer *src,
+                                   bridge_buffer *dst, const bridge_run *runs, size_t count);
+bridge_status bridge_encode_fill(bridge_commands *commands, bridge_buffer *buffer,
+                                 size_t offset_bytes, size_t nbytes, uint8_t value);
+bridge_status bridge_encode_synchronize(bridge_commands *commands, bridge_buffer *buffer);
+
+/* Called once, on a thread of Metal's, when the work is complete: BRIDGE_OK, or
+ * BRIDGE_COMMAND_FAILED with Metal's words.  It must not wait for other work. */
+typedef void bridge_completed(void *context, bridge_status status, const bridge_error *error);
+/* Takes over `commands`. */
+void bridge_commands_commit(bridge_commands *commands, bridge_completed *completed,
+                            void *context);
+
+/* ---- work that is waited for ---- */
 
 /* Each encodes one command, commits it, and returns when the GPU is done with it.  Ranges must lie
  * within the buffers.  On BRIDGE_COMMAND_FAILED `*error` holds Metal's words. */
@@ -115,5 +172,8 @@ bridge_status bridge_fill_and_wait(bridge_queue *queue, bridge_buffer *buffer, s
 /* Make what the GPU wrote to a managed buffer visible to the CPU. */
 bridge_status bridge_synchronize_and_wait(bridge_queue *queue, bridge_buffer *buffer,
                                           bridge_error *error);
+
+/* Is this process a forked child?  Nothing committed before the fork completes in it. */
+bool bridge_is_forked(void);
 
 #endif /* MD_METAL_BRIDGE_H */

@@ -59,6 +59,12 @@ is_forked(void)
     return __atomic_load_n(&is_forked_child, __ATOMIC_RELAXED) != 0;
 }
 
+bool
+bridge_is_forked(void)
+{
+    return is_forked();
+}
+
 /* ---- handles as objects ---- */
 
 static id<MTLDevice>
@@ -77,6 +83,30 @@ static id<MTLCommandQueue>
 queue_object(bridge_queue *queue)
 {
     return (id<MTLCommandQueue>)(void *)queue;
+}
+
+static id<MTLSharedEvent>
+event_object(bridge_event *event)
+{
+    return (id<MTLSharedEvent>)(void *)event;
+}
+
+static id<MTLCommandBuffer>
+commands_object(bridge_commands *commands)
+{
+    return (id<MTLCommandBuffer>)(void *)commands;
+}
+
+/* A label, a queue, an event: whatever is let go may autorelease, and is Metal's to free. */
+static void
+release_object(void *handle)
+{
+    if (handle == NULL || is_forked()) {
+        return;
+    }
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    [(id<NSObject>)handle release];
+    [pool drain];
 }
 
 static void
@@ -240,22 +270,7 @@ bridge_buffer_retain(bridge_buffer *buffer)
 void
 bridge_buffer_release(bridge_buffer *buffer)
 {
-    if (buffer == NULL || is_forked()) {
-        return;
-    }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-    [buffer_object(buffer) release];
-    [pool drain];
-}
-
-/* The class found good last: a class stays good, since none can be unloaded here.  Plain C, because
- * clang has no atomics for Objective-C pointers. */
-static const void *last_buffer_class;
-
-static bool
-is_known_buffer_class(Class found)
-{
-    return (const void *)found == __atomic_load_n(&last_buffer_class, __ATOMIC_RELAXED);
+    release_object(buffer);
 }
 
 #ifdef __APPLE__
@@ -306,32 +321,41 @@ is_class(Class candidate)
 }
 
 static bool
-is_buffer_class(Class found)
+class_conforms(Class found, Protocol *protocol)
 {
     for (Class c = found; c != Nil; c = class_getSuperclass(c)) {
-        if (class_conformsToProtocol(c, @protocol(MTLBuffer))) {
+        if (class_conformsToProtocol(c, protocol)) {
             return true;
         }
     }
     return false;
 }
 
-bool
-bridge_handle_is_buffer(const void *handle)
+/* `last` is the class found good last: it stays good, since no class can be unloaded here.  A plain C
+ * pointer, because clang has no atomics for Objective-C's. */
+static bool
+is_object_of(const void *handle, Protocol *protocol, const void **last)
 {
     if (handle == NULL || (uintptr_t)handle % sizeof(void *) != 0 || !is_readable(handle)) {
         return false;
     }
     /* Reads one word, and on Apple's runtimes masks out what else is in it. */
     Class found = object_getClass((id)handle);
-    if (found == Nil || is_known_buffer_class(found)) {
+    if (found == Nil || (const void *)found == __atomic_load_n(last, __ATOMIC_RELAXED)) {
         return found != Nil;
     }
-    if (!is_class(found) || !is_buffer_class(found)) {
+    if (!is_class(found) || !class_conforms(found, protocol)) {
         return false;
     }
-    __atomic_store_n(&last_buffer_class, (const void *)found, __ATOMIC_RELAXED);
+    __atomic_store_n(last, (const void *)found, __ATOMIC_RELAXED);
     return true;
+}
+
+bool
+bridge_handle_is_buffer(const void *handle)
+{
+    static const void *last;
+    return is_object_of(handle, @protocol(MTLBuffer), &last);
 }
 
 size_t
@@ -361,6 +385,12 @@ bridge_buffer_storage(bridge_buffer *buffer)
     default:
         return BRIDGE_PRIVATE;
     }
+}
+
+bool
+bridge_buffer_is_tracked(bridge_buffer *buffer)
+{
+    return [buffer_object(buffer) hazardTrackingMode] != MTLHazardTrackingModeUntracked;
 }
 
 bridge_device *
@@ -403,7 +433,10 @@ bridge_buffer_did_modify(bridge_buffer *buffer, size_t offset_bytes, size_t nbyt
     [pool drain];
 }
 
-/* ---- queues, and work on them ---- */
+/* ---- queues ---- */
+
+/* Own queues take this many command buffers that are not complete; Metal's own number is 64. */
+#define QUEUE_DEPTH 256
 
 bridge_queue *
 bridge_queue_new(bridge_device *device)
@@ -412,19 +445,156 @@ bridge_queue_new(bridge_device *device)
         return NULL;
     }
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-    id<MTLCommandQueue> queue = [device_object(device) newCommandQueue];
+    id<MTLCommandQueue> queue =
+        [device_object(device) newCommandQueueWithMaxCommandBufferCount:QUEUE_DEPTH];
     [pool drain];
     return (bridge_queue *)(void *)queue;
 }
 
 void
+bridge_queue_retain(bridge_queue *queue)
+{
+    [queue_object(queue) retain];
+}
+
+void
 bridge_queue_release(bridge_queue *queue)
 {
-    if (queue == NULL || is_forked()) {
+    release_object(queue);
+}
+
+bool
+bridge_handle_is_queue(const void *handle)
+{
+    static const void *last;
+    return is_object_of(handle, @protocol(MTLCommandQueue), &last);
+}
+
+bridge_device *
+bridge_queue_device(bridge_queue *queue)
+{
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    id<MTLDevice> device = [queue_object(queue) device];
+    [pool drain];
+    return (bridge_device *)(void *)device;
+}
+
+void
+bridge_queue_copy_label(bridge_queue *queue, char *out, size_t capacity)
+{
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    copy_text([queue_object(queue) label], out, capacity);
+    [pool drain];
+}
+
+void
+bridge_queue_set_label(bridge_queue *queue, const char *label)
+{
+    if (is_forked()) {
         return;
     }
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-    [queue_object(queue) release];
+    [queue_object(queue) setLabel:[NSString stringWithUTF8String:label]];
+    [pool drain];
+}
+
+/* ---- shared events ---- */
+
+bridge_event *
+bridge_event_new(bridge_device *device)
+{
+    if (is_forked()) {
+        return NULL;
+    }
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    id<MTLSharedEvent> event = [device_object(device) newSharedEvent];
+    [pool drain];
+    return (bridge_event *)(void *)event;
+}
+
+void
+bridge_event_retain(bridge_event *event)
+{
+    [event_object(event) retain];
+}
+
+void
+bridge_event_release(bridge_event *event)
+{
+    release_object(event);
+}
+
+bool
+bridge_handle_is_event(const void *handle)
+{
+    static const void *last;
+    return is_object_of(handle, @protocol(MTLSharedEvent), &last);
+}
+
+uint64_t
+bridge_event_value(bridge_event *event)
+{
+    return [event_object(event) signaledValue];
+}
+
+void
+bridge_event_raise(bridge_event *event, uint64_t value)
+{
+    if (is_forked()) {
+        return;
+    }
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    if ([event_object(event) signaledValue] < value) { /* Metal would set it back */
+        [event_object(event) setSignaledValue:value];
+    }
+    [pool drain];
+}
+
+bool
+bridge_event_wait(bridge_event *event, uint64_t value, uint64_t timeout_ms)
+{
+    if (is_forked()) {
+        return false;
+    }
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    BOOL is_reached = [event_object(event) waitUntilSignaledValue:value timeoutMS:timeout_ms];
+    [pool drain];
+    return is_reached;
+}
+
+/* ---- command buffers ---- */
+
+bridge_commands *
+bridge_commands_new(bridge_queue *queue)
+{
+    if (is_forked()) {
+        return NULL;
+    }
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    id<MTLCommandBuffer> commands = [[queue_object(queue) commandBuffer] retain];
+    [pool drain];
+    return (bridge_commands *)(void *)commands;
+}
+
+void
+bridge_commands_release(bridge_commands *commands)
+{
+    release_object(commands);
+}
+
+void
+bridge_encode_wait(bridge_commands *commands, bridge_event *event, uint64_t value)
+{
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    [commands_object(commands) encodeWaitForEvent:event_object(event) value:value];
+    [pool drain];
+}
+
+void
+bridge_encode_signal(bridge_commands *commands, bridge_event *event, uint64_t value)
+{
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    [commands_object(commands) encodeSignalEvent:event_object(event) value:value];
     [pool drain];
 }
 
@@ -432,20 +602,35 @@ bridge_queue_release(bridge_queue *queue)
 typedef struct blit_command {
     enum { BLIT_COPY, BLIT_FILL, BLIT_SYNCHRONIZE } kind;
     id<MTLBuffer> src, dst; /* src only for BLIT_COPY */
-    size_t src_offset_bytes, dst_offset_bytes, nbytes;
+    const bridge_run *runs; /* only for BLIT_COPY */
+    size_t run_count;
+    size_t dst_offset_bytes, nbytes; /* only for BLIT_FILL */
     uint8_t value;
 } blit_command;
 
 static void
-encode_blit(id<MTLBlitCommandEncoder> encoder, const blit_command *blit)
+encode_runs(id<MTLBlitCommandEncoder> encoder, const blit_command *blit)
 {
+    for (size_t i = 0; i < blit->run_count; i++) {
+        const bridge_run *run = &blit->runs[i];
+        [encoder copyFromBuffer:blit->src
+                   sourceOffset:run->src_offset_bytes
+                       toBuffer:blit->dst
+              destinationOffset:run->dst_offset_bytes
+                           size:run->nbytes];
+    }
+}
+
+static bridge_status
+encode_blit(id<MTLCommandBuffer> commands, const blit_command *blit)
+{
+    id<MTLBlitCommandEncoder> encoder = [commands blitCommandEncoder]; /* nil of nil is nil */
+    if (encoder == nil) {
+        return BRIDGE_NO_COMMAND;
+    }
     switch (blit->kind) {
     case BLIT_COPY:
-        [encoder copyFromBuffer:blit->src
-                   sourceOffset:blit->src_offset_bytes
-                       toBuffer:blit->dst
-              destinationOffset:blit->dst_offset_bytes
-                           size:blit->nbytes];
+        encode_runs(encoder, blit);
         break;
     case BLIT_FILL:
         [encoder fillBuffer:blit->dst
@@ -457,6 +642,47 @@ encode_blit(id<MTLBlitCommandEncoder> encoder, const blit_command *blit)
         break;
     }
     [encoder endEncoding];
+    return BRIDGE_OK;
+}
+
+static bridge_status
+encode_later(bridge_commands *commands, const blit_command *blit)
+{
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    bridge_status status = encode_blit(commands_object(commands), blit);
+    [pool drain];
+    return status;
+}
+
+bridge_status
+bridge_encode_copies(bridge_commands *commands, bridge_buffer *src, bridge_buffer *dst,
+                     const bridge_run *runs, size_t count)
+{
+    blit_command blit = {.kind = BLIT_COPY,
+                         .src = buffer_object(src),
+                         .dst = buffer_object(dst),
+                         .runs = runs,
+                         .run_count = count};
+    return encode_later(commands, &blit);
+}
+
+bridge_status
+bridge_encode_fill(bridge_commands *commands, bridge_buffer *buffer, size_t offset_bytes,
+                   size_t nbytes, uint8_t value)
+{
+    blit_command blit = {.kind = BLIT_FILL,
+                         .dst = buffer_object(buffer),
+                         .dst_offset_bytes = offset_bytes,
+                         .nbytes = nbytes,
+                         .value = value};
+    return encode_later(commands, &blit);
+}
+
+bridge_status
+bridge_encode_synchronize(bridge_commands *commands, bridge_buffer *buffer)
+{
+    blit_command blit = {.kind = BLIT_SYNCHRONIZE, .dst = buffer_object(buffer)};
+    return encode_later(commands, &blit);
 }
 
 static bridge_status
@@ -471,6 +697,52 @@ check_completed(id<MTLCommandBuffer> commands, bridge_error *error)
     return BRIDGE_COMMAND_FAILED;
 }
 
+/* ---- completion ---- */
+
+/* The block that addCompletedHandler: wants, made by hand, because GCC makes none.
+ * SPEC clang, "Block Implementation Specification". */
+typedef struct completion_block {
+    void *isa;
+    int flags;
+    int reserved;
+    void (*invoke)(struct completion_block *self, id<MTLCommandBuffer> commands);
+    const struct completion_descriptor {
+        unsigned long reserved, size;
+    } *descriptor;
+    bridge_completed *completed;
+    void *context;
+} completion_block;
+
+extern void *_NSConcreteStackBlock[32];
+
+static void
+run_completed(completion_block *self, id<MTLCommandBuffer> commands)
+{
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    bridge_error error = {0};
+    bridge_status status = check_completed(commands, &error);
+    self->completed(self->context, status, &error);
+    [pool drain];
+}
+
+void
+bridge_commands_commit(bridge_commands *commands, bridge_completed *completed, void *context)
+{
+    static const struct completion_descriptor descriptor = {0, sizeof(completion_block)};
+    completion_block block = {.isa = _NSConcreteStackBlock, /* Metal copies it off the stack */
+                              .invoke = run_completed,
+                              .descriptor = &descriptor,
+                              .completed = completed,
+                              .context = context};
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    [commands_object(commands) addCompletedHandler:(MTLCommandBufferHandler)(void *)&block];
+    [commands_object(commands) commit];
+    [commands_object(commands) release];
+    [pool drain];
+}
+
+/* ---- work that is waited for ---- */
+
 static bridge_status
 run_blit_and_wait(bridge_queue *queue, const blit_command *blit, bridge_error *error)
 {
@@ -478,12 +750,11 @@ run_blit_and_wait(bridge_queue *queue, const blit_command *blit, bridge_error *e
     if (is_forked()) {
         return BRIDGE_FORKED;
     }
-    bridge_status status = BRIDGE_NO_COMMAND;
+    bridge_status status;
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     id<MTLCommandBuffer> commands = [queue_object(queue) commandBuffer];
-    id<MTLBlitCommandEncoder> encoder = [commands blitCommandEncoder]; /* nil of nil is nil */
-    if (encoder != nil) {
-        encode_blit(encoder, blit);
+    status = encode_blit(commands, blit);
+    if (status == BRIDGE_OK) {
         [commands commit];
         [commands waitUntilCompleted];
         status = check_completed(commands, error);
@@ -497,12 +768,12 @@ bridge_copy_and_wait(bridge_queue *queue, bridge_buffer *src, size_t src_offset_
                      bridge_buffer *dst, size_t dst_offset_bytes, size_t nbytes,
                      bridge_error *error)
 {
+    bridge_run run = {src_offset_bytes, dst_offset_bytes, nbytes};
     blit_command blit = {.kind = BLIT_COPY,
                          .src = buffer_object(src),
                          .dst = buffer_object(dst),
-                         .src_offset_bytes = src_offset_bytes,
-                         .dst_offset_bytes = dst_offset_bytes,
-                         .nbytes = nbytes};
+                         .runs = &run,
+                         .run_count = 1};
     return run_blit_and_wait(queue, &blit, error);
 }
 

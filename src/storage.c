@@ -148,6 +148,7 @@ storage_release(metal_storage *storage)
         storage_release(storage->parent);
     }
     else {
+        tracking_forget(storage->handle);
         bridge_buffer_release(storage->handle);
     }
     storage->handle = NULL;
@@ -179,31 +180,65 @@ is_managed(const metal_storage *storage)
     return storage->mode == BRIDGE_MANAGED && storage->handle != NULL;
 }
 
-static bool
-has_host_writers(const metal_storage *storage)
+/* The one that counts for all storages over the same buffer of ours. */
+static metal_storage *
+root_of(metal_storage *storage)
 {
-    return __atomic_load_n(&storage->host_writers, __ATOMIC_ACQUIRE) != 0;
+    while (storage->parent != NULL) {
+        storage = storage->parent;
+    }
+    return storage;
 }
 
-bridge_status
-storage_begin_host_read(metal_storage *storage, bridge_error *error)
+static bool
+has_host_writers(metal_storage *storage)
 {
-    if (!is_managed(storage)) {
-        return BRIDGE_OK;
-    }
+    return __atomic_load_n(&root_of(storage)->host_writers, __ATOMIC_ACQUIRE) != 0;
+}
+
+/* Managed storage, with nothing of ours in flight: the CPU's copy is made current. */
+static bridge_status
+fetch_gpu_copy(metal_storage *storage, bridge_error *error)
+{
+    metal_storage *root = root_of(storage);
     /* While a writable host view is out, the CPU's copy leads: synchronising for GPU work that
      * nobody told us of would undo what was written through the view. */
     bool others_wrote = __atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE) &&
                         !has_host_writers(storage);
-    if (!others_wrote && !__atomic_load_n(&storage->gpu_wrote, __ATOMIC_ACQUIRE)) {
+    if (!others_wrote && !__atomic_load_n(&root->gpu_wrote, __ATOMIC_ACQUIRE)) {
         return BRIDGE_OK;
     }
     bridge_status status =
         bridge_synchronize_and_wait(storage->device->queue, storage->handle, error);
     if (status == BRIDGE_OK) {
-        __atomic_store_n(&storage->gpu_wrote, false, __ATOMIC_RELEASE);
+        __atomic_store_n(&root->gpu_wrote, false, __ATOMIC_RELEASE);
     }
     return status;
+}
+
+static bridge_status
+begin_host_access(metal_storage *storage, bool is_for_writing, bridge_error *error)
+{
+    bridge_status status = BRIDGE_OK;
+    if (!storage_is_quiet()) {
+        status = tracking_wait(storage->handle, is_for_writing, error);
+    }
+    if (status != BRIDGE_OK || !is_managed(storage)) {
+        return status;
+    }
+    return fetch_gpu_copy(storage, error);
+}
+
+bridge_status
+storage_begin_host_read(metal_storage *storage, bridge_error *error)
+{
+    return begin_host_access(storage, false, error);
+}
+
+bridge_status
+storage_begin_host_write(metal_storage *storage, bridge_error *error)
+{
+    return begin_host_access(storage, true, error);
 }
 
 void
@@ -220,7 +255,7 @@ storage_open_host_view(metal_storage *storage)
     if (!is_managed(storage)) {
         return; /* one memory: there is nothing to be told of */
     }
-    (void)__atomic_fetch_add(&storage->host_writers, 1, __ATOMIC_ACQ_REL);
+    (void)__atomic_fetch_add(&root_of(storage)->host_writers, 1, __ATOMIC_ACQ_REL);
 }
 
 void
@@ -230,15 +265,34 @@ storage_close_host_view(metal_storage *storage)
         return;
     }
     storage_end_host_write(storage, 0, storage->nbytes);
-    (void)__atomic_fetch_sub(&storage->host_writers, 1, __ATOMIC_ACQ_REL);
+    (void)__atomic_fetch_sub(&root_of(storage)->host_writers, 1, __ATOMIC_ACQ_REL);
+}
+
+void
+storage_flush_host_views(metal_storage *storage)
+{
+    if (is_managed(storage) && has_host_writers(storage)) {
+        bridge_buffer_did_modify(storage->handle, 0, storage->nbytes);
+    }
+}
+
+bool
+storage_note_gpu_write(metal_storage *storage)
+{
+    if (!is_managed(storage)) {
+        return false;
+    }
+    if (has_host_writers(storage)) {
+        return true;
+    }
+    __atomic_store_n(&root_of(storage)->gpu_wrote, true, __ATOMIC_RELEASE);
+    return false;
 }
 
 void
 storage_publish(metal_storage *storage)
 {
-    if (is_managed(storage) && has_host_writers(storage)) {
-        bridge_buffer_did_modify(storage->handle, 0, storage->nbytes);
-    }
+    storage_flush_host_views(storage);
     if (!__atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED)) {
         __atomic_store_n(&storage->is_exported, true, __ATOMIC_RELEASE);
     }
@@ -275,7 +329,10 @@ download_private(metal_storage *storage, size_t offset_bytes, size_t nbytes, voi
 {
     blit_range range;
     bridge_buffer *stage = NULL;
-    bridge_status status = widen(storage, offset_bytes, nbytes, &range);
+    bridge_status status = storage_begin_host_read(storage, error);
+    if (status == BRIDGE_OK) {
+        status = widen(storage, offset_bytes, nbytes, &range);
+    }
     if (status == BRIDGE_OK) {
         status = bridge_buffer_new(storage->device->handle, range.nbytes, BRIDGE_SHARED, &stage);
     }
@@ -296,7 +353,10 @@ upload_private(metal_storage *storage, size_t offset_bytes, size_t nbytes, const
 {
     blit_range range;
     bridge_buffer *stage = NULL;
-    bridge_status status = widen(storage, offset_bytes, nbytes, &range);
+    bridge_status status = storage_begin_host_write(storage, error);
+    if (status == BRIDGE_OK) {
+        status = widen(storage, offset_bytes, nbytes, &range);
+    }
     if (status == BRIDGE_OK) {
         status = bridge_buffer_new(storage->device->handle, range.nbytes, BRIDGE_SHARED, &stage);
     }
@@ -341,7 +401,7 @@ storage_upload(metal_storage *storage, size_t offset_bytes, size_t nbytes, const
         return upload_private(storage, offset_bytes, nbytes, bytes, error);
     }
     /* The bytes around the range must be current too before the range is flushed. */
-    bridge_status status = storage_begin_host_read(storage, error);
+    bridge_status status = storage_begin_host_write(storage, error);
     if (status == BRIDGE_OK) {
         memmove(storage->address + offset_bytes, bytes, nbytes);
         storage_end_host_write(storage, offset_bytes, nbytes);
@@ -357,7 +417,7 @@ storage_set_bytes(metal_storage *storage, size_t offset_bytes, size_t nbytes, ui
         return BRIDGE_OK;
     }
     if (storage->address != NULL) {
-        bridge_status status = storage_begin_host_read(storage, error);
+        bridge_status status = storage_begin_host_write(storage, error);
         if (status == BRIDGE_OK) {
             memset(storage->address + offset_bytes, value, nbytes);
             storage_end_host_write(storage, offset_bytes, nbytes);
@@ -375,6 +435,10 @@ storage_set_bytes(metal_storage *storage, size_t offset_bytes, size_t nbytes, ui
         memset(bytes, value, nbytes);
         bridge_status status = upload_private(storage, offset_bytes, nbytes, bytes, error);
         free(bytes);
+        return status;
+    }
+    bridge_status status = storage_begin_host_write(storage, error);
+    if (status != BRIDGE_OK) {
         return status;
     }
     return bridge_fill_and_wait(storage->device->queue, storage->handle, offset_bytes, nbytes,

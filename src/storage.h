@@ -1,7 +1,7 @@
 /* storage.h: one MTLBuffer with everything that must live as long as it, counted in plain C.
  *
  * Owns:    the +1 on the buffer, and the owner of the memory where that is not Metal.
- * Calls:   metal_bridge.h, devices.h.  Never Python: an owner that needs Python is handed to the
+ * Calls:   metal_bridge.h, devices.h, tracking.h.  Never Python: an owner that needs Python is handed to the
  *          `retire` function that came with it.
  * Threads: retain and release from any thread, without the GIL, never waiting.  The copies may
  *          wait for the GPU: release the GIL first.
@@ -11,6 +11,7 @@
 #define MD_STORAGE_H
 
 #include "devices.h"
+#include "tracking.h"
 
 typedef struct metal_storage metal_storage;
 
@@ -69,8 +70,17 @@ bool storage_is_sole(const metal_storage *storage);
 
 /* ---- who may see the bytes ---- */
 
-/* Before the CPU reads `address`: makes it current.  May wait. */
+/* Is no GPU work of ours in flight, on any buffer?  One load; where it is true nothing waits. */
+static inline bool
+storage_is_quiet(void)
+{
+    return tracking_is_quiet();
+}
+
+/* Before the CPU reads `address`, and writes to it: waits for our GPU work and makes it current.  BRIDGE_COMMAND_FAILED:
+ * that work failed, or some before it on its stream. */
 bridge_status storage_begin_host_read(metal_storage *storage, bridge_error *error);
+bridge_status storage_begin_host_write(metal_storage *storage, bridge_error *error);
 /* After the CPU wrote a range of `address`. */
 void storage_end_host_write(metal_storage *storage, size_t offset_bytes, size_t nbytes);
 /* A writable host view goes out or comes back: in between any byte may have changed. */
@@ -78,6 +88,11 @@ void storage_open_host_view(metal_storage *storage);
 void storage_close_host_view(metal_storage *storage);
 /* Before others get the handle: their GPU work sees what the CPU wrote. */
 void storage_publish(metal_storage *storage);
+/* Before our own GPU work: the same, without giving the handle away. */
+void storage_flush_host_views(metal_storage *storage);
+/* Our GPU work will write.  True: managed storage with a writable host view out, whose CPU copy must be
+ * brought up to date with the same work. */
+bool storage_note_gpu_write(metal_storage *storage);
 
 /* ---- bytes in and out, for every storage mode; both wait ---- */
 bridge_status storage_download(metal_storage *storage, size_t offset_bytes, size_t nbytes,

@@ -36,6 +36,7 @@ FROM_LIBSYSTEM = {
     "_free",
     "_pthread_atfork",
     "_pthread_once",
+    "__NSConcreteStackBlock",
     "_bzero",
     "_memset",
     "_strncpy",

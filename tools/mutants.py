@@ -47,7 +47,7 @@ MUTANTS = [
     Mutant("no retain of a device in the table", BRIDGE, "        [device retain];\n", ""),
     Mutant("no release of the list of devices", BRIDGE, "    [all release];\n", ""),
     Mutant("no retain of a wrapped buffer", STORAGE, "    bridge_buffer_retain(buffer);\n", "", TENSORS),
-    Mutant("no release of a buffer", BRIDGE, "    [buffer_object(buffer) release];\n", ""),
+    Mutant("no release of a buffer", BRIDGE, "    [(id<NSObject>)handle release];\n", ""),
     Mutant(
         "no release of the storage's buffer", STORAGE, "        bridge_buffer_release(storage->handle);\n    }", "    }"
     ),
@@ -80,9 +80,8 @@ MUTANTS = [
     Mutant(
         "no pool round a command",
         BRIDGE,
-        "    bridge_status status = BRIDGE_NO_COMMAND;\n"
-        "    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];\n",
-        "    bridge_status status = BRIDGE_NO_COMMAND;\n    NSAutoreleasePool *pool = nil;\n",
+        "    bridge_status status;\n    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];\n",
+        "    bridge_status status;\n    NSAutoreleasePool *pool = nil;\n",
     ),
     Mutant(
         "a pool that is not drained",
@@ -110,14 +109,14 @@ MUTANTS = [
     Mutant(
         "source and destination at the same place",
         BRIDGE,
-        "destinationOffset:blit->dst_offset_bytes",
-        "destinationOffset:blit->src_offset_bytes",
+        "destinationOffset:run->dst_offset_bytes",
+        "destinationOffset:run->src_offset_bytes",
     ),
     Mutant(
         "no encoder is no matter",
         BRIDGE,
-        "bridge_status status = BRIDGE_NO_COMMAND;",
-        "bridge_status status = BRIDGE_OK;",
+        "        return BRIDGE_NO_COMMAND;\n    }\n    switch",
+        "        return BRIDGE_OK;\n    }\n    switch",
     ),
     # ---- managed and private storage ----
     Mutant(
@@ -152,7 +151,7 @@ MUTANTS = [
     Mutant(
         "no synchronising before a host read",
         STORAGE,
-        "    if (!others_wrote && !__atomic_load_n(&storage->gpu_wrote, __ATOMIC_ACQUIRE)) {",
+        "    if (!others_wrote && !__atomic_load_n(&root->gpu_wrote, __ATOMIC_ACQUIRE)) {",
         "    if (!others_wrote || storage->mode == BRIDGE_MANAGED) {",
         ARRAYS,
     ),
@@ -237,9 +236,9 @@ MUTANTS = [
         "        is_known = known[i] == candidate;",
         "        is_known = candidate != Nil;",
     ),
-    Mutant("any object is a buffer", BRIDGE, "if (class_conformsToProtocol(c, @protocol(MTLBuffer)))", "if (c != Nil)"),
+    Mutant("any object is a buffer", BRIDGE, "if (class_conformsToProtocol(c, protocol))", "if (c != Nil)"),
     # ---- fork ----
-    Mutant("a forked child releases", BRIDGE, "    if (buffer == NULL || is_forked()) {", "    if (buffer == NULL) {"),
+    Mutant("a forked child releases", BRIDGE, "    if (handle == NULL || is_forked()) {", "    if (handle == NULL) {"),
     Mutant(
         "a forked child runs commands",
         BRIDGE,

@@ -1,0 +1,69 @@
+/* stream.h: a command queue with one shared event, whose value says how far its work has come.
+ *
+ * Owns:      the +1 on the queue and on the event; the first error that nobody has heard of.
+ * Calls:     metal_bridge.h, devices.h.  Never Python.
+ * Threads:   every function from any thread, without the GIL.  stream_wait blocks.
+ * Invariant: piece n of a stream's work signals the value n, in the order of commits; there is one
+ *            metal_stream a queue, so that two names of a queue count together.
+ */
+#ifndef MD_STREAM_H
+#define MD_STREAM_H
+
+#include "devices.h"
+
+typedef struct metal_stream {
+    uint32_t refs;               /* atomic */
+    const device_record *device; /* borrowed for ever */
+    bridge_queue *queue;         /* owned (+1) */
+    bridge_event *event;         /* owned (+1) */
+    uint64_t submitted;          /* the last value that committed work will signal; see tracking.h */
+    uint64_t completed;          /* atomic: the last value whose work is done and cleaned up after */
+    bool has_failed;             /* atomic: `failure` waits to be heard */
+    bridge_error failure;        /* the first one; behind a lock of stream.c's */
+    struct metal_stream *next;   /* all living streams; behind the same lock */
+} metal_stream;
+
+/* A moment in a stream's work: reached once its `completed` is `value` or more. */
+typedef struct stream_mark {
+    metal_stream *stream; /* the declaration says who owns it; NULL: no moment, always reached */
+    uint64_t value;
+} stream_mark;
+
+#define STREAM_FOREVER UINT64_MAX
+
+/* A queue of its own.  `*out` is +1 on BRIDGE_OK and NULL on anything else. */
+bridge_status stream_new(const device_record *device, metal_stream **out);
+/* The stream of an existing queue, which is retained: one there is already, or another.  As above. */
+bridge_status stream_of_queue(bridge_queue *queue, const device_record *device,
+                              metal_stream **out);
+/* The stream of the device's own queue: borrowed for ever; NULL: Metal gave no queue or event. */
+metal_stream *stream_default(const device_record *device);
+/* The living stream whose queue has this address: +1; NULL: none.  The address is not followed. */
+metal_stream *stream_find(const void *queue);
+/* At most `capacity` living streams of a device, each +1.  Returns how many there are. */
+size_t stream_list(const device_record *device, metal_stream **out, size_t capacity);
+
+void stream_retain(metal_stream *stream);
+void stream_release(metal_stream *stream); /* NULL is allowed */
+
+static inline bool
+stream_has_reached(const metal_stream *stream, uint64_t value)
+{
+    return __atomic_load_n(&stream->completed, __ATOMIC_ACQUIRE) >= value;
+}
+
+/* Wait until the work of `value` is done.  False: not within `timeout_ns`.  In a forked child
+ * nothing is ever done: false at once. */
+bool stream_wait(metal_stream *stream, uint64_t value, uint64_t timeout_ns);
+
+/* The first failure since the last call, once: true, and `*out` holds Metal's words. */
+bool stream_take_failure(metal_stream *stream, bridge_error *out);
+
+/* ---- for work.c ---- */
+
+/* The work of a value failed: kept for stream_take_failure. */
+void stream_note_failure(metal_stream *stream, const bridge_error *error);
+/* The work of a value is over: whoever waits for it goes on. */
+void stream_complete(metal_stream *stream, uint64_t value);
+
+#endif /* MD_STREAM_H */
