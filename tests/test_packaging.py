@@ -57,7 +57,7 @@ def wheel(sdist):
 
 
 def test_a_source_distribution_has_all_that_is_compiled(sdist):
-    for pattern in ("src/**/*.[chm]", "src/*.map", "src/metal_dlpack/*.py*", "tests/*.py", "LICENSE", "README.md"):
+    for pattern in ("src/**/*.[chm]", "src/*.map", "src/metal_dlpack/**/*.py*", "tests/*.py", "LICENSE", "README.md"):
         for path in ROOT.glob(pattern):
             assert (sdist / path.relative_to(ROOT)).exists(), path
     assert not list(sdist.rglob("*.so"))
@@ -65,7 +65,16 @@ def test_a_source_distribution_has_all_that_is_compiled(sdist):
 
 def test_a_wheel_has_the_module_its_stub_and_the_licence(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    for name in ("__init__.py", "_core.pyi", "py.typed", "__main__.py", "doctor.py", "softmetal.py", "text.py"):
+    for name in (
+        "__init__.py",
+        "_core.pyi",
+        "py.typed",
+        "__main__.py",
+        "doctor.py",
+        "softmetal.py",
+        "text.py",
+        "files/gguf.py",
+    ):
         assert f"metal_dlpack/{name}" in names
     assert any(re.fullmatch(r"metal_dlpack/_core\..*\.so", name) for name in names)
     assert any(name.endswith("licenses/LICENSE") for name in names)

@@ -13,7 +13,8 @@ from __future__ import annotations
 from . import _core
 from ._core import *  # noqa: F403
 from .explain import explain
+from .files import open
 from .sync import register_sync
 
 __version__ = "0.1.0"
-__all__ = [name for name in vars(_core) if not name.startswith("_")] + ["explain", "register_sync"]
+__all__ = [name for name in vars(_core) if not name.startswith("_")] + ["explain", "open", "register_sync"]

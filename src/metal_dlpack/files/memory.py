@@ -1,0 +1,121 @@
+"""The bytes of a file as Metal buffers: a map of the whole file, or a copy of a small one.
+
+Owns the map and the buffers over it until close(); Arrays keep what they need on their own.
+"""
+
+from __future__ import annotations
+
+import mmap
+from bisect import bisect_right
+from collections.abc import Callable
+
+from metal_dlpack import _core
+
+from .source import Source
+
+__all__ = ["READ_BELOW", "Memory", "plan_spans"]
+
+#: Files of fewer bytes are read, larger ones mapped.  Reading clears and copies, mapping takes a few calls and faults:
+#: the two cross here, as benchmarks/bench_files.py measures.
+READ_BELOW = 16 * 1024
+
+ACCESS = {"r": mmap.ACCESS_READ, "c": mmap.ACCESS_COPY, "r+": mmap.ACCESS_WRITE}
+
+
+def plan_spans(extents: list[tuple[int, int]], limit: int) -> list[tuple[int, int]]:
+    """As few spans of at most `limit` bytes as hold each extent whole; an extent above the limit has none.
+
+    A span begins on a page.  Spans can share a page, never a tensor.
+    """
+    spans: list[tuple[int, int]] = []
+    for first, end in sorted(extents):
+        start = first - first % mmap.PAGESIZE
+        if end - start > limit:
+            continue
+        if spans and end - spans[-1][0] <= limit:
+            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+        else:
+            spans.append((start, end))
+    return spans
+
+
+class Memory:
+    """Buffers over the bytes of one file, made when a tensor is first asked for."""
+
+    def __init__(
+        self,
+        source: Source,
+        mode: str,
+        device: _core.Device,
+        extents: Callable[[], list[tuple[int, int]]],
+        read_below: int = READ_BELOW,
+    ):
+        self._source = source
+        self._mode = mode
+        self.device = device
+        self._extents = extents
+        self._is_read = mode != "r+" and source.size < read_below
+        self._bytes: memoryview | None = None
+        self._spans: list[tuple[int, int]] = []
+        self._buffers: dict[int, _core.Buffer | None] = {}
+
+    @property
+    def is_mapped(self) -> bool:
+        """False for a file small enough to be read."""
+        return not self._is_read
+
+    def locate(self, first: int, end: int) -> tuple[_core.Buffer, int] | None:
+        """The buffer over these bytes of the file and the place of `first` in it; None where only copy() can help."""
+        self._load()
+        index = bisect_right(self._spans, first, key=lambda span: span[0]) - 1
+        while index >= 0 and self._spans[index][1] < end:
+            index -= 1  # spans overlap by less than a page: the one before can hold it
+        if index < 0:
+            return None
+        start = self._spans[index][0]
+        if index not in self._buffers:
+            # Two threads may both make one: the second is dropped.
+            self._buffers.setdefault(index, self._wrap(*self._spans[index]))
+        buffer = self._buffers[index]
+        return None if buffer is None else (buffer, first - start)
+
+    def copy(self, first: int, end: int) -> _core.Buffer:
+        """These bytes in a buffer of their own."""
+        self._load()
+        assert self._bytes is not None
+        buffer = _core.Buffer(end - first, device=self.device, storage="shared")
+        buffer.copy_from(self._bytes[first:end])
+        return buffer
+
+    def close(self) -> None:
+        self._bytes = None
+        self._spans = []
+        self._buffers.clear()
+
+    def _load(self) -> None:
+        if self._bytes is not None:
+            return
+        self._source.check_size()
+        if self._is_read:
+            buffer = _core.Buffer(self._source.size, device=self.device, storage="shared")
+            with memoryview(buffer) as memory:
+                self._source.read_into(0, memory)
+            self._buffers = {0: buffer}
+            self._spans = [(0, self._source.size)]
+            self._bytes = memoryview(buffer)
+        else:
+            page = mmap.PAGESIZE
+            limit = self.device.max_buffer_length // page * page
+            extents = [(0, self._source.size)] if self._source.size <= limit else self._extents()
+            self._spans = plan_spans(extents, limit)
+            self._bytes = memoryview(mmap.mmap(self._source.fd, self._source.size, access=ACCESS[self._mode]))
+
+    def _wrap(self, start: int, end: int) -> _core.Buffer | None:
+        """A buffer over whole pages of the map; None where Metal does not take them."""
+        assert self._bytes is not None
+        try:
+            return _core.asarray(self._bytes[start:end], device=self.device, copy=False).buffer
+        except _core.CopyRequiredError:
+            if self._mode == "r+":  # writes to a copy would not reach the file
+                raise
+            return None

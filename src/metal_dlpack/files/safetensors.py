@@ -1,0 +1,158 @@
+"""The header of a .safetensors file: eight bytes of length, then JSON.
+
+As strict as the `safetensors` package, whose own reader copies or wants a framework; stricter in one thing: a name
+that stands twice is refused.
+
+Source: the format's description in the README of the safetensors project; its `SafeTensors::read_metadata`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from metal_dlpack import _core
+
+from .contents import Contents, TensorInfo, make_info
+from .source import Source, shortened
+
+__all__ = ["read_contents"]
+
+#: The longest header that the format allows, in bytes.
+MAX_HEADER = 100_000_000
+LENGTH_BYTES = 8
+#: The longest run of digits in a header: 2**64 has 20.
+MAX_DIGITS = 20
+
+DTYPES = {
+    "BOOL": "bool",
+    "F4": "float4_e2m1fn",
+    "F6_E2M3": "float6_e2m3fn",
+    "F6_E3M2": "float6_e3m2fn",
+    "U8": "uint8",
+    "I8": "int8",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E8M0": "float8_e8m0fnu",
+    "I16": "int16",
+    "U16": "uint16",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I32": "int32",
+    "U32": "uint32",
+    "F32": "float32",
+    "C64": "complex64",
+    "F64": "float64",
+    "I64": "int64",
+    "U64": "uint64",
+}
+
+
+def read_contents(source: Source) -> Contents:
+    """The tensors in the order of their bytes, and ``__metadata__``."""
+    header, data_start = read_header(source)
+    metadata = header.pop("__metadata__", None)
+    infos = [read_tensor(source, name, facts, data_start) for name, facts in header.items()]
+    infos.sort(key=lambda info: (info.offset, info.nbytes))
+    check_no_holes(source, infos, data_start)
+    return Contents(infos, check_metadata(source, metadata))
+
+
+def read_header(source: Source) -> tuple[dict[str, Any], int]:
+    head = source.read_up_to(0, LENGTH_BYTES)
+    if len(head) < LENGTH_BYTES:
+        source.refuse(f"it has {len(head)} bytes, and a .safetensors file begins with 8 that tell the header's length.")
+    length = int.from_bytes(head, "little")
+    if length > MAX_HEADER:
+        source.refuse(f"its header would have {length} bytes, more than the {MAX_HEADER} that the format allows.")
+    if LENGTH_BYTES + length > source.size:
+        source.refuse(f"its header would have {length} bytes, and {source.size - LENGTH_BYTES} follow.")
+    text = source.read_up_to(LENGTH_BYTES, length)
+    try:
+        header = json.loads(
+            text.decode("utf-8"), object_pairs_hook=unique_pairs, parse_int=natural_number, parse_constant=no_constant
+        )
+    except (ValueError, RecursionError) as error:
+        source.refuse(f"its header ({length} bytes) is not sound JSON: {str(error)[:200]}.", cause=error)
+    if not isinstance(header, dict):
+        source.refuse(f"its header is a JSON {type(header).__name__}, not an object.")
+    return header, LENGTH_BYTES + length
+
+
+def unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    for name in made:
+        name.encode("utf-8")  # half a surrogate pair is no text; UnicodeEncodeError is a ValueError
+    if len(made) != len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise ValueError(f"{shortened(twice)} stands twice")
+    return made
+
+
+def natural_number(digits: str) -> int:
+    if digits.startswith("-") or len(digits) > MAX_DIGITS:
+        raise ValueError(f"the number {digits[:MAX_DIGITS]} is negative or too long")
+    return int(digits)
+
+
+def no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def read_tensor(source: Source, name: str, facts: Any, data_start: int) -> TensorInfo:
+    if not isinstance(facts, dict) or not {"dtype", "shape", "data_offsets"} <= facts.keys():
+        source.refuse("its entry lacks dtype, shape or data_offsets.", name)
+    kind, shape, offsets = facts["dtype"], facts["shape"], facts["data_offsets"]
+    if not isinstance(kind, str) or kind not in DTYPES:
+        source.refuse(f"its dtype ({str(kind)[:80]!r}) is none of {', '.join(DTYPES)}.", name)
+    if not is_numbers(shape):
+        source.refuse(f"its shape ({str(shape)[:200]}) is not a list of whole numbers.", name)
+    if not is_numbers(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+        source.refuse(f"its data_offsets ({str(offsets)[:200]}) are not a first byte and an end.", name)
+    info = make_info(source, name, kind, _core.dtype(DTYPES[kind]), tuple(shape), data_start + offsets[0])
+    if info.nbytes != offsets[1] - offsets[0]:
+        source.refuse(
+            f"its data_offsets ({offsets[0]}, {offsets[1]}) hold {offsets[1] - offsets[0]} bytes, and {kind} of shape "
+            f"{info.shape} has {info.nbytes}.",
+            name,
+        )
+    if not is_whole_bytes(info):
+        source.refuse(f"{kind} of shape {info.shape} does not fill whole bytes.", name)
+    return info
+
+
+def is_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(type(item) is int for item in value)
+
+
+def is_whole_bytes(info: TensorInfo) -> bool:
+    bits = info.dtype.bits
+    for extent in info.shape:
+        bits *= extent
+    return bits % 8 == 0
+
+
+def check_no_holes(source: Source, infos: list[TensorInfo], data_start: int) -> None:
+    """Each tensor begins where the one before ends, and the last ends with the file."""
+    end = data_start
+    for info in infos:
+        if info.offset != end:
+            source.refuse(
+                f"its data_offsets begin at {info.offset - data_start}, and the tensor before it ends at "
+                f"{end - data_start}: tensors must follow each other without overlaps and holes.",
+                info.name,
+            )
+        end = info.offset + info.nbytes
+    if end != source.size:
+        source.refuse(f"its tensors end at byte {end}, and the file has {source.size}.")
+
+
+def check_metadata(source: Source, metadata: Any) -> dict[str, str]:
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        source.refuse("its __metadata__ is not an object of strings.")
+    return metadata
