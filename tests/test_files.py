@@ -25,7 +25,8 @@ import numpy as np
 from file_cases import entry, gguf_bytes, safetensors_bytes
 
 import metal_dlpack as md
-from metal_dlpack.files import FileFormatError, memory
+from metal_dlpack.files import memory
+from metal_dlpack.opening import FileFormatError
 
 SUFFIXES = list(cases.WRITERS)
 GIB = 1 << 30

@@ -57,7 +57,15 @@ def wheel(sdist):
 
 
 def test_a_source_distribution_has_all_that_is_compiled(sdist):
-    for pattern in ("src/**/*.[chm]", "src/*.map", "src/metal_dlpack/**/*.py*", "tests/*.py", "LICENSE", "README.md"):
+    for pattern in (
+        "src/**/*.[chm]",
+        "src/*.map",
+        "src/metal_dlpack/**/*.py",
+        "src/metal_dlpack/*.pyi",
+        "tests/*.py",
+        "LICENSE",
+        "README.md",
+    ):
         for path in ROOT.glob(pattern):
             assert (sdist / path.relative_to(ROOT)).exists(), path
     assert not list(sdist.rglob("*.so"))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from . import _core
 from ._core import *  # noqa: F403
 from .explain import explain
-from .files import open
+from .opening import open
 from .sync import register_sync
 
 __version__ = "0.1.0"

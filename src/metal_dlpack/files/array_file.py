@@ -153,8 +153,8 @@ class ArrayFile(Mapping[str, _core.Array]):
         if self._mode == "r+":
             raise _core.CopyRequiredError(
                 f"open: {self.path}: tensor {shortened(info.name)} begins at byte {info.offset}, and {info.dtype.name} "
-                f"wants a multiple of {alignment(info.dtype)}: it must be copied, and writes to a copy do not reach the "
-                f"file; open it with mode='r' or 'c'."
+                f"wants a multiple of {alignment(info.dtype)}: it must be copied, and writes to a copy do not reach "
+                f"the file; open it with mode='r' or 'c'."
             )
         return self._memory.copy(info.offset, info.offset + info.nbytes)
 

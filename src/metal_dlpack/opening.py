@@ -1,0 +1,70 @@
+"""Files as mappings of names to Arrays over one memory map: .npy, .npz, .safetensors and .gguf.
+
+Importing this imports no format's library, and not NumPy: `open` imports what a file needs.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # typing costs as much to import as the rest of the package
+if TYPE_CHECKING:
+    import os
+    from typing import Literal
+
+    from ._core import Device
+    from .files.array_file import ArrayFile
+
+__all__ = ["FileFormatError", "open"]
+
+
+class FileFormatError(ValueError):
+    """A file is not what its format demands: truncated, overlapping, lying, or of another kind.
+
+    The sentence names the path, the tensor where there is one, and the numbers that do not agree.
+    """
+
+
+def open(
+    path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
+    *,
+    mode: Literal["r", "c", "r+"] = "r",
+    device: Device | str | None = None,
+) -> ArrayFile:
+    """Open a file of arrays: a mapping of names to Arrays over one memory map.
+
+    Only the header is read, so a file of any size opens in the same time.  The tensors are Metal buffers over the
+    file's pages: a page comes from the disk when it is touched, and torch, MLX and NumPy share it without a copy.
+
+    Parameters
+    ----------
+    path : str, bytes or path-like
+        A ``.npy``, ``.npz`` (stored, not compressed), ``.safetensors`` or ``.gguf`` file.  With another suffix
+        the first bytes decide.
+    mode : {'r', 'c', 'r+'}
+        'r': read-only Arrays.  'c': writable Arrays whose writes stay in this process.  'r+': writable Arrays whose
+        writes go to the file.
+    device : Device or str, optional
+        Default: the default device.
+
+    Returns
+    -------
+    ArrayFile
+        A mapping; also a context manager.  `info(name)` tells type, shape and place without touching the tensor;
+        `metadata` holds what else the header says.  A ``.npy`` file has one name, ``"arr_0"``.  What no dtype
+        stands for (quantised tensors) comes as uint8, with its type named by ``info(name).type``.
+
+    Raises
+    ------
+    FileFormatError
+        A ValueError: the file is truncated, its header lies, its tensors overlap, or its format is not known.
+    OSError
+        The file cannot be opened.
+    ImportError
+        ``.npy`` and ``.npz`` need numpy, ``.gguf`` needs gguf.
+
+    Memory: the map lives until the file is closed and the last Array, view or export over it is gone.  Threads: any.
+    A file that is truncated by others while it is mapped ends the process with SIGBUS at the next touch, as any memory
+    map does; see docs/files.md.
+    """
+    from .files.array_file import open_file
+
+    return open_file(path, mode, device)
