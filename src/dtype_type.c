@@ -21,24 +21,35 @@ dtype_of(PyObject *op)
 
 /* ---- making ---- */
 
-PyObject *
-dtype_type_from_dl(md_state *state, DLDataType dtype)
+/* Owned (+1), as the one object of this name. */
+static PyObject *
+add_to_cache(md_state *state, PyObject *key, DLDataType dtype)
 {
-    char name[DTYPE_NAME_MAX];
-    dtype_write_name(dtype, name);
-    PyObject *cached = PyDict_GetItemString(state->dtype_cache, name);
-    if (cached != NULL) {
-        return Py_NewRef(cached);
-    }
     DtypeObject *self = PyObject_New(DtypeObject, state->dtype_type);
     if (self == NULL) {
         return NULL;
     }
     self->dtype = dtype;
-    if (PyDict_SetItemString(state->dtype_cache, name, (PyObject *)self) < 0) {
+    if (PyDict_SetItem(state->dtype_cache, key, (PyObject *)self) < 0) {
         Py_CLEAR(self);
     }
     return (PyObject *)self;
+}
+
+PyObject *
+dtype_type_from_dl(md_state *state, DLDataType dtype)
+{
+    char name[DTYPE_NAME_MAX];
+    dtype_write_name(dtype, name);
+    PyObject *key = PyUnicode_FromString(name);
+    if (key == NULL) {
+        return NULL;
+    }
+    PyObject *cached = PyDict_GetItemWithError(state->dtype_cache, key);
+    PyObject *result = cached != NULL || PyErr_Occurred() ? Py_XNewRef(cached)
+                                                           : add_to_cache(state, key, dtype);
+    Py_DECREF(key);
+    return result;
 }
 
 int

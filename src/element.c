@@ -141,6 +141,17 @@ refuse_value(const char *function, DLDataType dtype, PyObject *value, PyObject *
     return -1;
 }
 
+/* Python's exception says less than ours if it is an `error`; any other is the value's own. */
+static int
+explain_error(const char *function, DLDataType dtype, PyObject *value, PyObject *error)
+{
+    if (!PyErr_ExceptionMatches(error)) {
+        return -1;
+    }
+    PyErr_Clear();
+    return refuse_value(function, dtype, value, error);
+}
+
 static int
 pack_int(const char *function, DLDataType dtype, PyObject *value, char *bytes)
 {
@@ -156,8 +167,7 @@ pack_int(const char *function, DLDataType dtype, PyObject *value, char *bytes)
                              : PyLong_AsUnsignedLongLong(number);
     Py_DECREF(number);
     if (PyErr_Occurred()) { /* past 64 bits, or negative for an unsigned type */
-        PyErr_Clear();
-        return refuse_value(function, dtype, value, PyExc_OverflowError);
+        return explain_error(function, dtype, value, PyExc_OverflowError);
     }
     int unused = 64 - dtype.bits;
     uint64_t back = is_signed ? (uint64_t)((int64_t)(raw << unused) >> unused)
@@ -194,8 +204,7 @@ pack_float(const char *function, DLDataType dtype, PyObject *value, char *bytes)
 {
     double number = PyFloat_AsDouble(value);
     if (number == -1.0 && PyErr_Occurred()) {
-        PyErr_Clear();
-        return refuse_value(function, dtype, value, PyExc_TypeError);
+        return explain_error(function, dtype, value, PyExc_TypeError);
     }
     if (dtype.code == kDLBfloat) {
         uint16_t raw = encode_bfloat16(number);
@@ -210,8 +219,7 @@ pack_complex(const char *function, DLDataType dtype, PyObject *value, char *byte
 {
     Py_complex number = PyComplex_AsCComplex(value);
     if (number.real == -1.0 && PyErr_Occurred()) {
-        PyErr_Clear();
-        return refuse_value(function, dtype, value, PyExc_TypeError);
+        return explain_error(function, dtype, value, PyExc_TypeError);
     }
     int half = dtype.bits / 2;
     if (pack_real(half, number.real, bytes) < 0) {

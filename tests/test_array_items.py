@@ -161,7 +161,7 @@ def test_one_item_is_a_python_number():
 
 def test_equality_is_identity():
     array = md.zeros(2)
-    assert array == array  # noqa: PLR0124
+    assert array == array
     assert array != md.zeros(2)
     assert len({array, array}) == 1
 

@@ -73,7 +73,7 @@ def test_negative_strides_are_copied_for_an_owned_tensor_and_refused_for_a_borro
     assert Versioned.from_address(address).dl_tensor.strides[0] == 1
     assert Versioned.from_address(address).flags == 2
     delete(address)
-    with pytest.raises(BufferError, match="negative.*owned"):
+    with pytest.raises(BufferError, match=r"negative.*owned"):
         table_of(md.Array).borrow(array, ctypes.byref(Tensor()))
 
 

@@ -165,17 +165,17 @@ def test_the_deleter_runs_on_a_thread_without_python(struct, live_buffers):
 def test_export_and_deletion_from_many_threads_at_once(live_buffers):
     array = md.zeros(16)
 
-    def work():
+    def work(array):
         for _ in range(2000):
             array.__dlpack__()
             array.__dlpack__(max_version=(1, 0), dl_device=(1, 0))
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
+    threads = [threading.Thread(target=work, args=(array,)) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    del array, work
+    del array, threads, thread
     gc.collect()
     assert live_buffers() == 0
 

@@ -232,7 +232,7 @@ def handles():
             odd = {
                 "a device": device, "a queue": queue, "a tagged or short text": short,
                 "a class": word.value, "a word that is a class": ctypes.addressof(word),
-                "zeros": host.ctypes.data, "inside zeros": host.ctypes.data + 4096, "text": id("x") , "a Python int": id(7),
+                "zeros": host.ctypes.data, "inside zeros": host.ctypes.data + 4096, "text": id("x"), "an int": id(7),
                 "inside a buffer object": near.handle + 8, "a buffer's bytes": near.address,
                 "unaligned": near.handle + 1, "page zero": 8, "the top": 2**64 - 8,
                 "kernel": 0xFFFF_FFF0_0000_0000, "a tag bit": 0x8000_0000_0000_0000,

@@ -3,7 +3,8 @@
 No framework waits in its DLPack export on Metal, except MLX, and none reads `stream` there.  So from_dlpack runs the
 framework's own synchronisation first.  The table below says which; users extend it with register_sync.
 
-Source: PyTorch's MPS export does not synchronise (torch/_tensor.py, Tensor.__dlpack__); MLX evaluates and waits in its own.
+Source: PyTorch's MPS export does not synchronise (torch/_tensor.py, Tensor.__dlpack__); MLX
+evaluates and waits in its own.
 """
 
 from __future__ import annotations

@@ -1,0 +1,66 @@
+/* short_malloc.c: preloaded, lets one allocation of given code fail.
+ *
+ * short_malloc_arm(n): the n-th malloc, calloc or realloc (from 1) called by the code that
+ * short_malloc_choose named gives NULL; n = 0: none does.
+ */
+#define _GNU_SOURCE
+#include <stddef.h>
+#include <stdint.h>
+
+extern void *__libc_malloc(size_t nbytes);
+extern void *__libc_calloc(size_t count, size_t nbytes);
+extern void *__libc_realloc(void *memory, size_t nbytes);
+
+static const uintptr_t *bounds; /* begin, end, begin, end ... */
+static size_t nbounds;
+static long countdown;
+
+/* `addresses` lives as long as the process. */
+void
+short_malloc_choose(const uintptr_t *addresses, size_t count)
+{
+    bounds = addresses;
+    nbounds = count;
+}
+
+void
+short_malloc_arm(long n)
+{
+    __atomic_store_n(&countdown, n, __ATOMIC_SEQ_CST);
+}
+
+static int
+is_chosen(uintptr_t caller)
+{
+    for (size_t i = 0; i < nbounds; i += 2) {
+        if (caller >= bounds[i] && caller < bounds[i + 1]) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int
+must_fail(void *caller)
+{
+    return __atomic_load_n(&countdown, __ATOMIC_RELAXED) > 0 && is_chosen((uintptr_t)caller) &&
+           __atomic_sub_fetch(&countdown, 1, __ATOMIC_SEQ_CST) == 0;
+}
+
+void *
+malloc(size_t nbytes)
+{
+    return must_fail(__builtin_return_address(0)) ? NULL : __libc_malloc(nbytes);
+}
+
+void *
+calloc(size_t count, size_t nbytes)
+{
+    return must_fail(__builtin_return_address(0)) ? NULL : __libc_calloc(count, nbytes);
+}
+
+void *
+realloc(void *memory, size_t nbytes)
+{
+    return must_fail(__builtin_return_address(0)) ? NULL : __libc_realloc(memory, nbytes);
+}
