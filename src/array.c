@@ -349,6 +349,25 @@ array_repr(PyObject *op)
     return text;
 }
 
+const char array_doc_reduce_ex[] =
+    "__reduce_ex__($self, protocol, /)\n--\n\n"
+    "Pickle by value: the items in their memory order, dtype, storage and the read-only flag.\n\n"
+    "Protocol 5 gives the memory itself (a PickleBuffer): out of band nothing is copied.  Older\n"
+    "protocols copy once.  Items that do not lie densely, or in private storage, are copied first.\n\n"
+    "Source: PEP 574.";
+
+PyObject *
+array_method_reduce_ex(PyObject *op, PyObject *protocol)
+{
+    PyObject *module = PyImport_ImportModule("metal_dlpack.pickling");
+    PyObject *parts = NULL;
+    if (module != NULL) {
+        parts = PyObject_CallMethod(module, "reduce_array", "(OO)", op, protocol);
+        Py_DECREF(module);
+    }
+    return parts;
+}
+
 static Py_ssize_t
 array_length(PyObject *op)
 {

@@ -34,7 +34,8 @@
 #define ARRAY_ONE_LIST(X)                                                              \
     X(fill, "fill")                 /* array_items.c */                                \
     X(to, "to")                     /* dlpack_exchange.c */                            \
-    X(deepcopy, "__deepcopy__")
+    X(deepcopy, "__deepcopy__")                                                        \
+    X(reduce_ex, "__reduce_ex__")   /* array.c */
 
 #define DECLARE_CALL(name, text)                                                       \
     PyObject *array_method_##name(PyObject *op, PyObject *const *args, Py_ssize_t nargs,\

@@ -290,6 +290,12 @@ dtype_get_lanes(PyObject *op, void *Py_UNUSED(closure))
 }
 
 static PyObject *
+dtype_get_alignment(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(dtype_alignment(dtype_of(op)));
+}
+
+static PyObject *
 dtype_get_itemsize(PyObject *op, void *Py_UNUSED(closure))
 {
     return PyLong_FromLongLong(dtype_itemsize(dtype_of(op)));
@@ -354,6 +360,9 @@ static PyGetSetDef dtype_getset[] = {
     {"bits", dtype_get_bits, NULL, PyDoc_STR("Bits of one lane."), NULL},
     {"lanes", dtype_get_lanes, NULL, PyDoc_STR("Lanes of one item; 1 for a scalar."), NULL},
     {"itemsize", dtype_get_itemsize, NULL, PyDoc_STR("Bytes of one item, rounded up."), NULL},
+    {"alignment", dtype_get_alignment, NULL,
+     PyDoc_STR("Bytes that an item's place must be a multiple of: one scalar's; half of it for complex."),
+     NULL},
     {"numpy", dtype_get_numpy, NULL,
      PyDoc_STR("The NumPy dtype, from ml_dtypes where NumPy has none.  TypeError: nobody has it."),
      NULL},

@@ -133,7 +133,7 @@ class ArrayFile(Mapping[str, _core.Array]):
             array = _core.empty(info.shape, info.dtype, device=self._memory.device)
             return array.as_readonly() if self._mode == "r" else array
         where = self._memory.locate(info.offset, info.offset + info.nbytes)
-        if where is not None and where[1] % alignment(info.dtype) == 0:
+        if where is not None and where[1] % info.dtype.alignment == 0:
             return self._over(*where, info)
         array = self._over(self._copied(info), 0, info)
         return self._copies.setdefault(info.name, array)
@@ -153,16 +153,10 @@ class ArrayFile(Mapping[str, _core.Array]):
         if self._mode == "r+":
             raise _core.CopyRequiredError(
                 f"open: {self.path}: tensor {shortened(info.name)} begins at byte {info.offset}, and {info.dtype.name} "
-                f"wants a multiple of {alignment(info.dtype)}: it must be copied, and writes to a copy do not reach "
+                f"wants a multiple of {info.dtype.alignment}: it must be copied, and writes to a copy do not reach "
                 f"the file; open it with mode='r' or 'c'."
             )
         return self._memory.copy(info.offset, info.offset + info.nbytes)
-
-
-def alignment(dtype: _core.dtype) -> int:
-    """What an item's place must be a multiple of: a scalar's size, a part's size for complex numbers."""
-    parts = 2 if dtype.name.startswith("complex") else 1
-    return max(dtype.bits // 8 // parts, 1)
 
 
 def looks_like_safetensors(head: bytes, size: int) -> bool:

@@ -1,0 +1,80 @@
+"""Arrays through pickle: the bytes go as they lie in memory, and come back as a Metal buffer over what arrives.
+
+With protocol 5 the bytes can travel out of band: nothing is copied here on either side, and what a transport (Dask,
+Ray, multiprocessing) hands over becomes the buffer's memory.  Older protocols copy once to make a bytes object.
+
+Source: PEP 574, "Pickle protocol 5 with out-of-band data".
+"""
+
+from __future__ import annotations
+
+from pickle import PickleBuffer
+from typing import Any
+
+from . import _core
+
+__all__ = ["reduce_array", "restore_array"]
+
+OUT_OF_BAND_PROTOCOL = 5
+
+
+def reduce_array(array: _core.Array, protocol: int) -> tuple[Any, tuple[Any, ...]]:
+    """What Array.__reduce_ex__ returns."""
+    dense = dense_form(array)
+    data: Any = b""
+    if dense.nbytes > 0:
+        data = dense.buffer.array(dense.nbytes, "uint8", dense.byte_offset)
+        data = PickleBuffer(data.as_readonly() if array.readonly else data)
+        if protocol < OUT_OF_BAND_PROTOCOL:
+            data = data.raw().tobytes()
+    place = array.storage, array.device.index
+    return restore_array, (data, array.dtype, array.shape, dense.strides, *place, array.readonly)
+
+
+def dense_form(array: _core.Array) -> _core.Array:
+    """The array itself if its items fill one stretch of CPU memory in some order of the axes, else a copy that does."""
+    is_plain = array.layout.is_dense and all(stride >= 0 for stride in array.strides)
+    if is_plain and array.storage != "private":
+        return array
+    return array.copy(order="K", storage="shared")
+
+
+def restore_array(
+    data: Any,
+    dtype: _core.dtype,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    storage: Any,
+    device_index: int,
+    is_readonly: bool,
+) -> _core.Array:
+    """An Array over `data`, a bytes-like object, or with its bytes where the storage or the alignment asks for a copy.
+
+    A device that this machine has not becomes the default one.  Memory that cannot be written makes a read-only Array,
+    as with NumPy; a bytes object, which the older protocols bring, is copied for an Array that was writable.
+    """
+    devices = _core.devices()
+    device = devices[device_index if device_index < len(devices) else 0]
+    layout = _core.StridedLayout(shape, strides, dtype.itemsize)
+    with memoryview(data) as given:
+        if given.nbytes == 0:
+            array = _core.empty(shape, dtype, device=device, storage=storage)
+        else:
+            buffer, offset = place_bytes(
+                given.cast("B"), dtype, storage, device, type(data) is bytes and not is_readonly
+            )
+            array = buffer.array(layout, dtype, offset)
+    return array.as_readonly() if is_readonly else array
+
+
+def place_bytes(
+    data: memoryview, dtype: _core.dtype, storage: Any, device: _core.Device, must_copy: bool
+) -> tuple[_core.Buffer, int]:
+    """A buffer that holds `data`, and where in it: shared if that is possible and asked for."""
+    if storage == "shared" and not must_copy:
+        array = _core.asarray(data, device=device)
+        if array.byte_offset % dtype.alignment == 0:
+            return array.buffer, array.byte_offset
+    buffer = _core.Buffer(data.nbytes, device=device, storage=storage)
+    buffer.copy_from(data)
+    return buffer, 0

@@ -1,0 +1,301 @@
+"""Arrays through pickle, copy, processes and clusters: what is kept, and what is not copied."""
+
+import copy
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+import tracemalloc
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+
+pytest.importorskip("numpy")
+
+import numpy as np
+
+import metal_dlpack as md
+
+PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)
+NAMES = sorted(name for name in vars(md) if isinstance(getattr(md, name), md.dtype))
+STORAGES = ["shared", "managed", "private"]
+
+
+def raw(array: md.Array) -> bytes:
+    """The items in C order."""
+    dense = array.copy(storage="shared")
+    return bytes(memoryview(dense.buffer)) if dense.nbytes else b""
+
+
+def filled(shape, dtype="float32", storage="shared") -> md.Array:
+    array = md.empty(shape, dtype, storage=storage)
+    if array.nbytes:
+        array.buffer.copy_from(np.random.default_rng(3).integers(0, 2, array.nbytes, dtype="u1"))
+    return array
+
+
+def same(found: md.Array, wanted: md.Array) -> bool:
+    facts = ("shape", "dtype", "storage", "readonly", "device")
+    assert [getattr(found, name) for name in facts] == [getattr(wanted, name) for name in facts]
+    return raw(found) == raw(wanted)
+
+
+def out_of_band(array):
+    buffers = []
+    data = pickle.dumps(array, protocol=5, buffer_callback=buffers.append)
+    return data, buffers
+
+
+# ---- what is kept ----
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("storage", STORAGES)
+def test_storage_and_items_are_kept(protocol, storage, live_buffers):
+    array = filled((3, 4), storage=storage)
+    assert same(pickle.loads(pickle.dumps(array, protocol)), array)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_every_element_type_is_kept(name, lanes):
+    dtype = md.dtype(name + ("" if lanes == 1 else f"x{lanes}"))
+    array = filled((2, 8), dtype)
+    for protocol in PROTOCOLS:
+        assert same(pickle.loads(pickle.dumps(array, protocol)), array)
+    data, buffers = out_of_band(array)
+    assert same(pickle.loads(data, buffers=buffers), array)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("storage", STORAGES)
+def test_a_read_only_array_stays_read_only_and_a_writable_one_writable(protocol, storage):
+    array = filled((4,), storage=storage)
+    assert pickle.loads(pickle.dumps(array.as_readonly(), protocol)).readonly
+    again = pickle.loads(pickle.dumps(array, protocol))
+    again[0] = 7.5
+    assert again[0].item() == 7.5
+    assert array[0].item() != 7.5
+
+
+VIEWS = {
+    "whole": lambda a: a,
+    "T": lambda a: a.T,
+    "permuted": lambda a: a.permute((1, 2, 0)),
+    "rows": lambda a: a[1:],
+    "columns": lambda a: a[:, :, ::2],
+    "reversed": lambda a: a[::-1],
+    "repeated": lambda a: a[0].broadcast_to((3, 3, 4)),
+    "scalar": lambda a: a[1, 1, 1],
+    "none": lambda a: a[:0],
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("storage", STORAGES)
+def test_views_are_kept_by_their_items(view, storage, live_buffers):
+    array = VIEWS[view](filled((2, 3, 4), storage=storage))
+    for protocol in PROTOCOLS:
+        assert same(pickle.loads(pickle.dumps(array, protocol)), array)
+    data, buffers = out_of_band(array)
+    assert same(pickle.loads(data, buffers=buffers), array)
+    assert len(data) + sum(b.raw().nbytes for b in buffers) < 1000  # nothing of what the view leaves out
+    buffers.clear()
+    del array
+
+
+@hypothesis.given(
+    st.lists(st.integers(0, 4), max_size=4),
+    st.randoms(),
+    st.sampled_from(["int8", "float32", "complex64", "bfloat16"]),
+    st.booleans(),
+)
+def test_any_view_equals_numpy_s(shape, random, dtype, is_out_of_band):
+    array = filled(tuple(shape), dtype)
+    axes = random.sample(range(len(shape)), len(shape))
+    key = tuple(slice(random.choice([None, 0, 1]), None, random.choice([1, 1, 2, -1])) for _ in shape)
+    view = (array.permute(axes) if axes else array)[(..., *key)]
+    data, buffers = out_of_band(view) if is_out_of_band else (pickle.dumps(view), None)
+    assert same(pickle.loads(data, buffers=buffers), view)
+
+
+@pytest.mark.parametrize("make", [copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("storage", STORAGES)
+def test_a_copy_keeps_type_and_storage_and_has_memory_of_its_own(make, storage):
+    array = filled((3, 4), "bfloat16", storage)
+    again = make(array)
+    assert same(again, array)
+    assert again.buffer is not array.buffer
+    assert not make(array.as_readonly()).readonly  # a copy is the caller's to write, as with NumPy
+
+
+def test_deepcopy_keeps_what_is_one_object_one():
+    array = md.zeros(3)
+    first, second = copy.deepcopy([array, array])
+    assert first is second
+
+
+def test_pickle_keeps_what_is_one_object_one():
+    array = md.zeros(3)
+    first, second = pickle.loads(pickle.dumps([array, array]))
+    assert first is second
+
+
+# ---- what is not copied ----
+
+
+@pytest.mark.parametrize("view", ["whole", "T", "permuted", "rows"])
+def test_out_of_band_the_memory_itself_is_handed_over_and_taken(view, live_buffers):
+    array = VIEWS[view](filled((2, 3, 4)))
+    data, (buffer,) = out_of_band(array)
+    there = np.frombuffer(buffer.raw(), "u1").__array_interface__["data"][0]
+    assert there == array.buffer.address + array.byte_offset
+    again = pickle.loads(data, buffers=[buffer])
+    assert md.shares_memory(array, again)
+    assert again.strides == array.strides
+    buffer.release()
+    del array, again
+
+
+def test_protocol_5_allocates_nothing_of_the_array_s_size():
+    array = filled(1 << 22)
+    tracemalloc.start()
+    data, buffers = out_of_band(array)
+    pickle.loads(data, buffers=buffers)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 100_000
+    assert len(data) < 500
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4])
+def test_older_protocols_copy_once(protocol):
+    array = filled(1 << 20)
+    tracemalloc.start()
+    parts = array.__reduce_ex__(protocol)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert array.nbytes <= most < 1.1 * array.nbytes
+    del parts
+
+
+def test_what_arrives_in_writable_memory_is_the_array_s_memory():
+    array = filled((4, 4))
+    data, (buffer,) = out_of_band(array)
+    arrived = bytearray(buffer.raw())
+    again = pickle.loads(data, buffers=[arrived])
+    again[0, 0] = 5.0
+    assert np.frombuffer(arrived, "f4")[0] == 5.0
+
+
+def test_what_arrives_in_read_only_memory_is_read_only_as_numpy_s_is():
+    array = filled((4, 4))
+    data, (buffer,) = out_of_band(array)
+    arrived = memoryview(bytearray(buffer.raw())).toreadonly()
+    again = pickle.loads(data, buffers=[arrived])
+    assert again.readonly
+    assert md.shares_memory(again, np.frombuffer(arrived, "u1"))
+
+
+def test_what_arrives_off_its_alignment_is_copied():
+    array = filled((4, 4))
+    data, (buffer,) = out_of_band(array)
+    arrived = memoryview(bytearray(1 + array.nbytes))[1:]
+    arrived[:] = buffer.raw()
+    assert same(pickle.loads(data, buffers=[arrived]), array)
+
+
+def test_a_device_that_is_not_there_becomes_the_default():
+    restore, parts = md.zeros(3).__reduce_ex__(5)
+    data, dtype, shape, strides, storage, _, is_readonly = parts
+    assert restore(data, dtype, shape, strides, storage, 7, is_readonly).device == md.default_device()
+
+
+def test_a_pickle_that_lies_is_refused():
+    restore, (data, dtype, _, strides, *rest) = md.zeros(3).__reduce_ex__(5)
+    with pytest.raises(ValueError, match="past the Buffer"):
+        restore(data, dtype, (10**6,), strides, *rest)
+
+
+# ---- processes ----
+
+
+def echoed(array):
+    """In another process: what arrived, and its items doubled."""
+    facts = (array.shape, array.dtype.name, array.storage, array.readonly)
+    return facts, md.asarray(np.asarray(array.copy(storage="shared")) * 2)
+
+
+@pytest.mark.needs_no_sanitizer
+def test_arrays_go_to_spawned_processes_and_come_back():
+    arrays = [filled((3, 4), storage=storage) for storage in STORAGES] + [
+        filled((2, 2)).as_readonly(),
+        filled((2, 3)).T,
+    ]
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        found = pool.map(echoed, arrays)
+    for array, (facts, doubled) in zip(arrays, found, strict=True):
+        assert facts == (array.shape, "float32", array.storage, array.readonly)
+        assert np.array_equal(np.asarray(doubled), np.asarray(array.copy(storage="shared")) * 2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="fork() is for Linux here")
+@pytest.mark.needs_no_sanitizer
+def test_a_forked_child_can_send_an_array_but_not_make_one():
+    code = """
+import os, pickle, metal_dlpack as md
+array = md.full(4, 2.0)
+data = pickle.dumps(array)
+read, write = os.pipe()
+if os.fork() == 0:
+    try:
+        pickle.loads(data)
+    except md.MetalError as error:
+        os.write(write, pickle.dumps((array.tolist(), str(error), pickle.dumps(array) == data)))
+    os._exit(0)
+os.close(write)
+print(pickle.loads(os.read(read, 4096)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert "[2.0, 2.0, 2.0, 2.0]" in done.stdout
+    assert "cannot be used in a forked child" in done.stdout
+    assert "True)" in done.stdout
+
+
+def with_arrays(array):
+    """A task of the cluster."""
+    return os.getpid(), array.readonly, array, md.asarray(np.asarray(array) + 1)
+
+
+@pytest.mark.needs_no_sanitizer
+def test_a_cluster_of_two_workers_moves_arrays(tmp_path, monkeypatch):
+    """Real `distributed`: a scheduler and two workers, each a process of its own."""
+    pytest.importorskip("distributed")
+    import dask
+    from distributed import Client, LocalCluster
+
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
+    with (
+        dask.config.set({"temporary-directory": str(tmp_path), "distributed.worker.use-file-locking": False}),
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        names = list(client.scheduler_info()["workers"])
+        assert len(names) == 2
+        array = filled((512, 1024))
+        here = client.scatter(array, workers=names[:1], hash=False)
+        first = client.submit(with_arrays, here, workers=names[:1], pure=False)
+        second = client.submit(with_arrays, here, workers=names[1:], pure=False)  # from worker to worker
+        (pid, is_readonly, back, plus), (other, other_readonly, other_back, _) = client.gather([first, second])
+        assert len({pid, other, os.getpid()}) == 3
+        assert not is_readonly
+        assert not other_readonly
+        assert raw(back) == raw(other_back) == raw(array)
+        assert np.array_equal(np.asarray(plus), np.asarray(array) + 1)
+        back[0, 0] = 3.0
+        quiet = client.submit(with_arrays, array.as_readonly(), pure=False).result()
+        assert quiet[1]
