@@ -337,16 +337,19 @@ static PyMethodDef array_methods[] = {
 #undef ONE_ROW
 
 /* The words are Python's: metal_dlpack/text.py. */
+/* What `function` of the Python module makes of the array: owned (+1).  `argument` may be NULL. */
 static PyObject *
-array_repr(PyObject *op)
+call_python(const char *module_name, const char *function, PyObject *op, PyObject *argument)
 {
-    PyObject *module = PyImport_ImportModule("metal_dlpack.text");
-    if (module == NULL) {
-        return NULL;
+    PyObject *module = PyImport_ImportModule(module_name);
+    PyObject *name = PyUnicode_FromString(function);
+    PyObject *result = NULL;
+    if (module != NULL && name != NULL) {
+        result = PyObject_CallMethodObjArgs(module, name, op, argument, NULL);
     }
-    PyObject *text = PyObject_CallMethod(module, "describe_array", "(O)", op);
-    Py_DECREF(module);
-    return text;
+    Py_XDECREF(name);
+    Py_XDECREF(module);
+    return result;
 }
 
 const char array_doc_reduce_ex[] =
@@ -359,14 +362,26 @@ const char array_doc_reduce_ex[] =
 PyObject *
 array_method_reduce_ex(PyObject *op, PyObject *protocol)
 {
-    PyObject *module = PyImport_ImportModule("metal_dlpack.pickling");
-    PyObject *parts = NULL;
-    if (module != NULL) {
-        parts = PyObject_CallMethod(module, "reduce_array", "(OO)", op, protocol);
-        Py_DECREF(module);
-    }
-    return parts;
+    return call_python("metal_dlpack.pickling", "reduce_array", op, protocol);
 }
+
+static PyObject *
+array_repr(PyObject *op)
+{
+    return call_python("metal_dlpack.text", "describe_array", op, NULL);
+}
+
+PyObject *
+array_method_repr_html(PyObject *op, PyObject *Py_UNUSED(argument))
+{
+    return call_python("metal_dlpack.notebook", "array_html", op, NULL);
+}
+
+const char array_doc_repr_html[] =
+    "_repr_html_($self, /)\n--\n\n"
+    "HTML for notebooks: a table of facts and, in <pre>, the items as repr() prints them.\n\n"
+    "Returns\n-------\nstr\n    A few kB at most, whatever the size; all text is escaped.\n\n"
+    "Reads the items that are shown, after waiting for GPU work that writes them.";
 
 static Py_ssize_t
 array_length(PyObject *op)
@@ -376,6 +391,16 @@ array_length(PyObject *op)
         return -1;
     }
     return array_shape(array_cast(op))[0];
+}
+
+/* Views of the first axis, one after another: IndexError of array_sequence_item ends it. */
+static PyObject *
+array_iter(PyObject *op)
+{
+    if (array_cast(op)->ndim == 0) {
+        return PyErr_Format(PyExc_TypeError, "A 0-dimensional Array cannot be iterated over; use item().");
+    }
+    return PySeqIter_New(op);
 }
 
 /* ---- the object's life ---- */
@@ -423,7 +448,8 @@ static PyType_Slot array_slots[] = {
     {Py_mp_subscript, array_subscript},
     {Py_mp_ass_subscript, array_assign_subscript},
     {Py_sq_length, array_length},
-    {Py_sq_item, array_sequence_item}, /* iteration: IndexError ends it */
+    {Py_sq_item, array_sequence_item},
+    {Py_tp_iter, array_iter},
     {Py_nb_bool, array_bool},
     {Py_nb_int, array_int},
     {Py_nb_float, array_float},

@@ -23,6 +23,7 @@
 
 /* X(C name, Python name): no arguments. */
 #define ARRAY_PLAIN_LIST(X)                                                            \
+    X(repr_html, "_repr_html_")     /* array.c */                                      \
     X(as_readonly, "as_readonly")   /* array_views.c */                                \
     X(item, "item")                 /* array_items.c */                                \
     X(tolist, "tolist")                                                                \

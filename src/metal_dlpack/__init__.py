@@ -14,7 +14,8 @@ from . import _core
 from ._core import *  # noqa: F403
 from .explain import explain
 from .opening import open
+from .sharing import show
 from .sync import register_sync
 
 __version__ = "0.1.0"
-__all__ = [name for name in vars(_core) if not name.startswith("_")] + ["explain", "open", "register_sync"]
+__all__ = [name for name in vars(_core) if not name.startswith("_")] + ["explain", "open", "register_sync", "show"]

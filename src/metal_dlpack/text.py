@@ -1,10 +1,11 @@
-"""Arrays as text: what repr() prints.
+"""Arrays as text: what repr() prints, and the notebook beside other facts.
 
 Calls nothing but the public surface of Array; reads only the items that are printed.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,43 +13,51 @@ if TYPE_CHECKING:
 
 #: An array with more items than this shows only the edges of each axis.
 SUMMARY_SIZE = 200
-#: How many items stand at each edge then.
-EDGE = 3
-#: Deeper nesting than this is not printed item by item.
-MAX_PRINTED_NDIM = 6
+#: How many items stand at each edge then: the most that keep the text short.
+EDGES = (3, 2, 1)
+#: No text has more items than this: a repr stays below a few kB, whatever the shape.
+MAX_ITEMS = 216
 
 
 def describe_array(array: Array) -> str:
     """The repr of an Array: its items, summarised, and what they are."""
-    facts = (
-        f"shape={array.shape}, dtype={array.dtype.name}, "
-        f"device={array.device!s}, storage={array.storage!r}"
-    )
+    facts = f"shape={array.shape}, dtype={array.dtype.name}, device={array.device!s}, storage={array.storage!r}"
     if array.readonly:
         facts += ", readonly"
-    return f"Array({_items_text(array)}, {facts})"
+    return f"Array({items_text(array, len('Array('))}, {facts})"
 
 
-def _items_text(array: Array) -> str:
-    if array.ndim > MAX_PRINTED_NDIM:
+def items_text(array: Array, indent: int = 0) -> str:
+    """Nested brackets with the items, summarised; `...` where no Python number stands for them."""
+    if array.size == 0:
+        return "[]"
+    edge = _choose_edge(array.shape) if array.size > SUMMARY_SIZE else array.size
+    if edge is None:
         return "..."
     try:
-        tree = _edges(array, array.size > SUMMARY_SIZE)
+        tree = _edges(array, edge)
     except TypeError:  # items that no Python number stands for
         return "..."
     width = max((len(leaf) for leaf in _leaves(tree)), default=0)
-    return _join(tree, width, len("Array("))
+    return _join(tree, width, indent)
 
 
-def _edges(array: Array, is_summarised: bool) -> Any:
+def _choose_edge(shape: tuple[int, ...]) -> int | None:
+    for edge in EDGES:
+        if math.prod(min(extent, 2 * edge) for extent in shape) <= MAX_ITEMS:
+            return edge
+    return None
+
+
+def _edges(array: Array, edge: int) -> Any:
     """Nested lists of texts; None marks the items left out."""
     if array.ndim == 0:
         return _number_text(array.item())
     count = len(array)
-    if not is_summarised or count <= 2 * EDGE:
-        return [_edges(array[i], is_summarised) for i in range(count)]
-    head = [_edges(array[i], is_summarised) for i in range(EDGE)]
-    tail = [_edges(array[i], is_summarised) for i in range(count - EDGE, count)]
+    if count <= 2 * edge:
+        return [_edges(array[i], edge) for i in range(count)]
+    head = [_edges(array[i], edge) for i in range(edge)]
+    tail = [_edges(array[i], edge) for i in range(count - edge, count)]
     return [*head, None, *tail]
 
 
