@@ -7,7 +7,7 @@ PYTEST := $(PY) -m pytest -q
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint format asan tsan docs build clean distclean
+.PHONY: help demo test bench lint format asan tsan mutants docs build clean distclean
 
 help:
 	@echo 'make demo    what this machine can share: the doctor, then examples/share.py'
@@ -17,6 +17,7 @@ help:
 	@echo 'make format  ruff writes its changes'
 	@echo 'make asan    the test suite with AddressSanitizer and UBSan'
 	@echo 'make tsan    the test suite with ThreadSanitizer'
+	@echo 'make mutants breaks the bridge in one place at a time; each time a test must fail'
 	@echo 'make docs    the reference, written to build/reference.md'
 	@echo 'make clean   remove what was built;  make distclean: .venv as well'
 
@@ -53,6 +54,9 @@ asan: build
 
 tsan: build
 	tools/sanitized thread $(PY) $(ARGS)
+
+mutants: build
+	$(PY) tools/mutants.py $(ARGS)
 
 docs: build
 	$(PY) tools/reference.py build/reference.md

@@ -272,10 +272,9 @@ class Workshop:
             text=True,
             check=False,
         )
-        (module,) = list((self.folder / "site").rglob("_core*.so")) or [None]
-        if done.returncode == 0 and module is not None:
-            for path in (self.folder / "src" / "metal_dlpack").glob("*.py"):
-                shutil.copy(path, module.parent)
+        if done.returncode == 0:
+            package = self.folder / "src" / "metal_dlpack"
+            shutil.copytree(package, self.site / "metal_dlpack", dirs_exist_ok=True)
             return ""
         return done.stdout + done.stderr
 
