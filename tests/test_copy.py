@@ -1,20 +1,35 @@
-"""The copy engine against NumPy, through a shared library made of the copy files alone."""
+"""The copy engine against NumPy and against a plain loop, through libraries made of the copy files alone."""
 
 import ctypes
+import functools
+import itertools
+import os
 import random
+import shutil
 import subprocess
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-SRC = Path(__file__).resolve().parent.parent / "src"
+np = pytest.importorskip("numpy")
+
+ROOT = Path(__file__).resolve().parent.parent
+SRC = ROOT / "src"
 SOURCES = sorted(SRC.glob("copy*.c"))
+FUZZER = ROOT / "tests" / "c" / "fuzz_copy.c"
+CC = os.environ.get("CC", "cc").split()
 FLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{SRC}"]
 
 MAX_NDIM = 64
 ITEMSIZES = [1, 2, 4, 8, 16, 1, 2, 4, 8, 3, 5, 6, 7, 9, 12, 13, 24, 31, 40]
 CASES = 100_000
+MAX_THREADS = 16
+
+# The engine is compiled here, with sanitizers of its own.
+pytestmark = [
+    pytest.mark.skipif(shutil.which(CC[0]) is None, reason="needs a C compiler"),
+    pytest.mark.needs_no_sanitizer,
+]
 
 
 class Layout(ctypes.Structure):
@@ -48,9 +63,7 @@ class Engine:
         self.lib.copy_fill.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p]
 
     def strided(self, dst, dst_base, src, src_base):
-        return self.lib.copy_strided(
-            ctypes.addressof(dst), dst_base, ctypes.addressof(src), src_base
-        )
+        return self.lib.copy_strided(ctypes.addressof(dst), dst_base, ctypes.addressof(src), src_base)
 
     def copy(self, dst, src):
         """Copy one NumPy array into another of the same shape and item size."""
@@ -61,12 +74,22 @@ class Engine:
         self.lib.copy_fill(ctypes.addressof(layout), dst.ctypes.data, item)
 
 
-@pytest.fixture(scope="session")
+def compile_copy(path, *flags):
+    subprocess.run([*CC, *FLAGS, *flags, *map(str, SOURCES), "-o", str(path)], check=True)
+    return path
+
+
+@pytest.fixture(scope="module")
 def engine(tmp_path_factory):
-    path = tmp_path_factory.mktemp("copy") / "libcopy.so"
-    command = ["gcc", "-O2", "-shared", "-fPIC", *FLAGS, *map(str, SOURCES), "-o", str(path)]
-    subprocess.run(command, check=True)
-    return Engine(path)
+    library = tmp_path_factory.mktemp("copy") / "libcopy.so"
+    return Engine(compile_copy(library, "-O2", "-shared", "-fPIC"))
+
+
+@pytest.fixture
+def threads(engine):
+    """Sets the number of threads; the default is back after the test."""
+    yield engine.lib.copy_set_threads
+    engine.lib.copy_set_threads(0)
 
 
 # ---- random layouts ----
@@ -188,3 +211,236 @@ def test_random_small_copies_equal_numpy(engine, seed):
 @pytest.mark.parametrize("seed", range(4))
 def test_random_large_copies_equal_numpy(engine, seed):
     run_cases(engine, 100 + seed, 500, arena_size=300_000, limit=30_000)
+
+
+# ---- the roads a copy can take ----
+
+
+def noise(shape, itemsize):
+    """Items of `itemsize` bytes, each byte random."""
+    count = int(np.prod(shape, dtype=np.int64))
+    data = np.random.default_rng(count).integers(0, 256, count * itemsize, dtype=np.uint8)
+    return data.view(f"V{itemsize}").reshape(shape)
+
+
+def same(a, b):
+    return a.tobytes() == b.tobytes()
+
+
+def check_turned(engine, source, order):
+    """Copy `source`, its axes in another order, into a dense array."""
+    turned = source.transpose(order)
+    result = np.zeros(turned.shape, source.dtype)
+    engine.copy(result, turned)
+    assert same(result, turned)
+
+
+@pytest.mark.parametrize("itemsize", [1, 2, 3, 4, 8, 12, 16, 24])
+def test_matrices_of_every_small_size_are_transposed(engine, itemsize):
+    for rows, columns in itertools.product([*range(1, 20), 31, 32, 33, 65], repeat=2):
+        check_turned(engine, noise((rows, columns), itemsize), (1, 0))
+
+
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("side", [127, 129, 255, 257, 511, 512, 513, 1023, 1024])
+def test_matrices_larger_than_a_tile_are_transposed(engine, itemsize, side):
+    check_turned(engine, noise((side, 200), itemsize), (1, 0))
+    check_turned(engine, noise((200, side), itemsize), (1, 0))
+
+
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("shift", [0, 1, 16])
+@pytest.mark.parametrize("extra", [0, 3])
+def test_matrices_larger_than_the_caches_are_transposed(engine, itemsize, shift, extra):
+    rows, columns = 2048, (18 << 20) // 2048 // itemsize // 64 * 64 + extra
+    source = noise((rows, columns), itemsize)
+    memory = np.zeros(source.nbytes + 64 + shift, np.uint8)
+    start = -memory.ctypes.data % 64 + shift * itemsize % 64
+    result = memory[start : start + source.nbytes].view(source.dtype).reshape(columns, rows)
+    engine.copy(result, source.T)
+    assert same(result, source.T)
+
+
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("channels", [2, 3, 4, 5])
+def test_channels_go_to_planes_and_back(engine, itemsize, channels):
+    for pixels in [*range(1, 70), 1000]:
+        check_turned(engine, noise((pixels, channels), itemsize), (1, 0))
+        check_turned(engine, noise((2, channels, pixels), itemsize), (0, 2, 1))
+
+
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("shape", [(3, 5, 4, 6, 7), (4, 8, 4, 8, 16), (2, 16, 3, 4, 33)])
+def test_axes_are_permuted_in_every_order(engine, itemsize, shape):
+    source = noise(shape, itemsize)
+    for order in itertools.permutations(range(5)):
+        check_turned(engine, source, order)
+
+
+@pytest.mark.parametrize("itemsize", [1, 2, 4])
+@pytest.mark.parametrize("order", [(3, 0, 1, 2), (3, 2, 1, 0), (1, 3, 2, 0), (0, 3, 2, 1)])
+def test_bands_larger_than_the_caches_are_permuted(engine, itemsize, order):
+    check_turned(engine, noise((16 // itemsize, 32 * itemsize, 48, 768), itemsize), order)
+
+
+@pytest.mark.parametrize("itemsize", [1, 2, 3, 4, 7, 8, 12, 16, 20, 32, 33, 100])
+def test_slices_equal_numpy_s(engine, itemsize):
+    source = noise((70, 90), itemsize)
+    for key in itertools.product([np.s_[:], np.s_[::2], np.s_[::-1], np.s_[3:-4], np.s_[::-3], np.s_[5:6]], repeat=2):
+        part = source[key]
+        result = np.zeros(part.shape, source.dtype)
+        engine.copy(result, part)
+        assert same(result, part)
+        spread = np.zeros_like(source)
+        engine.copy(spread[key], part)
+        expected = np.zeros_like(source)
+        expected[key] = part
+        assert same(spread, expected)
+
+
+def test_long_rows_of_a_large_copy_equal_numpy_s(engine):
+    source = noise((1024, 60_000), 1)
+    result = np.zeros((1024, 59_990), source.dtype)
+    engine.copy(result, source[:, 7:-3])
+    assert same(result, source[:, 7:-3])
+
+
+@pytest.mark.parametrize("itemsize", [1, 2, 3, 4, 8, 12, 16, 20, 300])
+@pytest.mark.parametrize("count", [1, 2, 5, 16, 17, 100, 5000])
+def test_one_item_fills_an_array(engine, itemsize, count):
+    for item in (noise((1,), itemsize).tobytes(), bytes(itemsize), b"\x55" * itemsize):
+        memory = np.zeros((3, count + 1), f"V{itemsize}")
+        expected = memory.copy()
+        expected[:, :count] = np.frombuffer(item, memory.dtype)
+        engine.fill(memory[:, :count], item)
+        assert same(memory, expected)
+
+
+def test_a_large_array_is_filled(engine):
+    memory = np.zeros(13_000_001, np.float32)
+    engine.fill(memory[1:], np.float32(1.5).tobytes())
+    assert memory[0] == 0
+    assert (memory[1:] == 1.5).all()
+
+
+# ---- nothing to copy, and memory shared by both sides ----
+
+
+def test_an_empty_copy_touches_no_address(engine):
+    for shape in [(0,), (3, 0), (0, 2**62), (2, 0, 5)]:
+        empty = make_layout(shape, [2**62] * len(shape), 8)
+        assert engine.strided(empty, None, empty, None)
+
+
+def test_an_array_of_no_dimensions_is_one_item(engine):
+    for itemsize in ITEMSIZES:
+        source, result = noise((), itemsize), np.zeros((), f"V{itemsize}")
+        engine.copy(result, source)
+        assert same(result, source)
+
+
+def test_the_strides_of_axes_of_extent_one_mean_nothing(engine):
+    source, result = noise((5,), 4), np.zeros(5, "V4")
+    wild = 2**63 - 1
+    dst = make_layout([1, 5, 1], [wild, 1, -wild], 4)
+    src = make_layout([1, 5, 1], [-wild, 1, wild], 4)
+    assert engine.strided(dst, result.ctypes.data, src, source.ctypes.data)
+    assert same(result, source)
+
+
+@pytest.mark.parametrize(
+    ("dst", "src"),
+    [
+        (np.s_[1:], np.s_[:-1]),
+        (np.s_[:-1], np.s_[1:]),
+        (np.s_[::-1], np.s_[:]),
+        (np.s_[:, 1:], np.s_[:, :-1]),
+        (np.s_[:-1, :-1], np.s_[1:, 1:]),
+        (np.s_[:, ::2], np.s_[:, 1::2]),
+        (np.s_[:, :20], np.s_[:, 20:]),
+        (np.s_[:], np.s_[:]),
+        (np.s_[:], np.s_[:1]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("itemsize", [1, 3, 8])
+def test_a_copy_within_one_array_reads_all_before_it_writes(engine, dst, src, itemsize):
+    memory = noise((40, 40), itemsize)
+    expected = memory.copy()
+    expected[dst] = memory[src].copy()
+    engine.copy(memory[dst], np.broadcast_to(memory[src], memory[dst].shape))
+    assert same(memory, expected)
+
+
+def test_a_matrix_is_transposed_in_place(engine):
+    memory = noise((50, 50), 4)
+    expected = memory.T.copy()
+    engine.copy(memory, memory.T)
+    assert same(memory, expected)
+
+
+# ---- threads ----
+
+
+def test_the_number_of_threads_is_kept_within_bounds(engine, threads):
+    default = engine.lib.copy_get_threads()
+    assert 1 <= default <= 4
+    for asked, given in [(1, 1), (3, 3), (MAX_THREADS, MAX_THREADS), (1000, MAX_THREADS), (0, default), (-5, default)]:
+        threads(asked)
+        assert engine.lib.copy_get_threads() == given
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, MAX_THREADS])
+def test_any_number_of_threads_gives_the_same_copy(engine, threads, count):
+    threads(count)
+    flat = noise((40_000_001,), 1)
+    engine.copy(result := np.zeros_like(flat), flat)
+    assert same(result, flat)
+    check_turned(engine, noise((1500, 1100), 8), (1, 0))
+    check_turned(engine, noise((3, 1_000_003), 4), (1, 0))
+    check_turned(engine, noise((1_000_003, 3), 4), (1, 0))
+    check_turned(engine, noise((2, 3, 5, 7, 50_000), 2), (3, 1, 4, 0, 2))
+    engine.fill(result[::3], b"\x07")
+    assert (result[::3].view(np.uint8) == 7).all()
+    assert same(result[1::3], flat[1::3])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
+def test_a_child_made_by_fork_copies_with_threads(engine, threads):
+    threads(4)
+    check_turned(engine, source := noise((1200, 1200), 8), (1, 0))
+    child = os.fork()
+    if child == 0:
+        result = np.zeros_like(source)
+        engine.copy(result, source.T)
+        os._exit(0 if same(result, source.T) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+# ---- the same under sanitizers, memory allocated to the byte ----
+
+
+@functools.cache
+def can_sanitize(kinds):
+    probe = [*CC, f"-fsanitize={kinds}", "-x", "c", "-", "-o", os.devnull]
+    return subprocess.run(probe, input="int main(void) { return 0; }", text=True, capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("kinds", "flags", "cases"),
+    [("address,undefined", ["-O1"], 40_000), ("thread", ["-O1"], 8_000), ("", ["-O3", "-fwrapv"], 100_000)],
+    ids=["address,undefined", "thread", "none"],
+)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_copies_equal_a_plain_loop_and_stay_in_bounds(tmp_path, kinds, flags, cases, seed):
+    if kinds:
+        flags = [*flags, "-g", f"-fsanitize={kinds}", "-fno-sanitize-recover=all"]
+        if not can_sanitize(kinds):
+            pytest.skip(f"the compiler has no -fsanitize={kinds}")
+    program = compile_copy(tmp_path / "fuzz_copy", *flags, "-Dmalloc=test_malloc", str(FUZZER))
+    command = [str(program), str(seed), str(cases)]
+    if kinds == "thread" and shutil.which("setarch"):
+        command = ["setarch", os.uname().machine, "-R", *command]  # old runtimes fear young kernels' addresses
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{cases} cases" in done.stdout
