@@ -39,6 +39,15 @@ refuse(const foreign_tensor *foreign, const dlpack_fault *fault)
                         foreign->maker);
 }
 
+void
+dlpack_delete_foreign(void *managed, bool is_versioned)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    managed_delete(managed, is_versioned);
+    PyErr_Restore(type, value, traceback);
+}
+
 /* ---- the capsule ---- */
 
 /* From here on the tensor is ours.  The rename says so to the capsule's destructor and to whoever
@@ -63,7 +72,7 @@ open_versioned(DLManagedTensorVersioned *managed, foreign_tensor *foreign)
         /* SPEC dlpack.h DLManagedTensorVersioned: call the deleter, touch nothing else. */
         uint32_t major = managed->version.major, minor = managed->version.minor;
         if (take_tensor(foreign) == 0) {
-            managed_delete(managed, true);
+            dlpack_delete_foreign(managed, true);
             PyErr_Format(PyExc_BufferError,
                          "from_dlpack: %s made a tensor of DLPack %u.%u; only major version %d is "
                          "understood.",
@@ -128,12 +137,12 @@ import_cpu(md_state *state, foreign_tensor *foreign, const import_request *reque
             return array;
         }
         if (request->copy == 0) {
-            managed_delete(foreign->managed, foreign->is_versioned);
+            dlpack_delete_foreign(foreign->managed, foreign->is_versioned);
             return host_memory_refuse(state, "from_dlpack", why);
         }
     }
     PyObject *copy = host_memory_copy(state, "from_dlpack", &items, device);
-    managed_delete(foreign->managed, foreign->is_versioned);
+    dlpack_delete_foreign(foreign->managed, foreign->is_versioned);
     return copy;
 }
 
@@ -190,7 +199,7 @@ wrap_foreign(md_state *state, foreign_tensor *foreign)
     bridge_status status =
         storage_wrap_buffer(handle, device, bridge_buffer_nbytes(handle), &owner, &storage);
     if (status != BRIDGE_OK) {
-        managed_delete(foreign->managed, foreign->is_versioned);
+        dlpack_delete_foreign(foreign->managed, foreign->is_versioned);
         (void)errors_from_bridge(state, "from_dlpack", status, NULL, 0);
     }
     return storage;
@@ -214,7 +223,7 @@ wrap_own(md_state *state, foreign_tensor *foreign, metal_storage *parent)
     if (status == BRIDGE_OK) {
         return storage;
     }
-    managed_delete(foreign->managed, foreign->is_versioned);
+    dlpack_delete_foreign(foreign->managed, foreign->is_versioned);
     (void)errors_from_bridge(state, "from_dlpack", status, NULL, 0);
 
 error:
@@ -258,7 +267,7 @@ import_empty(md_state *state, foreign_tensor *foreign, const import_request *req
     PyObject *array = array_allocate(state, "from_dlpack", device, BRIDGE_SHARED,
                                      facts->layout.ndim, facts->layout.shape,
                                      foreign->tensor->dtype, 'C');
-    managed_delete(foreign->managed, foreign->is_versioned);
+    dlpack_delete_foreign(foreign->managed, foreign->is_versioned);
     return array;
 }
 
@@ -344,7 +353,7 @@ dlpack_import_managed(md_state *state, DLManagedTensorVersioned *managed, const 
     }
     PyObject *array = import_tensor(state, &foreign, request);
     if (!foreign.is_taken) {
-        managed_delete(managed, true);
+        dlpack_delete_foreign(managed, true);
     }
     return array;
 }

@@ -21,6 +21,10 @@ PyObject *dlpack_import_capsule(md_state *state, PyObject *capsule, const char *
 PyObject *dlpack_import_managed(md_state *state, DLManagedTensorVersioned *managed,
                                 const char *maker, const import_request *request);
 
+/* Runs the deleter of a tensor that somebody else made.  It may run Python code: an exception that is set
+ * stays set and does not reach it. */
+void dlpack_delete_foreign(void *managed, bool is_versioned);
+
 /* One of our own Arrays: no tensor in between. */
 PyObject *dlpack_import_array(PyObject *array, const import_request *request);
 
