@@ -12,10 +12,8 @@
 
 /* ---- our table ---- */
 
-/* The state of the interpreter that calls: the table is one for all of them and has no room for it.
- * Borrowed; NULL with ImportError. */
-static md_state *
-current_state(void)
+md_state *
+exchange_current_state(void)
 {
     PyObject *modules = PyImport_GetModuleDict();
     PyObject *module = PyDict_GetItemString(modules, "metal_dlpack._core");
@@ -55,10 +53,10 @@ static int
 tensor_to_array(DLManagedTensorVersioned *tensor, void **out)
 {
     import_request request = {.copy = -1};
-    md_state *state = current_state();
+    md_state *state = exchange_current_state();
     *out = NULL;
     if (state == NULL) {
-        managed_delete(tensor, true);
+        dlpack_delete_foreign(tensor, true);
         return -1;
     }
     *out = dlpack_import_managed(state, tensor, "a caller of the exchange API", &request);
@@ -74,12 +72,12 @@ report_error(void *context, void (*set_error)(void *, const char *, const char *
     PyObject *text = value == NULL ? NULL : PyObject_Str(value);
     const char *message = text == NULL ? NULL : PyUnicode_AsUTF8(text);
     const char *kind = type == NULL ? "RuntimeError" : ((PyTypeObject *)type)->tp_name;
+    PyErr_Clear(); /* what went wrong here; the caller's function may raise, and that stays */
     set_error(context, kind, message == NULL ? "The tensor could not be allocated." : message);
     Py_XDECREF(text);
     Py_XDECREF(type);
     Py_XDECREF(value);
     Py_XDECREF(traceback);
-    PyErr_Clear();
     return -1;
 }
 
@@ -87,7 +85,7 @@ report_error(void *context, void (*set_error)(void *, const char *, const char *
 static PyObject *
 allocate_like(const DLTensor *prototype)
 {
-    md_state *state = current_state();
+    md_state *state = exchange_current_state();
     if (state == NULL) {
         return NULL;
     }

@@ -11,6 +11,10 @@
 
 #include "array.h"
 
+/* The state of the interpreter that calls, for tables of functions that are one for all interpreters and
+ * have no room for it.  Borrowed; NULL with ImportError. */
+md_state *exchange_current_state(void);
+
 /* Puts __dlpack_c_exchange_api__ on the Array type.  0, or -1 with an exception. */
 int exchange_add_table(md_state *state);
 

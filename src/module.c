@@ -2,6 +2,7 @@
 #include <dlpack/dlpack.h>
 
 #include "array_make.h"
+#include "c_api.h"
 #include "device.h"
 #include "dlpack_exchange.h"
 #include "dlpack_producer.h"
@@ -101,7 +102,7 @@ core_exec(PyObject *module)
         exchange_add_table(state) < 0 || add_functions(module) < 0) {
         return -1;
     }
-    if (layout_type_prepare(state) < 0) {
+    if (layout_type_prepare(state) < 0 || c_api_add_capsule(module) < 0) {
         return -1;
     }
     return dtype_type_add_names(module, state);

@@ -82,6 +82,7 @@ def test_a_wheel_has_the_module_its_stub_and_the_licence(wheel):
         "softmetal.py",
         "text.py",
         "files/gguf.py",
+        "include/metal_dlpack.h",
     ):
         assert f"metal_dlpack/{name}" in names
     assert any(re.fullmatch(r"metal_dlpack/_core\..*\.so", name) for name in names)
@@ -91,7 +92,7 @@ def test_a_wheel_has_the_module_its_stub_and_the_licence(wheel):
 
 def test_a_wheel_works_where_it_is_unpacked(wheel, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path)
-    code = "import metal_dlpack as md; print(md.__file__, md.full(3, 2.0).tolist())"
+    code = "import metal_dlpack as md; print(md.__file__, md.full(3, 2.0).tolist(), md.get_include())"
     child = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
@@ -103,6 +104,7 @@ def test_a_wheel_works_where_it_is_unpacked(wheel, tmp_path):
     )
     assert str(tmp_path) in child.stdout
     assert "[2.0, 2.0, 2.0]" in child.stdout
+    assert (Path(child.stdout.split()[-1]) / "metal_dlpack.h").is_file()
 
 
 def test_a_wheel_needs_nothing_and_says_its_licence(wheel):

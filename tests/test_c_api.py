@@ -1,0 +1,444 @@
+"""The C API: its table called through ctypes, its header compiled."""
+
+import ctypes
+import re
+import subprocess
+import sys
+import sysconfig
+import textwrap
+import threading
+from pathlib import Path
+
+import pytest
+from dlpack_structs import Producer, Versioned
+
+import metal_dlpack as md
+from metal_dlpack import _core
+
+FLOAT32, INT16, INT4 = (2, 32, 1), (0, 16, 1), (0, 4, 1)
+DEFAULT, SHARED, MANAGED, PRIVATE = range(4)
+STORAGE = {"shared": SHARED, "managed": MANAGED, "private": PRIVATE}
+
+
+class Dtype(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+class View(ctypes.Structure):
+    _fields_ = [
+        ("handle", ctypes.c_void_p),
+        ("address", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_int64),
+        ("nbytes", ctypes.c_int64),
+        ("nitems", ctypes.c_int64),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("ndim", ctypes.c_int32),
+        ("storage", ctypes.c_int32),
+        ("is_readonly", ctypes.c_int32),
+        ("dtype", Dtype),
+    ]
+
+
+class Access(ctypes.Structure):
+    _fields_ = [("address", ctypes.c_void_p), ("reserved", ctypes.c_void_p * 5)]
+
+
+INT, INT64, POINTER = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p
+INT64S, OBJECT = ctypes.POINTER(INT64), ctypes.py_object
+
+
+class Api(ctypes.Structure):
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("array_check", ctypes.PYFUNCTYPE(INT, OBJECT)),
+        ("array_get", ctypes.PYFUNCTYPE(INT, OBJECT, ctypes.POINTER(View))),
+        ("array_new", ctypes.PYFUNCTYPE(OBJECT, INT, INT64S, Dtype, INT)),
+        ("buffer_wrap", ctypes.PYFUNCTYPE(OBJECT, POINTER, ctypes.c_size_t, POINTER)),
+        ("buffer_array", ctypes.PYFUNCTYPE(OBJECT, OBJECT, INT, INT64S, INT64S, Dtype, INT64)),
+        ("array_from_dlpack", ctypes.PYFUNCTYPE(OBJECT, POINTER, INT)),
+        ("array_to_dlpack", ctypes.PYFUNCTYPE(POINTER, OBJECT, INT)),
+        ("array_begin", ctypes.PYFUNCTYPE(INT, OBJECT, INT, ctypes.POINTER(Access))),
+        ("array_end", ctypes.PYFUNCTYPE(INT, OBJECT, ctypes.POINTER(Access), INT)),
+    ]
+
+
+def table():
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return Api.from_address(get(_core._C_API, b"metal_dlpack._core._C_API"))
+
+
+API = table()
+
+
+def numbers(*values):
+    return (INT64 * max(len(values), 1))(*values)
+
+
+def view_of(array):
+    view = View()
+    assert API.array_get(array, ctypes.byref(view)) == 0
+    return view
+
+
+def new(shape=(2, 3), dtype=FLOAT32, storage=DEFAULT):
+    return API.array_new(len(shape), numbers(*shape), Dtype(*dtype), storage)
+
+
+def delete(address):
+    deleter = Versioned.from_address(address).deleter
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(deleter)(address)
+
+
+class Owner:
+    pass
+
+
+# ---- the table ----
+
+
+def test_the_table_has_its_version_and_all_its_functions():
+    assert (API.major, API.minor) == (1, 0)
+    for name, _ in Api._fields_[2:]:
+        assert ctypes.cast(getattr(API, name), ctypes.c_void_p).value, name
+
+
+def test_get_include_names_the_folder_of_the_header():
+    assert (Path(md.get_include()) / "metal_dlpack.h").is_file()
+
+
+HEADER_USERS = {
+    "c99": ["cc", "-std=c99", "-x", "c"],
+    "c17": ["cc", "-std=c17", "-x", "c"],
+    "c++11": ["c++", "-std=c++11", "-x", "c++"],
+    "c++20": ["c++", "-std=c++20", "-x", "c++"],
+}
+USER = """
+#include <metal_dlpack.h>
+int start(void);
+int start(void) { return metal_dlpack_import(); }
+"""
+
+
+def sizes_here():
+    """An assertion for each struct that the tests above describe to ctypes."""
+    lines = []
+    for name, struct in [("dtype", Dtype), ("view", View), ("access", Access), ("api", Api)]:
+        lines.append(f"char size_of_{name}[sizeof(metal_dlpack_{name}) == {ctypes.sizeof(struct)} ? 1 : -1];")
+        for field, _ in struct._fields_:
+            here = f"offsetof(metal_dlpack_{name}, {field}) == {getattr(struct, field).offset}"
+            lines.append(f"char at_{name}_{field}[{here} ? 1 : -1];")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("language", HEADER_USERS)
+def test_the_header_compiles_alone_and_lays_its_structs_out_as_here(language):
+    """The structs are a promise: a change of one makes a new major version."""
+    result = subprocess.run(
+        [
+            *HEADER_USERS[language],
+            *["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-I", md.get_include()],
+            *["-isystem", sysconfig.get_path("include"), "-"],
+        ],
+        input=USER + sizes_here(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_module_compiled_for_another_version_is_told_so(tmp_path):
+    """The number in the header is read at import, by the module that was compiled with it."""
+    text = (Path(md.get_include()) / "metal_dlpack.h").read_text()
+    program = """
+        import ctypes, sys
+        start = ctypes.PyDLL(sys.argv[1]).start
+        start.restype = ctypes.c_int
+        try:
+            print(start())
+        except ImportError as error:
+            print(error)
+    """
+    for define, expected in [
+        ("", "0"),
+        ("MAJOR 2", "compiled for version 2.0"),
+        ("MINOR 1", "compiled for version 1.1"),
+    ]:
+        name = define.split(" ")[0]
+        changed = re.sub(rf"(define METAL_DLPACK_API_{name}) \d+", rf"\1 {define[-1:]}", text) if define else text
+        assert (changed != text) == bool(define)
+        (tmp_path / "metal_dlpack.h").write_text(changed)
+        library = tmp_path / f"user{name}.so"
+        flags = ["-shared", "-fPIC", *(["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else [])]
+        subprocess.run(
+            ["cc", *flags, "-x", "c", "-", "-o", library, "-I", tmp_path, "-I", sysconfig.get_path("include")],
+            input=USER,
+            text=True,
+            check=True,
+        )
+        child = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(program), library], capture_output=True, text=True, check=True
+        )
+        assert expected in child.stdout
+
+
+# ---- looking ----
+
+
+def test_array_check_knows_arrays_only():
+    array = md.zeros(2)
+    assert API.array_check(array) == 1
+    for other in (array.host, array.buffer, memoryview(b"1"), b"1", 1, None, md.Array):
+        assert API.array_check(other) == 0
+
+
+@pytest.mark.parametrize("storage", ["shared", "managed", "private"])
+def test_a_view_has_what_the_array_has(storage, live_buffers):
+    array = md.zeros((4, 6), "int16", storage=storage)[1:, ::-2]
+    view = view_of(array)
+    assert view.handle == array.buffer.handle
+    assert view.byte_offset == array.byte_offset
+    assert (view.nbytes, view.nitems, view.ndim) == (array.nbytes, array.size, 2)
+    assert tuple(view.shape[:2]) == array.shape
+    assert tuple(view.strides[:2]) == array.strides
+    assert (view.dtype.code, view.dtype.bits, view.dtype.lanes) == INT16
+    assert (view.storage, view.is_readonly) == (STORAGE[storage], 0)
+    expected = None if storage == "private" else array.buffer.address + array.byte_offset
+    assert view.address == expected
+
+
+def test_a_view_of_a_readonly_array_says_so(live_buffers):
+    assert view_of(md.zeros(2).as_readonly()).is_readonly == 1
+
+
+def test_a_view_of_nothing_has_no_address_and_real_pointers(live_buffers):
+    view = view_of(md.zeros((0, 3)))
+    assert (view.handle, view.address, view.nitems) == (None, None, 0)
+    scalar = view_of(md.zeros(()))
+    assert (scalar.ndim, scalar.nitems) == (0, 1)
+    assert scalar.shape
+    assert scalar.strides
+
+
+def test_array_get_of_something_else_is_a_typeerror_and_zeroes():
+    view = View(ndim=7)
+    with pytest.raises(TypeError, match=r"array_get: an Array is needed, not list\."):
+        API.array_get([], ctypes.byref(view))
+    assert view.ndim == 0
+
+
+# ---- making ----
+
+
+@pytest.mark.parametrize("storage", [SHARED, MANAGED, PRIVATE])
+def test_a_made_array_is_an_array_like_any_other(storage, live_buffers):
+    array = new((2, 3), INT16, storage)
+    assert (array.shape, array.strides, array.dtype) == ((2, 3), (3, 1), md.int16)
+    assert STORAGE[array.storage] == storage
+    assert sys.getrefcount(array) == 2
+    assert live_buffers() == 1
+
+
+def test_the_default_storage_is_the_package_s_default(live_buffers):
+    assert new().storage == md.get_storage_mode()
+
+
+def test_a_shape_of_no_dimensions_may_be_null(live_buffers):
+    assert API.array_new(0, None, Dtype(*FLOAT32), DEFAULT).shape == ()
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "storage", "sentence"),
+    [
+        ((2, -1), FLOAT32, DEFAULT, "extent -1 of axis 1 is negative"),
+        ((1 << 40, 1 << 40), FLOAT32, DEFAULT, "64 bits"),
+        ((2,), (2, 33, 1), DEFAULT, r"element type \(code 2, bits 33, lanes 1\)"),
+        ((2,), FLOAT32, 4, r"storage \(4\)"),
+        ((2,), FLOAT32, -1, r"storage \(-1\)"),
+        ((1,) * 65, FLOAT32, DEFAULT, "0 to 64 dimensions, not 65"),
+    ],
+)
+def test_an_array_that_cannot_be_is_a_valueerror(shape, dtype, storage, sentence, live_buffers):
+    with pytest.raises(ValueError, match=rf"metal_dlpack->array_new: .*{sentence}"):
+        new(shape, dtype, storage)
+    assert live_buffers() == 0
+
+
+def test_a_wrapped_handle_keeps_its_owner_until_the_last_share_is_gone(live_buffers):
+    memory, owner = md.Buffer(64), Owner()
+    before = sys.getrefcount(owner)
+    buffer = API.buffer_wrap(memory.handle, 64, id(owner))
+    assert (buffer.handle, buffer.size, buffer.owner) == (memory.handle, 64, owner)
+    array = API.buffer_array(buffer, 1, numbers(4), None, Dtype(*FLOAT32), 16)
+    del buffer
+    assert sys.getrefcount(owner) == before + 1
+    address = API.array_to_dlpack(array, -1)
+    del array
+    assert sys.getrefcount(owner) == before + 1
+    thread = threading.Thread(target=delete, args=(address,))
+    thread.start()
+    thread.join()
+    md.from_dlpack(md.zeros(1))  # what a thread without the GIL left behind is let go here
+    assert sys.getrefcount(owner) == before
+
+
+def test_a_handle_without_an_owner_is_retained(live_buffers):
+    memory = md.Buffer(64)
+    buffer = API.buffer_wrap(memory.handle, 32, None)
+    assert buffer.owner is None
+    assert buffer.size == 32
+    del memory
+    assert live_buffers() == 1
+    buffer.fill(1)
+
+
+def test_a_handle_that_is_none_leaves_the_owner_alone(live_buffers):
+    owner, memory = Owner(), md.Buffer(64)
+    before = sys.getrefcount(owner)
+    for handle, nbytes, sentence in [
+        (memory.handle, 65, r"size \(65 bytes\) passes the end of the MTLBuffer \(64 bytes\)"),
+        (memory.address, 64, "not the address of an id<MTLBuffer>"),
+        (None, 0, "not the address of an id<MTLBuffer>"),
+    ]:
+        with pytest.raises(ValueError, match=sentence):
+            API.buffer_wrap(handle, nbytes, id(owner))
+    assert sys.getrefcount(owner) == before
+
+
+def test_an_array_over_a_buffer_takes_strides_in_items(live_buffers):
+    buffer = md.Buffer(64)
+    array = API.buffer_array(buffer, 2, numbers(3, 2), numbers(-2, 1), Dtype(*FLOAT32), 32)
+    assert (array.shape, array.strides, array.byte_offset) == ((3, 2), (-2, 1), 32)
+    assert array.buffer is buffer
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "dtype", "offset", "sentence"),
+    [
+        ((17,), None, FLOAT32, 0, "bytes 0 to 68, past the Buffer's 64 bytes"),
+        ((2,), (-1,), FLOAT32, 0, "bytes -4 to 4"),
+        ((2,), None, FLOAT32, 2, r"byte_offset \(2\) is not a multiple"),
+        ((2,), None, FLOAT32, -8, "bytes -8 to 0"),
+        ((2,), None, (9, 9, 9), 0, "element type"),
+        ((-2,), None, FLOAT32, 0, "extent -2 of axis 0 is negative"),
+        ((4,), (2,), INT4, 0, "sub-byte items must be compact"),
+    ],
+)
+def test_an_array_that_does_not_fit_its_buffer_is_a_valueerror(shape, strides, dtype, offset, sentence, live_buffers):
+    buffer = md.Buffer(64)
+    before = sys.getrefcount(buffer)
+    with pytest.raises(ValueError, match=sentence):
+        API.buffer_array(buffer, len(shape), numbers(*shape), strides and numbers(*strides), Dtype(*dtype), offset)
+    assert sys.getrefcount(buffer) == before
+
+
+def test_an_array_over_something_else_is_a_typeerror():
+    with pytest.raises(TypeError, match=r"buffer_array: a Buffer is needed, not bytes\."):
+        API.buffer_array(b"12345678", 1, numbers(2), None, Dtype(*FLOAT32), 0)
+
+
+# ---- DLPack ----
+
+
+def test_a_tensor_outlives_its_array_and_comes_back_as_the_same_memory(live_buffers):
+    array = md.full((2, 3), 2.0)[:, 1:]
+    handle = array.buffer.handle
+    address = API.array_to_dlpack(array, -1)
+    del array
+    back = API.array_from_dlpack(address, -1)
+    assert (back.buffer.handle, back.byte_offset, back.strides) == (handle, 4, (3, 1))
+    assert back.tolist() == [[2.0, 2.0], [2.0, 2.0]]
+    assert live_buffers() == 1
+
+
+def test_a_tensor_that_is_never_taken_ends_by_its_deleter(live_buffers):
+    address = API.array_to_dlpack(md.zeros(2), -1)
+    assert live_buffers() == 1
+    delete(address)
+    assert live_buffers() == 0
+
+
+def test_copy_is_obeyed_both_ways(live_buffers):
+    array = md.full((3,), 1.0)
+    with pytest.raises(md.CopyRequiredError):
+        API.array_to_dlpack(array[::-1], 0)
+    other = API.array_from_dlpack(API.array_to_dlpack(array, -1), 1)
+    assert other.buffer.handle != array.buffer.handle
+    third = API.array_from_dlpack(API.array_to_dlpack(array, 1), 0)
+    assert third.buffer.handle != array.buffer.handle
+
+
+def test_a_refused_tensor_is_deleted_once(live_buffers):
+    for copy, fault in [(-1, {"device": (2, 0)}), (-1, {"version": (2, 0)}), (7, {}), (-1, {"dtype": (2, 33, 1)})]:
+        producer = Producer(**fault)
+        with pytest.raises((BufferError, ValueError)):
+            API.array_from_dlpack(ctypes.addressof(producer.struct), copy)
+        assert producer.deletions == 1, fault
+
+
+def test_a_tensor_of_the_cpu_is_deleted_when_its_memory_is_free(live_buffers):
+    memory = (ctypes.c_float * 6)(*range(6))
+    producer = Producer(data=ctypes.addressof(memory))
+    array = API.array_from_dlpack(ctypes.addressof(producer.struct), -1)
+    assert array.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    del array
+    assert producer.deletions == 1
+
+
+def test_array_to_dlpack_of_something_else_is_refused(live_buffers):
+    with pytest.raises(TypeError, match=r"array_to_dlpack: an Array is needed, not int\."):
+        API.array_to_dlpack(1, -1)
+    with pytest.raises(ValueError, match=r"copy \(2\) is none of -1, 0 and 1"):
+        API.array_to_dlpack(md.zeros(2), 2)
+
+
+# ---- the items ----
+
+
+@pytest.mark.parametrize("storage", ["shared", "managed", "private"])
+def test_what_is_written_in_an_access_is_read_by_all(storage, live_buffers):
+    array = md.zeros((2, 3), storage=storage)
+    access = Access()
+    assert API.array_begin(array[1], 1, ctypes.byref(access)) == 0
+    (ctypes.c_float * 3).from_address(access.address)[:] = [1, 2, 3]
+    assert API.array_end(array[1], ctypes.byref(access), 1) == 0
+    assert access.address is None
+    assert array.tolist() == [[0.0] * 3, [1.0, 2.0, 3.0]]
+
+
+def test_what_is_not_said_to_be_written_stays_out_of_private_memory(live_buffers):
+    array = md.zeros(3, storage="private")
+    access = Access()
+    assert API.array_begin(array, 1, ctypes.byref(access)) == 0
+    (ctypes.c_float * 3).from_address(access.address)[:] = [1, 2, 3]
+    assert API.array_end(array, ctypes.byref(access), 0) == 0
+    assert array.tolist() == [0.0] * 3
+
+
+def test_an_access_to_nothing_has_no_address(live_buffers):
+    access = Access(address=1)
+    array = md.zeros((0,))
+    assert API.array_begin(array, 1, ctypes.byref(access)) == 0
+    assert access.address is None
+    assert API.array_end(array, ctypes.byref(access), 1) == 0
+
+
+def test_an_access_that_is_not_allowed_never_begins(live_buffers):
+    access = Access(address=1)
+    with pytest.raises(ValueError, match="array_begin: the array is read-only"):
+        API.array_begin(md.zeros(2).as_readonly(), 1, ctypes.byref(access))
+    assert access.address is None
+    with pytest.raises(TypeError, match="array_begin: an Array is needed, not NoneType"):
+        API.array_begin(None, 0, ctypes.byref(access))
+
+
+@pytest.mark.parametrize("storage", ["shared", "private"])
+def test_an_access_for_reading_cannot_end_as_written(storage, live_buffers):
+    array, access = md.zeros(2, storage=storage), Access()
+    assert API.array_begin(array, 0, ctypes.byref(access)) == 0
+    with pytest.raises(ValueError, match="begun for reading"):
+        API.array_end(array, ctypes.byref(access), 1)
+    assert access.address is None

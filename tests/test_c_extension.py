@@ -1,0 +1,167 @@
+"""The example extension in C: built as others would build it, and run."""
+
+import gc
+import sys
+import threading
+
+import numpy as np
+import pytest
+from extensions import build, load, run_demo
+from hypothesis import given
+from hypothesis import strategies as st
+
+import metal_dlpack as md
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    return build("c_extension", tmp_path_factory.mktemp("example"))
+
+
+@pytest.fixture(scope="module")
+def example(built):
+    return load(built, "metal_example")
+
+
+class Owner:
+    pass
+
+
+# ---- the C API ----
+
+
+def test_the_demo_runs(built):
+    lines = run_demo(built).splitlines()
+    assert len(lines) == 4
+    assert lines[-1].endswith("the same memory: True")
+
+
+def test_an_array_made_in_c_is_as_any_other(example, live_buffers):
+    array = example.count(3, 4)
+    assert array.tolist() == np.arange(12.0).reshape(3, 4).tolist()
+    assert (array.dtype, array.storage) == (md.float32, md.get_storage_mode())
+    assert sys.getrefcount(array) == 2
+    with pytest.raises(ValueError, match="extent -1 of axis 0"):
+        example.count(-1, 4)
+
+
+keys = st.tuples(*[st.builds(slice, st.integers(-5, 5), st.integers(-5, 5), st.sampled_from([1, 2, -1, -3]))] * 2)
+
+
+@given(key=keys, storage=st.sampled_from(["shared", "managed", "private"]), turned=st.booleans())
+def test_c_walks_any_layout_as_numpy_does(example, key, storage, turned):
+    mirror = np.arange(20, dtype="float32").reshape(4, 5)
+    array = md.asarray(mirror, copy=True, storage=storage)
+    part, expected = (array.T, mirror.T) if turned else (array, mirror)
+    example.scale(part[key], 3.0)
+    expected[key] *= 3
+    assert array.tolist() == mirror.tolist()
+    assert example.total(part[key]) == expected[key].sum()
+
+
+def test_c_refuses_with_the_apis_words(example, live_buffers):
+    array = md.zeros(3)
+    with pytest.raises(TypeError, match=r"an Array is needed, not list\."):
+        example.total([1.0])
+    with pytest.raises(TypeError, match="float32"):
+        example.scale(md.zeros(2, "int32"), 2.0)
+    with pytest.raises(ValueError, match="the array is read-only"):
+        example.scale(array.as_readonly(), 2.0)
+
+
+def test_a_handle_of_a_c_library_becomes_an_array(example, live_buffers):
+    memory, owner = md.Buffer(8), Owner()
+    memory.fill(7)
+    before = sys.getrefcount(owner)
+    array = example.wrap(memory.handle, 8, owner)
+    view = array[2:]
+    assert (array.buffer.handle, array.buffer.owner, array.tolist()) == (memory.handle, owner, [7] * 8)
+    del array
+    assert sys.getrefcount(owner) == before + 1
+    del view
+    assert sys.getrefcount(owner) == before
+    with pytest.raises(ValueError, match="not the address of an id<MTLBuffer>"):
+        example.wrap(memory.address, 8, owner)
+    assert sys.getrefcount(owner) == before
+
+
+def test_c_sums_on_several_threads_at_once(example):
+    array = example.count(200, 300)
+    sums = []
+    threads = [threading.Thread(target=lambda: sums.append(example.total(array))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sums == [60000 * 59999 / 2] * 8
+
+
+# ---- DLPack's exchange table, all five members, from C ----
+
+
+@pytest.mark.parametrize("make", ["a", "a[1:, ::2]", "a.T", "a[0, 0]", "a[:0]"])
+def test_a_borrowed_tensor_describes_the_array(example, make, live_buffers):
+    array = eval(make, {"a": md.zeros((3, 6), "int16")})
+    device, dtype, shape, strides, offset = example.describe(array)
+    assert (device, dtype) == ((8, 0), (0, 16, 1))
+    assert (shape, strides) == (array.shape, array.strides)
+    assert offset == (array.byte_offset if array.size else 0)
+
+
+def test_a_borrowed_tensor_is_refused_where_it_cannot_be_lent(example):
+    with pytest.raises(BufferError, match="negative"):
+        example.describe(md.zeros(4)[::-1])
+    with pytest.raises(TypeError, match="__dlpack_c_exchange_api__"):
+        example.describe(5)
+
+
+def test_a_round_trip_shares_and_keeps_the_memory(example, live_buffers):
+    array = md.full((2, 3), 1.0)
+    again = example.round_trip(array[:, 1:])
+    assert again.buffer.handle == array.buffer.handle
+    del array
+    gc.collect()
+    again[0, 0] = 5
+    assert again.tolist() == [[5.0, 1.0], [1.0, 1.0]]
+    assert live_buffers() == 1
+
+
+def test_a_round_trip_of_negative_strides_is_a_copy(example, live_buffers):
+    array = example.count(2, 3)[:, ::-1]
+    again = example.round_trip(array)
+    assert again.tolist() == array.tolist()
+    assert not md.shares_memory(again, array)
+
+
+def test_the_allocator_makes_its_like(example, live_buffers):
+    made = example.allocate_like(md.Array, md.zeros((2, 5), "bfloat16")[:, ::2])
+    assert (made.shape, made.strides, made.dtype) == ((2, 3), (3, 1), md.bfloat16)
+    assert live_buffers() == 1
+
+
+@pytest.mark.needs_torch
+def test_the_allocators_refusal_reaches_the_callers_function(example, live_buffers):
+    import torch
+
+    with pytest.raises(TypeError, match="has no __dlpack_c_exchange_api__"):
+        example.allocate_like(md.Array, md.zeros(3).host)
+    with pytest.raises(
+        RuntimeError, match=r"BufferError: Array: the allocator makes tensors on Metal \(8, 0\), not on"
+    ):
+        example.allocate_like(md.Array, torch.zeros(3))
+
+
+def test_there_is_no_stream_to_order_by(example, live_buffers):
+    assert example.work_stream(md.zeros(2)) is None
+
+
+@pytest.mark.needs_torch
+def test_the_same_c_code_takes_torchs_tensors(example, live_buffers):
+    import torch
+
+    array = md.zeros((2, 3))
+    tensor = array.to(torch.Tensor)
+    assert example.describe(tensor) == example.describe(array)
+    again = example.round_trip(tensor)
+    assert again.data_ptr() == tensor.data_ptr()
+    assert example.round_trip(torch.arange(3)).tolist() == [0, 1, 2]
