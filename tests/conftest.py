@@ -76,6 +76,7 @@ MARKERS = {
     "needs_jax": ("JAX", lambda: has_module("jax")),
     "needs_mlx": ("MLX", lambda: has_module("mlx")),
     "needs_mlx_metal": ("MLX with Metal", has_mlx_metal),
+    "needs_nanobind": ("nanobind", lambda: has_module("nanobind")),
     "needs_cuda_core": ("cuda-core", lambda: has_module("cuda.core")),
     "needs_no_sanitizer": ("a build without a sanitizer", lambda: not SANITIZER),
     "needs_glibc": ("glibc", lambda: platform.libc_ver()[0] == "glibc"),
