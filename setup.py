@@ -77,7 +77,8 @@ def link_args() -> list[str]:
     if IS_MAC:
         # CoreGraphics is not called: without it a command-line program gets no default device.
         # SPEC developer.apple.com/documentation/metal/mtlcreatesystemdefaultdevice()
-        frameworks = ["-framework", "Metal", "-framework", "Foundation", "-framework", "CoreGraphics"]
+        named = ("Metal", "Foundation", "CoreGraphics", "CoreFoundation", "CoreVideo", "IOSurface")
+        frameworks = [part for name in named for part in ("-framework", name)]
         return [*sanitizer_args(), *frameworks, "-Wl,-exported_symbol,_PyInit__core"]
     return [*sanitizer_args(), "-lobjc", "-pthread", f"-Wl,--version-script={EXPORTS}"]
 

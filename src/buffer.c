@@ -243,6 +243,7 @@ buffer_open_storage(const char *function, BufferObject *self)
 
 static PyMethodDef buffer_methods[] = {
     {"from_handle", MD_FASTCALL(buffer_from_handle) | METH_CLASS, buffer_from_handle_doc},
+    {"from_iosurface", MD_FASTCALL(buffer_from_iosurface) | METH_CLASS, buffer_from_iosurface_doc},
     {"array", MD_FASTCALL(array_from_buffer), array_from_buffer_doc},
     {"close", buffer_close, METH_NOARGS, buffer_close_doc},
     {"fill", buffer_fill, METH_O, buffer_fill_doc},

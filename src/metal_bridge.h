@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+typedef struct bridge_surface bridge_surface; /* an IOSurfaceRef */
 typedef struct bridge_device bridge_device; /* an id<MTLDevice>; never defined, on purpose */
 typedef struct bridge_buffer bridge_buffer; /* an id<MTLBuffer> */
 typedef struct bridge_queue bridge_queue;   /* an id<MTLCommandQueue> */
@@ -31,6 +32,9 @@ typedef struct bridge_commands bridge_commands; /* an id<MTLCommandBuffer> */
     X(BRIDGE_TOO_LARGE, "the length is larger than the device's maxBufferLength")              \
     X(BRIDGE_NO_MEMORY, "Metal could not allocate the buffer")                                 \
     X(BRIDGE_NOT_PAGES, "Metal wraps only whole pages of memory")                              \
+    X(BRIDGE_NO_SURFACES, "IOSurface is part of macOS, and this build stands on the software Metal")  \
+    X(BRIDGE_NOT_A_SURFACE, "the handle is neither an IOSurface nor a CVPixelBuffer that lies in one") \
+    X(BRIDGE_NO_ADDRESS, "the IOSurface has no memory that the CPU can see")                    \
     X(BRIDGE_ODD_END, "Metal copies 4 bytes at a time, and the last ones of the buffer are fewer")    \
     X(BRIDGE_NO_COMMAND, "Metal gave no command buffer or encoder")                            \
     X(BRIDGE_COMMAND_FAILED, "a command buffer failed")                                        \
@@ -100,6 +104,15 @@ bridge_device *bridge_buffer_device(bridge_buffer *buffer); /* borrowed from the
 /* The label as UTF-8, cut to `capacity` - 1 bytes; "" where there is none. */
 void bridge_buffer_copy_label(bridge_buffer *buffer, char *out, size_t capacity);
 void bridge_buffer_set_label(bridge_buffer *buffer, const char *label);
+
+/* ---- IOSurfaces: memory that processes and frameworks share; macOS only ---- */
+
+/* The surface that `handle` (an IOSurfaceRef or a CVPixelBufferRef) is or lies in: +1, and in use, so that no
+ * pool of pixel buffers takes it back.  `*pages` is its first byte, good while the surface is kept.  On any
+ * status but BRIDGE_OK both are NULL. */
+bridge_status bridge_surface_copy(const void *handle, bridge_surface **out, void **pages,
+                                  size_t *nbytes);
+void bridge_surface_release(bridge_surface *surface);
 
 /* Tell Metal that the CPU wrote these bytes of a managed buffer. */
 void bridge_buffer_did_modify(bridge_buffer *buffer, size_t offset_bytes, size_t nbytes);

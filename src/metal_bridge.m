@@ -15,6 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 #ifdef __APPLE__
+#import <CoreVideo/CoreVideo.h>
+#import <IOSurface/IOSurface.h>
+
 #include <mach/mach.h>
 #include <malloc/malloc.h>
 #else
@@ -351,6 +354,17 @@ is_object_of(const void *handle, Protocol *protocol, const void **last)
     return true;
 }
 
+#ifdef __APPLE__
+static bool
+is_object(const void *handle)
+{
+    if (handle == NULL || (uintptr_t)handle % sizeof(void *) != 0 || !is_readable(handle)) {
+        return false;
+    }
+    return is_class(object_getClass((id)handle));
+}
+#endif
+
 bool
 bridge_handle_is_buffer(const void *handle)
 {
@@ -420,6 +434,94 @@ bridge_buffer_set_label(bridge_buffer *buffer, const char *label)
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     [buffer_object(buffer) setLabel:[NSString stringWithUTF8String:label]];
     [pool drain];
+}
+
+/* ---- IOSurfaces ---- */
+
+#ifdef __APPLE__
+/* Borrowed from the handle; NULL: it is no object, or neither of the two. */
+static IOSurfaceRef
+surface_of(const void *handle)
+{
+    if (!is_object(handle)) {
+        return NULL;
+    }
+    CFTypeID kind = CFGetTypeID(handle);
+    if (kind == IOSurfaceGetTypeID()) {
+        return (IOSurfaceRef)(void *)handle;
+    }
+    return kind == CVPixelBufferGetTypeID() ? CVPixelBufferGetIOSurface((CVPixelBufferRef)(void *)handle)
+                                            : NULL;
+}
+
+/* A lock bounds the CPU's use of the bytes, it does not make their address: the surface is mapped into the
+ * process as long as it is kept.  SPEC IOSurfaceRef.h IOSurfaceLock.  Taken once, so that what a GPU has
+ * written before is there, and read-only, so that the surface does not count as changed. */
+static void *
+surface_address(IOSurfaceRef surface)
+{
+    if (IOSurfaceLock(surface, kIOSurfaceLockReadOnly, NULL) != KERN_SUCCESS) {
+        return NULL;
+    }
+    void *address = IOSurfaceGetBaseAddress(surface);
+    (void)IOSurfaceUnlock(surface, kIOSurfaceLockReadOnly, NULL);
+    return address;
+}
+
+static bridge_status
+copy_surface(const void *handle, bridge_surface **out, void **pages, size_t *nbytes)
+{
+    IOSurfaceRef surface = surface_of(handle);
+    void *address = surface == NULL ? NULL : surface_address(surface);
+    if (address == NULL) {
+        return surface == NULL ? BRIDGE_NOT_A_SURFACE : BRIDGE_NO_ADDRESS;
+    }
+    *out = (bridge_surface *)(void *)CFRetain(surface);
+    IOSurfaceIncrementUseCount(surface);
+    *pages = address;
+    *nbytes = IOSurfaceGetAllocSize(surface);
+    return BRIDGE_OK;
+}
+
+void
+bridge_surface_release(bridge_surface *surface)
+{
+    if (is_forked()) {
+        return;
+    }
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IOSurfaceDecrementUseCount((IOSurfaceRef)(void *)surface);
+    CFRelease(surface);
+    [pool drain];
+}
+#else
+static bridge_status
+copy_surface(const void *handle, bridge_surface **out, void **pages, size_t *nbytes)
+{
+    (void)handle, (void)out, (void)pages, (void)nbytes;
+    return BRIDGE_NO_SURFACES;
+}
+
+void
+bridge_surface_release(bridge_surface *surface)
+{
+    (void)surface; /* there is none */
+}
+#endif
+
+bridge_status
+bridge_surface_copy(const void *handle, bridge_surface **out, void **pages, size_t *nbytes)
+{
+    *out = NULL;
+    *pages = NULL;
+    *nbytes = 0;
+    if (is_forked()) {
+        return BRIDGE_FORKED;
+    }
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    bridge_status status = copy_surface(handle, out, pages, nbytes);
+    [pool drain];
+    return status;
 }
 
 void

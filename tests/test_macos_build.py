@@ -1,5 +1,6 @@
 """What a Mac compiles, compiled here: every source file for macOS, and what the result asks of Apple."""
 
+import ast
 import re
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,21 @@ STRICT = ["-O0", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
 #: What the bridge may ask for, and from whom.  A longer list here is a larger border: look at it.
 FROM_METAL = {"_MTLCreateSystemDefaultDevice", "_MTLCopyAllDevices"}
 FROM_FOUNDATION = {"_OBJC_CLASS_$_NSAutoreleasePool", "_OBJC_CLASS_$_NSString"}
+#: C functions, by framework.
+FROM_C = {
+    "CoreFoundation": {"CFGetTypeID", "CFRetain", "CFRelease"},
+    "IOSurface": {
+        "IOSurfaceGetTypeID",
+        "IOSurfaceLock",
+        "IOSurfaceUnlock",
+        "IOSurfaceGetBaseAddress",
+        "IOSurfaceGetAllocSize",
+        "IOSurfaceIncrementUseCount",
+        "IOSurfaceDecrementUseCount",
+    },
+    "CoreVideo": {"CVPixelBufferGetTypeID", "CVPixelBufferGetIOSurface"},
+}
+FROM_OTHER_FRAMEWORKS = {f"_{name}" for names in FROM_C.values() for name in names}
 FROM_LIBOBJC = {
     "_objc_msgSend",
     "_objc_alloc_init",
@@ -74,7 +90,7 @@ def built(request, folder):
     objects = {source.name: folder / f"{source.name}.{arch}.o" for source in sources}
 
     def compile_one(source: Path):
-        extra = ["-I", clang.SOFTMETAL] if source.suffix == ".m" else []
+        extra = ["-I", clang.SOFTMETAL, "-isystem", clang.INCLUDE] if source.suffix == ".m" else []
         clang.compile_object(source, objects[source.name], arch, *STRICT, *include_dirs(), *extra)
 
     with ThreadPoolExecutor() as pool:
@@ -92,7 +108,7 @@ def test_the_bridge_asks_apple_for_these_and_nothing_else(built):
     arch, objects = built
     asked = macho.Image(objects["metal_bridge.m"], arch).undefined()
     assert FROM_METAL | FROM_FOUNDATION | {"_objc_msgSend"} <= asked
-    assert asked <= FROM_METAL | FROM_FOUNDATION | FROM_LIBOBJC | FROM_LIBSYSTEM
+    assert asked <= FROM_METAL | FROM_FOUNDATION | FROM_OTHER_FRAMEWORKS | FROM_LIBOBJC | FROM_LIBSYSTEM
 
 
 def test_the_bridge_sends_only_messages_that_apple_knows(built):
@@ -133,5 +149,37 @@ def test_the_module_links_and_shows_only_its_init_function(built, folder):
 def test_the_build_names_the_frameworks_that_a_default_device_needs():
     """SPEC developer.apple.com/documentation/metal/mtlcreatesystemdefaultdevice(): a command-line program links to
     CoreGraphics, or there is no default device."""
-    named = re.findall(r'"-framework", "(\w+)"', (clang.ROOT / "setup.py").read_text())
-    assert set(named) == {"Metal", "Foundation", "CoreGraphics"}
+    (named,) = re.findall(r"named = (\(.*\))", (clang.ROOT / "setup.py").read_text())
+    assert set(ast.literal_eval(named)) == {"Metal", "Foundation", "CoreGraphics", *FROM_C}
+
+
+#: A C type as PyObjC's tables write it.
+ENCODED = {
+    "void": "v",
+    "void *": "^v",
+    "CFTypeRef": "@",
+    "CFTypeID": "Q",
+    "size_t": "Q",
+    "kern_return_t": "i",
+    "IOSurfaceLockOptions": "I",
+    "uint32_t *": "^I",
+    "IOSurfaceRef": "^{__IOSurface=}",
+    "CVPixelBufferRef": "^{__CVBuffer=}",
+}
+
+
+@pytest.mark.parametrize("framework", FROM_C)
+def test_the_functions_are_declared_as_apple_declares_them(framework):
+    reference.ready()
+    header = clang.INCLUDE / framework / f"{framework}.h"
+    tree = clang.syntax_tree(header, "arm64", "-x", "c", "-isystem", clang.INCLUDE)
+    kinds = {node["name"]: node["type"]["qualType"] for node in tree["inner"] if node["kind"] == "FunctionDecl"}
+    assert FROM_C[framework] <= set(kinds)
+    for name in FROM_C[framework]:
+        result, arguments = re.fullmatch(r"(.*?) ?\((.*)\)", kinds[name]).groups()
+        taken = [] if arguments == "void" else arguments.split(", ")
+        types = "".join(ENCODED[kind] for kind in [result, *taken])
+        assert reference.tables(framework).functions[name] == (types, False), name
+    if framework == "IOSurface":
+        assert "kIOSurfaceLockReadOnly = 1" in header.read_text()
+        assert reference.tables("IOSurface").enums["kIOSurfaceLockReadOnly"] == 1

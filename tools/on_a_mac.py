@@ -124,12 +124,13 @@ def machine():
     return Answer("look", "\n".join(lines))
 
 
-@question("module", "links Metal, Foundation and CoreGraphics; exports _PyInit__core alone")
+@question("module", "links Metal, Foundation, CoreGraphics, CoreVideo and IOSurface; exports _PyInit__core alone")
 def module():
     done = python("import metal_dlpack._core as core; print(core.__file__)")
     path = done.tail(1)
     used, exported = run(["otool", "-L", path]), run(["nm", "-gUj", path])
-    good = all(name in used.out for name in ("Metal.framework", "Foundation.framework", "CoreGraphics.framework"))
+    named = ("Metal", "Foundation", "CoreGraphics", "CoreVideo", "IOSurface")
+    good = all(f"{name}.framework" in used.out for name in named)
     good = good and exported.out.split() == ["_PyInit__core"]
     return Answer("as expected" if good else "DIFFERS", used.tail() + "\n" + exported.tail())
 
@@ -309,6 +310,51 @@ def no_copy():
     """)
     bad = any(word in done.out for word in ("NOT THE SAME", "DIFFER"))
     return Answer("DIFFERS" if done.code or bad else "look", f"{done.tail(40)}\n(exit {done.code})")
+
+
+@question("mapped files", "each mode is shared, and the GPU's copy of it is bit-equal", needs_mac=False)
+def files():
+    return judged(
+        python("""
+            path = os.path.join(tempfile.mkdtemp(), "model.npy")
+            data = np.random.default_rng(1).integers(0, 255, 1 << 26, dtype="u1")
+            np.save(path, data)
+            for mode in ("r", "c", "r+"):
+                with md.open(path, mode=mode) as file:
+                    array = file["arr_0"]
+                    print(mode, "mapped" if file.is_mapped else "read", "shared" if array.buffer.owner else "COPIED")
+                    copy = array.copy(storage="private")
+                    assert bytes(memoryview(copy.copy(storage="shared"))) == data.tobytes()
+        """)
+    )
+
+
+@question("IOSurface", "base address and length in whole pages, the same address locked or not, the GPU reads it")
+def iosurface():
+    return judged(
+        python("""
+            import surfaces
+            io = surfaces.load("IOSurface")
+            for size in ((64, 64), (256, 128), (1000, 333), (4096, 2160)):
+                surface = surfaces.make_surface(*size)
+                before = io.IOSurfaceGetBaseAddress(surface)
+                io.IOSurfaceLock(surface, 0, None)
+                address, nbytes = io.IOSurfaceGetBaseAddress(surface), io.IOSurfaceGetAllocSize(surface)
+                page = mmap.PAGESIZE
+                print(size, "before the lock", before == address, "past pages", address % page, nbytes, nbytes % page)
+                buffer = md.Buffer.from_iosurface(surface)
+                assert (buffer.address, buffer.size) == (address, nbytes)
+                ctypes.memset(address, 0x5A, nbytes)
+                io.IOSurfaceUnlock(surface, 0, None)
+                copy = buffer.array(nbytes, "uint8").copy(storage="private").copy(storage="shared")
+                assert set(bytes(memoryview(copy))) == {0x5A}
+            pixels = surfaces.make_pixel_buffer(64, 64, in_surface=True)
+            print("pixel buffer:", md.Buffer.from_iosurface(pixels))
+            attempt("pixel buffer without a surface", lambda: md.Buffer.from_iosurface(
+                surfaces.make_pixel_buffer(64, 64, in_surface=False)))
+            attempt("an MTLDevice", lambda: md.Buffer.from_iosurface(md.default_device().handle))
+        """)
+    )
 
 
 @question("an odd private buffer", "we refuse its last bytes; what Metal itself does with them is below")

@@ -9,6 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SRC = ROOT / "src"
 SOFTMETAL = SRC / "softmetal"
+#: What the bridge uses of Apple's frameworks and softmetal has not: declarations alone.
+INCLUDE = ROOT / "tests" / "conformance" / "include"
 
 #: As setup.py has it: the oldest macOS that the package is for.
 MACOS = "14.0"

@@ -39,7 +39,17 @@ WHEELS = {
     "pyobjc-framework-Cocoa==12.2.2": (
         "851dca4c16e70b405e5cd5a8c166cf7c445ae54a4cdd95ce9a523803172f32d1",
         ["--platform=macosx_10_9_universal2", "--python-version=3.11"],
-        r"Foundation/_metadata\.py|Foundation/_Foundation\..*\.so",
+        r"(Core)?Foundation/_metadata\.py|Foundation/_Foundation\..*\.so",
+    ),
+    "pyobjc-framework-IOSurface==12.2.2": (
+        "17ca25726aee45048e9c1725e843617d457ea74f9793bcb1953010d28607598b",
+        ["--platform=macosx_10_9_universal2", "--python-version=3.11"],
+        r"IOSurface/_metadata\.py",
+    ),
+    "pyobjc-framework-Quartz==12.2.2": (
+        "4b01e325b0cdc121e78730dde9756e971b23069bf141cd62efbcaac76d7b6dbb",
+        ["--platform=macosx_10_9_universal2", "--python-version=3.11"],
+        r"Quartz/CoreVideo/_metadata\.py",
     ),
 }
 METAL_CPP = CACHE / "mlx-metal" / "mlx" / "include" / "metal_cpp"
@@ -49,7 +59,8 @@ def fetch(requirement: str) -> None:
     digest, options, wanted = WHEELS[requirement]
     target = CACHE / requirement.partition("==")[0]
     stamp = target / "stamp"
-    if stamp.exists() and stamp.read_text() == requirement + digest:
+    mark = requirement + digest + wanted
+    if stamp.exists() and stamp.read_text() == mark:
         return
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
@@ -69,7 +80,7 @@ def fetch(requirement: str) -> None:
             for name in archive.namelist():
                 if re.fullmatch(wanted, name):
                     archive.extract(name, target)
-    stamp.write_text(requirement + digest)
+    stamp.write_text(mark)
 
 
 @cache
@@ -140,8 +151,14 @@ def text_of(node: ast.expr) -> str:
 @cache
 def tables(framework: str) -> Tables:
     ready()
-    folder = {"Metal": "pyobjc-framework-Metal", "Foundation": "pyobjc-framework-Cocoa"}[framework]
-    return Tables(CACHE / folder / framework / "_metadata.py")
+    folder = {
+        "Metal": "pyobjc-framework-Metal/Metal",
+        "Foundation": "pyobjc-framework-Cocoa/Foundation",
+        "CoreFoundation": "pyobjc-framework-Cocoa/CoreFoundation",
+        "IOSurface": "pyobjc-framework-IOSurface/IOSurface",
+        "CoreVideo": "pyobjc-framework-Quartz/Quartz/CoreVideo",
+    }[framework]
+    return Tables(CACHE / folder / "_metadata.py")
 
 
 @cache
