@@ -1,4 +1,4 @@
-/* explain.c: what explain() needs to know of a tensor, as a dict; metal_dlpack/explain.py judges.
+/* explain.c: what explain() needs to know of a tensor, as a dict; metal_dlpack/explaining.py judges.
  *
  * Calls:   explain_tensor.h to look, dlpack_check.h and the bridge for what is wrong with it.
  * Threads: the GIL is held.

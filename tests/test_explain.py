@@ -16,7 +16,7 @@ from explain_cases import CASES, PLACE, make_case
 
 import metal_dlpack as md
 
-explain_module = importlib.import_module("metal_dlpack.explain")
+explain_module = importlib.import_module("metal_dlpack.explaining")
 rules_module = importlib.import_module("metal_dlpack.explain_rules")
 
 MODULES = {"numpy": "numpy", "torch": "torch", "mlx": "mlx", "jax": "jax", "tvm": "tvm_ffi"}

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -151,6 +152,29 @@ def test_importing_the_package_imports_no_framework():
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(ast.literal_eval(child.stdout))
     assert not loaded & {"numpy", "torch", "jax", "mlx", "tvm_ffi", "ml_dtypes"}
+
+
+def test_importing_the_package_imports_little():
+    """What takes milliseconds waits until it is asked for; benchmarks/bench_exchange.py measures the whole."""
+    code = "import sys; there = set(sys.modules); import metal_dlpack; print(sorted(set(sys.modules) - there))"
+    child = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        env={**os.environ, "PYTHONPATH": str(Path(md.__file__).parent.parent)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = set(ast.literal_eval(child.stdout))
+    assert "metal_dlpack._core" in loaded
+    assert not {name.partition(".")[0] for name in loaded} & {"dataclasses", "inspect", "typing", "re", "html", "json"}
+
+
+def test_what_is_imported_later_is_there():
+    code = "import metal_dlpack as md; print(set(md.__all__) <= set(dir(md)), md.explain, md.show)"
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert re.match(r"True <function explain at .*> <function show at .*>", child.stdout)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = md.nothing
 
 
 # ---- the surface ----

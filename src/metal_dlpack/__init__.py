@@ -14,10 +14,15 @@ import os.path
 
 from . import _core
 from ._core import *  # noqa: F403
-from .explain import explain
 from .opening import open
-from .sharing import show
 from .sync import register_sync
+
+TYPE_CHECKING = False  # typing's own costs more to import than the rest of this file
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .explaining import explain
+    from .sharing import show
 
 __version__ = "0.1.0"
 __all__ = [name for name in vars(_core) if not name.startswith("_")] + [
@@ -27,6 +32,23 @@ __all__ = [name for name in vars(_core) if not name.startswith("_")] + [
     "register_sync",
     "show",
 ]
+
+#: Public functions whose modules are imported when they are first asked for: they take longer than all the rest.
+_LATER = {"explain": "explaining", "show": "sharing"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    function = getattr(import_module(f".{_LATER[name]}", __name__), name)
+    globals()[name] = function
+    return function
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
 
 
 def get_include() -> str:
