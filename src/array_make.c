@@ -13,6 +13,7 @@
 #include "dtype_type.h"
 #include "errors.h"
 #include "layout_type.h"
+#include "shared_memory.h"
 #include "storage_mode.h"
 
 /* ---- empty, zeros, full ---- */
@@ -194,11 +195,11 @@ core_empty_like(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObj
 
 /* ---- asarray: where the items come from ---- */
 
-/* The items of a Py_buffer; `owner` (a memoryview) keeps them. */
+/* The items of a memoryview; `owner`, which can be the memoryview, keeps them. */
 static PyObject *
-array_of_view(md_state *state, PyObject *owner, const import_request *request)
+array_of_view(md_state *state, PyObject *memory, PyObject *owner, const import_request *request)
 {
-    const Py_buffer *view = PyMemoryView_GET_BUFFER(owner);
+    const Py_buffer *view = PyMemoryView_GET_BUFFER(memory);
     DLDataType dtype;
     strided_layout layout;
     layout_fault fault;
@@ -230,7 +231,17 @@ static PyObject *
 array_of_buffer(md_state *state, PyObject *x, const import_request *request)
 {
     PyObject *owner = PyMemoryView_FromObject(x);
-    PyObject *array = owner == NULL ? NULL : array_of_view(state, owner, request);
+    PyObject *array = owner == NULL ? NULL : array_of_view(state, owner, owner, request);
+    Py_XDECREF(owner);
+    return array;
+}
+
+static PyObject *
+array_of_shared_memory(md_state *state, PyObject *x, const import_request *request)
+{
+    PyObject *view;
+    PyObject *owner = shared_memory_owner("asarray", x, &view);
+    PyObject *array = owner == NULL ? NULL : array_of_view(state, view, owner, request);
     Py_XDECREF(owner);
     return array;
 }
@@ -352,6 +363,9 @@ array_of_anything(md_state *state, PyObject *x, const import_request *request)
         Py_XDECREF(numpy);
         return array;
     }
+    if (shared_memory_check(x)) {
+        return array_of_shared_memory(state, x, request);
+    }
     return array_of_nested(state, x, request);
 }
 
@@ -404,8 +418,8 @@ done:
 
 PyDoc_STRVAR(asarray_doc,
              "asarray($module, x, /, *, dtype=None, device=None, copy=None, storage=None)\n--\n\n"
-             "Anything as an Array: DLPack, the buffer protocol, __array_interface__, nested lists,\n"
-             "numbers.\n\n"
+             "Anything as an Array: DLPack, the buffer protocol, multiprocessing's SharedMemory,\n"
+             "__array_interface__, nested lists, numbers.\n\n"
              "Parameters\n----------\n"
              "x : object\n"
              "dtype : dtype or what names one, optional\n"
