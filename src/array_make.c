@@ -341,8 +341,8 @@ has_array_interface(PyObject *x)
     return PyObject_HasAttrString(x, "__array_interface__") || PyObject_HasAttrString(x, "__array__");
 }
 
-static PyObject *
-array_of_anything(md_state *state, PyObject *x, const import_request *request)
+PyObject *
+array_make_of(md_state *state, PyObject *x, const import_request *request)
 {
     DLDataType dtype;
     if (is_ml_dtypes_array(state, x, &dtype)) {
@@ -454,7 +454,7 @@ core_asarray(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject
         (request.device = device_convert(state, "asarray", values[2])) == NULL) {
         return NULL;
     }
-    PyObject *array = array_of_anything(state, values[0], &request);
+    PyObject *array = array_make_of(state, values[0], &request);
     return array == NULL ? NULL
                          : finish(state, array, values[1], values[4], request.copy);
 }

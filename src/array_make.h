@@ -1,8 +1,15 @@
-/* array_make.h: the functions of the module that make Arrays. */
+/* array_make.h: the functions of the module that make Arrays.
+ *
+ * Threads: the GIL is held.
+ */
 #ifndef MD_ARRAY_MAKE_H
 #define MD_ARRAY_MAKE_H
 
+#include "host_memory.h"
 #include "state.h"
+
+/* Anything as an Array: owned (+1), or NULL with what asarray raises.  See core_asarray. */
+PyObject *array_make_of(md_state *state, PyObject *x, const import_request *request);
 
 extern PyMethodDef array_make_functions[];
 

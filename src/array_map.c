@@ -4,11 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "copy.h"
 #include "errors.h"
-
-/* From here on the GIL is worth releasing, in bytes. */
-#define LARGE_COPY 65536
 
 /* The bytes of the buffer that the items lie in. */
 static void
@@ -123,56 +119,4 @@ array_unmap(const char *function, ArrayObject *self, array_mapping *mapping, boo
         return -1;
     }
     return 0;
-}
-
-/* ---- copies between arrays ---- */
-
-/* Packed sub-byte items move as bytes: both sides are compact and begin on a byte. */
-static void
-layout_for_copy(const ArrayObject *self, strided_layout *out)
-{
-    if (dtype_is_whole_bytes(self->dtype)) {
-        array_get_layout(self, out);
-        return;
-    }
-    *out = (strided_layout){.ndim = 1, .itemsize = 1};
-    out->shape[0] = array_nbytes(self);
-    out->strides[0] = 1;
-}
-
-static bool
-copy_mapped(ArrayObject *dst, char *dst_origin, ArrayObject *src, const char *src_origin)
-{
-    strided_layout to, from;
-    layout_for_copy(dst, &to);
-    layout_for_copy(src, &from);
-    if (array_nbytes(dst) < LARGE_COPY) {
-        return copy_strided(&to, dst_origin, &from, src_origin);
-    }
-    bool done;
-    Py_BEGIN_ALLOW_THREADS
-    done = copy_strided(&to, dst_origin, &from, src_origin);
-    Py_END_ALLOW_THREADS
-    return done;
-}
-
-int
-array_copy_items(const char *function, ArrayObject *dst, ArrayObject *src)
-{
-    array_mapping to, from;
-    if (array_map(function, src, MAP_READ, &from) < 0) {
-        return -1;
-    }
-    if (array_map(function, dst, MAP_WRITE, &to) < 0) {
-        (void)array_unmap(function, src, &from, false);
-        return -1;
-    }
-    bool done = to.nbytes == 0 || copy_mapped(dst, to.origin, src, from.origin);
-    (void)array_unmap(function, src, &from, false);
-    int result = array_unmap(function, dst, &to, done);
-    if (!done) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    return result;
 }

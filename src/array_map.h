@@ -27,7 +27,4 @@ int array_map(const char *function, ArrayObject *self, map_access access, array_
 /* Ends the access.  `is_written` false: nothing is written back.  -1: MetalError. */
 int array_unmap(const char *function, ArrayObject *self, array_mapping *mapping, bool is_written);
 
-/* Copy items between two Arrays of equal shape and element type. */
-int array_copy_items(const char *function, ArrayObject *dst, ArrayObject *src);
-
 #endif /* MD_ARRAY_MAP_H */

@@ -17,7 +17,7 @@
     X(broadcast_to, "broadcast_to")                                                    \
     X(flatten, "flatten")                                                              \
     X(view, "view")                                                                    \
-    X(copy, "copy")                 /* array_items.c */                                \
+    X(copy, "copy")                 /* array_copy.c */                                 \
     X(array, "__array__")           /* array_host.c */                                 \
     X(dlpack, "__dlpack__")         /* dlpack_export.c */
 
@@ -25,17 +25,19 @@
 #define ARRAY_PLAIN_LIST(X)                                                            \
     X(repr_html, "_repr_html_")     /* array.c */                                      \
     X(as_readonly, "as_readonly")   /* array_views.c */                                \
+    X(copy_copy, "__copy__")        /* array_copy.c */                                 \
     X(item, "item")                 /* array_items.c */                                \
     X(tolist, "tolist")                                                                \
-    X(copy_copy, "__copy__")                                                           \
     X(complex, "__complex__")                                                          \
     X(dlpack_device, "__dlpack_device__") /* dlpack_export.c */
 
 /* X(C name, Python name): one positional argument. */
 #define ARRAY_ONE_LIST(X)                                                              \
-    X(fill, "fill")                 /* array_items.c */                                \
-    X(to, "to")                     /* dlpack_exchange.c */                            \
+    X(copy_from, "copy_from")       /* array_copy.c */                                 \
+    X(copy_to, "copy_to")                                                              \
+    X(fill, "fill")                                                                    \
     X(deepcopy, "__deepcopy__")                                                        \
+    X(to, "to")                     /* dlpack_exchange.c */                            \
     X(reduce_ex, "__reduce_ex__")   /* array.c */
 
 #define DECLARE_CALL(name, text)                                                       \
@@ -57,8 +59,10 @@ PyObject *array_sequence_item(PyObject *op, Py_ssize_t index);
 PyObject *array_get_T(PyObject *op, void *closure);
 PyObject *array_get_mT(PyObject *op, void *closure);
 
-/* array_items.c */
+/* array_copy.c */
 int array_assign_subscript(PyObject *op, PyObject *key, PyObject *value);
+
+/* array_items.c */
 int array_bool(PyObject *op);
 PyObject *array_int(PyObject *op);
 PyObject *array_float(PyObject *op);

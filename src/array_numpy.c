@@ -1,6 +1,7 @@
 /* array_numpy.c: see array_numpy.h. */
 #include "array_numpy.h"
 
+#include "array_sides.h"
 #include "array_map.h"
 #include "dtype_type.h"
 #include "element.h"

@@ -6,7 +6,7 @@
  */
 #include "dlpack_import.h"
 
-#include "array_map.h"
+#include "array_sides.h"
 #include "dlpack_check.h"
 #include "dlpack_export.h"
 #include "errors.h"

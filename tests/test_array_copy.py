@@ -1,0 +1,237 @@
+"""copy_from, copy_to and assignment between Arrays of every storage and everybody else's memory; NumPy is the oracle."""
+
+import array as stdlib_array
+import importlib
+import random
+
+import numpy as np
+import pytest
+
+import metal_dlpack as md
+
+STORAGES = ["shared", "managed", "private"]
+TYPES = ["uint8", "int16", "float32", "complex64", "complex128"]
+
+
+def read(array):
+    return np.array(array)
+
+
+def noise(rng, shape, dtype):
+    count = int(np.prod(shape))
+    data = rng.integers(0, 100, count)
+    return data.astype(dtype).reshape(shape)
+
+
+# ---- random views of random arrays ----
+
+
+def random_key(chance, shape):
+    """Basic indices: parts, backwards, with gaps, whole axes left out."""
+    key = []
+    for extent in shape:
+        first, last = sorted(chance.choices(range(extent + 1), k=2))
+        step = chance.choice([1, 1, 1, 2, 3, -1, -2])
+        part = slice(first, last, step) if step > 0 else slice(last - 1 if last else None, None, step)
+        key.append(chance.choice([slice(None), slice(None), part, part]))
+    return tuple(key)
+
+
+def random_view(chance, array, mirror):
+    """The same view of both."""
+    order = list(range(mirror.ndim))
+    if chance.random() < 0.5:
+        chance.shuffle(order)
+    key = random_key(chance, mirror.shape)
+    return array[key].permute(order), mirror[key].transpose(order)
+
+
+def random_source(chance, shape):
+    """A shape that can be broadcast to `shape`."""
+    parts = [extent if chance.random() < 0.8 else 1 for extent in shape]
+    return tuple(parts[chance.randrange(len(parts)) :] if parts and chance.random() < 0.2 else parts)
+
+
+def run_random_copies(seed, count):
+    chance, rng = random.Random(seed), np.random.default_rng(seed)
+    for _ in range(count):
+        dtype = chance.choice(TYPES)
+        mirror = noise(rng, [chance.randint(1, 6) for _ in range(chance.randint(1, 4))], dtype)
+        array = md.asarray(mirror).copy(storage=chance.choice(STORAGES))
+        part, mirror_part = random_view(chance, array, mirror)
+        values = noise(rng, random_source(chance, part.shape), dtype)
+        source = chance.choice([md.asarray(values).copy("F", storage=chance.choice(STORAGES)), values])
+        how = chance.randrange(3)
+        if how == 0:
+            part.copy_from(source)
+        elif how == 1:
+            part[...] = source
+        else:
+            md.asarray(values).copy(storage=chance.choice(STORAGES)).copy_to(part)
+        mirror_part[...] = values
+        assert (read(array) == mirror).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_copies_equal_numpy_s(seed):
+    run_random_copies(seed, 150)
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize("seed", range(2))
+def test_random_copies_within_one_array_read_all_before_they_write(seed, storage):
+    chance, rng = random.Random(seed), np.random.default_rng(seed)
+    for _ in range(100):
+        side = chance.randint(1, 7)
+        mirror = noise(rng, (side, side), chance.choice(TYPES))
+        array = md.asarray(mirror).copy(storage=storage)
+        size = chance.randint(1, side)
+        starts = [chance.randint(0, side - size) for _ in range(4)]
+        steps = chance.choices([1, 1, -1], k=2)
+        to = tuple(slice(start, start + size) for start in starts[:2])
+        part = tuple(slice(start, start + size) for start in starts[2:])
+        turned = tuple(slice(None, None, step) for step in steps)
+        array[to].copy_from(array[part][turned].T)
+        mirror[to] = mirror[part][turned].T.copy()
+        assert (read(array) == mirror).all()
+
+
+# ---- who can be copied from and to ----
+
+
+def others():
+    yield "numpy", np.arange(12, dtype="int32").reshape(3, 4)
+    yield "numpy, turned", np.arange(12, dtype="int32").reshape(4, 3).T
+    yield "numpy, backwards", np.arange(12, dtype="int32").reshape(3, 4)[::-1, ::-1]
+    yield "numpy, with gaps", np.arange(96, dtype="int32").reshape(6, 16)[::2, ::4]
+    yield "memoryview", memoryview(np.arange(12, dtype="int32").reshape(3, 4))
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize("other", [pytest.param(other, id=name) for name, other in others()])
+def test_memory_of_others_is_read_and_written(other, storage):
+    expected = np.asarray(other).copy()
+    array = md.zeros((3, 4), "int32", storage=storage)
+    array.copy_from(other)
+    assert (read(array) == expected).all()
+    array[...] = array[::-1].copy()
+    array.copy_to(other)
+    assert (np.asarray(other) == expected[::-1]).all()
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.needs_torch
+def test_a_tensor_of_torch_is_read_and_written(storage):
+    torch = importlib.import_module("torch")
+    tensor = torch.arange(12.0).reshape(4, 3).T
+    array = md.zeros((3, 4), storage=storage)
+    array.copy_from(tensor)
+    assert array.tolist() == tensor.tolist()
+    array.fill(7)
+    array.copy_to(tensor)
+    assert tensor.tolist() == [[7.0] * 4] * 3
+
+
+@pytest.mark.needs_ml_dtypes
+def test_types_that_the_buffer_protocol_cannot_name_are_copied():
+    ml_dtypes = importlib.import_module("ml_dtypes")
+    values = np.arange(6, dtype="float32").astype(ml_dtypes.bfloat16)
+    array = md.zeros(6, "bfloat16")
+    array.copy_from(values)
+    assert (read(array) == values).all()
+    target = np.zeros(6, ml_dtypes.bfloat16)
+    array.copy_to(target)
+    assert (target == values).all()
+
+
+def test_bytes_and_arrays_of_the_standard_library_are_sources():
+    array = md.zeros(4, "uint8")
+    array.copy_from(b"abcd")
+    assert bytes(memoryview(array)) == b"abcd"
+    wide = md.zeros(3, "float64")
+    wide.copy_from(stdlib_array.array("d", [1, 2, 3]))
+    assert wide.tolist() == [1, 2, 3]
+
+
+def test_packed_items_are_copied_as_a_whole():
+    source = md.zeros(5, "int4")
+    memoryview(source.buffer)[:] = b"\x21\x43\x05"
+    target = md.zeros(5, "int4")
+    target.copy_from(source)
+    assert bytes(memoryview(target.buffer)) == b"\x21\x43\x05"
+    with pytest.raises(ValueError, match=r"\(5,\).*\(2, 5\)"):
+        md.zeros((2, 5), "int4").copy_from(source)
+
+
+def test_no_items_are_no_work():
+    for shape in [(0,), (3, 0)]:
+        empty = md.zeros(shape)
+        empty.copy_from(md.zeros(shape))
+        empty[...] = 1.0
+        empty.copy_to(np.zeros(shape, "float32"))
+    md.zeros((0, 3)).copy_from(md.full(3, 1))
+
+
+def test_leading_axes_of_extent_one_may_be_too_many():
+    array = md.zeros(3)
+    array.copy_from(np.ones((1, 1, 3), "float32"))
+    array[...] = md.full((1, 3), 2)
+    assert array.tolist() == [2, 2, 2]
+
+
+# ---- what does not fit ----
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize("make", [md.asarray, np.asarray, lambda values: md.asarray(values).copy(storage="private")])
+def test_what_does_not_fit_is_refused_with_both_named_before_anything_is_written(make, storage):
+    array = md.zeros((2, 3), "float32", storage=storage)
+    wrong_shape = make(np.ones((2, 2), "float32"))
+    wrong_type = make(np.ones((2, 3), "int16"))
+    for refused in (array.copy_from, lambda source: array.__setitem__(..., source)):
+        with pytest.raises(ValueError, match=r"\(2, 2\).*\(2, 3\)"):
+            refused(wrong_shape)
+    with pytest.raises(TypeError, match="int16.*float32"):
+        array.copy_from(wrong_type)
+    with pytest.raises(TypeError, match="float32.*int16"):
+        array.copy_to(wrong_type)
+    with pytest.raises(ValueError, match=r"\(2, 3\).*\(2, 2\)"):
+        array.copy_to(wrong_shape)
+    assert (read(array) == 0).all()
+    assert (read(wrong_type) == 1).all()
+
+
+def test_read_only_memory_is_not_written():
+    array = md.zeros(3)
+    for refused in (
+        lambda: array.as_readonly().copy_from(array),
+        lambda: array.as_readonly().fill(1),
+        lambda: array.as_readonly().__setitem__(..., 1),
+        lambda: md.full(3, 1).copy_to(array.as_readonly()),
+        lambda: md.zeros(4, "uint8").copy_to(b"abcd"),
+    ):
+        with pytest.raises(ValueError, match="read-only"):
+            refused()
+    frozen = np.zeros(3, "float32")
+    frozen.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        array.copy_to(frozen)
+    assert (read(array) == 0).all() and (frozen == 0).all()
+
+
+def test_what_has_no_memory_is_no_destination():
+    with pytest.raises(md.CopyRequiredError):
+        md.zeros(2).copy_to([0, 0])
+    with pytest.raises((TypeError, ValueError)):
+        md.zeros(2).copy_from(object())
+
+
+def test_a_copy_leaves_nothing_behind(live_buffers):
+    array, values = md.zeros((3, 4), storage="private"), np.zeros((3, 4), "float32")
+    before = live_buffers()
+    for _ in range(10):
+        array.copy_from(values)
+        array.copy_to(values)
+        with pytest.raises(ValueError, match="broadcast"):
+            array.copy_from(values.T)
+    assert live_buffers() == before
