@@ -126,6 +126,38 @@ args_int64(const char *function, const char *what, PyObject *value, int64_t *out
     return 0;
 }
 
+/* SPEC PyObjC, objc_object.__c_void_p__: a ctypes.c_void_p of the object's address. */
+static PyObject *
+address_of_object(PyObject *value)
+{
+    PyObject *pointer = PyObject_CallMethod(value, "__c_void_p__", NULL);
+    PyObject *address = pointer == NULL ? NULL : PyObject_GetAttrString(pointer, "value");
+    Py_XDECREF(pointer);
+    return address;
+}
+
+int
+args_handle(const char *function, const char *kind, PyObject *value, void **out)
+{
+    *out = NULL;
+    bool is_object = !PyLong_Check(value) && PyObject_HasAttrString(value, "__c_void_p__");
+    PyObject *address = is_object ? address_of_object(value) : Py_NewRef(value);
+    if (address == NULL) {
+        return -1;
+    }
+    if (!PyLong_Check(address) || PyBool_Check(address)) {
+        PyErr_Format(PyExc_TypeError,
+                     "%s: the handle must be an int (the address of an %s) or an object of PyObjC, "
+                     "not %.100s.",
+                     function, kind, Py_TYPE(address)->tp_name);
+        Py_DECREF(address);
+        return -1;
+    }
+    *out = PyLong_AsVoidPtr(address);
+    Py_DECREF(address);
+    return *out == NULL && PyErr_Occurred() ? -1 : 0;
+}
+
 int
 args_int64s(const char *function, const char *what, PyObject *value, int64_t *out,
             int capacity, int *count)

@@ -33,6 +33,10 @@ int args_parse_tuple(const args_spec *spec, PyObject *args, PyObject *kwargs,
  * names `what`. */
 int args_int64(const char *function, const char *what, PyObject *value, int64_t *out);
 
+/* The address of an Objective-C object: an int, or an object of PyObjC, which is asked for its own by
+ * __c_void_p__.  TypeError otherwise; the sentence says that a `kind` is wanted. */
+int args_handle(const char *function, const char *kind, PyObject *value, void **out);
+
 /* A shape, strides or axes: one int, or a sequence of at most `capacity` ints. */
 int args_int64s(const char *function, const char *what, PyObject *value, int64_t *out,
                 int capacity, int *count);

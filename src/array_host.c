@@ -91,7 +91,9 @@ array_getbuffer(PyObject *op, Py_buffer *view, int flags)
     ArrayObject *self = array_cast(op);
     const char *format = dtype_buffer_format(self->dtype);
     view->obj = NULL;
-    if (check_request(self, format, flags) < 0 || array_wait("memoryview(Array)", self) < 0) {
+    map_access access = self->is_readonly ? MAP_READ : MAP_WRITE;
+    if (check_request(self, format, flags) < 0 ||
+        array_wait("memoryview(Array)", self, access) < 0) {
         return -1;
     }
     Py_ssize_t *strides = byte_strides(self);

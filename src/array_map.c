@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "errors.h"
+#include "waiting.h"
 
 /* The bytes of the buffer that the items lie in. */
 static void
@@ -28,16 +29,21 @@ span_of(const ArrayObject *self, int64_t *first, int64_t *nbytes)
 }
 
 int
-array_wait(const char *function, ArrayObject *self)
+array_wait(const char *function, ArrayObject *self, map_access access)
 {
     metal_storage *storage = array_storage(self);
-    if (storage->mode == BRIDGE_SHARED) { /* nothing can be pending: save the GIL's hand-over */
+    bool is_for_writing = access == MAP_WRITE;
+    if (waiting_for_storage(state_of((PyObject *)self), function, storage, is_for_writing) < 0) {
+        return -1;
+    }
+    if (storage->mode != BRIDGE_MANAGED) { /* one memory: save the GIL's hand-over */
         return 0;
     }
     bridge_error error = {0};
     bridge_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = storage_begin_host_read(storage, &error);
+    status = is_for_writing ? storage_begin_host_write(storage, &error)
+                            : storage_begin_host_read(storage, &error);
     Py_END_ALLOW_THREADS
     if (status != BRIDGE_OK) {
         (void)errors_from_bridge(state_of((PyObject *)self), function, status, &error, 0);
@@ -85,12 +91,15 @@ array_map(const char *function, ArrayObject *self, map_access access, array_mapp
     if (out->nbytes == 0) {
         return 0;
     }
+    if (array_wait(function, self, access) < 0) {
+        return -1;
+    }
     char *address = array_storage(self)->address;
     if (address == NULL) {
         return map_private(function, self, out);
     }
     out->origin = address + self->byte_offset;
-    return array_wait(function, self);
+    return 0;
 }
 
 int

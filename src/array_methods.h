@@ -29,7 +29,8 @@
     X(item, "item")                 /* array_items.c */                                \
     X(tolist, "tolist")                                                                \
     X(complex, "__complex__")                                                          \
-    X(dlpack_device, "__dlpack_device__") /* dlpack_export.c */
+    X(dlpack_device, "__dlpack_device__") /* dlpack_export.c */                        \
+    X(metal_stream, "__metal_stream__") /* stream_protocol.c */
 
 /* X(C name, Python name): one positional argument. */
 #define ARRAY_ONE_LIST(X)                                                              \

@@ -15,6 +15,7 @@
 #include "errors.h"
 #include "owners.h"
 #include "storage_mode.h"
+#include "waiting.h"
 
 /* ---- making ---- */
 
@@ -111,15 +112,8 @@ buffer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static bridge_buffer *
 convert_handle(PyObject *value)
 {
-    if (!PyLong_Check(value)) {
-        PyErr_Format(PyExc_TypeError,
-                     "Buffer.from_handle: the handle must be an int (the address of an "
-                     "id<MTLBuffer>), not %.100s.",
-                     Py_TYPE(value)->tp_name);
-        return NULL;
-    }
-    void *handle = PyLong_AsVoidPtr(value);
-    if (handle == NULL && PyErr_Occurred()) {
+    void *handle;
+    if (args_handle("Buffer.from_handle", "id<MTLBuffer>", value, &handle) < 0) {
         return NULL;
     }
     if (!bridge_handle_is_buffer(handle)) {
@@ -159,7 +153,7 @@ PyDoc_STRVAR(buffer_from_handle_doc,
              "Wrap an existing MTLBuffer, from PyObjC, a C library or another framework.\n\n"
              "Parameters\n----------\n"
              "handle : int\n"
-             "    The id<MTLBuffer> itself; it is retained.\n"
+             "    The id<MTLBuffer> itself, or an object of PyObjC for it; it is retained.\n"
              "size : int, optional\n"
              "    Bytes to use, from the start; default: the buffer's whole length.\n"
              "owner : object, optional\n"
@@ -213,6 +207,12 @@ buffer_close(PyObject *op, PyObject *Py_UNUSED(unused))
     BufferObject *self = buffer_cast(op);
     if (self->storage == NULL) {
         Py_RETURN_NONE;
+    }
+    buffer_hold(self); /* GPU work keeps the storage until it is done: the last of it is waited for */
+    int waited = waiting_for_storage(state_of(op), "Buffer.close", self->storage, true);
+    buffer_unhold(self);
+    if (waited < 0) {
+        return NULL;
     }
     Py_ssize_t views = __atomic_load_n(&self->views, __ATOMIC_ACQUIRE);
     if (views > 0) {

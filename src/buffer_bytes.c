@@ -6,6 +6,7 @@
 #include "args.h"
 #include "buffer.h"
 #include "errors.h"
+#include "waiting.h"
 
 /* ---- bytes in and out ---- */
 
@@ -40,6 +41,10 @@ buffer_fill(PyObject *op, PyObject *value)
     bridge_error error = {0};
     bridge_status status;
     buffer_hold(buffer_cast(op)); /* another thread must not close it meanwhile */
+    if (waiting_for_storage(state_of(op), "Buffer.fill", storage, true) < 0) {
+        buffer_unhold(buffer_cast(op));
+        return NULL;
+    }
     Py_BEGIN_ALLOW_THREADS
     status = storage_set_bytes(storage, 0, storage->nbytes, (uint8_t)byte, &error);
     Py_END_ALLOW_THREADS
@@ -70,6 +75,11 @@ transfer(PyObject *op, const char *function, PyObject *other, bool is_upload)
     bridge_error error = {0};
     bridge_status status;
     buffer_hold(buffer_cast(op));
+    if (waiting_for_storage(state_of(op), function, storage, is_upload) < 0) {
+        buffer_unhold(buffer_cast(op));
+        PyBuffer_Release(&view);
+        return NULL;
+    }
     Py_BEGIN_ALLOW_THREADS
     status = is_upload ? storage_upload(storage, 0, (size_t)view.len, view.buf, &error)
                        : storage_download(storage, 0, (size_t)view.len, view.buf, &error);
@@ -123,8 +133,12 @@ buffer_getbuffer(PyObject *op, Py_buffer *view, int flags)
     bridge_error error = {0};
     bridge_status status;
     buffer_hold(self); /* for the view; given back in buffer_releasebuffer */
+    if (waiting_for_storage(state_of(op), "memoryview(Buffer)", storage, !storage->is_readonly) < 0) {
+        buffer_unhold(self);
+        return -1;
+    }
     Py_BEGIN_ALLOW_THREADS
-    status = storage_begin_host_read(storage, &error);
+    status = storage_begin_host_write(storage, &error);
     Py_END_ALLOW_THREADS
     if (status != BRIDGE_OK) {
         buffer_unhold(self);

@@ -8,6 +8,7 @@
 
 #include "args.h"
 #include "errors.h"
+#include "stream_type.h"
 
 typedef struct {
     PyObject_HEAD
@@ -178,6 +179,12 @@ device_get_is_software(PyObject *op, void *Py_UNUSED(closure))
     return PyBool_FromLong(record_of(op)->facts.is_software);
 }
 
+static PyObject *
+device_get_default_stream(PyObject *op, void *Py_UNUSED(closure))
+{
+    return stream_default_object(state_of(op), record_of(op));
+}
+
 static PyGetSetDef device_getset[] = {
     {"name", device_get_name, NULL, PyDoc_STR("Metal's name of the device, a str."), NULL},
     {"index", device_get_index, NULL,
@@ -194,6 +201,8 @@ static PyGetSetDef device_getset[] = {
      PyDoc_STR("How many bytes the device can hold before it slows down, as Metal says."), NULL},
     {"current_allocated_size", device_get_current_allocated_size, NULL,
      PyDoc_STR("Bytes this process has allocated on the device now, by any library."), NULL},
+    {"default_stream", device_get_default_stream, NULL,
+     PyDoc_STR("The Stream of the library's own queue, the same object at every access."), NULL},
     {"is_software", device_get_is_software, NULL,
      PyDoc_STR("True for the software Metal that stands in where there is no Metal."), NULL},
     {NULL, NULL, NULL, NULL, NULL},
@@ -225,7 +234,25 @@ device_reduce(PyObject *op, PyObject *Py_UNUSED(unused))
     return find == NULL ? NULL : Py_BuildValue("N(i)", find, record_of(op)->index);
 }
 
+PyDoc_STRVAR(device_synchronize_doc,
+             "synchronize($self, /)\n--\n\n"
+             "Block until the work of every Stream of the device is done.\n\n"
+             "Raises\n------\n"
+             "MetalError\n    Some of it failed and nobody was told yet.\n\n"
+             "Threads: the GIL is released; Ctrl-C is heard.  Queues that no Stream stands for are not\n"
+             "waited for.");
+
+static PyObject *
+device_synchronize(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    if (stream_synchronize_device(state_of(op), "Device.synchronize", record_of(op)) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef device_methods[] = {
+    {"synchronize", device_synchronize, METH_NOARGS, device_synchronize_doc},
     {"__reduce__", device_reduce, METH_NOARGS,
      PyDoc_STR("__reduce__($self, /)\n--\n\nPickle as the device of the same index.")},
     {NULL, NULL, 0, NULL},

@@ -7,6 +7,7 @@
 #include "errors.h"
 #include "explain_refusal.h"
 #include "managed.h"
+#include "stream_protocol.h"
 
 #define EXCHANGE_CAPSULE "dlpack_exchange_api"
 
@@ -234,6 +235,7 @@ slot_of(md_state *state, PyTypeObject *type)
     if (find_sync(type, &found.sync) < 0) {
         return NULL;
     }
+    found.speaks_metal_stream = PyObject_HasAttr((PyObject *)type, state->str___metal_stream__);
     if (found.table != NULL) {
         found.requires_grad = PyObject_GetAttr((PyObject *)type, state->str_requires_grad);
         PyErr_Clear();
@@ -255,20 +257,29 @@ exchange_table_of(md_state *state, PyTypeObject *type, const DLPackExchangeAPI *
 }
 
 int
-exchange_synchronize(md_state *state, PyObject *op)
+exchange_synchronize(md_state *state, PyObject *op, PyObject **moment)
 {
     const exchange_slot *slot = slot_of(state, Py_TYPE(op));
+    *moment = NULL;
     if (slot == NULL) {
         return -1;
     }
     if (slot->sync == NULL) {
+        *moment = slot->speaks_metal_stream ? Py_NewRef(op) : NULL;
         return 0;
     }
     PyObject *sync = Py_NewRef(slot->sync); /* the call can replace the slot */
-    PyObject *ignored = PyObject_CallOneArg(sync, op);
+    PyObject *answer = PyObject_CallOneArg(sync, op);
     Py_DECREF(sync);
-    Py_XDECREF(ignored);
-    return ignored == NULL ? -1 : 0;
+    if (answer == NULL) {
+        return -1;
+    }
+    if (answer != Py_None && stream_protocol_speaks(state, answer)) {
+        *moment = answer;
+        return 0;
+    }
+    Py_DECREF(answer);
+    return 0;
 }
 
 /* torch's table exports what torch's __dlpack__ refuses: a tensor that requires grad (its writes

@@ -25,9 +25,10 @@ int exchange_table_of(md_state *state, PyTypeObject *type, const DLPackExchangeA
 /* Nothing is known of any type any more. */
 void exchange_forget(md_state *state);
 
-/* Runs what metal_dlpack/sync.py says for the type of `op`, whose Metal tensor is about to be read.
- * -1 with what that raised. */
-int exchange_synchronize(md_state *state, PyObject *op);
+/* Runs what metal_dlpack/sync.py says for the type of `op`, whose Metal tensor is about to be read.  `*moment`,
+ * owned (+1), says when its GPU work is over: what the call returned, if that is an Event or has __metal_stream__, or
+ * `op` itself, if it has; NULL: it is over.  -1 with what the call raised. */
+int exchange_synchronize(md_state *state, PyObject *op, PyObject **moment);
 
 /* A tensor of `op` by its type's table: owned by the caller.  1 if it was made, 0 if the object must be
  * asked for __dlpack__ instead (no table; a torch tensor that its own __dlpack__ refuses), -1 with the

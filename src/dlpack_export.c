@@ -7,6 +7,7 @@
 #include "dlpack_export.h"
 
 #include "args.h"
+#include "array_map.h"
 #include "array_methods.h"
 #include "errors.h"
 #include "explain_refusal.h"
@@ -75,25 +76,21 @@ fill_tensor(const ArrayObject *self, DLDeviceType device, DLTensor *out)
 
 /* Before others may read or write: the bytes are current where they will look. */
 static int
-make_visible(ArrayObject *self, DLDeviceType device)
+make_visible(ArrayObject *self, DLDeviceType device, const stream_order *order)
 {
     metal_storage *storage = array_storage(self);
+    if (device != kDLCPU) {
+        storage_publish(storage);
+        return self->nitems == 0 ? 0
+                                 : stream_order_storage(state_of((PyObject *)self),
+                                                        "Array.__dlpack__", order, storage);
+    }
+    if (self->nitems > 0 && array_wait("Array.__dlpack__", self, MAP_WRITE) < 0) {
+        return -1;
+    }
     if (storage->mode != BRIDGE_MANAGED || self->nitems == 0) {
         storage_publish(storage);
         return 0;
-    }
-    if (device != kDLCPU) {
-        storage_publish(storage);
-        return 0;
-    }
-    bridge_error error = {0};
-    bridge_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = storage_begin_host_read(storage, &error);
-    Py_END_ALLOW_THREADS
-    if (status != BRIDGE_OK) {
-        (void)errors_from_bridge(state_of((PyObject *)self), "Array.__dlpack__", status, &error, 0);
-        return -1;
     }
     /* Never closed: a consumer does not say when it has written for the last time. */
     storage_open_host_view(storage);
@@ -104,7 +101,7 @@ static void *
 export_in_place(ArrayObject *self, const export_request *request, uint64_t flags)
 {
     DLTensor *tensor;
-    if (make_visible(self, request->device) < 0) {
+    if (make_visible(self, request->device, &request->order) < 0) {
         return NULL;
     }
     if (self->is_readonly) {
@@ -178,7 +175,7 @@ dlpack_export_borrowed(ArrayObject *self, DLTensor *out)
                      "Array: %s, so its tensor cannot be borrowed; ask for an owned one.", reason);
         return -1;
     }
-    if (make_visible(self, kDLMetal) < 0) {
+    if (make_visible(self, kDLMetal, &(stream_order){0}) < 0) {
         return -1;
     }
     out->ndim = self->ndim;
@@ -216,29 +213,6 @@ wrap_in_capsule(void *managed, bool is_versioned)
 }
 
 /* ---- keywords ---- */
-
-int
-dlpack_check_stream(const char *function, PyObject *value)
-{
-    if (value == NULL || value == Py_None) {
-        return 0;
-    }
-    if (!PyLong_Check(value) || PyBool_Check(value)) {
-        PyErr_Format(PyExc_TypeError, "%s: stream must be an int or None, not %.100s.", function,
-                     Py_TYPE(value)->tp_name);
-        return -1;
-    }
-    int overflow;
-    long number = PyLong_AsLongAndOverflow(value, &overflow);
-    if (overflow == 0 && number == -1) {
-        return PyErr_Occurred() ? -1 : 0; /* -1: the caller has ordered the work */
-    }
-    PyErr_Format(PyExc_BufferError,
-                 "%s: stream (%R) is not the handle of a command queue that metal_dlpack knows; "
-                 "pass None, or -1 for no synchronisation.",
-                 function, value);
-    return -1;
-}
 
 /* A pair of numbers: a tuple, or anything of length 2 whose items have __index__ (torch passes
  * IntEnum members). */
@@ -305,13 +279,17 @@ export_as_asked(ArrayObject *self, PyObject *const *args, Py_ssize_t nargs, PyOb
         return wrap_in_capsule(dlpack_export(self, &request), false);
     }
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        dlpack_check_stream("Array.__dlpack__", values[0]) < 0 ||
         convert_version(values[1], &request.is_versioned) < 0 ||
         convert_device(values[2], &request.device) < 0 ||
-        args_tristate("Array.__dlpack__", "copy", values[3], &request.copy) < 0) {
+        args_tristate("Array.__dlpack__", "copy", values[3], &request.copy) < 0 ||
+        stream_convert_order(state_of((PyObject *)self), "Array.__dlpack__", values[0],
+                             &request.order) < 0) {
         return NULL;
     }
-    return wrap_in_capsule(dlpack_export(self, &request), request.is_versioned);
+    PyObject *capsule =
+        wrap_in_capsule(dlpack_export(self, &request), request.is_versioned);
+    stream_release(request.order.stream);
+    return capsule;
 }
 
 PyObject *
@@ -329,8 +307,10 @@ const char array_doc_dlpack[] =
     "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
     "The array as a DLPack capsule, for another framework's from_dlpack.\n\n"
     "Parameters\n----------\n"
-    "stream : int, optional\n"
-    "    None: our pending GPU work on the buffer is complete on return.  -1: no waiting.\n"
+    "stream : int or Stream, optional\n"
+    "    None: our pending GPU work on the buffer is complete on return.  -1: no waiting.  A Stream, or\n"
+    "    the handle of its command queue: that queue waits on the GPU, the CPU does not.  A CPU export\n"
+    "    always waits.\n"
     "max_version : tuple of int, optional\n"
     "    (1, 0) or later gives a 'dltensor_versioned' of DLPack 1.3; without it a legacy\n"
     "    'dltensor'.\n"
@@ -347,7 +327,9 @@ const char array_doc_dlpack[] =
     "    copy=False, and the storage is private (for the CPU), a stride is negative, or the offset\n"
     "    is not a multiple of the itemsize.\n"
     "BufferError\n"
-    "    Another device or stream; a read-only array without max_version.\n\n"
+    "    Another device; an int that is no stream's queue; a read-only array without max_version.\n"
+    "TypeError\n    stream is neither.\n"
+    "MetalError\n    GPU work that was waited for has failed.\n\n"
     "Threads: the GIL is released while waiting.  The capsule's deleter needs no Python and runs on\n"
     "any thread.\n\n"
     "Source: array API standard 2025.12, array.__dlpack__; dlpack.h 1.3.";

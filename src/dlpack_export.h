@@ -8,6 +8,7 @@
 #include <dlpack/dlpack.h>
 
 #include "array.h"
+#include "stream_order.h"
 
 /* The names of a capsule before and after somebody took the tensor. SPEC python_spec. */
 #define CAPSULE_LEGACY "dltensor"
@@ -20,6 +21,7 @@ typedef struct export_request {
     bool is_versioned;
     DLDeviceType device; /* kDLMetal or kDLCPU */
     int copy;            /* -1: if needed, 0: never, 1: always */
+    stream_order order;  /* who waits for our work in flight; a CPU export always waits */
 } export_request;
 
 /* A managed tensor (DLManagedTensor or DLManagedTensorVersioned, as asked): owned, ended by its
@@ -29,9 +31,6 @@ void *dlpack_export(ArrayObject *self, const export_request *request);
 /* The tensor itself, borrowed from the Array: valid as long as that lives; nothing is allocated.  -1
  * with BufferError where only a copy could be handed out. */
 int dlpack_export_borrowed(ArrayObject *self, DLTensor *out);
-
-/* The `stream` of __dlpack__ and from_dlpack: None or -1.  -1 with TypeError or BufferError. */
-int dlpack_check_stream(const char *function, PyObject *value);
 
 /* __dlpack__ with its keywords parsed; `device` where dl_device is None. */
 PyObject *dlpack_export_call(ArrayObject *self, PyObject *const *args, Py_ssize_t nargs,

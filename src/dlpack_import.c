@@ -13,6 +13,7 @@
 #include "handles.h"
 #include "managed.h"
 #include "owners.h"
+#include "stream_protocol.h"
 
 /* A tensor inside a capsule. */
 typedef struct foreign_tensor {
@@ -231,8 +232,19 @@ error:
     return NULL;
 }
 
+/* Ours and the producer's work on the buffer comes before what the caller does with it. */
+static int
+order_work(md_state *state, metal_storage *storage, const import_request *request)
+{
+    if (request->moment != NULL) {
+        return stream_protocol_order(state, "from_dlpack", &request->order, storage,
+                                     request->moment);
+    }
+    return stream_order_storage(state, "from_dlpack", &request->order, storage);
+}
+
 static PyObject *
-import_metal(md_state *state, foreign_tensor *foreign)
+import_metal(md_state *state, foreign_tensor *foreign, const import_request *request)
 {
     metal_storage *parent = handles_find(foreign->tensor->data);
     metal_storage *storage =
@@ -244,7 +256,8 @@ import_metal(md_state *state, foreign_tensor *foreign)
     bool is_readonly = (foreign->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
     storage->is_readonly = is_readonly;
     PyObject *buffer = buffer_from_storage(state, storage);
-    if (buffer == NULL) {
+    if (buffer == NULL || order_work(state, storage, request) < 0) {
+        Py_XDECREF(buffer);
         return NULL;
     }
     PyObject *array = array_new(state, buffer, (int64_t)tensor->byte_offset,
@@ -329,7 +342,7 @@ import_tensor(md_state *state, foreign_tensor *foreign, const import_request *re
     if (device.device_type == kDLCPU) {
         return import_cpu(state, foreign, request);
     }
-    return finish_metal(import_metal(state, foreign), foreign, request);
+    return finish_metal(import_metal(state, foreign, request), foreign, request);
 }
 
 PyObject *
@@ -364,5 +377,8 @@ dlpack_import_array(PyObject *op, const import_request *request)
     strided_layout layout;
     foreign_tensor nobody = {.flags = 0};
     array_get_layout(array_cast(op), &layout);
+    if (order_work(state_of(op), array_storage(array_cast(op)), request) < 0) {
+        return NULL;
+    }
     return finish_metal(array_view(array_cast(op), &layout), &nobody, request);
 }

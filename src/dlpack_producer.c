@@ -29,26 +29,44 @@ producer_speaks_dlpack(md_state *state, PyObject *op)
     return true;
 }
 
+/* Does a producer say that it does not know a keyword? */
+static bool
+wants_fewer_keywords(PyObject *capsule)
+{
+    if (capsule != NULL || !PyErr_ExceptionMatches(PyExc_TypeError)) {
+        return false;
+    }
+    PyErr_Clear();
+    return true;
+}
+
 /* __dlpack__ with the keywords that the producer takes: it says TypeError to what it does not know. */
 static PyObject *
-call_dlpack(md_state *state, PyObject *producer, int copy)
+call_dlpack(md_state *state, PyObject *producer, int copy, bool is_told_not_to_wait)
 {
     PyObject *copy_value = copy == 1 ? Py_True : Py_False;
-    PyObject *args[] = {producer, state->max_version, copy_value};
+    PyObject *args[] = {producer, state->max_version, copy_value, NULL};
     PyObject *capsule = NULL;
+    if (is_told_not_to_wait) {
+        PyObject *ordered[] = {producer, state->max_version, state->minus_one, copy_value};
+        capsule = PyObject_VectorcallMethod(
+            state->str___dlpack__, ordered, 1,
+            copy >= 0 ? state->keywords_stream_copy : state->keywords_stream);
+        if (!wants_fewer_keywords(capsule)) {
+            return capsule;
+        }
+    }
     if (copy >= 0) {
         capsule = PyObject_VectorcallMethod(state->str___dlpack__, args, 1,
                                             state->keywords_copy);
-        if (capsule != NULL || !PyErr_ExceptionMatches(PyExc_TypeError)) {
+        if (!wants_fewer_keywords(capsule)) {
             return capsule;
         }
-        PyErr_Clear();
     }
     capsule = PyObject_VectorcallMethod(state->str___dlpack__, args, 1, state->keywords_version);
-    if (capsule != NULL || !PyErr_ExceptionMatches(PyExc_TypeError)) {
+    if (!wants_fewer_keywords(capsule)) {
         return capsule;
     }
-    PyErr_Clear();
     return PyObject_VectorcallMethod(state->str___dlpack__, args, 1, NULL);
 }
 
@@ -98,13 +116,45 @@ static PyObject *
 import_tensor_of(md_state *state, PyObject *producer, DLManagedTensorVersioned *tensor,
                  const import_request *request)
 {
+    import_request ordered = *request;
     bool is_metal = tensor->version.major == DLPACK_MAJOR_VERSION &&
                     tensor->dl_tensor.device.device_type == kDLMetal;
-    if (is_metal && !request->is_ordered && exchange_synchronize(state, producer) < 0) {
+    if (is_metal && !request->order.is_ordered &&
+        exchange_synchronize(state, producer, &ordered.moment) < 0) {
         managed_delete(tensor, true);
         return NULL;
     }
-    return dlpack_import_managed(state, tensor, Py_TYPE(producer)->tp_name, request);
+    PyObject *array =
+        dlpack_import_managed(state, tensor, Py_TYPE(producer)->tp_name, &ordered);
+    Py_XDECREF(ordered.moment);
+    return array;
+}
+
+static PyObject *
+import_capsule_of(md_state *state, PyObject *producer, const import_request *request)
+{
+    import_request ordered = *request;
+    int64_t device_type = read_device_type(state, producer);
+    if (device_type < 0) {
+        return NULL;
+    }
+    if (device_type == kDLMetal && !request->order.is_ordered &&
+        exchange_synchronize(state, producer, &ordered.moment) < 0) {
+        return NULL;
+    }
+    /* CPU memory is copied once, by us, into Metal memory: a copy of the producer's would be one more. */
+    bool copies_itself = request->copy == 1 && device_type == kDLCPU;
+    /* What says itself when its work is over need not wait for it. */
+    bool is_told_not_to_wait = ordered.moment == producer;
+    PyObject *capsule = call_dlpack(state, producer, copies_itself ? -1 : request->copy,
+                                    is_told_not_to_wait);
+    PyObject *array = NULL;
+    if (capsule != NULL) {
+        array = dlpack_import_capsule(state, capsule, Py_TYPE(producer)->tp_name, &ordered);
+        release_capsule(capsule);
+    }
+    Py_XDECREF(ordered.moment);
+    return array;
 }
 
 PyObject *
@@ -125,24 +175,7 @@ producer_import(md_state *state, PyObject *producer, const import_request *reque
     if (!producer_speaks_dlpack(state, producer)) {
         return refuse_producer(producer);
     }
-    int64_t device_type = read_device_type(state, producer);
-    if (device_type < 0) {
-        return NULL;
-    }
-    if (device_type == kDLMetal && !request->is_ordered &&
-        exchange_synchronize(state, producer) < 0) {
-        return NULL;
-    }
-    /* CPU memory is copied once, by us, into Metal memory: a copy of the producer's would be one more. */
-    bool copies_itself = request->copy == 1 && device_type == kDLCPU;
-    PyObject *capsule = call_dlpack(state, producer, copies_itself ? -1 : request->copy);
-    if (capsule == NULL) {
-        return NULL;
-    }
-    PyObject *array =
-        dlpack_import_capsule(state, capsule, Py_TYPE(producer)->tp_name, request);
-    release_capsule(capsule);
-    return array;
+    return import_capsule_of(state, producer, request);
 }
 
 /* ---- from_dlpack ---- */
@@ -166,9 +199,11 @@ PyDoc_STRVAR(from_dlpack_doc,
              "    host view of the result.\n"
              "copy : bool, optional\n"
              "    True: always.  False: never.  None: where the memory cannot be shared.\n"
-             "stream : int, optional\n"
-             "    None: the producer's GPU work on the data is complete on return; see register_sync.\n"
-             "    -1: no synchronisation, the caller has done it.\n\n"
+             "stream : Stream or int, optional\n"
+             "    None: the GPU work on the data, ours and the producer's, is complete on return: safe to\n"
+             "    read at once, from anywhere.  A Stream, or the handle of its command queue: the data is\n"
+             "    used there, and the queue waits on the GPU where the producer can say for what; see\n"
+             "    __metal_stream__ and register_sync.  -1: no synchronisation, the caller has done it.\n\n"
              "Returns\n-------\n"
              "Array\n"
              "    Keeps the producer's memory alive as long as it, a view or an export of it lives.\n"
@@ -179,7 +214,8 @@ PyDoc_STRVAR(from_dlpack_doc,
              "BufferError\n"
              "    Another device, an element type that DLPack 1.3 has not, metadata that reaches\n"
              "    outside the buffer, a capsule that was consumed, another major version.\n\n"
-             "Threads: the GIL is released while copying.  The producer's deleter is called exactly\n"
+             "MetalError\n    GPU work that was waited for has failed.\n\n"
+             "Threads: the GIL is released while waiting and copying.  The producer's deleter is called exactly\n"
              "once, on a thread that holds the GIL.\n\n"
              "Source: array API standard 2025.12, from_dlpack; dlpack.h 1.3.");
 
@@ -192,11 +228,9 @@ core_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyOb
     PyObject *values[4];
     import_request request = {0};
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        dlpack_check_stream("from_dlpack", values[3]) < 0 ||
         args_tristate("from_dlpack", "copy", values[2], &request.copy) < 0) {
         return NULL;
     }
-    request.is_ordered = values[3] != NULL && values[3] != Py_None; /* it is -1 */
     bool wants_host = is_cpu_name(values[1]);
     if (!wants_host && values[1] != NULL && values[1] != Py_None) {
         request.device = device_convert(state, "from_dlpack", values[1]);
@@ -204,7 +238,11 @@ core_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyOb
             return NULL;
         }
     }
+    if (stream_convert_order(state, "from_dlpack", values[3], &request.order) < 0) {
+        return NULL;
+    }
     PyObject *array = producer_import(state, values[0], &request);
+    stream_release(request.order.stream);
     if (array == NULL || !wants_host) {
         return array;
     }

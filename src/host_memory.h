@@ -6,12 +6,15 @@
 #define MD_HOST_MEMORY_H
 
 #include "array.h"
+#include "stream_order.h"
 
 /* How memory of others is taken. */
 typedef struct import_request {
     const device_record *device; /* NULL: where the data is; the default device for CPU data */
     int copy;                    /* -1: if needed, 0: never, 1: always */
-    bool is_ordered;             /* the caller has waited for the producer's GPU work */
+    stream_order order;          /* who waits for the producer's GPU work */
+    PyObject *moment;            /* borrowed: an Event or an object with __metal_stream__ that says when that
+                                    is over; NULL: it is over */
 } import_request;
 
 /* Items in CPU memory. */

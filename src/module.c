@@ -16,6 +16,7 @@
 #include "softmetal_probe.h"
 #include "state.h"
 #include "storage_mode.h"
+#include "stream_type.h"
 
 static PyObject *
 core_types(PyObject *module, PyObject *Py_UNUSED(unused))
@@ -58,7 +59,12 @@ make_call_constants(md_state *state)
     state->max_version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
     state->keywords_version = PyTuple_Pack(1, state->str_max_version);
     state->keywords_copy = PyTuple_Pack(2, state->str_max_version, state->str_copy);
-    bool is_made = state->max_version && state->keywords_version && state->keywords_copy;
+    state->keywords_stream = PyTuple_Pack(2, state->str_max_version, state->str_stream);
+    state->keywords_stream_copy =
+        PyTuple_Pack(3, state->str_max_version, state->str_stream, state->str_copy);
+    state->minus_one = PyLong_FromLong(-1);
+    bool is_made = state->max_version && state->keywords_version && state->keywords_copy &&
+                   state->keywords_stream && state->keywords_stream_copy && state->minus_one;
     return is_made ? 0 : -1;
 }
 
@@ -67,7 +73,7 @@ add_functions(PyObject *module)
 {
     PyMethodDef *const lists[] = {device_functions, storage_mode_functions, array_make_functions,
                                   producer_functions, shares_memory_functions, explain_functions, refusal_functions,
-                                  softmetal_probe_functions};
+                                  softmetal_probe_functions, stream_functions};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         if (PyModule_AddFunctions(module, lists[i]) < 0) {
             return -1;

@@ -20,23 +20,30 @@
     X(device_type, device_spec, 1)                                                     \
     X(buffer_type, buffer_spec, 1)                                                     \
     X(array_type, array_spec, 1)                                                       \
-    X(host_view_type, host_view_spec, 1)
+    X(host_view_type, host_view_spec, 1)                                               \
+    X(stream_type, stream_spec, 1)                                                     \
+    X(event_type, event_spec, 1)
 
 /* Every object of another kind that the state owns.  exec fills each before any is used. */
 #define MD_OBJECT_LIST(X)                                                              \
     X(copy_required_error) /* CopyRequiredError(BufferError, ValueError) */            \
     X(metal_error)         /* MetalError(RuntimeError) */                              \
     X(dtype_cache)         /* dict: public name -> dtype, one object a name */         \
+    X(default_streams)     /* dict: device index -> Stream; made on first use */       \
     X(devices)             /* tuple of Device, the default first; made on first use */ \
     X(max_version)         /* (1, 3), what from_dlpack asks producers for */           \
     X(keywords_version)    /* ("max_version",) */                                      \
-    X(keywords_copy)       /* ("max_version", "copy") */
+    X(keywords_copy)       /* ("max_version", "copy") */                               \
+    X(keywords_stream)     /* ("max_version", "stream") */                             \
+    X(keywords_stream_copy) /* ("max_version", "stream", "copy") */                    \
+    X(minus_one)           /* -1, a stream's number */
 
 /* Interned names for look-ups and calls: state->str_NAME. */
 #define MD_NAME_LIST(X)                                                                \
     X(__dlpack__)                                                                      \
     X(__dlpack_device__)                                                               \
     X(__dlpack_c_exchange_api__)                                                       \
+    X(__metal_stream__)                                                                \
     X(from_dlpack)                                                                     \
     X(requires_grad)                                                                   \
     X(copy)                                                                            \
@@ -50,6 +57,7 @@ typedef struct exchange_slot {
     PyTypeObject *type;             /* owned: its address must not come to mean another type */
     const struct DLPackExchangeAPI *table; /* static for the process; NULL: it has none */
     PyObject *requires_grad; /* owned: torch's descriptor of that name; NULL: it has none */
+    bool speaks_metal_stream; /* it has __metal_stream__ */
     PyObject *sync;          /* owned: what to call before its Metal tensor is read; NULL: nothing */
 } exchange_slot;
 

@@ -118,10 +118,11 @@ encode_piece(bridge_commands *commands, const metal_stream *stream, const work_o
     return status == BRIDGE_OK ? bring_back(commands, operands, count) : status;
 }
 
-static void
+/* Returns the value.  From the last line on the work is the clean-up's. */
+static uint64_t
 commit(bridge_commands *commands, piece *work, const work_operand *operands)
 {
-    work->value = ++work->stream->submitted;
+    uint64_t value = work->value = ++work->stream->submitted;
     bridge_encode_signal(commands, work->stream->event, work->value);
     for (int i = 0; i < work->count; i++) {
         storage_retain(operands[i].storage);
@@ -131,6 +132,7 @@ commit(bridge_commands *commands, piece *work, const work_operand *operands)
     }
     stream_retain(work->stream);
     bridge_commands_commit(commands, clean_up, work);
+    return value;
 }
 
 bridge_status
@@ -159,8 +161,7 @@ work_submit(metal_stream *stream, const work_operand *operands, int count, work_
         }
     }
     if (status == BRIDGE_OK) {
-        commit(commands, work, operands);
-        *value = work->value;
+        *value = commit(commands, work, operands);
     }
     tracking_unlock();
     if (status != BRIDGE_OK) {
@@ -240,11 +241,41 @@ encode_event_wait(bridge_commands *commands, void *context)
 }
 
 bridge_status
-work_wait_event(metal_stream *stream, bridge_event *event, uint64_t value)
+work_wait_event(metal_stream *stream, bridge_event *event, uint64_t value, metal_storage *storage)
 {
     wait_job job = {event, value};
+    work_operand operand = {storage, true};
     uint64_t mark;
-    return work_submit(stream, NULL, 0, encode_event_wait, &job, &mark);
+    int count = storage != NULL && storage->handle != NULL;
+    return work_submit(stream, &operand, count, encode_event_wait, &job, &mark);
+}
+
+bridge_status
+work_mark_storage(metal_stream *stream, metal_storage *storage, stream_mark *out)
+{
+    bridge_status status = BRIDGE_OK;
+    stream_mark marks[TRACKING_MARKS];
+    int count = 0;
+    if (storage->handle != NULL && !tracking_is_quiet()) {
+        tracking_lock();
+        count = tracking_list_locked(storage->handle, true, NULL, false, marks);
+        *out = count == 1 ? marks[0] : (stream_mark){stream, 0};
+        stream_retain(out->stream); /* under the lock: the mark is only borrowed there */
+        tracking_unlock();
+    }
+    else {
+        *out = (stream_mark){stream, 0};
+        stream_retain(stream);
+    }
+    if (count > 1) {
+        work_operand operand = {storage, true};
+        status = work_submit(stream, &operand, 1, NULL, NULL, &out->value);
+        if (status != BRIDGE_OK) {
+            stream_release(stream);
+            *out = (stream_mark){NULL, 0};
+        }
+    }
+    return status;
 }
 
 bridge_status

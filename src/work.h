@@ -37,9 +37,15 @@ bridge_status work_fill(metal_stream *stream, metal_storage *dst, size_t offset_
 
 /* Nothing but a mark: reached once all that was committed to the queue before, by whomever, is done. */
 bridge_status work_mark(metal_stream *stream, uint64_t *value);
-/* What is submitted later runs after the event has `value`. */
-bridge_status work_wait_event(metal_stream *stream, bridge_event *event, uint64_t value);
+/* What is submitted later runs after the event has `value`.  `storage`, which may be NULL, is what others write until
+ * then: it counts as written by this stream. */
+bridge_status work_wait_event(metal_stream *stream, bridge_event *event, uint64_t value,
+                              metal_storage *storage);
 /* The same for all work in flight on a buffer.  BRIDGE_OK and nothing submitted where there is none. */
 bridge_status work_wait_storage(metal_stream *stream, metal_storage *storage);
+
+/* One mark that stands for all work in flight on a buffer, on `stream` where it is on more than one; `*out`'s
+ * stream is +1.  Without any: a mark of `stream` that is reached. */
+bridge_status work_mark_storage(metal_stream *stream, metal_storage *storage, stream_mark *out);
 
 #endif /* MD_WORK_H */

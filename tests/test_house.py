@@ -30,7 +30,7 @@ FLOORS = [
     ("module",),
 ]
 #: Stems, and what they begin with, that look like a lower floor's and stand among the types.
-TYPES = {"layout_type", "layout_index", "dtype_type", "event_type", "stream_type"}
+TYPES = {"layout_type", "layout_index", "dtype_type", "event_type", "stream_type", "stream_protocol", "stream_current", "stream_order"}
 TYPE_FLOOR = 3
 PLAIN_FLOORS = (0, 1)
 

@@ -31,9 +31,10 @@ def register_sync(kind: type, function: Sync, /) -> None:
     kind : type
         Instances of subclasses count too.  A second call for a type replaces the first.
     function : callable
-        Called with the object, with the GIL held, on the thread that calls from_dlpack; it returns when the GPU work
-        that writes the tensor is complete.  What it raises comes out of from_dlpack.  Not called for tensors on the
-        CPU, nor with stream=-1.
+        Called with the object, with the GIL held, on the thread that calls from_dlpack.  It returns when the GPU work
+        that writes the tensor is complete; or it returns at once, with an Event or an object that has
+        __metal_stream__, which says when that is: then a stream given to from_dlpack waits for it on the GPU.  What
+        it raises comes out of from_dlpack.  Not called for tensors on the CPU, nor with stream=-1.
 
     Raises
     ------
@@ -53,6 +54,8 @@ def hook_for(kind: type) -> Sync | None:
     for base in kind.__mro__:
         if base in _registered:
             return _registered[base]
+    if hasattr(kind, "__metal_stream__"):
+        return None  # its objects say themselves what to wait for
     for base in kind.__mro__:
         find = FRAMEWORKS.get(base.__module__.partition(".")[0])
         if find is not None:

@@ -1,0 +1,365 @@
+"""Streams and events: what they are, who waits, and that the CPU does not where it need not."""
+
+import _thread
+import gc
+import math
+import signal
+import threading
+import time
+
+import pytest
+from objc_messages import gpu_fill, pool, send
+
+import metal_dlpack as md
+from metal_dlpack import softmetal
+
+pytestmark = pytest.mark.needs_softmetal
+LATENCY = 0.05
+QUICK = 0.02  # what "at once" may take here, beside seven other processes
+
+
+@pytest.fixture
+def settings():
+    """softmetal.configure, undone at the end."""
+    changed = {}
+
+    def configure(**values):
+        changed.update(dict.fromkeys(values))
+        softmetal.configure(**values)
+
+    yield configure
+    softmetal.configure(**changed)
+
+
+@pytest.fixture
+def slow(settings):
+    settings(latency_us=int(LATENCY * 1e6))
+
+
+def seconds(call) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+# ---- streams ----
+
+
+def test_a_stream_is_a_queue_with_a_name_and_a_device():
+    stream = md.Stream(label="decoder")
+    assert stream.label == "decoder"
+    assert md.Stream().label is None
+    assert stream.device is md.default_device()
+    with pool():
+        assert send(stream.handle, "device") == md.default_device().handle
+
+
+def test_a_queue_of_others_becomes_a_stream_and_two_names_of_a_queue_are_equal():
+    class PyObjC:
+        """An object of PyObjC says its address so."""
+
+        def __c_void_p__(self):
+            import ctypes
+
+            return ctypes.c_void_p(queue)
+
+    with pool():
+        queue = send(md.default_device().handle, "newCommandQueue")
+    one, two, three = md.Stream.from_handle(queue), md.Stream.from_handle(queue), md.Stream.from_handle(PyObjC())
+    assert one == two == three != md.Stream()
+    assert len({one, two, three}) == 1
+    assert one.handle == queue
+    one.synchronize()
+    del one, two, three
+    send(queue, "release", result=None)
+    assert softmetal.live_objects("MTLCommandQueue") >= 1
+
+
+def test_what_is_no_queue_is_refused():
+    buffer = md.Buffer(16)
+    for handle in (0, 1, 16, buffer.handle, buffer.address):
+        with pytest.raises(ValueError, match="not the address of an id<MTLCommandQueue>"):
+            md.Stream.from_handle(handle)
+    for handle in ("x", None, 1.5, True):
+        with pytest.raises(TypeError, match="must be an int"):
+            md.Stream.from_handle(handle)
+    with pytest.raises(TypeError, match="label"):
+        md.Stream(label=3)
+    with pytest.raises(ValueError, match="no device"):
+        md.Stream("metal:99")
+
+
+def test_a_device_has_one_default_stream():
+    stream = md.default_device().default_stream
+    assert stream is md.default_device().default_stream
+    assert md.current_stream() is stream
+    assert md.current_stream("metal:0") is stream
+    assert md.current_stream(md.default_device()) is stream
+
+
+def test_with_makes_a_stream_current_for_its_thread_only():
+    one, two = md.Stream(), md.Stream()
+    seen = []
+    with one as entered:
+        assert entered is one and md.current_stream() is one
+        with two:
+            assert md.current_stream() is two
+            thread = threading.Thread(target=lambda: seen.append(md.current_stream()))
+            thread.start()
+            thread.join()
+            with one:
+                assert md.current_stream() is one
+        assert md.current_stream() is one
+    assert md.current_stream() is seen[0] is md.default_device().default_stream
+
+
+def test_leaving_a_stream_that_was_not_entered_last_is_refused():
+    one, two = md.Stream(), md.Stream()
+    with pytest.raises(RuntimeError, match="entered last"):
+        one.__exit__(None, None, None)
+    with one:
+        two.__enter__()
+        with pytest.raises(RuntimeError, match="entered last"):
+            one.__exit__(None, None, None)
+        two.__exit__(None, None, None)
+    with pytest.raises(ZeroDivisionError), one:
+        raise ZeroDivisionError
+    assert md.current_stream() is md.default_device().default_stream
+
+
+def test_streams_and_events_leave_nothing_behind():
+    def work():
+        stream, other = md.Stream(), md.Stream()
+        event = stream.record()
+        other.wait(event)
+        stream.record(event)
+        other.wait(stream)
+        other.synchronize()
+        md.Event.from_handle(event.handle, 1)
+
+    work()
+    gc.collect()
+    md.default_device().synchronize()
+    time.sleep(0.1)  # a queue's thread lets go of it a moment after its work is done
+    before = softmetal.live_objects(None)
+    for _ in range(20):
+        work()
+    deadline = time.monotonic() + 5
+    while softmetal.live_objects(None) > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert softmetal.live_objects(None) == before
+
+
+# ---- events ----
+
+
+def test_an_event_that_was_never_recorded_is_reached():
+    event = md.Event()
+    assert event.query() and event.wait() and event.wait(0)
+    assert (event.handle, event.value) == (0, 0)
+    assert "not recorded" in repr(event)
+    md.Stream().wait(event)
+
+
+def test_an_event_is_reached_when_the_work_before_it_is_done(slow):
+    stream = md.Stream()
+    events = []
+    assert seconds(lambda: events.append(stream.record())) < QUICK
+    (event,) = events
+    assert not event.query()
+    assert event.wait(0) is False
+    assert event.wait(0.005) is False
+    assert event.wait(10) is True
+    assert event.query() and event.wait(0)
+
+
+def test_an_event_can_be_recorded_again(slow):
+    stream = md.Stream()
+    event = stream.record()
+    assert stream.record(event) is event
+    assert event.value == 2
+    assert event.wait() and event.query()
+    assert stream.record().value == 3
+
+
+def test_an_event_of_others_is_waited_for():
+    with pool():
+        shared = send(md.default_device().handle, "newSharedEvent")
+    event = md.Event.from_handle(shared, 7)
+    assert (event.handle, event.value) == (shared, 7)
+    assert not event.query() and not event.wait(0.01)
+    timer = threading.Timer(0.05, lambda: send(shared, "setSignaledValue:", 7, result=None))
+    timer.start()
+    assert event.wait(10) and event.query()
+    timer.join()
+    del event
+    send(shared, "release", result=None)
+
+
+@pytest.mark.parametrize("timeout", [-1, -0.1, math.nan])
+def test_a_negative_timeout_is_refused(timeout):
+    with pytest.raises(ValueError, match="timeout"):
+        md.Stream().record().wait(timeout)
+
+
+def test_bad_arguments_of_events_are_refused():
+    stream = md.Stream()
+    with pytest.raises(TypeError, match="timeout"):
+        stream.record().wait("1")
+    with pytest.raises(TypeError, match="must be an Event"):
+        stream.record(stream)
+    with pytest.raises(TypeError, match="only an Event, a Stream"):
+        stream.wait(3)
+    with pytest.raises(ValueError, match="MTLSharedEvent"):
+        md.Event.from_handle(stream.handle, 1)
+    with pytest.raises(ValueError, match="negative"):
+        md.Event.from_handle(stream.record().handle, -1)
+
+
+# ---- who waits ----
+
+
+def test_a_queue_waits_for_another_on_the_gpu(slow):
+    one, two = md.Stream(), md.Stream()
+    events = []
+
+    def hand_over():
+        events.append(one.record())
+        two.wait(events[0])
+        events.append(two.record())
+
+    assert seconds(hand_over) < QUICK
+    first, second = events
+    assert not second.query()
+    assert second.wait()
+    assert first.query(), "the second queue ran ahead of what it waits for"
+
+
+@pytest.mark.parametrize("what", ["stream", "foreign"])
+def test_a_queue_waits_for_whatever_has_metal_stream(what, settings):
+    """An event that nobody signals holds the queue up until somebody does."""
+    waiting = md.Stream()
+    with pool():
+        shared = send(md.default_device().handle, "newSharedEvent")
+    held = md.Event.from_handle(shared, 1)
+    working = md.Stream()
+    working.wait(held)
+
+    class Foreign:
+        def __metal_stream__(self):
+            return (1, working.handle, shared, 1)
+
+    waiting.wait(working if what == "stream" else Foreign())
+    event = waiting.record()
+    assert not event.wait(0.03)
+    send(shared, "setSignaledValue:", 1, result=None)
+    assert event.wait(10)
+    del held
+    send(shared, "release", result=None)
+
+
+def test_synchronize_waits_for_what_others_committed_to_the_queue(settings):
+    buffer = md.Buffer(64)
+    with pool():
+        queue = send(md.default_device().handle, "newCommandQueue")
+    stream = md.Stream.from_handle(queue)
+    settings(latency_us=20000)
+    gpu_fill(buffer.handle, 5, 64, queue=queue, waits=False)
+    assert buffer.array(64, "uint8").host is not None
+    stream.synchronize()
+    assert bytes(buffer) == b"\5" * 64
+    del stream
+    send(queue, "release", result=None)
+
+
+def test_a_device_waits_for_all_its_streams(slow):
+    events = [md.Stream().record() for _ in range(3)]
+    assert not any(event.query() for event in events)
+    md.default_device().synchronize()
+    assert all(event.query() for event in events)
+
+
+def test_other_threads_run_while_one_waits(slow):
+    counted = []
+
+    def count():
+        while not done:
+            counted.append(time.perf_counter())
+            time.sleep(0.001)
+
+    done = []
+    thread = threading.Thread(target=count)
+    thread.start()
+    md.Stream().synchronize()
+    done.append(True)
+    thread.join()
+    assert len(counted) > 5
+
+
+@pytest.mark.parametrize("wait", ["event", "stream", "foreign"])
+def test_ctrl_c_ends_a_wait(wait):
+    with pool():
+        shared = send(md.default_device().handle, "newSharedEvent")
+    held = md.Event.from_handle(shared, 1)
+    stream = md.Stream()
+    stream.wait(held)
+    waits = {"event": stream.record().wait, "stream": stream.synchronize, "foreign": held.wait}
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = threading.Timer(0.05, _thread.interrupt_main)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        waits[wait]()
+    signal.signal(signal.SIGINT, previous)
+    timer.join()
+    send(shared, "setSignaledValue:", 1, result=None)
+    stream.synchronize()
+    del held
+    send(shared, "release", result=None)
+
+
+# ---- failures ----
+
+
+@pytest.mark.parametrize("wait", ["event", "stream", "device"])
+def test_a_failure_is_told_once_with_metals_words_and_the_stream_stays_usable(wait, settings):
+    stream = md.Stream()
+    settings(fail="commit@1=8")
+    event = stream.record()
+    deadline = time.monotonic() + 5
+    while not event.query() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    settings(fail=None)
+    waits = {"event": event.wait, "stream": stream.synchronize, "device": md.default_device().synchronize}
+    with pytest.raises(md.MetalError, match=r"OutOfMemory, 8.*\(code 8\)"):
+        waits[wait]()
+    waits[wait]()
+    stream.synchronize()
+    assert stream.record().wait(5)
+
+
+def test_those_that_wait_for_failed_work_go_on(settings):
+    one, two = md.Stream(), md.Stream()
+    settings(fail="commit@1=3")
+    event = one.record()
+    two.wait(event)
+    assert two.record().wait(5)
+    settings(fail=None)
+    with pytest.raises(md.MetalError, match="code 3"):
+        one.synchronize()
+
+
+@pytest.mark.parametrize("what", ["queue", "event"])
+def test_no_queue_or_event_is_an_error(what, settings):
+    settings(fail=f"{what}@1")
+    with pytest.raises(md.MetalError, match="Stream"):
+        md.Stream()
+
+
+def test_no_command_buffer_is_an_error(settings):
+    stream = md.Stream()
+    settings(fail="commandBuffer@1+")
+    for call in (stream.record, stream.synchronize, lambda: stream.wait(md.Stream())):
+        with pytest.raises(md.MetalError, match="no command buffer"):
+            call()
+    settings(fail=None)
+    stream.synchronize()
