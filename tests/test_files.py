@@ -759,6 +759,34 @@ def test_the_mapping_s_other_manners(model):
     assert "closed" in repr(file)
 
 
+# ---- what is written about it ----
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_the_example_runs(big):
+    for arguments in ([], [big]):
+        done = subprocess.run(
+            [sys.executable, ROOT / "examples" / "model_file.py", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "copied to private memory" in done.stdout
+    assert "12 tensors, mapped" in done.stdout
+
+
+def test_the_sentence_in_the_documentation_is_what_is_said(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("model.safetensors").write_bytes(BAD["overlap.safetensors"][0])
+    with pytest.raises(FileFormatError) as caught:
+        md.open("model.safetensors")
+    text = " ".join((ROOT / "docs" / "files.md").read_text().split())
+    assert str(caught.value) in text
+
+
 # ---- headers made by chance ----
 
 FEW = st.sampled_from([0, 1, 2, 3, 4, 8, 12, 16, 2**31, 2**63, 2**64, -1, 1.5, True, None, "x", []])
