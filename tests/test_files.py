@@ -775,7 +775,7 @@ def test_the_example_runs(big):
         )
         assert done.returncode == 0, done.stderr
         assert "copied to private memory" in done.stdout
-    assert "12 tensors, mapped" in done.stdout
+    assert "13 tensors, mapped" in done.stdout
 
 
 def test_the_sentence_in_the_documentation_is_what_is_said(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ import os.path
 
 from . import _core
 from ._core import *  # noqa: F403
-from .opening import open
+from .opening import open as open
 from .sync import register_sync
 
 TYPE_CHECKING = False  # typing's own costs more to import than the rest of this file
