@@ -7,9 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Lengths are whole numbers of this, so that a blit can always take the last bytes too. */
-#define BLIT_UNIT 4
-
 static size_t
 round_down(size_t value, size_t unit)
 {
@@ -50,11 +47,11 @@ storage_new(const device_record *device, size_t nbytes, bridge_storage mode,
 {
     *out = NULL;
     bridge_buffer *handle = NULL;
-    if (nbytes > SIZE_MAX - BLIT_UNIT) {
+    if (nbytes > SIZE_MAX - STORAGE_UNIT) {
         return BRIDGE_TOO_LARGE;
     }
     if (nbytes > 0) { /* Metal has no empty buffers */
-        bridge_status status = bridge_buffer_new(device->handle, round_up(nbytes, BLIT_UNIT),
+        bridge_status status = bridge_buffer_new(device->handle, round_up(nbytes, STORAGE_UNIT),
                                                  mode, &handle);
         if (status != BRIDGE_OK) {
             return status;
@@ -296,151 +293,4 @@ storage_publish(metal_storage *storage)
     if (!__atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED)) {
         __atomic_store_n(&storage->is_exported, true, __ATOMIC_RELEASE);
     }
-}
-
-/* ---- bytes in and out ---- */
-
-/* A range widened to what a blit takes.  On macOS offsets and sizes are multiples of 4.
- * SPEC MTLBlitCommandEncoder copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size: */
-typedef struct blit_range {
-    size_t offset_bytes, nbytes;
-} blit_range;
-
-/* BRIDGE_ODD_END: a foreign buffer's length is no multiple of 4, and the range holds its last bytes. */
-static bridge_status
-widen(const metal_storage *storage, size_t offset_bytes, size_t nbytes, blit_range *out)
-{
-    size_t first = round_down(offset_bytes, BLIT_UNIT);
-    size_t last = round_up(offset_bytes + nbytes, BLIT_UNIT);
-    *out = (blit_range){first, last - first};
-    return last > bridge_buffer_nbytes(storage->handle) ? BRIDGE_ODD_END : BRIDGE_OK;
-}
-
-static bridge_status
-blit_out(metal_storage *storage, blit_range range, bridge_buffer *stage, bridge_error *error)
-{
-    return bridge_copy_and_wait(storage->device->queue, storage->handle, range.offset_bytes,
-                                stage, 0, range.nbytes, error);
-}
-
-static bridge_status
-download_private(metal_storage *storage, size_t offset_bytes, size_t nbytes, void *out,
-                 bridge_error *error)
-{
-    blit_range range;
-    bridge_buffer *stage = NULL;
-    bridge_status status = storage_begin_host_read(storage, error);
-    if (status == BRIDGE_OK) {
-        status = widen(storage, offset_bytes, nbytes, &range);
-    }
-    if (status == BRIDGE_OK) {
-        status = bridge_buffer_new(storage->device->handle, range.nbytes, BRIDGE_SHARED, &stage);
-    }
-    if (status == BRIDGE_OK) {
-        status = blit_out(storage, range, stage, error);
-    }
-    if (status == BRIDGE_OK) {
-        const char *staged = bridge_buffer_contents(stage);
-        memcpy(out, staged + (offset_bytes - range.offset_bytes), nbytes);
-    }
-    bridge_buffer_release(stage);
-    return status;
-}
-
-static bridge_status
-upload_private(metal_storage *storage, size_t offset_bytes, size_t nbytes, const void *bytes,
-               bridge_error *error)
-{
-    blit_range range;
-    bridge_buffer *stage = NULL;
-    bridge_status status = storage_begin_host_write(storage, error);
-    if (status == BRIDGE_OK) {
-        status = widen(storage, offset_bytes, nbytes, &range);
-    }
-    if (status == BRIDGE_OK) {
-        status = bridge_buffer_new(storage->device->handle, range.nbytes, BRIDGE_SHARED, &stage);
-    }
-    if (status == BRIDGE_OK && range.nbytes != nbytes) {
-        status = blit_out(storage, range, stage, error); /* the neighbours' bytes go back as they are */
-    }
-    if (status == BRIDGE_OK) {
-        char *staged = bridge_buffer_contents(stage);
-        memcpy(staged + (offset_bytes - range.offset_bytes), bytes, nbytes);
-        status = bridge_copy_and_wait(storage->device->queue, stage, 0, storage->handle,
-                                      range.offset_bytes, range.nbytes, error);
-    }
-    bridge_buffer_release(stage);
-    return status;
-}
-
-bridge_status
-storage_download(metal_storage *storage, size_t offset_bytes, size_t nbytes, void *out,
-                 bridge_error *error)
-{
-    if (nbytes == 0) {
-        return BRIDGE_OK;
-    }
-    if (storage->address == NULL) {
-        return download_private(storage, offset_bytes, nbytes, out, error);
-    }
-    bridge_status status = storage_begin_host_read(storage, error);
-    if (status == BRIDGE_OK) {
-        memmove(out, storage->address + offset_bytes, nbytes);
-    }
-    return status;
-}
-
-bridge_status
-storage_upload(metal_storage *storage, size_t offset_bytes, size_t nbytes, const void *bytes,
-               bridge_error *error)
-{
-    if (nbytes == 0) {
-        return BRIDGE_OK;
-    }
-    if (storage->address == NULL) {
-        return upload_private(storage, offset_bytes, nbytes, bytes, error);
-    }
-    /* The bytes around the range must be current too before the range is flushed. */
-    bridge_status status = storage_begin_host_write(storage, error);
-    if (status == BRIDGE_OK) {
-        memmove(storage->address + offset_bytes, bytes, nbytes);
-        storage_end_host_write(storage, offset_bytes, nbytes);
-    }
-    return status;
-}
-
-bridge_status
-storage_set_bytes(metal_storage *storage, size_t offset_bytes, size_t nbytes, uint8_t value,
-                  bridge_error *error)
-{
-    if (nbytes == 0) {
-        return BRIDGE_OK;
-    }
-    if (storage->address != NULL) {
-        bridge_status status = storage_begin_host_write(storage, error);
-        if (status == BRIDGE_OK) {
-            memset(storage->address + offset_bytes, value, nbytes);
-            storage_end_host_write(storage, offset_bytes, nbytes);
-        }
-        return status;
-    }
-    size_t aligned = round_up(offset_bytes, BLIT_UNIT);
-    size_t end = round_down(offset_bytes + nbytes, BLIT_UNIT);
-    if (aligned != offset_bytes || end != offset_bytes + nbytes) {
-        /* Not in whole blit units: by way of the CPU. */
-        void *bytes = malloc(nbytes);
-        if (bytes == NULL) {
-            return BRIDGE_NO_MEMORY;
-        }
-        memset(bytes, value, nbytes);
-        bridge_status status = upload_private(storage, offset_bytes, nbytes, bytes, error);
-        free(bytes);
-        return status;
-    }
-    bridge_status status = storage_begin_host_write(storage, error);
-    if (status != BRIDGE_OK) {
-        return status;
-    }
-    return bridge_fill_and_wait(storage->device->queue, storage->handle, offset_bytes, nbytes,
-                                value, error);
 }

@@ -15,6 +15,10 @@
 
 typedef struct metal_storage metal_storage;
 
+/* Lengths are whole numbers of this, so that a blit can always take the last bytes too.
+ * SPEC MTLBlitCommandEncoder copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size: */
+#define STORAGE_UNIT 4
+
 /* What keeps foreign memory alive, and how it is let go.  `retire` is called once, on the thread of
  * the last release, with the storage, which it then owns: it must end in storage_free.  NULL:
  * nothing is kept alive. */
