@@ -7,7 +7,7 @@ PYTEST := $(PY) -m pytest -q
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint format asan tsan mutants docs build clean distclean
+.PHONY: help demo test bench lint format asan tsan mutants docs build clean distclean streams
 
 help:
 	@echo 'make demo    what this machine can share: the doctor, then examples/share.py'
@@ -18,6 +18,7 @@ help:
 	@echo 'make asan    the test suite with AddressSanitizer and UBSan'
 	@echo 'make tsan    the test suite with ThreadSanitizer'
 	@echo 'make mutants breaks the bridge in one place at a time; each time a test must fail'
+	@echo 'make streams 10,000 random programs over streams, threads and buffers'
 	@echo 'make docs    the reference, written to build/reference.md'
 	@echo 'make clean   remove what was built;  make distclean: .venv as well'
 
@@ -57,6 +58,9 @@ tsan: build
 
 mutants: build
 	$(PY) tools/mutants.py $(ARGS)
+
+streams: build
+	PYTHONPATH=src:tests $(PY) tests/stream_programs.py 10000
 
 docs: build
 	$(PY) tools/reference.py build/reference.md

@@ -8,6 +8,7 @@
 #include "array_map.h"
 #include "array_methods.h"
 #include "array_numpy.h"
+#include "array_queue.h"
 #include "array_sides.h"
 #include "copy.h"
 #include "element.h"
@@ -16,40 +17,54 @@
 /* ---- copy_from, copy_to ---- */
 
 const char array_doc_copy_from[] =
-    "copy_from($self, src, /)\n--\n\n"
+    "copy_from($self, src, /, stream=None)\n--\n\n"
     "Write the items of `src` into this array.\n\n"
     "Parameters\n----------\n"
     "src : Array, or what speaks DLPack or the buffer protocol\n"
     "    Of the same element type; broadcast to the shape of this array.  It may overlap this\n"
-    "    array: the result is as if it had been read whole first.\n\n"
+    "    array: the result is as if it had been read whole first.\n"
+    "stream : Stream or int, optional\n"
+    "    Who does it, later; default: the `with stream:` of the thread.  See below.\n\n"
     "Raises\n------\n"
     "TypeError\n    Another element type: a[...] = src converts.\n"
     "ValueError\n    The shape does not fit, or this array is read-only.\n"
     "MemoryError, MetalError\n\n"
     "Any storage on either side.  Nothing is written where it raises TypeError or ValueError.\n"
-    "Returns when it is done; the GIL is released for large copies, which may use several\n"
-    "threads.";
+    "Without a stream it returns when it is done; the GIL is released for large copies, which may\n"
+    "use several threads.  With one it returns at once, and whoever reads or writes the buffers\n"
+    "through this package comes after it; a source in CPU memory is read before the return.  What\n"
+    "the GPU cannot copy in runs of 4 bytes is done by the CPU before the return.";
 
 PyObject *
-array_method_copy_from(PyObject *op, PyObject *value)
+array_method_copy_from(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
+    static const args_spec spec = {"Array.copy_from", 1, 2, 1, {"src", "stream", NULL}};
     static const import_request as_it_is = {.copy = -1};
+    PyObject *values[2];
+    metal_stream *stream;
     array_side to, from;
     array_side_set(&to, array_cast(op));
-    if (array_side_open(&from, state_of(op), value, &as_it_is) < 0) {
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        stream_convert_target(state_of(op), "Array.copy_from", values[1], &stream) < 0) {
         return NULL;
     }
-    int result = array_sides_copy("Array.copy_from", &to, &from);
-    array_side_close(&from);
+    int result = array_side_open(&from, state_of(op), values[0], &as_it_is);
+    if (result == 0) {
+        result = array_sides_copy("Array.copy_from", &to, &from, stream);
+        array_side_close(&from);
+    }
+    stream_release(stream);
     return result < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 const char array_doc_copy_to[] =
-    "copy_to($self, dst, /)\n--\n\n"
+    "copy_to($self, dst, /, stream=None)\n--\n\n"
     "Write the items of this array into `dst`.\n\n"
     "Parameters\n----------\n"
     "dst : Array, or what lends its memory by DLPack or the buffer protocol\n"
-    "    Writable, of the same element type; this array is broadcast to its shape.\n\n"
+    "    Writable, of the same element type; this array is broadcast to its shape.\n"
+    "stream : Stream or int, optional\n"
+    "    As in copy_from; only an Array is written later.\n\n"
     "Raises\n------\n"
     "TypeError\n    Another element type.\n"
     "ValueError\n    The shape does not fit, or `dst` is read-only.\n"
@@ -58,31 +73,51 @@ const char array_doc_copy_to[] =
     "Otherwise as copy_from().";
 
 PyObject *
-array_method_copy_to(PyObject *op, PyObject *value)
+array_method_copy_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
+    static const args_spec spec = {"Array.copy_to", 1, 2, 1, {"dst", "stream", NULL}};
     static const import_request shared = {.copy = 0};
+    PyObject *values[2];
+    metal_stream *stream;
     array_side to, from;
     array_side_set(&from, array_cast(op));
-    if (array_side_open(&to, state_of(op), value, &shared) < 0) {
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        stream_convert_target(state_of(op), "Array.copy_to", values[1], &stream) < 0) {
         return NULL;
     }
-    int result = array_sides_copy("Array.copy_to", &to, &from);
-    array_side_close(&to);
+    int result = array_side_open(&to, state_of(op), values[0], &shared);
+    if (result == 0) {
+        result = array_sides_copy("Array.copy_to", &to, &from, stream);
+        array_side_close(&to);
+    }
+    stream_release(stream);
     return result < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* ---- copies in memory of their own ---- */
 
-PyObject *
-array_copied(ArrayObject *self, char order, bridge_storage mode)
+static PyObject *
+copied_on(ArrayObject *self, char order, bridge_storage mode, metal_stream *stream)
 {
     PyObject *op = array_allocate(state_of((PyObject *)self), "Array.copy",
                                   array_storage(self)->device, mode, self->ndim,
                                   array_shape(self), self->dtype, order);
-    if (op != NULL && array_copy_items("Array.copy", array_cast(op), self) < 0) {
+    if (op == NULL) {
+        return NULL;
+    }
+    array_side to, from;
+    array_side_set(&to, array_cast(op));
+    array_side_set(&from, self);
+    if (array_sides_copy("Array.copy", &to, &from, stream) < 0) {
         Py_CLEAR(op);
     }
     return op;
+}
+
+PyObject *
+array_copied(ArrayObject *self, char order, bridge_storage mode)
+{
+    return copied_on(self, order, mode, NULL);
 }
 
 static int
@@ -109,22 +144,25 @@ convert_order(ArrayObject *self, PyObject *value, char *out)
 }
 
 const char array_doc_copy[] =
-    "copy($self, /, order='C', storage=None)\n--\n\n"
+    "copy($self, /, order='C', storage=None, *, stream=None)\n--\n\n"
     "The items in memory of their own, on the same device.\n\n"
     "Parameters\n----------\n"
     "order : {'C', 'F', 'A', 'K'}\n"
     "    'A' and 'K' keep Fortran order where the source has it, else C.\n"
     "storage : {'shared', 'managed', 'private'}, optional\n"
-    "    Default: the storage of this array.\n\n"
-    "Returns\n-------\nArray\n    Writable; the copy is complete.\n\n"
+    "    Default: the storage of this array.\n"
+    "stream : Stream or int, optional\n"
+    "    Who does it, later, as in copy_from; default: the `with stream:` of the thread.\n\n"
+    "Returns\n-------\nArray\n    Writable; without a stream the copy is complete.\n\n"
     "Raises\n------\nMemoryError, MetalError";
 
 PyObject *
 array_method_copy(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    static const args_spec spec = {"Array.copy", 0, 2, 0, {"order", "storage", NULL}};
+    static const args_spec spec = {"Array.copy", 0, 2, 0, {"order", "storage", "stream", NULL}};
     ArrayObject *self = array_cast(op);
-    PyObject *values[2];
+    PyObject *values[3];
+    metal_stream *stream;
     char order;
     bridge_storage mode = array_storage(self)->mode;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
@@ -135,7 +173,12 @@ array_method_copy(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
         storage_mode_convert(state_of(op), "Array.copy", values[1], NULL, &mode) < 0) {
         return NULL;
     }
-    return array_copied(self, order, mode);
+    if (stream_convert_target(state_of(op), "Array.copy", values[2], &stream) < 0) {
+        return NULL;
+    }
+    PyObject *result = copied_on(self, order, mode, stream);
+    stream_release(stream);
+    return result;
 }
 
 const char array_doc_copy_copy[] =
@@ -177,8 +220,8 @@ fill_packed(const char *function, ArrayObject *self, const char *item)
     return array_unmap(function, self, &mapping, true);
 }
 
-int
-array_fill(const char *function, ArrayObject *self, PyObject *value)
+static int
+fill_on(const char *function, ArrayObject *self, PyObject *value, metal_stream *stream)
 {
     char item[16];
     if (!element_is_number(self->dtype)) {
@@ -187,24 +230,47 @@ array_fill(const char *function, ArrayObject *self, PyObject *value)
     if (element_pack(function, self->dtype, value, item) < 0) {
         return -1;
     }
+    int is_queued = stream != NULL && !self->is_readonly
+                        ? array_queue_fill(function, self, item, stream)
+                        : 0;
+    if (is_queued != 0) {
+        return is_queued < 0 ? -1 : 0;
+    }
     return fill_packed(function, self, item);
 }
 
+int
+array_fill(const char *function, ArrayObject *self, PyObject *value)
+{
+    return fill_on(function, self, value, NULL);
+}
+
 const char array_doc_fill[] =
-    "fill($self, value, /)\n--\n\n"
+    "fill($self, value, /, *, stream=None)\n--\n\n"
     "Write one number into every item.\n\n"
+    "Parameters\n----------\n"
+    "value : bool, int, float or complex\n"
+    "stream : Stream or int, optional\n"
+    "    Who does it, later, as in copy_from; default: the `with stream:` of the thread.  Strided\n"
+    "    arrays are filled by the CPU before the return.\n\n"
     "Raises\n------\n"
     "TypeError\n    The value is not a number of the element's kind.\n"
     "OverflowError\n    An integer does not fit the element type.\n"
     "ValueError\n    The array is read-only.";
 
 PyObject *
-array_method_fill(PyObject *op, PyObject *value)
+array_method_fill(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    if (array_fill("Array.fill", array_cast(op), value) < 0) {
+    static const args_spec spec = {"Array.fill", 1, 1, 1, {"value", "stream", NULL}};
+    PyObject *values[2];
+    metal_stream *stream;
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        stream_convert_target(state_of(op), "Array.fill", values[1], &stream) < 0) {
         return NULL;
     }
-    Py_RETURN_NONE;
+    int result = fill_on("Array.fill", array_cast(op), values[0], stream);
+    stream_release(stream);
+    return result < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* ---- a[key] = value ---- */
@@ -241,11 +307,16 @@ assign(ArrayObject *dst, PyObject *value)
         return array_fill(function, dst, value);
     }
     array_side to, from;
+    metal_stream *stream;
     if (!side_open_same(&from, dst, value)) {
         return array_numpy_assign(function, dst, value);
     }
     array_side_set(&to, dst);
-    int result = array_sides_copy(function, &to, &from);
+    int result = stream_convert_target(state_of((PyObject *)dst), function, NULL, &stream);
+    if (result == 0) {
+        result = array_sides_copy(function, &to, &from, stream);
+        stream_release(stream);
+    }
     array_side_close(&from);
     return result;
 }

@@ -85,6 +85,45 @@ describe_view(ArrayObject *self, const char *format, char *origin, Py_ssize_t *s
     view->internal = strides; /* freed in array_releasebuffer */
 }
 
+/* NumPy asks for the buffer first, forgets whatever that raises (failed GPU work, Ctrl-C), and asks
+ * __array__: there it is raised again. */
+static void
+note_unheard(ArrayObject *self)
+{
+    md_state *state = state_of((PyObject *)self);
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    Py_XSETREF(state->unheard, Py_XNewRef(value));
+    state->unheard_of = self;
+    PyErr_Restore(type, value, traceback);
+}
+
+/* -1 with the exception that nobody heard of. */
+static int
+raise_unheard(ArrayObject *self)
+{
+    md_state *state = state_of((PyObject *)self);
+    if (state->unheard == NULL || state->unheard_of != self) {
+        return 0;
+    }
+    PyObject *value = state->unheard;
+    state->unheard = NULL;
+    PyErr_SetObject((PyObject *)Py_TYPE(value), value);
+    Py_DECREF(value);
+    return -1;
+}
+
+/* Somebody uses the buffer: what an earlier request raised was heard. */
+static inline void
+forget_unheard(ArrayObject *self)
+{
+    md_state *state = state_of((PyObject *)self);
+    if (state->unheard != NULL && state->unheard_of == self) {
+        Py_CLEAR(state->unheard);
+    }
+}
+
 int
 array_getbuffer(PyObject *op, Py_buffer *view, int flags)
 {
@@ -92,10 +131,14 @@ array_getbuffer(PyObject *op, Py_buffer *view, int flags)
     const char *format = dtype_buffer_format(self->dtype);
     view->obj = NULL;
     map_access access = self->is_readonly ? MAP_READ : MAP_WRITE;
-    if (check_request(self, format, flags) < 0 ||
-        array_wait("memoryview(Array)", self, access) < 0) {
+    if (check_request(self, format, flags) < 0) {
         return -1;
     }
+    if (array_wait("memoryview(Array)", self, access) < 0) {
+        note_unheard(self);
+        return -1;
+    }
+    forget_unheard(self);
     Py_ssize_t *strides = byte_strides(self);
     if (strides == NULL) {
         PyErr_NoMemory();
@@ -192,7 +235,8 @@ array_method_array(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObje
     int copy;
     bool is_fresh;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        args_tristate("Array.__array__", "copy", values[1], &copy) < 0) {
+        args_tristate("Array.__array__", "copy", values[1], &copy) < 0 ||
+        raise_unheard(array_cast(op)) < 0) {
         return NULL;
     }
     PyObject *view = numpy_of_any_storage(array_cast(op), copy, &is_fresh);

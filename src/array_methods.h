@@ -17,6 +17,9 @@
     X(broadcast_to, "broadcast_to")                                                    \
     X(flatten, "flatten")                                                              \
     X(view, "view")                                                                    \
+    X(copy_from, "copy_from")       /* array_copy.c */                                 \
+    X(copy_to, "copy_to")                                                              \
+    X(fill, "fill")                                                                    \
     X(copy, "copy")                 /* array_copy.c */                                 \
     X(array, "__array__")           /* array_host.c */                                 \
     X(dlpack, "__dlpack__")         /* dlpack_export.c */
@@ -34,9 +37,6 @@
 
 /* X(C name, Python name): one positional argument. */
 #define ARRAY_ONE_LIST(X)                                                              \
-    X(copy_from, "copy_from")       /* array_copy.c */                                 \
-    X(copy_to, "copy_to")                                                              \
-    X(fill, "fill")                                                                    \
     X(deepcopy, "__deepcopy__")                                                        \
     X(to, "to")                     /* dlpack_exchange.c */                            \
     X(reduce_ex, "__reduce_ex__")   /* array.c */

@@ -7,6 +7,7 @@
 
 #include "array_make.h"
 #include "array_map.h"
+#include "array_queue.h"
 #include "copy.h"
 #include "errors.h"
 #include "layout_type.h"
@@ -235,10 +236,25 @@ copy_sides(const char *function, array_side *dst, array_side *src)
     return result;
 }
 
-int
-array_sides_copy(const char *function, array_side *dst, array_side *src)
+/* Somebody else's memory is complete on return: nobody there knows what to wait for. */
+static bool
+can_be_later(const array_side *dst, const metal_stream *stream)
 {
-    return check_fit(function, dst, src) < 0 ? -1 : copy_sides(function, dst, src);
+    return stream != NULL && dst->array != NULL && dst->kept == NULL &&
+           !layout_is_empty(&dst->layout);
+}
+
+int
+array_sides_copy(const char *function, array_side *dst, array_side *src, metal_stream *stream)
+{
+    if (check_fit(function, dst, src) < 0) {
+        return -1;
+    }
+    int is_queued = can_be_later(dst, stream) ? array_queue_copy(function, dst, src, stream) : 0;
+    if (is_queued != 0) {
+        return is_queued < 0 ? -1 : 0;
+    }
+    return copy_sides(function, dst, src);
 }
 
 int
@@ -247,5 +263,5 @@ array_copy_items(const char *function, ArrayObject *dst, ArrayObject *src)
     array_side to, from;
     array_side_set(&to, dst);
     array_side_set(&from, src);
-    return array_sides_copy(function, &to, &from);
+    return array_sides_copy(function, &to, &from, NULL);
 }

@@ -8,6 +8,7 @@
 
 #include "array.h"
 #include "host_memory.h"
+#include "stream.h"
 
 /* From here on the GIL is worth releasing, in bytes: to hand it over and get it back costs as much as
  * copying some kilobytes, and with other threads waiting for it much more. */
@@ -33,11 +34,12 @@ int array_side_open(array_side *side, md_state *state, PyObject *value,
 bool array_side_open_view(array_side *side, PyObject *value);
 void array_side_close(array_side *side); /* after either of the two */
 
-/* The one entry of every copy: the source is broadcast, and may overlap the destination.  -1 with TypeError
+/* The one entry of every copy: the source is broadcast, and may overlap the destination.  With a stream the GPU
+ * does it later, where it can and the destination is an Array; NULL: it is done on return.  -1 with TypeError
  * (element types), ValueError (shapes, a read-only destination), MemoryError or MetalError. */
-int array_sides_copy(const char *function, array_side *dst, array_side *src);
+int array_sides_copy(const char *function, array_side *dst, array_side *src, metal_stream *stream);
 
-/* The same of two Arrays. */
+/* The same of two Arrays, done on return. */
 int array_copy_items(const char *function, ArrayObject *dst, ArrayObject *src);
 
 #endif /* MD_ARRAY_SIDES_H */

@@ -36,6 +36,7 @@
     X(keywords_copy)       /* ("max_version", "copy") */                               \
     X(keywords_stream)     /* ("max_version", "stream") */                             \
     X(keywords_stream_copy) /* ("max_version", "stream", "copy") */                    \
+    X(unheard)             /* what a buffer request raised last, see array_host.c */   \
     X(minus_one)           /* -1, a stream's number */
 
 /* Interned names for look-ups and calls: state->str_NAME. */
@@ -70,6 +71,7 @@ typedef struct md_state {
     MD_NAME_LIST(MD_NAME_FIELD)
     exchange_slot exchange_slots[MD_EXCHANGE_SLOTS]; /* the types seen last */
     int exchange_next;  /* the slot to be overwritten next */
+    const void *unheard_of; /* the Array that it was about: compared, never followed */
     int storage_choice; /* METAL_DLPACK_STORAGE_MODE once read; see storage_mode.h */
     struct owner_list *owners; /* foreign memory's owners waiting for the GIL; see owners.h */
 } md_state;

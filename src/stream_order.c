@@ -36,6 +36,14 @@ stream_convert(md_state *state, const char *function, PyObject *value, metal_str
 }
 
 int
+stream_convert_target(md_state *state, const char *function, PyObject *value, metal_stream **out)
+{
+    *out = NULL;
+    PyObject *entered = value == NULL || value == Py_None ? stream_entered(state) : value;
+    return entered == NULL ? 0 : stream_convert(state, function, entered, out);
+}
+
+int
 stream_convert_order(md_state *state, const char *function, PyObject *value, stream_order *out)
 {
     *out = (stream_order){false, NULL};

@@ -13,6 +13,11 @@
  * such handle) or TypeError. */
 int stream_convert(md_state *state, const char *function, PyObject *value, metal_stream **out);
 
+/* The stream that a call is to work on: `value` as stream_convert takes it, for NULL and None the innermost `with
+ * stream:`; `*out` is +1, or NULL where there is none: the work is done on return. */
+int stream_convert_target(md_state *state, const char *function, PyObject *value,
+                          metal_stream **out);
+
 /* What a `stream` argument says: who waits for work in flight. */
 typedef struct stream_order {
     bool is_ordered;      /* -1: nobody, the caller has seen to it */

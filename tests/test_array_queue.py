@@ -1,0 +1,571 @@
+"""Copies and fills that a stream does later: the caller goes on, the bytes are right, nothing dies too early."""
+
+import gc
+import threading
+import time
+
+import numpy as np
+import pytest
+import stream_programs
+from objc_messages import foreign_buffer, pool, send
+
+import metal_dlpack as md
+from metal_dlpack import softmetal
+
+pytestmark = pytest.mark.needs_softmetal
+LATENCY = 0.05
+QUICK = 0.02  # what "at once" may take here, beside seven other processes
+
+
+@pytest.fixture
+def settings():
+    """softmetal.configure, undone at the end."""
+    changed = {}
+
+    def configure(**values):
+        changed.update(dict.fromkeys(values))
+        softmetal.configure(**values)
+
+    yield configure
+    softmetal.configure(**changed)
+
+
+@pytest.fixture
+def slow(settings):
+    settings(latency_us=int(LATENCY * 1e6))
+
+
+def quickest(call, times=3) -> float:
+    taken = []
+    for _ in range(times):
+        start = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - start)
+    return min(taken)
+
+
+def numbers(shape=(1024,), dtype="float32"):
+    return np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+
+
+# ---- nobody waits who need not ----
+
+
+@pytest.mark.parametrize("storage", ["shared", "private", "managed"])
+def test_asynchronous_copies_and_fills_return_at_once_and_host_access_sees_the_end(storage, slow, live_buffers):
+    stream = md.Stream()
+    memory = numbers()
+    src, dst, other = md.asarray(memory).copy(), md.zeros(1024, storage=storage), md.zeros(1024, storage=storage)
+    assert quickest(lambda: dst.copy_from(src, stream=stream)) < 0.002
+    assert quickest(lambda: src.copy_to(other, stream=stream)) < 0.002
+    assert quickest(lambda: dst.copy(stream=stream)) < 0.002
+    assert np.array_equal(np.asarray(dst), memory)
+    assert np.array_equal(np.asarray(other), memory)
+    assert quickest(lambda: dst.fill(0, stream=stream)) < 0.002
+    assert quickest(lambda: other.fill(1.5, stream=stream)) < 0.002
+    assert not stream.record().query()
+    assert not np.asarray(dst).any()
+    assert np.asarray(other).tolist() == [1.5] * 1024
+
+
+def test_a_hand_over_between_two_streams_never_blocks_the_cpu(slow):
+    one, two = md.Stream(), md.Stream()
+    memory = numbers()
+    src, between, dst = md.asarray(memory).copy(), md.zeros(1024, storage="private"), md.zeros(1024)
+
+    def hand_over():
+        between.copy_from(src, stream=one)
+        dst.copy_from(between, stream=two)
+        src.fill(0, stream=two)
+
+    start = time.perf_counter()
+    hand_over()
+    assert time.perf_counter() - start < QUICK
+    assert np.array_equal(np.asarray(dst), memory)
+    assert not np.asarray(src).any()
+
+
+def test_with_a_stream_everything_goes_there(slow):
+    memory = numbers()
+    src, dst = md.asarray(memory).copy(), md.zeros(1024)
+    with md.Stream() as stream:
+        start = time.perf_counter()
+        dst.copy_from(src)
+        dst[:8] = src[8:16]
+        made = dst.copy()
+        src.fill(2)
+        assert time.perf_counter() - start < QUICK
+        assert not stream.record().query()
+    memory[:8] = memory[8:16]
+    assert np.array_equal(np.asarray(made), memory)
+    assert np.asarray(src).tolist() == [2.0] * 1024
+
+
+def test_without_a_stream_it_is_done_on_return(slow):
+    dst = md.zeros(64)
+    view = np.asarray(dst)
+    dst.copy_from(numbers((64,)))
+    assert np.array_equal(view, numbers((64,)))
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda a: np.asarray(a)[-1],
+        lambda a: np.array(a)[-1],
+        lambda a: memoryview(a)[-1],
+        lambda a: a[-1].item(),
+        lambda a: a.tolist()[-1],
+        lambda a: float(a[-1]),
+        lambda a: np.from_dlpack(a.host)[-1],
+        lambda a: np.from_dlpack(a, device="cpu")[-1],
+        lambda a: np.frombuffer(a.buffer, "float32")[-1],
+        lambda a: md.from_dlpack(a).tolist()[-1],
+        lambda a: a.copy().tolist()[-1],
+        lambda a: md.asarray(a, copy=True).tolist()[-1],
+    ],
+)
+def test_every_way_to_the_bytes_waits(look, slow):
+    array = md.zeros(256)
+    array.fill(7, stream=md.Stream())
+    assert look(array) == 7
+
+
+def test_a_host_write_waits_for_the_reads_in_flight(slow):
+    stream = md.Stream()
+    src, dst = md.asarray(numbers()).copy(), md.zeros(1024)
+    dst.copy_from(src, stream=stream)
+    src[...] = 5
+    assert np.array_equal(np.asarray(dst), numbers())
+
+
+def test_a_host_read_does_not_wait_for_reads(slow):
+    src, dst = md.asarray(numbers()).copy().as_readonly(), md.zeros(1024)
+    stream = md.Stream()
+    dst.copy_from(src, stream=stream)
+    assert src[-1].item() == 1023
+    assert not stream.record().query()
+
+
+def test_cpu_memory_is_read_before_the_return(slow):
+    memory = numbers()
+    dst = md.zeros(1024, storage="private")
+    dst.copy_from(memory, stream=md.Stream())
+    memory[...] = -1
+    assert np.array_equal(np.asarray(dst), numbers())
+
+
+def test_cpu_memory_is_written_before_the_return(slow):
+    src, memory = md.zeros(64), np.zeros(64, "float32")
+    stream = md.Stream()
+    src.fill(3, stream=stream)
+    src.copy_to(memory, stream=stream)
+    assert memory.tolist() == [3] * 64
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 5), (1,), (0,), (2, 0)])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "complex64"])
+def test_odd_lengths_and_no_items_are_copied_too(shape, dtype):
+    stream = md.Stream()
+    memory = numbers(shape, dtype)
+    for storage in ("shared", "private", "managed"):
+        src = md.zeros(shape, dtype, storage=storage)
+        src.copy_from(memory, stream=stream)
+        dst = md.zeros(shape, dtype, storage=storage)
+        dst.copy_from(src, stream=stream)
+        assert np.array_equal(np.asarray(dst), memory)
+        dst.fill(1, stream=stream)
+        assert np.array_equal(np.asarray(dst), np.ones(shape, dtype))
+
+
+def test_rows_go_to_the_gpu_and_single_items_to_the_cpu(slow):
+    memory = numbers((8, 64))
+    src, dst = md.asarray(memory).copy(), md.zeros((8, 64))
+    stream = md.Stream()
+    start = time.perf_counter()
+    dst[::2, 8:40].copy_from(src[1::2, :32], stream=stream)
+    assert time.perf_counter() - start < QUICK
+    wanted = np.zeros((8, 64), "float32")
+    wanted[::2, 8:40] = memory[1::2, :32]
+    assert np.array_equal(np.asarray(dst), wanted)
+    halves = md.zeros((64, 8), "int16")
+    halves.copy_from(md.asarray(memory.astype("int16")).copy().T, stream=stream)
+    assert np.array_equal(np.asarray(halves), memory.astype("int16").T)
+
+
+def test_copies_within_one_buffer_are_right(slow):
+    array = md.asarray(numbers()).copy()
+    stream = md.Stream()
+    array.fill(0, stream=stream)
+    array[:512].copy_from(numbers((512,)), stream=stream)
+    array[4:516].copy_from(array[:512], stream=stream)
+    wanted = np.zeros(1024, "float32")
+    wanted[4:516] = numbers((512,))
+    wanted[:4] = numbers((4,))
+    assert np.array_equal(np.asarray(array), wanted)
+
+
+# ---- what lives how long ----
+
+
+@pytest.mark.parametrize("storage", ["shared", "private"])
+def test_operands_live_until_the_gpu_is_done(storage, slow, live_buffers):
+    """Nothing of Python's keeps them; validation reports a buffer that dies in use."""
+    stream = md.Stream()
+    dst = md.zeros(1024, storage=storage)
+    dst.copy_from(md.asarray(numbers()).copy(), stream=stream)
+    gc.collect()
+    del stream
+    assert np.array_equal(np.asarray(dst), numbers())
+    for _ in range(20):
+        md.zeros(1024).copy_from(md.full(1024, 3.0), stream=md.Stream())
+    gc.collect()
+    md.default_device().synchronize()
+
+
+def test_memory_of_others_is_kept_until_the_gpu_is_done(slow):
+    gone = threading.Event()
+
+    class Watched(np.ndarray):
+        def __del__(self):
+            if not isinstance(self.base, Watched):
+                gone.set()
+
+    stream, dst = md.Stream(), md.zeros(1 << 14)
+    src = md.asarray(np.zeros(1 << 14, "float32").view(Watched), copy=False)
+    dst.copy_from(src, stream=stream)
+    event = stream.record()
+    del src
+    gc.collect()
+    assert not gone.is_set() and not event.query()
+    event.wait()
+    for _ in range(1000):
+        if gone.is_set():
+            break
+        time.sleep(0.002)
+    assert gone.is_set()
+
+
+def test_closing_a_buffer_waits_for_its_work(slow):
+    buffer = md.Buffer(256)
+    array = buffer.array(64)
+    array.fill(1, stream=md.Stream())
+    del array
+    gc.collect()
+    buffer.close()
+    assert buffer.is_closed
+
+
+def test_nothing_is_left_behind(live_buffers):
+    stream = md.Stream()
+    for _ in range(50):
+        dst = md.zeros(1000)
+        dst.copy_from(numbers((1000,)), stream=stream)
+        dst.fill(2.5, stream=stream)
+    stream.synchronize()
+
+
+# ---- failures ----
+
+
+def wait_until_idle(stream):
+    event = stream.record()
+    deadline = time.monotonic() + 5
+    while not event.query() and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("waits_first", [False, True])
+def test_a_failure_is_told_at_host_access_once(waits_first, settings):
+    stream, array = md.Stream(), md.zeros(64)
+    settings(fail="commit@1=8")
+    array.fill(3, stream=stream)
+    if waits_first:
+        wait_until_idle(stream)
+    with pytest.raises(md.MetalError, match=r"OutOfMemory, 8.*\(code 8\)"):
+        np.asarray(array)
+    settings(fail=None)
+    assert np.asarray(array).tolist() == [0] * 64
+    array.fill(4, stream=stream)
+    assert np.asarray(array).tolist() == [4] * 64
+    stream.synchronize()
+
+
+def test_a_failure_told_by_the_stream_is_not_told_by_the_buffer(settings):
+    stream, array = md.Stream(), md.zeros(64)
+    settings(fail="commit@1=3")
+    array.fill(3, stream=stream)
+    with pytest.raises(md.MetalError, match="code 3"):
+        stream.synchronize()
+    settings(fail=None)
+    assert np.asarray(array).tolist() == [0] * 64
+
+
+def test_a_failure_is_forgotten_with_the_buffer(settings):
+    stream, array = md.Stream(), md.zeros(64)
+    settings(fail="commit@1=3")
+    array.fill(3, stream=stream)
+    wait_until_idle(stream)
+    settings(fail=None)
+    del array
+    for _ in range(10):  # one of these lies where the first one was
+        assert np.asarray(md.zeros(64)).tolist() == [0] * 64
+    with pytest.raises(md.MetalError, match="code 3"):
+        stream.synchronize()
+
+
+@pytest.mark.parametrize("what", ["commandBuffer", "encoder"])
+def test_no_command_is_an_error_and_changes_nothing(what, settings, live_buffers):
+    stream, array = md.Stream(), md.zeros(64)
+    settings(fail=f"{what}@1+")
+    for call in (
+        lambda: array.fill(3, stream=stream),
+        lambda: array.fill(0, stream=stream),
+        lambda: array.copy_from(md.full(64, 1.0), stream=stream),
+    ):
+        with pytest.raises(md.MetalError, match="no command buffer or encoder"):
+            call()
+    settings(fail=None)
+    assert np.asarray(array).tolist() == [0] * 64
+
+
+def test_bad_streams_are_refused_and_nothing_is_written():
+    array, src = md.zeros(64), md.full(64, 1.0)
+    for call in (
+        lambda s: array.copy_from(src, stream=s),
+        lambda s: src.copy_to(array, stream=s),
+        lambda s: array.fill(1, stream=s),
+        lambda s: src.copy(stream=s),
+    ):
+        with pytest.raises(TypeError, match="stream must be a Stream"):
+            call("x")
+        with pytest.raises(BufferError, match="not the handle of a command queue"):
+            call(12345)
+    with pytest.raises(ValueError, match="read-only"):
+        array.as_readonly().fill(1, stream=md.Stream())
+    assert not np.asarray(array).any()
+
+
+# ---- the exchange ----
+
+
+def work_on(array):
+    """The moment when the work in flight on it is done."""
+    _, _, event, value = array.__metal_stream__()
+    return md.Event.from_handle(event, value)
+
+
+def test_the_stream_of_dlpack_says_who_waits(slow):
+    working, using = md.Stream(), md.Stream()
+    array = md.zeros(64)
+
+    def fill():
+        array.fill(7, stream=working)
+        return work_on(array)
+
+    event = fill()
+    array.__dlpack__()
+    assert event.query(), "stream=None waits"
+    for stream in (using, using.handle):
+        event = fill()
+        start = time.perf_counter()
+        capsule = array.__dlpack__(stream=stream)
+        assert time.perf_counter() - start < QUICK
+        after = using.record()
+        assert not event.query()
+        after.wait()
+        assert event.query(), "the queue ran ahead of the work that it was told to wait for"
+        del capsule
+    event = fill()
+    array.__dlpack__(stream=-1)
+    assert not event.query() and not using.record().query()
+    for keywords in ({"stream": -1}, {"stream": using}, {}):
+        event = fill()
+        array.__dlpack__(dl_device=(1, 0), **keywords)
+        assert event.query(), "a CPU export waits, whatever the stream"
+
+
+def test_from_dlpack_of_our_own_arrays_hands_over_on_the_gpu(slow):
+    working, using = md.Stream(), md.Stream()
+    array = md.zeros(64)
+    for stream in (using, using.handle, -1):
+        array.fill(7, stream=working)
+        event = work_on(array)
+        start = time.perf_counter()
+        again = md.from_dlpack(array, stream=stream)
+        assert time.perf_counter() - start < QUICK
+        assert not event.query()
+        if stream != -1:
+            using.record().wait()
+            assert event.query()
+        assert again.tolist() == [7] * 64
+    array.fill(8, stream=working)
+    event = work_on(array)
+    md.from_dlpack(array)
+    assert event.query()
+
+
+class Foreign:
+    """A producer that says by __metal_stream__ what to wait for."""
+
+    def __init__(self, event, value=1, version=1, queue=0):
+        self.array = md.zeros(64)
+        self.answer = (version, queue, event, value)
+        self.asked = []
+
+    def __dlpack__(self, *, stream=None, max_version=None, copy=None, dl_device=None):
+        self.asked.append(stream)
+        return self.array.__dlpack__(stream=-1, max_version=max_version)
+
+    def __dlpack_device__(self):
+        return (8, 0)
+
+    def __metal_stream__(self):
+        return self.answer
+
+
+@pytest.fixture
+def shared_event():
+    with pool():
+        event = send(md.default_device().handle, "newSharedEvent")
+    yield event
+    send(event, "setSignaledValue:", 1000, result=None)
+    md.default_device().synchronize()
+    send(event, "release", result=None)
+
+
+def test_a_producer_with_metal_stream_is_waited_for_on_the_gpu(shared_event):
+    using, foreign = md.Stream(), Foreign(shared_event, 3)
+    array = md.from_dlpack(foreign, stream=using)
+    assert foreign.asked == [-1], "who says what to wait for need not wait"
+    assert not using.record().wait(0.03)
+    assert md.from_dlpack(foreign, stream=-1).shape == (64,)
+    timer = threading.Timer(0.03, lambda: send(shared_event, "setSignaledValue:", 3, result=None))
+    timer.start()
+    start = time.perf_counter()
+    assert array.tolist() == [0] * 64, "the CPU comes after what the stream waits for"
+    assert time.perf_counter() - start > 0.01
+    timer.join()
+
+
+def test_a_producer_with_metal_stream_is_waited_for_by_the_cpu(shared_event):
+    foreign = Foreign(shared_event, 3)
+    timer = threading.Timer(0.05, lambda: send(shared_event, "setSignaledValue:", 3, result=None))
+    start = time.perf_counter()
+    timer.start()
+    md.from_dlpack(foreign)
+    assert time.perf_counter() - start > 0.03
+    timer.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "match"),
+    [
+        ((2, 0, 0, 0), ValueError, "version"),
+        ((2**80, 0, 0, 0), ValueError, "version"),
+        ((1, 8, 0, 0), ValueError, "MTLCommandQueue"),
+        ((1, 0, 8, 0), ValueError, "MTLSharedEvent"),
+        ((1, 0, 0), TypeError, "version, queue, event, value"),
+        ([1, 0, 0, 0], TypeError, "version, queue, event, value"),
+        ((1, 0, "x", 0), TypeError, "four ints"),
+        ((1, 0, 0, -1), OverflowError, "negative"),
+        (None, TypeError, "version, queue, event, value"),
+    ],
+)
+def test_a_wrong_answer_of_metal_stream_is_refused(answer, error, match, live_buffers):
+    foreign = Foreign(0)
+    foreign.answer = answer
+    for call in (lambda: md.from_dlpack(foreign), lambda: md.Stream().wait(foreign)):
+        with pytest.raises(error, match=match):
+            call()
+
+
+def test_arrays_say_what_to_wait_for(slow):
+    array, stream = md.zeros(64), md.Stream()
+    version, queue, event, value = array.__metal_stream__()
+    assert (version, queue) == (1, md.default_device().default_stream.handle)
+    assert md.Event.from_handle(event, value).query()
+    array.fill(1, stream=stream)
+    version, queue, event, value = array.__metal_stream__()
+    assert (version, queue, value) == (1, stream.handle, 1)
+    assert not md.Event.from_handle(event, value).query()
+    reader, dst = md.Stream(), md.zeros(64)
+    array.copy_to(dst, stream=reader)
+    array.copy_to(md.zeros(64), stream=md.Stream())
+    _, queue, event, value = array.__metal_stream__()
+    assert md.Event.from_handle(event, value).wait(10)
+    assert stream.record().wait() and dst.tolist() == [1] * 64
+
+
+def test_a_hook_may_return_an_event_instead_of_waiting(slow):
+    from dlpack_structs import Producer
+
+    from metal_dlpack import sync
+
+    class Kind(Producer):
+        pass
+
+    working, using = md.Stream(), md.Stream()
+    array = md.zeros(6)
+    md.register_sync(Kind, lambda _: working.record())
+    try:
+        producer = Kind(data=array.buffer.handle, device=(8, 0))
+        start = time.perf_counter()
+        md.from_dlpack(producer, stream=using)
+        assert time.perf_counter() - start < QUICK
+        event = working.record()
+        assert not event.query()
+        using.synchronize()
+        start = time.perf_counter()
+        md.from_dlpack(producer)
+        assert time.perf_counter() - start > LATENCY / 2
+    finally:
+        del sync._registered[Kind]
+        sync._forget_types()
+
+
+# ---- memory of others, and untracked ----
+
+
+def test_untracked_buffers_are_kept_in_order_on_one_stream(settings):
+    """MLX's buffers are untracked: Metal itself reorders commands that use them."""
+    untracked = 1 << 8  # MTLResourceHazardTrackingModeUntracked
+    settings(seed="last", latency_us=2000)
+    with foreign_buffer(4096, untracked) as handle:
+        buffer = md.Buffer.from_handle(handle)
+        array, stream = buffer.array(1024), md.Stream()
+        for value in range(1, 6):
+            array.fill(value, stream=stream)
+        assert np.asarray(array).tolist() == [5] * 1024
+        del array, buffer
+
+
+def test_two_arrays_over_one_foreign_buffer_know_of_each_other(slow):
+    with foreign_buffer(4096, 0) as handle:
+        one, two = md.Buffer.from_handle(handle).array(1024), md.Buffer.from_handle(handle).array(1024)
+        one.fill(4, stream=md.Stream())
+        assert np.asarray(two).tolist() == [4] * 1024
+        del one, two
+
+
+def test_more_readers_than_are_kept_apart(slow):
+    src = md.asarray(numbers()).copy()
+    outs = [md.zeros(1024) for _ in range(9)]
+    for out in outs:
+        out.copy_from(src, stream=md.Stream())
+    src.fill(0, stream=md.Stream())
+    for out in outs:
+        assert np.array_equal(np.asarray(out), numbers())
+    assert not np.asarray(src).any()
+
+
+# ---- anything at all ----
+
+
+@pytest.mark.parametrize("first", range(0, 400, 100))
+def test_random_programs_equal_their_sequential_result(first, live_buffers):
+    """`make streams` runs 10,000 of them."""
+    for number in range(first, first + 100):
+        stream_programs.run(number)
+    gc.collect()
+    md.default_device().synchronize()
