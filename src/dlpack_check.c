@@ -126,6 +126,24 @@ dlpack_check(const DLTensor *tensor, bool is_padded, dlpack_facts *out, dlpack_f
 }
 
 bool
+dlpack_check_address(const DLTensor *tensor, const dlpack_facts *facts, dlpack_fault *fault)
+{
+    uintptr_t first, lowest, end;
+    if (tensor->byte_offset > INT64_MAX) {
+        return fail(fault, DLPACK_FAULT_OFFSET, (int64_t)tensor->byte_offset, 0);
+    }
+    if (__builtin_add_overflow((uintptr_t)tensor->data, tensor->byte_offset, &first) ||
+        __builtin_add_overflow(first, facts->first_nbytes, &lowest) ||
+        __builtin_add_overflow(first, facts->end_nbytes, &end)) {
+        (void)fail(fault, DLPACK_FAULT_ADDRESS, (int64_t)(uintptr_t)tensor->data,
+                   (int64_t)tensor->byte_offset);
+        fault->c = facts->end_nbytes;
+        return false;
+    }
+    return true;
+}
+
+bool
 dlpack_check_bounds(const DLTensor *tensor, const dlpack_facts *facts, uint64_t nbytes,
                     dlpack_fault *fault)
 {

@@ -22,6 +22,8 @@
     X(DLPACK_FAULT_DATA_NULL, "data is NULL though the tensor has %lld items")                 \
     X(DLPACK_FAULT_SUBBYTE, "items of %lld bits must be packed and compact")                   \
     X(DLPACK_FAULT_OFFSET, "byte_offset (%llu) is larger than any buffer")                     \
+    X(DLPACK_FAULT_ADDRESS, "data (%llx) with byte_offset (%lld) and an extent of %lld bytes " \
+                            "passes the end of the address space")                             \
     X(DLPACK_FAULT_BELOW, "byte_offset (%lld) with negative strides reaches %lld bytes "       \
                           "before it, past the start of the buffer")                           \
     X(DLPACK_FAULT_PAST, "byte_offset (%lld) plus extent (%lld bytes) passes the end of the "  \
@@ -51,6 +53,9 @@ typedef struct dlpack_facts {
 /* Shape, strides, dtype, and the bytes they reach.  `is_padded`: the IS_SUBBYTE_TYPE_PADDED flag. */
 bool dlpack_check(const DLTensor *tensor, bool is_padded, dlpack_facts *out,
                   dlpack_fault *fault);
+
+/* Do the bytes of a CPU tensor lie within the address space?  Called only where there are items. */
+bool dlpack_check_address(const DLTensor *tensor, const dlpack_facts *facts, dlpack_fault *fault);
 
 /* Do the bytes lie within a buffer of `nbytes`, and element 0 where its type may lie?  Called
  * only where there are items. */

@@ -125,7 +125,14 @@ import_cpu(md_state *state, foreign_tensor *foreign, const import_request *reque
 {
     const DLTensor *tensor = foreign->tensor;
     const device_record *device = host_memory_device(state, "from_dlpack", request);
-    if (device == NULL || take_tensor(foreign) < 0) {
+    dlpack_fault fault;
+    if (device == NULL) {
+        return NULL;
+    }
+    if (!dlpack_check_address(tensor, &foreign->facts, &fault)) {
+        return refuse(foreign, &fault);
+    }
+    if (take_tensor(foreign) < 0) {
         return NULL;
     }
     host_items items = {(char *)tensor->data + tensor->byte_offset, &foreign->facts.layout,

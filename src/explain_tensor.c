@@ -137,7 +137,11 @@ seen_check(const char *function, const seen_tensor *seen, dlpack_facts *facts)
         return -1;
     }
     bool is_padded = (seen->flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) != 0;
-    if (dlpack_check(seen->tensor, is_padded, facts, &fault)) {
+    bool is_sound = dlpack_check(seen->tensor, is_padded, facts, &fault);
+    if (is_sound && facts->nitems > 0 && seen->tensor->device.device_type == kDLCPU) {
+        is_sound = dlpack_check_address(seen->tensor, facts, &fault);
+    }
+    if (is_sound) {
         return 0;
     }
     char text[200];

@@ -79,6 +79,8 @@ MARKERS = {
     "needs_nanobind": ("nanobind", lambda: has_module("nanobind")),
     "needs_cuda_core": ("cuda-core", lambda: has_module("cuda.core")),
     "needs_no_sanitizer": ("a build without a sanitizer", lambda: not SANITIZER),
+    # ThreadSanitizer has ended when exit handlers run, and instrumented code needs it.
+    "needs_no_tsan": ("a build without ThreadSanitizer", lambda: "thread" not in SANITIZER),
     "needs_glibc": ("glibc", lambda: platform.libc_ver()[0] == "glibc"),
 }
 answers: dict[str, bool] = {}

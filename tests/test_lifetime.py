@@ -320,6 +320,7 @@ AFTER_THE_INTERPRETER = """
 """
 
 
+@pytest.mark.needs_no_tsan
 def test_deleters_run_after_the_interpreter_has_ended():
     assert end_well(AFTER_THE_INTERPRETER) == "set up\n"
 

@@ -103,6 +103,7 @@ def run(script):
 
 
 @pytest.mark.needs_glibc
+@pytest.mark.needs_no_tsan
 @pytest.mark.parametrize("has_owner", [True, False])
 def test_a_deleter_after_the_interpreters_end_does_no_harm(has_owner):
     """atexit of C runs when Python is gone: the buffer is freed, an owner is left alone."""

@@ -13,6 +13,7 @@
 
 #include <objc/runtime.h>
 
+#include "runtime_lock.h"
 #include "softmetal.h"
 
 #define SITE_SIZE 512
@@ -113,6 +114,21 @@ soft_object_release_unless_last(const void *object)
     return false;
 }
 
+/* For whoever asks about classes while it looks at the list. */
+static void
+lock_to_ask(void)
+{
+    soft_runtime_lock();
+    soft_object_list_lock();
+}
+
+static void
+unlock(void)
+{
+    soft_object_list_unlock();
+    soft_runtime_unlock();
+}
+
 static bool
 matches(soft_object *object, const char *name, Protocol *protocol)
 {
@@ -137,7 +153,7 @@ softmetal_visit_live_objects(const char *name,
 {
     char site[SITE_SIZE];
     Protocol *protocol = name != NULL ? objc_getProtocol(name) : NULL;
-    soft_object_list_lock();
+    lock_to_ask();
     for (soft_object *object = oldest; object != NULL; object = object->next) {
         if (matches(object, name, protocol)) {
             visit(object_getClassName((id)soft_object_self(object)), soft_object_self(object),
@@ -145,7 +161,7 @@ softmetal_visit_live_objects(const char *name,
                   soft_call_site_describe(object->site, site, sizeof site), context);
         }
     }
-    soft_object_list_unlock();
+    unlock();
 }
 
 size_t
@@ -153,10 +169,10 @@ softmetal_live_objects(const char *name)
 {
     size_t count = 0;
     Protocol *protocol = name != NULL ? objc_getProtocol(name) : NULL;
-    soft_object_list_lock();
+    lock_to_ask();
     for (soft_object *object = oldest; object != NULL; object = object->next) {
         count += matches(object, name, protocol);
     }
-    soft_object_list_unlock();
+    unlock();
     return count;
 }

@@ -13,20 +13,16 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include <objc/thr.h>
-
 #include "event.h"
 #include "failure.h"
 #include "lane.h"
 #include "monotonic.h"
 #include "object_list.h"
+#include "runtime_lock.h"
 #include "softmetal.h"
 #include "validation.h"
 
 #define EXIT_PATIENCE_MS 2000
-
-extern objc_mutex_t
-    __objc_runtime_mutex; /* exported by libobjc, declared in none of its headers */
 
 static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
 static int forked, exiting;
@@ -53,7 +49,7 @@ soft_process_is_exiting(void)
 static void
 take_locks(void)
 {
-    objc_mutex_lock(__objc_runtime_mutex);
+    soft_runtime_lock();
     soft_failure_lock();
     soft_validation_lock();
     soft_object_list_lock();
@@ -65,7 +61,7 @@ drop_locks(void)
     soft_object_list_unlock();
     soft_validation_unlock();
     soft_failure_unlock();
-    objc_mutex_unlock(__objc_runtime_mutex);
+    soft_runtime_unlock();
 }
 
 static void

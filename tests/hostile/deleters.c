@@ -1,0 +1,106 @@
+/* deleters.c: deleters for hand-made tensors, without Python: they count, and take the memory away.
+ *
+ * After a deletion the struct, its shape and its strides fault when touched, and so does the data if it was given:
+ * whoever looks at a tensor that it let go dies.
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* What `manager_ctx` points at. */
+typedef struct context {
+    int64_t deletions;
+    void *tensor; /* the pages of the struct and its arrays */
+    size_t tensor_nbytes;
+    void *data; /* pages that die with the tensor; NULL: they stay */
+    size_t data_nbytes;
+    void *seen; /* the argument of the last call */
+} context;
+
+/* The counter of tensors whose manager_ctx is NULL. */
+int64_t contextless_deletions;
+
+static void
+delete_tensor(context *self, void *managed)
+{
+    if (self == NULL) {
+        __atomic_fetch_add(&contextless_deletions, 1, __ATOMIC_SEQ_CST);
+        return;
+    }
+    __atomic_fetch_add(&self->deletions, 1, __ATOMIC_SEQ_CST);
+    self->seen = managed;
+    if (self->data != NULL) {
+        mprotect(self->data, self->data_nbytes, PROT_NONE);
+    }
+    mprotect(self->tensor, self->tensor_nbytes, PROT_NONE);
+}
+
+/* SPEC dlpack.h: manager_ctx lies at byte 48 of DLManagedTensor and at byte 8 of DLManagedTensorVersioned,
+ * and the deleter behind it. */
+void
+delete_legacy(char *managed)
+{
+    context *self;
+    memcpy(&self, managed + 48, sizeof self);
+    delete_tensor(self, managed);
+}
+
+void
+delete_versioned(char *managed)
+{
+    context *self;
+    memcpy(&self, managed + 8, sizeof self);
+    delete_tensor(self, managed);
+}
+
+/* ---- a capsule's destructor, as a careful producer writes it ---- */
+
+extern const char *PyCapsule_GetName(void *capsule);
+extern void *PyCapsule_GetPointer(void *capsule, const char *name);
+
+void
+end_capsule(void *capsule)
+{
+    const char *name = PyCapsule_GetName(capsule);
+    bool is_versioned = strcmp(name, "dltensor_versioned") == 0;
+    if (!is_versioned && strcmp(name, "dltensor") != 0) {
+        return; /* somebody has taken it */
+    }
+    char *managed = PyCapsule_GetPointer(capsule, name);
+    void (*deleter)(char *);
+    memcpy(&deleter, managed + (is_versioned ? 16 : 56), sizeof deleter);
+    if (deleter != NULL) {
+        deleter(managed);
+    }
+}
+
+/* ---- threads that Python does not know ---- */
+
+typedef struct call {
+    void (*function)(void *);
+    void *argument;
+} call;
+
+static void *
+run_call(void *argument)
+{
+    call *self = argument;
+    self->function(self->argument);
+    return NULL;
+}
+
+/* function(argument) on a thread of its own; 0 once it has ended. */
+int
+call_on_thread(void (*function)(void *), void *argument)
+{
+    call self = {function, argument};
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, run_call, &self) != 0) {
+        return -1;
+    }
+    return pthread_join(thread, NULL);
+}
