@@ -111,8 +111,21 @@ class Producer:
     #: Keeps producers alive whose deleter can still be called.
     _kept: list = []
 
-    def __init__(self, *, versioned=True, shape=(2, 3), strides="C", data=0, byte_offset=0,
-                 dtype=(2, 32, 1), device=(1, 0), version=(1, 3), flags=0, ndim=None, has_deleter=True):
+    def __init__(
+        self,
+        *,
+        versioned=True,
+        shape=(2, 3),
+        strides="C",
+        data=0,
+        byte_offset=0,
+        dtype=(2, 32, 1),
+        device=(1, 0),
+        version=(1, 3),
+        flags=0,
+        ndim=None,
+        has_deleter=True,
+    ):
         self.deletions = 0
         self.versioned = versioned
         self._deleter = DELETER(self._count)

@@ -191,9 +191,9 @@ def test_what_does_not_fit_is_refused_with_both_named_before_anything_is_written
     for refused in (array.copy_from, lambda source: array.__setitem__(..., source)):
         with pytest.raises(ValueError, match=r"\(2, 2\).*\(2, 3\)"):
             refused(wrong_shape)
-    with pytest.raises(TypeError, match="int16.*float32"):
+    with pytest.raises(TypeError, match=r"int16.*float32"):
         array.copy_from(wrong_type)
-    with pytest.raises(TypeError, match="float32.*int16"):
+    with pytest.raises(TypeError, match=r"float32.*int16"):
         array.copy_to(wrong_type)
     with pytest.raises(ValueError, match=r"\(2, 3\).*\(2, 2\)"):
         array.copy_to(wrong_shape)

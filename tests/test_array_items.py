@@ -97,7 +97,21 @@ def test_floats_round_once_to_the_narrower_type():
     values = np.concatenate(
         [
             random.standard_normal(2000) * 10.0 ** random.integers(-44, 39, 2000),
-            [0.0, -0.0, np.inf, -np.inf, 1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-40, 3.4e38, 3.395e38, 1e39, 9e-41, 4.6e-41, 1e-45],
+            [
+                0.0,
+                -0.0,
+                np.inf,
+                -np.inf,
+                1 + 2**-8,
+                1 + 3 * 2**-8,
+                1 + 2**-8 + 2**-40,
+                3.4e38,
+                3.395e38,
+                1e39,
+                9e-41,
+                4.6e-41,
+                1e-45,
+            ],
         ]
     )
     array = md.empty(1, "bfloat16")

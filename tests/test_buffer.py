@@ -214,7 +214,12 @@ def test_array_checks_every_item_against_the_end():
     buffer = md.Buffer(48)
     assert buffer.array((3, 4)).shape == (3, 4)
     assert buffer.array(11, "float32", 4).byte_offset == 4
-    for shape, dtype, offset in [((13,), "float32", 0), ((12,), "float32", 4), (1, "float32", -4), ((2**62, 4), "float32", 0)]:
+    for shape, dtype, offset in [
+        ((13,), "float32", 0),
+        ((12,), "float32", 4),
+        (1, "float32", -4),
+        ((2**62, 4), "float32", 0),
+    ]:
         with pytest.raises(ValueError):
             buffer.array(shape, dtype, offset)
     with pytest.raises(ValueError, match="alignment"):

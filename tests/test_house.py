@@ -24,13 +24,35 @@ PYTHON = sorted(
 #: A file includes files of its own floor or below; a floor is the stems that begin so.
 FLOORS = [
     ("layout", "dtype", "copy", "dlpack_check"),
-    ("metal_bridge", "storage", "devices", "managed", "handles", "event", "pool", "queue", "work", "pages", "stream", "tracking"),
+    (
+        "metal_bridge",
+        "storage",
+        "devices",
+        "managed",
+        "handles",
+        "event",
+        "pool",
+        "queue",
+        "work",
+        "pages",
+        "stream",
+        "tracking",
+    ),
     ("args", "state", "errors", "element", "owners", "storage_mode", "waiting"),
     (),  # Python types: whatever no other floor names
     ("module",),
 ]
 #: Stems, and what they begin with, that look like a lower floor's and stand among the types.
-TYPES = {"layout_type", "layout_index", "dtype_type", "event_type", "stream_type", "stream_protocol", "stream_current", "stream_order"}
+TYPES = {
+    "layout_type",
+    "layout_index",
+    "dtype_type",
+    "event_type",
+    "stream_type",
+    "stream_protocol",
+    "stream_current",
+    "stream_order",
+}
 TYPE_FLOOR = 3
 PLAIN_FLOORS = (0, 1)
 

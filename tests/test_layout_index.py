@@ -41,7 +41,9 @@ def test_an_index_means_what_it_means_to_numpy(case):
     assert layout.sliced(key) == result
 
 
-@pytest.mark.parametrize("key", [2, -3, (0, 3), (0, -4), (slice(None), 3), 2**62, (0, 0, 0), (..., 0, 0, 0), (..., ...)])
+@pytest.mark.parametrize(
+    "key", [2, -3, (0, 3), (0, -4), (slice(None), 3), 2**62, (0, 0, 0), (..., 0, 0, 0), (..., ...)]
+)
 def test_an_index_out_of_range_is_refused(key):
     with pytest.raises(ValueError):
         Layout.dense((2, 3), 4)[key]

@@ -124,7 +124,9 @@ def test_a_deleter_after_the_interpreters_end_does_no_harm(has_owner):
     """)
 
 
-@pytest.mark.parametrize("holder", ["array", "capsule", "np.asarray(array)", "memoryview(array)", "array.host", "buffer"])
+@pytest.mark.parametrize(
+    "holder", ["array", "capsule", "np.asarray(array)", "memoryview(array)", "array.host", "buffer"]
+)
 def test_the_interpreter_ends_cleanly_whatever_is_still_held(holder):
     run(f"""
         import sys
@@ -141,7 +143,8 @@ def test_the_interpreter_ends_cleanly_whatever_is_still_held(holder):
 
 
 def test_the_module_can_be_dropped_and_imported_again():
-    assert run(f"""
+    assert (
+        run(f"""
         import sys
         sys.path[:0] = {sys.path!r}
         import metal_dlpack as md
@@ -152,7 +155,9 @@ def test_the_module_can_be_dropped_and_imported_again():
         import metal_dlpack as again
         assert again is not md
         print(again.from_dlpack(capsule).tolist(), again.from_dlpack(array).tolist())
-    """).strip() == "[0.0, 0.0, 0.0] [0.0, 0.0, 0.0]"
+    """).strip()
+        == "[0.0, 0.0, 0.0] [0.0, 0.0, 0.0]"
+    )
 
 
 def test_a_forked_child_deletes_silently_and_refuses_metal():

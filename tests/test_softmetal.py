@@ -152,7 +152,9 @@ REPORTED_CASES = [(case, build) for case, build in EVERY_CASE if case.name != CO
 
 @pytest.mark.parametrize("case, build", REPORTED_CASES, ids=name_of)
 def test_validation_reports_wrong_use_once_and_right_use_never(builder: Builder, case: Case, build: str) -> None:
-    result = run(builder.program(case.program, build), case.name, SOFTMETAL_VALIDATION="1", SOFTMETAL_VALIDATION_MODE="log")
+    result = run(
+        builder.program(case.program, build), case.name, SOFTMETAL_VALIDATION="1", SOFTMETAL_VALIDATION_MODE="log"
+    )
     assert result.returncode == 0, result.stderr
     if case.kind is not None:
         assert f"softmetal: {case.kind}: " in result.stderr
