@@ -18,23 +18,28 @@
 
 /* ---- making ---- */
 
-PyObject *
-array_new(md_state *state, PyObject *buffer, int64_t byte_offset, const strided_layout *layout,
-          DLDataType dtype, bool is_readonly)
+/* `first_bit` counts from `byte_offset`, the layout's offset from there. */
+static PyObject *
+make_array(md_state *state, PyObject *buffer, int64_t byte_offset, int64_t first_bit,
+           const strided_layout *layout, DLDataType dtype, bool is_padded)
 {
     ArrayObject *self = PyObject_GC_NewVar(ArrayObject, state->array_type, 2 * layout->ndim);
     if (self == NULL) {
         return NULL;
     }
     size_t dims_nbytes = (size_t)layout->ndim * sizeof(int64_t);
+    int64_t bits = first_bit + layout->offset * (bits_per_item(dtype, is_padded) % 8);
+    int64_t whole = layout->offset * (bits_per_item(dtype, is_padded) / 8);
     self->buffer = buffer_cast(Py_NewRef(buffer));
     buffer_hold(self->buffer);
-    self->byte_offset = byte_offset + layout->offset * dtype_item_bits(dtype) / 8;
+    self->byte_offset = byte_offset + whole + (bits >> 3);
+    self->first_bit = (uint8_t)(bits & 7);
     self->nitems = layout_volume(layout);
     self->weakrefs = NULL;
     self->dtype = dtype;
     self->ndim = layout->ndim;
-    self->is_readonly = is_readonly || self->buffer->storage->is_readonly;
+    self->is_padded = is_padded;
+    self->is_readonly = self->buffer->storage->is_readonly;
     memcpy(self->dims, layout->shape, dims_nbytes);
     memcpy(self->dims + layout->ndim, layout->strides, dims_nbytes);
     PyObject_GC_Track(self);
@@ -42,27 +47,63 @@ array_new(md_state *state, PyObject *buffer, int64_t byte_offset, const strided_
 }
 
 PyObject *
-array_view(ArrayObject *self, const strided_layout *layout)
+array_new_padded(md_state *state, PyObject *buffer, int64_t byte_offset,
+                 const strided_layout *layout, DLDataType dtype, bool is_readonly, bool is_padded)
 {
-    md_state *state = state_of((PyObject *)self);
-    if (!dtype_is_whole_bytes(self->dtype)) {
-        bool is_on_bytes = layout->offset * dtype_item_bits(self->dtype) % 8 == 0;
-        if (!is_on_bytes || !layout_is_contiguous_c(layout)) {
-            char name[DTYPE_NAME_MAX];
-            dtype_write_name(self->dtype, name);
-            return errors_copy_required(state,
-                                        "Array: a view of %s items must be compact and begin on a "
-                                        "byte; take a larger part, or view the bytes as uint8.",
-                                        name);
-        }
+    bool has_padding = is_padded && !dtype_is_whole_bytes(dtype);
+    PyObject *op = make_array(state, buffer, byte_offset, 0, layout, dtype, has_padding);
+    if (op != NULL && is_readonly) {
+        array_cast(op)->is_readonly = true;
     }
-    return array_new(state, (PyObject *)self->buffer, self->byte_offset, layout, self->dtype,
-                     self->is_readonly);
+    return op;
 }
 
 PyObject *
-array_allocate(md_state *state, const char *function, const device_record *device,
-               bridge_storage mode, int ndim, const int64_t *shape, DLDataType dtype, char order)
+array_new(md_state *state, PyObject *buffer, int64_t byte_offset, const strided_layout *layout,
+          DLDataType dtype, bool is_readonly)
+{
+    return array_new_padded(state, buffer, byte_offset, layout, dtype, is_readonly, false);
+}
+
+PyObject *
+array_view_bits(ArrayObject *self, const strided_layout *layout)
+{
+    PyObject *op = make_array(state_of((PyObject *)self), (PyObject *)self->buffer,
+                              self->byte_offset, self->first_bit, layout, self->dtype,
+                              self->is_padded);
+    if (op != NULL) {
+        array_cast(op)->is_readonly = self->is_readonly;
+    }
+    return op;
+}
+
+PyObject *
+array_view(ArrayObject *self, const strided_layout *layout)
+{
+    PyObject *op = array_view_bits(self, layout);
+    if (op == NULL || array_cast(op)->first_bit == 0) {
+        return op;
+    }
+    ArrayObject *view = array_cast(op);
+    if (view->nitems == 0) { /* it begins nowhere */
+        view->first_bit = 0;
+        return op;
+    }
+    char name[DTYPE_NAME_MAX];
+    dtype_write_name(self->dtype, name);
+    (void)errors_copy_required(state_of(op),
+                               "Array: the first %s item of the view begins at bit %d of byte %lld "
+                               "of the buffer, and a view begins on a byte; begin it on another "
+                               "item, or view a.copy(padded=True), where each item has a byte.",
+                               name, (int)view->first_bit, (long long)view->byte_offset);
+    Py_DECREF(op);
+    return NULL;
+}
+
+PyObject *
+array_allocate_padded(md_state *state, const char *function, const device_record *device,
+                      bridge_storage mode, int ndim, const int64_t *shape, DLDataType dtype,
+                      char order, bool is_padded)
 {
     strided_layout layout;
     layout_fault fault;
@@ -70,7 +111,8 @@ array_allocate(md_state *state, const char *function, const device_record *devic
     if (!layout_set_dense(&layout, ndim, shape, dtype_itemsize(dtype), order, &fault)) {
         return errors_from_layout(state, function, &fault);
     }
-    if (!dtype_packed_nbytes(dtype, layout_volume(&layout), &nbytes)) {
+    nbytes = layout_volume(&layout) * layout.itemsize; /* layout_set_dense has counted it */
+    if (!is_padded && !dtype_packed_nbytes(dtype, layout_volume(&layout), &nbytes)) {
         return PyErr_Format(PyExc_ValueError, "%s: the array's bytes pass what 64 bits can count.",
                             function);
     }
@@ -78,9 +120,16 @@ array_allocate(md_state *state, const char *function, const device_record *devic
     if (buffer == NULL) {
         return NULL;
     }
-    PyObject *array = array_new(state, buffer, 0, &layout, dtype, false);
+    PyObject *array = array_new_padded(state, buffer, 0, &layout, dtype, false, is_padded);
     Py_DECREF(buffer);
     return array;
+}
+
+PyObject *
+array_allocate(md_state *state, const char *function, const device_record *device,
+               bridge_storage mode, int ndim, const int64_t *shape, DLDataType dtype, char order)
+{
+    return array_allocate_padded(state, function, device, mode, ndim, shape, dtype, order, false);
 }
 
 /* ---- what others ask ---- */
@@ -89,6 +138,9 @@ int64_t
 array_nbytes(const ArrayObject *self)
 {
     int64_t nbytes;
+    if (self->is_padded) {
+        return self->nitems * dtype_itemsize(self->dtype);
+    }
     (void)dtype_packed_nbytes(self->dtype, self->nitems, &nbytes); /* fitted when it was made */
     return nbytes;
 }
@@ -102,109 +154,6 @@ array_get_layout(const ArrayObject *self, strided_layout *out)
     out->offset = 0;
     memcpy(out->shape, array_shape(self), dims_nbytes);
     memcpy(out->strides, array_strides(self), dims_nbytes);
-}
-
-/* ---- Buffer.array ---- */
-
-static int
-check_within_buffer(const metal_storage *storage, const strided_layout *layout, DLDataType dtype,
-                    int64_t byte_offset)
-{
-    int64_t lowest, highest, nbytes;
-    layout_offset_bounds(layout, &lowest, &highest);
-    int64_t first = byte_offset, end = 0;
-    bool fits;
-    if (dtype_is_whole_bytes(dtype)) {
-        fits = layout_add(byte_offset, lowest * layout->itemsize, &first) &&
-               layout_add(byte_offset, (highest + 1) * layout->itemsize, &end);
-    }
-    else {
-        fits = dtype_packed_nbytes(dtype, layout_volume(layout), &nbytes) &&
-               layout_add(byte_offset, nbytes, &end);
-    }
-    if (layout_volume(layout) == 0) {
-        end = first = byte_offset;
-    }
-    if (!fits || first < 0 || (uint64_t)end > storage->nbytes) {
-        PyErr_Format(PyExc_ValueError,
-                     "Buffer.array: the items lie in bytes %lld to %lld, past the Buffer's %zu "
-                     "bytes.",
-                     (long long)first, (long long)end, storage->nbytes);
-        return -1;
-    }
-    if (first % dtype_alignment(dtype) != 0) {
-        PyErr_Format(PyExc_ValueError,
-                     "Buffer.array: byte_offset (%lld) is not a multiple of the element's alignment "
-                     "(%lld bytes).",
-                     (long long)byte_offset, (long long)dtype_alignment(dtype));
-        return -1;
-    }
-    return 0;
-}
-
-static int
-convert_layout(md_state *state, PyObject *value, DLDataType dtype, strided_layout *out)
-{
-    if (Py_IS_TYPE(value, state->layout_type)) {
-        layout_type_get(value, out);
-        if (out->itemsize != dtype_itemsize(dtype)) {
-            PyErr_Format(PyExc_ValueError,
-                         "Buffer.array: the layout's itemsize (%lld) is not the dtype's (%lld).",
-                         (long long)out->itemsize, (long long)dtype_itemsize(dtype));
-            return -1;
-        }
-        return 0;
-    }
-    int64_t shape[LAYOUT_MAX_NDIM];
-    int ndim;
-    layout_fault fault;
-    if (args_int64s("Buffer.array", "shape", value, shape, LAYOUT_MAX_NDIM, &ndim) < 0) {
-        return -1;
-    }
-    if (!layout_set_dense(out, ndim, shape, dtype_itemsize(dtype), 'C', &fault)) {
-        (void)errors_from_layout(state, "Buffer.array", &fault);
-        return -1;
-    }
-    return 0;
-}
-
-const char array_from_buffer_doc[] =
-    "array($self, layout_or_shape, dtype='float32', byte_offset=0)\n--\n\n"
-    "An Array over these bytes.\n\n"
-    "Parameters\n----------\n"
-    "layout_or_shape : StridedLayout, int or tuple of int\n"
-    "    A shape stands for C order.\n"
-    "dtype : dtype or what names one\n"
-    "byte_offset : int\n"
-    "    Where element 0 is, in bytes; a multiple of the element's alignment.\n\n"
-    "Returns\n-------\nArray\n\n"
-    "Raises\n------\n"
-    "ValueError\n"
-    "    Items would lie outside the Buffer, or not on their alignment.\n\n"
-    "Memory: no copy; the Array keeps the Buffer open.";
-
-PyObject *
-array_from_buffer(PyObject *buffer, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
-{
-    static const args_spec spec = {
-        "Buffer.array", 0, 3, 1, {"layout_or_shape", "dtype", "byte_offset", NULL}};
-    md_state *state = state_of(buffer);
-    PyObject *values[3];
-    DLDataType dtype = {kDLFloat, 32, 1};
-    strided_layout layout;
-    int64_t byte_offset = 0;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        (values[1] != NULL && dtype_type_convert(state, "Buffer.array", values[1], &dtype) < 0) ||
-        (values[2] != NULL &&
-         args_int64("Buffer.array", "byte_offset", values[2], &byte_offset) < 0)) {
-        return NULL;
-    }
-    metal_storage *storage = buffer_open_storage("Buffer.array", buffer_cast(buffer));
-    if (storage == NULL || convert_layout(state, values[0], dtype, &layout) < 0 ||
-        check_within_buffer(storage, &layout, dtype, byte_offset) < 0) {
-        return NULL;
-    }
-    return array_new(state, buffer, byte_offset, &layout, dtype, false);
 }
 
 /* ---- attributes ---- */
@@ -289,6 +238,12 @@ array_get_readonly(PyObject *op, void *Py_UNUSED(closure))
     return PyBool_FromLong(array_cast(op)->is_readonly);
 }
 
+static PyObject *
+array_get_padded(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyBool_FromLong(array_cast(op)->is_padded);
+}
+
 static PyGetSetDef array_getset[] = {
     {"shape", array_get_shape, NULL, PyDoc_STR("Extents, a tuple of int."), NULL},
     {"strides", array_get_strides, NULL, PyDoc_STR("Strides in elements, a tuple of int."), NULL},
@@ -307,6 +262,10 @@ static PyGetSetDef array_getset[] = {
      PyDoc_STR("Where element 0 is in the Buffer, in bytes."), NULL},
     {"layout", array_get_layout_object, NULL,
      PyDoc_STR("Shape, strides and itemsize as a StridedLayout with offset 0."), NULL},
+    {"padded", array_get_padded, NULL,
+     PyDoc_STR("True if sub-byte items have a byte each, in its lowest bits, as ml_dtypes keeps them;\n"
+               "False if they are packed, and for items of whole bytes."),
+     NULL},
     {"readonly", array_get_readonly, NULL,
      PyDoc_STR("True if the items cannot be written through this array."), NULL},
     {"T", array_get_T, NULL, PyDoc_STR("A view with the axes reversed."), NULL},

@@ -4,12 +4,13 @@
  *            never changes after it was made; its items may.
  * Threads:   the GIL is held.
  * Invariant: every item lies within the Buffer; byte_offset fits the type's alignment where there
- *            are items; strides of sub-byte types are compact.
+ *            are items.  Sub-byte items are packed, in any strides, or padded to a byte each.
  */
 #ifndef MD_ARRAY_H
 #define MD_ARRAY_H
 
 #include "buffer.h"
+#include "dtype_bits.h"
 #include "dtype.h"
 #include "layout.h"
 #include "state.h"
@@ -23,6 +24,8 @@ typedef struct {
     DLDataType dtype;
     int32_t ndim;
     bool is_readonly;
+    bool is_padded;    /* sub-byte items of one lane, each in a byte of its own */
+    uint8_t first_bit; /* of element 0 within its byte; not 0 only where array_view_bits made it */
     int64_t dims[]; /* ndim extents, then ndim strides in items */
 } ArrayObject;
 
@@ -44,13 +47,27 @@ array_strides(const ArrayObject *self)
     return self->dims + self->ndim;
 }
 
+/* Do items share bytes?  Then they are read and written by dtype_bits.h. */
+static inline bool
+array_is_packed(const ArrayObject *self)
+{
+    return !self->is_padded && !dtype_is_whole_bytes(self->dtype);
+}
+
+/* Bits from one item to the next. */
+static inline int64_t
+array_item_bits(const ArrayObject *self)
+{
+    return bits_per_item(self->dtype, self->is_padded);
+}
+
 static inline metal_storage *
 array_storage(const ArrayObject *self)
 {
     return self->buffer->storage; /* there: close() is refused while an Array lives */
 }
 
-/* Bytes of all items, packed. */
+/* Bytes of all items; packed ones share them. */
 int64_t array_nbytes(const ArrayObject *self);
 
 /* The layout with offset 0: element 0 is at byte_offset. */
@@ -61,17 +78,33 @@ void array_get_layout(const ArrayObject *self, strided_layout *out);
 PyObject *array_new(md_state *state, PyObject *buffer, int64_t byte_offset,
                     const strided_layout *layout, DLDataType dtype, bool is_readonly);
 
+/* The same, and sub-byte items have a byte each.  `is_padded` is passed over for types of whole bytes. */
+PyObject *array_new_padded(md_state *state, PyObject *buffer, int64_t byte_offset,
+                           const strided_layout *layout, DLDataType dtype, bool is_readonly,
+                           bool is_padded);
+
 /* Another layout over the same items' memory; its offset counts from element 0.  NULL with
- * CopyRequiredError where sub-byte items would not begin on a byte. */
+ * CopyRequiredError where the first of packed items would not begin on a byte. */
 PyObject *array_view(ArrayObject *self, const strided_layout *layout);
 
-/* A new C- or Fortran-ordered Array; the bytes are not set. */
+/* The same, beginning on any bit: an Array for this floor's own reading and writing, which no user
+ * gets to see. */
+PyObject *array_view_bits(ArrayObject *self, const strided_layout *layout);
+
+/* A new C- or Fortran-ordered Array; the bytes are not set.  Sub-byte items are packed. */
 PyObject *array_allocate(md_state *state, const char *function, const device_record *device,
                          bridge_storage mode, int ndim, const int64_t *shape, DLDataType dtype,
                          char order);
+PyObject *array_allocate_padded(md_state *state, const char *function, const device_record *device,
+                                bridge_storage mode, int ndim, const int64_t *shape,
+                                DLDataType dtype, char order, bool is_padded);
 
-/* A copy in new memory on the same device. */
+/* A copy in new memory on the same device, packed or padded as this one is. */
 PyObject *array_copied(ArrayObject *self, char order, bridge_storage mode);
+PyObject *array_copied_padded(ArrayObject *self, char order, bridge_storage mode, bool is_padded);
+
+/* -1 with ValueError: items of this type cannot be padded, for they have several lanes. */
+int array_check_padding(const char *function, DLDataType dtype);
 
 /* Write one Python number into every item.  -1 with TypeError, OverflowError or ValueError (a
  * read-only array). */

@@ -12,6 +12,7 @@
 #include "array_sides.h"
 #include "copy.h"
 #include "element.h"
+#include "layout_type.h"
 #include "storage_mode.h"
 
 /* ---- copy_from, copy_to ---- */
@@ -97,11 +98,11 @@ array_method_copy_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
 /* ---- copies in memory of their own ---- */
 
 static PyObject *
-copied_on(ArrayObject *self, char order, bridge_storage mode, metal_stream *stream)
+copied_on(ArrayObject *self, char order, bridge_storage mode, bool is_padded, metal_stream *stream)
 {
-    PyObject *op = array_allocate(state_of((PyObject *)self), "Array.copy",
-                                  array_storage(self)->device, mode, self->ndim,
-                                  array_shape(self), self->dtype, order);
+    PyObject *op = array_allocate_padded(state_of((PyObject *)self), "Array.copy",
+                                         array_storage(self)->device, mode, self->ndim,
+                                         array_shape(self), self->dtype, order, is_padded);
     if (op == NULL) {
         return NULL;
     }
@@ -117,7 +118,13 @@ copied_on(ArrayObject *self, char order, bridge_storage mode, metal_stream *stre
 PyObject *
 array_copied(ArrayObject *self, char order, bridge_storage mode)
 {
-    return copied_on(self, order, mode, NULL);
+    return copied_on(self, order, mode, self->is_padded, NULL);
+}
+
+PyObject *
+array_copied_padded(ArrayObject *self, char order, bridge_storage mode, bool is_padded)
+{
+    return copied_on(self, order, mode, is_padded, NULL);
 }
 
 static int
@@ -144,7 +151,7 @@ convert_order(ArrayObject *self, PyObject *value, char *out)
 }
 
 const char array_doc_copy[] =
-    "copy($self, /, order='C', storage=None, *, stream=None)\n--\n\n"
+    "copy($self, /, order='C', storage=None, *, stream=None, padded=None)\n--\n\n"
     "The items in memory of their own, on the same device.\n\n"
     "Parameters\n----------\n"
     "order : {'C', 'F', 'A', 'K'}\n"
@@ -152,21 +159,26 @@ const char array_doc_copy[] =
     "storage : {'shared', 'managed', 'private'}, optional\n"
     "    Default: the storage of this array.\n"
     "stream : Stream or int, optional\n"
-    "    Who does it, later, as in copy_from; default: the `with stream:` of the thread.\n\n"
+    "    Who does it, later, as in copy_from; default: the `with stream:` of the thread.\n"
+    "padded : bool, optional\n"
+    "    Sub-byte items: True gives each a byte, False packs them; default: as they are here.\n\n"
     "Returns\n-------\nArray\n    Writable; without a stream the copy is complete.\n\n"
     "Raises\n------\nMemoryError, MetalError";
 
 PyObject *
 array_method_copy(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    static const args_spec spec = {"Array.copy", 0, 2, 0, {"order", "storage", "stream", NULL}};
+    static const args_spec spec = {"Array.copy", 0, 2, 0, {"order", "storage", "stream", "padded", NULL}};
     ArrayObject *self = array_cast(op);
-    PyObject *values[3];
+    PyObject *values[4];
     metal_stream *stream;
     char order;
+    int padded;
     bridge_storage mode = array_storage(self)->mode;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        convert_order(self, values[0], &order) < 0) {
+        convert_order(self, values[0], &order) < 0 ||
+        args_tristate("Array.copy", "padded", values[3], &padded) < 0 ||
+        (padded == 1 && array_check_padding("Array.copy", self->dtype) < 0)) {
         return NULL;
     }
     if (values[1] != NULL && values[1] != Py_None &&
@@ -176,7 +188,8 @@ array_method_copy(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
     if (stream_convert_target(state_of(op), "Array.copy", values[2], &stream) < 0) {
         return NULL;
     }
-    PyObject *result = copied_on(self, order, mode, stream);
+    bool is_padded = padded < 0 ? self->is_padded : padded && !dtype_is_whole_bytes(self->dtype);
+    PyObject *result = copied_on(self, order, mode, is_padded, stream);
     stream_release(stream);
     return result;
 }
@@ -200,8 +213,20 @@ array_method_deepcopy(PyObject *op, PyObject *Py_UNUSED(memo))
 
 /* ---- one value everywhere ---- */
 
+static void
+fill_items(const ArrayObject *self, const strided_layout *layout, char *origin, const char *item)
+{
+    bits_items bits = {layout, origin, self->first_bit, self->dtype, false};
+    if (array_is_packed(self)) {
+        bits_fill(&bits, item);
+    }
+    else {
+        copy_fill(layout, origin, item);
+    }
+}
+
 static int
-fill_packed(const char *function, ArrayObject *self, const char *item)
+fill_with(const char *function, ArrayObject *self, const char *item)
 {
     array_mapping mapping;
     strided_layout layout;
@@ -211,11 +236,11 @@ fill_packed(const char *function, ArrayObject *self, const char *item)
     array_get_layout(self, &layout);
     if (mapping.nbytes >= LARGE_COPY) {
         Py_BEGIN_ALLOW_THREADS
-        copy_fill(&layout, mapping.origin, item);
+        fill_items(self, &layout, mapping.origin, item);
         Py_END_ALLOW_THREADS
     }
     else if (mapping.nbytes > 0) {
-        copy_fill(&layout, mapping.origin, item);
+        fill_items(self, &layout, mapping.origin, item);
     }
     return array_unmap(function, self, &mapping, true);
 }
@@ -223,20 +248,26 @@ fill_packed(const char *function, ArrayObject *self, const char *item)
 static int
 fill_on(const char *function, ArrayObject *self, PyObject *value, metal_stream *stream)
 {
-    char item[16];
-    if (!element_is_number(self->dtype)) {
-        return array_numpy_assign(function, self, value);
-    }
-    if (element_pack(function, self->dtype, value, item) < 0) {
+    char small[64];
+    int64_t itemsize = dtype_itemsize(self->dtype);
+    char *item = itemsize <= (int64_t)sizeof small ? small : PyMem_Malloc((size_t)itemsize);
+    if (item == NULL) {
+        PyErr_NoMemory();
         return -1;
     }
-    int is_queued = stream != NULL && !self->is_readonly
-                        ? array_queue_fill(function, self, item, stream)
-                        : 0;
-    if (is_queued != 0) {
-        return is_queued < 0 ? -1 : 0;
+    int result = element_pack(function, self->dtype, value, item);
+    int is_queued = 0;
+    if (result == 0 && stream != NULL && !self->is_readonly && !array_is_packed(self)) {
+        is_queued = array_queue_fill(function, self, item, stream);
+        result = is_queued < 0 ? -1 : 0;
     }
-    return fill_packed(function, self, item);
+    if (result == 0 && is_queued == 0) {
+        result = fill_with(function, self, item);
+    }
+    if (item != small) {
+        PyMem_Free(item);
+    }
+    return result;
 }
 
 int
@@ -302,8 +333,9 @@ assign(ArrayObject *dst, PyObject *value)
         return -1;
     }
     bool is_scalar = PyFloat_CheckExact(value) || PyLong_CheckExact(value) ||
-                     PyBool_Check(value) || PyComplex_CheckExact(value);
-    if (is_scalar && element_is_number(dst->dtype)) {
+                     PyBool_Check(value) || PyComplex_CheckExact(value) ||
+                     (dst->dtype.lanes > 1 && PyTuple_CheckExact(value)); /* one item's lanes */
+    if (is_scalar) {
         return array_fill(function, dst, value);
     }
     array_side to, from;
@@ -328,7 +360,12 @@ array_assign_subscript(PyObject *op, PyObject *key, PyObject *value)
         PyErr_SetString(PyExc_TypeError, "Items of an Array cannot be deleted.");
         return -1;
     }
-    PyObject *view = array_subscript(op, key);
+    strided_layout in, out; /* not by array_subscript: packed items are written on any bit */
+    array_get_layout(array_cast(op), &in);
+    if (layout_index(state_of(op), "Array", key, &in, &out) < 0) {
+        return -1;
+    }
+    PyObject *view = array_view_bits(array_cast(op), &out);
     if (view == NULL) {
         return -1;
     }

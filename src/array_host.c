@@ -170,20 +170,18 @@ static PyObject *
 numpy_of_any_storage(ArrayObject *self, int copy, bool *is_fresh)
 {
     *is_fresh = false;
-    if (array_storage(self)->mode != BRIDGE_PRIVATE) {
+    if (array_numpy_can_view(self)) {
         return array_numpy_view("Array.__array__", self);
     }
     if (copy == 0) {
         return errors_copy_required(state_of((PyObject *)self),
-                                    "Array.__array__: private storage has no CPU address, so a copy "
-                                    "is needed and copy=False forbids it.");
+                                    "Array.__array__: %s, so a copy is needed and copy=False forbids "
+                                    "it.",
+                                    array_is_packed(self) ? "NumPy has one byte for each item"
+                                                          : "private storage has no CPU address");
     }
     *is_fresh = true;
-    PyObject *shared = array_copied(self, 'C', BRIDGE_SHARED);
-    PyObject *view =
-        shared == NULL ? NULL : array_numpy_view("Array.__array__", array_cast(shared));
-    Py_XDECREF(shared);
-    return view;
+    return array_numpy_copy("Array.__array__", self);
 }
 
 static PyObject *
@@ -221,10 +219,11 @@ converted(md_state *state, PyObject *view, PyObject *dtype, int copy, bool is_fr
 
 const char array_doc_array[] =
     "__array__($self, /, dtype=None, copy=None)\n--\n\n"
-    "A NumPy array: of the same memory for shared and managed storage, a copy for private.\n\n"
+    "A NumPy array: of the same memory for shared and managed storage, a copy for private storage and\n"
+    "for packed sub-byte items, of which NumPy gives each a byte.\n\n"
     "Waits for pending GPU work on the buffer.  Types that NumPy has not come from ml_dtypes.\n\n"
     "Raises\n------\n"
-    "CopyRequiredError\n    copy=False, and the storage is private or the dtype differs.\n\n"
+    "CopyRequiredError\n    copy=False, and the storage is private, the items are packed, or the dtype differs.\n\n"
     "Source: NumPy's array interface protocol, NEP 50 keyword `copy`.";
 
 PyObject *

@@ -189,8 +189,9 @@ core_empty_like(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObj
         storage_mode_convert(state, "empty_like", values[3], device, &mode) < 0) {
         return NULL;
     }
-    return array_allocate(state, "empty_like", device, mode, like->ndim, array_shape(like), dtype,
-                          'C');
+    bool is_padded = like->is_padded && dtype_equal(dtype, like->dtype);
+    return array_allocate_padded(state, "empty_like", device, mode, like->ndim, array_shape(like),
+                                 dtype, 'C', is_padded);
 }
 
 /* ---- asarray: where the items come from ---- */
@@ -223,7 +224,7 @@ array_of_view(md_state *state, PyObject *memory, PyObject *owner, const import_r
                     &fault)) {
         return errors_from_layout(state, "asarray", &fault);
     }
-    host_items items = {view->buf, &layout, dtype, view->readonly};
+    host_items items = {view->buf, &layout, dtype, view->readonly, false};
     return host_memory_import(state, "asarray", &items, owner, request);
 }
 
@@ -298,12 +299,13 @@ array_of_nested(md_state *state, PyObject *x, const import_request *request)
     return array;
 }
 
-/* A NumPy array whose element type comes from ml_dtypes: as integers, and renamed. */
+/* A NumPy array whose element type comes from ml_dtypes: as integers, and renamed.  Sub-byte items have a byte
+ * each there, and keep it. */
 static PyObject *
 array_of_ml_dtypes(md_state *state, PyObject *ndarray, DLDataType dtype,
                    const import_request *request)
 {
-    static const char *const names[] = {NULL, "uint8", "uint16"};
+    static const char *const names[] = {NULL, "uint8", "uint16", NULL, "uint32"};
     PyObject *integers =
         PyObject_CallMethod(ndarray, "view", "s", names[dtype_itemsize(dtype)]);
     PyObject *plain = integers == NULL ? NULL : array_of_buffer(state, integers, request);
@@ -311,9 +313,9 @@ array_of_ml_dtypes(md_state *state, PyObject *ndarray, DLDataType dtype,
     if (plain != NULL) {
         strided_layout layout;
         array_get_layout(array_cast(plain), &layout);
-        array = array_new(state, (PyObject *)array_cast(plain)->buffer,
-                          array_cast(plain)->byte_offset, &layout, dtype,
-                          array_cast(plain)->is_readonly);
+        array = array_new_padded(state, (PyObject *)array_cast(plain)->buffer,
+                                 array_cast(plain)->byte_offset, &layout, dtype,
+                                 array_cast(plain)->is_readonly, true);
     }
     Py_XDECREF(plain);
     Py_XDECREF(integers);
@@ -331,8 +333,7 @@ is_ml_dtypes_array(md_state *state, PyObject *x, DLDataType *dtype)
     bool is_known = named != NULL && dtype_type_convert(state, "asarray", named, dtype) == 0;
     Py_XDECREF(named);
     PyErr_Clear();
-    return is_known && dtype_buffer_format(*dtype) == NULL && dtype_is_whole_bytes(*dtype) &&
-           dtype_itemsize(*dtype) <= 2;
+    return is_known && dtype_buffer_format(*dtype) == NULL;
 }
 
 static bool
@@ -371,18 +372,6 @@ array_make_of(md_state *state, PyObject *x, const import_request *request)
 
 /* ---- asarray: what it shall be ---- */
 
-static PyObject *
-converted(md_state *state, PyObject *array, DLDataType dtype, bridge_storage mode)
-{
-    ArrayObject *self = array_cast(array);
-    PyObject *result = array_allocate(state, "asarray", array_storage(self)->device, mode,
-                                      self->ndim, array_shape(self), dtype, 'C');
-    if (result != NULL && array_numpy_assign("asarray", array_cast(result), array) < 0) {
-        Py_CLEAR(result);
-    }
-    return result;
-}
-
 /* `array` is consumed; the result is what was asked for. */
 static PyObject *
 finish(md_state *state, PyObject *array, PyObject *dtype_value, PyObject *storage_value, int copy)
@@ -409,7 +398,8 @@ finish(md_state *state, PyObject *array, PyObject *dtype_value, PyObject *storag
                                    is_other_type ? "element type" : "storage mode");
         goto done;
     }
-    result = is_other_type ? converted(state, array, dtype, mode) : array_copied(self, 'C', mode);
+    result = is_other_type ? array_numpy_convert("asarray", self, dtype, mode)
+                           : array_copied(self, 'C', mode);
 
 done:
     Py_DECREF(array);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dtype_bits.h"
 #include "errors.h"
 #include "waiting.h"
 
@@ -16,16 +17,12 @@ span_of(const ArrayObject *self, int64_t *first, int64_t *nbytes)
     if (self->nitems == 0) {
         return;
     }
-    if (!dtype_is_whole_bytes(self->dtype)) {
-        *nbytes = array_nbytes(self);
-        return;
-    }
     strided_layout layout;
-    int64_t lowest, highest;
+    int64_t begin, end;
     array_get_layout(self, &layout);
-    layout_offset_bounds(&layout, &lowest, &highest);
-    *first += lowest * layout.itemsize;
-    *nbytes = (highest - lowest + 1) * layout.itemsize;
+    (void)bits_byte_span(&layout, array_item_bits(self), self->first_bit, &begin, &end); /* in bounds */
+    *first += begin;
+    *nbytes = end - begin;
 }
 
 int

@@ -21,7 +21,9 @@
     X(copy_to, "copy_to")                                                              \
     X(fill, "fill")                                                                    \
     X(copy, "copy")                 /* array_copy.c */                                 \
+    X(item, "item")                 /* array_items.c */                                \
     X(array, "__array__")           /* array_host.c */                                 \
+    X(astype, "astype")             /* array_numpy.c */                                \
     X(dlpack, "__dlpack__")         /* dlpack_export.c */
 
 /* X(C name, Python name): no arguments. */
@@ -29,8 +31,7 @@
     X(repr_html, "_repr_html_")     /* array.c */                                      \
     X(as_readonly, "as_readonly")   /* array_views.c */                                \
     X(copy_copy, "__copy__")        /* array_copy.c */                                 \
-    X(item, "item")                 /* array_items.c */                                \
-    X(tolist, "tolist")                                                                \
+    X(tolist, "tolist")             /* array_items.c */                                \
     X(complex, "__complex__")                                                          \
     X(dlpack_device, "__dlpack_device__") /* dlpack_export.c */                        \
     X(metal_stream, "__metal_stream__") /* stream_protocol.c */

@@ -11,14 +11,21 @@
 /* numpy, imported: owned (+1).  ImportError that says who asks for it. */
 PyObject *array_numpy_module(const char *function);
 
-/* A NumPy array over the same memory: owned (+1).  CopyRequiredError for private storage;
+/* Can NumPy look at the memory itself?  Not into private storage, nor at packed items. */
+bool array_numpy_can_view(const ArrayObject *self);
+
+/* A NumPy array over the same memory: owned (+1).  CopyRequiredError for private storage and packed items;
  * TypeError for element types that NumPy and ml_dtypes have not. */
 PyObject *array_numpy_view(const char *function, ArrayObject *self);
+
+/* A NumPy array of a copy, in C order: owned (+1).  Sub-byte items have a byte each there. */
+PyObject *array_numpy_copy(const char *function, ArrayObject *self);
 
 /* Write anything that NumPy can make an array of, converting and broadcasting as NumPy does. */
 int array_numpy_assign(const char *function, ArrayObject *dst, PyObject *value);
 
-/* The result of a method without arguments of the items' NumPy array. */
-PyObject *array_numpy_call(const char *function, ArrayObject *self, const char *method);
+/* The items as numbers of another type, in new memory: owned (+1). */
+PyObject *array_numpy_convert(const char *function, ArrayObject *self, DLDataType dtype,
+                              bridge_storage mode);
 
 #endif /* MD_ARRAY_NUMPY_H */

@@ -5,6 +5,8 @@
  */
 #include "array_sides.h"
 
+#include <stdlib.h>
+
 #include "array_make.h"
 #include "array_map.h"
 #include "array_queue.h"
@@ -148,16 +150,6 @@ fit_shape(const char *function, const strided_layout *dst, array_side *src)
     return 0;
 }
 
-/* Packed sub-byte items move as bytes: both sides are compact, begin on a byte and have one shape. */
-static void
-count_in_bytes(array_side *side)
-{
-    int64_t nbytes = array_nbytes(side->array);
-    side->layout = (strided_layout){.ndim = 1, .itemsize = 1};
-    side->layout.shape[0] = nbytes;
-    side->layout.strides[0] = 1;
-}
-
 static int
 check_fit(const char *function, array_side *dst, array_side *src)
 {
@@ -169,15 +161,7 @@ check_fit(const char *function, array_side *dst, array_side *src)
     if (check_dtypes(function, dst->dtype, src->dtype) < 0) {
         return -1;
     }
-    if (dtype_is_whole_bytes(dst->dtype)) {
-        return fit_shape(function, &dst->layout, src);
-    }
-    if (!layout_same_shape(&dst->layout, &src->layout)) {
-        return refuse_shapes(function, &dst->layout, &src->layout);
-    }
-    count_in_bytes(dst);
-    count_in_bytes(src);
-    return 0;
+    return fit_shape(function, &dst->layout, src);
 }
 
 /* ---- the copy ---- */
@@ -199,21 +183,116 @@ side_unmap(const char *function, array_side *side, array_mapping *mapping, bool 
 }
 
 static bool
-move_items(const array_side *dst, char *to, const array_side *src, const char *from)
+is_packed(const array_side *side)
+{
+    return side->array != NULL && array_is_packed(side->array);
+}
+
+/* Two packed layouts of one shape as bytes: the whole, or rows of it. */
+static bool
+layouts_of_bytes(const strided_layout *dst, const strided_layout *src, int64_t item_bits,
+                 strided_layout *to, strided_layout *from)
+{
+    layout_fault fault;
+    int64_t nbits;
+    bool is_whole = layout_is_contiguous_c(dst) && layout_is_contiguous_c(src) &&
+                    layout_multiply(layout_volume(dst), item_bits, &nbits) && nbits % 8 == 0;
+    if (is_whole) {
+        int64_t nbytes = nbits / 8;
+        return layout_set_dense(to, 1, &nbytes, 1, 'C', &fault) &&
+               layout_set_dense(from, 1, &nbytes, 1, 'C', &fault);
+    }
+    return bits_as_bytes(dst, item_bits, to) && bits_as_bytes(src, item_bits, from);
+}
+
+/* Packed items that lie in whole bytes on both sides move as these: the layouts become theirs.  True: they do
+ * not, and each item is moved by itself. */
+static bool
+must_move_bits(array_side *dst, array_side *src)
+{
+    strided_layout to, from;
+    if (!is_packed(dst) && !is_packed(src)) {
+        return false;
+    }
+    if (!is_packed(dst) || !is_packed(src) || dst->array->first_bit != 0 ||
+        src->array->first_bit != 0 ||
+        !layouts_of_bytes(&dst->layout, &src->layout, dtype_item_bits(dst->dtype), &to, &from)) {
+        return true;
+    }
+    layout_copy(&to, &dst->layout);
+    layout_copy(&from, &src->layout);
+    return false;
+}
+
+static bits_items
+bits_of(const array_side *side, char *origin)
+{
+    const ArrayObject *array = side->array;
+    return (bits_items){&side->layout, origin, array->first_bit, array->dtype, array->is_padded};
+}
+
+static bool
+may_overlap(const bits_items *dst, const bits_items *src)
+{
+    int64_t to, to_end, from, from_end;
+    (void)bits_byte_span(dst->layout, bits_per_item(dst->dtype, dst->is_padded), dst->first_bit, &to,
+                         &to_end); /* in bounds, both */
+    (void)bits_byte_span(src->layout, bits_per_item(src->dtype, src->is_padded), src->first_bit,
+                         &from, &from_end);
+    return dst->base + to < src->base + from_end && src->base + from < dst->base + to_end;
+}
+
+/* Item by item; by way of memory of its own where the two may share some. */
+static bool
+move_bits(const bits_items *dst, const bits_items *src)
+{
+    strided_layout dense;
+    layout_fault fault;
+    if (!may_overlap(dst, src)) {
+        bits_copy(dst, src);
+        return true;
+    }
+    if (!layout_set_dense(&dense, src->layout->ndim, src->layout->shape, 1, 'C', &fault)) {
+        return false;
+    }
+    char *between =
+        calloc((size_t)layout_volume(&dense), (size_t)dtype_itemsize(src->dtype));
+    if (between == NULL) {
+        return false;
+    }
+    bits_items copy = {&dense, between, 0, src->dtype, false};
+    bits_copy(&copy, src);
+    bits_copy(dst, &copy);
+    free(between);
+    return true;
+}
+
+static bool
+move_nogil(const array_side *dst, char *to, const array_side *src, char *from, bool is_bits)
+{
+    if (!is_bits) {
+        return copy_strided(&dst->layout, to, &src->layout, from);
+    }
+    bits_items to_bits = bits_of(dst, to), from_bits = bits_of(src, from);
+    return move_bits(&to_bits, &from_bits);
+}
+
+static bool
+move_items(const array_side *dst, char *to, const array_side *src, char *from, bool is_bits)
 {
     if (layout_volume(&dst->layout) < LARGE_COPY / dst->layout.itemsize) {
-        return copy_strided(&dst->layout, to, &src->layout, from);
+        return move_nogil(dst, to, src, from, is_bits);
     }
     bool is_done;
     Py_BEGIN_ALLOW_THREADS
-    is_done = copy_strided(&dst->layout, to, &src->layout, from);
+    is_done = move_nogil(dst, to, src, from, is_bits);
     Py_END_ALLOW_THREADS
     return is_done;
 }
 
 /* The one entry: two sides that fit. */
 static int
-copy_sides(const char *function, array_side *dst, array_side *src)
+copy_sides(const char *function, array_side *dst, array_side *src, bool is_bits)
 {
     array_mapping to, from;
     if (layout_is_empty(&dst->layout)) {
@@ -226,7 +305,7 @@ copy_sides(const char *function, array_side *dst, array_side *src)
         (void)side_unmap(function, src, &from, false);
         return -1;
     }
-    bool is_done = move_items(dst, to.origin, src, from.origin);
+    bool is_done = move_items(dst, to.origin, src, from.origin, is_bits);
     (void)side_unmap(function, src, &from, false);
     int result = side_unmap(function, dst, &to, is_done);
     if (!is_done) {
@@ -250,11 +329,14 @@ array_sides_copy(const char *function, array_side *dst, array_side *src, metal_s
     if (check_fit(function, dst, src) < 0) {
         return -1;
     }
-    int is_queued = can_be_later(dst, stream) ? array_queue_copy(function, dst, src, stream) : 0;
+    bool is_bits = must_move_bits(dst, src);
+    int is_queued = !is_bits && can_be_later(dst, stream)
+                        ? array_queue_copy(function, dst, src, stream)
+                        : 0;
     if (is_queued != 0) {
         return is_queued < 0 ? -1 : 0;
     }
-    return copy_sides(function, dst, src);
+    return copy_sides(function, dst, src, is_bits);
 }
 
 int

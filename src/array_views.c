@@ -349,20 +349,32 @@ array_method_flatten(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
 
 /* ---- other items over the same bytes ---- */
 
-/* Sub-byte types on either side: the items must be compact, and the last axis is recounted. */
+/* Packed items on either side: the last axis is recounted in bits.  It must be compact, and every
+ * other step must be whole items of the other type. */
 static bool
 recount_packed(const ArrayObject *self, DLDataType dtype, strided_layout *out)
 {
-    strided_layout in;
-    layout_fault fault;
-    array_get_layout(self, &in);
-    int64_t from = dtype_item_bits(self->dtype), to = dtype_item_bits(dtype), bits;
-    if (in.ndim == 0 || !layout_is_contiguous_c(&in) ||
-        !layout_multiply(in.shape[in.ndim - 1], from, &bits) || bits % to != 0) {
+    int64_t from = array_item_bits(self), to = dtype_item_bits(dtype), bits;
+    array_get_layout(self, out);
+    int last = out->ndim - 1;
+    out->itemsize = dtype_itemsize(dtype);
+    if (from == to) {
+        return true;
+    }
+    if (last < 0 || (out->strides[last] != 1 && out->shape[last] != 1) ||
+        !layout_multiply(out->shape[last], from, &bits) || bits % to != 0) {
         return false;
     }
-    in.shape[in.ndim - 1] = bits / to;
-    return layout_set_dense(out, in.ndim, in.shape, dtype_itemsize(dtype), 'C', &fault);
+    out->shape[last] = bits / to;
+    out->strides[last] = 1;
+    for (int axis = 0; axis < last; axis++) {
+        if (!layout_multiply(out->strides[axis], from, &bits) ||
+            (bits % to != 0 && out->shape[axis] > 1)) {
+            return false;
+        }
+        out->strides[axis] = bits / to;
+    }
+    return true;
 }
 
 static bool
@@ -379,11 +391,19 @@ recount_bytes(const ArrayObject *self, DLDataType dtype, strided_layout *out)
            layout_repacked(&in, dtype_itemsize(dtype), in.ndim - 1, true, out, &fault);
 }
 
+/* Padded items stay so in a type of as many bits; seen as whole bytes they are bytes. */
+static bool
+keeps_padding(const ArrayObject *self, DLDataType dtype)
+{
+    return self->is_padded && dtype.lanes == 1 && dtype.bits == self->dtype.bits;
+}
+
 const char array_doc_view[] =
     "view($self, /, dtype)\n--\n\n"
     "The same bytes as items of another type; no conversion.\n\n"
     "Where the item sizes differ the last axis shrinks or grows with them; it must be\n"
-    "contiguous.\n\n"
+    "contiguous.  Packed sub-byte items count in bits: two int4 are a uint8.  Padded ones, of a\n"
+    "byte each, stay so in a type of as many bits.\n\n"
     "Raises\n------\n"
     "ValueError\n    The last axis is not contiguous or its bytes do not divide, or the items would\n"
     "    not lie on their alignment.";
@@ -401,7 +421,8 @@ array_method_view(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
         dtype_type_convert(state, "Array.view", values[0], &dtype) < 0) {
         return NULL;
     }
-    bool is_whole = dtype_is_whole_bytes(self->dtype) && dtype_is_whole_bytes(dtype);
+    bool is_padded = keeps_padding(self, dtype);
+    bool is_whole = !array_is_packed(self) && (is_padded || dtype_is_whole_bytes(dtype));
     if (!(is_whole ? recount_bytes(self, dtype, &out) : recount_packed(self, dtype, &out))) {
         char from[DTYPE_NAME_MAX], to[DTYPE_NAME_MAX];
         dtype_write_name(self->dtype, from);
@@ -417,8 +438,8 @@ array_method_view(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
                             "alignment (%lld bytes); use copy() first.",
                             (long long)self->byte_offset, (long long)dtype_alignment(dtype));
     }
-    return array_new(state, (PyObject *)self->buffer, self->byte_offset, &out, dtype,
-                     self->is_readonly);
+    return array_new_padded(state, (PyObject *)self->buffer, self->byte_offset, &out, dtype,
+                            self->is_readonly, is_padded);
 }
 
 const char array_doc_as_readonly[] =

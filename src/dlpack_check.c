@@ -1,6 +1,8 @@
 /* dlpack_check.c: see dlpack_check.h. */
 #include "dlpack_check.h"
 
+#include "dtype_bits.h"
+
 #define DLPACK_AS_TEXT(name, text) [name] = text,
 static const char *const fault_texts[] = {DLPACK_FAULT_LIST(DLPACK_AS_TEXT)};
 #undef DLPACK_AS_TEXT
@@ -80,26 +82,12 @@ take_layout(const DLTensor *tensor, int64_t itemsize, strided_layout *out, dlpac
     return true;
 }
 
+/* The bytes that the items reach, counted in bits: packed ones may begin on any. */
 static bool
-measure_whole_bytes(const strided_layout *layout, dlpack_facts *out, dlpack_fault *fault)
+measure(DLDataType dtype, dlpack_facts *out, dlpack_fault *fault)
 {
-    int64_t lowest, highest;
-    layout_offset_bounds(layout, &lowest, &highest);
-    if (!layout_multiply(lowest, layout->itemsize, &out->first_nbytes) ||
-        !layout_multiply(highest + 1, layout->itemsize, &out->end_nbytes)) {
-        return fail(fault, DLPACK_FAULT_OVERFLOW, 0, 0);
-    }
-    return true;
-}
-
-static bool
-measure_packed(DLDataType dtype, bool is_padded, dlpack_facts *out, dlpack_fault *fault)
-{
-    if (is_padded || !layout_is_contiguous_c(&out->layout)) {
-        return fail(fault, DLPACK_FAULT_SUBBYTE, dtype_item_bits(dtype), 0);
-    }
-    out->first_nbytes = 0;
-    if (!dtype_packed_nbytes(dtype, out->nitems, &out->end_nbytes)) {
+    if (!bits_byte_span(&out->layout, bits_per_item(dtype, out->is_padded), 0, &out->first_nbytes,
+                        &out->end_nbytes)) {
         return fail(fault, DLPACK_FAULT_OVERFLOW, 0, 0);
     }
     return true;
@@ -112,6 +100,10 @@ dlpack_check(const DLTensor *tensor, bool is_padded, dlpack_facts *out, dlpack_f
         !take_layout(tensor, dtype_itemsize(tensor->dtype), &out->layout, fault)) {
         return false;
     }
+    if (is_padded && tensor->dtype.bits < 8 && tensor->dtype.lanes > 1) {
+        return fail(fault, DLPACK_FAULT_SUBBYTE, tensor->dtype.bits, tensor->dtype.lanes);
+    }
+    out->is_padded = is_padded && tensor->dtype.bits < 8;
     out->nitems = layout_volume(&out->layout);
     out->first_nbytes = out->end_nbytes = 0;
     if (out->nitems == 0) {
@@ -120,9 +112,7 @@ dlpack_check(const DLTensor *tensor, bool is_padded, dlpack_facts *out, dlpack_f
     if (tensor->data == NULL) {
         return fail(fault, DLPACK_FAULT_DATA_NULL, out->nitems, 0);
     }
-    return dtype_is_whole_bytes(tensor->dtype)
-               ? measure_whole_bytes(&out->layout, out, fault)
-               : measure_packed(tensor->dtype, is_padded, out, fault);
+    return measure(tensor->dtype, out, fault);
 }
 
 bool

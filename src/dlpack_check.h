@@ -20,7 +20,8 @@
     X(DLPACK_FAULT_LANES, "the element type has %lld lanes; at least 1 is needed")             \
     X(DLPACK_FAULT_OVERFLOW, "shape and strides reach past what 64 bits can count")            \
     X(DLPACK_FAULT_DATA_NULL, "data is NULL though the tensor has %lld items")                 \
-    X(DLPACK_FAULT_SUBBYTE, "items of %lld bits must be packed and compact")                   \
+    X(DLPACK_FAULT_SUBBYTE, "items of %lld bits in %lld lanes cannot be padded: only one lane has " \
+                            "a byte of its own")                                                   \
     X(DLPACK_FAULT_OFFSET, "byte_offset (%llu) is larger than any buffer")                     \
     X(DLPACK_FAULT_ADDRESS, "data (%llx) with byte_offset (%lld) and an extent of %lld bytes " \
                             "passes the end of the address space")                             \
@@ -45,6 +46,7 @@ const char *dlpack_fault_text(dlpack_fault_code code); /* printf format, static 
 /* What a sound tensor says of itself. */
 typedef struct dlpack_facts {
     strided_layout layout; /* offset 0; strides worked out where the tensor has none */
+    bool is_padded; /* sub-byte items have a byte each; false for all others */
     int64_t nitems;
     int64_t first_nbytes; /* from element 0 down to the lowest byte: <= 0 */
     int64_t end_nbytes;   /* from element 0 up to one past the highest byte */

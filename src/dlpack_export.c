@@ -31,12 +31,19 @@ has_negative_stride(const ArrayObject *self)
 static const char *
 reason_to_copy(const ArrayObject *self, DLDeviceType device)
 {
+    strided_layout layout;
     if (self->nitems == 0) {
         return NULL; /* there is no memory to hand out */
     }
     if (has_negative_stride(self)) {
         /* torch ends the process on one, MLX refuses it. */
         return "the strides are negative, which consumers do not take";
+    }
+    if (array_is_packed(self)) {
+        array_get_layout(self, &layout);
+        if (!layout_is_contiguous_c(&layout)) {
+            return "packed sub-byte items lie apart, and consumers take the bytes as one run";
+        }
     }
     if (device == kDLCPU) {
         return array_storage(self)->mode == BRIDGE_PRIVATE
@@ -107,6 +114,9 @@ export_in_place(ArrayObject *self, const export_request *request, uint64_t flags
     if (self->is_readonly) {
         flags |= DLPACK_FLAG_BITMASK_READ_ONLY;
     }
+    if (self->is_padded) {
+        flags |= DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
+    }
     void *managed = managed_new(array_storage(self), self->ndim, request->is_versioned, flags,
                                 &tensor);
     if (managed == NULL) {
@@ -125,7 +135,8 @@ export_copy(ArrayObject *self, const export_request *request)
 {
     bridge_storage mode =
         request->device == kDLCPU ? BRIDGE_SHARED : array_storage(self)->mode;
-    PyObject *copy = array_copied(self, 'C', mode);
+    /* A legacy tensor cannot say that it is padded: it gets packed items. */
+    PyObject *copy = array_copied_padded(self, 'C', mode, self->is_padded && request->is_versioned);
     if (copy == NULL) {
         return NULL;
     }
@@ -151,6 +162,9 @@ dlpack_export(ArrayObject *self, const export_request *request)
         return NULL;
     }
     const char *reason = reason_to_copy(self, request->device);
+    if (reason == NULL && self->is_padded && !request->is_versioned) {
+        reason = "sub-byte items are padded, which only a versioned capsule can say";
+    }
     if (reason == NULL) {
         return export_in_place(self, request, 0);
     }
@@ -169,6 +183,9 @@ dlpack_export_borrowed(ArrayObject *self, DLTensor *out)
     const char *reason = reason_to_copy(self, kDLMetal);
     if (self->is_readonly) {
         reason = "the array is read-only, which a borrowed tensor cannot say";
+    }
+    if (self->is_padded) {
+        reason = "sub-byte items are padded, which a borrowed tensor cannot say";
     }
     if (reason != NULL) {
         PyErr_Format(PyExc_BufferError,

@@ -136,7 +136,8 @@ import_cpu(md_state *state, foreign_tensor *foreign, const import_request *reque
         return NULL;
     }
     host_items items = {(char *)tensor->data + tensor->byte_offset, &foreign->facts.layout,
-                        tensor->dtype, (foreign->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0};
+                        tensor->dtype, (foreign->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0,
+                        foreign->facts.is_padded};
     if (request->copy != 1) {
         const char *why;
         storage_owner record = owners_of_tensor(state, foreign->managed, foreign->is_versioned);
@@ -267,8 +268,9 @@ import_metal(md_state *state, foreign_tensor *foreign, const import_request *req
         Py_XDECREF(buffer);
         return NULL;
     }
-    PyObject *array = array_new(state, buffer, (int64_t)tensor->byte_offset,
-                                &foreign->facts.layout, tensor->dtype, is_readonly);
+    PyObject *array = array_new_padded(state, buffer, (int64_t)tensor->byte_offset,
+                                       &foreign->facts.layout, tensor->dtype, is_readonly,
+                                       foreign->facts.is_padded);
     Py_DECREF(buffer);
     return array;
 }

@@ -10,12 +10,14 @@
 /* name, code, bits, has a buffer-protocol letter, NumPy has it */
 const dtype_entry dtype_table[] = {
     {"bool", kDLBool, 8, '?', true},
+    {"int1", kDLInt, 1, 0, false},
     {"int2", kDLInt, 2, 0, false},
     {"int4", kDLInt, 4, 0, false},
     {"int8", kDLInt, 8, 'b', true},
     {"int16", kDLInt, 16, 'h', true},
     {"int32", kDLInt, 32, 'i', true},
     {"int64", kDLInt, 64, 'q', true},
+    {"uint1", kDLUInt, 1, 0, false},
     {"uint2", kDLUInt, 2, 0, false},
     {"uint4", kDLUInt, 4, 0, false},
     {"uint8", kDLUInt, 8, 'B', true},

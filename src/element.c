@@ -4,86 +4,26 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- small floats: bits around a sign, as IEEE 754 counts them ---- */
+#include "dtype_bits.h"
+#include "dtype_float.h"
 
-typedef struct float_format {
-    int exponent_bits, mantissa_bits, bias;
-    bool has_infinity; /* the top exponent means inf and nan, as in IEEE 754 */
-} float_format;
+/* ---- reading ---- */
 
-static const float_format bfloat16_format = {8, 7, 127, true};
-
-static double
-decode_float(const float_format *format, uint32_t bits)
+/* The bits of one lane, up to 64; every target is little-endian. */
+static uint64_t
+read_lane(DLDataType dtype, const char *bytes, int64_t first_bit)
 {
-    uint32_t mantissa_mask = (1u << format->mantissa_bits) - 1;
-    uint32_t exponent_mask = (1u << format->exponent_bits) - 1;
-    uint32_t mantissa = bits & mantissa_mask;
-    uint32_t exponent = bits >> format->mantissa_bits & exponent_mask;
-    bool is_negative = bits >> (format->mantissa_bits + format->exponent_bits) & 1;
-    double value;
-    if (exponent == exponent_mask && format->has_infinity) {
-        value = mantissa == 0 ? INFINITY : NAN;
+    if (dtype.bits < 8) {
+        return bits_read(bytes, first_bit, dtype.bits);
     }
-    else if (exponent == 0) {
-        value = ldexp(mantissa, 1 - format->bias - format->mantissa_bits);
-    }
-    else {
-        value = ldexp(mantissa | (mantissa_mask + 1),
-                      (int)exponent - format->bias - format->mantissa_bits);
-    }
-    return copysign(value, is_negative ? -1.0 : 1.0);
-}
-
-/* Rounds a double once, to nearest even; by way of float it would be rounded twice. */
-static uint16_t
-encode_bfloat16(double value)
-{
-    uint16_t sign = signbit(value) ? 0x8000 : 0;
-    if (isnan(value)) {
-        return sign | 0x7fc0;
-    }
-    int exponent;
-    double fraction = frexp(fabs(value), &exponent); /* 0.5 <= fraction < 1, or 0 or inf */
-    if (isinf(value) || exponent > 128) {
-        return sign | 0x7f80;
-    }
-    if (fraction == 0.0) {
-        return sign;
-    }
-    int step = exponent < -125 ? -133 : exponent - 8; /* the value of the last bit is 2**step */
-    double steps = nearbyint(ldexp(fraction, exponent - step));
-    uint32_t biased = exponent < -125 ? 0 : (uint32_t)(exponent + 125);
-    return (uint16_t)(sign | (uint16_t)((biased << 7) + (uint32_t)steps));
-}
-
-/* ---- kinds ---- */
-
-bool
-element_is_number(DLDataType dtype)
-{
-    if (dtype.lanes != 1 || dtype.bits < 8) {
-        return false;
-    }
-    switch (dtype.code) {
-    case kDLInt:
-    case kDLUInt:
-    case kDLFloat:
-    case kDLBfloat:
-    case kDLBool:
-        return true;
-    case kDLComplex:
-        return dtype.bits == 64 || dtype.bits == 128;
-    default:
-        return false;
-    }
+    uint64_t raw = 0;
+    memcpy(&raw, bytes + first_bit / 8, dtype.bits / 8);
+    return raw;
 }
 
 static PyObject *
-unpack_int(DLDataType dtype, const char *bytes)
+int_of_bits(DLDataType dtype, uint64_t raw)
 {
-    uint64_t raw = 0;
-    memcpy(&raw, bytes, dtype.bits / 8); /* every target is little-endian */
     if (dtype.code == kDLUInt) {
         return PyLong_FromUnsignedLongLong(raw);
     }
@@ -107,27 +47,44 @@ unpack_real(int bits, const char *bytes)
     return value;
 }
 
-PyObject *
-element_unpack(DLDataType dtype, const char *bytes)
+static PyObject *
+unpack_lane(DLDataType dtype, const char *bytes, int64_t first_bit)
 {
+    const char *place = bytes + first_bit / 8;
     switch (dtype.code) {
     case kDLBool:
-        return PyBool_FromLong(bytes[0] != 0);
+        return PyBool_FromLong(place[0] != 0);
     case kDLFloat:
-        return PyFloat_FromDouble(unpack_real(dtype.bits, bytes));
-    case kDLBfloat: {
-        uint16_t raw;
-        memcpy(&raw, bytes, sizeof raw);
-        return PyFloat_FromDouble(decode_float(&bfloat16_format, raw));
-    }
+        return PyFloat_FromDouble(unpack_real(dtype.bits, place));
     case kDLComplex: {
         int half = dtype.bits / 2;
-        return PyComplex_FromDoubles(unpack_real(half, bytes),
-                                     unpack_real(half, bytes + half / 8));
+        return PyComplex_FromDoubles(unpack_real(half, place), unpack_real(half, place + half / 8));
     }
+    case kDLInt:
+    case kDLUInt:
+        return int_of_bits(dtype, read_lane(dtype, bytes, first_bit));
     default:
-        return unpack_int(dtype, bytes);
+        return PyFloat_FromDouble(
+            dtype_decode_float(dtype.code, (uint32_t)read_lane(dtype, bytes, first_bit)));
     }
+}
+
+PyObject *
+element_unpack(DLDataType dtype, const char *bytes, int64_t first_bit)
+{
+    if (dtype.lanes == 1) {
+        return unpack_lane(dtype, bytes, first_bit);
+    }
+    PyObject *lanes = PyTuple_New(dtype.lanes);
+    for (int64_t lane = 0; lanes != NULL && lane < dtype.lanes; lane++) {
+        PyObject *number = unpack_lane(dtype, bytes, first_bit + lane * dtype.bits);
+        if (number == NULL) {
+            Py_CLEAR(lanes);
+            break;
+        }
+        PyTuple_SET_ITEM(lanes, (Py_ssize_t)lane, number);
+    }
+    return lanes;
 }
 
 /* ---- packing ---- */
@@ -153,7 +110,7 @@ explain_error(const char *function, DLDataType dtype, PyObject *value, PyObject 
 }
 
 static int
-pack_int(const char *function, DLDataType dtype, PyObject *value, char *bytes)
+pack_int(const char *function, DLDataType dtype, PyObject *value, uint64_t *out)
 {
     if (!PyIndex_Check(value)) {
         return refuse_value(function, dtype, value, PyExc_TypeError);
@@ -175,7 +132,7 @@ pack_int(const char *function, DLDataType dtype, PyObject *value, char *bytes)
     if (back != raw) {
         return refuse_value(function, dtype, value, PyExc_OverflowError);
     }
-    memcpy(bytes, &raw, dtype.bits / 8);
+    *out = raw;
     return 0;
 }
 
@@ -206,12 +163,22 @@ pack_float(const char *function, DLDataType dtype, PyObject *value, char *bytes)
     if (number == -1.0 && PyErr_Occurred()) {
         return explain_error(function, dtype, value, PyExc_TypeError);
     }
-    if (dtype.code == kDLBfloat) {
-        uint16_t raw = encode_bfloat16(number);
-        memcpy(bytes, &raw, sizeof raw);
-        return 0;
-    }
     return pack_real(dtype.bits, number, bytes);
+}
+
+static int
+pack_small_float(const char *function, DLDataType dtype, PyObject *value, uint64_t *out)
+{
+    uint32_t bits;
+    double number = PyFloat_AsDouble(value);
+    if (number == -1.0 && PyErr_Occurred()) {
+        return explain_error(function, dtype, value, PyExc_TypeError);
+    }
+    if (!dtype_encode_float(dtype.code, number, &bits)) {
+        return refuse_value(function, dtype, value, PyExc_OverflowError);
+    }
+    *out = bits;
+    return 0;
 }
 
 static int
@@ -228,21 +195,68 @@ pack_complex(const char *function, DLDataType dtype, PyObject *value, char *byte
     return pack_real(half, number.imag, bytes + half / 8);
 }
 
-int
-element_pack(const char *function, DLDataType dtype, PyObject *value, char *bytes)
+static int
+pack_lane(const char *function, DLDataType dtype, PyObject *value, char *bytes, int64_t first_bit)
 {
+    uint64_t raw = 0;
+    char *place = bytes + first_bit / 8;
+    int result;
     switch (dtype.code) {
     case kDLBool: {
         int is_true = PyObject_IsTrue(value);
-        bytes[0] = (char)(is_true == 1);
+        place[0] = (char)(is_true == 1);
         return is_true < 0 ? -1 : 0;
     }
     case kDLFloat:
-    case kDLBfloat:
-        return pack_float(function, dtype, value, bytes);
+        return pack_float(function, dtype, value, place);
     case kDLComplex:
-        return pack_complex(function, dtype, value, bytes);
+        return pack_complex(function, dtype, value, place);
+    case kDLInt:
+    case kDLUInt:
+        result = pack_int(function, dtype, value, &raw);
+        break;
     default:
-        return pack_int(function, dtype, value, bytes);
+        result = pack_small_float(function, dtype, value, &raw);
     }
+    if (result == 0 && dtype.bits < 8) {
+        bits_write(bytes, first_bit, dtype.bits, (uint8_t)raw);
+    }
+    else if (result == 0) {
+        memcpy(place, &raw, dtype.bits / 8);
+    }
+    return result;
+}
+
+/* A number goes into every lane, a sequence lane by lane. */
+static int
+pack_lanes(const char *function, DLDataType dtype, PyObject *value, char *bytes)
+{
+    bool is_sequence = PyTuple_Check(value) || PyList_Check(value);
+    if (is_sequence && PySequence_Fast_GET_SIZE(value) != dtype.lanes) {
+        char name[DTYPE_NAME_MAX];
+        dtype_write_name(dtype, name);
+        PyErr_Format(PyExc_ValueError, "%s: an item of %s has %d lanes, not %zd.", function, name,
+                     (int)dtype.lanes, PySequence_Fast_GET_SIZE(value));
+        return -1;
+    }
+    for (int64_t lane = 0; lane < dtype.lanes; lane++) {
+        /* Owned: a number's own conversion may change the list. */
+        PyObject *number =
+            is_sequence ? PySequence_GetItem(value, (Py_ssize_t)lane) : Py_NewRef(value);
+        int result = number == NULL ? -1
+                                    : pack_lane(function, dtype, number, bytes, lane * dtype.bits);
+        Py_XDECREF(number);
+        if (result < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int
+element_pack(const char *function, DLDataType dtype, PyObject *value, char *bytes)
+{
+    memset(bytes, 0, (size_t)dtype_itemsize(dtype));
+    return dtype.lanes == 1 ? pack_lane(function, dtype, value, bytes, 0)
+                            : pack_lanes(function, dtype, value, bytes);
 }

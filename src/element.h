@@ -8,15 +8,14 @@
 #include "dtype.h"
 #include "state.h"
 
-/* Can items of this type be read and written here? Whole bytes, one lane, and a Python number that
- * stands for them. */
-bool element_is_number(DLDataType dtype);
+/* The item at bit `first_bit` after `bytes`: a bool, int, float or complex; of several lanes a tuple
+ * of them.  Owned (+1). */
+PyObject *element_unpack(DLDataType dtype, const char *bytes, int64_t first_bit);
 
-/* The item at `bytes` as bool, int, float or complex: owned (+1).  Only for element_is_number. */
-PyObject *element_unpack(DLDataType dtype, const char *bytes);
-
-/* `value` as the item's bytes, rounded to nearest even where the type is narrower.  -1 with
- * TypeError (not a number, complex for real) or OverflowError (an int that does not fit). */
+/* `value`, a number, or for several lanes a sequence of one each, as the item's bytes: rounded to nearest
+ * even where the type is narrower, lanes packed, what is left of a byte 0.  -1 with TypeError (not a
+ * number, complex for real), ValueError (another count of lanes) or OverflowError (an int that does not
+ * fit, a NaN for a type that has none). */
 int element_pack(const char *function, DLDataType dtype, PyObject *value, char *bytes);
 
 #endif /* MD_ELEMENT_H */

@@ -18,21 +18,25 @@ PyObject *
 host_memory_copy(md_state *state, const char *function, const host_items *items,
                  const device_record *device)
 {
-    PyObject *op = array_allocate(state, function, device, BRIDGE_SHARED, items->layout->ndim,
-                                  items->layout->shape, items->dtype, 'C');
+    PyObject *op = array_allocate_padded(state, function, device, BRIDGE_SHARED,
+                                         items->layout->ndim, items->layout->shape, items->dtype,
+                                         'C', items->is_padded);
     if (op == NULL || array_cast(op)->nitems == 0) {
         return op;
     }
     char *origin = array_storage(array_cast(op))->address;
-    if (!dtype_is_whole_bytes(items->dtype)) { /* packed and compact: the bytes themselves */
-        memcpy(origin, items->address, (size_t)array_nbytes(array_cast(op)));
-        return op;
-    }
     strided_layout dense;
-    bool is_done;
+    bool is_packed = array_is_packed(array_cast(op)), is_done = true;
     array_get_layout(array_cast(op), &dense);
+    bits_items from = {items->layout, items->address, 0, items->dtype, false};
+    bits_items to = {&dense, origin, 0, items->dtype, false};
     Py_BEGIN_ALLOW_THREADS
-    is_done = copy_strided(&dense, origin, items->layout, items->address);
+    if (is_packed) {
+        bits_copy(&to, &from);
+    }
+    else {
+        is_done = copy_strided(&dense, origin, items->layout, items->address);
+    }
     Py_END_ALLOW_THREADS
     if (!is_done) {
         Py_CLEAR(op);
@@ -42,21 +46,6 @@ host_memory_copy(md_state *state, const char *function, const host_items *items,
 }
 
 /* ---- sharing ---- */
-
-/* The bytes that the items lie in, relative to element 0. */
-static void
-measure(const host_items *items, int64_t *first, int64_t *end)
-{
-    int64_t lowest, highest;
-    if (!dtype_is_whole_bytes(items->dtype)) {
-        *first = 0;
-        (void)dtype_packed_nbytes(items->dtype, layout_volume(items->layout), end);
-        return;
-    }
-    layout_offset_bounds(items->layout, &lowest, &highest);
-    *first = lowest * items->layout->itemsize;
-    *end = (highest + 1) * items->layout->itemsize;
-}
 
 PyObject *
 host_memory_share(md_state *state, const host_items *items, const storage_owner *owner,
@@ -71,7 +60,11 @@ host_memory_share(md_state *state, const host_items *items, const storage_owner 
         *why = "the address of its first item is not a multiple of the element's alignment";
         return NULL;
     }
-    measure(items, &first, &end);
+    if (!bits_byte_span(items->layout, bits_per_item(items->dtype, items->is_padded), 0, &first,
+                        &end)) {
+        *why = "its items reach past what 64 bits can count in bits";
+        return NULL;
+    }
     Py_BEGIN_ALLOW_THREADS
     status = storage_wrap_host(device, items->address + first, (size_t)(end - first), owner,
                                &storage, &offset);
@@ -85,8 +78,8 @@ host_memory_share(md_state *state, const host_items *items, const storage_owner 
     if (buffer == NULL) {
         return NULL;
     }
-    PyObject *array = array_new(state, buffer, (int64_t)offset - first, items->layout,
-                                items->dtype, items->is_readonly);
+    PyObject *array = array_new_padded(state, buffer, (int64_t)offset - first, items->layout,
+                                       items->dtype, items->is_readonly, items->is_padded);
     Py_DECREF(buffer);
     return array;
 }

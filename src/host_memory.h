@@ -23,6 +23,7 @@ typedef struct host_items {
     const strided_layout *layout;
     DLDataType dtype;
     bool is_readonly;
+    bool is_padded; /* sub-byte items have a byte each; false for all others */
 } host_items;
 
 /* The device that CPU memory goes to: NULL with MetalError where there is none. */

@@ -33,18 +33,42 @@ end_place(place *self)
     PyBuffer_Release(&self->view); /* nothing where view.obj is NULL */
 }
 
-/* Items that are packed into bytes, as these bytes; other layouts as they are. */
-static int
-set_items(place *self, const strided_layout *layout, DLDataType dtype)
+/* Each packed item has bytes of its own: these. */
+static bool
+items_as_bytes(const strided_layout *layout, int64_t item_bits, strided_layout *out)
 {
-    if (dtype_is_whole_bytes(dtype)) {
-        self->layout = *layout;
+    layout_copy(layout, out);
+    out->itemsize = (item_bits + 7) / 8;
+    for (int axis = 0; axis < layout->ndim; axis++) {
+        int64_t step_bits;
+        if (!layout_multiply(layout->strides[axis], item_bits, &step_bits) || step_bits % 8 != 0) {
+            return false;
+        }
+        out->strides[axis] = step_bits / 8;
+        if (out->strides[axis] % out->itemsize != 0) {
+            return false;
+        }
+        out->strides[axis] /= out->itemsize;
+    }
+    return layout->offset == 0;
+}
+
+/* Packed items as the bytes that they lie in: rows of them, single ones, or where neither falls on bytes all
+ * from the first to the last; other layouts as they are. */
+static int
+set_items(place *self, const strided_layout *layout, int64_t item_bits)
+{
+    int64_t first, end, nbytes;
+    layout_fault fault;
+    self->layout = *layout;
+    if (item_bits % 8 == 0 || layout_volume(layout) == 0 ||
+        bits_as_bytes(layout, item_bits, &self->layout) ||
+        items_as_bytes(layout, item_bits, &self->layout)) {
         return 0;
     }
-    layout_fault fault;
-    int64_t nbytes;
-    if (!dtype_packed_nbytes(dtype, layout_volume(layout), &nbytes) ||
-        !layout_set(&self->layout, 1, &nbytes, NULL, 1, 0, &fault)) {
+    if (!bits_byte_span(layout, item_bits, 0, &first, &end) ||
+        !layout_add(end, -first, &nbytes) ||
+        !layout_set(&self->layout, 1, &nbytes, NULL, 1, first, &fault)) {
         PyErr_SetString(PyExc_OverflowError, WHERE ": the items reach past what 64 bits can count.");
         return -1;
     }
@@ -68,7 +92,7 @@ place_array(ArrayObject *array, place *self)
     strided_layout layout;
     array_get_layout(array, &layout);
     place_in_storage(self, array_storage(array), array->byte_offset);
-    return set_items(self, &layout, array->dtype);
+    return set_items(self, &layout, array_item_bits(array));
 }
 
 static int
@@ -196,7 +220,7 @@ place_tensor(place *self)
     dlpack_facts facts;
     dlpack_fault fault;
     if (seen_check(WHERE, &self->seen, &facts) < 0 ||
-        set_items(self, &facts.layout, tensor->dtype) < 0) {
+        set_items(self, &facts.layout, bits_per_item(tensor->dtype, facts.is_padded)) < 0) {
         return -1;
     }
     self->is_nowhere = facts.nitems == 0 || (self->seen.flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0;

@@ -147,7 +147,7 @@ FAULTS = [
     ({"dtype": (99, 32, 1)}, "element type"),
     ({"dtype": (3, 64, 1)}, "element type"),
     ({"dtype": (17, 8, 1)}, "element type"),
-    ({"dtype": (0, 4, 1), "shape": (2, 4), "strides": (8, 1)}, "packed"),
+    ({"dtype": (0, 4, 1), "shape": (2, 2), "strides": (2**62, 1)}, "64 bits"),
 ]
 
 

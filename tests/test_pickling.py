@@ -209,8 +209,8 @@ def test_what_arrives_off_its_alignment_is_copied():
 
 def test_a_device_that_is_not_there_becomes_the_default():
     restore, parts = md.zeros(3).__reduce_ex__(5)
-    data, dtype, shape, strides, storage, _, is_readonly = parts
-    assert restore(data, dtype, shape, strides, storage, 7, is_readonly).device == md.default_device()
+    data, dtype, shape, strides, storage, _, *flags = parts
+    assert restore(data, dtype, shape, strides, storage, 7, *flags).device == md.default_device()
 
 
 def test_a_pickle_that_lies_is_refused():

@@ -28,7 +28,7 @@ def reduce_array(array: _core.Array, protocol: int) -> tuple[Any, tuple[Any, ...
         if protocol < OUT_OF_BAND_PROTOCOL:
             data = data.raw().tobytes()
     place = array.storage, array.device.index
-    return restore_array, (data, array.dtype, array.shape, dense.strides, *place, array.readonly)
+    return restore_array, (data, array.dtype, array.shape, dense.strides, *place, array.readonly, array.padded)
 
 
 def dense_form(array: _core.Array) -> _core.Array:
@@ -47,6 +47,7 @@ def restore_array(
     storage: Any,
     device_index: int,
     is_readonly: bool,
+    is_padded: bool = False,
 ) -> _core.Array:
     """An Array over `data`, a bytes-like object, or with its bytes where the storage or the alignment asks for a copy.
 
@@ -58,12 +59,12 @@ def restore_array(
     layout = _core.StridedLayout(shape, strides, dtype.itemsize)
     with memoryview(data) as given:
         if given.nbytes == 0:
-            array = _core.empty(shape, dtype, device=device, storage=storage)
+            array = _core.Buffer(0, device=device, storage=storage).array(layout, dtype, padded=is_padded)
         else:
             buffer, offset = place_bytes(
                 given.cast("B"), dtype, storage, device, type(data) is bytes and not is_readonly
             )
-            array = buffer.array(layout, dtype, offset)
+            array = buffer.array(layout, dtype, offset, is_padded)
     return array.as_readonly() if is_readonly else array
 
 

@@ -17,27 +17,30 @@ SUMMARY_SIZE = 200
 EDGES = (3, 2, 1)
 #: No text has more items than this: a repr stays below a few kB, whatever the shape.
 MAX_ITEMS = 216
+#: Items of more lanes are not printed.
+MAX_LANES = 8
 
 
 def describe_array(array: Array) -> str:
     """The repr of an Array: its items, summarised, and what they are."""
     facts = f"shape={array.shape}, dtype={array.dtype.name}, device={array.device!s}, storage={array.storage!r}"
+    if array.padded:
+        facts += ", padded"
     if array.readonly:
         facts += ", readonly"
     return f"Array({items_text(array, len('Array('))}, {facts})"
 
 
 def items_text(array: Array, indent: int = 0) -> str:
-    """Nested brackets with the items, summarised; `...` where no Python number stands for them."""
+    """Nested brackets with the items, summarised; `...` for items of very many lanes."""
     if array.size == 0:
         return "[]"
+    if array.dtype.lanes > MAX_LANES:
+        return "..."
     edge = _choose_edge(array.shape) if array.size > SUMMARY_SIZE else array.size
     if edge is None:
         return "..."
-    try:
-        tree = _edges(array, edge)
-    except TypeError:  # items that no Python number stands for
-        return "..."
+    tree = _edges(array, edge)
     width = max((len(leaf) for leaf in _leaves(tree)), default=0)
     return _join(tree, width, indent)
 
@@ -49,19 +52,22 @@ def _choose_edge(shape: tuple[int, ...]) -> int | None:
     return None
 
 
-def _edges(array: Array, edge: int) -> Any:
-    """Nested lists of texts; None marks the items left out."""
-    if array.ndim == 0:
-        return _number_text(array.item())
-    count = len(array)
+def _edges(array: Array, edge: int, index: tuple[int, ...] = ()) -> Any:
+    """Nested lists of texts, of the items that begin with `index`; None marks the items left out."""
+    axis = len(index)
+    if axis == array.ndim:
+        return _number_text(array.item(*index))
+    count = array.shape[axis]
     if count <= 2 * edge:
-        return [_edges(array[i], edge) for i in range(count)]
-    head = [_edges(array[i], edge) for i in range(edge)]
-    tail = [_edges(array[i], edge) for i in range(count - edge, count)]
+        return [_edges(array, edge, (*index, i)) for i in range(count)]
+    head = [_edges(array, edge, (*index, i)) for i in range(edge)]
+    tail = [_edges(array, edge, (*index, i)) for i in range(count - edge, count)]
     return [*head, None, *tail]
 
 
 def _number_text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "(" + ", ".join(_number_text(lane) for lane in value) + ")"
     if isinstance(value, complex):
         sign = "-" if value.imag < 0 or str(value.imag).startswith("-") else "+"
         return f"{_float_text(value.real)}{sign}{_float_text(abs(value.imag))}j"
