@@ -26,17 +26,23 @@ exchange_current_state(void)
     return state_of_module(module);
 }
 
+static DLManagedTensorVersioned *
+export_or_note(void *op, const export_request *request)
+{
+    DLManagedTensorVersioned *tensor = dlpack_export(array_cast(op), request);
+    if (tensor == NULL) {
+        refusal_note();
+    }
+    return tensor;
+}
+
 static int
 tensor_from_array(void *op, DLManagedTensorVersioned **out)
 {
     /* SPEC dlpack.h: no stream is named and there is none on Metal: waits as stream=None does. */
     export_request request = {.is_versioned = true, .device = kDLMetal, .copy = -1};
-    *out = dlpack_export(array_cast(op), &request);
-    if (*out == NULL) {
-        refusal_note();
-        return -1;
-    }
-    return 0;
+    *out = export_or_note(op, &request);
+    return *out == NULL ? -1 : 0;
 }
 
 /* Borrowed: valid until control returns to the caller of the caller.  Allocates nothing. */
@@ -351,6 +357,29 @@ const char array_doc_to[] =
     "BufferError\n    As __dlpack__; and whatever the target raises.\n\n"
     "Source: dlpack.h 1.3 DLPackExchangeAPI.managed_tensor_to_py_object_no_sync.";
 
+/* Work in flight on the Array: the target's queue waits for it on the GPU where that can be had, and `*order`
+ * says so.  -1 with an exception. */
+static int
+order_for_target(PyObject *op, PyTypeObject *target, stream_order *order)
+{
+    *order = (stream_order){0};
+    if (storage_is_quiet()) {
+        return 0;
+    }
+    PyObject *module = PyImport_ImportModule("metal_dlpack.sync");
+    PyObject *hook = module == NULL ? NULL
+                                    : PyObject_CallMethod(module, "consumer_hook_for", "(O)",
+                                                          (PyObject *)target);
+    PyObject *answer = hook == NULL || hook == Py_None ? Py_XNewRef(hook)
+                                                       : PyObject_CallOneArg(hook, op);
+    order->is_ordered = answer != NULL && hook != Py_None;
+    int result = answer == NULL ? -1 : 0;
+    Py_XDECREF(answer);
+    Py_XDECREF(hook);
+    Py_XDECREF(module);
+    return result;
+}
+
 static PyObject *
 to_type(md_state *state, PyObject *op, PyTypeObject *target)
 {
@@ -364,10 +393,14 @@ to_type(md_state *state, PyObject *op, PyTypeObject *target)
                             "module, or call its from_dlpack.",
                             target->tp_name);
     }
-    DLManagedTensorVersioned *tensor;
     void *result = NULL;
     bool is_deleted = false;
-    if (tensor_from_array(op, &tensor) < 0) {
+    export_request request = {.is_versioned = true, .device = kDLMetal, .copy = -1};
+    if (order_for_target(op, target, &request.order) < 0) {
+        return NULL;
+    }
+    DLManagedTensorVersioned *tensor = export_or_note(op, &request);
+    if (tensor == NULL) {
         return NULL;
     }
     managed_watch(tensor, &is_deleted);

@@ -16,6 +16,7 @@
 #include "softmetal_probe.h"
 #include "state.h"
 #include "storage_mode.h"
+#include "stream_torch.h"
 #include "stream_type.h"
 
 static PyObject *
@@ -73,7 +74,8 @@ add_functions(PyObject *module)
 {
     PyMethodDef *const lists[] = {device_functions, storage_mode_functions, array_make_functions,
                                   producer_functions, shares_memory_functions, explain_functions, refusal_functions,
-                                  softmetal_probe_functions, stream_functions};
+                                  softmetal_probe_functions, stream_functions,
+                                  stream_torch_functions};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         if (PyModule_AddFunctions(module, lists[i]) < 0) {
             return -1;

@@ -52,6 +52,7 @@ TYPES = {
     "stream_protocol",
     "stream_current",
     "stream_order",
+    "stream_torch",
 }
 TYPE_FLOOR = 3
 PLAIN_FLOORS = (0, 1)

@@ -9,8 +9,10 @@ evaluates and waits in its own.
 
 from __future__ import annotations
 
+import os
 import sys
 
+from . import _core
 from ._core import _forget_types
 
 TYPE_CHECKING = False  # typing costs as much to import as the rest of the package
@@ -63,11 +65,41 @@ def hook_for(kind: type) -> Sync | None:
     return None
 
 
-def _torch_hook() -> Sync | None:
+def consumer_hook_for(kind: type) -> Sync | None:
+    """What lets a framework's queue wait, on the GPU, for an Array that goes there; None: the CPU waits."""
+    return _torch_consumer_hook() if kind.__module__.partition(".")[0] == "torch" else None
+
+
+# ---- torch ----
+
+
+def _torch_with_mps() -> Any:
     torch = sys.modules.get("torch")
     if torch is None or not torch.backends.mps.is_available():
         return None  # a build without MPS carries tensors and runs nothing on them
+    return torch
+
+
+def torch_library(torch: Any) -> str:
+    """The library that has torch's functions for its queue on MPS."""
+    return os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.dylib")
+
+
+def _torch_hook() -> Sync | None:
+    torch = _torch_with_mps()
+    if torch is None:
+        return None
+    if _core._torch_open(torch_library(torch)):
+        return lambda _tensor: _core._torch_signal()
     return lambda _tensor: torch.mps.synchronize()
+
+
+def _torch_consumer_hook() -> Sync | None:
+    torch = _torch_with_mps()
+    return _core._torch_wait if torch is not None and _core._torch_open(torch_library(torch)) else None
+
+
+# ---- TVM ----
 
 
 def _tvm_hook() -> Sync | None:
@@ -76,6 +108,8 @@ def _tvm_hook() -> Sync | None:
         return None
     return lambda _tensor: tvm.metal().sync()
 
+
+# ---- the table ----
 
 #: The first part of a type's module, and how its framework waits.  MLX is missing: its export waits itself.
 FRAMEWORKS: dict[str, Callable[[], Sync | None]] = {
