@@ -13,6 +13,7 @@
 #include "array.h"
 #include "device.h"
 #include "errors.h"
+#include "handles.h"
 #include "owners.h"
 #include "storage_mode.h"
 #include "waiting.h"
@@ -38,8 +39,11 @@ PyObject *
 buffer_allocate(md_state *state, const char *function, const device_record *device,
                 size_t nbytes, bridge_storage mode)
 {
-    metal_storage *storage;
     bridge_status status;
+    metal_storage *storage = storage_reuse(device, nbytes, mode);
+    if (storage != NULL) {
+        return buffer_from_storage(state, storage);
+    }
     Py_BEGIN_ALLOW_THREADS
     status = storage_new(device, nbytes, mode, &storage);
     Py_END_ALLOW_THREADS
@@ -80,6 +84,7 @@ set_label(metal_storage *storage, PyObject *label)
     }
     if (storage->handle != NULL) {
         bridge_buffer_set_label(storage->handle, text);
+        storage->is_labelled = true;
     }
     return 0;
 }
@@ -122,6 +127,16 @@ convert_handle(PyObject *value)
         return NULL;
     }
     return handle;
+}
+
+/* How many bytes may be used: our own MTLBuffers are longer than what was asked for. */
+static size_t
+usable_nbytes(bridge_buffer *handle)
+{
+    metal_storage *ours = handles_find(handle);
+    size_t nbytes = ours != NULL ? ours->nbytes : bridge_buffer_nbytes(handle);
+    storage_release(ours);
+    return nbytes;
 }
 
 static PyObject *
@@ -177,7 +192,7 @@ buffer_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyOb
     if (handle == NULL) {
         return NULL;
     }
-    size_t length = bridge_buffer_nbytes(handle);
+    size_t length = usable_nbytes(handle);
     int64_t size = (int64_t)length;
     if (values[1] != NULL && values[1] != Py_None &&
         convert_size("Buffer.from_handle", values[1], &size) < 0) {

@@ -96,8 +96,7 @@ make_visible(ArrayObject *self, DLDeviceType device, const stream_order *order)
         return -1;
     }
     if (storage->mode != BRIDGE_MANAGED || self->nitems == 0) {
-        storage_publish(storage);
-        return 0;
+        return 0; /* one memory, and nobody gets the MTLBuffer */
     }
     /* Never closed: a consumer does not say when it has written for the last time. */
     storage_open_host_view(storage);

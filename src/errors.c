@@ -76,7 +76,8 @@ errors_from_bridge(md_state *state, const char *where, bridge_status status,
                    const bridge_error *error, uint64_t nbytes)
 {
     const char *text = bridge_status_text(status);
-    if (status == BRIDGE_NO_MEMORY || status == BRIDGE_TOO_LARGE) {
+    if (status == BRIDGE_NO_MEMORY || status == BRIDGE_TOO_LARGE ||
+        status == BRIDGE_OVER_LIMIT) {
         return PyErr_Format(PyExc_MemoryError, "%s: %s (%llu bytes asked).", where, text,
                             (unsigned long long)nbytes);
     }

@@ -31,6 +31,7 @@ typedef struct bridge_commands bridge_commands; /* an id<MTLCommandBuffer> */
     X(BRIDGE_NO_DEVICE, "no Metal device is available")                                        \
     X(BRIDGE_TOO_LARGE, "the length is larger than the device's maxBufferLength")              \
     X(BRIDGE_NO_MEMORY, "Metal could not allocate the buffer")                                 \
+    X(BRIDGE_OVER_LIMIT, "the limit of set_memory_limit() would be passed")                    \
     X(BRIDGE_NOT_PAGES, "Metal wraps only whole pages of memory")                              \
     X(BRIDGE_NO_SURFACES, "IOSurface is part of macOS, and this build stands on the software Metal")  \
     X(BRIDGE_NOT_A_SURFACE, "the handle is neither an IOSurface nor a CVPixelBuffer that lies in one") \

@@ -2,6 +2,7 @@
 #include "storage.h"
 
 #include "handles.h"
+#include "pool.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,33 +42,84 @@ make_record(bridge_buffer *handle, const device_record *device, size_t nbytes,
     return storage;
 }
 
+metal_storage *
+storage_reuse(const device_record *device, size_t nbytes, bridge_storage mode)
+{
+    metal_storage *storage = nbytes == 0 ? NULL : pool_take(device, nbytes, mode);
+    if (storage == NULL) {
+        return NULL;
+    }
+    storage->nbytes = nbytes;
+    storage->is_readonly = false;
+    storage->host_writers = 0;
+    storage->gpu_wrote = false;
+    __atomic_store_n(&storage->refs, 1, __ATOMIC_RELEASE); /* from here on handles.h finds it */
+    return storage;
+}
+
+/* A record over an MTLBuffer of exactly `capacity` bytes. */
+static bridge_status
+make_new(const device_record *device, size_t capacity, bridge_storage mode, metal_storage **out)
+{
+    bridge_buffer *handle = NULL;
+    bridge_status status = BRIDGE_OVER_LIMIT;
+    if (pool_admit(device, capacity, mode)) {
+        status = bridge_buffer_new(device->handle, capacity, mode, &handle);
+        if (status == BRIDGE_OK) {
+            char *address = mode == BRIDGE_PRIVATE ? NULL : bridge_buffer_contents(handle);
+            *out = make_record(handle, device, 0, mode, address, NULL);
+            status = *out == NULL ? BRIDGE_NO_MEMORY : BRIDGE_OK;
+        }
+        if (status != BRIDGE_OK) {
+            bridge_buffer_release(handle);
+            pool_dismiss(device, capacity, mode);
+        }
+    }
+    return status;
+}
+
+static bridge_status
+make_new_or_empty_the_cache(const device_record *device, size_t nbytes, bridge_storage mode,
+                            metal_storage **out, size_t *capacity)
+{
+    *capacity = pool_round(nbytes);
+    bridge_status status = make_new(device, *capacity, mode, out);
+    if (status != BRIDGE_NO_MEMORY && status != BRIDGE_TOO_LARGE && status != BRIDGE_OVER_LIMIT) {
+        return status;
+    }
+    if (status == BRIDGE_NO_MEMORY) {
+        (void)pool_empty(NULL);
+    }
+    *capacity = round_up(nbytes, STORAGE_UNIT); /* nothing more than is asked */
+    return make_new(device, *capacity, mode, out);
+}
+
 bridge_status
 storage_new(const device_record *device, size_t nbytes, bridge_storage mode,
             metal_storage **out)
 {
     *out = NULL;
-    bridge_buffer *handle = NULL;
     if (nbytes > SIZE_MAX - STORAGE_UNIT) {
         return BRIDGE_TOO_LARGE;
     }
-    if (nbytes > 0) { /* Metal has no empty buffers */
-        bridge_status status = bridge_buffer_new(device->handle, round_up(nbytes, STORAGE_UNIT),
-                                                 mode, &handle);
-        if (status != BRIDGE_OK) {
-            return status;
-        }
+    if (nbytes == 0) { /* Metal has no empty buffers */
+        *out = make_record(NULL, device, 0, mode, NULL, NULL);
+        return *out == NULL ? BRIDGE_NO_MEMORY : BRIDGE_OK;
     }
-    char *address = handle == NULL ? NULL : bridge_buffer_contents(handle);
-    *out = make_record(handle, device, nbytes, mode, address, NULL);
-    if (*out == NULL) {
-        bridge_buffer_release(handle);
-        return BRIDGE_NO_MEMORY;
+    *out = storage_reuse(device, nbytes, mode);
+    if (*out != NULL) {
+        return BRIDGE_OK;
     }
-    if (handle != NULL) {
+    size_t capacity;
+    bridge_status status = make_new_or_empty_the_cache(device, nbytes, mode, out, &capacity);
+    if (status == BRIDGE_OK) {
+        (*out)->nbytes = nbytes;
+        (*out)->capacity = capacity;
         (*out)->is_ours = true;
         handles_add(*out);
+        pool_note_made(device, mode);
     }
-    return BRIDGE_OK;
+    return status;
 }
 
 bridge_status
@@ -131,6 +183,27 @@ storage_retain(metal_storage *storage)
 }
 
 void
+storage_destroy(metal_storage *storage)
+{
+    handles_remove(storage);
+    bridge_buffer_release(storage->handle);
+    free(storage);
+}
+
+/* Back to the pool, unless somebody else can still know the MTLBuffer. */
+static void
+release_ours(metal_storage *storage)
+{
+    bool is_known = storage->is_labelled || __atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE);
+    tracking_forget(storage->handle);
+    if (!is_known && pool_give(storage)) {
+        return;
+    }
+    pool_dismiss(storage->device, storage->capacity, storage->mode);
+    storage_destroy(storage);
+}
+
+void
 storage_release(metal_storage *storage)
 {
     /* Acquire-release: what every other holder did comes before the freeing. */
@@ -138,7 +211,8 @@ storage_release(metal_storage *storage)
         return;
     }
     if (storage->is_ours) {
-        handles_remove(storage);
+        release_ours(storage);
+        return;
     }
     /* The MTLBuffer goes first: it may lie over memory that the owner is about to unmap. */
     if (storage->parent != NULL) {

@@ -38,9 +38,13 @@ struct metal_storage {
     char *address;               /* CPU address of byte 0; NULL: private storage, or nbytes is 0 */
     bool is_readonly;            /* nobody may write: the memory behind is read-only */
     bool is_ours;                /* made by storage_new: handles.h finds it */
+    bool is_labelled;            /* the MTLBuffer has a label, which the next user would not expect */
+    size_t capacity;             /* of the MTLBuffer where it is ours; else 0 */
     metal_storage *parent;       /* owned (+1): holds the handle for this one; NULL: it is our own */
     storage_owner owner;
-    metal_storage *next;   /* in the list of retired storages */
+    metal_storage *next;     /* in the list of retired storages, or of cached ones */
+    metal_storage *previous; /* in the list of cached ones: see pool.h */
+    uint64_t age;            /* there too: when it was given back */
     uint32_t host_writers; /* atomic: writable host views that are out */
     bool gpu_wrote;        /* atomic: the CPU's copy of a managed buffer is stale */
     bool is_exported;      /* atomic, sticky: others know the handle, and may write on the GPU */
@@ -48,7 +52,11 @@ struct metal_storage {
 
 /* ---- making ---- */
 
-/* New memory; `*out` is +1 on BRIDGE_OK and NULL on anything else.  nbytes 0 makes no Metal call. */
+/* Memory that a storage before left, whose bytes are still in it: +1.  NULL: there is none, or nbytes is 0.
+ * Calls no Metal and never waits, so the GIL may be held. */
+metal_storage *storage_reuse(const device_record *device, size_t nbytes, bridge_storage mode);
+/* The same, else new memory; `*out` is +1 on BRIDGE_OK and NULL on anything else.  Where Metal has no room
+ * the cache is emptied and it is asked once more.  nbytes 0 makes no Metal call. */
 bridge_status storage_new(const device_record *device, size_t nbytes, bridge_storage mode,
                           metal_storage **out);
 /* Over an existing MTLBuffer, which is retained.  `owner` is taken only on BRIDGE_OK. */
@@ -68,6 +76,7 @@ bridge_status storage_wrap_host(const device_record *device, void *address, size
 void storage_retain(metal_storage *storage);
 void storage_release(metal_storage *storage); /* NULL is allowed */
 void storage_free(metal_storage *storage);    /* only from an owner's `retire` */
+void storage_destroy(metal_storage *storage); /* only for pool.c: of storage_new, without references */
 
 /* True if the caller's reference is the only one. */
 bool storage_is_sole(const metal_storage *storage);

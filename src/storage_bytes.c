@@ -36,10 +36,10 @@ widen(const metal_storage *storage, size_t offset_bytes, size_t nbytes, blit_ran
 }
 
 static bridge_status
-blit_out(metal_storage *storage, blit_range range, bridge_buffer *stage, bridge_error *error)
+blit_out(metal_storage *storage, blit_range range, metal_storage *stage, bridge_error *error)
 {
     return bridge_copy_and_wait(storage->device->queue, storage->handle, range.offset_bytes,
-                                stage, 0, range.nbytes, error);
+                                stage->handle, 0, range.nbytes, error);
 }
 
 static bridge_status
@@ -47,22 +47,21 @@ download_private(metal_storage *storage, size_t offset_bytes, size_t nbytes, voi
                  bridge_error *error)
 {
     blit_range range;
-    bridge_buffer *stage = NULL;
+    metal_storage *stage = NULL;
     bridge_status status = storage_begin_host_read(storage, error);
     if (status == BRIDGE_OK) {
         status = widen(storage, offset_bytes, nbytes, &range);
     }
     if (status == BRIDGE_OK) {
-        status = bridge_buffer_new(storage->device->handle, range.nbytes, BRIDGE_SHARED, &stage);
+        status = storage_new(storage->device, range.nbytes, BRIDGE_SHARED, &stage);
     }
     if (status == BRIDGE_OK) {
         status = blit_out(storage, range, stage, error);
     }
     if (status == BRIDGE_OK) {
-        const char *staged = bridge_buffer_contents(stage);
-        memcpy(out, staged + (offset_bytes - range.offset_bytes), nbytes);
+        memcpy(out, stage->address + (offset_bytes - range.offset_bytes), nbytes);
     }
-    bridge_buffer_release(stage);
+    storage_release(stage);
     return status;
 }
 
@@ -71,24 +70,23 @@ upload_private(metal_storage *storage, size_t offset_bytes, size_t nbytes, const
                bridge_error *error)
 {
     blit_range range;
-    bridge_buffer *stage = NULL;
+    metal_storage *stage = NULL;
     bridge_status status = storage_begin_host_write(storage, error);
     if (status == BRIDGE_OK) {
         status = widen(storage, offset_bytes, nbytes, &range);
     }
     if (status == BRIDGE_OK) {
-        status = bridge_buffer_new(storage->device->handle, range.nbytes, BRIDGE_SHARED, &stage);
+        status = storage_new(storage->device, range.nbytes, BRIDGE_SHARED, &stage);
     }
     if (status == BRIDGE_OK && range.nbytes != nbytes) {
         status = blit_out(storage, range, stage, error); /* the neighbours' bytes go back as they are */
     }
     if (status == BRIDGE_OK) {
-        char *staged = bridge_buffer_contents(stage);
-        memcpy(staged + (offset_bytes - range.offset_bytes), bytes, nbytes);
-        status = bridge_copy_and_wait(storage->device->queue, stage, 0, storage->handle,
+        memcpy(stage->address + (offset_bytes - range.offset_bytes), bytes, nbytes);
+        status = bridge_copy_and_wait(storage->device->queue, stage->handle, 0, storage->handle,
                                       range.offset_bytes, range.nbytes, error);
     }
-    bridge_buffer_release(stage);
+    storage_release(stage);
     return status;
 }
 

@@ -285,6 +285,7 @@ tracking_begin_locked(const bridge_buffer *buffer, bool is_written, metal_stream
 {
     record *found = *link_of(buffer);
     found->in_flight++;
+    found->is_forgotten = false; /* the buffer is in use again: see pool.h */
     if (is_written) {
         found->write = (stream_mark){stream, value};
         found->read_count = 0;

@@ -108,8 +108,9 @@ def pytest_report_header():
 
 
 def count_buffers() -> int:
-    """Live MTLBuffers, after everything that could die has died."""
+    """Live MTLBuffers, after everything that could die has died and the pool is empty."""
     gc.collect()
+    md.empty_cache()
     return softmetal.live_objects("MTLBuffer")
 
 

@@ -292,5 +292,5 @@ def test_a_forked_child_releases_no_metal_object():
     in_a_child(
         "before = softmetal.live_objects('MTLBuffer')\n"
         "del view, shared, managed, private\ngc.collect()\n"
-        "assert before == softmetal.live_objects('MTLBuffer') == 3"
+        "assert before == softmetal.live_objects('MTLBuffer') >= 3"
     )

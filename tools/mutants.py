@@ -27,10 +27,12 @@ SECONDS = 90  # a run that takes longer hangs
 WORKERS = 2
 
 BUFFERS = "tests/test_bridge.py tests/test_buffer.py tests/test_storage.py tests/test_device.py"
+POOL = "tests/test_pool.py"
 TENSORS = f"{BUFFERS} tests/test_dlpack_export.py tests/test_dlpack_import.py tests/test_owners.py"
 ARRAYS = f"{BUFFERS} tests/test_array_host.py tests/test_array_make.py"
 
 BRIDGE, STORAGE, MANAGED = "src/metal_bridge.m", "src/storage.c", "src/managed.c"
+BYTES = "src/storage_bytes.c"
 
 
 @dataclass
@@ -52,10 +54,21 @@ MUTANTS = [
         "no release of the storage's buffer", STORAGE, "        bridge_buffer_release(storage->handle);\n    }", "    }"
     ),
     Mutant(
-        "no release of the staging buffer",
+        "no release of a buffer of our own",
         STORAGE,
+        "    bridge_buffer_release(storage->handle);\n    free(storage);\n",
+        "    free(storage);\n",
+        POOL,
+    ),
+    Mutant("a buffer that others know is reused", STORAGE, "if (!is_known && pool_give(", "if (pool_give(", POOL),
+    Mutant(
+        "a refused buffer does not empty the cache", STORAGE, "        (void)pool_empty(NULL);\n", "        ;\n", POOL
+    ),
+    Mutant(
+        "no release of the staging buffer",
+        BYTES,
         "                                      range.offset_bytes, range.nbytes, error);\n    }\n"
-        "    bridge_buffer_release(stage);",
+        "    storage_release(stage);",
         "                                      range.offset_bytes, range.nbytes, error);\n    }",
     ),
     Mutant("no retain of an exported storage", MANAGED, "    storage_retain(storage);\n", "", TENSORS),
@@ -184,36 +197,36 @@ MUTANTS = [
     Mutant(
         "lengths are not whole blit units",
         STORAGE,
-        "bridge_buffer_new(device->handle, round_up(nbytes, BLIT_UNIT),",
-        "bridge_buffer_new(device->handle, nbytes,",
+        "*capacity = pool_round(nbytes);",
+        "*capacity = nbytes;",
     ),
     Mutant(
         "a range is not widened at its start",
-        STORAGE,
-        "size_t first = round_down(offset_bytes, BLIT_UNIT);",
+        BYTES,
+        "size_t first = round_down(offset_bytes, STORAGE_UNIT);",
         "size_t first = offset_bytes;",
     ),
     Mutant(
         "a range is not widened at its end",
-        STORAGE,
-        "size_t last = round_up(offset_bytes + nbytes, BLIT_UNIT);",
+        BYTES,
+        "size_t last = round_up(offset_bytes + nbytes, STORAGE_UNIT);",
         "size_t last = offset_bytes + nbytes;",
     ),
     Mutant(
         "a range is widened past the end",
-        STORAGE,
+        BYTES,
         "return last > bridge_buffer_nbytes(storage->handle) ?",
         "return last > SIZE_MAX / 2 ?",
     ),
     Mutant(
         "the neighbours' bytes are lost",
-        STORAGE,
+        BYTES,
         "if (status == BRIDGE_OK && range.nbytes != nbytes)",
         "if (status != BRIDGE_OK && range.nbytes != nbytes)",
     ),
     Mutant(
         "a fill of any length",
-        STORAGE,
+        BYTES,
         "if (aligned != offset_bytes || end != offset_bytes + nbytes)",
         "if (aligned > end + nbytes)",
     ),

@@ -125,6 +125,7 @@ CALLS = {
 def held():
     """Live MTLBuffers, and references to each type: one for each living instance."""
     gc.collect()
+    md.empty_cache()
     return [softmetal.live_objects("MTLBuffer"), *map(sys.getrefcount, TYPES)]
 
 

@@ -1,0 +1,375 @@
+/* pool.c: see pool.h.
+ *
+ * A class is a range of sizes, eight to each power of two; its storages are a list, the newest first.  Where
+ * too much is cached the oldest of all classes goes.
+ */
+#include "pool.h"
+
+#include <pthread.h>
+
+#define SMALLEST_BITS 8  /* 256 bytes: Metal's own grain is no finer */
+#define STEP_BITS 3      /* eight classes to a power of two */
+#define LARGEST_BITS 48
+#define CLASS_COUNT (1 + ((LARGEST_BITS - SMALLEST_BITS) << STEP_BITS))
+/* Without a limit of the user's the cache may hold a quarter of what the device calls a good working set. */
+#define CACHE_SHARE 4
+
+typedef struct size_class {
+    metal_storage *newest, *oldest; /* joined by `next` (older) and `previous` (newer) */
+} size_class;
+
+typedef struct device_pool {
+    size_class classes[POOL_MODES][CLASS_COUNT];
+    pool_counts modes[POOL_MODES], total;
+    bool has_limit;
+    uint64_t limit_nbytes; /* where there is one */
+    uint64_t clock;        /* counts what was given back */
+} device_pool;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static device_pool pools[DEVICES_MAX]; /* behind the lock */
+
+static void
+take_lock(void)
+{
+    (void)pthread_mutex_lock(&lock);
+}
+
+static void
+drop_lock(void)
+{
+    (void)pthread_mutex_unlock(&lock);
+}
+
+static void
+watch_fork(void)
+{
+    (void)pthread_atfork(take_lock, drop_lock, drop_lock);
+}
+
+/* ---- size classes ---- */
+
+/* The class of a size, and the size of the class.  -1: too large for any. */
+static int
+class_of(size_t nbytes, size_t *capacity)
+{
+    *capacity = (size_t)1 << SMALLEST_BITS;
+    if (nbytes <= *capacity) {
+        return 0;
+    }
+    if (nbytes > (size_t)1 << LARGEST_BITS) {
+        *capacity = nbytes;
+        return -1;
+    }
+    size_t last = nbytes - 1;
+    int bits = 63 - __builtin_clzll(last); /* 2^bits <= last < 2^(bits + 1) */
+    int step = (int)(last >> (bits - STEP_BITS)) & ((1 << STEP_BITS) - 1);
+    *capacity = (size_t)((1 << STEP_BITS) + step + 1) << (bits - STEP_BITS);
+    return 1 + ((bits - SMALLEST_BITS) << STEP_BITS) + step;
+}
+
+size_t
+pool_round(size_t nbytes)
+{
+    size_t capacity;
+    (void)class_of(nbytes, &capacity);
+    return capacity;
+}
+
+/* ---- counting, all behind the lock ---- */
+
+static void
+count_live(pool_counts *counts, uint64_t nbytes)
+{
+    counts->live_count++;
+    counts->live_nbytes += nbytes;
+}
+
+static void
+count_made(pool_counts *counts)
+{
+    counts->allocations++;
+    if (counts->live_nbytes > counts->peak_nbytes) {
+        counts->peak_nbytes = counts->live_nbytes;
+    }
+}
+
+static void
+count_dead(pool_counts *counts, uint64_t nbytes)
+{
+    counts->live_count--;
+    counts->live_nbytes -= nbytes;
+}
+
+static void
+count_cached(pool_counts *counts, uint64_t nbytes)
+{
+    counts->cached_count++;
+    counts->cached_nbytes += nbytes;
+}
+
+static void
+count_uncached(pool_counts *counts, uint64_t nbytes)
+{
+    counts->cached_count--;
+    counts->cached_nbytes -= nbytes;
+}
+
+/* ---- the lists, all behind the lock ---- */
+
+static void
+push(device_pool *pool, size_class *where, metal_storage *storage)
+{
+    storage->age = ++pool->clock;
+    storage->previous = NULL;
+    storage->next = where->newest;
+    if (where->newest != NULL) {
+        where->newest->previous = storage;
+    }
+    else {
+        where->oldest = storage;
+    }
+    where->newest = storage;
+    count_cached(&pool->modes[storage->mode], storage->capacity);
+    count_cached(&pool->total, storage->capacity);
+}
+
+static metal_storage *
+pop_newest(device_pool *pool, size_class *where)
+{
+    metal_storage *storage = where->newest;
+    where->newest = storage->next;
+    if (where->newest != NULL) {
+        where->newest->previous = NULL;
+    }
+    else {
+        where->oldest = NULL;
+    }
+    storage->next = NULL;
+    count_uncached(&pool->modes[storage->mode], storage->capacity);
+    count_uncached(&pool->total, storage->capacity);
+    return storage;
+}
+
+static void
+pop_oldest(device_pool *pool, size_class *where, metal_storage **popped)
+{
+    metal_storage *storage = where->oldest;
+    where->oldest = storage->previous;
+    if (where->oldest != NULL) {
+        where->oldest->next = NULL;
+    }
+    else {
+        where->newest = NULL;
+    }
+    storage->next = *popped;
+    *popped = storage;
+    count_uncached(&pool->modes[storage->mode], storage->capacity);
+    count_uncached(&pool->total, storage->capacity);
+}
+
+static size_class *
+class_with_the_oldest(device_pool *pool)
+{
+    size_class *found = NULL;
+    size_class *all = &pool->classes[0][0];
+    for (size_t i = 0; i < (size_t)POOL_MODES * CLASS_COUNT; i++) {
+        if (all[i].oldest != NULL && (found == NULL || all[i].oldest->age < found->oldest->age)) {
+            found = &all[i];
+        }
+    }
+    return found;
+}
+
+/* Let the oldest go until at most so many bytes are cached; they are put on the list `popped`. */
+static void
+trim_locked(device_pool *pool, uint64_t cached_nbytes, metal_storage **popped)
+{
+    while (pool->total.cached_nbytes > cached_nbytes) {
+        pop_oldest(pool, class_with_the_oldest(pool), popped);
+    }
+}
+
+/* Without the lock: Metal's part. */
+static uint64_t
+destroy_all(metal_storage *popped)
+{
+    uint64_t nbytes = 0;
+    while (popped != NULL) {
+        metal_storage *storage = popped;
+        popped = storage->next;
+        nbytes += storage->capacity;
+        storage_destroy(storage);
+    }
+    return nbytes;
+}
+
+/* ---- limits ---- */
+
+static uint64_t
+subtract(uint64_t from, uint64_t what)
+{
+    return from > what ? from - what : 0;
+}
+
+/* How many bytes may be cached now. */
+static uint64_t
+cache_room(const device_pool *pool, const device_record *device)
+{
+    if (pool->has_limit) {
+        return subtract(pool->limit_nbytes, pool->total.live_nbytes);
+    }
+    return device->facts.recommended_max_working_set / CACHE_SHARE;
+}
+
+void
+pool_set_limit(const device_record *device, uint64_t limit_nbytes)
+{
+    metal_storage *popped = NULL;
+    device_pool *pool = &pools[device->index];
+    take_lock();
+    pool->has_limit = limit_nbytes != POOL_NO_LIMIT;
+    pool->limit_nbytes = limit_nbytes;
+    trim_locked(pool, cache_room(pool, device), &popped);
+    drop_lock();
+    (void)destroy_all(popped);
+}
+
+uint64_t
+pool_limit(const device_record *device)
+{
+    take_lock();
+    const device_pool *pool = &pools[device->index];
+    uint64_t limit = pool->has_limit ? pool->limit_nbytes : POOL_NO_LIMIT;
+    drop_lock();
+    return limit;
+}
+
+/* ---- in and out ---- */
+
+metal_storage *
+pool_take(const device_record *device, size_t nbytes, bridge_storage mode)
+{
+    size_t capacity;
+    int class = class_of(nbytes, &capacity);
+    if (class < 0 || bridge_is_forked()) {
+        return NULL;
+    }
+    device_pool *pool = &pools[device->index];
+    size_class *where = &pool->classes[mode][class];
+    metal_storage *storage = NULL;
+    take_lock();
+    if (where->newest != NULL) {
+        storage = pop_newest(pool, where);
+        count_live(&pool->modes[mode], storage->capacity);
+        count_live(&pool->total, storage->capacity);
+        count_made(&pool->modes[mode]);
+        count_made(&pool->total);
+        pool->modes[mode].hits++;
+        pool->total.hits++;
+    }
+    drop_lock();
+    return storage;
+}
+
+bool
+pool_admit(const device_record *device, size_t capacity, bridge_storage mode)
+{
+    (void)pthread_once(&fork_once, watch_fork);
+    metal_storage *popped = NULL;
+    device_pool *pool = &pools[device->index];
+    take_lock();
+    bool fits = true;
+    if (pool->has_limit) {
+        uint64_t room = subtract(pool->limit_nbytes, pool->total.live_nbytes);
+        fits = capacity <= room;
+        trim_locked(pool, subtract(room, capacity), &popped);
+    }
+    if (fits) {
+        count_live(&pool->modes[mode], capacity);
+        count_live(&pool->total, capacity);
+    }
+    drop_lock();
+    (void)destroy_all(popped);
+    return fits;
+}
+
+void
+pool_note_made(const device_record *device, bridge_storage mode)
+{
+    device_pool *pool = &pools[device->index];
+    take_lock();
+    count_made(&pool->modes[mode]);
+    count_made(&pool->total);
+    drop_lock();
+}
+
+void
+pool_dismiss(const device_record *device, size_t capacity, bridge_storage mode)
+{
+    device_pool *pool = &pools[device->index];
+    take_lock();
+    count_dead(&pool->modes[mode], capacity);
+    count_dead(&pool->total, capacity);
+    drop_lock();
+}
+
+bool
+pool_give(metal_storage *storage)
+{
+    size_t capacity;
+    int class = class_of(storage->capacity, &capacity);
+    if (class < 0 || capacity != storage->capacity || bridge_is_forked()) {
+        return false;
+    }
+    device_pool *pool = &pools[storage->device->index];
+    metal_storage *popped = NULL;
+    take_lock();
+    count_dead(&pool->modes[storage->mode], capacity);
+    count_dead(&pool->total, capacity);
+    push(pool, &pool->classes[storage->mode][class], storage);
+    /* The storage itself may go too: it is ours no more. */
+    trim_locked(pool, cache_room(pool, storage->device), &popped);
+    drop_lock();
+    if (popped != NULL) {
+        (void)destroy_all(popped);
+    }
+    return true;
+}
+
+static uint64_t
+empty_one(const device_record *device)
+{
+    metal_storage *popped = NULL;
+    take_lock();
+    trim_locked(&pools[device->index], 0, &popped);
+    drop_lock();
+    return destroy_all(popped);
+}
+
+uint64_t
+pool_empty(const device_record *device)
+{
+    uint64_t nbytes = 0;
+    if (device != NULL) {
+        return empty_one(device);
+    }
+    int count = devices_count();
+    for (int i = 0; i < count; i++) {
+        nbytes += empty_one(devices_get(i));
+    }
+    return nbytes;
+}
+
+void
+pool_read(const device_record *device, pool_counts modes[POOL_MODES], pool_counts *total)
+{
+    const device_pool *pool = &pools[device->index];
+    take_lock();
+    for (int mode = 0; mode < POOL_MODES; mode++) {
+        modes[mode] = pool->modes[mode];
+    }
+    *total = pool->total;
+    drop_lock();
+}

@@ -1,0 +1,263 @@
+"""The pool: what is reused and what is not, the counts, the limit, threads."""
+
+import gc
+import os
+import random
+import threading
+
+import numpy as np
+import pytest
+
+import metal_dlpack as md
+from metal_dlpack import softmetal
+
+pytestmark = pytest.mark.needs_softmetal
+
+MODES = ["shared", "managed", "private"]
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def pool():
+    """An empty cache and no limit, before and after."""
+    gc.collect()
+    md.empty_cache()
+    before = md.memory_stats()
+    yield
+    md.set_memory_limit(None)
+    gc.collect()
+    md.empty_cache()
+    after = md.memory_stats()
+    assert after["cached"] == after["cached_buffers"] == 0
+    assert (after["live"], after["live_buffers"]) == (before["live"], before["live_buffers"])
+
+
+def delta(before, after):
+    return {name: after[name] - before[name] for name in ("live", "cached", "allocations", "hits")}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_buffer_that_nobody_uses_serves_the_next_of_its_size(mode):
+    first = md.empty(1000, storage=mode)
+    before = md.memory_stats()[mode]
+    del first
+    made = softmetal.live_objects("MTLBuffer")
+    second = md.empty((10, 100), storage=mode)
+    assert delta(before, md.memory_stats()[mode]) == {"live": 0, "cached": 0, "allocations": 1, "hits": 1}
+    assert softmetal.live_objects("MTLBuffer") == made
+    assert second.buffer.size == 4000
+
+
+def test_modes_and_sizes_are_kept_apart():
+    for mode in MODES:
+        del [md.empty(1000, storage=mode)][:]
+    hits = md.memory_stats()["hits"]
+    kept = [md.empty(2000, storage=mode) for mode in MODES]
+    assert md.memory_stats()["hits"] == hits
+    assert md.memory_stats()["cached_buffers"] == 3
+    assert all(md.memory_stats()[mode]["cached_buffers"] == 1 for mode in MODES)
+    kept += [md.empty(1000, storage=mode) for mode in MODES]
+    assert md.memory_stats()["hits"] == hits + 3
+
+
+def test_zeros_and_full_do_not_show_the_bytes_before_but_empty_may():
+    address = md.full(1000, 7.0).buffer.address
+    zeros = md.zeros(1000)
+    assert zeros.buffer.address == address, "the same memory, or the test shows nothing"
+    assert not np.asarray(zeros).any()
+    for mode in ("managed", "private"):
+        del [md.full(1000, 7.0, storage=mode)][:]
+        assert not any(md.zeros(1000, storage=mode).tolist())
+
+
+@pytest.mark.parametrize(
+    "hand_out",
+    [
+        lambda a: a.buffer.handle,
+        lambda a: a.__dlpack__(),
+        lambda a: md.Buffer.from_handle(a.buffer.handle),
+    ],
+    ids=["handle", "dlpack", "from_handle"],
+)
+def test_a_buffer_whose_handle_was_given_away_is_not_reused(hand_out):
+    a = md.empty(1000)
+    given = hand_out(a)
+    before = md.memory_stats()
+    del a, given
+    assert delta(before, md.memory_stats())["cached"] == 0
+    assert md.memory_stats()["live"] == before["live"] - 4096
+
+
+def test_a_buffer_that_was_only_host_memory_is_reused_when_the_last_view_goes():
+    a = md.empty(1000)
+    views = [np.asarray(a), np.from_dlpack(a.host), memoryview(a)]
+    buffers = md.memory_stats()["live_buffers"]
+    del a
+    while views:
+        assert md.memory_stats()["live_buffers"] == buffers
+        views.pop()
+        gc.collect()
+    assert md.memory_stats()["live_buffers"] == buffers - 1
+    assert md.memory_stats()["cached_buffers"] == 1
+
+
+def test_a_label_does_not_pass_to_the_next_user():
+    md.Buffer(5000, label="weights").close()
+    assert md.memory_stats()["cached_buffers"] == 0
+    assert md.Buffer(5000).label is None
+
+
+def test_a_handle_that_is_cached_is_not_taken_for_a_live_buffer():
+    a = md.empty(1000)
+    address = a.buffer.address
+    del a
+    assert md.memory_stats()["cached_buffers"] == 1
+    b = md.empty(1000)
+    assert b.buffer.address == address
+    assert md.from_dlpack(b.__dlpack__()).buffer.handle == b.buffer.handle
+
+
+def test_lengths_are_at_most_an_eighth_more_and_fit():
+    rng = random.Random(1)
+    sizes = [
+        *range(1, 70),
+        *(1 << rng.randrange(24) for _ in range(20)),
+        *(rng.randrange(1, 1 << 24) for _ in range(200)),
+    ]
+    for size in sizes:
+        before = md.memory_stats()["live"]
+        buffer = md.Buffer(size)
+        length = md.memory_stats()["live"] - before
+        assert buffer.size == size <= length <= max(256, size + size // 8 + 4)
+        assert buffer.address is not None
+        buffer.copy_from(bytes(size))
+        buffer.close()
+
+
+def test_the_peak_is_the_most_at_once():
+    kept = md.empty(MIB)
+    peak = md.memory_stats()["peak"]
+    assert peak >= md.memory_stats()["live"]
+    more = [md.empty(peak // 4) for _ in range(2)]
+    high = md.memory_stats()
+    assert high["peak"] == max(peak, high["live"]) > peak
+    del more, kept
+    assert md.memory_stats()["peak"] == high["peak"]
+
+
+def test_empty_cache_gives_back_what_is_cached_and_nothing_else():
+    live = md.full(1000, 1.0)
+    arrays = [md.empty(1000 * (i + 1), storage=mode) for i in range(4) for mode in MODES]
+    buffers = softmetal.live_objects("MTLBuffer")
+    del arrays
+    cached = md.memory_stats()["cached"]
+    assert md.empty_cache() == cached > 12 * 4000
+    assert md.empty_cache() == 0
+    assert softmetal.live_objects("MTLBuffer") == buffers - 12
+    assert set(live.tolist()) == {1.0}
+
+
+def test_the_limit_holds_for_what_is_live_and_cached():
+    assert md.set_memory_limit(16 * MIB) is None
+    used = md.memory_stats()["live"]
+    a = md.empty(2 * MIB)
+    del a
+    assert md.memory_stats()["cached"] == 8 * MIB
+    b = md.empty(2 * MIB - 512, dtype="uint8"), md.empty(3 * MIB)
+    stats = md.memory_stats()
+    assert stats["live"] + stats["cached"] <= 16 * MIB, "what was cached made room"
+    with pytest.raises(MemoryError, match=r"empty: the limit of set_memory_limit\(\) would be passed \(12582912 bytes"):
+        md.empty(3 * MIB)
+    assert md.memory_stats()["live"] == stats["live"], "nothing is counted that was refused"
+    del b
+    assert md.set_memory_limit(0) == 16 * MIB
+    assert md.memory_stats()["cached"] == 0
+    with pytest.raises(MemoryError):
+        md.zeros(1)
+    assert md.memory_stats()["limit"] == 0
+    md.set_memory_limit(None)
+    assert md.memory_stats()["live"] == used
+
+
+def test_the_limit_is_a_number_of_bytes():
+    with pytest.raises(ValueError, match=r"limit \(-1 bytes\) is negative"):
+        md.set_memory_limit(-1)
+    with pytest.raises(TypeError):
+        md.set_memory_limit("1 GiB")
+    with pytest.raises(TypeError):
+        md.set_memory_limit()
+
+
+def test_the_oldest_goes_first_where_the_cache_is_full():
+    md.set_memory_limit(md.memory_stats()["live"] + 3 * MIB)
+    old, young = md.Buffer(MIB), md.Buffer(2 * MIB)
+    addresses = old.address, young.address
+    old.close()
+    young.close()
+    assert md.memory_stats()["cached"] == 3 * MIB
+    third = md.Buffer(MIB // 2)
+    assert md.memory_stats()["cached"] == 2 * MIB
+    assert md.Buffer(2 * MIB).address == addresses[1]
+    third.close()
+
+
+def test_an_allocation_that_fails_empties_the_cache_and_is_tried_once_more():
+    device = md.default_device()
+    del [md.empty(MIB)][:]
+    assert md.memory_stats()["cached"] == 4 * MIB
+    softmetal.configure(memory_limit=device.current_allocated_size + MIB)
+    try:
+        a = md.empty(MIB // 2)
+        assert md.memory_stats()["cached"] == 0
+        with pytest.raises(MemoryError, match="Metal could not allocate the buffer"):
+            md.empty(4 * MIB)
+    finally:
+        softmetal.configure(memory_limit=None)
+    assert a.nbytes == 2 * MIB
+
+
+def test_eight_threads_share_the_pool():
+    failures = []
+
+    def work(seed):
+        rng = random.Random(seed)
+        kept = []
+        try:
+            for i in range(400):
+                value = seed * 1000 + i
+                mode = rng.choice(["shared", "shared", "managed"])
+                kept.append((value, md.full(rng.choice([1, 64, 500, 5000]), value, dtype="int32", storage=mode)))
+                if len(kept) > 8:
+                    number, array = kept.pop(rng.randrange(len(kept)))
+                    assert (np.asarray(array) == number).all(), "another thread has the same memory"
+                if rng.random() < 0.02:
+                    md.empty_cache()
+                    md.memory_stats()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures[0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork() here")
+def test_a_forked_child_takes_nothing_from_the_pool():
+    del [md.empty(1000)][:]
+    assert md.memory_stats()["cached_buffers"] == 1
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            md.empty(1000)
+        except md.MetalError:
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+    hits = md.memory_stats()["hits"]
+    del [md.empty(1000)][:]
+    assert md.memory_stats()["hits"] == hits + 1
