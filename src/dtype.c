@@ -7,55 +7,67 @@
 
 #include "layout.h"
 
-/* name, code, bits, has a buffer-protocol letter, NumPy has it */
-const dtype_entry dtype_table[] = {
-    {"bool", kDLBool, 8, '?', true},
-    {"int1", kDLInt, 1, 0, false},
-    {"int2", kDLInt, 2, 0, false},
-    {"int4", kDLInt, 4, 0, false},
-    {"int8", kDLInt, 8, 'b', true},
-    {"int16", kDLInt, 16, 'h', true},
-    {"int32", kDLInt, 32, 'i', true},
-    {"int64", kDLInt, 64, 'q', true},
-    {"uint1", kDLUInt, 1, 0, false},
-    {"uint2", kDLUInt, 2, 0, false},
-    {"uint4", kDLUInt, 4, 0, false},
-    {"uint8", kDLUInt, 8, 'B', true},
-    {"uint16", kDLUInt, 16, 'H', true},
-    {"uint32", kDLUInt, 32, 'I', true},
-    {"uint64", kDLUInt, 64, 'Q', true},
-    {"float16", kDLFloat, 16, 'e', true},
-    {"float32", kDLFloat, 32, 'f', true},
-    {"float64", kDLFloat, 64, 'd', true},
-    {"bfloat16", kDLBfloat, 16, 0, false},
-    {"complex32", kDLComplex, 32, 0, false},
-    {"complex64", kDLComplex, 64, 'f', true},
-    {"complex128", kDLComplex, 128, 'd', true},
-    {"float8_e3m4", kDLFloat8_e3m4, 8, 0, false},
-    {"float8_e4m3", kDLFloat8_e4m3, 8, 0, false},
-    {"float8_e4m3b11fnuz", kDLFloat8_e4m3b11fnuz, 8, 0, false},
-    {"float8_e4m3fn", kDLFloat8_e4m3fn, 8, 0, false},
-    {"float8_e4m3fnuz", kDLFloat8_e4m3fnuz, 8, 0, false},
-    {"float8_e5m2", kDLFloat8_e5m2, 8, 0, false},
-    {"float8_e5m2fnuz", kDLFloat8_e5m2fnuz, 8, 0, false},
-    {"float8_e8m0fnu", kDLFloat8_e8m0fnu, 8, 0, false},
-    {"float6_e2m3fn", kDLFloat6_e2m3fn, 6, 0, false},
-    {"float6_e3m2fn", kDLFloat6_e3m2fn, 6, 0, false},
-    {"float4_e2m1fn", kDLFloat4_e2m1fn, 4, 0, false},
-};
+/* name, code, bits, the buffer protocol's letter or 0, NumPy has it */
+#define DTYPE_LIST(X) \
+    X(bool, kDLBool, 8, '?', true) \
+    X(int1, kDLInt, 1, 0, false) \
+    X(int2, kDLInt, 2, 0, false) \
+    X(int4, kDLInt, 4, 0, false) \
+    X(int8, kDLInt, 8, 'b', true) \
+    X(int16, kDLInt, 16, 'h', true) \
+    X(int32, kDLInt, 32, 'i', true) \
+    X(int64, kDLInt, 64, 'q', true) \
+    X(uint1, kDLUInt, 1, 0, false) \
+    X(uint2, kDLUInt, 2, 0, false) \
+    X(uint4, kDLUInt, 4, 0, false) \
+    X(uint8, kDLUInt, 8, 'B', true) \
+    X(uint16, kDLUInt, 16, 'H', true) \
+    X(uint32, kDLUInt, 32, 'I', true) \
+    X(uint64, kDLUInt, 64, 'Q', true) \
+    X(float16, kDLFloat, 16, 'e', true) \
+    X(float32, kDLFloat, 32, 'f', true) \
+    X(float64, kDLFloat, 64, 'd', true) \
+    X(bfloat16, kDLBfloat, 16, 0, false) \
+    X(complex32, kDLComplex, 32, 0, false) \
+    X(complex64, kDLComplex, 64, 'f', true) \
+    X(complex128, kDLComplex, 128, 'd', true) \
+    X(float8_e3m4, kDLFloat8_e3m4, 8, 0, false) \
+    X(float8_e4m3, kDLFloat8_e4m3, 8, 0, false) \
+    X(float8_e4m3b11fnuz, kDLFloat8_e4m3b11fnuz, 8, 0, false) \
+    X(float8_e4m3fn, kDLFloat8_e4m3fn, 8, 0, false) \
+    X(float8_e4m3fnuz, kDLFloat8_e4m3fnuz, 8, 0, false) \
+    X(float8_e5m2, kDLFloat8_e5m2, 8, 0, false) \
+    X(float8_e5m2fnuz, kDLFloat8_e5m2fnuz, 8, 0, false) \
+    X(float8_e8m0fnu, kDLFloat8_e8m0fnu, 8, 0, false) \
+    X(float6_e2m3fn, kDLFloat6_e2m3fn, 6, 0, false) \
+    X(float6_e3m2fn, kDLFloat6_e3m2fn, 6, 0, false) \
+    X(float4_e2m1fn, kDLFloat4_e2m1fn, 4, 0, false)
+
+#define DTYPE_AS_ROW(name, code, bits, letter, is_numpy) {#name, code, bits, letter, is_numpy},
+const dtype_entry dtype_table[] = {DTYPE_LIST(DTYPE_AS_ROW)};
+#undef DTYPE_AS_ROW
 const int dtype_table_count = sizeof dtype_table / sizeof dtype_table[0];
+
+/* The row of a code and its bits, counted from 1: each import asks. */
+#define CODES (kDLFloat4_e2m1fn + 1)
+#define MOST_BITS 128
+#define DTYPE_AS_ENUM(name, code, bits, letter, is_numpy) ROW_##name,
+enum { ROW_NONE, DTYPE_LIST(DTYPE_AS_ENUM) };
+#undef DTYPE_AS_ENUM
+#define DTYPE_AS_PLACE(name, code, bits, letter, is_numpy) [code][bits] = ROW_##name,
+static const uint8_t rows[CODES][MOST_BITS + 1] = {DTYPE_LIST(DTYPE_AS_PLACE)};
+#undef DTYPE_AS_PLACE
 
 /* ---- look-ups ---- */
 
 const dtype_entry *
 dtype_find(DLDataType dtype)
 {
-    for (int i = 0; i < dtype_table_count; i++) {
-        if (dtype_table[i].code == dtype.code && dtype_table[i].bits == dtype.bits) {
-            return &dtype_table[i];
-        }
+    if (dtype.code >= CODES || dtype.bits > MOST_BITS) {
+        return NULL;
     }
-    return NULL;
+    int row = rows[dtype.code][dtype.bits];
+    return row == ROW_NONE ? NULL : &dtype_table[row - 1];
 }
 
 bool
