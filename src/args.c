@@ -1,14 +1,12 @@
 /* args.c: see args.h. */
 #include "args.h"
 
-static int
-count_names(const args_spec *spec)
+/* Our names are ASCII.  SPEC PyASCIIObject: the text of a compact ASCII str ends with a NUL. */
+static bool
+is_name(PyObject *name, const char *text)
 {
-    int count = 0;
-    while (spec->names[count] != NULL) {
-        count++;
-    }
-    return count;
+    return PyUnicode_IS_COMPACT_ASCII(name) && strcmp(PyUnicode_DATA(name), text) == 0 &&
+           (size_t)PyUnicode_GET_LENGTH(name) == strlen(text);
 }
 
 static int
@@ -26,7 +24,7 @@ static int
 set_keyword(const args_spec *spec, PyObject *name, PyObject *value, PyObject **values)
 {
     for (int i = spec->positional_only; spec->names[i] != NULL; i++) {
-        if (PyUnicode_CompareWithASCIIString(name, spec->names[i]) != 0) {
+        if (!is_name(name, spec->names[i])) {
             continue;
         }
         if (values[i] != NULL) {
@@ -58,8 +56,7 @@ static void
 set_positional(const args_spec *spec, PyObject *const *args, Py_ssize_t nargs,
                PyObject **values)
 {
-    int count = count_names(spec);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; spec->names[i] != NULL; i++) {
         values[i] = i < nargs ? args[i] : NULL;
     }
 }

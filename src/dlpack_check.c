@@ -62,22 +62,20 @@ has_empty_axis(const DLTensor *tensor)
 }
 
 /* Strides say nothing where no step is ever taken: an empty tensor, and axes of extent 1, whose
- * strides differ between producers.  They are replaced, not looked at.
+ * strides differ between producers.  They are replaced, not judged.
  * SPEC reliability: strides of size-1 dimensions. */
 static bool
 take_layout(const DLTensor *tensor, int64_t itemsize, strided_layout *out, dlpack_fault *fault)
 {
     layout_fault refused;
     const int64_t *strides = has_empty_axis(tensor) ? NULL : tensor->strides;
-    int64_t used[LAYOUT_MAX_NDIM];
-    if (strides != NULL) {
-        for (int axis = 0; axis < tensor->ndim; axis++) {
-            used[axis] = tensor->shape[axis] == 1 ? 1 : strides[axis];
-        }
-        strides = used;
-    }
     if (!layout_set(out, tensor->ndim, tensor->shape, strides, itemsize, 0, &refused)) {
         return fail(fault, DLPACK_FAULT_OVERFLOW, 0, 0);
+    }
+    for (int axis = 0; strides != NULL && axis < tensor->ndim; axis++) {
+        if (out->shape[axis] == 1) {
+            out->strides[axis] = 1;
+        }
     }
     return true;
 }

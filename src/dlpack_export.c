@@ -122,9 +122,8 @@ export_in_place(ArrayObject *self, const export_request *request, uint64_t flags
         PyErr_NoMemory();
         return NULL;
     }
-    size_t dims_nbytes = (size_t)self->ndim * sizeof(int64_t);
-    memcpy(tensor->shape, array_shape(self), dims_nbytes);
-    memcpy(tensor->strides, array_strides(self), dims_nbytes);
+    /* In both the strides follow the shape. */
+    memcpy(tensor->shape, array_shape(self), 2 * (size_t)self->ndim * sizeof(int64_t));
     fill_tensor(self, request->device, tensor);
     return managed;
 }
@@ -203,13 +202,22 @@ dlpack_export_borrowed(ArrayObject *self, DLTensor *out)
 
 /* ---- the capsule ---- */
 
+static const char legacy_name[] = CAPSULE_LEGACY, versioned_name[] = CAPSULE_VERSIONED;
+
+/* Whoever takes the tensor sets another name.  Ours is there by its address, as a rule, or by its text,
+ * where somebody took the tensor and gave it back. */
+static bool
+is_named(const char *name, const char *ours)
+{
+    return name == ours || (name != NULL && strcmp(name, ours) == 0);
+}
+
 static void
 end_capsule(PyObject *capsule)
 {
-    /* A taken capsule has another name, and its tensor another owner. */
-    bool is_versioned = PyCapsule_IsValid(capsule, CAPSULE_VERSIONED);
-    if (is_versioned || PyCapsule_IsValid(capsule, CAPSULE_LEGACY)) {
-        const char *name = is_versioned ? CAPSULE_VERSIONED : CAPSULE_LEGACY;
+    const char *name = PyCapsule_GetName(capsule);
+    bool is_versioned = name != legacy_name && is_named(name, versioned_name);
+    if (is_versioned || is_named(name, legacy_name)) {
         managed_delete(PyCapsule_GetPointer(capsule, name), is_versioned);
     }
 }
@@ -220,8 +228,8 @@ wrap_in_capsule(void *managed, bool is_versioned)
     if (managed == NULL) {
         return NULL;
     }
-    const char *name = is_versioned ? CAPSULE_VERSIONED : CAPSULE_LEGACY;
-    PyObject *capsule = PyCapsule_New(managed, name, end_capsule);
+    PyObject *capsule =
+        PyCapsule_New(managed, is_versioned ? versioned_name : legacy_name, end_capsule);
     if (capsule == NULL) {
         managed_delete(managed, is_versioned);
     }

@@ -27,6 +27,19 @@ typedef struct foreign_tensor {
     dlpack_facts facts; /* once checked */
 } foreign_tensor;
 
+/* All but `facts`, a kilobyte, which the check fills. */
+static void
+start_with(foreign_tensor *out, PyObject *capsule, const char *maker)
+{
+    out->capsule = capsule;
+    out->maker = maker;
+    out->managed = NULL;
+    out->tensor = NULL;
+    out->flags = 0;
+    out->is_versioned = false;
+    out->is_taken = false;
+}
+
 static PyObject *
 refuse(const foreign_tensor *foreign, const dlpack_fault *fault)
 {
@@ -89,7 +102,7 @@ open_versioned(DLManagedTensorVersioned *managed, foreign_tensor *foreign)
 static int
 open_capsule(PyObject *capsule, const char *maker, foreign_tensor *out)
 {
-    *out = (foreign_tensor){.capsule = capsule, .maker = maker};
+    start_with(out, capsule, maker);
     if (!PyCapsule_CheckExact(capsule)) {
         PyErr_Format(PyExc_TypeError,
                      "from_dlpack: __dlpack__ of %s returned %.100s instead of a capsule.", maker,
@@ -295,14 +308,14 @@ import_empty(md_state *state, foreign_tensor *foreign, const import_request *req
 
 /* The rest of what was asked: a copy that the producer did not make, another device. */
 static PyObject *
-finish_metal(PyObject *array, const foreign_tensor *foreign, const import_request *request)
+finish_metal(PyObject *array, uint64_t flags, const import_request *request)
 {
     if (array == NULL) {
         return NULL;
     }
     metal_storage *storage = array_storage(array_cast(array));
     bool is_elsewhere = request->device != NULL && request->device != storage->device;
-    bool is_copied = (foreign->flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0;
+    bool is_copied = (flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0;
     PyObject *result;
     if (is_elsewhere && request->copy == 0) {
         result = errors_copy_required(state_of(array),
@@ -351,7 +364,7 @@ import_tensor(md_state *state, foreign_tensor *foreign, const import_request *re
     if (device.device_type == kDLCPU) {
         return import_cpu(state, foreign, request);
     }
-    return finish_metal(import_metal(state, foreign, request), foreign, request);
+    return finish_metal(import_metal(state, foreign, request), foreign->flags, request);
 }
 
 PyObject *
@@ -369,7 +382,8 @@ PyObject *
 dlpack_import_managed(md_state *state, DLManagedTensorVersioned *managed, const char *maker,
                       const import_request *request)
 {
-    foreign_tensor foreign = {.maker = maker};
+    foreign_tensor foreign;
+    start_with(&foreign, NULL, maker);
     if (open_versioned(managed, &foreign) < 0) {
         return NULL; /* deleted already: of another major version */
     }
@@ -384,10 +398,9 @@ PyObject *
 dlpack_import_array(PyObject *op, const import_request *request)
 {
     strided_layout layout;
-    foreign_tensor nobody = {.flags = 0};
     array_get_layout(array_cast(op), &layout);
     if (order_work(state_of(op), array_storage(array_cast(op)), request) < 0) {
         return NULL;
     }
-    return finish_metal(array_view(array_cast(op), &layout), &nobody, request);
+    return finish_metal(array_view(array_cast(op), &layout), 0, request);
 }
