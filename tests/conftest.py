@@ -129,7 +129,7 @@ def live_buffers():
     deadline = time.monotonic() + 5  # a finished command buffer lets go of its own a moment after it tells so
     while (after := count_buffers()) > before and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert after == before, f"{after - before} MTLBuffers outlive the test"
+    assert after <= before, f"{after - before} MTLBuffers outlive the test"  # fewer: the last of the test before
 
 
 @pytest.fixture(autouse=True)
