@@ -18,7 +18,7 @@ help:
 	@echo 'make asan    the test suite with AddressSanitizer and UBSan'
 	@echo 'make tsan    the test suite with ThreadSanitizer'
 	@echo 'make mutants breaks the bridge in one place at a time; each time a test must fail'
-	@echo 'make streams 10,000 random programs over streams, threads and buffers'
+	@echo 'make streams 10,000 random programs over streams; threads under ThreadSanitizer for two minutes'
 	@echo 'make docs    the reference, written to build/reference.md'
 	@echo 'make clean   remove what was built;  make distclean: .venv as well'
 
@@ -61,6 +61,7 @@ mutants: build
 
 streams: build
 	PYTHONPATH=src:tests $(PY) tests/stream_programs.py 10000
+	METAL_DLPACK_SECONDS=60 tools/sanitized thread $(PY) tests/test_stream_threads.py
 
 docs: build
 	$(PY) tools/reference.py build/reference.md
