@@ -98,12 +98,10 @@ require_lane(const char *function, const ArrayObject *self)
     if (self->dtype.lanes == 1) {
         return 0;
     }
-    char name[DTYPE_NAME_MAX];
-    dtype_write_name(self->dtype, name);
     PyErr_Format(PyExc_TypeError,
-                 "%s: NumPy, which converts items, has no type of %d lanes; convert a.view('%.*s'), "
+                 "%s: NumPy, which converts items, has no type of %d lanes; convert a.view('%s'), "
                  "whose last axis counts the lanes.",
-                 function, (int)self->dtype.lanes, (int)(strrchr(name, 'x') - name), name);
+                 function, (int)self->dtype.lanes, dtype_find(self->dtype)->name);
     return -1;
 }
 

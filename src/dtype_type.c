@@ -19,6 +19,12 @@ dtype_of(PyObject *op)
     return ((DtypeObject *)op)->dtype;
 }
 
+DLDataType
+dtype_type_get(PyObject *op)
+{
+    return dtype_of(op);
+}
+
 /* ---- making ---- */
 
 /* Owned (+1), as the one object of this name. */
@@ -75,177 +81,7 @@ dtype_type_add_names(PyObject *module, md_state *state)
     return 0;
 }
 
-/* ---- from what a caller gives ---- */
-
-static int
-refuse(const char *function, PyObject *value)
-{
-    PyErr_Format(PyExc_TypeError,
-                 "%s: %R is not an element type; give a name such as 'float32', or a dtype of "
-                 "metal_dlpack, NumPy, torch or MLX.",
-                 function, value);
-    return -1;
-}
-
-static bool
-from_python_type(PyObject *value, DLDataType *out)
-{
-    const char *name = value == (PyObject *)&PyBool_Type      ? "bool"
-                       : value == (PyObject *)&PyLong_Type    ? "int64"
-                       : value == (PyObject *)&PyFloat_Type   ? "float32"
-                       : value == (PyObject *)&PyComplex_Type ? "complex64"
-                                                              : NULL;
-    return name != NULL && dtype_from_name(name, out);
-}
-
-/* The text as a C string, borrowed from it.  NULL without an exception: no name can equal it, for it
- * has a NUL inside or cannot be encoded.  NULL with one: no memory. */
-static const char *
-text_borrow(PyObject *text)
-{
-    Py_ssize_t length;
-    const char *chars = PyUnicode_AsUTF8AndSize(text, &length);
-    if (chars == NULL) {
-        if (PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) {
-            PyErr_Clear();
-        }
-        return NULL;
-    }
-    return strlen(chars) == (size_t)length ? chars : NULL;
-}
-
-/* The part of a dotted text after the last dot, as a type's name: "torch.float32",
- * "mlx.core.bfloat16". */
-static int
-from_dotted(const char *function, PyObject *value, PyObject *text, DLDataType *out)
-{
-    const char *dotted = text_borrow(text);
-    if (dotted == NULL) {
-        return PyErr_Occurred() ? -1 : refuse(function, value);
-    }
-    const char *dot = strrchr(dotted, '.');
-    const char *name = dot == NULL ? dotted : dot + 1;
-    if (strcmp(name, "float4_e2m1fn_x2") == 0) { /* torch's name for two lanes */
-        name = "float4_e2m1fnx2";
-    }
-    else if (strcmp(name, "bool_") == 0) { /* MLX's, and NumPy's scalar type */
-        name = "bool";
-    }
-    else if (strcmp(name, "longlong") == 0) { /* NumPy's second type of 64 bits */
-        name = "int64";
-    }
-    else if (strcmp(name, "ulonglong") == 0) {
-        name = "uint64";
-    }
-    return dtype_from_name(name, out) ? 0 : refuse(function, value);
-}
-
-/* A NumPy dtype: refuses another byte order, which its name does not tell. */
-static int
-from_numpy_dtype(const char *function, PyObject *value, DLDataType *out)
-{
-    PyObject *is_native = PyObject_GetAttrString(value, "isnative");
-    PyObject *name = is_native == NULL ? NULL : PyObject_GetAttrString(value, "name");
-    int result = -1;
-    if (name != NULL && is_native != Py_True) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s: %R is not in the machine's byte order; convert it with "
-                     "a.astype(a.dtype.newbyteorder('=')).",
-                     function, value);
-    }
-    else if (name != NULL) {
-        result = from_dotted(function, value, name, out);
-    }
-    Py_XDECREF(name);
-    Py_XDECREF(is_native);
-    return result;
-}
-
-/* Scalar types, numpy.float32, jax.numpy.float32 or ml_dtypes.bfloat16: classes named like their dtype. */
-static int
-from_scalar_type(const char *function, PyObject *value, DLDataType *out)
-{
-    PyObject *module = PyObject_GetAttrString(value, "__module__");
-    PyObject *name = module == NULL ? NULL : PyObject_GetAttrString(value, "__name__");
-    int result = -1;
-    if (name != NULL && PyUnicode_Check(module) && PyUnicode_Check(name) &&
-        (PyUnicode_CompareWithASCIIString(module, "numpy") == 0 ||
-         PyUnicode_CompareWithASCIIString(module, "jax.numpy") == 0 ||
-         PyUnicode_CompareWithASCIIString(module, "ml_dtypes") == 0)) {
-        result = from_dotted(function, value, name, out);
-    }
-    else if (name != NULL) {
-        result = refuse(function, value);
-    }
-    Py_XDECREF(name);
-    Py_XDECREF(module);
-    return result;
-}
-
-static bool
-is_type_named(PyTypeObject *type, const char *package, const char *name)
-{
-    const char *dot = strrchr(type->tp_name, '.');
-    if (strcmp(dot == NULL ? type->tp_name : dot + 1, name) != 0) {
-        return false;
-    }
-    PyObject *module = PyObject_GetAttrString((PyObject *)type, "__module__");
-    const char *text = module != NULL && PyUnicode_Check(module) ? text_borrow(module) : NULL;
-    size_t length = strlen(package);
-    bool is_same = text != NULL && strncmp(text, package, length) == 0 &&
-                   (text[length] == '\0' || text[length] == '.');
-    Py_XDECREF(module);
-    PyErr_Clear(); /* a type without a module is nobody's dtype */
-    return is_same;
-}
-
-/* Is this a dtype of that package?  By the names of its type and of the type's bases (NumPy has a
- * class a dtype): nothing is imported to find out, and no tensor is asked for its text. */
-static bool
-is_dtype_of(PyObject *value, const char *package, const char *name)
-{
-    for (PyTypeObject *type = Py_TYPE(value); type != NULL; type = type->tp_base) {
-        if (is_type_named(type, package, name)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static int
-from_text_of(const char *function, PyObject *value, DLDataType *out)
-{
-    PyObject *text = PyObject_Str(value);
-    int result = text == NULL ? -1 : from_dotted(function, value, text, out);
-    Py_XDECREF(text);
-    return result;
-}
-
-int
-dtype_type_convert(md_state *state, const char *function, PyObject *value, DLDataType *out)
-{
-    if (Py_IS_TYPE(value, state->dtype_type)) {
-        *out = dtype_of(value);
-        return 0;
-    }
-    if (PyUnicode_Check(value)) {
-        const char *name = text_borrow(value);
-        if (name != NULL && dtype_from_name(name, out)) {
-            return 0;
-        }
-        return PyErr_Occurred() ? -1 : refuse(function, value);
-    }
-    if (PyType_Check(value)) {
-        return from_python_type(value, out) ? 0 : from_scalar_type(function, value, out);
-    }
-    if (is_dtype_of(value, "numpy", "dtype")) {
-        return from_numpy_dtype(function, value, out);
-    }
-    if (is_dtype_of(value, "torch", "dtype") || is_dtype_of(value, "mlx", "Dtype")) {
-        return from_text_of(function, value, out);
-    }
-    return refuse(function, value);
-}
+/* ---- making, by the caller ---- */
 
 static PyObject *
 dtype_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -423,12 +259,14 @@ PyDoc_STRVAR(dtype_doc,
              "dtype(x, /)\n--\n\n"
              "An element type of DLPack 1.3: a code, bits and lanes.\n\n"
              "Parameters\n----------\n"
-             "x : dtype, str, or a dtype of NumPy, ml_dtypes, torch or MLX\n"
-             "    'float32', 'bfloat16', 'int4'; with lanes 'float4_e2m1fnx2'.  Python's bool, int,\n"
-             "    float and complex mean bool, int64, float32 and complex64.\n\n"
+             "x : dtype, str, a dtype of NumPy, ml_dtypes, torch, MLX or TVM, or a scalar type\n"
+             "    'float32', 'bfloat16', 'int4'; with lanes 'float4_e2m1fnx2'; as others print it,\n"
+             "    'torch.float32', 'mlx.core.float32', '<f4'.  Scalar types are those of NumPy,\n"
+             "    ml_dtypes and JAX; Python's bool, int, float and complex mean bool, int64, float32\n"
+             "    and complex64.  No package is imported to know its dtypes.\n\n"
              "Raises\n------\n"
              "TypeError\n    x names no element type.\n"
-             "ValueError\n    A NumPy dtype of non-native byte order.\n\n"
+             "ValueError\n    Another byte order than the machine's.\n\n"
              "Source: dlpack.h DLDataType.");
 
 static PyType_Slot dtype_slots[] = {

@@ -19,4 +19,7 @@ PyObject *dtype_type_from_dl(md_state *state, DLDataType dtype);
  * dtype) or ValueError (non-native byte order), both naming `function`. */
 int dtype_type_convert(md_state *state, const char *function, PyObject *value, DLDataType *out);
 
+/* What `op`, a dtype of ours, stands for. */
+DLDataType dtype_type_get(PyObject *op);
+
 #endif /* MD_DTYPE_TYPE_H */

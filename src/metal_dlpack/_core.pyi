@@ -11,7 +11,7 @@ class _Producer(Protocol):
 _Shape: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 _StrideOrder: TypeAlias = Literal["C", "F"] | Sequence[SupportsIndex]
 _StorageMode: TypeAlias = Literal["shared", "managed", "private"]
-#: A dtype, its name, Python's bool, int, float, complex, or a dtype of NumPy, ml_dtypes, torch or MLX.
+#: A dtype, its name, Python's bool, int, float, complex, or a dtype of NumPy, ml_dtypes, torch, MLX, JAX or TVM.
 _DType: TypeAlias = Any
 _Device: TypeAlias = Device | str
 _Pair: TypeAlias = Sequence[SupportsIndex]

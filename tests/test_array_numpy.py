@@ -1,0 +1,188 @@
+"""astype and asarray(dtype=): every pair of types beside NumPy and ml_dtypes, packed, padded, strided and private."""
+
+import itertools
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import metal_dlpack as md
+
+DTYPES = [value for value in vars(md).values() if isinstance(value, md.dtype)]
+STORAGES = ["shared", "managed", "private"]
+
+
+def has_cast(source, target):
+    try:
+        np.zeros(1, source.numpy).astype(target.numpy)
+    except TypeError:
+        return False
+    return True
+
+
+def numbers(dtype):
+    """Numbers that the type has, some of them negative or with a fraction where it can."""
+    values = np.array([0, 1, 2, 3, 6, 1.5, -1, -2, 0.5, 100, -5, 7])
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        if dtype.name in {"bool", "uint1", "int1"}:
+            values = values > 1
+        elif dtype.name.startswith("uint"):
+            values = np.abs(values)
+        elif dtype.name == "float8_e8m0fnu":
+            values = np.exp2(np.arange(12) - 3)
+        if "complex" in dtype.name:
+            values = values + 1j * values[::-1]
+        between = values.astype("complex64" if "complex" in dtype.name else "float32")
+        return (between.astype("int8") if "int" in dtype.name else between).astype(dtype.numpy)
+
+
+def by_numpy(values, target):
+    """The oracle: NumPy's cast, by way of float32 or complex64 where ml_dtypes has none."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        if not has_cast(md.dtype(values.dtype), target):
+            values = values.astype("complex64" if "complex" in values.dtype.name else "float32")
+        return values.astype(target.numpy)
+
+
+def same_bytes(array, expected):
+    return np.ascontiguousarray(np.asarray(array)).tobytes() == np.ascontiguousarray(expected).tobytes()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("source", DTYPES, ids=str)
+def test_every_type_becomes_every_other(source):
+    values = numbers(source).reshape(3, 4)
+    shared = md.asarray(values)
+    private = md.asarray(values, storage="private")
+    packed = shared.copy(padded=False)
+    for target in DTYPES:
+        expected = by_numpy(values, target)
+        for array in (shared, packed, private):
+            made = array.astype(target)
+            assert (made.dtype, made.shape, made.storage) == (target, (3, 4), array.storage)
+            assert same_bytes(made, expected), f"{source} to {target}"
+            assert made.buffer is not array.buffer
+        assert same_bytes(md.asarray(shared, dtype=target), expected)
+        assert same_bytes(shared.T[::2].astype(target), by_numpy(values.T[::2], target))
+
+
+@given(st.data())
+@settings(max_examples=400)
+@pytest.mark.filterwarnings("ignore")
+def test_random_numbers_are_cast_as_numpy_casts_them(data):
+    source, target = data.draw(st.sampled_from(DTYPES)), data.draw(st.sampled_from(DTYPES))
+    shape = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=3))
+    raw = data.draw(
+        st.binary(min_size=int(np.prod(shape)) * source.itemsize, max_size=int(np.prod(shape)) * source.itemsize)
+    )
+    bits = np.frombuffer(raw, "uint8").copy()
+    if source.bits < 8:
+        bits &= (1 << source.bits) - 1
+    if source.name == "bool":
+        bits &= 1
+    values = bits.view(source.numpy).reshape(shape)
+    form = data.draw(st.sampled_from(["as it is", "packed", "private"]))
+    array = md.asarray(values, copy=True)
+    array = {"as it is": array, "packed": array.copy(padded=False), "private": array.copy(storage="private")}[form]
+    expected = by_numpy(values, target)
+    if target.name == source.name:
+        expected = values
+    assert same_bytes(array.astype(target), expected)
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+def test_the_rule_in_the_docstring():
+    """Rounds to even, drops fractions, keeps low bits, infinity past the end, NaN or the largest where there is none."""
+
+    def cast(values, source, target):
+        return md.asarray(np.array(values, source)).astype(target).tolist()
+
+    assert cast([2.5, 3.5, 0.3], "float32", "float4_e2m1fn") == [2.0, 4.0, 0.5]
+    assert cast([1.9, -1.9], "float32", "int8") == [1, -1]
+    assert cast([300, -1], "int16", "uint8") == [44, 255]
+    assert cast([17, -9], "int16", "int4") == [1, 7]
+    assert cast([1e6], "float32", "float16") == [float("inf")]
+    assert cast([1e6], "float32", "float8_e5m2") == [float("inf")]
+    assert cast([1e6], "float32", "float4_e2m1fn") == [6.0]
+    (nan,) = cast([1e6], "float32", "float8_e4m3fn")
+    assert nan != nan
+    assert cast([0.0, 0.5, -2.0], "float32", "bool") == [False, True, True]
+    with pytest.warns(np.exceptions.ComplexWarning):
+        assert cast([1 + 2j], "complex64", "float32") == [1.0]
+
+
+def test_the_same_type_is_a_copy_or_a_view():
+    for array in (md.asarray([1.0, 2.0, 3.0]), md.zeros((2, 4), "int4")[:, :2], md.zeros(3, "int4").copy(padded=True)):
+        view = array.astype(array.dtype, copy=False)
+        assert view.buffer is array.buffer
+        assert (view.shape, view.strides, view.byte_offset, view.padded) == (
+            array.shape,
+            array.strides,
+            array.byte_offset,
+            array.padded,
+        )
+        copied = array.astype(array.dtype)
+        assert copied.buffer is not array.buffer
+        assert (copied.tolist(), copied.padded) == (array.tolist(), array.padded)
+        assert array.astype("float64", copy=False).dtype == md.float64
+    assert md.zeros(3).as_readonly().astype("float32", copy=False).readonly
+    assert not md.zeros(3).as_readonly().astype("int8").readonly
+
+
+def test_padded_items_stay_padded_in_another_small_type():
+    padded = md.full(3, 1, "int4").copy(padded=True)
+    assert padded.astype("uint2").padded
+    assert not padded.astype("uint8").padded
+    assert not md.zeros(3, "int4").astype("uint2").padded
+
+
+def test_several_lanes_are_converted_as_an_axis():
+    array = md.full((2, 2), (0.5, 6), "float4_e2m1fnx2")
+    for refused in (
+        lambda: array.astype("float32"),
+        lambda: md.zeros(2).astype("float4_e2m1fnx2"),
+        lambda: np.asarray(array),
+    ):
+        with pytest.raises(TypeError, match="lanes"):
+            refused()
+    with pytest.raises(TypeError, match=r"a\.view\('float4_e2m1fn'\)"):
+        array.copy(storage="private").astype("float32")
+    assert array.view("float4_e2m1fn").astype("float32").tolist() == [[0.5, 6, 0.5, 6]] * 2
+
+
+def test_wrong_arguments_are_refused():
+    with pytest.raises(TypeError, match="is not an element type"):
+        md.zeros(2).astype("float31")
+    with pytest.raises(TypeError):
+        md.zeros(2).astype()
+    with pytest.raises(TypeError):
+        md.zeros(2).astype("int8", False)
+
+
+@pytest.mark.parametrize(("package", "target"), [("ml_dtypes", "bfloat16"), ("ml_dtypes", "int4"), ("numpy", "int8")])
+def test_without_the_package_that_converts_its_name_is_in_the_error(package, target):
+    program = (
+        "import sys\n"
+        f"sys.modules[{package!r}] = None\n"
+        "import metal_dlpack as md\n"
+        "array = md.full(3, 1)\n"
+        f"try: array.astype({target!r})\n"
+        f"except ImportError as error: assert {package!r} in str(error) and 'install' in str(error), error\n"
+        "else: raise AssertionError('converted by whom?')\n"
+        f"assert md.full(3, 1, {target!r}).tolist() == [1, 1, 1]\n"
+        "assert array.astype('float32').tolist() == [1, 1, 1]\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_conversions_leave_nothing_behind(live_buffers):
+    for source, target in itertools.product(["int4", "float32", "float8_e4m3fn"], repeat=2):
+        md.full((3, 5), 1, source, storage="private").astype(target)
+        with pytest.raises((TypeError, ValueError)):
+            md.zeros((2, 2), source)[...] = object()

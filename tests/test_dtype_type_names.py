@@ -1,0 +1,234 @@
+"""Every dtype of every framework: known or refused, as an object and as a text, wherever one is asked for; and back."""
+
+import re
+import subprocess
+import sys
+import warnings
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import metal_dlpack as md
+
+DTYPES = [value for value in vars(md).values() if isinstance(value, md.dtype)]
+#: Types of torch that DLPack has no code for.
+NOT_IN_DLPACK = re.compile(r"q?u?int[3567]|qu?int\d+(x\d)?|bits\d+(x\d)?")
+#: Types whose tensors torch itself exports as bytes, and does not import.
+SHELLS_OF_TORCH = {"uint1", "uint2", "uint4", "int1", "int2", "int4"}
+
+
+def dtypes_in(module, kind):
+    return {name: value for name, value in vars(module).items() if isinstance(value, kind)}
+
+
+def known(value):
+    try:
+        return md.dtype(value)
+    except TypeError:
+        return None
+
+
+@pytest.mark.needs_torch
+def test_every_dtype_of_torch():
+    torch = pytest.importorskip("torch")
+    seen = set()
+    for name, theirs in dtypes_in(torch, torch.dtype).items():
+        plain = str(theirs).removeprefix("torch.")
+        if NOT_IN_DLPACK.fullmatch(plain):
+            for value in (theirs, str(theirs), plain):
+                with pytest.raises(TypeError, match="is not an element type"):
+                    md.dtype(value)
+            continue
+        ours = md.dtype(theirs)
+        assert ours == md.dtype(str(theirs)) == md.dtype(plain), name
+        assert ours.name == plain.replace("_x2", "x2")
+        if plain not in SHELLS_OF_TORCH:
+            assert ours.itemsize == theirs.itemsize
+        seen.add(plain)
+    assert len(seen) >= 25
+
+
+@pytest.mark.needs_torch
+def test_tensors_of_every_type_go_to_torch_and_back():
+    torch = pytest.importorskip("torch")
+    for theirs in set(dtypes_in(torch, torch.dtype).values()):
+        ours = known(theirs)
+        if ours is None or str(theirs).removeprefix("torch.") in SHELLS_OF_TORCH:
+            continue
+        bytes_ = torch.arange(1, 1 + 4 * theirs.itemsize, dtype=torch.uint8)
+        if theirs == torch.bool:
+            bytes_ = bytes_ % 2
+        tensor = bytes_.view(theirs)
+        array = md.from_dlpack(tensor, copy=False)
+        assert (array.dtype, array.shape) == (ours, tuple(tensor.shape))
+        assert array.view("uint8").tolist() == bytes_.tolist()
+        back = torch.from_dlpack(array.host)
+        assert (back.dtype, back.data_ptr()) == (theirs, tensor.data_ptr())
+        assert torch.from_dlpack(md.asarray(array).copy().host).view(torch.uint8).tolist() == bytes_.tolist()
+
+
+@pytest.mark.needs_mlx
+def test_every_dtype_of_mlx_and_back():
+    mx = pytest.importorskip("mlx.core")
+    found = dtypes_in(mx, mx.Dtype)
+    assert len(found) >= 13
+    for name, theirs in found.items():
+        ours = md.dtype(theirs)
+        assert ours == md.dtype(str(theirs)) == md.dtype(f"mlx.core.{name}") == md.dtype(name)
+        assert ours.itemsize == theirs.size
+        array = md.from_dlpack(mx.array([0, 1, 1, 0]).astype(theirs))
+        assert array.dtype == ours
+        assert [complex(x) for x in array.tolist()] == [0, 1, 1, 0]
+        back = mx.array(array.host, dtype=theirs)
+        assert back.dtype == theirs
+        assert [complex(x) for x in back.tolist()] == [0, 1, 1, 0]
+
+
+@pytest.mark.needs_jax
+def test_every_scalar_type_of_jax_and_back():
+    jax = pytest.importorskip("jax")
+    jnp = jax.numpy
+    types = {name: value for name, value in vars(jnp).items() if isinstance(value, type(jnp.float32))}
+    assert {"float32", "bfloat16", "float8_e4m3fn", "int4", "float4_e2m1fn"} <= set(types)
+    for name, theirs in types.items():
+        ours = md.dtype(theirs)
+        assert ours == md.dtype(theirs.dtype) == md.dtype(f"jax.numpy.{theirs.__name__}"), name
+        assert theirs.dtype == ours.numpy
+        if ours.name not in {"float6_e2m3fn", "float6_e3m2fn", "int1", "uint1"}:  # JAX has no arrays of them
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # 64 bits are 32 where JAX says so
+                tensor = jnp.ones(5, "uint8").astype(theirs)
+            array = md.asarray(np.asarray(tensor))
+            assert array.dtype == md.dtype(tensor.dtype)
+            assert all(x == 1 for x in array.tolist())
+
+
+def test_every_type_of_numpy_and_ml_dtypes_and_back():
+    scalars = [value for module in (np, ml_dtypes) for value in vars(module).values() if isinstance(value, type)]
+    seen = set()
+    for scalar in scalars:
+        try:
+            theirs = np.dtype(scalar) if issubclass(scalar, np.generic) or scalar.__module__ == "ml_dtypes" else None
+        except TypeError:
+            theirs = None
+        ours = None if theirs is None or (theirs.kind in "OSUMmV" and theirs.isbuiltin != 2) else known(theirs)
+        if ours is None:
+            assert theirs is None or theirs.kind in "OSUMmV" or theirs.itemsize > 8 or theirs.name == "bcomplex32"
+            continue
+        assert ours == md.dtype(scalar) == md.dtype(theirs.name)
+        assert ours.numpy == theirs
+        if theirs.isbuiltin == 1:
+            assert ours == md.dtype(theirs.str) == md.dtype(theirs.str.replace("<", "="))
+            assert ours == md.dtype(f"numpy.{scalar.__name__}")
+        else:
+            assert ours == md.dtype(f"ml_dtypes.{scalar.__name__}")
+        values = np.array([0, 1, 1], "int8").astype(theirs)
+        array = md.asarray(values)
+        assert array.dtype == ours
+        back = np.asarray(array)
+        assert (back.dtype, back.tobytes()) == (theirs, values.tobytes())
+        seen.add(ours.name)
+    assert seen == {dtype.name for dtype in DTYPES}
+
+
+@pytest.mark.needs_tvm
+def test_dtypes_of_tvm_are_their_names():
+    tvm_ffi = pytest.importorskip("tvm_ffi")
+    unknown = {"complex32", "complex64", "complex128"}
+    for dtype in DTYPES:
+        if dtype.name not in unknown:
+            assert md.dtype(tvm_ffi.dtype(dtype.name)) == dtype
+            assert md.dtype(tvm_ffi.dtype(f"{dtype.name}x4")) == md.dtype(f"{dtype.name}x4")
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3, 16])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_every_code_with_lanes_goes_through_dlpack(dtype, lanes):
+    named = md.dtype(dtype.name if lanes == 1 else f"{dtype.name}x{lanes}")
+    array = md.empty((3, 4), named)
+    memory = bytes((7 * i + 1) % 256 for i in range(array.nbytes - 1)) + b"\1"  # the last byte may be used in part
+    array.buffer.copy_from(memory)
+    for back in (md.from_dlpack(array.host, copy=False), md.from_dlpack(array, copy=True)):
+        assert (back.dtype, back.shape, back.nbytes) == (named, array.shape, array.nbytes)
+        assert bytes(memoryview(back.buffer))[back.byte_offset :][: len(memory)] == memory
+
+
+ENTRIES = {
+    "dtype": md.dtype,
+    "empty": lambda x: md.empty(3, x).dtype,
+    "zeros": lambda x: md.zeros(3, dtype=x).dtype,
+    "full": lambda x: md.full(3, 1, x).dtype,
+    "empty_like": lambda x: md.empty_like(md.zeros(3), dtype=x).dtype,
+    "asarray": lambda x: md.asarray([1, 0], dtype=x).dtype,
+    "view": lambda x: md.zeros((2, 8)).view(x).dtype,
+    "astype": lambda x: md.zeros(3).astype(x).dtype,
+    "Buffer.array": lambda x: md.Buffer(64).array(3, x).dtype,
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_every_way_to_name_a_type_is_taken_wherever_one_is_asked(entry):
+    torch, mx, jnp = (pytest.importorskip(name) for name in ("torch", "mlx.core", "jax.numpy"))
+    ways = [
+        md.int16,
+        "int16",
+        np.int16,
+        np.dtype("i2"),
+        "<i2",
+        torch.int16,
+        "torch.int16",
+        mx.int16,
+        "mlx.core.int16",
+        jnp.int16,
+    ]
+    for value in ways:
+        assert ENTRIES[entry](value) == md.int16
+    for value in (
+        ml_dtypes.bfloat16,
+        np.dtype(ml_dtypes.bfloat16),
+        torch.bfloat16,
+        mx.bfloat16,
+        jnp.bfloat16,
+        "ml_dtypes.bfloat16",
+    ):
+        assert ENTRIES[entry](value) == md.bfloat16
+    for value in (">i2", np.dtype(">i2")):
+        with pytest.raises(ValueError, match=r"byte order.*newbyteorder"):
+            ENTRIES[entry](value)
+    for value in (torch.qint8, np.dtype("S3"), "i2", object()):
+        with pytest.raises(TypeError, match="is not an element type"):
+            ENTRIES[entry](value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<",
+        "<f",
+        "<f0",
+        "<f04",
+        "<f3",
+        "<x4",
+        "<f4x",
+        "<f99999999999999999999",
+        "|V2",
+        "torch.",
+        "torch.qint8",
+        "os.float32",
+        "=b2",
+    ],
+)
+def test_a_text_that_only_looks_like_a_name_is_refused(text):
+    with pytest.raises(TypeError, match="is not an element type"):
+        md.dtype(text)
+
+
+def test_no_framework_is_imported_to_know_a_dtype():
+    program = (
+        "import sys, metal_dlpack as md\n"
+        "for value in ('torch.float32', 'mlx.core.int8', '<f4', 'jax.numpy.bfloat16', 'ml_dtypes.int4'):\n"
+        "    md.empty(2, value).fill(1)\n"
+        "assert not {'numpy', 'ml_dtypes', 'torch', 'mlx', 'jax'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
