@@ -4,6 +4,8 @@ import _thread
 import gc
 import math
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -363,3 +365,75 @@ def test_no_command_buffer_is_an_error(settings):
             call()
     settings(fail=None)
     stream.synchronize()
+
+
+# ---- what the documents say ----
+
+
+def test_a_kernel_by_hand_is_ordered_between_two_streams(settings):
+    """The recipe for PyObjC: our work, then a command of somebody else's, then our work again."""
+    with pool():
+        queue = send(md.default_device().handle, "newCommandQueue")
+    array, result = md.zeros(64, "uint8"), md.zeros(64, "uint8")
+    settings(latency_us=10000)
+    other, stream = md.Stream(), md.Stream.from_handle(queue)
+    array.fill(1, stream=other)
+    stream.wait(array)
+    gpu_fill(array.buffer.handle, 5, 64, queue=queue, waits=False)
+    other.wait(stream.record())
+    result.copy_from(array, stream=other)
+    assert result.tolist() == [5] * 64
+    del stream
+    send(queue, "release", result=None)
+
+
+FORKED = """
+import os
+import sys
+
+import metal_dlpack as md
+from metal_dlpack import softmetal
+
+stream, array = md.Stream(), md.full(64, 3.0)
+softmetal.configure(latency_us=300000)
+array.fill(7, stream=stream)
+event = stream.record()
+if os.fork() == 0:
+    wrong = 0
+    for call in (event.wait, stream.record, stream.synchronize, lambda: array.fill(1, stream=stream)):
+        try:
+            call()
+            wrong += 1
+        except md.MetalError as error:
+            wrong += "forked child" not in str(error)
+    assert not event.query()
+    array.tolist()
+    md.zeros.__name__
+    del array, stream, event
+    os._exit(wrong)
+_, status = os.wait()
+assert os.waitstatus_to_exitcode(status) == 0, status
+assert array.tolist() == [7] * 64
+"""
+
+
+def test_a_forked_child_does_not_wait_for_ever():
+    child = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=False)
+    assert child.returncode == 0, child.stderr
+
+
+def test_a_stream_belongs_to_all_interpreters_and_ends_with_none():
+    """At the interpreter's end there may be work in flight, entered streams and failures that nobody heard of."""
+    code = """
+import metal_dlpack as md
+from metal_dlpack import softmetal
+softmetal.configure(latency_us=50000)
+stream = md.Stream()
+stream.__enter__()
+a = md.zeros(64)
+a.fill(1)
+softmetal.configure(fail="commit@1=8")
+a.fill(2)
+"""
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (child.returncode, child.stderr) == (0, "")
