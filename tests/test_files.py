@@ -4,11 +4,14 @@ import gc
 import mmap
 import os
 import re
+import runpy
 import struct
 import subprocess
 import sys
+import threading
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -210,6 +213,7 @@ def test_types_of_ml_dtypes_are_nameless_in_an_npy_file(tmp_path):
 # ---- how it is opened ----
 
 
+@pytest.mark.needs_no_sanitizer
 def test_a_ten_gib_file_opens_as_fast_as_a_small_one_and_takes_no_memory(tmp_path, live_buffers):
     small = cases.write_sparse_safetensors(tmp_path / "small.safetensors", 10, 1 << 20)
     large = cases.write_sparse_safetensors(tmp_path / "large.safetensors", 10, GIB)
@@ -489,6 +493,47 @@ def test_where_metal_takes_no_map_each_tensor_is_copied(big, live_buffers):
     del arrays, array
 
 
+# ---- threads ----
+
+
+@pytest.mark.parametrize("read_below", [0, 1 << 30], ids=["mapped", "read"])
+def test_threads_ask_for_the_first_tensor_at_once(tmp_path, monkeypatch, read_below, live_buffers):
+    """All of them get the one buffer."""
+    monkeypatch.setattr(memory.Memory.__init__, "__defaults__", (read_below,))
+    path = cases.write_safetensors(tmp_path / "a.safetensors", scale=20)
+    wanted = reference(path)
+    for _ in range(20):
+        start = threading.Barrier(6)
+        with md.open(path) as file, ThreadPoolExecutor(6) as pool:
+
+            def take(name, file=file, start=start):
+                start.wait()
+                array = file[name]
+                return name, array.buffer.handle, bytes_of(array)
+
+            found = list(pool.map(take, list(file)[:6]))
+        assert len({handle for _, handle, _ in found}) == 1
+        for name, _, data in found:
+            assert data == wanted[name][2]
+
+
+@ON_LINUX
+def test_a_thousand_files_leave_nothing_behind(big):
+    def trip():
+        with md.open(big) as file:
+            for array in file.values():
+                array.reshape(-1)
+
+    for _ in range(50):
+        trip()
+    before = cases.resident_nbytes(), len(os.listdir("/proc/self/fd")), maps_of(big)
+    for _ in range(1000):
+        trip()
+    after = cases.resident_nbytes(), len(os.listdir("/proc/self/fd")), maps_of(big)
+    assert after[1:] == before[1:] == (before[1], 0)
+    assert after[0] - before[0] < 1 << 20
+
+
 # ---- how long it lives ----
 
 
@@ -764,18 +809,15 @@ def test_the_mapping_s_other_manners(model):
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def test_the_example_runs(big):
-    for arguments in ([], [big]):
-        done = subprocess.run(
-            [sys.executable, ROOT / "examples" / "model_file.py", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        assert "copied to private memory" in done.stdout
-    assert "13 tensors, mapped" in done.stdout
+@pytest.mark.needs_no_sanitizer
+def test_the_example_runs(big, monkeypatch, capsys):
+    for arguments in ([], [str(big)]):
+        monkeypatch.setattr(sys, "argv", ["model_file.py", *arguments])
+        runpy.run_path(str(ROOT / "examples" / "model_file.py"), run_name="__main__")
+    said = capsys.readouterr().out
+    assert "model.npz: 2 tensors, read" in said
+    assert "13 tensors, mapped" in said
+    assert said.count("copied to private memory") == 2
 
 
 def test_the_sentence_in_the_documentation_is_what_is_said(tmp_path, monkeypatch):
@@ -833,6 +875,7 @@ def looked_at(path):
         return None
 
 
+@pytest.mark.needs_no_sanitizer  # Python alone, and slow under it
 @hypothesis.settings(max_examples=400)
 @hypothesis.given(st.one_of(HEADERS, CHAINS), st.integers(0, 40), st.sampled_from([b"", b" ", b"\n", b"x"]))
 def test_any_header_is_judged_as_the_safetensors_package_does(tmp_path, header, room, padding):
@@ -863,6 +906,7 @@ def sound(tmp_path_factory):
     return {suffix: write(folder / f"a{suffix}").read_bytes() for suffix, write in cases.WRITERS.items()}
 
 
+@pytest.mark.needs_no_sanitizer  # the same
 @pytest.mark.filterwarnings("ignore:Reading `.npy`")
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @hypothesis.settings(max_examples=150)

@@ -159,6 +159,7 @@ def test_out_of_band_the_memory_itself_is_handed_over_and_taken(view, live_buffe
     del array, again
 
 
+@pytest.mark.needs_no_sanitizer  # which sees tracemalloc's own records as leaks
 def test_protocol_5_allocates_nothing_of_the_array_s_size():
     array = filled(1 << 22)
     tracemalloc.start()
@@ -170,6 +171,7 @@ def test_protocol_5_allocates_nothing_of_the_array_s_size():
     assert len(data) < 500
 
 
+@pytest.mark.needs_no_sanitizer
 @pytest.mark.parametrize("protocol", [2, 3, 4])
 def test_older_protocols_copy_once(protocol):
     array = filled(1 << 20)

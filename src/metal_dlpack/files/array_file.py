@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from threading import RLock
 from types import MappingProxyType
 from typing import Any
 from weakref import WeakValueDictionary
@@ -39,6 +40,7 @@ class ArrayFile(Mapping[str, _core.Array]):
         self._memory = memory
         self._copies: WeakValueDictionary[str, _core.Array] = WeakValueDictionary()
         self._is_closed = False
+        self._lock = RLock()  # headers, the map and its buffers are looked up once, and not while close() is at it
 
     @property
     def path(self) -> str:
@@ -75,17 +77,19 @@ class ArrayFile(Mapping[str, _core.Array]):
 
         Raises KeyError for a name that the file does not have.
         """
-        self._check_open()
-        try:
-            return self._contents.info(name)
-        except KeyError:
-            raise KeyError(f"{self.path} has no tensor {name!r}; list(file) names those that it has.") from None
+        with self._lock:
+            self._check_open()
+            try:
+                return self._contents.info(name)
+            except KeyError:
+                raise KeyError(f"{self.path} has no tensor {name!r}; list(file) names those that it has.") from None
 
     def close(self) -> None:
         """Let go of the file.  Arrays, views and exports of it stay good.  Closing twice is allowed."""
-        self._is_closed = True
-        self._memory.close()
-        self._source.close()
+        with self._lock:
+            self._is_closed = True
+            self._memory.close()
+            self._source.close()
 
     def __getitem__(self, name: str) -> _core.Array:
         """The tensor as an Array: no copy, unless its place in the file does not fit its type's alignment.
@@ -101,9 +105,10 @@ class ArrayFile(Mapping[str, _core.Array]):
         CopyRequiredError
             mode='r+', and the tensor cannot be shared.
         """
-        info = self.info(name)
-        array = self._copies.get(name)
-        return self._array(info) if array is None else array
+        with self._lock:
+            info = self.info(name)
+            array = self._copies.get(name)
+            return self._array(info) if array is None else array
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._contents.names)
@@ -136,7 +141,8 @@ class ArrayFile(Mapping[str, _core.Array]):
         if where is not None and where[1] % info.dtype.alignment == 0:
             return self._over(*where, info)
         array = self._over(self._copied(info), 0, info)
-        return self._copies.setdefault(info.name, array)
+        self._copies[info.name] = array
+        return array
 
     def _over(self, buffer: _core.Buffer, offset: int, info: TensorInfo) -> _core.Array:
         layout = _core.StridedLayout.dense(info.shape, info.dtype.itemsize, info.order)

@@ -40,7 +40,7 @@ def plan_spans(extents: list[tuple[int, int]], limit: int) -> list[tuple[int, in
 
 
 class Memory:
-    """Buffers over the bytes of one file, made when a tensor is first asked for."""
+    """Buffers over the bytes of one file, made when a tensor is first asked for.  Used by one thread at a time."""
 
     def __init__(
         self,
@@ -74,8 +74,7 @@ class Memory:
             return None
         start = self._spans[index][0]
         if index not in self._buffers:
-            # Two threads may both make one: the second is dropped.
-            self._buffers.setdefault(index, self._wrap(*self._spans[index]))
+            self._buffers[index] = self._wrap(*self._spans[index])
         buffer = self._buffers[index]
         return None if buffer is None else (buffer, first - start)
 
