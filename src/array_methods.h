@@ -16,7 +16,7 @@
     X(expand_dims, "expand_dims")                                                      \
     X(broadcast_to, "broadcast_to")                                                    \
     X(flatten, "flatten")                                                              \
-    X(view, "view")                                                                    \
+    X(view, "view")                 /* array_recount.c */                              \
     X(copy_from, "copy_from")       /* array_copy.c */                                 \
     X(copy_to, "copy_to")                                                              \
     X(fill, "fill")                                                                    \
