@@ -30,7 +30,8 @@ array_wait(const char *function, ArrayObject *self, map_access access)
 {
     metal_storage *storage = array_storage(self);
     bool is_for_writing = access == MAP_WRITE;
-    if (waiting_for_storage(state_of((PyObject *)self), function, storage, is_for_writing) < 0) {
+    if (!storage_is_quiet() &&
+        waiting_for_busy_storage(state_of((PyObject *)self), function, storage, is_for_writing) < 0) {
         return -1;
     }
     if (storage->mode != BRIDGE_MANAGED) { /* one memory: save the GIL's hand-over */

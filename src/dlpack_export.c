@@ -87,10 +87,12 @@ make_visible(ArrayObject *self, DLDeviceType device, const stream_order *order)
 {
     metal_storage *storage = array_storage(self);
     if (device != kDLCPU) {
+        if (!storage_is_quiet() && self->nitems > 0 &&
+            stream_order_storage(state_of((PyObject *)self), "Array.__dlpack__", order, storage) < 0) {
+            return -1;
+        }
         storage_publish(storage);
-        return self->nitems == 0 ? 0
-                                 : stream_order_storage(state_of((PyObject *)self),
-                                                        "Array.__dlpack__", order, storage);
+        return 0;
     }
     if (self->nitems > 0 && array_wait("Array.__dlpack__", self, MAP_WRITE) < 0) {
         return -1;

@@ -234,6 +234,18 @@ tracking_has_write_locked(const bridge_buffer *buffer)
 }
 
 bool
+tracking_has_write(const bridge_buffer *buffer)
+{
+    if (tracking_is_quiet()) {
+        return false;
+    }
+    tracking_lock();
+    bool has_write = tracking_has_write_locked(buffer);
+    tracking_unlock();
+    return has_write;
+}
+
+bool
 tracking_reserve_locked(const bridge_buffer *buffer)
 {
     (void)pthread_once(&fork_once, watch_fork);

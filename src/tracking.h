@@ -37,6 +37,8 @@ void tracking_release_marks(stream_mark *marks, int count);
 /* Wait for them.  BRIDGE_COMMAND_FAILED: one of their streams had a failure, taken to `*error`. */
 bridge_status tracking_wait(const bridge_buffer *buffer, bool is_for_writing,
                             bridge_error *error);
+/* Does work in flight write the buffer? */
+bool tracking_has_write(const bridge_buffer *buffer);
 /* The first failure of a stream that nobody has heard of; buffers remember it no longer. */
 bool tracking_take_failure(metal_stream *stream, bridge_error *error);
 

@@ -346,6 +346,27 @@ def test_bad_streams_are_refused_and_nothing_is_written():
     assert not np.asarray(array).any()
 
 
+# ---- managed storage ----
+
+
+@pytest.mark.parametrize("stream", [None, -1])
+def test_a_view_that_is_out_does_not_undo_what_the_gpu_is_writing(stream, slow):
+    """The CPU's copy is older than the work in flight: an export must not publish it."""
+    array, result = md.zeros(64, storage="managed"), md.zeros(64, storage="managed")
+    view = np.asarray(array)
+    working = md.Stream()
+    array.fill(7, stream=working)
+    capsule = array.__dlpack__(stream=stream)
+    work_on(array).wait()
+    result.copy_from(array, stream=working)
+    assert np.asarray(result).tolist() == [7] * 64
+    assert view.tolist() == [7] * 64, "the view sees the GPU's work once it is done"
+    view[:] = 8
+    result.copy_from(array, stream=working)
+    assert np.asarray(result).tolist() == [8] * 64
+    del capsule
+
+
 # ---- the exchange ----
 
 
