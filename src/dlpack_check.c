@@ -132,8 +132,7 @@ dlpack_check_address(const DLTensor *tensor, const dlpack_facts *facts, dlpack_f
 }
 
 bool
-dlpack_check_bounds(const DLTensor *tensor, const dlpack_facts *facts, uint64_t nbytes,
-                    dlpack_fault *fault)
+dlpack_check_offset(const DLTensor *tensor, const dlpack_facts *facts, dlpack_fault *fault)
 {
     int64_t end;
     if (tensor->byte_offset > INT64_MAX ||
@@ -144,14 +143,21 @@ dlpack_check_bounds(const DLTensor *tensor, const dlpack_facts *facts, uint64_t 
     if (offset + facts->first_nbytes < 0) {
         return fail(fault, DLPACK_FAULT_BELOW, offset, -facts->first_nbytes);
     }
-    if ((uint64_t)end > nbytes) {
-        (void)fail(fault, DLPACK_FAULT_PAST, offset, facts->end_nbytes);
-        fault->c = (int64_t)nbytes;
-        return false;
-    }
     int64_t alignment = dtype_alignment(tensor->dtype);
     if (offset % alignment != 0) {
         return fail(fault, DLPACK_FAULT_MISALIGNED, offset, alignment);
     }
     return true;
+}
+
+bool
+dlpack_check_bounds(const DLTensor *tensor, const dlpack_facts *facts, uint64_t nbytes,
+                    dlpack_fault *fault)
+{
+    if (tensor->byte_offset + (uint64_t)facts->end_nbytes <= nbytes) {
+        return true;
+    }
+    (void)fail(fault, DLPACK_FAULT_PAST, (int64_t)tensor->byte_offset, facts->end_nbytes);
+    fault->c = (int64_t)nbytes;
+    return false;
 }

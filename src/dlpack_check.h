@@ -59,8 +59,11 @@ bool dlpack_check(const DLTensor *tensor, bool is_padded, dlpack_facts *out,
 /* Do the bytes of a CPU tensor lie within the address space?  Called only where there are items. */
 bool dlpack_check_address(const DLTensor *tensor, const dlpack_facts *facts, dlpack_fault *fault);
 
-/* Do the bytes lie within a buffer of `nbytes`, and element 0 where its type may lie?  Called
+/* Does element 0 of a Metal tensor lie where its type may lie, and no byte before the buffer?  Called
  * only where there are items. */
+bool dlpack_check_offset(const DLTensor *tensor, const dlpack_facts *facts, dlpack_fault *fault);
+
+/* Do the bytes end within a buffer of `nbytes`?  Called after dlpack_check_offset. */
 bool dlpack_check_bounds(const DLTensor *tensor, const dlpack_facts *facts, uint64_t nbytes,
                          dlpack_fault *fault);
 

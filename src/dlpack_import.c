@@ -267,6 +267,10 @@ order_work(md_state *state, metal_storage *storage, const import_request *reques
 static PyObject *
 import_metal(md_state *state, foreign_tensor *foreign, const import_request *request)
 {
+    dlpack_fault fault;
+    if (!dlpack_check_offset(foreign->tensor, &foreign->facts, &fault)) {
+        return refuse(foreign, &fault);
+    }
     metal_storage *parent = handles_find(foreign->tensor->data);
     metal_storage *storage =
         parent != NULL ? wrap_own(state, foreign, parent) : wrap_foreign(state, foreign);

@@ -11,7 +11,6 @@
 #include "dlpack_exchange.h"
 #include "dlpack_export.h"
 #include "dlpack_import.h"
-#include "managed.h"
 #include "owners.h"
 
 bool
@@ -121,7 +120,7 @@ import_tensor_of(md_state *state, PyObject *producer, DLManagedTensorVersioned *
                     tensor->dl_tensor.device.device_type == kDLMetal;
     if (is_metal && !request->order.is_ordered &&
         exchange_synchronize(state, producer, &ordered.moment) < 0) {
-        managed_delete(tensor, true);
+        dlpack_delete_foreign(tensor, true);
         return NULL;
     }
     PyObject *array =

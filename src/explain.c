@@ -59,7 +59,8 @@ put_metal(PyObject *facts, const seen_tensor *seen, const dlpack_facts *checked)
     if (put(facts, "storage", PyUnicode_FromString(modes[bridge_buffer_storage(handle)])) < 0) {
         return -1;
     }
-    if (!dlpack_check_bounds(tensor, checked, bridge_buffer_nbytes(handle), &fault)) {
+    if (!dlpack_check_offset(tensor, checked, &fault) ||
+        !dlpack_check_bounds(tensor, checked, bridge_buffer_nbytes(handle), &fault)) {
         return put(facts, "fault", text_of_fault(&fault));
     }
     const device_record *device = devices_find(bridge_buffer_device(handle));
@@ -102,9 +103,14 @@ describe(const seen_tensor *seen)
 {
     const DLTensor *tensor = seen->tensor;
     PyObject *facts = PyDict_New();
-    if (facts == NULL ||
-        put(facts, "version",
-            Py_BuildValue("(II)", seen->version.major, seen->version.minor)) < 0) {
+    PyObject *version = !seen->is_versioned
+                            ? Py_NewRef(Py_None)
+                            : Py_BuildValue("(II)", seen->version.major, seen->version.minor);
+    if (facts == NULL) {
+        Py_XDECREF(version);
+        return NULL;
+    }
+    if (put(facts, "version", version) < 0) {
         goto error;
     }
     if (tensor == NULL) {

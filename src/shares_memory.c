@@ -231,7 +231,8 @@ place_tensor(place *self)
         self->address = (const char *)tensor->data + tensor->byte_offset;
         return 0;
     }
-    if (tensor->device.device_type != kDLMetal || !bridge_handle_is_buffer(tensor->data) ||
+    if (tensor->device.device_type != kDLMetal || !dlpack_check_offset(tensor, &facts, &fault) ||
+        !bridge_handle_is_buffer(tensor->data) ||
         !dlpack_check_bounds(tensor, &facts, bridge_buffer_nbytes(tensor->data), &fault)) {
         PyErr_Format(PyExc_BufferError,
                      WHERE ": a tensor on device (%d, %d) is not memory that can be compared; only "

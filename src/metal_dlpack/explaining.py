@@ -67,7 +67,7 @@ class Facts:
     nbytes: int = 0
     nitems: int = 0
     flags: int = 0
-    version: str = "0.0"
+    version: str = ""  # of a legacy tensor, which says none
     storage: str = ""
     fault: str = ""
     ours: bool = False
@@ -83,11 +83,11 @@ class Facts:
 
     @property
     def is_versioned(self) -> bool:
-        return self.version != "0.0"
+        return self.version != ""
 
     @property
     def is_unknown(self) -> bool:
-        return not self.version.startswith(("0.", "1."))
+        return self.is_versioned and not self.version.startswith("1.")
 
     @property
     def is_readonly(self) -> bool:
@@ -186,7 +186,7 @@ def facts_of_array(array: _core.Array, device_type: int, consumer: str, is_versi
         nbytes=array.nbytes,
         nitems=array.size,
         flags=READ_ONLY if array.readonly else 0,
-        version="1.3" if is_versioned else "0.0",
+        version="1.3" if is_versioned else "",
         storage=array.storage,
         ours=True,
     )
@@ -195,7 +195,8 @@ def facts_of_array(array: _core.Array, device_type: int, consumer: str, is_versi
 def facts_of_tensor(found: dict[str, Any], consumer: str, by_exchange: bool) -> Facts:
     code = found.get("dtype", (0, 0, 0))
     known = {key: value for key, value in found.items() if key in Facts.__dataclass_fields__}
-    known.update(dtype=name_of(code), code=code, version="{}.{}".format(*found["version"]))
+    version = found["version"]
+    known.update(dtype=name_of(code), code=code, version="{}.{}".format(*version) if version else "")
     return Facts(consumer=consumer, by_exchange=by_exchange, **known)
 
 
