@@ -104,3 +104,52 @@ call_on_thread(void (*function)(void *), void *argument)
     }
     return pthread_join(thread, NULL);
 }
+
+/* ---- deleters with Python in them ---- */
+
+extern int PyGILState_Ensure(void);
+extern void PyGILState_Release(int state);
+extern void PyErr_SetString(void *kind, const char *text);
+extern void *PyExc_ValueError;
+extern void *PyObject_CallObject(void *callable, void *args);
+extern void Py_DecRef(void *op);
+
+/* Leaves an exception behind, as a Python function does that was wrapped without care. */
+void
+raise_and_delete_legacy(char *managed)
+{
+    int state = PyGILState_Ensure();
+    delete_legacy(managed);
+    PyErr_SetString(PyExc_ValueError, "left by a deleter");
+    PyGILState_Release(state);
+}
+
+void
+raise_and_delete_versioned(char *managed)
+{
+    int state = PyGILState_Ensure();
+    delete_versioned(managed);
+    PyErr_SetString(PyExc_ValueError, "left by a deleter");
+    PyGILState_Release(state);
+}
+
+/* Borrowed: what the deleters below call before they delete. */
+void *re_entry;
+
+void
+reenter_and_delete_legacy(char *managed)
+{
+    int state = PyGILState_Ensure();
+    Py_DecRef(PyObject_CallObject(re_entry, NULL));
+    delete_legacy(managed);
+    PyGILState_Release(state);
+}
+
+void
+reenter_and_delete_versioned(char *managed)
+{
+    int state = PyGILState_Ensure();
+    Py_DecRef(PyObject_CallObject(re_entry, NULL));
+    delete_versioned(managed);
+    PyGILState_Release(state);
+}

@@ -1,0 +1,172 @@
+"""Run in a child: every kind of deleter at every place where one is called.  `python -m hostile.deleting`."""
+
+import ctypes
+import gc
+import sys
+import threading
+
+from dlpack_structs import CAPSULE_NAMES, open_capsule
+from test_dlpack_exchange import table_of
+
+import metal_dlpack as md
+from hostile import tensors
+from hostile.cases import CPU, METAL
+from hostile.routes import Memory
+from hostile.tensors import Tensor, deleters
+from metal_dlpack import softmetal
+
+KINDS = ("", "raise_and_", "reenter_and_")
+entries = []
+
+
+def enter_again():
+    """What a deleter of Python code may do: exchange tensors, collect garbage, raise and catch."""
+    entries.append(md.from_dlpack(md.zeros(4).host).tolist())
+    md.from_dlpack(md.zeros(3).__dlpack__())
+    gc.collect(0)
+
+
+ctypes.c_void_p.in_dll(deleters, "re_entry").value = id(enter_again)
+
+
+def make(kind, versioned, device, memory, **fields):
+    flavour = "versioned" if versioned else "legacy"
+    values = {"data": memory.data, "dies": memory.dies, "device": device, **fields}
+    return Tensor(versioned=versioned, deleter=tensors.address_of(f"{kind}delete_{flavour}"), **values)
+
+
+# ---- the places: each gets a tensor, and when it is over the tensor was deleted once ----
+
+
+def drop_the_array(tensor):
+    array = md.from_dlpack(tensor.capsule())
+    view = array[1:]
+    del array
+    assert tensor.deletions == 0
+    del view
+
+
+def copy_it(tensor):
+    array = md.from_dlpack(tensor.capsule(), copy=True)
+    assert tensor.deletions == 1
+    assert array.shape == (2, 3)
+
+
+def import_no_items(tensor):
+    tensor.struct.dl_tensor.shape[0] = 0
+    assert md.from_dlpack(tensor.capsule()).size == 0
+
+
+def refuse_another_major(tensor):
+    if not tensor.versioned:
+        return drop_the_array(tensor)
+    tensor.struct.version.major = 2
+    try:
+        md.from_dlpack(tensor.capsule())
+    except BufferError as error:
+        assert "DLPack 2" in str(error), error
+        return None
+    raise AssertionError("taken")
+
+
+def refuse_at_our_table(tensor):
+    if not tensor.versioned:
+        return drop_the_array(tensor)
+    tensor.struct.dl_tensor.ndim = -1
+    try:
+        table_of(md.Array).to_object(tensor.base, ctypes.byref(ctypes.c_void_p()))
+    except BufferError as error:
+        assert "ndim (-1)" in str(error), error
+        return None
+    raise AssertionError("taken")
+
+
+def with_an_exception_in_flight(tensor):
+    array = [md.from_dlpack(tensor.capsule())]
+    try:
+        try:
+            raise KeyError("in flight")
+        finally:
+            array.clear()
+    except KeyError as error:
+        assert error.args == ("in flight",)
+
+
+def export_and_delete_on_a_raw_thread(tensor):
+    """The GIL is held all the while: a deleter of ours that wanted it would never return."""
+    array = md.from_dlpack(tensor.capsule())
+    for keywords in ({}, {"max_version": (1, 0)}, {"dl_device": (1, 0)}):
+        opened = open_capsule(array.__dlpack__(**keywords))
+        opened.take()
+        assert deleters.call_on_thread(ctypes.c_void_p(opened.managed.deleter), ctypes.c_void_p(opened.address)) == 0
+    opened = open_capsule(array.__dlpack__())
+    opened.take()
+    del array
+    assert tensor.deletions == 0
+    assert deleters.call_on_thread(ctypes.c_void_p(opened.managed.deleter), ctypes.c_void_p(opened.address)) == 0
+    md.from_dlpack(md.zeros(1))  # at the latest the next exchange lets go
+
+
+def drop_on_another_thread(tensor):
+    arrays = [md.from_dlpack(tensor.capsule())]
+    thread = threading.Thread(target=arrays.clear)
+    thread.start()
+    thread.join()
+
+
+def drop_in_a_cycle(tensor):
+    cycle = [md.from_dlpack(tensor.capsule())]
+    cycle.append(cycle)
+    del cycle
+    gc.collect()
+
+
+def pass_it_on(tensor):
+    """Through a second import, and out at the other end."""
+    array = md.from_dlpack(md.from_dlpack(md.from_dlpack(tensor.capsule()).__dlpack__()).__dlpack__())
+    assert tensor.deletions == 0
+    del array
+
+
+PLACES = (
+    drop_the_array,
+    copy_it,
+    import_no_items,
+    refuse_another_major,
+    refuse_at_our_table,
+    with_an_exception_in_flight,
+    export_and_delete_on_a_raw_thread,
+    drop_on_another_thread,
+    drop_in_a_cycle,
+    pass_it_on,
+)
+
+
+def run():
+    buffers = softmetal.live_objects("MTLBuffer") if softmetal.is_present() else 0
+    count = 0
+    for place in PLACES:
+        for kind in KINDS:
+            for versioned in (False, True):
+                for device in (CPU, METAL):
+                    print(place.__name__, kind, CAPSULE_NAMES[versioned], device, flush=True)
+                    memory = Memory(device)
+                    entered = len(entries)
+                    tensor = make(kind, versioned, device, memory)
+                    place(tensor)
+                    assert sys.exc_info() == (None, None, None)
+                    assert tensor.deletions == 1, tensor.deletions
+                    assert len(entries) - entered == (kind == "reenter_and_")
+                    tensor.free()
+                    memory.close()
+                    count += 1
+    gc.collect()
+    md.empty_cache()
+    if softmetal.is_present():
+        assert softmetal.live_objects("MTLBuffer") == buffers, "buffers outlive their tensors"
+        assert softmetal.reports() == 0, softmetal.last_report()
+    print(f"DONE {count} 0", flush=True)
+
+
+if __name__ == "__main__":
+    run()
