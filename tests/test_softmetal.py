@@ -29,7 +29,7 @@ BUILDS = {
     "asan": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
     "tsan": ["-fsanitize=thread"],
 }
-THREADED = ["events", "order", "queues", "threads"]  # what the thread sanitizer looks at
+THREADED = ["events", "order", "queues", "races", "threads"]  # what the thread sanitizer looks at
 
 
 def has_objective_c() -> bool:
@@ -128,7 +128,8 @@ def run(program: Path, case: str, **settings: str) -> subprocess.CompletedProces
 
 
 def builds_of(case: Case) -> list[str]:
-    return ["plain", "asan", "tsan"] if case.program in THREADED else ["plain", "asan"]
+    is_threaded = case.program in THREADED and case.kind != "race"  # which the thread sanitizer would see as well
+    return ["plain", "asan", "tsan"] if is_threaded else ["plain", "asan"]
 
 
 def name_of(value: object) -> str:
@@ -222,6 +223,35 @@ def test_a_buffer_destroyed_in_use_is_reported_with_the_place_that_made_it(
     case = "a_buffer_destroyed_while_its_command_buffer_runs"
     result = run(program, case, SOFTMETAL_VALIDATION="1", SOFTMETAL_VALIDATION_MODE="log")
     assert re.search(r"\(8 bytes, made at \S*.*queues\+0x[0-9a-f]+", result.stderr)
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "last"])
+@pytest.mark.parametrize("latency", ["0", "2000"])
+def test_a_race_is_found_whatever_the_time(builder: Builder, seed: str, latency: str) -> None:
+    """It is a matter of what comes before what, not of who is faster."""
+    program = builder.program("races", "plain")
+    for case in read_cases():
+        if case.kind == "race":
+            result = run(
+                program, case.name, SOFTMETAL_VALIDATION="1", SOFTMETAL_SEED=seed, SOFTMETAL_LATENCY_US=latency
+            )
+            assert result.returncode == -6, f"{case.name}: {result.stderr}"
+            assert "softmetal: race: " in result.stderr
+
+
+def test_a_race_is_reported_with_both_places(builder: Builder) -> None:
+    program = builder.program("races", "plain")
+    result = run(
+        program, "the_cpu_reads_what_the_gpu_writes", SOFTMETAL_VALIDATION="1", SOFTMETAL_VALIDATION_MODE="log"
+    )
+    place = r"\S*races\+0x[0-9a-f]+\)?( < \S+( \S+\))?)*"
+    gpu, cpu = (
+        rf"a write of bytes 0 to 64 by queue 1, encoded at {place}",
+        rf"a read of bytes 0 to 64 by the CPU at {place}",
+    )
+    assert re.search(rf'the buffer "" \(64 bytes\): ({gpu}; and {cpu}|{cpu}; and {gpu})\.', result.stderr), (
+        result.stderr
+    )
 
 
 def test_the_document_names_every_setting_report_and_failure() -> None:

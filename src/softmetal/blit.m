@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 
+#include "call_site.h"
 #include "settings.h"
 #include "validation.h"
 
@@ -63,8 +64,22 @@ check_alignment(const char *method, const char *what, NSUInteger value)
     }
 }
 
+/* Commands that are encoded in a loop have one place. */
+- (const soft_call_site *)callSite
+{
+    void *caller = soft_call_site_caller();
+    if (_lastSite == NULL || caller != _lastCaller) {
+        _lastCaller = caller;
+        _lastSite = soft_call_site_intern();
+    }
+    return _lastSite;
+}
+
 - (void)addCommand:(soft_command)command
 {
+    if (soft_races_are_watched()) {
+        command.site = [self callSite];
+    }
     if (!soft_program_add_command(&_commandBuffer->_program, [_commandBuffer openPass],
                                   command)) {
         abort();
@@ -77,6 +92,7 @@ check_alignment(const char *method, const char *what, NSUInteger value)
      destinationOffset:(NSUInteger)destinationOffset
                   size:(NSUInteger)size
 {
+    SOFT_CALLED();
     const char *method = "copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:";
     if (![self isOpenFor:"MTLBlitCommandEncoder copyFromBuffer:..."]) {
         return;
@@ -114,6 +130,7 @@ check_alignment(const char *method, const char *what, NSUInteger value)
 
 - (void)fillBuffer:(id<MTLBuffer>)buffer range:(NSRange)range value:(uint8_t)value
 {
+    SOFT_CALLED();
     const char *method = "fillBuffer:range:value:";
     if (![self isOpenFor:"MTLBlitCommandEncoder fillBuffer:range:value:"]) {
         return;
@@ -138,6 +155,7 @@ check_alignment(const char *method, const char *what, NSUInteger value)
 
 - (void)synchronizeResource:(id<MTLResource>)resource
 {
+    SOFT_CALLED();
     const char *method = "synchronizeResource:";
     if (![self isOpenFor:"MTLBlitCommandEncoder synchronizeResource:"]) {
         return;

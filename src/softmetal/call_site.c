@@ -9,6 +9,9 @@
 
 #include <dlfcn.h>
 #include <execinfo.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +22,8 @@
 
 #define MOST_FRAMES 16
 #define MOST_SHOWN 3
+#define MOST_SITES 4096 /* that are kept for ever; more have no place in reports */
+#define MOST_STEPS 64
 #define FRAMES_INSIDE 2       /* at least: this file, and who asked it */
 #define LONGEST_FUNCTION 8192 /* bytes; a symbol further away is another function's */
 
@@ -48,6 +53,56 @@ soft_call_site_record(void)
         site->count = backtrace(site->frames, MOST_FRAMES);
     }
     return site;
+}
+
+void *
+soft_call_site_caller(void)
+{
+    return last_caller;
+}
+
+static bool
+are_equal(const soft_call_site *one, const soft_call_site *other)
+{
+    return one->caller == other->caller && one->count == other->count &&
+           memcmp(one->frames, other->frames, (size_t)one->count * sizeof one->frames[0]) == 0;
+}
+
+static size_t
+hash_frames(const soft_call_site *site)
+{
+    uint64_t mixed = (uint64_t)(uintptr_t)site->caller;
+    for (int index = 0; index < site->count; index++) {
+        mixed = (mixed ^ (uint64_t)(uintptr_t)site->frames[index]) * UINT64_C(0x9e3779b97f4a7c15);
+        mixed ^= mixed >> 29;
+    }
+    return (size_t)mixed;
+}
+
+const soft_call_site *
+soft_call_site_intern(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static soft_call_site *known[MOST_SITES]; /* owned for ever */
+    soft_call_site *site = soft_call_site_record();
+    if (site == NULL) {
+        return NULL;
+    }
+    pthread_mutex_lock(&lock);
+    size_t slot = hash_frames(site) % MOST_SITES, steps = 0;
+    while (known[slot] != NULL && !are_equal(known[slot], site) && steps < MOST_STEPS) {
+        slot = (slot + 1) % MOST_SITES;
+        steps += 1;
+    }
+    soft_call_site *found = steps < MOST_STEPS ? known[slot] : NULL;
+    if (found == NULL && steps < MOST_STEPS) {
+        found = known[slot] = site;
+    }
+    pthread_mutex_unlock(&lock);
+    if (found != site) {
+        soft_call_site_free(site);
+    }
+    return found;
 }
 
 void

@@ -18,6 +18,9 @@ void soft_call_site_set_caller(void *address);
 /* The stack of the caller, when validation is on; else, or with no memory, NULL. */
 soft_call_site *soft_call_site_record(void);
 void soft_call_site_free(soft_call_site *site);
+/* The same once for each stack: borrowed for ever. */
+const soft_call_site *soft_call_site_intern(void);
+void *soft_call_site_caller(void); /* what SOFT_CALLED said last on this thread */
 /* One line, innermost frame first: "name (file+0xoffset) < ...", the name only where the
  * program exports it; "?" for NULL.  Returns `text`. */
 const char *soft_call_site_describe(const soft_call_site *site, char *text, size_t nbytes);

@@ -50,6 +50,7 @@
         }
     }
     [self releaseKept];
+    soft_race_work_free(_order);
     [_error release];
     [_queue release];
     [super dealloc];
@@ -129,6 +130,9 @@
     MTLCommandBufferStatus status = __atomic_load_n(&_status, __ATOMIC_ACQUIRE);
     if (soft_process_is_forked() && status < MTLCommandBufferStatusCompleted) {
         return MTLCommandBufferStatusError; /* nobody here will ever run it */
+    }
+    if (status >= MTLCommandBufferStatusCompleted) {
+        soft_races_cpu_waited_for_work(_order);
     }
     return status;
 }
@@ -264,6 +268,7 @@
         soft_failure_devices_are_removed()) {
         _injected = MTLCommandBufferErrorDeviceRemoved;
     }
+    _program.order = _order = soft_race_work_new();
     soft_program_begin(&_program);
     soft_process_begin_work();
     [self retain]; /* the worker's, from here to `_isFinished` */
@@ -315,6 +320,7 @@
         pthread_cond_wait(&_lane->changed, &_lane->lock);
     }
     pthread_mutex_unlock(&_lane->lock);
+    soft_races_cpu_waited_for_work(_order);
 }
 
 static void

@@ -12,10 +12,13 @@
 
 #include "monotonic.h"
 #include "process.h"
+#include "races.h"
 
 struct soft_event {
     long references;
     uint64_t value;
+    soft_race_history *history; /* owned */
+    soft_fence_updates updates;
 };
 
 static pthread_mutex_t board = PTHREAD_MUTEX_INITIALIZER;
@@ -50,8 +53,21 @@ void
 soft_event_release(soft_event *event)
 {
     if (event != NULL && __atomic_sub_fetch(&event->references, 1, __ATOMIC_ACQ_REL) == 0) {
+        soft_race_history_free(event->history);
         free(event);
     }
+}
+
+soft_race_history **
+soft_event_history(soft_event *event)
+{
+    return &event->history;
+}
+
+soft_fence_updates *
+soft_event_fence_updates(soft_event *event)
+{
+    return &event->updates;
 }
 
 uint64_t

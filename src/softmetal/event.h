@@ -6,6 +6,7 @@
 #ifndef SOFT_EVENT_H
 #define SOFT_EVENT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct soft_event soft_event;
@@ -22,5 +23,22 @@ void soft_event_raise(soft_event *event, uint64_t value);
 /* Wait until the value is at least `value`, the time is up, or the process exits. */
 soft_event_outcome soft_event_wait(soft_event *event, uint64_t value, uint64_t deadline_ns);
 void soft_event_wake_all(void);
+
+/* ---- for races.c, behind its lock ---- */
+
+struct soft_race_history;
+/* What the values stand for: owned by the event once it is not NULL. */
+struct soft_race_history **soft_event_history(soft_event *event);
+
+#define SOFT_FENCE_UPDATES 8
+
+/* The last passes that updated a fence, whose token the event is. */
+typedef struct soft_fence_updates {
+    int queue[SOFT_FENCE_UPDATES]; /* a component of clocks; 0: none */
+    uint64_t number[SOFT_FENCE_UPDATES];
+    size_t next;
+} soft_fence_updates;
+
+soft_fence_updates *soft_event_fence_updates(soft_event *event);
 
 #endif /* SOFT_EVENT_H */

@@ -79,23 +79,32 @@
 
 - (uint64_t)signaledValue
 {
-    return soft_event_value(_event);
+    uint64_t value = soft_event_value(_event);
+    soft_races_cpu_waited_for_event(_event, value);
+    return value;
 }
 
 - (void)setSignaledValue:(uint64_t)signaledValue
 {
     if (!soft_process_is_forked()) {
+        soft_races_cpu_signals(_event, signaledValue);
         soft_event_raise(_event, signaledValue);
     }
 }
 
 - (BOOL)waitUntilSignaledValue:(uint64_t)value timeoutMS:(uint64_t)milliseconds
 {
+    BOOL reached;
     if (soft_process_is_forked() || milliseconds == 0) {
-        return soft_event_value(_event) >= value;
+        reached = soft_event_value(_event) >= value;
+    } else {
+        uint64_t deadline = soft_monotonic_after(milliseconds, 1000000);
+        reached = soft_event_wait(_event, value, deadline) == SOFT_EVENT_REACHED;
     }
-    uint64_t deadline = soft_monotonic_after(milliseconds, 1000000);
-    return soft_event_wait(_event, value, deadline) == SOFT_EVENT_REACHED;
+    if (reached) {
+        soft_races_cpu_waited_for_event(_event, value);
+    }
+    return reached;
 }
 
 @end

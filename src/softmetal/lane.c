@@ -34,6 +34,9 @@ soft_lane_new(uint64_t limit)
     }
     first_lane = lane;
     pthread_mutex_unlock(&list_lock);
+    if (soft_races_are_watched()) {
+        lane->races = soft_race_queue_new(lane->serial);
+    }
     return lane;
 }
 
@@ -60,6 +63,7 @@ soft_lane_release(soft_lane *lane)
         first_lane = lane->next_lane;
     }
     pthread_mutex_unlock(&list_lock);
+    soft_race_queue_free(lane->races);
     pthread_cond_destroy(&lane->changed);
     pthread_mutex_destroy(&lane->lock);
     free(lane);

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "races.h"
+
 /* One command buffer's place in a lane. */
 typedef struct soft_slot {
     struct soft_slot *next, *previous;
@@ -28,6 +30,7 @@ typedef struct soft_lane {
     bool has_worker;
     bool is_closed;        /* the queue object is gone */
     uint64_t seed, random; /* of the shuffle, the worker's own */
+    soft_race_queue *races; /* owned; NULL: not watched */
     uint64_t serial;       /* in the order of creation, for names and seeds */
     struct soft_lane *next_lane, *previous_lane;
 } soft_lane;

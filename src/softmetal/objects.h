@@ -105,6 +105,7 @@
     soft_slot _slot;        /* behind the lane's lock */
     BOOL _retains;
     soft_program _program;
+    soft_race_work *_order;     /* owned; NULL: races are not watched */
     SoftMetalEncoder *_encoder; /* borrowed: the one that is open */
     id *_kept;                  /* each owned (+1) until completion */
     size_t _keptCount, _keptCapacity;
@@ -135,6 +136,8 @@
   @public
     SoftMetalCommandBuffer *_commandBuffer; /* owned (+1) */
     BOOL _isEnded;
+    void *_lastCaller; /* of the last command, and where that is */
+    const soft_call_site *_lastSite;
 }
 - (instancetype)initWithCommandBuffer:(SoftMetalCommandBuffer *)commandBuffer;
 /* NO, after a report, if the encoder has ended. */

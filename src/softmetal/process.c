@@ -18,6 +18,7 @@
 #include "lane.h"
 #include "monotonic.h"
 #include "object_list.h"
+#include "races.h"
 #include "runtime_lock.h"
 #include "softmetal.h"
 #include "validation.h"
@@ -171,5 +172,8 @@ softmetal_wait_idle(uint64_t timeout_ms)
     }
     int idle = work_count == 0;
     pthread_mutex_unlock(&lock);
+    if (idle) {
+        soft_races_cpu_waited_for_all();
+    }
     return idle;
 }

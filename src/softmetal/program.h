@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "event.h"
+#include "races.h"
 #include "storage.h"
 
 typedef enum { SOFT_COPY, SOFT_FILL, SOFT_SYNCHRONIZE } soft_command_kind;
@@ -23,6 +24,7 @@ typedef struct soft_command {
     uint8_t value;                      /* of a fill */
     soft_storage *source, *destination; /* borrowed from the program's `bound` */
     size_t source_offset, destination_offset, nbytes;
+    const soft_call_site *site; /* who encoded it: borrowed for ever; NULL: not known */
 } soft_command;
 
 typedef enum { SOFT_PASS_ENCODER, SOFT_PASS_SIGNAL, SOFT_PASS_WAIT } soft_pass_kind;
@@ -44,6 +46,7 @@ typedef struct soft_program {
     soft_storage **bound;
     size_t bound_count, bound_capacity;
     bool is_begun;
+    soft_race_work *order; /* borrowed from the command buffer; NULL: races are not watched */
 } soft_program;
 
 /* Each returns NULL or false when there is no memory, with the program as it was.  A pass is

@@ -177,10 +177,17 @@ run_pass(soft_job *job, soft_pass *pass)
     bool works = job->code == 0;
     if (pass->kind == SOFT_PASS_SIGNAL) {
         if (works || soft_settings_get(SOFT_SIGNAL_ON_ERROR) != 0) {
+            soft_races_run(job->program, pass);
             soft_event_raise(pass->event, pass->value);
         }
+    } else if (works && pass->kind == SOFT_PASS_WAIT) {
+        job->code = wait_for_event(pass);
+        if (job->code == 0) {
+            soft_races_run(job->program, pass);
+        }
     } else if (works) {
-        job->code = pass->kind == SOFT_PASS_WAIT ? wait_for_event(pass) : run_commands(pass);
+        soft_races_run(job->program, pass);
+        job->code = run_commands(pass);
     }
     pass->is_done = true;
     job->done_count += 1;

@@ -105,6 +105,8 @@ read_fail(const char *text, uint64_t *value)
     return soft_failure_set_rules(text);
 }
 
+int softmetal_is_watching;
+
 #define AS_ROW(name, environment, initial, reader) {environment, initial, reader},
 static const struct {
     const char *environment;
@@ -121,6 +123,9 @@ store_text(int index, const char *text)
         return false;
     }
     __atomic_store_n(&values[index], value, __ATOMIC_RELAXED);
+    int watches = __atomic_load_n(&values[SOFT_VALIDATION], __ATOMIC_RELAXED) != 0 &&
+                  __atomic_load_n(&values[SOFT_RACES], __ATOMIC_RELAXED) != 0;
+    __atomic_store_n(&softmetal_is_watching, watches, __ATOMIC_RELAXED);
     return true;
 }
 

@@ -26,6 +26,7 @@
     X(SOFT_BLIT_ALIGNMENT, "SOFTMETAL_BLIT_ALIGNMENT", "4", read_size)                         \
     X(SOFT_VALIDATION, "SOFTMETAL_VALIDATION", "0", read_flag)                                 \
     X(SOFT_VALIDATION_MODE, "SOFTMETAL_VALIDATION_MODE", "abort", read_mode)                   \
+    X(SOFT_RACES, "SOFTMETAL_RACES", "1", read_flag)                                           \
     X(SOFT_FAIL, "SOFTMETAL_FAIL", "", read_fail)
 
 #define SOFT_AS_ENUM(name, environment, initial, reader) name,

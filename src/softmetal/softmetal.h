@@ -41,4 +41,21 @@ void softmetal_clear_reports(void);
 /* Wait until no committed command buffer is left.  1, or 0 after `timeout_ms`. */
 int softmetal_wait_idle(uint64_t timeout_ms);
 
+/* ---- races: what the software Metal cannot see by itself ---- */
+
+/* Not 0: validation and SOFTMETAL_RACES are on.  To be read before the calls below, which cost a
+ * microsecond then and nothing else. */
+extern int softmetal_is_watching;
+
+/* The CPU is about to read or write bytes of an MTLBuffer (`buffer`), whose memory it can reach.  Not
+ * counted in a handler. */
+void softmetal_host_access(const void *buffer, size_t offset_bytes, size_t nbytes, int is_written);
+/* The calling thread knows by means of its own (a counter, a condition) that an MTLSharedEvent has had
+ * this value. */
+void softmetal_host_reached(const void *event, uint64_t value);
+/* What the calling thread knows is left at an MTLBuffer, for whoever fetches it there: as a lock would
+ * do it.  NULL, to fetch: all that command buffers have done which are complete. */
+void softmetal_host_release(const void *buffer);
+void softmetal_host_acquire(const void *buffer);
+
 #endif /* SOFTMETAL_H */

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "races.h"
 #include "settings.h"
 
 #define HEAP_MOST 32768 /* bytes; larger blocks are mapped */
@@ -194,6 +195,9 @@ soft_storage_release(soft_storage *storage)
     size_t nbytes = (size_t)count_blocks(storage) * round_to_pages(storage->nbytes);
     __atomic_sub_fetch(storage->account, nbytes, __ATOMIC_RELAXED);
     free_blocks(storage);
+    soft_race_shadow_free(storage->shadows[0]);
+    soft_race_shadow_free(storage->shadows[1]);
+    free(storage->released);
     free(storage);
 }
 

@@ -20,6 +20,9 @@ typedef enum {
 
 #define SOFT_LABEL_SIZE 64
 
+struct soft_clock;
+struct soft_race_shadow;
+
 typedef struct soft_storage {
     long references;
     soft_storage_mode mode;
@@ -33,6 +36,8 @@ typedef struct soft_storage {
     int running_uses;            /* workers that touch its bytes at this moment */
     int is_orphan;               /* the MTLBuffer is gone */
     int purgeable;               /* a MTLPurgeableState, never KeepCurrent */
+    struct soft_race_shadow *shadows[2]; /* owned; NULL: never used */
+    struct soft_clock *released;         /* owned; what softmetal_host_release left here */
     char label[SOFT_LABEL_SIZE]; /* behind a lock: soft_storage_set_label, _copy_label */
 } soft_storage;
 

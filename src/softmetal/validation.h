@@ -30,6 +30,7 @@
     X(SOFT_REPORT_MISSING_POOL, "missing-pool")                                                \
     X(SOFT_REPORT_DEAD_OBJECT, "dead-object")                                                  \
     X(SOFT_REPORT_FORK, "fork")                                                                \
+    X(SOFT_REPORT_RACE, "race")                                                                \
     X(SOFT_REPORT_DEADLOCK, "deadlock")
 
 #define SOFT_AS_ENUM(name, word) name,

@@ -102,6 +102,7 @@ add_to_batch(struct batch *batch, SoftMetalCommandBuffer *buffer)
     buffer->_startTime = now_in_seconds();
     pthread_cond_broadcast(&lane->changed);
     pthread_mutex_unlock(&lane->lock);
+    soft_races_begin(buffer->_order, lane->races, buffer->_program.pass_count);
     batch->buffers[batch->count] = buffer;
     batch->jobs[batch->count] =
         (soft_job){.program = &buffer->_program, .code = buffer->_injected};
@@ -177,12 +178,15 @@ complete(soft_lane *lane, SoftMetalCommandBuffer *buffer, int code)
     if (code != 0) {
         set_error(buffer, code);
     }
+    soft_races_complete(buffer->_order);
     pthread_mutex_lock(&lane->lock);
     buffer->_endTime = now_in_seconds();
     pthread_mutex_unlock(&lane->lock);
     [buffer
         setStatus:code == 0 ? MTLCommandBufferStatusCompleted : MTLCommandBufferStatusError];
+    soft_races_enter_handlers(buffer->_order);
     [buffer runHandlers:buffer->_completedHandlers count:buffer->_completedCount];
+    soft_races_enter_handlers(NULL);
     [buffer releaseKept];
     soft_autorelease_pop(pool);
     finish(buffer);

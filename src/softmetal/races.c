@@ -1,0 +1,417 @@
+/* races.c: clocks of the CPU, of queues, of command buffers and of events.
+ *
+ * Owns:    everything here behind `lock`; a report is made after it is dropped.
+ * Calls:   race_shadow.h for the bytes, race_order.h for the passes of one queue, process.h.
+ * Threads: see races.h.
+ */
+#include "races.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "process.h"
+#include "program.h"
+#include "race_order.h"
+#include "race_shadow.h"
+#include "settings.h"
+#include "softmetal.h"
+
+#define MOST_VALUES 256 /* of an event that are remembered apart */
+
+struct soft_race_queue {
+    int component;
+    uint64_t serial;
+    soft_clock waited;   /* what its waits so far have learned */
+    soft_clock commits;  /* what was known at the commits so far */
+    soft_race_recent recent;
+};
+
+struct soft_race_work {
+    soft_race_queue *queue; /* borrowed while the worker runs it */
+    uint64_t first;         /* number of its first pass */
+    size_t pass_count;
+    soft_clock commit; /* what was known when it was committed */
+    soft_clock until;  /* ... and at the commits of those before it on the queue, too */
+    soft_clock done;
+};
+
+struct soft_race_history {
+    size_t count;
+    struct {
+        uint64_t value;
+        soft_clock clock;
+    } entries[MOST_VALUES]; /* values grow */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static soft_clock cpu = {.at = {[0] = 1}};
+static soft_clock completed; /* what all command buffers that are complete have done */
+static uint64_t issued[SOFT_RACE_COMPONENTS]; /* the last number of each component that is in use */
+static bool is_taken[SOFT_RACE_COMPONENTS];
+static __thread soft_clock *handler_clock; /* of the command buffer whose handlers run here */
+
+bool
+soft_races_are_watched(void)
+{
+    return __atomic_load_n(&softmetal_is_watching, __ATOMIC_RELAXED) != 0 &&
+           !soft_process_is_forked();
+}
+
+static void
+join(soft_clock *clock, const soft_clock *other)
+{
+    for (int index = 0; index < SOFT_RACE_COMPONENTS; index++) {
+        if (clock->at[index] < other->at[index]) {
+            clock->at[index] = other->at[index];
+        }
+    }
+}
+
+/* What the calling thread knows. */
+static soft_clock *
+thread_clock(void)
+{
+    return handler_clock != NULL ? handler_clock : &cpu;
+}
+
+/* ... to be passed on: what the CPU does later is not part of it. */
+static soft_clock
+pass_on_locked(void)
+{
+    soft_clock known = *thread_clock();
+    if (handler_clock == NULL) {
+        cpu.at[0] += 1;
+    }
+    return known;
+}
+
+/* ---- queues ---- */
+
+soft_race_queue *
+soft_race_queue_new(uint64_t serial)
+{
+    soft_race_queue *queue = NULL;
+    pthread_mutex_lock(&lock);
+    for (int index = 1; index < SOFT_RACE_COMPONENTS && queue == NULL; index++) {
+        if (is_taken[index]) {
+            continue;
+        }
+        queue = calloc(1, sizeof *queue);
+        if (queue == NULL) {
+            break;
+        }
+        is_taken[index] = true;
+        queue->component = index;
+        queue->serial = serial;
+        queue->waited.at[index] = issued[index];
+    }
+    pthread_mutex_unlock(&lock);
+    return queue;
+}
+
+void
+soft_race_queue_free(soft_race_queue *queue)
+{
+    if (queue == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    is_taken[queue->component] = false;
+    pthread_mutex_unlock(&lock);
+    free(queue);
+}
+
+/* ---- events ---- */
+
+void
+soft_race_history_free(soft_race_history *history)
+{
+    free(history);
+}
+
+/* Half of the values go: a wait for one of them counts as a wait for the next that is left, which knows
+ * more.  So a race can be missed, and none is made up. */
+static void
+thin_out(soft_race_history *history)
+{
+    size_t kept = 0;
+    for (size_t index = 1; index < history->count; index += 2) {
+        history->entries[kept] = history->entries[index];
+        kept += 1;
+    }
+    history->count = kept;
+}
+
+static void
+append_value_locked(soft_event *event, uint64_t value, const soft_clock *clock)
+{
+    soft_race_history **place = soft_event_history(event);
+    if (*place == NULL) {
+        *place = calloc(1, sizeof **place);
+    }
+    soft_race_history *history = *place;
+    if (history == NULL ||
+        (history->count > 0 && history->entries[history->count - 1].value >= value)) {
+        return; /* it changes no value, so nobody wakes of it */
+    }
+    if (history->count == MOST_VALUES) {
+        thin_out(history);
+    }
+    history->entries[history->count].value = value;
+    history->entries[history->count].clock = *clock;
+    history->count += 1;
+}
+
+/* The first signal that satisfied the wait, not the latest one: the latter is a matter of time. */
+static void
+learn_value_locked(soft_event *event, uint64_t value, soft_clock *clock)
+{
+    const soft_race_history *history = *soft_event_history(event);
+    size_t low = 0, high = history != NULL ? history->count : 0, count = high;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (history->entries[middle].value < value) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    if (low < count) {
+        join(clock, &history->entries[low].clock);
+    }
+}
+
+/* ---- the life of a command buffer ---- */
+
+soft_race_work *
+soft_race_work_new(void)
+{
+    if (!soft_races_are_watched()) {
+        return NULL;
+    }
+    soft_race_work *work = calloc(1, sizeof *work);
+    if (work != NULL) {
+        pthread_mutex_lock(&lock);
+        work->commit = pass_on_locked();
+        pthread_mutex_unlock(&lock);
+    }
+    return work;
+}
+
+void
+soft_race_work_free(soft_race_work *work)
+{
+    free(work);
+}
+
+void
+soft_races_begin(soft_race_work *work, soft_race_queue *queue, size_t pass_count)
+{
+    if (work == NULL || queue == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    work->queue = queue;
+    work->first = issued[queue->component] + 1;
+    work->pass_count = pass_count;
+    issued[queue->component] += pass_count;
+    join(&queue->commits, &work->commit);
+    work->until = queue->commits;
+    pthread_mutex_unlock(&lock);
+}
+
+/* What is known after a pass.  A queue without a component passes on all that there is: with too many
+ * queues races are missed, and none is made up. */
+static soft_clock
+clock_after(const soft_race_work *work, uint64_t number)
+{
+    if (work->queue == NULL) {
+        soft_clock all;
+        memcpy(all.at, issued, sizeof all.at);
+        all.at[0] = cpu.at[0];
+        return all;
+    }
+    soft_clock clock = work->until;
+    join(&clock, &work->queue->waited);
+    clock.at[work->queue->component] = number;
+    return clock;
+}
+
+/* What came before a use, as far as is known: for the shadow to ask. */
+typedef struct viewpoint {
+    const soft_clock *clock;
+    int component;
+    uint64_t number, before;
+} viewpoint;
+
+static bool
+comes_before(const void *context, const soft_race_record *record)
+{
+    const viewpoint *here = context;
+    if (here->clock->at[record->component] >= record->number) {
+        return true;
+    }
+    if (record->component != here->component || here->component == 0) {
+        return record->component == here->component;
+    }
+    if (record->is_tracked || record->number == here->number) {
+        return true; /* Metal orders them; commands of one encoder run one after the other */
+    }
+    return soft_race_order_holds(here->before, record->number, here->number);
+}
+
+static void
+run_encoder(const soft_race_work *work, const soft_pass *pass, uint64_t number,
+            soft_race_report *report)
+{
+    soft_race_queue *queue = work->queue;
+    soft_clock clock = work->commit;
+    join(&clock, &queue->waited);
+    viewpoint here = {&clock, queue->component, number, 0};
+    here.before = soft_race_order_learn(&queue->recent, queue->component, pass, number);
+    soft_race_use uses[2];
+    for (size_t index = 0; index < pass->command_count; index++) {
+        size_t count = soft_race_order_uses(&pass->commands[index], uses);
+        for (size_t one = 0; one < count; one++) {
+            uses[one].component = queue->component;
+            uses[one].number = number;
+            uses[one].queue = queue->serial;
+            soft_race_shadow_use(&uses[one], comes_before, &here, report);
+        }
+    }
+    soft_race_order_note(&queue->recent, queue->component, pass, number, here.before);
+}
+
+void
+soft_races_run(const soft_program *program, const soft_pass *pass)
+{
+    const soft_race_work *work = program->order;
+    if (work == NULL || soft_process_is_forked()) {
+        return;
+    }
+    soft_race_report report = {.is_found = false};
+    uint64_t number = work->first + (uint64_t)(pass - program->passes);
+    pthread_mutex_lock(&lock);
+    if (pass->kind == SOFT_PASS_SIGNAL) {
+        soft_clock clock = clock_after(work, number);
+        append_value_locked(pass->event, pass->value, &clock);
+    } else if (work->queue != NULL && pass->kind == SOFT_PASS_WAIT) {
+        learn_value_locked(pass->event, pass->value, &work->queue->waited);
+    } else if (work->queue != NULL) {
+        run_encoder(work, pass, number, &report);
+    }
+    pthread_mutex_unlock(&lock);
+    soft_race_report_make(&report);
+}
+
+void
+soft_races_complete(soft_race_work *work)
+{
+    if (work == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    work->done = clock_after(work, work->first + work->pass_count - 1);
+    join(&completed, &work->done);
+    work->queue = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
+void
+soft_races_enter_handlers(soft_race_work *work)
+{
+    handler_clock = work != NULL ? &work->done : NULL;
+}
+
+/* ---- the CPU ---- */
+
+void
+soft_races_cpu_waited_for_work(const soft_race_work *work)
+{
+    if (work != NULL && !soft_process_is_forked()) {
+        pthread_mutex_lock(&lock);
+        join(thread_clock(), &work->done);
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+void
+soft_races_cpu_waited_for_event(soft_event *event, uint64_t value)
+{
+    if (soft_races_are_watched()) {
+        pthread_mutex_lock(&lock);
+        learn_value_locked(event, value, thread_clock());
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+void
+soft_races_cpu_signals(soft_event *event, uint64_t value)
+{
+    if (soft_races_are_watched()) {
+        pthread_mutex_lock(&lock);
+        soft_clock known = pass_on_locked();
+        append_value_locked(event, value, &known);
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+void
+soft_races_cpu_waited_for_all(void)
+{
+    if (soft_races_are_watched()) {
+        pthread_mutex_lock(&lock);
+        join(thread_clock(), &completed);
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+void
+soft_races_cpu_releases(soft_storage *storage)
+{
+    if (!soft_races_are_watched()) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    if (storage->released == NULL) {
+        storage->released = calloc(1, sizeof *storage->released);
+    }
+    if (storage->released != NULL) {
+        soft_clock known = pass_on_locked();
+        join(storage->released, &known);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void
+soft_races_cpu_acquires(soft_storage *storage)
+{
+    if (soft_races_are_watched()) {
+        pthread_mutex_lock(&lock);
+        if (storage->released != NULL) {
+            join(thread_clock(), storage->released);
+        }
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+void
+soft_races_cpu_uses(soft_storage *storage, size_t offset, size_t nbytes, bool is_written)
+{
+    if (!soft_races_are_watched() || handler_clock != NULL || storage->mode == SOFT_PRIVATE) {
+        return;
+    }
+    soft_race_report report = {.is_found = false};
+    soft_race_use use = {.storage = storage,
+                         .is_written = is_written,
+                         .start = offset,
+                         .end = offset + nbytes,
+                         .site = soft_call_site_intern()};
+    pthread_mutex_lock(&lock);
+    viewpoint here = {&cpu, 0, cpu.at[0], 0};
+    use.number = here.number;
+    soft_race_shadow_use(&use, comes_before, &here, &report);
+    pthread_mutex_unlock(&lock);
+    soft_race_report_make(&report);
+}
