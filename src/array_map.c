@@ -35,6 +35,7 @@ array_wait(const char *function, ArrayObject *self, map_access access)
         return -1;
     }
     if (storage->mode != BRIDGE_MANAGED) { /* one memory: save the GIL's hand-over */
+        WATCH_HOST_ACCESS(storage->handle, storage->nbytes, is_for_writing);
         return 0;
     }
     bridge_error error = {0};

@@ -296,10 +296,13 @@ begin_host_access(metal_storage *storage, bool is_for_writing, bridge_error *err
     if (!storage_is_quiet()) {
         status = tracking_wait(storage->handle, is_for_writing, error);
     }
-    if (status != BRIDGE_OK || !is_managed(storage)) {
-        return status;
+    if (status == BRIDGE_OK && is_managed(storage)) {
+        status = fetch_gpu_copy(storage, error);
     }
-    return fetch_gpu_copy(storage, error);
+    if (status == BRIDGE_OK) {
+        WATCH_HOST_ACCESS(storage->handle, storage->nbytes, is_for_writing);
+    }
+    return status;
 }
 
 bridge_status

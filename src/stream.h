@@ -10,6 +10,7 @@
 #define MD_STREAM_H
 
 #include "devices.h"
+#include "tracking_watch.h"
 
 typedef struct metal_stream {
     uint32_t refs;               /* atomic */
@@ -49,7 +50,11 @@ void stream_release(metal_stream *stream); /* NULL is allowed */
 static inline bool
 stream_has_reached(const metal_stream *stream, uint64_t value)
 {
-    return __atomic_load_n(&stream->completed, __ATOMIC_ACQUIRE) >= value;
+    bool is_reached = __atomic_load_n(&stream->completed, __ATOMIC_ACQUIRE) >= value;
+    if (is_reached) {
+        WATCH_REACHED(stream->event, value);
+    }
+    return is_reached;
 }
 
 /* Wait until the work of `value` is done.  False: not within `timeout_ns`.  In a forked child

@@ -106,6 +106,7 @@ tracking_copy_marks(const bridge_buffer *buffer, bool is_for_writing,
         return 0;
     }
     tracking_lock();
+    WATCH_LOOK_UP(buffer);
     record **link = link_of(buffer);
     if (*link != NULL) {
         count = list_marks(*link, is_for_writing, marks);
@@ -209,6 +210,7 @@ tracking_list_locked(const bridge_buffer *buffer, bool is_written, const metal_s
                      bool is_in_order, stream_mark marks[TRACKING_MARKS])
 {
     record *found = *link_of(buffer);
+    WATCH_LOOK_UP(buffer);
     if (found == NULL) {
         return 0;
     }
@@ -317,6 +319,7 @@ void
 tracking_end(const bridge_buffer *buffer, metal_stream *stream, uint64_t value, bool has_failed)
 {
     tracking_lock();
+    WATCH_LEAVE(buffer);
     record **link = link_of(buffer);
     record *found = *link;
     if (found == NULL) { /* forgotten in a forked child */

@@ -23,7 +23,11 @@ extern uint32_t tracking_count; /* atomic: how many records there are */
 static inline bool
 tracking_is_quiet(void)
 {
-    return __atomic_load_n(&tracking_count, __ATOMIC_ACQUIRE) == 0;
+    bool is_quiet = __atomic_load_n(&tracking_count, __ATOMIC_ACQUIRE) == 0;
+    if (is_quiet) {
+        WATCH_QUIET();
+    }
+    return is_quiet;
 }
 
 /* ---- before the CPU, or a queue that does not count with us, uses a buffer ---- */

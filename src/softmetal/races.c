@@ -167,7 +167,7 @@ append_value_locked(soft_event *event, uint64_t value, const soft_clock *clock)
 static void
 learn_value_locked(soft_event *event, uint64_t value, soft_clock *clock)
 {
-    const soft_race_history *history = *soft_event_history(event);
+    const soft_race_history *history = value > 0 ? *soft_event_history(event) : NULL;
     size_t low = 0, high = history != NULL ? history->count : 0, count = high;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
