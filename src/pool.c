@@ -262,6 +262,7 @@ pool_take(const device_record *device, size_t nbytes, bridge_storage mode)
     take_lock();
     if (where->newest != NULL) {
         storage = pop_newest(pool, where);
+        WATCH_LOOK_UP(storage->handle); /* work that used it may have ended just now */
         count_live(&pool->modes[mode], storage->capacity);
         count_live(&pool->total, storage->capacity);
         count_made(&pool->modes[mode]);

@@ -319,7 +319,6 @@ void
 tracking_end(const bridge_buffer *buffer, metal_stream *stream, uint64_t value, bool has_failed)
 {
     tracking_lock();
-    WATCH_LEAVE(buffer);
     record **link = link_of(buffer);
     record *found = *link;
     if (found == NULL) { /* forgotten in a forked child */

@@ -24,7 +24,7 @@
 /* The thread has seen, in memory of ours, that the work of this value is over. */
 #define WATCH_REACHED(event, value) WATCH(softmetal_host_reached(event, value))
 /* A handler leaves what it knows about the work on a buffer; whoever looks that up afterwards learns it. */
-#define WATCH_LEAVE(buffer) WATCH(softmetal_host_release(buffer))
+#define WATCH_LEAVE(buffer) WATCH((softmetal_host_release(buffer), softmetal_host_release(NULL)))
 #define WATCH_LOOK_UP(buffer) WATCH(softmetal_host_acquire(buffer))
 /* No work of ours is in flight. */
 #define WATCH_QUIET() WATCH(softmetal_host_acquire(NULL))

@@ -44,7 +44,7 @@ void
 softmetal_host_release(const void *buffer)
 {
     soft_storage *storage = soft_races_are_watched() ? storage_of(buffer) : NULL;
-    if (storage != NULL) {
+    if (storage != NULL || buffer == NULL) {
         soft_races_cpu_releases(storage);
     }
 }
@@ -52,12 +52,8 @@ softmetal_host_release(const void *buffer)
 void
 softmetal_host_acquire(const void *buffer)
 {
-    if (buffer == NULL) {
-        soft_races_cpu_waited_for_all();
-        return;
-    }
     soft_storage *storage = soft_races_are_watched() ? storage_of(buffer) : NULL;
-    if (storage != NULL) {
+    if (storage != NULL || buffer == NULL) {
         soft_races_cpu_acquires(storage);
     }
 }

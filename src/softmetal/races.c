@@ -46,6 +46,7 @@ struct soft_race_history {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static soft_clock cpu = {.at = {[0] = 1}};
+static soft_clock left;      /* at no buffer in particular */
 static soft_clock completed; /* what all command buffers that are complete have done */
 static uint64_t issued[SOFT_RACE_COMPONENTS]; /* the last number of each component that is in use */
 static bool is_taken[SOFT_RACE_COMPONENTS];
@@ -374,12 +375,13 @@ soft_races_cpu_releases(soft_storage *storage)
         return;
     }
     pthread_mutex_lock(&lock);
-    if (storage->released == NULL) {
+    if (storage != NULL && storage->released == NULL) {
         storage->released = calloc(1, sizeof *storage->released);
     }
-    if (storage->released != NULL) {
+    soft_clock *place = storage != NULL ? storage->released : &left;
+    if (place != NULL) {
         soft_clock known = pass_on_locked();
-        join(storage->released, &known);
+        join(place, &known);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -389,8 +391,9 @@ soft_races_cpu_acquires(soft_storage *storage)
 {
     if (soft_races_are_watched()) {
         pthread_mutex_lock(&lock);
-        if (storage->released != NULL) {
-            join(thread_clock(), storage->released);
+        const soft_clock *place = storage != NULL ? storage->released : &left;
+        if (place != NULL) {
+            join(thread_clock(), place);
         }
         pthread_mutex_unlock(&lock);
     }

@@ -63,6 +63,7 @@ void soft_races_cpu_waited_for_work(const soft_race_work *work);
 void soft_races_cpu_waited_for_event(struct soft_event *event, uint64_t value);
 void soft_races_cpu_signals(struct soft_event *event, uint64_t value);
 void soft_races_cpu_waited_for_all(void);
+/* NULL: at no buffer in particular. */
 void soft_races_cpu_releases(struct soft_storage *storage);
 void soft_races_cpu_acquires(struct soft_storage *storage);
 void soft_races_cpu_uses(struct soft_storage *storage, size_t offset, size_t nbytes,

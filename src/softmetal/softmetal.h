@@ -54,7 +54,7 @@ void softmetal_host_access(const void *buffer, size_t offset_bytes, size_t nbyte
  * this value. */
 void softmetal_host_reached(const void *event, uint64_t value);
 /* What the calling thread knows is left at an MTLBuffer, for whoever fetches it there: as a lock would
- * do it.  NULL, to fetch: all that command buffers have done which are complete. */
+ * do it.  NULL: at a place that is no buffer's. */
 void softmetal_host_release(const void *buffer);
 void softmetal_host_acquire(const void *buffer);
 

@@ -1,0 +1,112 @@
+"""Every wait that the library makes is one that it needs: the software Metal's race detector runs in all tests, and
+these are the programs in which a missing wait is a race, at once and in every run.
+
+`tools/mutants.py` takes the waits out, one at a time; docs/softmetal.md says what a race is.
+"""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from objc_messages import gpu_fill
+
+import metal_dlpack as md
+from metal_dlpack import softmetal
+
+pytestmark = pytest.mark.needs_softmetal
+STORAGE = pytest.mark.parametrize("storage", ["shared", "managed", "private"])
+
+
+def array(storage="shared"):
+    return md.asarray(np.arange(256, dtype="float32")).copy(storage=storage)
+
+
+@STORAGE
+def test_the_cpu_reads_what_a_stream_writes(storage):
+    src, dst = array(), array(storage)
+    dst.copy_from(src, stream=md.Stream())
+    assert np.array(dst)[255] == 255
+
+
+@STORAGE
+def test_the_cpu_writes_what_a_stream_reads(storage):
+    src, dst = array(storage), array()
+    src.copy_to(dst, stream=md.Stream())
+    src.fill(0)
+    assert np.array(dst)[255] == 255
+
+
+@STORAGE
+def test_a_stream_reads_what_another_writes(storage):
+    src, between, dst = array(), array(storage), array()
+    between.copy_from(src, stream=md.Stream())
+    dst.copy_from(between, stream=md.Stream())
+    assert np.array(dst)[255] == 255
+
+
+@STORAGE
+def test_a_stream_writes_what_two_others_read(storage):
+    src, one, two = array(storage), array(), array()
+    one.copy_from(src, stream=md.Stream())
+    two.copy_from(src, stream=md.Stream())
+    src.fill(0, stream=md.Stream())
+    assert np.array(src).sum() == 0
+    assert np.array(one).sum() == np.array(two).sum() == np.arange(256).sum()
+
+
+def test_a_buffer_of_the_pool_is_used_again():
+    stream = md.Stream()
+    for _ in range(20):
+        array().copy(stream=stream)
+        array("private").fill(1)
+
+
+def test_a_consumer_on_a_stream_of_its_own():
+    stream, other = md.Stream(), md.Stream()
+    shared = array()
+    shared.fill(1, stream=stream)
+    view = md.from_dlpack(shared.__dlpack__(stream=other, max_version=(1, 3)))
+    gpu_fill(view.buffer.handle, 2, view.nbytes, queue=other.handle)
+    other.synchronize()
+    assert np.asarray(view).view("uint8").tolist() == [2] * view.nbytes
+
+
+def run(program: str, **settings: str) -> subprocess.CompletedProcess:
+    code = textwrap.dedent(program)
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=__file__.rpartition("/")[0],
+        env=os.environ | {"SOFTMETAL_VALIDATION": "1"} | settings,
+    )
+
+
+@pytest.mark.parametrize("latency", ["0", "5000"])
+def test_gpu_work_that_nobody_told_of_is_a_race_with_a_read(latency):
+    done = run(
+        """
+        import metal_dlpack as md, time
+        from objc_messages import gpu_fill
+        array = md.Buffer(64, label="told of by nobody").array(64, "uint8")
+        gpu_fill(array.buffer.handle, 7, 64, waits=False)
+        time.sleep(0.05)
+        array.tolist()
+        time.sleep(0.05)
+        """,
+        SOFTMETAL_LATENCY_US=latency,
+    )
+    assert done.returncode == -6, done.stderr
+    assert 'softmetal: race: nothing orders two uses of the buffer "told of by nobody" (' in done.stderr
+    assert "a write of bytes 0 to 64 by queue " in done.stderr
+    assert "a read of bytes 0 to 64 by the CPU at " in done.stderr
+
+
+def test_the_detector_is_on_in_this_process():
+    assert softmetal.reports("race") == 0
+    with pytest.raises(ValueError, match="SOFTMETAL_RACES"):
+        softmetal.configure(races="maybe")
