@@ -121,6 +121,7 @@ def test_a_gpu_copy_of_a_model_is_bit_equal_to_torch_s(tmp_path, live_buffers):
     for i, name in enumerate(names):
         raw = torch.randint(0, 2 if name == "bool" else 255, (256 + i, 512), dtype=torch.uint8)
         tensors[f"model.layers.{i}.weight"] = raw.view(getattr(torch, name))
+    tensors["model.embed"] = torch.randint(0, 255, (4096, 4096), dtype=torch.uint8).view(torch.bfloat16)
     tensors["scalar"] = torch.tensor(3.5)
     tensors["empty"] = torch.empty(0, 4)
     save_file(tensors, tmp_path / "m.safetensors")
@@ -144,6 +145,41 @@ def test_a_gpu_copy_of_quantised_tensors_is_bit_equal_to_gguf_s(tmp_path, live_b
             assert bytes_of(array.copy(storage="private")) == wanted[name][2], name
         assert file["blk.1.BF16"].dtype == md.bfloat16
         assert (file["blk.1.Q4_0"].dtype, file.info("blk.1.Q4_0").type) == (md.uint8, "Q4_0")
+
+
+@pytest.mark.needs_torch
+def test_torch_s_pairs_of_fp4_are_single_items_of_the_format(tmp_path):
+    import torch
+    from safetensors.torch import save_file
+
+    raw = torch.randint(0, 255, (4, 16), dtype=torch.uint8)
+    save_file({"a": raw.view(torch.float4_e2m1fn_x2)}, tmp_path / "m.safetensors")
+    with md.open(tmp_path / "m.safetensors") as file:
+        array = file["a"]
+    assert (array.dtype.name, array.shape, array.nbytes) == ("float4_e2m1fn", (4, 32), 64)
+    assert bytes_of(array) == raw.numpy().tobytes()
+
+
+def test_every_type_of_gguf_is_read_as_its_package_does(tmp_path, live_buffers):
+    """Bytes of chance under each type's name, in rows of as many blocks."""
+    import gguf
+
+    path = tmp_path / "types.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    random = np.random.default_rng(5)
+    for kind, (_, nbytes) in gguf.GGML_QUANT_SIZES.items():
+        rows = random.integers(0, 255, (3, 4 * nbytes), dtype="u1")
+        writer.add_tensor(kind.name, rows, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    wanted = reference(path)
+    with md.open(path) as file:
+        assert set(file) == {kind.name for kind in gguf.GGML_QUANT_SIZES}
+        for name, array in file.items():
+            assert (file.info(name).type, bytes_of(array)) == (name, wanted[name][2])
+            assert array.shape == wanted[name][1]
 
 
 def test_sub_byte_types_are_packed(tmp_path):
