@@ -42,7 +42,9 @@ make_array(md_state *state, PyObject *buffer, int64_t byte_offset, int64_t first
     self->is_readonly = self->buffer->storage->is_readonly;
     memcpy(self->dims, layout->shape, dims_nbytes);
     memcpy(self->dims + layout->ndim, layout->strides, dims_nbytes);
-    PyObject_GC_Track(self);
+    if (PyObject_GC_IsTracked(buffer)) { /* an Array refers to nothing else */
+        PyObject_GC_Track(self);
+    }
     return (PyObject *)self;
 }
 

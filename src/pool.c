@@ -20,7 +20,8 @@ typedef struct size_class {
 
 typedef struct device_pool {
     size_class classes[POOL_MODES][CLASS_COUNT];
-    pool_counts modes[POOL_MODES], total;
+    pool_counts modes[POOL_MODES];
+    uint64_t live_nbytes, cached_nbytes, peak_nbytes; /* of all modes together */
     bool has_limit;
     uint64_t limit_nbytes; /* where there is one */
     uint64_t clock;        /* counts what was given back */
@@ -80,40 +81,51 @@ pool_round(size_t nbytes)
 /* ---- counting, all behind the lock ---- */
 
 static void
-count_live(pool_counts *counts, uint64_t nbytes)
+count_live(device_pool *pool, bridge_storage mode, uint64_t nbytes)
 {
-    counts->live_count++;
-    counts->live_nbytes += nbytes;
+    pool->modes[mode].live_count++;
+    pool->modes[mode].live_nbytes += nbytes;
+    pool->live_nbytes += nbytes;
 }
 
 static void
-count_made(pool_counts *counts)
+count_dead(device_pool *pool, bridge_storage mode, uint64_t nbytes)
 {
-    counts->allocations++;
-    if (counts->live_nbytes > counts->peak_nbytes) {
-        counts->peak_nbytes = counts->live_nbytes;
+    pool->modes[mode].live_count--;
+    pool->modes[mode].live_nbytes -= nbytes;
+    pool->live_nbytes -= nbytes;
+}
+
+static void
+raise_to(uint64_t *peak, uint64_t nbytes)
+{
+    if (nbytes > *peak) {
+        *peak = nbytes;
     }
 }
 
 static void
-count_dead(pool_counts *counts, uint64_t nbytes)
+count_made(device_pool *pool, bridge_storage mode)
 {
-    counts->live_count--;
-    counts->live_nbytes -= nbytes;
+    pool->modes[mode].allocations++;
+    raise_to(&pool->modes[mode].peak_nbytes, pool->modes[mode].live_nbytes);
+    raise_to(&pool->peak_nbytes, pool->live_nbytes);
 }
 
 static void
-count_cached(pool_counts *counts, uint64_t nbytes)
+count_cached(device_pool *pool, const metal_storage *storage)
 {
-    counts->cached_count++;
-    counts->cached_nbytes += nbytes;
+    pool->modes[storage->mode].cached_count++;
+    pool->modes[storage->mode].cached_nbytes += storage->capacity;
+    pool->cached_nbytes += storage->capacity;
 }
 
 static void
-count_uncached(pool_counts *counts, uint64_t nbytes)
+count_uncached(device_pool *pool, const metal_storage *storage)
 {
-    counts->cached_count--;
-    counts->cached_nbytes -= nbytes;
+    pool->modes[storage->mode].cached_count--;
+    pool->modes[storage->mode].cached_nbytes -= storage->capacity;
+    pool->cached_nbytes -= storage->capacity;
 }
 
 /* ---- the lists, all behind the lock ---- */
@@ -131,8 +143,7 @@ push(device_pool *pool, size_class *where, metal_storage *storage)
         where->oldest = storage;
     }
     where->newest = storage;
-    count_cached(&pool->modes[storage->mode], storage->capacity);
-    count_cached(&pool->total, storage->capacity);
+    count_cached(pool, storage);
 }
 
 static metal_storage *
@@ -147,8 +158,7 @@ pop_newest(device_pool *pool, size_class *where)
         where->oldest = NULL;
     }
     storage->next = NULL;
-    count_uncached(&pool->modes[storage->mode], storage->capacity);
-    count_uncached(&pool->total, storage->capacity);
+    count_uncached(pool, storage);
     return storage;
 }
 
@@ -165,8 +175,7 @@ pop_oldest(device_pool *pool, size_class *where, metal_storage **popped)
     }
     storage->next = *popped;
     *popped = storage;
-    count_uncached(&pool->modes[storage->mode], storage->capacity);
-    count_uncached(&pool->total, storage->capacity);
+    count_uncached(pool, storage);
 }
 
 static size_class *
@@ -186,7 +195,7 @@ class_with_the_oldest(device_pool *pool)
 static void
 trim_locked(device_pool *pool, uint64_t cached_nbytes, metal_storage **popped)
 {
-    while (pool->total.cached_nbytes > cached_nbytes) {
+    while (pool->cached_nbytes > cached_nbytes) {
         pop_oldest(pool, class_with_the_oldest(pool), popped);
     }
 }
@@ -218,7 +227,7 @@ static uint64_t
 cache_room(const device_pool *pool, const device_record *device)
 {
     if (pool->has_limit) {
-        return subtract(pool->limit_nbytes, pool->total.live_nbytes);
+        return subtract(pool->limit_nbytes, pool->live_nbytes);
     }
     return device->facts.recommended_max_working_set / CACHE_SHARE;
 }
@@ -263,12 +272,9 @@ pool_take(const device_record *device, size_t nbytes, bridge_storage mode)
     if (where->newest != NULL) {
         storage = pop_newest(pool, where);
         WATCH_LOOK_UP(storage->handle); /* work that used it may have ended just now */
-        count_live(&pool->modes[mode], storage->capacity);
-        count_live(&pool->total, storage->capacity);
-        count_made(&pool->modes[mode]);
-        count_made(&pool->total);
+        count_live(pool, mode, storage->capacity);
+        count_made(pool, mode);
         pool->modes[mode].hits++;
-        pool->total.hits++;
     }
     drop_lock();
     return storage;
@@ -283,13 +289,12 @@ pool_admit(const device_record *device, size_t capacity, bridge_storage mode)
     take_lock();
     bool fits = true;
     if (pool->has_limit) {
-        uint64_t room = subtract(pool->limit_nbytes, pool->total.live_nbytes);
+        uint64_t room = subtract(pool->limit_nbytes, pool->live_nbytes);
         fits = capacity <= room;
         trim_locked(pool, subtract(room, capacity), &popped);
     }
     if (fits) {
-        count_live(&pool->modes[mode], capacity);
-        count_live(&pool->total, capacity);
+        count_live(pool, mode, capacity);
     }
     drop_lock();
     (void)destroy_all(popped);
@@ -301,8 +306,7 @@ pool_note_made(const device_record *device, bridge_storage mode)
 {
     device_pool *pool = &pools[device->index];
     take_lock();
-    count_made(&pool->modes[mode]);
-    count_made(&pool->total);
+    count_made(pool, mode);
     drop_lock();
 }
 
@@ -311,8 +315,7 @@ pool_dismiss(const device_record *device, size_t capacity, bridge_storage mode)
 {
     device_pool *pool = &pools[device->index];
     take_lock();
-    count_dead(&pool->modes[mode], capacity);
-    count_dead(&pool->total, capacity);
+    count_dead(pool, mode, capacity);
     drop_lock();
 }
 
@@ -324,14 +327,13 @@ pool_give(metal_storage *storage)
     if (class < 0 || capacity != storage->capacity || bridge_is_forked()) {
         return false;
     }
-    device_pool *pool = &pools[storage->device->index];
+    const device_record *device = storage->device;
+    device_pool *pool = &pools[device->index];
     metal_storage *popped = NULL;
     take_lock();
-    count_dead(&pool->modes[storage->mode], capacity);
-    count_dead(&pool->total, capacity);
+    count_dead(pool, storage->mode, capacity);
     push(pool, &pool->classes[storage->mode][class], storage);
-    /* The storage itself may go too: it is ours no more. */
-    trim_locked(pool, cache_room(pool, storage->device), &popped);
+    trim_locked(pool, cache_room(pool, device), &popped); /* the storage itself may go too */
     drop_lock();
     if (popped != NULL) {
         (void)destroy_all(popped);
@@ -363,6 +365,20 @@ pool_empty(const device_record *device)
     return nbytes;
 }
 
+static void
+add_up(const pool_counts *modes, pool_counts *total)
+{
+    *total = (pool_counts){0};
+    for (int mode = 0; mode < POOL_MODES; mode++) {
+        total->live_nbytes += modes[mode].live_nbytes;
+        total->live_count += modes[mode].live_count;
+        total->cached_nbytes += modes[mode].cached_nbytes;
+        total->cached_count += modes[mode].cached_count;
+        total->allocations += modes[mode].allocations;
+        total->hits += modes[mode].hits;
+    }
+}
+
 void
 pool_read(const device_record *device, pool_counts modes[POOL_MODES], pool_counts *total)
 {
@@ -371,6 +387,7 @@ pool_read(const device_record *device, pool_counts modes[POOL_MODES], pool_count
     for (int mode = 0; mode < POOL_MODES; mode++) {
         modes[mode] = pool->modes[mode];
     }
-    *total = pool->total;
+    add_up(modes, total);
+    total->peak_nbytes = pool->peak_nbytes;
     drop_lock();
 }

@@ -205,11 +205,22 @@ release_ours(metal_storage *storage)
     storage_destroy(storage);
 }
 
+/* True: it was the last.  Acquire-release: what every other holder did comes before the freeing. */
+static bool
+drop_reference(metal_storage *storage)
+{
+    if (storage_is_sole(storage) && !__atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED)) {
+        /* Nobody else can make a second one meanwhile: handles.h is asked for handles that were given away. */
+        __atomic_store_n(&storage->refs, 0, __ATOMIC_RELAXED);
+        return true;
+    }
+    return __atomic_sub_fetch(&storage->refs, 1, __ATOMIC_ACQ_REL) == 0;
+}
+
 void
 storage_release(metal_storage *storage)
 {
-    /* Acquire-release: what every other holder did comes before the freeing. */
-    if (storage == NULL || __atomic_sub_fetch(&storage->refs, 1, __ATOMIC_ACQ_REL) != 0) {
+    if (storage == NULL || !drop_reference(storage)) {
         return;
     }
     if (storage->is_ours) {

@@ -27,10 +27,12 @@ def test_a_device_says_what_it_is():
 
 def test_allocations_are_counted():
     device = md.default_device()
+    md.empty_cache()
     before = device.current_allocated_size
     array = md.empty(2**22, "uint8")
     assert device.current_allocated_size >= before + 2**22
     del array
+    md.empty_cache()
     assert device.current_allocated_size < before + 2**22
 
 
