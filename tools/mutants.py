@@ -31,7 +31,10 @@ POOL = "tests/test_pool.py"
 TENSORS = f"{BUFFERS} tests/test_dlpack_export.py tests/test_dlpack_import.py tests/test_owners.py"
 ARRAYS = f"{BUFFERS} tests/test_array_host.py tests/test_array_make.py"
 
+STREAMS = "tests/test_stream_type.py tests/test_array_queue.py"
+
 BRIDGE, STORAGE, MANAGED = "src/metal_bridge.m", "src/storage.c", "src/managed.c"
+WORK, WAITING = "src/work.c", "src/waiting.h"
 BYTES = "src/storage_bytes.c"
 
 
@@ -263,6 +266,78 @@ MUTANTS = [
         BRIDGE,
         "    if (is_forked()) {\n        return;\n    }\n    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];\n    [buffer_object(buffer) didModify",
         "    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];\n    [buffer_object(buffer) didModify",
+    ),
+    # ---- streams ----
+    Mutant(
+        "stream: no wait on the GPU",
+        WORK,
+        "        bridge_encode_wait(commands, marks[i].stream->event, marks[i].value);\n",
+        "        (void)commands;\n        (void)marks;\n",
+        STREAMS,
+    ),
+    Mutant(
+        "stream: no wait on the CPU",
+        WAITING,
+        "    return storage_is_quiet() ? 0\n",
+        "    return storage_is_quiet() || function != NULL ? 0\n",
+        f"{STREAMS} {BUFFERS}",
+    ),
+    Mutant(
+        "stream: no wait of arrays on the CPU",
+        "src/array_map.c",
+        "    if (!storage_is_quiet() &&\n",
+        "    if (!storage_is_quiet() && function == NULL &&\n",
+        STREAMS,
+    ),
+    Mutant(
+        "stream: operands are not kept",
+        WORK,
+        "        storage_retain(operands[i].storage);\n",
+        "",
+        STREAMS,
+    ),
+    Mutant(
+        "stream: those that wait for failed work wait for ever",
+        WORK,
+        "    bridge_event_raise(done->stream->event, done->value);\n",
+        "",
+        STREAMS,
+    ),
+    Mutant("stream: a failure is not noted", WORK, "        stream_note_failure(done->stream, error);\n", "", STREAMS),
+    Mutant(
+        "stream: a failed buffer is forgotten",
+        "src/tracking.c",
+        "    if (has_failed && found->failed == NULL) {",
+        "    if (has_failed && found->failed == stream) {",
+        STREAMS,
+    ),
+    Mutant(
+        "stream: reads in flight are not remembered",
+        "src/tracking.c",
+        "        add_read(found, stream, value);\n",
+        "        if (found->read_count > TRACKING_READS) {\n            add_read(found, stream, value);\n        }\n",
+        STREAMS,
+    ),
+    Mutant(
+        "stream: untracked buffers are taken for tracked",
+        WORK,
+        "bridge_buffer_is_tracked(handle), marks);",
+        "true, marks);",
+        STREAMS,
+    ),
+    Mutant(
+        "stream: what a view wrote is not published",
+        WORK,
+        "            storage_flush_host_views(operands[i].storage);\n",
+        "            (void)operands;\n",
+        STREAMS,
+    ),
+    Mutant(
+        "stream: what the GPU wrote stays there",
+        STORAGE,
+        "    __atomic_store_n(&root_of(storage)->gpu_wrote, true, __ATOMIC_RELEASE);\n",
+        "",
+        STREAMS,
     ),
 ]
 
