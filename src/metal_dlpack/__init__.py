@@ -48,7 +48,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return [*__all__, "__all__", "__doc__", "__version__"]
 
 
 def get_include() -> str:

@@ -25,7 +25,7 @@ MOST = 400
 ENOUGH = 20
 #: What calls are made for that must be refused.
 REFUSALS = (IndexError, BufferError)
-TYPES = (md.Array, md.Buffer, md.Device, md.StridedLayout, md.dtype, type(md.zeros(1).host))
+TYPES = (md.Array, md.Buffer, md.Device, md.Stream, md.Event, md.StridedLayout, md.dtype, type(md.zeros(1).host))
 
 array = md.zeros((4, 6), "float32")
 readonly = array.as_readonly()
@@ -34,6 +34,10 @@ layout = md.StridedLayout.dense((4, 6), 4)
 buffer = md.Buffer(64)
 memory = bytearray(64)
 numbers = list(range(12))
+room = md.zeros((4, 6))
+odd_copy = odd.copy()
+stream = md.Stream()
+event = stream.record()
 
 
 class Producer:
@@ -118,6 +122,21 @@ CALLS = {
     "dtype": lambda: (md.dtype("float32"), md.dtype(int), repr(md.bfloat16), hash(md.int4)),
     "dtype_lanes": lambda: md.dtype("float32x4"),
     "devices": lambda: (md.devices(), md.default_device().name, repr(md.default_device())),
+    "copy_from": lambda: odd.copy_from(odd_copy),
+    "copy_from_numbers": lambda: array.copy_from(2.5),
+    "copy_to": lambda: array.copy_to(room),
+    "padded": lambda: md.zeros((2, 3), "int4").copy(padded=True),
+    "stream": lambda: md.Stream(label="a name"),
+    "event": lambda: (md.Event(), md.Event.from_handle(event.handle, 0)),
+    "record": lambda: stream.record(),
+    "stream_wait": lambda: stream.wait(event),
+    "queued_copy": lambda: (odd.copy_from(odd_copy, stream=stream), stream.synchronize()),
+    "queued_fill": lambda: (odd.fill(2), stream.synchronize()),
+    "dlpack_stream": lambda: array.__dlpack__(stream=stream.handle),
+    "from_dlpack_stream": lambda: md.from_dlpack(array, stream=stream),
+    "metal_stream": lambda: (array.__metal_stream__(), stream.__metal_stream__()),
+    "memory_stats": lambda: md.memory_stats(),
+    "empty_cache": lambda: (md.zeros(3), md.empty_cache()),
     "live": lambda: softmetal.live_objects("MTLBuffer"),
 }
 
