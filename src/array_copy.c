@@ -31,10 +31,10 @@ const char array_doc_copy_from[] =
     "ValueError\n    The shape does not fit, or this array is read-only.\n"
     "MemoryError, MetalError\n\n"
     "Any storage on either side.  Nothing is written where it raises TypeError or ValueError.\n"
-    "Without a stream it returns when it is done; the GIL is released for large copies, which may\n"
-    "use several threads.  With one it returns at once, and whoever reads or writes the buffers\n"
-    "through this package comes after it; a source in CPU memory is read before the return.  What\n"
-    "the GPU cannot copy in runs of 4 bytes is done by the CPU before the return.";
+    "Without a stream it returns when nobody can see that it is not done; the GIL is released for\n"
+    "large copies, which may use several threads: set_num_threads().  With one it returns at once,\n"
+    "and whoever reads or writes the buffers through this package comes after it; a source in CPU\n"
+    "memory is read before the return.";
 
 PyObject *
 array_method_copy_from(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -257,7 +257,7 @@ fill_on(const char *function, ArrayObject *self, PyObject *value, metal_stream *
     }
     int result = element_pack(function, self->dtype, value, item);
     int is_queued = 0;
-    if (result == 0 && stream != NULL && !self->is_readonly && !array_is_packed(self)) {
+    if (result == 0 && !self->is_readonly && !array_is_packed(self) && self->nitems > 0) {
         is_queued = array_queue_fill(function, self, item, stream);
         result = is_queued < 0 ? -1 : 0;
     }
@@ -282,8 +282,7 @@ const char array_doc_fill[] =
     "Parameters\n----------\n"
     "value : bool, int, float or complex\n"
     "stream : Stream or int, optional\n"
-    "    Who does it, later, as in copy_from; default: the `with stream:` of the thread.  Strided\n"
-    "    arrays are filled by the CPU before the return.\n\n"
+    "    Who does it, later, as in copy_from; default: the `with stream:` of the thread.\n\n"
     "Raises\n------\n"
     "TypeError\n    The value is not a number of the element's kind.\n"
     "OverflowError\n    An integer does not fit the element type.\n"

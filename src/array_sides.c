@@ -315,14 +315,6 @@ copy_sides(const char *function, array_side *dst, array_side *src, bool is_bits)
     return result;
 }
 
-/* Somebody else's memory is complete on return: nobody there knows what to wait for. */
-static bool
-can_be_later(const array_side *dst, const metal_stream *stream)
-{
-    return stream != NULL && dst->array != NULL && dst->kept == NULL &&
-           !layout_is_empty(&dst->layout);
-}
-
 int
 array_sides_copy(const char *function, array_side *dst, array_side *src, metal_stream *stream)
 {
@@ -330,9 +322,9 @@ array_sides_copy(const char *function, array_side *dst, array_side *src, metal_s
         return -1;
     }
     bool is_bits = must_move_bits(dst, src);
-    int is_queued = !is_bits && can_be_later(dst, stream)
-                        ? array_queue_copy(function, dst, src, stream)
-                        : 0;
+    int is_queued = is_bits || layout_is_empty(&dst->layout)
+                        ? 0
+                        : array_queue_copy(function, dst, src, stream);
     if (is_queued != 0) {
         return is_queued < 0 ? -1 : 0;
     }

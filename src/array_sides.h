@@ -35,7 +35,7 @@ bool array_side_open_view(array_side *side, PyObject *value);
 void array_side_close(array_side *side); /* after either of the two */
 
 /* The one entry of every copy: the source is broadcast, and may overlap the destination.  With a stream the GPU
- * does it later, where it can and the destination is an Array; NULL: it is done on return.  -1 with TypeError
+ * does it later, where it can and the destination is an Array; NULL: see array_queue.h.  -1 with TypeError
  * (element types), ValueError (shapes, a read-only destination), MemoryError or MetalError. */
 int array_sides_copy(const char *function, array_side *dst, array_side *src, metal_stream *stream);
 

@@ -24,6 +24,7 @@ typedef struct bridge_buffer bridge_buffer; /* an id<MTLBuffer> */
 typedef struct bridge_queue bridge_queue;   /* an id<MTLCommandQueue> */
 typedef struct bridge_event bridge_event;   /* an id<MTLSharedEvent> */
 typedef struct bridge_commands bridge_commands; /* an id<MTLCommandBuffer> */
+typedef struct bridge_kernel bridge_kernel; /* an id<MTLComputePipelineState> */
 
 /* One list makes the enum and the texts, so they cannot drift apart. */
 #define BRIDGE_STATUS_LIST(X)                                                                  \
@@ -38,6 +39,7 @@ typedef struct bridge_commands bridge_commands; /* an id<MTLCommandBuffer> */
     X(BRIDGE_NO_ADDRESS, "the IOSurface has no memory that the CPU can see")                    \
     X(BRIDGE_ODD_END, "Metal copies 4 bytes at a time, and the last ones of the buffer are fewer")    \
     X(BRIDGE_NO_COMMAND, "Metal gave no command buffer or encoder")                            \
+    X(BRIDGE_NO_KERNEL, "Metal could not compile a kernel")                                    \
     X(BRIDGE_COMMAND_FAILED, "a command buffer failed")                                        \
     X(BRIDGE_FORKED, "Metal cannot be used in a forked child; start it with 'spawn' instead")
 
@@ -57,9 +59,9 @@ const char *bridge_status_text(bridge_status status);
 typedef enum { BRIDGE_STORAGE_LIST(BRIDGE_AS_ENUM) } bridge_storage;
 #undef BRIDGE_AS_ENUM
 
-/* What Metal said of a failed command buffer; text is "" where it said nothing. */
+/* What Metal said of a failed command buffer or kernel; text is "" where it said nothing. */
 typedef struct bridge_error {
-    long code; /* MTLCommandBufferError */
+    long code; /* MTLCommandBufferError, MTLLibraryError */
     char text[200];
 } bridge_error;
 
@@ -166,6 +168,37 @@ bridge_status bridge_encode_copies(bridge_commands *commands, bridge_buffer *src
 bridge_status bridge_encode_fill(bridge_commands *commands, bridge_buffer *buffer,
                                  size_t offset_bytes, size_t nbytes, uint8_t value);
 bridge_status bridge_encode_synchronize(bridge_commands *commands, bridge_buffer *buffer);
+
+/* ---- kernels ---- */
+
+/* A kernel as C, for the software Metal, which has no compiler: all of its calls, one after the other.
+ * `arguments[i]` is argument i's address, `grid` the number of calls along x, y and z. */
+typedef void bridge_kernel_run(void *const *arguments, const size_t grid[3]);
+
+typedef struct bridge_kernel_source {
+    const char *text; /* Metal Shading Language, with all the kernels of `names` */
+    const char *const *names;
+    bridge_kernel_run *const *runs; /* the same kernels in C */
+    int count;
+    unsigned written; /* bit i: argument i is written */
+} bridge_kernel_source;
+
+/* Compile: `out` has room for `count`, each +1 on BRIDGE_OK and none on anything else.  BRIDGE_NO_KERNEL: `*error`
+ * holds what the compiler said.  Takes milliseconds. */
+bridge_status bridge_kernels_new(bridge_device *device, const bridge_kernel_source *source,
+                                 bridge_kernel **out, bridge_error *error);
+
+/* One argument of a kernel: a buffer from its first byte on, or up to 4096 bytes that are copied. */
+typedef struct bridge_argument {
+    bridge_buffer *buffer; /* NULL: bytes */
+    const void *bytes;
+    size_t nbytes;
+} bridge_argument;
+
+/* Every call of a kernel in a grid of calls, each extent > 0.  BRIDGE_NO_COMMAND: nothing was encoded. */
+bridge_status bridge_encode_kernel(bridge_commands *commands, bridge_kernel *kernel,
+                                   const bridge_argument *arguments, int count,
+                                   const size_t grid[3]);
 
 /* Called once, on a thread of Metal's, when the work is complete: BRIDGE_OK, or
  * BRIDGE_COMMAND_FAILED with Metal's words.  It must not wait for other work. */

@@ -25,6 +25,8 @@
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "softmetal.h"
 #endif
 
 #include "metal_bridge.h"
@@ -787,16 +789,155 @@ bridge_encode_synchronize(bridge_commands *commands, bridge_buffer *buffer)
     return encode_later(commands, &blit);
 }
 
+static void
+note_error(NSError *failure, bridge_error *error)
+{
+    error->code = failure == nil ? 0 : [failure code];
+    copy_text([failure localizedDescription], error->text, sizeof error->text);
+}
+
 static bridge_status
 check_completed(id<MTLCommandBuffer> commands, bridge_error *error)
 {
     if ([commands status] == MTLCommandBufferStatusCompleted) {
         return BRIDGE_OK;
     }
-    NSError *failure = [commands error];
-    error->code = failure == nil ? 0 : [failure code];
-    copy_text([failure localizedDescription], error->text, sizeof error->text);
+    note_error([commands error], error);
     return BRIDGE_COMMAND_FAILED;
+}
+
+/* ---- kernels ---- */
+
+static id<MTLComputePipelineState>
+kernel_object(bridge_kernel *kernel)
+{
+    return (id<MTLComputePipelineState>)(void *)kernel;
+}
+
+/* The software Metal finds a kernel by its name, once it has been told of it. */
+static void
+register_kernels(const bridge_kernel_source *source)
+{
+#ifdef __APPLE__
+    (void)source;
+#else
+    for (int i = 0; i < source->count; i++) {
+        (void)softmetal_register_kernel(source->names[i], source->runs[i], source->written);
+    }
+#endif
+}
+
+/* +1, or nil with `*error` filled. */
+static id<MTLComputePipelineState>
+make_kernel(id<MTLDevice> device, id<MTLLibrary> library, const char *name, bridge_error *error)
+{
+    NSError *failure = nil;
+    id<MTLComputePipelineState> kernel = nil;
+    id<MTLFunction> function =
+        [library newFunctionWithName:[NSString stringWithUTF8String:name]];
+    if (function != nil) {
+        kernel = [device newComputePipelineStateWithFunction:function error:&failure];
+    }
+    if (kernel == nil) {
+        note_error(failure, error);
+    }
+    [function release];
+    return kernel;
+}
+
+static bridge_status
+make_kernels(id<MTLDevice> device, const bridge_kernel_source *source, bridge_kernel **out,
+             bridge_error *error)
+{
+    NSError *failure = nil; /* warnings of the compiler come through it too */
+    id<MTLLibrary> library =
+        [device newLibraryWithSource:[NSString stringWithUTF8String:source->text]
+                             options:nil
+                               error:&failure];
+    if (library == nil) {
+        note_error(failure, error);
+        return BRIDGE_NO_KERNEL;
+    }
+    bridge_status status = BRIDGE_OK;
+    for (int i = 0; i < source->count; i++) {
+        out[i] = (bridge_kernel *)(void *)make_kernel(device, library, source->names[i], error);
+        if (out[i] == NULL) {
+            while (i-- > 0) {
+                [kernel_object(out[i]) release];
+            }
+            status = BRIDGE_NO_KERNEL;
+            break;
+        }
+    }
+    [library release];
+    return status;
+}
+
+bridge_status
+bridge_kernels_new(bridge_device *device, const bridge_kernel_source *source,
+                   bridge_kernel **out, bridge_error *error)
+{
+    if (is_forked()) {
+        return BRIDGE_FORKED;
+    }
+    memset(error, 0, sizeof *error);
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    register_kernels(source);
+    bridge_status status = make_kernels(device_object(device), source, out, error);
+    [pool drain];
+    return status;
+}
+
+#define GROUP_THREADS 256 /* in one threadgroup, where the pipeline takes as many */
+#define GROUP_DEPTH 64    /* the most along z that any GPU takes */
+
+static NSUInteger
+at_most(NSUInteger value, NSUInteger most)
+{
+    return value < most ? value : most;
+}
+
+/* As many threads as fit, along x first: neighbours there touch neighbouring memory. */
+static MTLSize
+choose_group(id<MTLComputePipelineState> kernel, const size_t grid[3])
+{
+    NSUInteger most = at_most([kernel maxTotalThreadsPerThreadgroup], GROUP_THREADS);
+    NSUInteger width = at_most(grid[0], most);
+    NSUInteger height = at_most(grid[1], most / width);
+    NSUInteger depth = at_most(most / (width * height), GROUP_DEPTH);
+    return (MTLSize){width, height, at_most(grid[2], depth)};
+}
+
+static void
+set_arguments(id<MTLComputeCommandEncoder> encoder, const bridge_argument *arguments, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (arguments[i].buffer != NULL) {
+            [encoder setBuffer:buffer_object(arguments[i].buffer) offset:0 atIndex:(NSUInteger)i];
+        }
+        else {
+            [encoder setBytes:arguments[i].bytes
+                       length:arguments[i].nbytes
+                      atIndex:(NSUInteger)i];
+        }
+    }
+}
+
+bridge_status
+bridge_encode_kernel(bridge_commands *commands, bridge_kernel *kernel,
+                     const bridge_argument *arguments, int count, const size_t grid[3])
+{
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    id<MTLComputeCommandEncoder> encoder = [commands_object(commands) computeCommandEncoder];
+    if (encoder != nil) {
+        [encoder setComputePipelineState:kernel_object(kernel)];
+        set_arguments(encoder, arguments, count);
+        [encoder dispatchThreads:(MTLSize){grid[0], grid[1], grid[2]}
+            threadsPerThreadgroup:choose_group(kernel_object(kernel), grid)];
+        [encoder endEncoding]; /* of a kernel */
+    }
+    [pool drain];
+    return encoder == nil ? BRIDGE_NO_COMMAND : BRIDGE_OK;
 }
 
 /* ---- completion ---- */

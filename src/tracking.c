@@ -136,6 +136,19 @@ tracking_release_marks(stream_mark *marks, int count)
     }
 }
 
+bool
+tracking_is_busy(const bridge_buffer *buffer)
+{
+    if (tracking_is_quiet()) {
+        return false;
+    }
+    tracking_lock();
+    record *found = *link_of(buffer);
+    bool is_busy = found != NULL && found->in_flight > 0;
+    tracking_unlock();
+    return is_busy;
+}
+
 bridge_status
 tracking_wait(const bridge_buffer *buffer, bool is_for_writing, bridge_error *error)
 {

@@ -30,6 +30,9 @@ tracking_is_quiet(void)
     return is_quiet;
 }
 
+/* Is work of ours in flight on this buffer? */
+bool tracking_is_busy(const bridge_buffer *buffer);
+
 /* ---- before the CPU, or a queue that does not count with us, uses a buffer ---- */
 
 /* What it must wait for: the last write, and where it will write the reads in flight too.  Fills

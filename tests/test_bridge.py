@@ -59,9 +59,9 @@ def test_no_object_of_any_kind_is_left_behind():
         thread.start()
         thread.join()
     deadline = time.monotonic() + 5
-    while softmetal.live_objects(None) != before and time.monotonic() < deadline:
+    while softmetal.live_objects(None) > before and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert softmetal.live_objects(None) == before
+    assert softmetal.live_objects(None) <= before  # fewer: the last piece of work was not yet let go
 
 
 @needs_softmetal
@@ -159,19 +159,21 @@ def test_a_foreign_managed_buffer_is_written_and_read():
         del buffer
 
 
-def test_the_last_bytes_of_an_odd_private_buffer_are_refused():
+def test_the_last_bytes_of_an_odd_private_buffer_are_a_kernels_alone():
     """SPEC MTLBlitCommandEncoder copyFromBuffer:...: on macOS offsets and sizes are multiples of 4, so no blit reaches
-    them.  The bytes before can be had."""
+    them, and a Buffer refuses.  An Array's items are copied by a kernel."""
     with foreign_buffer(11, PRIVATE) as handle:
         gpu_fill(handle, 6, 8)
         buffer = md.Buffer.from_handle(handle)
         assert contents(buffer, 8) == b"\6" * 8
         assert contents(buffer, 3, 5) == b"\6" * 3
+        buffer.array(3, "uint8", 8).copy_from(b"abc")
         for offset, size in [(0, 11), (8, 3), (10, 1), (7, 2)]:
+            assert contents(buffer, size, offset) == (b"\6" * 8 + b"abc")[offset : offset + size]
+        for refused, host in [(buffer.copy_from, b"y" * 11), (buffer.copy_to, bytearray(11))]:
             with pytest.raises(md.MetalError, match="4 bytes at a time"):
-                contents(buffer, size, offset)
-        with pytest.raises(md.MetalError, match="4 bytes at a time"):
-            buffer.copy_from(b"y" * 11)
+                refused(host)
+        del refused
         del buffer
 
 

@@ -59,7 +59,7 @@ PLAIN_FLOORS = (0, 1)
 
 LONGEST_FILE = 500
 #: The one file that may talk to Metal cannot be two.
-LONGER_FILES = {"metal_bridge.m": 1000}
+LONGER_FILES = {"metal_bridge.m": 1200}
 LONGEST_FUNCTION = 60
 
 

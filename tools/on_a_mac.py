@@ -357,7 +357,10 @@ def iosurface():
     )
 
 
-@question("an odd private buffer", "we refuse its last bytes; what Metal itself does with them is below")
+@question(
+    "an odd private buffer",
+    "a Buffer refuses its last bytes, an Array has them; what Metal itself does with them is below",
+)
 def odd():
     ours = python("""
         from objc_messages import PRIVATE, foreign_buffer

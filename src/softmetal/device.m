@@ -331,6 +331,53 @@ make_queue(SoftMetalDevice *device, NSUInteger limit)
                : nil;
 }
 
+static void
+set_error(NSError **error, MTLLibraryError code, const char *text)
+{
+    if (error != NULL) {
+        *error = [[[SoftMetalError alloc] initWithDomain:MTLLibraryErrorDomain
+                                                    code:(NSInteger)code
+                                                    text:text] autorelease];
+    }
+}
+
+- (id<MTLLibrary>)newLibraryWithSource:(NSString *)source
+                               options:(MTLCompileOptions *)options
+                                 error:(NSError **)error
+{
+    SOFT_CALLED();
+    (void)options;
+    if (source == nil) {
+        soft_validation_report(SOFT_REPORT_ARGUMENT,
+                               "-[MTLDevice newLibraryWithSource:options:error:]: the source is "
+                               "nil.");
+        return nil;
+    }
+    if (!may_make("newLibraryWithSource:options:error:", SOFT_FAIL_LIBRARY)) {
+        set_error(error, MTLLibraryErrorCompileFailure, "The source did not compile.");
+        return nil;
+    }
+    return [[SoftMetalLibrary alloc] initWithDevice:self source:source];
+}
+
+- (id<MTLComputePipelineState>)newComputePipelineStateWithFunction:
+                                   (id<MTLFunction>)computeFunction
+                                                             error:(NSError **)error
+{
+    SOFT_CALLED();
+    if (![(NSObject *)computeFunction isKindOfClass:[SoftMetalFunction class]]) {
+        soft_validation_report(SOFT_REPORT_ARGUMENT,
+                               "-[MTLDevice newComputePipelineStateWithFunction:error:]: the "
+                               "function is nil.");
+        return nil;
+    }
+    if (!may_make("newComputePipelineStateWithFunction:error:", SOFT_FAIL_PIPELINE)) {
+        set_error(error, MTLLibraryErrorInternal, "The pipeline could not be made.");
+        return nil;
+    }
+    return [[SoftMetalPipeline alloc] initWithFunction:(SoftMetalFunction *)computeFunction];
+}
+
 - (id<MTLFence>)newFence
 {
     SOFT_CALLED();

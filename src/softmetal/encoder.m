@@ -1,4 +1,4 @@
-/* encoder.m: what all encoders share, and the compute encoder, which encodes nothing.
+/* encoder.m: what all encoders share.
  *
  * Owns:      the command buffer (+1), so that an encoder may outlive the caller's reference.
  * Calls:     program.h, validation.h.
@@ -91,40 +91,6 @@
     if (pass != NULL && !soft_pass_add_fence(&pass->awaited, &pass->awaited_count, token)) {
         abort();
     }
-}
-
-@end
-
-@implementation SoftMetalComputeEncoder
-
-- (void)setBytes:(const void *)bytes length:(NSUInteger)length atIndex:(NSUInteger)index
-{
-    if (![self isOpenFor:"MTLComputeCommandEncoder setBytes:length:atIndex:"]) {
-        return;
-    }
-    if (length > 4096) {
-        soft_validation_report(
-            SOFT_REPORT_SET_BYTES,
-            "-[MTLComputeCommandEncoder setBytes:length:atIndex:]: the length "
-            "(%lu) is over 4096.",
-            length);
-    } else if (bytes == NULL || length == 0 || index > 30) {
-        soft_validation_report(
-            SOFT_REPORT_ARGUMENT,
-            "-[MTLComputeCommandEncoder setBytes:length:atIndex:]: no bytes (%p, "
-            "%lu), or an index (%lu) over 30.",
-            bytes, length, index);
-    }
-}
-
-- (void)updateFence:(id<MTLFence>)fence
-{
-    [self addUpdatedFence:fence];
-}
-
-- (void)waitForFence:(id<MTLFence>)fence
-{
-    [self addAwaitedFence:fence];
 }
 
 @end

@@ -19,6 +19,8 @@
     X(SOFT_FAIL_COMMAND_BUFFER, "commandBuffer")                                               \
     X(SOFT_FAIL_ENCODER, "encoder")                                                            \
     X(SOFT_FAIL_EVENT, "event")                                                                \
+    X(SOFT_FAIL_LIBRARY, "library")                                                            \
+    X(SOFT_FAIL_PIPELINE, "pipeline")                                                          \
     X(SOFT_FAIL_FENCE, "fence")                                                                \
     X(SOFT_FAIL_COMMAND, "commit")
 

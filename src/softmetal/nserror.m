@@ -1,4 +1,4 @@
-/* nserror.m: NSError, NSArray, and the error domain of command buffers.
+/* nserror.m: NSError, NSArray, and the error domains of Metal.
  *
  * Owns:    copies of the texts; the members of an array, each +1.
  * Threads: any; nothing here changes once made.
@@ -11,30 +11,39 @@
 #include "objects.h"
 
 /* A constant string needs its class, which only the runtime knows: the class puts it there. */
-static struct {
+struct constant_string {
     Class isa;
     const char *bytes;
     unsigned int length;
-} domain_storage = {Nil, "MTLCommandBufferErrorDomain", 27};
+};
+static struct constant_string commands_storage = {Nil, "MTLCommandBufferErrorDomain", 27};
+static struct constant_string library_storage = {Nil, "MTLLibraryErrorDomain", 21};
 
-NSErrorDomain const MTLCommandBufferErrorDomain = (NSString *)&domain_storage;
+NSErrorDomain const MTLCommandBufferErrorDomain = (NSString *)&commands_storage;
+NSErrorDomain const MTLLibraryErrorDomain = (NSString *)&library_storage;
 
 void
 soft_error_domain_set_class(Class constant_string)
 {
-    domain_storage.isa = constant_string;
+    commands_storage.isa = library_storage.isa = constant_string;
 }
 
 @implementation SoftMetalError
 
-- (instancetype)initWithCode:(NSInteger)code text:(const char *)text
+- (instancetype)initWithDomain:(NSErrorDomain)domain code:(NSInteger)code text:(const char *)text
 {
     self = [super init];
     if (self != nil) {
+        _domain = domain;
         _code = code;
         _text = [[NSString alloc] initWithUTF8String:text];
     }
     return self;
+}
+
+- (instancetype)initWithCode:(NSInteger)code text:(const char *)text
+{
+    return [self initWithDomain:MTLCommandBufferErrorDomain code:code text:text];
 }
 
 - (void)dealloc
@@ -45,7 +54,7 @@ soft_error_domain_set_class(Class constant_string)
 
 - (NSErrorDomain)domain
 {
-    return MTLCommandBufferErrorDomain;
+    return _domain;
 }
 
 - (NSInteger)code

@@ -12,15 +12,19 @@
 #include <pthread.h>
 
 #include "event.h"
+#include "kernel.h"
 #include "lane.h"
 #include "program.h"
 #include "storage.h"
 
 @interface SoftMetalError : NSError {
   @private
+    NSErrorDomain _domain; /* borrowed for ever */
     NSInteger _code;
     NSString *_text; /* owned (+1) */
 }
+- (instancetype)initWithDomain:(NSErrorDomain)domain code:(NSInteger)code text:(const char *)text;
+/* Of a command buffer. */
 - (instancetype)initWithCode:(NSInteger)code text:(const char *)text;
 @end
 
@@ -149,7 +153,34 @@
 @interface SoftMetalBlitEncoder : SoftMetalEncoder <MTLBlitCommandEncoder>
 @end
 
-@interface SoftMetalComputeEncoder : SoftMetalEncoder <MTLComputeCommandEncoder>
+@interface SoftMetalComputeEncoder : SoftMetalEncoder <MTLComputeCommandEncoder> {
+  @private
+    soft_dispatch _dispatch; /* what the next one takes; owns its bytes */
+}
+@end
+
+@interface SoftMetalLibrary : SoftMetalLabelled <MTLLibrary> {
+  @private
+    SoftMetalDevice *_device; /* owned (+1) */
+    char *_source;            /* owned; NULL: there was no memory */
+}
+- (instancetype)initWithDevice:(SoftMetalDevice *)device source:(NSString *)source;
+@end
+
+@interface SoftMetalFunction : SoftMetalLabelled <MTLFunction> {
+  @public
+    SoftMetalDevice *_device; /* owned (+1) */
+    soft_kernel _kernel;
+}
+- (instancetype)initWithDevice:(SoftMetalDevice *)device kernel:(soft_kernel)kernel;
+@end
+
+@interface SoftMetalPipeline : SoftMetalLabelled <MTLComputePipelineState> {
+  @public
+    SoftMetalDevice *_device; /* owned (+1) */
+    soft_kernel _kernel;
+}
+- (instancetype)initWithFunction:(SoftMetalFunction *)function;
 @end
 
 /* The worker of a queue: starts on the first commit.  False if no thread is to be had. */

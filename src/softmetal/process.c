@@ -15,6 +15,7 @@
 
 #include "event.h"
 #include "failure.h"
+#include "kernel.h"
 #include "lane.h"
 #include "monotonic.h"
 #include "object_list.h"
@@ -51,6 +52,7 @@ static void
 take_locks(void)
 {
     soft_runtime_lock();
+    soft_kernel_lock();
     soft_failure_lock();
     soft_validation_lock();
     soft_object_list_lock();
@@ -62,6 +64,7 @@ drop_locks(void)
     soft_object_list_unlock();
     soft_validation_unlock();
     soft_failure_unlock();
+    soft_kernel_unlock();
     soft_runtime_unlock();
 }
 

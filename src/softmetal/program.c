@@ -61,13 +61,35 @@ bind_storage(soft_program *program, soft_storage *storage)
     return true;
 }
 
+int
+soft_command_storage_count(const soft_command *command)
+{
+    return command->kind == SOFT_DISPATCH ? SOFT_MOST_ARGUMENTS : 2;
+}
+
+soft_storage *
+soft_command_storage(const soft_command *command, int index, bool *is_written)
+{
+    if (command->kind == SOFT_DISPATCH) {
+        *is_written = (command->dispatch->kernel.written >> index & 1) != 0;
+        return command->dispatch->arguments[index].storage;
+    }
+    *is_written = index == 0 && command->kind != SOFT_SYNCHRONIZE;
+    return index == 0 ? command->destination : command->source;
+}
+
 bool
 soft_program_add_command(soft_program *program, soft_pass *pass, soft_command command)
 {
+    bool is_written;
     if (!grow((void **)&pass->commands, pass->command_count, &pass->command_capacity,
-              sizeof *pass->commands) ||
-        !bind_storage(program, command.source) || !bind_storage(program, command.destination)) {
+              sizeof *pass->commands)) {
         return false;
+    }
+    for (int index = 0; index < soft_command_storage_count(&command); index++) {
+        if (!bind_storage(program, soft_command_storage(&command, index, &is_written))) {
+            return false;
+        }
     }
     pass->commands[pass->command_count] = command;
     pass->command_count += 1;
@@ -126,6 +148,9 @@ soft_program_clear(soft_program *program)
         clear_fences(pass->updated, pass->updated_count);
         clear_fences(pass->awaited, pass->awaited_count);
         soft_event_release(pass->event);
+        for (size_t command = 0; command < pass->command_count; command++) {
+            soft_dispatch_free(pass->commands[command].dispatch);
+        }
         free(pass->commands);
     }
     free(program->passes);
@@ -160,16 +185,20 @@ end_use(soft_storage *storage)
 static void
 move_bytes(const soft_command *command)
 {
-    char *to = command->destination->gpu + command->destination_offset;
     switch (command->kind) {
     case SOFT_COPY:
-        memmove(to, command->source->gpu + command->source_offset, command->nbytes);
+        memmove(command->destination->gpu + command->destination_offset,
+                command->source->gpu + command->source_offset, command->nbytes);
         break;
     case SOFT_FILL:
-        memset(to, command->value, command->nbytes);
+        memset(command->destination->gpu + command->destination_offset, command->value,
+               command->nbytes);
         break;
     case SOFT_SYNCHRONIZE:
         soft_storage_download(command->destination);
+        break;
+    case SOFT_DISPATCH:
+        soft_dispatch_run(command->dispatch);
         break;
     }
 }
@@ -177,12 +206,16 @@ move_bytes(const soft_command *command)
 bool
 soft_command_run(const soft_command *command)
 {
-    bool alive = begin_use(command->source);
-    alive = begin_use(command->destination) && alive;
+    bool alive = true, is_written;
+    int count = soft_command_storage_count(command);
+    for (int index = 0; index < count; index++) {
+        alive = begin_use(soft_command_storage(command, index, &is_written)) && alive;
+    }
     if (alive) {
         move_bytes(command);
     }
-    end_use(command->source);
-    end_use(command->destination);
+    for (int index = 0; index < count; index++) {
+        end_use(soft_command_storage(command, index, &is_written));
+    }
     return alive;
 }

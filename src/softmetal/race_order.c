@@ -45,9 +45,31 @@ note_fences(int component, const soft_pass *pass, uint64_t number)
     }
 }
 
+static size_t
+list_uses_of_dispatch(const soft_command *command, soft_race_use *uses)
+{
+    size_t count = 0;
+    for (int index = 0; index < SOFT_MOST_ARGUMENTS; index++) {
+        bool is_written;
+        soft_storage *storage = soft_command_storage(command, index, &is_written);
+        if (storage != NULL) {
+            uses[count++] = (soft_race_use){.storage = storage,
+                                            .is_gpu_block = true,
+                                            .is_written = is_written,
+                                            .start = command->dispatch->arguments[index].offset,
+                                            .end = storage->nbytes,
+                                            .site = command->site};
+        }
+    }
+    return count;
+}
+
 size_t
 soft_race_order_uses(const soft_command *command, soft_race_use *uses)
 {
+    if (command->kind == SOFT_DISPATCH) {
+        return list_uses_of_dispatch(command, uses);
+    }
     soft_race_use written = {.storage = command->destination,
                              .is_gpu_block = command->kind != SOFT_SYNCHRONIZE,
                              .is_written = true,
@@ -75,7 +97,7 @@ static void
 learn_hazards(const soft_race_recent *recent, int component, const soft_pass *pass, uint64_t number,
               uint64_t *before)
 {
-    soft_race_use uses[2];
+    soft_race_use uses[SOFT_RACE_USES];
     uint64_t earlier[SOFT_RACE_WINDOW];
     for (size_t index = 0; index < pass->command_count; index++) {
         size_t count = soft_race_order_uses(&pass->commands[index], uses);

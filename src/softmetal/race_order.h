@@ -29,7 +29,10 @@ void soft_race_order_note(soft_race_recent *recent, int component, const soft_pa
                           uint64_t number, uint64_t before);
 bool soft_race_order_holds(uint64_t before, uint64_t earlier, uint64_t number);
 
-/* The uses of one command: one or two. */
+#define SOFT_RACE_USES SOFT_MOST_ARGUMENTS
+
+/* The uses of one command: one or two; of a dispatch every buffer that is bound, from the offset on, since nothing
+ * says what a kernel leaves alone. */
 size_t soft_race_order_uses(const soft_command *command, soft_race_use *uses);
 
 #endif /* SOFT_RACE_ORDER_H */

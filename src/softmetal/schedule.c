@@ -44,22 +44,29 @@ soft_job_is_done(const soft_job *job)
     return job->done_count == job->program->pass_count;
 }
 
+/* Does the command use the storage, and does it write it? */
 static bool
 touches(const soft_command *command, const soft_storage *storage, bool *writes)
 {
-    *writes = command->destination == storage && command->kind != SOFT_SYNCHRONIZE;
-    return command->destination == storage || command->source == storage;
+    bool is_touched = false, is_written;
+    *writes = false;
+    for (int index = 0; index < soft_command_storage_count(command); index++) {
+        if (soft_command_storage(command, index, &is_written) == storage) {
+            is_touched = true;
+            *writes = *writes || is_written;
+        }
+    }
+    return is_touched;
 }
 
 static bool
 commands_conflict(const soft_command *earlier, const soft_command *later)
 {
-    const soft_storage *named[] = {earlier->source, earlier->destination};
-    for (int index = 0; index < 2; index++) {
+    for (int index = 0; index < soft_command_storage_count(earlier); index++) {
         bool earlier_writes, later_writes;
-        if (named[index] != NULL && named[index]->is_tracked &&
-            touches(earlier, named[index], &earlier_writes) &&
-            touches(later, named[index], &later_writes) && (earlier_writes || later_writes)) {
+        const soft_storage *named = soft_command_storage(earlier, index, &earlier_writes);
+        if (named != NULL && named->is_tracked && touches(later, named, &later_writes) &&
+            (earlier_writes || later_writes)) {
             return true;
         }
     }

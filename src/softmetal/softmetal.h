@@ -38,6 +38,14 @@ size_t softmetal_reports(const char *kind);
 size_t softmetal_last_report(char *text, size_t nbytes);
 void softmetal_clear_reports(void);
 
+/* A kernel, in C: every call of it, one after the other.  `arguments[i]` is what was bound at index i, NULL
+ * for nothing; `grid` the number of threads along x, y and z. */
+typedef void softmetal_kernel(void *const *arguments, const size_t grid[3]);
+/* What MTLLibrary's newFunctionWithName: finds under this name (static text), if the library's text has the
+ * name as well; bit i of `written`: argument i is written.  A later one of the same name
+ * replaces it.  0, or -1: there are 256 already. */
+int softmetal_register_kernel(const char *name, softmetal_kernel *run, unsigned written);
+
 /* Wait until no committed command buffer is left.  1, or 0 after `timeout_ms`. */
 int softmetal_wait_idle(uint64_t timeout_ms);
 

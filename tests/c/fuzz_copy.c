@@ -1,4 +1,5 @@
-/* fuzz_copy.c: random copies and fills against a loop that moves one item at a time.
+/* fuzz_copy.c: random copies and fills, by the engine and by the kernels, against a loop that moves one item at a
+ * time.
  *
  *     fuzz_copy SEED COUNT
  *
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #include "copy.h"
+#include "copy_grid.h"
 
 #undef malloc
 void *malloc(size_t nbytes);
@@ -227,6 +229,22 @@ check_shared(const strided_layout *dst, const strided_layout *src)
     free(memory);
 }
 
+/* The same by the kernels, every call of the grid. */
+static void
+copy_by_grid(const copy_plan *plan, char *to, const char *from)
+{
+    copy_grid grid;
+    if (copy_grid_make(plan, to, from, &grid)) {
+        void *arguments[] = {to, (char *)(uintptr_t)from, grid.shape};
+        copy_kernel_runs[grid.kernel](arguments, grid.extents);
+        return;
+    }
+    copy_plan first, second;
+    copy_grid_halve(plan, &first, &second);
+    copy_by_grid(&first, to, from);
+    copy_by_grid(&second, to, from);
+}
+
 static void
 check_apart(const strided_layout *dst, const strided_layout *src)
 {
@@ -236,6 +254,8 @@ check_apart(const strided_layout *dst, const strided_layout *src)
     char *expected = malloc((size_t)dst_nbytes);
     fill_with_noise(to, dst_nbytes);
     fill_with_noise(from, src_nbytes);
+    char *before = malloc((size_t)dst_nbytes);
+    memcpy(before, to, (size_t)dst_nbytes);
     memcpy(expected, to, (size_t)dst_nbytes);
     copy_one_by_one(dst, expected + dst_below, src, from + src_below);
     is_memory_short = true; /* nothing is allocated where nothing overlaps */
@@ -244,6 +264,15 @@ check_apart(const strided_layout *dst, const strided_layout *src)
     if (!is_done || memcmp(to, expected, (size_t)dst_nbytes) != 0) {
         complain("wrong copy", dst, src);
     }
+    copy_plan plan;
+    if (dst_nbytes < 1 << 20 && copy_plan_make(dst, to + dst_below, src, from + src_below, &plan)) {
+        memcpy(to, before, (size_t)dst_nbytes);
+        copy_by_grid(&plan, to, from);
+        if (memcmp(to, expected, (size_t)dst_nbytes) != 0) {
+            complain("wrong copy by a kernel", dst, src);
+        }
+    }
+    free(before);
     free(to);
     free(from);
     free(expected);

@@ -19,6 +19,10 @@ KNOWN = {
         "MTLAllocation stands between the two since macOS 15; on macOS 14 MTLResource adopts NSObject."
     ),
     "metal-cpp: MTLResource is a kind of NSObject, not of MTLAllocation": "As above.",
+    "metal-cpp: MTLComputePipelineState is a kind of NSObject, not of MTLAllocation": "As above.",
+    "PyObjC: -[MTLComputeCommandEncoder dispatchThreads:threadsPerThreadgroup:] is v of ['{?=QQQ}', '{?=QQQ}']: not so": (
+        "PyObjC gives the struct, which has no name but its typedef's in MTLTypes.h, that name: {MTLSize=QQQ}."
+    ),
     "PyObjC: -[MTLCommandBuffer status] is Q of []: not so": (
         "PyObjC's table has one entry a selector: -[MTLIOCommandBuffer status], an NSInteger.  metal-cpp has ours."
     ),
@@ -229,7 +233,7 @@ def check_the_rest(ours: Declared):
     for name, fields in ours.structs.items():
         alias = name.lstrip("_")
         body = "".join(encode(t) for _, t in fields)
-        told = foundation.structs.get(alias)
+        told = (metal if alias.startswith("MTL") else foundation).structs.get(alias)
         if told != (f"{{{name}={body}}}", [f for f, _ in fields]) or cpp.structs.get(alias) != fields:
             yield f"the struct {name} is {fields}, not {told} (PyObjC), {cpp.structs.get(alias)} (metal-cpp)"
     for name, value in ours.macros.items():

@@ -118,6 +118,8 @@ def from_tree(tree: dict, headers: Path) -> Declared:
         elif kind == "RecordDecl" and node.get("completeDefinition"):
             fields = [n for n in node.get("inner", []) if n["kind"] == "FieldDecl"]
             found.structs[node.get("name", "")] = [(n["name"], n["type"]["qualType"]) for n in fields]
+        elif kind == "TypedefDecl" and "" in found.structs:  # of a struct that has no other name
+            found.structs[node["name"]] = found.structs.pop("")
         elif kind == "TypedefDecl":
             found.typedefs[node["name"]] = node["type"]["qualType"]
         elif kind == "FunctionDecl":

@@ -145,6 +145,8 @@ PLAIN = {
     *("CFTimeInterval", "task_id_token_t", "kern_return_t", "size_t", "unichar"),
 }
 #: metal-cpp's name: Objective-C's.
+#: Of Metal's own types these are classes; all others are protocols.
+CLASSES = {"MTLCompileOptions"}
 RENAMED = {"bool": "BOOL", "NSObject *": "id"}
 
 
@@ -164,7 +166,7 @@ def objective_c(text: str, prefix: str) -> str:
         return name  # an alias of a pointer
     if not stars:
         return name
-    if name.startswith("MTL") and stars == 1:
+    if name.startswith("MTL") and name not in CLASSES and stars == 1:
         return f"id<{name}>"
     plain = f"{name} {'*' * stars}"
     return RENAMED.get(plain, plain)

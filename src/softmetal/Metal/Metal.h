@@ -1,4 +1,4 @@
-/* Metal.h: the part of Metal that moves bytes: devices, buffers, queues, blits, events, fences.
+/* Metal.h: the part of Metal that moves bytes: devices, buffers, queues, blits, kernels, events.
  *
  * Owns:    declarations only, each as in Apple's Metal: same selectors, types and values.
  * Calls:   Foundation/Foundation.h.
@@ -15,7 +15,12 @@
 
 #define MTL_EXTERN extern
 
+@class MTLCompileOptions;
+
 @protocol MTLDevice;
+@protocol MTLLibrary;
+@protocol MTLFunction;
+@protocol MTLComputePipelineState;
 @protocol MTLCommandQueue;
 @protocol MTLCommandBuffer;
 @protocol MTLBlitCommandEncoder;
@@ -132,6 +137,12 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions) {
                               deallocator:(const void *)deallocator;
 #endif
 - (id<MTLFence>)newFence;
+- (id<MTLLibrary>)newLibraryWithSource:(NSString *)source
+                               options:(MTLCompileOptions *)options
+                                 error:(NSError **)error;
+- (id<MTLComputePipelineState>)newComputePipelineStateWithFunction:
+                                   (id<MTLFunction>)computeFunction
+                                                             error:(NSError **)error;
 - (id<MTLEvent>)newEvent;
 - (id<MTLSharedEvent>)newSharedEvent;
 @end
@@ -140,6 +151,37 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions) {
 MTL_EXTERN id<MTLDevice> MTLCreateSystemDefaultDevice(void) NS_RETURNS_RETAINED;
 /* +1; may be empty. */
 MTL_EXTERN NSArray *MTLCopyAllDevices(void) NS_RETURNS_RETAINED;
+
+/* ---- libraries: compiled kernels ---- */
+
+typedef NS_ENUM(NSUInteger, MTLLibraryError) {
+    MTLLibraryErrorUnsupported = 1,
+    MTLLibraryErrorInternal = 2,
+    MTLLibraryErrorCompileFailure = 3,
+    MTLLibraryErrorCompileWarning = 4,
+    MTLLibraryErrorFunctionNotFound = 5,
+    MTLLibraryErrorFileNotFound = 6,
+};
+
+MTL_EXTERN NSErrorDomain const MTLLibraryErrorDomain;
+
+@protocol MTLLibrary <NSObject>
+@property(copy, atomic) NSString *label;
+@property(readonly) id<MTLDevice> device;
+- (id<MTLFunction>)newFunctionWithName:(NSString *)functionName; /* nil: there is none */
+@end
+
+@protocol MTLFunction <NSObject>
+@property(copy, atomic) NSString *label;
+@property(readonly) id<MTLDevice> device;
+@property(readonly) NSString *name;
+@end
+
+@protocol MTLComputePipelineState <NSObject>
+@property(readonly) id<MTLDevice> device;
+@property(readonly) NSUInteger maxTotalThreadsPerThreadgroup;
+@property(readonly) NSUInteger threadExecutionWidth;
+@end
 
 /* ---- queues and command buffers ---- */
 
@@ -222,9 +264,15 @@ typedef const void *MTLCommandBufferHandler;
 - (void)waitForFence:(id<MTLFence>)fence;
 @end
 
-/* It encodes no kernel: it is here for the rule of `setBytes`, and for the rules of encoders.
- */
+typedef struct {
+    NSUInteger width, height, depth;
+} MTLSize;
+
 @protocol MTLComputeCommandEncoder <MTLCommandEncoder>
+- (void)setComputePipelineState:(id<MTLComputePipelineState>)state;
+- (void)setBuffer:(id<MTLBuffer>)buffer offset:(NSUInteger)offset atIndex:(NSUInteger)index;
+- (void)dispatchThreads:(MTLSize)threadsPerGrid
+    threadsPerThreadgroup:(MTLSize)threadsPerThreadgroup;
 - (void)setBytes:(const void *)bytes length:(NSUInteger)length atIndex:(NSUInteger)index;
 - (void)updateFence:(id<MTLFence>)fence;
 - (void)waitForFence:(id<MTLFence>)fence;

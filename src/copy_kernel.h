@@ -1,0 +1,88 @@
+/* copy_kernel.h: strided copies as compute kernels: one text, C and Metal Shading Language at once.
+ *
+ * Owns:    nothing.
+ * Rule:    whoever includes it defines COPY_KERNEL_TEXT(...), to compile the text or to make a string of it,
+ *          so there is no include guard and no line of the preprocessor inside.  What the two languages
+ *          spell differently has a name in capitals or is a macro of copy_kernel.c's.
+ * Threads: one call of a kernel moves one unit; units do not depend on each other.
+ * Units:   offsets and steps count units of the kernel's size, 1 to 16 bytes.
+ * Source:  Metal Shading Language Specification, 2.1 (scalar types), 4 (address spaces), 5.2 (attributes).
+ */
+/* clang-format off */
+COPY_KERNEL_TEXT(
+
+typedef struct copy_kernel_shape {
+    int64_t dst_first;      /* the unit where element 0 goes to */
+    int64_t src_first;
+    int64_t dst_steps[66];  /* axis 0 is the one that is densest in the destination */
+    int64_t src_steps[66];
+    uint32_t extents[66];
+    uint32_t naxes;         /* at least 2 */
+} copy_kernel_shape;
+
+typedef struct copy_kernel_places {
+    int64_t dst;
+    int64_t src;
+} copy_kernel_places;
+
+/* The grid has the extents of axis 0, axis 1, and all others multiplied. */
+static copy_kernel_places
+copy_kernel_find(constant copy_kernel_shape *shape, uint3 position)
+{
+    copy_kernel_places at;
+    uint32_t rest = position.z;
+    at.dst = shape->dst_first + (int64_t)position.x * shape->dst_steps[0] +
+             (int64_t)position.y * shape->dst_steps[1];
+    at.src = shape->src_first + (int64_t)position.x * shape->src_steps[0] +
+             (int64_t)position.y * shape->src_steps[1];
+    for (uint32_t axis = 2; axis < shape->naxes; axis++) {
+        int64_t index = (int64_t)(rest % shape->extents[axis]);
+        rest = rest / shape->extents[axis];
+        at.dst += index * shape->dst_steps[axis];
+        at.src += index * shape->src_steps[axis];
+    }
+    return at;
+}
+
+kernel void
+copy_units_1(device uint8_t *dst BUFFER(0), device const uint8_t *src BUFFER(1),
+             constant copy_kernel_shape *shape BUFFER(2), uint3 position POSITION_IN_GRID)
+{
+    copy_kernel_places at = copy_kernel_find(shape, position);
+    dst[at.dst] = src[at.src];
+}
+
+kernel void
+copy_units_2(device uint16_t *dst BUFFER(0), device const uint16_t *src BUFFER(1),
+             constant copy_kernel_shape *shape BUFFER(2), uint3 position POSITION_IN_GRID)
+{
+    copy_kernel_places at = copy_kernel_find(shape, position);
+    dst[at.dst] = src[at.src];
+}
+
+kernel void
+copy_units_4(device uint32_t *dst BUFFER(0), device const uint32_t *src BUFFER(1),
+             constant copy_kernel_shape *shape BUFFER(2), uint3 position POSITION_IN_GRID)
+{
+    copy_kernel_places at = copy_kernel_find(shape, position);
+    dst[at.dst] = src[at.src];
+}
+
+kernel void
+copy_units_8(device uint64_t *dst BUFFER(0), device const uint64_t *src BUFFER(1),
+             constant copy_kernel_shape *shape BUFFER(2), uint3 position POSITION_IN_GRID)
+{
+    copy_kernel_places at = copy_kernel_find(shape, position);
+    dst[at.dst] = src[at.src];
+}
+
+kernel void
+copy_units_16(device uint4 *dst BUFFER(0), device const uint4 *src BUFFER(1),
+              constant copy_kernel_shape *shape BUFFER(2), uint3 position POSITION_IN_GRID)
+{
+    copy_kernel_places at = copy_kernel_find(shape, position);
+    dst[at.dst] = src[at.src];
+}
+
+)
+/* clang-format on */

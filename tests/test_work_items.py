@@ -1,0 +1,188 @@
+"""Strided copies by kernels and blits: private storage, work in flight, streams; NumPy is the oracle."""
+
+import os
+import random
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+
+import metal_dlpack as md
+from metal_dlpack import softmetal
+
+LATENCY = 0.05
+
+needs_softmetal = pytest.mark.needs_softmetal
+
+
+@pytest.fixture
+def slow_gpu():
+    """Every command buffer takes LATENCY seconds."""
+    softmetal.configure(latency_us=str(int(LATENCY * 1e6)))
+    yield
+    softmetal.configure(latency_us=None)
+
+
+def read(array):
+    return np.array(array)
+
+
+def random_view(chance, shape, dtype):
+    """A private array, what is in it, and a view of both: axes in some order, with gaps, some of them backwards."""
+    order = list(range(len(shape)))
+    chance.shuffle(order)
+    steps = [chance.choice([1, 1, 1, 2, 3, -1, -2]) for _ in shape]
+    pads = [chance.choice([0, 0, 1, 3]) for _ in shape]
+    whole = [shape[axis] * abs(steps[axis]) + pads[axis] for axis in order]
+    key = [slice(None)] * len(shape)
+    for axis in order:
+        step, end = steps[axis], shape[axis] * abs(steps[axis])
+        key[axis] = slice(0, end, step) if step > 0 else slice(end - 1, None, step)
+    back = [order.index(axis) for axis in range(len(shape))]
+    memory = np.arange(int(np.prod(whole)), dtype="int64").astype(dtype).reshape(whole)
+    array = md.asarray(memory).copy(storage="private")
+    return array, memory, array.permute(back)[tuple(key)], memory.transpose(back)[(*key, ...)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_strided_copies_between_private_arrays_equal_numpy_s(seed):
+    chance = random.Random(seed)
+    for _ in range(120):
+        shape = [chance.choice([1, 2, 3, 4, 5, 7, 16]) for _ in range(chance.randint(0, 4))]
+        dtype = chance.choice(["uint8", "int16", "float32", "float64", "complex128"])
+        dst, dst_memory, to, to_mirror = random_view(chance, shape, dtype)
+        _, _, part, part_mirror = random_view(chance, shape, dtype)
+        assert to.shape == tuple(shape) == to_mirror.shape
+        to.copy_from(part)
+        to_mirror[...] = part_mirror
+        assert (read(dst) == dst_memory).all()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_program_of_copies_in_flight_equals_its_sequential_result(seed, slow_gpu):
+    """Nothing waits in between: each copy finds what those before it have written."""
+    softmetal.configure(latency_us="300", seed=str(seed + 1))
+    chance = random.Random(seed)
+    try:
+        mirrors = [np.arange(64, dtype="float32").reshape(8, 8) * (i + 1) for i in range(4)]
+        arrays = [
+            md.asarray(m).copy(storage=s)
+            for m, s in zip(mirrors, ["private", "private", "shared", "managed"], strict=True)
+        ]
+        streams = [md.Stream(), md.Stream()]
+        for _ in range(80):
+            to, part = chance.randrange(4), chance.randrange(4)
+            key = chance.choice([np.s_[:], np.s_[::-1], np.s_[:, ::-1], np.s_[::-1, ::-1]])
+            stream = chance.choice(streams)
+            if chance.random() < 0.2:
+                value = chance.randint(0, 100)
+                with stream:
+                    arrays[to][2:4].fill(value)
+                mirrors[to][2:4] = value
+                continue
+            arrays[to].copy_from(arrays[part][key].T, stream=stream)
+            mirrors[to][...] = mirrors[part][key].T.copy()
+        for array, mirror in zip(arrays, mirrors, strict=True):
+            assert (read(array) == mirror).all()
+    finally:
+        softmetal.configure(seed=None)
+
+
+@needs_softmetal
+def test_a_copy_on_a_stream_does_not_wait(slow_gpu):
+    stream = md.Stream()
+    src, dst = md.full((64, 64), 3), md.zeros((64, 64))
+    dst.copy_from(src, stream=stream)  # the kernels are compiled
+    stream.synchronize()
+    dst.fill(0)
+    start = time.perf_counter()
+    dst.copy_from(src.T, stream=stream)
+    src.copy_to(dst, stream=stream.handle)
+    with stream:
+        dst[1:, ::2] = src[1:, ::2]
+        dst[0].fill(7)
+    assert time.perf_counter() - start < LATENCY / 2
+    assert dst.tolist() == [[7.0] * 64] + [[3.0] * 64] * 63
+    assert time.perf_counter() - start >= LATENCY
+
+
+@needs_softmetal
+def test_private_copies_do_not_wait_and_readers_do(slow_gpu):
+    a, b = md.zeros((32, 32), storage="private"), md.zeros((32, 32), storage="private")
+    a.copy_from(b.T)
+    values = np.arange(1024, dtype="float32").reshape(32, 32)
+    start = time.perf_counter()
+    a.copy_from(values)  # by way of memory of its own: `values` may change at once
+    values[...] = 0
+    b.copy_from(a.T)
+    a.fill(1)
+    assert time.perf_counter() - start < LATENCY / 2
+    assert (read(b) == np.arange(1024).reshape(32, 32).T).all()
+    assert (read(a) == 1).all()
+
+
+@needs_softmetal
+def test_what_others_can_see_is_done_on_return(slow_gpu):
+    """NumPy's view of shared memory does not know of the GPU."""
+    private, shared = md.full((4, 4), 5, storage="private"), md.zeros((4, 4))
+    seen = np.asarray(shared)
+    shared.copy_from(private.T)
+    assert (seen == 5).all()
+    seen[...] = 6
+    private.copy_from(shared)
+    seen[...] = 7
+    assert (read(private) == 6).all()
+
+
+def test_a_stream_of_another_device_or_no_stream_is_refused():
+    a = md.zeros(3)
+    for wrong, error in [(12345, BufferError), ("s", TypeError)]:
+        with pytest.raises(error):
+            a.copy_from(a, stream=wrong)
+
+
+@needs_softmetal
+def test_a_failed_copy_is_an_error_at_the_next_wait():
+    a, b = md.zeros((8, 8), storage="private"), md.zeros((8, 8), storage="private")
+    a.copy_from(b.T)
+    read(a)
+    softmetal.configure(fail="commit@1=OutOfMemory")
+    try:
+        a.copy_from(b.T)
+        with pytest.raises(md.MetalError, match="code 8"):
+            read(a)
+    finally:
+        softmetal.configure(fail=None)
+    assert (read(a) == 0).all()
+
+
+@needs_softmetal
+@pytest.mark.parametrize("what", ["library", "pipeline"])
+def test_without_kernels_the_cpu_copies(what):
+    program = """
+        import numpy as np, metal_dlpack as md
+        values = np.arange(12, dtype="int16").reshape(3, 4)
+        a, b = md.asarray(values).copy(storage="private"), md.zeros((4, 3), "int16", storage="private")
+        b.copy_from(a.T)
+        assert (np.array(b) == values.T).all()
+        b[:, 1].fill(5)
+        assert (np.array(b)[:, 1] == 5).all() and (np.array(b)[:, 0] == values.T[:, 0]).all()
+    """
+    environment = {**os.environ, "SOFTMETAL_FAIL": f"{what}@1+"}
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=environment, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_nothing_of_a_copy_is_left(live_buffers):
+    a, b = md.zeros((8, 8), storage="private"), md.zeros((8, 8), storage="private")
+    before = live_buffers()
+    for _ in range(20):
+        a.copy_from(b.T)
+        a.copy_from(a.T)
+        a.copy_from(np.zeros((8, 8), "float32"))
+        a.copy_to(np.zeros((8, 8), "float32"))
+    read(a)
+    assert live_buffers() == before
