@@ -1,5 +1,5 @@
 """Every wait that the library makes is one that it needs: the software Metal's race detector runs in all tests, and
-these are the programs in which a missing wait is a race, at once and in every run.
+these are the programs in which a missing wait is a race, in every run.
 
 `tools/mutants.py` takes the waits out, one at a time; docs/softmetal.md says what a race is.
 """
@@ -11,13 +11,21 @@ import textwrap
 
 import numpy as np
 import pytest
-from objc_messages import gpu_fill
+from objc_messages import foreign_buffer, gpu_fill
 
 import metal_dlpack as md
 from metal_dlpack import softmetal
 
 pytestmark = pytest.mark.needs_softmetal
 STORAGE = pytest.mark.parametrize("storage", ["shared", "managed", "private"])
+
+
+@pytest.fixture(autouse=True)
+def slow():
+    """Work is in flight when the next use comes: where it is over, the library finds that out without a wait."""
+    softmetal.configure(latency_us=3000)
+    yield
+    softmetal.configure(latency_us=None)
 
 
 def array(storage="shared"):
@@ -57,6 +65,19 @@ def test_a_stream_writes_what_two_others_read(storage):
     assert np.array(one).sum() == np.array(two).sum() == np.arange(256).sum()
 
 
+UNTRACKED = 1 << 8  # MTLResourceHazardTrackingModeUntracked
+
+
+def test_a_stream_uses_twice_what_metal_does_not_track():
+    with foreign_buffer(1024, UNTRACKED) as handle:
+        src = md.Buffer.from_handle(handle).array(256, "float32")
+        dst, stream = array(), md.Stream()
+        src.fill(3, stream=stream)
+        src.copy_to(dst, stream=stream)
+        assert np.array(dst)[255] == 3
+        del src
+
+
 def test_a_buffer_of_the_pool_is_used_again():
     stream = md.Stream()
     for _ in range(20):
@@ -68,10 +89,9 @@ def test_a_consumer_on_a_stream_of_its_own():
     stream, other = md.Stream(), md.Stream()
     shared = array()
     shared.fill(1, stream=stream)
-    view = md.from_dlpack(shared.__dlpack__(stream=other, max_version=(1, 3)))
-    gpu_fill(view.buffer.handle, 2, view.nbytes, queue=other.handle)
-    other.synchronize()
-    assert np.asarray(view).view("uint8").tolist() == [2] * view.nbytes
+    capsule = shared.__dlpack__(stream=other, max_version=(1, 3))
+    gpu_fill(shared.buffer.handle, 2, shared.nbytes, queue=other.handle)
+    assert np.asarray(md.from_dlpack(capsule)).view("uint8").tolist() == [2] * shared.nbytes
 
 
 def run(program: str, **settings: str) -> subprocess.CompletedProcess:
@@ -91,7 +111,7 @@ def test_gpu_work_that_nobody_told_of_is_a_race_with_a_read(latency):
     done = run(
         """
         import metal_dlpack as md, time
-        from objc_messages import gpu_fill
+        from objc_messages import foreign_buffer, gpu_fill
         array = md.Buffer(64, label="told of by nobody").array(64, "uint8")
         gpu_fill(array.buffer.handle, 7, 64, waits=False)
         time.sleep(0.05)

@@ -36,6 +36,8 @@ STREAMS = "tests/test_stream_type.py tests/test_array_queue.py"
 BRIDGE, STORAGE, MANAGED = "src/metal_bridge.m", "src/storage.c", "src/managed.c"
 WORK, WAITING = "src/work.c", "src/waiting.h"
 BYTES = "src/storage_bytes.c"
+WORK, TRACKING = "src/work.c", "src/tracking.c"
+RACES = "tests/test_races.py"
 
 
 @dataclass
@@ -133,6 +135,38 @@ MUTANTS = [
         BRIDGE,
         "        return BRIDGE_NO_COMMAND;\n    }\n    switch",
         "        return BRIDGE_OK;\n    }\n    switch",
+    ),
+    # ---- waits: those of the GPU for the GPU, and those of the CPU ----
+    Mutant(
+        "no wait of a stream for another",
+        WORK,
+        "        bridge_encode_wait(commands, marks[i].stream->event, marks[i].value);\n",
+        "        (void)commands, (void)marks;\n",
+        RACES,
+    ),
+    Mutant(
+        "no wait of a consumer's stream",
+        WORK,
+        "    work_operand operand = {storage, true};\n    return work_submit(stream, &operand, 1, NULL, NULL, &mark);\n",
+        "    (void)mark;\n    return BRIDGE_OK;\n",
+        RACES,
+    ),
+    Mutant(
+        "no wait for what Metal does not track", WORK, "bridge_buffer_is_tracked(handle), marks", "true, marks", RACES
+    ),
+    Mutant(
+        "no wait of the CPU for a stream",
+        "src/array_map.c",
+        "if (!storage_is_quiet() &&\n        waiting_for_busy_storage(",
+        "if (function == NULL &&\n        waiting_for_busy_storage(",
+        RACES,
+    ),
+    Mutant(
+        "no wait of a writer for readers",
+        TRACKING,
+        "for (int i = 0; is_for_writing && i < found->read_count; i++)",
+        "for (int i = 0; is_for_writing && i < 0 * found->read_count; i++)",
+        RACES,
     ),
     # ---- managed and private storage ----
     Mutant(
