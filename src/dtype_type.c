@@ -31,11 +31,12 @@ dtype_type_get(PyObject *op)
 static PyObject *
 add_to_cache(md_state *state, PyObject *key, DLDataType dtype)
 {
-    DtypeObject *self = PyObject_New(DtypeObject, state->dtype_type);
+    DtypeObject *self = PyObject_GC_New(DtypeObject, state->dtype_type);
     if (self == NULL) {
         return NULL;
     }
     self->dtype = dtype;
+    PyObject_GC_Track(self);
     if (PyDict_SetItem(state->dtype_cache, key, (PyObject *)self) < 0) {
         Py_CLEAR(self);
     }
@@ -251,8 +252,17 @@ static void
 dtype_dealloc(PyObject *op)
 {
     PyTypeObject *type = Py_TYPE(op);
+    PyObject_GC_UnTrack(op);
     type->tp_free(op);
     Py_DECREF(type);
+}
+
+/* The module keeps dtypes, their type keeps the module: only the collector can end that. */
+static int
+dtype_traverse(PyObject *op, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(op));
+    return 0;
 }
 
 PyDoc_STRVAR(dtype_doc,
@@ -273,6 +283,7 @@ static PyType_Slot dtype_slots[] = {
     {Py_tp_doc, (void *)dtype_doc},
     {Py_tp_new, dtype_new},
     {Py_tp_dealloc, dtype_dealloc},
+    {Py_tp_traverse, dtype_traverse},
     {Py_tp_getset, dtype_getset},
     {Py_tp_methods, dtype_methods},
     {Py_tp_repr, dtype_repr},
@@ -282,10 +293,9 @@ static PyType_Slot dtype_slots[] = {
     {0, NULL},
 };
 
-/* No GC: a dtype refers to nothing but its type. */
 PyType_Spec dtype_spec = {
     .name = "metal_dlpack.dtype",
     .basicsize = sizeof(DtypeObject),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = dtype_slots,
 };

@@ -65,11 +65,14 @@ let_go(metal_storage *storage)
 static void
 drain(owner_list *list)
 {
-    metal_storage *storage = __atomic_exchange_n(&list->head, NULL, __ATOMIC_ACQUIRE);
-    while (storage != NULL) {
-        metal_storage *next = storage->next;
-        let_go(storage);
-        storage = next;
+    metal_storage *storage;
+    /* Again until it is empty: an owner that goes can be the last to hold another storage. */
+    while ((storage = __atomic_exchange_n(&list->head, NULL, __ATOMIC_ACQUIRE)) != NULL) {
+        while (storage != NULL) {
+            metal_storage *next = storage->next;
+            let_go(storage);
+            storage = next;
+        }
     }
 }
 
