@@ -139,6 +139,9 @@ def test_any_cpu_tensor_of_a_sane_size_is_taken_or_refused(fields, copy):
 def doors():
     array = md.zeros((2, 3))
     buffer = md.Buffer(64)
+    stream = md.Stream()
+    event = stream.record()
+    event.wait()
     return {
         "from_dlpack": md.from_dlpack,
         "asarray": md.asarray,
@@ -191,6 +194,18 @@ def doors():
         "__array__": array.__array__,
         "__array__ copy": lambda x: array.__array__(None, x),
         "host.__dlpack__ copy": lambda x: array.host.__dlpack__(copy=x),
+        "fill stream": lambda x: array.fill(1, stream=x),
+        "copy stream": lambda x: array.copy(stream=x),
+        "copy_from stream": lambda x: array.copy_from(array, stream=x),
+        "Stream": md.Stream,
+        "Stream label": lambda x: md.Stream(label=x),
+        "Stream.from_handle": md.Stream.from_handle,
+        "Stream.record": stream.record,
+        "Stream.wait": stream.wait,
+        "Event.from_handle": lambda x: md.Event.from_handle(x, 1),
+        "Event.from_handle value": lambda x: md.Event.from_handle(event.handle, x),
+        "Event.wait": event.wait,
+        "current_stream": md.current_stream,
     }
 
 
