@@ -123,7 +123,7 @@ class BuildCore(build_ext):
         """
         if IS_MAC or sanitizer_args() or os.environ.get("METAL_DLPACK_LTO") == "0":
             return
-        flags = ["-flto=auto", "-fno-fat-lto-objects"]
+        flags = ["-flto=auto", "-fno-fat-lto-objects", "-fno-plt"]
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder, "probe.c")
             source.write_text("#ifdef __clang__\n#error\n#endif\nint probe(void) { return 1; }\n")

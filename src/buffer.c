@@ -31,7 +31,7 @@ buffer_from_storage(md_state *state, metal_storage *storage)
     self->storage = storage;
     self->views = 0;
     self->weakrefs = NULL;
-    if (storage->owner.object != NULL) { /* without an owner it leads nowhere */
+    if (owners_object(storage) != NULL) { /* without a Python owner it leads nowhere */
         PyObject_GC_Track(self);
     }
     return (PyObject *)self;

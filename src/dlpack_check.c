@@ -34,8 +34,9 @@ check_dtype(DLDataType dtype, dlpack_fault *fault)
 }
 
 static bool
-check_shape(const DLTensor *tensor, dlpack_fault *fault)
+check_shape(const DLTensor *tensor, bool *is_empty, dlpack_fault *fault)
 {
+    *is_empty = false;
     if (tensor->ndim < 0 || tensor->ndim > LAYOUT_MAX_NDIM) {
         return fail(fault, DLPACK_FAULT_NDIM, tensor->ndim, LAYOUT_MAX_NDIM);
     }
@@ -46,30 +47,21 @@ check_shape(const DLTensor *tensor, dlpack_fault *fault)
         if (tensor->shape[axis] < 0) {
             return fail(fault, DLPACK_FAULT_EXTENT, tensor->shape[axis], axis);
         }
+        *is_empty |= tensor->shape[axis] == 0;
     }
     return true;
-}
-
-static bool
-has_empty_axis(const DLTensor *tensor)
-{
-    for (int axis = 0; axis < tensor->ndim; axis++) {
-        if (tensor->shape[axis] == 0) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* Strides say nothing where no step is ever taken: an empty tensor, and axes of extent 1, whose
  * strides differ between producers.  They are replaced, not judged.
  * SPEC reliability: strides of size-1 dimensions. */
 static bool
-take_layout(const DLTensor *tensor, int64_t itemsize, strided_layout *out, dlpack_fault *fault)
+take_layout(const DLTensor *tensor, bool is_empty, strided_layout *out, dlpack_fault *fault)
 {
     layout_fault refused;
-    const int64_t *strides = has_empty_axis(tensor) ? NULL : tensor->strides;
-    if (!layout_set(out, tensor->ndim, tensor->shape, strides, itemsize, 0, &refused)) {
+    const int64_t *strides = is_empty ? NULL : tensor->strides;
+    if (!layout_set(out, tensor->ndim, tensor->shape, strides, dtype_itemsize(tensor->dtype), 0,
+                    &refused)) {
         return fail(fault, DLPACK_FAULT_OVERFLOW, 0, 0);
     }
     for (int axis = 0; strides != NULL && axis < tensor->ndim; axis++) {
@@ -94,8 +86,9 @@ measure(DLDataType dtype, dlpack_facts *out, dlpack_fault *fault)
 bool
 dlpack_check(const DLTensor *tensor, bool is_padded, dlpack_facts *out, dlpack_fault *fault)
 {
-    if (!check_shape(tensor, fault) || !check_dtype(tensor->dtype, fault) ||
-        !take_layout(tensor, dtype_itemsize(tensor->dtype), &out->layout, fault)) {
+    bool is_empty;
+    if (!check_shape(tensor, &is_empty, fault) || !check_dtype(tensor->dtype, fault) ||
+        !take_layout(tensor, is_empty, &out->layout, fault)) {
         return false;
     }
     if (is_padded && tensor->dtype.bits < 8 && tensor->dtype.lanes > 1) {

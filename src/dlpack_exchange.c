@@ -232,8 +232,13 @@ find_sync(PyTypeObject *type, PyObject **out)
 static const exchange_slot *
 slot_of(md_state *state, PyTypeObject *type)
 {
+    const exchange_slot *last = &state->exchange_slots[state->exchange_last];
+    if (last->type == type) {
+        return last;
+    }
     for (int i = 0; i < MD_EXCHANGE_SLOTS; i++) {
         if (state->exchange_slots[i].type == type) {
+            state->exchange_last = i;
             return &state->exchange_slots[i];
         }
     }

@@ -225,7 +225,10 @@ core_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyOb
         "from_dlpack", 1, 1, 1, {"x", "device", "copy", "stream", NULL}};
     md_state *state = state_of_module(module);
     PyObject *values[4];
-    import_request request = {0};
+    import_request request = {.copy = -1};
+    if (nargs == 1 && kwnames == NULL) { /* what most callers do */
+        return producer_import(state, args[0], &request);
+    }
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
         args_tristate("from_dlpack", "copy", values[2], &request.copy) < 0) {
         return NULL;

@@ -42,23 +42,34 @@ is_attached_to(const owner_list *list)
 /* ---- letting go; the GIL of the list's interpreter is held ---- */
 
 static void
-let_go(metal_storage *storage)
+end_owner(const storage_owner *owner)
 {
-    /* The owner's end can run Python code; an exception in flight must survive it. */
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    switch (storage->owner.kind) {
+    switch (owner->kind) {
     case OWNER_OBJECT:
-        Py_DECREF((PyObject *)storage->owner.object);
+        Py_DECREF((PyObject *)owner->object);
         break;
     case OWNER_TENSOR_LEGACY:
-        managed_delete(storage->owner.object, false);
+        managed_delete(owner->object, false);
         break;
     case OWNER_TENSOR_VERSIONED:
-        managed_delete(storage->owner.object, true);
+        managed_delete(owner->object, true);
         break;
     }
-    PyErr_Restore(type, value, traceback);
+}
+
+static void
+let_go(metal_storage *storage)
+{
+    /* The owner's end can run Python code; an exception in flight must survive it, and none that it
+     * leaves may fly. */
+    PyObject *type = NULL, *value = NULL, *traceback = NULL;
+    if (PyErr_Occurred()) {
+        PyErr_Fetch(&type, &value, &traceback);
+    }
+    end_owner(&storage->owner);
+    if (type != NULL || PyErr_Occurred()) {
+        PyErr_Restore(type, value, traceback);
+    }
     storage_free(storage);
 }
 

@@ -209,8 +209,10 @@ release_ours(metal_storage *storage)
 static bool
 drop_reference(metal_storage *storage)
 {
-    if (storage_is_sole(storage) && !__atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED)) {
-        /* Nobody else can make a second one meanwhile: handles.h is asked for handles that were given away. */
+    bool can_be_found = storage->is_ours && __atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED);
+    if (!can_be_found && storage_is_sole(storage)) {
+        /* Nobody else can make a second one meanwhile: handles.h is asked for handles that were given away,
+         * and knows ours alone. */
         __atomic_store_n(&storage->refs, 0, __ATOMIC_RELAXED);
         return true;
     }
