@@ -216,13 +216,22 @@ def test_a_dead_object_is_reported_with_the_places_of_its_birth_and_death(builde
     assert re.search(r"made at \S*.*foundation\+0x.* and freed at \S*.*foundation\+0x", result.stderr)
 
 
-def test_a_buffer_destroyed_in_use_is_reported_with_the_place_that_made_it(
-    builder: Builder,
+#: Reports on lifetimes, and what stands before the place that made the object.
+LIFETIMES = [
+    ("queues", "a_buffer_destroyed_while_its_command_buffer_runs", r"\(8 bytes, made at "),
+    ("queues", "a_commit_that_names_a_buffer_that_is_gone", r"\(8 bytes, made at "),
+    ("queues", "an_encoder_released_without_end_encoding", r"endEncoding; it was made at "),
+    ("foundation", "another_thread_has_no_pool", r"with no pool in place and leaks, at .*; it was made at "),
+]
+
+
+@pytest.mark.parametrize("program, case, words", LIFETIMES)
+def test_a_mistake_with_a_lifetime_is_reported_with_the_place_that_made_the_object(
+    builder: Builder, program: str, case: str, words: str
 ) -> None:
-    program = builder.program("queues", "plain")
-    case = "a_buffer_destroyed_while_its_command_buffer_runs"
-    result = run(program, case, SOFTMETAL_VALIDATION="1", SOFTMETAL_VALIDATION_MODE="log")
-    assert re.search(r"\(8 bytes, made at \S*.*queues\+0x[0-9a-f]+", result.stderr)
+    path = builder.program(program, "plain")
+    result = run(path, case, SOFTMETAL_VALIDATION="1", SOFTMETAL_VALIDATION_MODE="log")
+    assert re.search(rf"{words}\S*.*{program}\+0x[0-9a-f]+", result.stderr), result.stderr
 
 
 @pytest.mark.parametrize("seed", ["0", "1", "last"])

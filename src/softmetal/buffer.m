@@ -7,6 +7,8 @@
  */
 #import "objects.h"
 
+#include <string.h>
+
 #include "block.h"
 #include "object_list.h"
 #include "process.h"
@@ -35,10 +37,15 @@ static const char *const mode_names[] = {"shared", "managed", "private"};
     return self;
 }
 
+/* A command buffer names it still: now if it is committed, at its commit otherwise. */
 - (void)reportUseAtDealloc
 {
     char site[512], label[SOFT_LABEL_SIZE];
     soft_call_site_describe(soft_object_of(self)->site, site, sizeof site);
+    if (__atomic_load_n(&_storage->pending_uses, __ATOMIC_ACQUIRE) == 0) {
+        _storage->made_at = strdup(site);
+        return;
+    }
     soft_validation_report(
         SOFT_REPORT_DESTROYED_IN_USE,
         "the buffer \"%s\" (%zu bytes, made at %s) is destroyed while a command "
@@ -49,7 +56,8 @@ static const char *const mode_names[] = {"shared", "managed", "private"};
 - (void)dealloc
 {
     if (!soft_process_is_forked()) {
-        if (__atomic_load_n(&_storage->pending_uses, __ATOMIC_ACQUIRE) > 0) {
+        if (soft_validation_is_on() &&
+            __atomic_load_n(&_storage->references, __ATOMIC_ACQUIRE) > 1) {
             [self reportUseAtDealloc];
         }
         soft_storage_orphan(_storage);

@@ -234,8 +234,9 @@
             soft_validation_report(
                 SOFT_REPORT_DEAD_AT_COMMIT,
                 "-[MTLCommandBuffer commit]: the command buffer references a "
-                "deallocated object, the buffer \"%s\" (%zu bytes).",
-                soft_storage_copy_label(storage, label), storage->nbytes);
+                "deallocated object, the buffer \"%s\" (%zu bytes, made at %s).",
+                soft_storage_copy_label(storage, label), storage->nbytes,
+                storage->made_at != NULL ? storage->made_at : "?");
         }
         int purgeable = __atomic_load_n(&storage->purgeable, __ATOMIC_ACQUIRE);
         if (purgeable == MTLPurgeableStateVolatile || purgeable == MTLPurgeableStateEmpty) {

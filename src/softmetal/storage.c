@@ -198,6 +198,7 @@ soft_storage_release(soft_storage *storage)
     soft_race_shadow_free(storage->shadows[0]);
     soft_race_shadow_free(storage->shadows[1]);
     free(storage->released);
+    free(storage->made_at);
     free(storage);
 }
 

@@ -35,6 +35,7 @@ typedef struct soft_storage {
     long pending_uses;           /* committed command buffers that have not completed */
     int running_uses;            /* workers that touch its bytes at this moment */
     int is_orphan;               /* the MTLBuffer is gone */
+    char *made_at;               /* owned; where, for reports: written before is_orphan, or NULL */
     int purgeable;               /* a MTLPurgeableState, never KeepCurrent */
     struct soft_race_shadow *shadows[2]; /* owned; NULL: never used */
     struct soft_clock *released;         /* owned; what softmetal_host_release left here */

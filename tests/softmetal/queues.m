@@ -468,6 +468,35 @@ CASE(copies_inside_of_a_buffer_may_touch)
     close_scene(scene);
 }
 
+REPORTS("blit-alignment", a_fill_from_an_odd_place)
+{
+    struct scene scene = open_scene();
+    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
+    [blit fillBuffer:scene.buffer range:NSMakeRange(2, 8) value:0];
+    [blit endEncoding];
+    close_scene(scene);
+}
+
+static void
+copy_oddly(NSUInteger from, NSUInteger to, NSUInteger size)
+{
+    struct scene scene = open_scene();
+    id<MTLBuffer> other = [scene.device newBufferWithLength:64 options:0];
+    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
+    [blit copyFromBuffer:scene.buffer
+             sourceOffset:from
+                 toBuffer:other
+        destinationOffset:to
+                     size:size];
+    [blit endEncoding];
+    [other release];
+    close_scene(scene);
+}
+
+REPORTS("blit-alignment", a_copy_from_an_odd_place) { copy_oddly(1, 0, 8); }
+REPORTS("blit-alignment", a_copy_to_an_odd_place) { copy_oddly(0, 3, 8); }
+REPORTS("blit-alignment", a_copy_of_an_odd_size) { copy_oddly(0, 4, 6); }
+
 REPORTS("blit-alignment", a_fill_of_three_bytes)
 {
     struct scene scene = open_scene();
