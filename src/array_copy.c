@@ -359,6 +359,9 @@ array_assign_subscript(PyObject *op, PyObject *key, PyObject *value)
         PyErr_SetString(PyExc_TypeError, "Items of an Array cannot be deleted.");
         return -1;
     }
+    if (key == Py_Ellipsis) {
+        return assign(array_cast(op), value);
+    }
     strided_layout in, out; /* not by array_subscript: packed items are written on any bit */
     array_get_layout(array_cast(op), &in);
     if (layout_index(state_of(op), "Array", key, &in, &out) < 0) {

@@ -19,6 +19,7 @@
 #include "storage_mode.h"
 #include "stream_torch.h"
 #include "stream_type.h"
+#include "threads.h"
 
 static PyObject *
 core_types(PyObject *module, PyObject *Py_UNUSED(unused))
@@ -76,7 +77,7 @@ add_functions(PyObject *module)
     PyMethodDef *const lists[] = {device_functions, storage_mode_functions, memory_functions, array_make_functions,
                                   producer_functions, shares_memory_functions, explain_functions, refusal_functions,
                                   softmetal_probe_functions, stream_functions,
-                                  stream_torch_functions};
+                                  stream_torch_functions, threads_functions};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         if (PyModule_AddFunctions(module, lists[i]) < 0) {
             return -1;
@@ -111,7 +112,7 @@ core_exec(PyObject *module)
         exchange_add_table(state) < 0 || add_functions(module) < 0) {
         return -1;
     }
-    if (layout_type_prepare(state) < 0 || c_api_add_capsule(module) < 0) {
+    if (threads_read_variable() < 0 || layout_type_prepare(state) < 0 || c_api_add_capsule(module) < 0) {
         return -1;
     }
     return dtype_type_add_names(module, state);

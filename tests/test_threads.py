@@ -1,0 +1,140 @@
+"""The number of threads of a large copy: the variable, the functions, threads that are not there."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import metal_dlpack as md
+
+
+@pytest.fixture
+def number():
+    """set_num_threads, undone at the end."""
+    before = md.get_num_threads()
+    yield md.set_num_threads
+    md.set_num_threads(before)
+
+
+def run(program, **environment):
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True)
+
+
+def test_the_number_is_kept_and_none_gives_the_default(number):
+    number(3)
+    assert md.get_num_threads() == 3
+    number(None)
+    assert 1 <= md.get_num_threads() <= 4
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"), [(0, ValueError), (-1, ValueError), (17, ValueError), (2**70, OverflowError), ("2", TypeError)]
+)
+def test_another_number_is_refused(wrong, error, number):
+    number(2)
+    with pytest.raises(error):
+        md.set_num_threads(wrong)
+    assert md.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("value", ["1", "7", "16"])
+def test_the_variable_is_the_default(value):
+    done = run("import metal_dlpack as md; print(md.get_num_threads())", METAL_DLPACK_NUM_THREADS=value)
+    assert done.stdout.strip() == value and done.stderr == ""
+
+
+@pytest.mark.parametrize("value", ["0", "17", "many", "2x", "-1"])
+def test_a_variable_that_is_no_such_number_is_warned_of_once(value):
+    program = "import metal_dlpack as md; assert 1 <= md.get_num_threads() <= 4"
+    done = run(program, METAL_DLPACK_NUM_THREADS=value)
+    assert done.returncode == 0
+    assert done.stderr.count("RuntimeWarning") == 1 and repr(value) in done.stderr
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads in /proc")
+def test_no_thread_is_started_before_it_is_needed_and_none_stays(number):
+    number(4)
+    small, large = md.zeros((100, 100)), md.zeros((2000, 2000))
+    before = len(os.listdir("/proc/self/task"))
+    seen = set()
+    is_over = threading.Event()
+
+    def watch():
+        while not is_over.is_set():
+            seen.add(len(os.listdir("/proc/self/task")))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    small.copy_from(small.T)
+    time.sleep(0.02)
+    assert max(seen) == before + 1  # the watcher
+    other = md.zeros((2000, 2000))
+    for _ in range(20):
+        other.copy_from(large.T)
+    is_over.set()
+    watcher.join()
+    assert max(seen) > before + 1
+    end = time.monotonic() + 5
+    while len(os.listdir("/proc/self/task")) > before and time.monotonic() < end:
+        time.sleep(0.001)  # the system lists a thread a moment longer than it can be joined
+    assert len(os.listdir("/proc/self/task")) == before
+
+
+def test_a_large_copy_lets_other_python_threads_run(number):
+    """With one processor's worth of work the other thread still gets on: the GIL is not held."""
+    number(1)
+    src, dst = md.zeros((4000, 4000)), md.zeros((4000, 4000))
+    ticks, is_over = [], threading.Event()
+
+    def tick():
+        while not is_over.is_set():
+            ticks.append(time.perf_counter())
+            time.sleep(0.0005)
+
+    ticker = threading.Thread(target=tick)
+    ticker.start()
+    start = time.perf_counter()
+    for _ in range(5):
+        dst.copy_from(src.T)
+    end = time.perf_counter()
+    is_over.set()
+    ticker.join()
+    within = sum(start < at < end for at in ticks)
+    assert within > 5 + (end - start) / 0.05
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
+def test_a_forked_child_copies_with_threads():
+    done = run(
+        """
+        import os, warnings
+        import numpy as np, metal_dlpack as md
+        warnings.simplefilter("ignore")
+        md.set_num_threads(4)
+        values = np.arange(1500 * 1500, dtype="float32").reshape(1500, 1500)
+        src, dst = md.asarray(values), md.zeros((1500, 1500))
+        dst.copy_from(src.T)
+        dst.fill(0)
+        child = os.fork()
+        if child == 0:
+            dst.copy_from(src.T)
+            os._exit(0 if (np.asarray(dst) == values.T).all() else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        """
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_setting_does_not_change_the_result(number):
+    values = np.arange(1200 * 1300, dtype="float32").reshape(1200, 1300)
+    for count in (1, 2, 5, 16):
+        number(count)
+        array = md.zeros((1300, 1200))
+        array.copy_from(values.T)
+        assert (np.asarray(array) == values.T).all()
