@@ -104,6 +104,17 @@ layout_copy(const strided_layout *in, strided_layout *out)
     }
 }
 
+/* Copies numbers that have just been written, one at a time: a wider load would have to wait until
+ * they have left the processor's store buffer. */
+static inline void
+layout_copy_fresh(int64_t *to, const int64_t *from, int count)
+{
+    const volatile int64_t *one_by_one = from;
+    for (int i = 0; i < count; i++) {
+        to[i] = one_by_one[i];
+    }
+}
+
 static inline void
 layout_drop_axis(strided_layout *layout, int axis)
 {

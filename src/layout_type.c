@@ -15,35 +15,34 @@
 
 /* ---- making ---- */
 
-/* Copies numbers that have just been written, one at a time: a wider load would have to wait until
- * they have left the processor's store buffer. */
-static inline void
-copy_fresh(int64_t *to, const int64_t *from, int count)
+/* All but extents and strides: owned (+1). */
+static inline LayoutObject *
+new_object(PyTypeObject *type, int ndim, int64_t itemsize, int64_t offset)
 {
-    const volatile int64_t *one_by_one = from;
-    for (int i = 0; i < count; i++) {
-        to[i] = one_by_one[i];
-    }
-}
-
-PyObject *
-layout_object_new(PyTypeObject *type, const strided_layout *layout)
-{
-    int capacity = layout->ndim <= LAYOUT_FEW ? LAYOUT_FEW : layout->ndim;
+    int capacity = ndim <= LAYOUT_FEW ? LAYOUT_FEW : ndim;
     LayoutObject *self = PyObject_NewVar(LayoutObject, type, 2 * (Py_ssize_t)capacity);
     if (self == NULL) {
         return NULL;
     }
-    self->itemsize = layout->itemsize;
-    self->offset = layout->offset;
-    self->ndim = layout->ndim;
+    self->itemsize = itemsize;
+    self->offset = offset;
+    self->ndim = ndim;
     self->capacity = capacity;
     self->answers = 0;
     self->is_implicit = false;
     self->has_known = false;
     memset(self->known, 0, sizeof self->known);
-    copy_fresh(self->dims, layout->shape, layout->ndim);
-    copy_fresh(self->dims + capacity, layout->strides, layout->ndim);
+    return self;
+}
+
+PyObject *
+layout_object_new(PyTypeObject *type, const strided_layout *layout)
+{
+    LayoutObject *self = new_object(type, layout->ndim, layout->itemsize, layout->offset);
+    if (self != NULL) {
+        layout_copy_fresh(self->dims, layout->shape, layout->ndim);
+        layout_copy_fresh(self->dims + self->capacity, layout->strides, layout->ndim);
+    }
     return (PyObject *)self;
 }
 
@@ -186,6 +185,47 @@ new_implicit(PyTypeObject *type, int ndim, const int64_t *shape, int64_t itemsiz
     return op;
 }
 
+/* Two tuples of one length, of small ints, read in one pass into `dims`, extents and strides apart by
+ * LAYOUT_FEW.  False: something else, or numbers large enough to need the checks of layout_set: no
+ * exception is set. */
+static inline bool
+read_few(PyObject *shape, PyObject *strides, int ndim, int64_t itemsize, int64_t *dims)
+{
+    uint64_t most = 0;
+    int bits = 64 - __builtin_clzll((uint64_t)itemsize); /* of all items, at most */
+    for (int i = 0; i < ndim; i++) {
+        int64_t extent, stride;
+        if (!layout_read_small_int(PyTuple_GET_ITEM(shape, i), &extent) ||
+            !layout_read_small_int(PyTuple_GET_ITEM(strides, i), &stride)) {
+            return false;
+        }
+        dims[i] = extent;
+        dims[LAYOUT_FEW + i] = stride;
+        most |= (uint64_t)extent | (uint64_t)(stride ^ stride >> 63);
+        bits += 64 - __builtin_clzll((uint64_t)extent | 1);
+    }
+    /* 8 axes of 2^23 steps of 2^23 items of 2^7 bytes fit; a negative extent is not small. */
+    return most < 1 << 23 && itemsize <= 1 << 7 && bits < 63;
+}
+
+/* The layout of most calls, without the copies between the steps: owned (+1).  NULL without an exception:
+ * not such a call; with one: no memory. */
+static inline PyObject *
+new_of_few(PyTypeObject *type, PyObject *shape, PyObject *strides, int64_t itemsize, int64_t offset)
+{
+    if (!PyTuple_CheckExact(shape) || !PyTuple_CheckExact(strides) || offset != 0 ||
+        PyTuple_GET_SIZE(shape) != PyTuple_GET_SIZE(strides) ||
+        PyTuple_GET_SIZE(shape) > LAYOUT_FEW) {
+        return NULL;
+    }
+    int ndim = (int)PyTuple_GET_SIZE(shape);
+    LayoutObject *self = new_object(type, ndim, itemsize, 0);
+    if (self != NULL && !read_few(shape, strides, ndim, itemsize, self->dims)) {
+        Py_CLEAR(self);
+    }
+    return (PyObject *)self;
+}
+
 PyObject *
 layout_object_from_values(PyTypeObject *type, PyObject *const *values, int64_t offset)
 {
@@ -193,6 +233,12 @@ layout_object_from_values(PyTypeObject *type, PyObject *const *values, int64_t o
     int ndim, is_divided = 0;
     strided_layout layout;
     layout_fault fault;
+    if (values[3] == NULL && layout_read_small_int(values[2], &itemsize) && itemsize > 0) {
+        PyObject *op = new_of_few(type, values[0], values[1], itemsize, offset);
+        if (op != NULL || PyErr_Occurred()) {
+            return op;
+        }
+    }
     if (layout_read_ints("StridedLayout", "shape", values[0], shape, &ndim) < 0 ||
         layout_read_int("StridedLayout", "itemsize", values[2], &itemsize) < 0 ||
         (values[3] != NULL && (is_divided = PyObject_IsTrue(values[3])) < 0)) {

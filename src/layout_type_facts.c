@@ -119,20 +119,28 @@ is_kept(const LayoutObject *self, uint32_t bit)
     return (__atomic_load_n(&self->answers, __ATOMIC_ACQUIRE) & bit) != 0;
 }
 
+static void
+work_out_bounds(PyObject *op, int64_t *min, int64_t *max)
+{
+    strided_layout layout;
+    layout_read(op, &layout);
+    *min = 0;
+    *max = -1;
+    if (!layout_is_empty(&layout)) {
+        layout_offset_bounds(&layout, min, max);
+    }
+}
+
 /* Sets min and max.  The object itself, borrowed. */
 static const LayoutObject *
 find_bounds(PyObject *op)
 {
     LayoutObject *self = layout_cast(op);
-    strided_layout layout;
+    int64_t min, max;
     if (is_kept(self, ANSWER_BOUNDS)) {
         return self;
     }
-    layout_read(op, &layout);
-    int64_t min = 0, max = -1;
-    if (!layout_is_empty(&layout)) {
-        layout_offset_bounds(&layout, &min, &max);
-    }
+    work_out_bounds(op, &min, &max);
     __atomic_store_n(&self->min, min, __ATOMIC_RELAXED);
     __atomic_store_n(&self->max, max, __ATOMIC_RELAXED);
     __atomic_fetch_or(&self->answers, ANSWER_BOUNDS, __ATOMIC_RELEASE);
@@ -147,8 +155,8 @@ layout_get_offset_bounds(PyObject *op, void *Py_UNUSED(closure))
     if (known != NULL) {
         return known;
     }
-    (void)find_bounds(op);
-    int64_t bounds[2] = {self->min, self->max};
+    int64_t bounds[2]; /* the tuple is kept, and they need not be */
+    work_out_bounds(op, &bounds[0], &bounds[1]);
     return keep(self, KNOWN_OFFSET_BOUNDS, layout_tuple(bounds, 2));
 }
 

@@ -317,6 +317,16 @@ fit_moving(const strided_layout *in, int count, const int64_t *extents, int64_t 
     return new == count;
 }
 
+static inline bool
+has_one(int ndim, const int64_t *shape)
+{
+    bool result = false;
+    for (int axis = 0; axis < ndim; axis++) {
+        result |= shape[axis] == 1;
+    }
+    return result;
+}
+
 typedef enum { FIT_OK, FIT_NOT_A_VIEW, FIT_OVERFLOW } fit_result;
 
 /* Gives `shape` strides over the items of `in`, of which there is at least one.  An axis of extent
@@ -325,20 +335,23 @@ static fit_result
 fit_strides(const strided_layout *in, int ndim, const int64_t *shape, int64_t *strides)
 {
     strided_layout moving;
+    const strided_layout *from = in;
     int64_t extents[LAYOUT_MAX_NDIM], moves[LAYOUT_MAX_NDIM];
     int count = 0;
-    layout_squeezed(in, &moving);
+    if (has_one(in->ndim, in->shape)) {
+        layout_squeezed(in, &moving);
+        from = &moving;
+    }
+    if (ndim > 0 && !has_one(ndim, shape)) {
+        return fit_moving(from, ndim, shape, strides) ? FIT_OK : FIT_NOT_A_VIEW;
+    }
     for (int axis = 0; axis < ndim; axis++) {
         if (shape[axis] != 1) {
             extents[count++] = shape[axis];
         }
     }
-    if (count > 0 && !fit_moving(&moving, count, extents, moves)) {
+    if (count > 0 && !fit_moving(from, count, extents, moves)) {
         return FIT_NOT_A_VIEW;
-    }
-    if (count == ndim) {
-        memcpy(strides, moves, (size_t)count * sizeof *strides);
-        return FIT_OK;
     }
     int64_t extent = 1, stride = in->ndim > 0 ? in->strides[in->ndim - 1] : 1;
     for (int axis = ndim - 1; axis >= 0; axis--) {
@@ -380,8 +393,8 @@ layout_reshaped(const strided_layout *in, int ndim, const int64_t *shape, stride
     out->ndim = ndim;
     out->itemsize = in->itemsize;
     out->offset = offset;
-    memcpy(out->shape, inferred, (size_t)ndim * sizeof *inferred);
-    memcpy(out->strides, strides, (size_t)ndim * sizeof *strides);
+    layout_copy_fresh(out->shape, inferred, ndim);
+    layout_copy_fresh(out->strides, strides, ndim);
     return true;
 }
 
