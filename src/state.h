@@ -71,6 +71,7 @@ typedef struct md_state {
     MD_NAME_LIST(MD_NAME_FIELD)
     exchange_slot exchange_slots[MD_EXCHANGE_SLOTS]; /* the types seen last */
     int exchange_next;  /* the slot to be overwritten next */
+    Py_ssize_t entered_streams; /* `with stream:` blocks that are open, in all threads */
     int exchange_last;  /* the slot that was found last */
     const void *unheard_of; /* the Array that it was about: compared, never followed */
     int storage_choice; /* METAL_DLPACK_STORAGE_MODE once read; see storage_mode.h */

@@ -70,6 +70,9 @@ entered_list(md_state *state, bool makes)
 PyObject *
 stream_entered(md_state *state)
 {
+    if (state->entered_streams == 0) { /* as a rule: one load instead of two dicts */
+        return NULL;
+    }
     PyObject *list = entered_list(state, false);
     Py_ssize_t count = list == NULL ? 0 : PyList_GET_SIZE(list);
     return count == 0 ? NULL : PyList_GET_ITEM(list, count - 1);
@@ -86,6 +89,7 @@ stream_enter(PyObject *op, PyObject *Py_UNUSED(unused))
     if (list == NULL || PyList_Append(list, op) < 0) {
         return NULL;
     }
+    state_of(op)->entered_streams++;
     return Py_NewRef(op);
 }
 
@@ -112,6 +116,7 @@ stream_exit(PyObject *op, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED
     if (PyList_SetSlice(list, count - 1, count, NULL) < 0) {
         return NULL;
     }
+    state_of(op)->entered_streams--;
     Py_RETURN_FALSE;
 }
 
