@@ -394,6 +394,43 @@ def limits():
 # ---- others ----
 
 
+@question("streams", "events reach queues and the CPU, the handler runs, both directions of stream=", needs_mac=False)
+def streams():
+    return judged(
+        python("""
+            from objc_messages import gpu_fill, pool, send
+            one, two = md.Stream(label="one"), md.Stream()
+            assert md.Stream.from_handle(one.handle) == one
+            a, b, c = (md.zeros(1 << 20, storage=mode) for mode in ("shared", "private", "managed"))
+            started = time.perf_counter()
+            for value in range(20):
+                a.fill(value + 0.5, stream=one)
+                b.copy_from(a, stream=two)
+                c.copy_from(b, stream=one)
+            print(f"60 pieces of work submitted in {(time.perf_counter() - started) * 1e3:.1f} ms")
+            assert np.asarray(c)[-1] == 19.5
+            print(f"... and done after {(time.perf_counter() - started) * 1e3:.1f} ms")
+            _, queue, event, value = c.__metal_stream__()
+            assert md.Event.from_handle(event, value).wait(10)
+            with pool():
+                queue = send(md.default_device().handle, "newCommandQueue")
+                shared = send(md.default_device().handle, "newSharedEvent")
+            stream = md.Stream.from_handle(queue)
+            held = md.Event.from_handle(shared, 5)
+            stream.wait(held)
+            after = stream.record()
+            assert not after.wait(0.05), "the queue did not wait for the event"
+            send(shared, "setSignaledValue:", 5, result=None)
+            assert after.wait(10), "the event that the CPU raised did not reach the queue"
+            send(shared, "setSignaledValue:", 3, result=None)
+            print("a value set lower reads as", send(shared, "signaledValue", result=ctypes.c_uint64))
+            gpu_fill(a.buffer.handle, 7, 64, queue=queue, waits=False)
+            stream.synchronize()
+            assert np.asarray(a).view("uint8")[0] == 7
+        """)
+    )
+
+
 @question("torch on MPS", "the same memory, both ways; private memory refused or copied, with a reason")
 def torch_mps():
     done = python("""
@@ -411,6 +448,14 @@ def torch_mps():
         attempt("storage of torch's tensor", lambda: md.from_dlpack(u).storage)
         v = torch.arange(16., device="mps")[3:]
         attempt("a view with an offset", lambda: md.from_dlpack(v).tolist())
+        from metal_dlpack import _core, sync
+        print("torch's queue found:", _core._torch_open(sync.torch_library(torch)))
+        stream = md.Stream()
+        for n in range(200):
+            w = u * n
+            back = (md.from_dlpack(w, stream=stream).copy(stream=stream)).to(torch.Tensor)
+            assert (back + 1).tolist() == [x * n + 1.0 for x in range(16)], n
+        print("200 hand-overs between torch's queue and a stream")
         for n in range(20000):
             torch.from_dlpack(md.zeros(16, "float32"))
         print("20000 round trips")
