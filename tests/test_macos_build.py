@@ -118,6 +118,15 @@ def test_the_bridge_sends_only_messages_that_apple_knows(built):
     assert sent - reference.selectors() == set()
 
 
+def test_the_review_of_the_bridge_names_every_call(built):
+    arch, objects = built
+    image = macho.Image(objects["metal_bridge.m"], arch)
+    text = (clang.ROOT / "docs" / "bridge_review.md").read_text()
+    functions = {name.removeprefix("_") for name in image.undefined() & FROM_METAL}
+    missing = {call for call in image.sent() | functions if not re.search(rf"`[^`]*{re.escape(call)}[^`]*`", text)}
+    assert missing == set()
+
+
 def test_nothing_but_the_bridge_is_objective_c(built):
     arch, objects = built
     for name, path in objects.items():
