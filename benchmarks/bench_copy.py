@@ -3,9 +3,9 @@
     taskset -c 1 python benchmarks/bench_copy.py [--group WORD] [--rounds N] [--threads N] [--check]
 
 Every line is one copy, `to.copy_from(source)` (or `to[...] = source`, where the line says so), over the memory that
-the peers use too.  The contenders take turns; each turn repeats the copy for about a millisecond.  Printed: our time per copy,
-and the median over the turns of our time divided by the peer's (below 1: ours is faster).  A star marks a line that
-misses its target, the number in the group's last line; --check fails where there is one.
+the peers use too.  The contenders take turns; each turn repeats the copy for about a millisecond.  Printed: our
+time per copy, and the median over the turns of our time divided by the peer's (below 1: ours is faster).  A star marks
+a line that misses its target, the number in the group's last line; --check fails where there is one.
 """
 
 import argparse
