@@ -1,7 +1,11 @@
 """Items that do not fall on bytes, packed and padded, beside a naive oracle that counts single bits."""
 
 import ctypes
+import os
 import pickle
+import shutil
+import subprocess
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -9,6 +13,7 @@ import pytest
 from dlpack_structs import IS_COPIED, IS_PADDED, Opened, Producer
 from hypothesis import given
 from hypothesis import strategies as st
+from tvm_ffi.libinfo import find_dlpack_include_path
 
 import metal_dlpack as md
 
@@ -17,6 +22,42 @@ VECTORS = ["int4x3", "uint2x3", "float6_e2m3fnx3", "float4_e2m1fnx5"]
 WHOLE_VECTORS = ["float4_e2m1fnx2", "int2x4", "float6_e3m2fnx4", "int4x6"]
 STORAGES = ["shared", "managed", "private"]
 SHARED = pytest.mark.parametrize("name", SCALARS)
+
+
+# ---- in C, under the sanitizers ----
+
+
+@pytest.fixture(scope="module")
+def laws(tmp_path_factory):
+    root = Path(__file__).resolve().parent.parent
+    compiler = os.environ.get("CC", "cc").split()
+    if shutil.which(compiler[0]) is None:
+        pytest.skip("needs a C compiler")
+    program = tmp_path_factory.mktemp("bits") / "dtype_bits_laws"
+    sources = [
+        root / "tests" / "dtype_bits_laws.c",
+        *(root / "src" / name for name in ("dtype_bits.c", "dtype.c", "layout.c")),
+    ]
+    includes = [f"-I{root / 'src'}", f"-I{find_dlpack_include_path()}"]
+    flags = [
+        "-std=gnu11",
+        "-g",
+        "-O1",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=all",
+    ]
+    subprocess.run([*compiler, *flags, *includes, *map(str, sources), "-o", str(program)], check=True)
+    return program
+
+
+@pytest.mark.needs_no_sanitizer
+@pytest.mark.parametrize("seed", range(3))
+def test_random_items_keep_the_laws(laws, seed):
+    result = subprocess.run([str(laws), str(seed), "20000"], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
 
 
 # ---- the oracle: memory as one list of bits ----
