@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 from objc_messages import gpu_fill, pool, send
 
@@ -298,14 +299,24 @@ def test_other_threads_run_while_one_waits(slow):
     assert len(counted) > 5
 
 
-@pytest.mark.parametrize("wait", ["event", "stream", "foreign"])
+@pytest.mark.parametrize("wait", ["event", "stream", "foreign", "item", "numpy", "dlpack"])
 def test_ctrl_c_ends_a_wait(wait):
+    """NumPy forgets what the buffer protocol raises: it is raised again."""
     with pool():
         shared = send(md.default_device().handle, "newSharedEvent")
     held = md.Event.from_handle(shared, 1)
     stream = md.Stream()
     stream.wait(held)
-    waits = {"event": stream.record().wait, "stream": stream.synchronize, "foreign": held.wait}
+    array = md.zeros(4)
+    array.fill(1, stream=stream)
+    waits = {
+        "event": stream.record().wait,
+        "stream": stream.synchronize,
+        "foreign": held.wait,
+        "item": array[0].item,
+        "numpy": lambda: np.asarray(array),
+        "dlpack": array.__dlpack__,
+    }
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.05, _thread.interrupt_main)
     timer.start()
@@ -315,6 +326,7 @@ def test_ctrl_c_ends_a_wait(wait):
     timer.join()
     send(shared, "setSignaledValue:", 1, result=None)
     stream.synchronize()
+    assert np.asarray(array).tolist() == [1] * 4
     del held
     send(shared, "release", result=None)
 
