@@ -235,10 +235,10 @@ array_queue_fill(const char *function, ArrayObject *dst, const char *item, metal
     bridge_error error = {0};
     bridge_status status;
     work_items to = items_of(&side);
+    bool waits = stream == NULL && !is_out_of_sight(&side); /* afterwards it is busy */
     Py_BEGIN_ALLOW_THREADS
     status = work_items_fill(call.stream, &to, item, &value, &error);
     Py_END_ALLOW_THREADS
     int result = finish(&call, status, &error, to.storage->nbytes);
-    bool waits = stream == NULL && !is_out_of_sight(&side);
     return result == 1 && waits ? wait_until(&call, value) : result;
 }

@@ -137,6 +137,21 @@ def test_what_others_can_see_is_done_on_return(slow_gpu):
     assert (read(private) == 6).all()
 
 
+@needs_softmetal
+def test_private_memory_that_was_given_away_is_done_on_return(slow_gpu):
+    a, b = md.zeros((4, 4), storage="private"), md.zeros((4, 4), storage="private")
+    assert a.buffer.handle
+    for call in (
+        lambda: a.fill(1),
+        lambda: a.copy_from(b.T),
+        lambda: b.copy_from(a.T),
+        lambda: a.copy_from(np.zeros((4, 4), "float32")),
+    ):
+        start = time.perf_counter()
+        call()
+        assert time.perf_counter() - start >= LATENCY
+
+
 def test_a_stream_of_another_device_or_no_stream_is_refused():
     a = md.zeros(3)
     for wrong, error in [(12345, BufferError), ("s", TypeError)]:
