@@ -7,7 +7,7 @@ PYTEST := $(PY) -m pytest -q
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint format asan tsan mutants docs build clean distclean streams
+.PHONY: help demo test bench lint format asan tsan mutants soak docs build clean distclean streams
 
 help:
 	@echo 'make demo    what this machine can share: the doctor, then examples/share.py'
@@ -19,7 +19,8 @@ help:
 	@echo 'make tsan    the test suite with ThreadSanitizer'
 	@echo 'make mutants breaks the bridge in one place at a time; each time a test must fail'
 	@echo 'make streams 10,000 random programs over streams; threads under ThreadSanitizer for two minutes'
-	@echo 'make docs    the reference, written to build/reference.md'
+	@echo 'make soak    a million exchanges by every route: time, growth, buffers left'
+	@echo 'make docs    the reference, written to build/reference.md, and docs/protocol.md'
 	@echo 'make clean   remove what was built;  make distclean: .venv as well'
 
 # A stamp per group of dependencies: a second run installs nothing.
@@ -63,8 +64,12 @@ streams: build
 	PYTHONPATH=src:tests $(PY) tests/stream_programs.py 10000
 	METAL_DLPACK_SECONDS=60 tools/sanitized thread $(PY) tests/test_stream_threads.py
 
+soak: build
+	$(PY) tools/soak.py $(ARGS)
+
 docs: build
 	$(PY) tools/reference.py build/reference.md
+	$(PY) tools/protocol.py
 
 clean:
 	rm -rf build dist src/*.egg-info src/metal_dlpack/*.so

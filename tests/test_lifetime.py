@@ -126,6 +126,7 @@ def test_numpy_keeps_the_buffer_when_the_array_goes(live_buffers):
     assert live_buffers() == 0
 
 
+@pytest.mark.rule("import-keeps")
 def test_an_array_keeps_numpys_memory(live_buffers):
     source = np.full(1000, 7.0, np.float32)
     alive = weakref.ref(source)
@@ -157,6 +158,7 @@ def test_torch_keeps_the_buffer_when_the_array_goes(side, live_buffers):
 
 
 @pytest.mark.needs_torch
+@pytest.mark.rule("import-keeps")
 def test_an_array_keeps_torchs_tensor(live_buffers):
     import torch
 
@@ -171,6 +173,7 @@ def test_an_array_keeps_torchs_tensor(live_buffers):
 
 @pytest.mark.needs_torch
 @pytest.mark.needs_tvm
+@pytest.mark.rule("import-keeps")
 def test_a_chain_of_frameworks_lets_go_from_either_end(live_buffers):
     import torch
     import tvm_ffi
@@ -191,6 +194,7 @@ def test_a_chain_of_frameworks_lets_go_from_either_end(live_buffers):
         assert live_buffers() == 0
 
 
+@pytest.mark.rule("import-keeps")
 def test_a_view_keeps_the_buffer_and_the_buffer_keeps_its_owner(live_buffers):
     class Owner:
         pass
@@ -244,6 +248,7 @@ def taken(array, **keywords):
 
 
 @pytest.mark.parametrize("keywords", [{}, {"max_version": (1, 0)}, {"dl_device": (1, 0)}])
+@pytest.mark.rule("export-deleter")
 def test_many_threads_without_python_let_go_at_once(keywords, live_buffers):
     array = md.zeros(16)
     tensors = [taken(array[i % 16 :], **keywords) for i in range(64)]
@@ -268,6 +273,7 @@ def test_a_python_owner_let_go_without_the_gil_dies_soon_after(live_buffers):
     assert alive() is None
 
 
+@pytest.mark.rule("import-deleter-thread")
 def test_a_foreign_deleter_is_called_once_from_a_thread_without_python(live_buffers):
     memory = np.zeros(6, np.float32)
     producer = Producer(data=memory.ctypes.data)
@@ -321,11 +327,13 @@ AFTER_THE_INTERPRETER = """
 
 
 @pytest.mark.needs_no_tsan
+@pytest.mark.rule("export-deleter-late")
 def test_deleters_run_after_the_interpreter_has_ended():
     assert end_well(AFTER_THE_INTERPRETER) == "set up\n"
 
 
 @pytest.mark.needs_torch
+@pytest.mark.rule("export-deleter-late")
 def test_tensors_that_outlive_the_interpreter_do_no_harm():
     code = """
         import torch
@@ -354,6 +362,7 @@ def test_arrays_in_module_globals_and_cycles_end_quietly():
     end_well(code)
 
 
+@pytest.mark.rule("export-deleter-late")
 def test_a_thread_that_lets_go_while_python_ends_does_no_harm():
     code = """
         import threading
@@ -369,3 +378,13 @@ def test_a_thread_that_lets_go_while_python_ends_does_no_harm():
     """
     for _ in range(5):
         end_well(code)
+
+
+@pytest.mark.needs_no_sanitizer
+@pytest.mark.rule("soak")
+def test_the_soak_leaves_nothing():
+    """The short form of `make soak`, which goes each way a million times."""
+    tool = Path(__file__).parent.parent / "tools" / "soak.py"
+    done = subprocess.run([sys.executable, tool, "5000"], capture_output=True, text=True, timeout=240, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert done.stdout.endswith("0 routes that grew\n")

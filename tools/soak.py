@@ -1,0 +1,135 @@
+"""A million exchanges by every route, and what they leave: soak.py [TRIPS].
+
+Each route is warmed up, then gone TRIPS times.  A line says how long one took, by how much the process grew, and how
+many MTLBuffers are left.  The end is 1 if a route grew by more than SLACK_BYTES or left a buffer.
+"""
+
+import ctypes
+import gc
+import importlib.util
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import metal_dlpack as md
+from metal_dlpack import softmetal
+
+WARM_UP = 2000
+#: Allocators' own bookkeeping: at a million trips, a fraction of a byte each.
+SLACK_BYTES = 2 * 2**20
+
+Route = Callable[[], object]
+
+
+def has(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
+
+
+def own_routes() -> Iterator[tuple[str, Route]]:
+    array = md.zeros(1024)
+    yield "__dlpack__(), dropped", array.__dlpack__
+    yield "__dlpack__(max_version=(1, 3)), dropped", lambda: array.__dlpack__(max_version=(1, 3))
+    yield "__dlpack__(dl_device=(1, 0)), dropped", lambda: array.__dlpack__(dl_device=(1, 0))
+    yield "__dlpack__(copy=True), dropped", lambda: array.__dlpack__(copy=True)
+    yield "from_dlpack(Array)", lambda: md.from_dlpack(array)
+    yield "from_dlpack(legacy capsule)", lambda: md.from_dlpack(array.__dlpack__())
+    yield "from_dlpack(versioned capsule)", lambda: md.from_dlpack(array.__dlpack__(max_version=(1, 3)))
+    yield "from_dlpack(HostView)", lambda: md.from_dlpack(array.host)
+    yield "a refusal", lambda: refused(array[::-1])
+
+
+def refused(array: md.Array) -> None:
+    try:
+        array.__dlpack__(copy=False)
+    except BufferError:
+        return
+    raise AssertionError
+
+
+def table_routes() -> Iterator[tuple[str, Route]]:
+    """Array's exchange table, called through C function pointers."""
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    table = get(md.Array.__dlpack_c_exchange_api__, b"dlpack_exchange_api")
+    slots = (ctypes.c_void_p * 7).from_address(table)
+    pointer = ctypes.POINTER(ctypes.c_void_p)
+    export = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, pointer)(slots[3])
+    take = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, pointer)(slots[4])
+    release = ctypes.pythonapi.Py_DecRef
+    release.argtypes = [ctypes.c_void_p]
+    array, tensor, result = md.zeros(1024), ctypes.c_void_p(), ctypes.c_void_p()
+
+    def both_ways() -> None:
+        assert export(array, tensor) == 0
+        assert take(tensor, result) == 0
+        release(result)
+
+    yield "exchange table, out and in", both_ways
+
+
+def peer_routes() -> Iterator[tuple[str, Route]]:
+    array = md.zeros(1024)
+    if has("numpy"):
+        import numpy as np
+
+        source = np.zeros(1024, np.float32)
+        yield "from_dlpack(ndarray)", lambda: md.from_dlpack(source, copy=False)
+        yield "np.from_dlpack(Array)", lambda: np.from_dlpack(array, device="cpu")
+    if has("torch"):
+        import torch
+
+        cpu, mps = torch.zeros(1024), torch.from_dlpack(array)
+        yield "from_dlpack(torch CPU tensor)", lambda: md.from_dlpack(cpu, copy=False)
+        yield "from_dlpack(torch MPS tensor)", lambda: md.from_dlpack(mps)
+        yield "torch.from_dlpack(Array)", lambda: torch.from_dlpack(array)
+        yield "Array.to(torch.Tensor)", lambda: array.to(torch.Tensor)
+    if has("tvm_ffi"):
+        import tvm_ffi
+
+        tensor = tvm_ffi.from_dlpack(array)
+        yield "from_dlpack(tvm_ffi Tensor)", lambda: md.from_dlpack(tensor)
+        yield "tvm_ffi.from_dlpack(Array)", lambda: tvm_ffi.from_dlpack(array)
+
+
+def resident_bytes() -> int:
+    """What the process holds now; where that is not to be had, the most it ever held."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def live_buffers() -> int:
+    gc.collect()
+    md.empty_cache()
+    return softmetal.live_objects("MTLBuffer") if softmetal.is_present() else 0
+
+
+def go(route: Route, trips: int) -> tuple[float, int, int]:
+    """Seconds a trip, bytes grown, buffers left."""
+    for _ in range(WARM_UP):
+        route()
+    buffers, before = live_buffers(), resident_bytes()
+    start = time.perf_counter()
+    for _ in range(trips):
+        route()
+    seconds = time.perf_counter() - start
+    return seconds / trips, resident_bytes() - before, live_buffers() - buffers
+
+
+def main(trips: int) -> int:
+    failures = 0
+    for name, route in (*own_routes(), *table_routes(), *peer_routes()):
+        seconds, grown, left = go(route, trips)
+        is_flat = grown <= SLACK_BYTES and left == 0
+        failures += not is_flat
+        print(f"{name:40} {trips} x {seconds * 1e9:7.0f} ns  {grown / 1024:+7.0f} KiB  {left} buffers left", flush=True)
+    print(f"{resident_bytes() / 2**20:.0f} MiB resident at the end; {failures} routes that grew")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000))
