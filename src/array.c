@@ -102,6 +102,7 @@ array_view(ArrayObject *self, const strided_layout *layout)
     return NULL;
 }
 
+/* SPEC export-alignment */
 PyObject *
 array_allocate_padded(md_state *state, const char *function, const device_record *device,
                       bridge_storage mode, int ndim, const int64_t *shape, DLDataType dtype,

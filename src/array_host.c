@@ -267,6 +267,7 @@ viewed_array(PyObject *op)
     return ((HostViewObject *)op)->array;
 }
 
+/* SPEC export-host-view */
 PyObject *
 array_get_host(PyObject *op, void *Py_UNUSED(closure))
 {

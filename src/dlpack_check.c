@@ -20,6 +20,7 @@ fail(dlpack_fault *fault, dlpack_fault_code code, int64_t a, int64_t b)
     return false;
 }
 
+/* SPEC import-dtype, import-lanes */
 static bool
 check_dtype(DLDataType dtype, dlpack_fault *fault)
 {
@@ -33,6 +34,7 @@ check_dtype(DLDataType dtype, dlpack_fault *fault)
     return true;
 }
 
+/* SPEC import-0d, import-shape */
 static bool
 check_shape(const DLTensor *tensor, bool *is_empty, dlpack_fault *fault)
 {
@@ -55,6 +57,7 @@ check_shape(const DLTensor *tensor, bool *is_empty, dlpack_fault *fault)
 /* Strides say nothing where no step is ever taken: an empty tensor, and axes of extent 1, whose
  * strides differ between producers.  They are replaced, not judged.
  * SPEC reliability: strides of size-1 dimensions. */
+/* SPEC import-null-strides, import-size-1-strides, import-negative-strides */
 static bool
 take_layout(const DLTensor *tensor, bool is_empty, strided_layout *out, dlpack_fault *fault)
 {
@@ -73,6 +76,7 @@ take_layout(const DLTensor *tensor, bool is_empty, strided_layout *out, dlpack_f
 }
 
 /* The bytes that the items reach, counted in bits: packed ones may begin on any. */
+/* SPEC import-overflow */
 static bool
 measure(DLDataType dtype, dlpack_facts *out, dlpack_fault *fault)
 {
@@ -83,6 +87,7 @@ measure(DLDataType dtype, dlpack_facts *out, dlpack_fault *fault)
     return true;
 }
 
+/* SPEC import-empty, import-subbyte */
 bool
 dlpack_check(const DLTensor *tensor, bool is_padded, dlpack_facts *out, dlpack_fault *fault)
 {
@@ -106,6 +111,7 @@ dlpack_check(const DLTensor *tensor, bool is_padded, dlpack_facts *out, dlpack_f
     return measure(tensor->dtype, out, fault);
 }
 
+/* SPEC import-overflow */
 bool
 dlpack_check_address(const DLTensor *tensor, const dlpack_facts *facts, dlpack_fault *fault)
 {
@@ -124,6 +130,7 @@ dlpack_check_address(const DLTensor *tensor, const dlpack_facts *facts, dlpack_f
     return true;
 }
 
+/* SPEC import-offset */
 bool
 dlpack_check_offset(const DLTensor *tensor, const dlpack_facts *facts, dlpack_fault *fault)
 {
@@ -143,6 +150,7 @@ dlpack_check_offset(const DLTensor *tensor, const dlpack_facts *facts, dlpack_fa
     return true;
 }
 
+/* SPEC import-bounds */
 bool
 dlpack_check_bounds(const DLTensor *tensor, const dlpack_facts *facts, uint64_t nbytes,
                     dlpack_fault *fault)

@@ -36,6 +36,7 @@ export_or_note(void *op, const export_request *request)
     return tensor;
 }
 
+/* SPEC exchange-owned */
 static int
 tensor_from_array(void *op, DLManagedTensorVersioned **out)
 {
@@ -56,6 +57,7 @@ borrowed_from_array(void *op, DLTensor *out)
     return 0;
 }
 
+/* SPEC exchange-steals */
 static int
 tensor_to_array(DLManagedTensorVersioned *tensor, void **out)
 {
@@ -71,6 +73,7 @@ tensor_to_array(DLManagedTensorVersioned *tensor, void **out)
 }
 
 /* Errors go to the caller's function: it may know nothing of Python. */
+/* SPEC exchange-allocator */
 static int
 report_error(void *context, void (*set_error)(void *, const char *, const char *))
 {
@@ -89,6 +92,7 @@ report_error(void *context, void (*set_error)(void *, const char *, const char *
 }
 
 /* A new array of the prototype's shape and element type, as a tensor. */
+/* SPEC exchange-allocator */
 static PyObject *
 allocate_like(const DLTensor *prototype)
 {
@@ -134,6 +138,7 @@ allocate_tensor(DLTensor *prototype, DLManagedTensorVersioned **out, void *error
 }
 
 /* Metal has no convention for it: torch and tvm-ffi answer NULL as well. */
+/* SPEC exchange-stream */
 static int
 current_stream(DLDeviceType Py_UNUSED(type), int32_t Py_UNUSED(id), void **out)
 {
@@ -150,6 +155,7 @@ static const DLPackExchangeAPI exchange_table = {
     .current_work_stream = current_stream,
 };
 
+/* SPEC exchange-table */
 int
 exchange_add_table(md_state *state)
 {
@@ -168,6 +174,7 @@ exchange_add_table(md_state *state)
 /* ---- the tables of others ---- */
 
 /* The newest table of our major version. */
+/* SPEC exchange-versions */
 static const DLPackExchangeAPI *
 choose_version(const DLPackExchangeAPIHeader *header)
 {
@@ -267,6 +274,7 @@ exchange_table_of(md_state *state, PyTypeObject *type, const DLPackExchangeAPI *
     return slot == NULL ? -1 : 0;
 }
 
+/* SPEC import-sync */
 int
 exchange_synchronize(md_state *state, PyObject *op, PyObject **moment)
 {
@@ -295,6 +303,7 @@ exchange_synchronize(md_state *state, PyObject *op, PyObject **moment)
 
 /* torch's table exports what torch's __dlpack__ refuses: a tensor that requires grad (its writes
  * would escape autograd) and a conjugated one (its memory is not its value).  1: let __dlpack__ say so. */
+/* SPEC exchange-as-method */
 static int
 must_ask_torch(const exchange_slot *slot, PyObject *op)
 {
@@ -312,6 +321,7 @@ must_ask_torch(const exchange_slot *slot, PyObject *op)
     return must_ask;
 }
 
+/* SPEC exchange-foreign */
 int
 exchange_tensor_of(md_state *state, PyObject *op, DLManagedTensorVersioned **out)
 {
@@ -385,6 +395,7 @@ order_for_target(PyObject *op, PyTypeObject *target, stream_order *order)
     return result;
 }
 
+/* SPEC exchange-to */
 static PyObject *
 to_type(md_state *state, PyObject *op, PyTypeObject *target)
 {

@@ -28,6 +28,8 @@ has_negative_stride(const ArrayObject *self)
 }
 
 /* A sentence, or NULL where the memory itself can be handed out. */
+/* SPEC export-copy-none, export-offset-item, export-negative, export-subbyte,
+ * export-private */
 static const char *
 reason_to_copy(const ArrayObject *self, DLDeviceType device)
 {
@@ -59,6 +61,8 @@ reason_to_copy(const ArrayObject *self, DLDeviceType device)
 /* ---- filling the tensor ---- */
 
 /* All but shape and strides. */
+/* SPEC export-metal-data, export-cpu-data, export-device-id, export-empty,
+ * export-dtypes */
 static void
 fill_tensor(const ArrayObject *self, DLDeviceType device, DLTensor *out)
 {
@@ -82,6 +86,7 @@ fill_tensor(const ArrayObject *self, DLDeviceType device, DLTensor *out)
 }
 
 /* Before others may read or write: the bytes are current where they will look. */
+/* SPEC export-stream-none, export-cpu-waits */
 static int
 make_visible(ArrayObject *self, DLDeviceType device, const stream_order *order)
 {
@@ -105,6 +110,7 @@ make_visible(ArrayObject *self, DLDeviceType device, const stream_order *order)
     return 0;
 }
 
+/* SPEC export-strides-as-they-are, export-readonly, export-subbyte */
 static void *
 export_in_place(ArrayObject *self, const export_request *request, uint64_t flags)
 {
@@ -130,6 +136,7 @@ export_in_place(ArrayObject *self, const export_request *request, uint64_t flags
     return managed;
 }
 
+/* SPEC export-copy-true */
 static void *
 export_copy(ArrayObject *self, const export_request *request)
 {
@@ -146,6 +153,7 @@ export_copy(ArrayObject *self, const export_request *request)
     return managed;
 }
 
+/* SPEC export-copy-false, export-readonly-legacy */
 void *
 dlpack_export(ArrayObject *self, const export_request *request)
 {
@@ -177,6 +185,7 @@ dlpack_export(ArrayObject *self, const export_request *request)
     return export_copy(self, request);
 }
 
+/* SPEC exchange-borrowed */
 int
 dlpack_export_borrowed(ArrayObject *self, DLTensor *out)
 {
@@ -214,6 +223,7 @@ is_named(const char *name, const char *ours)
     return name == ours || (name != NULL && strcmp(name, ours) == 0);
 }
 
+/* SPEC export-dropped */
 static void
 end_capsule(PyObject *capsule)
 {
@@ -242,6 +252,7 @@ wrap_in_capsule(void *managed, bool is_versioned)
 
 /* A pair of numbers: a tuple, or anything of length 2 whose items have __index__ (torch passes
  * IntEnum members). */
+/* SPEC export-device-pair */
 static int
 convert_pair(const char *what, PyObject *value, int64_t *out)
 {
@@ -257,6 +268,7 @@ convert_pair(const char *what, PyObject *value, int64_t *out)
     return 0;
 }
 
+/* SPEC export-device */
 static int
 convert_device(PyObject *value, DLDeviceType *device)
 {
@@ -278,6 +290,7 @@ convert_device(PyObject *value, DLDeviceType *device)
     return 0;
 }
 
+/* SPEC export-legacy, export-versioned */
 static int
 convert_version(PyObject *value, bool *is_versioned)
 {
@@ -293,6 +306,7 @@ convert_version(PyObject *value, bool *is_versioned)
     return 0;
 }
 
+/* SPEC export-keywords */
 static PyObject *
 export_as_asked(ArrayObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
                 DLDeviceType device)

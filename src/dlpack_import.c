@@ -53,6 +53,7 @@ refuse(const foreign_tensor *foreign, const dlpack_fault *fault)
                         foreign->maker);
 }
 
+/* SPEC import-deleter-exception */
 void
 dlpack_delete_foreign(void *managed, bool is_versioned)
 {
@@ -66,6 +67,7 @@ dlpack_delete_foreign(void *managed, bool is_versioned)
 
 /* From here on the tensor is ours.  The rename says so to the capsule's destructor and to whoever
  * tries the capsule again. */
+/* SPEC import-once */
 static int
 take_tensor(foreign_tensor *foreign)
 {
@@ -77,6 +79,7 @@ take_tensor(foreign_tensor *foreign)
     return PyCapsule_SetName(foreign->capsule, used);
 }
 
+/* SPEC import-major, import-minor */
 static int
 open_versioned(DLManagedTensorVersioned *managed, foreign_tensor *foreign)
 {
@@ -99,6 +102,7 @@ open_versioned(DLManagedTensorVersioned *managed, foreign_tensor *foreign)
     return 0;
 }
 
+/* SPEC import-flavours, import-once */
 static int
 open_capsule(PyObject *capsule, const char *maker, foreign_tensor *out)
 {
@@ -133,6 +137,7 @@ open_capsule(PyObject *capsule, const char *maker, foreign_tensor *out)
 /* ---- memory of the CPU ---- */
 
 /* A kDLCPU tensor: the tensor itself is the owner. */
+/* SPEC import-readonly, import-copy-false */
 static PyObject *
 import_cpu(md_state *state, foreign_tensor *foreign, const import_request *request)
 {
@@ -170,6 +175,7 @@ import_cpu(md_state *state, foreign_tensor *foreign, const import_request *reque
 
 /* ---- memory of Metal ---- */
 
+/* SPEC import-device-id */
 static int
 check_device_id(const foreign_tensor *foreign, const device_record *device)
 {
@@ -186,6 +192,7 @@ check_device_id(const foreign_tensor *foreign, const device_record *device)
 
 /* The device of a kDLMetal tensor, after all that can be wrong with its handle.  NULL with
  * BufferError. */
+/* SPEC import-handle */
 static const device_record *
 check_handle(foreign_tensor *foreign)
 {
@@ -208,6 +215,7 @@ check_handle(foreign_tensor *foreign)
 }
 
 /* The storage of a checked tensor, which becomes its owner.  NULL with an exception. */
+/* SPEC import-keeps */
 static metal_storage *
 wrap_foreign(md_state *state, foreign_tensor *foreign)
 {
@@ -228,6 +236,7 @@ wrap_foreign(md_state *state, foreign_tensor *foreign)
 }
 
 /* The same for a buffer of ours that comes back, whose handle needs no proof.  Steals `parent`. */
+/* SPEC import-failing-half */
 static metal_storage *
 wrap_own(md_state *state, foreign_tensor *foreign, metal_storage *parent)
 {
@@ -264,6 +273,7 @@ order_work(md_state *state, metal_storage *storage, const import_request *reques
     return stream_order_storage(state, "from_dlpack", &request->order, storage);
 }
 
+/* SPEC import-readonly */
 static PyObject *
 import_metal(md_state *state, foreign_tensor *foreign, const import_request *request)
 {
@@ -295,6 +305,7 @@ import_metal(md_state *state, foreign_tensor *foreign, const import_request *req
 /* ---- any capsule ---- */
 
 /* No items: nothing to share, and `data` is not looked at. */
+/* SPEC import-empty */
 static PyObject *
 import_empty(md_state *state, foreign_tensor *foreign, const import_request *request)
 {
@@ -311,6 +322,7 @@ import_empty(md_state *state, foreign_tensor *foreign, const import_request *req
 }
 
 /* The rest of what was asked: a copy that the producer did not make, another device. */
+/* SPEC import-copy-true, import-copy-false */
 static PyObject *
 finish_metal(PyObject *array, uint64_t flags, const import_request *request)
 {
@@ -347,6 +359,7 @@ finish_metal(PyObject *array, uint64_t flags, const import_request *request)
     return result;
 }
 
+/* SPEC import-untouched, import-other-device */
 static PyObject *
 import_tensor(md_state *state, foreign_tensor *foreign, const import_request *request)
 {

@@ -40,6 +40,7 @@ wants_fewer_keywords(PyObject *capsule)
 }
 
 /* __dlpack__ with the keywords that the producer takes: it says TypeError to what it does not know. */
+/* SPEC import-old-producers */
 static PyObject *
 call_dlpack(md_state *state, PyObject *producer, int copy, bool is_told_not_to_wait)
 {
@@ -70,6 +71,7 @@ call_dlpack(md_state *state, PyObject *producer, int copy, bool is_told_not_to_w
 }
 
 /* The device type as the producer reports it, if we can read there; -1 with an exception. */
+/* SPEC import-other-device */
 static int64_t
 read_device_type(md_state *state, PyObject *producer)
 {
@@ -91,6 +93,7 @@ read_device_type(md_state *state, PyObject *producer)
     return result < 0 ? -1 : device[0];
 }
 
+/* SPEC import-no-dlpack */
 static PyObject *
 refuse_producer(PyObject *producer)
 {
@@ -129,6 +132,7 @@ import_tensor_of(md_state *state, PyObject *producer, DLManagedTensorVersioned *
     return array;
 }
 
+/* SPEC import-errors */
 static PyObject *
 import_capsule_of(md_state *state, PyObject *producer, const import_request *request)
 {
@@ -218,6 +222,7 @@ PyDoc_STRVAR(from_dlpack_doc,
              "once, on a thread that holds the GIL.\n\n"
              "Source: array API standard 2025.12, from_dlpack; dlpack.h 1.3.");
 
+/* SPEC import-device */
 static PyObject *
 core_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {

@@ -11,6 +11,7 @@ PyDoc_STRVAR(copy_required_error_doc,
 PyDoc_STRVAR(metal_error_doc,
              "Metal refused a call or a command buffer failed; the text is Metal's own.");
 
+/* SPEC export-copy-false */
 int
 errors_make_classes(PyObject *module, md_state *state)
 {

@@ -98,6 +98,7 @@ put_checked(PyObject *facts, const seen_tensor *seen)
     return is_metal && checked.nitems > 0 ? put_metal(facts, seen, &checked) : 0;
 }
 
+/* SPEC explain-true */
 static PyObject *
 describe(const seen_tensor *seen)
 {

@@ -16,6 +16,7 @@ copy_exception(PyObject *exception)
     return copy;
 }
 
+/* SPEC refusal-kept */
 void
 refusal_note(void)
 {

@@ -14,6 +14,7 @@ typedef struct export_block {
     int64_t dims[]; /* shape, then strides; one spare so that ndim 0 has an address */
 } export_block;
 
+/* SPEC soak */
 static void
 free_block(export_block *block)
 {
@@ -30,12 +31,14 @@ delete_legacy(DLManagedTensor *self)
     free_block(self->manager_ctx);
 }
 
+/* SPEC export-deleter */
 static void
 delete_versioned(DLManagedTensorVersioned *self)
 {
     free_block(self->manager_ctx);
 }
 
+/* SPEC export-versioned, export-strides */
 void *
 managed_new(metal_storage *storage, int ndim, bool versioned, uint64_t flags, DLTensor **tensor)
 {
@@ -77,6 +80,7 @@ managed_watch(DLManagedTensorVersioned *managed, bool *is_deleted)
     block->is_deleted = is_deleted;
 }
 
+/* SPEC import-null-deleter */
 void
 managed_delete(void *managed, bool versioned)
 {

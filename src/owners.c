@@ -5,7 +5,7 @@
 
 struct owner_list {
     metal_storage *head;         /* atomic; newest first, linked by storage->next */
-    PyInterpreterState *home;    /* compared, never followed from a foreign thread */
+    int64_t home;                /* the interpreter's number: an address comes again, a number does not */
     bool is_main;                /* pending calls run in the main interpreter only */
     bool is_closed;              /* atomic */
     bool is_call_pending;        /* atomic: Py_AddPendingCall has been told */
@@ -32,11 +32,12 @@ attached_thread(void)
 #endif
 }
 
+/* SPEC interpreters */
 static bool
 is_attached_to(const owner_list *list)
 {
     PyThreadState *thread = attached_thread();
-    return thread != NULL && PyThreadState_GetInterpreter(thread) == list->home;
+    return thread != NULL && PyInterpreterState_GetID(PyThreadState_GetInterpreter(thread)) == list->home;
 }
 
 /* ---- letting go; the GIL of the list's interpreter is held ---- */
@@ -57,6 +58,7 @@ end_owner(const storage_owner *owner)
     }
 }
 
+/* SPEC import-deleted-once, import-deleter-exception */
 static void
 let_go(metal_storage *storage)
 {
@@ -107,6 +109,7 @@ push(owner_list *list, metal_storage *storage)
     }
 }
 
+/* SPEC export-deleter-late */
 static void
 ask_for_drain(owner_list *list)
 {
@@ -121,6 +124,7 @@ ask_for_drain(owner_list *list)
     }
 }
 
+/* SPEC import-deleter-thread, fork */
 static void
 retire(metal_storage *storage)
 {
@@ -145,11 +149,12 @@ owners_new(void)
         PyErr_NoMemory();
         return NULL;
     }
-    list->home = PyInterpreterState_Get();
-    list->is_main = list->home == PyInterpreterState_Main();
+    list->home = PyInterpreterState_GetID(PyInterpreterState_Get());
+    list->is_main = PyInterpreterState_Get() == PyInterpreterState_Main();
     return list;
 }
 
+/* SPEC module-ends */
 void
 owners_close(owner_list *list)
 {

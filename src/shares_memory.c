@@ -213,6 +213,7 @@ place_interface(PyObject *interface, place *self)
 
 /* ---- DLPack ---- */
 
+/* SPEC shares-memory */
 static int
 place_tensor(place *self)
 {

@@ -43,6 +43,7 @@ stream_convert_target(md_state *state, const char *function, PyObject *value, me
     return entered == NULL ? 0 : stream_convert(state, function, entered, out);
 }
 
+/* SPEC export-stream-other */
 int
 stream_convert_order(md_state *state, const char *function, PyObject *value, stream_order *out)
 {

@@ -125,6 +125,7 @@ def test_without_a_stream_it_is_done_on_return(slow):
         lambda a: md.asarray(a, copy=True).tolist()[-1],
     ],
 )
+@pytest.mark.rule("export-cpu-waits")
 def test_every_way_to_the_bytes_waits(look, slow):
     array = md.zeros(256)
     array.fill(7, stream=md.Stream())
@@ -376,6 +377,7 @@ def work_on(array):
     return md.Event.from_handle(event, value)
 
 
+@pytest.mark.rule("export-stream-none", "export-cpu-waits")
 def test_the_stream_of_dlpack_says_who_waits(slow):
     working, using = md.Stream(), md.Stream()
     array = md.zeros(64)

@@ -81,6 +81,7 @@ def let_go():
 
 @settings(max_examples=1500)
 @given(tensors(), st.sampled_from([None, True, False]))
+@pytest.mark.rule("import-overflow", "import-bounds")
 def test_any_metal_tensor_is_taken_within_its_buffer_or_refused(fields, copy):
     if not is_readable(fields):
         return
@@ -361,6 +362,7 @@ def test_a_producer_that_hands_out_one_capsule_twice(live_buffers):
     assert producer.deletions == 1
 
 
+@pytest.mark.rule("import-once")
 def test_a_producer_that_consumes_while_it_is_asked(live_buffers):
     """Its __dlpack__ imports the very capsule that it then returns."""
     memory = np.zeros(6, np.float32)
@@ -451,6 +453,7 @@ def test_pickles_of_rubbish_are_refused():
                 assert not isinstance(error, SystemError)
 
 
+@pytest.mark.rule("import-once")
 def test_names_of_capsules_are_compared_whole():
     memory = np.zeros(6, np.float32)
     producer = Producer(data=memory.ctypes.data)

@@ -8,6 +8,7 @@ import pytest
 from dlpack_structs import Tensor, Version, Versioned
 
 import metal_dlpack as md
+from metal_dlpack import _core
 
 
 class Header(ctypes.Structure):
@@ -50,6 +51,7 @@ def export(array):
     return out.value
 
 
+@pytest.mark.rule("exchange-table")
 def test_the_table_is_version_1_3_and_whole():
     table = table_of(md.Array)
     assert (table.header.version.major, table.header.version.minor) == (1, 3)
@@ -59,6 +61,7 @@ def test_the_table_is_version_1_3_and_whole():
     assert ctypes.sizeof(Table) == 56
 
 
+@pytest.mark.rule("exchange-owned")
 def test_an_owned_tensor_carries_handle_offset_and_flags(live_buffers):
     array = md.zeros((4, 6), "int16")[1:, 2:].as_readonly()
     address = export(array)
@@ -72,6 +75,7 @@ def test_an_owned_tensor_carries_handle_offset_and_flags(live_buffers):
     assert live_buffers() == 0
 
 
+@pytest.mark.rule("exchange-owned")
 def test_negative_strides_are_copied_for_an_owned_tensor_and_refused_for_a_borrowed_one():
     array = md.asarray(np.arange(3.0), copy=True)[::-1]
     address = export(array)
@@ -82,6 +86,7 @@ def test_negative_strides_are_copied_for_an_owned_tensor_and_refused_for_a_borro
         table_of(md.Array).borrow(array, ctypes.byref(Tensor()))
 
 
+@pytest.mark.rule("exchange-borrowed")
 def test_a_borrowed_tensor_is_the_arrays_own():
     array = md.zeros((4, 6), "int16")[1:, 2:]
     tensor = Tensor()
@@ -92,6 +97,7 @@ def test_a_borrowed_tensor_is_the_arrays_own():
         table_of(md.Array).borrow(array.as_readonly(), ctypes.byref(tensor))
 
 
+@pytest.mark.rule("exchange-steals")
 def test_a_tensor_becomes_an_array_and_is_stolen(live_buffers):
     array = md.full(3, 2.0)
     out = ctypes.c_void_p()
@@ -107,6 +113,7 @@ def test_a_tensor_becomes_an_array_and_is_stolen(live_buffers):
     assert live_buffers() == 0
 
 
+@pytest.mark.rule("exchange-allocator")
 def test_the_allocator_makes_what_the_prototype_says(live_buffers):
     errors = []
     on_error = SET_ERROR(lambda _context, kind, message: errors.append((kind, message)))
@@ -126,6 +133,7 @@ def test_the_allocator_makes_what_the_prototype_says(live_buffers):
     delete(address)
 
 
+@pytest.mark.rule("exchange-stream")
 def test_there_is_no_stream_on_metal():
     out = ctypes.c_void_p(1)
     assert table_of(md.Array).stream(8, 0, ctypes.byref(out)) == 0
@@ -133,6 +141,7 @@ def test_there_is_no_stream_on_metal():
 
 
 @pytest.mark.needs_torch
+@pytest.mark.rule("exchange-foreign")
 def test_torch_tensors_come_by_torchs_table(live_buffers):
     import torch
 
@@ -151,6 +160,7 @@ def test_torch_tensors_come_by_torchs_table(live_buffers):
 
 
 @pytest.mark.needs_torch
+@pytest.mark.rule("exchange-as-method")
 def test_what_torchs_own_dlpack_refuses_is_refused(live_buffers):
     import torch
 
@@ -163,6 +173,7 @@ def test_what_torchs_own_dlpack_refuses_is_refused(live_buffers):
 
 
 @pytest.mark.needs_torch
+@pytest.mark.rule("exchange-to")
 def test_to_gives_every_framework_its_own(live_buffers):
     import torch
 
@@ -186,6 +197,7 @@ def test_to_jax_shares_by_the_host_view():
 
 
 @pytest.mark.needs_torch
+@pytest.mark.rule("exchange-to")
 def test_a_hand_over_that_fails_leaks_nothing(live_buffers):
     import torch
 
@@ -225,3 +237,53 @@ def test_types_seen_are_remembered_and_let_go():
     del kinds, kind
     gc.collect()
     assert sum(reference() is not None for reference in alive) <= 4
+
+
+@pytest.mark.rule("exchange-versions")
+def test_a_table_of_another_major_version_is_left_for_the_one_before_it():
+    """The new one's members are not even looked at."""
+    calls = []
+
+    def from_object(_op, out):
+        calls.append("table")
+        out[0] = export(array)
+        return 0
+
+    array = md.full(3, 4.0)
+    older = Table.from_buffer_copy(table_of(md.Array))
+    older.from_object = type(older.from_object)(from_object)
+    newer = Header(Version(2, 0), ctypes.addressof(older))
+    newest = Header(Version(3, 1), ctypes.addressof(newer))
+    strangest = Header(Version(2, 0), None)
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+    class Base:
+        def __dlpack_device__(self):
+            return (8, 0)
+
+        def __dlpack__(self, **keywords):
+            calls.append("method")
+            return array.__dlpack__(**keywords)
+
+    for header, expected in ((older, "table"), (newer, "table"), (newest, "table"), (strangest, "method")):
+        capsule = new(ctypes.addressof(header), b"dlpack_exchange_api", None)
+        kind = type("Kind", (Base,), {"__dlpack_c_exchange_api__": capsule})
+        assert md.from_dlpack(kind()).tolist() == [4.0] * 3
+        assert calls.pop() == expected
+    _core._forget_types()
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "text", ctypes.c_int(3)])
+@pytest.mark.rule("exchange-versions")
+def test_what_is_no_exchange_table_is_passed_over(wrong):
+    class Kind:
+        __dlpack_c_exchange_api__ = wrong
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+        def __dlpack__(self, **keywords):
+            return np.arange(3.0).__dlpack__(**keywords)
+
+    assert md.from_dlpack(Kind()).tolist() == [0, 1, 2]

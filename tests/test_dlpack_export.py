@@ -1,6 +1,7 @@
 """__dlpack__: what each combination of keywords gives, seen through the C struct itself."""
 
 import ctypes
+import enum
 import gc
 import threading
 
@@ -11,6 +12,7 @@ from dlpack_structs import CAPSULE_NAMES, Managed, Versioned, open_capsule
 import metal_dlpack as md
 
 
+@pytest.mark.rule("export-legacy", "export-versioned")
 def test_the_flavour_follows_max_version():
     array = md.zeros((2, 3))
     for version in (None, (0, 8)):
@@ -22,6 +24,7 @@ def test_the_flavour_follows_max_version():
     assert open_capsule(array.__dlpack__()).name == b"dltensor"
 
 
+@pytest.mark.rule("export-metal-data")
 def test_a_metal_tensor_carries_the_handle_and_the_true_offset():
     array = md.zeros((4, 6), "int16")[1:, 2:]
     for version in (None, (1, 0)):
@@ -34,6 +37,7 @@ def test_a_metal_tensor_carries_the_handle_and_the_true_offset():
         assert (tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes) == (0, 16, 1)
 
 
+@pytest.mark.rule("export-cpu-data")
 def test_a_cpu_tensor_has_its_offset_folded_into_data():
     array = md.zeros((4, 6), "int16")[1:, 2:]
     tensor = open_capsule(array.__dlpack__(dl_device=(1, 0))).tensor
@@ -42,6 +46,7 @@ def test_a_cpu_tensor_has_its_offset_folded_into_data():
     assert (tensor.device.device_type, tensor.device.device_id) == (1, 0)
 
 
+@pytest.mark.rule("export-strides")
 def test_zero_dimensions_have_real_pointers():
     tensor = open_capsule(md.zeros(()).__dlpack__()).tensor
     assert tensor.ndim == 0
@@ -50,6 +55,7 @@ def test_zero_dimensions_have_real_pointers():
 
 
 @pytest.mark.parametrize("device", [(8, 0), (1, 0)])
+@pytest.mark.rule("export-empty")
 def test_no_items_means_no_data(device):
     array = md.zeros((4, 3))[2:2]
     tensor = open_capsule(array.__dlpack__(dl_device=device)).tensor
@@ -59,6 +65,7 @@ def test_no_items_means_no_data(device):
 
 
 @pytest.mark.parametrize("device", [(8, 0), (1, 0)])
+@pytest.mark.rule("export-negative")
 def test_negative_strides_are_never_exported(device):
     array = md.asarray(np.arange(4.0), copy=True)[::-1]
     opened = open_capsule(array.__dlpack__(dl_device=device, max_version=(1, 0)))
@@ -68,6 +75,7 @@ def test_negative_strides_are_never_exported(device):
         array.__dlpack__(dl_device=device, copy=False)
 
 
+@pytest.mark.rule("export-offset-item")
 def test_an_offset_that_is_no_multiple_of_the_itemsize_is_copied_for_metal():
     array = md.Buffer(64).array(2, "complex64", 4)
     assert open_capsule(array.__dlpack__(max_version=(1, 0))).is_copied
@@ -76,6 +84,7 @@ def test_an_offset_that_is_no_multiple_of_the_itemsize_is_copied_for_metal():
         array.__dlpack__(copy=False)
 
 
+@pytest.mark.rule("export-copy-true")
 def test_copy_true_copies_and_says_so():
     array = md.full(4, 3.0)
     opened = open_capsule(array.__dlpack__(copy=True, max_version=(1, 0)))
@@ -84,6 +93,7 @@ def test_copy_true_copies_and_says_so():
     assert not open_capsule(array.__dlpack__(max_version=(1, 0))).is_copied
 
 
+@pytest.mark.rule("export-readonly", "export-readonly-legacy")
 def test_readonly_needs_a_capsule_that_can_say_so():
     array = md.zeros(4).as_readonly()
     assert open_capsule(array.__dlpack__(max_version=(1, 0))).is_readonly
@@ -94,6 +104,7 @@ def test_readonly_needs_a_capsule_that_can_say_so():
     assert not open_capsule(array.__dlpack__(copy=True, max_version=(1, 0))).is_readonly
 
 
+@pytest.mark.rule("export-private")
 def test_private_storage_goes_to_metal_as_it_is_and_to_the_cpu_as_a_copy():
     array = md.full(4, 2.0, storage="private")
     assert open_capsule(array.__dlpack__(copy=False)).tensor.data == array.buffer.handle
@@ -122,6 +133,7 @@ def test_private_storage_goes_to_metal_as_it_is_and_to_the_cpu_as_a_copy():
         ({"unknown": 1}, TypeError),
     ],
 )
+@pytest.mark.rule("export-keywords")
 def test_bad_keywords_are_refused_by_name(keywords, error, live_buffers):
     array = md.zeros(3)
     with pytest.raises(error, match=next(iter(keywords))):
@@ -130,12 +142,14 @@ def test_bad_keywords_are_refused_by_name(keywords, error, live_buffers):
         array.__dlpack__(None)
 
 
+@pytest.mark.rule("export-stream-other")
 def test_streams_that_say_nothing_to_wait_for_are_taken():
     array = md.zeros(3)
     for stream in (None, -1):
         assert open_capsule(array.__dlpack__(stream=stream)).tensor.data == array.buffer.handle
 
 
+@pytest.mark.rule("export-dropped")
 def test_a_capsule_nobody_takes_frees_itself(live_buffers):
     array = md.zeros(3)
     capsules = [array.__dlpack__(), array.__dlpack__(max_version=(1, 0)), array.__dlpack__(copy=True)]
@@ -146,6 +160,7 @@ def test_a_capsule_nobody_takes_frees_itself(live_buffers):
 
 
 @pytest.mark.parametrize("struct", [Managed, Versioned])
+@pytest.mark.rule("export-deleter")
 def test_the_deleter_runs_on_a_thread_without_python(struct, live_buffers):
     """A raw pthread calls it: no thread state, no GIL."""
     array = md.zeros(3)
@@ -180,9 +195,26 @@ def test_export_and_deletion_from_many_threads_at_once(live_buffers):
     assert live_buffers() == 0
 
 
+@pytest.mark.rule("export-dtypes")
 def test_every_element_type_is_exported_as_it_is():
     for name in [entry for entry in dir(md) if isinstance(getattr(md, entry), md.dtype)]:
         dtype = getattr(md, name)
         tensor = open_capsule(md.zeros((2, 8), dtype).__dlpack__()).tensor
         assert (tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes) == (dtype.code, dtype.bits, 1)
     assert CAPSULE_NAMES == (b"dltensor", b"dltensor_versioned")
+
+
+@pytest.mark.rule("export-device-pair")
+def test_pairs_may_be_any_sequence_of_two_indices():
+    """torch passes members of an IntEnum, others lists and NumPy numbers."""
+
+    class Kind(enum.IntEnum):
+        CPU = 1
+        METAL = 8
+
+    array = md.zeros(3)
+    for make in (tuple, list):
+        for kind in (*Kind, np.int32(1), np.int64(8)):
+            opened = open_capsule(array.__dlpack__(dl_device=make([kind, 0]), max_version=make([np.int64(1), 0])))
+            assert opened.tensor.device.device_type == kind
+            assert opened.name == b"dltensor_versioned"

@@ -24,6 +24,7 @@ def collect():
 
 
 @BOTH
+@pytest.mark.rule("import-flavours")
 def test_a_metal_tensor_is_shared_and_deleted_once(versioned, live_buffers):
     buffer = md.Buffer(64)
     producer = metal_producer(buffer, versioned=versioned, shape=(2, 3), byte_offset=8)
@@ -43,6 +44,7 @@ def test_a_metal_tensor_is_shared_and_deleted_once(versioned, live_buffers):
 
 
 @BOTH
+@pytest.mark.rule("import-flavours")
 def test_a_cpu_tensor_is_shared_and_deleted_once(versioned, live_buffers):
     memory = np.arange(6, dtype="float32")
     producer = Producer(versioned=versioned, data=memory.ctypes.data)
@@ -56,6 +58,7 @@ def test_a_cpu_tensor_is_shared_and_deleted_once(versioned, live_buffers):
 
 
 @BOTH
+@pytest.mark.rule("import-copy-true")
 def test_copy_true_is_honoured_even_by_producers_that_ignore_it(versioned, live_buffers):
     memory = np.arange(6, dtype="float32")
     buffer = md.Buffer(64)
@@ -66,6 +69,7 @@ def test_copy_true_is_honoured_even_by_producers_that_ignore_it(versioned, live_
         assert array.buffer.handle != buffer.handle
 
 
+@pytest.mark.rule("import-copy-true")
 def test_a_metal_tensor_that_the_producer_copied_is_not_copied_again():
     buffer = md.Buffer(64)
     producer = metal_producer(buffer, flags=IS_COPIED, shape=(2,))
@@ -83,6 +87,7 @@ def test_a_copy_of_cpu_memory_is_a_metal_buffer_of_its_own():
         source[0] = 0
 
 
+@pytest.mark.rule("import-readonly")
 def test_read_only_is_kept_through_views_and_exports():
     memory = np.arange(6, dtype="float32")
     array = md.from_dlpack(Producer(data=memory.ctypes.data, flags=READ_ONLY))
@@ -95,6 +100,7 @@ def test_read_only_is_kept_through_views_and_exports():
 
 @pytest.mark.parametrize("shape", [(0,), (2, 0, 3), (0, 2**62, 2**62)])
 @BOTH
+@pytest.mark.rule("import-empty")
 def test_a_tensor_without_items_is_deleted_at_once_and_its_data_not_looked_at(versioned, shape):
     for device in ((1, 0), (8, 0)):
         producer = Producer(versioned=versioned, shape=shape, strides=None, data=1, device=device)
@@ -108,6 +114,7 @@ def test_a_tensor_without_items_is_deleted_at_once_and_its_data_not_looked_at(ve
 
 
 @BOTH
+@pytest.mark.rule("import-null-deleter", "import-null-strides", "import-0d", "import-size-1-strides", "import-negative-strides")
 def test_odd_but_good_tensors_are_taken(versioned):
     memory = np.arange(24, dtype="float32")
     cases = [
@@ -154,6 +161,7 @@ FAULTS = [
 @pytest.mark.parametrize(("fields", "text"), FAULTS, ids=lambda value: str(value)[:40])
 @pytest.mark.parametrize("device", [(1, 0), (8, 0)])
 @BOTH
+@pytest.mark.rule("import-untouched", "import-shape")
 def test_a_fault_that_the_metadata_shows_is_refused_untouched(versioned, device, fields, text, live_buffers):
     """`data` is an address that faults when it is read: nobody may look there."""
     producer = Producer(**{"versioned": versioned, "device": device, "data": 16, **fields})
@@ -177,6 +185,7 @@ def test_a_fault_that_the_metadata_shows_is_refused_untouched(versioned, device,
     ],
 )
 @BOTH
+@pytest.mark.rule("import-offset", "import-bounds")
 def test_a_metal_tensor_cannot_reach_outside_its_buffer(versioned, fields, text, live_buffers):
     buffer = md.Buffer(64)
     producer = metal_producer(buffer, versioned=versioned, **{"shape": (2,), **fields})
@@ -185,6 +194,7 @@ def test_a_metal_tensor_cannot_reach_outside_its_buffer(versioned, fields, text,
     assert producer.deletions == 0
 
 
+@pytest.mark.rule("import-handle")
 def test_what_is_not_an_mtlbuffer_is_named_and_not_messaged(live_buffers):
     memory = np.zeros(64)
     for data in (memory.ctypes.data, 16, id(memory), md.default_device().handle, memory.ctypes.data + 1):
@@ -195,6 +205,7 @@ def test_what_is_not_an_mtlbuffer_is_named_and_not_messaged(live_buffers):
 
 
 @pytest.mark.parametrize("device", [(2, 0), (4, 0), (13, 0), (0, 0), (-1, 0), (10**6, 0)])
+@pytest.mark.rule("import-other-device")
 def test_a_foreign_device_is_named(device):
     producer = Producer(device=device, data=16)
     with pytest.raises(BufferError, match=str(device[0])):
@@ -204,6 +215,7 @@ def test_a_foreign_device_is_named(device):
     assert producer.deletions == 0
 
 
+@pytest.mark.rule("import-device-id")
 def test_a_device_id_that_is_not_the_buffers_is_refused():
     producer = Producer(device=(8, 1), data=md.Buffer(64).handle, shape=(2,))
     buffer = md.Buffer(64)
@@ -213,6 +225,7 @@ def test_a_device_id_that_is_not_the_buffers_is_refused():
 
 
 @pytest.mark.parametrize("version", [(0, 9), (2, 0), (2**32 - 1, 3)])
+@pytest.mark.rule("import-major")
 def test_another_major_version_is_deleted_and_otherwise_untouched(version):
     producer = Producer(version=version, device=(77, 7), ndim=-5)
     capsule = producer.capsule()
@@ -222,12 +235,14 @@ def test_another_major_version_is_deleted_and_otherwise_untouched(version):
     assert capsule_name(capsule) == b"used_dltensor_versioned"
 
 
+@pytest.mark.rule("import-minor")
 def test_a_later_minor_version_is_taken():
     memory = np.zeros(6, "float32")
     assert md.from_dlpack(Producer(version=(1, 99), data=memory.ctypes.data)).shape == (2, 3)
 
 
 @BOTH
+@pytest.mark.rule("import-once")
 def test_a_capsule_is_taken_once(versioned):
     memory = np.zeros(6, "float32")
     producer = Producer(versioned=versioned, data=memory.ctypes.data)
@@ -241,6 +256,7 @@ def test_a_capsule_is_taken_once(versioned):
     assert producer.deletions == 1
 
 
+@pytest.mark.rule("import-no-dlpack")
 def test_what_does_not_speak_dlpack_is_named():
     class HalfProducer:
         def __dlpack__(self, **_):
@@ -280,6 +296,7 @@ class Strict:
 
 @pytest.mark.parametrize("accepted", [(), ("max_version",), ("max_version", "copy"), ("stream",)])
 @pytest.mark.parametrize("copy", [None, True, False])
+@pytest.mark.rule("import-old-producers")
 def test_producers_old_and_young_are_asked_for_what_they_know(accepted, copy):
     inner = np.arange(6.0)
     producer = Strict(accepted, inner)
@@ -289,6 +306,7 @@ def test_producers_old_and_young_are_asked_for_what_they_know(accepted, copy):
     assert shares == (copy is not True)
 
 
+@pytest.mark.rule("import-errors")
 def test_what_a_producer_raises_comes_through():
     class Failing:
         def __dlpack_device__(self):
@@ -333,6 +351,7 @@ def test_an_array_of_ours_shares_its_buffer_object():
     assert md.from_dlpack(array, copy=True).buffer is not array.buffer
 
 
+@pytest.mark.rule("import-device")
 def test_device_cpu_gives_the_host_view_and_names_give_devices():
     array = md.zeros(3)
     assert md.from_dlpack(array, device="cpu").__dlpack_device__() == (1, 0)
@@ -352,6 +371,7 @@ def test_streams_other_than_none_and_minus_one_are_refused():
         md.from_dlpack(array, stream="x")
 
 
+@pytest.mark.rule("import-deleter-exception")
 def test_a_refused_capsule_is_freed_with_the_exception_intact():
     """The capsule's destructor runs while our exception is set, and may run Python."""
 

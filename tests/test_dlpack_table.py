@@ -114,6 +114,21 @@ def items_at(address, shape, strides):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.rule(
+    "export-legacy",
+    "export-versioned",
+    "export-keywords",
+    "export-device",
+    "export-copy-true",
+    "export-copy-false",
+    "export-copy-none",
+    "export-stream-other",
+    "export-device-id",
+    "export-strides",
+    "export-strides-as-they-are",
+    "export-readonly",
+    "export-subbyte",
+)
 def test_every_combination_of_keywords_does_what_the_standard_says(kind, live_buffers):
     make, _, _ = KINDS[kind]
     array, stream = make(), md.Stream()
@@ -138,6 +153,7 @@ def test_every_combination_of_keywords_does_what_the_standard_says(kind, live_bu
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.rule("export-host-view")
 def test_the_host_view_is_the_same_producer_on_the_cpu(kind, live_buffers):
     make, _, _ = KINDS[kind]
     array = make()

@@ -45,6 +45,7 @@ def run_consumer(consumer):
 @pytest.mark.needs_no_sanitizer
 @pytest.mark.skipif(sys.platform == "darwin", reason="forks after Metal was used")
 @pytest.mark.parametrize("consumer", CONSUMERS)
+@pytest.mark.rule("explain-true", peers=("numpy", "torch", "mlx", "jax", "tvm"))
 def test_each_consumer_does_what_was_said(consumer):
     said = {case: md.explain(make_case(case), consumer=consumer) for case in CASES}
     wrong = [
@@ -113,6 +114,7 @@ def outcome_of_import(case, copy):
 
 
 @pytest.mark.parametrize("copy", [None, True, False])
+@pytest.mark.rule("explain-true")
 def test_from_dlpack_does_what_was_said(copy):
     wrong = []
     for case in CASES:

@@ -59,15 +59,40 @@ def run_child(deleters, module, *arguments):
 
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("device", ["cpu", "metal"])
+@pytest.mark.rule(
+    "exchange-steals",
+    "exchange-foreign",
+    "import-major",
+    "import-untouched",
+    "import-deleted-once",
+    "import-null-deleter",
+    "import-null-strides",
+    "import-0d",
+    "import-size-1-strides",
+    "import-empty",
+    "import-shape",
+    "import-overflow",
+    "import-dtype",
+    "import-lanes",
+    "import-subbyte",
+    "import-offset",
+    "import-bounds",
+    "import-device-id",
+    "import-copy-true",
+    "import-copy-false",
+    "explain-true",
+)
 def test_every_fault_is_refused_and_every_oddity_taken(device, route, deleters):
     assert run_child(deleters, "routes", device, route) > 400
 
 
+@pytest.mark.rule("import-deleted-once", "import-deleter-exception")
 def test_deleters_that_raise_reenter_unmap_and_run_on_raw_threads(deleters):
     assert run_child(deleters, "deleting") >= 120
 
 
 @pytest.mark.needs_softmetal
+@pytest.mark.rule("import-handle")
 def test_handles_that_are_no_buffer_are_not_messaged(deleters):
     assert run_child(deleters, "handles") > 50
 
@@ -128,6 +153,7 @@ def test_a_deleter_that_raises_harms_nobody(versioned, live_buffers, monkeypatch
     del keep
 
 
+@pytest.mark.rule("import-deleter-exception")
 def test_a_deleter_meets_no_exception_and_leaves_one_alone(live_buffers):
     met = []
 
@@ -183,6 +209,7 @@ def test_a_deleter_may_drop_another_array_whose_deleter_drops_another(live_buffe
     assert chain == {}
 
 
+@pytest.mark.rule("import-deleter-thread")
 def test_a_tensor_let_go_on_a_thread_without_python_runs_its_deleter_in_python(deleters, live_buffers):
     """Foreign memory, an Array over it, an export of that; the export's deleter runs on a raw thread."""
     threads = []

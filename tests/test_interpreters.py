@@ -53,6 +53,7 @@ def child(code):
     return done.stdout
 
 
+@pytest.mark.rule("interpreters")
 def test_each_interpreter_has_a_module_of_its_own():
     out = child("""
         import metal_dlpack as md
@@ -83,6 +84,7 @@ def test_each_interpreter_has_a_module_of_its_own():
     assert out == "done\n"
 
 
+@pytest.mark.rule("interpreters")
 def test_a_tensor_crosses_and_is_deleted_by_the_other_interpreter():
     """By its address, as a C library would hand it over."""
     out = child("""
@@ -128,6 +130,7 @@ def test_a_tensor_crosses_and_is_deleted_by_the_other_interpreter():
     assert [line for line in out.splitlines() if line.startswith("let go")] == ["let go True"]
 
 
+@pytest.mark.rule("interpreters")
 def test_an_interpreter_ends_while_its_tensors_live():
     """What it exported is used and deleted after its end, by the main one."""
     out = child("""
@@ -158,6 +161,7 @@ def test_an_interpreter_ends_while_its_tensors_live():
 
 
 @pytest.mark.parametrize("count", [8])
+@pytest.mark.rule("interpreters")
 def test_many_interpreters_work_at_once(count):
     out = child(f"""
         import metal_dlpack as md
@@ -183,6 +187,7 @@ def test_many_interpreters_work_at_once(count):
     assert out == "7.0\n"
 
 
+@pytest.mark.rule("module-ends")
 def test_a_module_that_nobody_has_any_more_is_collected():
     """At an interpreter's end too: only then its owners are let go."""
     out = child("""

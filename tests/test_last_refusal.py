@@ -16,6 +16,7 @@ def refuse(array, **keywords):
     return caught.value
 
 
+@pytest.mark.rule("refusal-kept")
 def test_it_is_the_last_error_with_its_class_and_text():
     array = md.zeros(4)
     for asked, keywords in ((array, {"stream": 1}), (array, {"dl_device": (2, 0)}), (array.as_readonly(), {})):
@@ -50,6 +51,7 @@ def test_it_holds_no_frames_and_so_no_arrays():
     assert seen() is None
 
 
+@pytest.mark.rule("refusal-kept")
 def test_each_thread_has_its_own():
     refuse(md.zeros(4), stream=7)
     mine = md.last_refusal()
@@ -86,6 +88,7 @@ def test_references_are_counted_exactly():
 
 
 @pytest.mark.needs_mlx
+@pytest.mark.rule("refusal-kept")
 def test_what_mlx_hides_can_be_read():
     import mlx.core as mx
 

@@ -23,6 +23,7 @@ def run_child(which, **environment):
     return subprocess.run([sys.executable, CHILD, which], env=environment, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.rule("import-failing-half")
 def test_pythons_allocations_may_fail():
     assert softmetal.is_present()
     done = run_child("python")
@@ -30,6 +31,7 @@ def test_pythons_allocations_may_fail():
 
 
 @pytest.mark.needs_glibc
+@pytest.mark.rule("import-failing-half")
 def test_allocations_of_the_extension_may_fail(tmp_path):
     library = tmp_path / "short_malloc.so"
     compiler = os.environ.get("CC", "cc").split()

@@ -51,6 +51,7 @@ def test_an_owner_is_let_go_after_a_deleter_without_the_gil(live_buffers):
     wait_until(lambda: alive() is None)
 
 
+@pytest.mark.rule("import-deleter-thread")
 def test_a_foreign_tensor_is_deleted_with_the_gil_after_a_deleter_without_it(live_buffers):
     """The producer's deleter is Python code here: it can only run with the GIL."""
     buffer = md.Buffer(64)
@@ -105,6 +106,7 @@ def run(script):
 @pytest.mark.needs_glibc
 @pytest.mark.needs_no_tsan
 @pytest.mark.parametrize("has_owner", [True, False])
+@pytest.mark.rule("export-deleter-late")
 def test_a_deleter_after_the_interpreters_end_does_no_harm(has_owner):
     """atexit of C runs when Python is gone: the buffer is freed, an owner is left alone."""
     run(f"""
@@ -142,6 +144,7 @@ def test_the_interpreter_ends_cleanly_whatever_is_still_held(holder):
     """)
 
 
+@pytest.mark.rule("module-ends")
 def test_the_module_can_be_dropped_and_imported_again():
     assert (
         run(f"""
@@ -160,6 +163,7 @@ def test_the_module_can_be_dropped_and_imported_again():
     )
 
 
+@pytest.mark.rule("fork")
 def test_a_forked_child_deletes_silently_and_refuses_metal():
     out = run(f"""
         import os, sys

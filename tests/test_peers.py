@@ -68,6 +68,7 @@ def test_numpy_and_the_array_see_each_others_writes(live_buffers):
 
 
 @every_dtype
+@pytest.mark.rule("import-copy-false")
 def test_numpy_memory_becomes_an_array_without_a_copy(dtype, live_buffers):
     source = np.zeros((3, 5), dtype)
     array = md.from_dlpack(source, copy=False)
@@ -79,6 +80,7 @@ def test_numpy_memory_becomes_an_array_without_a_copy(dtype, live_buffers):
     assert source[2, 4] == 1
 
 
+@pytest.mark.rule("import-negative-strides")
 def test_numpy_views_arrive_with_their_strides(live_buffers):
     source = np.arange(24, dtype="int32").reshape(4, 6)
     for view in (source[1:], source[:, ::2], source.T, source[2, 3:], source[::-1], source[:, ::-2]):
@@ -88,6 +90,7 @@ def test_numpy_views_arrive_with_their_strides(live_buffers):
         assert array.tolist() == view.tolist()
 
 
+@pytest.mark.rule("import-readonly")
 def test_read_only_numpy_memory_stays_read_only(live_buffers):
     source = np.arange(6.0)
     source.flags.writeable = False
@@ -102,6 +105,7 @@ def test_read_only_numpy_memory_stays_read_only(live_buffers):
 
 @pytest.mark.needs_torch
 @every_view
+@pytest.mark.rule("export-cpu-data")
 def test_torch_on_the_cpu_sees_each_view_at_its_place(make_view, live_buffers):
     import torch
 
@@ -134,6 +138,7 @@ def test_a_torch_tensor_on_the_cpu_becomes_an_array(dtype, live_buffers):
 
 @pytest.mark.needs_torch
 @pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"])
+@pytest.mark.rule("export-dtypes")
 def test_torch_types_that_numpy_has_not_go_both_ways(name, live_buffers):
     import torch
 
@@ -151,6 +156,7 @@ def test_torch_types_that_numpy_has_not_go_both_ways(name, live_buffers):
 
 @pytest.mark.needs_torch
 @every_view
+@pytest.mark.rule("export-metal-data")
 def test_torch_mps_sees_each_view_at_its_place(make_view, live_buffers):
     import torch
 
@@ -170,6 +176,7 @@ def test_torch_mps_sees_each_view_at_its_place(make_view, live_buffers):
 
 @pytest.mark.needs_torch
 @every_dtype
+@pytest.mark.rule("export-dtypes")
 def test_every_common_type_goes_to_torch_mps_and_back(dtype, live_buffers):
     import torch
 
@@ -180,6 +187,7 @@ def test_every_common_type_goes_to_torch_mps_and_back(dtype, live_buffers):
 
 
 @pytest.mark.needs_torch
+@pytest.mark.rule("export-private")
 def test_private_storage_goes_to_torch_mps(live_buffers):
     import torch
 
@@ -190,6 +198,7 @@ def test_private_storage_goes_to_torch_mps(live_buffers):
 
 
 @pytest.mark.needs_torch
+@pytest.mark.rule("export-negative")
 def test_a_reversed_array_reaches_torch_as_a_copy(live_buffers):
     """Torch ends the process on a negative stride.  PEER torch 2.13, pytorch#188023."""
     import torch
@@ -247,6 +256,7 @@ def test_a_tensor_that_torch_made_on_mps_becomes_an_array(live_buffers):
 
 @pytest.mark.needs_tvm
 @every_view
+@pytest.mark.rule("export-metal-data")
 def test_tvm_ffi_carries_each_view_on_metal(make_view, live_buffers):
     import tvm_ffi
 
@@ -262,6 +272,7 @@ def test_tvm_ffi_carries_each_view_on_metal(make_view, live_buffers):
 
 
 @pytest.mark.needs_tvm
+@pytest.mark.rule("export-alignment")
 def test_what_tvm_asks_for_is_what_fresh_arrays_have(live_buffers):
     """Its runtime takes compact tensors whose offset is a multiple of 64."""
     import tvm_ffi
@@ -273,6 +284,7 @@ def test_what_tvm_asks_for_is_what_fresh_arrays_have(live_buffers):
 
 
 @pytest.mark.needs_tvm
+@pytest.mark.rule("export-cpu-data")
 def test_tvm_ffi_on_the_cpu_has_the_address(live_buffers):
     import tvm_ffi
 
@@ -287,6 +299,7 @@ def test_tvm_ffi_on_the_cpu_has_the_address(live_buffers):
 
 
 @pytest.mark.needs_jax
+@pytest.mark.rule("export-host-view")
 def test_jax_shares_through_the_host_view(live_buffers):
     import jax
     import jax.numpy as jnp
@@ -322,6 +335,7 @@ def test_jax_says_no_to_metal_in_its_own_words(live_buffers):
 
 @pytest.mark.needs_mlx
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float16", "bfloat16", "complex64", "uint8"])
+@pytest.mark.rule("import-copy-false")
 def test_mlx_arrays_become_arrays_without_a_copy(dtype, live_buffers):
     import mlx.core as mx
 
@@ -335,6 +349,7 @@ def test_mlx_arrays_become_arrays_without_a_copy(dtype, live_buffers):
 
 
 @pytest.mark.needs_mlx
+@pytest.mark.rule("import-negative-strides")
 def test_mlx_views_arrive_with_their_strides(live_buffers):
     import mlx.core as mx
 
@@ -346,6 +361,7 @@ def test_mlx_views_arrive_with_their_strides(live_buffers):
 
 
 @pytest.mark.needs_mlx
+@pytest.mark.rule("export-host-view")
 def test_mlx_reads_the_host_view(live_buffers):
     import mlx.core as mx
 

@@ -124,6 +124,7 @@ def test_a_stream_waits_for_torch_s_queue_on_the_gpu(torch_queue, slow, live_buf
     assert np.asarray(result).view("uint8").tolist() == [7] * 256
 
 
+@pytest.mark.rule("import-sync")
 def test_the_cpu_waits_for_torch_s_queue(torch_queue, slow):
     tensor, handle = torch_tensor()
     torch_queue.fill(handle, 9, 256)

@@ -67,6 +67,7 @@ def ndarray_of(view):
 
 @settings(max_examples=500)
 @given(views(), views())
+@pytest.mark.rule("shares-memory")
 def test_the_answer_is_that_of_the_sets_of_bytes(one, other):
     if not fits(one) or not fits(other):
         return
@@ -77,6 +78,7 @@ def test_the_answer_is_that_of_the_sets_of_bytes(one, other):
 
 @settings(max_examples=300)
 @given(views(200), views(7))
+@pytest.mark.rule("shares-memory")
 def test_the_answer_is_numpys(one, other):
     if not fits(one) or not fits(other):
         return
@@ -265,6 +267,7 @@ def test_ctrl_c_ends_a_search_that_has_no_bound():
 
 
 @pytest.mark.needs_torch
+@pytest.mark.rule("shares-memory")
 def test_torch_tensors_are_compared_without_being_imported():
     import torch
 
@@ -279,6 +282,7 @@ def test_torch_tensors_are_compared_without_being_imported():
 
 
 @pytest.mark.needs_jax
+@pytest.mark.rule("shares-memory")
 def test_jax_arrays_are_compared():
     import jax.numpy as jnp
 
@@ -289,6 +293,7 @@ def test_jax_arrays_are_compared():
 
 
 @pytest.mark.needs_mlx
+@pytest.mark.rule("shares-memory")
 def test_mlx_arrays_are_compared():
     import mlx.core as mx
 
@@ -298,6 +303,7 @@ def test_mlx_arrays_are_compared():
 
 
 @pytest.mark.needs_tvm
+@pytest.mark.rule("shares-memory")
 def test_tvm_tensors_are_compared():
     import tvm_ffi
 

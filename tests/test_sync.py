@@ -20,6 +20,7 @@ def calls():
     sync._forget_types()
 
 
+@pytest.mark.rule("import-sync")
 def test_a_metal_tensor_is_waited_for_and_a_cpu_tensor_is_not(calls):
     kind, seen = calls
     buffer = md.Buffer(64)
