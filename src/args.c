@@ -99,7 +99,15 @@ args_parse_tuple(const args_spec *spec, PyObject *args, PyObject *kwargs, PyObje
 int
 args_int64(const char *function, const char *what, PyObject *value, int64_t *out)
 {
+    int overflow = 0;
     *out = 0;
+    if (PyLong_CheckExact(value)) { /* most are */
+        *out = PyLong_AsLongLongAndOverflow(value, &overflow);
+        if (overflow == 0) {
+            return 0;
+        }
+        *out = 0;
+    }
     if (!PyIndex_Check(value)) {
         PyErr_Format(PyExc_TypeError, "%s: %s must be an int, not %.100s.", function, what,
                      Py_TYPE(value)->tp_name);
@@ -109,7 +117,6 @@ args_int64(const char *function, const char *what, PyObject *value, int64_t *out
     if (number == NULL) {
         return -1;
     }
-    int overflow = 0;
     long long result = PyLong_AsLongLongAndOverflow(number, &overflow);
     if (overflow != 0) {
         PyErr_Format(PyExc_OverflowError, "%s: %s (%R) does not fit in 64 bits.", function,
@@ -159,8 +166,9 @@ int
 args_int64s(const char *function, const char *what, PyObject *value, int64_t *out,
             int capacity, int *count)
 {
+    bool is_tuple = PyTuple_CheckExact(value);
     *count = 0;
-    if (PyIndex_Check(value)) {
+    if (!is_tuple && PyIndex_Check(value)) {
         *count = 1;
         return args_int64(function, what, value, out);
     }
@@ -169,7 +177,7 @@ args_int64s(const char *function, const char *what, PyObject *value, int64_t *ou
                      function, what, Py_TYPE(value)->tp_name);
         return -1;
     }
-    PyObject *items = PySequence_Tuple(value);
+    PyObject *items = is_tuple ? Py_NewRef(value) : PySequence_Tuple(value);
     if (items == NULL) {
         return -1;
     }
