@@ -230,7 +230,7 @@ fill_with(const char *function, ArrayObject *self, const char *item)
 {
     array_mapping mapping;
     strided_layout layout;
-    if (array_map(function, self, MAP_WRITE, &mapping) < 0) {
+    if (array_map(function, self, MAP_OVERWRITE, &mapping) < 0) {
         return -1;
     }
     array_get_layout(self, &layout);

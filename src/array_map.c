@@ -1,9 +1,6 @@
 /* array_map.c: see array_map.h. */
 #include "array_map.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "dtype_bits.h"
 #include "errors.h"
 #include "waiting.h"
@@ -29,7 +26,7 @@ int
 array_wait(const char *function, ArrayObject *self, map_access access)
 {
     metal_storage *storage = array_storage(self);
-    bool is_for_writing = access == MAP_WRITE;
+    bool is_for_writing = access != MAP_READ;
     if (!storage_is_quiet() &&
         waiting_for_busy_storage(state_of((PyObject *)self), function, storage, is_for_writing) < 0) {
         return -1;
@@ -51,29 +48,34 @@ array_wait(const char *function, ArrayObject *self, map_access access)
     return 0;
 }
 
+/* Are there bytes in the span that belong to no item of the array? */
+static bool
+has_gaps(const ArrayObject *self, int64_t nbytes)
+{
+    strided_layout layout;
+    array_get_layout(self, &layout);
+    return nbytes != array_nbytes(self) || !dtype_is_whole_bytes(self->dtype) ||
+           !layout_is_unique(&layout);
+}
+
 static int
 map_private(const char *function, ArrayObject *self, array_mapping *out)
 {
-    out->temporary = malloc((size_t)out->nbytes);
-    if (out->temporary == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    /* Also for writing: the items may have gaps between them, whose bytes go back unchanged. */
+    char *staged;
+    bool is_read = out->access != MAP_OVERWRITE || has_gaps(self, out->nbytes);
     bridge_error error = {0};
     bridge_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = storage_download(array_storage(self), (size_t)out->first_bytes,
-                              (size_t)out->nbytes, out->temporary, &error);
+    status = storage_stage_open(array_storage(self), (size_t)out->first_bytes,
+                                (size_t)out->nbytes, is_read, &out->stage, &staged,
+                                &error);
     Py_END_ALLOW_THREADS
     if (status != BRIDGE_OK) {
-        free(out->temporary);
-        out->temporary = NULL;
         (void)errors_from_bridge(state_of((PyObject *)self), function, status, &error,
                                  (uint64_t)out->nbytes);
         return -1;
     }
-    out->origin = out->temporary + (self->byte_offset - out->first_bytes);
+    out->origin = staged + (self->byte_offset - out->first_bytes);
     return 0;
 }
 
@@ -81,7 +83,7 @@ int
 array_map(const char *function, ArrayObject *self, map_access access, array_mapping *out)
 {
     *out = (array_mapping){.access = access};
-    if (access == MAP_WRITE && self->is_readonly) {
+    if (access != MAP_READ && self->is_readonly) {
         PyErr_Format(PyExc_ValueError, "%s: the array is read-only; write to a copy() of it.",
                      function);
         return -1;
@@ -108,19 +110,19 @@ array_unmap(const char *function, ArrayObject *self, array_mapping *mapping, boo
     bridge_error error = {0};
     bridge_status status = BRIDGE_OK;
     if (is_written && mapping->nbytes > 0) {
-        if (mapping->temporary == NULL) {
+        if (mapping->stage == NULL) {
             storage_end_host_write(storage, (size_t)mapping->first_bytes,
                                    (size_t)mapping->nbytes);
         }
         else {
             Py_BEGIN_ALLOW_THREADS
-            status = storage_upload(storage, (size_t)mapping->first_bytes,
-                                    (size_t)mapping->nbytes, mapping->temporary, &error);
+            status = storage_stage_flush(storage, (size_t)mapping->first_bytes,
+                                         (size_t)mapping->nbytes, mapping->stage, &error);
             Py_END_ALLOW_THREADS
         }
     }
-    free(mapping->temporary);
-    mapping->temporary = NULL;
+    storage_release(mapping->stage);
+    mapping->stage = NULL;
     if (status != BRIDGE_OK) {
         (void)errors_from_bridge(state_of((PyObject *)self), function, status, &error,
                                  (uint64_t)mapping->nbytes);

@@ -1,7 +1,7 @@
 /* array_map.h: the items of an Array at a CPU address, for every storage mode.
  *
  * Rule:    array_map ... array_unmap bracket every access by the CPU: they wait for the GPU, move
- *          private bytes through a temporary, and tell Metal what was written.
+ *          private bytes through a staging buffer, and tell Metal what was written.
  * Threads: the GIL is held; it is released while waiting.
  */
 #ifndef MD_ARRAY_MAP_H
@@ -9,11 +9,12 @@
 
 #include "array.h"
 
-typedef enum { MAP_READ, MAP_WRITE } map_access; /* MAP_WRITE may also read */
+/* MAP_WRITE may also read; MAP_OVERWRITE promises to write every item, or to end with `is_written` false. */
+typedef enum { MAP_READ, MAP_WRITE, MAP_OVERWRITE } map_access;
 
 typedef struct array_mapping {
-    char *origin;    /* where element 0 is */
-    char *temporary; /* owned; NULL where the memory itself is mapped */
+    char *origin; /* where element 0 is */
+    metal_storage *stage; /* owned (+1); NULL where the memory itself is mapped */
     map_access access;
     int64_t first_bytes, nbytes; /* of the buffer: what is mapped */
 } array_mapping;

@@ -301,7 +301,7 @@ copy_sides(const char *function, array_side *dst, array_side *src, bool is_bits)
     if (side_map(function, src, MAP_READ, &from) < 0) {
         return -1;
     }
-    if (side_map(function, dst, MAP_WRITE, &to) < 0) {
+    if (side_map(function, dst, MAP_OVERWRITE, &to) < 0) {
         (void)side_unmap(function, src, &from, false);
         return -1;
     }

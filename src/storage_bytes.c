@@ -35,6 +35,8 @@ widen(const metal_storage *storage, size_t offset_bytes, size_t nbytes, blit_ran
     return last > bridge_buffer_nbytes(storage->handle) ? BRIDGE_ODD_END : BRIDGE_OK;
 }
 
+/* ---- staging ---- */
+
 static bridge_status
 blit_out(metal_storage *storage, blit_range range, metal_storage *stage, bridge_error *error)
 {
@@ -42,24 +44,60 @@ blit_out(metal_storage *storage, blit_range range, metal_storage *stage, bridge_
                                 stage->handle, 0, range.nbytes, error);
 }
 
-static bridge_status
-download_private(metal_storage *storage, size_t offset_bytes, size_t nbytes, void *out,
-                 bridge_error *error)
+bridge_status
+storage_stage_open(metal_storage *storage, size_t offset_bytes, size_t nbytes, bool is_read,
+                   metal_storage **stage, char **address, bridge_error *error)
 {
     blit_range range;
-    metal_storage *stage = NULL;
+    *stage = NULL;
+    *address = NULL;
     bridge_status status = storage_begin_host_read(storage, error);
     if (status == BRIDGE_OK) {
         status = widen(storage, offset_bytes, nbytes, &range);
     }
     if (status == BRIDGE_OK) {
-        status = storage_new(storage->device, range.nbytes, BRIDGE_SHARED, &stage);
+        status = storage_new(storage->device, range.nbytes, BRIDGE_SHARED, stage);
     }
-    if (status == BRIDGE_OK) {
-        status = blit_out(storage, range, stage, error);
+    if (status == BRIDGE_OK && (is_read || range.nbytes != nbytes)) { /* the neighbours' bytes go back as they are */
+        status = blit_out(storage, range, *stage, error);
     }
+    if (status != BRIDGE_OK) {
+        storage_release(*stage);
+        *stage = NULL;
+        return status;
+    }
+    *address = (*stage)->address + (offset_bytes - range.offset_bytes);
+    return BRIDGE_OK;
+}
+
+bridge_status
+storage_stage_flush(metal_storage *storage, size_t offset_bytes, size_t nbytes,
+                    metal_storage *stage, bridge_error *error)
+{
+    blit_range range;
+    bridge_status status = storage_begin_host_write(storage, error);
     if (status == BRIDGE_OK) {
-        memcpy(out, stage->address + (offset_bytes - range.offset_bytes), nbytes);
+        status = widen(storage, offset_bytes, nbytes, &range);
+    }
+    if (status != BRIDGE_OK) {
+        return status;
+    }
+    return bridge_copy_and_wait(storage->device->queue, stage->handle, 0, storage->handle,
+                                range.offset_bytes, range.nbytes, error);
+}
+
+/* ---- bytes in and out ---- */
+
+static bridge_status
+download_private(metal_storage *storage, size_t offset_bytes, size_t nbytes, void *out,
+                 bridge_error *error)
+{
+    metal_storage *stage;
+    char *staged;
+    bridge_status status =
+        storage_stage_open(storage, offset_bytes, nbytes, true, &stage, &staged, error);
+    if (status == BRIDGE_OK) {
+        memcpy(out, staged, nbytes);
     }
     storage_release(stage);
     return status;
@@ -69,22 +107,13 @@ static bridge_status
 upload_private(metal_storage *storage, size_t offset_bytes, size_t nbytes, const void *bytes,
                bridge_error *error)
 {
-    blit_range range;
-    metal_storage *stage = NULL;
-    bridge_status status = storage_begin_host_write(storage, error);
+    metal_storage *stage;
+    char *staged;
+    bridge_status status =
+        storage_stage_open(storage, offset_bytes, nbytes, false, &stage, &staged, error);
     if (status == BRIDGE_OK) {
-        status = widen(storage, offset_bytes, nbytes, &range);
-    }
-    if (status == BRIDGE_OK) {
-        status = storage_new(storage->device, range.nbytes, BRIDGE_SHARED, &stage);
-    }
-    if (status == BRIDGE_OK && range.nbytes != nbytes) {
-        status = blit_out(storage, range, stage, error); /* the neighbours' bytes go back as they are */
-    }
-    if (status == BRIDGE_OK) {
-        memcpy(stage->address + (offset_bytes - range.offset_bytes), bytes, nbytes);
-        status = bridge_copy_and_wait(storage->device->queue, stage->handle, 0, storage->handle,
-                                      range.offset_bytes, range.nbytes, error);
+        memcpy(staged, bytes, nbytes);
+        status = storage_stage_flush(storage, offset_bytes, nbytes, stage, error);
     }
     storage_release(stage);
     return status;

@@ -114,3 +114,27 @@ def test_every_mode_answers_with_the_same_numbers(mode):
         array[:, column] = mirror[:, column] = random.integers(-9, 9, 5).astype("int16")
         assert np.array(array).tolist() == mirror.tolist()
         assert np.array(array.T.copy()).tolist() == mirror.T.tolist()
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "offset", "touched"),
+    [
+        ((4,), (1,), 0, {0, 1, 2, 3}),
+        ((3,), (1,), 1, {1, 2, 3}),
+        ((2, 2), (3, 0), 0, {0, 3}),  # as many items as its span has places, and gaps all the same
+        ((2, 2), (4, 1), 2, {2, 3, 6, 7}),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32"])
+def test_writing_a_private_array_leaves_the_bytes_between_and_beside_its_items(shape, strides, offset, touched, dtype):
+    buffer = md.Buffer(64, storage="private")
+    buffer.fill(7)
+    itemsize = md.dtype(dtype).itemsize
+    layout = md.StridedLayout(shape, strides, itemsize)
+    array = buffer.array(layout, dtype, byte_offset=offset * itemsize)
+    array.fill(1)
+    assert set(array.copy(storage="shared").tolist()[0] if array.ndim == 2 else array.tolist()) == {1}
+    after = np.frombuffer(bytearray(64), dtype)
+    buffer.copy_to(after)
+    untouched = np.frombuffer(bytes([7]) * 64, dtype)[0]
+    assert [i for i, item in enumerate(after.tolist()) if item != untouched] == sorted(touched)

@@ -72,9 +72,8 @@ MUTANTS = [
     Mutant(
         "no release of the staging buffer",
         BYTES,
-        "                                      range.offset_bytes, range.nbytes, error);\n    }\n"
-        "    storage_release(stage);",
-        "                                      range.offset_bytes, range.nbytes, error);\n    }",
+        "        memcpy(out, staged, nbytes);\n    }\n    storage_release(stage);\n",
+        "        memcpy(out, staged, nbytes);\n    }\n",
     ),
     Mutant("no retain of an exported storage", MANAGED, "    storage_retain(storage);\n", "", TENSORS),
     Mutant("no release of an exported storage", MANAGED, "    storage_release(block->storage);\n", "", TENSORS),
@@ -258,8 +257,8 @@ MUTANTS = [
     Mutant(
         "the neighbours' bytes are lost",
         BYTES,
-        "if (status == BRIDGE_OK && range.nbytes != nbytes)",
-        "if (status != BRIDGE_OK && range.nbytes != nbytes)",
+        "(is_read || range.nbytes != nbytes)",
+        "is_read",
     ),
     Mutant(
         "a fill of any length",
