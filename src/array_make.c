@@ -364,8 +364,9 @@ array_make_of(md_state *state, PyObject *x, const import_request *request)
         Py_XDECREF(numpy);
         return array;
     }
-    if (shared_memory_check(x)) {
-        return array_of_shared_memory(state, x, request);
+    int is_shared = shared_memory_check(x);
+    if (is_shared != 0) {
+        return is_shared < 0 ? NULL : array_of_shared_memory(state, x, request);
     }
     return array_of_nested(state, x, request);
 }

@@ -1,24 +1,26 @@
 /* shared_memory.c: see shared_memory.h. */
 #include "shared_memory.h"
 
-bool
+static const char home[] = "multiprocessing.shared_memory";
+
+int
 shared_memory_check(PyObject *x)
 {
     for (PyTypeObject *type = Py_TYPE(x); type != NULL; type = type->tp_base) {
-        const char *name = strrchr(type->tp_name, '.');
-        if (strcmp(name == NULL ? type->tp_name : name + 1, "SharedMemory") != 0) {
+        if (strcmp(type->tp_name, "SharedMemory") != 0) { /* a class made in Python: without its module */
             continue;
         }
         PyObject *module = PyObject_GetAttrString((PyObject *)type, "__module__");
-        bool is_it = module != NULL && PyUnicode_Check(module) &&
-                     PyUnicode_CompareWithASCIIString(module, "multiprocessing.shared_memory") == 0;
-        Py_XDECREF(module);
-        PyErr_Clear();
+        if (module == NULL) {
+            return -1;
+        }
+        bool is_it = PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, home) == 0;
+        Py_DECREF(module);
         if (is_it) {
-            return true;
+            return 1;
         }
     }
-    return false;
+    return 0;
 }
 
 PyObject *

@@ -7,8 +7,8 @@
 
 #include "state.h"
 
-/* Is it a multiprocessing.shared_memory.SharedMemory?  Imports nothing. */
-bool shared_memory_check(PyObject *x);
+/* Is it a multiprocessing.shared_memory.SharedMemory?  1 or 0, or -1 with an exception.  Imports nothing. */
+int shared_memory_check(PyObject *x);
 
 /* A view of all its bytes (`*view`, borrowed from the result) and what keeps them mapped: a new reference to
  * (x, view), which lets go of the view before x, whose own end closes the mapping.  NULL with an exception;

@@ -14,6 +14,7 @@ import itertools
 import operator
 import subprocess
 import sys
+from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
 import metal_dlpack as md
@@ -33,6 +34,8 @@ odd = md.zeros((4, 6), "int16", storage="private")[1:, ::2]
 layout = md.StridedLayout.dense((4, 6), 4)
 buffer = md.Buffer(64)
 memory = bytearray(64)
+shared = SharedMemory(create=True, size=64)
+shared.unlink()  # its memory stays until the end
 numbers = list(range(12))
 room = md.zeros((4, 6))
 odd_copy = odd.copy()
@@ -75,6 +78,7 @@ CALLS = {
     "asarray_scalar": lambda: md.asarray(1.5),
     "asarray_bytes": lambda: md.asarray(memory),
     "asarray_copy": lambda: md.asarray(memory, copy=True),
+    "asarray_shared": lambda: md.asarray(shared),
     "buffer": lambda: md.Buffer(64, label="a name"),
     "buffer_from_handle": lambda: md.Buffer.from_handle(buffer.handle, owner=buffer),
     "buffer_array": lambda: buffer.array((2, 3), "int16", 4),
@@ -105,6 +109,7 @@ CALLS = {
     "broadcast_to": functools.partial(array.broadcast_to, (2, 4, 6)),
     "reshape_refused": functools.partial(array.T.reshape, 24),
     "copy": lambda: odd.copy(order="F"),
+    "reduce": lambda: (array.__reduce_ex__(5), array.T.__reduce_ex__(2)),
     "tolist": lambda: odd.tolist(),
     "item": lambda: array[0, 0].item(),
     "fill": lambda: odd.fill(7),
