@@ -65,6 +65,16 @@ def test_a_stream_writes_what_two_others_read(storage):
     assert np.array(one).sum() == np.array(two).sum() == np.arange(256).sum()
 
 
+@STORAGE
+def test_a_kernel_reads_what_another_stream_writes(storage):
+    """Items with gaps between them: the GPU copies them by a kernel."""
+    src, between, dst = array(), array(storage), md.zeros((16, 16), "float32")
+    between.copy_from(src, stream=md.Stream())
+    dst.copy_from(between.reshape(16, 16).T, stream=md.Stream())
+    between.fill(0, stream=md.Stream())
+    assert np.array(dst)[1, 0] == 1
+
+
 UNTRACKED = 1 << 8  # MTLResourceHazardTrackingModeUntracked
 
 

@@ -22,6 +22,7 @@
 
 #define MOST_FRAMES 16
 #define MOST_SHOWN 3
+#define FRAMES_OF_USES 8 /* there are many, and each frame takes time */
 #define MOST_SITES 4096 /* that are kept for ever; more have no place in reports */
 #define MOST_STEPS 64
 #define FRAMES_INSIDE 2       /* at least: this file, and who asked it */
@@ -41,8 +42,8 @@ soft_call_site_set_caller(void *address)
     last_caller = address;
 }
 
-soft_call_site *
-soft_call_site_record(void)
+static soft_call_site *
+record(int most)
 {
     if (!soft_validation_is_on()) {
         return NULL;
@@ -50,9 +51,15 @@ soft_call_site_record(void)
     soft_call_site *site = malloc(sizeof *site);
     if (site != NULL) {
         site->caller = last_caller;
-        site->count = backtrace(site->frames, MOST_FRAMES);
+        site->count = backtrace(site->frames, most);
     }
     return site;
+}
+
+soft_call_site *
+soft_call_site_record(void)
+{
+    return record(MOST_FRAMES);
 }
 
 void *
@@ -84,7 +91,7 @@ soft_call_site_intern(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static soft_call_site *known[MOST_SITES]; /* owned for ever */
-    soft_call_site *site = soft_call_site_record();
+    soft_call_site *site = record(FRAMES_OF_USES);
     if (site == NULL) {
         return NULL;
     }

@@ -151,6 +151,19 @@ soft_race_shadow_use(const soft_race_use *use,
     }
 }
 
+bool
+soft_race_shadow_has_last(const soft_race_use *use)
+{
+    const soft_race_shadow *shadow = *shadow_of(use);
+    if (shadow == NULL || shadow->count == 0) {
+        return false;
+    }
+    const soft_race_record *last = &shadow->records[shadow->count - 1];
+    return last->component == use->component && last->number == use->number &&
+           last->start <= use->start && use->end <= last->end &&
+           (last->is_written || !use->is_written);
+}
+
 size_t
 soft_race_shadow_list(const soft_race_use *use, int component, uint64_t *numbers,
                       size_t capacity)

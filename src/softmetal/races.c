@@ -409,8 +409,15 @@ soft_races_cpu_uses(soft_storage *storage, size_t offset, size_t nbytes, bool is
     soft_race_use use = {.storage = storage,
                          .is_written = is_written,
                          .start = offset,
-                         .end = offset + nbytes,
-                         .site = soft_call_site_intern()};
+                         .end = offset + nbytes};
+    pthread_mutex_lock(&lock);
+    use.number = cpu.at[0];
+    bool is_old = soft_race_shadow_has_last(&use);
+    pthread_mutex_unlock(&lock);
+    if (is_old) {
+        return; /* saves the stack, which takes most of the time */
+    }
+    use.site = soft_call_site_intern();
     pthread_mutex_lock(&lock);
     viewpoint here = {&cpu, 0, cpu.at[0], 0};
     use.number = here.number;

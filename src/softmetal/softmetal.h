@@ -52,7 +52,7 @@ int softmetal_wait_idle(uint64_t timeout_ms);
 /* ---- races: what the software Metal cannot see by itself ---- */
 
 /* Not 0: validation and SOFTMETAL_RACES are on.  To be read before the calls below, which cost a
- * microsecond then and nothing else. */
+ * few microseconds then and nothing else. */
 extern int softmetal_is_watching;
 
 /* The CPU is about to read or write bytes of an MTLBuffer (`buffer`), whose memory it can reach.  Not
