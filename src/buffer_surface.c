@@ -16,7 +16,7 @@ refuse(md_state *state, bridge_status status, size_t nbytes)
     const char *text = bridge_status_text(status);
     switch (status) {
     case BRIDGE_NO_SURFACES:
-        return PyErr_Format(PyExc_NotImplementedError, "%s: %s; use from_host for other memory.",
+        return PyErr_Format(PyExc_NotImplementedError, "%s: %s; use asarray for other memory.",
                             function, text);
     case BRIDGE_NOT_A_SURFACE:
         return PyErr_Format(PyExc_ValueError, "%s: %s.", function, text);
