@@ -322,16 +322,20 @@ array_of_ml_dtypes(md_state *state, PyObject *ndarray, DLDataType dtype,
     return array;
 }
 
-/* The dtype of a NumPy array where ml_dtypes made it; false for all else. */
-static bool
+/* 1, and the dtype of a NumPy array where ml_dtypes made it; 0 for all else.  -1 with ValueError: another byte
+ * order, which NumPy would refuse without the way out. */
+static int
 is_ml_dtypes_array(md_state *state, PyObject *x, DLDataType *dtype)
 {
     if (strcmp(Py_TYPE(x)->tp_name, "numpy.ndarray") != 0) {
-        return false;
+        return 0;
     }
     PyObject *named = PyObject_GetAttrString(x, "dtype");
     bool is_known = named != NULL && dtype_type_convert(state, "asarray", named, dtype) == 0;
     Py_XDECREF(named);
+    if (!is_known && PyErr_ExceptionMatches(PyExc_ValueError)) {
+        return -1;
+    }
     PyErr_Clear();
     return is_known && dtype_buffer_format(*dtype) == NULL;
 }
@@ -346,8 +350,9 @@ PyObject *
 array_make_of(md_state *state, PyObject *x, const import_request *request)
 {
     DLDataType dtype;
-    if (is_ml_dtypes_array(state, x, &dtype)) {
-        return array_of_ml_dtypes(state, x, dtype, request);
+    int is_theirs = is_ml_dtypes_array(state, x, &dtype);
+    if (is_theirs != 0) {
+        return is_theirs < 0 ? NULL : array_of_ml_dtypes(state, x, dtype, request);
     }
     bool is_scalar = PyFloat_Check(x) || PyLong_Check(x) || PyComplex_Check(x) || is_numpy_scalar(x);
     if (producer_speaks_dlpack(state, x) && !PyCapsule_CheckExact(x)) {

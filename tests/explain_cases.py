@@ -80,6 +80,8 @@ ARRAYS = {
     "Array, empty": lambda: md.zeros((4, 6))[2:2],
     "Array, bfloat16": lambda: md.zeros(4, "bfloat16"),
     "Array, int4": lambda: md.zeros(4, "int4"),
+    "Array, int4 apart": lambda: md.zeros((4, 4), "int4")[:, :2],
+    "Array, int4 padded": lambda: md.zeros((4, 4), "int4").copy(padded=True),
     "Array, float64": lambda: md.zeros(4, "float64"),
 }
 for _name in list(ARRAYS):

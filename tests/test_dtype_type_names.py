@@ -204,6 +204,17 @@ def test_every_way_to_name_a_type_is_taken_wherever_one_is_asked(entry):
             ENTRIES[entry](value)
 
 
+def test_an_array_of_the_other_byte_order_is_refused_with_the_way_out():
+    theirs = np.arange(3, dtype="int16")
+    swapped = theirs.astype(theirs.dtype.newbyteorder("S"))
+    with pytest.raises(ValueError, match=r"asarray: .*newbyteorder\('='\)"):
+        md.asarray(swapped)
+    assert md.asarray(swapped.astype(swapped.dtype.newbyteorder("="))).tolist() == [0, 1, 2]
+    array = md.zeros(3, "int16")
+    array[...] = swapped  # which converts anyway
+    assert array.tolist() == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     "text",
     [

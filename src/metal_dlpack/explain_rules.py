@@ -85,6 +85,24 @@ RULES = (
     ),
     Rule(
         "producer",
+        "ours_apart",
+        "copy",
+        "Packed sub-byte items lie apart {strides}, and consumers take the bytes as one run, so the array hands out a "
+        "copy.",
+        "Keep the copy: x.copy().",
+        "run",
+    ),
+    Rule(
+        "producer",
+        "ours_padded_legacy",
+        "copy",
+        "The items are padded to a byte each, which the legacy capsule that {consumer} asks for cannot say, so the "
+        "array hands out a packed copy.",
+        "Keep the copy: x.copy(padded=False).",
+        "run",
+    ),
+    Rule(
+        "producer",
         "ours_private_for_cpu",
         "copy",
         "Private storage has no CPU address, so the array hands out a copy.",

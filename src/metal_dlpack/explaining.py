@@ -18,7 +18,7 @@ from .explain_rules import CALLS, DISTRIBUTIONS, ELEMENT_TYPES, OUTCOMES, RULES,
 __all__ = ["Explanation", "explain"]
 
 METAL, CPU = 8, 1
-READ_ONLY, IS_COPIED = 1, 2
+READ_ONLY, IS_COPIED, PADDED = 1, 2, 4
 #: MLX wraps whole pages of Apple silicon.
 MAC_PAGE = 16384
 
@@ -94,6 +94,14 @@ class Facts:
         return bool(self.flags & READ_ONLY)
 
     @property
+    def is_padded(self) -> bool:
+        return self.nitems > 0 and bool(self.flags & PADDED)
+
+    @property
+    def is_packed(self) -> bool:
+        return self.code[1] * self.code[2] % 8 != 0 and not self.flags & PADDED
+
+    @property
     def long_axes(self) -> list[tuple[int, int]]:
         """(extent, stride) of the axes along which steps are taken."""
         if self.nitems == 0:
@@ -117,6 +125,9 @@ class Facts:
 CONDITIONS: dict[str, Callable[[Facts], bool]] = {
     "ours_readonly_legacy": lambda f: f.ours and f.is_readonly and not f.is_versioned,
     "ours_negative": lambda f: f.ours and f.has_negative_steps,
+    "ours_apart": lambda f: f.ours and f.is_packed and not f.is_compact(f.long_axes[::-1]),
+    # tvm-ffi refuses padded items and asks again, for a legacy capsule.
+    "ours_padded_legacy": lambda f: f.ours and f.is_padded and (not f.is_versioned or f.consumer == "tvm"),
     "ours_private_for_cpu": lambda f: f.ours and f.storage == "private" and not f.is_metal and f.nitems > 0,
     "ours_offset_for_metal": lambda f: f.ours and f.is_metal and f.nitems > 0 and f.byte_offset % f.itemsize != 0,
     "other_major": lambda f: f.is_unknown,
@@ -185,7 +196,7 @@ def facts_of_array(array: _core.Array, device_type: int, consumer: str, is_versi
         itemsize=array.itemsize,
         nbytes=array.nbytes,
         nitems=array.size,
-        flags=READ_ONLY if array.readonly else 0,
+        flags=(READ_ONLY if array.readonly else 0) | (PADDED if array.padded else 0),
         version="1.3" if is_versioned else "",
         storage=array.storage,
         ours=True,
