@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from conftest import has_module
 from dlpack_structs import READ_ONLY, Producer, capsule_name
-from explain_cases import CASES, PLACE, make_case
+from explain_cases import CASES, MEMORY, PLACE, Modern, consume, make_case
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import metal_dlpack as md
 
@@ -258,3 +260,74 @@ def test_what_the_producer_refuses_is_in_its_own_words():
         assert (said.outcome, "grad" in said.reasons[0]) == ("refusal", True)
     said = md.explain([1.0])
     assert (said.outcome, "asarray" in said.fixes[0]) == ("refusal", True)
+
+
+# ---- any tensor ----
+
+
+@st.composite
+def any_tensors(draw):
+    """Fields of a tensor within 2 KiB on either side of the middle of the cases' memory."""
+    ndim = draw(st.integers(0, 3))
+    types = [(2, 32, 4), (0, 8, 1), (2, 64, 8), (4, 16, 2), (6, 8, 1), (5, 64, 4)]
+    code, bits, alignment = draw(st.sampled_from(types))
+    shape = tuple(draw(st.lists(st.integers(0, 4), min_size=ndim, max_size=ndim)))
+    strides = tuple(draw(st.lists(st.integers(-5, 12), min_size=ndim, max_size=ndim)))
+    place = {"byte_offset": 512 + draw(st.sampled_from([0, 0, 64, alignment, 1]))}
+    is_metal = draw(st.booleans())
+    if draw(st.booleans()) and not is_metal:
+        place = {"data": PLACE + place["byte_offset"]}
+    return {
+        "data": MEMORY.buffer.handle if is_metal else PLACE,
+        "device": (8 if is_metal else 1, 0),
+        "dtype": (code, bits, 1),
+        "shape": shape,
+        "strides": draw(st.sampled_from([strides, "C", "C", None])),
+        "versioned": draw(st.booleans()),
+        **place,
+    } | ({"flags": READ_ONLY} if draw(st.booleans()) else {})
+
+
+def tensor_of(fields):
+    return Modern(**{key: value for key, value in fields.items() if fields["versioned"] or key != "flags"})
+
+
+def outcome_at(consumer, thing):
+    try:
+        return "zero-copy" if consume(consumer, thing) else "copy"
+    except Exception as error:
+        return f"refusal ({error})"
+
+
+@pytest.mark.needs_no_sanitizer
+@pytest.mark.parametrize(
+    "consumer", [pytest.param(name, marks=getattr(pytest.mark, f"needs_{name}")) for name in ("numpy", "torch", "tvm")]
+)
+@settings(max_examples=200)
+@given(any_tensors())
+@pytest.mark.rule("explain-true", peers=("numpy", "torch", "tvm"))
+def test_of_any_tensor_it_says_what_a_consumer_does(consumer, fields):
+    said = md.explain(tensor_of(fields), consumer=consumer)
+    if said.outcome != "crash":
+        done = outcome_at(consumer, tensor_of(fields))
+        assert done.startswith(said.outcome), f"{done}, and not: {said}"
+    Producer._kept.clear()
+
+
+@settings(max_examples=300)
+@given(any_tensors(), st.sampled_from([None, True, False]))
+@pytest.mark.rule("explain-true")
+def test_of_any_tensor_it_says_what_from_dlpack_does(fields, copy):
+    said = md.explain(tensor_of(fields), copy=copy)
+    thing = tensor_of(fields)
+    try:
+        array = md.from_dlpack(thing, copy=copy)
+    except BufferError as error:
+        assert said.outcome == "refusal", f"{error}, and not: {said}"
+    else:
+        shares = array.size == 0 or md.shares_memory(array, thing.capsule())
+        assert array.size == 0 or said.outcome == ("zero-copy" if shares else "copy"), said
+        assert said.outcome != "refusal"
+        del array
+    md.from_dlpack(md.zeros(1))
+    Producer._kept.clear()

@@ -147,7 +147,7 @@ CONDITIONS: dict[str, Callable[[Facts], bool]] = {
     "negative_strides": lambda f: any(step < 0 for step in f.strides or ()) and f.nitems > 0,
     "offset_ignored": lambda f: f.byte_offset != 0 and f.is_metal,
     "no_strides_with_offset": lambda f: f.strides is None and f.byte_offset != 0,
-    "offset_in_item": lambda f: f.nitems > 0 and f.byte_offset % f.itemsize != 0,
+    "offset_in_item": lambda f: f.byte_offset % f.itemsize != 0,
     "metal_other_index": lambda f: f.is_metal and f.device_id != 0,
     "other_index": lambda f: f.device_id != 0,
     "wide_float": lambda f: f.code in ((2, 64, 1), (5, 128, 1)),
