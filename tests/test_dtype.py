@@ -88,6 +88,7 @@ def test_python_types_have_an_element_type():
     assert [md.dtype(kind).name for kind in (bool, int, float, complex)] == ["bool", "int64", "float32", "complex64"]
 
 
+@pytest.mark.needs_torch
 def test_torch_types_are_known_by_name():
     torch = pytest.importorskip("torch")
     names = ["bool", "uint8", "int64", "float16", "bfloat16", "float64", "complex32", "complex64", "float8_e4m3fn"]
@@ -96,6 +97,7 @@ def test_torch_types_are_known_by_name():
     assert md.dtype(torch.float4_e2m1fn_x2).name == "float4_e2m1fnx2"
 
 
+@pytest.mark.needs_torch
 def test_a_tensor_is_not_asked_for_its_text(monkeypatch):
     torch = pytest.importorskip("torch")
 
@@ -110,6 +112,7 @@ def test_a_tensor_is_not_asked_for_its_text(monkeypatch):
         md.dtype(torch.zeros(2).as_subclass(Loud))
 
 
+@pytest.mark.needs_mlx
 def test_mlx_types_are_known_by_name():
     mx = pytest.importorskip("mlx.core")
     for name in ["bool_", "uint8", "int64", "float16", "bfloat16", "complex64"]:

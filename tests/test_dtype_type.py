@@ -61,6 +61,7 @@ def test_a_dtype_cannot_be_changed():
         type("Sub", (md.dtype,), {})
 
 
+@pytest.mark.needs_jax
 def test_a_jax_type_is_known_by_name():
     jnp = pytest.importorskip("jax.numpy")
     for name in ["float32", "bfloat16", "int8", "bool_"]:

@@ -170,6 +170,9 @@ ENTRIES = {
 }
 
 
+@pytest.mark.needs_torch
+@pytest.mark.needs_mlx
+@pytest.mark.needs_jax
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_every_way_to_name_a_type_is_taken_wherever_one_is_asked(entry):
     torch, mx, jnp = (pytest.importorskip(name) for name in ("torch", "mlx.core", "jax.numpy"))

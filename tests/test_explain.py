@@ -252,6 +252,7 @@ def test_torch_moves_data_where_device_asks_for_it():
     assert md.explain(array.host, consumer="torch", device="cpu").outcome == "zero-copy"
 
 
+@pytest.mark.needs_torch
 def test_what_the_producer_refuses_is_in_its_own_words():
     if has_module("torch"):
         import torch

@@ -261,3 +261,29 @@ def test_the_stub_names_everything_public_and_nothing_else():
         said = {name for name in stub[owner] if not name.startswith("_")}
         wrong |= {f"{owner or '_core'}.{name}" for name in there ^ said}
     assert wrong == set(), f"in src/metal_dlpack/_core.pyi and the module, not in both: {sorted(wrong)}"
+
+
+FRAMEWORKS = ("torch", "jax", "mlx")
+
+
+def frameworks_of(node, source):
+    """Those that a test imports itself: `import torch`, or `importorskip` of a name that begins so."""
+    text = ast.get_source_segment(source, node)
+    return {
+        name
+        for name in FRAMEWORKS
+        if re.search(rf"^\s+(import|from) {name}\b", text, re.MULTILINE)
+        or ("importorskip" in text and re.search(rf'"{name}\b', text))
+    }
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests").glob("test_*.py")), ids=lambda path: path.name)
+def test_who_imports_a_framework_says_so(path):
+    """Without the marker it comes into a process with a sanitizer, which stops at the framework's own faults."""
+    source = path.read_text()
+    whole_file = " ".join(re.findall(r"^pytestmark = .*$", source, re.MULTILINE))
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test"):
+            marks = whole_file + "".join(ast.get_source_segment(source, mark) for mark in node.decorator_list)
+            for name in frameworks_of(node, source):
+                assert f"needs_{name}" in marks or "needs_mps" in marks or "needs_no_sanitizer" in marks, node.name

@@ -116,6 +116,7 @@ def run(program: str, **settings: str) -> subprocess.CompletedProcess:
     )
 
 
+@pytest.mark.needs_no_sanitizer
 @pytest.mark.parametrize("latency", ["0", "5000"])
 def test_gpu_work_that_nobody_told_of_is_a_race_with_a_read(latency):
     done = run(
