@@ -5,6 +5,7 @@
 #include "device.h"
 #include "errors.h"
 #include "owners.h"
+#include "pages.h"
 
 const device_record *
 host_memory_device(md_state *state, const char *function, const import_request *request)
@@ -47,6 +48,19 @@ host_memory_copy(md_state *state, const char *function, const host_items *items,
 
 /* ---- sharing ---- */
 
+/* Memory that is an MTLBuffer of ours already (numpy_memory.c).  Steals `parent`. */
+static bridge_status
+wrap_pages(metal_storage *parent, const char *address, const storage_owner *owner,
+           metal_storage **out, size_t *offset_bytes)
+{
+    *offset_bytes = (size_t)(address - parent->address);
+    bridge_status status = storage_wrap_parent(parent, owner, out);
+    if (status != BRIDGE_OK) {
+        storage_release(parent);
+    }
+    return status;
+}
+
 PyObject *
 host_memory_share(md_state *state, const host_items *items, const storage_owner *owner,
                   const device_record *device, const char **why)
@@ -65,8 +79,10 @@ host_memory_share(md_state *state, const host_items *items, const storage_owner 
         *why = "its items reach past what 64 bits can count in bits";
         return NULL;
     }
+    metal_storage *parent = pages_find(items->address + first, (size_t)(end - first));
     Py_BEGIN_ALLOW_THREADS
-    status = storage_wrap_host(device, items->address + first, (size_t)(end - first), owner,
+    status = parent != NULL ? wrap_pages(parent, items->address + first, owner, &storage, &offset)
+                            : storage_wrap_host(device, items->address + first, (size_t)(end - first), owner,
                                &storage, &offset);
     Py_END_ALLOW_THREADS
     if (status != BRIDGE_OK) {

@@ -12,6 +12,7 @@
 #include "explain_refusal.h"
 #include "layout_type.h"
 #include "memory.h"
+#include "numpy_memory.h"
 #include "owners.h"
 #include "shares_memory.h"
 #include "softmetal_probe.h"
@@ -74,7 +75,8 @@ make_call_constants(md_state *state)
 static int
 add_functions(PyObject *module)
 {
-    PyMethodDef *const lists[] = {device_functions, storage_mode_functions, memory_functions, array_make_functions,
+    PyMethodDef *const lists[] = {device_functions, storage_mode_functions, memory_functions, numpy_memory_functions,
+                                  array_make_functions,
                                   producer_functions, shares_memory_functions, explain_functions, refusal_functions,
                                   softmetal_probe_functions, stream_functions,
                                   stream_torch_functions, threads_functions};

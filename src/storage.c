@@ -381,11 +381,10 @@ storage_note_gpu_write(metal_storage *storage)
 void
 storage_publish(metal_storage *storage)
 {
-    /* What is being written now is newer than the CPU's copy. */
-    if (is_managed(storage) && !tracking_has_write(storage->handle)) {
-        storage_flush_host_views(storage);
-    }
-    if (!__atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED)) {
-        __atomic_store_n(&storage->is_exported, true, __ATOMIC_RELEASE);
+    storage_flush_host_views(storage);
+    for (; storage != NULL; storage = storage->parent) { /* who owns the MTLBuffer must not reuse it */
+        if (!__atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED)) {
+            __atomic_store_n(&storage->is_exported, true, __ATOMIC_RELEASE);
+        }
     }
 }

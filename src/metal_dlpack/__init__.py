@@ -22,19 +22,21 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .explaining import explain
+    from .numpy_allocation import numpy_memory
     from .sharing import show
 
 __version__ = "0.1.0"
 __all__ = [name for name in vars(_core) if not name.startswith("_")] + [
     "explain",
     "get_include",
+    "numpy_memory",
     "open",
     "register_sync",
     "show",
 ]
 
 #: Public functions whose modules are imported when they are first asked for: they take longer than all the rest.
-_LATER = {"explain": "explaining", "show": "sharing"}
+_LATER = {"explain": "explaining", "numpy_memory": "numpy_allocation", "show": "sharing"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,99 @@
+"""CPU memory as Metal arrays without a copy: every kind of owner, a GiB, and reasons where it cannot be."""
+
+import array
+import gc
+import mmap
+import os
+import time
+
+import numpy as np
+import pytest
+
+import metal_dlpack as md
+
+GIB = 1 << 30
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * mmap.PAGESIZE
+
+
+def numpy_array():
+    return np.arange(999, dtype=np.float32)[3:]
+
+
+def torch_tensor():
+    torch = pytest.importorskip("torch")
+    return torch.arange(999, dtype=torch.float32)[3:]
+
+
+def anonymous_map():
+    memory = mmap.mmap(-1, 4 * 999)
+    memory[:] = np.arange(999, dtype=np.float32).tobytes()
+    return memory
+
+
+OWNERS = {
+    "numpy": (numpy_array, False),
+    "numpy, strided": (lambda: np.arange(999, dtype=np.float32)[::-3], False),
+    "torch": (torch_tensor, False),
+    "bytearray": (lambda: bytearray(range(256)), False),
+    "bytes": (lambda: bytes(range(256)), True),
+    "mmap": (anonymous_map, False),
+    "array.array": (lambda: array.array("d", range(99)), False),
+    "memoryview": (lambda: memoryview(bytearray(range(99)))[5:], False),
+    "numpy, read-only": (lambda: np.frombuffer(bytes(range(99)), np.uint8), True),
+}
+
+
+@pytest.mark.parametrize("name", OWNERS)
+def test_memory_of_every_owner_is_shared(name):
+    make, is_readonly = OWNERS[name]
+    owner = make()
+    a = md.asarray(owner, copy=False)
+    if name == "torch":
+        expected = owner.numpy()
+    elif isinstance(owner, np.ndarray):
+        expected = owner
+    else:
+        expected = np.frombuffer(owner, a.dtype.numpy)
+    assert a.readonly is is_readonly
+    assert np.asarray(a).__array_interface__["data"][0] == expected.__array_interface__["data"][0], "the same bytes"
+    assert np.array_equal(np.asarray(a), expected)
+    if not is_readonly:
+        a[...] = 1
+        assert (expected == 1).all()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="counts resident pages by /proc")
+def test_a_gib_is_shared_in_microseconds_and_none_of_it_is_read():
+    x = np.empty(GIB // 4, np.float32)  # no page of it is there yet
+    md.from_dlpack(np.empty(9), copy=False)
+    before = resident_bytes()
+    times = []
+    for _ in range(20):
+        begin = time.perf_counter()
+        a = md.from_dlpack(x, copy=False)
+        times.append(time.perf_counter() - begin)
+        assert a.nbytes == GIB
+        del a
+    gc.collect()
+    a = md.asarray(x, copy=False)
+    assert min(times) < 200e-6
+    assert resident_bytes() - before < 8 << 20
+    a[GIB // 4 - 1] = 5
+    assert x[-1] == 5
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (np.frombuffer(bytearray(17), np.uint8)[1:].view(np.float32), "alignment"),
+        (np.arange(9, dtype=">f4"), "byte order"),
+    ],
+    ids=["alignment", "byte order"],
+)
+def test_what_cannot_be_shared_is_refused_with_the_reason(source, words):
+    with pytest.raises((BufferError, ValueError, TypeError), match=words):
+        md.asarray(source, copy=False)

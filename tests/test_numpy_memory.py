@@ -1,0 +1,205 @@
+"""NumPy's arrays in Metal buffers: which, how long, and that exchange finds the buffer itself."""
+
+import gc
+import os
+import random
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import metal_dlpack as md
+
+pytestmark = pytest.mark.needs_numpy
+
+LARGE = 1 << 16
+
+
+def live():
+    gc.collect()
+    return md.memory_stats()["shared"]["live_buffers"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays():
+    before = live()
+    yield
+    assert live() == before
+
+
+def test_large_arrays_are_buffers_and_small_ones_are_not():
+    before = live()
+    with md.numpy_memory():
+        large = [np.empty(LARGE, np.uint8), np.zeros(LARGE, np.uint8), np.arange(LARGE)]
+        small = [np.empty(LARGE - 1, np.uint8), np.ones(10), np.zeros(10)]
+        assert live() == before + 3
+        results = large[2] * 2 + 1  # what ufuncs make is there too
+        assert live() == before + 4
+    outside = np.empty(LARGE, np.uint8)
+    assert live() == before + 4
+    assert not large[1].any()
+    assert results[7] == 15
+    del small, outside
+
+
+def test_exchange_finds_the_very_buffer():
+    with md.numpy_memory():
+        x = np.arange(LARGE, dtype=np.float32)
+    before = live()
+    a, b = md.from_dlpack(x, copy=False), md.asarray(x[10:20:3])
+    assert live() == before, "no other buffer is made"
+    assert a.buffer.handle == b.buffer.handle
+    assert (a.byte_offset, b.byte_offset) == (0, 40)
+    assert b.tolist() == [10, 13, 16, 19]
+    x[13] = -1
+    assert b.tolist()[1] == -1
+    x.flags.writeable = False
+    assert md.asarray(x).readonly
+    assert not a.readonly
+
+
+def test_the_arrays_live_as_long_as_anybody_uses_them():
+    with md.numpy_memory():
+        x = np.full(LARGE, 7, np.int32)
+    buffers = live()
+    a = md.from_dlpack(x)
+    del x
+    assert live() == buffers
+    assert a[5].item() == 7
+    view = np.asarray(a)
+    del a
+    assert live() == buffers
+    assert view[-1] == 7
+    del view
+    assert live() == buffers - 1
+
+
+def test_a_buffer_that_was_given_away_is_not_reused_for_numpy():
+    with md.numpy_memory():
+        x = np.ones(LARGE)
+        handle = md.from_dlpack(x).buffer.handle
+        wrapped = md.Buffer.from_handle(handle)
+        del x
+        gc.collect()
+        y = np.zeros(LARGE)
+    assert np.frombuffer(wrapped, np.float64)[0] == 1, "somebody else still has it"
+    assert not y.any()
+
+
+def test_zeros_are_zeros_in_memory_that_was_used():
+    with md.numpy_memory():
+        for _ in range(5):
+            x = np.full(LARGE, 9, np.uint8)
+            del x
+            assert not np.zeros(LARGE, np.uint8).any()
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_resizing_keeps_the_items(inside):
+    with md.numpy_memory():
+        x = np.arange(LARGE, dtype=np.int64)
+        if inside:
+            x.resize(3 * LARGE, refcheck=False)
+    if not inside:
+        x.resize(3 * LARGE, refcheck=False)
+    assert (x[:LARGE] == np.arange(LARGE)).all()
+    assert not x[LARGE:].any()
+    x.resize(10, refcheck=False)
+    assert x.tolist() == list(range(10))
+    x.resize(2 * LARGE, refcheck=False)
+    assert x[:11].tolist() == [*range(10), 0]
+
+
+def test_the_context_ends_with_it_and_may_be_nested():
+    before = live()
+    context = md.numpy_memory()
+    with context, context:
+        pass
+    with pytest.raises(ZeroDivisionError), context:
+        _ = 1 // 0
+    x = np.ones(LARGE)
+    assert live() == before
+    with context, md.numpy_memory():
+        y = np.ones(LARGE)
+    assert live() == before + 1
+    del x, y
+
+
+def test_other_threads_are_not_touched_and_may_free():
+    before = live()
+    seen = []
+    with md.numpy_memory():
+        thread = threading.Thread(target=lambda: seen.extend([np.ones(LARGE), live()]))
+        thread.start()
+        thread.join()
+        assert seen.pop() == before
+        kept = [np.ones(LARGE)]
+    thread = threading.Thread(target=kept.clear)
+    thread.start()
+    thread.join()
+    assert live() == before
+
+
+def test_eight_threads_allocate_and_free_at_once():
+    failures = []
+
+    def work(seed):
+        rng = random.Random(seed)
+        kept = []
+        try:
+            with md.numpy_memory():
+                for i in range(150):
+                    kept.append((i, np.full(rng.choice([10, LARGE, 3 * LARGE]), i)))
+                    if len(kept) > 5:
+                        number, array = kept.pop(rng.randrange(len(kept)))
+                        assert (array == number).all()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures[0]
+
+
+def test_where_metal_has_no_room_numpy_has():
+    before = live()
+    md.set_memory_limit(0)
+    try:
+        with md.numpy_memory():
+            x = np.ones(LARGE)
+        assert live() == before
+    finally:
+        md.set_memory_limit(None)
+    assert x.sum() == LARGE
+
+
+SCRIPT = """
+import sys, metal_dlpack as md
+assert "numpy" not in sys.modules
+context = md.numpy_memory()
+assert "numpy" not in sys.modules
+context.__enter__()
+import numpy as np
+kept = np.ones(1 << 20)
+shared = md.from_dlpack(kept)
+class Late:
+    def __del__(self, array=np.arange(1 << 20)):
+        assert array[5] == 5
+late = Late()
+"""
+
+
+def test_numpy_is_imported_when_it_is_used_and_the_interpreter_may_end_inside():
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
