@@ -39,6 +39,8 @@ shared.unlink()  # its memory stays until the end
 numbers = list(range(12))
 room = md.zeros((4, 6))
 odd_copy = odd.copy()
+nibbles = md.zeros(12, "int4")
+vectors = md.zeros(3, "int64x40")
 stream = md.Stream()
 event = stream.record()
 
@@ -131,6 +133,11 @@ CALLS = {
     "copy_from_numbers": lambda: array.copy_from(2.5),
     "copy_to": lambda: array.copy_to(room),
     "padded": lambda: md.zeros((2, 3), "int4").copy(padded=True),
+    "bits_overlap": functools.partial(operator.setitem, nibbles, slice(1, 9), nibbles[2:10]),
+    "bits_refused": functools.partial(operator.getitem, nibbles, 1),
+    "lanes": lambda: (vectors.fill((1, 2) * 20), vectors.tolist(), vectors.item(1)),
+    "dtype_text": lambda: (md.dtype("mlx.core.float32"), md.dtype("<f4")),
+    "view_dtype": functools.partial(nibbles.view, "uint2"),
     "stream": lambda: md.Stream(label="a name"),
     "event": lambda: (md.Event(), md.Event.from_handle(event.handle, 0)),
     "record": lambda: stream.record(),
