@@ -66,6 +66,7 @@ get_view(PyObject *op, metal_dlpack_view *out)
     out->ndim = self->ndim;
     out->storage = (int32_t)storage->mode + METAL_DLPACK_SHARED;
     out->is_readonly = self->is_readonly;
+    out->is_padded = self->is_padded;
     out->dtype = (metal_dlpack_dtype){self->dtype.code, self->dtype.bits, self->dtype.lanes};
     return 0;
 }

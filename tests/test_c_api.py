@@ -37,6 +37,7 @@ class View(ctypes.Structure):
         ("storage", ctypes.c_int32),
         ("is_readonly", ctypes.c_int32),
         ("dtype", Dtype),
+        ("is_padded", ctypes.c_int32),
     ]
 
 
@@ -208,6 +209,15 @@ def test_a_view_has_what_the_array_has(storage, live_buffers):
     assert (view.storage, view.is_readonly) == (STORAGE[storage], 0)
     expected = None if storage == "private" else array.buffer.address + array.byte_offset
     assert view.address == expected
+
+
+def test_a_view_of_sub_byte_items_says_whether_each_has_a_byte(live_buffers):
+    array = md.zeros(8, "int4")
+    packed, padded = view_of(array), view_of(array.copy(padded=True))
+    assert (packed.is_padded, padded.is_padded) == (0, 1)
+    assert (packed.nitems, packed.strides[0], padded.strides[0]) == (8, 1, 1)
+    assert view_of(array[2:]).byte_offset == 1
+    assert view_of(md.zeros(3)).is_padded == 0
 
 
 def test_a_view_of_a_readonly_array_says_so(live_buffers):

@@ -69,6 +69,8 @@ typedef struct metal_dlpack_view {
     int32_t storage;        /* METAL_DLPACK_SHARED, _MANAGED or _PRIVATE */
     int32_t is_readonly;    /* 1: nothing may be written through this Array, by the GPU neither */
     metal_dlpack_dtype dtype;
+    int32_t is_padded; /* 1: each item of less than a byte has a byte of its own; 0: they are packed, the
+                          first one at the lowest bits of its byte */
 } metal_dlpack_view;
 
 /* An access by the CPU, between array_begin and array_end. */
