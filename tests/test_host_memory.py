@@ -24,8 +24,23 @@ def numpy_array():
 
 
 def torch_tensor():
-    torch = pytest.importorskip("torch")
+    import torch
+
     return torch.arange(999, dtype=torch.float32)[3:]
+
+
+def jax_array():
+    import jax.numpy as jnp
+
+    return jnp.arange(999, dtype=jnp.float32)
+
+
+def mlx_array():
+    import mlx.core as mx
+
+    made = mx.arange(999, dtype=mx.float32)
+    mx.eval(made)
+    return made
 
 
 def anonymous_map():
@@ -37,7 +52,6 @@ def anonymous_map():
 OWNERS = {
     "numpy": (numpy_array, False),
     "numpy, strided": (lambda: np.arange(999, dtype=np.float32)[::-3], False),
-    "torch": (torch_tensor, False),
     "bytearray": (lambda: bytearray(range(256)), False),
     "bytes": (lambda: bytes(range(256)), True),
     "mmap": (anonymous_map, False),
@@ -52,18 +66,30 @@ def test_memory_of_every_owner_is_shared(name):
     make, is_readonly = OWNERS[name]
     owner = make()
     a = md.asarray(owner, copy=False)
-    if name == "torch":
-        expected = owner.numpy()
-    elif isinstance(owner, np.ndarray):
-        expected = owner
-    else:
-        expected = np.frombuffer(owner, a.dtype.numpy)
+    expected = owner if isinstance(owner, np.ndarray) else np.frombuffer(owner, a.dtype.numpy)
     assert a.readonly is is_readonly
     assert np.asarray(a).__array_interface__["data"][0] == expected.__array_interface__["data"][0], "the same bytes"
     assert np.array_equal(np.asarray(a), expected)
     if not is_readonly:
         a[...] = 1
         assert (expected == 1).all()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(torch_tensor, marks=pytest.mark.needs_torch),
+        pytest.param(jax_array, marks=pytest.mark.needs_jax),
+        pytest.param(mlx_array, marks=pytest.mark.needs_mlx),
+    ],
+)
+@pytest.mark.parametrize("take", [md.asarray, md.from_dlpack])
+def test_memory_of_every_framework_is_shared(take, make):
+    owner = make()
+    a, again = take(owner, copy=False), take(owner, copy=False)
+    assert a.shape == tuple(owner.shape)
+    assert a.tolist() == owner.tolist()
+    assert md.shares_memory(a, again), "both lie on the owner's memory"
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="counts resident pages by /proc")
@@ -97,3 +123,8 @@ def test_a_gib_is_shared_in_microseconds_and_none_of_it_is_read():
 def test_what_cannot_be_shared_is_refused_with_the_reason(source, words):
     with pytest.raises((BufferError, ValueError, TypeError), match=words):
         md.asarray(source, copy=False)
+
+
+def test_explain_names_the_reason_too():
+    source = np.frombuffer(bytearray(17), np.uint8)[1:].view(np.float32)
+    assert "alignment" in str(md.explain(source)) or "aligned" in str(md.explain(source))
