@@ -141,7 +141,8 @@ dlpack_check_offset(const DLTensor *tensor, const dlpack_facts *facts, dlpack_fa
     }
     int64_t offset = (int64_t)tensor->byte_offset;
     if (offset + facts->first_nbytes < 0) {
-        return fail(fault, DLPACK_FAULT_BELOW, offset, -facts->first_nbytes);
+        int64_t before = facts->first_nbytes == INT64_MIN ? INT64_MAX : -facts->first_nbytes;
+        return fail(fault, DLPACK_FAULT_BELOW, offset, before);
     }
     int64_t alignment = dtype_alignment(tensor->dtype);
     if (offset % alignment != 0) {

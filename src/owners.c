@@ -4,12 +4,17 @@
 #include "managed.h"
 
 struct owner_list {
+    owner_list *older;           /* of another interpreter, or of a module that came before */
     metal_storage *head;         /* atomic; newest first, linked by storage->next */
     int64_t home;                /* the interpreter's number: an address comes again, a number does not */
     bool is_main;                /* pending calls run in the main interpreter only */
     bool is_closed;              /* atomic */
     bool is_call_pending;        /* atomic: Py_AddPendingCall has been told */
 };
+
+/* Lists are never freed: a deleter can come after the interpreter's end and needs a place to look.  A
+ * few words an interpreter. */
+static owner_list *every_list; /* atomic; newest first */
 
 enum { OWNER_OBJECT, OWNER_TENSOR_LEGACY, OWNER_TENSOR_VERSIONED };
 
@@ -142,8 +147,6 @@ retire(metal_storage *storage)
 owner_list *
 owners_new(void)
 {
-    /* Never freed: a deleter can come after the interpreter's end and needs a place to look.
-     * A few words an interpreter. */
     owner_list *list = PyMem_RawCalloc(1, sizeof *list);
     if (list == NULL) {
         PyErr_NoMemory();
@@ -151,6 +154,10 @@ owners_new(void)
     }
     list->home = PyInterpreterState_GetID(PyInterpreterState_Get());
     list->is_main = PyInterpreterState_Get() == PyInterpreterState_Main();
+    list->older = __atomic_load_n(&every_list, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&every_list, &list->older, list, true, __ATOMIC_RELEASE,
+                                        __ATOMIC_RELAXED)) {
+    }
     return list;
 }
 

@@ -108,8 +108,7 @@ def test_what_mlx_hides_can_be_read():
 
 
 def test_the_exchange_api_is_a_producer_too():
-    from dlpack_structs import Tensor
-    from test_dlpack_exchange import table_of
+    from dlpack_structs import Tensor, table_of
 
     with pytest.raises(BufferError, match="read-only"):
         table_of(md.Array).borrow(md.zeros(4).as_readonly(), Tensor())

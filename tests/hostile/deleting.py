@@ -5,8 +5,7 @@ import gc
 import sys
 import threading
 
-from dlpack_structs import CAPSULE_NAMES, open_capsule
-from test_dlpack_exchange import table_of
+from dlpack_structs import CAPSULE_NAMES, open_capsule, table_of
 
 import metal_dlpack as md
 from hostile import tensors

@@ -9,9 +9,8 @@ import ctypes
 import gc
 import sys
 
-from dlpack_structs import IS_COPIED, READ_ONLY, capsule_name
+from dlpack_structs import IS_COPIED, READ_ONLY, Table, capsule_name, table_of
 from objc_messages import foreign_buffer
-from test_dlpack_exchange import Table, table_of
 
 import metal_dlpack as md
 from hostile import tensors
