@@ -50,11 +50,12 @@ def addresses():
     for pointed in (FAULTING, page, 1, 2**63, ctypes.addressof(block), id(md)):  # a wild isa
         ctypes.c_uint64.from_address(page + 256).value = pointed
         yield page + 256
-    yield from (id(md), id(object()), id(1.5), ctypes.cast(libc.malloc, ctypes.c_void_p).value)
+    yield from (id(md), id(Tensor), ctypes.cast(libc.malloc, ctypes.c_void_p).value)
     yield md.default_device().handle
     yield md.default_device().default_stream.handle
     yield from (libobjc.objc_getClass(name) for name in (b"NSObject", b"NSString", b"NSAutoreleasePool"))
-    yield from (md.Buffer(64).address, md.Buffer(4096).handle + 8, md.Buffer(4096).handle + 16)
+    buffer = md.Buffer(4096)  # lives while its neighbourhood is tried
+    yield from (buffer.address, buffer.handle + 8, buffer.handle + 16)
     if not HAS_ASAN:  # which sees that freed memory is looked at, as it must be here
         yield freed_object()
     chooser = random.Random(5)
