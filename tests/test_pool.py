@@ -107,6 +107,23 @@ def test_a_label_does_not_pass_to_the_next_user():
     assert md.Buffer(5000).label is None
 
 
+def test_memory_in_use_by_the_gpu_is_not_reused():
+    stream = md.Stream()
+    src, dst = md.full(MIB, 3.0, storage="private"), md.empty(MIB, storage="private")
+    softmetal.configure(latency_us=50_000)
+    try:
+        dst.copy_from(src, stream=stream)
+        before = md.memory_stats()["private"]
+        del dst, src
+        other = md.empty(MIB, storage="private")
+        assert delta(before, md.memory_stats()["private"])["hits"] == 0, "the copy is still running"
+        stream.synchronize()
+    finally:
+        softmetal.configure(latency_us=None)
+    assert md.memory_stats()["private"]["cached_buffers"] == 2
+    del other
+
+
 def test_a_handle_that_is_cached_is_not_taken_for_a_live_buffer():
     a = md.empty(1000)
     address = a.buffer.address

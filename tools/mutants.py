@@ -65,7 +65,13 @@ MUTANTS = [
         "    free(storage);\n",
         POOL,
     ),
-    Mutant("a buffer that others know is reused", STORAGE, "if (!is_known && pool_give(", "if (pool_give(", POOL),
+    Mutant(
+        "a buffer that others know is reused",
+        STORAGE,
+        "if (!is_known && pool_give(",
+        "if ((is_known || true) && pool_give(",
+        POOL,
+    ),
     Mutant(
         "a refused buffer does not empty the cache", STORAGE, "        (void)pool_empty(NULL);\n", "        ;\n", POOL
     ),
