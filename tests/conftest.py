@@ -92,7 +92,9 @@ answers: dict[str, bool] = {}
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "rule(*ids, peers=()): holds these rules of protocol_rules.py; see docs/protocol.md")
+    config.addinivalue_line(
+        "markers", "rule(*ids, peers=()): holds these rules of protocol_rules.py; see docs/protocol.md"
+    )
     for name, (what, _) in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: needs {what}")
 

@@ -62,7 +62,10 @@ def test_a_cpu_tensor_is_shared_and_deleted_once(versioned, live_buffers):
 def test_copy_true_is_honoured_even_by_producers_that_ignore_it(versioned, live_buffers):
     memory = np.arange(6, dtype="float32")
     buffer = md.Buffer(64)
-    for producer in (Producer(versioned=versioned, data=memory.ctypes.data), metal_producer(buffer, versioned=versioned)):
+    for producer in (
+        Producer(versioned=versioned, data=memory.ctypes.data),
+        metal_producer(buffer, versioned=versioned),
+    ):
         array = md.from_dlpack(producer, copy=True)
         assert producer.deletions == 1
         assert array.buffer.owner is None
@@ -114,7 +117,9 @@ def test_a_tensor_without_items_is_deleted_at_once_and_its_data_not_looked_at(ve
 
 
 @BOTH
-@pytest.mark.rule("import-null-deleter", "import-null-strides", "import-0d", "import-size-1-strides", "import-negative-strides")
+@pytest.mark.rule(
+    "import-null-deleter", "import-null-strides", "import-0d", "import-size-1-strides", "import-negative-strides"
+)
 def test_odd_but_good_tensors_are_taken(versioned):
     memory = np.arange(24, dtype="float32")
     cases = [

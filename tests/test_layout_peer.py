@@ -162,7 +162,12 @@ def test_a_layout_has_the_peer_s_facts(values):
     same_layout(Ours(*values), Peer(*values))
 
 
-@given(arguments(strides=st.one_of(far, st.integers(-3, 3)), shapes=st.lists(st.one_of(extents, far.map(abs)), max_size=4).map(tuple)))
+@given(
+    arguments(
+        strides=st.one_of(far, st.integers(-3, 3)),
+        shapes=st.lists(st.one_of(extents, far.map(abs)), max_size=4).map(tuple),
+    )
+)
 @MANY
 def test_only_what_overflows_is_refused_earlier(values):
     same_outcome(lambda layout: layout(*values), Ours, Peer, allowed=FAR)
@@ -250,7 +255,9 @@ def operations(draw, ours):
     if name == "reshaped":
         return name, (draw(other_shapes(shape)),)
     if name == "permuted":
-        order = st.one_of(st.permutations(range(ndim)), st.permutations(range(-ndim, 0)), st.lists(axes_of(ndim), max_size=4))
+        order = st.one_of(
+            st.permutations(range(ndim)), st.permutations(range(-ndim, 0)), st.lists(axes_of(ndim), max_size=4)
+        )
         return name, (tuple(draw(order)),)
     if name == "unsqueezed":
         return name, (draw(st.one_of(axes_of(ndim), st.lists(axes_of(ndim + 1), max_size=3).map(tuple))),)
@@ -333,7 +340,10 @@ def test_layouts_are_equal_where_the_peer_s_are(a, b):
 # ---- the differences ----
 
 
-@given(arguments(strides=st.one_of(far, st.integers(-3, 3)), shapes=st.lists(st.integers(0, 3), max_size=4).map(tuple)), st.data())
+@given(
+    arguments(strides=st.one_of(far, st.integers(-3, 3)), shapes=st.lists(st.integers(0, 3), max_size=4).map(tuple)),
+    st.data(),
+)
 @MANY
 def test_far_layouts_never_answer_wrongly(values, data):
     """Near the ends of 64 bits: what both answer is the same, and ours refuses no more than what overflows."""
