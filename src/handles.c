@@ -1,32 +1,13 @@
 /* handles.c: see handles.h.  Open addressing, linear probing, at most half full. */
 #include "handles.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+#include "locks.h"
+
 static metal_storage **slots; /* all under the lock */
 static size_t slot_count;     /* a power of two, or 0 */
 static size_t used_count;
-
-static void
-take_lock(void)
-{
-    (void)pthread_mutex_lock(&lock);
-}
-
-static void
-drop_lock(void)
-{
-    (void)pthread_mutex_unlock(&lock);
-}
-
-static void
-watch_fork(void)
-{
-    (void)pthread_atfork(take_lock, drop_lock, drop_lock);
-}
 
 /* Objects are 16 bytes apart at least; the multiplication spreads what is left. */
 static size_t
@@ -78,19 +59,18 @@ make_room(void)
 void
 handles_add(metal_storage *storage)
 {
-    (void)pthread_once(&fork_once, watch_fork);
-    take_lock();
+    lock_take(LOCK_HANDLES);
     if (make_room()) {
         put(storage);
         used_count++;
     }
-    drop_lock();
+    lock_drop(LOCK_HANDLES);
 }
 
 void
 handles_remove(const metal_storage *storage)
 {
-    take_lock();
+    lock_take(LOCK_HANDLES);
     if (slot_count > 0) {
         size_t place = place_of(storage->handle);
         while (slots[place] != NULL && slots[place] != storage) {
@@ -107,7 +87,7 @@ handles_remove(const metal_storage *storage)
             }
         }
     }
-    drop_lock();
+    lock_drop(LOCK_HANDLES);
 }
 
 /* One more reference, unless the last one is gone already and the storage on its way out. */
@@ -128,7 +108,7 @@ metal_storage *
 handles_find(const void *handle)
 {
     metal_storage *found = NULL;
-    take_lock();
+    lock_take(LOCK_HANDLES);
     if (slot_count > 0) {
         size_t place = place_of(handle);
         while (slots[place] != NULL && (const void *)slots[place]->handle != handle) {
@@ -138,6 +118,6 @@ handles_find(const void *handle)
             found = slots[place];
         }
     }
-    drop_lock();
+    lock_drop(LOCK_HANDLES);
     return found;
 }

@@ -1,33 +1,14 @@
 /* pages.c: see pages.h. */
 #include "pages.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+#include "locks.h"
+
 static metal_storage **table; /* sorted by address; behind the lock, as is all that follows */
 static size_t room;
 static size_t used; /* written behind the lock, read without */
-
-static void
-take_lock(void)
-{
-    (void)pthread_mutex_lock(&lock);
-}
-
-static void
-drop_lock(void)
-{
-    (void)pthread_mutex_unlock(&lock);
-}
-
-static void
-watch_fork(void)
-{
-    (void)pthread_atfork(take_lock, drop_lock, drop_lock);
-}
 
 static bool
 is_empty(void)
@@ -71,7 +52,7 @@ make_room(void)
 static bool
 insert(metal_storage *storage)
 {
-    take_lock();
+    lock_take(LOCK_PAGES);
     bool fits = make_room();
     if (fits) {
         size_t place = count_up_to(storage->address);
@@ -79,7 +60,7 @@ insert(metal_storage *storage)
         table[place] = storage;
         __atomic_store_n(&used, used + 1, __ATOMIC_RELEASE);
     }
-    drop_lock();
+    lock_drop(LOCK_PAGES);
     return fits;
 }
 
@@ -87,7 +68,6 @@ void *
 pages_new(size_t nbytes)
 {
     metal_storage *storage;
-    (void)pthread_once(&fork_once, watch_fork);
     if (bridge_is_forked() || devices_count() == 0 ||
         storage_new(devices_get(0), nbytes, BRIDGE_SHARED, &storage) != BRIDGE_OK) {
         return NULL;
@@ -106,14 +86,14 @@ pages_free(void *address)
     if (address == NULL || is_empty()) {
         return false;
     }
-    take_lock();
+    lock_take(LOCK_PAGES);
     size_t count = count_up_to(address);
     if (count > 0 && table[count - 1]->address == address) {
         found = table[count - 1];
         memmove(table + count - 1, table + count, (used - count) * sizeof *table);
         __atomic_store_n(&used, used - 1, __ATOMIC_RELEASE);
     }
-    drop_lock();
+    lock_drop(LOCK_PAGES);
     storage_release(found);
     return found != NULL;
 }
@@ -125,7 +105,7 @@ pages_find(const void *address, size_t nbytes)
     if (is_empty()) {
         return NULL;
     }
-    take_lock();
+    lock_take(LOCK_PAGES);
     size_t count = count_up_to(address);
     if (count > 0) {
         metal_storage *below = table[count - 1];
@@ -135,6 +115,6 @@ pages_find(const void *address, size_t nbytes)
             found = below;
         }
     }
-    drop_lock();
+    lock_drop(LOCK_PAGES);
     return found;
 }

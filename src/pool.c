@@ -5,7 +5,7 @@
  */
 #include "pool.h"
 
-#include <pthread.h>
+#include "locks.h"
 
 #define SMALLEST_BITS 8  /* 256 bytes: Metal's own grain is no finer */
 #define STEP_BITS 3      /* eight classes to a power of two */
@@ -27,27 +27,7 @@ typedef struct device_pool {
     uint64_t clock;        /* counts what was given back */
 } device_pool;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static device_pool pools[DEVICES_MAX]; /* behind the lock */
-
-static void
-take_lock(void)
-{
-    (void)pthread_mutex_lock(&lock);
-}
-
-static void
-drop_lock(void)
-{
-    (void)pthread_mutex_unlock(&lock);
-}
-
-static void
-watch_fork(void)
-{
-    (void)pthread_atfork(take_lock, drop_lock, drop_lock);
-}
 
 /* ---- size classes ---- */
 
@@ -237,21 +217,21 @@ pool_set_limit(const device_record *device, uint64_t limit_nbytes)
 {
     metal_storage *popped = NULL;
     device_pool *pool = &pools[device->index];
-    take_lock();
+    lock_take(LOCK_POOL);
     pool->has_limit = limit_nbytes != POOL_NO_LIMIT;
     pool->limit_nbytes = limit_nbytes;
     trim_locked(pool, cache_room(pool, device), &popped);
-    drop_lock();
+    lock_drop(LOCK_POOL);
     (void)destroy_all(popped);
 }
 
 uint64_t
 pool_limit(const device_record *device)
 {
-    take_lock();
+    lock_take(LOCK_POOL);
     const device_pool *pool = &pools[device->index];
     uint64_t limit = pool->has_limit ? pool->limit_nbytes : POOL_NO_LIMIT;
-    drop_lock();
+    lock_drop(LOCK_POOL);
     return limit;
 }
 
@@ -268,7 +248,7 @@ pool_take(const device_record *device, size_t nbytes, bridge_storage mode)
     device_pool *pool = &pools[device->index];
     size_class *where = &pool->classes[mode][class];
     metal_storage *storage = NULL;
-    take_lock();
+    lock_take(LOCK_POOL);
     if (where->newest != NULL) {
         storage = pop_newest(pool, where);
         WATCH_LOOK_UP(storage->handle); /* work that used it may have ended just now */
@@ -276,17 +256,16 @@ pool_take(const device_record *device, size_t nbytes, bridge_storage mode)
         count_made(pool, mode);
         pool->modes[mode].hits++;
     }
-    drop_lock();
+    lock_drop(LOCK_POOL);
     return storage;
 }
 
 bool
 pool_admit(const device_record *device, size_t capacity, bridge_storage mode)
 {
-    (void)pthread_once(&fork_once, watch_fork);
     metal_storage *popped = NULL;
     device_pool *pool = &pools[device->index];
-    take_lock();
+    lock_take(LOCK_POOL);
     bool fits = true;
     if (pool->has_limit) {
         uint64_t room = subtract(pool->limit_nbytes, pool->live_nbytes);
@@ -296,7 +275,7 @@ pool_admit(const device_record *device, size_t capacity, bridge_storage mode)
     if (fits) {
         count_live(pool, mode, capacity);
     }
-    drop_lock();
+    lock_drop(LOCK_POOL);
     (void)destroy_all(popped);
     return fits;
 }
@@ -305,18 +284,18 @@ void
 pool_note_made(const device_record *device, bridge_storage mode)
 {
     device_pool *pool = &pools[device->index];
-    take_lock();
+    lock_take(LOCK_POOL);
     count_made(pool, mode);
-    drop_lock();
+    lock_drop(LOCK_POOL);
 }
 
 void
 pool_dismiss(const device_record *device, size_t capacity, bridge_storage mode)
 {
     device_pool *pool = &pools[device->index];
-    take_lock();
+    lock_take(LOCK_POOL);
     count_dead(pool, mode, capacity);
-    drop_lock();
+    lock_drop(LOCK_POOL);
 }
 
 bool
@@ -330,11 +309,11 @@ pool_give(metal_storage *storage)
     const device_record *device = storage->device;
     device_pool *pool = &pools[device->index];
     metal_storage *popped = NULL;
-    take_lock();
+    lock_take(LOCK_POOL);
     count_dead(pool, storage->mode, capacity);
     push(pool, &pool->classes[storage->mode][class], storage);
     trim_locked(pool, cache_room(pool, device), &popped); /* the storage itself may go too */
-    drop_lock();
+    lock_drop(LOCK_POOL);
     if (popped != NULL) {
         (void)destroy_all(popped);
     }
@@ -345,9 +324,9 @@ static uint64_t
 empty_one(const device_record *device)
 {
     metal_storage *popped = NULL;
-    take_lock();
+    lock_take(LOCK_POOL);
     trim_locked(&pools[device->index], 0, &popped);
-    drop_lock();
+    lock_drop(LOCK_POOL);
     return destroy_all(popped);
 }
 
@@ -383,11 +362,11 @@ void
 pool_read(const device_record *device, pool_counts modes[POOL_MODES], pool_counts *total)
 {
     const device_pool *pool = &pools[device->index];
-    take_lock();
+    lock_take(LOCK_POOL);
     for (int mode = 0; mode < POOL_MODES; mode++) {
         modes[mode] = pool->modes[mode];
     }
     add_up(modes, total);
     total->peak_nbytes = pool->peak_nbytes;
-    drop_lock();
+    lock_drop(LOCK_POOL);
 }

@@ -6,27 +6,16 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "locks.h"
+
 #define SECOND_NS UINT64_C(1000000000)
 
 /* One lock for all streams: it is held for a few words at a time.  One condition: those who wait
  * are few, and waking them all is cheap. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static metal_stream *living;                      /* behind the lock */
 static metal_stream *default_streams[DEVICES_MAX]; /* behind the lock; each owned (+1) for ever */
-
-static void
-take_lock(void)
-{
-    (void)pthread_mutex_lock(&lock);
-}
-
-static void
-drop_lock(void)
-{
-    (void)pthread_mutex_unlock(&lock);
-}
 
 static void
 prepare(void)
@@ -40,7 +29,6 @@ prepare(void)
     (void)pthread_cond_init(&changed, &attributes);
     (void)pthread_condattr_destroy(&attributes);
 #endif
-    (void)pthread_atfork(take_lock, drop_lock, drop_lock);
 }
 
 /* ---- making ---- */
@@ -92,13 +80,13 @@ static metal_stream *
 add(metal_stream *stream)
 {
     (void)pthread_once(&once, prepare);
-    take_lock();
+    lock_take(LOCK_STREAMS);
     metal_stream *earlier = find_locked(stream->queue);
     if (earlier == NULL) {
         stream->next = living;
         living = stream;
     }
-    drop_lock();
+    lock_drop(LOCK_STREAMS);
     if (earlier == NULL) {
         return stream;
     }
@@ -153,9 +141,9 @@ metal_stream *
 stream_find(const void *queue)
 {
     (void)pthread_once(&once, prepare);
-    take_lock();
+    lock_take(LOCK_STREAMS);
     metal_stream *stream = find_locked(queue);
-    drop_lock();
+    lock_drop(LOCK_STREAMS);
     return stream;
 }
 
@@ -164,7 +152,7 @@ stream_list(const device_record *device, metal_stream **out, size_t capacity)
 {
     size_t count = 0;
     (void)pthread_once(&once, prepare);
-    take_lock();
+    lock_take(LOCK_STREAMS);
     for (metal_stream *stream = living; stream != NULL; stream = stream->next) {
         if (stream->device != device || __atomic_load_n(&stream->refs, __ATOMIC_RELAXED) == 0) {
             continue;
@@ -175,7 +163,7 @@ stream_list(const device_record *device, metal_stream **out, size_t capacity)
         }
         count++;
     }
-    drop_lock();
+    lock_drop(LOCK_STREAMS);
     return count;
 }
 
@@ -201,7 +189,7 @@ stream_release(metal_stream *stream)
         }
     }
     /* It may be the last: under the lock, so that nobody finds it on its way out. */
-    take_lock();
+    lock_take(LOCK_STREAMS);
     bool is_last = __atomic_sub_fetch(&stream->refs, 1, __ATOMIC_ACQ_REL) == 0;
     for (metal_stream **link = &living; is_last && *link != NULL; link = &(*link)->next) {
         if (*link == stream) {
@@ -209,7 +197,7 @@ stream_release(metal_stream *stream)
             break;
         }
     }
-    drop_lock();
+    lock_drop(LOCK_STREAMS);
     if (is_last) {
         destroy(stream);
     }
@@ -228,7 +216,7 @@ sleep_until_changed(uint64_t deadline_ns)
     }
     uint64_t left = deadline_ns - now_ns;
     struct timespec rest = {(time_t)(left / SECOND_NS), (long)(left % SECOND_NS)};
-    (void)pthread_cond_timedwait_relative_np(&changed, &lock, &rest);
+    (void)pthread_cond_timedwait_relative_np(&changed, &locks[LOCK_STREAMS], &rest);
     return true;
 }
 
@@ -242,7 +230,7 @@ static bool
 sleep_until_changed(uint64_t deadline_ns)
 {
     struct timespec when = {(time_t)(deadline_ns / SECOND_NS), (long)(deadline_ns % SECOND_NS)};
-    return pthread_cond_timedwait(&changed, &lock, &when) != ETIMEDOUT;
+    return pthread_cond_timedwait(&changed, &locks[LOCK_STREAMS], &when) != ETIMEDOUT;
 }
 
 static uint64_t
@@ -273,23 +261,23 @@ stream_wait(metal_stream *stream, uint64_t value, uint64_t timeout_ns)
     }
     uint64_t deadline_ns = deadline_after(timeout_ns);
     bool is_in_time = true;
-    take_lock();
+    lock_take(LOCK_STREAMS);
     while (!stream_has_reached(stream, value) && is_in_time) {
         is_in_time = sleep_until_changed(deadline_ns);
     }
-    drop_lock();
+    lock_drop(LOCK_STREAMS);
     return stream_has_reached(stream, value);
 }
 
 void
 stream_complete(metal_stream *stream, uint64_t value)
 {
-    take_lock();
+    lock_take(LOCK_STREAMS);
     if (stream->completed < value) {
         __atomic_store_n(&stream->completed, value, __ATOMIC_RELEASE);
     }
     (void)pthread_cond_broadcast(&changed);
-    drop_lock();
+    lock_drop(LOCK_STREAMS);
 }
 
 /* ---- failures ---- */
@@ -297,12 +285,12 @@ stream_complete(metal_stream *stream, uint64_t value)
 void
 stream_note_failure(metal_stream *stream, const bridge_error *error)
 {
-    take_lock();
+    lock_take(LOCK_STREAMS);
     if (!stream->has_failed) {
         stream->failure = *error;
         __atomic_store_n(&stream->has_failed, true, __ATOMIC_RELEASE);
     }
-    drop_lock();
+    lock_drop(LOCK_STREAMS);
 }
 
 bool
@@ -311,12 +299,12 @@ stream_take_failure(metal_stream *stream, bridge_error *out)
     if (!__atomic_load_n(&stream->has_failed, __ATOMIC_ACQUIRE)) {
         return false;
     }
-    take_lock();
+    lock_take(LOCK_STREAMS);
     bool has_failed = stream->has_failed;
     if (has_failed) {
         *out = stream->failure;
         __atomic_store_n(&stream->has_failed, false, __ATOMIC_RELAXED);
     }
-    drop_lock();
+    lock_drop(LOCK_STREAMS);
     return has_failed;
 }

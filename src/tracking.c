@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "locks.h"
+
 #define SLOTS 256
 
 typedef struct record {
@@ -19,37 +21,34 @@ typedef struct record {
 
 uint32_t tracking_count;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static record *slots[SLOTS]; /* behind the lock */
 
 void
 tracking_lock(void)
 {
-    (void)pthread_mutex_lock(&lock);
+    lock_take(LOCK_TRACKING);
 }
 
 void
 tracking_unlock(void)
 {
-    (void)pthread_mutex_unlock(&lock);
+    lock_drop(LOCK_TRACKING);
 }
 
 /* No work in flight will ever be over in a forked child: forget it all, or reading memory would wait. */
 static void
-start_child(void)
+forget_all(void)
 {
     for (int i = 0; i < SLOTS; i++) {
         slots[i] = NULL;
     }
     tracking_count = 0;
-    tracking_unlock();
 }
 
-static void
+__attribute__((constructor)) static void
 watch_fork(void)
 {
-    (void)pthread_atfork(tracking_lock, tracking_unlock, start_child);
+    (void)pthread_atfork(NULL, NULL, forget_all);
 }
 
 static record **
@@ -263,7 +262,6 @@ tracking_has_write(const bridge_buffer *buffer)
 bool
 tracking_reserve_locked(const bridge_buffer *buffer)
 {
-    (void)pthread_once(&fork_once, watch_fork);
     record **link = link_of(buffer);
     if (*link == NULL) {
         record *fresh = calloc(1, sizeof *fresh);

@@ -30,6 +30,7 @@ FLOORS = [
         "devices",
         "managed",
         "handles",
+        "locks",
         "event",
         "pool",
         "queue",

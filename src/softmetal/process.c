@@ -96,8 +96,15 @@ static void
 watch(void)
 {
     soft_monotonic_init_cond(&changed);
-    pthread_atfork(take_locks, drop_locks, mark_child);
     atexit(stop_workers);
+}
+
+/* First of all constructors: whoever holds a lock of its own and calls Metal takes that one first, and
+ * prepare handlers run last in, first out. */
+__attribute__((constructor(101))) static void
+watch_fork(void)
+{
+    pthread_atfork(take_locks, drop_locks, mark_child);
 }
 
 void

@@ -1,0 +1,64 @@
+"""The library's locks in C: a child that fork() makes at any moment finds them free."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+FORKS = """
+import os
+import signal
+import threading
+import warnings
+
+import metal_dlpack as md
+
+warnings.simplefilter("ignore")  # Python 3.12 and later say that threads are running: they are
+is_over = threading.Event()
+
+
+def work(stream):
+    while not is_over.is_set():
+        array = md.full(4096, 1.0)
+        array.fill(2, stream=stream)
+        md.from_dlpack(array, stream=stream)
+        array.copy()
+        array.__dlpack__()
+        md.Stream()
+
+
+def child(kept):
+    signal.alarm(20)  # a lock that is never free ends the child
+    kept.clear()
+    try:
+        md.zeros(4)
+    except md.MetalError:
+        os._exit(0)
+    os._exit(1)
+
+
+streams = [md.Stream() for _ in range(3)]
+kept = [md.zeros(4096), md.Stream(), md.full(8, 1.0).__dlpack__()]
+threads = [threading.Thread(target=work, args=(stream,)) for stream in streams]
+for thread in threads:
+    thread.start()
+results = []
+for _ in range(60):
+    pid = os.fork()
+    if pid == 0:
+        child(kept)
+    results.append(os.waitpid(pid, 0)[1])
+    if results[-1] != 0:
+        break
+is_over.set()
+for thread in threads:
+    thread.join()
+assert not any(results), results
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
+def test_children_forked_while_other_threads_hold_locks_let_go_of_what_they_inherit():
+    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
