@@ -71,13 +71,13 @@ copy_twice(MTLResourceOptions options, BOOL fenced)
     return result;
 }
 
-CASE(without_a_seed_everything_runs_as_encoded)
+RACES(without_a_seed_everything_runs_as_encoded)
 {
     CHECK(copy_twice(TRACKED, NO) == '1');
     CHECK(copy_twice(UNTRACKED, NO) == '1');
 }
 
-CASE(the_order_last_swaps_untracked_work_every_time)
+RACES(the_order_last_swaps_untracked_work_every_time)
 {
     softmetal_set("SOFTMETAL_SEED", "last");
     for (int round = 0; round < 20; round++) {
@@ -104,7 +104,7 @@ CASE(tracked_work_stays_in_order_whatever_the_seed)
     }
 }
 
-CASE(some_seeds_swap_untracked_work_and_some_do_not)
+RACES(some_seeds_swap_untracked_work_and_some_do_not)
 {
     int seen[3] = {0, 0, 0};
     for (int seed = 1; seed < 33; seed++) {
@@ -129,7 +129,7 @@ write_after_read(MTLResourceOptions options)
     return result;
 }
 
-CASE(a_write_waits_for_earlier_reads_of_a_tracked_buffer)
+RACES(a_write_waits_for_earlier_reads_of_a_tracked_buffer)
 {
     softmetal_set("SOFTMETAL_SEED", "last");
     CHECK(write_after_read(TRACKED) == '2');
@@ -169,7 +169,7 @@ copy_in_two(MTLResourceOptions options, BOOL fenced)
     return result;
 }
 
-CASE(untracked_work_of_two_command_buffers_is_swapped_too)
+RACES(untracked_work_of_two_command_buffers_is_swapped_too)
 {
     softmetal_set("SOFTMETAL_SEED", "last");
     softmetal_set("SOFTMETAL_LATENCY_US", "20000");
@@ -213,7 +213,7 @@ CASE(two_queues_finish_in_either_order_as_the_seed_decides)
 }
 
 /* The order of each seed goes to stdout: it has to be the same in every process. */
-CASE(the_same_seed_gives_the_same_order)
+RACES(the_same_seed_gives_the_same_order)
 {
     char results[33] = "";
     for (int seed = 1; seed < 33; seed++) {
