@@ -139,6 +139,19 @@ def live_buffers():
     assert after <= before, f"{after - before} MTLBuffers outlive the test"  # fewer: the last of the test before
 
 
+@pytest.fixture
+def settings():
+    """softmetal.configure, undone at the end."""
+    changed = {}
+
+    def configure(**values):
+        changed.update(dict.fromkeys(values))
+        softmetal.configure(**values)
+
+    yield configure
+    softmetal.configure(**changed)
+
+
 @pytest.fixture(autouse=True)
 def no_validation_reports():
     """A test that makes the software Metal's validation speak fails."""

@@ -17,19 +17,6 @@ from metal_dlpack import softmetal
 needs_softmetal = pytest.mark.needs_softmetal
 
 
-@pytest.fixture
-def settings():
-    """softmetal.configure, undone at the end."""
-    changed = {}
-
-    def configure(**values):
-        changed.update(dict.fromkeys(values))
-        softmetal.configure(**values)
-
-    yield configure
-    softmetal.configure(**changed)
-
-
 def contents(buffer, size=None, offset=0) -> bytes:
     return bytes(np.array(buffer.array(buffer.size if size is None else size, "uint8", offset)))
 

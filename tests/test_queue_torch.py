@@ -98,10 +98,8 @@ def torch_queue(library, monkeypatch):
 
 
 @pytest.fixture
-def slow():
-    softmetal.configure(latency_us=int(LATENCY * 1e6))
-    yield
-    softmetal.configure(latency_us=None)
+def slow(settings):
+    settings(latency_us=int(LATENCY * 1e6))
 
 
 def torch_tensor():

@@ -18,20 +18,7 @@ from metal_dlpack import softmetal
 
 pytestmark = pytest.mark.needs_softmetal
 LATENCY = 0.05
-QUICK = 0.02  # what "at once" may take here, beside seven other processes
-
-
-@pytest.fixture
-def settings():
-    """softmetal.configure, undone at the end."""
-    changed = {}
-
-    def configure(**values):
-        changed.update(dict.fromkeys(values))
-        softmetal.configure(**values)
-
-    yield configure
-    softmetal.configure(**changed)
+QUICK = 0.02  # what "at once" may take here on a busy machine
 
 
 @pytest.fixture

@@ -19,11 +19,9 @@ needs_softmetal = pytest.mark.needs_softmetal
 
 
 @pytest.fixture
-def slow_gpu():
+def slow_gpu(settings):
     """Every command buffer takes LATENCY seconds."""
-    softmetal.configure(latency_us=str(int(LATENCY * 1e6)))
-    yield
-    softmetal.configure(latency_us=None)
+    settings(latency_us=int(LATENCY * 1e6))
 
 
 def read(array):
