@@ -10,7 +10,6 @@ import stream_programs
 from objc_messages import foreign_buffer, pool, send
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
 
 pytestmark = pytest.mark.needs_softmetal
 LATENCY = 0.05

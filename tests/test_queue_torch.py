@@ -16,7 +16,7 @@ import pytest
 from objc_messages import Range, pool, send
 
 import metal_dlpack as md
-from metal_dlpack import _core, softmetal, sync
+from metal_dlpack import _core, sync
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch]
 LATENCY = 0.05
