@@ -159,7 +159,10 @@ args_handle(const char *function, const char *kind, PyObject *value, void **out)
     }
     *out = PyLong_AsVoidPtr(address);
     Py_DECREF(address);
-    return *out == NULL && PyErr_Occurred() ? -1 : 0;
+    if (*out == NULL && !PyErr_Occurred()) {
+        PyErr_Format(PyExc_ValueError, "%s: the handle is 0, which is no %s.", function, kind);
+    }
+    return *out == NULL ? -1 : 0;
 }
 
 int

@@ -274,6 +274,25 @@ narrow_default(PyObject *ndarray)
     return result;
 }
 
+/* NumPy makes an array of anything: of what is no number, objects, texts or dates. */
+static int
+check_numbers(PyObject *ndarray, PyObject *x)
+{
+    PyObject *dtype = PyObject_GetAttrString(ndarray, "dtype");
+    PyObject *kind = dtype == NULL ? NULL : PyObject_GetAttrString(dtype, "kind");
+    const char *letter = kind == NULL ? NULL : PyUnicode_AsUTF8(kind);
+    bool is_number = letter != NULL && strchr("OSTUMm", letter[0]) == NULL;
+    if (letter != NULL && !is_number) {
+        PyErr_Format(PyExc_TypeError,
+                     "asarray: %.100s (%R to NumPy) is not made of numbers that an element type holds; "
+                     "give a number, nested lists of numbers, or an object with DLPack or the buffer protocol.",
+                     Py_TYPE(x)->tp_name, dtype);
+    }
+    Py_XDECREF(kind);
+    Py_XDECREF(dtype);
+    return is_number ? 0 : -1;
+}
+
 static PyObject *
 array_of_nested(md_state *state, PyObject *x, const import_request *request)
 {
@@ -285,7 +304,7 @@ array_of_nested(md_state *state, PyObject *x, const import_request *request)
     PyObject *numpy = array_numpy_module("asarray");
     PyObject *wide = numpy == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "(O)", x);
     PyObject *items = NULL;
-    if (wide != NULL) {
+    if (wide != NULL && check_numbers(wide, x) == 0) {
         items = is_numpy_scalar(x) ? Py_NewRef(wide) : narrow_default(wide);
     }
     PyObject *array = NULL;

@@ -159,6 +159,12 @@ def test_arrays_of_ml_dtypes_are_shared():
     assert source[0] == 9
 
 
+@pytest.mark.parametrize("thing", [None, {}, "abc", 2**70, ["a", 1], len, np.datetime64("2026-01-01")], ids=repr)
+def test_what_is_not_made_of_numbers_is_refused(thing):
+    with pytest.raises(TypeError, match=rf"^asarray: \S*{type(thing).__name__} \(.*give a number"):
+        md.asarray(thing)
+
+
 def test_objects_with_only_the_array_interface_are_taken():
     class Wrapper:
         def __init__(self, inner):

@@ -151,6 +151,20 @@ def test_from_handle_is_the_same_buffer_and_keeps_its_owner(live_buffers):
     assert alive() is None
 
 
+@pytest.mark.parametrize(
+    "wrap, kind",
+    [
+        (md.Buffer.from_handle, "MTLBuffer"),
+        (md.Stream.from_handle, "MTLCommandQueue"),
+        (lambda handle: md.Event.from_handle(handle, 1), "MTLSharedEvent"),
+    ],
+    ids=["Buffer", "Stream", "Event"],
+)
+def test_nil_is_refused_as_such(wrap, kind):
+    with pytest.raises(ValueError, match=f"the handle is 0, which is no id<{kind}>"):
+        wrap(0)
+
+
 def test_closing_lets_the_owner_go():
     class Owner:
         pass
