@@ -25,6 +25,7 @@ pytest.importorskip("gguf")
 
 import file_cases as cases
 import numpy as np
+from conftest import SANITIZER
 from file_cases import entry, gguf_bytes, safetensors_bytes
 
 import metal_dlpack as md
@@ -567,7 +568,8 @@ def test_a_thousand_files_leave_nothing_behind(big):
         trip()
     after = cases.resident_nbytes(), len(os.listdir("/proc/self/fd")), maps_of(big)
     assert after[1:] == before[1:] == (before[1], 0)
-    assert after[0] - before[0] < 1 << 20
+    if "address" not in SANITIZER:  # it keeps what was freed for a while
+        assert after[0] - before[0] < 1 << 20
 
 
 # ---- how long it lives ----
