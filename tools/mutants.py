@@ -34,8 +34,7 @@ ARRAYS = f"{BUFFERS} tests/test_array_host.py tests/test_array_make.py"
 STREAMS = "tests/test_stream_type.py tests/test_array_queue.py"
 
 BRIDGE, STORAGE, MANAGED = "src/metal_bridge.m", "src/storage.c", "src/managed.c"
-WORK, WAITING = "src/work.c", "src/waiting.h"
-BYTES = "src/storage_bytes.c"
+BYTES, WAITING = "src/storage_bytes.c", "src/waiting.h"
 WORK, TRACKING = "src/work.c", "src/tracking.c"
 RACES = "tests/test_races.py"
 
@@ -391,10 +390,12 @@ class Workshop:
         self.dirty: str | None = None  # the file that holds the last mutant
 
     def build(self) -> str:
-        """ "" or what the compiler said."""
+        """ "" or what the compiler said; a mutant may leave a name unused."""
+        lenient = {key: value for key, value in os.environ.items() if key != "METAL_DLPACK_WERROR"}
         done = subprocess.run(
             [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "site", "--build-temp", "objects"],
             cwd=self.folder,
+            env=lenient,
             capture_output=True,
             text=True,
             check=False,
