@@ -22,6 +22,7 @@ def test_bytes_go_in_and_come_out_in_every_storage_mode(storage, live_buffers):
     assert buffer.is_host_accessible == (storage != "private")
     assert (buffer.address is None) == (storage == "private")
     buffer.fill(7)
+    md.Buffer(10, storage="shared").fill(0xEE)  # into the pool: what a staging buffer begins with
     buffer.copy_from(b"abc")
     out = bytearray(10)
     buffer.copy_to(out)

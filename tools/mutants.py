@@ -133,6 +133,7 @@ MUTANTS = [
         BRIDGE,
         "destinationOffset:run->dst_offset_bytes",
         "destinationOffset:run->src_offset_bytes",
+        STREAMS,
     ),
     Mutant(
         "no encoder is no matter",
