@@ -87,9 +87,13 @@ uint64_t bridge_device_allocated_nbytes(bridge_device *device);
  * status it is NULL. */
 bridge_status bridge_buffer_new(bridge_device *device, size_t nbytes, bridge_storage storage,
                                 bridge_buffer **out);
-/* Shared storage over the caller's own memory: whole pages, mapped until the buffer and the GPU
- * work that uses it are gone.  Result as above. */
+/* Called when nobody retains such a buffer any more, no command buffer either: the pages may go.  On the
+ * thread of the last release, ours or one of Metal's.  It must not wait. */
+typedef void bridge_pages_done(void *context);
+/* Shared storage over the caller's own memory: whole pages, mapped until `done`.  Result as above; if it is
+ * not BRIDGE_OK, `done` may have been called, and means nothing. */
 bridge_status bridge_buffer_new_over_pages(bridge_device *device, void *pages, size_t nbytes,
+                                           bridge_pages_done *done, void *context,
                                            bridge_buffer **out);
 void bridge_buffer_retain(bridge_buffer *buffer);
 void bridge_buffer_release(bridge_buffer *buffer); /* NULL is allowed */

@@ -197,6 +197,25 @@ bridge_device_allocated_nbytes(bridge_device *device)
     return nbytes;
 }
 
+/* ---- blocks ---- */
+
+/* What all blocks begin with, made by hand, because GCC makes none.  Metal copies a block off the stack, as
+ * many bytes as the descriptor says.  SPEC clang, "Block Implementation Specification". */
+typedef struct block_head {
+    void *isa;
+    int flags;
+    int reserved;
+    void (*invoke)(void); /* takes the block itself, and what Metal passes */
+    const struct block_descriptor {
+        unsigned long reserved, size;
+    } *descriptor;
+} block_head;
+
+extern void *_NSConcreteStackBlock[32];
+
+#define BLOCK_HEAD(function, descriptor)                                                       \
+    {_NSConcreteStackBlock, 0, 0, (void (*)(void))(function), (descriptor)}
+
 /* ---- buffers ---- */
 
 static MTLResourceOptions
@@ -243,10 +262,27 @@ bridge_buffer_new(bridge_device *device, size_t nbytes, bridge_storage storage,
     return status;
 }
 
+typedef struct pages_block {
+    block_head head;
+    bridge_pages_done *done;
+    void *context;
+} pages_block;
+
+static void
+run_pages_done(pages_block *self, void *pages, NSUInteger nbytes)
+{
+    (void)pages, (void)nbytes;
+    self->done(self->context);
+}
+
+/* A command buffer of a framework can retain the buffer longer than we do, so Metal itself must say when it
+ * is done with the pages. */
 bridge_status
 bridge_buffer_new_over_pages(bridge_device *device, void *pages, size_t nbytes,
-                             bridge_buffer **out)
+                             bridge_pages_done *done, void *context, bridge_buffer **out)
 {
+    static const struct block_descriptor descriptor = {0, sizeof(pages_block)};
+    pages_block block = {BLOCK_HEAD(run_pages_done, &descriptor), done, context};
     *out = NULL;
     if (is_forked()) {
         return BRIDGE_FORKED;
@@ -258,7 +294,7 @@ bridge_buffer_new_over_pages(bridge_device *device, void *pages, size_t nbytes,
             [device_object(device) newBufferWithBytesNoCopy:pages
                                                      length:nbytes
                                                     options:MTLResourceStorageModeShared
-                                                deallocator:nil];
+                                                deallocator:(id)(void *)&block];
         *out = (bridge_buffer *)(void *)buffer;
         status = buffer == nil ? BRIDGE_NOT_PAGES : BRIDGE_OK;
     }
@@ -942,21 +978,11 @@ bridge_encode_kernel(bridge_commands *commands, bridge_kernel *kernel,
 
 /* ---- completion ---- */
 
-/* The block that addCompletedHandler: wants, made by hand, because GCC makes none.
- * SPEC clang, "Block Implementation Specification". */
 typedef struct completion_block {
-    void *isa;
-    int flags;
-    int reserved;
-    void (*invoke)(struct completion_block *self, id<MTLCommandBuffer> commands);
-    const struct completion_descriptor {
-        unsigned long reserved, size;
-    } *descriptor;
+    block_head head;
     bridge_completed *completed;
     void *context;
 } completion_block;
-
-extern void *_NSConcreteStackBlock[32];
 
 static void
 run_completed(completion_block *self, id<MTLCommandBuffer> commands)
@@ -971,12 +997,8 @@ run_completed(completion_block *self, id<MTLCommandBuffer> commands)
 void
 bridge_commands_commit(bridge_commands *commands, bridge_completed *completed, void *context)
 {
-    static const struct completion_descriptor descriptor = {0, sizeof(completion_block)};
-    completion_block block = {.isa = _NSConcreteStackBlock, /* Metal copies it off the stack */
-                              .invoke = run_completed,
-                              .descriptor = &descriptor,
-                              .completed = completed,
-                              .context = context};
+    static const struct block_descriptor descriptor = {0, sizeof(completion_block)};
+    completion_block block = {BLOCK_HEAD(run_completed, &descriptor), completed, context};
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     [commands_object(commands) addCompletedHandler:(MTLCommandBufferHandler)(void *)&block];
     [commands_object(commands) commit];

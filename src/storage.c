@@ -151,6 +151,28 @@ storage_wrap_parent(metal_storage *parent, const storage_owner *owner, metal_sto
     return BRIDGE_OK;
 }
 
+/* The last of a storage that is not ours: its owner goes, and the record with it. */
+static void
+retire(metal_storage *storage)
+{
+    if (storage->owner.retire != NULL) {
+        storage->owner.retire(storage);
+    }
+    else {
+        storage_free(storage);
+    }
+}
+
+/* Metal has let go of the pages. */
+static void
+end_pages(void *context)
+{
+    metal_storage *storage = context;
+    if (storage->is_over_pages) { /* else it refused them */
+        retire(storage);
+    }
+}
+
 bridge_status
 storage_wrap_host(const device_record *device, void *address, size_t nbytes,
                   const storage_owner *owner, metal_storage **out, size_t *offset_bytes)
@@ -159,20 +181,24 @@ storage_wrap_host(const device_record *device, void *address, size_t nbytes,
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     uintptr_t first = round_down((uintptr_t)address, page);
     size_t length = round_up((uintptr_t)address + nbytes, page) - first;
-    bridge_buffer *handle = NULL;
-    bridge_status status = bridge_buffer_new_over_pages(device->handle, (void *)first, length,
-                                                        &handle);
-    if (status != BRIDGE_OK) {
-        return status;
-    }
     *offset_bytes = (uintptr_t)address - first;
     /* The rest of the last page is not ours to use. */
-    *out = make_record(handle, device, *offset_bytes + nbytes, BRIDGE_SHARED,
-                       bridge_buffer_contents(handle), owner);
-    if (*out == NULL) {
-        bridge_buffer_release(handle);
+    metal_storage *storage = make_record(NULL, device, *offset_bytes + nbytes, BRIDGE_SHARED,
+                                         (char *)first, NULL);
+    if (storage == NULL) {
         return BRIDGE_NO_MEMORY;
     }
+    bridge_status status = bridge_buffer_new_over_pages(device->handle, (void *)first, length,
+                                                        end_pages, storage, &storage->handle);
+    if (status != BRIDGE_OK) {
+        free(storage);
+        return status;
+    }
+    storage->is_over_pages = true;
+    if (owner != NULL) {
+        storage->owner = *owner;
+    }
+    *out = storage;
     return BRIDGE_OK;
 }
 
@@ -229,20 +255,16 @@ storage_release(metal_storage *storage)
         release_ours(storage);
         return;
     }
-    /* The MTLBuffer goes first: it may lie over memory that the owner is about to unmap. */
     if (storage->parent != NULL) {
         storage_release(storage->parent);
+        retire(storage);
+        return;
     }
-    else {
-        tracking_forget(storage->handle);
-        bridge_buffer_release(storage->handle);
-    }
-    storage->handle = NULL;
-    if (storage->owner.retire != NULL) {
-        storage->owner.retire(storage);
-    }
-    else {
-        storage_free(storage);
+    bool is_over_pages = storage->is_over_pages;
+    tracking_forget(storage->handle);
+    bridge_buffer_release(storage->handle); /* of pages: ends in end_pages, now or when the GPU is done */
+    if (!is_over_pages || bridge_is_forked()) {
+        retire(storage);
     }
 }
 

@@ -38,6 +38,7 @@ struct metal_storage {
     char *address;               /* CPU address of byte 0; NULL: private storage, or nbytes is 0 */
     bool is_readonly;            /* nobody may write: the memory behind is read-only */
     bool is_ours;                /* made by storage_new: handles.h finds it */
+    bool is_over_pages;          /* of the owner: Metal says when it has done with them */
     bool is_labelled;            /* the MTLBuffer has a label, which the next user would not expect */
     size_t capacity;             /* of the MTLBuffer where it is ours; else 0 */
     metal_storage *parent;       /* owned (+1): holds the handle for this one; NULL: it is our own */

@@ -55,7 +55,10 @@ MUTANTS = [
     Mutant("no retain of a wrapped buffer", STORAGE, "    bridge_buffer_retain(buffer);\n", "", TENSORS),
     Mutant("no release of a buffer", BRIDGE, "    [(id<NSObject>)handle release];\n", ""),
     Mutant(
-        "no release of the storage's buffer", STORAGE, "        bridge_buffer_release(storage->handle);\n    }", "    }"
+        "no release of the storage's buffer",
+        STORAGE,
+        "    bridge_buffer_release(storage->handle); /* of pages: ends in end_pages, now or when the GPU is done */\n",
+        "",
     ),
     Mutant(
         "no release of a buffer of our own",
@@ -83,14 +86,12 @@ MUTANTS = [
     Mutant("no retain of an exported storage", MANAGED, "    storage_retain(storage);\n", "", TENSORS),
     Mutant("no release of an exported storage", MANAGED, "    storage_release(block->storage);\n", "", TENSORS),
     Mutant(
-        "the owner goes before its buffer",
+        "the pages go while the GPU has them",
         STORAGE,
-        "        bridge_buffer_release(storage->handle);\n    }\n    storage->handle = NULL;\n",
-        "        bridge_buffer *late = storage->handle;\n        if (storage->owner.retire != NULL) {\n"
-        "            storage->owner.retire(storage);\n            bridge_buffer_release(late);\n            return;\n"
-        "        }\n        bridge_buffer_release(late);\n    }\n    storage->handle = NULL;\n",
-        TENSORS,
+        "    bool is_over_pages = storage->is_over_pages;\n",
+        "    bool is_over_pages = storage->is_over_pages = false;\n",
     ),
+    Mutant("Metal does not say when it is done with the pages", BRIDGE, "deallocator:(id)(void *)&block", "deallocator:nil"),
     # ---- pools ----
     Mutant(
         "no pool round a label",

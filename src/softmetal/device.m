@@ -279,10 +279,16 @@ can_wrap(const char *method, const void *pointer, NSUInteger length, MTLResource
         !are_options_good(method, options) || !can_wrap(method, pointer, length, options)) {
         return nil;
     }
-    SoftMetalBuffer *buffer = make_buffer(self, length, pointer, YES, options);
-    if (buffer != nil) {
-        buffer->_deallocator = soft_block_copy(deallocator);
+    const void *copy = soft_block_copy(deallocator);
+    if (copy == NULL && deallocator != NULL) {
+        return nil;
     }
+    SoftMetalBuffer *buffer = make_buffer(self, length, pointer, YES, options);
+    if (buffer == nil) {
+        soft_block_release(copy);
+        return nil;
+    }
+    buffer->_deallocator = copy;
     return buffer;
 }
 
