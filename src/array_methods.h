@@ -39,7 +39,7 @@
 /* X(C name, Python name): one positional argument. */
 #define ARRAY_ONE_LIST(X)                                                              \
     X(deepcopy, "__deepcopy__")                                                        \
-    X(to, "to")                     /* dlpack_exchange.c */                            \
+    X(to, "to")                     /* array_to.c */                                   \
     X(reduce_ex, "__reduce_ex__")   /* array.c */
 
 #define DECLARE_CALL(name, text)                                                       \

@@ -313,17 +313,25 @@ buffer_get_device(PyObject *op, void *Py_UNUSED(closure))
     return storage == NULL ? NULL : device_of_record(state_of(op), storage->device);
 }
 
+/* "": it has none. */
+static void
+copy_label(const metal_storage *storage, char *out, size_t capacity)
+{
+    out[0] = '\0';
+    if (storage->handle != NULL) {
+        bridge_buffer_copy_label(storage->handle, out, capacity);
+    }
+}
+
 static PyObject *
 buffer_get_label(PyObject *op, void *Py_UNUSED(closure))
 {
     metal_storage *storage = buffer_open_storage("Buffer.label", buffer_cast(op));
-    char label[256] = "";
+    char label[256];
     if (storage == NULL) {
         return NULL;
     }
-    if (storage->handle != NULL) {
-        bridge_buffer_copy_label(storage->handle, label, sizeof label);
-    }
+    copy_label(storage, label, sizeof label);
     if (label[0] == '\0') {
         Py_RETURN_NONE;
     }
@@ -382,9 +390,12 @@ buffer_repr(PyObject *op)
     if (storage == NULL) {
         return PyUnicode_FromString("<metal_dlpack.Buffer, closed>");
     }
-    return PyUnicode_FromFormat("<metal_dlpack.Buffer of %zu bytes, storage='%s', metal:%d>",
-                                storage->nbytes, storage_mode_name(storage->mode),
-                                storage->device->index);
+    char label[256];
+    copy_label(storage, label, sizeof label);
+    const char *space = label[0] == '\0' ? "" : " '", *quote = label[0] == '\0' ? "" : "'";
+    return PyUnicode_FromFormat("<metal_dlpack.Buffer%s%s%s of %zu bytes, storage='%s', metal:%d>",
+                                space, label, quote, storage->nbytes,
+                                storage_mode_name(storage->mode), storage->device->index);
 }
 
 /* ---- the object's life ---- */

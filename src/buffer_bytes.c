@@ -138,7 +138,8 @@ buffer_getbuffer(PyObject *op, Py_buffer *view, int flags)
         return -1;
     }
     Py_BEGIN_ALLOW_THREADS
-    status = storage_begin_host_write(storage, &error);
+    status = storage->is_readonly ? storage_begin_host_read(storage, &error)
+                                  : storage_begin_host_write(storage, &error);
     Py_END_ALLOW_THREADS
     if (status != BRIDGE_OK) {
         buffer_unhold(self);

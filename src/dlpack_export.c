@@ -147,8 +147,11 @@ export_copy(ArrayObject *self, const export_request *request)
     if (copy == NULL) {
         return NULL;
     }
+    /* Nobody can have seen to a copy that is made here: the CPU waits for it instead. */
+    export_request of_copy = *request;
+    of_copy.order.is_ordered = false;
     void *managed =
-        export_in_place(array_cast(copy), request, DLPACK_FLAG_BITMASK_IS_COPIED);
+        export_in_place(array_cast(copy), &of_copy, DLPACK_FLAG_BITMASK_IS_COPIED);
     Py_DECREF(copy); /* the export holds the storage */
     return managed;
 }

@@ -458,6 +458,10 @@ bridge_buffer_device(bridge_buffer *buffer)
 void
 bridge_buffer_copy_label(bridge_buffer *buffer, char *out, size_t capacity)
 {
+    out[0] = '\0';
+    if (is_forked()) {
+        return;
+    }
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     copy_text([buffer_object(buffer) label], out, capacity);
     [pool drain];
@@ -622,6 +626,10 @@ bridge_queue_device(bridge_queue *queue)
 void
 bridge_queue_copy_label(bridge_queue *queue, char *out, size_t capacity)
 {
+    out[0] = '\0';
+    if (is_forked()) {
+        return;
+    }
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     copy_text([queue_object(queue) label], out, capacity);
     [pool drain];

@@ -18,6 +18,7 @@
 #include "softmetal_probe.h"
 #include "state.h"
 #include "storage_mode.h"
+#include "stream_lost.h"
 #include "stream_torch.h"
 #include "stream_type.h"
 #include "threads.h"
@@ -117,6 +118,7 @@ core_exec(PyObject *module)
     if (threads_read_variable() < 0 || layout_type_prepare(state) < 0 || c_api_add_capsule(module) < 0) {
         return -1;
     }
+    stream_lost_watch();
     return dtype_type_add_names(module, state);
 }
 

@@ -45,6 +45,7 @@
     X(__dlpack_device__)                                                               \
     X(__dlpack_c_exchange_api__)                                                       \
     X(__metal_stream__)                                                                \
+    X(Tensor)                                                                          \
     X(from_dlpack)                                                                     \
     X(requires_grad)                                                                   \
     X(copy)                                                                            \

@@ -15,6 +15,8 @@
 static pthread_cond_t changed;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static metal_stream *living;                      /* behind the lock */
+static metal_stream *lost;                        /* behind the lock: their failures only */
+static void (*tell_lost)(void);                   /* atomic */
 static metal_stream *default_streams[DEVICES_MAX]; /* behind the lock; each owned (+1) for ever */
 
 static void
@@ -67,11 +69,31 @@ make(bridge_queue *queue, const device_record *device, metal_stream **out)
     return BRIDGE_OK;
 }
 
+/* What is left is the failure, for stream_take_lost. */
+static void
+keep_failure(metal_stream *stream)
+{
+    void (*tell)(void) = __atomic_load_n(&tell_lost, __ATOMIC_ACQUIRE);
+    if (tell == NULL || bridge_is_forked()) {
+        free(stream);
+        return;
+    }
+    lock_take(LOCK_STREAMS);
+    stream->next = lost;
+    lost = stream;
+    lock_drop(LOCK_STREAMS);
+    tell();
+}
+
 static void
 destroy(metal_stream *stream)
 {
     bridge_event_release(stream->event);
     bridge_queue_release(stream->queue);
+    if (stream_has_failure(stream)) {
+        keep_failure(stream);
+        return;
+    }
     free(stream);
 }
 
@@ -296,7 +318,7 @@ stream_note_failure(metal_stream *stream, const bridge_error *error)
 bool
 stream_take_failure(metal_stream *stream, bridge_error *out)
 {
-    if (!__atomic_load_n(&stream->has_failed, __ATOMIC_ACQUIRE)) {
+    if (!stream_has_failure(stream)) {
         return false;
     }
     lock_take(LOCK_STREAMS);
@@ -307,4 +329,26 @@ stream_take_failure(metal_stream *stream, bridge_error *out)
     }
     lock_drop(LOCK_STREAMS);
     return has_failed;
+}
+
+bool
+stream_take_lost(bridge_error *out)
+{
+    lock_take(LOCK_STREAMS);
+    metal_stream *found = lost;
+    if (found != NULL) {
+        lost = found->next;
+    }
+    lock_drop(LOCK_STREAMS);
+    if (found != NULL) {
+        *out = found->failure;
+        free(found);
+    }
+    return found != NULL;
+}
+
+void
+stream_on_lost(void (*tell)(void))
+{
+    __atomic_store_n(&tell_lost, tell, __ATOMIC_RELEASE);
 }

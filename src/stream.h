@@ -1,6 +1,7 @@
 /* stream.h: a command queue with one shared event, whose value says how far its work has come.
  *
- * Owns:      the +1 on the queue and on the event; the first error that nobody has heard of.
+ * Owns:      the +1 on the queue and on the event; the first error that nobody has heard of, which
+ *            outlives the stream.
  * Calls:     metal_bridge.h, devices.h.  Never Python.
  * Threads:   every function from any thread, without the GIL.  stream_wait blocks.
  * Invariant: piece n of a stream's work signals the value n, in the order of commits; there is one
@@ -21,13 +22,14 @@ typedef struct metal_stream {
     uint64_t completed;          /* atomic: the last value whose work is done and cleaned up after */
     bool has_failed;             /* atomic: `failure` waits to be heard */
     bridge_error failure;        /* the first one; behind a lock of stream.c's */
-    struct metal_stream *next;   /* all living streams; behind the same lock */
+    struct metal_stream *next;   /* all living streams, or all lost failures; behind the same lock */
 } metal_stream;
 
 /* A moment in a stream's work: reached once its `completed` is `value` or more. */
 typedef struct stream_mark {
     metal_stream *stream; /* the declaration says who owns it; NULL: no moment, always reached */
     uint64_t value;
+    bool is_of_others; /* who waits for it is not to be told of the stream's failure */
 } stream_mark;
 
 #define STREAM_FOREVER UINT64_MAX
@@ -61,8 +63,22 @@ stream_has_reached(const metal_stream *stream, uint64_t value)
  * nothing is ever done: false at once. */
 bool stream_wait(metal_stream *stream, uint64_t value, uint64_t timeout_ns);
 
+/* Has work failed that nobody has heard of? */
+static inline bool
+stream_has_failure(const metal_stream *stream)
+{
+    return __atomic_load_n(&stream->has_failed, __ATOMIC_ACQUIRE);
+}
+
 /* The first failure since the last call, once: true, and `*out` holds Metal's words. */
 bool stream_take_failure(metal_stream *stream, bridge_error *out);
+
+/* ---- failures that no wait can tell of any more: the stream has gone, and with it all that named it ---- */
+
+/* One of them, once.  False: there is none. */
+bool stream_take_lost(bridge_error *out);
+/* `tell` is called when there is one: on any thread, under any lock but Python's; it must not wait.  NULL: nobody. */
+void stream_on_lost(void (*tell)(void));
 
 /* ---- for work.c ---- */
 

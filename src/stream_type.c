@@ -317,8 +317,11 @@ static PyObject *
 stream_repr(PyObject *op)
 {
     const metal_stream *stream = stream_cast(op);
-    return PyUnicode_FromFormat("<metal_dlpack.Stream %p on metal:%d>", (void *)stream->queue,
-                                stream->device->index);
+    char label[256];
+    bridge_queue_copy_label(stream->queue, label, sizeof label);
+    const char *space = label[0] == '\0' ? "" : " '", *quote = label[0] == '\0' ? "" : "'";
+    return PyUnicode_FromFormat("<metal_dlpack.Stream%s%s%s %p on metal:%d>", space, label, quote,
+                                (void *)stream->queue, stream->device->index);
 }
 
 static PyObject *
@@ -370,6 +373,8 @@ PyDoc_STRVAR(stream_doc,
              "MetalError\n    Metal gave no queue.\n\n"
              "`with stream:` makes it the current stream of the thread.  A buffer that two streams use is\n"
              "handed over on the GPU; the CPU waits only where it reads or writes the bytes.\n\n"
+             "Work goes on when the Stream is dropped.  If it fails, and neither an Event of the stream nor a\n"
+             "buffer that it used is left to tell of it, the MetalError goes to sys.unraisablehook.\n\n"
              "Threads: any number may use one stream; each submission is whole.\n\n"
              "Source: MTLCommandQueue; docs/synchronisation.md.");
 

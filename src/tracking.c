@@ -96,6 +96,17 @@ list_marks(const record *found, bool is_for_writing, stream_mark *marks)
     return count;
 }
 
+/* Forgets one that was told elsewhere.  Another stays until tracking_take_failure: the wait can be interrupted. */
+static bool
+is_failure_unheard(record *found)
+{
+    if (found->failed != NULL && !stream_has_failure(found->failed)) {
+        stream_release(found->failed);
+        found->failed = NULL;
+    }
+    return found->failed != NULL;
+}
+
 int
 tracking_copy_marks(const bridge_buffer *buffer, bool is_for_writing,
                     stream_mark marks[TRACKING_MARKS])
@@ -109,18 +120,15 @@ tracking_copy_marks(const bridge_buffer *buffer, bool is_for_writing,
     record **link = link_of(buffer);
     if (*link != NULL) {
         count = list_marks(*link, is_for_writing, marks);
-        metal_stream *failed = (*link)->failed;
-        if (failed != NULL) {
-            marks[count++] = (stream_mark){failed, 0};
+        if (is_failure_unheard(*link)) {
+            marks[count++] = (stream_mark){.stream = (*link)->failed};
         }
     }
     for (int i = 0; i < count; i++) {
         stream_retain(marks[i].stream);
+        marks[i].is_of_others = (*link)->is_forgotten;
     }
-    if (*link != NULL && (*link)->failed != NULL) {
-        /* Whoever asks is told; the next one is not. */
-        stream_release((*link)->failed);
-        (*link)->failed = NULL;
+    if (*link != NULL) {
         drop_if_over(link);
     }
     tracking_unlock();
@@ -156,7 +164,8 @@ tracking_wait(const bridge_buffer *buffer, bool is_for_writing, bridge_error *er
     int count = tracking_copy_marks(buffer, is_for_writing, marks);
     for (int i = 0; i < count; i++) {
         (void)stream_wait(marks[i].stream, marks[i].value, STREAM_FOREVER);
-        if (status == BRIDGE_OK && tracking_take_failure(marks[i].stream, error)) {
+        if (status == BRIDGE_OK && !marks[i].is_of_others &&
+            tracking_take_failure(marks[i].stream, error)) {
             status = BRIDGE_COMMAND_FAILED;
         }
     }
@@ -294,14 +303,14 @@ add_read(record *found, metal_stream *stream, uint64_t value)
         }
     }
     if (found->read_count < TRACKING_READS) {
-        found->reads[found->read_count++] = (stream_mark){stream, value};
+        found->reads[found->read_count++] = (stream_mark){.stream = stream, .value = value};
         return;
     }
     /* The first is over before this one begins: tracking_list_locked has said so. */
     for (int i = 1; i < TRACKING_READS; i++) {
         found->reads[i - 1] = found->reads[i];
     }
-    found->reads[TRACKING_READS - 1] = (stream_mark){stream, value};
+    found->reads[TRACKING_READS - 1] = (stream_mark){.stream = stream, .value = value};
 }
 
 void
@@ -312,7 +321,7 @@ tracking_begin_locked(const bridge_buffer *buffer, bool is_written, metal_stream
     found->in_flight++;
     found->is_forgotten = false; /* the buffer is in use again: see pool.h */
     if (is_written) {
-        found->write = (stream_mark){stream, value};
+        found->write = (stream_mark){.stream = stream, .value = value};
         found->read_count = 0;
     }
     else {
@@ -338,7 +347,7 @@ tracking_end(const bridge_buffer *buffer, metal_stream *stream, uint64_t value, 
     }
     found->in_flight--;
     if (is_over(found->write, stream, value)) {
-        found->write = (stream_mark){NULL, 0};
+        found->write = (stream_mark){.stream = NULL};
     }
     int kept = 0;
     for (int i = 0; i < found->read_count; i++) {

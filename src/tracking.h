@@ -37,7 +37,8 @@ bool tracking_is_busy(const bridge_buffer *buffer);
 
 /* What it must wait for: the last write, and where it will write the reads in flight too.  Fills
  * `marks` (each stream +1) and returns how many.  A mark of value 0 stands for failed work
- * that is over: its stream is to be asked for the failure. */
+ * that is over: its stream is to be asked for the failure.  Work of those who had the buffer before, and
+ * gave it back, is of others. */
 int tracking_copy_marks(const bridge_buffer *buffer, bool is_for_writing,
                         stream_mark marks[TRACKING_MARKS]);
 void tracking_release_marks(stream_mark *marks, int count);

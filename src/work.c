@@ -260,12 +260,12 @@ work_mark_storage(metal_stream *stream, metal_storage *storage, stream_mark *out
     if (storage->handle != NULL && !tracking_is_quiet()) {
         tracking_lock();
         count = tracking_list_locked(storage->handle, true, NULL, false, marks);
-        *out = count == 1 ? marks[0] : (stream_mark){stream, 0};
+        *out = count == 1 ? marks[0] : (stream_mark){.stream = stream};
         stream_retain(out->stream); /* under the lock: the mark is only borrowed there */
         tracking_unlock();
     }
     else {
-        *out = (stream_mark){stream, 0};
+        *out = (stream_mark){.stream = stream};
         stream_retain(stream);
     }
     if (count > 1) {
@@ -273,7 +273,7 @@ work_mark_storage(metal_stream *stream, metal_storage *storage, stream_mark *out
         status = work_submit(stream, &operand, 1, NULL, NULL, &out->value);
         if (status != BRIDGE_OK) {
             stream_release(stream);
-            *out = (stream_mark){NULL, 0};
+            *out = (stream_mark){.stream = NULL};
         }
     }
     return status;

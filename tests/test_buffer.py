@@ -90,6 +90,13 @@ def test_close_is_refused_while_anybody_uses_the_bytes(live_buffers):
     assert "closed" in repr(buffer)
 
 
+def test_a_buffer_shows_its_name():
+    assert repr(md.Buffer(64, label="weights", storage="shared")) == (
+        "<metal_dlpack.Buffer 'weights' of 64 bytes, storage='shared', metal:0>"
+    )
+    assert repr(md.Buffer(0, storage="shared")) == "<metal_dlpack.Buffer of 0 bytes, storage='shared', metal:0>"
+
+
 def test_closing_while_another_thread_writes_is_refused_or_waits_its_turn(live_buffers):
     def write(buffer):
         with contextlib.suppress(ValueError):  # closed before the write began

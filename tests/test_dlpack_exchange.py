@@ -188,6 +188,22 @@ def test_to_refuses_what_is_no_target():
         md.zeros(2, storage="private").to(np)
 
 
+def test_what_a_module_raises_for_another_reason_than_a_refusal_comes_out():
+    """A failure of the GPU and Ctrl-C are no refusals of Metal memory: the host's memory is not tried."""
+    raised = []
+
+    class Module:
+        @staticmethod
+        def from_dlpack(_x):
+            raised.append(True)
+            raise error
+
+    for error in (md.MetalError("failed"), KeyboardInterrupt(), MemoryError()):
+        with pytest.raises(type(error)):
+            md.zeros(4).to(Module())
+    assert len(raised) == 3
+
+
 def test_types_seen_are_remembered_and_let_go():
     import weakref
 

@@ -218,3 +218,23 @@ def test_pairs_may_be_any_sequence_of_two_indices():
             opened = open_capsule(array.__dlpack__(dl_device=make([kind, 0]), max_version=make([np.int64(1), 0])))
             assert opened.tensor.device.device_type == kind
             assert opened.name == b"dltensor_versioned"
+
+
+@pytest.mark.needs_softmetal
+@pytest.mark.parametrize("stream", [None, -1, "a Stream"])
+def test_a_copy_made_for_an_export_is_ordered_as_no_caller_could(stream, settings):
+    """-1 says that the caller has seen to the array's work; of the copy's it cannot know."""
+    array = md.zeros(64, storage="private")
+    settings(latency_us=30000)
+    array.fill(3, stream=md.Stream())
+    target = md.Stream() if stream == "a Stream" else stream
+    capsule = array.__dlpack__(stream=target, copy=True, max_version=(1, 3))
+    copy = md.from_dlpack(capsule, stream=-1)
+    event = md.Event.from_handle(*copy.__metal_stream__()[2:])
+    if target is None or target == -1:
+        assert event.query()
+    else:
+        assert not event.query(), "the CPU has waited"
+        assert target.record().wait(5)
+        assert event.query()
+    assert copy.tolist() == [3] * 64

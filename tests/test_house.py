@@ -52,6 +52,7 @@ TYPES = {
     "stream_type",
     "stream_protocol",
     "stream_current",
+    "stream_lost",
     "stream_order",
     "stream_torch",
 }

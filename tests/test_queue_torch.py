@@ -136,14 +136,15 @@ def test_with_minus_one_torch_is_left_alone(torch_queue):
     assert torch_queue.loaded.standin_commits() == 0
 
 
-def test_torch_s_queue_waits_for_our_work(torch_queue, slow):
+@pytest.mark.parametrize("find", [lambda torch: torch, lambda torch: torch.Tensor], ids=["module", "type"])
+def test_torch_s_queue_waits_for_our_work(find, torch_queue, slow):
     import torch
 
     array, target = md.zeros(64), md.zeros(64)
     stream = md.Stream()
     array.fill(1.5, stream=stream)
     start = time.perf_counter()
-    tensor = array.to(torch.Tensor)
+    tensor = array.to(find(torch))
     assert time.perf_counter() - start < QUICK
     torch_queue.copy(array.buffer.handle, target.buffer.handle, 256)
     assert time.perf_counter() - start < QUICK
@@ -156,7 +157,31 @@ def test_an_idle_array_goes_to_torch_without_a_command(torch_queue):
     import torch
 
     assert md.zeros(4).to(torch.Tensor).shape == (4,)
+    assert md.zeros(4).to(torch).shape == (4,)
     assert torch_queue.commands is None
+
+
+def test_what_torch_gets_a_copy_of_is_complete(torch_queue, slow):
+    """torch cannot have negative strides; its queue knows nothing of the copy, which is made on ours."""
+    import torch
+
+    array, target = md.zeros(64, storage="private"), md.zeros(64)
+    array.copy_from(np.arange(64, dtype="float32"), stream=md.Stream())
+    tensor = array[::-1].to(torch)
+    torch_queue.copy(md.from_dlpack(tensor, stream=-1).buffer.handle, target.buffer.handle, 256)
+    torch_queue.synchronize()
+    assert target.tolist() == list(range(63, -1, -1))
+
+
+@pytest.mark.parametrize("find", [lambda torch: torch, lambda torch: torch.Tensor], ids=["module", "type"])
+def test_where_torch_s_queue_is_not_to_be_had_the_cpu_waits(find, slow):
+    import torch
+
+    array = md.zeros(64)
+    array.fill(1.5, stream=md.Stream())
+    array.to(find(torch))
+    answer = array.__metal_stream__()
+    assert md.Event.from_handle(*answer[2:]).query(), "work is in flight still"
 
 
 def test_values_reach_torch_s_queue_in_order(torch_queue):

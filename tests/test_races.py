@@ -8,6 +8,8 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -102,6 +104,24 @@ def test_a_consumer_on_a_stream_of_its_own():
     capsule = shared.__dlpack__(stream=other, max_version=(1, 3))
     gpu_fill(shared.buffer.handle, 2, shared.nbytes, queue=other.handle)
     assert np.asarray(md.from_dlpack(capsule)).view("uint8").tolist() == [2] * shared.nbytes
+
+
+def test_what_another_thread_submits_while_bytes_are_staged_is_waited_for(settings):
+    """Three bytes of private storage: what a blit takes along is read first, and goes back with them."""
+    private, target, stream = md.Buffer(64, storage="private"), md.Buffer(64), md.Stream()
+    private.fill(1)
+    view, there = private.array(64, "uint8"), target.array(64, "uint8")
+    settings(latency_us=100_000)
+    while softmetal.live_objects("MTLCommandBuffer") > 0:  # a finished one goes a moment later
+        time.sleep(0.0005)
+    writer = threading.Thread(target=private.copy_from, args=(b"\2\2\2",))
+    writer.start()
+    while softmetal.live_objects("MTLCommandBuffer") == 0:  # until the neighbours are being read
+        time.sleep(0.0005)
+    view.copy_to(there, stream=stream)
+    writer.join()
+    assert there.tolist() == [1] * 64
+    assert view.tolist()[:4] == [2, 2, 2, 1]
 
 
 def run(program: str, **settings: str) -> subprocess.CompletedProcess:

@@ -38,7 +38,10 @@ def seconds(call) -> float:
 def test_a_stream_is_a_queue_with_a_name_and_a_device():
     stream = md.Stream(label="decoder")
     assert stream.label == "decoder"
-    assert md.Stream().label is None
+    assert repr(stream) == f"<metal_dlpack.Stream 'decoder' {stream.handle:#x} on metal:0>"
+    unnamed = md.Stream()
+    assert unnamed.label is None
+    assert repr(unnamed) == f"<metal_dlpack.Stream {unnamed.handle:#x} on metal:0>"
     assert stream.device is md.default_device()
     with pool():
         assert send(stream.handle, "device") == md.default_device().handle

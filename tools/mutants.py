@@ -36,6 +36,7 @@ STREAMS = "tests/test_stream_type.py tests/test_array_queue.py"
 BRIDGE, STORAGE, MANAGED = "src/metal_bridge.m", "src/storage.c", "src/managed.c"
 BYTES, WAITING = "src/storage_bytes.c", "src/waiting.h"
 WORK, TRACKING = "src/work.c", "src/tracking.c"
+LOST = "tests/test_stream_lost.py"
 RACES = "tests/test_races.py"
 
 
@@ -165,6 +166,13 @@ MUTANTS = [
         "src/array_map.c",
         "if (!storage_is_quiet() &&\n        waiting_for_busy_storage(",
         "if (function == NULL &&\n        waiting_for_busy_storage(",
+        RACES,
+    ),
+    Mutant(
+        "no wait of staged bytes for another thread's work",
+        STORAGE,
+        "        status = tracking_wait(storage->handle, is_for_writing, error);\n",
+        "        (void)tracking_wait;\n",
         RACES,
     ),
     Mutant(
@@ -342,6 +350,28 @@ MUTANTS = [
         "    bridge_event_raise(done->stream->event, done->value);\n",
         "",
         STREAMS,
+    ),
+    Mutant("stream: a failure that nobody can hear of is not reported", "src/stream.c", "    tell();\n", "", LOST),
+    Mutant(
+        "stream: a wait that is interrupted loses the failure",
+        TRACKING,
+        "found->failed != NULL && !stream_has_failure(found->failed)",
+        "found->in_flight > 0 && found->failed != NULL",
+        LOST,
+    ),
+    Mutant(
+        "stream: a failure is told to who has the buffer next",
+        TRACKING,
+        "marks[i].is_of_others = (*link)->is_forgotten;",
+        "marks[i].is_of_others = false;",
+        LOST,
+    ),
+    Mutant(
+        "stream: a copy for torch's queue is not waited for",
+        "src/dlpack_export.c",
+        "    of_copy.order.is_ordered = false;\n",
+        "",
+        "tests/test_dlpack_export.py tests/test_queue_torch.py",
     ),
     Mutant("stream: a failure is not noted", WORK, "        stream_note_failure(done->stream, error);\n", "", STREAMS),
     Mutant(
