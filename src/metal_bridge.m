@@ -127,11 +127,12 @@ copy_text(NSString *text, char *out, size_t capacity)
 
 /* ---- devices ---- */
 
+/* Nothing says that the default device and the list hold the same object for one GPU. */
 static size_t
 append_device(bridge_device **out, size_t count, size_t capacity, id<MTLDevice> device)
 {
     for (size_t i = 0; i < count; i++) {
-        if ((void *)out[i] == (void *)device) {
+        if ([device_object(out[i]) registryID] == [device registryID]) {
             return count;
         }
     }

@@ -3,11 +3,13 @@
 import gc
 import mmap
 import os
+import re
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from objc_messages import MANAGED, PRIVATE, foreign_buffer, gpu_fill, pool, send
 import metal_dlpack as md
 from metal_dlpack import softmetal
 
+ROOT = Path(__file__).resolve().parent.parent
 needs_softmetal = pytest.mark.needs_softmetal
 
 
@@ -115,6 +118,26 @@ def test_host_memory_outlives_the_work_of_others_on_it(settings, live_buffers, f
     assert len(told) == 1
     assert live_buffers() == 0
     send(queue, "release", result=None)
+
+
+#: Their answer is a number, or the object itself: nothing is made that a pool would have to take.
+NEED_NO_POOL = {"retain", "length", "contents", "storageMode", "hazardTrackingMode", "signaledValue"}
+
+
+def test_every_entry_makes_a_pool_but_those_that_read_a_number():
+    text = (ROOT / "src" / "metal_bridge.m").read_text()
+    entries = re.findall(r"^(bridge_\w+)\([^{;]*\)\n\{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
+    assert len(entries) > 40
+    sent = set()
+    for name, body in entries:
+        assert body.count("NSAutoreleasePool alloc") == body.count("[pool drain]"), name
+        if "NSAutoreleasePool alloc" not in body:
+            sent |= set(re.findall(r"\[\w+_object\(\w+\) (\w+)", body))
+            assert len(re.findall(r"\[(?![\w*]*\])", body)) <= 1, name
+    assert sent == NEED_NO_POOL
+    review = (ROOT / "docs" / "bridge_review.md").read_text()
+    (named,) = re.findall(r"([^.]*) need no pool", review)
+    assert set(re.findall(r"`(\w+)`", named)) == NEED_NO_POOL
 
 
 # ---- what Metal answers with nil or an error ----

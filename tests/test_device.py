@@ -1,6 +1,9 @@
 """Device, devices(), default_device()."""
 
+import os
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -44,3 +47,43 @@ def test_a_device_is_pickled_by_its_index():
 def test_a_device_cannot_be_made():
     with pytest.raises(TypeError):
         type(md.default_device())()
+
+
+ONE_GPU_MANY_OBJECTS = """
+import numpy as np
+import metal_dlpack as md
+from objc_messages import PRIVATE, SHARED, foreign_buffer, pool, send
+
+assert len(md.devices()) == 2, md.devices()
+assert len({device.registry_id for device in md.devices()}) == 2
+array = md.zeros(8, "uint8")
+with pool():
+    another = send(send(array.buffer.handle, "device"), "newCommandQueue")
+for options in (SHARED, PRIVATE):
+    with foreign_buffer(64, options) as handle:
+        buffer = md.Buffer.from_handle(handle)
+        assert buffer.device == md.default_device()
+        buffer.fill(3)
+        buffer.array(64, "uint8").copy_from(np.arange(64, dtype="uint8"))
+        assert np.array(buffer.array(64, "uint8"))[63] == 63
+assert md.Stream.from_handle(another).device == md.default_device()
+"""
+
+
+@pytest.mark.needs_softmetal
+def test_one_gpu_with_many_objects_is_one_device():
+    """Whether MTLCopyAllDevices gives the object of MTLCreateSystemDefaultDevice, or a buffer the object that its
+    maker was, is nowhere said: the registry ID is what names a GPU."""
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_GPU_MANY_OBJECTS],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "SOFTMETAL_DEVICES": "unified,discrete",
+            "SOFTMETAL_DEVICE_OBJECTS": "many",
+        },
+    )
+    assert done.returncode == 0, done.stderr

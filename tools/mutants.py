@@ -51,6 +51,12 @@ class Mutant:
 
 MUTANTS = [
     # ---- who owns what ----
+    Mutant(
+        "one GPU with two objects is two devices",
+        BRIDGE,
+        "if ([device_object(out[i]) registryID] == [device registryID])",
+        "if ((void *)out[i] == (void *)device)",
+    ),
     Mutant("no retain of a device in the table", BRIDGE, "        [device retain];\n", ""),
     Mutant("no release of the list of devices", BRIDGE, "    [all release];\n", ""),
     Mutant("no retain of a wrapped buffer", STORAGE, "    bridge_buffer_retain(buffer);\n", "", TENSORS),
@@ -92,7 +98,9 @@ MUTANTS = [
         "    bool is_over_pages = storage->is_over_pages;\n",
         "    bool is_over_pages = storage->is_over_pages = false;\n",
     ),
-    Mutant("Metal does not say when it is done with the pages", BRIDGE, "deallocator:(id)(void *)&block", "deallocator:nil"),
+    Mutant(
+        "Metal does not say when it is done with the pages", BRIDGE, "deallocator:(id)(void *)&block", "deallocator:nil"
+    ),
     # ---- pools ----
     Mutant(
         "no pool round a label",

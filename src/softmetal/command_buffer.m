@@ -401,7 +401,7 @@ event_of(const char *method, id object, SoftMetalDevice *device)
         return ((SoftMetalEvent *)object)->_event;
     }
     if ([object isKindOfClass:[SoftMetalPlainEvent class]] &&
-        ((SoftMetalPlainEvent *)object)->_device == device) {
+        soft_device_is_same(((SoftMetalPlainEvent *)object)->_device, device)) {
         return ((SoftMetalPlainEvent *)object)->_event;
     }
     soft_validation_report(SOFT_REPORT_ARGUMENT, "-[MTLCommandBuffer %s]: the event is %s.",

@@ -178,7 +178,7 @@
     }
     SoftMetalBuffer *object = (SoftMetalBuffer *)buffer;
     if (![object isKindOfClass:[SoftMetalBuffer class]] ||
-        object->_device != [_commandBuffer device]) {
+        !soft_device_is_same(object->_device, _commandBuffer->_queue->_device)) {
         soft_validation_report(SOFT_REPORT_ARGUMENT,
                                "-[%s]: the buffer belongs to another device.", method);
     } else if (offset >= object->_storage->nbytes) {
@@ -200,7 +200,7 @@
     }
     SoftMetalPipeline *pipeline = (SoftMetalPipeline *)state;
     if (![pipeline isKindOfClass:[SoftMetalPipeline class]] ||
-        pipeline->_device != [_commandBuffer device]) {
+        !soft_device_is_same(pipeline->_device, _commandBuffer->_queue->_device)) {
         soft_validation_report(SOFT_REPORT_ARGUMENT,
                                "-[%s]: the pipeline is nil, or another device's.", method);
         return;

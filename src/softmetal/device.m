@@ -3,7 +3,8 @@
  * Owns:      one account of bytes per GPU, and a table of the device objects that live.
  * Calls:     storage.h, settings.h, validation.h, failure.h, process.h.
  * Threads:   any.
- * Invariant: at most one living object per GPU, so that `==` compares devices.
+ * Invariant: at most one living object per GPU, so that `==` compares devices; unless
+ *            SOFTMETAL_DEVICE_OBJECTS asks for many, and only registryID does.
  */
 #import "objects.h"
 
@@ -65,15 +66,25 @@ may_obtain(void)
 
 /* +1 */
 static SoftMetalDevice *
+make_device(unsigned index)
+{
+    SoftMetalDevice *device = [[SoftMetalDevice alloc] init];
+    device->_index = index;
+    device->_account = &accounts[index];
+    return device;
+}
+
+/* +1 */
+static SoftMetalDevice *
 obtain_device(unsigned index)
 {
+    if (soft_settings_get(SOFT_DEVICE_OBJECTS) != 0) {
+        return make_device(index);
+    }
     pthread_mutex_lock(&table_lock);
     SoftMetalDevice *device = table[index];
     if (device == nil || !soft_object_try_retain(device)) {
-        device = [[SoftMetalDevice alloc] init];
-        device->_index = index;
-        device->_account = &accounts[index];
-        table[index] = device;
+        device = table[index] = make_device(index);
     }
     pthread_mutex_unlock(&table_lock);
     return device;

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "validation.h"
+
 @interface SoftMetalString : NSString {
     char *_bytes;
 }
@@ -21,8 +23,14 @@
     return self == [NSString class] ? (id)[SoftMetalString alloc] : [super alloc];
 }
 
+/* Apple's raises for NULL. */
 + (instancetype)stringWithUTF8String:(const char *)nullTerminatedCString
 {
+    if (nullTerminatedCString == NULL) {
+        soft_validation_report(SOFT_REPORT_ARGUMENT,
+                               "+[NSString stringWithUTF8String:]: the text is NULL.");
+        return nil;
+    }
     return [[[self alloc] initWithUTF8String:nullTerminatedCString] autorelease];
 }
 

@@ -53,6 +53,12 @@
 }
 @end
 
+static inline BOOL
+soft_device_is_same(const SoftMetalDevice *one, const SoftMetalDevice *two)
+{
+    return one->_index == two->_index;
+}
+
 @interface SoftMetalBuffer : SoftMetalLabelled <MTLBuffer> {
   @public
     SoftMetalDevice *_device; /* owned (+1) */

@@ -72,6 +72,13 @@ read_mode(const char *text, uint64_t *value)
     return *value == 1 || strcmp(text, "log") == 0;
 }
 
+static bool
+read_objects(const char *text, uint64_t *value)
+{
+    *value = strcmp(text, "many") == 0;
+    return *value == 1 || strcmp(text, "one") == 0;
+}
+
 /* "none", or a list of "unified" and "discrete" with commas between. */
 static bool
 read_devices(const char *text, uint64_t *value)

@@ -11,6 +11,7 @@
 /* X(name, environment name, default, how the text is read) */
 #define SOFT_SETTING_LIST(X)                                                                   \
     X(SOFT_DEVICES, "SOFTMETAL_DEVICES", "unified", read_devices)                              \
+    X(SOFT_DEVICE_OBJECTS, "SOFTMETAL_DEVICE_OBJECTS", "one", read_objects)                    \
     X(SOFT_DISCRETE, "SOFTMETAL_DISCRETE", "0", read_flag)                                     \
     X(SOFT_MAX_BUFFER_LENGTH, "SOFTMETAL_MAX_BUFFER_LENGTH", "32G", read_size)                 \
     X(SOFT_MEMORY_LIMIT, "SOFTMETAL_MEMORY_LIMIT", "0", read_size)                             \
@@ -34,7 +35,7 @@ typedef enum { SOFT_SETTING_LIST(SOFT_AS_ENUM) SOFT_SETTING_COUNT } soft_setting
 #undef SOFT_AS_ENUM
 
 /* The value as a number.  SOFT_DEVICES: the number of devices in the low byte, and from bit 8
- * on one bit per device, set for a discrete GPU.  SOFT_SEED: UINT64_MAX for "last".
+ * on one bit per device, set for a discrete GPU.  SOFT_DEVICE_OBJECTS: 1 for many.  SOFT_SEED: UINT64_MAX for "last".
  * SOFT_VALIDATION_MODE: 1 for abort, 0 for log. */
 uint64_t soft_settings_get(soft_setting setting);
 

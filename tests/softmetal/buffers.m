@@ -205,6 +205,29 @@ CASE(bytes_no_copy_is_the_callers_memory_and_its_deallocator_runs_once)
     [device release];
 }
 
+CASE(the_deallocator_runs_when_the_last_command_buffer_is_done)
+{
+    softmetal_set("SOFTMETAL_LATENCY_US", "50000");
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    int count = 0;
+    id<MTLBuffer> buffer = [device newBufferWithBytesNoCopy:map_pages(page_size())
+                                                     length:page_size()
+                                                    options:SHARED
+                                                deallocator:BLOCK(unmap_and_count, &count)];
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+    [blit fillBuffer:buffer range:NSMakeRange(0, page_size()) value:1];
+    [blit endEncoding];
+    [commands commit];
+    [buffer release];
+    CHECK(__atomic_load_n(&count, __ATOMIC_ACQUIRE) == 0);
+    [commands waitUntilCompleted];
+    CHECK(count == 1);
+    [queue release];
+    [device release];
+}
+
 CASE(managed_memory_of_the_caller_has_a_gpu_side_of_its_own)
 {
     id<MTLDevice> device = open_device();

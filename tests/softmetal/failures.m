@@ -190,6 +190,26 @@ CASE(one_gpu_is_one_object_while_it_lives)
     [device release];
 }
 
+CASE(many_objects_of_one_gpu_work_together)
+{
+    softmetal_set("SOFTMETAL_DEVICE_OBJECTS", "many");
+    id<MTLDevice> one = open_device(), two = open_device();
+    CHECK(one != two && [one registryID] == [two registryID]);
+    id<MTLBuffer> buffer = [one newBufferWithLength:8 options:0];
+    id<MTLCommandQueue> queue = [two newCommandQueue];
+    CHECK([buffer device] == one && [queue device] == two);
+    CHECK([two currentAllocatedSize] == [one currentAllocatedSize]);
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    encode_fill(commands, buffer, 1);
+    [commands commit];
+    [commands waitUntilCompleted];
+    CHECK(((char *)[buffer contents])[0] == 1);
+    [buffer release];
+    [queue release];
+    [one release];
+    [two release];
+}
+
 static void *
 commit_later(void *commands)
 {
@@ -226,6 +246,25 @@ REPORTS("deadlock", a_full_queue_in_which_nothing_completes)
     [queue commandBuffer];
     CHECK([queue commandBuffer] == nil);
     [queue release];
+    [device release];
+}
+
+REPORTS("deadlock", a_queue_takes_64_command_buffers_unless_it_is_asked_for_more)
+{
+    if (getenv("SOFTMETAL_VALIDATION") == NULL) {
+        return; /* as above */
+    }
+    softmetal_set("SOFTMETAL_DEADLOCK_MS", "50");
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLCommandQueue> deeper = [device newCommandQueueWithMaxCommandBufferCount:65];
+    for (int number = 1; number <= 64; number++) {
+        CHECK([queue commandBuffer] != nil && [deeper commandBuffer] != nil);
+    }
+    CHECK([deeper commandBuffer] != nil);
+    CHECK([queue commandBuffer] == nil);
+    [queue release];
+    [deeper release];
     [device release];
 }
 

@@ -174,6 +174,11 @@ CASE(the_last_report_can_be_read_and_forgotten)
     [device release];
 }
 
+REPORTS("argument", a_string_of_nothing)
+{
+    CHECK([NSString stringWithUTF8String:NULL] == nil);
+}
+
 REPORTS("dead-object", a_message_to_an_object_that_is_gone)
 {
     if (getenv("SOFTMETAL_VALIDATION") == NULL) {
