@@ -22,6 +22,16 @@ IS_MAC = sys.platform == "darwin"
 MACOS_TARGET = "14.0"
 EXPORTS = "src/exports.map"
 
+#: What gcc gets where it takes it, each line for itself.
+GCC_FLAGS = [
+    ["-flto=auto", "-fno-fat-lto-objects", "-fno-plt"],
+    # x86: `rep stos` for a struct, `rep movs` for a shape, take longer to start than the few words that they move
+    [
+        "-mmemset-strategy=unrolled_loop:512:noalign,libcall:-1:noalign",
+        "-mmemcpy-strategy=unrolled_loop:128:noalign,libcall:-1:noalign",
+    ],
+]
+
 #: What a machine may lack: a probe file, its text, and what to say.
 PROBES = [
     (
@@ -123,13 +133,16 @@ class BuildCore(build_ext):
         """
         if IS_MAC or sanitizer_args() or os.environ.get("METAL_DLPACK_LTO") == "0":
             return
-        flags = ["-flto=auto", "-fno-fat-lto-objects", "-fno-plt"]
+        for flags in GCC_FLAGS:
+            if self.links_with(flags):
+                ext.extra_compile_args = [*ext.extra_compile_args, *flags]
+                ext.extra_link_args = [*ext.extra_link_args, *flags]
+
+    def links_with(self, flags: list[str]) -> bool:
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder, "probe.c")
             source.write_text("#ifdef __clang__\n#error\n#endif\nint probe(void) { return 1; }\n")
-            if runs([*self.compiler.linker_so, *flags, "-fPIC", str(source), "-o", str(source) + ".so"]):
-                ext.extra_compile_args = [*ext.extra_compile_args, *flags]
-                ext.extra_link_args = [*ext.extra_link_args, *flags]
+            return runs([*self.compiler.linker_so, *flags, "-fPIC", str(source), "-o", str(source) + ".so"])
 
     def check_machine(self) -> None:
         command = [*self.compiler.compiler_so, *(f"-I{d}" for d in self.compiler.include_dirs)]

@@ -5,7 +5,9 @@
 static bool
 is_name(PyObject *name, const char *text)
 {
-    return PyUnicode_IS_COMPACT_ASCII(name) && strcmp(PyUnicode_DATA(name), text) == 0 &&
+    const char *data = PyUnicode_IS_COMPACT_ASCII(name) ? PyUnicode_DATA(name) : "";
+    /* The first letter tells most of them apart, without a call. */
+    return data[0] == text[0] && strcmp(data, text) == 0 &&
            (size_t)PyUnicode_GET_LENGTH(name) == strlen(text);
 }
 
@@ -175,7 +177,7 @@ args_int64s(const char *function, const char *what, PyObject *value, int64_t *ou
         *count = 1;
         return args_int64(function, what, value, out);
     }
-    if (PyUnicode_Check(value) || !PySequence_Check(value)) {
+    if (!is_tuple && (PyUnicode_Check(value) || !PySequence_Check(value))) {
         PyErr_Format(PyExc_TypeError, "%s: %s must be an int or a sequence of ints, not %.100s.",
                      function, what, Py_TYPE(value)->tp_name);
         return -1;

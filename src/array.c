@@ -1,6 +1,6 @@
 /* array.c: the Array type: a Buffer, a byte offset, a layout and an element type.
  *
- * Owns:    one reference to its Buffer, which it holds open.
+ * Owns:    one reference to its Buffer, which it holds open; one to the storage until there is a Buffer.
  * Calls:   the files that array_methods.h names, for the methods.
  * Threads: the GIL is held.
  */
@@ -14,13 +14,14 @@
 #include "dtype_type.h"
 #include "errors.h"
 #include "layout_type.h"
+#include "owners.h"
 #include "storage_mode.h"
 
 /* ---- making ---- */
 
-/* `first_bit` counts from `byte_offset`, the layout's offset from there. */
-static PyObject *
-make_array(md_state *state, PyObject *buffer, int64_t byte_offset, int64_t first_bit,
+/* All but the Buffer.  `first_bit` counts from `byte_offset`, the layout's offset from there. */
+static ArrayObject *
+make_array(md_state *state, metal_storage *storage, int64_t byte_offset, int64_t first_bit,
            const strided_layout *layout, DLDataType dtype, bool is_padded)
 {
     ArrayObject *self = PyObject_GC_NewVar(ArrayObject, state->array_type, 2 * layout->ndim);
@@ -30,8 +31,8 @@ make_array(md_state *state, PyObject *buffer, int64_t byte_offset, int64_t first
     size_t dims_nbytes = (size_t)layout->ndim * sizeof(int64_t);
     int64_t bits = first_bit + layout->offset * (bits_per_item(dtype, is_padded) % 8);
     int64_t whole = layout->offset * (bits_per_item(dtype, is_padded) / 8);
-    self->buffer = buffer_cast(Py_NewRef(buffer));
-    buffer_hold(self->buffer);
+    self->storage = storage;
+    self->buffer = NULL;
     self->byte_offset = byte_offset + whole + (bits >> 3);
     self->first_bit = (uint8_t)(bits & 7);
     self->nitems = layout_volume(layout);
@@ -39,9 +40,18 @@ make_array(md_state *state, PyObject *buffer, int64_t byte_offset, int64_t first
     self->dtype = dtype;
     self->ndim = layout->ndim;
     self->is_padded = is_padded;
-    self->is_readonly = self->buffer->storage->is_readonly;
+    self->is_readonly = storage->is_readonly;
     memcpy(self->dims, layout->shape, dims_nbytes);
     memcpy(self->dims + layout->ndim, layout->strides, dims_nbytes);
+    return self;
+}
+
+/* The last step: nothing can fail after it. */
+static PyObject *
+hold_buffer(ArrayObject *self, PyObject *buffer)
+{
+    self->buffer = buffer_cast(Py_NewRef(buffer));
+    buffer_hold(self->buffer);
     if (PyObject_GC_IsTracked(buffer)) { /* an Array refers to nothing else */
         PyObject_GC_Track(self);
     }
@@ -53,11 +63,59 @@ array_new_padded(md_state *state, PyObject *buffer, int64_t byte_offset,
                  const strided_layout *layout, DLDataType dtype, bool is_readonly, bool is_padded)
 {
     bool has_padding = is_padded && !dtype_is_whole_bytes(dtype);
-    PyObject *op = make_array(state, buffer, byte_offset, 0, layout, dtype, has_padding);
-    if (op != NULL && is_readonly) {
-        array_cast(op)->is_readonly = true;
+    ArrayObject *self = make_array(state, buffer_cast(buffer)->storage, byte_offset, 0, layout, dtype,
+                                   has_padding);
+    if (self == NULL) {
+        return NULL;
     }
-    return op;
+    self->is_readonly |= is_readonly;
+    return hold_buffer(self, buffer);
+}
+
+PyObject *
+array_over_storage(md_state *state, metal_storage *storage, int64_t byte_offset,
+                   const strided_layout *layout, DLDataType dtype, bool is_readonly, bool is_padded)
+{
+    if (owners_object(storage) != NULL) { /* the garbage collector finds it through the Buffer */
+        PyObject *buffer = buffer_from_storage(state, storage);
+        PyObject *op = buffer == NULL ? NULL
+                                      : array_new_padded(state, buffer, byte_offset, layout, dtype,
+                                                         is_readonly, is_padded);
+        Py_XDECREF(buffer);
+        return op;
+    }
+    bool has_padding = is_padded && !dtype_is_whole_bytes(dtype);
+    ArrayObject *self = make_array(state, storage, byte_offset, 0, layout, dtype, has_padding);
+    if (self == NULL) {
+        storage_release(storage);
+        return NULL;
+    }
+    self->is_readonly |= is_readonly;
+    return (PyObject *)self;
+}
+
+PyObject *
+array_buffer(ArrayObject *self)
+{
+    BufferObject *known = __atomic_load_n(&self->buffer, __ATOMIC_ACQUIRE);
+    if (known != NULL) {
+        return (PyObject *)known;
+    }
+    storage_retain(self->storage);
+    PyObject *made = buffer_from_storage(state_of((PyObject *)self), self->storage);
+    if (made == NULL) {
+        return NULL;
+    }
+    buffer_hold(buffer_cast(made));
+    /* Making it can run other threads, and the garbage collector anybody's code. */
+    if (!__atomic_compare_exchange_n(&self->buffer, &known, buffer_cast(made), false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE)) {
+        buffer_unhold(buffer_cast(made));
+        Py_DECREF(made);
+        return (PyObject *)known;
+    }
+    storage_release(self->storage); /* the Buffer's reference is there now */
+    return made;
 }
 
 PyObject *
@@ -70,13 +128,16 @@ array_new(md_state *state, PyObject *buffer, int64_t byte_offset, const strided_
 PyObject *
 array_view_bits(ArrayObject *self, const strided_layout *layout)
 {
-    PyObject *op = make_array(state_of((PyObject *)self), (PyObject *)self->buffer,
-                              self->byte_offset, self->first_bit, layout, self->dtype,
-                              self->is_padded);
-    if (op != NULL) {
-        array_cast(op)->is_readonly = self->is_readonly;
+    PyObject *buffer = array_buffer(self);
+    ArrayObject *view = buffer == NULL ? NULL
+                                       : make_array(state_of((PyObject *)self), self->storage,
+                                                    self->byte_offset, self->first_bit, layout,
+                                                    self->dtype, self->is_padded);
+    if (view == NULL) {
+        return NULL;
     }
-    return op;
+    view->is_readonly = self->is_readonly;
+    return hold_buffer(view, buffer);
 }
 
 PyObject *
@@ -119,13 +180,9 @@ array_allocate_padded(md_state *state, const char *function, const device_record
         return PyErr_Format(PyExc_ValueError, "%s: the array's bytes pass what 64 bits can count.",
                             function);
     }
-    PyObject *buffer = buffer_allocate(state, function, device, (size_t)nbytes, mode);
-    if (buffer == NULL) {
-        return NULL;
-    }
-    PyObject *array = array_new_padded(state, buffer, 0, &layout, dtype, false, is_padded);
-    Py_DECREF(buffer);
-    return array;
+    metal_storage *storage = buffer_allocate_storage(state, function, device, (size_t)nbytes, mode);
+    return storage == NULL ? NULL
+                           : array_over_storage(state, storage, 0, &layout, dtype, false, is_padded);
 }
 
 PyObject *
@@ -218,7 +275,7 @@ array_get_storage(PyObject *op, void *Py_UNUSED(closure))
 static PyObject *
 array_get_buffer(PyObject *op, void *Py_UNUSED(closure))
 {
-    return Py_NewRef((PyObject *)array_cast(op)->buffer);
+    return Py_XNewRef(array_buffer(array_cast(op)));
 }
 
 static PyObject *
@@ -384,8 +441,13 @@ array_dealloc(PyObject *op)
     if (self->weakrefs != NULL) {
         PyObject_ClearWeakRefs(op);
     }
-    buffer_unhold(self->buffer);
-    Py_DECREF(self->buffer);
+    if (self->buffer == NULL) {
+        storage_release(self->storage);
+    }
+    else {
+        buffer_unhold(self->buffer);
+        Py_DECREF(self->buffer);
+    }
     type->tp_free(op);
     Py_DECREF(type);
 }

@@ -17,7 +17,8 @@
 
 typedef struct {
     PyObject_VAR_HEAD     /* ob_size = 2 * ndim */
-    BufferObject *buffer; /* owned; held open (buffer_hold) */
+    metal_storage *storage; /* owned (+1) as long as there is no Buffer; then the Buffer's */
+    BufferObject *buffer; /* owned; held open (buffer_hold).  NULL until array_buffer is asked for it */
     int64_t byte_offset;  /* of element 0 */
     int64_t nitems;
     PyObject *weakrefs; /* keeps nothing alive */
@@ -64,8 +65,11 @@ array_item_bits(const ArrayObject *self)
 static inline metal_storage *
 array_storage(const ArrayObject *self)
 {
-    return self->buffer->storage; /* there: close() is refused while an Array lives */
+    return self->storage; /* there: a Buffer that has it cannot be closed while an Array lives */
 }
+
+/* The Buffer, made now where nobody has asked for it: borrowed.  NULL with MemoryError. */
+PyObject *array_buffer(ArrayObject *self);
 
 /* Bytes of all items; packed ones share them. */
 int64_t array_nbytes(const ArrayObject *self);
@@ -82,6 +86,12 @@ PyObject *array_new(md_state *state, PyObject *buffer, int64_t byte_offset,
 PyObject *array_new_padded(md_state *state, PyObject *buffer, int64_t byte_offset,
                            const strided_layout *layout, DLDataType dtype, bool is_readonly,
                            bool is_padded);
+
+/* An Array that takes over the caller's reference to `storage`, and makes its Buffer when that is asked for: most
+ * that are imported are used and dropped without it.  NULL: no memory; the reference is dropped then too. */
+PyObject *array_over_storage(md_state *state, metal_storage *storage, int64_t byte_offset,
+                             const strided_layout *layout, DLDataType dtype, bool is_readonly,
+                             bool is_padded);
 
 /* Another layout over the same items' memory; its offset counts from element 0.  NULL with
  * CopyRequiredError where the first of packed items would not begin on a byte. */

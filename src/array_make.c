@@ -332,9 +332,10 @@ array_of_ml_dtypes(md_state *state, PyObject *ndarray, DLDataType dtype,
     if (plain != NULL) {
         strided_layout layout;
         array_get_layout(array_cast(plain), &layout);
-        array = array_new_padded(state, (PyObject *)array_cast(plain)->buffer,
-                                 array_cast(plain)->byte_offset, &layout, dtype,
-                                 array_cast(plain)->is_readonly, true);
+        PyObject *buffer = array_buffer(array_cast(plain));
+        array = buffer == NULL ? NULL
+                               : array_new_padded(state, buffer, array_cast(plain)->byte_offset, &layout,
+                                                  dtype, array_cast(plain)->is_readonly, true);
     }
     Py_XDECREF(plain);
     Py_XDECREF(integers);

@@ -29,8 +29,10 @@ as_integers(ArrayObject *self)
     DLDataType dtype = {kDLUInt, (uint8_t)(dtype_itemsize(self->dtype) * 8), 1};
     strided_layout layout;
     array_get_layout(self, &layout);
-    return array_new(state_of((PyObject *)self), (PyObject *)self->buffer, self->byte_offset,
-                     &layout, dtype, self->is_readonly);
+    PyObject *buffer = array_buffer(self);
+    return buffer == NULL ? NULL
+                          : array_new(state_of((PyObject *)self), buffer, self->byte_offset, &layout,
+                                      dtype, self->is_readonly);
 }
 
 static PyObject *

@@ -134,6 +134,8 @@ array_method_view(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
                             "alignment (%lld bytes); use copy() first.",
                             (long long)self->byte_offset, (long long)dtype_alignment(dtype));
     }
-    return array_new_padded(state, (PyObject *)self->buffer, self->byte_offset, &out, dtype,
-                            self->is_readonly, is_padded);
+    PyObject *buffer = array_buffer(self);
+    return buffer == NULL ? NULL
+                          : array_new_padded(state, buffer, self->byte_offset, &out, dtype,
+                                             self->is_readonly, is_padded);
 }

@@ -37,22 +37,23 @@ buffer_from_storage(md_state *state, metal_storage *storage)
     return (PyObject *)self;
 }
 
-PyObject *
-buffer_allocate(md_state *state, const char *function, const device_record *device,
-                size_t nbytes, bridge_storage mode)
+metal_storage *
+buffer_allocate_storage(md_state *state, const char *function, const device_record *device,
+                        size_t nbytes, bridge_storage mode)
 {
     bridge_status status;
     metal_storage *storage = storage_reuse(device, nbytes, mode);
     if (storage != NULL) {
-        return buffer_from_storage(state, storage);
+        return storage;
     }
     Py_BEGIN_ALLOW_THREADS
     status = storage_new(device, nbytes, mode, &storage);
     Py_END_ALLOW_THREADS
     if (status != BRIDGE_OK) {
-        return errors_from_bridge(state, function, status, NULL, nbytes);
+        (void)errors_from_bridge(state, function, status, NULL, nbytes);
+        return NULL;
     }
-    return buffer_from_storage(state, storage);
+    return storage;
 }
 
 static int
@@ -107,7 +108,8 @@ buffer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (device == NULL || storage_mode_convert(state, "Buffer", values[2], device, &mode) < 0) {
         return NULL;
     }
-    PyObject *op = buffer_allocate(state, "Buffer", device, (size_t)size, mode);
+    metal_storage *storage = buffer_allocate_storage(state, "Buffer", device, (size_t)size, mode);
+    PyObject *op = storage == NULL ? NULL : buffer_from_storage(state, storage);
     if (op != NULL && set_label(buffer_cast(op)->storage, values[3]) < 0) {
         Py_CLEAR(op);
     }

@@ -25,9 +25,10 @@ buffer_cast(PyObject *op)
  * exception; the reference is dropped then too. */
 PyObject *buffer_from_storage(md_state *state, metal_storage *storage);
 
-/* New memory: owned (+1), or NULL with MemoryError or MetalError. */
-PyObject *buffer_allocate(md_state *state, const char *function, const device_record *device,
-                          size_t nbytes, bridge_storage mode);
+/* New memory, for a Buffer or an Array: owned (+1), or NULL with MemoryError or MetalError. */
+metal_storage *buffer_allocate_storage(md_state *state, const char *function,
+                                       const device_record *device, size_t nbytes,
+                                       bridge_storage mode);
 
 /* Where there is a GIL it orders all who count: an atomic addition would be a tenth of an export. */
 static inline void

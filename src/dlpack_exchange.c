@@ -234,6 +234,17 @@ find_sync(PyTypeObject *type, PyObject **out)
     return hook == NULL ? -1 : 0;
 }
 
+/* The C function behind an attribute of the type's instances.  NULL: there is none. */
+static const struct PyGetSetDef *
+getter_of(PyTypeObject *type, PyObject *attribute)
+{
+    if (attribute == NULL || !Py_IS_TYPE(attribute, &PyGetSetDescr_Type) ||
+        !PyType_IsSubtype(type, PyDescr_TYPE(attribute))) {
+        return NULL;
+    }
+    return ((PyGetSetDescrObject *)attribute)->d_getset;
+}
+
 /* Borrowed until the next call; NULL with an exception. */
 static const exchange_slot *
 slot_of(md_state *state, PyTypeObject *type)
@@ -256,6 +267,7 @@ slot_of(md_state *state, PyTypeObject *type)
     if (found.table != NULL) {
         found.requires_grad = PyObject_GetAttr((PyObject *)type, state->str_requires_grad);
         PyErr_Clear();
+        found.gradient = getter_of(type, found.requires_grad);
     }
     exchange_slot *slot = &state->exchange_slots[state->exchange_next];
     state->exchange_next = (state->exchange_next + 1) % MD_EXCHANGE_SLOTS;
@@ -306,12 +318,11 @@ exchange_synchronize(md_state *state, PyObject *op, PyObject **moment)
 static int
 must_ask_torch(const exchange_slot *slot, PyObject *op)
 {
-    /* The descriptor found once: looking the name up costs as much as the tensor. */
-    descrgetfunc get = Py_TYPE(slot->requires_grad)->tp_descr_get;
-    if (get == NULL) {
-        return 1;
+    if (slot->gradient == NULL) {
+        return 1; /* of a class that has its own */
     }
-    PyObject *answer = get(slot->requires_grad, op, (PyObject *)Py_TYPE(op));
+    /* Found once: looking the name up costs as much as the tensor. */
+    PyObject *answer = slot->gradient->get(op, slot->gradient->closure);
     if (answer == NULL) {
         return -1;
     }

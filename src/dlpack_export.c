@@ -52,7 +52,8 @@ reason_to_copy(const ArrayObject *self, DLDeviceType device)
                    ? "private storage has no CPU address"
                    : NULL;
     }
-    if (self->byte_offset % dtype_itemsize(self->dtype) != 0) {
+    /* Most begin where the buffer does, and a division takes a twentieth of an export. */
+    if (self->byte_offset != 0 && self->byte_offset % dtype_itemsize(self->dtype) != 0) {
         return "byte_offset is not a multiple of the itemsize, which consumers on Metal need";
     }
     return NULL;
@@ -293,6 +294,15 @@ convert_device(PyObject *value, DLDeviceType *device)
     return 0;
 }
 
+/* A tuple of two ints: what everybody passes. */
+static bool
+is_plain_pair(PyObject *value)
+{
+    return PyTuple_CheckExact(value) && PyTuple_GET_SIZE(value) == 2 &&
+           PyLong_CheckExact(PyTuple_GET_ITEM(value, 0)) &&
+           PyLong_CheckExact(PyTuple_GET_ITEM(value, 1));
+}
+
 /* SPEC export-legacy, export-versioned */
 static int
 convert_version(PyObject *value, bool *is_versioned)
@@ -302,11 +312,25 @@ convert_version(PyObject *value, bool *is_versioned)
     if (value == NULL || value == Py_None) {
         return 0; /* SPEC array API: no version means DLPack before 1.0 */
     }
+    if (is_plain_pair(value)) { /* the minor version does not matter: it is not worth a call */
+        int overflow;
+        long major = PyLong_AsLongAndOverflow(PyTuple_GET_ITEM(value, 0), &overflow);
+        *is_versioned = major >= 1 || overflow > 0;
+        return 0;
+    }
     if (convert_pair("max_version", value, pair) < 0) {
         return -1;
     }
     *is_versioned = pair[0] >= 1;
     return 0;
+}
+
+/* __dlpack__(max_version=...), as consumers of version 1 ask, whose compilers intern the name. */
+static bool
+names_version_alone(ArrayObject *self, Py_ssize_t nargs, PyObject *kwnames)
+{
+    return nargs == 0 && PyTuple_GET_SIZE(kwnames) == 1 &&
+           PyTuple_GET_ITEM(kwnames, 0) == state_of((PyObject *)self)->str_max_version;
 }
 
 /* SPEC export-keywords */
@@ -321,12 +345,18 @@ export_as_asked(ArrayObject *self, PyObject *const *args, Py_ssize_t nargs, PyOb
     if (nargs == 0 && kwnames == NULL) { /* what most consumers do */
         return wrap_in_capsule(dlpack_export(self, &request), false);
     }
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        convert_version(values[1], &request.is_versioned) < 0 ||
+    if (names_version_alone(self, nargs, kwnames)) {
+        values[0] = values[2] = values[3] = NULL;
+        values[1] = args[0];
+    }
+    else if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    if (convert_version(values[1], &request.is_versioned) < 0 ||
         convert_device(values[2], &request.device) < 0 ||
         args_tristate("Array.__dlpack__", "copy", values[3], &request.copy) < 0 ||
-        stream_convert_order(state_of((PyObject *)self), "Array.__dlpack__", values[0],
-                             &request.order) < 0) {
+        (values[0] != NULL && stream_convert_order(state_of((PyObject *)self), "Array.__dlpack__",
+                                                   values[0], &request.order) < 0)) {
         return NULL;
     }
     PyObject *capsule =

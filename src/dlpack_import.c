@@ -290,16 +290,12 @@ import_metal(md_state *state, foreign_tensor *foreign, const import_request *req
     const DLTensor *tensor = foreign->tensor;
     bool is_readonly = (foreign->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
     storage->is_readonly = is_readonly;
-    PyObject *buffer = buffer_from_storage(state, storage);
-    if (buffer == NULL || order_work(state, storage, request) < 0) {
-        Py_XDECREF(buffer);
+    if (order_work(state, storage, request) < 0) {
+        storage_release(storage);
         return NULL;
     }
-    PyObject *array = array_new_padded(state, buffer, (int64_t)tensor->byte_offset,
-                                       &foreign->facts.layout, tensor->dtype, is_readonly,
-                                       foreign->facts.is_padded);
-    Py_DECREF(buffer);
-    return array;
+    return array_over_storage(state, storage, (int64_t)tensor->byte_offset, &foreign->facts.layout,
+                              tensor->dtype, is_readonly, foreign->facts.is_padded);
 }
 
 /* ---- any capsule ---- */

@@ -90,14 +90,8 @@ host_memory_share(md_state *state, const host_items *items, const storage_owner 
         return NULL;
     }
     storage->is_readonly = items->is_readonly;
-    PyObject *buffer = buffer_from_storage(state, storage);
-    if (buffer == NULL) {
-        return NULL;
-    }
-    PyObject *array = array_new_padded(state, buffer, (int64_t)offset - first, items->layout,
-                                       items->dtype, items->is_readonly, items->is_padded);
-    Py_DECREF(buffer);
-    return array;
+    return array_over_storage(state, storage, (int64_t)offset - first, items->layout, items->dtype,
+                              items->is_readonly, items->is_padded);
 }
 
 PyObject *

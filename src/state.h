@@ -58,7 +58,8 @@
 typedef struct exchange_slot {
     PyTypeObject *type;             /* owned: its address must not come to mean another type */
     const struct DLPackExchangeAPI *table; /* static for the process; NULL: it has none */
-    PyObject *requires_grad; /* owned: torch's descriptor of that name; NULL: it has none */
+    PyObject *requires_grad; /* owned: torch's attribute of that name; NULL: it has none */
+    const struct PyGetSetDef *gradient; /* the same, where it is C's and can be called: lives as long */
     bool speaks_metal_stream; /* it has __metal_stream__ */
     PyObject *sync;          /* owned: what to call before its Metal tensor is read; NULL: nothing */
 } exchange_slot;
