@@ -29,6 +29,53 @@ def test_bytes_go_in_and_come_out_in_every_storage_mode(storage, live_buffers):
     assert out == b"abc" + bytes([7]) * 7
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: md.zeros((4, 6)),
+        lambda: md.asarray(np.zeros((4, 6), "float32"), copy=False),
+        lambda: md.asarray(bytearray(24), copy=False).reshape(4, 6),
+        lambda: md.from_dlpack(np.zeros((4, 6)), copy=False),
+        lambda: md.from_dlpack(md.zeros((4, 6)).__dlpack__(max_version=(1, 3))),
+    ],
+)
+def test_an_array_has_one_buffer_and_shares_it_with_its_views(make, live_buffers):
+    array = make()
+    views = [array[1:], array.T, array.reshape(24), md.from_dlpack(array)]
+    buffer = array.buffer
+    assert all(view.buffer is buffer for view in views)
+    del array
+    with pytest.raises(BufferError, match="4 arrays or memoryviews"):
+        buffer.close()
+    del views
+    buffer.close()
+    assert buffer.is_closed
+
+
+def test_a_buffer_that_is_asked_for_while_it_is_made_is_one(live_buffers):
+    array, seen = md.zeros(4), []
+
+    def ask(_phase, _info, array=array):
+        seen.append(array.buffer)
+
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(ask)
+    gc.set_threshold(1)
+    try:
+        for _ in range(10):
+            buffer = array.buffer
+            nothing = [[] for _ in range(10)]  # for collectors that wait until the call is over
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(ask)
+    assert len(nothing) == 10
+    assert seen
+    assert all(one is buffer for one in seen)
+    seen.clear()
+    del array, ask
+    buffer.close()
+
+
 def test_an_empty_buffer_makes_no_metal_buffer(live_buffers):
     buffer = md.Buffer(0)
     assert (buffer.size, buffer.handle, buffer.address) == (0, 0, None)

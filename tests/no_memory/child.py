@@ -82,6 +82,8 @@ CALLS = {
     "asarray_copy": lambda: md.asarray(memory, copy=True),
     "asarray_shared": lambda: md.asarray(shared),
     "buffer": lambda: md.Buffer(64, label="a name"),
+    "buffer_of_array": lambda: md.zeros(3).buffer,
+    "view_before_buffer": lambda: md.zeros((2, 3))[1],
     "buffer_from_handle": lambda: md.Buffer.from_handle(buffer.handle, owner=buffer),
     "buffer_array": lambda: buffer.array((2, 3), "int16", 4),
     "buffer_array_of_layout": lambda: buffer.array(md.StridedLayout((2, 3), (3, 1), 4), "float32"),
