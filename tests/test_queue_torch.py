@@ -19,8 +19,8 @@ import metal_dlpack as md
 from metal_dlpack import _core, sync
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch]
-LATENCY = 0.05
-QUICK = 0.02
+LATENCY = 0.2
+QUICK = 0.1
 
 
 @pytest.fixture(scope="module")
