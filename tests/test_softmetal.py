@@ -270,10 +270,68 @@ def test_the_document_names_every_setting_report_and_failure() -> None:
         assert f"`{word}`" in text, word
 
 
-def test_the_document_names_only_cases_that_exist() -> None:
+def modelled() -> list[list[str]]:
+    """The rows of the table of what is modelled: behaviour, Apple's statement, cases."""
+    text = DOCUMENT.read_text()
+    part = text[text.index("## What is modelled") : text.index("## What is not modelled")]
+    rows = [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("| ")]
+    return [row for row in rows if len(row) == 3][2:]  # without its head
+
+
+def test_each_behaviour_has_a_source_and_cases_that_exist() -> None:
     known = {f"{case.program}: {case.name}" for case in read_cases()}
-    named = re.findall(r"`(\w+: \w+)`", DOCUMENT.read_text())
-    assert named and set(named) <= known
+    rows = modelled()
+    assert len(rows) > 50
+    for behaviour, source, cases in rows:
+        assert re.match(
+            r"pages? [`\"]|page|header \w+\.h|Guide, |layer|Technical Note|the same page|the pages of|none|clang, |\"",
+            source,
+        ), behaviour
+        named = re.findall(r"`([^`]+)`", cases)
+        assert named and set(named) <= known, behaviour
+
+
+def test_each_case_that_shows_right_use_stands_in_the_table_or_is_of_a_tool() -> None:
+    """What wrong use causes stands in the table of reports."""
+    tools = {"foundation", "races", "threads"}  # strings, the finer points of races, all of it at once
+    named = {name for row in modelled() for name in re.findall(r"`([^`]+)`", row[2])}
+    shown = {f"{case.program}: {case.name}" for case in read_cases() if case.kind is None and case.program not in tools}
+    assert shown - named == OF_TOOLS
+
+
+#: Cases about the software Metal itself, which Metal has not.
+OF_TOOLS = {
+    "buffers: a_huge_buffer_costs_nothing_until_it_is_touched",
+    "failures: a_failed_command_buffer_may_signal_if_the_setting_says_so",
+    "failures: a_rule_that_is_not_understood_changes_nothing",
+    "failures: validation_reports_metal_in_a_child",
+}
+
+
+#: What the software Metal promises, whatever else it does; a word each that must stand in the first column.
+PROMISED = [
+    "private memory", "managed memory", "commit returns at once", "order of enqueue", "queues are independent", "one seed is one order",
+    "handlers run once, on a foreign thread", "tracked buffers", "untracked work is reordered", "references are held", "unretained references",
+    "shared events order queues", "pools belong to threads", "no pool", "purgeable state", "forked child", "64 command buffers",
+    "nil where a buffer cannot be made", "every error code", "deallocator",
+]  # fmt: skip
+
+
+def test_what_apple_is_said_to_say_it_of_is_apples() -> None:
+    """A page is named by the selector, function or constant that it describes."""
+    from conformance import reference
+
+    tables = [reference.tables(name) for name in ("Metal", "Foundation")]
+    known = set(reference.selectors()).union(*(t.functions for t in tables), *(t.constants for t in tables))
+    known = known.union(*(t.enums for t in tables))
+    named = {word for row in modelled() for word in re.findall(r"`([^`]+)`", row[1])}
+    assert len(named) > 40
+    assert named - known == set()
+
+
+@pytest.mark.parametrize("words", PROMISED)
+def test_what_is_promised_stands_in_the_table(words: str) -> None:
+    assert any(words in row[0] for row in modelled())
 
 
 def test_no_symbol_of_the_library_can_meet_anothers(builder: Builder) -> None:
