@@ -26,6 +26,13 @@ check_within_buffer(const metal_storage *storage, const strided_layout *layout, 
                      (long long)first, (long long)end, storage->nbytes);
         return -1;
     }
+    if ((uint64_t)first < storage->first_byte && end > first) {
+        PyErr_Format(PyExc_ValueError,
+                     "Buffer.array: the items begin at byte %lld, and the bytes before %zu of this Buffer are "
+                     "not of the host memory that it stands for; count byte_offset from Buffer.offset.",
+                     (long long)first, storage->first_byte);
+        return -1;
+    }
     int64_t offset_bits = layout->offset * (bits_per_item(dtype, is_padded) % 8);
     if (offset_bits % 8 != 0) {
         PyErr_Format(PyExc_ValueError,
@@ -84,14 +91,15 @@ convert_layout(md_state *state, PyObject *value, DLDataType dtype, strided_layou
 }
 
 const char array_from_buffer_doc[] =
-    "array($self, layout_or_shape, dtype='float32', byte_offset=0, padded=False)\n--\n\n"
+    "array($self, layout_or_shape, dtype='float32', byte_offset=None, padded=False)\n--\n\n"
     "An Array over these bytes.\n\n"
     "Parameters\n----------\n"
     "layout_or_shape : StridedLayout, int or tuple of int\n"
     "    A shape stands for C order.\n"
     "dtype : dtype or what names one\n"
-    "byte_offset : int\n"
-    "    Where element 0 is, in bytes; a multiple of the element's alignment.\n"
+    "byte_offset : int, optional\n"
+    "    Where element 0 is, in bytes from byte 0 of the MTLBuffer; a multiple of the element's alignment.\n"
+    "    Default: offset, which is 0 but over host memory.\n"
     "padded : bool\n"
     "    Sub-byte items have a byte each, in its lowest bits; default: they are packed.\n\n"
     "Returns\n-------\nArray\n\n"
@@ -111,10 +119,13 @@ array_from_buffer(PyObject *buffer, PyObject *const *args, Py_ssize_t nargs, PyO
     DLDataType dtype = {kDLFloat, 32, 1};
     strided_layout layout;
     int64_t byte_offset = 0;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        (values[1] != NULL && dtype_type_convert(state, "Buffer.array", values[1], &dtype) < 0) ||
-        (values[2] != NULL &&
-         args_int64("Buffer.array", "byte_offset", values[2], &byte_offset) < 0) ||
+    bool has_offset;
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    has_offset = values[2] != NULL && values[2] != Py_None;
+    if ((values[1] != NULL && dtype_type_convert(state, "Buffer.array", values[1], &dtype) < 0) ||
+        (has_offset && args_int64("Buffer.array", "byte_offset", values[2], &byte_offset) < 0) ||
         (values[3] != NULL && (is_padded = PyObject_IsTrue(values[3])) < 0) ||
         (is_padded && array_check_padding("Buffer.array", dtype) < 0)) {
         return NULL;
@@ -123,6 +134,7 @@ array_from_buffer(PyObject *buffer, PyObject *const *args, Py_ssize_t nargs, PyO
     if (storage == NULL || convert_layout(state, values[0], dtype, &layout) < 0) {
         return NULL;
     }
+    byte_offset = has_offset ? byte_offset : (int64_t)storage->first_byte;
     if (layout_volume(&layout) == 0) {
         layout.offset = 0; /* no items are nowhere */
     }

@@ -24,6 +24,7 @@
     X(item, "item")                 /* array_items.c */                                \
     X(array, "__array__")           /* array_host.c */                                 \
     X(astype, "astype")             /* array_numpy.c */                                \
+    X(to_device, "to_device")       /* array_device.c */                               \
     X(dlpack, "__dlpack__")         /* dlpack_export.c */
 
 /* X(C name, Python name): no arguments. */

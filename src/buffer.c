@@ -13,7 +13,6 @@
 #include "array.h"
 #include "device.h"
 #include "errors.h"
-#include "handles.h"
 #include "owners.h"
 #include "storage_mode.h"
 #include "waiting.h"
@@ -56,8 +55,8 @@ buffer_allocate_storage(md_state *state, const char *function, const device_reco
     return storage;
 }
 
-static int
-convert_size(const char *function, PyObject *value, int64_t *out)
+int
+buffer_convert_size(const char *function, PyObject *value, int64_t *out)
 {
     if (args_int64(function, "size", value, out) < 0) {
         return -1;
@@ -101,7 +100,7 @@ buffer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     int64_t size;
     bridge_storage mode;
     if (args_parse_tuple(&spec, args, kwargs, values) < 0 ||
-        convert_size("Buffer", values[0], &size) < 0) {
+        buffer_convert_size("Buffer", values[0], &size) < 0) {
         return NULL;
     }
     const device_record *device = device_convert(state, "Buffer", values[1]);
@@ -114,101 +113,6 @@ buffer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         Py_CLEAR(op);
     }
     return op;
-}
-
-/* ---- over an MTLBuffer of somebody else ---- */
-
-static bridge_buffer *
-convert_handle(PyObject *value)
-{
-    void *handle;
-    if (args_handle("Buffer.from_handle", "id<MTLBuffer>", value, &handle) < 0) {
-        return NULL;
-    }
-    if (!bridge_handle_is_buffer(handle)) {
-        PyErr_Format(PyExc_ValueError,
-                     "Buffer.from_handle: %p is not the address of an id<MTLBuffer>.", handle);
-        return NULL;
-    }
-    return handle;
-}
-
-/* How many bytes may be used: our own MTLBuffers are longer than what was asked for. */
-static size_t
-usable_nbytes(bridge_buffer *handle)
-{
-    metal_storage *ours = handles_find(handle);
-    size_t nbytes = ours != NULL ? ours->nbytes : bridge_buffer_nbytes(handle);
-    storage_release(ours);
-    return nbytes;
-}
-
-static PyObject *
-wrap_handle(md_state *state, bridge_buffer *handle, size_t nbytes, PyObject *owner)
-{
-    const device_record *device = devices_find(bridge_buffer_device(handle));
-    if (device == NULL) {
-        PyErr_SetString(PyExc_ValueError, "Buffer.from_handle: the buffer's device is none of "
-                                          "metal_dlpack.devices().");
-        return NULL;
-    }
-    bool has_owner = owner != NULL && owner != Py_None;
-    storage_owner record = {0};
-    if (has_owner) {
-        record = owners_of_object(state, owner);
-    }
-    metal_storage *storage;
-    bridge_status status =
-        storage_wrap_buffer(handle, device, nbytes, has_owner ? &record : NULL, &storage);
-    if (status != BRIDGE_OK) {
-        return errors_from_bridge(state, "Buffer.from_handle", status, NULL, nbytes);
-    }
-    Py_XINCREF(has_owner ? owner : NULL); /* the storage owns this reference */
-    return buffer_from_storage(state, storage);
-}
-
-PyDoc_STRVAR(buffer_from_handle_doc,
-             "from_handle($type, handle, size=None, *, owner=None)\n--\n\n"
-             "Wrap an existing MTLBuffer, from PyObjC, a C library or another framework.\n\n"
-             "Parameters\n----------\n"
-             "handle : int\n"
-             "    The id<MTLBuffer> itself, or an object of PyObjC for it; it is retained.\n"
-             "size : int, optional\n"
-             "    Bytes to use, from the start; default: the buffer's whole length.\n"
-             "owner : object, optional\n"
-             "    Kept alive until the Buffer is closed and the last export is gone.\n\n"
-             "Returns\n-------\nBuffer\n\n"
-             "Raises\n------\n"
-             "ValueError\n"
-             "    The handle is not an MTLBuffer of a known device, or size passes its end.\n\n"
-             "Memory: no copy.  Threads: the GIL is held.");
-
-static PyObject *
-buffer_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
-{
-    static const args_spec spec = {"Buffer.from_handle", 0, 2, 1, {"handle", "size", "owner", NULL}};
-    md_state *state = PyType_GetModuleState((PyTypeObject *)type);
-    PyObject *values[3];
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
-        return NULL;
-    }
-    bridge_buffer *handle = convert_handle(values[0]);
-    if (handle == NULL) {
-        return NULL;
-    }
-    size_t length = usable_nbytes(handle);
-    int64_t size = (int64_t)length;
-    if (values[1] != NULL && values[1] != Py_None &&
-        convert_size("Buffer.from_handle", values[1], &size) < 0) {
-        return NULL;
-    }
-    if ((uint64_t)size > length) {
-        return PyErr_Format(PyExc_ValueError,
-                            "Buffer.from_handle: size (%lld bytes) passes the end of the "
-                            "MTLBuffer (%zu bytes).",
-                            (long long)size, length);
-    }
-    return wrap_handle(state, handle, (size_t)size, values[2]);
 }
 
 /* ---- closing ---- */
@@ -262,6 +166,7 @@ buffer_open_storage(const char *function, BufferObject *self)
 
 static PyMethodDef buffer_methods[] = {
     {"from_handle", MD_FASTCALL(buffer_from_handle) | METH_CLASS, buffer_from_handle_doc},
+    {"from_host", MD_FASTCALL(buffer_from_host) | METH_CLASS, buffer_from_host_doc},
     {"from_iosurface", MD_FASTCALL(buffer_from_iosurface) | METH_CLASS, buffer_from_iosurface_doc},
     {"array", MD_FASTCALL(array_from_buffer), array_from_buffer_doc},
     {"close", buffer_close, METH_NOARGS, buffer_close_doc},
@@ -278,6 +183,13 @@ buffer_get_size(PyObject *op, void *Py_UNUSED(closure))
 {
     metal_storage *storage = buffer_open_storage("Buffer.size", buffer_cast(op));
     return storage == NULL ? NULL : PyLong_FromSize_t(storage->nbytes);
+}
+
+static PyObject *
+buffer_get_offset(PyObject *op, void *Py_UNUSED(closure))
+{
+    metal_storage *storage = buffer_open_storage("Buffer.offset", buffer_cast(op));
+    return storage == NULL ? NULL : PyLong_FromSize_t(storage->first_byte);
 }
 
 static PyObject *
@@ -345,6 +257,9 @@ buffer_get_owner(PyObject *op, void *Py_UNUSED(closure))
 {
     BufferObject *self = buffer_cast(op);
     PyObject *owner = self->storage == NULL ? NULL : owners_object(self->storage);
+    if (owner != NULL && PyMemoryView_Check(owner) && PyMemoryView_GET_BASE(owner) != NULL) {
+        owner = PyMemoryView_GET_BASE(owner); /* what the view of it keeps in place */
+    }
     return Py_NewRef(owner == NULL ? Py_None : owner);
 }
 
@@ -362,7 +277,12 @@ buffer_get_is_closed(PyObject *op, void *Py_UNUSED(closure))
 }
 
 static PyGetSetDef buffer_getset[] = {
-    {"size", buffer_get_size, NULL, PyDoc_STR("Usable length in bytes."), NULL},
+    {"size", buffer_get_size, NULL,
+     PyDoc_STR("Where the usable bytes end, counted from byte 0 of the MTLBuffer: their number, where\n"
+               "offset is 0."), NULL},
+    {"offset", buffer_get_offset, NULL,
+     PyDoc_STR("Where the usable bytes begin.  0, but over host memory: there the MTLBuffer is whole\n"
+               "pages, and what lies before on the first page is somebody else's."), NULL},
     {"handle", buffer_get_handle, NULL,
      PyDoc_STR("The id<MTLBuffer> as an int: borrowed, valid until the Buffer is closed; 0 for an\n"
                "empty buffer, since Metal has none."), NULL},

@@ -10,6 +10,13 @@
 
 /* ---- bytes in and out ---- */
 
+/* Bytes of others, before those of host memory on its first page, are not to be touched. */
+static size_t
+usable_nbytes(const metal_storage *storage)
+{
+    return storage->nbytes - storage->first_byte;
+}
+
 /* The storage of an open Buffer that may be written: borrowed; NULL with an exception. */
 static metal_storage *
 writable_storage(const char *function, PyObject *op)
@@ -24,7 +31,7 @@ writable_storage(const char *function, PyObject *op)
 
 const char buffer_fill_doc[] =
     "fill($self, value, /)\n--\n\n"
-    "Set every byte to `value` (0 to 255).  Returns when it is done.";
+    "Set every byte, from `offset` on, to `value` (0 to 255).  Returns when it is done.";
 
 PyObject *
 buffer_fill(PyObject *op, PyObject *value)
@@ -46,7 +53,7 @@ buffer_fill(PyObject *op, PyObject *value)
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
-    status = storage_set_bytes(storage, 0, storage->nbytes, (uint8_t)byte, &error);
+    status = storage_set_bytes(storage, storage->first_byte, usable_nbytes(storage), (uint8_t)byte, &error);
     Py_END_ALLOW_THREADS
     buffer_unhold(buffer_cast(op));
     if (status != BRIDGE_OK) {
@@ -66,9 +73,9 @@ transfer(PyObject *op, const char *function, PyObject *other, bool is_upload)
         PyObject_GetBuffer(other, &view, is_upload ? PyBUF_CONTIG_RO : PyBUF_CONTIG) < 0) {
         return NULL;
     }
-    if ((size_t)view.len > storage->nbytes) {
+    if ((size_t)view.len > usable_nbytes(storage)) {
         PyErr_Format(PyExc_ValueError, "%s: %zd bytes do not fit the Buffer's %zu bytes.",
-                     function, view.len, storage->nbytes);
+                     function, view.len, usable_nbytes(storage));
         PyBuffer_Release(&view);
         return NULL;
     }
@@ -81,8 +88,8 @@ transfer(PyObject *op, const char *function, PyObject *other, bool is_upload)
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
-    status = is_upload ? storage_upload(storage, 0, (size_t)view.len, view.buf, &error)
-                       : storage_download(storage, 0, (size_t)view.len, view.buf, &error);
+    status = is_upload ? storage_upload(storage, storage->first_byte, (size_t)view.len, view.buf, &error)
+                       : storage_download(storage, storage->first_byte, (size_t)view.len, view.buf, &error);
     Py_END_ALLOW_THREADS
     buffer_unhold(buffer_cast(op));
     PyBuffer_Release(&view);
@@ -94,7 +101,7 @@ transfer(PyObject *op, const char *function, PyObject *other, bool is_upload)
 
 const char buffer_copy_from_doc[] =
     "copy_from($self, source, /)\n--\n\n"
-    "Copy the bytes of a contiguous bytes-like object to the start of the buffer.\n\n"
+    "Copy the bytes of a contiguous bytes-like object to the start of the buffer's bytes: `offset`.\n\n"
     "Works for every storage mode.  Raises ValueError if `source` is longer.";
 
 PyObject *
@@ -105,7 +112,7 @@ buffer_copy_from(PyObject *op, PyObject *source)
 
 const char buffer_copy_to_doc[] =
     "copy_to($self, destination, /)\n--\n\n"
-    "Copy bytes from the start of the buffer into a writable bytes-like object.\n\n"
+    "Copy bytes from the start of the buffer's bytes (`offset`) into a writable bytes-like object.\n\n"
     "Works for every storage mode.  Raises ValueError if `destination` is longer.";
 
 PyObject *
@@ -147,8 +154,8 @@ buffer_getbuffer(PyObject *op, Py_buffer *view, int flags)
         return -1;
     }
     static char empty[1]; /* an address for no bytes */
-    void *address = storage->address == NULL ? empty : storage->address;
-    if (PyBuffer_FillInfo(view, op, address, (Py_ssize_t)storage->nbytes, storage->is_readonly,
+    void *address = storage->address == NULL ? empty : storage->address + storage->first_byte;
+    if (PyBuffer_FillInfo(view, op, address, (Py_ssize_t)usable_nbytes(storage), storage->is_readonly,
                           flags) < 0) {
         buffer_unhold(self);
         return -1;

@@ -157,15 +157,15 @@ import_cpu(md_state *state, foreign_tensor *foreign, const import_request *reque
                         tensor->dtype, (foreign->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0,
                         foreign->facts.is_padded};
     if (request->copy != 1) {
-        const char *why;
+        char reason[HOST_REASON_MAX];
         storage_owner record = owners_of_tensor(state, foreign->managed, foreign->is_versioned);
-        PyObject *array = host_memory_share(state, &items, &record, device, &why);
+        PyObject *array = host_memory_share(state, &items, &record, device, reason);
         if (array != NULL || PyErr_Occurred()) {
             return array;
         }
         if (request->copy == 0) {
             dlpack_delete_foreign(foreign->managed, foreign->is_versioned);
-            return host_memory_refuse(state, "from_dlpack", why);
+            return host_memory_refuse(state, "from_dlpack", reason);
         }
     }
     PyObject *copy = host_memory_copy(state, "from_dlpack", &items, device);
@@ -336,9 +336,9 @@ finish_metal(PyObject *array, uint64_t flags, const import_request *request)
                                       storage->device->index, request->device->index);
     }
     else if (is_elsewhere) {
-        result = array_allocate(state_of(array), "from_dlpack", request->device, storage->mode,
-                                array_cast(array)->ndim, array_shape(array_cast(array)),
-                                array_cast(array)->dtype, 'C');
+        result = array_allocate_padded(state_of(array), "from_dlpack", request->device, storage->mode,
+                                       array_cast(array)->ndim, array_shape(array_cast(array)),
+                                       array_cast(array)->dtype, 'C', array_cast(array)->is_padded);
         if (result != NULL &&
             array_copy_items("from_dlpack", array_cast(result), array_cast(array)) < 0) {
             Py_CLEAR(result);

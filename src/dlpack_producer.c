@@ -11,6 +11,7 @@
 #include "dlpack_exchange.h"
 #include "dlpack_export.h"
 #include "dlpack_import.h"
+#include "dtype_type.h"
 #include "owners.h"
 
 bool
@@ -132,6 +133,64 @@ import_tensor_of(md_state *state, PyObject *producer, DLManagedTensorVersioned *
     return array;
 }
 
+/* What NumPy's array should have been told instead of "DLPack only supports ...": a new BufferError, or NULL where
+ * its own will do. */
+static PyObject *
+better_refusal(md_state *state, const char *function, PyObject *ndarray)
+{
+    DLDataType dtype;
+    PyObject *text = NULL, *named = PyObject_GetAttrString(ndarray, "dtype");
+    if (named == NULL) {
+        return NULL;
+    }
+    if (dtype_type_convert(state, function, named, &dtype) == 0) {
+        bool is_theirs = dtype_buffer_format(dtype) == NULL; /* the dtype is not the reason for others */
+        text = !is_theirs ? NULL
+                          : PyUnicode_FromFormat("%s: NumPy does not export %R, which ml_dtypes made; asarray(x) "
+                                                 "takes it.",
+                                                 function, named);
+    }
+    else if (PyErr_ExceptionMatches(PyExc_ValueError)) { /* another byte order */
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        text = value == NULL ? NULL : PyObject_Str(value);
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(traceback);
+    }
+    else {
+        PyErr_Clear();
+        text = PyUnicode_FromFormat("%s: DLPack has no element type for %R; where its bytes are numbers, share "
+                                    "them as such: x.view('int64'), x.view('uint8').",
+                                    function, named);
+    }
+    PyErr_Clear();
+    Py_DECREF(named);
+    return text;
+}
+
+void
+producer_refine_refusal(md_state *state, const char *function, PyObject *producer)
+{
+    if (strcmp(Py_TYPE(producer)->tp_name, "numpy.ndarray") != 0 ||
+        !PyErr_ExceptionMatches(PyExc_BufferError)) {
+        return;
+    }
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *text = better_refusal(state, function, producer);
+    if (text == NULL) {
+        PyErr_Clear();
+        PyErr_Restore(type, value, traceback);
+        return;
+    }
+    PyErr_SetObject(PyExc_BufferError, text);
+    Py_DECREF(text);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+}
+
 /* SPEC import-errors */
 static PyObject *
 import_capsule_of(md_state *state, PyObject *producer, const import_request *request)
@@ -155,6 +214,9 @@ import_capsule_of(md_state *state, PyObject *producer, const import_request *req
     if (capsule != NULL) {
         array = dlpack_import_capsule(state, capsule, Py_TYPE(producer)->tp_name, &ordered);
         release_capsule(capsule);
+    }
+    else {
+        producer_refine_refusal(state, "from_dlpack", producer);
     }
     Py_XDECREF(ordered.moment);
     return array;
@@ -183,8 +245,8 @@ producer_import(md_state *state, PyObject *producer, const import_request *reque
 
 /* ---- from_dlpack ---- */
 
-static bool
-is_cpu_name(PyObject *value)
+bool
+producer_is_cpu_name(PyObject *value)
 {
     return value != NULL && PyUnicode_Check(value) &&
            PyUnicode_CompareWithASCIIString(value, "cpu") == 0;
@@ -238,7 +300,7 @@ core_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyOb
         args_tristate("from_dlpack", "copy", values[2], &request.copy) < 0) {
         return NULL;
     }
-    bool wants_host = is_cpu_name(values[1]);
+    bool wants_host = producer_is_cpu_name(values[1]);
     if (!wants_host && values[1] != NULL && values[1] != Py_None) {
         request.device = device_convert(state, "from_dlpack", values[1]);
         if (request.device == NULL) {

@@ -5,6 +5,7 @@
 
 #include "dlpack_exchange.h"
 #include "dlpack_export.h"
+#include "dlpack_producer.h"
 #include "managed.h"
 
 static void
@@ -108,7 +109,11 @@ seen_open(md_state *state, const char *function, PyObject *producer, seen_tensor
         read_versioned(managed, out);
         return 0;
     }
-    return open_with_fewer(state, function, producer, out);
+    int result = open_with_fewer(state, function, producer, out);
+    if (result < 0) {
+        producer_refine_refusal(state, function, producer);
+    }
+    return result;
 }
 
 void

@@ -1,6 +1,8 @@
 /* host_memory.c: see host_memory.h. */
 #include "host_memory.h"
 
+#include <stdio.h>
+
 #include "copy.h"
 #include "device.h"
 #include "errors.h"
@@ -50,57 +52,89 @@ host_memory_copy(md_state *state, const char *function, const host_items *items,
 
 /* Memory that is an MTLBuffer of ours already (numpy_memory.c).  Steals `parent`. */
 static bridge_status
-wrap_pages(metal_storage *parent, const char *address, const storage_owner *owner,
+wrap_pages(metal_storage *parent, const host_bytes *bytes, const storage_owner *owner,
            metal_storage **out, size_t *offset_bytes)
 {
-    *offset_bytes = (size_t)(address - parent->address);
+    *offset_bytes = (size_t)(bytes->address - parent->address);
     bridge_status status = storage_wrap_parent(parent, owner, out);
     if (status != BRIDGE_OK) {
         storage_release(parent);
+        return status;
     }
-    return status;
+    (*out)->nbytes = *offset_bytes + bytes->nbytes;
+    (*out)->first_byte = *offset_bytes;
+    (*out)->is_host_memory = true;
+    return BRIDGE_OK;
+}
+
+static void
+write_reason(bridge_status status, const host_bytes *bytes, const device_record *device,
+             char reason[HOST_REASON_MAX])
+{
+    if (status == BRIDGE_TOO_LARGE) {
+        (void)snprintf(reason, HOST_REASON_MAX,
+                       "its whole pages (%zu bytes and what fills the pages) are longer than the device's "
+                       "max_buffer_length (%llu bytes)",
+                       bytes->nbytes, (unsigned long long)device->facts.max_buffer_length);
+        return;
+    }
+    (void)snprintf(reason, HOST_REASON_MAX, "%s", bridge_status_text(status));
+}
+
+metal_storage *
+host_memory_wrap(const host_bytes *bytes, const storage_owner *owner, const device_record *device,
+                 size_t *offset_bytes, char reason[HOST_REASON_MAX])
+{
+    metal_storage *storage;
+    bridge_status status;
+    metal_storage *parent = pages_find(bytes->address, bytes->nbytes);
+    Py_BEGIN_ALLOW_THREADS
+    status = parent != NULL ? wrap_pages(parent, bytes, owner, &storage, offset_bytes)
+                            : storage_wrap_host(device, bytes->address, bytes->nbytes, owner, &storage,
+                                                offset_bytes);
+    Py_END_ALLOW_THREADS
+    if (status != BRIDGE_OK) {
+        write_reason(status, bytes, device, reason);
+        return NULL;
+    }
+    storage->is_readonly = bytes->is_readonly;
+    return storage;
 }
 
 PyObject *
 host_memory_share(md_state *state, const host_items *items, const storage_owner *owner,
-                  const device_record *device, const char **why)
+                  const device_record *device, char reason[HOST_REASON_MAX])
 {
-    metal_storage *storage;
     size_t offset;
     int64_t first, end;
-    bridge_status status;
-    *why = NULL;
     if ((uintptr_t)items->address % (uintptr_t)dtype_alignment(items->dtype) != 0) {
-        *why = "the address of its first item is not a multiple of the element's alignment";
+        (void)snprintf(reason, HOST_REASON_MAX,
+                       "the address of its first item (%p) is not a multiple of the element's alignment "
+                       "(%lld bytes)",
+                       (void *)items->address, (long long)dtype_alignment(items->dtype));
         return NULL;
     }
     if (!bits_byte_span(items->layout, bits_per_item(items->dtype, items->is_padded), 0, &first,
                         &end)) {
-        *why = "its items reach past what 64 bits can count in bits";
+        (void)snprintf(reason, HOST_REASON_MAX, "its items reach past what 64 bits can count in bits");
         return NULL;
     }
-    metal_storage *parent = pages_find(items->address + first, (size_t)(end - first));
-    Py_BEGIN_ALLOW_THREADS
-    status = parent != NULL ? wrap_pages(parent, items->address + first, owner, &storage, &offset)
-                            : storage_wrap_host(device, items->address + first, (size_t)(end - first), owner,
-                               &storage, &offset);
-    Py_END_ALLOW_THREADS
-    if (status != BRIDGE_OK) {
-        *why = bridge_status_text(status);
+    host_bytes bytes = {items->address + first, (size_t)(end - first), items->is_readonly};
+    metal_storage *storage = host_memory_wrap(&bytes, owner, device, &offset, reason);
+    if (storage == NULL) {
         return NULL;
     }
-    storage->is_readonly = items->is_readonly;
     return array_over_storage(state, storage, (int64_t)offset - first, items->layout, items->dtype,
                               items->is_readonly, items->is_padded);
 }
 
 PyObject *
-host_memory_refuse(md_state *state, const char *function, const char *why)
+host_memory_refuse(md_state *state, const char *function, const char *reason)
 {
     return errors_copy_required(state,
                                 "%s: the memory cannot be shared with Metal: %s; a copy is needed "
                                 "and copy=False forbids it.",
-                                function, why);
+                                function, reason);
 }
 
 PyObject *
@@ -112,15 +146,15 @@ host_memory_import(md_state *state, const char *function, const host_items *item
         return NULL;
     }
     if (request->copy != 1 && layout_volume(items->layout) > 0) {
-        const char *why;
+        char reason[HOST_REASON_MAX];
         storage_owner record = owners_of_object(state, Py_NewRef(owner));
-        PyObject *array = host_memory_share(state, items, &record, device, &why);
+        PyObject *array = host_memory_share(state, items, &record, device, reason);
         if (array != NULL || PyErr_Occurred()) {
             return array;
         }
         Py_DECREF(owner);
         if (request->copy == 0) {
-            return host_memory_refuse(state, function, why);
+            return host_memory_refuse(state, function, reason);
         }
     }
     return host_memory_copy(state, function, items, device);

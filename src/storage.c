@@ -198,6 +198,8 @@ storage_wrap_host(const device_record *device, void *address, size_t nbytes,
     if (owner != NULL) {
         storage->owner = *owner;
     }
+    storage->first_byte = *offset_bytes; /* nor is that of the first */
+    storage->is_host_memory = true;
     *out = storage;
     return BRIDGE_OK;
 }

@@ -34,11 +34,13 @@ struct metal_storage {
     bridge_storage mode;
     bridge_buffer *handle;       /* owned (+1), or the parent's; NULL only where nbytes is 0 */
     const device_record *device; /* borrowed for ever */
-    size_t nbytes;               /* what may be used; the MTLBuffer can be longer */
+    size_t nbytes;               /* where what may be used ends; the MTLBuffer can be longer */
+    size_t first_byte;           /* and where it begins: not 0 only over host memory, which rarely begins a page */
     char *address;               /* CPU address of byte 0; NULL: private storage, or nbytes is 0 */
     bool is_readonly;            /* nobody may write: the memory behind is read-only */
     bool is_ours;                /* made by storage_new: handles.h finds it */
     bool is_over_pages;          /* of the owner: Metal says when it has done with them */
+    bool is_host_memory;         /* its bytes are somebody's CPU memory */
     bool is_labelled;            /* the MTLBuffer has a label, which the next user would not expect */
     size_t capacity;             /* of the MTLBuffer where it is ours; else 0 */
     metal_storage *parent;       /* owned (+1): holds the handle for this one; NULL: it is our own */

@@ -149,7 +149,7 @@ RULES = (
         "metal_dlpack",
         "too_long_for_metal",
         "copy",
-        "The memory ({nbytes} bytes) is longer than a Metal buffer can be.",
+        "The memory ({nbytes} bytes; {whole_pages} with the rest of its pages) is longer than a Metal buffer can be.",
         "Import it in parts.",
         "MTLDevice.maxBufferLength",
     ),

@@ -6,6 +6,7 @@ together to one answer.
 
 from __future__ import annotations
 
+import mmap
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ __all__ = ["Explanation", "explain"]
 
 METAL, CPU = 8, 1
 READ_ONLY, IS_COPIED, PADDED = 1, 2, 4
+#: The system's pages, of which Metal wraps whole ones.
+PAGE = mmap.PAGESIZE
 #: MLX wraps whole pages of Apple silicon.
 MAC_PAGE = 16384
 
@@ -109,6 +112,13 @@ class Facts:
         return [(extent, step) for extent, step in zip(self.shape, self.steps, strict=True) if extent > 1]
 
     @property
+    def whole_pages(self) -> int:
+        """The bytes of the pages that hold the items, which is what Metal wraps."""
+        first = self.address + self.byte_offset
+        first += sum((extent - 1) * step for extent, step in self.long_axes if step < 0) * self.itemsize
+        return -(-(first + self.nbytes) // PAGE) * PAGE - first // PAGE * PAGE
+
+    @property
     def has_negative_steps(self) -> bool:
         return any(step < 0 for _, step in self.long_axes)
 
@@ -136,7 +146,7 @@ CONDITIONS: dict[str, Callable[[Facts], bool]] = {
     "metal": lambda f: f.is_metal,
     "cpu": lambda f: f.device[0] == CPU and f.nitems > 0,
     "cpu_misaligned": lambda f: f.device[0] == CPU and f.nitems > 0 and (f.address + f.byte_offset) % f.alignment != 0,
-    "too_long_for_metal": lambda f: f.device[0] == CPU and f.nbytes > max_buffer_length(),
+    "too_long_for_metal": lambda f: f.device[0] == CPU and f.whole_pages > max_buffer_length(),
     "cpu_not_on_page": lambda f: f.device[0] == CPU and f.nitems > 0 and (f.address + f.byte_offset) % MAC_PAGE != 0,
     "readonly": lambda f: f.is_readonly,
     "legacy": lambda f: not f.is_versioned,
@@ -318,6 +328,7 @@ def rules_for(consumer: str) -> list[Rule]:
 def findings(facts: Facts, consumer: str) -> list[tuple[Rule, str]]:
     found = []
     words = {name: getattr(facts, name) for name in Facts.__dataclass_fields__} | {"device_id": facts.device_id}
+    words["whole_pages"] = facts.whole_pages
     for rule in rules_for(consumer):
         # Of another major version nothing but the number is known.
         if facts.is_unknown and rule.condition not in ABOUT_VERSIONS:

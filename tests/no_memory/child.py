@@ -85,6 +85,10 @@ CALLS = {
     "buffer_of_array": lambda: md.zeros(3).buffer,
     "view_before_buffer": lambda: md.zeros((2, 3))[1],
     "buffer_from_handle": lambda: md.Buffer.from_handle(buffer.handle, owner=buffer),
+    "buffer_from_host": lambda: md.Buffer.from_host(memory, writable=False),
+    "buffer_from_host_shared": lambda: md.Buffer.from_host(shared),
+    "to_device": lambda: (array.to_device("metal"), array.to_device((1, 0))),
+    "to_device_private": lambda: odd.to_device("cpu"),
     "buffer_array": lambda: buffer.array((2, 3), "int16", 4),
     "buffer_array_of_layout": lambda: buffer.array(md.StridedLayout((2, 3), (3, 1), 4), "float32"),
     "buffer_copy": lambda: (buffer.copy_from(memory), buffer.copy_to(memory)),
@@ -158,6 +162,7 @@ CALLS = {
 def held():
     """Live MTLBuffers, and references to each type: one for each living instance."""
     gc.collect()
+    md.default_device().synchronize()  # work that is over lets go on a thread of Metal's
     md.empty_cache()
     return [softmetal.live_objects("MTLBuffer"), *map(sys.getrefcount, TYPES)]
 

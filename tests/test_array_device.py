@@ -1,0 +1,104 @@
+"""Array.to_device: the same device, another one, the CPU; streams and what is refused."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import metal_dlpack as md
+
+
+@pytest.mark.parametrize("device", ["metal", "metal:0", (8, 0), md.default_device()], ids=str)
+def test_the_same_device_gives_the_array_itself(device):
+    a = md.full((3, 4), 2)[1:, ::2]
+    assert a.to_device(device) is a
+    assert a.to_device(device=device, stream=None) is a
+    assert a.to_device(device, -1) is a
+
+
+@pytest.mark.parametrize("device", ["cpu", (1, 0)])
+def test_the_cpu_sees_the_same_memory(device):
+    a = md.zeros((3, 4))
+    host = a.to_device(device)
+    assert host.__dlpack_device__() == (1, 0)
+    np.from_dlpack(host)[1, 2] = 5
+    assert a[1, 2].item() == 5
+    assert host.array is a
+
+
+def test_the_cpu_gets_a_copy_of_private_storage():
+    a = md.full((3, 4), 7, storage="private")
+    host = a[:, ::2].to_device("cpu")
+    assert np.from_dlpack(host).tolist() == [[7, 7]] * 3
+    a.fill(1)
+    assert np.from_dlpack(host)[0, 0] == 7
+
+
+@pytest.mark.needs_softmetal
+def test_a_stream_waits_on_the_gpu_and_the_cpu_does_not(settings):
+    settings(latency_us=50_000)
+    first, second = md.Stream(), md.Stream()
+    a, source, late = md.zeros(1000), md.full(1000, 3), md.zeros(1000)
+    a.copy_from(source, stream=first)
+    moment = first.record()
+    assert a.to_device("metal", second) is a
+    assert a.to_device("metal", second.handle) is a
+    assert not moment.query(), "the CPU has not waited"
+    late.copy_from(a, stream=second)
+    assert late.tolist() == [3] * 1000
+
+
+@pytest.mark.parametrize(
+    ("device", "error", "words"),
+    [
+        ("metal:99", ValueError, "metal:99"),
+        ("cuda", ValueError, "cuda"),
+        ((2, 0), ValueError, r"\(2, 0\) is neither"),
+        ((8, 99), ValueError, r"\(8, 99\) is neither"),
+        ((1, 1), ValueError, r"\(1, 1\) is neither"),
+        ((8,), ValueError, "neither"),
+        (None, TypeError, "not None"),
+        (3, TypeError, "not int"),
+    ],
+    ids=str,
+)
+def test_other_devices_are_refused(device, error, words):
+    with pytest.raises(error, match=r"to_device.*" + words):
+        md.zeros(3).to_device(device)
+
+
+def test_other_streams_are_refused():
+    with pytest.raises(BufferError, match="to_device"):
+        md.zeros(3).to_device("metal", 12345)
+    with pytest.raises(TypeError, match="to_device"):
+        md.zeros(3).to_device("metal", "main")
+    with pytest.raises(TypeError):
+        md.zeros(3).to_device()
+
+
+TWO_DEVICES = """
+import numpy as np, metal_dlpack as md
+first, second = md.devices()
+for storage in ("shared", "private"):
+    a = md.asarray(np.arange(24, dtype=np.int16).reshape(4, 6)).copy(storage=storage)[::2, 1:]
+    for device in (second, "metal:1", (8, 1)):
+        b = a.to_device(device)
+        assert (b.device, b.storage, b.dtype, b.strides) == (second, storage, a.dtype, (5, 1))
+        assert b.tolist() == a.tolist()
+    b.fill(0)
+    assert any(a.tolist()[0])
+    assert b.to_device(first).device == first
+nibbles = md.full(6, 3, "int4").copy(padded=True)
+assert nibbles.to_device(second).padded and nibbles.to_device(second).tolist() == [3] * 6
+packed = md.full(6, 3, "int4").to_device(second)
+assert not packed.padded and packed.tolist() == [3] * 6
+"""
+
+
+@pytest.mark.needs_softmetal
+def test_another_device_gets_a_copy():
+    env = {**os.environ, "SOFTMETAL_DEVICES": "unified,unified", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", TWO_DEVICES], env=env, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
