@@ -1,6 +1,8 @@
 /* args.c: see args.h. */
 #include "args.h"
 
+#include <string.h>
+
 /* Our names are ASCII.  SPEC PyASCIIObject: the text of a compact ASCII str ends with a NUL. */
 static bool
 is_name(PyObject *name, const char *text)
@@ -165,6 +167,31 @@ args_handle(const char *function, const char *kind, PyObject *value, void **out)
         PyErr_Format(PyExc_ValueError, "%s: the handle is 0, which is no %s.", function, kind);
     }
     return *out == NULL ? -1 : 0;
+}
+
+int
+args_label(const char *function, PyObject *value, const char **out)
+{
+    *out = NULL;
+    if (value == NULL || value == Py_None) {
+        return 0;
+    }
+    if (!PyUnicode_Check(value)) {
+        PyErr_Format(PyExc_TypeError, "%s: label must be a str or None, not %.100s.", function,
+                     Py_TYPE(value)->tp_name);
+        return -1;
+    }
+    Py_ssize_t nbytes;
+    const char *text = PyUnicode_AsUTF8AndSize(value, &nbytes);
+    if (text == NULL) {
+        return -1;
+    }
+    if ((size_t)nbytes != strlen(text)) {
+        PyErr_Format(PyExc_ValueError, "%s: label (%R) holds a null character.", function, value);
+        return -1;
+    }
+    *out = text;
+    return 0;
 }
 
 int

@@ -37,6 +37,10 @@ int args_int64(const char *function, const char *what, PyObject *value, int64_t 
  * __c_void_p__.  TypeError otherwise; the sentence says that a `kind` is wanted. */
 int args_handle(const char *function, const char *kind, PyObject *value, void **out);
 
+/* A name for Metal's tools as UTF-8, borrowed from `value`; NULL for NULL and None.  TypeError; ValueError where
+ * it holds a null character, at which Metal would cut it. */
+int args_label(const char *function, PyObject *value, const char **out);
+
 /* A shape, strides or axes: one int, or a sequence of at most `capacity` ints. */
 int args_int64s(const char *function, const char *what, PyObject *value, int64_t *out,
                 int capacity, int *count);

@@ -69,26 +69,13 @@ buffer_convert_size(const char *function, PyObject *value, int64_t *out)
     return 0;
 }
 
-static int
-set_label(metal_storage *storage, PyObject *label)
+static void
+set_label(metal_storage *storage, const char *label)
 {
-    if (label == NULL || label == Py_None) {
-        return 0;
-    }
-    if (!PyUnicode_Check(label)) {
-        PyErr_Format(PyExc_TypeError, "Buffer: label must be a str or None, not %.100s.",
-                     Py_TYPE(label)->tp_name);
-        return -1;
-    }
-    const char *text = PyUnicode_AsUTF8(label);
-    if (text == NULL) {
-        return -1;
-    }
-    if (storage->handle != NULL) {
-        bridge_buffer_set_label(storage->handle, text);
+    if (label != NULL && storage->handle != NULL) {
+        bridge_buffer_set_label(storage->handle, label);
         storage->is_labelled = true;
     }
-    return 0;
 }
 
 static PyObject *
@@ -97,10 +84,12 @@ buffer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     static const args_spec spec = {"Buffer", 0, 1, 1, {"size", "device", "storage", "label", NULL}};
     md_state *state = PyType_GetModuleState(type);
     PyObject *values[4];
+    const char *label;
     int64_t size;
     bridge_storage mode;
     if (args_parse_tuple(&spec, args, kwargs, values) < 0 ||
-        buffer_convert_size("Buffer", values[0], &size) < 0) {
+        buffer_convert_size("Buffer", values[0], &size) < 0 ||
+        args_label("Buffer", values[3], &label) < 0) {
         return NULL;
     }
     const device_record *device = device_convert(state, "Buffer", values[1]);
@@ -109,8 +98,8 @@ buffer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     }
     metal_storage *storage = buffer_allocate_storage(state, "Buffer", device, (size_t)size, mode);
     PyObject *op = storage == NULL ? NULL : buffer_from_storage(state, storage);
-    if (op != NULL && set_label(buffer_cast(op)->storage, values[3]) < 0) {
-        Py_CLEAR(op);
+    if (op != NULL) {
+        set_label(buffer_cast(op)->storage, label);
     }
     return op;
 }

@@ -115,7 +115,8 @@ core_exec(PyObject *module)
         exchange_add_table(state) < 0 || add_functions(module) < 0) {
         return -1;
     }
-    if (threads_read_variable() < 0 || layout_type_prepare(state) < 0 || c_api_add_capsule(module) < 0) {
+    if (threads_read_variable() < 0 || layout_type_prepare(state) < 0 ||
+        stream_current_prepare(state) < 0 || c_api_add_capsule(module) < 0) {
         return -1;
     }
     stream_lost_watch();

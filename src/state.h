@@ -30,6 +30,7 @@
     X(metal_error)         /* MetalError(RuntimeError) */                              \
     X(dtype_cache)         /* dict: public name -> dtype, one object a name */         \
     X(default_streams)     /* dict: device index -> Stream; made on first use */       \
+    X(entered_streams)     /* ContextVar: tuple of the streams entered, innermost last */ \
     X(devices)             /* tuple of Device, the default first; made on first use */ \
     X(max_version)         /* (1, 3), what from_dlpack asks producers for */           \
     X(keywords_version)    /* ("max_version",) */                                      \
@@ -73,7 +74,7 @@ typedef struct md_state {
     MD_NAME_LIST(MD_NAME_FIELD)
     exchange_slot exchange_slots[MD_EXCHANGE_SLOTS]; /* the types seen last */
     int exchange_next;  /* the slot to be overwritten next */
-    Py_ssize_t entered_streams; /* `with stream:` blocks that are open, in all threads */
+    Py_ssize_t open_blocks; /* `with stream:` blocks that are open, in all threads */
     int exchange_last;  /* the slot that was found last */
     const void *unheard_of; /* the Array that it was about: compared, never followed */
     int storage_choice; /* METAL_DLPACK_STORAGE_MODE once read; see storage_mode.h */

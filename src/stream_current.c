@@ -1,6 +1,7 @@
 /* stream_current.c: which stream is current: the innermost `with stream:` of the thread, or the device's.
  *
- * Owns:    a list in each thread's dict, keyed by the Stream type, of the streams it has entered.
+ * Owns:    a tuple in each context, of the streams entered there: each thread has a context of its own, and
+ *          each asyncio task.
  * Calls:   stream.h for the device's own.
  * Threads: the GIL is held.
  */
@@ -44,52 +45,69 @@ done:
 
 /* ---- with stream: ---- */
 
-/* The streams that this thread has entered, the innermost last: borrowed; NULL without an exception
- * where it has entered none yet and `makes` is false. */
+/* The streams that this context has entered, the innermost last: borrowed from the context, NULL without an
+ * exception where there are none. */
 static PyObject *
-entered_list(md_state *state, bool makes)
+entered_tuple(md_state *state)
 {
-    PyObject *locals = PyThreadState_GetDict(); /* borrowed */
-    PyObject *key = (PyObject *)state->stream_type;
-    if (locals == NULL) {
-        return makes ? PyErr_NoMemory() : NULL;
-    }
-    PyObject *list = PyDict_GetItemWithError(locals, key);
-    if (list != NULL || !makes || PyErr_Occurred()) {
-        return list;
-    }
-    list = PyList_New(0);
-    if (list == NULL || PyDict_SetItem(locals, key, list) < 0) {
-        Py_XDECREF(list);
+    PyObject *tuple = NULL;
+    if (PyContextVar_Get(state->entered_streams, NULL, &tuple) < 0) {
         return NULL;
     }
-    Py_DECREF(list); /* the dict has it */
-    return list;
+    Py_XDECREF(tuple); /* the context has it */
+    return tuple;
+}
+
+/* Steals `tuple`. */
+static int
+set_entered(md_state *state, PyObject *tuple)
+{
+    PyObject *token = tuple == NULL ? NULL : PyContextVar_Set(state->entered_streams, tuple);
+    int result = token == NULL ? -1 : 0;
+    Py_XDECREF(tuple);
+    Py_XDECREF(token);
+    return result;
+}
+
+int
+stream_current_prepare(md_state *state)
+{
+    state->entered_streams = PyContextVar_New("metal_dlpack.entered_streams", NULL);
+    return state->entered_streams == NULL ? -1 : 0;
 }
 
 PyObject *
 stream_entered(md_state *state)
 {
-    if (state->entered_streams == 0) { /* as a rule: one load instead of two dicts */
+    if (state->open_blocks == 0) { /* as a rule: one load instead of a look-up */
         return NULL;
     }
-    PyObject *list = entered_list(state, false);
-    Py_ssize_t count = list == NULL ? 0 : PyList_GET_SIZE(list);
-    return count == 0 ? NULL : PyList_GET_ITEM(list, count - 1);
+    PyObject *tuple = entered_tuple(state);
+    Py_ssize_t count = tuple == NULL ? 0 : PyTuple_GET_SIZE(tuple);
+    return count == 0 ? NULL : PyTuple_GET_ITEM(tuple, count - 1);
 }
 
 const char stream_enter_doc[] =
     "__enter__($self, /)\n--\n\n"
-    "Make it the current stream of this thread.  Returns the Stream.";
+    "Make it the current stream of this thread, or of this asyncio task.  Returns the Stream.";
 
 PyObject *
 stream_enter(PyObject *op, PyObject *Py_UNUSED(unused))
 {
-    PyObject *list = entered_list(state_of(op), true);
-    if (list == NULL || PyList_Append(list, op) < 0) {
+    md_state *state = state_of(op);
+    PyObject *tuple = entered_tuple(state);
+    if (tuple == NULL && PyErr_Occurred()) {
         return NULL;
     }
-    state_of(op)->entered_streams++;
+    Py_ssize_t count = tuple == NULL ? 0 : PyTuple_GET_SIZE(tuple);
+    PyObject *longer = PyTuple_New(count + 1);
+    for (Py_ssize_t i = 0; longer != NULL && i <= count; i++) {
+        PyTuple_SET_ITEM(longer, i, Py_NewRef(i < count ? PyTuple_GET_ITEM(tuple, i) : op));
+    }
+    if (set_entered(state, longer) < 0) {
+        return NULL;
+    }
+    state->open_blocks++;
     return Py_NewRef(op);
 }
 
@@ -97,39 +115,41 @@ const char stream_exit_doc[] =
     "__exit__($self, type, value, traceback, /)\n--\n\n"
     "Make the stream current that was before.  Waits for nothing.\n\n"
     "Raises\n------\n"
-    "RuntimeError\n    This thread has entered another stream since, or never this one.";
+    "RuntimeError\n    This thread or task has entered another stream since, or never this one.";
 
 PyObject *
 stream_exit(PyObject *op, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED(nargs),
             PyObject *Py_UNUSED(kwnames))
 {
-    PyObject *list = entered_list(state_of(op), true);
-    if (list == NULL) {
+    md_state *state = state_of(op);
+    PyObject *tuple = entered_tuple(state);
+    if (tuple == NULL && PyErr_Occurred()) {
         return NULL;
     }
-    Py_ssize_t count = PyList_GET_SIZE(list);
-    if (count == 0 || PyList_GET_ITEM(list, count - 1) != op) {
+    Py_ssize_t count = tuple == NULL ? 0 : PyTuple_GET_SIZE(tuple);
+    if (count == 0 || PyTuple_GET_ITEM(tuple, count - 1) != op) {
         PyErr_SetString(PyExc_RuntimeError, "Stream.__exit__: it is not the stream that this thread "
-                                            "entered last.");
+                                            "(or asyncio task) entered last.");
         return NULL;
     }
-    if (PyList_SetSlice(list, count - 1, count, NULL) < 0) {
+    if (set_entered(state, PyTuple_GetSlice(tuple, 0, count - 1)) < 0) {
         return NULL;
     }
-    state_of(op)->entered_streams--;
+    state->open_blocks--;
     Py_RETURN_FALSE;
 }
 
 PyDoc_STRVAR(current_stream_doc,
              "current_stream($module, device=None)\n--\n\n"
-             "The stream that this thread works on.\n\n"
+             "The stream that this thread, or asyncio task, works on.\n\n"
              "Parameters\n----------\n"
              "device : Device or str, optional\n"
              "    Whose default stream is meant where there is no `with stream:`; default: the system's\n"
              "    default device.\n\n"
              "Returns\n-------\n"
              "Stream\n"
-             "    The innermost `with stream:` of the calling thread, else the device's default stream.");
+             "    The innermost `with stream:` of the calling thread or task, else the device's default stream.\n\n"
+             "Source: PEP 567; a thread that is started begins with none, a task with its maker's.");
 
 static PyObject *
 core_current_stream(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)

@@ -6,8 +6,10 @@
 #include "waiting.h"
 #include "work.h"
 
-int
-stream_convert(md_state *state, const char *function, PyObject *value, metal_stream **out)
+/* A Stream, or the handle of a living one's queue; `*out` is +1.  `others` is what else the function takes. */
+static int
+convert(md_state *state, const char *function, const char *others, PyObject *value,
+        metal_stream **out)
 {
     *out = NULL;
     if (Py_IS_TYPE(value, state->stream_type)) {
@@ -17,9 +19,9 @@ stream_convert(md_state *state, const char *function, PyObject *value, metal_str
     }
     if (!PyLong_Check(value) || PyBool_Check(value)) {
         PyErr_Format(PyExc_TypeError,
-                     "%s: stream must be a Stream, an int (the handle of its command queue, or -1) or "
-                     "None, not %.100s.",
-                     function, Py_TYPE(value)->tp_name);
+                     "%s: stream must be a Stream, the handle of its command queue (an int), %s, not "
+                     "%.100s.",
+                     function, others, Py_TYPE(value)->tp_name);
         return -1;
     }
     void *handle = PyLong_AsVoidPtr(value);
@@ -30,8 +32,8 @@ stream_convert(md_state *state, const char *function, PyObject *value, metal_str
     }
     PyErr_Format(PyExc_BufferError,
                  "%s: stream (%R) is not the handle of a command queue that metal_dlpack knows; pass "
-                 "a Stream, None, or -1 for no synchronisation.",
-                 function, value);
+                 "a Stream, %s.",
+                 function, value, others);
     return -1;
 }
 
@@ -40,7 +42,7 @@ stream_convert_target(md_state *state, const char *function, PyObject *value, me
 {
     *out = NULL;
     PyObject *entered = value == NULL || value == Py_None ? stream_entered(state) : value;
-    return entered == NULL ? 0 : stream_convert(state, function, entered, out);
+    return entered == NULL ? 0 : convert(state, function, "or None", entered, out);
 }
 
 /* SPEC export-stream-other */
@@ -55,7 +57,9 @@ stream_convert_order(md_state *state, const char *function, PyObject *value, str
         int overflow;
         out->is_ordered = PyLong_AsLongAndOverflow(value, &overflow) == -1 && overflow == 0;
     }
-    return out->is_ordered ? 0 : stream_convert(state, function, value, &out->stream);
+    return out->is_ordered ? 0
+                           : convert(state, function, "None, or -1 for no synchronisation", value,
+                                     &out->stream);
 }
 
 int

@@ -9,12 +9,9 @@
 #include "state.h"
 #include "storage.h"
 
-/* A Stream, or the handle of a living one's queue; `*out` is +1.  -1 with BufferError (an int that is no
- * such handle) or TypeError. */
-int stream_convert(md_state *state, const char *function, PyObject *value, metal_stream **out);
-
-/* The stream that a call is to work on: `value` as stream_convert takes it, for NULL and None the innermost `with
- * stream:`; `*out` is +1, or NULL where there is none: the work is done on return. */
+/* The stream that a call is to work on: a Stream, or the handle of a living one's queue; for NULL and None the
+ * innermost `with stream:`.  `*out` is +1, or NULL where there is none: the work is done on return.  -1 with
+ * BufferError (an int that is no such handle) or TypeError. */
 int stream_convert_target(md_state *state, const char *function, PyObject *value,
                           metal_stream **out);
 
@@ -24,7 +21,7 @@ typedef struct stream_order {
     metal_stream *stream; /* owned (+1): it waits, on the GPU; NULL: the CPU waits, now */
 } stream_order;
 
-/* None, -1, a Stream or the handle of one's queue.  -1 as stream_convert. */
+/* None, -1, a Stream or the handle of one's queue.  -1 as above. */
 int stream_convert_order(md_state *state, const char *function, PyObject *value,
                          stream_order *out);
 /* Before somebody else uses the buffer: as the order says.  Costs one load where nothing is in flight.  -1

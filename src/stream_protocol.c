@@ -68,7 +68,14 @@ read_answer(const char *function, PyObject *tuple, stream_answer *out)
     out->event = PyLong_AsVoidPtr(PyTuple_GET_ITEM(tuple, 2));
     value = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(tuple, 3));
     out->value = value;
-    return PyErr_Occurred() ? -1 : check_handles(function, out);
+    if (PyErr_Occurred()) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s: __metal_stream__ gave %R; addresses and the event's value are 0 or more and fit "
+                     "64 bits.",
+                     function, tuple);
+        return -1;
+    }
+    return check_handles(function, out);
 }
 
 int

@@ -32,22 +32,6 @@ stream_wrap(md_state *state, metal_stream *stream)
     return (PyObject *)self;
 }
 
-static int
-convert_label(PyObject *value, const char **out)
-{
-    *out = NULL;
-    if (value == NULL || value == Py_None) {
-        return 0;
-    }
-    if (!PyUnicode_Check(value)) {
-        PyErr_Format(PyExc_TypeError, "Stream: label must be a str or None, not %.100s.",
-                     Py_TYPE(value)->tp_name);
-        return -1;
-    }
-    *out = PyUnicode_AsUTF8(value);
-    return *out == NULL ? -1 : 0;
-}
-
 static PyObject *
 stream_type_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -56,7 +40,7 @@ stream_type_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     PyObject *values[2];
     const char *label;
     if (args_parse_tuple(&spec, args, kwargs, values) < 0 ||
-        convert_label(values[1], &label) < 0) {
+        args_label("Stream", values[1], &label) < 0) {
         return NULL;
     }
     const device_record *device = device_convert(state, "Stream", values[0]);

@@ -33,6 +33,7 @@ PyObject *stream_entered(md_state *state);
 int stream_synchronize_device(md_state *state, const char *function, const device_record *device);
 
 /* stream_current.c */
+int stream_current_prepare(md_state *state); /* -1 with MemoryError */
 PyObject *stream_enter(PyObject *op, PyObject *unused);
 PyObject *stream_exit(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 extern const char stream_enter_doc[], stream_exit_doc[];

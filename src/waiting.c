@@ -106,6 +106,10 @@ waiting_convert_timeout(const char *function, PyObject *value, uint64_t *out_ns)
                          "%s: timeout must be a number of seconds or None, not %.100s.", function,
                          Py_TYPE(value)->tp_name);
         }
+        if (PyErr_ExceptionMatches(PyExc_OverflowError)) {
+            PyErr_Format(PyExc_OverflowError,
+                         "%s: timeout does not fit a float; pass None for no limit.", function);
+        }
         return -1;
     }
     if (!(seconds >= 0)) {

@@ -78,6 +78,9 @@ def test_what_is_no_queue_is_refused():
             md.Stream.from_handle(handle)
     with pytest.raises(TypeError, match="label"):
         md.Stream(label=3)
+    for kind in (md.Stream, lambda label: md.Buffer(4, label=label)):
+        with pytest.raises(ValueError, match="null character"):
+            kind(label="a\0b")
     with pytest.raises(ValueError, match="no device"):
         md.Stream("metal:99")
 
@@ -118,6 +121,85 @@ def test_leaving_a_stream_that_was_not_entered_last_is_refused():
     with pytest.raises(ZeroDivisionError), one:
         raise ZeroDivisionError
     assert md.current_stream() is md.default_device().default_stream
+
+
+def test_each_asyncio_task_has_a_current_stream_of_its_own():
+    """Two tasks of one thread are in their blocks at the same time, and leave them in another order."""
+    import asyncio
+
+    one, two = md.Stream(), md.Stream()
+    default = md.current_stream()
+
+    async def work(stream, entered, goes_on):
+        with stream:
+            entered.set()
+            await goes_on.wait()
+            assert md.current_stream() is stream
+        assert md.current_stream() is default
+
+    async def main():
+        events = [asyncio.Event() for _ in range(4)]
+        first = asyncio.create_task(work(one, events[0], events[1]))
+        await events[0].wait()
+        second = asyncio.create_task(work(two, events[2], events[3]))
+        await events[2].wait()
+        assert md.current_stream() is default
+        events[1].set()
+        await first
+        events[3].set()
+        await second
+
+        with one:
+            assert await asyncio.create_task(current()) is one, "a task begins with its maker's"
+            assert await asyncio.to_thread(md.current_stream) is one
+            async for stream in steps(two):
+                assert stream is two
+
+    async def current():
+        return md.current_stream()
+
+    async def steps(stream):
+        with stream:
+            await asyncio.sleep(0)
+            current = md.current_stream()
+        yield current
+
+    asyncio.run(main())
+    assert md.current_stream() is default
+
+
+def test_a_generator_that_is_left_within_its_block_is_left_in_order():
+    stream = md.Stream()
+
+    def steps():
+        with stream:
+            yield md.current_stream()
+
+    generator = steps()
+    assert next(generator) is stream
+    generator.close()
+    assert md.current_stream() is md.default_device().default_stream
+
+
+def test_many_threads_enter_the_same_streams():
+    streams = [md.Stream() for _ in range(3)]
+    wrong = []
+
+    def work():
+        for turn in range(500):
+            stream, inner = streams[turn % 3], streams[(turn + 1) % 3]
+            with stream, inner:
+                if md.current_stream() is not inner:
+                    wrong.append(turn)
+            if md.current_stream() is not md.default_device().default_stream:
+                wrong.append(turn)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
 
 
 def test_streams_and_events_leave_nothing_behind():
@@ -189,16 +271,38 @@ def test_an_event_of_others_is_waited_for():
     send(shared, "release", result=None)
 
 
-@pytest.mark.parametrize("timeout", [-1, -0.1, math.nan])
-def test_a_negative_timeout_is_refused(timeout):
+@pytest.mark.parametrize("timeout", [-1, -0.1, math.nan, -math.inf])
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_a_negative_timeout_is_refused(timeout, is_recorded):
+    event = md.Stream().record() if is_recorded else md.Event()
     with pytest.raises(ValueError, match="timeout"):
-        md.Stream().record().wait(timeout)
+        event.wait(timeout)
+
+
+@pytest.mark.parametrize("timeout", [None, math.inf, 1e308, 2**70, 1e9, 10, True])
+def test_long_timeouts_wait_until_it_is_reached(timeout, slow):
+    stream = md.Stream()
+    event = stream.record()
+    assert event.wait(timeout) is True
+    assert md.Event.from_handle(event.handle, event.value).wait(timeout) is True
+
+
+def test_short_timeouts_end_a_wait_for_an_event_of_others():
+    with pool():
+        shared = send(md.default_device().handle, "newSharedEvent")
+    event = md.Event.from_handle(shared, 1)
+    for timeout in (0, -0.0, 1e-320, 1e-9):
+        assert event.wait(timeout) is False
+    del event
+    send(shared, "release", result=None)
 
 
 def test_bad_arguments_of_events_are_refused():
     stream = md.Stream()
     with pytest.raises(TypeError, match="timeout"):
         stream.record().wait("1")
+    with pytest.raises(OverflowError, match="pass None for no limit"):
+        stream.record().wait(10**400)
     with pytest.raises(TypeError, match="must be an Event"):
         stream.record(stream)
     with pytest.raises(TypeError, match="only an Event, a Stream"):
@@ -249,6 +353,14 @@ def test_a_queue_waits_for_whatever_has_metal_stream(what, settings):
     assert event.wait(10)
     del held
     send(shared, "release", result=None)
+
+
+def test_an_answer_without_an_event_is_nothing_to_wait_for():
+    class Foreign:
+        def __metal_stream__(self):
+            return (1, 0, 0, 7)
+
+    md.Stream().wait(Foreign())
 
 
 def test_synchronize_waits_for_what_others_committed_to_the_queue(settings):

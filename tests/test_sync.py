@@ -16,8 +16,7 @@ def calls():
     seen = []
     md.register_sync(Kind, seen.append)
     yield Kind, seen
-    del sync._registered[Kind]
-    sync._forget_types()
+    md.register_sync(Kind, None)
 
 
 @pytest.mark.rule("import-sync")
@@ -61,6 +60,27 @@ def test_what_the_wait_raises_comes_out_and_nothing_is_taken(calls):
     with pytest.raises(ZeroDivisionError, match="its own reason"):
         md.from_dlpack(producer)
     assert producer.deletions == 0
+
+
+def test_none_takes_a_registration_back(calls):
+    kind, seen = calls
+
+    class Sub(kind):
+        pass
+
+    inner = []
+    md.register_sync(Sub, inner.append)
+    buffer = md.Buffer(64)
+    producer = Sub(data=buffer.handle, device=(8, 0))
+    md.from_dlpack(producer)
+    assert (seen, inner) == ([], [producer])
+    md.register_sync(Sub, None)
+    md.from_dlpack(producer)
+    assert (seen, inner) == ([producer], [producer])
+    md.register_sync(kind, None)
+    md.from_dlpack(producer)
+    assert len(seen) == 1
+    md.register_sync(kind, None)
 
 
 def test_bad_registrations_are_refused():

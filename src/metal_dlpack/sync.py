@@ -25,29 +25,33 @@ if TYPE_CHECKING:
 _registered: dict[type, Sync] = {}
 
 
-def register_sync(kind: type, function: Sync, /) -> None:
+def register_sync(kind: type, function: Sync | None, /) -> None:
     """Run `function(x)` before from_dlpack reads a Metal tensor of an `x` of this type.
 
     Parameters
     ----------
     kind : type
         Instances of subclasses count too.  A second call for a type replaces the first.
-    function : callable
+    function : callable or None
         Called with the object, with the GIL held, on the thread that calls from_dlpack.  It returns when the GPU work
         that writes the tensor is complete; or it returns at once, with an Event or an object that has
         __metal_stream__, which says when that is: then a stream given to from_dlpack waits for it on the GPU.  What
-        it raises comes out of from_dlpack.  Not called for tensors on the CPU, nor with stream=-1.
+        it raises comes out of from_dlpack.  Not called for tensors on the CPU, nor with stream=-1.  None takes back
+        what was registered for the type.
 
     Raises
     ------
     TypeError
-        `kind` is not a type, or `function` cannot be called.
+        `kind` is not a type, or `function` is neither None nor can be called.
     """
     if not isinstance(kind, type):
         raise TypeError(f"register_sync: {kind!r} is not a type; give the class of the objects.")
-    if not callable(function):
+    if function is None:
+        _registered.pop(kind, None)
+    elif callable(function):
+        _registered[kind] = function
+    else:
         raise TypeError(f"register_sync: {function!r} cannot be called.")
-    _registered[kind] = function
     _forget_types()
 
 
