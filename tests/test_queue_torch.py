@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from objc_messages import Range, pool, send
+from recipes import recipe
 
 import metal_dlpack as md
 from metal_dlpack import _core, sync
@@ -151,6 +152,26 @@ def test_torch_s_queue_waits_for_our_work(find, torch_queue, slow):
     torch_queue.synchronize()
     assert target.tolist() == [1.5] * 64
     assert tensor.shape == (64,)
+
+
+def test_the_recipe_for_torch_runs_as_written_and_waits_on_the_gpu_only(torch_queue, slow):
+    import torch
+
+    target = md.zeros(64)
+    tensor, handle = torch_tensor()
+
+    def model(x):
+        torch_queue.fill(handle, x, 256)
+        return tensor
+
+    names = {"md": md, "torch": torch, "model": model, "x": 7}
+    start = time.perf_counter()
+    exec(recipe("synchronisation.md", "**torch.**"), names)
+    torch_queue.copy(names["b"].buffer.handle, target.buffer.handle, 256)
+    assert time.perf_counter() - start < QUICK
+    assert names["z"].shape == (64,)
+    torch_queue.synchronize()
+    assert np.asarray(target).view("uint8").tolist() == [7] * 256
 
 
 def test_an_idle_array_goes_to_torch_without_a_command(torch_queue):

@@ -1,0 +1,188 @@
+"""The recipes of docs/synchronisation.md and docs/metal_stream.md, run as they stand there; torch's is in test_queue_torch.py."""
+
+import sys
+import types
+
+import numpy as np
+import pytest
+from dlpack_structs import Producer
+from objc_messages import Range, gpu_fill, pool, send
+from recipes import all_recipes, recipe
+
+import metal_dlpack as md
+from metal_dlpack import sync
+
+pytestmark = pytest.mark.needs_softmetal
+SYNCHRONISATION = "synchronisation.md"
+
+
+@pytest.fixture(autouse=True)
+def slow(settings):
+    settings(latency_us=20000)
+
+
+@pytest.fixture
+def queue():
+    """A command queue as PyObjC would have it."""
+
+    class Commands:
+        def __init__(self, queue):
+            with pool():
+                self.handle = send(send(queue, "commandBuffer"), "retain")
+
+        def commit(self):
+            with pool():
+                send(self.handle, "commit", result=None)
+                send(self.handle, "release", result=None)
+
+    class Queue:
+        def __init__(self):
+            with pool():
+                self.handle = send(md.default_device().handle, "newCommandQueue")
+
+        def __c_void_p__(self):
+            import ctypes
+
+            return ctypes.c_void_p(self.handle)
+
+        def commandBuffer(self):
+            return Commands(self.handle)
+
+    made = Queue()
+    yield made
+    send(made.handle, "release", result=None)
+
+
+def encode_fill(commands, handle, value, nbytes):
+    import ctypes
+
+    with pool():
+        encoder = send(commands, "blitCommandEncoder")
+        send(encoder, "fillBuffer:range:value:", handle, Range(0, nbytes), ctypes.c_uint8(value), result=None)
+        send(encoder, "endEncoding", result=None)
+
+
+def test_there_are_as_many_recipes_as_are_run_here():
+    assert len(all_recipes(SYNCHRONISATION)) == 3
+    assert len(all_recipes("metal_stream.md")) == 2
+
+
+def test_kernels_by_hand_with_pyobjc(queue):
+    code = recipe(SYNCHRONISATION, "**PyObjC.**")
+    assert code.count("...   ") == 1
+    code = code.replace("...   ", "encode(commands.handle, a.buffer.handle, 5, 64)", 1)
+    a, result, other = md.zeros(64, "uint8"), md.zeros(64, "uint8"), md.Stream()
+    a.fill(1, stream=md.Stream())
+    names = {"md": md, "queue": queue, "a": a, "other": other, "encode": encode_fill}
+    exec(code, names)
+    assert names["after"].query()
+    result.copy_from(a, stream=other)
+    assert result.tolist() == [5] * 64
+
+
+def test_a_kernel_in_another_language(queue):
+    """The four numbers of __metal_stream__ in, an event of one's own out; nobody waits on the CPU in between."""
+    a, result, stream = md.zeros(64, "uint8"), md.zeros(64, "uint8"), md.Stream()
+    with pool():
+        own = send(md.default_device().handle, "newSharedEvent")
+    a.fill(1, stream=md.Stream())
+    _, _, event, value = a.__metal_stream__()
+    commands = queue.commandBuffer()
+    with pool():
+        send(commands.handle, "encodeWaitForEvent:value:", event, value, result=None)
+    encode_fill(commands.handle, a.buffer.handle, 6, 64)
+    with pool():
+        send(commands.handle, "encodeSignalEvent:value:", own, 1, result=None)
+    commands.commit()
+    moment = md.Event.from_handle(own, 1)
+    assert not moment.query()
+    stream.wait(moment)
+    result.copy_from(a, stream=stream)
+    assert result.tolist() == [6] * 64
+    moment.wait()
+    del moment
+    send(own, "release", result=None)
+
+
+def test_any_other_framework_takes_one_line():
+    class Tensor(Producer):
+        pass
+
+    waits = []
+    its = types.SimpleNamespace(Tensor=Tensor, synchronize=lambda: waits.append("its"))
+    exec(recipe(SYNCHRONISATION, "**Any other framework:**"), {"md": md, "its": its})
+    buffer = md.Buffer(64)
+    md.from_dlpack(Tensor(data=buffer.handle, device=(8, 0)))
+    assert waits == ["its"]
+    md.register_sync(Tensor, None)
+
+
+@pytest.mark.parametrize("package", ["tvm", "tvm_ffi"])
+def test_tvm_is_synchronised_where_it_is_imported(package, monkeypatch):
+    """A stand-in records the call: TVM with Metal runs on a Mac only."""
+    waits = []
+    device = types.SimpleNamespace(sync=lambda: waits.append("tvm"))
+    kind = type("Tensor", (Producer,), {"__module__": f"{package}.runtime"})
+    buffer = md.Buffer(64)
+    producer = kind(data=buffer.handle, device=(8, 0))
+    monkeypatch.delitem(sys.modules, "tvm", raising=False)
+    md.from_dlpack(producer)
+    assert waits == []
+    monkeypatch.setitem(sys.modules, "tvm", types.SimpleNamespace(metal=lambda: device))
+    sync._forget_types()
+    md.from_dlpack(producer)
+    assert waits == ["tvm"]
+    md.from_dlpack(producer, stream=-1)
+    assert waits == ["tvm"]
+    sync._forget_types()
+
+
+def test_a_producer_in_ten_lines(queue):
+    """The class of the proposal, over a framework with one queue that signals a number behind each command buffer."""
+    names = {}
+    exec(recipe("metal_stream.md", "## A producer in ten lines"), names)
+    with pool():
+        own = send(md.default_device().handle, "newSharedEvent")
+    array = md.zeros(64, "uint8")
+
+    class Framework:
+        queue_handle, event_handle = queue.handle, own
+        flushes = 0
+
+        def flush(self):
+            self.flushes += 1
+
+    class Lent(names["Tensor"]):
+        """Its memory is an Array's; its work is its own."""
+
+        def __init__(self):
+            self.stream, self.last_number = Framework(), 1
+
+        def __dlpack__(self, **keywords):
+            return array.__dlpack__(**(keywords | {"stream": -1}))
+
+        def __dlpack_device__(self):
+            return (8, 0)
+
+    commands = queue.commandBuffer()
+    encode_fill(commands.handle, array.buffer.handle, 7, 64)
+    with pool():
+        send(commands.handle, "encodeSignalEvent:value:", own, 1, result=None)
+    commands.commit()
+    lent = Lent()
+    stream, result = md.Stream(), md.zeros(64, "uint8")
+    result.copy_from(md.from_dlpack(lent, stream=stream), stream=stream)
+    assert lent.stream.flushes == 1
+    assert result.tolist() == [7] * 64
+    assert np.asarray(md.from_dlpack(lent)).tolist() == [7] * 64
+    send(own, "release", result=None)
+
+
+def test_work_that_nobody_was_told_of_is_waited_for_with_the_event(queue):
+    """We do not know which buffers a kernel used: after.wait() is what to call."""
+    array = md.zeros(64, "uint8")
+    stream = md.Stream.from_handle(queue)
+    gpu_fill(array.buffer.handle, 9, 64, queue=queue.handle, waits=False)
+    assert array.__metal_stream__()[3] == 0
+    stream.record().wait()
+    assert array.tolist() == [9] * 64
