@@ -97,6 +97,10 @@ bridge_status bridge_buffer_new_over_pages(bridge_device *device, void *pages, s
                                            bridge_buffer **out);
 void bridge_buffer_retain(bridge_buffer *buffer);
 void bridge_buffer_release(bridge_buffer *buffer); /* NULL is allowed */
+/* Does nobody but the caller hold the buffer, and is it as we made it: unnamed and not purgeable?  True means that no
+ * command buffer of anybody's retains it, so that its memory may be used for something else.  PyTorch's allocator
+ * decides the same way.  SPEC torch ATen/mps/MPSAllocator.h BufferBlock::retainCount, buffers_pending_free */
+bool bridge_buffer_is_only_ours(bridge_buffer *buffer);
 
 /* Does `handle` point at an object of a class that is an MTLBuffer?  Reads no memory that is not
  * mapped, sends no message to what is not an object. */

@@ -315,6 +315,21 @@ bridge_buffer_release(bridge_buffer *buffer)
     release_object(buffer);
 }
 
+bool
+bridge_buffer_is_only_ours(bridge_buffer *buffer)
+{
+    if (is_forked()) {
+        return false;
+    }
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    id<MTLBuffer> object = buffer_object(buffer);
+    /* An autoreleased reference of somebody's counts too: then it looks used, which is safe. */
+    bool is_ours = [object retainCount] == 1 && [object label] == nil &&
+                   [object setPurgeableState:MTLPurgeableStateKeepCurrent] == MTLPurgeableStateNonVolatile;
+    [pool drain];
+    return is_ours;
+}
+
 #ifdef __APPLE__
 /* malloc knows its own blocks, and an object is one as a rule; of all other memory the kernel
  * copies a word, or says that it cannot. */

@@ -4,8 +4,8 @@
  * Calls:   metal_bridge.h, handles.h.  Never Python.
  * Threads: any, without the GIL; one short lock, under which Metal is not called.
  * Rule:    a storage comes here with its last reference, so our GPU work on it is complete (work.h holds a
- *          reference until then) and no consumer has it.  Whose handle was given away does not come
- *          back: a framework's command buffer may retain it, and retainCount does not tell.
+ *          reference until then) and no consumer has it.  One whose handle was given away
+ *          comes back only if its retain count is ours alone: a framework's command buffer may retain it.
  * Bytes:   what is taken from the pool has the bytes that it was given back with.
  * Fork:    a child takes and keeps nothing.
  */

@@ -55,6 +55,7 @@ storage_reuse(const device_record *device, size_t nbytes, bridge_storage mode)
     storage->is_readonly = false;
     storage->host_writers = 0;
     storage->gpu_wrote = false;
+    storage->is_exported = false;
     __atomic_store_n(&storage->refs, 1, __ATOMIC_RELEASE); /* from here on handles.h finds it */
     return storage;
 }
@@ -220,13 +221,14 @@ storage_destroy(metal_storage *storage)
     free(storage);
 }
 
-/* Back to the pool, unless somebody else can still know the MTLBuffer. */
+/* Back to the pool, unless somebody else still holds the MTLBuffer. */
 static void
 release_ours(metal_storage *storage)
 {
-    bool is_known = storage->is_labelled || __atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE);
+    bool is_known = __atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE);
+    bool is_free = !storage->is_labelled && (!is_known || bridge_buffer_is_only_ours(storage->handle));
     tracking_forget(storage->handle);
-    if (!is_known && pool_give(storage)) {
+    if (is_free && pool_give(storage)) {
         return;
     }
     pool_dismiss(storage->device, storage->capacity, storage->mode);

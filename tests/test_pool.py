@@ -1,5 +1,6 @@
 """The pool: what is reused and what is not, the counts, the limit, threads."""
 
+import ctypes
 import gc
 import os
 import random
@@ -7,6 +8,7 @@ import threading
 
 import numpy as np
 import pytest
+from objc_messages import Range, gpu_fill, pool, send
 
 import metal_dlpack as md
 from metal_dlpack import softmetal
@@ -18,7 +20,7 @@ MIB = 1 << 20
 
 
 @pytest.fixture(autouse=True)
-def pool():
+def empty_pool():
     """An empty cache and no limit, before and after."""
     gc.collect()
     md.empty_cache()
@@ -75,17 +77,92 @@ def test_zeros_and_full_do_not_show_the_bytes_before_but_empty_may():
     [
         lambda a: a.buffer.handle,
         lambda a: a.__dlpack__(),
-        lambda a: md.Buffer.from_handle(a.buffer.handle),
+        lambda a: md.from_dlpack(a.__dlpack__()),
+        lambda a: md.Buffer.from_handle(a.buffer.handle, owner=a),
     ],
-    ids=["handle", "dlpack", "from_handle"],
+    ids=["handle", "capsule", "array", "from_handle"],
 )
-def test_a_buffer_whose_handle_was_given_away_is_not_reused(hand_out):
-    a = md.empty(1000)
-    given = hand_out(a)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_buffer_that_was_given_away_is_reused_when_nobody_holds_it_any_more(hand_out, mode):
+    a = md.empty(1000, storage=mode)
     before = md.memory_stats()
-    del a, given
+    given = hand_out(a)
+    del a
+    if not isinstance(given, int):
+        assert md.memory_stats()["live"] == before["live"]
+        assert md.memory_stats()["cached"] == before["cached"]
+    del given
+    gc.collect()
+    assert delta(before, md.memory_stats())["cached"] == 4096
+    made = softmetal.live_objects("MTLBuffer")
+    b = md.empty(1000, storage=mode)
+    assert softmetal.live_objects("MTLBuffer") == made, "the same MTLBuffer"
+    del b
+    assert md.memory_stats()["cached"] == before["cached"] + 4096, "nobody knows it now"
+
+
+def test_a_buffer_that_somebody_retains_is_not_reused():
+    a = md.empty(1000)
+    handle = a.buffer.handle
+    other = md.Buffer.from_handle(handle)
+    before = md.memory_stats()
+    del a
+    assert delta(before, md.memory_stats()) == {"live": -4096, "cached": 0, "allocations": 0, "hits": 0}
+    assert other.array(1000).fill(1) is None, "its memory is there"
+    del other
+    assert md.memory_stats()["cached"] == before["cached"], "it is Metal's"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_buffer_that_a_command_buffer_of_others_uses_is_not_reused(settings, mode):
+    a = md.zeros(MIB, storage=mode)
+    handle = a.buffer.handle
+    settings(latency_us=50_000)
+    with pool():
+        queue = send(send(handle, "device"), "newCommandQueue")
+        commands = send(queue, "commandBuffer")
+        encoder = send(commands, "blitCommandEncoder")
+        send(encoder, "fillBuffer:range:value:", handle, Range(0, 4 * MIB), ctypes.c_uint8(7), result=None)
+        send(encoder, "endEncoding", result=None)
+        send(commands, "commit", result=None)
+        before = md.memory_stats()
+        del a
+        assert delta(before, md.memory_stats())["cached"] == 0
+        fresh = md.zeros(MIB, storage=mode)
+        send(commands, "waitUntilCompleted", result=None)
+        assert not any(fresh[::4096].tolist()), "the other's work was written into it"
+        send(queue, "release", result=None)
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        lambda handle: send(handle, "setLabel:", send(send(handle, "device"), "name")),
+        lambda handle: send(handle, "setPurgeableState:", 3),
+    ],
+    ids=["label", "purgeable"],
+)
+def test_a_buffer_that_somebody_marked_is_not_reused(mark):
+    a = md.empty(1000)
+    with pool():
+        mark(a.buffer.handle)
+    before = md.memory_stats()
+    del a
     assert delta(before, md.memory_stats())["cached"] == 0
-    assert md.memory_stats()["live"] == before["live"] - 4096
+
+
+def test_a_managed_buffer_that_others_wrote_to_begins_again():
+    a = md.zeros(1000, storage="managed")
+    gpu_fill(a.buffer.handle, 9, 4000)
+    address = a.buffer.address
+    del a
+    b = md.zeros(1000, storage="managed")
+    assert b.buffer.address == address, "the same memory, or the test shows nothing"
+    assert not any(b.tolist())
+    view = np.asarray(b)
+    view[:] = 3
+    del view
+    assert set(b.copy(storage="private").tolist()) == {3}
 
 
 def test_a_buffer_that_was_only_host_memory_is_reused_when_the_last_view_goes():

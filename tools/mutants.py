@@ -77,8 +77,8 @@ MUTANTS = [
     Mutant(
         "a buffer that others know is reused",
         STORAGE,
-        "if (!is_known && pool_give(",
-        "if ((is_known || true) && pool_give(",
+        "(!is_known || bridge_buffer_is_only_ours(storage->handle))",
+        "(is_known || true)",
         POOL,
     ),
     Mutant(

@@ -280,6 +280,37 @@ def storage():
     )
 
 
+@question("reuse", "a buffer that a command buffer retains is not reused, one that nobody holds is", needs_mac=False)
+def reuse():
+    return judged(
+        python("""
+            from objc_messages import Range, gpu_fill, pool, send
+            for mode in ("shared", "managed", "private"):
+                a = md.zeros(1 << 20, storage=mode)
+                handle = a.buffer.handle
+                print(mode, "retainCount", send(handle, "retainCount", result=ctypes.c_ulong))
+                with pool():
+                    queue = send(send(handle, "device"), "newCommandQueue")
+                    commands = send(queue, "commandBuffer")
+                    encoder = send(commands, "blitCommandEncoder")
+                    whole = Range(0, 1 << 22), ctypes.c_uint8(7)
+                    send(encoder, "fillBuffer:range:value:", handle, *whole, result=None)
+                    send(encoder, "endEncoding", result=None)
+                    print("encoded: retainCount", send(handle, "retainCount", result=ctypes.c_ulong))
+                    cached = md.memory_stats()["cached_buffers"]
+                    del a
+                    assert md.memory_stats()["cached_buffers"] == cached, "reused while work on it is encoded"
+                    send(commands, "commit", result=None)
+                    send(commands, "waitUntilCompleted", result=None)
+                    send(queue, "release", result=None)
+                a = md.zeros(1 << 20, storage=mode)
+                gpu_fill(a.buffer.handle, 7, 64)
+                del a
+                print("after work that is over:", md.memory_stats()["cached_buffers"] - cached, "reused")
+        """)
+    )
+
+
 @question(
     "memory without a copy",
     "anonymous and read-only pages and malloc's blocks: shared or refused, never a crash",
