@@ -84,7 +84,7 @@ to_type(md_state *state, PyObject *op, PyTypeObject *target)
     if (!is_deleted) { /* nobody else has the result yet, so nobody deletes meanwhile */
         managed_watch(tensor, NULL);
     }
-    if (status != 0) {
+    if (status != 0 || result == NULL) {
         /* The contract leaves open whose the tensor is after a failure; torch does not delete it. */
         if (!is_deleted) {
             managed_delete(tensor, true);

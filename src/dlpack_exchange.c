@@ -3,12 +3,14 @@
 
 #include "dlpack_export.h"
 #include "dlpack_import.h"
+#include "dlpack_torch.h"
 #include "errors.h"
 #include "explain_refusal.h"
 #include "managed.h"
 #include "stream_protocol.h"
 
 #define EXCHANGE_CAPSULE "dlpack_exchange_api"
+#define MOST_VERSIONS 16 /* of tables behind one another: a longer chain runs in a circle */
 
 /* ---- our table ---- */
 
@@ -177,10 +179,21 @@ exchange_add_table(md_state *state)
 static const DLPackExchangeAPI *
 choose_version(const DLPackExchangeAPIHeader *header)
 {
-    while (header != NULL && header->version.major != DLPACK_MAJOR_VERSION) {
+    for (int versions = 0; header != NULL && versions < MOST_VERSIONS; versions++) {
+        if (header->version.major == DLPACK_MAJOR_VERSION) {
+            return (const DLPackExchangeAPI *)header;
+        }
         header = header->prev_api;
     }
-    return (const DLPackExchangeAPI *)header;
+    return NULL;
+}
+
+/* Are the functions there that we call?  None of them may be missing, says dlpack.h. */
+static bool
+is_whole(const DLPackExchangeAPI *table)
+{
+    return table != NULL && table->managed_tensor_from_py_object_no_sync != NULL &&
+           table->managed_tensor_to_py_object_no_sync != NULL;
 }
 
 static const DLPackExchangeAPI *
@@ -194,7 +207,7 @@ look_up_table(md_state *state, PyTypeObject *type)
     }
     Py_XDECREF(capsule);
     PyErr_Clear();
-    return table;
+    return is_whole(table) ? table : NULL;
 }
 
 static void
@@ -234,17 +247,6 @@ find_sync(PyTypeObject *type, PyObject **out)
     return hook == NULL ? -1 : 0;
 }
 
-/* The C function behind an attribute of the type's instances.  NULL: there is none. */
-static const struct PyGetSetDef *
-getter_of(PyTypeObject *type, PyObject *attribute)
-{
-    if (attribute == NULL || !Py_IS_TYPE(attribute, &PyGetSetDescr_Type) ||
-        !PyType_IsSubtype(type, PyDescr_TYPE(attribute))) {
-        return NULL;
-    }
-    return ((PyGetSetDescrObject *)attribute)->d_getset;
-}
-
 /* Borrowed until the next call; NULL with an exception. */
 static const exchange_slot *
 slot_of(md_state *state, PyTypeObject *type)
@@ -267,7 +269,7 @@ slot_of(md_state *state, PyTypeObject *type)
     if (found.table != NULL) {
         found.requires_grad = PyObject_GetAttr((PyObject *)type, state->str_requires_grad);
         PyErr_Clear();
-        found.gradient = getter_of(type, found.requires_grad);
+        found.gradient = torch_getter(type, found.requires_grad);
     }
     exchange_slot *slot = &state->exchange_slots[state->exchange_next];
     state->exchange_next = (state->exchange_next + 1) % MD_EXCHANGE_SLOTS;
@@ -312,23 +314,40 @@ exchange_synchronize(md_state *state, PyObject *op, PyObject **moment)
     return 0;
 }
 
-/* torch's table exports what torch's __dlpack__ refuses: a tensor that requires grad (its writes
- * would escape autograd) and a conjugated one (its memory is not its value).  1: let __dlpack__ say so. */
+/* May the object be asked again, by __dlpack__?  It says in its framework's words what the table says with a
+ * trace of C++ calls, and in another class than BufferError.  True: nothing is raised any more. */
 /* SPEC exchange-as-method */
-static int
-must_ask_torch(const exchange_slot *slot, PyObject *op)
+static bool
+leave_to_method(md_state *state, PyObject *op)
 {
-    if (slot->gradient == NULL) {
-        return 1; /* of a class that has its own */
+    if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        return false;
     }
-    /* Found once: looking the name up costs as much as the tensor. */
-    PyObject *answer = slot->gradient->get(op, slot->gradient->closure);
-    if (answer == NULL) {
-        return -1;
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (!PyObject_HasAttr((PyObject *)Py_TYPE(op), state->str___dlpack__)) {
+        PyErr_Restore(type, value, traceback);
+        return false;
     }
-    bool must_ask = answer != Py_False;
-    Py_DECREF(answer);
-    return must_ask;
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return true;
+}
+
+/* The table's owning call: 0, or -1 with an exception. */
+static int
+make_tensor(const exchange_slot *slot, PyObject *op, DLManagedTensorVersioned **out)
+{
+    if (slot->table->managed_tensor_from_py_object_no_sync(op, out) == 0 && *out != NULL) {
+        return 0;
+    }
+    *out = NULL;
+    if (!PyErr_Occurred()) {
+        PyErr_Format(PyExc_BufferError, "from_dlpack: %.100s gave no tensor and no reason.",
+                     Py_TYPE(op)->tp_name);
+    }
+    return -1;
 }
 
 /* SPEC exchange-foreign */
@@ -345,22 +364,19 @@ exchange_tensor_of(md_state *state, PyObject *op, DLManagedTensorVersioned **out
         return 0;
     }
     if (slot.requires_grad != NULL) {
-        int must_ask = must_ask_torch(&slot, op);
+        int must_ask = torch_must_ask(&slot, op);
         if (must_ask != 0) {
             return must_ask < 0 ? -1 : 0;
         }
     }
-    if (slot.table->managed_tensor_from_py_object_no_sync(op, out) != 0) {
-        if (!PyErr_Occurred()) {
-            PyErr_Format(PyExc_BufferError, "from_dlpack: %.100s gave no tensor and no reason.",
-                         Py_TYPE(op)->tp_name);
-        }
-        return -1;
+    if (make_tensor(&slot, op, out) < 0) {
+        return leave_to_method(state, op) ? 0 : -1;
     }
-    if (slot.requires_grad != NULL && (*out)->dl_tensor.dtype.code == kDLComplex) {
-        managed_delete(*out, true);
+    bool is_torchs = slot.requires_grad != NULL && (*out)->version.major == DLPACK_MAJOR_VERSION;
+    int is_good = is_torchs ? torch_check_tensor(state, op, &(*out)->dl_tensor) : 1;
+    if (is_good != 1) {
+        dlpack_delete_foreign(*out, true);
         *out = NULL;
-        return 0;
     }
-    return 1;
+    return is_good;
 }

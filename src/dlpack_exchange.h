@@ -31,8 +31,8 @@ void exchange_forget(md_state *state);
 int exchange_synchronize(md_state *state, PyObject *op, PyObject **moment);
 
 /* A tensor of `op` by its type's table: owned by the caller.  1 if it was made, 0 if the object must be
- * asked for __dlpack__ instead (no table; a torch tensor that its own __dlpack__ refuses), -1 with the
- * exception of the maker. */
+ * asked for __dlpack__ instead (no table; a torch tensor that its own __dlpack__ refuses; a refusal of
+ * the table's, of an object that has both), -1 with the exception of the maker. */
 int exchange_tensor_of(md_state *state, PyObject *op, DLManagedTensorVersioned **out);
 
 #endif /* MD_DLPACK_EXCHANGE_H */

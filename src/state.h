@@ -49,6 +49,7 @@
     X(Tensor)                                                                          \
     X(from_dlpack)                                                                     \
     X(requires_grad)                                                                   \
+    X(is_neg)                                                                          \
     X(copy)                                                                            \
     X(dl_device)                                                                       \
     X(max_version)                                                                     \

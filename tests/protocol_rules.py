@@ -147,11 +147,11 @@ RULES = {
         ),
         "exchange-versions": (
             "dlpack.h 1.3, DLPackExchangeAPIHeader.prev_api",
-            "A table of another major version is left for the one before it, `prev_api`; if none fits, `__dlpack__` is called.",
+            "A table of another major version is left for the one before it, `prev_api`; if none fits or one lacks a function, `__dlpack__` is called.",
         ),
         "exchange-as-method": (
             "torch's table exports what its `__dlpack__` refuses",
-            "What a framework's `__dlpack__` refuses (gradients, conjugates) its table must not hand over.",
+            "What a framework's `__dlpack__` refuses (gradients, conjugates) its table must not hand over; what its table refuses, `__dlpack__` is asked for, and gives its reason.",
         ),
         "exchange-to": (
             "dlpack.h 1.3, managed_tensor_to_py_object_no_sync",
@@ -228,6 +228,10 @@ RULES = {
         "import-readonly": (
             "dlpack.h 1.3, READ_ONLY",
             "Read-only stays read-only through views and exports; a legacy tensor counts as writable.",
+        ),
+        "import-negated": (
+            "peers: torch hands out the memory of `z.conj().imag` as it is",
+            "A torch tensor whose memory is minus its value is refused by name; a capsule does not say so, to nobody.",
         ),
         "import-copy-true": (
             "array API 2025.12, `from_dlpack` copy",

@@ -5,7 +5,7 @@ import gc
 
 import numpy as np
 import pytest
-from dlpack_structs import SET_ERROR, Header, Table, Tensor, Version, Versioned, table_of
+from dlpack_structs import SET_ERROR, Header, Producer, Table, Tensor, Version, Versioned, table_of
 
 import metal_dlpack as md
 from metal_dlpack import _core
@@ -144,6 +144,39 @@ def test_what_torchs_own_dlpack_refuses_is_refused(live_buffers):
 
 
 @pytest.mark.needs_torch
+@pytest.mark.rule("exchange-as-method")
+def test_what_torchs_table_refuses_torchs_method_explains(live_buffers):
+    """The table raises RuntimeError with a trace of C++ calls, the method BufferError with a sentence."""
+    import torch
+
+    for tensor, sentence in [
+        (torch.eye(3).to_sparse(), "layout other than torch.strided"),
+        (torch.zeros(3, dtype=torch.uint8).view(torch.bits8), "Bit types are not supported"),
+    ]:
+        with pytest.raises(BufferError, match=sentence) as caught:
+            md.from_dlpack(tensor)
+        assert "frame #" not in str(caught.value)
+        assert caught.value.__context__ is None
+        assert "frame #" not in str(md.explain(tensor))
+
+
+@pytest.mark.needs_torch
+@pytest.mark.rule("import-negated")
+def test_torchs_negated_memory_is_refused(live_buffers):
+    import torch
+
+    z = torch.tensor([[1 + 2j, 3 + 4j]]).repeat(3, 1)
+    for negated in (z.conj().imag, z[0].conj().imag, z[0, 0].conj().imag, z.conj().imag[:, :1]):
+        assert negated.is_neg()
+        with pytest.raises(BufferError, match="resolve_neg"):
+            md.from_dlpack(negated)
+        assert md.explain(negated).outcome == "refusal"
+        assert md.from_dlpack(negated.resolve_neg()).tolist() == negated.tolist()
+    for plain in (z.imag, z.conj().real, z[0, 0].imag, torch.ones(4, 2)[:, 1], torch.ones(())):
+        assert md.from_dlpack(plain).tolist() == plain.tolist()
+
+
+@pytest.mark.needs_torch
 @pytest.mark.rule("exchange-to")
 def test_to_gives_every_framework_its_own(live_buffers):
     import torch
@@ -258,6 +291,108 @@ def test_a_table_of_another_major_version_is_left_for_the_one_before_it():
         kind = type("Kind", (Base,), {"__dlpack_c_exchange_api__": capsule})
         assert md.from_dlpack(kind()).tolist() == [4.0] * 3
         assert calls.pop() == expected
+    _core._forget_types()
+
+
+def capsule_of_table(header):
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    return new(ctypes.addressof(header), b"dlpack_exchange_api", None)
+
+
+def kind_with(table, *, has_method=True):
+    """A type with this table whose objects are the numbers 0, 1, 2."""
+    methods = {
+        "__dlpack_device__": lambda _self: (1, 0),
+        "__dlpack__": lambda _self, **keywords: np.arange(3.0).__dlpack__(**keywords),
+    }
+    return type("Kind", (), {"__dlpack_c_exchange_api__": capsule_of_table(table), **(methods if has_method else {})})
+
+
+@pytest.mark.rule("exchange-versions")
+def test_versions_in_a_circle_and_tables_with_holes_are_passed_over():
+    one, two = Header(Version(2, 0), None), Header(Version(3, 0), None)
+    one.prev_api, two.prev_api = ctypes.addressof(two), ctypes.addressof(one)
+    without_export, without_import = (Table.from_buffer_copy(table_of(md.Array)) for _ in range(2))
+    without_export.from_object = type(without_export.from_object)()
+    without_import.to_object = type(without_import.to_object)()
+    for header in (one, without_export, without_import):
+        kind = kind_with(header)
+        assert md.from_dlpack(kind()).tolist() == [0, 1, 2]
+        with pytest.raises(TypeError, match="no __dlpack_c_exchange_api__"):
+            md.zeros(3).to(kind)
+        with pytest.raises(AttributeError, match="__dlpack__"):
+            md.from_dlpack(kind_with(header, has_method=False)())
+    _core._forget_types()
+
+
+@pytest.mark.rule("exchange-as-method")
+def test_a_table_that_fails_is_followed_by_the_method_if_there_is_one(live_buffers):
+    kept = []
+
+    def make(function, *, has_method):
+        table = Table.from_buffer_copy(table_of(md.Array))
+        table.from_object = type(table.from_object)(function)
+        kept.append(table)
+        return kind_with(table, has_method=has_method)()
+
+    def gives_nothing(_op, out):
+        out[0] = None
+        return 0
+
+    for function in (gives_nothing, lambda _op, _out: -1):
+        assert md.from_dlpack(make(function, has_method=True)).tolist() == [0, 1, 2]
+        with pytest.raises(BufferError, match="gave no tensor and no reason"):
+            md.from_dlpack(make(function, has_method=False))
+    _core._forget_types()
+
+
+@pytest.mark.needs_torch
+@pytest.mark.rule("exchange-foreign")
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"strides": None}, None),
+        ({"shape": None, "strides": None, "ndim": 2}, "shape is NULL"),
+        ({"ndim": 10**6}, "ndim"),
+        ({"ndim": -1}, "ndim"),
+        ({"version": (2, 0), "shape": None, "strides": None}, "major version"),
+    ],
+)
+def test_a_subclass_of_torchs_with_a_table_of_its_own_is_checked_as_any_other(fields, sentence, live_buffers):
+    import torch
+
+    memory = np.arange(6, dtype="float32")
+    producer = Producer(data=memory.ctypes.data, **fields)
+
+    def give(_op, out):
+        out[0] = ctypes.addressof(producer.struct)
+        return 0
+
+    table = Table.from_buffer_copy(table_of(md.Array))
+    table.from_object = type(table.from_object)(give)
+    kind = type("Kind", (torch.Tensor,), {"__dlpack_c_exchange_api__": capsule_of_table(table)})
+    tensor = torch.zeros(6).as_subclass(kind)
+    if sentence is None:
+        assert md.from_dlpack(tensor).tolist() == memory.reshape(2, 3).tolist()
+    else:
+        with pytest.raises(BufferError, match=sentence):
+            md.from_dlpack(tensor)
+    _core._forget_types()
+    gc.collect()
+    assert producer.deletions == 1
+
+
+@pytest.mark.rule("exchange-to")
+def test_a_type_that_takes_a_tensor_and_gives_nothing_is_named(live_buffers):
+    def to_nothing(_tensor, out):
+        out[0] = None
+        return 0
+
+    table = Table.from_buffer_copy(table_of(md.Array))
+    table.to_object = type(table.to_object)(to_nothing)
+    with pytest.raises(BufferError, match="Kind refused the tensor without a reason"):
+        md.zeros(3).to(kind_with(table))
     _core._forget_types()
 
 
