@@ -150,6 +150,25 @@ stream_synchronize(PyObject *op, PyObject *Py_UNUSED(unused))
 
 #define MOST_STREAMS 256 /* that one call waits for; nobody has more queues */
 
+/* All of them, whatever fails, and then the first failure: it must not leave others in flight. */
+static int
+synchronize_all(md_state *state, const char *function, metal_stream *const *streams, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint64_t value;
+        if (mark_stream(state, function, streams[i], &value) < 0 ||
+            waiting_for_value(state, function, streams[i], value, STREAM_FOREVER) < 0) {
+            return -1;
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (waiting_for_stream(state, function, streams[i], 0, STREAM_FOREVER) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 int
 stream_synchronize_device(md_state *state, const char *function, const device_record *device)
 {
@@ -160,11 +179,8 @@ stream_synchronize_device(md_state *state, const char *function, const device_re
     }
     size_t count = stream_list(device, streams, MOST_STREAMS);
     count = count < MOST_STREAMS ? count : MOST_STREAMS;
-    int result = 0;
+    int result = synchronize_all(state, function, streams, count);
     for (size_t i = 0; i < count; i++) {
-        if (result == 0) {
-            result = synchronize(state, function, streams[i]);
-        }
         stream_release(streams[i]);
     }
     return result;

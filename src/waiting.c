@@ -47,10 +47,9 @@ refuse_forked(md_state *state, const char *function)
     return -1;
 }
 
-/* As waiting_for_stream, which also tells of failures. */
-static int
-wait_for_value(md_state *state, const char *function, metal_stream *stream, uint64_t value,
-               uint64_t timeout_ns)
+int
+waiting_for_value(md_state *state, const char *function, metal_stream *stream, uint64_t value,
+                  uint64_t timeout_ns)
 {
     if (!stream_has_reached(stream, value) && bridge_is_forked()) {
         return refuse_forked(state, function);
@@ -63,7 +62,7 @@ waiting_for_stream(md_state *state, const char *function, metal_stream *stream, 
                    uint64_t timeout_ns)
 {
     bridge_error error = {0};
-    int result = wait_for_value(state, function, stream, value, timeout_ns);
+    int result = waiting_for_value(state, function, stream, value, timeout_ns);
     if (result == 1 && tracking_take_failure(stream, &error)) {
         (void)errors_from_bridge(state, function, BRIDGE_COMMAND_FAILED, &error, 0);
         return -1;
@@ -85,7 +84,7 @@ waiting_for_busy_storage(md_state *state, const char *function, metal_storage *s
     int count = tracking_copy_marks(storage->handle, is_for_writing, marks);
     int result = 1;
     for (int i = 0; i < count && result == 1; i++) {
-        result = (marks[i].is_of_others ? wait_for_value : waiting_for_stream)(
+        result = (marks[i].is_of_others ? waiting_for_value : waiting_for_stream)(
             state, function, marks[i].stream, marks[i].value, STREAM_FOREVER);
     }
     tracking_release_marks(marks, count);

@@ -17,6 +17,9 @@
 /* 1: the stream has reached the value.  0: not within the time.  -1: see above. */
 int waiting_for_stream(md_state *state, const char *function, metal_stream *stream,
                        uint64_t value, uint64_t timeout_ns);
+/* The same without a word of failures: the next wait tells of them. */
+int waiting_for_value(md_state *state, const char *function, metal_stream *stream, uint64_t value,
+                      uint64_t timeout_ns);
 /* The same for an event of whatever origin, about whose failures nothing is known. */
 int waiting_for_event(bridge_event *event, uint64_t value, uint64_t timeout_ns);
 

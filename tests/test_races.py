@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 import pytest
-from objc_messages import foreign_buffer, gpu_fill
+from objc_messages import foreign_buffer, gpu_fill, pool, send
 
 import metal_dlpack as md
 from metal_dlpack import softmetal
@@ -106,22 +106,31 @@ def test_a_consumer_on_a_stream_of_its_own():
     assert np.asarray(md.from_dlpack(capsule)).view("uint8").tolist() == [2] * shared.nbytes
 
 
-def test_what_another_thread_submits_while_bytes_are_staged_is_waited_for(settings):
+def test_what_another_thread_submits_while_bytes_are_staged_is_waited_for():
     """Three bytes of private storage: what a blit takes along is read first, and goes back with them."""
     private, target, stream = md.Buffer(64, storage="private"), md.Buffer(64), md.Stream()
     private.fill(1)
     view, there = private.array(64, "uint8"), target.array(64, "uint8")
-    settings(latency_us=100_000)
+    with pool():
+        gates = [send(md.default_device().handle, "newSharedEvent") for _ in range(2)]
+    md.default_device().synchronize()
     while softmetal.live_objects("MTLCommandBuffer") > 0:  # a finished one goes a moment later
         time.sleep(0.0005)
+    md.default_device().default_stream.wait(md.Event.from_handle(gates[0], 1))
+    stream.wait(md.Event.from_handle(gates[1], 1))
     writer = threading.Thread(target=private.copy_from, args=(b"\2\2\2",))
     writer.start()
-    while softmetal.live_objects("MTLCommandBuffer") == 0:  # until the neighbours are being read
+    while softmetal.live_objects("MTLCommandBuffer") < 3:  # until the neighbours are about to be read
         time.sleep(0.0005)
     view.copy_to(there, stream=stream)
+    send(gates[0], "setSignaledValue:", 1, result=None)
+    writer.join(0.3)  # it must not go on before the copy has read
+    send(gates[1], "setSignaledValue:", 1, result=None)
     writer.join()
     assert there.tolist() == [1] * 64
     assert view.tolist()[:4] == [2, 2, 2, 1]
+    for gate in gates:
+        send(gate, "release", result=None)
 
 
 def run(program: str, **settings: str) -> subprocess.CompletedProcess:
@@ -142,7 +151,7 @@ def test_gpu_work_that_nobody_told_of_is_a_race_with_a_read(latency):
     done = run(
         """
         import metal_dlpack as md, time
-        from objc_messages import foreign_buffer, gpu_fill
+        from objc_messages import foreign_buffer, gpu_fill, pool, send
         array = md.Buffer(64, label="told of by nobody").array(64, "uint8")
         gpu_fill(array.buffer.handle, 7, 64, waits=False)
         time.sleep(0.05)

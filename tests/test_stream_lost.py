@@ -150,6 +150,20 @@ def test_a_device_that_is_waited_for_tells_of_each_stream_in_turn(failing):
     md.default_device().synchronize()
 
 
+def test_a_device_that_is_waited_for_has_nothing_in_flight_whatever_fails(failing, settings):
+    for which in range(2):  # it is not said in which order they are waited for
+        streams = [md.Stream(), md.Stream()]
+        with failing(8):
+            failed = streams[which].record()
+            until(failed.query)
+        settings(latency_us=30000)
+        events = [streams[1 - which].record() for _ in range(5)]
+        with pytest.raises(md.MetalError, match="code 8"):
+            md.default_device().synchronize()
+        assert all(event.query() for event in events)
+        settings(latency_us=None)
+
+
 # ---- told by nobody ----
 
 
