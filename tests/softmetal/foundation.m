@@ -94,6 +94,10 @@ CASE(strings_count_utf16_units)
     CHECK([string isEqual:[NSString stringWithUTF8String:[string UTF8String]]]);
     CHECK([string hash] == [[NSString stringWithUTF8String:[string UTF8String]] hash]);
     CHECK(![string isEqual:[[NSObject new] autorelease]]);
+}
+
+REPORTS("argument", a_string_is_made_of_a_text)
+{
     CHECK([NSString stringWithUTF8String:NULL] == nil);
 }
 
@@ -175,6 +179,10 @@ CASE(the_last_report_can_be_read_and_forgotten)
 }
 
 REPORTS("argument", a_string_of_nothing)
+{
+}
+
+REPORTS("argument", a_string_is_made_of_a_text)
 {
     CHECK([NSString stringWithUTF8String:NULL] == nil);
 }
