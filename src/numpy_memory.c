@@ -133,19 +133,17 @@ find_table(void)
     return table;
 }
 
-static int
-keep_plain_allocator(void **table)
+/* The handler of every context that has set none, whose own allocator is kept in `plain`.  Static for the process;
+ * NULL with an exception. */
+static numpy_handler *
+find_default_handler(void **table)
 {
-    if (plain.malloc != NULL) {
-        return 0;
-    }
     PyObject *capsule = *(PyObject **)table[SLOT_DEFAULT_HANDLER];
-    const numpy_handler *found = PyCapsule_GetPointer(capsule, "mem_handler");
-    if (found == NULL) {
-        return -1;
+    numpy_handler *found = PyCapsule_GetPointer(capsule, "mem_handler");
+    if (found != NULL && plain.malloc == NULL) {
+        plain = found->allocator;
     }
-    plain = found->allocator;
-    return 0;
+    return found;
 }
 
 PyDoc_STRVAR(set_handler_doc,
@@ -156,7 +154,7 @@ static PyObject *
 core_set_handler(PyObject *Py_UNUSED(module), PyObject *value)
 {
     void **table = find_table();
-    if (table == NULL || keep_plain_allocator(table) < 0) {
+    if (table == NULL || find_default_handler(table) == NULL) {
         return NULL;
     }
     PyObject *capsule =
@@ -171,7 +169,49 @@ core_set_handler(PyObject *Py_UNUSED(module), PyObject *value)
     return before;
 }
 
+/* ---- for the whole process ---- */
+
+/* NumPy has no call for it: a handler is set for a context, and a thread begins with an empty one.  What all
+ * contexts without a handler share is the default handler, a struct that is not constant, and its pointers are
+ * exchanged here one by one.  Each of them is right beside either of each other one: the fresh `free` and `realloc`
+ * know both kinds of memory, so they come first, and they stay, since arrays of ours may live for ever. */
+static void
+use_everywhere(numpy_handler *found, bool is_wanted)
+{
+    numpy_allocator *now = &found->allocator;
+    __atomic_store_n(&now->free, metal_free, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&now->realloc, metal_realloc, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&now->malloc, is_wanted ? metal_malloc : plain.malloc, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&now->calloc, is_wanted ? metal_calloc : plain.calloc, __ATOMIC_SEQ_CST);
+}
+
+PyDoc_STRVAR(use_everywhere_doc,
+             "_numpy_use_everywhere($module, is_wanted, /)\n--\n\n"
+             "Make our allocator, or NumPy's own again, that of every context which has no handler.");
+
+static PyObject *
+core_use_everywhere(PyObject *Py_UNUSED(module), PyObject *value)
+{
+    int is_wanted = PyObject_IsTrue(value);
+    void **table = is_wanted < 0 ? NULL : find_table();
+    numpy_handler *found = table == NULL ? NULL : find_default_handler(table);
+    if (found == NULL) {
+        return NULL;
+    }
+    if (found->version != handler.version) {
+        return PyErr_Format(PyExc_ImportError,
+                            "numpy_memory: NumPy's default handler has version %d, and only version %d is known; "
+                            "use the context.",
+                            (int)found->version, (int)handler.version);
+    }
+    if (is_wanted || found->allocator.free == metal_free) {
+        use_everywhere(found, is_wanted);
+    }
+    Py_RETURN_NONE;
+}
+
 PyMethodDef numpy_memory_functions[] = {
     {"_numpy_set_handler", core_set_handler, METH_O, set_handler_doc},
+    {"_numpy_use_everywhere", core_use_everywhere, METH_O, use_everywhere_doc},
     {NULL, NULL, 0, NULL},
 };
