@@ -96,11 +96,6 @@ CASE(strings_count_utf16_units)
     CHECK(![string isEqual:[[NSObject new] autorelease]]);
 }
 
-REPORTS("argument", a_string_is_made_of_a_text)
-{
-    CHECK([NSString stringWithUTF8String:NULL] == nil);
-}
-
 CASE(the_error_domain_is_a_string_that_needs_no_pool)
 {
     CHECK(strcmp([MTLCommandBufferErrorDomain UTF8String], "MTLCommandBufferErrorDomain") == 0);
