@@ -90,7 +90,7 @@ def link_args() -> list[str]:
         # SPEC developer.apple.com/documentation/metal/mtlcreatesystemdefaultdevice()
         named = ("Metal", "Foundation", "CoreGraphics", "CoreFoundation", "CoreVideo", "IOSurface")
         frameworks = [part for name in named for part in ("-framework", name)]
-        return [*sanitizer_args(), *frameworks, "-Wl,-exported_symbol,_PyInit__core"]
+        return [*sanitizer_args(), *frameworks, "-lobjc", "-Wl,-exported_symbol,_PyInit__core"]
     return [*sanitizer_args(), "-lobjc", "-pthread", "-ldl", f"-Wl,--version-script={EXPORTS}"]
 
 
@@ -196,7 +196,13 @@ def runs(command: list[str]) -> bool:
         return False
 
 
+def oldest_macos() -> str:
+    """What the builder asks for, but never less than the bridge needs: an older macOS would not have its methods."""
+    asked = os.environ.get("MACOSX_DEPLOYMENT_TARGET", MACOS_TARGET)
+    return max(asked, MACOS_TARGET, key=lambda version: [int(part) for part in version.split(".")])
+
+
 if IS_MAC:
-    os.environ.setdefault("MACOSX_DEPLOYMENT_TARGET", MACOS_TARGET)
+    os.environ["MACOSX_DEPLOYMENT_TARGET"] = oldest_macos()
 os.chdir(Path(__file__).resolve().parent)
 setup(ext_modules=[core_extension()], cmdclass={"build_ext": BuildCore})

@@ -1,5 +1,6 @@
 """The package as others install it: what is in it, what its build says, what it needs."""
 
+import itertools
 import os
 import re
 import shutil
@@ -143,6 +144,70 @@ def test_a_second_build_compiles_nothing(sdist, wheel):
     assert objects
     assert setup(sdist, "build_ext").returncode == 0
     assert {path: path.stat().st_mtime_ns for path in sdist.rglob("*.o")} == objects
+
+
+#: Stands for Apple's clang: writes down how it is called.
+RECORDER = """#!/bin/sh
+printf '%s\\n' "$MACOSX_DEPLOYMENT_TARGET" "$@" > {log}/call.$$
+while [ $# -gt 1 ]; do
+    [ "$1" = -o ] && : > "$2"
+    shift
+done
+"""
+
+ON_A_MAC = """
+import runpy, sys
+import setuptools.command.build_ext  # as this machine has it
+sys.platform = "darwin"
+sys.argv = ["setup.py", "-q", "build_ext", "--build-lib", "lib", "--build-temp", "temp"]
+runpy.run_path("setup.py", run_name="__main__")
+"""
+
+
+def calls_on_a_mac(folder, **environment):
+    """How setup.py calls the compiler and the linker where the platform is a Mac's: (deployment target, arguments)."""
+    log, compiler = folder / "calls", folder / "cc"
+    log.mkdir()
+    compiler.write_text(RECORDER.format(log=log))
+    compiler.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", ON_A_MAC],
+        cwd=checkout(folder),
+        env={**os.environ, "CC": str(compiler), "LDSHARED": f"{compiler} -bundle", "CFLAGS": "", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    calls = [path.read_text().splitlines() for path in log.iterdir()]
+    return [(target, arguments) for target, *arguments in calls]
+
+
+def test_on_a_mac_every_file_is_compiled_for_metal_and_linked_with_it(tmp_path):
+    calls = calls_on_a_mac(tmp_path)
+    compiled = {call[call.index("-c") + 1]: call for _, call in calls if "-c" in call}
+    compiled = {
+        source: call for source, call in compiled.items() if source.startswith("src/")
+    }  # not setup.py's questions
+    wanted = {str(path.relative_to(ROOT)) for pattern in ("*.c", "*.m") for path in (ROOT / "src").glob(pattern)}
+    assert set(compiled) == wanted
+    for source, call in compiled.items():
+        assert ("-fno-objc-arc" in call) == source.endswith(".m"), source
+        assert not any("softmetal" in argument for argument in call if argument.startswith("-I")), source
+        assert {"-std=gnu11", "-fvisibility=hidden"} <= set(call)
+    (linked,) = [call for _, call in calls if "-bundle" in call]
+    frameworks = {name for flag, name in itertools.pairwise(linked) if flag == "-framework"}
+    assert {"Metal", "Foundation", "CoreGraphics"} <= frameworks
+    assert {"-lobjc", "-Wl,-exported_symbol,_PyInit__core"} <= set(linked)
+    assert not any("version-script" in argument or argument in {"-ldl", "-flto=auto"} for argument in linked)
+    assert {target for target, _ in calls} == {"14.0"}
+
+
+@pytest.mark.parametrize("asked, got", [("9", "14.0"), ("15.2", "15.2")])
+def test_on_a_mac_nothing_is_built_for_a_macos_that_is_too_old(tmp_path, asked, got):
+    """SPEC waitUntilSignaledValue:timeoutMS: is of macOS 12; a wheel must not say that it runs on less."""
+    calls = calls_on_a_mac(tmp_path, MACOSX_DEPLOYMENT_TARGET=asked)
+    assert {target for target, _ in calls} == {got}
 
 
 def test_the_changelog_knows_this_version():
