@@ -175,10 +175,6 @@ CASE(the_last_report_can_be_read_and_forgotten)
 
 REPORTS("argument", a_string_of_nothing)
 {
-}
-
-REPORTS("argument", a_string_is_made_of_a_text)
-{
     CHECK([NSString stringWithUTF8String:NULL] == nil);
 }
 
