@@ -60,11 +60,29 @@ PyDoc_STRVAR(event_from_handle_doc,
              "handle : int\n"
              "    The id<MTLSharedEvent>, or an object of PyObjC for it; it is retained.\n"
              "value : int\n"
-             "    0 or more.  Whoever signals it must do so, or what waits for it never ends.\n\n"
+             "    0 to 2**64 - 1.  Whoever signals it must do so, or what waits for it never ends.\n\n"
              "Returns\n-------\nEvent\n\n"
              "Raises\n------\n"
-             "TypeError\n    The handle is not an int.\n"
-             "ValueError\n    The handle is not an MTLSharedEvent, or the value is negative.");
+             "TypeError\n    The handle or the value is not an int.\n"
+             "ValueError\n    The handle is not an MTLSharedEvent, or the value is not one that it can have.");
+
+/* A value that an event can have: 0 to 2**64 - 1. */
+static int
+convert_value(PyObject *value, uint64_t *out)
+{
+    PyObject *number = PyNumber_Index(value);
+    if (number == NULL) {
+        return -1;
+    }
+    *out = PyLong_AsUnsignedLongLong(number);
+    Py_DECREF(number);
+    if (PyErr_Occurred()) {
+        PyErr_Format(PyExc_ValueError,
+                     "Event.from_handle: value (%R) is negative or does not fit in 64 bits.", value);
+        return -1;
+    }
+    return 0;
+}
 
 static PyObject *
 event_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -72,15 +90,11 @@ event_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyObj
     static const args_spec spec = {"Event.from_handle", 0, 2, 2, {"handle", "value", NULL}};
     PyObject *values[2];
     void *handle;
-    int64_t value;
+    uint64_t value;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
         args_handle("Event.from_handle", "id<MTLSharedEvent>", values[0], &handle) < 0 ||
-        args_int64("Event.from_handle", "value", values[1], &value) < 0) {
+        convert_value(values[1], &value) < 0) {
         return NULL;
-    }
-    if (value < 0) {
-        return PyErr_Format(PyExc_ValueError, "Event.from_handle: value (%lld) is negative.",
-                            (long long)value);
     }
     if (!bridge_handle_is_event(handle)) {
         return PyErr_Format(PyExc_ValueError,
@@ -91,7 +105,7 @@ event_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyObj
     if (op != NULL) {
         bridge_event_retain(handle);
         event_cast(op)->event = handle;
-        event_cast(op)->value = (uint64_t)value;
+        event_cast(op)->value = value;
     }
     return op;
 }

@@ -41,6 +41,12 @@ bridge_status stream_of_queue(bridge_queue *queue, const device_record *device,
                               metal_stream **out);
 /* The stream of the device's own queue: borrowed for ever; NULL: Metal gave no queue or event. */
 metal_stream *stream_default(const device_record *device);
+/* Why there was none. */
+static inline bridge_status
+stream_default_status(void)
+{
+    return bridge_is_forked() ? BRIDGE_FORKED : BRIDGE_NO_COMMAND;
+}
 /* The living stream whose queue has this address: +1; NULL: none.  The address is not followed. */
 metal_stream *stream_find(const void *queue);
 /* At most `capacity` living streams of a device, each +1.  Returns how many there are. */

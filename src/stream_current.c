@@ -29,7 +29,8 @@ stream_default_object(md_state *state, const device_record *device)
     }
     metal_stream *stream = stream_default(device);
     if (stream == NULL) {
-        (void)errors_from_bridge(state, "Device.default_stream", BRIDGE_NO_COMMAND, NULL, 0);
+        (void)errors_from_bridge(state, "Device.default_stream", stream_default_status(), NULL,
+                                 0);
         goto done;
     }
     stream_retain(stream);

@@ -233,7 +233,7 @@ array_method_metal_stream(PyObject *op, PyObject *Py_UNUSED(unused))
     metal_storage *storage = array_storage(array_cast(op));
     metal_stream *stream = stream_default(storage->device);
     stream_mark mark = {0};
-    bridge_status status = BRIDGE_NO_COMMAND;
+    bridge_status status = stream_default_status();
     if (stream != NULL) {
         Py_BEGIN_ALLOW_THREADS
         status = work_mark_storage(stream, storage, &mark);

@@ -63,7 +63,7 @@ core_torch_wait(PyObject *module, PyObject *op)
     metal_storage *storage = array_storage(array_cast(op));
     metal_stream *stream = stream_default(storage->device);
     stream_mark mark = {0};
-    bridge_status status = BRIDGE_NO_COMMAND;
+    bridge_status status = stream_default_status();
     Py_BEGIN_ALLOW_THREADS
     if (stream != NULL) {
         status = work_mark_storage(stream, storage, &mark);

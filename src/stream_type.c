@@ -174,7 +174,7 @@ stream_synchronize_device(md_state *state, const char *function, const device_re
 {
     metal_stream *streams[MOST_STREAMS];
     if (stream_default(device) == NULL) {
-        (void)errors_from_bridge(state, function, BRIDGE_NO_COMMAND, NULL, 0);
+        (void)errors_from_bridge(state, function, stream_default_status(), NULL, 0);
         return -1;
     }
     size_t count = stream_list(device, streams, MOST_STREAMS);

@@ -309,8 +309,13 @@ def test_bad_arguments_of_events_are_refused():
         stream.wait(3)
     with pytest.raises(ValueError, match="MTLSharedEvent"):
         md.Event.from_handle(stream.handle, 1)
-    with pytest.raises(ValueError, match="negative"):
-        md.Event.from_handle(stream.record().handle, -1)
+    event = stream.record()
+    for value in (-1, 2**64, 10**40):
+        with pytest.raises(ValueError, match="negative or does not fit in 64 bits"):
+            md.Event.from_handle(event.handle, value)
+    with pytest.raises(TypeError):
+        md.Event.from_handle(event.handle, 1.0)
+    assert md.Event.from_handle(event.handle, 2**64 - 1).value == 2**64 - 1
 
 
 # ---- who waits ----
@@ -508,19 +513,22 @@ import sys
 import metal_dlpack as md
 from metal_dlpack import softmetal
 
-stream, array = md.Stream(), md.full(64, 3.0)
+stream, array = md.Stream(label="named"), md.full(64, 3.0)
 softmetal.configure(latency_us=300000)
 array.fill(7, stream=stream)
 event = stream.record()
 if os.fork() == 0:
     wrong = 0
-    for call in (event.wait, stream.record, stream.synchronize, lambda: array.fill(1, stream=stream)):
+    calls = [event.wait, stream.record, stream.synchronize, lambda: array.fill(1, stream=stream)]
+    calls += [array.__metal_stream__, md.default_device().synchronize, md.current_stream, md.Stream]
+    for call in calls:
         try:
             call()
             wrong += 1
         except md.MetalError as error:
             wrong += "forked child" not in str(error)
     assert not event.query()
+    assert (stream.label, repr(stream)) == (None, f"<metal_dlpack.Stream {stream.handle:#x} on metal:0>")
     array.tolist()
     md.zeros.__name__
     del array, stream, event
