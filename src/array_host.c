@@ -313,10 +313,25 @@ host_view_array(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject 
     return array_method_array((PyObject *)viewed_array(op), args, nargs, kwnames);
 }
 
+PyDoc_STRVAR(host_view_reduce_doc,
+             "__reduce__($self, /)\n--\n\n"
+             "Pickle as the host view of an equal Array, which carries the items; copy.copy() is another view of\n"
+             "the same memory, copy.deepcopy() one of a copy.");
+
+static PyObject *
+host_view_reduce(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    PyObject *builtins = PyImport_ImportModule("builtins");
+    PyObject *get = builtins == NULL ? NULL : PyObject_GetAttrString(builtins, "getattr");
+    Py_XDECREF(builtins);
+    return get == NULL ? NULL : Py_BuildValue("N(Os)", get, viewed_array(op), "host");
+}
+
 static PyMethodDef host_view_methods[] = {
     {"__dlpack__", MD_FASTCALL(host_view_dlpack), host_view_dlpack_doc},
     {"__dlpack_device__", host_view_dlpack_device, METH_NOARGS, host_view_dlpack_device_doc},
     {"__array__", MD_FASTCALL(host_view_array), host_view_array_doc},
+    {"__reduce__", host_view_reduce, METH_NOARGS, host_view_reduce_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -153,6 +153,18 @@ buffer_open_storage(const char *function, BufferObject *self)
     return self->storage;
 }
 
+PyDoc_STRVAR(buffer_reduce_doc, "__reduce__($self, /)\n--\n\nTypeError: an Array is pickled and copied, not its Buffer.");
+
+/* A handle, an owner and who else writes there do not travel, and bytes alone are an Array of uint8. */
+static PyObject *
+buffer_reduce(PyObject *Py_UNUSED(op), PyObject *Py_UNUSED(unused))
+{
+    PyErr_SetString(PyExc_TypeError, "Buffer: a Buffer is a place in memory, and is neither pickled nor copied; "
+                                     "take an Array over its bytes: buffer.array(buffer.size - buffer.offset, "
+                                     "'uint8').");
+    return NULL;
+}
+
 static PyMethodDef buffer_methods[] = {
     {"from_handle", MD_FASTCALL(buffer_from_handle) | METH_CLASS, buffer_from_handle_doc},
     {"from_host", MD_FASTCALL(buffer_from_host) | METH_CLASS, buffer_from_host_doc},
@@ -162,6 +174,7 @@ static PyMethodDef buffer_methods[] = {
     {"fill", buffer_fill, METH_O, buffer_fill_doc},
     {"copy_from", buffer_copy_from, METH_O, buffer_copy_from_doc},
     {"copy_to", buffer_copy_to, METH_O, buffer_copy_to_doc},
+    {"__reduce__", buffer_reduce, METH_NOARGS, buffer_reduce_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -209,6 +209,40 @@ def test_what_arrives_off_its_alignment_is_copied():
     assert same(pickle.loads(data, buffers=[arrived]), array)
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("storage", ["shared", "managed"])
+def test_a_host_view_is_pickled_as_that_of_an_equal_array(protocol, storage):
+    array = filled((5, 6), "int16", storage)[::2, 1:]
+    found = pickle.loads(pickle.dumps(array.host, protocol))
+    assert type(found) is type(array.host)
+    assert same(found.array, array)
+    data, buffers = out_of_band(filled(100_000).host)
+    assert len(buffers) == 1
+    assert len(data) < 1000
+    assert np.array_equal(np.asarray(pickle.loads(data, buffers=buffers)), np.asarray(filled(100_000)))
+
+
+def test_a_copied_host_view_is_of_the_same_memory_and_a_deep_copy_is_not():
+    array = filled(10)
+    host = array.host
+    assert copy.copy(host).array is array
+    assert not md.shares_memory(copy.deepcopy(host).array, array)
+    assert same(copy.deepcopy(host).array, array)
+    one, other = copy.deepcopy([array, host])
+    assert other.array is one
+
+
+@pytest.mark.parametrize("act", [copy.copy, copy.deepcopy, *(lambda x, p=p: pickle.dumps(x, p) for p in PROTOCOLS)])
+def test_a_buffer_is_neither_pickled_nor_copied_and_says_what_is(act):
+    source = bytearray(b"abcdef")
+    for buffer in (md.Buffer(6), md.Buffer.from_host(source)):
+        buffer.copy_from(b"uvwxyz")
+        with pytest.raises(TypeError, match=r"buffer\.array\(buffer\.size - buffer\.offset, 'uint8'\)"):
+            act(buffer)
+        bytes_of = buffer.array(buffer.size - buffer.offset, "uint8")
+        assert bytes(pickle.loads(pickle.dumps(bytes_of)).tolist()) == b"uvwxyz"
+
+
 def test_a_device_that_is_not_there_becomes_the_default():
     restore, parts = md.zeros(3).__reduce_ex__(5)
     data, dtype, shape, strides, storage, _, *flags = parts

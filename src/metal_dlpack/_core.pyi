@@ -1,7 +1,18 @@
 import builtins
 from collections.abc import Iterator, Sequence
 from types import EllipsisType
-from typing import Any, ClassVar, Literal, Protocol, SupportsIndex, TypeAlias, final, overload, type_check_only
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    NoReturn,
+    Protocol,
+    SupportsIndex,
+    TypeAlias,
+    final,
+    overload,
+    type_check_only,
+)
 
 @type_check_only
 class _Producer(Protocol):
@@ -228,6 +239,7 @@ class Buffer:
     def is_host_accessible(self) -> builtins.bool: ...
     @property
     def is_closed(self) -> builtins.bool: ...
+    def __reduce__(self) -> NoReturn: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
@@ -337,6 +349,7 @@ class HostView:
         copy: builtins.bool | None = None,
     ) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 class CopyRequiredError(BufferError, ValueError): ...

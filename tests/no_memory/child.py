@@ -117,6 +117,7 @@ CALLS = {
     "broadcast_to": functools.partial(array.broadcast_to, (2, 4, 6)),
     "reshape_refused": functools.partial(array.T.reshape, 24),
     "copy": lambda: odd.copy(order="F"),
+    "host_reduce": lambda: array.host.__reduce__(),
     "reduce": lambda: (array.__reduce_ex__(5), array.T.__reduce_ex__(2)),
     "tolist": lambda: odd.tolist(),
     "item": lambda: array[0, 0].item(),
