@@ -17,7 +17,7 @@ const char array_doc_to[] =
     "The array in another framework, sharing the memory where that is possible.\n\n"
     "Parameters\n----------\n"
     "target : type or module\n"
-    "    A type with __dlpack_c_exchange_api__ (torch.Tensor, tvm_ffi.Tensor), the fast way; or a\n"
+    "    A type with __dlpack_c_exchange_api__ (torch.Tensor), the fast way; or a\n"
     "    module with from_dlpack (torch, numpy, jax.numpy, mlx.core), whose `Tensor` is taken if it has\n"
     "    such a table.\n\n"
     "Returns\n-------\n"
