@@ -475,7 +475,8 @@ def kernels():
             import re
             from objc_messages import libobjc, pool, send
             def text(words):
-                return send(libobjc.objc_getClass(b"NSString"), "stringWithUTF8String:", ctypes.c_char_p(words.encode()))
+                words = ctypes.c_char_p(words.encode())
+                return send(libobjc.objc_getClass(b"NSString"), "stringWithUTF8String:", words)
             def said(error):
                 made = error.value and send(error.value, "localizedDescription")
                 return send(made, "UTF8String", result=ctypes.c_char_p).decode() if made else "nothing"
@@ -619,7 +620,8 @@ def forked_memory():
             child = os.fork()
             if child == 0:
                 os._exit(0 if np.asarray(array).tolist() == [3] * 8 else 1)
-            print(label, "read" if (code := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])) == 0 else f"exit {code}")
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            print(label, "read" if code == 0 else f"not read, exit {code}")
     """)
     return Answer("look" if IS_MAC and done.code == 0 else judged(done).verdict, done.tail())
 
