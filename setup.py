@@ -24,7 +24,7 @@ EXPORTS = "src/exports.map"
 
 #: What gcc gets where it takes it, each line for itself.
 GCC_FLAGS = [
-    # a function begins a line of the cache: else a call takes a twentieth more or less by what happens to stand before it
+    # a function begins a line of the cache: else what stands before it makes a call a twentieth slower, or not
     ["-flto=auto", "-fno-fat-lto-objects", "-fno-plt", "-falign-functions=64"],
     # x86: `rep stos` for a struct, `rep movs` for a shape, take longer to start than the few words that they move
     [

@@ -34,6 +34,15 @@ check_dtype(DLDataType dtype, dlpack_fault *fault)
     return true;
 }
 
+/* C says that the array may not even be read there. */
+static bool
+check_array(const int64_t *array, dlpack_fault *fault)
+{
+    const int64_t alignment = _Alignof(int64_t);
+    int64_t address = (int64_t)(uintptr_t)array;
+    return address % alignment == 0 || fail(fault, DLPACK_FAULT_ARRAY, address, alignment);
+}
+
 /* SPEC import-0d, import-shape */
 static bool
 check_shape(const DLTensor *tensor, bool *is_empty, dlpack_fault *fault)
@@ -44,6 +53,10 @@ check_shape(const DLTensor *tensor, bool *is_empty, dlpack_fault *fault)
     }
     if (tensor->ndim > 0 && tensor->shape == NULL) {
         return fail(fault, DLPACK_FAULT_SHAPE_NULL, tensor->ndim, 0);
+    }
+    if (tensor->ndim > 0 &&
+        (!check_array(tensor->shape, fault) || !check_array(tensor->strides, fault))) {
+        return false;
     }
     for (int axis = 0; axis < tensor->ndim; axis++) {
         if (tensor->shape[axis] < 0) {

@@ -193,7 +193,7 @@ RULES = {
         "import-negative-strides": ("peers: NumPy and MLX export them", "Negative and zero strides are taken."),
         "import-shape": (
             "dlpack.h 1.3, DLTensor.ndim, shape",
-            "ndim outside 0 to 64, a NULL shape, a negative extent are refused.",
+            "ndim outside 0 to 64, a NULL shape, arrays where no int64 may lie, a negative extent are refused.",
         ),
         "import-overflow": (
             "MatX PR1204, tensorflow PR116201, arrow PR51122",

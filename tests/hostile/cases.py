@@ -47,6 +47,8 @@ def verdict(fields, device, room=None):
     code, bits, lanes = fields.get("dtype", (2, 32, 1))
     if fields.get("device", device)[0] not in (1, 8) or not 0 <= ndim <= 64 or (ndim and shape is None):
         return REFUSED
+    if ndim and fields.get("shift", 0) % 8 != 0:
+        return REFUSED
     shape = shape or ()
     if any(extent < 0 for extent in shape) or lanes == 0 or bits not in BITS_OF_CODE.get(code, ()):
         return REFUSED

@@ -11,6 +11,8 @@ FAULTS = {
     "ndim smallest": {"ndim": -(2**31)},
     "shape NULL": {"ndim": 2, "shape": None, "strides": (3, 1)},
     "shape and strides NULL": {"ndim": 1, "shape": None, "strides": None},
+    "arrays at odd addresses": {"shift": 1},
+    "arrays half an int64 off": {"shift": 4},
     "extent -1": {"shape": (2, -1)},
     "extent -1 beside 0": {"shape": (0, -1)},
     "extent smallest": {"shape": (-(2**63), 2)},

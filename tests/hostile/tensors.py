@@ -70,8 +70,9 @@ class Tensor:
         deleter="C",
         context="C",
         dies=None,
+        shift=0,
     ):
-        self.versioned = versioned
+        self.versioned, self.shift = versioned, shift
         self.base = map_pages(self.NPAGES)
         for guard in (1, 3, 5):
             libc.mprotect(self.base + guard * PAGE, PAGE, PROT_NONE)
@@ -96,10 +97,10 @@ class Tensor:
         self.put_array("strides", 5, strides)
 
     def put_array(self, name, end_page, values):
-        """The values end where a page ends, and the next one faults."""
+        """The values end where a page ends, and the next one faults; `shift` bytes before where it is given."""
         if values is None:
             return
-        address = self.base + end_page * PAGE - 8 * len(values)
+        address = self.base + end_page * PAGE - 8 * len(values) - self.shift
         (ctypes.c_int64 * len(values)).from_address(address)[:] = [signed(value) for value in values]
         setattr(self.struct.dl_tensor, name, ctypes.cast(address, ctypes.POINTER(ctypes.c_int64)))
 
