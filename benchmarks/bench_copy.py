@@ -36,7 +36,7 @@ SHIFT = 0  # bytes by which every array misses its page
 def filled(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """An array that begins a page, as a Metal buffer does."""
     nbytes = math.prod(shape) * np.dtype(dtype).itemsize
-    memory = np.full(nbytes + 2 * PAGE, 37, np.uint8)
+    memory = np.resize(np.arange(251, dtype=np.uint8), nbytes + 2 * PAGE)  # no two items alike
     start = -memory.ctypes.data % PAGE + SHIFT
     return memory[start : start + nbytes].view(dtype).reshape(shape)
 

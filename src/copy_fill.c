@@ -2,20 +2,79 @@
 #include "copy_kernels.h"
 #include "copy_vector.h"
 
-#define FILL_MAX_RUN 256      /* longer items are as fast one by one */
-#define SEED_NBYTES 1024      /* a seed this long is worth a memcpy */
-#define STREAM_ROW_NBYTES 512 /* shorter rows have too few whole lines */
-#define STREAM_TOTAL_NBYTES (48 << 20) /* smaller copies may stay in a cache */
+#define FILL_MAX_RUN (1 << 18) /* longer items are as fast one by one */
+#define SEED_NBYTES (32 << 10) /* a longer one would not stay in the first cache */
+#define STRING_NBYTES 2048     /* from here to four times as much, vectors beat memset */
+#define STREAM_ROW_NBYTES 512  /* shorter rows have too few whole lines */
+#define STREAM_TOTAL_NBYTES (4 * VEC_STREAM_NBYTES) /* there is no source to make room for */
+
+#define REPEAT_ITEM(size, type)                                                                \
+    case size: {                                                                               \
+        type value;                                                                            \
+        memcpy(&value, item, size);                                                            \
+        return (vec)((vec_of_##size){0} + value);                                              \
+    }
 
 /* `item` has 1, 2, 4, 8 or 16 bytes. */
 static vec
 repeat_item(const char *item, int64_t run)
 {
-    char bytes[VEC_NBYTES];
-    for (int64_t at = 0; at < VEC_NBYTES; at += run) {
-        memcpy(bytes + at, item, (size_t)run);
+    switch (run) {
+        REPEAT_ITEM(1, uint8_t)
+        REPEAT_ITEM(2, uint16_t)
+        REPEAT_ITEM(4, uint32_t)
+        REPEAT_ITEM(8, uint64_t)
+    default:
+        return vec_load(item);
     }
-    return vec_load(bytes);
+}
+
+/* As many whole groups of 128 bytes as the row has.  Returns how many bytes they are. */
+static int64_t
+fill_groups(char *row, int64_t row_nbytes, vec value)
+{
+    int64_t at = 0;
+    for (; at + 8 * VEC_NBYTES <= row_nbytes; at += 8 * VEC_NBYTES) {
+        VEC_UNROLL for (int64_t k = 0; k < 8 * VEC_NBYTES; k += VEC_NBYTES)
+        {
+            vec_store(row + at + k, value);
+        }
+    }
+    return at;
+}
+
+#if defined(__x86_64__)
+/* The same with stores of 32 bytes, for processors that have them. */
+__attribute__((target("avx2"))) static int64_t
+fill_groups_wide(char *row, int64_t row_nbytes, vec value)
+{
+    typedef uint8_t vec_wide __attribute__((vector_size(2 * VEC_NBYTES)));
+    vec_wide pair;
+    memcpy(&pair, &value, VEC_NBYTES);
+    memcpy((char *)&pair + VEC_NBYTES, &value, VEC_NBYTES);
+    int64_t at = 0;
+    for (; at + 8 * VEC_NBYTES <= row_nbytes; at += 8 * VEC_NBYTES) {
+        VEC_UNROLL for (int64_t k = 0; k < 8 * VEC_NBYTES; k += 2 * VEC_NBYTES)
+        {
+            memcpy(row + at + k, &pair, sizeof(pair));
+        }
+    }
+    return at;
+}
+#define HAS_WIDE __builtin_cpu_supports("avx2")
+#else
+#define fill_groups_wide fill_groups
+#define HAS_WIDE false
+#endif
+
+static int64_t
+stream_groups(char *row, int64_t row_nbytes, vec value)
+{
+    int64_t at = 0;
+    for (; at + VEC_NBYTES <= row_nbytes; at += VEC_NBYTES) {
+        vec_stream(row + at, value);
+    }
+    return at;
 }
 
 /* `value` repeats with a period that divides 16, and the row has at least 16 bytes: the last
@@ -23,24 +82,21 @@ repeat_item(const char *item, int64_t run)
 static void
 fill_row_vectors(char *row, int64_t row_nbytes, vec value, bool stream)
 {
-    int64_t at = 0, last = row_nbytes - VEC_NBYTES;
-    if (stream && (uintptr_t)row % VEC_NBYTES == 0) {
-        for (; at < last; at += VEC_NBYTES) {
-            vec_stream(row + at, value);
-        }
-    }
-    for (; at < last; at += VEC_NBYTES) {
+    bool past = stream && (uintptr_t)row % VEC_NBYTES == 0;
+    int64_t at = (past       ? stream_groups
+                  : HAS_WIDE ? fill_groups_wide
+                             : fill_groups)(row, row_nbytes, value);
+    for (; at + VEC_NBYTES <= row_nbytes; at += VEC_NBYTES) {
         vec_store(row + at, value);
     }
-    vec_store(row + last, value);
+    vec_store(row + row_nbytes - VEC_NBYTES, value);
 }
 
-/* An item of any size: write a seed by doubling, then repeat the seed. */
+/* The row begins with `done` bytes that are to be repeated: double them, then repeat the seed. */
 static void
-fill_row_doubling(char *row, int64_t row_nbytes, const char *item, int64_t run)
+repeat_seed(char *row, int64_t row_nbytes, int64_t done)
 {
-    memcpy(row, item, (size_t)run);
-    int64_t done = run, seed = run;
+    int64_t seed = done;
     while (done < row_nbytes) {
         seed = done < SEED_NBYTES ? done : seed;
         int64_t nbytes = seed < row_nbytes - done ? seed : row_nbytes - done;
@@ -49,18 +105,33 @@ fill_row_doubling(char *row, int64_t row_nbytes, const char *item, int64_t run)
     }
 }
 
+/* An item that is a row itself, past the caches. */
+static void
+stream_items(char *row, int64_t row_nbytes, const char *item, int64_t run)
+{
+    for (int64_t at = 0; at < row_nbytes; at += run) {
+        vec_stream_run(row + at, item, run);
+    }
+}
+
 static void
 fill_row(char *row, int64_t row_nbytes, const char *item, int64_t run, bool stream)
 {
-    bool divides = run <= VEC_NBYTES && (run & (run - 1)) == 0;
-    if (memcmp(item, item + 1, (size_t)run - 1) == 0) {
+    bool divides = run <= VEC_NBYTES && (run & (run - 1)) == 0 && row_nbytes >= VEC_NBYTES;
+    bool is_short = run == 1 && row_nbytes < STRING_NBYTES;
+    bool may_be_string = is_short || row_nbytes >= 4 * STRING_NBYTES || !divides;
+    if (!stream && may_be_string && memcmp(item, item + 1, (size_t)run - 1) == 0) {
         memset(row, item[0], (size_t)row_nbytes);
     }
-    else if (divides && row_nbytes >= VEC_NBYTES) {
+    else if (divides) {
         fill_row_vectors(row, row_nbytes, repeat_item(item, run), stream);
     }
+    else if (stream && run >= STREAM_ROW_NBYTES) {
+        stream_items(row, row_nbytes, item, run);
+    }
     else {
-        fill_row_doubling(row, row_nbytes, item, run);
+        memcpy(row, item, (size_t)run);
+        repeat_seed(row, row_nbytes, run);
     }
 }
 
@@ -73,9 +144,6 @@ fill_rows(const copy_block *block, char *dst, const char *src)
     for (int64_t i = 0; i < outer.extent; i++) {
         fill_row(dst + i * outer.dst_step, row_nbytes, src + i * outer.src_step, block->run,
                  stream);
-    }
-    if (stream) {
-        vec_stream_end();
     }
 }
 

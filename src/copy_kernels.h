@@ -24,6 +24,9 @@ typedef struct copy_block {
 /* Copy block->outer.extent x block->inner.extent runs from `src` to `dst`. */
 typedef void (*copy_kernel)(const copy_block *block, char *dst, const char *src);
 
+/* Copy `run` bytes that lie side by side; source and destination do not overlap. */
+void copy_one_run(char *to, const char *from, int64_t run);
+
 /* Each returns the kernel it has for a block of this form, or NULL. */
 copy_kernel copy_fill_kernel(const copy_block *block);   /* one item over each row of dst */
 copy_kernel copy_planes_kernel(const copy_block *block); /* 2 to 4 channels to planes, or back */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "copy_kernels.h"
+#include "copy_vector.h"
 
 #define BAND_NBYTES 128 /* rows of the destination shorter than this are joined to bands */
 
@@ -135,7 +136,7 @@ void
 copy_nest_run(const copy_plan *plan, int64_t nbytes)
 {
     if (plan->naxes == 0) {
-        memcpy(plan->dst, plan->src, (size_t)plan->run);
+        copy_one_run(plan->dst, plan->src, plan->run);
         return;
     }
     nest n;
@@ -144,4 +145,7 @@ copy_nest_run(const copy_plan *plan, int64_t nbytes)
     choose_axes(plan, &n);
     choose_kernel(&n);
     run_loops(&n, plan->dst, plan->src);
+    if (nbytes >= VEC_STREAM_NBYTES) {
+        vec_stream_end();
+    }
 }

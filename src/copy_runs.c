@@ -4,11 +4,21 @@
  * stored: no branch in the loop, and no byte outside the run is touched.  Four runs go at a time:
  * the loads do not wait for the stores before them.
  */
+#include <stdatomic.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "copy_kernels.h"
 #include "copy_vector.h"
 
+/* Measured, see benchmarks/bench_copy.py. */
 #define STREAM_RUN_NBYTES 512         /* shorter runs have too few whole lines */
-#define STREAM_TOTAL_NBYTES (48 << 20) /* smaller copies may stay in a cache */
+#define STREAM_RUN_END 12288          /* runs this long a memcpy moves as fast */
+#define STREAM_ALIGNED_RUN_END 4096   /* and these, where they begin on a line */
+#define LONG_RUN_NBYTES (1 << 20)     /* memcpy may stop using the string instructions here */
+#define CROWDED_STEP 2048             /* see move_crowded */
+#define CROWDED_MIN_ROWS 64           /* fewer find room */
 
 /* ---- items: what a loop carries from source to destination ---- */
 
@@ -123,21 +133,90 @@ move_any(const copy_block *block, char *dst, const char *src)
     }
 }
 
-/* ---- long runs of a copy that does not stay in the caches ---- */
-
+/* Runs of the source that lie a multiple of 2 KiB apart share one or two sets of the first cache.  When
+ * as many loads as the processor can start are under way they hinder one another there: with a
+ * pause after each, a column of 4096 rows takes half the time. */
 static void
-stream_run(char *to, const char *from, int64_t run)
+move_crowded(const copy_block *block, char *dst, const char *src)
 {
-    int64_t head = (int64_t)(-(uintptr_t)to % VEC_LINE_NBYTES);
-    int64_t end = run - (run - head) % VEC_LINE_NBYTES;
-    memcpy(to, from, (size_t)head);
-    for (int64_t at = head; at < end; at += VEC_LINE_NBYTES) {
-        VEC_UNROLL for (int64_t k = 0; k < VEC_LINE_NBYTES; k += VEC_NBYTES)
-        {
-            vec_stream(to + at + k, vec_load(from + at + k));
+    const copy_axis outer = block->outer, inner = block->inner;
+    for (int64_t i = 0; i < outer.extent; i++) {
+        for (int64_t j = 0; j < inner.extent; j++) {
+            memcpy(dst + i * outer.dst_step + j * inner.dst_step,
+                   src + i * outer.src_step + j * inner.src_step, (size_t)block->run);
+            vec_pause();
         }
     }
-    memcpy(to + end, from + end, (size_t)(run - end));
+}
+
+static bool
+is_crowded(const copy_block *block)
+{
+    int64_t step = block->inner.src_step;
+    return step != 0 && step % CROWDED_STEP == 0 && block->inner.extent >= CROWDED_MIN_ROWS;
+}
+
+/* ---- long runs of a copy that does not stay in the caches ---- */
+
+#if defined(__x86_64__)
+/* CPUID leaf 7, EBX bit 9: "rep movsb" moves whole lines (Intel 64 and IA-32 Optimization Reference
+ * Manual, 3.7.6).  Asked once: a virtual machine answers slowly. */
+static bool
+has_fast_string_move(void)
+{
+    static atomic_int known; /* 0: not asked; 1: no; 2: yes */
+    int answer = atomic_load_explicit(&known, memory_order_relaxed);
+    if (answer == 0) {
+        unsigned a, b, c, d;
+        answer = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b >> 9 & 1) ? 2 : 1;
+        atomic_store_explicit(&known, answer, memory_order_relaxed);
+    }
+    return answer == 2;
+}
+
+/* It need not read the lines that it writes.  The memcpy of the C library stops using it at a size that it
+ * takes from the caches' sizes, as the machine, or a virtual one, tells them. */
+static void
+move_string(char *to, const char *from, int64_t nbytes)
+{
+    __asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(nbytes) : : "memory");
+}
+#else
+static bool
+has_fast_string_move(void)
+{
+    return false;
+}
+
+static void
+move_string(char *to, const char *from, int64_t nbytes)
+{
+    memcpy(to, from, (size_t)nbytes);
+}
+#endif
+
+void
+copy_one_run(char *to, const char *from, int64_t run)
+{
+    if (run < LONG_RUN_NBYTES || !has_fast_string_move()) {
+        memcpy(to, from, (size_t)run);
+        return;
+    }
+    int64_t head = (int64_t)(-(uintptr_t)to % VEC_LINE_NBYTES);
+    memcpy(to, from, VEC_LINE_NBYTES);
+    move_string(to + head, from + head, run - head);
+}
+
+static void
+move_long(const copy_block *block, char *dst, const char *src)
+{
+    const copy_axis outer = block->outer, inner = block->inner;
+    for (int64_t i = 0; i < outer.extent; i++) {
+        for (int64_t j = 0; j < inner.extent; j++) {
+            copy_one_run(dst + i * outer.dst_step + j * inner.dst_step,
+                         src + i * outer.src_step + j * inner.src_step, block->run);
+        }
+    }
 }
 
 static void
@@ -146,11 +225,16 @@ stream_runs(const copy_block *block, char *dst, const char *src)
     const copy_axis outer = block->outer, inner = block->inner;
     for (int64_t i = 0; i < outer.extent; i++) {
         for (int64_t j = 0; j < inner.extent; j++) {
-            stream_run(dst + i * outer.dst_step + j * inner.dst_step,
-                       src + i * outer.src_step + j * inner.src_step, block->run);
+            char *to = dst + i * outer.dst_step + j * inner.dst_step;
+            const char *from = src + i * outer.src_step + j * inner.src_step;
+            if (block->run >= STREAM_ALIGNED_RUN_END && (uintptr_t)to % VEC_LINE_NBYTES == 0) {
+                memcpy(to, from, (size_t)block->run);
+            }
+            else {
+                vec_stream_run(to, from, block->run);
+            }
         }
     }
-    vec_stream_end();
 }
 
 /* ---- which ---- */
@@ -193,12 +277,16 @@ copy_runs_kernel(const copy_block *block)
             return kernel;
         }
     }
-    if (run <= 16) {
-        return small_run_kernel(run);
+    if (run <= 64 && is_crowded(block)) {
+        return move_crowded;
     }
     if (run <= 32) {
-        return move_pair_128;
+        return run <= 16 ? small_run_kernel(run) : move_pair_128;
     }
-    bool streams = run >= STREAM_RUN_NBYTES && block->total_nbytes >= STREAM_TOTAL_NBYTES;
+    if (run >= LONG_RUN_NBYTES) {
+        return move_long;
+    }
+    bool streams = run >= STREAM_RUN_NBYTES && run < STREAM_RUN_END &&
+                   block->total_nbytes >= VEC_STREAM_NBYTES;
     return streams ? stream_runs : move_any;
 }

@@ -4,11 +4,12 @@
  * log2(R) perfect shuffles of all its elements: each shuffle rotates the bits of every element's
  * index by one place, so log2(R) of them move the row's bits below the column's.
  *
- * Blocks fill tiles, tiles fill the matrix, by one of three roads (measured, see
+ * Blocks fill tiles, tiles fill the matrix, by one of four roads (measured, see
  * benchmarks/bench_copy.py): straight into place; through a small buffer, so that a destination
  * line is written whole, and a source line read whole, where rows lie so that they push one another
- * out of the first cache; or through the buffer and past the caches, when the
- * destination is larger than they are.
+ * out of the first cache; and, when the destination is large, past the caches: line by line of the
+ * source, or through the buffer where its lines push one another out or the destination's rows do
+ * not begin on 16 bytes.
  */
 #include <stdbool.h>
 
@@ -20,7 +21,8 @@ typedef void (*turn_tile)(char *dst, int64_t dst_step, const char *src, int64_t 
                           int64_t nrows, int64_t ncolumns);
 
 #define BUFFER_NBYTES (32 << 10)
-#define STREAM_TOTAL_NBYTES (16 << 20) /* a destination this large is better not read first */
+#define BUFFER_ROW_NBYTES 1024       /* of a tile whose rows begin anywhere on their lines */
+#define LINE_COLUMNS 256 /* so many lines of the source, and the next ones, stay in the first cache */
 
 static inline int64_t
 smaller(int64_t a, int64_t b)
@@ -46,10 +48,10 @@ smaller(int64_t a, int64_t b)
         }                                                                                      \
     }
 
-/* A square block of rows of 16 bytes. */
-#define DEFINE_BLOCK(size)                                                                     \
-    VEC_INLINE void turn_block_##size(char *dst, int64_t dst_step, const char *src,            \
-                                      int64_t src_step)                                        \
+/* A square block of rows of 16 bytes; `STORE` is vec_store or vec_stream. */
+#define DEFINE_BLOCK(name, size, STORE)                                                        \
+    VEC_INLINE void name##_##size(char *dst, int64_t dst_step, const char *src,                \
+                                  int64_t src_step)                                            \
     {                                                                                          \
         enum { SIDE = VEC_NBYTES / size };                                                     \
         vec v[SIDE];                                                                           \
@@ -63,7 +65,7 @@ smaller(int64_t a, int64_t b)
         }                                                                                      \
         VEC_UNROLL for (int i = 0; i < SIDE; i++)                                              \
         {                                                                                      \
-            vec_store(dst + i * dst_step, v[i]);                                               \
+            STORE(dst + i * dst_step, v[i]);                                                   \
         }                                                                                      \
     }
 
@@ -191,10 +193,10 @@ DEFINE_SHUFFLE(1)
 DEFINE_SHUFFLE(2)
 DEFINE_SHUFFLE(4)
 DEFINE_SHUFFLE(8)
-DEFINE_BLOCK(1)
-DEFINE_BLOCK(2)
-DEFINE_BLOCK(4)
-DEFINE_BLOCK(8)
+DEFINE_BLOCK(turn_block, 1, vec_store)
+DEFINE_BLOCK(turn_block, 2, vec_store)
+DEFINE_BLOCK(turn_block, 4, vec_store)
+DEFINE_BLOCK(turn_block, 8, vec_store)
 DEFINE_HALF_BLOCK(1)
 DEFINE_HALF_BLOCK(2)
 DEFINE_TILE_WITH_HALVES(by_rows_1, 1, uint8_t, BY_ROWS)
@@ -218,7 +220,32 @@ whole_blocks_16(TILE_PARAMETERS)
     }
 }
 
+/* Past the caches: `dst` and its steps are multiples of 16 bytes, and so is a row of the tile, which
+ * has at least SIDE rows. */
+#define DEFINE_STREAM_TILE(size)                                                               \
+    DEFINE_BLOCK(stream_block, size, vec_stream)                                               \
+    static void stream_##size(TILE_PARAMETERS)                                                 \
+    {                                                                                          \
+        BY_ROWS(stream_block_##size, SIDE_##size, size)                                        \
+    }
+
+DEFINE_STREAM_TILE(1)
+DEFINE_STREAM_TILE(2)
+DEFINE_STREAM_TILE(4)
+DEFINE_STREAM_TILE(8)
+
+static void
+stream_16(TILE_PARAMETERS)
+{
+    for (int64_t i = 0; i < nrows; i++) {
+        for (int64_t j = 0; j < ncolumns; j++) {
+            vec_stream(dst + i * dst_step + j * 16, vec_load(src + j * src_step + i * 16));
+        }
+    }
+}
+
 /* Indexed by log2 of the item size. */
+static const turn_tile tiles_streamed[] = {stream_1, stream_2, stream_4, stream_8, stream_16};
 static const turn_tile tiles_by_rows[] = {by_rows_1, by_rows_2, by_rows_4, by_rows_8,
                                           whole_blocks_16};
 static const turn_tile tiles_by_columns[] = {by_columns_1, by_columns_2, by_columns_4,
@@ -258,12 +285,11 @@ write_rows(const char *buffer, int64_t row_nbytes, int64_t nrows, char *dst, int
 {
     for (int64_t i = 0; i < nrows; i++) {
         const char *row = buffer + i * row_nbytes;
-        if (!stream) {
-            memcpy(dst + i * dst_step, row, (size_t)row_nbytes);
-            continue;
+        if (stream) {
+            vec_stream_run(dst + i * dst_step, row, row_nbytes);
         }
-        for (int64_t at = 0; at < row_nbytes; at += VEC_NBYTES) {
-            vec_stream(dst + i * dst_step + at, vec_load(row + at));
+        else {
+            memcpy(dst + i * dst_step, row, (size_t)row_nbytes);
         }
     }
 }
@@ -308,42 +334,53 @@ turn_bands(const turn *t, char *dst, const char *src, bool stream)
     }
 }
 
+/* Each line of the source is read once and feeds as many rows; meanwhile the next ones come. */
 static void
-turn_part(const turn *t, int64_t first, int64_t end, char *dst, const char *src, bool stream)
+turn_by_lines(const turn *t, char *dst, const char *src)
 {
-    turn part = *t;
-    part.ncolumns = end - first;
-    dst += first * t->itemsize;
-    src += first * t->src_step;
-    if (stream) {
-        turn_through_buffer(&part, dst, src, true);
-    }
-    else {
-        turn_straight(&part, dst, src);
+    turn_tile tile = tiles_streamed[t->log_itemsize];
+    for (int64_t j = 0; j < t->ncolumns; j += t->side) {
+        int64_t ncolumns = smaller(t->side, t->ncolumns - j);
+        for (int64_t i = 0; i < t->nrows; i += t->row_side) {
+            int64_t row = smaller(i, t->nrows - t->row_side);
+            const char *from = src + j * t->src_step + row * t->itemsize;
+            for (int64_t k = 0; k < ncolumns; k++) {
+                __builtin_prefetch(from + k * t->src_step + VEC_LINE_NBYTES);
+            }
+            tile(dst + row * t->dst_step + j * t->itemsize, t->dst_step, from, t->src_step,
+                 t->row_side, ncolumns);
+        }
     }
 }
 
-/* Whole lines of the destination are streamed; what each row has before and after goes straight. */
 static void
-turn_streaming(const turn *t, char *dst, const char *src)
+turn_buffered_stream(const turn *t, char *dst, const char *src)
 {
-    int64_t line = VEC_LINE_NBYTES / t->itemsize;
-    int64_t head = (int64_t)(-(uintptr_t)dst % VEC_LINE_NBYTES) / t->itemsize;
-    int64_t tail = t->ncolumns - (t->ncolumns - head) % line;
-    turn_part(t, 0, head, dst, src, false);
-    turn_part(t, head, tail, dst, src, true);
-    turn_part(t, tail, t->ncolumns, dst, src, false);
-    vec_stream_end();
+    turn_through_buffer(t, dst, src, true);
 }
 
-/* All rows lie in the same way on the lines, and the lines shared between rows are few. */
+/* `road` streams the columns that fill whole units of `unit_nbytes` in every row; the others go
+ * straight. */
+static void
+turn_streaming(const turn *t, char *dst, const char *src, int64_t unit_nbytes,
+               void (*road)(const turn *, char *, const char *))
+{
+    int64_t unit = unit_nbytes / t->itemsize;
+    int64_t head = (int64_t)(-(uintptr_t)dst % (uintptr_t)unit_nbytes) / t->itemsize;
+    int64_t firsts[] = {0, head, t->ncolumns - (t->ncolumns - head) % unit, t->ncolumns};
+    for (int i = 0; i < 3; i++) {
+        turn part = *t;
+        part.ncolumns = firsts[i + 1] - firsts[i];
+        (i == 1 ? road : turn_straight)(&part, dst + firsts[i] * t->itemsize,
+                                        src + firsts[i] * t->src_step);
+    }
+}
+
+/* All rows lie in the same way on units of that size. */
 static bool
-can_stream(const turn *t, const char *dst)
+is_aligned(const turn *t, const char *dst, int64_t unit_nbytes)
 {
-    int64_t row_nbytes = t->ncolumns * t->itemsize;
-    bool whole = (uintptr_t)dst % VEC_LINE_NBYTES == 0 && row_nbytes % VEC_LINE_NBYTES == 0;
-    return t->dst_step % VEC_LINE_NBYTES == 0 && (uintptr_t)dst % (uintptr_t)t->itemsize == 0 &&
-           row_nbytes >= (whole ? 2 : 32) * VEC_LINE_NBYTES;
+    return t->dst_step % unit_nbytes == 0 && (uintptr_t)dst % (uintptr_t)t->itemsize == 0;
 }
 
 static bool
@@ -370,16 +407,41 @@ set_sides(turn *t, int64_t row_nbytes, int64_t column_nbytes)
     t->side = column_nbytes >> t->log_itemsize;
 }
 
+/* A destination that is larger than the caches.  False: its rows are too short. */
+static bool
+turn_large_matrix(turn *t, char *dst, const char *src)
+{
+    int64_t row_nbytes = t->ncolumns * t->itemsize;
+    if (row_nbytes < 2 * VEC_LINE_NBYTES) {
+        return false;
+    }
+    if (!crowds_cache(t->src_step) && is_aligned(t, dst, VEC_NBYTES) &&
+        t->nrows * t->itemsize >= VEC_LINE_NBYTES) {
+        t->row_side = VEC_LINE_NBYTES / t->itemsize;
+        t->side = LINE_COLUMNS;
+        turn_streaming(t, dst, src, VEC_NBYTES, turn_by_lines);
+    }
+    else if (is_aligned(t, dst, VEC_LINE_NBYTES)) {
+        set_sides(t, 128, row_nbytes <= 512 && t->itemsize > 1 ? row_nbytes : 128);
+        turn_streaming(t, dst, src, VEC_LINE_NBYTES, turn_buffered_stream);
+    }
+    else {
+        set_sides(t, VEC_LINE_NBYTES,
+                  smaller(BUFFER_ROW_NBYTES, BUFFER_NBYTES / VEC_LINE_NBYTES * t->itemsize));
+        turn_buffered_stream(t, dst, src);
+        }
+    return true;
+}
+
 static void
 turn_matrix(turn *t, bool is_large, char *dst, const char *src)
 {
     int64_t row_nbytes = t->ncolumns * t->itemsize;
-    if (is_large && can_stream(t, dst)) {
-        set_sides(t, 128, row_nbytes <= 512 && t->itemsize > 1 ? row_nbytes : 128);
-        turn_streaming(t, dst, src);
+    if (is_large && turn_large_matrix(t, dst, src)) {
+        return;
     }
-    else if (!is_large && t->itemsize < 16 && crowds_cache(t->src_step) &&
-             row_nbytes >= VEC_LINE_NBYTES) {
+    if (!is_large && t->itemsize < 16 && crowds_cache(t->src_step) &&
+        row_nbytes >= VEC_LINE_NBYTES) {
         int64_t nbytes = t->itemsize == 1 ? 128 : 256;
         set_sides(t, nbytes, nbytes);
         turn_through_buffer(t, dst, src, false);
@@ -404,7 +466,7 @@ turn_block(const copy_block *block, char *dst, const char *src)
         .nbands = block->band.extent,
         .band_step = block->band.src_step,
     };
-    bool is_large = block->total_nbytes >= STREAM_TOTAL_NBYTES;
+    bool is_large = block->total_nbytes >= VEC_STREAM_NBYTES;
     if (t.nbands == 1) {
         turn_matrix(&t, is_large, dst, src);
         return;
@@ -412,9 +474,6 @@ turn_block(const copy_block *block, char *dst, const char *src)
     bool stream = is_large && can_stream_bands(&t, dst);
     set_sides(&t, 128, 256);
     turn_bands(&t, dst, src, stream);
-    if (stream) {
-        vec_stream_end();
-    }
 }
 
 copy_kernel

@@ -17,6 +17,7 @@
 
 #define VEC_NBYTES 16
 #define VEC_LINE_NBYTES 64 /* what a streaming store should fill whole */
+#define VEC_STREAM_NBYTES (6 << 20) /* a smaller copy is better left in the caches (measured) */
 
 typedef uint8_t vec __attribute__((vector_size(VEC_NBYTES)));
 typedef uint8_t vec_of_1 __attribute__((vector_size(VEC_NBYTES)));
@@ -76,7 +77,8 @@ vec_store_halves(char *low, char *high, vec value)
     memcpy(high, &halves[1], 8);
 }
 
-/* Store past the caches; `to` is a multiple of 16.  vec_stream_end comes after the last one. */
+/* Store past the caches; `to` is a multiple of 16.  vec_stream_end comes after the
+ * last one of a copy: copy_nest.c sees to that. */
 VEC_INLINE void
 vec_stream(char *to, vec value)
 {
@@ -93,6 +95,37 @@ vec_stream_end(void)
 #if defined(__SSE2__)
     _mm_sfence();
 #endif
+}
+
+/* Take as long as a few dozen instructions and do nothing. */
+VEC_INLINE void
+vec_pause(void)
+{
+    VEC_UNROLL for (int i = 0; i < 24; i++)
+    {
+        __asm__ volatile("nop");
+    }
+}
+
+/* Copy past the caches: the whole lines of `to`; what it has before and after them, as usual. */
+VEC_INLINE void
+vec_stream_run(char *to, const char *from, int64_t run)
+{
+    int64_t head = (int64_t)(-(uintptr_t)to % VEC_LINE_NBYTES);
+    head = head < run ? head : run;
+    int64_t end = run - (run - head) % VEC_LINE_NBYTES;
+    if (head > 0) {
+        memcpy(to, from, (size_t)head);
+    }
+    for (int64_t at = head; at < end; at += VEC_LINE_NBYTES) {
+        VEC_UNROLL for (int64_t k = 0; k < VEC_LINE_NBYTES; k += VEC_NBYTES)
+        {
+            vec_stream(to + at + k, vec_load(from + at + k));
+        }
+    }
+    if (end < run) {
+        memcpy(to + end, from + end, (size_t)(run - end));
+    }
 }
 
 /* zip: a0 b0 a1 b1 ...; `low` from the lower halves, `high` from the upper ones.

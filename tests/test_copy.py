@@ -262,6 +262,19 @@ def test_matrices_larger_than_the_caches_are_transposed(engine, itemsize, shift,
 
 
 @pytest.mark.parametrize("itemsize", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("rows", [9, 64, 65, 256, 300, 1001, 1031])
+def test_large_matrices_with_rows_anywhere_on_their_lines_are_transposed(engine, itemsize, rows):
+    columns = (7 << 20) // rows // itemsize + 5
+    check_turned(engine, noise((rows, columns), itemsize), (1, 0))
+    padded = np.zeros((columns, rows + 3), f"V{itemsize}")
+    source = noise((rows, columns), itemsize)
+    engine.copy(padded[:, 1:-2], source.T)
+    assert same(padded[:, 1:-2], source.T)
+    assert not padded[:, 0].tobytes().strip(b"\0")
+    assert not padded[:, -2:].tobytes().strip(b"\0")
+
+
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("channels", [2, 3, 4, 5])
 def test_channels_go_to_planes_and_back(engine, itemsize, channels):
     for pixels in [*range(1, 70), 1000]:
@@ -303,6 +316,60 @@ def test_long_rows_of_a_large_copy_equal_numpy_s(engine):
     result = np.zeros((1024, 59_990), source.dtype)
     engine.copy(result, source[:, 7:-3])
     assert same(result, source[:, 7:-3])
+
+
+@pytest.mark.parametrize("run", [511, 513, 2048, 4000, 4096, 8172, 12288, 16344, 3 << 20])
+@pytest.mark.parametrize("shift", [0, 5])
+def test_long_runs_of_a_large_copy_equal_numpy_s(engine, run, shift):
+    count = max(2, (7 << 20) // run)
+    source = noise((count, run + 9), 1)
+    result = np.zeros((count, run + 11), source.dtype)
+    engine.copy(result[:, shift : shift + run], source[:, 3 : run + 3])
+    assert same(result[:, shift : shift + run], source[:, 3 : run + 3])
+    assert not result[:, :shift].tobytes().strip(b"\0")
+    assert not result[:, shift + run :].tobytes().strip(b"\0")
+
+
+@pytest.mark.parametrize("nbytes", [(1 << 20) - 1, 1 << 20, (1 << 20) + 1, (9 << 20) + 77])
+@pytest.mark.parametrize("shift", [0, 1, 63, 64])
+def test_one_long_run_equals_memcpy_s(engine, nbytes, shift):
+    source, memory = noise((nbytes,), 1), np.zeros(nbytes + 256, np.uint8)
+    start = -memory.ctypes.data % 64 + shift
+    engine.copy(memory[start : start + nbytes].view(source.dtype), source)
+    assert same(memory[start : start + nbytes], source)
+    assert not memory[:start].any()
+    assert not memory[start + nbytes :].any()
+
+
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8, 16])
+def test_columns_of_rows_that_share_a_set_of_the_cache_are_copied(engine, itemsize):
+    source = noise((300, 4096), 1)
+    for width in (1, 3, 7):
+        part = np.ndarray((300, width), f"V{itemsize}", source, 40, (4096, itemsize))
+        result = np.zeros(part.shape, part.dtype)
+        engine.copy(result, part)
+        assert same(result, source[:, 40 : 40 + width * itemsize])
+
+
+@pytest.mark.parametrize("row", [100, 1000, 2048, 2064, 4000, 8190, 8192, 40_000, 300_000])
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8, 12, 16, 500, 4000])
+def test_a_row_and_a_column_are_repeated(engine, row, itemsize):
+    count = max(2, row // itemsize)
+    one = noise((1, count), itemsize)
+    result = np.zeros((7, count), one.dtype)
+    engine.copy(result, np.broadcast_to(one, result.shape))
+    assert same(result, np.broadcast_to(one, result.shape))
+    column = noise((7, 1), itemsize)
+    engine.copy(result, np.broadcast_to(column, result.shape))
+    assert same(result, np.broadcast_to(column, result.shape))
+
+
+@pytest.mark.parametrize("itemsize", [1, 4, 12, 600])
+def test_a_row_is_repeated_in_an_array_larger_than_the_caches(engine, itemsize):
+    one = noise((1, 12_345 // itemsize), itemsize)
+    result = np.zeros((2100, one.shape[1]), one.dtype)
+    engine.copy(result, np.broadcast_to(one, result.shape))
+    assert same(result, np.broadcast_to(one, result.shape))
 
 
 @pytest.mark.parametrize("itemsize", [1, 2, 3, 4, 8, 12, 16, 20, 300])
