@@ -11,6 +11,7 @@
 typedef struct record {
     const bridge_buffer *buffer;         /* not followed: a key */
     uint32_t in_flight;                  /* pieces of work that are not over */
+    uint32_t held;                       /* of them, those that keep a storage of the buffer still */
     bool is_forgotten;                   /* the buffer is gone */
     stream_mark write;                   /* borrowed: work in flight keeps its stream */
     stream_mark reads[TRACKING_READS];   /* since the write; borrowed as well */
@@ -205,7 +206,7 @@ tracking_forget(const bridge_buffer *buffer)
     }
     tracking_lock();
     record **link = link_of(buffer);
-    if (*link != NULL) {
+    if (*link != NULL && (*link)->held == 0) { /* else it is wrapped once more, and in use there */
         (*link)->is_forgotten = true;
         drop_if_over(link);
     }
@@ -319,6 +320,7 @@ tracking_begin_locked(const bridge_buffer *buffer, bool is_written, metal_stream
 {
     record *found = *link_of(buffer);
     found->in_flight++;
+    found->held++;
     found->is_forgotten = false; /* the buffer is in use again: see pool.h */
     if (is_written) {
         found->write = (stream_mark){.stream = stream, .value = value};
@@ -327,6 +329,17 @@ tracking_begin_locked(const bridge_buffer *buffer, bool is_written, metal_stream
     else {
         add_read(found, stream, value);
     }
+}
+
+void
+tracking_let_go(const bridge_buffer *buffer)
+{
+    tracking_lock();
+    record *found = *link_of(buffer);
+    if (found != NULL) { /* NULL: forgotten in a forked child */
+        found->held--;
+    }
+    tracking_unlock();
 }
 
 static bool

@@ -69,7 +69,9 @@ void tracking_begin_locked(const bridge_buffer *buffer, bool is_written, metal_s
                            uint64_t value);
 /* Undo a tracking_reserve_locked that no tracking_begin_locked followed. */
 void tracking_unreserve_locked(const bridge_buffer *buffer);
-/* The work of `value` is over. */
+/* The storage that the work keeps is about to be released. */
+void tracking_let_go(const bridge_buffer *buffer);
+/* The work of `value` is over; tracking_let_go came before. */
 void tracking_end(const bridge_buffer *buffer, metal_stream *stream, uint64_t value,
                   bool has_failed);
 

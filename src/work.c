@@ -31,6 +31,7 @@ clean_up(void *context, bridge_status status, const bridge_error *error)
     for (int i = 0; i < done->count; i++) {
         handles[i] = done->storages[i]->handle;
         WATCH_LEAVE(handles[i]); /* for who takes it from the pool, or finds nothing in flight */
+        tracking_let_go(handles[i]);
         storage_release(done->storages[i]);
     }
     for (int i = 0; i < done->count; i++) {

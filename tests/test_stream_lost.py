@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from objc_messages import pool, send
+from objc_messages import SHARED, foreign_buffer, pool, send
 
 import metal_dlpack as md
 
@@ -80,6 +80,23 @@ def test_every_way_to_the_bytes_tells_of_a_failure_once(wait, is_kept, failing, 
         WAITS[wait](array)
     WAITS[wait](array)
     gc.collect()
+    assert unraisable == []
+
+
+def test_a_buffer_that_is_wrapped_twice_tells_of_a_failure_after_one_of_them_has_gone(failing, settings, unraisable):
+    with foreign_buffer(256, SHARED) as handle:
+        array, stream = md.Buffer.from_handle(handle).array(64, "float32"), md.Stream()
+        with failing(8):
+            settings(latency_us=20000)
+            array.fill(1, stream=stream)
+            other = md.Buffer.from_handle(handle)
+            del other  # while the work is in flight
+            settings(latency_us=None)
+            with pytest.raises(md.MetalError, match="code 8"):
+                array.tolist()
+        array.tolist()
+        del array, stream
+        gc.collect()
     assert unraisable == []
 
 

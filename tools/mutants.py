@@ -375,6 +375,13 @@ MUTANTS = [
         LOST,
     ),
     Mutant(
+        "stream: a buffer that is wrapped twice is forgotten with one of them",
+        TRACKING,
+        "(*link)->held == 0) {",
+        "(*link)->held < 9) {",
+        LOST,
+    ),
+    Mutant(
         "stream: a copy for torch's queue is not waited for",
         "src/dlpack_export.c",
         "    of_copy.order.is_ordered = false;\n",
