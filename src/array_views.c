@@ -95,6 +95,24 @@ const char array_doc_reshape[] =
     "ValueError\n    The number of items differs.\n"
     "CopyRequiredError\n    The strides do not allow it; copy() first.";
 
+static PyObject *
+refuse_reshape(PyObject *op, const strided_layout *in, const int64_t *shape, int ndim)
+{
+    PyObject *strides = layout_tuple(in->strides, in->ndim);
+    PyObject *from = strides == NULL ? NULL : layout_tuple(in->shape, in->ndim);
+    PyObject *to = from == NULL ? NULL : layout_tuple(shape, ndim);
+    if (to != NULL) {
+        errors_copy_required(state_of(op),
+                             "Array.reshape: shape %R with strides %R cannot be viewed as shape %R "
+                             "without a copy; use a.copy().reshape(...).",
+                             from, strides, to);
+    }
+    Py_XDECREF(to);
+    Py_XDECREF(from);
+    Py_XDECREF(strides);
+    return NULL;
+}
+
 PyObject *
 array_method_reshape(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
@@ -111,9 +129,7 @@ array_method_reshape(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
         return array_view(array_cast(op), &out);
     }
     if (fault.code == LAYOUT_FAULT_NOT_A_VIEW) {
-        return errors_copy_required(state_of(op),
-                                    "Array.reshape: the strides do not allow this shape without a "
-                                    "copy; use a.copy().reshape(...).");
+        return refuse_reshape(op, &in, shape, ndim);
     }
     return refuse(op, "Array.reshape", &fault);
 }
