@@ -267,6 +267,12 @@ viewed_array(PyObject *op)
     return ((HostViewObject *)op)->array;
 }
 
+PyObject *
+array_of_host_view(PyObject *op)
+{
+    return (PyObject *)viewed_array(op);
+}
+
 /* SPEC export-host-view */
 PyObject *
 array_get_host(PyObject *op, void *Py_UNUSED(closure))

@@ -8,9 +8,10 @@
 #include "host_memory.h"
 #include "state.h"
 
-/* Anything as an Array: owned (+1), or NULL with what asarray raises.  See core_asarray. */
+/* array_asarray.c: anything as an Array: owned (+1), or NULL with what asarray raises.  See core_asarray. */
 PyObject *array_make_of(md_state *state, PyObject *x, const import_request *request);
 
-extern PyMethodDef array_make_functions[];
+extern PyMethodDef array_make_functions[];    /* array_make.c */
+extern PyMethodDef array_asarray_functions[]; /* array_asarray.c */
 
 #endif /* MD_ARRAY_MAKE_H */

@@ -75,5 +75,6 @@ PyObject *array_index(PyObject *op);
 int array_getbuffer(PyObject *op, Py_buffer *view, int flags);
 void array_releasebuffer(PyObject *op, Py_buffer *view);
 PyObject *array_get_host(PyObject *op, void *closure);
+PyObject *array_of_host_view(PyObject *op); /* borrowed: the Array behind a HostView */
 
 #endif /* MD_ARRAY_METHODS_H */

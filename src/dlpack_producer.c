@@ -229,6 +229,9 @@ producer_import(md_state *state, PyObject *producer, const import_request *reque
     if (Py_IS_TYPE(producer, state->array_type)) {
         return dlpack_import_array(producer, request);
     }
+    if (Py_IS_TYPE(producer, state->host_view_type)) { /* our memory has its MTLBuffer, and work is known by it */
+        return dlpack_import_array(array_of_host_view(producer), request);
+    }
     if (PyCapsule_CheckExact(producer)) {
         return dlpack_import_capsule(state, producer, "a capsule's producer", request);
     }

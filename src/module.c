@@ -77,7 +77,7 @@ static int
 add_functions(PyObject *module)
 {
     PyMethodDef *const lists[] = {device_functions, storage_mode_functions, memory_functions, numpy_memory_functions,
-                                  array_make_functions,
+                                  array_make_functions, array_asarray_functions,
                                   producer_functions, shares_memory_functions, explain_functions, refusal_functions,
                                   softmetal_probe_functions, stream_functions,
                                   stream_torch_functions, threads_functions};

@@ -128,3 +128,40 @@ def test_what_cannot_be_shared_is_refused_with_the_reason(source, words):
 def test_explain_names_the_reason_too():
     source = np.frombuffer(bytearray(17), np.uint8)[1:].view(np.float32)
     assert "alignment" in str(md.explain(source)) or "aligned" in str(md.explain(source))
+
+
+@pytest.mark.parametrize("take", [md.asarray, md.from_dlpack])
+def test_a_host_view_is_the_array_s_own_buffer_again(take):
+    a = md.zeros((3, 4))[1:, ::2]
+    for source in (a, a.as_readonly()):
+        b = take(source.host)
+        assert b.buffer.handle == a.buffer.handle
+        assert (b.shape, b.strides, b.byte_offset, b.readonly) == (a.shape, a.strides, a.byte_offset, source.readonly)
+    assert take(a.host, copy=True).buffer.handle != a.buffer.handle
+
+
+@pytest.mark.needs_softmetal
+def test_work_in_flight_is_known_through_host_views_and_buffers(settings):
+    source, stream = md.full(1000, 3), md.Stream()
+    for view in (lambda a: md.asarray(a.host), lambda a: md.asarray(a.buffer).view("float32")):
+        a = md.zeros(1000)
+        b = view(a)
+        settings(latency_us=50_000)
+        b.copy_from(source, stream=stream)
+        assert set(a.tolist()) == {3.0}, "the reader waits for work that was given through the other"
+        settings(latency_us=0)
+
+
+def test_a_buffer_is_an_array_of_its_bytes():
+    for buffer in (md.Buffer(6), md.Buffer(6, storage="private"), md.Buffer.from_host(bytearray(6))):
+        buffer.copy_from(b"abcdef")
+        a = md.asarray(buffer, copy=False)
+        assert a.buffer.handle == buffer.handle
+        assert (bytes(a.tolist()), a.storage, a.dtype) == (b"abcdef", buffer.storage, md.uint8)
+        assert md.asarray(buffer, copy=True).buffer.handle != buffer.handle
+    assert md.asarray(md.Buffer.from_host(b"abc")).readonly
+    assert md.asarray(md.Buffer(0)).shape == (0,)
+    closed = md.Buffer(4)
+    closed.close()
+    with pytest.raises(ValueError, match="asarray: the Buffer is closed"):
+        md.asarray(closed)

@@ -395,14 +395,15 @@ def refusal(x: object, consumer: str, error: Exception, fix: str) -> Explanation
 
 def explain_import(x: Any, device: object, copy: bool | None) -> Explanation:
     """What our own from_dlpack would do."""
-    if isinstance(x, _core.Array):
+    if isinstance(x, _core.Array | _core.HostView):
         # No tensor in between: any of our own views is taken as it is.
-        if device == "cpu" and x.storage == "private":
+        array = x.array if isinstance(x, _core.HostView) else x
+        if device == "cpu" and array.storage == "private":
             error = _core.CopyRequiredError("Private storage has no CPU address, so it has no host view.")
             return refusal(x, "metal_dlpack", error, "Pass x.copy(storage='shared').")
         outcome = "copy" if copy else "zero-copy"
         reason = "copy=True asks for one." if copy else "An Array of ours becomes another view of its buffer."
-        return Explanation(outcome, (reason,), (), "Array", "metal_dlpack")
+        return Explanation(outcome, (reason,), (), type(x).__name__, "metal_dlpack")
     return judge(look(x, "metal_dlpack", device), x, copy, device)
 
 
