@@ -184,6 +184,17 @@ array_of_ml_dtypes(md_state *state, PyObject *ndarray, DLDataType dtype,
     return array;
 }
 
+/* One of NumPy's own types in the machine's byte order: the usual case, which needs no look at names. */
+static bool
+is_builtin(PyObject *numpy_dtype)
+{
+    PyObject *kind = PyObject_GetAttrString(numpy_dtype, "isbuiltin"); /* 2: made by others; 0: all else */
+    bool result = kind != NULL && PyLong_Check(kind) && PyLong_AsLong(kind) == 1;
+    PyErr_Clear();
+    Py_XDECREF(kind);
+    return result;
+}
+
 /* 1, and the dtype of a NumPy array where ml_dtypes made it; 0 for all else.  -1 with ValueError: another byte
  * order, which NumPy would refuse without the way out. */
 static int
@@ -193,6 +204,10 @@ is_ml_dtypes_array(md_state *state, PyObject *x, DLDataType *dtype)
         return 0;
     }
     PyObject *named = PyObject_GetAttrString(x, "dtype");
+    if (named != NULL && is_builtin(named)) {
+        Py_DECREF(named);
+        return 0;
+    }
     bool is_known = named != NULL && dtype_type_convert(state, "asarray", named, dtype) == 0;
     Py_XDECREF(named);
     if (!is_known && PyErr_ExceptionMatches(PyExc_ValueError)) {
