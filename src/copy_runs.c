@@ -14,8 +14,8 @@
 
 /* Measured, see benchmarks/bench_copy.py. */
 #define STREAM_RUN_NBYTES 512         /* shorter runs have too few whole lines */
-#define STREAM_RUN_END 12288          /* runs this long a memcpy moves as fast */
-#define STREAM_WHOLE_RUN_END 4096     /* and these, where they begin on a line or are not many */
+#define STREAM_WHOLE_RUN_END 4096     /* runs from here on a memcpy moves as fast, on whole lines */
+#define STREAM_RUN_END 12288          /* and from here on anywhere, but for the largest copies */
 #define LONG_RUN_NBYTES (1 << 20)     /* memcpy may stop using the string instructions here */
 #define CROWDED_STEP 2048             /* see move_crowded */
 #define CROWDED_MIN_ROWS 64           /* fewer find room */
@@ -223,13 +223,14 @@ static void
 stream_runs(const copy_block *block, char *dst, const char *src)
 {
     const copy_axis outer = block->outer, inner = block->inner;
+    const bool is_middling = block->run >= STREAM_WHOLE_RUN_END && block->run < STREAM_RUN_END;
     const bool is_huge = block->total_nbytes >= 2 * VEC_STREAM_NBYTES;
     for (int64_t i = 0; i < outer.extent; i++) {
         for (int64_t j = 0; j < inner.extent; j++) {
             char *to = dst + i * outer.dst_step + j * inner.dst_step;
             const char *from = src + i * outer.src_step + j * inner.src_step;
             bool is_aligned = (uintptr_t)to % VEC_LINE_NBYTES == 0;
-            if (block->run >= STREAM_WHOLE_RUN_END && (is_aligned || !is_huge)) {
+            if (is_middling && (is_aligned || !is_huge)) {
                 memcpy(to, from, (size_t)block->run);
             }
             else {
@@ -286,6 +287,7 @@ copy_runs_kernel(const copy_block *block)
     if (run >= LONG_RUN_NBYTES) {
         return move_long;
     }
-    bool is_large = block->total_nbytes >= VEC_STREAM_NBYTES;
-    return is_large && run >= STREAM_RUN_NBYTES && run < STREAM_RUN_END ? stream_runs : move_any;
+    int64_t enough = run < STREAM_RUN_END ? VEC_STREAM_NBYTES : 8 * VEC_STREAM_NBYTES;
+    bool streams = run >= STREAM_RUN_NBYTES && block->total_nbytes >= enough;
+    return streams ? stream_runs : move_any;
 }
