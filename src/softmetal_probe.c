@@ -55,6 +55,20 @@ probe_last_report(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 }
 
 static PyObject *
+probe_wait_idle(PyObject *Py_UNUSED(module), PyObject *value)
+{
+    int64_t timeout_ms;
+    if (args_int64("_softmetal_wait_idle", "timeout_ms", value, &timeout_ms) < 0) {
+        return NULL;
+    }
+    int is_idle;
+    Py_BEGIN_ALLOW_THREADS
+    is_idle = softmetal_wait_idle(timeout_ms < 0 ? 0 : (uint64_t)timeout_ms);
+    Py_END_ALLOW_THREADS
+    return PyBool_FromLong(is_idle);
+}
+
+static PyObject *
 probe_set(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs,
           PyObject *kwnames)
 {
@@ -83,6 +97,9 @@ PyMethodDef softmetal_probe_functions[] = {
                "How many validation reports of a kind were made; None: all.")},
     {"_softmetal_last_report", probe_last_report, METH_NOARGS,
      PyDoc_STR("_softmetal_last_report($module, /)\n--\n\nThe last validation report's text.")},
+    {"_softmetal_wait_idle", probe_wait_idle, METH_O,
+     PyDoc_STR("_softmetal_wait_idle($module, timeout_ms, /)\n--\n\n"
+               "Wait until no committed command buffer is left; False once the time is over.")},
     {"_softmetal_set", MD_FASTCALL(probe_set),
      PyDoc_STR("_softmetal_set($module, name, value, /)\n--\n\n"
                "Change a setting of the running software Metal; None: its default.")},

@@ -140,6 +140,16 @@ def test_every_entry_makes_a_pool_but_those_that_read_a_number():
     assert set(re.findall(r"`(\w+)`", named)) == NEED_NO_POOL
 
 
+@needs_softmetal
+def test_the_software_metal_is_idle_when_all_work_is_over_whosever_it_is(settings):
+    buffer = md.Buffer(64)
+    settings(latency_us=200_000)
+    gpu_fill(buffer.handle, 1, 64, waits=False)
+    assert not softmetal.wait_idle(0.01)
+    assert softmetal.wait_idle()
+    assert softmetal.wait_idle(0)
+
+
 # ---- what Metal answers with nil or an error ----
 
 

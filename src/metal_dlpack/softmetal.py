@@ -17,6 +17,7 @@ __all__ = [
     "last_report",
     "live_objects",
     "reports",
+    "wait_idle",
 ]
 
 
@@ -42,6 +43,14 @@ def reports(kind: str | None = None) -> int:
 def last_report() -> str:
     """The text of the last validation report; "" if there was none."""
     return str(_control("last_report")())
+
+
+def wait_idle(timeout: float = 10.0) -> bool:
+    """Wait until no command buffer that anybody committed is left, whoever made its queue.
+
+    `timeout` is in seconds; False once it is over.  Ctrl-C is heard at the end of it.
+    """
+    return bool(_control("wait_idle")(round(timeout * 1000)))
 
 
 def configure(**settings: object) -> None:
