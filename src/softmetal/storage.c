@@ -215,7 +215,9 @@ soft_storage_orphan(soft_storage *storage)
 void
 soft_storage_upload(soft_storage *storage, size_t offset, size_t nbytes)
 {
-    if (storage->mode == SOFT_MANAGED) {
+    /* Metal brings over what the CPU has changed.  Nothing: work in flight may read the bytes, in peace. */
+    if (storage->mode == SOFT_MANAGED &&
+        memcmp(storage->gpu + offset, storage->cpu + offset, nbytes) != 0) {
         memcpy(storage->gpu + offset, storage->cpu + offset, nbytes);
     }
 }

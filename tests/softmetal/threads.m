@@ -127,3 +127,28 @@ CASE(the_last_owner_of_a_device_may_meet_its_next_one)
         pthread_join(threads[index], NULL);
     }
 }
+
+/* A view that may have been written is published at every submission: the same bytes, under reads in flight. */
+CASE(bytes_that_are_the_same_are_not_written_under_a_read)
+{
+    id<MTLDevice> own = open_device();
+    id<MTLCommandQueue> queue = [own newCommandQueue];
+    id<MTLBuffer> source = [own newBufferWithLength:512 options:MTLResourceStorageModeManaged];
+    id<MTLBuffer> result = [own newBufferWithLength:512 options:MTLResourceStorageModePrivate];
+    for (int round = 0; round < ROUNDS; round++) {
+        NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+        id<MTLCommandBuffer> reader = [queue commandBuffer];
+        id<MTLBlitCommandEncoder> blit = [reader blitCommandEncoder];
+        [blit copyFromBuffer:source sourceOffset:0 toBuffer:result destinationOffset:0 size:512];
+        [blit endEncoding];
+        [reader commit];
+        while ([reader status] < MTLCommandBufferStatusCompleted) {
+            [source didModifyRange:NSMakeRange(0, 512)];
+        }
+        [pool drain];
+    }
+    [source release];
+    [result release];
+    [queue release];
+    [own release];
+}
