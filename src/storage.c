@@ -374,20 +374,30 @@ storage_open_host_view(metal_storage *storage)
 }
 
 void
-storage_close_host_view(metal_storage *storage)
+storage_flush_host_views_locked(metal_storage *storage)
 {
-    if (!is_managed(storage)) {
-        return;
+    if (is_managed(storage) && has_host_writers(storage) &&
+        !tracking_has_write_locked(storage->handle)) {
+        bridge_buffer_did_modify(storage->handle, 0, storage->nbytes);
     }
-    storage_end_host_write(storage, 0, storage->nbytes);
-    (void)__atomic_fetch_sub(&root_of(storage)->host_writers, 1, __ATOMIC_ACQ_REL);
+}
+
+static void
+flush_host_views(metal_storage *storage)
+{
+    if (is_managed(storage)) {
+        tracking_lock(); /* between the look and the flush nobody submits a write */
+        storage_flush_host_views_locked(storage);
+        tracking_unlock();
+    }
 }
 
 void
-storage_flush_host_views(metal_storage *storage)
+storage_close_host_view(metal_storage *storage)
 {
-    if (is_managed(storage) && has_host_writers(storage)) {
-        bridge_buffer_did_modify(storage->handle, 0, storage->nbytes);
+    if (is_managed(storage)) {
+        flush_host_views(storage);
+        (void)__atomic_fetch_sub(&root_of(storage)->host_writers, 1, __ATOMIC_ACQ_REL);
     }
 }
 
@@ -407,7 +417,7 @@ storage_note_gpu_write(metal_storage *storage)
 void
 storage_publish(metal_storage *storage)
 {
-    storage_flush_host_views(storage);
+    flush_host_views(storage);
     for (; storage != NULL; storage = storage->parent) { /* who owns the MTLBuffer must not reuse it */
         if (!__atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED)) {
             __atomic_store_n(&storage->is_exported, true, __ATOMIC_RELEASE);

@@ -104,8 +104,9 @@ void storage_open_host_view(metal_storage *storage);
 void storage_close_host_view(metal_storage *storage);
 /* Before others get the handle: their GPU work sees what the CPU wrote. */
 void storage_publish(metal_storage *storage);
-/* Before our own GPU work: the same, without giving the handle away. */
-void storage_flush_host_views(metal_storage *storage);
+/* Before our own GPU work, behind tracking_lock: the same, without giving the handle away.  What is being
+ * written is left alone: the CPU's copy is the older one, and is brought up to date with that work. */
+void storage_flush_host_views_locked(metal_storage *storage);
 /* Our GPU work will write.  True: managed storage with a writable host view out, whose CPU copy must be
  * brought up to date with the same work. */
 bool storage_note_gpu_write(metal_storage *storage);

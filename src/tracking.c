@@ -253,20 +253,9 @@ tracking_list_locked(const bridge_buffer *buffer, bool is_written, const metal_s
 bool
 tracking_has_write_locked(const bridge_buffer *buffer)
 {
+    WATCH_LOOK_UP(buffer);
     record *found = *link_of(buffer);
     return found != NULL && found->write.stream != NULL;
-}
-
-bool
-tracking_has_write(const bridge_buffer *buffer)
-{
-    if (tracking_is_quiet()) {
-        return false;
-    }
-    tracking_lock();
-    bool has_write = tracking_has_write_locked(buffer);
-    tracking_unlock();
-    return has_write;
 }
 
 bool

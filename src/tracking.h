@@ -45,8 +45,6 @@ void tracking_release_marks(stream_mark *marks, int count);
 /* Wait for them.  BRIDGE_COMMAND_FAILED: one of their streams had a failure, taken to `*error`. */
 bridge_status tracking_wait(const bridge_buffer *buffer, bool is_for_writing,
                             bridge_error *error);
-/* Does work in flight write the buffer? */
-bool tracking_has_write(const bridge_buffer *buffer);
 /* The first failure of a stream that nobody has heard of; buffers remember it no longer. */
 bool tracking_take_failure(metal_stream *stream, bridge_error *error);
 
@@ -61,6 +59,7 @@ void tracking_unlock(void);
  * dropped.  Those of the same stream are left out if `is_in_order`: the queue keeps them. */
 int tracking_list_locked(const bridge_buffer *buffer, bool is_written, const metal_stream *stream,
                          bool is_in_order, stream_mark marks[TRACKING_MARKS]);
+/* Does work in flight write the buffer? */
 bool tracking_has_write_locked(const bridge_buffer *buffer);
 /* Room for a record of the buffer.  False: no memory. */
 bool tracking_reserve_locked(const bridge_buffer *buffer);

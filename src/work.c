@@ -84,14 +84,12 @@ reserve(const work_operand *operands, int count)
     return true;
 }
 
-/* Managed storage: what the CPU wrote goes to the GPU's copy, unless that is being written now. */
+/* Managed storage: what the CPU wrote goes to the GPU's copy. */
 static void
 publish(const work_operand *operands, int count)
 {
     for (int i = 0; i < count; i++) {
-        if (!tracking_has_write_locked(operands[i].storage->handle)) {
-            storage_flush_host_views(operands[i].storage);
-        }
+        storage_flush_host_views_locked(operands[i].storage);
     }
 }
 

@@ -354,6 +354,15 @@ def test_a_view_that_is_out_does_not_undo_what_the_gpu_is_writing(stream, slow):
     del capsule
 
 
+def test_a_view_that_goes_does_not_undo_what_the_gpu_is_writing(slow):
+    array = md.zeros(64, storage="managed")
+    view = np.asarray(array)
+    view[0] = 1
+    array.fill(7, stream=md.Stream())
+    del view
+    assert np.asarray(array).tolist() == [7] * 64
+
+
 # ---- the exchange ----
 
 

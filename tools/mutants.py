@@ -413,8 +413,15 @@ MUTANTS = [
     Mutant(
         "stream: what a view wrote is not published",
         WORK,
-        "            storage_flush_host_views(operands[i].storage);\n",
-        "            (void)operands;\n",
+        "        storage_flush_host_views_locked(operands[i].storage);\n",
+        "        (void)operands;\n",
+        STREAMS,
+    ),
+    Mutant(
+        "stream: what a view wrote is published over what the GPU is writing",
+        STORAGE,
+        " &&\n        !tracking_has_write_locked(storage->handle)) {",
+        ") {",
         STREAMS,
     ),
     Mutant(

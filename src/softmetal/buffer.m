@@ -12,6 +12,7 @@
 #include "block.h"
 #include "object_list.h"
 #include "process.h"
+#include "races.h"
 #include "settings.h"
 #include "validation.h"
 
@@ -120,7 +121,8 @@ static const char *const mode_names[] = {"shared", "managed", "private"};
             range.location, range.length, _storage->nbytes);
         return;
     }
-    soft_storage_upload(_storage, range.location, range.length);
+    bool has_changed = soft_storage_upload(_storage, range.location, range.length);
+    soft_races_cpu_flushes(_storage, range.location, range.length, has_changed);
 }
 
 - (MTLCPUCacheMode)cpuCacheMode

@@ -399,17 +399,13 @@ soft_races_cpu_acquires(soft_storage *storage)
     }
 }
 
-void
-soft_races_cpu_uses(soft_storage *storage, size_t offset, size_t nbytes, bool is_written)
+static void
+use_from_cpu(soft_race_use use)
 {
-    if (!soft_races_are_watched() || handler_clock != NULL || storage->mode == SOFT_PRIVATE) {
+    if (!soft_races_are_watched() || handler_clock != NULL) {
         return;
     }
     soft_race_report report = {.is_found = false};
-    soft_race_use use = {.storage = storage,
-                         .is_written = is_written,
-                         .start = offset,
-                         .end = offset + nbytes};
     pthread_mutex_lock(&lock);
     use.number = cpu.at[0];
     bool is_old = soft_race_shadow_has_last(&use);
@@ -424,4 +420,25 @@ soft_races_cpu_uses(soft_storage *storage, size_t offset, size_t nbytes, bool is
     soft_race_shadow_use(&use, comes_before, &here, &report);
     pthread_mutex_unlock(&lock);
     soft_race_report_make(&report);
+}
+
+void
+soft_races_cpu_uses(soft_storage *storage, size_t offset, size_t nbytes, bool is_written)
+{
+    if (storage->mode != SOFT_PRIVATE) {
+        use_from_cpu((soft_race_use){.storage = storage,
+                                     .is_written = is_written,
+                                     .start = offset,
+                                     .end = offset + nbytes});
+    }
+}
+
+void
+soft_races_cpu_flushes(soft_storage *storage, size_t offset, size_t nbytes, bool has_changed)
+{
+    soft_race_use use = {.storage = storage, .start = offset, .end = offset + nbytes};
+    use_from_cpu(use);
+    use.is_gpu_block = true;
+    use.is_written = has_changed;
+    use_from_cpu(use);
 }

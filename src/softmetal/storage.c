@@ -212,14 +212,16 @@ soft_storage_orphan(soft_storage *storage)
     }
 }
 
-void
+bool
 soft_storage_upload(soft_storage *storage, size_t offset, size_t nbytes)
 {
     /* Metal brings over what the CPU has changed.  Nothing: work in flight may read the bytes, in peace. */
-    if (storage->mode == SOFT_MANAGED &&
-        memcmp(storage->gpu + offset, storage->cpu + offset, nbytes) != 0) {
+    bool has_changed = storage->mode == SOFT_MANAGED &&
+                       memcmp(storage->gpu + offset, storage->cpu + offset, nbytes) != 0;
+    if (has_changed) {
         memcpy(storage->gpu + offset, storage->cpu + offset, nbytes);
     }
+    return has_changed;
 }
 
 void

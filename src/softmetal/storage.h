@@ -52,8 +52,9 @@ void soft_storage_release(soft_storage *storage);
 /* The buffer is gone.  Returns when no worker touches foreign bytes any more. */
 void soft_storage_orphan(soft_storage *storage);
 
-void soft_storage_upload(soft_storage *storage, size_t offset, size_t nbytes); /* CPU to GPU */
-void soft_storage_download(soft_storage *storage);                             /* GPU to CPU */
+/* CPU to GPU.  False: the bytes were the same. */
+bool soft_storage_upload(soft_storage *storage, size_t offset, size_t nbytes);
+void soft_storage_download(soft_storage *storage); /* GPU to CPU */
 
 /* What reports call it; shortened where it is long.  `label` is an array of SOFT_LABEL_SIZE;
  * returns it. */

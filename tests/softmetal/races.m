@@ -68,6 +68,14 @@ commit_fill(id<MTLCommandQueue> queue, id<MTLBuffer> buffer)
 }
 
 static void
+commit_copy(struct scene scene)
+{
+    id<MTLCommandBuffer> commands = [scene.queue commandBuffer];
+    encode_copy(commands, scene.buffer, scene.second);
+    [commands commit];
+}
+
+static void
 read_bytes(id<MTLBuffer> buffer)
 {
     softmetal_host_access(buffer, 0, SIZE, 0);
@@ -92,9 +100,7 @@ REPORTS("race", the_cpu_reads_what_the_gpu_writes)
 REPORTS("race", the_cpu_writes_what_the_gpu_reads)
 {
     struct scene scene = open_scene(0);
-    id<MTLCommandBuffer> commands = [scene.queue commandBuffer];
-    encode_copy(commands, scene.buffer, scene.second);
-    [commands commit];
+    commit_copy(scene);
     write_bytes(scene.buffer);
     close_scene(scene);
 }
@@ -346,6 +352,33 @@ REPORTS("race", the_cpu_reads_before_it_is_synchronized)
     [blit endEncoding];
     [commands commit];
     read_bytes(scene.buffer);
+    close_scene(scene);
+}
+
+REPORTS("race", bytes_are_flushed_over_what_a_queue_writes)
+{
+    struct scene scene = open_scene(MTLResourceStorageModeManaged);
+    commit_fill(scene.queue, scene.buffer);
+    [scene.buffer didModifyRange:NSMakeRange(0, SIZE)];
+    close_scene(scene);
+}
+
+REPORTS("race", changed_bytes_are_flushed_under_a_read)
+{
+    struct scene scene = open_scene(MTLResourceStorageModeManaged);
+    commit_copy(scene);
+    memset([scene.buffer contents], 1, SIZE);
+    [scene.buffer didModifyRange:NSMakeRange(0, SIZE)];
+    close_scene(scene);
+}
+
+CASE(unchanged_bytes_are_flushed_under_a_read)
+{
+    struct scene scene = open_scene(MTLResourceStorageModeManaged);
+    memset([scene.buffer contents], 1, SIZE);
+    [scene.buffer didModifyRange:NSMakeRange(0, SIZE)];
+    commit_copy(scene);
+    [scene.buffer didModifyRange:NSMakeRange(0, SIZE)];
     close_scene(scene);
 }
 
