@@ -17,8 +17,8 @@
 #define STREAM_WHOLE_RUN_END 4096     /* runs from here on a memcpy moves as fast, on whole lines */
 #define STREAM_RUN_END 12288          /* and from here on anywhere, but for the largest copies */
 #define LONG_RUN_NBYTES (1 << 20)     /* memcpy may stop using the string instructions here */
-#define CROWDED_STEP 2048             /* see move_crowded */
-#define CROWDED_MIN_ROWS 64           /* fewer find room */
+#define CROWDED_STEP 4096             /* see is_crowded */
+#define CROWDED_MIN_ROWS 512          /* fewer find room */
 
 /* ---- items: what a loop carries from source to destination ---- */
 
@@ -83,6 +83,20 @@ DEFINE_ITEM(128, vec)
                 store_##item(to, load_##item(from, run), run);                                 \
             }                                                                                  \
         }                                                                                      \
+    }                                                                                          \
+    static void move_crowded_##item(const copy_block *block, char *dst, const char *src)       \
+    {                                                                                          \
+        const copy_axis outer = block->outer, inner = block->inner;                            \
+        for (int64_t i = 0; i < outer.extent; i++) {                                           \
+            char *to = dst + i * outer.dst_step;                                               \
+            const char *from = src + i * outer.src_step;                                       \
+            for (int64_t j = 0; j < inner.extent; j++) {                                       \
+                store_##item(to, load_##item(from, block->run), block->run);                   \
+                vec_pause();                                                                   \
+                to += inner.dst_step;                                                          \
+                from += inner.src_step;                                                        \
+            }                                                                                  \
+        }                                                                                      \
     }
 
 DEFINE_RUNS(item_8)
@@ -131,29 +145,6 @@ move_any(const copy_block *block, char *dst, const char *src)
             from += inner.src_step;
         }
     }
-}
-
-/* Runs of the source that lie a multiple of 2 KiB apart share one or two sets of the first cache.  When
- * as many loads as the processor can start are under way they hinder one another there: with a
- * pause after each, a column of 4096 rows takes half the time. */
-static void
-move_crowded(const copy_block *block, char *dst, const char *src)
-{
-    const copy_axis outer = block->outer, inner = block->inner;
-    for (int64_t i = 0; i < outer.extent; i++) {
-        for (int64_t j = 0; j < inner.extent; j++) {
-            memcpy(dst + i * outer.dst_step + j * inner.dst_step,
-                   src + i * outer.src_step + j * inner.src_step, (size_t)block->run);
-            vec_pause();
-        }
-    }
-}
-
-static bool
-is_crowded(const copy_block *block)
-{
-    int64_t step = block->inner.src_step;
-    return step != 0 && step % CROWDED_STEP == 0 && block->inner.extent >= CROWDED_MIN_ROWS;
 }
 
 /* ---- long runs of a copy that does not stay in the caches ---- */
@@ -242,23 +233,48 @@ stream_runs(const copy_block *block, char *dst, const char *src)
 
 /* ---- which ---- */
 
-static copy_kernel
-small_run_kernel(int64_t run)
+/* Runs of the source that lie a multiple of 4 KiB apart share one set of the first cache.  When as many
+ * loads as the processor can start are under way they hinder one another there: with a pause after
+ * each, a column of 4096 rows takes half the time.  Measured on x86-64 alone. */
+static bool
+is_crowded(const copy_block *block)
 {
+#if defined(__x86_64__)
+    int64_t step = block->inner.src_step;
+    return step != 0 && step % CROWDED_STEP == 0 && block->inner.extent >= CROWDED_MIN_ROWS;
+#else
+    (void)block;
+    return false;
+#endif
+}
+
+static copy_kernel
+small_run_kernel(const copy_block *block)
+{
+    bool crowded = is_crowded(block);
+    int64_t run = block->run;
     switch (run) {
     case 1:
-        return move_item_8;
+        return crowded ? move_crowded_item_8 : move_item_8;
     case 2:
-        return move_item_16;
+        return crowded ? move_crowded_item_16 : move_item_16;
     case 4:
-        return move_item_32;
+        return crowded ? move_crowded_item_32 : move_item_32;
     case 8:
-        return move_item_64;
+        return crowded ? move_crowded_item_64 : move_item_64;
     case 16:
-        return move_item_128;
-    default:
-        return run < 4 ? move_pair_16 : run < 8 ? move_pair_32 : move_pair_64;
+        return crowded ? move_crowded_item_128 : move_item_128;
     }
+    if (run < 4) {
+        return crowded ? move_crowded_pair_16 : move_pair_16;
+    }
+    if (run < 8) {
+        return crowded ? move_crowded_pair_32 : move_pair_32;
+    }
+    if (run < 16) {
+        return crowded ? move_crowded_pair_64 : move_pair_64;
+    }
+    return crowded ? move_crowded_pair_128 : move_pair_128;
 }
 
 static copy_kernel
@@ -278,11 +294,8 @@ copy_runs_kernel(const copy_block *block)
     if (every_second && every_second_kernel(run) != NULL) {
         return every_second_kernel(run);
     }
-    if (run <= 64 && is_crowded(block)) {
-        return move_crowded;
-    }
     if (run <= 32) {
-        return run <= 16 ? small_run_kernel(run) : move_pair_128;
+        return small_run_kernel(block);
     }
     if (run >= LONG_RUN_NBYTES) {
         return move_long;

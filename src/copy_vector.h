@@ -101,10 +101,7 @@ vec_stream_end(void)
 VEC_INLINE void
 vec_pause(void)
 {
-    VEC_UNROLL for (int i = 0; i < 24; i++)
-    {
-        __asm__ volatile("nop");
-    }
+    __asm__ volatile(".rept 32\n\tnop\n\t.endr");
 }
 
 /* Copy past the caches: the whole lines of `to`; what it has before and after them, as usual. */

@@ -343,9 +343,9 @@ def test_one_long_run_equals_memcpy_s(engine, nbytes, shift):
 
 @pytest.mark.parametrize("itemsize", [1, 2, 4, 8, 16])
 def test_columns_of_rows_that_share_a_set_of_the_cache_are_copied(engine, itemsize):
-    source = noise((300, 4096), 1)
+    source = noise((700, 4096), 1)
     for width in (1, 3, 7):
-        part = np.ndarray((300, width), f"V{itemsize}", source, 40, (4096, itemsize))
+        part = np.ndarray((700, width), f"V{itemsize}", source, 40, (4096, itemsize))
         result = np.zeros(part.shape, part.dtype)
         engine.copy(result, part)
         assert same(result, source[:, 40 : 40 + width * itemsize])
