@@ -117,6 +117,7 @@ def pytest_report_header():
 def count_buffers() -> int:
     """Live MTLBuffers, after everything that could die has died and the pool is empty."""
     gc.collect()
+    softmetal.wait_idle(2)  # a finished command buffer lets go of its own a moment after it tells so
     md.empty_cache()
     return softmetal.live_objects("MTLBuffer")
 
@@ -133,7 +134,7 @@ def live_buffers():
     before = count_buffers()
     gc.freeze()  # the frameworks have a million objects: the next collections look at the test's only
     yield lambda: count_buffers() - before
-    deadline = time.monotonic() + 5  # a finished command buffer lets go of its own a moment after it tells so
+    deadline = time.monotonic() + 5  # other libraries let go on threads of their own
     while (after := count_buffers()) > before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert after <= before, f"{after - before} MTLBuffers outlive the test"  # fewer: the last of the test before

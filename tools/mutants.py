@@ -216,8 +216,8 @@ MUTANTS = [
     Mutant(
         "no didModifyRange when a host view closes",
         STORAGE,
-        "    storage_end_host_write(storage, 0, storage->nbytes);\n    (void)",
-        "    (void)",
+        "        flush_host_views(storage);\n        (void)",
+        "        (void)",
         ARRAYS,
     ),
     Mutant(
