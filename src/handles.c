@@ -90,20 +90,6 @@ handles_remove(const metal_storage *storage)
     lock_drop(LOCK_HANDLES);
 }
 
-/* One more reference, unless the last one is gone already and the storage on its way out. */
-static bool
-retain_if_alive(metal_storage *storage)
-{
-    uint32_t refs = __atomic_load_n(&storage->refs, __ATOMIC_RELAXED);
-    while (refs != 0) {
-        if (__atomic_compare_exchange_n(&storage->refs, &refs, refs + 1, true, __ATOMIC_ACQUIRE,
-                                        __ATOMIC_RELAXED)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 metal_storage *
 handles_find(const void *handle)
 {
@@ -114,7 +100,7 @@ handles_find(const void *handle)
         while (slots[place] != NULL && (const void *)slots[place]->handle != handle) {
             place = next_place(place);
         }
-        if (slots[place] != NULL && retain_if_alive(slots[place])) {
+        if (slots[place] != NULL && storage_retain_if_alive(slots[place])) {
             found = slots[place];
         }
     }

@@ -50,7 +50,7 @@ host_memory_copy(md_state *state, const char *function, const host_items *items,
 
 /* ---- sharing ---- */
 
-/* Memory that is an MTLBuffer of ours already (numpy_memory.c).  Steals `parent`. */
+/* Memory that is an MTLBuffer of ours already: a view of an Array, or of numpy_memory.c.  Steals `parent`. */
 static bridge_status
 wrap_pages(metal_storage *parent, const host_bytes *bytes, const storage_owner *owner,
            metal_storage **out, size_t *offset_bytes)

@@ -2,6 +2,7 @@
 #include "storage.h"
 
 #include "handles.h"
+#include "pages.h"
 #include "pool.h"
 
 #include <stdlib.h>
@@ -120,6 +121,9 @@ storage_new(const device_record *device, size_t nbytes, bridge_storage mode,
         (*out)->capacity = capacity;
         (*out)->is_ours = true;
         handles_add(*out);
+        if (mode == BRIDGE_SHARED) {
+            pages_add(*out);
+        }
         pool_note_made(device, mode);
     }
     return status;
@@ -213,10 +217,26 @@ storage_retain(metal_storage *storage)
     (void)__atomic_fetch_add(&storage->refs, 1, __ATOMIC_RELAXED);
 }
 
+bool
+storage_retain_if_alive(metal_storage *storage)
+{
+    uint32_t refs = __atomic_load_n(&storage->refs, __ATOMIC_RELAXED);
+    while (refs != 0) {
+        if (__atomic_compare_exchange_n(&storage->refs, &refs, refs + 1, true, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_RELAXED)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void
 storage_destroy(metal_storage *storage)
 {
     handles_remove(storage);
+    if (storage->mode == BRIDGE_SHARED) {
+        pages_remove(storage);
+    }
     bridge_buffer_release(storage->handle);
     free(storage);
 }
@@ -242,7 +262,7 @@ drop_reference(metal_storage *storage)
     bool can_be_found = storage->is_ours && __atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED);
     if (!can_be_found && storage_is_sole(storage)) {
         /* Nobody else can make a second one meanwhile: handles.h is asked for handles that were given away,
-         * and knows ours alone. */
+         * and knows ours alone; pages.h for addresses, which a reference stands behind. */
         __atomic_store_n(&storage->refs, 0, __ATOMIC_RELAXED);
         return true;
     }

@@ -48,6 +48,8 @@ struct metal_storage {
     metal_storage *next;     /* in the list of retired storages, or of cached ones */
     metal_storage *previous; /* in the list of cached ones: see pool.h */
     uint64_t age;            /* there too: when it was given back */
+    metal_storage *lower, *higher; /* in the tree of pages.h */
+    bool is_plain;                 /* atomic: memory of pages_new, which holds a reference */
     uint32_t host_writers; /* atomic: writable host views that are out */
     bool gpu_wrote;        /* atomic: the CPU's copy of a managed buffer is stale */
     bool is_exported;      /* atomic, sticky: others know the handle, and may write on the GPU */
@@ -77,6 +79,8 @@ bridge_status storage_wrap_host(const device_record *device, void *address, size
                                 size_t *offset_bytes);
 
 void storage_retain(metal_storage *storage);
+/* False, and no reference: the last one is gone already, and the storage on its way out or in the pool. */
+bool storage_retain_if_alive(metal_storage *storage);
 void storage_release(metal_storage *storage); /* NULL is allowed */
 void storage_free(metal_storage *storage);    /* only from an owner's `retire` */
 void storage_destroy(metal_storage *storage); /* only for pool.c: of storage_new, without references */

@@ -4,6 +4,7 @@ import array
 import gc
 import mmap
 import os
+import random
 import time
 
 import numpy as np
@@ -140,10 +141,63 @@ def test_a_host_view_is_the_array_s_own_buffer_again(take):
     assert take(a.host, copy=True).buffer.handle != a.buffer.handle
 
 
+def torch_view(a):
+    import torch
+
+    return torch.from_dlpack(a.host)
+
+
+VIEWS = {
+    "numpy": np.asarray,
+    "numpy by DLPack": lambda a: np.from_dlpack(a.host),
+    "memoryview": memoryview,
+    "torch": pytest.param(torch_view, marks=pytest.mark.needs_torch),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_what_others_see_of_an_array_is_its_own_buffer_again(view, live_buffers):
+    a = md.asarray(np.arange(24, dtype="float32").reshape(4, 6)).copy()
+    b = md.asarray(view(a), copy=False)
+    assert b.buffer.handle == a.buffer.handle
+    assert (b.tolist(), b.byte_offset) == (a.tolist(), a.byte_offset)
+    seen = np.asarray(b)
+    c = md.asarray(seen[1:, ::2], copy=False)
+    assert (c.buffer.handle, c.shape, c.byte_offset) == (a.buffer.handle, (3, 3), 24)
+    seen.flags.writeable = False
+    assert md.from_dlpack(seen, copy=False).readonly
+    before = live_buffers()
+    del a, b, seen
+    assert live_buffers() == before, "the part keeps the whole"
+    assert c.tolist() == [[6, 8, 10], [12, 14, 16], [18, 20, 22]]
+
+
+def test_among_many_buffers_the_one_that_holds_the_address_is_found(live_buffers):
+    rng = random.Random(11)
+    arrays = {}
+    for step in range(3000):
+        if len(arrays) < 300 or rng.random() < 0.5:
+            arrays[step] = md.empty(rng.choice((1, 3, 100, 4096, 70_000)), "uint8")
+        else:
+            del arrays[rng.choice(list(arrays))]
+        if step % 500 == 499:
+            md.empty_cache()
+        array = arrays[rng.choice(list(arrays))]
+        start = rng.randrange(array.size)
+        part = md.asarray(np.asarray(array)[start:], copy=False)
+        assert (part.buffer.handle, part.byte_offset) == (array.buffer.handle, start)
+    outside = np.zeros(100)
+    assert md.asarray(outside, copy=False).buffer.handle not in {a.buffer.handle for a in arrays.values()}
+
+
 @pytest.mark.needs_softmetal
 def test_work_in_flight_is_known_through_host_views_and_buffers(settings):
     source, stream = md.full(1000, 3), md.Stream()
-    for view in (lambda a: md.asarray(a.host), lambda a: md.asarray(a.buffer).view("float32")):
+    for view in (
+        lambda a: md.asarray(a.host),
+        lambda a: md.asarray(a.buffer).view("float32"),
+        lambda a: md.asarray(np.asarray(a)),
+    ):
         a = md.zeros(1000)
         b = view(a)
         settings(latency_us=50_000)
