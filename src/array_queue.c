@@ -122,7 +122,7 @@ new_stage(const queue_call *call, const strided_layout *like, strided_layout *de
     status = storage_new(call->stream->device, nbytes, BRIDGE_SHARED, &stage);
     Py_END_ALLOW_THREADS
     if (status != BRIDGE_OK) {
-        (void)errors_from_bridge(call->state, call->function, status, NULL, nbytes);
+        (void)errors_no_buffer(call->state, call->function, status, call->stream->device, nbytes);
     }
     return stage;
 }

@@ -49,7 +49,7 @@ buffer_allocate_storage(md_state *state, const char *function, const device_reco
     status = storage_new(device, nbytes, mode, &storage);
     Py_END_ALLOW_THREADS
     if (status != BRIDGE_OK) {
-        (void)errors_from_bridge(state, function, status, NULL, nbytes);
+        (void)errors_no_buffer(state, function, status, device, nbytes);
         return NULL;
     }
     return storage;

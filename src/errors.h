@@ -8,6 +8,7 @@
 #ifndef MD_ERRORS_H
 #define MD_ERRORS_H
 
+#include "devices.h"
 #include "layout.h"
 #include "metal_bridge.h"
 #include "state.h"
@@ -21,6 +22,10 @@ PyObject *errors_from_layout(md_state *state, const char *where, const layout_fa
 
 /* CopyRequiredError with a formatted sentence (PyUnicode_FromFormat's letters). */
 PyObject *errors_copy_required(md_state *state, const char *format, ...);
+
+/* What storage_new said about `nbytes` on the device: MemoryError with the limit that was met. */
+PyObject *errors_no_buffer(md_state *state, const char *where, bridge_status status,
+                           const device_record *device, uint64_t nbytes);
 
 /* MemoryError where Metal has no room for `nbytes`, MetalError with Metal's own text (`error`, or
  * NULL) for the rest. */
