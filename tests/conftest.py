@@ -115,7 +115,7 @@ def pytest_report_header():
 
 
 def count_buffers() -> int:
-    """Live MTLBuffers, after everything that could die has died and the pool is empty."""
+    """Live MTLBuffers, after all work is over, everything that could die has died and the pool is empty."""
     gc.collect()
     softmetal.wait_idle(2)  # a finished command buffer lets go of its own a moment after it tells so
     md.empty_cache()

@@ -260,4 +260,6 @@ def test_what_is_longer_than_a_buffer_is_refused_with_both_lengths():
     done = subprocess.run([sys.executable, "-c", TOO_LONG], env=env, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Buffer.from_host: the memory cannot be shared with Metal: its whole pages (26214" in done.stdout
-    assert ": 2097152 bytes are more than one buffer of the device holds (max_buffer_length, 262144 bytes)" in done.stdout
+    assert (
+        ": 2097152 bytes are more than one buffer of the device holds (max_buffer_length, 262144 bytes)" in done.stdout
+    )

@@ -260,7 +260,9 @@ def test_the_limit_holds_for_what_is_live_and_cached():
     b = md.empty(2 * MIB - 512, dtype="uint8"), md.empty(3 * MIB)
     stats = md.memory_stats()
     assert stats["live"] + stats["cached"] <= 16 * MIB, "what was cached made room"
-    with pytest.raises(MemoryError, match=r"empty: with 12582912 bytes more the limit .* \(16777216 bytes, \d{8} in use"):
+    with pytest.raises(
+        MemoryError, match=r"empty: with 12582912 bytes more the limit .* \(16777216 bytes, \d{8} in use"
+    ):
         md.empty(3 * MIB)
     assert md.memory_stats()["live"] == stats["live"], "nothing is counted that was refused"
     del b
@@ -303,7 +305,9 @@ def test_an_allocation_that_fails_empties_the_cache_and_is_tried_once_more():
     try:
         a = md.empty(MIB // 2)
         assert md.memory_stats()["cached"] == 0
-        with pytest.raises(MemoryError, match=r"could not allocate a buffer of 16777216 bytes \(\d+ are in use\); let Arrays go"):
+        with pytest.raises(
+            MemoryError, match=r"could not allocate a buffer of 16777216 bytes \(\d+ are in use\); let Arrays go"
+        ):
             md.empty(4 * MIB)
     finally:
         softmetal.configure(memory_limit=None)
