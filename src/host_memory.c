@@ -50,7 +50,19 @@ host_memory_copy(md_state *state, const char *function, const host_items *items,
 
 /* ---- sharing ---- */
 
-/* Memory that is an MTLBuffer of ours already: a view of an Array, or of numpy_memory.c.  Steals `parent`. */
+/* The storage that has the bytes already, a view of which somebody hands back: +1, or NULL. */
+static metal_storage *
+find_parent(const host_bytes *bytes, const device_record *device)
+{
+    metal_storage *parent = bridge_is_forked() ? NULL : pages_find(bytes->address, bytes->nbytes);
+    if (parent != NULL && parent->device != device) {
+        storage_release(parent);
+        return NULL;
+    }
+    return parent;
+}
+
+/* Steals `parent`. */
 static bridge_status
 wrap_pages(metal_storage *parent, const host_bytes *bytes, const storage_owner *owner,
            metal_storage **out, size_t *offset_bytes)
@@ -87,7 +99,7 @@ host_memory_wrap(const host_bytes *bytes, const storage_owner *owner, const devi
 {
     metal_storage *storage;
     bridge_status status;
-    metal_storage *parent = pages_find(bytes->address, bytes->nbytes);
+    metal_storage *parent = find_parent(bytes, device);
     Py_BEGIN_ALLOW_THREADS
     status = parent != NULL ? wrap_pages(parent, bytes, owner, &storage, offset_bytes)
                             : storage_wrap_host(device, bytes->address, bytes->nbytes, owner, &storage,

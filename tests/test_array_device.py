@@ -81,6 +81,10 @@ def test_other_streams_are_refused():
 TWO_DEVICES = """
 import numpy as np, metal_dlpack as md
 first, second = md.devices()
+a = md.zeros(5)
+for device, is_same in ((first, True), (second, False)):  # what NumPy sees of it is memory for the other
+    b = md.from_dlpack(np.asarray(a), device=device, copy=False)
+    assert (b.device, b.buffer.handle == a.buffer.handle) == (device, is_same)
 for storage in ("shared", "private"):
     a = md.asarray(np.arange(24, dtype=np.int16).reshape(4, 6)).copy(storage=storage)[::2, 1:]
     for device in (second, "metal:1", (8, 1)):

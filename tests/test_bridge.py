@@ -340,6 +340,7 @@ def refused(call):
         "np.array(private)",
         "private.buffer.fill(1)",
         "md.asarray(np.zeros(9), copy=True)",
+        "md.asarray(np.asarray(shared))",
     ],
 )
 def test_a_forked_child_is_refused(call):
