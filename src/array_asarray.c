@@ -78,7 +78,7 @@ array_of_our_buffer(md_state *state, PyObject *x, const import_request *request)
     if (storage == NULL) {
         return NULL;
     }
-    int64_t nbytes = (int64_t)(storage->nbytes - storage->first_byte);
+    int64_t nbytes = (int64_t)storage_usable_nbytes(storage);
     if (!layout_set_dense(&layout, 1, &nbytes, 1, 'C', &fault)) {
         return errors_from_layout(state, "asarray", &fault);
     }
@@ -184,27 +184,16 @@ array_of_ml_dtypes(md_state *state, PyObject *ndarray, DLDataType dtype,
     return array;
 }
 
-/* One of NumPy's own types in the machine's byte order: the usual case, which needs no look at names. */
-static bool
-is_builtin(PyObject *numpy_dtype)
-{
-    PyObject *kind = PyObject_GetAttrString(numpy_dtype, "isbuiltin"); /* 2: made by others; 0: all else */
-    bool result = kind != NULL && PyLong_Check(kind) && PyLong_AsLong(kind) == 1;
-    PyErr_Clear();
-    Py_XDECREF(kind);
-    return result;
-}
-
 /* 1, and the dtype of a NumPy array where ml_dtypes made it; 0 for all else.  -1 with ValueError: another byte
  * order, which NumPy would refuse without the way out. */
 static int
 is_ml_dtypes_array(md_state *state, PyObject *x, DLDataType *dtype)
 {
-    if (strcmp(Py_TYPE(x)->tp_name, "numpy.ndarray") != 0) {
+    if (!array_numpy_is_array(x)) {
         return 0;
     }
     PyObject *named = PyObject_GetAttrString(x, "dtype");
-    if (named != NULL && is_builtin(named)) {
+    if (named != NULL && array_numpy_builtin(named) == NUMPY_OWN) { /* the usual case needs no look at names */
         Py_DECREF(named);
         return 0;
     }

@@ -261,16 +261,10 @@ typedef struct {
     ArrayObject *array; /* owned */
 } HostViewObject;
 
-static inline ArrayObject *
-viewed_array(PyObject *op)
-{
-    return ((HostViewObject *)op)->array;
-}
-
-PyObject *
+ArrayObject *
 array_of_host_view(PyObject *op)
 {
-    return (PyObject *)viewed_array(op);
+    return ((HostViewObject *)op)->array;
 }
 
 /* SPEC export-host-view */
@@ -298,7 +292,7 @@ PyDoc_STRVAR(host_view_dlpack_doc,
 static PyObject *
 host_view_dlpack(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    return dlpack_export_call(viewed_array(op), args, nargs, kwnames, kDLCPU);
+    return dlpack_export_call(array_of_host_view(op), args, nargs, kwnames, kDLCPU);
 }
 
 PyDoc_STRVAR(host_view_dlpack_device_doc,
@@ -316,7 +310,7 @@ PyDoc_STRVAR(host_view_array_doc, "__array__($self, /, dtype=None, copy=None)\n-
 static PyObject *
 host_view_array(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    return array_method_array((PyObject *)viewed_array(op), args, nargs, kwnames);
+    return array_method_array((PyObject *)array_of_host_view(op), args, nargs, kwnames);
 }
 
 PyDoc_STRVAR(host_view_reduce_doc,
@@ -330,7 +324,7 @@ host_view_reduce(PyObject *op, PyObject *Py_UNUSED(unused))
     PyObject *builtins = PyImport_ImportModule("builtins");
     PyObject *get = builtins == NULL ? NULL : PyObject_GetAttrString(builtins, "getattr");
     Py_XDECREF(builtins);
-    return get == NULL ? NULL : Py_BuildValue("N(Os)", get, viewed_array(op), "host");
+    return get == NULL ? NULL : Py_BuildValue("N(Os)", get, array_of_host_view(op), "host");
 }
 
 static PyMethodDef host_view_methods[] = {
@@ -344,7 +338,7 @@ static PyMethodDef host_view_methods[] = {
 static PyObject *
 host_view_get_array(PyObject *op, void *Py_UNUSED(closure))
 {
-    return Py_NewRef((PyObject *)viewed_array(op));
+    return Py_NewRef((PyObject *)array_of_host_view(op));
 }
 
 static PyGetSetDef host_view_getset[] = {
@@ -355,21 +349,21 @@ static PyGetSetDef host_view_getset[] = {
 static PyObject *
 host_view_repr(PyObject *op)
 {
-    return PyUnicode_FromFormat("<host view of %R>", (PyObject *)viewed_array(op));
+    return PyUnicode_FromFormat("<host view of %R>", (PyObject *)array_of_host_view(op));
 }
 
 /* The view's memory is the Array's, which also counts it. */
 static int
 host_view_getbuffer(PyObject *op, Py_buffer *view, int flags)
 {
-    return PyObject_GetBuffer((PyObject *)viewed_array(op), view, flags);
+    return PyObject_GetBuffer((PyObject *)array_of_host_view(op), view, flags);
 }
 
 static int
 host_view_traverse(PyObject *op, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(op));
-    Py_VISIT(viewed_array(op));
+    Py_VISIT(array_of_host_view(op));
     return 0;
 }
 
@@ -378,7 +372,7 @@ host_view_dealloc(PyObject *op)
 {
     PyTypeObject *type = Py_TYPE(op);
     PyObject_GC_UnTrack(op);
-    Py_DECREF((PyObject *)viewed_array(op));
+    Py_DECREF((PyObject *)array_of_host_view(op));
     type->tp_free(op);
     Py_DECREF(type);
 }

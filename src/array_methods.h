@@ -6,6 +6,7 @@
 #ifndef MD_ARRAY_METHODS_H
 #define MD_ARRAY_METHODS_H
 
+#include "array.h"
 #include "state.h"
 
 /* X(C name, Python name): positional and keyword arguments. */
@@ -75,6 +76,6 @@ PyObject *array_index(PyObject *op);
 int array_getbuffer(PyObject *op, Py_buffer *view, int flags);
 void array_releasebuffer(PyObject *op, Py_buffer *view);
 PyObject *array_get_host(PyObject *op, void *closure);
-PyObject *array_of_host_view(PyObject *op); /* borrowed: the Array behind a HostView */
+ArrayObject *array_of_host_view(PyObject *op); /* borrowed: the Array behind a HostView */
 
 #endif /* MD_ARRAY_METHODS_H */

@@ -132,6 +132,22 @@ readable_value(const char *function, md_state *state, PyObject *value)
                                        : array_numpy_copy(function, array);
 }
 
+long
+array_numpy_builtin(PyObject *dtype)
+{
+    PyObject *kind = PyObject_GetAttrString(dtype, "isbuiltin");
+    long number = kind != NULL && PyLong_Check(kind) ? PyLong_AsLong(kind) : -1;
+    Py_XDECREF(kind);
+    PyErr_Clear();
+    return number;
+}
+
+bool
+array_numpy_is_array(PyObject *op)
+{
+    return strcmp(Py_TYPE(op)->tp_name, "numpy.ndarray") == 0;
+}
+
 /* Is it an array of a type that ml_dtypes has registered with NumPy?  The exception that is set stays. */
 static bool
 is_registered_type(PyObject *value)
@@ -139,12 +155,10 @@ is_registered_type(PyObject *value)
     PyObject *type, *error, *traceback;
     PyErr_Fetch(&type, &error, &traceback);
     PyObject *dtype = PyObject_GetAttrString(value, "dtype");
-    PyObject *kind = dtype == NULL ? NULL : PyObject_GetAttrString(dtype, "isbuiltin");
-    long number = kind == NULL ? -1 : PyLong_AsLong(kind);
-    Py_XDECREF(kind);
+    long number = dtype == NULL ? -1 : array_numpy_builtin(dtype);
     Py_XDECREF(dtype);
     PyErr_Restore(type, error, traceback); /* no array has no dtype, which is no error */
-    return number == 2;
+    return number == NUMPY_REGISTERED;
 }
 
 /* view[...] = value.  ml_dtypes knows no cast between some of its own types (int4 to uint4): they go by way of

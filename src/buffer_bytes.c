@@ -10,13 +10,6 @@
 
 /* ---- bytes in and out ---- */
 
-/* Bytes of others, before those of host memory on its first page, are not to be touched. */
-static size_t
-usable_nbytes(const metal_storage *storage)
-{
-    return storage->nbytes - storage->first_byte;
-}
-
 /* The storage of an open Buffer that may be written: borrowed; NULL with an exception. */
 static metal_storage *
 writable_storage(const char *function, PyObject *op)
@@ -53,7 +46,7 @@ buffer_fill(PyObject *op, PyObject *value)
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
-    status = storage_set_bytes(storage, storage->first_byte, usable_nbytes(storage), (uint8_t)byte, &error);
+    status = storage_set_bytes(storage, storage->first_byte, storage_usable_nbytes(storage), (uint8_t)byte, &error);
     Py_END_ALLOW_THREADS
     buffer_unhold(buffer_cast(op));
     if (status != BRIDGE_OK) {
@@ -73,9 +66,9 @@ transfer(PyObject *op, const char *function, PyObject *other, bool is_upload)
         PyObject_GetBuffer(other, &view, is_upload ? PyBUF_CONTIG_RO : PyBUF_CONTIG) < 0) {
         return NULL;
     }
-    if ((size_t)view.len > usable_nbytes(storage)) {
+    if ((size_t)view.len > storage_usable_nbytes(storage)) {
         PyErr_Format(PyExc_ValueError, "%s: %zd bytes do not fit the Buffer's %zu bytes.",
-                     function, view.len, usable_nbytes(storage));
+                     function, view.len, storage_usable_nbytes(storage));
         PyBuffer_Release(&view);
         return NULL;
     }
@@ -155,7 +148,7 @@ buffer_getbuffer(PyObject *op, Py_buffer *view, int flags)
     }
     static char empty[1]; /* an address for no bytes */
     void *address = storage->address == NULL ? empty : storage->address + storage->first_byte;
-    if (PyBuffer_FillInfo(view, op, address, (Py_ssize_t)usable_nbytes(storage), storage->is_readonly,
+    if (PyBuffer_FillInfo(view, op, address, (Py_ssize_t)storage_usable_nbytes(storage), storage->is_readonly,
                           flags) < 0) {
         buffer_unhold(self);
         return -1;

@@ -248,33 +248,29 @@ is_crowded(const copy_block *block)
 #endif
 }
 
+#define KERNEL(item) (is_crowded(block) ? move_crowded_##item : move_##item)
+
 static copy_kernel
 small_run_kernel(const copy_block *block)
 {
-    bool crowded = is_crowded(block);
     int64_t run = block->run;
     switch (run) {
     case 1:
-        return crowded ? move_crowded_item_8 : move_item_8;
+        return KERNEL(item_8);
     case 2:
-        return crowded ? move_crowded_item_16 : move_item_16;
+        return KERNEL(item_16);
     case 4:
-        return crowded ? move_crowded_item_32 : move_item_32;
+        return KERNEL(item_32);
     case 8:
-        return crowded ? move_crowded_item_64 : move_item_64;
+        return KERNEL(item_64);
     case 16:
-        return crowded ? move_crowded_item_128 : move_item_128;
+        return KERNEL(item_128);
+    default:
+        return run < 4    ? KERNEL(pair_16)
+               : run < 8  ? KERNEL(pair_32)
+               : run < 16 ? KERNEL(pair_64)
+                          : KERNEL(pair_128);
     }
-    if (run < 4) {
-        return crowded ? move_crowded_pair_16 : move_pair_16;
-    }
-    if (run < 8) {
-        return crowded ? move_crowded_pair_32 : move_pair_32;
-    }
-    if (run < 16) {
-        return crowded ? move_crowded_pair_64 : move_pair_64;
-    }
-    return crowded ? move_crowded_pair_128 : move_pair_128;
 }
 
 static copy_kernel

@@ -429,7 +429,7 @@ turn_large_matrix(turn *t, char *dst, const char *src)
         set_sides(t, VEC_LINE_NBYTES,
                   smaller(BUFFER_ROW_NBYTES, BUFFER_NBYTES / VEC_LINE_NBYTES * t->itemsize));
         turn_buffered_stream(t, dst, src);
-        }
+    }
     return true;
 }
 

@@ -7,11 +7,13 @@
 
 #include "args.h"
 #include "array_methods.h"
+#include "array_numpy.h"
 #include "device.h"
 #include "dlpack_exchange.h"
 #include "dlpack_export.h"
 #include "dlpack_import.h"
 #include "dtype_type.h"
+#include "errors.h"
 #include "owners.h"
 
 bool
@@ -151,12 +153,7 @@ better_refusal(md_state *state, const char *function, PyObject *ndarray)
                                                  function, named);
     }
     else if (PyErr_ExceptionMatches(PyExc_ValueError)) { /* another byte order */
-        PyObject *type, *value, *traceback;
-        PyErr_Fetch(&type, &value, &traceback);
-        text = value == NULL ? NULL : PyObject_Str(value);
-        Py_XDECREF(type);
-        Py_XDECREF(value);
-        Py_XDECREF(traceback);
+        text = errors_take_text();
     }
     else {
         PyErr_Clear();
@@ -172,8 +169,7 @@ better_refusal(md_state *state, const char *function, PyObject *ndarray)
 void
 producer_refine_refusal(md_state *state, const char *function, PyObject *producer)
 {
-    if (strcmp(Py_TYPE(producer)->tp_name, "numpy.ndarray") != 0 ||
-        !PyErr_ExceptionMatches(PyExc_BufferError)) {
+    if (!array_numpy_is_array(producer) || !PyErr_ExceptionMatches(PyExc_BufferError)) {
         return;
     }
     PyObject *type, *value, *traceback;
@@ -230,7 +226,7 @@ producer_import(md_state *state, PyObject *producer, const import_request *reque
         return dlpack_import_array(producer, request);
     }
     if (Py_IS_TYPE(producer, state->host_view_type)) { /* our memory has its MTLBuffer, and work is known by it */
-        return dlpack_import_array(array_of_host_view(producer), request);
+        return dlpack_import_array((PyObject *)array_of_host_view(producer), request);
     }
     if (PyCapsule_CheckExact(producer)) {
         return dlpack_import_capsule(state, producer, "a capsule's producer", request);

@@ -74,6 +74,18 @@ errors_copy_required(md_state *state, const char *format, ...)
     return NULL;
 }
 
+PyObject *
+errors_take_text(void)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *text = value == NULL ? NULL : PyObject_Str(value);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return text;
+}
+
 static uint64_t
 live_nbytes(const device_record *device)
 {

@@ -2,7 +2,7 @@
  *
  * Owns:    the two exception classes of the package.
  * Threads: the GIL is held.
- * Result:  every function sets exactly one exception and returns NULL, so that a caller can
+ * Result:  every other function sets exactly one exception and returns NULL, so that a caller can
  *          write `return errors_...(...)`.
  */
 #ifndef MD_ERRORS_H
@@ -22,6 +22,9 @@ PyObject *errors_from_layout(md_state *state, const char *where, const layout_fa
 
 /* CopyRequiredError with a formatted sentence (PyUnicode_FromFormat's letters). */
 PyObject *errors_copy_required(md_state *state, const char *format, ...);
+
+/* The text of the exception that is set, which is taken away: owned (+1).  NULL: it has none, or no memory. */
+PyObject *errors_take_text(void);
 
 /* What storage_new said about `nbytes` on the device: MemoryError with the limit that was met. */
 PyObject *errors_no_buffer(md_state *state, const char *where, bridge_status status,

@@ -9,21 +9,9 @@
 #include "args.h"
 #include "array.h"
 #include "device.h"
+#include "errors.h"
 #include "explain_tensor.h"
 #include "layout_type.h"
-
-/* The text of what seen_check or our own rules say, without the function's name. */
-static PyObject *
-take_error_text(void)
-{
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyObject *text = value == NULL ? NULL : PyObject_Str(value);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
-    return text;
-}
 
 static PyObject *
 text_of_fault(const dlpack_fault *fault)
@@ -78,7 +66,7 @@ put_checked(PyObject *facts, const seen_tensor *seen)
 {
     dlpack_facts checked;
     if (seen_check("explain", seen, &checked) < 0) {
-        return put(facts, "fault", take_error_text());
+        return put(facts, "fault", errors_take_text());
     }
     const strided_layout *layout = &checked.layout;
     if (put(facts, "nitems", PyLong_FromLongLong(checked.nitems)) < 0 ||

@@ -86,6 +86,12 @@ find_below(const char *address)
     return found;
 }
 
+static metal_storage **
+link_towards(metal_storage *node, const metal_storage *storage)
+{
+    return storage->address < node->address ? &node->lower : &node->higher;
+}
+
 void
 pages_add(metal_storage *storage)
 {
@@ -93,7 +99,7 @@ pages_add(metal_storage *storage)
     lock_take(LOCK_PAGES);
     metal_storage **link = &root;
     while (*link != NULL && rank_of(*link) >= rank) {
-        link = storage->address < (*link)->address ? &(*link)->lower : &(*link)->higher;
+        link = link_towards(*link, storage);
     }
     split(*link, storage->address, &storage->lower, &storage->higher);
     set_link(link, storage);
@@ -106,7 +112,7 @@ pages_remove(metal_storage *storage)
     lock_take(LOCK_PAGES);
     metal_storage **link = &root;
     while (*link != NULL && *link != storage) {
-        link = storage->address < (*link)->address ? &(*link)->lower : &(*link)->higher;
+        link = link_towards(*link, storage);
     }
     if (*link == storage) {
         join(link, storage->lower, storage->higher);

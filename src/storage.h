@@ -55,6 +55,13 @@ struct metal_storage {
     bool is_exported;      /* atomic, sticky: others know the handle, and may write on the GPU */
 };
 
+/* From `first_byte` on: bytes of others, before those of host memory on its first page, are not to be touched. */
+static inline size_t
+storage_usable_nbytes(const metal_storage *storage)
+{
+    return storage->nbytes - storage->first_byte;
+}
+
 /* ---- making ---- */
 
 /* Memory that a storage before left, whose bytes are still in it: +1.  NULL: there is none, or nbytes is 0.

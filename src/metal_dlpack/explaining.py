@@ -327,8 +327,7 @@ def rules_for(consumer: str) -> list[Rule]:
 
 def findings(facts: Facts, consumer: str) -> list[tuple[Rule, str]]:
     found = []
-    words = {name: getattr(facts, name) for name in Facts.__dataclass_fields__} | {"device_id": facts.device_id}
-    words["whole_pages"] = facts.whole_pages
+    words = {name: getattr(facts, name) for name in (*Facts.__dataclass_fields__, "device_id", "whole_pages")}
     for rule in rules_for(consumer):
         # Of another major version nothing but the number is known.
         if facts.is_unknown and rule.condition not in ABOUT_VERSIONS:
