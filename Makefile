@@ -20,7 +20,7 @@ help:
 	@echo 'make mutants breaks the bridge in one place at a time; each time a test must fail'
 	@echo 'make streams 10,000 random programs over streams; threads under ThreadSanitizer for two minutes'
 	@echo 'make soak    a million exchanges by every route: time, growth, buffers left'
-	@echo 'make docs    the reference, written to build/reference.md, and docs/protocol.md'
+	@echo 'make docs    the reference, written to build/reference.md, and docs/inside/protocol.md'
 	@echo 'make clean   remove what was built;  make distclean: .venv as well'
 
 # A stamp per group of dependencies: a second run installs nothing.
@@ -61,8 +61,8 @@ mutants: build
 	$(PY) tools/mutants.py $(ARGS)
 
 streams: build
-	PYTHONPATH=src:tests $(PY) tests/stream_programs.py 10000
-	METAL_DLPACK_SECONDS=60 tools/sanitized thread $(PY) tests/test_stream_threads.py
+	PYTHONPATH=src:tests/support $(PY) tests/support/stream_programs.py 10000
+	METAL_DLPACK_SECONDS=60 tools/sanitized thread $(PY) tests/streams/test_stream_threads.py
 
 soak: build
 	$(PY) tools/soak.py $(ARGS)

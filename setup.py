@@ -20,7 +20,8 @@ from setuptools.command.build_ext import build_ext
 
 IS_MAC = sys.platform == "darwin"
 MACOS_TARGET = "14.0"
-EXPORTS = "src/exports.map"
+EXPORTS = "src/module/exports.map"
+SOFTMETAL = "src/softmetal"
 
 #: What gcc gets where it takes it, each line for itself.
 GCC_FLAGS = [
@@ -96,11 +97,13 @@ def link_args() -> list[str]:
 
 
 def core_extension() -> Extension:
-    sources = sorted(glob("src/*.c")) + sorted(glob("src/*.m"))
+    """Every file of src/; on a Mac without the folder that stands in for Metal there."""
+    sources = sorted(glob("src/**/*.[cm]", recursive=True))
     include_dirs = ["src", dlpack_include()]
-    if not IS_MAC:
-        sources += sorted(glob("src/softmetal/*.c")) + sorted(glob("src/softmetal/*.m"))
-        include_dirs.append("src/softmetal")
+    if IS_MAC:
+        sources = [name for name in sources if not name.startswith(SOFTMETAL)]
+    else:
+        include_dirs.append(SOFTMETAL)  # <Metal/Metal.h>, <Foundation/Foundation.h>
     return Extension(
         "metal_dlpack._core",
         sources=sources,

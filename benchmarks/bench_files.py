@@ -20,7 +20,7 @@ import numpy as np
 import metal_dlpack as md
 from metal_dlpack.files import memory
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 import file_cases as cases
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30

@@ -26,7 +26,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "softmetal.h"
+#include "softmetal/softmetal.h"
 #endif
 
 #include "metal_bridge.h"

@@ -1,7 +1,6 @@
 """Markers, fixtures and the hypothesis profile: made once, for every test file."""
 
 import gc
-import importlib.util
 import os
 import platform
 import sys
@@ -17,13 +16,11 @@ if os.environ.get("METAL_DLPACK_SANITIZE"):
 
 import hypothesis
 import pytest
+from machine import HAS_SOFTMETAL, SANITIZER, has_metal, has_mlx_metal, has_module, has_mps
 
 import metal_dlpack as md
 from metal_dlpack import softmetal
 
-IS_MAC = sys.platform == "darwin"
-HAS_SOFTMETAL = softmetal.is_present()
-SANITIZER = os.environ.get("METAL_DLPACK_SANITIZE", "")
 if SANITIZER:
     # This process is looked at for leaks; its children, compilers among them, are not.
     os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
@@ -37,36 +34,6 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
 )
 hypothesis.settings.load_profile("house")
-
-
-def has_module(name: str) -> bool:
-    """Installed, and not left out because a sanitizer cannot run it."""
-    if name in sys.modules:
-        return sys.modules[name] is not None
-    return importlib.util.find_spec(name) is not None
-
-
-def has_metal() -> bool:
-    try:
-        return not md.default_device().is_software
-    except md.MetalError:
-        return False
-
-
-def has_mps() -> bool:
-    if not has_module("torch") or not IS_MAC:
-        return False
-    import torch
-
-    return torch.backends.mps.is_available()
-
-
-def has_mlx_metal() -> bool:
-    if not has_module("mlx") or not IS_MAC:
-        return False
-    import mlx.core as mx
-
-    return mx.metal.is_available()
 
 
 #: Marker: (what it needs, how to find out).  Asked once, and only if a test carries the marker.
@@ -93,7 +60,7 @@ answers: dict[str, bool] = {}
 
 def pytest_configure(config):
     config.addinivalue_line(
-        "markers", "rule(*ids, peers=()): holds these rules of protocol_rules.py; see docs/protocol.md"
+        "markers", "rule(*ids, peers=()): holds these rules of protocol_rules.py; see docs/inside/protocol.md"
     )
     for name, (what, _) in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: needs {what}")

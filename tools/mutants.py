@@ -26,18 +26,22 @@ ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 90  # a run that takes longer hangs
 WORKERS = 2
 
-BUFFERS = "tests/test_bridge.py tests/test_buffer.py tests/test_storage.py tests/test_device.py"
-POOL = "tests/test_pool.py"
-TENSORS = f"{BUFFERS} tests/test_dlpack_export.py tests/test_dlpack_import.py tests/test_owners.py"
-ARRAYS = f"{BUFFERS} tests/test_array_host.py tests/test_array_make.py"
+BUFFERS = (
+    "tests/metal/test_bridge.py tests/array/test_buffer.py tests/metal/test_storage.py tests/streams/test_device.py"
+)
+POOL = "tests/metal/test_pool.py"
+TENSORS = (
+    f"{BUFFERS} tests/exchange/test_dlpack_export.py tests/exchange/test_dlpack_import.py tests/python/test_owners.py"
+)
+ARRAYS = f"{BUFFERS} tests/exchange/test_array_host.py tests/array/test_array_make.py"
 
-STREAMS = "tests/test_stream_type.py tests/test_array_queue.py"
+STREAMS = "tests/streams/test_stream_type.py tests/array/test_array_queue.py"
 
-BRIDGE, STORAGE, MANAGED = "src/metal_bridge.m", "src/storage.c", "src/managed.c"
-BYTES, WAITING = "src/storage_bytes.c", "src/waiting.h"
-WORK, TRACKING = "src/work.c", "src/tracking.c"
-LOST = "tests/test_stream_lost.py"
-RACES = "tests/test_races.py"
+BRIDGE, STORAGE, MANAGED = "src/metal_bridge.m", "src/metal/storage.c", "src/metal/managed.c"
+BYTES, WAITING = "src/metal/storage_bytes.c", "src/python/waiting.h"
+WORK, TRACKING = "src/metal/work.c", "src/metal/tracking.c"
+LOST = "tests/exchange/test_stream_lost.py"
+RACES = "tests/softmetal/test_races.py"
 
 
 @dataclass
@@ -171,7 +175,7 @@ MUTANTS = [
     ),
     Mutant(
         "no wait of the CPU for a stream",
-        "src/array_map.c",
+        "src/array/array_map.c",
         "if (!storage_is_quiet() &&\n        waiting_for_busy_storage(",
         "if (function == NULL &&\n        waiting_for_busy_storage(",
         RACES,
@@ -340,7 +344,7 @@ MUTANTS = [
     ),
     Mutant(
         "stream: no wait of arrays on the CPU",
-        "src/array_map.c",
+        "src/array/array_map.c",
         "    if (!storage_is_quiet() &&\n",
         "    if (!storage_is_quiet() && function == NULL &&\n",
         STREAMS,
@@ -359,7 +363,9 @@ MUTANTS = [
         "",
         STREAMS,
     ),
-    Mutant("stream: a failure that nobody can hear of is not reported", "src/stream.c", "    tell();\n", "", LOST),
+    Mutant(
+        "stream: a failure that nobody can hear of is not reported", "src/metal/stream.c", "    tell();\n", "", LOST
+    ),
     Mutant(
         "stream: a wait that is interrupted loses the failure",
         TRACKING,
@@ -383,22 +389,22 @@ MUTANTS = [
     ),
     Mutant(
         "stream: a copy for torch's queue is not waited for",
-        "src/dlpack_export.c",
+        "src/exchange/dlpack_export.c",
         "    of_copy.order.is_ordered = false;\n",
         "",
-        "tests/test_dlpack_export.py tests/test_queue_torch.py",
+        "tests/exchange/test_dlpack_export.py tests/exchange/test_queue_torch.py",
     ),
     Mutant("stream: a failure is not noted", WORK, "        stream_note_failure(done->stream, error);\n", "", STREAMS),
     Mutant(
         "stream: a failed buffer is forgotten",
-        "src/tracking.c",
+        "src/metal/tracking.c",
         "    if (has_failed && found->failed == NULL) {",
         "    if (has_failed && found->failed == stream) {",
         STREAMS,
     ),
     Mutant(
         "stream: reads in flight are not remembered",
-        "src/tracking.c",
+        "src/metal/tracking.c",
         "        add_read(found, stream, value);\n",
         "        if (found->read_count > TRACKING_READS) {\n            add_read(found, stream, value);\n        }\n",
         STREAMS,

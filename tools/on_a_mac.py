@@ -5,7 +5,7 @@
     python tools/on_a_mac.py --only handles   the questions whose name holds the word
 
 Each question runs in a process of its own, so that a crash is an answer too.  Elsewhere than on a Mac the script runs
-as well, and says what it leaves out and why.  docs/on_a_mac.md says what each answer should be.
+as well, and says what it leaves out and why.  docs/inside/on_a_mac.md says what each answer should be.
 """
 
 import argparse
@@ -75,7 +75,11 @@ def run(command, **environment) -> Done:
             errors="replace",
             timeout=SECONDS,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "tests"), *sys.path]), **environment},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "support"), *sys.path]),
+                **environment,
+            },
             check=False,
         )
     except FileNotFoundError:
@@ -480,8 +484,8 @@ def kernels():
             def said(error):
                 made = error.value and send(error.value, "localizedDescription")
                 return send(made, "UTF8String", result=ctypes.c_char_p).decode() if made else "nothing"
-            head = re.findall(r'^    "(.+)\\\\n"$', open("src/copy_kernel.c").read(), re.M)
-            body = open("src/copy_kernel.h").read()
+            head = re.findall(r'^    "(.+)\\\\n"$', open("src/metal/copy_kernel.c").read(), re.M)
+            body = open("src/metal/copy_kernel.h").read()
             body = body[body.index("COPY_KERNEL_TEXT(\\n") + 17 : body.rindex(")\\n/* clang-format on")]
             names = re.findall(r"copy_units_[0-9]+", body)
             x = md.asarray(np.zeros((4, 6), "uint8")).copy(storage="private")

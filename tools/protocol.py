@@ -1,8 +1,8 @@
-"""docs/protocol.md: each rule of the exchange, who keeps it, and which tests hold it against whom.
+"""docs/inside/protocol.md: each rule of the exchange, who keeps it, and which tests hold it against whom.
 
-    protocol.py [FILE]     writes it (default: docs/protocol.md)
+    protocol.py [FILE]     writes it (default: docs/inside/protocol.md)
 
-Made of three things, none of which it runs: the rules in tests/protocol_rules.py, `SPEC id` in the comments of src/,
+Made of three things, none of which it runs: the rules in tests/support/protocol_rules.py, `SPEC id` in the comments of src/,
 `@pytest.mark.rule(id, ...)` on the tests.
 The peers of a test are those that it needs (`@pytest.mark.needs_torch`), calls, or names (`peers=`).
 """
@@ -14,8 +14,8 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENT = ROOT / "docs" / "protocol.md"
-sys.path.insert(0, str(ROOT / "tests"))
+DOCUMENT = ROOT / "docs" / "inside" / "protocol.md"
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from protocol_rules import RULES  # noqa: E402
 
@@ -58,7 +58,7 @@ ENDINGS = """
 def places():
     """Rule: `file.c: function` for each function whose comment names it."""
     found = defaultdict(list)
-    for path in sorted((ROOT / "src").glob("*.[cm]")):
+    for path in sorted((ROOT / "src").rglob("*.[cm]"), key=lambda path: path.name):
         text = path.read_text()
         for comment in re.finditer(r"/\*.*?\*/", text, re.DOTALL):
             for tag in re.findall(r"SPEC ([a-z0-9-]+(?:,[\s*]+[a-z0-9-]+)*)", comment.group()):
@@ -93,7 +93,7 @@ def peers_of(function):
 def tests():
     """Rule: (`file.py: test`, its peers) for each test that has it."""
     found = defaultdict(list)
-    for path in sorted((ROOT / "tests").glob("test_*.py")):
+    for path in sorted((ROOT / "tests").rglob("test_*.py"), key=lambda path: path.name):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.FunctionDef):
                 continue

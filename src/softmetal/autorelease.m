@@ -12,11 +12,11 @@
 
 #include <objc/runtime.h>
 
-#include "autorelease.h"
-#include "call_site.h"
-#include "object_list.h"
-#include "softmetal.h"
-#include "validation.h"
+#include "softmetal/autorelease.h"
+#include "softmetal/call_site.h"
+#include "softmetal/object_list.h"
+#include "softmetal/softmetal.h"
+#include "softmetal/validation.h"
 
 struct stack {
     id *objects;

@@ -6,13 +6,13 @@
  * Note:    a command that is out of range is reported and left out; one that is only unaligned
  * or overlapping is reported and encoded, since most GPUs carry it out.
  */
-#import "objects.h"
+#import "softmetal/objects.h"
 
 #include <stdlib.h>
 
-#include "call_site.h"
-#include "settings.h"
-#include "validation.h"
+#include "softmetal/call_site.h"
+#include "softmetal/settings.h"
+#include "softmetal/validation.h"
 
 @implementation SoftMetalBlitEncoder
 

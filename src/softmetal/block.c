@@ -5,7 +5,7 @@
  * Note:    a copy's `isa` is never looked at here; the weak symbols are what a literal made by
  *          hand points at, as with Apple's libsystem_blocks.
  */
-#include "block.h"
+#include "softmetal/block.h"
 
 #include <stdlib.h>
 #include <string.h>

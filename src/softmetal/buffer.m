@@ -5,16 +5,16 @@
  * Threads:   any.
  * Invariant: the storage outlives every command buffer that names it, this object need not.
  */
-#import "objects.h"
+#import "softmetal/objects.h"
 
 #include <string.h>
 
-#include "block.h"
-#include "object_list.h"
-#include "process.h"
-#include "races.h"
-#include "settings.h"
-#include "validation.h"
+#include "softmetal/block.h"
+#include "softmetal/object_list.h"
+#include "softmetal/process.h"
+#include "softmetal/races.h"
+#include "softmetal/settings.h"
+#include "softmetal/validation.h"
 
 static const char *const mode_names[] = {"shared", "managed", "private"};
 

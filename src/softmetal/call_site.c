@@ -5,7 +5,7 @@
  * Threads: any.
  */
 #define _GNU_SOURCE /* dladdr */
-#include "call_site.h"
+#include "softmetal/call_site.h"
 
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -18,7 +18,7 @@
 
 #include <objc/objc.h>
 
-#include "validation.h"
+#include "softmetal/validation.h"
 
 #define MOST_FRAMES 16
 #define MOST_SHOWN 3

@@ -6,18 +6,18 @@
  * Invariant: in its lane from enqueue until the worker takes it; owned (+1) by the worker from
  *            commit until `_isFinished`.
  */
-#import "objects.h"
+#import "softmetal/objects.h"
 
 #include <stdlib.h>
 
 #include <objc/runtime.h>
 
-#include "block.h"
-#include "call_site.h"
-#include "failure.h"
-#include "object_list.h"
-#include "process.h"
-#include "validation.h"
+#include "softmetal/block.h"
+#include "softmetal/call_site.h"
+#include "softmetal/failure.h"
+#include "softmetal/object_list.h"
+#include "softmetal/process.h"
+#include "softmetal/validation.h"
 
 #define LOOK_BACK 8 /* how many kept objects are compared before one is kept twice */
 

@@ -6,16 +6,16 @@
  * Note:    no compiler is here: a function is found if the text has its name and somebody has
  *          registered a kernel of that name.
  */
-#import "objects.h"
+#import "softmetal/objects.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "call_site.h"
-#include "failure.h"
-#include "process.h"
-#include "races.h"
-#include "validation.h"
+#include "softmetal/call_site.h"
+#include "softmetal/failure.h"
+#include "softmetal/process.h"
+#include "softmetal/races.h"
+#include "softmetal/validation.h"
 
 #define MOST_THREADS 1024  /* of a threadgroup */
 #define EXECUTION_WIDTH 32 /* threads that run at once */

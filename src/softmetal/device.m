@@ -6,17 +6,17 @@
  * Invariant: at most one living object per GPU, so that `==` compares devices; unless
  *            SOFTMETAL_DEVICE_OBJECTS asks for many, and only registryID does.
  */
-#import "objects.h"
+#import "softmetal/objects.h"
 
 #include <stdio.h>
 
-#include "block.h"
-#include "call_site.h"
-#include "failure.h"
-#include "object_list.h"
-#include "process.h"
-#include "settings.h"
-#include "validation.h"
+#include "softmetal/block.h"
+#include "softmetal/call_site.h"
+#include "softmetal/failure.h"
+#include "softmetal/object_list.h"
+#include "softmetal/process.h"
+#include "softmetal/settings.h"
+#include "softmetal/validation.h"
 
 #define MOST_DEVICES 8
 #define FIRST_REGISTRY_ID UINT64_C(0x50f7000000000001)

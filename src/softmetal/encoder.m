@@ -5,13 +5,13 @@
  * Threads:   one thread at a time, as Metal demands.
  * Invariant: the command buffer's `_encoder` is this object until endEncoding or dealloc.
  */
-#import "objects.h"
+#import "softmetal/objects.h"
 
 #include <stdlib.h>
 
-#include "object_list.h"
-#include "process.h"
-#include "validation.h"
+#include "softmetal/object_list.h"
+#include "softmetal/process.h"
+#include "softmetal/validation.h"
 
 @implementation SoftMetalEncoder
 

@@ -5,14 +5,14 @@
  * Threads: any.
  * Note:    one board is simple and cannot deadlock; waiters are few, so waking all is cheap.
  */
-#include "event.h"
+#include "softmetal/event.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "monotonic.h"
-#include "process.h"
-#include "races.h"
+#include "softmetal/monotonic.h"
+#include "softmetal/process.h"
+#include "softmetal/races.h"
 
 struct soft_event {
     long references;

@@ -4,13 +4,13 @@
  * Calls:     settings.h, so that the environment is read before the first call is counted.
  * Threads:   any; without rules a call costs one atomic load.
  */
-#include "failure.h"
+#include "softmetal/failure.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "settings.h"
+#include "softmetal/settings.h"
 
 #define MOST_RULES 32
 

@@ -4,11 +4,11 @@
  * Calls:   races.h.
  * Threads: any.
  */
-#import "objects.h"
+#import "softmetal/objects.h"
 
-#include "process.h"
-#include "races.h"
-#include "softmetal.h"
+#include "softmetal/process.h"
+#include "softmetal/races.h"
+#include "softmetal/softmetal.h"
 
 /* NULL for what is no buffer of this library. */
 static soft_storage *

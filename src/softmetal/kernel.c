@@ -4,7 +4,7 @@
  * Calls:   storage.h.
  * Threads: see kernel.h.
  */
-#include "kernel.h"
+#include "softmetal/kernel.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "softmetal.h"
-#include "storage.h"
+#include "softmetal/softmetal.h"
+#include "softmetal/storage.h"
 
 #define SOFT_MOST_ARGUMENTS 31
 

@@ -4,11 +4,11 @@
  * Calls:   event.h.
  * Threads: any.
  */
-#import "objects.h"
+#import "softmetal/objects.h"
 
-#include "monotonic.h"
-#include "process.h"
-#include "validation.h"
+#include "softmetal/monotonic.h"
+#include "softmetal/process.h"
+#include "softmetal/validation.h"
 
 @implementation SoftMetalLabelled
 

@@ -4,12 +4,12 @@
  * Calls:   process.h.
  * Threads: any.  Order of locks: list_lock before the lock of a lane.
  */
-#include "lane.h"
+#include "softmetal/lane.h"
 
 #include <stdlib.h>
 
-#include "monotonic.h"
-#include "process.h"
+#include "softmetal/monotonic.h"
+#include "softmetal/process.h"
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static soft_lane *first_lane;

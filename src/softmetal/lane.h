@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "races.h"
+#include "softmetal/races.h"
 
 /* One command buffer's place in a lane. */
 typedef struct soft_slot {

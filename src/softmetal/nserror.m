@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "objects.h"
+#include "softmetal/objects.h"
 
 /* A constant string needs its class, which only the runtime knows: the class puts it there. */
 struct constant_string {

@@ -12,10 +12,10 @@
 #include <objc/runtime.h>
 #include <objc/thr.h>
 
-#include "autorelease.h"
-#include "object_list.h"
-#include "validation.h"
-#include "zombie.h"
+#include "softmetal/autorelease.h"
+#include "softmetal/object_list.h"
+#include "softmetal/validation.h"
+#include "softmetal/zombie.h"
 
 @implementation NSObject
 

@@ -4,12 +4,12 @@
  * Threads: any; strings never change.
  * Note:    NSString itself has no storage; its `alloc` makes a SoftMetalString.
  */
-#import "objects.h"
+#import "softmetal/objects.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "validation.h"
+#include "softmetal/validation.h"
 
 @interface SoftMetalString : NSString {
     char *_bytes;

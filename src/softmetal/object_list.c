@@ -4,7 +4,7 @@
  * Calls:   the Objective-C runtime, to ask for the class and the protocols of an object.
  * Threads: any.  A visitor runs under the lock and must not make or release objects.
  */
-#include "object_list.h"
+#include "softmetal/object_list.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -13,8 +13,8 @@
 
 #include <objc/runtime.h>
 
-#include "runtime_lock.h"
-#include "softmetal.h"
+#include "softmetal/runtime_lock.h"
+#include "softmetal/softmetal.h"
 
 #define SITE_SIZE 512
 #define MOST_DEAD 4096

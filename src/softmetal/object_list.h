@@ -8,7 +8,7 @@
 
 #include <objc/objc.h>
 
-#include "call_site.h"
+#include "softmetal/call_site.h"
 
 typedef struct soft_object {
     struct soft_object *next, *previous;

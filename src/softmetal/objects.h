@@ -11,11 +11,11 @@
 
 #include <pthread.h>
 
-#include "event.h"
-#include "kernel.h"
-#include "lane.h"
-#include "program.h"
-#include "storage.h"
+#include "softmetal/event.h"
+#include "softmetal/kernel.h"
+#include "softmetal/lane.h"
+#include "softmetal/program.h"
+#include "softmetal/storage.h"
 
 @interface SoftMetalError : NSError {
   @private

@@ -7,22 +7,22 @@
  * Note:    at exit workers get two seconds to leave; one that is stuck in a handler is left
  *          behind rather than waited for.
  */
-#include "process.h"
+#include "softmetal/process.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 
-#include "event.h"
-#include "failure.h"
-#include "kernel.h"
-#include "lane.h"
-#include "monotonic.h"
-#include "object_list.h"
-#include "races.h"
-#include "runtime_lock.h"
-#include "softmetal.h"
-#include "validation.h"
+#include "softmetal/event.h"
+#include "softmetal/failure.h"
+#include "softmetal/kernel.h"
+#include "softmetal/lane.h"
+#include "softmetal/monotonic.h"
+#include "softmetal/object_list.h"
+#include "softmetal/races.h"
+#include "softmetal/runtime_lock.h"
+#include "softmetal/softmetal.h"
+#include "softmetal/validation.h"
 
 #define EXIT_PATIENCE_MS 2000
 

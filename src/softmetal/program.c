@@ -4,7 +4,7 @@
  * Calls:   storage.h, event.h.
  * Threads: see program.h.
  */
-#include "program.h"
+#include "softmetal/program.h"
 
 #include <stdlib.h>
 #include <string.h>

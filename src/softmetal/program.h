@@ -13,10 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "event.h"
-#include "kernel.h"
-#include "races.h"
-#include "storage.h"
+#include "softmetal/event.h"
+#include "softmetal/kernel.h"
+#include "softmetal/races.h"
+#include "softmetal/storage.h"
 
 typedef enum { SOFT_COPY, SOFT_FILL, SOFT_SYNCHRONIZE, SOFT_DISPATCH } soft_command_kind;
 

@@ -4,14 +4,14 @@
  * Calls:   lane.h, failure.h, settings.h, validation.h.
  * Threads: any.
  */
-#import "objects.h"
+#import "softmetal/objects.h"
 
-#include "call_site.h"
-#include "failure.h"
-#include "monotonic.h"
-#include "process.h"
-#include "settings.h"
-#include "validation.h"
+#include "softmetal/call_site.h"
+#include "softmetal/failure.h"
+#include "softmetal/monotonic.h"
+#include "softmetal/process.h"
+#include "softmetal/settings.h"
+#include "softmetal/validation.h"
 
 @implementation SoftMetalQueue
 

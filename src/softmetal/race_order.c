@@ -4,7 +4,7 @@
  * Calls:   race_shadow.h, event.h for fences.
  * Threads: see race_order.h.
  */
-#include "race_order.h"
+#include "softmetal/race_order.h"
 
 /* `earlier` and all that is known to come before it come before `number`. */
 static void

@@ -9,8 +9,8 @@
 #ifndef SOFT_RACE_ORDER_H
 #define SOFT_RACE_ORDER_H
 
-#include "program.h"
-#include "race_shadow.h"
+#include "softmetal/program.h"
+#include "softmetal/race_shadow.h"
 
 #define SOFT_RACE_WINDOW 64
 

@@ -4,13 +4,13 @@
  * Threads:   see race_shadow.h.
  * Invariant: of two records that overlap, either both are reads or a race of them was reported.
  */
-#include "race_shadow.h"
+#include "softmetal/race_shadow.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "validation.h"
+#include "softmetal/validation.h"
 
 #define MOST_RECORDS 512 /* of a block; then the oldest is forgotten, and a race with it missed */
 

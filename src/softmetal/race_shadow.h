@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "races.h"
-#include "storage.h"
+#include "softmetal/races.h"
+#include "softmetal/storage.h"
 
 /* One use that later ones are compared with. */
 typedef struct soft_race_record {

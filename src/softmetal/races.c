@@ -4,18 +4,18 @@
  * Calls:   race_shadow.h for the bytes, race_order.h for the passes of one queue, process.h.
  * Threads: see races.h.
  */
-#include "races.h"
+#include "softmetal/races.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "process.h"
-#include "program.h"
-#include "race_order.h"
-#include "race_shadow.h"
-#include "settings.h"
-#include "softmetal.h"
+#include "softmetal/process.h"
+#include "softmetal/program.h"
+#include "softmetal/race_order.h"
+#include "softmetal/race_shadow.h"
+#include "softmetal/settings.h"
+#include "softmetal/softmetal.h"
 
 #define MOST_VALUES 256 /* of an event that are remembered apart */
 

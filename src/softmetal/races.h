@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "call_site.h"
+#include "softmetal/call_site.h"
 
 #define SOFT_RACE_COMPONENTS 64 /* the CPU and 63 queues at a time; races of others are missed */
 

@@ -4,10 +4,10 @@
  * Calls:   program.h, event.h, settings.h.
  * Threads: the queue's worker alone.
  */
-#include "schedule.h"
+#include "softmetal/schedule.h"
 
-#include "monotonic.h"
-#include "settings.h"
+#include "softmetal/monotonic.h"
+#include "softmetal/settings.h"
 
 #define LOOK_AHEAD 24         /* passes among which one is chosen */
 #define MOST_COMPARISONS 4096 /* pairs of commands; beyond, two passes count as dependent */

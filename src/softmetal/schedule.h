@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "program.h"
+#include "softmetal/program.h"
 
 #define SOFT_JOB_ENDED_BY_EXIT (-1)
 

@@ -5,7 +5,7 @@
  * Threads:   any; the environment is read once, before the first answer.
  * Invariant: a text that is not understood changes nothing and is reported once, on stderr.
  */
-#include "settings.h"
+#include "softmetal/settings.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "failure.h"
-#include "softmetal.h"
+#include "softmetal/failure.h"
+#include "softmetal/softmetal.h"
 
 #define MOST_DEVICES 8
 

@@ -4,7 +4,7 @@
  * each; large ones are mapped, so that a page costs nothing before it is touched. Calls: mmap,
  * posix_memalign, settings.h. Threads: any.
  */
-#include "storage.h"
+#include "softmetal/storage.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -14,8 +14,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "races.h"
-#include "settings.h"
+#include "softmetal/races.h"
+#include "softmetal/settings.h"
 
 #define HEAP_MOST 32768 /* bytes; larger blocks are mapped */
 #define POISON 0xCD

@@ -4,7 +4,7 @@
  * Calls:   settings.h, stdio.  In the mode `abort`: the stack goes to stderr, then abort().
  * Threads: any; nothing else is locked by this file while it prints.
  */
-#include "validation.h"
+#include "softmetal/validation.h"
 
 #include <execinfo.h>
 #include <pthread.h>
@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "settings.h"
-#include "softmetal.h"
+#include "softmetal/settings.h"
+#include "softmetal/softmetal.h"
 
 #define TEXT_SIZE 2048
 #define MOST_FRAMES 24

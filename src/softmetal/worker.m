@@ -5,17 +5,17 @@
  * Threads:   it is one; handlers run on it, inside a pool.
  * Invariant: nothing a command buffer kept alive is still kept when its waiters wake.
  */
-#import "objects.h"
+#import "softmetal/objects.h"
 
 #include <stdio.h>
 
-#include "autorelease.h"
-#include "failure.h"
-#include "monotonic.h"
-#include "object_list.h"
-#include "process.h"
-#include "schedule.h"
-#include "settings.h"
+#include "softmetal/autorelease.h"
+#include "softmetal/failure.h"
+#include "softmetal/monotonic.h"
+#include "softmetal/object_list.h"
+#include "softmetal/process.h"
+#include "softmetal/schedule.h"
+#include "softmetal/settings.h"
 
 #define MOST_AT_ONCE 8 /* command buffers whose work may overlap under a seed */
 

@@ -5,12 +5,12 @@
  * Threads: any.
  * Note:    the class answers no message itself, so the runtime hands each one to `forward::`.
  */
-#include "zombie.h"
+#include "softmetal/zombie.h"
 
 #include <objc/runtime.h>
 
-#include "object_list.h"
-#include "validation.h"
+#include "softmetal/object_list.h"
+#include "softmetal/validation.h"
 
 #if __has_attribute(objc_root_class)
 __attribute__((objc_root_class))

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "copy.h"
-#include "copy_grid.h"
+#include "copy/copy.h"
+#include "metal/copy_grid.h"
 
 #undef malloc
 void *malloc(size_t nbytes);

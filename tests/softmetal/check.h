@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "softmetal.h"
+#include "softmetal/softmetal.h"
 
 #define CHECK(condition)                                                                       \
     do {                                                                                       \

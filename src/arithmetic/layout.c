@@ -1,0 +1,214 @@
+/* layout.c: see layout.h.  Making layouts, and questions about one; views are in layout_views.c. */
+#include "arithmetic/layout.h"
+
+#define LAYOUT_AS_TEXT(name, text) [name] = text,
+static const char *const fault_texts[] = {LAYOUT_FAULT_LIST(LAYOUT_AS_TEXT)};
+#undef LAYOUT_AS_TEXT
+
+const char *
+layout_fault_text(layout_fault_code code)
+{
+    return fault_texts[code];
+}
+
+/* ---- making a layout ---- */
+
+static bool
+set_shape(strided_layout *out, int ndim, const int64_t *shape, int64_t itemsize,
+          layout_fault *fault)
+{
+    if (ndim < 0 || ndim > LAYOUT_MAX_NDIM) {
+        return layout_fail(fault, LAYOUT_FAULT_NDIM, ndim, 0);
+    }
+    if (itemsize < 1) {
+        return layout_fail(fault, LAYOUT_FAULT_ITEMSIZE, itemsize, 0);
+    }
+    for (int axis = 0; axis < ndim; axis++) {
+        if (shape[axis] < 0) {
+            return layout_fail(fault, LAYOUT_FAULT_EXTENT, shape[axis], axis);
+        }
+        out->shape[axis] = shape[axis];
+    }
+    out->ndim = ndim;
+    out->itemsize = itemsize;
+    out->offset = 0;
+    return true;
+}
+
+bool
+layout_is_empty(const strided_layout *in)
+{
+    for (int axis = 0; axis < in->ndim; axis++) {
+        if (in->shape[axis] == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Dense strides grow from one end; an empty axis counts as one item, so that the strides of an
+ * empty array are those of its neighbours' sizes, as NumPy has them. */
+static bool
+set_dense_strides(strided_layout *out, char order, layout_fault *fault)
+{
+    int64_t items = 1, nbytes;
+    bool is_c = order != 'F';
+    for (int step = 0; step < out->ndim; step++) {
+        int axis = is_c ? out->ndim - 1 - step : step;
+        int64_t extent = out->shape[axis] == 0 ? 1 : out->shape[axis];
+        out->strides[axis] = items;
+        if (!layout_multiply(items, extent, &items) ||
+            !layout_multiply(items, out->itemsize, &nbytes)) {
+            return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
+        }
+    }
+    return true;
+}
+
+bool
+layout_set_dense(strided_layout *out, int ndim, const int64_t *shape, int64_t itemsize, char order,
+                 layout_fault *fault)
+{
+    return set_shape(out, ndim, shape, itemsize, fault) && set_dense_strides(out, order, fault);
+}
+
+/* Adds the reach of every axis of a layout that has items to the bounds, which begin at the offset.
+ * False on overflow. */
+static inline bool
+find_bounds(const strided_layout *in, int64_t *min, int64_t *max)
+{
+    int64_t low = in->offset, high = in->offset;
+    bool fits = true;
+    for (int axis = 0; axis < in->ndim; axis++) {
+        int64_t reach;
+        fits &= layout_multiply(in->shape[axis] - 1, in->strides[axis], &reach);
+        fits &= layout_add(low, reach < 0 ? reach : 0, &low);
+        fits &= layout_add(high, reach < 0 ? 0 : reach, &high);
+    }
+    *min = low;
+    *max = high;
+    return fits;
+}
+
+/* Small numbers, as most are, need no multiplication to see that they fit: 64 axes of 2^23 steps of
+ * 2^23 items of 2^7 bytes do. */
+static inline bool
+is_small(const strided_layout *in)
+{
+    uint64_t most = layout_magnitude(in->shape, in->ndim) |
+                    layout_magnitude(in->strides, in->ndim) | layout_magnitude(&in->offset, 1);
+    return most < 1 << 23 && in->itemsize <= 1 << 7;
+}
+
+/* Every offset, and the byte past the last item, fits in an int64. */
+static bool
+check_reach(const strided_layout *in, layout_fault *fault)
+{
+    int64_t min = in->offset, max = in->offset, nbytes = in->itemsize, past, ignored;
+    bool is_empty = false, fits = true;
+    for (int axis = 0; axis < in->ndim; axis++) {
+        int64_t extent = in->shape[axis];
+        is_empty |= extent == 0;
+        fits &= layout_multiply(nbytes, extent == 0 ? 1 : extent, &nbytes);
+    }
+    if (fits && is_small(in)) {
+        return true;
+    }
+    fits = fits && (is_empty || find_bounds(in, &min, &max)) && layout_add(max, 1, &past) &&
+           layout_multiply(past, in->itemsize, &ignored) &&
+           layout_multiply(min, in->itemsize, &ignored);
+    return fits || layout_fail(fault, LAYOUT_FAULT_OVERFLOW, 0, 0);
+}
+
+bool
+layout_set(strided_layout *out, int ndim, const int64_t *shape, const int64_t *strides,
+           int64_t itemsize, int64_t offset, layout_fault *fault)
+{
+    if (!set_shape(out, ndim, shape, itemsize, fault)) {
+        return false;
+    }
+    if (strides == NULL) {
+        if (!set_dense_strides(out, 'C', fault)) {
+            return false;
+        }
+    }
+    else if (ndim > 0) {
+        memcpy(out->strides, strides, (size_t)ndim * sizeof *strides);
+    }
+    out->offset = offset;
+    return check_reach(out, fault);
+}
+
+/* ---- questions ---- */
+
+int64_t
+layout_volume(const strided_layout *in)
+{
+    int64_t items = 1;
+    for (int axis = 0; axis < in->ndim; axis++) {
+        if (in->shape[axis] == 0) {
+            return 0;
+        }
+        items *= in->shape[axis]; /* checked when the layout was made */
+    }
+    return items;
+}
+
+void
+layout_offset_bounds(const strided_layout *in, int64_t *min, int64_t *max)
+{
+    *min = *max = in->offset;
+    if (!layout_is_empty(in)) {
+        (void)find_bounds(in, min, max);
+    }
+}
+
+static bool
+is_contiguous(const strided_layout *in, bool is_c)
+{
+    int64_t expected = 1;
+    if (layout_is_empty(in)) {
+        return true;
+    }
+    for (int step = 0; step < in->ndim; step++) {
+        int axis = is_c ? in->ndim - 1 - step : step;
+        if (in->shape[axis] == 1) {
+            continue;
+        }
+        if (in->strides[axis] != expected) {
+            return false;
+        }
+        expected *= in->shape[axis];
+    }
+    return true;
+}
+
+bool
+layout_is_contiguous_c(const strided_layout *in)
+{
+    return is_contiguous(in, true);
+}
+
+bool
+layout_is_contiguous_f(const strided_layout *in)
+{
+    return is_contiguous(in, false);
+}
+
+bool
+layout_has_negative_stride(const strided_layout *in)
+{
+    for (int axis = 0; axis < in->ndim; axis++) {
+        if (in->strides[axis] < 0 && in->shape[axis] > 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool
+layout_same_shape(const strided_layout *a, const strided_layout *b)
+{
+    return a->ndim == b->ndim &&
+           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
+}

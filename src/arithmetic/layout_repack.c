@@ -1,0 +1,174 @@
+/* layout_repack.c: the same bytes as items of another size; see layout.h. */
+#include "arithmetic/layout.h"
+
+/* Every stride but that of `axis`, and the offset, counted in larger items.  False: not whole. */
+static bool
+recount_up(strided_layout *layout, int axis, int64_t factor)
+{
+    if (layout->offset % factor != 0) {
+        return false;
+    }
+    for (int i = 0; i < layout->ndim; i++) {
+        if (i == axis) {
+            continue;
+        }
+        if (layout->strides[i] % factor == 0) {
+            layout->strides[i] /= factor;
+        }
+        else if (layout->shape[i] > 1) { /* a step that is never taken need not be whole */
+            return false;
+        }
+    }
+    layout->offset /= factor;
+    return true;
+}
+
+static bool
+pack(strided_layout *layout, int axis, int64_t factor, bool keep_axis)
+{
+    if (layout->shape[axis] % factor != 0 || !recount_up(layout, axis, factor)) {
+        return false;
+    }
+    layout->shape[axis] /= factor;
+    layout->strides[axis] = 1;
+    if (!keep_axis && layout->shape[axis] == 1) {
+        layout_drop_axis(layout, axis);
+    }
+    return true;
+}
+
+static bool
+unpack(strided_layout *layout, int axis, int64_t factor)
+{
+    for (int i = 0; i < layout->ndim; i++) {
+        if (i != axis && !layout_multiply(layout->strides[i], factor, &layout->strides[i])) {
+            return false;
+        }
+    }
+    layout->strides[axis] = 1;
+    return layout_multiply(layout->offset, factor, &layout->offset) &&
+           layout_multiply(layout->shape[axis], factor, &layout->shape[axis]);
+}
+
+bool
+layout_repacked(const strided_layout *in, int64_t itemsize, int axis, bool keep_axis,
+                strided_layout *out, layout_fault *fault)
+{
+    int64_t from = in->itemsize;
+    if (in != out) {
+        layout_copy(in, out);
+    }
+    out->itemsize = itemsize;
+    bool is_contiguous = axis < in->ndim && (in->shape[axis] <= 1 || in->strides[axis] == 1);
+    bool fits = from == itemsize;
+    if (!fits && itemsize > from && itemsize % from == 0) {
+        fits = is_contiguous && pack(out, axis, itemsize / from, keep_axis);
+    }
+    else if (!fits && itemsize > 0 && from % itemsize == 0) {
+        fits = is_contiguous && unpack(out, axis, from / itemsize);
+    }
+    return fits ? true : layout_fail(fault, LAYOUT_FAULT_REPACK, from, itemsize);
+}
+
+/* ---- may it be, and how far ---- */
+
+static bool
+check_packing(const strided_layout *in, int64_t factor, int64_t address, int axis,
+              layout_fault *fault)
+{
+    int64_t itemsize = in->itemsize * factor; /* the one asked for */
+    if (address % itemsize != 0) {
+        return layout_fail(fault, LAYOUT_FAULT_PACK_ADDRESS, address, itemsize);
+    }
+    if (in->shape[axis] % factor != 0) {
+        return layout_fail(fault, LAYOUT_FAULT_PACK_EXTENT, in->shape[axis], factor);
+    }
+    for (int i = 0; i < in->ndim; i++) {
+        if (i != axis && in->strides[i] % factor != 0) {
+            return layout_fail(fault, LAYOUT_FAULT_PACK_OTHER, in->strides[i], factor);
+        }
+    }
+    return in->offset % factor == 0 ||
+           layout_fail(fault, LAYOUT_FAULT_PACK_OFFSET, in->offset, factor);
+}
+
+bool
+layout_check_repack(const strided_layout *in, int64_t itemsize, int64_t address, int axis,
+                    layout_fault *fault)
+{
+    if (itemsize < 1) {
+        return layout_fail(fault, LAYOUT_FAULT_ITEMSIZE, itemsize, 0);
+    }
+    if (itemsize == in->itemsize) {
+        return true;
+    }
+    if (axis < 0 || axis >= in->ndim) {
+        return layout_fail(fault, LAYOUT_FAULT_AXIS, axis, in->ndim);
+    }
+    if (itemsize % in->itemsize != 0 && in->itemsize % itemsize != 0) {
+        return layout_fail(fault, LAYOUT_FAULT_REPACK, in->itemsize, itemsize);
+    }
+    if (in->shape[axis] == 0) {
+        return layout_fail(fault, LAYOUT_FAULT_PACK_EXTENT, 0, 1);
+    }
+    if (in->strides[axis] != 1) {
+        return layout_fail(fault, LAYOUT_FAULT_PACK_STRIDE, in->strides[axis], 0);
+    }
+    return itemsize < in->itemsize ||
+           check_packing(in, itemsize / in->itemsize, address, axis, fault);
+}
+
+static uint64_t
+common_divisor(uint64_t a, uint64_t b)
+{
+    while (b != 0) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* The common divisor of `divisor` and of `count` items in bytes, whose sign does not matter. */
+static uint64_t
+divide_further(const strided_layout *in, uint64_t divisor, int64_t count)
+{
+    int64_t nbytes;
+    if (!layout_multiply(count, in->itemsize, &nbytes)) {
+        return common_divisor(divisor, (uint64_t)in->itemsize);
+    }
+    return common_divisor(divisor, nbytes < 0 ? 0 - (uint64_t)nbytes : (uint64_t)nbytes);
+}
+
+/* The common divisor with a power of two is the lowest bit of any of the numbers; that a product wraps
+ * does not reach it. */
+static int64_t
+find_max_power(const strided_layout *in, int64_t max, int64_t address, int axis)
+{
+    uint64_t items = (uint64_t)in->offset;
+    for (int i = 0; i < in->ndim; i++) {
+        items |= (uint64_t)(i == axis ? in->shape[i] : in->strides[i]);
+    }
+    uint64_t bits = (items * (uint64_t)in->itemsize) | (uint64_t)max | (uint64_t)address;
+    int64_t found = (int64_t)(bits & (0 - bits));
+    return found % in->itemsize == 0 || in->itemsize % found == 0 ? found : in->itemsize;
+}
+
+int64_t
+layout_max_itemsize(const strided_layout *in, int64_t max, int64_t address, int axis)
+{
+    int64_t itemsize = in->itemsize;
+    if (in->shape[axis] == 0 || in->strides[axis] != 1) {
+        return itemsize;
+    }
+    if ((max & (max - 1)) == 0) {
+        return find_max_power(in, max, address, axis);
+    }
+    uint64_t divisor = common_divisor(
+        (uint64_t)max, address < 0 ? 0 - (uint64_t)address : (uint64_t)address);
+    for (int i = 0; i < in->ndim; i++) {
+        divisor = divide_further(in, divisor, i == axis ? in->shape[i] : in->strides[i]);
+    }
+    int64_t found = (int64_t)divide_further(in, divisor, in->offset);
+    return found % itemsize == 0 || itemsize % found == 0 ? found : itemsize;
+}

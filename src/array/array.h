@@ -1,0 +1,128 @@
+/* array.h: the Python type `Array`, as other files see it.
+ *
+ * Owns:      the rule that an Array is a Buffer, a byte offset, a layout and an element type, and
+ *            never changes after it was made; its items may.
+ * Threads:   the GIL is held.
+ * Invariant: every item lies within the Buffer; byte_offset fits the type's alignment where there
+ *            are items.  Sub-byte items are packed, in any strides, or padded to a byte each.
+ */
+#ifndef MD_ARRAY_H
+#define MD_ARRAY_H
+
+#include "array/buffer.h"
+#include "arithmetic/dtype_bits.h"
+#include "arithmetic/dtype.h"
+#include "arithmetic/layout.h"
+#include "python/state.h"
+
+typedef struct {
+    PyObject_VAR_HEAD     /* ob_size = 2 * ndim */
+    metal_storage *storage; /* owned (+1) as long as there is no Buffer; then the Buffer's */
+    BufferObject *buffer; /* owned; held open (buffer_hold).  NULL until array_buffer is asked for it */
+    int64_t byte_offset;  /* of element 0 */
+    int64_t nitems;
+    PyObject *weakrefs; /* keeps nothing alive */
+    DLDataType dtype;
+    int32_t ndim;
+    bool is_readonly;
+    bool is_padded;    /* sub-byte items of one lane, each in a byte of its own */
+    uint8_t first_bit; /* of element 0 within its byte; not 0 only where array_view_bits made it */
+    int64_t dims[]; /* ndim extents, then ndim strides in items */
+} ArrayObject;
+
+static inline ArrayObject *
+array_cast(PyObject *op)
+{
+    return (ArrayObject *)op;
+}
+
+static inline const int64_t *
+array_shape(const ArrayObject *self)
+{
+    return self->dims;
+}
+
+static inline const int64_t *
+array_strides(const ArrayObject *self)
+{
+    return self->dims + self->ndim;
+}
+
+/* Do items share bytes?  Then they are read and written by dtype_bits.h. */
+static inline bool
+array_is_packed(const ArrayObject *self)
+{
+    return !self->is_padded && !dtype_is_whole_bytes(self->dtype);
+}
+
+/* Bits from one item to the next. */
+static inline int64_t
+array_item_bits(const ArrayObject *self)
+{
+    return bits_per_item(self->dtype, self->is_padded);
+}
+
+static inline metal_storage *
+array_storage(const ArrayObject *self)
+{
+    return self->storage; /* there: a Buffer that has it cannot be closed while an Array lives */
+}
+
+/* The Buffer, made now where nobody has asked for it: borrowed.  NULL with MemoryError. */
+PyObject *array_buffer(ArrayObject *self);
+
+/* Bytes of all items; packed ones share them. */
+int64_t array_nbytes(const ArrayObject *self);
+
+/* The layout with offset 0: element 0 is at byte_offset. */
+void array_get_layout(const ArrayObject *self, strided_layout *out);
+
+/* An Array over `buffer` (which it holds): owned (+1).  `layout`'s offset, in items, counts from
+ * `byte_offset`.  The caller has checked the bounds.  NULL: no memory. */
+PyObject *array_new(md_state *state, PyObject *buffer, int64_t byte_offset,
+                    const strided_layout *layout, DLDataType dtype, bool is_readonly);
+
+/* The same, and sub-byte items have a byte each.  `is_padded` is passed over for types of whole bytes. */
+PyObject *array_new_padded(md_state *state, PyObject *buffer, int64_t byte_offset,
+                           const strided_layout *layout, DLDataType dtype, bool is_readonly,
+                           bool is_padded);
+
+/* An Array that takes over the caller's reference to `storage`, and makes its Buffer when that is asked for: most
+ * that are imported are used and dropped without it.  NULL: no memory; the reference is dropped then too. */
+PyObject *array_over_storage(md_state *state, metal_storage *storage, int64_t byte_offset,
+                             const strided_layout *layout, DLDataType dtype, bool is_readonly,
+                             bool is_padded);
+
+/* Another layout over the same items' memory; its offset counts from element 0.  NULL with
+ * CopyRequiredError where the first of packed items would not begin on a byte. */
+PyObject *array_view(ArrayObject *self, const strided_layout *layout);
+
+/* The same, beginning on any bit: an Array for this floor's own reading and writing, which no user
+ * gets to see. */
+PyObject *array_view_bits(ArrayObject *self, const strided_layout *layout);
+
+/* A new C- or Fortran-ordered Array; the bytes are not set.  Sub-byte items are packed. */
+PyObject *array_allocate(md_state *state, const char *function, const device_record *device,
+                         bridge_storage mode, int ndim, const int64_t *shape, DLDataType dtype,
+                         char order);
+PyObject *array_allocate_padded(md_state *state, const char *function, const device_record *device,
+                                bridge_storage mode, int ndim, const int64_t *shape,
+                                DLDataType dtype, char order, bool is_padded);
+
+/* A copy in new memory on the same device, packed or padded as this one is. */
+PyObject *array_copied(ArrayObject *self, char order, bridge_storage mode);
+PyObject *array_copied_padded(ArrayObject *self, char order, bridge_storage mode, bool is_padded);
+
+/* -1 with ValueError: items of this type cannot be padded, for they have several lanes. */
+int array_check_padding(const char *function, DLDataType dtype);
+
+/* Write one Python number into every item.  -1 with TypeError, OverflowError or ValueError (a
+ * read-only array). */
+int array_fill(const char *function, ArrayObject *self, PyObject *value);
+
+/* Buffer.array() */
+PyObject *array_from_buffer(PyObject *buffer, PyObject *const *args, Py_ssize_t nargs,
+                            PyObject *kwnames);
+extern const char array_from_buffer_doc[];
+
+#endif /* MD_ARRAY_H */

@@ -1,0 +1,145 @@
+/* array_buffer.c: Buffer.array(): an Array over the bytes of a Buffer, its bounds checked.
+ *
+ * Calls:   array.h to make it, layout.h and dtype_bits.h for the arithmetic.
+ * Threads: the GIL is held.
+ */
+#include "python/args.h"
+#include "array/array.h"
+#include "values/dtype_type.h"
+#include "python/errors.h"
+#include "values/layout_type.h"
+
+static int
+check_within_buffer(const metal_storage *storage, const strided_layout *layout, DLDataType dtype,
+                    bool is_padded, int64_t byte_offset)
+{
+    int64_t first, end;
+    bool fits = bits_byte_span(layout, bits_per_item(dtype, is_padded), 0, &first, &end) &&
+                layout_add(byte_offset, first, &first) && layout_add(byte_offset, end, &end);
+    if (layout_volume(layout) == 0) {
+        end = first = byte_offset;
+    }
+    if (!fits || first < 0 || (uint64_t)end > storage->nbytes) {
+        PyErr_Format(PyExc_ValueError,
+                     "Buffer.array: the items lie in bytes %lld to %lld, past the Buffer's %zu "
+                     "bytes.",
+                     (long long)first, (long long)end, storage->nbytes);
+        return -1;
+    }
+    if ((uint64_t)first < storage->first_byte && end > first) {
+        PyErr_Format(PyExc_ValueError,
+                     "Buffer.array: the items begin at byte %lld, and the bytes before %zu of this Buffer are "
+                     "not of the host memory that it stands for; count byte_offset from Buffer.offset.",
+                     (long long)first, storage->first_byte);
+        return -1;
+    }
+    int64_t offset_bits = layout->offset * (bits_per_item(dtype, is_padded) % 8);
+    if (offset_bits % 8 != 0) {
+        PyErr_Format(PyExc_ValueError,
+                     "Buffer.array: the layout's slice_offset (%lld) is at bit %d of a byte; an Array "
+                     "begins on a byte.",
+                     (long long)layout->offset, (int)(offset_bits & 7));
+        return -1;
+    }
+    if (first % dtype_alignment(dtype) != 0) {
+        PyErr_Format(PyExc_ValueError,
+                     "Buffer.array: byte_offset (%lld) is not a multiple of the element's alignment "
+                     "(%lld bytes).",
+                     (long long)byte_offset, (long long)dtype_alignment(dtype));
+        return -1;
+    }
+    return 0;
+}
+
+int
+array_check_padding(const char *function, DLDataType dtype)
+{
+    if (dtype.lanes == 1 || dtype.bits >= 8) {
+        return 0;
+    }
+    char name[DTYPE_NAME_MAX];
+    dtype_write_name(dtype, name);
+    PyErr_Format(PyExc_ValueError,
+                 "%s: items of one lane can be padded to a byte, not %s.", function, name);
+    return -1;
+}
+
+static int
+convert_layout(md_state *state, PyObject *value, DLDataType dtype, strided_layout *out)
+{
+    if (Py_IS_TYPE(value, state->layout_type)) {
+        layout_type_get(value, out);
+        if (out->itemsize != dtype_itemsize(dtype)) {
+            PyErr_Format(PyExc_ValueError,
+                         "Buffer.array: the layout's itemsize (%lld) is not the dtype's (%lld).",
+                         (long long)out->itemsize, (long long)dtype_itemsize(dtype));
+            return -1;
+        }
+        return 0;
+    }
+    int64_t shape[LAYOUT_MAX_NDIM];
+    int ndim;
+    layout_fault fault;
+    if (args_int64s("Buffer.array", "shape", value, shape, LAYOUT_MAX_NDIM, &ndim) < 0) {
+        return -1;
+    }
+    if (!layout_set_dense(out, ndim, shape, dtype_itemsize(dtype), 'C', &fault)) {
+        (void)errors_from_layout(state, "Buffer.array", &fault);
+        return -1;
+    }
+    return 0;
+}
+
+const char array_from_buffer_doc[] =
+    "array($self, layout_or_shape, dtype='float32', byte_offset=None, padded=False)\n--\n\n"
+    "An Array over these bytes.\n\n"
+    "Parameters\n----------\n"
+    "layout_or_shape : StridedLayout, int or tuple of int\n"
+    "    A shape stands for C order.\n"
+    "dtype : dtype or what names one\n"
+    "byte_offset : int, optional\n"
+    "    Where element 0 is, in bytes from byte 0 of the MTLBuffer; a multiple of the element's alignment.\n"
+    "    Default: offset, which is 0 but over host memory.\n"
+    "padded : bool\n"
+    "    Sub-byte items have a byte each, in its lowest bits; default: they are packed.\n\n"
+    "Returns\n-------\nArray\n\n"
+    "Raises\n------\n"
+    "ValueError\n"
+    "    Items would lie outside the Buffer, or not on their alignment.\n\n"
+    "Memory: no copy; the Array keeps the Buffer open.";
+
+PyObject *
+array_from_buffer(PyObject *buffer, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {
+        "Buffer.array", 0, 4, 1, {"layout_or_shape", "dtype", "byte_offset", "padded", NULL}};
+    md_state *state = state_of(buffer);
+    PyObject *values[4];
+    int is_padded = 0;
+    DLDataType dtype = {kDLFloat, 32, 1};
+    strided_layout layout;
+    int64_t byte_offset = 0;
+    bool has_offset;
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    has_offset = values[2] != NULL && values[2] != Py_None;
+    if ((values[1] != NULL && dtype_type_convert(state, "Buffer.array", values[1], &dtype) < 0) ||
+        (has_offset && args_int64("Buffer.array", "byte_offset", values[2], &byte_offset) < 0) ||
+        (values[3] != NULL && (is_padded = PyObject_IsTrue(values[3])) < 0) ||
+        (is_padded && array_check_padding("Buffer.array", dtype) < 0)) {
+        return NULL;
+    }
+    metal_storage *storage = buffer_open_storage("Buffer.array", buffer_cast(buffer));
+    if (storage == NULL || convert_layout(state, values[0], dtype, &layout) < 0) {
+        return NULL;
+    }
+    byte_offset = has_offset ? byte_offset : (int64_t)storage->first_byte;
+    if (layout_volume(&layout) == 0) {
+        layout.offset = 0; /* no items are nowhere */
+    }
+    if (check_within_buffer(storage, &layout, dtype, is_padded, byte_offset) < 0) {
+        return NULL;
+    }
+    return array_new_padded(state, buffer, byte_offset, &layout, dtype, false, is_padded);
+}

@@ -1,0 +1,173 @@
+/* array_items.c: the items of an Array as Python numbers.
+ *
+ * Calls:   array_map.h for the memory, element.h for single items; NumPy for element types that have no number.
+ * Threads: the GIL is held; released round waits.
+ */
+#include "python/args.h"
+#include "array/array.h"
+#include "array/array_map.h"
+#include "array/array_methods.h"
+#include "array/array_numpy.h"
+#include "python/element.h"
+#include "python/errors.h"
+#include "values/layout_type.h"
+
+/* ---- Python numbers ---- */
+
+/* The one item of an array of size 1: owned (+1). */
+static PyObject *
+only_item(const char *function, ArrayObject *self)
+{
+    if (self->nitems != 1) {
+        return PyErr_Format(PyExc_ValueError,
+                            "%s: only an array of one item is a number; this one has %lld.",
+                            function, (long long)self->nitems);
+    }
+    array_mapping mapping;
+    if (array_map(function, self, MAP_READ, &mapping) < 0) {
+        return NULL;
+    }
+    PyObject *number = element_unpack(self->dtype, mapping.origin, self->first_bit);
+    (void)array_unmap(function, self, &mapping, false);
+    return number;
+}
+
+const char array_doc_item[] =
+    "item($self, /, *index)\n--\n\n"
+    "One item as a bool, int, float or complex; of several lanes as a tuple of them.\n\n"
+    "Parameters\n----------\n"
+    "index : int\n"
+    "    One for each axis, negative ones from the end; none for the only item of an array.\n\n"
+    "Raises\n------\n"
+    "ValueError\n    No index is given and size is not 1, or not one for each axis.\n"
+    "IndexError\n    An index is out of range.\n\n"
+    "Waits for pending GPU work on the buffer.  Packed items are read on any bit.";
+
+PyObject *
+array_method_item(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    ArrayObject *self = array_cast(op);
+    strided_layout in, out;
+    if (kwnames != NULL && PyTuple_GET_SIZE(kwnames) > 0) {
+        return PyErr_Format(PyExc_TypeError, "Array.item() takes no keywords.");
+    }
+    if (nargs == 0) {
+        return only_item("Array.item", self);
+    }
+    if (nargs != self->ndim) {
+        return PyErr_Format(PyExc_ValueError,
+                            "Array.item: %zd indices are given for %d dimensions.", nargs,
+                            self->ndim);
+    }
+    array_get_layout(self, &in);
+    for (int axis = 0; axis < self->ndim; axis++) {
+        int64_t index;
+        layout_fault fault;
+        if (args_int64("Array.item", "index", args[axis], &index) < 0) {
+            return NULL;
+        }
+        if (!layout_take_index(&in, 0, index, &out, &fault)) {
+            return errors_from_layout(state_of(op), "Array.item", &fault);
+        }
+        layout_copy(&out, &in);
+    }
+    PyObject *view = array_view_bits(self, &in);
+    PyObject *number = view == NULL ? NULL : only_item("Array.item", array_cast(view));
+    Py_XDECREF(view);
+    return number;
+}
+
+/* `first_bit` of this item, from `origin` on. */
+static PyObject *
+list_axis(const ArrayObject *self, int axis, const char *origin, int64_t first_bit)
+{
+    if (axis == self->ndim) {
+        return element_unpack(self->dtype, origin + (first_bit >> 3), first_bit & 7);
+    }
+    int64_t extent = array_shape(self)[axis];
+    int64_t step_bits = array_strides(self)[axis] * array_item_bits(self);
+    PyObject *list = PyList_New((Py_ssize_t)extent);
+    for (int64_t i = 0; list != NULL && i < extent; i++) {
+        PyObject *entry = list_axis(self, axis + 1, origin, first_bit + i * step_bits);
+        if (entry == NULL) {
+            Py_CLEAR(list);
+            break;
+        }
+        PyList_SET_ITEM(list, (Py_ssize_t)i, entry);
+    }
+    return list;
+}
+
+const char array_doc_tolist[] =
+    "tolist($self, /)\n--\n\n"
+    "The items as nested lists of Python numbers; a number for 0 dimensions.\n\n"
+    "Items of several lanes are tuples.  Waits for pending GPU work on the buffer.";
+
+PyObject *
+array_method_tolist(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    ArrayObject *self = array_cast(op);
+    array_mapping mapping;
+    if (array_map("Array.tolist", self, MAP_READ, &mapping) < 0) {
+        return NULL;
+    }
+    PyObject *list = list_axis(self, 0, mapping.origin, self->first_bit);
+    (void)array_unmap("Array.tolist", self, &mapping, false);
+    return list;
+}
+
+int
+array_bool(PyObject *op)
+{
+    PyObject *number = only_item("bool(Array)", array_cast(op));
+    int result = number == NULL ? -1 : PyObject_IsTrue(number);
+    Py_XDECREF(number);
+    return result;
+}
+
+/* int(), float(): what the function makes of the only item. */
+static PyObject *
+convert_item(const char *function, PyObject *op, PyObject *(*convert)(PyObject *))
+{
+    PyObject *number = only_item(function, array_cast(op));
+    PyObject *result = number == NULL ? NULL : convert(number);
+    Py_XDECREF(number);
+    return result;
+}
+
+PyObject *
+array_int(PyObject *op)
+{
+    return convert_item("int(Array)", op, PyNumber_Long);
+}
+
+PyObject *
+array_float(PyObject *op)
+{
+    return convert_item("float(Array)", op, PyNumber_Float);
+}
+
+PyObject *
+array_index(PyObject *op)
+{
+    ArrayObject *self = array_cast(op);
+    if (self->dtype.code != kDLInt && self->dtype.code != kDLUInt) {
+        return PyErr_Format(PyExc_TypeError,
+                            "Only an Array of one integer can be used as an index.");
+    }
+    return convert_item("index(Array)", op, PyNumber_Index);
+}
+
+const char array_doc_complex[] = "__complex__($self, /)\n--\n\nThe only item as a complex.";
+
+PyObject *
+array_method_complex(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    PyObject *number = only_item("complex(Array)", array_cast(op));
+    if (number == NULL) {
+        return NULL;
+    }
+    Py_complex value = PyComplex_AsCComplex(number);
+    Py_DECREF(number);
+    return PyErr_Occurred() ? NULL : PyComplex_FromCComplex(value);
+}

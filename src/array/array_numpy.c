@@ -1,0 +1,282 @@
+/* array_numpy.c: see array_numpy.h. */
+#include "array/array_numpy.h"
+
+#include "python/args.h"
+#include "array/array_sides.h"
+#include "array/array_map.h"
+#include "array/array_methods.h"
+#include "values/dtype_type.h"
+#include "python/errors.h"
+
+PyObject *
+array_numpy_module(const char *function)
+{
+    PyObject *numpy = PyImport_ImportModule("numpy");
+    if (numpy == NULL && PyErr_ExceptionMatches(PyExc_ImportError)) {
+        PyErr_Format(PyExc_ImportError, "%s: this conversion is NumPy's work; install numpy.",
+                     function);
+    }
+    return numpy;
+}
+
+/* ---- views ---- */
+
+/* Types that the buffer protocol cannot name go as unsigned integers of their size, and are named
+ * again by ml_dtypes on the other side. */
+static PyObject *
+as_integers(ArrayObject *self)
+{
+    DLDataType dtype = {kDLUInt, (uint8_t)(dtype_itemsize(self->dtype) * 8), 1};
+    strided_layout layout;
+    array_get_layout(self, &layout);
+    PyObject *buffer = array_buffer(self);
+    return buffer == NULL ? NULL
+                          : array_new(state_of((PyObject *)self), buffer, self->byte_offset, &layout,
+                                      dtype, self->is_readonly);
+}
+
+static PyObject *
+view_through_buffer(const char *function, PyObject *op)
+{
+    PyObject *numpy = array_numpy_module(function);
+    PyObject *memory = numpy == NULL ? NULL : PyMemoryView_FromObject(op);
+    PyObject *result = NULL;
+    if (memory != NULL) {
+        result = PyObject_CallMethod(numpy, "asarray", "(O)", memory);
+    }
+    Py_XDECREF(memory);
+    Py_XDECREF(numpy);
+    return result;
+}
+
+static PyObject *
+view_renamed(const char *function, ArrayObject *self, PyObject *numpy_dtype)
+{
+    PyObject *integers = as_integers(self);
+    PyObject *plain = integers == NULL ? NULL : view_through_buffer(function, integers);
+    PyObject *result = plain == NULL ? NULL : PyObject_CallMethod(plain, "view", "(O)", numpy_dtype);
+    Py_XDECREF(plain);
+    Py_XDECREF(integers);
+    return result;
+}
+
+PyObject *
+array_numpy_view(const char *function, ArrayObject *self)
+{
+    if (dtype_buffer_format(self->dtype) != NULL) {
+        return view_through_buffer(function, (PyObject *)self);
+    }
+    if (array_is_packed(self)) {
+        char name[DTYPE_NAME_MAX];
+        dtype_write_name(self->dtype, name);
+        return errors_copy_required(state_of((PyObject *)self),
+                                    "%s: the %s items are packed and NumPy's have a byte each; use "
+                                    "copy(padded=True), or view the bytes as uint8.",
+                                    function, name);
+    }
+    PyObject *dtype = dtype_type_from_dl(state_of((PyObject *)self), self->dtype);
+    PyObject *numpy_dtype = dtype == NULL ? NULL : PyObject_GetAttrString(dtype, "numpy");
+    PyObject *result = NULL;
+    if (numpy_dtype != NULL) {
+        result = view_renamed(function, self, numpy_dtype);
+    }
+    Py_XDECREF(dtype);
+    Py_XDECREF(numpy_dtype);
+    return result;
+}
+
+/* ---- assignment ---- */
+
+bool
+array_numpy_can_view(const ArrayObject *self)
+{
+    return array_storage(self)->mode != BRIDGE_PRIVATE && !array_is_packed(self);
+}
+
+/* What packed items of several lanes are to NumPy: nothing. */
+static int
+require_lane(const char *function, const ArrayObject *self)
+{
+    if (self->dtype.lanes == 1) {
+        return 0;
+    }
+    PyErr_Format(PyExc_TypeError,
+                 "%s: NumPy, which converts items, has no type of %d lanes; convert a.view('%s'), "
+                 "whose last axis counts the lanes.",
+                 function, (int)self->dtype.lanes, dtype_find(self->dtype)->name);
+    return -1;
+}
+
+PyObject *
+array_numpy_copy(const char *function, ArrayObject *self)
+{
+    if (require_lane(function, self) < 0) {
+        return NULL;
+    }
+    bool is_padded = !dtype_is_whole_bytes(self->dtype);
+    PyObject *copy = array_copied_padded(self, 'C', BRIDGE_SHARED, is_padded);
+    PyObject *view = copy == NULL ? NULL : array_numpy_view(function, array_cast(copy));
+    Py_XDECREF(copy);
+    return view;
+}
+
+/* What NumPy can read: an Array becomes its NumPy view, and so does whatever speaks DLPack. */
+static PyObject *
+readable_value(const char *function, md_state *state, PyObject *value)
+{
+    if (!Py_IS_TYPE(value, state->array_type)) {
+        return Py_NewRef(value);
+    }
+    ArrayObject *array = array_cast(value);
+    return array_numpy_can_view(array) ? array_numpy_view(function, array)
+                                       : array_numpy_copy(function, array);
+}
+
+long
+array_numpy_builtin(PyObject *dtype)
+{
+    PyObject *kind = PyObject_GetAttrString(dtype, "isbuiltin");
+    long number = kind != NULL && PyLong_Check(kind) ? PyLong_AsLong(kind) : -1;
+    Py_XDECREF(kind);
+    PyErr_Clear();
+    return number;
+}
+
+bool
+array_numpy_is_array(PyObject *op)
+{
+    return strcmp(Py_TYPE(op)->tp_name, "numpy.ndarray") == 0;
+}
+
+/* Is it an array of a type that ml_dtypes has registered with NumPy?  The exception that is set stays. */
+static bool
+is_registered_type(PyObject *value)
+{
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyObject *dtype = PyObject_GetAttrString(value, "dtype");
+    long number = dtype == NULL ? -1 : array_numpy_builtin(dtype);
+    Py_XDECREF(dtype);
+    PyErr_Restore(type, error, traceback); /* no array has no dtype, which is no error */
+    return number == NUMPY_REGISTERED;
+}
+
+/* view[...] = value.  ml_dtypes knows no cast between some of its own types (int4 to uint4): they go by way of
+ * float32, or complex64, which hold every number of every one of them. */
+static int
+set_items(PyObject *view, PyObject *value)
+{
+    if (PyObject_SetItem(view, Py_Ellipsis, value) == 0) {
+        return 0;
+    }
+    if (!PyErr_ExceptionMatches(PyExc_TypeError) || !is_registered_type(value)) {
+        return -1;
+    }
+    PyErr_Clear();
+    PyObject *kind = PyObject_GetAttrString(value, "dtype");
+    PyObject *name = kind == NULL ? NULL : PyObject_GetAttrString(kind, "name");
+    const char *wide = name != NULL && PyUnicode_CompareWithASCIIString(name, "complex32") == 0
+                           ? "complex64"
+                           : "float32";
+    PyObject *between = name == NULL ? NULL : PyObject_CallMethod(value, "astype", "s", wide);
+    int result = between == NULL ? -1 : PyObject_SetItem(view, Py_Ellipsis, between);
+    Py_XDECREF(between);
+    Py_XDECREF(name);
+    Py_XDECREF(kind);
+    return result;
+}
+
+/* dst[...] = value, both NumPy's. */
+static int
+assign_in_numpy(const char *function, ArrayObject *dst, PyObject *value)
+{
+    PyObject *readable = readable_value(function, state_of((PyObject *)dst), value);
+    PyObject *view = readable == NULL ? NULL : array_numpy_view(function, dst);
+    int result = view == NULL ? -1 : set_items(view, readable);
+    Py_XDECREF(view);
+    Py_XDECREF(readable);
+    return result;
+}
+
+int
+array_numpy_assign(const char *function, ArrayObject *dst, PyObject *value)
+{
+    if (require_lane(function, dst) < 0) {
+        return -1;
+    }
+    if (array_numpy_can_view(dst)) {
+        return assign_in_numpy(function, dst, value);
+    }
+    PyObject *stage = array_allocate_padded(
+        state_of((PyObject *)dst), function, array_storage(dst)->device, BRIDGE_SHARED, dst->ndim,
+        array_shape(dst), dst->dtype, 'C', !dtype_is_whole_bytes(dst->dtype));
+    if (stage == NULL) {
+        return -1;
+    }
+    int result = assign_in_numpy(function, array_cast(stage), value);
+    if (result == 0) {
+        result = array_copy_items(function, dst, array_cast(stage));
+    }
+    Py_DECREF(stage);
+    return result;
+}
+
+/* ---- conversion ---- */
+
+PyObject *
+array_numpy_convert(const char *function, ArrayObject *self, DLDataType dtype, bridge_storage mode)
+{
+    bool is_padded = self->is_padded && !dtype_is_whole_bytes(dtype) && dtype.lanes == 1;
+    PyObject *result = array_allocate_padded(state_of((PyObject *)self), function,
+                                             array_storage(self)->device, mode, self->ndim,
+                                             array_shape(self), dtype, 'C', is_padded);
+    if (result != NULL && array_numpy_assign(function, array_cast(result), (PyObject *)self) < 0) {
+        Py_CLEAR(result);
+    }
+    return result;
+}
+
+const char array_doc_astype[] =
+    "astype($self, dtype, /, *, copy=True)\n--\n\n"
+    "The items as numbers of another type.\n\n"
+    "Parameters\n----------\n"
+    "dtype : dtype or what names one\n"
+    "copy : bool\n"
+    "    False: where the type is the same already, a view; else a copy as well.\n\n"
+    "Returns\n-------\n"
+    "Array\n    In C order, of the same shape and storage, on the same device.\n\n"
+    "The rule is that of NumPy's astype with casting='unsafe': every pair of types converts.  A float\n"
+    "rounds to nearest, ties to even; what is past the target's largest number becomes infinity, NaN\n"
+    "where it has none, its largest number where it has neither.  Floats to integers drop the fraction;\n"
+    "integers to narrower ones keep the low bits; complex to real drops the imaginary part, with\n"
+    "NumPy's ComplexWarning; to bool: is it not 0.  Infinity and NaN as integers, and NaN in a type that\n"
+    "has none, are not defined.\n\n"
+    "Raises\n------\n"
+    "TypeError\n    Either type has several lanes: view(dtype) first.\n"
+    "ImportError\n    NumPy, or ml_dtypes for types that NumPy has not, is not installed: the\n"
+    "    conversion is theirs.\n"
+    "MemoryError, MetalError";
+
+PyObject *
+array_method_astype(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {"Array.astype", 1, 1, 1, {"dtype", "copy", NULL}};
+    ArrayObject *self = array_cast(op);
+    PyObject *values[2];
+    DLDataType dtype;
+    int copy = 1;
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        dtype_type_convert(state_of(op), "Array.astype", values[0], &dtype) < 0 ||
+        (values[1] != NULL && (copy = PyObject_IsTrue(values[1])) < 0)) {
+        return NULL;
+    }
+    if (!dtype_equal(dtype, self->dtype)) {
+        return array_numpy_convert("Array.astype", self, dtype, array_storage(self)->mode);
+    }
+    if (copy) {
+        return array_copied(self, 'C', array_storage(self)->mode);
+    }
+    strided_layout layout;
+    array_get_layout(self, &layout);
+    return array_view(self, &layout);
+}

@@ -1,0 +1,39 @@
+/* array_numpy.h: the items of an Array as a NumPy array, and what NumPy does for us.
+ *
+ * Rule:    NumPy is imported by the first call that needs it, never by importing the package.
+ * Threads: the GIL is held.
+ */
+#ifndef MD_ARRAY_NUMPY_H
+#define MD_ARRAY_NUMPY_H
+
+#include "array/array.h"
+
+/* numpy, imported: owned (+1).  ImportError that says who asks for it. */
+PyObject *array_numpy_module(const char *function);
+
+/* An ndarray and no subclass of it, found out without NumPy. */
+bool array_numpy_is_array(PyObject *op);
+
+/* dtype.isbuiltin of NumPy: one of its own types in the machine's byte order, or one that others registered; any other
+ * number for all else.  Raises nothing, and clears what is raised. */
+enum { NUMPY_OWN = 1, NUMPY_REGISTERED = 2 };
+long array_numpy_builtin(PyObject *dtype);
+
+/* Can NumPy look at the memory itself?  Not into private storage, nor at packed items. */
+bool array_numpy_can_view(const ArrayObject *self);
+
+/* A NumPy array over the same memory: owned (+1).  CopyRequiredError for private storage and packed items;
+ * TypeError for element types that NumPy and ml_dtypes have not. */
+PyObject *array_numpy_view(const char *function, ArrayObject *self);
+
+/* A NumPy array of a copy, in C order: owned (+1).  Sub-byte items have a byte each there. */
+PyObject *array_numpy_copy(const char *function, ArrayObject *self);
+
+/* Write anything that NumPy can make an array of, converting and broadcasting as NumPy does. */
+int array_numpy_assign(const char *function, ArrayObject *dst, PyObject *value);
+
+/* The items as numbers of another type, in new memory: owned (+1). */
+PyObject *array_numpy_convert(const char *function, ArrayObject *self, DLDataType dtype,
+                              bridge_storage mode);
+
+#endif /* MD_ARRAY_NUMPY_H */

@@ -1,0 +1,341 @@
+/* array_sides.c: see array_sides.h.
+ *
+ * Owns:    nothing beyond a call: the buffer view or the Array that stands for the other side.
+ * Calls:   array_map.h for the memory, copy.h for the moving, array_make.h for what else can be read.
+ */
+#include "array/array_sides.h"
+
+#include <stdlib.h>
+
+#include "array/array_make.h"
+#include "array/array_map.h"
+#include "array/array_queue.h"
+#include "copy/copy.h"
+#include "python/errors.h"
+#include "values/layout_type.h"
+
+/* ---- one side ---- */
+
+void
+array_side_close(array_side *side)
+{
+    Py_CLEAR(side->kept);
+    if (side->view.obj != NULL) {
+        PyBuffer_Release(&side->view);
+    }
+}
+
+void
+array_side_set(array_side *side, ArrayObject *array)
+{
+    side->array = array;
+    side->kept = NULL;
+    side->view.obj = NULL;
+    side->dtype = array->dtype;
+    side->is_readonly = array->is_readonly;
+    array_get_layout(array, &side->layout);
+}
+
+/* The layout of a buffer view; false where it has none in items. */
+static bool
+layout_of_view(const Py_buffer *view, strided_layout *out)
+{
+    int64_t strides[LAYOUT_MAX_NDIM];
+    layout_fault fault;
+    if (view->ndim > LAYOUT_MAX_NDIM) {
+        return false;
+    }
+    for (int axis = 0; axis < view->ndim; axis++) {
+        if (view->strides[axis] % view->itemsize != 0) {
+            return false;
+        }
+        strides[axis] = view->strides[axis] / view->itemsize;
+    }
+    return layout_set(out, view->ndim, (const int64_t *)view->shape, strides, view->itemsize, 0,
+                      &fault);
+}
+
+bool
+array_side_open_view(array_side *side, PyObject *value)
+{
+    if (!PyObject_CheckBuffer(value)) {
+        return false;
+    }
+    if (PyObject_GetBuffer(value, &side->view, PyBUF_FULL_RO) < 0) {
+        PyErr_Clear(); /* NumPy's arrays of element types that the protocol cannot name */
+        side->view.obj = NULL;
+        return false;
+    }
+    if (side->view.suboffsets != NULL || side->view.itemsize == 0 ||
+        !dtype_from_buffer_format(side->view.format, side->view.itemsize, &side->dtype) ||
+        !layout_of_view(&side->view, &side->layout)) {
+        PyBuffer_Release(&side->view);
+        return false;
+    }
+    side->array = NULL;
+    side->kept = NULL;
+    side->origin = side->view.buf;
+    side->is_readonly = side->view.readonly;
+    return true;
+}
+
+int
+array_side_open(array_side *side, md_state *state, PyObject *value, const import_request *request)
+{
+    if (Py_IS_TYPE(value, state->array_type)) {
+        array_side_set(side, array_cast(value));
+        return 0;
+    }
+    if (array_side_open_view(side, value)) {
+        return 0;
+    }
+    PyObject *array = array_make_of(state, value, request);
+    if (array == NULL) {
+        return -1;
+    }
+    array_side_set(side, array_cast(array));
+    side->kept = array;
+    return 0;
+}
+
+/* ---- do the two fit? ---- */
+
+static int
+check_dtypes(const char *function, DLDataType dst, DLDataType src)
+{
+    if (dtype_equal(dst, src)) {
+        return 0;
+    }
+    char from[DTYPE_NAME_MAX], to[DTYPE_NAME_MAX];
+    dtype_write_name(src, from);
+    dtype_write_name(dst, to);
+    PyErr_Format(PyExc_TypeError,
+                 "%s: items of %s cannot be copied to items of %s; a[...] = value converts.",
+                 function, from, to);
+    return -1;
+}
+
+static int
+refuse_shapes(const char *function, const strided_layout *dst, const strided_layout *src)
+{
+    PyObject *from = layout_tuple(src->shape, src->ndim);
+    PyObject *to = layout_tuple(dst->shape, dst->ndim);
+    if (from != NULL && to != NULL) {
+        PyErr_Format(PyExc_ValueError, "%s: a source of shape %R cannot be broadcast to shape %R.",
+                     function, from, to);
+    }
+    Py_XDECREF(from);
+    Py_XDECREF(to);
+    return -1;
+}
+
+/* Give `src` the shape of `dst`; axes of extent 1 before the first may be too many, as in NumPy. */
+static int
+fit_shape(const char *function, const strided_layout *dst, array_side *src)
+{
+    strided_layout *layout = &src->layout;
+    layout_fault fault;
+    if (layout_same_shape(dst, layout)) {
+        return 0;
+    }
+    strided_layout fitted;
+    layout_copy(layout, &fitted);
+    while (fitted.ndim > dst->ndim && fitted.shape[0] == 1) {
+        layout_drop_axis(&fitted, 0);
+    }
+    if (!layout_broadcast(&fitted, dst->ndim, dst->shape, &fitted, &fault)) {
+        return refuse_shapes(function, dst, layout);
+    }
+    layout_copy(&fitted, layout);
+    return 0;
+}
+
+static int
+check_fit(const char *function, array_side *dst, array_side *src)
+{
+    if (dst->is_readonly) {
+        PyErr_Format(PyExc_ValueError, "%s: the %s is read-only; write to a copy of it.", function,
+                     dst->array != NULL ? "array" : "destination");
+        return -1;
+    }
+    if (check_dtypes(function, dst->dtype, src->dtype) < 0) {
+        return -1;
+    }
+    return fit_shape(function, &dst->layout, src);
+}
+
+/* ---- the copy ---- */
+
+static int
+side_map(const char *function, array_side *side, map_access access, array_mapping *mapping)
+{
+    if (side->array != NULL) {
+        return array_map(function, side->array, access, mapping);
+    }
+    *mapping = (array_mapping){.origin = side->origin};
+    return 0;
+}
+
+static int
+side_unmap(const char *function, array_side *side, array_mapping *mapping, bool is_written)
+{
+    return side->array == NULL ? 0 : array_unmap(function, side->array, mapping, is_written);
+}
+
+static bool
+is_packed(const array_side *side)
+{
+    return side->array != NULL && array_is_packed(side->array);
+}
+
+/* Two packed layouts of one shape as bytes: the whole, or rows of it. */
+static bool
+layouts_of_bytes(const strided_layout *dst, const strided_layout *src, int64_t item_bits,
+                 strided_layout *to, strided_layout *from)
+{
+    layout_fault fault;
+    int64_t nbits;
+    bool is_whole = layout_is_contiguous_c(dst) && layout_is_contiguous_c(src) &&
+                    layout_multiply(layout_volume(dst), item_bits, &nbits) && nbits % 8 == 0;
+    if (is_whole) {
+        int64_t nbytes = nbits / 8;
+        return layout_set_dense(to, 1, &nbytes, 1, 'C', &fault) &&
+               layout_set_dense(from, 1, &nbytes, 1, 'C', &fault);
+    }
+    return bits_as_bytes(dst, item_bits, to) && bits_as_bytes(src, item_bits, from);
+}
+
+/* Packed items that lie in whole bytes on both sides move as these: the layouts become theirs.  True: they do
+ * not, and each item is moved by itself. */
+static bool
+must_move_bits(array_side *dst, array_side *src)
+{
+    strided_layout to, from;
+    if (!is_packed(dst) && !is_packed(src)) {
+        return false;
+    }
+    if (!is_packed(dst) || !is_packed(src) || dst->array->first_bit != 0 ||
+        src->array->first_bit != 0 ||
+        !layouts_of_bytes(&dst->layout, &src->layout, dtype_item_bits(dst->dtype), &to, &from)) {
+        return true;
+    }
+    layout_copy(&to, &dst->layout);
+    layout_copy(&from, &src->layout);
+    return false;
+}
+
+static bits_items
+bits_of(const array_side *side, char *origin)
+{
+    const ArrayObject *array = side->array;
+    return (bits_items){&side->layout, origin, array->first_bit, array->dtype, array->is_padded};
+}
+
+static bool
+may_overlap(const bits_items *dst, const bits_items *src)
+{
+    int64_t to, to_end, from, from_end;
+    (void)bits_byte_span(dst->layout, bits_per_item(dst->dtype, dst->is_padded), dst->first_bit, &to,
+                         &to_end); /* in bounds, both */
+    (void)bits_byte_span(src->layout, bits_per_item(src->dtype, src->is_padded), src->first_bit,
+                         &from, &from_end);
+    return dst->base + to < src->base + from_end && src->base + from < dst->base + to_end;
+}
+
+/* Item by item; by way of memory of its own where the two may share some. */
+static bool
+move_bits(const bits_items *dst, const bits_items *src)
+{
+    strided_layout dense;
+    layout_fault fault;
+    if (!may_overlap(dst, src)) {
+        bits_copy(dst, src);
+        return true;
+    }
+    if (!layout_set_dense(&dense, src->layout->ndim, src->layout->shape, 1, 'C', &fault)) {
+        return false;
+    }
+    char *between =
+        calloc((size_t)layout_volume(&dense), (size_t)dtype_itemsize(src->dtype));
+    if (between == NULL) {
+        return false;
+    }
+    bits_items copy = {&dense, between, 0, src->dtype, false};
+    bits_copy(&copy, src);
+    bits_copy(dst, &copy);
+    free(between);
+    return true;
+}
+
+static bool
+move_nogil(const array_side *dst, char *to, const array_side *src, char *from, bool is_bits)
+{
+    if (!is_bits) {
+        return copy_strided(&dst->layout, to, &src->layout, from);
+    }
+    bits_items to_bits = bits_of(dst, to), from_bits = bits_of(src, from);
+    return move_bits(&to_bits, &from_bits);
+}
+
+static bool
+move_items(const array_side *dst, char *to, const array_side *src, char *from, bool is_bits)
+{
+    if (layout_volume(&dst->layout) < LARGE_COPY / dst->layout.itemsize) {
+        return move_nogil(dst, to, src, from, is_bits);
+    }
+    bool is_done;
+    Py_BEGIN_ALLOW_THREADS
+    is_done = move_nogil(dst, to, src, from, is_bits);
+    Py_END_ALLOW_THREADS
+    return is_done;
+}
+
+/* The one entry: two sides that fit. */
+static int
+copy_sides(const char *function, array_side *dst, array_side *src, bool is_bits)
+{
+    array_mapping to, from;
+    if (layout_is_empty(&dst->layout)) {
+        return 0;
+    }
+    if (side_map(function, src, MAP_READ, &from) < 0) {
+        return -1;
+    }
+    if (side_map(function, dst, MAP_OVERWRITE, &to) < 0) {
+        (void)side_unmap(function, src, &from, false);
+        return -1;
+    }
+    bool is_done = move_items(dst, to.origin, src, from.origin, is_bits);
+    (void)side_unmap(function, src, &from, false);
+    int result = side_unmap(function, dst, &to, is_done);
+    if (!is_done) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    return result;
+}
+
+int
+array_sides_copy(const char *function, array_side *dst, array_side *src, metal_stream *stream)
+{
+    if (check_fit(function, dst, src) < 0) {
+        return -1;
+    }
+    bool is_bits = must_move_bits(dst, src);
+    int is_queued = is_bits || layout_is_empty(&dst->layout)
+                        ? 0
+                        : array_queue_copy(function, dst, src, stream);
+    if (is_queued != 0) {
+        return is_queued < 0 ? -1 : 0;
+    }
+    return copy_sides(function, dst, src, is_bits);
+}
+
+int
+array_copy_items(const char *function, ArrayObject *dst, ArrayObject *src)
+{
+    array_side to, from;
+    array_side_set(&to, dst);
+    array_side_set(&from, src);
+    return array_sides_copy(function, &to, &from, NULL);
+}

@@ -1,0 +1,382 @@
+/* array_views.c: Arrays over the same items in another shape; never a copy.
+ *
+ * Calls:   layout.h for the arithmetic, array.h to make the view.
+ * Threads: the GIL is held.
+ */
+#include "python/args.h"
+#include "array/array.h"
+#include "array/array_methods.h"
+#include "python/errors.h"
+#include "values/layout_type.h"
+
+static PyObject *
+refuse(PyObject *op, const char *function, const layout_fault *fault)
+{
+    return errors_from_layout(state_of(op), function, fault);
+}
+
+/* ---- indexing ---- */
+
+PyObject *
+array_subscript(PyObject *op, PyObject *key)
+{
+    strided_layout in, out;
+    array_get_layout(array_cast(op), &in);
+    if (layout_index(state_of(op), "Array", key, &in, &out) < 0) {
+        return NULL;
+    }
+    return array_view(array_cast(op), &out);
+}
+
+PyObject *
+array_sequence_item(PyObject *op, Py_ssize_t index)
+{
+    strided_layout in, out;
+    layout_fault fault;
+    if (array_cast(op)->ndim == 0) {
+        PyErr_SetString(PyExc_TypeError, "A 0-dimensional Array cannot be iterated over.");
+        return NULL;
+    }
+    array_get_layout(array_cast(op), &in);
+    if (!layout_take_index(&in, 0, index, &out, &fault)) {
+        return refuse(op, "Array", &fault);
+    }
+    return array_view(array_cast(op), &out);
+}
+
+/* ---- shapes ---- */
+
+/* A shape or axes given as f(2, 3) or f((2, 3)). */
+static int
+collect_ints(const char *function, const char *what, PyObject *const *args, Py_ssize_t nargs,
+             int64_t *out, int *count)
+{
+    if (nargs == 1) {
+        return args_int64s(function, what, args[0], out, LAYOUT_MAX_NDIM, count);
+    }
+    *count = 0;
+    if (nargs > LAYOUT_MAX_NDIM) {
+        PyErr_Format(PyExc_ValueError, "%s: %s has %zd entries; at most %d are possible.",
+                     function, what, nargs, LAYOUT_MAX_NDIM);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < nargs; i++) {
+        if (args_int64(function, what, args[i], &out[i]) < 0) {
+            return -1;
+        }
+    }
+    *count = (int)nargs;
+    return 0;
+}
+
+/* The one keyword that f(*values) also takes by name, f(values=...). */
+static int
+take_keyword(const char *function, const char *name, Py_ssize_t *nargs, PyObject *kwnames)
+{
+    if (kwnames == NULL || PyTuple_GET_SIZE(kwnames) == 0) {
+        return 0;
+    }
+    if (*nargs != 0 || PyTuple_GET_SIZE(kwnames) != 1 ||
+        PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), name) != 0) {
+        PyErr_Format(PyExc_TypeError, "%s() takes ints, one tuple, or %s=.", function, name);
+        return -1;
+    }
+    *nargs = 1; /* keyword values follow the positional ones */
+    return 0;
+}
+
+const char array_doc_reshape[] =
+    "reshape($self, /, *shape)\n--\n\n"
+    "A view with another shape, in C order.\n\n"
+    "Parameters\n----------\n"
+    "shape : int or tuple of int\n"
+    "    One extent may be -1 and is worked out.\n\n"
+    "Raises\n------\n"
+    "ValueError\n    The number of items differs.\n"
+    "CopyRequiredError\n    The strides do not allow it; copy() first.";
+
+static PyObject *
+refuse_reshape(PyObject *op, const strided_layout *in, const int64_t *shape, int ndim)
+{
+    PyObject *strides = layout_tuple(in->strides, in->ndim);
+    PyObject *from = strides == NULL ? NULL : layout_tuple(in->shape, in->ndim);
+    PyObject *to = from == NULL ? NULL : layout_tuple(shape, ndim);
+    if (to != NULL) {
+        errors_copy_required(state_of(op),
+                             "Array.reshape: shape %R with strides %R cannot be viewed as shape %R "
+                             "without a copy; use a.copy().reshape(...).",
+                             from, strides, to);
+    }
+    Py_XDECREF(to);
+    Py_XDECREF(from);
+    Py_XDECREF(strides);
+    return NULL;
+}
+
+PyObject *
+array_method_reshape(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    int64_t shape[LAYOUT_MAX_NDIM];
+    int ndim;
+    strided_layout in, out;
+    layout_fault fault;
+    if (take_keyword("Array.reshape", "shape", &nargs, kwnames) < 0 ||
+        collect_ints("Array.reshape", "shape", args, nargs, shape, &ndim) < 0) {
+        return NULL;
+    }
+    array_get_layout(array_cast(op), &in);
+    if (layout_reshaped(&in, ndim, shape, &out, &fault)) {
+        return array_view(array_cast(op), &out);
+    }
+    if (fault.code == LAYOUT_FAULT_NOT_A_VIEW) {
+        return refuse_reshape(op, &in, shape, ndim);
+    }
+    return refuse(op, "Array.reshape", &fault);
+}
+
+const char array_doc_permute[] =
+    "permute($self, /, *axes)\n--\n\n"
+    "A view with the axes in another order.\n\n"
+    "Parameters\n----------\n"
+    "axes : int or tuple of int\n"
+    "    Each axis once; negative ones count from the end.\n\n"
+    "Raises\n------\n"
+    "ValueError\n    An axis is missing, twice there, or out of range.";
+
+PyObject *
+array_method_permute(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    int64_t given[LAYOUT_MAX_NDIM];
+    int axes[LAYOUT_MAX_NDIM], count, ndim = array_cast(op)->ndim;
+    strided_layout in, out;
+    layout_fault fault;
+    if (take_keyword("Array.permute", "axes", &nargs, kwnames) < 0 ||
+        collect_ints("Array.permute", "axes", args, nargs, given, &count) < 0) {
+        return NULL;
+    }
+    if (count != ndim) {
+        return PyErr_Format(PyExc_ValueError, "Array.permute: %d axes are given for %d dimensions.",
+                            count, ndim);
+    }
+    for (int i = 0; i < count; i++) {
+        if (args_axis("Array.permute", given[i], ndim, &axes[i]) < 0) {
+            return NULL;
+        }
+    }
+    array_get_layout(array_cast(op), &in);
+    if (!layout_permuted(&in, axes, &out, &fault)) {
+        return refuse(op, "Array.permute", &fault);
+    }
+    return array_view(array_cast(op), &out);
+}
+
+static PyObject *
+swap_axes(PyObject *op, int first, int second)
+{
+    strided_layout layout;
+    array_get_layout(array_cast(op), &layout);
+    for (; first < second; first++, second--) {
+        int64_t extent = layout.shape[first], stride = layout.strides[first];
+        layout.shape[first] = layout.shape[second];
+        layout.strides[first] = layout.strides[second];
+        layout.shape[second] = extent;
+        layout.strides[second] = stride;
+    }
+    return array_view(array_cast(op), &layout);
+}
+
+PyObject *
+array_get_T(PyObject *op, void *Py_UNUSED(closure))
+{
+    return swap_axes(op, 0, array_cast(op)->ndim - 1);
+}
+
+PyObject *
+array_get_mT(PyObject *op, void *Py_UNUSED(closure))
+{
+    int ndim = array_cast(op)->ndim;
+    if (ndim < 2) {
+        return PyErr_Format(PyExc_ValueError,
+                            "Array.mT: a matrix has at least 2 dimensions, not %d.", ndim);
+    }
+    return swap_axes(op, ndim - 2, ndim - 1);
+}
+
+const char array_doc_squeeze[] =
+    "squeeze($self, /, axis=None)\n--\n\n"
+    "A view without axes of extent 1.\n\n"
+    "Parameters\n----------\n"
+    "axis : int or tuple of int, optional\n"
+    "    Which ones; default: all of them.\n\n"
+    "Raises\n------\n"
+    "ValueError\n    A named axis has another extent, or is out of range.";
+
+PyObject *
+array_method_squeeze(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {"Array.squeeze", 0, 1, 0, {"axis", NULL}};
+    PyObject *values[1];
+    int64_t given[LAYOUT_MAX_NDIM];
+    bool is_dropped[LAYOUT_MAX_NDIM] = {false};
+    int count;
+    strided_layout in, out;
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    array_get_layout(array_cast(op), &in);
+    if (values[0] == NULL || values[0] == Py_None) {
+        layout_squeezed(&in, &out);
+        return array_view(array_cast(op), &out);
+    }
+    if (args_int64s("Array.squeeze", "axis", values[0], given, LAYOUT_MAX_NDIM, &count) < 0) {
+        return NULL;
+    }
+    for (int i = 0; i < count; i++) {
+        int axis;
+        if (args_axis("Array.squeeze", given[i], in.ndim, &axis) < 0) {
+            return NULL;
+        }
+        if (in.shape[axis] != 1) {
+            return PyErr_Format(PyExc_ValueError,
+                                "Array.squeeze: axis %d has extent %lld; only extent 1 can go.",
+                                axis, (long long)in.shape[axis]);
+        }
+        is_dropped[axis] = true;
+    }
+    int kept = 0;
+    for (int axis = 0; axis < in.ndim; axis++) {
+        if (!is_dropped[axis]) {
+            in.shape[kept] = in.shape[axis];
+            in.strides[kept++] = in.strides[axis];
+        }
+    }
+    in.ndim = kept;
+    return array_view(array_cast(op), &in);
+}
+
+const char array_doc_expand_dims[] =
+    "expand_dims($self, /, axis)\n--\n\n"
+    "A view with one more axis, of extent 1.\n\n"
+    "Parameters\n----------\n"
+    "axis : int\n"
+    "    Where it stands in the result, -ndim-1 to ndim.\n\n"
+    "Raises\n------\n"
+    "ValueError\n    axis is out of range, or there are 64 dimensions already.";
+
+PyObject *
+array_method_expand_dims(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {"Array.expand_dims", 0, 1, 1, {"axis", NULL}};
+    PyObject *values[1];
+    int64_t given;
+    int axis;
+    strided_layout in, out;
+    layout_fault fault;
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        args_int64("Array.expand_dims", "axis", values[0], &given) < 0 ||
+        args_axis("Array.expand_dims", given, array_cast(op)->ndim + 1, &axis) < 0) {
+        return NULL;
+    }
+    array_get_layout(array_cast(op), &in);
+    if (!layout_expanded(&in, axis, &out, &fault)) {
+        return refuse(op, "Array.expand_dims", &fault);
+    }
+    return array_view(array_cast(op), &out);
+}
+
+const char array_doc_broadcast_to[] =
+    "broadcast_to($self, /, shape)\n--\n\n"
+    "A read-only view in which axes of extent 1 repeat (stride 0).\n\n"
+    "Parameters\n----------\n"
+    "shape : int or tuple of int\n\n"
+    "Raises\n------\n"
+    "ValueError\n    The shapes do not fit, by NumPy's broadcasting rules.";
+
+PyObject *
+array_method_broadcast_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
+                          PyObject *kwnames)
+{
+    static const args_spec spec = {"Array.broadcast_to", 0, 1, 1, {"shape", NULL}};
+    ArrayObject *self = array_cast(op);
+    PyObject *values[1];
+    int64_t shape[LAYOUT_MAX_NDIM];
+    int ndim;
+    strided_layout in, out;
+    layout_fault fault;
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        args_int64s("Array.broadcast_to", "shape", values[0], shape, LAYOUT_MAX_NDIM, &ndim) < 0) {
+        return NULL;
+    }
+    array_get_layout(self, &in);
+    if (!layout_broadcast(&in, ndim, shape, &out, &fault)) {
+        return refuse(op, "Array.broadcast_to", &fault);
+    }
+    PyObject *view = array_view(self, &out);
+    if (view != NULL) {
+        array_cast(view)->is_readonly = true; /* one item stands in many places */
+    }
+    return view;
+}
+
+const char array_doc_flatten[] =
+    "flatten($self, /, start_axis=0, end_axis=-1)\n--\n\n"
+    "A view with a run of axes as one, in C order.\n\n"
+    "Parameters\n----------\n"
+    "start_axis, end_axis : int\n"
+    "    First and last axis of the run, both included.\n\n"
+    "Raises\n------\n"
+    "ValueError\n    The axes are out of range or in the wrong order.\n"
+    "CopyRequiredError\n    The strides do not allow it; copy() first.";
+
+PyObject *
+array_method_flatten(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {"Array.flatten", 0, 2, 0, {"start_axis", "end_axis", NULL}};
+    PyObject *values[2];
+    int64_t first = 0, last = -1;
+    int start, end;
+    strided_layout in, out;
+    layout_fault fault;
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        (values[0] && args_int64("Array.flatten", "start_axis", values[0], &first) < 0) ||
+        (values[1] && args_int64("Array.flatten", "end_axis", values[1], &last) < 0)) {
+        return NULL;
+    }
+    array_get_layout(array_cast(op), &in);
+    if (in.ndim == 0) { /* one item is a vector of one */
+        (void)layout_expanded(&in, 0, &out, &fault);
+        return array_view(array_cast(op), &out);
+    }
+    if (args_axis("Array.flatten", first, in.ndim, &start) < 0 ||
+        args_axis("Array.flatten", last, in.ndim, &end) < 0) {
+        return NULL;
+    }
+    if (start > end) {
+        return PyErr_Format(PyExc_ValueError,
+                            "Array.flatten: start_axis (%d) comes after end_axis (%d).", start,
+                            end);
+    }
+    if (!layout_flattened(&in, start, end, &out, &fault)) {
+        return refuse(op, "Array.flatten", &fault);
+    }
+    return array_view(array_cast(op), &out);
+}
+
+/* ---- rights ---- */
+
+const char array_doc_as_readonly[] =
+    "as_readonly($self, /)\n--\n\n"
+    "A view through which nothing can be written.\n\n"
+    "Its DLPack exports carry the READ_ONLY flag; a legacy capsule, which has none, is refused.";
+
+PyObject *
+array_method_as_readonly(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    strided_layout layout;
+    array_get_layout(array_cast(op), &layout);
+    PyObject *view = array_view(array_cast(op), &layout);
+    if (view != NULL) {
+        array_cast(view)->is_readonly = true;
+    }
+    return view;
+}

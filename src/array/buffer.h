@@ -1,0 +1,86 @@
+/* buffer.h: the Python type `Buffer`, as other types see it.
+ *
+ * Threads: the GIL is held.
+ */
+#ifndef MD_BUFFER_H
+#define MD_BUFFER_H
+
+#include "python/state.h"
+#include "metal/storage.h"
+
+typedef struct {
+    PyObject_HEAD
+    metal_storage *storage; /* owned (+1); NULL once closed */
+    Py_ssize_t views;       /* Arrays and memoryviews that need it open; see buffer_hold */
+    PyObject *weakrefs;     /* keeps nothing alive; NULL without weak references */
+} BufferObject;
+
+static inline BufferObject *
+buffer_cast(PyObject *op)
+{
+    return (BufferObject *)op;
+}
+
+/* A Buffer that takes over the caller's reference to `storage`: owned (+1).  NULL with an
+ * exception; the reference is dropped then too. */
+PyObject *buffer_from_storage(md_state *state, metal_storage *storage);
+
+/* New memory, for a Buffer or an Array: owned (+1), or NULL with MemoryError or MetalError. */
+metal_storage *buffer_allocate_storage(md_state *state, const char *function,
+                                       const device_record *device, size_t nbytes,
+                                       bridge_storage mode);
+
+/* Where there is a GIL it orders all who count: an atomic addition would be a tenth of an export. */
+static inline void
+buffer_count_views(BufferObject *self, Py_ssize_t change)
+{
+#ifdef Py_GIL_DISABLED
+    (void)__atomic_fetch_add(&self->views, change, __ATOMIC_ACQ_REL);
+#else
+    self->views += change;
+#endif
+}
+
+/* Somebody needs the Buffer open from here on / no longer. */
+static inline void
+buffer_hold(BufferObject *self)
+{
+    buffer_count_views(self, 1);
+}
+
+static inline void
+buffer_unhold(BufferObject *self)
+{
+    buffer_count_views(self, -1);
+}
+
+/* The storage of an open Buffer: borrowed; NULL with ValueError once closed. */
+metal_storage *buffer_open_storage(const char *function, BufferObject *self);
+
+/* buffer_bytes.c */
+PyObject *buffer_fill(PyObject *op, PyObject *value);
+PyObject *buffer_copy_from(PyObject *op, PyObject *source);
+PyObject *buffer_copy_to(PyObject *op, PyObject *destination);
+extern const char buffer_fill_doc[], buffer_copy_from_doc[], buffer_copy_to_doc[];
+int buffer_getbuffer(PyObject *op, Py_buffer *view, int flags);
+void buffer_releasebuffer(PyObject *op, Py_buffer *view);
+
+/* buffer_handle.c */
+PyObject *buffer_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs,
+                             PyObject *kwnames);
+extern const char buffer_from_handle_doc[];
+
+/* A size or length in bytes.  -1 with TypeError, OverflowError or ValueError (negative). */
+int buffer_convert_size(const char *function, PyObject *value, int64_t *out);
+
+/* buffer_host.c */
+PyObject *buffer_from_host(PyObject *type, PyObject *const *args, Py_ssize_t nargs,
+                           PyObject *kwnames);
+extern const char buffer_from_host_doc[];
+
+/* buffer_surface.c */
+PyObject *buffer_from_iosurface(PyObject *type, PyObject *const *args, Py_ssize_t nargs,
+                                PyObject *kwnames);
+extern const char buffer_from_iosurface_doc[];
+
+#endif /* MD_BUFFER_H */

@@ -1,0 +1,171 @@
+/* buffer_bytes.c: the bytes of a Buffer in and out: fill, copies, the buffer protocol.
+ *
+ * Calls:   storage.h, which knows the storage modes.
+ * Threads: the GIL is held; it is released while waiting and copying.
+ */
+#include "python/args.h"
+#include "array/buffer.h"
+#include "python/errors.h"
+#include "python/waiting.h"
+
+/* ---- bytes in and out ---- */
+
+/* The storage of an open Buffer that may be written: borrowed; NULL with an exception. */
+static metal_storage *
+writable_storage(const char *function, PyObject *op)
+{
+    metal_storage *storage = buffer_open_storage(function, buffer_cast(op));
+    if (storage != NULL && storage->is_readonly) {
+        PyErr_Format(PyExc_ValueError, "%s: the Buffer lies over read-only memory.", function);
+        return NULL;
+    }
+    return storage;
+}
+
+const char buffer_fill_doc[] =
+    "fill($self, value, /)\n--\n\n"
+    "Set every byte, from `offset` on, to `value` (0 to 255).  Returns when it is done.";
+
+PyObject *
+buffer_fill(PyObject *op, PyObject *value)
+{
+    metal_storage *storage = writable_storage("Buffer.fill", op);
+    int64_t byte;
+    if (storage == NULL || args_int64("Buffer.fill", "value", value, &byte) < 0) {
+        return NULL;
+    }
+    if (byte < 0 || byte > 255) {
+        return PyErr_Format(PyExc_ValueError, "Buffer.fill: value (%lld) is not within 0 to 255.",
+                            (long long)byte);
+    }
+    bridge_error error = {0};
+    bridge_status status;
+    buffer_hold(buffer_cast(op)); /* another thread must not close it meanwhile */
+    if (waiting_for_storage(state_of(op), "Buffer.fill", storage, true) < 0) {
+        buffer_unhold(buffer_cast(op));
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    status = storage_set_bytes(storage, storage->first_byte, storage_usable_nbytes(storage), (uint8_t)byte, &error);
+    Py_END_ALLOW_THREADS
+    buffer_unhold(buffer_cast(op));
+    if (status != BRIDGE_OK) {
+        return errors_from_bridge(state_of(op), "Buffer.fill", status, &error, storage->nbytes);
+    }
+    Py_RETURN_NONE;
+}
+
+/* copy_from and copy_to: all the bytes of a bytes-like object and the first so many of ours. */
+static PyObject *
+transfer(PyObject *op, const char *function, PyObject *other, bool is_upload)
+{
+    metal_storage *storage = is_upload ? writable_storage(function, op)
+                                       : buffer_open_storage(function, buffer_cast(op));
+    Py_buffer view;
+    if (storage == NULL ||
+        PyObject_GetBuffer(other, &view, is_upload ? PyBUF_CONTIG_RO : PyBUF_CONTIG) < 0) {
+        return NULL;
+    }
+    if ((size_t)view.len > storage_usable_nbytes(storage)) {
+        PyErr_Format(PyExc_ValueError, "%s: %zd bytes do not fit the Buffer's %zu bytes.",
+                     function, view.len, storage_usable_nbytes(storage));
+        PyBuffer_Release(&view);
+        return NULL;
+    }
+    bridge_error error = {0};
+    bridge_status status;
+    buffer_hold(buffer_cast(op));
+    if (waiting_for_storage(state_of(op), function, storage, is_upload) < 0) {
+        buffer_unhold(buffer_cast(op));
+        PyBuffer_Release(&view);
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    status = is_upload ? storage_upload(storage, storage->first_byte, (size_t)view.len, view.buf, &error)
+                       : storage_download(storage, storage->first_byte, (size_t)view.len, view.buf, &error);
+    Py_END_ALLOW_THREADS
+    buffer_unhold(buffer_cast(op));
+    PyBuffer_Release(&view);
+    if (status != BRIDGE_OK) {
+        return errors_from_bridge(state_of(op), function, status, &error, storage->nbytes);
+    }
+    Py_RETURN_NONE;
+}
+
+const char buffer_copy_from_doc[] =
+    "copy_from($self, source, /)\n--\n\n"
+    "Copy the bytes of a contiguous bytes-like object to the start of the buffer's bytes: `offset`.\n\n"
+    "Works for every storage mode.  Raises ValueError if `source` is longer.";
+
+PyObject *
+buffer_copy_from(PyObject *op, PyObject *source)
+{
+    return transfer(op, "Buffer.copy_from", source, true);
+}
+
+const char buffer_copy_to_doc[] =
+    "copy_to($self, destination, /)\n--\n\n"
+    "Copy bytes from the start of the buffer's bytes (`offset`) into a writable bytes-like object.\n\n"
+    "Works for every storage mode.  Raises ValueError if `destination` is longer.";
+
+PyObject *
+buffer_copy_to(PyObject *op, PyObject *destination)
+{
+    return transfer(op, "Buffer.copy_to", destination, false);
+}
+
+/* ---- the buffer protocol: the bytes ---- */
+
+int
+buffer_getbuffer(PyObject *op, Py_buffer *view, int flags)
+{
+    BufferObject *self = buffer_cast(op);
+    view->obj = NULL;
+    metal_storage *storage = buffer_open_storage("memoryview(Buffer)", self);
+    if (storage == NULL) {
+        return -1;
+    }
+    if (storage->mode == BRIDGE_PRIVATE) {
+        (void)errors_copy_required(state_of(op), "memoryview(Buffer): private storage has no CPU "
+                                                 "address; use copy_to() to get its bytes.");
+        return -1;
+    }
+    bridge_error error = {0};
+    bridge_status status;
+    buffer_hold(self); /* for the view; given back in buffer_releasebuffer */
+    if (waiting_for_storage(state_of(op), "memoryview(Buffer)", storage, !storage->is_readonly) < 0) {
+        buffer_unhold(self);
+        return -1;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    status = storage->is_readonly ? storage_begin_host_read(storage, &error)
+                                  : storage_begin_host_write(storage, &error);
+    Py_END_ALLOW_THREADS
+    if (status != BRIDGE_OK) {
+        buffer_unhold(self);
+        (void)errors_from_bridge(state_of(op), "memoryview(Buffer)", status, &error, 0);
+        return -1;
+    }
+    static char empty[1]; /* an address for no bytes */
+    void *address = storage->address == NULL ? empty : storage->address + storage->first_byte;
+    if (PyBuffer_FillInfo(view, op, address, (Py_ssize_t)storage_usable_nbytes(storage), storage->is_readonly,
+                          flags) < 0) {
+        buffer_unhold(self);
+        return -1;
+    }
+    if (!storage->is_readonly) {
+        storage_open_host_view(storage);
+    }
+    return 0;
+}
+
+void
+buffer_releasebuffer(PyObject *op, Py_buffer *Py_UNUSED(view))
+{
+    BufferObject *self = buffer_cast(op);
+    /* The storage is there: close() is refused while a view is out. */
+    if (!self->storage->is_readonly) {
+        storage_close_host_view(self->storage);
+    }
+    buffer_unhold(self);
+}

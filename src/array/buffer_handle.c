@@ -1,0 +1,104 @@
+/* buffer_handle.c: Buffer.from_handle, an MTLBuffer of somebody else as a Buffer.
+ *
+ * Calls:   handles.h, devices.h, to know whose it is; storage.h to keep it.
+ * Threads: the GIL is held.
+ */
+#include "python/args.h"
+#include "array/buffer.h"
+#include "streams/device.h"
+#include "python/errors.h"
+#include "metal/handles.h"
+#include "python/owners.h"
+
+static bridge_buffer *
+convert_handle(PyObject *value)
+{
+    void *handle;
+    if (args_handle("Buffer.from_handle", "id<MTLBuffer>", value, &handle) < 0) {
+        return NULL;
+    }
+    if (!bridge_handle_is_buffer(handle)) {
+        PyErr_Format(PyExc_ValueError,
+                     "Buffer.from_handle: %p is not the address of an id<MTLBuffer>.", handle);
+        return NULL;
+    }
+    return handle;
+}
+
+/* How many bytes may be used: our own MTLBuffers are longer than what was asked for. */
+static size_t
+usable_nbytes(bridge_buffer *handle)
+{
+    metal_storage *ours = handles_find(handle);
+    size_t nbytes = ours != NULL ? ours->nbytes : bridge_buffer_nbytes(handle);
+    storage_release(ours);
+    return nbytes;
+}
+
+static PyObject *
+wrap_handle(md_state *state, bridge_buffer *handle, size_t nbytes, PyObject *owner)
+{
+    const device_record *device = devices_find(bridge_buffer_device(handle));
+    if (device == NULL) {
+        PyErr_SetString(PyExc_ValueError, "Buffer.from_handle: the buffer's device is none of "
+                                          "metal_dlpack.devices().");
+        return NULL;
+    }
+    bool has_owner = owner != NULL && owner != Py_None;
+    storage_owner record = {0};
+    if (has_owner) {
+        record = owners_of_object(state, owner);
+    }
+    metal_storage *storage;
+    bridge_status status =
+        storage_wrap_buffer(handle, device, nbytes, has_owner ? &record : NULL, &storage);
+    if (status != BRIDGE_OK) {
+        return errors_from_bridge(state, "Buffer.from_handle", status, NULL, nbytes);
+    }
+    Py_XINCREF(has_owner ? owner : NULL); /* the storage owns this reference */
+    return buffer_from_storage(state, storage);
+}
+
+const char buffer_from_handle_doc[] =
+    "from_handle($type, handle, size=None, *, owner=None)\n--\n\n"
+    "Wrap an existing MTLBuffer, from PyObjC, a C library or another framework.\n\n"
+    "Parameters\n----------\n"
+    "handle : int\n"
+    "    The id<MTLBuffer> itself, or an object of PyObjC for it; it is retained.\n"
+    "size : int, optional\n"
+    "    Bytes to use, from the start; default: the buffer's whole length.\n"
+    "owner : object, optional\n"
+    "    Kept alive until the Buffer is closed and the last export is gone.\n\n"
+    "Returns\n-------\nBuffer\n\n"
+    "Raises\n------\n"
+    "ValueError\n"
+    "    The handle is not an MTLBuffer of a known device, or size passes its end.\n\n"
+    "Memory: no copy.  Threads: the GIL is held.";
+
+PyObject *
+buffer_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {"Buffer.from_handle", 0, 2, 1, {"handle", "size", "owner", NULL}};
+    md_state *state = PyType_GetModuleState((PyTypeObject *)type);
+    PyObject *values[3];
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    bridge_buffer *handle = convert_handle(values[0]);
+    if (handle == NULL) {
+        return NULL;
+    }
+    size_t length = usable_nbytes(handle);
+    int64_t size = (int64_t)length;
+    if (values[1] != NULL && values[1] != Py_None &&
+        buffer_convert_size("Buffer.from_handle", values[1], &size) < 0) {
+        return NULL;
+    }
+    if ((uint64_t)size > length) {
+        return PyErr_Format(PyExc_ValueError,
+                            "Buffer.from_handle: size (%lld bytes) passes the end of the "
+                            "MTLBuffer (%zu bytes).",
+                            (long long)size, length);
+    }
+    return wrap_handle(state, handle, (size_t)size, values[2]);
+}

@@ -1,0 +1,164 @@
+/* copy_threads.c: see copy_threads.h. */
+#include "copy/copy_threads.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "copy/copy.h"
+#include "copy/copy_nest.h"
+
+/* A thread costs about 20 us to start and join; a core moves about 10 bytes in a ns.  One core
+ * alone comes near what memory gives to a plain memcpy: that is worth a thread only much later. */
+#define THREAD_MIN_NBYTES (2 << 20)        /* strided work for each thread */
+#define THREAD_MIN_PLAIN_NBYTES (16 << 20) /* contiguous work for each thread */
+#define DEFAULT_MAX 4                      /* more threads wait for the same memory */
+#define SPLIT_ALIGNMENT 4096               /* where one run is cut: pages stay whole */
+
+static atomic_int setting; /* threads asked for; 0: the default */
+
+void
+copy_set_threads(int count)
+{
+    int wanted = count < 0 ? 0 : count > COPY_MAX_THREADS ? COPY_MAX_THREADS : count;
+    atomic_store_explicit(&setting, wanted, memory_order_relaxed);
+}
+
+int
+copy_get_threads(void)
+{
+    int wanted = atomic_load_explicit(&setting, memory_order_relaxed);
+    if (wanted > 0) {
+        return wanted;
+    }
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online < 1 ? 1 : online > DEFAULT_MAX ? DEFAULT_MAX : (int)online;
+}
+
+/* ---- cutting a plan in parts ---- */
+
+/* The outermost axis that is long enough to share out evenly, else the longest. */
+static int
+choose_axis(const copy_plan *plan, int nparts)
+{
+    int longest = 0;
+    for (int i = 0; i < plan->naxes; i++) {
+        if (plan->axes[i].extent >= 8 * nparts) {
+            return i;
+        }
+        if (plan->axes[i].extent > plan->axes[longest].extent) {
+            longest = i;
+        }
+    }
+    return longest;
+}
+
+static int64_t
+cut(int64_t extent, int index, int nparts, int64_t unit)
+{
+    if (index == nparts) {
+        return extent;
+    }
+    int64_t share = extent / nparts * index + extent % nparts * index / nparts;
+    return share / unit * unit;
+}
+
+/* Part `index` of `nparts`; its extent may be 0. */
+static void
+take_part(const copy_plan *plan, int axis, int index, int nparts, copy_plan *part)
+{
+    *part = *plan;
+    copy_axis whole = plan->axes[axis];
+    int64_t first = cut(whole.extent, index, nparts, 1);
+    part->axes[axis].extent = cut(whole.extent, index + 1, nparts, 1) - first;
+    part->dst += first * whole.dst_step;
+    part->src += first * whole.src_step;
+}
+
+static void
+take_part_of_run(const copy_plan *plan, int index, int nparts, copy_plan *part)
+{
+    int64_t first = cut(plan->run, index, nparts, SPLIT_ALIGNMENT);
+    part->naxes = 0;
+    part->run = cut(plan->run, index + 1, nparts, SPLIT_ALIGNMENT) - first;
+    part->dst = plan->dst + first;
+    part->src = plan->src + first;
+}
+
+/* ---- running them ---- */
+
+typedef struct {
+    copy_plan plan;
+    int64_t nbytes; /* of the whole copy */
+    int64_t extent; /* of the axis that was cut */
+    pthread_t thread;
+    bool is_started;
+} work;
+
+static void *
+run_work(void *argument)
+{
+    const work *w = argument;
+    if (w->extent > 0) {
+        copy_nest_run(&w->plan, w->nbytes);
+    }
+    return NULL;
+}
+
+/* Helpers take no signals: those belong to the threads of the program. */
+static void
+start_helpers(work *works, int nparts)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (int i = 1; i < nparts; i++) {
+        works[i].is_started = pthread_create(&works[i].thread, NULL, run_work, &works[i]) == 0;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void
+run_parts(const copy_plan *plan, int64_t nbytes, int nparts)
+{
+    work works[COPY_MAX_THREADS];
+    int axis = plan->naxes == 0 ? -1 : choose_axis(plan, nparts);
+    for (int i = 0; i < nparts; i++) {
+        copy_plan *part = &works[i].plan;
+        if (axis < 0) {
+            take_part_of_run(plan, i, nparts, part);
+        }
+        else {
+            take_part(plan, axis, i, nparts, part);
+        }
+        works[i].extent = axis < 0 ? part->run : part->axes[axis].extent;
+        works[i].nbytes = nbytes;
+        works[i].is_started = false;
+    }
+    start_helpers(works, nparts);
+    run_work(&works[0]);
+    for (int i = 1; i < nparts; i++) {
+        if (works[i].is_started) {
+            pthread_join(works[i].thread, NULL);
+        }
+        else {
+            run_work(&works[i]);
+        }
+    }
+}
+
+void
+copy_threads_run(const copy_plan *plan)
+{
+    int64_t nbytes = copy_plan_nbytes(plan);
+    int64_t share = plan->naxes == 0 ? THREAD_MIN_PLAIN_NBYTES : THREAD_MIN_NBYTES;
+    int64_t useful = nbytes / share;
+    int allowed = useful > 1 ? copy_get_threads() : 1; /* small copies do not ask the system */
+    if (allowed > 1) {
+        run_parts(plan, nbytes, useful < allowed ? (int)useful : allowed);
+    }
+    else {
+        copy_nest_run(plan, nbytes);
+    }
+}

@@ -1,0 +1,330 @@
+/* array_asarray.c: asarray, anything as an Array.
+ *
+ * Calls:   dlpack_producer.h and host_memory.h for memory of others, NumPy for lists and conversions.
+ * Threads: the GIL is held; released while allocating, waiting and copying.
+ */
+#include "python/args.h"
+#include "array/array.h"
+#include "array/array_make.h"
+#include "array/array_numpy.h"
+#include "streams/device.h"
+#include "exchange/dlpack_import.h"
+#include "exchange/dlpack_producer.h"
+#include "values/dtype_type.h"
+#include "python/errors.h"
+#include "exchange/shared_memory.h"
+#include "python/storage_mode.h"
+
+/* ---- where the items come from ---- */
+
+/* The items of a memoryview; `owner`, which can be the memoryview, keeps them. */
+static PyObject *
+array_of_view(md_state *state, PyObject *memory, PyObject *owner, const import_request *request)
+{
+    const Py_buffer *view = PyMemoryView_GET_BUFFER(memory);
+    DLDataType dtype;
+    strided_layout layout;
+    layout_fault fault;
+    int64_t strides[LAYOUT_MAX_NDIM];
+    if (!dtype_from_buffer_format(view->format, view->itemsize, &dtype)) {
+        return PyErr_Format(PyExc_ValueError,
+                            "asarray: the buffer's format '%s' is structured, of non-native byte "
+                            "order, or unknown; convert it first.",
+                            view->format);
+    }
+    for (int axis = 0; axis < view->ndim; axis++) {
+        if (view->strides[axis] % view->itemsize != 0) {
+            return PyErr_Format(PyExc_ValueError,
+                                "asarray: stride %zd of axis %d is not a multiple of the itemsize "
+                                "(%zd bytes); copy it first.",
+                                view->strides[axis], axis, view->itemsize);
+        }
+        strides[axis] = view->strides[axis] / view->itemsize;
+    }
+    if (!layout_set(&layout, view->ndim, (const int64_t *)view->shape, strides, view->itemsize, 0,
+                    &fault)) {
+        return errors_from_layout(state, "asarray", &fault);
+    }
+    host_items items = {view->buf, &layout, dtype, view->readonly, false};
+    return host_memory_import(state, "asarray", &items, owner, request);
+}
+
+static PyObject *
+array_of_buffer(md_state *state, PyObject *x, const import_request *request)
+{
+    PyObject *owner = PyMemoryView_FromObject(x);
+    PyObject *array = owner == NULL ? NULL : array_of_view(state, owner, owner, request);
+    Py_XDECREF(owner);
+    return array;
+}
+
+static PyObject *
+array_of_shared_memory(md_state *state, PyObject *x, const import_request *request)
+{
+    PyObject *view;
+    PyObject *owner = shared_memory_owner("asarray", x, &view);
+    PyObject *array = owner == NULL ? NULL : array_of_view(state, view, owner, request);
+    Py_XDECREF(owner);
+    return array;
+}
+
+/* The bytes of a Buffer, which has its MTLBuffer already. */
+static PyObject *
+array_of_our_buffer(md_state *state, PyObject *x, const import_request *request)
+{
+    metal_storage *storage = buffer_open_storage("asarray", buffer_cast(x));
+    strided_layout layout;
+    layout_fault fault;
+    if (storage == NULL) {
+        return NULL;
+    }
+    int64_t nbytes = (int64_t)storage_usable_nbytes(storage);
+    if (!layout_set_dense(&layout, 1, &nbytes, 1, 'C', &fault)) {
+        return errors_from_layout(state, "asarray", &fault);
+    }
+    PyObject *array = array_new(state, x, (int64_t)storage->first_byte, &layout, (DLDataType){kDLUInt, 8, 1},
+                                storage->is_readonly);
+    PyObject *result = array == NULL ? NULL : dlpack_import_array(array, request);
+    Py_XDECREF(array);
+    return result;
+}
+
+/* NumPy's scalars: they have a dtype and show their memory, which is read-only and nobody's to share. */
+static bool
+is_numpy_scalar(PyObject *x)
+{
+    return PyObject_CheckBuffer(x) && PyObject_HasAttrString(x, "dtype");
+}
+
+/* Lists and Python's numbers carry no element type of their own: floats become float32, the type
+ * of empty() and the widest that Metal computes with. */
+static PyObject *
+narrow_default(PyObject *ndarray)
+{
+    PyObject *dtype = PyObject_GetAttrString(ndarray, "dtype");
+    PyObject *letter = dtype == NULL ? NULL : PyObject_GetAttrString(dtype, "char");
+    PyObject *result = NULL;
+    if (letter != NULL) {
+        bool is_double = PyUnicode_CompareWithASCIIString(letter, "d") == 0;
+        bool is_complex = PyUnicode_CompareWithASCIIString(letter, "D") == 0;
+        const char *narrow = is_double ? "float32" : is_complex ? "complex64" : NULL;
+        result = narrow == NULL ? Py_NewRef(ndarray)
+                                : PyObject_CallMethod(ndarray, "astype", "s", narrow);
+    }
+    Py_XDECREF(letter);
+    Py_XDECREF(dtype);
+    return result;
+}
+
+/* NumPy makes an array of anything: of what is no number, objects, texts or dates. */
+static int
+check_numbers(PyObject *ndarray, PyObject *x)
+{
+    PyObject *dtype = PyObject_GetAttrString(ndarray, "dtype");
+    PyObject *kind = dtype == NULL ? NULL : PyObject_GetAttrString(dtype, "kind");
+    const char *letter = kind == NULL ? NULL : PyUnicode_AsUTF8(kind);
+    bool is_number = letter != NULL && strchr("OSTUMm", letter[0]) == NULL;
+    if (letter != NULL && !is_number) {
+        PyErr_Format(PyExc_TypeError,
+                     "asarray: %.100s (%R to NumPy) is not made of numbers that an element type holds; "
+                     "give a number, nested lists of numbers, or an object with DLPack or the buffer protocol.",
+                     Py_TYPE(x)->tp_name, dtype);
+    }
+    Py_XDECREF(kind);
+    Py_XDECREF(dtype);
+    return is_number ? 0 : -1;
+}
+
+static PyObject *
+array_of_nested(md_state *state, PyObject *x, const import_request *request)
+{
+    if (request->copy == 0) {
+        return errors_copy_required(state, "asarray: %.100s has no memory to share, so a copy is "
+                                           "needed and copy=False forbids it.",
+                                    Py_TYPE(x)->tp_name);
+    }
+    PyObject *numpy = array_numpy_module("asarray");
+    PyObject *wide = numpy == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "(O)", x);
+    PyObject *items = NULL;
+    if (wide != NULL && check_numbers(wide, x) == 0) {
+        items = is_numpy_scalar(x) ? Py_NewRef(wide) : narrow_default(wide);
+    }
+    PyObject *array = NULL;
+    if (items != NULL) {
+        import_request always = {.device = request->device, .copy = 1};
+        array = array_of_buffer(state, items, &always);
+    }
+    Py_XDECREF(items);
+    Py_XDECREF(wide);
+    Py_XDECREF(numpy);
+    return array;
+}
+
+/* A NumPy array whose element type comes from ml_dtypes: as integers, and renamed.  Sub-byte items have a byte
+ * each there, and keep it. */
+static PyObject *
+array_of_ml_dtypes(md_state *state, PyObject *ndarray, DLDataType dtype,
+                   const import_request *request)
+{
+    static const char *const names[] = {NULL, "uint8", "uint16", NULL, "uint32"};
+    PyObject *integers =
+        PyObject_CallMethod(ndarray, "view", "s", names[dtype_itemsize(dtype)]);
+    PyObject *plain = integers == NULL ? NULL : array_of_buffer(state, integers, request);
+    PyObject *array = NULL;
+    if (plain != NULL) {
+        strided_layout layout;
+        array_get_layout(array_cast(plain), &layout);
+        PyObject *buffer = array_buffer(array_cast(plain));
+        array = buffer == NULL ? NULL
+                               : array_new_padded(state, buffer, array_cast(plain)->byte_offset, &layout,
+                                                  dtype, array_cast(plain)->is_readonly, true);
+    }
+    Py_XDECREF(plain);
+    Py_XDECREF(integers);
+    return array;
+}
+
+/* 1, and the dtype of a NumPy array where ml_dtypes made it; 0 for all else.  -1 with ValueError: another byte
+ * order, which NumPy would refuse without the way out. */
+static int
+is_ml_dtypes_array(md_state *state, PyObject *x, DLDataType *dtype)
+{
+    if (!array_numpy_is_array(x)) {
+        return 0;
+    }
+    PyObject *named = PyObject_GetAttrString(x, "dtype");
+    if (named != NULL && array_numpy_builtin(named) == NUMPY_OWN) { /* the usual case needs no look at names */
+        Py_DECREF(named);
+        return 0;
+    }
+    bool is_known = named != NULL && dtype_type_convert(state, "asarray", named, dtype) == 0;
+    Py_XDECREF(named);
+    if (!is_known && PyErr_ExceptionMatches(PyExc_ValueError)) {
+        return -1;
+    }
+    PyErr_Clear();
+    return is_known && dtype_buffer_format(*dtype) == NULL;
+}
+
+static bool
+has_array_interface(PyObject *x)
+{
+    return PyObject_HasAttrString(x, "__array_interface__") || PyObject_HasAttrString(x, "__array__");
+}
+
+PyObject *
+array_make_of(md_state *state, PyObject *x, const import_request *request)
+{
+    DLDataType dtype;
+    int is_theirs = is_ml_dtypes_array(state, x, &dtype);
+    if (is_theirs != 0) {
+        return is_theirs < 0 ? NULL : array_of_ml_dtypes(state, x, dtype, request);
+    }
+    bool is_scalar = PyFloat_Check(x) || PyLong_Check(x) || PyComplex_Check(x) || is_numpy_scalar(x);
+    if (producer_speaks_dlpack(state, x) && !PyCapsule_CheckExact(x)) {
+        return producer_import(state, x, request);
+    }
+    if (Py_IS_TYPE(x, state->buffer_type)) {
+        return array_of_our_buffer(state, x, request);
+    }
+    if (PyObject_CheckBuffer(x) && !is_numpy_scalar(x)) {
+        return array_of_buffer(state, x, request);
+    }
+    if (!is_scalar && has_array_interface(x)) {
+        PyObject *numpy = array_numpy_module("asarray");
+        PyObject *items = numpy == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "(O)", x);
+        PyObject *array = items == NULL ? NULL : array_of_buffer(state, items, request);
+        Py_XDECREF(items);
+        Py_XDECREF(numpy);
+        return array;
+    }
+    int is_shared = shared_memory_check(x);
+    if (is_shared != 0) {
+        return is_shared < 0 ? NULL : array_of_shared_memory(state, x, request);
+    }
+    return array_of_nested(state, x, request);
+}
+
+/* ---- what it shall be ---- */
+
+/* `array` is consumed; the result is what was asked for. */
+static PyObject *
+finish(md_state *state, PyObject *array, PyObject *dtype_value, PyObject *storage_value, int copy)
+{
+    ArrayObject *self = array_cast(array);
+    DLDataType dtype = self->dtype;
+    bridge_storage mode = array_storage(self)->mode;
+    PyObject *result = NULL;
+    if (dtype_value != NULL && dtype_value != Py_None &&
+        dtype_type_convert(state, "asarray", dtype_value, &dtype) < 0) {
+        goto done;
+    }
+    if (storage_value != NULL && storage_value != Py_None &&
+        storage_mode_convert(state, "asarray", storage_value, NULL, &mode) < 0) {
+        goto done;
+    }
+    bool is_other_type = !dtype_equal(dtype, self->dtype);
+    if (!is_other_type && mode == array_storage(self)->mode) {
+        return array;
+    }
+    if (copy == 0) {
+        (void)errors_copy_required(state,
+                                   "asarray: another %s needs a copy and copy=False forbids it.",
+                                   is_other_type ? "element type" : "storage mode");
+        goto done;
+    }
+    result = is_other_type ? array_numpy_convert("asarray", self, dtype, mode)
+                           : array_copied(self, 'C', mode);
+
+done:
+    Py_DECREF(array);
+    return result;
+}
+
+PyDoc_STRVAR(asarray_doc,
+             "asarray($module, x, /, *, dtype=None, device=None, copy=None, storage=None)\n--\n\n"
+             "Anything as an Array: DLPack, the buffer protocol, multiprocessing's SharedMemory,\n"
+             "__array_interface__, nested lists, numbers.\n\n"
+             "Parameters\n----------\n"
+             "x : object\n"
+             "dtype : dtype or what names one, optional\n"
+             "    Default: that of x; float32 and complex64 for Python's own floats and complex\n"
+             "    numbers.  Only a different dtype converts.\n"
+             "device : Device or str, optional\n"
+             "    Default: where the data is, or the default device.\n"
+             "copy : bool, optional\n"
+             "    True: always.  False: never.  None: where the memory cannot be shared.\n"
+             "storage : {'shared', 'managed', 'private'}, optional\n"
+             "    Default: that of the memory; a different one copies.\n\n"
+             "Returns\n-------\n"
+             "Array\n    Shares the memory of x where it can, and keeps x alive then.\n\n"
+             "Raises\n------\n"
+             "CopyRequiredError\n    copy=False and a copy is needed.\n"
+             "ValueError\n    Non-native byte order or structured items.\n"
+             "ImportError\n    Lists and conversions are NumPy's work, and it is not installed.");
+
+static PyObject *
+core_asarray(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {
+        "asarray", 1, 1, 1, {"x", "dtype", "device", "copy", "storage", NULL}};
+    md_state *state = state_of_module(module);
+    PyObject *values[5];
+    import_request request = {0};
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        args_tristate("asarray", "copy", values[3], &request.copy) < 0) {
+        return NULL;
+    }
+    if (values[2] != NULL && values[2] != Py_None &&
+        (request.device = device_convert(state, "asarray", values[2])) == NULL) {
+        return NULL;
+    }
+    PyObject *array = array_make_of(state, values[0], &request);
+    return array == NULL ? NULL
+                         : finish(state, array, values[1], values[4], request.copy);
+}
+
+PyMethodDef array_asarray_functions[] = {
+    {"asarray", MD_FASTCALL(core_asarray), asarray_doc},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,171 @@
+/* array_to.c: Array.to, the array in another framework.
+ *
+ * Owns:    nothing.
+ * Calls:   dlpack_export.h, the target's exchange table or its from_dlpack, metal_dlpack/sync.py for who waits.
+ * Threads: the GIL is held; released while waiting.
+ */
+#include "array/array_methods.h"
+#include "exchange/dlpack_exchange.h"
+#include "exchange/dlpack_export.h"
+#include "python/errors.h"
+#include "python/explain_refusal.h"
+#include "metal/managed.h"
+#include "metal/storage.h"
+
+const char array_doc_to[] =
+    "to($self, target, /)\n--\n\n"
+    "The array in another framework, sharing the memory where that is possible.\n\n"
+    "Parameters\n----------\n"
+    "target : type or module\n"
+    "    A type with __dlpack_c_exchange_api__ (torch.Tensor), the fast way; or a\n"
+    "    module with from_dlpack (torch, numpy, jax.numpy, mlx.core), whose `Tensor` is taken if it has\n"
+    "    such a table.\n\n"
+    "Returns\n-------\n"
+    "object\n"
+    "    What the target makes.  A module that does not take Metal memory gets `host`.\n\n"
+    "Raises\n------\n"
+    "TypeError\n    The target is neither.\n"
+    "BufferError\n    As __dlpack__; and whatever the target raises.\n"
+    "MetalError\n    GPU work that was waited for has failed.\n\n"
+    "GPU work of ours in flight on the buffer: torch's own queue waits for it on the GPU, on a Mac; for\n"
+    "any other target the CPU waits, as with stream=None.\n\n"
+    "Source: dlpack.h 1.3 DLPackExchangeAPI.managed_tensor_to_py_object_no_sync.";
+
+/* Work in flight on the Array: the target's queue waits for it on the GPU where that can be had, and `*order`
+ * says so.  -1 with an exception. */
+static int
+order_for_target(PyObject *op, PyTypeObject *target, stream_order *order)
+{
+    *order = (stream_order){0};
+    if (storage_is_quiet()) {
+        return 0;
+    }
+    PyObject *module = PyImport_ImportModule("metal_dlpack.sync");
+    PyObject *hook = module == NULL ? NULL
+                                    : PyObject_CallMethod(module, "consumer_hook_for", "(O)",
+                                                          (PyObject *)target);
+    PyObject *answer = hook == NULL || hook == Py_None ? Py_XNewRef(hook)
+                                                       : PyObject_CallOneArg(hook, op);
+    order->is_ordered = answer != NULL && hook != Py_None;
+    int result = answer == NULL ? -1 : 0;
+    Py_XDECREF(answer);
+    Py_XDECREF(hook);
+    Py_XDECREF(module);
+    return result;
+}
+
+/* SPEC exchange-to */
+static PyObject *
+to_type(md_state *state, PyObject *op, PyTypeObject *target)
+{
+    const DLPackExchangeAPI *table;
+    if (exchange_table_of(state, target, &table) < 0) {
+        return NULL;
+    }
+    if (table == NULL) {
+        return PyErr_Format(PyExc_TypeError,
+                            "Array.to: the type %.100s has no __dlpack_c_exchange_api__; give its "
+                            "module, or call its from_dlpack.",
+                            target->tp_name);
+    }
+    void *result = NULL;
+    bool is_deleted = false;
+    export_request request = {.is_versioned = true, .device = kDLMetal, .copy = -1};
+    if (order_for_target(op, target, &request.order) < 0) {
+        return NULL;
+    }
+    DLManagedTensorVersioned *tensor = dlpack_export(array_cast(op), &request);
+    if (tensor == NULL) {
+        refusal_note();
+        return NULL;
+    }
+    managed_watch(tensor, &is_deleted);
+    int status = table->managed_tensor_to_py_object_no_sync(tensor, &result);
+    if (!is_deleted) { /* nobody else has the result yet, so nobody deletes meanwhile */
+        managed_watch(tensor, NULL);
+    }
+    if (status != 0 || result == NULL) {
+        /* The contract leaves open whose the tensor is after a failure; torch does not delete it. */
+        if (!is_deleted) {
+            managed_delete(tensor, true);
+        }
+        if (!PyErr_Occurred()) {
+            PyErr_Format(PyExc_BufferError, "Array.to: %.100s refused the tensor without a reason.",
+                         target->tp_name);
+        }
+        return NULL;
+    }
+    return result;
+}
+
+/* The module's Tensor, if there is one with a table: the same tensor as by its from_dlpack, faster, and ordered
+ * on the GPU where that can be had.  Owned (+1), or NULL without an exception. */
+static PyObject *
+tensor_type_of(md_state *state, PyObject *module)
+{
+    PyObject *type = PyObject_GetAttr(module, state->str_Tensor);
+    const DLPackExchangeAPI *table = NULL;
+    if (type == NULL || !PyType_Check(type) ||
+        exchange_table_of(state, (PyTypeObject *)type, &table) < 0 || table == NULL) {
+        Py_CLEAR(type);
+        PyErr_Clear();
+    }
+    return type;
+}
+
+/* Did the module refuse Metal memory?  Else what it raised is of another kind, and told only once. */
+static bool
+is_refusal(const md_state *state)
+{
+    return PyErr_ExceptionMatches(PyExc_Exception) && !PyErr_ExceptionMatches(PyExc_MemoryError) &&
+           !PyErr_ExceptionMatches(state->metal_error);
+}
+
+/* First as Metal memory; where the module does not take that, as the host's.  The second refusal
+ * is the better answer only if there is none to the first. */
+static PyObject *
+to_from_dlpack(md_state *state, PyObject *op, PyObject *target)
+{
+    PyObject *result = PyObject_CallMethodOneArg(target, state->str_from_dlpack, op);
+    if (result != NULL || array_storage(array_cast(op))->mode == BRIDGE_PRIVATE ||
+        !is_refusal(state)) {
+        return result;
+    }
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *host = array_get_host(op, NULL);
+    if (host != NULL) {
+        result = PyObject_CallMethodOneArg(target, state->str_from_dlpack, host);
+        Py_DECREF(host);
+    }
+    if (result == NULL) {
+        PyErr_Restore(type, value, traceback);
+        return NULL;
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return result;
+}
+
+PyObject *
+array_method_to(PyObject *op, PyObject *target)
+{
+    md_state *state = state_of(op);
+    if (PyType_Check(target)) {
+        return to_type(state, op, (PyTypeObject *)target);
+    }
+    if (!PyObject_HasAttr(target, state->str_from_dlpack)) {
+        return PyErr_Format(PyExc_TypeError,
+                            "Array.to: %R is neither a type with __dlpack_c_exchange_api__ nor a "
+                            "module with from_dlpack.",
+                            target);
+    }
+    PyObject *type = tensor_type_of(state, target);
+    if (type == NULL) {
+        return to_from_dlpack(state, op, target);
+    }
+    PyObject *result = to_type(state, op, (PyTypeObject *)type);
+    Py_DECREF(type);
+    return result;
+}

@@ -1,0 +1,178 @@
+/* dlpack_check.c: see dlpack_check.h. */
+#include "exchange/dlpack_check.h"
+
+#include "arithmetic/dtype_bits.h"
+
+#define DLPACK_AS_TEXT(name, text) [name] = text,
+static const char *const fault_texts[] = {DLPACK_FAULT_LIST(DLPACK_AS_TEXT)};
+#undef DLPACK_AS_TEXT
+
+const char *
+dlpack_fault_text(dlpack_fault_code code)
+{
+    return fault_texts[code];
+}
+
+static bool
+fail(dlpack_fault *fault, dlpack_fault_code code, int64_t a, int64_t b)
+{
+    *fault = (dlpack_fault){code, a, b, 0};
+    return false;
+}
+
+/* SPEC import-dtype, import-lanes */
+static bool
+check_dtype(DLDataType dtype, dlpack_fault *fault)
+{
+    if (dtype.lanes == 0) {
+        return fail(fault, DLPACK_FAULT_LANES, 0, 0);
+    }
+    /* SPEC dlpack.h DLDataTypeCode: a consumer must stop importing what it does not know. */
+    if (!dtype_is_known(dtype)) {
+        return fail(fault, DLPACK_FAULT_DTYPE, dtype.code, dtype.bits);
+    }
+    return true;
+}
+
+/* C says that the array may not even be read there. */
+static bool
+check_array(const int64_t *array, dlpack_fault *fault)
+{
+    const int64_t alignment = _Alignof(int64_t);
+    int64_t address = (int64_t)(uintptr_t)array;
+    return address % alignment == 0 || fail(fault, DLPACK_FAULT_ARRAY, address, alignment);
+}
+
+/* SPEC import-0d, import-shape */
+static bool
+check_shape(const DLTensor *tensor, bool *is_empty, dlpack_fault *fault)
+{
+    *is_empty = false;
+    if (tensor->ndim < 0 || tensor->ndim > LAYOUT_MAX_NDIM) {
+        return fail(fault, DLPACK_FAULT_NDIM, tensor->ndim, LAYOUT_MAX_NDIM);
+    }
+    if (tensor->ndim > 0 && tensor->shape == NULL) {
+        return fail(fault, DLPACK_FAULT_SHAPE_NULL, tensor->ndim, 0);
+    }
+    if (tensor->ndim > 0 &&
+        (!check_array(tensor->shape, fault) || !check_array(tensor->strides, fault))) {
+        return false;
+    }
+    for (int axis = 0; axis < tensor->ndim; axis++) {
+        if (tensor->shape[axis] < 0) {
+            return fail(fault, DLPACK_FAULT_EXTENT, tensor->shape[axis], axis);
+        }
+        *is_empty |= tensor->shape[axis] == 0;
+    }
+    return true;
+}
+
+/* Strides say nothing where no step is ever taken: an empty tensor, and axes of extent 1, whose
+ * strides differ between producers.  They are replaced, not judged.
+ * SPEC reliability: strides of size-1 dimensions. */
+/* SPEC import-null-strides, import-size-1-strides, import-negative-strides */
+static bool
+take_layout(const DLTensor *tensor, bool is_empty, strided_layout *out, dlpack_fault *fault)
+{
+    layout_fault refused;
+    const int64_t *strides = is_empty ? NULL : tensor->strides;
+    if (!layout_set(out, tensor->ndim, tensor->shape, strides, dtype_itemsize(tensor->dtype), 0,
+                    &refused)) {
+        return fail(fault, DLPACK_FAULT_OVERFLOW, 0, 0);
+    }
+    for (int axis = 0; strides != NULL && axis < tensor->ndim; axis++) {
+        if (out->shape[axis] == 1) {
+            out->strides[axis] = 1;
+        }
+    }
+    return true;
+}
+
+/* The bytes that the items reach, counted in bits: packed ones may begin on any. */
+/* SPEC import-overflow */
+static bool
+measure(DLDataType dtype, dlpack_facts *out, dlpack_fault *fault)
+{
+    if (!bits_byte_span(&out->layout, bits_per_item(dtype, out->is_padded), 0, &out->first_nbytes,
+                        &out->end_nbytes)) {
+        return fail(fault, DLPACK_FAULT_OVERFLOW, 0, 0);
+    }
+    return true;
+}
+
+/* SPEC import-empty, import-subbyte */
+bool
+dlpack_check(const DLTensor *tensor, bool is_padded, dlpack_facts *out, dlpack_fault *fault)
+{
+    bool is_empty;
+    if (!check_shape(tensor, &is_empty, fault) || !check_dtype(tensor->dtype, fault) ||
+        !take_layout(tensor, is_empty, &out->layout, fault)) {
+        return false;
+    }
+    if (is_padded && tensor->dtype.bits < 8 && tensor->dtype.lanes > 1) {
+        return fail(fault, DLPACK_FAULT_SUBBYTE, tensor->dtype.bits, tensor->dtype.lanes);
+    }
+    out->is_padded = is_padded && tensor->dtype.bits < 8;
+    out->nitems = layout_volume(&out->layout);
+    out->first_nbytes = out->end_nbytes = 0;
+    if (out->nitems == 0) {
+        return true; /* SPEC dlpack.h: no items, and data may be NULL: nothing else is looked at */
+    }
+    if (tensor->data == NULL) {
+        return fail(fault, DLPACK_FAULT_DATA_NULL, out->nitems, 0);
+    }
+    return measure(tensor->dtype, out, fault);
+}
+
+/* SPEC import-overflow */
+bool
+dlpack_check_address(const DLTensor *tensor, const dlpack_facts *facts, dlpack_fault *fault)
+{
+    uintptr_t first, lowest, end;
+    if (tensor->byte_offset > INT64_MAX) {
+        return fail(fault, DLPACK_FAULT_OFFSET, (int64_t)tensor->byte_offset, 0);
+    }
+    if (__builtin_add_overflow((uintptr_t)tensor->data, tensor->byte_offset, &first) ||
+        __builtin_add_overflow(first, facts->first_nbytes, &lowest) ||
+        __builtin_add_overflow(first, facts->end_nbytes, &end)) {
+        (void)fail(fault, DLPACK_FAULT_ADDRESS, (int64_t)(uintptr_t)tensor->data,
+                   (int64_t)tensor->byte_offset);
+        fault->c = facts->end_nbytes;
+        return false;
+    }
+    return true;
+}
+
+/* SPEC import-offset */
+bool
+dlpack_check_offset(const DLTensor *tensor, const dlpack_facts *facts, dlpack_fault *fault)
+{
+    int64_t end;
+    if (tensor->byte_offset > INT64_MAX ||
+        !layout_add((int64_t)tensor->byte_offset, facts->end_nbytes, &end)) {
+        return fail(fault, DLPACK_FAULT_OFFSET, (int64_t)tensor->byte_offset, 0);
+    }
+    int64_t offset = (int64_t)tensor->byte_offset;
+    if (offset + facts->first_nbytes < 0) {
+        int64_t before = facts->first_nbytes == INT64_MIN ? INT64_MAX : -facts->first_nbytes;
+        return fail(fault, DLPACK_FAULT_BELOW, offset, before);
+    }
+    int64_t alignment = dtype_alignment(tensor->dtype);
+    if (offset % alignment != 0) {
+        return fail(fault, DLPACK_FAULT_MISALIGNED, offset, alignment);
+    }
+    return true;
+}
+
+/* SPEC import-bounds */
+bool
+dlpack_check_bounds(const DLTensor *tensor, const dlpack_facts *facts, uint64_t nbytes,
+                    dlpack_fault *fault)
+{
+    if (tensor->byte_offset + (uint64_t)facts->end_nbytes <= nbytes) {
+        return true;
+    }
+    (void)fail(fault, DLPACK_FAULT_PAST, (int64_t)tensor->byte_offset, facts->end_nbytes);
+    fault->c = (int64_t)nbytes;
+    return false;
+}

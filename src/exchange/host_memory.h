@@ -1,0 +1,67 @@
+/* host_memory.h: CPU memory of others as Arrays: shared by its pages, or copied.
+ *
+ * Threads: the GIL is held; released while Metal wraps pages and while copying.
+ */
+#ifndef MD_HOST_MEMORY_H
+#define MD_HOST_MEMORY_H
+
+#include "array/array.h"
+#include "streams/stream_order.h"
+
+/* How memory of others is taken. */
+typedef struct import_request {
+    const device_record *device; /* NULL: where the data is; the default device for CPU data */
+    int copy;                    /* -1: if needed, 0: never, 1: always */
+    stream_order order;          /* who waits for the producer's GPU work */
+    PyObject *moment;            /* borrowed: an Event or an object with __metal_stream__ that says when that
+                                    is over; NULL: it is over */
+} import_request;
+
+/* Items in CPU memory. */
+typedef struct host_items {
+    char *address; /* of element 0 */
+    const strided_layout *layout;
+    DLDataType dtype;
+    bool is_readonly;
+    bool is_padded; /* sub-byte items have a byte each; false for all others */
+} host_items;
+
+/* Bytes in CPU memory. */
+typedef struct host_bytes {
+    char *address;
+    size_t nbytes; /* > 0 */
+    bool is_readonly;
+} host_bytes;
+
+/* Room for the reason why memory cannot be shared: a sentence's part. */
+#define HOST_REASON_MAX 160
+
+/* The device that CPU memory goes to: NULL with MetalError where there is none. */
+const device_record *host_memory_device(md_state *state, const char *function,
+                                        const import_request *request);
+
+/* The pages that hold the bytes, which begin at `*offset_bytes` of the storage: owned (+1), and `owner` is taken.
+ * The one way by which CPU memory is shared.  NULL without an exception and with `reason` written: Metal cannot share
+ * this memory, and the owner is still the caller's. */
+metal_storage *host_memory_wrap(const host_bytes *bytes, const storage_owner *owner,
+                                const device_record *device, size_t *offset_bytes,
+                                char reason[HOST_REASON_MAX]);
+
+/* An Array over the pages that hold the items.  `owner` is taken with success, and also where NULL comes with an
+ * exception.  NULL without one: as above. */
+PyObject *host_memory_share(md_state *state, const host_items *items, const storage_owner *owner,
+                            const device_record *device, char reason[HOST_REASON_MAX]);
+
+/* The items in a new Array: owned (+1). */
+PyObject *host_memory_copy(md_state *state, const char *function, const host_items *items,
+                           const device_record *device);
+
+/* CopyRequiredError: `reason` as host_memory_wrap gave it.  NULL. */
+PyObject *host_memory_refuse(md_state *state, const char *function, const char *reason);
+
+/* Shared where Metal can, else copied if the request allows.  `owner`, a Python object, is kept alive
+ * (a new reference is taken) while the memory is used. */
+PyObject *host_memory_import(md_state *state, const char *function, const host_items *items,
+                             PyObject *owner, const import_request *request);
+
+#endif /* MD_HOST_MEMORY_H */

@@ -1,0 +1,46 @@
+/* shared_memory.c: see shared_memory.h. */
+#include "exchange/shared_memory.h"
+
+static const char home[] = "multiprocessing.shared_memory";
+
+int
+shared_memory_check(PyObject *x)
+{
+    for (PyTypeObject *type = Py_TYPE(x); type != NULL; type = type->tp_base) {
+        if (strcmp(type->tp_name, "SharedMemory") != 0) { /* a class made in Python: without its module */
+            continue;
+        }
+        PyObject *module = PyObject_GetAttrString((PyObject *)type, "__module__");
+        if (module == NULL) {
+            return -1;
+        }
+        bool is_it = PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, home) == 0;
+        Py_DECREF(module);
+        if (is_it) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+PyObject *
+shared_memory_owner(const char *function, PyObject *x, PyObject **view)
+{
+    *view = NULL;
+    PyObject *bytes = PyObject_GetAttrString(x, "buf");
+    if (bytes == Py_None) { /* as close() leaves it */
+        Py_DECREF(bytes);
+        return PyErr_Format(PyExc_ValueError, "%s: the SharedMemory is closed.", function);
+    }
+    PyObject *fresh = bytes == NULL ? NULL : PyMemoryView_FromObject(bytes);
+    Py_XDECREF(bytes);
+    if (fresh == NULL) {
+        return NULL;
+    }
+    /* A tuple drops its last item first: the view, then x.  The other way round x would find its mapping in
+     * use when it closes it. */
+    PyObject *owner = PyTuple_Pack(2, x, fresh);
+    Py_DECREF(fresh);
+    *view = owner == NULL ? NULL : fresh;
+    return owner;
+}

@@ -1,0 +1,39 @@
+/* copy_grid.h: a copy as one grid of a compute kernel: which kernel, how many calls, what it is told.
+ *
+ * Owns:    nothing; the kernels' text and names are static.
+ * Calls:   copy_plan.h for the shape of the work.  copy_kernel.h has the kernels.
+ * Threads: pure functions.
+ * Rule:    a kernel takes three arguments: destination, source, shape.  Offsets count from what is
+ *          bound; the first two begin on a multiple of 16 bytes.
+ */
+#ifndef MD_COPY_GRID_H
+#define MD_COPY_GRID_H
+
+#include <stddef.h>
+
+#include "copy/copy_plan.h"
+
+#define COPY_KERNEL_COUNT 5
+#define COPY_KERNEL_WRITTEN 1u /* bit i: argument i is written */
+
+/* Every call of a kernel, one after the other, on the CPU. */
+typedef void copy_kernel_run(void *const *arguments, const size_t grid[3]);
+
+extern const char copy_kernel_source[]; /* Metal Shading Language */
+extern const char *const copy_kernel_names[COPY_KERNEL_COUNT];
+extern copy_kernel_run *const copy_kernel_runs[COPY_KERNEL_COUNT]; /* the same in C */
+
+typedef struct copy_grid {
+    int kernel;          /* an index of copy_kernel_names */
+    size_t extents[3];   /* calls along x, y and z; each below 2^32 */
+    size_t shape_nbytes; /* of argument 2 */
+    uint64_t shape[176];
+} copy_grid;
+
+/* `dst_base` and `src_base`: what offset 0 of the arguments stands for.  False: no grid is large enough;
+ * copy_grid_halve, and try each. */
+bool copy_grid_make(const copy_plan *plan, const char *dst_base, const char *src_base,
+                    copy_grid *out);
+void copy_grid_halve(const copy_plan *plan, copy_plan *first, copy_plan *second);
+
+#endif /* MD_COPY_GRID_H */

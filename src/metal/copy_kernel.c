@@ -1,0 +1,167 @@
+/* copy_kernel.c: the text of copy_kernel.h as C and as a string; see copy_grid.h. */
+#include "metal/copy_grid.h"
+
+/* ---- for Metal's compiler ---- */
+
+#undef COPY_KERNEL_TEXT
+#define COPY_KERNEL_TEXT(...) #__VA_ARGS__
+const char copy_kernel_source[] =
+    "#include <metal_stdlib>\n"
+    "using namespace metal;\n"
+    "#define BUFFER(index) [[buffer(index)]]\n"
+    "#define POSITION_IN_GRID [[thread_position_in_grid]]\n"
+#include "metal/copy_kernel.h"
+    "\n";
+#undef COPY_KERNEL_TEXT
+
+/* ---- as C, for a Metal in software; the struct is copy_grid.h's ---- */
+
+typedef struct uint3 {
+    uint32_t x, y, z;
+} uint3;
+
+typedef struct uint4 {
+    uint32_t x, y, z, w;
+} uint4;
+
+#define kernel static inline
+#define device
+#define constant const
+#define BUFFER(index)
+#define POSITION_IN_GRID
+#define COPY_KERNEL_TEXT(...) __VA_ARGS__
+#include "metal/copy_kernel.h"
+#undef kernel
+#undef device
+#undef constant
+#undef COPY_KERNEL_TEXT
+
+/* All calls of one kernel, in the order of the grid. */
+#define DEFINE_RUN(size)                                                                       \
+    static void run_##size(void *const *arguments, const size_t grid[3])                       \
+    {                                                                                          \
+        uint3 at;                                                                              \
+        for (at.z = 0; at.z < grid[2]; at.z++) {                                               \
+            for (at.y = 0; at.y < grid[1]; at.y++) {                                           \
+                for (at.x = 0; at.x < grid[0]; at.x++) {                                       \
+                    copy_units_##size(arguments[0], arguments[1], arguments[2], at);           \
+                }                                                                              \
+            }                                                                                  \
+        }                                                                                      \
+    }
+DEFINE_RUN(1)
+DEFINE_RUN(2)
+DEFINE_RUN(4)
+DEFINE_RUN(8)
+DEFINE_RUN(16)
+
+const char *const copy_kernel_names[COPY_KERNEL_COUNT] = {
+    "copy_units_1", "copy_units_2", "copy_units_4", "copy_units_8", "copy_units_16"};
+copy_kernel_run *const copy_kernel_runs[COPY_KERNEL_COUNT] = {run_1, run_2, run_4, run_8, run_16};
+
+/* ---- from a plan to a grid ---- */
+
+#ifndef COPY_MOST_CALLS /* a test sets it small */
+#define COPY_MOST_CALLS UINT32_MAX /* along one direction: positions have 32 bits */
+#endif
+
+_Static_assert(sizeof(copy_kernel_shape) <= sizeof((copy_grid *)0)->shape, "the shape has room");
+_Static_assert(sizeof((copy_grid *)0)->shape <= 4096, "what setBytes takes");
+_Static_assert(LAYOUT_MAX_NDIM + 2 == 66, "axes of a plan, one within a run, one to make two");
+
+/* The largest unit that divides the run, both places and all steps: 1, 2, 4, 8 or 16, as its logarithm. */
+static int
+choose_kernel(const copy_plan *plan, int64_t dst_first, int64_t src_first)
+{
+    int64_t bits = plan->run | dst_first | src_first | 16;
+    for (int i = 0; i < plan->naxes; i++) {
+        bits |= plan->axes[i].dst_step | plan->axes[i].src_step;
+    }
+    return __builtin_ctzll((unsigned long long)bits);
+}
+
+static void
+add_axis(copy_kernel_shape *shape, int64_t extent, int64_t dst_step, int64_t src_step)
+{
+    uint32_t axis = shape->naxes++;
+    shape->extents[axis] = (uint32_t)extent;
+    shape->dst_steps[axis] = dst_step;
+    shape->src_steps[axis] = src_step;
+}
+
+static bool
+set_extents(const copy_kernel_shape *shape, size_t extents[3])
+{
+    uint64_t rest = 1;
+    for (uint32_t axis = 2; axis < shape->naxes; axis++) {
+        rest *= shape->extents[axis]; /* both below 2^32 */
+        if (rest > COPY_MOST_CALLS) {
+            return false;
+        }
+    }
+    extents[0] = shape->extents[0];
+    extents[1] = shape->extents[1];
+    extents[2] = (size_t)rest;
+    return true;
+}
+
+bool
+copy_grid_make(const copy_plan *plan, const char *dst_base, const char *src_base, copy_grid *out)
+{
+    copy_kernel_shape *shape = (copy_kernel_shape *)(void *)out->shape;
+    int64_t dst_first = plan->dst - dst_base, src_first = plan->src - src_base;
+    int log = choose_kernel(plan, dst_first, src_first);
+    int64_t unit = (int64_t)1 << log;
+    if (plan->run / unit > COPY_MOST_CALLS) {
+        return false;
+    }
+    shape->naxes = 0;
+    shape->dst_first = dst_first / unit;
+    shape->src_first = src_first / unit;
+    if (plan->run > unit) {
+        add_axis(shape, plan->run / unit, 1, 1);
+    }
+    for (int i = plan->naxes - 1; i >= 0; i--) {
+        const copy_axis *axis = &plan->axes[i];
+        if (axis->extent > COPY_MOST_CALLS) {
+            return false;
+        }
+        add_axis(shape, axis->extent, axis->dst_step / unit, axis->src_step / unit);
+    }
+    while (shape->naxes < 2) {
+        add_axis(shape, 1, 0, 0);
+    }
+    out->kernel = log;
+    out->shape_nbytes = sizeof *shape;
+    return set_extents(shape, out->extents);
+}
+
+static void
+halve_run(const copy_plan *plan, copy_plan *first, copy_plan *second)
+{
+    int64_t half = plan->run / 2;
+    first->run = half >= 16 ? half / 16 * 16 : half; /* units stay as large as they are */
+    second->run = plan->run - first->run;
+    second->dst += first->run;
+    second->src += first->run;
+}
+
+void
+copy_grid_halve(const copy_plan *plan, copy_plan *first, copy_plan *second)
+{
+    int longest = 0;
+    *first = *second = *plan;
+    for (int i = 1; i < plan->naxes; i++) {
+        longest = plan->axes[i].extent > plan->axes[longest].extent ? i : longest;
+    }
+    if (plan->naxes == 0 || plan->run > plan->axes[longest].extent) {
+        halve_run(plan, first, second);
+        return;
+    }
+    const copy_axis *axis = &plan->axes[longest];
+    int64_t half = axis->extent / 2;
+    first->axes[longest].extent = half;
+    second->axes[longest].extent = axis->extent - half;
+    second->dst += half * axis->dst_step;
+    second->src += half * axis->src_step;
+}

@@ -1,0 +1,56 @@
+/* devices.c: see devices.h. */
+#include "metal/devices.h"
+
+#include <pthread.h>
+
+static device_record table[DEVICES_MAX];
+static int table_count;
+static pthread_once_t table_once = PTHREAD_ONCE_INIT;
+
+static void
+fill_table(void)
+{
+    bridge_device *handles[DEVICES_MAX];
+    size_t count = bridge_device_copy_all(handles, DEVICES_MAX);
+    for (size_t i = 0; i < count; i++) {
+        device_record *record = &table[i];
+        record->index = (int)i;
+        record->handle = handles[i]; /* the table keeps the +1 */
+        record->queue = bridge_queue_new(handles[i]);
+        bridge_device_describe(handles[i], &record->facts);
+    }
+    table_count = (int)count;
+}
+
+int
+devices_count(void)
+{
+    (void)pthread_once(&table_once, fill_table);
+    return table_count;
+}
+
+const device_record *
+devices_get(int index)
+{
+    return &table[index];
+}
+
+const device_record *
+devices_find(bridge_device *device)
+{
+    int count = devices_count();
+    for (int i = 0; i < count; i++) {
+        if (table[i].handle == device) {
+            return &table[i];
+        }
+    }
+    /* Two objects can stand for one GPU: the registry ID is what names it. */
+    bridge_device_facts facts;
+    bridge_device_describe(device, &facts);
+    for (int i = 0; i < count; i++) {
+        if (table[i].facts.registry_id == facts.registry_id) {
+            return &table[i];
+        }
+    }
+    return NULL;
+}

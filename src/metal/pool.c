@@ -1,0 +1,372 @@
+/* pool.c: see pool.h.
+ *
+ * A class is a range of sizes, eight to each power of two; its storages are a list, the newest first.  Where
+ * too much is cached the oldest of all classes goes.
+ */
+#include "metal/pool.h"
+
+#include "metal/locks.h"
+
+#define SMALLEST_BITS 8  /* 256 bytes: Metal's own grain is no finer */
+#define STEP_BITS 3      /* eight classes to a power of two */
+#define LARGEST_BITS 48
+#define CLASS_COUNT (1 + ((LARGEST_BITS - SMALLEST_BITS) << STEP_BITS))
+/* Without a limit of the user's the cache may hold a quarter of what the device calls a good working set. */
+#define CACHE_SHARE 4
+
+typedef struct size_class {
+    metal_storage *newest, *oldest; /* joined by `next` (older) and `previous` (newer) */
+} size_class;
+
+typedef struct device_pool {
+    size_class classes[POOL_MODES][CLASS_COUNT];
+    pool_counts modes[POOL_MODES];
+    uint64_t live_nbytes, cached_nbytes, peak_nbytes; /* of all modes together */
+    bool has_limit;
+    uint64_t limit_nbytes; /* where there is one */
+    uint64_t clock;        /* counts what was given back */
+} device_pool;
+
+static device_pool pools[DEVICES_MAX]; /* behind the lock */
+
+/* ---- size classes ---- */
+
+/* The class of a size, and the size of the class.  -1: too large for any. */
+static int
+class_of(size_t nbytes, size_t *capacity)
+{
+    *capacity = (size_t)1 << SMALLEST_BITS;
+    if (nbytes <= *capacity) {
+        return 0;
+    }
+    if (nbytes > (size_t)1 << LARGEST_BITS) {
+        *capacity = nbytes;
+        return -1;
+    }
+    size_t last = nbytes - 1;
+    int bits = 63 - __builtin_clzll(last); /* 2^bits <= last < 2^(bits + 1) */
+    int step = (int)(last >> (bits - STEP_BITS)) & ((1 << STEP_BITS) - 1);
+    *capacity = (size_t)((1 << STEP_BITS) + step + 1) << (bits - STEP_BITS);
+    return 1 + ((bits - SMALLEST_BITS) << STEP_BITS) + step;
+}
+
+size_t
+pool_round(size_t nbytes)
+{
+    size_t capacity;
+    (void)class_of(nbytes, &capacity);
+    return capacity;
+}
+
+/* ---- counting, all behind the lock ---- */
+
+static void
+count_live(device_pool *pool, bridge_storage mode, uint64_t nbytes)
+{
+    pool->modes[mode].live_count++;
+    pool->modes[mode].live_nbytes += nbytes;
+    pool->live_nbytes += nbytes;
+}
+
+static void
+count_dead(device_pool *pool, bridge_storage mode, uint64_t nbytes)
+{
+    pool->modes[mode].live_count--;
+    pool->modes[mode].live_nbytes -= nbytes;
+    pool->live_nbytes -= nbytes;
+}
+
+static void
+raise_to(uint64_t *peak, uint64_t nbytes)
+{
+    if (nbytes > *peak) {
+        *peak = nbytes;
+    }
+}
+
+static void
+count_made(device_pool *pool, bridge_storage mode)
+{
+    pool->modes[mode].allocations++;
+    raise_to(&pool->modes[mode].peak_nbytes, pool->modes[mode].live_nbytes);
+    raise_to(&pool->peak_nbytes, pool->live_nbytes);
+}
+
+static void
+count_cached(device_pool *pool, const metal_storage *storage)
+{
+    pool->modes[storage->mode].cached_count++;
+    pool->modes[storage->mode].cached_nbytes += storage->capacity;
+    pool->cached_nbytes += storage->capacity;
+}
+
+static void
+count_uncached(device_pool *pool, const metal_storage *storage)
+{
+    pool->modes[storage->mode].cached_count--;
+    pool->modes[storage->mode].cached_nbytes -= storage->capacity;
+    pool->cached_nbytes -= storage->capacity;
+}
+
+/* ---- the lists, all behind the lock ---- */
+
+static void
+push(device_pool *pool, size_class *where, metal_storage *storage)
+{
+    storage->age = ++pool->clock;
+    storage->previous = NULL;
+    storage->next = where->newest;
+    if (where->newest != NULL) {
+        where->newest->previous = storage;
+    }
+    else {
+        where->oldest = storage;
+    }
+    where->newest = storage;
+    count_cached(pool, storage);
+}
+
+static metal_storage *
+pop_newest(device_pool *pool, size_class *where)
+{
+    metal_storage *storage = where->newest;
+    where->newest = storage->next;
+    if (where->newest != NULL) {
+        where->newest->previous = NULL;
+    }
+    else {
+        where->oldest = NULL;
+    }
+    storage->next = NULL;
+    count_uncached(pool, storage);
+    return storage;
+}
+
+static void
+pop_oldest(device_pool *pool, size_class *where, metal_storage **popped)
+{
+    metal_storage *storage = where->oldest;
+    where->oldest = storage->previous;
+    if (where->oldest != NULL) {
+        where->oldest->next = NULL;
+    }
+    else {
+        where->newest = NULL;
+    }
+    storage->next = *popped;
+    *popped = storage;
+    count_uncached(pool, storage);
+}
+
+static size_class *
+class_with_the_oldest(device_pool *pool)
+{
+    size_class *found = NULL;
+    size_class *all = &pool->classes[0][0];
+    for (size_t i = 0; i < (size_t)POOL_MODES * CLASS_COUNT; i++) {
+        if (all[i].oldest != NULL && (found == NULL || all[i].oldest->age < found->oldest->age)) {
+            found = &all[i];
+        }
+    }
+    return found;
+}
+
+/* Let the oldest go until at most so many bytes are cached; they are put on the list `popped`. */
+static void
+trim_locked(device_pool *pool, uint64_t cached_nbytes, metal_storage **popped)
+{
+    while (pool->cached_nbytes > cached_nbytes) {
+        pop_oldest(pool, class_with_the_oldest(pool), popped);
+    }
+}
+
+/* Without the lock: Metal's part. */
+static uint64_t
+destroy_all(metal_storage *popped)
+{
+    uint64_t nbytes = 0;
+    while (popped != NULL) {
+        metal_storage *storage = popped;
+        popped = storage->next;
+        nbytes += storage->capacity;
+        storage_destroy(storage);
+    }
+    return nbytes;
+}
+
+/* ---- limits ---- */
+
+static uint64_t
+subtract(uint64_t from, uint64_t what)
+{
+    return from > what ? from - what : 0;
+}
+
+/* How many bytes may be cached now. */
+static uint64_t
+cache_room(const device_pool *pool, const device_record *device)
+{
+    if (pool->has_limit) {
+        return subtract(pool->limit_nbytes, pool->live_nbytes);
+    }
+    return device->facts.recommended_max_working_set / CACHE_SHARE;
+}
+
+void
+pool_set_limit(const device_record *device, uint64_t limit_nbytes)
+{
+    metal_storage *popped = NULL;
+    device_pool *pool = &pools[device->index];
+    lock_take(LOCK_POOL);
+    pool->has_limit = limit_nbytes != POOL_NO_LIMIT;
+    pool->limit_nbytes = limit_nbytes;
+    trim_locked(pool, cache_room(pool, device), &popped);
+    lock_drop(LOCK_POOL);
+    (void)destroy_all(popped);
+}
+
+uint64_t
+pool_limit(const device_record *device)
+{
+    lock_take(LOCK_POOL);
+    const device_pool *pool = &pools[device->index];
+    uint64_t limit = pool->has_limit ? pool->limit_nbytes : POOL_NO_LIMIT;
+    lock_drop(LOCK_POOL);
+    return limit;
+}
+
+/* ---- in and out ---- */
+
+metal_storage *
+pool_take(const device_record *device, size_t nbytes, bridge_storage mode)
+{
+    size_t capacity;
+    int class = class_of(nbytes, &capacity);
+    if (class < 0 || bridge_is_forked()) {
+        return NULL;
+    }
+    device_pool *pool = &pools[device->index];
+    size_class *where = &pool->classes[mode][class];
+    metal_storage *storage = NULL;
+    lock_take(LOCK_POOL);
+    if (where->newest != NULL) {
+        storage = pop_newest(pool, where);
+        WATCH_LOOK_UP(storage->handle); /* work that used it may have ended just now */
+        count_live(pool, mode, storage->capacity);
+        count_made(pool, mode);
+        pool->modes[mode].hits++;
+    }
+    lock_drop(LOCK_POOL);
+    return storage;
+}
+
+bool
+pool_admit(const device_record *device, size_t capacity, bridge_storage mode)
+{
+    metal_storage *popped = NULL;
+    device_pool *pool = &pools[device->index];
+    lock_take(LOCK_POOL);
+    bool fits = true;
+    if (pool->has_limit) {
+        uint64_t room = subtract(pool->limit_nbytes, pool->live_nbytes);
+        fits = capacity <= room;
+        trim_locked(pool, subtract(room, capacity), &popped);
+    }
+    if (fits) {
+        count_live(pool, mode, capacity);
+    }
+    lock_drop(LOCK_POOL);
+    (void)destroy_all(popped);
+    return fits;
+}
+
+void
+pool_note_made(const device_record *device, bridge_storage mode)
+{
+    device_pool *pool = &pools[device->index];
+    lock_take(LOCK_POOL);
+    count_made(pool, mode);
+    lock_drop(LOCK_POOL);
+}
+
+void
+pool_dismiss(const device_record *device, size_t capacity, bridge_storage mode)
+{
+    device_pool *pool = &pools[device->index];
+    lock_take(LOCK_POOL);
+    count_dead(pool, mode, capacity);
+    lock_drop(LOCK_POOL);
+}
+
+bool
+pool_give(metal_storage *storage)
+{
+    size_t capacity;
+    int class = class_of(storage->capacity, &capacity);
+    if (class < 0 || capacity != storage->capacity || bridge_is_forked()) {
+        return false;
+    }
+    const device_record *device = storage->device;
+    device_pool *pool = &pools[device->index];
+    metal_storage *popped = NULL;
+    lock_take(LOCK_POOL);
+    count_dead(pool, storage->mode, capacity);
+    push(pool, &pool->classes[storage->mode][class], storage);
+    trim_locked(pool, cache_room(pool, device), &popped); /* the storage itself may go too */
+    lock_drop(LOCK_POOL);
+    if (popped != NULL) {
+        (void)destroy_all(popped);
+    }
+    return true;
+}
+
+static uint64_t
+empty_one(const device_record *device)
+{
+    metal_storage *popped = NULL;
+    lock_take(LOCK_POOL);
+    trim_locked(&pools[device->index], 0, &popped);
+    lock_drop(LOCK_POOL);
+    return destroy_all(popped);
+}
+
+uint64_t
+pool_empty(const device_record *device)
+{
+    uint64_t nbytes = 0;
+    if (device != NULL) {
+        return empty_one(device);
+    }
+    int count = devices_count();
+    for (int i = 0; i < count; i++) {
+        nbytes += empty_one(devices_get(i));
+    }
+    return nbytes;
+}
+
+static void
+add_up(const pool_counts *modes, pool_counts *total)
+{
+    *total = (pool_counts){0};
+    for (int mode = 0; mode < POOL_MODES; mode++) {
+        total->live_nbytes += modes[mode].live_nbytes;
+        total->live_count += modes[mode].live_count;
+        total->cached_nbytes += modes[mode].cached_nbytes;
+        total->cached_count += modes[mode].cached_count;
+        total->allocations += modes[mode].allocations;
+        total->hits += modes[mode].hits;
+    }
+}
+
+void
+pool_read(const device_record *device, pool_counts modes[POOL_MODES], pool_counts *total)
+{
+    const device_pool *pool = &pools[device->index];
+    lock_take(LOCK_POOL);
+    for (int mode = 0; mode < POOL_MODES; mode++) {
+        modes[mode] = pool->modes[mode];
+    }
+    add_up(modes, total);
+    total->peak_nbytes = pool->peak_nbytes;
+    lock_drop(LOCK_POOL);
+}

@@ -1,0 +1,446 @@
+/* storage.c: see storage.h. */
+#include "metal/storage.h"
+
+#include "metal/handles.h"
+#include "metal/pages.h"
+#include "metal/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static size_t
+round_down(size_t value, size_t unit)
+{
+    return value / unit * unit;
+}
+
+static size_t
+round_up(size_t value, size_t unit)
+{
+    return round_down(value + unit - 1, unit);
+}
+
+/* ---- making ---- */
+
+static metal_storage *
+make_record(bridge_buffer *handle, const device_record *device, size_t nbytes,
+            bridge_storage mode, char *address, const storage_owner *owner)
+{
+    metal_storage *storage = malloc(sizeof *storage); /* glibc's calloc is slower by half an import */
+    if (storage == NULL) {
+        return NULL;
+    }
+    *storage = (metal_storage){
+        .refs = 1,
+        .mode = mode,
+        .handle = handle,
+        .device = device,
+        .nbytes = nbytes,
+        .address = address,
+    };
+    if (owner != NULL) {
+        storage->owner = *owner;
+    }
+    return storage;
+}
+
+metal_storage *
+storage_reuse(const device_record *device, size_t nbytes, bridge_storage mode)
+{
+    metal_storage *storage = nbytes == 0 ? NULL : pool_take(device, nbytes, mode);
+    if (storage == NULL) {
+        return NULL;
+    }
+    storage->nbytes = nbytes;
+    storage->is_readonly = false;
+    storage->host_writers = 0;
+    storage->gpu_wrote = false;
+    storage->is_exported = false;
+    __atomic_store_n(&storage->refs, 1, __ATOMIC_RELEASE); /* from here on handles.h finds it */
+    return storage;
+}
+
+/* A record over an MTLBuffer of exactly `capacity` bytes. */
+static bridge_status
+make_new(const device_record *device, size_t capacity, bridge_storage mode, metal_storage **out)
+{
+    bridge_buffer *handle = NULL;
+    bridge_status status = BRIDGE_OVER_LIMIT;
+    if (pool_admit(device, capacity, mode)) {
+        status = bridge_buffer_new(device->handle, capacity, mode, &handle);
+        if (status == BRIDGE_OK) {
+            char *address = mode == BRIDGE_PRIVATE ? NULL : bridge_buffer_contents(handle);
+            *out = make_record(handle, device, 0, mode, address, NULL);
+            status = *out == NULL ? BRIDGE_NO_MEMORY : BRIDGE_OK;
+        }
+        if (status != BRIDGE_OK) {
+            bridge_buffer_release(handle);
+            pool_dismiss(device, capacity, mode);
+        }
+    }
+    return status;
+}
+
+static bridge_status
+make_new_or_empty_the_cache(const device_record *device, size_t nbytes, bridge_storage mode,
+                            metal_storage **out, size_t *capacity)
+{
+    *capacity = pool_round(nbytes);
+    bridge_status status = make_new(device, *capacity, mode, out);
+    if (status != BRIDGE_NO_MEMORY && status != BRIDGE_TOO_LARGE && status != BRIDGE_OVER_LIMIT) {
+        return status;
+    }
+    if (status == BRIDGE_NO_MEMORY) {
+        (void)pool_empty(NULL);
+    }
+    *capacity = round_up(nbytes, STORAGE_UNIT); /* nothing more than is asked */
+    return make_new(device, *capacity, mode, out);
+}
+
+bridge_status
+storage_new(const device_record *device, size_t nbytes, bridge_storage mode,
+            metal_storage **out)
+{
+    *out = NULL;
+    if (nbytes > SIZE_MAX - STORAGE_UNIT) {
+        return BRIDGE_TOO_LARGE;
+    }
+    if (nbytes == 0) { /* Metal has no empty buffers */
+        *out = make_record(NULL, device, 0, mode, NULL, NULL);
+        return *out == NULL ? BRIDGE_NO_MEMORY : BRIDGE_OK;
+    }
+    *out = storage_reuse(device, nbytes, mode);
+    if (*out != NULL) {
+        return BRIDGE_OK;
+    }
+    size_t capacity;
+    bridge_status status = make_new_or_empty_the_cache(device, nbytes, mode, out, &capacity);
+    if (status == BRIDGE_OK) {
+        (*out)->nbytes = nbytes;
+        (*out)->capacity = capacity;
+        (*out)->is_ours = true;
+        handles_add(*out);
+        if (mode == BRIDGE_SHARED) {
+            pages_add(*out);
+        }
+        pool_note_made(device, mode);
+    }
+    return status;
+}
+
+bridge_status
+storage_wrap_buffer(bridge_buffer *buffer, const device_record *device, size_t nbytes,
+                    const storage_owner *owner, metal_storage **out)
+{
+    *out = make_record(buffer, device, nbytes, bridge_buffer_storage(buffer),
+                       bridge_buffer_contents(buffer), owner);
+    if (*out == NULL) {
+        return BRIDGE_NO_MEMORY;
+    }
+    bridge_buffer_retain(buffer);
+    (*out)->is_exported = true; /* whoever gave it to us can write to it as well */
+    return BRIDGE_OK;
+}
+
+bridge_status
+storage_wrap_parent(metal_storage *parent, const storage_owner *owner, metal_storage **out)
+{
+    *out = make_record(parent->handle, parent->device, parent->nbytes, parent->mode,
+                       parent->address, owner);
+    if (*out == NULL) {
+        return BRIDGE_NO_MEMORY;
+    }
+    (*out)->parent = parent;
+    (*out)->is_exported = true;
+    return BRIDGE_OK;
+}
+
+/* The last of a storage that is not ours: its owner goes, and the record with it. */
+static void
+retire(metal_storage *storage)
+{
+    if (storage->owner.retire != NULL) {
+        storage->owner.retire(storage);
+    }
+    else {
+        storage_free(storage);
+    }
+}
+
+/* Metal has let go of the pages. */
+static void
+end_pages(void *context)
+{
+    metal_storage *storage = context;
+    if (storage->is_over_pages) { /* else it refused them */
+        retire(storage);
+    }
+}
+
+bridge_status
+storage_wrap_host(const device_record *device, void *address, size_t nbytes,
+                  const storage_owner *owner, metal_storage **out, size_t *offset_bytes)
+{
+    *out = NULL;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = round_down((uintptr_t)address, page);
+    size_t length = round_up((uintptr_t)address + nbytes, page) - first;
+    *offset_bytes = (uintptr_t)address - first;
+    /* The rest of the last page is not ours to use. */
+    metal_storage *storage = make_record(NULL, device, *offset_bytes + nbytes, BRIDGE_SHARED,
+                                         (char *)first, NULL);
+    if (storage == NULL) {
+        return BRIDGE_NO_MEMORY;
+    }
+    bridge_status status = bridge_buffer_new_over_pages(device->handle, (void *)first, length,
+                                                        end_pages, storage, &storage->handle);
+    if (status != BRIDGE_OK) {
+        free(storage);
+        return status;
+    }
+    storage->is_over_pages = true;
+    if (owner != NULL) {
+        storage->owner = *owner;
+    }
+    storage->first_byte = *offset_bytes; /* nor is that of the first */
+    storage->is_host_memory = true;
+    *out = storage;
+    return BRIDGE_OK;
+}
+
+/* ---- counting ---- */
+
+void
+storage_retain(metal_storage *storage)
+{
+    (void)__atomic_fetch_add(&storage->refs, 1, __ATOMIC_RELAXED);
+}
+
+bool
+storage_retain_if_alive(metal_storage *storage)
+{
+    uint32_t refs = __atomic_load_n(&storage->refs, __ATOMIC_RELAXED);
+    while (refs != 0) {
+        if (__atomic_compare_exchange_n(&storage->refs, &refs, refs + 1, true, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_RELAXED)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void
+storage_destroy(metal_storage *storage)
+{
+    handles_remove(storage);
+    if (storage->mode == BRIDGE_SHARED) {
+        pages_remove(storage);
+    }
+    bridge_buffer_release(storage->handle);
+    free(storage);
+}
+
+/* Back to the pool, unless somebody else still holds the MTLBuffer. */
+static void
+release_ours(metal_storage *storage)
+{
+    bool is_known = __atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE);
+    bool is_free = !storage->is_labelled && (!is_known || bridge_buffer_is_only_ours(storage->handle));
+    tracking_forget(storage->handle);
+    if (is_free && pool_give(storage)) {
+        return;
+    }
+    pool_dismiss(storage->device, storage->capacity, storage->mode);
+    storage_destroy(storage);
+}
+
+/* True: it was the last.  Acquire-release: what every other holder did comes before the freeing. */
+static bool
+drop_reference(metal_storage *storage)
+{
+    bool can_be_found = storage->is_ours && __atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED);
+    if (!can_be_found && storage_is_sole(storage)) {
+        /* Nobody else can make a second one meanwhile: handles.h is asked for handles that were given away,
+         * and knows ours alone; pages.h for addresses, which a reference stands behind. */
+        __atomic_store_n(&storage->refs, 0, __ATOMIC_RELAXED);
+        return true;
+    }
+    return __atomic_sub_fetch(&storage->refs, 1, __ATOMIC_ACQ_REL) == 0;
+}
+
+void
+storage_release(metal_storage *storage)
+{
+    if (storage == NULL || !drop_reference(storage)) {
+        return;
+    }
+    if (storage->is_ours) {
+        release_ours(storage);
+        return;
+    }
+    if (storage->parent != NULL) {
+        storage_release(storage->parent);
+        retire(storage);
+        return;
+    }
+    bool is_over_pages = storage->is_over_pages;
+    tracking_forget(storage->handle);
+    bridge_buffer_release(storage->handle); /* of pages: ends in end_pages, now or when the GPU is done */
+    if (!is_over_pages || bridge_is_forked()) {
+        retire(storage);
+    }
+}
+
+void
+storage_free(metal_storage *storage)
+{
+    free(storage);
+}
+
+bool
+storage_is_sole(const metal_storage *storage)
+{
+    return __atomic_load_n(&storage->refs, __ATOMIC_ACQUIRE) == 1;
+}
+
+/* ---- who may see the bytes ---- */
+
+static bool
+is_managed(const metal_storage *storage)
+{
+    return storage->mode == BRIDGE_MANAGED && storage->handle != NULL;
+}
+
+/* The one that counts for all storages over the same buffer of ours. */
+static metal_storage *
+root_of(metal_storage *storage)
+{
+    while (storage->parent != NULL) {
+        storage = storage->parent;
+    }
+    return storage;
+}
+
+static bool
+has_host_writers(metal_storage *storage)
+{
+    return __atomic_load_n(&root_of(storage)->host_writers, __ATOMIC_ACQUIRE) != 0;
+}
+
+/* Managed storage, with nothing of ours in flight: the CPU's copy is made current. */
+static bridge_status
+fetch_gpu_copy(metal_storage *storage, bridge_error *error)
+{
+    metal_storage *root = root_of(storage);
+    /* While a writable host view is out, the CPU's copy leads: synchronising for GPU work that
+     * nobody told us of would undo what was written through the view. */
+    bool others_wrote = __atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE) &&
+                        !has_host_writers(storage);
+    if (!others_wrote && !__atomic_load_n(&root->gpu_wrote, __ATOMIC_ACQUIRE)) {
+        return BRIDGE_OK;
+    }
+    bridge_status status =
+        bridge_synchronize_and_wait(storage->device->queue, storage->handle, error);
+    if (status == BRIDGE_OK) {
+        __atomic_store_n(&root->gpu_wrote, false, __ATOMIC_RELEASE);
+    }
+    return status;
+}
+
+static bridge_status
+begin_host_access(metal_storage *storage, bool is_for_writing, bridge_error *error)
+{
+    bridge_status status = BRIDGE_OK;
+    if (!storage_is_quiet()) {
+        status = tracking_wait(storage->handle, is_for_writing, error);
+    }
+    if (status == BRIDGE_OK && is_managed(storage)) {
+        status = fetch_gpu_copy(storage, error);
+    }
+    if (status == BRIDGE_OK) {
+        WATCH_HOST_ACCESS(storage->handle, storage->nbytes, is_for_writing);
+    }
+    return status;
+}
+
+bridge_status
+storage_begin_host_read(metal_storage *storage, bridge_error *error)
+{
+    return begin_host_access(storage, false, error);
+}
+
+bridge_status
+storage_begin_host_write(metal_storage *storage, bridge_error *error)
+{
+    return begin_host_access(storage, true, error);
+}
+
+void
+storage_end_host_write(metal_storage *storage, size_t offset_bytes, size_t nbytes)
+{
+    if (is_managed(storage) && nbytes > 0) {
+        bridge_buffer_did_modify(storage->handle, offset_bytes, nbytes);
+    }
+}
+
+void
+storage_open_host_view(metal_storage *storage)
+{
+    if (!is_managed(storage)) {
+        return; /* one memory: there is nothing to be told of */
+    }
+    (void)__atomic_fetch_add(&root_of(storage)->host_writers, 1, __ATOMIC_ACQ_REL);
+}
+
+void
+storage_flush_host_views_locked(metal_storage *storage)
+{
+    if (is_managed(storage) && has_host_writers(storage) &&
+        !tracking_has_write_locked(storage->handle)) {
+        bridge_buffer_did_modify(storage->handle, 0, storage->nbytes);
+    }
+}
+
+static void
+flush_host_views(metal_storage *storage)
+{
+    if (is_managed(storage)) {
+        tracking_lock(); /* between the look and the flush nobody submits a write */
+        storage_flush_host_views_locked(storage);
+        tracking_unlock();
+    }
+}
+
+void
+storage_close_host_view(metal_storage *storage)
+{
+    if (is_managed(storage)) {
+        flush_host_views(storage);
+        (void)__atomic_fetch_sub(&root_of(storage)->host_writers, 1, __ATOMIC_ACQ_REL);
+    }
+}
+
+bool
+storage_note_gpu_write(metal_storage *storage)
+{
+    if (!is_managed(storage)) {
+        return false;
+    }
+    if (has_host_writers(storage)) {
+        return true;
+    }
+    __atomic_store_n(&root_of(storage)->gpu_wrote, true, __ATOMIC_RELEASE);
+    return false;
+}
+
+void
+storage_publish(metal_storage *storage)
+{
+    flush_host_views(storage);
+    for (; storage != NULL; storage = storage->parent) { /* who owns the MTLBuffer must not reuse it */
+        if (!__atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED)) {
+            __atomic_store_n(&storage->is_exported, true, __ATOMIC_RELEASE);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+/* stream.h: a command queue with one shared event, whose value says how far its work has come.
+ *
+ * Owns:      the +1 on the queue and on the event; the first error that nobody has heard of, which
+ *            outlives the stream.
+ * Calls:     metal_bridge.h, devices.h.  Never Python.
+ * Threads:   every function from any thread, without the GIL.  stream_wait blocks.
+ * Invariant: piece n of a stream's work signals the value n, in the order of commits; there is one
+ *            metal_stream a queue, so that two names of a queue count together.
+ */
+#ifndef MD_STREAM_H
+#define MD_STREAM_H
+
+#include "metal/devices.h"
+#include "metal/tracking_watch.h"
+
+typedef struct metal_stream {
+    uint32_t refs;               /* atomic */
+    const device_record *device; /* borrowed for ever */
+    bridge_queue *queue;         /* owned (+1) */
+    bridge_event *event;         /* owned (+1) */
+    uint64_t submitted;          /* the last value that committed work will signal; see tracking.h */
+    uint64_t completed;          /* atomic: the last value whose work is done and cleaned up after */
+    bool has_failed;             /* atomic: `failure` waits to be heard */
+    bridge_error failure;        /* the first one; behind a lock of stream.c's */
+    struct metal_stream *next;   /* all living streams, or all lost failures; behind the same lock */
+} metal_stream;
+
+/* A moment in a stream's work: reached once its `completed` is `value` or more. */
+typedef struct stream_mark {
+    metal_stream *stream; /* the declaration says who owns it; NULL: no moment, always reached */
+    uint64_t value;
+    bool is_of_others; /* who waits for it is not to be told of the stream's failure */
+} stream_mark;
+
+#define STREAM_FOREVER UINT64_MAX
+
+/* A queue of its own.  `*out` is +1 on BRIDGE_OK and NULL on anything else. */
+bridge_status stream_new(const device_record *device, metal_stream **out);
+/* The stream of an existing queue, which is retained: one there is already, or another.  As above. */
+bridge_status stream_of_queue(bridge_queue *queue, const device_record *device,
+                              metal_stream **out);
+/* The stream of the device's own queue: borrowed for ever; NULL: Metal gave no queue or event. */
+metal_stream *stream_default(const device_record *device);
+/* Why there was none. */
+static inline bridge_status
+stream_default_status(void)
+{
+    return bridge_is_forked() ? BRIDGE_FORKED : BRIDGE_NO_COMMAND;
+}
+/* The living stream whose queue has this address: +1; NULL: none.  The address is not followed. */
+metal_stream *stream_find(const void *queue);
+/* At most `capacity` living streams of a device, each +1.  Returns how many there are. */
+size_t stream_list(const device_record *device, metal_stream **out, size_t capacity);
+
+void stream_retain(metal_stream *stream);
+void stream_release(metal_stream *stream); /* NULL is allowed */
+
+static inline bool
+stream_has_reached(const metal_stream *stream, uint64_t value)
+{
+    bool is_reached = __atomic_load_n(&stream->completed, __ATOMIC_ACQUIRE) >= value;
+    if (is_reached) {
+        WATCH_REACHED(stream->event, value);
+    }
+    return is_reached;
+}
+
+/* Wait until the work of `value` is done.  False: not within `timeout_ns`.  In a forked child
+ * nothing is ever done: false at once. */
+bool stream_wait(metal_stream *stream, uint64_t value, uint64_t timeout_ns);
+
+/* Has work failed that nobody has heard of? */
+static inline bool
+stream_has_failure(const metal_stream *stream)
+{
+    return __atomic_load_n(&stream->has_failed, __ATOMIC_ACQUIRE);
+}
+
+/* The first failure since the last call, once: true, and `*out` holds Metal's words. */
+bool stream_take_failure(metal_stream *stream, bridge_error *out);
+
+/* ---- failures that no wait can tell of any more: the stream has gone, and with it all that named it ---- */
+
+/* One of them, once.  False: there is none. */
+bool stream_take_lost(bridge_error *out);
+/* `tell` is called when there is one: on any thread, under any lock but Python's; it must not wait.  NULL: nobody. */
+void stream_on_lost(void (*tell)(void));
+
+/* ---- for work.c ---- */
+
+/* The work of a value failed: kept for stream_take_failure. */
+void stream_note_failure(metal_stream *stream, const bridge_error *error);
+/* The work of a value is over: whoever waits for it goes on. */
+void stream_complete(metal_stream *stream, uint64_t value);
+
+#endif /* MD_STREAM_H */

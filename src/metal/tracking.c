@@ -1,0 +1,367 @@
+/* tracking.c: see tracking.h.  A hash table of lists; the lists are short. */
+#include "metal/tracking.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "metal/locks.h"
+
+#define SLOTS 256
+
+typedef struct record {
+    const bridge_buffer *buffer;         /* not followed: a key */
+    uint32_t in_flight;                  /* pieces of work that are not over */
+    uint32_t held;                       /* of them, those that keep a storage of the buffer still */
+    bool is_forgotten;                   /* the buffer is gone */
+    stream_mark write;                   /* borrowed: work in flight keeps its stream */
+    stream_mark reads[TRACKING_READS];   /* since the write; borrowed as well */
+    int read_count;
+    metal_stream *failed;                /* owned (+1); NULL: nothing failed */
+    struct record *next;
+} record;
+
+uint32_t tracking_count;
+
+static record *slots[SLOTS]; /* behind the lock */
+
+void
+tracking_lock(void)
+{
+    lock_take(LOCK_TRACKING);
+}
+
+void
+tracking_unlock(void)
+{
+    lock_drop(LOCK_TRACKING);
+}
+
+/* No work in flight will ever be over in a forked child: forget it all, or reading memory would wait. */
+static void
+forget_all(void)
+{
+    for (int i = 0; i < SLOTS; i++) {
+        slots[i] = NULL;
+    }
+    tracking_count = 0;
+}
+
+__attribute__((constructor)) static void
+watch_fork(void)
+{
+    (void)pthread_atfork(NULL, NULL, forget_all);
+}
+
+static record **
+link_of(const bridge_buffer *buffer)
+{
+    uint64_t mixed = ((uint64_t)(uintptr_t)buffer >> 4) * UINT64_C(0x9E3779B97F4A7C15);
+    record **link = &slots[mixed >> 56];
+    while (*link != NULL && (*link)->buffer != buffer) {
+        link = &(*link)->next;
+    }
+    return link;
+}
+
+static void
+drop(record **link)
+{
+    record *found = *link;
+    *link = found->next;
+    stream_release(found->failed);
+    free(found);
+    (void)__atomic_sub_fetch(&tracking_count, 1, __ATOMIC_RELEASE);
+}
+
+static void
+drop_if_over(record **link)
+{
+    record *found = *link;
+    if (found->in_flight == 0 && (found->failed == NULL || found->is_forgotten)) {
+        drop(link);
+    }
+}
+
+/* ---- what is in flight ---- */
+
+static int
+list_marks(const record *found, bool is_for_writing, stream_mark *marks)
+{
+    int count = 0;
+    if (found->write.stream != NULL) {
+        marks[count++] = found->write;
+    }
+    for (int i = 0; is_for_writing && i < found->read_count; i++) {
+        marks[count++] = found->reads[i];
+    }
+    return count;
+}
+
+/* Forgets one that was told elsewhere.  Another stays until tracking_take_failure: the wait can be interrupted. */
+static bool
+is_failure_unheard(record *found)
+{
+    if (found->failed != NULL && !stream_has_failure(found->failed)) {
+        stream_release(found->failed);
+        found->failed = NULL;
+    }
+    return found->failed != NULL;
+}
+
+int
+tracking_copy_marks(const bridge_buffer *buffer, bool is_for_writing,
+                    stream_mark marks[TRACKING_MARKS])
+{
+    int count = 0;
+    if (tracking_is_quiet() || buffer == NULL) {
+        return 0;
+    }
+    tracking_lock();
+    WATCH_LOOK_UP(buffer);
+    record **link = link_of(buffer);
+    if (*link != NULL) {
+        count = list_marks(*link, is_for_writing, marks);
+        if (is_failure_unheard(*link)) {
+            marks[count++] = (stream_mark){.stream = (*link)->failed};
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        stream_retain(marks[i].stream);
+        marks[i].is_of_others = (*link)->is_forgotten;
+    }
+    if (*link != NULL) {
+        drop_if_over(link);
+    }
+    tracking_unlock();
+    return count;
+}
+
+void
+tracking_release_marks(stream_mark *marks, int count)
+{
+    for (int i = 0; i < count; i++) {
+        stream_release(marks[i].stream);
+    }
+}
+
+bool
+tracking_is_busy(const bridge_buffer *buffer)
+{
+    if (tracking_is_quiet()) {
+        return false;
+    }
+    tracking_lock();
+    record *found = *link_of(buffer);
+    bool is_busy = found != NULL && found->in_flight > 0;
+    tracking_unlock();
+    return is_busy;
+}
+
+bridge_status
+tracking_wait(const bridge_buffer *buffer, bool is_for_writing, bridge_error *error)
+{
+    stream_mark marks[TRACKING_MARKS];
+    bridge_status status = BRIDGE_OK;
+    int count = tracking_copy_marks(buffer, is_for_writing, marks);
+    for (int i = 0; i < count; i++) {
+        (void)stream_wait(marks[i].stream, marks[i].value, STREAM_FOREVER);
+        if (status == BRIDGE_OK && !marks[i].is_of_others &&
+            tracking_take_failure(marks[i].stream, error)) {
+            status = BRIDGE_COMMAND_FAILED;
+        }
+    }
+    tracking_release_marks(marks, count);
+    return status;
+}
+
+bool
+tracking_take_failure(metal_stream *stream, bridge_error *error)
+{
+    if (!stream_take_failure(stream, error)) {
+        return false;
+    }
+    tracking_lock();
+    for (int i = 0; i < SLOTS; i++) {
+        for (record **link = &slots[i]; *link != NULL;) {
+            record *found = *link;
+            if (found->failed == stream) {
+                stream_release(found->failed);
+                found->failed = NULL;
+                drop_if_over(link);
+            }
+            if (*link == found) {
+                link = &found->next;
+            }
+        }
+    }
+    tracking_unlock();
+    return true;
+}
+
+void
+tracking_forget(const bridge_buffer *buffer)
+{
+    if (tracking_is_quiet() || buffer == NULL) {
+        return;
+    }
+    tracking_lock();
+    record **link = link_of(buffer);
+    if (*link != NULL && (*link)->held == 0) { /* else it is wrapped once more, and in use there */
+        (*link)->is_forgotten = true;
+        drop_if_over(link);
+    }
+    tracking_unlock();
+}
+
+/* ---- for work.c ---- */
+
+/* A reader on one stream too many waits for the oldest read, and then stands for both. */
+static bool
+takes_oldest_along(const record *found, const metal_stream *stream)
+{
+    for (int i = 0; i < found->read_count; i++) {
+        if (found->reads[i].stream == stream) {
+            return false;
+        }
+    }
+    return found->read_count == TRACKING_READS;
+}
+
+int
+tracking_list_locked(const bridge_buffer *buffer, bool is_written, const metal_stream *stream,
+                     bool is_in_order, stream_mark marks[TRACKING_MARKS])
+{
+    record *found = *link_of(buffer);
+    WATCH_LOOK_UP(buffer);
+    if (found == NULL) {
+        return 0;
+    }
+    stream_mark all[TRACKING_MARKS];
+    int total = list_marks(found, is_written, all), count = 0;
+    if (!is_written && takes_oldest_along(found, stream)) {
+        all[total++] = found->reads[0];
+    }
+    for (int i = 0; i < total; i++) {
+        bool is_kept = is_in_order && all[i].stream == stream;
+        if (!is_kept && !stream_has_reached(all[i].stream, all[i].value)) {
+            marks[count++] = all[i];
+        }
+    }
+    return count;
+}
+
+bool
+tracking_has_write_locked(const bridge_buffer *buffer)
+{
+    WATCH_LOOK_UP(buffer);
+    record *found = *link_of(buffer);
+    return found != NULL && found->write.stream != NULL;
+}
+
+bool
+tracking_reserve_locked(const bridge_buffer *buffer)
+{
+    record **link = link_of(buffer);
+    if (*link == NULL) {
+        record *fresh = calloc(1, sizeof *fresh);
+        if (fresh == NULL) {
+            return false;
+        }
+        fresh->buffer = buffer;
+        *link = fresh;
+        (void)__atomic_add_fetch(&tracking_count, 1, __ATOMIC_RELEASE);
+    }
+    return true;
+}
+
+void
+tracking_unreserve_locked(const bridge_buffer *buffer)
+{
+    record **link = link_of(buffer);
+    if (*link != NULL) {
+        drop_if_over(link);
+    }
+}
+
+static void
+add_read(record *found, metal_stream *stream, uint64_t value)
+{
+    for (int i = 0; i < found->read_count; i++) {
+        if (found->reads[i].stream == stream) {
+            found->reads[i].value = value;
+            return;
+        }
+    }
+    if (found->read_count < TRACKING_READS) {
+        found->reads[found->read_count++] = (stream_mark){.stream = stream, .value = value};
+        return;
+    }
+    /* The first is over before this one begins: tracking_list_locked has said so. */
+    for (int i = 1; i < TRACKING_READS; i++) {
+        found->reads[i - 1] = found->reads[i];
+    }
+    found->reads[TRACKING_READS - 1] = (stream_mark){.stream = stream, .value = value};
+}
+
+void
+tracking_begin_locked(const bridge_buffer *buffer, bool is_written, metal_stream *stream,
+                      uint64_t value)
+{
+    record *found = *link_of(buffer);
+    found->in_flight++;
+    found->held++;
+    found->is_forgotten = false; /* the buffer is in use again: see pool.h */
+    if (is_written) {
+        found->write = (stream_mark){.stream = stream, .value = value};
+        found->read_count = 0;
+    }
+    else {
+        add_read(found, stream, value);
+    }
+}
+
+void
+tracking_let_go(const bridge_buffer *buffer)
+{
+    tracking_lock();
+    record *found = *link_of(buffer);
+    if (found != NULL) { /* NULL: forgotten in a forked child */
+        found->held--;
+    }
+    tracking_unlock();
+}
+
+static bool
+is_over(stream_mark mark, const metal_stream *stream, uint64_t value)
+{
+    return mark.stream == stream && mark.value <= value;
+}
+
+void
+tracking_end(const bridge_buffer *buffer, metal_stream *stream, uint64_t value, bool has_failed)
+{
+    tracking_lock();
+    record **link = link_of(buffer);
+    record *found = *link;
+    if (found == NULL) { /* forgotten in a forked child */
+        tracking_unlock();
+        return;
+    }
+    found->in_flight--;
+    if (is_over(found->write, stream, value)) {
+        found->write = (stream_mark){.stream = NULL};
+    }
+    int kept = 0;
+    for (int i = 0; i < found->read_count; i++) {
+        if (!is_over(found->reads[i], stream, value)) {
+            found->reads[kept++] = found->reads[i];
+        }
+    }
+    found->read_count = kept;
+    if (has_failed && found->failed == NULL) {
+        stream_retain(stream);
+        found->failed = stream;
+    }
+    drop_if_over(link);
+    tracking_unlock();
+}

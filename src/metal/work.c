@@ -1,0 +1,298 @@
+/* work.c: see work.h. */
+#include "metal/work.h"
+
+#include <stdlib.h>
+
+#include "metal/tracking.h"
+
+/* One piece, from its submission to its clean-up. */
+typedef struct piece {
+    metal_stream *stream; /* owned (+1) */
+    uint64_t value;
+    int count;
+    metal_storage *storages[WORK_MAX_OPERANDS]; /* each owned (+1) */
+} piece;
+
+/* ---- when the GPU is done ---- */
+
+/* The order matters: whoever finds the buffer free must find the failure too, and whoever is woken must
+ * find nothing of ours alive. */
+static void
+clean_up(void *context, bridge_status status, const bridge_error *error)
+{
+    piece *done = context;
+    bool has_failed = status != BRIDGE_OK;
+    bridge_buffer *handles[WORK_MAX_OPERANDS]; /* their command buffer still keeps them */
+    if (has_failed) {
+        stream_note_failure(done->stream, error);
+    }
+    /* A failed command buffer may have signalled nothing, and other queues wait. */
+    bridge_event_raise(done->stream->event, done->value);
+    for (int i = 0; i < done->count; i++) {
+        handles[i] = done->storages[i]->handle;
+        WATCH_LEAVE(handles[i]); /* for who takes it from the pool, or finds nothing in flight */
+        tracking_let_go(handles[i]);
+        storage_release(done->storages[i]);
+    }
+    for (int i = 0; i < done->count; i++) {
+        tracking_end(handles[i], done->stream, done->value, has_failed);
+    }
+    stream_complete(done->stream, done->value);
+    stream_release(done->stream);
+    free(done);
+}
+
+/* ---- submitting ---- */
+
+static void
+encode_waits(bridge_commands *commands, const stream_mark *marks, int count)
+{
+    for (int i = 0; i < count; i++) {
+        bridge_encode_wait(commands, marks[i].stream->event, marks[i].value);
+    }
+}
+
+/* Every wait of one operand.  Metal keeps commands on one queue in order where they use tracked
+ * buffers; others must wait for their own stream as well. */
+static void
+encode_waits_for(bridge_commands *commands, const metal_stream *stream, const work_operand *operand)
+{
+    stream_mark marks[TRACKING_MARKS];
+    bridge_buffer *handle = operand->storage->handle;
+    int count = tracking_list_locked(handle, operand->is_written, stream,
+                                     bridge_buffer_is_tracked(handle), marks);
+    encode_waits(commands, marks, count);
+}
+
+static void
+unreserve(const work_operand *operands, int count)
+{
+    for (int i = 0; i < count; i++) {
+        tracking_unreserve_locked(operands[i].storage->handle);
+    }
+}
+
+static bool
+reserve(const work_operand *operands, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (!tracking_reserve_locked(operands[i].storage->handle)) {
+            unreserve(operands, i);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Managed storage: what the CPU wrote goes to the GPU's copy. */
+static void
+publish(const work_operand *operands, int count)
+{
+    for (int i = 0; i < count; i++) {
+        storage_flush_host_views_locked(operands[i].storage);
+    }
+}
+
+/* ... and what the GPU writes goes to the CPU's, at once where somebody looks, else when asked for. */
+static bridge_status
+bring_back(bridge_commands *commands, const work_operand *operands, int count)
+{
+    bridge_status status = BRIDGE_OK;
+    for (int i = 0; status == BRIDGE_OK && i < count; i++) {
+        if (operands[i].is_written && storage_note_gpu_write(operands[i].storage)) {
+            status = bridge_encode_synchronize(commands, operands[i].storage->handle);
+        }
+    }
+    return status;
+}
+
+static bridge_status
+encode_piece(bridge_commands *commands, const metal_stream *stream, const work_operand *operands,
+             int count, work_encoder *encode, void *context)
+{
+    for (int i = 0; i < count; i++) {
+        encode_waits_for(commands, stream, &operands[i]);
+    }
+    publish(operands, count);
+    bridge_status status = encode == NULL ? BRIDGE_OK : encode(commands, context);
+    return status == BRIDGE_OK ? bring_back(commands, operands, count) : status;
+}
+
+/* Returns the value.  From the last line on the work is the clean-up's. */
+static uint64_t
+commit(bridge_commands *commands, piece *work, const work_operand *operands)
+{
+    uint64_t value = work->value = ++work->stream->submitted;
+    bridge_encode_signal(commands, work->stream->event, work->value);
+    for (int i = 0; i < work->count; i++) {
+        storage_retain(operands[i].storage);
+        work->storages[i] = operands[i].storage;
+        tracking_begin_locked(operands[i].storage->handle, operands[i].is_written, work->stream,
+                              work->value);
+    }
+    stream_retain(work->stream);
+    bridge_commands_commit(commands, clean_up, work);
+    return value;
+}
+
+bridge_status
+work_submit(metal_stream *stream, const work_operand *operands, int count, work_encoder *encode,
+            void *context, uint64_t *value)
+{
+    *value = 0;
+    if (bridge_is_forked()) {
+        return BRIDGE_FORKED;
+    }
+    piece *work = malloc(sizeof *work);
+    /* Before the lock: it blocks while the queue is full, and the clean-up wants the lock. */
+    bridge_commands *commands = work == NULL ? NULL : bridge_commands_new(stream->queue);
+    if (commands == NULL) {
+        bridge_status status = work == NULL ? BRIDGE_NO_MEMORY : BRIDGE_NO_COMMAND;
+        free(work);
+        return status;
+    }
+    *work = (piece){.stream = stream, .count = count};
+    tracking_lock();
+    bridge_status status = reserve(operands, count) ? BRIDGE_OK : BRIDGE_NO_MEMORY;
+    if (status == BRIDGE_OK) {
+        status = encode_piece(commands, stream, operands, count, encode, context);
+        if (status != BRIDGE_OK) {
+            unreserve(operands, count);
+        }
+    }
+    if (status == BRIDGE_OK) {
+        *value = commit(commands, work, operands);
+    }
+    tracking_unlock();
+    if (status != BRIDGE_OK) {
+        bridge_commands_release(commands);
+        free(work);
+    }
+    return status;
+}
+
+/* ---- copies and fills ---- */
+
+typedef struct copy_job {
+    bridge_buffer *src, *dst;
+    const bridge_run *runs;
+    size_t count;
+} copy_job;
+
+static bridge_status
+encode_copy(bridge_commands *commands, void *context)
+{
+    const copy_job *job = context;
+    return bridge_encode_copies(commands, job->src, job->dst, job->runs, job->count);
+}
+
+bridge_status
+work_copy(metal_stream *stream, metal_storage *src, metal_storage *dst, const bridge_run *runs,
+          size_t count, uint64_t *value)
+{
+    copy_job job = {src->handle, dst->handle, runs, count};
+    work_operand operands[] = {{src, false}, {dst, true}};
+    /* One buffer for both is written, and counted once. */
+    bool is_one = src->handle == dst->handle;
+    return work_submit(stream, operands + is_one, 2 - is_one, encode_copy, &job, value);
+}
+
+typedef struct fill_job {
+    bridge_buffer *dst;
+    size_t offset_bytes, nbytes;
+    uint8_t byte;
+} fill_job;
+
+static bridge_status
+encode_fill(bridge_commands *commands, void *context)
+{
+    const fill_job *job = context;
+    return bridge_encode_fill(commands, job->dst, job->offset_bytes, job->nbytes, job->byte);
+}
+
+bridge_status
+work_fill(metal_stream *stream, metal_storage *dst, size_t offset_bytes, size_t nbytes,
+          uint8_t byte, uint64_t *value)
+{
+    fill_job job = {dst->handle, offset_bytes, nbytes, byte};
+    work_operand operand = {dst, true};
+    return work_submit(stream, &operand, 1, encode_fill, &job, value);
+}
+
+/* ---- marks and waits ---- */
+
+bridge_status
+work_mark(metal_stream *stream, uint64_t *value)
+{
+    return work_submit(stream, NULL, 0, NULL, NULL, value);
+}
+
+typedef struct wait_job {
+    bridge_event *event;
+    uint64_t value;
+} wait_job;
+
+static bridge_status
+encode_event_wait(bridge_commands *commands, void *context)
+{
+    const wait_job *job = context;
+    bridge_encode_wait(commands, job->event, job->value);
+    return BRIDGE_OK;
+}
+
+bridge_status
+work_wait_event(metal_stream *stream, bridge_event *event, uint64_t value, metal_storage *storage)
+{
+    wait_job job = {event, value};
+    work_operand operand = {storage, true};
+    uint64_t mark;
+    int count = storage != NULL && storage->handle != NULL;
+    return work_submit(stream, &operand, count, encode_event_wait, &job, &mark);
+}
+
+bridge_status
+work_mark_storage(metal_stream *stream, metal_storage *storage, stream_mark *out)
+{
+    bridge_status status = BRIDGE_OK;
+    stream_mark marks[TRACKING_MARKS];
+    int count = 0;
+    if (storage->handle != NULL && !tracking_is_quiet()) {
+        tracking_lock();
+        count = tracking_list_locked(storage->handle, true, NULL, false, marks);
+        *out = count == 1 ? marks[0] : (stream_mark){.stream = stream};
+        stream_retain(out->stream); /* under the lock: the mark is only borrowed there */
+        tracking_unlock();
+    }
+    else {
+        *out = (stream_mark){.stream = stream};
+        stream_retain(stream);
+    }
+    if (count > 1) {
+        work_operand operand = {storage, true};
+        status = work_submit(stream, &operand, 1, NULL, NULL, &out->value);
+        if (status != BRIDGE_OK) {
+            stream_release(stream);
+            *out = (stream_mark){.stream = NULL};
+        }
+    }
+    return status;
+}
+
+bridge_status
+work_wait_storage(metal_stream *stream, metal_storage *storage)
+{
+    uint64_t mark;
+    if (storage->handle == NULL || tracking_is_quiet()) {
+        return BRIDGE_OK;
+    }
+    /* Whoever uses the stream may write: the wait counts as a write. */
+    tracking_lock();
+    stream_mark marks[TRACKING_MARKS];
+    int count = tracking_list_locked(storage->handle, true, stream, true, marks);
+    tracking_unlock();
+    if (count == 0) {
+        return BRIDGE_OK;
+    }
+    work_operand operand = {storage, true};
+    return work_submit(stream, &operand, 1, NULL, NULL, &mark);
+}

@@ -1,0 +1,204 @@
+/* work_items.c: see work_items.h. */
+#include "metal/work_items.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "metal/copy_grid.h"
+
+#define BLIT_UNIT 4 /* SPEC MTLBlitCommandEncoder copyFromBuffer: offsets and sizes on macOS */
+
+/* ---- the kernels ---- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bridge_kernel *kernels[DEVICES_MAX][COPY_KERNEL_COUNT]; /* each owned (+1); behind the lock */
+
+static const bridge_kernel_source source = {
+    copy_kernel_source, copy_kernel_names, copy_kernel_runs, COPY_KERNEL_COUNT,
+    COPY_KERNEL_WRITTEN,
+};
+
+static bridge_status
+load_kernels(const device_record *device, bridge_error *error)
+{
+    bridge_status status = BRIDGE_OK;
+    if (bridge_is_forked()) { /* the lock may be held by nobody */
+        return BRIDGE_FORKED;
+    }
+    (void)pthread_mutex_lock(&lock);
+    if (kernels[device->index][0] == NULL) {
+        bridge_kernel *made[COPY_KERNEL_COUNT];
+        status = bridge_kernels_new(device->handle, &source, made, error);
+        if (status == BRIDGE_OK) {
+            memcpy(kernels[device->index], made, sizeof made);
+        }
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* ---- what is encoded ---- */
+
+/* A place in a storage that the CPU may not see: plans count addresses from here. */
+static char *const imagined = (char *)((uintptr_t)1 << 46);
+
+/* Where a plan's addresses begin: the CPU's, so that two buffers over one memory are seen to overlap. */
+static char *
+base_of(const metal_storage *storage)
+{
+    return storage->address != NULL ? storage->address : imagined;
+}
+
+typedef struct copy_job {
+    const device_record *device;
+    const copy_plan *plans; /* one after the other */
+    int count;
+    metal_storage *const *dsts; /* of each plan */
+    metal_storage *const *srcs; /* a NULL stands for `item` */
+    const char *item;
+    size_t item_nbytes;
+} copy_job;
+
+static bridge_status
+encode_grid(bridge_commands *commands, const copy_job *job, const copy_grid *grid, int index)
+{
+    const metal_storage *src = job->srcs[index];
+    bridge_argument arguments[] = {
+        {.buffer = job->dsts[index]->handle},
+        {.buffer = src == NULL ? NULL : src->handle, .bytes = job->item, .nbytes = job->item_nbytes},
+        {.bytes = grid->shape, .nbytes = grid->shape_nbytes},
+    };
+    return bridge_encode_kernel(commands, kernels[job->device->index][grid->kernel], arguments, 3,
+                                grid->extents);
+}
+
+static bridge_status
+encode_plan(bridge_commands *commands, const copy_job *job, const copy_plan *plan, int index)
+{
+    const metal_storage *src = job->srcs[index];
+    copy_grid grid;
+    if (copy_grid_make(plan, base_of(job->dsts[index]), src == NULL ? job->item : base_of(src),
+                       &grid)) {
+        return encode_grid(commands, job, &grid, index);
+    }
+    copy_plan first, second;
+    copy_grid_halve(plan, &first, &second);
+    bridge_status status = encode_plan(commands, job, &first, index);
+    return status == BRIDGE_OK ? encode_plan(commands, job, &second, index) : status;
+}
+
+static bridge_status
+encode_job(bridge_commands *commands, void *context)
+{
+    const copy_job *job = context;
+    bridge_status status = BRIDGE_OK;
+    for (int i = 0; status == BRIDGE_OK && i < job->count; i++) {
+        status = encode_plan(commands, job, &job->plans[i], i);
+    }
+    return status;
+}
+
+/* ---- the ways of a copy ---- */
+
+static bool
+is_one_buffer(const metal_storage *a, const metal_storage *b)
+{
+    return a->handle == b->handle;
+}
+
+/* The bytes as one blit, where Metal takes them. */
+static bool
+find_blit(const copy_plan *plan, const work_items *dst, const work_items *src, bridge_run *out)
+{
+    out->dst_offset_bytes = (size_t)(plan->dst - base_of(dst->storage));
+    out->src_offset_bytes = (size_t)(plan->src - base_of(src->storage));
+    out->nbytes = (size_t)plan->run;
+    return plan->naxes == 0 &&
+           (out->dst_offset_bytes | out->src_offset_bytes | out->nbytes) % BLIT_UNIT == 0;
+}
+
+static bridge_status
+run_direct(metal_stream *stream, const copy_plan *plan, const work_items *dst,
+           const work_items *src, uint64_t *value, bridge_error *error)
+{
+    bridge_run run;
+    if (find_blit(plan, dst, src, &run)) {
+        return work_copy(stream, src->storage, dst->storage, &run, 1, value);
+    }
+    bridge_status status = load_kernels(stream->device, error);
+    if (status != BRIDGE_OK) {
+        return status;
+    }
+    copy_job job = {stream->device, plan, 1, &dst->storage, &src->storage, NULL, 0};
+    work_operand operands[] = {{src->storage, false}, {dst->storage, true}};
+    bool is_one = is_one_buffer(src->storage, dst->storage); /* written, and counted once */
+    return work_submit(stream, operands + is_one, 2 - is_one, encode_job, &job, value);
+}
+
+/* Source and destination overlap: through private memory, in one piece of work. */
+static bridge_status
+run_through_buffer(metal_stream *stream, const copy_plan *plan, const work_items *dst,
+                   const work_items *src, uint64_t *value, bridge_error *error)
+{
+    metal_storage *between;
+    copy_plan plans[2];
+    bridge_status status = load_kernels(stream->device, error);
+    if (status == BRIDGE_OK) {
+        status = storage_new(stream->device, (size_t)copy_plan_nbytes(plan), BRIDGE_PRIVATE,
+                             &between);
+    }
+    if (status != BRIDGE_OK) {
+        return status;
+    }
+    copy_plan_pack(plan, base_of(between), &plans[0], &plans[1]);
+    metal_storage *dsts[] = {between, dst->storage}, *srcs[] = {src->storage, between};
+    copy_job job = {stream->device, plans, 2, dsts, srcs, NULL, 0};
+    work_operand operands[] = {{between, true}, {dst->storage, true}, {src->storage, false}};
+    bool is_one = is_one_buffer(src->storage, dst->storage);
+    status = work_submit(stream, operands, 3 - is_one, encode_job, &job, value);
+    storage_release(between); /* the work keeps it */
+    return status;
+}
+
+/* Two private buffers share no memory; one buffer does with itself, and two may that the CPU sees. */
+static bool
+may_overlap(const copy_plan *plan, const metal_storage *dst, const metal_storage *src)
+{
+    bool can_meet = is_one_buffer(dst, src) || (dst->address != NULL && src->address != NULL);
+    return can_meet && copy_plan_may_overlap(plan);
+}
+
+bridge_status
+work_items_copy(metal_stream *stream, const work_items *dst, const work_items *src,
+                uint64_t *value, bridge_error *error)
+{
+    copy_plan plan;
+    *value = 0;
+    if (!copy_plan_make(dst->layout, base_of(dst->storage) + dst->offset_bytes, src->layout,
+                        base_of(src->storage) + src->offset_bytes, &plan)) {
+        return BRIDGE_OK;
+    }
+    return may_overlap(&plan, dst->storage, src->storage)
+               ? run_through_buffer(stream, &plan, dst, src, value, error)
+               : run_direct(stream, &plan, dst, src, value, error);
+}
+
+bridge_status
+work_items_fill(metal_stream *stream, const work_items *dst, const void *item, uint64_t *value,
+                bridge_error *error)
+{
+    copy_plan plan;
+    metal_storage *no_storage = NULL;
+    *value = 0;
+    if (!copy_plan_make(dst->layout, base_of(dst->storage) + dst->offset_bytes, NULL, item, &plan)) {
+        return BRIDGE_OK;
+    }
+    bridge_status status = load_kernels(stream->device, error);
+    if (status != BRIDGE_OK) {
+        return status;
+    }
+    copy_job job = {stream->device, &plan, 1, &dst->storage, &no_storage, item,
+                    (size_t)dst->layout->itemsize};
+    work_operand operand = {dst->storage, true};
+    return work_submit(stream, &operand, 1, encode_job, &job, value);
+}

@@ -1,0 +1,182 @@
+/* memory.c: see memory.h.
+ *
+ * Calls:   pool.h.
+ * Threads: the GIL is held; released while buffers are given back to Metal.
+ */
+#include "module/memory.h"
+
+#include "python/args.h"
+#include "streams/device.h"
+#include "metal/pool.h"
+#include "python/storage_mode.h"
+
+static int
+add_count(PyObject *dict, const char *name, uint64_t value)
+{
+    PyObject *number = PyLong_FromUnsignedLongLong(value);
+    int result = number == NULL ? -1 : PyDict_SetItemString(dict, name, number);
+    Py_XDECREF(number);
+    return result;
+}
+
+static PyObject *
+counts_as_dict(const pool_counts *counts)
+{
+    PyObject *dict = PyDict_New();
+    if (dict == NULL || add_count(dict, "live", counts->live_nbytes) < 0 ||
+        add_count(dict, "cached", counts->cached_nbytes) < 0 ||
+        add_count(dict, "peak", counts->peak_nbytes) < 0 ||
+        add_count(dict, "live_buffers", counts->live_count) < 0 ||
+        add_count(dict, "cached_buffers", counts->cached_count) < 0 ||
+        add_count(dict, "allocations", counts->allocations) < 0 ||
+        add_count(dict, "hits", counts->hits) < 0) {
+        Py_CLEAR(dict);
+    }
+    return dict;
+}
+
+static PyObject *
+limit_as_object(uint64_t limit)
+{
+    return limit == POOL_NO_LIMIT ? Py_NewRef(Py_None) : PyLong_FromUnsignedLongLong(limit);
+}
+
+static int
+add_limit(PyObject *dict, const device_record *device)
+{
+    PyObject *limit = limit_as_object(pool_limit(device));
+    int result = limit == NULL ? -1 : PyDict_SetItemString(dict, "limit", limit);
+    Py_XDECREF(limit);
+    return result;
+}
+
+static int
+add_modes(PyObject *dict, const pool_counts *modes)
+{
+    for (int mode = 0; mode < POOL_MODES; mode++) {
+        PyObject *counts = counts_as_dict(&modes[mode]);
+        const char *name = storage_mode_name((bridge_storage)mode);
+        int result = counts == NULL ? -1 : PyDict_SetItemString(dict, name, counts);
+        Py_XDECREF(counts);
+        if (result < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+PyDoc_STRVAR(memory_stats_doc,
+             "memory_stats($module, /, *, device=None)\n--\n\n"
+             "What the pool holds: the memory that this package allocated on a device.\n\n"
+             "Parameters\n----------\n"
+             "device : Device or str, optional\n    Default: the system's default device.\n\n"
+             "Returns\n-------\ndict\n"
+             "    'live', 'cached', 'peak' : int, bytes that are in use, that wait for use, and the most\n"
+             "    that was in use at once.  Lengths of MTLBuffers, which are up to an eighth\n"
+             "    longer than what was asked for.\n"
+             "    'live_buffers', 'cached_buffers' : int, how many MTLBuffers that is.\n"
+             "    'allocations', 'hits' : int, allocations since the process began, and those of them\n"
+             "    that found cached memory.\n"
+             "    'limit' : int or None, of set_memory_limit().\n"
+             "    'shared', 'managed', 'private' : dict, the same (without 'limit') of one storage mode.\n\n"
+             "Raises\n------\nMetalError\n    There is no Metal device.\n\n"
+             "Memory of others, wrapped without a copy, is not counted.");
+
+static PyObject *
+core_memory_stats(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {"memory_stats", 0, 0, 0, {"device", NULL}};
+    PyObject *values[1];
+    pool_counts modes[POOL_MODES], total;
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    const device_record *device = device_convert(state_of_module(module), "memory_stats", values[0]);
+    if (device == NULL) {
+        return NULL;
+    }
+    pool_read(device, modes, &total);
+    PyObject *dict = counts_as_dict(&total);
+    if (dict == NULL || add_limit(dict, device) < 0 || add_modes(dict, modes) < 0) {
+        Py_CLEAR(dict);
+    }
+    return dict;
+}
+
+PyDoc_STRVAR(empty_cache_doc,
+             "empty_cache($module, /)\n--\n\n"
+             "Give the memory that waits for use back to Metal, on all devices.\n\n"
+             "Returns\n-------\nint\n    The bytes that were given back.\n\n"
+             "Memory in use stays.  The pool does the same by itself before it raises MemoryError.\n"
+             "Threads: the GIL is released meanwhile.");
+
+static PyObject *
+core_empty_cache(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
+{
+    uint64_t nbytes;
+    Py_BEGIN_ALLOW_THREADS
+    nbytes = pool_empty(NULL);
+    Py_END_ALLOW_THREADS
+    return PyLong_FromUnsignedLongLong(nbytes);
+}
+
+PyDoc_STRVAR(set_memory_limit_doc,
+             "set_memory_limit($module, limit, /, *, device=None)\n--\n\n"
+             "The most memory that allocations may hold on a device, in use and cached together.\n\n"
+             "Parameters\n----------\n"
+             "limit : int or None\n"
+             "    In bytes; None: no limit, as at first.  0 refuses every allocation and caches nothing.\n"
+             "device : Device or str, optional\n    Default: the system's default device.\n\n"
+             "Returns\n-------\nint or None\n    The limit before.\n\n"
+             "Raises\n------\nValueError\n    The limit is negative.\nMetalError\n    There is no Metal device.\n\n"
+             "What is in use stays, even beyond the limit; what is cached beyond it is given back.  An\n"
+             "allocation that would pass the limit raises MemoryError once the cache is empty.\n"
+             "Without a limit at most a quarter of recommended_max_working_set_size is cached.");
+
+static int
+convert_limit(PyObject *value, uint64_t *out)
+{
+    int64_t limit;
+    *out = POOL_NO_LIMIT;
+    if (value == Py_None) {
+        return 0;
+    }
+    if (args_int64("set_memory_limit", "limit", value, &limit) < 0) {
+        return -1;
+    }
+    if (limit < 0) {
+        PyErr_Format(PyExc_ValueError, "set_memory_limit: limit (%lld bytes) is negative; None means none.",
+                     (long long)limit);
+        return -1;
+    }
+    *out = (uint64_t)limit;
+    return 0;
+}
+
+static PyObject *
+core_set_memory_limit(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {"set_memory_limit", 1, 1, 1, {"limit", "device", NULL}};
+    PyObject *values[2];
+    uint64_t limit, before;
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 || convert_limit(values[0], &limit) < 0) {
+        return NULL;
+    }
+    const device_record *device =
+        device_convert(state_of_module(module), "set_memory_limit", values[1]);
+    if (device == NULL) {
+        return NULL;
+    }
+    before = pool_limit(device);
+    Py_BEGIN_ALLOW_THREADS
+    pool_set_limit(device, limit);
+    Py_END_ALLOW_THREADS
+    return limit_as_object(before);
+}
+
+PyMethodDef memory_functions[] = {
+    {"memory_stats", MD_FASTCALL(core_memory_stats), memory_stats_doc},
+    {"empty_cache", core_empty_cache, METH_NOARGS, empty_cache_doc},
+    {"set_memory_limit", MD_FASTCALL(core_set_memory_limit), set_memory_limit_doc},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,210 @@
+/* module.c: makes metal_dlpack._core out of its parts; holds no logic of its own. */
+#include <dlpack/dlpack.h>
+
+#include "array/array_make.h"
+#include "module/c_api.h"
+#include "streams/device.h"
+#include "exchange/dlpack_exchange.h"
+#include "exchange/dlpack_producer.h"
+#include "values/dtype_type.h"
+#include "python/errors.h"
+#include "module/explain.h"
+#include "python/explain_refusal.h"
+#include "values/layout_type.h"
+#include "module/memory.h"
+#include "module/numpy_memory.h"
+#include "python/owners.h"
+#include "module/shares_memory.h"
+#include "module/softmetal_probe.h"
+#include "python/state.h"
+#include "python/storage_mode.h"
+#include "exchange/stream_lost.h"
+#include "exchange/stream_torch.h"
+#include "streams/stream_type.h"
+#include "module/threads.h"
+
+static PyObject *
+core_types(PyObject *module, PyObject *Py_UNUSED(unused))
+{
+    md_state *state = state_of_module(module);
+    PyObject *list = PyList_New(0);
+    if (list == NULL) {
+        return NULL;
+    }
+#define MD_APPEND(field, spec, is_public)                                              \
+    if (PyList_Append(list, (PyObject *)state->field) < 0) {                           \
+        goto error;                                                                    \
+    }
+    MD_TYPE_LIST(MD_APPEND)
+#undef MD_APPEND
+    return list;
+
+error:
+    Py_DECREF(list);
+    return NULL;
+}
+
+static int
+make_names(md_state *state)
+{
+#define MD_INTERN(name)                                                                \
+    state->str_##name = PyUnicode_InternFromString(#name);                             \
+    if (state->str_##name == NULL) {                                                   \
+        return -1;                                                                     \
+    }
+    MD_NAME_LIST(MD_INTERN)
+#undef MD_INTERN
+    return 0;
+}
+
+/* What from_dlpack says to producers: the version it reads, and the names of its keywords. */
+static int
+make_call_constants(md_state *state)
+{
+    state->max_version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
+    state->keywords_version = PyTuple_Pack(1, state->str_max_version);
+    state->keywords_copy = PyTuple_Pack(2, state->str_max_version, state->str_copy);
+    state->keywords_stream = PyTuple_Pack(2, state->str_max_version, state->str_stream);
+    state->keywords_stream_copy =
+        PyTuple_Pack(3, state->str_max_version, state->str_stream, state->str_copy);
+    state->minus_one = PyLong_FromLong(-1);
+    bool is_made = state->max_version && state->keywords_version && state->keywords_copy &&
+                   state->keywords_stream && state->keywords_stream_copy && state->minus_one;
+    return is_made ? 0 : -1;
+}
+
+static int
+add_functions(PyObject *module)
+{
+    PyMethodDef *const lists[] = {device_functions, storage_mode_functions, memory_functions, numpy_memory_functions,
+                                  array_make_functions, array_asarray_functions,
+                                  producer_functions, shares_memory_functions, explain_functions, refusal_functions,
+                                  softmetal_probe_functions, stream_functions,
+                                  stream_torch_functions, threads_functions};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        if (PyModule_AddFunctions(module, lists[i]) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int
+make_types(PyObject *module, md_state *state)
+{
+#define MD_MAKE(field, spec, is_public)                                                \
+    state->field = (PyTypeObject *)PyType_FromModuleAndSpec(module, &(spec), NULL);    \
+    if (state->field == NULL) {                                                        \
+        return -1;                                                                     \
+    }                                                                                  \
+    if ((is_public) && PyModule_AddType(module, state->field) < 0) {                   \
+        return -1;                                                                     \
+    }
+    MD_TYPE_LIST(MD_MAKE)
+#undef MD_MAKE
+    return 0;
+}
+
+static int
+core_exec(PyObject *module)
+{
+    md_state *state = state_of_module(module);
+    state->owners = owners_new();
+    if (state->owners == NULL || make_names(state) < 0 || make_call_constants(state) < 0 ||
+        make_types(module, state) < 0 || errors_make_classes(module, state) < 0 ||
+        exchange_add_table(state) < 0 || add_functions(module) < 0) {
+        return -1;
+    }
+    if (threads_read_variable() < 0 || layout_type_prepare(state) < 0 ||
+        stream_current_prepare(state) < 0 || c_api_add_capsule(module) < 0) {
+        return -1;
+    }
+    stream_lost_watch();
+    return dtype_type_add_names(module, state);
+}
+
+static int
+core_traverse(PyObject *module, visitproc visit, void *arg)
+{
+    md_state *state = state_of_module(module);
+#define MD_VISIT_TYPE(field, spec, is_public) Py_VISIT(state->field);
+#define MD_VISIT_OBJECT(field) Py_VISIT(state->field);
+    MD_TYPE_LIST(MD_VISIT_TYPE)
+    MD_OBJECT_LIST(MD_VISIT_OBJECT)
+#undef MD_VISIT_TYPE
+#undef MD_VISIT_OBJECT
+    for (int i = 0; i < MD_EXCHANGE_SLOTS; i++) {
+        Py_VISIT(state->exchange_slots[i].type);
+        Py_VISIT(state->exchange_slots[i].requires_grad);
+        Py_VISIT(state->exchange_slots[i].sync);
+    }
+    return 0;
+}
+
+static int
+core_clear(PyObject *module)
+{
+    md_state *state = state_of_module(module);
+#define MD_CLEAR_TYPE(field, spec, is_public) Py_CLEAR(state->field);
+#define MD_CLEAR_OBJECT(field) Py_CLEAR(state->field);
+#define MD_CLEAR_NAME(name) Py_CLEAR(state->str_##name);
+    MD_TYPE_LIST(MD_CLEAR_TYPE)
+    MD_OBJECT_LIST(MD_CLEAR_OBJECT)
+    MD_NAME_LIST(MD_CLEAR_NAME)
+#undef MD_CLEAR_TYPE
+#undef MD_CLEAR_OBJECT
+    exchange_forget(state);
+#undef MD_CLEAR_NAME
+    return 0;
+}
+
+static void
+core_free(void *module)
+{
+    (void)core_clear((PyObject *)module);
+    md_state *state = state_of_module(module);
+    owners_close(state->owners);
+    state->owners = NULL;
+}
+
+static PyObject *
+core_forget_types(PyObject *module, PyObject *Py_UNUSED(unused))
+{
+    exchange_forget(state_of_module(module));
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef core_methods[] = {
+    {"_forget_types", core_forget_types, METH_NOARGS,
+     PyDoc_STR("_forget_types($module, /)\n--\n\nLook the types of producers up again.")},
+    {"_types", core_types, METH_NOARGS,
+     PyDoc_STR("_types($module, /)\n--\n\nEvery type of the module, for the tests.")},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot core_slots[] = {
+    {Py_mod_exec, core_exec},
+#if PY_VERSION_HEX >= 0x030C0000
+    {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
+#endif
+    {0, NULL},
+};
+
+static PyModuleDef core_module = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "metal_dlpack._core",
+    .m_size = sizeof(md_state),
+    .m_methods = core_methods,
+    .m_slots = core_slots,
+    .m_traverse = core_traverse,
+    .m_clear = core_clear,
+    .m_free = core_free,
+};
+
+PyMODINIT_FUNC PyInit__core(void);
+
+PyMODINIT_FUNC
+PyInit__core(void)
+{
+    return PyModuleDef_Init(&core_module);
+}

@@ -1,0 +1,395 @@
+/* shares_memory.c: do two objects, of whatever framework, have a byte in common?
+ *
+ * Owns:    the answer to where an object's items are: the MTLBuffer they lie in, their CPU address, or both.
+ * Calls:   explain_tensor.h for those who speak DLPack, layout_overlap.h for the arithmetic.
+ * Threads: the GIL is held; released while a search is long.
+ * Rule:    nothing is copied, imported or wrapped: metadata is read and let go.
+ */
+#include "module/shares_memory.h"
+
+#include "python/args.h"
+#include "array/array.h"
+#include "module/explain_tensor.h"
+#include "arithmetic/layout_overlap.h"
+#include "python/owners.h"
+
+#define WHERE "shares_memory"
+
+/* Where items are.  What is held keeps them there until end_place. */
+typedef struct place {
+    strided_layout layout;
+    const void *handle;     /* the MTLBuffer, borrowed; NULL: CPU memory alone, or no items */
+    uint64_t handle_offset; /* bytes from its start to element 0 */
+    const char *address;    /* of element 0; NULL: private storage, or no items */
+    bool is_nowhere;        /* no items, or a copy made for the asking */
+    seen_tensor seen;
+    Py_buffer view;         /* view.obj NULL: none held */
+} place;
+
+static void
+end_place(place *self)
+{
+    seen_close(&self->seen);
+    PyBuffer_Release(&self->view); /* nothing where view.obj is NULL */
+}
+
+/* Each packed item has bytes of its own: these. */
+static bool
+items_as_bytes(const strided_layout *layout, int64_t item_bits, strided_layout *out)
+{
+    layout_copy(layout, out);
+    out->itemsize = (item_bits + 7) / 8;
+    for (int axis = 0; axis < layout->ndim; axis++) {
+        int64_t step_bits;
+        if (!layout_multiply(layout->strides[axis], item_bits, &step_bits) || step_bits % 8 != 0) {
+            return false;
+        }
+        out->strides[axis] = step_bits / 8;
+        if (out->strides[axis] % out->itemsize != 0) {
+            return false;
+        }
+        out->strides[axis] /= out->itemsize;
+    }
+    return layout->offset == 0;
+}
+
+/* Packed items as the bytes that they lie in: rows of them, single ones, or where neither falls on bytes all
+ * from the first to the last; other layouts as they are. */
+static int
+set_items(place *self, const strided_layout *layout, int64_t item_bits)
+{
+    int64_t first, end, nbytes;
+    layout_fault fault;
+    self->layout = *layout;
+    if (item_bits % 8 == 0 || layout_volume(layout) == 0 ||
+        bits_as_bytes(layout, item_bits, &self->layout) ||
+        items_as_bytes(layout, item_bits, &self->layout)) {
+        return 0;
+    }
+    if (!bits_byte_span(layout, item_bits, 0, &first, &end) ||
+        !layout_add(end, -first, &nbytes) ||
+        !layout_set(&self->layout, 1, &nbytes, NULL, 1, first, &fault)) {
+        PyErr_SetString(PyExc_OverflowError, WHERE ": the items reach past what 64 bits can count.");
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- our own ---- */
+
+static void
+place_in_storage(place *self, const metal_storage *storage, int64_t offset_bytes)
+{
+    self->handle = storage->handle;
+    self->handle_offset = (uint64_t)offset_bytes;
+    self->address = storage->address == NULL ? NULL : storage->address + offset_bytes;
+    self->is_nowhere = storage->handle == NULL;
+}
+
+static int
+place_array(ArrayObject *array, place *self)
+{
+    strided_layout layout;
+    array_get_layout(array, &layout);
+    place_in_storage(self, array_storage(array), array->byte_offset);
+    return set_items(self, &layout, array_item_bits(array));
+}
+
+static int
+place_host_view(PyObject *op, place *self)
+{
+    PyObject *array = PyObject_GetAttrString(op, "array");
+    if (array == NULL) {
+        return -1;
+    }
+    int result = place_array(array_cast(array), self);
+    Py_DECREF(array); /* the view, which the caller holds, keeps it */
+    return result;
+}
+
+static int
+place_buffer(PyObject *op, place *self)
+{
+    metal_storage *storage = buffer_open_storage(WHERE, buffer_cast(op));
+    layout_fault fault;
+    if (storage == NULL) {
+        return -1;
+    }
+    int64_t nbytes = (int64_t)storage->nbytes;
+    place_in_storage(self, storage, 0);
+    (void)layout_set(&self->layout, 1, &nbytes, NULL, 1, 0, &fault); /* sizes fit: it is allocated */
+    return 0;
+}
+
+/* ---- the buffer protocol, __array_interface__ ---- */
+
+/* Strides in bytes need not be whole items: the bytes of an item become the last axis. */
+static int
+place_bytes(place *self, const char *address, int ndim, const int64_t *shape, const int64_t *strides,
+            int64_t itemsize)
+{
+    layout_fault fault;
+    int64_t extents[LAYOUT_MAX_NDIM + 1], steps[LAYOUT_MAX_NDIM + 1];
+    int count = 0;
+    for (int axis = 0; axis < ndim; axis++) {
+        if (shape[axis] != 1) {
+            extents[count] = shape[axis];
+            steps[count++] = strides[axis];
+        }
+    }
+    extents[count] = itemsize;
+    steps[count++] = 1;
+    if (!layout_set(&self->layout, count, extents, steps, 1, 0, &fault)) {
+        PyErr_Format(PyExc_ValueError, WHERE ": %s.", "a layout of more than 63 axes, or one that "
+                                                      "reaches past what 64 bits can count");
+        return -1;
+    }
+    self->address = address;
+    self->is_nowhere = layout_volume(&self->layout) == 0;
+    return 0;
+}
+
+/* 1: placed.  0: it has no such view.  -1: an exception. */
+static int
+place_view(PyObject *op, place *self)
+{
+    if (PyObject_GetBuffer(op, &self->view, PyBUF_FULL_RO) < 0) {
+        PyErr_Clear(); /* another way may know it: NumPy exports no dates here */
+        return 0;
+    }
+    if (self->view.suboffsets != NULL) {
+        PyErr_SetString(PyExc_BufferError, WHERE ": memory that is reached through pointers "
+                                                 "(suboffsets) has no strides to compare.");
+        return -1;
+    }
+    int64_t shape[LAYOUT_MAX_NDIM], strides[LAYOUT_MAX_NDIM];
+    for (int axis = 0; axis < self->view.ndim; axis++) {
+        shape[axis] = self->view.shape[axis];
+        strides[axis] = self->view.strides[axis];
+    }
+    return place_bytes(self, self->view.buf, self->view.ndim, shape, strides,
+                       self->view.itemsize) < 0
+               ? -1
+               : 1;
+}
+
+/* The protocol's own view of memory: a dict with 'data', 'shape', 'strides', 'typestr'. */
+static int
+place_interface(PyObject *interface, place *self)
+{
+    PyObject *data = PyDict_GetItemString(interface, "data");
+    PyObject *typestr = PyDict_GetItemString(interface, "typestr");
+    PyObject *steps = PyDict_GetItemString(interface, "strides");
+    PyObject *extents = PyDict_GetItemString(interface, "shape");
+    int64_t shape[LAYOUT_MAX_NDIM], strides[LAYOUT_MAX_NDIM];
+    int ndim, nstrides;
+    const char *type = typestr == NULL ? NULL : PyUnicode_AsUTF8(typestr);
+    if (type == NULL || data == NULL || extents == NULL || !PyTuple_Check(data) ||
+        PyTuple_GET_SIZE(data) != 2 || strlen(type) < 3) {
+        PyErr_SetString(PyExc_TypeError, WHERE ": __array_interface__ lacks an address ('data'), "
+                                               "'shape' or 'typestr'.");
+        return -1;
+    }
+    int64_t itemsize = strtoll(type + 2, NULL, 10) * (type[1] == 'U' ? 4 : 1);
+    void *address = PyLong_AsVoidPtr(PyTuple_GET_ITEM(data, 0));
+    if (PyErr_Occurred() || args_int64s(WHERE, "shape", extents, shape, LAYOUT_MAX_NDIM, &ndim) < 0) {
+        return -1;
+    }
+    strided_layout dense;
+    layout_fault fault;
+    if (!layout_set_dense(&dense, ndim, shape, itemsize, 'C', &fault)) {
+        PyErr_SetString(PyExc_ValueError, WHERE ": __array_interface__ has no sound shape.");
+        return -1;
+    }
+    for (int axis = 0; axis < ndim; axis++) {
+        strides[axis] = dense.strides[axis] * itemsize;
+    }
+    if (steps != NULL && steps != Py_None &&
+        args_int64s(WHERE, "strides", steps, strides, ndim, &nstrides) < 0) {
+        return -1;
+    }
+    return place_bytes(self, address, ndim, shape, strides, itemsize);
+}
+
+/* ---- DLPack ---- */
+
+/* SPEC shares-memory */
+static int
+place_tensor(place *self)
+{
+    const DLTensor *tensor = self->seen.tensor;
+    dlpack_facts facts;
+    dlpack_fault fault;
+    if (seen_check(WHERE, &self->seen, &facts) < 0 ||
+        set_items(self, &facts.layout, bits_per_item(tensor->dtype, facts.is_padded)) < 0) {
+        return -1;
+    }
+    self->is_nowhere = facts.nitems == 0 || (self->seen.flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0;
+    if (self->is_nowhere) {
+        return 0;
+    }
+    if (tensor->device.device_type == kDLCPU) {
+        self->address = (const char *)tensor->data + tensor->byte_offset;
+        return 0;
+    }
+    if (tensor->device.device_type != kDLMetal || !dlpack_check_offset(tensor, &facts, &fault) ||
+        !bridge_handle_is_buffer(tensor->data) ||
+        !dlpack_check_bounds(tensor, &facts, bridge_buffer_nbytes(tensor->data), &fault)) {
+        PyErr_Format(PyExc_BufferError,
+                     WHERE ": a tensor on device (%d, %d) is not memory that can be compared; only "
+                           "Metal (8), within its MTLBuffer, and the CPU (1) are.",
+                     (int)tensor->device.device_type, (int)tensor->device.device_id);
+        return -1;
+    }
+    const char *contents = bridge_buffer_contents(tensor->data);
+    self->handle = tensor->data;
+    self->handle_offset = tensor->byte_offset;
+    self->address = contents == NULL ? NULL : contents + tensor->byte_offset;
+    return 0;
+}
+
+/* ---- anything ---- */
+
+static int
+place_other(md_state *state, PyObject *op, place *self)
+{
+    int is_placed = PyObject_CheckBuffer(op) ? place_view(op, self) : 0;
+    if (is_placed != 0) {
+        return is_placed < 0 ? -1 : 0;
+    }
+    PyObject *interface = PyObject_GetAttrString(op, "__array_interface__");
+    if (interface != NULL && PyDict_Check(interface)) {
+        int result = place_interface(interface, self);
+        Py_DECREF(interface);
+        return result;
+    }
+    Py_XDECREF(interface);
+    PyErr_Clear();
+    if (!PyCapsule_CheckExact(op) && !PyObject_HasAttr(op, state->str___dlpack__)) {
+        PyErr_Format(PyExc_TypeError,
+                     WHERE ": %.100s is neither an array nor a buffer: it has no __dlpack__, no buffer "
+                           "protocol and no __array_interface__.",
+                     Py_TYPE(op)->tp_name);
+        return -1;
+    }
+    return seen_open(state, WHERE, op, &self->seen) < 0 ? -1 : place_tensor(self);
+}
+
+static int
+find_place(md_state *state, PyObject *op, place *self)
+{
+    *self = (place){.handle = NULL};
+    if (Py_IS_TYPE(op, state->array_type)) {
+        return place_array(array_cast(op), self);
+    }
+    if (Py_IS_TYPE(op, state->host_view_type)) {
+        return place_host_view(op, self);
+    }
+    if (Py_IS_TYPE(op, state->buffer_type)) {
+        return place_buffer(op, self);
+    }
+    return place_other(state, op, self);
+}
+
+/* ---- comparing ---- */
+
+/* From the search, between bouts: Ctrl-C ends it. */
+static bool
+check_signals(void *saved)
+{
+    PyThreadState **thread = saved;
+    PyEval_RestoreThread(*thread);
+    bool is_quiet = PyErr_CheckSignals() == 0;
+    *thread = PyEval_SaveThread();
+    return is_quiet;
+}
+
+/* The lowest byte must not lie before address 0, nor the highest past the end of the addresses. */
+static int
+check_range(const place *self, uint64_t address)
+{
+    int64_t lowest, highest, first, end;
+    layout_offset_bounds(&self->layout, &lowest, &highest);
+    if (address <= INT64_MAX && layout_multiply(lowest, self->layout.itemsize, &first) &&
+        layout_multiply(highest + 1, self->layout.itemsize, &end) &&
+        layout_add((int64_t)address, first, &first) && layout_add((int64_t)address, end, &end) &&
+        first >= 0) {
+        return 0;
+    }
+    PyErr_SetString(PyExc_BufferError, WHERE ": shape and strides reach outside all addresses.");
+    return -1;
+}
+
+static PyObject *
+compare(const place *a, const place *b, uint64_t a_address, uint64_t b_address)
+{
+    if (check_range(a, a_address) < 0 || check_range(b, b_address) < 0) {
+        return NULL;
+    }
+    overlap_items first = {&a->layout, a_address}, second = {&b->layout, b_address};
+    PyThreadState *thread = PyEval_SaveThread();
+    overlap_answer answer = layout_overlap(&first, &second, check_signals, &thread);
+    PyEval_RestoreThread(thread);
+    return answer == OVERLAP_STOPPED ? NULL : PyBool_FromLong(answer == OVERLAP_YES);
+}
+
+static PyObject *
+compare_places(const place *a, const place *b)
+{
+    if (a->is_nowhere || b->is_nowhere) {
+        return PyBool_FromLong(false);
+    }
+    if (a->handle != NULL && a->handle == b->handle) {
+        return compare(a, b, a->handle_offset, b->handle_offset);
+    }
+    if (a->address == NULL || b->address == NULL) {
+        return PyBool_FromLong(false); /* private storage: its buffer is all that has it */
+    }
+    return compare(a, b, (uint64_t)(uintptr_t)a->address, (uint64_t)(uintptr_t)b->address);
+}
+
+PyDoc_STRVAR(shares_memory_doc,
+             "shares_memory($module, a, b, /)\n--\n\n"
+             "True if a byte of an item of a is a byte of an item of b.\n\n"
+             "Exact for strided views: the odd and the even items of one buffer share nothing.  Compared\n"
+             "are MTLBuffers and, where they have one, CPU addresses, so that a Metal array over a NumPy\n"
+             "array's memory shares it.\n\n"
+             "Parameters\n----------\n"
+             "a, b : Array, Buffer, or anything with __dlpack__, the buffer protocol or\n"
+             "    __array_interface__, or a DLPack capsule (which stays unconsumed)\n\n"
+             "Returns\n-------\n"
+             "bool\n    False where one of them has no items.\n\n"
+             "Raises\n------\n"
+             "TypeError\n    Neither an array nor a buffer.\n"
+             "BufferError\n    What its producer raises, and tensors that from_dlpack refuses.\n\n"
+             "Memory and threads: nothing is copied.  The GIL is released while searching.  Slices of one\n"
+             "array, dense arrays and one-dimensional views take microseconds; views with many unrelated\n"
+             "strides take at most about a second per GiB they span, and past 2**31 positions of the\n"
+             "strides' common divisor, a search that Ctrl-C can end.\n\n"
+             "Source: numpy.shares_memory has the same meaning.");
+
+static PyObject *
+core_shares_memory(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {WHERE, 2, 2, 2, {"a", "b", NULL}};
+    md_state *state = state_of_module(module);
+    PyObject *values[2], *result = NULL;
+    place a, b;
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    owners_drain(state);
+    if (find_place(state, values[0], &a) == 0) {
+        if (find_place(state, values[1], &b) == 0) {
+            result = compare_places(&a, &b);
+        }
+        end_place(&b);
+    }
+    end_place(&a);
+    return result;
+}
+
+PyMethodDef shares_memory_functions[] = {
+    {WHERE, MD_FASTCALL(core_shares_memory), shares_memory_doc},
+    {NULL, NULL, 0, NULL},
+};

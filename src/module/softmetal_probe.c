@@ -1,0 +1,110 @@
+/* softmetal_probe.c: see softmetal_probe.h.
+ *
+ * Calls:   softmetal.h only; on a Mac the list of functions is empty.
+ * Threads: the GIL is held.
+ */
+#include "module/softmetal_probe.h"
+
+#ifndef __APPLE__
+#include "python/args.h"
+#include "softmetal/softmetal.h"
+
+/* NULL for None; -1 with TypeError for what is no str. */
+static int
+convert_name(PyObject *value, const char **out)
+{
+    *out = NULL;
+    if (value == NULL || value == Py_None) {
+        return 0;
+    }
+    if (!PyUnicode_Check(value)) {
+        PyErr_Format(PyExc_TypeError, "A name must be a str or None, not %.100s.",
+                     Py_TYPE(value)->tp_name);
+        return -1;
+    }
+    *out = PyUnicode_AsUTF8(value);
+    return *out == NULL ? -1 : 0;
+}
+
+static PyObject *
+probe_live_objects(PyObject *Py_UNUSED(module), PyObject *value)
+{
+    const char *name;
+    if (convert_name(value, &name) < 0) {
+        return NULL;
+    }
+    return PyLong_FromSize_t(softmetal_live_objects(name));
+}
+
+static PyObject *
+probe_reports(PyObject *Py_UNUSED(module), PyObject *value)
+{
+    const char *kind;
+    if (convert_name(value, &kind) < 0) {
+        return NULL;
+    }
+    return PyLong_FromSize_t(softmetal_reports(kind));
+}
+
+static PyObject *
+probe_last_report(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
+{
+    char text[4096] = "";
+    (void)softmetal_last_report(text, sizeof text);
+    return PyUnicode_FromString(text);
+}
+
+static PyObject *
+probe_wait_idle(PyObject *Py_UNUSED(module), PyObject *value)
+{
+    int64_t timeout_ms;
+    if (args_int64("_softmetal_wait_idle", "timeout_ms", value, &timeout_ms) < 0) {
+        return NULL;
+    }
+    int is_idle;
+    Py_BEGIN_ALLOW_THREADS
+    is_idle = softmetal_wait_idle(timeout_ms < 0 ? 0 : (uint64_t)timeout_ms);
+    Py_END_ALLOW_THREADS
+    return PyBool_FromLong(is_idle);
+}
+
+static PyObject *
+probe_set(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs,
+          PyObject *kwnames)
+{
+    static const args_spec spec = {"_softmetal_set", 2, 2, 2, {"name", "value", NULL}};
+    PyObject *values[2];
+    const char *name, *value;
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        convert_name(values[0], &name) < 0 || convert_name(values[1], &value) < 0) {
+        return NULL;
+    }
+    if (name == NULL || softmetal_set(name, value) < 0) {
+        return PyErr_Format(PyExc_ValueError,
+                            "The software Metal has no setting %R that can be %R; "
+                            "docs/softmetal.md lists them.",
+                            values[0], values[1]);
+    }
+    Py_RETURN_NONE;
+}
+
+PyMethodDef softmetal_probe_functions[] = {
+    {"_softmetal_live_objects", probe_live_objects, METH_O,
+     PyDoc_STR("_softmetal_live_objects($module, name, /)\n--\n\n"
+               "How many objects of a class or protocol live; None: all.")},
+    {"_softmetal_reports", probe_reports, METH_O,
+     PyDoc_STR("_softmetal_reports($module, kind, /)\n--\n\n"
+               "How many validation reports of a kind were made; None: all.")},
+    {"_softmetal_last_report", probe_last_report, METH_NOARGS,
+     PyDoc_STR("_softmetal_last_report($module, /)\n--\n\nThe last validation report's text.")},
+    {"_softmetal_wait_idle", probe_wait_idle, METH_O,
+     PyDoc_STR("_softmetal_wait_idle($module, timeout_ms, /)\n--\n\n"
+               "Wait until no committed command buffer is left; False once the time is over.")},
+    {"_softmetal_set", MD_FASTCALL(probe_set),
+     PyDoc_STR("_softmetal_set($module, name, value, /)\n--\n\n"
+               "Change a setting of the running software Metal; None: its default.")},
+    {NULL, NULL, 0, NULL},
+};
+#else
+PyMethodDef softmetal_probe_functions[] = {{NULL, NULL, 0, NULL}};
+#endif

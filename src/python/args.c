@@ -1,0 +1,264 @@
+/* args.c: see args.h. */
+#include "python/args.h"
+
+#include <string.h>
+
+/* Our names are ASCII.  SPEC PyASCIIObject: the text of a compact ASCII str ends with a NUL. */
+static bool
+is_name(PyObject *name, const char *text)
+{
+    const char *data = PyUnicode_IS_COMPACT_ASCII(name) ? PyUnicode_DATA(name) : "";
+    /* The first letter tells most of them apart, without a call. */
+    return data[0] == text[0] && strcmp(data, text) == 0 &&
+           (size_t)PyUnicode_GET_LENGTH(name) == strlen(text);
+}
+
+static int
+check_count(const args_spec *spec, Py_ssize_t nargs)
+{
+    if (nargs <= spec->positional) {
+        return 0;
+    }
+    PyErr_Format(PyExc_TypeError, "%s() takes at most %d positional arguments (%zd given).",
+                 spec->function, spec->positional, nargs);
+    return -1;
+}
+
+static int
+set_keyword(const args_spec *spec, PyObject *name, PyObject *value, PyObject **values)
+{
+    for (int i = spec->positional_only; spec->names[i] != NULL; i++) {
+        if (!is_name(name, spec->names[i])) {
+            continue;
+        }
+        if (values[i] != NULL) {
+            PyErr_Format(PyExc_TypeError, "%s() got two values for '%s'.", spec->function,
+                         spec->names[i]);
+            return -1;
+        }
+        values[i] = value;
+        return 0;
+    }
+    PyErr_Format(PyExc_TypeError, "%s() has no keyword argument '%U'.", spec->function, name);
+    return -1;
+}
+
+static int
+check_required(const args_spec *spec, PyObject *const *values)
+{
+    for (int i = 0; i < spec->required; i++) {
+        if (values[i] == NULL) {
+            PyErr_Format(PyExc_TypeError, "%s() needs the argument '%s'.", spec->function,
+                         spec->names[i]);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static void
+set_positional(const args_spec *spec, PyObject *const *args, Py_ssize_t nargs,
+               PyObject **values)
+{
+    for (int i = 0; spec->names[i] != NULL; i++) {
+        values[i] = i < nargs ? args[i] : NULL;
+    }
+}
+
+int
+args_parse(const args_spec *spec, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
+           PyObject **values)
+{
+    if (check_count(spec, nargs) < 0) {
+        return -1;
+    }
+    set_positional(spec, args, nargs, values);
+    Py_ssize_t nkeywords = kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames);
+    for (Py_ssize_t k = 0; k < nkeywords; k++) {
+        if (set_keyword(spec, PyTuple_GET_ITEM(kwnames, k), args[nargs + k], values) < 0) {
+            return -1;
+        }
+    }
+    return check_required(spec, values);
+}
+
+int
+args_parse_tuple(const args_spec *spec, PyObject *args, PyObject *kwargs, PyObject **values)
+{
+    Py_ssize_t nargs = PyTuple_GET_SIZE(args);
+    if (check_count(spec, nargs) < 0) {
+        return -1;
+    }
+    set_positional(spec, ((PyTupleObject *)args)->ob_item, nargs, values);
+    PyObject *name, *value;
+    Py_ssize_t position = 0;
+    while (kwargs != NULL && PyDict_Next(kwargs, &position, &name, &value)) {
+        if (set_keyword(spec, name, value, values) < 0) {
+            return -1;
+        }
+    }
+    return check_required(spec, values);
+}
+
+int
+args_int64(const char *function, const char *what, PyObject *value, int64_t *out)
+{
+    int overflow = 0;
+    *out = 0;
+    if (PyLong_CheckExact(value)) { /* most are */
+        *out = PyLong_AsLongLongAndOverflow(value, &overflow);
+        if (overflow == 0) {
+            return 0;
+        }
+        *out = 0;
+    }
+    if (!PyIndex_Check(value)) {
+        PyErr_Format(PyExc_TypeError, "%s: %s must be an int, not %.100s.", function, what,
+                     Py_TYPE(value)->tp_name);
+        return -1;
+    }
+    PyObject *number = PyNumber_Index(value);
+    if (number == NULL) {
+        return -1;
+    }
+    long long result = PyLong_AsLongLongAndOverflow(number, &overflow);
+    if (overflow != 0) {
+        PyErr_Format(PyExc_OverflowError, "%s: %s (%R) does not fit in 64 bits.", function,
+                     what, number);
+    }
+    Py_DECREF(number);
+    if (overflow != 0 || (result == -1 && PyErr_Occurred())) {
+        return -1;
+    }
+    *out = result;
+    return 0;
+}
+
+/* SPEC PyObjC, objc_object.__c_void_p__: a ctypes.c_void_p of the object's address. */
+static PyObject *
+address_of_object(PyObject *value)
+{
+    PyObject *pointer = PyObject_CallMethod(value, "__c_void_p__", NULL);
+    PyObject *address = pointer == NULL ? NULL : PyObject_GetAttrString(pointer, "value");
+    Py_XDECREF(pointer);
+    return address;
+}
+
+int
+args_handle(const char *function, const char *kind, PyObject *value, void **out)
+{
+    *out = NULL;
+    bool is_object = !PyLong_Check(value) && PyObject_HasAttrString(value, "__c_void_p__");
+    PyObject *address = is_object ? address_of_object(value) : Py_NewRef(value);
+    if (address == NULL) {
+        return -1;
+    }
+    if (!PyLong_Check(address) || PyBool_Check(address)) {
+        PyErr_Format(PyExc_TypeError,
+                     "%s: the handle must be an int (the address of an %s) or an object of PyObjC, "
+                     "not %.100s.",
+                     function, kind, Py_TYPE(address)->tp_name);
+        Py_DECREF(address);
+        return -1;
+    }
+    *out = PyLong_AsVoidPtr(address);
+    Py_DECREF(address);
+    if (*out == NULL && !PyErr_Occurred()) {
+        PyErr_Format(PyExc_ValueError, "%s: the handle is 0, which is no %s.", function, kind);
+    }
+    return *out == NULL ? -1 : 0;
+}
+
+int
+args_label(const char *function, PyObject *value, const char **out)
+{
+    *out = NULL;
+    if (value == NULL || value == Py_None) {
+        return 0;
+    }
+    if (!PyUnicode_Check(value)) {
+        PyErr_Format(PyExc_TypeError, "%s: label must be a str or None, not %.100s.", function,
+                     Py_TYPE(value)->tp_name);
+        return -1;
+    }
+    Py_ssize_t nbytes;
+    const char *text = PyUnicode_AsUTF8AndSize(value, &nbytes);
+    if (text == NULL) {
+        return -1;
+    }
+    if ((size_t)nbytes != strlen(text)) {
+        PyErr_Format(PyExc_ValueError, "%s: label (%R) holds a null character.", function, value);
+        return -1;
+    }
+    *out = text;
+    return 0;
+}
+
+int
+args_int64s(const char *function, const char *what, PyObject *value, int64_t *out,
+            int capacity, int *count)
+{
+    bool is_tuple = PyTuple_CheckExact(value);
+    *count = 0;
+    if (!is_tuple && PyIndex_Check(value)) {
+        *count = 1;
+        return args_int64(function, what, value, out);
+    }
+    if (!is_tuple && (PyUnicode_Check(value) || !PySequence_Check(value))) {
+        PyErr_Format(PyExc_TypeError, "%s: %s must be an int or a sequence of ints, not %.100s.",
+                     function, what, Py_TYPE(value)->tp_name);
+        return -1;
+    }
+    PyObject *items = is_tuple ? Py_NewRef(value) : PySequence_Tuple(value);
+    if (items == NULL) {
+        return -1;
+    }
+    Py_ssize_t nitems = PyTuple_GET_SIZE(items);
+    if (nitems > capacity) {
+        PyErr_Format(PyExc_ValueError, "%s: %s has %zd entries; at most %d are possible.",
+                     function, what, nitems, capacity);
+        goto error;
+    }
+    for (Py_ssize_t i = 0; i < nitems; i++) {
+        if (args_int64(function, what, PyTuple_GET_ITEM(items, i), &out[i]) < 0) {
+            goto error;
+        }
+    }
+    Py_DECREF(items);
+    *count = (int)nitems;
+    return 0;
+
+error:
+    Py_DECREF(items);
+    return -1;
+}
+
+int
+args_tristate(const char *function, const char *what, PyObject *value, int *out)
+{
+    *out = -1;
+    if (value == NULL || value == Py_None) {
+        return 0;
+    }
+    if (!PyBool_Check(value)) {
+        PyErr_Format(PyExc_TypeError, "%s: %s must be True, False or None, not %R.", function,
+                     what, value);
+        return -1;
+    }
+    *out = value == Py_True;
+    return 0;
+}
+
+int
+args_axis(const char *function, int64_t axis, int ndim, int *out)
+{
+    int64_t counted = axis < 0 ? axis + ndim : axis;
+    *out = 0;
+    if (counted < 0 || counted >= ndim) {
+        PyErr_Format(PyExc_ValueError, "%s: axis %lld is out of range for %d dimensions.",
+                     function, (long long)axis, ndim);
+        return -1;
+    }
+    *out = (int)counted;
+    return 0;
+}

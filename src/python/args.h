@@ -1,0 +1,54 @@
+/* args.h: arguments of FASTCALL functions, by a list of names.
+ *
+ * Owns:    nothing; every value handed out is borrowed from the caller's arguments.
+ * Threads: the GIL is held.
+ * Failure: -1 with one exception set, whose sentence begins with the function's name.
+ */
+#ifndef MD_ARGS_H
+#define MD_ARGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "python/state.h"
+
+#define ARGS_MAX 8
+
+/* A signature: names in order; the first `positional_only` have no keyword, the first
+ * `positional` may stand without one, the first `required` must be there. */
+typedef struct args_spec {
+    const char *function;
+    int positional_only, positional, required;
+    const char *names[ARGS_MAX + 1]; /* ended by NULL */
+} args_spec;
+
+/* Fill values[i] (borrowed) for names[i]; NULL where nothing was given. */
+int args_parse(const args_spec *spec, PyObject *const *args, Py_ssize_t nargs,
+               PyObject *kwnames, PyObject **values);
+/* The same for tp_new and tp_call: a tuple and a dict. */
+int args_parse_tuple(const args_spec *spec, PyObject *args, PyObject *kwargs,
+                     PyObject **values);
+
+/* Any object with __index__ as an int64.  TypeError or OverflowError otherwise; the sentence
+ * names `what`. */
+int args_int64(const char *function, const char *what, PyObject *value, int64_t *out);
+
+/* The address of an Objective-C object: an int, or an object of PyObjC, which is asked for its own by
+ * __c_void_p__.  TypeError otherwise; the sentence says that a `kind` is wanted. */
+int args_handle(const char *function, const char *kind, PyObject *value, void **out);
+
+/* A name for Metal's tools as UTF-8, borrowed from `value`; NULL for NULL and None.  TypeError; ValueError where
+ * it holds a null character, at which Metal would cut it. */
+int args_label(const char *function, PyObject *value, const char **out);
+
+/* A shape, strides or axes: one int, or a sequence of at most `capacity` ints. */
+int args_int64s(const char *function, const char *what, PyObject *value, int64_t *out,
+                int capacity, int *count);
+
+/* None, True or False, for `copy`: -1, 1 or 0 in `*out`.  TypeError for the rest. */
+int args_tristate(const char *function, const char *what, PyObject *value, int *out);
+
+/* `axis` counted from the end where negative, checked against ndim. ValueError. */
+int args_axis(const char *function, int64_t axis, int ndim, int *out);
+
+#endif /* MD_ARGS_H */

@@ -1,0 +1,139 @@
+/* errors.c: see errors.h. */
+#include "python/errors.h"
+
+#include <stdio.h>
+
+#include "metal/pool.h"
+
+PyDoc_STRVAR(copy_required_error_doc,
+             "A copy is needed, and copy=False forbids it.\n\n"
+             "Derives from BufferError and from ValueError: the array API standard names\n"
+             "BufferError for ``__dlpack__`` and both for ``from_dlpack``.");
+
+PyDoc_STRVAR(metal_error_doc,
+             "Metal refused a call or a command buffer failed; the text is Metal's own.");
+
+/* SPEC export-copy-false */
+int
+errors_make_classes(PyObject *module, md_state *state)
+{
+    PyObject *bases = PyTuple_Pack(2, PyExc_BufferError, PyExc_ValueError);
+    if (bases == NULL) {
+        return -1;
+    }
+    state->copy_required_error = PyErr_NewExceptionWithDoc(
+        "metal_dlpack.CopyRequiredError", copy_required_error_doc, bases, NULL);
+    Py_DECREF(bases);
+    if (state->copy_required_error == NULL) {
+        return -1;
+    }
+    state->metal_error = PyErr_NewExceptionWithDoc(
+        "metal_dlpack.MetalError", metal_error_doc, PyExc_RuntimeError, NULL);
+    if (state->metal_error == NULL) {
+        return -1;
+    }
+    if (PyModule_AddObjectRef(module, "CopyRequiredError", state->copy_required_error) < 0) {
+        return -1;
+    }
+    return PyModule_AddObjectRef(module, "MetalError", state->metal_error);
+}
+
+static PyObject *
+class_of_fault(md_state *state, layout_fault_code code)
+{
+    switch (code) {
+    case LAYOUT_FAULT_INDEX:
+        return PyExc_IndexError;
+    case LAYOUT_FAULT_NOT_A_VIEW:
+        return state->copy_required_error;
+    default:
+        return PyExc_ValueError;
+    }
+}
+
+PyObject *
+errors_from_layout(md_state *state, const char *where, const layout_fault *fault)
+{
+    char text[160];
+    /* Every text of the list takes at most these two numbers. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    (void)snprintf(text, sizeof text, layout_fault_text(fault->code),
+                   (long long)fault->a, (long long)fault->b);
+#pragma GCC diagnostic pop
+    return PyErr_Format(class_of_fault(state, fault->code), "%s: %s.", where, text);
+}
+
+PyObject *
+errors_copy_required(md_state *state, const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    PyErr_FormatV(state->copy_required_error, format, values);
+    va_end(values);
+    return NULL;
+}
+
+PyObject *
+errors_take_text(void)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *text = value == NULL ? NULL : PyObject_Str(value);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return text;
+}
+
+static uint64_t
+live_nbytes(const device_record *device)
+{
+    pool_counts modes[POOL_MODES], total;
+    pool_read(device, modes, &total);
+    return total.live_nbytes;
+}
+
+PyObject *
+errors_no_buffer(md_state *state, const char *where, bridge_status status,
+                 const device_record *device, uint64_t nbytes)
+{
+    unsigned long long asked = nbytes;
+    switch (status) {
+    case BRIDGE_TOO_LARGE:
+        return PyErr_Format(PyExc_MemoryError,
+                            "%s: %llu bytes are more than one buffer of the device holds (max_buffer_length, %llu "
+                            "bytes); use several.",
+                            where, asked, (unsigned long long)device->facts.max_buffer_length);
+    case BRIDGE_OVER_LIMIT:
+        return PyErr_Format(PyExc_MemoryError,
+                            "%s: with %llu bytes more the limit of set_memory_limit() would be passed (%llu bytes, "
+                            "%llu in use); let Arrays go, or raise it.",
+                            where, asked, (unsigned long long)pool_limit(device),
+                            (unsigned long long)live_nbytes(device));
+    case BRIDGE_NO_MEMORY:
+        return PyErr_Format(PyExc_MemoryError,
+                            "%s: Metal could not allocate a buffer of %llu bytes (%llu are in use); let Arrays go, "
+                            "or use smaller ones.",
+                            where, asked, (unsigned long long)live_nbytes(device));
+    default:
+        return errors_from_bridge(state, where, status, NULL, nbytes);
+    }
+}
+
+PyObject *
+errors_from_bridge(md_state *state, const char *where, bridge_status status,
+                   const bridge_error *error, uint64_t nbytes)
+{
+    const char *text = bridge_status_text(status);
+    if (status == BRIDGE_NO_MEMORY || status == BRIDGE_TOO_LARGE ||
+        status == BRIDGE_OVER_LIMIT) {
+        return PyErr_Format(PyExc_MemoryError, "%s: %s (%llu bytes asked).", where, text,
+                            (unsigned long long)nbytes);
+    }
+    if (status == BRIDGE_COMMAND_FAILED && error != NULL) {
+        return PyErr_Format(state->metal_error, "%s: %s: %s (code %ld).", where, text,
+                            error->text, error->code);
+    }
+    return PyErr_Format(state->metal_error, "%s: %s.", where, text);
+}

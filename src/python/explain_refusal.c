@@ -1,0 +1,57 @@
+/* explain_refusal.c: see explain_refusal.h. */
+#include "python/explain_refusal.h"
+
+#define KEY "metal_dlpack.last_refusal"
+
+/* Another exception of the same class and arguments: the one that is raised collects a traceback. */
+static PyObject *
+copy_exception(PyObject *exception)
+{
+    PyObject *args = PyObject_GetAttrString(exception, "args");
+    PyObject *copy = NULL;
+    if (args != NULL && PyTuple_Check(args)) {
+        copy = PyObject_Call((PyObject *)Py_TYPE(exception), args, NULL);
+    }
+    Py_XDECREF(args);
+    return copy;
+}
+
+/* SPEC refusal-kept */
+void
+refusal_note(void)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    PyObject *copy = value == NULL ? NULL : copy_exception(value);
+    PyObject *dict = PyThreadState_GetDict(); /* borrowed; NULL: none can be made */
+    if (copy != NULL && dict != NULL) {
+        (void)PyDict_SetItemString(dict, KEY, copy);
+    }
+    Py_XDECREF(copy);
+    PyErr_Restore(type, value, traceback); /* and not what went wrong here */
+}
+
+PyDoc_STRVAR(last_refusal_doc,
+             "last_refusal($module, /)\n--\n\n"
+             "The last error that an Array raised on this thread when it was asked for its tensor.\n\n"
+             "MLX answers every refusal with one TypeError of its own; this is what was said to it.  A\n"
+             "consumer may have asked again, with other keywords, and been given the tensor.\n\n"
+             "Returns\n-------\n"
+             "Exception or None\n"
+             "    What __dlpack__ or the C exchange API raised last, without its traceback; None if they\n"
+             "    have refused nothing yet.\n\n"
+             "Threads: each has its own.");
+
+static PyObject *
+core_last_refusal(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
+{
+    PyObject *dict = PyThreadState_GetDict();
+    PyObject *noted = dict == NULL ? NULL : PyDict_GetItemString(dict, KEY);
+    return Py_NewRef(noted == NULL ? Py_None : noted);
+}
+
+PyMethodDef refusal_functions[] = {
+    {"last_refusal", core_last_refusal, METH_NOARGS, last_refusal_doc},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,118 @@
+/* storage_mode.c: see storage_mode.h. */
+#include "python/storage_mode.h"
+
+#include <stdlib.h>
+#include <strings.h>
+
+#define STORAGE_VARIABLE "METAL_DLPACK_STORAGE_MODE"
+
+#define STORAGE_AS_NAME(mode, name) [mode] = name,
+static const char *const mode_names[] = {BRIDGE_STORAGE_LIST(STORAGE_AS_NAME)};
+#undef STORAGE_AS_NAME
+enum { MODE_COUNT = sizeof mode_names / sizeof mode_names[0] };
+
+/* state->storage_choice: 0 until the variable is read. */
+enum { CHOICE_UNREAD, CHOICE_DEFAULT, CHOICE_MODE };
+
+const char *
+storage_mode_name(bridge_storage mode)
+{
+    return mode_names[mode];
+}
+
+static bool
+mode_from_name(const char *name, bridge_storage *out)
+{
+    for (int mode = 0; mode < MODE_COUNT; mode++) {
+        if (strcasecmp(name, mode_names[mode]) == 0) {
+            *out = (bridge_storage)mode;
+            return true;
+        }
+    }
+    return false;
+}
+
+static int
+read_variable(md_state *state)
+{
+    bridge_storage mode;
+    const char *value = getenv(STORAGE_VARIABLE);
+    state->storage_choice = CHOICE_DEFAULT;
+    if (value == NULL || value[0] == '\0') {
+        return 0;
+    }
+    if (mode_from_name(value, &mode)) {
+        state->storage_choice = CHOICE_MODE + (int)mode;
+        return 0;
+    }
+    return PyErr_WarnFormat(PyExc_RuntimeWarning, 2,
+                            STORAGE_VARIABLE " ('%.100s') is not one of 'shared', 'managed', "
+                            "'private'; the device's default is used.",
+                            value);
+}
+
+static int
+default_mode(md_state *state, const device_record *device, bridge_storage *out)
+{
+    if (state->storage_choice == CHOICE_UNREAD && read_variable(state) < 0) {
+        return -1;
+    }
+    if (state->storage_choice >= CHOICE_MODE) {
+        *out = (bridge_storage)(state->storage_choice - CHOICE_MODE);
+    }
+    else {
+        bool is_unified = device == NULL || device->facts.has_unified_memory;
+        *out = is_unified ? BRIDGE_SHARED : BRIDGE_MANAGED;
+    }
+    return 0;
+}
+
+int
+storage_mode_convert(md_state *state, const char *function, PyObject *value,
+                     const device_record *device, bridge_storage *out)
+{
+    *out = BRIDGE_SHARED;
+    if (value == NULL || value == Py_None) {
+        return default_mode(state, device, out);
+    }
+    if (!PyUnicode_Check(value)) {
+        PyErr_Format(PyExc_TypeError, "%s: storage must be a str or None, not %.100s.", function,
+                     Py_TYPE(value)->tp_name);
+        return -1;
+    }
+    const char *name = PyUnicode_AsUTF8(value);
+    if (name == NULL) {
+        return -1;
+    }
+    if (!mode_from_name(name, out)) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s: storage (%R) must be 'shared', 'managed' or 'private'.", function,
+                     value);
+        return -1;
+    }
+    return 0;
+}
+
+PyDoc_STRVAR(get_storage_mode_doc,
+             "get_storage_mode()\n--\n\n"
+             "The storage mode that allocations get where none is asked for.\n\n"
+             "METAL_DLPACK_STORAGE_MODE ('shared', 'managed' or 'private', any letter case) is read\n"
+             "at the first use and kept.  Without it: 'shared' where the default device has unified\n"
+             "memory, else 'managed'.  Another value gives one RuntimeWarning and the default.\n\n"
+             "Returns\n-------\nstr");
+
+static PyObject *
+core_get_storage_mode(PyObject *module, PyObject *Py_UNUSED(unused))
+{
+    const device_record *device = devices_count() > 0 ? devices_get(0) : NULL;
+    bridge_storage mode;
+    if (default_mode(state_of_module(module), device, &mode) < 0) {
+        return NULL;
+    }
+    return PyUnicode_FromString(storage_mode_name(mode));
+}
+
+PyMethodDef storage_mode_functions[] = {
+    {"get_storage_mode", core_get_storage_mode, METH_NOARGS, get_storage_mode_doc},
+    {NULL, NULL, 0, NULL},
+};

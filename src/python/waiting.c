@@ -1,0 +1,123 @@
+/* waiting.c: see waiting.h. */
+#include "python/waiting.h"
+
+#include "python/errors.h"
+
+/* Blocks for at most a slice.  True: it is reached. */
+typedef bool (*wait_slice)(void *what, uint64_t value, uint64_t slice_ns);
+
+static bool
+wait_for_stream(void *what, uint64_t value, uint64_t slice_ns)
+{
+    return stream_wait(what, value, slice_ns);
+}
+
+static bool
+wait_for_event(void *what, uint64_t value, uint64_t slice_ns)
+{
+    bridge_event *event = what;
+    /* Metal counts in milliseconds; rounded up, or a short rest would be none. */
+    return bridge_event_value(event) >= value ||
+           bridge_event_wait(event, value, (slice_ns + 999999) / 1000000);
+}
+
+static int
+wait_in_slices(wait_slice wait, void *what, uint64_t value, uint64_t timeout_ns)
+{
+    bool is_reached = wait(what, value, 0);
+    while (!is_reached && timeout_ns > 0) {
+        uint64_t slice_ns = timeout_ns < WAITING_SLICE_NS ? timeout_ns : WAITING_SLICE_NS;
+        Py_BEGIN_ALLOW_THREADS
+        is_reached = wait(what, value, slice_ns);
+        Py_END_ALLOW_THREADS
+        if (timeout_ns != STREAM_FOREVER) {
+            timeout_ns -= slice_ns;
+        }
+        if (!is_reached && PyErr_CheckSignals() < 0) {
+            return -1;
+        }
+    }
+    return is_reached;
+}
+
+static int
+refuse_forked(md_state *state, const char *function)
+{
+    (void)errors_from_bridge(state, function, BRIDGE_FORKED, NULL, 0);
+    return -1;
+}
+
+int
+waiting_for_value(md_state *state, const char *function, metal_stream *stream, uint64_t value,
+                  uint64_t timeout_ns)
+{
+    if (!stream_has_reached(stream, value) && bridge_is_forked()) {
+        return refuse_forked(state, function);
+    }
+    return wait_in_slices(wait_for_stream, stream, value, timeout_ns);
+}
+
+int
+waiting_for_stream(md_state *state, const char *function, metal_stream *stream, uint64_t value,
+                   uint64_t timeout_ns)
+{
+    bridge_error error = {0};
+    int result = waiting_for_value(state, function, stream, value, timeout_ns);
+    if (result == 1 && tracking_take_failure(stream, &error)) {
+        (void)errors_from_bridge(state, function, BRIDGE_COMMAND_FAILED, &error, 0);
+        return -1;
+    }
+    return result;
+}
+
+int
+waiting_for_event(bridge_event *event, uint64_t value, uint64_t timeout_ns)
+{
+    return wait_in_slices(wait_for_event, event, value, timeout_ns);
+}
+
+int
+waiting_for_busy_storage(md_state *state, const char *function, metal_storage *storage,
+                         bool is_for_writing)
+{
+    stream_mark marks[TRACKING_MARKS];
+    int count = tracking_copy_marks(storage->handle, is_for_writing, marks);
+    int result = 1;
+    for (int i = 0; i < count && result == 1; i++) {
+        result = (marks[i].is_of_others ? waiting_for_value : waiting_for_stream)(
+            state, function, marks[i].stream, marks[i].value, STREAM_FOREVER);
+    }
+    tracking_release_marks(marks, count);
+    return result == 1 ? 0 : -1;
+}
+
+int
+waiting_convert_timeout(const char *function, PyObject *value, uint64_t *out_ns)
+{
+    *out_ns = STREAM_FOREVER;
+    if (value == NULL || value == Py_None) {
+        return 0;
+    }
+    double seconds = PyFloat_AsDouble(value);
+    if (seconds == -1.0 && PyErr_Occurred()) {
+        if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+            PyErr_Format(PyExc_TypeError,
+                         "%s: timeout must be a number of seconds or None, not %.100s.", function,
+                         Py_TYPE(value)->tp_name);
+        }
+        if (PyErr_ExceptionMatches(PyExc_OverflowError)) {
+            PyErr_Format(PyExc_OverflowError,
+                         "%s: timeout does not fit a float; pass None for no limit.", function);
+        }
+        return -1;
+    }
+    if (!(seconds >= 0)) {
+        PyErr_Format(PyExc_ValueError, "%s: timeout (%R seconds) is not 0 or more.", function,
+                     value);
+        return -1;
+    }
+    if (seconds < 1e9) { /* 30 years and more are for ever */
+        *out_ns = (uint64_t)(seconds * 1e9);
+    }
+    return 0;
+}

@@ -1,9 +1,0 @@
-/* softmetal_probe.h: what the software Metal can tell of itself, for tests; nothing on a Mac. */
-#ifndef MD_SOFTMETAL_PROBE_H
-#define MD_SOFTMETAL_PROBE_H
-
-#include "state.h"
-
-extern PyMethodDef softmetal_probe_functions[];
-
-#endif /* MD_SOFTMETAL_PROBE_H */

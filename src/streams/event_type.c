@@ -1,0 +1,269 @@
+/* event_type.c: the Event type: a moment in the work of a queue.
+ *
+ * Owns:    one reference to a shared event, and to the stream that it belongs to.
+ * Calls:   waiting.h to wait, metal_bridge.h for events of others.
+ * Threads: the GIL is held; released while waiting.
+ */
+#include "streams/event_type.h"
+
+#include <structmember.h>
+
+#include "python/args.h"
+#include "python/waiting.h"
+
+/* ---- making ---- */
+
+PyObject *
+event_new_object(md_state *state)
+{
+    EventObject *self = PyObject_GC_New(EventObject, state->event_type);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->stream = NULL;
+    self->event = NULL;
+    self->value = 0;
+    self->weakrefs = NULL;
+    PyObject_GC_Track(self);
+    return (PyObject *)self;
+}
+
+void
+event_set(EventObject *self, metal_stream *stream, uint64_t value)
+{
+    metal_stream *old_stream = self->stream;
+    bridge_event *old_event = self->event;
+    stream_retain(stream);
+    bridge_event_retain(stream->event);
+    self->stream = stream;
+    self->event = stream->event;
+    self->value = value;
+    bridge_event_release(old_event);
+    stream_release(old_stream);
+}
+
+static PyObject *
+event_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static const args_spec spec = {"Event", 0, 0, 0, {NULL}};
+    PyObject *values[1];
+    if (args_parse_tuple(&spec, args, kwargs, values) < 0) {
+        return NULL;
+    }
+    return event_new_object(PyType_GetModuleState(type));
+}
+
+PyDoc_STRVAR(event_from_handle_doc,
+             "from_handle($type, handle, value)\n--\n\n"
+             "The moment when an existing MTLSharedEvent has a value.\n\n"
+             "Parameters\n----------\n"
+             "handle : int\n"
+             "    The id<MTLSharedEvent>, or an object of PyObjC for it; it is retained.\n"
+             "value : int\n"
+             "    0 to 2**64 - 1.  Whoever signals it must do so, or what waits for it never ends.\n\n"
+             "Returns\n-------\nEvent\n\n"
+             "Raises\n------\n"
+             "TypeError\n    The handle or the value is not an int.\n"
+             "ValueError\n    The handle is not an MTLSharedEvent, or the value is not one that it can have.");
+
+/* A value that an event can have: 0 to 2**64 - 1. */
+static int
+convert_value(PyObject *value, uint64_t *out)
+{
+    PyObject *number = PyNumber_Index(value);
+    if (number == NULL) {
+        return -1;
+    }
+    *out = PyLong_AsUnsignedLongLong(number);
+    Py_DECREF(number);
+    if (PyErr_Occurred()) {
+        PyErr_Format(PyExc_ValueError,
+                     "Event.from_handle: value (%R) is negative or does not fit in 64 bits.", value);
+        return -1;
+    }
+    return 0;
+}
+
+static PyObject *
+event_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {"Event.from_handle", 0, 2, 2, {"handle", "value", NULL}};
+    PyObject *values[2];
+    void *handle;
+    uint64_t value;
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        args_handle("Event.from_handle", "id<MTLSharedEvent>", values[0], &handle) < 0 ||
+        convert_value(values[1], &value) < 0) {
+        return NULL;
+    }
+    if (!bridge_handle_is_event(handle)) {
+        return PyErr_Format(PyExc_ValueError,
+                            "Event.from_handle: %p is not the address of an id<MTLSharedEvent>.",
+                            handle);
+    }
+    PyObject *op = event_new_object(PyType_GetModuleState((PyTypeObject *)type));
+    if (op != NULL) {
+        bridge_event_retain(handle);
+        event_cast(op)->event = handle;
+        event_cast(op)->value = value;
+    }
+    return op;
+}
+
+/* ---- asking and waiting ---- */
+
+PyDoc_STRVAR(event_query_doc,
+             "query($self, /)\n--\n\n"
+             "Is the work before it done?  Never waits.  True for an Event that was never recorded.");
+
+static PyObject *
+event_query(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    EventObject *self = event_cast(op);
+    if (self->stream != NULL) {
+        return PyBool_FromLong(stream_has_reached(self->stream, self->value));
+    }
+    return PyBool_FromLong(self->event == NULL ||
+                           bridge_event_value(self->event) >= self->value);
+}
+
+/* What the wait is about, kept: another thread can record the Event anew meanwhile. */
+static int
+wait_for_moment(md_state *state, EventObject *self, uint64_t timeout_ns)
+{
+    metal_stream *stream = self->stream;
+    bridge_event *event = self->event;
+    uint64_t value = self->value;
+    int result;
+    if (stream != NULL) {
+        stream_retain(stream);
+        result = waiting_for_stream(state, "Event.wait", stream, value, timeout_ns);
+        stream_release(stream);
+        return result;
+    }
+    bridge_event_retain(event);
+    result = waiting_for_event(event, value, timeout_ns);
+    bridge_event_release(event);
+    return result;
+}
+
+PyDoc_STRVAR(event_wait_doc,
+             "wait($self, /, timeout=None)\n--\n\n"
+             "Block until the work before it is done.\n\n"
+             "Parameters\n----------\n"
+             "timeout : float, optional\n"
+             "    Seconds, 0 or more; None: no limit.\n\n"
+             "Returns\n-------\n"
+             "bool\n"
+             "    False: not within the time.\n\n"
+             "Raises\n------\n"
+             "MetalError\n"
+             "    Work of its stream failed, now or earlier, and nobody was told yet.\n"
+             "ValueError\n    A negative timeout.\n\n"
+             "Threads: the GIL is released; Ctrl-C is heard.\n\n"
+             "Source: MTLSharedEvent waitUntilSignaledValue:timeoutMS:.");
+
+static PyObject *
+event_wait(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {"Event.wait", 0, 1, 0, {"timeout", NULL}};
+    PyObject *values[1];
+    uint64_t timeout_ns;
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        waiting_convert_timeout("Event.wait", values[0], &timeout_ns) < 0) {
+        return NULL;
+    }
+    if (event_cast(op)->event == NULL) {
+        Py_RETURN_TRUE;
+    }
+    int result = wait_for_moment(state_of(op), event_cast(op), timeout_ns);
+    return result < 0 ? NULL : PyBool_FromLong(result);
+}
+
+static PyMethodDef event_methods[] = {
+    {"from_handle", MD_FASTCALL(event_from_handle) | METH_CLASS, event_from_handle_doc},
+    {"query", event_query, METH_NOARGS, event_query_doc},
+    {"wait", MD_FASTCALL(event_wait), event_wait_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyObject *
+event_get_handle(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromVoidPtr(event_cast(op)->event);
+}
+
+static PyObject *
+event_get_value(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromUnsignedLongLong(event_cast(op)->value);
+}
+
+static PyGetSetDef event_getset[] = {
+    {"handle", event_get_handle, NULL,
+     PyDoc_STR("The id<MTLSharedEvent> as an int, borrowed from the Event; 0 before the first\n"
+               "record."), NULL},
+    {"value", event_get_value, NULL, PyDoc_STR("The value that is signalled when it is reached."),
+     NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef event_members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(EventObject, weakrefs), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyObject *
+event_repr(PyObject *op)
+{
+    EventObject *self = event_cast(op);
+    if (self->event == NULL) {
+        return PyUnicode_FromString("<metal_dlpack.Event, not recorded>");
+    }
+    return PyUnicode_FromFormat("<metal_dlpack.Event %p at value %llu>", (void *)self->event,
+                                (unsigned long long)self->value);
+}
+
+/* ---- the object's life ---- */
+
+static int
+event_traverse(PyObject *op, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(op));
+    return 0;
+}
+
+static void
+event_dealloc(PyObject *op)
+{
+    PyTypeObject *type = Py_TYPE(op);
+    PyObject_GC_UnTrack(op);
+    if (event_cast(op)->weakrefs != NULL) {
+        PyObject_ClearWeakRefs(op);
+    }
+    bridge_event_release(event_cast(op)->event);
+    stream_release(event_cast(op)->stream);
+    type->tp_free(op);
+    Py_DECREF(type);
+}
+
+PyDoc_STRVAR(event_doc,
+             "Event()\n--\n\n"
+             "A moment in the work of a queue: an MTLSharedEvent and the value it has by then.\n\n"
+             "Stream.record() makes one, Stream.wait() lets another queue wait for it on the GPU,\n"
+             "Event.wait() lets the CPU wait.  An Event that was never recorded is reached.");
+
+static PyType_Slot event_slots[] = {
+    {Py_tp_doc, (void *)event_doc},   {Py_tp_new, event_new},
+    {Py_tp_dealloc, event_dealloc},   {Py_tp_traverse, event_traverse},
+    {Py_tp_methods, event_methods},   {Py_tp_members, event_members},
+    {Py_tp_getset, event_getset},     {Py_tp_repr, event_repr},
+    {0, NULL},
+};
+
+PyType_Spec event_spec = {
+    .name = "metal_dlpack.Event",
+    .basicsize = sizeof(EventObject),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = event_slots,
+};

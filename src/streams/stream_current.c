@@ -1,0 +1,175 @@
+/* stream_current.c: which stream is current: the innermost `with stream:` of the thread, or the device's.
+ *
+ * Owns:    a tuple in each context, of the streams entered there: each thread has a context of its own, and
+ *          each asyncio task.
+ * Calls:   stream.h for the device's own.
+ * Threads: the GIL is held.
+ */
+#include "python/args.h"
+#include "streams/device.h"
+#include "python/errors.h"
+#include "streams/stream_type.h"
+
+/* ---- the device's own ---- */
+
+PyObject *
+stream_default_object(md_state *state, const device_record *device)
+{
+    if (state->default_streams == NULL) {
+        state->default_streams = PyDict_New();
+    }
+    PyObject *key = PyLong_FromLong(device->index);
+    PyObject *found = NULL;
+    if (state->default_streams == NULL || key == NULL) {
+        goto done;
+    }
+    found = Py_XNewRef(PyDict_GetItemWithError(state->default_streams, key));
+    if (found != NULL || PyErr_Occurred()) {
+        goto done;
+    }
+    metal_stream *stream = stream_default(device);
+    if (stream == NULL) {
+        (void)errors_from_bridge(state, "Device.default_stream", stream_default_status(), NULL,
+                                 0);
+        goto done;
+    }
+    stream_retain(stream);
+    found = stream_wrap(state, stream);
+    if (found != NULL && PyDict_SetItem(state->default_streams, key, found) < 0) {
+        Py_CLEAR(found);
+    }
+
+done:
+    Py_XDECREF(key);
+    return found;
+}
+
+/* ---- with stream: ---- */
+
+/* The streams that this context has entered, the innermost last: borrowed from the context, NULL without an
+ * exception where there are none. */
+static PyObject *
+entered_tuple(md_state *state)
+{
+    PyObject *tuple = NULL;
+    if (PyContextVar_Get(state->entered_streams, NULL, &tuple) < 0) {
+        return NULL;
+    }
+    Py_XDECREF(tuple); /* the context has it */
+    return tuple;
+}
+
+/* Steals `tuple`. */
+static int
+set_entered(md_state *state, PyObject *tuple)
+{
+    PyObject *token = tuple == NULL ? NULL : PyContextVar_Set(state->entered_streams, tuple);
+    int result = token == NULL ? -1 : 0;
+    Py_XDECREF(tuple);
+    Py_XDECREF(token);
+    return result;
+}
+
+int
+stream_current_prepare(md_state *state)
+{
+    state->entered_streams = PyContextVar_New("metal_dlpack.entered_streams", NULL);
+    return state->entered_streams == NULL ? -1 : 0;
+}
+
+PyObject *
+stream_entered(md_state *state)
+{
+    if (state->open_blocks == 0) { /* as a rule: one load instead of a look-up */
+        return NULL;
+    }
+    PyObject *tuple = entered_tuple(state);
+    Py_ssize_t count = tuple == NULL ? 0 : PyTuple_GET_SIZE(tuple);
+    return count == 0 ? NULL : PyTuple_GET_ITEM(tuple, count - 1);
+}
+
+const char stream_enter_doc[] =
+    "__enter__($self, /)\n--\n\n"
+    "Make it the current stream of this thread, or of this asyncio task.  Returns the Stream.";
+
+PyObject *
+stream_enter(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    md_state *state = state_of(op);
+    PyObject *tuple = entered_tuple(state);
+    if (tuple == NULL && PyErr_Occurred()) {
+        return NULL;
+    }
+    Py_ssize_t count = tuple == NULL ? 0 : PyTuple_GET_SIZE(tuple);
+    PyObject *longer = PyTuple_New(count + 1);
+    for (Py_ssize_t i = 0; longer != NULL && i <= count; i++) {
+        PyTuple_SET_ITEM(longer, i, Py_NewRef(i < count ? PyTuple_GET_ITEM(tuple, i) : op));
+    }
+    if (set_entered(state, longer) < 0) {
+        return NULL;
+    }
+    state->open_blocks++;
+    return Py_NewRef(op);
+}
+
+const char stream_exit_doc[] =
+    "__exit__($self, type, value, traceback, /)\n--\n\n"
+    "Make the stream current that was before.  Waits for nothing.\n\n"
+    "Raises\n------\n"
+    "RuntimeError\n    This thread or task has entered another stream since, or never this one.";
+
+PyObject *
+stream_exit(PyObject *op, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED(nargs),
+            PyObject *Py_UNUSED(kwnames))
+{
+    md_state *state = state_of(op);
+    PyObject *tuple = entered_tuple(state);
+    if (tuple == NULL && PyErr_Occurred()) {
+        return NULL;
+    }
+    Py_ssize_t count = tuple == NULL ? 0 : PyTuple_GET_SIZE(tuple);
+    if (count == 0 || PyTuple_GET_ITEM(tuple, count - 1) != op) {
+        PyErr_SetString(PyExc_RuntimeError, "Stream.__exit__: it is not the stream that this thread "
+                                            "(or asyncio task) entered last.");
+        return NULL;
+    }
+    if (set_entered(state, PyTuple_GetSlice(tuple, 0, count - 1)) < 0) {
+        return NULL;
+    }
+    state->open_blocks--;
+    Py_RETURN_FALSE;
+}
+
+PyDoc_STRVAR(current_stream_doc,
+             "current_stream($module, device=None)\n--\n\n"
+             "The stream that this thread, or asyncio task, works on.\n\n"
+             "Parameters\n----------\n"
+             "device : Device or str, optional\n"
+             "    Whose default stream is meant where there is no `with stream:`; default: the system's\n"
+             "    default device.\n\n"
+             "Returns\n-------\n"
+             "Stream\n"
+             "    The innermost `with stream:` of the calling thread or task, else the device's default stream.\n\n"
+             "Source: PEP 567; a thread that is started begins with none, a task with its maker's.");
+
+static PyObject *
+core_current_stream(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {"current_stream", 0, 1, 0, {"device", NULL}};
+    md_state *state = state_of_module(module);
+    PyObject *values[1];
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    PyObject *entered = stream_entered(state);
+    if (entered != NULL) {
+        return Py_NewRef(entered);
+    }
+    const device_record *device = device_convert(state, "current_stream", values[0]);
+    return device == NULL ? NULL : stream_default_object(state, device);
+}
+
+PyMethodDef stream_functions[] = {
+    {"current_stream", MD_FASTCALL(core_current_stream), current_stream_doc},
+    {NULL, NULL, 0, NULL},
+};

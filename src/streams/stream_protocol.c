@@ -1,0 +1,248 @@
+/* stream_protocol.c: see stream_protocol.h. */
+#include "streams/stream_protocol.h"
+
+#include "python/args.h"
+#include "array/array.h"
+#include "array/array_methods.h"
+#include "python/errors.h"
+#include "streams/event_type.h"
+#include "streams/stream_type.h"
+#include "python/waiting.h"
+#include "metal/work.h"
+
+PyObject *
+stream_protocol_answer(const metal_stream *stream, uint64_t value)
+{
+    return Py_BuildValue("(iNNK)", STREAM_PROTOCOL_VERSION, PyLong_FromVoidPtr(stream->queue),
+                         PyLong_FromVoidPtr(stream->event), (unsigned long long)value);
+}
+
+/* ---- asking others ---- */
+
+static int
+check_handles(const char *function, const stream_answer *answer)
+{
+    if (answer->queue != NULL && !bridge_handle_is_queue(answer->queue)) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s: __metal_stream__ gave %p, which is not the address of an "
+                     "id<MTLCommandQueue>.",
+                     function, (void *)answer->queue);
+        return -1;
+    }
+    if (answer->event != NULL && !bridge_handle_is_event(answer->event)) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s: __metal_stream__ gave %p, which is not the address of an "
+                     "id<MTLSharedEvent>.",
+                     function, (void *)answer->event);
+        return -1;
+    }
+    return 0;
+}
+
+static int
+read_answer(const char *function, PyObject *tuple, stream_answer *out)
+{
+    unsigned long long value;
+    if (!PyTuple_Check(tuple) || PyTuple_GET_SIZE(tuple) != 4) {
+        PyErr_Format(PyExc_TypeError,
+                     "%s: __metal_stream__ must return (version, queue, event, value), not %R.",
+                     function, tuple);
+        return -1;
+    }
+    for (int i = 0; i < 4; i++) {
+        if (!PyLong_Check(PyTuple_GET_ITEM(tuple, i))) {
+            PyErr_Format(PyExc_TypeError, "%s: __metal_stream__ must return four ints, not %R.",
+                         function, tuple);
+            return -1;
+        }
+    }
+    long version = PyLong_AsLong(PyTuple_GET_ITEM(tuple, 0));
+    if (version != STREAM_PROTOCOL_VERSION) {
+        PyErr_Clear(); /* a number too long is another version too */
+        PyErr_Format(PyExc_ValueError,
+                     "%s: __metal_stream__ speaks version %R; only %d is understood.", function,
+                     PyTuple_GET_ITEM(tuple, 0), STREAM_PROTOCOL_VERSION);
+        return -1;
+    }
+    out->queue = PyLong_AsVoidPtr(PyTuple_GET_ITEM(tuple, 1));
+    out->event = PyLong_AsVoidPtr(PyTuple_GET_ITEM(tuple, 2));
+    value = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(tuple, 3));
+    out->value = value;
+    if (PyErr_Occurred()) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s: __metal_stream__ gave %R; addresses and the event's value are 0 or more and fit "
+                     "64 bits.",
+                     function, tuple);
+        return -1;
+    }
+    return check_handles(function, out);
+}
+
+int
+stream_protocol_ask(md_state *state, const char *function, PyObject *op, stream_answer *out)
+{
+    *out = (stream_answer){0};
+    PyObject *tuple = PyObject_CallMethodNoArgs(op, state->str___metal_stream__);
+    if (tuple == NULL) {
+        return -1;
+    }
+    int result = read_answer(function, tuple, out);
+    Py_DECREF(tuple);
+    if (result < 0) {
+        out->event = NULL;
+        return -1;
+    }
+    if (out->event != NULL) {
+        bridge_event_retain(out->event);
+    }
+    return 0;
+}
+
+bool
+stream_protocol_speaks(md_state *state, PyObject *op)
+{
+    return Py_IS_TYPE(op, state->event_type) || PyObject_HasAttr(op, state->str___metal_stream__);
+}
+
+/* ---- waiting for others ---- */
+
+static int
+wait_on_gpu(md_state *state, const char *function, metal_stream *stream, metal_storage *storage,
+            const stream_answer *answer)
+{
+    bridge_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = work_wait_event(stream, answer->event, answer->value, storage);
+    Py_END_ALLOW_THREADS
+    if (status != BRIDGE_OK) {
+        (void)errors_from_bridge(state, function, status, NULL, 0);
+        return -1;
+    }
+    return 0;
+}
+
+int
+stream_protocol_order(md_state *state, const char *function, const stream_order *order,
+                      metal_storage *storage, PyObject *moment)
+{
+    stream_answer answer = {0};
+    if (Py_IS_TYPE(moment, state->event_type)) {
+        answer = (stream_answer){NULL, event_cast(moment)->event, event_cast(moment)->value};
+        if (answer.event != NULL) {
+            bridge_event_retain(answer.event);
+        }
+    }
+    else if (stream_protocol_ask(state, function, moment, &answer) < 0) {
+        return -1;
+    }
+    int result = 0;
+    if (answer.event == NULL || order->is_ordered) {
+        result = stream_order_storage(state, function, order, storage);
+    }
+    else if (order->stream != NULL) {
+        result = wait_on_gpu(state, function, order->stream, storage, &answer);
+    }
+    else if (waiting_for_event(answer.event, answer.value, STREAM_FOREVER) < 0) {
+        result = -1;
+    }
+    else {
+        result = stream_order_storage(state, function, order, storage);
+    }
+    bridge_event_release(answer.event);
+    return result;
+}
+
+/* ---- waiting on the GPU ---- */
+
+static int
+await_event(md_state *state, const char *function, metal_stream *stream, bridge_event *event,
+            uint64_t value)
+{
+    bridge_status status = BRIDGE_OK;
+    if (event != NULL && event != stream->event) { /* its own work is in order anyway */
+        Py_BEGIN_ALLOW_THREADS
+        status = work_wait_event(stream, event, value, NULL);
+        Py_END_ALLOW_THREADS
+    }
+    if (status != BRIDGE_OK) {
+        (void)errors_from_bridge(state, function, status, NULL, 0);
+        return -1;
+    }
+    return 0;
+}
+
+static int
+await_array(md_state *state, const char *function, metal_stream *stream, ArrayObject *array)
+{
+    bridge_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = work_wait_storage(stream, array_storage(array));
+    Py_END_ALLOW_THREADS
+    if (status != BRIDGE_OK) {
+        (void)errors_from_bridge(state, function, status, NULL, 0);
+        return -1;
+    }
+    return 0;
+}
+
+int
+stream_protocol_await(md_state *state, const char *function, metal_stream *stream, PyObject *op)
+{
+    if (Py_IS_TYPE(op, state->event_type)) {
+        EventObject *event = event_cast(op);
+        return await_event(state, function, stream, event->event, event->value);
+    }
+    if (Py_IS_TYPE(op, state->array_type)) {
+        return await_array(state, function, stream, array_cast(op));
+    }
+    if (Py_IS_TYPE(op, state->stream_type) && stream_cast(op) == stream) {
+        return 0;
+    }
+    if (!PyObject_HasAttr(op, state->str___metal_stream__)) {
+        PyErr_Format(PyExc_TypeError,
+                     "%s: only an Event, a Stream, an Array or an object with __metal_stream__ can be "
+                     "waited for, not %.100s.",
+                     function, Py_TYPE(op)->tp_name);
+        return -1;
+    }
+    stream_answer answer;
+    if (stream_protocol_ask(state, function, op, &answer) < 0) {
+        return -1;
+    }
+    int result = await_event(state, function, stream, answer.event, answer.value);
+    bridge_event_release(answer.event);
+    return result;
+}
+
+/* ---- what an Array answers ---- */
+
+const char array_doc_metal_stream[] =
+    "__metal_stream__($self, /)\n--\n\n"
+    "What to wait for on the GPU before using the buffer.\n\n"
+    "Returns\n-------\n"
+    "tuple of int\n"
+    "    (version, queue, event, value): 1, the id<MTLCommandQueue> that last worked on the buffer or the\n"
+    "    default stream's, the id<MTLSharedEvent> and the value it has once our work in flight on the\n"
+    "    buffer is done; 0, which every event has, where there is none.  Borrowed from the stream.\n\n"
+    "Raises\n------\nMetalError\n    Metal gave no queue or command buffer.\n\n"
+    "Source: docs/metal_stream.md.";
+
+PyObject *
+array_method_metal_stream(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    metal_storage *storage = array_storage(array_cast(op));
+    metal_stream *stream = stream_default(storage->device);
+    stream_mark mark = {0};
+    bridge_status status = stream_default_status();
+    if (stream != NULL) {
+        Py_BEGIN_ALLOW_THREADS
+        status = work_mark_storage(stream, storage, &mark);
+        Py_END_ALLOW_THREADS
+    }
+    if (status != BRIDGE_OK) {
+        return errors_from_bridge(state_of(op), "Array.__metal_stream__", status, NULL, 0);
+    }
+    PyObject *answer = stream_protocol_answer(mark.stream, mark.value);
+    stream_release(mark.stream);
+    return answer;
+}

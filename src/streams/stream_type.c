@@ -1,0 +1,395 @@
+/* stream_type.c: the Stream type.
+ *
+ * Owns:    one reference to a metal_stream.
+ * Calls:   work.h to submit, waiting.h to wait, stream_protocol.h for what others offer.
+ * Threads: the GIL is held; released while submitting and waiting.
+ */
+#include "streams/stream_type.h"
+
+#include <structmember.h>
+
+#include "python/args.h"
+#include "streams/device.h"
+#include "python/errors.h"
+#include "streams/event_type.h"
+#include "streams/stream_protocol.h"
+#include "python/waiting.h"
+#include "metal/work.h"
+
+/* ---- making ---- */
+
+PyObject *
+stream_wrap(md_state *state, metal_stream *stream)
+{
+    StreamObject *self = PyObject_GC_New(StreamObject, state->stream_type);
+    if (self == NULL) {
+        stream_release(stream);
+        return NULL;
+    }
+    self->stream = stream;
+    self->weakrefs = NULL;
+    PyObject_GC_Track(self);
+    return (PyObject *)self;
+}
+
+static PyObject *
+stream_type_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static const args_spec spec = {"Stream", 0, 1, 0, {"device", "label", NULL}};
+    md_state *state = PyType_GetModuleState(type);
+    PyObject *values[2];
+    const char *label;
+    if (args_parse_tuple(&spec, args, kwargs, values) < 0 ||
+        args_label("Stream", values[1], &label) < 0) {
+        return NULL;
+    }
+    const device_record *device = device_convert(state, "Stream", values[0]);
+    if (device == NULL) {
+        return NULL;
+    }
+    metal_stream *stream;
+    bridge_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = stream_new(device, &stream);
+    Py_END_ALLOW_THREADS
+    if (status != BRIDGE_OK) {
+        return errors_from_bridge(state, "Stream", status, NULL, 0);
+    }
+    if (label != NULL) {
+        bridge_queue_set_label(stream->queue, label);
+    }
+    return stream_wrap(state, stream);
+}
+
+PyDoc_STRVAR(stream_from_handle_doc,
+             "from_handle($type, handle, /)\n--\n\n"
+             "The stream of an existing MTLCommandQueue, from PyObjC, a C library, another framework.\n\n"
+             "Parameters\n----------\n"
+             "handle : int\n"
+             "    The id<MTLCommandQueue>, or an object of PyObjC for it; it is retained.\n\n"
+             "Returns\n-------\n"
+             "Stream\n"
+             "    Equal to every other Stream of the same queue.\n\n"
+             "Raises\n------\n"
+             "TypeError\n    The handle is not an int.\n"
+             "ValueError\n    The handle is not an MTLCommandQueue of a known device.\n\n"
+             "What others commit to the queue is waited for by synchronize() and record(), but it is not\n"
+             "known which buffers it uses.");
+
+static PyObject *
+stream_from_handle(PyObject *type, PyObject *value)
+{
+    md_state *state = PyType_GetModuleState((PyTypeObject *)type);
+    void *handle;
+    if (args_handle("Stream.from_handle", "id<MTLCommandQueue>", value, &handle) < 0) {
+        return NULL;
+    }
+    if (!bridge_handle_is_queue(handle)) {
+        return PyErr_Format(PyExc_ValueError,
+                            "Stream.from_handle: %p is not the address of an id<MTLCommandQueue>.",
+                            handle);
+    }
+    const device_record *device = devices_find(bridge_queue_device(handle));
+    if (device == NULL) {
+        PyErr_SetString(PyExc_ValueError, "Stream.from_handle: the queue's device is none of "
+                                          "metal_dlpack.devices().");
+        return NULL;
+    }
+    metal_stream *stream;
+    bridge_status status = stream_of_queue(handle, device, &stream);
+    if (status != BRIDGE_OK) {
+        return errors_from_bridge(state, "Stream.from_handle", status, NULL, 0);
+    }
+    return stream_wrap(state, stream);
+}
+
+/* ---- work ---- */
+
+/* The value that the stream has once all that is on its queue by now is done.  -1: MetalError. */
+static int
+mark_stream(md_state *state, const char *function, metal_stream *stream, uint64_t *value)
+{
+    bridge_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = work_mark(stream, value);
+    Py_END_ALLOW_THREADS
+    if (status != BRIDGE_OK) {
+        (void)errors_from_bridge(state, function, status, NULL, 0);
+        return -1;
+    }
+    return 0;
+}
+
+static int
+synchronize(md_state *state, const char *function, metal_stream *stream)
+{
+    uint64_t value;
+    if (mark_stream(state, function, stream, &value) < 0) {
+        return -1;
+    }
+    return waiting_for_stream(state, function, stream, value, STREAM_FOREVER) == 1 ? 0 : -1;
+}
+
+PyDoc_STRVAR(stream_synchronize_doc,
+             "synchronize($self, /)\n--\n\n"
+             "Block until everything committed to the queue so far is done.\n\n"
+             "Raises\n------\n"
+             "MetalError\n"
+             "    Some of it failed and nobody was told yet; the text is Metal's.  The stream stays\n"
+             "    usable.\n\n"
+             "Threads: the GIL is released; Ctrl-C is heard.");
+
+static PyObject *
+stream_synchronize(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    if (synchronize(state_of(op), "Stream.synchronize", stream_cast(op)) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+#define MOST_STREAMS 256 /* that one call waits for; nobody has more queues */
+
+/* All of them, whatever fails, and then the first failure: it must not leave others in flight. */
+static int
+synchronize_all(md_state *state, const char *function, metal_stream *const *streams, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint64_t value;
+        if (mark_stream(state, function, streams[i], &value) < 0 ||
+            waiting_for_value(state, function, streams[i], value, STREAM_FOREVER) < 0) {
+            return -1;
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (waiting_for_stream(state, function, streams[i], 0, STREAM_FOREVER) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int
+stream_synchronize_device(md_state *state, const char *function, const device_record *device)
+{
+    metal_stream *streams[MOST_STREAMS];
+    if (stream_default(device) == NULL) {
+        (void)errors_from_bridge(state, function, stream_default_status(), NULL, 0);
+        return -1;
+    }
+    size_t count = stream_list(device, streams, MOST_STREAMS);
+    count = count < MOST_STREAMS ? count : MOST_STREAMS;
+    int result = synchronize_all(state, function, streams, count);
+    for (size_t i = 0; i < count; i++) {
+        stream_release(streams[i]);
+    }
+    return result;
+}
+
+PyDoc_STRVAR(stream_record_doc,
+             "record($self, /, event=None)\n--\n\n"
+             "Mark this moment: what is committed to the queue so far comes before it.\n\n"
+             "Parameters\n----------\n"
+             "event : Event, optional\n"
+             "    Becomes this moment; default: a new one.\n\n"
+             "Returns\n-------\nEvent\n\n"
+             "Raises\n------\n"
+             "TypeError\n    event is not an Event.\n"
+             "MetalError\n    Metal gave no command buffer.\n\n"
+             "Source: MTLCommandBuffer encodeSignalEvent:value:.");
+
+static PyObject *
+stream_record(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {"Stream.record", 0, 1, 0, {"event", NULL}};
+    md_state *state = state_of(op);
+    PyObject *values[1];
+    uint64_t value;
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    bool is_given = values[0] != NULL && values[0] != Py_None;
+    if (is_given && !Py_IS_TYPE(values[0], state->event_type)) {
+        return PyErr_Format(PyExc_TypeError, "Stream.record: event must be an Event, not %.100s.",
+                            Py_TYPE(values[0])->tp_name);
+    }
+    PyObject *event = is_given ? Py_NewRef(values[0]) : event_new_object(state);
+    if (event == NULL || mark_stream(state, "Stream.record", stream_cast(op), &value) < 0) {
+        Py_XDECREF(event);
+        return NULL;
+    }
+    event_set(event_cast(event), stream_cast(op), value);
+    return event;
+}
+
+PyDoc_STRVAR(stream_wait_doc,
+             "wait($self, event, /)\n--\n\n"
+             "Let what is submitted from now on wait, on the GPU, for something else.\n\n"
+             "Parameters\n----------\n"
+             "event : Event, Stream, Array, or object with __metal_stream__\n"
+             "    An Event: its moment.  A Stream: all that is on its queue by now.  An Array: our work in\n"
+             "    flight on its buffer.\n\n"
+             "Raises\n------\n"
+             "TypeError\n    It is nothing of the kind.\n"
+             "ValueError\n    What __metal_stream__ gave are no such handles.\n"
+             "MetalError\n    Metal gave no command buffer.\n\n"
+             "Returns at once: the CPU does not wait.\n\n"
+             "Source: MTLCommandBuffer encodeWaitForEvent:value:; docs/metal_stream.md.");
+
+static PyObject *
+stream_wait_for(PyObject *op, PyObject *what)
+{
+    if (stream_protocol_await(state_of(op), "Stream.wait", stream_cast(op), what) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(stream_metal_stream_doc,
+             "__metal_stream__($self, /)\n--\n\n"
+             "What to wait for on the GPU before using what this stream makes.\n\n"
+             "Returns\n-------\n"
+             "tuple of int\n"
+             "    (version, queue, event, value): 1, the id<MTLCommandQueue>, the id<MTLSharedEvent> and the\n"
+             "    value it has once all that is on the queue by now is done.  Borrowed from the stream.\n\n"
+             "Source: docs/metal_stream.md.");
+
+static PyObject *
+stream_metal_stream(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    uint64_t value;
+    if (mark_stream(state_of(op), "Stream.__metal_stream__", stream_cast(op), &value) < 0) {
+        return NULL;
+    }
+    return stream_protocol_answer(stream_cast(op), value);
+}
+
+/* ---- the type ---- */
+
+static PyMethodDef stream_methods[] = {
+    {"from_handle", stream_from_handle, METH_O | METH_CLASS, stream_from_handle_doc},
+    {"synchronize", stream_synchronize, METH_NOARGS, stream_synchronize_doc},
+    {"record", MD_FASTCALL(stream_record), stream_record_doc},
+    {"wait", stream_wait_for, METH_O, stream_wait_doc},
+    {"__metal_stream__", stream_metal_stream, METH_NOARGS, stream_metal_stream_doc},
+    {"__enter__", stream_enter, METH_NOARGS, stream_enter_doc},
+    {"__exit__", MD_FASTCALL(stream_exit), stream_exit_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyObject *
+stream_get_handle(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromVoidPtr(stream_cast(op)->queue);
+}
+
+static PyObject *
+stream_get_device(PyObject *op, void *Py_UNUSED(closure))
+{
+    return device_of_record(state_of(op), stream_cast(op)->device);
+}
+
+static PyObject *
+stream_get_label(PyObject *op, void *Py_UNUSED(closure))
+{
+    char label[256];
+    bridge_queue_copy_label(stream_cast(op)->queue, label, sizeof label);
+    if (label[0] == '\0') {
+        Py_RETURN_NONE;
+    }
+    return PyUnicode_DecodeUTF8(label, (Py_ssize_t)strlen(label), "ignore");
+}
+
+static PyGetSetDef stream_getset[] = {
+    {"handle", stream_get_handle, NULL,
+     PyDoc_STR("The id<MTLCommandQueue> as an int: borrowed, valid as long as the Stream."), NULL},
+    {"device", stream_get_device, NULL, PyDoc_STR("The Device it works on."), NULL},
+    {"label", stream_get_label, NULL, PyDoc_STR("The name that Metal's tools show, or None."), NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef stream_members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(StreamObject, weakrefs), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyObject *
+stream_repr(PyObject *op)
+{
+    const metal_stream *stream = stream_cast(op);
+    char label[256];
+    bridge_queue_copy_label(stream->queue, label, sizeof label);
+    const char *space = label[0] == '\0' ? "" : " '", *quote = label[0] == '\0' ? "" : "'";
+    return PyUnicode_FromFormat("<metal_dlpack.Stream%s%s%s %p on metal:%d>", space, label, quote,
+                                (void *)stream->queue, stream->device->index);
+}
+
+static PyObject *
+stream_compare(PyObject *op, PyObject *other, int how)
+{
+    if (!Py_IS_TYPE(other, Py_TYPE(op)) || (how != Py_EQ && how != Py_NE)) {
+        Py_RETURN_NOTIMPLEMENTED;
+    }
+    bool is_same = stream_cast(op) == stream_cast(other);
+    return PyBool_FromLong(how == Py_EQ ? is_same : !is_same);
+}
+
+static Py_hash_t
+stream_hash(PyObject *op)
+{
+    Py_hash_t hash = (Py_hash_t)((uintptr_t)stream_cast(op) >> 4);
+    return hash == -1 ? -2 : hash;
+}
+
+static int
+stream_traverse(PyObject *op, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(op));
+    return 0;
+}
+
+static void
+stream_dealloc(PyObject *op)
+{
+    PyTypeObject *type = Py_TYPE(op);
+    PyObject_GC_UnTrack(op);
+    if (((StreamObject *)op)->weakrefs != NULL) {
+        PyObject_ClearWeakRefs(op);
+    }
+    stream_release(stream_cast(op));
+    type->tp_free(op);
+    Py_DECREF(type);
+}
+
+PyDoc_STRVAR(stream_doc,
+             "Stream(device=None, *, label=None)\n--\n\n"
+             "An MTLCommandQueue whose work is known: it runs in order, beside that of other streams.\n\n"
+             "Parameters\n----------\n"
+             "device : Device or str, optional\n"
+             "    Default: the system's default device.\n"
+             "label : str, optional\n"
+             "    A name for Metal's tools.\n\n"
+             "Raises\n------\n"
+             "MetalError\n    Metal gave no queue.\n\n"
+             "`with stream:` makes it the current stream of the thread.  A buffer that two streams use is\n"
+             "handed over on the GPU; the CPU waits only where it reads or writes the bytes.\n\n"
+             "Work goes on when the Stream is dropped.  If it fails, and neither an Event of the stream nor a\n"
+             "buffer that it used is left to tell of it, the MetalError goes to sys.unraisablehook.\n\n"
+             "Threads: any number may use one stream; each submission is whole.\n\n"
+             "Source: MTLCommandQueue; docs/synchronisation.md.");
+
+static PyType_Slot stream_slots[] = {
+    {Py_tp_doc, (void *)stream_doc},         {Py_tp_new, stream_type_new},
+    {Py_tp_dealloc, stream_dealloc},         {Py_tp_traverse, stream_traverse},
+    {Py_tp_methods, stream_methods},         {Py_tp_members, stream_members},
+    {Py_tp_getset, stream_getset},           {Py_tp_repr, stream_repr},
+    {Py_tp_richcompare, stream_compare},     {Py_tp_hash, stream_hash},
+    {0, NULL},
+};
+
+PyType_Spec stream_spec = {
+    .name = "metal_dlpack.Stream",
+    .basicsize = sizeof(StreamObject),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = stream_slots,
+};

@@ -1,0 +1,301 @@
+/* dtype_type.c: the dtype type: one DLDataType as an immutable Python value.
+ *
+ * Owns:    one object a name, in state->dtype_cache.
+ * Calls:   dtype.h for all facts; NumPy and ml_dtypes for `.numpy` only, when it is asked.
+ * Threads: the GIL is held.
+ */
+#include "values/dtype_type.h"
+
+#include "python/args.h"
+
+typedef struct {
+    PyObject_HEAD
+    DLDataType dtype; /* known: dtype_is_known */
+} DtypeObject;
+
+static inline DLDataType
+dtype_of(PyObject *op)
+{
+    return ((DtypeObject *)op)->dtype;
+}
+
+DLDataType
+dtype_type_get(PyObject *op)
+{
+    return dtype_of(op);
+}
+
+/* ---- making ---- */
+
+/* Owned (+1), as the one object of this name. */
+static PyObject *
+add_to_cache(md_state *state, PyObject *key, DLDataType dtype)
+{
+    DtypeObject *self = PyObject_GC_New(DtypeObject, state->dtype_type);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->dtype = dtype;
+    PyObject_GC_Track(self);
+    if (PyDict_SetItem(state->dtype_cache, key, (PyObject *)self) < 0) {
+        Py_CLEAR(self);
+    }
+    return (PyObject *)self;
+}
+
+PyObject *
+dtype_type_from_dl(md_state *state, DLDataType dtype)
+{
+    char name[DTYPE_NAME_MAX];
+    dtype_write_name(dtype, name);
+    PyObject *key = PyUnicode_FromString(name);
+    if (key == NULL) {
+        return NULL;
+    }
+    PyObject *cached = PyDict_GetItemWithError(state->dtype_cache, key);
+    PyObject *result = cached != NULL || PyErr_Occurred() ? Py_XNewRef(cached)
+                                                           : add_to_cache(state, key, dtype);
+    Py_DECREF(key);
+    return result;
+}
+
+int
+dtype_type_add_names(PyObject *module, md_state *state)
+{
+    state->dtype_cache = PyDict_New();
+    if (state->dtype_cache == NULL) {
+        return -1;
+    }
+    for (int i = 0; i < dtype_table_count; i++) {
+        DLDataType dtype = {dtype_table[i].code, dtype_table[i].bits, 1};
+        PyObject *op = dtype_type_from_dl(state, dtype);
+        if (op == NULL) {
+            return -1;
+        }
+        /* bool would hide Python's own from `import *`: it is added too, as NumPy does. */
+        int result = PyModule_AddObjectRef(module, dtype_table[i].name, op);
+        Py_DECREF(op);
+        if (result < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* ---- making, by the caller ---- */
+
+static PyObject *
+dtype_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static const args_spec spec = {"dtype", 1, 1, 1, {"x", NULL}};
+    md_state *state = PyType_GetModuleState(type);
+    PyObject *values[1];
+    DLDataType dtype;
+    if (args_parse_tuple(&spec, args, kwargs, values) < 0 ||
+        dtype_type_convert(state, "dtype", values[0], &dtype) < 0) {
+        return NULL;
+    }
+    return dtype_type_from_dl(state, dtype);
+}
+
+/* ---- attributes ---- */
+
+static PyObject *
+dtype_get_name(PyObject *op, void *Py_UNUSED(closure))
+{
+    char name[DTYPE_NAME_MAX];
+    dtype_write_name(dtype_of(op), name);
+    return PyUnicode_FromString(name);
+}
+
+static PyObject *
+dtype_get_code(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLong(dtype_of(op).code);
+}
+
+static PyObject *
+dtype_get_bits(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLong(dtype_of(op).bits);
+}
+
+static PyObject *
+dtype_get_lanes(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLong(dtype_of(op).lanes);
+}
+
+static PyObject *
+dtype_get_alignment(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(dtype_alignment(dtype_of(op)));
+}
+
+static PyObject *
+dtype_get_itemsize(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(dtype_itemsize(dtype_of(op)));
+}
+
+/* numpy.dtype(argument) */
+static PyObject *
+numpy_dtype(PyObject *argument)
+{
+    PyObject *numpy = PyImport_ImportModule("numpy");
+    PyObject *dtype =
+        numpy == NULL ? NULL : PyObject_CallMethod(numpy, "dtype", "(O)", argument);
+    Py_XDECREF(numpy);
+    return dtype;
+}
+
+static PyObject *
+dtype_of_ml_dtypes(const char *name)
+{
+    PyObject *module = PyImport_ImportModule("ml_dtypes");
+    if (module == NULL) {
+        if (PyErr_ExceptionMatches(PyExc_ImportError)) {
+            PyErr_Format(PyExc_ImportError,
+                         "dtype.numpy: NumPy has no %s of its own; install ml_dtypes.", name);
+        }
+        return NULL;
+    }
+    PyObject *scalar = PyObject_GetAttrString(module, name);
+    Py_DECREF(module);
+    if (scalar == NULL) {
+        PyErr_Format(PyExc_TypeError, "dtype.numpy: neither NumPy nor ml_dtypes has %s.", name);
+        return NULL;
+    }
+    PyObject *dtype = numpy_dtype(scalar);
+    Py_DECREF(scalar);
+    return dtype;
+}
+
+static PyObject *
+dtype_get_numpy(PyObject *op, void *Py_UNUSED(closure))
+{
+    DLDataType dtype = dtype_of(op);
+    const dtype_entry *entry = dtype_find(dtype);
+    if (dtype.lanes != 1) {
+        return PyErr_Format(PyExc_TypeError,
+                            "dtype.numpy: NumPy has no type of %d lanes; give the array one axis "
+                            "more.",
+                            (int)dtype.lanes);
+    }
+    if (!entry->is_numpy) {
+        return dtype_of_ml_dtypes(entry->name);
+    }
+    PyObject *name = PyUnicode_FromString(entry->name);
+    PyObject *result = name == NULL ? NULL : numpy_dtype(name);
+    Py_XDECREF(name);
+    return result;
+}
+
+static PyGetSetDef dtype_getset[] = {
+    {"name", dtype_get_name, NULL, PyDoc_STR("'float32', 'int4', 'float4_e2m1fnx2'."), NULL},
+    {"code", dtype_get_code, NULL, PyDoc_STR("DLPack's type code, an int."), NULL},
+    {"bits", dtype_get_bits, NULL, PyDoc_STR("Bits of one lane."), NULL},
+    {"lanes", dtype_get_lanes, NULL, PyDoc_STR("Lanes of one item; 1 for a scalar."), NULL},
+    {"itemsize", dtype_get_itemsize, NULL, PyDoc_STR("Bytes of one item, rounded up."), NULL},
+    {"alignment", dtype_get_alignment, NULL,
+     PyDoc_STR("Bytes that an item's place must be a multiple of: one scalar's; half of it for complex."),
+     NULL},
+    {"numpy", dtype_get_numpy, NULL,
+     PyDoc_STR("The NumPy dtype, from ml_dtypes where NumPy has none.  TypeError: nobody has it."),
+     NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyObject *
+dtype_repr(PyObject *op)
+{
+    char name[DTYPE_NAME_MAX];
+    dtype_write_name(dtype_of(op), name);
+    return PyUnicode_FromFormat("metal_dlpack.dtype('%s')", name);
+}
+
+static PyObject *
+dtype_str(PyObject *op)
+{
+    return dtype_get_name(op, NULL);
+}
+
+static PyObject *
+dtype_richcompare(PyObject *a, PyObject *b, int op)
+{
+    if ((op != Py_EQ && op != Py_NE) || !Py_IS_TYPE(b, Py_TYPE(a))) {
+        Py_RETURN_NOTIMPLEMENTED;
+    }
+    return PyBool_FromLong(dtype_equal(dtype_of(a), dtype_of(b)) == (op == Py_EQ));
+}
+
+static Py_hash_t
+dtype_hash(PyObject *op)
+{
+    DLDataType dtype = dtype_of(op);
+    return (Py_hash_t)dtype.code << 24 | (Py_hash_t)dtype.bits << 16 | dtype.lanes;
+}
+
+static PyObject *
+dtype_reduce(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    return Py_BuildValue("O(N)", Py_TYPE(op), dtype_get_name(op, NULL));
+}
+
+static PyMethodDef dtype_methods[] = {
+    {"__reduce__", dtype_reduce, METH_NOARGS,
+     PyDoc_STR("__reduce__($self, /)\n--\n\nPickle by name.")},
+    {NULL, NULL, 0, NULL},
+};
+
+static void
+dtype_dealloc(PyObject *op)
+{
+    PyTypeObject *type = Py_TYPE(op);
+    PyObject_GC_UnTrack(op);
+    type->tp_free(op);
+    Py_DECREF(type);
+}
+
+/* The module keeps dtypes, their type keeps the module: only the collector can end that. */
+static int
+dtype_traverse(PyObject *op, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(op));
+    return 0;
+}
+
+PyDoc_STRVAR(dtype_doc,
+             "dtype(x, /)\n--\n\n"
+             "An element type of DLPack 1.3: a code, bits and lanes.\n\n"
+             "Parameters\n----------\n"
+             "x : dtype, str, a dtype of NumPy, ml_dtypes, torch, MLX or TVM, or a scalar type\n"
+             "    'float32', 'bfloat16', 'int4'; with lanes 'float4_e2m1fnx2'; as others print it,\n"
+             "    'torch.float32', 'mlx.core.float32', '<f4'.  Scalar types are those of NumPy,\n"
+             "    ml_dtypes and JAX; Python's bool, int, float and complex mean bool, int64, float32\n"
+             "    and complex64.  No package is imported to know its dtypes.\n\n"
+             "Raises\n------\n"
+             "TypeError\n    x names no element type.\n"
+             "ValueError\n    Another byte order than the machine's.\n\n"
+             "Source: dlpack.h DLDataType.");
+
+static PyType_Slot dtype_slots[] = {
+    {Py_tp_doc, (void *)dtype_doc},
+    {Py_tp_new, dtype_new},
+    {Py_tp_dealloc, dtype_dealloc},
+    {Py_tp_traverse, dtype_traverse},
+    {Py_tp_getset, dtype_getset},
+    {Py_tp_methods, dtype_methods},
+    {Py_tp_repr, dtype_repr},
+    {Py_tp_str, dtype_str},
+    {Py_tp_richcompare, dtype_richcompare},
+    {Py_tp_hash, dtype_hash},
+    {0, NULL},
+};
+
+PyType_Spec dtype_spec = {
+    .name = "metal_dlpack.dtype",
+    .basicsize = sizeof(DtypeObject),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = dtype_slots,
+};

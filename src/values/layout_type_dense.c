@@ -1,0 +1,368 @@
+/* layout_type_dense.c: the methods of a StridedLayout that make it dense, repack it and pickle it; see
+ * layout_type_object.h.
+ *
+ * Rule: a method that would give back an equal layout gives back the same object.
+ */
+#include "values/layout_type_object.h"
+
+/* ---- dense layouts ---- */
+
+/* 'C', 'F', 'K', or 'P' for a permutation, which goes to `axes`; 0 with an exception set. */
+static char
+read_order(const char *function, PyObject *value, bool allows_keep, int ndim, int *axes)
+{
+    if (value == NULL) {
+        return allows_keep ? 'K' : 'C';
+    }
+    if (PyTuple_Check(value) || PyList_Check(value)) {
+        return layout_read_axes(function, "stride_order", value, ndim, axes) < 0 ? 0 : 'P';
+    }
+    if (PyUnicode_Check(value) && PyUnicode_GetLength(value) == 1) {
+        Py_UCS4 letter = PyUnicode_ReadChar(value, 0);
+        if (letter == 'C' || letter == 'F' || (letter == 'K' && allows_keep)) {
+            return (char)letter;
+        }
+    }
+    PyErr_Format(PyExc_ValueError, "%s: stride_order is %s'C', 'F' or a permutation, not %R.",
+                 function, allows_keep ? "'K', " : "", value);
+    return 0;
+}
+
+static PyObject *
+new_dense(PyTypeObject *type, const char *function, const strided_layout *like, char order,
+          int *axes)
+{
+    strided_layout out;
+    layout_fault fault;
+    for (int i = 0; i < like->ndim && order != 'P'; i++) {
+        axes[i] = order == 'F' ? like->ndim - 1 - i : i;
+    }
+    if (order == 'K') {
+        layout_stride_order(like, axes);
+    }
+    if (!layout_set_ordered(&out, like->ndim, like->shape, like->itemsize, axes, &fault)) {
+        return layout_object_refuse(function, &fault);
+    }
+    return layout_object_new(type, &out);
+}
+
+const char layout_doc_dense[] =
+    "dense($type, /, shape, itemsize, stride_order='C')\n"
+    "--\n\n"
+    "The layout without gaps in a given order, at offset 0.\n\n"
+    "Parameters\n"
+    "----------\n"
+    "shape : int or sequence of int\n"
+    "    The extents.\n"
+    "itemsize : int\n"
+    "    Bytes in one item, at least 1.\n"
+    "stride_order : 'C', 'F', or sequence of int, default 'C'\n"
+    "    A permutation of the axes: the first has the longest stride, the last one stride 1.\n\n"
+    "Returns\n"
+    "-------\n"
+    "StridedLayout\n"
+    "    Its strides are 0 if there are no items.\n\n"
+    "Raises\n"
+    "------\n"
+    "OverflowError\n"
+    "    The bytes cannot be counted in 64 bits.\n"
+    "ValueError\n"
+    "    A negative extent, more than 64, itemsize below 1, or no such order.\n\n"
+    "Any thread may call it.\n\n"
+    "Source: cuda.core._layout._StridedLayout.dense.";
+
+PyObject *
+layout_method_dense(PyObject *class, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {
+        "StridedLayout.dense", 0, 3, 2, {"shape", "itemsize", "stride_order", NULL}};
+    PyObject *values[3];
+    strided_layout like;
+    int axes[LAYOUT_MAX_NDIM];
+    if (layout_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        layout_read_ints(spec.function, "shape", values[0], like.shape, &like.ndim) < 0 ||
+        layout_read_int(spec.function, "itemsize", values[1], &like.itemsize) < 0) {
+        return NULL;
+    }
+    char order = read_order(spec.function, values[2], false, like.ndim, axes);
+    return order == 0 ? NULL : new_dense((PyTypeObject *)class, spec.function, &like, order, axes);
+}
+
+/* Is it dense in that order already? */
+static bool
+is_dense(PyObject *op, char order)
+{
+    if (layout_cast(op)->offset != 0 || order == 'P') {
+        return false;
+    }
+    return layout_answer(op, order == 'C'   ? ANSWER_CONTIGUOUS_C
+                             : order == 'F' ? ANSWER_CONTIGUOUS_F
+                                            : ANSWER_CONTIGUOUS_ANY);
+}
+
+static PyObject *
+make_dense(const char *function, PyObject *op, PyObject *order_value)
+{
+    strided_layout layout;
+    int axes[LAYOUT_MAX_NDIM];
+    char order = read_order(function, order_value, true, layout_cast(op)->ndim, axes);
+    if (order == 0) {
+        return NULL;
+    }
+    if (is_dense(op, order)) {
+        return Py_NewRef(op);
+    }
+    layout_read(op, &layout);
+    return new_dense(Py_TYPE(op), function, &layout, order, axes);
+}
+
+const char layout_doc_dense_like[] =
+    "dense_like($type, /, other, stride_order='K')\n"
+    "--\n\n"
+    "The layout without gaps of another's shape and itemsize, at offset 0.\n\n"
+    "Parameters\n"
+    "----------\n"
+    "other : StridedLayout\n"
+    "stride_order : 'K', 'C', 'F', or sequence of int, default 'K'\n"
+    "    'K' keeps the order of the other's strides; the rest as in `dense`.\n\n"
+    "Returns\n"
+    "-------\n"
+    "StridedLayout\n"
+    "    `other` itself where it is dense in that order already.\n\n"
+    "Raises\n"
+    "------\n"
+    "TypeError\n"
+    "    `other` is no StridedLayout.\n"
+    "ValueError\n"
+    "    There is no such order.\n\n"
+    "Any thread may call it.\n\n"
+    "Source: cuda.core._layout._StridedLayout.dense_like.";
+
+PyObject *
+layout_method_dense_like(PyObject *class, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {
+        "StridedLayout.dense_like", 0, 2, 1, {"other", "stride_order", NULL}};
+    PyObject *values[2];
+    if (layout_parse(&spec, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    if (!Py_IS_TYPE(values[0], (PyTypeObject *)class)) {
+        return PyErr_Format(PyExc_TypeError, "%s: other must be a StridedLayout, not %.100s.",
+                            spec.function, Py_TYPE(values[0])->tp_name);
+    }
+    return make_dense(spec.function, values[0], values[1]);
+}
+
+const char layout_doc_to_dense[] =
+    "to_dense($self, /, stride_order='K')\n"
+    "--\n\n"
+    "This shape and itemsize without gaps, at offset 0: `dense_like` of this layout.\n\n"
+    "Parameters\n"
+    "----------\n"
+    "stride_order : 'K', 'C', 'F', or sequence of int, default 'K'\n"
+    "    'K' keeps the order of the strides.\n\n"
+    "Returns\n"
+    "-------\n"
+    "StridedLayout\n"
+    "    This one where it is dense in that order already.\n\n"
+    "Raises\n"
+    "------\n"
+    "ValueError\n"
+    "    There is no such order.\n\n"
+    "Any thread may call it.\n\n"
+    "Source: cuda.core._layout._StridedLayout.to_dense.";
+
+PyObject *
+layout_method_to_dense(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {"StridedLayout.to_dense", 0, 1, 0, {"stride_order", NULL}};
+    PyObject *values[1];
+    if (layout_parse(&spec, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    return make_dense(spec.function, op, values[0]);
+}
+
+/* ---- other items ---- */
+
+const char layout_doc_repacked[] =
+    "repacked($self, /, itemsize, data_ptr=0, axis=-1, keep_dim=True)\n"
+    "--\n\n"
+    "The same bytes as items of another size.\n\n"
+    "Parameters\n"
+    "----------\n"
+    "itemsize : int\n"
+    "    Bytes in one item: a multiple or a divisor of the present itemsize.\n"
+    "data_ptr : int, default 0\n"
+    "    The base's address, if it is to be checked: a multiple of the larger itemsize.\n"
+    "axis : int, default -1\n"
+    "    The axis that shrinks or grows; its stride is 1 and it is not empty.\n"
+    "keep_dim : bool, default True\n"
+    "    False: an axis that shrinks to extent 1 is dropped.\n\n"
+    "Returns\n"
+    "-------\n"
+    "StridedLayout\n\n"
+    "Raises\n"
+    "------\n"
+    "ValueError\n"
+    "    The axis is out of range, empty or not of stride 1; or, for larger items, its extent,\n"
+    "    another stride, slice_offset or data_ptr is no multiple.\n"
+    "OverflowError\n"
+    "    A count of smaller items does not fit in 64 bits.\n\n"
+    "A new value over the same items, without data; any thread may call it.\n\n"
+    "Source: cuda.core._layout._StridedLayout.repacked.";
+
+PyObject *
+layout_method_repacked(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {"StridedLayout.repacked",
+                                   0,
+                                   4,
+                                   1,
+                                   {"itemsize", "data_ptr", "axis", "keep_dim", NULL}};
+    PyObject *values[4];
+    strided_layout layout;
+    layout_fault fault;
+    int64_t itemsize = 0, address = 0, axis = -1;
+    int keep_axis = 1;
+    if (layout_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        layout_read_int(spec.function, "itemsize", values[0], &itemsize) < 0 ||
+        layout_read_int(spec.function, "data_ptr", values[1], &address) < 0 ||
+        layout_read_int(spec.function, "axis", values[2], &axis) < 0 ||
+        (values[3] != NULL && (keep_axis = PyObject_IsTrue(values[3])) < 0)) {
+        return NULL;
+    }
+    layout_read(op, &layout);
+    if (itemsize == layout.itemsize) {
+        return Py_NewRef(op);
+    }
+    int place = axis < 0 && axis >= -layout.ndim ? (int)axis + layout.ndim
+                : axis < layout.ndim             ? (int)axis
+                                                 : LAYOUT_MAX_NDIM;
+    if (!layout_check_repack(&layout, itemsize, address, place, &fault) ||
+        !layout_repacked(&layout, itemsize, place, keep_axis, &layout, &fault)) {
+        return layout_object_refuse(spec.function, &fault);
+    }
+    return layout_object_new(Py_TYPE(op), &layout);
+}
+
+const char layout_doc_max_compatible_itemsize[] =
+    "max_compatible_itemsize($self, /, max_itemsize=16, data_ptr=0, axis=-1)\n"
+    "--\n\n"
+    "The largest itemsize that `repacked` takes, within a limit.\n\n"
+    "Parameters\n"
+    "----------\n"
+    "max_itemsize : int, default 16\n"
+    "    At least the present itemsize.\n"
+    "data_ptr : int, default 0\n"
+    "    The base's address, as in `repacked`.\n"
+    "axis : int, default -1\n"
+    "    The axis that would shrink.\n\n"
+    "Returns\n"
+    "-------\n"
+    "int\n"
+    "    The greatest common divisor of max_itemsize, data_ptr and, in bytes, the axis' extent,\n"
+    "    the other strides and slice_offset; the present itemsize if `repacked` would not take\n"
+    "    that, or the axis is empty or not of stride 1.\n\n"
+    "Raises\n"
+    "------\n"
+    "ValueError\n"
+    "    The axis is out of range, or max_itemsize less than the itemsize.\n\n"
+    "Any thread may call it.\n\n"
+    "Source: cuda.core._layout._StridedLayout.max_compatible_itemsize.";
+
+PyObject *
+layout_method_max_compatible_itemsize(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
+                               PyObject *kwnames)
+{
+    static const args_spec spec = {"StridedLayout.max_compatible_itemsize",
+                                   0,
+                                   3,
+                                   0,
+                                   {"max_itemsize", "data_ptr", "axis", NULL}};
+    PyObject *values[3];
+    strided_layout layout;
+    int64_t max = 16, address = 0, given = -1;
+    int axis;
+    if (layout_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        layout_read_int(spec.function, "max_itemsize", values[0], &max) < 0 ||
+        layout_read_int(spec.function, "data_ptr", values[1], &address) < 0 ||
+        layout_read_int(spec.function, "axis", values[2], &given) < 0) {
+        return NULL;
+    }
+    layout_read(op, &layout);
+    if (max < layout.itemsize) {
+        return PyErr_Format(PyExc_ValueError,
+                            "%s: max_itemsize (%lld) is less than the itemsize (%lld).",
+                            spec.function, (long long)max, (long long)layout.itemsize);
+    }
+    if (args_axis(spec.function, given, layout.ndim, &axis) < 0) {
+        return NULL;
+    }
+    return PyLong_FromLongLong(layout_max_itemsize(&layout, max, address, axis));
+}
+
+/* ---- copies of the value ---- */
+
+const char layout_doc_reduce[] =
+    "__reduce__($self, /)\n--\n\n"
+    "Pickle by shape, strides, itemsize and offset.";
+
+PyObject *
+layout_method_reduce(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    PyObject *restore = PyObject_GetAttrString((PyObject *)Py_TYPE(op), "_restore");
+    PyObject *shape = restore == NULL ? NULL : PyObject_GetAttrString(op, "shape");
+    PyObject *strides = shape == NULL ? NULL : PyObject_GetAttrString(op, "strides");
+    PyObject *result = NULL;
+    if (strides != NULL) {
+        result = Py_BuildValue("O(OOLL)", restore, shape, strides,
+                               (long long)layout_cast(op)->itemsize,
+                               (long long)layout_cast(op)->offset);
+    }
+    Py_XDECREF(restore);
+    Py_XDECREF(shape);
+    Py_XDECREF(strides);
+    return result;
+}
+
+const char layout_doc_restore[] =
+    "_restore($type, shape, strides, itemsize, slice_offset, /)\n--\n\n"
+    "The layout that pickle has taken apart.";
+
+PyObject *
+layout_method_restore(PyObject *class, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {"StridedLayout._restore",
+                                   4,
+                                   4,
+                                   4,
+                                   {"shape", "strides", "itemsize", "slice_offset", NULL}};
+    PyObject *values[4];
+    int64_t offset;
+    if (layout_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        args_int64(spec.function, "slice_offset", values[3], &offset) < 0) {
+        return NULL;
+    }
+    values[3] = NULL; /* divide_strides */
+    return layout_object_from_values((PyTypeObject *)class, values, offset);
+}
+
+const char layout_doc_copy[] =
+    "__copy__($self, /)\n--\n\nThe layout itself: it cannot change.";
+
+PyObject *
+layout_method_copy(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    return Py_NewRef(op);
+}
+
+const char layout_doc_deepcopy[] =
+    "__deepcopy__($self, memo, /)\n--\n\nThe layout itself: it cannot change.";
+
+PyObject *
+layout_method_deepcopy(PyObject *op, PyObject *Py_UNUSED(memo))
+{
+    return Py_NewRef(op);
+}

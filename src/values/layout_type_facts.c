@@ -1,0 +1,332 @@
+/* layout_type_facts.c: the attributes of a StridedLayout; see layout_type_object.h. */
+#include "values/layout_type_object.h"
+
+/* ---- tuples, made once ---- */
+
+/* Steals `made` (or NULL with an exception) for the place of `self->known`; a reference to what
+ * stands there then: owned (+1).  Two threads may make one: the first stays. */
+static PyObject *
+keep(LayoutObject *self, int place, PyObject *made)
+{
+    PyObject *none = NULL;
+    if (made == NULL) {
+        return NULL;
+    }
+    /* Before the pointer: dealloc looks at it first. */
+    __atomic_store_n(&self->has_known, true, __ATOMIC_RELAXED);
+    if (__atomic_compare_exchange_n(&self->known[place], &none, made, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE)) {
+        return Py_NewRef(made);
+    }
+    Py_DECREF(made);
+    return Py_NewRef(none);
+}
+
+static inline PyObject *
+find_known(LayoutObject *self, int place)
+{
+    return Py_XNewRef(__atomic_load_n(&self->known[place], __ATOMIC_ACQUIRE));
+}
+
+PyObject *
+layout_tuple(const int64_t *values, int count)
+{
+    PyObject *tuple = PyTuple_New(count);
+    for (int i = 0; tuple != NULL && i < count; i++) {
+        PyObject *value = PyLong_FromLongLong(values[i]);
+        if (value == NULL) {
+            Py_CLEAR(tuple);
+            break;
+        }
+        PyTuple_SET_ITEM(tuple, i, value);
+    }
+    return tuple;
+}
+
+static PyObject *
+layout_get_shape(PyObject *op, void *Py_UNUSED(closure))
+{
+    LayoutObject *self = layout_cast(op);
+    PyObject *known = find_known(self, KNOWN_SHAPE);
+    return known != NULL ? known
+                         : keep(self, KNOWN_SHAPE, layout_tuple(layout_shape(self), self->ndim));
+}
+
+static PyObject *
+layout_get_strides(PyObject *op, void *Py_UNUSED(closure))
+{
+    LayoutObject *self = layout_cast(op);
+    PyObject *known = find_known(self, KNOWN_STRIDES);
+    if (known != NULL) {
+        return known;
+    }
+    if (self->is_implicit) {
+        Py_RETURN_NONE;
+    }
+    return keep(self, KNOWN_STRIDES, layout_tuple(layout_strides(self), self->ndim));
+}
+
+static PyObject *
+refuse_overflow(const char *where, int axis)
+{
+    layout_fault fault = {LAYOUT_FAULT_OVERFLOW, axis, 0};
+    return layout_object_refuse(where, &fault);
+}
+
+static PyObject *
+layout_get_strides_in_bytes(PyObject *op, void *Py_UNUSED(closure))
+{
+    LayoutObject *self = layout_cast(op);
+    PyObject *known = find_known(self, KNOWN_STRIDES_IN_BYTES);
+    int64_t nbytes[LAYOUT_MAX_NDIM];
+    if (known != NULL) {
+        return known;
+    }
+    if (self->is_implicit) {
+        Py_RETURN_NONE;
+    }
+    for (int axis = 0; axis < self->ndim; axis++) {
+        /* An array's layout may hold a stride that is never taken and fits only in items. */
+        if (!layout_multiply(layout_strides(self)[axis], self->itemsize, &nbytes[axis])) {
+            return refuse_overflow("StridedLayout.strides_in_bytes", axis);
+        }
+    }
+    return keep(self, KNOWN_STRIDES_IN_BYTES, layout_tuple(nbytes, self->ndim));
+}
+
+static PyObject *
+layout_get_stride_order(PyObject *op, void *Py_UNUSED(closure))
+{
+    LayoutObject *self = layout_cast(op);
+    PyObject *known = find_known(self, KNOWN_STRIDE_ORDER);
+    strided_layout layout;
+    int axes[LAYOUT_MAX_NDIM];
+    int64_t order[LAYOUT_MAX_NDIM];
+    if (known != NULL) {
+        return known;
+    }
+    layout_read(op, &layout);
+    layout_stride_order(&layout, axes);
+    for (int place = 0; place < layout.ndim; place++) {
+        order[place] = self->is_implicit ? place : axes[place];
+    }
+    return keep(self, KNOWN_STRIDE_ORDER, layout_tuple(order, layout.ndim));
+}
+
+static inline bool
+is_kept(const LayoutObject *self, uint32_t bit)
+{
+    return (__atomic_load_n(&self->answers, __ATOMIC_ACQUIRE) & bit) != 0;
+}
+
+static void
+work_out_bounds(PyObject *op, int64_t *min, int64_t *max)
+{
+    strided_layout layout;
+    layout_read(op, &layout);
+    *min = 0;
+    *max = -1;
+    if (!layout_is_empty(&layout)) {
+        layout_offset_bounds(&layout, min, max);
+    }
+}
+
+/* Sets min and max.  The object itself, borrowed. */
+static const LayoutObject *
+find_bounds(PyObject *op)
+{
+    LayoutObject *self = layout_cast(op);
+    int64_t min, max;
+    if (is_kept(self, ANSWER_BOUNDS)) {
+        return self;
+    }
+    work_out_bounds(op, &min, &max);
+    __atomic_store_n(&self->min, min, __ATOMIC_RELAXED);
+    __atomic_store_n(&self->max, max, __ATOMIC_RELAXED);
+    __atomic_fetch_or(&self->answers, ANSWER_BOUNDS, __ATOMIC_RELEASE);
+    return self;
+}
+
+static PyObject *
+layout_get_offset_bounds(PyObject *op, void *Py_UNUSED(closure))
+{
+    LayoutObject *self = layout_cast(op);
+    PyObject *known = find_known(self, KNOWN_OFFSET_BOUNDS);
+    if (known != NULL) {
+        return known;
+    }
+    int64_t bounds[2]; /* the tuple is kept, and they need not be */
+    work_out_bounds(op, &bounds[0], &bounds[1]);
+    return keep(self, KNOWN_OFFSET_BOUNDS, layout_tuple(bounds, 2));
+}
+
+/* ---- numbers ---- */
+
+static PyObject *
+layout_get_ndim(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLong(layout_cast(op)->ndim);
+}
+
+static PyObject *
+layout_get_itemsize(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(layout_cast(op)->itemsize);
+}
+
+static PyObject *
+layout_get_volume(PyObject *op, void *Py_UNUSED(closure))
+{
+    LayoutObject *self = layout_cast(op);
+    if (!is_kept(self, ANSWER_VOLUME)) {
+        strided_layout layout;
+        layout_read(op, &layout);
+        __atomic_store_n(&self->volume, layout_volume(&layout), __ATOMIC_RELAXED);
+        __atomic_fetch_or(&self->answers, ANSWER_VOLUME, __ATOMIC_RELEASE);
+    }
+    return PyLong_FromLongLong(self->volume);
+}
+
+static PyObject *
+layout_get_slice_offset(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(layout_cast(op)->offset);
+}
+
+static PyObject *
+layout_get_slice_offset_in_bytes(PyObject *op, void *Py_UNUSED(closure))
+{
+    int64_t nbytes;
+    if (!layout_multiply(layout_cast(op)->offset, layout_cast(op)->itemsize, &nbytes)) {
+        return refuse_overflow("StridedLayout.slice_offset_in_bytes", 0);
+    }
+    return PyLong_FromLongLong(nbytes);
+}
+
+static PyObject *
+layout_get_min_offset(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(find_bounds(op)->min);
+}
+
+static PyObject *
+layout_get_max_offset(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(find_bounds(op)->max);
+}
+
+const char layout_doc_required_size_in_bytes[] =
+    "required_size_in_bytes($self, /)\n"
+    "--\n\n"
+    "How many bytes from the base hold all items.\n\n"
+    "Returns\n"
+    "-------\n"
+    "int\n"
+    "    (max_offset + 1) * itemsize; 0 if there are no items.\n\n"
+    "Raises\n"
+    "------\n"
+    "ValueError\n"
+    "    Items lie before the base: min_offset is negative.\n\n"
+    "Any thread may call it.\n\n"
+    "Source: cuda.core._layout._StridedLayout.required_size_in_bytes.";
+
+PyObject *
+layout_method_required_size_in_bytes(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    const LayoutObject *self = find_bounds(op);
+    if (self->min < 0) {
+        layout_fault fault = {LAYOUT_FAULT_NEGATIVE, self->min, 0};
+        return layout_object_refuse("StridedLayout.required_size_in_bytes", &fault);
+    }
+    return PyLong_FromLongLong((self->max + 1) * self->itemsize); /* checked when it was made */
+}
+
+/* ---- yes or no ---- */
+
+bool
+layout_answer(PyObject *op, uint32_t bit)
+{
+    LayoutObject *self = layout_cast(op);
+    uint32_t kept = __atomic_load_n(&self->answers, __ATOMIC_RELAXED);
+    if (kept & bit) {
+        return kept >> 16 & bit;
+    }
+    strided_layout layout;
+    layout_read(op, &layout);
+    bool is_true = bit == ANSWER_CONTIGUOUS_C     ? layout_is_contiguous_c(&layout)
+                   : bit == ANSWER_CONTIGUOUS_F   ? layout_is_contiguous_f(&layout)
+                   : bit == ANSWER_CONTIGUOUS_ANY ? layout_is_contiguous_any(&layout)
+                                                  : layout_is_unique(&layout);
+    __atomic_fetch_or(&self->answers, bit | (is_true ? bit << 16 : 0), __ATOMIC_RELEASE);
+    return is_true;
+}
+
+static PyObject *
+answer(PyObject *op, uint32_t bit)
+{
+    return Py_NewRef(layout_answer(op, bit) ? Py_True : Py_False);
+}
+
+static PyObject *
+layout_get_is_contiguous_c(PyObject *op, void *Py_UNUSED(closure))
+{
+    return answer(op, ANSWER_CONTIGUOUS_C);
+}
+
+static PyObject *
+layout_get_is_contiguous_f(PyObject *op, void *Py_UNUSED(closure))
+{
+    return answer(op, ANSWER_CONTIGUOUS_F);
+}
+
+static PyObject *
+layout_get_is_contiguous_any(PyObject *op, void *Py_UNUSED(closure))
+{
+    return answer(op, ANSWER_CONTIGUOUS_ANY);
+}
+
+static PyObject *
+layout_get_is_dense(PyObject *op, void *Py_UNUSED(closure))
+{
+    if (layout_cast(op)->offset != 0) {
+        Py_RETURN_FALSE;
+    }
+    return answer(op, ANSWER_CONTIGUOUS_ANY);
+}
+
+static PyObject *
+layout_get_is_unique(PyObject *op, void *Py_UNUSED(closure))
+{
+    return answer(op, ANSWER_UNIQUE);
+}
+
+#define FACT(name, doc)                                                                     \
+    {                                                                                       \
+#name, layout_get_##name, NULL, PyDoc_STR(doc), NULL                                \
+    }
+
+PyGetSetDef layout_getset[] = {
+    FACT(ndim, "Number of dimensions, an int from 0 to 64."),
+    FACT(shape, "Extents, a tuple of int."),
+    FACT(strides, "Strides in items, a tuple of int; None if the layout was made with strides "
+                  "None, which means C order."),
+    FACT(strides_in_bytes, "Strides in bytes, a tuple of int; None where `strides` is None."),
+    FACT(itemsize, "Bytes in one item, an int."),
+    FACT(volume, "Number of items, an int: the product of the extents."),
+    FACT(slice_offset, "Items from the base to the item at index 0, an int.  Only slicing makes "
+                       "it differ from 0."),
+    FACT(slice_offset_in_bytes, "Bytes from the base to the item at index 0, an int."),
+    FACT(stride_order, "The axes by length of stride, the longest first, a tuple of int; equal "
+                       "strides by extent, the largest first, then by number."),
+    FACT(offset_bounds, "(min_offset, max_offset): the items lie within, in items from the base; "
+                        "(0, -1) if there are none."),
+    FACT(min_offset, "The lowest offset of an item, in items; 0 if there are none."),
+    FACT(max_offset, "The highest offset of an item, in items; -1 if there are none."),
+    FACT(is_contiguous_c, "True if the items follow each other in C order."),
+    FACT(is_contiguous_f, "True if the items follow each other in Fortran order."),
+    FACT(is_contiguous_any, "True if the items follow each other in some order of the axes."),
+    FACT(is_dense, "True if is_contiguous_any, and slice_offset is 0."),
+    FACT(is_unique, "True if no two indices are known to share an item.  Layouts that interleave "
+                    "are called not unique, as the exact answer is expensive."),
+    {NULL, NULL, NULL, NULL, NULL},
+};

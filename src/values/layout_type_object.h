@@ -1,0 +1,198 @@
+/* layout_type_object.h: the inside of a StridedLayout, for the layout_type*.c files alone.
+ *
+ * Owns:    the tuples in `known`, each made when it is first asked for and then kept.
+ * Threads: the value is immutable.  What is kept of it is written once it is worked out: two threads
+ *          may work it out, to the same result, and no lock is held.
+ */
+#ifndef MD_LAYOUT_TYPE_OBJECT_H
+#define MD_LAYOUT_TYPE_OBJECT_H
+
+#include "python/args.h"
+#include "values/layout_type.h"
+
+/* Tuples that are kept once they have been asked for. */
+enum {
+    KNOWN_SHAPE,
+    KNOWN_STRIDES,
+    KNOWN_STRIDES_IN_BYTES,
+    KNOWN_STRIDE_ORDER,
+    KNOWN_OFFSET_BOUNDS,
+    KNOWN_COUNT
+};
+
+/* Bits of `answers`: this is kept.  For a yes-or-no fact the bit 16 places up is the answer. */
+enum {
+    ANSWER_CONTIGUOUS_C = 1 << 0,
+    ANSWER_CONTIGUOUS_F = 1 << 1,
+    ANSWER_CONTIGUOUS_ANY = 1 << 2,
+    ANSWER_UNIQUE = 1 << 3,
+    ANSWER_VOLUME = 1 << 4,
+    ANSWER_BOUNDS = 1 << 5,
+};
+
+typedef struct {
+    PyObject_VAR_HEAD /* ob_size = 2 * capacity */
+    int64_t itemsize;
+    int64_t offset; /* items */
+    int32_t ndim;
+    int32_t capacity;             /* extents there is room for: LAYOUT_FEW, or ndim if that is more */
+    uint32_t answers;             /* bits, see above */
+    int64_t volume, min, max;     /* if their bits are set; an empty layout has the bounds 0, -1 */
+    bool is_implicit;             /* made with strides None: C order, and `strides` is None */
+    bool has_known;               /* one of `known` is not NULL */
+    PyObject *known[KNOWN_COUNT]; /* owned (+1), or NULL */
+    int64_t dims[];               /* from 0: extents; from capacity: strides in items */
+} LayoutObject;
+
+static inline LayoutObject *
+layout_cast(PyObject *op)
+{
+    return (LayoutObject *)op;
+}
+
+static inline const int64_t *
+layout_shape(const LayoutObject *self)
+{
+    return self->dims;
+}
+
+static inline const int64_t *
+layout_strides(const LayoutObject *self)
+{
+    return self->dims + self->capacity;
+}
+
+/* The value: what layout_type_get gives, without a call. */
+static inline void
+layout_read(PyObject *op, strided_layout *out)
+{
+    LayoutObject *self = layout_cast(op);
+    const int64_t *strides = layout_strides(self);
+    out->ndim = self->ndim;
+    out->itemsize = self->itemsize;
+    out->offset = self->offset;
+    if (self->capacity == LAYOUT_FEW) {
+        memcpy(out->shape, self->dims, LAYOUT_FEW * sizeof(int64_t));
+        memcpy(out->strides, strides, LAYOUT_FEW * sizeof(int64_t));
+    }
+    else {
+        memcpy(out->shape, self->dims, (size_t)self->ndim * sizeof(int64_t));
+        memcpy(out->strides, strides, (size_t)self->ndim * sizeof(int64_t));
+    }
+}
+
+/* A StridedLayout with a copy of `layout`: owned (+1). */
+PyObject *layout_object_new(PyTypeObject *type, const strided_layout *layout);
+
+/* StridedLayout(shape, strides, itemsize, divide_strides) from values borrowed from the caller, the last
+ * of which may be NULL, at an offset in items: owned (+1). */
+PyObject *layout_object_from_values(PyTypeObject *type, PyObject *const *values, int64_t offset);
+
+/* "StridedLayout.<where>: <text>."  OverflowError for what overflows, ValueError for the rest:
+ * cuda.core's classes.  NULL. */
+PyObject *layout_object_refuse(const char *where, const layout_fault *fault);
+
+/* args_parse, without its search where there are no keywords. */
+static inline int
+layout_parse(const args_spec *spec, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
+             PyObject **values)
+{
+    if (kwnames != NULL || nargs < spec->required || nargs > spec->positional) {
+        return args_parse(spec, args, nargs, kwnames, values);
+    }
+    for (int i = 0; i < spec->positional; i++) {
+        values[i] = i < nargs ? args[i] : NULL;
+    }
+    return 0;
+}
+
+/* An int of one digit, without a call; false: something else. */
+static inline bool
+layout_read_small_int(PyObject *value, int64_t *out)
+{
+    if (!PyLong_CheckExact(value)) {
+        return false;
+    }
+#if PY_VERSION_HEX >= 0x030C0000
+    if (!PyUnstable_Long_IsCompact((PyLongObject *)value)) {
+        return false;
+    }
+    *out = PyUnstable_Long_CompactValue((PyLongObject *)value);
+#else
+    Py_ssize_t size = Py_SIZE(value); /* its sign is the number's */
+    if (size < -1 || size > 1) {
+        return false;
+    }
+    *out = size == 0 ? 0 : size * (int64_t)((PyLongObject *)value)->ob_digit[0];
+#endif
+    return true;
+}
+
+/* args_int64, without a call for small ints; a `value` of NULL leaves `*out`. */
+static inline int
+layout_read_int(const char *function, const char *what, PyObject *value, int64_t *out)
+{
+    if (value == NULL || layout_read_small_int(value, out)) {
+        return 0;
+    }
+    return args_int64(function, what, value, out);
+}
+
+/* A tuple of ints, or whatever args_int64s takes, into `out`, which has room for 64. */
+int layout_read_ints(const char *function, const char *what, PyObject *value, int64_t *out,
+                     int *count);
+
+/* `ndim` ints as axes, negative ones from the end; equal ones are left in.  -1 with ValueError. */
+int layout_read_axes(const char *function, const char *what, PyObject *value, int ndim, int *axes);
+
+/* Strides 0, as an empty layout has them when it is made dense, reshaped or sliced empty. */
+static inline void
+layout_clear_strides(strided_layout *layout)
+{
+    memset(layout->strides, 0, (size_t)layout->ndim * sizeof *layout->strides);
+}
+
+/* ---- the methods: `name` is layout_method_NAME with the text layout_doc_NAME ---- */
+
+/* X(C name, Python name, flags): positional and keyword arguments. */
+#define LAYOUT_CALL_LIST(X)                                                            \
+    X(dense, "dense", METH_CLASS)   /* layout_type_dense.c */                          \
+    X(dense_like, "dense_like", METH_CLASS)                                            \
+    X(to_dense, "to_dense", 0)                                                         \
+    X(repacked, "repacked", 0)                                                         \
+    X(max_compatible_itemsize, "max_compatible_itemsize", 0)                           \
+    X(restore, "_restore", METH_CLASS)                                                 \
+    X(reshaped, "reshaped", 0)      /* layout_type_views.c */                          \
+    X(permuted, "permuted", 0)                                                         \
+    X(unsqueezed, "unsqueezed", 0)                                                     \
+    X(broadcast_to, "broadcast_to", 0)                                                 \
+    X(flattened, "flattened", 0)                                                       \
+    X(sliced, "sliced", 0)
+
+/* X(C name, Python name): no arguments, or the memo of __deepcopy__. */
+#define LAYOUT_PLAIN_LIST(X)                                                           \
+    X(required_size_in_bytes, "required_size_in_bytes", METH_NOARGS) /* ..._facts.c */ \
+    X(reduce, "__reduce__", METH_NOARGS)                                               \
+    X(copy, "__copy__", METH_NOARGS)                                                   \
+    X(deepcopy, "__deepcopy__", METH_O)                                                \
+    X(squeezed, "squeezed", METH_NOARGS)                                               \
+    X(flattened_axis_mask, "flattened_axis_mask", METH_NOARGS)
+
+#define DECLARE_CALL(name, text, flags)                                                \
+    PyObject *layout_method_##name(PyObject *op, PyObject *const *args,                \
+                                   Py_ssize_t nargs, PyObject *kwnames);               \
+    extern const char layout_doc_##name[];
+#define DECLARE_PLAIN(name, text, flags)                                               \
+    PyObject *layout_method_##name(PyObject *op, PyObject *argument);                  \
+    extern const char layout_doc_##name[];
+LAYOUT_CALL_LIST(DECLARE_CALL)
+LAYOUT_PLAIN_LIST(DECLARE_PLAIN)
+#undef DECLARE_CALL
+#undef DECLARE_PLAIN
+
+/* layout_type_facts.c; required_size_in_bytes too */
+extern PyGetSetDef layout_getset[];
+/* A yes-or-no fact, kept: one of the first four bits above. */
+bool layout_answer(PyObject *op, uint32_t bit);
+
+#endif /* MD_LAYOUT_TYPE_OBJECT_H */

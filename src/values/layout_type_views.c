@@ -1,0 +1,379 @@
+/* layout_type_views.c: the methods of a StridedLayout that show the same items; see layout_type_object.h. */
+#include "values/layout_type_object.h"
+
+/* ---- arguments ---- */
+
+/* A method of one argument with a name: called with it in place, nothing is parsed. */
+static PyObject *
+read_one(const args_spec *spec, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    PyObject *values[ARGS_MAX];
+    if (nargs == 1 && kwnames == NULL) {
+        return args[0];
+    }
+    return layout_parse(spec, args, nargs, kwnames, values) < 0 ? NULL : values[0];
+}
+
+/* ---- other shapes ---- */
+
+const char layout_doc_reshaped[] =
+    "reshaped($self, /, shape)\n"
+    "--\n\n"
+    "The same items in C order under another shape.\n\n"
+    "Parameters\n"
+    "----------\n"
+    "shape : int or sequence of int\n"
+    "    As many items; one extent may be -1 and is worked out.\n\n"
+    "Returns\n"
+    "-------\n"
+    "StridedLayout\n"
+    "    An axis of extent 1 gets the stride with which the next would go on.\n\n"
+    "Raises\n"
+    "------\n"
+    "ValueError\n"
+    "    Another number of items, or the strides do not allow the shape without a copy.\n"
+    "OverflowError\n"
+    "    The stride of an axis of extent 1 does not fit in 64 bits.\n\n"
+    "A new value over the same items, without data; any thread may call it.\n\n"
+    "Source: cuda.core._layout._StridedLayout.reshaped.";
+
+PyObject *
+layout_method_reshaped(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {"StridedLayout.reshaped", 0, 1, 1, {"shape", NULL}};
+    PyObject *value = read_one(&spec, args, nargs, kwnames);
+    strided_layout layout;
+    layout_fault fault;
+    int64_t shape[LAYOUT_MAX_NDIM];
+    int ndim;
+    if (value == NULL || layout_read_ints(spec.function, "shape", value, shape, &ndim) < 0) {
+        return NULL;
+    }
+    layout_read(op, &layout);
+    bool is_empty = layout_is_empty(&layout);
+    if (!layout_reshaped(&layout, ndim, shape, &layout, &fault)) {
+        return layout_object_refuse(spec.function, &fault);
+    }
+    if (is_empty) {
+        layout_clear_strides(&layout);
+    }
+    return layout_object_new(Py_TYPE(op), &layout);
+}
+
+const char layout_doc_permuted[] =
+    "permuted($self, /, axis_order)\n"
+    "--\n\n"
+    "The axes in another order.\n\n"
+    "Parameters\n"
+    "----------\n"
+    "axis_order : sequence of int\n"
+    "    A permutation of the axes; negative ones count from the end.\n\n"
+    "Returns\n"
+    "-------\n"
+    "StridedLayout\n\n"
+    "Raises\n"
+    "------\n"
+    "ValueError\n"
+    "    It is not a permutation of the axes.\n\n"
+    "A new value over the same items, without data; any thread may call it.\n\n"
+    "Source: cuda.core._layout._StridedLayout.permuted.";
+
+PyObject *
+layout_method_permuted(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {"StridedLayout.permuted", 0, 1, 1, {"axis_order", NULL}};
+    PyObject *value = read_one(&spec, args, nargs, kwnames);
+    strided_layout layout;
+    layout_fault fault;
+    int axes[LAYOUT_MAX_NDIM];
+    if (value == NULL ||
+        layout_read_axes(spec.function, "axis_order", value, layout_cast(op)->ndim, axes) < 0) {
+        return NULL;
+    }
+    layout_read(op, &layout);
+    if (!layout_permuted(&layout, axes, &layout, &fault)) {
+        return layout_object_refuse(spec.function, &fault);
+    }
+    return layout_object_new(Py_TYPE(op), &layout);
+}
+
+const char layout_doc_squeezed[] =
+    "squeezed($self, /)\n"
+    "--\n\n"
+    "Without the axes of extent 1.\n\n"
+    "Returns\n"
+    "-------\n"
+    "StridedLayout\n"
+    "    Of shape (0,) and strides (0,) if there are no items.\n\n"
+    "A new value over the same items, without data; any thread may call it.\n\n"
+    "Source: cuda.core._layout._StridedLayout.squeezed.";
+
+PyObject *
+layout_method_squeezed(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    strided_layout layout;
+    layout_read(op, &layout);
+    if (layout_is_empty(&layout)) {
+        layout.ndim = 1;
+        layout.shape[0] = layout.strides[0] = 0;
+    }
+    else {
+        layout_squeezed(&layout, &layout);
+    }
+    return layout_object_new(Py_TYPE(op), &layout);
+}
+
+/* The bits of the axes that are to be new among `ndim` of the result. */
+static int
+read_new_axes(const char *function, const int64_t *given, int count, int ndim, uint64_t *out)
+{
+    *out = 0;
+    for (int i = 0; i < count; i++) {
+        int axis = (int)given[i];
+        if ((given[i] < 0 || given[i] >= ndim) &&
+            args_axis(function, given[i], ndim, &axis) < 0) {
+            return -1;
+        }
+        if (*out >> axis & 1) {
+            layout_fault fault = {LAYOUT_FAULT_AXIS_TWICE, axis, 0};
+            (void)layout_object_refuse(function, &fault);
+            return -1;
+        }
+        *out |= UINT64_C(1) << axis;
+    }
+    return 0;
+}
+
+const char layout_doc_unsqueezed[] =
+    "unsqueezed($self, /, axis)\n"
+    "--\n\n"
+    "With more axes, of extent 1.\n\n"
+    "Parameters\n"
+    "----------\n"
+    "axis : int or sequence of int\n"
+    "    Where they are in the result; negative ones count from its end.\n\n"
+    "Returns\n"
+    "-------\n"
+    "StridedLayout\n"
+    "    A fresh axis has the stride with which the next would go on.\n\n"
+    "Raises\n"
+    "------\n"
+    "ValueError\n"
+    "    An axis out of range or named twice, or more than 64 dimensions.\n"
+    "OverflowError\n"
+    "    A stride does not fit in 64 bits.\n\n"
+    "A new value over the same items, without data; any thread may call it.\n\n"
+    "Source: cuda.core._layout._StridedLayout.unsqueezed.";
+
+PyObject *
+layout_method_unsqueezed(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {"StridedLayout.unsqueezed", 0, 1, 1, {"axis", NULL}};
+    PyObject *value = read_one(&spec, args, nargs, kwnames);
+    strided_layout layout;
+    layout_fault fault;
+    int64_t given[LAYOUT_MAX_NDIM];
+    uint64_t axes;
+    int count;
+    if (value == NULL || layout_read_ints(spec.function, "axis", value, given, &count) < 0) {
+        return NULL;
+    }
+    if (count == 0) {
+        return Py_NewRef(op);
+    }
+    int ndim = layout_cast(op)->ndim + count;
+    if (ndim > LAYOUT_MAX_NDIM) {
+        (void)layout_fail(&fault, LAYOUT_FAULT_NDIM, ndim, 0);
+        return layout_object_refuse(spec.function, &fault);
+    }
+    if (read_new_axes(spec.function, given, count, ndim, &axes) < 0) {
+        return NULL;
+    }
+    layout_read(op, &layout);
+    if (!layout_unsqueezed(&layout, axes, &layout, &fault)) {
+        return layout_object_refuse(spec.function, &fault);
+    }
+    return layout_object_new(Py_TYPE(op), &layout);
+}
+
+const char layout_doc_broadcast_to[] =
+    "broadcast_to($self, /, shape)\n"
+    "--\n\n"
+    "Stretched to another shape: fresh and grown axes have stride 0.\n\n"
+    "Parameters\n"
+    "----------\n"
+    "shape : int or sequence of int\n"
+    "    At least as many extents; from the right each equal to this one's, unless that is 1.\n\n"
+    "Returns\n"
+    "-------\n"
+    "StridedLayout\n\n"
+    "Raises\n"
+    "------\n"
+    "ValueError\n"
+    "    The shapes do not fit, or more than 64 dimensions.\n"
+    "OverflowError\n"
+    "    The volume, counted in bytes, does not fit in 64 bits.\n\n"
+    "A new value over the same items, without data; any thread may call it.\n\n"
+    "Source: cuda.core._layout._StridedLayout.broadcast_to.";
+
+PyObject *
+layout_method_broadcast_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {"StridedLayout.broadcast_to", 0, 1, 1, {"shape", NULL}};
+    PyObject *value = read_one(&spec, args, nargs, kwnames);
+    strided_layout layout;
+    layout_fault fault;
+    int64_t shape[LAYOUT_MAX_NDIM];
+    int ndim;
+    if (value == NULL || layout_read_ints(spec.function, "shape", value, shape, &ndim) < 0) {
+        return NULL;
+    }
+    layout_read(op, &layout);
+    if (!layout_broadcast(&layout, ndim, shape, &layout, &fault)) {
+        return layout_object_refuse(spec.function, &fault);
+    }
+    return layout_object_new(Py_TYPE(op), &layout);
+}
+
+/* ---- merging axes ---- */
+
+const char layout_doc_flattened_axis_mask[] =
+    "flattened_axis_mask($self, /)\n"
+    "--\n\n"
+    "Which axes `flattened` can join to the one before.\n\n"
+    "Returns\n"
+    "-------\n"
+    "int\n"
+    "    Bit i is set if axis i goes on where axis i - 1 steps.  The `&` of two layouts' masks\n"
+    "    says what can be joined in both.\n\n"
+    "Any thread may call it.\n\n"
+    "Source: cuda.core._layout._StridedLayout.flattened_axis_mask.";
+
+PyObject *
+layout_method_flattened_axis_mask(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    strided_layout layout;
+    layout_read(op, &layout);
+    return PyLong_FromUnsignedLongLong(layout_merge_mask(&layout));
+}
+
+/* The bits of the axes first + 1 .. last: those that may join the one before. */
+static int
+read_span(const char *function, PyObject *first_value, PyObject *last_value, int ndim,
+          uint64_t *out)
+{
+    int64_t given_first = 0, given_last = -1;
+    int first, last;
+    *out = UINT64_MAX;
+    if (first_value == NULL && last_value == NULL) {
+        return 0;
+    }
+    if (layout_read_int(function, "start_axis", first_value, &given_first) < 0 ||
+        layout_read_int(function, "end_axis", last_value, &given_last) < 0) {
+        return -1;
+    }
+    if (ndim == 0 && given_first == 0 && given_last == -1) {
+        return 0; /* the defaults, spelled out */
+    }
+    *out = 0;
+    if (args_axis(function, given_first, ndim, &first) < 0 ||
+        args_axis(function, given_last, ndim, &last) < 0) {
+        return -1;
+    }
+    for (int axis = first + 1; axis <= last; axis++) {
+        *out |= UINT64_C(1) << axis;
+    }
+    return 0;
+}
+
+static int
+read_mask(const char *function, PyObject *value, uint64_t *out)
+{
+    PyObject *number = PyNumber_Index(value);
+    *out = number == NULL ? 0 : PyLong_AsUnsignedLongLong(number);
+    Py_XDECREF(number);
+    if (*out == UINT64_MAX && PyErr_Occurred()) {
+        if (PyErr_ExceptionMatches(PyExc_OverflowError)) {
+            PyErr_Format(PyExc_OverflowError, "%s: mask (%R) is not an unsigned 64-bit number.",
+                         function, value);
+        }
+        return -1;
+    }
+    return number == NULL ? -1 : 0;
+}
+
+const char layout_doc_flattened[] =
+    "flattened($self, /, start_axis=0, end_axis=-1, mask=None)\n"
+    "--\n\n"
+    "Neighbouring axes joined wherever one stride serves both; the rest stays.\n\n"
+    "Parameters\n"
+    "----------\n"
+    "start_axis, end_axis : int, default 0 and -1\n"
+    "    Only the axes from one to the other, both included.\n"
+    "mask : int or None, default None\n"
+    "    Instead of these: axis i may join axis i - 1 if bit i is set.\n\n"
+    "Returns\n"
+    "-------\n"
+    "StridedLayout\n"
+    "    Of shape (1,) if there are no dimensions.\n\n"
+    "Raises\n"
+    "------\n"
+    "ValueError\n"
+    "    An axis is out of range.\n"
+    "OverflowError\n"
+    "    The mask is not an unsigned number of 64 bits.\n\n"
+    "A new value over the same items, without data; any thread may call it.\n\n"
+    "Source: cuda.core._layout._StridedLayout.flattened.";
+
+PyObject *
+layout_method_flattened(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {
+        "StridedLayout.flattened", 0, 3, 0, {"start_axis", "end_axis", "mask", NULL}};
+    PyObject *values[3];
+    strided_layout layout;
+    uint64_t mask;
+    if (layout_parse(&spec, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    bool has_mask = values[2] != NULL && values[2] != Py_None;
+    if ((has_mask ? read_mask(spec.function, values[2], &mask)
+                  : read_span(spec.function, values[0], values[1], layout_cast(op)->ndim, &mask)) <
+        0) {
+        return NULL;
+    }
+    layout_read(op, &layout);
+    layout_merged(&layout, mask, &layout);
+    return layout_object_new(Py_TYPE(op), &layout);
+}
+
+/* ---- parts ---- */
+
+const char layout_doc_sliced[] =
+    "sliced($self, /, slices)\n"
+    "--\n\n"
+    "A part, as `layout[slices]` gives it.\n\n"
+    "Parameters\n"
+    "----------\n"
+    "slices : int, slice, None, `...`, or a tuple of them\n"
+    "    None adds an axis of extent 1; `...` stands for all axes that are left over.\n\n"
+    "Returns\n"
+    "-------\n"
+    "StridedLayout\n"
+    "    Its slice_offset says where the part begins.  All strides are 0 if a slice takes no items.\n\n"
+    "Raises\n"
+    "------\n"
+    "ValueError\n"
+    "    An index is out of range, or there are more of them than dimensions.\n"
+    "TypeError\n"
+    "    Something else than int, slice, None or `...`; a bool too.\n\n"
+    "A new value over the same items, without data; any thread may call it.\n\n"
+    "Source: cuda.core._layout._StridedLayout.sliced.";
+
+PyObject *
+layout_method_sliced(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {"StridedLayout.sliced", 0, 1, 1, {"slices", NULL}};
+    PyObject *key = read_one(&spec, args, nargs, kwnames);
+    return key == NULL ? NULL : PyObject_GetItem(op, key);
+}

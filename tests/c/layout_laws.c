@@ -1,0 +1,371 @@
+/* layout_laws.c: random layouts through every function of layout.h, for sanitizers; run by test_layout.py.
+ *
+ * Owns:    nothing: the cases follow from the seed.
+ * Laws:    a view lists offsets that its source lists, in the order that the operation says; a layout that
+ *          was accepted can be asked anything.
+ * Usage:   `layout_laws SEED COUNT`: exits 0, or says which law and stops.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "arithmetic/layout.h"
+
+#define MOST_ITEMS 2000
+
+#define CHECK(condition)                                                                         \
+    do {                                                                                         \
+        if (!(condition)) {                                                                      \
+            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);            \
+            exit(1);                                                                             \
+        }                                                                                        \
+    } while (0)
+
+static uint64_t random_state;
+
+static uint64_t
+next_random(void)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state;
+}
+
+static int64_t
+pick(int64_t low, int64_t high)
+{
+    return low + (int64_t)(next_random() % (uint64_t)(high - low + 1));
+}
+
+static int64_t
+pick_far(void)
+{
+    static const int64_t far[] = {INT64_MIN, INT64_MIN + 1, INT64_MAX,      INT64_MAX - 1,
+                                  1LL << 62, -(1LL << 62),  1LL << 40,      -(1LL << 31),
+                                  1LL << 61, 3,             -(1LL << 61),   0};
+    return far[next_random() % (sizeof far / sizeof far[0])];
+}
+
+/* ---- what a layout lists ---- */
+
+typedef struct listing {
+    int64_t count, offsets[MOST_ITEMS];
+} listing;
+
+/* Every offset in C order. */
+static void
+list_offsets(const strided_layout *in, listing *out)
+{
+    int64_t index[LAYOUT_MAX_NDIM] = {0};
+    out->count = layout_volume(in);
+    CHECK(out->count <= MOST_ITEMS);
+    for (int64_t i = 0; i < out->count; i++) {
+        int64_t offset = in->offset;
+        for (int axis = 0; axis < in->ndim; axis++) {
+            offset += index[axis] * in->strides[axis];
+        }
+        out->offsets[i] = offset;
+        for (int axis = in->ndim - 1; axis >= 0 && ++index[axis] == in->shape[axis]; axis--) {
+            index[axis] = 0;
+        }
+    }
+}
+
+static void
+check_same_list(const strided_layout *a, const strided_layout *b)
+{
+    static listing first, second;
+    list_offsets(a, &first);
+    list_offsets(b, &second);
+    CHECK(first.count == second.count);
+    CHECK(memcmp(first.offsets, second.offsets, (size_t)first.count * sizeof(int64_t)) == 0);
+}
+
+static void
+check_within(const strided_layout *view, const strided_layout *source)
+{
+    int64_t min, max, source_min, source_max;
+    if (layout_is_empty(view)) {
+        return;
+    }
+    layout_offset_bounds(view, &min, &max);
+    layout_offset_bounds(source, &source_min, &source_max);
+    CHECK(source_min <= min && max <= source_max);
+}
+
+/* ---- questions ---- */
+
+static void
+check_bounds(const strided_layout *in, const listing *listed)
+{
+    int64_t min, max, seen_min = in->offset, seen_max = in->offset;
+    layout_offset_bounds(in, &min, &max);
+    for (int64_t i = 0; i < listed->count; i++) {
+        seen_min = listed->offsets[i] < seen_min ? listed->offsets[i] : seen_min;
+        seen_max = listed->offsets[i] > seen_max ? listed->offsets[i] : seen_max;
+    }
+    CHECK(min == seen_min && max == seen_max);
+}
+
+static void
+check_unique(const strided_layout *in, const listing *listed)
+{
+    if (!layout_is_unique(in) || listed->count > 200) {
+        return;
+    }
+    for (int64_t i = 0; i < listed->count; i++) {
+        for (int64_t j = 0; j < i; j++) {
+            CHECK(listed->offsets[i] != listed->offsets[j]);
+        }
+    }
+}
+
+static void
+ask_everything(const strided_layout *in)
+{
+    int axes[LAYOUT_MAX_NDIM];
+    int64_t min, max;
+    CHECK(layout_volume(in) >= 0);
+    layout_offset_bounds(in, &min, &max);
+    CHECK(min <= max);
+    bool is_c = layout_is_contiguous_c(in), is_f = layout_is_contiguous_f(in);
+    bool is_any = layout_is_contiguous_any(in), is_unique = layout_is_unique(in);
+    CHECK(is_any || !(is_c || is_f));
+    CHECK(is_unique || !is_any);
+    CHECK(!(is_c && layout_has_negative_stride(in) && !layout_is_empty(in)));
+    layout_stride_order(in, axes);
+    CHECK(layout_merge_mask(in) >> 1 >> (in->ndim > 0 ? in->ndim - 1 : 0) == 0);
+    CHECK(layout_same_shape(in, in));
+    for (int axis = 0; axis < in->ndim; axis++) {
+        int64_t most = in->itemsize < 1000 ? in->itemsize + pick(0, 40) : INT64_MAX;
+        int64_t size = layout_max_itemsize(in, most, pick_far(), axis);
+        CHECK(size % in->itemsize == 0 || in->itemsize % size == 0);
+    }
+}
+
+/* ---- views ---- */
+
+static void
+try_parts(const strided_layout *in)
+{
+    strided_layout out = *in;
+    layout_fault fault;
+    for (int axis = in->ndim - 1; axis >= 0; axis--) {
+        int64_t extent = out.shape[axis];
+        strided_layout before = out;
+        bool is_taken;
+        if (pick(0, 1)) {
+            is_taken = layout_take_index(&out, axis, pick(-extent - 1, extent), &out, &fault);
+        }
+        else {
+            int64_t start = extent > 0 ? pick(0, extent - 1) : 0;
+            int64_t step = pick(0, 4) ? pick(1, 3) : pick_far();
+            int64_t length = extent == 0 ? 0 : step == INT64_MIN ? 1 : step < 0 ? start / -step + 1
+                             : step > 0 ? (extent - 1 - start) / step + 1 : 0;
+            is_taken = layout_take_range(&out, axis, start, length, step, &out, &fault);
+            CHECK(is_taken || step == 0 || layout_is_empty(in));
+        }
+        if (!is_taken) {
+            CHECK(layout_fault_text(fault.code) != NULL);
+            out = before;
+        }
+        check_within(&out, in);
+        ask_everything(&out);
+    }
+}
+
+static void
+try_permuted(const strided_layout *in)
+{
+    int axes[LAYOUT_MAX_NDIM], back[LAYOUT_MAX_NDIM];
+    strided_layout out, again;
+    layout_fault fault;
+    for (int i = 0; i < in->ndim; i++) {
+        int place = (int)pick(0, i);
+        axes[i] = axes[place];
+        axes[place] = i;
+    }
+    for (int i = 0; i < in->ndim; i++) {
+        back[axes[i]] = i;
+    }
+    CHECK(layout_permuted(in, axes, &out, &fault) && layout_permuted(&out, back, &again, &fault));
+    check_same_list(in, &again);
+    ask_everything(&out);
+    if (in->ndim > 1) {
+        axes[0] = axes[1];
+        CHECK(!layout_permuted(in, axes, &out, &fault) && fault.code == LAYOUT_FAULT_AXIS_TWICE);
+    }
+}
+
+static void
+try_units(const strided_layout *in)
+{
+    strided_layout out;
+    layout_fault fault;
+    layout_squeezed(in, &out);
+    check_same_list(in, &out);
+    if (layout_expanded(in, (int)pick(0, in->ndim), &out, &fault)) {
+        check_same_list(in, &out);
+    }
+    uint64_t axes = next_random() & ((UINT64_C(1) << pick(0, 5)) - 1);
+    if (in->ndim >= 5 && layout_unsqueezed(in, axes, &out, &fault)) {
+        check_same_list(in, &out);
+        ask_everything(&out);
+    }
+}
+
+/* Splits and joins extents at random; -1 in place of one now and then. */
+static void
+try_reshaped(const strided_layout *in)
+{
+    int64_t shape[2 * LAYOUT_MAX_NDIM];
+    int ndim = 0;
+    strided_layout out;
+    layout_fault fault;
+    for (int axis = 0; axis < in->ndim && ndim < LAYOUT_MAX_NDIM - 2; axis++) {
+        int64_t part = in->shape[axis] > 1 ? pick(1, in->shape[axis]) : 1;
+        part = in->shape[axis] % part == 0 ? part : 1;
+        shape[ndim++] = part;
+        shape[ndim++] = in->shape[axis] / part;
+        if (pick(0, 2) == 0) {
+            shape[ndim - 2] *= shape[ndim - 1];
+            ndim--;
+        }
+    }
+    if (ndim > 0 && pick(0, 3) == 0) {
+        shape[pick(0, ndim - 1)] = pick(0, 3) ? -1 : pick_far();
+    }
+    if (layout_reshaped(in, ndim, shape, &out, &fault)) {
+        check_same_list(in, &out);
+        ask_everything(&out);
+    }
+    if (in->ndim > 0) {
+        int first = (int)pick(0, in->ndim - 1), last = (int)pick(first, in->ndim - 1);
+        if (layout_flattened(in, first, last, &out, &fault)) {
+            check_same_list(in, &out);
+        }
+    }
+    layout_merged(in, next_random(), &out);
+    check_same_list(in, &out);
+}
+
+static void
+try_broadcast(const strided_layout *in)
+{
+    int64_t shape[LAYOUT_MAX_NDIM + 2];
+    int fresh = (int)pick(0, 2);
+    strided_layout out;
+    layout_fault fault;
+    for (int i = 0; i < fresh; i++) {
+        shape[i] = pick(0, 6) ? pick(0, 2) : pick_far();
+    }
+    for (int axis = 0; axis < in->ndim; axis++) {
+        shape[fresh + axis] = in->shape[axis] == 1 && pick(0, 1) ? pick(0, 3) : in->shape[axis];
+    }
+    if (layout_broadcast(in, in->ndim + fresh, shape, &out, &fault)) {
+        ask_everything(&out);
+        check_within(&out, in);
+    }
+}
+
+static void
+try_repacked(const strided_layout *in)
+{
+    static listing before, after;
+    int axis = (int)pick(0, in->ndim);
+    int64_t itemsize = pick(0, 5) ? in->itemsize * pick(1, 4) : pick(0, in->itemsize);
+    strided_layout out;
+    layout_fault fault;
+    bool is_allowed = layout_check_repack(in, itemsize, pick(0, 1) ? 0 : pick_far(), axis, &fault);
+    bool is_done = axis < in->ndim && itemsize > 0 &&
+                   layout_repacked(in, itemsize, axis, pick(0, 1), &out, &fault);
+    if (!is_done) {
+        CHECK(!is_allowed || axis == in->ndim || fault.code == LAYOUT_FAULT_REPACK);
+        return;
+    }
+    if (layout_volume(&out) <= MOST_ITEMS && layout_volume(in) > 0) {
+        list_offsets(in, &before);
+        list_offsets(&out, &after);
+        CHECK(before.offsets[0] * in->itemsize == after.offsets[0] * itemsize);
+        CHECK(before.count * in->itemsize == after.count * itemsize);
+    }
+    ask_everything(&out);
+}
+
+/* ---- cases ---- */
+
+static bool
+make_random(strided_layout *out, bool is_far)
+{
+    int64_t shape[LAYOUT_MAX_NDIM], strides[LAYOUT_MAX_NDIM], volume = 1;
+    layout_fault fault;
+    int ndim = pick(0, 30) ? (int)pick(0, 7) : (int)pick(60, 64);
+    for (int axis = 0; axis < ndim; axis++) {
+        int64_t extent = pick(0, 12) ? pick(1, ndim > 8 ? 1 : 4) : pick(0, 6);
+        extent = volume * extent > MOST_ITEMS / 6 ? 1 : extent;
+        volume *= extent > 0 ? extent : 1;
+        shape[axis] = is_far && pick(0, 9) == 0 ? pick_far() : extent;
+        strides[axis] = is_far && pick(0, 1) ? pick_far() : pick(-12, 12);
+    }
+    int64_t itemsize = is_far && pick(0, 3) == 0 ? pick_far() : pick(1, 16);
+    if (pick(0, 3) == 0) {
+        return layout_set_dense(out, ndim, shape, itemsize, pick(0, 1) ? 'C' : 'F', &fault);
+    }
+    return layout_set(out, ndim, shape, strides, itemsize, is_far ? pick_far() : pick(-50, 50),
+                      &fault);
+}
+
+static void
+try_far(const strided_layout *in)
+{
+    strided_layout out;
+    layout_fault fault;
+    ask_everything(in);
+    for (int axis = 0; axis < in->ndim; axis++) {
+        (void)layout_take_index(in, axis, pick(-3, 3), &out, &fault);
+        int64_t extent = in->shape[axis];
+        if (extent > 0) {
+            (void)layout_take_range(in, axis, extent - 1, 1, pick_far(), &out, &fault);
+            (void)layout_take_range(in, axis, extent - 1, extent, -1, &out, &fault);
+        }
+        (void)layout_expanded(in, axis, &out, &fault);
+        (void)layout_flattened(in, 0, axis, &out, &fault);
+        (void)layout_repacked(in, pick(1, 8), axis, true, &out, &fault);
+        (void)layout_check_repack(in, pick_far(), pick_far(), axis, &fault);
+    }
+    int64_t shape[] = {pick_far(), pick_far(), -1, 2};
+    (void)layout_reshaped(in, (int)pick(0, 4), shape, &out, &fault);
+    (void)layout_unsqueezed(in, next_random() & 7, &out, &fault);
+    layout_merged(in, next_random(), &out);
+    layout_squeezed(in, &out);
+}
+
+int
+main(int argc, char **argv)
+{
+    long count = argc > 2 ? atol(argv[2]) : 1000;
+    random_state = argc > 1 ? (uint64_t)strtoull(argv[1], NULL, 10) * 2 + 1 : 1;
+    for (long i = 0; i < count; i++) {
+        static listing listed;
+        strided_layout layout;
+        bool is_far = pick(0, 2) == 0;
+        if (!make_random(&layout, is_far)) {
+            continue;
+        }
+        if (is_far) {
+            try_far(&layout);
+            continue;
+        }
+        list_offsets(&layout, &listed);
+        check_bounds(&layout, &listed);
+        check_unique(&layout, &listed);
+        ask_everything(&layout);
+        try_parts(&layout);
+        try_permuted(&layout);
+        try_units(&layout);
+        try_reshaped(&layout);
+        try_broadcast(&layout);
+        try_repacked(&layout);
+    }
+    return 0;
+}

@@ -1,0 +1,255 @@
+"""torch's own queue on MPS: it signals our event and waits for ours, and nobody waits on the CPU.
+
+A stand-in library exports torch's functions under their C++ names, over the software Metal; this torch may run nothing
+on MPS, and its tensors carry our buffers.
+"""
+
+import ctypes
+import os
+import subprocess
+import sysconfig
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from objc_messages import Range, pool, send
+from places import C_FILES
+from recipes import recipe
+
+import metal_dlpack as md
+from metal_dlpack import _core, sync
+
+pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch]
+LATENCY = 0.2
+QUICK = 0.1
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    path = tmp_path_factory.mktemp("torch") / "libtorch_cpu.so"
+    compiler = os.environ.get("CC") or sysconfig.get_config_var("CC").split()[0]
+    source = C_FILES / "torch_queue.c"
+    subprocess.run([compiler, "-shared", "-fPIC", "-Wall", "-Werror", source, "-o", path], check=True)
+    return str(path)
+
+
+class TorchQueue:
+    """torch's stream: a queue, the command buffer that is being encoded, and what torch does on it."""
+
+    def __init__(self, path):
+        self.loaded = ctypes.CDLL(path)
+        self.commands = None
+        with pool():
+            self.queue = send(md.default_device().handle, "newCommandQueue")
+        self.callbacks = (ctypes.CFUNCTYPE(ctypes.c_void_p)(self.open), ctypes.CFUNCTYPE(None)(self.commit))
+        self.loaded.standin_set(*self.callbacks)
+
+    def open(self):
+        if self.commands is None:
+            with pool():
+                self.commands = send(send(self.queue, "commandBuffer"), "retain")
+        return self.commands
+
+    def commit(self):
+        with pool():
+            send(self.commands, "commit", result=None)
+            send(self.commands, "release", result=None)
+        self.commands = None
+
+    def fill(self, handle, value, nbytes):
+        """An operation of torch's: encoded, and not committed."""
+        with pool():
+            encoder = send(self.open(), "blitCommandEncoder")
+            send(encoder, "fillBuffer:range:value:", handle, Range(0, nbytes), ctypes.c_uint8(value), result=None)
+            send(encoder, "endEncoding", result=None)
+
+    def copy(self, source, target, nbytes):
+        with pool():
+            encoder = send(self.open(), "blitCommandEncoder")
+            selector = "copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:"
+            send(encoder, selector, source, 0, target, 0, nbytes, result=None)
+            send(encoder, "endEncoding", result=None)
+
+    def synchronize(self):
+        with pool():
+            last = send(self.open(), "retain")
+            self.commit()
+            send(last, "waitUntilCompleted", result=None)
+            send(last, "release", result=None)
+
+    def close(self):
+        self.synchronize()
+        send(self.queue, "release", result=None)
+
+
+@pytest.fixture
+def torch_queue(library, monkeypatch):
+    import torch
+
+    queue = TorchQueue(library)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(sync, "torch_library", lambda _torch: library)
+    sync._forget_types()
+    yield queue
+    md.default_device().synchronize()
+    assert queue.loaded.standin_calls_outside() == 0, "torch encodes on its dispatch queue only"
+    queue.close()
+    monkeypatch.undo()
+    sync._forget_types()
+
+
+@pytest.fixture
+def slow(settings):
+    settings(latency_us=int(LATENCY * 1e6))
+
+
+def torch_tensor():
+    """A torch tensor over a Metal buffer, and the buffer's handle."""
+    import torch
+
+    array = md.zeros(64)
+    return torch.from_dlpack(array), array.buffer.handle
+
+
+def test_a_stream_waits_for_torch_s_queue_on_the_gpu(torch_queue, slow, live_buffers):
+    tensor, handle = torch_tensor()
+    torch_queue.fill(handle, 7, 256)
+    stream = md.Stream()
+    start = time.perf_counter()
+    array = md.from_dlpack(tensor, stream=stream)
+    result = array.copy(stream=stream)
+    assert time.perf_counter() - start < QUICK
+    assert torch_queue.loaded.standin_commits() == 1, "torch's work must be on its way"
+    assert np.asarray(result).view("uint8").tolist() == [7] * 256
+
+
+@pytest.mark.rule("import-sync")
+def test_the_cpu_waits_for_torch_s_queue(torch_queue, slow):
+    tensor, handle = torch_tensor()
+    torch_queue.fill(handle, 9, 256)
+    array = md.from_dlpack(tensor)
+    assert memoryview(array).cast("B")[255] == 9
+
+
+def test_with_minus_one_torch_is_left_alone(torch_queue):
+    tensor, _ = torch_tensor()
+    md.from_dlpack(tensor, stream=-1)
+    assert torch_queue.loaded.standin_commits() == 0
+
+
+@pytest.mark.parametrize("find", [lambda torch: torch, lambda torch: torch.Tensor], ids=["module", "type"])
+def test_torch_s_queue_waits_for_our_work(find, torch_queue, slow):
+    import torch
+
+    array, target = md.zeros(64), md.zeros(64)
+    stream = md.Stream()
+    array.fill(1.5, stream=stream)
+    start = time.perf_counter()
+    tensor = array.to(find(torch))
+    assert time.perf_counter() - start < QUICK
+    torch_queue.copy(array.buffer.handle, target.buffer.handle, 256)
+    assert time.perf_counter() - start < QUICK
+    torch_queue.synchronize()
+    assert target.tolist() == [1.5] * 64
+    assert tensor.shape == (64,)
+
+
+def test_the_recipe_for_torch_runs_as_written_and_waits_on_the_gpu_only(torch_queue, slow):
+    import torch
+
+    target = md.zeros(64)
+    tensor, handle = torch_tensor()
+
+    def model(x):
+        torch_queue.fill(handle, x, 256)
+        return tensor
+
+    names = {"md": md, "torch": torch, "model": model, "x": 7}
+    start = time.perf_counter()
+    exec(recipe("synchronisation.md", "**torch.**"), names)
+    torch_queue.copy(names["b"].buffer.handle, target.buffer.handle, 256)
+    assert time.perf_counter() - start < QUICK
+    assert names["z"].shape == (64,)
+    torch_queue.synchronize()
+    assert np.asarray(target).view("uint8").tolist() == [7] * 256
+
+
+def test_an_idle_array_goes_to_torch_without_a_command(torch_queue):
+    import torch
+
+    assert md.zeros(4).to(torch.Tensor).shape == (4,)
+    assert md.zeros(4).to(torch).shape == (4,)
+    assert torch_queue.commands is None
+
+
+def test_what_torch_gets_a_copy_of_is_complete(torch_queue, slow):
+    """torch cannot have negative strides; its queue knows nothing of the copy, which is made on ours."""
+    import torch
+
+    array, target = md.zeros(64, storage="private"), md.zeros(64)
+    array.copy_from(np.arange(64, dtype="float32"), stream=md.Stream())
+    tensor = array[::-1].to(torch)
+    torch_queue.copy(md.from_dlpack(tensor, stream=-1).buffer.handle, target.buffer.handle, 256)
+    torch_queue.synchronize()
+    assert target.tolist() == list(range(63, -1, -1))
+
+
+@pytest.mark.parametrize("find", [lambda torch: torch, lambda torch: torch.Tensor], ids=["module", "type"])
+def test_where_torch_s_queue_is_not_to_be_had_the_cpu_waits(find, slow):
+    import torch
+
+    array = md.zeros(64)
+    array.fill(1.5, stream=md.Stream())
+    array.to(find(torch))
+    answer = array.__metal_stream__()
+    assert md.Event.from_handle(*answer[2:]).query(), "work is in flight still"
+
+
+def test_values_reach_torch_s_queue_in_order(torch_queue):
+    import threading
+
+    def work():
+        for _ in range(20):
+            _core._torch_signal()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert _core._torch_signal().wait(10)
+
+
+def test_a_command_buffer_that_torch_does_not_give_is_an_error(torch_queue):
+    nothing = ctypes.CFUNCTYPE(ctypes.c_void_p)(lambda: None)
+    torch_queue.loaded.standin_set(nothing, torch_queue.callbacks[1])
+    tensor, _ = torch_tensor()
+    with pytest.raises(md.MetalError, match="torch's queue"):
+        md.from_dlpack(tensor)
+    torch_queue.loaded.standin_set(*torch_queue.callbacks)
+
+
+@pytest.mark.parametrize("what", ["no such file", "a library without them"])
+def test_where_the_functions_are_missing_torch_synchronises_itself(what, torch_queue, monkeypatch):
+    import torch
+
+    waits = []
+    path = "nowhere/libtorch_cpu.dylib" if what == "no such file" else _core.__file__
+    monkeypatch.setattr(sync, "torch_library", lambda _torch: path)
+    monkeypatch.setattr(torch.mps, "synchronize", lambda: waits.append(what))
+    sync._forget_types()
+    tensor, _ = torch_tensor()
+    md.from_dlpack(tensor)
+    assert waits == [what]
+    array = md.zeros(4)
+    array.fill(2, stream=md.Stream())
+    assert array.to(torch.Tensor).shape == (4,)
+    assert np.asarray(array).tolist() == [2] * 4
+
+
+def test_arguments_of_the_private_functions_are_checked():
+    with pytest.raises(TypeError):
+        _core._torch_open(3)
+    with pytest.raises(TypeError, match="not an Array"):
+        _core._torch_wait(3)

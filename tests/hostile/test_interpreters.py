@@ -1,0 +1,203 @@
+"""Sub-interpreters: each has its own module, and tensors pass between them like between frameworks.
+
+Run in child processes, with the interpreters that CPython itself makes.  NumPy cannot be imported there, so tensors
+are looked at through ctypes alone.
+"""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from places import python_path
+
+PRELUDE = """
+    import sys, threading
+    try:
+        import _interpreters as interpreters            # 3.13
+    except ImportError:
+        import _xxsubinterpreters as interpreters
+
+    def make():
+        try:
+            return interpreters.create("isolated")      # a GIL of its own
+        except TypeError:
+            return interpreters.create()
+
+    def run(interpreter, code, **shared):
+        failed = interpreters.run_string(interpreter, code, shared)
+        assert failed is None, failed
+
+    CODE = '''
+    import sys
+    sys.path[:0] = eval(paths)
+    import metal_dlpack as md
+    '''.replace("\\n    ", "\\n")
+    paths = repr(sys.path)
+"""
+
+
+def child(code):
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(PRELUDE) + textwrap.dedent(code)],
+        env={**os.environ, "PYTHONPATH": python_path()},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.rule("interpreters")
+def test_each_interpreter_has_a_module_of_its_own():
+    out = child("""
+        import metal_dlpack as md
+        array = md.full(3, 1.0)
+        for i in range(5):
+            interpreter = make()
+            run(interpreter, CODE + '''
+        array = md.full(3, float(number))
+        assert md.from_dlpack(array.__dlpack__()).tolist() == [float(number)] * 3
+        assert isinstance(md.from_dlpack(array), md.Array)
+        try:
+            array.__dlpack__(dl_device=(2, 0))
+        except BufferError:
+            assert "(2, 0)" in str(md.last_refusal())
+        import datetime
+        try:
+            md.from_dlpack(datetime.datetime_CAPI)
+        except BufferError:
+            pass
+        else:
+            raise AssertionError
+        '''.replace("\\n        ", "\\n"), paths=paths, number=str(i))
+            assert md.last_refusal() is None
+            interpreters.destroy(interpreter)
+            assert array.tolist() == [1.0] * 3
+        print("done")
+    """)
+    assert out == "done\n"
+
+
+@pytest.mark.rule("interpreters")
+def test_a_tensor_crosses_and_is_deleted_by_the_other_interpreter():
+    """By its address, as a C library would hand it over."""
+    out = child("""
+        import gc, ctypes
+        import metal_dlpack as md
+        from metal_dlpack import softmetal
+        from dlpack_structs import open_capsule
+        before = softmetal.live_objects("MTLBuffer") if softmetal.is_present() else 0
+        for owner in (False, True):
+            array = md.full(4, 2.0)
+            if owner:
+                class Owner:
+                    def __del__(self):
+                        print("let go", interpreters.get_current() == interpreters.get_main(), flush=True)
+                array = md.Buffer.from_handle(array.buffer.handle, owner=Owner()).array(4)
+            opened = open_capsule(array.__dlpack__(max_version=(1, 0)))
+            opened.take()
+            del array
+            interpreter = make()
+            run(interpreter, CODE + '''
+        import ctypes
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        name = b"dltensor_versioned"
+        array = md.from_dlpack(new(int(address), name, None))
+        assert array.shape == (4,)
+        array.fill(5.0)
+        again = md.from_dlpack(array.__dlpack__())
+        del array
+        assert again.tolist() == [5.0] * 4
+        del again
+        '''.replace("\\n        ", "\\n"), paths=paths, address=str(opened.address))
+            interpreters.destroy(interpreter)
+            md.from_dlpack(md.zeros(1))
+        gc.collect()
+        md.empty_cache()
+        if softmetal.is_present():
+            assert softmetal.live_objects("MTLBuffer") == before, softmetal.live_objects("MTLBuffer") - before
+            assert softmetal.reports() == 0, softmetal.last_report()
+        print("done")
+    """)
+    assert out.splitlines()[-1] == "done"
+    assert [line for line in out.splitlines() if line.startswith("let go")] == ["let go True"]
+
+
+@pytest.mark.rule("interpreters")
+def test_an_interpreter_ends_while_its_tensors_live():
+    """What it exported is used and deleted after its end, by the main one."""
+    out = child("""
+        import ctypes, os
+        import metal_dlpack as md
+        from dlpack_structs import Versioned, _api
+        read, write = os.pipe()
+        interpreter = make()
+        run(interpreter, CODE + '''
+        import os
+        from dlpack_structs import open_capsule
+        array = md.full(4, 3.0)
+        owned = md.Buffer.from_handle(array.buffer.handle, owner=[1]).array(4)
+        for one in (array, owned):
+            opened = open_capsule(one.__dlpack__(max_version=(1, 0)))
+            opened.take()
+            os.write(int(write), f"{opened.address} ".encode())
+        md.kept = [array, owned, array.__dlpack__(), memoryview(array)]
+        '''.replace("\\n        ", "\\n"), paths=paths, write=str(write))
+        interpreters.destroy(interpreter)
+        for address in os.read(read, 100).split():
+            array = md.from_dlpack(_api.PyCapsule_New(int(address), b"dltensor_versioned", None))
+            assert array.tolist() == [3.0] * 4
+            del array
+        print("done")
+    """)
+    assert out == "done\n"
+
+
+@pytest.mark.parametrize("count", [8])
+@pytest.mark.rule("interpreters")
+def test_many_interpreters_work_at_once(count):
+    out = child(f"""
+        import metal_dlpack as md
+        array = md.full(64, 7.0)
+
+        def work():
+            interpreter = make()
+            run(interpreter, CODE + '''
+        for i in range(300):
+            array = md.full((8, 8), float(i))
+            view = md.from_dlpack(array[1:].__dlpack__(max_version=(1, 0)))
+            assert view.copy()[0, 0].item() == i
+        '''.replace("\\n        ", "\\n"), paths=paths)
+            interpreters.destroy(interpreter)
+
+        threads = [threading.Thread(target=work) for _ in range({count})]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(array[3].item())
+    """)
+    assert out == "7.0\n"
+
+
+@pytest.mark.rule("module-ends")
+def test_a_module_that_nobody_has_any_more_is_collected():
+    """At an interpreter's end too: only then its owners are let go."""
+    out = child("""
+        import gc, weakref
+        import metal_dlpack as md
+        array = md.full(3, 1.0)
+        md.default_device().default_stream, md.StridedLayout((2, 3), None, 4), md.asarray(bytearray(8))
+        core = weakref.ref(md._core)
+        for name in [name for name in sys.modules if name.startswith("metal_dlpack")]:
+            del sys.modules[name]
+        del md, array
+        gc.collect()
+        print(core())
+    """)
+    assert out == "None\n"

@@ -1,0 +1,389 @@
+"""Who keeps the bytes: no order of deletions, no thread and no end of the process leaks or frees too early."""
+
+import ctypes
+import gc
+import os
+import resource
+import subprocess
+import sys
+import textwrap
+import weakref
+from pathlib import Path
+
+import pytest
+from places import TOOLS, python_path
+from dlpack_structs import Producer, open_capsule
+
+import metal_dlpack as md
+
+np = pytest.importorskip("numpy")
+
+ROUND_TRIPS = 100_000
+#: What a run may grow by: allocators' own bookkeeping, far below one small object a round trip.
+SLACK_BYTES = 4 * 2**20
+
+libc = ctypes.CDLL(None)
+
+
+def resident_bytes():
+    """What the process holds now; where that is not to be had, the most it ever held."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def stays_flat(trip, live_buffers, trips=ROUND_TRIPS):
+    for _ in range(2000):
+        trip()
+    before, buffers = resident_bytes(), live_buffers()
+    for _ in range(trips):
+        trip()
+    assert live_buffers() == buffers
+    grown = resident_bytes() - before
+    assert grown < SLACK_BYTES, f"{grown} bytes more after {trips} round trips"
+
+
+# ---- round trips ----
+
+
+@pytest.mark.needs_no_sanitizer
+class TestRoundTripsLeaveNothing:
+    def test_numpy_to_an_array_and_back(self, live_buffers):
+        source = np.zeros(1024, np.float32)
+        stays_flat(lambda: np.from_dlpack(md.from_dlpack(source)[8:], device="cpu"), live_buffers)
+
+    def test_an_array_to_numpy(self, live_buffers):
+        array = md.zeros(1024)
+        stays_flat(lambda: np.asarray(array), live_buffers)
+
+    def test_fresh_arrays(self, live_buffers):
+        stays_flat(lambda: md.zeros(300).host, live_buffers)
+
+    def test_copies(self, live_buffers):
+        source = np.zeros(64, np.float32)
+        stays_flat(lambda: md.from_dlpack(source, copy=True).copy(), live_buffers, 20_000)
+
+    def test_capsules_nobody_takes(self, live_buffers):
+        array = md.zeros(1024)
+        stays_flat(lambda: array.__dlpack__(max_version=(1, 0)), live_buffers)
+
+    def test_refused_capsules(self, live_buffers):
+        array = md.zeros(4).as_readonly()
+
+        def refuse():
+            with pytest.raises(BufferError):
+                array.__dlpack__()
+
+        stays_flat(refuse, live_buffers, 20_000)
+
+    @pytest.mark.needs_torch
+    def test_torch_on_mps_and_back(self, live_buffers):
+        import torch
+
+        array = md.zeros(1024)
+        stays_flat(lambda: md.from_dlpack(torch.from_dlpack(array[8:])), live_buffers)
+
+    @pytest.mark.needs_torch
+    def test_torch_on_the_cpu_and_back(self, live_buffers):
+        import torch
+
+        array = md.zeros(1024)
+        stays_flat(lambda: md.from_dlpack(torch.from_dlpack(array.host)), live_buffers)
+
+    @pytest.mark.needs_tvm
+    def test_tvm_ffi_and_back(self, live_buffers):
+        import tvm_ffi
+
+        array = md.zeros(1024)
+        stays_flat(lambda: md.from_dlpack(tvm_ffi.from_dlpack(array)), live_buffers)
+
+    @pytest.mark.needs_jax
+    def test_jax_and_back(self, live_buffers):
+        import jax.numpy as jnp
+
+        array = md.zeros(1024)
+        stays_flat(lambda: md.from_dlpack(jnp.from_dlpack(array.host)), live_buffers, 10_000)
+
+    @pytest.mark.needs_mlx
+    def test_mlx_to_an_array(self, live_buffers):
+        import mlx.core as mx
+
+        source = mx.zeros(1024)
+        mx.eval(source)
+        stays_flat(lambda: md.from_dlpack(source), live_buffers)
+
+
+# ---- who may go first ----
+
+
+def test_numpy_keeps_the_buffer_when_the_array_goes(live_buffers):
+    array = md.full(1000, 7.0)
+    kept = np.from_dlpack(array[500:], device="cpu")
+    del array
+    assert live_buffers() == 1
+    assert (kept == 7).all()
+    del kept
+    assert live_buffers() == 0
+
+
+@pytest.mark.rule("import-keeps")
+def test_an_array_keeps_numpys_memory(live_buffers):
+    source = np.full(1000, 7.0, np.float32)
+    alive = weakref.ref(source)
+    array = md.from_dlpack(source)[10:]
+    del source
+    gc.collect()
+    assert alive() is not None
+    assert array[0].item() == 7
+    del array
+    gc.collect()
+    assert alive() is None
+
+
+@pytest.mark.needs_torch
+@pytest.mark.parametrize("side", ["mps", "cpu"])
+def test_torch_keeps_the_buffer_when_the_array_goes(side, live_buffers):
+    import torch
+
+    array = md.full(1000, 7.0)
+    tensor = torch.from_dlpack(array if side == "mps" else array.host)
+    del array
+    assert live_buffers() == 1
+    assert md.from_dlpack(tensor)[999].item() == 7
+    part = tensor.view(10, 100) if side == "cpu" else tensor
+    del tensor
+    assert live_buffers() == 1
+    del part
+    assert live_buffers() == 0
+
+
+@pytest.mark.needs_torch
+@pytest.mark.rule("import-keeps")
+def test_an_array_keeps_torchs_tensor(live_buffers):
+    import torch
+
+    tensor = torch.full((1000,), 7.0)
+    array = md.from_dlpack(tensor)
+    address = tensor.data_ptr()
+    del tensor
+    others = [torch.zeros(1000) for _ in range(50)]
+    assert all(other.data_ptr() != address for other in others)
+    assert array.tolist() == [7.0] * 1000
+
+
+@pytest.mark.needs_torch
+@pytest.mark.needs_tvm
+@pytest.mark.rule("import-keeps")
+def test_a_chain_of_frameworks_lets_go_from_either_end(live_buffers):
+    import torch
+    import tvm_ffi
+
+    for order in ("forwards", "backwards"):
+        array = md.full(8, 7.0)
+        chain = [array, torch.from_dlpack(array)]
+        chain.append(md.from_dlpack(chain[-1]))
+        chain.append(tvm_ffi.from_dlpack(chain[-1]))
+        chain.append(md.from_dlpack(chain[-1]))
+        del array
+        while len(chain) > 1:
+            chain.pop(0 if order == "forwards" else -1)
+            assert live_buffers() == 1
+            if isinstance(chain[0], md.Array):
+                assert chain[0][7].item() == 7
+        chain.clear()
+        assert live_buffers() == 0
+
+
+@pytest.mark.rule("import-keeps")
+def test_a_view_keeps_the_buffer_and_the_buffer_keeps_its_owner(live_buffers):
+    class Owner:
+        pass
+
+    backing = md.Buffer(64)
+    owner = Owner()
+    alive = weakref.ref(owner)
+    view = md.Buffer.from_handle(backing.handle, owner=owner).array(16)[4:]
+    del owner
+    gc.collect()
+    assert alive() is not None
+    capsule = view.__dlpack__()
+    del view
+    gc.collect()
+    assert alive() is not None
+    del capsule
+    gc.collect()
+    assert alive() is None
+
+
+def test_a_cycle_through_an_owner_is_collected(live_buffers):
+    class Owner:
+        pass
+
+    def make():
+        backing = md.Buffer(64)
+        owner = Owner()
+        owner.view = md.Buffer.from_handle(backing.handle, owner=owner).array(16)
+        return weakref.ref(owner)
+
+    alive = make()
+    assert live_buffers() == 0
+    assert alive() is None
+
+
+# ---- deleters on other threads ----
+
+
+def call_on_thread(deleter, address):
+    """A raw thread calls deleter(address): no thread state, no GIL."""
+    thread = ctypes.c_void_p()
+    assert libc.pthread_create(ctypes.byref(thread), None, deleter, ctypes.c_void_p(address)) == 0
+    return thread
+
+
+def taken(array, **keywords):
+    """The deleter and the address of a tensor that a consumer has taken."""
+    opened = open_capsule(array.__dlpack__(**keywords))
+    opened.take()
+    return ctypes.c_void_p(opened.managed.deleter), opened.address
+
+
+@pytest.mark.parametrize("keywords", [{}, {"max_version": (1, 0)}, {"dl_device": (1, 0)}])
+@pytest.mark.rule("export-deleter")
+def test_many_threads_without_python_let_go_at_once(keywords, live_buffers):
+    array = md.zeros(16)
+    tensors = [taken(array[i % 16 :], **keywords) for i in range(64)]
+    del array
+    threads = [call_on_thread(*tensor) for tensor in tensors]
+    for thread in threads:
+        assert libc.pthread_join(thread, None) == 0
+    assert live_buffers() == 0
+
+
+def test_a_python_owner_let_go_without_the_gil_dies_soon_after(live_buffers):
+    source = np.zeros(1000, np.float32)
+    alive = weakref.ref(source)
+    tensor = taken(md.from_dlpack(source))
+    del source
+    gc.collect()
+    assert alive() is not None
+    thread = call_on_thread(*tensor)
+    assert libc.pthread_join(thread, None) == 0
+    md.from_dlpack(md.zeros(1))
+    gc.collect()
+    assert alive() is None
+
+
+@pytest.mark.rule("import-deleter-thread")
+def test_a_foreign_deleter_is_called_once_from_a_thread_without_python(live_buffers):
+    memory = np.zeros(6, np.float32)
+    producer = Producer(data=memory.ctypes.data)
+    tensor = taken(md.from_dlpack(producer))
+    gc.collect()
+    assert producer.deletions == 0
+    thread = call_on_thread(*tensor)
+    assert libc.pthread_join(thread, None) == 0
+    md.from_dlpack(md.zeros(1))
+    gc.collect()
+    assert producer.deletions == 1
+
+
+# ---- the end of the process ----
+
+
+def end_well(code):
+    """Runs code in a child; it must end with 0 and say nothing on stderr."""
+    child = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "PYTHONPATH": python_path()},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert (child.returncode, child.stderr) == (0, "")
+    return child.stdout
+
+
+AFTER_THE_INTERPRETER = """
+    import ctypes, os, sys
+    import numpy as np
+    import metal_dlpack as md
+    from dlpack_structs import open_capsule
+
+    source = np.zeros(1000, np.float32)
+    libc = ctypes.CDLL(None)
+    for array in (md.zeros(16), md.from_dlpack(source), md.Buffer(64).array(16)):
+        for keywords in ({}, {"max_version": (1, 0)}, {"dl_device": (1, 0)}):
+            opened = open_capsule(array.__dlpack__(**keywords))
+            opened.take()
+            deleter = ctypes.c_void_p(opened.managed.deleter)
+            # exit() runs these after Python has ended
+            assert libc.__cxa_atexit(deleter, ctypes.c_void_p(opened.address), None) == 0
+    del array, source
+    print("set up")
+"""
+
+
+@pytest.mark.needs_no_tsan
+@pytest.mark.rule("export-deleter-late")
+def test_deleters_run_after_the_interpreter_has_ended():
+    assert end_well(AFTER_THE_INTERPRETER) == "set up\n"
+
+
+@pytest.mark.needs_torch
+@pytest.mark.rule("export-deleter-late")
+def test_tensors_that_outlive_the_interpreter_do_no_harm():
+    code = """
+        import torch
+        import metal_dlpack as md
+        import builtins
+
+        array = md.zeros(16)
+        builtins.kept = [torch.from_dlpack(array), torch.from_dlpack(array.host), array, md.from_dlpack(torch.zeros(9))]
+        builtins.kept.append(builtins.kept)
+    """
+    end_well(code)
+
+
+def test_arrays_in_module_globals_and_cycles_end_quietly():
+    code = """
+        import sys
+        import numpy as np
+        import metal_dlpack as md
+
+        a = md.zeros(16)
+        b = md.from_dlpack(np.zeros(16))
+        cycle = [a, b, memoryview(a), a.__dlpack__(), np.asarray(b)]
+        cycle.append(cycle)
+        sys.kept = cycle
+    """
+    end_well(code)
+
+
+@pytest.mark.rule("export-deleter-late")
+def test_a_thread_that_lets_go_while_python_ends_does_no_harm():
+    code = """
+        import threading
+        import metal_dlpack as md
+        import numpy as np
+
+        def work():
+            while True:
+                md.from_dlpack(np.zeros(64)).__dlpack__()
+
+        for _ in range(4):
+            threading.Thread(target=work, daemon=True).start()
+    """
+    for _ in range(5):
+        end_well(code)
+
+
+@pytest.mark.needs_no_sanitizer
+@pytest.mark.rule("soak")
+def test_the_soak_leaves_nothing():
+    """The short form of `make soak`, which goes each way a million times."""
+    tool = TOOLS / "soak.py"
+    done = subprocess.run([sys.executable, tool, "5000"], capture_output=True, text=True, timeout=240, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert done.stdout.endswith("0 routes that grew\n")

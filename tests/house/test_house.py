@@ -1,0 +1,287 @@
+"""The house keeps its own laws: floors, lengths, exports, words."""
+
+import ast
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import graph
+import pytest
+from places import ROOT, SRC
+
+import metal_dlpack as md
+from metal_dlpack import _core
+
+SOURCES = graph.files()
+CORE = [path for path in SOURCES if path.parent.name != "softmetal"]
+PYTHON = sorted(
+    path for folder in ("src", "tests", "tools", "examples", "benchmarks") for path in (ROOT / folder).rglob("*.py")
+)
+
+#: From the bottom to the top: a file includes files of its own folder or of one below.  "" is src/ itself, the bridge.
+FOLDERS = (
+    "softmetal",
+    "arithmetic",
+    "copy",
+    "",
+    "metal",
+    "python",
+    "values",
+    "streams",
+    "array",
+    "exchange",
+    "module",
+)
+#: The folders below this one are plain C, without Python.h.
+FIRST_WITH_PYTHON = "python"
+#: The root class, its strings and errors, and the pool that lets go of them: Objective-C has them so.
+OBJECTIVE_C = {"softmetal/nsobject", "softmetal/nsstring", "softmetal/nserror", "softmetal/autorelease"}
+
+LONGEST_FILE = 500
+#: The one file that may talk to Metal cannot be two.
+LONGER_FILES = {"metal_bridge.m": 1200}
+LONGEST_FUNCTION = 60
+
+
+def floor(room):
+    return FOLDERS.index(graph.folder(room))
+
+
+def assert_floors(needs):
+    climbs = [(name, other) for name, others in needs.items() for other in others if floor(other) > floor(name)]
+    assert climbs == [], "a file needs another of a folder above its own"
+    assert [circle for circle in graph.circles(needs) if set(circle) != OBJECTIVE_C] == []
+
+
+def test_every_folder_of_src_has_its_floor():
+    assert {graph.folder(graph.room(path)) for path in SOURCES} == set(FOLDERS)
+
+
+def test_a_file_includes_downward_only_and_by_folder():
+    for path in SOURCES:
+        for name in graph.includes(path):
+            assert (SRC / name).exists(), f"{path.name} includes {name}: write it as folder/file.h"
+    assert_floors(graph.include_graph())
+
+
+@pytest.mark.skipif(not graph.can_compile(), reason="needs a C compiler with Objective-C, and nm")
+def test_the_linker_joins_downward_only(tmp_path):
+    assert_floors(graph.symbol_graph(tmp_path))
+
+
+def test_no_circle_ties_the_modules_of_the_package():
+    assert graph.circles(graph.import_graph()) == []
+
+
+def test_circles_are_found():
+    assert graph.circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+
+
+def includes_python(path, seen=None):
+    """Does Python.h come in, through any header?"""
+    seen = set() if seen is None else seen
+    if path in seen or not path.exists():
+        return False
+    seen.add(path)
+    if re.search(r"^#\s*include\s+<Python\.h>", path.read_text(), re.MULTILINE):
+        return True
+    return any(includes_python(SRC / name, seen) for name in graph.includes(path))
+
+
+PLAIN = [path for path in SOURCES if floor(graph.room(path)) < FOLDERS.index(FIRST_WITH_PYTHON)]
+
+
+@pytest.mark.parametrize("path", PLAIN, ids=graph.room)
+def test_the_lower_floors_know_no_python(path):
+    assert not includes_python(path)
+
+
+def test_only_the_bridge_talks_to_metal():
+    for path in CORE:
+        if path.name != "metal_bridge.m":
+            assert not re.search(r"#\s*(import|include)\s+<(Metal|Foundation)/", path.read_text()), path.name
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_files_and_functions_have_a_length_to_read(path):
+    lines = path.read_text().splitlines()
+    assert len(lines) <= LONGER_FILES.get(path.name, LONGEST_FILE)
+    start = None
+    for number, line in enumerate(lines, 1):
+        if line == "{" or (start is None and re.match(r"^[A-Za-z+-].*\)\s*\{$", line)):
+            start = number
+        if line == "}" and start is not None:
+            assert number - start <= LONGEST_FUNCTION, f"{path.name}:{start}"
+            start = None
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_a_file_says_at_its_head_what_it_is(path):
+    assert path.read_text().startswith(f"/* {path.name}: ")
+
+
+def test_there_is_no_drawer_for_odds_and_ends():
+    for path in [*SOURCES, *PYTHON]:
+        assert not re.search(r"(^|_)(utils?|common|helpers?|misc)(_|$)", path.stem), path
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=lambda path: path.name)
+def test_a_python_file_has_a_docstring(path):
+    assert ast.get_docstring(ast.parse(path.read_text())), path
+
+
+def tracked_files():
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    return [ROOT / name for name in listed.stdout.split("\0") if name]
+
+
+def test_no_file_names_a_machine():
+    """Nobody's home folder, and no scratch folder, in what is shipped."""
+    pattern = re.compile(rb"/(?:home|Users|root|tmp|private/var)/[A-Za-z0-9_.]+")
+    for path in tracked_files():
+        if path.is_file():
+            found = pattern.search(path.read_bytes())
+            assert found is None, f"{path.name}: {found.group()}"
+
+
+def test_text_files_end_well():
+    for path in tracked_files():
+        if path.is_file() and path.suffix in {".py", ".pyi", ".c", ".h", ".m", ".md", ".toml", ""}:
+            data = path.read_bytes()
+            assert b"\r" not in data, path
+            assert not data or data.endswith(b"\n"), path
+            assert not re.search(rb"[ \t]+\n", data), path
+
+
+def test_only_the_module_s_init_is_exported():
+    result = subprocess.run(["nm", "-D", "--defined-only", _core.__file__], capture_output=True, text=True, check=False)
+    if sys.platform == "darwin":
+        result = subprocess.run(["nm", "-gU", _core.__file__], capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        pytest.skip("nm is not installed")
+    names = {line.split()[-1].lstrip("_") for line in result.stdout.splitlines() if line.strip()}
+    assert names == {"PyInit__core".lstrip("_")}
+
+
+def test_importing_the_package_imports_no_framework():
+    code = "import sys, metal_dlpack; print(sorted({name.split('.')[0] for name in sys.modules}))"
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(ast.literal_eval(child.stdout))
+    assert not loaded & {"numpy", "torch", "jax", "mlx", "tvm_ffi", "ml_dtypes"}
+
+
+def test_importing_the_package_imports_little():
+    """What takes milliseconds waits until it is asked for; benchmarks/bench_exchange.py measures the whole."""
+    code = "import sys; there = set(sys.modules); import metal_dlpack; print(sorted(set(sys.modules) - there))"
+    child = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        env={**os.environ, "PYTHONPATH": str(Path(md.__file__).parent.parent)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = set(ast.literal_eval(child.stdout))
+    assert "metal_dlpack._core" in loaded
+    assert not {name.partition(".")[0] for name in loaded} & {"dataclasses", "inspect", "typing", "re", "html", "json"}
+
+
+def test_what_is_imported_later_is_there():
+    code = "import metal_dlpack as md; print(set(md.__all__) <= set(dir(md)), md.explain, md.show)"
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert re.match(r"True <function explain at .*> <function show at .*>", child.stdout)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = md.nothing
+
+
+# ---- the surface ----
+
+
+def public_functions():
+    found = []
+    for name in md.__all__:
+        thing = getattr(md, name)
+        if isinstance(thing, type):
+            for member, value in vars(thing).items():
+                if callable(value) and (not member.startswith("_") or "dlpack" in member):
+                    found.append((f"{name}.{member}", value))
+        elif callable(thing):
+            found.append((name, thing))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "function"), public_functions(), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_everything_public_has_a_signature_and_a_docstring(name, function):
+    function = getattr(function, "__func__", function)
+    assert inspect.signature(function) is not None
+    assert function.__doc__, name
+
+
+@pytest.mark.parametrize(
+    "cls", [thing for thing in map(md.__dict__.get, md.__all__) if isinstance(thing, type)], ids=str
+)
+def test_every_type_and_attribute_has_a_docstring(cls):
+    assert cls.__doc__
+    assert cls.__module__ == "metal_dlpack"
+    for name, value in vars(cls).items():
+        if not name.startswith("_") and not callable(value):
+            assert value.__doc__, name
+
+
+def stub_names():
+    """Each class of the stub with its members, and the module's own names under None."""
+    names = {None: set()}
+    for node in ast.parse((SRC / "metal_dlpack" / "_core.pyi").read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            names[node.name] = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
+            names[node.name] |= {part.target.id for part in node.body if isinstance(part, ast.AnnAssign)}
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            names[None].add(node.name)
+        elif isinstance(node, ast.AnnAssign):
+            names[None].add(node.target.id)
+    return names
+
+
+def test_the_stub_names_everything_public_and_nothing_else():
+    """Signatures are compared by `make lint`; a name that is missing is found here."""
+    stub = stub_names()
+    wrong = set()
+    for owner, thing in [(None, _core), *((name, getattr(_core, name)) for name in md.__all__ if name in stub)]:
+        if owner is not None and not isinstance(thing, type):
+            continue
+        there = {name for name in vars(thing) if not name.startswith("_")}
+        said = {name for name in stub[owner] if not name.startswith("_")}
+        wrong |= {f"{owner or '_core'}.{name}" for name in there ^ said}
+    assert wrong == set(), f"in src/metal_dlpack/_core.pyi and the module, not in both: {sorted(wrong)}"
+
+
+FRAMEWORKS = ("torch", "jax", "mlx")
+
+
+def frameworks_of(node, source):
+    """Those that a test imports itself: `import torch`, or `importorskip` of a name that begins so."""
+    text = ast.get_source_segment(source, node)
+    return {
+        name
+        for name in FRAMEWORKS
+        if re.search(rf"^\s+(import|from) {name}\b", text, re.MULTILINE)
+        or ("importorskip" in text and re.search(rf'"{name}\b', text))
+    }
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("test_*.py")), ids=lambda path: path.name)
+def test_who_imports_a_framework_says_so(path):
+    """Without the marker it comes into a process with a sanitizer, which stops at the framework's own faults."""
+    source = path.read_text()
+    whole_file = " ".join(re.findall(r"^pytestmark = .*$", source, re.MULTILINE))
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test"):
+            marks = whole_file + "".join(ast.get_source_segment(source, mark) for mark in node.decorator_list)
+            for name in frameworks_of(node, source):
+                assert f"needs_{name}" in marks or "needs_mps" in marks or "needs_no_sanitizer" in marks, node.name

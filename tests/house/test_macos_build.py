@@ -1,0 +1,194 @@
+"""What a Mac compiles, compiled here: every source file for macOS, and what the result asks of Apple."""
+
+import ast
+import re
+import sysconfig
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from places import INSIDE, ROOT, SRC
+
+pytest.importorskip("ziglang", reason="the compiler for macOS is the ziglang package")
+
+from conformance import clang, macho, reference
+
+ARCHES = sorted(clang.TARGETS)
+STRICT = ["-O0", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
+
+#: What the bridge may ask for, and from whom.  A longer list here is a larger border: look at it.
+FROM_METAL = {"_MTLCreateSystemDefaultDevice", "_MTLCopyAllDevices"}
+FROM_FOUNDATION = {"_OBJC_CLASS_$_NSAutoreleasePool", "_OBJC_CLASS_$_NSString"}
+#: C functions, by framework.
+FROM_C = {
+    "CoreFoundation": {"CFGetTypeID", "CFRetain", "CFRelease"},
+    "IOSurface": {
+        "IOSurfaceGetTypeID",
+        "IOSurfaceLock",
+        "IOSurfaceUnlock",
+        "IOSurfaceGetBaseAddress",
+        "IOSurfaceGetAllocSize",
+        "IOSurfaceIncrementUseCount",
+        "IOSurfaceDecrementUseCount",
+    },
+    "CoreVideo": {"CVPixelBufferGetTypeID", "CVPixelBufferGetIOSurface"},
+}
+FROM_OTHER_FRAMEWORKS = {f"_{name}" for names in FROM_C.values() for name in names}
+FROM_LIBOBJC = {
+    "_objc_msgSend",
+    "_objc_alloc_init",
+    "_objc_retain",
+    "_objc_release",
+    "_object_getClass",
+    "_class_conformsToProtocol",
+    "_class_getSuperclass",
+    "_objc_getClassList",
+}
+FROM_LIBSYSTEM = {
+    "_malloc_size",
+    "_vm_read_overwrite",
+    "_mach_task_self_",
+    "_calloc",
+    "_free",
+    "_pthread_atfork",
+    "_pthread_once",
+    "__NSConcreteStackBlock",
+    "_bzero",
+    "_memset",
+    "_strncpy",
+    "___memset_chk",
+    "___strncpy_chk",
+    "___stack_chk_fail",
+    "___stack_chk_guard",
+}
+
+
+def include_dirs() -> list[str]:
+    from tvm_ffi.libinfo import find_dlpack_include_path
+
+    # This interpreter's headers: its pyconfig.h says Linux, which these files do not ask.
+    folders = [SRC, find_dlpack_include_path(), sysconfig.get_path("include")]
+    return [*(f"-I{folder}" for folder in folders[:2]), "-isystem", folders[2]]
+
+
+def needs_python(source: Path) -> bool:
+    """It, or a header of ours that it includes, includes Python.h."""
+    included = re.findall(r'#(?:include|import) ["<]([^">]+)', source.read_text())
+    return "Python.h" in included or any(needs_python(SRC / name) for name in included if (SRC / name).exists())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("macos")
+
+
+@pytest.fixture(scope="module", params=ARCHES)
+def built(request, folder):
+    """(architecture, {source name: object}) of the whole extension module, warnings as errors."""
+    arch = request.param
+    sources = [path for path in sorted(SRC.rglob("*.[cm]")) if path.parent != clang.SOFTMETAL]
+    objects = {source.name: folder / f"{source.name}.{arch}.o" for source in sources}
+
+    def compile_one(source: Path):
+        extra = ["-I", clang.SOFTMETAL, "-isystem", clang.INCLUDE] if source.suffix == ".m" else []
+        clang.compile_object(source, objects[source.name], arch, *STRICT, *include_dirs(), *extra)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(compile_one, sources))
+    return arch, objects
+
+
+def test_every_file_is_for_the_oldest_macos(built):
+    arch, objects = built
+    for name, path in objects.items():
+        assert macho.Image(path, arch).macos == tuple(map(int, clang.MACOS.split("."))), name
+
+
+def test_the_bridge_asks_apple_for_these_and_nothing_else(built):
+    arch, objects = built
+    asked = macho.Image(objects["metal_bridge.m"], arch).undefined()
+    assert FROM_METAL | FROM_FOUNDATION | {"_objc_msgSend"} <= asked
+    assert asked <= FROM_METAL | FROM_FOUNDATION | FROM_OTHER_FRAMEWORKS | FROM_LIBOBJC | FROM_LIBSYSTEM
+
+
+def test_the_bridge_sends_only_messages_that_apple_knows(built):
+    arch, objects = built
+    sent = macho.Image(objects["metal_bridge.m"], arch).sent()
+    assert "newBufferWithLength:options:" in sent
+    assert sent - reference.selectors() == set()
+
+
+def test_the_review_of_the_bridge_names_every_call(built):
+    arch, objects = built
+    image = macho.Image(objects["metal_bridge.m"], arch)
+    text = (INSIDE / "bridge_review.md").read_text()
+    functions = {name.removeprefix("_") for name in image.undefined() & FROM_METAL}
+    missing = {call for call in image.sent() | functions if not re.search(rf"`[^`]*{re.escape(call)}[^`]*`", text)}
+    assert missing == set()
+
+
+def test_nothing_but_the_bridge_is_objective_c(built):
+    arch, objects = built
+    for name, path in objects.items():
+        image = macho.Image(path, arch)
+        asked = {s for s in image.undefined() if s.startswith(("_objc_", "_OBJC_", "_MTL", "_NS"))}
+        assert name == "metal_bridge.m" or asked == image.sent() == set(), name
+
+
+def test_the_lower_floors_need_no_python(built):
+    arch, objects = built
+    plain = [path.name for path in SRC.rglob("*.[cm]") if path.name in objects and not needs_python(path)]
+    assert {"metal_bridge.m", "storage.c", "layout.c", "copy.c", "managed.c"} <= set(plain)
+    for name in plain:
+        asked = macho.Image(objects[name], arch).undefined()
+        assert {s for s in asked if s.startswith(("_Py", "__Py"))} == set(), name
+
+
+def test_the_module_links_and_shows_only_its_init_function(built, folder):
+    arch, objects = built
+    module = folder / f"_core.{arch}.so"
+    clang.link_module(list(objects.values()), module, arch)
+    image = macho.Image(module, arch)
+    made_by_the_linker = {"___dso_handle", "__mh_dylib_header"}
+    assert image.exported() - made_by_the_linker == {"_PyInit__core"}
+    missing = {s for s in image.undefined() if s.startswith(("_bridge_", "_storage_", "_layout_", "_softmetal_"))}
+    assert missing == set()
+
+
+def test_the_build_names_the_frameworks_that_a_default_device_needs():
+    """SPEC developer.apple.com/documentation/metal/mtlcreatesystemdefaultdevice(): a command-line program links to
+    CoreGraphics, or there is no default device."""
+    (named,) = re.findall(r"named = (\(.*\))", (ROOT / "setup.py").read_text())
+    assert set(ast.literal_eval(named)) == {"Metal", "Foundation", "CoreGraphics", *FROM_C}
+
+
+#: A C type as PyObjC's tables write it.
+ENCODED = {
+    "void": "v",
+    "void *": "^v",
+    "CFTypeRef": "@",
+    "CFTypeID": "Q",
+    "size_t": "Q",
+    "kern_return_t": "i",
+    "IOSurfaceLockOptions": "I",
+    "uint32_t *": "^I",
+    "IOSurfaceRef": "^{__IOSurface=}",
+    "CVPixelBufferRef": "^{__CVBuffer=}",
+}
+
+
+@pytest.mark.parametrize("framework", FROM_C)
+def test_the_functions_are_declared_as_apple_declares_them(framework):
+    reference.ready()
+    header = clang.INCLUDE / framework / f"{framework}.h"
+    tree = clang.syntax_tree(header, "arm64", "-x", "c", "-isystem", clang.INCLUDE)
+    kinds = {node["name"]: node["type"]["qualType"] for node in tree["inner"] if node["kind"] == "FunctionDecl"}
+    assert FROM_C[framework] <= set(kinds)
+    for name in FROM_C[framework]:
+        result, arguments = re.fullmatch(r"(.*?) ?\((.*)\)", kinds[name]).groups()
+        taken = [] if arguments == "void" else arguments.split(", ")
+        types = "".join(ENCODED[kind] for kind in [result, *taken])
+        assert reference.tables(framework).functions[name] == (types, False), name
+    if framework == "IOSurface":
+        assert "kIOSurfaceLockReadOnly = 1" in header.read_text()
+        assert reference.tables("IOSurface").enums["kIOSurfaceLockReadOnly"] == 1

@@ -1,0 +1,235 @@
+"""The package as others install it: what is in it, what its build says, what it needs."""
+
+import itertools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from places import ROOT, SRC
+
+import metal_dlpack as md
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+pytestmark = pytest.mark.needs_no_sanitizer
+
+
+def checkout(folder):
+    """What git would give somebody, without what was built."""
+    ignore = shutil.ignore_patterns("*.so", "build", "dist", "*.egg-info", ".git", ".venv", "__pycache__", ".*_cache")
+    return Path(shutil.copytree(ROOT, folder / "checkout", ignore=ignore))
+
+
+def setup(folder, *arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "setup.py", "-q", *arguments],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory):
+    folder = checkout(tmp_path_factory.mktemp("sdist"))
+    result = setup(folder, "sdist", "--dist-dir", "out")
+    assert result.returncode == 0, result.stderr
+    (archive,) = (folder / "out").glob("*.tar.gz")
+    shutil.unpack_archive(archive, folder / "unpacked", filter="data")
+    (top,) = (folder / "unpacked").iterdir()
+    return top
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist):
+    """Built from the source distribution: what is missing there is missing here."""
+    result = setup(sdist, "bdist_wheel", "--dist-dir", "out", METAL_DLPACK_WERROR="1")
+    assert result.returncode == 0, result.stderr
+    (archive,) = (sdist / "out").glob("*.whl")
+    return archive
+
+
+def test_a_source_distribution_has_all_that_is_compiled(sdist):
+    for pattern in (
+        "src/**/*.[chm]",
+        "src/module/*.map",
+        "src/metal_dlpack/**/*.py",
+        "src/metal_dlpack/*.pyi",
+        "tests/**/*.py",
+        "tests/**/*.[chm]",
+        "LICENSE",
+        "README.md",
+    ):
+        for path in ROOT.glob(pattern):
+            assert (sdist / path.relative_to(ROOT)).exists(), path
+    assert not list(sdist.rglob("*.so"))
+
+
+def test_a_wheel_has_the_module_its_stub_and_the_licence(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    for name in (
+        "__init__.py",
+        "_core.pyi",
+        "py.typed",
+        "__main__.py",
+        "doctor.py",
+        "softmetal.py",
+        "text.py",
+        "files/gguf.py",
+        "include/metal_dlpack.h",
+    ):
+        assert f"metal_dlpack/{name}" in names
+    assert any(re.fullmatch(r"metal_dlpack/_core\..*\.so", name) for name in names)
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert not any(name.endswith((".c", ".m", ".map")) for name in names)
+
+
+def test_a_wheel_works_where_it_is_unpacked(wheel, tmp_path):
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    code = "import metal_dlpack as md; print(md.__file__, md.full(3, 2.0).tolist(), md.get_include())"
+    child = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert str(tmp_path) in child.stdout
+    assert "[2.0, 2.0, 2.0]" in child.stdout
+    assert (Path(child.stdout.split()[-1]) / "metal_dlpack.h").is_file()
+
+
+def test_a_wheel_needs_nothing_and_says_its_licence(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        metadata = archive.read(name).decode()
+    assert "License-Expression: Apache-2.0" in metadata
+    assert f"\nVersion: {md.__version__}\n" in metadata
+    assert "Requires-Dist" not in metadata
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="Apple's compiler has Objective-C")
+def test_a_compiler_without_objective_c_is_one_clear_line(tmp_path):
+    folder = checkout(tmp_path)
+    half = tmp_path / "half-a-compiler"
+    half.write_text('#!/bin/sh\ncase "$*" in *.m*) exit 1 ;; esac\nexec cc "$@"\n')
+    half.chmod(0o755)
+    result = setup(folder, "build_ext", CC=str(half))
+    assert result.returncode != 0
+    lines = [line for line in result.stderr.splitlines() if line.startswith("metal_dlpack: ")]
+    assert len(lines) == 1
+    assert "gobjc" in lines[0]
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="the probe differs")
+def test_no_compiler_at_all_is_one_clear_line(tmp_path):
+    result = setup(checkout(tmp_path), "build_ext", CC="/nonexistent/cc")
+    assert result.returncode != 0
+    assert "metal_dlpack: no C compiler works." in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_second_build_compiles_nothing(sdist, wheel):
+    objects = {path: path.stat().st_mtime_ns for path in sdist.rglob("*.o")}
+    assert objects
+    assert setup(sdist, "build_ext").returncode == 0
+    assert {path: path.stat().st_mtime_ns for path in sdist.rglob("*.o")} == objects
+
+
+#: Stands for Apple's clang: writes down how it is called.
+RECORDER = """#!/bin/sh
+printf '%s\\n' "$MACOSX_DEPLOYMENT_TARGET" "$@" > {log}/call.$$
+while [ $# -gt 1 ]; do
+    [ "$1" = -o ] && : > "$2"
+    shift
+done
+"""
+
+ON_A_MAC = """
+import runpy, sys
+import setuptools.command.build_ext  # as this machine has it
+sys.platform = "darwin"
+sys.argv = ["setup.py", "-q", "build_ext", "--build-lib", "lib", "--build-temp", "temp"]
+runpy.run_path("setup.py", run_name="__main__")
+"""
+
+
+def calls_on_a_mac(folder, **environment):
+    """How setup.py calls the compiler and the linker where the platform is a Mac's: (deployment target, arguments)."""
+    log, compiler = folder / "calls", folder / "cc"
+    log.mkdir()
+    compiler.write_text(RECORDER.format(log=log))
+    compiler.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", ON_A_MAC],
+        cwd=checkout(folder),
+        env={**os.environ, "CC": str(compiler), "LDSHARED": f"{compiler} -bundle", "CFLAGS": "", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    calls = [path.read_text().splitlines() for path in log.iterdir()]
+    return [(target, arguments) for target, *arguments in calls]
+
+
+def test_on_a_mac_every_file_is_compiled_for_metal_and_linked_with_it(tmp_path):
+    calls = calls_on_a_mac(tmp_path)
+    compiled = {call[call.index("-c") + 1]: call for _, call in calls if "-c" in call}
+    compiled = {
+        source: call for source, call in compiled.items() if source.startswith("src/")
+    }  # not setup.py's questions
+    ours = [path for path in SRC.rglob("*.[cm]") if path.parent != SRC / "softmetal"]
+    wanted = {str(path.relative_to(ROOT)) for path in ours}
+    assert set(compiled) == wanted
+    for source, call in compiled.items():
+        assert ("-fno-objc-arc" in call) == source.endswith(".m"), source
+        assert not any("softmetal" in argument for argument in call if argument.startswith("-I")), source
+        assert {"-std=gnu11", "-fvisibility=hidden"} <= set(call)
+    (linked,) = [call for _, call in calls if "-bundle" in call]
+    frameworks = {name for flag, name in itertools.pairwise(linked) if flag == "-framework"}
+    assert {"Metal", "Foundation", "CoreGraphics"} <= frameworks
+    assert {"-lobjc", "-Wl,-exported_symbol,_PyInit__core"} <= set(linked)
+    assert not any("version-script" in argument or argument in {"-ldl", "-flto=auto"} for argument in linked)
+    assert {target for target, _ in calls} == {"14.0"}
+
+
+@pytest.mark.parametrize("asked, got", [("9", "14.0"), ("15.2", "15.2")])
+def test_on_a_mac_nothing_is_built_for_a_macos_that_is_too_old(tmp_path, asked, got):
+    """SPEC waitUntilSignaledValue:timeoutMS: is of macOS 12; a wheel must not say that it runs on less."""
+    calls = calls_on_a_mac(tmp_path, MACOSX_DEPLOYMENT_TARGET=asked)
+    assert {target for target, _ in calls} == {got}
+
+
+def test_the_changelog_knows_this_version():
+    assert f"\n## {md.__version__}\n" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_torch_is_one_version_on_linux():
+    wanted = [line for line in PROJECT["dependency-groups"]["peers"] if line.startswith("torch") and "linux" in line]
+    assert len(wanted) == 1
+    assert wanted[0].startswith("torch==")
+
+
+def test_the_shell_scripts_are_sound_shell():
+    for name in ("tools/prepare", "tools/sanitized", ".ci/run"):
+        path = ROOT / name
+        assert os.access(path, os.X_OK), name
+        assert subprocess.run(["sh", "-n", str(path)], check=False).returncode == 0, name
+
+
+def test_make_help_names_every_target_that_the_house_wants():
+    text = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for target in ("demo", "test", "bench", "lint", "asan", "tsan", "docs"):
+        assert re.search(rf"\b{target}\b", text), target

@@ -1,0 +1,49 @@
+"""README.md: its example runs as written, and what it names exists."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from places import ROOT
+
+README = (ROOT / "README.md").read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def run(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False)
+
+
+def test_there_is_a_short_example():
+    assert EXAMPLES
+    assert all(len(example.splitlines()) <= 15 for example in EXAMPLES)
+
+
+@pytest.mark.needs_numpy
+@pytest.mark.needs_torch
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_runs_as_written(example):
+    result = run(example)
+    assert result.returncode == 0, result.stderr
+    assert "mps" in result.stdout
+
+
+def test_the_targets_it_names_are_in_the_makefile():
+    makefile = (ROOT / "Makefile").read_text()
+    targets = re.findall(r"`?make (\w+)", README)
+    assert {"demo", "test"} <= set(targets)
+    for target in targets:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_files_it_links_to_exist():
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (ROOT / target).exists(), target
+
+
+def test_the_names_it_uses_exist():
+    import metal_dlpack as md
+
+    for name in re.findall(r"\bmd\.(\w+)", README):
+        assert hasattr(md, name), name

@@ -1,0 +1,360 @@
+"""The bridge to Metal: what it lets go, what it asks before Metal would end the process, what it does after fork()."""
+
+import gc
+import mmap
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+from places import INSIDE, SRC
+from objc_messages import MANAGED, PRIVATE, foreign_buffer, gpu_fill, pool, send
+
+import metal_dlpack as md
+from metal_dlpack import softmetal
+
+needs_softmetal = pytest.mark.needs_softmetal
+
+
+def contents(buffer, size=None, offset=0) -> bytes:
+    return bytes(np.array(buffer.array(buffer.size if size is None else size, "uint8", offset)))
+
+
+def work_on_everything():
+    """One of each thing that the bridge can do, on memory of its own."""
+    for mode in ("shared", "managed", "private"):
+        buffer = md.Buffer(4099, storage=mode, label=f"work {mode}")
+        assert buffer.label == f"work {mode}"
+        buffer.copy_from(b"x" * buffer.size)
+        buffer.fill(7)
+        assert contents(buffer) == b"\7" * buffer.size
+        md.Buffer.from_handle(buffer.handle)
+    np.asarray(md.asarray(np.zeros(5000)))
+
+
+# ---- what is let go ----
+
+
+@needs_softmetal
+def test_no_object_of_any_kind_is_left_behind():
+    """Command buffers, encoders, pools, strings, errors, arrays: all of them, on a thread without a pool."""
+    work_on_everything()
+    before = softmetal.live_objects(None)
+    for _ in range(3):
+        thread = threading.Thread(target=work_on_everything)
+        thread.start()
+        thread.join()
+    deadline = time.monotonic() + 5
+    while softmetal.live_objects(None) > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert softmetal.live_objects(None) <= before  # fewer: the last piece of work was not yet let go
+
+
+@needs_softmetal
+def test_the_list_of_devices_is_let_go():
+    assert md.devices()
+    assert softmetal.live_objects("NSArray") == 0
+
+
+class Watched(np.ndarray):
+    """Host memory, and a list that is told when it goes."""
+
+    told: list
+
+    def __del__(self):
+        if hasattr(self, "told"):
+            self.told.append("gone")
+
+
+def watched(nbytes):
+    """Whole pages: the GPU will write to them."""
+    host = np.frombuffer(mmap.mmap(-1, nbytes), "uint8").view(Watched)
+    host.told = []
+    return host, host.told
+
+
+@needs_softmetal
+def test_host_memory_goes_with_the_last_array_over_it(live_buffers):
+    host, told = watched(1 << 16)
+    array = md.asarray(host, copy=False)
+    assert live_buffers() == 1
+    del host
+    assert told == []
+    del array
+    assert len(told) == 1
+    assert live_buffers() == 0
+
+
+@needs_softmetal
+@pytest.mark.parametrize("first", ["array", "host memory"])
+def test_host_memory_outlives_the_work_of_others_on_it(settings, live_buffers, first):
+    """Another framework's command buffer retains the MTLBuffer, not the memory below: pages that are given back
+    meanwhile would be written by the GPU all the same."""
+    settings(latency_us=200_000)
+    before = softmetal.live_objects("MTLBuffer")
+    host, told = watched(1 << 16)
+    array = md.asarray(host, copy=False)
+    handle = array.buffer.handle
+    with pool():
+        queue = send(send(handle, "device"), "newCommandQueue")
+    gpu_fill(handle, 7, 4096, queue=queue, waits=False)
+    if first == "array":
+        del array
+        del host
+    else:
+        del host
+        del array
+    gc.collect()
+    assert told == []
+    assert softmetal.live_objects("MTLBuffer") == before + 1
+    deadline = time.monotonic() + 10
+    while not told and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert len(told) == 1
+    assert live_buffers() == 0
+    send(queue, "release", result=None)
+
+
+#: Their answer is a number, or the object itself: nothing is made that a pool would have to take.
+NEED_NO_POOL = {"retain", "length", "contents", "storageMode", "hazardTrackingMode", "signaledValue"}
+
+
+def test_every_entry_makes_a_pool_but_those_that_read_a_number():
+    text = (SRC / "metal_bridge.m").read_text()
+    entries = re.findall(r"^(bridge_\w+)\([^{;]*\)\n\{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
+    assert len(entries) > 40
+    sent = set()
+    for name, body in entries:
+        assert body.count("NSAutoreleasePool alloc") == body.count("[pool drain]"), name
+        if "NSAutoreleasePool alloc" not in body:
+            sent |= set(re.findall(r"\[\w+_object\(\w+\) (\w+)", body))
+            assert len(re.findall(r"\[(?![\w*]*\])", body)) <= 1, name
+    assert sent == NEED_NO_POOL
+    review = (INSIDE / "bridge_review.md").read_text()
+    (named,) = re.findall(r"([^.]*) need no pool", review)
+    assert set(re.findall(r"`(\w+)`", named)) == NEED_NO_POOL
+
+
+@needs_softmetal
+def test_the_software_metal_is_idle_when_all_work_is_over_whosever_it_is(settings):
+    buffer = md.Buffer(64)
+    settings(latency_us=200_000)
+    gpu_fill(buffer.handle, 1, 64, waits=False)
+    assert not softmetal.wait_idle(0.01)
+    assert softmetal.wait_idle()
+    assert softmetal.wait_idle(0)
+
+
+# ---- what Metal answers with nil or an error ----
+
+
+@needs_softmetal
+@pytest.mark.parametrize("code", [1, 2, 3, 8, 9, 11])
+def test_a_failed_command_is_an_error_with_metals_words(code, settings):
+    buffer = md.Buffer(64, storage="private")
+    buffer.fill(1)
+    settings(fail=f"commit@1={code}")
+    with pytest.raises(md.MetalError, match=rf"a command buffer failed: .*\(code {code}\)") as caught:
+        buffer.fill(2)
+    settings(fail=None)
+    words = str(caught.value).partition("a command buffer failed: ")[2].partition(" (code")[0]
+    assert len(words) > 3, "the text of the NSError is missing"
+    assert contents(buffer) == b"\1" * 64
+
+
+@needs_softmetal
+@pytest.mark.parametrize("what", ["commandBuffer", "encoder"])
+def test_no_command_buffer_or_encoder_is_an_error(what, settings):
+    buffer = md.Buffer(64, storage="private")
+    settings(fail=f"{what}@1+")
+    with pytest.raises(md.MetalError, match="no command buffer or encoder"):
+        buffer.fill(2)
+
+
+@needs_softmetal
+def test_a_failed_download_hands_out_nothing(settings):
+    buffer = md.Buffer(64, storage="private")
+    buffer.fill(5)
+    target = bytearray(b"\xee" * 64)
+    settings(fail="commit@1=8")
+    with pytest.raises(md.MetalError, match=r"code 8"):
+        buffer.copy_to(target)
+    assert target == b"\xee" * 64
+
+
+# ---- storage modes ----
+
+
+def test_what_the_gpu_writes_to_managed_storage_reaches_the_cpu():
+    """Without synchronizeResource the CPU of a machine with a discrete GPU reads old bytes."""
+    buffer = md.Buffer(64, storage="managed")
+    buffer.fill(1)
+    gpu_fill(buffer.handle, 9, 64)
+    assert contents(buffer) == b"\x09" * 64
+
+
+@needs_softmetal
+def test_a_writable_view_that_is_out_leads():
+    """Synchronising would bring back what the GPU has over what the CPU has just written."""
+    array = md.zeros(64, "uint8", storage="managed")
+    array.buffer.handle  # noqa: B018  others know the handle
+    view = np.asarray(array)
+    view[:] = 3
+    assert array.tolist() == [3] * 64
+    assert view.tolist() == [3] * 64
+
+
+def test_a_foreign_managed_buffer_is_written_and_read():
+    with foreign_buffer(64, MANAGED) as handle:
+        buffer = md.Buffer.from_handle(handle)
+        assert buffer.storage == "managed"
+        gpu_fill(handle, 4, 64)
+        assert contents(buffer) == b"\x04" * 64
+        buffer.copy_from(bytes(range(64)))
+        assert contents(buffer) == bytes(range(64))
+        del buffer
+
+
+def test_the_last_bytes_of_an_odd_private_buffer_are_a_kernels_alone():
+    """SPEC MTLBlitCommandEncoder copyFromBuffer:...: on macOS offsets and sizes are multiples of 4, so no blit reaches
+    them, and a Buffer refuses.  An Array's items are copied by a kernel."""
+    with foreign_buffer(11, PRIVATE) as handle:
+        gpu_fill(handle, 6, 8)
+        buffer = md.Buffer.from_handle(handle)
+        assert contents(buffer, 8) == b"\6" * 8
+        assert contents(buffer, 3, 5) == b"\6" * 3
+        buffer.array(3, "uint8", 8).copy_from(b"abc")
+        for offset, size in [(0, 11), (8, 3), (10, 1), (7, 2)]:
+            assert contents(buffer, size, offset) == (b"\6" * 8 + b"abc")[offset : offset + size]
+        for refused, host in [(buffer.copy_from, b"y" * 11), (buffer.copy_to, bytearray(11))]:
+            with pytest.raises(md.MetalError, match="4 bytes at a time"):
+                refused(host)
+        del refused
+        del buffer
+
+
+# ---- texts ----
+
+
+@pytest.mark.parametrize("length", [1, 254, 255, 256, 257, 1000])
+def test_a_label_is_cut_where_there_is_no_room(length):
+    text = "ab" * (length // 2) + "c" * (length % 2)
+    assert md.Buffer(4, label=text).label == text[:255]
+
+
+def test_a_label_in_other_letters_is_cut_between_them():
+    label = md.Buffer(4, label="é" * 200).label
+    assert set(label) == {"é"} and 120 < len(label) < 128
+
+
+# ---- handles ----
+
+
+def words_of(*values):
+    return np.array(values, np.uint64)
+
+
+def test_memory_that_is_no_buffer_is_refused_and_not_followed():
+    """A word that looks like a class, a pointer to nowhere, text: the check reads one word and compares."""
+    somewhere = np.zeros(4096, "uint8")
+    address = somewhere.ctypes.data
+    words = words_of(0, 1, 8, 0x1234567890, address, address + 8, 2**63, 2**64 - 8)
+    for i in range(len(words)):
+        with pytest.raises(ValueError, match="MTLBuffer"):
+            md.Buffer.from_handle(words.ctypes.data + 8 * i)
+
+
+@pytest.mark.parametrize("address", [8, 4096, 0x7FFF_FFFF_F000, 0x8000_0000_0000, 0x8000_0000_0000_0000])
+def test_an_address_that_is_not_mapped_is_refused(address):
+    with pytest.raises(ValueError, match="MTLBuffer"):
+        md.Buffer.from_handle(address)
+
+
+def test_another_object_of_metal_is_no_buffer():
+    """A device, a queue and a class are objects, but not buffers."""
+    from objc_messages import libobjc, pool, send
+
+    with pool():
+        near = md.Buffer(4)
+        device = send(near.handle, "device")
+        queue = send(device, "newCommandQueue")
+        for other in (device, queue, libobjc.objc_getClass(b"NSString")):
+            with pytest.raises(ValueError, match="MTLBuffer"):
+                md.Buffer.from_handle(other)
+        send(queue, "release", result=None)
+
+
+# ---- fork ----
+
+IN_A_CHILD = """
+    import gc, os, sys
+    import numpy as np
+    import metal_dlpack as md
+    from metal_dlpack import softmetal
+
+    shared, managed, private = (md.full(8, 3, "int32", storage=mode) for mode in ("shared", "managed", "private"))
+    view = np.asarray(managed)
+    child = os.fork()
+    if child:
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    {body}
+    os._exit(0)
+"""
+
+
+def in_a_child(body):
+    script = textwrap.dedent(IN_A_CHILD).format(body=textwrap.dedent(body).replace("\n", "\n"))
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+REFUSED = """
+def refused(call):
+    try:
+        call()
+    except md.MetalError as error:
+        assert "forked child" in str(error), error
+    else:
+        raise SystemExit("it was let through")
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "md.zeros(4)",
+        "md.zeros(4, storage='private')",
+        "np.array(private)",
+        "private.buffer.fill(1)",
+        "md.asarray(np.zeros(9), copy=True)",
+        "md.asarray(np.asarray(shared))",
+    ],
+)
+def test_a_forked_child_is_refused(call):
+    in_a_child(f"{REFUSED}\nrefused(lambda: {call})")
+
+
+def test_a_forked_child_reads_shared_memory_and_lets_go_in_silence():
+    in_a_child("assert shared.tolist() == [3] * 8\nview[:] = 4\ndel view, shared, managed, private\ngc.collect()")
+
+
+@needs_softmetal
+def test_a_forked_child_releases_no_metal_object():
+    """Metal's connection to the GPU belongs to the parent: a dealloc in the child would talk to it."""
+    in_a_child(
+        "before = softmetal.live_objects('MTLBuffer')\n"
+        "del view, shared, managed, private\ngc.collect()\n"
+        "assert before == softmetal.live_objects('MTLBuffer') >= 3"
+    )

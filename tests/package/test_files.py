@@ -1,0 +1,962 @@
+"""open(): the tensors of .npy, .npz, .safetensors and .gguf files as Arrays over one memory map."""
+
+import gc
+import mmap
+import os
+import re
+import runpy
+import struct
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+from places import DOCS, EXAMPLES
+
+pytest.importorskip("numpy")
+pytest.importorskip("safetensors")
+pytest.importorskip("gguf")
+
+import file_cases as cases
+import numpy as np
+from file_cases import entry, gguf_bytes, safetensors_bytes
+from machine import SANITIZER
+
+import metal_dlpack as md
+from metal_dlpack.files import memory
+from metal_dlpack.opening import FileFormatError
+
+SUFFIXES = list(cases.WRITERS)
+GIB = 1 << 30
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells")
+
+
+@pytest.fixture(params=SUFFIXES)
+def model(request, tmp_path):
+    """A sound file of each format."""
+    return cases.WRITERS[request.param](tmp_path / f"model{request.param}")
+
+
+@pytest.fixture
+def big(tmp_path):
+    """A file that is mapped."""
+    return cases.write_safetensors(tmp_path / "big.safetensors", scale=100)
+
+
+def bytes_of(array: md.Array) -> bytes:
+    """The items in C order, read on the CPU."""
+    if array.size == 0:
+        return b""
+    dense = array if array.layout.is_contiguous_c else array.copy()
+    dense = dense.copy(storage="shared") if dense.storage == "private" else dense
+    return bytes(memoryview(dense.buffer)[dense.byte_offset : dense.byte_offset + dense.nbytes])
+
+
+def reference(path: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
+    """Type, shape and bytes of each tensor, as the format's own package reads them."""
+    if path.suffix == ".npy":
+        array = np.load(path)
+        return {"arr_0": (array.dtype.str, array.shape, array.tobytes())}
+    if path.suffix == ".npz":
+        with np.load(path) as archive:
+            return {name: (a.dtype.str, a.shape, a.tobytes()) for name, a in archive.items()}
+    if path.suffix == ".safetensors":
+        from safetensors import deserialize
+
+        found = deserialize(path.read_bytes())
+        return {name: (t["dtype"], tuple(t["shape"]), bytes(t["data"])) for name, t in found}
+    from gguf import GGUFReader
+
+    reader = GGUFReader(path)
+    found = {}
+    for tensor in reader.tensors:
+        shape = tuple(map(int, reversed(tensor.shape))) if tensor.tensor_type.name == "BF16" else tensor.data.shape
+        found[tensor.name] = (tensor.tensor_type.name, shape, tensor.data.tobytes())
+    return found
+
+
+# ---- what is in a file ----
+
+
+def test_every_tensor_is_what_the_format_s_own_package_reads(model, live_buffers):
+    wanted = reference(model)
+    with md.open(model) as file:
+        assert sorted(file) == sorted(wanted)
+        for name, array in file.items():
+            info = file.info(name)
+            assert (info.type, array.shape, bytes_of(array)) == wanted[name], name
+            assert (info.dtype, info.shape, info.nbytes) == (array.dtype, array.shape, array.nbytes)
+
+
+@pytest.mark.needs_torch
+@pytest.mark.needs_ml_dtypes
+def test_a_gpu_copy_of_a_model_is_bit_equal_to_torch_s(tmp_path, live_buffers):
+    """Every type that torch and the format share, at the sizes of a small model."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    names = [
+        "bool",
+        "uint8",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+        "complex64",
+        "uint16",
+        "uint32",
+        "uint64",
+    ]
+    names += ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"]
+    tensors = {}
+    for i, name in enumerate(names):
+        raw = torch.randint(0, 2 if name == "bool" else 255, (256 + i, 512), dtype=torch.uint8)
+        tensors[f"model.layers.{i}.weight"] = raw.view(getattr(torch, name))
+    tensors["model.embed"] = torch.randint(0, 255, (4096, 4096), dtype=torch.uint8).view(torch.bfloat16)
+    tensors["scalar"] = torch.tensor(3.5)
+    tensors["empty"] = torch.empty(0, 4)
+    save_file(tensors, tmp_path / "m.safetensors")
+    wanted = load_file(tmp_path / "m.safetensors")
+    with md.open(tmp_path / "m.safetensors") as file:
+        assert set(file) == set(wanted)
+        for name, array in file.items():
+            private = array.copy(storage="private")
+            assert (private.storage, private.shape) == ("private", tuple(wanted[name].shape))
+            expected = wanted[name].contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if array.size else b""
+            assert bytes_of(private) == expected, name
+            assert str(wanted[name].dtype) == f"torch.{array.dtype.name}"
+
+
+def test_a_gpu_copy_of_quantised_tensors_is_bit_equal_to_gguf_s(tmp_path, live_buffers):
+    path = cases.write_gguf(tmp_path / "m.gguf", scale=50)
+    wanted = reference(path)
+    with md.open(path) as file:
+        assert file.is_mapped
+        for name, array in file.items():
+            assert bytes_of(array.copy(storage="private")) == wanted[name][2], name
+        assert file["blk.1.BF16"].dtype == md.bfloat16
+        assert (file["blk.1.Q4_0"].dtype, file.info("blk.1.Q4_0").type) == (md.uint8, "Q4_0")
+
+
+@pytest.mark.needs_torch
+def test_torch_s_pairs_of_fp4_are_single_items_of_the_format(tmp_path):
+    import torch
+    from safetensors.torch import save_file
+
+    raw = torch.randint(0, 255, (4, 16), dtype=torch.uint8)
+    save_file({"a": raw.view(torch.float4_e2m1fn_x2)}, tmp_path / "m.safetensors")
+    with md.open(tmp_path / "m.safetensors") as file:
+        array = file["a"]
+    assert (array.dtype.name, array.shape, array.nbytes) == ("float4_e2m1fn", (4, 32), 64)
+    assert bytes_of(array) == raw.numpy().tobytes()
+
+
+def test_every_type_of_gguf_is_read_as_its_package_does(tmp_path, live_buffers):
+    """Bytes of chance under each type's name, in rows of as many blocks."""
+    import gguf
+
+    path = tmp_path / "types.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    random = np.random.default_rng(5)
+    for kind, (_, nbytes) in gguf.GGML_QUANT_SIZES.items():
+        rows = random.integers(0, 255, (3, 4 * nbytes), dtype="u1")
+        writer.add_tensor(kind.name, rows, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    wanted = reference(path)
+    with md.open(path) as file:
+        assert set(file) == {kind.name for kind in gguf.GGML_QUANT_SIZES}
+        for name, array in file.items():
+            assert (file.info(name).type, bytes_of(array)) == (name, wanted[name][2])
+            assert array.shape == wanted[name][1]
+
+
+def test_sub_byte_types_are_packed(tmp_path):
+    header = {
+        "a": entry("F4", (4, 8), (0, 16)),
+        "b": entry("F6_E2M3", (4,), (16, 19)),
+        "c": entry("F6_E3M2", (4,), (19, 22)),
+    }
+    path = tmp_path / "s.safetensors"
+    path.write_bytes(safetensors_bytes(header, bytes(range(22))))
+    with md.open(path) as file:
+        assert [a.dtype.name for a in file.values()] == ["float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"]
+        assert [a.nbytes for a in file.values()] == [16, 3, 3]
+        assert bytes_of(file["b"]) == bytes([16, 17, 18])
+
+
+def test_metadata_is_what_the_header_says(tmp_path):
+    assert md.open(cases.write_safetensors(tmp_path / "s.safetensors")).metadata == {"made": "here"}
+    assert dict(md.open(cases.write_npy(tmp_path / "s.npy")).metadata) == {}
+    with md.open(cases.write_gguf(tmp_path / "s.gguf")) as file:
+        assert file.metadata["general.architecture"] == "llama"
+        assert file.metadata["llama.context_length"] == 2048
+        assert file.metadata["tokenizer.ggml.tokens"][:4] == ["<s>", "</s>", "été", "t0"]
+        assert file.metadata["tokenizer.ggml.scores"] == [0.5] * 43
+        with pytest.raises(TypeError):
+            file.metadata["x"] = 1
+    with pytest.raises(ValueError, match="was closed"):
+        file.metadata["general.architecture"]
+
+
+def test_numpy_s_other_arrays(tmp_path):
+    fortran = np.asfortranarray(np.arange(12.0).reshape(3, 4))
+    made = {
+        "f": fortran,
+        "zero": np.zeros((0, 3)),
+        "scalar": np.float32(2.5),
+        "times": np.array(["2020-01-01", "2021-01-01"], "M8[D]"),
+        "text": np.array(["ab", "c"]),
+        "struct": np.zeros(2, [("x", "i4"), ("y", "f8")]),
+    }
+    np.savez(tmp_path / "a.npz", **made)
+    with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
+        archive.writestr("readme.txt", b"no array")
+    with md.open(tmp_path / "a.npz") as file:
+        assert file["f"].tolist() == fortran.tolist()
+        assert file.info("f").order == "F"
+        assert (file["zero"].shape, file["scalar"].item()) == ((0, 3), 2.5)
+        assert (file["times"].shape, file.info("times").type) == ((2, 8), "<M8[D]")
+        assert file["times"].copy().view("int64").tolist() == made["times"].astype("i8").reshape(2, 1).tolist()
+        assert (file.info("text").type, bytes_of(file["text"])) == ("<U2", made["text"].tobytes())
+        assert bytes_of(file["struct"]) == made["struct"].tobytes()
+        assert "x" in file.info("struct").type
+        assert bytes_of(file["readme.txt"]) == b"no array"
+
+
+@pytest.mark.needs_ml_dtypes
+def test_types_of_ml_dtypes_are_nameless_in_an_npy_file(tmp_path):
+    import ml_dtypes
+
+    numbers = np.array([[1.5, -2.0]], ml_dtypes.bfloat16)
+    np.save(tmp_path / "b.npy", numbers)
+    array = md.open(tmp_path / "b.npy")["arr_0"]
+    assert array.shape == (1, 2, 2)
+    assert np.asarray(array.view("bfloat16")).reshape(1, 2).tolist() == numbers.tolist()
+
+
+# ---- how it is opened ----
+
+
+@pytest.mark.needs_no_sanitizer
+def test_a_ten_gib_file_opens_as_fast_as_a_small_one_and_takes_no_memory(tmp_path, live_buffers):
+    small = cases.write_sparse_safetensors(tmp_path / "small.safetensors", 10, 1 << 20)
+    large = cases.write_sparse_safetensors(tmp_path / "large.safetensors", 10, GIB)
+
+    def touch(path):
+        start = time.perf_counter()
+        with md.open(path) as file:
+            arrays = list(file.values())
+        return time.perf_counter() - start, arrays
+
+    touch(small), touch(large)
+    times = {path: min(touch(path)[0] for _ in range(20)) for path in (small, large)}
+    assert times[large] < 5 * times[small], times
+    assert times[large] < 0.01
+    before = cases.resident_nbytes()
+    _, arrays = touch(large)
+    assert cases.resident_nbytes() - before < 1 << 20
+    assert [a.nbytes for a in arrays] == [GIB] * 10
+    assert arrays[9][GIB - 1].item() == 0
+    assert cases.resident_nbytes() - before < 4 << 20
+
+
+def test_opening_reads_the_header_only(tmp_path, monkeypatch):
+    path = cases.write_sparse_safetensors(tmp_path / "a.safetensors", 4, 1 << 20)
+    read = []
+    real = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, n, at: read.append((at, n)) or real(fd, n, at))
+    md.open(path)
+    assert sum(n for _, n in read) < 1000
+
+
+@ON_LINUX
+def test_a_tensor_is_loaded_by_the_page_when_it_is_touched(tmp_path):
+    path = cases.write_sparse_safetensors(tmp_path / "a.safetensors", 2, 64 << 20)
+    with md.open(path) as file:
+        array = file["t1"]
+        before = cases.resident_nbytes()
+        for i in range(16):
+            array[i * (1 << 20)].item()
+        after = cases.resident_nbytes()
+        assert 0 < after - before < 8 << 20  # the kernel brings some neighbours along
+        np.asarray(array).max()
+        assert cases.resident_nbytes() - before > 48 << 20
+
+
+def test_all_tensors_lie_in_one_buffer_over_the_map(big, live_buffers):
+    with md.open(big) as file:
+        assert file.is_mapped
+        arrays = list(file.values())
+        assert len({a.buffer.handle for a in arrays}) == 1
+        assert live_buffers() == 1
+        for array, name in zip(arrays, file, strict=True):
+            assert array.byte_offset == file.info(name).offset
+            assert array.storage == "shared"
+            assert array.readonly
+        assert file["layer.1.i1"].buffer is arrays[0].buffer
+
+
+def test_a_small_file_is_read_and_a_large_one_mapped(tmp_path):
+    for nbytes in (memory.READ_BELOW - 200, memory.READ_BELOW + 1):
+        path = cases.write_sparse_safetensors(tmp_path / "a.safetensors", 1, nbytes)
+        with md.open(path) as file:
+            assert file.is_mapped == (path.stat().st_size >= memory.READ_BELOW)
+            assert file["t0"].shape == (nbytes,)
+            assert file["t0"].readonly
+        with md.open(path, mode="r+") as file:
+            assert file.is_mapped
+
+
+@pytest.mark.parametrize("spelling", [str, Path, os.fsencode])
+def test_a_path_is_spelt_in_any_way(tmp_path, spelling):
+    path = cases.write_npy(tmp_path / "a.npy")
+    assert md.open(spelling(path)).path == str(path)
+
+
+def test_without_a_known_suffix_the_first_bytes_decide(model):
+    kind = model.suffix[1:]
+    plain = model.rename(model.with_suffix(""))
+    with md.open(plain) as file:
+        assert file.format == kind
+        assert len(file) > 0
+
+
+# ---- who shares ----
+
+
+@pytest.mark.needs_torch
+@pytest.mark.needs_mlx
+def test_torch_mlx_and_numpy_share_a_tensor_at_once(big, live_buffers):
+    import mlx.core as mx
+    import torch
+
+    with md.open(big, mode="c") as file:
+        array = file["layer.10.f4"]
+        mps = torch.from_dlpack(array)
+        cpu = torch.from_dlpack(array.host)
+        seen = np.asarray(array)
+        assert mps.untyped_storage().data_ptr() == array.buffer.handle
+        assert cpu.data_ptr() == seen.__array_interface__["data"][0] == array.buffer.address + array.byte_offset
+        array[0, 0] = 77
+        assert (cpu[0, 0], seen[0, 0], mx.array(seen)[0, 0].item()) == (77, 77, 77)
+        if md.default_device().is_software:
+            assert mx.array(np.from_dlpack(array.host)).tolist() == seen.tolist()
+        else:
+            assert mx.from_dlpack(array).tolist() == seen.tolist()
+    del array, mps, cpu, seen
+
+
+@pytest.mark.needs_torch
+def test_torch_takes_a_read_only_tensor(big):
+    import torch
+
+    with md.open(big) as file:
+        array = file["layer.10.f4"]
+        assert torch.from_dlpack(array).untyped_storage().data_ptr() == array.buffer.handle
+
+
+# ---- modes ----
+
+
+def test_writes_go_where_the_mode_says(big):
+    before = big.read_bytes()
+    with md.open(big) as file, pytest.raises(ValueError, match="read-only"):
+        file["layer.1.i1"][0, 0] = 9
+    with md.open(big, mode="c") as file:
+        file["layer.1.i1"][0, 0] = 9
+        assert file["layer.1.i1"][0, 0].item() == 9
+    assert big.read_bytes() == before
+    with md.open(big, mode="r+") as file:
+        file["layer.1.i1"][0, 0] = 9
+        place = file.info("layer.1.i1").offset
+    assert big.read_bytes() == before[:place] + b"\x09" + before[place + 1 :]
+
+
+def test_a_small_file_keeps_to_the_modes_too(tmp_path):
+    path = cases.write_npy(tmp_path / "a.npy")
+    with md.open(path, mode="c") as file:
+        file["arr_0"][0, 0] = 9.0
+        assert file["arr_0"][0, 0].item() == 9.0
+    with md.open(path, mode="r+") as file:
+        file["arr_0"][0, 1] = 5.0
+    assert np.load(path)[0, :2].tolist() == [0.0, 5.0]
+
+
+def test_a_wrong_mode_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"mode \('w'\) must be 'r', 'c' or 'r\+'"):
+        md.open(tmp_path / "a.npy", mode="w")
+
+
+# ---- places that do not fit ----
+
+
+def misaligned(tmp_path):
+    """A float32 tensor behind one byte."""
+    path = tmp_path / "odd.safetensors"
+    header = {"a": entry("U8", (1,), (0, 1)), "b": entry("F32", (3,), (1, 13))}
+    path.write_bytes(safetensors_bytes(header, b"\x07" + np.array([1, 2, 3], "f4").tobytes()))
+    return path
+
+
+@pytest.mark.parametrize("read_below", [0, 1 << 20], ids=["mapped", "read"])
+def test_a_tensor_off_its_alignment_is_copied_once(tmp_path, monkeypatch, read_below, live_buffers):
+    monkeypatch.setattr(memory.Memory.__init__, "__defaults__", (read_below,))
+    with md.open(misaligned(tmp_path)) as file:
+        array = file["b"]
+        assert file.info("b").offset % 4 != 0
+        assert array.tolist() == [1.0, 2.0, 3.0]
+        assert array.readonly
+        assert file["b"] is array
+        assert file["a"].buffer is not array.buffer
+    with md.open(misaligned(tmp_path), mode="c") as file:
+        file["b"][1] = 8
+        assert not file["b"].readonly
+
+
+def test_a_tensor_off_its_alignment_cannot_be_written_to_the_file(tmp_path):
+    with md.open(misaligned(tmp_path), mode="r+") as file:
+        with pytest.raises(md.CopyRequiredError, match=r"tensor 'b' begins at byte .* float32 wants a multiple of 4"):
+            file["b"]
+        file["a"][0] = 1
+
+
+def test_members_of_an_npz_file_are_read_wherever_they_lie(tmp_path, live_buffers):
+    """The name's length moves the data: some fall on their alignment, some do not."""
+    made = {"n" * i: np.arange(5000 + i, dtype="f8") for i in range(1, 12)}
+    np.savez(tmp_path / "a.npz", **made)
+    with md.open(tmp_path / "a.npz") as file:
+        arrays = dict(file)
+        shared = {name for name, a in arrays.items() if a.byte_offset == file.info(name).offset}
+        assert {file.info(name).offset % 8 == 0 for name in shared} == {True}
+        assert 0 < len(shared) < len(made)
+        for name, array in arrays.items():
+            assert np.array_equal(np.asarray(array), made[name])
+    del arrays, array
+
+
+def in_child(code: str, **environment) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-c", "import metal_dlpack as md, os, sys, gc\n" + code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.needs_softmetal
+@pytest.mark.needs_no_sanitizer
+def test_a_file_above_max_buffer_length_spans_several_buffers(tmp_path):
+    path = cases.write_sparse_safetensors(tmp_path / "a.safetensors", 10, 100_000)
+    with open(path, "r+b") as stream:
+        stream.seek(-500_000, os.SEEK_END)
+        stream.write(b"\x05")
+    code = f"""
+file = md.open({str(path)!r})
+assert md.default_device().max_buffer_length == 262144
+arrays = list(file.values())
+print(len({{a.buffer.handle for a in arrays}}), max(a.buffer.size for a in arrays), [a[0].item() for a in arrays])
+"""
+    done = in_child(code, SOFTMETAL_MAX_BUFFER_LENGTH="262144")
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"5 2\d{5} \[0, 0, 0, 0, 0, 5, 0, 0, 0, 0\]\n", done.stdout), done.stdout
+
+
+@pytest.mark.needs_softmetal
+@pytest.mark.needs_no_sanitizer
+def test_a_tensor_above_max_buffer_length_is_refused_and_the_others_are_not(tmp_path):
+    path = tmp_path / "a.safetensors"
+    header = {"big": entry("U8", (300_000,), (0, 300_000)), "b": entry("U8", (4,), (300_000, 300_004))}
+    path.write_bytes(safetensors_bytes(header, bytes(300_000) + b"abcd"))
+    code = f"""
+file = md.open({str(path)!r})
+print(bytes(memoryview(file['b'])))
+try:
+    file['big']
+except MemoryError as error:
+    print(error)
+"""
+    done = in_child(code, SOFTMETAL_MAX_BUFFER_LENGTH="262144")
+    assert done.returncode == 0, done.stderr
+    assert "b'abcd'" in done.stdout
+    assert "tensor 'big' has 300000 bytes, and the device's max_buffer_length is 262144" in done.stdout
+
+
+@hypothesis.given(
+    st.lists(st.integers(1, 5 * mmap.PAGESIZE), max_size=40),
+    st.integers(1, 8),
+)
+def test_spans_hold_every_tensor_that_fits_and_are_few(sizes, pages):
+    limit = pages * mmap.PAGESIZE
+    ends = np.cumsum([0, *sizes]).tolist()
+    extents = list(pairwise(ends))
+    spans = memory.plan_spans(extents, limit)
+    assert all(start % mmap.PAGESIZE == 0 and end - start <= limit for start, end in spans)
+    for first, end in extents:
+        fits = end - first // mmap.PAGESIZE * mmap.PAGESIZE <= limit
+        assert any(s <= first and end <= e for s, e in spans) == fits
+    for (start, _), (_, next_end) in pairwise(spans):
+        assert next_end - start > limit  # two that fit in one would be one
+
+
+@pytest.mark.needs_softmetal
+def test_where_metal_takes_no_map_each_tensor_is_copied(big, live_buffers):
+    from metal_dlpack import softmetal
+
+    wanted = reference(big)
+    with md.open(big) as file:
+        softmetal.configure(fail="buffer@1")
+        try:
+            arrays = dict(file)
+        finally:
+            softmetal.configure(fail=None)
+        for name, array in arrays.items():
+            assert bytes_of(array) == wanted[name][2]
+            assert array.readonly
+    del arrays, array
+
+
+# ---- threads ----
+
+
+@pytest.mark.parametrize("read_below", [0, 1 << 30], ids=["mapped", "read"])
+def test_threads_ask_for_the_first_tensor_at_once(tmp_path, monkeypatch, read_below, live_buffers):
+    """All of them get the one buffer."""
+    monkeypatch.setattr(memory.Memory.__init__, "__defaults__", (read_below,))
+    path = cases.write_safetensors(tmp_path / "a.safetensors", scale=20)
+    wanted = reference(path)
+    for _ in range(20):
+        start = threading.Barrier(6)
+        with md.open(path) as file, ThreadPoolExecutor(6) as pool:
+
+            def take(name, file=file, start=start):
+                start.wait()
+                array = file[name]
+                return name, array.buffer.handle, bytes_of(array)
+
+            found = list(pool.map(take, list(file)[:6]))
+        assert len({handle for _, handle, _ in found}) == 1
+        for name, _, data in found:
+            assert data == wanted[name][2]
+
+
+@ON_LINUX
+def test_a_thousand_files_leave_nothing_behind(big):
+    def trip():
+        with md.open(big) as file:
+            for array in file.values():
+                array.reshape(-1)
+
+    for _ in range(50):
+        trip()
+    before = cases.resident_nbytes(), len(os.listdir("/proc/self/fd")), maps_of(big)
+    for _ in range(1000):
+        trip()
+    after = cases.resident_nbytes(), len(os.listdir("/proc/self/fd")), maps_of(big)
+    assert after[1:] == before[1:] == (before[1], 0)
+    if "address" not in SANITIZER:  # it keeps what was freed for a while
+        assert after[0] - before[0] < 1 << 20
+
+
+# ---- how long it lives ----
+
+
+def maps_of(path) -> int:
+    return sum(str(path) in line for line in Path("/proc/self/maps").read_text().splitlines())
+
+
+@ON_LINUX
+def test_the_map_lives_as_long_as_an_array_over_it(big, live_buffers):
+    file = md.open(big)
+    assert maps_of(big) == 0
+    array = file["layer.10.f4"]
+    view = array[1:]
+    assert maps_of(big) == 1
+    file.close()
+    file.close()
+    with pytest.raises(ValueError, match="was closed"):
+        file["layer.10.f4"]
+    with pytest.raises(ValueError, match="was closed"):
+        file.info("layer.10.f4")
+    del array
+    assert view.tolist() == view.copy().tolist()
+    assert maps_of(big) == 1
+    del view
+    gc.collect()
+    assert maps_of(big) == 0
+
+
+@ON_LINUX
+@pytest.mark.needs_torch
+def test_an_export_keeps_the_map(big, live_buffers):
+    import torch
+
+    with md.open(big) as file:
+        tensor = torch.from_dlpack(file["layer.10.f4"].host)
+    gc.collect()
+    assert maps_of(big) == 1
+    assert tensor.sum() >= 0
+    del tensor
+    gc.collect()
+    assert maps_of(big) == 0
+
+
+@ON_LINUX
+def test_a_dropped_file_leaves_no_descriptor(big, recwarn):
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        md.open(big)["layer.1.i1"].tolist()
+        with pytest.raises(FileFormatError):
+            md.open(__file__)
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert not list(recwarn)
+
+
+@ON_LINUX
+@pytest.mark.needs_no_sanitizer
+def test_a_file_that_is_truncated_while_mapped_ends_the_process(big):
+    """As docs/files.md says: every memory map does."""
+    code = f"""
+file = md.open({str(big)!r})
+array = file['layer.13.c8' if 'layer.13.c8' in file else list(file)[0]]
+array.tolist()
+os.truncate({str(big)!r}, 4096)
+print('truncated', flush=True)
+bytes(memoryview(array.buffer))
+"""
+    done = in_child(code)
+    assert done.stdout == "truncated\n", done.stderr
+    assert done.returncode == -7  # SIGBUS
+
+
+def test_a_file_that_shrinks_before_it_is_touched_is_refused(model):
+    file = md.open(model)
+    name = list(file)[-1]
+    os.truncate(model, model.stat().st_size - 1)
+    with pytest.raises(FileFormatError, match=r"bytes now and had|follows at|not a zip|passes|pass the end"):
+        file[name]
+
+
+# ---- files that are not what they should be ----
+
+GGUF_TENSOR = (b"t", (8,), 0, 0)
+BAD = {
+    "empty.npy": (b"", "cannot read its header"),
+    "text.npy": (b"hello world, this is no array", "cannot read its header"),
+    "version.npy": (b"\x93NUMPY\x09\x00" + bytes(100), "version"),
+    "short.npy": (
+        b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (9,), }".ljust(127) + b"\n",
+        r"36 bytes from byte 128",
+    ),
+    "negative.npy": (
+        b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (-9,), }".ljust(127) + b"\n",
+        "whole numbers",
+    ),
+    "huge.npy": (
+        b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (0, 10**30)}".ljust(127) + b"\n",
+        "cannot read|64 bits",
+    ),
+    "wide.npy": (
+        b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (0, 999999999999999999999)}".ljust(
+            127
+        )
+        + b"\n",
+        "64 bits",
+    ),
+    "objects.npy": (
+        b"\x93NUMPY\x01\x00v\x00{'descr': '|O', 'fortran_order': False, 'shape': (9,), }".ljust(127) + b"\n",
+        "pickled Python objects",
+    ),
+    "swapped.npy": (
+        b"\x93NUMPY\x01\x00v\x00{'descr': '>f4', 'fortran_order': False, 'shape': (), }".ljust(127) + b"\n1234",
+        "byte order.*newbyteorder",
+    ),
+    "empty.npz": (b"", "zip archive"),
+    "cut.npz": (b"PK\x03\x04" + bytes(60), "zip archive"),
+    "empty.safetensors": (b"", "it has 0 bytes"),
+    "long.safetensors": (safetensors_bytes({}, length=10**9), "1000000000 bytes, more than"),
+    "cut.safetensors": (safetensors_bytes({}, length=50), "50 bytes, and 2 follow"),
+    "list.safetensors": (safetensors_bytes([]), "JSON list"),
+    "json.safetensors": (safetensors_bytes(b"{'a'}"), "not sound JSON"),
+    "nan.safetensors": (safetensors_bytes(b'{"a": NaN}'), "NaN"),
+    "deep.safetensors": (safetensors_bytes(b'{"a": ' + b"[" * 200_000), "not sound JSON"),
+    "digits.safetensors": (safetensors_bytes(b'{"a": ' + b"9" * 9000 + b"}"), "too long"),
+    "latin.safetensors": (safetensors_bytes(b'{"\xe9": 1}'), "utf-8"),
+    "surrogate.safetensors": (safetensors_bytes(rb'{"\ud800": 1}'), "not sound JSON"),
+    "twice.safetensors": (safetensors_bytes(b'{"a": 1, "a": 2}'), "'a' stands twice"),
+    "metadata.safetensors": (safetensors_bytes({"__metadata__": {"a": 1}}), "__metadata__"),
+    "entry.safetensors": (safetensors_bytes({"a": {"dtype": "F32"}}), "tensor 'a': its entry lacks"),
+    "dtype.safetensors": (safetensors_bytes({"a": entry("F3")}, bytes(8)), "'F3'.*is none of"),
+    "shape.safetensors": (safetensors_bytes({"a": entry(shape=(2.0,))}, bytes(8)), "whole numbers"),
+    "bool.safetensors": (safetensors_bytes({"a": entry(shape=(True, 2))}, bytes(8)), "whole numbers"),
+    "negative.safetensors": (safetensors_bytes({"a": entry(shape=(-2,))}, bytes(8)), "negative"),
+    "lying.safetensors": (
+        safetensors_bytes({"a": entry(shape=(3,))}, bytes(12)),
+        r"hold 8 bytes, and F32 of shape \(3,\) has 12",
+    ),
+    "end.safetensors": (
+        safetensors_bytes({"a": entry(shape=(3,), offsets=(0, 12))}, bytes(8)),
+        "pass the end of the file",
+    ),
+    "order.safetensors": (safetensors_bytes({"a": entry(offsets=(8, 0))}, bytes(8)), "first byte and an end"),
+    "overlap.safetensors": (
+        safetensors_bytes({"a": entry(), "b": entry(offsets=(4, 12))}, bytes(12)),
+        "tensor 'b'.*without overlaps",
+    ),
+    "hole.safetensors": (
+        safetensors_bytes({"a": entry(), "b": entry(offsets=(16, 24))}, bytes(24)),
+        "tensor 'b'.*holes",
+    ),
+    "rest.safetensors": (safetensors_bytes({"a": entry()}, bytes(9)), "tensors end at byte"),
+    "overflow.safetensors": (safetensors_bytes({"a": entry(shape=(2**40, 2**40))}, bytes(8)), "64 bits"),
+    "hidden.safetensors": (safetensors_bytes({"a": entry(shape=(0, 2**62, 4), offsets=(0, 0))}), "64 bits"),
+    "dims.safetensors": (safetensors_bytes({"a": entry(shape=(1,) * 65, offsets=(0, 4))}, bytes(4)), "65 dimensions"),
+    "half.safetensors": (safetensors_bytes({"a": entry("F4", (3,), (0, 2))}, bytes(2)), "whole bytes"),
+    "empty.gguf": (b"", "header needs 8 bytes"),
+    "magic.gguf": (gguf_bytes(magic=b"GGML"), "begins with b'GGML'"),
+    "version.gguf": (gguf_bytes(version=1), "version is 1"),
+    "endian.gguf": (gguf_bytes(version=3 << 24), "big-endian"),
+    "tensors.gguf": (gguf_bytes(counts=(2**60, 0)), "names 1152921504606846976 tensors"),
+    "keys.gguf": (gguf_bytes(counts=(0, 2**60)), "names 1152921504606846976 keys"),
+    "array.gguf": (gguf_bytes([(b"k", 9, struct.pack("<IQ", 4, 2**62))]), "array of key 'k'"),
+    "texts.gguf": (gguf_bytes([(b"k", 9, struct.pack("<IQ", 8, 2**62))]), "texts in key 'k'"),
+    "text.gguf": (
+        gguf_bytes([(b"k", 9, struct.pack("<IQ", 8, 2) + cases.gguf_text(b"ab") + struct.pack("<Q", 2**63))]),
+        "text of key 'k'",
+    ),
+    "nested.gguf": (gguf_bytes([(b"k", 9, struct.pack("<IQ", 9, 1))]), "array of arrays"),
+    "type.gguf": (gguf_bytes([(b"k", 77, b"")]), "type 77"),
+    "key.gguf": (gguf_bytes([(b"\xff", 0, b"\0")]), "not UTF-8"),
+    "pair.gguf": (gguf_bytes([(b"k", 0, b"\0"), (b"k", 0, b"\0")]), "key 'k' stands twice"),
+    "align.gguf": (gguf_bytes([(b"general.alignment", 4, struct.pack("<I", 24))]), "power of two"),
+    "ndim.gguf": (gguf_bytes([], [(b"t", (1,) * 5, 0, 0)], bytes(4)), "5 dimensions"),
+    "ggml.gguf": (gguf_bytes([], [(b"t", (8,), 999, 0)], bytes(32)), r"type \(999\)"),
+    "offset.gguf": (gguf_bytes([], [(b"t", (8,), 0, 4)], bytes(64)), "not a multiple of the alignment"),
+    "far.gguf": (gguf_bytes([], [(b"t", (8,), 0, 2**40)], bytes(64)), "pass the end"),
+    "size.gguf": (gguf_bytes([], [(b"t", (2**40, 2**40), 0, 0)], bytes(64)), "64 bits"),
+    "block.gguf": (gguf_bytes([], [(b"t", (33,), 2, 0)], bytes(64)), "rows have 33 items, and Q4_0"),
+    "overlap.gguf": (gguf_bytes([], [GGUF_TENSOR, (b"u", (8,), 0, 0)], bytes(64)), "inside of tensor"),
+    "twice.gguf": (gguf_bytes([], [GGUF_TENSOR, (b"t", (8,), 0, 32)], bytes(64)), "stands twice"),
+    "unknown.bin": (b"\x89PNG\r\n" + bytes(50), "none of .npy, .npz, .safetensors, .gguf"),
+}
+
+
+@pytest.mark.parametrize("name", list(BAD))
+def test_what_is_wrong_is_said_with_the_path(tmp_path, name):
+    data, words = BAD[name]
+    path = tmp_path / name
+    path.write_bytes(data)
+    with pytest.raises(FileFormatError, match=words) as caught:
+        md.open(path)
+    assert str(caught.value).startswith(f"open: {path}: ")
+    assert len(str(caught.value)) < 2000
+
+
+def test_a_long_name_does_not_make_a_long_sentence(tmp_path):
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(safetensors_bytes({"n" * 100_000: entry("F3")}, bytes(8)))
+    with pytest.raises(FileFormatError) as caught:
+        md.open(path)
+    assert len(str(caught.value)) < 2000
+    assert "(100000 characters)" in str(caught.value)
+
+
+def test_members_that_cannot_be_mapped_say_why_and_the_others_are_read(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, good=np.arange(3), objects=np.array([None, "x"], dtype=object))
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("packed.npy", bytes(1000))
+    with md.open(path) as file:
+        assert file["good"].tolist() == [0, 1, 2]
+        with pytest.raises(FileFormatError, match=r"tensor 'packed': it is compressed.*np.savez"):
+            file["packed"]
+        with pytest.raises(FileFormatError, match="tensor 'objects': its items are pickled"):
+            file["objects"]
+
+
+def test_a_directory_that_lies_is_refused(tmp_path):
+    path = cases.write_npz(tmp_path / "a.npz")
+    sound = bytearray(path.read_bytes())
+    directory = sound.rfind(b"PK\x05\x06")
+    entries = [m.start() for m in re.finditer(rb"PK\x01\x02", sound)]
+    assert len(entries) > 3
+
+    def changed(at, layout, value):
+        data = bytearray(sound)
+        struct.pack_into(layout, data, at, value)
+        path.write_bytes(data)
+        with pytest.raises(FileFormatError) as caught:
+            with md.open(path) as file:
+                [bytes_of(array) for array in file.values()]
+        return str(caught.value)
+
+    assert "no member begins" in changed(0, "<I", 0)
+    changed(entries[1] + 42, "<I", 7)  # the place of a member
+    changed(entries[1] + 20, "<I", 10**6)  # its size
+    changed(entries[1] + 42, "<I", struct.unpack_from("<I", sound, entries[2] + 42)[0])  # two at one place
+    changed(26, "<H", 60_000)  # the length of its name
+    assert directory > 0
+
+
+def test_a_name_that_is_not_there_is_a_key_error(model):
+    with md.open(model) as file:
+        assert "nothing" not in file
+        assert file.get("nothing") is None
+        with pytest.raises(KeyError, match="has no tensor 'nothing'"):
+            file["nothing"]
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        md.open(tmp_path / "nothing.npy")
+    with pytest.raises(FileFormatError, match="not a regular file"):
+        md.open(tmp_path)
+    os.mkfifo(tmp_path / "pipe.npy")
+    with pytest.raises(FileFormatError, match="not a regular file"):
+        md.open(tmp_path / "pipe.npy")
+    with pytest.raises(TypeError):
+        md.open(3.5)
+
+
+def test_the_mapping_s_other_manners(model):
+    with md.open(model) as file:
+        assert len(file) == len(list(file)) == len(file.keys())
+        assert f"{len(file)} tensors, mode='r'" in repr(file)
+        assert (file.mode, file.is_closed, file.format) == ("r", False, model.suffix[1:])
+    assert file.is_closed
+    assert "closed" in repr(file)
+
+
+# ---- what is written about it ----
+
+
+@pytest.mark.needs_no_sanitizer
+def test_the_example_runs(big, monkeypatch, capsys):
+    for arguments in ([], [str(big)]):
+        monkeypatch.setattr(sys, "argv", ["model_file.py", *arguments])
+        runpy.run_path(str(EXAMPLES / "model_file.py"), run_name="__main__")
+    said = capsys.readouterr().out
+    assert "model.npz: 2 tensors, read" in said
+    assert "13 tensors, mapped" in said
+    assert said.count("copied to private memory") == 2
+
+
+def test_the_sentence_in_the_documentation_is_what_is_said(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("model.safetensors").write_bytes(BAD["overlap.safetensors"][0])
+    with pytest.raises(FileFormatError) as caught:
+        md.open("model.safetensors")
+    text = " ".join((DOCS / "files.md").read_text().split())
+    assert str(caught.value) in text
+
+
+# ---- headers made by chance ----
+
+FEW = st.sampled_from([0, 1, 2, 3, 4, 8, 12, 16, 2**31, 2**63, 2**64, -1, 1.5, True, None, "x", []])
+OFFSETS = st.one_of(
+    st.tuples(st.integers(0, 4), st.integers(0, 4)).map(lambda p: [4 * p[0], 4 * p[1]]), st.lists(FEW, max_size=3), FEW
+)
+SHAPES = st.one_of(st.lists(st.integers(0, 3), max_size=3), st.lists(FEW, max_size=3), FEW)
+KINDS = st.sampled_from(["F32", "F32", "U8", "BOOL", "BF16", "F4", "F6_E2M3", "C64", "F8_E8M0", "f32", "", None, 1])
+ENTRIES = st.one_of(
+    st.fixed_dictionaries({"dtype": KINDS, "shape": SHAPES, "data_offsets": OFFSETS}, optional={"more": FEW}),
+    st.fixed_dictionaries({}, optional={"dtype": KINDS, "shape": SHAPES, "data_offsets": OFFSETS}),
+    FEW,
+)
+HEADERS = st.dictionaries(st.sampled_from(["a", "b", "c", "__metadata__"]), ENTRIES, max_size=3)
+
+
+def chain(parts):
+    """Entries that follow each other, sound but for chance."""
+    header, end = {}, 0
+    for i, (kind, shape, slip) in enumerate(parts):
+        nbytes = int(np.prod(shape)) * {"F32": 4, "BF16": 2, "U8": 1, "F4": 0.5}[kind]
+        header[f"t{i}"] = entry(kind, shape, (end, int(end + nbytes) + slip))
+        end = int(end + nbytes) + slip
+    return header
+
+
+CHAINS = st.lists(
+    st.tuples(
+        st.sampled_from(["F32", "BF16", "U8", "F4"]),
+        st.lists(st.integers(0, 3), max_size=3),
+        st.sampled_from([0, 0, 0, 0, 1]),
+    ),
+    max_size=4,
+).map(chain)
+
+
+def looked_at(path):
+    """Each tensor, its bytes too; or why not."""
+    try:
+        with md.open(path) as file:
+            return {name: (file.info(name).type, array.shape, bytes_of(array)) for name, array in file.items()}
+    except FileFormatError as error:
+        assert str(error).startswith("open: "), error
+        return None
+
+
+@pytest.mark.needs_no_sanitizer  # Python alone, and slow under it
+@hypothesis.settings(max_examples=400)
+@hypothesis.given(st.one_of(HEADERS, CHAINS), st.integers(0, 40), st.sampled_from([b"", b" ", b"\n", b"x"]))
+def test_any_header_is_judged_as_the_safetensors_package_does(tmp_path, header, room, padding):
+    import json
+
+    from safetensors import SafetensorError, deserialize
+
+    ends = [
+        e["data_offsets"][1]
+        for e in header.values()
+        if isinstance(e, dict) and str(e.get("data_offsets", ""))[:3] == "[0,"
+    ]
+    data = bytes(range(room if not ends or not isinstance(ends[-1], int) or not 0 <= ends[-1] < 99 else ends[-1]))
+    if all(name.startswith("t") for name in header):
+        data = bytes(max((e["data_offsets"][1] for e in header.values()), default=0))
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(safetensors_bytes(json.dumps(header).encode() + padding, data))
+    try:
+        wanted = {n: (t["dtype"], tuple(t["shape"]), bytes(t["data"])) for n, t in deserialize(path.read_bytes())}
+    except SafetensorError:
+        wanted = None
+    assert looked_at(path) == wanted
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sound")
+    return {suffix: write(folder / f"a{suffix}").read_bytes() for suffix, write in cases.WRITERS.items()}
+
+
+@pytest.mark.needs_no_sanitizer  # the same
+@pytest.mark.filterwarnings("ignore:Reading `.npy`")
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@hypothesis.settings(max_examples=150)
+@hypothesis.given(data=st.data())
+def test_a_file_with_some_bytes_changed_is_read_or_refused(tmp_path, sound, suffix, data):
+    """No other exception, no crash, whatever the bytes say."""
+    changed = bytearray(sound[suffix])
+    places = st.one_of(st.integers(0, min(300, len(changed) - 1)), st.integers(0, len(changed) - 1))
+    values = st.sampled_from([0, 1, 2, 9, 0x20, 0x27, 0x28, 0x2D, 0x5B, 0x7B, 0x7F, 0x80, 0xFF])
+    for place, value in data.draw(st.lists(st.tuples(places, values), max_size=4)):
+        changed[place] = value
+    if data.draw(st.booleans()):
+        del changed[data.draw(places) :]
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(changed)
+    looked_at(path)

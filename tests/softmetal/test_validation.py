@@ -1,0 +1,47 @@
+"""The whole suite runs with the software Metal's validation on, and a report fails the test that made it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from places import TESTS, python_path
+
+pytestmark = pytest.mark.needs_softmetal
+
+PROGRAM = """
+import metal_dlpack as md
+from objc_messages import pool, send
+from metal_dlpack import softmetal
+
+def test_that_is_wrong():
+    softmetal.configure(validation_mode="log")
+    with pool():
+        assert not send(send(md.Buffer(4).handle, "device"), "newBufferWithLength:options:", 0, 0)
+
+def test_that_is_right():
+    md.Buffer(4)
+"""
+
+
+def run(folder: Path, **settings: str) -> str:
+    path = folder / "test_program.py"
+    path.write_text(PROGRAM)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "conftest", str(path)]
+    paths = os.pathsep.join([str(TESTS), python_path()])
+    environment = os.environ | {"PYTHONPATH": paths} | settings
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=120)
+    return done.stdout + done.stderr
+
+
+def test_validation_is_on():
+    assert os.environ["SOFTMETAL_VALIDATION"] == "1"
+
+
+@pytest.mark.needs_no_sanitizer
+def test_a_report_fails_the_test_that_made_it(tmp_path):
+    said = run(tmp_path)
+    assert "2 passed, 1 error" in said, said
+    assert "ERROR test_program.py::test_that_is_wrong" in said
+    assert "zero-length" in said

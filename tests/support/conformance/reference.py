@@ -1,0 +1,187 @@
+"""Apple's API as two public packages describe it: fetched once, kept as data, never imported or run.
+
+metal-cpp        Apple's own C++ headers, which the macOS wheel of mlx-metal carries
+PyObjC           tables of names, types and values, and extension modules for macOS that hold the
+                 protocols of Apple's headers as Apple's compiler wrote them
+libobjc          Apple's objc/*.h, which ziglang carries (see clang.py)
+"""
+
+import ast
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from conformance import clang, macho
+from places import ROOT
+
+CACHE = ROOT / "build" / "apple-reference"
+
+#: Wheel: (its SHA-256, how pip is asked for it, what is taken from it).
+WHEELS = {
+    "mlx-metal==0.32.4": (
+        "8019b2db622599267d66cc168b2f0dbf5af929790a6c3b3913e00eabc42a7947",
+        ["--platform=macosx_14_0_arm64"],
+        r"mlx/include/metal_cpp/(Metal|Foundation)/.*\.hpp|mlx/include/metal_cpp/LICENSE.txt",
+    ),
+    "pyobjc-framework-Metal==12.2.2": (
+        "9e56862fd12eb3d3da429f15d6721f966d5791e27419ea0fa08f5f3dd0981fe8",
+        ["--platform=macosx_10_9_universal2", "--python-version=3.11"],
+        r"Metal/_metadata\.py|Metal/_Metal\..*\.so",
+    ),
+    "pyobjc-framework-Cocoa==12.2.2": (
+        "851dca4c16e70b405e5cd5a8c166cf7c445ae54a4cdd95ce9a523803172f32d1",
+        ["--platform=macosx_10_9_universal2", "--python-version=3.11"],
+        r"(Core)?Foundation/_metadata\.py|Foundation/_Foundation\..*\.so",
+    ),
+    "pyobjc-framework-IOSurface==12.2.2": (
+        "17ca25726aee45048e9c1725e843617d457ea74f9793bcb1953010d28607598b",
+        ["--platform=macosx_10_9_universal2", "--python-version=3.11"],
+        r"IOSurface/_metadata\.py",
+    ),
+    "pyobjc-framework-Quartz==12.2.2": (
+        "4b01e325b0cdc121e78730dde9756e971b23069bf141cd62efbcaac76d7b6dbb",
+        ["--platform=macosx_10_9_universal2", "--python-version=3.11"],
+        r"Quartz/CoreVideo/_metadata\.py",
+    ),
+}
+METAL_CPP = CACHE / "mlx-metal" / "mlx" / "include" / "metal_cpp"
+
+
+def fetch(requirement: str) -> None:
+    digest, options, wanted = WHEELS[requirement]
+    target = CACHE / requirement.partition("==")[0]
+    stamp = target / "stamp"
+    mark = requirement + digest + wanted
+    if stamp.exists() and stamp.read_text() == mark:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(
+            [
+                *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"),
+                *("--no-deps", "--only-binary=:all:", *options, "--dest", folder, requirement),
+            ],
+            check=True,
+            capture_output=True,
+            timeout=300,
+        )
+        (wheel,) = Path(folder).glob("*.whl")
+        if hashlib.sha256(wheel.read_bytes()).hexdigest() != digest:
+            raise ValueError(f"{wheel.name} is not the file that was read when these tests were written")
+        shutil.rmtree(target, ignore_errors=True)
+        with zipfile.ZipFile(wheel) as archive:
+            for name in archive.namelist():
+                if re.fullmatch(wanted, name):
+                    archive.extract(name, target)
+    stamp.write_text(mark)
+
+
+@cache
+def ready() -> bool:
+    """Fetch what is missing.  Without a network the test skips, unless METAL_DLPACK_NEEDS_REFERENCE=1."""
+    try:
+        for requirement in WHEELS:
+            fetch(requirement)
+    except (subprocess.SubprocessError, OSError) as failure:
+        if os.environ.get("METAL_DLPACK_NEEDS_REFERENCE") == "1":
+            raise
+        pytest.skip(f"Apple's API is not to be had: {failure}")
+    return True
+
+
+# ---- PyObjC's tables, read with ast ----
+
+
+class Tables:
+    """One _metadata.py: names with values, functions, and methods with the types of their arguments."""
+
+    def __init__(self, path: Path):
+        self.constants: dict[str, str] = {}  # name: type, "" for an object
+        self.enums: dict[str, int] = {}
+        self.functions: dict[str, tuple[str, bool]] = {}  # name: (types, result is +1)
+        self.expressions: dict[str, str] = {}
+        self.structs: dict[str, tuple[str, list[str]]] = {}  # name: (type, fields)
+        self.methods: dict[str, list[dict]] = {}  # selector: what is said of it, once a class
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                self._read_list(node.targets[0].id, node.value)
+            elif isinstance(node, ast.Call):
+                self._read_call(node)
+
+    def _read_list(self, name: str, value: ast.expr) -> None:
+        if name in {"constants", "enums"} and isinstance(value, ast.Constant):
+            for item in filter(None, value.value.split("$")):
+                key, _, rest = item.partition("@")
+                if name == "constants":
+                    self.constants[key] = rest
+                elif re.fullmatch(r"-?\d+", rest):
+                    self.enums[key] = int(rest)
+        elif name == "expressions" and isinstance(value, ast.Dict):
+            self.expressions = ast.literal_eval(value)
+        elif name == "functions" and isinstance(value, ast.Dict):
+            for key, entry in zip(value.keys, value.values, strict=True):
+                types = text_of(entry.elts[0])
+                self.functions[key.value] = (types, "'already_cfretained': True" in ast.unparse(entry))
+
+    def _read_call(self, call: ast.Call) -> None:
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        if name == "createStructType":
+            fields = [field.value for field in call.args[2].elts] if isinstance(call.args[2], ast.List) else []
+            self.structs[call.args[0].value.rpartition(".")[2]] = (text_of(call.args[1]), fields)
+        elif name == "r" and len(call.args) == 3:
+            try:
+                facts = ast.literal_eval(call.args[2])
+            except ValueError:
+                return  # a type that depends on the architecture: none of ours
+            self.methods.setdefault(call.args[1].value.decode(), []).append(facts)
+
+
+def text_of(node: ast.expr) -> str:
+    value = getattr(node, "value", "")
+    return value.decode() if isinstance(value, bytes) else value if isinstance(value, str) else ""
+
+
+@cache
+def tables(framework: str) -> Tables:
+    ready()
+    folder = {
+        "Metal": "pyobjc-framework-Metal/Metal",
+        "Foundation": "pyobjc-framework-Cocoa/Foundation",
+        "CoreFoundation": "pyobjc-framework-Cocoa/CoreFoundation",
+        "IOSurface": "pyobjc-framework-IOSurface/IOSurface",
+        "CoreVideo": "pyobjc-framework-Quartz/Quartz/CoreVideo",
+    }[framework]
+    return Tables(CACHE / folder / "_metadata.py")
+
+
+@cache
+def compiled_protocols(arch: str) -> dict[str, macho.Protocol]:
+    """Protocols of Apple's headers, as Apple's compiler wrote them into PyObjC's modules."""
+    ready()
+    found = {}
+    for path in sorted(CACHE.glob("pyobjc-framework-*/*/_*.so")):
+        found |= macho.Image(path, arch).protocols()
+    return found
+
+
+# ---- all selectors ----
+
+
+@cache
+def selectors() -> frozenset[str]:
+    """Every selector that one of the references knows."""
+    ready()
+    found = set(tables("Metal").methods) | set(tables("Foundation").methods)
+    for header in METAL_CPP.rglob("*.hpp"):
+        found |= set(re.findall(r'_DEF_SEL\(\s*\w+,\s*"([^"]+)"\s*\)', header.read_text()))
+    for protocol in compiled_protocols("arm64").values():
+        found |= {key[1:] for key in protocol.methods}
+    return frozenset(found)

@@ -1,0 +1,143 @@
+"""Who needs whom in src/: by the #include lines, by the symbols that the linker joins, by Python's imports.
+
+A room is a file with its header: `metal/storage` is storage.c and storage.h.
+"""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from places import SRC
+
+Graph = dict[str, set[str]]
+
+SUFFIXES = (".c", ".h", ".m")
+
+
+def files() -> list[Path]:
+    """Not the headers one folder deeper: Apple's, as the software Metal declares them, and the C API's."""
+    return sorted([*SRC.glob("*.[chm]"), *SRC.glob("*/*.[chm]")])
+
+
+def room(path: Path) -> str:
+    return path.relative_to(SRC).with_suffix("").as_posix()
+
+
+def folder(name: str) -> str:
+    """Of a room; "" is src/ itself."""
+    return name.rpartition("/")[0]
+
+
+def includes(path: Path) -> list[str]:
+    """What stands between quotes."""
+    return re.findall(r'^#\s*(?:include|import)\s+"([^"]+)"', path.read_text(), re.MULTILINE)
+
+
+def include_graph() -> Graph:
+    needs: Graph = defaultdict(set)
+    for path in files():
+        needs[room(path)] |= {room(SRC / name) for name in includes(path)} - {room(path)}
+    return needs
+
+
+def symbol_graph(objects: Path) -> Graph:
+    """Compiles all of src/ into `objects`; a room needs those that define what it leaves undefined."""
+    sources = [path for path in files() if path.suffix != ".h"]
+    defined: dict[str, str] = {}
+    asked: Graph = {}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for path, (gives, takes) in zip(sources, pool.map(lambda path: symbols(path, objects), sources), strict=True):
+            defined |= dict.fromkeys(gives, room(path))
+            asked[room(path)] = takes
+    return {name: {defined[s] for s in takes if s in defined} - {name} for name, takes in asked.items()}
+
+
+def symbols(source: Path, objects: Path) -> tuple[set[str], set[str]]:
+    """The names that the object defines for others, and those that it asks for."""
+    from tvm_ffi.libinfo import find_dlpack_include_path
+
+    compiler = os.environ.get("CC", "cc").split()
+    target = objects / (room(source).replace("/", "-") + ".o")
+    headers = [SRC, SRC / "softmetal", find_dlpack_include_path(), sysconfig.get_path("include")]
+    flags = ["-std=gnu11", "-O1", "-w", "-fPIC", *(f"-I{path}" for path in headers)]
+    subprocess.run([*compiler, *flags, "-c", source, "-o", target], check=True)
+    listing = subprocess.run(["nm", "-P", "-g", target], capture_output=True, text=True, check=True).stdout
+    kinds = [line.split()[:2] for line in listing.splitlines()]
+    return {name for name, kind in kinds if kind not in "Uw"}, {name for name, kind in kinds if kind in "Uw"}
+
+
+def can_compile() -> bool:
+    compiler = os.environ.get("CC", "cc").split()[0]
+    return sys.platform != "darwin" and None not in (shutil.which(compiler), shutil.which("nm"))
+
+
+def import_graph() -> Graph:
+    """The modules of the Python package, by every import in them, wherever it stands."""
+    package = SRC / "metal_dlpack"
+    modules = {module_name(path): path for path in [*package.rglob("*.py"), package / "_core.pyi"]}
+    needs: Graph = {}
+    for name, path in modules.items():
+        found: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            found |= imported(node, name, path.name == "__init__.py")
+        needs[name] = {closest(target, modules) for target in found} - {None, name}
+    return needs
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SRC).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(node: ast.AST, name: str, is_package: bool) -> set[str]:
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names}
+    if not isinstance(node, ast.ImportFrom):
+        return set()
+    base = node.module or ""
+    if node.level:
+        parts = name.split(".")
+        parts = parts[: len(parts) - node.level + is_package]
+        base = ".".join([*parts, *filter(None, [node.module])])
+    return {f"{base}.{alias.name}" for alias in node.names}
+
+
+def closest(target: str, modules) -> str | None:
+    while target and target not in modules:
+        target = target.rpartition(".")[0]
+    return target or None
+
+
+def circles(needs: Graph) -> list[list[str]]:
+    """Sets of rooms of which each needs each other, through others or directly (Tarjan's algorithm)."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    path: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        order[name] = low[name] = len(order)
+        path.append(name)
+        for other in sorted(needs.get(name, ())):
+            if other not in order:
+                visit(other)
+                low[name] = min(low[name], low[other])
+            elif other in path:
+                low[name] = min(low[name], order[other])
+        if low[name] == order[name]:
+            circle = path[path.index(name) :]
+            del path[path.index(name) :]
+            if len(circle) > 1:
+                found.append(sorted(circle))
+
+    for name in sorted(needs):
+        if name not in order:
+            visit(name)
+    return found

@@ -1,0 +1,142 @@
+"""Hand-made tensors whose arrays end at pages that fault, and whose deleters are C."""
+
+import ctypes
+import itertools
+import mmap
+import os
+
+from dlpack_structs import CAPSULE_NAMES, DataType, Device, Managed, Version, Versioned, _api
+from places import C_FILES
+
+PAGE = mmap.PAGESIZE
+PROT_NONE, PROT_RW = 0, mmap.PROT_READ | mmap.PROT_WRITE
+MAP_PRIVATE_ANONYMOUS = 0x02 | (0x1000 if os.uname().sysname == "Darwin" else 0x20)
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+deleters = ctypes.PyDLL(os.environ["HOSTILE_DELETERS"]) if "HOSTILE_DELETERS" in os.environ else None
+SOURCE = C_FILES / "deleters.c"
+
+
+def map_pages(count, protection=PROT_RW):
+    address = libc.mmap(None, count * PAGE, protection, MAP_PRIVATE_ANONYMOUS, -1, 0)
+    assert address not in (None, 2**64 - 1)
+    return address
+
+
+#: Whoever reads here dies.
+FAULTING = map_pages(256, PROT_NONE)
+
+
+class Context(ctypes.Structure):
+    _fields_ = [
+        ("deletions", ctypes.c_int64),
+        ("tensor", ctypes.c_void_p),
+        ("tensor_nbytes", ctypes.c_size_t),
+        ("data", ctypes.c_void_p),
+        ("data_nbytes", ctypes.c_size_t),
+        ("seen", ctypes.c_void_p),
+    ]
+
+
+def address_of(name):
+    return ctypes.cast(getattr(deleters, name), ctypes.c_void_p).value
+
+
+class Tensor:
+    """One managed tensor: page of the struct, guard, page that ends with the shape, guard, strides, guard."""
+
+    NPAGES = 6
+    #: A deleter may be called whenever it likes: what it writes to lives on.
+    contexts: list = []
+
+    def __init__(
+        self,
+        *,
+        versioned=True,
+        shape=(2, 3),
+        strides="C",
+        ndim=None,
+        data=FAULTING,
+        byte_offset=0,
+        dtype=(2, 32, 1),
+        device=(1, 0),
+        version=(1, 3),
+        flags=0,
+        deleter="C",
+        context="C",
+        dies=None,
+        shift=0,
+    ):
+        self.versioned, self.shift = versioned, shift
+        self.base = map_pages(self.NPAGES)
+        for guard in (1, 3, 5):
+            libc.mprotect(self.base + guard * PAGE, PAGE, PROT_NONE)
+        self.context = Context(0, self.base, self.NPAGES * PAGE, *(dies or (None, 0)), None)
+        Tensor.contexts.append(self.context)
+        kind = Versioned if versioned else Managed
+        self.struct = kind.from_address(self.base)
+        if deleter == "C":
+            deleter = address_of("delete_versioned" if versioned else "delete_legacy")
+        self.struct.deleter = deleter
+        self.struct.manager_ctx = ctypes.addressof(self.context) if context == "C" else context
+        if versioned:
+            self.struct.version = Version(*version)
+            self.struct.flags = flags
+        tensor = self.struct.dl_tensor
+        tensor.data, tensor.byte_offset = data, byte_offset
+        tensor.device, tensor.dtype = Device(*device), DataType(*dtype)
+        tensor.ndim = len(shape or ()) if ndim is None else ndim
+        if strides == "C":
+            strides = None if shape is None else c_strides(shape)
+        self.put_array("shape", 3, shape)
+        self.put_array("strides", 5, strides)
+
+    def put_array(self, name, end_page, values):
+        """The values end where a page ends, and the next one faults; `shift` bytes before where it is given."""
+        if values is None:
+            return
+        address = self.base + end_page * PAGE - 8 * len(values) - self.shift
+        (ctypes.c_int64 * len(values)).from_address(address)[:] = [signed(value) for value in values]
+        setattr(self.struct.dl_tensor, name, ctypes.cast(address, ctypes.POINTER(ctypes.c_int64)))
+
+    @property
+    def name(self):
+        return CAPSULE_NAMES[self.versioned]
+
+    @property
+    def deletions(self):
+        return self.context.deletions
+
+    def capsule(self, destructor=None):
+        return _api.PyCapsule_New(self.base, self.name, destructor)
+
+    def free(self):
+        libc.munmap(self.base, self.NPAGES * PAGE)
+
+
+def signed(value):
+    return (value + 2**63) % 2**64 - 2**63
+
+
+def c_strides(shape):
+    sizes = [max(extent, 1) for extent in shape]
+    products = itertools.accumulate([1, *sizes[:0:-1]], lambda a, b: a * b)
+    return [signed(step) for step in products][::-1] if sizes else []
+
+
+class Handing:
+    """An object that hands out one capsule."""
+
+    def __init__(self, capsule, device):
+        self.capsule, self.device = capsule, device
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, **_keywords):
+        return self.capsule

@@ -1,0 +1,19 @@
+"""Where things are in a checkout."""
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SRC = ROOT / "src"
+DOCS = ROOT / "docs"
+INSIDE = DOCS / "inside"
+EXAMPLES = ROOT / "examples"
+TOOLS = ROOT / "tools"
+TESTS = ROOT / "tests"
+SUPPORT = TESTS / "support"
+C_FILES = TESTS / "c"
+
+
+def python_path() -> str:
+    """PYTHONPATH for a child process that imports the modules of tests/support."""
+    return os.pathsep.join(filter(None, [str(SUPPORT), os.environ.get("PYTHONPATH")]))
