@@ -126,7 +126,7 @@ typedef struct bits_walk {
 
 /* As deep as there are axes: 64. */
 static void
-walk_axis(const bits_walk *walk, int axis, int64_t to, int64_t from) /* NOLINT(misc-no-recursion) */
+walk_axis(const bits_walk *walk, int axis, int64_t to, int64_t from)
 {
     if (axis == walk->shape->ndim) {
         copy_item(&walk->dst, to, &walk->src, from, walk->dtype);

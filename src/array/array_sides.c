@@ -7,96 +7,11 @@
 
 #include <stdlib.h>
 
-#include "array/array_make.h"
 #include "array/array_map.h"
 #include "array/array_queue.h"
 #include "copy/copy.h"
 #include "python/errors.h"
 #include "values/layout_type.h"
-
-/* ---- one side ---- */
-
-void
-array_side_close(array_side *side)
-{
-    Py_CLEAR(side->kept);
-    if (side->view.obj != NULL) {
-        PyBuffer_Release(&side->view);
-    }
-}
-
-void
-array_side_set(array_side *side, ArrayObject *array)
-{
-    side->array = array;
-    side->kept = NULL;
-    side->view.obj = NULL;
-    side->dtype = array->dtype;
-    side->is_readonly = array->is_readonly;
-    array_get_layout(array, &side->layout);
-}
-
-/* The layout of a buffer view; false where it has none in items. */
-static bool
-layout_of_view(const Py_buffer *view, strided_layout *out)
-{
-    int64_t strides[LAYOUT_MAX_NDIM];
-    layout_fault fault;
-    if (view->ndim > LAYOUT_MAX_NDIM) {
-        return false;
-    }
-    for (int axis = 0; axis < view->ndim; axis++) {
-        if (view->strides[axis] % view->itemsize != 0) {
-            return false;
-        }
-        strides[axis] = view->strides[axis] / view->itemsize;
-    }
-    return layout_set(out, view->ndim, (const int64_t *)view->shape, strides, view->itemsize, 0,
-                      &fault);
-}
-
-bool
-array_side_open_view(array_side *side, PyObject *value)
-{
-    if (!PyObject_CheckBuffer(value)) {
-        return false;
-    }
-    if (PyObject_GetBuffer(value, &side->view, PyBUF_FULL_RO) < 0) {
-        PyErr_Clear(); /* NumPy's arrays of element types that the protocol cannot name */
-        side->view.obj = NULL;
-        return false;
-    }
-    if (side->view.suboffsets != NULL || side->view.itemsize == 0 ||
-        !dtype_from_buffer_format(side->view.format, side->view.itemsize, &side->dtype) ||
-        !layout_of_view(&side->view, &side->layout)) {
-        PyBuffer_Release(&side->view);
-        return false;
-    }
-    side->array = NULL;
-    side->kept = NULL;
-    side->origin = side->view.buf;
-    side->is_readonly = side->view.readonly;
-    return true;
-}
-
-int
-array_side_open(array_side *side, md_state *state, PyObject *value, const import_request *request)
-{
-    if (Py_IS_TYPE(value, state->array_type)) {
-        array_side_set(side, array_cast(value));
-        return 0;
-    }
-    if (array_side_open_view(side, value)) {
-        return 0;
-    }
-    PyObject *array = array_make_of(state, value, request);
-    if (array == NULL) {
-        return -1;
-    }
-    array_side_set(side, array_cast(array));
-    side->kept = array;
-    return 0;
-}
 
 /* ---- do the two fit? ---- */
 
@@ -338,4 +253,36 @@ array_copy_items(const char *function, ArrayObject *dst, ArrayObject *src)
     array_side_set(&to, dst);
     array_side_set(&from, src);
     return array_sides_copy(function, &to, &from, NULL);
+}
+
+/* ---- copies in memory of their own ---- */
+
+PyObject *
+array_copied_on(ArrayObject *self, char order, bridge_storage mode, bool is_padded, metal_stream *stream)
+{
+    PyObject *op = array_allocate_padded(state_of((PyObject *)self), "Array.copy",
+                                         array_storage(self)->device, mode, self->ndim,
+                                         array_shape(self), self->dtype, order, is_padded);
+    if (op == NULL) {
+        return NULL;
+    }
+    array_side to, from;
+    array_side_set(&to, array_cast(op));
+    array_side_set(&from, self);
+    if (array_sides_copy("Array.copy", &to, &from, stream) < 0) {
+        Py_CLEAR(op);
+    }
+    return op;
+}
+
+PyObject *
+array_copied(ArrayObject *self, char order, bridge_storage mode)
+{
+    return array_copied_on(self, order, mode, self->is_padded, NULL);
+}
+
+PyObject *
+array_copied_padded(ArrayObject *self, char order, bridge_storage mode, bool is_padded)
+{
+    return array_copied_on(self, order, mode, is_padded, NULL);
 }

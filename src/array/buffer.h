@@ -5,21 +5,9 @@
 #ifndef MD_BUFFER_H
 #define MD_BUFFER_H
 
+#include "python/objects.h"
 #include "python/state.h"
 #include "metal/storage.h"
-
-typedef struct {
-    PyObject_HEAD
-    metal_storage *storage; /* owned (+1); NULL once closed */
-    Py_ssize_t views;       /* Arrays and memoryviews that need it open; see buffer_hold */
-    PyObject *weakrefs;     /* keeps nothing alive; NULL without weak references */
-} BufferObject;
-
-static inline BufferObject *
-buffer_cast(PyObject *op)
-{
-    return (BufferObject *)op;
-}
 
 /* A Buffer that takes over the caller's reference to `storage`: owned (+1).  NULL with an
  * exception; the reference is dropped then too. */

@@ -5,7 +5,7 @@
  */
 #include "python/args.h"
 #include "array/array.h"
-#include "array/array_make.h"
+#include "exchange/array_asarray.h"
 #include "array/array_numpy.h"
 #include "streams/device.h"
 #include "exchange/dlpack_import.h"

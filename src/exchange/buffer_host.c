@@ -4,7 +4,7 @@
  * Threads: the GIL is held; released while Metal wraps pages.
  */
 #include "python/args.h"
-#include "array/array_make.h"
+#include "exchange/array_asarray.h"
 #include "array/buffer.h"
 #include "exchange/dlpack_producer.h"
 #include "python/errors.h"

@@ -7,7 +7,7 @@
 #include "streams/device.h"
 #include "python/errors.h"
 #include "python/owners.h"
-#include "metal/pages.h"
+#include "metal/plain_memory.h"
 
 const device_record *
 host_memory_device(md_state *state, const char *function, const import_request *request)

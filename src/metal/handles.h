@@ -9,7 +9,7 @@
 #ifndef MD_HANDLES_H
 #define MD_HANDLES_H
 
-#include "metal/storage.h"
+#include "metal/storage_record.h"
 
 /* Remember a storage that has a handle.  Out of memory: it is simply not found later. */
 void handles_add(metal_storage *storage);

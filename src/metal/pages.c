@@ -122,67 +122,35 @@ pages_remove(metal_storage *storage)
 
 /* ---- looking ---- */
 
-static bool
-holds(size_t room, size_t offset, size_t nbytes)
-{
-    return offset <= room && nbytes <= room - offset;
-}
-
 metal_storage *
-pages_find(const void *address, size_t nbytes)
+pages_hold(const void *address, size_t nbytes, size_t *offset)
 {
-    size_t offset = 0;
     if (is_empty()) {
         return NULL;
     }
     lock_take(LOCK_PAGES);
     metal_storage *found = find_below(address);
     if (found != NULL) {
-        offset = (size_t)((const char *)address - found->address);
+        *offset = (size_t)((const char *)address - found->address);
         /* Whoever has an address inside has a reference behind it, so this is not the last one just going. */
-        if (!holds(found->capacity, offset, nbytes) || !storage_retain_if_alive(found)) {
+        if (!pages_fit(found->capacity, *offset, nbytes) || !storage_retain_if_alive(found)) {
             found = NULL;
         }
     }
     lock_drop(LOCK_PAGES);
-    if (found != NULL && !holds(found->nbytes, offset, nbytes)) {
-        storage_release(found);
-        return NULL;
-    }
     return found;
 }
 
-/* ---- plain memory ---- */
-
-void *
-pages_new(size_t nbytes)
-{
-    metal_storage *storage;
-    if (bridge_is_forked() || devices_count() == 0 ||
-        storage_new(devices_get(0), nbytes, BRIDGE_SHARED, &storage) != BRIDGE_OK) {
-        return NULL;
-    }
-    if (storage->address == NULL) {
-        storage_release(storage);
-        return NULL;
-    }
-    __atomic_store_n(&storage->is_plain, true, __ATOMIC_RELAXED);
-    return storage->address;
-}
-
-bool
-pages_free(void *address)
+metal_storage *
+pages_take_plain(void *address)
 {
     if (address == NULL || is_empty()) {
-        return false;
+        return NULL;
     }
     lock_take(LOCK_PAGES);
     metal_storage *found = find_below(address);
     bool is_ours = found != NULL && found->address == address &&
                    __atomic_exchange_n(&found->is_plain, false, __ATOMIC_RELAXED);
     lock_drop(LOCK_PAGES);
-    if (is_ours) {
-        storage_release(found);
-    }
-    return is_ours;
+    return is_ours ? found : NULL;
 }

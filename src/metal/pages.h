@@ -11,21 +11,25 @@
 #ifndef MD_PAGES_H
 #define MD_PAGES_H
 
-#include "metal/storage.h"
+#include "metal/storage_record.h"
 
 /* ---- for storage.c ---- */
 
 void pages_add(metal_storage *storage);    /* of ours, shared; its address and capacity never change */
 void pages_remove(metal_storage *storage); /* before its handle is released */
 
-/* ---- for all ---- */
+/* ---- for plain_memory.c ---- */
 
-/* The storage that holds [address, address + nbytes): +1.  NULL: none of ours does. */
-metal_storage *pages_find(const void *address, size_t nbytes);
+/* The storage whose MTLBuffer has room for [address, address + nbytes): +1; what of it may be used is for the
+ * caller to ask. */
+metal_storage *pages_hold(const void *address, size_t nbytes, size_t *offset);
+/* The storage behind plain memory, which is so no longer: the reference is the caller's.  NULL: it is not plain. */
+metal_storage *pages_take_plain(void *address);
 
-/* Memory of the default device, page-aligned; NULL: Metal has none.  The bytes are not set to anything. */
-void *pages_new(size_t nbytes);
-/* False: the memory is not of pages_new. */
-bool pages_free(void *address);
+static inline bool
+pages_fit(size_t room, size_t offset, size_t nbytes)
+{
+    return offset <= room && nbytes <= room - offset;
+}
 
 #endif /* MD_PAGES_H */

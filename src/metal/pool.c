@@ -5,7 +5,12 @@
  */
 #include "metal/pool.h"
 
+#include <stdlib.h>
+
+#include "metal/handles.h"
 #include "metal/locks.h"
+#include "metal/pages.h"
+#include "metal/tracking_watch.h"
 
 #define SMALLEST_BITS 8  /* 256 bytes: Metal's own grain is no finer */
 #define STEP_BITS 3      /* eight classes to a power of two */
@@ -180,6 +185,17 @@ trim_locked(device_pool *pool, uint64_t cached_nbytes, metal_storage **popped)
     }
 }
 
+void
+pool_destroy(metal_storage *storage)
+{
+    handles_remove(storage);
+    if (storage->mode == BRIDGE_SHARED) {
+        pages_remove(storage);
+    }
+    bridge_buffer_release(storage->handle);
+    free(storage);
+}
+
 /* Without the lock: Metal's part. */
 static uint64_t
 destroy_all(metal_storage *popped)
@@ -189,7 +205,7 @@ destroy_all(metal_storage *popped)
         metal_storage *storage = popped;
         popped = storage->next;
         nbytes += storage->capacity;
-        storage_destroy(storage);
+        pool_destroy(storage);
     }
     return nbytes;
 }

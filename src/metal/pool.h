@@ -12,7 +12,7 @@
 #ifndef MD_POOL_H
 #define MD_POOL_H
 
-#include "metal/storage.h"
+#include "metal/storage_record.h"
 
 #define POOL_MODES 3
 #define POOL_NO_LIMIT UINT64_MAX
@@ -39,6 +39,9 @@ void pool_note_made(const device_record *device, bridge_storage mode);
 void pool_dismiss(const device_record *device, size_t capacity, bridge_storage mode);
 /* Keep a storage without references.  False: it does not belong here, and the caller destroys it. */
 bool pool_give(metal_storage *storage);
+
+/* One without references, of storage_new: its MTLBuffer goes back to Metal. */
+void pool_destroy(metal_storage *storage);
 
 /* Destroy what is cached, of one device or of all (NULL).  Returns the bytes that were let go. */
 uint64_t pool_empty(const device_record *device);

@@ -211,36 +211,6 @@ storage_wrap_host(const device_record *device, void *address, size_t nbytes,
 
 /* ---- counting ---- */
 
-void
-storage_retain(metal_storage *storage)
-{
-    (void)__atomic_fetch_add(&storage->refs, 1, __ATOMIC_RELAXED);
-}
-
-bool
-storage_retain_if_alive(metal_storage *storage)
-{
-    uint32_t refs = __atomic_load_n(&storage->refs, __ATOMIC_RELAXED);
-    while (refs != 0) {
-        if (__atomic_compare_exchange_n(&storage->refs, &refs, refs + 1, true, __ATOMIC_ACQUIRE,
-                                        __ATOMIC_RELAXED)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-void
-storage_destroy(metal_storage *storage)
-{
-    handles_remove(storage);
-    if (storage->mode == BRIDGE_SHARED) {
-        pages_remove(storage);
-    }
-    bridge_buffer_release(storage->handle);
-    free(storage);
-}
-
 /* Back to the pool, unless somebody else still holds the MTLBuffer. */
 static void
 release_ours(metal_storage *storage)
@@ -252,7 +222,7 @@ release_ours(metal_storage *storage)
         return;
     }
     pool_dismiss(storage->device, storage->capacity, storage->mode);
-    storage_destroy(storage);
+    pool_destroy(storage);
 }
 
 /* True: it was the last.  Acquire-release: what every other holder did comes before the freeing. */

@@ -5,6 +5,8 @@ Importing this imports no format's library, and not NumPy: `open` imports what a
 
 from __future__ import annotations
 
+from .file_errors import FileFormatError
+
 TYPE_CHECKING = False  # typing costs as much to import as the rest of the package
 if TYPE_CHECKING:
     import os
@@ -14,13 +16,6 @@ if TYPE_CHECKING:
     from .files.array_file import ArrayFile
 
 __all__ = ["FileFormatError", "open"]
-
-
-class FileFormatError(ValueError):
-    """A file is not what its format demands: truncated, overlapping, lying, or of another kind.
-
-    The sentence names the path, the tensor where there is one, and the numbers that do not agree.
-    """
 
 
 def open(

@@ -2,6 +2,7 @@
 #include <dlpack/dlpack.h>
 
 #include "array/array_make.h"
+#include "exchange/array_asarray.h"
 #include "module/c_api.h"
 #include "streams/device.h"
 #include "exchange/dlpack_exchange.h"
@@ -20,6 +21,7 @@
 #include "python/storage_mode.h"
 #include "exchange/stream_lost.h"
 #include "exchange/stream_torch.h"
+#include "streams/stream_current.h"
 #include "streams/stream_type.h"
 #include "module/threads.h"
 

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "array/array_numpy.h"
-#include "metal/pages.h"
+#include "metal/plain_memory.h"
 
 #define SLOT_FEATURE_VERSION 211
 #define SLOT_SET_HANDLER 304

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "softmetal/monotonic.h"
-#include "softmetal/process.h"
+#include "softmetal/process_flags.h"
 #include "softmetal/races.h"
 
 struct soft_event {
@@ -53,7 +53,7 @@ void
 soft_event_release(soft_event *event)
 {
     if (event != NULL && __atomic_sub_fetch(&event->references, 1, __ATOMIC_ACQ_REL) == 0) {
-        soft_race_history_free(event->history);
+        free(event->history);
         free(event);
     }
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "softmetal/monotonic.h"
-#include "softmetal/process.h"
+#include "softmetal/process_flags.h"
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static soft_lane *first_lane;

@@ -27,24 +27,11 @@
 #define EXIT_PATIENCE_MS 2000
 
 static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
-static int forked, exiting;
 static __thread bool is_worker; /* of a thread: exit() may be called by a handler */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed;
 static long worker_count, work_count;
-
-bool
-soft_process_is_forked(void)
-{
-    return __atomic_load_n(&forked, __ATOMIC_RELAXED) != 0;
-}
-
-bool
-soft_process_is_exiting(void)
-{
-    return __atomic_load_n(&exiting, __ATOMIC_ACQUIRE) != 0;
-}
 
 /* Locks that a child needs for letting go of what it inherited: all free in the child.  The
  * runtime's own is among them, since the first call of a method takes it. */
@@ -71,7 +58,7 @@ drop_locks(void)
 static void
 mark_child(void)
 {
-    __atomic_store_n(&forked, 1, __ATOMIC_RELAXED);
+    soft_process_mark_forked();
     drop_locks();
 }
 
@@ -81,7 +68,7 @@ stop_workers(void)
     if (soft_process_is_forked()) {
         return; /* no worker exists here, and `lock` may be held by none of us */
     }
-    __atomic_store_n(&exiting, 1, __ATOMIC_RELEASE);
+    soft_process_mark_exiting();
     soft_lane_wake_all();
     soft_event_wake_all();
     uint64_t deadline = soft_monotonic_after(EXIT_PATIENCE_MS, 1000000);

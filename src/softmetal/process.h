@@ -8,11 +8,7 @@
 
 #include <stdbool.h>
 
-/* True in a child made by fork() after Metal was used: no worker exists there, and locks may be
- * held for ever by threads that do not exist. */
-bool soft_process_is_forked(void);
-/* True once exit() runs: workers stop at the next chance. */
-bool soft_process_is_exiting(void);
+#include "softmetal/process_flags.h"
 
 /* Whoever makes a device calls it first: from then on fork and exit are watched. */
 void soft_process_watch(void);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "softmetal/process.h"
+#include "softmetal/process_flags.h"
 #include "softmetal/program.h"
 #include "softmetal/race_order.h"
 #include "softmetal/race_shadow.h"

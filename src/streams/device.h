@@ -8,6 +8,22 @@
 #include "metal/devices.h"
 #include "python/state.h"
 
+typedef struct {
+    PyObject_HEAD
+    const device_record *record; /* borrowed for ever */
+} DeviceObject;
+
+static inline const device_record *
+device_record_of(PyObject *op)
+{
+    return ((DeviceObject *)op)->record;
+}
+
+/* The tuple of Devices, the default first: borrowed from the state. */
+PyObject *device_all(md_state *state);
+/* NULL with MetalError where there is no Metal. */
+const device_record *device_default_record(md_state *state);
+
 /* The Device of a record: owned (+1), the same object each time. NULL with an exception. */
 PyObject *device_of_record(md_state *state, const device_record *record);
 

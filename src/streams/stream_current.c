@@ -8,7 +8,7 @@
 #include "python/args.h"
 #include "streams/device.h"
 #include "python/errors.h"
-#include "streams/stream_type.h"
+#include "streams/stream_current.h"
 
 /* ---- the device's own ---- */
 

@@ -2,7 +2,8 @@
 #include "streams/stream_order.h"
 
 #include "python/errors.h"
-#include "streams/stream_type.h"
+#include "streams/stream_current.h"
+#include "streams/stream_object.h"
 #include "python/waiting.h"
 #include "metal/work.h"
 

@@ -12,25 +12,12 @@
 #include "streams/device.h"
 #include "python/errors.h"
 #include "streams/event_type.h"
+#include "streams/stream_current.h"
 #include "streams/stream_protocol.h"
 #include "python/waiting.h"
 #include "metal/work.h"
 
 /* ---- making ---- */
-
-PyObject *
-stream_wrap(md_state *state, metal_stream *stream)
-{
-    StreamObject *self = PyObject_GC_New(StreamObject, state->stream_type);
-    if (self == NULL) {
-        stream_release(stream);
-        return NULL;
-    }
-    self->stream = stream;
-    self->weakrefs = NULL;
-    PyObject_GC_Track(self);
-    return (PyObject *)self;
-}
 
 static PyObject *
 stream_type_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)

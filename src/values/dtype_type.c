@@ -8,23 +8,6 @@
 
 #include "python/args.h"
 
-typedef struct {
-    PyObject_HEAD
-    DLDataType dtype; /* known: dtype_is_known */
-} DtypeObject;
-
-static inline DLDataType
-dtype_of(PyObject *op)
-{
-    return ((DtypeObject *)op)->dtype;
-}
-
-DLDataType
-dtype_type_get(PyObject *op)
-{
-    return dtype_of(op);
-}
-
 /* ---- making ---- */
 
 /* Owned (+1), as the one object of this name. */

@@ -4,7 +4,7 @@
  *          tensor is asked for its text.
  * Threads: the GIL is held.
  */
-#include "values/dtype_type.h"
+#include "values/dtype_type_names.h"
 
 #include <stdlib.h>
 
@@ -212,7 +212,7 @@ int
 dtype_type_convert(md_state *state, const char *function, PyObject *value, DLDataType *out)
 {
     if (Py_IS_TYPE(value, state->dtype_type)) {
-        *out = dtype_type_get(value);
+        *out = dtype_of(value);
         return 0;
     }
     if (PyUnicode_Check(value)) {

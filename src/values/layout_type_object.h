@@ -81,6 +81,26 @@ layout_read(PyObject *op, strided_layout *out)
     }
 }
 
+/* All but extents and strides: owned (+1). */
+static inline LayoutObject *
+layout_object_alloc(PyTypeObject *type, int ndim, int64_t itemsize, int64_t offset)
+{
+    int capacity = ndim <= LAYOUT_FEW ? LAYOUT_FEW : ndim;
+    LayoutObject *self = PyObject_NewVar(LayoutObject, type, 2 * (Py_ssize_t)capacity);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->itemsize = itemsize;
+    self->offset = offset;
+    self->ndim = ndim;
+    self->capacity = capacity;
+    self->answers = 0;
+    self->is_implicit = false;
+    self->has_known = false;
+    memset(self->known, 0, sizeof self->known);
+    return self;
+}
+
 /* A StridedLayout with a copy of `layout`: owned (+1). */
 PyObject *layout_object_new(PyTypeObject *type, const strided_layout *layout);
 

@@ -42,8 +42,9 @@ def includes(path: Path) -> list[str]:
 
 def include_graph() -> Graph:
     needs: Graph = defaultdict(set)
+    rooms = {room(path) for path in files()}
     for path in files():
-        needs[room(path)] |= {room(SRC / name) for name in includes(path)} - {room(path)}
+        needs[room(path)] |= {room(SRC / name) for name in includes(path)} & rooms - {room(path)}
     return needs
 
 

@@ -1,0 +1,27 @@
+/* array_side.h: one side of a copy: an Array, or CPU memory that somebody keeps.
+ *
+ * Threads: the GIL is held.
+ */
+#ifndef MD_ARRAY_SIDE_H
+#define MD_ARRAY_SIDE_H
+
+#include "array/array.h"
+
+/* The items of an Array, or of CPU memory that somebody else's buffer view keeps. */
+typedef struct array_side {
+    ArrayObject *array; /* borrowed, or `kept`; NULL: CPU memory */
+    PyObject *kept;     /* owned: an Array made for this copy; NULL: none */
+    Py_buffer view;     /* `obj` NULL: none */
+    char *origin;       /* of CPU memory: where element 0 is */
+    strided_layout layout;
+    DLDataType dtype;
+    bool is_readonly;
+} array_side;
+
+void array_side_set(array_side *side, ArrayObject *array);
+/* The memory behind the buffer protocol as it stands, with no Metal in between.  False, and no exception:
+ * `value` has no such memory, or not in a form that the engine can take. */
+bool array_side_open_view(array_side *side, PyObject *value);
+void array_side_close(array_side *side); /* after either of the two */
+
+#endif /* MD_ARRAY_SIDE_H */

@@ -1,0 +1,290 @@
+/* array_type.c: the Array type: its attributes, and the table of its methods.
+ *
+ * Calls:   the files that array_methods.h names, for the methods.
+ * Threads: the GIL is held.
+ */
+#include "array/array.h"
+
+#include <structmember.h>
+
+#include "array/array_methods.h"
+#include "python/storage_mode.h"
+#include "streams/device.h"
+#include "values/dtype_type.h"
+#include "values/layout_type.h"
+
+/* ---- attributes ---- */
+
+static PyObject *
+array_get_shape(PyObject *op, void *Py_UNUSED(closure))
+{
+    return layout_tuple(array_shape(array_cast(op)), array_cast(op)->ndim);
+}
+
+static PyObject *
+array_get_strides(PyObject *op, void *Py_UNUSED(closure))
+{
+    return layout_tuple(array_strides(array_cast(op)), array_cast(op)->ndim);
+}
+
+static PyObject *
+array_get_ndim(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLong(array_cast(op)->ndim);
+}
+
+static PyObject *
+array_get_size(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(array_cast(op)->nitems);
+}
+
+static PyObject *
+array_get_nbytes(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(array_nbytes(array_cast(op)));
+}
+
+static PyObject *
+array_get_itemsize(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(dtype_itemsize(array_cast(op)->dtype));
+}
+
+static PyObject *
+array_get_dtype(PyObject *op, void *Py_UNUSED(closure))
+{
+    return dtype_type_from_dl(state_of(op), array_cast(op)->dtype);
+}
+
+static PyObject *
+array_get_device(PyObject *op, void *Py_UNUSED(closure))
+{
+    return device_of_record(state_of(op), array_storage(array_cast(op))->device);
+}
+
+static PyObject *
+array_get_storage(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyUnicode_FromString(storage_mode_name(array_storage(array_cast(op))->mode));
+}
+
+static PyObject *
+array_get_buffer(PyObject *op, void *Py_UNUSED(closure))
+{
+    return Py_XNewRef(array_buffer(array_cast(op)));
+}
+
+static PyObject *
+array_get_byte_offset(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(array_cast(op)->byte_offset);
+}
+
+static PyObject *
+array_get_layout_object(PyObject *op, void *Py_UNUSED(closure))
+{
+    strided_layout layout;
+    array_get_layout(array_cast(op), &layout);
+    return layout_type_new(state_of(op), &layout);
+}
+
+static PyObject *
+array_get_readonly(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyBool_FromLong(array_cast(op)->is_readonly);
+}
+
+static PyObject *
+array_get_padded(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyBool_FromLong(array_cast(op)->is_padded);
+}
+
+static PyGetSetDef array_getset[] = {
+    {"shape", array_get_shape, NULL, PyDoc_STR("Extents, a tuple of int."), NULL},
+    {"strides", array_get_strides, NULL, PyDoc_STR("Strides in elements, a tuple of int."), NULL},
+    {"ndim", array_get_ndim, NULL, PyDoc_STR("Number of dimensions, 0 to 64."), NULL},
+    {"size", array_get_size, NULL, PyDoc_STR("Number of items."), NULL},
+    {"nbytes", array_get_nbytes, NULL,
+     PyDoc_STR("Bytes of all items; sub-byte items are counted packed."), NULL},
+    {"itemsize", array_get_itemsize, NULL,
+     PyDoc_STR("Bytes of one item, rounded up for sub-byte types."), NULL},
+    {"dtype", array_get_dtype, NULL, PyDoc_STR("The element type, a dtype."), NULL},
+    {"device", array_get_device, NULL, PyDoc_STR("The Device that holds the items."), NULL},
+    {"storage", array_get_storage, NULL, PyDoc_STR("'shared', 'managed' or 'private'."), NULL},
+    {"buffer", array_get_buffer, NULL,
+     PyDoc_STR("The Buffer under the array; the same object for every view of it."), NULL},
+    {"byte_offset", array_get_byte_offset, NULL,
+     PyDoc_STR("Where element 0 is in the Buffer, in bytes."), NULL},
+    {"layout", array_get_layout_object, NULL,
+     PyDoc_STR("Shape, strides and itemsize as a StridedLayout with offset 0."), NULL},
+    {"padded", array_get_padded, NULL,
+     PyDoc_STR("True if sub-byte items have a byte each, in its lowest bits, as ml_dtypes keeps them;\n"
+               "False if they are packed, and for items of whole bytes."),
+     NULL},
+    {"readonly", array_get_readonly, NULL,
+     PyDoc_STR("True if the items cannot be written through this array."), NULL},
+    {"T", array_get_T, NULL, PyDoc_STR("A view with the axes reversed."), NULL},
+    {"mT", array_get_mT, NULL,
+     PyDoc_STR("A view with the last two axes swapped; ValueError below two dimensions."), NULL},
+    {"host", array_get_host, NULL,
+     PyDoc_STR("The same memory as a CPU array, for consumers that look at __dlpack_device__()\n"
+               "only.  CopyRequiredError for private storage."), NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef array_members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(ArrayObject, weakrefs), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+#define CALL_ROW(name, text) {text, MD_FASTCALL(array_method_##name), array_doc_##name},
+#define PLAIN_ROW(name, text) {text, array_method_##name, METH_NOARGS, array_doc_##name},
+#define ONE_ROW(name, text) {text, array_method_##name, METH_O, array_doc_##name},
+static PyMethodDef array_methods[] = {
+    ARRAY_CALL_LIST(CALL_ROW)
+    ARRAY_PLAIN_LIST(PLAIN_ROW)
+    ARRAY_ONE_LIST(ONE_ROW)
+    {NULL, NULL, 0, NULL},
+};
+#undef CALL_ROW
+#undef PLAIN_ROW
+#undef ONE_ROW
+
+/* The words are Python's: metal_dlpack/text.py. */
+/* What `function` of the Python module makes of the array: owned (+1).  `argument` may be NULL. */
+static PyObject *
+call_python(const char *module_name, const char *function, PyObject *op, PyObject *argument)
+{
+    PyObject *module = PyImport_ImportModule(module_name);
+    PyObject *name = PyUnicode_FromString(function);
+    PyObject *result = NULL;
+    if (module != NULL && name != NULL) {
+        result = PyObject_CallMethodObjArgs(module, name, op, argument, NULL);
+    }
+    Py_XDECREF(name);
+    Py_XDECREF(module);
+    return result;
+}
+
+const char array_doc_reduce_ex[] =
+    "__reduce_ex__($self, protocol, /)\n--\n\n"
+    "Pickle by value: the items in their memory order, dtype, storage and the read-only flag.\n\n"
+    "Protocol 5 gives the memory itself (a PickleBuffer): out of band nothing is copied.  Older\n"
+    "protocols copy once.  Items that do not lie densely, or in private storage, are copied first.\n\n"
+    "Source: PEP 574.";
+
+PyObject *
+array_method_reduce_ex(PyObject *op, PyObject *protocol)
+{
+    return call_python("metal_dlpack.pickling", "reduce_array", op, protocol);
+}
+
+static PyObject *
+array_repr(PyObject *op)
+{
+    return call_python("metal_dlpack.text", "describe_array", op, NULL);
+}
+
+PyObject *
+array_method_repr_html(PyObject *op, PyObject *Py_UNUSED(argument))
+{
+    return call_python("metal_dlpack.notebook", "array_html", op, NULL);
+}
+
+const char array_doc_repr_html[] =
+    "_repr_html_($self, /)\n--\n\n"
+    "HTML for notebooks: a table of facts and, in <pre>, the items as repr() prints them.\n\n"
+    "Returns\n-------\nstr\n    A few kB at most, whatever the size; all text is escaped.\n\n"
+    "Reads the items that are shown, after waiting for GPU work that writes them.";
+
+static Py_ssize_t
+array_length(PyObject *op)
+{
+    if (array_cast(op)->ndim == 0) {
+        PyErr_SetString(PyExc_TypeError, "len() of a 0-dimensional Array.");
+        return -1;
+    }
+    return array_shape(array_cast(op))[0];
+}
+
+/* Views of the first axis, one after another: IndexError of array_sequence_item ends it. */
+static PyObject *
+array_iter(PyObject *op)
+{
+    if (array_cast(op)->ndim == 0) {
+        return PyErr_Format(PyExc_TypeError, "A 0-dimensional Array cannot be iterated over; use item().");
+    }
+    return PySeqIter_New(op);
+}
+
+/* ---- the object's life ---- */
+
+static int
+array_traverse(PyObject *op, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(op));
+    Py_VISIT(array_cast(op)->buffer);
+    return 0; /* no tp_clear: an Array without its Buffer must not exist; owners break the cycles */
+}
+
+static void
+array_dealloc(PyObject *op)
+{
+    ArrayObject *self = array_cast(op);
+    PyTypeObject *type = Py_TYPE(op);
+    PyObject_GC_UnTrack(op);
+    if (self->weakrefs != NULL) {
+        PyObject_ClearWeakRefs(op);
+    }
+    if (self->buffer == NULL) {
+        storage_release(self->storage);
+    }
+    else {
+        buffer_unhold(self->buffer);
+        Py_DECREF(self->buffer);
+    }
+    type->tp_free(op);
+    Py_DECREF(type);
+}
+
+PyDoc_STRVAR(array_doc,
+             "A strided view of a Metal buffer that speaks DLPack.\n\n"
+             "Made by empty(), zeros(), full(), asarray(), from_dlpack() and Buffer.array(); views\n"
+             "share the Buffer and cost no copy.  Several frameworks can hold the same memory: it\n"
+             "lives until the last of them lets go.\n\n"
+             "`==` compares identity only; convert with np.asarray(a) to compare items.\n\n"
+             "Threads: may be used from any thread; nothing orders two that write the same items.");
+
+static PyType_Slot array_slots[] = {
+    {Py_tp_doc, (void *)array_doc},
+    {Py_tp_dealloc, array_dealloc},
+    {Py_tp_traverse, array_traverse},
+    {Py_tp_methods, array_methods},
+    {Py_tp_getset, array_getset},
+    {Py_tp_members, array_members},
+    {Py_tp_repr, array_repr},
+    {Py_mp_length, array_length},
+    {Py_mp_subscript, array_subscript},
+    {Py_mp_ass_subscript, array_assign_subscript},
+    {Py_sq_length, array_length},
+    {Py_sq_item, array_sequence_item},
+    {Py_tp_iter, array_iter},
+    {Py_nb_bool, array_bool},
+    {Py_nb_int, array_int},
+    {Py_nb_float, array_float},
+    {Py_nb_index, array_index},
+    {Py_bf_getbuffer, array_getbuffer},
+    {Py_bf_releasebuffer, array_releasebuffer},
+    {0, NULL},
+};
+
+PyType_Spec array_spec = {
+    .name = "metal_dlpack.Array",
+    .basicsize = offsetof(ArrayObject, dims),
+    .itemsize = sizeof(int64_t),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE |
+             Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = array_slots,
+};

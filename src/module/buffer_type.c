@@ -1,0 +1,343 @@
+/* buffer_type.c: the Buffer type: made, closed, its attributes and the table of its methods.
+ *
+ * Threads:   the GIL is held; it is released round Metal calls that allocate or wait.
+ */
+#include "array/array.h"
+
+#include <structmember.h>
+
+#include "array/buffer.h"
+#include "python/args.h"
+#include "python/errors.h"
+#include "python/owners.h"
+#include "python/storage_mode.h"
+#include "python/waiting.h"
+#include "streams/device.h"
+
+static void
+set_label(metal_storage *storage, const char *label)
+{
+    if (label != NULL && storage->handle != NULL) {
+        bridge_buffer_set_label(storage->handle, label);
+        storage->is_labelled = true;
+    }
+}
+
+static PyObject *
+buffer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static const args_spec spec = {"Buffer", 0, 1, 1, {"size", "device", "storage", "label", NULL}};
+    md_state *state = PyType_GetModuleState(type);
+    PyObject *values[4];
+    const char *label;
+    int64_t size;
+    bridge_storage mode;
+    if (args_parse_tuple(&spec, args, kwargs, values) < 0 ||
+        buffer_convert_size("Buffer", values[0], &size) < 0 ||
+        args_label("Buffer", values[3], &label) < 0) {
+        return NULL;
+    }
+    const device_record *device = device_convert(state, "Buffer", values[1]);
+    if (device == NULL || storage_mode_convert(state, "Buffer", values[2], device, &mode) < 0) {
+        return NULL;
+    }
+    metal_storage *storage = buffer_allocate_storage(state, "Buffer", device, (size_t)size, mode);
+    PyObject *op = storage == NULL ? NULL : buffer_from_storage(state, storage);
+    if (op != NULL) {
+        set_label(buffer_cast(op)->storage, label);
+    }
+    return op;
+}
+
+/* ---- closing ---- */
+
+PyDoc_STRVAR(buffer_close_doc,
+             "close($self, /)\n--\n\n"
+             "Give the memory back now.  Closing twice is allowed.\n\n"
+             "Raises\n------\n"
+             "BufferError\n"
+             "    Arrays, memoryviews or DLPack exports still use it.");
+
+static PyObject *
+buffer_close(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    BufferObject *self = buffer_cast(op);
+    if (self->storage == NULL) {
+        Py_RETURN_NONE;
+    }
+    buffer_hold(self); /* GPU work keeps the storage until it is done: the last of it is waited for */
+    int waited = waiting_for_storage(state_of(op), "Buffer.close", self->storage, true);
+    buffer_unhold(self);
+    if (waited < 0) {
+        return NULL;
+    }
+    Py_ssize_t views = __atomic_load_n(&self->views, __ATOMIC_ACQUIRE);
+    if (views > 0) {
+        return PyErr_Format(PyExc_BufferError,
+                            "Buffer.close: %zd arrays or memoryviews still use the buffer; delete "
+                            "them first.",
+                            views);
+    }
+    if (!storage_is_sole(self->storage)) {
+        PyErr_SetString(PyExc_BufferError, "Buffer.close: a DLPack export of the buffer is still "
+                                           "alive in another framework.");
+        return NULL;
+    }
+    metal_storage *storage = self->storage;
+    self->storage = NULL;
+    storage_release(storage);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(buffer_reduce_doc, "__reduce__($self, /)\n--\n\nTypeError: an Array is pickled and copied, not its Buffer.");
+
+/* A handle, an owner and who else writes there do not travel, and bytes alone are an Array of uint8. */
+static PyObject *
+buffer_reduce(PyObject *Py_UNUSED(op), PyObject *Py_UNUSED(unused))
+{
+    PyErr_SetString(PyExc_TypeError, "Buffer: a Buffer is a place in memory, and is neither pickled nor copied; "
+                                     "take an Array over its bytes: buffer.array(buffer.size - buffer.offset, "
+                                     "'uint8').");
+    return NULL;
+}
+
+static PyMethodDef buffer_methods[] = {
+    {"from_handle", MD_FASTCALL(buffer_from_handle) | METH_CLASS, buffer_from_handle_doc},
+    {"from_host", MD_FASTCALL(buffer_from_host) | METH_CLASS, buffer_from_host_doc},
+    {"from_iosurface", MD_FASTCALL(buffer_from_iosurface) | METH_CLASS, buffer_from_iosurface_doc},
+    {"array", MD_FASTCALL(array_from_buffer), array_from_buffer_doc},
+    {"close", buffer_close, METH_NOARGS, buffer_close_doc},
+    {"fill", buffer_fill, METH_O, buffer_fill_doc},
+    {"copy_from", buffer_copy_from, METH_O, buffer_copy_from_doc},
+    {"copy_to", buffer_copy_to, METH_O, buffer_copy_to_doc},
+    {"__reduce__", buffer_reduce, METH_NOARGS, buffer_reduce_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+/* ---- attributes ---- */
+
+static PyObject *
+buffer_get_size(PyObject *op, void *Py_UNUSED(closure))
+{
+    metal_storage *storage = buffer_open_storage("Buffer.size", buffer_cast(op));
+    return storage == NULL ? NULL : PyLong_FromSize_t(storage->nbytes);
+}
+
+static PyObject *
+buffer_get_offset(PyObject *op, void *Py_UNUSED(closure))
+{
+    metal_storage *storage = buffer_open_storage("Buffer.offset", buffer_cast(op));
+    return storage == NULL ? NULL : PyLong_FromSize_t(storage->first_byte);
+}
+
+static PyObject *
+buffer_get_handle(PyObject *op, void *Py_UNUSED(closure))
+{
+    metal_storage *storage = buffer_open_storage("Buffer.handle", buffer_cast(op));
+    if (storage == NULL) {
+        return NULL;
+    }
+    storage_publish(storage); /* whoever has the handle can write on the GPU */
+    return PyLong_FromVoidPtr(storage->handle);
+}
+
+static PyObject *
+buffer_get_address(PyObject *op, void *Py_UNUSED(closure))
+{
+    metal_storage *storage = buffer_open_storage("Buffer.address", buffer_cast(op));
+    if (storage == NULL) {
+        return NULL;
+    }
+    return storage->address == NULL ? Py_NewRef(Py_None) : PyLong_FromVoidPtr(storage->address);
+}
+
+static PyObject *
+buffer_get_storage(PyObject *op, void *Py_UNUSED(closure))
+{
+    metal_storage *storage = buffer_open_storage("Buffer.storage", buffer_cast(op));
+    return storage == NULL ? NULL : PyUnicode_FromString(storage_mode_name(storage->mode));
+}
+
+static PyObject *
+buffer_get_device(PyObject *op, void *Py_UNUSED(closure))
+{
+    metal_storage *storage = buffer_open_storage("Buffer.device", buffer_cast(op));
+    return storage == NULL ? NULL : device_of_record(state_of(op), storage->device);
+}
+
+/* "": it has none. */
+static void
+copy_label(const metal_storage *storage, char *out, size_t capacity)
+{
+    out[0] = '\0';
+    if (storage->handle != NULL) {
+        bridge_buffer_copy_label(storage->handle, out, capacity);
+    }
+}
+
+static PyObject *
+buffer_get_label(PyObject *op, void *Py_UNUSED(closure))
+{
+    metal_storage *storage = buffer_open_storage("Buffer.label", buffer_cast(op));
+    char label[256];
+    if (storage == NULL) {
+        return NULL;
+    }
+    copy_label(storage, label, sizeof label);
+    if (label[0] == '\0') {
+        Py_RETURN_NONE;
+    }
+    return PyUnicode_DecodeUTF8(label, (Py_ssize_t)strlen(label), "ignore");
+}
+
+static PyObject *
+buffer_get_owner(PyObject *op, void *Py_UNUSED(closure))
+{
+    BufferObject *self = buffer_cast(op);
+    PyObject *owner = self->storage == NULL ? NULL : owners_object(self->storage);
+    if (owner != NULL && PyMemoryView_Check(owner) && PyMemoryView_GET_BASE(owner) != NULL) {
+        owner = PyMemoryView_GET_BASE(owner); /* what the view of it keeps in place */
+    }
+    return Py_NewRef(owner == NULL ? Py_None : owner);
+}
+
+static PyObject *
+buffer_get_is_host_accessible(PyObject *op, void *Py_UNUSED(closure))
+{
+    BufferObject *self = buffer_cast(op);
+    return PyBool_FromLong(self->storage != NULL && self->storage->mode != BRIDGE_PRIVATE);
+}
+
+static PyObject *
+buffer_get_is_closed(PyObject *op, void *Py_UNUSED(closure))
+{
+    return PyBool_FromLong(buffer_cast(op)->storage == NULL);
+}
+
+static PyGetSetDef buffer_getset[] = {
+    {"size", buffer_get_size, NULL,
+     PyDoc_STR("Where the usable bytes end, counted from byte 0 of the MTLBuffer: their number, where\n"
+               "offset is 0."), NULL},
+    {"offset", buffer_get_offset, NULL,
+     PyDoc_STR("Where the usable bytes begin.  0, but over host memory: there the MTLBuffer is whole\n"
+               "pages, and what lies before on the first page is somebody else's."), NULL},
+    {"handle", buffer_get_handle, NULL,
+     PyDoc_STR("The id<MTLBuffer> as an int: borrowed, valid until the Buffer is closed; 0 for an\n"
+               "empty buffer, since Metal has none."), NULL},
+    {"address", buffer_get_address, NULL,
+     PyDoc_STR("CPU address of byte 0 as an int; None for private storage or no bytes."), NULL},
+    {"storage", buffer_get_storage, NULL, PyDoc_STR("'shared', 'managed' or 'private'."), NULL},
+    {"device", buffer_get_device, NULL, PyDoc_STR("The Device it was made on."), NULL},
+    {"label", buffer_get_label, NULL, PyDoc_STR("The name that Metal's tools show, or None."), NULL},
+    {"owner", buffer_get_owner, NULL,
+     PyDoc_STR("The Python object that owns the memory, kept alive; None if it is Metal's own."),
+     NULL},
+    {"is_host_accessible", buffer_get_is_host_accessible, NULL,
+     PyDoc_STR("True for open buffers of shared and managed storage."), NULL},
+    {"is_closed", buffer_get_is_closed, NULL, PyDoc_STR("True once close() has succeeded."), NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef buffer_members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(BufferObject, weakrefs), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyObject *
+buffer_repr(PyObject *op)
+{
+    metal_storage *storage = buffer_cast(op)->storage;
+    if (storage == NULL) {
+        return PyUnicode_FromString("<metal_dlpack.Buffer, closed>");
+    }
+    char label[256];
+    copy_label(storage, label, sizeof label);
+    const char *space = label[0] == '\0' ? "" : " '", *quote = label[0] == '\0' ? "" : "'";
+    return PyUnicode_FromFormat("<metal_dlpack.Buffer%s%s%s of %zu bytes, storage='%s', metal:%d>",
+                                space, label, quote, storage->nbytes,
+                                storage_mode_name(storage->mode), storage->device->index);
+}
+
+/* ---- the object's life ---- */
+
+static int
+buffer_traverse(PyObject *op, visitproc visit, void *arg)
+{
+    BufferObject *self = buffer_cast(op);
+    Py_VISIT(Py_TYPE(op));
+    /* The owner's reference belongs to the storage.  While an export shares the storage the
+     * owner is reachable from outside Python, and must look it. */
+    if (self->storage != NULL && storage_is_sole(self->storage)) {
+        Py_VISIT(owners_object(self->storage));
+    }
+    return 0;
+}
+
+static int
+buffer_clear(PyObject *op)
+{
+    BufferObject *self = buffer_cast(op);
+    /* Arrays and memoryviews of this Buffer are garbage as well but may still run code. */
+    if (__atomic_load_n(&self->views, __ATOMIC_ACQUIRE) == 0) {
+        metal_storage *storage = self->storage;
+        self->storage = NULL;
+        storage_release(storage);
+    }
+    return 0;
+}
+
+static void
+buffer_dealloc(PyObject *op)
+{
+    BufferObject *self = buffer_cast(op);
+    PyTypeObject *type = Py_TYPE(op);
+    PyObject_GC_UnTrack(op);
+    if (self->weakrefs != NULL) {
+        PyObject_ClearWeakRefs(op);
+    }
+    storage_release(self->storage);
+    type->tp_free(op);
+    Py_DECREF(type);
+}
+
+PyDoc_STRVAR(buffer_doc,
+             "Buffer(size, *, device=None, storage=None, label=None)\n--\n\n"
+             "One MTLBuffer and everything that must live as long as it.\n\n"
+             "Parameters\n----------\n"
+             "size : int\n"
+             "    Length in bytes; 0 is allowed.  The bytes are not set to anything.\n"
+             "device : Device or str, optional\n"
+             "    Default: the system's default device.\n"
+             "storage : {'shared', 'managed', 'private'}, optional\n"
+             "    Default: get_storage_mode().\n"
+             "label : str, optional\n"
+             "    A name for Metal's tools.\n\n"
+             "Raises\n------\n"
+             "MemoryError\n"
+             "    Metal has no room, or size passes the device's max_buffer_length.\n"
+             "MetalError\n"
+             "    There is no Metal device.\n\n"
+             "Memory: freed when the last Array, memoryview and DLPack export is gone.\n"
+             "Threads: may be used from any thread; nothing orders two that write the same bytes.");
+
+static PyType_Slot buffer_slots[] = {
+    {Py_tp_doc, (void *)buffer_doc},
+    {Py_tp_new, buffer_new},
+    {Py_tp_dealloc, buffer_dealloc},
+    {Py_tp_traverse, buffer_traverse},
+    {Py_tp_clear, buffer_clear},
+    {Py_tp_methods, buffer_methods},
+    {Py_tp_getset, buffer_getset},
+    {Py_tp_members, buffer_members},
+    {Py_tp_repr, buffer_repr},
+    {Py_bf_getbuffer, buffer_getbuffer},
+    {Py_bf_releasebuffer, buffer_releasebuffer},
+    {0, NULL},
+};
+
+PyType_Spec buffer_spec = {
+    .name = "metal_dlpack.Buffer",
+    .basicsize = sizeof(BufferObject),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = buffer_slots,
+};
