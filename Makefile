@@ -13,8 +13,8 @@ help:
 	@echo 'make demo    what this machine can share: the doctor, then examples/share.py'
 	@echo 'make test    the test suite'
 	@echo 'make bench   the benchmarks'
-	@echo 'make lint    ruff, mypy and the stubs'
-	@echo 'make format  ruff writes its changes'
+	@echo 'make lint    ruff, clang-format, mypy and the stubs'
+	@echo 'make format  ruff and clang-format write their changes'
 	@echo 'make asan    the test suite with AddressSanitizer and UBSan'
 	@echo 'make tsan    the test suite with ThreadSanitizer'
 	@echo 'make mutants breaks the bridge in one place at a time; each time a test must fail'
@@ -44,12 +44,14 @@ bench: build
 lint: $(VENV)/lint.stamp build
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	git ls-files -z '*.[chm]' '*.cpp' | xargs -0 $(VENV)/bin/clang-format --dry-run --Werror
 	$(PY) -m mypy
 	$(PY) -m mypy.stubtest metal_dlpack._core --allowlist tools/stubtest_allowlist.txt --ignore-unused-allowlist
 
 format: $(VENV)/lint.stamp
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+	git ls-files -z '*.[chm]' '*.cpp' | xargs -0 $(VENV)/bin/clang-format -i
 
 asan: build
 	tools/sanitized address,undefined $(PY) $(ARGS)

@@ -1,15 +1,16 @@
 /* metal_bridge.h: the only door between C and Metal.
  *
  * Owns:    the rule that a handle IS the Objective-C object: a `bridge_buffer *` is an
- *          id<MTLBuffer>, never a wrapper, so that DLPack's `data` and PyObjC's pointers are the
- *          same value.
+ *          id<MTLBuffer>, never a wrapper, so that DLPack's `data` and PyObjC's pointers are
+ *          the same value.
  * Calls:   Metal.framework on macOS, src/softmetal/ elsewhere.  Never Python.
- * Threads: every function may be called from any thread, with or without the GIL, and makes its own
- *          autorelease pool, but for those that only read a number.  Those named `..._and_wait`
- *          block until the GPU is done.
+ * Threads: every function may be called from any thread, with or without the GIL, and makes
+ *          its own autorelease pool, but for those that only read a number.  Those named
+ *          `..._and_wait` block until the GPU is done.
  * Names:   `new` and `copy` return +1, `retain` adds 1, `release` drops 1, all else borrows.
- * Fork:    in a forked child every function that would talk to Metal fails with BRIDGE_FORKED or
- *          does nothing, releases too: Metal's connection to the GPU does not survive fork().
+ * Fork:    in a forked child every function that would talk to Metal fails with BRIDGE_FORKED
+ *          or does nothing, releases too: Metal's connection to the GPU does not survive
+ *          fork().
  */
 #ifndef MD_METAL_BRIDGE_H
 #define MD_METAL_BRIDGE_H
@@ -19,28 +20,31 @@
 #include <stdint.h>
 
 typedef struct bridge_surface bridge_surface; /* an IOSurfaceRef */
-typedef struct bridge_device bridge_device; /* an id<MTLDevice>; never defined, on purpose */
-typedef struct bridge_buffer bridge_buffer; /* an id<MTLBuffer> */
-typedef struct bridge_queue bridge_queue;   /* an id<MTLCommandQueue> */
-typedef struct bridge_event bridge_event;   /* an id<MTLSharedEvent> */
+typedef struct bridge_device bridge_device;   /* an id<MTLDevice>; never defined, on purpose */
+typedef struct bridge_buffer bridge_buffer;   /* an id<MTLBuffer> */
+typedef struct bridge_queue bridge_queue;     /* an id<MTLCommandQueue> */
+typedef struct bridge_event bridge_event;     /* an id<MTLSharedEvent> */
 typedef struct bridge_commands bridge_commands; /* an id<MTLCommandBuffer> */
-typedef struct bridge_kernel bridge_kernel; /* an id<MTLComputePipelineState> */
+typedef struct bridge_kernel bridge_kernel;     /* an id<MTLComputePipelineState> */
 
 /* One list makes the enum and the texts, so they cannot drift apart. */
-#define BRIDGE_STATUS_LIST(X)                                                                  \
-    X(BRIDGE_OK, "ok")                                                                         \
-    X(BRIDGE_NO_DEVICE, "no Metal device is available")                                        \
-    X(BRIDGE_TOO_LARGE, "the length is larger than the device's maxBufferLength")              \
-    X(BRIDGE_NO_MEMORY, "Metal could not allocate the buffer")                                 \
-    X(BRIDGE_OVER_LIMIT, "the limit of set_memory_limit() would be passed")                    \
-    X(BRIDGE_NOT_PAGES, "Metal wraps only whole pages of memory")                              \
-    X(BRIDGE_NO_SURFACES, "IOSurface is part of macOS, and this build stands on the software Metal")  \
-    X(BRIDGE_NOT_A_SURFACE, "the handle is neither an IOSurface nor a CVPixelBuffer that lies in one") \
-    X(BRIDGE_NO_ADDRESS, "the IOSurface has no memory that the CPU can see")                    \
-    X(BRIDGE_ODD_END, "Metal copies 4 bytes at a time, and the last ones of the buffer are fewer")    \
-    X(BRIDGE_NO_COMMAND, "Metal gave no command buffer or encoder")                            \
-    X(BRIDGE_NO_KERNEL, "Metal could not compile a kernel")                                    \
-    X(BRIDGE_COMMAND_FAILED, "a command buffer failed")                                        \
+#define BRIDGE_STATUS_LIST(X) \
+    X(BRIDGE_OK, "ok") \
+    X(BRIDGE_NO_DEVICE, "no Metal device is available") \
+    X(BRIDGE_TOO_LARGE, "the length is larger than the device's maxBufferLength") \
+    X(BRIDGE_NO_MEMORY, "Metal could not allocate the buffer") \
+    X(BRIDGE_OVER_LIMIT, "the limit of set_memory_limit() would be passed") \
+    X(BRIDGE_NOT_PAGES, "Metal wraps only whole pages of memory") \
+    X(BRIDGE_NO_SURFACES, \
+      "IOSurface is part of macOS, and this build stands on the software Metal") \
+    X(BRIDGE_NOT_A_SURFACE, \
+      "the handle is neither an IOSurface nor a CVPixelBuffer that lies in one") \
+    X(BRIDGE_NO_ADDRESS, "the IOSurface has no memory that the CPU can see") \
+    X(BRIDGE_ODD_END, \
+      "Metal copies 4 bytes at a time, and the last ones of the buffer are fewer") \
+    X(BRIDGE_NO_COMMAND, "Metal gave no command buffer or encoder") \
+    X(BRIDGE_NO_KERNEL, "Metal could not compile a kernel") \
+    X(BRIDGE_COMMAND_FAILED, "a command buffer failed") \
     X(BRIDGE_FORKED, "Metal cannot be used in a forked child; start it with 'spawn' instead")
 
 #define BRIDGE_AS_ENUM(name, text) name,
@@ -50,9 +54,9 @@ typedef enum { BRIDGE_STATUS_LIST(BRIDGE_AS_ENUM) } bridge_status;
 const char *bridge_status_text(bridge_status status);
 
 /* Who may touch a buffer's bytes.  SPEC MTLResource.h MTLStorageMode. */
-#define BRIDGE_STORAGE_LIST(X)                                                                 \
-    X(BRIDGE_SHARED, "shared")   /* one memory for CPU and GPU */                              \
-    X(BRIDGE_MANAGED, "managed") /* two copies, made equal on demand (discrete GPUs) */        \
+#define BRIDGE_STORAGE_LIST(X) \
+    X(BRIDGE_SHARED, "shared")   /* one memory for CPU and GPU */ \
+    X(BRIDGE_MANAGED, "managed") /* two copies, made equal on demand (discrete GPUs) */ \
     X(BRIDGE_PRIVATE, "private") /* the GPU only */
 
 #define BRIDGE_AS_ENUM(name, text) name,
@@ -70,8 +74,8 @@ typedef struct bridge_error {
 typedef struct bridge_device_facts {
     char name[128];
     uint64_t registry_id;
-    uint64_t max_buffer_length;            /* bytes */
-    uint64_t recommended_max_working_set;  /* bytes */
+    uint64_t max_buffer_length;           /* bytes */
+    uint64_t recommended_max_working_set; /* bytes */
     bool has_unified_memory;
     bool is_software; /* src/softmetal/ answers, not a GPU */
 } bridge_device_facts;
@@ -87,23 +91,24 @@ uint64_t bridge_device_allocated_nbytes(bridge_device *device);
  * status it is NULL. */
 bridge_status bridge_buffer_new(bridge_device *device, size_t nbytes, bridge_storage storage,
                                 bridge_buffer **out);
-/* Called when nobody retains such a buffer any more, no command buffer either: the pages may go.  On the
- * thread of the last release, ours or one of Metal's.  It must not wait. */
+/* Called when nobody retains such a buffer any more, no command buffer either: the pages may
+ * go.  On the thread of the last release, ours or one of Metal's.  It must not wait. */
 typedef void bridge_pages_done(void *context);
-/* Shared storage over the caller's own memory: whole pages, mapped until `done`.  Result as above; if it is
- * not BRIDGE_OK, `done` may have been called, and means nothing. */
+/* Shared storage over the caller's own memory: whole pages, mapped until `done`.  Result as
+ * above; if it is not BRIDGE_OK, `done` may have been called, and means nothing. */
 bridge_status bridge_buffer_new_over_pages(bridge_device *device, void *pages, size_t nbytes,
                                            bridge_pages_done *done, void *context,
                                            bridge_buffer **out);
 void bridge_buffer_retain(bridge_buffer *buffer);
 void bridge_buffer_release(bridge_buffer *buffer); /* NULL is allowed */
-/* Does nobody but the caller hold the buffer, and is it as we made it: unnamed and not purgeable?  True means that no
- * command buffer of anybody's retains it, so that its memory may be used for something else.  PyTorch's allocator
- * decides the same way.  SPEC torch ATen/mps/MPSAllocator.h BufferBlock::retainCount, buffers_pending_free */
+/* Does nobody but the caller hold the buffer, and is it as we made it: unnamed and not
+ * purgeable?  True means that no command buffer of anybody's retains it, so that its memory
+ * may be used for something else.  PyTorch's allocator decides the same way.  SPEC torch
+ * ATen/mps/MPSAllocator.h BufferBlock::retainCount, buffers_pending_free */
 bool bridge_buffer_is_only_ours(bridge_buffer *buffer);
 
-/* Does `handle` point at an object of a class that is an MTLBuffer?  Reads no memory that is not
- * mapped, sends no message to what is not an object. */
+/* Does `handle` point at an object of a class that is an MTLBuffer?  Reads no memory that is
+ * not mapped, sends no message to what is not an object. */
 bool bridge_handle_is_buffer(const void *handle);
 
 size_t bridge_buffer_nbytes(bridge_buffer *buffer);
@@ -118,9 +123,9 @@ void bridge_buffer_set_label(bridge_buffer *buffer, const char *label);
 
 /* ---- IOSurfaces: memory that processes and frameworks share; macOS only ---- */
 
-/* The surface that `handle` (an IOSurfaceRef or a CVPixelBufferRef) is or lies in: +1, and in use, so that no
- * pool of pixel buffers takes it back.  `*pages` is its first byte, good while the surface is kept.  On any
- * status but BRIDGE_OK both are NULL. */
+/* The surface that `handle` (an IOSurfaceRef or a CVPixelBufferRef) is or lies in: +1, and in
+ * use, so that no pool of pixel buffers takes it back.  `*pages` is its first byte, good while
+ * the surface is kept.  On any status but BRIDGE_OK both are NULL. */
 bridge_status bridge_surface_copy(const void *handle, bridge_surface **out, void **pages,
                                   size_t *nbytes);
 void bridge_surface_release(bridge_surface *surface);
@@ -140,7 +145,8 @@ bridge_device *bridge_queue_device(bridge_queue *queue); /* borrowed from the qu
 void bridge_queue_copy_label(bridge_queue *queue, char *out, size_t capacity);
 void bridge_queue_set_label(bridge_queue *queue, const char *label);
 
-/* ---- shared events: a value that only grows, which queues and the CPU signal and await ---- */
+/* ---- shared events: a value that only grows, which queues and the CPU signal and
+ * await ---- */
 
 bridge_event *bridge_event_new(bridge_device *device); /* +1; NULL: Metal gave none */
 void bridge_event_retain(bridge_event *event);
@@ -156,8 +162,8 @@ bool bridge_event_wait(bridge_event *event, uint64_t value, uint64_t timeout_ms)
 
 /* ---- work that is encoded now and done later ---- */
 
-/* A command buffer: +1, used by one thread at a time, ended by commit or release.  Blocks while as many as the
- * queue takes are not complete.  NULL: Metal gave none. */
+/* A command buffer: +1, used by one thread at a time, ended by commit or release.  Blocks
+ * while as many as the queue takes are not complete.  NULL: Metal gave none. */
 bridge_commands *bridge_commands_new(bridge_queue *queue);
 void bridge_commands_release(bridge_commands *commands); /* without commit; NULL is allowed */
 
@@ -170,7 +176,8 @@ typedef struct bridge_run {
     size_t src_offset_bytes, dst_offset_bytes, nbytes;
 } bridge_run;
 
-/* The buffers are retained until the work is complete.  BRIDGE_NO_COMMAND: nothing was encoded. */
+/* The buffers are retained until the work is complete.  BRIDGE_NO_COMMAND: nothing was
+ * encoded. */
 bridge_status bridge_encode_copies(bridge_commands *commands, bridge_buffer *src,
                                    bridge_buffer *dst, const bridge_run *runs, size_t count);
 bridge_status bridge_encode_fill(bridge_commands *commands, bridge_buffer *buffer,
@@ -179,8 +186,9 @@ bridge_status bridge_encode_synchronize(bridge_commands *commands, bridge_buffer
 
 /* ---- kernels ---- */
 
-/* A kernel as C, for the software Metal, which has no compiler: all of its calls, one after the other.
- * `arguments[i]` is argument i's address, `grid` the number of calls along x, y and z. */
+/* A kernel as C, for the software Metal, which has no compiler: all of its calls, one after
+ * the other. `arguments[i]` is argument i's address, `grid` the number of calls along x, y and
+ * z. */
 typedef void bridge_kernel_run(void *const *arguments, const size_t grid[3]);
 
 typedef struct bridge_kernel_source {
@@ -191,19 +199,21 @@ typedef struct bridge_kernel_source {
     unsigned written; /* bit i: argument i is written */
 } bridge_kernel_source;
 
-/* Compile: `out` has room for `count`, each +1 on BRIDGE_OK and none on anything else.  BRIDGE_NO_KERNEL: `*error`
- * holds what the compiler said.  Takes milliseconds. */
+/* Compile: `out` has room for `count`, each +1 on BRIDGE_OK and none on anything else.
+ * BRIDGE_NO_KERNEL: `*error` holds what the compiler said.  Takes milliseconds. */
 bridge_status bridge_kernels_new(bridge_device *device, const bridge_kernel_source *source,
                                  bridge_kernel **out, bridge_error *error);
 
-/* One argument of a kernel: a buffer from its first byte on, or up to 4096 bytes that are copied. */
+/* One argument of a kernel: a buffer from its first byte on, or up to 4096 bytes that are
+ * copied. */
 typedef struct bridge_argument {
     bridge_buffer *buffer; /* NULL: bytes */
     const void *bytes;
     size_t nbytes;
 } bridge_argument;
 
-/* Every call of a kernel in a grid of calls, each extent > 0.  BRIDGE_NO_COMMAND: nothing was encoded. */
+/* Every call of a kernel in a grid of calls, each extent > 0.  BRIDGE_NO_COMMAND: nothing was
+ * encoded. */
 bridge_status bridge_encode_kernel(bridge_commands *commands, bridge_kernel *kernel,
                                    const bridge_argument *arguments, int count,
                                    const size_t grid[3]);
@@ -217,13 +227,14 @@ void bridge_commands_commit(bridge_commands *commands, bridge_completed *complet
 
 /* ---- work that is waited for ---- */
 
-/* Each encodes one command, commits it, and returns when the GPU is done with it.  Ranges must lie
- * within the buffers.  On BRIDGE_COMMAND_FAILED `*error` holds Metal's words. */
-bridge_status bridge_copy_and_wait(bridge_queue *queue, bridge_buffer *src, size_t src_offset_bytes,
-                                   bridge_buffer *dst, size_t dst_offset_bytes, size_t nbytes,
+/* Each encodes one command, commits it, and returns when the GPU is done with it.  Ranges must
+ * lie within the buffers.  On BRIDGE_COMMAND_FAILED `*error` holds Metal's words. */
+bridge_status bridge_copy_and_wait(bridge_queue *queue, bridge_buffer *src,
+                                   size_t src_offset_bytes, bridge_buffer *dst,
+                                   size_t dst_offset_bytes, size_t nbytes, bridge_error *error);
+bridge_status bridge_fill_and_wait(bridge_queue *queue, bridge_buffer *buffer,
+                                   size_t offset_bytes, size_t nbytes, uint8_t value,
                                    bridge_error *error);
-bridge_status bridge_fill_and_wait(bridge_queue *queue, bridge_buffer *buffer, size_t offset_bytes,
-                                   size_t nbytes, uint8_t value, bridge_error *error);
 /* Make what the GPU wrote to a managed buffer visible to the CPU. */
 bridge_status bridge_synchronize_and_wait(bridge_queue *queue, bridge_buffer *buffer,
                                           bridge_error *error);

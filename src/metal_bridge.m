@@ -2,10 +2,11 @@
  *
  * Owns:    nothing but the flag that says this process is a forked child.
  * Calls:   Metal and Foundation: Apple's, or src/softmetal/.
- * Memory:  manual retain/release.  Methods named new..., copy... and alloc give +1, all else is
- *          autoreleased or borrowed, so every function here makes a pool: Python's threads have none.
- * Builds:  with GCC's Objective-C (no ARC, no blocks, no @autoreleasepool, no _Atomic) and with
- *          Apple's clang (-fno-objc-arc).
+ * Memory:  manual retain/release.  Methods named new..., copy... and alloc give +1, all else
+ *          is autoreleased or borrowed, so every function here makes a pool: Python's threads
+ *          have none.
+ * Builds:  with GCC's Objective-C (no ARC, no blocks, no @autoreleasepool, no _Atomic) and
+ *          with Apple's clang (-fno-objc-arc).
  */
 #import <Foundation/Foundation.h>
 #import <Metal/Metal.h>
@@ -200,8 +201,9 @@ bridge_device_allocated_nbytes(bridge_device *device)
 
 /* ---- blocks ---- */
 
-/* What all blocks begin with, made by hand, because GCC makes none.  Metal copies a block off the stack, as
- * many bytes as the descriptor says.  SPEC clang, "Block Implementation Specification". */
+/* What all blocks begin with, made by hand, because GCC makes none.  Metal copies a block off
+ * the stack, as many bytes as the descriptor says.  SPEC clang, "Block Implementation
+ * Specification". */
 typedef struct block_head {
     void *isa;
     int flags;
@@ -214,7 +216,7 @@ typedef struct block_head {
 
 extern void *_NSConcreteStackBlock[32];
 
-#define BLOCK_HEAD(function, descriptor)                                                       \
+#define BLOCK_HEAD(function, descriptor) \
     {_NSConcreteStackBlock, 0, 0, (void (*)(void))(function), (descriptor)}
 
 /* ---- buffers ---- */
@@ -223,12 +225,9 @@ static MTLResourceOptions
 options_of(bridge_storage storage)
 {
     switch (storage) {
-    case BRIDGE_MANAGED:
-        return MTLResourceStorageModeManaged;
-    case BRIDGE_PRIVATE:
-        return MTLResourceStorageModePrivate;
-    default:
-        return MTLResourceStorageModeShared;
+    case BRIDGE_MANAGED: return MTLResourceStorageModeManaged;
+    case BRIDGE_PRIVATE: return MTLResourceStorageModePrivate;
+    default: return MTLResourceStorageModeShared;
     }
 }
 
@@ -276,8 +275,8 @@ run_pages_done(pages_block *self, void *pages, NSUInteger nbytes)
     self->done(self->context);
 }
 
-/* A command buffer of a framework can retain the buffer longer than we do, so Metal itself must say when it
- * is done with the pages. */
+/* A command buffer of a framework can retain the buffer longer than we do, so Metal itself
+ * must say when it is done with the pages. */
 bridge_status
 bridge_buffer_new_over_pages(bridge_device *device, void *pages, size_t nbytes,
                              bridge_pages_done *done, void *context, bridge_buffer **out)
@@ -324,8 +323,9 @@ bridge_buffer_is_only_ours(bridge_buffer *buffer)
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     id<MTLBuffer> object = buffer_object(buffer);
     /* An autoreleased reference of somebody's counts too: then it looks used, which is safe. */
-    bool is_ours = [object retainCount] == 1 && [object label] == nil &&
-                   [object setPurgeableState:MTLPurgeableStateKeepCurrent] == MTLPurgeableStateNonVolatile;
+    bool is_ours =
+        [object retainCount] == 1 && [object label] == nil &&
+        [object setPurgeableState:MTLPurgeableStateKeepCurrent] == MTLPurgeableStateNonVolatile;
     [pool drain];
     return is_ours;
 }
@@ -341,9 +341,8 @@ is_readable(const void *address)
     }
     uintptr_t word = 0;
     vm_size_t nbytes = 0;
-    kern_return_t result =
-        vm_read_overwrite(mach_task_self(), (vm_address_t)address, sizeof word,
-                          (vm_address_t)&word, &nbytes);
+    kern_return_t result = vm_read_overwrite(mach_task_self(), (vm_address_t)address,
+                                             sizeof word, (vm_address_t)&word, &nbytes);
     return result == KERN_SUCCESS && nbytes == sizeof word;
 }
 #else
@@ -357,8 +356,8 @@ is_readable(const void *address)
 }
 #endif
 
-/* Is it one of the runtime's classes?  Nothing else may be asked of it before that is known: the
- * first word of a NumPy array's bytes is no class.  A Mac has some ten thousand. */
+/* Is it one of the runtime's classes?  Nothing else may be asked of it before that is known:
+ * the first word of a NumPy array's bytes is no class.  A Mac has some ten thousand. */
 static bool
 is_class(Class candidate)
 {
@@ -388,8 +387,8 @@ class_conforms(Class found, Protocol *protocol)
     return false;
 }
 
-/* `last` is the class found good last: it stays good, since no class can be unloaded here.  A plain C
- * pointer, because clang has no atomics for Objective-C's. */
+/* `last` is the class found good last: it stays good, since no class can be unloaded here.  A
+ * plain C pointer, because clang has no atomics for Objective-C's. */
 static bool
 is_object_of(const void *handle, Protocol *protocol, const void **last)
 {
@@ -435,7 +434,8 @@ bridge_buffer_nbytes(bridge_buffer *buffer)
 void *
 bridge_buffer_contents(bridge_buffer *buffer)
 {
-    /* Under Apple's validation layer asking a private buffer for its contents ends the process. */
+    /* Under Apple's validation layer asking a private buffer for its contents ends the
+     * process. */
     if (bridge_buffer_storage(buffer) == BRIDGE_PRIVATE) {
         return NULL;
     }
@@ -446,12 +446,9 @@ bridge_storage
 bridge_buffer_storage(bridge_buffer *buffer)
 {
     switch ([buffer_object(buffer) storageMode]) {
-    case MTLStorageModeShared:
-        return BRIDGE_SHARED;
-    case MTLStorageModeManaged:
-        return BRIDGE_MANAGED;
-    default:
-        return BRIDGE_PRIVATE;
+    case MTLStorageModeShared: return BRIDGE_SHARED;
+    case MTLStorageModeManaged: return BRIDGE_MANAGED;
+    default: return BRIDGE_PRIVATE;
     }
 }
 
@@ -464,7 +461,8 @@ bridge_buffer_is_tracked(bridge_buffer *buffer)
 bridge_device *
 bridge_buffer_device(bridge_buffer *buffer)
 {
-    /* The getter of an atomic property autoreleases what it gives; the buffer keeps it alive. */
+    /* The getter of an atomic property autoreleases what it gives; the buffer keeps
+     * it alive. */
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     id<MTLDevice> device = [buffer_object(buffer) device];
     [pool drain];
@@ -508,13 +506,15 @@ surface_of(const void *handle)
     if (kind == IOSurfaceGetTypeID()) {
         return (IOSurfaceRef)(void *)handle;
     }
-    return kind == CVPixelBufferGetTypeID() ? CVPixelBufferGetIOSurface((CVPixelBufferRef)(void *)handle)
-                                            : NULL;
+    return kind == CVPixelBufferGetTypeID()
+               ? CVPixelBufferGetIOSurface((CVPixelBufferRef)(void *)handle)
+               : NULL;
 }
 
-/* A lock bounds the CPU's use of the bytes, it does not make their address: the surface is mapped into the
- * process as long as it is kept.  SPEC IOSurfaceRef.h IOSurfaceLock.  Taken once, so that what a GPU has
- * written before is there, and read-only, so that the surface does not count as changed. */
+/* A lock bounds the CPU's use of the bytes, it does not make their address: the surface is
+ * mapped into the process as long as it is kept.  SPEC IOSurfaceRef.h IOSurfaceLock.  Taken
+ * once, so that what a GPU has written before is there, and read-only, so that the surface
+ * does not count as changed. */
 static void *
 surface_address(IOSurfaceRef surface)
 {
@@ -793,17 +793,13 @@ encode_blit(id<MTLCommandBuffer> commands, const blit_command *blit)
         return BRIDGE_NO_COMMAND;
     }
     switch (blit->kind) {
-    case BLIT_COPY:
-        encode_runs(encoder, blit);
-        break;
+    case BLIT_COPY: encode_runs(encoder, blit); break;
     case BLIT_FILL:
         [encoder fillBuffer:blit->dst
                       range:NSMakeRange(blit->dst_offset_bytes, blit->nbytes)
                       value:blit->value];
         break;
-    case BLIT_SYNCHRONIZE:
-        [encoder synchronizeResource:blit->dst];
-        break;
+    case BLIT_SYNCHRONIZE: [encoder synchronizeResource:blit->dst]; break;
     }
     [encoder endEncoding];
     return BRIDGE_OK;
@@ -973,7 +969,9 @@ set_arguments(id<MTLComputeCommandEncoder> encoder, const bridge_argument *argum
 {
     for (int i = 0; i < count; i++) {
         if (arguments[i].buffer != NULL) {
-            [encoder setBuffer:buffer_object(arguments[i].buffer) offset:0 atIndex:(NSUInteger)i];
+            [encoder setBuffer:buffer_object(arguments[i].buffer)
+                        offset:0
+                       atIndex:(NSUInteger)i];
         }
         else {
             [encoder setBytes:arguments[i].bytes

@@ -68,12 +68,12 @@ MUTANTS = [
     Mutant(
         "no release of the storage's buffer",
         STORAGE,
-        "    bridge_buffer_release(storage->handle); /* of pages: ends in end_pages, now or when the GPU is done */\n",
+        "    /* of pages: ends in end_pages, now or when the GPU is done */\n    bridge_buffer_release(storage->handle);\n",
         "",
     ),
     Mutant(
         "no release of a buffer of our own",
-        STORAGE,
+        "src/metal/pool.c",
         "    bridge_buffer_release(storage->handle);\n    free(storage);\n",
         "    free(storage);\n",
         POOL,
@@ -176,8 +176,8 @@ MUTANTS = [
     Mutant(
         "no wait of the CPU for a stream",
         "src/array/array_map.c",
-        "if (!storage_is_quiet() &&\n        waiting_for_busy_storage(",
-        "if (function == NULL &&\n        waiting_for_busy_storage(",
+        "if (!storage_is_quiet() && waiting_for_busy_storage(",
+        "if (function == NULL && waiting_for_busy_storage(",
         RACES,
     ),
     Mutant(
@@ -202,7 +202,7 @@ MUTANTS = [
         "",
         ARRAYS,
     ),
-    Mutant("no synchronizeResource", BRIDGE, "        [encoder synchronizeResource:blit->dst];\n", "", ARRAYS),
+    Mutant("no synchronizeResource", BRIDGE, "[encoder synchronizeResource:blit->dst]; ", "", ARRAYS),
     Mutant(
         "no didModifyRange after a host write",
         STORAGE,
@@ -234,7 +234,7 @@ MUTANTS = [
     Mutant(
         "synchronising under a host view",
         STORAGE,
-        "__atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE) &&\n                        !has_host_writers(storage);",
+        "__atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE) && !has_host_writers(storage);",
         "__atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE);",
         ARRAYS,
     ),
@@ -247,8 +247,8 @@ MUTANTS = [
     Mutant(
         "managed storage is made shared",
         BRIDGE,
-        "        return MTLResourceStorageModeManaged;\n",
-        "        return MTLResourceStorageModeShared;\n",
+        "return MTLResourceStorageModeManaged;\n",
+        "return MTLResourceStorageModeShared;\n",
     ),
     # ---- bounds ----
     Mutant(
@@ -338,15 +338,15 @@ MUTANTS = [
     Mutant(
         "stream: no wait on the CPU",
         WAITING,
-        "    return storage_is_quiet() ? 0\n",
-        "    return storage_is_quiet() || function != NULL ? 0\n",
+        "    return storage_is_quiet()\n",
+        "    return storage_is_quiet() || function != NULL\n",
         f"{STREAMS} {BUFFERS}",
     ),
     Mutant(
         "stream: no wait of arrays on the CPU",
         "src/array/array_map.c",
-        "    if (!storage_is_quiet() &&\n",
-        "    if (!storage_is_quiet() && function == NULL &&\n",
+        "    if (!storage_is_quiet() && waiting",
+        "    if (!storage_is_quiet() && function == NULL && waiting",
         STREAMS,
     ),
     Mutant(

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+SUPPORT = str(ROOT / "tests" / "support")
 IS_MAC = sys.platform == "darwin"
 SECONDS = 900
 

@@ -2,8 +2,8 @@
 
     protocol.py [FILE]     writes it (default: docs/inside/protocol.md)
 
-Made of three things, none of which it runs: the rules in tests/support/protocol_rules.py, `SPEC id` in the comments of src/,
-`@pytest.mark.rule(id, ...)` on the tests.
+Made of three things, none of which it runs: the rules in tests/support/protocol_rules.py, `SPEC id` in the comments
+of src/, `@pytest.mark.rule(id, ...)` on the tests.
 The peers of a test are those that it needs (`@pytest.mark.needs_torch`), calls, or names (`peers=`).
 """
 

@@ -6,16 +6,18 @@
 
 #include <dlpack/dlpack.h>
 
-/* The table of a type: borrowed, static for the process.  NULL with TypeError.  A library keeps it per
- * type; looking it up costs more than the call. */
+/* The table of a type: borrowed, static for the process.  NULL with TypeError.  A library
+ * keeps it per type; looking it up costs more than the call. */
 static const DLPackExchangeAPI *
 table_of(PyObject *type)
 {
     PyObject *capsule = PyObject_GetAttrString(type, "__dlpack_c_exchange_api__");
     if (capsule == NULL) {
-        return PyErr_Format(PyExc_TypeError, "%R has no __dlpack_c_exchange_api__.", type), NULL;
+        return PyErr_Format(PyExc_TypeError, "%R has no __dlpack_c_exchange_api__.", type),
+               NULL;
     }
-    const DLPackExchangeAPIHeader *header = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+    const DLPackExchangeAPIHeader *header =
+        PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
     Py_DECREF(capsule);
     while (header != NULL && header->version.major != DLPACK_MAJOR_VERSION) {
         header = header->prev_api; /* the table of an older version */
@@ -43,7 +45,8 @@ tuple_of(const int64_t *values, int count)
     return tuple;
 }
 
-/* A borrowed tensor: valid while this function runs, nothing to delete.  A table may lack it. */
+/* A borrowed tensor: valid while this function runs, nothing to delete.  A table may
+ * lack it. */
 PyObject *
 exchange_describe(PyObject *Py_UNUSED(module), PyObject *op)
 {
@@ -58,9 +61,10 @@ exchange_describe(PyObject *Py_UNUSED(module), PyObject *op)
     if (table->dltensor_from_py_object_no_sync(op, &tensor) != 0) {
         return NULL;
     }
-    return Py_BuildValue("((ii)(iii)NNK)", (int)tensor.device.device_type, (int)tensor.device.device_id,
-                         tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes,
-                         tuple_of(tensor.shape, tensor.ndim), tuple_of(tensor.strides, tensor.ndim),
+    return Py_BuildValue("((ii)(iii)NNK)", (int)tensor.device.device_type,
+                         (int)tensor.device.device_id, tensor.dtype.code, tensor.dtype.bits,
+                         tensor.dtype.lanes, tuple_of(tensor.shape, tensor.ndim),
+                         tuple_of(tensor.strides, tensor.ndim),
                          (unsigned long long)tensor.byte_offset);
 }
 
@@ -80,7 +84,8 @@ exchange_round_trip(PyObject *Py_UNUSED(module), PyObject *op)
     return result;
 }
 
-/* The allocator says what is wrong through the caller's function: it may run where there is no Python. */
+/* The allocator says what is wrong through the caller's function: it may run where there is no
+ * Python. */
 static void
 set_error(void *context, const char *kind, const char *message)
 {
@@ -98,7 +103,8 @@ exchange_allocate_like(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     }
     const DLPackExchangeAPI *table = table_of(type);
-    const DLPackExchangeAPI *other = table == NULL ? NULL : table_of((PyObject *)Py_TYPE(prototype));
+    const DLPackExchangeAPI *other =
+        table == NULL ? NULL : table_of((PyObject *)Py_TYPE(prototype));
     if (other == NULL || other->managed_tensor_from_py_object_no_sync(prototype, &like) != 0) {
         return NULL;
     }

@@ -1,8 +1,10 @@
 /* exchange.h: DLPack's C exchange API, called by a C library that knows no framework.
  *
- * Each takes tensors of any type that has __dlpack_c_exchange_api__: metal_dlpack.Array, torch.Tensor.
+ * Each takes tensors of any type that has __dlpack_c_exchange_api__: metal_dlpack.Array,
+ * torch.Tensor.
  * Threads: the GIL is held.
- * Failure: NULL with the exception of the tensor's framework, or TypeError: the type has no table.
+ * Failure: NULL with the exception of the tensor's framework, or TypeError: the type has no
+ *          table.
  */
 #ifndef EXCHANGE_H
 #define EXCHANGE_H

@@ -1,6 +1,8 @@
-/* metal_example.c: a C library that makes and reads Arrays of metal_dlpack without calling Python.
+/* metal_example.c: a C library that makes and reads Arrays of metal_dlpack without calling
+ * Python.
  *
- * Calls:   metal_dlpack.h, found by metal_dlpack.get_include(); exchange.c for DLPack's own C API.
+ * Calls:   metal_dlpack.h, found by metal_dlpack.get_include(); exchange.c for DLPack's own C
+ *          API.
  * Threads: the GIL is held at the border, and released while items are worked on.
  */
 #include <metal_dlpack.h>
@@ -16,8 +18,8 @@ static const metal_dlpack_dtype uint8 = {1, 8, 1};    /* kDLUInt */
 
 /* Calls `work` with each item.  The index counts up like an odometer, the last axis fastest. */
 static void
-visit_items(const metal_dlpack_view *view, float *origin, void (*work)(float *item, void *context),
-            void *context)
+visit_items(const metal_dlpack_view *view, float *origin,
+            void (*work)(float *item, void *context), void *context)
 {
     int64_t index[MAX_NDIM] = {0};
     float *item = origin;
@@ -131,8 +133,8 @@ count(PyObject *Py_UNUSED(module), PyObject *args)
     return array;
 }
 
-/* What a library does that has an id<MTLBuffer> of its own.  `owner` lives as long as the memory is
- * used by anybody. */
+/* What a library does that has an id<MTLBuffer> of its own.  `owner` lives as long as the
+ * memory is used by anybody. */
 static PyObject *
 wrap(PyObject *Py_UNUSED(module), PyObject *args)
 {
@@ -159,11 +161,13 @@ wrap(PyObject *Py_UNUSED(module), PyObject *args)
 
 static PyMethodDef functions[] = {
     {"total", total, METH_O, "total(a): the sum of a float32 Array's items."},
-    {"scale", scale, METH_VARARGS, "scale(a, factor): multiplies a float32 Array's items in place."},
+    {"scale", scale, METH_VARARGS,
+     "scale(a, factor): multiplies a float32 Array's items in place."},
     {"count", count, METH_VARARGS, "count(rows, columns): a float32 Array of 0, 1, 2 ..."},
     {"wrap", wrap, METH_VARARGS,
      "wrap(handle, nbytes, owner): the bytes of an id<MTLBuffer> as a uint8 Array."},
-    {"describe", exchange_describe, METH_O, "describe(x): device, dtype, shape, strides, byte offset."},
+    {"describe", exchange_describe, METH_O,
+     "describe(x): device, dtype, shape, strides, byte offset."},
     {"round_trip", exchange_round_trip, METH_O,
      "round_trip(x): x by way of an owned DLPack tensor, on the same memory."},
     {"allocate_like", exchange_allocate_like, METH_VARARGS,

@@ -35,13 +35,15 @@ bound_bits(const strided_layout *layout, int64_t item_bits, int64_t first_bit, i
            int64_t *highest)
 {
     layout_offset_bounds(layout, lowest, highest);
-    return layout_multiply(*lowest, item_bits, lowest) && layout_add(*lowest, first_bit, lowest) &&
-           layout_multiply(*highest, item_bits, highest) && layout_add(*highest, first_bit, highest);
+    return layout_multiply(*lowest, item_bits, lowest) &&
+           layout_add(*lowest, first_bit, lowest) &&
+           layout_multiply(*highest, item_bits, highest) &&
+           layout_add(*highest, first_bit, highest);
 }
 
 bool
-bits_byte_span(const strided_layout *layout, int64_t item_bits, int64_t first_bit, int64_t *first,
-               int64_t *end)
+bits_byte_span(const strided_layout *layout, int64_t item_bits, int64_t first_bit,
+               int64_t *first, int64_t *end)
 {
     int64_t lowest, highest, past;
     if (item_bits % 8 == 0 && first_bit == 0) { /* in bytes, of which 64 bits count more */
@@ -74,7 +76,8 @@ bits_as_bytes(const strided_layout *layout, int64_t item_bits, strided_layout *o
     out->shape[last] = row_bits / 8;
     for (int axis = 0; axis < last; axis++) {
         int64_t step_bits;
-        if (!layout_multiply(layout->strides[axis], item_bits, &step_bits) || step_bits % 8 != 0) {
+        if (!layout_multiply(layout->strides[axis], item_bits, &step_bits) ||
+            step_bits % 8 != 0) {
             return false;
         }
         out->strides[axis] = step_bits / 8;
@@ -106,11 +109,13 @@ side_of(const bits_items *items)
 static int64_t
 origin_of(const bits_items *items)
 {
-    return items->first_bit + items->layout->offset * bits_per_item(items->dtype, items->is_padded);
+    return items->first_bit +
+           items->layout->offset * bits_per_item(items->dtype, items->is_padded);
 }
 
 static void
-copy_item(const bits_side *dst, int64_t to, const bits_side *src, int64_t from, DLDataType dtype)
+copy_item(const bits_side *dst, int64_t to, const bits_side *src, int64_t from,
+          DLDataType dtype)
 {
     for (int lane = 0; lane < dtype.lanes; lane++) {
         uint8_t value = bits_read(src->base, from + (int64_t)lane * dtype.bits, dtype.bits);
@@ -133,7 +138,8 @@ walk_axis(const bits_walk *walk, int axis, int64_t to, int64_t from)
         return;
     }
     int64_t to_step = walk->dst.strides[axis] * walk->dst.item_bits;
-    int64_t from_step = walk->src.strides == NULL ? 0 : walk->src.strides[axis] * walk->src.item_bits;
+    int64_t from_step =
+        walk->src.strides == NULL ? 0 : walk->src.strides[axis] * walk->src.item_bits;
     for (int64_t i = 0; i < walk->shape->shape[axis]; i++) {
         walk_axis(walk, axis + 1, to + i * to_step, from + i * from_step);
     }

@@ -88,8 +88,8 @@ largest_number(const float_format *format)
 {
     switch (format->specials) {
     case TOP_IS_INFINITE: return magnitude_mask(format) - (1u << format->mantissa_bits);
-    case TOP_IS_NAN:      return magnitude_mask(format) - 1;
-    default:              return magnitude_mask(format);
+    case TOP_IS_NAN: return magnitude_mask(format) - 1;
+    default: return magnitude_mask(format);
     }
 }
 
@@ -123,7 +123,8 @@ dtype_decode_float(uint8_t code, uint32_t bits)
 static uint32_t
 round_magnitude(const float_format *format, double magnitude)
 {
-    int exponent, smallest = 2 - format->bias; /* frexp's exponent of the smallest normal number */
+    /* frexp's exponent of the smallest normal number */
+    int exponent, smallest = 2 - format->bias;
     double fraction = frexp(magnitude, &exponent);
     if (fraction == 0.0) {
         return 0;
@@ -155,11 +156,15 @@ dtype_encode_float(uint8_t code, double value, uint32_t *out)
     bool is_past = magnitude > largest_number(format);
     switch (format->specials) {
     case TOP_IS_INFINITE: /* a quiet NaN has the mantissa's first bit */
-        *out = sign | (isnan(value) ? largest_number(format) + 1 + (1u << (format->mantissa_bits - 1)) : magnitude);
+        *out = sign |
+               (isnan(value) ? largest_number(format) + 1 + (1u << (format->mantissa_bits - 1))
+                             : magnitude);
         break;
     case TOP_IS_NAN: *out = sign | (isnan(value) ? magnitude_mask(format) : magnitude); break;
     case ZERO_IS_NAN:
-        *out = isnan(value) || is_past ? magnitude_mask(format) + 1 : magnitude == 0 ? 0 : sign | magnitude;
+        *out = isnan(value) || is_past ? magnitude_mask(format) + 1
+               : magnitude == 0        ? 0
+                                       : sign | magnitude;
         break;
     case ALL_ARE_NUMBERS: *out = sign | (is_past ? largest_number(format) : magnitude); break;
     }

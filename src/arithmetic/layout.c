@@ -1,4 +1,5 @@
-/* layout.c: see layout.h.  Making layouts, and questions about one; views are in layout_views.c. */
+/* layout.c: see layout.h.  Making layouts, and questions about one; views are in
+ * layout_views.c. */
 #include "arithmetic/layout.h"
 
 #define LAYOUT_AS_TEXT(name, text) [name] = text,
@@ -66,14 +67,14 @@ set_dense_strides(strided_layout *out, char order, layout_fault *fault)
 }
 
 bool
-layout_set_dense(strided_layout *out, int ndim, const int64_t *shape, int64_t itemsize, char order,
-                 layout_fault *fault)
+layout_set_dense(strided_layout *out, int ndim, const int64_t *shape, int64_t itemsize,
+                 char order, layout_fault *fault)
 {
     return set_shape(out, ndim, shape, itemsize, fault) && set_dense_strides(out, order, fault);
 }
 
-/* Adds the reach of every axis of a layout that has items to the bounds, which begin at the offset.
- * False on overflow. */
+/* Adds the reach of every axis of a layout that has items to the bounds, which begin at the
+ * offset. False on overflow. */
 static inline bool
 find_bounds(const strided_layout *in, int64_t *min, int64_t *max)
 {
@@ -90,8 +91,8 @@ find_bounds(const strided_layout *in, int64_t *min, int64_t *max)
     return fits;
 }
 
-/* Small numbers, as most are, need no multiplication to see that they fit: 64 axes of 2^23 steps of
- * 2^23 items of 2^7 bytes do. */
+/* Small numbers, as most are, need no multiplication to see that they fit: 64 axes of 2^23
+ * steps of 2^23 items of 2^7 bytes do. */
 static inline bool
 is_small(const strided_layout *in)
 {

@@ -3,8 +3,8 @@
  * Owns:    nothing.  A strided_layout is a plain value, about 1 KiB, made on the stack.
  * Calls:   nothing but string.h.
  * Threads: every function is pure: any thread, with or without the GIL.
- * Failure: a function that can fail returns false, fills `*fault` and leaves `*out` unspecified.
- *          `out` may be the same object as `in`.
+ * Failure: a function that can fail returns false, fills `*fault` and leaves `*out`
+ *          unspecified. `out` may be the same object as `in`.
  * Units:   shape, strides and offset count items; only names with `nbytes` count bytes.
  */
 #ifndef MD_LAYOUT_H
@@ -18,37 +18,37 @@
 #define LAYOUT_FEW 8 /* so many dimensions are copied as a block, without a loop */
 
 typedef struct strided_layout {
-    int ndim;         /* 0 .. LAYOUT_MAX_NDIM */
-    int64_t itemsize; /* bytes in one item, >= 1 */
-    int64_t offset;   /* items from the base to element 0; may be negative */
+    int ndim;                         /* 0 .. LAYOUT_MAX_NDIM */
+    int64_t itemsize;                 /* bytes in one item, >= 1 */
+    int64_t offset;                   /* items from the base to element 0; may be negative */
     int64_t shape[LAYOUT_MAX_NDIM];   /* only the first ndim entries mean anything */
     int64_t strides[LAYOUT_MAX_NDIM]; /* likewise */
 } strided_layout;
 
 /* One list makes the codes and the texts.  A text takes the fault's two numbers, a and b,
  * in this order, as %lld. */
-#define LAYOUT_FAULT_LIST(X)                                                                  \
-    X(LAYOUT_FAULT_NONE, "no fault")                                                          \
-    X(LAYOUT_FAULT_NDIM, "a layout has 0 to 64 dimensions, not %lld")                         \
-    X(LAYOUT_FAULT_EXTENT, "extent %lld of axis %lld is negative")                            \
-    X(LAYOUT_FAULT_ITEMSIZE, "itemsize (%lld) must be at least 1 byte")                       \
+#define LAYOUT_FAULT_LIST(X) \
+    X(LAYOUT_FAULT_NONE, "no fault") \
+    X(LAYOUT_FAULT_NDIM, "a layout has 0 to 64 dimensions, not %lld") \
+    X(LAYOUT_FAULT_EXTENT, "extent %lld of axis %lld is negative") \
+    X(LAYOUT_FAULT_ITEMSIZE, "itemsize (%lld) must be at least 1 byte") \
     X(LAYOUT_FAULT_OVERFLOW, "the layout reaches past what 64 bits can count") \
-    X(LAYOUT_FAULT_AXIS, "axis %lld is out of range for %lld dimensions")                     \
-    X(LAYOUT_FAULT_AXIS_TWICE, "axis %lld is named twice")                                    \
-    X(LAYOUT_FAULT_AXES, "%lld axes are given for %lld dimensions")                           \
-    X(LAYOUT_FAULT_INDEX, "index %lld is out of range for an axis of extent %lld")            \
-    X(LAYOUT_FAULT_STEP, "a slice's step must not be 0")                                      \
-    X(LAYOUT_FAULT_VOLUME, "a layout of %lld items cannot take a shape of %lld items")        \
-    X(LAYOUT_FAULT_INFER, "only one extent of a shape may be -1")                             \
-    X(LAYOUT_FAULT_NOT_A_VIEW, "the strides do not allow this shape without a copy")          \
-    X(LAYOUT_FAULT_BROADCAST, "extent %lld cannot be broadcast to %lld")                      \
-    X(LAYOUT_FAULT_BROADCAST_NDIM, "%lld dimensions cannot be broadcast to %lld")             \
-    X(LAYOUT_FAULT_REPACK, "items of %lld bytes cannot be repacked as items of %lld bytes")   \
-    X(LAYOUT_FAULT_PACK_STRIDE, "the stride of the axis to repack must be 1, not %lld")       \
-    X(LAYOUT_FAULT_PACK_EXTENT, "extent %lld of the axis to repack must be a positive "       \
-                                "multiple of %lld")                                           \
-    X(LAYOUT_FAULT_PACK_OTHER, "every other stride (%lld) must be a multiple of %lld")        \
-    X(LAYOUT_FAULT_PACK_OFFSET, "slice_offset (%lld) must be a multiple of %lld")             \
+    X(LAYOUT_FAULT_AXIS, "axis %lld is out of range for %lld dimensions") \
+    X(LAYOUT_FAULT_AXIS_TWICE, "axis %lld is named twice") \
+    X(LAYOUT_FAULT_AXES, "%lld axes are given for %lld dimensions") \
+    X(LAYOUT_FAULT_INDEX, "index %lld is out of range for an axis of extent %lld") \
+    X(LAYOUT_FAULT_STEP, "a slice's step must not be 0") \
+    X(LAYOUT_FAULT_VOLUME, "a layout of %lld items cannot take a shape of %lld items") \
+    X(LAYOUT_FAULT_INFER, "only one extent of a shape may be -1") \
+    X(LAYOUT_FAULT_NOT_A_VIEW, "the strides do not allow this shape without a copy") \
+    X(LAYOUT_FAULT_BROADCAST, "extent %lld cannot be broadcast to %lld") \
+    X(LAYOUT_FAULT_BROADCAST_NDIM, "%lld dimensions cannot be broadcast to %lld") \
+    X(LAYOUT_FAULT_REPACK, "items of %lld bytes cannot be repacked as items of %lld bytes") \
+    X(LAYOUT_FAULT_PACK_STRIDE, "the stride of the axis to repack must be 1, not %lld") \
+    X(LAYOUT_FAULT_PACK_EXTENT, "extent %lld of the axis to repack must be a positive " \
+                                "multiple of %lld") \
+    X(LAYOUT_FAULT_PACK_OTHER, "every other stride (%lld) must be a multiple of %lld") \
+    X(LAYOUT_FAULT_PACK_OFFSET, "slice_offset (%lld) must be a multiple of %lld") \
     X(LAYOUT_FAULT_PACK_ADDRESS, "data_ptr (%lld) must be a multiple of the itemsize (%lld)") \
     X(LAYOUT_FAULT_NEGATIVE, "items before the base (min_offset %lld) have no required size")
 
@@ -104,8 +104,8 @@ layout_copy(const strided_layout *in, strided_layout *out)
     }
 }
 
-/* Copies numbers that have just been written, one at a time: a wider load would have to wait until
- * they have left the processor's store buffer. */
+/* Copies numbers that have just been written, one at a time: a wider load would have to wait
+ * until they have left the processor's store buffer. */
 static inline void
 layout_copy_fresh(int64_t *to, const int64_t *from, int count)
 {
@@ -125,8 +125,8 @@ layout_drop_axis(strided_layout *layout, int axis)
     }
 }
 
-/* A number at least as large as each of |values| but the least int64's, whose it is one below: they
- * fit below any power of two that this one fits below. */
+/* A number at least as large as each of |values| but the least int64's, whose it is one below:
+ * they fit below any power of two that this one fits below. */
 static inline uint64_t
 layout_magnitude(const int64_t *values, int count)
 {
@@ -141,19 +141,18 @@ layout_magnitude(const int64_t *values, int count)
 
 /* A C-ordered (`order` 'C') or Fortran-ordered ('F') layout at offset 0.  Refuses what
  * overflows int64 when counted in bytes. */
-bool layout_set_dense(strided_layout *out, int ndim, const int64_t *shape,
-                      int64_t itemsize, char order, layout_fault *fault);
+bool layout_set_dense(strided_layout *out, int ndim, const int64_t *shape, int64_t itemsize,
+                      char order, layout_fault *fault);
 
-/* Dense strides at offset 0 in any order: axes[0] has the longest stride, the last one stride 1.
- * An empty layout has strides 0.  Refuses what overflows int64 when counted in bytes. */
-bool layout_set_ordered(strided_layout *out, int ndim, const int64_t *shape,
-                        int64_t itemsize, const int *axes, layout_fault *fault);
+/* Dense strides at offset 0 in any order: axes[0] has the longest stride, the last one stride
+ * 1. An empty layout has strides 0.  Refuses what overflows int64 when counted in bytes. */
+bool layout_set_ordered(strided_layout *out, int ndim, const int64_t *shape, int64_t itemsize,
+                        const int *axes, layout_fault *fault);
 
 /* A layout with the given strides (NULL: C order).  Refuses ndim out of range, negative
  * extents, and any product or offset that overflows int64 in items or in bytes. */
-bool layout_set(strided_layout *out, int ndim, const int64_t *shape,
-                const int64_t *strides, int64_t itemsize, int64_t offset,
-                layout_fault *fault);
+bool layout_set(strided_layout *out, int ndim, const int64_t *shape, const int64_t *strides,
+                int64_t itemsize, int64_t offset, layout_fault *fault);
 
 /* ---- questions; all of them total on a layout that layout_set accepted ---- */
 int64_t layout_volume(const strided_layout *in); /* items; 1 for ndim 0 */
@@ -162,14 +161,15 @@ int64_t layout_volume(const strided_layout *in); /* items; 1 for ndim 0 */
  * An empty layout gives *min == *max == offset. */
 void layout_offset_bounds(const strided_layout *in, int64_t *min, int64_t *max);
 
-bool layout_is_contiguous_c(const strided_layout *in); /* strides of extent-1 axes do not count */
+/* strides of extent-1 axes do not count */
+bool layout_is_contiguous_c(const strided_layout *in);
 bool layout_is_contiguous_f(const strided_layout *in);
-bool layout_is_contiguous_any(const strided_layout *in); /* in some order of the axes */
-bool layout_is_empty(const strided_layout *in);          /* an extent is 0 */
+bool layout_is_contiguous_any(const strided_layout *in);   /* in some order of the axes */
+bool layout_is_empty(const strided_layout *in);            /* an extent is 0 */
 bool layout_has_negative_stride(const strided_layout *in); /* on an axis of extent > 1 */
-bool layout_is_unique(const strided_layout *in); /* no two indices share an item */
-/* The axes by length of stride, the longest first; equal ones by extent, the largest first, then by
- * number.  `axes` has room for ndim. */
+bool layout_is_unique(const strided_layout *in);           /* no two indices share an item */
+/* The axes by length of stride, the longest first; equal ones by extent, the largest first,
+ * then by number.  `axes` has room for ndim. */
 void layout_stride_order(const strided_layout *in, int *axes);
 /* Bit i: axis i goes on where axis i - 1 steps, so that the two can be one. */
 uint64_t layout_merge_mask(const strided_layout *in);
@@ -187,13 +187,13 @@ bool layout_index_axis(const strided_layout *in, int axis, int64_t index, int64_
 /* start, length and step as PySlice_AdjustIndices leaves them: already within the axis. */
 bool layout_cut_axis(const strided_layout *in, int axis, int64_t start, int64_t length,
                      int64_t step, int64_t *offset, int64_t *stride, layout_fault *fault);
-/* The stride of an axis of extent 1 put before `axis` (0..ndim), which keeps a contiguous layout
- * contiguous to a reader of strides. */
+/* The stride of an axis of extent 1 put before `axis` (0..ndim), which keeps a contiguous
+ * layout contiguous to a reader of strides. */
 int64_t layout_unit_stride(const strided_layout *in, int axis);
 
 /* ---- views: each writes a layout over the same items ---- */
-bool layout_take_index(const strided_layout *in, int axis, int64_t index,
-                       strided_layout *out, layout_fault *fault); /* drops the axis */
+bool layout_take_index(const strided_layout *in, int axis, int64_t index, strided_layout *out,
+                       layout_fault *fault); /* drops the axis */
 bool layout_take_range(const strided_layout *in, int axis, int64_t start, int64_t length,
                        int64_t step, strided_layout *out, layout_fault *fault);
 bool layout_permuted(const strided_layout *in, const int *axes, strided_layout *out,
@@ -201,11 +201,13 @@ bool layout_permuted(const strided_layout *in, const int *axes, strided_layout *
 /* One extent may be -1 and is worked out. NOT_A_VIEW: would need a copy. */
 bool layout_reshaped(const strided_layout *in, int ndim, const int64_t *shape,
                      strided_layout *out, layout_fault *fault);
-void layout_squeezed(const strided_layout *in, strided_layout *out); /* drops every extent-1 axis */
+/* drops every extent-1 axis */
+void layout_squeezed(const strided_layout *in, strided_layout *out);
 bool layout_expanded(const strided_layout *in, int axis, strided_layout *out,
                      layout_fault *fault); /* an axis of extent 1 before `axis` (0..ndim) */
-/* New axes of extent 1: those of the result whose bit is set.  Each gets the stride with which the
- * axis after it would go on.  Refuses more than 64 dimensions, and strides that overflow. */
+/* New axes of extent 1: those of the result whose bit is set.  Each gets the stride with which
+ * the axis after it would go on.  Refuses more than 64 dimensions, and strides
+ * that overflow. */
 bool layout_unsqueezed(const strided_layout *in, uint64_t axes, strided_layout *out,
                        layout_fault *fault);
 bool layout_broadcast(const strided_layout *in, int ndim, const int64_t *shape,
@@ -213,8 +215,8 @@ bool layout_broadcast(const strided_layout *in, int ndim, const int64_t *shape,
 /* Axes first..last (inclusive) as one. */
 bool layout_flattened(const strided_layout *in, int first, int last, strided_layout *out,
                       layout_fault *fault);
-/* Axis i joins axis i - 1 for each bit i of `mask` that layout_merge_mask has too. No dimensions
- * become one of extent 1. */
+/* Axis i joins axis i - 1 for each bit i of `mask` that layout_merge_mask has too. No
+ * dimensions become one of extent 1. */
 void layout_merged(const strided_layout *in, uint64_t mask, strided_layout *out);
 /* May the bytes at `address` (0: not known) be repacked?  Says why not, more strictly than
  * layout_repacked: an axis of extent 1 counts like any other. */

@@ -58,7 +58,8 @@ bool
 layout_is_unique(const strided_layout *in)
 {
     int axes[LAYOUT_MAX_NDIM];
-    uint64_t reach = 0; /* of all shorter strides together: below 2^64, as both bounds fit int64 */
+    /* of all shorter strides together: below 2^64, as both bounds fit int64 */
+    uint64_t reach = 0;
     if (layout_is_empty(in)) {
         return true;
     }
@@ -81,7 +82,8 @@ bool
 layout_set_ordered(strided_layout *out, int ndim, const int64_t *shape, int64_t itemsize,
                    const int *axes, layout_fault *fault)
 {
-    /* The C order checks the shape, and that its product fits; other orders have the same one. */
+    /* The C order checks the shape, and that its product fits; other orders have the
+     * same one. */
     if (!layout_set_dense(out, ndim, shape, itemsize, 'C', fault)) {
         return false;
     }
@@ -112,7 +114,8 @@ static inline bool
 goes_on(const strided_layout *in, int64_t stride_before, int axis)
 {
     int64_t whole;
-    return layout_multiply(in->shape[axis], in->strides[axis], &whole) && whole == stride_before;
+    return layout_multiply(in->shape[axis], in->strides[axis], &whole) &&
+           whole == stride_before;
 }
 
 uint64_t
@@ -144,7 +147,8 @@ layout_merged(const strided_layout *in, uint64_t mask, strided_layout *out)
         bool is_joined = (mask >> axis & 1) && goes_on(in, out->strides[last], axis);
         int64_t extent = in->shape[axis];
         last += !is_joined;
-        out->shape[last] = is_joined ? out->shape[last] * extent : extent; /* the volume at most */
+        /* the volume at most */
+        out->shape[last] = is_joined ? out->shape[last] * extent : extent;
         out->strides[last] = in->strides[axis];
     }
     out->ndim = last + 1;

@@ -1,10 +1,12 @@
 /* layout_overlap.c: see layout_overlap.h.
  *
- * Both layouts become one equation  sum(step[k] * x[k]) == target,  0 <= x[k] <= limit[k],  step[k] > 0:
- * a negative step is counted from the other end of its axis, the second layout's items are counted
- * backwards, and one more unknown of step 1 stands for the bytes within two items.
+ * Both layouts become one equation  sum(step[k] * x[k]) == target,  0 <= x[k] <= limit[k],
+ * step[k] > 0: a negative step is counted from the other end of its axis, the second layout's
+ * items are counted backwards, and one more unknown of step 1 stands for the bytes within two
+ * items.
  *
- * Source:  reasoned from the equation; the modular search is Euclid's algorithm on an interval.
+ * Source:  reasoned from the equation; the modular search is Euclid's algorithm on an
+ *          interval.
  */
 #include "arithmetic/layout_overlap.h"
 
@@ -26,7 +28,8 @@ typedef struct equation {
     /* Of terms[k] .. terms[nterms - 1]: */
     uint64_t reach[MAX_TERMS + 1]; /* the largest sum */
     uint64_t unit[MAX_TERMS + 1];  /* the greatest common divisor; 0 for none */
-    int full;                      /* from here on every multiple of unit up to reach is a sum */
+    /* from here on every multiple of unit up to reach is a sum */
+    int full;
     uint64_t steps_left;
     bool is_limited; /* no keep_on: OVERLAP_STOPPED when the steps are used up */
     bool (*keep_on)(void *context);
@@ -133,7 +136,8 @@ tighten(equation *eq)
     }
     int kept = 0;
     for (int k = 0; k < eq->nterms; k++) {
-        term cut = {eq->terms[k].step, smaller(eq->terms[k].limit, eq->target / eq->terms[k].step)};
+        term cut = {eq->terms[k].step,
+                    smaller(eq->terms[k].limit, eq->target / eq->terms[k].step)};
         if (cut.limit > 0) {
             eq->terms[kept++] = cut;
         }
@@ -161,8 +165,8 @@ measure_tails(equation *eq)
 
 /* ---- two unknowns and a full tail, in a logarithm of steps ---- */
 
-/* The smallest x with first <= step * x % modulus <= last, where 0 <= first <= last < modulus; UINT64_MAX if
- * there is none. */
+/* The smallest x with first <= step * x % modulus <= last, where 0 <= first <= last < modulus;
+ * UINT64_MAX if there is none. */
 static uint64_t
 first_multiple_within(uint64_t step, uint64_t modulus, uint64_t first, uint64_t last)
 {
@@ -189,7 +193,8 @@ first_multiple_within(uint64_t step, uint64_t modulus, uint64_t first, uint64_t 
     return (uint64_t)((turned + step - 1) / step);
 }
 
-/* The values of unknown k that leave the tail something between 0 and its reach; false: none. */
+/* The values of unknown k that leave the tail something between 0 and its reach;
+ * false: none. */
 static bool
 find_span(const equation *eq, int k, uint64_t target, uint64_t *low, uint64_t *high)
 {
@@ -220,9 +225,11 @@ solve_pair(const equation *eq, int k, uint64_t target)
 
 /* ---- search ---- */
 
-/* x with step * x % unit == target % unit: the smallest, and how far apart they are.  False: none. */
+/* x with step * x % unit == target % unit: the smallest, and how far apart they are.  False:
+ * none. */
 static bool
-solve_congruence(uint64_t step, uint64_t unit, uint64_t target, uint64_t *first, uint64_t *apart)
+solve_congruence(uint64_t step, uint64_t unit, uint64_t target, uint64_t *first,
+                 uint64_t *apart)
 {
     uint64_t common = divisor_of(step, unit);
     *first = 0;
@@ -255,7 +262,8 @@ search(equation *eq, int k, uint64_t target)
         return target == 0 || target % eq->unit[k] == 0 ? OVERLAP_YES : OVERLAP_NO;
     }
     uint64_t tail = eq->unit[eq->full];
-    if (k == eq->full - 2 && eq->terms[k].step % tail == 0 && eq->terms[k + 1].step % tail == 0) {
+    if (k == eq->full - 2 && eq->terms[k].step % tail == 0 &&
+        eq->terms[k + 1].step % tail == 0) {
         return solve_pair(eq, k, target) ? OVERLAP_YES : OVERLAP_NO;
     }
     uint64_t low, high, first, apart;
@@ -308,7 +316,8 @@ count_out(const equation *eq)
     bits[0] = 1;
     for (int k = 0; k < eq->nterms; k++) {
         uint64_t left = eq->terms[k].limit;
-        for (uint64_t many = 1; left > 0; many *= 2) { /* any number up to the limit is a sum of these */
+        /* any number up to the limit is a sum of these */
+        for (uint64_t many = 1; left > 0; many *= 2) {
             many = smaller(many, left);
             shift_in(bits, nwords, eq->terms[k].step * many);
             left -= many;
@@ -324,7 +333,9 @@ layout_overlap(const overlap_items *a, const overlap_items *b, bool (*keep_on)(v
                void *context)
 {
     uint64_t a_first, a_end, b_first, b_end;
-    equation eq = {.keep_on = keep_on, .context = context, .is_limited = true,
+    equation eq = {.keep_on = keep_on,
+                   .context = context,
+                   .is_limited = true,
                    .steps_left = OVERLAP_SEARCH_STEPS};
     if (layout_volume(a->layout) == 0 || layout_volume(b->layout) == 0) {
         return OVERLAP_NO;
@@ -334,7 +345,8 @@ layout_overlap(const overlap_items *a, const overlap_items *b, bool (*keep_on)(v
     if (a_first >= b_end || b_first >= a_end) {
         return OVERLAP_NO;
     }
-    /* a_first + (steps of a) + p == b_end - 1 - (steps of b) - q: p and q are bytes within the items. */
+    /* a_first + (steps of a) + p == b_end - 1 - (steps of b) - q: p and q are bytes within the
+     * items. */
     eq.target = b_end - 1 - a_first;
     add_axes(&eq, a->layout);
     add_axes(&eq, b->layout);

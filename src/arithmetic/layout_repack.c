@@ -1,7 +1,8 @@
 /* layout_repack.c: the same bytes as items of another size; see layout.h. */
 #include "arithmetic/layout.h"
 
-/* Every stride but that of `axis`, and the offset, counted in larger items.  False: not whole. */
+/* Every stride but that of `axis`, and the offset, counted in larger items.  False:
+ * not whole. */
 static bool
 recount_up(strided_layout *layout, int axis, int64_t factor)
 {
@@ -140,8 +141,8 @@ divide_further(const strided_layout *in, uint64_t divisor, int64_t count)
     return common_divisor(divisor, nbytes < 0 ? 0 - (uint64_t)nbytes : (uint64_t)nbytes);
 }
 
-/* The common divisor with a power of two is the lowest bit of any of the numbers; that a product wraps
- * does not reach it. */
+/* The common divisor with a power of two is the lowest bit of any of the numbers; that a
+ * product wraps does not reach it. */
 static int64_t
 find_max_power(const strided_layout *in, int64_t max, int64_t address, int axis)
 {
@@ -164,8 +165,8 @@ layout_max_itemsize(const strided_layout *in, int64_t max, int64_t address, int 
     if ((max & (max - 1)) == 0) {
         return find_max_power(in, max, address, axis);
     }
-    uint64_t divisor = common_divisor(
-        (uint64_t)max, address < 0 ? 0 - (uint64_t)address : (uint64_t)address);
+    uint64_t divisor =
+        common_divisor((uint64_t)max, address < 0 ? 0 - (uint64_t)address : (uint64_t)address);
     for (int i = 0; i < in->ndim; i++) {
         divisor = divide_further(in, divisor, i == axis ? in->shape[i] : in->strides[i]);
     }

@@ -1,7 +1,7 @@
 /* layout_views.c: layouts over the same items in another shape; see layout.h.
  *
- * Rule:  a view never reaches outside what its source reaches, so only new shapes and broadcasts
- *        check for overflow again.
+ * Rule:  a view never reaches outside what its source reaches, so only new shapes and
+ *        broadcasts check for overflow again.
  */
 #include "arithmetic/layout.h"
 
@@ -80,8 +80,8 @@ layout_take_index(const strided_layout *in, int axis, int64_t index, strided_lay
 }
 
 bool
-layout_take_range(const strided_layout *in, int axis, int64_t start, int64_t length, int64_t step,
-                  strided_layout *out, layout_fault *fault)
+layout_take_range(const strided_layout *in, int axis, int64_t start, int64_t length,
+                  int64_t step, strided_layout *out, layout_fault *fault)
 {
     int64_t offset = in->offset, stride;
     if (!layout_cut_axis(in, axis, start, length, step, &offset, &stride, fault)) {
@@ -140,8 +140,7 @@ int64_t
 layout_unit_stride(const strided_layout *in, int axis)
 {
     int64_t stride;
-    bool fits =
-        axis < in->ndim && layout_multiply(in->shape[axis], in->strides[axis], &stride);
+    bool fits = axis < in->ndim && layout_multiply(in->shape[axis], in->strides[axis], &stride);
     return fits ? stride : 1;
 }
 
@@ -291,8 +290,8 @@ fit_run(const strided_layout *in, int first, int last, int count, const int64_t 
     return true;
 }
 
-/* Strides for extents above 1 over a layout whose extents are above 1 too and whose number of items
- * is the same.  Runs of axes whose products agree correspond. */
+/* Strides for extents above 1 over a layout whose extents are above 1 too and whose number of
+ * items is the same.  Runs of axes whose products agree correspond. */
 static bool
 fit_moving(const strided_layout *in, int count, const int64_t *extents, int64_t *strides)
 {
@@ -329,8 +328,8 @@ has_one(int ndim, const int64_t *shape)
 
 typedef enum { FIT_OK, FIT_NOT_A_VIEW, FIT_OVERFLOW } fit_result;
 
-/* Gives `shape` strides over the items of `in`, of which there is at least one.  An axis of extent
- * 1 gets the stride with which the axis after it would go on. */
+/* Gives `shape` strides over the items of `in`, of which there is at least one.  An axis of
+ * extent 1 gets the stride with which the axis after it would go on. */
 static fit_result
 fit_strides(const strided_layout *in, int ndim, const int64_t *shape, int64_t *strides)
 {
@@ -372,7 +371,8 @@ layout_reshaped(const strided_layout *in, int ndim, const int64_t *shape, stride
                 layout_fault *fault)
 {
     int64_t inferred[LAYOUT_MAX_NDIM], strides[LAYOUT_MAX_NDIM];
-    bool is_plain = in->ndim > 0 && in->strides[in->ndim - 1] == 1 && layout_is_contiguous_c(in);
+    bool is_plain =
+        in->ndim > 0 && in->strides[in->ndim - 1] == 1 && layout_is_contiguous_c(in);
     int64_t volume = layout_volume(in), offset = in->offset;
     if (ndim < 0 || ndim > LAYOUT_MAX_NDIM) {
         return layout_fail(fault, LAYOUT_FAULT_NDIM, ndim, 0);
@@ -388,7 +388,9 @@ layout_reshaped(const strided_layout *in, int ndim, const int64_t *shape, stride
     fit_result result = fit_strides(in, ndim, inferred, strides);
     if (result != FIT_OK) {
         return layout_fail(fault,
-                    result == FIT_OVERFLOW ? LAYOUT_FAULT_OVERFLOW : LAYOUT_FAULT_NOT_A_VIEW, 0, 0);
+                           result == FIT_OVERFLOW ? LAYOUT_FAULT_OVERFLOW
+                                                  : LAYOUT_FAULT_NOT_A_VIEW,
+                           0, 0);
     }
     out->ndim = ndim;
     out->itemsize = in->itemsize;

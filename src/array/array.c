@@ -1,6 +1,7 @@
 /* array.c: the Array type: a Buffer, a byte offset, a layout and an element type.
  *
- * Owns:    one reference to its Buffer, which it holds open; one to the storage until there is a Buffer.
+ * Owns:    one reference to its Buffer, which it holds open; one to the storage until there is
+ *          a Buffer.
  * Calls:   the files that array_methods.h names, for the methods.
  * Threads: the GIL is held.
  */
@@ -11,7 +12,8 @@
 
 /* ---- making ---- */
 
-/* All but the Buffer.  `first_bit` counts from `byte_offset`, the layout's offset from there. */
+/* All but the Buffer.  `first_bit` counts from `byte_offset`, the layout's offset
+ * from there. */
 static ArrayObject *
 make_array(md_state *state, metal_storage *storage, int64_t byte_offset, int64_t first_bit,
            const strided_layout *layout, DLDataType dtype, bool is_padded)
@@ -52,11 +54,12 @@ hold_buffer(ArrayObject *self, PyObject *buffer)
 
 PyObject *
 array_new_padded(md_state *state, PyObject *buffer, int64_t byte_offset,
-                 const strided_layout *layout, DLDataType dtype, bool is_readonly, bool is_padded)
+                 const strided_layout *layout, DLDataType dtype, bool is_readonly,
+                 bool is_padded)
 {
     bool has_padding = is_padded && !dtype_is_whole_bytes(dtype);
-    ArrayObject *self = make_array(state, buffer_cast(buffer)->storage, byte_offset, 0, layout, dtype,
-                                   has_padding);
+    ArrayObject *self = make_array(state, buffer_cast(buffer)->storage, byte_offset, 0, layout,
+                                   dtype, has_padding);
     if (self == NULL) {
         return NULL;
     }
@@ -66,13 +69,15 @@ array_new_padded(md_state *state, PyObject *buffer, int64_t byte_offset,
 
 PyObject *
 array_over_storage(md_state *state, metal_storage *storage, int64_t byte_offset,
-                   const strided_layout *layout, DLDataType dtype, bool is_readonly, bool is_padded)
+                   const strided_layout *layout, DLDataType dtype, bool is_readonly,
+                   bool is_padded)
 {
-    if (owners_object(storage) != NULL) { /* the garbage collector finds it through the Buffer */
+    /* the garbage collector finds it through the Buffer */
+    if (owners_object(storage) != NULL) {
         PyObject *buffer = buffer_from_storage(state, storage);
         PyObject *op = buffer == NULL ? NULL
-                                      : array_new_padded(state, buffer, byte_offset, layout, dtype,
-                                                         is_readonly, is_padded);
+                                      : array_new_padded(state, buffer, byte_offset, layout,
+                                                         dtype, is_readonly, is_padded);
         Py_XDECREF(buffer);
         return op;
     }
@@ -100,8 +105,8 @@ array_buffer(ArrayObject *self)
     }
     buffer_hold(buffer_cast(made));
     /* Making it can run other threads, and the garbage collector anybody's code. */
-    if (!__atomic_compare_exchange_n(&self->buffer, &known, buffer_cast(made), false, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_ACQUIRE)) {
+    if (!__atomic_compare_exchange_n(&self->buffer, &known, buffer_cast(made), false,
+                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         buffer_unhold(buffer_cast(made));
         Py_DECREF(made);
         return (PyObject *)known;
@@ -146,11 +151,12 @@ array_view(ArrayObject *self, const strided_layout *layout)
     }
     char name[DTYPE_NAME_MAX];
     dtype_write_name(self->dtype, name);
-    (void)errors_copy_required(state_of(op),
-                               "Array: the first %s item of the view begins at bit %d of byte %lld "
-                               "of the buffer, and a view begins on a byte; begin it on another "
-                               "item, or view a.copy(padded=True), where each item has a byte.",
-                               name, (int)view->first_bit, (long long)view->byte_offset);
+    (void)errors_copy_required(
+        state_of(op),
+        "Array: the first %s item of the view begins at bit %d of byte %lld "
+        "of the buffer, and a view begins on a byte; begin it on another "
+        "item, or view a.copy(padded=True), where each item has a byte.",
+        name, (int)view->first_bit, (long long)view->byte_offset);
     Py_DECREF(op);
     return NULL;
 }
@@ -169,19 +175,23 @@ array_allocate_padded(md_state *state, const char *function, const device_record
     }
     nbytes = layout_volume(&layout) * layout.itemsize; /* layout_set_dense has counted it */
     if (!is_padded && !dtype_packed_nbytes(dtype, layout_volume(&layout), &nbytes)) {
-        return PyErr_Format(PyExc_ValueError, "%s: the array's bytes pass what 64 bits can count.",
-                            function);
+        return PyErr_Format(PyExc_ValueError,
+                            "%s: the array's bytes pass what 64 bits can count.", function);
     }
-    metal_storage *storage = buffer_allocate_storage(state, function, device, (size_t)nbytes, mode);
-    return storage == NULL ? NULL
-                           : array_over_storage(state, storage, 0, &layout, dtype, false, is_padded);
+    metal_storage *storage =
+        buffer_allocate_storage(state, function, device, (size_t)nbytes, mode);
+    return storage == NULL
+               ? NULL
+               : array_over_storage(state, storage, 0, &layout, dtype, false, is_padded);
 }
 
 PyObject *
 array_allocate(md_state *state, const char *function, const device_record *device,
-               bridge_storage mode, int ndim, const int64_t *shape, DLDataType dtype, char order)
+               bridge_storage mode, int ndim, const int64_t *shape, DLDataType dtype,
+               char order)
 {
-    return array_allocate_padded(state, function, device, mode, ndim, shape, dtype, order, false);
+    return array_allocate_padded(state, function, device, mode, ndim, shape, dtype, order,
+                                 false);
 }
 
 /* ---- what others ask ---- */

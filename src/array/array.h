@@ -1,18 +1,19 @@
 /* array.h: the Python type `Array`, as other files see it.
  *
- * Owns:      the rule that an Array is a Buffer, a byte offset, a layout and an element type, and
- *            never changes after it was made; its items may.
+ * Owns:      the rule that an Array is a Buffer, a byte offset, a layout and an element type,
+ *            and never changes after it was made; its items may.
  * Threads:   the GIL is held.
- * Invariant: every item lies within the Buffer; byte_offset fits the type's alignment where there
- *            are items.  Sub-byte items are packed, in any strides, or padded to a byte each.
+ * Invariant: every item lies within the Buffer; byte_offset fits the type's alignment where
+ *            there are items.  Sub-byte items are packed, in any strides, or padded to a byte
+ *            each.
  */
 #ifndef MD_ARRAY_H
 #define MD_ARRAY_H
 
-#include "array/buffer.h"
-#include "arithmetic/dtype_bits.h"
 #include "arithmetic/dtype.h"
+#include "arithmetic/dtype_bits.h"
 #include "arithmetic/layout.h"
+#include "array/buffer.h"
 #include "python/objects.h"
 #include "python/state.h"
 
@@ -25,18 +26,20 @@ int64_t array_nbytes(const ArrayObject *self);
 /* The layout with offset 0: element 0 is at byte_offset. */
 void array_get_layout(const ArrayObject *self, strided_layout *out);
 
-/* An Array over `buffer` (which it holds): owned (+1).  `layout`'s offset, in items, counts from
- * `byte_offset`.  The caller has checked the bounds.  NULL: no memory. */
+/* An Array over `buffer` (which it holds): owned (+1).  `layout`'s offset, in items, counts
+ * from `byte_offset`.  The caller has checked the bounds.  NULL: no memory. */
 PyObject *array_new(md_state *state, PyObject *buffer, int64_t byte_offset,
                     const strided_layout *layout, DLDataType dtype, bool is_readonly);
 
-/* The same, and sub-byte items have a byte each.  `is_padded` is passed over for types of whole bytes. */
+/* The same, and sub-byte items have a byte each.  `is_padded` is passed over for types of
+ * whole bytes. */
 PyObject *array_new_padded(md_state *state, PyObject *buffer, int64_t byte_offset,
                            const strided_layout *layout, DLDataType dtype, bool is_readonly,
                            bool is_padded);
 
-/* An Array that takes over the caller's reference to `storage`, and makes its Buffer when that is asked for: most
- * that are imported are used and dropped without it.  NULL: no memory; the reference is dropped then too. */
+/* An Array that takes over the caller's reference to `storage`, and makes its Buffer when that
+ * is asked for: most that are imported are used and dropped without it.  NULL: no memory; the
+ * reference is dropped then too. */
 PyObject *array_over_storage(md_state *state, metal_storage *storage, int64_t byte_offset,
                              const strided_layout *layout, DLDataType dtype, bool is_readonly,
                              bool is_padded);
@@ -45,21 +48,23 @@ PyObject *array_over_storage(md_state *state, metal_storage *storage, int64_t by
  * CopyRequiredError where the first of packed items would not begin on a byte. */
 PyObject *array_view(ArrayObject *self, const strided_layout *layout);
 
-/* The same, beginning on any bit: an Array for this floor's own reading and writing, which no user
- * gets to see. */
+/* The same, beginning on any bit: an Array for this floor's own reading and writing, which no
+ * user gets to see. */
 PyObject *array_view_bits(ArrayObject *self, const strided_layout *layout);
 
 /* A new C- or Fortran-ordered Array; the bytes are not set.  Sub-byte items are packed. */
 PyObject *array_allocate(md_state *state, const char *function, const device_record *device,
                          bridge_storage mode, int ndim, const int64_t *shape, DLDataType dtype,
                          char order);
-PyObject *array_allocate_padded(md_state *state, const char *function, const device_record *device,
-                                bridge_storage mode, int ndim, const int64_t *shape,
-                                DLDataType dtype, char order, bool is_padded);
+PyObject *array_allocate_padded(md_state *state, const char *function,
+                                const device_record *device, bridge_storage mode, int ndim,
+                                const int64_t *shape, DLDataType dtype, char order,
+                                bool is_padded);
 
 /* A copy in new memory on the same device, packed or padded as this one is. */
 PyObject *array_copied(ArrayObject *self, char order, bridge_storage mode);
-PyObject *array_copied_padded(ArrayObject *self, char order, bridge_storage mode, bool is_padded);
+PyObject *array_copied_padded(ArrayObject *self, char order, bridge_storage mode,
+                              bool is_padded);
 
 /* -1 with ValueError: items of this type cannot be padded, for they have several lanes. */
 int array_check_padding(const char *function, DLDataType dtype);

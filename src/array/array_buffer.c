@@ -3,15 +3,15 @@
  * Calls:   array.h to make it, layout.h and dtype_bits.h for the arithmetic.
  * Threads: the GIL is held.
  */
-#include "python/args.h"
 #include "array/array.h"
-#include "values/dtype_type.h"
+#include "python/args.h"
 #include "python/errors.h"
+#include "values/dtype_type.h"
 #include "values/layout_type.h"
 
 static int
-check_within_buffer(const metal_storage *storage, const strided_layout *layout, DLDataType dtype,
-                    bool is_padded, int64_t byte_offset)
+check_within_buffer(const metal_storage *storage, const strided_layout *layout,
+                    DLDataType dtype, bool is_padded, int64_t byte_offset)
 {
     int64_t first, end;
     bool fits = bits_byte_span(layout, bits_per_item(dtype, is_padded), 0, &first, &end) &&
@@ -27,25 +27,29 @@ check_within_buffer(const metal_storage *storage, const strided_layout *layout, 
         return -1;
     }
     if ((uint64_t)first < storage->first_byte && end > first) {
-        PyErr_Format(PyExc_ValueError,
-                     "Buffer.array: the items begin at byte %lld, and the bytes before %zu of this Buffer are "
-                     "not of the host memory that it stands for; count byte_offset from Buffer.offset.",
-                     (long long)first, storage->first_byte);
+        PyErr_Format(
+            PyExc_ValueError,
+            "Buffer.array: the items begin at byte %lld, and the bytes before %zu of this "
+            "Buffer are "
+            "not of the host memory that it stands for; count byte_offset from Buffer.offset.",
+            (long long)first, storage->first_byte);
         return -1;
     }
     int64_t offset_bits = layout->offset * (bits_per_item(dtype, is_padded) % 8);
     if (offset_bits % 8 != 0) {
-        PyErr_Format(PyExc_ValueError,
-                     "Buffer.array: the layout's slice_offset (%lld) is at bit %d of a byte; an Array "
-                     "begins on a byte.",
-                     (long long)layout->offset, (int)(offset_bits & 7));
+        PyErr_Format(
+            PyExc_ValueError,
+            "Buffer.array: the layout's slice_offset (%lld) is at bit %d of a byte; an Array "
+            "begins on a byte.",
+            (long long)layout->offset, (int)(offset_bits & 7));
         return -1;
     }
     if (first % dtype_alignment(dtype) != 0) {
-        PyErr_Format(PyExc_ValueError,
-                     "Buffer.array: byte_offset (%lld) is not a multiple of the element's alignment "
-                     "(%lld bytes).",
-                     (long long)byte_offset, (long long)dtype_alignment(dtype));
+        PyErr_Format(
+            PyExc_ValueError,
+            "Buffer.array: byte_offset (%lld) is not a multiple of the element's alignment "
+            "(%lld bytes).",
+            (long long)byte_offset, (long long)dtype_alignment(dtype));
         return -1;
     }
     return 0;
@@ -59,8 +63,8 @@ array_check_padding(const char *function, DLDataType dtype)
     }
     char name[DTYPE_NAME_MAX];
     dtype_write_name(dtype, name);
-    PyErr_Format(PyExc_ValueError,
-                 "%s: items of one lane can be padded to a byte, not %s.", function, name);
+    PyErr_Format(PyExc_ValueError, "%s: items of one lane can be padded to a byte, not %s.",
+                 function, name);
     return -1;
 }
 
@@ -70,9 +74,10 @@ convert_layout(md_state *state, PyObject *value, DLDataType dtype, strided_layou
     if (Py_IS_TYPE(value, state->layout_type)) {
         layout_type_get(value, out);
         if (out->itemsize != dtype_itemsize(dtype)) {
-            PyErr_Format(PyExc_ValueError,
-                         "Buffer.array: the layout's itemsize (%lld) is not the dtype's (%lld).",
-                         (long long)out->itemsize, (long long)dtype_itemsize(dtype));
+            PyErr_Format(
+                PyExc_ValueError,
+                "Buffer.array: the layout's itemsize (%lld) is not the dtype's (%lld).",
+                (long long)out->itemsize, (long long)dtype_itemsize(dtype));
             return -1;
         }
         return 0;
@@ -98,7 +103,8 @@ const char array_from_buffer_doc[] =
     "    A shape stands for C order.\n"
     "dtype : dtype or what names one\n"
     "byte_offset : int, optional\n"
-    "    Where element 0 is, in bytes from byte 0 of the MTLBuffer; a multiple of the element's alignment.\n"
+    "    Where element 0 is, in bytes from byte 0 of the MTLBuffer; a multiple of the "
+    "element's alignment.\n"
     "    Default: offset, which is 0 but over host memory.\n"
     "padded : bool\n"
     "    Sub-byte items have a byte each, in its lowest bits; default: they are packed.\n\n"
@@ -124,8 +130,10 @@ array_from_buffer(PyObject *buffer, PyObject *const *args, Py_ssize_t nargs, PyO
         return NULL;
     }
     has_offset = values[2] != NULL && values[2] != Py_None;
-    if ((values[1] != NULL && dtype_type_convert(state, "Buffer.array", values[1], &dtype) < 0) ||
-        (has_offset && args_int64("Buffer.array", "byte_offset", values[2], &byte_offset) < 0) ||
+    if ((values[1] != NULL &&
+         dtype_type_convert(state, "Buffer.array", values[1], &dtype) < 0) ||
+        (has_offset &&
+         args_int64("Buffer.array", "byte_offset", values[2], &byte_offset) < 0) ||
         (values[3] != NULL && (is_padded = PyObject_IsTrue(values[3])) < 0) ||
         (is_padded && array_check_padding("Buffer.array", dtype) < 0)) {
         return NULL;

@@ -1,9 +1,9 @@
 /* array_copy.c: items in and out of Arrays: copy_from, copy_to, copy, fill and a[key] = value.
  *
- * Calls:   array_sides.h for copies, copy.h for fills, NumPy for conversions between element types.
+ * Calls:   array_sides.h for copies, copy.h for fills, NumPy for conversions between element
+ *          types.
  * Threads: the GIL is held; released round waits and large copies.
  */
-#include "python/args.h"
 #include "array/array.h"
 #include "array/array_map.h"
 #include "array/array_methods.h"
@@ -11,10 +11,11 @@
 #include "array/array_queue.h"
 #include "array/array_sides.h"
 #include "copy/copy.h"
+#include "python/args.h"
 #include "python/element.h"
+#include "python/storage_mode.h"
 #include "streams/stream_order.h"
 #include "values/layout_type.h"
-#include "python/storage_mode.h"
 
 static int
 convert_order(ArrayObject *self, PyObject *value, char *out)
@@ -50,14 +51,16 @@ const char array_doc_copy[] =
     "stream : Stream or int, optional\n"
     "    Who does it, later, as in copy_from; default: the `with stream:` of the thread.\n"
     "padded : bool, optional\n"
-    "    Sub-byte items: True gives each a byte, False packs them; default: as they are here.\n\n"
+    "    Sub-byte items: True gives each a byte, False packs them; default: as they are "
+    "here.\n\n"
     "Returns\n-------\nArray\n    Writable; without a stream the copy is complete.\n\n"
     "Raises\n------\nMemoryError, MetalError";
 
 PyObject *
 array_method_copy(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    static const args_spec spec = {"Array.copy", 0, 2, 0, {"order", "storage", "stream", "padded", NULL}};
+    static const args_spec spec = {
+        "Array.copy", 0, 2, 0, {"order", "storage", "stream", "padded", NULL}};
     ArrayObject *self = array_cast(op);
     PyObject *values[4];
     metal_stream *stream;
@@ -77,7 +80,8 @@ array_method_copy(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
     if (stream_convert_target(state_of(op), "Array.copy", values[2], &stream) < 0) {
         return NULL;
     }
-    bool is_padded = padded < 0 ? self->is_padded : padded && !dtype_is_whole_bytes(self->dtype);
+    bool is_padded =
+        padded < 0 ? self->is_padded : padded && !dtype_is_whole_bytes(self->dtype);
     PyObject *result = array_copied_on(self, order, mode, is_padded, stream);
     stream_release(stream);
     return result;
@@ -92,7 +96,8 @@ array_method_copy_copy(PyObject *op, PyObject *Py_UNUSED(unused))
     return array_copied(array_cast(op), 'C', array_storage(array_cast(op))->mode);
 }
 
-const char array_doc_deepcopy[] = "__deepcopy__($self, memo, /)\n--\n\nA copy, as copy() makes it.";
+const char array_doc_deepcopy[] =
+    "__deepcopy__($self, memo, /)\n--\n\nA copy, as copy() makes it.";
 
 PyObject *
 array_method_deepcopy(PyObject *op, PyObject *Py_UNUSED(memo))
@@ -103,7 +108,8 @@ array_method_deepcopy(PyObject *op, PyObject *Py_UNUSED(memo))
 /* ---- one value everywhere ---- */
 
 static void
-fill_items(const ArrayObject *self, const strided_layout *layout, char *origin, const char *item)
+fill_items(const ArrayObject *self, const strided_layout *layout, char *origin,
+           const char *item)
 {
     bits_items bits = {layout, origin, self->first_bit, self->dtype, false};
     if (array_is_packed(self)) {
@@ -194,7 +200,8 @@ array_method_fill(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
 
 /* ---- a[key] = value ---- */
 
-/* A source that the engine can take as it stands: an Array or CPU memory of the same element type. */
+/* A source that the engine can take as it stands: an Array or CPU memory of the same element
+ * type. */
 static bool
 side_open_same(array_side *side, const ArrayObject *dst, PyObject *value)
 {

@@ -1,13 +1,14 @@
 /* array_items.c: the items of an Array as Python numbers.
  *
- * Calls:   array_map.h for the memory, element.h for single items; NumPy for element types that have no number.
+ * Calls:   array_map.h for the memory, element.h for single items; NumPy for element types
+ *          that have no number.
  * Threads: the GIL is held; released round waits.
  */
-#include "python/args.h"
 #include "array/array.h"
 #include "array/array_map.h"
 #include "array/array_methods.h"
 #include "array/array_numpy.h"
+#include "python/args.h"
 #include "python/element.h"
 #include "python/errors.h"
 #include "values/layout_type.h"

@@ -5,12 +5,12 @@
  */
 #include "array/array_make.h"
 
-#include "python/args.h"
 #include "array/array.h"
-#include "streams/device.h"
-#include "values/dtype_type.h"
+#include "python/args.h"
 #include "python/errors.h"
 #include "python/storage_mode.h"
+#include "streams/device.h"
+#include "values/dtype_type.h"
 
 /* ---- empty, zeros, full ---- */
 
@@ -63,16 +63,16 @@ set_zero(md_state *state, const char *function, PyObject *array)
     return 0;
 }
 
-#define CREATION_PARAMETERS                                                            \
-    "shape : int or tuple of int\n"                                                    \
-    "dtype : dtype or what names one\n    Default: float32.\n"                         \
-    "device : Device or str, optional\n    Default: the system's default device.\n"    \
-    "storage : {'shared', 'managed', 'private'}, optional\n"                           \
-    "    Default: get_storage_mode().\n\n"                                             \
-    "Returns\n-------\nArray\n    In C order, with memory of its own.\n\n"             \
-    "Raises\n------\n"                                                                 \
-    "ValueError\n    An extent is negative, or the product overflows.\n"               \
-    "MemoryError\n    Metal has no room.\n"                                            \
+#define CREATION_PARAMETERS \
+    "shape : int or tuple of int\n" \
+    "dtype : dtype or what names one\n    Default: float32.\n" \
+    "device : Device or str, optional\n    Default: the system's default device.\n" \
+    "storage : {'shared', 'managed', 'private'}, optional\n" \
+    "    Default: get_storage_mode().\n\n" \
+    "Returns\n-------\nArray\n    In C order, with memory of its own.\n\n" \
+    "Raises\n------\n" \
+    "ValueError\n    An extent is negative, or the product overflows.\n" \
+    "MemoryError\n    Metal has no room.\n" \
     "MetalError\n    There is no Metal device."
 
 PyDoc_STRVAR(empty_doc,
@@ -89,7 +89,8 @@ core_empty(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *
     PyObject *values[4];
     creation what;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        convert_creation(state, "empty", values[0], values[1], values[2], values[3], &what) < 0) {
+        convert_creation(state, "empty", values[0], values[1], values[2], values[3], &what) <
+            0) {
         return NULL;
     }
     return allocate(state, "empty", &what);
@@ -109,7 +110,8 @@ core_zeros(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *
     PyObject *values[4];
     creation what;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        convert_creation(state, "zeros", values[0], values[1], values[2], values[3], &what) < 0) {
+        convert_creation(state, "zeros", values[0], values[1], values[2], values[3], &what) <
+            0) {
         return NULL;
     }
     PyObject *array = allocate(state, "zeros", &what);
@@ -119,13 +121,14 @@ core_zeros(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *
     return array;
 }
 
-PyDoc_STRVAR(full_doc,
-             "full($module, shape, value, dtype='float32', *, device=None, storage=None)\n--\n\n"
-             "A new Array with `value`, a number, in every item.\n\n"
-             "Parameters\n----------\n"
-             "value : bool, int, float or complex\n"
-             "    TypeError or OverflowError where it does not fit the element type.\n"
-             CREATION_PARAMETERS);
+PyDoc_STRVAR(
+    full_doc,
+    "full($module, shape, value, dtype='float32', *, device=None, storage=None)\n--\n\n"
+    "A new Array with `value`, a number, in every item.\n\n"
+    "Parameters\n----------\n"
+    "value : bool, int, float or complex\n"
+    "    TypeError or OverflowError where it does not fit the element "
+    "type.\n" CREATION_PARAMETERS);
 
 static PyObject *
 core_full(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -136,7 +139,8 @@ core_full(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *k
     PyObject *values[5];
     creation what;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        convert_creation(state, "full", values[0], values[2], values[3], values[4], &what) < 0) {
+        convert_creation(state, "full", values[0], values[2], values[3], values[4], &what) <
+            0) {
         return NULL;
     }
     PyObject *array = allocate(state, "full", &what);
@@ -146,19 +150,21 @@ core_full(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *k
     return array;
 }
 
-PyDoc_STRVAR(empty_like_doc,
-             "empty_like($module, x, /, *, dtype=None, device=None, storage=None)\n--\n\n"
-             "A new Array with the shape of `x`, an Array, whose items are not set to anything.\n\n"
-             "Parameters\n----------\n"
-             "x : Array\n"
-             "dtype, device, storage : optional\n    Default: those of x.\n\n"
-             "Returns\n-------\nArray\n    In C order.\n\n"
-             "Raises\n------\nTypeError\n    x is not an Array.\nMemoryError\n    Metal has no room.");
+PyDoc_STRVAR(
+    empty_like_doc,
+    "empty_like($module, x, /, *, dtype=None, device=None, storage=None)\n--\n\n"
+    "A new Array with the shape of `x`, an Array, whose items are not set to anything.\n\n"
+    "Parameters\n----------\n"
+    "x : Array\n"
+    "dtype, device, storage : optional\n    Default: those of x.\n\n"
+    "Returns\n-------\nArray\n    In C order.\n\n"
+    "Raises\n------\nTypeError\n    x is not an Array.\nMemoryError\n    Metal has no room.");
 
 static PyObject *
 core_empty_like(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    static const args_spec spec = {"empty_like", 1, 1, 1, {"x", "dtype", "device", "storage", NULL}};
+    static const args_spec spec = {
+        "empty_like", 1, 1, 1, {"x", "dtype", "device", "storage", NULL}};
     md_state *state = state_of_module(module);
     PyObject *values[4];
     if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
@@ -186,8 +192,8 @@ core_empty_like(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObj
         return NULL;
     }
     bool is_padded = like->is_padded && dtype_equal(dtype, like->dtype);
-    return array_allocate_padded(state, "empty_like", device, mode, like->ndim, array_shape(like),
-                                 dtype, 'C', is_padded);
+    return array_allocate_padded(state, "empty_like", device, mode, like->ndim,
+                                 array_shape(like), dtype, 'C', is_padded);
 }
 
 PyMethodDef array_make_functions[] = {

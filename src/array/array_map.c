@@ -17,7 +17,8 @@ span_of(const ArrayObject *self, int64_t *first, int64_t *nbytes)
     strided_layout layout;
     int64_t begin, end;
     array_get_layout(self, &layout);
-    (void)bits_byte_span(&layout, array_item_bits(self), self->first_bit, &begin, &end); /* in bounds */
+    /* in bounds */
+    (void)bits_byte_span(&layout, array_item_bits(self), self->first_bit, &begin, &end);
     *first += begin;
     *nbytes = end - begin;
 }
@@ -27,8 +28,8 @@ array_wait(const char *function, ArrayObject *self, map_access access)
 {
     metal_storage *storage = array_storage(self);
     bool is_for_writing = access != MAP_READ;
-    if (!storage_is_quiet() &&
-        waiting_for_busy_storage(state_of((PyObject *)self), function, storage, is_for_writing) < 0) {
+    if (!storage_is_quiet() && waiting_for_busy_storage(state_of((PyObject *)self), function,
+                                                        storage, is_for_writing) < 0) {
         return -1;
     }
     if (storage->mode != BRIDGE_MANAGED) { /* one memory: save the GIL's hand-over */
@@ -67,8 +68,7 @@ map_private(const char *function, ArrayObject *self, array_mapping *out)
     bridge_status status;
     Py_BEGIN_ALLOW_THREADS
     status = storage_stage_open(array_storage(self), (size_t)out->first_bytes,
-                                (size_t)out->nbytes, is_read, &out->stage, &staged,
-                                &error);
+                                (size_t)out->nbytes, is_read, &out->stage, &staged, &error);
     Py_END_ALLOW_THREADS
     if (status != BRIDGE_OK) {
         (void)errors_from_bridge(state_of((PyObject *)self), function, status, &error,

@@ -1,7 +1,7 @@
 /* array_map.h: the items of an Array at a CPU address, for every storage mode.
  *
- * Rule:    array_map ... array_unmap bracket every access by the CPU: they wait for the GPU, move
- *          private bytes through a staging buffer, and tell Metal what was written.
+ * Rule:    array_map ... array_unmap bracket every access by the CPU: they wait for the GPU,
+ *          move private bytes through a staging buffer, and tell Metal what was written.
  * Threads: the GIL is held; it is released while waiting.
  */
 #ifndef MD_ARRAY_MAP_H
@@ -9,24 +9,26 @@
 
 #include "array/array.h"
 
-/* MAP_WRITE may also read; MAP_OVERWRITE promises to write every item, or to end with `is_written` false. */
+/* MAP_WRITE may also read; MAP_OVERWRITE promises to write every item, or to end with
+ * `is_written` false. */
 typedef enum { MAP_READ, MAP_WRITE, MAP_OVERWRITE } map_access;
 
 typedef struct array_mapping {
-    char *origin; /* where element 0 is */
+    char *origin;         /* where element 0 is */
     metal_storage *stage; /* owned (+1); NULL where the memory itself is mapped */
     map_access access;
     int64_t first_bytes, nbytes; /* of the buffer: what is mapped */
 } array_mapping;
 
-/* Only the waiting: on return the CPU may read, or write as well, and its copy of the memory is current.  -1 with
- * MetalError, or with what a signal handler raised. */
+/* Only the waiting: on return the CPU may read, or write as well, and its copy of the memory
+ * is current.  -1 with MetalError, or with what a signal handler raised. */
 int array_wait(const char *function, ArrayObject *self, map_access access);
 
 /* -1 with an exception: ValueError for writing a read-only array, MemoryError, MetalError. */
 int array_map(const char *function, ArrayObject *self, map_access access, array_mapping *out);
 
 /* Ends the access.  `is_written` false: nothing is written back.  -1: MetalError. */
-int array_unmap(const char *function, ArrayObject *self, array_mapping *mapping, bool is_written);
+int array_unmap(const char *function, ArrayObject *self, array_mapping *mapping,
+                bool is_written);
 
 #endif /* MD_ARRAY_MAP_H */

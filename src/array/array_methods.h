@@ -1,7 +1,7 @@
 /* array_methods.h: the methods and slots of Array, each in the file that its comment names.
  *
- * Rule: a method `name` is array_method_NAME with the text array_doc_NAME; array.c makes the type's table of
- *       this list.
+ * Rule: a method `name` is array_method_NAME with the text array_doc_NAME; array.c makes the
+ *       type's table of this list.
  */
 #ifndef MD_ARRAY_METHODS_H
 #define MD_ARRAY_METHODS_H
@@ -10,46 +10,46 @@
 #include "python/state.h"
 
 /* X(C name, Python name): positional and keyword arguments. */
-#define ARRAY_CALL_LIST(X)                                                             \
-    X(reshape, "reshape")           /* array_views.c */                                \
-    X(permute, "permute")                                                              \
-    X(squeeze, "squeeze")                                                              \
-    X(expand_dims, "expand_dims")                                                      \
-    X(broadcast_to, "broadcast_to")                                                    \
-    X(flatten, "flatten")                                                              \
-    X(view, "view")                 /* array_recount.c */                              \
-    X(copy_from, "copy_from")       /* array_copy.c */                                 \
-    X(copy_to, "copy_to")                                                              \
-    X(fill, "fill")                                                                    \
-    X(copy, "copy")                 /* array_copy.c */                                 \
-    X(item, "item")                 /* array_items.c */                                \
-    X(array, "__array__")           /* array_host.c */                                 \
-    X(astype, "astype")             /* array_numpy.c */                                \
-    X(to_device, "to_device")       /* array_device.c */                               \
-    X(dlpack, "__dlpack__")         /* dlpack_export.c */
+#define ARRAY_CALL_LIST(X) \
+    X(reshape, "reshape") /* array_views.c */ \
+    X(permute, "permute") \
+    X(squeeze, "squeeze") \
+    X(expand_dims, "expand_dims") \
+    X(broadcast_to, "broadcast_to") \
+    X(flatten, "flatten") \
+    X(view, "view")           /* array_recount.c */ \
+    X(copy_from, "copy_from") /* array_copy.c */ \
+    X(copy_to, "copy_to") \
+    X(fill, "fill") \
+    X(copy, "copy")           /* array_copy.c */ \
+    X(item, "item")           /* array_items.c */ \
+    X(array, "__array__")     /* array_host.c */ \
+    X(astype, "astype")       /* array_numpy.c */ \
+    X(to_device, "to_device") /* array_device.c */ \
+    X(dlpack, "__dlpack__")   /* dlpack_export.c */
 
 /* X(C name, Python name): no arguments. */
-#define ARRAY_PLAIN_LIST(X)                                                            \
-    X(repr_html, "_repr_html_")     /* array.c */                                      \
-    X(as_readonly, "as_readonly")   /* array_views.c */                                \
-    X(copy_copy, "__copy__")        /* array_copy.c */                                 \
-    X(tolist, "tolist")             /* array_items.c */                                \
-    X(complex, "__complex__")                                                          \
-    X(dlpack_device, "__dlpack_device__") /* dlpack_export.c */                        \
-    X(metal_stream, "__metal_stream__") /* stream_protocol.c */
+#define ARRAY_PLAIN_LIST(X) \
+    X(repr_html, "_repr_html_")   /* array.c */ \
+    X(as_readonly, "as_readonly") /* array_views.c */ \
+    X(copy_copy, "__copy__")      /* array_copy.c */ \
+    X(tolist, "tolist")           /* array_items.c */ \
+    X(complex, "__complex__") \
+    X(dlpack_device, "__dlpack_device__") /* dlpack_export.c */ \
+    X(metal_stream, "__metal_stream__")   /* stream_protocol.c */
 
 /* X(C name, Python name): one positional argument. */
-#define ARRAY_ONE_LIST(X)                                                              \
-    X(deepcopy, "__deepcopy__")                                                        \
-    X(to, "to")                     /* array_to.c */                                   \
-    X(reduce_ex, "__reduce_ex__")   /* array.c */
+#define ARRAY_ONE_LIST(X) \
+    X(deepcopy, "__deepcopy__") \
+    X(to, "to")                   /* array_to.c */ \
+    X(reduce_ex, "__reduce_ex__") /* array.c */
 
-#define DECLARE_CALL(name, text)                                                       \
-    PyObject *array_method_##name(PyObject *op, PyObject *const *args, Py_ssize_t nargs,\
-                                  PyObject *kwnames);                                  \
+#define DECLARE_CALL(name, text) \
+    PyObject *array_method_##name(PyObject *op, PyObject *const *args, Py_ssize_t nargs, \
+                                  PyObject *kwnames); \
     extern const char array_doc_##name[];
-#define DECLARE_PLAIN(name, text)                                                      \
-    PyObject *array_method_##name(PyObject *op, PyObject *argument);                   \
+#define DECLARE_PLAIN(name, text) \
+    PyObject *array_method_##name(PyObject *op, PyObject *argument); \
     extern const char array_doc_##name[];
 ARRAY_CALL_LIST(DECLARE_CALL)
 ARRAY_PLAIN_LIST(DECLARE_PLAIN)

@@ -1,12 +1,12 @@
 /* array_numpy.c: see array_numpy.h. */
 #include "array/array_numpy.h"
 
-#include "python/args.h"
-#include "array/array_sides.h"
 #include "array/array_map.h"
 #include "array/array_methods.h"
-#include "values/dtype_type.h"
+#include "array/array_sides.h"
+#include "python/args.h"
 #include "python/errors.h"
+#include "values/dtype_type.h"
 
 PyObject *
 array_numpy_module(const char *function)
@@ -21,8 +21,8 @@ array_numpy_module(const char *function)
 
 /* ---- views ---- */
 
-/* Types that the buffer protocol cannot name go as unsigned integers of their size, and are named
- * again by ml_dtypes on the other side. */
+/* Types that the buffer protocol cannot name go as unsigned integers of their size, and are
+ * named again by ml_dtypes on the other side. */
 static PyObject *
 as_integers(ArrayObject *self)
 {
@@ -31,8 +31,8 @@ as_integers(ArrayObject *self)
     array_get_layout(self, &layout);
     PyObject *buffer = array_buffer(self);
     return buffer == NULL ? NULL
-                          : array_new(state_of((PyObject *)self), buffer, self->byte_offset, &layout,
-                                      dtype, self->is_readonly);
+                          : array_new(state_of((PyObject *)self), buffer, self->byte_offset,
+                                      &layout, dtype, self->is_readonly);
 }
 
 static PyObject *
@@ -54,7 +54,8 @@ view_renamed(const char *function, ArrayObject *self, PyObject *numpy_dtype)
 {
     PyObject *integers = as_integers(self);
     PyObject *plain = integers == NULL ? NULL : view_through_buffer(function, integers);
-    PyObject *result = plain == NULL ? NULL : PyObject_CallMethod(plain, "view", "(O)", numpy_dtype);
+    PyObject *result =
+        plain == NULL ? NULL : PyObject_CallMethod(plain, "view", "(O)", numpy_dtype);
     Py_XDECREF(plain);
     Py_XDECREF(integers);
     return result;
@@ -69,10 +70,11 @@ array_numpy_view(const char *function, ArrayObject *self)
     if (array_is_packed(self)) {
         char name[DTYPE_NAME_MAX];
         dtype_write_name(self->dtype, name);
-        return errors_copy_required(state_of((PyObject *)self),
-                                    "%s: the %s items are packed and NumPy's have a byte each; use "
-                                    "copy(padded=True), or view the bytes as uint8.",
-                                    function, name);
+        return errors_copy_required(
+            state_of((PyObject *)self),
+            "%s: the %s items are packed and NumPy's have a byte each; use "
+            "copy(padded=True), or view the bytes as uint8.",
+            function, name);
     }
     PyObject *dtype = dtype_type_from_dl(state_of((PyObject *)self), self->dtype);
     PyObject *numpy_dtype = dtype == NULL ? NULL : PyObject_GetAttrString(dtype, "numpy");
@@ -100,10 +102,11 @@ require_lane(const char *function, const ArrayObject *self)
     if (self->dtype.lanes == 1) {
         return 0;
     }
-    PyErr_Format(PyExc_TypeError,
-                 "%s: NumPy, which converts items, has no type of %d lanes; convert a.view('%s'), "
-                 "whose last axis counts the lanes.",
-                 function, (int)self->dtype.lanes, dtype_find(self->dtype)->name);
+    PyErr_Format(
+        PyExc_TypeError,
+        "%s: NumPy, which converts items, has no type of %d lanes; convert a.view('%s'), "
+        "whose last axis counts the lanes.",
+        function, (int)self->dtype.lanes, dtype_find(self->dtype)->name);
     return -1;
 }
 
@@ -148,7 +151,8 @@ array_numpy_is_array(PyObject *op)
     return strcmp(Py_TYPE(op)->tp_name, "numpy.ndarray") == 0;
 }
 
-/* Is it an array of a type that ml_dtypes has registered with NumPy?  The exception that is set stays. */
+/* Is it an array of a type that ml_dtypes has registered with NumPy?  The exception that is
+ * set stays. */
 static bool
 is_registered_type(PyObject *value)
 {
@@ -161,8 +165,8 @@ is_registered_type(PyObject *value)
     return number == NUMPY_REGISTERED;
 }
 
-/* view[...] = value.  ml_dtypes knows no cast between some of its own types (int4 to uint4): they go by way of
- * float32, or complex64, which hold every number of every one of them. */
+/* view[...] = value.  ml_dtypes knows no cast between some of its own types (int4 to uint4):
+ * they go by way of float32, or complex64, which hold every number of every one of them. */
 static int
 set_items(PyObject *view, PyObject *value)
 {
@@ -207,9 +211,10 @@ array_numpy_assign(const char *function, ArrayObject *dst, PyObject *value)
     if (array_numpy_can_view(dst)) {
         return assign_in_numpy(function, dst, value);
     }
-    PyObject *stage = array_allocate_padded(
-        state_of((PyObject *)dst), function, array_storage(dst)->device, BRIDGE_SHARED, dst->ndim,
-        array_shape(dst), dst->dtype, 'C', !dtype_is_whole_bytes(dst->dtype));
+    PyObject *stage =
+        array_allocate_padded(state_of((PyObject *)dst), function, array_storage(dst)->device,
+                              BRIDGE_SHARED, dst->ndim, array_shape(dst), dst->dtype, 'C',
+                              !dtype_is_whole_bytes(dst->dtype));
     if (stage == NULL) {
         return -1;
     }
@@ -224,13 +229,15 @@ array_numpy_assign(const char *function, ArrayObject *dst, PyObject *value)
 /* ---- conversion ---- */
 
 PyObject *
-array_numpy_convert(const char *function, ArrayObject *self, DLDataType dtype, bridge_storage mode)
+array_numpy_convert(const char *function, ArrayObject *self, DLDataType dtype,
+                    bridge_storage mode)
 {
     bool is_padded = self->is_padded && !dtype_is_whole_bytes(dtype) && dtype.lanes == 1;
-    PyObject *result = array_allocate_padded(state_of((PyObject *)self), function,
-                                             array_storage(self)->device, mode, self->ndim,
-                                             array_shape(self), dtype, 'C', is_padded);
-    if (result != NULL && array_numpy_assign(function, array_cast(result), (PyObject *)self) < 0) {
+    PyObject *result =
+        array_allocate_padded(state_of((PyObject *)self), function, array_storage(self)->device,
+                              mode, self->ndim, array_shape(self), dtype, 'C', is_padded);
+    if (result != NULL &&
+        array_numpy_assign(function, array_cast(result), (PyObject *)self) < 0) {
         Py_CLEAR(result);
     }
     return result;
@@ -245,11 +252,16 @@ const char array_doc_astype[] =
     "    False: where the type is the same already, a view; else a copy as well.\n\n"
     "Returns\n-------\n"
     "Array\n    In C order, of the same shape and storage, on the same device.\n\n"
-    "The rule is that of NumPy's astype with casting='unsafe': every pair of types converts.  A float\n"
-    "rounds to nearest, ties to even; what is past the target's largest number becomes infinity, NaN\n"
-    "where it has none, its largest number where it has neither.  Floats to integers drop the fraction;\n"
-    "integers to narrower ones keep the low bits; complex to real drops the imaginary part, with\n"
-    "NumPy's ComplexWarning; to bool: is it not 0.  Infinity and NaN as integers, and NaN in a type that\n"
+    "The rule is that of NumPy's astype with casting='unsafe': every pair of types converts.  "
+    "A float\n"
+    "rounds to nearest, ties to even; what is past the target's largest number becomes "
+    "infinity, NaN\n"
+    "where it has none, its largest number where it has neither.  Floats to integers drop the "
+    "fraction;\n"
+    "integers to narrower ones keep the low bits; complex to real drops the imaginary part, "
+    "with\n"
+    "NumPy's ComplexWarning; to bool: is it not 0.  Infinity and NaN as integers, and NaN in a "
+    "type that\n"
     "has none, are not defined.\n\n"
     "Raises\n------\n"
     "TypeError\n    Either type has several lanes: view(dtype) first.\n"

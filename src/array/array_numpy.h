@@ -14,16 +14,17 @@ PyObject *array_numpy_module(const char *function);
 /* An ndarray and no subclass of it, found out without NumPy. */
 bool array_numpy_is_array(PyObject *op);
 
-/* dtype.isbuiltin of NumPy: one of its own types in the machine's byte order, or one that others registered; any other
- * number for all else.  Raises nothing, and clears what is raised. */
+/* dtype.isbuiltin of NumPy: one of its own types in the machine's byte order, or one that
+ * others registered; any other number for all else.  Raises nothing, and clears what is
+ * raised. */
 enum { NUMPY_OWN = 1, NUMPY_REGISTERED = 2 };
 long array_numpy_builtin(PyObject *dtype);
 
 /* Can NumPy look at the memory itself?  Not into private storage, nor at packed items. */
 bool array_numpy_can_view(const ArrayObject *self);
 
-/* A NumPy array over the same memory: owned (+1).  CopyRequiredError for private storage and packed items;
- * TypeError for element types that NumPy and ml_dtypes have not. */
+/* A NumPy array over the same memory: owned (+1).  CopyRequiredError for private storage and
+ * packed items; TypeError for element types that NumPy and ml_dtypes have not. */
 PyObject *array_numpy_view(const char *function, ArrayObject *self);
 
 /* A NumPy array of a copy, in C order: owned (+1).  Sub-byte items have a byte each there. */

@@ -1,13 +1,14 @@
 /* array_queue.c: see array_queue.h.
  *
- * Calls:   work_items.h for the work, storage.h for staging memory, copy.h to fill and empty that, waiting.h.
+ * Calls:   work_items.h for the work, storage.h for staging memory, copy.h to fill and empty
+ *          that, waiting.h.
  */
 #include "array/array_queue.h"
 
 #include "copy/copy.h"
+#include "metal/work_items.h"
 #include "python/errors.h"
 #include "python/waiting.h"
-#include "metal/work_items.h"
 
 #define LONGEST_ITEM 4096 /* SPEC MTLComputeCommandEncoder setBytes:length:atIndex: */
 
@@ -103,10 +104,10 @@ run_copy(const queue_call *call, const work_items *dst, const work_items *src, b
     return result == 1 && waits ? wait_until(call, value) : result;
 }
 
-/* ---- memory that Metal does not know, or that its owner may change as soon as the call returns ---- */
+/* ---- memory that Metal does not know, or that its owner may change once we return ---- */
 
-/* Shared memory for the items of a layout, densely: owned (+1); NULL with MemoryError.  The work that uses it
- * keeps it. */
+/* Shared memory for the items of a layout, densely: owned (+1); NULL with MemoryError.  The
+ * work that uses it keeps it. */
 static metal_storage *
 new_stage(const queue_call *call, const strided_layout *like, strided_layout *dense)
 {
@@ -122,7 +123,8 @@ new_stage(const queue_call *call, const strided_layout *like, strided_layout *de
     status = storage_new(call->stream->device, nbytes, BRIDGE_SHARED, &stage);
     Py_END_ALLOW_THREADS
     if (status != BRIDGE_OK) {
-        (void)errors_no_buffer(call->state, call->function, status, call->stream->device, nbytes);
+        (void)errors_no_buffer(call->state, call->function, status, call->stream->device,
+                               nbytes);
     }
     return stage;
 }
@@ -210,7 +212,8 @@ array_queue_copy(const char *function, const array_side *dst, const array_side *
     }
     if (is_array(dst) && (stream != NULL || is_private(dst))) {
         bool waits = stream == NULL && !is_out_of_sight(dst);
-        return begin_call(function, dst->array, stream, &call) ? upload(&call, dst, src, waits) : 0;
+        return begin_call(function, dst->array, stream, &call) ? upload(&call, dst, src, waits)
+                                                               : 0;
     }
     if (!is_array(dst) && is_private(src)) {
         return begin_call(function, src->array, stream, &call) ? download(&call, dst, src) : 0;

@@ -1,9 +1,12 @@
-/* array_queue.h: copies and fills that the GPU does: private storage, buffers in flight, a stream that was named.
+/* array_queue.h: copies and fills that the GPU does: private storage, buffers in flight, a
+ * stream that was named.
  *
- * Rule:    with a stream nobody waits.  Without one, whoever could see the items finds them done: the call waits, unless
- *          both sides are out of everybody's sight (private, never given away) or in flight already.
+ * Rule:    with a stream nobody waits.  Without one, whoever could see the items finds them
+ *          done: the call waits, unless both sides are out of everybody's sight (private,
+ *          never given away) or in flight already.
  * Threads: the GIL is held; released while submitting, copying and waiting.
- * Result:  1: the GPU does it.  0: it is for the CPU, nothing was done.  -1 with MemoryError or MetalError.
+ * Result:  1: the GPU does it.  0: it is for the CPU, nothing was done.  -1 with MemoryError
+ *          or MetalError.
  */
 #ifndef MD_ARRAY_QUEUE_H
 #define MD_ARRAY_QUEUE_H
@@ -11,8 +14,9 @@
 #include "array/array_side.h"
 #include "metal/stream.h"
 
-/* Two sides that fit, with items of whole bytes.  CPU memory as a source is read before the return, as a
- * destination written.  `stream` NULL: the device's own, if the CPU cannot do it. */
+/* Two sides that fit, with items of whole bytes.  CPU memory as a source is read before the
+ * return, as a destination written.  `stream` NULL: the device's own, if the CPU cannot
+ * do it. */
 int array_queue_copy(const char *function, const array_side *dst, const array_side *src,
                      metal_stream *stream);
 /* One item of whole bytes everywhere in an Array that has items. */

@@ -1,15 +1,16 @@
-/* array_recount.c: Array.view(dtype): the same bytes as items of another type, the last axis recounted.
+/* array_recount.c: Array.view(dtype): the same bytes as items of another type, the last axis
+ * recounted.
  *
  * Calls:   layout_repacked for items of whole bytes; packed ones are counted in bits here.
  * Threads: the GIL is held.
  */
-#include "python/args.h"
 #include "array/array.h"
 #include "array/array_methods.h"
+#include "python/args.h"
 #include "values/dtype_type.h"
 
-/* Packed items on either side: the last axis is recounted in bits.  It must be compact, and every
- * other step must be whole items of the other type. */
+/* Packed items on either side: the last axis is recounted in bits.  It must be compact, and
+ * every other step must be whole items of the other type. */
 static bool
 recount_packed(const ArrayObject *self, DLDataType dtype, strided_layout *out)
 {
@@ -99,10 +100,12 @@ const char array_doc_view[] =
     "view($self, /, dtype)\n--\n\n"
     "The same bytes as items of another type; no conversion.\n\n"
     "Where the item sizes differ the last axis shrinks or grows with them; it must be\n"
-    "contiguous.  Packed sub-byte items count in bits: two int4 are a uint8.  Padded ones, of a\n"
+    "contiguous.  Packed sub-byte items count in bits: two int4 are a uint8.  Padded ones, of "
+    "a\n"
     "byte each, stay so in a type of as many bits.\n\n"
     "Raises\n------\n"
-    "ValueError\n    The last axis is not contiguous or its bytes do not divide, or the items would\n"
+    "ValueError\n    The last axis is not contiguous or its bytes do not divide, or the items "
+    "would\n"
     "    not lie on their alignment.";
 
 PyObject *
@@ -123,10 +126,11 @@ array_method_view(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
         char from[DTYPE_NAME_MAX], to[DTYPE_NAME_MAX];
         dtype_write_name(self->dtype, from);
         dtype_write_name(dtype, to);
-        return PyErr_Format(PyExc_ValueError,
-                            "Array.view: the last axis of %s items is not contiguous or its bytes "
-                            "do not divide into %s items; use copy() or slice it.",
-                            from, to);
+        return PyErr_Format(
+            PyExc_ValueError,
+            "Array.view: the last axis of %s items is not contiguous or its bytes "
+            "do not divide into %s items; use copy() or slice it.",
+            from, to);
     }
     if (self->nitems > 0 && self->byte_offset % dtype_alignment(dtype) != 0) {
         return PyErr_Format(PyExc_ValueError,

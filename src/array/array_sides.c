@@ -1,7 +1,8 @@
 /* array_sides.c: see array_sides.h.
  *
  * Owns:    nothing beyond a call: the buffer view or the Array that stands for the other side.
- * Calls:   array_map.h for the memory, copy.h for the moving, array_make.h for what else can be read.
+ * Calls:   array_map.h for the memory, copy.h for the moving, array_make.h for what else can
+ *          be read.
  */
 #include "array/array_sides.h"
 
@@ -36,15 +37,17 @@ refuse_shapes(const char *function, const strided_layout *dst, const strided_lay
     PyObject *from = layout_tuple(src->shape, src->ndim);
     PyObject *to = layout_tuple(dst->shape, dst->ndim);
     if (from != NULL && to != NULL) {
-        PyErr_Format(PyExc_ValueError, "%s: a source of shape %R cannot be broadcast to shape %R.",
-                     function, from, to);
+        PyErr_Format(PyExc_ValueError,
+                     "%s: a source of shape %R cannot be broadcast to shape %R.", function,
+                     from, to);
     }
     Py_XDECREF(from);
     Py_XDECREF(to);
     return -1;
 }
 
-/* Give `src` the shape of `dst`; axes of extent 1 before the first may be too many, as in NumPy. */
+/* Give `src` the shape of `dst`; axes of extent 1 before the first may be too many, as in
+ * NumPy. */
 static int
 fit_shape(const char *function, const strided_layout *dst, array_side *src)
 {
@@ -69,8 +72,8 @@ static int
 check_fit(const char *function, array_side *dst, array_side *src)
 {
     if (dst->is_readonly) {
-        PyErr_Format(PyExc_ValueError, "%s: the %s is read-only; write to a copy of it.", function,
-                     dst->array != NULL ? "array" : "destination");
+        PyErr_Format(PyExc_ValueError, "%s: the %s is read-only; write to a copy of it.",
+                     function, dst->array != NULL ? "array" : "destination");
         return -1;
     }
     if (check_dtypes(function, dst->dtype, src->dtype) < 0) {
@@ -120,8 +123,8 @@ layouts_of_bytes(const strided_layout *dst, const strided_layout *src, int64_t i
     return bits_as_bytes(dst, item_bits, to) && bits_as_bytes(src, item_bits, from);
 }
 
-/* Packed items that lie in whole bytes on both sides move as these: the layouts become theirs.  True: they do
- * not, and each item is moved by itself. */
+/* Packed items that lie in whole bytes on both sides move as these: the layouts become
+ * theirs.  True: they do not, and each item is moved by itself. */
 static bool
 must_move_bits(array_side *dst, array_side *src)
 {
@@ -131,7 +134,8 @@ must_move_bits(array_side *dst, array_side *src)
     }
     if (!is_packed(dst) || !is_packed(src) || dst->array->first_bit != 0 ||
         src->array->first_bit != 0 ||
-        !layouts_of_bytes(&dst->layout, &src->layout, dtype_item_bits(dst->dtype), &to, &from)) {
+        !layouts_of_bytes(&dst->layout, &src->layout, dtype_item_bits(dst->dtype), &to,
+                          &from)) {
         return true;
     }
     layout_copy(&to, &dst->layout);
@@ -143,15 +147,16 @@ static bits_items
 bits_of(const array_side *side, char *origin)
 {
     const ArrayObject *array = side->array;
-    return (bits_items){&side->layout, origin, array->first_bit, array->dtype, array->is_padded};
+    return (bits_items){&side->layout, origin, array->first_bit, array->dtype,
+                        array->is_padded};
 }
 
 static bool
 may_overlap(const bits_items *dst, const bits_items *src)
 {
     int64_t to, to_end, from, from_end;
-    (void)bits_byte_span(dst->layout, bits_per_item(dst->dtype, dst->is_padded), dst->first_bit, &to,
-                         &to_end); /* in bounds, both */
+    (void)bits_byte_span(dst->layout, bits_per_item(dst->dtype, dst->is_padded), dst->first_bit,
+                         &to, &to_end); /* in bounds, both */
     (void)bits_byte_span(src->layout, bits_per_item(src->dtype, src->is_padded), src->first_bit,
                          &from, &from_end);
     return dst->base + to < src->base + from_end && src->base + from < dst->base + to_end;
@@ -170,8 +175,7 @@ move_bits(const bits_items *dst, const bits_items *src)
     if (!layout_set_dense(&dense, src->layout->ndim, src->layout->shape, 1, 'C', &fault)) {
         return false;
     }
-    char *between =
-        calloc((size_t)layout_volume(&dense), (size_t)dtype_itemsize(src->dtype));
+    char *between = calloc((size_t)layout_volume(&dense), (size_t)dtype_itemsize(src->dtype));
     if (between == NULL) {
         return false;
     }
@@ -258,7 +262,8 @@ array_copy_items(const char *function, ArrayObject *dst, ArrayObject *src)
 /* ---- copies in memory of their own ---- */
 
 PyObject *
-array_copied_on(ArrayObject *self, char order, bridge_storage mode, bool is_padded, metal_stream *stream)
+array_copied_on(ArrayObject *self, char order, bridge_storage mode, bool is_padded,
+                metal_stream *stream)
 {
     PyObject *op = array_allocate_padded(state_of((PyObject *)self), "Array.copy",
                                          array_storage(self)->device, mode, self->ndim,

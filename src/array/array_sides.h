@@ -1,6 +1,7 @@
 /* array_sides.h: the two sides of a copy: do they fit, and the copy itself.
  *
- * Rule:    shapes, element types and the right to write are checked before the first byte is written.
+ * Rule:    shapes, element types and the right to write are checked before the first byte is
+ *          written.
  * Threads: the GIL is held; released round waits and large copies.
  */
 #ifndef MD_ARRAY_SIDES_H
@@ -9,19 +10,23 @@
 #include "array/array_side.h"
 #include "metal/stream.h"
 
-/* From here on the GIL is worth releasing, in bytes.  To hand it over and get it back costs 55 ns with nobody waiting
- * for it: a fiftieth of a contiguous copy of this size within the caches, and less of any other. */
+/* From here on the GIL is worth releasing, in bytes.  To hand it over and get it back costs 55
+ * ns with nobody waiting for it: a fiftieth of a contiguous copy of this size within the
+ * caches, and less of any other. */
 #define LARGE_COPY 262144
 
-/* The one entry of every copy: the source is broadcast, and may overlap the destination.  With a stream the GPU
- * does it later, where it can and the destination is an Array; NULL: see array_queue.h.  -1 with TypeError
- * (element types), ValueError (shapes, a read-only destination), MemoryError or MetalError. */
-int array_sides_copy(const char *function, array_side *dst, array_side *src, metal_stream *stream);
+/* The one entry of every copy: the source is broadcast, and may overlap the destination.  With
+ * a stream the GPU does it later, where it can and the destination is an Array; NULL: see
+ * array_queue.h.  -1 with TypeError (element types), ValueError (shapes, a read-only
+ * destination), MemoryError or MetalError. */
+int array_sides_copy(const char *function, array_side *dst, array_side *src,
+                     metal_stream *stream);
 
 /* The same of two Arrays, done on return. */
 int array_copy_items(const char *function, ArrayObject *dst, ArrayObject *src);
 
-/* A copy in new memory on the same device, on a stream, or done on return where that is NULL. */
+/* A copy in new memory on the same device, on a stream, or done on return where that
+ * is NULL. */
 PyObject *array_copied_on(ArrayObject *self, char order, bridge_storage mode, bool is_padded,
                           metal_stream *stream);
 

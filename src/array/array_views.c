@@ -3,9 +3,9 @@
  * Calls:   layout.h for the arithmetic, array.h to make the view.
  * Threads: the GIL is held.
  */
-#include "python/args.h"
 #include "array/array.h"
 #include "array/array_methods.h"
+#include "python/args.h"
 #include "python/errors.h"
 #include "values/layout_type.h"
 
@@ -102,10 +102,11 @@ refuse_reshape(PyObject *op, const strided_layout *in, const int64_t *shape, int
     PyObject *from = strides == NULL ? NULL : layout_tuple(in->shape, in->ndim);
     PyObject *to = from == NULL ? NULL : layout_tuple(shape, ndim);
     if (to != NULL) {
-        errors_copy_required(state_of(op),
-                             "Array.reshape: shape %R with strides %R cannot be viewed as shape %R "
-                             "without a copy; use a.copy().reshape(...).",
-                             from, strides, to);
+        errors_copy_required(
+            state_of(op),
+            "Array.reshape: shape %R with strides %R cannot be viewed as shape %R "
+            "without a copy; use a.copy().reshape(...).",
+            from, strides, to);
     }
     Py_XDECREF(to);
     Py_XDECREF(from);
@@ -155,8 +156,8 @@ array_method_permute(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
         return NULL;
     }
     if (count != ndim) {
-        return PyErr_Format(PyExc_ValueError, "Array.permute: %d axes are given for %d dimensions.",
-                            count, ndim);
+        return PyErr_Format(PyExc_ValueError,
+                            "Array.permute: %d axes are given for %d dimensions.", count, ndim);
     }
     for (int i = 0; i < count; i++) {
         if (args_axis("Array.permute", given[i], ndim, &axes[i]) < 0) {
@@ -264,7 +265,8 @@ const char array_doc_expand_dims[] =
     "ValueError\n    axis is out of range, or there are 64 dimensions already.";
 
 PyObject *
-array_method_expand_dims(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+array_method_expand_dims(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
+                         PyObject *kwnames)
 {
     static const args_spec spec = {"Array.expand_dims", 0, 1, 1, {"axis", NULL}};
     PyObject *values[1];
@@ -304,7 +306,8 @@ array_method_broadcast_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
     strided_layout in, out;
     layout_fault fault;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        args_int64s("Array.broadcast_to", "shape", values[0], shape, LAYOUT_MAX_NDIM, &ndim) < 0) {
+        args_int64s("Array.broadcast_to", "shape", values[0], shape, LAYOUT_MAX_NDIM, &ndim) <
+            0) {
         return NULL;
     }
     array_get_layout(self, &in);
@@ -364,10 +367,10 @@ array_method_flatten(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
 
 /* ---- rights ---- */
 
-const char array_doc_as_readonly[] =
-    "as_readonly($self, /)\n--\n\n"
-    "A view through which nothing can be written.\n\n"
-    "Its DLPack exports carry the READ_ONLY flag; a legacy capsule, which has none, is refused.";
+const char array_doc_as_readonly[] = "as_readonly($self, /)\n--\n\n"
+                                     "A view through which nothing can be written.\n\n"
+                                     "Its DLPack exports carry the READ_ONLY flag; a legacy "
+                                     "capsule, which has none, is refused.";
 
 PyObject *
 array_method_as_readonly(PyObject *op, PyObject *Py_UNUSED(unused))

@@ -5,9 +5,9 @@
 #ifndef MD_BUFFER_H
 #define MD_BUFFER_H
 
+#include "metal/storage.h"
 #include "python/objects.h"
 #include "python/state.h"
-#include "metal/storage.h"
 
 /* A Buffer that takes over the caller's reference to `storage`: owned (+1).  NULL with an
  * exception; the reference is dropped then too. */
@@ -18,7 +18,8 @@ metal_storage *buffer_allocate_storage(md_state *state, const char *function,
                                        const device_record *device, size_t nbytes,
                                        bridge_storage mode);
 
-/* Where there is a GIL it orders all who count: an atomic addition would be a tenth of an export. */
+/* Where there is a GIL it orders all who count: an atomic addition would be a tenth of an
+ * export. */
 static inline void
 buffer_count_views(BufferObject *self, Py_ssize_t change)
 {

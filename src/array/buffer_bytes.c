@@ -3,8 +3,8 @@
  * Calls:   storage.h, which knows the storage modes.
  * Threads: the GIL is held; it is released while waiting and copying.
  */
-#include "python/args.h"
 #include "array/buffer.h"
+#include "python/args.h"
 #include "python/errors.h"
 #include "python/waiting.h"
 
@@ -35,7 +35,8 @@ buffer_fill(PyObject *op, PyObject *value)
         return NULL;
     }
     if (byte < 0 || byte > 255) {
-        return PyErr_Format(PyExc_ValueError, "Buffer.fill: value (%lld) is not within 0 to 255.",
+        return PyErr_Format(PyExc_ValueError,
+                            "Buffer.fill: value (%lld) is not within 0 to 255.",
                             (long long)byte);
     }
     bridge_error error = {0};
@@ -46,7 +47,8 @@ buffer_fill(PyObject *op, PyObject *value)
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
-    status = storage_set_bytes(storage, storage->first_byte, storage_usable_nbytes(storage), (uint8_t)byte, &error);
+    status = storage_set_bytes(storage, storage->first_byte, storage_usable_nbytes(storage),
+                               (uint8_t)byte, &error);
     Py_END_ALLOW_THREADS
     buffer_unhold(buffer_cast(op));
     if (status != BRIDGE_OK) {
@@ -81,8 +83,10 @@ transfer(PyObject *op, const char *function, PyObject *other, bool is_upload)
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
-    status = is_upload ? storage_upload(storage, storage->first_byte, (size_t)view.len, view.buf, &error)
-                       : storage_download(storage, storage->first_byte, (size_t)view.len, view.buf, &error);
+    status = is_upload ? storage_upload(storage, storage->first_byte, (size_t)view.len,
+                                        view.buf, &error)
+                       : storage_download(storage, storage->first_byte, (size_t)view.len,
+                                          view.buf, &error);
     Py_END_ALLOW_THREADS
     buffer_unhold(buffer_cast(op));
     PyBuffer_Release(&view);
@@ -94,7 +98,8 @@ transfer(PyObject *op, const char *function, PyObject *other, bool is_upload)
 
 const char buffer_copy_from_doc[] =
     "copy_from($self, source, /)\n--\n\n"
-    "Copy the bytes of a contiguous bytes-like object to the start of the buffer's bytes: `offset`.\n\n"
+    "Copy the bytes of a contiguous bytes-like object to the start of the buffer's bytes: "
+    "`offset`.\n\n"
     "Works for every storage mode.  Raises ValueError if `source` is longer.";
 
 PyObject *
@@ -105,7 +110,8 @@ buffer_copy_from(PyObject *op, PyObject *source)
 
 const char buffer_copy_to_doc[] =
     "copy_to($self, destination, /)\n--\n\n"
-    "Copy bytes from the start of the buffer's bytes (`offset`) into a writable bytes-like object.\n\n"
+    "Copy bytes from the start of the buffer's bytes (`offset`) into a writable bytes-like "
+    "object.\n\n"
     "Works for every storage mode.  Raises ValueError if `destination` is longer.";
 
 PyObject *
@@ -126,14 +132,16 @@ buffer_getbuffer(PyObject *op, Py_buffer *view, int flags)
         return -1;
     }
     if (storage->mode == BRIDGE_PRIVATE) {
-        (void)errors_copy_required(state_of(op), "memoryview(Buffer): private storage has no CPU "
-                                                 "address; use copy_to() to get its bytes.");
+        (void)errors_copy_required(state_of(op),
+                                   "memoryview(Buffer): private storage has no CPU "
+                                   "address; use copy_to() to get its bytes.");
         return -1;
     }
     bridge_error error = {0};
     bridge_status status;
     buffer_hold(self); /* for the view; given back in buffer_releasebuffer */
-    if (waiting_for_storage(state_of(op), "memoryview(Buffer)", storage, !storage->is_readonly) < 0) {
+    if (waiting_for_storage(state_of(op), "memoryview(Buffer)", storage,
+                            !storage->is_readonly) < 0) {
         buffer_unhold(self);
         return -1;
     }
@@ -148,8 +156,8 @@ buffer_getbuffer(PyObject *op, Py_buffer *view, int flags)
     }
     static char empty[1]; /* an address for no bytes */
     void *address = storage->address == NULL ? empty : storage->address + storage->first_byte;
-    if (PyBuffer_FillInfo(view, op, address, (Py_ssize_t)storage_usable_nbytes(storage), storage->is_readonly,
-                          flags) < 0) {
+    if (PyBuffer_FillInfo(view, op, address, (Py_ssize_t)storage_usable_nbytes(storage),
+                          storage->is_readonly, flags) < 0) {
         buffer_unhold(self);
         return -1;
     }

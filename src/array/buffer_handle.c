@@ -3,12 +3,12 @@
  * Calls:   handles.h, devices.h, to know whose it is; storage.h to keep it.
  * Threads: the GIL is held.
  */
-#include "python/args.h"
 #include "array/buffer.h"
-#include "streams/device.h"
-#include "python/errors.h"
 #include "metal/handles.h"
+#include "python/args.h"
+#include "python/errors.h"
 #include "python/owners.h"
+#include "streams/device.h"
 
 static bridge_buffer *
 convert_handle(PyObject *value)
@@ -78,7 +78,8 @@ const char buffer_from_handle_doc[] =
 PyObject *
 buffer_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    static const args_spec spec = {"Buffer.from_handle", 0, 2, 1, {"handle", "size", "owner", NULL}};
+    static const args_spec spec = {
+        "Buffer.from_handle", 0, 2, 1, {"handle", "size", "owner", NULL}};
     md_state *state = PyType_GetModuleState((PyTypeObject *)type);
     PyObject *values[3];
     if (args_parse(&spec, args, nargs, kwnames, values) < 0) {

@@ -3,11 +3,11 @@
  * Calls:   storage_surface.h.
  * Threads: the GIL is held; released while the surface is locked and wrapped.
  */
-#include "python/args.h"
 #include "array/buffer.h"
-#include "streams/device.h"
-#include "python/errors.h"
 #include "metal/storage_surface.h"
+#include "python/args.h"
+#include "python/errors.h"
+#include "streams/device.h"
 
 static PyObject *
 refuse(md_state *state, bridge_status status, size_t nbytes)
@@ -18,15 +18,15 @@ refuse(md_state *state, bridge_status status, size_t nbytes)
     case BRIDGE_NO_SURFACES:
         return PyErr_Format(PyExc_NotImplementedError, "%s: %s; use asarray for other memory.",
                             function, text);
-    case BRIDGE_NOT_A_SURFACE:
-        return PyErr_Format(PyExc_ValueError, "%s: %s.", function, text);
+    case BRIDGE_NOT_A_SURFACE: return PyErr_Format(PyExc_ValueError, "%s: %s.", function, text);
     case BRIDGE_NO_ADDRESS:
     case BRIDGE_NOT_PAGES:
-        return errors_copy_required(state, "%s: the surface's memory (%zu bytes) cannot be shared: %s; "
-                                           "lock it and copy its bytes.",
-                                    function, nbytes, text);
-    default:
-        return errors_from_bridge(state, function, status, NULL, nbytes);
+        return errors_copy_required(
+            state,
+            "%s: the surface's memory (%zu bytes) cannot be shared: %s; "
+            "lock it and copy its bytes.",
+            function, nbytes, text);
+    default: return errors_from_bridge(state, function, status, NULL, nbytes);
     }
 }
 
@@ -44,25 +44,29 @@ const char buffer_from_iosurface_doc[] =
     "NotImplementedError\n    Elsewhere than on macOS.\n"
     "ValueError\n    The handle is neither of the two, or the pixel buffer has no surface.\n"
     "CopyRequiredError\n    Metal cannot share the surface's memory.\n\n"
-    "Memory: no copy; the surface is kept, and counts as in use, until the Buffer is closed and the\n"
+    "Memory: no copy; the surface is kept, and counts as in use, until the Buffer is closed "
+    "and the\n"
     "last export is gone.  The CPU's use of the bytes belongs between IOSurfaceLock and\n"
     "IOSurfaceUnlock, which are the caller's.\n\n"
     "Source: IOSurfaceRef.h; MTLDevice newBufferWithBytesNoCopy:length:options:deallocator:.";
 
 PyObject *
-buffer_from_iosurface(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+buffer_from_iosurface(PyObject *type, PyObject *const *args, Py_ssize_t nargs,
+                      PyObject *kwnames)
 {
-    static const args_spec spec = {"Buffer.from_iosurface", 0, 1, 1, {"handle", "device", NULL}};
+    static const args_spec spec = {
+        "Buffer.from_iosurface", 0, 1, 1, {"handle", "device", NULL}};
     md_state *state = PyType_GetModuleState((PyTypeObject *)type);
     PyObject *values[2];
     if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
         return NULL;
     }
     if (!PyLong_Check(values[0])) {
-        return PyErr_Format(PyExc_TypeError,
-                            "Buffer.from_iosurface: the handle must be an int (the address of an "
-                            "IOSurfaceRef), not %.100s.",
-                            Py_TYPE(values[0])->tp_name);
+        return PyErr_Format(
+            PyExc_TypeError,
+            "Buffer.from_iosurface: the handle must be an int (the address of an "
+            "IOSurfaceRef), not %.100s.",
+            Py_TYPE(values[0])->tp_name);
     }
     void *handle = PyLong_AsVoidPtr(values[0]);
     if (handle == NULL && PyErr_Occurred()) {
@@ -78,5 +82,6 @@ buffer_from_iosurface(PyObject *type, PyObject *const *args, Py_ssize_t nargs, P
     Py_BEGIN_ALLOW_THREADS
     status = storage_wrap_surface(device, handle, &storage, &nbytes);
     Py_END_ALLOW_THREADS
-    return status == BRIDGE_OK ? buffer_from_storage(state, storage) : refuse(state, status, nbytes);
+    return status == BRIDGE_OK ? buffer_from_storage(state, storage)
+                               : refuse(state, status, nbytes);
 }

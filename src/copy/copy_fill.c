@@ -8,11 +8,11 @@
 #define STREAM_ROW_NBYTES 512  /* shorter rows have too few whole lines */
 #define STREAM_TOTAL_NBYTES (4 * VEC_STREAM_NBYTES) /* there is no source to make room for */
 
-#define REPEAT_ITEM(size, type)                                                                \
-    case size: {                                                                               \
-        type value;                                                                            \
-        memcpy(&value, item, size);                                                            \
-        return (vec)((vec_of_##size){0} + value);                                              \
+#define REPEAT_ITEM(size, type) \
+    case size: { \
+        type value; \
+        memcpy(&value, item, size); \
+        return (vec)((vec_of_##size){0} + value); \
     }
 
 /* `item` has 1, 2, 4, 8 or 16 bytes. */
@@ -24,8 +24,7 @@ repeat_item(const char *item, int64_t run)
         REPEAT_ITEM(2, uint16_t)
         REPEAT_ITEM(4, uint32_t)
         REPEAT_ITEM(8, uint64_t)
-    default:
-        return vec_load(item);
+    default: return vec_load(item);
     }
 }
 
@@ -92,7 +91,8 @@ fill_row_vectors(char *row, int64_t row_nbytes, vec value, bool stream)
     vec_store(row + row_nbytes - VEC_NBYTES, value);
 }
 
-/* The row begins with `done` bytes that are to be repeated: double them, then repeat the seed. */
+/* The row begins with `done` bytes that are to be repeated: double them, then repeat
+ * the seed. */
 static void
 repeat_seed(char *row, int64_t row_nbytes, int64_t done)
 {

@@ -1,8 +1,9 @@
-/* copy_nest.c: chooses the two axes and the kernel for the inside of a plan, and loops round them.
+/* copy_nest.c: chooses the two axes and the kernel for the inside of a plan, and loops round
+ * them.
  *
  * Inside go the axis along which the destination is densest and the one along which the source
- * is: between them they use every line of memory whole.  The loops outside go from the axis that
- * jumps farthest on both sides to the one that stays nearest on either.
+ * is: between them they use every line of memory whole.  The loops outside go from the axis
+ * that jumps farthest on both sides to the one that stays nearest on either.
  */
 #include "copy/copy_nest.h"
 
@@ -26,8 +27,8 @@ magnitude(int64_t step)
     return step < 0 ? -step : step;
 }
 
-/* The axis that goes in beside the last one: where the source is densest, if that is not the last
- * itself; else the next in destination order. */
+/* The axis that goes in beside the last one: where the source is densest, if that is not the
+ * last itself; else the next in destination order. */
 static int
 choose_outer(const copy_plan *plan)
 {

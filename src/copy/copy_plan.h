@@ -28,14 +28,15 @@ typedef struct copy_plan {
     copy_axis axes[LAYOUT_MAX_NDIM]; /* only the first naxes mean anything */
 } copy_plan;
 
-/* Plan the copy of `src` into `dst`, which have the same shape and itemsize.  `src` NULL plans a
- * fill: every place takes the item at `src_base`.  False: there is nothing to copy, and `*out`
- * is unspecified. */
+/* Plan the copy of `src` into `dst`, which have the same shape and itemsize.  `src` NULL plans
+ * a fill: every place takes the item at `src_base`.  False: there is nothing to copy, and
+ * `*out` is unspecified. */
 bool copy_plan_make(const strided_layout *dst, char *dst_base, const strided_layout *src,
                     const char *src_base, copy_plan *out);
 
-/* The plan that packs `plan`'s source densely at `buffer`, in the order of its axes, and the plan
- * that spreads it from there over its destination.  `buffer` has copy_plan_nbytes(plan) bytes. */
+/* The plan that packs `plan`'s source densely at `buffer`, in the order of its axes, and the
+ * plan that spreads it from there over its destination.  `buffer` has copy_plan_nbytes(plan)
+ * bytes. */
 void copy_plan_pack(const copy_plan *plan, char *buffer, copy_plan *pack, copy_plan *spread);
 
 int64_t copy_plan_nbytes(const copy_plan *plan); /* bytes that the plan writes */

@@ -10,7 +10,8 @@
 #include "copy/copy_nest.h"
 
 /* A thread costs about 20 us to start and join; a core moves about 10 bytes in a ns.  One core
- * alone comes near what memory gives to a plain memcpy: that is worth a thread only much later. */
+ * alone comes near what memory gives to a plain memcpy: that is worth a thread only much
+ * later. */
 #define THREAD_MIN_NBYTES (2 << 20)        /* strided work for each thread */
 #define THREAD_MIN_PLAIN_NBYTES (16 << 20) /* contiguous work for each thread */
 #define DEFAULT_MAX 4                      /* more threads wait for the same memory */

@@ -1,15 +1,16 @@
 /* copy_threads.h: does a plan, on several threads where that helps.
  *
  * Owns:    one number, the process's setting (copy_set_threads in copy.h).
- * Threads: helpers are started for one copy and joined before it returns: nothing is left to stop
- *          at exit, nothing for a fork to inherit, and no lock exists.
+ * Threads: helpers are started for one copy and joined before it returns: nothing is left to
+ *          stop at exit, nothing for a fork to inherit, and no lock exists.
  */
 #ifndef MD_COPY_THREADS_H
 #define MD_COPY_THREADS_H
 
 #include "copy/copy_plan.h"
 
-/* Copy.  Source and destination do not overlap.  A thread that cannot be started is done without. */
+/* Copy.  Source and destination do not overlap.  A thread that cannot be started is done
+ * without. */
 void copy_threads_run(const copy_plan *plan);
 
 #endif /* MD_COPY_THREADS_H */

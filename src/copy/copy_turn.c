@@ -1,28 +1,31 @@
-/* copy_turn.c: two axes that change places: one contiguous in the source, one in the destination.
+/* copy_turn.c: two axes that change places: one contiguous in the source, one in the
+ * destination.
  *
  * The smallest piece is a block held in vector registers.  A matrix of R rows is transposed by
- * log2(R) perfect shuffles of all its elements: each shuffle rotates the bits of every element's
- * index by one place, so log2(R) of them move the row's bits below the column's.
+ * log2(R) perfect shuffles of all its elements: each shuffle rotates the bits of every
+ * element's index by one place, so log2(R) of them move the row's bits below the column's.
  *
  * Blocks fill tiles, tiles fill the matrix, by one of four roads (measured, see
- * benchmarks/bench_copy.py): straight into place; through a small buffer, so that a destination
- * line is written whole, and a source line read whole, where rows lie so that they push one another
- * out of the first cache; and, when the destination is large, past the caches: line by line of the
- * source, or through the buffer where its lines push one another out or the destination's rows do
- * not begin on 16 bytes.
+ * benchmarks/bench_copy.py): straight into place; through a small buffer, so that a
+ * destination line is written whole, and a source line read whole, where rows lie so that they
+ * push one another out of the first cache; and, when the destination is large, past the
+ * caches: line by line of the source, or through the buffer where its lines push one another
+ * out or the destination's rows do not begin on 16 bytes.
  */
 #include <stdbool.h>
 
 #include "copy/copy_kernels.h"
 #include "copy/copy_vector.h"
 
-/* dst[i * dst_step + j * itemsize] = src[j * src_step + i * itemsize], i < nrows, j < ncolumns */
+/* dst[i * dst_step + j * itemsize] = src[j * src_step + i * itemsize], i < nrows, j
+ * < ncolumns */
 typedef void (*turn_tile)(char *dst, int64_t dst_step, const char *src, int64_t src_step,
                           int64_t nrows, int64_t ncolumns);
 
 #define BUFFER_NBYTES (32 << 10)
-#define BUFFER_ROW_NBYTES 1024       /* of a tile whose rows begin anywhere on their lines */
-#define LINE_COLUMNS 256 /* so many lines of the source, and the next ones, stay in the first cache */
+#define BUFFER_ROW_NBYTES 1024 /* of a tile whose rows begin anywhere on their lines */
+#define LINE_COLUMNS \
+    256 /* so many lines of the source, and the next ones, stay in the first cache */
 
 static inline int64_t
 smaller(int64_t a, int64_t b)
@@ -33,61 +36,61 @@ smaller(int64_t a, int64_t b)
 /* ---- blocks ---- */
 
 /* One shuffle of `count` vectors: the first half of all elements zipped with the second. */
-#define DEFINE_SHUFFLE(size)                                                                   \
-    VEC_INLINE void shuffle_##size(vec *v, int count)                                          \
-    {                                                                                          \
-        vec zipped[VEC_NBYTES];                                                                \
-        VEC_UNROLL for (int i = 0; i < count / 2; i++)                                         \
-        {                                                                                      \
-            zipped[2 * i] = vec_zip_low_##size(v[i], v[i + count / 2]);                        \
-            zipped[2 * i + 1] = vec_zip_high_##size(v[i], v[i + count / 2]);                   \
-        }                                                                                      \
-        VEC_UNROLL for (int i = 0; i < count; i++)                                             \
-        {                                                                                      \
-            v[i] = zipped[i];                                                                  \
-        }                                                                                      \
+#define DEFINE_SHUFFLE(size) \
+    VEC_INLINE void shuffle_##size(vec *v, int count) \
+    { \
+        vec zipped[VEC_NBYTES]; \
+        VEC_UNROLL for (int i = 0; i < count / 2; i++) \
+        { \
+            zipped[2 * i] = vec_zip_low_##size(v[i], v[i + count / 2]); \
+            zipped[2 * i + 1] = vec_zip_high_##size(v[i], v[i + count / 2]); \
+        } \
+        VEC_UNROLL for (int i = 0; i < count; i++) \
+        { \
+            v[i] = zipped[i]; \
+        } \
     }
 
 /* A square block of rows of 16 bytes; `STORE` is vec_store or vec_stream. */
-#define DEFINE_BLOCK(name, size, STORE)                                                        \
-    VEC_INLINE void name##_##size(char *dst, int64_t dst_step, const char *src,                \
-                                  int64_t src_step)                                            \
-    {                                                                                          \
-        enum { SIDE = VEC_NBYTES / size };                                                     \
-        vec v[SIDE];                                                                           \
-        VEC_UNROLL for (int i = 0; i < SIDE; i++)                                              \
-        {                                                                                      \
-            v[i] = vec_load(src + i * src_step);                                               \
-        }                                                                                      \
-        VEC_UNROLL for (int done = 1; done < SIDE; done *= 2)                                  \
-        {                                                                                      \
-            shuffle_##size(v, SIDE);                                                           \
-        }                                                                                      \
-        VEC_UNROLL for (int i = 0; i < SIDE; i++)                                              \
-        {                                                                                      \
-            STORE(dst + i * dst_step, v[i]);                                                   \
-        }                                                                                      \
+#define DEFINE_BLOCK(name, size, STORE) \
+    VEC_INLINE void name##_##size(char *dst, int64_t dst_step, const char *src, \
+                                  int64_t src_step) \
+    { \
+        enum { SIDE = VEC_NBYTES / size }; \
+        vec v[SIDE]; \
+        VEC_UNROLL for (int i = 0; i < SIDE; i++) \
+        { \
+            v[i] = vec_load(src + i * src_step); \
+        } \
+        VEC_UNROLL for (int done = 1; done < SIDE; done *= 2) \
+        { \
+            shuffle_##size(v, SIDE); \
+        } \
+        VEC_UNROLL for (int i = 0; i < SIDE; i++) \
+        { \
+            STORE(dst + i * dst_step, v[i]); \
+        } \
     }
 
 /* A square block of rows of 8 bytes, two rows in a vector. */
-#define DEFINE_HALF_BLOCK(size)                                                                \
-    VEC_INLINE void turn_half_block_##size(char *dst, int64_t dst_step, const char *src,       \
-                                           int64_t src_step)                                   \
-    {                                                                                          \
-        enum { SIDE = VEC_NBYTES / 2 / size };                                                 \
-        vec v[SIDE / 2];                                                                       \
-        VEC_UNROLL for (int i = 0; i < SIDE; i += 2)                                           \
-        {                                                                                      \
-            v[i / 2] = vec_load_halves(src + i * src_step, src + (i + 1) * src_step);          \
-        }                                                                                      \
-        VEC_UNROLL for (int done = 1; done < SIDE; done *= 2)                                  \
-        {                                                                                      \
-            shuffle_##size(v, SIDE / 2);                                                       \
-        }                                                                                      \
-        VEC_UNROLL for (int i = 0; i < SIDE; i += 2)                                           \
-        {                                                                                      \
-            vec_store_halves(dst + i * dst_step, dst + (i + 1) * dst_step, v[i / 2]);          \
-        }                                                                                      \
+#define DEFINE_HALF_BLOCK(size) \
+    VEC_INLINE void turn_half_block_##size(char *dst, int64_t dst_step, const char *src, \
+                                           int64_t src_step) \
+    { \
+        enum { SIDE = VEC_NBYTES / 2 / size }; \
+        vec v[SIDE / 2]; \
+        VEC_UNROLL for (int i = 0; i < SIDE; i += 2) \
+        { \
+            v[i / 2] = vec_load_halves(src + i * src_step, src + (i + 1) * src_step); \
+        } \
+        VEC_UNROLL for (int done = 1; done < SIDE; done *= 2) \
+        { \
+            shuffle_##size(v, SIDE / 2); \
+        } \
+        VEC_UNROLL for (int i = 0; i < SIDE; i += 2) \
+        { \
+            vec_store_halves(dst + i * dst_step, dst + (i + 1) * dst_step, v[i / 2]); \
+        } \
     }
 
 /* Items as large as a vector need no shuffle; four by four use lines of 64 bytes whole. */
@@ -110,33 +113,33 @@ turn_block_16(char *dst, int64_t dst_step, const char *src, int64_t src_step)
 /* Cover the tile with blocks of `side`; the last ones are moved back and overlap their
  * neighbours, which writes some elements twice and needs no loop for the rest.  Along the
  * destination's rows first. */
-#define BY_ROWS(block, side, size)                                                             \
-    for (int64_t i = 0; i < nrows; i += (side)) {                                              \
-        int64_t row = smaller(i, nrows - (side));                                              \
-        char *to = dst + row * dst_step;                                                       \
-        const char *from = src + row * (size);                                                 \
-        for (int64_t j = (side); j < ncolumns; j += (side)) {                                  \
-            block(to, dst_step, from, src_step);                                               \
-            to += (side) * (size);                                                             \
-            from += (side) * src_step;                                                         \
-        }                                                                                      \
-        block(dst + row * dst_step + (ncolumns - (side)) * (size), dst_step,                   \
-              src + (ncolumns - (side)) * src_step + row * (size), src_step);                  \
+#define BY_ROWS(block, side, size) \
+    for (int64_t i = 0; i < nrows; i += (side)) { \
+        int64_t row = smaller(i, nrows - (side)); \
+        char *to = dst + row * dst_step; \
+        const char *from = src + row * (size); \
+        for (int64_t j = (side); j < ncolumns; j += (side)) { \
+            block(to, dst_step, from, src_step); \
+            to += (side) * (size); \
+            from += (side) * src_step; \
+        } \
+        block(dst + row * dst_step + (ncolumns - (side)) * (size), dst_step, \
+              src + (ncolumns - (side)) * src_step + row * (size), src_step); \
     }
 
 /* Along the source's rows first: for a destination that stays in the first cache. */
-#define BY_COLUMNS(block, side, size)                                                          \
-    for (int64_t j = 0; j < ncolumns; j += (side)) {                                           \
-        int64_t column = smaller(j, ncolumns - (side));                                        \
-        char *to = dst + column * (size);                                                      \
-        const char *from = src + column * src_step;                                            \
-        for (int64_t i = (side); i < nrows; i += (side)) {                                     \
-            block(to, dst_step, from, src_step);                                               \
-            to += (side) * dst_step;                                                           \
-            from += (side) * (size);                                                           \
-        }                                                                                      \
-        block(dst + (nrows - (side)) * dst_step + column * (size), dst_step,                   \
-              src + column * src_step + (nrows - (side)) * (size), src_step);                  \
+#define BY_COLUMNS(block, side, size) \
+    for (int64_t j = 0; j < ncolumns; j += (side)) { \
+        int64_t column = smaller(j, ncolumns - (side)); \
+        char *to = dst + column * (size); \
+        const char *from = src + column * src_step; \
+        for (int64_t i = (side); i < nrows; i += (side)) { \
+            block(to, dst_step, from, src_step); \
+            to += (side) * dst_step; \
+            from += (side) * (size); \
+        } \
+        block(dst + (nrows - (side)) * dst_step + column * (size), dst_step, \
+              src + column * src_step + (nrows - (side)) * (size), src_step); \
     }
 
 /* Items along each side of a block, by their size. */
@@ -146,47 +149,47 @@ turn_block_16(char *dst, int64_t dst_step, const char *src, int64_t src_step)
 #define SIDE_8 2
 #define SIDE_16 4
 
-#define TILE_PARAMETERS                                                                        \
-    char *dst, int64_t dst_step, const char *src, int64_t src_step, int64_t nrows,             \
+#define TILE_PARAMETERS \
+    char *dst, int64_t dst_step, const char *src, int64_t src_step, int64_t nrows, \
         int64_t ncolumns
 
-#define ONE_BY_ONE(type)                                                                       \
-    for (int64_t i = 0; i < nrows; i++) {                                                      \
-        char *to = dst + i * dst_step;                                                         \
-        const char *from = src + i * (int64_t)sizeof(type);                                    \
-        for (int64_t j = 0; j < ncolumns; j++) {                                               \
-            type item;                                                                         \
-            memcpy(&item, from, sizeof(type));                                                 \
-            memcpy(to, &item, sizeof(type));                                                   \
-            to += sizeof(type);                                                                \
-            from += src_step;                                                                  \
-        }                                                                                      \
+#define ONE_BY_ONE(type) \
+    for (int64_t i = 0; i < nrows; i++) { \
+        char *to = dst + i * dst_step; \
+        const char *from = src + i * (int64_t)sizeof(type); \
+        for (int64_t j = 0; j < ncolumns; j++) { \
+            type item; \
+            memcpy(&item, from, sizeof(type)); \
+            memcpy(to, &item, sizeof(type)); \
+            to += sizeof(type); \
+            from += src_step; \
+        } \
     }
 
-#define DEFINE_TILE_WITH_HALVES(name, size, type, ORDER)                                            \
-    static void name(TILE_PARAMETERS)                                                          \
-    {                                                                                          \
-        int64_t shorter = smaller(nrows, ncolumns);                                            \
-        if (shorter >= SIDE_##size) {                                                    \
-            ORDER(turn_block_##size, SIDE_##size, size)                                  \
-        }                                                                                      \
-        else if (shorter >= SIDE_##size / 2) {                                           \
-            ORDER(turn_half_block_##size, SIDE_##size / 2, size)                         \
-        }                                                                                      \
-        else {                                                                                 \
-            ONE_BY_ONE(type)                                                     \
-        }                                                                                      \
+#define DEFINE_TILE_WITH_HALVES(name, size, type, ORDER) \
+    static void name(TILE_PARAMETERS) \
+    { \
+        int64_t shorter = smaller(nrows, ncolumns); \
+        if (shorter >= SIDE_##size) { \
+            ORDER(turn_block_##size, SIDE_##size, size) \
+        } \
+        else if (shorter >= SIDE_##size / 2) { \
+            ORDER(turn_half_block_##size, SIDE_##size / 2, size) \
+        } \
+        else { \
+            ONE_BY_ONE(type) \
+        } \
     }
 
-#define DEFINE_TILE(name, size, type, ORDER)                                                        \
-    static void name(TILE_PARAMETERS)                                                          \
-    {                                                                                          \
-        if (smaller(nrows, ncolumns) >= SIDE_##size) {                                   \
-            ORDER(turn_block_##size, SIDE_##size, size)                                  \
-        }                                                                                      \
-        else {                                                                                 \
-            ONE_BY_ONE(type)                                                     \
-        }                                                                                      \
+#define DEFINE_TILE(name, size, type, ORDER) \
+    static void name(TILE_PARAMETERS) \
+    { \
+        if (smaller(nrows, ncolumns) >= SIDE_##size) { \
+            ORDER(turn_block_##size, SIDE_##size, size) \
+        } \
+        else { \
+            ONE_BY_ONE(type) \
+        } \
     }
 
 DEFINE_SHUFFLE(1)
@@ -220,13 +223,13 @@ whole_blocks_16(TILE_PARAMETERS)
     }
 }
 
-/* Past the caches: `dst` and its steps are multiples of 16 bytes, and so is a row of the tile, which
- * has at least SIDE rows. */
-#define DEFINE_STREAM_TILE(size)                                                               \
-    DEFINE_BLOCK(stream_block, size, vec_stream)                                               \
-    static void stream_##size(TILE_PARAMETERS)                                                 \
-    {                                                                                          \
-        BY_ROWS(stream_block_##size, SIDE_##size, size)                                        \
+/* Past the caches: `dst` and its steps are multiples of 16 bytes, and so is a row of the tile,
+ * which has at least SIDE rows. */
+#define DEFINE_STREAM_TILE(size) \
+    DEFINE_BLOCK(stream_block, size, vec_stream) \
+    static void stream_##size(TILE_PARAMETERS) \
+    { \
+        BY_ROWS(stream_block_##size, SIDE_##size, size) \
     }
 
 DEFINE_STREAM_TILE(1)
@@ -304,8 +307,8 @@ turn_through_buffer(const turn *t, char *dst, const char *src, bool stream)
         int64_t row_nbytes = ncolumns * t->itemsize;
         for (int64_t i = 0; i < t->nrows; i += t->row_side) {
             int64_t nrows = smaller(t->row_side, t->nrows - i);
-            tile(buffer, row_nbytes, src + j * t->src_step + i * t->itemsize, t->src_step, nrows,
-                 ncolumns);
+            tile(buffer, row_nbytes, src + j * t->src_step + i * t->itemsize, t->src_step,
+                 nrows, ncolumns);
             write_rows(buffer, row_nbytes, nrows, dst + i * t->dst_step + j * t->itemsize,
                        t->dst_step, stream);
         }

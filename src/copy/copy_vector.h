@@ -1,7 +1,7 @@
 /* copy_vector.h: 16 bytes at a time, in the vector language that GCC and clang share.
  *
- * Owns:    nothing.  One source for SSE2 and NEON: the compiler turns each shuffle below into one
- *          or a few instructions of the machine.
+ * Owns:    nothing.  One source for SSE2 and NEON: the compiler turns each shuffle below into
+ *          one or a few instructions of the machine.
  * Units:   the suffix of a shuffle is the size of the elements it moves, in bytes.
  * Order:   element 0 is the one at the lowest address.
  */
@@ -16,7 +16,7 @@
 #endif
 
 #define VEC_NBYTES 16
-#define VEC_LINE_NBYTES 64 /* what a streaming store should fill whole */
+#define VEC_LINE_NBYTES 64          /* what a streaming store should fill whole */
 #define VEC_STREAM_NBYTES (6 << 20) /* a smaller copy is better left in the caches (measured) */
 
 typedef uint8_t vec __attribute__((vector_size(VEC_NBYTES)));
@@ -37,12 +37,12 @@ typedef uint64_t vec_of_8 __attribute__((vector_size(VEC_NBYTES)));
 /* GCC has __builtin_shufflevector from version 12 on. */
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
-#define VEC_SHUFFLE(type, a, b, ...)                                                           \
+#define VEC_SHUFFLE(type, a, b, ...) \
     (vec) __builtin_shufflevector((type)(a), (type)(b), __VA_ARGS__)
 #endif
 #endif
 #if !defined(VEC_SHUFFLE)
-#define VEC_SHUFFLE(type, a, b, ...)                                                           \
+#define VEC_SHUFFLE(type, a, b, ...) \
     (vec) __builtin_shuffle((type)(a), (type)(b), (type){__VA_ARGS__})
 #endif
 
@@ -104,7 +104,8 @@ vec_pause(void)
     __asm__ volatile(".rept 32\n\tnop\n\t.endr");
 }
 
-/* Copy past the caches: the whole lines of `to`; what it has before and after them, as usual. */
+/* Copy past the caches: the whole lines of `to`; what it has before and after them,
+ * as usual. */
 VEC_INLINE void
 vec_stream_run(char *to, const char *from, int64_t run)
 {
@@ -127,31 +128,32 @@ vec_stream_run(char *to, const char *from, int64_t run)
 
 /* zip: a0 b0 a1 b1 ...; `low` from the lower halves, `high` from the upper ones.
  * pick: the elements at even (odd) places of a, then those of b. */
-#define VEC_DEFINE_SHUFFLE(name, type, ...)                                                    \
-    VEC_INLINE vec name(vec a, vec b)                                                          \
-    {                                                                                          \
-        return VEC_SHUFFLE(type, a, b, __VA_ARGS__);                                           \
+#define VEC_DEFINE_SHUFFLE(name, type, ...) \
+    VEC_INLINE vec name(vec a, vec b) \
+    { \
+        return VEC_SHUFFLE(type, a, b, __VA_ARGS__); \
     }
 
-VEC_DEFINE_SHUFFLE(vec_zip_low_1, vec_of_1, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+VEC_DEFINE_SHUFFLE(vec_zip_low_1, vec_of_1, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7,
+                   23)
 VEC_DEFINE_SHUFFLE(vec_zip_low_2, vec_of_2, 0, 8, 1, 9, 2, 10, 3, 11)
 VEC_DEFINE_SHUFFLE(vec_zip_low_4, vec_of_4, 0, 4, 1, 5)
 VEC_DEFINE_SHUFFLE(vec_zip_low_8, vec_of_8, 0, 2)
 
-VEC_DEFINE_SHUFFLE(vec_zip_high_1, vec_of_1, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30,
-                   15, 31)
+VEC_DEFINE_SHUFFLE(vec_zip_high_1, vec_of_1, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14,
+                   30, 15, 31)
 VEC_DEFINE_SHUFFLE(vec_zip_high_2, vec_of_2, 4, 12, 5, 13, 6, 14, 7, 15)
 VEC_DEFINE_SHUFFLE(vec_zip_high_4, vec_of_4, 2, 6, 3, 7)
 VEC_DEFINE_SHUFFLE(vec_zip_high_8, vec_of_8, 1, 3)
 
-VEC_DEFINE_SHUFFLE(vec_pick_even_1, vec_of_1, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28,
-                   30)
+VEC_DEFINE_SHUFFLE(vec_pick_even_1, vec_of_1, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26,
+                   28, 30)
 VEC_DEFINE_SHUFFLE(vec_pick_even_2, vec_of_2, 0, 2, 4, 6, 8, 10, 12, 14)
 VEC_DEFINE_SHUFFLE(vec_pick_even_4, vec_of_4, 0, 2, 4, 6)
 VEC_DEFINE_SHUFFLE(vec_pick_even_8, vec_of_8, 0, 2)
 
-VEC_DEFINE_SHUFFLE(vec_pick_odd_1, vec_of_1, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29,
-                   31)
+VEC_DEFINE_SHUFFLE(vec_pick_odd_1, vec_of_1, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27,
+                   29, 31)
 VEC_DEFINE_SHUFFLE(vec_pick_odd_2, vec_of_2, 1, 3, 5, 7, 9, 11, 13, 15)
 VEC_DEFINE_SHUFFLE(vec_pick_odd_4, vec_of_4, 1, 3, 5, 7)
 VEC_DEFINE_SHUFFLE(vec_pick_odd_8, vec_of_8, 1, 3)

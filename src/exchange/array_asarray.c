@@ -1,19 +1,20 @@
 /* array_asarray.c: asarray, anything as an Array.
  *
- * Calls:   dlpack_producer.h and host_memory.h for memory of others, NumPy for lists and conversions.
+ * Calls:   dlpack_producer.h and host_memory.h for memory of others, NumPy for lists and
+ *          conversions.
  * Threads: the GIL is held; released while allocating, waiting and copying.
  */
-#include "python/args.h"
 #include "array/array.h"
-#include "exchange/array_asarray.h"
 #include "array/array_numpy.h"
-#include "streams/device.h"
+#include "exchange/array_asarray.h"
 #include "exchange/dlpack_import.h"
 #include "exchange/dlpack_producer.h"
-#include "values/dtype_type.h"
-#include "python/errors.h"
 #include "exchange/shared_memory.h"
+#include "python/args.h"
+#include "python/errors.h"
 #include "python/storage_mode.h"
+#include "streams/device.h"
+#include "values/dtype_type.h"
 
 /* ---- where the items come from ---- */
 
@@ -27,22 +28,24 @@ array_of_view(md_state *state, PyObject *memory, PyObject *owner, const import_r
     layout_fault fault;
     int64_t strides[LAYOUT_MAX_NDIM];
     if (!dtype_from_buffer_format(view->format, view->itemsize, &dtype)) {
-        return PyErr_Format(PyExc_ValueError,
-                            "asarray: the buffer's format '%s' is structured, of non-native byte "
-                            "order, or unknown; convert it first.",
-                            view->format);
+        return PyErr_Format(
+            PyExc_ValueError,
+            "asarray: the buffer's format '%s' is structured, of non-native byte "
+            "order, or unknown; convert it first.",
+            view->format);
     }
     for (int axis = 0; axis < view->ndim; axis++) {
         if (view->strides[axis] % view->itemsize != 0) {
-            return PyErr_Format(PyExc_ValueError,
-                                "asarray: stride %zd of axis %d is not a multiple of the itemsize "
-                                "(%zd bytes); copy it first.",
-                                view->strides[axis], axis, view->itemsize);
+            return PyErr_Format(
+                PyExc_ValueError,
+                "asarray: stride %zd of axis %d is not a multiple of the itemsize "
+                "(%zd bytes); copy it first.",
+                view->strides[axis], axis, view->itemsize);
         }
         strides[axis] = view->strides[axis] / view->itemsize;
     }
-    if (!layout_set(&layout, view->ndim, (const int64_t *)view->shape, strides, view->itemsize, 0,
-                    &fault)) {
+    if (!layout_set(&layout, view->ndim, (const int64_t *)view->shape, strides, view->itemsize,
+                    0, &fault)) {
         return errors_from_layout(state, "asarray", &fault);
     }
     host_items items = {view->buf, &layout, dtype, view->readonly, false};
@@ -82,22 +85,23 @@ array_of_our_buffer(md_state *state, PyObject *x, const import_request *request)
     if (!layout_set_dense(&layout, 1, &nbytes, 1, 'C', &fault)) {
         return errors_from_layout(state, "asarray", &fault);
     }
-    PyObject *array = array_new(state, x, (int64_t)storage->first_byte, &layout, (DLDataType){kDLUInt, 8, 1},
-                                storage->is_readonly);
+    PyObject *array = array_new(state, x, (int64_t)storage->first_byte, &layout,
+                                (DLDataType){kDLUInt, 8, 1}, storage->is_readonly);
     PyObject *result = array == NULL ? NULL : dlpack_import_array(array, request);
     Py_XDECREF(array);
     return result;
 }
 
-/* NumPy's scalars: they have a dtype and show their memory, which is read-only and nobody's to share. */
+/* NumPy's scalars: they have a dtype and show their memory, which is read-only and nobody's to
+ * share. */
 static bool
 is_numpy_scalar(PyObject *x)
 {
     return PyObject_CheckBuffer(x) && PyObject_HasAttrString(x, "dtype");
 }
 
-/* Lists and Python's numbers carry no element type of their own: floats become float32, the type
- * of empty() and the widest that Metal computes with. */
+/* Lists and Python's numbers carry no element type of their own: floats become float32, the
+ * type of empty() and the widest that Metal computes with. */
 static PyObject *
 narrow_default(PyObject *ndarray)
 {
@@ -125,10 +129,12 @@ check_numbers(PyObject *ndarray, PyObject *x)
     const char *letter = kind == NULL ? NULL : PyUnicode_AsUTF8(kind);
     bool is_number = letter != NULL && strchr("OSTUMm", letter[0]) == NULL;
     if (letter != NULL && !is_number) {
-        PyErr_Format(PyExc_TypeError,
-                     "asarray: %.100s (%R to NumPy) is not made of numbers that an element type holds; "
-                     "give a number, nested lists of numbers, or an object with DLPack or the buffer protocol.",
-                     Py_TYPE(x)->tp_name, dtype);
+        PyErr_Format(
+            PyExc_TypeError,
+            "asarray: %.100s (%R to NumPy) is not made of numbers that an element type holds; "
+            "give a number, nested lists of numbers, or an object with DLPack or the buffer "
+            "protocol.",
+            Py_TYPE(x)->tp_name, dtype);
     }
     Py_XDECREF(kind);
     Py_XDECREF(dtype);
@@ -139,8 +145,9 @@ static PyObject *
 array_of_nested(md_state *state, PyObject *x, const import_request *request)
 {
     if (request->copy == 0) {
-        return errors_copy_required(state, "asarray: %.100s has no memory to share, so a copy is "
-                                           "needed and copy=False forbids it.",
+        return errors_copy_required(state,
+                                    "asarray: %.100s has no memory to share, so a copy is "
+                                    "needed and copy=False forbids it.",
                                     Py_TYPE(x)->tp_name);
     }
     PyObject *numpy = array_numpy_module("asarray");
@@ -160,8 +167,8 @@ array_of_nested(md_state *state, PyObject *x, const import_request *request)
     return array;
 }
 
-/* A NumPy array whose element type comes from ml_dtypes: as integers, and renamed.  Sub-byte items have a byte
- * each there, and keep it. */
+/* A NumPy array whose element type comes from ml_dtypes: as integers, and renamed.  Sub-byte
+ * items have a byte each there, and keep it. */
 static PyObject *
 array_of_ml_dtypes(md_state *state, PyObject *ndarray, DLDataType dtype,
                    const import_request *request)
@@ -175,17 +182,18 @@ array_of_ml_dtypes(md_state *state, PyObject *ndarray, DLDataType dtype,
         strided_layout layout;
         array_get_layout(array_cast(plain), &layout);
         PyObject *buffer = array_buffer(array_cast(plain));
-        array = buffer == NULL ? NULL
-                               : array_new_padded(state, buffer, array_cast(plain)->byte_offset, &layout,
-                                                  dtype, array_cast(plain)->is_readonly, true);
+        array = buffer == NULL
+                    ? NULL
+                    : array_new_padded(state, buffer, array_cast(plain)->byte_offset, &layout,
+                                       dtype, array_cast(plain)->is_readonly, true);
     }
     Py_XDECREF(plain);
     Py_XDECREF(integers);
     return array;
 }
 
-/* 1, and the dtype of a NumPy array where ml_dtypes made it; 0 for all else.  -1 with ValueError: another byte
- * order, which NumPy would refuse without the way out. */
+/* 1, and the dtype of a NumPy array where ml_dtypes made it; 0 for all else.  -1 with
+ * ValueError: another byte order, which NumPy would refuse without the way out. */
 static int
 is_ml_dtypes_array(md_state *state, PyObject *x, DLDataType *dtype)
 {
@@ -193,7 +201,8 @@ is_ml_dtypes_array(md_state *state, PyObject *x, DLDataType *dtype)
         return 0;
     }
     PyObject *named = PyObject_GetAttrString(x, "dtype");
-    if (named != NULL && array_numpy_builtin(named) == NUMPY_OWN) { /* the usual case needs no look at names */
+    /* the usual case needs no look at names */
+    if (named != NULL && array_numpy_builtin(named) == NUMPY_OWN) {
         Py_DECREF(named);
         return 0;
     }
@@ -209,7 +218,8 @@ is_ml_dtypes_array(md_state *state, PyObject *x, DLDataType *dtype)
 static bool
 has_array_interface(PyObject *x)
 {
-    return PyObject_HasAttrString(x, "__array_interface__") || PyObject_HasAttrString(x, "__array__");
+    return PyObject_HasAttrString(x, "__array_interface__") ||
+           PyObject_HasAttrString(x, "__array__");
 }
 
 PyObject *
@@ -220,7 +230,8 @@ array_make_of(md_state *state, PyObject *x, const import_request *request)
     if (is_theirs != 0) {
         return is_theirs < 0 ? NULL : array_of_ml_dtypes(state, x, dtype, request);
     }
-    bool is_scalar = PyFloat_Check(x) || PyLong_Check(x) || PyComplex_Check(x) || is_numpy_scalar(x);
+    bool is_scalar =
+        PyFloat_Check(x) || PyLong_Check(x) || PyComplex_Check(x) || is_numpy_scalar(x);
     if (producer_speaks_dlpack(state, x) && !PyCapsule_CheckExact(x)) {
         return producer_import(state, x, request);
     }
@@ -232,7 +243,8 @@ array_make_of(md_state *state, PyObject *x, const import_request *request)
     }
     if (!is_scalar && has_array_interface(x)) {
         PyObject *numpy = array_numpy_module("asarray");
-        PyObject *items = numpy == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "(O)", x);
+        PyObject *items =
+            numpy == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "(O)", x);
         PyObject *array = items == NULL ? NULL : array_of_buffer(state, items, request);
         Py_XDECREF(items);
         Py_XDECREF(numpy);
@@ -249,7 +261,8 @@ array_make_of(md_state *state, PyObject *x, const import_request *request)
 
 /* `array` is consumed; the result is what was asked for. */
 static PyObject *
-finish(md_state *state, PyObject *array, PyObject *dtype_value, PyObject *storage_value, int copy)
+finish(md_state *state, PyObject *array, PyObject *dtype_value, PyObject *storage_value,
+       int copy)
 {
     ArrayObject *self = array_cast(array);
     DLDataType dtype = self->dtype;
@@ -268,9 +281,9 @@ finish(md_state *state, PyObject *array, PyObject *dtype_value, PyObject *storag
         return array;
     }
     if (copy == 0) {
-        (void)errors_copy_required(state,
-                                   "asarray: another %s needs a copy and copy=False forbids it.",
-                                   is_other_type ? "element type" : "storage mode");
+        (void)errors_copy_required(
+            state, "asarray: another %s needs a copy and copy=False forbids it.",
+            is_other_type ? "element type" : "storage mode");
         goto done;
     }
     result = is_other_type ? array_numpy_convert("asarray", self, dtype, mode)
@@ -281,27 +294,28 @@ done:
     return result;
 }
 
-PyDoc_STRVAR(asarray_doc,
-             "asarray($module, x, /, *, dtype=None, device=None, copy=None, storage=None)\n--\n\n"
-             "Anything as an Array: DLPack, the buffer protocol, multiprocessing's SharedMemory,\n"
-             "__array_interface__, nested lists, numbers.\n\n"
-             "Parameters\n----------\n"
-             "x : object\n"
-             "dtype : dtype or what names one, optional\n"
-             "    Default: that of x; float32 and complex64 for Python's own floats and complex\n"
-             "    numbers.  Only a different dtype converts.\n"
-             "device : Device or str, optional\n"
-             "    Default: where the data is, or the default device.\n"
-             "copy : bool, optional\n"
-             "    True: always.  False: never.  None: where the memory cannot be shared.\n"
-             "storage : {'shared', 'managed', 'private'}, optional\n"
-             "    Default: that of the memory; a different one copies.\n\n"
-             "Returns\n-------\n"
-             "Array\n    Shares the memory of x where it can, and keeps x alive then.\n\n"
-             "Raises\n------\n"
-             "CopyRequiredError\n    copy=False and a copy is needed.\n"
-             "ValueError\n    Non-native byte order or structured items.\n"
-             "ImportError\n    Lists and conversions are NumPy's work, and it is not installed.");
+PyDoc_STRVAR(
+    asarray_doc,
+    "asarray($module, x, /, *, dtype=None, device=None, copy=None, storage=None)\n--\n\n"
+    "Anything as an Array: DLPack, the buffer protocol, multiprocessing's SharedMemory,\n"
+    "__array_interface__, nested lists, numbers.\n\n"
+    "Parameters\n----------\n"
+    "x : object\n"
+    "dtype : dtype or what names one, optional\n"
+    "    Default: that of x; float32 and complex64 for Python's own floats and complex\n"
+    "    numbers.  Only a different dtype converts.\n"
+    "device : Device or str, optional\n"
+    "    Default: where the data is, or the default device.\n"
+    "copy : bool, optional\n"
+    "    True: always.  False: never.  None: where the memory cannot be shared.\n"
+    "storage : {'shared', 'managed', 'private'}, optional\n"
+    "    Default: that of the memory; a different one copies.\n\n"
+    "Returns\n-------\n"
+    "Array\n    Shares the memory of x where it can, and keeps x alive then.\n\n"
+    "Raises\n------\n"
+    "CopyRequiredError\n    copy=False and a copy is needed.\n"
+    "ValueError\n    Non-native byte order or structured items.\n"
+    "ImportError\n    Lists and conversions are NumPy's work, and it is not installed.");
 
 static PyObject *
 core_asarray(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -320,8 +334,7 @@ core_asarray(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject
         return NULL;
     }
     PyObject *array = array_make_of(state, values[0], &request);
-    return array == NULL ? NULL
-                         : finish(state, array, values[1], values[4], request.copy);
+    return array == NULL ? NULL : finish(state, array, values[1], values[4], request.copy);
 }
 
 PyMethodDef array_asarray_functions[] = {

@@ -1,15 +1,16 @@
 /* array_device.c: Array.to_device, the array API standard's way to another device.
  *
- * Calls:   dlpack_import.h, which copies between devices and orders GPU work; array_get_host for the CPU.
+ * Calls:   dlpack_import.h, which copies between devices and orders GPU work; array_get_host
+ *          for the CPU.
  * Threads: the GIL is held; released while waiting and copying.
  * Source:  array API standard 2025.12, array.to_device.
  */
-#include "python/args.h"
 #include "array/array.h"
 #include "array/array_methods.h"
-#include "streams/device.h"
 #include "exchange/dlpack_import.h"
 #include "exchange/dlpack_producer.h"
+#include "python/args.h"
+#include "streams/device.h"
 
 static const char function[] = "Array.to_device";
 
@@ -27,8 +28,9 @@ convert_pair(PyObject *value, bool *is_cpu)
     }
     *is_cpu = count == 2 && pair[0] == kDLCPU && pair[1] == 0;
     if (!*is_cpu) {
-        PyErr_Format(PyExc_ValueError, "%s: device %R is neither a Metal device of devices() (8, index) nor the "
-                                       "CPU (1, 0).",
+        PyErr_Format(PyExc_ValueError,
+                     "%s: device %R is neither a Metal device of devices() (8, index) nor the "
+                     "CPU (1, 0).",
                      function, value);
     }
     return NULL;
@@ -45,9 +47,11 @@ convert_place(md_state *state, PyObject *value, bool *is_cpu)
         return convert_pair(value, is_cpu);
     }
     if (value == Py_None) {
-        PyErr_Format(PyExc_TypeError, "%s: device must be a Device, a name such as 'metal:0' or 'cpu', or a pair "
-                                      "as of __dlpack_device__, not None.",
-                     function);
+        PyErr_Format(
+            PyExc_TypeError,
+            "%s: device must be a Device, a name such as 'metal:0' or 'cpu', or a pair "
+            "as of __dlpack_device__, not None.",
+            function);
         return NULL;
     }
     return device_convert(state, function, value);
@@ -72,12 +76,15 @@ const char array_doc_to_device[] =
     "Parameters\n----------\n"
     "device : Device, 'metal', 'metal:0', 'cpu', or a pair as of __dlpack_device__\n"
     "stream : Stream or int, optional\n"
-    "    A Stream, or the handle of its command queue: the array is used there next, and the queue waits on the\n"
+    "    A Stream, or the handle of its command queue: the array is used there next, and the "
+    "queue waits on the\n"
     "    GPU for work that is in flight.  None and -1: who uses the array waits, as ever.\n\n"
     "Returns\n-------\n"
     "Array or HostView\n"
-    "    Of the same device: this array itself.  Of another Metal device: a copy in C order, in the same storage\n"
-    "    mode.  'cpu': the host view of the same memory; of private storage, of a shared copy.\n\n"
+    "    Of the same device: this array itself.  Of another Metal device: a copy in C order, "
+    "in the same storage\n"
+    "    mode.  'cpu': the host view of the same memory; of private storage, of a shared "
+    "copy.\n\n"
     "Raises\n------\n"
     "ValueError\n    There is no such device.\n"
     "TypeError\n    device or stream is of another type.\n"

@@ -4,12 +4,12 @@
  * Calls:   array_map.h to wait, storage.h to count writable views, array_numpy.h.
  * Threads: the GIL is held; released while waiting.
  */
-#include "python/args.h"
 #include "array/array.h"
 #include "array/array_map.h"
 #include "array/array_methods.h"
 #include "array/array_numpy.h"
 #include "exchange/dlpack_export.h"
+#include "python/args.h"
 #include "python/errors.h"
 
 /* ---- the buffer protocol ---- */
@@ -20,8 +20,9 @@ check_request(ArrayObject *self, const char *format, int flags)
 {
     md_state *state = state_of((PyObject *)self);
     if (array_storage(self)->mode == BRIDGE_PRIVATE) {
-        (void)errors_copy_required(state, "memoryview(Array): private storage has no CPU address; "
-                                          "use copy(storage='shared').");
+        (void)errors_copy_required(state,
+                                   "memoryview(Array): private storage has no CPU address; "
+                                   "use copy(storage='shared').");
         return -1;
     }
     if (format == NULL) {
@@ -48,8 +49,9 @@ check_request(ArrayObject *self, const char *format, int flags)
     array_get_layout(self, &layout);
     bool is_c = layout_is_contiguous_c(&layout), is_f = layout_is_contiguous_f(&layout);
     if ((wants_c && !is_c) || (wants_f && !is_f) || (wants_any && !is_c && !is_f)) {
-        PyErr_SetString(PyExc_BufferError, "memoryview(Array): the caller wants contiguous items and "
-                                           "this array is strided; use copy().");
+        PyErr_SetString(PyExc_BufferError,
+                        "memoryview(Array): the caller wants contiguous items and "
+                        "this array is strided; use copy().");
         return -1;
     }
     return 0;
@@ -67,8 +69,8 @@ byte_strides(const ArrayObject *self)
 }
 
 static void
-describe_view(ArrayObject *self, const char *format, char *origin, Py_ssize_t *strides, int flags,
-              Py_buffer *view)
+describe_view(ArrayObject *self, const char *format, char *origin, Py_ssize_t *strides,
+              int flags, Py_buffer *view)
 {
     bool has_shape = (flags & PyBUF_ND) == PyBUF_ND;
     bool has_strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES;
@@ -85,8 +87,8 @@ describe_view(ArrayObject *self, const char *format, char *origin, Py_ssize_t *s
     view->internal = strides; /* freed in array_releasebuffer */
 }
 
-/* NumPy asks for the buffer first, forgets whatever that raises (failed GPU work, Ctrl-C), and asks
- * __array__: there it is raised again. */
+/* NumPy asks for the buffer first, forgets whatever that raises (failed GPU work, Ctrl-C), and
+ * asks __array__: there it is raised again. */
 static void
 note_unheard(ArrayObject *self)
 {
@@ -174,11 +176,12 @@ numpy_of_any_storage(ArrayObject *self, int copy, bool *is_fresh)
         return array_numpy_view("Array.__array__", self);
     }
     if (copy == 0) {
-        return errors_copy_required(state_of((PyObject *)self),
-                                    "Array.__array__: %s, so a copy is needed and copy=False forbids "
-                                    "it.",
-                                    array_is_packed(self) ? "NumPy has one byte for each item"
-                                                          : "private storage has no CPU address");
+        return errors_copy_required(
+            state_of((PyObject *)self),
+            "Array.__array__: %s, so a copy is needed and copy=False forbids "
+            "it.",
+            array_is_packed(self) ? "NumPy has one byte for each item"
+                                  : "private storage has no CPU address");
     }
     *is_fresh = true;
     return array_numpy_copy("Array.__array__", self);
@@ -199,10 +202,11 @@ converted(md_state *state, PyObject *view, PyObject *dtype, int copy, bool is_fr
         Py_DECREF(present);
     }
     if (is_other == Py_True && copy == 0) {
-        (void)errors_copy_required(state,
-                                   "Array.__array__: converting to %S needs a copy and copy=False "
-                                   "forbids it.",
-                                   wanted);
+        (void)errors_copy_required(
+            state,
+            "Array.__array__: converting to %S needs a copy and copy=False "
+            "forbids it.",
+            wanted);
     }
     else if (is_other == Py_True) {
         result = PyObject_CallMethod(view, "astype", "(O)", wanted);
@@ -219,11 +223,14 @@ converted(md_state *state, PyObject *view, PyObject *dtype, int copy, bool is_fr
 
 const char array_doc_array[] =
     "__array__($self, /, dtype=None, copy=None)\n--\n\n"
-    "A NumPy array: of the same memory for shared and managed storage, a copy for private storage and\n"
+    "A NumPy array: of the same memory for shared and managed storage, a copy for private "
+    "storage and\n"
     "for packed sub-byte items, of which NumPy gives each a byte.\n\n"
-    "Waits for pending GPU work on the buffer.  Types that NumPy has not come from ml_dtypes.\n\n"
+    "Waits for pending GPU work on the buffer.  Types that NumPy has not come from "
+    "ml_dtypes.\n\n"
     "Raises\n------\n"
-    "CopyRequiredError\n    copy=False, and the storage is private, the items are packed, or the dtype differs.\n\n"
+    "CopyRequiredError\n    copy=False, and the storage is private, the items are packed, or "
+    "the dtype differs.\n\n"
     "Source: NumPy's array interface protocol, NEP 50 keyword `copy`.";
 
 PyObject *
@@ -273,8 +280,9 @@ array_get_host(PyObject *op, void *Py_UNUSED(closure))
 {
     md_state *state = state_of(op);
     if (array_storage(array_cast(op))->mode == BRIDGE_PRIVATE) {
-        return errors_copy_required(state, "Array.host: private storage has no CPU address; use "
-                                           "copy(storage='shared').host.");
+        return errors_copy_required(state,
+                                    "Array.host: private storage has no CPU address; use "
+                                    "copy(storage='shared').host.");
     }
     HostViewObject *self = PyObject_GC_New(HostViewObject, state->host_view_type);
     if (self != NULL) {
@@ -284,10 +292,11 @@ array_get_host(PyObject *op, void *Py_UNUSED(closure))
     return (PyObject *)self;
 }
 
-PyDoc_STRVAR(host_view_dlpack_doc,
-             "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n"
-             "--\n\n"
-             "Array.__dlpack__ with dl_device=(1, 0) as the default.");
+PyDoc_STRVAR(
+    host_view_dlpack_doc,
+    "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n"
+    "--\n\n"
+    "Array.__dlpack__ with dl_device=(1, 0) as the default.");
 
 static PyObject *
 host_view_dlpack(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -295,8 +304,7 @@ host_view_dlpack(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject
     return dlpack_export_call(array_of_host_view(op), args, nargs, kwnames, kDLCPU);
 }
 
-PyDoc_STRVAR(host_view_dlpack_device_doc,
-             "__dlpack_device__($self, /)\n--\n\n(1, 0): kDLCPU.");
+PyDoc_STRVAR(host_view_dlpack_device_doc, "__dlpack_device__($self, /)\n--\n\n(1, 0): kDLCPU.");
 
 static PyObject *
 host_view_dlpack_device(PyObject *Py_UNUSED(op), PyObject *Py_UNUSED(unused))
@@ -313,10 +321,10 @@ host_view_array(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject 
     return array_method_array((PyObject *)array_of_host_view(op), args, nargs, kwnames);
 }
 
-PyDoc_STRVAR(host_view_reduce_doc,
-             "__reduce__($self, /)\n--\n\n"
-             "Pickle as the host view of an equal Array, which carries the items; copy.copy() is another view of\n"
-             "the same memory, copy.deepcopy() one of a copy.");
+PyDoc_STRVAR(host_view_reduce_doc, "__reduce__($self, /)\n--\n\n"
+                                   "Pickle as the host view of an equal Array, which carries "
+                                   "the items; copy.copy() is another view of\n"
+                                   "the same memory, copy.deepcopy() one of a copy.");
 
 static PyObject *
 host_view_reduce(PyObject *op, PyObject *Py_UNUSED(unused))
@@ -377,20 +385,17 @@ host_view_dealloc(PyObject *op)
     Py_DECREF(type);
 }
 
-PyDoc_STRVAR(host_view_doc, "The memory of an Array as a CPU array: Array.host.\n\n"
-                            "It reports __dlpack_device__() == (1, 0) and exports kDLCPU tensors of\n"
-                            "the same bytes, for consumers that take nothing else (JAX, MLX on\n"
-                            "Linux).");
+PyDoc_STRVAR(host_view_doc,
+             "The memory of an Array as a CPU array: Array.host.\n\n"
+             "It reports __dlpack_device__() == (1, 0) and exports kDLCPU tensors of\n"
+             "the same bytes, for consumers that take nothing else (JAX, MLX on\n"
+             "Linux).");
 
 static PyType_Slot host_view_slots[] = {
-    {Py_tp_doc, (void *)host_view_doc},
-    {Py_tp_dealloc, host_view_dealloc},
-    {Py_tp_traverse, host_view_traverse},
-    {Py_tp_methods, host_view_methods},
-    {Py_tp_getset, host_view_getset},
-    {Py_tp_repr, host_view_repr},
-    {Py_bf_getbuffer, host_view_getbuffer},
-    {0, NULL},
+    {Py_tp_doc, (void *)host_view_doc},     {Py_tp_dealloc, host_view_dealloc},
+    {Py_tp_traverse, host_view_traverse},   {Py_tp_methods, host_view_methods},
+    {Py_tp_getset, host_view_getset},       {Py_tp_repr, host_view_repr},
+    {Py_bf_getbuffer, host_view_getbuffer}, {0, NULL},
 };
 
 PyType_Spec host_view_spec = {

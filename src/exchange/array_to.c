@@ -1,16 +1,17 @@
 /* array_to.c: Array.to, the array in another framework.
  *
  * Owns:    nothing.
- * Calls:   dlpack_export.h, the target's exchange table or its from_dlpack, metal_dlpack/sync.py for who waits.
+ * Calls:   dlpack_export.h, the target's exchange table or its from_dlpack,
+ *          metal_dlpack/sync.py for who waits.
  * Threads: the GIL is held; released while waiting.
  */
 #include "array/array_methods.h"
 #include "exchange/dlpack_exchange.h"
 #include "exchange/dlpack_export.h"
-#include "python/errors.h"
-#include "python/explain_refusal.h"
 #include "metal/managed.h"
 #include "metal/storage.h"
+#include "python/errors.h"
+#include "python/explain_refusal.h"
 
 const char array_doc_to[] =
     "to($self, target, /)\n--\n\n"
@@ -18,7 +19,8 @@ const char array_doc_to[] =
     "Parameters\n----------\n"
     "target : type or module\n"
     "    A type with __dlpack_c_exchange_api__ (torch.Tensor), the fast way; or a\n"
-    "    module with from_dlpack (torch, numpy, jax.numpy, mlx.core), whose `Tensor` is taken if it has\n"
+    "    module with from_dlpack (torch, numpy, jax.numpy, mlx.core), whose `Tensor` is taken "
+    "if it has\n"
     "    such a table.\n\n"
     "Returns\n-------\n"
     "object\n"
@@ -27,12 +29,13 @@ const char array_doc_to[] =
     "TypeError\n    The target is neither.\n"
     "BufferError\n    As __dlpack__; and whatever the target raises.\n"
     "MetalError\n    GPU work that was waited for has failed.\n\n"
-    "GPU work of ours in flight on the buffer: torch's own queue waits for it on the GPU, on a Mac; for\n"
+    "GPU work of ours in flight on the buffer: torch's own queue waits for it on the GPU, on a "
+    "Mac; for\n"
     "any other target the CPU waits, as with stream=None.\n\n"
     "Source: dlpack.h 1.3 DLPackExchangeAPI.managed_tensor_to_py_object_no_sync.";
 
-/* Work in flight on the Array: the target's queue waits for it on the GPU where that can be had, and `*order`
- * says so.  -1 with an exception. */
+/* Work in flight on the Array: the target's queue waits for it on the GPU where that can be
+ * had, and `*order` says so.  -1 with an exception. */
 static int
 order_for_target(PyObject *op, PyTypeObject *target, stream_order *order)
 {
@@ -44,8 +47,8 @@ order_for_target(PyObject *op, PyTypeObject *target, stream_order *order)
     PyObject *hook = module == NULL ? NULL
                                     : PyObject_CallMethod(module, "consumer_hook_for", "(O)",
                                                           (PyObject *)target);
-    PyObject *answer = hook == NULL || hook == Py_None ? Py_XNewRef(hook)
-                                                       : PyObject_CallOneArg(hook, op);
+    PyObject *answer =
+        hook == NULL || hook == Py_None ? Py_XNewRef(hook) : PyObject_CallOneArg(hook, op);
     order->is_ordered = answer != NULL && hook != Py_None;
     int result = answer == NULL ? -1 : 0;
     Py_XDECREF(answer);
@@ -63,10 +66,11 @@ to_type(md_state *state, PyObject *op, PyTypeObject *target)
         return NULL;
     }
     if (table == NULL) {
-        return PyErr_Format(PyExc_TypeError,
-                            "Array.to: the type %.100s has no __dlpack_c_exchange_api__; give its "
-                            "module, or call its from_dlpack.",
-                            target->tp_name);
+        return PyErr_Format(
+            PyExc_TypeError,
+            "Array.to: the type %.100s has no __dlpack_c_exchange_api__; give its "
+            "module, or call its from_dlpack.",
+            target->tp_name);
     }
     void *result = NULL;
     bool is_deleted = false;
@@ -85,12 +89,14 @@ to_type(md_state *state, PyObject *op, PyTypeObject *target)
         managed_watch(tensor, NULL);
     }
     if (status != 0 || result == NULL) {
-        /* The contract leaves open whose the tensor is after a failure; torch does not delete it. */
+        /* The contract leaves open whose the tensor is after a failure; torch does not delete
+         * it. */
         if (!is_deleted) {
             managed_delete(tensor, true);
         }
         if (!PyErr_Occurred()) {
-            PyErr_Format(PyExc_BufferError, "Array.to: %.100s refused the tensor without a reason.",
+            PyErr_Format(PyExc_BufferError,
+                         "Array.to: %.100s refused the tensor without a reason.",
                          target->tp_name);
         }
         return NULL;
@@ -98,8 +104,9 @@ to_type(md_state *state, PyObject *op, PyTypeObject *target)
     return result;
 }
 
-/* The module's Tensor, if there is one with a table: the same tensor as by its from_dlpack, faster, and ordered
- * on the GPU where that can be had.  Owned (+1), or NULL without an exception. */
+/* The module's Tensor, if there is one with a table: the same tensor as by its from_dlpack,
+ * faster, and ordered on the GPU where that can be had.  Owned (+1), or NULL without an
+ * exception. */
 static PyObject *
 tensor_type_of(md_state *state, PyObject *module)
 {
@@ -113,16 +120,18 @@ tensor_type_of(md_state *state, PyObject *module)
     return type;
 }
 
-/* Did the module refuse Metal memory?  Else what it raised is of another kind, and told only once. */
+/* Did the module refuse Metal memory?  Else what it raised is of another kind, and told only
+ * once. */
 static bool
 is_refusal(const md_state *state)
 {
-    return PyErr_ExceptionMatches(PyExc_Exception) && !PyErr_ExceptionMatches(PyExc_MemoryError) &&
+    return PyErr_ExceptionMatches(PyExc_Exception) &&
+           !PyErr_ExceptionMatches(PyExc_MemoryError) &&
            !PyErr_ExceptionMatches(state->metal_error);
 }
 
-/* First as Metal memory; where the module does not take that, as the host's.  The second refusal
- * is the better answer only if there is none to the first. */
+/* First as Metal memory; where the module does not take that, as the host's.  The second
+ * refusal is the better answer only if there is none to the first. */
 static PyObject *
 to_from_dlpack(md_state *state, PyObject *op, PyObject *target)
 {
@@ -156,10 +165,11 @@ array_method_to(PyObject *op, PyObject *target)
         return to_type(state, op, (PyTypeObject *)target);
     }
     if (!PyObject_HasAttr(target, state->str_from_dlpack)) {
-        return PyErr_Format(PyExc_TypeError,
-                            "Array.to: %R is neither a type with __dlpack_c_exchange_api__ nor a "
-                            "module with from_dlpack.",
-                            target);
+        return PyErr_Format(
+            PyExc_TypeError,
+            "Array.to: %R is neither a type with __dlpack_c_exchange_api__ nor a "
+            "module with from_dlpack.",
+            target);
     }
     PyObject *type = tensor_type_of(state, target);
     if (type == NULL) {

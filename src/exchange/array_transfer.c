@@ -1,4 +1,5 @@
-/* array_transfer.c: copy_from and copy_to: items between an Array and whatever shows its memory.
+/* array_transfer.c: copy_from and copy_to: items between an Array and whatever shows its
+ * memory.
  *
  * Calls:   array_sides.h for the copy, array_make.h for what is no Array and has no buffer.
  * Threads: the GIL is held; released round waits and large copies.
@@ -45,9 +46,12 @@ const char array_doc_copy_from[] =
     "ValueError\n    The shape does not fit, or this array is read-only.\n"
     "MemoryError, MetalError\n\n"
     "Any storage on either side.  Nothing is written where it raises TypeError or ValueError.\n"
-    "Without a stream it returns when nobody can see that it is not done; the GIL is released for\n"
-    "large copies, which may use several threads: set_num_threads().  With one it returns at once,\n"
-    "and whoever reads or writes the buffers through this package comes after it; a source in CPU\n"
+    "Without a stream it returns when nobody can see that it is not done; the GIL is released "
+    "for\n"
+    "large copies, which may use several threads: set_num_threads().  With one it returns at "
+    "once,\n"
+    "and whoever reads or writes the buffers through this package comes after it; a source in "
+    "CPU\n"
     "memory is read before the return.";
 
 PyObject *
@@ -83,7 +87,8 @@ const char array_doc_copy_to[] =
     "Raises\n------\n"
     "TypeError\n    Another element type.\n"
     "ValueError\n    The shape does not fit, or `dst` is read-only.\n"
-    "CopyRequiredError\n    The memory of `dst` cannot be shared, so that nothing could be written to it.\n"
+    "CopyRequiredError\n    The memory of `dst` cannot be shared, so that nothing could be "
+    "written to it.\n"
     "MemoryError, MetalError\n\n"
     "Otherwise as copy_from().";
 
@@ -108,4 +113,3 @@ array_method_copy_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
     stream_release(stream);
     return result < 0 ? NULL : Py_NewRef(Py_None);
 }
-

@@ -1,15 +1,16 @@
 /* buffer_host.c: Buffer.from_host, CPU memory of others as a Buffer.
  *
- * Calls:   host_memory.h for what shows its bytes; array_make.h, which ends there too, for other producers.
+ * Calls:   host_memory.h for what shows its bytes; array_make.h, which ends there too, for
+ *          other producers.
  * Threads: the GIL is held; released while Metal wraps pages.
  */
-#include "python/args.h"
-#include "exchange/array_asarray.h"
 #include "array/buffer.h"
+#include "exchange/array_asarray.h"
 #include "exchange/dlpack_producer.h"
+#include "exchange/shared_memory.h"
+#include "python/args.h"
 #include "python/errors.h"
 #include "python/owners.h"
-#include "exchange/shared_memory.h"
 
 static const char function[] = "Buffer.from_host";
 
@@ -26,8 +27,9 @@ find_bytes(const Py_buffer *view, host_bytes *out)
         end += reach > 0 ? reach : 0;
     }
     if (view->suboffsets != NULL) {
-        PyErr_Format(PyExc_BufferError, "%s: the memory is a table of pointers (suboffsets), not one range; "
-                                        "copy it first.",
+        PyErr_Format(PyExc_BufferError,
+                     "%s: the memory is a table of pointers (suboffsets), not one range; "
+                     "copy it first.",
                      function);
         return -1;
     }
@@ -58,8 +60,9 @@ buffer_of_view(md_state *state, PyObject *view, PyObject *owner)
         return buffer_of_no_bytes(state, device);
     }
     if (memory->format != NULL && strchr(memory->format, 'O') != NULL) {
-        return PyErr_Format(PyExc_TypeError, "%s: the items are Python objects (format '%s'), whose addresses "
-                                             "are not for a GPU.",
+        return PyErr_Format(PyExc_TypeError,
+                            "%s: the items are Python objects (format '%s'), whose addresses "
+                            "are not for a GPU.",
                             function, memory->format);
     }
     if (find_bytes(memory, &bytes) < 0) {
@@ -101,23 +104,26 @@ buffer_of_producer(md_state *state, PyObject *obj)
 {
     import_request request = {.copy = 0};
     if (!producer_speaks_dlpack(state, obj)) {
-        return PyErr_Format(PyExc_TypeError,
-                            "%s: %.100s has no memory to share; give an object with the buffer protocol, a "
-                            "SharedMemory, or a CPU tensor that speaks DLPack.",
-                            function, Py_TYPE(obj)->tp_name);
+        return PyErr_Format(
+            PyExc_TypeError,
+            "%s: %.100s has no memory to share; give an object with the buffer protocol, a "
+            "SharedMemory, or a CPU tensor that speaks DLPack.",
+            function, Py_TYPE(obj)->tp_name);
     }
     PyObject *array = array_make_of(state, obj, &request);
     if (array == NULL) {
         return NULL;
     }
     PyObject *buffer = Py_XNewRef(array_buffer(array_cast(array)));
-    bool is_host = array_storage(array_cast(array))->is_host_memory || array_cast(array)->nitems == 0;
+    bool is_host =
+        array_storage(array_cast(array))->is_host_memory || array_cast(array)->nitems == 0;
     Py_DECREF(array);
     if (buffer != NULL && !is_host) {
         Py_DECREF(buffer);
-        return PyErr_Format(PyExc_TypeError,
-                            "%s: the memory of %.100s is Metal's already; asarray(x).buffer is its Buffer.",
-                            function, Py_TYPE(obj)->tp_name);
+        return PyErr_Format(
+            PyExc_TypeError,
+            "%s: the memory of %.100s is Metal's already; asarray(x).buffer is its Buffer.",
+            function, Py_TYPE(obj)->tp_name);
     }
     return buffer;
 }
@@ -128,12 +134,13 @@ buffer_of_memory(md_state *state, PyObject *obj)
     if (Py_IS_TYPE(obj, state->array_type) || Py_IS_TYPE(obj, state->buffer_type) ||
         Py_IS_TYPE(obj, state->host_view_type)) {
         return PyErr_Format(PyExc_TypeError,
-                            "%s: the memory of %.100s is Metal's already, and it has a Buffer.", function,
-                            Py_TYPE(obj)->tp_name);
+                            "%s: the memory of %.100s is Metal's already, and it has a Buffer.",
+                            function, Py_TYPE(obj)->tp_name);
     }
     if (PyObject_CheckBuffer(obj)) {
         PyObject *buffer = buffer_of_bytes(state, obj);
-        /* NumPy refuses this way what the buffer protocol has no letter for; the array has other doors. */
+        /* NumPy refuses this way what the buffer protocol has no letter for; the array has
+         * other doors. */
         if (buffer != NULL || !PyErr_ExceptionMatches(PyExc_ValueError) ||
             PyErr_ExceptionMatches(PyExc_BufferError)) {
             return buffer;
@@ -156,10 +163,11 @@ with_permission(md_state *state, PyObject *buffer, PyObject *obj, int writable)
     metal_storage *storage = buffer_cast(buffer)->storage;
     if (writable == 1 && storage->is_readonly) {
         Py_DECREF(buffer);
-        return errors_copy_required(state,
-                                    "%s: the memory of %.100s is read-only and writable=True asks to write; "
-                                    "use asarray(x, copy=True).buffer.",
-                                    function, Py_TYPE(obj)->tp_name);
+        return errors_copy_required(
+            state,
+            "%s: the memory of %.100s is read-only and writable=True asks to write; "
+            "use asarray(x, copy=True).buffer.",
+            function, Py_TYPE(obj)->tp_name);
     }
     if (writable == 0) {
         storage->is_readonly = true; /* nobody else knows it yet */
@@ -172,22 +180,29 @@ const char buffer_from_host_doc[] =
     "CPU memory of somebody else as a Buffer, without a copy.\n\n"
     "Parameters\n----------\n"
     "obj : object with the buffer protocol, SharedMemory, or CPU tensor that speaks DLPack\n"
-    "    NumPy arrays, bytes, bytearray, mmap, array.array, tensors of torch, JAX and MLX ...  Of strided\n"
+    "    NumPy arrays, bytes, bytearray, mmap, array.array, tensors of torch, JAX and MLX ...  "
+    "Of strided\n"
     "    items the bytes from the lowest to the highest.\n"
     "writable : bool, optional\n"
     "    None: as the memory is.  True: it must be.  False: the Buffer is read-only.\n\n"
     "Returns\n-------\nBuffer\n"
-    "    Of shared storage on the default device.  Metal takes whole pages: byte 0 of the MTLBuffer (`address`)\n"
-    "    is the begin of the memory's first page, the memory lies in the bytes from `offset` to `size`.  Only\n"
-    "    they are filled, copied, and shown as a memoryview, and array() begins there.  Kernels bind `handle`\n"
+    "    Of shared storage on the default device.  Metal takes whole pages: byte 0 of the "
+    "MTLBuffer (`address`)\n"
+    "    is the begin of the memory's first page, the memory lies in the bytes from `offset` "
+    "to `size`.  Only\n"
+    "    they are filled, copied, and shown as a memoryview, and array() begins there.  "
+    "Kernels bind `handle`\n"
     "    with that offset, or with an Array's byte_offset, which counts it.\n\n"
     "Raises\n------\n"
     "CopyRequiredError\n"
-    "    Metal cannot share the memory (longer than max_buffer_length), or it is read-only and writable=True.\n"
+    "    Metal cannot share the memory (longer than max_buffer_length), or it is read-only and "
+    "writable=True.\n"
     "TypeError\n    The memory is Metal's already, or obj has none.\n"
     "MetalError\n    There is no Metal device.\n\n"
-    "Memory: obj is kept alive, and its memory in place (a bytearray does not grow, an mmap does not close),\n"
-    "until the Buffer is closed and the last Array and export is gone.  Takes microseconds for any size.\n"
+    "Memory: obj is kept alive, and its memory in place (a bytearray does not grow, an mmap "
+    "does not close),\n"
+    "until the Buffer is closed and the last Array and export is gone.  Takes microseconds for "
+    "any size.\n"
     "Threads: the GIL is released while Metal wraps the pages.\n\n"
     "Source: MTLDevice newBufferWithBytesNoCopy:length:options:deallocator:.";
 

@@ -93,8 +93,8 @@ take_layout(const DLTensor *tensor, bool is_empty, strided_layout *out, dlpack_f
 static bool
 measure(DLDataType dtype, dlpack_facts *out, dlpack_fault *fault)
 {
-    if (!bits_byte_span(&out->layout, bits_per_item(dtype, out->is_padded), 0, &out->first_nbytes,
-                        &out->end_nbytes)) {
+    if (!bits_byte_span(&out->layout, bits_per_item(dtype, out->is_padded), 0,
+                        &out->first_nbytes, &out->end_nbytes)) {
         return fail(fault, DLPACK_FAULT_OVERFLOW, 0, 0);
     }
     return true;
@@ -116,7 +116,8 @@ dlpack_check(const DLTensor *tensor, bool is_padded, dlpack_facts *out, dlpack_f
     out->nitems = layout_volume(&out->layout);
     out->first_nbytes = out->end_nbytes = 0;
     if (out->nitems == 0) {
-        return true; /* SPEC dlpack.h: no items, and data may be NULL: nothing else is looked at */
+        /* SPEC dlpack.h: no items, and data may be NULL: nothing else is looked at */
+        return true;
     }
     if (tensor->data == NULL) {
         return fail(fault, DLPACK_FAULT_DATA_NULL, out->nitems, 0);

@@ -11,27 +11,28 @@
 #include "arithmetic/layout.h"
 
 /* A text takes the fault's numbers a, b and c, in this order, as %lld. */
-#define DLPACK_FAULT_LIST(X)                                                                   \
-    X(DLPACK_FAULT_NONE, "no fault")                                                           \
-    X(DLPACK_FAULT_NDIM, "ndim (%lld) is not within 0 to %lld")                                \
-    X(DLPACK_FAULT_SHAPE_NULL, "shape is NULL though ndim is %lld")                            \
-    X(DLPACK_FAULT_ARRAY, "shape or strides lies at an address (%llx) that is no multiple of "     \
-                          "%lld, where no int64 can lie")                                         \
-    X(DLPACK_FAULT_EXTENT, "extent %lld of axis %lld is negative")                             \
-    X(DLPACK_FAULT_DTYPE, "the element type (code %lld, bits %lld) is not one of DLPack 1.3")  \
-    X(DLPACK_FAULT_LANES, "the element type has %lld lanes; at least 1 is needed")             \
-    X(DLPACK_FAULT_OVERFLOW, "shape and strides reach past what 64 bits can count")            \
-    X(DLPACK_FAULT_DATA_NULL, "data is NULL though the tensor has %lld items")                 \
-    X(DLPACK_FAULT_SUBBYTE, "items of %lld bits in %lld lanes cannot be padded: only one lane has " \
-                            "a byte of its own")                                                   \
-    X(DLPACK_FAULT_OFFSET, "byte_offset (%llu) is larger than any buffer")                     \
+#define DLPACK_FAULT_LIST(X) \
+    X(DLPACK_FAULT_NONE, "no fault") \
+    X(DLPACK_FAULT_NDIM, "ndim (%lld) is not within 0 to %lld") \
+    X(DLPACK_FAULT_SHAPE_NULL, "shape is NULL though ndim is %lld") \
+    X(DLPACK_FAULT_ARRAY, "shape or strides lies at an address (%llx) that is no multiple of " \
+                          "%lld, where no int64 can lie") \
+    X(DLPACK_FAULT_EXTENT, "extent %lld of axis %lld is negative") \
+    X(DLPACK_FAULT_DTYPE, "the element type (code %lld, bits %lld) is not one of DLPack 1.3") \
+    X(DLPACK_FAULT_LANES, "the element type has %lld lanes; at least 1 is needed") \
+    X(DLPACK_FAULT_OVERFLOW, "shape and strides reach past what 64 bits can count") \
+    X(DLPACK_FAULT_DATA_NULL, "data is NULL though the tensor has %lld items") \
+    X(DLPACK_FAULT_SUBBYTE, \
+      "items of %lld bits in %lld lanes cannot be padded: only one lane has " \
+      "a byte of its own") \
+    X(DLPACK_FAULT_OFFSET, "byte_offset (%llu) is larger than any buffer") \
     X(DLPACK_FAULT_ADDRESS, "data (%llx) with byte_offset (%lld) and an extent of %lld bytes " \
-                            "passes the end of the address space")                             \
-    X(DLPACK_FAULT_BELOW, "byte_offset (%lld) with negative strides reaches %lld bytes "       \
-                          "before it, past the start of the buffer")                           \
-    X(DLPACK_FAULT_PAST, "byte_offset (%lld) plus extent (%lld bytes) passes the end of the "  \
-                         "buffer (%lld bytes)")                                                \
-    X(DLPACK_FAULT_MISALIGNED, "byte_offset (%lld) is not a multiple of the element's "        \
+                            "passes the end of the address space") \
+    X(DLPACK_FAULT_BELOW, "byte_offset (%lld) with negative strides reaches %lld bytes " \
+                          "before it, past the start of the buffer") \
+    X(DLPACK_FAULT_PAST, "byte_offset (%lld) plus extent (%lld bytes) passes the end of the " \
+                         "buffer (%lld bytes)") \
+    X(DLPACK_FAULT_MISALIGNED, "byte_offset (%lld) is not a multiple of the element's " \
                                "alignment (%lld bytes)")
 
 #define DLPACK_AS_ENUM(name, text) name,
@@ -48,22 +49,26 @@ const char *dlpack_fault_text(dlpack_fault_code code); /* printf format, static 
 /* What a sound tensor says of itself. */
 typedef struct dlpack_facts {
     strided_layout layout; /* offset 0; strides worked out where the tensor has none */
-    bool is_padded; /* sub-byte items have a byte each; false for all others */
+    bool is_padded;        /* sub-byte items have a byte each; false for all others */
     int64_t nitems;
     int64_t first_nbytes; /* from element 0 down to the lowest byte: <= 0 */
     int64_t end_nbytes;   /* from element 0 up to one past the highest byte */
 } dlpack_facts;
 
-/* Shape, strides, dtype, and the bytes they reach.  `is_padded`: the IS_SUBBYTE_TYPE_PADDED flag. */
+/* Shape, strides, dtype, and the bytes they reach.  `is_padded`: the IS_SUBBYTE_TYPE_PADDED
+ * flag. */
 bool dlpack_check(const DLTensor *tensor, bool is_padded, dlpack_facts *out,
                   dlpack_fault *fault);
 
-/* Do the bytes of a CPU tensor lie within the address space?  Called only where there are items. */
-bool dlpack_check_address(const DLTensor *tensor, const dlpack_facts *facts, dlpack_fault *fault);
+/* Do the bytes of a CPU tensor lie within the address space?  Called only where there are
+ * items. */
+bool dlpack_check_address(const DLTensor *tensor, const dlpack_facts *facts,
+                          dlpack_fault *fault);
 
-/* Does element 0 of a Metal tensor lie where its type may lie, and no byte before the buffer?  Called
- * only where there are items. */
-bool dlpack_check_offset(const DLTensor *tensor, const dlpack_facts *facts, dlpack_fault *fault);
+/* Does element 0 of a Metal tensor lie where its type may lie, and no byte before the buffer?
+ * Called only where there are items. */
+bool dlpack_check_offset(const DLTensor *tensor, const dlpack_facts *facts,
+                         dlpack_fault *fault);
 
 /* Do the bytes end within a buffer of `nbytes`?  Called after dlpack_check_offset. */
 bool dlpack_check_bounds(const DLTensor *tensor, const dlpack_facts *facts, uint64_t nbytes,

@@ -4,9 +4,9 @@
 #include "exchange/dlpack_export.h"
 #include "exchange/dlpack_import.h"
 #include "exchange/dlpack_torch.h"
+#include "metal/managed.h"
 #include "python/errors.h"
 #include "python/explain_refusal.h"
-#include "metal/managed.h"
 #include "streams/stream_protocol.h"
 
 #define EXCHANGE_CAPSULE "dlpack_exchange_api"
@@ -41,7 +41,8 @@ export_or_note(void *op, const export_request *request)
 static int
 tensor_from_array(void *op, DLManagedTensorVersioned **out)
 {
-    /* SPEC dlpack.h: no stream is named and there is none on Metal: waits as stream=None does. */
+    /* SPEC dlpack.h: no stream is named and there is none on Metal: waits as
+     * stream=None does. */
     export_request request = {.is_versioned = true, .device = kDLMetal, .copy = -1};
     *out = export_or_note(op, &request);
     return *out == NULL ? -1 : 0;
@@ -106,17 +107,18 @@ allocate_like(const DLTensor *prototype)
         return NULL;
     }
     if (prototype->device.device_type != kDLMetal || prototype->device.device_id != 0) {
-        return PyErr_Format(PyExc_BufferError,
-                            "Array: the allocator makes tensors on Metal (8, 0), not on (%d, %d).",
-                            (int)prototype->device.device_type,
-                            (int)prototype->device.device_id);
+        return PyErr_Format(
+            PyExc_BufferError,
+            "Array: the allocator makes tensors on Metal (8, 0), not on (%d, %d).",
+            (int)prototype->device.device_type, (int)prototype->device.device_id);
     }
     if (!dtype_is_known(prototype->dtype)) {
-        return PyErr_Format(PyExc_BufferError,
-                            "Array: the prototype's element type (code %d, bits %d, lanes %d) is not "
-                            "one of DLPack 1.3.",
-                            (int)prototype->dtype.code, (int)prototype->dtype.bits,
-                            (int)prototype->dtype.lanes);
+        return PyErr_Format(
+            PyExc_BufferError,
+            "Array: the prototype's element type (code %d, bits %d, lanes %d) is not "
+            "one of DLPack 1.3.",
+            (int)prototype->dtype.code, (int)prototype->dtype.bits,
+            (int)prototype->dtype.lanes);
     }
     return array_allocate(state, "Array", device, BRIDGE_SHARED, prototype->ndim,
                           prototype->shape, prototype->dtype, 'C');
@@ -314,8 +316,9 @@ exchange_synchronize(md_state *state, PyObject *op, PyObject **moment)
     return 0;
 }
 
-/* May the object be asked again, by __dlpack__?  It says in its framework's words what the table says with a
- * trace of C++ calls, and in another class than BufferError.  True: nothing is raised any more. */
+/* May the object be asked again, by __dlpack__?  It says in its framework's words what the
+ * table says with a trace of C++ calls, and in another class than BufferError.  True: nothing
+ * is raised any more. */
 /* SPEC exchange-as-method */
 static bool
 leave_to_method(md_state *state, PyObject *op)
@@ -359,7 +362,8 @@ exchange_tensor_of(md_state *state, PyObject *op, DLManagedTensorVersioned **out
     if (found == NULL) {
         return -1;
     }
-    exchange_slot slot = *found; /* a copy: the calls below can replace it; the type keeps its parts */
+    /* a copy: the calls below can replace it; the type keeps its parts */
+    exchange_slot slot = *found;
     if (slot.table == NULL) {
         return 0;
     }
@@ -372,7 +376,8 @@ exchange_tensor_of(md_state *state, PyObject *op, DLManagedTensorVersioned **out
     if (make_tensor(&slot, op, out) < 0) {
         return leave_to_method(state, op) ? 0 : -1;
     }
-    bool is_torchs = slot.requires_grad != NULL && (*out)->version.major == DLPACK_MAJOR_VERSION;
+    bool is_torchs =
+        slot.requires_grad != NULL && (*out)->version.major == DLPACK_MAJOR_VERSION;
     int is_good = is_torchs ? torch_check_tensor(state, op, &(*out)->dl_tensor) : 1;
     if (is_good != 1) {
         dlpack_delete_foreign(*out, true);

@@ -6,12 +6,12 @@
  */
 #include "exchange/dlpack_export.h"
 
-#include "python/args.h"
 #include "array/array_map.h"
 #include "array/array_methods.h"
+#include "metal/managed.h"
+#include "python/args.h"
 #include "python/errors.h"
 #include "python/explain_refusal.h"
-#include "metal/managed.h"
 #include "python/owners.h"
 
 /* ---- why a copy is needed ---- */
@@ -94,7 +94,8 @@ make_visible(ArrayObject *self, DLDeviceType device, const stream_order *order)
     metal_storage *storage = array_storage(self);
     if (device != kDLCPU) {
         if (!storage_is_quiet() && self->nitems > 0 &&
-            stream_order_storage(state_of((PyObject *)self), "Array.__dlpack__", order, storage) < 0) {
+            stream_order_storage(state_of((PyObject *)self), "Array.__dlpack__", order,
+                                 storage) < 0) {
             return -1;
         }
         storage_publish(storage);
@@ -125,8 +126,8 @@ export_in_place(ArrayObject *self, const export_request *request, uint64_t flags
     if (self->is_padded) {
         flags |= DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
     }
-    void *managed = managed_new(array_storage(self), self->ndim, request->is_versioned, flags,
-                                &tensor);
+    void *managed =
+        managed_new(array_storage(self), self->ndim, request->is_versioned, flags, &tensor);
     if (managed == NULL) {
         PyErr_NoMemory();
         return NULL;
@@ -141,18 +142,17 @@ export_in_place(ArrayObject *self, const export_request *request, uint64_t flags
 static void *
 export_copy(ArrayObject *self, const export_request *request)
 {
-    bridge_storage mode =
-        request->device == kDLCPU ? BRIDGE_SHARED : array_storage(self)->mode;
+    bridge_storage mode = request->device == kDLCPU ? BRIDGE_SHARED : array_storage(self)->mode;
     /* A legacy tensor cannot say that it is padded: it gets packed items. */
-    PyObject *copy = array_copied_padded(self, 'C', mode, self->is_padded && request->is_versioned);
+    PyObject *copy =
+        array_copied_padded(self, 'C', mode, self->is_padded && request->is_versioned);
     if (copy == NULL) {
         return NULL;
     }
     /* Nobody can have seen to a copy that is made here: the CPU waits for it instead. */
     export_request of_copy = *request;
     of_copy.order.is_ordered = false;
-    void *managed =
-        export_in_place(array_cast(copy), &of_copy, DLPACK_FLAG_BITMASK_IS_COPIED);
+    void *managed = export_in_place(array_cast(copy), &of_copy, DLPACK_FLAG_BITMASK_IS_COPIED);
     Py_DECREF(copy); /* the export holds the storage */
     return managed;
 }
@@ -168,9 +168,10 @@ dlpack_export(ArrayObject *self, const export_request *request)
     }
     if (self->is_readonly && !request->is_versioned) {
         /* A legacy tensor cannot say that it is read-only. */
-        PyErr_SetString(PyExc_BufferError,
-                        "Array.__dlpack__: the array is read-only, which only a versioned capsule "
-                        "can say; ask with max_version=(1, 0) or later, or with copy=True.");
+        PyErr_SetString(
+            PyExc_BufferError,
+            "Array.__dlpack__: the array is read-only, which only a versioned capsule "
+            "can say; ask with max_version=(1, 0) or later, or with copy=True.");
         return NULL;
     }
     const char *reason = reason_to_copy(self, request->device);
@@ -181,8 +182,9 @@ dlpack_export(ArrayObject *self, const export_request *request)
         return export_in_place(self, request, 0);
     }
     if (request->copy == 0) {
-        (void)errors_copy_required(state, "Array.__dlpack__: %s, so a copy is needed and copy=False "
-                                          "forbids it; pass copy=None, or export a.copy().",
+        (void)errors_copy_required(state,
+                                   "Array.__dlpack__: %s, so a copy is needed and copy=False "
+                                   "forbids it; pass copy=None, or export a.copy().",
                                    reason);
         return NULL;
     }
@@ -202,7 +204,8 @@ dlpack_export_borrowed(ArrayObject *self, DLTensor *out)
     }
     if (reason != NULL) {
         PyErr_Format(PyExc_BufferError,
-                     "Array: %s, so its tensor cannot be borrowed; ask for an owned one.", reason);
+                     "Array: %s, so its tensor cannot be borrowed; ask for an owned one.",
+                     reason);
         return -1;
     }
     if (make_visible(self, kDLMetal, &(stream_order){0}) < 0) {
@@ -219,8 +222,8 @@ dlpack_export_borrowed(ArrayObject *self, DLTensor *out)
 
 static const char legacy_name[] = CAPSULE_LEGACY, versioned_name[] = CAPSULE_VERSIONED;
 
-/* Whoever takes the tensor sets another name.  Ours is there by its address, as a rule, or by its text,
- * where somebody took the tensor and gave it back. */
+/* Whoever takes the tensor sets another name.  Ours is there by its address, as a rule, or by
+ * its text, where somebody took the tensor and gave it back. */
 static bool
 is_named(const char *name, const char *ours)
 {
@@ -265,8 +268,8 @@ convert_pair(const char *what, PyObject *value, int64_t *out)
         return -1;
     }
     if (count != 2) {
-        PyErr_Format(PyExc_TypeError, "Array.__dlpack__: %s must be a pair of ints, not %R.", what,
-                     value);
+        PyErr_Format(PyExc_TypeError, "Array.__dlpack__: %s must be a pair of ints, not %R.",
+                     what, value);
         return -1;
     }
     return 0;
@@ -284,10 +287,11 @@ convert_device(PyObject *value, DLDeviceType *device)
         return -1;
     }
     if ((pair[0] != kDLMetal && pair[0] != kDLCPU) || pair[1] != 0) {
-        PyErr_Format(PyExc_BufferError,
-                     "Array.__dlpack__: dl_device (%lld, %lld) is neither Metal (8, 0) nor the CPU "
-                     "(1, 0).",
-                     (long long)pair[0], (long long)pair[1]);
+        PyErr_Format(
+            PyExc_BufferError,
+            "Array.__dlpack__: dl_device (%lld, %lld) is neither Metal (8, 0) nor the CPU "
+            "(1, 0).",
+            (long long)pair[0], (long long)pair[1]);
         return -1;
     }
     *device = (DLDeviceType)pair[0];
@@ -325,7 +329,8 @@ convert_version(PyObject *value, bool *is_versioned)
     return 0;
 }
 
-/* __dlpack__(max_version=...), as consumers of version 1 ask, whose compilers intern the name. */
+/* __dlpack__(max_version=...), as consumers of version 1 ask, whose compilers intern
+ * the name. */
 static bool
 names_version_alone(ArrayObject *self, Py_ssize_t nargs, PyObject *kwnames)
 {
@@ -355,19 +360,19 @@ export_as_asked(ArrayObject *self, PyObject *const *args, Py_ssize_t nargs, PyOb
     if (convert_version(values[1], &request.is_versioned) < 0 ||
         convert_device(values[2], &request.device) < 0 ||
         args_tristate("Array.__dlpack__", "copy", values[3], &request.copy) < 0 ||
-        (values[0] != NULL && stream_convert_order(state_of((PyObject *)self), "Array.__dlpack__",
-                                                   values[0], &request.order) < 0)) {
+        (values[0] != NULL &&
+         stream_convert_order(state_of((PyObject *)self), "Array.__dlpack__", values[0],
+                              &request.order) < 0)) {
         return NULL;
     }
-    PyObject *capsule =
-        wrap_in_capsule(dlpack_export(self, &request), request.is_versioned);
+    PyObject *capsule = wrap_in_capsule(dlpack_export(self, &request), request.is_versioned);
     stream_release(request.order.stream);
     return capsule;
 }
 
 PyObject *
-dlpack_export_call(ArrayObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
-                   DLDeviceType device)
+dlpack_export_call(ArrayObject *self, PyObject *const *args, Py_ssize_t nargs,
+                   PyObject *kwnames, DLDeviceType device)
 {
     PyObject *capsule = export_as_asked(self, args, nargs, kwnames, device);
     if (capsule == NULL) {
@@ -381,29 +386,36 @@ const char array_doc_dlpack[] =
     "The array as a DLPack capsule, for another framework's from_dlpack.\n\n"
     "Parameters\n----------\n"
     "stream : int or Stream, optional\n"
-    "    None: our pending GPU work on the buffer is complete on return.  -1: no waiting.  A Stream, or\n"
-    "    the handle of its command queue: that queue waits on the GPU, the CPU does not.  A CPU export\n"
+    "    None: our pending GPU work on the buffer is complete on return.  -1: no waiting.  A "
+    "Stream, or\n"
+    "    the handle of its command queue: that queue waits on the GPU, the CPU does not.  A "
+    "CPU export\n"
     "    always waits.\n"
     "max_version : tuple of int, optional\n"
     "    (1, 0) or later gives a 'dltensor_versioned' of DLPack 1.3; without it a legacy\n"
     "    'dltensor'.\n"
     "dl_device : tuple of int, optional\n"
-    "    (8, 0), Metal, the default: `data` is the id<MTLBuffer>.  (1, 0), the CPU: `data` is the\n"
+    "    (8, 0), Metal, the default: `data` is the id<MTLBuffer>.  (1, 0), the CPU: `data` is "
+    "the\n"
     "    address of element 0.\n"
     "copy : bool, optional\n"
-    "    True: always.  False: never.  None: where the memory cannot be handed out as it is.\n\n"
+    "    True: always.  False: never.  None: where the memory cannot be handed out as it "
+    "is.\n\n"
     "Returns\n-------\n"
     "capsule\n"
     "    Owns a reference to the buffer; freed by its consumer, or with the capsule.\n\n"
     "Raises\n------\n"
     "CopyRequiredError\n"
-    "    copy=False, and the storage is private (for the CPU), a stride is negative, or the offset\n"
+    "    copy=False, and the storage is private (for the CPU), a stride is negative, or the "
+    "offset\n"
     "    is not a multiple of the itemsize.\n"
     "BufferError\n"
-    "    Another device; an int that is no stream's queue; a read-only array without max_version.\n"
+    "    Another device; an int that is no stream's queue; a read-only array without "
+    "max_version.\n"
     "TypeError\n    stream is neither.\n"
     "MetalError\n    GPU work that was waited for has failed.\n\n"
-    "Threads: the GIL is released while waiting.  The capsule's deleter needs no Python and runs on\n"
+    "Threads: the GIL is released while waiting.  The capsule's deleter needs no Python and "
+    "runs on\n"
     "any thread.\n\n"
     "Source: array API standard 2025.12, array.__dlpack__; dlpack.h 1.3.";
 

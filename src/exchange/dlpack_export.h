@@ -28,8 +28,8 @@ typedef struct export_request {
  * deleter.  NULL with BufferError, CopyRequiredError, MemoryError or MetalError. */
 void *dlpack_export(ArrayObject *self, const export_request *request);
 
-/* The tensor itself, borrowed from the Array: valid as long as that lives; nothing is allocated.  -1
- * with BufferError where only a copy could be handed out. */
+/* The tensor itself, borrowed from the Array: valid as long as that lives; nothing is
+ * allocated.  -1 with BufferError where only a copy could be handed out. */
 int dlpack_export_borrowed(ArrayObject *self, DLTensor *out);
 
 /* __dlpack__ with its keywords parsed; `device` where dl_device is None. */

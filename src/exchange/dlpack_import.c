@@ -9,9 +9,9 @@
 #include "array/array_sides.h"
 #include "exchange/dlpack_check.h"
 #include "exchange/dlpack_export.h"
-#include "python/errors.h"
 #include "metal/handles.h"
 #include "metal/managed.h"
+#include "python/errors.h"
 #include "python/owners.h"
 #include "streams/stream_protocol.h"
 
@@ -65,8 +65,8 @@ dlpack_delete_foreign(void *managed, bool is_versioned)
 
 /* ---- the capsule ---- */
 
-/* From here on the tensor is ours.  The rename says so to the capsule's destructor and to whoever
- * tries the capsule again. */
+/* From here on the tensor is ours.  The rename says so to the capsule's destructor and to
+ * whoever tries the capsule again. */
 /* SPEC import-once */
 static int
 take_tensor(foreign_tensor *foreign)
@@ -90,10 +90,11 @@ open_versioned(DLManagedTensorVersioned *managed, foreign_tensor *foreign)
         uint32_t major = managed->version.major, minor = managed->version.minor;
         if (take_tensor(foreign) == 0) {
             dlpack_delete_foreign(managed, true);
-            PyErr_Format(PyExc_BufferError,
-                         "from_dlpack: %s made a tensor of DLPack %u.%u; only major version %d is "
-                         "understood.",
-                         foreign->maker, major, minor, DLPACK_MAJOR_VERSION);
+            PyErr_Format(
+                PyExc_BufferError,
+                "from_dlpack: %s made a tensor of DLPack %u.%u; only major version %d is "
+                "understood.",
+                foreign->maker, major, minor, DLPACK_MAJOR_VERSION);
         }
         return -1;
     }
@@ -109,8 +110,8 @@ open_capsule(PyObject *capsule, const char *maker, foreign_tensor *out)
     start_with(out, capsule, maker);
     if (!PyCapsule_CheckExact(capsule)) {
         PyErr_Format(PyExc_TypeError,
-                     "from_dlpack: __dlpack__ of %s returned %.100s instead of a capsule.", maker,
-                     Py_TYPE(capsule)->tp_name);
+                     "from_dlpack: __dlpack__ of %s returned %.100s instead of a capsule.",
+                     maker, Py_TYPE(capsule)->tp_name);
         return -1;
     }
     if (PyCapsule_IsValid(capsule, CAPSULE_VERSIONED)) {
@@ -123,8 +124,9 @@ open_capsule(PyObject *capsule, const char *maker, foreign_tensor *out)
     }
     const char *name = PyCapsule_GetName(capsule);
     if (name != NULL && strncmp(name, "used_dltensor", 13) == 0) {
-        PyErr_SetString(PyExc_BufferError, "from_dlpack: the capsule was already consumed; a capsule "
-                                           "can be taken once, so ask the producer for another.");
+        PyErr_SetString(PyExc_BufferError,
+                        "from_dlpack: the capsule was already consumed; a capsule "
+                        "can be taken once, so ask the producer for another.");
         return -1;
     }
     PyErr_Format(PyExc_BufferError,
@@ -181,10 +183,11 @@ check_device_id(const foreign_tensor *foreign, const device_record *device)
 {
     int32_t id = foreign->tensor->device.device_id;
     if (device == NULL || (id != 0 && id != device->index)) {
-        PyErr_Format(PyExc_BufferError,
-                     "from_dlpack: the tensor that %s made names device (8, %d), but its MTLBuffer "
-                     "belongs to another device.",
-                     foreign->maker, (int)id);
+        PyErr_Format(
+            PyExc_BufferError,
+            "from_dlpack: the tensor that %s made names device (8, %d), but its MTLBuffer "
+            "belongs to another device.",
+            foreign->maker, (int)id);
         return -1;
     }
     return 0;
@@ -235,7 +238,8 @@ wrap_foreign(md_state *state, foreign_tensor *foreign)
     return storage;
 }
 
-/* The same for a buffer of ours that comes back, whose handle needs no proof.  Steals `parent`. */
+/* The same for a buffer of ours that comes back, whose handle needs no proof.  Steals
+ * `parent`. */
 /* SPEC import-failing-half */
 static metal_storage *
 wrap_own(md_state *state, foreign_tensor *foreign, metal_storage *parent)
@@ -294,8 +298,9 @@ import_metal(md_state *state, foreign_tensor *foreign, const import_request *req
         storage_release(storage);
         return NULL;
     }
-    return array_over_storage(state, storage, (int64_t)tensor->byte_offset, &foreign->facts.layout,
-                              tensor->dtype, is_readonly, foreign->facts.is_padded);
+    return array_over_storage(state, storage, (int64_t)tensor->byte_offset,
+                              &foreign->facts.layout, tensor->dtype, is_readonly,
+                              foreign->facts.is_padded);
 }
 
 /* ---- any capsule ---- */
@@ -310,9 +315,9 @@ import_empty(md_state *state, foreign_tensor *foreign, const import_request *req
         return NULL;
     }
     const dlpack_facts *facts = &foreign->facts;
-    PyObject *array = array_allocate(state, "from_dlpack", device, BRIDGE_SHARED,
-                                     facts->layout.ndim, facts->layout.shape,
-                                     foreign->tensor->dtype, 'C');
+    PyObject *array =
+        array_allocate(state, "from_dlpack", device, BRIDGE_SHARED, facts->layout.ndim,
+                       facts->layout.shape, foreign->tensor->dtype, 'C');
     dlpack_delete_foreign(foreign->managed, foreign->is_versioned);
     return array;
 }
@@ -330,15 +335,17 @@ finish_metal(PyObject *array, uint64_t flags, const import_request *request)
     bool is_copied = (flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0;
     PyObject *result;
     if (is_elsewhere && request->copy == 0) {
-        result = errors_copy_required(state_of(array),
-                                      "from_dlpack: the data is on metal:%d and device asks for "
-                                      "metal:%d; a copy is needed and copy=False forbids it.",
-                                      storage->device->index, request->device->index);
+        result =
+            errors_copy_required(state_of(array),
+                                 "from_dlpack: the data is on metal:%d and device asks for "
+                                 "metal:%d; a copy is needed and copy=False forbids it.",
+                                 storage->device->index, request->device->index);
     }
     else if (is_elsewhere) {
-        result = array_allocate_padded(state_of(array), "from_dlpack", request->device, storage->mode,
-                                       array_cast(array)->ndim, array_shape(array_cast(array)),
-                                       array_cast(array)->dtype, 'C', array_cast(array)->is_padded);
+        result = array_allocate_padded(state_of(array), "from_dlpack", request->device,
+                                       storage->mode, array_cast(array)->ndim,
+                                       array_shape(array_cast(array)), array_cast(array)->dtype,
+                                       'C', array_cast(array)->is_padded);
         if (result != NULL &&
             array_copy_items("from_dlpack", array_cast(result), array_cast(array)) < 0) {
             Py_CLEAR(result);
@@ -362,10 +369,11 @@ import_tensor(md_state *state, foreign_tensor *foreign, const import_request *re
     dlpack_fault fault;
     DLDevice device = foreign->tensor->device;
     if (device.device_type != kDLMetal && device.device_type != kDLCPU) {
-        return PyErr_Format(PyExc_BufferError,
-                            "from_dlpack: the tensor that %s made is on device (%d, %d); only Metal "
-                            "(8) and the CPU (1) can be read.  Copy it to the CPU there first.",
-                            foreign->maker, (int)device.device_type, (int)device.device_id);
+        return PyErr_Format(
+            PyExc_BufferError,
+            "from_dlpack: the tensor that %s made is on device (%d, %d); only Metal "
+            "(8) and the CPU (1) can be read.  Copy it to the CPU there first.",
+            foreign->maker, (int)device.device_type, (int)device.device_id);
     }
     bool is_padded = (foreign->flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) != 0;
     if (!dlpack_check(foreign->tensor, is_padded, &foreign->facts, &fault)) {

@@ -1,10 +1,10 @@
 /* dlpack_import.h: Arrays from foreign DLPack tensors.
  *
- * Rule:    a foreign tensor is checked before it is taken, taken by renaming its capsule, and from then on
- *          deleted exactly once.
+ * Rule:    a foreign tensor is checked before it is taken, taken by renaming its capsule, and
+ *          from then on deleted exactly once.
  * Threads: the GIL is held; released while copying.
- * Failure: NULL with BufferError, CopyRequiredError, MemoryError or MetalError, whose sentence names
- *          `maker`, the producer's type.
+ * Failure: NULL with BufferError, CopyRequiredError, MemoryError or MetalError, whose sentence
+ *          names `maker`, the producer's type.
  */
 #ifndef MD_DLPACK_IMPORT_H
 #define MD_DLPACK_IMPORT_H
@@ -21,8 +21,8 @@ PyObject *dlpack_import_capsule(md_state *state, PyObject *capsule, const char *
 PyObject *dlpack_import_managed(md_state *state, DLManagedTensorVersioned *managed,
                                 const char *maker, const import_request *request);
 
-/* Runs the deleter of a tensor that somebody else made.  It may run Python code: an exception that is set
- * stays set and does not reach it. */
+/* Runs the deleter of a tensor that somebody else made.  It may run Python code: an exception
+ * that is set stays set and does not reach it. */
 void dlpack_delete_foreign(void *managed, bool is_versioned);
 
 /* One of our own Arrays: no tensor in between. */

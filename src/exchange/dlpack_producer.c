@@ -5,16 +5,16 @@
  */
 #include "exchange/dlpack_producer.h"
 
-#include "python/args.h"
 #include "array/array_methods.h"
 #include "array/array_numpy.h"
-#include "streams/device.h"
 #include "exchange/dlpack_exchange.h"
 #include "exchange/dlpack_export.h"
 #include "exchange/dlpack_import.h"
-#include "values/dtype_type.h"
+#include "python/args.h"
 #include "python/errors.h"
 #include "python/owners.h"
+#include "streams/device.h"
+#include "values/dtype_type.h"
 
 bool
 producer_speaks_dlpack(md_state *state, PyObject *op)
@@ -42,7 +42,8 @@ wants_fewer_keywords(PyObject *capsule)
     return true;
 }
 
-/* __dlpack__ with the keywords that the producer takes: it says TypeError to what it does not know. */
+/* __dlpack__ with the keywords that the producer takes: it says TypeError to what it does not
+ * know. */
 /* SPEC import-old-producers */
 static PyObject *
 call_dlpack(md_state *state, PyObject *producer, int copy, bool is_told_not_to_wait)
@@ -52,21 +53,22 @@ call_dlpack(md_state *state, PyObject *producer, int copy, bool is_told_not_to_w
     PyObject *capsule = NULL;
     if (is_told_not_to_wait) {
         PyObject *ordered[] = {producer, state->max_version, state->minus_one, copy_value};
-        capsule = PyObject_VectorcallMethod(
-            state->str___dlpack__, ordered, 1,
-            copy >= 0 ? state->keywords_stream_copy : state->keywords_stream);
+        capsule = PyObject_VectorcallMethod(state->str___dlpack__, ordered, 1,
+                                            copy >= 0 ? state->keywords_stream_copy
+                                                      : state->keywords_stream);
         if (!wants_fewer_keywords(capsule)) {
             return capsule;
         }
     }
     if (copy >= 0) {
-        capsule = PyObject_VectorcallMethod(state->str___dlpack__, args, 1,
-                                            state->keywords_copy);
+        capsule =
+            PyObject_VectorcallMethod(state->str___dlpack__, args, 1, state->keywords_copy);
         if (!wants_fewer_keywords(capsule)) {
             return capsule;
         }
     }
-    capsule = PyObject_VectorcallMethod(state->str___dlpack__, args, 1, state->keywords_version);
+    capsule =
+        PyObject_VectorcallMethod(state->str___dlpack__, args, 1, state->keywords_version);
     if (!wants_fewer_keywords(capsule)) {
         return capsule;
     }
@@ -86,10 +88,11 @@ read_device_type(md_state *state, PyObject *producer)
     }
     int result = args_int64s("from_dlpack", "__dlpack_device__()", pair, device, 2, &count);
     if (result == 0 && (count != 2 || (device[0] != kDLMetal && device[0] != kDLCPU))) {
-        PyErr_Format(PyExc_BufferError,
-                     "from_dlpack: %.100s reports device %R; only Metal (8) and the CPU (1) can be "
-                     "read.  Copy it to the CPU there first.",
-                     Py_TYPE(producer)->tp_name, pair);
+        PyErr_Format(
+            PyExc_BufferError,
+            "from_dlpack: %.100s reports device %R; only Metal (8) and the CPU (1) can be "
+            "read.  Copy it to the CPU there first.",
+            Py_TYPE(producer)->tp_name, pair);
         result = -1;
     }
     Py_DECREF(pair);
@@ -100,10 +103,11 @@ read_device_type(md_state *state, PyObject *producer)
 static PyObject *
 refuse_producer(PyObject *producer)
 {
-    return PyErr_Format(PyExc_AttributeError,
-                        "from_dlpack: %.100s has no __dlpack__ and __dlpack_device__; use asarray() "
-                        "for lists, scalars and objects with the buffer protocol.",
-                        Py_TYPE(producer)->tp_name);
+    return PyErr_Format(
+        PyExc_AttributeError,
+        "from_dlpack: %.100s has no __dlpack__ and __dlpack_device__; use asarray() "
+        "for lists, scalars and objects with the buffer protocol.",
+        Py_TYPE(producer)->tp_name);
 }
 
 static void
@@ -135,8 +139,8 @@ import_tensor_of(md_state *state, PyObject *producer, DLManagedTensorVersioned *
     return array;
 }
 
-/* What NumPy's array should have been told instead of "DLPack only supports ...": a new BufferError, or NULL where
- * its own will do. */
+/* What NumPy's array should have been told instead of "DLPack only supports ...": a new
+ * BufferError, or NULL where its own will do. */
 static PyObject *
 better_refusal(md_state *state, const char *function, PyObject *ndarray)
 {
@@ -146,20 +150,24 @@ better_refusal(md_state *state, const char *function, PyObject *ndarray)
         return NULL;
     }
     if (dtype_type_convert(state, function, named, &dtype) == 0) {
-        bool is_theirs = dtype_buffer_format(dtype) == NULL; /* the dtype is not the reason for others */
-        text = !is_theirs ? NULL
-                          : PyUnicode_FromFormat("%s: NumPy does not export %R, which ml_dtypes made; asarray(x) "
-                                                 "takes it.",
-                                                 function, named);
+        /* the dtype is not the reason for others */
+        bool is_theirs = dtype_buffer_format(dtype) == NULL;
+        text = !is_theirs
+                   ? NULL
+                   : PyUnicode_FromFormat(
+                         "%s: NumPy does not export %R, which ml_dtypes made; asarray(x) "
+                         "takes it.",
+                         function, named);
     }
     else if (PyErr_ExceptionMatches(PyExc_ValueError)) { /* another byte order */
         text = errors_take_text();
     }
     else {
         PyErr_Clear();
-        text = PyUnicode_FromFormat("%s: DLPack has no element type for %R; where its bytes are numbers, share "
-                                    "them as such: x.view('int64'), x.view('uint8').",
-                                    function, named);
+        text = PyUnicode_FromFormat(
+            "%s: DLPack has no element type for %R; where its bytes are numbers, share "
+            "them as such: x.view('int64'), x.view('uint8').",
+            function, named);
     }
     PyErr_Clear();
     Py_DECREF(named);
@@ -200,12 +208,13 @@ import_capsule_of(md_state *state, PyObject *producer, const import_request *req
         exchange_synchronize(state, producer, &ordered.moment) < 0) {
         return NULL;
     }
-    /* CPU memory is copied once, by us, into Metal memory: a copy of the producer's would be one more. */
+    /* CPU memory is copied once, by us, into Metal memory: a copy of the producer's would be
+     * one more. */
     bool copies_itself = request->copy == 1 && device_type == kDLCPU;
     /* What says itself when its work is over need not wait for it. */
     bool is_told_not_to_wait = ordered.moment == producer;
-    PyObject *capsule = call_dlpack(state, producer, copies_itself ? -1 : request->copy,
-                                    is_told_not_to_wait);
+    PyObject *capsule =
+        call_dlpack(state, producer, copies_itself ? -1 : request->copy, is_told_not_to_wait);
     PyObject *array = NULL;
     if (capsule != NULL) {
         array = dlpack_import_capsule(state, capsule, Py_TYPE(producer)->tp_name, &ordered);
@@ -225,7 +234,8 @@ producer_import(md_state *state, PyObject *producer, const import_request *reque
     if (Py_IS_TYPE(producer, state->array_type)) {
         return dlpack_import_array(producer, request);
     }
-    if (Py_IS_TYPE(producer, state->host_view_type)) { /* our memory has its MTLBuffer, and work is known by it */
+    /* our memory has its MTLBuffer, and work is known by it */
+    if (Py_IS_TYPE(producer, state->host_view_type)) {
         return dlpack_import_array((PyObject *)array_of_host_view(producer), request);
     }
     if (PyCapsule_CheckExact(producer)) {
@@ -251,38 +261,44 @@ producer_is_cpu_name(PyObject *value)
            PyUnicode_CompareWithASCIIString(value, "cpu") == 0;
 }
 
-PyDoc_STRVAR(from_dlpack_doc,
-             "from_dlpack($module, x, /, *, device=None, copy=None, stream=None)\n--\n\n"
-             "Import anything that speaks DLPack, without a copy where that is possible.\n\n"
-             "Parameters\n----------\n"
-             "x : object with __dlpack__ and __dlpack_device__, or a DLPack capsule\n"
-             "    Data on Metal (kDLMetal) or on the CPU (kDLCPU).  CPU memory becomes a Metal buffer\n"
-             "    over the pages that hold it.\n"
-             "device : Device, 'metal', 'metal:0' or 'cpu', optional\n"
-             "    Default: where the data is, and the default device for CPU data.  'cpu' gives the\n"
-             "    host view of the result.\n"
-             "copy : bool, optional\n"
-             "    True: always.  False: never.  None: where the memory cannot be shared.\n"
-             "stream : Stream or int, optional\n"
-             "    None: the GPU work on the data, ours and the producer's, is complete on return: safe to\n"
-             "    read at once, from anywhere.  A Stream, or the handle of its command queue: the data is\n"
-             "    used there, and the queue waits on the GPU where the producer can say for what; see\n"
-             "    __metal_stream__ and register_sync.  -1: no synchronisation, the caller has done it.\n\n"
-             "Returns\n-------\n"
-             "Array\n"
-             "    Keeps the producer's memory alive as long as it, a view or an export of it lives.\n"
-             "    Read-only where the producer says so.\n\n"
-             "Raises\n------\n"
-             "AttributeError\n    x has no __dlpack__ or __dlpack_device__.\n"
-             "CopyRequiredError\n    copy=False, and the memory cannot be shared.\n"
-             "BufferError\n"
-             "    Another device, an element type that DLPack 1.3 has not, metadata that reaches\n"
-             "    outside the buffer, a capsule that was consumed, another major version, a torch tensor\n"
-             "    whose negative bit is set.\n\n"
-             "MetalError\n    GPU work that was waited for has failed.\n\n"
-             "Threads: the GIL is released while waiting and copying.  The producer's deleter is called exactly\n"
-             "once, on a thread that holds the GIL.\n\n"
-             "Source: array API standard 2025.12, from_dlpack; dlpack.h 1.3.");
+PyDoc_STRVAR(
+    from_dlpack_doc,
+    "from_dlpack($module, x, /, *, device=None, copy=None, stream=None)\n--\n\n"
+    "Import anything that speaks DLPack, without a copy where that is possible.\n\n"
+    "Parameters\n----------\n"
+    "x : object with __dlpack__ and __dlpack_device__, or a DLPack capsule\n"
+    "    Data on Metal (kDLMetal) or on the CPU (kDLCPU).  CPU memory becomes a Metal buffer\n"
+    "    over the pages that hold it.\n"
+    "device : Device, 'metal', 'metal:0' or 'cpu', optional\n"
+    "    Default: where the data is, and the default device for CPU data.  'cpu' gives the\n"
+    "    host view of the result.\n"
+    "copy : bool, optional\n"
+    "    True: always.  False: never.  None: where the memory cannot be shared.\n"
+    "stream : Stream or int, optional\n"
+    "    None: the GPU work on the data, ours and the producer's, is complete on return: safe "
+    "to\n"
+    "    read at once, from anywhere.  A Stream, or the handle of its command queue: the data "
+    "is\n"
+    "    used there, and the queue waits on the GPU where the producer can say for what; see\n"
+    "    __metal_stream__ and register_sync.  -1: no synchronisation, the caller has done "
+    "it.\n\n"
+    "Returns\n-------\n"
+    "Array\n"
+    "    Keeps the producer's memory alive as long as it, a view or an export of it lives.\n"
+    "    Read-only where the producer says so.\n\n"
+    "Raises\n------\n"
+    "AttributeError\n    x has no __dlpack__ or __dlpack_device__.\n"
+    "CopyRequiredError\n    copy=False, and the memory cannot be shared.\n"
+    "BufferError\n"
+    "    Another device, an element type that DLPack 1.3 has not, metadata that reaches\n"
+    "    outside the buffer, a capsule that was consumed, another major version, a torch "
+    "tensor\n"
+    "    whose negative bit is set.\n\n"
+    "MetalError\n    GPU work that was waited for has failed.\n\n"
+    "Threads: the GIL is released while waiting and copying.  The producer's deleter is called "
+    "exactly\n"
+    "once, on a thread that holds the GIL.\n\n"
+    "Source: array API standard 2025.12, from_dlpack; dlpack.h 1.3.");
 
 /* SPEC import-device */
 static PyObject *

@@ -10,15 +10,15 @@
 /* True if the type of `op` has __dlpack__, or `op` is a capsule. */
 bool producer_speaks_dlpack(md_state *state, PyObject *op);
 
-/* An Array of a producer's or a capsule's data: owned (+1).  NULL with AttributeError (no producer),
- * what the producer raised, or what dlpack_import.h names. */
+/* An Array of a producer's or a capsule's data: owned (+1).  NULL with AttributeError (no
+ * producer), what the producer raised, or what dlpack_import.h names. */
 PyObject *producer_import(md_state *state, PyObject *producer, const import_request *request);
 
 /* 'cpu', as a `device` argument; NULL is allowed. */
 bool producer_is_cpu_name(PyObject *value);
 
-/* With the exception of a producer's __dlpack__ set: where NumPy refused an element type, the exception says which
- * one, and the way out.  Others stay as they are. */
+/* With the exception of a producer's __dlpack__ set: where NumPy refused an element type, the
+ * exception says which one, and the way out.  Others stay as they are. */
 void producer_refine_refusal(md_state *state, const char *function, PyObject *producer);
 
 extern PyMethodDef producer_functions[];

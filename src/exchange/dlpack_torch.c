@@ -14,8 +14,9 @@ torch_getter(PyTypeObject *type, PyObject *attribute)
     return getter->get == NULL ? NULL : getter;
 }
 
-/* torch's table exports what torch's __dlpack__ refuses: a tensor that requires grad (its writes
- * would escape autograd) and a conjugated one (its memory is not its value).  1: let __dlpack__ say so. */
+/* torch's table exports what torch's __dlpack__ refuses: a tensor that requires grad (its
+ * writes would escape autograd) and a conjugated one (its memory is not its value).  1: let
+ * __dlpack__ say so. */
 /* SPEC exchange-as-method */
 int
 torch_must_ask(const exchange_slot *slot, PyObject *op)
@@ -33,12 +34,15 @@ torch_must_ask(const exchange_slot *slot, PyObject *op)
     return must_ask;
 }
 
-/* Imaginary parts alone are negated, and lie every other number: an axis of neighbours says no without a call. */
+/* Imaginary parts alone are negated, and lie every other number: an axis of neighbours says no
+ * without a call. */
 static bool
 may_be_negated(const DLTensor *tensor)
 {
-    if (tensor->ndim > 0 && (tensor->ndim > LAYOUT_MAX_NDIM || tensor->shape == NULL || tensor->strides == NULL)) {
-        return false; /* not torch's making; it is checked, and refused or taken, as any other */
+    if (tensor->ndim > 0 &&
+        (tensor->ndim > LAYOUT_MAX_NDIM || tensor->shape == NULL || tensor->strides == NULL)) {
+        /* not torch's making; it is checked, and refused or taken, as any other */
+        return false;
     }
     for (int axis = 0; axis < tensor->ndim; axis++) {
         if (tensor->strides[axis] == 1 && tensor->shape[axis] > 1) {
@@ -48,8 +52,8 @@ may_be_negated(const DLTensor *tensor)
     return tensor->dtype.code == kDLFloat;
 }
 
-/* torch hands out the memory of z.conj().imag, which is minus its value; nothing in the tensor says so.  -1 with
- * BufferError, or what torch raised. */
+/* torch hands out the memory of z.conj().imag, which is minus its value; nothing in the tensor
+ * says so.  -1 with BufferError, or what torch raised. */
 /* SPEC import-negated */
 static int
 refuse_negated(md_state *state, PyObject *op)
@@ -62,8 +66,9 @@ refuse_negated(md_state *state, PyObject *op)
         return 0;
     }
     if (is_negated > 0) {
-        PyErr_SetString(PyExc_BufferError, "from_dlpack: the torch tensor's negative bit is set: its memory "
-                                           "holds minus its values; pass its resolve_neg().");
+        PyErr_SetString(PyExc_BufferError,
+                        "from_dlpack: the torch tensor's negative bit is set: its memory "
+                        "holds minus its values; pass its resolve_neg().");
     }
     return is_negated == 0 ? 0 : -1;
 }

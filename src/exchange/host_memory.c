@@ -4,10 +4,10 @@
 #include <stdio.h>
 
 #include "copy/copy.h"
-#include "streams/device.h"
+#include "metal/plain_memory.h"
 #include "python/errors.h"
 #include "python/owners.h"
-#include "metal/plain_memory.h"
+#include "streams/device.h"
 
 const device_record *
 host_memory_device(md_state *state, const char *function, const import_request *request)
@@ -21,9 +21,9 @@ PyObject *
 host_memory_copy(md_state *state, const char *function, const host_items *items,
                  const device_record *device)
 {
-    PyObject *op = array_allocate_padded(state, function, device, BRIDGE_SHARED,
-                                         items->layout->ndim, items->layout->shape, items->dtype,
-                                         'C', items->is_padded);
+    PyObject *op =
+        array_allocate_padded(state, function, device, BRIDGE_SHARED, items->layout->ndim,
+                              items->layout->shape, items->dtype, 'C', items->is_padded);
     if (op == NULL || array_cast(op)->nitems == 0) {
         return op;
     }
@@ -54,7 +54,8 @@ host_memory_copy(md_state *state, const char *function, const host_items *items,
 static metal_storage *
 find_parent(const host_bytes *bytes, const device_record *device)
 {
-    metal_storage *parent = bridge_is_forked() ? NULL : pages_find(bytes->address, bytes->nbytes);
+    metal_storage *parent =
+        bridge_is_forked() ? NULL : pages_find(bytes->address, bytes->nbytes);
     if (parent != NULL && parent->device != device) {
         storage_release(parent);
         return NULL;
@@ -84,26 +85,28 @@ write_reason(bridge_status status, const host_bytes *bytes, const device_record 
              char reason[HOST_REASON_MAX])
 {
     if (status == BRIDGE_TOO_LARGE) {
-        (void)snprintf(reason, HOST_REASON_MAX,
-                       "its whole pages (%zu bytes and what fills the pages) are longer than the device's "
-                       "max_buffer_length (%llu bytes)",
-                       bytes->nbytes, (unsigned long long)device->facts.max_buffer_length);
+        (void)snprintf(
+            reason, HOST_REASON_MAX,
+            "its whole pages (%zu bytes and what fills the pages) are longer than the device's "
+            "max_buffer_length (%llu bytes)",
+            bytes->nbytes, (unsigned long long)device->facts.max_buffer_length);
         return;
     }
     (void)snprintf(reason, HOST_REASON_MAX, "%s", bridge_status_text(status));
 }
 
 metal_storage *
-host_memory_wrap(const host_bytes *bytes, const storage_owner *owner, const device_record *device,
-                 size_t *offset_bytes, char reason[HOST_REASON_MAX])
+host_memory_wrap(const host_bytes *bytes, const storage_owner *owner,
+                 const device_record *device, size_t *offset_bytes,
+                 char reason[HOST_REASON_MAX])
 {
     metal_storage *storage;
     bridge_status status;
     metal_storage *parent = find_parent(bytes, device);
     Py_BEGIN_ALLOW_THREADS
     status = parent != NULL ? wrap_pages(parent, bytes, owner, &storage, offset_bytes)
-                            : storage_wrap_host(device, bytes->address, bytes->nbytes, owner, &storage,
-                                                offset_bytes);
+                            : storage_wrap_host(device, bytes->address, bytes->nbytes, owner,
+                                                &storage, offset_bytes);
     Py_END_ALLOW_THREADS
     if (status != BRIDGE_OK) {
         write_reason(status, bytes, device, reason);
@@ -120,15 +123,17 @@ host_memory_share(md_state *state, const host_items *items, const storage_owner 
     size_t offset;
     int64_t first, end;
     if ((uintptr_t)items->address % (uintptr_t)dtype_alignment(items->dtype) != 0) {
-        (void)snprintf(reason, HOST_REASON_MAX,
-                       "the address of its first item (%p) is not a multiple of the element's alignment "
-                       "(%lld bytes)",
-                       (void *)items->address, (long long)dtype_alignment(items->dtype));
+        (void)snprintf(
+            reason, HOST_REASON_MAX,
+            "the address of its first item (%p) is not a multiple of the element's alignment "
+            "(%lld bytes)",
+            (void *)items->address, (long long)dtype_alignment(items->dtype));
         return NULL;
     }
     if (!bits_byte_span(items->layout, bits_per_item(items->dtype, items->is_padded), 0, &first,
                         &end)) {
-        (void)snprintf(reason, HOST_REASON_MAX, "its items reach past what 64 bits can count in bits");
+        (void)snprintf(reason, HOST_REASON_MAX,
+                       "its items reach past what 64 bits can count in bits");
         return NULL;
     }
     host_bytes bytes = {items->address + first, (size_t)(end - first), items->is_readonly};
@@ -136,22 +141,23 @@ host_memory_share(md_state *state, const host_items *items, const storage_owner 
     if (storage == NULL) {
         return NULL;
     }
-    return array_over_storage(state, storage, (int64_t)offset - first, items->layout, items->dtype,
-                              items->is_readonly, items->is_padded);
+    return array_over_storage(state, storage, (int64_t)offset - first, items->layout,
+                              items->dtype, items->is_readonly, items->is_padded);
 }
 
 PyObject *
 host_memory_refuse(md_state *state, const char *function, const char *reason)
 {
-    return errors_copy_required(state,
-                                "%s: the memory cannot be shared with Metal: %s; a copy is needed "
-                                "and copy=False forbids it.",
-                                function, reason);
+    return errors_copy_required(
+        state,
+        "%s: the memory cannot be shared with Metal: %s; a copy is needed "
+        "and copy=False forbids it.",
+        function, reason);
 }
 
 PyObject *
-host_memory_import(md_state *state, const char *function, const host_items *items, PyObject *owner,
-                   const import_request *request)
+host_memory_import(md_state *state, const char *function, const host_items *items,
+                   PyObject *owner, const import_request *request)
 {
     const device_record *device = host_memory_device(state, function, request);
     if (device == NULL) {

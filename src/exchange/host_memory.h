@@ -13,7 +13,8 @@ typedef struct import_request {
     const device_record *device; /* NULL: where the data is; the default device for CPU data */
     int copy;                    /* -1: if needed, 0: never, 1: always */
     stream_order order;          /* who waits for the producer's GPU work */
-    PyObject *moment;            /* borrowed: an Event or an object with __metal_stream__ that says when that
+    PyObject
+        *moment; /* borrowed: an Event or an object with __metal_stream__ that says when that
                                     is over; NULL: it is over */
 } import_request;
 
@@ -40,17 +41,19 @@ typedef struct host_bytes {
 const device_record *host_memory_device(md_state *state, const char *function,
                                         const import_request *request);
 
-/* The pages that hold the bytes, which begin at `*offset_bytes` of the storage: owned (+1), and `owner` is taken.
- * The one way by which CPU memory is shared.  NULL without an exception and with `reason` written: Metal cannot share
- * this memory, and the owner is still the caller's. */
+/* The pages that hold the bytes, which begin at `*offset_bytes` of the storage: owned (+1),
+ * and `owner` is taken. The one way by which CPU memory is shared.  NULL without an exception
+ * and with `reason` written: Metal cannot share this memory, and the owner is still the
+ * caller's. */
 metal_storage *host_memory_wrap(const host_bytes *bytes, const storage_owner *owner,
                                 const device_record *device, size_t *offset_bytes,
                                 char reason[HOST_REASON_MAX]);
 
-/* An Array over the pages that hold the items.  `owner` is taken with success, and also where NULL comes with an
- * exception.  NULL without one: as above. */
-PyObject *host_memory_share(md_state *state, const host_items *items, const storage_owner *owner,
-                            const device_record *device, char reason[HOST_REASON_MAX]);
+/* An Array over the pages that hold the items.  `owner` is taken with success, and also where
+ * NULL comes with an exception.  NULL without one: as above. */
+PyObject *host_memory_share(md_state *state, const host_items *items,
+                            const storage_owner *owner, const device_record *device,
+                            char reason[HOST_REASON_MAX]);
 
 /* The items in a new Array: owned (+1). */
 PyObject *host_memory_copy(md_state *state, const char *function, const host_items *items,
@@ -59,8 +62,8 @@ PyObject *host_memory_copy(md_state *state, const char *function, const host_ite
 /* CopyRequiredError: `reason` as host_memory_wrap gave it.  NULL. */
 PyObject *host_memory_refuse(md_state *state, const char *function, const char *reason);
 
-/* Shared where Metal can, else copied if the request allows.  `owner`, a Python object, is kept alive
- * (a new reference is taken) while the memory is used. */
+/* Shared where Metal can, else copied if the request allows.  `owner`, a Python object, is
+ * kept alive (a new reference is taken) while the memory is used. */
 PyObject *host_memory_import(md_state *state, const char *function, const host_items *items,
                              PyObject *owner, const import_request *request);
 

@@ -7,14 +7,16 @@ int
 shared_memory_check(PyObject *x)
 {
     for (PyTypeObject *type = Py_TYPE(x); type != NULL; type = type->tp_base) {
-        if (strcmp(type->tp_name, "SharedMemory") != 0) { /* a class made in Python: without its module */
+        /* a class made in Python: without its module */
+        if (strcmp(type->tp_name, "SharedMemory") != 0) {
             continue;
         }
         PyObject *module = PyObject_GetAttrString((PyObject *)type, "__module__");
         if (module == NULL) {
             return -1;
         }
-        bool is_it = PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, home) == 0;
+        bool is_it =
+            PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, home) == 0;
         Py_DECREF(module);
         if (is_it) {
             return 1;
@@ -37,8 +39,8 @@ shared_memory_owner(const char *function, PyObject *x, PyObject **view)
     if (fresh == NULL) {
         return NULL;
     }
-    /* A tuple drops its last item first: the view, then x.  The other way round x would find its mapping in
-     * use when it closes it. */
+    /* A tuple drops its last item first: the view, then x.  The other way round x would find
+     * its mapping in use when it closes it. */
     PyObject *owner = PyTuple_Pack(2, x, fresh);
     Py_DECREF(fresh);
     *view = owner == NULL ? NULL : fresh;

@@ -2,13 +2,14 @@
  *
  * Owns:    nothing; stream.c keeps the failures.
  * Calls:   stream.h for them, dlpack_exchange.h for the interpreter's module.
- * Threads: `ask_for_report` on any, without the GIL, and never waiting; the report on the main one.
+ * Threads: `ask_for_report` on any, without the GIL, and never waiting; the report on the main
+ *          one.
  */
 #include "exchange/stream_lost.h"
 
 #include "exchange/dlpack_exchange.h"
-#include "python/errors.h"
 #include "metal/stream.h"
+#include "python/errors.h"
 
 static bool is_call_pending; /* atomic: Py_AddPendingCall has been told */
 
@@ -17,14 +18,15 @@ report(void *Py_UNUSED(context))
 {
     __atomic_store_n(&is_call_pending, false, __ATOMIC_RELEASE);
     md_state *state = exchange_current_state();
-    if (state == NULL || state->metal_error == NULL) { /* imported elsewhere only, or being cleared */
+    /* imported elsewhere only, or being cleared */
+    if (state == NULL || state->metal_error == NULL) {
         PyErr_Clear();
         return 0;
     }
     bridge_error error;
     while (stream_take_lost(&error)) {
-        (void)errors_from_bridge(state, "GPU work that nobody waited for", BRIDGE_COMMAND_FAILED,
-                                 &error, 0);
+        (void)errors_from_bridge(state, "GPU work that nobody waited for",
+                                 BRIDGE_COMMAND_FAILED, &error, 0);
         PyErr_WriteUnraisable((PyObject *)state->stream_type);
     }
     return 0;

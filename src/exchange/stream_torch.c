@@ -2,15 +2,16 @@
 #include "exchange/stream_torch.h"
 
 #include "array/array.h"
-#include "streams/device.h"
-#include "python/errors.h"
-#include "streams/event_type.h"
 #include "metal/queue_torch.h"
 #include "metal/work.h"
+#include "python/errors.h"
+#include "streams/device.h"
+#include "streams/event_type.h"
 
-PyDoc_STRVAR(torch_open_doc,
-             "_torch_open($module, library, /)\n--\n\n"
-             "Look for torch's queue in its loaded library.  True: the two functions below work.");
+PyDoc_STRVAR(
+    torch_open_doc,
+    "_torch_open($module, library, /)\n--\n\n"
+    "Look for torch's queue in its loaded library.  True: the two functions below work.");
 
 static PyObject *
 core_torch_open(PyObject *Py_UNUSED(module), PyObject *library)
@@ -48,9 +49,10 @@ core_torch_signal(PyObject *module, PyObject *Py_UNUSED(unused))
     return op;
 }
 
-PyDoc_STRVAR(torch_wait_doc,
-             "_torch_wait($module, array, /)\n--\n\n"
-             "What torch encodes from now on waits, on the GPU, for our work in flight on an Array.");
+PyDoc_STRVAR(
+    torch_wait_doc,
+    "_torch_wait($module, array, /)\n--\n\n"
+    "What torch encodes from now on waits, on the GPU, for our work in flight on an Array.");
 
 static PyObject *
 core_torch_wait(PyObject *module, PyObject *op)

@@ -1,10 +1,11 @@
-/* copy_grid.h: a copy as one grid of a compute kernel: which kernel, how many calls, what it is told.
+/* copy_grid.h: a copy as one grid of a compute kernel: which kernel, how many calls, what it
+ * is told.
  *
  * Owns:    nothing; the kernels' text and names are static.
  * Calls:   copy_plan.h for the shape of the work.  copy_kernel.h has the kernels.
  * Threads: pure functions.
- * Rule:    a kernel takes three arguments: destination, source, shape.  Offsets count from what is
- *          bound; the first two begin on a multiple of 16 bytes.
+ * Rule:    a kernel takes three arguments: destination, source, shape.  Offsets count from
+ *          what is bound; the first two begin on a multiple of 16 bytes.
  */
 #ifndef MD_COPY_GRID_H
 #define MD_COPY_GRID_H
@@ -30,8 +31,8 @@ typedef struct copy_grid {
     uint64_t shape[176];
 } copy_grid;
 
-/* `dst_base` and `src_base`: what offset 0 of the arguments stands for.  False: no grid is large enough;
- * copy_grid_halve, and try each. */
+/* `dst_base` and `src_base`: what offset 0 of the arguments stands for.  False: no grid is
+ * large enough; copy_grid_halve, and try each. */
 bool copy_grid_make(const copy_plan *plan, const char *dst_base, const char *src_base,
                     copy_grid *out);
 void copy_grid_halve(const copy_plan *plan, copy_plan *first, copy_plan *second);

@@ -5,13 +5,12 @@
 
 #undef COPY_KERNEL_TEXT
 #define COPY_KERNEL_TEXT(...) #__VA_ARGS__
-const char copy_kernel_source[] =
-    "#include <metal_stdlib>\n"
-    "using namespace metal;\n"
-    "#define BUFFER(index) [[buffer(index)]]\n"
-    "#define POSITION_IN_GRID [[thread_position_in_grid]]\n"
+const char copy_kernel_source[] = "#include <metal_stdlib>\n"
+                                  "using namespace metal;\n"
+                                  "#define BUFFER(index) [[buffer(index)]]\n"
+                                  "#define POSITION_IN_GRID [[thread_position_in_grid]]\n"
 #include "metal/copy_kernel.h"
-    "\n";
+                                  "\n";
 #undef COPY_KERNEL_TEXT
 
 /* ---- as C, for a Metal in software; the struct is copy_grid.h's ---- */
@@ -37,17 +36,17 @@ typedef struct uint4 {
 #undef COPY_KERNEL_TEXT
 
 /* All calls of one kernel, in the order of the grid. */
-#define DEFINE_RUN(size)                                                                       \
-    static void run_##size(void *const *arguments, const size_t grid[3])                       \
-    {                                                                                          \
-        uint3 at;                                                                              \
-        for (at.z = 0; at.z < grid[2]; at.z++) {                                               \
-            for (at.y = 0; at.y < grid[1]; at.y++) {                                           \
-                for (at.x = 0; at.x < grid[0]; at.x++) {                                       \
-                    copy_units_##size(arguments[0], arguments[1], arguments[2], at);           \
-                }                                                                              \
-            }                                                                                  \
-        }                                                                                      \
+#define DEFINE_RUN(size) \
+    static void run_##size(void *const *arguments, const size_t grid[3]) \
+    { \
+        uint3 at; \
+        for (at.z = 0; at.z < grid[2]; at.z++) { \
+            for (at.y = 0; at.y < grid[1]; at.y++) { \
+                for (at.x = 0; at.x < grid[0]; at.x++) { \
+                    copy_units_##size(arguments[0], arguments[1], arguments[2], at); \
+                } \
+            } \
+        } \
     }
 DEFINE_RUN(1)
 DEFINE_RUN(2)
@@ -55,21 +54,25 @@ DEFINE_RUN(4)
 DEFINE_RUN(8)
 DEFINE_RUN(16)
 
-const char *const copy_kernel_names[COPY_KERNEL_COUNT] = {
-    "copy_units_1", "copy_units_2", "copy_units_4", "copy_units_8", "copy_units_16"};
-copy_kernel_run *const copy_kernel_runs[COPY_KERNEL_COUNT] = {run_1, run_2, run_4, run_8, run_16};
+const char *const copy_kernel_names[COPY_KERNEL_COUNT] = {"copy_units_1", "copy_units_2",
+                                                          "copy_units_4", "copy_units_8",
+                                                          "copy_units_16"};
+copy_kernel_run *const copy_kernel_runs[COPY_KERNEL_COUNT] = {run_1, run_2, run_4, run_8,
+                                                              run_16};
 
 /* ---- from a plan to a grid ---- */
 
-#ifndef COPY_MOST_CALLS /* a test sets it small */
+#ifndef COPY_MOST_CALLS            /* a test sets it small */
 #define COPY_MOST_CALLS UINT32_MAX /* along one direction: positions have 32 bits */
 #endif
 
-_Static_assert(sizeof(copy_kernel_shape) <= sizeof((copy_grid *)0)->shape, "the shape has room");
+_Static_assert(sizeof(copy_kernel_shape) <= sizeof((copy_grid *)0)->shape,
+               "the shape has room");
 _Static_assert(sizeof((copy_grid *)0)->shape <= 4096, "what setBytes takes");
 _Static_assert(LAYOUT_MAX_NDIM + 2 == 66, "axes of a plan, one within a run, one to make two");
 
-/* The largest unit that divides the run, both places and all steps: 1, 2, 4, 8 or 16, as its logarithm. */
+/* The largest unit that divides the run, both places and all steps: 1, 2, 4, 8 or 16, as its
+ * logarithm. */
 static int
 choose_kernel(const copy_plan *plan, int64_t dst_first, int64_t src_first)
 {
@@ -106,7 +109,8 @@ set_extents(const copy_kernel_shape *shape, size_t extents[3])
 }
 
 bool
-copy_grid_make(const copy_plan *plan, const char *dst_base, const char *src_base, copy_grid *out)
+copy_grid_make(const copy_plan *plan, const char *dst_base, const char *src_base,
+               copy_grid *out)
 {
     copy_kernel_shape *shape = (copy_kernel_shape *)(void *)out->shape;
     int64_t dst_first = plan->dst - dst_base, src_first = plan->src - src_base;

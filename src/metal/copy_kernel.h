@@ -1,12 +1,15 @@
-/* copy_kernel.h: strided copies as compute kernels: one text, C and Metal Shading Language at once.
+/* copy_kernel.h: strided copies as compute kernels: one text, C and Metal Shading Language at
+ * once.
  *
  * Owns:    nothing.
- * Rule:    whoever includes it defines COPY_KERNEL_TEXT(...), to compile the text or to make a string of it,
- *          so there is no include guard and no line of the preprocessor inside.  What the two languages
- *          spell differently has a name in capitals or is a macro of copy_kernel.c's.
+ * Rule:    whoever includes it defines COPY_KERNEL_TEXT(...), to compile the text or to make a
+ *          string of it, so there is no include guard and no line of the preprocessor inside.
+ *          What the two languages spell differently has a name in capitals or is a macro of
+ *          copy_kernel.c's.
  * Threads: one call of a kernel moves one unit; units do not depend on each other.
  * Units:   offsets and steps count units of the kernel's size, 1 to 16 bytes.
- * Source:  Metal Shading Language Specification, 2.1 (scalar types), 4 (address spaces), 5.2 (attributes).
+ * Source:  Metal Shading Language Specification, 2.1 (scalar types), 4 (address spaces), 5.2
+ *          (attributes).
  */
 /* clang-format off */
 COPY_KERNEL_TEXT(

@@ -23,8 +23,9 @@ drop_all(void)
     }
 }
 
-/* When the module is loaded: before any thread can hold one, and after the software Metal, whose
- * locks come last in the order.  SPEC POSIX pthread_atfork: prepare handlers run last in, first out. */
+/* When the module is loaded: before any thread can hold one, and after the software Metal,
+ * whose locks come last in the order.  SPEC POSIX pthread_atfork: prepare handlers run last
+ * in, first out. */
 __attribute__((constructor)) static void
 watch_fork(void)
 {

@@ -1,7 +1,7 @@
 /* managed.h: the DLPack tensors that we hand out, and their deleters.
  *
- * Owns:    one block a tensor: the managed struct, its shape and strides, and a reference to the
- *          storage.
+ * Owns:    one block a tensor: the managed struct, its shape and strides, and a reference to
+ *          the storage.
  * Threads: the deleters run on any thread, without the GIL, during and after the interpreter's
  *          end; they never wait.  SPEC python_spec: a deleter can be called from anywhere.
  */
@@ -12,15 +12,16 @@
 
 #include "metal/storage.h"
 
-/* A managed tensor over `storage`, which is retained.  `versioned` chooses the struct; the flags
- * are ignored for a legacy one.  `*tensor` is its DLTensor with ndim, shape and strides in place
- * and to be filled by the caller (real pointers also for ndim 0), all else as well.  The result is
- * owned: it ends by its own deleter (managed_delete).  NULL: out of memory. */
+/* A managed tensor over `storage`, which is retained.  `versioned` chooses the struct; the
+ * flags are ignored for a legacy one.  `*tensor` is its DLTensor with ndim, shape and strides
+ * in place and to be filled by the caller (real pointers also for ndim 0), all else as well.
+ * The result is owned: it ends by its own deleter (managed_delete).  NULL: out of memory. */
 void *managed_new(metal_storage *storage, int ndim, bool versioned, uint64_t flags,
                   DLTensor **tensor);
 
-/* `*is_deleted` becomes true when the deleter of this tensor of ours runs; NULL ends the watch.  For a
- * hand-over that may fail with or without deleting: the watcher must still hold what keeps the tensor. */
+/* `*is_deleted` becomes true when the deleter of this tensor of ours runs; NULL ends the
+ * watch.  For a hand-over that may fail with or without deleting: the watcher must still hold
+ * what keeps the tensor. */
 void managed_watch(DLManagedTensorVersioned *managed, bool *is_deleted);
 
 /* Run the deleter of any managed tensor, ours or foreign; a NULL deleter is legal. */

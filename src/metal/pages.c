@@ -1,10 +1,11 @@
-/* pages.c: see pages.h.  A treap: sorted by address, a heap by a number that is made of the address, so that
- * nothing need be balanced. */
+/* pages.c: see pages.h.  A treap: sorted by address, a heap by a number that is made of the
+ * address, so that nothing need be balanced. */
 #include "metal/pages.h"
 
 #include "metal/locks.h"
 
-static metal_storage *root; /* written behind the lock, as are the links of all nodes; read without for NULL */
+/* written behind the lock, as are the links of all nodes; read without for NULL */
+static metal_storage *root;
 
 static bool
 is_empty(void)
@@ -132,7 +133,8 @@ pages_hold(const void *address, size_t nbytes, size_t *offset)
     metal_storage *found = find_below(address);
     if (found != NULL) {
         *offset = (size_t)((const char *)address - found->address);
-        /* Whoever has an address inside has a reference behind it, so this is not the last one just going. */
+        /* Whoever has an address inside has a reference behind it, so this is not the last one
+         * just going. */
         if (!pages_fit(found->capacity, *offset, nbytes) || !storage_retain_if_alive(found)) {
             found = NULL;
         }

@@ -10,7 +10,8 @@
 /* The storage that holds [address, address + nbytes): +1.  NULL: none of ours does. */
 metal_storage *pages_find(const void *address, size_t nbytes);
 
-/* Memory of the default device, page-aligned; NULL: Metal has none.  The bytes are not set to anything. */
+/* Memory of the default device, page-aligned; NULL: Metal has none.  The bytes are not set to
+ * anything. */
 void *pages_new(size_t nbytes);
 /* False: the memory is not of pages_new. */
 bool pages_free(void *address);

@@ -1,7 +1,7 @@
 /* pool.c: see pool.h.
  *
- * A class is a range of sizes, eight to each power of two; its storages are a list, the newest first.  Where
- * too much is cached the oldest of all classes goes.
+ * A class is a range of sizes, eight to each power of two; its storages are a list, the newest
+ * first.  Where too much is cached the oldest of all classes goes.
  */
 #include "metal/pool.h"
 
@@ -12,11 +12,12 @@
 #include "metal/pages.h"
 #include "metal/tracking_watch.h"
 
-#define SMALLEST_BITS 8  /* 256 bytes: Metal's own grain is no finer */
-#define STEP_BITS 3      /* eight classes to a power of two */
+#define SMALLEST_BITS 8 /* 256 bytes: Metal's own grain is no finer */
+#define STEP_BITS 3     /* eight classes to a power of two */
 #define LARGEST_BITS 48
 #define CLASS_COUNT (1 + ((LARGEST_BITS - SMALLEST_BITS) << STEP_BITS))
-/* Without a limit of the user's the cache may hold a quarter of what the device calls a good working set. */
+/* Without a limit of the user's the cache may hold a quarter of what the device calls a good
+ * working set. */
 #define CACHE_SHARE 4
 
 typedef struct size_class {
@@ -169,14 +170,16 @@ class_with_the_oldest(device_pool *pool)
     size_class *found = NULL;
     size_class *all = &pool->classes[0][0];
     for (size_t i = 0; i < (size_t)POOL_MODES * CLASS_COUNT; i++) {
-        if (all[i].oldest != NULL && (found == NULL || all[i].oldest->age < found->oldest->age)) {
+        if (all[i].oldest != NULL &&
+            (found == NULL || all[i].oldest->age < found->oldest->age)) {
             found = &all[i];
         }
     }
     return found;
 }
 
-/* Let the oldest go until at most so many bytes are cached; they are put on the list `popped`. */
+/* Let the oldest go until at most so many bytes are cached; they are put on the
+ * list `popped`. */
 static void
 trim_locked(device_pool *pool, uint64_t cached_nbytes, metal_storage **popped)
 {

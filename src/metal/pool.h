@@ -3,9 +3,10 @@
  * Owns:    the cached storages of each device and mode, with their MTLBuffers, and the counts.
  * Calls:   metal_bridge.h, handles.h.  Never Python.
  * Threads: any, without the GIL; one short lock, under which Metal is not called.
- * Rule:    a storage comes here with its last reference, so our GPU work on it is complete (work.h holds a
- *          reference until then) and no consumer has it.  One whose handle was given away
- *          comes back only if its retain count is ours alone: a framework's command buffer may retain it.
+ * Rule:    a storage comes here with its last reference, so our GPU work on it is complete
+ *          (work.h holds a reference until then) and no consumer has it.  One whose handle was
+ *          given away comes back only if its retain count is ours alone: a framework's command
+ *          buffer may retain it.
  * Bytes:   what is taken from the pool has the bytes that it was given back with.
  * Fork:    a child takes and keeps nothing.
  */
@@ -25,29 +26,32 @@ typedef struct pool_counts {
     uint64_t hits;                        /* of them, answered without Metal */
 } pool_counts;
 
-/* The length of the MTLBuffer made for `nbytes` (> 0): at most an eighth more, from 256 bytes up. */
+/* The length of the MTLBuffer made for `nbytes` (> 0): at most an eighth more, from 256 bytes
+ * up. */
 size_t pool_round(size_t nbytes);
 
 /* A cached storage of at least `nbytes` (> 0), counted as live: +1.  NULL: there is none. */
 metal_storage *pool_take(const device_record *device, size_t nbytes, bridge_storage mode);
-/* A storage of `capacity` bytes is about to be made: its bytes count as live.  False: they would pass the
- * limit even with an empty cache; nothing is counted. */
+/* A storage of `capacity` bytes is about to be made: its bytes count as live.  False: they
+ * would pass the limit even with an empty cache; nothing is counted. */
 bool pool_admit(const device_record *device, size_t capacity, bridge_storage mode);
 /* One that was admitted is made. */
 void pool_note_made(const device_record *device, bridge_storage mode);
 /* One that was admitted could not be made, or is about to be destroyed. */
 void pool_dismiss(const device_record *device, size_t capacity, bridge_storage mode);
-/* Keep a storage without references.  False: it does not belong here, and the caller destroys it. */
+/* Keep a storage without references.  False: it does not belong here, and the caller destroys
+ * it. */
 bool pool_give(metal_storage *storage);
 
 /* One without references, of storage_new: its MTLBuffer goes back to Metal. */
 void pool_destroy(metal_storage *storage);
 
-/* Destroy what is cached, of one device or of all (NULL).  Returns the bytes that were let go. */
+/* Destroy what is cached, of one device or of all (NULL).  Returns the bytes that were
+ * let go. */
 uint64_t pool_empty(const device_record *device);
 
-/* The most bytes that may be live and cached at once; POOL_NO_LIMIT for none.  What is cached beyond it
- * is let go; what is live stays. */
+/* The most bytes that may be live and cached at once; POOL_NO_LIMIT for none.  What is cached
+ * beyond it is let go; what is live stays. */
 void pool_set_limit(const device_record *device, uint64_t limit_nbytes);
 uint64_t pool_limit(const device_record *device);
 

@@ -10,8 +10,9 @@
 #define COMMIT "_ZN5torch3mps6commitEv"
 
 typedef struct torch_functions {
-    bridge_commands *(*get_command_buffer)(void); /* borrowed; ends torch's open encoder first */
-    void *(*get_dispatch_queue)(void);            /* the serial queue on which torch encodes */
+    /* borrowed; ends torch's open encoder first */
+    bridge_commands *(*get_command_buffer)(void);
+    void *(*get_dispatch_queue)(void); /* the serial queue on which torch encodes */
     void (*commit)(void);
     void (*dispatch_sync)(void *queue, void *context, void (*work)(void *context));
 } torch_functions;

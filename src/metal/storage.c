@@ -27,7 +27,8 @@ static metal_storage *
 make_record(bridge_buffer *handle, const device_record *device, size_t nbytes,
             bridge_storage mode, char *address, const storage_owner *owner)
 {
-    metal_storage *storage = malloc(sizeof *storage); /* glibc's calloc is slower by half an import */
+    /* glibc's calloc is slower by half an import */
+    metal_storage *storage = malloc(sizeof *storage);
     if (storage == NULL) {
         return NULL;
     }
@@ -88,7 +89,8 @@ make_new_or_empty_the_cache(const device_record *device, size_t nbytes, bridge_s
 {
     *capacity = pool_round(nbytes);
     bridge_status status = make_new(device, *capacity, mode, out);
-    if (status != BRIDGE_NO_MEMORY && status != BRIDGE_TOO_LARGE && status != BRIDGE_OVER_LIMIT) {
+    if (status != BRIDGE_NO_MEMORY && status != BRIDGE_TOO_LARGE &&
+        status != BRIDGE_OVER_LIMIT) {
         return status;
     }
     if (status == BRIDGE_NO_MEMORY) {
@@ -188,8 +190,8 @@ storage_wrap_host(const device_record *device, void *address, size_t nbytes,
     size_t length = round_up((uintptr_t)address + nbytes, page) - first;
     *offset_bytes = (uintptr_t)address - first;
     /* The rest of the last page is not ours to use. */
-    metal_storage *storage = make_record(NULL, device, *offset_bytes + nbytes, BRIDGE_SHARED,
-                                         (char *)first, NULL);
+    metal_storage *storage =
+        make_record(NULL, device, *offset_bytes + nbytes, BRIDGE_SHARED, (char *)first, NULL);
     if (storage == NULL) {
         return BRIDGE_NO_MEMORY;
     }
@@ -216,7 +218,8 @@ static void
 release_ours(metal_storage *storage)
 {
     bool is_known = __atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE);
-    bool is_free = !storage->is_labelled && (!is_known || bridge_buffer_is_only_ours(storage->handle));
+    bool is_free =
+        !storage->is_labelled && (!is_known || bridge_buffer_is_only_ours(storage->handle));
     tracking_forget(storage->handle);
     if (is_free && pool_give(storage)) {
         return;
@@ -225,14 +228,17 @@ release_ours(metal_storage *storage)
     pool_destroy(storage);
 }
 
-/* True: it was the last.  Acquire-release: what every other holder did comes before the freeing. */
+/* True: it was the last.  Acquire-release: what every other holder did comes before the
+ * freeing. */
 static bool
 drop_reference(metal_storage *storage)
 {
-    bool can_be_found = storage->is_ours && __atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED);
+    bool can_be_found =
+        storage->is_ours && __atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED);
     if (!can_be_found && storage_is_sole(storage)) {
-        /* Nobody else can make a second one meanwhile: handles.h is asked for handles that were given away,
-         * and knows ours alone; pages.h for addresses, which a reference stands behind. */
+        /* Nobody else can make a second one meanwhile: handles.h is asked for handles that
+         * were given away, and knows ours alone; pages.h for addresses, which a reference
+         * stands behind. */
         __atomic_store_n(&storage->refs, 0, __ATOMIC_RELAXED);
         return true;
     }
@@ -256,7 +262,8 @@ storage_release(metal_storage *storage)
     }
     bool is_over_pages = storage->is_over_pages;
     tracking_forget(storage->handle);
-    bridge_buffer_release(storage->handle); /* of pages: ends in end_pages, now or when the GPU is done */
+    /* of pages: ends in end_pages, now or when the GPU is done */
+    bridge_buffer_release(storage->handle);
     if (!is_over_pages || bridge_is_forked()) {
         retire(storage);
     }
@@ -305,8 +312,8 @@ fetch_gpu_copy(metal_storage *storage, bridge_error *error)
     metal_storage *root = root_of(storage);
     /* While a writable host view is out, the CPU's copy leads: synchronising for GPU work that
      * nobody told us of would undo what was written through the view. */
-    bool others_wrote = __atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE) &&
-                        !has_host_writers(storage);
+    bool others_wrote =
+        __atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE) && !has_host_writers(storage);
     if (!others_wrote && !__atomic_load_n(&root->gpu_wrote, __ATOMIC_ACQUIRE)) {
         return BRIDGE_OK;
     }
@@ -408,7 +415,8 @@ void
 storage_publish(metal_storage *storage)
 {
     flush_host_views(storage);
-    for (; storage != NULL; storage = storage->parent) { /* who owns the MTLBuffer must not reuse it */
+    /* who owns the MTLBuffer must not reuse it */
+    for (; storage != NULL; storage = storage->parent) {
         if (!__atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED)) {
             __atomic_store_n(&storage->is_exported, true, __ATOMIC_RELEASE);
         }

@@ -1,8 +1,8 @@
 /* storage.h: one MTLBuffer with everything that must live as long as it, counted in plain C.
  *
  * Owns:    the +1 on the buffer, and the owner of the memory where that is not Metal.
- * Calls:   metal_bridge.h, devices.h, tracking.h.  Never Python: an owner that needs Python is handed to the
- *          `retire` function that came with it.
+ * Calls:   metal_bridge.h, devices.h, tracking.h.  Never Python: an owner that needs Python is
+ *          handed to the `retire` function that came with it.
  * Threads: retain and release from any thread, without the GIL, never waiting.  The copies may
  *          wait for the GPU: release the GIL first.
  * Rule:    whoever may touch the bytes holds a reference: a Buffer, an exported tensor.
@@ -15,19 +15,19 @@
 
 /* ---- making ---- */
 
-/* Memory that a storage before left, whose bytes are still in it: +1.  NULL: there is none, or nbytes is 0.
- * Calls no Metal and never waits, so the GIL may be held. */
+/* Memory that a storage before left, whose bytes are still in it: +1.  NULL: there is none, or
+ * nbytes is 0. Calls no Metal and never waits, so the GIL may be held. */
 metal_storage *storage_reuse(const device_record *device, size_t nbytes, bridge_storage mode);
-/* The same, else new memory; `*out` is +1 on BRIDGE_OK and NULL on anything else.  Where Metal has no room
- * the cache is emptied and it is asked once more.  nbytes 0 makes no Metal call. */
+/* The same, else new memory; `*out` is +1 on BRIDGE_OK and NULL on anything else.  Where Metal
+ * has no room the cache is emptied and it is asked once more.  nbytes 0 makes no Metal call. */
 bridge_status storage_new(const device_record *device, size_t nbytes, bridge_storage mode,
                           metal_storage **out);
 /* Over an existing MTLBuffer, which is retained.  `owner` is taken only on BRIDGE_OK. */
 bridge_status storage_wrap_buffer(bridge_buffer *buffer, const device_record *device,
                                   size_t nbytes, const storage_owner *owner,
                                   metal_storage **out);
-/* Over a buffer of ours that somebody hands back: `parent` is stolen on BRIDGE_OK and keeps the handle,
- * `owner` keeps what the other side means to keep. */
+/* Over a buffer of ours that somebody hands back: `parent` is stolen on BRIDGE_OK and keeps
+ * the handle, `owner` keeps what the other side means to keep. */
 bridge_status storage_wrap_parent(metal_storage *parent, const storage_owner *owner,
                                   metal_storage **out);
 /* Over host memory: the whole pages that hold [address, address + nbytes), nbytes > 0.  Byte
@@ -44,15 +44,16 @@ bool storage_is_sole(const metal_storage *storage);
 
 /* ---- who may see the bytes ---- */
 
-/* Is no GPU work of ours in flight, on any buffer?  One load; where it is true nothing waits. */
+/* Is no GPU work of ours in flight, on any buffer?  One load; where it is true
+ * nothing waits. */
 static inline bool
 storage_is_quiet(void)
 {
     return tracking_is_quiet();
 }
 
-/* Before the CPU reads `address`, and writes to it: waits for our GPU work and makes it current.  BRIDGE_COMMAND_FAILED:
- * that work failed, or some before it on its stream. */
+/* Before the CPU reads `address`, and writes to it: waits for our GPU work and makes it
+ * current.  BRIDGE_COMMAND_FAILED: that work failed, or some before it on its stream. */
 bridge_status storage_begin_host_read(metal_storage *storage, bridge_error *error);
 bridge_status storage_begin_host_write(metal_storage *storage, bridge_error *error);
 /* After the CPU wrote a range of `address`. */
@@ -62,18 +63,19 @@ void storage_open_host_view(metal_storage *storage);
 void storage_close_host_view(metal_storage *storage);
 /* Before others get the handle: their GPU work sees what the CPU wrote. */
 void storage_publish(metal_storage *storage);
-/* Before our own GPU work, behind tracking_lock: the same, without giving the handle away.  What is being
- * written is left alone: the CPU's copy is the older one, and is brought up to date with that work. */
+/* Before our own GPU work, behind tracking_lock: the same, without giving the handle away.
+ * What is being written is left alone: the CPU's copy is the older one, and is brought up to
+ * date with that work. */
 void storage_flush_host_views_locked(metal_storage *storage);
-/* Our GPU work will write.  True: managed storage with a writable host view out, whose CPU copy must be
- * brought up to date with the same work. */
+/* Our GPU work will write.  True: managed storage with a writable host view out, whose CPU
+ * copy must be brought up to date with the same work. */
 bool storage_note_gpu_write(metal_storage *storage);
 
 /* ---- a range of private storage, where the CPU can see it ---- */
 
-/* A shared buffer from the pool that stands for the range: `*stage` is +1, the range begins at `*address`.
- * Waits.  `is_read` false: the bytes of the range are not asked for, only those beside it that a blit takes
- * along.  On anything but BRIDGE_OK both are NULL. */
+/* A shared buffer from the pool that stands for the range: `*stage` is +1, the range begins at
+ * `*address`. Waits.  `is_read` false: the bytes of the range are not asked for, only those
+ * beside it that a blit takes along.  On anything but BRIDGE_OK both are NULL. */
 bridge_status storage_stage_open(metal_storage *storage, size_t offset_bytes, size_t nbytes,
                                  bool is_read, metal_storage **stage, char **address,
                                  bridge_error *error);

@@ -25,7 +25,8 @@ typedef struct blit_range {
     size_t offset_bytes, nbytes;
 } blit_range;
 
-/* BRIDGE_ODD_END: a foreign buffer's length is no multiple of 4, and the range holds its last bytes. */
+/* BRIDGE_ODD_END: a foreign buffer's length is no multiple of 4, and the range holds its last
+ * bytes. */
 static bridge_status
 widen(const metal_storage *storage, size_t offset_bytes, size_t nbytes, blit_range *out)
 {
@@ -58,7 +59,8 @@ storage_stage_open(metal_storage *storage, size_t offset_bytes, size_t nbytes, b
     if (status == BRIDGE_OK) {
         status = storage_new(storage->device, range.nbytes, BRIDGE_SHARED, stage);
     }
-    if (status == BRIDGE_OK && (is_read || range.nbytes != nbytes)) { /* the neighbours' bytes go back as they are */
+    /* the neighbours' bytes go back as they are */
+    if (status == BRIDGE_OK && (is_read || range.nbytes != nbytes)) {
         status = blit_out(storage, range, *stage, error);
     }
     if (status != BRIDGE_OK) {

@@ -26,7 +26,8 @@ storage_wrap_surface(const device_record *device, const void *handle, metal_stor
         bridge_surface_release(surface);
         return status;
     }
-    if (offset != 0) { /* byte 0 of the Buffer would not be the surface's; the owner goes with the storage */
+    /* byte 0 of the Buffer would not be the surface's; the owner goes with the storage */
+    if (offset != 0) {
         storage_release(*out);
         *out = NULL;
         return BRIDGE_NOT_PAGES;

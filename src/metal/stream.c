@@ -10,14 +10,15 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 
-/* One lock for all streams: it is held for a few words at a time.  One condition: those who wait
- * are few, and waking them all is cheap. */
+/* One lock for all streams: it is held for a few words at a time.  One condition: those who
+ * wait are few, and waking them all is cheap. */
 static pthread_cond_t changed;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static metal_stream *living;                      /* behind the lock */
-static metal_stream *lost;                        /* behind the lock: their failures only */
-static void (*tell_lost)(void);                   /* atomic */
-static metal_stream *default_streams[DEVICES_MAX]; /* behind the lock; each owned (+1) for ever */
+static metal_stream *living;    /* behind the lock */
+static metal_stream *lost;      /* behind the lock: their failures only */
+static void (*tell_lost)(void); /* atomic */
+/* behind the lock; each owned (+1) for ever */
+static metal_stream *default_streams[DEVICES_MAX];
 
 static void
 prepare(void)
@@ -39,7 +40,8 @@ static metal_stream *
 find_locked(const void *queue)
 {
     for (metal_stream *stream = living; stream != NULL; stream = stream->next) {
-        /* A count of 0: another thread has dropped the last reference and waits for the lock. */
+        /* A count of 0: another thread has dropped the last reference and waits for
+         * the lock. */
         if ((const void *)stream->queue == queue &&
             __atomic_load_n(&stream->refs, __ATOMIC_RELAXED) != 0) {
             stream_retain(stream);
@@ -59,7 +61,9 @@ make(bridge_queue *queue, const device_record *device, metal_stream **out)
         bridge_event_release(event);
         bridge_queue_release(queue);
         bool is_metals = queue == NULL || event == NULL;
-        return bridge_is_forked() ? BRIDGE_FORKED : is_metals ? BRIDGE_NO_COMMAND : BRIDGE_NO_MEMORY;
+        return bridge_is_forked() ? BRIDGE_FORKED
+               : is_metals        ? BRIDGE_NO_COMMAND
+                                  : BRIDGE_NO_MEMORY;
     }
     stream->refs = 1;
     stream->device = device;
@@ -97,7 +101,8 @@ destroy(metal_stream *stream)
     free(stream);
 }
 
-/* Makes a stream known, unless there is one of its queue by now: then that one is the result. */
+/* Makes a stream known, unless there is one of its queue by now: then that one is
+ * the result. */
 static metal_stream *
 add(metal_stream *stream)
 {

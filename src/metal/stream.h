@@ -1,11 +1,11 @@
 /* stream.h: a command queue with one shared event, whose value says how far its work has come.
  *
- * Owns:      the +1 on the queue and on the event; the first error that nobody has heard of, which
- *            outlives the stream.
+ * Owns:      the +1 on the queue and on the event; the first error that nobody has heard of,
+ *            which outlives the stream.
  * Calls:     metal_bridge.h, devices.h.  Never Python.
  * Threads:   every function from any thread, without the GIL.  stream_wait blocks.
- * Invariant: piece n of a stream's work signals the value n, in the order of commits; there is one
- *            metal_stream a queue, so that two names of a queue count together.
+ * Invariant: piece n of a stream's work signals the value n, in the order of commits; there is
+ *            one metal_stream a queue, so that two names of a queue count together.
  */
 #ifndef MD_STREAM_H
 #define MD_STREAM_H
@@ -18,16 +18,20 @@ typedef struct metal_stream {
     const device_record *device; /* borrowed for ever */
     bridge_queue *queue;         /* owned (+1) */
     bridge_event *event;         /* owned (+1) */
-    uint64_t submitted;          /* the last value that committed work will signal; see tracking.h */
-    uint64_t completed;          /* atomic: the last value whose work is done and cleaned up after */
-    bool has_failed;             /* atomic: `failure` waits to be heard */
-    bridge_error failure;        /* the first one; behind a lock of stream.c's */
-    struct metal_stream *next;   /* all living streams, or all lost failures; behind the same lock */
+    /* the last value that committed work will signal; see tracking.h */
+    uint64_t submitted;
+    /* atomic: the last value whose work is done and cleaned up after */
+    uint64_t completed;
+    bool has_failed;      /* atomic: `failure` waits to be heard */
+    bridge_error failure; /* the first one; behind a lock of stream.c's */
+    /* all living streams, or all lost failures; behind the same lock */
+    struct metal_stream *next;
 } metal_stream;
 
 /* A moment in a stream's work: reached once its `completed` is `value` or more. */
 typedef struct stream_mark {
-    metal_stream *stream; /* the declaration says who owns it; NULL: no moment, always reached */
+    /* the declaration says who owns it; NULL: no moment, always reached */
+    metal_stream *stream;
     uint64_t value;
     bool is_of_others; /* who waits for it is not to be told of the stream's failure */
 } stream_mark;
@@ -36,10 +40,12 @@ typedef struct stream_mark {
 
 /* A queue of its own.  `*out` is +1 on BRIDGE_OK and NULL on anything else. */
 bridge_status stream_new(const device_record *device, metal_stream **out);
-/* The stream of an existing queue, which is retained: one there is already, or another.  As above. */
+/* The stream of an existing queue, which is retained: one there is already, or another.  As
+ * above. */
 bridge_status stream_of_queue(bridge_queue *queue, const device_record *device,
                               metal_stream **out);
-/* The stream of the device's own queue: borrowed for ever; NULL: Metal gave no queue or event. */
+/* The stream of the device's own queue: borrowed for ever; NULL: Metal gave no queue
+ * or event. */
 metal_stream *stream_default(const device_record *device);
 /* Why there was none. */
 static inline bridge_status
@@ -47,7 +53,8 @@ stream_default_status(void)
 {
     return bridge_is_forked() ? BRIDGE_FORKED : BRIDGE_NO_COMMAND;
 }
-/* The living stream whose queue has this address: +1; NULL: none.  The address is not followed. */
+/* The living stream whose queue has this address: +1; NULL: none.  The address is not
+ * followed. */
 metal_stream *stream_find(const void *queue);
 /* At most `capacity` living streams of a device, each +1.  Returns how many there are. */
 size_t stream_list(const device_record *device, metal_stream **out, size_t capacity);
@@ -79,11 +86,12 @@ stream_has_failure(const metal_stream *stream)
 /* The first failure since the last call, once: true, and `*out` holds Metal's words. */
 bool stream_take_failure(metal_stream *stream, bridge_error *out);
 
-/* ---- failures that no wait can tell of any more: the stream has gone, and with it all that named it ---- */
+/* ---- failures that no wait can report any more: the stream has gone ---- */
 
 /* One of them, once.  False: there is none. */
 bool stream_take_lost(bridge_error *out);
-/* `tell` is called when there is one: on any thread, under any lock but Python's; it must not wait.  NULL: nobody. */
+/* `tell` is called when there is one: on any thread, under any lock but Python's; it must not
+ * wait.  NULL: nobody. */
 void stream_on_lost(void (*tell)(void));
 
 /* ---- for work.c ---- */

@@ -9,14 +9,15 @@
 #define SLOTS 256
 
 typedef struct record {
-    const bridge_buffer *buffer;         /* not followed: a key */
-    uint32_t in_flight;                  /* pieces of work that are not over */
-    uint32_t held;                       /* of them, those that keep a storage of the buffer still */
-    bool is_forgotten;                   /* the buffer is gone */
-    stream_mark write;                   /* borrowed: work in flight keeps its stream */
-    stream_mark reads[TRACKING_READS];   /* since the write; borrowed as well */
+    const bridge_buffer *buffer; /* not followed: a key */
+    uint32_t in_flight;          /* pieces of work that are not over */
+    /* of them, those that keep a storage of the buffer still */
+    uint32_t held;
+    bool is_forgotten;                 /* the buffer is gone */
+    stream_mark write;                 /* borrowed: work in flight keeps its stream */
+    stream_mark reads[TRACKING_READS]; /* since the write; borrowed as well */
     int read_count;
-    metal_stream *failed;                /* owned (+1); NULL: nothing failed */
+    metal_stream *failed; /* owned (+1); NULL: nothing failed */
     struct record *next;
 } record;
 
@@ -36,7 +37,8 @@ tracking_unlock(void)
     lock_drop(LOCK_TRACKING);
 }
 
-/* No work in flight will ever be over in a forked child: forget it all, or reading memory would wait. */
+/* No work in flight will ever be over in a forked child: forget it all, or reading memory
+ * would wait. */
 static void
 forget_all(void)
 {
@@ -97,7 +99,8 @@ list_marks(const record *found, bool is_for_writing, stream_mark *marks)
     return count;
 }
 
-/* Forgets one that was told elsewhere.  Another stays until tracking_take_failure: the wait can be interrupted. */
+/* Forgets one that was told elsewhere.  Another stays until tracking_take_failure: the wait
+ * can be interrupted. */
 static bool
 is_failure_unheard(record *found)
 {
@@ -206,7 +209,8 @@ tracking_forget(const bridge_buffer *buffer)
     }
     tracking_lock();
     record **link = link_of(buffer);
-    if (*link != NULL && (*link)->held == 0) { /* else it is wrapped once more, and in use there */
+    /* else it is wrapped once more, and in use there */
+    if (*link != NULL && (*link)->held == 0) {
         (*link)->is_forgotten = true;
         drop_if_over(link);
     }

@@ -1,12 +1,13 @@
-/* tracking.h: which buffers have GPU work in flight: their last write and the reads since then.
+/* tracking.h: which buffers have GPU work in flight: their last write and the reads since
+ * then.
  *
- * Owns:      one record a buffer with work in flight, and none for any other: when nothing runs on
- *            the GPU, a look at one number says so.
+ * Owns:      one record a buffer with work in flight, and none for any other: when nothing
+ *            runs on the GPU, a look at one number says so.
  * Calls:     stream.h.  Never Python.
- * Threads:   any.  One lock orders all submissions: two threads that use one buffer on two streams
- *            get one order, the same for each buffer.
- * Invariant: a record lives from the submission of the first piece of work to the completion of the
- *            last; a failed one stays until somebody has heard of the failure.
+ * Threads:   any.  One lock orders all submissions: two threads that use one buffer on two
+ *            streams get one order, the same for each buffer.
+ * Invariant: a record lives from the submission of the first piece of work to the completion
+ *            of the last; a failed one stays until somebody has heard of the failure.
  * Note:      records are found by the MTLBuffer, since one can be wrapped more than once.
  */
 #ifndef MD_TRACKING_H
@@ -14,7 +15,8 @@
 
 #include "metal/stream.h"
 
-#define TRACKING_READS 4 /* streams with reads in flight on one buffer; a fifth waits for one of them */
+#define TRACKING_READS \
+    4 /* streams with reads in flight on one buffer; a fifth waits for one of them */
 #define TRACKING_MARKS (TRACKING_READS + 2) /* the reads, the write, one failure */
 
 extern uint32_t tracking_count; /* atomic: how many records there are */
@@ -35,14 +37,15 @@ bool tracking_is_busy(const bridge_buffer *buffer);
 
 /* ---- before the CPU, or a queue that does not count with us, uses a buffer ---- */
 
-/* What it must wait for: the last write, and where it will write the reads in flight too.  Fills
- * `marks` (each stream +1) and returns how many.  A mark of value 0 stands for failed work
- * that is over: its stream is to be asked for the failure.  Work of those who had the buffer before, and
- * gave it back, is of others. */
+/* What it must wait for: the last write, and where it will write the reads in flight too.
+ * Fills `marks` (each stream +1) and returns how many.  A mark of value 0 stands for failed
+ * work that is over: its stream is to be asked for the failure.  Work of those who had the
+ * buffer before, and gave it back, is of others. */
 int tracking_copy_marks(const bridge_buffer *buffer, bool is_for_writing,
                         stream_mark marks[TRACKING_MARKS]);
 void tracking_release_marks(stream_mark *marks, int count);
-/* Wait for them.  BRIDGE_COMMAND_FAILED: one of their streams had a failure, taken to `*error`. */
+/* Wait for them.  BRIDGE_COMMAND_FAILED: one of their streams had a failure, taken to
+ * `*error`. */
 bridge_status tracking_wait(const bridge_buffer *buffer, bool is_for_writing,
                             bridge_error *error);
 /* The first failure of a stream that nobody has heard of; buffers remember it no longer. */
@@ -55,15 +58,18 @@ void tracking_forget(const bridge_buffer *buffer);
 
 void tracking_lock(void);
 void tracking_unlock(void);
-/* The marks that work on `stream` must wait for before it uses the buffer; borrowed until the lock is
- * dropped.  Those of the same stream are left out if `is_in_order`: the queue keeps them. */
-int tracking_list_locked(const bridge_buffer *buffer, bool is_written, const metal_stream *stream,
-                         bool is_in_order, stream_mark marks[TRACKING_MARKS]);
+/* The marks that work on `stream` must wait for before it uses the buffer; borrowed until the
+ * lock is dropped.  Those of the same stream are left out if `is_in_order`: the queue keeps
+ * them. */
+int tracking_list_locked(const bridge_buffer *buffer, bool is_written,
+                         const metal_stream *stream, bool is_in_order,
+                         stream_mark marks[TRACKING_MARKS]);
 /* Does work in flight write the buffer? */
 bool tracking_has_write_locked(const bridge_buffer *buffer);
 /* Room for a record of the buffer.  False: no memory. */
 bool tracking_reserve_locked(const bridge_buffer *buffer);
-/* The work of `value` reads or writes the buffer, and waits for all that tracking_list_locked said. */
+/* The work of `value` reads or writes the buffer, and waits for all that tracking_list_locked
+ * said. */
 void tracking_begin_locked(const bridge_buffer *buffer, bool is_written, metal_stream *stream,
                            uint64_t value);
 /* Undo a tracking_reserve_locked that no tracking_begin_locked followed. */

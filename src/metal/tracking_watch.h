@@ -1,10 +1,12 @@
-/* tracking_watch.h: what the software Metal's validation is told, so that it can tell a race from order that
- * this library keeps by its own counters and locks.  On a Mac, and with validation off, nothing.
+/* tracking_watch.h: what the software Metal's validation is told, so that it can tell a race
+ * from order that this library keeps by its own counters and locks.  On a Mac, and with
+ * validation off, nothing.
  *
  * Owns:    nothing.
  * Calls:   softmetal.h.
  * Threads: any.
- * Rule:    each call stands where the order is made: without the wait there is no call, and a race is seen.
+ * Rule:    each call stands where the order is made: without the wait there is no call, and a
+ *          race is seen.
  */
 #ifndef MD_TRACKING_WATCH_H
 #define MD_TRACKING_WATCH_H
@@ -15,16 +17,19 @@
 #define WATCH(call) ((void)0)
 #else
 #include "softmetal/softmetal.h"
-#define WATCH(call) (__atomic_load_n(&softmetal_is_watching, __ATOMIC_RELAXED) != 0 ? (call) : (void)0)
+#define WATCH(call) \
+    (__atomic_load_n(&softmetal_is_watching, __ATOMIC_RELAXED) != 0 ? (call) : (void)0)
 #endif
 
 /* The CPU is about to read or write the bytes of a buffer. */
-#define WATCH_HOST_ACCESS(buffer, nbytes, is_written)                                          \
+#define WATCH_HOST_ACCESS(buffer, nbytes, is_written) \
     WATCH(softmetal_host_access(buffer, 0, nbytes, is_written))
 /* The thread has seen, in memory of ours, that the work of this value is over. */
 #define WATCH_REACHED(event, value) WATCH(softmetal_host_reached(event, value))
-/* A handler leaves what it knows about the work on a buffer; whoever looks that up afterwards learns it. */
-#define WATCH_LEAVE(buffer) WATCH((softmetal_host_release(buffer), softmetal_host_release(NULL)))
+/* A handler leaves what it knows about the work on a buffer; whoever looks that up afterwards
+ * learns it. */
+#define WATCH_LEAVE(buffer) \
+    WATCH((softmetal_host_release(buffer), softmetal_host_release(NULL)))
 #define WATCH_LOOK_UP(buffer) WATCH(softmetal_host_acquire(buffer))
 /* No work of ours is in flight. */
 #define WATCH_QUIET() WATCH(softmetal_host_acquire(NULL))

@@ -15,8 +15,8 @@ typedef struct piece {
 
 /* ---- when the GPU is done ---- */
 
-/* The order matters: whoever finds the buffer free must find the failure too, and whoever is woken must
- * find nothing of ours alive. */
+/* The order matters: whoever finds the buffer free must find the failure too, and whoever is
+ * woken must find nothing of ours alive. */
 static void
 clean_up(void *context, bridge_status status, const bridge_error *error)
 {
@@ -30,7 +30,8 @@ clean_up(void *context, bridge_status status, const bridge_error *error)
     bridge_event_raise(done->stream->event, done->value);
     for (int i = 0; i < done->count; i++) {
         handles[i] = done->storages[i]->handle;
-        WATCH_LEAVE(handles[i]); /* for who takes it from the pool, or finds nothing in flight */
+        /* for who takes it from the pool, or finds nothing in flight */
+        WATCH_LEAVE(handles[i]);
         tracking_let_go(handles[i]);
         storage_release(done->storages[i]);
     }
@@ -55,7 +56,8 @@ encode_waits(bridge_commands *commands, const stream_mark *marks, int count)
 /* Every wait of one operand.  Metal keeps commands on one queue in order where they use tracked
  * buffers; others must wait for their own stream as well. */
 static void
-encode_waits_for(bridge_commands *commands, const metal_stream *stream, const work_operand *operand)
+encode_waits_for(bridge_commands *commands, const metal_stream *stream,
+                 const work_operand *operand)
 {
     stream_mark marks[TRACKING_MARKS];
     bridge_buffer *handle = operand->storage->handle;
@@ -93,7 +95,8 @@ publish(const work_operand *operands, int count)
     }
 }
 
-/* ... and what the GPU writes goes to the CPU's, at once where somebody looks, else when asked for. */
+/* ... and what the GPU writes goes to the CPU's, at once where somebody looks, else when asked
+ * for. */
 static bridge_status
 bring_back(bridge_commands *commands, const work_operand *operands, int count)
 {
@@ -107,8 +110,8 @@ bring_back(bridge_commands *commands, const work_operand *operands, int count)
 }
 
 static bridge_status
-encode_piece(bridge_commands *commands, const metal_stream *stream, const work_operand *operands,
-             int count, work_encoder *encode, void *context)
+encode_piece(bridge_commands *commands, const metal_stream *stream,
+             const work_operand *operands, int count, work_encoder *encode, void *context)
 {
     for (int i = 0; i < count; i++) {
         encode_waits_for(commands, stream, &operands[i]);
@@ -241,7 +244,8 @@ encode_event_wait(bridge_commands *commands, void *context)
 }
 
 bridge_status
-work_wait_event(metal_stream *stream, bridge_event *event, uint64_t value, metal_storage *storage)
+work_wait_event(metal_stream *stream, bridge_event *event, uint64_t value,
+                metal_storage *storage)
 {
     wait_job job = {event, value};
     work_operand operand = {storage, true};

@@ -1,10 +1,13 @@
-/* work.h: pieces of GPU work on a stream: what they use is ordered, kept alive and cleaned up after.
+/* work.h: pieces of GPU work on a stream: what they use is ordered, kept alive and cleaned up
+ * after.
  *
- * Owns:    each piece's references to its stream and its storages, until the GPU is done with it.
+ * Owns:    each piece's references to its stream and its storages, until the GPU is done with
+ *          it.
  * Calls:   metal_bridge.h to encode, tracking.h for what must come before, storage.h.
- * Threads: any, without the GIL.  Submitting can block while the queue is full; it never waits for
- *          work that is in flight: the GPU does.  Clean-up runs on a thread of Metal's.
- * Rule:    a piece of work that fails does not stop those that wait for it; its stream keeps the error.
+ * Threads: any, without the GIL.  Submitting can block while the queue is full; it never waits
+ *          for work that is in flight: the GPU does.  Clean-up runs on a thread of Metal's.
+ * Rule:    a piece of work that fails does not stop those that wait for it; its stream keeps
+ *          the error.
  */
 #ifndef MD_WORK_H
 #define MD_WORK_H
@@ -22,30 +25,33 @@ typedef struct work_operand {
 /* Encodes the commands.  It runs under the lock that orders all submissions: no waiting. */
 typedef bridge_status work_encoder(bridge_commands *commands, void *context);
 
-/* Commit one command buffer: what is encoded runs after all work in flight that it depends on.  The
- * storages live until it is done.  On BRIDGE_OK `*value` is what the stream reaches then; on anything
- * else nothing was committed. */
+/* Commit one command buffer: what is encoded runs after all work in flight that it depends
+ * on.  The storages live until it is done.  On BRIDGE_OK `*value` is what the stream reaches
+ * then; on anything else nothing was committed. */
 bridge_status work_submit(metal_stream *stream, const work_operand *operands, int count,
                           work_encoder *encode, void *context, uint64_t *value);
 
-/* Copy runs of bytes; each is a multiple of 4 and so are its offsets.  SPEC MTLBlitCommandEncoder. */
+/* Copy runs of bytes; each is a multiple of 4 and so are its offsets.  SPEC
+ * MTLBlitCommandEncoder. */
 bridge_status work_copy(metal_stream *stream, metal_storage *src, metal_storage *dst,
                         const bridge_run *runs, size_t count, uint64_t *value);
 /* Set every byte of a range of the same kind. */
 bridge_status work_fill(metal_stream *stream, metal_storage *dst, size_t offset_bytes,
                         size_t nbytes, uint8_t byte, uint64_t *value);
 
-/* Nothing but a mark: reached once all that was committed to the queue before, by whomever, is done. */
+/* Nothing but a mark: reached once all that was committed to the queue before, by whomever, is
+ * done. */
 bridge_status work_mark(metal_stream *stream, uint64_t *value);
-/* What is submitted later runs after the event has `value`.  `storage`, which may be NULL, is what others write until
- * then: it counts as written by this stream. */
+/* What is submitted later runs after the event has `value`.  `storage`, which may be NULL, is
+ * what others write until then: it counts as written by this stream. */
 bridge_status work_wait_event(metal_stream *stream, bridge_event *event, uint64_t value,
                               metal_storage *storage);
-/* The same for all work in flight on a buffer.  BRIDGE_OK and nothing submitted where there is none. */
+/* The same for all work in flight on a buffer.  BRIDGE_OK and nothing submitted where there is
+ * none. */
 bridge_status work_wait_storage(metal_stream *stream, metal_storage *storage);
 
-/* One mark that stands for all work in flight on a buffer, on `stream` where it is on more than one; `*out`'s
- * stream is +1.  Without any: a mark of `stream` that is reached. */
+/* One mark that stands for all work in flight on a buffer, on `stream` where it is on more
+ * than one; `*out`'s stream is +1.  Without any: a mark of `stream` that is reached. */
 bridge_status work_mark_storage(metal_stream *stream, metal_storage *storage, stream_mark *out);
 
 #endif /* MD_WORK_H */

@@ -11,11 +11,12 @@
 /* ---- the kernels ---- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bridge_kernel *kernels[DEVICES_MAX][COPY_KERNEL_COUNT]; /* each owned (+1); behind the lock */
+/* each owned (+1); behind the lock */
+static bridge_kernel *kernels[DEVICES_MAX][COPY_KERNEL_COUNT];
 
 static const bridge_kernel_source source = {
-    copy_kernel_source, copy_kernel_names, copy_kernel_runs, COPY_KERNEL_COUNT,
-    COPY_KERNEL_WRITTEN,
+    copy_kernel_source, copy_kernel_names,   copy_kernel_runs,
+    COPY_KERNEL_COUNT,  COPY_KERNEL_WRITTEN,
 };
 
 static bridge_status
@@ -42,7 +43,8 @@ load_kernels(const device_record *device, bridge_error *error)
 /* A place in a storage that the CPU may not see: plans count addresses from here. */
 static char *const imagined = (char *)((uintptr_t)1 << 46);
 
-/* Where a plan's addresses begin: the CPU's, so that two buffers over one memory are seen to overlap. */
+/* Where a plan's addresses begin: the CPU's, so that two buffers over one memory are seen to
+ * overlap. */
 static char *
 base_of(const metal_storage *storage)
 {
@@ -65,11 +67,13 @@ encode_grid(bridge_commands *commands, const copy_job *job, const copy_grid *gri
     const metal_storage *src = job->srcs[index];
     bridge_argument arguments[] = {
         {.buffer = job->dsts[index]->handle},
-        {.buffer = src == NULL ? NULL : src->handle, .bytes = job->item, .nbytes = job->item_nbytes},
+        {.buffer = src == NULL ? NULL : src->handle,
+         .bytes = job->item,
+         .nbytes = job->item_nbytes},
         {.bytes = grid->shape, .nbytes = grid->shape_nbytes},
     };
-    return bridge_encode_kernel(commands, kernels[job->device->index][grid->kernel], arguments, 3,
-                                grid->extents);
+    return bridge_encode_kernel(commands, kernels[job->device->index][grid->kernel], arguments,
+                                3, grid->extents);
 }
 
 static bridge_status
@@ -160,7 +164,8 @@ run_through_buffer(metal_stream *stream, const copy_plan *plan, const work_items
     return status;
 }
 
-/* Two private buffers share no memory; one buffer does with itself, and two may that the CPU sees. */
+/* Two private buffers share no memory; one buffer does with itself, and two may that the CPU
+ * sees. */
 static bool
 may_overlap(const copy_plan *plan, const metal_storage *dst, const metal_storage *src)
 {
@@ -190,14 +195,20 @@ work_items_fill(metal_stream *stream, const work_items *dst, const void *item, u
     copy_plan plan;
     metal_storage *no_storage = NULL;
     *value = 0;
-    if (!copy_plan_make(dst->layout, base_of(dst->storage) + dst->offset_bytes, NULL, item, &plan)) {
+    if (!copy_plan_make(dst->layout, base_of(dst->storage) + dst->offset_bytes, NULL, item,
+                        &plan)) {
         return BRIDGE_OK;
     }
     bridge_status status = load_kernels(stream->device, error);
     if (status != BRIDGE_OK) {
         return status;
     }
-    copy_job job = {stream->device, &plan, 1, &dst->storage, &no_storage, item,
+    copy_job job = {stream->device,
+                    &plan,
+                    1,
+                    &dst->storage,
+                    &no_storage,
+                    item,
                     (size_t)dst->layout->itemsize};
     work_operand operand = {dst->storage, true};
     return work_submit(stream, &operand, 1, encode_job, &job, value);

@@ -1,9 +1,11 @@
-/* work_items.h: items from one layout to another, on the GPU: blits where bytes lie in a row, else a kernel.
+/* work_items.h: items from one layout to another, on the GPU: blits where bytes lie in a row,
+ * else a kernel.
  *
  * Owns:    the compiled kernels of each device, for the life of the process.
- * Calls:   work.h to submit, copy_grid.h for the kernels, storage.h for what an overlapping copy goes through.
- * Threads: any, without the GIL; never waits for work in flight.  The first copy of a device that needs a kernel
- *          compiles all of them.
+ * Calls:   work.h to submit, copy_grid.h for the kernels, storage.h for what an overlapping
+ *          copy goes through.
+ * Threads: any, without the GIL; never waits for work in flight.  The first copy of a device
+ *          that needs a kernel compiles all of them.
  */
 #ifndef MD_WORK_ITEMS_H
 #define MD_WORK_ITEMS_H
@@ -17,10 +19,10 @@ typedef struct work_items {
     const strided_layout *layout;
 } work_items;
 
-/* Copy `src` to `dst`, of the same shape (with items) and itemsize; a source may repeat items, and the two may
- * overlap.  Result as work_submit; BRIDGE_NO_KERNEL: `*error` says why. */
-bridge_status work_items_copy(metal_stream *stream, const work_items *dst, const work_items *src,
-                              uint64_t *value, bridge_error *error);
+/* Copy `src` to `dst`, of the same shape (with items) and itemsize; a source may repeat items,
+ * and the two may overlap.  Result as work_submit; BRIDGE_NO_KERNEL: `*error` says why. */
+bridge_status work_items_copy(metal_stream *stream, const work_items *dst,
+                              const work_items *src, uint64_t *value, bridge_error *error);
 
 /* Write one item of at most 16 bytes to every place of `dst`. */
 bridge_status work_items_fill(metal_stream *stream, const work_items *dst, const void *item,

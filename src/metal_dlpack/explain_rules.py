@@ -1,8 +1,8 @@
 """What consumers do with a tensor, as one table of data: see RULES.
 
 A rule says: this consumer (of these versions, on these machines), given a tensor of which this condition holds,
-does this; here is the sentence for the user, the way out, and how it is known.  tests/package/test_explain.py holds every
-row against the installed frameworks.
+does this; here is the sentence for the user, the way out, and how it is known.  tests/package/test_explain.py holds
+every row against the installed frameworks.
 """
 
 from __future__ import annotations

@@ -103,7 +103,8 @@ array_get_padded(PyObject *op, void *Py_UNUSED(closure))
 
 static PyGetSetDef array_getset[] = {
     {"shape", array_get_shape, NULL, PyDoc_STR("Extents, a tuple of int."), NULL},
-    {"strides", array_get_strides, NULL, PyDoc_STR("Strides in elements, a tuple of int."), NULL},
+    {"strides", array_get_strides, NULL, PyDoc_STR("Strides in elements, a tuple of int."),
+     NULL},
     {"ndim", array_get_ndim, NULL, PyDoc_STR("Number of dimensions, 0 to 64."), NULL},
     {"size", array_get_size, NULL, PyDoc_STR("Number of items."), NULL},
     {"nbytes", array_get_nbytes, NULL,
@@ -120,17 +121,21 @@ static PyGetSetDef array_getset[] = {
     {"layout", array_get_layout_object, NULL,
      PyDoc_STR("Shape, strides and itemsize as a StridedLayout with offset 0."), NULL},
     {"padded", array_get_padded, NULL,
-     PyDoc_STR("True if sub-byte items have a byte each, in its lowest bits, as ml_dtypes keeps them;\n"
+     PyDoc_STR("True if sub-byte items have a byte each, in its lowest bits, as ml_dtypes "
+               "keeps them;\n"
                "False if they are packed, and for items of whole bytes."),
      NULL},
     {"readonly", array_get_readonly, NULL,
      PyDoc_STR("True if the items cannot be written through this array."), NULL},
     {"T", array_get_T, NULL, PyDoc_STR("A view with the axes reversed."), NULL},
     {"mT", array_get_mT, NULL,
-     PyDoc_STR("A view with the last two axes swapped; ValueError below two dimensions."), NULL},
+     PyDoc_STR("A view with the last two axes swapped; ValueError below two dimensions."),
+     NULL},
     {"host", array_get_host, NULL,
-     PyDoc_STR("The same memory as a CPU array, for consumers that look at __dlpack_device__()\n"
-               "only.  CopyRequiredError for private storage."), NULL},
+     PyDoc_STR(
+         "The same memory as a CPU array, for consumers that look at __dlpack_device__()\n"
+         "only.  CopyRequiredError for private storage."),
+     NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -143,17 +148,16 @@ static PyMemberDef array_members[] = {
 #define PLAIN_ROW(name, text) {text, array_method_##name, METH_NOARGS, array_doc_##name},
 #define ONE_ROW(name, text) {text, array_method_##name, METH_O, array_doc_##name},
 static PyMethodDef array_methods[] = {
-    ARRAY_CALL_LIST(CALL_ROW)
-    ARRAY_PLAIN_LIST(PLAIN_ROW)
-    ARRAY_ONE_LIST(ONE_ROW)
-    {NULL, NULL, 0, NULL},
+    ARRAY_CALL_LIST(CALL_ROW) ARRAY_PLAIN_LIST(PLAIN_ROW)
+        ARRAY_ONE_LIST(ONE_ROW){NULL, NULL, 0, NULL},
 };
 #undef CALL_ROW
 #undef PLAIN_ROW
 #undef ONE_ROW
 
 /* The words are Python's: metal_dlpack/text.py. */
-/* What `function` of the Python module makes of the array: owned (+1).  `argument` may be NULL. */
+/* What `function` of the Python module makes of the array: owned (+1).  `argument` may be
+ * NULL. */
 static PyObject *
 call_python(const char *module_name, const char *function, PyObject *op, PyObject *argument)
 {
@@ -168,12 +172,14 @@ call_python(const char *module_name, const char *function, PyObject *op, PyObjec
     return result;
 }
 
-const char array_doc_reduce_ex[] =
-    "__reduce_ex__($self, protocol, /)\n--\n\n"
-    "Pickle by value: the items in their memory order, dtype, storage and the read-only flag.\n\n"
-    "Protocol 5 gives the memory itself (a PickleBuffer): out of band nothing is copied.  Older\n"
-    "protocols copy once.  Items that do not lie densely, or in private storage, are copied first.\n\n"
-    "Source: PEP 574.";
+const char array_doc_reduce_ex[] = "__reduce_ex__($self, protocol, /)\n--\n\n"
+                                   "Pickle by value: the items in their memory order, dtype, "
+                                   "storage and the read-only flag.\n\n"
+                                   "Protocol 5 gives the memory itself (a PickleBuffer): out "
+                                   "of band nothing is copied.  Older\n"
+                                   "protocols copy once.  Items that do not lie densely, or in "
+                                   "private storage, are copied first.\n\n"
+                                   "Source: PEP 574.";
 
 PyObject *
 array_method_reduce_ex(PyObject *op, PyObject *protocol)
@@ -214,7 +220,8 @@ static PyObject *
 array_iter(PyObject *op)
 {
     if (array_cast(op)->ndim == 0) {
-        return PyErr_Format(PyExc_TypeError, "A 0-dimensional Array cannot be iterated over; use item().");
+        return PyErr_Format(PyExc_TypeError,
+                            "A 0-dimensional Array cannot be iterated over; use item().");
     }
     return PySeqIter_New(op);
 }
@@ -226,7 +233,8 @@ array_traverse(PyObject *op, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(op));
     Py_VISIT(array_cast(op)->buffer);
-    return 0; /* no tp_clear: an Array without its Buffer must not exist; owners break the cycles */
+    /* no tp_clear: an Array without its Buffer must not exist; owners break the cycles */
+    return 0;
 }
 
 static void
@@ -249,13 +257,14 @@ array_dealloc(PyObject *op)
     Py_DECREF(type);
 }
 
-PyDoc_STRVAR(array_doc,
-             "A strided view of a Metal buffer that speaks DLPack.\n\n"
-             "Made by empty(), zeros(), full(), asarray(), from_dlpack() and Buffer.array(); views\n"
-             "share the Buffer and cost no copy.  Several frameworks can hold the same memory: it\n"
-             "lives until the last of them lets go.\n\n"
-             "`==` compares identity only; convert with np.asarray(a) to compare items.\n\n"
-             "Threads: may be used from any thread; nothing orders two that write the same items.");
+PyDoc_STRVAR(
+    array_doc,
+    "A strided view of a Metal buffer that speaks DLPack.\n\n"
+    "Made by empty(), zeros(), full(), asarray(), from_dlpack() and Buffer.array(); views\n"
+    "share the Buffer and cost no copy.  Several frameworks can hold the same memory: it\n"
+    "lives until the last of them lets go.\n\n"
+    "`==` compares identity only; convert with np.asarray(a) to compare items.\n\n"
+    "Threads: may be used from any thread; nothing orders two that write the same items.");
 
 static PyType_Slot array_slots[] = {
     {Py_tp_doc, (void *)array_doc},

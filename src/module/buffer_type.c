@@ -26,7 +26,8 @@ set_label(metal_storage *storage, const char *label)
 static PyObject *
 buffer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static const args_spec spec = {"Buffer", 0, 1, 1, {"size", "device", "storage", "label", NULL}};
+    static const args_spec spec = {
+        "Buffer", 0, 1, 1, {"size", "device", "storage", "label", NULL}};
     md_state *state = PyType_GetModuleState(type);
     PyObject *values[4];
     const char *label;
@@ -41,7 +42,8 @@ buffer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (device == NULL || storage_mode_convert(state, "Buffer", values[2], device, &mode) < 0) {
         return NULL;
     }
-    metal_storage *storage = buffer_allocate_storage(state, "Buffer", device, (size_t)size, mode);
+    metal_storage *storage =
+        buffer_allocate_storage(state, "Buffer", device, (size_t)size, mode);
     PyObject *op = storage == NULL ? NULL : buffer_from_storage(state, storage);
     if (op != NULL) {
         set_label(buffer_cast(op)->storage, label);
@@ -51,12 +53,11 @@ buffer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 /* ---- closing ---- */
 
-PyDoc_STRVAR(buffer_close_doc,
-             "close($self, /)\n--\n\n"
-             "Give the memory back now.  Closing twice is allowed.\n\n"
-             "Raises\n------\n"
-             "BufferError\n"
-             "    Arrays, memoryviews or DLPack exports still use it.");
+PyDoc_STRVAR(buffer_close_doc, "close($self, /)\n--\n\n"
+                               "Give the memory back now.  Closing twice is allowed.\n\n"
+                               "Raises\n------\n"
+                               "BufferError\n"
+                               "    Arrays, memoryviews or DLPack exports still use it.");
 
 static PyObject *
 buffer_close(PyObject *op, PyObject *Py_UNUSED(unused))
@@ -65,7 +66,8 @@ buffer_close(PyObject *op, PyObject *Py_UNUSED(unused))
     if (self->storage == NULL) {
         Py_RETURN_NONE;
     }
-    buffer_hold(self); /* GPU work keeps the storage until it is done: the last of it is waited for */
+    /* GPU work keeps the storage until it is done: the last of it is waited for */
+    buffer_hold(self);
     int waited = waiting_for_storage(state_of(op), "Buffer.close", self->storage, true);
     buffer_unhold(self);
     if (waited < 0) {
@@ -73,14 +75,16 @@ buffer_close(PyObject *op, PyObject *Py_UNUSED(unused))
     }
     Py_ssize_t views = __atomic_load_n(&self->views, __ATOMIC_ACQUIRE);
     if (views > 0) {
-        return PyErr_Format(PyExc_BufferError,
-                            "Buffer.close: %zd arrays or memoryviews still use the buffer; delete "
-                            "them first.",
-                            views);
+        return PyErr_Format(
+            PyExc_BufferError,
+            "Buffer.close: %zd arrays or memoryviews still use the buffer; delete "
+            "them first.",
+            views);
     }
     if (!storage_is_sole(self->storage)) {
-        PyErr_SetString(PyExc_BufferError, "Buffer.close: a DLPack export of the buffer is still "
-                                           "alive in another framework.");
+        PyErr_SetString(PyExc_BufferError,
+                        "Buffer.close: a DLPack export of the buffer is still "
+                        "alive in another framework.");
         return NULL;
     }
     metal_storage *storage = self->storage;
@@ -89,22 +93,27 @@ buffer_close(PyObject *op, PyObject *Py_UNUSED(unused))
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(buffer_reduce_doc, "__reduce__($self, /)\n--\n\nTypeError: an Array is pickled and copied, not its Buffer.");
+PyDoc_STRVAR(
+    buffer_reduce_doc,
+    "__reduce__($self, /)\n--\n\nTypeError: an Array is pickled and copied, not its Buffer.");
 
-/* A handle, an owner and who else writes there do not travel, and bytes alone are an Array of uint8. */
+/* A handle, an owner and who else writes there do not travel, and bytes alone are an Array of
+ * uint8. */
 static PyObject *
 buffer_reduce(PyObject *Py_UNUSED(op), PyObject *Py_UNUSED(unused))
 {
-    PyErr_SetString(PyExc_TypeError, "Buffer: a Buffer is a place in memory, and is neither pickled nor copied; "
-                                     "take an Array over its bytes: buffer.array(buffer.size - buffer.offset, "
-                                     "'uint8').");
+    PyErr_SetString(PyExc_TypeError,
+                    "Buffer: a Buffer is a place in memory, and is neither pickled nor copied; "
+                    "take an Array over its bytes: buffer.array(buffer.size - buffer.offset, "
+                    "'uint8').");
     return NULL;
 }
 
 static PyMethodDef buffer_methods[] = {
     {"from_handle", MD_FASTCALL(buffer_from_handle) | METH_CLASS, buffer_from_handle_doc},
     {"from_host", MD_FASTCALL(buffer_from_host) | METH_CLASS, buffer_from_host_doc},
-    {"from_iosurface", MD_FASTCALL(buffer_from_iosurface) | METH_CLASS, buffer_from_iosurface_doc},
+    {"from_iosurface", MD_FASTCALL(buffer_from_iosurface) | METH_CLASS,
+     buffer_from_iosurface_doc},
     {"array", MD_FASTCALL(array_from_buffer), array_from_buffer_doc},
     {"close", buffer_close, METH_NOARGS, buffer_close_doc},
     {"fill", buffer_fill, METH_O, buffer_fill_doc},
@@ -216,25 +225,34 @@ buffer_get_is_closed(PyObject *op, void *Py_UNUSED(closure))
 
 static PyGetSetDef buffer_getset[] = {
     {"size", buffer_get_size, NULL,
-     PyDoc_STR("Where the usable bytes end, counted from byte 0 of the MTLBuffer: their number, where\n"
-               "offset is 0."), NULL},
+     PyDoc_STR("Where the usable bytes end, counted from byte 0 of the MTLBuffer: their "
+               "number, where\n"
+               "offset is 0."),
+     NULL},
     {"offset", buffer_get_offset, NULL,
-     PyDoc_STR("Where the usable bytes begin.  0, but over host memory: there the MTLBuffer is whole\n"
-               "pages, and what lies before on the first page is somebody else's."), NULL},
+     PyDoc_STR("Where the usable bytes begin.  0, but over host memory: there the MTLBuffer is "
+               "whole\n"
+               "pages, and what lies before on the first page is somebody else's."),
+     NULL},
     {"handle", buffer_get_handle, NULL,
-     PyDoc_STR("The id<MTLBuffer> as an int: borrowed, valid until the Buffer is closed; 0 for an\n"
-               "empty buffer, since Metal has none."), NULL},
+     PyDoc_STR(
+         "The id<MTLBuffer> as an int: borrowed, valid until the Buffer is closed; 0 for an\n"
+         "empty buffer, since Metal has none."),
+     NULL},
     {"address", buffer_get_address, NULL,
      PyDoc_STR("CPU address of byte 0 as an int; None for private storage or no bytes."), NULL},
     {"storage", buffer_get_storage, NULL, PyDoc_STR("'shared', 'managed' or 'private'."), NULL},
     {"device", buffer_get_device, NULL, PyDoc_STR("The Device it was made on."), NULL},
-    {"label", buffer_get_label, NULL, PyDoc_STR("The name that Metal's tools show, or None."), NULL},
+    {"label", buffer_get_label, NULL, PyDoc_STR("The name that Metal's tools show, or None."),
+     NULL},
     {"owner", buffer_get_owner, NULL,
-     PyDoc_STR("The Python object that owns the memory, kept alive; None if it is Metal's own."),
+     PyDoc_STR(
+         "The Python object that owns the memory, kept alive; None if it is Metal's own."),
      NULL},
     {"is_host_accessible", buffer_get_is_host_accessible, NULL,
      PyDoc_STR("True for open buffers of shared and managed storage."), NULL},
-    {"is_closed", buffer_get_is_closed, NULL, PyDoc_STR("True once close() has succeeded."), NULL},
+    {"is_closed", buffer_get_is_closed, NULL, PyDoc_STR("True once close() has succeeded."),
+     NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -253,9 +271,9 @@ buffer_repr(PyObject *op)
     char label[256];
     copy_label(storage, label, sizeof label);
     const char *space = label[0] == '\0' ? "" : " '", *quote = label[0] == '\0' ? "" : "'";
-    return PyUnicode_FromFormat("<metal_dlpack.Buffer%s%s%s of %zu bytes, storage='%s', metal:%d>",
-                                space, label, quote, storage->nbytes,
-                                storage_mode_name(storage->mode), storage->device->index);
+    return PyUnicode_FromFormat(
+        "<metal_dlpack.Buffer%s%s%s of %zu bytes, storage='%s', metal:%d>", space, label, quote,
+        storage->nbytes, storage_mode_name(storage->mode), storage->device->index);
 }
 
 /* ---- the object's life ---- */
@@ -300,25 +318,26 @@ buffer_dealloc(PyObject *op)
     Py_DECREF(type);
 }
 
-PyDoc_STRVAR(buffer_doc,
-             "Buffer(size, *, device=None, storage=None, label=None)\n--\n\n"
-             "One MTLBuffer and everything that must live as long as it.\n\n"
-             "Parameters\n----------\n"
-             "size : int\n"
-             "    Length in bytes; 0 is allowed.  The bytes are not set to anything.\n"
-             "device : Device or str, optional\n"
-             "    Default: the system's default device.\n"
-             "storage : {'shared', 'managed', 'private'}, optional\n"
-             "    Default: get_storage_mode().\n"
-             "label : str, optional\n"
-             "    A name for Metal's tools.\n\n"
-             "Raises\n------\n"
-             "MemoryError\n"
-             "    Metal has no room, or size passes the device's max_buffer_length.\n"
-             "MetalError\n"
-             "    There is no Metal device.\n\n"
-             "Memory: freed when the last Array, memoryview and DLPack export is gone.\n"
-             "Threads: may be used from any thread; nothing orders two that write the same bytes.");
+PyDoc_STRVAR(
+    buffer_doc,
+    "Buffer(size, *, device=None, storage=None, label=None)\n--\n\n"
+    "One MTLBuffer and everything that must live as long as it.\n\n"
+    "Parameters\n----------\n"
+    "size : int\n"
+    "    Length in bytes; 0 is allowed.  The bytes are not set to anything.\n"
+    "device : Device or str, optional\n"
+    "    Default: the system's default device.\n"
+    "storage : {'shared', 'managed', 'private'}, optional\n"
+    "    Default: get_storage_mode().\n"
+    "label : str, optional\n"
+    "    A name for Metal's tools.\n\n"
+    "Raises\n------\n"
+    "MemoryError\n"
+    "    Metal has no room, or size passes the device's max_buffer_length.\n"
+    "MetalError\n"
+    "    There is no Metal device.\n\n"
+    "Memory: freed when the last Array, memoryview and DLPack export is gone.\n"
+    "Threads: may be used from any thread; nothing orders two that write the same bytes.");
 
 static PyType_Slot buffer_slots[] = {
     {Py_tp_doc, (void *)buffer_doc},

@@ -11,20 +11,20 @@
 #include "array/array.h"
 #include "array/array_map.h"
 #include "array/array_methods.h"
-#include "streams/device.h"
 #include "exchange/dlpack_exchange.h"
 #include "exchange/dlpack_export.h"
 #include "exchange/dlpack_import.h"
-#include "values/dtype_type.h"
-#include "python/errors.h"
-#include "values/layout_type.h"
 #include "metal_dlpack/include/metal_dlpack.h"
+#include "python/errors.h"
 #include "python/storage_mode.h"
+#include "streams/device.h"
+#include "values/dtype_type.h"
+#include "values/layout_type.h"
 
 /* ---- looking ---- */
 
-/* The slot is Array's alone, in every interpreter, and the type cannot be subclassed: no state is
- * looked up. */
+/* The slot is Array's alone, in every interpreter, and the type cannot be subclassed: no state
+ * is looked up. */
 static int
 check_array(PyObject *op)
 {
@@ -95,8 +95,9 @@ convert_storage(md_state *state, const char *function, int storage, const device
         return storage_mode_convert(state, function, NULL, device, out);
     }
     if (storage < METAL_DLPACK_SHARED || storage > METAL_DLPACK_PRIVATE) {
-        PyErr_Format(PyExc_ValueError, "%s: storage (%d) is not one of METAL_DLPACK_DEFAULT (0) to "
-                                       "METAL_DLPACK_PRIVATE (3).",
+        PyErr_Format(PyExc_ValueError,
+                     "%s: storage (%d) is not one of METAL_DLPACK_DEFAULT (0) to "
+                     "METAL_DLPACK_PRIVATE (3).",
                      function, storage);
         return -1;
     }
@@ -126,8 +127,8 @@ new_array(int ndim, const int64_t *shape, metal_dlpack_dtype dtype, int storage)
     if (device == NULL || convert_storage(state, function, storage, device, &mode) < 0) {
         return NULL;
     }
-    return array_allocate(state, function, device, mode, ndim, shape_or_nothing(shape), converted,
-                          'C');
+    return array_allocate(state, function, device, mode, ndim, shape_or_nothing(shape),
+                          converted, 'C');
 }
 
 /* Buffer.from_handle(handle, nbytes, owner=owner): its rules, its sentences. */
@@ -142,7 +143,8 @@ wrap_handle(void *handle, size_t nbytes, PyObject *owner)
     PyObject *number = PyLong_FromVoidPtr(handle);
     PyObject *size = PyLong_FromSize_t(nbytes);
     PyObject *names = Py_BuildValue("(s)", "owner");
-    PyObject *from_handle = PyObject_GetAttrString((PyObject *)state->buffer_type, "from_handle");
+    PyObject *from_handle =
+        PyObject_GetAttrString((PyObject *)state->buffer_type, "from_handle");
     if (number != NULL && size != NULL && names != NULL && from_handle != NULL) {
         PyObject *args[] = {number, size, owner == NULL ? Py_None : owner};
         result = PyObject_Vectorcall(from_handle, args, 2, names);
@@ -161,13 +163,14 @@ convert_layout(md_state *state, int ndim, const int64_t *shape, const int64_t *s
 {
     static const char function[] = "metal_dlpack->buffer_array";
     layout_fault fault;
-    if (!layout_set(out, ndim, shape_or_nothing(shape), strides, dtype_itemsize(dtype), 0, &fault)) {
+    if (!layout_set(out, ndim, shape_or_nothing(shape), strides, dtype_itemsize(dtype), 0,
+                    &fault)) {
         (void)errors_from_layout(state, function, &fault);
         return -1;
     }
     if (!dtype_is_whole_bytes(dtype) && !layout_is_contiguous_c(out)) {
-        PyErr_Format(PyExc_ValueError, "%s: sub-byte items must be compact; pass NULL for strides.",
-                     function);
+        PyErr_Format(PyExc_ValueError,
+                     "%s: sub-byte items must be compact; pass NULL for strides.", function);
         return -1;
     }
     return 0;
@@ -243,7 +246,8 @@ export_tensor(PyObject *op, int copy)
 /* ---- the items ---- */
 
 /* What `reserved` holds: the mapping without its origin, which is public. */
-_Static_assert(sizeof(array_mapping) - sizeof(char *) <= sizeof ((metal_dlpack_access *)0)->reserved,
+_Static_assert(sizeof(array_mapping) - sizeof(char *) <=
+                   sizeof((metal_dlpack_access *)0)->reserved,
                "an array_mapping must fit a metal_dlpack_access");
 _Static_assert(offsetof(array_mapping, origin) == 0, "the origin is the address");
 
@@ -271,8 +275,9 @@ end_access(PyObject *op, metal_dlpack_access *access, int is_written)
     bool is_misused = is_written && mapping.access != MAP_WRITE;
     int result = array_unmap(function, array_cast(op), &mapping, is_written && !is_misused);
     if (is_misused) {
-        PyErr_Format(PyExc_ValueError, "%s: the access was begun for reading, so nothing is written "
-                                       "back; begin it for writing.",
+        PyErr_Format(PyExc_ValueError,
+                     "%s: the access was begun for reading, so nothing is written "
+                     "back; begin it for writing.",
                      function);
         return -1;
     }

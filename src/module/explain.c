@@ -1,4 +1,5 @@
-/* explain.c: what explain() needs to know of a tensor, as a dict; metal_dlpack/explaining.py judges.
+/* explain.c: what explain() needs to know of a tensor, as a dict; metal_dlpack/explaining.py
+ * judges.
  *
  * Calls:   explain_tensor.h to look, dlpack_check.h and the bridge for what is wrong with it.
  * Threads: the GIL is held.
@@ -6,11 +7,11 @@
  */
 #include "module/explain.h"
 
-#include "python/args.h"
 #include "array/array.h"
-#include "streams/device.h"
-#include "python/errors.h"
 #include "module/explain_tensor.h"
+#include "python/args.h"
+#include "python/errors.h"
+#include "streams/device.h"
 #include "values/layout_type.h"
 
 static PyObject *
@@ -55,7 +56,8 @@ put_metal(PyObject *facts, const seen_tensor *seen, const dlpack_facts *checked)
     int32_t id = tensor->device.device_id;
     if (device == NULL || (id != 0 && id != device->index)) {
         return put(facts, "fault",
-                   PyUnicode_FromFormat("The device_id (%d) is not that of the MTLBuffer.", (int)id));
+                   PyUnicode_FromFormat("The device_id (%d) is not that of the MTLBuffer.",
+                                        (int)id));
     }
     return put(facts, "metal_index", PyLong_FromLong(device->index));
 }
@@ -71,13 +73,16 @@ put_checked(PyObject *facts, const seen_tensor *seen)
     const strided_layout *layout = &checked.layout;
     if (put(facts, "nitems", PyLong_FromLongLong(checked.nitems)) < 0 ||
         put(facts, "itemsize", PyLong_FromLongLong(layout->itemsize)) < 0 ||
-        put(facts, "alignment", PyLong_FromLongLong(dtype_alignment(seen->tensor->dtype))) < 0 ||
-        put(facts, "nbytes", PyLong_FromLongLong(checked.end_nbytes - checked.first_nbytes)) < 0 ||
+        put(facts, "alignment", PyLong_FromLongLong(dtype_alignment(seen->tensor->dtype))) <
+            0 ||
+        put(facts, "nbytes", PyLong_FromLongLong(checked.end_nbytes - checked.first_nbytes)) <
+            0 ||
         put(facts, "shape", layout_tuple(seen->tensor->shape, layout->ndim)) < 0 ||
         put(facts, "steps", layout_tuple(layout->strides, layout->ndim)) < 0) {
         return -1;
     }
-    const int64_t *strides = seen->tensor->strides; /* as they are: some look where no step is taken */
+    /* as they are: some look where no step is taken */
+    const int64_t *strides = seen->tensor->strides;
     if (put(facts, "strides",
             strides == NULL ? Py_NewRef(Py_None) : layout_tuple(strides, layout->ndim)) < 0) {
         return -1;

@@ -1,7 +1,7 @@
 /* explain_tensor.h: the tensor that a producer hands out, looked at and let go.
  *
- * Rule:    nothing is copied or taken where the producer understands copy=False; a capsule that was given
- *          stays as it was.
+ * Rule:    nothing is copied or taken where the producer understands copy=False; a capsule
+ *          that was given stays as it was.
  * Threads: the GIL is held; the producer's code runs with it.
  */
 #ifndef MD_EXPLAIN_TENSOR_H
@@ -14,18 +14,20 @@
 
 /* `managed`, `tensor`: valid until seen_close. */
 typedef struct seen_tensor {
-    PyObject *capsule;       /* owned; NULL where the tensor came without one */
-    void *managed;           /* owned if there is no capsule */
-    const DLTensor *tensor;  /* NULL: another major version, which nothing else is known of */
-    DLPackVersion version;   /* 0.0 for a legacy tensor */
+    PyObject *capsule;      /* owned; NULL where the tensor came without one */
+    void *managed;          /* owned if there is no capsule */
+    const DLTensor *tensor; /* NULL: another major version, which nothing else is known of */
+    DLPackVersion version;  /* 0.0 for a legacy tensor */
     uint64_t flags;
     bool is_versioned;
 } seen_tensor;
 
 /* A capsule, or what __dlpack__ gives for keywords (borrowed; may be NULL).  0, or -1 with the
- * producer's exception, TypeError (no capsule) or BufferError (another kind of capsule, a used one). */
+ * producer's exception, TypeError (no capsule) or BufferError (another kind of capsule, a used
+ * one). */
 int seen_open_capsule(const char *function, PyObject *capsule, seen_tensor *out);
-int seen_open_call(const char *function, PyObject *producer, PyObject *keywords, seen_tensor *out);
+int seen_open_call(const char *function, PyObject *producer, PyObject *keywords,
+                   seen_tensor *out);
 
 /* By the exchange table of the producer's type, or by __dlpack__(max_version=, copy=False). */
 int seen_open(md_state *state, const char *function, PyObject *producer, seen_tensor *out);

@@ -5,10 +5,10 @@
  */
 #include "module/memory.h"
 
-#include "python/args.h"
-#include "streams/device.h"
 #include "metal/pool.h"
+#include "python/args.h"
 #include "python/storage_mode.h"
+#include "streams/device.h"
 
 static int
 add_count(PyObject *dict, const char *name, uint64_t value)
@@ -65,22 +65,25 @@ add_modes(PyObject *dict, const pool_counts *modes)
     return 0;
 }
 
-PyDoc_STRVAR(memory_stats_doc,
-             "memory_stats($module, /, *, device=None)\n--\n\n"
-             "What the pool holds: the memory that this package allocated on a device.\n\n"
-             "Parameters\n----------\n"
-             "device : Device or str, optional\n    Default: the system's default device.\n\n"
-             "Returns\n-------\ndict\n"
-             "    'live', 'cached', 'peak' : int, bytes that are in use, that wait for use, and the most\n"
-             "    that was in use at once.  Lengths of MTLBuffers, which are up to an eighth\n"
-             "    longer than what was asked for.\n"
-             "    'live_buffers', 'cached_buffers' : int, how many MTLBuffers that is.\n"
-             "    'allocations', 'hits' : int, allocations since the process began, and those of them\n"
-             "    that found cached memory.\n"
-             "    'limit' : int or None, of set_memory_limit().\n"
-             "    'shared', 'managed', 'private' : dict, the same (without 'limit') of one storage mode.\n\n"
-             "Raises\n------\nMetalError\n    There is no Metal device.\n\n"
-             "Memory of others, wrapped without a copy, is not counted.");
+PyDoc_STRVAR(
+    memory_stats_doc,
+    "memory_stats($module, /, *, device=None)\n--\n\n"
+    "What the pool holds: the memory that this package allocated on a device.\n\n"
+    "Parameters\n----------\n"
+    "device : Device or str, optional\n    Default: the system's default device.\n\n"
+    "Returns\n-------\ndict\n"
+    "    'live', 'cached', 'peak' : int, bytes that are in use, that wait for use, and the "
+    "most\n"
+    "    that was in use at once.  Lengths of MTLBuffers, which are up to an eighth\n"
+    "    longer than what was asked for.\n"
+    "    'live_buffers', 'cached_buffers' : int, how many MTLBuffers that is.\n"
+    "    'allocations', 'hits' : int, allocations since the process began, and those of them\n"
+    "    that found cached memory.\n"
+    "    'limit' : int or None, of set_memory_limit().\n"
+    "    'shared', 'managed', 'private' : dict, the same (without 'limit') of one storage "
+    "mode.\n\n"
+    "Raises\n------\nMetalError\n    There is no Metal device.\n\n"
+    "Memory of others, wrapped without a copy, is not counted.");
 
 static PyObject *
 core_memory_stats(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -91,7 +94,8 @@ core_memory_stats(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyO
     if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
         return NULL;
     }
-    const device_record *device = device_convert(state_of_module(module), "memory_stats", values[0]);
+    const device_record *device =
+        device_convert(state_of_module(module), "memory_stats", values[0]);
     if (device == NULL) {
         return NULL;
     }
@@ -103,12 +107,13 @@ core_memory_stats(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyO
     return dict;
 }
 
-PyDoc_STRVAR(empty_cache_doc,
-             "empty_cache($module, /)\n--\n\n"
-             "Give the memory that waits for use back to Metal, on all devices.\n\n"
-             "Returns\n-------\nint\n    The bytes that were given back.\n\n"
-             "Memory in use stays.  The pool does the same by itself before it raises MemoryError.\n"
-             "Threads: the GIL is released meanwhile.");
+PyDoc_STRVAR(
+    empty_cache_doc,
+    "empty_cache($module, /)\n--\n\n"
+    "Give the memory that waits for use back to Metal, on all devices.\n\n"
+    "Returns\n-------\nint\n    The bytes that were given back.\n\n"
+    "Memory in use stays.  The pool does the same by itself before it raises MemoryError.\n"
+    "Threads: the GIL is released meanwhile.");
 
 static PyObject *
 core_empty_cache(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
@@ -120,18 +125,21 @@ core_empty_cache(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
     return PyLong_FromUnsignedLongLong(nbytes);
 }
 
-PyDoc_STRVAR(set_memory_limit_doc,
-             "set_memory_limit($module, limit, /, *, device=None)\n--\n\n"
-             "The most memory that allocations may hold on a device, in use and cached together.\n\n"
-             "Parameters\n----------\n"
-             "limit : int or None\n"
-             "    In bytes; None: no limit, as at first.  0 refuses every allocation and caches nothing.\n"
-             "device : Device or str, optional\n    Default: the system's default device.\n\n"
-             "Returns\n-------\nint or None\n    The limit before.\n\n"
-             "Raises\n------\nValueError\n    The limit is negative.\nMetalError\n    There is no Metal device.\n\n"
-             "What is in use stays, even beyond the limit; what is cached beyond it is given back.  An\n"
-             "allocation that would pass the limit raises MemoryError once the cache is empty.\n"
-             "Without a limit at most a quarter of recommended_max_working_set_size is cached.");
+PyDoc_STRVAR(
+    set_memory_limit_doc,
+    "set_memory_limit($module, limit, /, *, device=None)\n--\n\n"
+    "The most memory that allocations may hold on a device, in use and cached together.\n\n"
+    "Parameters\n----------\n"
+    "limit : int or None\n"
+    "    In bytes; None: no limit, as at first.  0 refuses every allocation and caches "
+    "nothing.\n"
+    "device : Device or str, optional\n    Default: the system's default device.\n\n"
+    "Returns\n-------\nint or None\n    The limit before.\n\n"
+    "Raises\n------\nValueError\n    The limit is negative.\nMetalError\n    There is no Metal "
+    "device.\n\n"
+    "What is in use stays, even beyond the limit; what is cached beyond it is given back.  An\n"
+    "allocation that would pass the limit raises MemoryError once the cache is empty.\n"
+    "Without a limit at most a quarter of recommended_max_working_set_size is cached.");
 
 static int
 convert_limit(PyObject *value, uint64_t *out)
@@ -145,7 +153,8 @@ convert_limit(PyObject *value, uint64_t *out)
         return -1;
     }
     if (limit < 0) {
-        PyErr_Format(PyExc_ValueError, "set_memory_limit: limit (%lld bytes) is negative; None means none.",
+        PyErr_Format(PyExc_ValueError,
+                     "set_memory_limit: limit (%lld bytes) is negative; None means none.",
                      (long long)limit);
         return -1;
     }
@@ -154,12 +163,14 @@ convert_limit(PyObject *value, uint64_t *out)
 }
 
 static PyObject *
-core_set_memory_limit(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+core_set_memory_limit(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
+                      PyObject *kwnames)
 {
     static const args_spec spec = {"set_memory_limit", 1, 1, 1, {"limit", "device", NULL}};
     PyObject *values[2];
     uint64_t limit, before;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 || convert_limit(values[0], &limit) < 0) {
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        convert_limit(values[0], &limit) < 0) {
         return NULL;
     }
     const device_record *device =

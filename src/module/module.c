@@ -3,27 +3,27 @@
 
 #include "array/array_make.h"
 #include "exchange/array_asarray.h"
-#include "module/c_api.h"
-#include "streams/device.h"
 #include "exchange/dlpack_exchange.h"
 #include "exchange/dlpack_producer.h"
-#include "values/dtype_type.h"
-#include "python/errors.h"
-#include "module/explain.h"
-#include "python/explain_refusal.h"
-#include "values/layout_type.h"
-#include "module/memory.h"
-#include "module/numpy_memory.h"
-#include "python/owners.h"
-#include "module/shares_memory.h"
-#include "module/softmetal_probe.h"
-#include "python/state.h"
-#include "python/storage_mode.h"
 #include "exchange/stream_lost.h"
 #include "exchange/stream_torch.h"
+#include "module/c_api.h"
+#include "module/explain.h"
+#include "module/memory.h"
+#include "module/numpy_memory.h"
+#include "module/shares_memory.h"
+#include "module/softmetal_probe.h"
+#include "module/threads.h"
+#include "python/errors.h"
+#include "python/explain_refusal.h"
+#include "python/owners.h"
+#include "python/state.h"
+#include "python/storage_mode.h"
+#include "streams/device.h"
 #include "streams/stream_current.h"
 #include "streams/stream_type.h"
-#include "module/threads.h"
+#include "values/dtype_type.h"
+#include "values/layout_type.h"
 
 static PyObject *
 core_types(PyObject *module, PyObject *Py_UNUSED(unused))
@@ -33,9 +33,9 @@ core_types(PyObject *module, PyObject *Py_UNUSED(unused))
     if (list == NULL) {
         return NULL;
     }
-#define MD_APPEND(field, spec, is_public)                                              \
-    if (PyList_Append(list, (PyObject *)state->field) < 0) {                           \
-        goto error;                                                                    \
+#define MD_APPEND(field, spec, is_public) \
+    if (PyList_Append(list, (PyObject *)state->field) < 0) { \
+        goto error; \
     }
     MD_TYPE_LIST(MD_APPEND)
 #undef MD_APPEND
@@ -49,10 +49,10 @@ error:
 static int
 make_names(md_state *state)
 {
-#define MD_INTERN(name)                                                                \
-    state->str_##name = PyUnicode_InternFromString(#name);                             \
-    if (state->str_##name == NULL) {                                                   \
-        return -1;                                                                     \
+#define MD_INTERN(name) \
+    state->str_##name = PyUnicode_InternFromString(#name); \
+    if (state->str_##name == NULL) { \
+        return -1; \
     }
     MD_NAME_LIST(MD_INTERN)
 #undef MD_INTERN
@@ -78,11 +78,13 @@ make_call_constants(md_state *state)
 static int
 add_functions(PyObject *module)
 {
-    PyMethodDef *const lists[] = {device_functions, storage_mode_functions, memory_functions, numpy_memory_functions,
-                                  array_make_functions, array_asarray_functions,
-                                  producer_functions, shares_memory_functions, explain_functions, refusal_functions,
+    PyMethodDef *const lists[] = {device_functions,          storage_mode_functions,
+                                  memory_functions,          numpy_memory_functions,
+                                  array_make_functions,      array_asarray_functions,
+                                  producer_functions,        shares_memory_functions,
+                                  explain_functions,         refusal_functions,
                                   softmetal_probe_functions, stream_functions,
-                                  stream_torch_functions, threads_functions};
+                                  stream_torch_functions,    threads_functions};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         if (PyModule_AddFunctions(module, lists[i]) < 0) {
             return -1;
@@ -94,13 +96,13 @@ add_functions(PyObject *module)
 static int
 make_types(PyObject *module, md_state *state)
 {
-#define MD_MAKE(field, spec, is_public)                                                \
-    state->field = (PyTypeObject *)PyType_FromModuleAndSpec(module, &(spec), NULL);    \
-    if (state->field == NULL) {                                                        \
-        return -1;                                                                     \
-    }                                                                                  \
-    if ((is_public) && PyModule_AddType(module, state->field) < 0) {                   \
-        return -1;                                                                     \
+#define MD_MAKE(field, spec, is_public) \
+    state->field = (PyTypeObject *)PyType_FromModuleAndSpec(module, &(spec), NULL); \
+    if (state->field == NULL) { \
+        return -1; \
+    } \
+    if ((is_public) && PyModule_AddType(module, state->field) < 0) { \
+        return -1; \
     }
     MD_TYPE_LIST(MD_MAKE)
 #undef MD_MAKE

@@ -2,11 +2,13 @@
  *
  * Owns:    NumPy's own allocator, kept for small arrays: a fact of the process, as NumPy is.
  * Calls:   pages.h, and NumPy through the table behind numpy's _ARRAY_API capsule.
- * Threads: NumPy may call the four functions from any thread, also without the GIL for large arrays.
- * Note:    nothing here is compiled against NumPy.  The table only grows: an entry keeps its number for as
- *          long as the ABI version (NPY_VERSION) is supported, which is why a module built against
- *          NumPy 1.22 runs with 2.x.  SPEC NumPy C-API: PyDataMem_SetHandler is 304 and PyDataMem_DefaultHandler
- *          306 since feature version 0xF (1.22); PyArray_GetNDArrayCFeatureVersion is 211 from 1.4 on.
+ * Threads: NumPy may call the four functions from any thread, also without the GIL for large
+ *          arrays.
+ * Note:    nothing here is compiled against NumPy.  The table only grows: an entry keeps its
+ *          number for as long as the ABI version (NPY_VERSION) is supported, which is why a
+ *          module built against NumPy 1.22 runs with 2.x.  SPEC NumPy C-API:
+ *          PyDataMem_SetHandler is 304 and PyDataMem_DefaultHandler 306 since feature version
+ *          0xF (1.22); PyArray_GetNDArrayCFeatureVersion is 211 from 1.4 on.
  */
 #include "module/numpy_memory.h"
 
@@ -22,7 +24,8 @@
 #define FEATURE_1_22 0xF
 #define LARGE_ARRAY ((size_t)64 << 10)
 
-/* SPEC NEP 49: PyDataMemAllocator and PyDataMem_Handler, version 1; later versions add at the end. */
+/* SPEC NEP 49: PyDataMemAllocator and PyDataMem_Handler, version 1; later versions add at the
+ * end. */
 typedef struct numpy_allocator {
     void *context;
     void *(*malloc)(void *context, size_t nbytes);
@@ -37,7 +40,8 @@ typedef struct numpy_handler {
     numpy_allocator allocator;
 } numpy_handler;
 
-static numpy_allocator plain; /* NumPy's own; set once, before any of the functions below is called */
+/* NumPy's own; set once, before any of the functions below is called */
+static numpy_allocator plain;
 
 static void *
 metal_malloc(void *Py_UNUSED(context), size_t nbytes)
@@ -72,7 +76,8 @@ metal_realloc(void *context, void *memory, size_t nbytes)
     metal_storage *old = memory == NULL ? NULL : pages_find(memory, 0);
     if (old == NULL || old->address != memory) {
         storage_release(old);
-        return memory == NULL ? metal_malloc(context, nbytes) : plain.realloc(plain.context, memory, nbytes);
+        return memory == NULL ? metal_malloc(context, nbytes)
+                              : plain.realloc(plain.context, memory, nbytes);
     }
     void *moved = metal_malloc(context, nbytes == 0 ? 1 : nbytes);
     if (moved != NULL) {
@@ -124,17 +129,18 @@ find_table(void)
     memcpy(&feature_version, &table[SLOT_FEATURE_VERSION], sizeof feature_version);
     unsigned int version = feature_version();
     if (version < FEATURE_1_22) {
-        PyErr_Format(PyExc_ImportError,
-                     "numpy_memory: NumPy's C API has version %u, and memory handlers come with "
-                     "version %d (NumPy 1.22).",
-                     version, FEATURE_1_22);
+        PyErr_Format(
+            PyExc_ImportError,
+            "numpy_memory: NumPy's C API has version %u, and memory handlers come with "
+            "version %d (NumPy 1.22).",
+            version, FEATURE_1_22);
         return NULL;
     }
     return table;
 }
 
-/* The handler of every context that has set none, whose own allocator is kept in `plain`.  Static for the process;
- * NULL with an exception. */
+/* The handler of every context that has set none, whose own allocator is kept in `plain`.
+ * Static for the process; NULL with an exception. */
 static numpy_handler *
 find_default_handler(void **table)
 {
@@ -146,9 +152,9 @@ find_default_handler(void **table)
     return found;
 }
 
-PyDoc_STRVAR(set_handler_doc,
-             "_numpy_set_handler($module, handler, /)\n--\n\n"
-             "Make a capsule, or None for ours, the memory handler of this context; returns the one before.");
+PyDoc_STRVAR(set_handler_doc, "_numpy_set_handler($module, handler, /)\n--\n\n"
+                              "Make a capsule, or None for ours, the memory handler of this "
+                              "context; returns the one before.");
 
 static PyObject *
 core_set_handler(PyObject *Py_UNUSED(module), PyObject *value)
@@ -171,10 +177,11 @@ core_set_handler(PyObject *Py_UNUSED(module), PyObject *value)
 
 /* ---- for the whole process ---- */
 
-/* NumPy has no call for it: a handler is set for a context, and a thread begins with an empty one.  What all
- * contexts without a handler share is the default handler, a struct that is not constant, and its pointers are
- * exchanged here one by one.  Each of them is right beside either of each other one: the fresh `free` and `realloc`
- * know both kinds of memory, so they come first, and they stay, since arrays of ours may live for ever. */
+/* NumPy has no call for it: a handler is set for a context, and a thread begins with an empty
+ * one.  What all contexts without a handler share is the default handler, a struct that is not
+ * constant, and its pointers are exchanged here one by one.  Each of them is right beside
+ * either of each other one: the fresh `free` and `realloc` know both kinds of memory, so they
+ * come first, and they stay, since arrays of ours may live for ever. */
 static void
 use_everywhere(numpy_handler *found, bool is_wanted)
 {
@@ -185,9 +192,10 @@ use_everywhere(numpy_handler *found, bool is_wanted)
     __atomic_store_n(&now->calloc, is_wanted ? metal_calloc : plain.calloc, __ATOMIC_SEQ_CST);
 }
 
-PyDoc_STRVAR(use_everywhere_doc,
-             "_numpy_use_everywhere($module, is_wanted, /)\n--\n\n"
-             "Make our allocator, or NumPy's own again, that of every context which has no handler.");
+PyDoc_STRVAR(
+    use_everywhere_doc,
+    "_numpy_use_everywhere($module, is_wanted, /)\n--\n\n"
+    "Make our allocator, or NumPy's own again, that of every context which has no handler.");
 
 static PyObject *
 core_use_everywhere(PyObject *Py_UNUSED(module), PyObject *value)
@@ -200,7 +208,8 @@ core_use_everywhere(PyObject *Py_UNUSED(module), PyObject *value)
     }
     if (found->version != handler.version) {
         return PyErr_Format(PyExc_ImportError,
-                            "numpy_memory: NumPy's default handler has version %d, and only version %d is known; "
+                            "numpy_memory: NumPy's default handler has version %d, and only "
+                            "version %d is known; "
                             "use the context.",
                             (int)found->version, (int)handler.version);
     }

@@ -1,16 +1,17 @@
 /* shares_memory.c: do two objects, of whatever framework, have a byte in common?
  *
- * Owns:    the answer to where an object's items are: the MTLBuffer they lie in, their CPU address, or both.
+ * Owns:    the answer to where an object's items are: the MTLBuffer they lie in, their CPU
+ *          address, or both.
  * Calls:   explain_tensor.h for those who speak DLPack, layout_overlap.h for the arithmetic.
  * Threads: the GIL is held; released while a search is long.
  * Rule:    nothing is copied, imported or wrapped: metadata is read and let go.
  */
 #include "module/shares_memory.h"
 
-#include "python/args.h"
+#include "arithmetic/layout_overlap.h"
 #include "array/array.h"
 #include "module/explain_tensor.h"
-#include "arithmetic/layout_overlap.h"
+#include "python/args.h"
 #include "python/owners.h"
 
 #define WHERE "shares_memory"
@@ -23,7 +24,7 @@ typedef struct place {
     const char *address;    /* of element 0; NULL: private storage, or no items */
     bool is_nowhere;        /* no items, or a copy made for the asking */
     seen_tensor seen;
-    Py_buffer view;         /* view.obj NULL: none held */
+    Py_buffer view; /* view.obj NULL: none held */
 } place;
 
 static void
@@ -41,7 +42,8 @@ items_as_bytes(const strided_layout *layout, int64_t item_bits, strided_layout *
     out->itemsize = (item_bits + 7) / 8;
     for (int axis = 0; axis < layout->ndim; axis++) {
         int64_t step_bits;
-        if (!layout_multiply(layout->strides[axis], item_bits, &step_bits) || step_bits % 8 != 0) {
+        if (!layout_multiply(layout->strides[axis], item_bits, &step_bits) ||
+            step_bits % 8 != 0) {
             return false;
         }
         out->strides[axis] = step_bits / 8;
@@ -53,8 +55,8 @@ items_as_bytes(const strided_layout *layout, int64_t item_bits, strided_layout *
     return layout->offset == 0;
 }
 
-/* Packed items as the bytes that they lie in: rows of them, single ones, or where neither falls on bytes all
- * from the first to the last; other layouts as they are. */
+/* Packed items as the bytes that they lie in: rows of them, single ones, or where neither
+ * falls on bytes all from the first to the last; other layouts as they are. */
 static int
 set_items(place *self, const strided_layout *layout, int64_t item_bits)
 {
@@ -69,7 +71,8 @@ set_items(place *self, const strided_layout *layout, int64_t item_bits)
     if (!bits_byte_span(layout, item_bits, 0, &first, &end) ||
         !layout_add(end, -first, &nbytes) ||
         !layout_set(&self->layout, 1, &nbytes, NULL, 1, first, &fault)) {
-        PyErr_SetString(PyExc_OverflowError, WHERE ": the items reach past what 64 bits can count.");
+        PyErr_SetString(PyExc_OverflowError,
+                        WHERE ": the items reach past what 64 bits can count.");
         return -1;
     }
     return 0;
@@ -117,7 +120,8 @@ place_buffer(PyObject *op, place *self)
     }
     int64_t nbytes = (int64_t)storage->nbytes;
     place_in_storage(self, storage, 0);
-    (void)layout_set(&self->layout, 1, &nbytes, NULL, 1, 0, &fault); /* sizes fit: it is allocated */
+    /* sizes fit: it is allocated */
+    (void)layout_set(&self->layout, 1, &nbytes, NULL, 1, 0, &fault);
     return 0;
 }
 
@@ -125,8 +129,8 @@ place_buffer(PyObject *op, place *self)
 
 /* Strides in bytes need not be whole items: the bytes of an item become the last axis. */
 static int
-place_bytes(place *self, const char *address, int ndim, const int64_t *shape, const int64_t *strides,
-            int64_t itemsize)
+place_bytes(place *self, const char *address, int ndim, const int64_t *shape,
+            const int64_t *strides, int64_t itemsize)
 {
     layout_fault fault;
     int64_t extents[LAYOUT_MAX_NDIM + 1], steps[LAYOUT_MAX_NDIM + 1];
@@ -140,8 +144,9 @@ place_bytes(place *self, const char *address, int ndim, const int64_t *shape, co
     extents[count] = itemsize;
     steps[count++] = 1;
     if (!layout_set(&self->layout, count, extents, steps, 1, 0, &fault)) {
-        PyErr_Format(PyExc_ValueError, WHERE ": %s.", "a layout of more than 63 axes, or one that "
-                                                      "reaches past what 64 bits can count");
+        PyErr_Format(PyExc_ValueError, WHERE ": %s.",
+                     "a layout of more than 63 axes, or one that "
+                     "reaches past what 64 bits can count");
         return -1;
     }
     self->address = address;
@@ -186,13 +191,15 @@ place_interface(PyObject *interface, place *self)
     const char *type = typestr == NULL ? NULL : PyUnicode_AsUTF8(typestr);
     if (type == NULL || data == NULL || extents == NULL || !PyTuple_Check(data) ||
         PyTuple_GET_SIZE(data) != 2 || strlen(type) < 3) {
-        PyErr_SetString(PyExc_TypeError, WHERE ": __array_interface__ lacks an address ('data'), "
-                                               "'shape' or 'typestr'.");
+        PyErr_SetString(PyExc_TypeError,
+                        WHERE ": __array_interface__ lacks an address ('data'), "
+                              "'shape' or 'typestr'.");
         return -1;
     }
     int64_t itemsize = strtoll(type + 2, NULL, 10) * (type[1] == 'U' ? 4 : 1);
     void *address = PyLong_AsVoidPtr(PyTuple_GET_ITEM(data, 0));
-    if (PyErr_Occurred() || args_int64s(WHERE, "shape", extents, shape, LAYOUT_MAX_NDIM, &ndim) < 0) {
+    if (PyErr_Occurred() ||
+        args_int64s(WHERE, "shape", extents, shape, LAYOUT_MAX_NDIM, &ndim) < 0) {
         return -1;
     }
     strided_layout dense;
@@ -224,7 +231,8 @@ place_tensor(place *self)
         set_items(self, &facts.layout, bits_per_item(tensor->dtype, facts.is_padded)) < 0) {
         return -1;
     }
-    self->is_nowhere = facts.nitems == 0 || (self->seen.flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0;
+    self->is_nowhere =
+        facts.nitems == 0 || (self->seen.flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0;
     if (self->is_nowhere) {
         return 0;
     }
@@ -232,12 +240,14 @@ place_tensor(place *self)
         self->address = (const char *)tensor->data + tensor->byte_offset;
         return 0;
     }
-    if (tensor->device.device_type != kDLMetal || !dlpack_check_offset(tensor, &facts, &fault) ||
+    if (tensor->device.device_type != kDLMetal ||
+        !dlpack_check_offset(tensor, &facts, &fault) ||
         !bridge_handle_is_buffer(tensor->data) ||
         !dlpack_check_bounds(tensor, &facts, bridge_buffer_nbytes(tensor->data), &fault)) {
         PyErr_Format(PyExc_BufferError,
-                     WHERE ": a tensor on device (%d, %d) is not memory that can be compared; only "
-                           "Metal (8), within its MTLBuffer, and the CPU (1) are.",
+                     WHERE
+                     ": a tensor on device (%d, %d) is not memory that can be compared; only "
+                     "Metal (8), within its MTLBuffer, and the CPU (1) are.",
                      (int)tensor->device.device_type, (int)tensor->device.device_id);
         return -1;
     }
@@ -266,10 +276,11 @@ place_other(md_state *state, PyObject *op, place *self)
     Py_XDECREF(interface);
     PyErr_Clear();
     if (!PyCapsule_CheckExact(op) && !PyObject_HasAttr(op, state->str___dlpack__)) {
-        PyErr_Format(PyExc_TypeError,
-                     WHERE ": %.100s is neither an array nor a buffer: it has no __dlpack__, no buffer "
-                           "protocol and no __array_interface__.",
-                     Py_TYPE(op)->tp_name);
+        PyErr_Format(
+            PyExc_TypeError,
+            WHERE ": %.100s is neither an array nor a buffer: it has no __dlpack__, no buffer "
+                  "protocol and no __array_interface__.",
+            Py_TYPE(op)->tp_name);
         return -1;
     }
     return seen_open(state, WHERE, op, &self->seen) < 0 ? -1 : place_tensor(self);
@@ -304,7 +315,8 @@ check_signals(void *saved)
     return is_quiet;
 }
 
-/* The lowest byte must not lie before address 0, nor the highest past the end of the addresses. */
+/* The lowest byte must not lie before address 0, nor the highest past the end of the
+ * addresses. */
 static int
 check_range(const place *self, uint64_t address)
 {
@@ -312,11 +324,12 @@ check_range(const place *self, uint64_t address)
     layout_offset_bounds(&self->layout, &lowest, &highest);
     if (address <= INT64_MAX && layout_multiply(lowest, self->layout.itemsize, &first) &&
         layout_multiply(highest + 1, self->layout.itemsize, &end) &&
-        layout_add((int64_t)address, first, &first) && layout_add((int64_t)address, end, &end) &&
-        first >= 0) {
+        layout_add((int64_t)address, first, &first) &&
+        layout_add((int64_t)address, end, &end) && first >= 0) {
         return 0;
     }
-    PyErr_SetString(PyExc_BufferError, WHERE ": shape and strides reach outside all addresses.");
+    PyErr_SetString(PyExc_BufferError,
+                    WHERE ": shape and strides reach outside all addresses.");
     return -1;
 }
 
@@ -348,25 +361,30 @@ compare_places(const place *a, const place *b)
     return compare(a, b, (uint64_t)(uintptr_t)a->address, (uint64_t)(uintptr_t)b->address);
 }
 
-PyDoc_STRVAR(shares_memory_doc,
-             "shares_memory($module, a, b, /)\n--\n\n"
-             "True if a byte of an item of a is a byte of an item of b.\n\n"
-             "Exact for strided views: the odd and the even items of one buffer share nothing.  Compared\n"
-             "are MTLBuffers and, where they have one, CPU addresses, so that a Metal array over a NumPy\n"
-             "array's memory shares it.\n\n"
-             "Parameters\n----------\n"
-             "a, b : Array, Buffer, or anything with __dlpack__, the buffer protocol or\n"
-             "    __array_interface__, or a DLPack capsule (which stays unconsumed)\n\n"
-             "Returns\n-------\n"
-             "bool\n    False where one of them has no items.\n\n"
-             "Raises\n------\n"
-             "TypeError\n    Neither an array nor a buffer.\n"
-             "BufferError\n    What its producer raises, and tensors that from_dlpack refuses.\n\n"
-             "Memory and threads: nothing is copied.  The GIL is released while searching.  Slices of one\n"
-             "array, dense arrays and one-dimensional views take microseconds; views with many unrelated\n"
-             "strides take at most about a second per GiB they span, and past 2**31 positions of the\n"
-             "strides' common divisor, a search that Ctrl-C can end.\n\n"
-             "Source: numpy.shares_memory has the same meaning.");
+PyDoc_STRVAR(
+    shares_memory_doc,
+    "shares_memory($module, a, b, /)\n--\n\n"
+    "True if a byte of an item of a is a byte of an item of b.\n\n"
+    "Exact for strided views: the odd and the even items of one buffer share nothing.  "
+    "Compared\n"
+    "are MTLBuffers and, where they have one, CPU addresses, so that a Metal array over a "
+    "NumPy\n"
+    "array's memory shares it.\n\n"
+    "Parameters\n----------\n"
+    "a, b : Array, Buffer, or anything with __dlpack__, the buffer protocol or\n"
+    "    __array_interface__, or a DLPack capsule (which stays unconsumed)\n\n"
+    "Returns\n-------\n"
+    "bool\n    False where one of them has no items.\n\n"
+    "Raises\n------\n"
+    "TypeError\n    Neither an array nor a buffer.\n"
+    "BufferError\n    What its producer raises, and tensors that from_dlpack refuses.\n\n"
+    "Memory and threads: nothing is copied.  The GIL is released while searching.  Slices of "
+    "one\n"
+    "array, dense arrays and one-dimensional views take microseconds; views with many "
+    "unrelated\n"
+    "strides take at most about a second per GiB they span, and past 2**31 positions of the\n"
+    "strides' common divisor, a search that Ctrl-C can end.\n\n"
+    "Source: numpy.shares_memory has the same meaning.");
 
 static PyObject *
 core_shares_memory(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)

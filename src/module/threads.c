@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 
-#include "python/args.h"
 #include "copy/copy.h"
+#include "python/args.h"
 
 #define THREADS_VARIABLE "METAL_DLPACK_NUM_THREADS"
 
@@ -16,7 +16,8 @@ threads_read_variable(void)
 {
     static int is_read; /* atomic */
     const char *value = getenv(THREADS_VARIABLE);
-    if (__atomic_exchange_n(&is_read, 1, __ATOMIC_ACQ_REL) || value == NULL || value[0] == '\0') {
+    if (__atomic_exchange_n(&is_read, 1, __ATOMIC_ACQ_REL) || value == NULL ||
+        value[0] == '\0') {
         return 0;
     }
     char *end;
@@ -26,8 +27,9 @@ threads_read_variable(void)
         return 0;
     }
     return PyErr_WarnFormat(PyExc_RuntimeWarning, 2,
-                            THREADS_VARIABLE " ('%.100s') is not a number from 1 to %d; the default "
-                                             "is used.",
+                            THREADS_VARIABLE
+                            " ('%.100s') is not a number from 1 to %d; the default "
+                            "is used.",
                             value, COPY_MAX_THREADS);
 }
 
@@ -42,19 +44,21 @@ core_get_num_threads(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
     return PyLong_FromLong(copy_get_threads());
 }
 
-PyDoc_STRVAR(set_num_threads_doc,
-             "set_num_threads($module, count, /)\n--\n\n"
-             "Let large copies on the CPU use up to `count` threads, the caller's own included.\n\n"
-             "The default is METAL_DLPACK_NUM_THREADS, read at the import, else the number of\n"
-             "processors but at most 4.  A copy starts its threads, from 2 MiB for each on (16 MiB\n"
-             "where the items lie in a row), and joins them before it returns: none waits in between,\n"
-             "and a forked child copies as its parent.\n\n"
-             "Parameters\n----------\n"
-             "count : int or None\n    From 1 to 16; None for the number of processors but at most 4.\n\n"
-             "Raises\n------\n"
-             "TypeError\n    `count` is no integer.\n"
-             "ValueError\n    `count` is out of range.\n\n"
-             "One setting for the process, from any thread, at any time.");
+PyDoc_STRVAR(
+    set_num_threads_doc,
+    "set_num_threads($module, count, /)\n--\n\n"
+    "Let large copies on the CPU use up to `count` threads, the caller's own included.\n\n"
+    "The default is METAL_DLPACK_NUM_THREADS, read at the import, else the number of\n"
+    "processors but at most 4.  A copy starts its threads, from 2 MiB for each on (16 MiB\n"
+    "where the items lie in a row), and joins them before it returns: none waits in between,\n"
+    "and a forked child copies as its parent.\n\n"
+    "Parameters\n----------\n"
+    "count : int or None\n    From 1 to 16; None for the number of processors but at most "
+    "4.\n\n"
+    "Raises\n------\n"
+    "TypeError\n    `count` is no integer.\n"
+    "ValueError\n    `count` is out of range.\n\n"
+    "One setting for the process, from any thread, at any time.");
 
 static PyObject *
 core_set_num_threads(PyObject *Py_UNUSED(module), PyObject *value)

@@ -1,4 +1,5 @@
-/* threads.h: how many threads a large copy on the CPU may use: METAL_DLPACK_NUM_THREADS and two functions.
+/* threads.h: how many threads a large copy on the CPU may use: METAL_DLPACK_NUM_THREADS and
+ * two functions.
  *
  * Threads: the GIL is held.
  */

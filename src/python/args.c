@@ -154,10 +154,11 @@ args_handle(const char *function, const char *kind, PyObject *value, void **out)
         return -1;
     }
     if (!PyLong_Check(address) || PyBool_Check(address)) {
-        PyErr_Format(PyExc_TypeError,
-                     "%s: the handle must be an int (the address of an %s) or an object of PyObjC, "
-                     "not %.100s.",
-                     function, kind, Py_TYPE(address)->tp_name);
+        PyErr_Format(
+            PyExc_TypeError,
+            "%s: the handle must be an int (the address of an %s) or an object of PyObjC, "
+            "not %.100s.",
+            function, kind, Py_TYPE(address)->tp_name);
         Py_DECREF(address);
         return -1;
     }
@@ -187,7 +188,8 @@ args_label(const char *function, PyObject *value, const char **out)
         return -1;
     }
     if ((size_t)nbytes != strlen(text)) {
-        PyErr_Format(PyExc_ValueError, "%s: label (%R) holds a null character.", function, value);
+        PyErr_Format(PyExc_ValueError, "%s: label (%R) holds a null character.", function,
+                     value);
         return -1;
     }
     *out = text;
@@ -195,8 +197,8 @@ args_label(const char *function, PyObject *value, const char **out)
 }
 
 int
-args_int64s(const char *function, const char *what, PyObject *value, int64_t *out,
-            int capacity, int *count)
+args_int64s(const char *function, const char *what, PyObject *value, int64_t *out, int capacity,
+            int *count)
 {
     bool is_tuple = PyTuple_CheckExact(value);
     *count = 0;
@@ -205,8 +207,9 @@ args_int64s(const char *function, const char *what, PyObject *value, int64_t *ou
         return args_int64(function, what, value, out);
     }
     if (!is_tuple && (PyUnicode_Check(value) || !PySequence_Check(value))) {
-        PyErr_Format(PyExc_TypeError, "%s: %s must be an int or a sequence of ints, not %.100s.",
-                     function, what, Py_TYPE(value)->tp_name);
+        PyErr_Format(PyExc_TypeError,
+                     "%s: %s must be an int or a sequence of ints, not %.100s.", function, what,
+                     Py_TYPE(value)->tp_name);
         return -1;
     }
     PyObject *items = is_tuple ? Py_NewRef(value) : PySequence_Tuple(value);

@@ -33,12 +33,12 @@ int args_parse_tuple(const args_spec *spec, PyObject *args, PyObject *kwargs,
  * names `what`. */
 int args_int64(const char *function, const char *what, PyObject *value, int64_t *out);
 
-/* The address of an Objective-C object: an int, or an object of PyObjC, which is asked for its own by
- * __c_void_p__.  TypeError otherwise; the sentence says that a `kind` is wanted. */
+/* The address of an Objective-C object: an int, or an object of PyObjC, which is asked for its
+ * own by __c_void_p__.  TypeError otherwise; the sentence says that a `kind` is wanted. */
 int args_handle(const char *function, const char *kind, PyObject *value, void **out);
 
-/* A name for Metal's tools as UTF-8, borrowed from `value`; NULL for NULL and None.  TypeError; ValueError where
- * it holds a null character, at which Metal would cut it. */
+/* A name for Metal's tools as UTF-8, borrowed from `value`; NULL for NULL and None.
+ * TypeError; ValueError where it holds a null character, at which Metal would cut it. */
 int args_label(const char *function, PyObject *value, const char **out);
 
 /* A shape, strides or axes: one int, or a sequence of at most `capacity` ints. */

@@ -52,17 +52,15 @@ unpack_lane(DLDataType dtype, const char *bytes, int64_t first_bit)
 {
     const char *place = bytes + first_bit / 8;
     switch (dtype.code) {
-    case kDLBool:
-        return PyBool_FromLong(place[0] != 0);
-    case kDLFloat:
-        return PyFloat_FromDouble(unpack_real(dtype.bits, place));
+    case kDLBool: return PyBool_FromLong(place[0] != 0);
+    case kDLFloat: return PyFloat_FromDouble(unpack_real(dtype.bits, place));
     case kDLComplex: {
         int half = dtype.bits / 2;
-        return PyComplex_FromDoubles(unpack_real(half, place), unpack_real(half, place + half / 8));
+        return PyComplex_FromDoubles(unpack_real(half, place),
+                                     unpack_real(half, place + half / 8));
     }
     case kDLInt:
-    case kDLUInt:
-        return int_of_bits(dtype, read_lane(dtype, bytes, first_bit));
+    case kDLUInt: return int_of_bits(dtype, read_lane(dtype, bytes, first_bit));
     default:
         return PyFloat_FromDouble(
             dtype_decode_float(dtype.code, (uint32_t)read_lane(dtype, bytes, first_bit)));
@@ -120,15 +118,15 @@ pack_int(const char *function, DLDataType dtype, PyObject *value, uint64_t *out)
         return -1;
     }
     bool is_signed = dtype.code == kDLInt;
-    uint64_t raw = is_signed ? (uint64_t)PyLong_AsLongLong(number)
-                             : PyLong_AsUnsignedLongLong(number);
+    uint64_t raw =
+        is_signed ? (uint64_t)PyLong_AsLongLong(number) : PyLong_AsUnsignedLongLong(number);
     Py_DECREF(number);
     if (PyErr_Occurred()) { /* past 64 bits, or negative for an unsigned type */
         return explain_error(function, dtype, value, PyExc_OverflowError);
     }
     int unused = 64 - dtype.bits;
-    uint64_t back = is_signed ? (uint64_t)((int64_t)(raw << unused) >> unused)
-                              : raw << unused >> unused;
+    uint64_t back =
+        is_signed ? (uint64_t)((int64_t)(raw << unused) >> unused) : raw << unused >> unused;
     if (back != raw) {
         return refuse_value(function, dtype, value, PyExc_OverflowError);
     }
@@ -196,7 +194,8 @@ pack_complex(const char *function, DLDataType dtype, PyObject *value, char *byte
 }
 
 static int
-pack_lane(const char *function, DLDataType dtype, PyObject *value, char *bytes, int64_t first_bit)
+pack_lane(const char *function, DLDataType dtype, PyObject *value, char *bytes,
+          int64_t first_bit)
 {
     uint64_t raw = 0;
     char *place = bytes + first_bit / 8;
@@ -207,16 +206,11 @@ pack_lane(const char *function, DLDataType dtype, PyObject *value, char *bytes, 
         place[0] = (char)(is_true == 1);
         return is_true < 0 ? -1 : 0;
     }
-    case kDLFloat:
-        return pack_float(function, dtype, value, place);
-    case kDLComplex:
-        return pack_complex(function, dtype, value, place);
+    case kDLFloat: return pack_float(function, dtype, value, place);
+    case kDLComplex: return pack_complex(function, dtype, value, place);
     case kDLInt:
-    case kDLUInt:
-        result = pack_int(function, dtype, value, &raw);
-        break;
-    default:
-        result = pack_small_float(function, dtype, value, &raw);
+    case kDLUInt: result = pack_int(function, dtype, value, &raw); break;
+    default: result = pack_small_float(function, dtype, value, &raw);
     }
     if (result == 0 && dtype.bits < 8) {
         bits_write(bytes, first_bit, dtype.bits, (uint8_t)raw);
@@ -235,16 +229,16 @@ pack_lanes(const char *function, DLDataType dtype, PyObject *value, char *bytes)
     if (is_sequence && PySequence_Fast_GET_SIZE(value) != dtype.lanes) {
         char name[DTYPE_NAME_MAX];
         dtype_write_name(dtype, name);
-        PyErr_Format(PyExc_ValueError, "%s: an item of %s has %d lanes, not %zd.", function, name,
-                     (int)dtype.lanes, PySequence_Fast_GET_SIZE(value));
+        PyErr_Format(PyExc_ValueError, "%s: an item of %s has %d lanes, not %zd.", function,
+                     name, (int)dtype.lanes, PySequence_Fast_GET_SIZE(value));
         return -1;
     }
     for (int64_t lane = 0; lane < dtype.lanes; lane++) {
         /* Owned: a number's own conversion may change the list. */
         PyObject *number =
             is_sequence ? PySequence_GetItem(value, (Py_ssize_t)lane) : Py_NewRef(value);
-        int result = number == NULL ? -1
-                                    : pack_lane(function, dtype, number, bytes, lane * dtype.bits);
+        int result =
+            number == NULL ? -1 : pack_lane(function, dtype, number, bytes, lane * dtype.bits);
         Py_XDECREF(number);
         if (result < 0) {
             return -1;

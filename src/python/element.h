@@ -8,14 +8,14 @@
 #include "arithmetic/dtype.h"
 #include "python/state.h"
 
-/* The item at bit `first_bit` after `bytes`: a bool, int, float or complex; of several lanes a tuple
- * of them.  Owned (+1). */
+/* The item at bit `first_bit` after `bytes`: a bool, int, float or complex; of several lanes a
+ * tuple of them.  Owned (+1). */
 PyObject *element_unpack(DLDataType dtype, const char *bytes, int64_t first_bit);
 
-/* `value`, a number, or for several lanes a sequence of one each, as the item's bytes: rounded to nearest
- * even where the type is narrower, lanes packed, what is left of a byte 0.  -1 with TypeError (not a
- * number, complex for real), ValueError (another count of lanes) or OverflowError (an int that does not
- * fit, a NaN for a type that has none). */
+/* `value`, a number, or for several lanes a sequence of one each, as the item's bytes: rounded
+ * to nearest even where the type is narrower, lanes packed, what is left of a byte 0.  -1 with
+ * TypeError (not a number, complex for real), ValueError (another count of lanes) or
+ * OverflowError (an int that does not fit, a NaN for a type that has none). */
 int element_pack(const char *function, DLDataType dtype, PyObject *value, char *bytes);
 
 #endif /* MD_ELEMENT_H */

@@ -21,14 +21,15 @@ errors_make_classes(PyObject *module, md_state *state)
     if (bases == NULL) {
         return -1;
     }
-    state->copy_required_error = PyErr_NewExceptionWithDoc(
-        "metal_dlpack.CopyRequiredError", copy_required_error_doc, bases, NULL);
+    state->copy_required_error =
+        PyErr_NewExceptionWithDoc("metal_dlpack.CopyRequiredError", copy_required_error_doc,
+                                  bases, NULL);
     Py_DECREF(bases);
     if (state->copy_required_error == NULL) {
         return -1;
     }
-    state->metal_error = PyErr_NewExceptionWithDoc(
-        "metal_dlpack.MetalError", metal_error_doc, PyExc_RuntimeError, NULL);
+    state->metal_error = PyErr_NewExceptionWithDoc("metal_dlpack.MetalError", metal_error_doc,
+                                                   PyExc_RuntimeError, NULL);
     if (state->metal_error == NULL) {
         return -1;
     }
@@ -42,12 +43,9 @@ static PyObject *
 class_of_fault(md_state *state, layout_fault_code code)
 {
     switch (code) {
-    case LAYOUT_FAULT_INDEX:
-        return PyExc_IndexError;
-    case LAYOUT_FAULT_NOT_A_VIEW:
-        return state->copy_required_error;
-    default:
-        return PyExc_ValueError;
+    case LAYOUT_FAULT_INDEX: return PyExc_IndexError;
+    case LAYOUT_FAULT_NOT_A_VIEW: return state->copy_required_error;
+    default: return PyExc_ValueError;
     }
 }
 
@@ -58,8 +56,8 @@ errors_from_layout(md_state *state, const char *where, const layout_fault *fault
     /* Every text of the list takes at most these two numbers. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    (void)snprintf(text, sizeof text, layout_fault_text(fault->code),
-                   (long long)fault->a, (long long)fault->b);
+    (void)snprintf(text, sizeof text, layout_fault_text(fault->code), (long long)fault->a,
+                   (long long)fault->b);
 #pragma GCC diagnostic pop
     return PyErr_Format(class_of_fault(state, fault->code), "%s: %s.", where, text);
 }
@@ -102,22 +100,24 @@ errors_no_buffer(md_state *state, const char *where, bridge_status status,
     switch (status) {
     case BRIDGE_TOO_LARGE:
         return PyErr_Format(PyExc_MemoryError,
-                            "%s: %llu bytes are more than one buffer of the device holds (max_buffer_length, %llu "
+                            "%s: %llu bytes are more than one buffer of the device holds "
+                            "(max_buffer_length, %llu "
                             "bytes); use several.",
                             where, asked, (unsigned long long)device->facts.max_buffer_length);
     case BRIDGE_OVER_LIMIT:
         return PyErr_Format(PyExc_MemoryError,
-                            "%s: with %llu bytes more the limit of set_memory_limit() would be passed (%llu bytes, "
+                            "%s: with %llu bytes more the limit of set_memory_limit() would be "
+                            "passed (%llu bytes, "
                             "%llu in use); let Arrays go, or raise it.",
                             where, asked, (unsigned long long)pool_limit(device),
                             (unsigned long long)live_nbytes(device));
     case BRIDGE_NO_MEMORY:
         return PyErr_Format(PyExc_MemoryError,
-                            "%s: Metal could not allocate a buffer of %llu bytes (%llu are in use); let Arrays go, "
+                            "%s: Metal could not allocate a buffer of %llu bytes (%llu are in "
+                            "use); let Arrays go, "
                             "or use smaller ones.",
                             where, asked, (unsigned long long)live_nbytes(device));
-    default:
-        return errors_from_bridge(state, where, status, NULL, nbytes);
+    default: return errors_from_bridge(state, where, status, NULL, nbytes);
     }
 }
 

@@ -2,14 +2,14 @@
  *
  * Owns:    the two exception classes of the package.
  * Threads: the GIL is held.
- * Result:  every other function sets exactly one exception and returns NULL, so that a caller can
- *          write `return errors_...(...)`.
+ * Result:  every other function sets exactly one exception and returns NULL, so that a caller
+ *          can write `return errors_...(...)`.
  */
 #ifndef MD_ERRORS_H
 #define MD_ERRORS_H
 
-#include "metal/devices.h"
 #include "arithmetic/layout.h"
+#include "metal/devices.h"
 #include "metal_bridge.h"
 #include "python/state.h"
 
@@ -23,15 +23,17 @@ PyObject *errors_from_layout(md_state *state, const char *where, const layout_fa
 /* CopyRequiredError with a formatted sentence (PyUnicode_FromFormat's letters). */
 PyObject *errors_copy_required(md_state *state, const char *format, ...);
 
-/* The text of the exception that is set, which is taken away: owned (+1).  NULL: it has none, or no memory. */
+/* The text of the exception that is set, which is taken away: owned (+1).  NULL: it has none,
+ * or no memory. */
 PyObject *errors_take_text(void);
 
-/* What storage_new said about `nbytes` on the device: MemoryError with the limit that was met. */
+/* What storage_new said about `nbytes` on the device: MemoryError with the limit that
+ * was met. */
 PyObject *errors_no_buffer(md_state *state, const char *where, bridge_status status,
                            const device_record *device, uint64_t nbytes);
 
-/* MemoryError where Metal has no room for `nbytes`, MetalError with Metal's own text (`error`, or
- * NULL) for the rest. */
+/* MemoryError where Metal has no room for `nbytes`, MetalError with Metal's own text (`error`,
+ * or NULL) for the rest. */
 PyObject *errors_from_bridge(md_state *state, const char *where, bridge_status status,
                              const bridge_error *error, uint64_t nbytes);
 

@@ -3,7 +3,8 @@
 
 #define KEY "metal_dlpack.last_refusal"
 
-/* Another exception of the same class and arguments: the one that is raised collects a traceback. */
+/* Another exception of the same class and arguments: the one that is raised collects a
+ * traceback. */
 static PyObject *
 copy_exception(PyObject *exception)
 {
@@ -32,16 +33,18 @@ refusal_note(void)
     PyErr_Restore(type, value, traceback); /* and not what went wrong here */
 }
 
-PyDoc_STRVAR(last_refusal_doc,
-             "last_refusal($module, /)\n--\n\n"
-             "The last error that an Array raised on this thread when it was asked for its tensor.\n\n"
-             "MLX answers every refusal with one TypeError of its own; this is what was said to it.  A\n"
-             "consumer may have asked again, with other keywords, and been given the tensor.\n\n"
-             "Returns\n-------\n"
-             "Exception or None\n"
-             "    What __dlpack__ or the C exchange API raised last, without its traceback; None if they\n"
-             "    have refused nothing yet.\n\n"
-             "Threads: each has its own.");
+PyDoc_STRVAR(
+    last_refusal_doc,
+    "last_refusal($module, /)\n--\n\n"
+    "The last error that an Array raised on this thread when it was asked for its tensor.\n\n"
+    "MLX answers every refusal with one TypeError of its own; this is what was said to it.  A\n"
+    "consumer may have asked again, with other keywords, and been given the tensor.\n\n"
+    "Returns\n-------\n"
+    "Exception or None\n"
+    "    What __dlpack__ or the C exchange API raised last, without its traceback; None if "
+    "they\n"
+    "    have refused nothing yet.\n\n"
+    "Threads: each has its own.");
 
 static PyObject *
 core_last_refusal(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))

@@ -1,7 +1,8 @@
-/* explain_refusal.h: the last error that our producer raised, for users whose framework hides it.
+/* explain_refusal.h: the last error that our producer raised, for users whose framework hides
+ * it.
  *
- * Owns:    one exception a thread, in the thread's own dict, without its traceback (which would keep
- *          the frames it passed, and so arrays, alive).
+ * Owns:    one exception a thread, in the thread's own dict, without its traceback (which
+ *          would keep the frames it passed, and so arrays, alive).
  * Threads: the GIL is held.
  */
 #ifndef MD_EXPLAIN_REFUSAL_H

@@ -1,4 +1,5 @@
-/* objects.h: the structs of Buffer and Array, which lower floors look into; their functions are in array/.
+/* objects.h: the structs of Buffer and Array, which lower floors look into; their functions
+ * are in array/.
  *
  * Threads: the GIL is held.
  */
@@ -24,17 +25,19 @@ buffer_cast(PyObject *op)
 }
 
 typedef struct {
-    PyObject_VAR_HEAD     /* ob_size = 2 * ndim */
+    PyObject_VAR_HEAD       /* ob_size = 2 * ndim */
     metal_storage *storage; /* owned (+1) as long as there is no Buffer; then the Buffer's */
-    BufferObject *buffer; /* owned; held open (buffer_hold).  NULL until array_buffer is asked for it */
-    int64_t byte_offset;  /* of element 0 */
+    /* owned; held open (buffer_hold).  NULL until array_buffer is asked for it */
+    BufferObject *buffer;
+    int64_t byte_offset; /* of element 0 */
     int64_t nitems;
     PyObject *weakrefs; /* keeps nothing alive */
     DLDataType dtype;
     int32_t ndim;
     bool is_readonly;
-    bool is_padded;    /* sub-byte items of one lane, each in a byte of its own */
-    uint8_t first_bit; /* of element 0 within its byte; not 0 only where array_view_bits made it */
+    bool is_padded; /* sub-byte items of one lane, each in a byte of its own */
+    /* of element 0 within its byte; not 0 only where array_view_bits made it */
+    uint8_t first_bit;
     int64_t dims[]; /* ndim extents, then ndim strides in items */
 } ArrayObject;
 
@@ -73,7 +76,8 @@ array_item_bits(const ArrayObject *self)
 static inline metal_storage *
 array_storage(const ArrayObject *self)
 {
-    return self->storage; /* there: a Buffer that has it cannot be closed while an Array lives */
+    /* there: a Buffer that has it cannot be closed while an Array lives */
+    return self->storage;
 }
 
 #endif /* MD_OBJECTS_H */

@@ -4,16 +4,17 @@
 #include "metal/managed.h"
 
 struct owner_list {
-    owner_list *older;           /* of another interpreter, or of a module that came before */
-    metal_storage *head;         /* atomic; newest first, linked by storage->next */
-    int64_t home;                /* the interpreter's number: an address comes again, a number does not */
-    bool is_main;                /* pending calls run in the main interpreter only */
-    bool is_closed;              /* atomic */
-    bool is_call_pending;        /* atomic: Py_AddPendingCall has been told */
+    owner_list *older;   /* of another interpreter, or of a module that came before */
+    metal_storage *head; /* atomic; newest first, linked by storage->next */
+    /* the interpreter's number: an address comes again, a number does not */
+    int64_t home;
+    bool is_main;         /* pending calls run in the main interpreter only */
+    bool is_closed;       /* atomic */
+    bool is_call_pending; /* atomic: Py_AddPendingCall has been told */
 };
 
-/* Lists are never freed: a deleter can come after the interpreter's end and needs a place to look.  A
- * few words an interpreter. */
+/* Lists are never freed: a deleter can come after the interpreter's end and needs a place to
+ * look.  A few words an interpreter. */
 static owner_list *every_list; /* atomic; newest first */
 
 enum { OWNER_OBJECT, OWNER_TENSOR_LEGACY, OWNER_TENSOR_VERSIONED };
@@ -30,8 +31,8 @@ attached_thread(void)
 #elif PY_VERSION_HEX >= 0x030C0000
     return _PyThreadState_UncheckedGet();
 #else
-    /* 3.11 keeps one current thread for the whole process: it is ours only if it is also the one
-     * that this thread is known by. */
+    /* 3.11 keeps one current thread for the whole process: it is ours only if it is also the
+     * one that this thread is known by. */
     PyThreadState *current = _PyThreadState_UncheckedGet();
     return current != NULL && current == PyGILState_GetThisThreadState() ? current : NULL;
 #endif
@@ -42,7 +43,8 @@ static bool
 is_attached_to(const owner_list *list)
 {
     PyThreadState *thread = attached_thread();
-    return thread != NULL && PyInterpreterState_GetID(PyThreadState_GetInterpreter(thread)) == list->home;
+    return thread != NULL &&
+           PyInterpreterState_GetID(PyThreadState_GetInterpreter(thread)) == list->home;
 }
 
 /* ---- letting go; the GIL of the list's interpreter is held ---- */
@@ -51,15 +53,9 @@ static void
 end_owner(const storage_owner *owner)
 {
     switch (owner->kind) {
-    case OWNER_OBJECT:
-        Py_DECREF((PyObject *)owner->object);
-        break;
-    case OWNER_TENSOR_LEGACY:
-        managed_delete(owner->object, false);
-        break;
-    case OWNER_TENSOR_VERSIONED:
-        managed_delete(owner->object, true);
-        break;
+    case OWNER_OBJECT: Py_DECREF((PyObject *)owner->object); break;
+    case OWNER_TENSOR_LEGACY: managed_delete(owner->object, false); break;
+    case OWNER_TENSOR_VERSIONED: managed_delete(owner->object, true); break;
     }
 }
 
@@ -67,8 +63,8 @@ end_owner(const storage_owner *owner)
 static void
 let_go(metal_storage *storage)
 {
-    /* The owner's end can run Python code; an exception in flight must survive it, and none that it
-     * leaves may fly. */
+    /* The owner's end can run Python code; an exception in flight must survive it, and none
+     * that it leaves may fly. */
     PyObject *type = NULL, *value = NULL, *traceback = NULL;
     if (PyErr_Occurred()) {
         PyErr_Fetch(&type, &value, &traceback);

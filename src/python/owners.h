@@ -1,17 +1,18 @@
 /* owners.h: owners of foreign memory, let go by the interpreter that they belong to.
  *
- * Owns:    a lock-free list, one an interpreter, of retired storages whose owner is a Python object
- *          or a foreign managed tensor (whose deleter may want the GIL).
- * Threads: owners_retire runs on any thread and never waits: with this interpreter's GIL held it lets
- *          go at once, else it puts the storage on the list, which owners_drain empties.
- * End:     once the interpreter is gone the list only grows: what it holds is leaked, on purpose,
- *          since there is nobody left to free it.
+ * Owns:    a lock-free list, one an interpreter, of retired storages whose owner is a Python
+ *          object or a foreign managed tensor (whose deleter may want the GIL).
+ * Threads: owners_retire runs on any thread and never waits: with this interpreter's GIL held
+ *          it lets go at once, else it puts the storage on the list, which owners_drain
+ *          empties.
+ * End:     once the interpreter is gone the list only grows: what it holds is leaked, on
+ *          purpose, since there is nobody left to free it.
  */
 #ifndef MD_OWNERS_H
 #define MD_OWNERS_H
 
-#include "python/state.h"
 #include "metal/storage.h"
+#include "python/state.h"
 
 typedef struct owner_list owner_list;
 
@@ -20,8 +21,8 @@ owner_list *owners_new(void);
 /* The module goes: empties the list and closes it.  Retired storages can still arrive. */
 void owners_close(owner_list *list);
 
-/* An owner record for storage_wrap_...: steals `object` (a strong reference) once the storage is
- * made, and not if that fails. */
+/* An owner record for storage_wrap_...: steals `object` (a strong reference) once the storage
+ * is made, and not if that fails. */
 storage_owner owners_of_object(md_state *state, PyObject *object);
 /* The same for a foreign managed tensor, whose deleter will be called once. */
 storage_owner owners_of_tensor(md_state *state, void *managed, bool versioned);

@@ -14,56 +14,58 @@
 /* Every type the module makes: field, spec, public (1: added to the module under its name).
  * module.c walks this list to make, visit and clear them, and the leak test walks it through
  * _core._types(). */
-#define MD_TYPE_LIST(X)                                                                \
-    X(dtype_type, dtype_spec, 1)                                                       \
-    X(layout_type, layout_spec, 1)                                                     \
-    X(device_type, device_spec, 1)                                                     \
-    X(buffer_type, buffer_spec, 1)                                                     \
-    X(array_type, array_spec, 1)                                                       \
-    X(host_view_type, host_view_spec, 1)                                               \
-    X(stream_type, stream_spec, 1)                                                     \
+#define MD_TYPE_LIST(X) \
+    X(dtype_type, dtype_spec, 1) \
+    X(layout_type, layout_spec, 1) \
+    X(device_type, device_spec, 1) \
+    X(buffer_type, buffer_spec, 1) \
+    X(array_type, array_spec, 1) \
+    X(host_view_type, host_view_spec, 1) \
+    X(stream_type, stream_spec, 1) \
     X(event_type, event_spec, 1)
 
 /* Every object of another kind that the state owns.  exec fills each before any is used. */
-#define MD_OBJECT_LIST(X)                                                              \
-    X(copy_required_error) /* CopyRequiredError(BufferError, ValueError) */            \
-    X(metal_error)         /* MetalError(RuntimeError) */                              \
-    X(dtype_cache)         /* dict: public name -> dtype, one object a name */         \
-    X(default_streams)     /* dict: device index -> Stream; made on first use */       \
-    X(entered_streams)     /* ContextVar: tuple of the streams entered, innermost last */ \
-    X(devices)             /* tuple of Device, the default first; made on first use */ \
-    X(max_version)         /* (1, 3), what from_dlpack asks producers for */           \
-    X(keywords_version)    /* ("max_version",) */                                      \
-    X(keywords_copy)       /* ("max_version", "copy") */                               \
-    X(keywords_stream)     /* ("max_version", "stream") */                             \
-    X(keywords_stream_copy) /* ("max_version", "stream", "copy") */                    \
-    X(unheard)             /* what a buffer request raised last, see array_host.c */   \
-    X(minus_one)           /* -1, a stream's number */
+#define MD_OBJECT_LIST(X) \
+    X(copy_required_error)  /* CopyRequiredError(BufferError, ValueError) */ \
+    X(metal_error)          /* MetalError(RuntimeError) */ \
+    X(dtype_cache)          /* dict: public name -> dtype, one object a name */ \
+    X(default_streams)      /* dict: device index -> Stream; made on first use */ \
+    X(entered_streams)      /* ContextVar: tuple of the streams entered, innermost last */ \
+    X(devices)              /* tuple of Device, the default first; made on first use */ \
+    X(max_version)          /* (1, 3), what from_dlpack asks producers for */ \
+    X(keywords_version)     /* ("max_version",) */ \
+    X(keywords_copy)        /* ("max_version", "copy") */ \
+    X(keywords_stream)      /* ("max_version", "stream") */ \
+    X(keywords_stream_copy) /* ("max_version", "stream", "copy") */ \
+    X(unheard)              /* what a buffer request raised last, see array_host.c */ \
+    X(minus_one)            /* -1, a stream's number */
 
 /* Interned names for look-ups and calls: state->str_NAME. */
-#define MD_NAME_LIST(X)                                                                \
-    X(__dlpack__)                                                                      \
-    X(__dlpack_device__)                                                               \
-    X(__dlpack_c_exchange_api__)                                                       \
-    X(__metal_stream__)                                                                \
-    X(Tensor)                                                                          \
-    X(from_dlpack)                                                                     \
-    X(requires_grad)                                                                   \
-    X(is_neg)                                                                          \
-    X(copy)                                                                            \
-    X(dl_device)                                                                       \
-    X(max_version)                                                                     \
+#define MD_NAME_LIST(X) \
+    X(__dlpack__) \
+    X(__dlpack_device__) \
+    X(__dlpack_c_exchange_api__) \
+    X(__metal_stream__) \
+    X(Tensor) \
+    X(from_dlpack) \
+    X(requires_grad) \
+    X(is_neg) \
+    X(copy) \
+    X(dl_device) \
+    X(max_version) \
     X(stream)
 
 /* What is known of a type that was imported from or exported to: see dlpack_exchange.h. */
 #define MD_EXCHANGE_SLOTS 4
 typedef struct exchange_slot {
-    PyTypeObject *type;             /* owned: its address must not come to mean another type */
+    PyTypeObject *type; /* owned: its address must not come to mean another type */
     const struct DLPackExchangeAPI *table; /* static for the process; NULL: it has none */
     PyObject *requires_grad; /* owned: torch's attribute of that name; NULL: it has none */
-    const struct PyGetSetDef *gradient; /* the same, where it is C's and can be called: lives as long */
+    /* the same, where it is C's and can be called: lives as long */
+    const struct PyGetSetDef *gradient;
     bool speaks_metal_stream; /* it has __metal_stream__ */
-    PyObject *sync;          /* owned: what to call before its Metal tensor is read; NULL: nothing */
+    /* owned: what to call before its Metal tensor is read; NULL: nothing */
+    PyObject *sync;
 } exchange_slot;
 
 #define MD_TYPE_FIELD(field, spec, is_public) PyTypeObject *field;
@@ -74,11 +76,11 @@ typedef struct md_state {
     MD_OBJECT_LIST(MD_OBJECT_FIELD)
     MD_NAME_LIST(MD_NAME_FIELD)
     exchange_slot exchange_slots[MD_EXCHANGE_SLOTS]; /* the types seen last */
-    int exchange_next;  /* the slot to be overwritten next */
-    Py_ssize_t open_blocks; /* `with stream:` blocks that are open, in all threads */
-    int exchange_last;  /* the slot that was found last */
-    const void *unheard_of; /* the Array that it was about: compared, never followed */
-    int storage_choice; /* METAL_DLPACK_STORAGE_MODE once read; see storage_mode.h */
+    int exchange_next;                               /* the slot to be overwritten next */
+    Py_ssize_t open_blocks;    /* `with stream:` blocks that are open, in all threads */
+    int exchange_last;         /* the slot that was found last */
+    const void *unheard_of;    /* the Array that it was about: compared, never followed */
+    int storage_choice;        /* METAL_DLPACK_STORAGE_MODE once read; see storage_mode.h */
     struct owner_list *owners; /* foreign memory's owners waiting for the GIL; see owners.h */
 } md_state;
 #undef MD_TYPE_FIELD
@@ -90,7 +92,7 @@ MD_TYPE_LIST(MD_TYPE_SPEC)
 #undef MD_TYPE_SPEC
 
 /* A FASTCALL function as a method table wants it: CPython calls it by the flags beside it. */
-#define MD_FASTCALL(function)                                                          \
+#define MD_FASTCALL(function) \
     ((PyCFunction)(void (*)(void))(function)), METH_FASTCALL | METH_KEYWORDS
 
 /* The state behind an instance of one of our types, none of which can be subclassed. */

@@ -47,7 +47,7 @@ read_variable(md_state *state)
     }
     return PyErr_WarnFormat(PyExc_RuntimeWarning, 2,
                             STORAGE_VARIABLE " ('%.100s') is not one of 'shared', 'managed', "
-                            "'private'; the device's default is used.",
+                                             "'private'; the device's default is used.",
                             value);
 }
 
@@ -76,8 +76,8 @@ storage_mode_convert(md_state *state, const char *function, PyObject *value,
         return default_mode(state, device, out);
     }
     if (!PyUnicode_Check(value)) {
-        PyErr_Format(PyExc_TypeError, "%s: storage must be a str or None, not %.100s.", function,
-                     Py_TYPE(value)->tp_name);
+        PyErr_Format(PyExc_TypeError, "%s: storage must be a str or None, not %.100s.",
+                     function, Py_TYPE(value)->tp_name);
         return -1;
     }
     const char *name = PyUnicode_AsUTF8(value);
@@ -93,13 +93,14 @@ storage_mode_convert(md_state *state, const char *function, PyObject *value,
     return 0;
 }
 
-PyDoc_STRVAR(get_storage_mode_doc,
-             "get_storage_mode()\n--\n\n"
-             "The storage mode that allocations get where none is asked for.\n\n"
-             "METAL_DLPACK_STORAGE_MODE ('shared', 'managed' or 'private', any letter case) is read\n"
-             "at the first use and kept.  Without it: 'shared' where the default device has unified\n"
-             "memory, else 'managed'.  Another value gives one RuntimeWarning and the default.\n\n"
-             "Returns\n-------\nstr");
+PyDoc_STRVAR(
+    get_storage_mode_doc,
+    "get_storage_mode()\n--\n\n"
+    "The storage mode that allocations get where none is asked for.\n\n"
+    "METAL_DLPACK_STORAGE_MODE ('shared', 'managed' or 'private', any letter case) is read\n"
+    "at the first use and kept.  Without it: 'shared' where the default device has unified\n"
+    "memory, else 'managed'.  Another value gives one RuntimeWarning and the default.\n\n"
+    "Returns\n-------\nstr");
 
 static PyObject *
 core_get_storage_mode(PyObject *module, PyObject *Py_UNUSED(unused))

@@ -1,7 +1,7 @@
 /* storage_mode.h: which storage mode an allocation gets.
  *
- * Rule:    the call's `storage=`, else METAL_DLPACK_STORAGE_MODE (read once an interpreter), else shared
- *          on unified memory and managed on a discrete GPU.
+ * Rule:    the call's `storage=`, else METAL_DLPACK_STORAGE_MODE (read once an interpreter),
+ *          else shared on unified memory and managed on a discrete GPU.
  * Threads: the GIL is held.
  */
 #ifndef MD_STORAGE_MODE_H

@@ -84,8 +84,9 @@ waiting_for_busy_storage(md_state *state, const char *function, metal_storage *s
     int count = tracking_copy_marks(storage->handle, is_for_writing, marks);
     int result = 1;
     for (int i = 0; i < count && result == 1; i++) {
-        result = (marks[i].is_of_others ? waiting_for_value : waiting_for_stream)(
-            state, function, marks[i].stream, marks[i].value, STREAM_FOREVER);
+        result = (marks[i].is_of_others ? waiting_for_value
+                                        : waiting_for_stream)(state, function, marks[i].stream,
+                                                              marks[i].value, STREAM_FOREVER);
     }
     tracking_release_marks(marks, count);
     return result == 1 ? 0 : -1;
@@ -102,8 +103,8 @@ waiting_convert_timeout(const char *function, PyObject *value, uint64_t *out_ns)
     if (seconds == -1.0 && PyErr_Occurred()) {
         if (PyErr_ExceptionMatches(PyExc_TypeError)) {
             PyErr_Format(PyExc_TypeError,
-                         "%s: timeout must be a number of seconds or None, not %.100s.", function,
-                         Py_TYPE(value)->tp_name);
+                         "%s: timeout must be a number of seconds or None, not %.100s.",
+                         function, Py_TYPE(value)->tp_name);
         }
         if (PyErr_ExceptionMatches(PyExc_OverflowError)) {
             PyErr_Format(PyExc_OverflowError,

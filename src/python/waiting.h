@@ -1,16 +1,16 @@
 /* waiting.h: Python threads that wait for the GPU.
  *
- * Rule:    every wait of Python code goes through here: the GIL is released, and Ctrl-C is heard
- *          within WAITING_SLICE_NS.
+ * Rule:    every wait of Python code goes through here: the GIL is released, and Ctrl-C is
+ *          heard within WAITING_SLICE_NS.
  * Threads: the GIL is held on entry and on return.
- * Failure: -1 with an exception: MetalError for GPU work that failed, told once; whatever a signal handler
- *          raises, KeyboardInterrupt as a rule.  The work goes on.
+ * Failure: -1 with an exception: MetalError for GPU work that failed, told once; whatever a
+ *          signal handler raises, KeyboardInterrupt as a rule.  The work goes on.
  */
 #ifndef MD_WAITING_H
 #define MD_WAITING_H
 
-#include "python/state.h"
 #include "metal/storage.h"
+#include "python/state.h"
 
 #define WAITING_SLICE_NS UINT64_C(50000000)
 
@@ -18,8 +18,8 @@
 int waiting_for_stream(md_state *state, const char *function, metal_stream *stream,
                        uint64_t value, uint64_t timeout_ns);
 /* The same without a word of failures: the next wait tells of them. */
-int waiting_for_value(md_state *state, const char *function, metal_stream *stream, uint64_t value,
-                      uint64_t timeout_ns);
+int waiting_for_value(md_state *state, const char *function, metal_stream *stream,
+                      uint64_t value, uint64_t timeout_ns);
 /* The same for an event of whatever origin, about whose failures nothing is known. */
 int waiting_for_event(bridge_event *event, uint64_t value, uint64_t timeout_ns);
 
@@ -31,11 +31,13 @@ static inline int
 waiting_for_storage(md_state *state, const char *function, metal_storage *storage,
                     bool is_for_writing)
 {
-    return storage_is_quiet() ? 0
-                              : waiting_for_busy_storage(state, function, storage, is_for_writing);
+    return storage_is_quiet()
+               ? 0
+               : waiting_for_busy_storage(state, function, storage, is_for_writing);
 }
 
-/* Seconds as nanoseconds; NULL and None are STREAM_FOREVER.  -1 with TypeError or ValueError. */
+/* Seconds as nanoseconds; NULL and None are STREAM_FOREVER.  -1 with TypeError
+ * or ValueError. */
 int waiting_convert_timeout(const char *function, PyObject *value, uint64_t *out_ns);
 
 #endif /* MD_WAITING_H */

@@ -26,7 +26,8 @@
                                method);
         return NULL;
     }
-    if (!soft_device_is_same(((SoftMetalBuffer *)buffer)->_device, _commandBuffer->_queue->_device)) {
+    if (!soft_device_is_same(((SoftMetalBuffer *)buffer)->_device,
+                             _commandBuffer->_queue->_device)) {
         soft_validation_report(
             SOFT_REPORT_ARGUMENT,
             "-[MTLBlitCommandEncoder %s]: the buffer belongs to another device.", method);

@@ -102,7 +102,8 @@ static const char *const mode_names[] = {"shared", "managed", "private"};
 - (void)didModifyRange:(NSRange)range
 {
     if (soft_process_is_forked()) {
-        soft_validation_report(SOFT_REPORT_FORK, "-[MTLBuffer didModifyRange:] in a child of fork().");
+        soft_validation_report(SOFT_REPORT_FORK,
+                               "-[MTLBuffer didModifyRange:] in a child of fork().");
         return;
     }
     if (_storage->mode != SOFT_MANAGED) {

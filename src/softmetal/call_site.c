@@ -23,7 +23,7 @@
 #define MOST_FRAMES 16
 #define MOST_SHOWN 3
 #define FRAMES_OF_USES 8 /* there are many, and each frame takes time */
-#define MOST_SITES 4096 /* that are kept for ever; more have no place in reports */
+#define MOST_SITES 4096  /* that are kept for ever; more have no place in reports */
 #define MOST_STEPS 64
 #define FRAMES_INSIDE 2       /* at least: this file, and who asked it */
 #define LONGEST_FUNCTION 8192 /* bytes; a symbol further away is another function's */
@@ -80,7 +80,8 @@ hash_frames(const soft_call_site *site)
 {
     uint64_t mixed = (uint64_t)(uintptr_t)site->caller;
     for (int index = 0; index < site->count; index++) {
-        mixed = (mixed ^ (uint64_t)(uintptr_t)site->frames[index]) * UINT64_C(0x9e3779b97f4a7c15);
+        mixed =
+            (mixed ^ (uint64_t)(uintptr_t)site->frames[index]) * UINT64_C(0x9e3779b97f4a7c15);
         mixed ^= mixed >> 29;
     }
     return (size_t)mixed;

@@ -1,6 +1,8 @@
-/* compute.m: libraries, functions, pipelines and the compute encoder; a kernel is a C function.
+/* compute.m: libraries, functions, pipelines and the compute encoder; a kernel is a C
+ * function.
  *
- * Owns:    a library its text, a function and a pipeline their kernel, an encoder its arguments.
+ * Owns:    a library its text, a function and a pipeline their kernel, an encoder its
+ *          arguments.
  * Calls:   kernel.h for kernels, program.h, failure.h, validation.h.
  * Threads: libraries, functions and pipelines from any; an encoder as Metal demands.
  * Note:    no compiler is here: a function is found if the text has its name and somebody has
@@ -159,7 +161,8 @@
     if (bytes == NULL || length == 0) {
         soft_validation_report(SOFT_REPORT_ARGUMENT, "-[%s]: no bytes (%p, %lu).", method,
                                bytes, length);
-    } else if (!soft_argument_set_bytes(argument, bytes, length)) {
+    }
+    else if (!soft_argument_set_bytes(argument, bytes, length)) {
         abort();
     }
 }
@@ -181,11 +184,13 @@
         !soft_device_is_same(object->_device, _commandBuffer->_queue->_device)) {
         soft_validation_report(SOFT_REPORT_ARGUMENT,
                                "-[%s]: the buffer belongs to another device.", method);
-    } else if (offset >= object->_storage->nbytes) {
+    }
+    else if (offset >= object->_storage->nbytes) {
         soft_validation_report(SOFT_REPORT_ARGUMENT,
                                "-[%s]: the offset (%lu) passes the end of the buffer (%zu).",
                                method, offset, object->_storage->nbytes);
-    } else {
+    }
+    else {
         [_commandBuffer keepObject:object];
         argument->storage = object->_storage;
         argument->offset = offset;
@@ -246,10 +251,10 @@ are_sizes_good(const char *method, MTLSize grid, MTLSize group)
     soft_dispatch *dispatch = soft_dispatch_copy(&_dispatch);
     if (dispatch == NULL ||
         !soft_program_add_command(
-            &_commandBuffer->_program, [_commandBuffer openPass],
-            (soft_command){.kind = SOFT_DISPATCH,
-                           .dispatch = dispatch,
-                           .site = soft_races_are_watched() ? soft_call_site_intern() : NULL})) {
+            &_commandBuffer->_program, [_commandBuffer openPass], (soft_command) {
+                .kind = SOFT_DISPATCH, .dispatch = dispatch,
+                .site = soft_races_are_watched() ? soft_call_site_intern() : NULL
+            })) {
         abort();
     }
 }

@@ -187,7 +187,8 @@ is_length_good(const char *method, NSUInteger length)
         soft_validation_report(SOFT_REPORT_ZERO_LENGTH,
                                "-[MTLDevice %s]: cannot create a buffer of zero length.",
                                method);
-    } else if (length > most) {
+    }
+    else if (length > most) {
         soft_validation_report(SOFT_REPORT_OVER_MAXIMUM,
                                "-[MTLDevice %s]: the length (%lu) is over the maximum buffer "
                                "length (%lu).",
@@ -365,9 +366,10 @@ set_error(NSError **error, MTLLibraryError code, const char *text)
     SOFT_CALLED();
     (void)options;
     if (source == nil) {
-        soft_validation_report(SOFT_REPORT_ARGUMENT,
-                               "-[MTLDevice newLibraryWithSource:options:error:]: the source is "
-                               "nil.");
+        soft_validation_report(
+            SOFT_REPORT_ARGUMENT,
+            "-[MTLDevice newLibraryWithSource:options:error:]: the source is "
+            "nil.");
         return nil;
     }
     if (!may_make("newLibraryWithSource:options:error:", SOFT_FAIL_LIBRARY)) {

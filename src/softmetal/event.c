@@ -95,9 +95,11 @@ soft_event_wait(soft_event *event, uint64_t value, uint64_t deadline_ns)
     while (event->value < value && outcome == SOFT_EVENT_REACHED) {
         if (soft_process_is_exiting()) {
             outcome = SOFT_EVENT_EXIT;
-        } else if (deadline_ns != SOFT_FOREVER && soft_monotonic_ns() >= deadline_ns) {
+        }
+        else if (deadline_ns != SOFT_FOREVER && soft_monotonic_ns() >= deadline_ns) {
             outcome = SOFT_EVENT_LATE;
-        } else {
+        }
+        else {
             soft_monotonic_wait(&raised, &board, deadline_ns);
         }
     }

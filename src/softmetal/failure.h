@@ -12,16 +12,16 @@
 
 /* X(name, word): what can fail.  SOFT_FAIL_COMMAND is a committed command buffer that ends in
  * an error, the others are calls that give nil. */
-#define SOFT_FAILURE_LIST(X)                                                                   \
-    X(SOFT_FAIL_DEVICE, "device")                                                              \
-    X(SOFT_FAIL_BUFFER, "buffer")                                                              \
-    X(SOFT_FAIL_QUEUE, "queue")                                                                \
-    X(SOFT_FAIL_COMMAND_BUFFER, "commandBuffer")                                               \
-    X(SOFT_FAIL_ENCODER, "encoder")                                                            \
-    X(SOFT_FAIL_EVENT, "event")                                                                \
-    X(SOFT_FAIL_LIBRARY, "library")                                                            \
-    X(SOFT_FAIL_PIPELINE, "pipeline")                                                          \
-    X(SOFT_FAIL_FENCE, "fence")                                                                \
+#define SOFT_FAILURE_LIST(X) \
+    X(SOFT_FAIL_DEVICE, "device") \
+    X(SOFT_FAIL_BUFFER, "buffer") \
+    X(SOFT_FAIL_QUEUE, "queue") \
+    X(SOFT_FAIL_COMMAND_BUFFER, "commandBuffer") \
+    X(SOFT_FAIL_ENCODER, "encoder") \
+    X(SOFT_FAIL_EVENT, "event") \
+    X(SOFT_FAIL_LIBRARY, "library") \
+    X(SOFT_FAIL_PIPELINE, "pipeline") \
+    X(SOFT_FAIL_FENCE, "fence") \
     X(SOFT_FAIL_COMMAND, "commit")
 
 #define SOFT_AS_ENUM(name, word) name,

@@ -129,7 +129,8 @@ soft_dispatch_run(const soft_dispatch *dispatch)
         addresses[index] = NULL;
         if (argument->storage != NULL) {
             addresses[index] = argument->storage->gpu + argument->offset;
-        } else if (argument->bytes != NULL) {
+        }
+        else if (argument->bytes != NULL) {
             addresses[index] = (size_t *)argument->bytes + 2;
         }
     }

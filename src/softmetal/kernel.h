@@ -1,6 +1,7 @@
 /* kernel.h: kernels written in C, found by name, and one dispatch of one.
  *
- * Owns:    the table of kernels, behind a lock; a dispatch owns copies of the bytes it is given.
+ * Owns:    the table of kernels, behind a lock; a dispatch owns copies of the bytes it is
+ *          given.
  * Calls:   storage.h, softmetal.h.
  * Threads: the table from any thread; a dispatch as program.h says.
  */
@@ -37,8 +38,8 @@ bool soft_kernel_find(const char *name, soft_kernel *out); /* false: nobody regi
 
 /* A copy with bytes of its own; NULL when there is no memory. */
 soft_dispatch *soft_dispatch_copy(const soft_dispatch *dispatch);
-void soft_dispatch_free(soft_dispatch *dispatch);   /* NULL is allowed */
-void soft_dispatch_clear(soft_dispatch *dispatch);  /* the arguments alone */
+void soft_dispatch_free(soft_dispatch *dispatch);  /* NULL is allowed */
+void soft_dispatch_clear(soft_dispatch *dispatch); /* the arguments alone */
 bool soft_argument_set_bytes(soft_argument *argument, const void *bytes, size_t nbytes);
 void soft_dispatch_run(const soft_dispatch *dispatch);
 

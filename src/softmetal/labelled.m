@@ -97,7 +97,8 @@
     BOOL reached;
     if (soft_process_is_forked() || milliseconds == 0) {
         reached = soft_event_value(_event) >= value;
-    } else {
+    }
+    else {
         uint64_t deadline = soft_monotonic_after(milliseconds, 1000000);
         reached = soft_event_wait(_event, value, deadline) == SOFT_EVENT_REACHED;
     }

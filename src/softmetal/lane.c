@@ -59,7 +59,8 @@ soft_lane_release(soft_lane *lane)
     }
     if (lane->previous_lane != NULL) {
         lane->previous_lane->next_lane = lane->next_lane;
-    } else {
+    }
+    else {
         first_lane = lane->next_lane;
     }
     pthread_mutex_unlock(&list_lock);
@@ -98,7 +99,8 @@ soft_lane_place(soft_lane *lane, soft_slot *slot)
     slot->previous = lane->last;
     if (lane->last != NULL) {
         lane->last->next = slot;
-    } else {
+    }
+    else {
         lane->first = slot;
     }
     lane->last = slot;
@@ -110,12 +112,14 @@ soft_lane_remove(soft_lane *lane, soft_slot *slot)
 {
     if (slot->previous != NULL) {
         slot->previous->next = slot->next;
-    } else {
+    }
+    else {
         lane->first = slot->next;
     }
     if (slot->next != NULL) {
         slot->next->previous = slot->previous;
-    } else {
+    }
+    else {
         lane->last = slot->previous;
     }
     slot->next = slot->previous = NULL;

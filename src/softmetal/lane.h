@@ -28,10 +28,10 @@ typedef struct soft_lane {
     soft_slot *first, *last;
     uint64_t limit, in_flight; /* command buffers that exist and have not completed */
     bool has_worker;
-    bool is_closed;        /* the queue object is gone */
-    uint64_t seed, random; /* of the shuffle, the worker's own */
+    bool is_closed;         /* the queue object is gone */
+    uint64_t seed, random;  /* of the shuffle, the worker's own */
     soft_race_queue *races; /* owned; NULL: not watched */
-    uint64_t serial;       /* in the order of creation, for names and seeds */
+    uint64_t serial;        /* in the order of creation, for names and seeds */
     struct soft_lane *next_lane, *previous_lane;
 } soft_lane;
 

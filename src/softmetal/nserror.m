@@ -30,7 +30,9 @@ soft_error_domain_set_class(Class constant_string)
 
 @implementation SoftMetalError
 
-- (instancetype)initWithDomain:(NSErrorDomain)domain code:(NSInteger)code text:(const char *)text
+- (instancetype)initWithDomain:(NSErrorDomain)domain
+                          code:(NSInteger)code
+                          text:(const char *)text
 {
     self = [super init];
     if (self != nil) {

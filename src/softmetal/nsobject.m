@@ -60,7 +60,8 @@
     soft_object_list_remove(object);
     if (soft_validation_is_on()) {
         soft_zombie_make(self);
-    } else {
+    }
+    else {
         soft_object_free(object);
     }
 }
@@ -76,7 +77,8 @@
     long left = __atomic_sub_fetch(&soft_object_of(self)->retain_count, 1, __ATOMIC_ACQ_REL);
     if (left == 0) {
         [self dealloc];
-    } else if (left < 0) {
+    }
+    else if (left < 0) {
         soft_validation_insist(SOFT_REPORT_DEAD_OBJECT,
                                "-[%s release]: the object is released while it is being freed.",
                                object_getClassName(self));

@@ -44,7 +44,8 @@ soft_object_list_add(soft_object *object)
     object->previous = newest;
     if (newest != NULL) {
         newest->next = object;
-    } else {
+    }
+    else {
         oldest = object;
     }
     newest = object;
@@ -57,12 +58,14 @@ soft_object_list_remove(soft_object *object)
     soft_object_list_lock();
     if (object->previous != NULL) {
         object->previous->next = object->next;
-    } else {
+    }
+    else {
         oldest = object->next;
     }
     if (object->next != NULL) {
         object->next->previous = object->previous;
-    } else {
+    }
+    else {
         newest = object->previous;
     }
     soft_object_list_unlock();
@@ -84,7 +87,8 @@ soft_object_list_bury(soft_object *object)
     soft_object_list_lock();
     if (newest_dead != NULL) {
         newest_dead->next = object;
-    } else {
+    }
+    else {
         oldest_dead = object;
     }
     newest_dead = object;

@@ -23,7 +23,9 @@
     NSInteger _code;
     NSString *_text; /* owned (+1) */
 }
-- (instancetype)initWithDomain:(NSErrorDomain)domain code:(NSInteger)code text:(const char *)text;
+- (instancetype)initWithDomain:(NSErrorDomain)domain
+                          code:(NSInteger)code
+                          text:(const char *)text;
 /* Of a command buffer. */
 - (instancetype)initWithCode:(NSInteger)code text:(const char *)text;
 @end

@@ -86,8 +86,8 @@ watch(void)
     atexit(stop_workers);
 }
 
-/* First of all constructors: whoever holds a lock of its own and calls Metal takes that one first, and
- * prepare handlers run last in, first out. */
+/* First of all constructors: whoever holds a lock of its own and calls Metal takes that one
+ * first, and prepare handlers run last in, first out. */
 __attribute__((constructor(101))) static void
 watch_fork(void)
 {

@@ -194,12 +194,8 @@ move_bytes(const soft_command *command)
         memset(command->destination->gpu + command->destination_offset, command->value,
                command->nbytes);
         break;
-    case SOFT_SYNCHRONIZE:
-        soft_storage_download(command->destination);
-        break;
-    case SOFT_DISPATCH:
-        soft_dispatch_run(command->dispatch);
-        break;
+    case SOFT_SYNCHRONIZE: soft_storage_download(command->destination); break;
+    case SOFT_DISPATCH: soft_dispatch_run(command->dispatch); break;
     }
 }
 

@@ -26,7 +26,7 @@ typedef struct soft_command {
     soft_storage *source, *destination; /* borrowed from the program's `bound` */
     size_t source_offset, destination_offset, nbytes;
     const soft_call_site *site; /* who encoded it: borrowed for ever; NULL: not known */
-    soft_dispatch *dispatch; /* of a dispatch: owned, and all there is */
+    soft_dispatch *dispatch;    /* of a dispatch: owned, and all there is */
 } soft_command;
 
 typedef enum { SOFT_PASS_ENCODER, SOFT_PASS_SIGNAL, SOFT_PASS_WAIT } soft_pass_kind;
@@ -62,8 +62,8 @@ bool soft_pass_add_fence(soft_event ***fences, size_t *count, soft_event *fence)
 void soft_program_begin(soft_program *program); /* it is committed: nothing is added any more */
 void soft_program_clear(soft_program *program);
 
-/* The storages that a command names, one after the other: NULL from the last on.  An entry in between may be
- * NULL too. */
+/* The storages that a command names, one after the other: NULL from the last on.  An entry in
+ * between may be NULL too. */
 soft_storage *soft_command_storage(const soft_command *command, int index, bool *is_written);
 int soft_command_storage_count(const soft_command *command);
 

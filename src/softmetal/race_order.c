@@ -15,14 +15,15 @@ add_earlier(const soft_race_recent *recent, uint64_t earlier, uint64_t number, u
     }
     uint64_t distance = number - earlier;
     *before |= UINT64_C(1) << (distance - 1);
-    if (distance < SOFT_RACE_WINDOW && recent->passes[earlier % SOFT_RACE_WINDOW].number == earlier) {
+    if (distance < SOFT_RACE_WINDOW &&
+        recent->passes[earlier % SOFT_RACE_WINDOW].number == earlier) {
         *before |= recent->passes[earlier % SOFT_RACE_WINDOW].before << distance;
     }
 }
 
 static void
-learn_fences(const soft_race_recent *recent, int component, const soft_pass *pass, uint64_t number,
-             uint64_t *before)
+learn_fences(const soft_race_recent *recent, int component, const soft_pass *pass,
+             uint64_t number, uint64_t *before)
 {
     for (size_t index = 0; index < pass->awaited_count; index++) {
         const soft_fence_updates *updates = soft_event_fence_updates(pass->awaited[index]);
@@ -94,15 +95,16 @@ soft_race_order_uses(const soft_command *command, soft_race_use *uses)
 
 /* Metal itself orders passes of one queue that use a tracked buffer, one of them writing. */
 static void
-learn_hazards(const soft_race_recent *recent, int component, const soft_pass *pass, uint64_t number,
-              uint64_t *before)
+learn_hazards(const soft_race_recent *recent, int component, const soft_pass *pass,
+              uint64_t number, uint64_t *before)
 {
     soft_race_use uses[SOFT_RACE_USES];
     uint64_t earlier[SOFT_RACE_WINDOW];
     for (size_t index = 0; index < pass->command_count; index++) {
         size_t count = soft_race_order_uses(&pass->commands[index], uses);
         for (size_t one = 0; one < count; one++) {
-            size_t found = soft_race_shadow_list(&uses[one], component, earlier, SOFT_RACE_WINDOW);
+            size_t found =
+                soft_race_shadow_list(&uses[one], component, earlier, SOFT_RACE_WINDOW);
             for (size_t each = 0; each < found; each++) {
                 add_earlier(recent, earlier[each], number, before);
             }

@@ -3,8 +3,9 @@
  * Owns:    nothing: a queue has its window.
  * Calls:   program.h, race_shadow.h.
  * Threads: behind the lock of races.c.
- * Note:    a pass comes after an earlier one of its queue if a fence or a tracked buffer says so, or if
- *          it comes after a third that does; beyond the window all are taken to be in order.
+ * Note:    a pass comes after an earlier one of its queue if a fence or a tracked buffer says
+ *          so, or if it comes after a third that does; beyond the window all are taken to be
+ *          in order.
  */
 #ifndef SOFT_RACE_ORDER_H
 #define SOFT_RACE_ORDER_H
@@ -31,8 +32,8 @@ bool soft_race_order_holds(uint64_t before, uint64_t earlier, uint64_t number);
 
 #define SOFT_RACE_USES SOFT_MOST_ARGUMENTS
 
-/* The uses of one command: one or two; of a dispatch every buffer that is bound, from the offset on, since nothing
- * says what a kernel leaves alone. */
+/* The uses of one command: one or two; of a dispatch every buffer that is bound, from the
+ * offset on, since nothing says what a kernel leaves alone. */
 size_t soft_race_order_uses(const soft_command *command, soft_race_use *uses);
 
 #endif /* SOFT_RACE_ORDER_H */

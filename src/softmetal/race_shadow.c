@@ -12,7 +12,8 @@
 
 #include "softmetal/validation.h"
 
-#define MOST_RECORDS 512 /* of a block; then the oldest is forgotten, and a race with it missed */
+#define MOST_RECORDS \
+    512 /* of a block; then the oldest is forgotten, and a race with it missed */
 
 struct soft_race_shadow {
     size_t count, capacity;
@@ -78,9 +79,11 @@ cut(soft_race_shadow *shadow, size_t index, const soft_race_record *record)
     }
     if (old->start < record->start) {
         old->end = record->start;
-    } else if (record->end < old->end) {
+    }
+    else if (record->end < old->end) {
         old->start = record->end;
-    } else {
+    }
+    else {
         return true;
     }
     return false;
@@ -146,7 +149,8 @@ soft_race_shadow_use(const soft_race_use *use,
     shadow->count = kept;
     if (kept > 0 && extends_last(shadow, &record)) {
         shadow->records[kept - 1].end = record.end;
-    } else {
+    }
+    else {
         (void)append(shadow, record);
     }
 }
@@ -192,7 +196,8 @@ describe(const soft_race_record *record, char *text, size_t nbytes)
     if (record->queue == 0) {
         snprintf(text, nbytes, "a %s of bytes %zu to %zu by the CPU at %s",
                  record->is_written ? "write" : "read", record->start, record->end, site);
-    } else {
+    }
+    else {
         snprintf(text, nbytes, "a %s of bytes %zu to %zu by queue %llu, encoded at %s",
                  record->is_written ? "write" : "read", record->start, record->end,
                  (unsigned long long)record->queue, site);

@@ -41,16 +41,16 @@ typedef struct soft_race_report {
     char label[SOFT_LABEL_SIZE];
 } soft_race_report;
 
-/* Compare a use with those before it, then remember it.  The first race goes to `*report`, unless there
- * is one in it. */
+/* Compare a use with those before it, then remember it.  The first race goes to `*report`,
+ * unless there is one in it. */
 void soft_race_shadow_use(const soft_race_use *use,
                           bool (*comes_before)(const void *context,
                                                const soft_race_record *record),
                           const void *context, soft_race_report *report);
 /* Is it the same as the last one, which has left nothing to compare and to remember? */
 bool soft_race_shadow_has_last(const soft_race_use *use);
-/* The passes of one queue that Metal's hazard tracking puts before a use.  At most `capacity`; returns
- * how many. */
+/* The passes of one queue that Metal's hazard tracking puts before a use.  At most `capacity`;
+ * returns how many. */
 size_t soft_race_shadow_list(const soft_race_use *use, int component, uint64_t *numbers,
                              size_t capacity);
 /* Says it, if there is one.  No lock is held. */

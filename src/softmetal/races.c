@@ -22,8 +22,8 @@
 struct soft_race_queue {
     int component;
     uint64_t serial;
-    soft_clock waited;   /* what its waits so far have learned */
-    soft_clock commits;  /* what was known at the commits so far */
+    soft_clock waited;  /* what its waits so far have learned */
+    soft_clock commits; /* what was known at the commits so far */
     soft_race_recent recent;
 };
 
@@ -48,7 +48,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static soft_clock cpu = {.at = {[0] = 1}};
 static soft_clock left;      /* at no buffer in particular */
 static soft_clock completed; /* what all command buffers that are complete have done */
-static uint64_t issued[SOFT_RACE_COMPONENTS]; /* the last number of each component that is in use */
+/* the last number of each component that is in use */
+static uint64_t issued[SOFT_RACE_COMPONENTS];
 static bool is_taken[SOFT_RACE_COMPONENTS];
 static __thread soft_clock *handler_clock; /* of the command buffer whose handlers run here */
 
@@ -131,8 +132,8 @@ soft_race_history_free(soft_race_history *history)
     free(history);
 }
 
-/* Half of the values go: a wait for one of them counts as a wait for the next that is left, which knows
- * more.  So a race can be missed, and none is made up. */
+/* Half of the values go: a wait for one of them counts as a wait for the next that is left,
+ * which knows more.  So a race can be missed, and none is made up. */
 static void
 thin_out(soft_race_history *history)
 {
@@ -164,7 +165,8 @@ append_value_locked(soft_event *event, uint64_t value, const soft_clock *clock)
     history->count += 1;
 }
 
-/* The first signal that satisfied the wait, not the latest one: the latter is a matter of time. */
+/* The first signal that satisfied the wait, not the latest one: the latter is a matter of
+ * time. */
 static void
 learn_value_locked(soft_event *event, uint64_t value, soft_clock *clock)
 {
@@ -174,7 +176,8 @@ learn_value_locked(soft_event *event, uint64_t value, soft_clock *clock)
         size_t middle = low + (high - low) / 2;
         if (history->entries[middle].value < value) {
             low = middle + 1;
-        } else {
+        }
+        else {
             high = middle;
         }
     }
@@ -222,8 +225,8 @@ soft_races_begin(soft_race_work *work, soft_race_queue *queue, size_t pass_count
     pthread_mutex_unlock(&lock);
 }
 
-/* What is known after a pass.  A queue without a component passes on all that there is: with too many
- * queues races are missed, and none is made up. */
+/* What is known after a pass.  A queue without a component passes on all that there is: with
+ * too many queues races are missed, and none is made up. */
 static soft_clock
 clock_after(const soft_race_work *work, uint64_t number)
 {
@@ -297,9 +300,11 @@ soft_races_run(const soft_program *program, const soft_pass *pass)
     if (pass->kind == SOFT_PASS_SIGNAL) {
         soft_clock clock = clock_after(work, number);
         append_value_locked(pass->event, pass->value, &clock);
-    } else if (work->queue != NULL && pass->kind == SOFT_PASS_WAIT) {
+    }
+    else if (work->queue != NULL && pass->kind == SOFT_PASS_WAIT) {
         learn_value_locked(pass->event, pass->value, &work->queue->waited);
-    } else if (work->queue != NULL) {
+    }
+    else if (work->queue != NULL) {
         run_encoder(work, pass, number, &report);
     }
     pthread_mutex_unlock(&lock);

@@ -1,13 +1,14 @@
 /* races.h: what happens before what, and accesses to the same bytes that nothing orders.
  *
- * Owns:      the CPU's clock and the numbers given to queues, behind one lock that is taken last.
+ * Owns:      the CPU's clock and the numbers given to queues, behind one lock that is taken
+ *            last.
  * Calls:     call_site.h, settings.h, storage.h, validation.h.
  * Threads:   any; nothing is done in a forked child.
- * Model:     vector clocks.  One component is the CPU, whose threads count as one line of events
- *            (their order among themselves is ThreadSanitizer's matter); the others are queues, which
- *            count their passes.  Order comes from commit, completion, events, fences, tracked buffers and
- *            what softmetal_host_... tells, never from time: what is reported is reported in every run
- *            in which both accesses happen.
+ * Model:     vector clocks.  One component is the CPU, whose threads count as one line of
+ *            events (their order among themselves is ThreadSanitizer's matter); the others are
+ *            queues, which count their passes.  Order comes from commit, completion, events,
+ *            fences, tracked buffers and what softmetal_host_... tells, never from time: what
+ *            is reported is reported in every run in which both accesses happen.
  * Invariant: a clock's component n says that all passes of that queue up to n come before.
  */
 #ifndef SOFT_RACES_H
@@ -19,7 +20,8 @@
 
 #include "softmetal/call_site.h"
 
-#define SOFT_RACE_COMPONENTS 64 /* the CPU and 63 queues at a time; races of others are missed */
+#define SOFT_RACE_COMPONENTS \
+    64 /* the CPU and 63 queues at a time; races of others are missed */
 
 typedef struct soft_clock {
     uint64_t at[SOFT_RACE_COMPONENTS];
@@ -39,7 +41,7 @@ bool soft_races_are_watched(void);
 
 /* Owned (+1), or NULL: no memory, or too many queues.  `serial` names it in reports. */
 soft_race_queue *soft_race_queue_new(uint64_t serial);
-void soft_race_queue_free(soft_race_queue *queue);      /* NULL is allowed, as in all below */
+void soft_race_queue_free(soft_race_queue *queue); /* NULL is allowed, as in all below */
 void soft_race_history_free(soft_race_history *history);
 void soft_race_shadow_free(soft_race_shadow *shadow);
 
@@ -68,7 +70,8 @@ void soft_races_cpu_releases(struct soft_storage *storage);
 void soft_races_cpu_acquires(struct soft_storage *storage);
 void soft_races_cpu_uses(struct soft_storage *storage, size_t offset, size_t nbytes,
                          bool is_written);
-/* Managed storage, after didModifyRange: read the CPU's bytes, and wrote the GPU's where they differed. */
+/* Managed storage, after didModifyRange: read the CPU's bytes, and wrote the GPU's where they
+ * differed. */
 void soft_races_cpu_flushes(struct soft_storage *storage, size_t offset, size_t nbytes,
                             bool has_changed);
 

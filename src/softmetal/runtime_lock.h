@@ -1,7 +1,8 @@
 /* runtime_lock.h: the lock of the Objective-C runtime.
  *
- * Threads: any.  Recursive.  It comes before every lock of the software Metal: whoever holds one of
- *          those and asks the runtime about a class would else wait for a fork(), which holds this.
+ * Threads: any.  Recursive.  It comes before every lock of the software Metal: whoever holds
+ *          one of those and asks the runtime about a class would else wait for a fork(), which
+ *          holds this.
  */
 #ifndef SOFTMETAL_RUNTIME_LOCK_H
 #define SOFTMETAL_RUNTIME_LOCK_H

@@ -158,12 +158,9 @@ wait_for_event(const soft_pass *pass)
     uint64_t deadline =
         timeout_ms == 0 ? SOFT_FOREVER : soft_monotonic_after(timeout_ms, 1000000);
     switch (soft_event_wait(pass->event, pass->value, deadline)) {
-    case SOFT_EVENT_REACHED:
-        return 0;
-    case SOFT_EVENT_LATE:
-        return ERROR_TIMEOUT;
-    default:
-        return SOFT_JOB_ENDED_BY_EXIT;
+    case SOFT_EVENT_REACHED: return 0;
+    case SOFT_EVENT_LATE: return ERROR_TIMEOUT;
+    default: return SOFT_JOB_ENDED_BY_EXIT;
     }
 }
 
@@ -187,12 +184,14 @@ run_pass(soft_job *job, soft_pass *pass)
             soft_races_run(job->program, pass);
             soft_event_raise(pass->event, pass->value);
         }
-    } else if (works && pass->kind == SOFT_PASS_WAIT) {
+    }
+    else if (works && pass->kind == SOFT_PASS_WAIT) {
         job->code = wait_for_event(pass);
         if (job->code == 0) {
             soft_races_run(job->program, pass);
         }
-    } else if (works) {
+    }
+    else if (works) {
         soft_races_run(job->program, pass);
         job->code = run_commands(pass);
     }

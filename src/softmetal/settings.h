@@ -9,25 +9,25 @@
 #include <stdint.h>
 
 /* X(name, environment name, default, how the text is read) */
-#define SOFT_SETTING_LIST(X)                                                                   \
-    X(SOFT_DEVICES, "SOFTMETAL_DEVICES", "unified", read_devices)                              \
-    X(SOFT_DEVICE_OBJECTS, "SOFTMETAL_DEVICE_OBJECTS", "one", read_objects)                    \
-    X(SOFT_DISCRETE, "SOFTMETAL_DISCRETE", "0", read_flag)                                     \
-    X(SOFT_MAX_BUFFER_LENGTH, "SOFTMETAL_MAX_BUFFER_LENGTH", "32G", read_size)                 \
-    X(SOFT_MEMORY_LIMIT, "SOFTMETAL_MEMORY_LIMIT", "0", read_size)                             \
-    X(SOFT_QUEUE_DEPTH, "SOFTMETAL_QUEUE_DEPTH", "64", read_size)                              \
-    X(SOFT_DEADLOCK_MS, "SOFTMETAL_DEADLOCK_MS", "30000", read_size)                           \
-    X(SOFT_LATENCY_US, "SOFTMETAL_LATENCY_US", "0", read_size)                                 \
-    X(SOFT_EVENT_TIMEOUT_MS, "SOFTMETAL_EVENT_TIMEOUT_MS", "0", read_size)                     \
-    X(SOFT_SIGNAL_ON_ERROR, "SOFTMETAL_SIGNAL_ON_ERROR", "0", read_flag)                       \
-    X(SOFT_SEED, "SOFTMETAL_SEED", "0", read_seed)                                             \
-    X(SOFT_JITTER_US, "SOFTMETAL_JITTER_US", "200", read_size)                                 \
-    X(SOFT_PURGE, "SOFTMETAL_PURGE", "0", read_flag)                                           \
-    X(SOFT_POISON, "SOFTMETAL_POISON", "0", read_flag)                                         \
-    X(SOFT_BLIT_ALIGNMENT, "SOFTMETAL_BLIT_ALIGNMENT", "4", read_size)                         \
-    X(SOFT_VALIDATION, "SOFTMETAL_VALIDATION", "0", read_flag)                                 \
-    X(SOFT_VALIDATION_MODE, "SOFTMETAL_VALIDATION_MODE", "abort", read_mode)                   \
-    X(SOFT_RACES, "SOFTMETAL_RACES", "1", read_flag)                                           \
+#define SOFT_SETTING_LIST(X) \
+    X(SOFT_DEVICES, "SOFTMETAL_DEVICES", "unified", read_devices) \
+    X(SOFT_DEVICE_OBJECTS, "SOFTMETAL_DEVICE_OBJECTS", "one", read_objects) \
+    X(SOFT_DISCRETE, "SOFTMETAL_DISCRETE", "0", read_flag) \
+    X(SOFT_MAX_BUFFER_LENGTH, "SOFTMETAL_MAX_BUFFER_LENGTH", "32G", read_size) \
+    X(SOFT_MEMORY_LIMIT, "SOFTMETAL_MEMORY_LIMIT", "0", read_size) \
+    X(SOFT_QUEUE_DEPTH, "SOFTMETAL_QUEUE_DEPTH", "64", read_size) \
+    X(SOFT_DEADLOCK_MS, "SOFTMETAL_DEADLOCK_MS", "30000", read_size) \
+    X(SOFT_LATENCY_US, "SOFTMETAL_LATENCY_US", "0", read_size) \
+    X(SOFT_EVENT_TIMEOUT_MS, "SOFTMETAL_EVENT_TIMEOUT_MS", "0", read_size) \
+    X(SOFT_SIGNAL_ON_ERROR, "SOFTMETAL_SIGNAL_ON_ERROR", "0", read_flag) \
+    X(SOFT_SEED, "SOFTMETAL_SEED", "0", read_seed) \
+    X(SOFT_JITTER_US, "SOFTMETAL_JITTER_US", "200", read_size) \
+    X(SOFT_PURGE, "SOFTMETAL_PURGE", "0", read_flag) \
+    X(SOFT_POISON, "SOFTMETAL_POISON", "0", read_flag) \
+    X(SOFT_BLIT_ALIGNMENT, "SOFTMETAL_BLIT_ALIGNMENT", "4", read_size) \
+    X(SOFT_VALIDATION, "SOFTMETAL_VALIDATION", "0", read_flag) \
+    X(SOFT_VALIDATION_MODE, "SOFTMETAL_VALIDATION_MODE", "abort", read_mode) \
+    X(SOFT_RACES, "SOFTMETAL_RACES", "1", read_flag) \
     X(SOFT_FAIL, "SOFTMETAL_FAIL", "", read_fail)
 
 #define SOFT_AS_ENUM(name, environment, initial, reader) name,
@@ -35,8 +35,8 @@ typedef enum { SOFT_SETTING_LIST(SOFT_AS_ENUM) SOFT_SETTING_COUNT } soft_setting
 #undef SOFT_AS_ENUM
 
 /* The value as a number.  SOFT_DEVICES: the number of devices in the low byte, and from bit 8
- * on one bit per device, set for a discrete GPU.  SOFT_DEVICE_OBJECTS: 1 for many.  SOFT_SEED: UINT64_MAX for "last".
- * SOFT_VALIDATION_MODE: 1 for abort, 0 for log. */
+ * on one bit per device, set for a discrete GPU.  SOFT_DEVICE_OBJECTS: 1 for many.  SOFT_SEED:
+ * UINT64_MAX for "last". SOFT_VALIDATION_MODE: 1 for abort, 0 for log. */
 uint64_t soft_settings_get(soft_setting setting);
 
 #endif /* SOFT_SETTINGS_H */

@@ -23,11 +23,11 @@ void softmetal_reset(void);
 size_t softmetal_live_objects(const char *name);
 /* Calls `visit` for each such object, oldest first, under a lock: `visit` must not make, retain
  * or release objects.  `site` is where the object was made ("" unless validation was on). */
-void
-softmetal_visit_live_objects(const char *name,
-                             void (*visit)(const char *class_name, const void *object,
-                                           long retain_count, const char *site, void *context),
-                             void *context);
+void softmetal_visit_live_objects(const char *name,
+                                  void (*visit)(const char *class_name, const void *object,
+                                                long retain_count, const char *site,
+                                                void *context),
+                                  void *context);
 
 /* Objects autoreleased where the thread had no pool; such an object leaks. */
 size_t softmetal_autoreleased_without_pool(void);
@@ -38,12 +38,12 @@ size_t softmetal_reports(const char *kind);
 size_t softmetal_last_report(char *text, size_t nbytes);
 void softmetal_clear_reports(void);
 
-/* A kernel, in C: every call of it, one after the other.  `arguments[i]` is what was bound at index i, NULL
- * for nothing; `grid` the number of threads along x, y and z. */
+/* A kernel, in C: every call of it, one after the other.  `arguments[i]` is what was bound at
+ * index i, NULL for nothing; `grid` the number of threads along x, y and z. */
 typedef void softmetal_kernel(void *const *arguments, const size_t grid[3]);
-/* What MTLLibrary's newFunctionWithName: finds under this name (static text), if the library's text has the
- * name as well; bit i of `written`: argument i is written.  A later one of the same name
- * replaces it.  0, or -1: there are 256 already. */
+/* What MTLLibrary's newFunctionWithName: finds under this name (static text), if the library's
+ * text has the name as well; bit i of `written`: argument i is written.  A later one of the
+ * same name replaces it.  0, or -1: there are 256 already. */
 int softmetal_register_kernel(const char *name, softmetal_kernel *run, unsigned written);
 
 /* Wait until no committed command buffer is left.  1, or 0 after `timeout_ms`. */
@@ -51,18 +51,19 @@ int softmetal_wait_idle(uint64_t timeout_ms);
 
 /* ---- races: what the software Metal cannot see by itself ---- */
 
-/* Not 0: validation and SOFTMETAL_RACES are on.  To be read before the calls below, which cost a
- * few microseconds then and nothing else. */
+/* Not 0: validation and SOFTMETAL_RACES are on.  To be read before the calls below, which cost
+ * a few microseconds then and nothing else. */
 extern int softmetal_is_watching;
 
-/* The CPU is about to read or write bytes of an MTLBuffer (`buffer`), whose memory it can reach.  Not
- * counted in a handler. */
-void softmetal_host_access(const void *buffer, size_t offset_bytes, size_t nbytes, int is_written);
-/* The calling thread knows by means of its own (a counter, a condition) that an MTLSharedEvent has had
- * this value. */
+/* The CPU is about to read or write bytes of an MTLBuffer (`buffer`), whose memory it can
+ * reach.  Not counted in a handler. */
+void softmetal_host_access(const void *buffer, size_t offset_bytes, size_t nbytes,
+                           int is_written);
+/* The calling thread knows by means of its own (a counter, a condition) that an MTLSharedEvent
+ * has had this value. */
 void softmetal_host_reached(const void *event, uint64_t value);
-/* What the calling thread knows is left at an MTLBuffer, for whoever fetches it there: as a lock would
- * do it.  NULL: at a place that is no buffer's. */
+/* What the calling thread knows is left at an MTLBuffer, for whoever fetches it there: as a
+ * lock would do it.  NULL: at a place that is no buffer's. */
 void softmetal_host_release(const void *buffer);
 void softmetal_host_acquire(const void *buffer);
 

@@ -70,7 +70,8 @@ free_block(char *block, size_t nbytes)
     }
     if (nbytes <= HEAP_MOST) {
         free(block);
-    } else {
+    }
+    else {
         munmap(block, mapped_size(nbytes));
     }
 }
@@ -103,7 +104,8 @@ allocate_blocks(soft_storage *storage, char *foreign)
 {
     if (foreign != NULL) {
         storage->cpu = foreign;
-    } else if (storage->mode != SOFT_PRIVATE) {
+    }
+    else if (storage->mode != SOFT_PRIVATE) {
         storage->cpu = allocate_block(storage->nbytes);
         if (storage->cpu == NULL) {
             return false;
@@ -215,7 +217,8 @@ soft_storage_orphan(soft_storage *storage)
 bool
 soft_storage_upload(soft_storage *storage, size_t offset, size_t nbytes)
 {
-    /* Metal brings over what the CPU has changed.  Nothing: work in flight may read the bytes, in peace. */
+    /* Metal brings over what the CPU has changed.  Nothing: work in flight may read the bytes,
+     * in peace. */
     bool has_changed = storage->mode == SOFT_MANAGED &&
                        memcmp(storage->gpu + offset, storage->cpu + offset, nbytes) != 0;
     if (has_changed) {

@@ -26,17 +26,18 @@ struct soft_race_shadow;
 typedef struct soft_storage {
     long references;
     soft_storage_mode mode;
-    bool is_tracked;             /* hazards on it order GPU work */
-    bool is_foreign;             /* the CPU block belongs to the caller (bytesNoCopy) */
-    size_t nbytes;               /* > 0 */
-    char *cpu;                   /* NULL for private */
-    char *gpu;                   /* never NULL */
-    size_t *account;             /* borrowed for ever: where the device counts its bytes */
-    long pending_uses;           /* committed command buffers that have not completed */
-    int running_uses;            /* workers that touch its bytes at this moment */
-    int is_orphan;               /* the MTLBuffer is gone */
-    char *made_at;               /* owned; where, for reports: written before is_orphan, or NULL */
-    int purgeable;               /* a MTLPurgeableState, never KeepCurrent */
+    bool is_tracked;   /* hazards on it order GPU work */
+    bool is_foreign;   /* the CPU block belongs to the caller (bytesNoCopy) */
+    size_t nbytes;     /* > 0 */
+    char *cpu;         /* NULL for private */
+    char *gpu;         /* never NULL */
+    size_t *account;   /* borrowed for ever: where the device counts its bytes */
+    long pending_uses; /* committed command buffers that have not completed */
+    int running_uses;  /* workers that touch its bytes at this moment */
+    int is_orphan;     /* the MTLBuffer is gone */
+    /* owned; where, for reports: written before is_orphan, or NULL */
+    char *made_at;
+    int purgeable;                       /* a MTLPurgeableState, never KeepCurrent */
     struct soft_race_shadow *shadows[2]; /* owned; NULL: never used */
     struct soft_clock *released;         /* owned; what softmetal_host_release left here */
     char label[SOFT_LABEL_SIZE]; /* behind a lock: soft_storage_set_label, _copy_label */

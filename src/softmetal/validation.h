@@ -9,29 +9,29 @@
 #include <stdbool.h>
 
 /* X(name, word): the classes of reports. */
-#define SOFT_REPORT_LIST(X)                                                                    \
-    X(SOFT_REPORT_ZERO_LENGTH, "zero-length")                                                  \
-    X(SOFT_REPORT_OVER_MAXIMUM, "length-over-maximum")                                         \
-    X(SOFT_REPORT_DID_MODIFY, "did-modify-range")                                              \
-    X(SOFT_REPORT_SYNCHRONIZE, "synchronize-resource")                                         \
-    X(SOFT_REPORT_PRIVATE_ACCESS, "cpu-access-to-private")                                     \
-    X(SOFT_REPORT_NO_COPY_ALIGNMENT, "bytes-no-copy-alignment")                                \
-    X(SOFT_REPORT_BLIT_RANGE, "blit-range")                                                    \
-    X(SOFT_REPORT_SET_BYTES, "set-bytes")                                                      \
-    X(SOFT_REPORT_SECOND_ENCODER, "second-encoder")                                            \
-    X(SOFT_REPORT_NO_END_ENCODING, "no-end-encoding")                                          \
-    X(SOFT_REPORT_COMMIT_ENCODING, "commit")                                                   \
-    X(SOFT_REPORT_DESTROYED_IN_USE, "destroyed-in-use")                                        \
-    X(SOFT_REPORT_DEAD_AT_COMMIT, "deallocated-at-commit")                                     \
-    X(SOFT_REPORT_PURGEABLE, "purgeable-at-commit")                                            \
-    X(SOFT_REPORT_ENCODER_STATE, "encoder-state")                                              \
-    X(SOFT_REPORT_BLIT_ALIGNMENT, "blit-alignment")                                            \
-    X(SOFT_REPORT_DISPATCH, "dispatch")                                                        \
-    X(SOFT_REPORT_ARGUMENT, "argument")                                                        \
-    X(SOFT_REPORT_MISSING_POOL, "missing-pool")                                                \
-    X(SOFT_REPORT_DEAD_OBJECT, "dead-object")                                                  \
-    X(SOFT_REPORT_FORK, "fork")                                                                \
-    X(SOFT_REPORT_RACE, "race")                                                                \
+#define SOFT_REPORT_LIST(X) \
+    X(SOFT_REPORT_ZERO_LENGTH, "zero-length") \
+    X(SOFT_REPORT_OVER_MAXIMUM, "length-over-maximum") \
+    X(SOFT_REPORT_DID_MODIFY, "did-modify-range") \
+    X(SOFT_REPORT_SYNCHRONIZE, "synchronize-resource") \
+    X(SOFT_REPORT_PRIVATE_ACCESS, "cpu-access-to-private") \
+    X(SOFT_REPORT_NO_COPY_ALIGNMENT, "bytes-no-copy-alignment") \
+    X(SOFT_REPORT_BLIT_RANGE, "blit-range") \
+    X(SOFT_REPORT_SET_BYTES, "set-bytes") \
+    X(SOFT_REPORT_SECOND_ENCODER, "second-encoder") \
+    X(SOFT_REPORT_NO_END_ENCODING, "no-end-encoding") \
+    X(SOFT_REPORT_COMMIT_ENCODING, "commit") \
+    X(SOFT_REPORT_DESTROYED_IN_USE, "destroyed-in-use") \
+    X(SOFT_REPORT_DEAD_AT_COMMIT, "deallocated-at-commit") \
+    X(SOFT_REPORT_PURGEABLE, "purgeable-at-commit") \
+    X(SOFT_REPORT_ENCODER_STATE, "encoder-state") \
+    X(SOFT_REPORT_BLIT_ALIGNMENT, "blit-alignment") \
+    X(SOFT_REPORT_DISPATCH, "dispatch") \
+    X(SOFT_REPORT_ARGUMENT, "argument") \
+    X(SOFT_REPORT_MISSING_POOL, "missing-pool") \
+    X(SOFT_REPORT_DEAD_OBJECT, "dead-object") \
+    X(SOFT_REPORT_FORK, "fork") \
+    X(SOFT_REPORT_RACE, "race") \
     X(SOFT_REPORT_DEADLOCK, "deadlock")
 
 #define SOFT_AS_ENUM(name, word) name,
@@ -41,11 +41,11 @@ typedef enum { SOFT_REPORT_LIST(SOFT_AS_ENUM) SOFT_REPORT_COUNT } soft_report;
 bool soft_validation_is_on(void);
 
 /* Report wrong use, if validation is on. */
-__attribute__((format(printf, 2, 3))) void
-soft_validation_report(soft_report kind, const char *format, ...);
+__attribute__((format(printf, 2, 3))) void soft_validation_report(soft_report kind,
+                                                                  const char *format, ...);
 /* The same whether validation is on or off: for what would hang or corrupt memory. */
-__attribute__((format(printf, 2, 3))) void
-soft_validation_insist(soft_report kind, const char *format, ...);
+__attribute__((format(printf, 2, 3))) void soft_validation_insist(soft_report kind,
+                                                                  const char *format, ...);
 
 void soft_validation_lock(void); /* held over fork */
 void soft_validation_unlock(void);

@@ -207,7 +207,8 @@ work_off(soft_lane *lane, struct batch *batch, soft_order order)
             schedule.count -= 1;
             complete(lane, batch->buffers[completed], job->code);
             completed += 1;
-        } else if (!soft_schedule_step(&schedule)) {
+        }
+        else if (!soft_schedule_step(&schedule)) {
             return NO;
         }
     }

@@ -83,10 +83,12 @@ record_from_name(md_state *state, const char *function, PyObject *value)
     }
     char *end = NULL;
     long index = strncmp(name, "metal:", 6) == 0 ? strtol(name + 6, &end, 10) : -1;
-    if (end == NULL || end == name + 6 || *end != '\0' || index < 0 || index >= devices_count()) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s: there is no device %R; this machine has %d, called 'metal:0' and so on.",
-                     function, value, devices_count());
+    if (end == NULL || end == name + 6 || *end != '\0' || index < 0 ||
+        index >= devices_count()) {
+        PyErr_Format(
+            PyExc_ValueError,
+            "%s: there is no device %R; this machine has %d, called 'metal:0' and so on.",
+            function, value, devices_count());
         return NULL;
     }
     return devices_get((int)index);

@@ -55,7 +55,8 @@ device_get_recommended_max_working_set_size(PyObject *op, void *Py_UNUSED(closur
 static PyObject *
 device_get_current_allocated_size(PyObject *op, void *Py_UNUSED(closure))
 {
-    return PyLong_FromUnsignedLongLong(bridge_device_allocated_nbytes(device_record_of(op)->handle));
+    return PyLong_FromUnsignedLongLong(
+        bridge_device_allocated_nbytes(device_record_of(op)->handle));
 }
 
 static PyObject *
@@ -83,11 +84,13 @@ static PyGetSetDef device_getset[] = {
     {"max_buffer_length", device_get_max_buffer_length, NULL,
      PyDoc_STR("The longest buffer the device makes, in bytes."), NULL},
     {"recommended_max_working_set_size", device_get_recommended_max_working_set_size, NULL,
-     PyDoc_STR("How many bytes the device can hold before it slows down, as Metal says."), NULL},
+     PyDoc_STR("How many bytes the device can hold before it slows down, as Metal says."),
+     NULL},
     {"current_allocated_size", device_get_current_allocated_size, NULL,
      PyDoc_STR("Bytes this process has allocated on the device now, by any library."), NULL},
     {"default_stream", device_get_default_stream, NULL,
-     PyDoc_STR("The Stream of the library's own queue, the same object at every access."), NULL},
+     PyDoc_STR("The Stream of the library's own queue, the same object at every access."),
+     NULL},
     {"is_software", device_get_is_software, NULL,
      PyDoc_STR("True for the software Metal that stands in where there is no Metal."), NULL},
     {NULL, NULL, NULL, NULL, NULL},
@@ -119,18 +122,20 @@ device_reduce(PyObject *op, PyObject *Py_UNUSED(unused))
     return find == NULL ? NULL : Py_BuildValue("N(i)", find, device_record_of(op)->index);
 }
 
-PyDoc_STRVAR(device_synchronize_doc,
-             "synchronize($self, /)\n--\n\n"
-             "Block until the work of every Stream of the device is done.\n\n"
-             "Raises\n------\n"
-             "MetalError\n    Some of it failed and nobody was told yet.\n\n"
-             "Threads: the GIL is released; Ctrl-C is heard.  Queues that no Stream stands for are not\n"
-             "waited for.");
+PyDoc_STRVAR(
+    device_synchronize_doc,
+    "synchronize($self, /)\n--\n\n"
+    "Block until the work of every Stream of the device is done.\n\n"
+    "Raises\n------\n"
+    "MetalError\n    Some of it failed and nobody was told yet.\n\n"
+    "Threads: the GIL is released; Ctrl-C is heard.  Queues that no Stream stands for are not\n"
+    "waited for.");
 
 static PyObject *
 device_synchronize(PyObject *op, PyObject *Py_UNUSED(unused))
 {
-    if (stream_synchronize_device(state_of(op), "Device.synchronize", device_record_of(op)) < 0) {
+    if (stream_synchronize_device(state_of(op), "Device.synchronize", device_record_of(op)) <
+        0) {
         return NULL;
     }
     Py_RETURN_NONE;
@@ -159,15 +164,16 @@ device_dealloc(PyObject *op)
     Py_DECREF(type);
 }
 
-PyDoc_STRVAR(device_doc, "A Metal device: one of devices().\n\n"
-                         "There is one object a device, so `is` compares them.  str(device) is its\n"
-                         "name for `device=` arguments, 'metal:0'.");
+PyDoc_STRVAR(device_doc,
+             "A Metal device: one of devices().\n\n"
+             "There is one object a device, so `is` compares them.  str(device) is its\n"
+             "name for `device=` arguments, 'metal:0'.");
 
 static PyType_Slot device_slots[] = {
-    {Py_tp_doc, (void *)device_doc},       {Py_tp_dealloc, device_dealloc},
-    {Py_tp_traverse, device_traverse},     {Py_tp_getset, device_getset},
-    {Py_tp_methods, device_methods},       {Py_tp_repr, device_repr},
-    {Py_tp_str, device_str},               {0, NULL},
+    {Py_tp_doc, (void *)device_doc},   {Py_tp_dealloc, device_dealloc},
+    {Py_tp_traverse, device_traverse}, {Py_tp_getset, device_getset},
+    {Py_tp_methods, device_methods},   {Py_tp_repr, device_repr},
+    {Py_tp_str, device_str},           {0, NULL},
 };
 
 PyType_Spec device_spec = {
@@ -180,12 +186,13 @@ PyType_Spec device_spec = {
 
 /* ---- functions of the module ---- */
 
-PyDoc_STRVAR(devices_doc, "devices()\n--\n\n"
-                          "Every Metal device of the machine, the system's default first.\n\n"
-                          "Returns\n-------\n"
-                          "tuple of Device\n"
-                          "    The same objects at every call; empty where there is no Metal.\n\n"
-                          "Source: MTLCreateSystemDefaultDevice, MTLCopyAllDevices.");
+PyDoc_STRVAR(devices_doc,
+             "devices()\n--\n\n"
+             "Every Metal device of the machine, the system's default first.\n\n"
+             "Returns\n-------\n"
+             "tuple of Device\n"
+             "    The same objects at every call; empty where there is no Metal.\n\n"
+             "Source: MTLCreateSystemDefaultDevice, MTLCopyAllDevices.");
 
 static PyObject *
 core_devices(PyObject *module, PyObject *Py_UNUSED(unused))

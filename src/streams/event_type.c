@@ -53,18 +53,20 @@ event_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return event_new_object(PyType_GetModuleState(type));
 }
 
-PyDoc_STRVAR(event_from_handle_doc,
-             "from_handle($type, handle, value)\n--\n\n"
-             "The moment when an existing MTLSharedEvent has a value.\n\n"
-             "Parameters\n----------\n"
-             "handle : int\n"
-             "    The id<MTLSharedEvent>, or an object of PyObjC for it; it is retained.\n"
-             "value : int\n"
-             "    0 to 2**64 - 1.  Whoever signals it must do so, or what waits for it never ends.\n\n"
-             "Returns\n-------\nEvent\n\n"
-             "Raises\n------\n"
-             "TypeError\n    The handle or the value is not an int.\n"
-             "ValueError\n    The handle is not an MTLSharedEvent, or the value is not one that it can have.");
+PyDoc_STRVAR(
+    event_from_handle_doc,
+    "from_handle($type, handle, value)\n--\n\n"
+    "The moment when an existing MTLSharedEvent has a value.\n\n"
+    "Parameters\n----------\n"
+    "handle : int\n"
+    "    The id<MTLSharedEvent>, or an object of PyObjC for it; it is retained.\n"
+    "value : int\n"
+    "    0 to 2**64 - 1.  Whoever signals it must do so, or what waits for it never ends.\n\n"
+    "Returns\n-------\nEvent\n\n"
+    "Raises\n------\n"
+    "TypeError\n    The handle or the value is not an int.\n"
+    "ValueError\n    The handle is not an MTLSharedEvent, or the value is not one that it can "
+    "have.");
 
 /* A value that an event can have: 0 to 2**64 - 1. */
 static int
@@ -78,7 +80,8 @@ convert_value(PyObject *value, uint64_t *out)
     Py_DECREF(number);
     if (PyErr_Occurred()) {
         PyErr_Format(PyExc_ValueError,
-                     "Event.from_handle: value (%R) is negative or does not fit in 64 bits.", value);
+                     "Event.from_handle: value (%R) is negative or does not fit in 64 bits.",
+                     value);
         return -1;
     }
     return 0;
@@ -97,9 +100,9 @@ event_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyObj
         return NULL;
     }
     if (!bridge_handle_is_event(handle)) {
-        return PyErr_Format(PyExc_ValueError,
-                            "Event.from_handle: %p is not the address of an id<MTLSharedEvent>.",
-                            handle);
+        return PyErr_Format(
+            PyExc_ValueError,
+            "Event.from_handle: %p is not the address of an id<MTLSharedEvent>.", handle);
     }
     PyObject *op = event_new_object(PyType_GetModuleState((PyTypeObject *)type));
     if (op != NULL) {
@@ -112,9 +115,10 @@ event_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyObj
 
 /* ---- asking and waiting ---- */
 
-PyDoc_STRVAR(event_query_doc,
-             "query($self, /)\n--\n\n"
-             "Is the work before it done?  Never waits.  True for an Event that was never recorded.");
+PyDoc_STRVAR(
+    event_query_doc,
+    "query($self, /)\n--\n\n"
+    "Is the work before it done?  Never waits.  True for an Event that was never recorded.");
 
 static PyObject *
 event_query(PyObject *op, PyObject *Py_UNUSED(unused))
@@ -202,9 +206,10 @@ event_get_value(PyObject *op, void *Py_UNUSED(closure))
 static PyGetSetDef event_getset[] = {
     {"handle", event_get_handle, NULL,
      PyDoc_STR("The id<MTLSharedEvent> as an int, borrowed from the Event; 0 before the first\n"
-               "record."), NULL},
-    {"value", event_get_value, NULL, PyDoc_STR("The value that is signalled when it is reached."),
+               "record."),
      NULL},
+    {"value", event_get_value, NULL,
+     PyDoc_STR("The value that is signalled when it is reached."), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -247,17 +252,22 @@ event_dealloc(PyObject *op)
     Py_DECREF(type);
 }
 
-PyDoc_STRVAR(event_doc,
-             "Event()\n--\n\n"
-             "A moment in the work of a queue: an MTLSharedEvent and the value it has by then.\n\n"
-             "Stream.record() makes one, Stream.wait() lets another queue wait for it on the GPU,\n"
-             "Event.wait() lets the CPU wait.  An Event that was never recorded is reached.");
+PyDoc_STRVAR(
+    event_doc,
+    "Event()\n--\n\n"
+    "A moment in the work of a queue: an MTLSharedEvent and the value it has by then.\n\n"
+    "Stream.record() makes one, Stream.wait() lets another queue wait for it on the GPU,\n"
+    "Event.wait() lets the CPU wait.  An Event that was never recorded is reached.");
 
 static PyType_Slot event_slots[] = {
-    {Py_tp_doc, (void *)event_doc},   {Py_tp_new, event_new},
-    {Py_tp_dealloc, event_dealloc},   {Py_tp_traverse, event_traverse},
-    {Py_tp_methods, event_methods},   {Py_tp_members, event_members},
-    {Py_tp_getset, event_getset},     {Py_tp_repr, event_repr},
+    {Py_tp_doc, (void *)event_doc},
+    {Py_tp_new, event_new},
+    {Py_tp_dealloc, event_dealloc},
+    {Py_tp_traverse, event_traverse},
+    {Py_tp_methods, event_methods},
+    {Py_tp_members, event_members},
+    {Py_tp_getset, event_getset},
+    {Py_tp_repr, event_repr},
     {0, NULL},
 };
 

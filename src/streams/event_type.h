@@ -5,8 +5,8 @@
 #ifndef MD_EVENT_TYPE_H
 #define MD_EVENT_TYPE_H
 
-#include "python/state.h"
 #include "metal/stream.h"
+#include "python/state.h"
 
 typedef struct {
     PyObject_HEAD

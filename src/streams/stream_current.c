@@ -1,14 +1,15 @@
-/* stream_current.c: which stream is current: the innermost `with stream:` of the thread, or the device's.
+/* stream_current.c: which stream is current: the innermost `with stream:` of the thread, or
+ * the device's.
  *
- * Owns:    a tuple in each context, of the streams entered there: each thread has a context of its own, and
- *          each asyncio task.
+ * Owns:    a tuple in each context, of the streams entered there: each thread has a context of
+ *          its own, and each asyncio task.
  * Calls:   stream.h for the device's own.
  * Threads: the GIL is held.
  */
-#include "python/args.h"
-#include "streams/device.h"
-#include "python/errors.h"
 #include "streams/stream_current.h"
+#include "python/args.h"
+#include "python/errors.h"
+#include "streams/device.h"
 
 /* ---- the device's own ---- */
 
@@ -46,8 +47,8 @@ done:
 
 /* ---- with stream: ---- */
 
-/* The streams that this context has entered, the innermost last: borrowed from the context, NULL without an
- * exception where there are none. */
+/* The streams that this context has entered, the innermost last: borrowed from the context,
+ * NULL without an exception where there are none. */
 static PyObject *
 entered_tuple(md_state *state)
 {
@@ -116,7 +117,8 @@ const char stream_exit_doc[] =
     "__exit__($self, type, value, traceback, /)\n--\n\n"
     "Make the stream current that was before.  Waits for nothing.\n\n"
     "Raises\n------\n"
-    "RuntimeError\n    This thread or task has entered another stream since, or never this one.";
+    "RuntimeError\n    This thread or task has entered another stream since, or never this "
+    "one.";
 
 PyObject *
 stream_exit(PyObject *op, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED(nargs),
@@ -129,8 +131,9 @@ stream_exit(PyObject *op, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED
     }
     Py_ssize_t count = tuple == NULL ? 0 : PyTuple_GET_SIZE(tuple);
     if (count == 0 || PyTuple_GET_ITEM(tuple, count - 1) != op) {
-        PyErr_SetString(PyExc_RuntimeError, "Stream.__exit__: it is not the stream that this thread "
-                                            "(or asyncio task) entered last.");
+        PyErr_SetString(PyExc_RuntimeError,
+                        "Stream.__exit__: it is not the stream that this thread "
+                        "(or asyncio task) entered last.");
         return NULL;
     }
     if (set_entered(state, PyTuple_GetSlice(tuple, 0, count - 1)) < 0) {
@@ -140,20 +143,24 @@ stream_exit(PyObject *op, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED
     Py_RETURN_FALSE;
 }
 
-PyDoc_STRVAR(current_stream_doc,
-             "current_stream($module, device=None)\n--\n\n"
-             "The stream that this thread, or asyncio task, works on.\n\n"
-             "Parameters\n----------\n"
-             "device : Device or str, optional\n"
-             "    Whose default stream is meant where there is no `with stream:`; default: the system's\n"
-             "    default device.\n\n"
-             "Returns\n-------\n"
-             "Stream\n"
-             "    The innermost `with stream:` of the calling thread or task, else the device's default stream.\n\n"
-             "Source: PEP 567; a thread that is started begins with none, a task with its maker's.");
+PyDoc_STRVAR(
+    current_stream_doc,
+    "current_stream($module, device=None)\n--\n\n"
+    "The stream that this thread, or asyncio task, works on.\n\n"
+    "Parameters\n----------\n"
+    "device : Device or str, optional\n"
+    "    Whose default stream is meant where there is no `with stream:`; default: the "
+    "system's\n"
+    "    default device.\n\n"
+    "Returns\n-------\n"
+    "Stream\n"
+    "    The innermost `with stream:` of the calling thread or task, else the device's default "
+    "stream.\n\n"
+    "Source: PEP 567; a thread that is started begins with none, a task with its maker's.");
 
 static PyObject *
-core_current_stream(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+core_current_stream(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
+                    PyObject *kwnames)
 {
     static const args_spec spec = {"current_stream", 0, 1, 0, {"device", NULL}};
     md_state *state = state_of_module(module);

@@ -20,7 +20,8 @@ stream_cast(PyObject *op)
     return ((StreamObject *)op)->stream;
 }
 
-/* A Stream that takes over the caller's reference to `stream`, whatever the result: owned (+1). */
+/* A Stream that takes over the caller's reference to `stream`, whatever the result: owned
+ * (+1). */
 PyObject *stream_wrap(md_state *state, metal_stream *stream);
 
 #endif /* MD_STREAM_OBJECT_H */

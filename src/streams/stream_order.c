@@ -1,13 +1,14 @@
 /* stream_order.c: see stream_order.h. */
 #include "streams/stream_order.h"
 
+#include "metal/work.h"
 #include "python/errors.h"
+#include "python/waiting.h"
 #include "streams/stream_current.h"
 #include "streams/stream_object.h"
-#include "python/waiting.h"
-#include "metal/work.h"
 
-/* A Stream, or the handle of a living one's queue; `*out` is +1.  `others` is what else the function takes. */
+/* A Stream, or the handle of a living one's queue; `*out` is +1.  `others` is what else the
+ * function takes. */
 static int
 convert(md_state *state, const char *function, const char *others, PyObject *value,
         metal_stream **out)
@@ -19,10 +20,11 @@ convert(md_state *state, const char *function, const char *others, PyObject *val
         return 0;
     }
     if (!PyLong_Check(value) || PyBool_Check(value)) {
-        PyErr_Format(PyExc_TypeError,
-                     "%s: stream must be a Stream, the handle of its command queue (an int), %s, not "
-                     "%.100s.",
-                     function, others, Py_TYPE(value)->tp_name);
+        PyErr_Format(
+            PyExc_TypeError,
+            "%s: stream must be a Stream, the handle of its command queue (an int), %s, not "
+            "%.100s.",
+            function, others, Py_TYPE(value)->tp_name);
         return -1;
     }
     void *handle = PyLong_AsVoidPtr(value);
@@ -31,15 +33,17 @@ convert(md_state *state, const char *function, const char *others, PyObject *val
     if (*out != NULL) {
         return 0;
     }
-    PyErr_Format(PyExc_BufferError,
-                 "%s: stream (%R) is not the handle of a command queue that metal_dlpack knows; pass "
-                 "a Stream, %s.",
-                 function, value, others);
+    PyErr_Format(
+        PyExc_BufferError,
+        "%s: stream (%R) is not the handle of a command queue that metal_dlpack knows; pass "
+        "a Stream, %s.",
+        function, value, others);
     return -1;
 }
 
 int
-stream_convert_target(md_state *state, const char *function, PyObject *value, metal_stream **out)
+stream_convert_target(md_state *state, const char *function, PyObject *value,
+                      metal_stream **out)
 {
     *out = NULL;
     PyObject *entered = value == NULL || value == Py_None ? stream_entered(state) : value;
@@ -59,8 +63,8 @@ stream_convert_order(md_state *state, const char *function, PyObject *value, str
         out->is_ordered = PyLong_AsLongAndOverflow(value, &overflow) == -1 && overflow == 0;
     }
     return out->is_ordered ? 0
-                           : convert(state, function, "None, or -1 for no synchronisation", value,
-                                     &out->stream);
+                           : convert(state, function, "None, or -1 for no synchronisation",
+                                     value, &out->stream);
 }
 
 int

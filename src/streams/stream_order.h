@@ -1,17 +1,18 @@
 /* stream_order.h: the `stream` argument: who waits for GPU work that is in flight.
  *
- * Rule:    None: the CPU, now.  A Stream: its queue, on the GPU.  -1: nobody, the caller has seen to it.
+ * Rule:    None: the CPU, now.  A Stream: its queue, on the GPU.  -1: nobody, the caller has
+ *          seen to it.
  * Threads: the GIL is held; released while submitting and waiting.
  */
 #ifndef MD_STREAM_ORDER_H
 #define MD_STREAM_ORDER_H
 
-#include "python/state.h"
 #include "metal/storage.h"
+#include "python/state.h"
 
-/* The stream that a call is to work on: a Stream, or the handle of a living one's queue; for NULL and None the
- * innermost `with stream:`.  `*out` is +1, or NULL where there is none: the work is done on return.  -1 with
- * BufferError (an int that is no such handle) or TypeError. */
+/* The stream that a call is to work on: a Stream, or the handle of a living one's queue; for
+ * NULL and None the innermost `with stream:`.  `*out` is +1, or NULL where there is none: the
+ * work is done on return.  -1 with BufferError (an int that is no such handle) or TypeError. */
 int stream_convert_target(md_state *state, const char *function, PyObject *value,
                           metal_stream **out);
 
@@ -24,8 +25,8 @@ typedef struct stream_order {
 /* None, -1, a Stream or the handle of one's queue.  -1 as above. */
 int stream_convert_order(md_state *state, const char *function, PyObject *value,
                          stream_order *out);
-/* Before somebody else uses the buffer: as the order says.  Costs one load where nothing is in flight.  -1
- * with MetalError or what a signal handler raised. */
+/* Before somebody else uses the buffer: as the order says.  Costs one load where nothing is in
+ * flight.  -1 with MetalError or what a signal handler raised. */
 int stream_order_storage(md_state *state, const char *function, const stream_order *order,
                          metal_storage *storage);
 

@@ -1,13 +1,13 @@
 /* stream_protocol.c: see stream_protocol.h. */
 #include "streams/stream_protocol.h"
 
+#include "metal/work.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "python/objects.h"
+#include "python/waiting.h"
 #include "streams/event_type.h"
 #include "streams/stream_object.h"
-#include "python/waiting.h"
-#include "metal/work.h"
 
 PyObject *
 stream_protocol_answer(const metal_stream *stream, uint64_t value)
@@ -69,7 +69,8 @@ read_answer(const char *function, PyObject *tuple, stream_answer *out)
     out->value = value;
     if (PyErr_Occurred()) {
         PyErr_Format(PyExc_ValueError,
-                     "%s: __metal_stream__ gave %R; addresses and the event's value are 0 or more and fit "
+                     "%s: __metal_stream__ gave %R; addresses and the event's value are 0 or "
+                     "more and fit "
                      "64 bits.",
                      function, tuple);
         return -1;
@@ -100,7 +101,8 @@ stream_protocol_ask(md_state *state, const char *function, PyObject *op, stream_
 bool
 stream_protocol_speaks(md_state *state, PyObject *op)
 {
-    return Py_IS_TYPE(op, state->event_type) || PyObject_HasAttr(op, state->str___metal_stream__);
+    return Py_IS_TYPE(op, state->event_type) ||
+           PyObject_HasAttr(op, state->str___metal_stream__);
 }
 
 /* ---- waiting for others ---- */
@@ -198,10 +200,11 @@ stream_protocol_await(md_state *state, const char *function, metal_stream *strea
         return 0;
     }
     if (!PyObject_HasAttr(op, state->str___metal_stream__)) {
-        PyErr_Format(PyExc_TypeError,
-                     "%s: only an Event, a Stream, an Array or an object with __metal_stream__ can be "
-                     "waited for, not %.100s.",
-                     function, Py_TYPE(op)->tp_name);
+        PyErr_Format(
+            PyExc_TypeError,
+            "%s: only an Event, a Stream, an Array or an object with __metal_stream__ can be "
+            "waited for, not %.100s.",
+            function, Py_TYPE(op)->tp_name);
         return -1;
     }
     stream_answer answer;

@@ -8,14 +8,14 @@
 
 #include <structmember.h>
 
+#include "metal/work.h"
 #include "python/args.h"
-#include "streams/device.h"
 #include "python/errors.h"
+#include "python/waiting.h"
+#include "streams/device.h"
 #include "streams/event_type.h"
 #include "streams/stream_current.h"
 #include "streams/stream_protocol.h"
-#include "python/waiting.h"
-#include "metal/work.h"
 
 /* ---- making ---- */
 
@@ -50,7 +50,8 @@ stream_type_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 PyDoc_STRVAR(stream_from_handle_doc,
              "from_handle($type, handle, /)\n--\n\n"
-             "The stream of an existing MTLCommandQueue, from PyObjC, a C library, another framework.\n\n"
+             "The stream of an existing MTLCommandQueue, from PyObjC, a C library, another "
+             "framework.\n\n"
              "Parameters\n----------\n"
              "handle : int\n"
              "    The id<MTLCommandQueue>, or an object of PyObjC for it; it is retained.\n\n"
@@ -60,7 +61,8 @@ PyDoc_STRVAR(stream_from_handle_doc,
              "Raises\n------\n"
              "TypeError\n    The handle is not an int.\n"
              "ValueError\n    The handle is not an MTLCommandQueue of a known device.\n\n"
-             "What others commit to the queue is waited for by synchronize() and record(), but it is not\n"
+             "What others commit to the queue is waited for by synchronize() and record(), but "
+             "it is not\n"
              "known which buffers it uses.");
 
 static PyObject *
@@ -72,9 +74,9 @@ stream_from_handle(PyObject *type, PyObject *value)
         return NULL;
     }
     if (!bridge_handle_is_queue(handle)) {
-        return PyErr_Format(PyExc_ValueError,
-                            "Stream.from_handle: %p is not the address of an id<MTLCommandQueue>.",
-                            handle);
+        return PyErr_Format(
+            PyExc_ValueError,
+            "Stream.from_handle: %p is not the address of an id<MTLCommandQueue>.", handle);
     }
     const device_record *device = devices_find(bridge_queue_device(handle));
     if (device == NULL) {
@@ -92,7 +94,8 @@ stream_from_handle(PyObject *type, PyObject *value)
 
 /* ---- work ---- */
 
-/* The value that the stream has once all that is on its queue by now is done.  -1: MetalError. */
+/* The value that the stream has once all that is on its queue by now is done.
+ * -1: MetalError. */
 static int
 mark_stream(md_state *state, const char *function, metal_stream *stream, uint64_t *value)
 {
@@ -117,14 +120,15 @@ synchronize(md_state *state, const char *function, metal_stream *stream)
     return waiting_for_stream(state, function, stream, value, STREAM_FOREVER) == 1 ? 0 : -1;
 }
 
-PyDoc_STRVAR(stream_synchronize_doc,
-             "synchronize($self, /)\n--\n\n"
-             "Block until everything committed to the queue so far is done.\n\n"
-             "Raises\n------\n"
-             "MetalError\n"
-             "    Some of it failed and nobody was told yet; the text is Metal's.  The stream stays\n"
-             "    usable.\n\n"
-             "Threads: the GIL is released; Ctrl-C is heard.");
+PyDoc_STRVAR(
+    stream_synchronize_doc,
+    "synchronize($self, /)\n--\n\n"
+    "Block until everything committed to the queue so far is done.\n\n"
+    "Raises\n------\n"
+    "MetalError\n"
+    "    Some of it failed and nobody was told yet; the text is Metal's.  The stream stays\n"
+    "    usable.\n\n"
+    "Threads: the GIL is released; Ctrl-C is heard.");
 
 static PyObject *
 stream_synchronize(PyObject *op, PyObject *Py_UNUSED(unused))
@@ -137,9 +141,11 @@ stream_synchronize(PyObject *op, PyObject *Py_UNUSED(unused))
 
 #define MOST_STREAMS 256 /* that one call waits for; nobody has more queues */
 
-/* All of them, whatever fails, and then the first failure: it must not leave others in flight. */
+/* All of them, whatever fails, and then the first failure: it must not leave others
+ * in flight. */
 static int
-synchronize_all(md_state *state, const char *function, metal_stream *const *streams, size_t count)
+synchronize_all(md_state *state, const char *function, metal_stream *const *streams,
+                size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         uint64_t value;
@@ -197,7 +203,8 @@ stream_record(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *k
     }
     bool is_given = values[0] != NULL && values[0] != Py_None;
     if (is_given && !Py_IS_TYPE(values[0], state->event_type)) {
-        return PyErr_Format(PyExc_TypeError, "Stream.record: event must be an Event, not %.100s.",
+        return PyErr_Format(PyExc_TypeError,
+                            "Stream.record: event must be an Event, not %.100s.",
                             Py_TYPE(values[0])->tp_name);
     }
     PyObject *event = is_given ? Py_NewRef(values[0]) : event_new_object(state);
@@ -214,7 +221,8 @@ PyDoc_STRVAR(stream_wait_doc,
              "Let what is submitted from now on wait, on the GPU, for something else.\n\n"
              "Parameters\n----------\n"
              "event : Event, Stream, Array, or object with __metal_stream__\n"
-             "    An Event: its moment.  A Stream: all that is on its queue by now.  An Array: our work in\n"
+             "    An Event: its moment.  A Stream: all that is on its queue by now.  An Array: "
+             "our work in\n"
              "    flight on its buffer.\n\n"
              "Raises\n------\n"
              "TypeError\n    It is nothing of the kind.\n"
@@ -237,8 +245,10 @@ PyDoc_STRVAR(stream_metal_stream_doc,
              "What to wait for on the GPU before using what this stream makes.\n\n"
              "Returns\n-------\n"
              "tuple of int\n"
-             "    (version, queue, event, value): 1, the id<MTLCommandQueue>, the id<MTLSharedEvent> and the\n"
-             "    value it has once all that is on the queue by now is done.  Borrowed from the stream.\n\n"
+             "    (version, queue, event, value): 1, the id<MTLCommandQueue>, the "
+             "id<MTLSharedEvent> and the\n"
+             "    value it has once all that is on the queue by now is done.  Borrowed from "
+             "the stream.\n\n"
              "Source: docs/metal_stream.md.");
 
 static PyObject *
@@ -289,9 +299,11 @@ stream_get_label(PyObject *op, void *Py_UNUSED(closure))
 
 static PyGetSetDef stream_getset[] = {
     {"handle", stream_get_handle, NULL,
-     PyDoc_STR("The id<MTLCommandQueue> as an int: borrowed, valid as long as the Stream."), NULL},
+     PyDoc_STR("The id<MTLCommandQueue> as an int: borrowed, valid as long as the Stream."),
+     NULL},
     {"device", stream_get_device, NULL, PyDoc_STR("The Device it works on."), NULL},
-    {"label", stream_get_label, NULL, PyDoc_STR("The name that Metal's tools show, or None."), NULL},
+    {"label", stream_get_label, NULL, PyDoc_STR("The name that Metal's tools show, or None."),
+     NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -307,8 +319,8 @@ stream_repr(PyObject *op)
     char label[256];
     bridge_queue_copy_label(stream->queue, label, sizeof label);
     const char *space = label[0] == '\0' ? "" : " '", *quote = label[0] == '\0' ? "" : "'";
-    return PyUnicode_FromFormat("<metal_dlpack.Stream%s%s%s %p on metal:%d>", space, label, quote,
-                                (void *)stream->queue, stream->device->index);
+    return PyUnicode_FromFormat("<metal_dlpack.Stream%s%s%s %p on metal:%d>", space, label,
+                                quote, (void *)stream->queue, stream->device->index);
 }
 
 static PyObject *
@@ -348,29 +360,38 @@ stream_dealloc(PyObject *op)
     Py_DECREF(type);
 }
 
-PyDoc_STRVAR(stream_doc,
-             "Stream(device=None, *, label=None)\n--\n\n"
-             "An MTLCommandQueue whose work is known: it runs in order, beside that of other streams.\n\n"
-             "Parameters\n----------\n"
-             "device : Device or str, optional\n"
-             "    Default: the system's default device.\n"
-             "label : str, optional\n"
-             "    A name for Metal's tools.\n\n"
-             "Raises\n------\n"
-             "MetalError\n    Metal gave no queue.\n\n"
-             "`with stream:` makes it the current stream of the thread.  A buffer that two streams use is\n"
-             "handed over on the GPU; the CPU waits only where it reads or writes the bytes.\n\n"
-             "Work goes on when the Stream is dropped.  If it fails, and neither an Event of the stream nor a\n"
-             "buffer that it used is left to tell of it, the MetalError goes to sys.unraisablehook.\n\n"
-             "Threads: any number may use one stream; each submission is whole.\n\n"
-             "Source: MTLCommandQueue; docs/synchronisation.md.");
+PyDoc_STRVAR(
+    stream_doc,
+    "Stream(device=None, *, label=None)\n--\n\n"
+    "An MTLCommandQueue whose work is known: it runs in order, beside that of other "
+    "streams.\n\n"
+    "Parameters\n----------\n"
+    "device : Device or str, optional\n"
+    "    Default: the system's default device.\n"
+    "label : str, optional\n"
+    "    A name for Metal's tools.\n\n"
+    "Raises\n------\n"
+    "MetalError\n    Metal gave no queue.\n\n"
+    "`with stream:` makes it the current stream of the thread.  A buffer that two streams use "
+    "is\n"
+    "handed over on the GPU; the CPU waits only where it reads or writes the bytes.\n\n"
+    "Work goes on when the Stream is dropped.  If it fails, and neither an Event of the stream "
+    "nor a\n"
+    "buffer that it used is left to tell of it, the MetalError goes to sys.unraisablehook.\n\n"
+    "Threads: any number may use one stream; each submission is whole.\n\n"
+    "Source: MTLCommandQueue; docs/synchronisation.md.");
 
 static PyType_Slot stream_slots[] = {
-    {Py_tp_doc, (void *)stream_doc},         {Py_tp_new, stream_type_new},
-    {Py_tp_dealloc, stream_dealloc},         {Py_tp_traverse, stream_traverse},
-    {Py_tp_methods, stream_methods},         {Py_tp_members, stream_members},
-    {Py_tp_getset, stream_getset},           {Py_tp_repr, stream_repr},
-    {Py_tp_richcompare, stream_compare},     {Py_tp_hash, stream_hash},
+    {Py_tp_doc, (void *)stream_doc},
+    {Py_tp_new, stream_type_new},
+    {Py_tp_dealloc, stream_dealloc},
+    {Py_tp_traverse, stream_traverse},
+    {Py_tp_methods, stream_methods},
+    {Py_tp_members, stream_members},
+    {Py_tp_getset, stream_getset},
+    {Py_tp_repr, stream_repr},
+    {Py_tp_richcompare, stream_compare},
+    {Py_tp_hash, stream_hash},
     {0, NULL},
 };
 

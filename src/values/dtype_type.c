@@ -37,7 +37,7 @@ dtype_type_from_dl(md_state *state, DLDataType dtype)
     }
     PyObject *cached = PyDict_GetItemWithError(state->dtype_cache, key);
     PyObject *result = cached != NULL || PyErr_Occurred() ? Py_XNewRef(cached)
-                                                           : add_to_cache(state, key, dtype);
+                                                          : add_to_cache(state, key, dtype);
     Py_DECREF(key);
     return result;
 }
@@ -160,10 +160,11 @@ dtype_get_numpy(PyObject *op, void *Py_UNUSED(closure))
     DLDataType dtype = dtype_of(op);
     const dtype_entry *entry = dtype_find(dtype);
     if (dtype.lanes != 1) {
-        return PyErr_Format(PyExc_TypeError,
-                            "dtype.numpy: NumPy has no type of %d lanes; give the array one axis "
-                            "more.",
-                            (int)dtype.lanes);
+        return PyErr_Format(
+            PyExc_TypeError,
+            "dtype.numpy: NumPy has no type of %d lanes; give the array one axis "
+            "more.",
+            (int)dtype.lanes);
     }
     if (!entry->is_numpy) {
         return dtype_of_ml_dtypes(entry->name);
@@ -181,10 +182,12 @@ static PyGetSetDef dtype_getset[] = {
     {"lanes", dtype_get_lanes, NULL, PyDoc_STR("Lanes of one item; 1 for a scalar."), NULL},
     {"itemsize", dtype_get_itemsize, NULL, PyDoc_STR("Bytes of one item, rounded up."), NULL},
     {"alignment", dtype_get_alignment, NULL,
-     PyDoc_STR("Bytes that an item's place must be a multiple of: one scalar's; half of it for complex."),
+     PyDoc_STR("Bytes that an item's place must be a multiple of: one scalar's; half of it for "
+               "complex."),
      NULL},
     {"numpy", dtype_get_numpy, NULL,
-     PyDoc_STR("The NumPy dtype, from ml_dtypes where NumPy has none.  TypeError: nobody has it."),
+     PyDoc_STR(
+         "The NumPy dtype, from ml_dtypes where NumPy has none.  TypeError: nobody has it."),
      NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -248,19 +251,20 @@ dtype_traverse(PyObject *op, visitproc visit, void *arg)
     return 0;
 }
 
-PyDoc_STRVAR(dtype_doc,
-             "dtype(x, /)\n--\n\n"
-             "An element type of DLPack 1.3: a code, bits and lanes.\n\n"
-             "Parameters\n----------\n"
-             "x : dtype, str, a dtype of NumPy, ml_dtypes, torch, MLX or TVM, or a scalar type\n"
-             "    'float32', 'bfloat16', 'int4'; with lanes 'float4_e2m1fnx2'; as others print it,\n"
-             "    'torch.float32', 'mlx.core.float32', '<f4'.  Scalar types are those of NumPy,\n"
-             "    ml_dtypes and JAX; Python's bool, int, float and complex mean bool, int64, float32\n"
-             "    and complex64.  No package is imported to know its dtypes.\n\n"
-             "Raises\n------\n"
-             "TypeError\n    x names no element type.\n"
-             "ValueError\n    Another byte order than the machine's.\n\n"
-             "Source: dlpack.h DLDataType.");
+PyDoc_STRVAR(
+    dtype_doc,
+    "dtype(x, /)\n--\n\n"
+    "An element type of DLPack 1.3: a code, bits and lanes.\n\n"
+    "Parameters\n----------\n"
+    "x : dtype, str, a dtype of NumPy, ml_dtypes, torch, MLX or TVM, or a scalar type\n"
+    "    'float32', 'bfloat16', 'int4'; with lanes 'float4_e2m1fnx2'; as others print it,\n"
+    "    'torch.float32', 'mlx.core.float32', '<f4'.  Scalar types are those of NumPy,\n"
+    "    ml_dtypes and JAX; Python's bool, int, float and complex mean bool, int64, float32\n"
+    "    and complex64.  No package is imported to know its dtypes.\n\n"
+    "Raises\n------\n"
+    "TypeError\n    x names no element type.\n"
+    "ValueError\n    Another byte order than the machine's.\n\n"
+    "Source: dlpack.h DLDataType.");
 
 static PyType_Slot dtype_slots[] = {
     {Py_tp_doc, (void *)dtype_doc},

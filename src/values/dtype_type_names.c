@@ -1,7 +1,8 @@
-/* dtype_type_names.c: what else names an element type: texts, Python's types, dtypes of other packages.
+/* dtype_type_names.c: what else names an element type: texts, Python's types, dtypes of other
+ * packages.
  *
- * Rule:    another package's dtype is known by the names of its type and module: nothing is imported, and no
- *          tensor is asked for its text.
+ * Rule:    another package's dtype is known by the names of its type and module: nothing is
+ *          imported, and no tensor is asked for its text.
  * Threads: the GIL is held.
  */
 #include "values/dtype_type_names.h"
@@ -29,8 +30,8 @@ from_python_type(PyObject *value, DLDataType *out)
     return name != NULL && dtype_from_name(name, out);
 }
 
-/* The text as a C string, borrowed from it.  NULL without an exception: no name can equal it, for it
- * has a NUL inside or cannot be encoded.  NULL with one: no memory. */
+/* The text as a C string, borrowed from it.  NULL without an exception: no name can equal it,
+ * for it has a NUL inside or cannot be encoded.  NULL with one: no memory. */
 static const char *
 text_borrow(PyObject *text)
 {
@@ -89,7 +90,8 @@ refuse_byte_order(const char *function, PyObject *value)
     return -1;
 }
 
-/* NumPy's dtype.str: "<f4", "|b1".  Source: the array interface protocol, version 3, typestr. */
+/* NumPy's dtype.str: "<f4", "|b1".  Source: the array interface protocol, version
+ * 3, typestr. */
 static int
 from_typestr(const char *function, PyObject *value, const char *text, DLDataType *out)
 {
@@ -112,7 +114,7 @@ from_typestr(const char *function, PyObject *value, const char *text, DLDataType
 static int
 from_text(const char *function, PyObject *value, DLDataType *out)
 {
-    static const char *const packages[] = {"",          "torch.",     "mlx.core.",    "numpy.",
+    static const char *const packages[] = {"",           "torch.",     "mlx.core.",    "numpy.",
                                            "jax.numpy.", "ml_dtypes.", "metal_dlpack."};
     const char *text = text_borrow(value);
     if (text == NULL) {
@@ -148,7 +150,8 @@ from_numpy_dtype(const char *function, PyObject *value, DLDataType *out)
     return result;
 }
 
-/* Scalar types, numpy.float32, jax.numpy.float32 or ml_dtypes.bfloat16: classes named like their dtype. */
+/* Scalar types, numpy.float32, jax.numpy.float32 or ml_dtypes.bfloat16: classes named like
+ * their dtype. */
 static int
 from_scalar_type(const char *function, PyObject *value, DLDataType *out)
 {
@@ -186,8 +189,9 @@ is_type_named(PyTypeObject *type, const char *package, const char *name)
     return is_same;
 }
 
-/* Is this a dtype of that package?  By the names of its type and of the type's bases (NumPy has a
- * class a dtype): nothing is imported to find out, and no tensor is asked for its text. */
+/* Is this a dtype of that package?  By the names of its type and of the type's bases (NumPy
+ * has a class a dtype): nothing is imported to find out, and no tensor is asked for
+ * its text. */
 static bool
 is_dtype_of(PyObject *value, const char *package, const char *name)
 {

@@ -32,9 +32,10 @@ refuse_count(const indexing *at, int count, int ndim)
 static int
 refuse_type(const indexing *at, PyObject *entry)
 {
-    PyErr_Format(at->state == NULL ? PyExc_TypeError : PyExc_IndexError,
-                 "%s: an index is an int, a slice, None or `...`, or a tuple of them, not %.100s.",
-                 at->function, Py_TYPE(entry)->tp_name);
+    PyErr_Format(
+        at->state == NULL ? PyExc_TypeError : PyExc_IndexError,
+        "%s: an index is an int, a slice, None or `...`, or a tuple of them, not %.100s.",
+        at->function, Py_TYPE(entry)->tp_name);
     return -1;
 }
 

@@ -185,34 +185,30 @@ PyDoc_STRVAR(
     "    True: the strides are given in bytes.\n\n"
     "Raises\n------\n"
     "OverflowError\n"
-    "    The volume, a stride or an offset does not fit in 64 bits when it is counted in bytes.\n"
+    "    The volume, a stride or an offset does not fit in 64 bits when it is counted in "
+    "bytes.\n"
     "ValueError\n"
     "    An extent is negative, there are more than 64, strides and shape differ in length, a\n"
     "    stride in bytes is no multiple of itemsize, or itemsize is below 1.\n"
     "TypeError\n"
     "    Something else than ints.\n\n"
-    "Memory and threads: about 250 bytes up to 8 dimensions, in one piece.  Any thread may use\n"
+    "Memory and threads: about 250 bytes up to 8 dimensions, in one piece.  Any thread may "
+    "use\n"
     "it.  Layouts made with strides None and with the same strides spelled out differ.\n\n"
     "Source: the model is cuda.core._layout._StridedLayout.");
 
-#define AS_CALL(name, text, flags)                                                     \
+#define AS_CALL(name, text, flags) \
     {text, MD_FASTCALL(layout_method_##name) | (flags), layout_doc_##name},
-#define AS_PLAIN(name, text, flags)                                                    \
-    {text, layout_method_##name, flags, layout_doc_##name},
-static PyMethodDef layout_methods[] = {LAYOUT_CALL_LIST(AS_CALL) LAYOUT_PLAIN_LIST(AS_PLAIN){
-    NULL, NULL, 0, NULL}};
+#define AS_PLAIN(name, text, flags) {text, layout_method_##name, flags, layout_doc_##name},
+static PyMethodDef layout_methods[] = {LAYOUT_CALL_LIST(AS_CALL)
+                                           LAYOUT_PLAIN_LIST(AS_PLAIN){NULL, NULL, 0, NULL}};
 
 static PyType_Slot layout_slots[] = {
-    {Py_tp_doc, (void *)layout_doc},
-    {Py_tp_new, layout_new},
-    {Py_tp_dealloc, layout_dealloc},
-    {Py_tp_getset, layout_getset},
-    {Py_tp_methods, layout_methods},
-    {Py_tp_repr, layout_repr},
-    {Py_tp_richcompare, layout_richcompare},
-    {Py_tp_hash, layout_hash},
-    {Py_mp_subscript, layout_subscript},
-    {0, NULL},
+    {Py_tp_doc, (void *)layout_doc},         {Py_tp_new, layout_new},
+    {Py_tp_dealloc, layout_dealloc},         {Py_tp_getset, layout_getset},
+    {Py_tp_methods, layout_methods},         {Py_tp_repr, layout_repr},
+    {Py_tp_richcompare, layout_richcompare}, {Py_tp_hash, layout_hash},
+    {Py_mp_subscript, layout_subscript},     {0, NULL},
 };
 
 /* No GC: a layout refers to nothing but its type and tuples of ints. */
@@ -224,13 +220,14 @@ PyType_Spec layout_spec = {
     .slots = layout_slots,
 };
 
-/* A method of the class as an attribute that is bound already: looked up, it need not be made.  There
- * is no subclass to bind it to. */
+/* A method of the class as an attribute that is bound already: looked up, it need not be
+ * made.  There is no subclass to bind it to. */
 static int
 bind_class_method(PyTypeObject *type, PyMethodDef *method)
 {
     PyObject *bound = PyCFunction_NewEx(method, (PyObject *)type, NULL);
-    int result = bound == NULL ? -1 : PyDict_SetItemString(type->tp_dict, method->ml_name, bound);
+    int result =
+        bound == NULL ? -1 : PyDict_SetItemString(type->tp_dict, method->ml_name, bound);
     Py_XDECREF(bound);
     return result;
 }

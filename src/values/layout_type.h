@@ -19,8 +19,8 @@ void layout_type_get(PyObject *op, strided_layout *out);
 
 /* Basic indexing: an int, a slice, None, `...`, or a tuple of them.  IndexError with the key's
  * type where it is something else. */
-int layout_index(md_state *state, const char *function, PyObject *key,
-                 const strided_layout *in, strided_layout *out);
+int layout_index(md_state *state, const char *function, PyObject *key, const strided_layout *in,
+                 strided_layout *out);
 
 /* The same for a StridedLayout, with cuda.core's classes: ValueError for an index out of
  * range, TypeError for something else.  All strides are 0 if a slice takes no items. */

@@ -1,5 +1,5 @@
-/* layout_type_dense.c: the methods of a StridedLayout that make it dense, repack it and pickle it; see
- * layout_type_object.h.
+/* layout_type_dense.c: the methods of a StridedLayout that make it dense, repack it and pickle
+ * it; see layout_type_object.h.
  *
  * Rule: a method that would give back an equal layout gives back the same object.
  */
@@ -57,7 +57,8 @@ const char layout_doc_dense[] =
     "itemsize : int\n"
     "    Bytes in one item, at least 1.\n"
     "stride_order : 'C', 'F', or sequence of int, default 'C'\n"
-    "    A permutation of the axes: the first has the longest stride, the last one stride 1.\n\n"
+    "    A permutation of the axes: the first has the longest stride, the last one stride "
+    "1.\n\n"
     "Returns\n"
     "-------\n"
     "StridedLayout\n"
@@ -85,7 +86,8 @@ layout_method_dense(PyObject *class, PyObject *const *args, Py_ssize_t nargs, Py
         return NULL;
     }
     char order = read_order(spec.function, values[2], false, like.ndim, axes);
-    return order == 0 ? NULL : new_dense((PyTypeObject *)class, spec.function, &like, order, axes);
+    return order == 0 ? NULL
+                      : new_dense((PyTypeObject *)class, spec.function, &like, order, axes);
 }
 
 /* Is it dense in that order already? */
@@ -139,7 +141,8 @@ const char layout_doc_dense_like[] =
     "Source: cuda.core._layout._StridedLayout.dense_like.";
 
 PyObject *
-layout_method_dense_like(PyObject *class, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+layout_method_dense_like(PyObject *class, PyObject *const *args, Py_ssize_t nargs,
+                         PyObject *kwnames)
 {
     static const args_spec spec = {
         "StridedLayout.dense_like", 0, 2, 1, {"other", "stride_order", NULL}};
@@ -206,7 +209,8 @@ const char layout_doc_repacked[] =
     "Raises\n"
     "------\n"
     "ValueError\n"
-    "    The axis is out of range, empty or not of stride 1; or, for larger items, its extent,\n"
+    "    The axis is out of range, empty or not of stride 1; or, for larger items, its "
+    "extent,\n"
     "    another stride, slice_offset or data_ptr is no multiple.\n"
     "OverflowError\n"
     "    A count of smaller items does not fit in 64 bits.\n\n"
@@ -216,11 +220,8 @@ const char layout_doc_repacked[] =
 PyObject *
 layout_method_repacked(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    static const args_spec spec = {"StridedLayout.repacked",
-                                   0,
-                                   4,
-                                   1,
-                                   {"itemsize", "data_ptr", "axis", "keep_dim", NULL}};
+    static const args_spec spec = {
+        "StridedLayout.repacked", 0, 4, 1, {"itemsize", "data_ptr", "axis", "keep_dim", NULL}};
     PyObject *values[4];
     strided_layout layout;
     layout_fault fault;
@@ -262,8 +263,10 @@ const char layout_doc_max_compatible_itemsize[] =
     "Returns\n"
     "-------\n"
     "int\n"
-    "    The greatest common divisor of max_itemsize, data_ptr and, in bytes, the axis' extent,\n"
-    "    the other strides and slice_offset; the present itemsize if `repacked` would not take\n"
+    "    The greatest common divisor of max_itemsize, data_ptr and, in bytes, the axis' "
+    "extent,\n"
+    "    the other strides and slice_offset; the present itemsize if `repacked` would not "
+    "take\n"
     "    that, or the axis is empty or not of stride 1.\n\n"
     "Raises\n"
     "------\n"
@@ -274,7 +277,7 @@ const char layout_doc_max_compatible_itemsize[] =
 
 PyObject *
 layout_method_max_compatible_itemsize(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
-                               PyObject *kwnames)
+                                      PyObject *kwnames)
 {
     static const args_spec spec = {"StridedLayout.max_compatible_itemsize",
                                    0,
@@ -305,9 +308,8 @@ layout_method_max_compatible_itemsize(PyObject *op, PyObject *const *args, Py_ss
 
 /* ---- copies of the value ---- */
 
-const char layout_doc_reduce[] =
-    "__reduce__($self, /)\n--\n\n"
-    "Pickle by shape, strides, itemsize and offset.";
+const char layout_doc_reduce[] = "__reduce__($self, /)\n--\n\n"
+                                 "Pickle by shape, strides, itemsize and offset.";
 
 PyObject *
 layout_method_reduce(PyObject *op, PyObject *Py_UNUSED(unused))
@@ -332,7 +334,8 @@ const char layout_doc_restore[] =
     "The layout that pickle has taken apart.";
 
 PyObject *
-layout_method_restore(PyObject *class, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+layout_method_restore(PyObject *class, PyObject *const *args, Py_ssize_t nargs,
+                      PyObject *kwnames)
 {
     static const args_spec spec = {"StridedLayout._restore",
                                    4,
@@ -349,8 +352,7 @@ layout_method_restore(PyObject *class, PyObject *const *args, Py_ssize_t nargs, 
     return layout_object_from_values((PyTypeObject *)class, values, offset);
 }
 
-const char layout_doc_copy[] =
-    "__copy__($self, /)\n--\n\nThe layout itself: it cannot change.";
+const char layout_doc_copy[] = "__copy__($self, /)\n--\n\nThe layout itself: it cannot change.";
 
 PyObject *
 layout_method_copy(PyObject *op, PyObject *Py_UNUSED(unused))

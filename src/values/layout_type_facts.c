@@ -48,8 +48,9 @@ layout_get_shape(PyObject *op, void *Py_UNUSED(closure))
 {
     LayoutObject *self = layout_cast(op);
     PyObject *known = find_known(self, KNOWN_SHAPE);
-    return known != NULL ? known
-                         : keep(self, KNOWN_SHAPE, layout_tuple(layout_shape(self), self->ndim));
+    return known != NULL
+               ? known
+               : keep(self, KNOWN_SHAPE, layout_tuple(layout_shape(self), self->ndim));
 }
 
 static PyObject *
@@ -300,10 +301,7 @@ layout_get_is_unique(PyObject *op, void *Py_UNUSED(closure))
     return answer(op, ANSWER_UNIQUE);
 }
 
-#define FACT(name, doc)                                                                     \
-    {                                                                                       \
-#name, layout_get_##name, NULL, PyDoc_STR(doc), NULL                                \
-    }
+#define FACT(name, doc) {#name, layout_get_##name, NULL, PyDoc_STR(doc), NULL}
 
 PyGetSetDef layout_getset[] = {
     FACT(ndim, "Number of dimensions, an int from 0 to 64."),
@@ -313,20 +311,23 @@ PyGetSetDef layout_getset[] = {
     FACT(strides_in_bytes, "Strides in bytes, a tuple of int; None where `strides` is None."),
     FACT(itemsize, "Bytes in one item, an int."),
     FACT(volume, "Number of items, an int: the product of the extents."),
-    FACT(slice_offset, "Items from the base to the item at index 0, an int.  Only slicing makes "
-                       "it differ from 0."),
+    FACT(slice_offset,
+         "Items from the base to the item at index 0, an int.  Only slicing makes "
+         "it differ from 0."),
     FACT(slice_offset_in_bytes, "Bytes from the base to the item at index 0, an int."),
     FACT(stride_order, "The axes by length of stride, the longest first, a tuple of int; equal "
                        "strides by extent, the largest first, then by number."),
-    FACT(offset_bounds, "(min_offset, max_offset): the items lie within, in items from the base; "
-                        "(0, -1) if there are none."),
+    FACT(offset_bounds,
+         "(min_offset, max_offset): the items lie within, in items from the base; "
+         "(0, -1) if there are none."),
     FACT(min_offset, "The lowest offset of an item, in items; 0 if there are none."),
     FACT(max_offset, "The highest offset of an item, in items; -1 if there are none."),
     FACT(is_contiguous_c, "True if the items follow each other in C order."),
     FACT(is_contiguous_f, "True if the items follow each other in Fortran order."),
     FACT(is_contiguous_any, "True if the items follow each other in some order of the axes."),
     FACT(is_dense, "True if is_contiguous_any, and slice_offset is 0."),
-    FACT(is_unique, "True if no two indices are known to share an item.  Layouts that interleave "
-                    "are called not unique, as the exact answer is expensive."),
+    FACT(is_unique,
+         "True if no two indices are known to share an item.  Layouts that interleave "
+         "are called not unique, as the exact answer is expensive."),
     {NULL, NULL, NULL, NULL, NULL},
 };

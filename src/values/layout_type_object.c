@@ -1,4 +1,5 @@
-/* layout_type_object.c: makes StridedLayouts, and reads what their methods are given; see layout_type_object.h. */
+/* layout_type_object.c: makes StridedLayouts, and reads what their methods are given; see
+ * layout_type_object.h. */
 #include "values/layout_type_object.h"
 
 #include <stdio.h>
@@ -8,7 +9,8 @@
 PyObject *
 layout_object_new(PyTypeObject *type, const strided_layout *layout)
 {
-    LayoutObject *self = layout_object_alloc(type, layout->ndim, layout->itemsize, layout->offset);
+    LayoutObject *self =
+        layout_object_alloc(type, layout->ndim, layout->itemsize, layout->offset);
     if (self != NULL) {
         layout_copy_fresh(self->dims, layout->shape, layout->ndim);
         layout_copy_fresh(self->dims + self->capacity, layout->strides, layout->ndim);
@@ -44,7 +46,8 @@ layout_object_refuse(const char *where, const layout_fault *fault)
 }
 
 int
-layout_read_ints(const char *function, const char *what, PyObject *value, int64_t *out, int *count)
+layout_read_ints(const char *function, const char *what, PyObject *value, int64_t *out,
+                 int *count)
 {
     if (layout_read_small_int(value, out)) {
         *count = 1;
@@ -72,8 +75,8 @@ layout_read_axes(const char *function, const char *what, PyObject *value, int nd
         return -1;
     }
     if (count != ndim) {
-        PyErr_Format(PyExc_ValueError, "%s: %s has %d entries for %d dimensions.", function, what,
-                     count, ndim);
+        PyErr_Format(PyExc_ValueError, "%s: %s has %d entries for %d dimensions.", function,
+                     what, count, ndim);
         return -1;
     }
     for (int i = 0; i < count; i++) {
@@ -94,10 +97,11 @@ divide_strides(int64_t *strides, int count, int64_t itemsize)
 {
     for (int axis = 0; axis < count; axis++) {
         if (strides[axis] % itemsize != 0) {
-            PyErr_Format(PyExc_ValueError,
-                         "StridedLayout: stride %lld of axis %d is not a multiple of the itemsize "
-                         "(%lld bytes).",
-                         (long long)strides[axis], axis, (long long)itemsize);
+            PyErr_Format(
+                PyExc_ValueError,
+                "StridedLayout: stride %lld of axis %d is not a multiple of the itemsize "
+                "(%lld bytes).",
+                (long long)strides[axis], axis, (long long)itemsize);
             return -1;
         }
         strides[axis] /= itemsize;
@@ -110,7 +114,8 @@ static bool
 check_strides(const strided_layout *layout, layout_fault *fault)
 {
     int64_t nbytes;
-    if (layout_magnitude(layout->strides, layout->ndim) < 1 << 23 && layout->itemsize < 1 << 23) {
+    if (layout_magnitude(layout->strides, layout->ndim) < 1 << 23 &&
+        layout->itemsize < 1 << 23) {
         return true;
     }
     for (int axis = 0; axis < layout->ndim; axis++) {
@@ -129,8 +134,8 @@ read_strides(PyObject *value, int ndim, int64_t itemsize, bool is_divided, int64
         return -1;
     }
     if (count != ndim) {
-        PyErr_Format(PyExc_ValueError, "StridedLayout: %d strides are given for %d extents.", count,
-                     ndim);
+        PyErr_Format(PyExc_ValueError, "StridedLayout: %d strides are given for %d extents.",
+                     count, ndim);
         return -1;
     }
     return is_divided ? divide_strides(out, count, itemsize) : 0;
@@ -155,9 +160,9 @@ new_implicit(PyTypeObject *type, int ndim, const int64_t *shape, int64_t itemsiz
     return op;
 }
 
-/* Two tuples of one length, of small ints, read in one pass into `dims`, extents and strides apart by
- * LAYOUT_FEW.  False: something else, or numbers large enough to need the checks of layout_set: no
- * exception is set. */
+/* Two tuples of one length, of small ints, read in one pass into `dims`, extents and strides
+ * apart by LAYOUT_FEW.  False: something else, or numbers large enough to need the checks of
+ * layout_set: no exception is set. */
 static inline bool
 read_few(PyObject *shape, PyObject *strides, int ndim, int64_t itemsize, int64_t *dims)
 {
@@ -178,10 +183,11 @@ read_few(PyObject *shape, PyObject *strides, int ndim, int64_t itemsize, int64_t
     return most < 1 << 23 && itemsize <= 1 << 7 && bits < 63;
 }
 
-/* The layout of most calls, without the copies between the steps: owned (+1).  NULL without an exception:
- * not such a call; with one: no memory. */
+/* The layout of most calls, without the copies between the steps: owned (+1).  NULL without an
+ * exception: not such a call; with one: no memory. */
 static inline PyObject *
-new_of_few(PyTypeObject *type, PyObject *shape, PyObject *strides, int64_t itemsize, int64_t offset)
+new_of_few(PyTypeObject *type, PyObject *shape, PyObject *strides, int64_t itemsize,
+           int64_t offset)
 {
     if (!PyTuple_CheckExact(shape) || !PyTuple_CheckExact(strides) || offset != 0 ||
         PyTuple_GET_SIZE(shape) != PyTuple_GET_SIZE(strides) ||

@@ -1,8 +1,8 @@
 /* layout_type_object.h: the inside of a StridedLayout, for the layout_type*.c files alone.
  *
  * Owns:    the tuples in `known`, each made when it is first asked for and then kept.
- * Threads: the value is immutable.  What is kept of it is written once it is worked out: two threads
- *          may work it out, to the same result, and no lock is held.
+ * Threads: the value is immutable.  What is kept of it is written once it is worked out: two
+ *          threads may work it out, to the same result, and no lock is held.
  */
 #ifndef MD_LAYOUT_TYPE_OBJECT_H
 #define MD_LAYOUT_TYPE_OBJECT_H
@@ -35,9 +35,11 @@ typedef struct {
     int64_t itemsize;
     int64_t offset; /* items */
     int32_t ndim;
-    int32_t capacity;             /* extents there is room for: LAYOUT_FEW, or ndim if that is more */
-    uint32_t answers;             /* bits, see above */
-    int64_t volume, min, max;     /* if their bits are set; an empty layout has the bounds 0, -1 */
+    /* extents there is room for: LAYOUT_FEW, or ndim if that is more */
+    int32_t capacity;
+    uint32_t answers; /* bits, see above */
+    /* if their bits are set; an empty layout has the bounds 0, -1 */
+    int64_t volume, min, max;
     bool is_implicit;             /* made with strides None: C order, and `strides` is None */
     bool has_known;               /* one of `known` is not NULL */
     PyObject *known[KNOWN_COUNT]; /* owned (+1), or NULL */
@@ -104,9 +106,10 @@ layout_object_alloc(PyTypeObject *type, int ndim, int64_t itemsize, int64_t offs
 /* A StridedLayout with a copy of `layout`: owned (+1). */
 PyObject *layout_object_new(PyTypeObject *type, const strided_layout *layout);
 
-/* StridedLayout(shape, strides, itemsize, divide_strides) from values borrowed from the caller, the last
- * of which may be NULL, at an offset in items: owned (+1). */
-PyObject *layout_object_from_values(PyTypeObject *type, PyObject *const *values, int64_t offset);
+/* StridedLayout(shape, strides, itemsize, divide_strides) from values borrowed from the
+ * caller, the last of which may be NULL, at an offset in items: owned (+1). */
+PyObject *layout_object_from_values(PyTypeObject *type, PyObject *const *values,
+                                    int64_t offset);
 
 /* "StridedLayout.<where>: <text>."  OverflowError for what overflows, ValueError for the rest:
  * cuda.core's classes.  NULL. */
@@ -162,8 +165,10 @@ layout_read_int(const char *function, const char *what, PyObject *value, int64_t
 int layout_read_ints(const char *function, const char *what, PyObject *value, int64_t *out,
                      int *count);
 
-/* `ndim` ints as axes, negative ones from the end; equal ones are left in.  -1 with ValueError. */
-int layout_read_axes(const char *function, const char *what, PyObject *value, int ndim, int *axes);
+/* `ndim` ints as axes, negative ones from the end; equal ones are left in.  -1 with
+ * ValueError. */
+int layout_read_axes(const char *function, const char *what, PyObject *value, int ndim,
+                     int *axes);
 
 /* Strides 0, as an empty layout has them when it is made dense, reshaped or sliced empty. */
 static inline void
@@ -175,35 +180,35 @@ layout_clear_strides(strided_layout *layout)
 /* ---- the methods: `name` is layout_method_NAME with the text layout_doc_NAME ---- */
 
 /* X(C name, Python name, flags): positional and keyword arguments. */
-#define LAYOUT_CALL_LIST(X)                                                            \
-    X(dense, "dense", METH_CLASS)   /* layout_type_dense.c */                          \
-    X(dense_like, "dense_like", METH_CLASS)                                            \
-    X(to_dense, "to_dense", 0)                                                         \
-    X(repacked, "repacked", 0)                                                         \
-    X(max_compatible_itemsize, "max_compatible_itemsize", 0)                           \
-    X(restore, "_restore", METH_CLASS)                                                 \
-    X(reshaped, "reshaped", 0)      /* layout_type_views.c */                          \
-    X(permuted, "permuted", 0)                                                         \
-    X(unsqueezed, "unsqueezed", 0)                                                     \
-    X(broadcast_to, "broadcast_to", 0)                                                 \
-    X(flattened, "flattened", 0)                                                       \
+#define LAYOUT_CALL_LIST(X) \
+    X(dense, "dense", METH_CLASS) /* layout_type_dense.c */ \
+    X(dense_like, "dense_like", METH_CLASS) \
+    X(to_dense, "to_dense", 0) \
+    X(repacked, "repacked", 0) \
+    X(max_compatible_itemsize, "max_compatible_itemsize", 0) \
+    X(restore, "_restore", METH_CLASS) \
+    X(reshaped, "reshaped", 0) /* layout_type_views.c */ \
+    X(permuted, "permuted", 0) \
+    X(unsqueezed, "unsqueezed", 0) \
+    X(broadcast_to, "broadcast_to", 0) \
+    X(flattened, "flattened", 0) \
     X(sliced, "sliced", 0)
 
 /* X(C name, Python name): no arguments, or the memo of __deepcopy__. */
-#define LAYOUT_PLAIN_LIST(X)                                                           \
+#define LAYOUT_PLAIN_LIST(X) \
     X(required_size_in_bytes, "required_size_in_bytes", METH_NOARGS) /* ..._facts.c */ \
-    X(reduce, "__reduce__", METH_NOARGS)                                               \
-    X(copy, "__copy__", METH_NOARGS)                                                   \
-    X(deepcopy, "__deepcopy__", METH_O)                                                \
-    X(squeezed, "squeezed", METH_NOARGS)                                               \
+    X(reduce, "__reduce__", METH_NOARGS) \
+    X(copy, "__copy__", METH_NOARGS) \
+    X(deepcopy, "__deepcopy__", METH_O) \
+    X(squeezed, "squeezed", METH_NOARGS) \
     X(flattened_axis_mask, "flattened_axis_mask", METH_NOARGS)
 
-#define DECLARE_CALL(name, text, flags)                                                \
-    PyObject *layout_method_##name(PyObject *op, PyObject *const *args,                \
-                                   Py_ssize_t nargs, PyObject *kwnames);               \
+#define DECLARE_CALL(name, text, flags) \
+    PyObject *layout_method_##name(PyObject *op, PyObject *const *args, Py_ssize_t nargs, \
+                                   PyObject *kwnames); \
     extern const char layout_doc_##name[];
-#define DECLARE_PLAIN(name, text, flags)                                               \
-    PyObject *layout_method_##name(PyObject *op, PyObject *argument);                  \
+#define DECLARE_PLAIN(name, text, flags) \
+    PyObject *layout_method_##name(PyObject *op, PyObject *argument); \
     extern const char layout_doc_##name[];
 LAYOUT_CALL_LIST(DECLARE_CALL)
 LAYOUT_PLAIN_LIST(DECLARE_PLAIN)

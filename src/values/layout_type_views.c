@@ -1,4 +1,5 @@
-/* layout_type_views.c: the methods of a StridedLayout that show the same items; see layout_type_object.h. */
+/* layout_type_views.c: the methods of a StridedLayout that show the same items; see
+ * layout_type_object.h. */
 #include "values/layout_type_object.h"
 
 /* ---- arguments ---- */
@@ -166,7 +167,8 @@ const char layout_doc_unsqueezed[] =
     "Source: cuda.core._layout._StridedLayout.unsqueezed.";
 
 PyObject *
-layout_method_unsqueezed(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+layout_method_unsqueezed(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
+                         PyObject *kwnames)
 {
     static const args_spec spec = {"StridedLayout.unsqueezed", 0, 1, 1, {"axis", NULL}};
     PyObject *value = read_one(&spec, args, nargs, kwnames);
@@ -203,7 +205,8 @@ const char layout_doc_broadcast_to[] =
     "Parameters\n"
     "----------\n"
     "shape : int or sequence of int\n"
-    "    At least as many extents; from the right each equal to this one's, unless that is 1.\n\n"
+    "    At least as many extents; from the right each equal to this one's, unless that is "
+    "1.\n\n"
     "Returns\n"
     "-------\n"
     "StridedLayout\n\n"
@@ -217,7 +220,8 @@ const char layout_doc_broadcast_to[] =
     "Source: cuda.core._layout._StridedLayout.broadcast_to.";
 
 PyObject *
-layout_method_broadcast_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+layout_method_broadcast_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
+                           PyObject *kwnames)
 {
     static const args_spec spec = {"StridedLayout.broadcast_to", 0, 1, 1, {"shape", NULL}};
     PyObject *value = read_one(&spec, args, nargs, kwnames);
@@ -244,7 +248,8 @@ const char layout_doc_flattened_axis_mask[] =
     "Returns\n"
     "-------\n"
     "int\n"
-    "    Bit i is set if axis i goes on where axis i - 1 steps.  The `&` of two layouts' masks\n"
+    "    Bit i is set if axis i goes on where axis i - 1 steps.  The `&` of two layouts' "
+    "masks\n"
     "    says what can be joined in both.\n\n"
     "Any thread may call it.\n\n"
     "Source: cuda.core._layout._StridedLayout.flattened_axis_mask.";
@@ -326,7 +331,8 @@ const char layout_doc_flattened[] =
     "Source: cuda.core._layout._StridedLayout.flattened.";
 
 PyObject *
-layout_method_flattened(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+layout_method_flattened(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
+                        PyObject *kwnames)
 {
     static const args_spec spec = {
         "StridedLayout.flattened", 0, 3, 0, {"start_axis", "end_axis", "mask", NULL}};
@@ -338,8 +344,8 @@ layout_method_flattened(PyObject *op, PyObject *const *args, Py_ssize_t nargs, P
     }
     bool has_mask = values[2] != NULL && values[2] != Py_None;
     if ((has_mask ? read_mask(spec.function, values[2], &mask)
-                  : read_span(spec.function, values[0], values[1], layout_cast(op)->ndim, &mask)) <
-        0) {
+                  : read_span(spec.function, values[0], values[1], layout_cast(op)->ndim,
+                              &mask)) < 0) {
         return NULL;
     }
     layout_read(op, &layout);
@@ -360,7 +366,8 @@ const char layout_doc_sliced[] =
     "Returns\n"
     "-------\n"
     "StridedLayout\n"
-    "    Its slice_offset says where the part begins.  All strides are 0 if a slice takes no items.\n\n"
+    "    Its slice_offset says where the part begins.  All strides are 0 if a slice takes no "
+    "items.\n\n"
     "Raises\n"
     "------\n"
     "ValueError\n"

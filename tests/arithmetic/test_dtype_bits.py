@@ -9,10 +9,10 @@ import subprocess
 import ml_dtypes
 import numpy as np
 import pytest
-from places import C_FILES, SRC
 from dlpack_structs import IS_COPIED, IS_PADDED, Opened, Producer
 from hypothesis import given
 from hypothesis import strategies as st
+from places import C_FILES, SRC
 from tvm_ffi.libinfo import find_dlpack_include_path
 
 import metal_dlpack as md

@@ -1,7 +1,8 @@
-/* deleters.c: deleters for hand-made tensors, without Python: they count, and take the memory away.
+/* deleters.c: deleters for hand-made tensors, without Python: they count, and take the memory
+ * away.
  *
- * After a deletion the struct, its shape and its strides fault when touched, and so does the data if it was given:
- * whoever looks at a tensor that it let go dies.
+ * After a deletion the struct, its shape and its strides fault when touched, and so does the
+ * data if it was given: whoever looks at a tensor that it let go dies.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -39,8 +40,8 @@ delete_tensor(context *self, void *managed)
     mprotect(self->tensor, self->tensor_nbytes, PROT_NONE);
 }
 
-/* SPEC dlpack.h: manager_ctx lies at byte 48 of DLManagedTensor and at byte 8 of DLManagedTensorVersioned,
- * and the deleter behind it. */
+/* SPEC dlpack.h: manager_ctx lies at byte 48 of DLManagedTensor and at byte 8 of
+ * DLManagedTensorVersioned, and the deleter behind it. */
 void
 delete_legacy(char *managed)
 {

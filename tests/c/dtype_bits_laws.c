@@ -1,8 +1,10 @@
-/* dtype_bits_laws.c: random layouts of packed and padded items through dtype_bits.h, for sanitizers; run by
- * test_dtype_bits.py.
+/* dtype_bits_laws.c: random layouts of packed and padded items through dtype_bits.h, for
+ * sanitizers; run by test_dtype_bits.py.
  *
- * Oracle:  memory as an array of single bits, one byte each, that is read and written bit by bit.
- * Laws:    an item is where dlpack.h says; no bit beside it changes; no byte outside the span is touched.
+ * Oracle:  memory as an array of single bits, one byte each, that is read and written bit by
+ *          bit.
+ * Laws:    an item is where dlpack.h says; no bit beside it changes; no byte outside the span
+ *          is touched.
  * Usage:   `dtype_bits_laws SEED COUNT`: exits 0, or says which law and stops.
  */
 #include <stdio.h>
@@ -12,12 +14,12 @@
 
 #define MOST_ITEMS 4096
 
-#define CHECK(condition)                                                                         \
-    do {                                                                                         \
-        if (!(condition)) {                                                                      \
-            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);            \
-            exit(1);                                                                             \
-        }                                                                                        \
+#define CHECK(condition) \
+    do { \
+        if (!(condition)) { \
+            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
+            exit(1); \
+        } \
     } while (0)
 
 static uint64_t random_state;
@@ -36,11 +38,12 @@ pick(int64_t low, int64_t high)
 typedef struct places {
     strided_layout layout;
     bits_items items;
-    char *memory; /* owned: the bytes of the span, and none beside them */
+    char *memory;              /* owned: the bytes of the span, and none beside them */
     int64_t nbytes, first_bit; /* of element 0, from the start of `memory` */
 } places;
 
-/* Strides that give every item bits of its own, in any order of the axes and either direction. */
+/* Strides that give every item bits of its own, in any order of the axes and
+ * either direction. */
 static void
 set_layout(strided_layout *out, int ndim, const int64_t *shape)
 {
@@ -75,7 +78,8 @@ make_places(places *out, int ndim, const int64_t *shape, DLDataType dtype, bool 
     for (int64_t i = 0; i < out->nbytes; i++) {
         out->memory[i] = (char)pick(0, 255);
     }
-    out->items = (bits_items){&out->layout, out->memory - first, out->first_bit, dtype, is_padded};
+    out->items =
+        (bits_items){&out->layout, out->memory - first, out->first_bit, dtype, is_padded};
     out->first_bit -= 8 * first;
 }
 
@@ -91,8 +95,8 @@ list_bits(const places *in, int64_t *out)
             at += index[axis] * in->layout.strides[axis];
         }
         out[i] = in->first_bit + at * bits;
-        for (int axis = in->layout.ndim - 1; axis >= 0 && ++index[axis] == in->layout.shape[axis];
-             axis--) {
+        for (int axis = in->layout.ndim - 1;
+             axis >= 0 && ++index[axis] == in->layout.shape[axis]; axis--) {
             index[axis] = 0;
         }
     }

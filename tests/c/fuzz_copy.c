@@ -1,5 +1,5 @@
-/* fuzz_copy.c: random copies and fills, by the engine and by the kernels, against a loop that moves one item at a
- * time.
+/* fuzz_copy.c: random copies and fills, by the engine and by the kernels, against a loop that
+ * moves one item at a time.
  *
  *     fuzz_copy SEED COUNT
  *
@@ -62,7 +62,8 @@ fill_with_noise(char *memory, int64_t nbytes)
 /* ---- layouts ---- */
 
 static const int64_t extents[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 100, 130};
-static const int64_t itemsizes[] = {1, 2, 4, 8, 16, 1, 2, 4, 8, 3, 5, 6, 7, 12, 15, 20, 33, 70, 300};
+static const int64_t itemsizes[] = {1, 2, 4, 8,  16, 1,  2,  4,  8,  3,
+                                    5, 6, 7, 12, 15, 20, 33, 70, 300};
 #define PICK(table) (table)[random_below((int64_t)(sizeof(table) / sizeof((table)[0])))]
 
 static void
@@ -170,7 +171,8 @@ place(const strided_layout *layout, const int64_t *index)
 }
 
 static void
-copy_one_by_one(const strided_layout *dst, char *to, const strided_layout *src, const char *from)
+copy_one_by_one(const strided_layout *dst, char *to, const strided_layout *src,
+                const char *from)
 {
     int64_t index[LAYOUT_MAX_NDIM] = {0};
     if (is_empty(dst)) {
@@ -265,7 +267,8 @@ check_apart(const strided_layout *dst, const strided_layout *src)
         complain("wrong copy", dst, src);
     }
     copy_plan plan;
-    if (dst_nbytes < 1 << 20 && copy_plan_make(dst, to + dst_below, src, from + src_below, &plan)) {
+    if (dst_nbytes < 1 << 20 &&
+        copy_plan_make(dst, to + dst_below, src, from + src_below, &plan)) {
         memcpy(to, before, (size_t)dst_nbytes);
         copy_by_grid(&plan, to, from);
         if (memcmp(to, expected, (size_t)dst_nbytes) != 0) {
@@ -318,14 +321,9 @@ check_case(int64_t limit)
     spoil_unused_strides(&dst);
     spoil_unused_strides(&src);
     switch (random_below(4)) {
-    case 0:
-        check_fill(&dst);
-        break;
-    case 1:
-        check_shared(&dst, &src);
-        break;
-    default:
-        check_apart(&dst, &src);
+    case 0: check_fill(&dst); break;
+    case 1: check_shared(&dst, &src); break;
+    default: check_apart(&dst, &src);
     }
 }
 

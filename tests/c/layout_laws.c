@@ -1,8 +1,9 @@
-/* layout_laws.c: random layouts through every function of layout.h, for sanitizers; run by test_layout.py.
+/* layout_laws.c: random layouts through every function of layout.h, for sanitizers; run by
+ * test_layout.py.
  *
  * Owns:    nothing: the cases follow from the seed.
- * Laws:    a view lists offsets that its source lists, in the order that the operation says; a layout that
- *          was accepted can be asked anything.
+ * Laws:    a view lists offsets that its source lists, in the order that the operation says; a
+ *          layout that was accepted can be asked anything.
  * Usage:   `layout_laws SEED COUNT`: exits 0, or says which law and stops.
  */
 #include <stdio.h>
@@ -12,12 +13,12 @@
 
 #define MOST_ITEMS 2000
 
-#define CHECK(condition)                                                                         \
-    do {                                                                                         \
-        if (!(condition)) {                                                                      \
-            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);            \
-            exit(1);                                                                             \
-        }                                                                                        \
+#define CHECK(condition) \
+    do { \
+        if (!(condition)) { \
+            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
+            exit(1); \
+        } \
     } while (0)
 
 static uint64_t random_state;
@@ -40,9 +41,12 @@ pick(int64_t low, int64_t high)
 static int64_t
 pick_far(void)
 {
-    static const int64_t far[] = {INT64_MIN, INT64_MIN + 1, INT64_MAX,      INT64_MAX - 1,
-                                  1LL << 62, -(1LL << 62),  1LL << 40,      -(1LL << 31),
-                                  1LL << 61, 3,             -(1LL << 61),   0};
+    static const int64_t far[] = {INT64_MIN,    INT64_MIN + 1,
+                                  INT64_MAX,    INT64_MAX - 1,
+                                  1LL << 62,    -(1LL << 62),
+                                  1LL << 40,    -(1LL << 31),
+                                  1LL << 61,    3,
+                                  -(1LL << 61), 0};
     return far[next_random() % (sizeof far / sizeof far[0])];
 }
 
@@ -160,8 +164,11 @@ try_parts(const strided_layout *in)
         else {
             int64_t start = extent > 0 ? pick(0, extent - 1) : 0;
             int64_t step = pick(0, 4) ? pick(1, 3) : pick_far();
-            int64_t length = extent == 0 ? 0 : step == INT64_MIN ? 1 : step < 0 ? start / -step + 1
-                             : step > 0 ? (extent - 1 - start) / step + 1 : 0;
+            int64_t length = extent == 0         ? 0
+                             : step == INT64_MIN ? 1
+                             : step < 0          ? start / -step + 1
+                             : step > 0          ? (extent - 1 - start) / step + 1
+                                                 : 0;
             is_taken = layout_take_range(&out, axis, start, length, step, &out, &fault);
             CHECK(is_taken || step == 0 || layout_is_empty(in));
         }
@@ -188,12 +195,14 @@ try_permuted(const strided_layout *in)
     for (int i = 0; i < in->ndim; i++) {
         back[axes[i]] = i;
     }
-    CHECK(layout_permuted(in, axes, &out, &fault) && layout_permuted(&out, back, &again, &fault));
+    CHECK(layout_permuted(in, axes, &out, &fault) &&
+          layout_permuted(&out, back, &again, &fault));
     check_same_list(in, &again);
     ask_everything(&out);
     if (in->ndim > 1) {
         axes[0] = axes[1];
-        CHECK(!layout_permuted(in, axes, &out, &fault) && fault.code == LAYOUT_FAULT_AXIS_TWICE);
+        CHECK(!layout_permuted(in, axes, &out, &fault) &&
+              fault.code == LAYOUT_FAULT_AXIS_TWICE);
     }
 }
 
@@ -276,7 +285,8 @@ try_repacked(const strided_layout *in)
     int64_t itemsize = pick(0, 5) ? in->itemsize * pick(1, 4) : pick(0, in->itemsize);
     strided_layout out;
     layout_fault fault;
-    bool is_allowed = layout_check_repack(in, itemsize, pick(0, 1) ? 0 : pick_far(), axis, &fault);
+    bool is_allowed =
+        layout_check_repack(in, itemsize, pick(0, 1) ? 0 : pick_far(), axis, &fault);
     bool is_done = axis < in->ndim && itemsize > 0 &&
                    layout_repacked(in, itemsize, axis, pick(0, 1), &out, &fault);
     if (!is_done) {

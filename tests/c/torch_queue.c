@@ -1,5 +1,6 @@
-/* torch_queue.c: stands in for libtorch_cpu where there is no MPS: its functions for the queue, over whatever Metal
- * the test hands in.  The names are those that a C++ compiler writes for torch::mps::...
+/* torch_queue.c: stands in for libtorch_cpu where there is no MPS: its functions for the
+ * queue, over whatever Metal the test hands in.  The names are those that a C++ compiler
+ * writes for torch::mps::...
  */
 #include <stddef.h>
 

@@ -9,25 +9,19 @@ import shutil
 import subprocess
 
 import pytest
-from places import C_FILES, SRC
+from copy_library import CC, compile_copy, needs_compiler
+from places import C_FILES
 
 np = pytest.importorskip("numpy")
 
-SOURCES = sorted(SRC.glob("copy/*.c"))
 FUZZER = C_FILES / "fuzz_copy.c"
-CC = os.environ.get("CC", "cc").split()
-FLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{SRC}"]
 
 MAX_NDIM = 64
 ITEMSIZES = [1, 2, 4, 8, 16, 1, 2, 4, 8, 3, 5, 6, 7, 9, 12, 13, 24, 31, 40]
 CASES = 100_000
 MAX_THREADS = 16
 
-# The engine is compiled here, with sanitizers of its own.
-pytestmark = [
-    pytest.mark.skipif(shutil.which(CC[0]) is None, reason="needs a C compiler"),
-    pytest.mark.needs_no_sanitizer,
-]
+pytestmark = needs_compiler
 
 
 class Layout(ctypes.Structure):
@@ -70,11 +64,6 @@ class Engine:
     def fill(self, dst, item):
         layout = layout_of(dst)
         self.lib.copy_fill(ctypes.addressof(layout), dst.ctypes.data, item)
-
-
-def compile_copy(path, *flags):
-    subprocess.run([*CC, *FLAGS, *flags, *map(str, SOURCES), "-o", str(path)], check=True)
-    return path
 
 
 @pytest.fixture(scope="module")

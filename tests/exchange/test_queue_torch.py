@@ -9,7 +9,6 @@ import os
 import subprocess
 import sysconfig
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest

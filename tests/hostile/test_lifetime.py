@@ -11,8 +11,8 @@ import weakref
 from pathlib import Path
 
 import pytest
-from places import TOOLS, python_path
 from dlpack_structs import Producer, open_capsule
+from places import TOOLS, python_path
 
 import metal_dlpack as md
 

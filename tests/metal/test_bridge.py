@@ -12,8 +12,8 @@ import time
 
 import numpy as np
 import pytest
-from places import INSIDE, SRC
 from objc_messages import MANAGED, PRIVATE, foreign_buffer, gpu_fill, pool, send
+from places import INSIDE, SRC
 
 import metal_dlpack as md
 from metal_dlpack import softmetal

@@ -6,16 +6,15 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from dlpack_structs import READ_ONLY, Producer, capsule_name
 from explain_cases import CASES, MEMORY, PLACE, Modern, consume, make_case
-from machine import has_module
-from places import SUPPORT
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machine import has_module
+from places import SUPPORT
 
 import metal_dlpack as md
 

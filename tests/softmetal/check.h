@@ -19,12 +19,12 @@
 
 #include "softmetal/softmetal.h"
 
-#define CHECK(condition)                                                                       \
-    do {                                                                                       \
-        if (!(condition)) {                                                                    \
-            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);          \
-            exit(1);                                                                           \
-        }                                                                                      \
+#define CHECK(condition) \
+    do { \
+        if (!(condition)) { \
+            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
+            exit(1); \
+        } \
     } while (0)
 
 struct test_case {
@@ -37,14 +37,14 @@ struct test_case {
 
 static struct test_case *first_case;
 
-#define ADD_CASE(name_, kind_, may_leak_, may_repeat_)                                         \
-    static void name_(void);                                                                   \
-    __attribute__((constructor)) static void add_##name_(void)                                 \
-    {                                                                                          \
-        static struct test_case one = {#name_, kind_, may_leak_, may_repeat_, name_, NULL};    \
-        one.next = first_case;                                                                 \
-        first_case = &one;                                                                     \
-    }                                                                                          \
+#define ADD_CASE(name_, kind_, may_leak_, may_repeat_) \
+    static void name_(void); \
+    __attribute__((constructor)) static void add_##name_(void) \
+    { \
+        static struct test_case one = {#name_, kind_, may_leak_, may_repeat_, name_, NULL}; \
+        one.next = first_case; \
+        first_case = &one; \
+    } \
     static void name_(void)
 
 #define CASE(name_) ADD_CASE(name_, NULL, 0, 0)
@@ -66,7 +66,7 @@ struct block {
 };
 static const struct block_descriptor plain_descriptor = {0, sizeof(struct block)};
 
-#define BLOCK(function, context_)                                                              \
+#define BLOCK(function, context_) \
     (&(struct block){NULL, 0, 0, (void (*)(void))(function), &plain_descriptor, context_})
 
 static inline id<MTLDevice>

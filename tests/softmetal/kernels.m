@@ -32,8 +32,8 @@ make_pipeline(id<MTLDevice> device, id<MTLLibrary> library)
         [library newFunctionWithName:[NSString stringWithUTF8String:"add"]];
     CHECK(function != nil && [function device] == device);
     CHECK(strcmp([[function name] UTF8String], "add") == 0);
-    id<MTLComputePipelineState> pipeline =
-        [device newComputePipelineStateWithFunction:function error:&error];
+    id<MTLComputePipelineState> pipeline = [device newComputePipelineStateWithFunction:function
+                                                                                 error:&error];
     [function release];
     return pipeline;
 }
@@ -43,10 +43,9 @@ open_scene(void)
 {
     struct scene scene = {.device = open_device()};
     CHECK(softmetal_register_kernel("add", add, 1) == 0);
-    scene.library =
-        [scene.device newLibraryWithSource:[NSString stringWithUTF8String:text]
-                                   options:nil
-                                     error:NULL];
+    scene.library = [scene.device newLibraryWithSource:[NSString stringWithUTF8String:text]
+                                               options:nil
+                                                 error:NULL];
     scene.pipeline = make_pipeline(scene.device, scene.library);
     scene.a = [scene.device newBufferWithLength:64 options:MTLResourceStorageModeShared];
     scene.out = [scene.device newBufferWithLength:64 options:MTLResourceStorageModeShared];
@@ -89,7 +88,8 @@ CASE(a_kernel_runs_with_what_was_bound_when_it_was_dispatched)
     int *out = [scene.out contents];
     CHECK([scene.pipeline maxTotalThreadsPerThreadgroup] >= 32);
     CHECK([scene.pipeline maxTotalThreadsPerThreadgroup] %
-              [scene.pipeline threadExecutionWidth] == 0);
+              [scene.pipeline threadExecutionWidth] ==
+          0);
     bind(scene, 100);
     [scene.compute dispatchThreads:(MTLSize){2, 2, 2} threadsPerThreadgroup:(MTLSize){2, 2, 2}];
     int later = 1000;
@@ -112,9 +112,11 @@ CASE(kernels_of_one_queue_wait_for_each_other)
     id<MTLBuffer> kept = [scene.out retain];
     int *out = [kept contents];
     bind(scene, 100);
-    [scene.compute dispatchThreads:(MTLSize){16, 1, 1} threadsPerThreadgroup:(MTLSize){16, 1, 1}];
+    [scene.compute dispatchThreads:(MTLSize){16, 1, 1}
+             threadsPerThreadgroup:(MTLSize){16, 1, 1}];
     [scene.compute setBuffer:scene.out offset:0 atIndex:1];
-    [scene.compute dispatchThreads:(MTLSize){16, 1, 1} threadsPerThreadgroup:(MTLSize){16, 1, 1}];
+    [scene.compute dispatchThreads:(MTLSize){16, 1, 1}
+             threadsPerThreadgroup:(MTLSize){16, 1, 1}];
     close_scene(scene);
     for (int i = 0; i < 16; i++) {
         CHECK(out[i] == i + 200);

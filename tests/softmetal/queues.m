@@ -493,9 +493,18 @@ copy_oddly(NSUInteger from, NSUInteger to, NSUInteger size)
     close_scene(scene);
 }
 
-REPORTS("blit-alignment", a_copy_from_an_odd_place) { copy_oddly(1, 0, 8); }
-REPORTS("blit-alignment", a_copy_to_an_odd_place) { copy_oddly(0, 3, 8); }
-REPORTS("blit-alignment", a_copy_of_an_odd_size) { copy_oddly(0, 4, 6); }
+REPORTS("blit-alignment", a_copy_from_an_odd_place)
+{
+    copy_oddly(1, 0, 8);
+}
+REPORTS("blit-alignment", a_copy_to_an_odd_place)
+{
+    copy_oddly(0, 3, 8);
+}
+REPORTS("blit-alignment", a_copy_of_an_odd_size)
+{
+    copy_oddly(0, 4, 6);
+}
 
 REPORTS("blit-alignment", a_fill_of_three_bytes)
 {

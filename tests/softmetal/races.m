@@ -39,7 +39,8 @@ close_scene(struct scene scene)
 }
 
 static void
-encode_fill(id<MTLCommandBuffer> commands, id<MTLBuffer> buffer, NSUInteger start, NSUInteger end)
+encode_fill(id<MTLCommandBuffer> commands, id<MTLBuffer> buffer, NSUInteger start,
+            NSUInteger end)
 {
     id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
     [blit fillBuffer:buffer range:NSMakeRange(start, end - start) value:1];

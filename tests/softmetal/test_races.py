@@ -13,8 +13,8 @@ import time
 
 import numpy as np
 import pytest
-from places import SUPPORT
 from objc_messages import foreign_buffer, gpu_fill, pool, send
+from places import SUPPORT
 
 import metal_dlpack as md
 from metal_dlpack import softmetal

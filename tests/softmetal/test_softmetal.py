@@ -16,11 +16,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from places import INSIDE, SRC
+from places import DOCS, INSIDE, SRC
 
 SOURCES = SRC / "softmetal"
 PROGRAMS = Path(__file__).resolve().parent
-DOCUMENT = INSIDE / "softmetal.md"
+GUIDE = DOCS / "softmetal.md"
+TABLE = INSIDE / "softmetal.md"
 
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 COMMON = ["-std=gnu11", "-g", "-O1", "-fvisibility=hidden", "-pthread", *WARNINGS, f"-I{SRC}", f"-I{SOURCES}"]
@@ -265,14 +266,14 @@ def test_a_race_is_reported_with_both_places(builder: Builder) -> None:
 
 
 def test_the_document_names_every_setting_report_and_failure() -> None:
-    text = DOCUMENT.read_text()
+    text = GUIDE.read_text()
     for word in [*SETTINGS, *REPORT_KINDS, *FAILURES]:
         assert f"`{word}`" in text, word
 
 
 def modelled() -> list[list[str]]:
     """The rows of the table of what is modelled: behaviour, Apple's statement, cases."""
-    text = DOCUMENT.read_text()
+    text = TABLE.read_text()
     part = text[text.index("## What is modelled") : text.index("## What is not modelled")]
     rows = [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("| ")]
     return [row for row in rows if len(row) == 3][2:]  # without its head

@@ -128,7 +128,8 @@ CASE(the_last_owner_of_a_device_may_meet_its_next_one)
     }
 }
 
-/* A view that may have been written is published at every submission: the same bytes, under reads in flight. */
+/* A view that may have been written is published at every submission: the same bytes, under
+ * reads in flight. */
 CASE(bytes_that_are_the_same_are_not_written_under_a_read)
 {
     id<MTLDevice> own = open_device();
@@ -139,7 +140,11 @@ CASE(bytes_that_are_the_same_are_not_written_under_a_read)
         NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
         id<MTLCommandBuffer> reader = [queue commandBuffer];
         id<MTLBlitCommandEncoder> blit = [reader blitCommandEncoder];
-        [blit copyFromBuffer:source sourceOffset:0 toBuffer:result destinationOffset:0 size:512];
+        [blit copyFromBuffer:source
+                 sourceOffset:0
+                     toBuffer:result
+            destinationOffset:0
+                         size:512];
         [blit endEncoding];
         [reader commit];
         while ([reader status] < MTLCommandBufferStatusCompleted) {

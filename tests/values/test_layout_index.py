@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_layout_type import Layout, layouts, offsets, same_offsets
+from layout_strategies import Layout, layouts, offsets, same_offsets
 
 import metal_dlpack as md
 

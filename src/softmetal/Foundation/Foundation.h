@@ -68,14 +68,14 @@ __attribute__((objc_root_class))
 #endif /* __APPLE__ */
 
 #if defined(__clang__)
-#define NS_ENUM(type, name)                                                                    \
-    enum name : type name;                                                                     \
+#define NS_ENUM(type, name) \
+    enum name : type name; \
     enum name : type
 #define NS_OPTIONS(type, name) NS_ENUM(type, name)
 #define NS_RETURNS_RETAINED __attribute__((ns_returns_retained))
 #else
-#define NS_ENUM(type, name)                                                                    \
-    type name;                                                                                 \
+#define NS_ENUM(type, name) \
+    type name; \
     enum
 #define NS_OPTIONS(type, name) NS_ENUM(type, name)
 #define NS_RETURNS_RETAINED

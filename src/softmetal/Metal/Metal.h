@@ -1,4 +1,5 @@
-/* Metal.h: the part of Metal that moves bytes: devices, buffers, queues, blits, kernels, events.
+/* Metal.h: the part of Metal that moves bytes: devices, buffers, queues, blits, kernels,
+ * events.
  *
  * Owns:    declarations only, each as in Apple's Metal: same selectors, types and values.
  * Calls:   Foundation/Foundation.h.
@@ -6,7 +7,8 @@
  *          encoders from one thread at a time.
  * Owner:   `new...`, MTLCreateSystemDefaultDevice and MTLCopyAllDevices give +1; all else is
  *          autoreleased or borrowed.
- * Note:    without blocks (GCC) a block parameter is a pointer to a block literal made by hand.
+ * Note:    without blocks (GCC) a block parameter is a pointer to a block literal made by
+ *          hand.
  */
 #ifndef SOFTMETAL_METAL_H
 #define SOFTMETAL_METAL_H

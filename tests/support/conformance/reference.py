@@ -19,9 +19,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-
-from conformance import clang, macho
 from places import ROOT
+
+from conformance import macho
 
 CACHE = ROOT / "build" / "apple-reference"
 

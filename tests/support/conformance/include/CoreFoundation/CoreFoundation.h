@@ -1,4 +1,5 @@
-/* CoreFoundation.h: what the bridge uses of CoreFoundation, declared as Apple has it, to compile it without a Mac. */
+/* CoreFoundation.h: what the bridge uses of CoreFoundation, declared as Apple has it, to
+ * compile it without a Mac. */
 #ifndef CONFORMANCE_COREFOUNDATION_H
 #define CONFORMANCE_COREFOUNDATION_H
 

@@ -1,4 +1,5 @@
-/* CoreVideo.h: what the bridge uses of CoreVideo, declared as Apple has it, to compile it without a Mac. */
+/* CoreVideo.h: what the bridge uses of CoreVideo, declared as Apple has it, to compile it
+ * without a Mac. */
 #ifndef CONFORMANCE_COREVIDEO_H
 #define CONFORMANCE_COREVIDEO_H
 

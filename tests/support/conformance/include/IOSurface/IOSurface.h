@@ -1,4 +1,5 @@
-/* IOSurface.h: what the bridge uses of IOSurface, declared as Apple has it, to compile it without a Mac. */
+/* IOSurface.h: what the bridge uses of IOSurface, declared as Apple has it, to compile it
+ * without a Mac. */
 #ifndef CONFORMANCE_IOSURFACE_H
 #define CONFORMANCE_IOSURFACE_H
 
@@ -14,7 +15,8 @@ enum { kIOSurfaceLockReadOnly = 1 };
 
 CFTypeID IOSurfaceGetTypeID(void);
 kern_return_t IOSurfaceLock(IOSurfaceRef buffer, IOSurfaceLockOptions options, uint32_t *seed);
-kern_return_t IOSurfaceUnlock(IOSurfaceRef buffer, IOSurfaceLockOptions options, uint32_t *seed);
+kern_return_t IOSurfaceUnlock(IOSurfaceRef buffer, IOSurfaceLockOptions options,
+                              uint32_t *seed);
 void *IOSurfaceGetBaseAddress(IOSurfaceRef buffer);
 size_t IOSurfaceGetAllocSize(IOSurfaceRef buffer);
 void IOSurfaceIncrementUseCount(IOSurfaceRef buffer);
