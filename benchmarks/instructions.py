@@ -47,7 +47,7 @@ def cases() -> dict:
         "from_dlpack(numpy.ndarray)": lambda: md.from_dlpack(x),
         "asarray(numpy.ndarray)": lambda: md.asarray(x),
         "a[1:, 2]": lambda: a[1:, 2],
-        "a.to(torch.Tensor)": lambda: a.to(Tensor),
+        "a.to(torch.Tensor)": lambda tensor_type=torch.Tensor: a.to(tensor_type),
         "empty((4, 5))": lambda: md.empty((4, 5)),
         "numpy.asarray(a)": lambda: np.asarray(a),
         "a.fill(1)": lambda: a.fill(1),
