@@ -37,7 +37,6 @@ def cases() -> dict:
     a = md.zeros((4, 5))
     x = np.zeros((4, 5), "float32")
     t = torch.from_dlpack(a)
-    Tensor = torch.Tensor
     return {
         "nothing": lambda: None,
         "a.__dlpack__()": lambda: a.__dlpack__(),
