@@ -56,6 +56,7 @@ static BOOL
 may_obtain(void)
 {
     soft_process_watch();
+    soft_settings_read();
     if (soft_process_is_forked()) {
         soft_validation_report(SOFT_REPORT_FORK,
                                "a Metal device is asked for in a child of fork().");
