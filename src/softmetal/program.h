@@ -13,9 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "softmetal/call_site.h"
 #include "softmetal/event.h"
 #include "softmetal/kernel.h"
-#include "softmetal/races.h"
 #include "softmetal/storage.h"
 
 typedef enum { SOFT_COPY, SOFT_FILL, SOFT_SYNCHRONIZE, SOFT_DISPATCH } soft_command_kind;
@@ -48,7 +48,8 @@ typedef struct soft_program {
     soft_storage **bound;
     size_t bound_count, bound_capacity;
     bool is_begun;
-    soft_race_work *order; /* borrowed from the command buffer; NULL: races are not watched */
+    struct soft_race_work
+        *order; /* borrowed from the command buffer; NULL: races are not watched */
 } soft_program;
 
 /* Each returns NULL or false when there is no memory, with the program as it was.  A pass is

@@ -20,17 +20,9 @@
 
 #include "softmetal/call_site.h"
 
-#define SOFT_RACE_COMPONENTS \
-    64 /* the CPU and 63 queues at a time; races of others are missed */
-
-typedef struct soft_clock {
-    uint64_t at[SOFT_RACE_COMPONENTS];
-} soft_clock;
-
-typedef struct soft_race_queue soft_race_queue;     /* one queue's passes */
-typedef struct soft_race_work soft_race_work;       /* one committed command buffer */
-typedef struct soft_race_history soft_race_history; /* what each value of an event stands for */
-typedef struct soft_race_shadow soft_race_shadow;   /* who used which bytes of one block */
+typedef struct soft_race_queue soft_race_queue;   /* one queue's passes */
+typedef struct soft_race_work soft_race_work;     /* one committed command buffer */
+typedef struct soft_race_shadow soft_race_shadow; /* who used which bytes of one block */
 
 struct soft_event;
 struct soft_pass;
@@ -42,7 +34,6 @@ bool soft_races_are_watched(void);
 /* Owned (+1), or NULL: no memory, or too many queues.  `serial` names it in reports. */
 soft_race_queue *soft_race_queue_new(uint64_t serial);
 void soft_race_queue_free(soft_race_queue *queue); /* NULL is allowed, as in all below */
-void soft_race_history_free(soft_race_history *history);
 void soft_race_shadow_free(soft_race_shadow *shadow);
 
 /* ---- the life of a command buffer ---- */

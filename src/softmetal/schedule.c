@@ -7,6 +7,7 @@
 #include "softmetal/schedule.h"
 
 #include "softmetal/monotonic.h"
+#include "softmetal/races.h"
 #include "softmetal/settings.h"
 
 #define LOOK_AHEAD 24         /* passes among which one is chosen */

@@ -20,7 +20,7 @@ typedef enum {
 
 #define SOFT_LABEL_SIZE 64
 
-struct soft_clock;
+struct soft_race_clock;
 struct soft_race_shadow;
 
 typedef struct soft_storage {
@@ -39,7 +39,7 @@ typedef struct soft_storage {
     char *made_at;
     int purgeable;                       /* a MTLPurgeableState, never KeepCurrent */
     struct soft_race_shadow *shadows[2]; /* owned; NULL: never used */
-    struct soft_clock *released;         /* owned; what softmetal_host_release left here */
+    struct soft_race_clock *released;    /* owned; what softmetal_host_release left here */
     char label[SOFT_LABEL_SIZE]; /* behind a lock: soft_storage_set_label, _copy_label */
 } soft_storage;
 
