@@ -6,11 +6,8 @@
  */
 #include "softmetal/race_shadow.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "softmetal/validation.h"
 
 #define MOST_RECORDS \
     512 /* of a block; then the oldest is forgotten, and a race with it missed */
@@ -27,13 +24,6 @@ soft_race_shadow_free(soft_race_shadow *shadow)
         free(shadow->records);
         free(shadow);
     }
-}
-
-static soft_race_shadow **
-shadow_of(const soft_race_use *use)
-{
-    bool is_second = use->is_gpu_block && use->storage->mode == SOFT_MANAGED;
-    return &use->storage->shadows[is_second];
 }
 
 static bool
@@ -89,17 +79,6 @@ cut(soft_race_shadow *shadow, size_t index, const soft_race_record *record)
     return false;
 }
 
-static void
-fill_report(soft_race_report *report, const soft_storage *storage,
-            const soft_race_record *earlier, const soft_race_record *later)
-{
-    report->is_found = true;
-    report->earlier = *earlier;
-    report->later = *later;
-    report->nbytes = storage->nbytes;
-    soft_storage_copy_label((soft_storage *)storage, report->label);
-}
-
 static bool
 extends_last(const soft_race_shadow *shadow, const soft_race_record *record)
 {
@@ -109,36 +88,29 @@ extends_last(const soft_race_shadow *shadow, const soft_race_record *record)
            last->is_written == record->is_written && last->site == record->site;
 }
 
-void
-soft_race_shadow_use(const soft_race_use *use,
-                     bool (*comes_before)(const void *context, const soft_race_record *record),
-                     const void *context, soft_race_report *report)
+bool
+soft_race_shadow_use(soft_race_shadow **place, const soft_race_record *record,
+                     soft_race_comes_before *comes_before, const void *context,
+                     soft_race_record *earlier)
 {
-    soft_race_shadow **place = shadow_of(use);
     if (*place == NULL && (*place = calloc(1, sizeof **place)) == NULL) {
-        return;
+        return false;
     }
     soft_race_shadow *shadow = *place;
-    soft_race_record record = {.start = use->start,
-                               .end = use->end,
-                               .component = use->component,
-                               .number = use->number,
-                               .queue = use->queue,
-                               .is_written = use->is_written,
-                               .is_tracked = use->storage->is_tracked,
-                               .site = use->site};
+    bool is_race = false;
     size_t kept = 0, count = shadow->count;
     for (size_t index = 0; index < shadow->count; index++) {
         soft_race_record *old = &shadow->records[index];
         bool is_gone = false;
         /* Parts that `cut` has put behind the end do not overlap. */
-        if (index < count && overlaps(old, &record)) {
+        if (index < count && overlaps(old, record)) {
             bool is_ordered = comes_before(context, old);
-            if (!is_ordered && (old->is_written || record.is_written) && !report->is_found) {
-                fill_report(report, use->storage, old, &record);
+            if (!is_ordered && (old->is_written || record->is_written) && !is_race) {
+                is_race = true;
+                *earlier = *old;
             }
-            if (record.is_written || (is_ordered && !old->is_written)) {
-                is_gone = cut(shadow, index, &record);
+            if (record->is_written || (is_ordered && !old->is_written)) {
+                is_gone = cut(shadow, index, record);
             }
         }
         if (!is_gone) {
@@ -147,75 +119,42 @@ soft_race_shadow_use(const soft_race_use *use,
         }
     }
     shadow->count = kept;
-    if (kept > 0 && extends_last(shadow, &record)) {
-        shadow->records[kept - 1].end = record.end;
+    if (kept > 0 && extends_last(shadow, record)) {
+        shadow->records[kept - 1].end = record->end;
     }
     else {
-        (void)append(shadow, record);
+        (void)append(shadow, *record);
     }
+    return is_race;
 }
 
 bool
-soft_race_shadow_has_last(const soft_race_use *use)
+soft_race_shadow_has_last(const soft_race_shadow *shadow, const soft_race_record *record)
 {
-    const soft_race_shadow *shadow = *shadow_of(use);
     if (shadow == NULL || shadow->count == 0) {
         return false;
     }
     const soft_race_record *last = &shadow->records[shadow->count - 1];
-    return last->component == use->component && last->number == use->number &&
-           last->start <= use->start && use->end <= last->end &&
-           (last->is_written || !use->is_written);
+    return last->component == record->component && last->number == record->number &&
+           last->start <= record->start && record->end <= last->end &&
+           (last->is_written || !record->is_written);
 }
 
 size_t
-soft_race_shadow_list(const soft_race_use *use, int component, uint64_t *numbers,
-                      size_t capacity)
+soft_race_shadow_list(const soft_race_shadow *shadow, int component, bool is_written,
+                      uint64_t *numbers, size_t capacity)
 {
-    const soft_race_shadow *shadow = *shadow_of(use);
     size_t count = 0;
-    if (shadow == NULL || !use->storage->is_tracked) {
+    if (shadow == NULL) {
         return 0;
     }
     for (size_t index = shadow->count; index > 0 && count < capacity; index--) {
         const soft_race_record *old = &shadow->records[index - 1];
-        if (old->component == component && (old->is_written || use->is_written) &&
+        if (old->component == component && (old->is_written || is_written) &&
             (count == 0 || numbers[count - 1] != old->number)) {
             numbers[count] = old->number;
             count += 1;
         }
     }
     return count;
-}
-
-static const char *
-describe(const soft_race_record *record, char *text, size_t nbytes)
-{
-    char site[512];
-    soft_call_site_describe(record->site, site, sizeof site);
-    if (record->queue == 0) {
-        snprintf(text, nbytes, "a %s of bytes %zu to %zu by the CPU at %s",
-                 record->is_written ? "write" : "read", record->start, record->end, site);
-    }
-    else {
-        snprintf(text, nbytes, "a %s of bytes %zu to %zu by queue %llu, encoded at %s",
-                 record->is_written ? "write" : "read", record->start, record->end,
-                 (unsigned long long)record->queue, site);
-    }
-    return text;
-}
-
-void
-soft_race_report_make(const soft_race_report *report)
-{
-    if (!report->is_found) {
-        return;
-    }
-    char earlier[700], later[700];
-    soft_validation_report(SOFT_REPORT_RACE,
-                           "nothing orders two uses of the buffer \"%s\" (%zu bytes): %s; and "
-                           "%s.",
-                           report->label, report->nbytes,
-                           describe(&report->earlier, earlier, sizeof earlier),
-                           describe(&report->later, later, sizeof later));
 }

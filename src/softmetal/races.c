@@ -10,13 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "softmetal/call_site.h"
+#include "softmetal/event.h"
 #include "softmetal/process_flags.h"
 #include "softmetal/program.h"
 #include "softmetal/race_clock.h"
 #include "softmetal/race_history.h"
 #include "softmetal/race_order.h"
+#include "softmetal/race_report.h"
 #include "softmetal/race_shadow.h"
-#include "softmetal/settings.h"
+#include "softmetal/race_use.h"
 #include "softmetal/softmetal.h"
 
 struct soft_race_queue {
@@ -186,6 +189,17 @@ comes_before(const void *context, const soft_race_record *record)
     return soft_race_order_holds(here->before, record->number, here->number);
 }
 
+/* Compare a use with those before it, and remember it. */
+static void
+note_use(const soft_race_use *use, const viewpoint *here, soft_race_report *report)
+{
+    soft_race_record earlier;
+    if (soft_race_shadow_use(soft_race_use_shadow(use), &use->record, comes_before, here,
+                             &earlier)) {
+        soft_race_report_add(report, use->storage, &earlier, &use->record);
+    }
+}
+
 static void
 run_encoder(const soft_race_work *work, const soft_pass *pass, uint64_t number,
             soft_race_report *report)
@@ -197,12 +211,12 @@ run_encoder(const soft_race_work *work, const soft_pass *pass, uint64_t number,
     here.before = soft_race_order_learn(&queue->recent, queue->component, pass, number);
     soft_race_use uses[SOFT_RACE_USES];
     for (size_t index = 0; index < pass->command_count; index++) {
-        size_t count = soft_race_order_uses(&pass->commands[index], uses);
+        size_t count = soft_race_uses_of(&pass->commands[index], uses);
         for (size_t one = 0; one < count; one++) {
-            uses[one].component = queue->component;
-            uses[one].number = number;
-            uses[one].queue = queue->serial;
-            soft_race_shadow_use(&uses[one], comes_before, &here, report);
+            uses[one].record.component = queue->component;
+            uses[one].record.number = number;
+            uses[one].record.queue = queue->serial;
+            note_use(&uses[one], &here, report);
         }
     }
     soft_race_order_note(&queue->recent, queue->component, pass, number, here.before);
@@ -326,6 +340,16 @@ soft_races_cpu_acquires(soft_storage *storage)
     }
 }
 
+static soft_race_use
+make_cpu_use(soft_storage *storage, size_t offset, size_t nbytes, bool is_written)
+{
+    return (soft_race_use){.storage = storage,
+                           .record = {.start = offset,
+                                      .end = offset + nbytes,
+                                      .is_written = is_written,
+                                      .is_tracked = storage->is_tracked}};
+}
+
 static void
 use_from_cpu(soft_race_use use)
 {
@@ -334,17 +358,17 @@ use_from_cpu(soft_race_use use)
     }
     soft_race_report report = {.is_found = false};
     pthread_mutex_lock(&lock);
-    use.number = cpu.at[0];
-    bool is_old = soft_race_shadow_has_last(&use);
+    use.record.number = cpu.at[0];
+    bool is_old = soft_race_shadow_has_last(*soft_race_use_shadow(&use), &use.record);
     pthread_mutex_unlock(&lock);
     if (is_old) {
         return; /* saves the stack, which takes most of the time */
     }
-    use.site = soft_call_site_intern();
+    use.record.site = soft_call_site_intern();
     pthread_mutex_lock(&lock);
     viewpoint here = {&cpu, 0, cpu.at[0], 0};
-    use.number = here.number;
-    soft_race_shadow_use(&use, comes_before, &here, &report);
+    use.record.number = here.number;
+    note_use(&use, &here, &report);
     pthread_mutex_unlock(&lock);
     soft_race_report_make(&report);
 }
@@ -353,19 +377,16 @@ void
 soft_races_cpu_uses(soft_storage *storage, size_t offset, size_t nbytes, bool is_written)
 {
     if (storage->mode != SOFT_PRIVATE) {
-        use_from_cpu((soft_race_use){.storage = storage,
-                                     .is_written = is_written,
-                                     .start = offset,
-                                     .end = offset + nbytes});
+        use_from_cpu(make_cpu_use(storage, offset, nbytes, is_written));
     }
 }
 
 void
 soft_races_cpu_flushes(soft_storage *storage, size_t offset, size_t nbytes, bool has_changed)
 {
-    soft_race_use use = {.storage = storage, .start = offset, .end = offset + nbytes};
+    soft_race_use use = make_cpu_use(storage, offset, nbytes, false);
     use_from_cpu(use);
     use.is_gpu_block = true;
-    use.is_written = has_changed;
+    use.record.is_written = has_changed;
     use_from_cpu(use);
 }

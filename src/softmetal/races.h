@@ -18,11 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "softmetal/call_site.h"
-
-typedef struct soft_race_queue soft_race_queue;   /* one queue's passes */
-typedef struct soft_race_work soft_race_work;     /* one committed command buffer */
-typedef struct soft_race_shadow soft_race_shadow; /* who used which bytes of one block */
+typedef struct soft_race_queue soft_race_queue; /* one queue's passes */
+typedef struct soft_race_work soft_race_work;   /* one committed command buffer */
 
 struct soft_event;
 struct soft_pass;
@@ -34,7 +31,6 @@ bool soft_races_are_watched(void);
 /* Owned (+1), or NULL: no memory, or too many queues.  `serial` names it in reports. */
 soft_race_queue *soft_race_queue_new(uint64_t serial);
 void soft_race_queue_free(soft_race_queue *queue); /* NULL is allowed, as in all below */
-void soft_race_shadow_free(soft_race_shadow *shadow);
 
 /* ---- the life of a command buffer ---- */
 

@@ -14,7 +14,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "softmetal/races.h"
 #include "softmetal/settings.h"
 
 #define HEAP_MOST 32768 /* bytes; larger blocks are mapped */

@@ -12,6 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "softmetal/race_clock.h"
+#include "softmetal/race_shadow.h"
+
 typedef enum {
     SOFT_SHARED,
     SOFT_MANAGED,
@@ -19,9 +22,6 @@ typedef enum {
 } soft_storage_mode; /* as MTLStorageMode */
 
 #define SOFT_LABEL_SIZE 64
-
-struct soft_race_clock;
-struct soft_race_shadow;
 
 typedef struct soft_storage {
     long references;
@@ -37,10 +37,10 @@ typedef struct soft_storage {
     int is_orphan;     /* the MTLBuffer is gone */
     /* owned; where, for reports: written before is_orphan, or NULL */
     char *made_at;
-    int purgeable;                       /* a MTLPurgeableState, never KeepCurrent */
-    struct soft_race_shadow *shadows[2]; /* owned; NULL: never used */
-    struct soft_race_clock *released;    /* owned; what softmetal_host_release left here */
-    char label[SOFT_LABEL_SIZE]; /* behind a lock: soft_storage_set_label, _copy_label */
+    int purgeable;                /* a MTLPurgeableState, never KeepCurrent */
+    soft_race_shadow *shadows[2]; /* owned; NULL: never used */
+    soft_race_clock *released;    /* owned; what softmetal_host_release left here */
+    char label[SOFT_LABEL_SIZE];  /* behind a lock: soft_storage_set_label, _copy_label */
 } soft_storage;
 
 /* Owned (+1), or NULL when there is no memory.  `bytes` NULL: zeros (or a pattern, when the
