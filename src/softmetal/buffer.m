@@ -11,7 +11,7 @@
 
 #include "softmetal/block.h"
 #include "softmetal/object_list.h"
-#include "softmetal/process.h"
+#include "softmetal/process_flags.h"
 #include "softmetal/races.h"
 #include "softmetal/settings.h"
 #include "softmetal/validation.h"

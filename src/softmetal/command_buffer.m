@@ -17,6 +17,7 @@
 #include "softmetal/failure.h"
 #include "softmetal/object_list.h"
 #include "softmetal/process.h"
+#include "softmetal/process_flags.h"
 #include "softmetal/validation.h"
 
 #define LOOK_BACK 8 /* how many kept objects are compared before one is kept twice */

@@ -15,7 +15,6 @@
 
 #include "softmetal/call_site.h"
 #include "softmetal/failure.h"
-#include "softmetal/process.h"
 #include "softmetal/races.h"
 #include "softmetal/validation.h"
 

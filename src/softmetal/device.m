@@ -15,6 +15,7 @@
 #include "softmetal/failure.h"
 #include "softmetal/object_list.h"
 #include "softmetal/process.h"
+#include "softmetal/process_flags.h"
 #include "softmetal/settings.h"
 #include "softmetal/validation.h"
 

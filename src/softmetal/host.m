@@ -6,7 +6,7 @@
  */
 #import "softmetal/objects.h"
 
-#include "softmetal/process.h"
+#include "softmetal/process_flags.h"
 #include "softmetal/races.h"
 #include "softmetal/softmetal.h"
 

@@ -1,7 +1,7 @@
 /* lane.c: places and limits of command queues.
  *
  * Owns:    the list of all lanes, behind `list_lock`.
- * Calls:   process.h.
+ * Calls:   process_flags.h, races.h.
  * Threads: any.  Order of locks: list_lock before the lock of a lane.
  */
 #include "softmetal/lane.h"

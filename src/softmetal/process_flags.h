@@ -1,4 +1,9 @@
-/* process_flags.h: has the process forked, does it exit? */
+/* process_flags.h: has the process forked, does it exit?
+ *
+ * Owns:    the two flags (atomic).
+ * Calls:   nothing: events, lanes and races ask, and process.c, which needs those, sets them.
+ * Threads: any.
+ */
 #ifndef SOFT_PROCESS_FLAGS_H
 #define SOFT_PROCESS_FLAGS_H
 

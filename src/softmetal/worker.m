@@ -14,6 +14,7 @@
 #include "softmetal/monotonic.h"
 #include "softmetal/object_list.h"
 #include "softmetal/process.h"
+#include "softmetal/process_flags.h"
 #include "softmetal/schedule.h"
 #include "softmetal/settings.h"
 
