@@ -4,7 +4,7 @@
  * Calls:   program.h, settings.h, validation.h.
  * Threads: one thread at a time, as Metal demands.
  * Note:    a command that is out of range is reported and left out; one that is only unaligned
- * or overlapping is reported and encoded, since most GPUs carry it out.
+ *          or overlapping is reported and encoded, since most GPUs carry it out.
  */
 #import "softmetal/objects.h"
 

@@ -110,6 +110,20 @@ soft_device_is_same(const SoftMetalDevice *one, const SoftMetalDevice *two)
 
 @class SoftMetalEncoder;
 
+/* Its life, and what changes in it:
+ *
+ *     made -------> its queue counts it in flight
+ *       |             _encoder: the one that is open; it writes the passes of _program
+ *       |             _kept: what the GPU needs; _scheduledHandlers, _completedHandlers: copies
+ *     enqueue ----> _slot has its place in the lane
+ *       |
+ *     commit -----> _order: what the CPU knows now; _injected: the error that a test asks for
+ *       |
+ *     scheduled --> the worker runs _scheduledHandlers, then sets _isScheduled, _startTime
+ *       |
+ *     completed --> the worker sets _endTime, _error and _status, runs _completedHandlers,
+ *     or error      lets go of _kept, sets _isFinished and wakes who waits
+ */
 @interface SoftMetalCommandBuffer : SoftMetalLabelled <MTLCommandBuffer> {
   @public
     SoftMetalQueue *_queue; /* owned (+1) */
@@ -148,8 +162,8 @@ soft_device_is_same(const SoftMetalDevice *one, const SoftMetalDevice *two)
   @public
     SoftMetalCommandBuffer *_commandBuffer; /* owned (+1) */
     BOOL _isEnded;
-    void *_lastCaller; /* of the last command, and where that is */
-    const soft_call_site *_lastSite;
+    void *_lastCaller;               /* who encoded the last command */
+    const soft_call_site *_lastSite; /* ... and its stack; borrowed for ever */
 }
 - (instancetype)initWithCommandBuffer:(SoftMetalCommandBuffer *)commandBuffer;
 /* NO, after a report, if the encoder has ended. */

@@ -1,7 +1,8 @@
 /* races.c: clocks of the CPU, of queues, of command buffers and of events.
  *
  * Owns:    everything here behind `lock`; a report is made after it is dropped.
- * Calls:   race_shadow.h for the bytes, race_order.h for the passes of one queue, process.h.
+ * Calls:   race_shadow.h for the bytes, race_order.h for the passes of one queue, race_use.h,
+ *          race_history.h for events, race_report.h, process_flags.h.
  * Threads: see races.h.
  */
 #include "softmetal/races.h"

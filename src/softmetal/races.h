@@ -2,14 +2,14 @@
  *
  * Owns:      the CPU's clock and the numbers given to queues, behind one lock that is taken
  *            last.
- * Calls:     call_site.h, settings.h, storage.h, validation.h.
+ * Calls:     call_site.h, event.h, program.h, storage.h, and the files named race_...
  * Threads:   any; nothing is done in a forked child.
  * Model:     vector clocks.  One component is the CPU, whose threads count as one line of
  *            events (their order among themselves is ThreadSanitizer's matter); the others are
  *            queues, which count their passes.  Order comes from commit, completion, events,
  *            fences, tracked buffers and what softmetal_host_... tells, never from time: what
  *            is reported is reported in every run in which both accesses happen.
- * Invariant: a clock's component n says that all passes of that queue up to n come before.
+ * Invariant: see race_clock.h.
  */
 #ifndef SOFT_RACES_H
 #define SOFT_RACES_H

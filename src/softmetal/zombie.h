@@ -1,4 +1,8 @@
-/* zombie.h: what is left of a freed object while validation is on. */
+/* zombie.h: what is left of a freed object while validation is on.
+ *
+ * Owns:    nothing; object_list.h keeps the dead.
+ * Threads: any.
+ */
 #ifndef SOFT_ZOMBIE_H
 #define SOFT_ZOMBIE_H
 
