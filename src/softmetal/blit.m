@@ -65,7 +65,7 @@ check_alignment(const char *method, const char *what, NSUInteger value)
     }
 }
 
-/* Commands that are encoded in a loop have one place. */
+/* Commands encoded in a loop share one call site. */
 - (const soft_call_site *)callSite
 {
     void *caller = soft_call_site_caller();

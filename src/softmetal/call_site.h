@@ -20,7 +20,7 @@ soft_call_site *soft_call_site_record(void);
 void soft_call_site_free(soft_call_site *site);
 /* As soft_call_site_record, but kept once for each stack: borrowed for ever. */
 const soft_call_site *soft_call_site_intern(void);
-void *soft_call_site_caller(void); /* what SOFT_CALLED said last on this thread */
+void *soft_call_site_caller(void); /* the last SOFT_CALLED of this thread */
 /* One line, innermost frame first: "name (file+0xoffset) < ...", the name only where the
  * program exports it; "?" for NULL.  Returns `text`. */
 const char *soft_call_site_describe(const soft_call_site *site, char *text, size_t nbytes);

@@ -169,7 +169,7 @@ MTLCopyAllDevices(void)
     return __atomic_load_n(_account, __ATOMIC_RELAXED);
 }
 
-/* What every call that makes something asks first. */
+/* Ask this first in every call that makes something. */
 static BOOL
 may_make(const char *method, soft_failure kind)
 {

@@ -33,7 +33,7 @@ soft_race_history **soft_event_history(soft_event *event);
 
 #define SOFT_FENCE_UPDATES 8
 
-/* The last passes that updated a fence, whose token the event is. */
+/* The last passes that updated a fence; the event is the fence's token. */
 typedef struct soft_fence_updates {
     int queue[SOFT_FENCE_UPDATES]; /* a component of clocks; 0: none */
     uint64_t number[SOFT_FENCE_UPDATES];

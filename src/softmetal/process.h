@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-/* Whoever makes a device calls it first: from then on fork and exit are watched. */
+/* Call it before a device is made: from then on fork and exit are watched. */
 void soft_process_watch(void);
 
 /* Start a detached thread with all signals blocked.  False if the system has no thread left. */

@@ -12,7 +12,7 @@
 /* True in a child made by fork() after Metal was used: no worker exists there, and locks may be
  * held for ever by threads that do not exist. */
 bool soft_process_is_forked(void);
-/* True once exit() runs: workers stop at the next chance. */
+/* True once exit() runs: workers stop as soon as they look. */
 bool soft_process_is_exiting(void);
 
 /* For process.c alone. */

@@ -36,7 +36,7 @@ struct soft_race_work {
     uint64_t first;         /* number of its first pass */
     size_t pass_count;
     soft_race_clock commit; /* what was known when it was committed */
-    soft_race_clock until;  /* ... and at the commits of those before it on the queue, too */
+    soft_race_clock until;  /* ... and at the commits of all before it on the queue */
     soft_race_clock done;
 };
 
@@ -64,7 +64,7 @@ thread_clock(void)
     return handler_clock != NULL ? handler_clock : &cpu;
 }
 
-/* ... to be passed on: what the CPU does later is not part of it. */
+/* What the calling thread knows, to be passed on: without what the CPU does later. */
 static soft_race_clock
 pass_on_locked(void)
 {

@@ -59,7 +59,7 @@ typedef struct soft_storage {
     int purgeable;                /* a MTLPurgeableState, never KeepCurrent */
     soft_race_shadow *shadows[2]; /* owned; NULL: never used */
     soft_race_clock *released;    /* owned; what softmetal_host_release left here */
-    char label[SOFT_LABEL_SIZE];  /* behind a lock: soft_storage_set_label, _copy_label */
+    char label[SOFT_LABEL_SIZE];  /* behind a lock: use soft_storage_set_label, _copy_label */
 } soft_storage;
 
 /* Owned (+1), or NULL when there is no memory.  Holds a copy of `bytes`; zeros if that is NULL,

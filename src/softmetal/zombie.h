@@ -8,8 +8,7 @@
 
 #include <objc/objc.h>
 
-/* Turn an object that nobody owns any more into one that reports every message it gets.  Takes
- * over its memory. */
+/* Turn an object without owners into one that reports every message.  Takes over its memory. */
 void soft_zombie_make(id object);
 
 #endif /* SOFT_ZOMBIE_H */
