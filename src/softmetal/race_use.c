@@ -42,7 +42,7 @@ list_uses_of_dispatch(const soft_command *command, soft_race_use *uses)
 }
 
 size_t
-soft_race_uses_of(const soft_command *command, soft_race_use *uses)
+soft_race_use_list(const soft_command *command, soft_race_use *uses)
 {
     if (command->kind == SOFT_DISPATCH) {
         return list_uses_of_dispatch(command, uses);

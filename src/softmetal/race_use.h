@@ -21,7 +21,7 @@ typedef struct soft_race_use {
 
 /* The uses of one command: one or two; of a dispatch every buffer that is bound, from the
  * offset on, since nothing says what a kernel leaves alone.  Who uses them stays open. */
-size_t soft_race_uses_of(const soft_command *command, soft_race_use *uses);
+size_t soft_race_use_list(const soft_command *command, soft_race_use *uses);
 
 /* Where the block's uses are remembered: NULL there before the first one. */
 soft_race_shadow **soft_race_use_shadow(const soft_race_use *use);
