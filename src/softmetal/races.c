@@ -44,11 +44,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static soft_race_clock cpu = {.at = {[0] = 1}};
 static soft_race_clock left;      /* at no buffer in particular */
 static soft_race_clock completed; /* what all command buffers that are complete have done */
-/* the last number of each component that is in use */
-static uint64_t issued[SOFT_RACE_COMPONENTS];
-static bool is_taken[SOFT_RACE_COMPONENTS];
-static __thread soft_race_clock
-    *handler_clock; /* of the command buffer whose handlers run here */
+static uint64_t issued[SOFT_RACE_COMPONENTS]; /* the last number of each component */
+static bool is_taken[SOFT_RACE_COMPONENTS];   /* by a queue that lives */
+/* Of the command buffer whose handlers run on this thread. */
+static __thread soft_race_clock *handler_clock;
 
 bool
 soft_races_are_watched(void)
