@@ -4,7 +4,7 @@
  * Calls:   program.h, settings.h, validation.h.
  * Threads: one thread at a time, as Metal demands.
  * Note:    a command that is out of range is reported and left out; one that is only unaligned
- * or overlapping is reported and encoded, since most GPUs carry it out.
+ *          or overlapping is reported and encoded, since most GPUs carry it out.
  */
 #import "softmetal/objects.h"
 
@@ -65,7 +65,7 @@ check_alignment(const char *method, const char *what, NSUInteger value)
     }
 }
 
-/* Commands that are encoded in a loop have one place. */
+/* Commands encoded in a loop share one call site. */
 - (const soft_call_site *)callSite
 {
     void *caller = soft_call_site_caller();

@@ -11,7 +11,7 @@
 
 #include "softmetal/block.h"
 #include "softmetal/object_list.h"
-#include "softmetal/process.h"
+#include "softmetal/process_flags.h"
 #include "softmetal/races.h"
 #include "softmetal/settings.h"
 #include "softmetal/validation.h"
@@ -38,7 +38,8 @@ static const char *const mode_names[] = {"shared", "managed", "private"};
     return self;
 }
 
-/* A command buffer names it still: now if it is committed, at its commit otherwise. */
+/* A committed command buffer names it: report that now.  Else keep the place where it was
+ * made: the commit of one that names it is reported then. */
 - (void)reportUseAtDealloc
 {
     char site[512], label[SOFT_LABEL_SIZE];
@@ -146,7 +147,7 @@ static const char *const mode_names[] = {"shared", "managed", "private"};
     return _options;
 }
 
-/* Discarding happens at once, or never: what the system decides is a setting here. */
+/* Discard at once, or never: on a Mac the system decides, here a setting does. */
 - (MTLPurgeableState)setPurgeableState:(MTLPurgeableState)state
 {
     int *purgeable = &_storage->purgeable;

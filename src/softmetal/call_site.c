@@ -23,9 +23,9 @@
 #define MOST_FRAMES 16
 #define MOST_SHOWN 3
 #define FRAMES_OF_USES 8 /* there are many, and each frame takes time */
-#define MOST_SITES 4096  /* that are kept for ever; more have no place in reports */
+#define MOST_SITES 4096  /* kept for ever; reports show "?" for any further one */
 #define MOST_STEPS 64
-#define FRAMES_INSIDE 2       /* at least: this file, and who asked it */
+#define FRAMES_INSIDE 2       /* at least: this file and its caller */
 #define LONGEST_FUNCTION 8192 /* bytes; a symbol further away is another function's */
 
 struct soft_call_site {
@@ -119,7 +119,7 @@ soft_call_site_free(soft_call_site *site)
     free(site);
 }
 
-/* Where the frames of the program begin, as far as is known. */
+/* The index of the first frame that is the program's, as well as we can tell. */
 static int
 find_caller(const soft_call_site *site)
 {

@@ -1,6 +1,7 @@
 /* call_site.h: where in the program something was made.
  *
- * Owns:    a call site is owned by whoever recorded it.
+ * Owns:    a call site belongs to the one who recorded it.
+ * Calls:   validation.h.
  * Threads: any.
  */
 #ifndef SOFT_CALL_SITE_H
@@ -10,17 +11,16 @@
 
 typedef struct soft_call_site soft_call_site;
 
-/* Every method that makes something says first who called it, so that a call site starts there.
- */
+/* The first line of each method that makes something: the call site starts at its caller. */
 #define SOFT_CALLED() soft_call_site_set_caller(__builtin_return_address(0))
 void soft_call_site_set_caller(void *address);
 
 /* The stack of the caller, when validation is on; else, or with no memory, NULL. */
 soft_call_site *soft_call_site_record(void);
 void soft_call_site_free(soft_call_site *site);
-/* The same once for each stack: borrowed for ever. */
+/* As soft_call_site_record, but kept once for each stack: borrowed for ever. */
 const soft_call_site *soft_call_site_intern(void);
-void *soft_call_site_caller(void); /* what SOFT_CALLED said last on this thread */
+void *soft_call_site_caller(void); /* the last SOFT_CALLED of this thread */
 /* One line, innermost frame first: "name (file+0xoffset) < ...", the name only where the
  * program exports it; "?" for NULL.  Returns `text`. */
 const char *soft_call_site_describe(const soft_call_site *site, char *text, size_t nbytes);

@@ -17,6 +17,7 @@
 #include "softmetal/failure.h"
 #include "softmetal/object_list.h"
 #include "softmetal/process.h"
+#include "softmetal/process_flags.h"
 #include "softmetal/validation.h"
 
 #define LOOK_BACK 8 /* how many kept objects are compared before one is kept twice */
@@ -224,7 +225,7 @@
     }
 }
 
-/* What the rules of commit say about the buffers it names. */
+/* Report the buffers that may not be named at commit: dead, volatile or empty ones. */
 - (void)checkBoundStorage
 {
     char label[SOFT_LABEL_SIZE];
@@ -284,11 +285,11 @@
     pthread_cond_broadcast(&_lane->changed);
     pthread_mutex_unlock(&_lane->lock);
     if (starts && !soft_worker_start(_lane)) {
-        abort(); /* no thread: like a GPU that is not there */
+        abort(); /* no thread, so no GPU: nothing can go on */
     }
 }
 
-/* Waiting for a buffer that nobody has committed may be waiting for ever. */
+/* To wait before commit may be to wait for ever. */
 - (BOOL)isCommittedFor:(const char *)method
 {
     if ([self status] < MTLCommandBufferStatusCommitted) {

@@ -15,7 +15,6 @@
 
 #include "softmetal/call_site.h"
 #include "softmetal/failure.h"
-#include "softmetal/process.h"
 #include "softmetal/races.h"
 #include "softmetal/validation.h"
 
@@ -133,7 +132,7 @@
     [super dealloc];
 }
 
-/* The place of an argument, emptied; NULL after a report. */
+/* Where to put an argument, after the old one is freed; NULL after a report. */
 - (soft_argument *)argumentAt:(NSUInteger)index for:(const char *)method
 {
     if (![self isOpenFor:method]) {

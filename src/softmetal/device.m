@@ -15,6 +15,7 @@
 #include "softmetal/failure.h"
 #include "softmetal/object_list.h"
 #include "softmetal/process.h"
+#include "softmetal/process_flags.h"
 #include "softmetal/settings.h"
 #include "softmetal/validation.h"
 
@@ -56,6 +57,7 @@ static BOOL
 may_obtain(void)
 {
     soft_process_watch();
+    soft_settings_read();
     if (soft_process_is_forked()) {
         soft_validation_report(SOFT_REPORT_FORK,
                                "a Metal device is asked for in a child of fork().");
@@ -167,7 +169,7 @@ MTLCopyAllDevices(void)
     return __atomic_load_n(_account, __ATOMIC_RELAXED);
 }
 
-/* What every call that makes something asks first. */
+/* Ask this first in every call that makes something. */
 static BOOL
 may_make(const char *method, soft_failure kind)
 {

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 
 #include "softmetal/object_list.h"
-#include "softmetal/process.h"
 #include "softmetal/validation.h"
 
 @implementation SoftMetalEncoder

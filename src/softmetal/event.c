@@ -1,7 +1,7 @@
 /* event.c: events, on one board: one lock, one condition, for all of them.
  *
  * Owns:    the values.
- * Calls:   process.h, to stop waiting when the process exits.
+ * Calls:   process_flags.h, to stop waiting when the process exits.
  * Threads: any.
  * Note:    one board is simple and cannot deadlock; waiters are few, so waking all is cheap.
  */
@@ -12,7 +12,6 @@
 
 #include "softmetal/monotonic.h"
 #include "softmetal/process_flags.h"
-#include "softmetal/races.h"
 
 struct soft_event {
     long references;
@@ -53,7 +52,7 @@ void
 soft_event_release(soft_event *event)
 {
     if (event != NULL && __atomic_sub_fetch(&event->references, 1, __ATOMIC_ACQ_REL) == 0) {
-        free(event->history);
+        soft_race_history_free(event->history);
         free(event);
     }
 }

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "softmetal/race_history.h"
+
 typedef struct soft_event soft_event;
 
 typedef enum { SOFT_EVENT_REACHED, SOFT_EVENT_LATE, SOFT_EVENT_EXIT } soft_event_outcome;
@@ -26,13 +28,12 @@ void soft_event_wake_all(void);
 
 /* ---- for races.c, behind its lock ---- */
 
-struct soft_race_history;
-/* What the values stand for: owned by the event once it is not NULL. */
-struct soft_race_history **soft_event_history(soft_event *event);
+/* Owned by the event once it is not NULL. */
+soft_race_history **soft_event_history(soft_event *event);
 
 #define SOFT_FENCE_UPDATES 8
 
-/* The last passes that updated a fence, whose token the event is. */
+/* The last passes that updated a fence; the event is the fence's token. */
 typedef struct soft_fence_updates {
     int queue[SOFT_FENCE_UPDATES]; /* a component of clocks; 0: none */
     uint64_t number[SOFT_FENCE_UPDATES];

@@ -1,16 +1,14 @@
 /* failure.c: the rules of SOFTMETAL_FAIL.
  *
- * Owns:      the rules and one counter per kind, behind `lock`.
- * Calls:     settings.h, so that the environment is read before the first call is counted.
- * Threads:   any; without rules a call costs one atomic load.
+ * Owns:    the rules and one counter per kind, behind `lock`; two flags (atomic).
+ * Calls:   pthreads.
+ * Threads: any; without rules a call costs one atomic load.
  */
 #include "softmetal/failure.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "softmetal/settings.h"
 
 #define MOST_RULES 32
 
@@ -152,7 +150,6 @@ soft_failure_set_rules(const char *text)
 bool
 soft_failure_strikes(soft_failure kind, int *code)
 {
-    (void)soft_settings_get(SOFT_FAIL);
     if (!__atomic_load_n(&any_rule, __ATOMIC_RELAXED)) {
         return false;
     }

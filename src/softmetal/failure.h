@@ -1,6 +1,7 @@
 /* failure.h: calls and command buffers that fail because a test said so.
  *
- * Owns:    the rules of SOFTMETAL_FAIL and their counters; behind one lock.
+ * Owns:    the rules of SOFTMETAL_FAIL and their counters, behind one lock.
+ * Calls:   nothing of softmetal: settings.c gives it the rules.
  * Threads: any.
  * Grammar: rules with commas between; a rule is kind[@n[+]][=code]: the n-th call of that kind
  *          from now on (1 when left out), with + every later one too.

@@ -1,4 +1,4 @@
-/* host.m: what programs tell of the CPU's use of Metal's memory.
+/* host.m: takes what a program says about its CPU's use of Metal's memory.
  *
  * Owns:    nothing.
  * Calls:   races.h.
@@ -6,11 +6,11 @@
  */
 #import "softmetal/objects.h"
 
-#include "softmetal/process.h"
+#include "softmetal/process_flags.h"
 #include "softmetal/races.h"
 #include "softmetal/softmetal.h"
 
-/* NULL for what is no buffer of this library. */
+/* NULL if it is no buffer of the software Metal. */
 static soft_storage *
 storage_of(const void *buffer)
 {

@@ -7,7 +7,7 @@
 #import "softmetal/objects.h"
 
 #include "softmetal/monotonic.h"
-#include "softmetal/process.h"
+#include "softmetal/process_flags.h"
 #include "softmetal/validation.h"
 
 @implementation SoftMetalLabelled

@@ -1,7 +1,7 @@
 /* lane.c: places and limits of command queues.
  *
  * Owns:    the list of all lanes, behind `list_lock`.
- * Calls:   process.h.
+ * Calls:   process_flags.h, races.h.
  * Threads: any.  Order of locks: list_lock before the lock of a lane.
  */
 #include "softmetal/lane.h"
@@ -51,7 +51,7 @@ soft_lane_release(soft_lane *lane)
 {
     if (__atomic_sub_fetch(&lane->references, 1, __ATOMIC_ACQ_REL) > 0 ||
         soft_process_is_forked()) {
-        return; /* in a forked child the locks are not to be trusted: the lane stays */
+        return; /* a forked child may find the locks taken for ever: the lane stays */
     }
     pthread_mutex_lock(&list_lock);
     if (lane->next_lane != NULL) {

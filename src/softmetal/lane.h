@@ -1,6 +1,7 @@
 /* lane.h: the C side of one command queue: a lock, an order, a limit.
  *
  * Owns:      the order of its command buffers (borrowed pointers) and the count in flight.
+ * Calls:     races.h.
  * Threads:   any; every field behind `lock`.
  * Invariant: a lane outlives its queue object as long as its worker runs.
  */
@@ -21,6 +22,22 @@ typedef struct soft_slot {
     bool is_committed;
 } soft_slot;
 
+/* Slots stand in the order of enqueue; the worker takes the first one once it is committed.
+ *
+ *     commandBuffer: in_flight + 1; blocks at `limit`
+ *          |
+ *          | enqueue, or commit
+ *          v
+ *        last ---> [slot] <--> [slot] <--> ... <--> [slot] <--- first
+ *                                                      |
+ *                                                      | is_committed
+ *                                                      v
+ *        completed: in_flight - 1 <--------------- the worker (has_worker)
+ *                                                    seed, random: the order of passes
+ *                                                    races: what comes before what
+ *
+ *     All lanes: ... <--previous_lane-- [lane] --next_lane--> ...
+ */
 typedef struct soft_lane {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -46,7 +63,7 @@ void soft_lane_leave(soft_lane *lane);
 void soft_lane_place(soft_lane *lane, soft_slot *slot);  /* at the end; `lock` held */
 void soft_lane_remove(soft_lane *lane, soft_slot *slot); /* `lock` held */
 
-/* Sleep until the deadline; false as soon as the process exits. */
+/* Sleep until the deadline.  False, at once, when the process exits. */
 bool soft_lane_sleep(soft_lane *lane, uint64_t deadline_ns);
 void soft_lane_wake_all(void); /* every lane: the process exits */
 

@@ -1,4 +1,7 @@
 /* monotonic.h: time that never jumps, in nanoseconds, and condition variables that follow it.
+ *
+ * Owns:    nothing.
+ * Threads: any.
  */
 #ifndef SOFT_MONOTONIC_H
 #define SOFT_MONOTONIC_H

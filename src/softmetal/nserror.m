@@ -10,7 +10,8 @@
 
 #include "softmetal/objects.h"
 
-/* A constant string needs its class, which only the runtime knows: the class puts it there. */
+/* A constant string needs its class, which only the runtime knows;
+ * soft_error_domain_set_class puts it there. */
 struct constant_string {
     Class isa;
     const char *bytes;

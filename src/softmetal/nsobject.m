@@ -21,8 +21,7 @@
 
 + (void)load
 {
-    /* From here on the runtime defers freeing its dispatch tables while threads may read them.
-     */
+    /* From here on the runtime frees no dispatch table that a thread may still read. */
     objc_thread_add();
 }
 

@@ -118,7 +118,7 @@ soft_object_release_unless_last(const void *object)
     return false;
 }
 
-/* For whoever asks about classes while it looks at the list. */
+/* Both locks: a search of the list asks the runtime about the class of each object. */
 static void
 lock_to_ask(void)
 {

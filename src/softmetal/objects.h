@@ -38,7 +38,7 @@
 - (instancetype)initWithObjects:(id *)objects count:(NSUInteger)count;
 @end
 
-/* What has a label that any thread may read or change. */
+/* An object with a label, which any thread may read or change. */
 @interface SoftMetalLabelled : NSObject {
   @private
     pthread_mutex_t _labelLock;
@@ -47,7 +47,7 @@
 @property(copy, atomic) NSString *label;
 @end
 
-/* One object per GPU at a time; a process that lets go of it gets a fresh one later. */
+/* One object per GPU at a time; after the last release the next call makes a fresh one. */
 @interface SoftMetalDevice : NSObject <MTLDevice> {
   @public
     unsigned _index;
@@ -95,7 +95,7 @@ soft_device_is_same(const SoftMetalDevice *one, const SoftMetalDevice *two)
 @interface SoftMetalFence : SoftMetalLabelled <MTLFence> {
   @public
     SoftMetalDevice *_device; /* owned (+1) */
-    soft_event *_token;       /* owned (+1): who it is; its value is not used */
+    soft_event *_token;       /* owned (+1): tells fences apart; its value is not used */
 }
 - (instancetype)initWithDevice:(SoftMetalDevice *)device;
 @end
@@ -110,6 +110,20 @@ soft_device_is_same(const SoftMetalDevice *one, const SoftMetalDevice *two)
 
 @class SoftMetalEncoder;
 
+/* Its life, and what changes in it:
+ *
+ *     made -------> its queue counts it in flight
+ *       |             _encoder: the one that is open; it writes the passes of _program
+ *       |             _kept: what the GPU needs; _scheduledHandlers, _completedHandlers: copies
+ *     enqueue ----> _slot has its place in the lane
+ *       |
+ *     commit -----> _order: what the CPU knows now; _injected: the error that a test asks for
+ *       |
+ *     scheduled --> the worker runs _scheduledHandlers, then sets _isScheduled, _startTime
+ *       |
+ *     completed --> the worker sets _endTime, _error and _status, runs _completedHandlers,
+ *     or error      lets go of _kept, sets _isFinished and wakes who waits
+ */
 @interface SoftMetalCommandBuffer : SoftMetalLabelled <MTLCommandBuffer> {
   @public
     SoftMetalQueue *_queue; /* owned (+1) */
@@ -148,8 +162,8 @@ soft_device_is_same(const SoftMetalDevice *one, const SoftMetalDevice *two)
   @public
     SoftMetalCommandBuffer *_commandBuffer; /* owned (+1) */
     BOOL _isEnded;
-    void *_lastCaller; /* of the last command, and where that is */
-    const soft_call_site *_lastSite;
+    void *_lastCaller;               /* who encoded the last command */
+    const soft_call_site *_lastSite; /* ... and its stack; borrowed for ever */
 }
 - (instancetype)initWithCommandBuffer:(SoftMetalCommandBuffer *)commandBuffer;
 /* NO, after a report, if the encoder has ended. */
@@ -194,10 +208,10 @@ soft_device_is_same(const SoftMetalDevice *one, const SoftMetalDevice *two)
 /* The worker of a queue: starts on the first commit.  False if no thread is to be had. */
 BOOL soft_worker_start(soft_lane *lane);
 
-/* NSConstantString tells its class to MTLCommandBufferErrorDomain as soon as it is loaded. */
+/* NSConstantString calls this when it is loaded: the error domains need its class. */
 void soft_error_domain_set_class(Class constant_string);
 
-/* Try to keep an object that may be on its way out; NO if it is. */
+/* Retain an object that another thread may be about to free; NO if that has begun. */
 BOOL soft_object_try_retain(id object);
 
 #endif /* SOFT_OBJECTS_H */

@@ -1,8 +1,8 @@
 /* process.c: fork, exit, and the count of workers.
  *
- * Owns:    the flags (atomic), and the counts behind `lock`.
- * Calls:   lane.h, event.h (to wake workers at exit); the locks of failure.h, validation.h and
- *          object_list.h, which fork holds.
+ * Owns:    the counts, behind `lock`.
+ * Calls:   process_flags.h; lane.h and event.h, to wake workers at exit; races.h; the locks of
+ *          runtime_lock.h, kernel.h, failure.h, validation.h and object_list.h, which fork holds.
  * Threads: any.
  * Note:    at exit workers get two seconds to leave; one that is stuck in a handler is left
  *          behind rather than waited for.
@@ -19,6 +19,7 @@
 #include "softmetal/lane.h"
 #include "softmetal/monotonic.h"
 #include "softmetal/object_list.h"
+#include "softmetal/process_flags.h"
 #include "softmetal/races.h"
 #include "softmetal/runtime_lock.h"
 #include "softmetal/softmetal.h"
@@ -33,8 +34,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed;
 static long worker_count, work_count;
 
-/* Locks that a child needs for letting go of what it inherited: all free in the child.  The
- * runtime's own is among them, since the first call of a method takes it. */
+/* A child needs these locks to let go of what it inherited: they are free there.  The runtime's
+ * own is among them, since the first call of a method takes it. */
 static void
 take_locks(void)
 {
@@ -66,7 +67,7 @@ static void
 stop_workers(void)
 {
     if (soft_process_is_forked()) {
-        return; /* no worker exists here, and `lock` may be held by none of us */
+        return; /* no worker exists here, and nobody may ever drop `lock` */
     }
     soft_process_mark_exiting();
     soft_lane_wake_all();
@@ -86,8 +87,8 @@ watch(void)
     atexit(stop_workers);
 }
 
-/* First of all constructors: whoever holds a lock of its own and calls Metal takes that one
- * first, and prepare handlers run last in, first out. */
+/* First of all constructors.  Prepare handlers run last in, first out: a caller of Metal that
+ * holds a lock of its own over fork takes that lock before these. */
 __attribute__((constructor(101))) static void
 watch_fork(void)
 {

@@ -4,7 +4,7 @@
  * Calls:     storage.h, event.h.
  * Threads:   written by the encoding thread, then read by the queue's worker: one at a time.
  * Invariant: from soft_program_begin to soft_program_clear each bound storage counts the
- * program in `pending_uses`.
+ *            program in `pending_uses`.
  */
 #ifndef SOFT_PROGRAM_H
 #define SOFT_PROGRAM_H
@@ -13,9 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "softmetal/call_site.h"
 #include "softmetal/event.h"
 #include "softmetal/kernel.h"
-#include "softmetal/races.h"
 #include "softmetal/storage.h"
 
 typedef enum { SOFT_COPY, SOFT_FILL, SOFT_SYNCHRONIZE, SOFT_DISPATCH } soft_command_kind;
@@ -26,9 +26,22 @@ typedef struct soft_command {
     soft_storage *source, *destination; /* borrowed from the program's `bound` */
     size_t source_offset, destination_offset, nbytes;
     const soft_call_site *site; /* who encoded it: borrowed for ever; NULL: not known */
-    soft_dispatch *dispatch;    /* of a dispatch: owned, and all there is */
+    soft_dispatch *dispatch;    /* owned; a dispatch has this instead of buffers and bytes */
 } soft_command;
 
+/* A program is a list of passes, in the order in which they were encoded:
+ *
+ *     soft_program
+ *       passes[] ---> [ encoder ] [ signal ] [ wait ] [ encoder ] ...
+ *                       |           |          |
+ *                       |           +----------+---> event, value
+ *                       |
+ *                       +---> awaited[]   fences that it waits for
+ *                       +---> commands[]  copies, fills, ...: one after the other
+ *                       +---> updated[]   fences that it opens when it is done
+ *
+ *       bound[] ----> every storage that a command names, +1 each
+ */
 typedef enum { SOFT_PASS_ENCODER, SOFT_PASS_SIGNAL, SOFT_PASS_WAIT } soft_pass_kind;
 
 typedef struct soft_pass {
@@ -48,7 +61,8 @@ typedef struct soft_program {
     soft_storage **bound;
     size_t bound_count, bound_capacity;
     bool is_begun;
-    soft_race_work *order; /* borrowed from the command buffer; NULL: races are not watched */
+    struct soft_race_work
+        *order; /* borrowed from the command buffer; NULL: races are not watched */
 } soft_program;
 
 /* Each returns NULL or false when there is no memory, with the program as it was.  A pass is
@@ -62,12 +76,12 @@ bool soft_pass_add_fence(soft_event ***fences, size_t *count, soft_event *fence)
 void soft_program_begin(soft_program *program); /* it is committed: nothing is added any more */
 void soft_program_clear(soft_program *program);
 
-/* The storages that a command names, one after the other: NULL from the last on.  An entry in
- * between may be NULL too. */
+/* The storages that a command names, at the indices below soft_command_storage_count.  An entry
+ * may be NULL. */
 soft_storage *soft_command_storage(const soft_command *command, int index, bool *is_written);
 int soft_command_storage_count(const soft_command *command);
 
-/* Do the work of one command now.  False if a buffer it names is gone. */
+/* Do the work of one command now.  False if a buffer that it names is gone. */
 bool soft_command_run(const soft_command *command);
 
 #endif /* SOFT_PROGRAM_H */

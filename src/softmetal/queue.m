@@ -9,7 +9,7 @@
 #include "softmetal/call_site.h"
 #include "softmetal/failure.h"
 #include "softmetal/monotonic.h"
-#include "softmetal/process.h"
+#include "softmetal/process_flags.h"
 #include "softmetal/settings.h"
 #include "softmetal/validation.h"
 

@@ -1,10 +1,13 @@
 /* race_order.c: see race_order.h.
  *
  * Owns:    nothing.
- * Calls:   race_shadow.h, event.h for fences.
+ * Calls:   race_shadow.h and race_use.h for tracked buffers, event.h for fences.
  * Threads: see race_order.h.
  */
 #include "softmetal/race_order.h"
+
+#include "softmetal/event.h"
+#include "softmetal/race_use.h"
 
 /* `earlier` and all that is known to come before it come before `number`. */
 static void
@@ -46,53 +49,6 @@ note_fences(int component, const soft_pass *pass, uint64_t number)
     }
 }
 
-static size_t
-list_uses_of_dispatch(const soft_command *command, soft_race_use *uses)
-{
-    size_t count = 0;
-    for (int index = 0; index < SOFT_MOST_ARGUMENTS; index++) {
-        bool is_written;
-        soft_storage *storage = soft_command_storage(command, index, &is_written);
-        if (storage != NULL) {
-            uses[count++] = (soft_race_use){.storage = storage,
-                                            .is_gpu_block = true,
-                                            .is_written = is_written,
-                                            .start = command->dispatch->arguments[index].offset,
-                                            .end = storage->nbytes,
-                                            .site = command->site};
-        }
-    }
-    return count;
-}
-
-size_t
-soft_race_order_uses(const soft_command *command, soft_race_use *uses)
-{
-    if (command->kind == SOFT_DISPATCH) {
-        return list_uses_of_dispatch(command, uses);
-    }
-    soft_race_use written = {.storage = command->destination,
-                             .is_gpu_block = command->kind != SOFT_SYNCHRONIZE,
-                             .is_written = true,
-                             .start = command->destination_offset,
-                             .end = command->destination_offset + command->nbytes,
-                             .site = command->site};
-    soft_race_use read = written;
-    read.is_written = false;
-    read.is_gpu_block = true;
-    if (command->kind == SOFT_COPY) {
-        read.storage = command->source;
-        read.start = command->source_offset;
-        read.end = command->source_offset + command->nbytes;
-    }
-    size_t count = 0;
-    if (command->kind != SOFT_FILL) {
-        uses[count++] = read;
-    }
-    uses[count++] = written;
-    return count;
-}
-
 /* Metal itself orders passes of one queue that use a tracked buffer, one of them writing. */
 static void
 learn_hazards(const soft_race_recent *recent, int component, const soft_pass *pass,
@@ -101,10 +57,14 @@ learn_hazards(const soft_race_recent *recent, int component, const soft_pass *pa
     soft_race_use uses[SOFT_RACE_USES];
     uint64_t earlier[SOFT_RACE_WINDOW];
     for (size_t index = 0; index < pass->command_count; index++) {
-        size_t count = soft_race_order_uses(&pass->commands[index], uses);
+        size_t count = soft_race_use_list(&pass->commands[index], uses);
         for (size_t one = 0; one < count; one++) {
+            if (!uses[one].storage->is_tracked) {
+                continue;
+            }
             size_t found =
-                soft_race_shadow_list(&uses[one], component, earlier, SOFT_RACE_WINDOW);
+                soft_race_shadow_list(*soft_race_use_shadow(&uses[one]), component,
+                                      uses[one].record.is_written, earlier, SOFT_RACE_WINDOW);
             for (size_t each = 0; each < found; each++) {
                 add_earlier(recent, earlier[each], number, before);
             }

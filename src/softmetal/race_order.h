@@ -1,7 +1,7 @@
 /* race_order.h: the order of the passes of one queue among themselves.
  *
  * Owns:    nothing: a queue has its window.
- * Calls:   program.h, race_shadow.h.
+ * Calls:   program.h.
  * Threads: behind the lock of races.c.
  * Note:    a pass comes after an earlier one of its queue if a fence or a tracked buffer says
  *          so, or if it comes after a third that does; beyond the window all are taken to be
@@ -10,8 +10,10 @@
 #ifndef SOFT_RACE_ORDER_H
 #define SOFT_RACE_ORDER_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "softmetal/program.h"
-#include "softmetal/race_shadow.h"
 
 #define SOFT_RACE_WINDOW 64
 
@@ -29,11 +31,5 @@ uint64_t soft_race_order_learn(const soft_race_recent *recent, int component,
 void soft_race_order_note(soft_race_recent *recent, int component, const soft_pass *pass,
                           uint64_t number, uint64_t before);
 bool soft_race_order_holds(uint64_t before, uint64_t earlier, uint64_t number);
-
-#define SOFT_RACE_USES SOFT_MOST_ARGUMENTS
-
-/* The uses of one command: one or two; of a dispatch every buffer that is bound, from the
- * offset on, since nothing says what a kernel leaves alone. */
-size_t soft_race_order_uses(const soft_command *command, soft_race_use *uses);
 
 #endif /* SOFT_RACE_ORDER_H */

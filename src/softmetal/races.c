@@ -1,7 +1,8 @@
 /* races.c: clocks of the CPU, of queues, of command buffers and of events.
  *
  * Owns:    everything here behind `lock`; a report is made after it is dropped.
- * Calls:   race_shadow.h for the bytes, race_order.h for the passes of one queue, process.h.
+ * Calls:   race_shadow.h for the bytes, race_order.h for the passes of one queue, race_use.h,
+ *          race_history.h for events, race_report.h, process_flags.h.
  * Threads: see races.h.
  */
 #include "softmetal/races.h"
@@ -10,20 +11,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "softmetal/call_site.h"
+#include "softmetal/event.h"
 #include "softmetal/process_flags.h"
 #include "softmetal/program.h"
+#include "softmetal/race_clock.h"
+#include "softmetal/race_history.h"
 #include "softmetal/race_order.h"
+#include "softmetal/race_report.h"
 #include "softmetal/race_shadow.h"
-#include "softmetal/settings.h"
+#include "softmetal/race_use.h"
 #include "softmetal/softmetal.h"
-
-#define MOST_VALUES 256 /* of an event that are remembered apart */
 
 struct soft_race_queue {
     int component;
     uint64_t serial;
-    soft_clock waited;  /* what its waits so far have learned */
-    soft_clock commits; /* what was known at the commits so far */
+    soft_race_clock waited;  /* what its waits so far have learned */
+    soft_race_clock commits; /* what was known at the commits so far */
     soft_race_recent recent;
 };
 
@@ -31,27 +35,19 @@ struct soft_race_work {
     soft_race_queue *queue; /* borrowed while the worker runs it */
     uint64_t first;         /* number of its first pass */
     size_t pass_count;
-    soft_clock commit; /* what was known when it was committed */
-    soft_clock until;  /* ... and at the commits of those before it on the queue, too */
-    soft_clock done;
-};
-
-struct soft_race_history {
-    size_t count;
-    struct {
-        uint64_t value;
-        soft_clock clock;
-    } entries[MOST_VALUES]; /* values grow */
+    soft_race_clock commit; /* what was known when it was committed */
+    soft_race_clock until;  /* ... and at the commits of all before it on the queue */
+    soft_race_clock done;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static soft_clock cpu = {.at = {[0] = 1}};
-static soft_clock left;      /* at no buffer in particular */
-static soft_clock completed; /* what all command buffers that are complete have done */
-/* the last number of each component that is in use */
-static uint64_t issued[SOFT_RACE_COMPONENTS];
-static bool is_taken[SOFT_RACE_COMPONENTS];
-static __thread soft_clock *handler_clock; /* of the command buffer whose handlers run here */
+static soft_race_clock cpu = {.at = {[0] = 1}};
+static soft_race_clock left;      /* at no buffer in particular */
+static soft_race_clock completed; /* what all command buffers that are complete have done */
+static uint64_t issued[SOFT_RACE_COMPONENTS]; /* the last number of each component */
+static bool is_taken[SOFT_RACE_COMPONENTS];   /* by a queue that lives */
+/* Of the command buffer whose handlers run on this thread. */
+static __thread soft_race_clock *handler_clock;
 
 bool
 soft_races_are_watched(void)
@@ -60,28 +56,18 @@ soft_races_are_watched(void)
            !soft_process_is_forked();
 }
 
-static void
-join(soft_clock *clock, const soft_clock *other)
-{
-    for (int index = 0; index < SOFT_RACE_COMPONENTS; index++) {
-        if (clock->at[index] < other->at[index]) {
-            clock->at[index] = other->at[index];
-        }
-    }
-}
-
 /* What the calling thread knows. */
-static soft_clock *
+static soft_race_clock *
 thread_clock(void)
 {
     return handler_clock != NULL ? handler_clock : &cpu;
 }
 
-/* ... to be passed on: what the CPU does later is not part of it. */
-static soft_clock
+/* What the calling thread knows, to be passed on: without what the CPU does later. */
+static soft_race_clock
 pass_on_locked(void)
 {
-    soft_clock known = *thread_clock();
+    soft_race_clock known = *thread_clock();
     if (handler_clock == NULL) {
         cpu.at[0] += 1;
     }
@@ -124,68 +110,6 @@ soft_race_queue_free(soft_race_queue *queue)
     free(queue);
 }
 
-/* ---- events ---- */
-
-void
-soft_race_history_free(soft_race_history *history)
-{
-    free(history);
-}
-
-/* Half of the values go: a wait for one of them counts as a wait for the next that is left,
- * which knows more.  So a race can be missed, and none is made up. */
-static void
-thin_out(soft_race_history *history)
-{
-    size_t kept = 0;
-    for (size_t index = 1; index < history->count; index += 2) {
-        history->entries[kept] = history->entries[index];
-        kept += 1;
-    }
-    history->count = kept;
-}
-
-static void
-append_value_locked(soft_event *event, uint64_t value, const soft_clock *clock)
-{
-    soft_race_history **place = soft_event_history(event);
-    if (*place == NULL) {
-        *place = calloc(1, sizeof **place);
-    }
-    soft_race_history *history = *place;
-    if (history == NULL ||
-        (history->count > 0 && history->entries[history->count - 1].value >= value)) {
-        return; /* it changes no value, so nobody wakes of it */
-    }
-    if (history->count == MOST_VALUES) {
-        thin_out(history);
-    }
-    history->entries[history->count].value = value;
-    history->entries[history->count].clock = *clock;
-    history->count += 1;
-}
-
-/* The first signal that satisfied the wait, not the latest one: the latter is a matter of
- * time. */
-static void
-learn_value_locked(soft_event *event, uint64_t value, soft_clock *clock)
-{
-    const soft_race_history *history = value > 0 ? *soft_event_history(event) : NULL;
-    size_t low = 0, high = history != NULL ? history->count : 0, count = high;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (history->entries[middle].value < value) {
-            low = middle + 1;
-        }
-        else {
-            high = middle;
-        }
-    }
-    if (low < count) {
-        join(clock, &history->entries[low].clock);
-    }
-}
-
 /* ---- the life of a command buffer ---- */
 
 soft_race_work *
@@ -220,31 +144,31 @@ soft_races_begin(soft_race_work *work, soft_race_queue *queue, size_t pass_count
     work->first = issued[queue->component] + 1;
     work->pass_count = pass_count;
     issued[queue->component] += pass_count;
-    join(&queue->commits, &work->commit);
+    soft_race_clock_join(&queue->commits, &work->commit);
     work->until = queue->commits;
     pthread_mutex_unlock(&lock);
 }
 
 /* What is known after a pass.  A queue without a component passes on all that there is: with
  * too many queues races are missed, and none is made up. */
-static soft_clock
+static soft_race_clock
 clock_after(const soft_race_work *work, uint64_t number)
 {
     if (work->queue == NULL) {
-        soft_clock all;
+        soft_race_clock all;
         memcpy(all.at, issued, sizeof all.at);
         all.at[0] = cpu.at[0];
         return all;
     }
-    soft_clock clock = work->until;
-    join(&clock, &work->queue->waited);
+    soft_race_clock clock = work->until;
+    soft_race_clock_join(&clock, &work->queue->waited);
     clock.at[work->queue->component] = number;
     return clock;
 }
 
 /* What came before a use, as far as is known: for the shadow to ask. */
 typedef struct viewpoint {
-    const soft_clock *clock;
+    const soft_race_clock *clock;
     int component;
     uint64_t number, before;
 } viewpoint;
@@ -265,23 +189,34 @@ comes_before(const void *context, const soft_race_record *record)
     return soft_race_order_holds(here->before, record->number, here->number);
 }
 
+/* Compare a use with those before it, and remember it. */
+static void
+note_use(const soft_race_use *use, const viewpoint *here, soft_race_report *report)
+{
+    soft_race_record earlier;
+    if (soft_race_shadow_use(soft_race_use_shadow(use), &use->record, comes_before, here,
+                             &earlier)) {
+        soft_race_report_add(report, use->storage, &earlier, &use->record);
+    }
+}
+
 static void
 run_encoder(const soft_race_work *work, const soft_pass *pass, uint64_t number,
             soft_race_report *report)
 {
     soft_race_queue *queue = work->queue;
-    soft_clock clock = work->commit;
-    join(&clock, &queue->waited);
+    soft_race_clock clock = work->commit;
+    soft_race_clock_join(&clock, &queue->waited);
     viewpoint here = {&clock, queue->component, number, 0};
     here.before = soft_race_order_learn(&queue->recent, queue->component, pass, number);
     soft_race_use uses[SOFT_RACE_USES];
     for (size_t index = 0; index < pass->command_count; index++) {
-        size_t count = soft_race_order_uses(&pass->commands[index], uses);
+        size_t count = soft_race_use_list(&pass->commands[index], uses);
         for (size_t one = 0; one < count; one++) {
-            uses[one].component = queue->component;
-            uses[one].number = number;
-            uses[one].queue = queue->serial;
-            soft_race_shadow_use(&uses[one], comes_before, &here, report);
+            uses[one].record.component = queue->component;
+            uses[one].record.number = number;
+            uses[one].record.queue = queue->serial;
+            note_use(&uses[one], &here, report);
         }
     }
     soft_race_order_note(&queue->recent, queue->component, pass, number, here.before);
@@ -298,11 +233,12 @@ soft_races_run(const soft_program *program, const soft_pass *pass)
     uint64_t number = work->first + (uint64_t)(pass - program->passes);
     pthread_mutex_lock(&lock);
     if (pass->kind == SOFT_PASS_SIGNAL) {
-        soft_clock clock = clock_after(work, number);
-        append_value_locked(pass->event, pass->value, &clock);
+        soft_race_clock clock = clock_after(work, number);
+        soft_race_history_append(soft_event_history(pass->event), pass->value, &clock);
     }
     else if (work->queue != NULL && pass->kind == SOFT_PASS_WAIT) {
-        learn_value_locked(pass->event, pass->value, &work->queue->waited);
+        soft_race_history_learn(*soft_event_history(pass->event), pass->value,
+                                &work->queue->waited);
     }
     else if (work->queue != NULL) {
         run_encoder(work, pass, number, &report);
@@ -319,7 +255,7 @@ soft_races_complete(soft_race_work *work)
     }
     pthread_mutex_lock(&lock);
     work->done = clock_after(work, work->first + work->pass_count - 1);
-    join(&completed, &work->done);
+    soft_race_clock_join(&completed, &work->done);
     work->queue = NULL;
     pthread_mutex_unlock(&lock);
 }
@@ -337,7 +273,7 @@ soft_races_cpu_waited_for_work(const soft_race_work *work)
 {
     if (work != NULL && !soft_process_is_forked()) {
         pthread_mutex_lock(&lock);
-        join(thread_clock(), &work->done);
+        soft_race_clock_join(thread_clock(), &work->done);
         pthread_mutex_unlock(&lock);
     }
 }
@@ -347,7 +283,7 @@ soft_races_cpu_waited_for_event(soft_event *event, uint64_t value)
 {
     if (soft_races_are_watched()) {
         pthread_mutex_lock(&lock);
-        learn_value_locked(event, value, thread_clock());
+        soft_race_history_learn(*soft_event_history(event), value, thread_clock());
         pthread_mutex_unlock(&lock);
     }
 }
@@ -357,8 +293,8 @@ soft_races_cpu_signals(soft_event *event, uint64_t value)
 {
     if (soft_races_are_watched()) {
         pthread_mutex_lock(&lock);
-        soft_clock known = pass_on_locked();
-        append_value_locked(event, value, &known);
+        soft_race_clock known = pass_on_locked();
+        soft_race_history_append(soft_event_history(event), value, &known);
         pthread_mutex_unlock(&lock);
     }
 }
@@ -368,7 +304,7 @@ soft_races_cpu_waited_for_all(void)
 {
     if (soft_races_are_watched()) {
         pthread_mutex_lock(&lock);
-        join(thread_clock(), &completed);
+        soft_race_clock_join(thread_clock(), &completed);
         pthread_mutex_unlock(&lock);
     }
 }
@@ -383,10 +319,10 @@ soft_races_cpu_releases(soft_storage *storage)
     if (storage != NULL && storage->released == NULL) {
         storage->released = calloc(1, sizeof *storage->released);
     }
-    soft_clock *place = storage != NULL ? storage->released : &left;
+    soft_race_clock *place = storage != NULL ? storage->released : &left;
     if (place != NULL) {
-        soft_clock known = pass_on_locked();
-        join(place, &known);
+        soft_race_clock known = pass_on_locked();
+        soft_race_clock_join(place, &known);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -396,12 +332,22 @@ soft_races_cpu_acquires(soft_storage *storage)
 {
     if (soft_races_are_watched()) {
         pthread_mutex_lock(&lock);
-        const soft_clock *place = storage != NULL ? storage->released : &left;
+        const soft_race_clock *place = storage != NULL ? storage->released : &left;
         if (place != NULL) {
-            join(thread_clock(), place);
+            soft_race_clock_join(thread_clock(), place);
         }
         pthread_mutex_unlock(&lock);
     }
+}
+
+static soft_race_use
+make_cpu_use(soft_storage *storage, size_t offset, size_t nbytes, bool is_written)
+{
+    return (soft_race_use){.storage = storage,
+                           .record = {.start = offset,
+                                      .end = offset + nbytes,
+                                      .is_written = is_written,
+                                      .is_tracked = storage->is_tracked}};
 }
 
 static void
@@ -412,17 +358,17 @@ use_from_cpu(soft_race_use use)
     }
     soft_race_report report = {.is_found = false};
     pthread_mutex_lock(&lock);
-    use.number = cpu.at[0];
-    bool is_old = soft_race_shadow_has_last(&use);
+    use.record.number = cpu.at[0];
+    bool is_old = soft_race_shadow_has_last(*soft_race_use_shadow(&use), &use.record);
     pthread_mutex_unlock(&lock);
     if (is_old) {
         return; /* saves the stack, which takes most of the time */
     }
-    use.site = soft_call_site_intern();
+    use.record.site = soft_call_site_intern();
     pthread_mutex_lock(&lock);
     viewpoint here = {&cpu, 0, cpu.at[0], 0};
-    use.number = here.number;
-    soft_race_shadow_use(&use, comes_before, &here, &report);
+    use.record.number = here.number;
+    note_use(&use, &here, &report);
     pthread_mutex_unlock(&lock);
     soft_race_report_make(&report);
 }
@@ -431,19 +377,16 @@ void
 soft_races_cpu_uses(soft_storage *storage, size_t offset, size_t nbytes, bool is_written)
 {
     if (storage->mode != SOFT_PRIVATE) {
-        use_from_cpu((soft_race_use){.storage = storage,
-                                     .is_written = is_written,
-                                     .start = offset,
-                                     .end = offset + nbytes});
+        use_from_cpu(make_cpu_use(storage, offset, nbytes, is_written));
     }
 }
 
 void
 soft_races_cpu_flushes(soft_storage *storage, size_t offset, size_t nbytes, bool has_changed)
 {
-    soft_race_use use = {.storage = storage, .start = offset, .end = offset + nbytes};
+    soft_race_use use = make_cpu_use(storage, offset, nbytes, false);
     use_from_cpu(use);
     use.is_gpu_block = true;
-    use.is_written = has_changed;
+    use.record.is_written = has_changed;
     use_from_cpu(use);
 }

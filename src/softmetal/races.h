@@ -2,14 +2,14 @@
  *
  * Owns:      the CPU's clock and the numbers given to queues, behind one lock that is taken
  *            last.
- * Calls:     call_site.h, settings.h, storage.h, validation.h.
+ * Calls:     call_site.h, event.h, program.h, storage.h, and the files named race_...
  * Threads:   any; nothing is done in a forked child.
  * Model:     vector clocks.  One component is the CPU, whose threads count as one line of
  *            events (their order among themselves is ThreadSanitizer's matter); the others are
  *            queues, which count their passes.  Order comes from commit, completion, events,
  *            fences, tracked buffers and what softmetal_host_... tells, never from time: what
  *            is reported is reported in every run in which both accesses happen.
- * Invariant: a clock's component n says that all passes of that queue up to n come before.
+ * Invariant: see race_clock.h.
  */
 #ifndef SOFT_RACES_H
 #define SOFT_RACES_H
@@ -18,19 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "softmetal/call_site.h"
-
-#define SOFT_RACE_COMPONENTS \
-    64 /* the CPU and 63 queues at a time; races of others are missed */
-
-typedef struct soft_clock {
-    uint64_t at[SOFT_RACE_COMPONENTS];
-} soft_clock;
-
-typedef struct soft_race_queue soft_race_queue;     /* one queue's passes */
-typedef struct soft_race_work soft_race_work;       /* one committed command buffer */
-typedef struct soft_race_history soft_race_history; /* what each value of an event stands for */
-typedef struct soft_race_shadow soft_race_shadow;   /* who used which bytes of one block */
+typedef struct soft_race_queue soft_race_queue; /* one queue's passes */
+typedef struct soft_race_work soft_race_work;   /* one committed command buffer */
 
 struct soft_event;
 struct soft_pass;
@@ -42,8 +31,6 @@ bool soft_races_are_watched(void);
 /* Owned (+1), or NULL: no memory, or too many queues.  `serial` names it in reports. */
 soft_race_queue *soft_race_queue_new(uint64_t serial);
 void soft_race_queue_free(soft_race_queue *queue); /* NULL is allowed, as in all below */
-void soft_race_history_free(soft_race_history *history);
-void soft_race_shadow_free(soft_race_shadow *shadow);
 
 /* ---- the life of a command buffer ---- */
 
@@ -70,8 +57,8 @@ void soft_races_cpu_releases(struct soft_storage *storage);
 void soft_races_cpu_acquires(struct soft_storage *storage);
 void soft_races_cpu_uses(struct soft_storage *storage, size_t offset, size_t nbytes,
                          bool is_written);
-/* Managed storage, after didModifyRange: read the CPU's bytes, and wrote the GPU's where they
- * differed. */
+/* Managed storage, after didModifyRange: it reads the CPU's bytes, and writes the GPU's if they
+ * differ. */
 void soft_races_cpu_flushes(struct soft_storage *storage, size_t offset, size_t nbytes,
                             bool has_changed);
 

@@ -7,6 +7,7 @@
 #include "softmetal/schedule.h"
 
 #include "softmetal/monotonic.h"
+#include "softmetal/races.h"
 #include "softmetal/settings.h"
 
 #define LOOK_AHEAD 24         /* passes among which one is chosen */
@@ -106,7 +107,7 @@ static bool
 depends_on(const soft_pass *later, const soft_pass *earlier)
 {
     if (earlier->kind == SOFT_PASS_WAIT || later->kind != SOFT_PASS_ENCODER) {
-        return true; /* all that follows a wait waits; a signal tells of all before it */
+        return true; /* nothing overtakes a wait; a wait or a signal overtakes nothing */
     }
     return earlier->kind == SOFT_PASS_ENCODER &&
            (fence_links(earlier, later) || hazard_links(earlier, later));

@@ -149,17 +149,23 @@ read_environment(void)
     }
 }
 
+void
+soft_settings_read(void)
+{
+    pthread_once(&environment_once, read_environment);
+}
+
 uint64_t
 soft_settings_get(soft_setting setting)
 {
-    pthread_once(&environment_once, read_environment);
+    soft_settings_read();
     return __atomic_load_n(&values[setting], __ATOMIC_RELAXED);
 }
 
 int
 softmetal_set(const char *name, const char *value)
 {
-    pthread_once(&environment_once, read_environment);
+    soft_settings_read();
     for (int index = 0; index < SOFT_SETTING_COUNT; index++) {
         if (strcmp(rows[index].environment, name) == 0) {
             return store_text(index, value != NULL ? value : rows[index].initial) ? 0 : -1;
@@ -171,6 +177,6 @@ softmetal_set(const char *name, const char *value)
 void
 softmetal_reset(void)
 {
-    pthread_once(&environment_once, read_environment);
+    soft_settings_read(); /* first: a later question must not read it once more */
     read_environment();
 }

@@ -1,6 +1,7 @@
 /* settings.h: every setting of the software Metal, in one list.
  *
  * Owns:    the current values; read from the environment at the first question.
+ * Calls:   failure.h.
  * Threads: every function from any thread; values are read without a lock.
  */
 #ifndef SOFT_SETTINGS_H
@@ -38,5 +39,9 @@ typedef enum { SOFT_SETTING_LIST(SOFT_AS_ENUM) SOFT_SETTING_COUNT } soft_setting
  * on one bit per device, set for a discrete GPU.  SOFT_DEVICE_OBJECTS: 1 for many.  SOFT_SEED:
  * UINT64_MAX for "last". SOFT_VALIDATION_MODE: 1 for abort, 0 for log. */
 uint64_t soft_settings_get(soft_setting setting);
+
+/* Read the environment, unless that is done.  For what makes devices: the first call that
+ * failure.h counts has to find the rules of SOFTMETAL_FAIL. */
+void soft_settings_read(void);
 
 #endif /* SOFT_SETTINGS_H */

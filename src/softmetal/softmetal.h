@@ -62,8 +62,8 @@ void softmetal_host_access(const void *buffer, size_t offset_bytes, size_t nbyte
 /* The calling thread knows by means of its own (a counter, a condition) that an MTLSharedEvent
  * has had this value. */
 void softmetal_host_reached(const void *event, uint64_t value);
-/* What the calling thread knows is left at an MTLBuffer, for whoever fetches it there: as a
- * lock would do it.  NULL: at a place that is no buffer's. */
+/* As unlocking and locking a mutex would: release leaves at an MTLBuffer what the calling thread
+ * knows, acquire learns what was left there.  NULL: at one more place, which is no buffer's. */
 void softmetal_host_release(const void *buffer);
 void softmetal_host_acquire(const void *buffer);
 

@@ -1,8 +1,9 @@
 /* storage.c: allocates the bytes of buffers.
  *
  * Owns:    the blocks.  Small ones come from the heap, so that a sanitizer sees the end of
- * each; large ones are mapped, so that a page costs nothing before it is touched. Calls: mmap,
- * posix_memalign, settings.h. Threads: any.
+ *          each; large ones are mapped, so that a page costs nothing before it is touched.
+ * Calls:   mmap, posix_memalign, settings.h, race_shadow.h.
+ * Threads: any.
  */
 #include "softmetal/storage.h"
 
@@ -14,7 +15,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "softmetal/races.h"
 #include "softmetal/settings.h"
 
 #define HEAP_MOST 32768 /* bytes; larger blocks are mapped */
@@ -33,7 +33,7 @@ round_to_pages(size_t nbytes)
     return (nbytes + page - 1) / page * page;
 }
 
-/* A page that nobody may touch follows each mapped block, so that overruns fault. */
+/* A page without access follows each mapped block, so that overruns fault. */
 static size_t
 mapped_size(size_t nbytes)
 {
@@ -76,8 +76,7 @@ free_block(char *block, size_t nbytes)
     }
 }
 
-/* Blocks that are ours: one or two for managed storage, none for shared memory of the caller.
- */
+/* Blocks that are ours: none if the memory is the caller's and shared. */
 static int
 count_blocks(const soft_storage *storage)
 {
@@ -85,7 +84,7 @@ count_blocks(const soft_storage *storage)
     return storage->is_foreign ? blocks - 1 : blocks;
 }
 
-/* Fails where the device has a limit and would pass it. */
+/* False, with nothing charged, if the device has a limit and would pass it. */
 static bool
 charge_account(soft_storage *storage)
 {
@@ -217,8 +216,7 @@ soft_storage_orphan(soft_storage *storage)
 bool
 soft_storage_upload(soft_storage *storage, size_t offset, size_t nbytes)
 {
-    /* Metal brings over what the CPU has changed.  Nothing: work in flight may read the bytes,
-     * in peace. */
+    /* Bytes that are the same are not written: work in flight may read them. */
     bool has_changed = storage->mode == SOFT_MANAGED &&
                        memcmp(storage->gpu + offset, storage->cpu + offset, nbytes) != 0;
     if (has_changed) {

@@ -43,7 +43,7 @@ bool soft_validation_is_on(void);
 /* Report wrong use, if validation is on. */
 __attribute__((format(printf, 2, 3))) void soft_validation_report(soft_report kind,
                                                                   const char *format, ...);
-/* The same whether validation is on or off: for what would hang or corrupt memory. */
+/* Report whether validation is on or off: for what would hang or corrupt memory. */
 __attribute__((format(printf, 2, 3))) void soft_validation_insist(soft_report kind,
                                                                   const char *format, ...);
 

@@ -14,6 +14,7 @@
 #include "softmetal/monotonic.h"
 #include "softmetal/object_list.h"
 #include "softmetal/process.h"
+#include "softmetal/process_flags.h"
 #include "softmetal/schedule.h"
 #include "softmetal/settings.h"
 
@@ -46,7 +47,7 @@ take_first_locked(soft_lane *lane)
     return buffer;
 }
 
-/* The next command buffer in order, once it is committed; nil when the lane is done with. */
+/* The next command buffer in order, once it is committed; nil when none will come any more. */
 static SoftMetalCommandBuffer *
 await_first(soft_lane *lane)
 {
@@ -75,7 +76,7 @@ take_another(soft_lane *lane)
     return buffer;
 }
 
-/* Why the buffers it names keep the command buffer from running, or 0. */
+/* The error code, if a buffer that it names may not be used; else 0. */
 static int
 check_storage(const soft_program *program)
 {

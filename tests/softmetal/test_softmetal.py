@@ -193,6 +193,12 @@ def test_settings_come_from_the_environment(builder: Builder, case: str) -> None
     assert result.returncode == 1 and "device != nil" in result.stderr
 
 
+def test_the_rules_of_the_environment_count_the_very_first_call(builder: Builder) -> None:
+    program = builder.program("first_call", "plain")
+    assert run(program, "").stdout == "1\n"
+    assert run(program, "", SOFTMETAL_FAIL="device@1").stdout == "0\n"
+
+
 def test_a_setting_that_is_not_understood_is_reported_and_ignored(builder: Builder) -> None:
     program = builder.program("buffers", "plain")
     result = run(program, "a_new_buffer_holds_zeros", SOFTMETAL_POISON="often")

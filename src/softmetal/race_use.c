@@ -1,0 +1,61 @@
+/* race_use.c: see race_use.h.
+ *
+ * Owns:    nothing.
+ * Calls:   program.h, storage.h.
+ * Threads: see race_use.h.
+ */
+#include "softmetal/race_use.h"
+
+soft_race_shadow **
+soft_race_use_shadow(const soft_race_use *use)
+{
+    bool is_second = use->is_gpu_block && use->storage->mode == SOFT_MANAGED;
+    return &use->storage->shadows[is_second];
+}
+
+static soft_race_use
+make_use(const soft_command *command, soft_storage *storage, bool is_written, size_t start,
+         size_t end)
+{
+    return (soft_race_use){.storage = storage,
+                           .is_gpu_block = true,
+                           .record = {.start = start,
+                                      .end = end,
+                                      .is_written = is_written,
+                                      .is_tracked = storage->is_tracked,
+                                      .site = command->site}};
+}
+
+static size_t
+list_uses_of_dispatch(const soft_command *command, soft_race_use *uses)
+{
+    size_t count = 0;
+    for (int index = 0; index < SOFT_MOST_ARGUMENTS; index++) {
+        bool is_written;
+        soft_storage *storage = soft_command_storage(command, index, &is_written);
+        if (storage != NULL) {
+            size_t offset = command->dispatch->arguments[index].offset;
+            uses[count++] = make_use(command, storage, is_written, offset, storage->nbytes);
+        }
+    }
+    return count;
+}
+
+size_t
+soft_race_use_list(const soft_command *command, soft_race_use *uses)
+{
+    if (command->kind == SOFT_DISPATCH) {
+        return list_uses_of_dispatch(command, uses);
+    }
+    size_t count = 0, start = command->destination_offset, nbytes = command->nbytes;
+    if (command->kind == SOFT_COPY) {
+        size_t source = command->source_offset;
+        uses[count++] = make_use(command, command->source, false, source, source + nbytes);
+    }
+    if (command->kind == SOFT_SYNCHRONIZE) {
+        uses[count++] = make_use(command, command->destination, false, start, start + nbytes);
+    }
+    uses[count] = make_use(command, command->destination, true, start, start + nbytes);
+    uses[count].is_gpu_block = command->kind != SOFT_SYNCHRONIZE; /* that writes the CPU's */
+    return count + 1;
+}
