@@ -392,7 +392,7 @@ MUTANTS = [
         "src/exchange/dlpack_export.c",
         "    of_copy.order.is_ordered = false;\n",
         "",
-        "tests/exchange/test_dlpack_export.py tests/exchange/test_queue_torch.py",
+        "tests/exchange/test_dlpack_export.py tests/exchange/test_torch_queue.py",
     ),
     Mutant("stream: a failure is not noted", WORK, "        stream_note_failure(done->stream, error);\n", "", STREAMS),
     Mutant(

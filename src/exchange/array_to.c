@@ -11,7 +11,7 @@
 #include "metal/managed.h"
 #include "metal/storage.h"
 #include "python/errors.h"
-#include "python/explain_refusal.h"
+#include "python/refusal.h"
 
 const char array_doc_to[] =
     "to($self, target, /)\n--\n\n"

@@ -5,7 +5,7 @@
  * Threads: the GIL is held; released while Metal wraps pages.
  */
 #include "array/buffer.h"
-#include "exchange/array_asarray.h"
+#include "exchange/asarray.h"
 #include "exchange/dlpack_producer.h"
 #include "exchange/shared_memory.h"
 #include "python/args.h"
@@ -110,7 +110,7 @@ buffer_of_producer(md_state *state, PyObject *obj)
             "SharedMemory, or a CPU tensor that speaks DLPack.",
             function, Py_TYPE(obj)->tp_name);
     }
-    PyObject *array = array_make_of(state, obj, &request);
+    PyObject *array = asarray_import(state, obj, &request);
     if (array == NULL) {
         return NULL;
     }

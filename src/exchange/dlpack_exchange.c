@@ -3,10 +3,10 @@
 
 #include "exchange/dlpack_export.h"
 #include "exchange/dlpack_import.h"
-#include "exchange/dlpack_torch.h"
+#include "exchange/torch_tensor.h"
 #include "metal/managed.h"
 #include "python/errors.h"
-#include "python/explain_refusal.h"
+#include "python/refusal.h"
 #include "streams/stream_protocol.h"
 
 #define EXCHANGE_CAPSULE "dlpack_exchange_api"

@@ -11,8 +11,8 @@
 #include "metal/managed.h"
 #include "python/args.h"
 #include "python/errors.h"
-#include "python/explain_refusal.h"
 #include "python/owners.h"
+#include "python/refusal.h"
 
 /* ---- why a copy is needed ---- */
 

@@ -2,7 +2,7 @@
 #include "exchange/stream_torch.h"
 
 #include "array/array.h"
-#include "metal/queue_torch.h"
+#include "exchange/torch_queue.h"
 #include "metal/work.h"
 #include "python/errors.h"
 #include "streams/device.h"

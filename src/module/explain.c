@@ -1,14 +1,14 @@
 /* explain.c: what explain() needs to know of a tensor, as a dict; metal_dlpack/explaining.py
  * judges.
  *
- * Calls:   explain_tensor.h to look, dlpack_check.h and the bridge for what is wrong with it.
+ * Calls:   seen_tensor.h to look, dlpack_check.h and the bridge for what is wrong with it.
  * Threads: the GIL is held.
  * Rule:    nothing is copied, taken or imported.
  */
 #include "module/explain.h"
 
 #include "array/array.h"
-#include "module/explain_tensor.h"
+#include "module/seen_tensor.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "streams/device.h"

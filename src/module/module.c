@@ -2,7 +2,7 @@
 #include <dlpack/dlpack.h>
 
 #include "array/array_make.h"
-#include "exchange/array_asarray.h"
+#include "exchange/asarray.h"
 #include "exchange/dlpack_exchange.h"
 #include "exchange/dlpack_producer.h"
 #include "exchange/stream_lost.h"
@@ -15,8 +15,8 @@
 #include "module/softmetal_probe.h"
 #include "module/threads.h"
 #include "python/errors.h"
-#include "python/explain_refusal.h"
 #include "python/owners.h"
+#include "python/refusal.h"
 #include "python/state.h"
 #include "python/storage_mode.h"
 #include "streams/device.h"
@@ -80,7 +80,7 @@ add_functions(PyObject *module)
 {
     PyMethodDef *const lists[] = {device_functions,          storage_mode_functions,
                                   memory_functions,          numpy_memory_functions,
-                                  array_make_functions,      array_asarray_functions,
+                                  array_make_functions,      asarray_functions,
                                   producer_functions,        shares_memory_functions,
                                   explain_functions,         refusal_functions,
                                   softmetal_probe_functions, stream_functions,

@@ -1,5 +1,5 @@
-/* explain_tensor.c: see explain_tensor.h. */
-#include "module/explain_tensor.h"
+/* seen_tensor.c: see seen_tensor.h. */
+#include "module/seen_tensor.h"
 
 #include <stdio.h>
 

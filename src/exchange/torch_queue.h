@@ -1,4 +1,4 @@
-/* queue_torch.h: torch's own command queue on macOS, through the functions that its library
+/* torch_queue.h: torch's own command queue on macOS, through the functions that its library
  * exports.
  *
  * Owns:    one shared event, whose values torch's queue signals.
@@ -8,8 +8,8 @@
  * Source:  torch/include/torch/mps.h; PyTorch's tutorial on custom MPS kernels encodes inside
  *          dispatch_sync.
  */
-#ifndef MD_QUEUE_TORCH_H
-#define MD_QUEUE_TORCH_H
+#ifndef MD_TORCH_QUEUE_H
+#define MD_TORCH_QUEUE_H
 
 #include "metal/devices.h"
 
@@ -24,4 +24,4 @@ bridge_status queue_torch_signal(const device_record *device, bridge_event **eve
 /* What torch encodes from now on waits, on the GPU, for the event. */
 bridge_status queue_torch_wait(bridge_event *event, uint64_t value);
 
-#endif /* MD_QUEUE_TORCH_H */
+#endif /* MD_TORCH_QUEUE_H */

@@ -1,5 +1,5 @@
-/* dlpack_torch.c: see dlpack_torch.h. */
-#include "exchange/dlpack_torch.h"
+/* torch_tensor.c: see torch_tensor.h. */
+#include "exchange/torch_tensor.h"
 
 #include "arithmetic/layout.h"
 

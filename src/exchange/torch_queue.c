@@ -1,5 +1,5 @@
-/* queue_torch.c: see queue_torch.h. */
-#include "metal/queue_torch.h"
+/* torch_queue.c: see torch_queue.h. */
+#include "exchange/torch_queue.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
