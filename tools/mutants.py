@@ -40,7 +40,7 @@ STREAMS = "tests/streams/test_stream_type.py tests/array/test_array_queue.py"
 BRIDGE, STORAGE, MANAGED = "src/metal_bridge.m", "src/metal/storage.c", "src/metal/managed.c"
 BYTES, WAITING = "src/metal/storage_bytes.c", "src/python/waiting.h"
 WORK, TRACKING = "src/metal/work.c", "src/metal/tracking.c"
-LOST = "tests/exchange/test_stream_lost.py"
+LOST = "tests/streams/test_stream_lost.py"
 RACES = "tests/softmetal/test_races.py"
 
 

@@ -6,8 +6,8 @@
  * Threads: the GIL is held; released while waiting.
  */
 #include "array/array_methods.h"
-#include "exchange/dlpack_exchange.h"
 #include "exchange/dlpack_export.h"
+#include "exchange/foreign_types.h"
 #include "metal/managed.h"
 #include "metal/storage.h"
 #include "python/errors.h"
@@ -62,7 +62,7 @@ static PyObject *
 to_type(md_state *state, PyObject *op, PyTypeObject *target)
 {
     const DLPackExchangeAPI *table;
-    if (exchange_table_of(state, target, &table) < 0) {
+    if (foreign_table_of(state, target, &table) < 0) {
         return NULL;
     }
     if (table == NULL) {
@@ -113,7 +113,7 @@ tensor_type_of(md_state *state, PyObject *module)
     PyObject *type = PyObject_GetAttr(module, state->str_Tensor);
     const DLPackExchangeAPI *table = NULL;
     if (type == NULL || !PyType_Check(type) ||
-        exchange_table_of(state, (PyTypeObject *)type, &table) < 0 || table == NULL) {
+        foreign_table_of(state, (PyTypeObject *)type, &table) < 0 || table == NULL) {
         Py_CLEAR(type);
         PyErr_Clear();
     }

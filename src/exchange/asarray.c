@@ -9,6 +9,7 @@
 #include "array/array_numpy.h"
 #include "exchange/dlpack_import.h"
 #include "exchange/dlpack_producer.h"
+#include "exchange/host_memory.h"
 #include "exchange/shared_memory.h"
 #include "python/args.h"
 #include "python/errors.h"

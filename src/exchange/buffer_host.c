@@ -7,6 +7,7 @@
 #include "array/buffer.h"
 #include "exchange/asarray.h"
 #include "exchange/dlpack_producer.h"
+#include "exchange/host_memory.h"
 #include "exchange/shared_memory.h"
 #include "python/args.h"
 #include "python/errors.h"
@@ -52,7 +53,7 @@ buffer_of_view(md_state *state, PyObject *view, PyObject *owner)
     size_t offset;
     char reason[HOST_REASON_MAX];
     const Py_buffer *memory = PyMemoryView_GET_BUFFER(view);
-    const device_record *device = host_memory_device(state, function, &(import_request){0});
+    const device_record *device = device_convert(state, function, NULL);
     if (device == NULL) {
         return NULL;
     }

@@ -8,6 +8,7 @@
 
 #include "array/array_map.h"
 #include "array/array_methods.h"
+#include "exchange/capsule_names.h"
 #include "metal/managed.h"
 #include "python/args.h"
 #include "python/errors.h"

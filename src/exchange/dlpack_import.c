@@ -7,8 +7,9 @@
 #include "exchange/dlpack_import.h"
 
 #include "array/array_sides.h"
+#include "exchange/capsule_names.h"
 #include "exchange/dlpack_check.h"
-#include "exchange/dlpack_export.h"
+#include "exchange/host_memory.h"
 #include "metal/handles.h"
 #include "metal/managed.h"
 #include "python/errors.h"
@@ -144,7 +145,7 @@ static PyObject *
 import_cpu(md_state *state, foreign_tensor *foreign, const import_request *request)
 {
     const DLTensor *tensor = foreign->tensor;
-    const device_record *device = host_memory_device(state, "from_dlpack", request);
+    const device_record *device = import_request_device(state, "from_dlpack", request);
     dlpack_fault fault;
     if (device == NULL) {
         return NULL;
@@ -310,7 +311,7 @@ import_metal(md_state *state, foreign_tensor *foreign, const import_request *req
 static PyObject *
 import_empty(md_state *state, foreign_tensor *foreign, const import_request *request)
 {
-    const device_record *device = host_memory_device(state, "from_dlpack", request);
+    const device_record *device = import_request_device(state, "from_dlpack", request);
     if (device == NULL || take_tensor(foreign) < 0) {
         return NULL;
     }

@@ -11,7 +11,7 @@
 
 #include <dlpack/dlpack.h>
 
-#include "exchange/host_memory.h"
+#include "exchange/import_request.h"
 
 /* An Array of a capsule's tensor: owned (+1).  A capsule that is refused stays its owner's. */
 PyObject *dlpack_import_capsule(md_state *state, PyObject *capsule, const char *maker,

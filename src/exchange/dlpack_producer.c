@@ -7,9 +7,8 @@
 
 #include "array/array_methods.h"
 #include "array/array_numpy.h"
-#include "exchange/dlpack_exchange.h"
-#include "exchange/dlpack_export.h"
 #include "exchange/dlpack_import.h"
+#include "exchange/foreign_types.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "python/owners.h"
@@ -129,7 +128,7 @@ import_tensor_of(md_state *state, PyObject *producer, DLManagedTensorVersioned *
     bool is_metal = tensor->version.major == DLPACK_MAJOR_VERSION &&
                     tensor->dl_tensor.device.device_type == kDLMetal;
     if (is_metal && !request->order.is_ordered &&
-        exchange_synchronize(state, producer, &ordered.moment) < 0) {
+        foreign_synchronize(state, producer, &ordered.moment) < 0) {
         dlpack_delete_foreign(tensor, true);
         return NULL;
     }
@@ -205,7 +204,7 @@ import_capsule_of(md_state *state, PyObject *producer, const import_request *req
         return NULL;
     }
     if (device_type == kDLMetal && !request->order.is_ordered &&
-        exchange_synchronize(state, producer, &ordered.moment) < 0) {
+        foreign_synchronize(state, producer, &ordered.moment) < 0) {
         return NULL;
     }
     /* CPU memory is copied once, by us, into Metal memory: a copy of the producer's would be
@@ -242,7 +241,7 @@ producer_import(md_state *state, PyObject *producer, const import_request *reque
         return dlpack_import_capsule(state, producer, "a capsule's producer", request);
     }
     DLManagedTensorVersioned *tensor;
-    int is_made = exchange_tensor_of(state, producer, &tensor);
+    int is_made = foreign_tensor_of(state, producer, &tensor);
     if (is_made != 0) {
         return is_made < 0 ? NULL : import_tensor_of(state, producer, tensor, request);
     }

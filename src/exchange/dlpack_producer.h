@@ -5,7 +5,7 @@
 #ifndef MD_DLPACK_PRODUCER_H
 #define MD_DLPACK_PRODUCER_H
 
-#include "exchange/host_memory.h"
+#include "exchange/import_request.h"
 
 /* True if the type of `op` has __dlpack__, or `op` is a capsule. */
 bool producer_speaks_dlpack(md_state *state, PyObject *op);

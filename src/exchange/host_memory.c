@@ -7,13 +7,6 @@
 #include "metal/plain_memory.h"
 #include "python/errors.h"
 #include "python/owners.h"
-#include "streams/device.h"
-
-const device_record *
-host_memory_device(md_state *state, const char *function, const import_request *request)
-{
-    return request->device != NULL ? request->device : device_convert(state, function, NULL);
-}
 
 /* ---- copying ---- */
 
@@ -159,7 +152,7 @@ PyObject *
 host_memory_import(md_state *state, const char *function, const host_items *items,
                    PyObject *owner, const import_request *request)
 {
-    const device_record *device = host_memory_device(state, function, request);
+    const device_record *device = import_request_device(state, function, request);
     if (device == NULL) {
         return NULL;
     }

@@ -1,8 +1,24 @@
-/* torch_queue.c: see torch_queue.h. */
+/* torch_queue.c: see torch_queue.h.
+ *
+ * Owns:    one shared event, whose values torch's queue signals.
+ * Calls:   torch::mps::get_command_buffer, get_dispatch_queue and commit, and dispatch_sync_f,
+ *          all found by dlsym: nothing here links to torch.  metal_bridge.h to encode.
+ * Threads: the GIL is held, and released while torch's dispatch queue is waited for.
+ * Source:  torch/include/torch/mps.h; PyTorch's tutorial on custom MPS kernels encodes inside
+ *          dispatch_sync.
+ */
 #include "exchange/torch_queue.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
+
+#include "array/array.h"
+#include "metal/work.h"
+#include "python/errors.h"
+#include "streams/device.h"
+#include "streams/event_type.h"
+
+/* ---- torch's functions ---- */
 
 /* The names as C++ writes them: torch::mps::get_command_buffer() and so on. */
 #define GET_COMMAND_BUFFER "_ZN5torch3mps18get_command_bufferEv"
@@ -31,8 +47,10 @@ find_function(void *library, const char *name, void *place)
     return address != NULL;
 }
 
-bool
-queue_torch_open(const char *library)
+/* Look for the functions in a library that is loaded already.  False: some are missing; what
+ * was found before is forgotten, and nothing below works. */
+static bool
+find_functions(const char *library)
 {
     /* Only what is loaded: a second torch would have a queue that nobody uses. */
     void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
@@ -50,6 +68,8 @@ queue_torch_open(const char *library)
     }
     return is_found;
 }
+
+/* ---- encoding on torch's dispatch queue ---- */
 
 /* One thing to encode, carried to torch's dispatch queue. */
 typedef struct torch_job {
@@ -89,8 +109,10 @@ run_job(const torch_functions *found, torch_job *job)
     return job->is_encoded ? BRIDGE_OK : BRIDGE_NO_COMMAND;
 }
 
-bridge_status
-queue_torch_signal(const device_record *device, bridge_event **event, uint64_t *value)
+/* Make torch commit what it has encoded, and signal an event behind it.  `*event` is +1, and
+ * reaches `*value` when all that torch was given so far is finished. */
+static bridge_status
+signal_nogil(const device_record *device, bridge_event **event, uint64_t *value)
 {
     torch_job job = {.is_signal = true};
     *event = NULL;
@@ -115,12 +137,94 @@ queue_torch_signal(const device_record *device, bridge_event **event, uint64_t *
     return status;
 }
 
-bridge_status
-queue_torch_wait(bridge_event *event, uint64_t value)
+/* What torch encodes from now on waits, on the GPU, for our work in flight on the storage. */
+static bridge_status
+wait_nogil(metal_storage *storage)
 {
-    torch_job job = {.event = event, .value = value};
-    (void)pthread_mutex_lock(&lock);
-    torch_functions found = functions;
-    (void)pthread_mutex_unlock(&lock);
-    return run_job(&found, &job);
+    metal_stream *stream = stream_default(storage->device);
+    stream_mark mark = {0};
+    bridge_status status =
+        stream == NULL ? stream_default_status() : work_mark_storage(stream, storage, &mark);
+    if (status == BRIDGE_OK && mark.value > 0) {
+        torch_job job = {.event = mark.stream->event, .value = mark.value};
+        (void)pthread_mutex_lock(&lock);
+        torch_functions found = functions;
+        (void)pthread_mutex_unlock(&lock);
+        status = run_job(&found, &job);
+    }
+    stream_release(mark.stream);
+    return status;
 }
+
+/* ---- for metal_dlpack/sync.py ---- */
+
+PyDoc_STRVAR(
+    torch_open_doc,
+    "_torch_open($module, library, /)\n--\n\n"
+    "Look for torch's queue in its loaded library.  True: the two functions below work.");
+
+static PyObject *
+core_torch_open(PyObject *Py_UNUSED(module), PyObject *library)
+{
+    PyObject *path;
+    if (!PyUnicode_FSConverter(library, &path)) {
+        return NULL;
+    }
+    bool is_found = find_functions(PyBytes_AS_STRING(path));
+    Py_DECREF(path);
+    return PyBool_FromLong(is_found);
+}
+
+PyDoc_STRVAR(torch_signal_doc,
+             "_torch_signal($module, /)\n--\n\n"
+             "The moment when all that torch was given on MPS so far is done, as an Event.");
+
+static PyObject *
+core_torch_signal(PyObject *module, PyObject *Py_UNUSED(unused))
+{
+    md_state *state = state_of_module(module);
+    const device_record *device = device_convert(state, "from_dlpack", NULL);
+    PyObject *op = device == NULL ? NULL : event_new_object(state);
+    if (op == NULL) {
+        return NULL;
+    }
+    bridge_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = signal_nogil(device, &event_cast(op)->event, &event_cast(op)->value);
+    Py_END_ALLOW_THREADS
+    if (status != BRIDGE_OK) {
+        Py_DECREF(op);
+        return errors_from_bridge(state, "torch's queue", status, NULL, 0);
+    }
+    return op;
+}
+
+PyDoc_STRVAR(
+    torch_wait_doc,
+    "_torch_wait($module, array, /)\n--\n\n"
+    "What torch encodes from now on waits, on the GPU, for our work in flight on an Array.");
+
+static PyObject *
+core_torch_wait(PyObject *module, PyObject *op)
+{
+    md_state *state = state_of_module(module);
+    if (!Py_IS_TYPE(op, state->array_type)) {
+        return PyErr_Format(PyExc_TypeError, "_torch_wait: %.100s is not an Array.",
+                            Py_TYPE(op)->tp_name);
+    }
+    bridge_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = wait_nogil(array_storage(array_cast(op)));
+    Py_END_ALLOW_THREADS
+    if (status != BRIDGE_OK) {
+        return errors_from_bridge(state, "torch's queue", status, NULL, 0);
+    }
+    Py_RETURN_NONE;
+}
+
+PyMethodDef torch_queue_functions[] = {
+    {"_torch_open", core_torch_open, METH_O, torch_open_doc},
+    {"_torch_signal", core_torch_signal, METH_NOARGS, torch_signal_doc},
+    {"_torch_wait", core_torch_wait, METH_O, torch_wait_doc},
+    {NULL, NULL, 0, NULL},
+};

@@ -19,7 +19,7 @@ torch_getter(PyTypeObject *type, PyObject *attribute)
  * __dlpack__ say so. */
 /* SPEC exchange-as-method */
 int
-torch_must_ask(const exchange_slot *slot, PyObject *op)
+torch_must_ask(const foreign_type *slot, PyObject *op)
 {
     if (slot->gradient == NULL) {
         return 1; /* of a class that has its own */

@@ -18,7 +18,7 @@ const struct PyGetSetDef *torch_getter(PyTypeObject *type, PyObject *attribute);
 
 /* Before the tensor is made.  1: __dlpack__ must be asked, which refuses; 0: the table may be;
  * -1 with an exception. */
-int torch_must_ask(const exchange_slot *slot, PyObject *op);
+int torch_must_ask(const foreign_type *slot, PyObject *op);
 
 /* After.  1: the memory is the value; 0: __dlpack__ must be asked; -1 with BufferError, or
  * what torch raised. */

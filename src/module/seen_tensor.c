@@ -3,9 +3,9 @@
 
 #include <stdio.h>
 
-#include "exchange/dlpack_exchange.h"
-#include "exchange/dlpack_export.h"
+#include "exchange/capsule_names.h"
 #include "exchange/dlpack_producer.h"
+#include "exchange/foreign_types.h"
 #include "metal/managed.h"
 
 static void
@@ -101,7 +101,7 @@ seen_open(md_state *state, const char *function, PyObject *producer, seen_tensor
     if (PyCapsule_CheckExact(producer)) {
         return seen_open_capsule(function, producer, out);
     }
-    int is_made = exchange_tensor_of(state, producer, &managed);
+    int is_made = foreign_tensor_of(state, producer, &managed);
     if (is_made < 0) {
         return -1;
     }
