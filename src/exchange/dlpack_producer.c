@@ -10,10 +10,8 @@
 #include "exchange/dlpack_import.h"
 #include "exchange/foreign_types.h"
 #include "python/args.h"
-#include "python/errors.h"
 #include "python/owners.h"
 #include "streams/device.h"
-#include "values/dtype_type.h"
 
 bool
 producer_speaks_dlpack(md_state *state, PyObject *op)
@@ -138,62 +136,6 @@ import_tensor_of(md_state *state, PyObject *producer, DLManagedTensorVersioned *
     return array;
 }
 
-/* What NumPy's array should have been told instead of "DLPack only supports ...": a new
- * BufferError, or NULL where its own will do. */
-static PyObject *
-better_refusal(md_state *state, const char *function, PyObject *ndarray)
-{
-    DLDataType dtype;
-    PyObject *text = NULL, *named = PyObject_GetAttrString(ndarray, "dtype");
-    if (named == NULL) {
-        return NULL;
-    }
-    if (dtype_type_convert(state, function, named, &dtype) == 0) {
-        /* the dtype is not the reason for others */
-        bool is_theirs = dtype_buffer_format(dtype) == NULL;
-        text = !is_theirs
-                   ? NULL
-                   : PyUnicode_FromFormat(
-                         "%s: NumPy does not export %R, which ml_dtypes made; asarray(x) "
-                         "takes it.",
-                         function, named);
-    }
-    else if (PyErr_ExceptionMatches(PyExc_ValueError)) { /* another byte order */
-        text = errors_take_text();
-    }
-    else {
-        PyErr_Clear();
-        text = PyUnicode_FromFormat(
-            "%s: DLPack has no element type for %R; where its bytes are numbers, share "
-            "them as such: x.view('int64'), x.view('uint8').",
-            function, named);
-    }
-    PyErr_Clear();
-    Py_DECREF(named);
-    return text;
-}
-
-void
-producer_refine_refusal(md_state *state, const char *function, PyObject *producer)
-{
-    if (!array_numpy_is_array(producer) || !PyErr_ExceptionMatches(PyExc_BufferError)) {
-        return;
-    }
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyObject *text = better_refusal(state, function, producer);
-    if (text == NULL) {
-        PyErr_Clear();
-        PyErr_Restore(type, value, traceback);
-        return;
-    }
-    PyErr_SetObject(PyExc_BufferError, text);
-    Py_DECREF(text);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
-}
-
 /* SPEC import-errors */
 static PyObject *
 import_capsule_of(md_state *state, PyObject *producer, const import_request *request)
@@ -220,7 +162,7 @@ import_capsule_of(md_state *state, PyObject *producer, const import_request *req
         release_capsule(capsule);
     }
     else {
-        producer_refine_refusal(state, "from_dlpack", producer);
+        array_numpy_explain_refusal(state, "from_dlpack", producer);
     }
     Py_XDECREF(ordered.moment);
     return array;
@@ -231,11 +173,11 @@ producer_import(md_state *state, PyObject *producer, const import_request *reque
 {
     owners_drain(state);
     if (Py_IS_TYPE(producer, state->array_type)) {
-        return dlpack_import_array(producer, request);
+        return dlpack_import_array(array_cast(producer), request);
     }
     /* our memory has its MTLBuffer, and work is known by it */
     if (Py_IS_TYPE(producer, state->host_view_type)) {
-        return dlpack_import_array((PyObject *)array_of_host_view(producer), request);
+        return dlpack_import_array(array_of_host_view(producer), request);
     }
     if (PyCapsule_CheckExact(producer)) {
         return dlpack_import_capsule(state, producer, "a capsule's producer", request);

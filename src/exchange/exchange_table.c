@@ -103,8 +103,13 @@ allocate_like(const DLTensor *prototype)
             (int)prototype->dtype.code, (int)prototype->dtype.bits,
             (int)prototype->dtype.lanes);
     }
-    return array_allocate(state, "Array", device, BRIDGE_SHARED, prototype->ndim,
-                          prototype->shape, prototype->dtype, 'C');
+    array_creation what = {.device = device,
+                           .mode = BRIDGE_SHARED,
+                           .order = 'C',
+                           .ndim = prototype->ndim,
+                           .shape = prototype->shape,
+                           .dtype = prototype->dtype};
+    return array_allocate(state, "Array", &what);
 }
 
 static int

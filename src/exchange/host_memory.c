@@ -14,9 +14,14 @@ PyObject *
 host_memory_copy(md_state *state, const char *function, const host_items *items,
                  const device_record *device)
 {
-    PyObject *op =
-        array_allocate_padded(state, function, device, BRIDGE_SHARED, items->layout->ndim,
-                              items->layout->shape, items->dtype, 'C', items->is_padded);
+    array_creation what = {.device = device,
+                           .mode = BRIDGE_SHARED,
+                           .order = 'C',
+                           .ndim = items->layout->ndim,
+                           .shape = items->layout->shape,
+                           .dtype = items->dtype,
+                           .is_padded = items->is_padded};
+    PyObject *op = array_allocate(state, function, &what);
     if (op == NULL || array_cast(op)->nitems == 0) {
         return op;
     }

@@ -116,18 +116,17 @@ static PyObject *
 new_array(int ndim, const int64_t *shape, metal_dlpack_dtype dtype, int storage)
 {
     static const char function[] = "metal_dlpack->array_new";
-    DLDataType converted;
-    bridge_storage mode;
+    array_creation what = {.order = 'C', .ndim = ndim, .shape = shape_or_nothing(shape)};
     md_state *state = state_of_interpreter();
-    if (state == NULL || convert_dtype(function, dtype, &converted) < 0) {
+    if (state == NULL || convert_dtype(function, dtype, &what.dtype) < 0) {
         return NULL;
     }
-    const device_record *device = device_convert(state, function, NULL);
-    if (device == NULL || convert_storage(state, function, storage, device, &mode) < 0) {
+    what.device = device_convert(state, function, NULL);
+    if (what.device == NULL ||
+        convert_storage(state, function, storage, what.device, &what.mode) < 0) {
         return NULL;
     }
-    return array_allocate(state, function, device, mode, ndim, shape_or_nothing(shape),
-                          converted, 'C');
+    return array_allocate(state, function, &what);
 }
 
 /* Buffer.from_handle(handle, nbytes, owner=owner): its rules, its sentences. */

@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
+#include "array/array_numpy.h"
 #include "exchange/capsule_names.h"
-#include "exchange/dlpack_producer.h"
 #include "exchange/foreign_types.h"
 #include "metal/managed.h"
 
@@ -111,7 +111,7 @@ seen_open(md_state *state, const char *function, PyObject *producer, seen_tensor
     }
     int result = open_with_fewer(state, function, producer, out);
     if (result < 0) {
-        producer_refine_refusal(state, function, producer);
+        array_numpy_explain_refusal(state, function, producer);
     }
     return result;
 }
