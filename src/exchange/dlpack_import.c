@@ -313,39 +313,33 @@ import_empty(md_state *state, foreign_tensor *foreign, const import_request *req
 
 /* ---- the rest of what was asked ---- */
 
-/* Ours and the producer's work on the buffer comes before what the caller does with it. */
+/* Our work and the producer's on the buffer comes before what the caller does with it. */
 static int
 order_work(ArrayObject *array, const import_request *request)
 {
     md_state *state = state_of((PyObject *)array);
-    metal_storage *storage = array_storage(array);
-    if (request->moment != NULL) {
-        return stream_protocol_order(state, "from_dlpack", &request->order, storage,
-                                     request->moment);
-    }
-    return stream_order_storage(state, "from_dlpack", &request->order, storage);
+    return stream_protocol_order(state, "from_dlpack", &request->order, array_storage(array),
+                                 request->moment);
 }
 
-/* The order of GPU work, and a copy: on another device, or one that the producer did not make.
- * Steals `op`, which may be NULL. */
+/* Order GPU work; copy to another device, or where the producer did not make the copy that was
+ * asked for.  Steals `op`, which may be NULL. */
 /* SPEC import-copy-true, import-copy-false */
 static PyObject *
 finish_metal(PyObject *op, uint64_t flags, const import_request *request)
 {
-    if (op == NULL) {
+    if (op == NULL || order_work(array_cast(op), request) < 0) {
+        Py_XDECREF(op);
         return NULL;
     }
     ArrayObject *array = array_cast(op);
     const metal_storage *storage = array_storage(array);
-    PyObject *copy = NULL;
     bool is_elsewhere = request->device != NULL && request->device != storage->device;
     bool is_copied = (flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0;
-    if (order_work(array, request) < 0) {
-        goto done;
-    }
     if (!is_elsewhere && (request->copy != 1 || is_copied)) {
         return op;
     }
+    PyObject *copy;
     if (!is_elsewhere) { /* the producer does not take `copy`, or ignores it */
         copy = array_copied(array, 'C', storage->mode);
     }
@@ -355,13 +349,11 @@ finish_metal(PyObject *op, uint64_t flags, const import_request *request)
         copy = array_copied_as("from_dlpack", array, &what, NULL);
     }
     else {
-        (void)errors_copy_required(state_of(op),
-                                   "from_dlpack: the data is on metal:%d and device asks for "
-                                   "metal:%d; a copy is needed and copy=False forbids it.",
-                                   storage->device->index, request->device->index);
+        copy = errors_copy_required(state_of(op),
+                                    "from_dlpack: the data is on metal:%d and device asks for "
+                                    "metal:%d; a copy is needed and copy=False forbids it.",
+                                    storage->device->index, request->device->index);
     }
-
-done:
     Py_DECREF(op);
     return copy;
 }
