@@ -9,7 +9,7 @@
 /* The most versions of a table behind one another: a longer chain runs in a circle. */
 #define MOST_VERSIONS 16
 
-/* ---- finding out ---- */
+/* ---- examining a type ---- */
 
 /* The newest table of our major version. */
 /* SPEC exchange-versions */
@@ -47,24 +47,6 @@ look_up_table(md_state *state, PyTypeObject *type)
     return is_whole(table) ? table : NULL;
 }
 
-static void
-clear_slot(foreign_type *slot)
-{
-    foreign_type old = *slot; /* emptied first: the last reference can run code */
-    *slot = (foreign_type){0};
-    Py_XDECREF((PyObject *)old.type);
-    Py_XDECREF(old.requires_grad);
-    Py_XDECREF(old.sync);
-}
-
-void
-foreign_types_forget(md_state *state)
-{
-    for (int i = 0; i < MD_FOREIGN_TYPES; i++) {
-        clear_slot(&state->foreign_types[i]);
-    }
-}
-
 /* metal_dlpack.sync.hook_for(type): owned (+1), NULL for None.  -1 with an exception. */
 static int
 find_sync(PyTypeObject *type, PyObject **out)
@@ -84,7 +66,45 @@ find_sync(PyTypeObject *type, PyObject **out)
     return hook == NULL ? -1 : 0;
 }
 
-/* Borrowed until the next call; NULL with an exception. */
+/* All that is to be known of a type; the references are owned, but for `type`.  -1 with an
+ * exception. */
+static int
+examine_type(md_state *state, PyTypeObject *type, foreign_type *out)
+{
+    *out = (foreign_type){.type = type, .table = look_up_table(state, type)};
+    if (find_sync(type, &out->sync) < 0) {
+        return -1;
+    }
+    out->speaks_metal_stream = PyObject_HasAttr((PyObject *)type, state->str___metal_stream__);
+    if (out->table != NULL) {
+        out->requires_grad = PyObject_GetAttr((PyObject *)type, state->str_requires_grad);
+        PyErr_Clear();
+        out->gradient = torch_getter(type, out->requires_grad);
+    }
+    return 0;
+}
+
+/* ---- the types seen last ---- */
+
+static void
+clear_slot(foreign_type *slot)
+{
+    foreign_type old = *slot; /* emptied first: the last reference can run code */
+    *slot = (foreign_type){0};
+    Py_XDECREF((PyObject *)old.type);
+    Py_XDECREF(old.requires_grad);
+    Py_XDECREF(old.sync);
+}
+
+void
+foreign_types_forget(md_state *state)
+{
+    for (int i = 0; i < MD_FOREIGN_TYPES; i++) {
+        clear_slot(&state->foreign_types[i]);
+    }
+}
+
+/* What is known of the type: borrowed until the next call; NULL with an exception. */
 static const foreign_type *
 slot_of(md_state *state, PyTypeObject *type)
 {
@@ -98,15 +118,9 @@ slot_of(md_state *state, PyTypeObject *type)
             return &state->foreign_types[i];
         }
     }
-    foreign_type found = {.type = type, .table = look_up_table(state, type)};
-    if (find_sync(type, &found.sync) < 0) {
+    foreign_type found;
+    if (examine_type(state, type, &found) < 0) {
         return NULL;
-    }
-    found.speaks_metal_stream = PyObject_HasAttr((PyObject *)type, state->str___metal_stream__);
-    if (found.table != NULL) {
-        found.requires_grad = PyObject_GetAttr((PyObject *)type, state->str_requires_grad);
-        PyErr_Clear();
-        found.gradient = torch_getter(type, found.requires_grad);
     }
     foreign_type *slot = &state->foreign_types[state->foreign_next];
     state->foreign_next = (state->foreign_next + 1) % MD_FOREIGN_TYPES;
@@ -115,6 +129,8 @@ slot_of(md_state *state, PyTypeObject *type)
     *slot = found;
     return slot;
 }
+
+/* ---- asking ---- */
 
 int
 foreign_table_of(md_state *state, PyTypeObject *type, const DLPackExchangeAPI **out)
