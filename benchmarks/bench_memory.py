@@ -12,11 +12,10 @@ storage are done by the GPU's threads, and are waited for.
 """
 
 import argparse
-import ctypes
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -25,9 +24,6 @@ import torch
 import metal_dlpack as md
 
 MIB = 1 << 20
-PYDATAMEM_DEFAULT_HANDLER = 306  # its place in NumPy's table of C functions
-HANDLER_NAME = b"mem_handler"
-HANDLER = (ctypes.c_char * (128 + 5 * ctypes.sizeof(ctypes.c_void_p)))()
 Action = Callable[[], object]
 
 
@@ -77,55 +73,18 @@ def transfers() -> list[Row]:
     ]
 
 
-def kept_handler() -> object:
-    """NumPy's default memory handler as a capsule of its own: what others do to the default does not reach it."""
-    from numpy._core import _multiarray_umath as core
-
-    ctypes.pythonapi.PyCapsule_GetPointer.restype = ctypes.c_void_p
-    ctypes.pythonapi.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    ctypes.pythonapi.PyCapsule_New.restype = ctypes.py_object
-    ctypes.pythonapi.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    table = ctypes.pythonapi.PyCapsule_GetPointer(core._ARRAY_API, None)
-    default = ctypes.cast(table, ctypes.POINTER(ctypes.POINTER(ctypes.py_object)))[PYDATAMEM_DEFAULT_HANDLER][0]
-    address = ctypes.pythonapi.PyCapsule_GetPointer(default, HANDLER_NAME)
-    ctypes.memmove(HANDLER, address, len(HANDLER))
-    return ctypes.pythonapi.PyCapsule_New(ctypes.addressof(HANDLER), HANDLER_NAME, None)
-
-
-@contextmanager
-def using(handler: object) -> Iterator[None]:
-    before = md._core._numpy_set_handler(handler)
-    try:
-        yield
-    finally:
-        md._core._numpy_set_handler(before)
-
-
-@contextmanager
-def everywhere() -> Iterator[None]:
-    md.numpy_memory.enable()
-    try:
-        yield
-    finally:
-        md.numpy_memory.disable()
-
-
 def numpy_allocations() -> list[Row]:
     """NumPy beside itself: with our handler, and with its own."""
-    own = kept_handler()
 
-    def rows(name: str, action: Action, limit: float) -> list[Row]:
-        return [
-            Row(f"{name} in numpy_memory()", action, action, limit, (md.numpy_memory, lambda: using(own))),
-            Row(f"{name} after enable()", action, action, limit, (everywhere, lambda: using(own))),
-        ]
+    def row(name: str, action: Action, limit: float) -> Row:
+        return Row(f"{name} in numpy_memory()", action, action, limit, (md.numpy_memory, nullcontext))
 
     return [
-        *rows("np.empty(16)    ", lambda: np.empty(16), 1.1),
-        *rows("np.zeros(16)    ", lambda: np.zeros(16), 1.1),
-        *rows("np.empty, 8 KiB ", lambda: np.empty(1024), 1.1),
-        *rows("np.empty, 1 MiB ", lambda: np.empty(MIB // 8), 2),
-        *rows("np.ones, 16 MiB ", lambda: np.ones(2 * MIB), 1.1),
+        row("np.empty(16)    ", lambda: np.empty(16), 1.1),
+        row("np.zeros(16)    ", lambda: np.zeros(16), 1.1),
+        row("np.empty, 8 KiB ", lambda: np.empty(1024), 1.1),
+        row("np.empty, 1 MiB ", lambda: np.empty(MIB // 8), 2),
+        row("np.ones, 16 MiB ", lambda: np.ones(2 * MIB), 1.1),
     ]
 
 

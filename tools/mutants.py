@@ -40,7 +40,7 @@ STREAMS = "tests/streams/test_stream_type.py tests/array/test_array_queue.py"
 BRIDGE, STORAGE, MANAGED = "src/metal_bridge.m", "src/metal/storage.c", "src/metal/managed.c"
 BYTES, WAITING = "src/metal/storage_bytes.c", "src/python/waiting.h"
 WORK, TRACKING = "src/metal/work.c", "src/metal/tracking.c"
-LOST = "tests/exchange/test_stream_lost.py"
+LOST = "tests/streams/test_stream_lost.py"
 RACES = "tests/softmetal/test_races.py"
 
 
@@ -392,7 +392,7 @@ MUTANTS = [
         "src/exchange/dlpack_export.c",
         "    of_copy.order.is_ordered = false;\n",
         "",
-        "tests/exchange/test_dlpack_export.py tests/exchange/test_queue_torch.py",
+        "tests/exchange/test_dlpack_export.py tests/exchange/test_torch_queue.py",
     ),
     Mutant("stream: a failure is not noted", WORK, "        stream_note_failure(done->stream, error);\n", "", STREAMS),
     Mutant(

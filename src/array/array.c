@@ -12,17 +12,20 @@
 
 /* ---- making ---- */
 
+static ArrayObject *
+new_array(md_state *state, int ndim)
+{
+    return PyObject_GC_NewVar(ArrayObject, state->array_type, 2 * ndim);
+}
+
 /* All but the Buffer.  `first_bit` counts from `byte_offset`, the layout's offset
  * from there. */
-static ArrayObject *
-make_array(md_state *state, metal_storage *storage, int64_t byte_offset, int64_t first_bit,
-           const strided_layout *layout, DLDataType dtype, bool is_padded)
+static void
+fill_array(ArrayObject *self, metal_storage *storage, int64_t byte_offset, int64_t first_bit,
+           const strided_layout *layout, DLDataType dtype, bool wants_padding)
 {
-    ArrayObject *self = PyObject_GC_NewVar(ArrayObject, state->array_type, 2 * layout->ndim);
-    if (self == NULL) {
-        return NULL;
-    }
     size_t dims_nbytes = (size_t)layout->ndim * sizeof(int64_t);
+    bool is_padded = wants_padding && !dtype_is_whole_bytes(dtype);
     int64_t bits = first_bit + layout->offset * (bits_per_item(dtype, is_padded) % 8);
     int64_t whole = layout->offset * (bits_per_item(dtype, is_padded) / 8);
     self->storage = storage;
@@ -37,7 +40,6 @@ make_array(md_state *state, metal_storage *storage, int64_t byte_offset, int64_t
     self->is_readonly = storage->is_readonly;
     memcpy(self->dims, layout->shape, dims_nbytes);
     memcpy(self->dims + layout->ndim, layout->strides, dims_nbytes);
-    return self;
 }
 
 /* The last step: nothing can fail after it. */
@@ -57,12 +59,11 @@ array_new_padded(md_state *state, PyObject *buffer, int64_t byte_offset,
                  const strided_layout *layout, DLDataType dtype, bool is_readonly,
                  bool is_padded)
 {
-    bool has_padding = is_padded && !dtype_is_whole_bytes(dtype);
-    ArrayObject *self = make_array(state, buffer_cast(buffer)->storage, byte_offset, 0, layout,
-                                   dtype, has_padding);
+    ArrayObject *self = new_array(state, layout->ndim);
     if (self == NULL) {
         return NULL;
     }
+    fill_array(self, buffer_cast(buffer)->storage, byte_offset, 0, layout, dtype, is_padded);
     self->is_readonly |= is_readonly;
     return hold_buffer(self, buffer);
 }
@@ -72,7 +73,7 @@ array_over_storage(md_state *state, metal_storage *storage, int64_t byte_offset,
                    const strided_layout *layout, DLDataType dtype, bool is_readonly,
                    bool is_padded)
 {
-    /* the garbage collector finds it through the Buffer */
+    /* the garbage collector finds a Python owner through the Buffer */
     if (owners_object(storage) != NULL) {
         PyObject *buffer = buffer_from_storage(state, storage);
         PyObject *op = buffer == NULL ? NULL
@@ -81,12 +82,12 @@ array_over_storage(md_state *state, metal_storage *storage, int64_t byte_offset,
         Py_XDECREF(buffer);
         return op;
     }
-    bool has_padding = is_padded && !dtype_is_whole_bytes(dtype);
-    ArrayObject *self = make_array(state, storage, byte_offset, 0, layout, dtype, has_padding);
+    ArrayObject *self = new_array(state, layout->ndim);
     if (self == NULL) {
         storage_release(storage);
         return NULL;
     }
+    fill_array(self, storage, byte_offset, 0, layout, dtype, is_padded);
     self->is_readonly |= is_readonly;
     return (PyObject *)self;
 }
@@ -126,15 +127,23 @@ PyObject *
 array_view_bits(ArrayObject *self, const strided_layout *layout)
 {
     PyObject *buffer = array_buffer(self);
-    ArrayObject *view = buffer == NULL ? NULL
-                                       : make_array(state_of((PyObject *)self), self->storage,
-                                                    self->byte_offset, self->first_bit, layout,
-                                                    self->dtype, self->is_padded);
+    ArrayObject *view =
+        buffer == NULL ? NULL : new_array(state_of((PyObject *)self), layout->ndim);
     if (view == NULL) {
         return NULL;
     }
+    fill_array(view, self->storage, self->byte_offset, self->first_bit, layout, self->dtype,
+               self->is_padded);
     view->is_readonly = self->is_readonly;
     return hold_buffer(view, buffer);
+}
+
+PyObject *
+array_alias(ArrayObject *self)
+{
+    strided_layout layout;
+    array_get_layout(self, &layout);
+    return array_view_bits(self, &layout);
 }
 
 PyObject *
@@ -161,37 +170,51 @@ array_view(ArrayObject *self, const strided_layout *layout)
     return NULL;
 }
 
+/* The layout of what is to be made, and its bytes.  False with a fault; with none where the
+ * layout is sound and 64 bits cannot count the bytes. */
+static bool
+measure(const array_creation *what, strided_layout *layout, int64_t *nbytes,
+        layout_fault *fault)
+{
+    *fault = (layout_fault){.code = LAYOUT_FAULT_NONE};
+    if (!layout_set_dense(layout, what->ndim, what->shape, dtype_itemsize(what->dtype),
+                          what->order, fault)) {
+        return false;
+    }
+    int64_t nitems = layout_volume(layout);
+    if (what->is_padded) {
+        *nbytes = nitems * layout->itemsize; /* layout_set_dense has counted it */
+        return true;
+    }
+    return dtype_packed_nbytes(what->dtype, nitems, nbytes);
+}
+
 /* SPEC export-alignment */
 PyObject *
-array_allocate_padded(md_state *state, const char *function, const device_record *device,
-                      bridge_storage mode, int ndim, const int64_t *shape, DLDataType dtype,
-                      char order, bool is_padded)
+array_allocate(md_state *state, const char *function, const array_creation *what)
 {
     strided_layout layout;
     layout_fault fault;
     int64_t nbytes;
-    if (!layout_set_dense(&layout, ndim, shape, dtype_itemsize(dtype), order, &fault)) {
-        return errors_from_layout(state, function, &fault);
-    }
-    nbytes = layout_volume(&layout) * layout.itemsize; /* layout_set_dense has counted it */
-    if (!is_padded && !dtype_packed_nbytes(dtype, layout_volume(&layout), &nbytes)) {
-        return PyErr_Format(PyExc_ValueError,
-                            "%s: the array's bytes pass what 64 bits can count.", function);
+    if (!measure(what, &layout, &nbytes, &fault)) {
+        return fault.code != LAYOUT_FAULT_NONE
+                   ? errors_from_layout(state, function, &fault)
+                   : PyErr_Format(PyExc_ValueError,
+                                  "%s: the array's bytes pass what 64 bits can count.",
+                                  function);
     }
     metal_storage *storage =
-        buffer_allocate_storage(state, function, device, (size_t)nbytes, mode);
-    return storage == NULL
-               ? NULL
-               : array_over_storage(state, storage, 0, &layout, dtype, false, is_padded);
-}
-
-PyObject *
-array_allocate(md_state *state, const char *function, const device_record *device,
-               bridge_storage mode, int ndim, const int64_t *shape, DLDataType dtype,
-               char order)
-{
-    return array_allocate_padded(state, function, device, mode, ndim, shape, dtype, order,
-                                 false);
+        buffer_allocate_storage(state, function, what->device, (size_t)nbytes, what->mode);
+    if (storage == NULL) {
+        return NULL;
+    }
+    ArrayObject *self = new_array(state, layout.ndim);
+    if (self == NULL) {
+        storage_release(storage);
+        return NULL;
+    }
+    fill_array(self, storage, 0, 0, &layout, what->dtype, what->is_padded);
+    return (PyObject *)self;
 }
 
 /* ---- what others ask ---- */
@@ -212,8 +235,8 @@ array_get_layout(const ArrayObject *self, strided_layout *out)
 {
     size_t dims_nbytes = (size_t)self->ndim * sizeof(int64_t);
     out->ndim = self->ndim;
-    out->itemsize = dtype_itemsize(self->dtype);
     out->offset = 0;
     memcpy(out->shape, array_shape(self), dims_nbytes);
     memcpy(out->strides, array_strides(self), dims_nbytes);
+    out->itemsize = dtype_itemsize(self->dtype);
 }

@@ -14,8 +14,47 @@
 #include "arithmetic/dtype_bits.h"
 #include "arithmetic/layout.h"
 #include "array/buffer.h"
-#include "python/objects.h"
+#include "python/array_object.h"
 #include "python/state.h"
+
+static inline ArrayObject *
+array_cast(PyObject *op)
+{
+    return (ArrayObject *)op;
+}
+
+static inline metal_storage *
+array_storage(const ArrayObject *self)
+{
+    /* there: a Buffer that has it cannot be closed while an Array lives */
+    return self->storage;
+}
+
+static inline const int64_t *
+array_shape(const ArrayObject *self)
+{
+    return self->dims;
+}
+
+static inline const int64_t *
+array_strides(const ArrayObject *self)
+{
+    return self->dims + self->ndim;
+}
+
+/* Do items share bytes?  Then they are read and written by dtype_bits.h. */
+static inline bool
+array_is_packed(const ArrayObject *self)
+{
+    return !self->is_padded && !dtype_is_whole_bytes(self->dtype);
+}
+
+/* Bits from one item to the next. */
+static inline int64_t
+array_item_bits(const ArrayObject *self)
+{
+    return bits_per_item(self->dtype, self->is_padded);
+}
 
 /* The Buffer, made now where nobody has asked for it: borrowed.  NULL with MemoryError. */
 PyObject *array_buffer(ArrayObject *self);
@@ -48,18 +87,40 @@ PyObject *array_over_storage(md_state *state, metal_storage *storage, int64_t by
  * CopyRequiredError where the first of packed items would not begin on a byte. */
 PyObject *array_view(ArrayObject *self, const strided_layout *layout);
 
-/* The same, beginning on any bit: an Array for this floor's own reading and writing, which no
+/* The same items once more. */
+PyObject *array_alias(ArrayObject *self);
+
+/* As array_view, beginning on any bit: an Array for this floor's own reading and writing, which no
  * user gets to see. */
 PyObject *array_view_bits(ArrayObject *self, const strided_layout *layout);
 
-/* A new C- or Fortran-ordered Array; the bytes are not set.  Sub-byte items are packed. */
-PyObject *array_allocate(md_state *state, const char *function, const device_record *device,
-                         bridge_storage mode, int ndim, const int64_t *shape, DLDataType dtype,
-                         char order);
-PyObject *array_allocate_padded(md_state *state, const char *function,
-                                const device_record *device, bridge_storage mode, int ndim,
-                                const int64_t *shape, DLDataType dtype, char order,
-                                bool is_padded);
+/* What a new Array is to be. */
+typedef struct array_creation {
+    const device_record *device;
+    bridge_storage mode;
+    char order; /* 'C' or 'F' */
+    int ndim;
+    const int64_t *shape; /* borrowed */
+    DLDataType dtype;
+    bool is_padded; /* sub-byte items have a byte each; passed over for types of whole bytes */
+} array_creation;
+
+/* As an Array is, in C order. */
+static inline array_creation
+array_like(const ArrayObject *self)
+{
+    return (array_creation){.device = array_storage(self)->device,
+                            .mode = array_storage(self)->mode,
+                            .order = 'C',
+                            .ndim = self->ndim,
+                            .shape = array_shape(self),
+                            .dtype = self->dtype,
+                            .is_padded = self->is_padded};
+}
+
+/* An Array in new memory, whose bytes are not set: owned (+1).  NULL with ValueError (the
+ * shape), MemoryError or MetalError. */
+PyObject *array_allocate(md_state *state, const char *function, const array_creation *what);
 
 /* A copy in new memory on the same device, packed or padded as this one is. */
 PyObject *array_copied(ArrayObject *self, char order, bridge_storage mode);

@@ -14,37 +14,31 @@
 
 /* ---- empty, zeros, full ---- */
 
-/* What every allocating function is told. */
-typedef struct creation {
-    int ndim;
+/* The arguments that empty, zeros and full have in common; `shape` is `what.shape`. */
+typedef struct creation_arguments {
+    array_creation what;
     int64_t shape[LAYOUT_MAX_NDIM];
-    DLDataType dtype;
-    const device_record *device;
-    bridge_storage mode;
-} creation;
+} creation_arguments;
 
 static int
 convert_creation(md_state *state, const char *function, PyObject *shape, PyObject *dtype,
-                 PyObject *device, PyObject *storage, creation *out)
+                 PyObject *device, PyObject *storage, creation_arguments *out)
 {
-    out->dtype = (DLDataType){kDLFloat, 32, 1};
-    if (args_int64s(function, "shape", shape, out->shape, LAYOUT_MAX_NDIM, &out->ndim) < 0 ||
+    array_creation *what = &out->what;
+    *what = (array_creation){.shape = out->shape,
+                             .dtype = {kDLFloat, 32, 1},
+                             .order = 'C',
+                             .is_padded = false};
+    if (args_int64s(function, "shape", shape, out->shape, LAYOUT_MAX_NDIM, &what->ndim) < 0 ||
         (dtype != NULL && dtype != Py_None &&
-         dtype_type_convert(state, function, dtype, &out->dtype) < 0)) {
+         dtype_type_convert(state, function, dtype, &what->dtype) < 0)) {
         return -1;
     }
-    out->device = device_convert(state, function, device);
-    if (out->device == NULL) {
+    what->device = device_convert(state, function, device);
+    if (what->device == NULL) {
         return -1;
     }
-    return storage_mode_convert(state, function, storage, out->device, &out->mode);
-}
-
-static PyObject *
-allocate(md_state *state, const char *function, const creation *what)
-{
-    return array_allocate(state, function, what->device, what->mode, what->ndim, what->shape,
-                          what->dtype, 'C');
+    return storage_mode_convert(state, function, storage, what->device, &what->mode);
 }
 
 static int
@@ -87,13 +81,13 @@ core_empty(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *
         "empty", 0, 2, 1, {"shape", "dtype", "device", "storage", NULL}};
     md_state *state = state_of_module(module);
     PyObject *values[4];
-    creation what;
+    creation_arguments given;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        convert_creation(state, "empty", values[0], values[1], values[2], values[3], &what) <
+        convert_creation(state, "empty", values[0], values[1], values[2], values[3], &given) <
             0) {
         return NULL;
     }
-    return allocate(state, "empty", &what);
+    return array_allocate(state, "empty", &given.what);
 }
 
 PyDoc_STRVAR(zeros_doc,
@@ -108,13 +102,13 @@ core_zeros(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *
         "zeros", 0, 2, 1, {"shape", "dtype", "device", "storage", NULL}};
     md_state *state = state_of_module(module);
     PyObject *values[4];
-    creation what;
+    creation_arguments given;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        convert_creation(state, "zeros", values[0], values[1], values[2], values[3], &what) <
+        convert_creation(state, "zeros", values[0], values[1], values[2], values[3], &given) <
             0) {
         return NULL;
     }
-    PyObject *array = allocate(state, "zeros", &what);
+    PyObject *array = array_allocate(state, "zeros", &given.what);
     if (array != NULL && set_zero(state, "zeros", array) < 0) {
         Py_CLEAR(array);
     }
@@ -137,13 +131,13 @@ core_full(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *k
         "full", 0, 3, 2, {"shape", "value", "dtype", "device", "storage", NULL}};
     md_state *state = state_of_module(module);
     PyObject *values[5];
-    creation what;
+    creation_arguments given;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        convert_creation(state, "full", values[0], values[2], values[3], values[4], &what) <
+        convert_creation(state, "full", values[0], values[2], values[3], values[4], &given) <
             0) {
         return NULL;
     }
-    PyObject *array = allocate(state, "full", &what);
+    PyObject *array = array_allocate(state, "full", &given.what);
     if (array != NULL && array_fill("full", array_cast(array), values[1]) < 0) {
         Py_CLEAR(array);
     }
@@ -175,25 +169,21 @@ core_empty_like(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObj
                             Py_TYPE(values[0])->tp_name);
     }
     ArrayObject *like = array_cast(values[0]);
-    metal_storage *storage = array_storage(like);
-    DLDataType dtype = like->dtype;
-    const device_record *device = storage->device;
-    bridge_storage mode = storage->mode;
+    array_creation what = array_like(like);
     if (values[1] != NULL && values[1] != Py_None &&
-        dtype_type_convert(state, "empty_like", values[1], &dtype) < 0) {
+        dtype_type_convert(state, "empty_like", values[1], &what.dtype) < 0) {
         return NULL;
     }
     if (values[2] != NULL && values[2] != Py_None &&
-        (device = device_convert(state, "empty_like", values[2])) == NULL) {
+        (what.device = device_convert(state, "empty_like", values[2])) == NULL) {
         return NULL;
     }
     if (values[3] != NULL && values[3] != Py_None &&
-        storage_mode_convert(state, "empty_like", values[3], device, &mode) < 0) {
+        storage_mode_convert(state, "empty_like", values[3], what.device, &what.mode) < 0) {
         return NULL;
     }
-    bool is_padded = like->is_padded && dtype_equal(dtype, like->dtype);
-    return array_allocate_padded(state, "empty_like", device, mode, like->ndim,
-                                 array_shape(like), dtype, 'C', is_padded);
+    what.is_padded &= dtype_equal(what.dtype, like->dtype);
+    return array_allocate(state, "empty_like", &what);
 }
 
 PyMethodDef array_make_functions[] = {

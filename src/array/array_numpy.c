@@ -211,10 +211,10 @@ array_numpy_assign(const char *function, ArrayObject *dst, PyObject *value)
     if (array_numpy_can_view(dst)) {
         return assign_in_numpy(function, dst, value);
     }
-    PyObject *stage =
-        array_allocate_padded(state_of((PyObject *)dst), function, array_storage(dst)->device,
-                              BRIDGE_SHARED, dst->ndim, array_shape(dst), dst->dtype, 'C',
-                              !dtype_is_whole_bytes(dst->dtype));
+    array_creation what = array_like(dst);
+    what.mode = BRIDGE_SHARED;
+    what.is_padded = !dtype_is_whole_bytes(dst->dtype);
+    PyObject *stage = array_allocate(state_of((PyObject *)dst), function, &what);
     if (stage == NULL) {
         return -1;
     }
@@ -226,16 +226,75 @@ array_numpy_assign(const char *function, ArrayObject *dst, PyObject *value)
     return result;
 }
 
+/* ---- refusals ---- */
+
+/* What NumPy's array should have been told instead of "DLPack only supports ...": a new
+ * BufferError, or NULL where its own will do. */
+static PyObject *
+better_refusal(md_state *state, const char *function, PyObject *ndarray)
+{
+    DLDataType dtype;
+    PyObject *text = NULL, *named = PyObject_GetAttrString(ndarray, "dtype");
+    if (named == NULL) {
+        return NULL;
+    }
+    if (dtype_type_convert(state, function, named, &dtype) == 0) {
+        /* the dtype is not the reason for others */
+        bool is_theirs = dtype_buffer_format(dtype) == NULL;
+        text = !is_theirs
+                   ? NULL
+                   : PyUnicode_FromFormat(
+                         "%s: NumPy does not export %R, which ml_dtypes made; asarray(x) "
+                         "takes it.",
+                         function, named);
+    }
+    else if (PyErr_ExceptionMatches(PyExc_ValueError)) { /* another byte order */
+        text = errors_take_text();
+    }
+    else {
+        PyErr_Clear();
+        text = PyUnicode_FromFormat(
+            "%s: DLPack has no element type for %R; where its bytes are numbers, share "
+            "them as such: x.view('int64'), x.view('uint8').",
+            function, named);
+    }
+    PyErr_Clear();
+    Py_DECREF(named);
+    return text;
+}
+
+void
+array_numpy_explain_refusal(md_state *state, const char *function, PyObject *producer)
+{
+    if (!array_numpy_is_array(producer) || !PyErr_ExceptionMatches(PyExc_BufferError)) {
+        return;
+    }
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *text = better_refusal(state, function, producer);
+    if (text == NULL) {
+        PyErr_Clear();
+        PyErr_Restore(type, value, traceback);
+        return;
+    }
+    PyErr_SetObject(PyExc_BufferError, text);
+    Py_DECREF(text);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+}
+
 /* ---- conversion ---- */
 
 PyObject *
 array_numpy_convert(const char *function, ArrayObject *self, DLDataType dtype,
                     bridge_storage mode)
 {
-    bool is_padded = self->is_padded && !dtype_is_whole_bytes(dtype) && dtype.lanes == 1;
-    PyObject *result =
-        array_allocate_padded(state_of((PyObject *)self), function, array_storage(self)->device,
-                              mode, self->ndim, array_shape(self), dtype, 'C', is_padded);
+    array_creation what = array_like(self);
+    what.mode = mode;
+    what.dtype = dtype;
+    what.is_padded &= !dtype_is_whole_bytes(dtype) && dtype.lanes == 1;
+    PyObject *result = array_allocate(state_of((PyObject *)self), function, &what);
     if (result != NULL &&
         array_numpy_assign(function, array_cast(result), (PyObject *)self) < 0) {
         Py_CLEAR(result);
@@ -288,7 +347,5 @@ array_method_astype(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObj
     if (copy) {
         return array_copied(self, 'C', array_storage(self)->mode);
     }
-    strided_layout layout;
-    array_get_layout(self, &layout);
-    return array_view(self, &layout);
+    return array_alias(self);
 }

@@ -37,4 +37,8 @@ int array_numpy_assign(const char *function, ArrayObject *dst, PyObject *value);
 PyObject *array_numpy_convert(const char *function, ArrayObject *self, DLDataType dtype,
                               bridge_storage mode);
 
+/* With the exception of a producer's __dlpack__ set: where NumPy refused an element type, the
+ * exception says which one, and the way out.  All others stay as they are. */
+void array_numpy_explain_refusal(md_state *state, const char *function, PyObject *producer);
+
 #endif /* MD_ARRAY_NUMPY_H */

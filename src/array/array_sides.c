@@ -262,22 +262,31 @@ array_copy_items(const char *function, ArrayObject *dst, ArrayObject *src)
 /* ---- copies in memory of their own ---- */
 
 PyObject *
-array_copied_on(ArrayObject *self, char order, bridge_storage mode, bool is_padded,
+array_copied_as(const char *function, ArrayObject *self, const array_creation *what,
                 metal_stream *stream)
 {
-    PyObject *op = array_allocate_padded(state_of((PyObject *)self), "Array.copy",
-                                         array_storage(self)->device, mode, self->ndim,
-                                         array_shape(self), self->dtype, order, is_padded);
+    PyObject *op = array_allocate(state_of((PyObject *)self), function, what);
     if (op == NULL) {
         return NULL;
     }
     array_side to, from;
     array_side_set(&to, array_cast(op));
     array_side_set(&from, self);
-    if (array_sides_copy("Array.copy", &to, &from, stream) < 0) {
+    if (array_sides_copy(function, &to, &from, stream) < 0) {
         Py_CLEAR(op);
     }
     return op;
+}
+
+PyObject *
+array_copied_on(ArrayObject *self, char order, bridge_storage mode, bool is_padded,
+                metal_stream *stream)
+{
+    array_creation what = array_like(self);
+    what.order = order;
+    what.mode = mode;
+    what.is_padded = is_padded;
+    return array_copied_as("Array.copy", self, &what, stream);
 }
 
 PyObject *

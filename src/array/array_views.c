@@ -375,9 +375,7 @@ const char array_doc_as_readonly[] = "as_readonly($self, /)\n--\n\n"
 PyObject *
 array_method_as_readonly(PyObject *op, PyObject *Py_UNUSED(unused))
 {
-    strided_layout layout;
-    array_get_layout(array_cast(op), &layout);
-    PyObject *view = array_view(array_cast(op), &layout);
+    PyObject *view = array_alias(array_cast(op));
     if (view != NULL) {
         array_cast(view)->is_readonly = true;
     }

@@ -16,6 +16,7 @@
 PyObject *
 buffer_from_storage(md_state *state, metal_storage *storage)
 {
+    bool has_python_owner = owners_object(storage) != NULL; /* without one it leads nowhere */
     BufferObject *self = PyObject_GC_New(BufferObject, state->buffer_type);
     if (self == NULL) {
         storage_release(storage);
@@ -24,7 +25,7 @@ buffer_from_storage(md_state *state, metal_storage *storage)
     self->storage = storage;
     self->views = 0;
     self->weakrefs = NULL;
-    if (owners_object(storage) != NULL) { /* without a Python owner it leads nowhere */
+    if (has_python_owner) {
         PyObject_GC_Track(self);
     }
     return (PyObject *)self;

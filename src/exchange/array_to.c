@@ -6,12 +6,12 @@
  * Threads: the GIL is held; released while waiting.
  */
 #include "array/array_methods.h"
-#include "exchange/dlpack_exchange.h"
 #include "exchange/dlpack_export.h"
+#include "exchange/foreign_types.h"
 #include "metal/managed.h"
 #include "metal/storage.h"
 #include "python/errors.h"
-#include "python/explain_refusal.h"
+#include "python/refusal.h"
 
 const char array_doc_to[] =
     "to($self, target, /)\n--\n\n"
@@ -57,12 +57,28 @@ order_for_target(PyObject *op, PyTypeObject *target, stream_order *order)
     return result;
 }
 
+/* Our tensor for a target's table: owned, ended by its deleter.  NULL with an exception. */
+static DLManagedTensorVersioned *
+export_for(PyObject *op, PyTypeObject *target)
+{
+    export_request request = {.is_versioned = true, .device = kDLMetal, .copy = -1};
+    if (order_for_target(op, target, &request.order) < 0) {
+        return NULL;
+    }
+    DLManagedTensorVersioned *tensor = dlpack_export(array_cast(op), &request);
+    if (tensor == NULL) {
+        refusal_note();
+    }
+    return tensor;
+}
+
 /* SPEC exchange-to */
 static PyObject *
 to_type(md_state *state, PyObject *op, PyTypeObject *target)
 {
     const DLPackExchangeAPI *table;
-    if (exchange_table_of(state, target, &table) < 0) {
+    void *result;
+    if (foreign_table_of(state, target, &table) < 0) {
         return NULL;
     }
     if (table == NULL) {
@@ -72,36 +88,18 @@ to_type(md_state *state, PyObject *op, PyTypeObject *target)
             "module, or call its from_dlpack.",
             target->tp_name);
     }
-    void *result = NULL;
-    bool is_deleted = false;
-    export_request request = {.is_versioned = true, .device = kDLMetal, .copy = -1};
-    if (order_for_target(op, target, &request.order) < 0) {
-        return NULL;
-    }
-    DLManagedTensorVersioned *tensor = dlpack_export(array_cast(op), &request);
+    DLManagedTensorVersioned *tensor = export_for(op, target);
     if (tensor == NULL) {
-        refusal_note();
         return NULL;
     }
-    managed_watch(tensor, &is_deleted);
-    int status = table->managed_tensor_to_py_object_no_sync(tensor, &result);
-    if (!is_deleted) { /* nobody else has the result yet, so nobody deletes meanwhile */
-        managed_watch(tensor, NULL);
+    if (managed_hand_over(tensor, table->managed_tensor_to_py_object_no_sync, &result)) {
+        return result;
     }
-    if (status != 0 || result == NULL) {
-        /* The contract leaves open whose the tensor is after a failure; torch does not delete
-         * it. */
-        if (!is_deleted) {
-            managed_delete(tensor, true);
-        }
-        if (!PyErr_Occurred()) {
-            PyErr_Format(PyExc_BufferError,
-                         "Array.to: %.100s refused the tensor without a reason.",
-                         target->tp_name);
-        }
-        return NULL;
+    if (!PyErr_Occurred()) {
+        PyErr_Format(PyExc_BufferError, "Array.to: %.100s refused the tensor without a reason.",
+                     target->tp_name);
     }
-    return result;
+    return NULL;
 }
 
 /* The module's Tensor, if there is one with a table: the same tensor as by its from_dlpack,
@@ -113,7 +111,7 @@ tensor_type_of(md_state *state, PyObject *module)
     PyObject *type = PyObject_GetAttr(module, state->str_Tensor);
     const DLPackExchangeAPI *table = NULL;
     if (type == NULL || !PyType_Check(type) ||
-        exchange_table_of(state, (PyTypeObject *)type, &table) < 0 || table == NULL) {
+        foreign_table_of(state, (PyTypeObject *)type, &table) < 0 || table == NULL) {
         Py_CLEAR(type);
         PyErr_Clear();
     }

@@ -5,8 +5,9 @@
  * Threads: the GIL is held; released while Metal wraps pages.
  */
 #include "array/buffer.h"
-#include "exchange/array_asarray.h"
+#include "exchange/asarray.h"
 #include "exchange/dlpack_producer.h"
+#include "exchange/host_memory.h"
 #include "exchange/shared_memory.h"
 #include "python/args.h"
 #include "python/errors.h"
@@ -52,7 +53,7 @@ buffer_of_view(md_state *state, PyObject *view, PyObject *owner)
     size_t offset;
     char reason[HOST_REASON_MAX];
     const Py_buffer *memory = PyMemoryView_GET_BUFFER(view);
-    const device_record *device = host_memory_device(state, function, &(import_request){0});
+    const device_record *device = device_convert(state, function, NULL);
     if (device == NULL) {
         return NULL;
     }
@@ -110,7 +111,7 @@ buffer_of_producer(md_state *state, PyObject *obj)
             "SharedMemory, or a CPU tensor that speaks DLPack.",
             function, Py_TYPE(obj)->tp_name);
     }
-    PyObject *array = array_make_of(state, obj, &request);
+    PyObject *array = asarray_import(state, obj, &request);
     if (array == NULL) {
         return NULL;
     }

@@ -8,11 +8,12 @@
 
 #include "array/array_map.h"
 #include "array/array_methods.h"
+#include "exchange/capsule_names.h"
 #include "metal/managed.h"
 #include "python/args.h"
 #include "python/errors.h"
-#include "python/explain_refusal.h"
 #include "python/owners.h"
+#include "python/refusal.h"
 
 /* ---- why a copy is needed ---- */
 

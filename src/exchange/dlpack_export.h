@@ -10,12 +10,6 @@
 #include "array/array.h"
 #include "streams/stream_order.h"
 
-/* The names of a capsule before and after somebody took the tensor. SPEC python_spec. */
-#define CAPSULE_LEGACY "dltensor"
-#define CAPSULE_LEGACY_USED "used_dltensor"
-#define CAPSULE_VERSIONED "dltensor_versioned"
-#define CAPSULE_VERSIONED_USED "used_dltensor_versioned"
-
 /* What a consumer asked for. */
 typedef struct export_request {
     bool is_versioned;

@@ -7,8 +7,9 @@
 #include "exchange/dlpack_import.h"
 
 #include "array/array_sides.h"
+#include "exchange/capsule_names.h"
 #include "exchange/dlpack_check.h"
-#include "exchange/dlpack_export.h"
+#include "exchange/host_memory.h"
 #include "metal/handles.h"
 #include "metal/managed.h"
 #include "python/errors.h"
@@ -43,12 +44,8 @@ start_with(foreign_tensor *out, PyObject *capsule, const char *maker)
 static PyObject *
 refuse(const foreign_tensor *foreign, const dlpack_fault *fault)
 {
-    char text[200];
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    (void)snprintf(text, sizeof text, dlpack_fault_text(fault->code), (long long)fault->a,
-                   (long long)fault->b, (long long)fault->c);
-#pragma GCC diagnostic pop
+    char text[DLPACK_FAULT_TEXT_MAX];
+    dlpack_fault_write(fault, text);
     return PyErr_Format(PyExc_BufferError, "from_dlpack: %s, in the tensor that %s made.", text,
                         foreign->maker);
 }
@@ -144,7 +141,7 @@ static PyObject *
 import_cpu(md_state *state, foreign_tensor *foreign, const import_request *request)
 {
     const DLTensor *tensor = foreign->tensor;
-    const device_record *device = host_memory_device(state, "from_dlpack", request);
+    const device_record *device = import_request_device(state, "from_dlpack", request);
     dlpack_fault fault;
     if (device == NULL) {
         return NULL;
@@ -266,20 +263,9 @@ error:
     return NULL;
 }
 
-/* Ours and the producer's work on the buffer comes before what the caller does with it. */
-static int
-order_work(md_state *state, metal_storage *storage, const import_request *request)
-{
-    if (request->moment != NULL) {
-        return stream_protocol_order(state, "from_dlpack", &request->order, storage,
-                                     request->moment);
-    }
-    return stream_order_storage(state, "from_dlpack", &request->order, storage);
-}
-
 /* SPEC import-readonly */
 static PyObject *
-import_metal(md_state *state, foreign_tensor *foreign, const import_request *request)
+import_metal(md_state *state, foreign_tensor *foreign)
 {
     dlpack_fault fault;
     if (!dlpack_check_offset(foreign->tensor, &foreign->facts, &fault)) {
@@ -294,10 +280,6 @@ import_metal(md_state *state, foreign_tensor *foreign, const import_request *req
     const DLTensor *tensor = foreign->tensor;
     bool is_readonly = (foreign->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
     storage->is_readonly = is_readonly;
-    if (order_work(state, storage, request) < 0) {
-        storage_release(storage);
-        return NULL;
-    }
     return array_over_storage(state, storage, (int64_t)tensor->byte_offset,
                               &foreign->facts.layout, tensor->dtype, is_readonly,
                               foreign->facts.is_padded);
@@ -310,57 +292,75 @@ import_metal(md_state *state, foreign_tensor *foreign, const import_request *req
 static PyObject *
 import_empty(md_state *state, foreign_tensor *foreign, const import_request *request)
 {
-    const device_record *device = host_memory_device(state, "from_dlpack", request);
+    const device_record *device = import_request_device(state, "from_dlpack", request);
     if (device == NULL || take_tensor(foreign) < 0) {
         return NULL;
     }
-    const dlpack_facts *facts = &foreign->facts;
-    PyObject *array =
-        array_allocate(state, "from_dlpack", device, BRIDGE_SHARED, facts->layout.ndim,
-                       facts->layout.shape, foreign->tensor->dtype, 'C');
+    array_creation what = {.device = device,
+                           .mode = BRIDGE_SHARED,
+                           .order = 'C',
+                           .ndim = foreign->facts.layout.ndim,
+                           .shape = foreign->facts.layout.shape,
+                           .dtype = foreign->tensor->dtype};
+    PyObject *array = array_allocate(state, "from_dlpack", &what);
     dlpack_delete_foreign(foreign->managed, foreign->is_versioned);
     return array;
 }
 
-/* The rest of what was asked: a copy that the producer did not make, another device. */
+/* ---- the rest of what was asked ---- */
+
+/* Our work and the producer's on the buffer comes before what the caller does with it. */
+static int
+order_work(ArrayObject *array, const import_request *request)
+{
+    md_state *state = state_of((PyObject *)array);
+    return stream_protocol_order(state, "from_dlpack", &request->order, array_storage(array),
+                                 request->moment);
+}
+
+/* Order GPU work; copy to another device, or where the producer did not make the copy that was
+ * asked for.  Steals `op`, which may be NULL. */
 /* SPEC import-copy-true, import-copy-false */
 static PyObject *
-finish_metal(PyObject *array, uint64_t flags, const import_request *request)
+finish_metal(PyObject *op, uint64_t flags, const import_request *request)
 {
-    if (array == NULL) {
+    if (op == NULL || order_work(array_cast(op), request) < 0) {
+        Py_XDECREF(op);
         return NULL;
     }
-    metal_storage *storage = array_storage(array_cast(array));
+    ArrayObject *array = array_cast(op);
+    const metal_storage *storage = array_storage(array);
     bool is_elsewhere = request->device != NULL && request->device != storage->device;
     bool is_copied = (flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0;
-    PyObject *result;
-    if (is_elsewhere && request->copy == 0) {
-        result =
-            errors_copy_required(state_of(array),
-                                 "from_dlpack: the data is on metal:%d and device asks for "
-                                 "metal:%d; a copy is needed and copy=False forbids it.",
-                                 storage->device->index, request->device->index);
+    if (!is_elsewhere && (request->copy != 1 || is_copied)) {
+        return op;
     }
-    else if (is_elsewhere) {
-        result = array_allocate_padded(state_of(array), "from_dlpack", request->device,
-                                       storage->mode, array_cast(array)->ndim,
-                                       array_shape(array_cast(array)), array_cast(array)->dtype,
-                                       'C', array_cast(array)->is_padded);
-        if (result != NULL &&
-            array_copy_items("from_dlpack", array_cast(result), array_cast(array)) < 0) {
-            Py_CLEAR(result);
-        }
+    PyObject *copy;
+    if (!is_elsewhere) { /* the producer does not take `copy`, or ignores it */
+        copy = array_copied(array, 'C', storage->mode);
     }
-    else if (request->copy == 1 && !is_copied) {
-        /* The producer does not take `copy`, or ignores it. */
-        result = array_copied(array_cast(array), 'C', storage->mode);
+    else if (request->copy != 0) {
+        array_creation what = array_like(array);
+        what.device = request->device;
+        copy = array_copied_as("from_dlpack", array, &what, NULL);
     }
     else {
-        return array;
+        copy = errors_copy_required(state_of(op),
+                                    "from_dlpack: the data is on metal:%d and device asks for "
+                                    "metal:%d; a copy is needed and copy=False forbids it.",
+                                    storage->device->index, request->device->index);
     }
-    Py_DECREF(array);
-    return result;
+    Py_DECREF(op);
+    return copy;
 }
+
+PyObject *
+dlpack_import_array(ArrayObject *array, const import_request *request)
+{
+    return finish_metal(array_alias(array), 0, request);
+}
+
+/* ---- any tensor ---- */
 
 /* SPEC import-untouched, import-other-device */
 static PyObject *
@@ -385,7 +385,7 @@ import_tensor(md_state *state, foreign_tensor *foreign, const import_request *re
     if (device.device_type == kDLCPU) {
         return import_cpu(state, foreign, request);
     }
-    return finish_metal(import_metal(state, foreign, request), foreign->flags, request);
+    return finish_metal(import_metal(state, foreign), foreign->flags, request);
 }
 
 PyObject *
@@ -413,15 +413,4 @@ dlpack_import_managed(md_state *state, DLManagedTensorVersioned *managed, const 
         dlpack_delete_foreign(managed, true);
     }
     return array;
-}
-
-PyObject *
-dlpack_import_array(PyObject *op, const import_request *request)
-{
-    strided_layout layout;
-    array_get_layout(array_cast(op), &layout);
-    if (order_work(state_of(op), array_storage(array_cast(op)), request) < 0) {
-        return NULL;
-    }
-    return finish_metal(array_view(array_cast(op), &layout), 0, request);
 }

@@ -7,14 +7,11 @@
 
 #include "array/array_methods.h"
 #include "array/array_numpy.h"
-#include "exchange/dlpack_exchange.h"
-#include "exchange/dlpack_export.h"
 #include "exchange/dlpack_import.h"
+#include "exchange/foreign_types.h"
 #include "python/args.h"
-#include "python/errors.h"
 #include "python/owners.h"
 #include "streams/device.h"
-#include "values/dtype_type.h"
 
 bool
 producer_speaks_dlpack(md_state *state, PyObject *op)
@@ -129,7 +126,7 @@ import_tensor_of(md_state *state, PyObject *producer, DLManagedTensorVersioned *
     bool is_metal = tensor->version.major == DLPACK_MAJOR_VERSION &&
                     tensor->dl_tensor.device.device_type == kDLMetal;
     if (is_metal && !request->order.is_ordered &&
-        exchange_synchronize(state, producer, &ordered.moment) < 0) {
+        foreign_synchronize(state, producer, &ordered.moment) < 0) {
         dlpack_delete_foreign(tensor, true);
         return NULL;
     }
@@ -137,62 +134,6 @@ import_tensor_of(md_state *state, PyObject *producer, DLManagedTensorVersioned *
         dlpack_import_managed(state, tensor, Py_TYPE(producer)->tp_name, &ordered);
     Py_XDECREF(ordered.moment);
     return array;
-}
-
-/* What NumPy's array should have been told instead of "DLPack only supports ...": a new
- * BufferError, or NULL where its own will do. */
-static PyObject *
-better_refusal(md_state *state, const char *function, PyObject *ndarray)
-{
-    DLDataType dtype;
-    PyObject *text = NULL, *named = PyObject_GetAttrString(ndarray, "dtype");
-    if (named == NULL) {
-        return NULL;
-    }
-    if (dtype_type_convert(state, function, named, &dtype) == 0) {
-        /* the dtype is not the reason for others */
-        bool is_theirs = dtype_buffer_format(dtype) == NULL;
-        text = !is_theirs
-                   ? NULL
-                   : PyUnicode_FromFormat(
-                         "%s: NumPy does not export %R, which ml_dtypes made; asarray(x) "
-                         "takes it.",
-                         function, named);
-    }
-    else if (PyErr_ExceptionMatches(PyExc_ValueError)) { /* another byte order */
-        text = errors_take_text();
-    }
-    else {
-        PyErr_Clear();
-        text = PyUnicode_FromFormat(
-            "%s: DLPack has no element type for %R; where its bytes are numbers, share "
-            "them as such: x.view('int64'), x.view('uint8').",
-            function, named);
-    }
-    PyErr_Clear();
-    Py_DECREF(named);
-    return text;
-}
-
-void
-producer_refine_refusal(md_state *state, const char *function, PyObject *producer)
-{
-    if (!array_numpy_is_array(producer) || !PyErr_ExceptionMatches(PyExc_BufferError)) {
-        return;
-    }
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyObject *text = better_refusal(state, function, producer);
-    if (text == NULL) {
-        PyErr_Clear();
-        PyErr_Restore(type, value, traceback);
-        return;
-    }
-    PyErr_SetObject(PyExc_BufferError, text);
-    Py_DECREF(text);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
 }
 
 /* SPEC import-errors */
@@ -205,7 +146,7 @@ import_capsule_of(md_state *state, PyObject *producer, const import_request *req
         return NULL;
     }
     if (device_type == kDLMetal && !request->order.is_ordered &&
-        exchange_synchronize(state, producer, &ordered.moment) < 0) {
+        foreign_synchronize(state, producer, &ordered.moment) < 0) {
         return NULL;
     }
     /* CPU memory is copied once, by us, into Metal memory: a copy of the producer's would be
@@ -221,7 +162,7 @@ import_capsule_of(md_state *state, PyObject *producer, const import_request *req
         release_capsule(capsule);
     }
     else {
-        producer_refine_refusal(state, "from_dlpack", producer);
+        array_numpy_explain_refusal(state, "from_dlpack", producer);
     }
     Py_XDECREF(ordered.moment);
     return array;
@@ -232,17 +173,17 @@ producer_import(md_state *state, PyObject *producer, const import_request *reque
 {
     owners_drain(state);
     if (Py_IS_TYPE(producer, state->array_type)) {
-        return dlpack_import_array(producer, request);
+        return dlpack_import_array(array_cast(producer), request);
     }
     /* our memory has its MTLBuffer, and work is known by it */
     if (Py_IS_TYPE(producer, state->host_view_type)) {
-        return dlpack_import_array((PyObject *)array_of_host_view(producer), request);
+        return dlpack_import_array(array_of_host_view(producer), request);
     }
     if (PyCapsule_CheckExact(producer)) {
         return dlpack_import_capsule(state, producer, "a capsule's producer", request);
     }
     DLManagedTensorVersioned *tensor;
-    int is_made = exchange_tensor_of(state, producer, &tensor);
+    int is_made = foreign_tensor_of(state, producer, &tensor);
     if (is_made != 0) {
         return is_made < 0 ? NULL : import_tensor_of(state, producer, tensor, request);
     }

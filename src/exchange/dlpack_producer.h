@@ -5,7 +5,7 @@
 #ifndef MD_DLPACK_PRODUCER_H
 #define MD_DLPACK_PRODUCER_H
 
-#include "exchange/host_memory.h"
+#include "exchange/import_request.h"
 
 /* True if the type of `op` has __dlpack__, or `op` is a capsule. */
 bool producer_speaks_dlpack(md_state *state, PyObject *op);
@@ -16,10 +16,6 @@ PyObject *producer_import(md_state *state, PyObject *producer, const import_requ
 
 /* 'cpu', as a `device` argument; NULL is allowed. */
 bool producer_is_cpu_name(PyObject *value);
-
-/* With the exception of a producer's __dlpack__ set: where NumPy refused an element type, the
- * exception says which one, and the way out.  Others stay as they are. */
-void producer_refine_refusal(md_state *state, const char *function, PyObject *producer);
 
 extern PyMethodDef producer_functions[];
 

@@ -7,13 +7,6 @@
 #include "metal/plain_memory.h"
 #include "python/errors.h"
 #include "python/owners.h"
-#include "streams/device.h"
-
-const device_record *
-host_memory_device(md_state *state, const char *function, const import_request *request)
-{
-    return request->device != NULL ? request->device : device_convert(state, function, NULL);
-}
 
 /* ---- copying ---- */
 
@@ -21,9 +14,14 @@ PyObject *
 host_memory_copy(md_state *state, const char *function, const host_items *items,
                  const device_record *device)
 {
-    PyObject *op =
-        array_allocate_padded(state, function, device, BRIDGE_SHARED, items->layout->ndim,
-                              items->layout->shape, items->dtype, 'C', items->is_padded);
+    array_creation what = {.device = device,
+                           .mode = BRIDGE_SHARED,
+                           .order = 'C',
+                           .ndim = items->layout->ndim,
+                           .shape = items->layout->shape,
+                           .dtype = items->dtype,
+                           .is_padded = items->is_padded};
+    PyObject *op = array_allocate(state, function, &what);
     if (op == NULL || array_cast(op)->nitems == 0) {
         return op;
     }
@@ -159,7 +157,7 @@ PyObject *
 host_memory_import(md_state *state, const char *function, const host_items *items,
                    PyObject *owner, const import_request *request)
 {
-    const device_record *device = host_memory_device(state, function, request);
+    const device_record *device = import_request_device(state, function, request);
     if (device == NULL) {
         return NULL;
     }

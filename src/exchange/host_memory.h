@@ -6,17 +6,7 @@
 #define MD_HOST_MEMORY_H
 
 #include "array/array.h"
-#include "streams/stream_order.h"
-
-/* How memory of others is taken. */
-typedef struct import_request {
-    const device_record *device; /* NULL: where the data is; the default device for CPU data */
-    int copy;                    /* -1: if needed, 0: never, 1: always */
-    stream_order order;          /* who waits for the producer's GPU work */
-    PyObject
-        *moment; /* borrowed: an Event or an object with __metal_stream__ that says when that
-                                    is over; NULL: it is over */
-} import_request;
+#include "exchange/import_request.h"
 
 /* Items in CPU memory. */
 typedef struct host_items {
@@ -36,10 +26,6 @@ typedef struct host_bytes {
 
 /* Room for the reason why memory cannot be shared: a sentence's part. */
 #define HOST_REASON_MAX 160
-
-/* The device that CPU memory goes to: NULL with MetalError where there is none. */
-const device_record *host_memory_device(md_state *state, const char *function,
-                                        const import_request *request);
 
 /* The pages that hold the bytes, which begin at `*offset_bytes` of the storage: owned (+1),
  * and `owner` is taken. The one way by which CPU memory is shared.  NULL without an exception

@@ -6,7 +6,7 @@
 /* One allocation a tensor. */
 typedef struct export_block {
     metal_storage *storage; /* owned (+1) */
-    bool *is_deleted;       /* borrowed until managed_watch ends; NULL: nobody watches */
+    bool *is_deleted;       /* borrowed while managed_hand_over runs; NULL before and after */
     union {
         DLManagedTensor legacy;
         DLManagedTensorVersioned versioned;
@@ -73,11 +73,24 @@ managed_new(metal_storage *storage, int ndim, bool versioned, uint64_t flags, DL
     return &block->tensor;
 }
 
-void
-managed_watch(DLManagedTensorVersioned *managed, bool *is_deleted)
+/* The contract leaves open whose the tensor is after a failure; torch does not delete it. */
+bool
+managed_hand_over(DLManagedTensorVersioned *managed, DLPackManagedTensorToPyObjectNoSync take,
+                  void **out)
 {
     export_block *block = managed->manager_ctx;
-    block->is_deleted = is_deleted;
+    bool is_deleted = false;
+    *out = NULL;
+    block->is_deleted = &is_deleted;
+    bool is_taken = take(managed, out) == 0 && *out != NULL;
+    if (is_deleted) {
+        return is_taken;
+    }
+    block->is_deleted = NULL; /* nobody else has the result yet, so nobody deletes meanwhile */
+    if (!is_taken) {
+        managed_delete(managed, true);
+    }
+    return is_taken;
 }
 
 /* SPEC import-null-deleter */

@@ -19,10 +19,10 @@
 void *managed_new(metal_storage *storage, int ndim, bool versioned, uint64_t flags,
                   DLTensor **tensor);
 
-/* `*is_deleted` becomes true when the deleter of this tensor of ours runs; NULL ends the
- * watch.  For a hand-over that may fail with or without deleting: the watcher must still hold
- * what keeps the tensor. */
-void managed_watch(DLManagedTensorVersioned *managed, bool *is_deleted);
+/* Give a tensor of ours to the function of an exchange table, which makes `*out` of it.  False
+ * where it makes none; the tensor is deleted then, once, whether `take` has done so or not. */
+bool managed_hand_over(DLManagedTensorVersioned *managed,
+                       DLPackManagedTensorToPyObjectNoSync take, void **out);
 
 /* Run the deleter of any managed tensor, ours or foreign; a NULL deleter is legal. */
 void managed_delete(void *managed, bool versioned);

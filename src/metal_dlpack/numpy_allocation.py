@@ -26,8 +26,6 @@ class numpy_memory:  # noqa: N801 - it is called like a function
     Applies to the current context (contextvars): the thread or asyncio task that entered it.  Other threads enter
     their own.  May be nested and entered again.
 
-    For the whole process, every thread and task: ``md.numpy_memory.enable()`` and ``md.numpy_memory.disable()``.
-
     Raises
     ------
     ImportError
@@ -35,29 +33,6 @@ class numpy_memory:  # noqa: N801 - it is called like a function
 
     Source: NEP 49, PyDataMem_SetHandler.
     """
-
-    @staticmethod
-    def enable() -> None:
-        """From now on NumPy allocates large arrays in Metal buffers wherever no other memory handler is set.
-
-        In all threads and contexts, those that run already and those to come.  Calling it twice is allowed.
-
-        Raises
-        ------
-        ImportError
-            NumPy is missing, older than 1.22, or has a default handler of another version.
-
-        Source: NEP 49, PyDataMem_DefaultHandler, whose functions are exchanged: NumPy has no call for it.
-        """
-        _core._numpy_use_everywhere(True)
-
-    @staticmethod
-    def disable() -> None:
-        """NumPy's large arrays come from its own allocator again; those that were made keep their memory.
-
-        Contexts that were entered are not touched.  Without enable() before, nothing happens.
-        """
-        _core._numpy_use_everywhere(False)
 
     def __init__(self) -> None:
         self._before: list[Any] = []

@@ -11,7 +11,6 @@
 #include "array/array.h"
 #include "array/array_map.h"
 #include "array/array_methods.h"
-#include "exchange/dlpack_exchange.h"
 #include "exchange/dlpack_export.h"
 #include "exchange/dlpack_import.h"
 #include "metal_dlpack/include/metal_dlpack.h"
@@ -117,25 +116,24 @@ static PyObject *
 new_array(int ndim, const int64_t *shape, metal_dlpack_dtype dtype, int storage)
 {
     static const char function[] = "metal_dlpack->array_new";
-    DLDataType converted;
-    bridge_storage mode;
-    md_state *state = exchange_current_state();
-    if (state == NULL || convert_dtype(function, dtype, &converted) < 0) {
+    array_creation what = {.order = 'C', .ndim = ndim, .shape = shape_or_nothing(shape)};
+    md_state *state = state_of_interpreter();
+    if (state == NULL || convert_dtype(function, dtype, &what.dtype) < 0) {
         return NULL;
     }
-    const device_record *device = device_convert(state, function, NULL);
-    if (device == NULL || convert_storage(state, function, storage, device, &mode) < 0) {
+    what.device = device_convert(state, function, NULL);
+    if (what.device == NULL ||
+        convert_storage(state, function, storage, what.device, &what.mode) < 0) {
         return NULL;
     }
-    return array_allocate(state, function, device, mode, ndim, shape_or_nothing(shape),
-                          converted, 'C');
+    return array_allocate(state, function, &what);
 }
 
 /* Buffer.from_handle(handle, nbytes, owner=owner): its rules, its sentences. */
 static PyObject *
 wrap_handle(void *handle, size_t nbytes, PyObject *owner)
 {
-    md_state *state = exchange_current_state();
+    md_state *state = state_of_interpreter();
     if (state == NULL) {
         return NULL;
     }
@@ -183,7 +181,7 @@ array_over(PyObject *buffer, int ndim, const int64_t *shape, const int64_t *stri
     static const char function[] = "metal_dlpack->buffer_array";
     DLDataType converted;
     strided_layout layout;
-    md_state *state = exchange_current_state();
+    md_state *state = state_of_interpreter();
     if (state == NULL) {
         return NULL;
     }
@@ -224,7 +222,7 @@ static PyObject *
 import_tensor(DLManagedTensorVersioned *tensor, int copy)
 {
     import_request request = {.copy = copy};
-    md_state *state = exchange_current_state();
+    md_state *state = state_of_interpreter();
     if (state == NULL || check_copy("metal_dlpack->array_from_dlpack", copy) < 0) {
         dlpack_delete_foreign(tensor, true);
         return NULL;

@@ -1,14 +1,14 @@
 /* explain.c: what explain() needs to know of a tensor, as a dict; metal_dlpack/explaining.py
  * judges.
  *
- * Calls:   explain_tensor.h to look, dlpack_check.h and the bridge for what is wrong with it.
+ * Calls:   seen_tensor.h to look, dlpack_check.h and the bridge for what is wrong with it.
  * Threads: the GIL is held.
  * Rule:    nothing is copied, taken or imported.
  */
 #include "module/explain.h"
 
 #include "array/array.h"
-#include "module/explain_tensor.h"
+#include "module/seen_tensor.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "streams/device.h"
@@ -17,12 +17,8 @@
 static PyObject *
 text_of_fault(const dlpack_fault *fault)
 {
-    char text[200];
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    (void)snprintf(text, sizeof text, dlpack_fault_text(fault->code), (long long)fault->a,
-                   (long long)fault->b, (long long)fault->c);
-#pragma GCC diagnostic pop
+    char text[DLPACK_FAULT_TEXT_MAX];
+    dlpack_fault_write(fault, text);
     return PyUnicode_FromFormat("%s.", text);
 }
 

@@ -2,11 +2,11 @@
 #include <dlpack/dlpack.h>
 
 #include "array/array_make.h"
-#include "exchange/array_asarray.h"
-#include "exchange/dlpack_exchange.h"
+#include "exchange/asarray.h"
 #include "exchange/dlpack_producer.h"
-#include "exchange/stream_lost.h"
-#include "exchange/stream_torch.h"
+#include "exchange/exchange_table.h"
+#include "exchange/foreign_types.h"
+#include "exchange/torch_queue.h"
 #include "module/c_api.h"
 #include "module/explain.h"
 #include "module/memory.h"
@@ -15,12 +15,13 @@
 #include "module/softmetal_probe.h"
 #include "module/threads.h"
 #include "python/errors.h"
-#include "python/explain_refusal.h"
 #include "python/owners.h"
+#include "python/refusal.h"
 #include "python/state.h"
 #include "python/storage_mode.h"
 #include "streams/device.h"
 #include "streams/stream_current.h"
+#include "streams/stream_lost.h"
 #include "streams/stream_type.h"
 #include "values/dtype_type.h"
 #include "values/layout_type.h"
@@ -80,11 +81,11 @@ add_functions(PyObject *module)
 {
     PyMethodDef *const lists[] = {device_functions,          storage_mode_functions,
                                   memory_functions,          numpy_memory_functions,
-                                  array_make_functions,      array_asarray_functions,
+                                  array_make_functions,      asarray_functions,
                                   producer_functions,        shares_memory_functions,
                                   explain_functions,         refusal_functions,
                                   softmetal_probe_functions, stream_functions,
-                                  stream_torch_functions,    threads_functions};
+                                  torch_queue_functions,     threads_functions};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         if (PyModule_AddFunctions(module, lists[i]) < 0) {
             return -1;
@@ -116,7 +117,7 @@ core_exec(PyObject *module)
     state->owners = owners_new();
     if (state->owners == NULL || make_names(state) < 0 || make_call_constants(state) < 0 ||
         make_types(module, state) < 0 || errors_make_classes(module, state) < 0 ||
-        exchange_add_table(state) < 0 || add_functions(module) < 0) {
+        exchange_table_add(state) < 0 || add_functions(module) < 0) {
         return -1;
     }
     if (threads_read_variable() < 0 || layout_type_prepare(state) < 0 ||
@@ -137,10 +138,10 @@ core_traverse(PyObject *module, visitproc visit, void *arg)
     MD_OBJECT_LIST(MD_VISIT_OBJECT)
 #undef MD_VISIT_TYPE
 #undef MD_VISIT_OBJECT
-    for (int i = 0; i < MD_EXCHANGE_SLOTS; i++) {
-        Py_VISIT(state->exchange_slots[i].type);
-        Py_VISIT(state->exchange_slots[i].requires_grad);
-        Py_VISIT(state->exchange_slots[i].sync);
+    for (int i = 0; i < MD_FOREIGN_TYPES; i++) {
+        Py_VISIT(state->foreign_types[i].type);
+        Py_VISIT(state->foreign_types[i].requires_grad);
+        Py_VISIT(state->foreign_types[i].sync);
     }
     return 0;
 }
@@ -157,7 +158,7 @@ core_clear(PyObject *module)
     MD_NAME_LIST(MD_CLEAR_NAME)
 #undef MD_CLEAR_TYPE
 #undef MD_CLEAR_OBJECT
-    exchange_forget(state);
+    foreign_types_forget(state);
 #undef MD_CLEAR_NAME
     return 0;
 }
@@ -174,7 +175,7 @@ core_free(void *module)
 static PyObject *
 core_forget_types(PyObject *module, PyObject *Py_UNUSED(unused))
 {
-    exchange_forget(state_of_module(module));
+    foreign_types_forget(state_of_module(module));
     Py_RETURN_NONE;
 }
 

@@ -1,7 +1,7 @@
 /* numpy_memory.c: see numpy_memory.h.
  *
- * Owns:    NumPy's own allocator, kept for small arrays: a fact of the process, as NumPy is.
- * Calls:   pages.h, and NumPy through the table behind numpy's _ARRAY_API capsule.
+ * Owns:    a copy of NumPy's own allocator, for small arrays; one a process, as NumPy is.
+ * Calls:   plain_memory.h, and NumPy through the table behind numpy's _ARRAY_API capsule.
  * Threads: NumPy may call the four functions from any thread, also without the GIL for large
  *          arrays.
  * Note:    nothing here is compiled against NumPy.  The table only grows: an entry keeps its
@@ -40,7 +40,7 @@ typedef struct numpy_handler {
     numpy_allocator allocator;
 } numpy_handler;
 
-/* NumPy's own; set once, before any of the functions below is called */
+/* A copy of NumPy's own, made before any of the functions below is called. */
 static numpy_allocator plain;
 
 static void *
@@ -139,17 +139,16 @@ find_table(void)
     return table;
 }
 
-/* The handler of every context that has set none, whose own allocator is kept in `plain`.
- * Static for the process; NULL with an exception. */
-static numpy_handler *
-find_default_handler(void **table)
+/* Copy NumPy's own allocator into `plain`.  -1 with an exception. */
+static int
+copy_default_allocator(void **table)
 {
     PyObject *capsule = *(PyObject **)table[SLOT_DEFAULT_HANDLER];
-    numpy_handler *found = PyCapsule_GetPointer(capsule, "mem_handler");
+    const numpy_handler *found = PyCapsule_GetPointer(capsule, "mem_handler");
     if (found != NULL && plain.malloc == NULL) {
         plain = found->allocator;
     }
-    return found;
+    return found == NULL ? -1 : 0;
 }
 
 PyDoc_STRVAR(set_handler_doc, "_numpy_set_handler($module, handler, /)\n--\n\n"
@@ -160,7 +159,7 @@ static PyObject *
 core_set_handler(PyObject *Py_UNUSED(module), PyObject *value)
 {
     void **table = find_table();
-    if (table == NULL || find_default_handler(table) == NULL) {
+    if (table == NULL || copy_default_allocator(table) < 0) {
         return NULL;
     }
     PyObject *capsule =
@@ -175,52 +174,7 @@ core_set_handler(PyObject *Py_UNUSED(module), PyObject *value)
     return before;
 }
 
-/* ---- for the whole process ---- */
-
-/* NumPy has no call for it: a handler is set for a context, and a thread begins with an empty
- * one.  What all contexts without a handler share is the default handler, a struct that is not
- * constant, and its pointers are exchanged here one by one.  Each of them is right beside
- * either of each other one: the fresh `free` and `realloc` know both kinds of memory, so they
- * come first, and they stay, since arrays of ours may live for ever. */
-static void
-use_everywhere(numpy_handler *found, bool is_wanted)
-{
-    numpy_allocator *now = &found->allocator;
-    __atomic_store_n(&now->free, metal_free, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&now->realloc, metal_realloc, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&now->malloc, is_wanted ? metal_malloc : plain.malloc, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&now->calloc, is_wanted ? metal_calloc : plain.calloc, __ATOMIC_SEQ_CST);
-}
-
-PyDoc_STRVAR(
-    use_everywhere_doc,
-    "_numpy_use_everywhere($module, is_wanted, /)\n--\n\n"
-    "Make our allocator, or NumPy's own again, that of every context which has no handler.");
-
-static PyObject *
-core_use_everywhere(PyObject *Py_UNUSED(module), PyObject *value)
-{
-    int is_wanted = PyObject_IsTrue(value);
-    void **table = is_wanted < 0 ? NULL : find_table();
-    numpy_handler *found = table == NULL ? NULL : find_default_handler(table);
-    if (found == NULL) {
-        return NULL;
-    }
-    if (found->version != handler.version) {
-        return PyErr_Format(PyExc_ImportError,
-                            "numpy_memory: NumPy's default handler has version %d, and only "
-                            "version %d is known; "
-                            "use the context.",
-                            (int)found->version, (int)handler.version);
-    }
-    if (is_wanted || found->allocator.free == metal_free) {
-        use_everywhere(found, is_wanted);
-    }
-    Py_RETURN_NONE;
-}
-
 PyMethodDef numpy_memory_functions[] = {
     {"_numpy_set_handler", core_set_handler, METH_O, set_handler_doc},
-    {"_numpy_use_everywhere", core_use_everywhere, METH_O, use_everywhere_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -2,7 +2,7 @@
  *
  * Owns:    the answer to where an object's items are: the MTLBuffer they lie in, their CPU
  *          address, or both.
- * Calls:   explain_tensor.h for those who speak DLPack, layout_overlap.h for the arithmetic.
+ * Calls:   seen_tensor.h for those who speak DLPack, layout_overlap.h for the arithmetic.
  * Threads: the GIL is held; released while a search is long.
  * Rule:    nothing is copied, imported or wrapped: metadata is read and let go.
  */
@@ -10,7 +10,7 @@
 
 #include "arithmetic/layout_overlap.h"
 #include "array/array.h"
-#include "module/explain_tensor.h"
+#include "module/seen_tensor.h"
 #include "python/args.h"
 #include "python/owners.h"
 

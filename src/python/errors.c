@@ -84,41 +84,39 @@ errors_take_text(void)
     return text;
 }
 
-static uint64_t
-live_nbytes(const device_record *device)
-{
-    pool_counts modes[POOL_MODES], total;
-    pool_read(device, modes, &total);
-    return total.live_nbytes;
-}
-
 PyObject *
 errors_no_buffer(md_state *state, const char *where, bridge_status status,
                  const device_record *device, uint64_t nbytes)
 {
-    unsigned long long asked = nbytes;
-    switch (status) {
-    case BRIDGE_TOO_LARGE:
+    if (status != BRIDGE_TOO_LARGE && status != BRIDGE_OVER_LIMIT &&
+        status != BRIDGE_NO_MEMORY) {
+        return errors_from_bridge(state, where, status, NULL, nbytes);
+    }
+    if (status == BRIDGE_TOO_LARGE) {
         return PyErr_Format(PyExc_MemoryError,
                             "%s: %llu bytes are more than one buffer of the device holds "
                             "(max_buffer_length, %llu "
                             "bytes); use several.",
-                            where, asked, (unsigned long long)device->facts.max_buffer_length);
-    case BRIDGE_OVER_LIMIT:
+                            where, (unsigned long long)nbytes,
+                            (unsigned long long)device->facts.max_buffer_length);
+    }
+    pool_counts modes[POOL_MODES], total;
+    pool_read(device, modes, &total);
+    if (status == BRIDGE_OVER_LIMIT) {
         return PyErr_Format(PyExc_MemoryError,
                             "%s: with %llu bytes more the limit of set_memory_limit() would be "
                             "passed (%llu bytes, "
                             "%llu in use); let Arrays go, or raise it.",
-                            where, asked, (unsigned long long)pool_limit(device),
-                            (unsigned long long)live_nbytes(device));
-    case BRIDGE_NO_MEMORY:
-        return PyErr_Format(PyExc_MemoryError,
-                            "%s: Metal could not allocate a buffer of %llu bytes (%llu are in "
-                            "use); let Arrays go, "
-                            "or use smaller ones.",
-                            where, asked, (unsigned long long)live_nbytes(device));
-    default: return errors_from_bridge(state, where, status, NULL, nbytes);
+                            where, (unsigned long long)nbytes,
+                            (unsigned long long)pool_limit(device),
+                            (unsigned long long)total.live_nbytes);
     }
+    return PyErr_Format(PyExc_MemoryError,
+                        "%s: Metal could not allocate a buffer of %llu bytes (%llu are in "
+                        "use); let Arrays go, "
+                        "or use smaller ones.",
+                        where, (unsigned long long)nbytes,
+                        (unsigned long long)total.live_nbytes);
 }
 
 PyObject *

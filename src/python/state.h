@@ -55,9 +55,9 @@
     X(max_version) \
     X(stream)
 
-/* What is known of a type that was imported from or exported to: see dlpack_exchange.h. */
-#define MD_EXCHANGE_SLOTS 4
-typedef struct exchange_slot {
+/* What is known of a type that was imported from or exported to: see foreign_types.h. */
+#define MD_FOREIGN_TYPES 4
+typedef struct foreign_type {
     PyTypeObject *type; /* owned: its address must not come to mean another type */
     const struct DLPackExchangeAPI *table; /* static for the process; NULL: it has none */
     PyObject *requires_grad; /* owned: torch's attribute of that name; NULL: it has none */
@@ -66,7 +66,7 @@ typedef struct exchange_slot {
     bool speaks_metal_stream; /* it has __metal_stream__ */
     /* owned: what to call before its Metal tensor is read; NULL: nothing */
     PyObject *sync;
-} exchange_slot;
+} foreign_type;
 
 #define MD_TYPE_FIELD(field, spec, is_public) PyTypeObject *field;
 #define MD_OBJECT_FIELD(field) PyObject *field;
@@ -75,10 +75,10 @@ typedef struct md_state {
     MD_TYPE_LIST(MD_TYPE_FIELD)
     MD_OBJECT_LIST(MD_OBJECT_FIELD)
     MD_NAME_LIST(MD_NAME_FIELD)
-    exchange_slot exchange_slots[MD_EXCHANGE_SLOTS]; /* the types seen last */
-    int exchange_next;                               /* the slot to be overwritten next */
+    foreign_type foreign_types[MD_FOREIGN_TYPES]; /* the types seen last */
+    int foreign_next;                             /* the slot to be overwritten next */
     Py_ssize_t open_blocks;    /* `with stream:` blocks that are open, in all threads */
-    int exchange_last;         /* the slot that was found last */
+    int foreign_last;          /* the slot that was found last */
     const void *unheard_of;    /* the Array that it was about: compared, never followed */
     int storage_choice;        /* METAL_DLPACK_STORAGE_MODE once read; see storage_mode.h */
     struct owner_list *owners; /* foreign memory's owners waiting for the GIL; see owners.h */
@@ -107,5 +107,9 @@ state_of_module(PyObject *module)
 {
     return (md_state *)PyModule_GetState(module);
 }
+
+/* The state of the interpreter that calls, for C functions that get no Python object of ours.
+ * Borrowed; NULL with ImportError. */
+md_state *state_of_interpreter(void);
 
 #endif /* MD_STATE_H */

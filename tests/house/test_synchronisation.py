@@ -1,4 +1,4 @@
-"""The recipes of docs/synchronisation.md and docs/metal_stream.md, run as they stand there; torch's is in test_queue_torch.py."""
+"""The recipes of docs/synchronisation.md and docs/metal_stream.md, run as they stand there; torch's is in test_torch_queue.py."""
 
 import sys
 import types

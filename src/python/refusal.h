@@ -1,12 +1,12 @@
-/* explain_refusal.h: the last error that our producer raised, for users whose framework hides
+/* refusal.h: the last error that our producer raised, for users whose framework hides
  * it.
  *
  * Owns:    one exception a thread, in the thread's own dict, without its traceback (which
  *          would keep the frames it passed, and so arrays, alive).
  * Threads: the GIL is held.
  */
-#ifndef MD_EXPLAIN_REFUSAL_H
-#define MD_EXPLAIN_REFUSAL_H
+#ifndef MD_REFUSAL_H
+#define MD_REFUSAL_H
 
 #include "python/state.h"
 
@@ -15,4 +15,4 @@ void refusal_note(void);
 
 extern PyMethodDef refusal_functions[];
 
-#endif /* MD_EXPLAIN_REFUSAL_H */
+#endif /* MD_REFUSAL_H */

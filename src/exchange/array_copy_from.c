@@ -1,4 +1,4 @@
-/* array_transfer.c: copy_from and copy_to: items between an Array and whatever shows its
+/* array_copy_from.c: copy_from and copy_to: items between an Array and whatever shows its
  * memory.
  *
  * Calls:   array_sides.h for the copy, array_make.h for what is no Array and has no buffer.
@@ -6,7 +6,7 @@
  */
 #include "array/array_methods.h"
 #include "array/array_sides.h"
-#include "exchange/array_asarray.h"
+#include "exchange/asarray.h"
 #include "python/args.h"
 #include "streams/stream_order.h"
 
@@ -21,7 +21,7 @@ open_side(array_side *side, md_state *state, PyObject *value, const import_reque
     if (array_side_open_view(side, value)) {
         return 0;
     }
-    PyObject *array = array_make_of(state, value, request);
+    PyObject *array = asarray_import(state, value, request);
     if (array == NULL) {
         return -1;
     }

@@ -1,14 +1,15 @@
-/* array_asarray.c: asarray, anything as an Array.
+/* asarray.c: asarray, anything as an Array.
  *
  * Calls:   dlpack_producer.h and host_memory.h for memory of others, NumPy for lists and
  *          conversions.
  * Threads: the GIL is held; released while allocating, waiting and copying.
  */
+#include "exchange/asarray.h"
 #include "array/array.h"
 #include "array/array_numpy.h"
-#include "exchange/array_asarray.h"
 #include "exchange/dlpack_import.h"
 #include "exchange/dlpack_producer.h"
+#include "exchange/host_memory.h"
 #include "exchange/shared_memory.h"
 #include "python/args.h"
 #include "python/errors.h"
@@ -87,7 +88,7 @@ array_of_our_buffer(md_state *state, PyObject *x, const import_request *request)
     }
     PyObject *array = array_new(state, x, (int64_t)storage->first_byte, &layout,
                                 (DLDataType){kDLUInt, 8, 1}, storage->is_readonly);
-    PyObject *result = array == NULL ? NULL : dlpack_import_array(array, request);
+    PyObject *result = array == NULL ? NULL : dlpack_import_array(array_cast(array), request);
     Py_XDECREF(array);
     return result;
 }
@@ -223,7 +224,7 @@ has_array_interface(PyObject *x)
 }
 
 PyObject *
-array_make_of(md_state *state, PyObject *x, const import_request *request)
+asarray_import(md_state *state, PyObject *x, const import_request *request)
 {
     DLDataType dtype;
     int is_theirs = is_ml_dtypes_array(state, x, &dtype);
@@ -333,11 +334,11 @@ core_asarray(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject
         (request.device = device_convert(state, "asarray", values[2])) == NULL) {
         return NULL;
     }
-    PyObject *array = array_make_of(state, values[0], &request);
+    PyObject *array = asarray_import(state, values[0], &request);
     return array == NULL ? NULL : finish(state, array, values[1], values[4], request.copy);
 }
 
-PyMethodDef array_asarray_functions[] = {
+PyMethodDef asarray_functions[] = {
     {"asarray", MD_FASTCALL(core_asarray), asarray_doc},
     {NULL, NULL, 0, NULL},
 };

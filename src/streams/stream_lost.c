@@ -1,13 +1,12 @@
 /* stream_lost.c: see stream_lost.h.
  *
  * Owns:    nothing; stream.c keeps the failures.
- * Calls:   stream.h for them, dlpack_exchange.h for the interpreter's module.
+ * Calls:   stream.h for them, state.h for the interpreter's module.
  * Threads: `ask_for_report` on any, without the GIL, and never waiting; the report on the main
  *          one.
  */
-#include "exchange/stream_lost.h"
+#include "streams/stream_lost.h"
 
-#include "exchange/dlpack_exchange.h"
 #include "metal/stream.h"
 #include "python/errors.h"
 
@@ -17,7 +16,7 @@ static int
 report(void *Py_UNUSED(context))
 {
     __atomic_store_n(&is_call_pending, false, __ATOMIC_RELEASE);
-    md_state *state = exchange_current_state();
+    md_state *state = state_of_interpreter();
     /* imported elsewhere only, or being cleared */
     if (state == NULL || state->metal_error == NULL) {
         PyErr_Clear();

@@ -1,11 +1,11 @@
-/* explain_tensor.h: the tensor that a producer hands out, looked at and let go.
+/* seen_tensor.h: the tensor that a producer hands out, looked at and let go.
  *
  * Rule:    nothing is copied or taken where the producer understands copy=False; a capsule
  *          that was given stays as it was.
  * Threads: the GIL is held; the producer's code runs with it.
  */
-#ifndef MD_EXPLAIN_TENSOR_H
-#define MD_EXPLAIN_TENSOR_H
+#ifndef MD_SEEN_TENSOR_H
+#define MD_SEEN_TENSOR_H
 
 #include <dlpack/dlpack.h>
 
@@ -38,4 +38,4 @@ void seen_close(seen_tensor *seen);
 /* dlpack_check of it.  BufferError names the fault. */
 int seen_check(const char *function, const seen_tensor *seen, dlpack_facts *facts);
 
-#endif /* MD_EXPLAIN_TENSOR_H */
+#endif /* MD_SEEN_TENSOR_H */

@@ -1,5 +1,5 @@
-/* dlpack_torch.c: see dlpack_torch.h. */
-#include "exchange/dlpack_torch.h"
+/* torch_tensor.c: see torch_tensor.h. */
+#include "exchange/torch_tensor.h"
 
 #include "arithmetic/layout.h"
 
@@ -19,7 +19,7 @@ torch_getter(PyTypeObject *type, PyObject *attribute)
  * __dlpack__ say so. */
 /* SPEC exchange-as-method */
 int
-torch_must_ask(const exchange_slot *slot, PyObject *op)
+torch_must_ask(const foreign_type *slot, PyObject *op)
 {
     if (slot->gradient == NULL) {
         return 1; /* of a class that has its own */

@@ -1,11 +1,11 @@
-/* explain_tensor.c: see explain_tensor.h. */
-#include "module/explain_tensor.h"
+/* seen_tensor.c: see seen_tensor.h. */
+#include "module/seen_tensor.h"
 
 #include <stdio.h>
 
-#include "exchange/dlpack_exchange.h"
-#include "exchange/dlpack_export.h"
-#include "exchange/dlpack_producer.h"
+#include "array/array_numpy.h"
+#include "exchange/capsule_names.h"
+#include "exchange/foreign_types.h"
 #include "metal/managed.h"
 
 static void
@@ -101,7 +101,7 @@ seen_open(md_state *state, const char *function, PyObject *producer, seen_tensor
     if (PyCapsule_CheckExact(producer)) {
         return seen_open_capsule(function, producer, out);
     }
-    int is_made = exchange_tensor_of(state, producer, &managed);
+    int is_made = foreign_tensor_of(state, producer, &managed);
     if (is_made < 0) {
         return -1;
     }
@@ -111,7 +111,7 @@ seen_open(md_state *state, const char *function, PyObject *producer, seen_tensor
     }
     int result = open_with_fewer(state, function, producer, out);
     if (result < 0) {
-        producer_refine_refusal(state, function, producer);
+        array_numpy_explain_refusal(state, function, producer);
     }
     return result;
 }
@@ -149,12 +149,8 @@ seen_check(const char *function, const seen_tensor *seen, dlpack_facts *facts)
     if (is_sound) {
         return 0;
     }
-    char text[200];
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    (void)snprintf(text, sizeof text, dlpack_fault_text(fault.code), (long long)fault.a,
-                   (long long)fault.b, (long long)fault.c);
-#pragma GCC diagnostic pop
+    char text[DLPACK_FAULT_TEXT_MAX];
+    dlpack_fault_write(&fault, text);
     PyErr_Format(PyExc_BufferError, "%s: %s.", function, text);
     return -1;
 }

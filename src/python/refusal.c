@@ -1,5 +1,5 @@
-/* explain_refusal.c: see explain_refusal.h. */
-#include "python/explain_refusal.h"
+/* refusal.c: see refusal.h. */
+#include "python/refusal.h"
 
 #define KEY "metal_dlpack.last_refusal"
 

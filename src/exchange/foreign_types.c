@@ -1,0 +1,238 @@
+/* foreign_types.c: see foreign_types.h. */
+#include "exchange/foreign_types.h"
+
+#include "exchange/capsule_names.h"
+#include "exchange/dlpack_import.h"
+#include "exchange/torch_tensor.h"
+#include "streams/stream_protocol.h"
+
+/* The most versions of a table behind one another: a longer chain runs in a circle. */
+#define MOST_VERSIONS 16
+
+/* ---- examining a type ---- */
+
+/* The newest table of our major version. */
+/* SPEC exchange-versions */
+static const DLPackExchangeAPI *
+choose_version(const DLPackExchangeAPIHeader *header)
+{
+    for (int versions = 0; header != NULL && versions < MOST_VERSIONS; versions++) {
+        if (header->version.major == DLPACK_MAJOR_VERSION) {
+            return (const DLPackExchangeAPI *)header;
+        }
+        header = header->prev_api;
+    }
+    return NULL;
+}
+
+/* Are the functions there that we call?  None of them may be missing, says dlpack.h. */
+static bool
+is_whole(const DLPackExchangeAPI *table)
+{
+    return table != NULL && table->managed_tensor_from_py_object_no_sync != NULL &&
+           table->managed_tensor_to_py_object_no_sync != NULL;
+}
+
+static const DLPackExchangeAPI *
+look_up_table(md_state *state, PyTypeObject *type)
+{
+    PyObject *capsule =
+        PyObject_GetAttr((PyObject *)type, state->str___dlpack_c_exchange_api__);
+    const DLPackExchangeAPI *table = NULL;
+    if (capsule != NULL && PyCapsule_IsValid(capsule, CAPSULE_EXCHANGE_API)) {
+        table = choose_version(PyCapsule_GetPointer(capsule, CAPSULE_EXCHANGE_API));
+    }
+    Py_XDECREF(capsule);
+    PyErr_Clear();
+    return is_whole(table) ? table : NULL;
+}
+
+/* metal_dlpack.sync.hook_for(type): owned (+1), NULL for None.  -1 with an exception. */
+static int
+find_sync(PyTypeObject *type, PyObject **out)
+{
+    *out = NULL;
+    PyObject *module = PyImport_ImportModule("metal_dlpack.sync");
+    if (module == NULL) {
+        return -1;
+    }
+    PyObject *hook = PyObject_CallMethod(module, "hook_for", "(O)", (PyObject *)type);
+    Py_DECREF(module);
+    if (hook == Py_None) {
+        Py_CLEAR(hook);
+        return 0;
+    }
+    *out = hook;
+    return hook == NULL ? -1 : 0;
+}
+
+/* All that is to be known of a type; the references are owned, but for `type`.  -1 with an
+ * exception. */
+static int
+examine_type(md_state *state, PyTypeObject *type, foreign_type *out)
+{
+    *out = (foreign_type){.type = type, .table = look_up_table(state, type)};
+    if (find_sync(type, &out->sync) < 0) {
+        return -1;
+    }
+    out->speaks_metal_stream = PyObject_HasAttr((PyObject *)type, state->str___metal_stream__);
+    if (out->table != NULL) {
+        out->requires_grad = PyObject_GetAttr((PyObject *)type, state->str_requires_grad);
+        PyErr_Clear();
+        out->gradient = torch_getter(type, out->requires_grad);
+    }
+    return 0;
+}
+
+/* ---- the types seen last ---- */
+
+static void
+clear_slot(foreign_type *slot)
+{
+    foreign_type old = *slot; /* emptied first: the last reference can run code */
+    *slot = (foreign_type){0};
+    Py_XDECREF((PyObject *)old.type);
+    Py_XDECREF(old.requires_grad);
+    Py_XDECREF(old.sync);
+}
+
+void
+foreign_types_forget(md_state *state)
+{
+    for (int i = 0; i < MD_FOREIGN_TYPES; i++) {
+        clear_slot(&state->foreign_types[i]);
+    }
+}
+
+/* What is known of the type: borrowed until the next call; NULL with an exception. */
+static const foreign_type *
+slot_of(md_state *state, PyTypeObject *type)
+{
+    const foreign_type *last = &state->foreign_types[state->foreign_last];
+    if (last->type == type) {
+        return last;
+    }
+    for (int i = 0; i < MD_FOREIGN_TYPES; i++) {
+        if (state->foreign_types[i].type == type) {
+            state->foreign_last = i;
+            return &state->foreign_types[i];
+        }
+    }
+    foreign_type found;
+    if (examine_type(state, type, &found) < 0) {
+        return NULL;
+    }
+    foreign_type *slot = &state->foreign_types[state->foreign_next];
+    state->foreign_next = (state->foreign_next + 1) % MD_FOREIGN_TYPES;
+    clear_slot(slot);
+    Py_INCREF((PyObject *)type);
+    *slot = found;
+    return slot;
+}
+
+/* ---- asking ---- */
+
+int
+foreign_table_of(md_state *state, PyTypeObject *type, const DLPackExchangeAPI **out)
+{
+    const foreign_type *slot = slot_of(state, type);
+    *out = slot == NULL ? NULL : slot->table;
+    return slot == NULL ? -1 : 0;
+}
+
+/* SPEC import-sync */
+int
+foreign_synchronize(md_state *state, PyObject *op, PyObject **moment)
+{
+    const foreign_type *slot = slot_of(state, Py_TYPE(op));
+    *moment = NULL;
+    if (slot == NULL) {
+        return -1;
+    }
+    if (slot->sync == NULL) {
+        *moment = slot->speaks_metal_stream ? Py_NewRef(op) : NULL;
+        return 0;
+    }
+    PyObject *sync = Py_NewRef(slot->sync); /* the call can replace the slot */
+    PyObject *answer = PyObject_CallOneArg(sync, op);
+    Py_DECREF(sync);
+    if (answer == NULL) {
+        return -1;
+    }
+    if (answer != Py_None && stream_protocol_speaks(state, answer)) {
+        *moment = answer;
+        return 0;
+    }
+    Py_DECREF(answer);
+    return 0;
+}
+
+/* May the object be asked again, by __dlpack__?  It says in its framework's words what the
+ * table says with a trace of C++ calls, and in another class than BufferError.  True: nothing
+ * is raised any more. */
+/* SPEC exchange-as-method */
+static bool
+leave_to_method(md_state *state, PyObject *op)
+{
+    if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        return false;
+    }
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (!PyObject_HasAttr((PyObject *)Py_TYPE(op), state->str___dlpack__)) {
+        PyErr_Restore(type, value, traceback);
+        return false;
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return true;
+}
+
+/* The table's owning call: 0, or -1 with an exception. */
+static int
+make_tensor(const foreign_type *slot, PyObject *op, DLManagedTensorVersioned **out)
+{
+    if (slot->table->managed_tensor_from_py_object_no_sync(op, out) == 0 && *out != NULL) {
+        return 0;
+    }
+    *out = NULL;
+    if (!PyErr_Occurred()) {
+        PyErr_Format(PyExc_BufferError, "from_dlpack: %.100s gave no tensor and no reason.",
+                     Py_TYPE(op)->tp_name);
+    }
+    return -1;
+}
+
+/* SPEC exchange-foreign */
+int
+foreign_tensor_of(md_state *state, PyObject *op, DLManagedTensorVersioned **out)
+{
+    *out = NULL;
+    const foreign_type *found = slot_of(state, Py_TYPE(op));
+    if (found == NULL) {
+        return -1;
+    }
+    /* a copy: the calls below can replace it; the type keeps its parts */
+    foreign_type slot = *found;
+    if (slot.table == NULL) {
+        return 0;
+    }
+    if (slot.requires_grad != NULL) {
+        int must_ask = torch_must_ask(&slot, op);
+        if (must_ask != 0) {
+            return must_ask < 0 ? -1 : 0;
+        }
+    }
+    if (make_tensor(&slot, op, out) < 0) {
+        return leave_to_method(state, op) ? 0 : -1;
+    }
+    bool is_torchs =
+        slot.requires_grad != NULL && (*out)->version.major == DLPACK_MAJOR_VERSION;
+    int is_good = is_torchs ? torch_check_tensor(state, op, &(*out)->dl_tensor) : 1;
+    if (is_good != 1) {
+        dlpack_delete_foreign(*out, true);
+        *out = NULL;
+    }
+    return is_good;
+}

@@ -1,0 +1,28 @@
+/* import_request.h: how another library's memory is to be taken.
+ *
+ * Threads: the GIL is held.
+ */
+#ifndef MD_IMPORT_REQUEST_H
+#define MD_IMPORT_REQUEST_H
+
+#include "python/state.h"
+#include "streams/device.h"
+#include "streams/stream_order.h"
+
+typedef struct import_request {
+    const device_record *device; /* NULL: where the data is; the default device for CPU data */
+    int copy;                    /* -1: if needed, 0: never, 1: always */
+    stream_order order;          /* who waits for the producer's GPU work */
+    /* borrowed: an Event or an object with __metal_stream__ that says when that work is
+     * finished; NULL: it is */
+    PyObject *moment;
+} import_request;
+
+/* The device that CPU memory goes to.  NULL with MetalError: there is none. */
+static inline const device_record *
+import_request_device(md_state *state, const char *function, const import_request *request)
+{
+    return request->device != NULL ? request->device : device_convert(state, function, NULL);
+}
+
+#endif /* MD_IMPORT_REQUEST_H */
