@@ -42,11 +42,7 @@ array_wait(const char *function, ArrayObject *self, map_access access)
     status = is_for_writing ? storage_begin_host_write(storage, &error)
                             : storage_begin_host_read(storage, &error);
     Py_END_ALLOW_THREADS
-    if (status != BRIDGE_OK) {
-        (void)errors_from_bridge(state_of((PyObject *)self), function, status, &error, 0);
-        return -1;
-    }
-    return 0;
+    return errors_check_status(state_of((PyObject *)self), function, status, &error, 0);
 }
 
 /* Are there bytes in the span that belong to no item of the array? */
@@ -70,9 +66,8 @@ map_private(const char *function, ArrayObject *self, array_mapping *out)
     status = storage_stage_open(array_storage(self), (size_t)out->first_bytes,
                                 (size_t)out->nbytes, is_read, &out->stage, &staged, &error);
     Py_END_ALLOW_THREADS
-    if (status != BRIDGE_OK) {
-        (void)errors_from_bridge(state_of((PyObject *)self), function, status, &error,
-                                 (uint64_t)out->nbytes);
+    if (errors_check_status(state_of((PyObject *)self), function, status, &error,
+                            (uint64_t)out->nbytes) < 0) {
         return -1;
     }
     out->origin = staged + (self->byte_offset - out->first_bytes);
@@ -123,10 +118,6 @@ array_unmap(const char *function, ArrayObject *self, array_mapping *mapping, boo
     }
     storage_release(mapping->stage);
     mapping->stage = NULL;
-    if (status != BRIDGE_OK) {
-        (void)errors_from_bridge(state_of((PyObject *)self), function, status, &error,
-                                 (uint64_t)mapping->nbytes);
-        return -1;
-    }
-    return 0;
+    return errors_check_status(state_of((PyObject *)self), function, status, &error,
+                               (uint64_t)mapping->nbytes);
 }

@@ -76,11 +76,7 @@ finish(const queue_call *call, bridge_status status, const bridge_error *error, 
     if (status == BRIDGE_NO_KERNEL) { /* the CPU can do it too */
         return 0;
     }
-    if (status != BRIDGE_OK) {
-        (void)errors_from_bridge(call->state, call->function, status, error, nbytes);
-        return -1;
-    }
-    return 1;
+    return errors_check_status(call->state, call->function, status, error, nbytes) < 0 ? -1 : 1;
 }
 
 static int

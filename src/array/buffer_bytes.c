@@ -149,9 +149,8 @@ buffer_getbuffer(PyObject *op, Py_buffer *view, int flags)
     status = storage->is_readonly ? storage_begin_host_read(storage, &error)
                                   : storage_begin_host_write(storage, &error);
     Py_END_ALLOW_THREADS
-    if (status != BRIDGE_OK) {
+    if (errors_check_status(state_of(op), "memoryview(Buffer)", status, &error, 0) < 0) {
         buffer_unhold(self);
-        (void)errors_from_bridge(state_of(op), "memoryview(Buffer)", status, &error, 0);
         return -1;
     }
     static char empty[1]; /* an address for no bytes */

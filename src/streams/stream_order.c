@@ -81,9 +81,5 @@ stream_order_storage(md_state *state, const char *function, const stream_order *
     Py_BEGIN_ALLOW_THREADS
     status = work_wait_storage(order->stream, storage);
     Py_END_ALLOW_THREADS
-    if (status != BRIDGE_OK) {
-        (void)errors_from_bridge(state, function, status, NULL, 0);
-        return -1;
-    }
-    return 0;
+    return errors_check_status(state, function, status, NULL, 0);
 }

@@ -115,11 +115,7 @@ wait_on_gpu(md_state *state, const char *function, metal_stream *stream, metal_s
     Py_BEGIN_ALLOW_THREADS
     status = work_wait_event(stream, answer->event, answer->value, storage);
     Py_END_ALLOW_THREADS
-    if (status != BRIDGE_OK) {
-        (void)errors_from_bridge(state, function, status, NULL, 0);
-        return -1;
-    }
-    return 0;
+    return errors_check_status(state, function, status, NULL, 0);
 }
 
 int
@@ -165,11 +161,7 @@ await_event(md_state *state, const char *function, metal_stream *stream, bridge_
         status = work_wait_event(stream, event, value, NULL);
         Py_END_ALLOW_THREADS
     }
-    if (status != BRIDGE_OK) {
-        (void)errors_from_bridge(state, function, status, NULL, 0);
-        return -1;
-    }
-    return 0;
+    return errors_check_status(state, function, status, NULL, 0);
 }
 
 static int
@@ -179,11 +171,7 @@ await_array(md_state *state, const char *function, metal_stream *stream, ArrayOb
     Py_BEGIN_ALLOW_THREADS
     status = work_wait_storage(stream, array_storage(array));
     Py_END_ALLOW_THREADS
-    if (status != BRIDGE_OK) {
-        (void)errors_from_bridge(state, function, status, NULL, 0);
-        return -1;
-    }
-    return 0;
+    return errors_check_status(state, function, status, NULL, 0);
 }
 
 int
