@@ -6,6 +6,7 @@
 #include "array/array_make.h"
 
 #include "array/array.h"
+#include "metal/storage_bytes.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "python/storage_mode.h"

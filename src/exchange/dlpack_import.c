@@ -14,6 +14,7 @@
 #include "python/errors.h"
 #include "python/owners.h"
 #include "streams/stream_protocol.h"
+#include "streams/wait_rule.h"
 
 /* A tensor inside a capsule. */
 typedef struct foreign_tensor {
@@ -274,7 +275,7 @@ order_work(md_state *state, metal_storage *storage, const import_request *reques
         return stream_protocol_order(state, "from_dlpack", &request->order, storage,
                                      request->moment);
     }
-    return stream_order_storage(state, "from_dlpack", &request->order, storage);
+    return wait_rule_for_gpu(state, "from_dlpack", storage, &request->order);
 }
 
 /* SPEC import-readonly */
