@@ -25,7 +25,7 @@ make_array(md_state *state, metal_storage *storage, int64_t byte_offset, int64_t
     size_t dims_nbytes = (size_t)layout->ndim * sizeof(int64_t);
     int64_t bits = first_bit + layout->offset * (bits_per_item(dtype, is_padded) % 8);
     int64_t whole = layout->offset * (bits_per_item(dtype, is_padded) / 8);
-    self->storage = storage;
+    self->head.storage = storage;
     self->buffer = NULL;
     self->byte_offset = byte_offset + whole + (bits >> 3);
     self->first_bit = (uint8_t)(bits & 7);
@@ -98,8 +98,8 @@ array_buffer(ArrayObject *self)
     if (known != NULL) {
         return (PyObject *)known;
     }
-    storage_retain(self->storage);
-    PyObject *made = buffer_from_storage(state_of((PyObject *)self), self->storage);
+    storage_retain(self->head.storage);
+    PyObject *made = buffer_from_storage(state_of((PyObject *)self), self->head.storage);
     if (made == NULL) {
         return NULL;
     }
@@ -111,7 +111,7 @@ array_buffer(ArrayObject *self)
         Py_DECREF(made);
         return (PyObject *)known;
     }
-    storage_release(self->storage); /* the Buffer's reference is there now */
+    storage_release(self->head.storage); /* the Buffer's reference is there now */
     return made;
 }
 
@@ -126,10 +126,11 @@ PyObject *
 array_view_bits(ArrayObject *self, const strided_layout *layout)
 {
     PyObject *buffer = array_buffer(self);
-    ArrayObject *view = buffer == NULL ? NULL
-                                       : make_array(state_of((PyObject *)self), self->storage,
-                                                    self->byte_offset, self->first_bit, layout,
-                                                    self->dtype, self->is_padded);
+    ArrayObject *view =
+        buffer == NULL
+            ? NULL
+            : make_array(state_of((PyObject *)self), self->head.storage, self->byte_offset,
+                         self->first_bit, layout, self->dtype, self->is_padded);
     if (view == NULL) {
         return NULL;
     }

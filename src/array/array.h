@@ -14,8 +14,64 @@
 #include "arithmetic/dtype_bits.h"
 #include "arithmetic/layout.h"
 #include "array/buffer.h"
-#include "python/objects.h"
 #include "python/state.h"
+#include "python/storage_object.h"
+
+typedef struct {
+    /* ob_size = 2 * ndim; the storage is owned (+1) until there is a Buffer, then its Buffer's */
+    StorageObject head;
+    /* owned; held open (buffer_hold).  NULL until array_buffer is asked for it */
+    BufferObject *buffer;
+    int64_t byte_offset; /* of element 0 */
+    int64_t nitems;
+    PyObject *weakrefs; /* keeps nothing alive */
+    DLDataType dtype;
+    int32_t ndim;
+    bool is_readonly;
+    bool is_padded; /* sub-byte items of one lane, each in a byte of its own */
+    /* of element 0 within its byte; not 0 only where array_view_bits made it */
+    uint8_t first_bit;
+    int64_t dims[]; /* ndim extents, then ndim strides in items */
+} ArrayObject;
+
+static inline ArrayObject *
+array_cast(PyObject *op)
+{
+    return (ArrayObject *)op;
+}
+
+static inline const int64_t *
+array_shape(const ArrayObject *self)
+{
+    return self->dims;
+}
+
+static inline const int64_t *
+array_strides(const ArrayObject *self)
+{
+    return self->dims + self->ndim;
+}
+
+/* Do items share bytes?  Then they are read and written by dtype_bits.h. */
+static inline bool
+array_is_packed(const ArrayObject *self)
+{
+    return !self->is_padded && !dtype_is_whole_bytes(self->dtype);
+}
+
+/* Bits from one item to the next. */
+static inline int64_t
+array_item_bits(const ArrayObject *self)
+{
+    return bits_per_item(self->dtype, self->is_padded);
+}
+
+static inline metal_storage *
+array_storage(const ArrayObject *self)
+{
+    /* there: a Buffer that has it cannot be closed while an Array lives */
+    return self->head.storage;
+}
 
 /* The Buffer, made now where nobody has asked for it: borrowed.  NULL with MemoryError. */
 PyObject *array_buffer(ArrayObject *self);

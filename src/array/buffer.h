@@ -6,8 +6,20 @@
 #define MD_BUFFER_H
 
 #include "metal/storage.h"
-#include "python/objects.h"
 #include "python/state.h"
+
+typedef struct {
+    PyObject_HEAD
+    metal_storage *storage; /* owned (+1); NULL once closed */
+    Py_ssize_t views;       /* Arrays and memoryviews that need it open; see buffer_hold */
+    PyObject *weakrefs;     /* keeps nothing alive; NULL without weak references */
+} BufferObject;
+
+static inline BufferObject *
+buffer_cast(PyObject *op)
+{
+    return (BufferObject *)op;
+}
 
 /* A Buffer that takes over the caller's reference to `storage`: owned (+1).  NULL with an
  * exception; the reference is dropped then too. */

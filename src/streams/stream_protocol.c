@@ -2,7 +2,7 @@
 #include "streams/stream_protocol.h"
 
 #include "python/args.h"
-#include "python/objects.h"
+#include "python/storage_object.h"
 #include "streams/event_type.h"
 #include "streams/stream_object.h"
 #include "streams/wait_rule.h"
@@ -145,7 +145,7 @@ stream_protocol_await(md_state *state, const char *function, metal_stream *strea
         return await_event(state, function, stream, event->event, event->value);
     }
     if (Py_IS_TYPE(op, state->array_type)) {
-        return wait_rule_on_gpu(state, function, stream, array_storage(array_cast(op)));
+        return wait_rule_on_gpu(state, function, stream, storage_of_object(op));
     }
     if (Py_IS_TYPE(op, state->stream_type) && stream_cast(op) == stream) {
         return 0;
