@@ -12,8 +12,8 @@
 
 /* ---- making ---- */
 
-/* All but the Buffer.  `first_bit` counts from `byte_offset`, the layout's offset
- * from there. */
+/* All but the Buffer.  `first_bit` counts from `byte_offset`, the layout's offset from there.
+ * `is_padded` is ignored for types of whole bytes. */
 static ArrayObject *
 make_array(md_state *state, metal_storage *storage, int64_t byte_offset, int64_t first_bit,
            const strided_layout *layout, DLDataType dtype, bool is_padded)
@@ -22,9 +22,10 @@ make_array(md_state *state, metal_storage *storage, int64_t byte_offset, int64_t
     if (self == NULL) {
         return NULL;
     }
+    bool has_padding = is_padded && !dtype_is_whole_bytes(dtype);
     size_t dims_nbytes = (size_t)layout->ndim * sizeof(int64_t);
-    int64_t bits = first_bit + layout->offset * (bits_per_item(dtype, is_padded) % 8);
-    int64_t whole = layout->offset * (bits_per_item(dtype, is_padded) / 8);
+    int64_t bits = first_bit + layout->offset * (bits_per_item(dtype, has_padding) % 8);
+    int64_t whole = layout->offset * (bits_per_item(dtype, has_padding) / 8);
     self->head.storage = storage;
     self->buffer = NULL;
     self->byte_offset = byte_offset + whole + (bits >> 3);
@@ -33,7 +34,7 @@ make_array(md_state *state, metal_storage *storage, int64_t byte_offset, int64_t
     self->weakrefs = NULL;
     self->dtype = dtype;
     self->ndim = layout->ndim;
-    self->is_padded = is_padded;
+    self->is_padded = has_padding;
     self->is_readonly = storage->is_readonly;
     memcpy(self->dims, layout->shape, dims_nbytes);
     memcpy(self->dims + layout->ndim, layout->strides, dims_nbytes);
@@ -57,9 +58,8 @@ array_new_padded(md_state *state, PyObject *buffer, int64_t byte_offset,
                  const strided_layout *layout, DLDataType dtype, bool is_readonly,
                  bool is_padded)
 {
-    bool has_padding = is_padded && !dtype_is_whole_bytes(dtype);
     ArrayObject *self = make_array(state, buffer_cast(buffer)->storage, byte_offset, 0, layout,
-                                   dtype, has_padding);
+                                   dtype, is_padded);
     if (self == NULL) {
         return NULL;
     }
@@ -81,8 +81,7 @@ array_over_storage(md_state *state, metal_storage *storage, int64_t byte_offset,
         Py_XDECREF(buffer);
         return op;
     }
-    bool has_padding = is_padded && !dtype_is_whole_bytes(dtype);
-    ArrayObject *self = make_array(state, storage, byte_offset, 0, layout, dtype, has_padding);
+    ArrayObject *self = make_array(state, storage, byte_offset, 0, layout, dtype, is_padded);
     if (self == NULL) {
         storage_release(storage);
         return NULL;

@@ -84,19 +84,13 @@ errors_take_text(void)
     return text;
 }
 
-static uint64_t
-live_nbytes(const device_record *device)
-{
-    pool_counts modes[POOL_MODES], total;
-    pool_read(device, modes, &total);
-    return total.live_nbytes;
-}
-
 PyObject *
 errors_no_buffer(md_state *state, const char *where, bridge_status status,
                  const device_record *device, uint64_t nbytes)
 {
-    unsigned long long asked = nbytes;
+    pool_counts modes[POOL_MODES], total;
+    pool_read(device, modes, &total);
+    unsigned long long asked = nbytes, live = total.live_nbytes, limit = pool_limit(device);
     switch (status) {
     case BRIDGE_TOO_LARGE:
         return PyErr_Format(PyExc_MemoryError,
@@ -109,14 +103,13 @@ errors_no_buffer(md_state *state, const char *where, bridge_status status,
                             "%s: with %llu bytes more the limit of set_memory_limit() would be "
                             "passed (%llu bytes, "
                             "%llu in use); let Arrays go, or raise it.",
-                            where, asked, (unsigned long long)pool_limit(device),
-                            (unsigned long long)live_nbytes(device));
+                            where, asked, limit, live);
     case BRIDGE_NO_MEMORY:
         return PyErr_Format(PyExc_MemoryError,
                             "%s: Metal could not allocate a buffer of %llu bytes (%llu are in "
                             "use); let Arrays go, "
                             "or use smaller ones.",
-                            where, asked, (unsigned long long)live_nbytes(device));
+                            where, asked, live);
     default: return errors_from_bridge(state, where, status, NULL, nbytes);
     }
 }
