@@ -38,7 +38,7 @@ ARRAYS = f"{BUFFERS} tests/exchange/test_array_host.py tests/array/test_array_ma
 STREAMS = "tests/streams/test_stream_type.py tests/array/test_array_queue.py"
 
 BRIDGE, STORAGE, MANAGED = "src/metal_bridge.m", "src/metal/storage.c", "src/metal/managed.c"
-BYTES, WAITING = "src/metal/storage_bytes.c", "src/python/waiting.h"
+BYTES, STAGING, WAIT_RULE = "src/metal/storage_bytes.c", "src/metal/staging.c", "src/streams/wait_rule.c"
 WORK, TRACKING = "src/metal/work.c", "src/metal/tracking.c"
 LOST = "tests/streams/test_stream_lost.py"
 RACES = "tests/softmetal/test_races.py"
@@ -91,8 +91,8 @@ MUTANTS = [
     Mutant(
         "no release of the staging buffer",
         BYTES,
-        "        memcpy(out, staged, nbytes);\n    }\n    storage_release(stage);\n",
-        "        memcpy(out, staged, nbytes);\n    }\n",
+        "        memcpy(out, range.address, nbytes);\n    }\n    staging_close(&range);\n",
+        "        memcpy(out, range.address, nbytes);\n    }\n",
     ),
     Mutant("no retain of an exported storage", MANAGED, "    storage_retain(storage);\n", "", TENSORS),
     Mutant("no release of an exported storage", MANAGED, "    storage_release(block->storage);\n", "", TENSORS),
@@ -175,9 +175,9 @@ MUTANTS = [
     ),
     Mutant(
         "no wait of the CPU for a stream",
-        "src/array/array_map.c",
-        "if (!storage_is_quiet() && waiting_for_busy_storage(",
-        "if (function == NULL && waiting_for_busy_storage(",
+        WAIT_RULE,
+        "    if (storage_is_quiet()) {\n",
+        "    if (function != NULL) {\n",
         RACES,
     ),
     Mutant(
@@ -265,33 +265,33 @@ MUTANTS = [
     ),
     Mutant(
         "a range is not widened at its start",
-        BYTES,
-        "size_t first = round_down(offset_bytes, STORAGE_UNIT);",
-        "size_t first = offset_bytes;",
+        STAGING,
+        "size_t first = range->offset_bytes / STORAGE_UNIT * STORAGE_UNIT;",
+        "size_t first = range->offset_bytes;",
     ),
     Mutant(
         "a range is not widened at its end",
-        BYTES,
-        "size_t last = round_up(offset_bytes + nbytes, STORAGE_UNIT);",
-        "size_t last = offset_bytes + nbytes;",
+        STAGING,
+        "size_t last = round_up(range->offset_bytes + range->nbytes);",
+        "size_t last = range->offset_bytes + range->nbytes;",
     ),
     Mutant(
         "a range is widened past the end",
-        BYTES,
-        "return last > bridge_buffer_nbytes(storage->handle) ?",
+        STAGING,
+        "return last > bridge_buffer_nbytes(range->storage->handle) ?",
         "return last > SIZE_MAX / 2 ?",
     ),
     Mutant(
         "the neighbours' bytes are lost",
-        BYTES,
-        "(is_read || range.nbytes != nbytes)",
+        STAGING,
+        "(is_read || blit.nbytes != range->nbytes)",
         "is_read",
     ),
     Mutant(
         "a fill of any length",
         BYTES,
-        "if (aligned != offset_bytes || end != offset_bytes + nbytes)",
-        "if (aligned > end + nbytes)",
+        "if ((offset_bytes | nbytes) % STORAGE_UNIT != 0)",
+        "if (nbytes == 0)",
     ),
     Mutant(
         "a label one byte too long",
@@ -337,16 +337,16 @@ MUTANTS = [
     ),
     Mutant(
         "stream: no wait on the CPU",
-        WAITING,
-        "    return storage_is_quiet()\n",
-        "    return storage_is_quiet() || function != NULL\n",
+        WAIT_RULE,
+        "    return waiting_for_busy_storage(state, function, storage, is_for_writing);\n",
+        "    return 0;\n",
         f"{STREAMS} {BUFFERS}",
     ),
     Mutant(
         "stream: no wait of arrays on the CPU",
-        "src/array/array_map.c",
-        "    if (!storage_is_quiet() && waiting",
-        "    if (!storage_is_quiet() && function == NULL && waiting",
+        WAIT_RULE,
+        "    if (wait_rule_for_work(state, function, storage, is_for_writing) < 0) {",
+        "    if (function == NULL && wait_rule_for_work(state, function, storage, is_for_writing) < 0) {",
         STREAMS,
     ),
     Mutant(

@@ -12,23 +12,21 @@
 
 /* ---- making ---- */
 
+/* All but the Buffer.  `first_bit` counts from `byte_offset`, the layout's offset from there.
+ * `is_padded` is ignored for types of whole bytes. */
 static ArrayObject *
-new_array(md_state *state, int ndim)
+make_array(md_state *state, metal_storage *storage, int64_t byte_offset, int64_t first_bit,
+           const strided_layout *layout, DLDataType dtype, bool is_padded)
 {
-    return PyObject_GC_NewVar(ArrayObject, state->array_type, 2 * ndim);
-}
-
-/* All but the Buffer.  `first_bit` counts from `byte_offset`, the layout's offset
- * from there. */
-static void
-fill_array(ArrayObject *self, metal_storage *storage, int64_t byte_offset, int64_t first_bit,
-           const strided_layout *layout, DLDataType dtype, bool wants_padding)
-{
+    ArrayObject *self = PyObject_GC_NewVar(ArrayObject, state->array_type, 2 * layout->ndim);
+    if (self == NULL) {
+        return NULL;
+    }
+    bool has_padding = is_padded && !dtype_is_whole_bytes(dtype);
     size_t dims_nbytes = (size_t)layout->ndim * sizeof(int64_t);
-    bool is_padded = wants_padding && !dtype_is_whole_bytes(dtype);
-    int64_t bits = first_bit + layout->offset * (bits_per_item(dtype, is_padded) % 8);
-    int64_t whole = layout->offset * (bits_per_item(dtype, is_padded) / 8);
-    self->storage = storage;
+    int64_t bits = first_bit + layout->offset * (bits_per_item(dtype, has_padding) % 8);
+    int64_t whole = layout->offset * (bits_per_item(dtype, has_padding) / 8);
+    self->head.storage = storage;
     self->buffer = NULL;
     self->byte_offset = byte_offset + whole + (bits >> 3);
     self->first_bit = (uint8_t)(bits & 7);
@@ -36,10 +34,11 @@ fill_array(ArrayObject *self, metal_storage *storage, int64_t byte_offset, int64
     self->weakrefs = NULL;
     self->dtype = dtype;
     self->ndim = layout->ndim;
-    self->is_padded = is_padded;
+    self->is_padded = has_padding;
     self->is_readonly = storage->is_readonly;
     memcpy(self->dims, layout->shape, dims_nbytes);
     memcpy(self->dims + layout->ndim, layout->strides, dims_nbytes);
+    return self;
 }
 
 /* The last step: nothing can fail after it. */
@@ -59,11 +58,11 @@ array_new_padded(md_state *state, PyObject *buffer, int64_t byte_offset,
                  const strided_layout *layout, DLDataType dtype, bool is_readonly,
                  bool is_padded)
 {
-    ArrayObject *self = new_array(state, layout->ndim);
+    ArrayObject *self = make_array(state, buffer_cast(buffer)->storage, byte_offset, 0, layout,
+                                   dtype, is_padded);
     if (self == NULL) {
         return NULL;
     }
-    fill_array(self, buffer_cast(buffer)->storage, byte_offset, 0, layout, dtype, is_padded);
     self->is_readonly |= is_readonly;
     return hold_buffer(self, buffer);
 }
@@ -82,12 +81,11 @@ array_over_storage(md_state *state, metal_storage *storage, int64_t byte_offset,
         Py_XDECREF(buffer);
         return op;
     }
-    ArrayObject *self = new_array(state, layout->ndim);
+    ArrayObject *self = make_array(state, storage, byte_offset, 0, layout, dtype, is_padded);
     if (self == NULL) {
         storage_release(storage);
         return NULL;
     }
-    fill_array(self, storage, byte_offset, 0, layout, dtype, is_padded);
     self->is_readonly |= is_readonly;
     return (PyObject *)self;
 }
@@ -99,8 +97,8 @@ array_buffer(ArrayObject *self)
     if (known != NULL) {
         return (PyObject *)known;
     }
-    storage_retain(self->storage);
-    PyObject *made = buffer_from_storage(state_of((PyObject *)self), self->storage);
+    storage_retain(self->head.storage);
+    PyObject *made = buffer_from_storage(state_of((PyObject *)self), self->head.storage);
     if (made == NULL) {
         return NULL;
     }
@@ -112,7 +110,7 @@ array_buffer(ArrayObject *self)
         Py_DECREF(made);
         return (PyObject *)known;
     }
-    storage_release(self->storage); /* the Buffer's reference is there now */
+    storage_release(self->head.storage); /* the Buffer's reference is there now */
     return made;
 }
 
@@ -128,12 +126,13 @@ array_view_bits(ArrayObject *self, const strided_layout *layout)
 {
     PyObject *buffer = array_buffer(self);
     ArrayObject *view =
-        buffer == NULL ? NULL : new_array(state_of((PyObject *)self), layout->ndim);
+        buffer == NULL
+            ? NULL
+            : make_array(state_of((PyObject *)self), self->head.storage, self->byte_offset,
+                         self->first_bit, layout, self->dtype, self->is_padded);
     if (view == NULL) {
         return NULL;
     }
-    fill_array(view, self->storage, self->byte_offset, self->first_bit, layout, self->dtype,
-               self->is_padded);
     view->is_readonly = self->is_readonly;
     return hold_buffer(view, buffer);
 }
@@ -208,12 +207,11 @@ array_allocate(md_state *state, const char *function, const array_creation *what
     if (storage == NULL) {
         return NULL;
     }
-    ArrayObject *self = new_array(state, layout.ndim);
+    ArrayObject *self = make_array(state, storage, 0, 0, &layout, what->dtype, what->is_padded);
     if (self == NULL) {
         storage_release(storage);
         return NULL;
     }
-    fill_array(self, storage, 0, 0, &layout, what->dtype, what->is_padded);
     return (PyObject *)self;
 }
 

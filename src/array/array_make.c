@@ -6,6 +6,7 @@
 #include "array/array_make.h"
 
 #include "array/array.h"
+#include "metal/storage_bytes.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "python/storage_mode.h"
@@ -50,11 +51,7 @@ set_zero(md_state *state, const char *function, PyObject *array)
     Py_BEGIN_ALLOW_THREADS
     status = storage_set_bytes(storage, 0, storage->nbytes, 0, &error);
     Py_END_ALLOW_THREADS
-    if (status != BRIDGE_OK) {
-        (void)errors_from_bridge(state, function, status, &error, storage->nbytes);
-        return -1;
-    }
-    return 0;
+    return errors_check_status(state, function, status, &error, storage->nbytes);
 }
 
 #define CREATION_PARAMETERS \

@@ -2,8 +2,9 @@
 #include "array/array_map.h"
 
 #include "arithmetic/dtype_bits.h"
+#include "metal/staging.h"
 #include "python/errors.h"
-#include "python/waiting.h"
+#include "streams/wait_rule.h"
 
 /* The bytes of the buffer that the items lie in. */
 static void
@@ -23,32 +24,6 @@ span_of(const ArrayObject *self, int64_t *first, int64_t *nbytes)
     *nbytes = end - begin;
 }
 
-int
-array_wait(const char *function, ArrayObject *self, map_access access)
-{
-    metal_storage *storage = array_storage(self);
-    bool is_for_writing = access != MAP_READ;
-    if (!storage_is_quiet() && waiting_for_busy_storage(state_of((PyObject *)self), function,
-                                                        storage, is_for_writing) < 0) {
-        return -1;
-    }
-    if (storage->mode != BRIDGE_MANAGED) { /* one memory: save the GIL's hand-over */
-        WATCH_HOST_ACCESS(storage->handle, storage->nbytes, is_for_writing);
-        return 0;
-    }
-    bridge_error error = {0};
-    bridge_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = is_for_writing ? storage_begin_host_write(storage, &error)
-                            : storage_begin_host_read(storage, &error);
-    Py_END_ALLOW_THREADS
-    if (status != BRIDGE_OK) {
-        (void)errors_from_bridge(state_of((PyObject *)self), function, status, &error, 0);
-        return -1;
-    }
-    return 0;
-}
-
 /* Are there bytes in the span that belong to no item of the array? */
 static bool
 has_gaps(const ArrayObject *self, int64_t nbytes)
@@ -59,23 +34,31 @@ has_gaps(const ArrayObject *self, int64_t nbytes)
            !layout_is_unique(&layout);
 }
 
+static staged_range
+range_of(const ArrayObject *self, const array_mapping *mapping)
+{
+    return (staged_range){.storage = array_storage(self),
+                          .offset_bytes = (size_t)mapping->first_bytes,
+                          .nbytes = (size_t)mapping->nbytes,
+                          .stage = mapping->stage};
+}
+
 static int
 map_private(const char *function, ArrayObject *self, array_mapping *out)
 {
-    char *staged;
+    staged_range range = range_of(self, out);
     bool is_read = out->access != MAP_OVERWRITE || has_gaps(self, out->nbytes);
     bridge_error error = {0};
     bridge_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = storage_stage_open(array_storage(self), (size_t)out->first_bytes,
-                                (size_t)out->nbytes, is_read, &out->stage, &staged, &error);
+    status = staging_open(&range, is_read, &error);
     Py_END_ALLOW_THREADS
-    if (status != BRIDGE_OK) {
-        (void)errors_from_bridge(state_of((PyObject *)self), function, status, &error,
-                                 (uint64_t)out->nbytes);
+    if (errors_check_status(state_of((PyObject *)self), function, status, &error,
+                            range.nbytes) < 0) {
         return -1;
     }
-    out->origin = staged + (self->byte_offset - out->first_bytes);
+    out->stage = range.stage;
+    out->origin = range.address + (self->byte_offset - out->first_bytes);
     return 0;
 }
 
@@ -92,10 +75,12 @@ array_map(const char *function, ArrayObject *self, map_access access, array_mapp
     if (out->nbytes == 0) {
         return 0;
     }
-    if (array_wait(function, self, access) < 0) {
+    metal_storage *storage = array_storage(self);
+    if (wait_rule_for_cpu(state_of((PyObject *)self), function, storage, access != MAP_READ) <
+        0) {
         return -1;
     }
-    char *address = array_storage(self)->address;
+    char *address = storage->address;
     if (address == NULL) {
         return map_private(function, self, out);
     }
@@ -103,30 +88,32 @@ array_map(const char *function, ArrayObject *self, map_access access, array_mapp
     return 0;
 }
 
+/* What was written to a stage goes back to private storage. */
+static bridge_status
+flush_private(const ArrayObject *self, const array_mapping *mapping, bridge_error *error)
+{
+    staged_range range = range_of(self, mapping);
+    bridge_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = staging_flush(&range, error);
+    Py_END_ALLOW_THREADS
+    return status;
+}
+
 int
 array_unmap(const char *function, ArrayObject *self, array_mapping *mapping, bool is_written)
 {
-    metal_storage *storage = array_storage(self);
     bridge_error error = {0};
     bridge_status status = BRIDGE_OK;
-    if (is_written && mapping->nbytes > 0) {
-        if (mapping->stage == NULL) {
-            storage_end_host_write(storage, (size_t)mapping->first_bytes,
-                                   (size_t)mapping->nbytes);
-        }
-        else {
-            Py_BEGIN_ALLOW_THREADS
-            status = storage_stage_flush(storage, (size_t)mapping->first_bytes,
-                                         (size_t)mapping->nbytes, mapping->stage, &error);
-            Py_END_ALLOW_THREADS
-        }
+    if (is_written && mapping->stage != NULL) {
+        status = flush_private(self, mapping, &error);
+    }
+    else if (is_written && mapping->nbytes > 0) {
+        storage_end_host_write(array_storage(self), (size_t)mapping->first_bytes,
+                               (size_t)mapping->nbytes);
     }
     storage_release(mapping->stage);
     mapping->stage = NULL;
-    if (status != BRIDGE_OK) {
-        (void)errors_from_bridge(state_of((PyObject *)self), function, status, &error,
-                                 (uint64_t)mapping->nbytes);
-        return -1;
-    }
-    return 0;
+    return errors_check_status(state_of((PyObject *)self), function, status, &error,
+                               (uint64_t)mapping->nbytes);
 }

@@ -20,10 +20,6 @@ typedef struct array_mapping {
     int64_t first_bytes, nbytes; /* of the buffer: what is mapped */
 } array_mapping;
 
-/* Only the waiting: on return the CPU may read, or write as well, and its copy of the memory
- * is current.  -1 with MetalError, or with what a signal handler raised. */
-int array_wait(const char *function, ArrayObject *self, map_access access);
-
 /* -1 with an exception: ValueError for writing a read-only array, MemoryError, MetalError. */
 int array_map(const char *function, ArrayObject *self, map_access access, array_mapping *out);
 

@@ -1,14 +1,13 @@
 /* array_queue.c: see array_queue.h.
  *
- * Calls:   work_items.h for the work, storage.h for staging memory, copy.h to fill and empty
- *          that, waiting.h.
+ * Calls:   work_items.h for the work, staging.h where one side is CPU memory, waiting.h.
  */
 #include "array/array_queue.h"
 
-#include "copy/copy.h"
-#include "metal/work_items.h"
+#include "metal/staging.h"
 #include "python/errors.h"
 #include "python/waiting.h"
+#include "streams/wait_rule.h"
 
 #define LONGEST_ITEM 4096 /* SPEC MTLComputeCommandEncoder setBytes:length:atIndex: */
 
@@ -28,20 +27,12 @@ is_private(const array_side *side)
     return side->array != NULL && array_storage(side->array)->mode == BRIDGE_PRIVATE;
 }
 
+/* Does the CPU leave them alone: out of its reach, or the GPU's for now? */
 static bool
-is_busy(const array_side *side)
+is_for_gpu(const array_side *side)
 {
-    return side->array != NULL && !storage_is_quiet() &&
-           tracking_is_busy(array_storage(side->array)->handle);
-}
-
-/* Would nobody see, before the GPU is done, that it is not? */
-static bool
-is_out_of_sight(const array_side *side)
-{
-    const metal_storage *storage = array_storage(side->array);
-    bool is_given_away = __atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE);
-    return (storage->mode == BRIDGE_PRIVATE && !is_given_away) || is_busy(side);
+    return is_private(side) ||
+           (side->array != NULL && wait_rule_is_busy(array_storage(side->array)));
 }
 
 /* ---- submitting ---- */
@@ -76,11 +67,7 @@ finish(const queue_call *call, bridge_status status, const bridge_error *error, 
     if (status == BRIDGE_NO_KERNEL) { /* the CPU can do it too */
         return 0;
     }
-    if (status != BRIDGE_OK) {
-        (void)errors_from_bridge(call->state, call->function, status, error, nbytes);
-        return -1;
-    }
-    return 1;
+    return errors_check_status(call->state, call->function, status, error, nbytes) < 0 ? -1 : 1;
 }
 
 static int
@@ -106,29 +93,6 @@ run_copy(const queue_call *call, const work_items *dst, const work_items *src, b
 
 /* ---- memory that Metal does not know, or that its owner may change once we return ---- */
 
-/* Shared memory for the items of a layout, densely: owned (+1); NULL with MemoryError.  The
- * work that uses it keeps it. */
-static metal_storage *
-new_stage(const queue_call *call, const strided_layout *like, strided_layout *dense)
-{
-    metal_storage *stage = NULL;
-    layout_fault fault;
-    bridge_status status;
-    if (!layout_set_dense(dense, like->ndim, like->shape, like->itemsize, 'C', &fault)) {
-        (void)errors_from_layout(call->state, call->function, &fault);
-        return NULL;
-    }
-    size_t nbytes = (size_t)(layout_volume(dense) * dense->itemsize);
-    Py_BEGIN_ALLOW_THREADS
-    status = storage_new(call->stream->device, nbytes, BRIDGE_SHARED, &stage);
-    Py_END_ALLOW_THREADS
-    if (status != BRIDGE_OK) {
-        (void)errors_no_buffer(call->state, call->function, status, call->stream->device,
-                               nbytes);
-    }
-    return stage;
-}
-
 static char *
 address_of(const array_side *side)
 {
@@ -137,32 +101,53 @@ address_of(const array_side *side)
 }
 
 static int
-copy_on_cpu(const strided_layout *dst, char *to, const strided_layout *src, const char *from)
+set_dense(const queue_call *call, const strided_layout *like, strided_layout *dense)
 {
-    bool is_done;
-    Py_BEGIN_ALLOW_THREADS
-    is_done = copy_strided(dst, to, src, from);
-    Py_END_ALLOW_THREADS
-    if (!is_done) {
-        PyErr_NoMemory();
+    layout_fault fault;
+    if (!layout_set_dense(dense, like->ndim, like->shape, like->itemsize, 'C', &fault)) {
+        (void)errors_from_layout(call->state, call->function, &fault);
         return -1;
     }
     return 0;
+}
+
+/* As finish(); without a stage it is that which could not be had. */
+static int
+finish_staged(const queue_call *call, const work_items *stage, bridge_status status,
+              const bridge_error *error, size_t nbytes)
+{
+    if (stage->storage == NULL) {
+        int64_t asked = layout_volume(stage->layout) * stage->layout->itemsize;
+        (void)errors_no_buffer(call->state, call->function, status, call->stream->device,
+                               (uint64_t)asked);
+        return -1;
+    }
+    return finish(call, status, error, nbytes);
 }
 
 static int
 upload(const queue_call *call, const array_side *dst, const array_side *src, bool waits)
 {
     strided_layout dense;
-    work_items to = items_of(dst);
-    metal_storage *stage = new_stage(call, &dst->layout, &dense);
-    int result = -1;
-    if (stage != NULL &&
-        copy_on_cpu(&dense, stage->address, &src->layout, address_of(src)) == 0) {
-        work_items from = {stage, 0, &dense};
-        result = run_copy(call, &to, &from, waits);
+    work_items to = items_of(dst), stage = {.layout = &dense};
+    uint64_t value;
+    bridge_error error = {0};
+    bridge_status status;
+    if (set_dense(call, &dst->layout, &dense) < 0) {
+        return -1;
     }
-    storage_release(stage);
+    Py_BEGIN_ALLOW_THREADS
+    status = staging_new(call->stream->device, &stage);
+    if (status == BRIDGE_OK) {
+        status = staging_upload(call->stream, &to, &stage, &src->layout, address_of(src),
+                                &value, &error);
+    }
+    Py_END_ALLOW_THREADS
+    int result = finish_staged(call, &stage, status, &error, to.storage->nbytes);
+    if (result == 1 && waits) {
+        result = wait_until(call, value);
+    }
+    storage_release(stage.storage);
     return result;
 }
 
@@ -170,17 +155,30 @@ static int
 download(const queue_call *call, const array_side *dst, const array_side *src)
 {
     strided_layout dense;
-    work_items from = items_of(src);
-    metal_storage *stage = new_stage(call, &src->layout, &dense);
-    int result = -1;
-    if (stage != NULL) {
-        work_items to = {stage, 0, &dense};
-        result = run_copy(call, &to, &from, true);
+    work_items from = items_of(src), stage = {.layout = &dense};
+    uint64_t value;
+    bridge_error error = {0};
+    bridge_status status;
+    if (set_dense(call, &src->layout, &dense) < 0) {
+        return -1;
     }
-    if (result == 1 && copy_on_cpu(&dst->layout, address_of(dst), &dense, stage->address) < 0) {
-        result = -1;
+    Py_BEGIN_ALLOW_THREADS
+    status = staging_new(call->stream->device, &stage);
+    if (status == BRIDGE_OK) {
+        status = staging_download(call->stream, &stage, &from, &value, &error);
     }
-    storage_release(stage);
+    Py_END_ALLOW_THREADS
+    int result = finish_staged(call, &stage, status, &error,
+                               stage.storage == NULL ? 0 : stage.storage->nbytes);
+    if (result == 1) {
+        result = wait_until(call, value);
+    }
+    if (result == 1) {
+        Py_BEGIN_ALLOW_THREADS
+        staging_deliver(&stage, &dst->layout, address_of(dst));
+        Py_END_ALLOW_THREADS
+    }
+    storage_release(stage.storage);
     return result;
 }
 
@@ -191,14 +189,13 @@ copy_arrays(const char *function, const array_side *dst, const array_side *src,
             metal_stream *stream)
 {
     queue_call call;
-    bool is_for_gpu =
-        stream != NULL || is_private(dst) || is_private(src) || is_busy(dst) || is_busy(src);
-    if (!is_for_gpu || array_storage(dst->array)->device != array_storage(src->array)->device ||
+    bool is_queued = stream != NULL || is_for_gpu(dst) || is_for_gpu(src);
+    if (!is_queued || array_storage(dst->array)->device != array_storage(src->array)->device ||
         !begin_call(function, dst->array, stream, &call)) {
         return 0;
     }
     work_items to = items_of(dst), from = items_of(src);
-    bool waits = stream == NULL && !(is_out_of_sight(dst) && is_out_of_sight(src));
+    bool waits = wait_rule_after_work(stream, to.storage, from.storage);
     return run_copy(&call, &to, &from, waits);
 }
 
@@ -211,7 +208,7 @@ array_queue_copy(const char *function, const array_side *dst, const array_side *
         return copy_arrays(function, dst, src, stream);
     }
     if (is_array(dst) && (stream != NULL || is_private(dst))) {
-        bool waits = stream == NULL && !is_out_of_sight(dst);
+        bool waits = wait_rule_after_work(stream, array_storage(dst->array), NULL);
         return begin_call(function, dst->array, stream, &call) ? upload(&call, dst, src, waits)
                                                                : 0;
     }
@@ -229,8 +226,8 @@ array_queue_fill(const char *function, ArrayObject *dst, const char *item, metal
     queue_call call;
     array_side side;
     array_side_set(&side, dst);
-    bool is_for_gpu = stream != NULL || is_private(&side) || is_busy(&side);
-    if (!is_for_gpu || side.layout.itemsize > LONGEST_ITEM ||
+    bool is_queued = stream != NULL || is_for_gpu(&side);
+    if (!is_queued || side.layout.itemsize > LONGEST_ITEM ||
         !begin_call(function, dst, stream, &call)) {
         return 0;
     }
@@ -238,7 +235,7 @@ array_queue_fill(const char *function, ArrayObject *dst, const char *item, metal
     bridge_error error = {0};
     bridge_status status;
     work_items to = items_of(&side);
-    bool waits = stream == NULL && !is_out_of_sight(&side); /* afterwards it is busy */
+    bool waits = wait_rule_after_work(stream, to.storage, NULL);
     Py_BEGIN_ALLOW_THREADS
     status = work_items_fill(call.stream, &to, item, &value, &error);
     Py_END_ALLOW_THREADS

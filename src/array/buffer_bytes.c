@@ -1,12 +1,13 @@
 /* buffer_bytes.c: the bytes of a Buffer in and out: fill, copies, the buffer protocol.
  *
- * Calls:   storage.h, which knows the storage modes.
+ * Calls:   storage_bytes.h, which knows the storage modes.
  * Threads: the GIL is held; it is released while waiting and copying.
  */
 #include "array/buffer.h"
+#include "metal/storage_bytes.h"
 #include "python/args.h"
 #include "python/errors.h"
-#include "python/waiting.h"
+#include "streams/wait_rule.h"
 
 /* ---- bytes in and out ---- */
 
@@ -42,7 +43,7 @@ buffer_fill(PyObject *op, PyObject *value)
     bridge_error error = {0};
     bridge_status status;
     buffer_hold(buffer_cast(op)); /* another thread must not close it meanwhile */
-    if (waiting_for_storage(state_of(op), "Buffer.fill", storage, true) < 0) {
+    if (wait_rule_for_work(state_of(op), "Buffer.fill", storage, true) < 0) {
         buffer_unhold(buffer_cast(op));
         return NULL;
     }
@@ -77,7 +78,7 @@ transfer(PyObject *op, const char *function, PyObject *other, bool is_upload)
     bridge_error error = {0};
     bridge_status status;
     buffer_hold(buffer_cast(op));
-    if (waiting_for_storage(state_of(op), function, storage, is_upload) < 0) {
+    if (wait_rule_for_work(state_of(op), function, storage, is_upload) < 0) {
         buffer_unhold(buffer_cast(op));
         PyBuffer_Release(&view);
         return NULL;
@@ -137,21 +138,10 @@ buffer_getbuffer(PyObject *op, Py_buffer *view, int flags)
                                    "address; use copy_to() to get its bytes.");
         return -1;
     }
-    bridge_error error = {0};
-    bridge_status status;
     buffer_hold(self); /* for the view; given back in buffer_releasebuffer */
-    if (waiting_for_storage(state_of(op), "memoryview(Buffer)", storage,
-                            !storage->is_readonly) < 0) {
+    if (wait_rule_for_cpu(state_of(op), "memoryview(Buffer)", storage, !storage->is_readonly) <
+        0) {
         buffer_unhold(self);
-        return -1;
-    }
-    Py_BEGIN_ALLOW_THREADS
-    status = storage->is_readonly ? storage_begin_host_read(storage, &error)
-                                  : storage_begin_host_write(storage, &error);
-    Py_END_ALLOW_THREADS
-    if (status != BRIDGE_OK) {
-        buffer_unhold(self);
-        (void)errors_from_bridge(state_of(op), "memoryview(Buffer)", status, &error, 0);
         return -1;
     }
     static char empty[1]; /* an address for no bytes */

@@ -11,6 +11,7 @@
 #include "exchange/dlpack_producer.h"
 #include "python/args.h"
 #include "streams/device.h"
+#include "streams/wait_rule.h"
 
 static const char function[] = "Array.to_device";
 
@@ -115,7 +116,7 @@ array_method_to_device(PyObject *op, PyObject *const *args, Py_ssize_t nargs, Py
         result = dlpack_import_array(array_cast(op), &request);
     }
     else if (request.order.stream == NULL ||
-             stream_order_storage(state, function, &request.order, storage) == 0) {
+             wait_rule_for_gpu(state, function, storage, &request.order) == 0) {
         result = is_cpu ? to_cpu(array_cast(op)) : Py_NewRef(op);
     }
     stream_release(request.order.stream);

@@ -1,16 +1,16 @@
 /* array_host.c: an Array as CPU memory: the buffer protocol, __array__, and the host view.
  *
  * Owns:    the HostView type: one reference to its Array.
- * Calls:   array_map.h to wait, storage.h to count writable views, array_numpy.h.
+ * Calls:   wait_rule.h to wait, storage.h to count writable views, array_numpy.h.
  * Threads: the GIL is held; released while waiting.
  */
 #include "array/array.h"
-#include "array/array_map.h"
 #include "array/array_methods.h"
 #include "array/array_numpy.h"
 #include "exchange/dlpack_export.h"
 #include "python/args.h"
 #include "python/errors.h"
+#include "streams/wait_rule.h"
 
 /* ---- the buffer protocol ---- */
 
@@ -132,11 +132,11 @@ array_getbuffer(PyObject *op, Py_buffer *view, int flags)
     ArrayObject *self = array_cast(op);
     const char *format = dtype_buffer_format(self->dtype);
     view->obj = NULL;
-    map_access access = self->is_readonly ? MAP_READ : MAP_WRITE;
     if (check_request(self, format, flags) < 0) {
         return -1;
     }
-    if (array_wait("memoryview(Array)", self, access) < 0) {
+    if (wait_rule_for_cpu(state_of(op), "memoryview(Array)", array_storage(self),
+                          !self->is_readonly) < 0) {
         note_unheard(self);
         return -1;
     }

@@ -6,7 +6,6 @@
  */
 #include "exchange/dlpack_export.h"
 
-#include "array/array_map.h"
 #include "array/array_methods.h"
 #include "exchange/capsule_names.h"
 #include "metal/managed.h"
@@ -14,6 +13,7 @@
 #include "python/errors.h"
 #include "python/owners.h"
 #include "python/refusal.h"
+#include "streams/wait_rule.h"
 
 /* ---- why a copy is needed ---- */
 
@@ -93,16 +93,16 @@ static int
 make_visible(ArrayObject *self, DLDeviceType device, const stream_order *order)
 {
     metal_storage *storage = array_storage(self);
+    md_state *state = state_of((PyObject *)self);
     if (device != kDLCPU) {
-        if (!storage_is_quiet() && self->nitems > 0 &&
-            stream_order_storage(state_of((PyObject *)self), "Array.__dlpack__", order,
-                                 storage) < 0) {
+        if (self->nitems > 0 &&
+            wait_rule_for_gpu(state, "Array.__dlpack__", storage, order) < 0) {
             return -1;
         }
         storage_publish(storage);
         return 0;
     }
-    if (self->nitems > 0 && array_wait("Array.__dlpack__", self, MAP_WRITE) < 0) {
+    if (self->nitems > 0 && wait_rule_for_cpu(state, "Array.__dlpack__", storage, true) < 0) {
         return -1;
     }
     if (storage->mode != BRIDGE_MANAGED || self->nitems == 0) {

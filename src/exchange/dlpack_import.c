@@ -15,6 +15,7 @@
 #include "python/errors.h"
 #include "python/owners.h"
 #include "streams/stream_protocol.h"
+#include "streams/wait_rule.h"
 
 /* A tensor inside a capsule. */
 typedef struct foreign_tensor {

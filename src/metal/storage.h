@@ -71,25 +71,4 @@ void storage_flush_host_views_locked(metal_storage *storage);
  * copy must be brought up to date with the same work. */
 bool storage_note_gpu_write(metal_storage *storage);
 
-/* ---- a range of private storage, where the CPU can see it ---- */
-
-/* A shared buffer from the pool that stands for the range: `*stage` is +1, the range begins at
- * `*address`. Waits.  `is_read` false: the bytes of the range are not asked for, only those
- * beside it that a blit takes along.  On anything but BRIDGE_OK both are NULL. */
-bridge_status storage_stage_open(metal_storage *storage, size_t offset_bytes, size_t nbytes,
-                                 bool is_read, metal_storage **stage, char **address,
-                                 bridge_error *error);
-/* Write the same range back.  Waits. */
-bridge_status storage_stage_flush(metal_storage *storage, size_t offset_bytes, size_t nbytes,
-                                  metal_storage *stage, bridge_error *error);
-
-/* ---- bytes in and out, for every storage mode; both wait ---- */
-bridge_status storage_download(metal_storage *storage, size_t offset_bytes, size_t nbytes,
-                               void *out, bridge_error *error);
-bridge_status storage_upload(metal_storage *storage, size_t offset_bytes, size_t nbytes,
-                             const void *bytes, bridge_error *error);
-/* Set every byte of a range. */
-bridge_status storage_set_bytes(metal_storage *storage, size_t offset_bytes, size_t nbytes,
-                                uint8_t value, bridge_error *error);
-
 #endif /* MD_STORAGE_H */

@@ -1,125 +1,46 @@
-/* storage_bytes.c: bytes in and out of a storage, whatever its mode; see storage.h.
- *
- * Owns:    a shared staging buffer while a call lasts, where the storage is private.
- * Threads: any, without the GIL; every function waits.
- */
-#include "metal/storage.h"
+/* storage_bytes.c: see storage_bytes.h. */
+#include "metal/storage_bytes.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-static size_t
-round_down(size_t value, size_t unit)
-{
-    return value / unit * unit;
-}
+#include "metal/staging.h"
 
-static size_t
-round_up(size_t value, size_t unit)
-{
-    return round_down(value + unit - 1, unit);
-}
-
-/* A range widened to what a blit takes: offsets and sizes in whole units. */
-typedef struct blit_range {
-    size_t offset_bytes, nbytes;
-} blit_range;
-
-/* BRIDGE_ODD_END: a foreign buffer's length is no multiple of 4, and the range holds its last
- * bytes. */
-static bridge_status
-widen(const metal_storage *storage, size_t offset_bytes, size_t nbytes, blit_range *out)
-{
-    size_t first = round_down(offset_bytes, STORAGE_UNIT);
-    size_t last = round_up(offset_bytes + nbytes, STORAGE_UNIT);
-    *out = (blit_range){first, last - first};
-    return last > bridge_buffer_nbytes(storage->handle) ? BRIDGE_ODD_END : BRIDGE_OK;
-}
-
-/* ---- staging ---- */
+/* ---- private storage: through a stage ---- */
 
 static bridge_status
-blit_out(metal_storage *storage, blit_range range, metal_storage *stage, bridge_error *error)
+read_private(metal_storage *storage, size_t offset_bytes, size_t nbytes, void *out,
+             bridge_error *error)
 {
-    return bridge_copy_and_wait(storage->device->queue, storage->handle, range.offset_bytes,
-                                stage->handle, 0, range.nbytes, error);
-}
-
-bridge_status
-storage_stage_open(metal_storage *storage, size_t offset_bytes, size_t nbytes, bool is_read,
-                   metal_storage **stage, char **address, bridge_error *error)
-{
-    blit_range range;
-    *stage = NULL;
-    *address = NULL;
-    bridge_status status = storage_begin_host_read(storage, error);
+    staged_range range = {storage, offset_bytes, nbytes, NULL, NULL};
+    bridge_status status = staging_open(&range, true, error);
     if (status == BRIDGE_OK) {
-        status = widen(storage, offset_bytes, nbytes, &range);
+        memcpy(out, range.address, nbytes);
     }
-    if (status == BRIDGE_OK) {
-        status = storage_new(storage->device, range.nbytes, BRIDGE_SHARED, stage);
-    }
-    /* the neighbours' bytes go back as they are */
-    if (status == BRIDGE_OK && (is_read || range.nbytes != nbytes)) {
-        status = blit_out(storage, range, *stage, error);
-    }
-    if (status != BRIDGE_OK) {
-        storage_release(*stage);
-        *stage = NULL;
-        return status;
-    }
-    *address = (*stage)->address + (offset_bytes - range.offset_bytes);
-    return BRIDGE_OK;
-}
-
-bridge_status
-storage_stage_flush(metal_storage *storage, size_t offset_bytes, size_t nbytes,
-                    metal_storage *stage, bridge_error *error)
-{
-    blit_range range;
-    bridge_status status = storage_begin_host_write(storage, error);
-    if (status == BRIDGE_OK) {
-        status = widen(storage, offset_bytes, nbytes, &range);
-    }
-    if (status != BRIDGE_OK) {
-        return status;
-    }
-    return bridge_copy_and_wait(storage->device->queue, stage->handle, 0, storage->handle,
-                                range.offset_bytes, range.nbytes, error);
-}
-
-/* ---- bytes in and out ---- */
-
-static bridge_status
-download_private(metal_storage *storage, size_t offset_bytes, size_t nbytes, void *out,
-                 bridge_error *error)
-{
-    metal_storage *stage;
-    char *staged;
-    bridge_status status =
-        storage_stage_open(storage, offset_bytes, nbytes, true, &stage, &staged, error);
-    if (status == BRIDGE_OK) {
-        memcpy(out, staged, nbytes);
-    }
-    storage_release(stage);
+    staging_close(&range);
     return status;
 }
 
+/* Write `bytes`, or `value` everywhere where that is NULL. */
 static bridge_status
-upload_private(metal_storage *storage, size_t offset_bytes, size_t nbytes, const void *bytes,
-               bridge_error *error)
+write_private(metal_storage *storage, size_t offset_bytes, size_t nbytes, const void *bytes,
+              uint8_t value, bridge_error *error)
 {
-    metal_storage *stage;
-    char *staged;
-    bridge_status status =
-        storage_stage_open(storage, offset_bytes, nbytes, false, &stage, &staged, error);
+    staged_range range = {storage, offset_bytes, nbytes, NULL, NULL};
+    bridge_status status = staging_open(&range, false, error);
     if (status == BRIDGE_OK) {
-        memcpy(staged, bytes, nbytes);
-        status = storage_stage_flush(storage, offset_bytes, nbytes, stage, error);
+        if (bytes != NULL) {
+            memcpy(range.address, bytes, nbytes);
+        }
+        else {
+            memset(range.address, value, nbytes);
+        }
+        status = staging_flush(&range, error);
     }
-    storage_release(stage);
+    staging_close(&range);
     return status;
 }
+
+/* ---- every storage mode ---- */
 
 bridge_status
 storage_download(metal_storage *storage, size_t offset_bytes, size_t nbytes, void *out,
@@ -129,7 +50,7 @@ storage_download(metal_storage *storage, size_t offset_bytes, size_t nbytes, voi
         return BRIDGE_OK;
     }
     if (storage->address == NULL) {
-        return download_private(storage, offset_bytes, nbytes, out, error);
+        return read_private(storage, offset_bytes, nbytes, out, error);
     }
     bridge_status status = storage_begin_host_read(storage, error);
     if (status == BRIDGE_OK) {
@@ -146,7 +67,7 @@ storage_upload(metal_storage *storage, size_t offset_bytes, size_t nbytes, const
         return BRIDGE_OK;
     }
     if (storage->address == NULL) {
-        return upload_private(storage, offset_bytes, nbytes, bytes, error);
+        return write_private(storage, offset_bytes, nbytes, bytes, 0, error);
     }
     /* The bytes around the range must be current too before the range is flushed. */
     bridge_status status = storage_begin_host_write(storage, error);
@@ -172,18 +93,8 @@ storage_set_bytes(metal_storage *storage, size_t offset_bytes, size_t nbytes, ui
         }
         return status;
     }
-    size_t aligned = round_up(offset_bytes, STORAGE_UNIT);
-    size_t end = round_down(offset_bytes + nbytes, STORAGE_UNIT);
-    if (aligned != offset_bytes || end != offset_bytes + nbytes) {
-        /* Not in whole blit units: by way of the CPU. */
-        void *bytes = malloc(nbytes);
-        if (bytes == NULL) {
-            return BRIDGE_NO_MEMORY;
-        }
-        memset(bytes, value, nbytes);
-        bridge_status status = upload_private(storage, offset_bytes, nbytes, bytes, error);
-        free(bytes);
-        return status;
+    if ((offset_bytes | nbytes) % STORAGE_UNIT != 0) {
+        return write_private(storage, offset_bytes, nbytes, NULL, value, error);
     }
     bridge_status status = storage_begin_host_write(storage, error);
     if (status != BRIDGE_OK) {

@@ -303,8 +303,9 @@ stream_complete(metal_stream *stream, uint64_t value)
     if (stream->completed < value) {
         __atomic_store_n(&stream->completed, value, __ATOMIC_RELEASE);
     }
-    (void)pthread_cond_broadcast(&changed);
     lock_drop(LOCK_STREAMS);
+    (void)pthread_cond_broadcast(
+        &changed); /* not before: those who wake would wait once more */
 }
 
 /* ---- failures ---- */

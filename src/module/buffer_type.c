@@ -11,8 +11,8 @@
 #include "python/errors.h"
 #include "python/owners.h"
 #include "python/storage_mode.h"
-#include "python/waiting.h"
 #include "streams/device.h"
+#include "streams/wait_rule.h"
 
 static void
 set_label(metal_storage *storage, const char *label)
@@ -68,7 +68,7 @@ buffer_close(PyObject *op, PyObject *Py_UNUSED(unused))
     }
     /* GPU work keeps the storage until it is done: the last of it is waited for */
     buffer_hold(self);
-    int waited = waiting_for_storage(state_of(op), "Buffer.close", self->storage, true);
+    int waited = wait_rule_for_work(state_of(op), "Buffer.close", self->storage, true);
     buffer_unhold(self);
     if (waited < 0) {
         return NULL;

@@ -2,8 +2,8 @@
  *
  * Owns:    the two exception classes of the package.
  * Threads: the GIL is held.
- * Result:  every other function sets exactly one exception and returns NULL, so that a caller
- *          can write `return errors_...(...)`.
+ * Result:  what is named errors_from_... sets exactly one exception and returns NULL, so that a
+ *          caller can write `return errors_...(...)`.  errors_check_status does so if it must.
  */
 #ifndef MD_ERRORS_H
 #define MD_ERRORS_H
@@ -36,5 +36,17 @@ PyObject *errors_no_buffer(md_state *state, const char *where, bridge_status sta
  * or NULL) for the rest. */
 PyObject *errors_from_bridge(md_state *state, const char *where, bridge_status status,
                              const bridge_error *error, uint64_t nbytes);
+
+/* 0 for BRIDGE_OK; -1 with that exception for any other status. */
+static inline int
+errors_check_status(md_state *state, const char *where, bridge_status status,
+                    const bridge_error *error, uint64_t nbytes)
+{
+    if (status == BRIDGE_OK) {
+        return 0;
+    }
+    (void)errors_from_bridge(state, where, status, error, nbytes);
+    return -1;
+}
 
 #endif /* MD_ERRORS_H */

@@ -40,19 +40,12 @@ wait_in_slices(wait_slice wait, void *what, uint64_t value, uint64_t timeout_ns)
     return is_reached;
 }
 
-static int
-refuse_forked(md_state *state, const char *function)
-{
-    (void)errors_from_bridge(state, function, BRIDGE_FORKED, NULL, 0);
-    return -1;
-}
-
 int
 waiting_for_value(md_state *state, const char *function, metal_stream *stream, uint64_t value,
                   uint64_t timeout_ns)
 {
     if (!stream_has_reached(stream, value) && bridge_is_forked()) {
-        return refuse_forked(state, function);
+        return errors_check_status(state, function, BRIDGE_FORKED, NULL, 0);
     }
     return wait_in_slices(wait_for_stream, stream, value, timeout_ns);
 }
@@ -64,8 +57,7 @@ waiting_for_stream(md_state *state, const char *function, metal_stream *stream, 
     bridge_error error = {0};
     int result = waiting_for_value(state, function, stream, value, timeout_ns);
     if (result == 1 && tracking_take_failure(stream, &error)) {
-        (void)errors_from_bridge(state, function, BRIDGE_COMMAND_FAILED, &error, 0);
-        return -1;
+        return errors_check_status(state, function, BRIDGE_COMMAND_FAILED, &error, 0);
     }
     return result;
 }

@@ -27,15 +27,6 @@ int waiting_for_event(bridge_event *event, uint64_t value, uint64_t timeout_ns);
 int waiting_for_busy_storage(md_state *state, const char *function, metal_storage *storage,
                              bool is_for_writing);
 
-static inline int
-waiting_for_storage(md_state *state, const char *function, metal_storage *storage,
-                    bool is_for_writing)
-{
-    return storage_is_quiet()
-               ? 0
-               : waiting_for_busy_storage(state, function, storage, is_for_writing);
-}
-
 /* Seconds as nanoseconds; NULL and None are STREAM_FOREVER.  -1 with TypeError
  * or ValueError. */
 int waiting_convert_timeout(const char *function, PyObject *value, uint64_t *out_ns);

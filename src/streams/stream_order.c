@@ -1,9 +1,6 @@
 /* stream_order.c: see stream_order.h. */
 #include "streams/stream_order.h"
 
-#include "metal/work.h"
-#include "python/errors.h"
-#include "python/waiting.h"
 #include "streams/stream_current.h"
 #include "streams/stream_object.h"
 
@@ -65,25 +62,4 @@ stream_convert_order(md_state *state, const char *function, PyObject *value, str
     return out->is_ordered ? 0
                            : convert(state, function, "None, or -1 for no synchronisation",
                                      value, &out->stream);
-}
-
-int
-stream_order_storage(md_state *state, const char *function, const stream_order *order,
-                     metal_storage *storage)
-{
-    if (order->is_ordered || storage_is_quiet()) {
-        return 0;
-    }
-    if (order->stream == NULL) {
-        return waiting_for_busy_storage(state, function, storage, true);
-    }
-    bridge_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = work_wait_storage(order->stream, storage);
-    Py_END_ALLOW_THREADS
-    if (status != BRIDGE_OK) {
-        (void)errors_from_bridge(state, function, status, NULL, 0);
-        return -1;
-    }
-    return 0;
 }

@@ -1,13 +1,12 @@
-/* stream_order.h: the `stream` argument: who waits for GPU work that is in flight.
+/* stream_order.h: what a `stream` argument says.
  *
- * Rule:    None: the CPU, now.  A Stream: its queue, on the GPU.  -1: nobody, the caller has
- *          seen to it.
- * Threads: the GIL is held; released while submitting and waiting.
+ * Rule:    wait_rule.h has what follows from it.
+ * Threads: the GIL is held.
  */
 #ifndef MD_STREAM_ORDER_H
 #define MD_STREAM_ORDER_H
 
-#include "metal/storage.h"
+#include "metal/stream.h"
 #include "python/state.h"
 
 /* The stream that a call is to work on: a Stream, or the handle of a living one's queue; for
@@ -25,9 +24,4 @@ typedef struct stream_order {
 /* None, -1, a Stream or the handle of one's queue.  -1 as above. */
 int stream_convert_order(md_state *state, const char *function, PyObject *value,
                          stream_order *out);
-/* Before somebody else uses the buffer: as the order says.  Costs one load where nothing is in
- * flight.  -1 with MetalError or what a signal handler raised. */
-int stream_order_storage(md_state *state, const char *function, const stream_order *order,
-                         metal_storage *storage);
-
 #endif /* MD_STREAM_ORDER_H */

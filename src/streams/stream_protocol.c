@@ -1,13 +1,12 @@
 /* stream_protocol.c: see stream_protocol.h. */
 #include "streams/stream_protocol.h"
 
-#include "metal/work.h"
 #include "python/args.h"
-#include "python/array_object.h"
 #include "python/errors.h"
-#include "python/waiting.h"
+#include "python/storage_object.h"
 #include "streams/event_type.h"
 #include "streams/stream_object.h"
+#include "streams/wait_rule.h"
 
 PyObject *
 stream_protocol_answer(const metal_stream *stream, uint64_t value)
@@ -107,21 +106,6 @@ stream_protocol_speaks(md_state *state, PyObject *op)
 
 /* ---- waiting for others ---- */
 
-static int
-wait_on_gpu(md_state *state, const char *function, metal_stream *stream, metal_storage *storage,
-            const stream_answer *answer)
-{
-    bridge_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = work_wait_event(stream, answer->event, answer->value, storage);
-    Py_END_ALLOW_THREADS
-    if (status != BRIDGE_OK) {
-        (void)errors_from_bridge(state, function, status, NULL, 0);
-        return -1;
-    }
-    return 0;
-}
-
 /* As stream_protocol_ask, also of an Event, and of NULL: nothing to wait for. */
 static int
 ask_moment(md_state *state, const char *function, PyObject *moment, stream_answer *out)
@@ -148,18 +132,8 @@ stream_protocol_order(md_state *state, const char *function, const stream_order 
     if (ask_moment(state, function, moment, &answer) < 0) {
         return -1;
     }
-    bool is_waited_for = answer.event != NULL && !order->is_ordered;
-    int result = 0;
-    if (is_waited_for && order->stream != NULL) {
-        result = wait_on_gpu(state, function, order->stream, storage, &answer);
-    }
-    else if (!is_waited_for ||
-             waiting_for_event(answer.event, answer.value, STREAM_FOREVER) >= 0) {
-        result = stream_order_storage(state, function, order, storage);
-    }
-    else {
-        result = -1;
-    }
+    int result =
+        wait_rule_for_moment(state, function, storage, order, answer.event, answer.value);
     bridge_event_release(answer.event);
     return result;
 }
@@ -170,32 +144,10 @@ static int
 await_event(md_state *state, const char *function, metal_stream *stream, bridge_event *event,
             uint64_t value)
 {
-    bridge_status status = BRIDGE_OK;
-    if (event != NULL && event != stream->event) { /* its own work is in order anyway */
-        Py_BEGIN_ALLOW_THREADS
-        status = work_wait_event(stream, event, value, NULL);
-        Py_END_ALLOW_THREADS
+    if (event == NULL || event == stream->event) { /* its own work is in order anyway */
+        return 0;
     }
-    if (status != BRIDGE_OK) {
-        (void)errors_from_bridge(state, function, status, NULL, 0);
-        return -1;
-    }
-    return 0;
-}
-
-static int
-await_array(md_state *state, const char *function, metal_stream *stream,
-            const ArrayObject *array)
-{
-    bridge_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = work_wait_storage(stream, array->storage);
-    Py_END_ALLOW_THREADS
-    if (status != BRIDGE_OK) {
-        (void)errors_from_bridge(state, function, status, NULL, 0);
-        return -1;
-    }
-    return 0;
+    return wait_rule_on_gpu_for_event(state, function, stream, event, value, NULL);
 }
 
 int
@@ -206,7 +158,7 @@ stream_protocol_await(md_state *state, const char *function, metal_stream *strea
         return await_event(state, function, stream, event->event, event->value);
     }
     if (Py_IS_TYPE(op, state->array_type)) {
-        return await_array(state, function, stream, (ArrayObject *)op);
+        return wait_rule_on_gpu(state, function, stream, storage_of_object(op));
     }
     if (Py_IS_TYPE(op, state->stream_type) && stream_cast(op) == stream) {
         return 0;

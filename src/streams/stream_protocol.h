@@ -7,6 +7,7 @@
 #ifndef MD_STREAM_PROTOCOL_H
 #define MD_STREAM_PROTOCOL_H
 
+#include "metal/storage.h"
 #include "python/state.h"
 #include "streams/stream_order.h"
 

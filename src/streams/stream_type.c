@@ -103,11 +103,7 @@ mark_stream(md_state *state, const char *function, metal_stream *stream, uint64_
     Py_BEGIN_ALLOW_THREADS
     status = work_mark(stream, value);
     Py_END_ALLOW_THREADS
-    if (status != BRIDGE_OK) {
-        (void)errors_from_bridge(state, function, status, NULL, 0);
-        return -1;
-    }
-    return 0;
+    return errors_check_status(state, function, status, NULL, 0);
 }
 
 static int
@@ -167,8 +163,7 @@ stream_synchronize_device(md_state *state, const char *function, const device_re
 {
     metal_stream *streams[MOST_STREAMS];
     if (stream_default(device) == NULL) {
-        (void)errors_from_bridge(state, function, stream_default_status(), NULL, 0);
-        return -1;
+        return errors_check_status(state, function, stream_default_status(), NULL, 0);
     }
     size_t count = stream_list(device, streams, MOST_STREAMS);
     count = count < MOST_STREAMS ? count : MOST_STREAMS;

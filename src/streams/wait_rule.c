@@ -1,0 +1,113 @@
+/* wait_rule.c: see wait_rule.h. */
+#include "streams/wait_rule.h"
+
+#include "metal/work.h"
+#include "python/errors.h"
+#include "python/waiting.h"
+
+/* ---- the CPU waits ---- */
+
+int
+wait_rule_for_work(md_state *state, const char *function, metal_storage *storage,
+                   bool is_for_writing)
+{
+    if (storage_is_quiet()) {
+        return 0;
+    }
+    return waiting_for_busy_storage(state, function, storage, is_for_writing);
+}
+
+int
+wait_rule_for_cpu(md_state *state, const char *function, metal_storage *storage,
+                  bool is_for_writing)
+{
+    if (wait_rule_for_work(state, function, storage, is_for_writing) < 0) {
+        return -1;
+    }
+    if (storage->mode != BRIDGE_MANAGED) { /* one memory: save the GIL's hand-over */
+        WATCH_HOST_ACCESS(storage->handle, storage->nbytes, is_for_writing);
+        return 0;
+    }
+    bridge_error error = {0};
+    bridge_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = is_for_writing ? storage_begin_host_write(storage, &error)
+                            : storage_begin_host_read(storage, &error);
+    Py_END_ALLOW_THREADS
+    return errors_check_status(state, function, status, &error, 0);
+}
+
+/* ---- the GPU waits ---- */
+
+int
+wait_rule_on_gpu(md_state *state, const char *function, metal_stream *stream,
+                 metal_storage *storage)
+{
+    bridge_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = work_wait_storage(stream, storage);
+    Py_END_ALLOW_THREADS
+    return errors_check_status(state, function, status, NULL, 0);
+}
+
+int
+wait_rule_on_gpu_for_event(md_state *state, const char *function, metal_stream *stream,
+                           bridge_event *event, uint64_t value, metal_storage *storage)
+{
+    bridge_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = work_wait_event(stream, event, value, storage);
+    Py_END_ALLOW_THREADS
+    return errors_check_status(state, function, status, NULL, 0);
+}
+
+/* ---- as the `stream` argument says ---- */
+
+int
+wait_rule_for_gpu(md_state *state, const char *function, metal_storage *storage,
+                  const stream_order *order)
+{
+    if (order->is_ordered || storage_is_quiet()) {
+        return 0;
+    }
+    return order->stream != NULL ? wait_rule_on_gpu(state, function, order->stream, storage)
+                                 : waiting_for_busy_storage(state, function, storage, true);
+}
+
+int
+wait_rule_for_moment(md_state *state, const char *function, metal_storage *storage,
+                     const stream_order *order, bridge_event *event, uint64_t value)
+{
+    bool is_here = event == NULL || order->is_ordered;
+    if (!is_here && order->stream != NULL) {
+        return wait_rule_on_gpu_for_event(state, function, order->stream, event, value,
+                                          storage);
+    }
+    if (!is_here && waiting_for_event(event, value, STREAM_FOREVER) < 0) {
+        return -1;
+    }
+    return wait_rule_for_gpu(state, function, storage, order);
+}
+
+/* ---- copies and fills of ours ---- */
+
+bool
+wait_rule_is_busy(const metal_storage *storage)
+{
+    return !storage_is_quiet() && tracking_is_busy(storage->handle);
+}
+
+/* Would nobody see, before the GPU is done, that it is not? */
+static bool
+is_out_of_sight(const metal_storage *storage)
+{
+    bool is_given_away = __atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE);
+    return (storage->mode == BRIDGE_PRIVATE && !is_given_away) || wait_rule_is_busy(storage);
+}
+
+bool
+wait_rule_after_work(const metal_stream *stream, const metal_storage *dst,
+                     const metal_storage *src)
+{
+    return stream == NULL && !(is_out_of_sight(dst) && (src == NULL || is_out_of_sight(src)));
+}
