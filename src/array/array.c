@@ -28,7 +28,7 @@ fill_array(ArrayObject *self, metal_storage *storage, int64_t byte_offset, int64
     bool is_padded = wants_padding && !dtype_is_whole_bytes(dtype);
     int64_t bits = first_bit + layout->offset * (bits_per_item(dtype, is_padded) % 8);
     int64_t whole = layout->offset * (bits_per_item(dtype, is_padded) / 8);
-    self->storage = storage;
+    self->head.storage = storage;
     self->buffer = NULL;
     self->byte_offset = byte_offset + whole + (bits >> 3);
     self->first_bit = (uint8_t)(bits & 7);
@@ -99,8 +99,8 @@ array_buffer(ArrayObject *self)
     if (known != NULL) {
         return (PyObject *)known;
     }
-    storage_retain(self->storage);
-    PyObject *made = buffer_from_storage(state_of((PyObject *)self), self->storage);
+    storage_retain(self->head.storage);
+    PyObject *made = buffer_from_storage(state_of((PyObject *)self), self->head.storage);
     if (made == NULL) {
         return NULL;
     }
@@ -112,7 +112,7 @@ array_buffer(ArrayObject *self)
         Py_DECREF(made);
         return (PyObject *)known;
     }
-    storage_release(self->storage); /* the Buffer's reference is there now */
+    storage_release(self->head.storage); /* the Buffer's reference is there now */
     return made;
 }
 
@@ -132,8 +132,8 @@ array_view_bits(ArrayObject *self, const strided_layout *layout)
     if (view == NULL) {
         return NULL;
     }
-    fill_array(view, self->storage, self->byte_offset, self->first_bit, layout, self->dtype,
-               self->is_padded);
+    fill_array(view, self->head.storage, self->byte_offset, self->first_bit, layout,
+               self->dtype, self->is_padded);
     view->is_readonly = self->is_readonly;
     return hold_buffer(view, buffer);
 }

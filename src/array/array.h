@@ -14,20 +14,30 @@
 #include "arithmetic/dtype_bits.h"
 #include "arithmetic/layout.h"
 #include "array/buffer.h"
-#include "python/array_object.h"
 #include "python/state.h"
+#include "python/storage_object.h"
+
+typedef struct {
+    /* ob_size = 2 * ndim; the storage is owned (+1) until there is a Buffer, then its Buffer's */
+    StorageObject head;
+    /* owned; held open (buffer_hold).  NULL until array_buffer is asked for it */
+    BufferObject *buffer;
+    int64_t byte_offset; /* of element 0 */
+    int64_t nitems;
+    PyObject *weakrefs; /* keeps nothing alive */
+    DLDataType dtype;
+    int32_t ndim;
+    bool is_readonly;
+    bool is_padded; /* sub-byte items of one lane, each in a byte of its own */
+    /* of element 0 within its byte; not 0 only where array_view_bits made it */
+    uint8_t first_bit;
+    int64_t dims[]; /* ndim extents, then ndim strides in items */
+} ArrayObject;
 
 static inline ArrayObject *
 array_cast(PyObject *op)
 {
     return (ArrayObject *)op;
-}
-
-static inline metal_storage *
-array_storage(const ArrayObject *self)
-{
-    /* there: a Buffer that has it cannot be closed while an Array lives */
-    return self->storage;
 }
 
 static inline const int64_t *
@@ -54,6 +64,13 @@ static inline int64_t
 array_item_bits(const ArrayObject *self)
 {
     return bits_per_item(self->dtype, self->is_padded);
+}
+
+static inline metal_storage *
+array_storage(const ArrayObject *self)
+{
+    /* there: a Buffer that has it cannot be closed while an Array lives */
+    return self->head.storage;
 }
 
 /* The Buffer, made now where nobody has asked for it: borrowed.  NULL with MemoryError. */

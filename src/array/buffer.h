@@ -8,7 +8,7 @@
 #include "metal/storage.h"
 #include "python/state.h"
 
-typedef struct BufferObject {
+typedef struct {
     PyObject_HEAD
     metal_storage *storage; /* owned (+1); NULL once closed */
     Py_ssize_t views;       /* Arrays and memoryviews that need it open; see buffer_hold */

@@ -247,7 +247,7 @@ array_dealloc(PyObject *op)
         PyObject_ClearWeakRefs(op);
     }
     if (self->buffer == NULL) {
-        storage_release(self->storage);
+        storage_release(self->head.storage);
     }
     else {
         buffer_unhold(self->buffer);

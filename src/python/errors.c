@@ -88,35 +88,30 @@ PyObject *
 errors_no_buffer(md_state *state, const char *where, bridge_status status,
                  const device_record *device, uint64_t nbytes)
 {
-    if (status != BRIDGE_TOO_LARGE && status != BRIDGE_OVER_LIMIT &&
-        status != BRIDGE_NO_MEMORY) {
-        return errors_from_bridge(state, where, status, NULL, nbytes);
-    }
-    if (status == BRIDGE_TOO_LARGE) {
+    pool_counts modes[POOL_MODES], total;
+    pool_read(device, modes, &total);
+    unsigned long long asked = nbytes, live = total.live_nbytes, limit = pool_limit(device);
+    switch (status) {
+    case BRIDGE_TOO_LARGE:
         return PyErr_Format(PyExc_MemoryError,
                             "%s: %llu bytes are more than one buffer of the device holds "
                             "(max_buffer_length, %llu "
                             "bytes); use several.",
-                            where, (unsigned long long)nbytes,
-                            (unsigned long long)device->facts.max_buffer_length);
-    }
-    pool_counts modes[POOL_MODES], total;
-    pool_read(device, modes, &total);
-    if (status == BRIDGE_OVER_LIMIT) {
+                            where, asked, (unsigned long long)device->facts.max_buffer_length);
+    case BRIDGE_OVER_LIMIT:
         return PyErr_Format(PyExc_MemoryError,
                             "%s: with %llu bytes more the limit of set_memory_limit() would be "
                             "passed (%llu bytes, "
                             "%llu in use); let Arrays go, or raise it.",
-                            where, (unsigned long long)nbytes,
-                            (unsigned long long)pool_limit(device),
-                            (unsigned long long)total.live_nbytes);
+                            where, asked, limit, live);
+    case BRIDGE_NO_MEMORY:
+        return PyErr_Format(PyExc_MemoryError,
+                            "%s: Metal could not allocate a buffer of %llu bytes (%llu are in "
+                            "use); let Arrays go, "
+                            "or use smaller ones.",
+                            where, asked, live);
+    default: return errors_from_bridge(state, where, status, NULL, nbytes);
     }
-    return PyErr_Format(PyExc_MemoryError,
-                        "%s: Metal could not allocate a buffer of %llu bytes (%llu are in "
-                        "use); let Arrays go, "
-                        "or use smaller ones.",
-                        where, (unsigned long long)nbytes,
-                        (unsigned long long)total.live_nbytes);
 }
 
 PyObject *

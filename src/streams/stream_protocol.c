@@ -3,8 +3,8 @@
 
 #include "metal/work.h"
 #include "python/args.h"
-#include "python/array_object.h"
 #include "python/errors.h"
+#include "python/storage_object.h"
 #include "python/waiting.h"
 #include "streams/event_type.h"
 #include "streams/stream_object.h"
@@ -122,43 +122,32 @@ wait_on_gpu(md_state *state, const char *function, metal_stream *stream, metal_s
     return 0;
 }
 
-/* As stream_protocol_ask, also of an Event, and of NULL: nothing to wait for. */
-static int
-ask_moment(md_state *state, const char *function, PyObject *moment, stream_answer *out)
-{
-    *out = (stream_answer){0};
-    if (moment == NULL) {
-        return 0;
-    }
-    if (!Py_IS_TYPE(moment, state->event_type)) {
-        return stream_protocol_ask(state, function, moment, out);
-    }
-    *out = (stream_answer){NULL, event_cast(moment)->event, event_cast(moment)->value};
-    if (out->event != NULL) {
-        bridge_event_retain(out->event);
-    }
-    return 0;
-}
-
 int
 stream_protocol_order(md_state *state, const char *function, const stream_order *order,
                       metal_storage *storage, PyObject *moment)
 {
-    stream_answer answer;
-    if (ask_moment(state, function, moment, &answer) < 0) {
+    stream_answer answer = {0};
+    if (Py_IS_TYPE(moment, state->event_type)) {
+        answer = (stream_answer){NULL, event_cast(moment)->event, event_cast(moment)->value};
+        if (answer.event != NULL) {
+            bridge_event_retain(answer.event);
+        }
+    }
+    else if (stream_protocol_ask(state, function, moment, &answer) < 0) {
         return -1;
     }
-    bool is_waited_for = answer.event != NULL && !order->is_ordered;
     int result = 0;
-    if (is_waited_for && order->stream != NULL) {
-        result = wait_on_gpu(state, function, order->stream, storage, &answer);
-    }
-    else if (!is_waited_for ||
-             waiting_for_event(answer.event, answer.value, STREAM_FOREVER) >= 0) {
+    if (answer.event == NULL || order->is_ordered) {
         result = stream_order_storage(state, function, order, storage);
     }
-    else {
+    else if (order->stream != NULL) {
+        result = wait_on_gpu(state, function, order->stream, storage, &answer);
+    }
+    else if (waiting_for_event(answer.event, answer.value, STREAM_FOREVER) < 0) {
         result = -1;
+    }
+    else {
+        result = stream_order_storage(state, function, order, storage);
     }
     bridge_event_release(answer.event);
     return result;
@@ -184,12 +173,11 @@ await_event(md_state *state, const char *function, metal_stream *stream, bridge_
 }
 
 static int
-await_array(md_state *state, const char *function, metal_stream *stream,
-            const ArrayObject *array)
+await_array(md_state *state, const char *function, metal_stream *stream, PyObject *op)
 {
     bridge_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = work_wait_storage(stream, array->storage);
+    status = work_wait_storage(stream, storage_of_object(op));
     Py_END_ALLOW_THREADS
     if (status != BRIDGE_OK) {
         (void)errors_from_bridge(state, function, status, NULL, 0);
@@ -206,7 +194,7 @@ stream_protocol_await(md_state *state, const char *function, metal_stream *strea
         return await_event(state, function, stream, event->event, event->value);
     }
     if (Py_IS_TYPE(op, state->array_type)) {
-        return await_array(state, function, stream, (ArrayObject *)op);
+        return await_array(state, function, stream, op);
     }
     if (Py_IS_TYPE(op, state->stream_type) && stream_cast(op) == stream) {
         return 0;
