@@ -76,6 +76,7 @@ PyObject *array_index(PyObject *op);
 int array_getbuffer(PyObject *op, Py_buffer *view, int flags);
 void array_releasebuffer(PyObject *op, Py_buffer *view);
 PyObject *array_get_host(PyObject *op, void *closure);
-ArrayObject *array_of_host_view(PyObject *op); /* borrowed: the Array behind a HostView */
+/* The Array that `op` is, or is the host view of: borrowed.  NULL: neither. */
+PyObject *array_behind(md_state *state, PyObject *op);
 
 #endif /* MD_ARRAY_METHODS_H */

@@ -113,7 +113,7 @@ array_method_to_device(PyObject *op, PyObject *const *args, Py_ssize_t nargs, Py
     metal_storage *storage = array_storage(array_cast(op));
     bool is_here = is_cpu || request.device == storage->device;
     if (!is_here) {
-        result = dlpack_import_array(array_cast(op), &request);
+        result = dlpack_import_array(op, &request);
     }
     else if (request.order.stream == NULL ||
              wait_rule_for_gpu(state, function, storage, &request.order) == 0) {

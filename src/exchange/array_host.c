@@ -268,10 +268,19 @@ typedef struct {
     ArrayObject *array; /* owned */
 } HostViewObject;
 
-ArrayObject *
+static inline ArrayObject *
 array_of_host_view(PyObject *op)
 {
     return ((HostViewObject *)op)->array;
+}
+
+PyObject *
+array_behind(md_state *state, PyObject *op)
+{
+    if (Py_IS_TYPE(op, state->array_type)) {
+        return op;
+    }
+    return Py_IS_TYPE(op, state->host_view_type) ? (PyObject *)array_of_host_view(op) : NULL;
 }
 
 /* SPEC export-host-view */

@@ -88,7 +88,7 @@ array_of_our_buffer(md_state *state, PyObject *x, const import_request *request)
     }
     PyObject *array = array_new(state, x, (int64_t)storage->first_byte, &layout,
                                 (DLDataType){kDLUInt, 8, 1}, storage->is_readonly);
-    PyObject *result = array == NULL ? NULL : dlpack_import_array(array_cast(array), request);
+    PyObject *result = array == NULL ? NULL : dlpack_import_array(array, request);
     Py_XDECREF(array);
     return result;
 }

@@ -1,22 +1,16 @@
 /* dlpack_check.c: see dlpack_check.h. */
 #include "exchange/dlpack_check.h"
 
-#include <stdio.h>
-
 #include "arithmetic/dtype_bits.h"
 
 #define DLPACK_AS_TEXT(name, text) [name] = text,
 static const char *const fault_texts[] = {DLPACK_FAULT_LIST(DLPACK_AS_TEXT)};
 #undef DLPACK_AS_TEXT
 
-void
-dlpack_fault_write(const dlpack_fault *fault, char text[DLPACK_FAULT_TEXT_MAX])
+const char *
+dlpack_fault_text(dlpack_fault_code code)
 {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    (void)snprintf(text, DLPACK_FAULT_TEXT_MAX, fault_texts[fault->code], (long long)fault->a,
-                   (long long)fault->b, (long long)fault->c);
-#pragma GCC diagnostic pop
+    return fault_texts[code];
 }
 
 static bool

@@ -44,9 +44,7 @@ typedef struct dlpack_fault {
     int64_t a, b, c; /* the numbers of the text; 0 where it takes fewer */
 } dlpack_fault;
 
-/* The fault with its numbers, a sentence without its full stop. */
-#define DLPACK_FAULT_TEXT_MAX 200
-void dlpack_fault_write(const dlpack_fault *fault, char text[DLPACK_FAULT_TEXT_MAX]);
+const char *dlpack_fault_text(dlpack_fault_code code); /* printf format, static */
 
 /* What a sound tensor says of itself. */
 typedef struct dlpack_facts {

@@ -45,8 +45,12 @@ start_with(foreign_tensor *out, PyObject *capsule, const char *maker)
 static PyObject *
 refuse(const foreign_tensor *foreign, const dlpack_fault *fault)
 {
-    char text[DLPACK_FAULT_TEXT_MAX];
-    dlpack_fault_write(fault, text);
+    char text[200];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    (void)snprintf(text, sizeof text, dlpack_fault_text(fault->code), (long long)fault->a,
+                   (long long)fault->b, (long long)fault->c);
+#pragma GCC diagnostic pop
     return PyErr_Format(PyExc_BufferError, "from_dlpack: %s, in the tensor that %s made.", text,
                         foreign->maker);
 }
@@ -315,8 +319,12 @@ static int
 order_work(ArrayObject *array, const import_request *request)
 {
     md_state *state = state_of((PyObject *)array);
-    return stream_protocol_order(state, "from_dlpack", &request->order, array_storage(array),
-                                 request->moment);
+    metal_storage *storage = array_storage(array);
+    if (request->moment != NULL) {
+        return stream_protocol_order(state, "from_dlpack", &request->order, storage,
+                                     request->moment);
+    }
+    return wait_rule_for_gpu(state, "from_dlpack", storage, &request->order);
 }
 
 /* Order GPU work; copy to another device, or where the producer did not make the copy that was
@@ -356,9 +364,9 @@ finish_metal(PyObject *op, uint64_t flags, const import_request *request)
 }
 
 PyObject *
-dlpack_import_array(ArrayObject *array, const import_request *request)
+dlpack_import_array(PyObject *op, const import_request *request)
 {
-    return finish_metal(array_alias(array), 0, request);
+    return finish_metal(array_alias(array_cast(op)), 0, request);
 }
 
 /* ---- any tensor ---- */

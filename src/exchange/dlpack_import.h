@@ -11,7 +11,6 @@
 
 #include <dlpack/dlpack.h>
 
-#include "array/array.h"
 #include "exchange/import_request.h"
 
 /* An Array of a capsule's tensor: owned (+1).  A capsule that is refused stays its owner's. */
@@ -27,6 +26,6 @@ PyObject *dlpack_import_managed(md_state *state, DLManagedTensorVersioned *manag
 void dlpack_delete_foreign(void *managed, bool is_versioned);
 
 /* One of our own Arrays: no tensor in between. */
-PyObject *dlpack_import_array(ArrayObject *array, const import_request *request);
+PyObject *dlpack_import_array(PyObject *array, const import_request *request);
 
 #endif /* MD_DLPACK_IMPORT_H */

@@ -172,12 +172,10 @@ PyObject *
 producer_import(md_state *state, PyObject *producer, const import_request *request)
 {
     owners_drain(state);
-    if (Py_IS_TYPE(producer, state->array_type)) {
-        return dlpack_import_array(array_cast(producer), request);
-    }
     /* our memory has its MTLBuffer, and work is known by it */
-    if (Py_IS_TYPE(producer, state->host_view_type)) {
-        return dlpack_import_array(array_of_host_view(producer), request);
+    PyObject *own = array_behind(state, producer);
+    if (own != NULL) {
+        return dlpack_import_array(own, request);
     }
     if (PyCapsule_CheckExact(producer)) {
         return dlpack_import_capsule(state, producer, "a capsule's producer", request);

@@ -17,8 +17,12 @@
 static PyObject *
 text_of_fault(const dlpack_fault *fault)
 {
-    char text[DLPACK_FAULT_TEXT_MAX];
-    dlpack_fault_write(fault, text);
+    char text[200];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    (void)snprintf(text, sizeof text, dlpack_fault_text(fault->code), (long long)fault->a,
+                   (long long)fault->b, (long long)fault->c);
+#pragma GCC diagnostic pop
     return PyUnicode_FromFormat("%s.", text);
 }
 

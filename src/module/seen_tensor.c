@@ -149,8 +149,12 @@ seen_check(const char *function, const seen_tensor *seen, dlpack_facts *facts)
     if (is_sound) {
         return 0;
     }
-    char text[DLPACK_FAULT_TEXT_MAX];
-    dlpack_fault_write(&fault, text);
+    char text[200];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    (void)snprintf(text, sizeof text, dlpack_fault_text(fault.code), (long long)fault.a,
+                   (long long)fault.b, (long long)fault.c);
+#pragma GCC diagnostic pop
     PyErr_Format(PyExc_BufferError, "%s: %s.", function, text);
     return -1;
 }

@@ -9,7 +9,7 @@
 #include "module/shares_memory.h"
 
 #include "arithmetic/layout_overlap.h"
-#include "array/array.h"
+#include "array/array_methods.h"
 #include "module/seen_tensor.h"
 #include "python/args.h"
 #include "python/owners.h"
@@ -99,18 +99,6 @@ place_array(ArrayObject *array, place *self)
 }
 
 static int
-place_host_view(PyObject *op, place *self)
-{
-    PyObject *array = PyObject_GetAttrString(op, "array");
-    if (array == NULL) {
-        return -1;
-    }
-    int result = place_array(array_cast(array), self);
-    Py_DECREF(array); /* the view, which the caller holds, keeps it */
-    return result;
-}
-
-static int
 place_buffer(PyObject *op, place *self)
 {
     metal_storage *storage = buffer_open_storage(WHERE, buffer_cast(op));
@@ -178,44 +166,75 @@ place_view(PyObject *op, place *self)
                : 1;
 }
 
-/* The protocol's own view of memory: a dict with 'data', 'shape', 'strides', 'typestr'. */
+/* What __array_interface__ says, as numbers; strides in bytes. */
+typedef struct interface_facts {
+    const char *address;
+    int ndim;
+    int64_t shape[LAYOUT_MAX_NDIM], strides[LAYOUT_MAX_NDIM];
+    int64_t itemsize;
+} interface_facts;
+
+/* "<f4": a byte order, a kind, and a count of bytes, of characters of 4 bytes for 'U'. */
+static int64_t
+itemsize_of_typestr(const char *typestr)
+{
+    return strtoll(typestr + 2, NULL, 10) * (typestr[1] == 'U' ? 4 : 1);
+}
+
+/* Address and itemsize. */
 static int
-place_interface(PyObject *interface, place *self)
+parse_items(PyObject *interface, interface_facts *out)
 {
     PyObject *data = PyDict_GetItemString(interface, "data");
     PyObject *typestr = PyDict_GetItemString(interface, "typestr");
-    PyObject *steps = PyDict_GetItemString(interface, "strides");
-    PyObject *extents = PyDict_GetItemString(interface, "shape");
-    int64_t shape[LAYOUT_MAX_NDIM], strides[LAYOUT_MAX_NDIM];
-    int ndim, nstrides;
     const char *type = typestr == NULL ? NULL : PyUnicode_AsUTF8(typestr);
-    if (type == NULL || data == NULL || extents == NULL || !PyTuple_Check(data) ||
-        PyTuple_GET_SIZE(data) != 2 || strlen(type) < 3) {
+    if (type == NULL || data == NULL || PyDict_GetItemString(interface, "shape") == NULL ||
+        !PyTuple_Check(data) || PyTuple_GET_SIZE(data) != 2 || strlen(type) < 3) {
         PyErr_SetString(PyExc_TypeError,
                         WHERE ": __array_interface__ lacks an address ('data'), "
                               "'shape' or 'typestr'.");
         return -1;
     }
-    int64_t itemsize = strtoll(type + 2, NULL, 10) * (type[1] == 'U' ? 4 : 1);
-    void *address = PyLong_AsVoidPtr(PyTuple_GET_ITEM(data, 0));
-    if (PyErr_Occurred() ||
-        args_int64s(WHERE, "shape", extents, shape, LAYOUT_MAX_NDIM, &ndim) < 0) {
-        return -1;
-    }
+    out->itemsize = itemsize_of_typestr(type);
+    out->address = PyLong_AsVoidPtr(PyTuple_GET_ITEM(data, 0));
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Shape and strides: those of C order where it has none. */
+static int
+parse_steps(PyObject *interface, interface_facts *out)
+{
+    PyObject *shape = PyDict_GetItemString(interface, "shape");
+    PyObject *strides = PyDict_GetItemString(interface, "strides");
     strided_layout dense;
     layout_fault fault;
-    if (!layout_set_dense(&dense, ndim, shape, itemsize, 'C', &fault)) {
+    int count;
+    if (args_int64s(WHERE, "shape", shape, out->shape, LAYOUT_MAX_NDIM, &out->ndim) < 0) {
+        return -1;
+    }
+    if (!layout_set_dense(&dense, out->ndim, out->shape, out->itemsize, 'C', &fault)) {
         PyErr_SetString(PyExc_ValueError, WHERE ": __array_interface__ has no sound shape.");
         return -1;
     }
-    for (int axis = 0; axis < ndim; axis++) {
-        strides[axis] = dense.strides[axis] * itemsize;
+    for (int axis = 0; axis < out->ndim; axis++) {
+        out->strides[axis] = dense.strides[axis] * out->itemsize;
     }
-    if (steps != NULL && steps != Py_None &&
-        args_int64s(WHERE, "strides", steps, strides, ndim, &nstrides) < 0) {
+    if (strides == NULL || strides == Py_None) {
+        return 0;
+    }
+    return args_int64s(WHERE, "strides", strides, out->strides, out->ndim, &count);
+}
+
+/* The protocol's own view of memory: a dict with 'data', 'shape', 'strides', 'typestr'. */
+static int
+place_interface(PyObject *interface, place *self)
+{
+    interface_facts facts;
+    if (parse_items(interface, &facts) < 0 || parse_steps(interface, &facts) < 0) {
         return -1;
     }
-    return place_bytes(self, address, ndim, shape, strides, itemsize);
+    return place_bytes(self, facts.address, facts.ndim, facts.shape, facts.strides,
+                       facts.itemsize);
 }
 
 /* ---- DLPack ---- */
@@ -290,11 +309,9 @@ static int
 find_place(md_state *state, PyObject *op, place *self)
 {
     *self = (place){.handle = NULL};
-    if (Py_IS_TYPE(op, state->array_type)) {
-        return place_array(array_cast(op), self);
-    }
-    if (Py_IS_TYPE(op, state->host_view_type)) {
-        return place_host_view(op, self);
+    PyObject *own = array_behind(state, op); /* kept by `op`, which the caller holds */
+    if (own != NULL) {
+        return place_array(array_cast(own), self);
     }
     if (Py_IS_TYPE(op, state->buffer_type)) {
         return place_buffer(op, self);

@@ -2,7 +2,6 @@
 #include "streams/stream_protocol.h"
 
 #include "python/args.h"
-#include "python/errors.h"
 #include "python/storage_object.h"
 #include "streams/event_type.h"
 #include "streams/stream_object.h"
@@ -106,30 +105,18 @@ stream_protocol_speaks(md_state *state, PyObject *op)
 
 /* ---- waiting for others ---- */
 
-/* As stream_protocol_ask, also of an Event, and of NULL: nothing to wait for. */
-static int
-ask_moment(md_state *state, const char *function, PyObject *moment, stream_answer *out)
-{
-    *out = (stream_answer){0};
-    if (moment == NULL) {
-        return 0;
-    }
-    if (!Py_IS_TYPE(moment, state->event_type)) {
-        return stream_protocol_ask(state, function, moment, out);
-    }
-    *out = (stream_answer){NULL, event_cast(moment)->event, event_cast(moment)->value};
-    if (out->event != NULL) {
-        bridge_event_retain(out->event);
-    }
-    return 0;
-}
-
 int
 stream_protocol_order(md_state *state, const char *function, const stream_order *order,
                       metal_storage *storage, PyObject *moment)
 {
-    stream_answer answer;
-    if (ask_moment(state, function, moment, &answer) < 0) {
+    stream_answer answer = {0};
+    if (Py_IS_TYPE(moment, state->event_type)) {
+        answer = (stream_answer){NULL, event_cast(moment)->event, event_cast(moment)->value};
+        if (answer.event != NULL) {
+            bridge_event_retain(answer.event);
+        }
+    }
+    else if (stream_protocol_ask(state, function, moment, &answer) < 0) {
         return -1;
     }
     int result =

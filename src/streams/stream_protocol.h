@@ -31,9 +31,8 @@ PyObject *stream_protocol_answer(const metal_stream *stream, uint64_t value);
 /* Is `op` an Event, or does it have __metal_stream__? */
 bool stream_protocol_speaks(md_state *state, PyObject *op);
 
-/* A producer's work on the buffer is finished when `moment` is, which is an Event or has
- * __metal_stream__; NULL: it is finished.  The order says who waits for it and for ours.  -1
- * with an exception. */
+/* Work of others on the buffer is over when `moment` is, which is an Event or has
+ * __metal_stream__: who waits for it and for ours, the order says.  -1 with an exception. */
 int stream_protocol_order(md_state *state, const char *function, const stream_order *order,
                           metal_storage *storage, PyObject *moment);
 
