@@ -2,14 +2,27 @@
  * layout_views.c. */
 #include "arithmetic/layout.h"
 
+#include <stdio.h>
+
 #define LAYOUT_AS_TEXT(name, text) [name] = text,
 static const char *const fault_texts[] = {LAYOUT_FAULT_LIST(LAYOUT_AS_TEXT)};
 #undef LAYOUT_AS_TEXT
 
-const char *
-layout_fault_text(layout_fault_code code)
+void
+layout_write_text(const char *format, int64_t a, int64_t b, int64_t c,
+                  char out[LAYOUT_TEXT_MAX])
 {
-    return fault_texts[code];
+    /* Every format is of a list of faults, and takes these numbers. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    (void)snprintf(out, LAYOUT_TEXT_MAX, format, (long long)a, (long long)b, (long long)c);
+#pragma GCC diagnostic pop
+}
+
+void
+layout_write_fault(const layout_fault *fault, char out[LAYOUT_TEXT_MAX])
+{
+    layout_write_text(fault_texts[fault->code], fault->a, fault->b, 0, out);
 }
 
 /* ---- making a layout ---- */

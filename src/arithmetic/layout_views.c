@@ -121,12 +121,17 @@ layout_permuted(const strided_layout *in, const int *axes, strided_layout *out,
 
 /* ---- axes of extent 1 ---- */
 
-void
-layout_squeezed(const strided_layout *in, strided_layout *out)
+bool
+layout_squeezed_axes(const strided_layout *in, uint64_t axes, strided_layout *out,
+                     layout_fault *fault)
 {
     int kept = 0;
     for (int axis = 0; axis < in->ndim; axis++) {
-        if (in->shape[axis] != 1) {
+        bool is_dropped = axes >> axis & 1;
+        if (is_dropped && in->shape[axis] != 1) {
+            return layout_fail(fault, LAYOUT_FAULT_SQUEEZE, axis, in->shape[axis]);
+        }
+        if (!is_dropped) {
             out->shape[kept] = in->shape[axis];
             out->strides[kept++] = in->strides[axis];
         }
@@ -134,6 +139,18 @@ layout_squeezed(const strided_layout *in, strided_layout *out)
     out->ndim = kept;
     out->itemsize = in->itemsize;
     out->offset = in->offset;
+    return true;
+}
+
+void
+layout_squeezed(const strided_layout *in, strided_layout *out)
+{
+    uint64_t units = 0;
+    layout_fault unused;
+    for (int axis = 0; axis < in->ndim; axis++) {
+        units |= (uint64_t)(in->shape[axis] == 1) << axis;
+    }
+    (void)layout_squeezed_axes(in, units, out, &unused);
 }
 
 int64_t

@@ -1,5 +1,4 @@
 /* layout_index.c: basic indexing of a layout by a Python key; see layout_type.h. */
-#include "python/errors.h"
 #include "values/layout_type_object.h"
 
 /* Reading a key from left to right: the source stays as it is, the result grows. */
@@ -16,8 +15,7 @@ typedef struct indexing {
 static int
 refuse(const indexing *at, const layout_fault *fault)
 {
-    (void)(at->state == NULL ? layout_object_refuse(at->function, fault)
-                             : errors_from_layout(at->state, at->function, fault));
+    (void)errors_from_layout(at->state, at->function, fault);
     return -1;
 }
 

@@ -41,7 +41,7 @@ new_dense(PyTypeObject *type, const char *function, const strided_layout *like, 
         layout_stride_order(like, axes);
     }
     if (!layout_set_ordered(&out, like->ndim, like->shape, like->itemsize, axes, &fault)) {
-        return layout_object_refuse(function, &fault);
+        return errors_from_layout(NULL, function, &fault);
     }
     return layout_object_new(type, &out);
 }
@@ -243,7 +243,7 @@ layout_method_repacked(PyObject *op, PyObject *const *args, Py_ssize_t nargs, Py
                                                  : LAYOUT_MAX_NDIM;
     if (!layout_check_repack(&layout, itemsize, address, place, &fault) ||
         !layout_repacked(&layout, itemsize, place, keep_axis, &layout, &fault)) {
-        return layout_object_refuse(spec.function, &fault);
+        return errors_from_layout(NULL, spec.function, &fault);
     }
     return layout_object_new(Py_TYPE(op), &layout);
 }

@@ -71,7 +71,7 @@ static PyObject *
 refuse_overflow(const char *where, int axis)
 {
     layout_fault fault = {LAYOUT_FAULT_OVERFLOW, axis, 0};
-    return layout_object_refuse(where, &fault);
+    return errors_from_layout(NULL, where, &fault);
 }
 
 static PyObject *
@@ -237,7 +237,7 @@ layout_method_required_size_in_bytes(PyObject *op, PyObject *Py_UNUSED(unused))
     const LayoutObject *self = find_bounds(op);
     if (self->min < 0) {
         layout_fault fault = {LAYOUT_FAULT_NEGATIVE, self->min, 0};
-        return layout_object_refuse("StridedLayout.required_size_in_bytes", &fault);
+        return errors_from_layout(NULL, "StridedLayout.required_size_in_bytes", &fault);
     }
     return PyLong_FromLongLong((self->max + 1) * self->itemsize); /* checked when it was made */
 }

@@ -2,8 +2,6 @@
  * layout_type_object.h. */
 #include "values/layout_type_object.h"
 
-#include <stdio.h>
-
 /* ---- making ---- */
 
 PyObject *
@@ -28,21 +26,6 @@ void
 layout_type_get(PyObject *op, strided_layout *out)
 {
     layout_read(op, out);
-}
-
-PyObject *
-layout_object_refuse(const char *where, const layout_fault *fault)
-{
-    char text[160];
-    /* Every text of the list takes at most these two numbers. */
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    (void)snprintf(text, sizeof text, layout_fault_text(fault->code), (long long)fault->a,
-                   (long long)fault->b);
-#pragma GCC diagnostic pop
-    PyObject *class =
-        fault->code == LAYOUT_FAULT_OVERFLOW ? PyExc_OverflowError : PyExc_ValueError;
-    return PyErr_Format(class, "%s: %s.", where, text);
 }
 
 int
@@ -148,7 +131,7 @@ new_implicit(PyTypeObject *type, int ndim, const int64_t *shape, int64_t itemsiz
     strided_layout layout;
     layout_fault fault;
     if (!layout_set_dense(&layout, ndim, shape, itemsize, 'C', &fault)) {
-        return layout_object_refuse("StridedLayout", &fault);
+        return errors_from_layout(NULL, "StridedLayout", &fault);
     }
     if (layout_is_empty(&layout)) {
         layout_clear_strides(&layout);
@@ -222,7 +205,7 @@ layout_object_from_values(PyTypeObject *type, PyObject *const *values, int64_t o
     }
     if (itemsize < 1) { /* before strides are divided by it */
         (void)layout_fail(&fault, LAYOUT_FAULT_ITEMSIZE, itemsize, 0);
-        return layout_object_refuse("StridedLayout", &fault);
+        return errors_from_layout(NULL, "StridedLayout", &fault);
     }
     if (values[1] == Py_None) {
         return new_implicit(type, ndim, shape, itemsize);
@@ -232,7 +215,7 @@ layout_object_from_values(PyTypeObject *type, PyObject *const *values, int64_t o
     }
     if (!layout_set(&layout, ndim, shape, strides, itemsize, offset, &fault) ||
         !check_strides(&layout, &fault)) {
-        return layout_object_refuse("StridedLayout", &fault);
+        return errors_from_layout(NULL, "StridedLayout", &fault);
     }
     return layout_object_new(type, &layout);
 }

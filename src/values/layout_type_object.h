@@ -8,6 +8,7 @@
 #define MD_LAYOUT_TYPE_OBJECT_H
 
 #include "python/args.h"
+#include "python/errors.h"
 #include "values/layout_type.h"
 
 /* Tuples that are kept once they have been asked for. */
@@ -110,10 +111,6 @@ PyObject *layout_object_new(PyTypeObject *type, const strided_layout *layout);
  * caller, the last of which may be NULL, at an offset in items: owned (+1). */
 PyObject *layout_object_from_values(PyTypeObject *type, PyObject *const *values,
                                     int64_t offset);
-
-/* "StridedLayout.<where>: <text>."  OverflowError for what overflows, ValueError for the rest:
- * cuda.core's classes.  NULL. */
-PyObject *layout_object_refuse(const char *where, const layout_fault *fault);
 
 /* args_parse, without its search where there are no keywords. */
 static inline int

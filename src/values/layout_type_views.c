@@ -53,7 +53,7 @@ layout_method_reshaped(PyObject *op, PyObject *const *args, Py_ssize_t nargs, Py
     layout_read(op, &layout);
     bool is_empty = layout_is_empty(&layout);
     if (!layout_reshaped(&layout, ndim, shape, &layout, &fault)) {
-        return layout_object_refuse(spec.function, &fault);
+        return errors_from_layout(NULL, spec.function, &fault);
     }
     if (is_empty) {
         layout_clear_strides(&layout);
@@ -93,7 +93,7 @@ layout_method_permuted(PyObject *op, PyObject *const *args, Py_ssize_t nargs, Py
     }
     layout_read(op, &layout);
     if (!layout_permuted(&layout, axes, &layout, &fault)) {
-        return layout_object_refuse(spec.function, &fault);
+        return errors_from_layout(NULL, spec.function, &fault);
     }
     return layout_object_new(Py_TYPE(op), &layout);
 }
@@ -137,7 +137,7 @@ read_new_axes(const char *function, const int64_t *given, int count, int ndim, u
         }
         if (*out >> axis & 1) {
             layout_fault fault = {LAYOUT_FAULT_AXIS_TWICE, axis, 0};
-            (void)layout_object_refuse(function, &fault);
+            (void)errors_from_layout(NULL, function, &fault);
             return -1;
         }
         *out |= UINT64_C(1) << axis;
@@ -186,14 +186,14 @@ layout_method_unsqueezed(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
     int ndim = layout_cast(op)->ndim + count;
     if (ndim > LAYOUT_MAX_NDIM) {
         (void)layout_fail(&fault, LAYOUT_FAULT_NDIM, ndim, 0);
-        return layout_object_refuse(spec.function, &fault);
+        return errors_from_layout(NULL, spec.function, &fault);
     }
     if (read_new_axes(spec.function, given, count, ndim, &axes) < 0) {
         return NULL;
     }
     layout_read(op, &layout);
     if (!layout_unsqueezed(&layout, axes, &layout, &fault)) {
-        return layout_object_refuse(spec.function, &fault);
+        return errors_from_layout(NULL, spec.function, &fault);
     }
     return layout_object_new(Py_TYPE(op), &layout);
 }
@@ -234,7 +234,7 @@ layout_method_broadcast_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs
     }
     layout_read(op, &layout);
     if (!layout_broadcast(&layout, ndim, shape, &layout, &fault)) {
-        return layout_object_refuse(spec.function, &fault);
+        return errors_from_layout(NULL, spec.function, &fault);
     }
     return layout_object_new(Py_TYPE(op), &layout);
 }
