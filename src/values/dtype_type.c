@@ -166,7 +166,7 @@ dtype_get_numpy(PyObject *op, void *Py_UNUSED(closure))
             "more.",
             (int)dtype.lanes);
     }
-    if (!entry->is_numpy) {
+    if (entry->format == NULL) {
         return dtype_of_ml_dtypes(entry->name);
     }
     PyObject *name = PyUnicode_FromString(entry->name);
