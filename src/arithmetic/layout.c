@@ -146,7 +146,7 @@ layout_set(strided_layout *out, int ndim, const int64_t *shape, const int64_t *s
             return false;
         }
     }
-    else if (ndim > 0) {
+    else if (ndim > 0 && strides != out->strides) {
         memcpy(out->strides, strides, (size_t)ndim * sizeof *strides);
     }
     out->offset = offset;
@@ -181,20 +181,17 @@ static bool
 is_contiguous(const strided_layout *in, bool is_c)
 {
     int64_t expected = 1;
-    if (layout_is_empty(in)) {
-        return true;
-    }
+    bool follows = true;
     for (int step = 0; step < in->ndim; step++) {
         int axis = is_c ? in->ndim - 1 - step : step;
-        if (in->shape[axis] == 1) {
-            continue;
+        int64_t extent = in->shape[axis];
+        if (extent == 0) {
+            return true;
         }
-        if (in->strides[axis] != expected) {
-            return false;
-        }
-        expected *= in->shape[axis];
+        follows &= extent == 1 || in->strides[axis] == expected;
+        expected *= extent; /* the volume at most */
     }
-    return true;
+    return follows;
 }
 
 bool

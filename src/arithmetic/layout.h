@@ -157,7 +157,8 @@ bool layout_set_dense(strided_layout *out, int ndim, const int64_t *shape, int64
 bool layout_set_ordered(strided_layout *out, int ndim, const int64_t *shape, int64_t itemsize,
                         const int *axes, layout_fault *fault);
 
-/* A layout with the given strides (NULL: C order).  Refuses ndim out of range, negative
+/* A layout with the given strides (NULL: C order); shape and strides may be those that `out` has.
+ * Refuses ndim out of range, negative
  * extents, and any product or offset that overflows int64 in items or in bytes. */
 bool layout_set(strided_layout *out, int ndim, const int64_t *shape, const int64_t *strides,
                 int64_t itemsize, int64_t offset, layout_fault *fault);

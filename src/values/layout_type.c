@@ -32,7 +32,7 @@ static PyObject *
 layout_vectorcall(PyObject *type, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     PyObject *values[4];
-    if (layout_parse(&new_spec, args, PyVectorcall_NARGS(nargsf), kwnames, values) < 0) {
+    if (args_parse(&new_spec, args, PyVectorcall_NARGS(nargsf), kwnames, values) < 0) {
         return NULL;
     }
     return layout_object_from_values((PyTypeObject *)type, values, 0);
@@ -160,10 +160,8 @@ layout_dealloc(PyObject *op)
 {
     LayoutObject *self = layout_cast(op);
     PyTypeObject *type = Py_TYPE(op);
-    if (self->has_known) {
-        for (int i = 0; i < KNOWN_COUNT; i++) {
-            Py_XDECREF(self->known[i]);
-        }
+    for (int i = 0; i < KNOWN_COUNT; i++) {
+        Py_XDECREF(self->known[i]);
     }
     PyObject_Free(op);
     Py_DECREF(type);

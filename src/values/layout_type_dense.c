@@ -80,8 +80,9 @@ layout_method_dense(PyObject *class, PyObject *const *args, Py_ssize_t nargs, Py
     PyObject *values[3];
     strided_layout like;
     int axes[LAYOUT_MAX_NDIM];
-    if (layout_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        layout_read_ints(spec.function, "shape", values[0], like.shape, &like.ndim) < 0 ||
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        args_int64s(spec.function, "shape", values[0], like.shape, LAYOUT_MAX_NDIM,
+                    &like.ndim) < 0 ||
         layout_read_int(spec.function, "itemsize", values[1], &like.itemsize) < 0) {
         return NULL;
     }
@@ -147,7 +148,7 @@ layout_method_dense_like(PyObject *class, PyObject *const *args, Py_ssize_t narg
     static const args_spec spec = {
         "StridedLayout.dense_like", 0, 2, 1, {"other", "stride_order", NULL}};
     PyObject *values[2];
-    if (layout_parse(&spec, args, nargs, kwnames, values) < 0) {
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
         return NULL;
     }
     if (!Py_IS_TYPE(values[0], (PyTypeObject *)class)) {
@@ -181,7 +182,7 @@ layout_method_to_dense(PyObject *op, PyObject *const *args, Py_ssize_t nargs, Py
 {
     static const args_spec spec = {"StridedLayout.to_dense", 0, 1, 0, {"stride_order", NULL}};
     PyObject *values[1];
-    if (layout_parse(&spec, args, nargs, kwnames, values) < 0) {
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
         return NULL;
     }
     return make_dense(spec.function, op, values[0]);
@@ -227,7 +228,7 @@ layout_method_repacked(PyObject *op, PyObject *const *args, Py_ssize_t nargs, Py
     layout_fault fault;
     int64_t itemsize = 0, address = 0, axis = -1;
     int keep_axis = 1;
-    if (layout_parse(&spec, args, nargs, kwnames, values) < 0 ||
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
         layout_read_int(spec.function, "itemsize", values[0], &itemsize) < 0 ||
         layout_read_int(spec.function, "data_ptr", values[1], &address) < 0 ||
         layout_read_int(spec.function, "axis", values[2], &axis) < 0 ||
@@ -288,7 +289,7 @@ layout_method_max_compatible_itemsize(PyObject *op, PyObject *const *args, Py_ss
     strided_layout layout;
     int64_t max = 16, address = 0, given = -1;
     int axis;
-    if (layout_parse(&spec, args, nargs, kwnames, values) < 0 ||
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
         layout_read_int(spec.function, "max_itemsize", values[0], &max) < 0 ||
         layout_read_int(spec.function, "data_ptr", values[1], &address) < 0 ||
         layout_read_int(spec.function, "axis", values[2], &given) < 0) {
@@ -344,7 +345,7 @@ layout_method_restore(PyObject *class, PyObject *const *args, Py_ssize_t nargs,
                                    {"shape", "strides", "itemsize", "slice_offset", NULL}};
     PyObject *values[4];
     int64_t offset;
-    if (layout_parse(&spec, args, nargs, kwnames, values) < 0 ||
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
         args_int64(spec.function, "slice_offset", values[3], &offset) < 0) {
         return NULL;
     }

@@ -12,7 +12,7 @@ read_one(const args_spec *spec, PyObject *const *args, Py_ssize_t nargs, PyObjec
     if (nargs == 1 && kwnames == NULL) {
         return args[0];
     }
-    return layout_parse(spec, args, nargs, kwnames, values) < 0 ? NULL : values[0];
+    return args_parse(spec, args, nargs, kwnames, values) < 0 ? NULL : values[0];
 }
 
 /* ---- other shapes ---- */
@@ -47,7 +47,8 @@ layout_method_reshaped(PyObject *op, PyObject *const *args, Py_ssize_t nargs, Py
     layout_fault fault;
     int64_t shape[LAYOUT_MAX_NDIM];
     int ndim;
-    if (value == NULL || layout_read_ints(spec.function, "shape", value, shape, &ndim) < 0) {
+    if (value == NULL ||
+        args_int64s(spec.function, "shape", value, shape, LAYOUT_MAX_NDIM, &ndim) < 0) {
         return NULL;
     }
     layout_read(op, &layout);
@@ -177,7 +178,8 @@ layout_method_unsqueezed(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
     int64_t given[LAYOUT_MAX_NDIM];
     uint64_t axes;
     int count;
-    if (value == NULL || layout_read_ints(spec.function, "axis", value, given, &count) < 0) {
+    if (value == NULL ||
+        args_int64s(spec.function, "axis", value, given, LAYOUT_MAX_NDIM, &count) < 0) {
         return NULL;
     }
     if (count == 0) {
@@ -229,7 +231,8 @@ layout_method_broadcast_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs
     layout_fault fault;
     int64_t shape[LAYOUT_MAX_NDIM];
     int ndim;
-    if (value == NULL || layout_read_ints(spec.function, "shape", value, shape, &ndim) < 0) {
+    if (value == NULL ||
+        args_int64s(spec.function, "shape", value, shape, LAYOUT_MAX_NDIM, &ndim) < 0) {
         return NULL;
     }
     layout_read(op, &layout);
@@ -339,7 +342,7 @@ layout_method_flattened(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
     PyObject *values[3];
     strided_layout layout;
     uint64_t mask;
-    if (layout_parse(&spec, args, nargs, kwnames, values) < 0) {
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
         return NULL;
     }
     bool has_mask = values[2] != NULL && values[2] != Py_None;
