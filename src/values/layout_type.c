@@ -2,7 +2,7 @@
  *
  * Owns:    nothing but its numbers, kept in the object itself; see layout_type_object.h.
  * Calls:   layout.h for all arithmetic.  Attributes are in layout_type_facts.c, methods in
- *          layout_type_views.c.
+ *          layout_type_views.c, layout_type_dense.c and layout_type_object.c.
  * Threads: the GIL is held.
  */
 #include "values/layout_type.h"

@@ -1,4 +1,4 @@
-/* layout_type_object.c: makes StridedLayouts, and reads what their methods are given; see
+/* layout_type_object.c: makes StridedLayouts, from numbers, from arguments and from a pickle; see
  * layout_type_object.h. */
 #include "values/layout_type_object.h"
 
@@ -145,4 +145,67 @@ layout_object_from_values(PyTypeObject *type, PyObject *const *values, int64_t o
         return errors_from_layout(NULL, "StridedLayout", &fault);
     }
     return layout_object_new(type, &layout);
+}
+
+/* ---- copies of the value ---- */
+
+const char layout_doc_reduce[] = "__reduce__($self, /)\n--\n\n"
+                                 "Pickle by shape, strides, itemsize and offset.";
+
+PyObject *
+layout_method_reduce(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    PyObject *restore = PyObject_GetAttrString((PyObject *)Py_TYPE(op), "_restore");
+    PyObject *shape = restore == NULL ? NULL : PyObject_GetAttrString(op, "shape");
+    PyObject *strides = shape == NULL ? NULL : PyObject_GetAttrString(op, "strides");
+    PyObject *result = NULL;
+    if (strides != NULL) {
+        result = Py_BuildValue("O(OOLL)", restore, shape, strides,
+                               (long long)layout_cast(op)->itemsize,
+                               (long long)layout_cast(op)->offset);
+    }
+    Py_XDECREF(restore);
+    Py_XDECREF(shape);
+    Py_XDECREF(strides);
+    return result;
+}
+
+const char layout_doc_restore[] =
+    "_restore($type, shape, strides, itemsize, slice_offset, /)\n--\n\n"
+    "The layout that pickle has taken apart.";
+
+PyObject *
+layout_method_restore(PyObject *class, PyObject *const *args, Py_ssize_t nargs,
+                      PyObject *kwnames)
+{
+    static const args_spec spec = {"StridedLayout._restore",
+                                   4,
+                                   4,
+                                   4,
+                                   {"shape", "strides", "itemsize", "slice_offset", NULL}};
+    PyObject *values[4];
+    int64_t offset;
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        args_int64(spec.function, "slice_offset", values[3], &offset) < 0) {
+        return NULL;
+    }
+    values[3] = NULL; /* divide_strides */
+    return layout_object_from_values((PyTypeObject *)class, values, offset);
+}
+
+const char layout_doc_copy[] = "__copy__($self, /)\n--\n\nThe layout itself: it cannot change.";
+
+PyObject *
+layout_method_copy(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    return Py_NewRef(op);
+}
+
+const char layout_doc_deepcopy[] =
+    "__deepcopy__($self, memo, /)\n--\n\nThe layout itself: it cannot change.";
+
+PyObject *
+layout_method_deepcopy(PyObject *op, PyObject *Py_UNUSED(memo))
+{
+    return Py_NewRef(op);
 }

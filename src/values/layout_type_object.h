@@ -148,10 +148,10 @@ layout_clear_strides(strided_layout *layout)
 /* X(C name, Python name): no arguments, or the memo of __deepcopy__. */
 #define LAYOUT_PLAIN_LIST(X) \
     X(required_size_in_bytes, "required_size_in_bytes", METH_NOARGS) /* ..._facts.c */ \
-    X(reduce, "__reduce__", METH_NOARGS) \
+    X(reduce, "__reduce__", METH_NOARGS) /* layout_type_object.c */ \
     X(copy, "__copy__", METH_NOARGS) \
     X(deepcopy, "__deepcopy__", METH_O) \
-    X(squeezed, "squeezed", METH_NOARGS) \
+    X(squeezed, "squeezed", METH_NOARGS) /* layout_type_views.c */ \
     X(flattened_axis_mask, "flattened_axis_mask", METH_NOARGS)
 
 #define DECLARE_CALL(name, text, flags) \
