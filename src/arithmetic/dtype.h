@@ -14,7 +14,7 @@
 
 #include <dlpack/dlpack.h>
 
-/* A longest name is "float8_e4m3b11fnuz" and a suffix "x65535". */
+/* The longest name is "float8_e4m3b11fnuz", its longest suffix "x65535". */
 #define DTYPE_NAME_MAX 32
 
 typedef struct dtype_entry {

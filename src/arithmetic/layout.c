@@ -60,8 +60,8 @@ layout_is_empty(const strided_layout *in)
     return false;
 }
 
-/* Dense strides grow from one end; an empty axis counts as one item, so that the strides of an
- * empty array are those of its neighbours' sizes, as NumPy has them. */
+/* Dense strides grow from one end.  An empty axis counts as one item, as in NumPy: the strides
+ * of the other axes then do not become 0. */
 static bool
 set_dense_strides(strided_layout *out, char order, layout_fault *fault)
 {
@@ -86,8 +86,8 @@ layout_set_dense(strided_layout *out, int ndim, const int64_t *shape, int64_t it
     return set_shape(out, ndim, shape, itemsize, fault) && set_dense_strides(out, order, fault);
 }
 
-/* Adds the reach of every axis of a layout that has items to the bounds, which begin at the
- * offset. False on overflow. */
+/* The offsets of the lowest and the highest item of a layout that has items.  False on
+ * overflow. */
 static inline bool
 find_bounds(const strided_layout *in, int64_t *min, int64_t *max)
 {

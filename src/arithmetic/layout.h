@@ -93,8 +93,8 @@ layout_add(int64_t a, int64_t b, int64_t *out)
     return !__builtin_add_overflow(a, b, out);
 }
 
-/* `*out` = `*in`, and no more of it than its dimensions use: the struct is a kilobyte.  Entries
- * past ndim may be copied along, never read. */
+/* Copy a layout, but of its kilobyte only what its dimensions use.  Entries past ndim may be
+ * copied, and are never read. */
 static inline void
 layout_copy(const strided_layout *in, strided_layout *out)
 {
@@ -112,8 +112,8 @@ layout_copy(const strided_layout *in, strided_layout *out)
     }
 }
 
-/* Copies numbers that have just been written, one at a time: a wider load would have to wait
- * until they have left the processor's store buffer. */
+/* Copy numbers that were just written, one at a time: a wider load would wait until they have
+ * left the processor's store buffer. */
 static inline void
 layout_copy_fresh(int64_t *to, const int64_t *from, int count)
 {
@@ -133,8 +133,8 @@ layout_drop_axis(strided_layout *layout, int axis)
     }
 }
 
-/* A number at least as large as each of |values| but the least int64's, whose it is one below:
- * they fit below any power of two that this one fits below. */
+/* The bits that |values| use, INT64_MIN counted as INT64_MAX.  If the result is below a power
+ * of two, each |value| is. */
 static inline uint64_t
 layout_magnitude(const int64_t *values, int count)
 {
@@ -157,9 +157,9 @@ bool layout_set_dense(strided_layout *out, int ndim, const int64_t *shape, int64
 bool layout_set_ordered(strided_layout *out, int ndim, const int64_t *shape, int64_t itemsize,
                         const int *axes, layout_fault *fault);
 
-/* A layout with the given strides (NULL: C order); shape and strides may be those that `out` has.
- * Refuses ndim out of range, negative
- * extents, and any product or offset that overflows int64 in items or in bytes. */
+/* A layout with the given strides (NULL: C order).  Shape and strides may be `out`'s own.
+ * Refuses ndim out of range, negative extents, and any product or offset that overflows int64
+ * in items or in bytes. */
 bool layout_set(strided_layout *out, int ndim, const int64_t *shape, const int64_t *strides,
                 int64_t itemsize, int64_t offset, layout_fault *fault);
 
@@ -180,11 +180,11 @@ bool layout_is_unique(const strided_layout *in);           /* no two indices sha
 /* The axes by length of stride, the longest first; equal ones by extent, the largest first,
  * then by number.  `axes` has room for ndim. */
 void layout_stride_order(const strided_layout *in, int *axes);
-/* Bit i: axis i goes on where axis i - 1 steps, so that the two can be one. */
+/* Bit i is set if axes i - 1 and i can be one: the stride of the first is the stride times the
+ * extent of the second. */
 uint64_t layout_merge_mask(const strided_layout *in);
-/* The largest itemsize up to `max` (at least the layout's own) that divides all that
- * layout_check_repack looks at, by greatest common divisors; the layout's own where no other
- * would do. */
+/* The largest itemsize, up to `max`, that layout_check_repack accepts.  It is found by greatest
+ * common divisors; the layout's own is returned where there is no larger one. */
 int64_t layout_max_itemsize(const strided_layout *in, int64_t max, int64_t address, int axis);
 bool layout_same_shape(const strided_layout *a, const strided_layout *b);
 

@@ -329,7 +329,7 @@ def findings(facts: Facts, consumer: str) -> list[tuple[Rule, str]]:
     found = []
     words = {name: getattr(facts, name) for name in (*Facts.__dataclass_fields__, "device_id", "whole_pages")}
     for rule in rules_for(consumer):
-        # Of another major version nothing but the number is known.
+        # Only the number is known of another major version.
         if facts.is_unknown and rule.condition not in ABOUT_VERSIONS:
             continue
         if CONDITIONS[rule.condition](facts):

@@ -29,8 +29,9 @@ int args_parse(const args_spec *spec, PyObject *const *args, Py_ssize_t nargs,
 int args_parse_tuple(const args_spec *spec, PyObject *args, PyObject *kwargs,
                      PyObject **values);
 
-/* An int of one digit, as nearly all arguments are, without a call.  False: something else.
- * The one place that knows how CPython keeps an int: a call costs a fifth of a[1:, 2]. */
+/* Read an int of one digit without a call; nearly all arguments are.  False: something else.
+ * Only this function knows how CPython stores an int.  With calls a[1:, 2] takes 12 % more
+ * instructions. */
 static inline bool
 args_small_int(PyObject *value, int64_t *out)
 {

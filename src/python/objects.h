@@ -24,6 +24,17 @@ buffer_cast(PyObject *op)
     return (BufferObject *)op;
 }
 
+/* Where the items lie; here a[:, 1:3] of a = md.zeros((2, 4)):
+ *
+ *   0    4    8                                  storage->nbytes
+ *   ┌────┬────┬────┬────┬────┬────┬────┬────┐
+ *   │    │ 00 │ 01 │    │    │ 10 │ 11 │    │    dims: 2 2 (extents), 4 1 (strides in items)
+ *   └────┴────┴────┴────┴────┴────┴────┴────┘
+ *        ▲
+ *        byte_offset, and first_bit for packed items
+ *
+ *   storage ─► the MTLBuffer's record
+ *   buffer  ─► BufferObject ─► the same record, once somebody asks for a.buffer */
 typedef struct {
     PyObject_VAR_HEAD       /* ob_size = 2 * ndim */
     metal_storage *storage; /* owned (+1) as long as there is no Buffer; then the Buffer's */

@@ -67,7 +67,7 @@ take_axis(indexing *at)
     at->from++;
 }
 
-/* PySlice_Unpack for small ints, without a call; false: something else. */
+/* PySlice_Unpack for small ints, without a call.  False: something else. */
 static inline bool
 read_small_slice(PySliceObject *slice, Py_ssize_t *start, Py_ssize_t *stop, Py_ssize_t *step)
 {

@@ -218,8 +218,8 @@ PyType_Spec layout_spec = {
     .slots = layout_slots,
 };
 
-/* A method of the class as an attribute that is bound already: looked up, it need not be
- * made.  There is no subclass to bind it to. */
+/* Store a class method bound, so that a look-up makes no object.  There is no subclass that it
+ * would have to be bound to. */
 static int
 bind_class_method(PyTypeObject *type, PyMethodDef *method)
 {

@@ -3,8 +3,8 @@
 
 /* ---- tuples, made once ---- */
 
-/* Steals `made` (or NULL with an exception) for the place of `self->known`; a reference to what
- * stands there then: owned (+1).  Two threads may make one: the first stays. */
+/* Put `made` in its place in `known`, and return what stands there then: owned (+1).  Steals
+ * `made`, which may be NULL with an exception.  If two threads make one, the first stays. */
 static PyObject *
 keep(LayoutObject *self, int place, PyObject *made)
 {
@@ -85,7 +85,7 @@ layout_get_strides_in_bytes(PyObject *op, void *Py_UNUSED(closure))
         Py_RETURN_NONE;
     }
     for (int axis = 0; axis < self->ndim; axis++) {
-        /* An array's layout may hold a stride that is never taken and fits only in items. */
+        /* In an Array's layout a stride that is never taken may fit in items, and not in bytes. */
         if (!layout_multiply(layout_strides(self)[axis], self->itemsize, &nbytes[axis])) {
             return refuse_overflow("StridedLayout.strides_in_bytes", axis);
         }
@@ -112,7 +112,7 @@ layout_get_stride_order(PyObject *op, void *Py_UNUSED(closure))
     return keep(self, KNOWN_STRIDE_ORDER, layout_tuple(order, layout.ndim));
 }
 
-/* Sets min and max.  The object itself, borrowed. */
+/* Set min and max where they are not, and return the object: borrowed. */
 static const LayoutObject *
 find_bounds(PyObject *op)
 {

@@ -1,4 +1,4 @@
-/* layout_type_object.c: makes StridedLayouts, from numbers, from arguments and from a pickle; see
+/* layout_type_object.c: makes StridedLayouts from numbers, arguments and pickles; see
  * layout_type_object.h. */
 #include "values/layout_type_object.h"
 
@@ -53,7 +53,7 @@ layout_read_axes(const char *function, const char *what, PyObject *value, int nd
 
 /* ---- StridedLayout(...) ---- */
 
-/* Strides given in bytes, as items. */
+/* Turn strides in bytes into strides in items. */
 static int
 divide_strides(int64_t *strides, int count, int64_t itemsize)
 {

@@ -4,7 +4,7 @@
 
 /* ---- arguments ---- */
 
-/* A method of one argument with a name: called with it in place, nothing is parsed. */
+/* The argument of a method that takes one.  Given by position, it needs no parsing. */
 static PyObject *
 read_one(const args_spec *spec, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
@@ -125,7 +125,7 @@ layout_method_squeezed(PyObject *op, PyObject *Py_UNUSED(unused))
     return layout_object_new(Py_TYPE(op), &layout);
 }
 
-/* The bits of the axes that are to be new among `ndim` of the result. */
+/* A bit for each axis of the result, of `ndim` axes, that is to be new. */
 static int
 read_new_axes(const char *function, const int64_t *given, int count, int ndim, uint64_t *out)
 {
@@ -265,7 +265,7 @@ layout_method_flattened_axis_mask(PyObject *op, PyObject *Py_UNUSED(unused))
     return PyLong_FromUnsignedLongLong(layout_merge_mask(&layout));
 }
 
-/* The bits of the axes first + 1 .. last: those that may join the one before. */
+/* A bit for each axis first + 1 .. last: they may join the axis before. */
 static int
 read_span(const char *function, PyObject *first_value, PyObject *last_value, int ndim,
           uint64_t *out)
