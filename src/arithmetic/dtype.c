@@ -7,56 +7,60 @@
 
 #include "arithmetic/layout.h"
 
-/* name, code, bits, the buffer protocol's letter or 0, NumPy has it */
+/* The element types: name, code, bits, and the buffer protocol's format with other letters that
+ * mean the same.  All else that lists types reads this list, or a test holds it beside it. */
 #define DTYPE_LIST(X) \
-    X(bool, kDLBool, 8, '?', true) \
-    X(int1, kDLInt, 1, 0, false) \
-    X(int2, kDLInt, 2, 0, false) \
-    X(int4, kDLInt, 4, 0, false) \
-    X(int8, kDLInt, 8, 'b', true) \
-    X(int16, kDLInt, 16, 'h', true) \
-    X(int32, kDLInt, 32, 'i', true) \
-    X(int64, kDLInt, 64, 'q', true) \
-    X(uint1, kDLUInt, 1, 0, false) \
-    X(uint2, kDLUInt, 2, 0, false) \
-    X(uint4, kDLUInt, 4, 0, false) \
-    X(uint8, kDLUInt, 8, 'B', true) \
-    X(uint16, kDLUInt, 16, 'H', true) \
-    X(uint32, kDLUInt, 32, 'I', true) \
-    X(uint64, kDLUInt, 64, 'Q', true) \
-    X(float16, kDLFloat, 16, 'e', true) \
-    X(float32, kDLFloat, 32, 'f', true) \
-    X(float64, kDLFloat, 64, 'd', true) \
-    X(bfloat16, kDLBfloat, 16, 0, false) \
-    X(complex32, kDLComplex, 32, 0, false) \
-    X(complex64, kDLComplex, 64, 'f', true) \
-    X(complex128, kDLComplex, 128, 'd', true) \
-    X(float8_e3m4, kDLFloat8_e3m4, 8, 0, false) \
-    X(float8_e4m3, kDLFloat8_e4m3, 8, 0, false) \
-    X(float8_e4m3b11fnuz, kDLFloat8_e4m3b11fnuz, 8, 0, false) \
-    X(float8_e4m3fn, kDLFloat8_e4m3fn, 8, 0, false) \
-    X(float8_e4m3fnuz, kDLFloat8_e4m3fnuz, 8, 0, false) \
-    X(float8_e5m2, kDLFloat8_e5m2, 8, 0, false) \
-    X(float8_e5m2fnuz, kDLFloat8_e5m2fnuz, 8, 0, false) \
-    X(float8_e8m0fnu, kDLFloat8_e8m0fnu, 8, 0, false) \
-    X(float6_e2m3fn, kDLFloat6_e2m3fn, 6, 0, false) \
-    X(float6_e3m2fn, kDLFloat6_e3m2fn, 6, 0, false) \
-    X(float4_e2m1fn, kDLFloat4_e2m1fn, 4, 0, false)
+    X(bool, kDLBool, 8, "?", "") \
+    X(int1, kDLInt, 1, NULL, "") \
+    X(int2, kDLInt, 2, NULL, "") \
+    X(int4, kDLInt, 4, NULL, "") \
+    X(int8, kDLInt, 8, "b", "") \
+    X(int16, kDLInt, 16, "h", "") \
+    X(int32, kDLInt, 32, "i", "l") \
+    X(int64, kDLInt, 64, "l", "qn") \
+    X(uint1, kDLUInt, 1, NULL, "") \
+    X(uint2, kDLUInt, 2, NULL, "") \
+    X(uint4, kDLUInt, 4, NULL, "") \
+    X(uint8, kDLUInt, 8, "B", "") \
+    X(uint16, kDLUInt, 16, "H", "") \
+    X(uint32, kDLUInt, 32, "I", "L") \
+    X(uint64, kDLUInt, 64, "L", "QN") \
+    X(float16, kDLFloat, 16, "e", "") \
+    X(float32, kDLFloat, 32, "f", "") \
+    X(float64, kDLFloat, 64, "d", "") \
+    X(bfloat16, kDLBfloat, 16, NULL, "") \
+    X(complex32, kDLComplex, 32, NULL, "") \
+    X(complex64, kDLComplex, 64, "Zf", "") \
+    X(complex128, kDLComplex, 128, "Zd", "") \
+    X(float8_e3m4, kDLFloat8_e3m4, 8, NULL, "") \
+    X(float8_e4m3, kDLFloat8_e4m3, 8, NULL, "") \
+    X(float8_e4m3b11fnuz, kDLFloat8_e4m3b11fnuz, 8, NULL, "") \
+    X(float8_e4m3fn, kDLFloat8_e4m3fn, 8, NULL, "") \
+    X(float8_e4m3fnuz, kDLFloat8_e4m3fnuz, 8, NULL, "") \
+    X(float8_e5m2, kDLFloat8_e5m2, 8, NULL, "") \
+    X(float8_e5m2fnuz, kDLFloat8_e5m2fnuz, 8, NULL, "") \
+    X(float8_e8m0fnu, kDLFloat8_e8m0fnu, 8, NULL, "") \
+    X(float6_e2m3fn, kDLFloat6_e2m3fn, 6, NULL, "") \
+    X(float6_e3m2fn, kDLFloat6_e3m2fn, 6, NULL, "") \
+    X(float4_e2m1fn, kDLFloat4_e2m1fn, 4, NULL, "")
 
-#define DTYPE_AS_ROW(name, code, bits, letter, is_numpy) {#name, code, bits, letter, is_numpy},
+/* The row of int64 has NumPy's letter, which is that of long where long has 64 bits. */
+_Static_assert(sizeof(long) == sizeof(int64_t), "every target is LP64");
+
+#define DTYPE_AS_ROW(name, code, bits, format, aliases) {#name, code, bits, format, aliases},
 const dtype_entry dtype_table[] = {DTYPE_LIST(DTYPE_AS_ROW)};
 #undef DTYPE_AS_ROW
 const int dtype_table_count = sizeof dtype_table / sizeof dtype_table[0];
 
 /* The row of a code and its bits, counted from 1: each import asks. */
-#define CODES (kDLFloat4_e2m1fn + 1)
 #define MOST_BITS 128
-#define DTYPE_AS_ENUM(name, code, bits, letter, is_numpy) ROW_##name,
+#define DTYPE_AS_ENUM(name, code, bits, format, aliases) ROW_##name,
 enum { ROW_NONE, DTYPE_LIST(DTYPE_AS_ENUM) };
 #undef DTYPE_AS_ENUM
-#define DTYPE_AS_PLACE(name, code, bits, letter, is_numpy) [code][bits] = ROW_##name,
-static const uint8_t rows[CODES][MOST_BITS + 1] = {DTYPE_LIST(DTYPE_AS_PLACE)};
+#define DTYPE_AS_PLACE(name, code, bits, format, aliases) [code][bits] = ROW_##name,
+static const uint8_t rows[][MOST_BITS + 1] = {DTYPE_LIST(DTYPE_AS_PLACE)};
 #undef DTYPE_AS_PLACE
+#define CODES (sizeof rows / sizeof rows[0])
 
 /* ---- look-ups ---- */
 
@@ -155,65 +159,37 @@ const char *
 dtype_buffer_format(DLDataType dtype)
 {
     const dtype_entry *entry = dtype_find(dtype);
-    if (entry == NULL || entry->buffer_format == 0 || dtype.lanes != 1) {
-        return NULL;
-    }
-    if (entry->code == kDLComplex) {
-        return entry->bits == 64 ? "Zf" : "Zd";
-    }
-    /* NumPy calls its int64 "l" where that has 64 bits. */
-    switch (entry->buffer_format) {
-    case '?': return "?";
-    case 'b': return "b";
-    case 'h': return "h";
-    case 'i': return "i";
-    case 'q': return sizeof(long) == 8 ? "l" : "q";
-    case 'B': return "B";
-    case 'H': return "H";
-    case 'I': return "I";
-    case 'Q': return sizeof(long) == 8 ? "L" : "Q";
-    case 'e': return "e";
-    case 'f': return "f";
-    default: return "d";
-    }
+    return entry == NULL || dtype.lanes != 1 ? NULL : entry->format;
 }
 
-/* The DLPack code of a format's letter; -1 for one that names no number. */
-static int
-code_of_letter(char letter)
+/* `kind`: a format without its byte order. */
+static bool
+has_format(const dtype_entry *entry, const char *kind)
 {
-    if (strchr("bhilqn", letter) != NULL) {
-        return kDLInt;
+    if (entry->format == NULL || kind[0] == '\0') {
+        return false;
     }
-    if (strchr("BHILQN", letter) != NULL) {
-        return kDLUInt;
-    }
-    if (strchr("efd", letter) != NULL) {
-        return kDLFloat;
-    }
-    return letter == '?' ? kDLBool : -1;
+    return strcmp(kind, entry->format) == 0 ||
+           (kind[1] == '\0' && strchr(entry->aliases, kind[0]) != NULL);
 }
 
 bool
 dtype_from_buffer_format(const char *format, int64_t itemsize, DLDataType *out)
 {
-    const char *letters = format == NULL ? "B" : format;
-    bool is_swapped = letters[0] == '>' || letters[0] == '!';
-    if (letters[0] != '\0' && strchr("@=<>!", letters[0]) != NULL) {
-        letters++;
+    const char *kind = format == NULL ? "B" : format;
+    bool is_swapped = kind[0] == '>' || kind[0] == '!';
+    if (kind[0] != '\0' && strchr("@=<>!", kind[0]) != NULL) {
+        kind++;
     }
-    bool is_complex = letters[0] == 'Z';
-    if (is_complex) {
-        letters++;
-    }
-    if (letters[0] == '\0' || letters[1] != '\0' || itemsize < 1 || itemsize > 16 ||
-        (is_swapped && itemsize > 1)) {
+    if (is_swapped && itemsize > 1) {
         return false;
     }
-    int code = code_of_letter(letters[0]);
-    if (code < 0 || (is_complex && code != kDLFloat)) {
-        return false;
+    for (int i = 0; i < dtype_table_count; i++) {
+        const dtype_entry *entry = &dtype_table[i];
+        if (entry->bits / 8 == itemsize && has_format(entry, kind)) {
+            *out = (DLDataType){entry->code, entry->bits, 1};
+            return true;
+        }
     }
-    *out = (DLDataType){(uint8_t)(is_complex ? kDLComplex : code), (uint8_t)(itemsize * 8), 1};
-    return dtype_is_known(*out);
+    return false;
 }

@@ -14,16 +14,15 @@
 
 #include <dlpack/dlpack.h>
 
-/* A longest name is "float8_e4m3b11fnuz" and a suffix "x65535". */
+/* The longest name is "float8_e4m3b11fnuz", its longest suffix "x65535". */
 #define DTYPE_NAME_MAX 32
 
 typedef struct dtype_entry {
     const char *name;   /* "float32", "bfloat16", "int4", "float4_e2m1fn" ... */
     uint8_t code;       /* DLDataTypeCode */
     uint8_t bits;       /* of one lane */
-    char buffer_format; /* the struct module's letter for the buffer protocol; 'E' stands for
-                           "Zf"-style complex (see dtype_buffer_format); 0: it has none */
-    bool is_numpy;      /* NumPy itself has it; otherwise ml_dtypes, or nobody */
+    const char *format; /* "f", "Zd": the buffer protocol's; NULL: it has none, nor has NumPy */
+    const char *aliases; /* other letters that mean it where the itemsize agrees */
 } dtype_entry;
 
 /* The table: one row a public name, ended by count. */
@@ -69,7 +68,7 @@ dtype_itemsize(DLDataType dtype)
 bool dtype_packed_nbytes(DLDataType dtype, int64_t count, int64_t *out);
 /* What an item's address must be a multiple of: the scalar's size, half of it for complex. */
 int64_t dtype_alignment(DLDataType dtype);
-/* The buffer protocol's format, "<f4"-free native letters: "f", "Zd", "?"; NULL: none. */
+/* The format of the buffer protocol, in native letters: "f", "Zd", "?".  NULL: it has none. */
 const char *dtype_buffer_format(DLDataType dtype);
 /* The other way, from a PEP 3118 format (NULL means "B") and its itemsize.  False: structured,
  * non-native byte order, or unknown. */

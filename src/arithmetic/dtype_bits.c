@@ -46,7 +46,8 @@ bits_byte_span(const strided_layout *layout, int64_t item_bits, int64_t first_bi
                int64_t *first, int64_t *end)
 {
     int64_t lowest, highest, past;
-    if (item_bits % 8 == 0 && first_bit == 0) { /* in bytes, of which 64 bits count more */
+    if (item_bits % 8 == 0 &&
+        first_bit == 0) { /* counted in bytes: this reaches eight times as far */
         layout_offset_bounds(layout, &lowest, &highest);
         return layout_multiply(lowest, item_bits / 8, first) && layout_add(highest, 1, &past) &&
                layout_multiply(past, item_bits / 8, end);
@@ -92,7 +93,7 @@ typedef struct bits_side {
     char *base;
     int64_t item_bits;
     const int64_t *strides;
-    int write_bits; /* of a lane: a padded one is written with the bits above it */
+    int write_bits; /* per lane; a padded lane is written with the bits above it */
 } bits_side;
 
 static bits_side

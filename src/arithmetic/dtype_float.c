@@ -6,7 +6,7 @@
 
 #include <dlpack/dlpack.h>
 
-/* What the codes mean that are no numbers. */
+/* Which codes are infinities and NaNs. */
 typedef enum {
     TOP_IS_INFINITE, /* as in IEEE 754: the top exponent is infinity and NaN */
     TOP_IS_NAN,      /* "fn": only all ones is NaN, and there is no infinity */
@@ -119,7 +119,7 @@ dtype_decode_float(uint8_t code, uint32_t bits)
     return copysign(value, is_negative ? -1.0 : 1.0);
 }
 
-/* The magnitude's bits, rounded; past the largest number: what stands there. */
+/* Round to a code without its sign.  Past the largest number: the code that follows it. */
 static uint32_t
 round_magnitude(const float_format *format, double magnitude)
 {

@@ -2,14 +2,27 @@
  * layout_views.c. */
 #include "arithmetic/layout.h"
 
+#include <stdio.h>
+
 #define LAYOUT_AS_TEXT(name, text) [name] = text,
 static const char *const fault_texts[] = {LAYOUT_FAULT_LIST(LAYOUT_AS_TEXT)};
 #undef LAYOUT_AS_TEXT
 
-const char *
-layout_fault_text(layout_fault_code code)
+void
+layout_write_text(const char *format, int64_t a, int64_t b, int64_t c,
+                  char out[LAYOUT_TEXT_MAX])
 {
-    return fault_texts[code];
+    /* Every format is of a list of faults, and takes these numbers. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    (void)snprintf(out, LAYOUT_TEXT_MAX, format, (long long)a, (long long)b, (long long)c);
+#pragma GCC diagnostic pop
+}
+
+void
+layout_write_fault(const layout_fault *fault, char out[LAYOUT_TEXT_MAX])
+{
+    layout_write_text(fault_texts[fault->code], fault->a, fault->b, 0, out);
 }
 
 /* ---- making a layout ---- */
@@ -47,8 +60,8 @@ layout_is_empty(const strided_layout *in)
     return false;
 }
 
-/* Dense strides grow from one end; an empty axis counts as one item, so that the strides of an
- * empty array are those of its neighbours' sizes, as NumPy has them. */
+/* Dense strides grow from one end.  An empty axis counts as one item, as in NumPy: the strides
+ * of the other axes then do not become 0. */
 static bool
 set_dense_strides(strided_layout *out, char order, layout_fault *fault)
 {
@@ -73,8 +86,8 @@ layout_set_dense(strided_layout *out, int ndim, const int64_t *shape, int64_t it
     return set_shape(out, ndim, shape, itemsize, fault) && set_dense_strides(out, order, fault);
 }
 
-/* Adds the reach of every axis of a layout that has items to the bounds, which begin at the
- * offset. False on overflow. */
+/* The offsets of the lowest and the highest item of a layout that has items.  False on
+ * overflow. */
 static inline bool
 find_bounds(const strided_layout *in, int64_t *min, int64_t *max)
 {
@@ -133,7 +146,7 @@ layout_set(strided_layout *out, int ndim, const int64_t *shape, const int64_t *s
             return false;
         }
     }
-    else if (ndim > 0) {
+    else if (ndim > 0 && strides != out->strides) {
         memcpy(out->strides, strides, (size_t)ndim * sizeof *strides);
     }
     out->offset = offset;
@@ -168,20 +181,17 @@ static bool
 is_contiguous(const strided_layout *in, bool is_c)
 {
     int64_t expected = 1;
-    if (layout_is_empty(in)) {
-        return true;
-    }
+    bool follows = true;
     for (int step = 0; step < in->ndim; step++) {
         int axis = is_c ? in->ndim - 1 - step : step;
-        if (in->shape[axis] == 1) {
-            continue;
+        int64_t extent = in->shape[axis];
+        if (extent == 0) {
+            return true;
         }
-        if (in->strides[axis] != expected) {
-            return false;
-        }
-        expected *= in->shape[axis];
+        follows &= extent == 1 || in->strides[axis] == expected;
+        expected *= extent; /* the volume at most */
     }
-    return true;
+    return follows;
 }
 
 bool

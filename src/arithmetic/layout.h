@@ -1,7 +1,7 @@
 /* layout.h: strided layouts as arithmetic over int64, without data and without Python.
  *
  * Owns:    nothing.  A strided_layout is a plain value, about 1 KiB, made on the stack.
- * Calls:   nothing but string.h.
+ * Calls:   nothing but string.h, and snprintf for the text of a fault.
  * Threads: every function is pure: any thread, with or without the GIL.
  * Failure: a function that can fail returns false, fills `*fault` and leaves `*out`
  *          unspecified. `out` may be the same object as `in`.
@@ -25,12 +25,15 @@ typedef struct strided_layout {
     int64_t strides[LAYOUT_MAX_NDIM]; /* likewise */
 } strided_layout;
 
+/* Of a tensor too: dlpack_check.h. */
+#define LAYOUT_TEXT_EXTENT "extent %lld of axis %lld is negative"
+
 /* One list makes the codes and the texts.  A text takes the fault's two numbers, a and b,
  * in this order, as %lld. */
 #define LAYOUT_FAULT_LIST(X) \
     X(LAYOUT_FAULT_NONE, "no fault") \
     X(LAYOUT_FAULT_NDIM, "a layout has 0 to 64 dimensions, not %lld") \
-    X(LAYOUT_FAULT_EXTENT, "extent %lld of axis %lld is negative") \
+    X(LAYOUT_FAULT_EXTENT, LAYOUT_TEXT_EXTENT) \
     X(LAYOUT_FAULT_ITEMSIZE, "itemsize (%lld) must be at least 1 byte") \
     X(LAYOUT_FAULT_OVERFLOW, "the layout reaches past what 64 bits can count") \
     X(LAYOUT_FAULT_AXIS, "axis %lld is out of range for %lld dimensions") \
@@ -43,6 +46,7 @@ typedef struct strided_layout {
     X(LAYOUT_FAULT_NOT_A_VIEW, "the strides do not allow this shape without a copy") \
     X(LAYOUT_FAULT_BROADCAST, "extent %lld cannot be broadcast to %lld") \
     X(LAYOUT_FAULT_BROADCAST_NDIM, "%lld dimensions cannot be broadcast to %lld") \
+    X(LAYOUT_FAULT_SQUEEZE, "axis %lld has extent %lld; only extent 1 can go") \
     X(LAYOUT_FAULT_REPACK, "items of %lld bytes cannot be repacked as items of %lld bytes") \
     X(LAYOUT_FAULT_PACK_STRIDE, "the stride of the axis to repack must be 1, not %lld") \
     X(LAYOUT_FAULT_PACK_EXTENT, "extent %lld of the axis to repack must be a positive " \
@@ -61,8 +65,12 @@ typedef struct layout_fault {
     int64_t a, b; /* the two numbers of the text; 0 where it takes fewer */
 } layout_fault;
 
-/* printf format of a code: at most two %lld.  Static text. */
-const char *layout_fault_text(layout_fault_code code);
+/* A sentence without its full stop, a NUL at its end. */
+#define LAYOUT_TEXT_MAX 200
+void layout_write_fault(const layout_fault *fault, char out[LAYOUT_TEXT_MAX]);
+/* A text of another list of faults with its numbers, of which it takes three at most. */
+void layout_write_text(const char *format, int64_t a, int64_t b, int64_t c,
+                       char out[LAYOUT_TEXT_MAX]);
 
 /* `return layout_fail(...)`: fills the fault. */
 static inline bool
@@ -85,8 +93,8 @@ layout_add(int64_t a, int64_t b, int64_t *out)
     return !__builtin_add_overflow(a, b, out);
 }
 
-/* `*out` = `*in`, and no more of it than its dimensions use: the struct is a kilobyte.  Entries
- * past ndim may be copied along, never read. */
+/* Copy a layout, but of its kilobyte only what its dimensions use.  Entries past ndim may be
+ * copied, and are never read. */
 static inline void
 layout_copy(const strided_layout *in, strided_layout *out)
 {
@@ -104,8 +112,8 @@ layout_copy(const strided_layout *in, strided_layout *out)
     }
 }
 
-/* Copies numbers that have just been written, one at a time: a wider load would have to wait
- * until they have left the processor's store buffer. */
+/* Copy numbers that were just written, one at a time: a wider load would wait until they have
+ * left the processor's store buffer. */
 static inline void
 layout_copy_fresh(int64_t *to, const int64_t *from, int count)
 {
@@ -125,8 +133,8 @@ layout_drop_axis(strided_layout *layout, int axis)
     }
 }
 
-/* A number at least as large as each of |values| but the least int64's, whose it is one below:
- * they fit below any power of two that this one fits below. */
+/* The bits that |values| use, INT64_MIN counted as INT64_MAX.  If the result is below a power
+ * of two, each |value| is. */
 static inline uint64_t
 layout_magnitude(const int64_t *values, int count)
 {
@@ -149,8 +157,9 @@ bool layout_set_dense(strided_layout *out, int ndim, const int64_t *shape, int64
 bool layout_set_ordered(strided_layout *out, int ndim, const int64_t *shape, int64_t itemsize,
                         const int *axes, layout_fault *fault);
 
-/* A layout with the given strides (NULL: C order).  Refuses ndim out of range, negative
- * extents, and any product or offset that overflows int64 in items or in bytes. */
+/* A layout with the given strides (NULL: C order).  Shape and strides may be `out`'s own.
+ * Refuses ndim out of range, negative extents, and any product or offset that overflows int64
+ * in items or in bytes. */
 bool layout_set(strided_layout *out, int ndim, const int64_t *shape, const int64_t *strides,
                 int64_t itemsize, int64_t offset, layout_fault *fault);
 
@@ -171,11 +180,11 @@ bool layout_is_unique(const strided_layout *in);           /* no two indices sha
 /* The axes by length of stride, the longest first; equal ones by extent, the largest first,
  * then by number.  `axes` has room for ndim. */
 void layout_stride_order(const strided_layout *in, int *axes);
-/* Bit i: axis i goes on where axis i - 1 steps, so that the two can be one. */
+/* Bit i is set if axes i - 1 and i can be one: the stride of the first is the stride times the
+ * extent of the second. */
 uint64_t layout_merge_mask(const strided_layout *in);
-/* The largest itemsize up to `max` (at least the layout's own) that divides all that
- * layout_check_repack looks at, by greatest common divisors; the layout's own where no other
- * would do. */
+/* The largest itemsize, up to `max`, that layout_check_repack accepts.  It is found by greatest
+ * common divisors; the layout's own is returned where there is no larger one. */
 int64_t layout_max_itemsize(const strided_layout *in, int64_t max, int64_t address, int axis);
 bool layout_same_shape(const strided_layout *a, const strided_layout *b);
 
@@ -203,6 +212,9 @@ bool layout_reshaped(const strided_layout *in, int ndim, const int64_t *shape,
                      strided_layout *out, layout_fault *fault);
 /* drops every extent-1 axis */
 void layout_squeezed(const strided_layout *in, strided_layout *out);
+/* Drops the axes whose bit is set.  Refuses one of another extent than 1. */
+bool layout_squeezed_axes(const strided_layout *in, uint64_t axes, strided_layout *out,
+                          layout_fault *fault);
 bool layout_expanded(const strided_layout *in, int axis, strided_layout *out,
                      layout_fault *fault); /* an axis of extent 1 before `axis` (0..ndim) */
 /* New axes of extent 1: those of the result whose bit is set.  Each gets the stride with which

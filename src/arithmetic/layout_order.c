@@ -1,7 +1,7 @@
 /* layout_order.c: the order of a layout's strides, and what follows from it; see layout.h. */
 #include "arithmetic/layout.h"
 
-/* |stride|, also of the one number whose opposite is no int64. */
+/* |stride|, correct for INT64_MIN too. */
 static inline uint64_t
 measure_stride(int64_t stride)
 {
@@ -58,7 +58,7 @@ bool
 layout_is_unique(const strided_layout *in)
 {
     int axes[LAYOUT_MAX_NDIM];
-    /* of all shorter strides together: below 2^64, as both bounds fit int64 */
+    /* how far all shorter strides go together: below 2^64, as both bounds fit int64 */
     uint64_t reach = 0;
     if (layout_is_empty(in)) {
         return true;
@@ -82,8 +82,7 @@ bool
 layout_set_ordered(strided_layout *out, int ndim, const int64_t *shape, int64_t itemsize,
                    const int *axes, layout_fault *fault)
 {
-    /* The C order checks the shape, and that its product fits; other orders have the
-     * same one. */
+    /* Check the shape and its product in C order; every order has the same product. */
     if (!layout_set_dense(out, ndim, shape, itemsize, 'C', fault)) {
         return false;
     }
@@ -109,7 +108,7 @@ layout_set_ordered(strided_layout *out, int ndim, const int64_t *shape, int64_t 
 
 /* ---- axes that can be one ---- */
 
-/* Axis `axis` steps through all that one step of the axis before it passes. */
+/* Do all items of `axis` together make one step of the axis before it? */
 static inline bool
 goes_on(const strided_layout *in, int64_t stride_before, int axis)
 {

@@ -1,8 +1,8 @@
 /* layout_repack.c: the same bytes as items of another size; see layout.h. */
 #include "arithmetic/layout.h"
 
-/* Every stride but that of `axis`, and the offset, counted in larger items.  False:
- * not whole. */
+/* Count the offset, and every stride but that of `axis`, in larger items.  False: one of them
+ * is no multiple. */
 static bool
 recount_up(strided_layout *layout, int axis, int64_t factor)
 {

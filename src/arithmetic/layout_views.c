@@ -35,7 +35,7 @@ layout_index_axis(const strided_layout *in, int axis, int64_t index, int64_t *of
     if (counted < 0 || counted >= extent) {
         return layout_fail(fault, LAYOUT_FAULT_INDEX, index, extent);
     }
-    /* Of an empty layout nobody has checked where it reaches. */
+    /* The reach of an empty layout was never checked. */
     if (!layout_multiply(counted, in->strides[axis], &steps) ||
         !layout_add(*offset, steps, offset)) {
         return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
@@ -121,12 +121,17 @@ layout_permuted(const strided_layout *in, const int *axes, strided_layout *out,
 
 /* ---- axes of extent 1 ---- */
 
-void
-layout_squeezed(const strided_layout *in, strided_layout *out)
+bool
+layout_squeezed_axes(const strided_layout *in, uint64_t axes, strided_layout *out,
+                     layout_fault *fault)
 {
     int kept = 0;
     for (int axis = 0; axis < in->ndim; axis++) {
-        if (in->shape[axis] != 1) {
+        bool is_dropped = axes >> axis & 1;
+        if (is_dropped && in->shape[axis] != 1) {
+            return layout_fail(fault, LAYOUT_FAULT_SQUEEZE, axis, in->shape[axis]);
+        }
+        if (!is_dropped) {
             out->shape[kept] = in->shape[axis];
             out->strides[kept++] = in->strides[axis];
         }
@@ -134,6 +139,18 @@ layout_squeezed(const strided_layout *in, strided_layout *out)
     out->ndim = kept;
     out->itemsize = in->itemsize;
     out->offset = in->offset;
+    return true;
+}
+
+void
+layout_squeezed(const strided_layout *in, strided_layout *out)
+{
+    uint64_t units = 0;
+    layout_fault unused;
+    for (int axis = 0; axis < in->ndim; axis++) {
+        units |= (uint64_t)(in->shape[axis] == 1) << axis;
+    }
+    (void)layout_squeezed_axes(in, units, out, &unused);
 }
 
 int64_t
@@ -158,7 +175,7 @@ layout_expanded(const strided_layout *in, int axis, strided_layout *out, layout_
     return true;
 }
 
-/* Space for one axis more, and its stride, from the last axis down. */
+/* The stride with which the next axis goes on.  False: it does not fit in items or bytes. */
 static bool
 continue_stride(int64_t extent, int64_t stride, int64_t itemsize, int64_t *out)
 {
@@ -290,8 +307,8 @@ fit_run(const strided_layout *in, int first, int last, int count, const int64_t 
     return true;
 }
 
-/* Strides for extents above 1 over a layout whose extents are above 1 too and whose number of
- * items is the same.  Runs of axes whose products agree correspond. */
+/* Find strides for `extents` over the layout's items.  All extents of both are above 1, and
+ * their products are equal.  Runs of axes whose products agree correspond. */
 static bool
 fit_moving(const strided_layout *in, int count, const int64_t *extents, int64_t *strides)
 {
@@ -380,7 +397,8 @@ layout_reshaped(const strided_layout *in, int ndim, const int64_t *shape, stride
     if (!infer_shape(volume, ndim, shape, inferred, fault)) {
         return false;
     }
-    if (volume == 0 || is_plain) { /* no step is taken, so that any strides will do; or these */
+    if (volume == 0 ||
+        is_plain) { /* no step is taken, and any strides will do; or dense ones are right */
         bool is_set = layout_set_dense(out, ndim, inferred, in->itemsize, 'C', fault);
         out->offset = offset;
         return is_set;

@@ -17,6 +17,17 @@
 #include "python/state.h"
 #include "python/storage_object.h"
 
+/* Where the items lie; here a[:, 1:3] of a = md.zeros((2, 4)):
+ *
+ *   0    4    8                                  storage->nbytes
+ *   ┌────┬────┬────┬────┬────┬────┬────┬────┐
+ *   │    │ 00 │ 01 │    │    │ 10 │ 11 │    │    dims: 2 2 (extents), 4 1 (strides in items)
+ *   └────┴────┴────┴────┴────┴────┴────┴────┘
+ *        ▲
+ *        byte_offset, and first_bit for packed items
+ *
+ *   head.storage ─► the MTLBuffer's record
+ *   buffer       ─► BufferObject ─► the same record, once somebody asks for a.buffer */
 typedef struct {
     /* ob_size = 2 * ndim; the storage is owned (+1) until there is a Buffer, then its Buffer's */
     StorageObject head;

@@ -9,39 +9,61 @@
 #include "values/dtype_type.h"
 #include "values/layout_type.h"
 
-static int
-check_within_buffer(const metal_storage *storage, const strided_layout *layout,
-                    DLDataType dtype, bool is_padded, int64_t byte_offset)
-{
+/* Bytes of a Buffer, from `first` up to `end`. */
+typedef struct byte_range {
     int64_t first, end;
-    bool fits = bits_byte_span(layout, bits_per_item(dtype, is_padded), 0, &first, &end) &&
-                layout_add(byte_offset, first, &first) && layout_add(byte_offset, end, &end);
+} byte_range;
+
+/* Where the items lie.  False where 64 bits cannot count that, bits for packed items. */
+static bool
+find_range(const strided_layout *layout, int64_t item_bits, int64_t byte_offset,
+           byte_range *out)
+{
+    *out = (byte_range){byte_offset, byte_offset};
     if (layout_volume(layout) == 0) {
-        end = first = byte_offset;
+        return true;
     }
-    if (!fits || first < 0 || (uint64_t)end > storage->nbytes) {
+    int64_t first, end;
+    return bits_byte_span(layout, item_bits, 0, &first, &end) &&
+           layout_add(byte_offset, first, &out->first) &&
+           layout_add(byte_offset, end, &out->end);
+}
+
+static int
+check_within_buffer(const metal_storage *storage, const byte_range *items)
+{
+    if (items->first < 0 || (uint64_t)items->end > storage->nbytes) {
         PyErr_Format(PyExc_ValueError,
                      "Buffer.array: the items lie in bytes %lld to %lld, past the Buffer's %zu "
                      "bytes.",
-                     (long long)first, (long long)end, storage->nbytes);
+                     (long long)items->first, (long long)items->end, storage->nbytes);
         return -1;
     }
-    if ((uint64_t)first < storage->first_byte && end > first) {
+    if ((uint64_t)items->first < storage->first_byte && items->end > items->first) {
         PyErr_Format(
             PyExc_ValueError,
             "Buffer.array: the items begin at byte %lld, and the bytes before %zu of this "
-            "Buffer are "
-            "not of the host memory that it stands for; count byte_offset from Buffer.offset.",
-            (long long)first, storage->first_byte);
+            "Buffer are not of the host memory that it stands for; count byte_offset from "
+            "Buffer.offset.",
+            (long long)items->first, storage->first_byte);
         return -1;
     }
-    int64_t offset_bits = layout->offset * (bits_per_item(dtype, is_padded) % 8);
-    if (offset_bits % 8 != 0) {
+    return 0;
+}
+
+/* Element 0 begins on a byte, and every item on a multiple of its alignment.  The items lie
+ * within a Buffer, so that the offset in bits fits. */
+static int
+check_alignment(const strided_layout *layout, int64_t item_bits, DLDataType dtype,
+                int64_t byte_offset, int64_t first)
+{
+    int first_bit = (int)(layout->offset * (item_bits % 8) & 7);
+    if (first_bit != 0) {
         PyErr_Format(
             PyExc_ValueError,
             "Buffer.array: the layout's slice_offset (%lld) is at bit %d of a byte; an Array "
             "begins on a byte.",
-            (long long)layout->offset, (int)(offset_bits & 7));
+            (long long)layout->offset, first_bit);
         return -1;
     }
     if (first % dtype_alignment(dtype) != 0) {
@@ -53,6 +75,25 @@ check_within_buffer(const metal_storage *storage, const strided_layout *layout,
         return -1;
     }
     return 0;
+}
+
+static int
+check_items(const metal_storage *storage, const strided_layout *layout, DLDataType dtype,
+            bool is_padded, int64_t byte_offset)
+{
+    int64_t item_bits = bits_per_item(dtype, is_padded);
+    byte_range items;
+    if (!find_range(layout, item_bits, byte_offset, &items)) {
+        PyErr_Format(PyExc_ValueError,
+                     "Buffer.array: the items lie past what 64 bits can count, not within the "
+                     "Buffer's %zu bytes.",
+                     storage->nbytes);
+        return -1;
+    }
+    if (check_within_buffer(storage, &items) < 0) {
+        return -1;
+    }
+    return check_alignment(layout, item_bits, dtype, byte_offset, items.first);
 }
 
 int
@@ -146,7 +187,7 @@ array_from_buffer(PyObject *buffer, PyObject *const *args, Py_ssize_t nargs, PyO
     if (layout_volume(&layout) == 0) {
         layout.offset = 0; /* no items are nowhere */
     }
-    if (check_within_buffer(storage, &layout, dtype, is_padded, byte_offset) < 0) {
+    if (check_items(storage, &layout, dtype, is_padded, byte_offset) < 0) {
         return NULL;
     }
     return array_new_padded(state, buffer, byte_offset, &layout, dtype, false, is_padded);

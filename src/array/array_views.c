@@ -218,9 +218,10 @@ array_method_squeeze(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
     static const args_spec spec = {"Array.squeeze", 0, 1, 0, {"axis", NULL}};
     PyObject *values[1];
     int64_t given[LAYOUT_MAX_NDIM];
-    bool is_dropped[LAYOUT_MAX_NDIM] = {false};
-    int count;
+    int count, axis;
+    uint64_t axes = 0;
     strided_layout in, out;
+    layout_fault fault;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
         return NULL;
     }
@@ -233,26 +234,15 @@ array_method_squeeze(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
         return NULL;
     }
     for (int i = 0; i < count; i++) {
-        int axis;
         if (args_axis("Array.squeeze", given[i], in.ndim, &axis) < 0) {
             return NULL;
         }
-        if (in.shape[axis] != 1) {
-            return PyErr_Format(PyExc_ValueError,
-                                "Array.squeeze: axis %d has extent %lld; only extent 1 can go.",
-                                axis, (long long)in.shape[axis]);
-        }
-        is_dropped[axis] = true;
+        axes |= UINT64_C(1) << axis;
     }
-    int kept = 0;
-    for (int axis = 0; axis < in.ndim; axis++) {
-        if (!is_dropped[axis]) {
-            in.shape[kept] = in.shape[axis];
-            in.strides[kept++] = in.strides[axis];
-        }
+    if (!layout_squeezed_axes(&in, axes, &out, &fault)) {
+        return refuse(op, "Array.squeeze", &fault);
     }
-    in.ndim = kept;
-    return array_view(array_cast(op), &in);
+    return array_view(array_cast(op), &out);
 }
 
 const char array_doc_expand_dims[] =

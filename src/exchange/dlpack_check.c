@@ -7,10 +7,10 @@
 static const char *const fault_texts[] = {DLPACK_FAULT_LIST(DLPACK_AS_TEXT)};
 #undef DLPACK_AS_TEXT
 
-const char *
-dlpack_fault_text(dlpack_fault_code code)
+void
+dlpack_write_fault(const dlpack_fault *fault, char out[LAYOUT_TEXT_MAX])
 {
-    return fault_texts[code];
+    layout_write_text(fault_texts[fault->code], fault->a, fault->b, fault->c, out);
 }
 
 static bool

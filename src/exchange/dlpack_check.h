@@ -17,7 +17,7 @@
     X(DLPACK_FAULT_SHAPE_NULL, "shape is NULL though ndim is %lld") \
     X(DLPACK_FAULT_ARRAY, "shape or strides lies at an address (%llx) that is no multiple of " \
                           "%lld, where no int64 can lie") \
-    X(DLPACK_FAULT_EXTENT, "extent %lld of axis %lld is negative") \
+    X(DLPACK_FAULT_EXTENT, LAYOUT_TEXT_EXTENT) \
     X(DLPACK_FAULT_DTYPE, "the element type (code %lld, bits %lld) is not one of DLPack 1.3") \
     X(DLPACK_FAULT_LANES, "the element type has %lld lanes; at least 1 is needed") \
     X(DLPACK_FAULT_OVERFLOW, "shape and strides reach past what 64 bits can count") \
@@ -44,7 +44,8 @@ typedef struct dlpack_fault {
     int64_t a, b, c; /* the numbers of the text; 0 where it takes fewer */
 } dlpack_fault;
 
-const char *dlpack_fault_text(dlpack_fault_code code); /* printf format, static */
+/* A sentence without its full stop. */
+void dlpack_write_fault(const dlpack_fault *fault, char out[LAYOUT_TEXT_MAX]);
 
 /* What a sound tensor says of itself. */
 typedef struct dlpack_facts {

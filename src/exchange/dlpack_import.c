@@ -45,12 +45,8 @@ start_with(foreign_tensor *out, PyObject *capsule, const char *maker)
 static PyObject *
 refuse(const foreign_tensor *foreign, const dlpack_fault *fault)
 {
-    char text[200];
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    (void)snprintf(text, sizeof text, dlpack_fault_text(fault->code), (long long)fault->a,
-                   (long long)fault->b, (long long)fault->c);
-#pragma GCC diagnostic pop
+    char text[LAYOUT_TEXT_MAX];
+    dlpack_write_fault(fault, text);
     return PyErr_Format(PyExc_BufferError, "from_dlpack: %s, in the tensor that %s made.", text,
                         foreign->maker);
 }

@@ -157,7 +157,7 @@ def make_row(probe: Probe, verdict: str, reason: str) -> Row:
         verdict=verdict,
         reason=reason,
         note=probe.note,
-        # Better than expected is as expected.
+        # A better verdict than the expected one counts as expected.
         is_as_expected=VERDICTS.index(verdict) <= VERDICTS.index(probe.expected),
     )
 

@@ -12,21 +12,17 @@ from dataclasses import dataclass
 #: Outcomes, the worst first.  A "note" leaves the outcome as it is.
 OUTCOMES = ("crash", "refusal", "copy", "zero-copy")
 
-_BASE = frozenset(
-    [(0, bits, 1) for bits in (8, 16, 32, 64)]
-    + [(1, bits, 1) for bits in (8, 16, 32, 64)]
-    + [(2, bits, 1) for bits in (16, 32, 64)]
-    + [(5, 64, 1), (5, 128, 1), (6, 8, 1)]
-)
-_BFLOAT16 = frozenset([(4, 16, 1)])
-_FLOAT8 = frozenset((code, 8, 1) for code in range(7, 15))
+_INTEGERS = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
+_NUMPY = frozenset({"bool", "float16", "float32", "float64", "complex64", "complex128"} | _INTEGERS)
+_FLOAT8 = {"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"}
+_RARE_FLOAT8 = {"float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz"}
 
-#: The element types (DLPack code, bits, lanes) that a consumer takes; None: all.
-ELEMENT_TYPES: dict[str, frozenset[tuple[int, int, int]] | None] = {
-    "numpy": _BASE,
-    "torch": _BASE | _BFLOAT16 | frozenset((code, 8, 1) for code in range(10, 15)) | {(5, 32, 1), (17, 4, 2)},
-    "mlx": _BASE | _BFLOAT16,
-    "jax": _BASE | _BFLOAT16 | _FLOAT8,
+#: The names of the element types that a consumer takes, lanes included; None: all.
+ELEMENT_TYPES: dict[str, frozenset[str] | None] = {
+    "numpy": _NUMPY,
+    "torch": _NUMPY | _FLOAT8 | {"bfloat16", "complex32", "float4_e2m1fnx2"},
+    "mlx": _NUMPY | {"bfloat16"},
+    "jax": _NUMPY | _FLOAT8 | _RARE_FLOAT8 | {"bfloat16"},
     "tvm": None,
     "metal_dlpack": None,
 }

@@ -152,7 +152,7 @@ CONDITIONS: dict[str, Callable[[Facts], bool]] = {
     "legacy": lambda f: not f.is_versioned,
     "versioned": lambda f: f.is_versioned,
     "versioned_by_method": lambda f: f.is_versioned and not f.by_exchange,
-    "element_type": lambda f: f.code not in (ELEMENT_TYPES[f.consumer] or {f.code}),
+    "element_type": lambda f: f.dtype not in (ELEMENT_TYPES[f.consumer] or {f.dtype}),
     "negative_steps": lambda f: f.has_negative_steps,
     "negative_strides": lambda f: any(step < 0 for step in f.strides or ()) and f.nitems > 0,
     "offset_ignored": lambda f: f.byte_offset != 0 and f.is_metal,
@@ -160,7 +160,7 @@ CONDITIONS: dict[str, Callable[[Facts], bool]] = {
     "offset_in_item": lambda f: f.byte_offset % f.itemsize != 0,
     "metal_other_index": lambda f: f.is_metal and f.device_id != 0,
     "other_index": lambda f: f.device_id != 0,
-    "wide_float": lambda f: f.code in ((2, 64, 1), (5, 128, 1)),
+    "wide_float": lambda f: f.dtype in ("float64", "complex128"),
     "private": lambda f: f.storage == "private",
     "not_compact": lambda f: not f.is_compact(sorted(f.long_axes, key=lambda axis: axis[1])),
     "not_c_order": lambda f: not f.is_compact(f.long_axes[::-1]),
@@ -329,7 +329,7 @@ def findings(facts: Facts, consumer: str) -> list[tuple[Rule, str]]:
     found = []
     words = {name: getattr(facts, name) for name in (*Facts.__dataclass_fields__, "device_id", "whole_pages")}
     for rule in rules_for(consumer):
-        # Of another major version nothing but the number is known.
+        # Only the number is known of another major version.
         if facts.is_unknown and rule.condition not in ABOUT_VERSIONS:
             continue
         if CONDITIONS[rule.condition](facts):

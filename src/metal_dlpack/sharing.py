@@ -33,8 +33,8 @@ class Part:
     space: object  #: what the bytes are counted in: a private buffer's handle, or None for CPU addresses
     begin: int  #: first byte of the items, in its space
     end: int  #: past the last one
-    region: tuple[int, int]  #: the whole MTLBuffer, or the items where the memory is somebody else's
-    handle: int | None  #: the id<MTLBuffer>, unless the memory is somebody else's
+    region: tuple[int, int]  #: the whole MTLBuffer; the items, if the memory is foreign
+    handle: int | None  #: the id<MTLBuffer>; None, if the memory is foreign
     storage: str
     is_dense: bool
 

@@ -48,7 +48,7 @@ def last_report() -> str:
 def wait_idle(timeout: float = 10.0) -> bool:
     """Wait until no command buffer that anybody committed is left, whoever made its queue.
 
-    `timeout` is in seconds; False once it is over.  Ctrl-C is heard at the end of it.
+    `timeout` is in seconds; False once it has passed.  Ctrl-C is heard at the end of it.
     """
     return bool(_control("wait_idle")(round(timeout * 1000)))
 

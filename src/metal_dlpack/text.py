@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 #: An array with more items than this shows only the edges of each axis.
 SUMMARY_SIZE = 200
-#: How many items stand at each edge then: the most that keep the text short.
+#: How many items are shown at each edge then: the first that keeps the text short.
 EDGES = (3, 2, 1)
 #: No text has more items than this: a repr stays below a few kB, whatever the shape.
 MAX_ITEMS = 216

@@ -17,12 +17,8 @@
 static PyObject *
 text_of_fault(const dlpack_fault *fault)
 {
-    char text[200];
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    (void)snprintf(text, sizeof text, dlpack_fault_text(fault->code), (long long)fault->a,
-                   (long long)fault->b, (long long)fault->c);
-#pragma GCC diagnostic pop
+    char text[LAYOUT_TEXT_MAX];
+    dlpack_write_fault(fault, text);
     return PyUnicode_FromFormat("%s.", text);
 }
 

@@ -149,12 +149,8 @@ seen_check(const char *function, const seen_tensor *seen, dlpack_facts *facts)
     if (is_sound) {
         return 0;
     }
-    char text[200];
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    (void)snprintf(text, sizeof text, dlpack_fault_text(fault.code), (long long)fault.a,
-                   (long long)fault.b, (long long)fault.c);
-#pragma GCC diagnostic pop
+    char text[LAYOUT_TEXT_MAX];
+    dlpack_write_fault(&fault, text);
     PyErr_Format(PyExc_BufferError, "%s: %s.", function, text);
     return -1;
 }

@@ -103,15 +103,11 @@ args_parse_tuple(const args_spec *spec, PyObject *args, PyObject *kwargs, PyObje
 int
 args_int64(const char *function, const char *what, PyObject *value, int64_t *out)
 {
-    int overflow = 0;
-    *out = 0;
-    if (PyLong_CheckExact(value)) { /* most are */
-        *out = PyLong_AsLongLongAndOverflow(value, &overflow);
-        if (overflow == 0) {
-            return 0;
-        }
-        *out = 0;
+    int overflow;
+    if (args_small_int(value, out)) {
+        return 0;
     }
+    *out = 0;
     if (!PyIndex_Check(value)) {
         PyErr_Format(PyExc_TypeError, "%s: %s must be an int, not %.100s.", function, what,
                      Py_TYPE(value)->tp_name);
@@ -223,7 +219,8 @@ args_int64s(const char *function, const char *what, PyObject *value, int64_t *ou
         goto error;
     }
     for (Py_ssize_t i = 0; i < nitems; i++) {
-        if (args_int64(function, what, PyTuple_GET_ITEM(items, i), &out[i]) < 0) {
+        PyObject *item = PyTuple_GET_ITEM(items, i);
+        if (!args_small_int(item, &out[i]) && args_int64(function, what, item, &out[i]) < 0) {
             goto error;
         }
     }

@@ -29,6 +29,30 @@ int args_parse(const args_spec *spec, PyObject *const *args, Py_ssize_t nargs,
 int args_parse_tuple(const args_spec *spec, PyObject *args, PyObject *kwargs,
                      PyObject **values);
 
+/* Read an int of one digit without a call; nearly all arguments are.  False: something else.
+ * Only this function knows how CPython stores an int.  With calls a[1:, 2] takes 12 % more
+ * instructions. */
+static inline bool
+args_small_int(PyObject *value, int64_t *out)
+{
+    if (!PyLong_CheckExact(value)) {
+        return false;
+    }
+#if PY_VERSION_HEX >= 0x030C0000
+    if (!PyUnstable_Long_IsCompact((PyLongObject *)value)) {
+        return false;
+    }
+    *out = PyUnstable_Long_CompactValue((PyLongObject *)value);
+#else
+    Py_ssize_t size = Py_SIZE(value); /* its sign is the number's */
+    if (size < -1 || size > 1) {
+        return false;
+    }
+    *out = size == 0 ? 0 : size * (int64_t)((PyLongObject *)value)->ob_digit[0];
+#endif
+    return true;
+}
+
 /* Any object with __index__ as an int64.  TypeError or OverflowError otherwise; the sentence
  * names `what`. */
 int args_int64(const char *function, const char *what, PyObject *value, int64_t *out);

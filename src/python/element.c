@@ -96,7 +96,8 @@ refuse_value(const char *function, DLDataType dtype, PyObject *value, PyObject *
     return -1;
 }
 
-/* Python's exception says less than ours if it is an `error`; any other is the value's own. */
+/* Replace Python's exception of class `error`, which says less than ours.  Any other was raised
+ * by the value's own code, and stays. */
 static int
 explain_error(const char *function, DLDataType dtype, PyObject *value, PyObject *error)
 {

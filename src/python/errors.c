@@ -1,8 +1,6 @@
 /* errors.c: see errors.h. */
 #include "python/errors.h"
 
-#include <stdio.h>
-
 #include "metal/pool.h"
 
 PyDoc_STRVAR(copy_required_error_doc,
@@ -42,6 +40,9 @@ errors_make_classes(PyObject *module, md_state *state)
 static PyObject *
 class_of_fault(md_state *state, layout_fault_code code)
 {
+    if (state == NULL) {
+        return code == LAYOUT_FAULT_OVERFLOW ? PyExc_OverflowError : PyExc_ValueError;
+    }
     switch (code) {
     case LAYOUT_FAULT_INDEX: return PyExc_IndexError;
     case LAYOUT_FAULT_NOT_A_VIEW: return state->copy_required_error;
@@ -52,13 +53,8 @@ class_of_fault(md_state *state, layout_fault_code code)
 PyObject *
 errors_from_layout(md_state *state, const char *where, const layout_fault *fault)
 {
-    char text[160];
-    /* Every text of the list takes at most these two numbers. */
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    (void)snprintf(text, sizeof text, layout_fault_text(fault->code), (long long)fault->a,
-                   (long long)fault->b);
-#pragma GCC diagnostic pop
+    char text[LAYOUT_TEXT_MAX];
+    layout_write_fault(fault, text);
     return PyErr_Format(class_of_fault(state, fault->code), "%s: %s.", where, text);
 }
 

@@ -16,8 +16,10 @@
 /* Makes the classes into `state`.  0, or -1 with an exception set. */
 int errors_make_classes(PyObject *module, md_state *state);
 
-/* "<where>: <text of the fault>."  IndexError for an index, ValueError for the rest;
- * CopyRequiredError for a view that cannot be. */
+/* "<where>: <text of the fault>."
+ * For an Array, by its `state`: IndexError for an index, CopyRequiredError for a view that
+ * cannot be, ValueError for the rest.  For a StridedLayout, with NULL for `state`, the classes
+ * of cuda.core: OverflowError for what overflows, ValueError for the rest. */
 PyObject *errors_from_layout(md_state *state, const char *where, const layout_fault *fault);
 
 /* CopyRequiredError with a formatted sentence (PyUnicode_FromFormat's letters). */

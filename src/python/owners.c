@@ -4,7 +4,7 @@
 #include "metal/managed.h"
 
 struct owner_list {
-    owner_list *older;   /* of another interpreter, or of a module that came before */
+    owner_list *older;   /* the list of another interpreter, or of an earlier module */
     metal_storage *head; /* atomic; newest first, linked by storage->next */
     /* the interpreter's number: an address comes again, a number does not */
     int64_t home;
@@ -21,8 +21,8 @@ enum { OWNER_OBJECT, OWNER_TENSOR_LEGACY, OWNER_TENSOR_VERSIONED };
 
 /* ---- whose GIL does this thread hold? ---- */
 
-/* PyGILState_Check answers 1 for everybody once a second interpreter was made, so it cannot be
- * asked.  NULL: none, or it cannot be told. */
+/* PyGILState_Check returns 1 on every thread once a second interpreter was made, so it is of no
+ * use here.  NULL: none, or it cannot be known. */
 static PyThreadState *
 attached_thread(void)
 {
@@ -63,8 +63,8 @@ end_owner(const storage_owner *owner)
 static void
 let_go(metal_storage *storage)
 {
-    /* The owner's end can run Python code; an exception in flight must survive it, and none
-     * that it leaves may fly. */
+    /* Dropping the owner can run Python code.  The exception that is set must survive, and one
+     * that this code leaves must not. */
     PyObject *type = NULL, *value = NULL, *traceback = NULL;
     if (PyErr_Occurred()) {
         PyErr_Fetch(&type, &value, &traceback);

@@ -5,8 +5,8 @@
  * Threads: owners_retire runs on any thread and never waits: with this interpreter's GIL held
  *          it lets go at once, else it puts the storage on the list, which owners_drain
  *          empties.
- * End:     once the interpreter is gone the list only grows: what it holds is leaked, on
- *          purpose, since there is nobody left to free it.
+ * End:     once the interpreter is gone the list only grows.  What it holds is leaked on
+ *          purpose: nothing is left that could free it.
  */
 #ifndef MD_OWNERS_H
 #define MD_OWNERS_H
@@ -30,7 +30,7 @@ storage_owner owners_of_tensor(md_state *state, void *managed, bool versioned);
 /* The Python object behind a storage: borrowed, NULL where there is none. */
 PyObject *owners_object(const metal_storage *storage);
 
-/* Let go of whatever waits.  One load when nothing does.  The GIL is held. */
+/* Let go of whatever waits.  When nothing does, this is one memory read.  The GIL is held. */
 void owners_drain(md_state *state);
 
 #endif /* MD_OWNERS_H */

@@ -71,6 +71,14 @@ typedef struct foreign_type {
 #define MD_TYPE_FIELD(field, spec, is_public) PyTypeObject *field;
 #define MD_OBJECT_FIELD(field) PyObject *field;
 #define MD_NAME_FIELD(name) PyObject *str_##name;
+/*   md_state
+ *   ├─ types, objects, names    made by exec, cleared with the module
+ *   ├─ exchange_slots[4]        the last types; exchange_last was found last, exchange_next
+ *   │                           is overwritten next
+ *   ├─ entered_streams          `with stream:`, by context; open_blocks counts in all threads
+ *   ├─ unheard                  an exception, raised for the Array at unheard_of
+ *   ├─ storage_choice           the environment's word
+ *   └─ owners                   what waits for this interpreter's GIL */
 typedef struct md_state {
     MD_TYPE_LIST(MD_TYPE_FIELD)
     MD_OBJECT_LIST(MD_OBJECT_FIELD)

@@ -10,7 +10,7 @@
 
 /* ---- making ---- */
 
-/* Owned (+1), as the one object of this name. */
+/* Make the one object of this name: owned (+1). */
 static PyObject *
 add_to_cache(md_state *state, PyObject *key, DLDataType dtype)
 {
@@ -166,7 +166,7 @@ dtype_get_numpy(PyObject *op, void *Py_UNUSED(closure))
             "more.",
             (int)dtype.lanes);
     }
-    if (!entry->is_numpy) {
+    if (entry->format == NULL) {
         return dtype_of_ml_dtypes(entry->name);
     }
     PyObject *name = PyUnicode_FromString(entry->name);
@@ -243,7 +243,7 @@ dtype_dealloc(PyObject *op)
     Py_DECREF(type);
 }
 
-/* The module keeps dtypes, their type keeps the module: only the collector can end that. */
+/* The module holds dtypes, and their type holds the module: only the collector ends that. */
 static int
 dtype_traverse(PyObject *op, visitproc visit, void *arg)
 {

@@ -67,8 +67,7 @@ from_any_name(const char *name, DLDataType *out)
     return dtype_from_name(name, out);
 }
 
-/* The part of a dotted text after the last dot, as a type's name: "torch.float32",
- * "mlx.core.bfloat16". */
+/* Read the name after the last dot: "torch.float32", "mlx.core.bfloat16". */
 static int
 from_dotted(const char *function, PyObject *value, PyObject *text, DLDataType *out)
 {
@@ -132,7 +131,7 @@ from_text(const char *function, PyObject *value, DLDataType *out)
     return refuse(function, value);
 }
 
-/* A NumPy dtype: refuses another byte order, which its name does not tell. */
+/* Refuse a NumPy dtype of foreign byte order, which its name does not show. */
 static int
 from_numpy_dtype(const char *function, PyObject *value, DLDataType *out)
 {
@@ -185,13 +184,12 @@ is_type_named(PyTypeObject *type, const char *package, const char *name)
     bool is_same = text != NULL && strncmp(text, package, length) == 0 &&
                    (text[length] == '\0' || text[length] == '.');
     Py_XDECREF(module);
-    PyErr_Clear(); /* a type without a module is nobody's dtype */
+    PyErr_Clear(); /* a type without a module is no package's dtype */
     return is_same;
 }
 
-/* Is this a dtype of that package?  By the names of its type and of the type's bases (NumPy
- * has a class a dtype): nothing is imported to find out, and no tensor is asked for
- * its text. */
+/* Is this a dtype of that package?  Compare the names of its type and of the type's bases, as
+ * NumPy has a class for each dtype.  Nothing is imported, and no tensor is asked for its text. */
 static bool
 is_dtype_of(PyObject *value, const char *package, const char *name)
 {

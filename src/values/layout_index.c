@@ -1,5 +1,4 @@
 /* layout_index.c: basic indexing of a layout by a Python key; see layout_type.h. */
-#include "python/errors.h"
 #include "values/layout_type_object.h"
 
 /* Reading a key from left to right: the source stays as it is, the result grows. */
@@ -16,8 +15,7 @@ typedef struct indexing {
 static int
 refuse(const indexing *at, const layout_fault *fault)
 {
-    (void)(at->state == NULL ? layout_object_refuse(at->function, fault)
-                             : errors_from_layout(at->state, at->function, fault));
+    (void)errors_from_layout(at->state, at->function, fault);
     return -1;
 }
 
@@ -44,7 +42,8 @@ index_by_int(indexing *at, PyObject *entry)
 {
     int64_t index;
     layout_fault fault;
-    if (layout_read_int(at->function, "an index", entry, &index) < 0) {
+    if (!args_small_int(entry, &index) &&
+        args_int64(at->function, "an index", entry, &index) < 0) {
         return -1;
     }
     if (!layout_index_axis(at->in, at->from++, index, &at->out->offset, &fault)) {
@@ -68,18 +67,18 @@ take_axis(indexing *at)
     at->from++;
 }
 
-/* PySlice_Unpack for small ints, without a call; false: something else. */
+/* PySlice_Unpack for small ints, without a call.  False: something else. */
 static inline bool
 read_small_slice(PySliceObject *slice, Py_ssize_t *start, Py_ssize_t *stop, Py_ssize_t *step)
 {
     int64_t by = 1, first, end;
-    if (slice->step != Py_None && (!layout_read_small_int(slice->step, &by) || by == 0)) {
+    if (slice->step != Py_None && (!args_small_int(slice->step, &by) || by == 0)) {
         return false;
     }
     first = by < 0 ? PY_SSIZE_T_MAX : 0;
     end = by < 0 ? PY_SSIZE_T_MIN : PY_SSIZE_T_MAX;
-    if ((slice->start != Py_None && !layout_read_small_int(slice->start, &first)) ||
-        (slice->stop != Py_None && !layout_read_small_int(slice->stop, &end))) {
+    if ((slice->start != Py_None && !args_small_int(slice->start, &first)) ||
+        (slice->stop != Py_None && !args_small_int(slice->stop, &end))) {
         return false;
     }
     *start = (Py_ssize_t)first;

@@ -2,7 +2,7 @@
  *
  * Owns:    nothing but its numbers, kept in the object itself; see layout_type_object.h.
  * Calls:   layout.h for all arithmetic.  Attributes are in layout_type_facts.c, methods in
- *          layout_type_views.c.
+ *          layout_type_views.c, layout_type_dense.c and layout_type_object.c.
  * Threads: the GIL is held.
  */
 #include "values/layout_type.h"
@@ -32,7 +32,7 @@ static PyObject *
 layout_vectorcall(PyObject *type, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     PyObject *values[4];
-    if (layout_parse(&new_spec, args, PyVectorcall_NARGS(nargsf), kwnames, values) < 0) {
+    if (args_parse(&new_spec, args, PyVectorcall_NARGS(nargsf), kwnames, values) < 0) {
         return NULL;
     }
     return layout_object_from_values((PyTypeObject *)type, values, 0);
@@ -160,10 +160,8 @@ layout_dealloc(PyObject *op)
 {
     LayoutObject *self = layout_cast(op);
     PyTypeObject *type = Py_TYPE(op);
-    if (self->has_known) {
-        for (int i = 0; i < KNOWN_COUNT; i++) {
-            Py_XDECREF(self->known[i]);
-        }
+    for (int i = 0; i < KNOWN_COUNT; i++) {
+        Py_XDECREF(self->known[i]);
     }
     PyObject_Free(op);
     Py_DECREF(type);
@@ -220,8 +218,8 @@ PyType_Spec layout_spec = {
     .slots = layout_slots,
 };
 
-/* A method of the class as an attribute that is bound already: looked up, it need not be
- * made.  There is no subclass to bind it to. */
+/* Store a class method bound, so that a look-up makes no object.  There is no subclass that it
+ * would have to be bound to. */
 static int
 bind_class_method(PyTypeObject *type, PyMethodDef *method)
 {

@@ -11,7 +11,7 @@
 /* A StridedLayout with a copy of `layout`: owned (+1). */
 PyObject *layout_type_new(md_state *state, const strided_layout *layout);
 
-/* Once after the type is made: what its spec cannot say.  0, or -1. */
+/* Call once, after the type is made: sets what its spec cannot say.  0, or -1. */
 int layout_type_prepare(md_state *state);
 
 /* The value of a StridedLayout, which `op` must be. */

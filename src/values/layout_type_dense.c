@@ -1,5 +1,5 @@
-/* layout_type_dense.c: the methods of a StridedLayout that make it dense, repack it and pickle
- * it; see layout_type_object.h.
+/* layout_type_dense.c: the methods of a StridedLayout that make it dense or repack it; see
+ * layout_type_object.h.
  *
  * Rule: a method that would give back an equal layout gives back the same object.
  */
@@ -41,7 +41,7 @@ new_dense(PyTypeObject *type, const char *function, const strided_layout *like, 
         layout_stride_order(like, axes);
     }
     if (!layout_set_ordered(&out, like->ndim, like->shape, like->itemsize, axes, &fault)) {
-        return layout_object_refuse(function, &fault);
+        return errors_from_layout(NULL, function, &fault);
     }
     return layout_object_new(type, &out);
 }
@@ -80,8 +80,9 @@ layout_method_dense(PyObject *class, PyObject *const *args, Py_ssize_t nargs, Py
     PyObject *values[3];
     strided_layout like;
     int axes[LAYOUT_MAX_NDIM];
-    if (layout_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        layout_read_ints(spec.function, "shape", values[0], like.shape, &like.ndim) < 0 ||
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        args_int64s(spec.function, "shape", values[0], like.shape, LAYOUT_MAX_NDIM,
+                    &like.ndim) < 0 ||
         layout_read_int(spec.function, "itemsize", values[1], &like.itemsize) < 0) {
         return NULL;
     }
@@ -147,7 +148,7 @@ layout_method_dense_like(PyObject *class, PyObject *const *args, Py_ssize_t narg
     static const args_spec spec = {
         "StridedLayout.dense_like", 0, 2, 1, {"other", "stride_order", NULL}};
     PyObject *values[2];
-    if (layout_parse(&spec, args, nargs, kwnames, values) < 0) {
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
         return NULL;
     }
     if (!Py_IS_TYPE(values[0], (PyTypeObject *)class)) {
@@ -181,7 +182,7 @@ layout_method_to_dense(PyObject *op, PyObject *const *args, Py_ssize_t nargs, Py
 {
     static const args_spec spec = {"StridedLayout.to_dense", 0, 1, 0, {"stride_order", NULL}};
     PyObject *values[1];
-    if (layout_parse(&spec, args, nargs, kwnames, values) < 0) {
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
         return NULL;
     }
     return make_dense(spec.function, op, values[0]);
@@ -227,7 +228,7 @@ layout_method_repacked(PyObject *op, PyObject *const *args, Py_ssize_t nargs, Py
     layout_fault fault;
     int64_t itemsize = 0, address = 0, axis = -1;
     int keep_axis = 1;
-    if (layout_parse(&spec, args, nargs, kwnames, values) < 0 ||
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
         layout_read_int(spec.function, "itemsize", values[0], &itemsize) < 0 ||
         layout_read_int(spec.function, "data_ptr", values[1], &address) < 0 ||
         layout_read_int(spec.function, "axis", values[2], &axis) < 0 ||
@@ -243,7 +244,7 @@ layout_method_repacked(PyObject *op, PyObject *const *args, Py_ssize_t nargs, Py
                                                  : LAYOUT_MAX_NDIM;
     if (!layout_check_repack(&layout, itemsize, address, place, &fault) ||
         !layout_repacked(&layout, itemsize, place, keep_axis, &layout, &fault)) {
-        return layout_object_refuse(spec.function, &fault);
+        return errors_from_layout(NULL, spec.function, &fault);
     }
     return layout_object_new(Py_TYPE(op), &layout);
 }
@@ -288,7 +289,7 @@ layout_method_max_compatible_itemsize(PyObject *op, PyObject *const *args, Py_ss
     strided_layout layout;
     int64_t max = 16, address = 0, given = -1;
     int axis;
-    if (layout_parse(&spec, args, nargs, kwnames, values) < 0 ||
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
         layout_read_int(spec.function, "max_itemsize", values[0], &max) < 0 ||
         layout_read_int(spec.function, "data_ptr", values[1], &address) < 0 ||
         layout_read_int(spec.function, "axis", values[2], &given) < 0) {
@@ -304,67 +305,4 @@ layout_method_max_compatible_itemsize(PyObject *op, PyObject *const *args, Py_ss
         return NULL;
     }
     return PyLong_FromLongLong(layout_max_itemsize(&layout, max, address, axis));
-}
-
-/* ---- copies of the value ---- */
-
-const char layout_doc_reduce[] = "__reduce__($self, /)\n--\n\n"
-                                 "Pickle by shape, strides, itemsize and offset.";
-
-PyObject *
-layout_method_reduce(PyObject *op, PyObject *Py_UNUSED(unused))
-{
-    PyObject *restore = PyObject_GetAttrString((PyObject *)Py_TYPE(op), "_restore");
-    PyObject *shape = restore == NULL ? NULL : PyObject_GetAttrString(op, "shape");
-    PyObject *strides = shape == NULL ? NULL : PyObject_GetAttrString(op, "strides");
-    PyObject *result = NULL;
-    if (strides != NULL) {
-        result = Py_BuildValue("O(OOLL)", restore, shape, strides,
-                               (long long)layout_cast(op)->itemsize,
-                               (long long)layout_cast(op)->offset);
-    }
-    Py_XDECREF(restore);
-    Py_XDECREF(shape);
-    Py_XDECREF(strides);
-    return result;
-}
-
-const char layout_doc_restore[] =
-    "_restore($type, shape, strides, itemsize, slice_offset, /)\n--\n\n"
-    "The layout that pickle has taken apart.";
-
-PyObject *
-layout_method_restore(PyObject *class, PyObject *const *args, Py_ssize_t nargs,
-                      PyObject *kwnames)
-{
-    static const args_spec spec = {"StridedLayout._restore",
-                                   4,
-                                   4,
-                                   4,
-                                   {"shape", "strides", "itemsize", "slice_offset", NULL}};
-    PyObject *values[4];
-    int64_t offset;
-    if (layout_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        args_int64(spec.function, "slice_offset", values[3], &offset) < 0) {
-        return NULL;
-    }
-    values[3] = NULL; /* divide_strides */
-    return layout_object_from_values((PyTypeObject *)class, values, offset);
-}
-
-const char layout_doc_copy[] = "__copy__($self, /)\n--\n\nThe layout itself: it cannot change.";
-
-PyObject *
-layout_method_copy(PyObject *op, PyObject *Py_UNUSED(unused))
-{
-    return Py_NewRef(op);
-}
-
-const char layout_doc_deepcopy[] =
-    "__deepcopy__($self, memo, /)\n--\n\nThe layout itself: it cannot change.";
-
-PyObject *
-layout_method_deepcopy(PyObject *op, PyObject *Py_UNUSED(memo))
-{
-    return Py_NewRef(op);
 }

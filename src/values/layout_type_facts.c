@@ -3,8 +3,8 @@
 
 /* ---- tuples, made once ---- */
 
-/* Steals `made` (or NULL with an exception) for the place of `self->known`; a reference to what
- * stands there then: owned (+1).  Two threads may make one: the first stays. */
+/* Put `made` in its place in `known`, and return what stands there then: owned (+1).  Steals
+ * `made`, which may be NULL with an exception.  If two threads make one, the first stays. */
 static PyObject *
 keep(LayoutObject *self, int place, PyObject *made)
 {
@@ -12,8 +12,6 @@ keep(LayoutObject *self, int place, PyObject *made)
     if (made == NULL) {
         return NULL;
     }
-    /* Before the pointer: dealloc looks at it first. */
-    __atomic_store_n(&self->has_known, true, __ATOMIC_RELAXED);
     if (__atomic_compare_exchange_n(&self->known[place], &none, made, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE)) {
         return Py_NewRef(made);
@@ -71,7 +69,7 @@ static PyObject *
 refuse_overflow(const char *where, int axis)
 {
     layout_fault fault = {LAYOUT_FAULT_OVERFLOW, axis, 0};
-    return layout_object_refuse(where, &fault);
+    return errors_from_layout(NULL, where, &fault);
 }
 
 static PyObject *
@@ -87,7 +85,7 @@ layout_get_strides_in_bytes(PyObject *op, void *Py_UNUSED(closure))
         Py_RETURN_NONE;
     }
     for (int axis = 0; axis < self->ndim; axis++) {
-        /* An array's layout may hold a stride that is never taken and fits only in items. */
+        /* In an Array's layout a stride that is never taken may fit in items, and not in bytes. */
         if (!layout_multiply(layout_strides(self)[axis], self->itemsize, &nbytes[axis])) {
             return refuse_overflow("StridedLayout.strides_in_bytes", axis);
         }
@@ -114,34 +112,20 @@ layout_get_stride_order(PyObject *op, void *Py_UNUSED(closure))
     return keep(self, KNOWN_STRIDE_ORDER, layout_tuple(order, layout.ndim));
 }
 
-static inline bool
-is_kept(const LayoutObject *self, uint32_t bit)
-{
-    return (__atomic_load_n(&self->answers, __ATOMIC_ACQUIRE) & bit) != 0;
-}
-
-static void
-work_out_bounds(PyObject *op, int64_t *min, int64_t *max)
-{
-    strided_layout layout;
-    layout_read(op, &layout);
-    *min = 0;
-    *max = -1;
-    if (!layout_is_empty(&layout)) {
-        layout_offset_bounds(&layout, min, max);
-    }
-}
-
-/* Sets min and max.  The object itself, borrowed. */
+/* Set min and max where they are not, and return the object: borrowed. */
 static const LayoutObject *
 find_bounds(PyObject *op)
 {
     LayoutObject *self = layout_cast(op);
-    int64_t min, max;
-    if (is_kept(self, ANSWER_BOUNDS)) {
+    if (__atomic_load_n(&self->answers, __ATOMIC_ACQUIRE) & ANSWER_BOUNDS) {
         return self;
     }
-    work_out_bounds(op, &min, &max);
+    strided_layout layout;
+    int64_t min = 0, max = -1;
+    layout_read(op, &layout);
+    if (!layout_is_empty(&layout)) {
+        layout_offset_bounds(&layout, &min, &max);
+    }
     __atomic_store_n(&self->min, min, __ATOMIC_RELAXED);
     __atomic_store_n(&self->max, max, __ATOMIC_RELAXED);
     __atomic_fetch_or(&self->answers, ANSWER_BOUNDS, __ATOMIC_RELEASE);
@@ -151,14 +135,8 @@ find_bounds(PyObject *op)
 static PyObject *
 layout_get_offset_bounds(PyObject *op, void *Py_UNUSED(closure))
 {
-    LayoutObject *self = layout_cast(op);
-    PyObject *known = find_known(self, KNOWN_OFFSET_BOUNDS);
-    if (known != NULL) {
-        return known;
-    }
-    int64_t bounds[2]; /* the tuple is kept, and they need not be */
-    work_out_bounds(op, &bounds[0], &bounds[1]);
-    return keep(self, KNOWN_OFFSET_BOUNDS, layout_tuple(bounds, 2));
+    const LayoutObject *self = find_bounds(op);
+    return layout_tuple((int64_t[]){self->min, self->max}, 2);
 }
 
 /* ---- numbers ---- */
@@ -179,13 +157,11 @@ static PyObject *
 layout_get_volume(PyObject *op, void *Py_UNUSED(closure))
 {
     LayoutObject *self = layout_cast(op);
-    if (!is_kept(self, ANSWER_VOLUME)) {
-        strided_layout layout;
-        layout_read(op, &layout);
-        __atomic_store_n(&self->volume, layout_volume(&layout), __ATOMIC_RELAXED);
-        __atomic_fetch_or(&self->answers, ANSWER_VOLUME, __ATOMIC_RELEASE);
+    int64_t items = 1;
+    for (int axis = 0; axis < self->ndim; axis++) {
+        items *= layout_shape(self)[axis]; /* checked when it was made */
     }
-    return PyLong_FromLongLong(self->volume);
+    return PyLong_FromLongLong(items);
 }
 
 static PyObject *
@@ -237,7 +213,7 @@ layout_method_required_size_in_bytes(PyObject *op, PyObject *Py_UNUSED(unused))
     const LayoutObject *self = find_bounds(op);
     if (self->min < 0) {
         layout_fault fault = {LAYOUT_FAULT_NEGATIVE, self->min, 0};
-        return layout_object_refuse("StridedLayout.required_size_in_bytes", &fault);
+        return errors_from_layout(NULL, "StridedLayout.required_size_in_bytes", &fault);
     }
     return PyLong_FromLongLong((self->max + 1) * self->itemsize); /* checked when it was made */
 }

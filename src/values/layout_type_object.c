@@ -1,8 +1,6 @@
-/* layout_type_object.c: makes StridedLayouts, and reads what their methods are given; see
+/* layout_type_object.c: makes StridedLayouts from numbers, arguments and pickles; see
  * layout_type_object.h. */
 #include "values/layout_type_object.h"
-
-#include <stdio.h>
 
 /* ---- making ---- */
 
@@ -30,48 +28,12 @@ layout_type_get(PyObject *op, strided_layout *out)
     layout_read(op, out);
 }
 
-PyObject *
-layout_object_refuse(const char *where, const layout_fault *fault)
-{
-    char text[160];
-    /* Every text of the list takes at most these two numbers. */
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    (void)snprintf(text, sizeof text, layout_fault_text(fault->code), (long long)fault->a,
-                   (long long)fault->b);
-#pragma GCC diagnostic pop
-    PyObject *class =
-        fault->code == LAYOUT_FAULT_OVERFLOW ? PyExc_OverflowError : PyExc_ValueError;
-    return PyErr_Format(class, "%s: %s.", where, text);
-}
-
-int
-layout_read_ints(const char *function, const char *what, PyObject *value, int64_t *out,
-                 int *count)
-{
-    if (layout_read_small_int(value, out)) {
-        *count = 1;
-        return 0;
-    }
-    if (!PyTuple_CheckExact(value) || PyTuple_GET_SIZE(value) > LAYOUT_MAX_NDIM) {
-        return args_int64s(function, what, value, out, LAYOUT_MAX_NDIM, count);
-    }
-    int nitems = (int)PyTuple_GET_SIZE(value);
-    for (int i = 0; i < nitems; i++) {
-        if (layout_read_int(function, what, PyTuple_GET_ITEM(value, i), &out[i]) < 0) {
-            return -1;
-        }
-    }
-    *count = nitems;
-    return 0;
-}
-
 int
 layout_read_axes(const char *function, const char *what, PyObject *value, int ndim, int *axes)
 {
     int64_t given[LAYOUT_MAX_NDIM];
     int count;
-    if (layout_read_ints(function, what, value, given, &count) < 0) {
+    if (args_int64s(function, what, value, given, LAYOUT_MAX_NDIM, &count) < 0) {
         return -1;
     }
     if (count != ndim) {
@@ -91,7 +53,7 @@ layout_read_axes(const char *function, const char *what, PyObject *value, int nd
 
 /* ---- StridedLayout(...) ---- */
 
-/* Strides given in bytes, as items. */
+/* Turn strides in bytes into strides in items. */
 static int
 divide_strides(int64_t *strides, int count, int64_t itemsize)
 {
@@ -114,23 +76,18 @@ static bool
 check_strides(const strided_layout *layout, layout_fault *fault)
 {
     int64_t nbytes;
-    if (layout_magnitude(layout->strides, layout->ndim) < 1 << 23 &&
-        layout->itemsize < 1 << 23) {
-        return true;
-    }
+    bool fits = true;
     for (int axis = 0; axis < layout->ndim; axis++) {
-        if (!layout_multiply(layout->strides[axis], layout->itemsize, &nbytes)) {
-            return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
-        }
+        fits &= layout_multiply(layout->strides[axis], layout->itemsize, &nbytes);
     }
-    return true;
+    return fits || layout_fail(fault, LAYOUT_FAULT_OVERFLOW, 0, 0);
 }
 
 static int
 read_strides(PyObject *value, int ndim, int64_t itemsize, bool is_divided, int64_t *out)
 {
     int count;
-    if (layout_read_ints("StridedLayout", "strides", value, out, &count) < 0) {
+    if (args_int64s("StridedLayout", "strides", value, out, LAYOUT_MAX_NDIM, &count) < 0) {
         return -1;
     }
     if (count != ndim) {
@@ -148,7 +105,7 @@ new_implicit(PyTypeObject *type, int ndim, const int64_t *shape, int64_t itemsiz
     strided_layout layout;
     layout_fault fault;
     if (!layout_set_dense(&layout, ndim, shape, itemsize, 'C', &fault)) {
-        return layout_object_refuse("StridedLayout", &fault);
+        return errors_from_layout(NULL, "StridedLayout", &fault);
     }
     if (layout_is_empty(&layout)) {
         layout_clear_strides(&layout);
@@ -160,79 +117,95 @@ new_implicit(PyTypeObject *type, int ndim, const int64_t *shape, int64_t itemsiz
     return op;
 }
 
-/* Two tuples of one length, of small ints, read in one pass into `dims`, extents and strides
- * apart by LAYOUT_FEW.  False: something else, or numbers large enough to need the checks of
- * layout_set: no exception is set. */
-static inline bool
-read_few(PyObject *shape, PyObject *strides, int ndim, int64_t itemsize, int64_t *dims)
-{
-    uint64_t most = 0;
-    int bits = 64 - __builtin_clzll((uint64_t)itemsize); /* of all items, at most */
-    for (int i = 0; i < ndim; i++) {
-        int64_t extent, stride;
-        if (!layout_read_small_int(PyTuple_GET_ITEM(shape, i), &extent) ||
-            !layout_read_small_int(PyTuple_GET_ITEM(strides, i), &stride)) {
-            return false;
-        }
-        dims[i] = extent;
-        dims[LAYOUT_FEW + i] = stride;
-        most |= (uint64_t)extent | (uint64_t)(stride ^ stride >> 63);
-        bits += 64 - __builtin_clzll((uint64_t)extent | 1);
-    }
-    /* 8 axes of 2^23 steps of 2^23 items of 2^7 bytes fit; a negative extent is not small. */
-    return most < 1 << 23 && itemsize <= 1 << 7 && bits < 63;
-}
-
-/* The layout of most calls, without the copies between the steps: owned (+1).  NULL without an
- * exception: not such a call; with one: no memory. */
-static inline PyObject *
-new_of_few(PyTypeObject *type, PyObject *shape, PyObject *strides, int64_t itemsize,
-           int64_t offset)
-{
-    if (!PyTuple_CheckExact(shape) || !PyTuple_CheckExact(strides) || offset != 0 ||
-        PyTuple_GET_SIZE(shape) != PyTuple_GET_SIZE(strides) ||
-        PyTuple_GET_SIZE(shape) > LAYOUT_FEW) {
-        return NULL;
-    }
-    int ndim = (int)PyTuple_GET_SIZE(shape);
-    LayoutObject *self = layout_object_alloc(type, ndim, itemsize, 0);
-    if (self != NULL && !read_few(shape, strides, ndim, itemsize, self->dims)) {
-        Py_CLEAR(self);
-    }
-    return (PyObject *)self;
-}
-
 PyObject *
 layout_object_from_values(PyTypeObject *type, PyObject *const *values, int64_t offset)
 {
-    int64_t shape[LAYOUT_MAX_NDIM], strides[LAYOUT_MAX_NDIM], itemsize;
+    strided_layout layout; /* its numbers are read in place */
+    int64_t itemsize;
     int ndim, is_divided = 0;
-    strided_layout layout;
     layout_fault fault;
-    if (values[3] == NULL && layout_read_small_int(values[2], &itemsize) && itemsize > 0) {
-        PyObject *op = new_of_few(type, values[0], values[1], itemsize, offset);
-        if (op != NULL || PyErr_Occurred()) {
-            return op;
-        }
-    }
-    if (layout_read_ints("StridedLayout", "shape", values[0], shape, &ndim) < 0 ||
-        layout_read_int("StridedLayout", "itemsize", values[2], &itemsize) < 0 ||
+    if (args_int64s("StridedLayout", "shape", values[0], layout.shape, LAYOUT_MAX_NDIM, &ndim) <
+            0 ||
+        args_int64("StridedLayout", "itemsize", values[2], &itemsize) < 0 ||
         (values[3] != NULL && (is_divided = PyObject_IsTrue(values[3])) < 0)) {
         return NULL;
     }
     if (itemsize < 1) { /* before strides are divided by it */
         (void)layout_fail(&fault, LAYOUT_FAULT_ITEMSIZE, itemsize, 0);
-        return layout_object_refuse("StridedLayout", &fault);
+        return errors_from_layout(NULL, "StridedLayout", &fault);
     }
     if (values[1] == Py_None) {
-        return new_implicit(type, ndim, shape, itemsize);
+        return new_implicit(type, ndim, layout.shape, itemsize);
     }
-    if (read_strides(values[1], ndim, itemsize, is_divided, strides) < 0) {
+    if (read_strides(values[1], ndim, itemsize, is_divided, layout.strides) < 0) {
         return NULL;
     }
-    if (!layout_set(&layout, ndim, shape, strides, itemsize, offset, &fault) ||
+    if (!layout_set(&layout, ndim, layout.shape, layout.strides, itemsize, offset, &fault) ||
         !check_strides(&layout, &fault)) {
-        return layout_object_refuse("StridedLayout", &fault);
+        return errors_from_layout(NULL, "StridedLayout", &fault);
     }
     return layout_object_new(type, &layout);
+}
+
+/* ---- copies of the value ---- */
+
+const char layout_doc_reduce[] = "__reduce__($self, /)\n--\n\n"
+                                 "Pickle by shape, strides, itemsize and offset.";
+
+PyObject *
+layout_method_reduce(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    PyObject *restore = PyObject_GetAttrString((PyObject *)Py_TYPE(op), "_restore");
+    PyObject *shape = restore == NULL ? NULL : PyObject_GetAttrString(op, "shape");
+    PyObject *strides = shape == NULL ? NULL : PyObject_GetAttrString(op, "strides");
+    PyObject *result = NULL;
+    if (strides != NULL) {
+        result = Py_BuildValue("O(OOLL)", restore, shape, strides,
+                               (long long)layout_cast(op)->itemsize,
+                               (long long)layout_cast(op)->offset);
+    }
+    Py_XDECREF(restore);
+    Py_XDECREF(shape);
+    Py_XDECREF(strides);
+    return result;
+}
+
+const char layout_doc_restore[] =
+    "_restore($type, shape, strides, itemsize, slice_offset, /)\n--\n\n"
+    "The layout that pickle has taken apart.";
+
+PyObject *
+layout_method_restore(PyObject *class, PyObject *const *args, Py_ssize_t nargs,
+                      PyObject *kwnames)
+{
+    static const args_spec spec = {"StridedLayout._restore",
+                                   4,
+                                   4,
+                                   4,
+                                   {"shape", "strides", "itemsize", "slice_offset", NULL}};
+    PyObject *values[4];
+    int64_t offset;
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        args_int64(spec.function, "slice_offset", values[3], &offset) < 0) {
+        return NULL;
+    }
+    values[3] = NULL; /* divide_strides */
+    return layout_object_from_values((PyTypeObject *)class, values, offset);
+}
+
+const char layout_doc_copy[] = "__copy__($self, /)\n--\n\nThe layout itself: it cannot change.";
+
+PyObject *
+layout_method_copy(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    return Py_NewRef(op);
+}
+
+const char layout_doc_deepcopy[] =
+    "__deepcopy__($self, memo, /)\n--\n\nThe layout itself: it cannot change.";
+
+PyObject *
+layout_method_deepcopy(PyObject *op, PyObject *Py_UNUSED(memo))
+{
+    return Py_NewRef(op);
 }

@@ -4,7 +4,7 @@
 
 /* ---- arguments ---- */
 
-/* A method of one argument with a name: called with it in place, nothing is parsed. */
+/* The argument of a method that takes one.  Given by position, it needs no parsing. */
 static PyObject *
 read_one(const args_spec *spec, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
@@ -12,7 +12,7 @@ read_one(const args_spec *spec, PyObject *const *args, Py_ssize_t nargs, PyObjec
     if (nargs == 1 && kwnames == NULL) {
         return args[0];
     }
-    return layout_parse(spec, args, nargs, kwnames, values) < 0 ? NULL : values[0];
+    return args_parse(spec, args, nargs, kwnames, values) < 0 ? NULL : values[0];
 }
 
 /* ---- other shapes ---- */
@@ -47,13 +47,14 @@ layout_method_reshaped(PyObject *op, PyObject *const *args, Py_ssize_t nargs, Py
     layout_fault fault;
     int64_t shape[LAYOUT_MAX_NDIM];
     int ndim;
-    if (value == NULL || layout_read_ints(spec.function, "shape", value, shape, &ndim) < 0) {
+    if (value == NULL ||
+        args_int64s(spec.function, "shape", value, shape, LAYOUT_MAX_NDIM, &ndim) < 0) {
         return NULL;
     }
     layout_read(op, &layout);
     bool is_empty = layout_is_empty(&layout);
     if (!layout_reshaped(&layout, ndim, shape, &layout, &fault)) {
-        return layout_object_refuse(spec.function, &fault);
+        return errors_from_layout(NULL, spec.function, &fault);
     }
     if (is_empty) {
         layout_clear_strides(&layout);
@@ -93,7 +94,7 @@ layout_method_permuted(PyObject *op, PyObject *const *args, Py_ssize_t nargs, Py
     }
     layout_read(op, &layout);
     if (!layout_permuted(&layout, axes, &layout, &fault)) {
-        return layout_object_refuse(spec.function, &fault);
+        return errors_from_layout(NULL, spec.function, &fault);
     }
     return layout_object_new(Py_TYPE(op), &layout);
 }
@@ -124,7 +125,7 @@ layout_method_squeezed(PyObject *op, PyObject *Py_UNUSED(unused))
     return layout_object_new(Py_TYPE(op), &layout);
 }
 
-/* The bits of the axes that are to be new among `ndim` of the result. */
+/* A bit for each axis of the result, of `ndim` axes, that is to be new. */
 static int
 read_new_axes(const char *function, const int64_t *given, int count, int ndim, uint64_t *out)
 {
@@ -137,7 +138,7 @@ read_new_axes(const char *function, const int64_t *given, int count, int ndim, u
         }
         if (*out >> axis & 1) {
             layout_fault fault = {LAYOUT_FAULT_AXIS_TWICE, axis, 0};
-            (void)layout_object_refuse(function, &fault);
+            (void)errors_from_layout(NULL, function, &fault);
             return -1;
         }
         *out |= UINT64_C(1) << axis;
@@ -177,7 +178,8 @@ layout_method_unsqueezed(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
     int64_t given[LAYOUT_MAX_NDIM];
     uint64_t axes;
     int count;
-    if (value == NULL || layout_read_ints(spec.function, "axis", value, given, &count) < 0) {
+    if (value == NULL ||
+        args_int64s(spec.function, "axis", value, given, LAYOUT_MAX_NDIM, &count) < 0) {
         return NULL;
     }
     if (count == 0) {
@@ -186,14 +188,14 @@ layout_method_unsqueezed(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
     int ndim = layout_cast(op)->ndim + count;
     if (ndim > LAYOUT_MAX_NDIM) {
         (void)layout_fail(&fault, LAYOUT_FAULT_NDIM, ndim, 0);
-        return layout_object_refuse(spec.function, &fault);
+        return errors_from_layout(NULL, spec.function, &fault);
     }
     if (read_new_axes(spec.function, given, count, ndim, &axes) < 0) {
         return NULL;
     }
     layout_read(op, &layout);
     if (!layout_unsqueezed(&layout, axes, &layout, &fault)) {
-        return layout_object_refuse(spec.function, &fault);
+        return errors_from_layout(NULL, spec.function, &fault);
     }
     return layout_object_new(Py_TYPE(op), &layout);
 }
@@ -229,12 +231,13 @@ layout_method_broadcast_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs
     layout_fault fault;
     int64_t shape[LAYOUT_MAX_NDIM];
     int ndim;
-    if (value == NULL || layout_read_ints(spec.function, "shape", value, shape, &ndim) < 0) {
+    if (value == NULL ||
+        args_int64s(spec.function, "shape", value, shape, LAYOUT_MAX_NDIM, &ndim) < 0) {
         return NULL;
     }
     layout_read(op, &layout);
     if (!layout_broadcast(&layout, ndim, shape, &layout, &fault)) {
-        return layout_object_refuse(spec.function, &fault);
+        return errors_from_layout(NULL, spec.function, &fault);
     }
     return layout_object_new(Py_TYPE(op), &layout);
 }
@@ -262,7 +265,7 @@ layout_method_flattened_axis_mask(PyObject *op, PyObject *Py_UNUSED(unused))
     return PyLong_FromUnsignedLongLong(layout_merge_mask(&layout));
 }
 
-/* The bits of the axes first + 1 .. last: those that may join the one before. */
+/* A bit for each axis first + 1 .. last: they may join the axis before. */
 static int
 read_span(const char *function, PyObject *first_value, PyObject *last_value, int ndim,
           uint64_t *out)
@@ -339,7 +342,7 @@ layout_method_flattened(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
     PyObject *values[3];
     strided_layout layout;
     uint64_t mask;
-    if (layout_parse(&spec, args, nargs, kwnames, values) < 0) {
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
         return NULL;
     }
     bool has_mask = values[2] != NULL && values[2] != Py_None;

@@ -17,7 +17,7 @@ from tvm_ffi.libinfo import find_dlpack_include_path
 
 import metal_dlpack as md
 
-SCALARS = ["int1", "uint1", "int2", "uint2", "int4", "uint4", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"]
+SCALARS = [dtype.name for dtype in vars(md).values() if isinstance(dtype, md.dtype) and dtype.bits < 8]
 VECTORS = ["int4x3", "uint2x3", "float6_e2m3fnx3", "float4_e2m1fnx5"]
 WHOLE_VECTORS = ["float4_e2m1fnx2", "int2x4", "float6_e3m2fnx4", "int4x6"]
 STORAGES = ["shared", "managed", "private"]

@@ -8,18 +8,8 @@ import pytest
 
 import metal_dlpack as md
 
-NAMES = [
-    *[
-        "bfloat16",
-        "float8_e3m4",
-        "float8_e4m3",
-        "float8_e4m3b11fnuz",
-        "float8_e4m3fn",
-        "float8_e4m3fnuz",
-        "float8_e5m2",
-    ],
-    *["float8_e5m2fnuz", "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"],
-]
+#: The small floats of dtype.c: bfloat16, and those whose name tells of exponent and mantissa.
+NAMES = [name for name in md.__all__ if name == "bfloat16" or (name.startswith("float") and "_e" in name)]
 WITHOUT_NAN = {"float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"}
 EACH = pytest.mark.parametrize("name", NAMES)
 

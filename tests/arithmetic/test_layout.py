@@ -46,3 +46,4 @@ def test_every_fault_has_a_text_with_its_numbers():
     for line in faults.replace('"     ', '"').split("X(")[2:]:
         assert 0 <= line.count("%lld") <= 2
         assert line.count("%") == line.count("%lld")
+    assert '#define LAYOUT_TEXT_EXTENT "extent %lld of axis %lld is negative"' in text

@@ -131,6 +131,24 @@ def test_squeeze_and_expand_dims_undo_each_other():
         array.expand_dims(5)
 
 
+@given(st.lists(st.sampled_from([0, 1, 1, 1, 2, 3]), max_size=6).map(tuple), st.data())
+def test_squeezed_axes_are_numpy_s(shape, data):
+    array, mirror = numbered(shape)
+    ndim = len(shape)
+    axes = tuple(data.draw(st.lists(st.integers(-ndim, ndim - 1), unique_by=lambda axis: axis % ndim)) if ndim else [])
+    long_axes = sorted(axis % ndim for axis in axes if shape[axis] != 1)
+    if not long_axes:
+        same(array.squeeze(axes), mirror.squeeze(axes))
+        return
+    with pytest.raises(ValueError, match="cannot select an axis"):
+        mirror.squeeze(axes)
+    axis = long_axes[0]
+    with pytest.raises(
+        ValueError, match=f"^Array.squeeze: axis {axis} has extent {shape[axis]}; only extent 1 can go.$"
+    ):
+        array.squeeze(axes)
+
+
 def test_broadcast_to_repeats_without_memory_and_is_readonly():
     array, mirror = numbered((3, 1))
     wide = array.broadcast_to((2, 3, 4))

@@ -301,6 +301,31 @@ def test_array_checks_every_item_against_the_end():
         buffer.array(md.StridedLayout((3, 4), (100, 1), 4))
 
 
+@pytest.mark.parametrize(
+    ("stride", "dtype", "byte_offset", "words"),
+    [
+        (2**40, "int8", 8, f"in bytes 8 to {8 + 2**40 + 1}, past"),
+        (-(2**40), "int4", 8, f"in bytes {8 - 2**39} to 9, past"),
+        (2**62, "int4", 0, "past what 64 bits can count, not within"),
+        (-(2**62), "int4", 0, "past what 64 bits can count, not within"),
+        (2**60, "int4", 2**63 - 8, "past what 64 bits can count, not within"),
+        (2**59, "float64", 2**62, "past what 64 bits can count, not within"),
+        (-(2**60), "float64", -(2**63), "past what 64 bits can count, not within"),
+    ],
+)
+def test_array_says_which_bytes_the_items_would_lie_in(stride, dtype, byte_offset, words):
+    layout = md.StridedLayout((2,), (stride,), getattr(md, dtype).itemsize)
+    with pytest.raises(ValueError, match=rf"^Buffer.array: the items lie {words} the Buffer's 64 bytes\.$"):
+        md.Buffer(64).array(layout, dtype, byte_offset)
+
+
+def test_no_items_lie_nowhere_whatever_their_strides():
+    array = md.Buffer(64).array(md.StridedLayout((0, 3), (1, 2**62), 1), "int4", 64)
+    assert (array.shape, array.byte_offset) == ((0, 3), 64)
+    with pytest.raises(ValueError, match="bytes 65 to 65, past the Buffer's 64 bytes"):
+        md.Buffer(64).array(md.StridedLayout((0, 3), (1, 2**62), 1), "int4", 65)
+
+
 def test_weak_references_and_signatures():
     buffer = md.Buffer(8)
     reference = weakref.ref(buffer)
