@@ -6,6 +6,7 @@ import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import graph
 import pytest
 from places import INSIDE, ROOT, SRC
 
@@ -71,12 +72,6 @@ def include_dirs() -> list[str]:
     return [*(f"-I{folder}" for folder in folders[:2]), "-isystem", folders[2]]
 
 
-def needs_python(source: Path) -> bool:
-    """It, or a header of ours that it includes, includes Python.h."""
-    included = re.findall(r'#(?:include|import) ["<]([^">]+)', source.read_text())
-    return "Python.h" in included or any(needs_python(SRC / name) for name in included if (SRC / name).exists())
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("macos")
@@ -137,7 +132,7 @@ def test_nothing_but_the_bridge_is_objective_c(built):
 
 def test_the_lower_floors_need_no_python(built):
     arch, objects = built
-    plain = [path.name for path in SRC.rglob("*.[cm]") if path.name in objects and not needs_python(path)]
+    plain = [path.name for path in SRC.rglob("*.[cm]") if path.name in objects and not graph.reaches_python(path)]
     assert {"metal_bridge.m", "storage.c", "layout.c", "copy.c", "managed.c"} <= set(plain)
     for name in plain:
         asked = macho.Image(objects[name], arch).undefined()
