@@ -60,7 +60,7 @@ def include_graph() -> Graph:
 
 
 def symbol_graph(objects: Path) -> Graph:
-    """Compile all of src/ into `objects`; a room needs those that define what it leaves undefined."""
+    """A room needs those that define what it leaves undefined; what no build has compiled goes into `objects`."""
     sources = [path for path in files() if path.suffix != ".h"]
     defined: dict[str, str] = {}
     asked: Graph = {}
@@ -72,7 +72,26 @@ def symbol_graph(objects: Path) -> Graph:
 
 
 def symbols(source: Path, objects: Path) -> tuple[set[str], set[str]]:
-    """The names that the object defines for other files, and those that it asks for."""
+    """The names that the source's object defines for other files, and those that it asks for."""
+    target = object_of_the_build(source) or compiled(source, objects)
+    nm = shutil.which("gcc-nm") or "nm"  # the objects may be link-time optimisation's
+    listing = subprocess.run([nm, "-P", "-g", target], capture_output=True, text=True, check=True).stdout
+    kinds = [line.split()[:2] for line in listing.splitlines()]
+    asked = {name for name, kind in kinds if kind in UNDEFINED}
+    return {name for name, _ in kinds} - asked, asked
+
+
+def object_of_the_build(source: Path) -> Path | None:
+    """What `make build` compiled, if nothing has changed since."""
+    folder = SRC.parent / "build" / f"temp.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
+    target = (folder / source.relative_to(SRC.parent)).with_suffix(".o")
+    if not target.exists():
+        return None
+    newest = max(path.stat().st_mtime for path in [source, *SRC.rglob("*.h")])
+    return target if newest < target.stat().st_mtime else None
+
+
+def compiled(source: Path, objects: Path) -> Path:
     from tvm_ffi.libinfo import find_dlpack_include_path
 
     compiler = os.environ.get("CC", "cc").split()
@@ -80,10 +99,7 @@ def symbols(source: Path, objects: Path) -> tuple[set[str], set[str]]:
     headers = [SRC, SRC / "softmetal", find_dlpack_include_path(), sysconfig.get_path("include")]
     flags = ["-std=gnu11", "-O0", "-w", "-fPIC", *(f"-I{path}" for path in headers)]
     subprocess.run([*compiler, *flags, "-c", source, "-o", target], check=True)
-    listing = subprocess.run(["nm", "-P", "-g", target], capture_output=True, text=True, check=True).stdout
-    kinds = [line.split()[:2] for line in listing.splitlines()]
-    asked = {name for name, kind in kinds if kind in UNDEFINED}
-    return {name for name, _ in kinds} - asked, asked
+    return target
 
 
 def can_compile() -> bool:
