@@ -67,15 +67,6 @@ def pytest_configure(config):
         config.addinivalue_line("markers", f"{name}: needs {what}")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
-def pytest_collection_modifyitems(items):
-    """With `--dist loadgroup`, tests that share what is made once for their file run on one worker."""
-    for item in items:
-        fixtures = item._fixtureinfo.name2fixturedefs.values()
-        if any(found[-1].scope != "function" and found[-1].baseid for found in fixtures):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-
-
 def pytest_terminal_summary(terminalreporter, config):
     """Workers do not tell how many tests they left out."""
     if "not long" in config.option.markexpr:
