@@ -3,25 +3,27 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
-PYTEST := $(PY) -m pytest -q
+# A worker for each core, a file on one worker: what a file builds for its tests is built once.
+PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint format asan tsan mutants soak docs build clean distclean streams
+.PHONY: help demo test test-all bench lint format asan tsan mutants streams soak docs build clean distclean
 
 help:
-	@echo 'make demo    what this machine can share: the doctor, then examples/share.py'
-	@echo 'make test    the test suite'
-	@echo 'make bench   the benchmarks'
-	@echo 'make lint    ruff, clang-format, mypy and the stubs'
-	@echo 'make format  ruff and clang-format write their changes'
-	@echo 'make asan    the test suite with AddressSanitizer and UBSan'
-	@echo 'make tsan    the test suite with ThreadSanitizer'
-	@echo 'make mutants breaks the bridge in one place at a time; each time a test must fail'
-	@echo 'make streams 10,000 random programs over streams; threads under ThreadSanitizer for two minutes'
-	@echo 'make soak    a million exchanges by every route: time, growth, buffers left'
-	@echo 'make docs    the reference, written to build/reference.md, and docs/inside/protocol.md'
-	@echo 'make clean   remove what was built;  make distclean: .venv as well'
+	@echo 'make demo      what this machine can share: the doctor, then examples/share.py'
+	@echo 'make test      the tests, but for those marked long; ARGS="tests/copy -x" goes to pytest'
+	@echo 'make test-all  all tests'
+	@echo 'make lint      ruff, clang-format, mypy and the stubs'
+	@echo 'make format    ruff and clang-format write their changes'
+	@echo 'make asan      the tests with AddressSanitizer and UBSan, then some with LeakSanitizer'
+	@echo 'make tsan      the tests with ThreadSanitizer'
+	@echo 'make mutants   breaks the bridge in one place at a time; each time a test must fail'
+	@echo 'make streams   10,000 random programs over streams; threads under ThreadSanitizer for two minutes'
+	@echo 'make soak      a million exchanges by every route: time, growth, buffers left'
+	@echo 'make bench     the benchmarks'
+	@echo 'make docs      the reference, written to build/reference.md, and docs/inside/protocol.md'
+	@echo 'make clean     remove what was built;  make distclean: .venv as well'
 
 # A stamp per group of dependencies: a second run installs nothing.
 $(VENV)/%.stamp: pyproject.toml tools/prepare
@@ -36,6 +38,9 @@ demo: build
 	$(PY) examples/share.py
 
 test: build
+	$(PYTEST) -m 'not long' $(ARGS)
+
+test-all: build
 	$(PYTEST) $(ARGS)
 
 bench: build

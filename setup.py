@@ -13,6 +13,7 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from glob import glob
+from importlib.util import find_spec
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -65,9 +66,11 @@ if not IS_MAC:
 
 
 def dlpack_include() -> str:
-    from tvm_ffi.libinfo import find_dlpack_include_path
-
-    return find_dlpack_include_path()
+    """The apache-tvm-ffi package carries dlpack.h; to import it would import torch, where that is installed."""
+    package = find_spec("tvm_ffi")
+    if package is None:
+        sys.exit("metal_dlpack: dlpack.h is missing. Install the apache-tvm-ffi package.")
+    return str(Path(package.origin).parent / "include")
 
 
 def sanitizer_args() -> list[str]:

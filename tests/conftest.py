@@ -62,8 +62,15 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers", "rule(*ids, peers=()): holds these rules of protocol_rules.py; see docs/inside/protocol.md"
     )
+    config.addinivalue_line("markers", "long: takes long; `make test-all` runs it, `make test` does not")
     for name, (what, _) in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: needs {what}")
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Workers do not tell how many tests they left out."""
+    if "not long" in config.option.markexpr:
+        terminalreporter.line("Left out: the tests marked long. `make test-all` runs them.")
 
 
 def pytest_runtest_setup(item):

@@ -110,6 +110,7 @@ def live_buffers() -> int:
 
 def go(route: Route, trips: int) -> tuple[float, int, int]:
     """Seconds a trip, bytes grown, buffers left."""
+    gc.freeze()  # the frameworks' objects: collections look at the trips' only
     for _ in range(WARM_UP):
         route()
     buffers, before = live_buffers(), resident_bytes()

@@ -6,11 +6,12 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import graph
 import pytest
-from places import ROOT, SRC
+from places import ROOT, SRC, TESTS
 
 import metal_dlpack as md
 from metal_dlpack import _core
@@ -40,10 +41,16 @@ FIRST_WITH_PYTHON = "python"
 #: The root class, its strings and errors, and the pool that lets go of them: Objective-C has them so.
 OBJECTIVE_C = {"softmetal/nsobject", "softmetal/nsstring", "softmetal/nserror", "softmetal/autorelease"}
 
+#: What tests/ has besides the folders of src/.
+BESIDE_FOLDERS = {"package", "hostile", "house", "support", "c"}
+
 LONGEST_FILE = 500
 #: The one file that may talk to Metal cannot be two.
 LONGER_FILES = {"metal_bridge.m": 1200}
 LONGEST_FUNCTION = 60
+
+
+# ---- floors ----
 
 
 def floor(room):
@@ -58,11 +65,13 @@ def assert_floors(needs):
 
 def test_every_folder_of_src_has_its_floor():
     assert {graph.folder(graph.room(path)) for path in SOURCES} == set(FOLDERS)
+    assert set(SRC.rglob("*.[cm]")) <= set(SOURCES), "a source lies deeper than its folder"
 
 
 def test_a_file_includes_downward_only_and_by_folder():
     for path in SOURCES:
         for name in graph.includes(path):
+            assert re.fullmatch(r"(\w+/)*\w+\.h", name), f"{path.name} includes {name}"
             assert (SRC / name).exists(), f"{path.name} includes {name}: write it as folder/file.h"
     assert_floors(graph.include_graph())
 
@@ -76,27 +85,12 @@ def test_no_circle_ties_the_modules_of_the_package():
     assert graph.circles(graph.import_graph()) == []
 
 
-def test_circles_are_found():
-    assert graph.circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
-
-
-def includes_python(path, seen=None):
-    """Does Python.h come in, through any header?"""
-    seen = set() if seen is None else seen
-    if path in seen or not path.exists():
-        return False
-    seen.add(path)
-    if re.search(r"^#\s*include\s+<Python\.h>", path.read_text(), re.MULTILINE):
-        return True
-    return any(includes_python(SRC / name, seen) for name in graph.includes(path))
-
-
 PLAIN = [path for path in SOURCES if floor(graph.room(path)) < FOLDERS.index(FIRST_WITH_PYTHON)]
 
 
 @pytest.mark.parametrize("path", PLAIN, ids=graph.room)
 def test_the_lower_floors_know_no_python(path):
-    assert not includes_python(path)
+    assert not graph.reaches_python(path)
 
 
 def test_only_the_bridge_talks_to_metal():
@@ -105,13 +99,31 @@ def test_only_the_bridge_talks_to_metal():
             assert not re.search(r"#\s*(import|include)\s+<(Metal|Foundation)/", path.read_text()), path.name
 
 
+# ---- files and their names ----
+
+
+def test_the_tests_lie_in_the_folders_of_src():
+    there = {path.name for path in TESTS.iterdir() if path.name != "__pycache__"}
+    assert there == {*FOLDERS, *BESIDE_FOLDERS, "conftest.py"} - {""}
+
+
+def repeated(names):
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+def test_a_name_is_one_file():
+    """grep, gdb and nm know no folders."""
+    assert repeated(Path(room).name for room in {graph.room(path) for path in CORE}) == []
+    assert repeated(path.name for path in TESTS.rglob("test_*.py")) == []
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_files_and_functions_have_a_length_to_read(path):
     lines = path.read_text().splitlines()
     assert len(lines) <= LONGER_FILES.get(path.name, LONGEST_FILE)
     start = None
     for number, line in enumerate(lines, 1):
-        if line == "{" or (start is None and re.match(r"^[A-Za-z+-].*\)\s*\{$", line)):
+        if line == "{":
             start = number
         if line == "}" and start is not None:
             assert number - start <= LONGEST_FUNCTION, f"{path.name}:{start}"
@@ -275,7 +287,7 @@ def frameworks_of(node, source):
     }
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("test_*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(TESTS.rglob("test_*.py")), ids=lambda path: path.name)
 def test_who_imports_a_framework_says_so(path):
     """Without the marker it comes into a process with a sanitizer, which stops at the framework's own faults."""
     source = path.read_text()

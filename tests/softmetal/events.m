@@ -53,7 +53,8 @@ CASE(one_queue_waits_for_another)
     [reader encodeWaitForEvent:event value:1];
     encode_copy(reader, middle, result);
     [reader commit];
-    usleep(20000);
+    [reader waitUntilScheduled];
+    usleep(20000); /* time enough to go on without the event */
     CHECK([reader status] == MTLCommandBufferStatusScheduled);
     encode_copy(writer, source, middle);
     [writer encodeSignalEvent:event value:1];

@@ -142,7 +142,14 @@ EVERY_CASE = [(case, build) for case in read_cases() for build in builds_of(case
 EVERY_REPORT = [(case, build) for case, build in EVERY_CASE if case.kind is not None]
 
 
-@pytest.mark.parametrize("case, build", EVERY_CASE, ids=name_of)
+def each(cases: list[tuple[Case, str]]) -> pytest.MarkDecorator:
+    """The builds with sanitizers are long, but for one program, in which all parts meet."""
+    long = [(case, build) for case, build in cases if build != "plain" and case.program != "threads"]
+    rows = [pytest.param(*row, marks=pytest.mark.long) if row in long else row for row in cases]
+    return pytest.mark.parametrize("case, build", rows, ids=name_of)
+
+
+@each(EVERY_CASE)
 def test_without_validation_wrong_use_passes_in_silence(builder: Builder, case: Case, build: str) -> None:
     result = run(builder.program(case.program, build), case.name)
     assert result.returncode == 0, result.stderr
@@ -153,7 +160,7 @@ COUNTED_ONLY = "an_object_autoreleased_with_no_pool_leaks_and_is_counted"
 REPORTED_CASES = [(case, build) for case, build in EVERY_CASE if case.name != COUNTED_ONLY]
 
 
-@pytest.mark.parametrize("case, build", REPORTED_CASES, ids=name_of)
+@each(REPORTED_CASES)
 def test_validation_reports_wrong_use_once_and_right_use_never(builder: Builder, case: Case, build: str) -> None:
     result = run(
         builder.program(case.program, build), case.name, SOFTMETAL_VALIDATION="1", SOFTMETAL_VALIDATION_MODE="log"
@@ -163,7 +170,7 @@ def test_validation_reports_wrong_use_once_and_right_use_never(builder: Builder,
         assert f"softmetal: {case.kind}: " in result.stderr
 
 
-@pytest.mark.parametrize("case, build", EVERY_REPORT, ids=name_of)
+@each(EVERY_REPORT)
 def test_the_mode_abort_ends_the_process_with_the_message(builder: Builder, case: Case, build: str) -> None:
     result = run(builder.program(case.program, build), case.name, SOFTMETAL_VALIDATION="1")
     assert result.returncode == -6, result.stderr

@@ -1,6 +1,7 @@
 """Who needs whom in src/: by the #include lines, by the symbols that the linker joins, by Python's imports.
 
-A room is a file with its header: `metal/storage` is storage.c and storage.h.
+A room is a file with its header: `metal/storage` is storage.c and storage.h.  tests/house/test_graph.py shows that
+each of the three graphs finds what it should.
 """
 
 import ast
@@ -18,7 +19,8 @@ from places import SRC
 
 Graph = dict[str, set[str]]
 
-SUFFIXES = (".c", ".h", ".m")
+#: What nm calls a symbol that another object must define; v and w are weak.
+UNDEFINED = {"U", "v", "w"}
 
 
 def files() -> list[Path]:
@@ -36,8 +38,17 @@ def folder(name: str) -> str:
 
 
 def includes(path: Path) -> list[str]:
-    """What stands between quotes."""
-    return re.findall(r'^#\s*(?:include|import)\s+"([^"]+)"', path.read_text(), re.MULTILINE)
+    """What stands between quotes, and what stands between angle brackets but is ours."""
+    found = re.findall(r'^\s*#\s*(?:include|import)\s*(?:"([^"]+)"|<([^>]+)>)', path.read_text(), re.MULTILINE)
+    return [quoted or angled for quoted, angled in found if quoted or (SRC / angled).is_file()]
+
+
+def reaches_python(path: Path, seen: frozenset[Path] = frozenset()) -> bool:
+    """Does Python.h come in, through any header of ours?"""
+    if re.search(r"^\s*#\s*include\s*[<\"]Python\.h", path.read_text(), re.MULTILINE):
+        return True
+    others = {SRC / name for name in includes(path)} - seen
+    return any(reaches_python(other, seen | others) for other in others if other.is_file())
 
 
 def include_graph() -> Graph:
@@ -49,7 +60,7 @@ def include_graph() -> Graph:
 
 
 def symbol_graph(objects: Path) -> Graph:
-    """Compiles all of src/ into `objects`; a room needs those that define what it leaves undefined."""
+    """A room needs those that define what it leaves undefined; what no build has compiled goes into `objects`."""
     sources = [path for path in files() if path.suffix != ".h"]
     defined: dict[str, str] = {}
     asked: Graph = {}
@@ -61,17 +72,34 @@ def symbol_graph(objects: Path) -> Graph:
 
 
 def symbols(source: Path, objects: Path) -> tuple[set[str], set[str]]:
-    """The names that the object defines for others, and those that it asks for."""
+    """The names that the source's object defines for other files, and those that it asks for."""
+    target = object_of_the_build(source) or compiled(source, objects)
+    nm = shutil.which("gcc-nm") or "nm"  # the objects may be link-time optimisation's
+    listing = subprocess.run([nm, "-P", "-g", target], capture_output=True, text=True, check=True).stdout
+    kinds = [line.split()[:2] for line in listing.splitlines()]
+    asked = {name for name, kind in kinds if kind in UNDEFINED}
+    return {name for name, _ in kinds} - asked, asked
+
+
+def object_of_the_build(source: Path) -> Path | None:
+    """What `make build` compiled, if nothing has changed since."""
+    folder = SRC.parent / "build" / f"temp.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
+    target = (folder / source.relative_to(SRC.parent)).with_suffix(".o")
+    if not target.exists():
+        return None
+    newest = max(path.stat().st_mtime for path in [source, *SRC.rglob("*.h")])
+    return target if newest < target.stat().st_mtime else None
+
+
+def compiled(source: Path, objects: Path) -> Path:
     from tvm_ffi.libinfo import find_dlpack_include_path
 
     compiler = os.environ.get("CC", "cc").split()
     target = objects / (room(source).replace("/", "-") + ".o")
     headers = [SRC, SRC / "softmetal", find_dlpack_include_path(), sysconfig.get_path("include")]
-    flags = ["-std=gnu11", "-O1", "-w", "-fPIC", *(f"-I{path}" for path in headers)]
+    flags = ["-std=gnu11", "-O0", "-w", "-fPIC", *(f"-I{path}" for path in headers)]
     subprocess.run([*compiler, *flags, "-c", source, "-o", target], check=True)
-    listing = subprocess.run(["nm", "-P", "-g", target], capture_output=True, text=True, check=True).stdout
-    kinds = [line.split()[:2] for line in listing.splitlines()]
-    return {name for name, kind in kinds if kind not in "Uw"}, {name for name, kind in kinds if kind in "Uw"}
+    return target
 
 
 def can_compile() -> bool:
@@ -80,7 +108,10 @@ def can_compile() -> bool:
 
 
 def import_graph() -> Graph:
-    """The modules of the Python package, by every import in them, wherever it stands."""
+    """The modules of the Python package, by every import statement in them, wherever it stands.
+
+    A module whose name is put together at run time (`import_module`) is not seen.
+    """
     package = SRC / "metal_dlpack"
     modules = {module_name(path): path for path in [*package.rglob("*.py"), package / "_core.pyi"]}
     needs: Graph = {}

@@ -1,6 +1,6 @@
 """Random programs over streams, threads and buffers, and what they must come to: each step after the one before.
 
-    python tests/stream_programs.py [COUNT] [FIRST]     programs FIRST, FIRST + 1, ...; make streams runs 10,000
+    python tests/support/stream_programs.py [COUNT] [FIRST]     programs FIRST, FIRST + 1, ...; make streams runs 10,000
 
 A program is a number: it seeds the steps and the order in which the software Metal does what Metal leaves open.  Its
 steps are taken in turn by several threads, on several streams or none; the GPU does them when it likes.
