@@ -34,10 +34,15 @@ def test_each_mutant_changes_one_place_of_a_source_and_names_tests(mutants):
 
 
 @pytest.mark.needs_no_sanitizer
-def test_what_only_a_mac_can_show_is_asked_everywhere(tmp_path):
+@pytest.mark.parametrize(
+    "options",
+    [["--only", "handles"], pytest.param(["--quick"], marks=pytest.mark.long)],
+    ids=["one question", "all but the test suite"],
+)
+def test_what_only_a_mac_can_show_is_asked_everywhere(tmp_path, options):
     report = tmp_path / "answers.txt"
-    command = [sys.executable, TOOLS / "on_a_mac.py", "--quick", "--output", report]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    command = [sys.executable, TOOLS / "on_a_mac.py", *options, "--output", report]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "; 0 differ" in done.stdout
     assert "Traceback" not in report.read_text()
