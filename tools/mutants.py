@@ -37,8 +37,9 @@ ARRAYS = f"{BUFFERS} tests/exchange/test_array_host.py tests/array/test_array_ma
 
 STREAMS = "tests/streams/test_stream_type.py tests/array/test_array_queue.py"
 
-BRIDGE, STORAGE, MANAGED = "src/metal_bridge.m", "src/metal/storage.c", "src/metal/managed.c"
-BYTES, STAGING, WAIT_RULE = "src/metal/storage_bytes.c", "src/metal/staging.c", "src/streams/wait_rule.c"
+BRIDGE, STORAGE, MANAGED = "src/metal_bridge.m", "src/metal/storage.c", "src/metal/managed_tensor.c"
+SHARING, BYTES = "src/metal/storage_sharing.c", "src/metal/storage_bytes.c"
+STAGING, WAIT_RULE = "src/metal/staging.c", "src/streams/wait_rule.c"
 WORK, TRACKING = "src/metal/work.c", "src/metal/tracking.c"
 LOST = "tests/exchange/test_stream_lost.py"
 RACES = "tests/softmetal/test_races.py"
@@ -182,7 +183,7 @@ MUTANTS = [
     ),
     Mutant(
         "no wait of staged bytes for another thread's work",
-        STORAGE,
+        SHARING,
         "        status = tracking_wait(storage->handle, is_for_writing, error);\n",
         "        (void)tracking_wait;\n",
         RACES,
@@ -205,35 +206,35 @@ MUTANTS = [
     Mutant("no synchronizeResource", BRIDGE, "[encoder synchronizeResource:blit->dst]; ", "", ARRAYS),
     Mutant(
         "no didModifyRange after a host write",
-        STORAGE,
+        SHARING,
         "        bridge_buffer_did_modify(storage->handle, offset_bytes, nbytes);\n",
         "",
         ARRAYS,
     ),
     Mutant(
         "no didModifyRange at export",
-        STORAGE,
+        SHARING,
         "        bridge_buffer_did_modify(storage->handle, 0, storage->nbytes);\n",
         "",
         f"{ARRAYS} {TENSORS}",
     ),
     Mutant(
         "no didModifyRange when a host view closes",
-        STORAGE,
+        SHARING,
         "        flush_host_views(storage);\n        (void)",
         "        (void)",
         ARRAYS,
     ),
     Mutant(
         "no synchronising before a host read",
-        STORAGE,
+        SHARING,
         "    if (!others_wrote && !__atomic_load_n(&root->gpu_wrote, __ATOMIC_ACQUIRE)) {",
         "    if (!others_wrote || storage->mode == BRIDGE_MANAGED) {",
         ARRAYS,
     ),
     Mutant(
         "synchronising under a host view",
-        STORAGE,
+        SHARING,
         "__atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE) && !has_host_writers(storage);",
         "__atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE);",
         ARRAYS,
@@ -425,14 +426,14 @@ MUTANTS = [
     ),
     Mutant(
         "stream: what a view wrote is published over what the GPU is writing",
-        STORAGE,
+        SHARING,
         " &&\n        !tracking_has_write_locked(storage->handle)) {",
         ") {",
         STREAMS,
     ),
     Mutant(
         "stream: what the GPU wrote stays there",
-        STORAGE,
+        SHARING,
         "    __atomic_store_n(&root_of(storage)->gpu_wrote, true, __ATOMIC_RELEASE);\n",
         "",
         STREAMS,

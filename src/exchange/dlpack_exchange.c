@@ -4,7 +4,7 @@
 #include "exchange/dlpack_export.h"
 #include "exchange/dlpack_import.h"
 #include "exchange/dlpack_torch.h"
-#include "metal/managed.h"
+#include "metal/managed_tensor.h"
 #include "python/errors.h"
 #include "python/explain_refusal.h"
 #include "streams/stream_protocol.h"

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "metal/storage_sharing.h"
 #include "metal/tracking.h"
 
 /* One piece, from its submission to its clean-up. */

@@ -14,6 +14,7 @@
 #include "exchange/dlpack_exchange.h"
 #include "exchange/dlpack_export.h"
 #include "exchange/dlpack_import.h"
+#include "metal/storage_sharing.h"
 #include "metal_dlpack/include/metal_dlpack.h"
 #include "python/errors.h"
 #include "python/storage_mode.h"

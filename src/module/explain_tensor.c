@@ -6,7 +6,7 @@
 #include "exchange/dlpack_exchange.h"
 #include "exchange/dlpack_export.h"
 #include "exchange/dlpack_producer.h"
-#include "metal/managed.h"
+#include "metal/managed_tensor.h"
 
 static void
 read_versioned(DLManagedTensorVersioned *managed, seen_tensor *out)

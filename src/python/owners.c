@@ -1,7 +1,7 @@
 /* owners.c: see owners.h. */
 #include "python/owners.h"
 
-#include "metal/managed.h"
+#include "metal/managed_tensor.h"
 
 struct owner_list {
     owner_list *older;   /* of another interpreter, or of a module that came before */

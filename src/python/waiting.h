@@ -9,7 +9,8 @@
 #ifndef MD_WAITING_H
 #define MD_WAITING_H
 
-#include "metal/storage.h"
+#include "metal/storage_record.h"
+#include "metal/tracking.h"
 #include "python/state.h"
 
 #define WAITING_SLICE_NS UINT64_C(50000000)

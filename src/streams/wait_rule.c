@@ -1,6 +1,7 @@
 /* wait_rule.c: see wait_rule.h. */
 #include "streams/wait_rule.h"
 
+#include "metal/storage_sharing.h"
 #include "metal/work.h"
 #include "python/errors.h"
 #include "python/waiting.h"
@@ -11,7 +12,7 @@ int
 wait_rule_for_work(md_state *state, const char *function, metal_storage *storage,
                    bool is_for_writing)
 {
-    if (storage_is_quiet()) {
+    if (tracking_is_quiet()) {
         return 0;
     }
     return waiting_for_busy_storage(state, function, storage, is_for_writing);
@@ -67,7 +68,7 @@ int
 wait_rule_for_gpu(md_state *state, const char *function, metal_storage *storage,
                   const stream_order *order)
 {
-    if (order->is_ordered || storage_is_quiet()) {
+    if (order->is_ordered || tracking_is_quiet()) {
         return 0;
     }
     return order->stream != NULL ? wait_rule_on_gpu(state, function, order->stream, storage)
@@ -94,7 +95,7 @@ wait_rule_for_moment(md_state *state, const char *function, metal_storage *stora
 bool
 wait_rule_is_busy(const metal_storage *storage)
 {
-    return !storage_is_quiet() && tracking_is_busy(storage->handle);
+    return !tracking_is_quiet() && tracking_is_busy(storage->handle);
 }
 
 /* Would nobody see, before the GPU is done, that it is not? */

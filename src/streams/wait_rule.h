@@ -24,7 +24,7 @@
 #ifndef MD_WAIT_RULE_H
 #define MD_WAIT_RULE_H
 
-#include "metal/storage.h"
+#include "metal/storage_record.h"
 #include "python/state.h"
 #include "streams/stream_order.h"
 

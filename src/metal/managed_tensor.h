@@ -1,12 +1,12 @@
-/* managed.h: the DLPack tensors that we hand out, and their deleters.
+/* managed_tensor.h: the DLPack tensors that we hand out, and their deleters.
  *
  * Owns:    one block a tensor: the managed struct, its shape and strides, and a reference to
  *          the storage.
  * Threads: the deleters run on any thread, without the GIL, during and after the interpreter's
  *          end; they never wait.  SPEC python_spec: a deleter can be called from anywhere.
  */
-#ifndef MD_MANAGED_H
-#define MD_MANAGED_H
+#ifndef MD_MANAGED_TENSOR_H
+#define MD_MANAGED_TENSOR_H
 
 #include <dlpack/dlpack.h>
 
@@ -27,4 +27,4 @@ void managed_watch(DLManagedTensorVersioned *managed, bool *is_deleted);
 /* Run the deleter of any managed tensor, ours or foreign; a NULL deleter is legal. */
 void managed_delete(void *managed, bool versioned);
 
-#endif /* MD_MANAGED_H */
+#endif /* MD_MANAGED_TENSOR_H */
