@@ -176,8 +176,8 @@ MUTANTS = [
     ),
     Mutant(
         "no wait of the CPU for a stream",
-        WAIT_RULE,
-        "    if (storage_is_quiet()) {\n",
+        "src/streams/wait_rule.h",
+        "    if (tracking_is_quiet()) {\n",
         "    if (function != NULL) {\n",
         RACES,
     ),
@@ -228,15 +228,15 @@ MUTANTS = [
     Mutant(
         "no synchronising before a host read",
         SHARING,
-        "    if (!others_wrote && !__atomic_load_n(&root->gpu_wrote, __ATOMIC_ACQUIRE)) {",
+        "    if (!others_wrote && !__atomic_load_n(&root->sharing.gpu_wrote, __ATOMIC_ACQUIRE)) {",
         "    if (!others_wrote || storage->mode == BRIDGE_MANAGED) {",
         ARRAYS,
     ),
     Mutant(
         "synchronising under a host view",
         SHARING,
-        "__atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE) && !has_host_writers(storage);",
-        "__atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE);",
+        " &&\n                        !has_host_writers(storage);",
+        ";",
         ARRAYS,
     ),
     Mutant(
@@ -338,7 +338,7 @@ MUTANTS = [
     ),
     Mutant(
         "stream: no wait on the CPU",
-        WAIT_RULE,
+        "src/streams/wait_rule.h",
         "    return waiting_for_busy_storage(state, function, storage, is_for_writing);\n",
         "    return 0;\n",
         f"{STREAMS} {BUFFERS}",
@@ -434,7 +434,7 @@ MUTANTS = [
     Mutant(
         "stream: what the GPU wrote stays there",
         SHARING,
-        "    __atomic_store_n(&root_of(storage)->gpu_wrote, true, __ATOMIC_RELEASE);\n",
+        "    __atomic_store_n(&root_of(storage)->sharing.gpu_wrote, true, __ATOMIC_RELEASE);\n",
         "",
         STREAMS,
     ),

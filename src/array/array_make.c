@@ -15,7 +15,7 @@
 
 /* ---- empty, zeros, full ---- */
 
-/* What every allocating function is told. */
+/* The arguments of every allocating function. */
 typedef struct creation {
     int ndim;
     int64_t shape[LAYOUT_MAX_NDIM];

@@ -6,7 +6,7 @@
 /* One allocation a tensor. */
 typedef struct export_block {
     metal_storage *storage; /* owned (+1) */
-    bool *is_deleted;       /* borrowed until managed_watch ends; NULL: nobody watches */
+    bool *is_deleted;       /* borrowed until managed_watch ends it; NULL: no watch */
     union {
         DLManagedTensor legacy;
         DLManagedTensorVersioned versioned;

@@ -34,7 +34,7 @@ find_function(void *library, const char *name, void *place)
 bool
 queue_torch_open(const char *library)
 {
-    /* Only what is loaded: a second torch would have a queue that nobody uses. */
+    /* Only a loaded library: a second torch would have a queue of its own, without work. */
     void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
     torch_functions found = {0};
     bool is_found = handle != NULL &&

@@ -56,14 +56,14 @@ storage_reuse(const device_record *device, size_t nbytes, bridge_storage mode)
     }
     storage->nbytes = nbytes;
     storage->is_readonly = false;
-    storage->host_writers = 0;
-    storage->gpu_wrote = false;
-    storage->is_exported = false;
+    storage->sharing.host_writers = 0;
+    storage->sharing.gpu_wrote = false;
+    storage->sharing.is_exported = false;
     __atomic_store_n(&storage->refs, 1, __ATOMIC_RELEASE); /* from here on handles.h finds it */
     return storage;
 }
 
-/* A record over an MTLBuffer of exactly `capacity` bytes. */
+/* Make a record over a new MTLBuffer of exactly `capacity` bytes. */
 static bridge_status
 make_new(const device_record *device, size_t capacity, bridge_storage mode, metal_storage **out)
 {
@@ -142,7 +142,7 @@ storage_wrap_buffer(bridge_buffer *buffer, const device_record *device, size_t n
         return BRIDGE_NO_MEMORY;
     }
     bridge_buffer_retain(buffer);
-    (*out)->is_exported = true; /* whoever gave it to us can write to it as well */
+    (*out)->sharing.is_exported = true; /* its giver can write to it as well */
     return BRIDGE_OK;
 }
 
@@ -155,11 +155,11 @@ storage_wrap_parent(metal_storage *parent, const storage_owner *owner, metal_sto
         return BRIDGE_NO_MEMORY;
     }
     (*out)->parent = parent;
-    (*out)->is_exported = true;
+    (*out)->sharing.is_exported = true;
     return BRIDGE_OK;
 }
 
-/* The last of a storage that is not ours: its owner goes, and the record with it. */
+/* The end of a storage that is not ours: its owner goes, and the record with it. */
 static void
 retire(metal_storage *storage)
 {
@@ -214,11 +214,11 @@ storage_wrap_host(const device_record *device, void *address, size_t nbytes,
 
 /* ---- counting ---- */
 
-/* Back to the pool, unless somebody else still holds the MTLBuffer. */
+/* Back to the pool, unless a framework still holds the MTLBuffer. */
 static void
 release_ours(metal_storage *storage)
 {
-    bool is_known = __atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE);
+    bool is_known = __atomic_load_n(&storage->sharing.is_exported, __ATOMIC_ACQUIRE);
     bool is_free =
         !storage->is_labelled && (!is_known || bridge_buffer_is_only_ours(storage->handle));
     tracking_forget(storage->handle);
@@ -235,11 +235,10 @@ static bool
 drop_reference(metal_storage *storage)
 {
     bool can_be_found =
-        storage->is_ours && __atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED);
+        storage->is_ours && __atomic_load_n(&storage->sharing.is_exported, __ATOMIC_RELAXED);
     if (!can_be_found && storage_is_sole(storage)) {
-        /* Nobody else can make a second one meanwhile: handles.h is asked for handles that
-         * were given away, and knows ours alone; pages.h for addresses, which a reference
-         * stands behind. */
+        /* No thread can make a second one meanwhile: handles.h is asked only for handles that
+         * were given away, pages.h only for addresses with a reference behind them. */
         __atomic_store_n(&storage->refs, 0, __ATOMIC_RELAXED);
         return true;
     }

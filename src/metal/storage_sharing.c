@@ -20,25 +20,25 @@ root_of(metal_storage *storage)
 static bool
 has_host_writers(metal_storage *storage)
 {
-    return __atomic_load_n(&root_of(storage)->host_writers, __ATOMIC_ACQUIRE) != 0;
+    return __atomic_load_n(&root_of(storage)->sharing.host_writers, __ATOMIC_ACQUIRE) != 0;
 }
 
-/* Managed storage, with nothing of ours in flight: the CPU's copy is made current. */
+/* Make the CPU's copy of managed storage current; nothing of ours is in flight. */
 static bridge_status
 fetch_gpu_copy(metal_storage *storage, bridge_error *error)
 {
     metal_storage *root = root_of(storage);
     /* While a writable host view is out, the CPU's copy leads: synchronising for GPU work that
-     * nobody told us of would undo what was written through the view. */
-    bool others_wrote =
-        __atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE) && !has_host_writers(storage);
-    if (!others_wrote && !__atomic_load_n(&root->gpu_wrote, __ATOMIC_ACQUIRE)) {
+     * we do not know of would undo what was written through the view. */
+    bool may_be_written = __atomic_load_n(&storage->sharing.is_exported, __ATOMIC_ACQUIRE) &&
+                          !has_host_writers(storage);
+    if (!may_be_written && !__atomic_load_n(&root->sharing.gpu_wrote, __ATOMIC_ACQUIRE)) {
         return BRIDGE_OK;
     }
     bridge_status status =
         bridge_synchronize_and_wait(storage->device->queue, storage->handle, error);
     if (status == BRIDGE_OK) {
-        __atomic_store_n(&root->gpu_wrote, false, __ATOMIC_RELEASE);
+        __atomic_store_n(&root->sharing.gpu_wrote, false, __ATOMIC_RELEASE);
     }
     return status;
 }
@@ -83,9 +83,9 @@ void
 storage_open_host_view(metal_storage *storage)
 {
     if (!is_managed(storage)) {
-        return; /* one memory: there is nothing to be told of */
+        return; /* one memory: nothing to keep equal */
     }
-    (void)__atomic_fetch_add(&root_of(storage)->host_writers, 1, __ATOMIC_ACQ_REL);
+    (void)__atomic_fetch_add(&root_of(storage)->sharing.host_writers, 1, __ATOMIC_ACQ_REL);
 }
 
 void
@@ -101,7 +101,7 @@ static void
 flush_host_views(metal_storage *storage)
 {
     if (is_managed(storage)) {
-        tracking_lock(); /* between the look and the flush nobody submits a write */
+        tracking_lock(); /* no write may be submitted between the look and the flush */
         storage_flush_host_views_locked(storage);
         tracking_unlock();
     }
@@ -112,7 +112,7 @@ storage_close_host_view(metal_storage *storage)
 {
     if (is_managed(storage)) {
         flush_host_views(storage);
-        (void)__atomic_fetch_sub(&root_of(storage)->host_writers, 1, __ATOMIC_ACQ_REL);
+        (void)__atomic_fetch_sub(&root_of(storage)->sharing.host_writers, 1, __ATOMIC_ACQ_REL);
     }
 }
 
@@ -125,7 +125,7 @@ storage_note_gpu_write(metal_storage *storage)
     if (has_host_writers(storage)) {
         return true;
     }
-    __atomic_store_n(&root_of(storage)->gpu_wrote, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&root_of(storage)->sharing.gpu_wrote, true, __ATOMIC_RELEASE);
     return false;
 }
 
@@ -133,10 +133,10 @@ void
 storage_publish(metal_storage *storage)
 {
     flush_host_views(storage);
-    /* who owns the MTLBuffer must not reuse it */
+    /* the storage that owns the MTLBuffer must not go back to the pool while it is in use */
     for (; storage != NULL; storage = storage->parent) {
-        if (!__atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED)) {
-            __atomic_store_n(&storage->is_exported, true, __ATOMIC_RELEASE);
+        if (!__atomic_load_n(&storage->sharing.is_exported, __ATOMIC_RELAXED)) {
+            __atomic_store_n(&storage->sharing.is_exported, true, __ATOMIC_RELEASE);
         }
     }
 }
