@@ -228,14 +228,14 @@ MUTANTS = [
     Mutant(
         "no synchronising before a host read",
         SHARING,
-        "    if (!others_wrote && !__atomic_load_n(&root->sharing.gpu_wrote, __ATOMIC_ACQUIRE)) {",
-        "    if (!others_wrote || storage->mode == BRIDGE_MANAGED) {",
+        "    if (!may_be_written && !__atomic_load_n(&root->sharing.gpu_wrote, __ATOMIC_ACQUIRE)) {",
+        "    if (!may_be_written || storage->mode == BRIDGE_MANAGED) {",
         ARRAYS,
     ),
     Mutant(
         "synchronising under a host view",
         SHARING,
-        " &&\n                        !has_host_writers(storage);",
+        " &&\n                          !has_host_writers(storage);",
         ";",
         ARRAYS,
     ),
@@ -377,8 +377,8 @@ MUTANTS = [
     Mutant(
         "stream: a failure is told to who has the buffer next",
         TRACKING,
-        "marks[i].is_of_others = (*link)->is_forgotten;",
-        "marks[i].is_of_others = false;",
+        "marks[i].is_of_earlier_owner = (*link)->is_forgotten;",
+        "marks[i].is_of_earlier_owner = false;",
         LOST,
     ),
     Mutant(

@@ -4,8 +4,9 @@
  * Calls:   nothing.
  * Threads: any, without the GIL.
  * Order:   that of the list: a thread that holds one takes only later ones, and Metal's own
- *          last.  fork() takes them in this order and drops them on both sides, so a child finds
- *          them free.  Locks of what a child never does (kernels, torch's queue) are not here.
+ *          last.  fork() takes them in this order and drops them on both sides, so a child
+ *          finds them free.  Locks of what a child never does (kernels, torch's queue) are not
+ *          here.
  */
 #ifndef METAL_DLPACK_LOCKS_H
 #define METAL_DLPACK_LOCKS_H

@@ -13,9 +13,9 @@
 #include "metal/storage.h"
 
 /* A managed tensor over `storage`, which is retained.  `versioned` chooses the struct; the
- * flags are ignored for a legacy one.  `*tensor` is its DLTensor: ndim is set, shape and strides
- * point to room for the caller to fill (for ndim 0 too), and so is the rest the caller's to fill.
- * The result is owned: it ends by its own deleter (managed_delete).  NULL: out of memory. */
+ * flags are ignored for a legacy one.  `*tensor` is its DLTensor: ndim is set, shape and
+ * strides point to room (for ndim 0 too); the caller fills that and all else.  The result is
+ * owned: it ends by its own deleter (managed_delete).  NULL: out of memory. */
 void *managed_new(metal_storage *storage, int ndim, bool versioned, uint64_t flags,
                   DLTensor **tensor);
 

@@ -82,8 +82,8 @@ struct metal_storage {
     pages_place pages;
 };
 
-/* From `first_byte` on: host memory rarely begins its first page, and what comes before it there
- * must not be touched. */
+/* From `first_byte` on: host memory rarely begins its first page, and what comes before it
+ * there must not be touched. */
 static inline size_t
 storage_usable_nbytes(const metal_storage *storage)
 {

@@ -1,8 +1,8 @@
-/* storage_sharing.h: who else reads and writes the bytes of a storage: the CPU, and the GPU work
- * of frameworks.
+/* storage_sharing.h: who else reads and writes the bytes of a storage: the CPU, and GPU work of
+ * frameworks.
  *
- *     managed storage:   the CPU's copy  ── didModifyRange, after the CPU wrote ────►  the GPU's
- *                                        ◄─ synchronizeResource, after the GPU wrote ─
+ *     managed storage:   the CPU's   ── didModifyRange, after the CPU wrote ─────►   the GPU's
+ *                        copy        ◄─ synchronizeResource, after the GPU wrote ─   copy
  *
  * Owns:    storage_sharing of the record: how many writable host views are out, whether the GPU
  *          has written since, whether the handle was given away.

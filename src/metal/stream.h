@@ -17,7 +17,7 @@
  *     cleaned up after       ●     ●                        completed = 2
  *     committed              ●     ●     ●     ●     ●      submitted = 5
  *
- *     event's value: 2 or more; it runs ahead of `completed` by the work not cleaned up after */
+ *     the event's value is 2 or more: it is ahead of the clean-up */
 typedef struct metal_stream {
     uint32_t refs;               /* atomic */
     const device_record *device; /* borrowed for ever */
@@ -35,8 +35,7 @@ typedef struct stream_mark {
     /* the declaration says who owns it; NULL: no moment, always reached */
     metal_stream *stream;
     uint64_t value;
-    bool
-        is_of_earlier_owner; /* of a pooled buffer: the wait does not report the stream's failure */
+    bool is_of_earlier_owner; /* of a pooled buffer: the wait reports no failure */
 } stream_mark;
 
 #define STREAM_FOREVER UINT64_MAX

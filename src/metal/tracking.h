@@ -37,10 +37,10 @@ bool tracking_is_busy(const bridge_buffer *buffer);
 
 /* ---- before the CPU, or a queue that does not count with us, uses a buffer ---- */
 
-/* What it must wait for: the last write; before writing, the reads in flight too.  Fills `marks`
- * (each stream +1) and returns how many.  A mark of value 0 stands for failed work that has
- * finished: ask its stream for the failure.  Marks of an earlier owner of a pooled buffer say
- * so. */
+/* What it must wait for: the last write; before writing, the reads in flight too.  Fills
+ * `marks` (each stream +1) and returns how many.  A mark of value 0 stands for failed work that
+ * has finished: ask its stream for the failure.  Marks of an earlier owner of a pooled buffer
+ * say so. */
 int tracking_copy_marks(const bridge_buffer *buffer, bool is_for_writing,
                         stream_mark marks[TRACKING_MARKS]);
 void tracking_release_marks(stream_mark *marks, int count);

@@ -137,8 +137,8 @@ stream_synchronize(PyObject *op, PyObject *Py_UNUSED(unused))
 
 #define MOST_STREAMS 256 /* that one call waits for */
 
-/* Wait for all of them, whatever fails, and then raise the first failure: no work may be left in
- * flight. */
+/* Wait for all of them, whatever fails, and then raise the first failure: no work may be left
+ * in flight. */
 static int
 synchronize_all(md_state *state, const char *function, metal_stream *const *streams,
                 size_t count)

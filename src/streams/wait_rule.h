@@ -1,20 +1,20 @@
-/* wait_rule.h: who waits for GPU work in flight before bytes are touched: the one place that
- * decides it.
+/* wait_rule.h: who waits for GPU work in flight before bytes are touched, decided here alone.
  *
- *   who is about to use the bytes     `stream`    who waits, and where
- *   ───────────────────────────────   ─────────   ─────────────────────────────────────────────
- *   the CPU: items, views, exports    any         the CPU, now: to read for the write in flight,
- *   to the CPU                                    to write for the reads too; then its copy of
- *                                                 managed memory is made current
- *   a consumer on the GPU: exports    None        the CPU, now, for all work of ours
- *   and imports of Metal memory       a Stream    its queue, on the GPU
- *                                     -1          nobody: the caller has waited
- *   the same, and the producer has    None        the CPU, now, for the moment, then for ours
- *   named a moment (an Event, its     a Stream    its queue, on the GPU, for the moment
- *   __metal_stream__)                 -1          nobody
- *   our own copies and fills on       a Stream    nobody: the GPU keeps them in order
- *   the GPU                           none        the CPU, afterwards, unless no side can be
- *                                                 looked at before it is done: is_out_of_sight
+ *     who will touch the bytes         stream=     who waits
+ *     ──────────────────────────────   ─────────   ───────────────────────────────────────────
+ *     the CPU: items, views, exports   any         the CPU, now: before reading for writes in
+ *     to the CPU                                   flight, before writing for reads too; then
+ *                                                  its copy of managed memory is made current
+ *     a consumer on the GPU: exports   None        the CPU, now, for all work in flight
+ *     and imports of Metal memory      a Stream    its queue, on the GPU
+ *                                      -1          nobody: the caller has waited
+ *     the same, but the producer       None        the CPU, now, for the moment and all work
+ *     named a moment: an Event, or     a Stream    its queue, on the GPU, for both
+ *     __metal_stream__                 -1          nobody
+ *     GPU work of our own: copies      a Stream    nobody: the GPU keeps the order
+ *     and fills                        none        the CPU, afterwards; not if all sides are
+ *                                                  out of sight: private and never given away,
+ *                                                  or busy already
  *
  * Cost:    when nothing is in flight, one load.
  * Calls:   waiting.h to wait on the CPU, work.h to wait on the GPU.
@@ -44,10 +44,9 @@ wait_rule_for_work(md_state *state, const char *function, metal_storage *storage
 int wait_rule_for_cpu(md_state *state, const char *function, metal_storage *storage,
                       bool is_for_writing);
 
-int wait_rule_for_busy_gpu(md_state *state, const char *function, metal_storage *storage,
-                           const stream_order *order); /* of wait_rule_for_gpu */
-
 /* Before a consumer uses the buffer on the GPU. */
+int wait_rule_for_busy_gpu(md_state *state, const char *function, metal_storage *storage,
+                           const stream_order *order); /* something is in flight */
 static inline int
 wait_rule_for_gpu(md_state *state, const char *function, metal_storage *storage,
                   const stream_order *order)
