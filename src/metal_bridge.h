@@ -63,7 +63,7 @@ const char *bridge_status_text(bridge_status status);
 typedef enum { BRIDGE_STORAGE_LIST(BRIDGE_AS_ENUM) } bridge_storage;
 #undef BRIDGE_AS_ENUM
 
-/* What Metal said of a failed command buffer or kernel; text is "" where it said nothing. */
+/* Metal's words about a failed command buffer or kernel; text is "" without any. */
 typedef struct bridge_error {
     long code; /* MTLCommandBufferError, MTLLibraryError */
     char text[200];
@@ -91,7 +91,7 @@ uint64_t bridge_device_allocated_nbytes(bridge_device *device);
  * status it is NULL. */
 bridge_status bridge_buffer_new(bridge_device *device, size_t nbytes, bridge_storage storage,
                                 bridge_buffer **out);
-/* Called when nobody retains such a buffer any more, no command buffer either: the pages may
+/* Called once the last retain of such a buffer is gone, a command buffer's too: the pages may
  * go.  On the thread of the last release, ours or one of Metal's.  It must not wait. */
 typedef void bridge_pages_done(void *context);
 /* Shared storage over the caller's own memory: whole pages, mapped until `done`.  Result as
@@ -101,10 +101,10 @@ bridge_status bridge_buffer_new_over_pages(bridge_device *device, void *pages, s
                                            bridge_buffer **out);
 void bridge_buffer_retain(bridge_buffer *buffer);
 void bridge_buffer_release(bridge_buffer *buffer); /* NULL is allowed */
-/* Does nobody but the caller hold the buffer, and is it as we made it: unnamed and not
- * purgeable?  True means that no command buffer of anybody's retains it, so that its memory
- * may be used for something else.  PyTorch's allocator decides the same way.  SPEC torch
- * ATen/mps/MPSAllocator.h BufferBlock::retainCount, buffers_pending_free */
+/* Does only the caller hold the buffer, and is it as we made it: unnamed and not purgeable?
+ * True means that no command buffer retains it, so that its memory may be reused.  PyTorch's
+ * allocator decides the same way.  SPEC torch ATen/mps/MPSAllocator.h BufferBlock::retainCount,
+ * buffers_pending_free */
 bool bridge_buffer_is_only_ours(bridge_buffer *buffer);
 
 /* Does `handle` point at an object of a class that is an MTLBuffer?  Reads no memory that is

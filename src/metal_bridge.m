@@ -322,7 +322,7 @@ bridge_buffer_is_only_ours(bridge_buffer *buffer)
     }
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     id<MTLBuffer> object = buffer_object(buffer);
-    /* An autoreleased reference of somebody's counts too: then it looks used, which is safe. */
+    /* An autoreleased reference counts too: the buffer then looks used, which is safe. */
     bool is_ours =
         [object retainCount] == 1 && [object label] == nil &&
         [object setPurgeableState:MTLPurgeableStateKeepCurrent] == MTLPurgeableStateNonVolatile;
@@ -870,7 +870,7 @@ kernel_object(bridge_kernel *kernel)
     return (id<MTLComputePipelineState>)(void *)kernel;
 }
 
-/* The software Metal finds a kernel by its name, once it has been told of it. */
+/* The software Metal finds a kernel by its name, once it is registered. */
 static void
 register_kernels(const bridge_kernel_source *source)
 {

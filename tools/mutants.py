@@ -37,8 +37,9 @@ ARRAYS = f"{BUFFERS} tests/exchange/test_array_host.py tests/array/test_array_ma
 
 STREAMS = "tests/streams/test_stream_type.py tests/array/test_array_queue.py"
 
-BRIDGE, STORAGE, MANAGED = "src/metal_bridge.m", "src/metal/storage.c", "src/metal/managed.c"
-BYTES, STAGING, WAIT_RULE = "src/metal/storage_bytes.c", "src/metal/staging.c", "src/streams/wait_rule.c"
+BRIDGE, STORAGE, MANAGED = "src/metal_bridge.m", "src/metal/storage.c", "src/metal/managed_tensor.c"
+SHARING, BYTES = "src/metal/storage_sharing.c", "src/metal/storage_bytes.c"
+STAGING, WAIT_RULE = "src/metal/staging.c", "src/streams/wait_rule.c"
 WORK, TRACKING = "src/metal/work.c", "src/metal/tracking.c"
 LOST = "tests/streams/test_stream_lost.py"
 RACES = "tests/softmetal/test_races.py"
@@ -175,14 +176,14 @@ MUTANTS = [
     ),
     Mutant(
         "no wait of the CPU for a stream",
-        WAIT_RULE,
-        "    if (storage_is_quiet()) {\n",
+        "src/streams/wait_rule.h",
+        "    if (tracking_is_quiet()) {\n",
         "    if (function != NULL) {\n",
         RACES,
     ),
     Mutant(
         "no wait of staged bytes for another thread's work",
-        STORAGE,
+        SHARING,
         "        status = tracking_wait(storage->handle, is_for_writing, error);\n",
         "        (void)tracking_wait;\n",
         RACES,
@@ -205,37 +206,37 @@ MUTANTS = [
     Mutant("no synchronizeResource", BRIDGE, "[encoder synchronizeResource:blit->dst]; ", "", ARRAYS),
     Mutant(
         "no didModifyRange after a host write",
-        STORAGE,
+        SHARING,
         "        bridge_buffer_did_modify(storage->handle, offset_bytes, nbytes);\n",
         "",
         ARRAYS,
     ),
     Mutant(
         "no didModifyRange at export",
-        STORAGE,
+        SHARING,
         "        bridge_buffer_did_modify(storage->handle, 0, storage->nbytes);\n",
         "",
         f"{ARRAYS} {TENSORS}",
     ),
     Mutant(
         "no didModifyRange when a host view closes",
-        STORAGE,
+        SHARING,
         "        flush_host_views(storage);\n        (void)",
         "        (void)",
         ARRAYS,
     ),
     Mutant(
         "no synchronising before a host read",
-        STORAGE,
-        "    if (!others_wrote && !__atomic_load_n(&root->gpu_wrote, __ATOMIC_ACQUIRE)) {",
-        "    if (!others_wrote || storage->mode == BRIDGE_MANAGED) {",
+        SHARING,
+        "    if (!may_be_written && !__atomic_load_n(&root->sharing.gpu_wrote, __ATOMIC_ACQUIRE)) {",
+        "    if (!may_be_written || storage->mode == BRIDGE_MANAGED) {",
         ARRAYS,
     ),
     Mutant(
         "synchronising under a host view",
-        STORAGE,
-        "__atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE) && !has_host_writers(storage);",
-        "__atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE);",
+        SHARING,
+        " &&\n                          !has_host_writers(storage);",
+        ";",
         ARRAYS,
     ),
     Mutant(
@@ -337,7 +338,7 @@ MUTANTS = [
     ),
     Mutant(
         "stream: no wait on the CPU",
-        WAIT_RULE,
+        "src/streams/wait_rule.h",
         "    return waiting_for_busy_storage(state, function, storage, is_for_writing);\n",
         "    return 0;\n",
         f"{STREAMS} {BUFFERS}",
@@ -376,8 +377,8 @@ MUTANTS = [
     Mutant(
         "stream: a failure is told to who has the buffer next",
         TRACKING,
-        "marks[i].is_of_others = (*link)->is_forgotten;",
-        "marks[i].is_of_others = false;",
+        "marks[i].is_of_earlier_owner = (*link)->is_forgotten;",
+        "marks[i].is_of_earlier_owner = false;",
         LOST,
     ),
     Mutant(
@@ -425,15 +426,15 @@ MUTANTS = [
     ),
     Mutant(
         "stream: what a view wrote is published over what the GPU is writing",
-        STORAGE,
+        SHARING,
         " &&\n        !tracking_has_write_locked(storage->handle)) {",
         ") {",
         STREAMS,
     ),
     Mutant(
         "stream: what the GPU wrote stays there",
-        STORAGE,
-        "    __atomic_store_n(&root_of(storage)->gpu_wrote, true, __ATOMIC_RELEASE);\n",
+        SHARING,
+        "    __atomic_store_n(&root_of(storage)->sharing.gpu_wrote, true, __ATOMIC_RELEASE);\n",
         "",
         STREAMS,
     ),

@@ -39,7 +39,7 @@ Metal the frameworks take part with what their CPU builds do: torch and tvm-ffi 
 ENDINGS = """
 ## Deleters, and the end of things
 
-- **Ours** (`managed.c`) touch no Python: any thread, with or without the GIL, in any order, also while the interpreter
+- **Ours** (`managed_tensor.c`) touch no Python: any thread, with or without the GIL, in any order, also while the interpreter
   ends and after it. They free the MTLBuffer when they are the last.
 - **Others'** are called once, with the GIL of the interpreter that imported the tensor, and never with an exception
   set; one that they leave behind is dropped. The last reference may go on a thread without the GIL: then the tensor

@@ -103,7 +103,7 @@ array_buffer(ArrayObject *self)
         return NULL;
     }
     buffer_hold(buffer_cast(made));
-    /* Making it can run other threads, and the garbage collector anybody's code. */
+    /* Making it can run other threads, and any code by the garbage collector. */
     if (!__atomic_compare_exchange_n(&self->buffer, &known, buffer_cast(made), false,
                                      __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         buffer_unhold(buffer_cast(made));
@@ -215,7 +215,7 @@ array_allocate(md_state *state, const char *function, const array_creation *what
     return (PyObject *)self;
 }
 
-/* ---- what others ask ---- */
+/* ---- facts ---- */
 
 int64_t
 array_nbytes(const ArrayObject *self)

@@ -29,20 +29,17 @@
  *   head.storage ─► the MTLBuffer's record
  *   buffer       ─► BufferObject ─► the same record, once somebody asks for a.buffer */
 typedef struct {
-    /* ob_size = 2 * ndim; the storage is owned (+1) until there is a Buffer, then its Buffer's */
-    StorageObject head;
-    /* owned; held open (buffer_hold).  NULL until array_buffer is asked for it */
-    BufferObject *buffer;
-    int64_t byte_offset; /* of element 0 */
+    StorageObject head;   /* ob_size is 2 * ndim; the storage is owned (+1) or the Buffer's */
+    BufferObject *buffer; /* owned, held open (buffer_hold); NULL: not made yet */
+    int64_t byte_offset;
     int64_t nitems;
     PyObject *weakrefs; /* keeps nothing alive */
     DLDataType dtype;
     int32_t ndim;
     bool is_readonly;
-    bool is_padded; /* sub-byte items of one lane, each in a byte of its own */
-    /* of element 0 within its byte; not 0 only where array_view_bits made it */
-    uint8_t first_bit;
-    int64_t dims[]; /* ndim extents, then ndim strides in items */
+    bool is_padded;    /* sub-byte items of one lane, each in a byte of its own */
+    uint8_t first_bit; /* not 0 only where array_view_bits made it */
+    int64_t dims[];
 } ArrayObject;
 
 static inline ArrayObject *
@@ -84,7 +81,7 @@ array_storage(const ArrayObject *self)
     return self->head.storage;
 }
 
-/* The Buffer, made now where nobody has asked for it: borrowed.  NULL with MemoryError. */
+/* The Buffer, made now if there was none: borrowed.  NULL with MemoryError. */
 PyObject *array_buffer(ArrayObject *self);
 
 /* Bytes of all items; packed ones share them. */
@@ -98,7 +95,7 @@ void array_get_layout(const ArrayObject *self, strided_layout *out);
 PyObject *array_new(md_state *state, PyObject *buffer, int64_t byte_offset,
                     const strided_layout *layout, DLDataType dtype, bool is_readonly);
 
-/* The same, and sub-byte items have a byte each.  `is_padded` is passed over for types of
+/* The same, and sub-byte items have a byte each.  `is_padded` is ignored for types of
  * whole bytes. */
 PyObject *array_new_padded(md_state *state, PyObject *buffer, int64_t byte_offset,
                            const strided_layout *layout, DLDataType dtype, bool is_readonly,
@@ -118,8 +115,8 @@ PyObject *array_view(ArrayObject *self, const strided_layout *layout);
 /* The same items once more. */
 PyObject *array_alias(ArrayObject *self);
 
-/* As array_view, beginning on any bit: an Array for this floor's own reading and writing, which no
- * user gets to see. */
+/* As array_view, beginning on any bit: for reading and writing within array/; a user never
+ * gets it. */
 PyObject *array_view_bits(ArrayObject *self, const strided_layout *layout);
 
 /* What a new Array is to be. */

@@ -3,6 +3,7 @@
 
 #include "arithmetic/dtype_bits.h"
 #include "metal/staging.h"
+#include "metal/storage_sharing.h"
 #include "python/errors.h"
 #include "streams/wait_rule.h"
 

@@ -1,7 +1,7 @@
 /* array_map.h: the items of an Array at a CPU address, for every storage mode.
  *
  * Rule:    array_map ... array_unmap bracket every access by the CPU: they wait for the GPU,
- *          move private bytes through a staging buffer, and tell Metal what was written.
+ *          move private bytes through a stage, and tell Metal what was written.
  * Threads: the GIL is held; it is released while waiting.
  */
 #ifndef MD_ARRAY_MAP_H

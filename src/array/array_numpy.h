@@ -11,7 +11,7 @@
 /* numpy, imported: owned (+1).  ImportError that says who asks for it. */
 PyObject *array_numpy_module(const char *function);
 
-/* An ndarray and no subclass of it, found out without NumPy. */
+/* Is it an ndarray, and no subclass?  Does not import NumPy. */
 bool array_numpy_is_array(PyObject *op);
 
 /* dtype.isbuiltin of NumPy: one of its own types in the machine's byte order, or one that

@@ -13,7 +13,7 @@
 
 /* ---- who does it ---- */
 
-/* Is it an Array of the caller's, and not one made over other people's memory for this call? */
+/* Is it the caller's Array, and not one made for this call over foreign memory? */
 static bool
 is_array(const array_side *side)
 {
@@ -27,7 +27,7 @@ is_private(const array_side *side)
     return side->array != NULL && array_storage(side->array)->mode == BRIDGE_PRIVATE;
 }
 
-/* Does the CPU leave them alone: out of its reach, or the GPU's for now? */
+/* Does the GPU copy them: does the CPU not reach them, or has the GPU work on them? */
 static bool
 is_for_gpu(const array_side *side)
 {

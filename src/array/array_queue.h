@@ -1,9 +1,7 @@
 /* array_queue.h: copies and fills that the GPU does: private storage, buffers in flight, a
  * stream that was named.
  *
- * Rule:    with a stream nobody waits.  Without one, whoever could see the items finds them
- *          done: the call waits, unless both sides are out of everybody's sight (private,
- *          never given away) or in flight already.
+ * Rule:    wait_rule.h says whether the call waits until the GPU is done.
  * Threads: the GIL is held; released while submitting, copying and waiting.
  * Result:  1: the GPU does it.  0: it is for the CPU, nothing was done.  -1 with MemoryError
  *          or MetalError.

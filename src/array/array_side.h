@@ -1,4 +1,4 @@
-/* array_side.h: one side of a copy: an Array, or CPU memory that somebody keeps.
+/* array_side.h: one side of a copy: the items of an Array, or foreign CPU memory.
  *
  * Threads: the GIL is held.
  */
@@ -7,7 +7,6 @@
 
 #include "array/array.h"
 
-/* The items of an Array, or of CPU memory that somebody else's buffer view keeps. */
 typedef struct array_side {
     ArrayObject *array; /* borrowed, or `kept`; NULL: CPU memory */
     PyObject *kept;     /* owned: an Array made for this copy; NULL: none */
@@ -19,8 +18,8 @@ typedef struct array_side {
 } array_side;
 
 void array_side_set(array_side *side, ArrayObject *array);
-/* The memory behind the buffer protocol as it stands, with no Metal in between.  False, and no
- * exception: `value` has no such memory, or not in a form that the engine can take. */
+/* Take the memory behind the buffer protocol as it is, without Metal.  False, and no exception:
+ * `value` has no such memory, or not in a form that copy.h takes. */
 bool array_side_open_view(array_side *side, PyObject *value);
 void array_side_close(array_side *side); /* after either of the two */
 

@@ -1,8 +1,7 @@
 /* array_sides.c: see array_sides.h.
  *
  * Owns:    nothing beyond a call: the buffer view or the Array that stands for the other side.
- * Calls:   array_map.h for the memory, copy.h for the moving, array_make.h for what else can
- *          be read.
+ * Calls:   array_queue.h where the GPU copies, array_map.h and copy.h where the CPU does.
  */
 #include "array/array_sides.h"
 
@@ -106,7 +105,7 @@ is_packed(const array_side *side)
     return side->array != NULL && array_is_packed(side->array);
 }
 
-/* Two packed layouts of one shape as bytes: the whole, or rows of it. */
+/* Express two packed layouts of one shape in bytes: as one run, or row by row. */
 static bool
 layouts_of_bytes(const strided_layout *dst, const strided_layout *src, int64_t item_bits,
                  strided_layout *to, strided_layout *from)

@@ -11,7 +11,7 @@
 #include "metal/stream.h"
 
 /* From here on the GIL is worth releasing, in bytes.  To hand it over and get it back costs 55
- * ns with nobody waiting for it: a fiftieth of a contiguous copy of this size within the
+ * ns when no thread waits for it: a fiftieth of a contiguous copy of this size within the
  * caches, and less of any other. */
 #define LARGE_COPY 262144
 

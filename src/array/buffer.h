@@ -42,7 +42,7 @@ buffer_count_views(BufferObject *self, Py_ssize_t change)
 #endif
 }
 
-/* Somebody needs the Buffer open from here on / no longer. */
+/* A view or an Array needs the Buffer open from here on / no longer. */
 static inline void
 buffer_hold(BufferObject *self)
 {

@@ -5,6 +5,7 @@
  */
 #include "array/buffer.h"
 #include "metal/storage_bytes.h"
+#include "metal/storage_sharing.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "streams/wait_rule.h"

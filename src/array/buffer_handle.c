@@ -1,4 +1,4 @@
-/* buffer_handle.c: Buffer.from_handle, an MTLBuffer of somebody else as a Buffer.
+/* buffer_handle.c: Buffer.from_handle, a foreign MTLBuffer as a Buffer.
  *
  * Calls:   handles.h, devices.h, to know whose it is; storage.h to keep it.
  * Threads: the GIL is held.

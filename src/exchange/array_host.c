@@ -8,6 +8,7 @@
 #include "array/array_methods.h"
 #include "array/array_numpy.h"
 #include "exchange/dlpack_export.h"
+#include "metal/storage_sharing.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "streams/wait_rule.h"

@@ -8,8 +8,8 @@
 #include "array/array_methods.h"
 #include "exchange/dlpack_export.h"
 #include "exchange/foreign_types.h"
-#include "metal/managed.h"
-#include "metal/storage.h"
+#include "metal/managed_tensor.h"
+#include "metal/tracking.h"
 #include "python/errors.h"
 #include "python/refusal.h"
 
@@ -40,7 +40,7 @@ static int
 order_for_target(PyObject *op, PyTypeObject *target, stream_order *order)
 {
     *order = (stream_order){0};
-    if (storage_is_quiet()) {
+    if (tracking_is_quiet()) {
         return 0;
     }
     PyObject *module = PyImport_ImportModule("metal_dlpack.sync");

@@ -1,14 +1,15 @@
 /* dlpack_export.c: see dlpack_export.h.
  *
  * Owns:    the rules of what a consumer gets: which struct, which flags, when a copy.
- * Calls:   managed.h for the tensor, array.h for copies.
+ * Calls:   managed_tensor.h for the tensor, array.h for copies.
  * Source:  array API standard 2025.12 __dlpack__; dlpack.h 1.3.
  */
 #include "exchange/dlpack_export.h"
 
 #include "array/array_methods.h"
 #include "exchange/capsule_names.h"
-#include "metal/managed.h"
+#include "metal/managed_tensor.h"
+#include "metal/storage_sharing.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "python/owners.h"

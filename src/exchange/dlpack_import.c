@@ -11,7 +11,7 @@
 #include "exchange/dlpack_check.h"
 #include "exchange/host_memory.h"
 #include "metal/handles.h"
-#include "metal/managed.h"
+#include "metal/managed_tensor.h"
 #include "python/errors.h"
 #include "python/owners.h"
 #include "streams/stream_protocol.h"

@@ -79,7 +79,7 @@ handles_remove(const metal_storage *storage)
         if (slots[place] != NULL) {
             slots[place] = NULL;
             used_count--;
-            /* Whoever stands behind the gap is put again, or a search would stop at it. */
+            /* Put those behind the gap again, or a search would stop at it. */
             for (place = next_place(place); slots[place] != NULL; place = next_place(place)) {
                 metal_storage *moved = slots[place];
                 slots[place] = NULL;

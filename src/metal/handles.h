@@ -12,7 +12,7 @@
 
 #include "metal/storage_record.h"
 
-/* Remember a storage that has a handle.  Out of memory: it is simply not found later. */
+/* Remember a storage that has a handle.  Out of memory: it is not found later. */
 void handles_add(metal_storage *storage);
 void handles_remove(const metal_storage *storage); /* before its handle is released */
 

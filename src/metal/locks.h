@@ -3,9 +3,10 @@
  * Owns:    the mutexes; what each guards is said where it is used.
  * Calls:   nothing.
  * Threads: any, without the GIL.
- * Order:   that of the list: who holds one takes only those after it, and Metal's own after
- *          all. fork() takes them in this order and drops them on both sides, so a child finds
- *          them free. Locks of what a child never does (kernels, torch's queue) are not here.
+ * Order:   that of the list: a thread that holds one takes only later ones, and Metal's own
+ *          last.  fork() takes them in this order and drops them on both sides, so a child
+ *          finds them free.  Locks of what a child never does (kernels, torch's queue) are not
+ *          here.
  */
 #ifndef METAL_DLPACK_LOCKS_H
 #define METAL_DLPACK_LOCKS_H

@@ -13,7 +13,7 @@ is_empty(void)
     return __atomic_load_n(&root, __ATOMIC_RELAXED) == NULL;
 }
 
-/* SPEC splitmix64, finalizer: the bits of one address tell nothing of its neighbour's. */
+/* SPEC splitmix64, finalizer: neighbouring addresses get unrelated ranks. */
 static uint64_t
 rank_of(const metal_storage *storage)
 {
@@ -38,13 +38,13 @@ split(metal_storage *tree, const char *address, metal_storage **below, metal_sto
     while (tree != NULL) {
         if (tree->address < address) {
             set_link(below, tree);
-            below = &tree->higher;
-            tree = tree->higher;
+            below = &tree->pages.higher;
+            tree = tree->pages.higher;
         }
         else {
             set_link(above, tree);
-            above = &tree->lower;
-            tree = tree->lower;
+            above = &tree->pages.lower;
+            tree = tree->pages.lower;
         }
     }
     set_link(below, NULL);
@@ -58,13 +58,13 @@ join(metal_storage **link, metal_storage *below, metal_storage *above)
     while (below != NULL && above != NULL) {
         if (rank_of(below) > rank_of(above)) {
             set_link(link, below);
-            link = &below->higher;
-            below = below->higher;
+            link = &below->pages.higher;
+            below = below->pages.higher;
         }
         else {
             set_link(link, above);
-            link = &above->lower;
-            above = above->lower;
+            link = &above->pages.lower;
+            above = above->pages.lower;
         }
     }
     set_link(link, below != NULL ? below : above);
@@ -78,10 +78,10 @@ find_below(const char *address)
     while (node != NULL) {
         if (node->address <= address) {
             found = node;
-            node = node->higher;
+            node = node->pages.higher;
         }
         else {
-            node = node->lower;
+            node = node->pages.lower;
         }
     }
     return found;
@@ -90,7 +90,7 @@ find_below(const char *address)
 static metal_storage **
 link_towards(metal_storage *node, const metal_storage *storage)
 {
-    return storage->address < node->address ? &node->lower : &node->higher;
+    return storage->address < node->address ? &node->pages.lower : &node->pages.higher;
 }
 
 void
@@ -102,7 +102,7 @@ pages_add(metal_storage *storage)
     while (*link != NULL && rank_of(*link) >= rank) {
         link = link_towards(*link, storage);
     }
-    split(*link, storage->address, &storage->lower, &storage->higher);
+    split(*link, storage->address, &storage->pages.lower, &storage->pages.higher);
     set_link(link, storage);
     lock_drop(LOCK_PAGES);
 }
@@ -116,7 +116,7 @@ pages_remove(metal_storage *storage)
         link = link_towards(*link, storage);
     }
     if (*link == storage) {
-        join(link, storage->lower, storage->higher);
+        join(link, storage->pages.lower, storage->pages.higher);
     }
     lock_drop(LOCK_PAGES);
 }
@@ -133,8 +133,8 @@ pages_hold(const void *address, size_t nbytes, size_t *offset)
     metal_storage *found = find_below(address);
     if (found != NULL) {
         *offset = (size_t)((const char *)address - found->address);
-        /* Whoever has an address inside has a reference behind it, so this is not the last one
-         * just going. */
+        /* A caller with an address inside has a reference behind it, so the last one is not
+         * about to go. */
         if (!pages_fit(found->capacity, *offset, nbytes) || !storage_retain_if_alive(found)) {
             found = NULL;
         }
@@ -152,7 +152,7 @@ pages_take_plain(void *address)
     lock_take(LOCK_PAGES);
     metal_storage *found = find_below(address);
     bool is_ours = found != NULL && found->address == address &&
-                   __atomic_exchange_n(&found->is_plain, false, __ATOMIC_RELAXED);
+                   __atomic_exchange_n(&found->pages.is_plain, false, __ATOMIC_RELAXED);
     lock_drop(LOCK_PAGES);
     return is_ours ? found : NULL;
 }

@@ -27,7 +27,7 @@ pages_new(size_t nbytes)
         storage_release(storage);
         return NULL;
     }
-    __atomic_store_n(&storage->is_plain, true, __ATOMIC_RELAXED);
+    __atomic_store_n(&storage->pages.is_plain, true, __ATOMIC_RELAXED);
     return storage->address;
 }
 

@@ -21,7 +21,7 @@
 #define CACHE_SHARE 4
 
 typedef struct size_class {
-    metal_storage *newest, *oldest; /* joined by `next` (older) and `previous` (newer) */
+    metal_storage *newest, *oldest; /* joined by `cached` */
 } size_class;
 
 typedef struct device_pool {
@@ -119,11 +119,11 @@ count_uncached(device_pool *pool, const metal_storage *storage)
 static void
 push(device_pool *pool, size_class *where, metal_storage *storage)
 {
-    storage->age = ++pool->clock;
-    storage->previous = NULL;
-    storage->next = where->newest;
+    storage->cached.age = ++pool->clock;
+    storage->cached.newer = NULL;
+    storage->cached.older = where->newest;
     if (where->newest != NULL) {
-        where->newest->previous = storage;
+        where->newest->cached.newer = storage;
     }
     else {
         where->oldest = storage;
@@ -136,14 +136,14 @@ static metal_storage *
 pop_newest(device_pool *pool, size_class *where)
 {
     metal_storage *storage = where->newest;
-    where->newest = storage->next;
+    where->newest = storage->cached.older;
     if (where->newest != NULL) {
-        where->newest->previous = NULL;
+        where->newest->cached.newer = NULL;
     }
     else {
         where->oldest = NULL;
     }
-    storage->next = NULL;
+    storage->cached.older = NULL;
     count_uncached(pool, storage);
     return storage;
 }
@@ -152,14 +152,14 @@ static void
 pop_oldest(device_pool *pool, size_class *where, metal_storage **popped)
 {
     metal_storage *storage = where->oldest;
-    where->oldest = storage->previous;
+    where->oldest = storage->cached.newer;
     if (where->oldest != NULL) {
-        where->oldest->next = NULL;
+        where->oldest->cached.older = NULL;
     }
     else {
         where->newest = NULL;
     }
-    storage->next = *popped;
+    storage->cached.older = *popped;
     *popped = storage;
     count_uncached(pool, storage);
 }
@@ -171,7 +171,7 @@ class_with_the_oldest(device_pool *pool)
     size_class *all = &pool->classes[0][0];
     for (size_t i = 0; i < (size_t)POOL_MODES * CLASS_COUNT; i++) {
         if (all[i].oldest != NULL &&
-            (found == NULL || all[i].oldest->age < found->oldest->age)) {
+            (found == NULL || all[i].oldest->cached.age < found->oldest->cached.age)) {
             found = &all[i];
         }
     }
@@ -206,7 +206,7 @@ destroy_all(metal_storage *popped)
     uint64_t nbytes = 0;
     while (popped != NULL) {
         metal_storage *storage = popped;
-        popped = storage->next;
+        popped = storage->cached.older;
         nbytes += storage->capacity;
         pool_destroy(storage);
     }

@@ -1,4 +1,4 @@
-/* pool.h: storages that nobody uses, kept for the next allocation of their size.
+/* pool.h: free storages, kept for the next allocation of their size.
  *
  * Owns:    the cached storages of each device and mode, with their MTLBuffers, and the counts.
  * Calls:   metal_bridge.h, handles.h.  Never Python.
@@ -7,7 +7,7 @@
  *          (work.h holds a reference until then) and no consumer has it.  One whose handle was
  *          given away comes back only if its retain count is ours alone: a framework's command
  *          buffer may retain it.
- * Bytes:   what is taken from the pool has the bytes that it was given back with.
+ * Bytes:   a storage comes out with the bytes that it was given back with.
  * Fork:    a child takes and keeps nothing.
  */
 #ifndef MD_POOL_H

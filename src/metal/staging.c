@@ -2,6 +2,7 @@
 #include "metal/staging.h"
 
 #include "copy/copy.h"
+#include "metal/storage_sharing.h"
 
 /* ---- items ---- */
 

@@ -4,6 +4,7 @@
 #include "metal/handles.h"
 #include "metal/pages.h"
 #include "metal/pool.h"
+#include "metal/tracking.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -55,14 +56,14 @@ storage_reuse(const device_record *device, size_t nbytes, bridge_storage mode)
     }
     storage->nbytes = nbytes;
     storage->is_readonly = false;
-    storage->host_writers = 0;
-    storage->gpu_wrote = false;
-    storage->is_exported = false;
+    storage->sharing.host_writers = 0;
+    storage->sharing.gpu_wrote = false;
+    storage->sharing.is_exported = false;
     __atomic_store_n(&storage->refs, 1, __ATOMIC_RELEASE); /* from here on handles.h finds it */
     return storage;
 }
 
-/* A record over an MTLBuffer of exactly `capacity` bytes. */
+/* Make a record over a new MTLBuffer of exactly `capacity` bytes. */
 static bridge_status
 make_new(const device_record *device, size_t capacity, bridge_storage mode, metal_storage **out)
 {
@@ -141,7 +142,7 @@ storage_wrap_buffer(bridge_buffer *buffer, const device_record *device, size_t n
         return BRIDGE_NO_MEMORY;
     }
     bridge_buffer_retain(buffer);
-    (*out)->is_exported = true; /* whoever gave it to us can write to it as well */
+    (*out)->sharing.is_exported = true; /* its giver can write to it as well */
     return BRIDGE_OK;
 }
 
@@ -154,11 +155,11 @@ storage_wrap_parent(metal_storage *parent, const storage_owner *owner, metal_sto
         return BRIDGE_NO_MEMORY;
     }
     (*out)->parent = parent;
-    (*out)->is_exported = true;
+    (*out)->sharing.is_exported = true;
     return BRIDGE_OK;
 }
 
-/* The last of a storage that is not ours: its owner goes, and the record with it. */
+/* The end of a storage that is not ours: its owner goes, and the record with it. */
 static void
 retire(metal_storage *storage)
 {
@@ -213,11 +214,11 @@ storage_wrap_host(const device_record *device, void *address, size_t nbytes,
 
 /* ---- counting ---- */
 
-/* Back to the pool, unless somebody else still holds the MTLBuffer. */
+/* Back to the pool, unless a framework still holds the MTLBuffer. */
 static void
 release_ours(metal_storage *storage)
 {
-    bool is_known = __atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE);
+    bool is_known = __atomic_load_n(&storage->sharing.is_exported, __ATOMIC_ACQUIRE);
     bool is_free =
         !storage->is_labelled && (!is_known || bridge_buffer_is_only_ours(storage->handle));
     tracking_forget(storage->handle);
@@ -234,11 +235,10 @@ static bool
 drop_reference(metal_storage *storage)
 {
     bool can_be_found =
-        storage->is_ours && __atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED);
+        storage->is_ours && __atomic_load_n(&storage->sharing.is_exported, __ATOMIC_RELAXED);
     if (!can_be_found && storage_is_sole(storage)) {
-        /* Nobody else can make a second one meanwhile: handles.h is asked for handles that
-         * were given away, and knows ours alone; pages.h for addresses, which a reference
-         * stands behind. */
+        /* No thread can make a second one meanwhile: handles.h is asked only for handles that
+         * were given away, pages.h only for addresses with a reference behind them. */
         __atomic_store_n(&storage->refs, 0, __ATOMIC_RELAXED);
         return true;
     }
@@ -279,146 +279,4 @@ bool
 storage_is_sole(const metal_storage *storage)
 {
     return __atomic_load_n(&storage->refs, __ATOMIC_ACQUIRE) == 1;
-}
-
-/* ---- who may see the bytes ---- */
-
-static bool
-is_managed(const metal_storage *storage)
-{
-    return storage->mode == BRIDGE_MANAGED && storage->handle != NULL;
-}
-
-/* The one that counts for all storages over the same buffer of ours. */
-static metal_storage *
-root_of(metal_storage *storage)
-{
-    while (storage->parent != NULL) {
-        storage = storage->parent;
-    }
-    return storage;
-}
-
-static bool
-has_host_writers(metal_storage *storage)
-{
-    return __atomic_load_n(&root_of(storage)->host_writers, __ATOMIC_ACQUIRE) != 0;
-}
-
-/* Managed storage, with nothing of ours in flight: the CPU's copy is made current. */
-static bridge_status
-fetch_gpu_copy(metal_storage *storage, bridge_error *error)
-{
-    metal_storage *root = root_of(storage);
-    /* While a writable host view is out, the CPU's copy leads: synchronising for GPU work that
-     * nobody told us of would undo what was written through the view. */
-    bool others_wrote =
-        __atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE) && !has_host_writers(storage);
-    if (!others_wrote && !__atomic_load_n(&root->gpu_wrote, __ATOMIC_ACQUIRE)) {
-        return BRIDGE_OK;
-    }
-    bridge_status status =
-        bridge_synchronize_and_wait(storage->device->queue, storage->handle, error);
-    if (status == BRIDGE_OK) {
-        __atomic_store_n(&root->gpu_wrote, false, __ATOMIC_RELEASE);
-    }
-    return status;
-}
-
-static bridge_status
-begin_host_access(metal_storage *storage, bool is_for_writing, bridge_error *error)
-{
-    bridge_status status = BRIDGE_OK;
-    if (!storage_is_quiet()) {
-        status = tracking_wait(storage->handle, is_for_writing, error);
-    }
-    if (status == BRIDGE_OK && is_managed(storage)) {
-        status = fetch_gpu_copy(storage, error);
-    }
-    if (status == BRIDGE_OK) {
-        WATCH_HOST_ACCESS(storage->handle, storage->nbytes, is_for_writing);
-    }
-    return status;
-}
-
-bridge_status
-storage_begin_host_read(metal_storage *storage, bridge_error *error)
-{
-    return begin_host_access(storage, false, error);
-}
-
-bridge_status
-storage_begin_host_write(metal_storage *storage, bridge_error *error)
-{
-    return begin_host_access(storage, true, error);
-}
-
-void
-storage_end_host_write(metal_storage *storage, size_t offset_bytes, size_t nbytes)
-{
-    if (is_managed(storage) && nbytes > 0) {
-        bridge_buffer_did_modify(storage->handle, offset_bytes, nbytes);
-    }
-}
-
-void
-storage_open_host_view(metal_storage *storage)
-{
-    if (!is_managed(storage)) {
-        return; /* one memory: there is nothing to be told of */
-    }
-    (void)__atomic_fetch_add(&root_of(storage)->host_writers, 1, __ATOMIC_ACQ_REL);
-}
-
-void
-storage_flush_host_views_locked(metal_storage *storage)
-{
-    if (is_managed(storage) && has_host_writers(storage) &&
-        !tracking_has_write_locked(storage->handle)) {
-        bridge_buffer_did_modify(storage->handle, 0, storage->nbytes);
-    }
-}
-
-static void
-flush_host_views(metal_storage *storage)
-{
-    if (is_managed(storage)) {
-        tracking_lock(); /* between the look and the flush nobody submits a write */
-        storage_flush_host_views_locked(storage);
-        tracking_unlock();
-    }
-}
-
-void
-storage_close_host_view(metal_storage *storage)
-{
-    if (is_managed(storage)) {
-        flush_host_views(storage);
-        (void)__atomic_fetch_sub(&root_of(storage)->host_writers, 1, __ATOMIC_ACQ_REL);
-    }
-}
-
-bool
-storage_note_gpu_write(metal_storage *storage)
-{
-    if (!is_managed(storage)) {
-        return false;
-    }
-    if (has_host_writers(storage)) {
-        return true;
-    }
-    __atomic_store_n(&root_of(storage)->gpu_wrote, true, __ATOMIC_RELEASE);
-    return false;
-}
-
-void
-storage_publish(metal_storage *storage)
-{
-    flush_host_views(storage);
-    /* who owns the MTLBuffer must not reuse it */
-    for (; storage != NULL; storage = storage->parent) {
-        if (!__atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED)) {
-            __atomic_store_n(&storage->is_exported, true, __ATOMIC_RELEASE);
-        }
-    }
 }

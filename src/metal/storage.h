@@ -1,33 +1,32 @@
-/* storage.h: one MTLBuffer with everything that must live as long as it, counted in plain C.
+/* storage.h: one MTLBuffer with everything that must live as long as it: made, and let go.
  *
  * Owns:    the +1 on the buffer, and the owner of the memory where that is not Metal.
- * Calls:   metal_bridge.h, devices.h, tracking.h.  Never Python: an owner that needs Python is
- *          handed to the `retire` function that came with it.
- * Threads: retain and release from any thread, without the GIL, never waiting.  The copies may
- *          wait for the GPU: release the GIL first.
- * Rule:    whoever may touch the bytes holds a reference: a Buffer, an exported tensor.
+ * Calls:   metal_bridge.h, pool.h, handles.h, pages.h, tracking.h.  Never Python: an owner that
+ *          needs Python goes to the `retire` function that came with it.
+ * Threads: retain and release from any thread, without the GIL, never waiting.
+ * Rule:    what may touch the bytes holds a reference: a Buffer, an exported tensor, GPU work.
  */
 #ifndef MD_STORAGE_H
 #define MD_STORAGE_H
 
 #include "metal/storage_record.h"
-#include "metal/tracking.h"
 
 /* ---- making ---- */
 
-/* Memory that a storage before left, whose bytes are still in it: +1.  NULL: there is none, or
- * nbytes is 0. Calls no Metal and never waits, so the GIL may be held. */
+/* A storage out of the pool: +1.  NULL: the pool has none, or nbytes is 0.  Calls no Metal and
+ * never waits, so the GIL may be held. */
 metal_storage *storage_reuse(const device_record *device, size_t nbytes, bridge_storage mode);
-/* The same, else new memory; `*out` is +1 on BRIDGE_OK and NULL on anything else.  Where Metal
- * has no room the cache is emptied and it is asked once more.  nbytes 0 makes no Metal call. */
+/* One out of the pool, else a new one; `*out` is +1 on BRIDGE_OK and NULL on anything else.
+ * Where Metal has no room, empties the pool and asks once more.  nbytes 0 makes no Metal
+ * call. */
 bridge_status storage_new(const device_record *device, size_t nbytes, bridge_storage mode,
                           metal_storage **out);
 /* Over an existing MTLBuffer, which is retained.  `owner` is taken only on BRIDGE_OK. */
 bridge_status storage_wrap_buffer(bridge_buffer *buffer, const device_record *device,
                                   size_t nbytes, const storage_owner *owner,
                                   metal_storage **out);
-/* Over a buffer of ours that somebody hands back: `parent` is stolen on BRIDGE_OK and keeps
- * the handle, `owner` keeps what the other side means to keep. */
+/* Over a buffer of ours that a consumer hands back: steals `parent`, which keeps the handle, on
+ * BRIDGE_OK; `owner` keeps the consumer's tensor. */
 bridge_status storage_wrap_parent(metal_storage *parent, const storage_owner *owner,
                                   metal_storage **out);
 /* Over host memory: the whole pages that hold [address, address + nbytes), nbytes > 0.  Byte
@@ -41,34 +40,5 @@ void storage_free(metal_storage *storage);    /* only from an owner's `retire` *
 
 /* True if the caller's reference is the only one. */
 bool storage_is_sole(const metal_storage *storage);
-
-/* ---- who may see the bytes ---- */
-
-/* Is no GPU work of ours in flight, on any buffer?  One load; where it is true
- * nothing waits. */
-static inline bool
-storage_is_quiet(void)
-{
-    return tracking_is_quiet();
-}
-
-/* Before the CPU reads `address`, and writes to it: waits for our GPU work and makes it
- * current.  BRIDGE_COMMAND_FAILED: that work failed, or some before it on its stream. */
-bridge_status storage_begin_host_read(metal_storage *storage, bridge_error *error);
-bridge_status storage_begin_host_write(metal_storage *storage, bridge_error *error);
-/* After the CPU wrote a range of `address`. */
-void storage_end_host_write(metal_storage *storage, size_t offset_bytes, size_t nbytes);
-/* A writable host view goes out or comes back: in between any byte may have changed. */
-void storage_open_host_view(metal_storage *storage);
-void storage_close_host_view(metal_storage *storage);
-/* Before others get the handle: their GPU work sees what the CPU wrote. */
-void storage_publish(metal_storage *storage);
-/* Before our own GPU work, behind tracking_lock: the same, without giving the handle away.
- * What is being written is left alone: the CPU's copy is the older one, and is brought up to
- * date with that work. */
-void storage_flush_host_views_locked(metal_storage *storage);
-/* Our GPU work will write.  True: managed storage with a writable host view out, whose CPU
- * copy must be brought up to date with the same work. */
-bool storage_note_gpu_write(metal_storage *storage);
 
 #endif /* MD_STORAGE_H */

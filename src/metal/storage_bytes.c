@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "metal/staging.h"
+#include "metal/storage_sharing.h"
 
 /* ---- private storage: through a stage ---- */
 

@@ -1,5 +1,5 @@
 /* storage_record.h: what is known of one MTLBuffer, and its count.  storage.h makes and ends
- * it; the tables in which it stands (handles.h, pages.h, pool.h) know no more than this.
+ * it; the tables that list it (handles.h, pages.h, pool.h) know no more than this.
  *
  * Threads: any, without the GIL.
  */
@@ -22,41 +22,68 @@ typedef struct storage_owner {
     int kind;     /* for `retire` */
     void *home;   /* for `retire`: where an owner waits for its interpreter */
     void (*retire)(metal_storage *storage);
+    metal_storage *next; /* for `retire`: among those that wait */
 } storage_owner;
 
+/* Who else sees the bytes: written by storage_sharing.c. */
+typedef struct storage_sharing {
+    uint32_t host_writers; /* atomic: writable host views that are out */
+    bool gpu_wrote;        /* atomic: the CPU's copy of a managed buffer is stale */
+    bool is_exported;      /* atomic, sticky: the handle was given away; the GPU may write */
+} storage_sharing;
+
+/* A cached storage in its size class: written by pool.c, behind its lock. */
+typedef struct pool_place {
+    metal_storage *older, *newer;
+    uint64_t age; /* when it was given back, by the pool's clock */
+} pool_place;
+
+/* A shared storage in the tree of addresses: written by pages.c, behind its lock. */
+typedef struct pages_place {
+    metal_storage *lower, *higher;
+    bool is_plain; /* atomic: memory of pages_new, which holds a reference */
+} pages_place;
+
+/* The bytes, in one MTLBuffer (`handle`) of `mode` on `device`:
+ *
+ *     address           first_byte               nbytes           capacity
+ *        ▼                  ▼                       ▼                 ▼
+ *        ├──────────────────┼───────────────────────┼─────────────────┤
+ *         not ours to touch     what may be used      spare, for the pool's size class
+ *
+ * Where they come from, and who gets them with the last reference:
+ *
+ *     memory                     handle       goes to
+ *     ────────────────────────   ──────────   ────────────────────────────────────────
+ *     ours                       +1           the pool (`cached`), or Metal
+ *     a foreign MTLBuffer        +1           its `owner`
+ *     pages of the CPU's         +1           their `owner`, once Metal is done with them
+ *     ours, handed back to us    `parent`'s   its `owner`; the parent loses a reference
+ *
+ * Ours are found by `handle` (handles.h), shared ones by `address` too (`pages`). */
 struct metal_storage {
     uint32_t refs; /* atomic */
     bridge_storage mode;
     bridge_buffer *handle;       /* owned (+1), or the parent's; NULL only where nbytes is 0 */
     const device_record *device; /* borrowed for ever */
-    size_t nbytes;               /* where what may be used ends; the MTLBuffer can be longer */
-    /* and where it begins: not 0 only over host memory, which rarely begins a page */
-    size_t first_byte;
-    /* CPU address of byte 0; NULL: private storage, or nbytes is 0 */
-    char *address;
-    bool is_readonly;    /* nobody may write: the memory behind is read-only */
-    bool is_ours;        /* made by storage_new: handles.h finds it */
-    bool is_over_pages;  /* of the owner: Metal says when it has done with them */
-    bool is_host_memory; /* its bytes are somebody's CPU memory */
-    /* the MTLBuffer has a label, which the next user would not expect */
-    bool is_labelled;
-    size_t capacity; /* of the MTLBuffer where it is ours; else 0 */
-    /* owned (+1): holds the handle for this one; NULL: it is our own */
-    metal_storage *parent;
+    char *address;               /* the CPU's, of byte 0; NULL: private storage, or no bytes */
+    size_t nbytes;
+    size_t first_byte;     /* not 0 only over host memory, which rarely begins a page */
+    size_t capacity;       /* of the MTLBuffer where it is ours; else 0 */
+    bool is_ours;          /* made by storage_new */
+    bool is_readonly;      /* the memory behind is */
+    bool is_host_memory;   /* its bytes are foreign CPU memory */
+    bool is_over_pages;    /* of the owner: Metal says when it is done with them */
+    bool is_labelled;      /* by a user: the next one would not expect it */
+    metal_storage *parent; /* owned (+1): holds the handle for this one; NULL: it is our own */
     storage_owner owner;
-    metal_storage *next;           /* in the list of retired storages, or of cached ones */
-    metal_storage *previous;       /* in the list of cached ones: see pool.h */
-    uint64_t age;                  /* there too: when it was given back */
-    metal_storage *lower, *higher; /* in the tree of pages.h */
-    bool is_plain;                 /* atomic: memory of pages_new, which holds a reference */
-    uint32_t host_writers;         /* atomic: writable host views that are out */
-    bool gpu_wrote;                /* atomic: the CPU's copy of a managed buffer is stale */
-    /* atomic, sticky: others know the handle, and may write on the GPU */
-    bool is_exported;
+    storage_sharing sharing;
+    pool_place cached;
+    pages_place pages;
 };
 
-/* From `first_byte` on: bytes of others, before those of host memory on its first page, are
- * not to be touched. */
+/* From `first_byte` on: host memory rarely begins its first page, and what comes before it
+ * there must not be touched. */
 static inline size_t
 storage_usable_nbytes(const metal_storage *storage)
 {
@@ -69,8 +96,8 @@ storage_retain(metal_storage *storage)
     (void)__atomic_fetch_add(&storage->refs, 1, __ATOMIC_RELAXED);
 }
 
-/* False, and no reference: the last one is gone already, and the storage on its way out or in
- * the pool. */
+/* False, and no reference: the last one is gone, and the storage on its way out or in the
+ * pool. */
 static inline bool
 storage_retain_if_alive(metal_storage *storage)
 {

@@ -32,6 +32,6 @@ storage_wrap_surface(const device_record *device, const void *handle, metal_stor
         *out = NULL;
         return BRIDGE_NOT_PAGES;
     }
-    (*out)->is_exported = true; /* whoever gave it to us can write to it as well */
+    (*out)->sharing.is_exported = true; /* its giver can write to it as well */
     return BRIDGE_OK;
 }

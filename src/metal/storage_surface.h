@@ -9,7 +9,7 @@
 
 /* Over the whole memory of the surface behind `handle` (an IOSurfaceRef or CVPixelBufferRef),
  * which is kept and counts as in use until the storage is gone.  `*out` is +1 on BRIDGE_OK,
- * else NULL; `*nbytes` is the surface's length as far as it was found out. */
+ * else NULL; `*nbytes` is the surface's length where it is known. */
 bridge_status storage_wrap_surface(const device_record *device, const void *handle,
                                    metal_storage **out, size_t *nbytes);
 

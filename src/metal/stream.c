@@ -10,8 +10,8 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 
-/* One lock for all streams: it is held for a few words at a time.  One condition: those who
- * wait are few, and waking them all is cheap. */
+/* One lock for all streams: it is held for a few instructions.  One condition: few threads
+ * wait, and waking them all is cheap. */
 static pthread_cond_t changed;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static metal_stream *living;    /* behind the lock */
@@ -73,7 +73,7 @@ make(bridge_queue *queue, const device_record *device, metal_stream **out)
     return BRIDGE_OK;
 }
 
-/* What is left is the failure, for stream_take_lost. */
+/* Only the failure is left, for stream_take_lost. */
 static void
 keep_failure(metal_stream *stream)
 {
@@ -101,8 +101,8 @@ destroy(metal_stream *stream)
     free(stream);
 }
 
-/* Makes a stream known, unless there is one of its queue by now: then that one is
- * the result. */
+/* Lists a stream, unless another thread has listed one of its queue meanwhile: then that one
+ * is the result. */
 static metal_stream *
 add(metal_stream *stream)
 {
@@ -215,7 +215,7 @@ stream_release(metal_stream *stream)
             return;
         }
     }
-    /* It may be the last: under the lock, so that nobody finds it on its way out. */
+    /* It may be the last: under the lock, or stream_find could return it on its way out. */
     lock_take(LOCK_STREAMS);
     bool is_last = __atomic_sub_fetch(&stream->refs, 1, __ATOMIC_ACQ_REL) == 0;
     for (metal_stream **link = &living; is_last && *link != NULL; link = &(*link)->next) {
@@ -233,7 +233,7 @@ stream_release(metal_stream *stream)
 /* ---- how far it is ---- */
 
 #ifdef __APPLE__
-/* False once the time is over.  `lock` is held. */
+/* False once the time is up.  LOCK_STREAMS is held. */
 static bool
 sleep_until_changed(uint64_t deadline_ns)
 {
@@ -305,7 +305,7 @@ stream_complete(metal_stream *stream, uint64_t value)
     }
     lock_drop(LOCK_STREAMS);
     (void)pthread_cond_broadcast(
-        &changed); /* not before: those who wake would wait once more */
+        &changed); /* under the lock, those who wake would wait for it */
 }
 
 /* ---- failures ---- */

@@ -1,6 +1,6 @@
 /* stream.h: a command queue with one shared event, whose value says how far its work has come.
  *
- * Owns:      the +1 on the queue and on the event; the first error that nobody has heard of,
+ * Owns:      the +1 on the queue and on the event; the first error that was not reported yet,
  *            which outlives the stream.
  * Calls:     metal_bridge.h, devices.h.  Never Python.
  * Threads:   every function from any thread, without the GIL.  stream_wait blocks.
@@ -13,19 +13,21 @@
 #include "metal/devices.h"
 #include "metal/tracking_watch.h"
 
+/*     the queue's work       1 ─── 2 ─── 3 ─── 4 ─── 5      each signals its number
+ *     cleaned up after       ●     ●                        completed = 2
+ *     committed              ●     ●     ●     ●     ●      submitted = 5
+ *
+ *     the event's value is 2 or more: it is ahead of the clean-up */
 typedef struct metal_stream {
     uint32_t refs;               /* atomic */
     const device_record *device; /* borrowed for ever */
     bridge_queue *queue;         /* owned (+1) */
     bridge_event *event;         /* owned (+1) */
-    /* the last value that committed work will signal; see tracking.h */
-    uint64_t submitted;
-    /* atomic: the last value whose work is done and cleaned up after */
-    uint64_t completed;
-    bool has_failed;      /* atomic: `failure` waits to be heard */
-    bridge_error failure; /* the first one; behind a lock of stream.c's */
-    /* all living streams, or all lost failures; behind the same lock */
-    struct metal_stream *next;
+    uint64_t submitted;          /* behind tracking_lock */
+    uint64_t completed;          /* atomic */
+    bool has_failed;             /* atomic: `failure` was not reported yet */
+    bridge_error failure;        /* the first one; behind LOCK_STREAMS */
+    struct metal_stream *next;   /* of the living, or of lost failures; behind LOCK_STREAMS */
 } metal_stream;
 
 /* A moment in a stream's work: reached once its `completed` is `value` or more. */
@@ -33,15 +35,15 @@ typedef struct stream_mark {
     /* the declaration says who owns it; NULL: no moment, always reached */
     metal_stream *stream;
     uint64_t value;
-    bool is_of_others; /* who waits for it is not to be told of the stream's failure */
+    bool is_of_earlier_owner; /* of a pooled buffer: the wait reports no failure */
 } stream_mark;
 
 #define STREAM_FOREVER UINT64_MAX
 
 /* A queue of its own.  `*out` is +1 on BRIDGE_OK and NULL on anything else. */
 bridge_status stream_new(const device_record *device, metal_stream **out);
-/* The stream of an existing queue, which is retained: one there is already, or another.  As
- * above. */
+/* The stream of an existing queue, which is retained: the living one, or a new one.  Result as
+ * stream_new. */
 bridge_status stream_of_queue(bridge_queue *queue, const device_record *device,
                               metal_stream **out);
 /* The stream of the device's own queue: borrowed for ever; NULL: Metal gave no queue
@@ -76,7 +78,7 @@ stream_has_reached(const metal_stream *stream, uint64_t value)
  * nothing is ever done: false at once. */
 bool stream_wait(metal_stream *stream, uint64_t value, uint64_t timeout_ns);
 
-/* Has work failed that nobody has heard of? */
+/* Has work failed without a report so far? */
 static inline bool
 stream_has_failure(const metal_stream *stream)
 {
@@ -86,19 +88,19 @@ stream_has_failure(const metal_stream *stream)
 /* The first failure since the last call, once: true, and `*out` holds Metal's words. */
 bool stream_take_failure(metal_stream *stream, bridge_error *out);
 
-/* ---- failures that no wait can report any more: the stream has gone ---- */
+/* ---- failures that no wait can report any more: the stream is gone ---- */
 
-/* One of them, once.  False: there is none. */
+/* Take one of them.  False: there is none. */
 bool stream_take_lost(bridge_error *out);
-/* `tell` is called when there is one: on any thread, under any lock but Python's; it must not
- * wait.  NULL: nobody. */
+/* Call `tell` when there is one: on any thread, under any lock but Python's; it must not wait.
+ * NULL: call nothing. */
 void stream_on_lost(void (*tell)(void));
 
 /* ---- for work.c ---- */
 
 /* The work of a value failed: kept for stream_take_failure. */
 void stream_note_failure(metal_stream *stream, const bridge_error *error);
-/* The work of a value is over: whoever waits for it goes on. */
+/* The work of a value is finished: wake all that wait for it. */
 void stream_complete(metal_stream *stream, uint64_t value);
 
 #endif /* MD_STREAM_H */

@@ -10,11 +10,10 @@
 
 typedef struct record {
     const bridge_buffer *buffer; /* not followed: a key */
-    uint32_t in_flight;          /* pieces of work that are not over */
-    /* of them, those that keep a storage of the buffer still */
-    uint32_t held;
-    bool is_forgotten;                 /* the buffer is gone */
-    stream_mark write;                 /* borrowed: work in flight keeps its stream */
+    uint32_t in_flight;          /* pieces of work that are not finished */
+    uint32_t held;               /* of them, those that still keep a storage of the buffer */
+    bool is_forgotten;           /* the buffer is gone */
+    stream_mark write;           /* borrowed: work in flight keeps its stream */
     stream_mark reads[TRACKING_READS]; /* since the write; borrowed as well */
     int read_count;
     metal_stream *failed; /* owned (+1); NULL: nothing failed */
@@ -37,8 +36,8 @@ tracking_unlock(void)
     lock_drop(LOCK_TRACKING);
 }
 
-/* No work in flight will ever be over in a forked child: forget it all, or reading memory
- * would wait. */
+/* In a forked child work in flight never finishes: forget it all, or reading memory would
+ * wait. */
 static void
 forget_all(void)
 {
@@ -76,7 +75,7 @@ drop(record **link)
 }
 
 static void
-drop_if_over(record **link)
+drop_if_finished(record **link)
 {
     record *found = *link;
     if (found->in_flight == 0 && (found->failed == NULL || found->is_forgotten)) {
@@ -99,10 +98,10 @@ list_marks(const record *found, bool is_for_writing, stream_mark *marks)
     return count;
 }
 
-/* Forgets one that was told elsewhere.  Another stays until tracking_take_failure: the wait
- * can be interrupted. */
+/* Forgets a failure that was reported elsewhere.  Any other stays until tracking_take_failure:
+ * the wait can be interrupted. */
 static bool
-is_failure_unheard(record *found)
+has_unreported_failure(record *found)
 {
     if (found->failed != NULL && !stream_has_failure(found->failed)) {
         stream_release(found->failed);
@@ -124,16 +123,16 @@ tracking_copy_marks(const bridge_buffer *buffer, bool is_for_writing,
     record **link = link_of(buffer);
     if (*link != NULL) {
         count = list_marks(*link, is_for_writing, marks);
-        if (is_failure_unheard(*link)) {
+        if (has_unreported_failure(*link)) {
             marks[count++] = (stream_mark){.stream = (*link)->failed};
         }
     }
     for (int i = 0; i < count; i++) {
         stream_retain(marks[i].stream);
-        marks[i].is_of_others = (*link)->is_forgotten;
+        marks[i].is_of_earlier_owner = (*link)->is_forgotten;
     }
     if (*link != NULL) {
-        drop_if_over(link);
+        drop_if_finished(link);
     }
     tracking_unlock();
     return count;
@@ -168,7 +167,7 @@ tracking_wait(const bridge_buffer *buffer, bool is_for_writing, bridge_error *er
     int count = tracking_copy_marks(buffer, is_for_writing, marks);
     for (int i = 0; i < count; i++) {
         (void)stream_wait(marks[i].stream, marks[i].value, STREAM_FOREVER);
-        if (status == BRIDGE_OK && !marks[i].is_of_others &&
+        if (status == BRIDGE_OK && !marks[i].is_of_earlier_owner &&
             tracking_take_failure(marks[i].stream, error)) {
             status = BRIDGE_COMMAND_FAILED;
         }
@@ -190,7 +189,7 @@ tracking_take_failure(metal_stream *stream, bridge_error *error)
             if (found->failed == stream) {
                 stream_release(found->failed);
                 found->failed = NULL;
-                drop_if_over(link);
+                drop_if_finished(link);
             }
             if (*link == found) {
                 link = &found->next;
@@ -209,17 +208,18 @@ tracking_forget(const bridge_buffer *buffer)
     }
     tracking_lock();
     record **link = link_of(buffer);
-    /* else it is wrapped once more, and in use there */
+    /* else another storage over the buffer is in use */
     if (*link != NULL && (*link)->held == 0) {
         (*link)->is_forgotten = true;
-        drop_if_over(link);
+        drop_if_finished(link);
     }
     tracking_unlock();
 }
 
 /* ---- for work.c ---- */
 
-/* A reader on one stream too many waits for the oldest read, and then stands for both. */
+/* Where reads are in flight on TRACKING_READS other streams, the next reader waits for the
+ * oldest: its mark then counts for both. */
 static bool
 takes_oldest_along(const record *found, const metal_stream *stream)
 {
@@ -283,7 +283,7 @@ tracking_unreserve_locked(const bridge_buffer *buffer)
 {
     record **link = link_of(buffer);
     if (*link != NULL) {
-        drop_if_over(link);
+        drop_if_finished(link);
     }
 }
 
@@ -300,7 +300,7 @@ add_read(record *found, metal_stream *stream, uint64_t value)
         found->reads[found->read_count++] = (stream_mark){.stream = stream, .value = value};
         return;
     }
-    /* The first is over before this one begins: tracking_list_locked has said so. */
+    /* The first finishes before this one begins: tracking_list_locked listed it. */
     for (int i = 1; i < TRACKING_READS; i++) {
         found->reads[i - 1] = found->reads[i];
     }
@@ -336,7 +336,7 @@ tracking_let_go(const bridge_buffer *buffer)
 }
 
 static bool
-is_over(stream_mark mark, const metal_stream *stream, uint64_t value)
+is_finished(stream_mark mark, const metal_stream *stream, uint64_t value)
 {
     return mark.stream == stream && mark.value <= value;
 }
@@ -352,12 +352,12 @@ tracking_end(const bridge_buffer *buffer, metal_stream *stream, uint64_t value, 
         return;
     }
     found->in_flight--;
-    if (is_over(found->write, stream, value)) {
+    if (is_finished(found->write, stream, value)) {
         found->write = (stream_mark){.stream = NULL};
     }
     int kept = 0;
     for (int i = 0; i < found->read_count; i++) {
-        if (!is_over(found->reads[i], stream, value)) {
+        if (!is_finished(found->reads[i], stream, value)) {
             found->reads[kept++] = found->reads[i];
         }
     }
@@ -366,6 +366,6 @@ tracking_end(const bridge_buffer *buffer, metal_stream *stream, uint64_t value, 
         stream_retain(stream);
         found->failed = stream;
     }
-    drop_if_over(link);
+    drop_if_finished(link);
     tracking_unlock();
 }

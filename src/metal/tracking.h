@@ -7,7 +7,7 @@
  * Threads:   any.  One lock orders all submissions: two threads that use one buffer on two
  *            streams get one order, the same for each buffer.
  * Invariant: a record lives from the submission of the first piece of work to the completion
- *            of the last; a failed one stays until somebody has heard of the failure.
+ *            of the last; a failed one stays until the failure is reported.
  * Note:      records are found by the MTLBuffer, since one can be wrapped more than once.
  */
 #ifndef MD_TRACKING_H
@@ -37,10 +37,10 @@ bool tracking_is_busy(const bridge_buffer *buffer);
 
 /* ---- before the CPU, or a queue that does not count with us, uses a buffer ---- */
 
-/* What it must wait for: the last write, and where it will write the reads in flight too.
- * Fills `marks` (each stream +1) and returns how many.  A mark of value 0 stands for failed
- * work that is over: its stream is to be asked for the failure.  Work of those who had the
- * buffer before, and gave it back, is of others. */
+/* What it must wait for: the last write; before writing, the reads in flight too.  Fills
+ * `marks` (each stream +1) and returns how many.  A mark of value 0 stands for failed work that
+ * has finished: ask its stream for the failure.  Marks of an earlier owner of a pooled buffer
+ * say so. */
 int tracking_copy_marks(const bridge_buffer *buffer, bool is_for_writing,
                         stream_mark marks[TRACKING_MARKS]);
 void tracking_release_marks(stream_mark *marks, int count);
@@ -48,10 +48,10 @@ void tracking_release_marks(stream_mark *marks, int count);
  * `*error`. */
 bridge_status tracking_wait(const bridge_buffer *buffer, bool is_for_writing,
                             bridge_error *error);
-/* The first failure of a stream that nobody has heard of; buffers remember it no longer. */
+/* The first failure of a stream that was not reported yet; its buffers forget it. */
 bool tracking_take_failure(metal_stream *stream, bridge_error *error);
 
-/* The buffer is about to be given back: nobody will ask for it again. */
+/* The buffer is about to go back to the pool or to Metal. */
 void tracking_forget(const bridge_buffer *buffer);
 
 /* ---- for work.c ---- */
@@ -59,8 +59,8 @@ void tracking_forget(const bridge_buffer *buffer);
 void tracking_lock(void);
 void tracking_unlock(void);
 /* The marks that work on `stream` must wait for before it uses the buffer; borrowed until the
- * lock is dropped.  Those of the same stream are left out if `is_in_order`: the queue keeps
- * them. */
+ * lock is dropped.  `is_in_order`: the queue itself orders work of the same stream, so its
+ * marks are left out. */
 int tracking_list_locked(const bridge_buffer *buffer, bool is_written,
                          const metal_stream *stream, bool is_in_order,
                          stream_mark marks[TRACKING_MARKS]);
@@ -68,15 +68,15 @@ int tracking_list_locked(const bridge_buffer *buffer, bool is_written,
 bool tracking_has_write_locked(const bridge_buffer *buffer);
 /* Room for a record of the buffer.  False: no memory. */
 bool tracking_reserve_locked(const bridge_buffer *buffer);
-/* The work of `value` reads or writes the buffer, and waits for all that tracking_list_locked
- * said. */
+/* The work of `value` reads or writes the buffer, and waits for all marks that
+ * tracking_list_locked gave. */
 void tracking_begin_locked(const bridge_buffer *buffer, bool is_written, metal_stream *stream,
                            uint64_t value);
 /* Undo a tracking_reserve_locked that no tracking_begin_locked followed. */
 void tracking_unreserve_locked(const bridge_buffer *buffer);
 /* The storage that the work keeps is about to be released. */
 void tracking_let_go(const bridge_buffer *buffer);
-/* The work of `value` is over; tracking_let_go came before. */
+/* The work of `value` is finished; tracking_let_go came before. */
 void tracking_end(const bridge_buffer *buffer, metal_stream *stream, uint64_t value,
                   bool has_failed);
 

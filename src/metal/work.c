@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "metal/storage_sharing.h"
 #include "metal/tracking.h"
 
 /* One piece, from its submission to its clean-up. */
@@ -15,8 +16,8 @@ typedef struct piece {
 
 /* ---- when the GPU is done ---- */
 
-/* The order matters: whoever finds the buffer free must find the failure too, and whoever is
- * woken must find nothing of ours alive. */
+/* The order matters: a thread that finds the buffer free must find the failure too, and one
+ * that is woken must find nothing of ours alive. */
 static void
 clean_up(void *context, bridge_status status, const bridge_error *error)
 {
@@ -30,7 +31,7 @@ clean_up(void *context, bridge_status status, const bridge_error *error)
     bridge_event_raise(done->stream->event, done->value);
     for (int i = 0; i < done->count; i++) {
         handles[i] = done->storages[i]->handle;
-        /* for who takes it from the pool, or finds nothing in flight */
+        /* for the thread that takes it from the pool, or finds nothing in flight */
         WATCH_LEAVE(handles[i]);
         tracking_let_go(handles[i]);
         storage_release(done->storages[i]);
@@ -53,8 +54,8 @@ encode_waits(bridge_commands *commands, const stream_mark *marks, int count)
     }
 }
 
-/* Every wait of one operand.  Metal keeps commands on one queue in order where they use tracked
- * buffers; others must wait for their own stream as well. */
+/* Every wait of one operand.  Metal orders commands of one queue that use a tracked buffer;
+ * commands that use an untracked one must wait for their own stream as well. */
 static void
 encode_waits_for(bridge_commands *commands, const metal_stream *stream,
                  const work_operand *operand)
@@ -95,8 +96,8 @@ publish(const work_operand *operands, int count)
     }
 }
 
-/* ... and what the GPU writes goes to the CPU's, at once where somebody looks, else when asked
- * for. */
+/* ... and what the GPU writes goes to the CPU's: at once while a host view is out, else when
+ * the CPU begins an access. */
 static bridge_status
 bring_back(bridge_commands *commands, const work_operand *operands, int count)
 {

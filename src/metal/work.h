@@ -35,19 +35,19 @@ bridge_status work_submit(metal_stream *stream, const work_operand *operands, in
  * MTLBlitCommandEncoder. */
 bridge_status work_copy(metal_stream *stream, metal_storage *src, metal_storage *dst,
                         const bridge_run *runs, size_t count, uint64_t *value);
-/* Set every byte of a range of the same kind. */
+/* Set every byte of a range; its offset and length are multiples of 4 too. */
 bridge_status work_fill(metal_stream *stream, metal_storage *dst, size_t offset_bytes,
                         size_t nbytes, uint8_t byte, uint64_t *value);
 
-/* Nothing but a mark: reached once all that was committed to the queue before, by whomever, is
- * done. */
+/* Submit an empty piece: its value is reached once all that was committed to the queue before
+ * is done, foreign work included. */
 bridge_status work_mark(metal_stream *stream, uint64_t *value);
-/* What is submitted later runs after the event has `value`.  `storage`, which may be NULL, is
- * what others write until then: it counts as written by this stream. */
+/* What is submitted later runs after the event has `value`.  Until then foreign work writes
+ * `storage`, which may be NULL: it counts as written by this stream. */
 bridge_status work_wait_event(metal_stream *stream, bridge_event *event, uint64_t value,
                               metal_storage *storage);
-/* The same for all work in flight on a buffer.  BRIDGE_OK and nothing submitted where there is
- * none. */
+/* What is submitted later runs after all work in flight on the buffer.  Where there is none,
+ * BRIDGE_OK and nothing is submitted. */
 bridge_status work_wait_storage(metal_stream *stream, metal_storage *storage);
 
 /* One mark that stands for all work in flight on a buffer, on `stream` where it is on more

@@ -11,7 +11,7 @@
 /* ---- the kernels ---- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* each owned (+1); behind the lock */
+/* Each owned (+1); behind the lock. */
 static bridge_kernel *kernels[DEVICES_MAX][COPY_KERNEL_COUNT];
 
 static const bridge_kernel_source source = {
@@ -23,7 +23,7 @@ static bridge_status
 load_kernels(const device_record *device, bridge_error *error)
 {
     bridge_status status = BRIDGE_OK;
-    if (bridge_is_forked()) { /* the lock may be held by nobody */
+    if (bridge_is_forked()) { /* the lock may be held by a thread that is not here */
         return BRIDGE_FORKED;
     }
     (void)pthread_mutex_lock(&lock);

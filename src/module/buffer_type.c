@@ -7,6 +7,7 @@
 #include <structmember.h>
 
 #include "array/buffer.h"
+#include "metal/storage_sharing.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "python/owners.h"

@@ -13,6 +13,7 @@
 #include "array/array_methods.h"
 #include "exchange/dlpack_export.h"
 #include "exchange/dlpack_import.h"
+#include "metal/storage_sharing.h"
 #include "metal_dlpack/include/metal_dlpack.h"
 #include "python/errors.h"
 #include "python/storage_mode.h"

@@ -6,7 +6,7 @@
 #include "array/array_numpy.h"
 #include "exchange/capsule_names.h"
 #include "exchange/foreign_types.h"
-#include "metal/managed.h"
+#include "metal/managed_tensor.h"
 
 static void
 read_versioned(DLManagedTensorVersioned *managed, seen_tensor *out)

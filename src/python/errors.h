@@ -29,8 +29,7 @@ PyObject *errors_copy_required(md_state *state, const char *format, ...);
  * or no memory. */
 PyObject *errors_take_text(void);
 
-/* What storage_new said about `nbytes` on the device: MemoryError with the limit that
- * was met. */
+/* storage_new refused `nbytes` on the device: MemoryError with the limit that was met. */
 PyObject *errors_no_buffer(md_state *state, const char *where, bridge_status status,
                            const device_record *device, uint64_t nbytes);
 

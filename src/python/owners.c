@@ -1,11 +1,11 @@
 /* owners.c: see owners.h. */
 #include "python/owners.h"
 
-#include "metal/managed.h"
+#include "metal/managed_tensor.h"
 
 struct owner_list {
-    owner_list *older;   /* the list of another interpreter, or of an earlier module */
-    metal_storage *head; /* atomic; newest first, linked by storage->next */
+    owner_list *older;   /* of another interpreter, or of an earlier module */
+    metal_storage *head; /* atomic; newest first, linked by storage->owner.next */
     /* the interpreter's number: an address comes again, a number does not */
     int64_t home;
     bool is_main;         /* pending calls run in the main interpreter only */
@@ -83,7 +83,7 @@ drain(owner_list *list)
     /* Again until it is empty: an owner that goes can be the last to hold another storage. */
     while ((storage = __atomic_exchange_n(&list->head, NULL, __ATOMIC_ACQUIRE)) != NULL) {
         while (storage != NULL) {
-            metal_storage *next = storage->next;
+            metal_storage *next = storage->owner.next;
             let_go(storage);
             storage = next;
         }
@@ -104,8 +104,8 @@ drain_when_pending(void *op)
 static void
 push(owner_list *list, metal_storage *storage)
 {
-    storage->next = __atomic_load_n(&list->head, __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n(&list->head, &storage->next, storage, true,
+    storage->owner.next = __atomic_load_n(&list->head, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&list->head, &storage->owner.next, storage, true,
                                         __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
     }
 }
@@ -170,14 +170,14 @@ owners_close(owner_list *list)
 storage_owner
 owners_of_object(md_state *state, PyObject *object)
 {
-    return (storage_owner){object, OWNER_OBJECT, state->owners, retire};
+    return (storage_owner){object, OWNER_OBJECT, state->owners, retire, NULL};
 }
 
 storage_owner
 owners_of_tensor(md_state *state, void *managed, bool versioned)
 {
     int kind = versioned ? OWNER_TENSOR_VERSIONED : OWNER_TENSOR_LEGACY;
-    return (storage_owner){managed, kind, state->owners, retire};
+    return (storage_owner){managed, kind, state->owners, retire, NULL};
 }
 
 PyObject *

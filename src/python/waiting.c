@@ -76,9 +76,8 @@ waiting_for_busy_storage(md_state *state, const char *function, metal_storage *s
     int count = tracking_copy_marks(storage->handle, is_for_writing, marks);
     int result = 1;
     for (int i = 0; i < count && result == 1; i++) {
-        result = (marks[i].is_of_others ? waiting_for_value
-                                        : waiting_for_stream)(state, function, marks[i].stream,
-                                                              marks[i].value, STREAM_FOREVER);
+        result = (marks[i].is_of_earlier_owner ? waiting_for_value : waiting_for_stream)(
+            state, function, marks[i].stream, marks[i].value, STREAM_FOREVER);
     }
     tracking_release_marks(marks, count);
     return result == 1 ? 0 : -1;

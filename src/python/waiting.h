@@ -3,13 +3,14 @@
  * Rule:    every wait of Python code goes through here: the GIL is released, and Ctrl-C is
  *          heard within WAITING_SLICE_NS.
  * Threads: the GIL is held on entry and on return.
- * Failure: -1 with an exception: MetalError for GPU work that failed, told once; whatever a
+ * Failure: -1 with an exception: MetalError for GPU work that failed, raised once; whatever a
  *          signal handler raises, KeyboardInterrupt as a rule.  The work goes on.
  */
 #ifndef MD_WAITING_H
 #define MD_WAITING_H
 
-#include "metal/storage.h"
+#include "metal/storage_record.h"
+#include "metal/tracking.h"
 #include "python/state.h"
 
 #define WAITING_SLICE_NS UINT64_C(50000000)
@@ -17,13 +18,14 @@
 /* 1: the stream has reached the value.  0: not within the time.  -1: see above. */
 int waiting_for_stream(md_state *state, const char *function, metal_stream *stream,
                        uint64_t value, uint64_t timeout_ns);
-/* The same without a word of failures: the next wait tells of them. */
+/* The same, and failures are left for the next wait to report. */
 int waiting_for_value(md_state *state, const char *function, metal_stream *stream,
                       uint64_t value, uint64_t timeout_ns);
-/* The same for an event of whatever origin, about whose failures nothing is known. */
+/* The same for any event; who signals it, and whether that fails, is unknown. */
 int waiting_for_event(bridge_event *event, uint64_t value, uint64_t timeout_ns);
 
-/* 0: the work in flight on the buffer that the CPU must not meet is over. */
+/* Wait for the work in flight on the buffer: its writes; before writing, its reads too.  0: it
+ * is finished.  wait_rule.h asks first whether there is any. */
 int waiting_for_busy_storage(md_state *state, const char *function, metal_storage *storage,
                              bool is_for_writing);
 

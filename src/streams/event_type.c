@@ -1,7 +1,7 @@
 /* event_type.c: the Event type: a moment in the work of a queue.
  *
  * Owns:    one reference to a shared event, and to the stream that it belongs to.
- * Calls:   waiting.h to wait, metal_bridge.h for events of others.
+ * Calls:   waiting.h to wait, metal_bridge.h for foreign events.
  * Threads: the GIL is held; released while waiting.
  */
 #include "streams/event_type.h"

@@ -4,7 +4,7 @@
 #include "streams/stream_current.h"
 #include "streams/stream_object.h"
 
-/* A Stream, or the handle of a living one's queue; `*out` is +1.  `others` is what else the
+/* A Stream, or the handle of a living one's queue; `*out` is +1.  `others` names what else the
  * function takes. */
 static int
 convert(md_state *state, const char *function, const char *others, PyObject *value,

@@ -17,7 +17,7 @@ int stream_convert_target(md_state *state, const char *function, PyObject *value
 
 /* What a `stream` argument says: who waits for work in flight. */
 typedef struct stream_order {
-    bool is_ordered;      /* -1: nobody, the caller has seen to it */
+    bool is_ordered;      /* -1: nobody, the caller has waited */
     metal_stream *stream; /* owned (+1): it waits, on the GPU; NULL: the CPU waits, now */
 } stream_order;
 

@@ -14,7 +14,7 @@ stream_protocol_answer(const metal_stream *stream, uint64_t value)
                          PyLong_FromVoidPtr(stream->event), (unsigned long long)value);
 }
 
-/* ---- asking others ---- */
+/* ---- asking ---- */
 
 static int
 check_handles(const char *function, const stream_answer *answer)
@@ -103,7 +103,7 @@ stream_protocol_speaks(md_state *state, PyObject *op)
            PyObject_HasAttr(op, state->str___metal_stream__);
 }
 
-/* ---- waiting for others ---- */
+/* ---- waiting for a producer ---- */
 
 int
 stream_protocol_order(md_state *state, const char *function, const stream_order *order,

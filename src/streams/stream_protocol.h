@@ -13,7 +13,7 @@
 
 #define STREAM_PROTOCOL_VERSION 1
 
-/* What an object's __metal_stream__ said. */
+/* The answer of an object's __metal_stream__. */
 typedef struct stream_answer {
     /* the queue it works on, borrowed from the object; NULL: it does not say */
     bridge_queue *queue;
@@ -31,8 +31,8 @@ PyObject *stream_protocol_answer(const metal_stream *stream, uint64_t value);
 /* Is `op` an Event, or does it have __metal_stream__? */
 bool stream_protocol_speaks(md_state *state, PyObject *op);
 
-/* Work of others on the buffer is over when `moment` is, which is an Event or has
- * __metal_stream__: who waits for it and for ours, the order says.  -1 with an exception. */
+/* `moment`, an Event or an object with __metal_stream__, says when foreign work on the buffer
+ * is finished.  The order says who waits for it, and for our work.  -1 with an exception. */
 int stream_protocol_order(md_state *state, const char *function, const stream_order *order,
                           metal_storage *storage, PyObject *moment);
 

@@ -1,7 +1,7 @@
 /* stream_type.c: the Stream type.
  *
  * Owns:    one reference to a metal_stream.
- * Calls:   work.h to submit, waiting.h to wait, stream_protocol.h for what others offer.
+ * Calls:   work.h to submit, waiting.h to wait, stream_protocol.h for other objects.
  * Threads: the GIL is held; released while submitting and waiting.
  */
 #include "streams/stream_type.h"
@@ -135,9 +135,9 @@ stream_synchronize(PyObject *op, PyObject *Py_UNUSED(unused))
     Py_RETURN_NONE;
 }
 
-#define MOST_STREAMS 256 /* that one call waits for; nobody has more queues */
+#define MOST_STREAMS 256 /* that one call waits for */
 
-/* All of them, whatever fails, and then the first failure: it must not leave others
+/* Wait for all of them, whatever fails, and then raise the first failure: no work may be left
  * in flight. */
 static int
 synchronize_all(md_state *state, const char *function, metal_stream *const *streams,

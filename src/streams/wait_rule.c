@@ -1,21 +1,11 @@
 /* wait_rule.c: see wait_rule.h. */
 #include "streams/wait_rule.h"
 
+#include "metal/storage_sharing.h"
 #include "metal/work.h"
 #include "python/errors.h"
-#include "python/waiting.h"
 
 /* ---- the CPU waits ---- */
-
-int
-wait_rule_for_work(md_state *state, const char *function, metal_storage *storage,
-                   bool is_for_writing)
-{
-    if (storage_is_quiet()) {
-        return 0;
-    }
-    return waiting_for_busy_storage(state, function, storage, is_for_writing);
-}
 
 int
 wait_rule_for_cpu(md_state *state, const char *function, metal_storage *storage,
@@ -64,12 +54,9 @@ wait_rule_on_gpu_for_event(md_state *state, const char *function, metal_stream *
 /* ---- as the `stream` argument says ---- */
 
 int
-wait_rule_for_gpu(md_state *state, const char *function, metal_storage *storage,
-                  const stream_order *order)
+wait_rule_for_busy_gpu(md_state *state, const char *function, metal_storage *storage,
+                       const stream_order *order)
 {
-    if (order->is_ordered || storage_is_quiet()) {
-        return 0;
-    }
     return order->stream != NULL ? wait_rule_on_gpu(state, function, order->stream, storage)
                                  : waiting_for_busy_storage(state, function, storage, true);
 }
@@ -91,17 +78,11 @@ wait_rule_for_moment(md_state *state, const char *function, metal_storage *stora
 
 /* ---- copies and fills of ours ---- */
 
-bool
-wait_rule_is_busy(const metal_storage *storage)
-{
-    return !storage_is_quiet() && tracking_is_busy(storage->handle);
-}
-
-/* Would nobody see, before the GPU is done, that it is not? */
+/* Can nothing read the bytes before the GPU is done with them? */
 static bool
 is_out_of_sight(const metal_storage *storage)
 {
-    bool is_given_away = __atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE);
+    bool is_given_away = __atomic_load_n(&storage->sharing.is_exported, __ATOMIC_ACQUIRE);
     return (storage->mode == BRIDGE_PRIVATE && !is_given_away) || wait_rule_is_busy(storage);
 }
 

@@ -1,20 +1,20 @@
-/* wait_rule.h: who waits for GPU work in flight before bytes are touched: the one place that
- * decides it.
+/* wait_rule.h: who waits for GPU work in flight before bytes are touched, decided here alone.
  *
- *   who is about to use the bytes     `stream`    who waits, and where
- *   ───────────────────────────────   ─────────   ─────────────────────────────────────────────
- *   the CPU: items, views, exports    any         the CPU, now: to read for the write in flight,
- *   to the CPU                                    to write for the reads too; then its copy of
- *                                                 managed memory is made current
- *   somebody on the GPU: exports      None        the CPU, now, for all work of ours
- *   and imports of Metal memory       a Stream    its queue, on the GPU
- *                                     -1          nobody: the caller has seen to it
- *   the same, and the producer has    None        the CPU, now, for the moment, then for ours
- *   named a moment (an Event, its     a Stream    its queue, on the GPU, for the moment
- *   __metal_stream__)                 -1          nobody
- *   our own copies and fills on       a Stream    nobody: the GPU keeps them in order
- *   the GPU                           none        the CPU, afterwards, unless no side can be
- *                                                 looked at before it is done: is_out_of_sight
+ *     who will touch the bytes         stream=     who waits
+ *     ──────────────────────────────   ─────────   ───────────────────────────────────────────
+ *     the CPU: items, views, exports   any         the CPU, now: before reading for writes in
+ *     to the CPU                                   flight, before writing for reads too; then
+ *                                                  its copy of managed memory is made current
+ *     a consumer on the GPU: exports   None        the CPU, now, for all work in flight
+ *     and imports of Metal memory      a Stream    its queue, on the GPU
+ *                                      -1          nobody: the caller has waited
+ *     the same, but the producer       None        the CPU, now, for the moment and all work
+ *     named a moment: an Event, or     a Stream    its queue, on the GPU, for both
+ *     __metal_stream__                 -1          nobody
+ *     GPU work of our own: copies      a Stream    nobody: the GPU keeps the order
+ *     and fills                        none        the CPU, afterwards; not if all sides are
+ *                                                  out of sight: private and never given away,
+ *                                                  or busy already
  *
  * Cost:    when nothing is in flight, one load.
  * Calls:   waiting.h to wait on the CPU, work.h to wait on the GPU.
@@ -24,35 +24,57 @@
 #ifndef MD_WAIT_RULE_H
 #define MD_WAIT_RULE_H
 
-#include "metal/storage.h"
-#include "python/state.h"
+#include "metal/tracking.h"
+#include "python/waiting.h"
 #include "streams/stream_order.h"
 
 /* Before the CPU uses the bytes by functions that make managed memory current themselves
  * (storage_bytes.h), or gives them back. */
-int wait_rule_for_work(md_state *state, const char *function, metal_storage *storage,
-                       bool is_for_writing);
+static inline int
+wait_rule_for_work(md_state *state, const char *function, metal_storage *storage,
+                   bool is_for_writing)
+{
+    if (tracking_is_quiet()) {
+        return 0;
+    }
+    return waiting_for_busy_storage(state, function, storage, is_for_writing);
+}
 
 /* Before the CPU reads `address`, or writes to it too. */
 int wait_rule_for_cpu(md_state *state, const char *function, metal_storage *storage,
                       bool is_for_writing);
 
-/* Before somebody uses the buffer on the GPU. */
-int wait_rule_for_gpu(md_state *state, const char *function, metal_storage *storage,
-                      const stream_order *order);
-/* The same where the bytes are ready once the event has `value`; NULL: it has it. */
+/* Before a consumer uses the buffer on the GPU. */
+int wait_rule_for_busy_gpu(md_state *state, const char *function, metal_storage *storage,
+                           const stream_order *order); /* something is in flight */
+static inline int
+wait_rule_for_gpu(md_state *state, const char *function, metal_storage *storage,
+                  const stream_order *order)
+{
+    if (order->is_ordered || tracking_is_quiet()) {
+        return 0;
+    }
+    return wait_rule_for_busy_gpu(state, function, storage, order);
+}
+
+/* The same, and the bytes are ready once the event has `value`; NULL: they are. */
 int wait_rule_for_moment(md_state *state, const char *function, metal_storage *storage,
                          const stream_order *order, bridge_event *event, uint64_t value);
 
-/* What `stream` runs from now on waits, on the GPU, for our work on the buffer; for the event,
- * until which others write to `storage`, which may be NULL. */
+/* What `stream` runs from now on waits, on the GPU, for our work on the buffer. */
 int wait_rule_on_gpu(md_state *state, const char *function, metal_stream *stream,
                      metal_storage *storage);
+/* The same for the event; until then foreign work writes `storage`, which may be NULL. */
 int wait_rule_on_gpu_for_event(md_state *state, const char *function, metal_stream *stream,
                                bridge_event *event, uint64_t value, metal_storage *storage);
 
 /* Is work of ours in flight on the buffer? */
-bool wait_rule_is_busy(const metal_storage *storage);
+static inline bool
+wait_rule_is_busy(const metal_storage *storage)
+{
+    return !tracking_is_quiet() && tracking_is_busy(storage->handle);
+}
+
 /* Asked before a copy or fill on the GPU is submitted: will the CPU wait for it?  `src` NULL:
  * there is none, or it was read already. */
 bool wait_rule_after_work(const metal_stream *stream, const metal_storage *dst,

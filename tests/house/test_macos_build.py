@@ -134,7 +134,7 @@ def test_nothing_but_the_bridge_is_objective_c(built):
 def test_the_lower_floors_need_no_python(built):
     arch, objects = built
     plain = [path.name for path in SRC.rglob("*.[cm]") if path.name in objects and not graph.reaches_python(path)]
-    assert {"metal_bridge.m", "storage.c", "layout.c", "copy.c", "managed.c"} <= set(plain)
+    assert {"metal_bridge.m", "storage.c", "layout.c", "copy.c", "managed_tensor.c"} <= set(plain)
     for name in plain:
         asked = macho.Image(objects[name], arch).undefined()
         assert {s for s in asked if s.startswith(("_Py", "__Py"))} == set(), name

@@ -1,5 +1,5 @@
-/* managed.c: see managed.h. */
-#include "metal/managed.h"
+/* managed_tensor.c: see managed_tensor.h. */
+#include "metal/managed_tensor.h"
 
 #include <stdlib.h>
 

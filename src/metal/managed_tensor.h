@@ -1,21 +1,21 @@
-/* managed.h: the DLPack tensors that we hand out, and their deleters.
+/* managed_tensor.h: the DLPack tensors that we hand out, and their deleters.
  *
  * Owns:    one block a tensor: the managed struct, its shape and strides, and a reference to
  *          the storage.
  * Threads: the deleters run on any thread, without the GIL, during and after the interpreter's
  *          end; they never wait.  SPEC python_spec: a deleter can be called from anywhere.
  */
-#ifndef MD_MANAGED_H
-#define MD_MANAGED_H
+#ifndef MD_MANAGED_TENSOR_H
+#define MD_MANAGED_TENSOR_H
 
 #include <dlpack/dlpack.h>
 
 #include "metal/storage.h"
 
 /* A managed tensor over `storage`, which is retained.  `versioned` chooses the struct; the
- * flags are ignored for a legacy one.  `*tensor` is its DLTensor with ndim, shape and strides
- * in place and to be filled by the caller (real pointers also for ndim 0), all else as well.
- * The result is owned: it ends by its own deleter (managed_delete).  NULL: out of memory. */
+ * flags are ignored for a legacy one.  `*tensor` is its DLTensor: ndim is set, shape and
+ * strides point to room (for ndim 0 too); the caller fills that and all else.  The result is
+ * owned: it ends by its own deleter (managed_delete).  NULL: out of memory. */
 void *managed_new(metal_storage *storage, int ndim, bool versioned, uint64_t flags,
                   DLTensor **tensor);
 
@@ -27,4 +27,4 @@ bool managed_hand_over(DLManagedTensorVersioned *managed,
 /* Run the deleter of any managed tensor, ours or foreign; a NULL deleter is legal. */
 void managed_delete(void *managed, bool versioned);
 
-#endif /* MD_MANAGED_H */
+#endif /* MD_MANAGED_TENSOR_H */
