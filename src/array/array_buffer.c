@@ -7,7 +7,7 @@
 #include "python/args.h"
 #include "python/errors.h"
 #include "values/dtype_type.h"
-#include "values/layout_type.h"
+#include "values/layout_type_object.h"
 
 /* Bytes of a Buffer, from `first` up to `end`. */
 typedef struct byte_range {

@@ -15,7 +15,7 @@
 #include "python/element.h"
 #include "python/storage_mode.h"
 #include "streams/stream_order.h"
-#include "values/layout_type.h"
+#include "values/layout_index.h"
 
 static int
 convert_order(ArrayObject *self, PyObject *value, char *out)

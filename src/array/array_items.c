@@ -11,7 +11,6 @@
 #include "python/args.h"
 #include "python/element.h"
 #include "python/errors.h"
-#include "values/layout_type.h"
 
 /* ---- Python numbers ---- */
 

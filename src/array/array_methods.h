@@ -1,7 +1,7 @@
 /* array_methods.h: the methods and slots of Array, each in the file that its comment names.
  *
- * Rule: a method `name` is array_method_NAME with the text array_doc_NAME; array.c makes the
- *       type's table of this list.
+ * Rule: a method `name` is array_method_NAME with the text array_doc_NAME; module/array_type.c
+ *       makes the type's table of this list.
  */
 #ifndef MD_ARRAY_METHODS_H
 #define MD_ARRAY_METHODS_H
@@ -18,10 +18,10 @@
     X(broadcast_to, "broadcast_to") \
     X(flatten, "flatten") \
     X(view, "view")           /* array_recount.c */ \
-    X(copy_from, "copy_from") /* array_copy.c */ \
+    X(copy_from, "copy_from") /* array_copy_from.c */ \
     X(copy_to, "copy_to") \
-    X(fill, "fill") \
-    X(copy, "copy")           /* array_copy.c */ \
+    X(fill, "fill") /* array_copy.c */ \
+    X(copy, "copy") \
     X(item, "item")           /* array_items.c */ \
     X(array, "__array__")     /* array_host.c */ \
     X(astype, "astype")       /* array_numpy.c */ \
@@ -30,19 +30,19 @@
 
 /* X(C name, Python name): no arguments. */
 #define ARRAY_PLAIN_LIST(X) \
-    X(repr_html, "_repr_html_")   /* array.c */ \
+    X(repr_html, "_repr_html_")   /* array_type.c */ \
     X(as_readonly, "as_readonly") /* array_views.c */ \
     X(copy_copy, "__copy__")      /* array_copy.c */ \
     X(tolist, "tolist")           /* array_items.c */ \
     X(complex, "__complex__") \
     X(dlpack_device, "__dlpack_device__") /* dlpack_export.c */ \
-    X(metal_stream, "__metal_stream__")   /* stream_protocol.c */
+    X(metal_stream, "__metal_stream__")   /* array_stream.c */
 
 /* X(C name, Python name): one positional argument. */
 #define ARRAY_ONE_LIST(X) \
-    X(deepcopy, "__deepcopy__") \
+    X(deepcopy, "__deepcopy__")   /* array_copy.c */ \
     X(to, "to")                   /* array_to.c */ \
-    X(reduce_ex, "__reduce_ex__") /* array.c */
+    X(reduce_ex, "__reduce_ex__") /* array_type.c */
 
 #define DECLARE_CALL(name, text) \
     PyObject *array_method_##name(PyObject *op, PyObject *const *args, Py_ssize_t nargs, \

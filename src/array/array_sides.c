@@ -11,7 +11,7 @@
 #include "array/array_queue.h"
 #include "copy/copy.h"
 #include "python/errors.h"
-#include "values/layout_type.h"
+#include "values/layout_type_object.h"
 
 /* ---- do the two fit? ---- */
 

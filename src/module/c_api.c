@@ -19,7 +19,7 @@
 #include "python/storage_mode.h"
 #include "streams/device.h"
 #include "values/dtype_type.h"
-#include "values/layout_type.h"
+#include "values/layout_type_object.h"
 
 /* ---- looking ---- */
 

@@ -12,7 +12,7 @@
 #include "python/args.h"
 #include "python/errors.h"
 #include "streams/device.h"
-#include "values/layout_type.h"
+#include "values/layout_type_object.h"
 
 static PyObject *
 text_of_fault(const dlpack_fault *fault)

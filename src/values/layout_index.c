@@ -1,4 +1,6 @@
-/* layout_index.c: basic indexing of a layout by a Python key; see layout_type.h. */
+/* layout_index.c: basic indexing of a layout by a Python key; see layout_index.h. */
+#include "values/layout_index.h"
+
 #include "values/layout_type_object.h"
 
 /* Reading a key from left to right: the source stays as it is, the result grows. */

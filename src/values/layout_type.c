@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "python/args.h"
+#include "values/layout_index.h"
 #include "values/layout_type_object.h"
 
 /* ---- StridedLayout(...) ---- */

@@ -26,21 +26,6 @@ find_known(LayoutObject *self, int place)
     return Py_XNewRef(__atomic_load_n(&self->known[place], __ATOMIC_ACQUIRE));
 }
 
-PyObject *
-layout_tuple(const int64_t *values, int count)
-{
-    PyObject *tuple = PyTuple_New(count);
-    for (int i = 0; tuple != NULL && i < count; i++) {
-        PyObject *value = PyLong_FromLongLong(values[i]);
-        if (value == NULL) {
-            Py_CLEAR(tuple);
-            break;
-        }
-        PyTuple_SET_ITEM(tuple, i, value);
-    }
-    return tuple;
-}
-
 static PyObject *
 layout_get_shape(PyObject *op, void *Py_UNUSED(closure))
 {

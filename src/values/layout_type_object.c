@@ -28,6 +28,21 @@ layout_type_get(PyObject *op, strided_layout *out)
     layout_read(op, out);
 }
 
+PyObject *
+layout_tuple(const int64_t *values, int count)
+{
+    PyObject *tuple = PyTuple_New(count);
+    for (int i = 0; tuple != NULL && i < count; i++) {
+        PyObject *value = PyLong_FromLongLong(values[i]);
+        if (value == NULL) {
+            Py_CLEAR(tuple);
+            break;
+        }
+        PyTuple_SET_ITEM(tuple, i, value);
+    }
+    return tuple;
+}
+
 int
 layout_read_axes(const char *function, const char *what, PyObject *value, int ndim, int *axes)
 {

@@ -1,4 +1,4 @@
-/* layout_type_object.h: the inside of a StridedLayout, for the layout_type*.c files alone.
+/* layout_type_object.h: makes and reads StridedLayouts; below, their inside, for values/ alone.
  *
  * Owns:    the tuples in `known`, each made when it is first asked for and then kept.
  * Threads: the value is immutable.  Two threads may work out the same answer at once: both
@@ -9,9 +9,21 @@
 #ifndef MD_LAYOUT_TYPE_OBJECT_H
 #define MD_LAYOUT_TYPE_OBJECT_H
 
+#include "arithmetic/layout.h"
 #include "python/args.h"
 #include "python/errors.h"
-#include "values/layout_type.h"
+#include "python/state.h"
+
+/* A StridedLayout with a copy of `layout`: owned (+1). */
+PyObject *layout_type_new(md_state *state, const strided_layout *layout);
+
+/* The value of a StridedLayout, which `op` must be. */
+void layout_type_get(PyObject *op, strided_layout *out);
+
+/* `values` as a tuple of Python ints: owned (+1). */
+PyObject *layout_tuple(const int64_t *values, int count);
+
+/* ---- the inside ---- */
 
 /* Tuples that are kept once they have been asked for. */
 enum { KNOWN_SHAPE, KNOWN_STRIDES, KNOWN_STRIDES_IN_BYTES, KNOWN_STRIDE_ORDER, KNOWN_COUNT };
