@@ -18,7 +18,7 @@ open_side(array_side *side, md_state *state, PyObject *value, const import_reque
         array_side_set(side, array_cast(value));
         return 0;
     }
-    if (array_side_open_view(side, value)) {
+    if (array_side_open_view(side, state, value)) {
         return 0;
     }
     PyObject *array = asarray_import(state, value, request);

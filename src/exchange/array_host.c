@@ -14,13 +14,41 @@
 
 /* ---- the buffer protocol ---- */
 
+/* Which order of the items a request insists on.  Without strides the caller counts in C
+ * order. */
+typedef struct wanted_order {
+    bool c, f, any;
+} wanted_order;
+
+static wanted_order
+order_of_flags(int flags)
+{
+    return (wanted_order){
+        .c = (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS ||
+             (flags & PyBUF_STRIDES) != PyBUF_STRIDES,
+        .f = (flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS,
+        .any = (flags & PyBUF_ANY_CONTIGUOUS) == PyBUF_ANY_CONTIGUOUS,
+    };
+}
+
+static bool
+has_order(const ArrayObject *self, wanted_order wanted)
+{
+    strided_layout layout;
+    if (!wanted.c && !wanted.f && !wanted.any) {
+        return true;
+    }
+    array_get_layout(self, &layout);
+    bool is_c = layout_is_contiguous_c(&layout), is_f = layout_is_contiguous_f(&layout);
+    return (is_c || !wanted.c) && (is_f || !wanted.f) && (is_c || is_f || !wanted.any);
+}
+
 /* Why this view cannot be given, as an exception; 0 if it can. */
 static int
 check_request(ArrayObject *self, const char *format, int flags)
 {
-    md_state *state = state_of((PyObject *)self);
     if (array_storage(self)->mode == BRIDGE_PRIVATE) {
-        (void)errors_copy_required(state,
+        (void)errors_copy_required(state_of((PyObject *)self),
                                    "memoryview(Array): private storage has no CPU address; "
                                    "use copy(storage='shared').");
         return -1;
@@ -38,17 +66,7 @@ check_request(ArrayObject *self, const char *format, int flags)
         PyErr_SetString(PyExc_BufferError, "memoryview(Array): the array is read-only.");
         return -1;
     }
-    bool wants_c = (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS ||
-                   (flags & PyBUF_STRIDES) != PyBUF_STRIDES;
-    bool wants_f = (flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS;
-    bool wants_any = (flags & PyBUF_ANY_CONTIGUOUS) == PyBUF_ANY_CONTIGUOUS;
-    if (!wants_c && !wants_f && !wants_any) {
-        return 0;
-    }
-    strided_layout layout;
-    array_get_layout(self, &layout);
-    bool is_c = layout_is_contiguous_c(&layout), is_f = layout_is_contiguous_f(&layout);
-    if ((wants_c && !is_c) || (wants_f && !is_f) || (wants_any && !is_c && !is_f)) {
+    if (!has_order(self, order_of_flags(flags))) {
         PyErr_SetString(PyExc_BufferError,
                         "memoryview(Array): the caller wants contiguous items and "
                         "this array is strided; use copy().");

@@ -7,6 +7,7 @@
 #include "exchange/asarray.h"
 #include "array/array.h"
 #include "array/array_numpy.h"
+#include "array/view_items.h"
 #include "exchange/dlpack_import.h"
 #include "exchange/dlpack_producer.h"
 #include "exchange/host_memory.h"
@@ -26,28 +27,8 @@ array_of_view(md_state *state, PyObject *memory, PyObject *owner, const import_r
     const Py_buffer *view = PyMemoryView_GET_BUFFER(memory);
     DLDataType dtype;
     strided_layout layout;
-    layout_fault fault;
-    int64_t strides[LAYOUT_MAX_NDIM];
-    if (!dtype_from_buffer_format(view->format, view->itemsize, &dtype)) {
-        return PyErr_Format(
-            PyExc_ValueError,
-            "asarray: the buffer's format '%s' is structured, of non-native byte "
-            "order, or unknown; convert it first.",
-            view->format);
-    }
-    for (int axis = 0; axis < view->ndim; axis++) {
-        if (view->strides[axis] % view->itemsize != 0) {
-            return PyErr_Format(
-                PyExc_ValueError,
-                "asarray: stride %zd of axis %d is not a multiple of the itemsize "
-                "(%zd bytes); copy it first.",
-                view->strides[axis], axis, view->itemsize);
-        }
-        strides[axis] = view->strides[axis] / view->itemsize;
-    }
-    if (!layout_set(&layout, view->ndim, (const int64_t *)view->shape, strides, view->itemsize,
-                    0, &fault)) {
-        return errors_from_layout(state, "asarray", &fault);
+    if (view_items_read(state, "asarray", view, &dtype, &layout) < 0) {
+        return NULL;
     }
     host_items items = {view->buf, &layout, dtype, view->readonly, false};
     return host_memory_import(state, "asarray", &items, owner, request);
@@ -168,35 +149,22 @@ array_of_nested(md_state *state, PyObject *x, const import_request *request)
     return array;
 }
 
-/* A NumPy array whose element type comes from ml_dtypes: as integers, and renamed.  Sub-byte
- * items have a byte each there, and keep it. */
+/* What NumPy reads by __array_interface__ or __array__. */
 static PyObject *
-array_of_ml_dtypes(md_state *state, PyObject *ndarray, DLDataType dtype,
-                   const import_request *request)
+array_of_interface(md_state *state, PyObject *x, const import_request *request)
 {
-    static const char *const names[] = {NULL, "uint8", "uint16", NULL, "uint32"};
-    PyObject *integers =
-        PyObject_CallMethod(ndarray, "view", "s", names[dtype_itemsize(dtype)]);
-    PyObject *plain = integers == NULL ? NULL : array_of_buffer(state, integers, request);
-    PyObject *array = NULL;
-    if (plain != NULL) {
-        strided_layout layout;
-        array_get_layout(array_cast(plain), &layout);
-        PyObject *buffer = array_buffer(array_cast(plain));
-        array = buffer == NULL
-                    ? NULL
-                    : array_new_padded(state, buffer, array_cast(plain)->byte_offset, &layout,
-                                       dtype, array_cast(plain)->is_readonly, true);
-    }
-    Py_XDECREF(plain);
-    Py_XDECREF(integers);
+    PyObject *numpy = array_numpy_module("asarray");
+    PyObject *items = numpy == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "(O)", x);
+    PyObject *array = items == NULL ? NULL : array_of_buffer(state, items, request);
+    Py_XDECREF(items);
+    Py_XDECREF(numpy);
     return array;
 }
 
 /* 1, and the dtype of a NumPy array where ml_dtypes made it; 0 for all else.  -1 with
  * ValueError: another byte order, which NumPy would refuse without the way out. */
 static int
-is_ml_dtypes_array(md_state *state, PyObject *x, DLDataType *dtype)
+find_ml_dtype(md_state *state, PyObject *x, DLDataType *dtype)
 {
     if (!array_numpy_is_array(x)) {
         return 0;
@@ -216,46 +184,109 @@ is_ml_dtypes_array(md_state *state, PyObject *x, DLDataType *dtype)
     return is_known && dtype_buffer_format(*dtype) == NULL;
 }
 
-static bool
-has_array_interface(PyObject *x)
+/* A NumPy array whose element type comes from ml_dtypes: as integers, and renamed.  Sub-byte
+ * items have a byte each there, and keep it. */
+static PyObject *
+array_of_ml_dtypes(md_state *state, PyObject *ndarray, const import_request *request)
 {
+    static const char *const names[] = {NULL, "uint8", "uint16", NULL, "uint32"};
+    DLDataType dtype;
+    if (find_ml_dtype(state, ndarray, &dtype) < 0) {
+        return NULL;
+    }
+    PyObject *integers =
+        PyObject_CallMethod(ndarray, "view", "s", names[dtype_itemsize(dtype)]);
+    PyObject *plain = integers == NULL ? NULL : array_of_buffer(state, integers, request);
+    PyObject *array = NULL;
+    if (plain != NULL) {
+        strided_layout layout;
+        array_get_layout(array_cast(plain), &layout);
+        PyObject *buffer = array_buffer(array_cast(plain));
+        array = buffer == NULL
+                    ? NULL
+                    : array_new_padded(state, buffer, array_cast(plain)->byte_offset, &layout,
+                                       dtype, array_cast(plain)->is_readonly, true);
+    }
+    Py_XDECREF(plain);
+    Py_XDECREF(integers);
+    return array;
+}
+
+/* ---- who takes what ---- */
+
+static int
+is_ml_dtypes_array(md_state *state, PyObject *x)
+{
+    DLDataType dtype;
+    return find_ml_dtype(state, x, &dtype);
+}
+
+/* A bare capsule is for from_dlpack alone. */
+static int
+is_producer(md_state *state, PyObject *x)
+{
+    return producer_speaks_dlpack(state, x) && !PyCapsule_CheckExact(x);
+}
+
+static int
+is_our_buffer(md_state *state, PyObject *x)
+{
+    return Py_IS_TYPE(x, state->buffer_type);
+}
+
+static int
+shows_memory(md_state *Py_UNUSED(state), PyObject *x)
+{
+    return PyObject_CheckBuffer(x) && !is_numpy_scalar(x);
+}
+
+static int
+has_array_interface(md_state *Py_UNUSED(state), PyObject *x)
+{
+    if (PyFloat_Check(x) || PyLong_Check(x) || PyComplex_Check(x) || is_numpy_scalar(x)) {
+        return 0; /* NumPy's scalars have it, and are taken as Python's are */
+    }
     return PyObject_HasAttrString(x, "__array_interface__") ||
            PyObject_HasAttrString(x, "__array__");
 }
 
+static int
+is_shared_memory(md_state *Py_UNUSED(state), PyObject *x)
+{
+    return shared_memory_check(x);
+}
+
+static int
+is_anything(md_state *Py_UNUSED(state), PyObject *Py_UNUSED(x))
+{
+    return 1;
+}
+
+typedef struct taker {
+    int (*takes)(md_state *state, PyObject *x); /* 1, 0, or -1 with an exception */
+    PyObject *(*take)(md_state *state, PyObject *x, const import_request *request);
+} taker;
+
+/* In this order; the last takes what the others leave. */
+static const taker takers[] = {
+    {is_ml_dtypes_array, array_of_ml_dtypes},
+    {is_producer, producer_import},
+    {is_our_buffer, array_of_our_buffer},
+    {shows_memory, array_of_buffer},
+    {has_array_interface, array_of_interface},
+    {is_shared_memory, array_of_shared_memory},
+    {is_anything, array_of_nested},
+};
+
 PyObject *
 asarray_import(md_state *state, PyObject *x, const import_request *request)
 {
-    DLDataType dtype;
-    int is_theirs = is_ml_dtypes_array(state, x, &dtype);
-    if (is_theirs != 0) {
-        return is_theirs < 0 ? NULL : array_of_ml_dtypes(state, x, dtype, request);
+    for (const taker *taker = takers;; taker++) {
+        int is_taken = taker->takes(state, x);
+        if (is_taken != 0) {
+            return is_taken < 0 ? NULL : taker->take(state, x, request);
+        }
     }
-    bool is_scalar =
-        PyFloat_Check(x) || PyLong_Check(x) || PyComplex_Check(x) || is_numpy_scalar(x);
-    if (producer_speaks_dlpack(state, x) && !PyCapsule_CheckExact(x)) {
-        return producer_import(state, x, request);
-    }
-    if (Py_IS_TYPE(x, state->buffer_type)) {
-        return array_of_our_buffer(state, x, request);
-    }
-    if (PyObject_CheckBuffer(x) && !is_numpy_scalar(x)) {
-        return array_of_buffer(state, x, request);
-    }
-    if (!is_scalar && has_array_interface(x)) {
-        PyObject *numpy = array_numpy_module("asarray");
-        PyObject *items =
-            numpy == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "(O)", x);
-        PyObject *array = items == NULL ? NULL : array_of_buffer(state, items, request);
-        Py_XDECREF(items);
-        Py_XDECREF(numpy);
-        return array;
-    }
-    int is_shared = shared_memory_check(x);
-    if (is_shared != 0) {
-        return is_shared < 0 ? NULL : array_of_shared_memory(state, x, request);
-    }
-    return array_of_nested(state, x, request);
 }
 
 /* ---- what it shall be ---- */
