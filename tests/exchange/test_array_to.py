@@ -4,7 +4,7 @@ import gc
 
 import numpy as np
 import pytest
-from dlpack_structs import Table, kind_with_table, table_of
+from dlpack_structs import Table, delete, kind_with_table, table_of
 
 import metal_dlpack as md
 from metal_dlpack import _core
@@ -72,13 +72,22 @@ def test_what_a_module_raises_for_another_reason_than_a_refusal_comes_out():
 
 
 @pytest.mark.rule("exchange-to")
-def test_a_type_that_takes_a_tensor_and_gives_nothing_is_named(live_buffers):
-    def to_nothing(_tensor, out):
+@pytest.mark.parametrize("is_deleted", [False, True])
+@pytest.mark.parametrize("status", [0, -1])
+def test_a_type_that_gives_nothing_is_named_and_the_tensor_is_deleted_once(status, is_deleted, live_buffers):
+    def to_nothing(tensor, out):
+        if is_deleted:
+            delete(tensor)
         out[0] = None
-        return 0
+        return status
 
     table = Table.from_buffer_copy(table_of(md.Array))
     table.to_object = type(table.to_object)(to_nothing)
+    array = md.zeros(3)
     with pytest.raises(BufferError, match="Kind refused the tensor without a reason"):
-        md.zeros(3).to(kind_with_table(table))
+        array.to(kind_with_table(table))
     _core._forget_types()
+    buffer = array.buffer
+    del array
+    buffer.close()  # refused while a tensor is left
+    assert buffer.is_closed

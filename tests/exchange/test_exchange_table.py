@@ -4,14 +4,9 @@ import ctypes
 
 import numpy as np
 import pytest
-from dlpack_structs import SET_ERROR, Table, Tensor, Versioned, table_of, tensor_of
+from dlpack_structs import SET_ERROR, Table, Tensor, Versioned, delete, table_of, tensor_of
 
 import metal_dlpack as md
-
-
-def delete(address):
-    deleter = Versioned.from_address(address).deleter
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(deleter)(address)
 
 
 @pytest.mark.rule("exchange-table")

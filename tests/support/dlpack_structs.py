@@ -209,6 +209,12 @@ def tensor_of(array):
     return out.value
 
 
+def delete(address):
+    """What a consumer does with a tensor that it has taken."""
+    deleter = Versioned.from_address(address).deleter
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(deleter)(address)
+
+
 def capsule_of_table(header):
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
