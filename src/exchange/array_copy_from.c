@@ -1,7 +1,6 @@
-/* array_copy_from.c: copy_from and copy_to: items between an Array and whatever shows its
- * memory.
+/* array_copy_from.c: copy_from and copy_to: items between an Array and any other memory.
  *
- * Calls:   array_sides.h for the copy, array_make.h for what is no Array and has no buffer.
+ * Calls:   array_sides.h for the copy, asarray.h for what is no Array and has no buffer.
  * Threads: the GIL is held; released round waits and large copies.
  */
 #include "array/array_methods.h"

@@ -14,8 +14,7 @@
 
 /* ---- the buffer protocol ---- */
 
-/* Which order of the items a request insists on.  Without strides the caller counts in C
- * order. */
+/* The order of items that a request asks for.  Without strides the caller counts in C order. */
 typedef struct wanted_order {
     bool c, f, any;
 } wanted_order;
@@ -105,8 +104,8 @@ describe_view(ArrayObject *self, const char *format, char *origin, Py_ssize_t *s
     view->internal = strides; /* freed in array_releasebuffer */
 }
 
-/* NumPy asks for the buffer first, forgets whatever that raises (failed GPU work, Ctrl-C), and
- * asks __array__: there it is raised again. */
+/* Keep the exception for __array__, which raises it again: NumPy asks for the buffer first,
+ * discards what that raises (failed GPU work, Ctrl-C), and then calls __array__. */
 static void
 note_unheard(ArrayObject *self)
 {
@@ -119,7 +118,7 @@ note_unheard(ArrayObject *self)
     PyErr_Restore(type, value, traceback);
 }
 
-/* -1 with the exception that nobody heard of. */
+/* -1 with the exception that NumPy discarded. */
 static int
 raise_unheard(ArrayObject *self)
 {
@@ -134,7 +133,7 @@ raise_unheard(ArrayObject *self)
     return -1;
 }
 
-/* Somebody uses the buffer: what an earlier request raised was heard. */
+/* Forget what an earlier request raised: the buffer is in use, so it was reported. */
 static inline void
 forget_unheard(ArrayObject *self)
 {
@@ -185,7 +184,7 @@ array_releasebuffer(PyObject *op, Py_buffer *view)
 
 /* ---- __array__ ---- */
 
-/* A NumPy array that the caller may keep: a view, or for private storage a copy. */
+/* A NumPy array: a view where NumPy can look at the memory, else a copy (`*is_fresh`). */
 static PyObject *
 numpy_of_any_storage(ArrayObject *self, int copy, bool *is_fresh)
 {
@@ -387,7 +386,7 @@ host_view_repr(PyObject *op)
     return PyUnicode_FromFormat("<host view of %R>", (PyObject *)array_of_host_view(op));
 }
 
-/* The view's memory is the Array's, which also counts it. */
+/* The Array gives the view and counts it. */
 static int
 host_view_getbuffer(PyObject *op, Py_buffer *view, int flags)
 {

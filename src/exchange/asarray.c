@@ -1,10 +1,11 @@
-/* asarray.c: asarray, anything as an Array.
+/* asarray.c: see asarray.h.
  *
- * Calls:   dlpack_producer.h and host_memory.h for memory of others, NumPy for lists and
+ * Calls:   dlpack_producer.h and host_memory.h for foreign memory, NumPy for lists and
  *          conversions.
  * Threads: the GIL is held; released while allocating, waiting and copying.
  */
 #include "exchange/asarray.h"
+
 #include "array/array.h"
 #include "array/array_numpy.h"
 #include "array/view_items.h"
@@ -74,7 +75,7 @@ array_of_our_buffer(md_state *state, PyObject *x, const import_request *request)
     return result;
 }
 
-/* NumPy's scalars: they have a dtype and show their memory, which is read-only and nobody's to
+/* Is it a scalar of NumPy's?  These have a dtype and the buffer protocol, but no memory to
  * share. */
 static bool
 is_numpy_scalar(PyObject *x)
@@ -82,8 +83,8 @@ is_numpy_scalar(PyObject *x)
     return PyObject_CheckBuffer(x) && PyObject_HasAttrString(x, "dtype");
 }
 
-/* Lists and Python's numbers carry no element type of their own: floats become float32, the
- * type of empty() and the widest that Metal computes with. */
+/* Lists and Python's numbers have no element type: floats become float32, which is the
+ * default of empty() and the widest that Metal computes with. */
 static PyObject *
 narrow_default(PyObject *ndarray)
 {
@@ -102,7 +103,7 @@ narrow_default(PyObject *ndarray)
     return result;
 }
 
-/* NumPy makes an array of anything: of what is no number, objects, texts or dates. */
+/* -1 with TypeError: NumPy made an array of objects, texts or dates. */
 static int
 check_numbers(PyObject *ndarray, PyObject *x)
 {
@@ -161,8 +162,8 @@ array_of_interface(md_state *state, PyObject *x, const import_request *request)
     return array;
 }
 
-/* 1, and the dtype of a NumPy array where ml_dtypes made it; 0 for all else.  -1 with
- * ValueError: another byte order, which NumPy would refuse without the way out. */
+/* 1, and the dtype of a NumPy array where ml_dtypes made it; 0 for everything else.  -1 with
+ * ValueError: another byte order, which NumPy would refuse without saying what to do. */
 static int
 find_ml_dtype(md_state *state, PyObject *x, DLDataType *dtype)
 {
@@ -170,7 +171,7 @@ find_ml_dtype(md_state *state, PyObject *x, DLDataType *dtype)
         return 0;
     }
     PyObject *named = PyObject_GetAttrString(x, "dtype");
-    /* the usual case needs no look at names */
+    /* the usual case, without looking names up */
     if (named != NULL && array_numpy_builtin(named) == NUMPY_OWN) {
         Py_DECREF(named);
         return 0;
@@ -184,8 +185,8 @@ find_ml_dtype(md_state *state, PyObject *x, DLDataType *dtype)
     return is_known && dtype_buffer_format(*dtype) == NULL;
 }
 
-/* A NumPy array whose element type comes from ml_dtypes: as integers, and renamed.  Sub-byte
- * items have a byte each there, and keep it. */
+/* Import a NumPy array of an ml_dtypes type as integers, and rename them.  Its sub-byte
+ * items have a byte each, and keep it. */
 static PyObject *
 array_of_ml_dtypes(md_state *state, PyObject *ndarray, const import_request *request)
 {
@@ -291,7 +292,7 @@ asarray_import(md_state *state, PyObject *x, const import_request *request)
 
 /* ---- what it shall be ---- */
 
-/* `array` is consumed; the result is what was asked for. */
+/* Convert to the dtype and storage mode that were asked for.  Steals `array`. */
 static PyObject *
 finish(md_state *state, PyObject *array, PyObject *dtype_value, PyObject *storage_value,
        int copy)

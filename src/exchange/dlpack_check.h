@@ -46,7 +46,7 @@ typedef struct dlpack_fault {
 
 const char *dlpack_fault_text(dlpack_fault_code code); /* printf format, static */
 
-/* What a sound tensor says of itself. */
+/* What the metadata of a sound tensor says. */
 typedef struct dlpack_facts {
     strided_layout layout; /* offset 0; strides worked out where the tensor has none */
     bool is_padded;        /* sub-byte items have a byte each; false for all others */

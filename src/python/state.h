@@ -58,16 +58,26 @@
 /* What is known of a type that was imported from or exported to: see foreign_types.h. */
 #define MD_FOREIGN_TYPES 4
 typedef struct foreign_type {
-    PyTypeObject *type; /* owned: its address must not come to mean another type */
+    PyTypeObject *type; /* owned: so that its address cannot become another type's */
     const struct DLPackExchangeAPI *table; /* static for the process; NULL: it has none */
     PyObject *requires_grad; /* owned: torch's attribute of that name; NULL: it has none */
-    /* the same, where it is C's and can be called: lives as long */
+    /* the C getter behind it, which lives as long; NULL: it is not C's */
     const struct PyGetSetDef *gradient;
     bool speaks_metal_stream; /* it has __metal_stream__ */
     /* owned: what to call before its Metal tensor is read; NULL: nothing */
     PyObject *sync;
 } foreign_type;
 
+/*  module object
+ *   └─► md_state
+ *        ├─ MD_TYPE_LIST    the types: array_type, buffer_type …          owned, for good
+ *        ├─ MD_OBJECT_LIST  exceptions, caches, constants for calls       owned
+ *        ├─ MD_NAME_LIST    str_copy, str___dlpack__ …                    owned, interned
+ *        ├─ foreign_types   │ torch.Tensor │ ndarray │ … │   the cache of foreign_types.c:
+ *        │                     ▲ foreign_last   ▲ foreign_next, which is replaced next
+ *        ├─ unheard ─ ─ ► unheard_of: an exception, and the Array that raised it
+ *        └─ owners ──► what waits to be released by a thread with this interpreter's GIL
+ */
 #define MD_TYPE_FIELD(field, spec, is_public) PyTypeObject *field;
 #define MD_OBJECT_FIELD(field) PyObject *field;
 #define MD_NAME_FIELD(name) PyObject *str_##name;
@@ -79,9 +89,9 @@ typedef struct md_state {
     int foreign_next;                             /* the slot to be overwritten next */
     Py_ssize_t open_blocks;    /* `with stream:` blocks that are open, in all threads */
     int foreign_last;          /* the slot that was found last */
-    const void *unheard_of;    /* the Array that it was about: compared, never followed */
+    const void *unheard_of;    /* the Array that `unheard` is about: compared, never followed */
     int storage_choice;        /* METAL_DLPACK_STORAGE_MODE once read; see storage_mode.h */
-    struct owner_list *owners; /* foreign memory's owners waiting for the GIL; see owners.h */
+    struct owner_list *owners; /* of foreign memory, waiting for the GIL; see owners.h */
 } md_state;
 #undef MD_TYPE_FIELD
 #undef MD_OBJECT_FIELD
@@ -91,7 +101,7 @@ typedef struct md_state {
 MD_TYPE_LIST(MD_TYPE_SPEC)
 #undef MD_TYPE_SPEC
 
-/* A FASTCALL function as a method table wants it: CPython calls it by the flags beside it. */
+/* A FASTCALL function in a method table: the flags beside it tell CPython how to call it. */
 #define MD_FASTCALL(function) \
     ((PyCFunction)(void (*)(void))(function)), METH_FASTCALL | METH_KEYWORDS
 
