@@ -223,7 +223,7 @@ dlpack_export_borrowed(ArrayObject *self, DLTensor *out)
 
 static const char legacy_name[] = CAPSULE_LEGACY, versioned_name[] = CAPSULE_VERSIONED;
 
-/* Does the capsule still have our name?  A consumer sets another when it takes the tensor. 
+/* Does the capsule still have our name?  A consumer sets another when it takes the tensor.
  * The address usually tells; a consumer that gives the tensor back sets the text again. */
 static bool
 is_named(const char *name, const char *ours)
