@@ -17,15 +17,17 @@
 #include "python/state.h"
 #include "python/storage_object.h"
 
-/* Until array_buffer makes the Buffer, the Array itself owns the storage:
+/* Where the items lie; here a[:, 1:3] of a = md.zeros((2, 4)):
  *
- *   Array ──buffer──► Buffer ──storage──► metal_storage
- *     └────────── head.storage ───────────────▲
+ *   0    4    8                                  storage->nbytes
+ *   ┌────┬────┬────┬────┬────┬────┬────┬────┐
+ *   │    │ 00 │ 01 │    │    │ 10 │ 11 │    │    dims: 2 2 (extents), 4 1 (strides in items)
+ *   └────┴────┴────┴────┴────┴────┴────┴────┘
+ *        ▲
+ *        byte_offset, and first_bit for packed items
  *
- *   the MTLBuffer's bytes   │◄── byte_offset ──►│ item 0 │ item 1 │ …   nitems in all
- *                                                ▲ item 0 begins first_bit bits into this byte
- *   dims                    │ shape[0 … ndim) │ strides[0 … ndim) │
- */
+ *   head.storage ─► the MTLBuffer's record
+ *   buffer ───────► BufferObject ─► the same record, once array_buffer has made it */
 typedef struct {
     /* ob_size = 2 * ndim; the storage is owned (+1) until there is a Buffer, then its Buffer's */
     StorageObject head;

@@ -68,19 +68,17 @@ typedef struct foreign_type {
     PyObject *sync;
 } foreign_type;
 
-/*  module object
- *   └─► md_state
- *        ├─ MD_TYPE_LIST    the types: array_type, buffer_type …          owned, for good
- *        ├─ MD_OBJECT_LIST  exceptions, caches, constants for calls       owned
- *        ├─ MD_NAME_LIST    str_copy, str___dlpack__ …                    owned, interned
- *        ├─ foreign_types   │ torch.Tensor │ ndarray │ … │   the cache of foreign_types.c:
- *        │                     ▲ foreign_last   ▲ foreign_next, which is replaced next
- *        ├─ unheard ─ ─ ► unheard_of: an exception, and the Array that raised it
- *        └─ owners ──► what waits to be released by a thread with this interpreter's GIL
- */
 #define MD_TYPE_FIELD(field, spec, is_public) PyTypeObject *field;
 #define MD_OBJECT_FIELD(field) PyObject *field;
 #define MD_NAME_FIELD(name) PyObject *str_##name;
+/*   md_state
+ *   ├─ types, objects, names    made by exec, cleared with the module
+ *   ├─ foreign_types[4]         the last types; foreign_last was found last, foreign_next is
+ *   │                           overwritten next
+ *   ├─ entered_streams          `with stream:`, by context; open_blocks counts in all threads
+ *   ├─ unheard                  an exception, raised for the Array at unheard_of
+ *   ├─ storage_choice           the environment's word
+ *   └─ owners                   what waits for this interpreter's GIL */
 typedef struct md_state {
     MD_TYPE_LIST(MD_TYPE_FIELD)
     MD_OBJECT_LIST(MD_OBJECT_FIELD)
