@@ -41,13 +41,14 @@ make_array(md_state *state, metal_storage *storage, int64_t byte_offset, int64_t
     return self;
 }
 
-/* The last step: nothing can fail after it. */
+/* Call it last: nothing may fail afterwards. */
 static PyObject *
 hold_buffer(ArrayObject *self, PyObject *buffer)
 {
     self->buffer = buffer_cast(Py_NewRef(buffer));
     buffer_hold(self->buffer);
-    if (PyObject_GC_IsTracked(buffer)) { /* an Array refers to nothing else */
+    /* the collector can reach nothing else through an Array */
+    if (PyObject_GC_IsTracked(buffer)) {
         PyObject_GC_Track(self);
     }
     return (PyObject *)self;
@@ -103,7 +104,8 @@ array_buffer(ArrayObject *self)
         return NULL;
     }
     buffer_hold(buffer_cast(made));
-    /* Making it can run other threads, and any code by the garbage collector. */
+    /* Making it can run the garbage collector, and that any code: another thread may have
+     * been first. */
     if (!__atomic_compare_exchange_n(&self->buffer, &known, buffer_cast(made), false,
                                      __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         buffer_unhold(buffer_cast(made));
@@ -153,7 +155,7 @@ array_view(ArrayObject *self, const strided_layout *layout)
         return op;
     }
     ArrayObject *view = array_cast(op);
-    if (view->nitems == 0) { /* it begins nowhere */
+    if (view->nitems == 0) { /* an empty view begins nowhere */
         view->first_bit = 0;
         return op;
     }
@@ -169,8 +171,8 @@ array_view(ArrayObject *self, const strided_layout *layout)
     return NULL;
 }
 
-/* The layout of what is to be made, and its bytes.  False with a fault; with none where the
- * layout is sound and 64 bits cannot count the bytes. */
+/* Work out the layout and its bytes.  False with a fault; LAYOUT_FAULT_NONE: the layout is
+ * sound, but 64 bits cannot count the bytes. */
 static bool
 measure(const array_creation *what, strided_layout *layout, int64_t *nbytes,
         layout_fault *fault)

@@ -27,7 +27,7 @@
  *        byte_offset, and first_bit for packed items
  *
  *   head.storage ─► the MTLBuffer's record
- *   buffer       ─► BufferObject ─► the same record, once somebody asks for a.buffer */
+ *   buffer ───────► BufferObject ─► the same record, once array_buffer has made it */
 typedef struct {
     StorageObject head;   /* ob_size is 2 * ndim; the storage is owned (+1) or the Buffer's */
     BufferObject *buffer; /* owned, held open (buffer_hold); NULL: not made yet */
@@ -81,7 +81,7 @@ array_storage(const ArrayObject *self)
     return self->head.storage;
 }
 
-/* The Buffer, made now if there was none: borrowed.  NULL with MemoryError. */
+/* The Buffer, made at the first call: borrowed.  NULL with MemoryError. */
 PyObject *array_buffer(ArrayObject *self);
 
 /* Bytes of all items; packed ones share them. */
@@ -95,15 +95,15 @@ void array_get_layout(const ArrayObject *self, strided_layout *out);
 PyObject *array_new(md_state *state, PyObject *buffer, int64_t byte_offset,
                     const strided_layout *layout, DLDataType dtype, bool is_readonly);
 
-/* The same, and sub-byte items have a byte each.  `is_padded` is ignored for types of
- * whole bytes. */
+/* As array_new; with `is_padded`, which types of whole bytes ignore, sub-byte items have a
+ * byte each. */
 PyObject *array_new_padded(md_state *state, PyObject *buffer, int64_t byte_offset,
                            const strided_layout *layout, DLDataType dtype, bool is_readonly,
                            bool is_padded);
 
-/* An Array that takes over the caller's reference to `storage`, and makes its Buffer when that
- * is asked for: most that are imported are used and dropped without it.  NULL: no memory; the
- * reference is dropped then too. */
+/* An Array that takes over the caller's reference to `storage`.  It makes its Buffer on
+ * demand: most imported Arrays never need one.  NULL: no memory; the reference is dropped
+ * then too. */
 PyObject *array_over_storage(md_state *state, metal_storage *storage, int64_t byte_offset,
                              const strided_layout *layout, DLDataType dtype, bool is_readonly,
                              bool is_padded);
@@ -112,11 +112,11 @@ PyObject *array_over_storage(md_state *state, metal_storage *storage, int64_t by
  * CopyRequiredError where the first of packed items would not begin on a byte. */
 PyObject *array_view(ArrayObject *self, const strided_layout *layout);
 
-/* The same items once more. */
+/* Another Array of the same items. */
 PyObject *array_alias(ArrayObject *self);
 
-/* As array_view, beginning on any bit: for reading and writing within array/; a user never
- * gets it. */
+/* As array_view, beginning on any bit.  For reading and writing inside the library; users
+ * never get one. */
 PyObject *array_view_bits(ArrayObject *self, const strided_layout *layout);
 
 /* What a new Array is to be. */
@@ -127,10 +127,10 @@ typedef struct array_creation {
     int ndim;
     const int64_t *shape; /* borrowed */
     DLDataType dtype;
-    bool is_padded; /* sub-byte items have a byte each; passed over for types of whole bytes */
+    bool is_padded; /* sub-byte items have a byte each; types of whole bytes ignore it */
 } array_creation;
 
-/* As an Array is, in C order. */
+/* What makes an Array like this one, in C order. */
 static inline array_creation
 array_like(const ArrayObject *self)
 {

@@ -205,10 +205,11 @@ array_method_fill(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
 static bool
 side_open_same(array_side *side, const ArrayObject *dst, PyObject *value)
 {
-    if (Py_IS_TYPE(value, state_of((PyObject *)dst)->array_type)) {
+    md_state *state = state_of((PyObject *)dst);
+    if (Py_IS_TYPE(value, state->array_type)) {
         array_side_set(side, array_cast(value));
     }
-    else if (!array_side_open_view(side, value)) {
+    else if (!array_side_open_view(side, state, value)) {
         return false;
     }
     if (dtype_equal(side->dtype, dst->dtype)) {

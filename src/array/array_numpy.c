@@ -21,8 +21,8 @@ array_numpy_module(const char *function)
 
 /* ---- views ---- */
 
-/* Types that the buffer protocol cannot name go as unsigned integers of their size, and are
- * named again by ml_dtypes on the other side. */
+/* Show items that the buffer protocol cannot name as unsigned integers of their size; NumPy
+ * views them as the ml_dtypes type afterwards. */
 static PyObject *
 as_integers(ArrayObject *self)
 {
@@ -95,7 +95,7 @@ array_numpy_can_view(const ArrayObject *self)
     return array_storage(self)->mode != BRIDGE_PRIVATE && !array_is_packed(self);
 }
 
-/* What packed items of several lanes are to NumPy: nothing. */
+/* -1 with TypeError: NumPy has no type of several lanes. */
 static int
 require_lane(const char *function, const ArrayObject *self)
 {
@@ -151,8 +151,8 @@ array_numpy_is_array(PyObject *op)
     return strcmp(Py_TYPE(op)->tp_name, "numpy.ndarray") == 0;
 }
 
-/* Is it an array of a type that ml_dtypes has registered with NumPy?  The exception that is
- * set stays. */
+/* Is it an array of a type that ml_dtypes has registered with NumPy?  An exception that is
+ * set stays set. */
 static bool
 is_registered_type(PyObject *value)
 {
@@ -161,7 +161,8 @@ is_registered_type(PyObject *value)
     PyObject *dtype = PyObject_GetAttrString(value, "dtype");
     long number = dtype == NULL ? -1 : array_numpy_builtin(dtype);
     Py_XDECREF(dtype);
-    PyErr_Restore(type, error, traceback); /* no array has no dtype, which is no error */
+    PyErr_Restore(type, error,
+                  traceback); /* what has no dtype is no array, which is no error */
     return number == NUMPY_REGISTERED;
 }
 
@@ -228,8 +229,8 @@ array_numpy_assign(const char *function, ArrayObject *dst, PyObject *value)
 
 /* ---- refusals ---- */
 
-/* What NumPy's array should have been told instead of "DLPack only supports ...": a new
- * BufferError, or NULL where its own will do. */
+/* A better text than NumPy's "DLPack only supports ...": owned (+1).  NULL: NumPy's own will
+ * do. */
 static PyObject *
 better_refusal(md_state *state, const char *function, PyObject *ndarray)
 {
@@ -239,7 +240,7 @@ better_refusal(md_state *state, const char *function, PyObject *ndarray)
         return NULL;
     }
     if (dtype_type_convert(state, function, named, &dtype) == 0) {
-        /* the dtype is not the reason for others */
+        /* NumPy exports all other types: the dtype was not the reason */
         bool is_theirs = dtype_buffer_format(dtype) == NULL;
         text = !is_theirs
                    ? NULL

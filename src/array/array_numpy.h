@@ -14,9 +14,9 @@ PyObject *array_numpy_module(const char *function);
 /* Is it an ndarray, and no subclass?  Does not import NumPy. */
 bool array_numpy_is_array(PyObject *op);
 
-/* dtype.isbuiltin of NumPy: one of its own types in the machine's byte order, or one that
- * others registered; any other number for all else.  Raises nothing, and clears what is
- * raised. */
+/* NumPy's dtype.isbuiltin: one of its own types in the machine's byte order, or one that
+ * another library registered.  Any other number: neither.  Raises nothing, and clears what
+ * is raised. */
 enum { NUMPY_OWN = 1, NUMPY_REGISTERED = 2 };
 long array_numpy_builtin(PyObject *dtype);
 
@@ -37,8 +37,8 @@ int array_numpy_assign(const char *function, ArrayObject *dst, PyObject *value);
 PyObject *array_numpy_convert(const char *function, ArrayObject *self, DLDataType dtype,
                               bridge_storage mode);
 
-/* With the exception of a producer's __dlpack__ set: where NumPy refused an element type, the
- * exception says which one, and the way out.  All others stay as they are. */
+/* Improve the exception that a producer's __dlpack__ has set: if NumPy refused an element
+ * type, say which one, and what to do.  Any other exception stays. */
 void array_numpy_explain_refusal(md_state *state, const char *function, PyObject *producer);
 
 #endif /* MD_ARRAY_NUMPY_H */

@@ -1,6 +1,8 @@
 /* array_side.c: see array_side.h. */
 #include "array/array_side.h"
 
+#include "array/view_items.h"
+
 void
 array_side_close(array_side *side)
 {
@@ -21,27 +23,8 @@ array_side_set(array_side *side, ArrayObject *array)
     array_get_layout(array, &side->layout);
 }
 
-/* The layout of a buffer view; false where it has none in items. */
-static bool
-layout_of_view(const Py_buffer *view, strided_layout *out)
-{
-    int64_t strides[LAYOUT_MAX_NDIM];
-    layout_fault fault;
-    if (view->ndim > LAYOUT_MAX_NDIM) {
-        return false;
-    }
-    for (int axis = 0; axis < view->ndim; axis++) {
-        if (view->strides[axis] % view->itemsize != 0) {
-            return false;
-        }
-        strides[axis] = view->strides[axis] / view->itemsize;
-    }
-    return layout_set(out, view->ndim, (const int64_t *)view->shape, strides, view->itemsize, 0,
-                      &fault);
-}
-
 bool
-array_side_open_view(array_side *side, PyObject *value)
+array_side_open_view(array_side *side, md_state *state, PyObject *value)
 {
     if (!PyObject_CheckBuffer(value)) {
         return false;
@@ -52,8 +35,8 @@ array_side_open_view(array_side *side, PyObject *value)
         return false;
     }
     if (side->view.suboffsets != NULL || side->view.itemsize == 0 ||
-        !dtype_from_buffer_format(side->view.format, side->view.itemsize, &side->dtype) ||
-        !layout_of_view(&side->view, &side->layout)) {
+        view_items_read(state, "", &side->view, &side->dtype, &side->layout) < 0) {
+        PyErr_Clear(); /* whoever asks has another way, which says what is wrong */
         PyBuffer_Release(&side->view);
         return false;
     }

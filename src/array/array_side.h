@@ -18,9 +18,9 @@ typedef struct array_side {
 } array_side;
 
 void array_side_set(array_side *side, ArrayObject *array);
-/* Take the memory behind the buffer protocol as it is, without Metal.  False, and no exception:
- * `value` has no such memory, or not in a form that copy.h takes. */
-bool array_side_open_view(array_side *side, PyObject *value);
+/* The memory behind the buffer protocol as it stands, with no Metal in between.  False, and no
+ * exception: `value` has no such memory, or not in a form that the engine can take. */
+bool array_side_open_view(array_side *side, md_state *state, PyObject *value);
 void array_side_close(array_side *side); /* after either of the two */
 
 #endif /* MD_ARRAY_SIDE_H */

@@ -30,7 +30,7 @@ metal_storage *buffer_allocate_storage(md_state *state, const char *function,
                                        const device_record *device, size_t nbytes,
                                        bridge_storage mode);
 
-/* Where there is a GIL it orders all who count: an atomic addition would be a tenth of an
+/* With a GIL no two threads count at once, and an atomic addition would be a tenth of an
  * export. */
 static inline void
 buffer_count_views(BufferObject *self, Py_ssize_t change)

@@ -1,7 +1,6 @@
-/* array_copy_from.c: copy_from and copy_to: items between an Array and whatever shows its
- * memory.
+/* array_copy_from.c: copy_from and copy_to: items between an Array and any other memory.
  *
- * Calls:   array_sides.h for the copy, array_make.h for what is no Array and has no buffer.
+ * Calls:   array_sides.h for the copy, asarray.h for what is no Array and has no buffer.
  * Threads: the GIL is held; released round waits and large copies.
  */
 #include "array/array_methods.h"
@@ -18,7 +17,7 @@ open_side(array_side *side, md_state *state, PyObject *value, const import_reque
         array_side_set(side, array_cast(value));
         return 0;
     }
-    if (array_side_open_view(side, value)) {
+    if (array_side_open_view(side, state, value)) {
         return 0;
     }
     PyObject *array = asarray_import(state, value, request);

@@ -15,7 +15,7 @@
 
 static const char function[] = "Array.to_device";
 
-/* Where to: a record, or the CPU (`*is_cpu`, and NULL).  NULL without it: an exception. */
+/* The device that a pair names, or NULL with `*is_cpu`; NULL without it: an exception. */
 static const device_record *
 convert_pair(PyObject *value, bool *is_cpu)
 {
@@ -58,7 +58,7 @@ convert_place(md_state *state, PyObject *value, bool *is_cpu)
     return device_convert(state, function, value);
 }
 
-/* Private storage has no address: a copy in shared storage has. */
+/* Copy private storage, which has no address, to shared storage first. */
 static PyObject *
 to_cpu(ArrayObject *self)
 {

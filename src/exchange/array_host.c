@@ -15,13 +15,40 @@
 
 /* ---- the buffer protocol ---- */
 
+/* The order of items that a request asks for.  Without strides the caller counts in C order. */
+typedef struct wanted_order {
+    bool c, f, any;
+} wanted_order;
+
+static wanted_order
+order_of_flags(int flags)
+{
+    return (wanted_order){
+        .c = (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS ||
+             (flags & PyBUF_STRIDES) != PyBUF_STRIDES,
+        .f = (flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS,
+        .any = (flags & PyBUF_ANY_CONTIGUOUS) == PyBUF_ANY_CONTIGUOUS,
+    };
+}
+
+static bool
+has_order(const ArrayObject *self, wanted_order wanted)
+{
+    strided_layout layout;
+    if (!wanted.c && !wanted.f && !wanted.any) {
+        return true;
+    }
+    array_get_layout(self, &layout);
+    bool is_c = layout_is_contiguous_c(&layout), is_f = layout_is_contiguous_f(&layout);
+    return (is_c || !wanted.c) && (is_f || !wanted.f) && (is_c || is_f || !wanted.any);
+}
+
 /* Why this view cannot be given, as an exception; 0 if it can. */
 static int
 check_request(ArrayObject *self, const char *format, int flags)
 {
-    md_state *state = state_of((PyObject *)self);
     if (array_storage(self)->mode == BRIDGE_PRIVATE) {
-        (void)errors_copy_required(state,
+        (void)errors_copy_required(state_of((PyObject *)self),
                                    "memoryview(Array): private storage has no CPU address; "
                                    "use copy(storage='shared').");
         return -1;
@@ -39,17 +66,7 @@ check_request(ArrayObject *self, const char *format, int flags)
         PyErr_SetString(PyExc_BufferError, "memoryview(Array): the array is read-only.");
         return -1;
     }
-    bool wants_c = (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS ||
-                   (flags & PyBUF_STRIDES) != PyBUF_STRIDES;
-    bool wants_f = (flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS;
-    bool wants_any = (flags & PyBUF_ANY_CONTIGUOUS) == PyBUF_ANY_CONTIGUOUS;
-    if (!wants_c && !wants_f && !wants_any) {
-        return 0;
-    }
-    strided_layout layout;
-    array_get_layout(self, &layout);
-    bool is_c = layout_is_contiguous_c(&layout), is_f = layout_is_contiguous_f(&layout);
-    if ((wants_c && !is_c) || (wants_f && !is_f) || (wants_any && !is_c && !is_f)) {
+    if (!has_order(self, order_of_flags(flags))) {
         PyErr_SetString(PyExc_BufferError,
                         "memoryview(Array): the caller wants contiguous items and "
                         "this array is strided; use copy().");
@@ -88,8 +105,8 @@ describe_view(ArrayObject *self, const char *format, char *origin, Py_ssize_t *s
     view->internal = strides; /* freed in array_releasebuffer */
 }
 
-/* NumPy asks for the buffer first, forgets whatever that raises (failed GPU work, Ctrl-C), and
- * asks __array__: there it is raised again. */
+/* Keep the exception for __array__, which raises it again: NumPy asks for the buffer first,
+ * discards what that raises (failed GPU work, Ctrl-C), and then calls __array__. */
 static void
 note_unheard(ArrayObject *self)
 {
@@ -102,7 +119,7 @@ note_unheard(ArrayObject *self)
     PyErr_Restore(type, value, traceback);
 }
 
-/* -1 with the exception that nobody heard of. */
+/* -1 with the exception that NumPy discarded. */
 static int
 raise_unheard(ArrayObject *self)
 {
@@ -117,7 +134,7 @@ raise_unheard(ArrayObject *self)
     return -1;
 }
 
-/* Somebody uses the buffer: what an earlier request raised was heard. */
+/* Forget what an earlier request raised: the buffer is in use, so it was reported. */
 static inline void
 forget_unheard(ArrayObject *self)
 {
@@ -168,7 +185,7 @@ array_releasebuffer(PyObject *op, Py_buffer *view)
 
 /* ---- __array__ ---- */
 
-/* A NumPy array that the caller may keep: a view, or for private storage a copy. */
+/* A NumPy array: a view where NumPy can look at the memory, else a copy (`*is_fresh`). */
 static PyObject *
 numpy_of_any_storage(ArrayObject *self, int copy, bool *is_fresh)
 {
@@ -370,7 +387,7 @@ host_view_repr(PyObject *op)
     return PyUnicode_FromFormat("<host view of %R>", (PyObject *)array_of_host_view(op));
 }
 
-/* The view's memory is the Array's, which also counts it. */
+/* The Array gives the view and counts it. */
 static int
 host_view_getbuffer(PyObject *op, Py_buffer *view, int flags)
 {

@@ -34,8 +34,8 @@ const char array_doc_to[] =
     "any other target the CPU waits, as with stream=None.\n\n"
     "Source: dlpack.h 1.3 DLPackExchangeAPI.managed_tensor_to_py_object_no_sync.";
 
-/* Work in flight on the Array: the target's queue waits for it on the GPU where that can be
- * had, and `*order` says so.  -1 with an exception. */
+/* Make the target's queue wait on the GPU for work in flight, where sync.py knows how;
+ * `*order` then says that nobody else needs to wait.  -1 with an exception. */
 static int
 order_for_target(PyObject *op, PyTypeObject *target, stream_order *order)
 {
@@ -102,9 +102,8 @@ to_type(md_state *state, PyObject *op, PyTypeObject *target)
     return NULL;
 }
 
-/* The module's Tensor, if there is one with a table: the same tensor as by its from_dlpack,
- * faster, and ordered on the GPU where that can be had.  Owned (+1), or NULL without an
- * exception. */
+/* The module's Tensor type, if it has a table: faster than its from_dlpack, and its queue
+ * can wait on the GPU.  Owned (+1), or NULL without an exception. */
 static PyObject *
 tensor_type_of(md_state *state, PyObject *module)
 {
@@ -118,8 +117,8 @@ tensor_type_of(md_state *state, PyObject *module)
     return type;
 }
 
-/* Did the module refuse Metal memory?  Else what it raised is of another kind, and told only
- * once. */
+/* Did the module refuse Metal memory?  Any other exception is passed on, and nothing is
+ * tried again. */
 static bool
 is_refusal(const md_state *state)
 {
@@ -128,8 +127,8 @@ is_refusal(const md_state *state)
            !PyErr_ExceptionMatches(state->metal_error);
 }
 
-/* First as Metal memory; where the module does not take that, as the host's.  The second
- * refusal is the better answer only if there is none to the first. */
+/* Offer Metal memory; if the module refuses it, offer the host view.  If it refuses both,
+ * raise the first refusal. */
 static PyObject *
 to_from_dlpack(md_state *state, PyObject *op, PyObject *target)
 {

@@ -1,12 +1,14 @@
-/* asarray.c: asarray, anything as an Array.
+/* asarray.c: see asarray.h.
  *
- * Calls:   dlpack_producer.h and host_memory.h for memory of others, NumPy for lists and
+ * Calls:   dlpack_producer.h and host_memory.h for foreign memory, NumPy for lists and
  *          conversions.
  * Threads: the GIL is held; released while allocating, waiting and copying.
  */
 #include "exchange/asarray.h"
+
 #include "array/array.h"
 #include "array/array_numpy.h"
+#include "array/view_items.h"
 #include "exchange/dlpack_import.h"
 #include "exchange/dlpack_producer.h"
 #include "exchange/host_memory.h"
@@ -26,28 +28,8 @@ array_of_view(md_state *state, PyObject *memory, PyObject *owner, const import_r
     const Py_buffer *view = PyMemoryView_GET_BUFFER(memory);
     DLDataType dtype;
     strided_layout layout;
-    layout_fault fault;
-    int64_t strides[LAYOUT_MAX_NDIM];
-    if (!dtype_from_buffer_format(view->format, view->itemsize, &dtype)) {
-        return PyErr_Format(
-            PyExc_ValueError,
-            "asarray: the buffer's format '%s' is structured, of non-native byte "
-            "order, or unknown; convert it first.",
-            view->format);
-    }
-    for (int axis = 0; axis < view->ndim; axis++) {
-        if (view->strides[axis] % view->itemsize != 0) {
-            return PyErr_Format(
-                PyExc_ValueError,
-                "asarray: stride %zd of axis %d is not a multiple of the itemsize "
-                "(%zd bytes); copy it first.",
-                view->strides[axis], axis, view->itemsize);
-        }
-        strides[axis] = view->strides[axis] / view->itemsize;
-    }
-    if (!layout_set(&layout, view->ndim, (const int64_t *)view->shape, strides, view->itemsize,
-                    0, &fault)) {
-        return errors_from_layout(state, "asarray", &fault);
+    if (view_items_read(state, "asarray", view, &dtype, &layout) < 0) {
+        return NULL;
     }
     host_items items = {view->buf, &layout, dtype, view->readonly, false};
     return host_memory_import(state, "asarray", &items, owner, request);
@@ -93,7 +75,7 @@ array_of_our_buffer(md_state *state, PyObject *x, const import_request *request)
     return result;
 }
 
-/* NumPy's scalars: they have a dtype and show their memory, which is read-only and nobody's to
+/* Is it a scalar of NumPy's?  These have a dtype and the buffer protocol, but no memory to
  * share. */
 static bool
 is_numpy_scalar(PyObject *x)
@@ -101,8 +83,8 @@ is_numpy_scalar(PyObject *x)
     return PyObject_CheckBuffer(x) && PyObject_HasAttrString(x, "dtype");
 }
 
-/* Lists and Python's numbers carry no element type of their own: floats become float32, the
- * type of empty() and the widest that Metal computes with. */
+/* Lists and Python's numbers have no element type: floats become float32, which is the
+ * default of empty() and the widest that Metal computes with. */
 static PyObject *
 narrow_default(PyObject *ndarray)
 {
@@ -121,7 +103,7 @@ narrow_default(PyObject *ndarray)
     return result;
 }
 
-/* NumPy makes an array of anything: of what is no number, objects, texts or dates. */
+/* -1 with TypeError: NumPy made an array of objects, texts or dates. */
 static int
 check_numbers(PyObject *ndarray, PyObject *x)
 {
@@ -168,13 +150,51 @@ array_of_nested(md_state *state, PyObject *x, const import_request *request)
     return array;
 }
 
-/* A NumPy array whose element type comes from ml_dtypes: as integers, and renamed.  Sub-byte
- * items have a byte each there, and keep it. */
+/* What NumPy reads by __array_interface__ or __array__. */
 static PyObject *
-array_of_ml_dtypes(md_state *state, PyObject *ndarray, DLDataType dtype,
-                   const import_request *request)
+array_of_interface(md_state *state, PyObject *x, const import_request *request)
+{
+    PyObject *numpy = array_numpy_module("asarray");
+    PyObject *items = numpy == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "(O)", x);
+    PyObject *array = items == NULL ? NULL : array_of_buffer(state, items, request);
+    Py_XDECREF(items);
+    Py_XDECREF(numpy);
+    return array;
+}
+
+/* 1, and the dtype of a NumPy array where ml_dtypes made it; 0 for everything else.  -1 with
+ * ValueError: another byte order, which NumPy would refuse without saying what to do. */
+static int
+find_ml_dtype(md_state *state, PyObject *x, DLDataType *dtype)
+{
+    if (!array_numpy_is_array(x)) {
+        return 0;
+    }
+    PyObject *named = PyObject_GetAttrString(x, "dtype");
+    /* the usual case, without looking names up */
+    if (named != NULL && array_numpy_builtin(named) == NUMPY_OWN) {
+        Py_DECREF(named);
+        return 0;
+    }
+    bool is_known = named != NULL && dtype_type_convert(state, "asarray", named, dtype) == 0;
+    Py_XDECREF(named);
+    if (!is_known && PyErr_ExceptionMatches(PyExc_ValueError)) {
+        return -1;
+    }
+    PyErr_Clear();
+    return is_known && dtype_buffer_format(*dtype) == NULL;
+}
+
+/* Import a NumPy array of an ml_dtypes type as integers, and rename them.  Its sub-byte
+ * items have a byte each, and keep it. */
+static PyObject *
+array_of_ml_dtypes(md_state *state, PyObject *ndarray, const import_request *request)
 {
     static const char *const names[] = {NULL, "uint8", "uint16", NULL, "uint32"};
+    DLDataType dtype;
+    if (find_ml_dtype(state, ndarray, &dtype) < 0) {
+        return NULL;
+    }
     PyObject *integers =
         PyObject_CallMethod(ndarray, "view", "s", names[dtype_itemsize(dtype)]);
     PyObject *plain = integers == NULL ? NULL : array_of_buffer(state, integers, request);
@@ -193,74 +213,86 @@ array_of_ml_dtypes(md_state *state, PyObject *ndarray, DLDataType dtype,
     return array;
 }
 
-/* 1, and the dtype of a NumPy array where ml_dtypes made it; 0 for all else.  -1 with
- * ValueError: another byte order, which NumPy would refuse without the way out. */
+/* ---- who takes what ---- */
+
 static int
-is_ml_dtypes_array(md_state *state, PyObject *x, DLDataType *dtype)
+is_ml_dtypes_array(md_state *state, PyObject *x)
 {
-    if (!array_numpy_is_array(x)) {
-        return 0;
-    }
-    PyObject *named = PyObject_GetAttrString(x, "dtype");
-    /* the usual case needs no look at names */
-    if (named != NULL && array_numpy_builtin(named) == NUMPY_OWN) {
-        Py_DECREF(named);
-        return 0;
-    }
-    bool is_known = named != NULL && dtype_type_convert(state, "asarray", named, dtype) == 0;
-    Py_XDECREF(named);
-    if (!is_known && PyErr_ExceptionMatches(PyExc_ValueError)) {
-        return -1;
-    }
-    PyErr_Clear();
-    return is_known && dtype_buffer_format(*dtype) == NULL;
+    DLDataType dtype;
+    return find_ml_dtype(state, x, &dtype);
 }
 
-static bool
-has_array_interface(PyObject *x)
+/* A bare capsule is for from_dlpack alone. */
+static int
+is_producer(md_state *state, PyObject *x)
 {
+    return producer_speaks_dlpack(state, x) && !PyCapsule_CheckExact(x);
+}
+
+static int
+is_our_buffer(md_state *state, PyObject *x)
+{
+    return Py_IS_TYPE(x, state->buffer_type);
+}
+
+static int
+shows_memory(md_state *Py_UNUSED(state), PyObject *x)
+{
+    return PyObject_CheckBuffer(x) && !is_numpy_scalar(x);
+}
+
+static int
+has_array_interface(md_state *Py_UNUSED(state), PyObject *x)
+{
+    if (PyFloat_Check(x) || PyLong_Check(x) || PyComplex_Check(x) || is_numpy_scalar(x)) {
+        return 0; /* NumPy's scalars have it, and are taken as Python's are */
+    }
     return PyObject_HasAttrString(x, "__array_interface__") ||
            PyObject_HasAttrString(x, "__array__");
 }
 
+static int
+is_shared_memory(md_state *Py_UNUSED(state), PyObject *x)
+{
+    return shared_memory_check(x);
+}
+
+static int
+is_anything(md_state *Py_UNUSED(state), PyObject *Py_UNUSED(x))
+{
+    return 1;
+}
+
+typedef struct taker {
+    int (*takes)(md_state *state, PyObject *x); /* 1, 0, or -1 with an exception */
+    PyObject *(*take)(md_state *state, PyObject *x, const import_request *request);
+} taker;
+
+/* In this order; the last takes what the others leave. */
+static const taker takers[] = {
+    {is_ml_dtypes_array, array_of_ml_dtypes},
+    {is_producer, producer_import},
+    {is_our_buffer, array_of_our_buffer},
+    {shows_memory, array_of_buffer},
+    {has_array_interface, array_of_interface},
+    {is_shared_memory, array_of_shared_memory},
+    {is_anything, array_of_nested},
+};
+
 PyObject *
 asarray_import(md_state *state, PyObject *x, const import_request *request)
 {
-    DLDataType dtype;
-    int is_theirs = is_ml_dtypes_array(state, x, &dtype);
-    if (is_theirs != 0) {
-        return is_theirs < 0 ? NULL : array_of_ml_dtypes(state, x, dtype, request);
+    for (const taker *taker = takers;; taker++) {
+        int is_taken = taker->takes(state, x);
+        if (is_taken != 0) {
+            return is_taken < 0 ? NULL : taker->take(state, x, request);
+        }
     }
-    bool is_scalar =
-        PyFloat_Check(x) || PyLong_Check(x) || PyComplex_Check(x) || is_numpy_scalar(x);
-    if (producer_speaks_dlpack(state, x) && !PyCapsule_CheckExact(x)) {
-        return producer_import(state, x, request);
-    }
-    if (Py_IS_TYPE(x, state->buffer_type)) {
-        return array_of_our_buffer(state, x, request);
-    }
-    if (PyObject_CheckBuffer(x) && !is_numpy_scalar(x)) {
-        return array_of_buffer(state, x, request);
-    }
-    if (!is_scalar && has_array_interface(x)) {
-        PyObject *numpy = array_numpy_module("asarray");
-        PyObject *items =
-            numpy == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "(O)", x);
-        PyObject *array = items == NULL ? NULL : array_of_buffer(state, items, request);
-        Py_XDECREF(items);
-        Py_XDECREF(numpy);
-        return array;
-    }
-    int is_shared = shared_memory_check(x);
-    if (is_shared != 0) {
-        return is_shared < 0 ? NULL : array_of_shared_memory(state, x, request);
-    }
-    return array_of_nested(state, x, request);
 }
 
 /* ---- what it shall be ---- */
 
-/* `array` is consumed; the result is what was asked for. */
+/* Convert to the dtype and storage mode that were asked for.  Steals `array`. */
 static PyObject *
 finish(md_state *state, PyObject *array, PyObject *dtype_value, PyObject *storage_value,
        int copy)

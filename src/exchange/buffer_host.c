@@ -1,7 +1,7 @@
-/* buffer_host.c: Buffer.from_host, CPU memory of others as a Buffer.
+/* buffer_host.c: Buffer.from_host, foreign CPU memory as a Buffer.
  *
- * Calls:   host_memory.h for what shows its bytes; array_make.h, which ends there too, for
- *          other producers.
+ * Calls:   host_memory.h for the buffer protocol; asarray.h, which ends there too, for
+ *          producers.
  * Threads: the GIL is held; released while Metal wraps pages.
  */
 #include "array/buffer.h"
@@ -140,8 +140,8 @@ buffer_of_memory(md_state *state, PyObject *obj)
     }
     if (PyObject_CheckBuffer(obj)) {
         PyObject *buffer = buffer_of_bytes(state, obj);
-        /* NumPy refuses this way what the buffer protocol has no letter for; the array has
-         * other doors. */
+        /* NumPy raises this for element types that the buffer protocol cannot name; DLPack
+         * may. */
         if (buffer != NULL || !PyErr_ExceptionMatches(PyExc_ValueError) ||
             PyErr_ExceptionMatches(PyExc_BufferError)) {
             return buffer;

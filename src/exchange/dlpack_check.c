@@ -34,7 +34,7 @@ check_dtype(DLDataType dtype, dlpack_fault *fault)
     return true;
 }
 
-/* C says that the array may not even be read there. */
+/* C forbids reading an int64 at an address that is not aligned. */
 static bool
 check_array(const int64_t *array, dlpack_fault *fault)
 {
@@ -116,7 +116,7 @@ dlpack_check(const DLTensor *tensor, bool is_padded, dlpack_facts *out, dlpack_f
     out->nitems = layout_volume(&out->layout);
     out->first_nbytes = out->end_nbytes = 0;
     if (out->nitems == 0) {
-        /* SPEC dlpack.h: no items, and data may be NULL: nothing else is looked at */
+        /* SPEC dlpack.h: without items data may be NULL; nothing else is checked */
         return true;
     }
     if (tensor->data == NULL) {

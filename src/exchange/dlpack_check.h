@@ -47,7 +47,7 @@ typedef struct dlpack_fault {
 /* A sentence without its full stop. */
 void dlpack_write_fault(const dlpack_fault *fault, char out[LAYOUT_TEXT_MAX]);
 
-/* What a sound tensor says of itself. */
+/* What the metadata of a sound tensor says. */
 typedef struct dlpack_facts {
     strided_layout layout; /* offset 0; strides worked out where the tensor has none */
     bool is_padded;        /* sub-byte items have a byte each; false for all others */

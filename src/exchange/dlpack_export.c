@@ -29,7 +29,7 @@ has_negative_stride(const ArrayObject *self)
     return false;
 }
 
-/* A sentence, or NULL where the memory itself can be handed out. */
+/* Why only a copy can be exported: a part of a sentence.  NULL: the memory itself can. */
 /* SPEC export-copy-none, export-offset-item, export-negative, export-subbyte,
  * export-private */
 static const char *
@@ -54,7 +54,7 @@ reason_to_copy(const ArrayObject *self, DLDeviceType device)
                    ? "private storage has no CPU address"
                    : NULL;
     }
-    /* Most begin where the buffer does, and a division takes a twentieth of an export. */
+    /* Most offsets are 0, and a division takes a twentieth of an export. */
     if (self->byte_offset != 0 && self->byte_offset % dtype_itemsize(self->dtype) != 0) {
         return "byte_offset is not a multiple of the itemsize, which consumers on Metal need";
     }
@@ -88,7 +88,7 @@ fill_tensor(const ArrayObject *self, DLDeviceType device, DLTensor *out)
     }
 }
 
-/* Before others may read or write: the bytes are current where they will look. */
+/* Make the bytes current where the consumer will read and write them. */
 /* SPEC export-stream-none, export-cpu-waits */
 static int
 make_visible(ArrayObject *self, DLDeviceType device, const stream_order *order)
@@ -151,7 +151,7 @@ export_copy(ArrayObject *self, const export_request *request)
     if (copy == NULL) {
         return NULL;
     }
-    /* Nobody can have seen to a copy that is made here: the CPU waits for it instead. */
+    /* No caller can have ordered work on a copy that is made here: the CPU waits for it. */
     export_request of_copy = *request;
     of_copy.order.is_ordered = false;
     void *managed = export_in_place(array_cast(copy), &of_copy, DLPACK_FLAG_BITMASK_IS_COPIED);
@@ -224,8 +224,8 @@ dlpack_export_borrowed(ArrayObject *self, DLTensor *out)
 
 static const char legacy_name[] = CAPSULE_LEGACY, versioned_name[] = CAPSULE_VERSIONED;
 
-/* Whoever takes the tensor sets another name.  Ours is there by its address, as a rule, or by
- * its text, where somebody took the tensor and gave it back. */
+/* Does the capsule still have our name?  A consumer sets another when it takes the tensor.
+ * The address usually tells; a consumer that gives the tensor back sets the text again. */
 static bool
 is_named(const char *name, const char *ours)
 {
@@ -300,7 +300,7 @@ convert_device(PyObject *value, DLDeviceType *device)
     return 0;
 }
 
-/* A tuple of two ints: what everybody passes. */
+/* A tuple of two ints, as nearly all consumers pass. */
 static bool
 is_plain_pair(PyObject *value)
 {
@@ -318,7 +318,7 @@ convert_version(PyObject *value, bool *is_versioned)
     if (value == NULL || value == Py_None) {
         return 0; /* SPEC array API: no version means DLPack before 1.0 */
     }
-    if (is_plain_pair(value)) { /* the minor version does not matter: it is not worth a call */
+    if (is_plain_pair(value)) { /* the minor version does not matter */
         int overflow;
         long major = PyLong_AsLongAndOverflow(PyTuple_GET_ITEM(value, 0), &overflow);
         *is_versioned = major >= 1 || overflow > 0;

@@ -1,6 +1,6 @@
 /* dlpack_import.c: see dlpack_import.h.
  *
- * Owns:    the rules of what is taken from whom.
+ * Owns:    the rules of which tensor is taken, shared, copied or refused.
  * Calls:   dlpack_check.h before anything is touched; storage.h, owners.h to keep it.
  * Source:  array API standard 2025.12 from_dlpack; dlpack.h 1.3.
  */
@@ -63,8 +63,8 @@ dlpack_delete_foreign(void *managed, bool is_versioned)
 
 /* ---- the capsule ---- */
 
-/* From here on the tensor is ours.  The rename says so to the capsule's destructor and to
- * whoever tries the capsule again. */
+/* Take the tensor, which is ours to delete from here on.  Rename the capsule, so that its
+ * destructor and later consumers leave the tensor alone. */
 /* SPEC import-once */
 static int
 take_tensor(foreign_tensor *foreign)
@@ -191,8 +191,7 @@ check_device_id(const foreign_tensor *foreign, const device_record *device)
     return 0;
 }
 
-/* The device of a kDLMetal tensor, after all that can be wrong with its handle.  NULL with
- * BufferError. */
+/* Check the handle of a kDLMetal tensor and return its device.  NULL with BufferError. */
 /* SPEC import-handle */
 static const device_record *
 check_handle(foreign_tensor *foreign)
@@ -236,8 +235,7 @@ wrap_foreign(md_state *state, foreign_tensor *foreign)
     return storage;
 }
 
-/* The same for a buffer of ours that comes back, whose handle needs no proof.  Steals
- * `parent`. */
+/* As wrap_foreign, for a buffer of ours, whose handle needs no proof.  Steals `parent`. */
 /* SPEC import-failing-half */
 static metal_storage *
 wrap_own(md_state *state, foreign_tensor *foreign, metal_storage *parent)
@@ -288,7 +286,7 @@ import_metal(md_state *state, foreign_tensor *foreign)
 
 /* ---- any capsule ---- */
 
-/* No items: nothing to share, and `data` is not looked at. */
+/* Make a new Array for a tensor without items, whose `data` is not looked at. */
 /* SPEC import-empty */
 static PyObject *
 import_empty(md_state *state, foreign_tensor *foreign, const import_request *request)
@@ -411,7 +409,7 @@ dlpack_import_managed(md_state *state, DLManagedTensorVersioned *managed, const 
     foreign_tensor foreign;
     start_with(&foreign, NULL, maker);
     if (open_versioned(managed, &foreign) < 0) {
-        return NULL; /* deleted already: of another major version */
+        return NULL; /* another major version: deleted already */
     }
     PyObject *array = import_tensor(state, &foreign, request);
     if (!foreign.is_taken) {

@@ -13,19 +13,19 @@
 
 #include "exchange/import_request.h"
 
-/* An Array of a capsule's tensor: owned (+1).  A capsule that is refused stays its owner's. */
+/* An Array of a capsule's tensor: owned (+1).  A capsule that is refused stays unconsumed. */
 PyObject *dlpack_import_capsule(md_state *state, PyObject *capsule, const char *maker,
                                 const import_request *request);
 
-/* The same of a tensor that the caller owns: steals it, also where it is refused. */
+/* An Array of a tensor that the caller owns: steals it, even if it is refused. */
 PyObject *dlpack_import_managed(md_state *state, DLManagedTensorVersioned *managed,
                                 const char *maker, const import_request *request);
 
-/* Runs the deleter of a tensor that somebody else made.  It may run Python code: an exception
- * that is set stays set and does not reach it. */
+/* Run the deleter of a foreign tensor.  The deleter may run Python code: an exception that
+ * is set is kept from it and stays set. */
 void dlpack_delete_foreign(void *managed, bool is_versioned);
 
-/* One of our own Arrays: no tensor in between. */
+/* An Array of our own Array's items, without a tensor in between. */
 PyObject *dlpack_import_array(PyObject *array, const import_request *request);
 
 #endif /* MD_DLPACK_IMPORT_H */

@@ -28,7 +28,7 @@ producer_speaks_dlpack(md_state *state, PyObject *op)
     return true;
 }
 
-/* Does a producer say that it does not know a keyword? */
+/* Did the producer refuse a keyword?  Clears its TypeError then. */
 static bool
 wants_fewer_keywords(PyObject *capsule)
 {
@@ -39,8 +39,8 @@ wants_fewer_keywords(PyObject *capsule)
     return true;
 }
 
-/* __dlpack__ with the keywords that the producer takes: it says TypeError to what it does not
- * know. */
+/* Call __dlpack__ with fewer and fewer keywords: a producer raises TypeError for one that it
+ * does not know. */
 /* SPEC import-old-producers */
 static PyObject *
 call_dlpack(md_state *state, PyObject *producer, int copy, bool is_told_not_to_wait)
@@ -72,7 +72,8 @@ call_dlpack(md_state *state, PyObject *producer, int copy, bool is_told_not_to_w
     return PyObject_VectorcallMethod(state->str___dlpack__, args, 1, NULL);
 }
 
-/* The device type as the producer reports it, if we can read there; -1 with an exception. */
+/* The device type that the producer reports.  -1 with an exception, also for devices that we
+ * cannot read. */
 /* SPEC import-other-device */
 static int64_t
 read_device_type(md_state *state, PyObject *producer)
@@ -110,14 +111,14 @@ refuse_producer(PyObject *producer)
 static void
 release_capsule(PyObject *capsule)
 {
-    /* Its destructor can run code of the producer's; our exception must survive it. */
+    /* Its destructor can run the producer's code; our exception must survive that. */
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     Py_DECREF(capsule);
     PyErr_Restore(type, value, traceback);
 }
 
-/* A tensor by the exchange table, which never synchronises. */
+/* Import a tensor of an exchange table, which never synchronises. */
 static PyObject *
 import_tensor_of(md_state *state, PyObject *producer, DLManagedTensorVersioned *tensor,
                  const import_request *request)
@@ -149,10 +150,9 @@ import_capsule_of(md_state *state, PyObject *producer, const import_request *req
         foreign_synchronize(state, producer, &ordered.moment) < 0) {
         return NULL;
     }
-    /* CPU memory is copied once, by us, into Metal memory: a copy of the producer's would be
-     * one more. */
+    /* We copy CPU memory into Metal memory; the producer's own copy would be a second one. */
     bool copies_itself = request->copy == 1 && device_type == kDLCPU;
-    /* What says itself when its work is over need not wait for it. */
+    /* A producer with __metal_stream__ says when its work is finished, and need not wait. */
     bool is_told_not_to_wait = ordered.moment == producer;
     PyObject *capsule =
         call_dlpack(state, producer, copies_itself ? -1 : request->copy, is_told_not_to_wait);
@@ -172,7 +172,7 @@ PyObject *
 producer_import(md_state *state, PyObject *producer, const import_request *request)
 {
     owners_drain(state);
-    /* our memory has its MTLBuffer, and work is known by it */
+    /* our memory has its MTLBuffer already, and GPU work is tracked by that */
     PyObject *own = array_behind(state, producer);
     if (own != NULL) {
         return dlpack_import_array(own, request);

@@ -24,7 +24,7 @@ export_or_note(void *op, const export_request *request)
 static int
 tensor_from_array(void *op, DLManagedTensorVersioned **out)
 {
-    /* SPEC dlpack.h: no stream is named and there is none on Metal: waits as
+    /* SPEC dlpack.h: the caller names no stream, and Metal has none to ask for: wait as
      * stream=None does. */
     export_request request = {.is_versioned = true, .device = kDLMetal, .copy = -1};
     *out = export_or_note(op, &request);
@@ -57,7 +57,7 @@ tensor_to_array(DLManagedTensorVersioned *tensor, void **out)
     return *out == NULL ? -1 : 0;
 }
 
-/* Errors go to the caller's function: it may know nothing of Python. */
+/* Report the exception through the caller's function, which may know nothing of Python. */
 /* SPEC exchange-allocator */
 static int
 report_error(void *context, void (*set_error)(void *, const char *, const char *))
@@ -67,7 +67,7 @@ report_error(void *context, void (*set_error)(void *, const char *, const char *
     PyObject *text = value == NULL ? NULL : PyObject_Str(value);
     const char *message = text == NULL ? NULL : PyUnicode_AsUTF8(text);
     const char *kind = type == NULL ? "RuntimeError" : ((PyTypeObject *)type)->tp_name;
-    PyErr_Clear(); /* what went wrong here; the caller's function may raise, and that stays */
+    PyErr_Clear(); /* ours; the caller's function may raise, and that stays */
     set_error(context, kind, message == NULL ? "The tensor could not be allocated." : message);
     Py_XDECREF(text);
     Py_XDECREF(type);
@@ -117,7 +117,7 @@ allocate_tensor(DLTensor *prototype, DLManagedTensorVersioned **out, void *error
                 void (*set_error)(void *context, const char *kind, const char *message))
 {
     *out = NULL;
-    PyGILState_STATE gil = PyGILState_Ensure(); /* the contract does not promise it */
+    PyGILState_STATE gil = PyGILState_Ensure(); /* the contract does not promise the GIL */
     PyObject *array = allocate_like(prototype);
     int result = array == NULL ? -1 : tensor_from_array(array, out);
     Py_XDECREF(array);
@@ -128,7 +128,7 @@ allocate_tensor(DLTensor *prototype, DLManagedTensorVersioned **out, void *error
     return result;
 }
 
-/* Metal has no convention for it: torch and tvm-ffi answer NULL as well. */
+/* Metal has no convention for a current stream: torch and tvm-ffi return NULL as well. */
 /* SPEC exchange-stream */
 static int
 current_stream(DLDeviceType Py_UNUSED(type), int32_t Py_UNUSED(id), void **out)
@@ -156,7 +156,7 @@ exchange_table_add(md_state *state)
     if (capsule == NULL) {
         return -1;
     }
-    /* The type is immutable to Python; nobody has seen it yet. */
+    /* Python cannot change the type; C still may, before anybody has used it. */
     int result = PyDict_SetItem(state->array_type->tp_dict,
                                 state->str___dlpack_c_exchange_api__, capsule);
     Py_DECREF(capsule);

@@ -25,7 +25,7 @@ choose_version(const DLPackExchangeAPIHeader *header)
     return NULL;
 }
 
-/* Are the functions there that we call?  None of them may be missing, says dlpack.h. */
+/* Has it the functions that we call?  dlpack.h says that none may be missing. */
 static bool
 is_whole(const DLPackExchangeAPI *table)
 {
@@ -66,7 +66,7 @@ find_sync(PyTypeObject *type, PyObject **out)
     return hook == NULL ? -1 : 0;
 }
 
-/* All that is to be known of a type; the references are owned, but for `type`.  -1 with an
+/* Fill all that is known of a type.  Its references are owned, except `type`.  -1 with an
  * exception. */
 static int
 examine_type(md_state *state, PyTypeObject *type, foreign_type *out)
@@ -167,9 +167,9 @@ foreign_synchronize(md_state *state, PyObject *op, PyObject **moment)
     return 0;
 }
 
-/* May the object be asked again, by __dlpack__?  It says in its framework's words what the
- * table says with a trace of C++ calls, and in another class than BufferError.  True: nothing
- * is raised any more. */
+/* Clear the table's exception if __dlpack__ can be called instead: that explains a refusal
+ * in the framework's own words, where the table gives a C++ traceback and another class than
+ * BufferError.  False: the exception stays. */
 /* SPEC exchange-as-method */
 static bool
 leave_to_method(md_state *state, PyObject *op)
@@ -189,7 +189,7 @@ leave_to_method(md_state *state, PyObject *op)
     return true;
 }
 
-/* The table's owning call: 0, or -1 with an exception. */
+/* Call the table's owning function.  0, or -1 with an exception. */
 static int
 make_tensor(const foreign_type *slot, PyObject *op, DLManagedTensorVersioned **out)
 {
@@ -213,7 +213,7 @@ foreign_tensor_of(md_state *state, PyObject *op, DLManagedTensorVersioned **out)
     if (found == NULL) {
         return -1;
     }
-    /* a copy: the calls below can replace it; the type keeps its parts */
+    /* a copy: the calls below can replace the slot; the type keeps what it refers to */
     foreign_type slot = *found;
     if (slot.table == NULL) {
         return 0;

@@ -12,23 +12,23 @@
 
 #include "python/state.h"
 
-/* The table of a type, remembered for the types seen last: borrowed, static for the process;
- * NULL: it has none, or none of our major version.  -1 with an exception. */
+/* The exchange table of a type: borrowed, static for the process.  NULL: it has none, or
+ * none of our major version.  -1 with an exception. */
 int foreign_table_of(md_state *state, PyTypeObject *type, const DLPackExchangeAPI **out);
 
-/* Nothing is known of any type any more. */
+/* Empty the cache. */
 void foreign_types_forget(md_state *state);
 
-/* Runs what metal_dlpack/sync.py says for the type of `op`, whose Metal tensor is about to be
- * read.  `*moment`, owned (+1), says when its GPU work is over: what the call returned, if
- * that is an Event or has __metal_stream__, or `op` itself, if it has; NULL: it is over.  -1
- * with what the call raised. */
+/* Run the hook of metal_dlpack/sync.py for the type of `op`, whose Metal tensor is about to
+ * be read.  `*moment` is owned (+1) and says when the GPU work on it is finished: what the
+ * hook returned, if that is an Event or has __metal_stream__; without a hook `op` itself, if
+ * it has __metal_stream__.  NULL: it is finished.  -1 with what the hook raised. */
 int foreign_synchronize(md_state *state, PyObject *op, PyObject **moment);
 
-/* A tensor of `op` by its type's table: owned by the caller.  1 if it was made, 0 if the
- * object must be asked for __dlpack__ instead (no table; a torch tensor that its own
- * __dlpack__ refuses; a refusal of the table's, of an object that has both), -1 with the
- * exception of the maker. */
+/* Ask the table of the type of `op` for a tensor.  1: the caller owns `*out`.  0: call
+ * __dlpack__ instead (there is no table; torch's __dlpack__ refuses this tensor; the table
+ * refused, and there is a __dlpack__ to say why).  -1 with the exception that the table's
+ * function raised. */
 int foreign_tensor_of(md_state *state, PyObject *op, DLManagedTensorVersioned **out);
 
 #endif /* MD_FOREIGN_TYPES_H */

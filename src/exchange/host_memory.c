@@ -48,7 +48,7 @@ host_memory_copy(md_state *state, const char *function, const host_items *items,
 
 /* ---- sharing ---- */
 
-/* The storage that has the bytes already, a view of which somebody hands back: +1, or NULL. */
+/* The storage of ours that already holds the bytes: +1.  NULL: none does. */
 static metal_storage *
 find_parent(const host_bytes *bytes, const device_record *device)
 {

@@ -1,4 +1,4 @@
-/* host_memory.h: CPU memory of others as Arrays: shared by its pages, or copied.
+/* host_memory.h: foreign CPU memory as Arrays: its pages are shared, or its items copied.
  *
  * Threads: the GIL is held; released while Metal wraps pages and while copying.
  */
@@ -24,19 +24,19 @@ typedef struct host_bytes {
     bool is_readonly;
 } host_bytes;
 
-/* Room for the reason why memory cannot be shared: a sentence's part. */
+/* Room for the reason why memory cannot be shared: a part of a sentence. */
 #define HOST_REASON_MAX 160
 
-/* The pages that hold the bytes, which begin at `*offset_bytes` of the storage: owned (+1),
- * and `owner` is taken. The one way by which CPU memory is shared.  NULL without an exception
- * and with `reason` written: Metal cannot share this memory, and the owner is still the
+/* Wrap the pages that hold the bytes; these begin at `*offset_bytes` of the storage.  All
+ * shared CPU memory goes this way.  Owned (+1), and `owner` is taken.  NULL without an
+ * exception: Metal cannot share this memory, `reason` says why, and the owner stays the
  * caller's. */
 metal_storage *host_memory_wrap(const host_bytes *bytes, const storage_owner *owner,
                                 const device_record *device, size_t *offset_bytes,
                                 char reason[HOST_REASON_MAX]);
 
-/* An Array over the pages that hold the items.  `owner` is taken with success, and also where
- * NULL comes with an exception.  NULL without one: as above. */
+/* An Array over the pages that hold the items.  `owner` is taken on success, and also if
+ * there is an exception.  NULL without one: as above. */
 PyObject *host_memory_share(md_state *state, const host_items *items,
                             const storage_owner *owner, const device_record *device,
                             char reason[HOST_REASON_MAX]);
@@ -48,8 +48,8 @@ PyObject *host_memory_copy(md_state *state, const char *function, const host_ite
 /* CopyRequiredError: `reason` as host_memory_wrap gave it.  NULL. */
 PyObject *host_memory_refuse(md_state *state, const char *function, const char *reason);
 
-/* Shared where Metal can, else copied if the request allows.  `owner`, a Python object, is
- * kept alive (a new reference is taken) while the memory is used. */
+/* Share the items where Metal can, else copy them if the request allows.  A new reference
+ * keeps `owner`, a Python object, alive while its memory is used. */
 PyObject *host_memory_import(md_state *state, const char *function, const host_items *items,
                              PyObject *owner, const import_request *request);
 

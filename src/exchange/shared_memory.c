@@ -7,7 +7,7 @@ int
 shared_memory_check(PyObject *x)
 {
     for (PyTypeObject *type = Py_TYPE(x); type != NULL; type = type->tp_base) {
-        /* a class made in Python: without its module */
+        /* of a class made in Python, tp_name lacks the module */
         if (strcmp(type->tp_name, "SharedMemory") != 0) {
             continue;
         }
@@ -39,8 +39,8 @@ shared_memory_owner(const char *function, PyObject *x, PyObject **view)
     if (fresh == NULL) {
         return NULL;
     }
-    /* A tuple drops its last item first: the view, then x.  The other way round x would find
-     * its mapping in use when it closes it. */
+    /* A tuple drops its last item first: the view, then x, whose end closes the mapping and
+     * fails while a view is left. */
     PyObject *owner = PyTuple_Pack(2, x, fresh);
     Py_DECREF(fresh);
     *view = owner == NULL ? NULL : fresh;

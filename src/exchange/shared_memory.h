@@ -11,9 +11,9 @@
  * Imports nothing. */
 int shared_memory_check(PyObject *x);
 
-/* A view of all its bytes (`*view`, borrowed from the result) and what keeps them mapped: a
- * new reference to (x, view), which lets go of the view before x, whose own end closes the
- * mapping.  NULL with an exception; ValueError if it is closed. */
+/* What keeps its bytes mapped: the tuple (x, view), owned (+1), which drops the view before
+ * x.  `*view`, of all bytes, is borrowed from it.  NULL with an exception; ValueError if x
+ * is closed. */
 PyObject *shared_memory_owner(const char *function, PyObject *x, PyObject **view);
 
 #endif /* MD_SHARED_MEMORY_H */

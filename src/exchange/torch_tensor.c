@@ -14,15 +14,15 @@ torch_getter(PyTypeObject *type, PyObject *attribute)
     return getter->get == NULL ? NULL : getter;
 }
 
-/* torch's table exports what torch's __dlpack__ refuses: a tensor that requires grad (its
- * writes would escape autograd) and a conjugated one (its memory is not its value).  1: let
- * __dlpack__ say so. */
+/* torch's table exports what torch's __dlpack__ refuses: a tensor that requires grad
+ * (autograd would miss writes to it) and a conjugated one (its memory is not its value).  1:
+ * let __dlpack__ refuse. */
 /* SPEC exchange-as-method */
 int
 torch_must_ask(const foreign_type *slot, PyObject *op)
 {
     if (slot->gradient == NULL) {
-        return 1; /* of a class that has its own */
+        return 1; /* a subclass that defines its own requires_grad */
     }
     /* Found once: looking the name up costs as much as the tensor. */
     PyObject *answer = slot->gradient->get(op, slot->gradient->closure);
@@ -34,14 +34,14 @@ torch_must_ask(const foreign_type *slot, PyObject *op)
     return must_ask;
 }
 
-/* Imaginary parts alone are negated, and lie every other number: an axis of neighbours says no
- * without a call. */
+/* Only imaginary parts are negated, and these lie two numbers apart: an axis of stride 1
+ * rules them out without a call. */
 static bool
 may_be_negated(const DLTensor *tensor)
 {
     if (tensor->ndim > 0 &&
         (tensor->ndim > LAYOUT_MAX_NDIM || tensor->shape == NULL || tensor->strides == NULL)) {
-        /* not torch's making; it is checked, and refused or taken, as any other */
+        /* not made by torch; dlpack_check.h judges it as any other */
         return false;
     }
     for (int axis = 0; axis < tensor->ndim; axis++) {

@@ -1,8 +1,8 @@
-/* torch_tensor.h: what a torch tensor's memory does not say by itself.
+/* torch_tensor.h: may the memory of a torch tensor be taken as its value?
  *
- * Rule:    torch's exchange table hands out any memory; torch's __dlpack__ refuses what is not
- *          the tensor's value (conjugated) or must not be written behind torch's back (with
- *          gradients), and forgets the negated.
+ * Rule:    torch's exchange table exports any memory.  torch's __dlpack__ refuses conjugated
+ *          tensors, whose memory is not their value, and those that require grad, which must
+ *          not be written without torch; it overlooks negated ones.
  * Threads: the GIL is held.
  * Source:  torch/_tensor.py, Tensor.__dlpack__.
  */
@@ -16,12 +16,12 @@
 /* The C function behind an attribute of the type's instances: static.  NULL: there is none. */
 const struct PyGetSetDef *torch_getter(PyTypeObject *type, PyObject *attribute);
 
-/* Before the tensor is made.  1: __dlpack__ must be asked, which refuses; 0: the table may be;
- * -1 with an exception. */
+/* Ask before the tensor is made.  1: call __dlpack__, which refuses; 0: use the table; -1
+ * with an exception. */
 int torch_must_ask(const foreign_type *slot, PyObject *op);
 
-/* After.  1: the memory is the value; 0: __dlpack__ must be asked; -1 with BufferError, or
- * what torch raised. */
+/* Ask afterwards.  1: the memory is the value; 0: call __dlpack__ instead; -1 with
+ * BufferError, or what torch raised. */
 int torch_check_tensor(md_state *state, PyObject *op, const DLTensor *tensor);
 
 #endif /* MD_TORCH_TENSOR_H */

@@ -73,7 +73,7 @@ managed_new(metal_storage *storage, int ndim, bool versioned, uint64_t flags, DL
     return &block->tensor;
 }
 
-/* The contract leaves open whose the tensor is after a failure; torch does not delete it. */
+/* dlpack.h does not say who deletes the tensor after a failure; torch does not. */
 bool
 managed_hand_over(DLManagedTensorVersioned *managed, DLPackManagedTensorToPyObjectNoSync take,
                   void **out)
@@ -86,7 +86,8 @@ managed_hand_over(DLManagedTensorVersioned *managed, DLPackManagedTensorToPyObje
     if (is_deleted) {
         return is_taken;
     }
-    block->is_deleted = NULL; /* nobody else has the result yet, so nobody deletes meanwhile */
+    block->is_deleted =
+        NULL; /* only the result could delete it now, and nobody else has that yet */
     if (!is_taken) {
         managed_delete(managed, true);
     }

@@ -12,10 +12,10 @@
 
 #include "metal/storage.h"
 
-/* A managed tensor over `storage`, which is retained.  `versioned` chooses the struct; the
- * flags are ignored for a legacy one.  `*tensor` is its DLTensor: ndim is set, shape and
- * strides point to room (for ndim 0 too); the caller fills that and all else.  The result is
- * owned: it ends by its own deleter (managed_delete).  NULL: out of memory. */
+/* A managed tensor over `storage`, which is retained.  `versioned` chooses the struct; a
+ * legacy one has no flags.  In `*tensor`, its DLTensor, ndim is set and shape and strides
+ * point to room, also for ndim 0; the caller fills these and all other members.  Owned:
+ * managed_delete ends it.  NULL: out of memory. */
 void *managed_new(metal_storage *storage, int ndim, bool versioned, uint64_t flags,
                   DLTensor **tensor);
 

@@ -156,8 +156,8 @@ static PyMethodDef array_methods[] = {
 #undef ONE_ROW
 
 /* The words are Python's: metal_dlpack/text.py. */
-/* What `function` of the Python module makes of the array: owned (+1).  `argument` may be
- * NULL. */
+/* Call `function` of a Python module with the array, and with `argument` unless that is
+ * NULL: owned (+1). */
 static PyObject *
 call_python(const char *module_name, const char *function, PyObject *op, PyObject *argument)
 {
@@ -215,7 +215,7 @@ array_length(PyObject *op)
     return array_shape(array_cast(op))[0];
 }
 
-/* Views of the first axis, one after another: IndexError of array_sequence_item ends it. */
+/* Iterate over views along the first axis, until array_sequence_item raises IndexError. */
 static PyObject *
 array_iter(PyObject *op)
 {

@@ -67,7 +67,7 @@ buffer_close(PyObject *op, PyObject *Py_UNUSED(unused))
     if (self->storage == NULL) {
         Py_RETURN_NONE;
     }
-    /* GPU work keeps the storage until it is done: the last of it is waited for */
+    /* GPU work in flight holds the storage: wait for it */
     buffer_hold(self);
     int waited = wait_rule_for_work(state_of(op), "Buffer.close", self->storage, true);
     buffer_unhold(self);
@@ -98,8 +98,8 @@ PyDoc_STRVAR(
     buffer_reduce_doc,
     "__reduce__($self, /)\n--\n\nTypeError: an Array is pickled and copied, not its Buffer.");
 
-/* A handle, an owner and who else writes there do not travel, and bytes alone are an Array of
- * uint8. */
+/* Refuse to pickle: a handle and an owner mean nothing in another process, and the bytes
+ * alone are an Array of uint8. */
 static PyObject *
 buffer_reduce(PyObject *Py_UNUSED(op), PyObject *Py_UNUSED(unused))
 {
@@ -147,7 +147,7 @@ buffer_get_handle(PyObject *op, void *Py_UNUSED(closure))
     if (storage == NULL) {
         return NULL;
     }
-    storage_publish(storage); /* whoever has the handle can write on the GPU */
+    storage_publish(storage); /* who has the handle can write on the GPU */
     return PyLong_FromVoidPtr(storage->handle);
 }
 
@@ -284,8 +284,8 @@ buffer_traverse(PyObject *op, visitproc visit, void *arg)
 {
     BufferObject *self = buffer_cast(op);
     Py_VISIT(Py_TYPE(op));
-    /* The owner's reference belongs to the storage.  While an export shares the storage the
-     * owner is reachable from outside Python, and must look it. */
+    /* The storage holds the reference to the owner.  While an export shares the storage,
+     * something outside Python can reach the owner: do not visit it then. */
     if (self->storage != NULL && storage_is_sole(self->storage)) {
         Py_VISIT(owners_object(self->storage));
     }

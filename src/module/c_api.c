@@ -53,7 +53,7 @@ get_view(PyObject *op, metal_dlpack_view *out)
     }
     const ArrayObject *self = array_cast(op);
     metal_storage *storage = array_storage(self);
-    storage_publish(storage); /* whoever has the handle can write on the GPU */
+    storage_publish(storage); /* who has the handle can write on the GPU */
     out->handle = storage->handle;
     if (storage->address != NULL && self->nitems > 0) {
         out->address = storage->address + self->byte_offset;
@@ -270,7 +270,7 @@ end_access(PyObject *op, metal_dlpack_access *access, int is_written)
     static const char function[] = "metal_dlpack->array_end";
     array_mapping mapping;
     memcpy(&mapping, access, sizeof mapping);
-    memset(access, 0, sizeof *access); /* ended twice is ended once */
+    memset(access, 0, sizeof *access); /* a second end does nothing */
     bool is_misused = is_written && mapping.access != MAP_WRITE;
     int result = array_unmap(function, array_cast(op), &mapping, is_written && !is_misused);
     if (is_misused) {

@@ -77,7 +77,7 @@ put_checked(PyObject *facts, const seen_tensor *seen)
         put(facts, "steps", layout_tuple(layout->strides, layout->ndim)) < 0) {
         return -1;
     }
-    /* as they are: some look where no step is taken */
+    /* unchanged: some consumers judge the strides of axes of extent 1 */
     const int64_t *strides = seen->tensor->strides;
     if (put(facts, "strides",
             strides == NULL ? Py_NewRef(Py_None) : layout_tuple(strides, layout->ndim)) < 0) {

@@ -59,7 +59,7 @@ metal_calloc(void *Py_UNUSED(context), size_t count, size_t itemsize)
     if (memory == NULL) {
         return plain.calloc(plain.context, count, itemsize);
     }
-    return memset(memory, 0, nbytes); /* it may have been used before */
+    return memset(memory, 0, nbytes); /* the pool's memory may have been used before */
 }
 
 static void

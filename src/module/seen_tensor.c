@@ -69,7 +69,8 @@ seen_open_call(const char *function, PyObject *producer, PyObject *keywords, see
     return result;
 }
 
-/* Fewer keywords for those that do not know them: TypeError is how they say so. */
+/* Call with fewer and fewer keywords: a producer raises TypeError for one that it does not
+ * know. */
 static int
 open_with_fewer(md_state *state, const char *function, PyObject *producer, seen_tensor *out)
 {

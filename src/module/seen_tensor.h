@@ -1,4 +1,4 @@
-/* seen_tensor.h: the tensor that a producer hands out, looked at and let go.
+/* seen_tensor.h: a producer's tensor, to be looked at and released.
  *
  * Rule:    nothing is copied or taken where the producer understands copy=False; a capsule
  *          that was given stays as it was.
@@ -16,7 +16,7 @@
 typedef struct seen_tensor {
     PyObject *capsule;      /* owned; NULL where the tensor came without one */
     void *managed;          /* owned if there is no capsule */
-    const DLTensor *tensor; /* NULL: another major version, which nothing else is known of */
+    const DLTensor *tensor; /* NULL: another major version, of which nothing else is known */
     DLPackVersion version;  /* 0.0 for a legacy tensor */
     uint64_t flags;
     bool is_versioned;
@@ -32,7 +32,7 @@ int seen_open_call(const char *function, PyObject *producer, PyObject *keywords,
 /* By the exchange table of the producer's type, or by __dlpack__(max_version=, copy=False). */
 int seen_open(md_state *state, const char *function, PyObject *producer, seen_tensor *out);
 
-/* Lets go of it; an exception in flight survives. */
+/* Release it.  An exception that is set stays set. */
 void seen_close(seen_tensor *seen);
 
 /* dlpack_check of it.  BufferError names the fault. */

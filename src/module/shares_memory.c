@@ -34,7 +34,7 @@ end_place(place *self)
     PyBuffer_Release(&self->view); /* nothing where view.obj is NULL */
 }
 
-/* Each packed item has bytes of its own: these. */
+/* The layout of the bytes where no two packed items share one.  False: some do. */
 static bool
 items_as_bytes(const strided_layout *layout, int64_t item_bits, strided_layout *out)
 {
@@ -55,8 +55,8 @@ items_as_bytes(const strided_layout *layout, int64_t item_bits, strided_layout *
     return layout->offset == 0;
 }
 
-/* Packed items as the bytes that they lie in: rows of them, single ones, or where neither
- * falls on bytes all from the first to the last; other layouts as they are. */
+/* Set the layout.  Packed items become the bytes that they lie in: whole rows, else single
+ * items, else all bytes from the first to the last.  Other layouts stay. */
 static int
 set_items(place *self, const strided_layout *layout, int64_t item_bits)
 {
@@ -115,7 +115,8 @@ place_buffer(PyObject *op, place *self)
 
 /* ---- the buffer protocol, __array_interface__ ---- */
 
-/* Strides in bytes need not be whole items: the bytes of an item become the last axis. */
+/* Place items whose strides count bytes and need not be whole items: an item's bytes become
+ * the last axis. */
 static int
 place_bytes(place *self, const char *address, int ndim, const int64_t *shape,
             const int64_t *strides, int64_t itemsize)
@@ -147,7 +148,7 @@ static int
 place_view(PyObject *op, place *self)
 {
     if (PyObject_GetBuffer(op, &self->view, PyBUF_FULL_RO) < 0) {
-        PyErr_Clear(); /* another way may know it: NumPy exports no dates here */
+        PyErr_Clear(); /* another protocol may: NumPy exports no dates by this one */
         return 0;
     }
     if (self->view.suboffsets != NULL) {
@@ -321,7 +322,7 @@ find_place(md_state *state, PyObject *op, place *self)
 
 /* ---- comparing ---- */
 
-/* From the search, between bouts: Ctrl-C ends it. */
+/* The search calls this from time to time: Ctrl-C ends it. */
 static bool
 check_signals(void *saved)
 {
@@ -373,7 +374,7 @@ compare_places(const place *a, const place *b)
         return compare(a, b, a->handle_offset, b->handle_offset);
     }
     if (a->address == NULL || b->address == NULL) {
-        return PyBool_FromLong(false); /* private storage: its buffer is all that has it */
+        return PyBool_FromLong(false); /* private storage has no address to compare */
     }
     return compare(a, b, (uint64_t)(uintptr_t)a->address, (uint64_t)(uintptr_t)b->address);
 }

@@ -9,7 +9,7 @@
 #include "python/args.h"
 #include "softmetal/softmetal.h"
 
-/* NULL for None; -1 with TypeError for what is no str. */
+/* NULL for None.  -1 with TypeError for anything but a str. */
 static int
 convert_name(PyObject *value, const char **out)
 {

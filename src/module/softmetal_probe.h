@@ -1,5 +1,4 @@
-/* softmetal_probe.h: what the software Metal can tell of itself, for tests; nothing on
- * a Mac. */
+/* softmetal_probe.h: counts and reports of the software Metal, for tests; nothing on a Mac. */
 #ifndef MD_SOFTMETAL_PROBE_H
 #define MD_SOFTMETAL_PROBE_H
 

@@ -58,10 +58,10 @@
 /* What is known of a type that was imported from or exported to: see foreign_types.h. */
 #define MD_FOREIGN_TYPES 4
 typedef struct foreign_type {
-    PyTypeObject *type; /* owned: its address must not come to mean another type */
+    PyTypeObject *type; /* owned: so that its address cannot become another type's */
     const struct DLPackExchangeAPI *table; /* static for the process; NULL: it has none */
     PyObject *requires_grad; /* owned: torch's attribute of that name; NULL: it has none */
-    /* the same, where it is C's and can be called: lives as long */
+    /* the C getter behind it, which lives as long; NULL: it is not C's */
     const struct PyGetSetDef *gradient;
     bool speaks_metal_stream; /* it has __metal_stream__ */
     /* owned: what to call before its Metal tensor is read; NULL: nothing */
@@ -73,8 +73,8 @@ typedef struct foreign_type {
 #define MD_NAME_FIELD(name) PyObject *str_##name;
 /*   md_state
  *   ├─ types, objects, names    made by exec, cleared with the module
- *   ├─ exchange_slots[4]        the last types; exchange_last was found last, exchange_next
- *   │                           is overwritten next
+ *   ├─ foreign_types[4]         the last types; foreign_last was found last, foreign_next is
+ *   │                           overwritten next
  *   ├─ entered_streams          `with stream:`, by context; open_blocks counts in all threads
  *   ├─ unheard                  an exception, raised for the Array at unheard_of
  *   ├─ storage_choice           the environment's word
@@ -87,9 +87,9 @@ typedef struct md_state {
     int foreign_next;                             /* the slot to be overwritten next */
     Py_ssize_t open_blocks;    /* `with stream:` blocks that are open, in all threads */
     int foreign_last;          /* the slot that was found last */
-    const void *unheard_of;    /* the Array that it was about: compared, never followed */
+    const void *unheard_of;    /* the Array that `unheard` is about: compared, never followed */
     int storage_choice;        /* METAL_DLPACK_STORAGE_MODE once read; see storage_mode.h */
-    struct owner_list *owners; /* foreign memory's owners waiting for the GIL; see owners.h */
+    struct owner_list *owners; /* of foreign memory, waiting for the GIL; see owners.h */
 } md_state;
 #undef MD_TYPE_FIELD
 #undef MD_OBJECT_FIELD
@@ -99,7 +99,7 @@ typedef struct md_state {
 MD_TYPE_LIST(MD_TYPE_SPEC)
 #undef MD_TYPE_SPEC
 
-/* A FASTCALL function as a method table wants it: CPython calls it by the flags beside it. */
+/* A FASTCALL function in a method table: the flags beside it tell CPython how to call it. */
 #define MD_FASTCALL(function) \
     ((PyCFunction)(void (*)(void))(function)), METH_FASTCALL | METH_KEYWORDS
 

@@ -200,3 +200,34 @@ def table_of(kind):
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     return Table.from_address(get(kind.__dlpack_c_exchange_api__, b"dlpack_exchange_api"))
+
+
+def tensor_of(array):
+    """The address of the owned tensor that the table of the array's type makes of it."""
+    out = ctypes.c_void_p()
+    assert table_of(type(array)).from_object(array, ctypes.byref(out)) == 0
+    return out.value
+
+
+def delete(address):
+    """What a consumer does with a tensor that it has taken."""
+    deleter = Versioned.from_address(address).deleter
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(deleter)(address)
+
+
+def capsule_of_table(header):
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    return new(ctypes.addressof(header), b"dlpack_exchange_api", None)
+
+
+def kind_with_table(table, *, has_method=True):
+    """A type with this table whose objects are the numbers 0, 1, 2."""
+
+    def numbers(_self, **keywords):
+        import numpy as np
+
+        return np.arange(3.0).__dlpack__(**keywords)
+
+    methods = {"__dlpack_device__": lambda _self: (1, 0), "__dlpack__": numbers}
+    return type("Kind", (), {"__dlpack_c_exchange_api__": capsule_of_table(table), **(methods if has_method else {})})

@@ -1,114 +1,14 @@
-"""The C exchange API: our table called through ctypes, and the tables of others."""
+"""The exchange tables of other libraries' types, as from_dlpack uses them."""
 
 import ctypes
 import gc
 
 import numpy as np
 import pytest
-from dlpack_structs import SET_ERROR, Header, Producer, Table, Tensor, Version, Versioned, table_of
+from dlpack_structs import Header, Producer, Table, Version, capsule_of_table, kind_with_table, table_of, tensor_of
 
 import metal_dlpack as md
 from metal_dlpack import _core
-
-
-def delete(address):
-    deleter = Versioned.from_address(address).deleter
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(deleter)(address)
-
-
-def export(array):
-    out = ctypes.c_void_p()
-    assert table_of(md.Array).from_object(array, ctypes.byref(out)) == 0
-    return out.value
-
-
-@pytest.mark.rule("exchange-table")
-def test_the_table_is_version_1_3_and_whole():
-    table = table_of(md.Array)
-    assert (table.header.version.major, table.header.version.minor) == (1, 3)
-    assert table.header.prev_api is None
-    for name in ("allocator", "from_object", "to_object", "borrow", "stream"):
-        assert ctypes.cast(getattr(table, name), ctypes.c_void_p).value
-    assert ctypes.sizeof(Table) == 56
-
-
-@pytest.mark.rule("exchange-owned")
-def test_an_owned_tensor_carries_handle_offset_and_flags(live_buffers):
-    array = md.zeros((4, 6), "int16")[1:, 2:].as_readonly()
-    address = export(array)
-    managed = Versioned.from_address(address)
-    assert managed.dl_tensor.data == array.buffer.handle
-    assert managed.dl_tensor.byte_offset == 16
-    assert managed.flags == 1
-    del array
-    assert live_buffers() == 1
-    delete(address)
-    assert live_buffers() == 0
-
-
-@pytest.mark.rule("exchange-owned")
-def test_negative_strides_are_copied_for_an_owned_tensor_and_refused_for_a_borrowed_one():
-    array = md.asarray(np.arange(3.0), copy=True)[::-1]
-    address = export(array)
-    assert Versioned.from_address(address).dl_tensor.strides[0] == 1
-    assert Versioned.from_address(address).flags == 2
-    delete(address)
-    with pytest.raises(BufferError, match=r"negative.*owned"):
-        table_of(md.Array).borrow(array, ctypes.byref(Tensor()))
-
-
-@pytest.mark.rule("exchange-borrowed")
-def test_a_borrowed_tensor_is_the_arrays_own():
-    array = md.zeros((4, 6), "int16")[1:, 2:]
-    tensor = Tensor()
-    assert table_of(md.Array).borrow(array, ctypes.byref(tensor)) == 0
-    assert (tensor.data, tensor.byte_offset) == (array.buffer.handle, 16)
-    assert (tensor.shape[:2], tensor.strides[:2]) == ([3, 4], [6, 1])
-    with pytest.raises(BufferError, match="read-only"):
-        table_of(md.Array).borrow(array.as_readonly(), ctypes.byref(tensor))
-
-
-@pytest.mark.rule("exchange-steals")
-def test_a_tensor_becomes_an_array_and_is_stolen(live_buffers):
-    array = md.full(3, 2.0)
-    out = ctypes.c_void_p()
-    assert table_of(md.Array).to_object(export(array), ctypes.byref(out)) == 0
-    again = ctypes.cast(out, ctypes.py_object).value
-    ctypes.pythonapi.Py_DecRef(ctypes.py_object(again))
-    assert again.buffer.handle == array.buffer.handle
-    address = export(array)
-    Versioned.from_address(address).dl_tensor.dtype.bits = 33
-    with pytest.raises(BufferError, match="bits 33"):
-        table_of(md.Array).to_object(address, ctypes.byref(out))
-    del array, again
-    assert live_buffers() == 0
-
-
-@pytest.mark.rule("exchange-allocator")
-def test_the_allocator_makes_what_the_prototype_says(live_buffers):
-    errors = []
-    on_error = SET_ERROR(lambda _context, kind, message: errors.append((kind, message)))
-    address = export(md.zeros((2, 5), "int8"))
-    prototype = Versioned.from_address(address).dl_tensor
-    out = ctypes.c_void_p()
-    allocate = table_of(md.Array).allocator
-    assert allocate(ctypes.byref(prototype), ctypes.byref(out), None, on_error) == 0
-    made = Versioned.from_address(out.value).dl_tensor
-    assert (made.shape[:2], made.strides[:2], made.device.device_type) == ([2, 5], [5, 1], 8)
-    delete(out.value)
-    prototype.device.device_type = 2
-    assert allocate(ctypes.byref(prototype), ctypes.byref(out), None, on_error) == -1
-    assert out.value is None
-    assert errors[0][0] == b"BufferError"
-    assert b"(2, 0)" in errors[0][1]
-    delete(address)
-
-
-@pytest.mark.rule("exchange-stream")
-def test_there_is_no_stream_on_metal():
-    out = ctypes.c_void_p(1)
-    assert table_of(md.Array).stream(8, 0, ctypes.byref(out)) == 0
-    assert out.value is None
 
 
 @pytest.mark.needs_torch
@@ -176,67 +76,6 @@ def test_torchs_negated_memory_is_refused(live_buffers):
         assert md.from_dlpack(plain).tolist() == plain.tolist()
 
 
-@pytest.mark.needs_torch
-@pytest.mark.rule("exchange-to")
-def test_to_gives_every_framework_its_own(live_buffers):
-    import torch
-
-    array = md.zeros((2, 8))
-    for target in (torch, torch.Tensor):
-        tensor = array.to(target)
-        assert tensor.untyped_storage().data_ptr() == array.buffer.handle
-        del tensor
-    mirror = array.to(np)
-    mirror[0, 0] = 5
-    assert array[0, 0].item() == 5
-    assert array.to(md.Array).buffer.handle == array.buffer.handle
-
-
-@pytest.mark.needs_jax
-def test_to_jax_shares_by_the_host_view():
-    import jax.numpy as jnp
-
-    array = md.full((2, 64), 3.0)
-    assert array.to(jnp).tolist() == array.tolist()
-
-
-@pytest.mark.needs_torch
-@pytest.mark.rule("exchange-to")
-def test_a_hand_over_that_fails_leaks_nothing(live_buffers):
-    import torch
-
-    for _ in range(20):
-        with pytest.raises((BufferError, RuntimeError)):
-            md.zeros((2, 4), "int4").to(torch.Tensor)
-
-
-def test_to_refuses_what_is_no_target():
-    array = md.zeros(2)
-    for target in (5, "torch", object(), gc):
-        with pytest.raises(TypeError, match="neither"):
-            array.to(target)
-    with pytest.raises(TypeError, match="__dlpack_c_exchange_api__"):
-        array.to(dict)
-    with pytest.raises((RuntimeError, BufferError)):
-        md.zeros(2, storage="private").to(np)
-
-
-def test_what_a_module_raises_for_another_reason_than_a_refusal_comes_out():
-    """A failure of the GPU and Ctrl-C are no refusals of Metal memory: the host's memory is not tried."""
-    raised = []
-
-    class Module:
-        @staticmethod
-        def from_dlpack(_x):
-            raised.append(True)
-            raise error
-
-    for error in (md.MetalError("failed"), KeyboardInterrupt(), MemoryError()):
-        with pytest.raises(type(error)):
-            md.zeros(4).to(Module())
-    assert len(raised) == 3
-
-
 def test_types_seen_are_remembered_and_let_go():
     import weakref
 
@@ -266,7 +105,7 @@ def test_a_table_of_another_major_version_is_left_for_the_one_before_it():
 
     def from_object(_op, out):
         calls.append("table")
-        out[0] = export(array)
+        out[0] = tensor_of(array)
         return 0
 
     array = md.full(3, 4.0)
@@ -294,21 +133,6 @@ def test_a_table_of_another_major_version_is_left_for_the_one_before_it():
     _core._forget_types()
 
 
-def capsule_of_table(header):
-    new = ctypes.pythonapi.PyCapsule_New
-    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    return new(ctypes.addressof(header), b"dlpack_exchange_api", None)
-
-
-def kind_with(table, *, has_method=True):
-    """A type with this table whose objects are the numbers 0, 1, 2."""
-    methods = {
-        "__dlpack_device__": lambda _self: (1, 0),
-        "__dlpack__": lambda _self, **keywords: np.arange(3.0).__dlpack__(**keywords),
-    }
-    return type("Kind", (), {"__dlpack_c_exchange_api__": capsule_of_table(table), **(methods if has_method else {})})
-
-
 @pytest.mark.rule("exchange-versions")
 def test_versions_in_a_circle_and_tables_with_holes_are_passed_over():
     one, two = Header(Version(2, 0), None), Header(Version(3, 0), None)
@@ -317,12 +141,12 @@ def test_versions_in_a_circle_and_tables_with_holes_are_passed_over():
     without_export.from_object = type(without_export.from_object)()
     without_import.to_object = type(without_import.to_object)()
     for header in (one, without_export, without_import):
-        kind = kind_with(header)
+        kind = kind_with_table(header)
         assert md.from_dlpack(kind()).tolist() == [0, 1, 2]
         with pytest.raises(TypeError, match="no __dlpack_c_exchange_api__"):
             md.zeros(3).to(kind)
         with pytest.raises(AttributeError, match="__dlpack__"):
-            md.from_dlpack(kind_with(header, has_method=False)())
+            md.from_dlpack(kind_with_table(header, has_method=False)())
     _core._forget_types()
 
 
@@ -334,7 +158,7 @@ def test_a_table_that_fails_is_followed_by_the_method_if_there_is_one(live_buffe
         table = Table.from_buffer_copy(table_of(md.Array))
         table.from_object = type(table.from_object)(function)
         kept.append(table)
-        return kind_with(table, has_method=has_method)()
+        return kind_with_table(table, has_method=has_method)()
 
     def gives_nothing(_op, out):
         out[0] = None
@@ -381,19 +205,6 @@ def test_a_subclass_of_torchs_with_a_table_of_its_own_is_checked_as_any_other(fi
     _core._forget_types()
     gc.collect()
     assert producer.deletions == 1
-
-
-@pytest.mark.rule("exchange-to")
-def test_a_type_that_takes_a_tensor_and_gives_nothing_is_named(live_buffers):
-    def to_nothing(_tensor, out):
-        out[0] = None
-        return 0
-
-    table = Table.from_buffer_copy(table_of(md.Array))
-    table.to_object = type(table.to_object)(to_nothing)
-    with pytest.raises(BufferError, match="Kind refused the tensor without a reason"):
-        md.zeros(3).to(kind_with(table))
-    _core._forget_types()
 
 
 @pytest.mark.parametrize("wrong", [None, 5, "text", ctypes.c_int(3)])

@@ -1,0 +1,93 @@
+"""Array.to: the array in another framework, by its type's table or its module's from_dlpack."""
+
+import gc
+
+import numpy as np
+import pytest
+from dlpack_structs import Table, delete, kind_with_table, table_of
+
+import metal_dlpack as md
+from metal_dlpack import _core
+
+
+@pytest.mark.needs_torch
+@pytest.mark.rule("exchange-to")
+def test_to_gives_every_framework_its_own(live_buffers):
+    import torch
+
+    array = md.zeros((2, 8))
+    for target in (torch, torch.Tensor):
+        tensor = array.to(target)
+        assert tensor.untyped_storage().data_ptr() == array.buffer.handle
+        del tensor
+    mirror = array.to(np)
+    mirror[0, 0] = 5
+    assert array[0, 0].item() == 5
+    assert array.to(md.Array).buffer.handle == array.buffer.handle
+
+
+@pytest.mark.needs_jax
+def test_to_jax_shares_by_the_host_view():
+    import jax.numpy as jnp
+
+    array = md.full((2, 64), 3.0)
+    assert array.to(jnp).tolist() == array.tolist()
+
+
+@pytest.mark.needs_torch
+@pytest.mark.rule("exchange-to")
+def test_a_hand_over_that_fails_leaks_nothing(live_buffers):
+    import torch
+
+    for _ in range(20):
+        with pytest.raises((BufferError, RuntimeError)):
+            md.zeros((2, 4), "int4").to(torch.Tensor)
+
+
+def test_to_refuses_what_is_no_target():
+    array = md.zeros(2)
+    for target in (5, "torch", object(), gc):
+        with pytest.raises(TypeError, match="neither"):
+            array.to(target)
+    with pytest.raises(TypeError, match="__dlpack_c_exchange_api__"):
+        array.to(dict)
+    with pytest.raises((RuntimeError, BufferError)):
+        md.zeros(2, storage="private").to(np)
+
+
+def test_what_a_module_raises_for_another_reason_than_a_refusal_comes_out():
+    """A failure of the GPU and Ctrl-C are no refusals of Metal memory: the host's memory is not tried."""
+    raised = []
+
+    class Module:
+        @staticmethod
+        def from_dlpack(_x):
+            raised.append(True)
+            raise error
+
+    for error in (md.MetalError("failed"), KeyboardInterrupt(), MemoryError()):
+        with pytest.raises(type(error)):
+            md.zeros(4).to(Module())
+    assert len(raised) == 3
+
+
+@pytest.mark.rule("exchange-to")
+@pytest.mark.parametrize("is_deleted", [False, True])
+@pytest.mark.parametrize("status", [0, -1])
+def test_a_type_that_gives_nothing_is_named_and_the_tensor_is_deleted_once(status, is_deleted, live_buffers):
+    def to_nothing(tensor, out):
+        if is_deleted:
+            delete(tensor)
+        out[0] = None
+        return status
+
+    table = Table.from_buffer_copy(table_of(md.Array))
+    table.to_object = type(table.to_object)(to_nothing)
+    array = md.zeros(3)
+    with pytest.raises(BufferError, match="Kind refused the tensor without a reason"):
+        array.to(kind_with_table(table))
+    _core._forget_types()
+    buffer = array.buffer
+    del array
+    buffer.close()  # refused while a tensor is left
+    assert buffer.is_closed

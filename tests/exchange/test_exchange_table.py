@@ -1,0 +1,98 @@
+"""The C exchange API: our table, called through ctypes."""
+
+import ctypes
+
+import numpy as np
+import pytest
+from dlpack_structs import SET_ERROR, Table, Tensor, Versioned, delete, table_of, tensor_of
+
+import metal_dlpack as md
+
+
+@pytest.mark.rule("exchange-table")
+def test_the_table_is_version_1_3_and_whole():
+    table = table_of(md.Array)
+    assert (table.header.version.major, table.header.version.minor) == (1, 3)
+    assert table.header.prev_api is None
+    for name in ("allocator", "from_object", "to_object", "borrow", "stream"):
+        assert ctypes.cast(getattr(table, name), ctypes.c_void_p).value
+    assert ctypes.sizeof(Table) == 56
+
+
+@pytest.mark.rule("exchange-owned")
+def test_an_owned_tensor_carries_handle_offset_and_flags(live_buffers):
+    array = md.zeros((4, 6), "int16")[1:, 2:].as_readonly()
+    address = tensor_of(array)
+    managed = Versioned.from_address(address)
+    assert managed.dl_tensor.data == array.buffer.handle
+    assert managed.dl_tensor.byte_offset == 16
+    assert managed.flags == 1
+    del array
+    assert live_buffers() == 1
+    delete(address)
+    assert live_buffers() == 0
+
+
+@pytest.mark.rule("exchange-owned")
+def test_negative_strides_are_copied_for_an_owned_tensor_and_refused_for_a_borrowed_one():
+    array = md.asarray(np.arange(3.0), copy=True)[::-1]
+    address = tensor_of(array)
+    assert Versioned.from_address(address).dl_tensor.strides[0] == 1
+    assert Versioned.from_address(address).flags == 2
+    delete(address)
+    with pytest.raises(BufferError, match=r"negative.*owned"):
+        table_of(md.Array).borrow(array, ctypes.byref(Tensor()))
+
+
+@pytest.mark.rule("exchange-borrowed")
+def test_a_borrowed_tensor_is_the_arrays_own():
+    array = md.zeros((4, 6), "int16")[1:, 2:]
+    tensor = Tensor()
+    assert table_of(md.Array).borrow(array, ctypes.byref(tensor)) == 0
+    assert (tensor.data, tensor.byte_offset) == (array.buffer.handle, 16)
+    assert (tensor.shape[:2], tensor.strides[:2]) == ([3, 4], [6, 1])
+    with pytest.raises(BufferError, match="read-only"):
+        table_of(md.Array).borrow(array.as_readonly(), ctypes.byref(tensor))
+
+
+@pytest.mark.rule("exchange-steals")
+def test_a_tensor_becomes_an_array_and_is_stolen(live_buffers):
+    array = md.full(3, 2.0)
+    out = ctypes.c_void_p()
+    assert table_of(md.Array).to_object(tensor_of(array), ctypes.byref(out)) == 0
+    again = ctypes.cast(out, ctypes.py_object).value
+    ctypes.pythonapi.Py_DecRef(ctypes.py_object(again))
+    assert again.buffer.handle == array.buffer.handle
+    address = tensor_of(array)
+    Versioned.from_address(address).dl_tensor.dtype.bits = 33
+    with pytest.raises(BufferError, match="bits 33"):
+        table_of(md.Array).to_object(address, ctypes.byref(out))
+    del array, again
+    assert live_buffers() == 0
+
+
+@pytest.mark.rule("exchange-allocator")
+def test_the_allocator_makes_what_the_prototype_says(live_buffers):
+    errors = []
+    on_error = SET_ERROR(lambda _context, kind, message: errors.append((kind, message)))
+    address = tensor_of(md.zeros((2, 5), "int8"))
+    prototype = Versioned.from_address(address).dl_tensor
+    out = ctypes.c_void_p()
+    allocate = table_of(md.Array).allocator
+    assert allocate(ctypes.byref(prototype), ctypes.byref(out), None, on_error) == 0
+    made = Versioned.from_address(out.value).dl_tensor
+    assert (made.shape[:2], made.strides[:2], made.device.device_type) == ([2, 5], [5, 1], 8)
+    delete(out.value)
+    prototype.device.device_type = 2
+    assert allocate(ctypes.byref(prototype), ctypes.byref(out), None, on_error) == -1
+    assert out.value is None
+    assert errors[0][0] == b"BufferError"
+    assert b"(2, 0)" in errors[0][1]
+    delete(address)
+
+
+@pytest.mark.rule("exchange-stream")
+def test_there_is_no_stream_on_metal():
+    out = ctypes.c_void_p(1)
+    assert table_of(md.Array).stream(8, 0, ctypes.byref(out)) == 0
+    assert out.value is None
