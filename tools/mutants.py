@@ -176,9 +176,9 @@ MUTANTS = [
     ),
     Mutant(
         "no wait of the CPU for a stream",
-        "src/streams/wait_rule.h",
-        "    if (tracking_is_quiet()) {\n",
-        "    if (function != NULL) {\n",
+        WAIT_RULE,
+        "        waiting_for_busy_storage(state_of(op), function",
+        "        function == NULL && waiting_for_busy_storage(state_of(op), function",
         RACES,
     ),
     Mutant(
@@ -346,8 +346,8 @@ MUTANTS = [
     Mutant(
         "stream: no wait of arrays on the CPU",
         WAIT_RULE,
-        "    if (wait_rule_for_work(state, function, storage, is_for_writing) < 0) {",
-        "    if (function == NULL && wait_rule_for_work(state, function, storage, is_for_writing) < 0) {",
+        "    if (!tracking_is_quiet() &&\n",
+        "    if (!tracking_is_quiet() && function == NULL &&\n",
         STREAMS,
     ),
     Mutant(

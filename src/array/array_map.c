@@ -77,8 +77,7 @@ array_map(const char *function, ArrayObject *self, map_access access, array_mapp
         return 0;
     }
     metal_storage *storage = array_storage(self);
-    if (wait_rule_for_cpu(state_of((PyObject *)self), function, storage, access != MAP_READ) <
-        0) {
+    if (wait_rule_for_cpu((PyObject *)self, function, storage, access != MAP_READ) < 0) {
         return -1;
     }
     char *address = storage->address;
@@ -90,24 +89,25 @@ array_map(const char *function, ArrayObject *self, map_access access, array_mapp
 }
 
 /* What was written to a stage goes back to private storage. */
-static bridge_status
-flush_private(const ArrayObject *self, const array_mapping *mapping, bridge_error *error)
+static int
+flush_private(const char *function, ArrayObject *self, const array_mapping *mapping)
 {
     staged_range range = range_of(self, mapping);
+    bridge_error error = {0};
     bridge_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = staging_flush(&range, error);
+    status = staging_flush(&range, &error);
     Py_END_ALLOW_THREADS
-    return status;
+    return errors_check_status(state_of((PyObject *)self), function, status, &error,
+                               range.nbytes);
 }
 
 int
 array_unmap(const char *function, ArrayObject *self, array_mapping *mapping, bool is_written)
 {
-    bridge_error error = {0};
-    bridge_status status = BRIDGE_OK;
+    int result = 0;
     if (is_written && mapping->stage != NULL) {
-        status = flush_private(self, mapping, &error);
+        result = flush_private(function, self, mapping);
     }
     else if (is_written && mapping->nbytes > 0) {
         storage_end_host_write(array_storage(self), (size_t)mapping->first_bytes,
@@ -115,6 +115,5 @@ array_unmap(const char *function, ArrayObject *self, array_mapping *mapping, boo
     }
     storage_release(mapping->stage);
     mapping->stage = NULL;
-    return errors_check_status(state_of((PyObject *)self), function, status, &error,
-                               (uint64_t)mapping->nbytes);
+    return result;
 }

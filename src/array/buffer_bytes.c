@@ -140,8 +140,7 @@ buffer_getbuffer(PyObject *op, Py_buffer *view, int flags)
         return -1;
     }
     buffer_hold(self); /* for the view; given back in buffer_releasebuffer */
-    if (wait_rule_for_cpu(state_of(op), "memoryview(Buffer)", storage, !storage->is_readonly) <
-        0) {
+    if (wait_rule_for_cpu(op, "memoryview(Buffer)", storage, !storage->is_readonly) < 0) {
         buffer_unhold(self);
         return -1;
     }

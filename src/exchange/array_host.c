@@ -153,8 +153,8 @@ array_getbuffer(PyObject *op, Py_buffer *view, int flags)
     if (check_request(self, format, flags) < 0) {
         return -1;
     }
-    if (wait_rule_for_cpu(state_of(op), "memoryview(Array)", array_storage(self),
-                          !self->is_readonly) < 0) {
+    if (wait_rule_for_cpu(op, "memoryview(Array)", array_storage(self), !self->is_readonly) <
+        0) {
         note_unheard(self);
         return -1;
     }

@@ -94,16 +94,16 @@ static int
 make_visible(ArrayObject *self, DLDeviceType device, const stream_order *order)
 {
     metal_storage *storage = array_storage(self);
-    md_state *state = state_of((PyObject *)self);
+    PyObject *op = (PyObject *)self;
     if (device != kDLCPU) {
-        if (self->nitems > 0 &&
-            wait_rule_for_gpu(state, "Array.__dlpack__", storage, order) < 0) {
+        if (self->nitems > 0 && !tracking_is_quiet() && /* or the state need not be looked up */
+            wait_rule_for_gpu(state_of(op), "Array.__dlpack__", storage, order) < 0) {
             return -1;
         }
         storage_publish(storage);
         return 0;
     }
-    if (self->nitems > 0 && wait_rule_for_cpu(state, "Array.__dlpack__", storage, true) < 0) {
+    if (self->nitems > 0 && wait_rule_for_cpu(op, "Array.__dlpack__", storage, true) < 0) {
         return -1;
     }
     if (storage->mode != BRIDGE_MANAGED || self->nitems == 0) {

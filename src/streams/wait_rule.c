@@ -8,10 +8,11 @@
 /* ---- the CPU waits ---- */
 
 int
-wait_rule_for_cpu(md_state *state, const char *function, metal_storage *storage,
+wait_rule_for_cpu(PyObject *op, const char *function, metal_storage *storage,
                   bool is_for_writing)
 {
-    if (wait_rule_for_work(state, function, storage, is_for_writing) < 0) {
+    if (!tracking_is_quiet() &&
+        waiting_for_busy_storage(state_of(op), function, storage, is_for_writing) < 0) {
         return -1;
     }
     if (storage->mode != BRIDGE_MANAGED) { /* one memory: save the GIL's hand-over */
@@ -24,7 +25,7 @@ wait_rule_for_cpu(md_state *state, const char *function, metal_storage *storage,
     status = is_for_writing ? storage_begin_host_write(storage, &error)
                             : storage_begin_host_read(storage, &error);
     Py_END_ALLOW_THREADS
-    return errors_check_status(state, function, status, &error, 0);
+    return errors_check_status(state_of(op), function, status, &error, 0);
 }
 
 /* ---- the GPU waits ---- */
@@ -54,9 +55,12 @@ wait_rule_on_gpu_for_event(md_state *state, const char *function, metal_stream *
 /* ---- as the `stream` argument says ---- */
 
 int
-wait_rule_for_busy_gpu(md_state *state, const char *function, metal_storage *storage,
-                       const stream_order *order)
+wait_rule_for_gpu(md_state *state, const char *function, metal_storage *storage,
+                  const stream_order *order)
 {
+    if (order->is_ordered || tracking_is_quiet()) {
+        return 0;
+    }
     return order->stream != NULL ? wait_rule_on_gpu(state, function, order->stream, storage)
                                  : waiting_for_busy_storage(state, function, storage, true);
 }

@@ -40,23 +40,14 @@ wait_rule_for_work(md_state *state, const char *function, metal_storage *storage
     return waiting_for_busy_storage(state, function, storage, is_for_writing);
 }
 
-/* Before the CPU reads `address`, or writes to it too. */
-int wait_rule_for_cpu(md_state *state, const char *function, metal_storage *storage,
+/* Before the CPU reads `address`, or writes to it too.  `op` is any object of the module: its
+ * state is looked up only if there is something to wait for. */
+int wait_rule_for_cpu(PyObject *op, const char *function, metal_storage *storage,
                       bool is_for_writing);
 
 /* Before a consumer uses the buffer on the GPU. */
-int wait_rule_for_busy_gpu(md_state *state, const char *function, metal_storage *storage,
-                           const stream_order *order); /* something is in flight */
-static inline int
-wait_rule_for_gpu(md_state *state, const char *function, metal_storage *storage,
-                  const stream_order *order)
-{
-    if (order->is_ordered || tracking_is_quiet()) {
-        return 0;
-    }
-    return wait_rule_for_busy_gpu(state, function, storage, order);
-}
-
+int wait_rule_for_gpu(md_state *state, const char *function, metal_storage *storage,
+                      const stream_order *order);
 /* The same, and the bytes are ready once the event has `value`; NULL: they are. */
 int wait_rule_for_moment(md_state *state, const char *function, metal_storage *storage,
                          const stream_order *order, bridge_event *event, uint64_t value);
