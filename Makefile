@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 # A worker for each core, a file on one worker: what a file builds for its tests is built once.
-PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help

@@ -68,10 +68,19 @@ def test_a_source_distribution_has_all_that_is_compiled(sdist):
         "src/metal_dlpack/*.pyi",
         "tests/**/*.py",
         "tests/**/*.[chm]",
+        "tests/softmetal/*.supp",
+        "docs/*.md",
+        "docs/inside/*.md",
+        "examples/**/*.py",
+        "benchmarks/*.py",
+        "tools/*",
+        ".ci/run",
         "LICENSE",
         "README.md",
     ):
-        for path in ROOT.glob(pattern):
+        paths = [path for path in ROOT.glob(pattern) if "__pycache__" not in path.parts]
+        assert paths, pattern
+        for path in paths:
             assert (sdist / path.relative_to(ROOT)).exists(), path
     assert not list(sdist.rglob("*.so"))
 
