@@ -24,16 +24,9 @@ MACOS_TARGET = "14.0"
 EXPORTS = "src/module/exports.map"
 SOFTMETAL = "src/softmetal"
 
-#: What gcc gets where it takes it, each line for itself.
-GCC_FLAGS = [
-    # a function begins a line of the cache: else what stands before it makes a call a twentieth slower, or not
-    ["-flto=auto", "-fno-fat-lto-objects", "-fno-plt", "-falign-functions=64"],
-    # x86: `rep stos` for a struct, `rep movs` for a shape, take longer to start than the few words that they move
-    [
-        "-mmemset-strategy=unrolled_loop:512:noalign,libcall:-1:noalign",
-        "-mmemcpy-strategy=unrolled_loop:128:noalign,libcall:-1:noalign",
-    ],
-]
+#: What gcc gets.  A function begins a line of the cache: else a call takes up to a twentieth longer, by what stands
+#: before it.
+GCC_FLAGS = ["-flto=auto", "-fno-fat-lto-objects", "-fno-plt", "-falign-functions=64"]
 
 #: What a machine may lack: a probe file, its text, and what to say.
 PROBES = [
@@ -140,10 +133,9 @@ class BuildCore(build_ext):
         """
         if IS_MAC or sanitizer_args() or os.environ.get("METAL_DLPACK_LTO") == "0":
             return
-        for flags in GCC_FLAGS:
-            if self.links_with(flags):
-                ext.extra_compile_args = [*ext.extra_compile_args, *flags]
-                ext.extra_link_args = [*ext.extra_link_args, *flags]
+        if self.links_with(GCC_FLAGS):
+            ext.extra_compile_args = [*ext.extra_compile_args, *GCC_FLAGS]
+            ext.extra_link_args = [*ext.extra_link_args, *GCC_FLAGS]
 
     def links_with(self, flags: list[str]) -> bool:
         with tempfile.TemporaryDirectory() as folder:

@@ -4,7 +4,7 @@
 
 #include "copy/copy_plan.h"
 
-/* Copy; `nbytes` is the size of the whole copy, of which `plan` may be a part.  No overlap. */
-void copy_nest_run(const copy_plan *plan, int64_t nbytes);
+/* Copy.  Source and destination do not overlap. */
+void copy_nest_run(const copy_plan *plan);
 
 #endif /* MD_COPY_NEST_H */

@@ -1,5 +1,21 @@
 /* copy_plan.h: one copy as the smallest loop nest that does it.
  *
+ *     shape (2, 3, 4, 5), itemsize 4     bytes from item to item: extent, in dst, in src
+ *
+ *     as given              in dst's order        neighbours joined      dense items widened
+ *     2   240   240         2   240   240         6   80   80            6   80   80
+ *     3    80    80   sort  3    80    80  merge  5   16    4   widen    5   16    4
+ *     4     4    20   -->   5    16     4   -->   4    4   20    -->     4    4   20
+ *     5    16     4         4     4    20
+ *                                                 run  4                 run  4
+ *
+ * Widening joins the last axis to the run where it is dense on both sides: rows of a sliced
+ * matrix become one run each, and a contiguous copy is a run without axes.
+ *
+ * copy_nest.c then takes two axes of the plan, the one that is densest in dst and the one that
+ * is densest in src (above: 4 and 5), and the first road of copy_roads.h that moves such a
+ * block.  It loops over the other axes (above: 6).
+ *
  * Owns:      nothing: a plan is a value on the stack and points into the caller's memory.
  * Threads:   pure functions.
  * Units:     everything in bytes, extents in runs.

@@ -6,16 +6,16 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "copy/copy.h"
+#include "copy/copy_caches.h"
 #include "copy/copy_nest.h"
 
-/* A thread costs about 20 us to start and join; a core moves about 10 bytes in a ns.  One core
- * alone comes near what memory gives to a plain memcpy: that is worth a thread only much
- * later. */
-#define THREAD_MIN_NBYTES (2 << 20)        /* strided work for each thread */
-#define THREAD_MIN_PLAIN_NBYTES (16 << 20) /* contiguous work for each thread */
-#define DEFAULT_MAX 4                      /* more threads wait for the same memory */
-#define SPLIT_ALIGNMENT 4096               /* where one run is cut: pages stay whole */
+/* A thread takes about 20 us to start and join, a core about as long to move a tenth of its
+ * second cache: a thread's share is a few times that cache.  One core alone comes near what
+ * memory gives to a plain memcpy, so that takes much more to pay. */
+#define SHARE 2              /* second caches of strided work for each thread */
+#define PLAIN_SHARE 16       /* and of contiguous work */
+#define DEFAULT_MAX 4        /* more threads wait for the same memory */
+#define SPLIT_ALIGNMENT 4096 /* where one run is cut: pages stay whole */
 
 static atomic_int setting; /* threads asked for; 0: the default */
 
@@ -91,7 +91,6 @@ take_part_of_run(const copy_plan *plan, int index, int nparts, copy_plan *part)
 
 typedef struct {
     copy_plan plan;
-    int64_t nbytes; /* of the whole copy */
     int64_t extent; /* of the axis that was cut */
     pthread_t thread;
     bool is_started;
@@ -102,7 +101,7 @@ run_work(void *argument)
 {
     const work *w = argument;
     if (w->extent > 0) {
-        copy_nest_run(&w->plan, w->nbytes);
+        copy_nest_run(&w->plan);
     }
     return NULL;
 }
@@ -121,7 +120,7 @@ start_helpers(work *works, int nparts)
 }
 
 static void
-run_parts(const copy_plan *plan, int64_t nbytes, int nparts)
+run_parts(const copy_plan *plan, int nparts)
 {
     work works[COPY_MAX_THREADS];
     int axis = plan->naxes == 0 ? -1 : choose_axis(plan, nparts);
@@ -134,7 +133,6 @@ run_parts(const copy_plan *plan, int64_t nbytes, int nparts)
             take_part(plan, axis, i, nparts, part);
         }
         works[i].extent = axis < 0 ? part->run : part->axes[axis].extent;
-        works[i].nbytes = nbytes;
         works[i].is_started = false;
     }
     start_helpers(works, nparts);
@@ -153,13 +151,13 @@ void
 copy_threads_run(const copy_plan *plan)
 {
     int64_t nbytes = copy_plan_nbytes(plan);
-    int64_t share = plan->naxes == 0 ? THREAD_MIN_PLAIN_NBYTES : THREAD_MIN_NBYTES;
+    int64_t share = copy_caches_get()->second_nbytes * (plan->naxes == 0 ? PLAIN_SHARE : SHARE);
     int64_t useful = nbytes / share;
     int allowed = useful > 1 ? copy_get_threads() : 1; /* small copies do not ask the system */
     if (allowed > 1) {
-        run_parts(plan, nbytes, useful < allowed ? (int)useful : allowed);
+        run_parts(plan, useful < allowed ? (int)useful : allowed);
     }
     else {
-        copy_nest_run(plan, nbytes);
+        copy_nest_run(plan);
     }
 }

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include "copy/copy.h"
+#include "copy/copy_threads.h"
 #include "python/args.h"
 
 #define THREADS_VARIABLE "METAL_DLPACK_NUM_THREADS"

@@ -66,10 +66,10 @@ class Engine:
         self.lib.copy_fill(ctypes.addressof(layout), dst.ctypes.data, item)
 
 
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory):
+@pytest.fixture(scope="module", params=[False, True], ids=["this machine's caches", "small caches"])
+def engine(request, tmp_path_factory):
     library = tmp_path_factory.mktemp("copy") / "libcopy.so"
-    return Engine(compile_copy(library, "-O2", "-shared", "-fPIC"))
+    return Engine(compile_copy(library, "-O2", "-shared", "-fPIC", small_caches=request.param))
 
 
 @pytest.fixture
@@ -495,14 +495,20 @@ def can_sanitize(kinds):
     ids=["address,undefined", "address,undefined, small grids", "thread", "none"],
 )
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)])
-def test_random_copies_equal_a_plain_loop_and_stay_in_bounds(tmp_path, kinds, flags, cases, seed):
+@pytest.mark.parametrize(
+    "small_caches",
+    [pytest.param(False, marks=pytest.mark.long), True],
+    ids=["this machine's caches", "small caches"],
+)
+def test_random_copies_equal_a_plain_loop_and_stay_in_bounds(tmp_path, kinds, flags, cases, seed, small_caches):
     if seed == 0:
         cases //= 10  # enough to see that the program finds no fault at once
     if kinds:
         flags = [*flags, "-g", f"-fsanitize={kinds}", "-fno-sanitize-recover=all"]
         if not can_sanitize(kinds):
             pytest.skip(f"the compiler has no -fsanitize={kinds}")
-    program = compile_copy(tmp_path / "fuzz_copy", *flags, "-Dmalloc=test_malloc", str(FUZZER))
+    flags = [*flags, "-Dmalloc=test_malloc", str(FUZZER)]
+    program = compile_copy(tmp_path / "fuzz_copy", *flags, small_caches=small_caches)
     command = [str(program), str(seed), str(cases)]
     if kinds == "thread" and shutil.which("setarch"):
         command = ["setarch", os.uname().machine, "-R", *command]  # old runtimes fear young kernels' addresses

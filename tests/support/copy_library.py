@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 import pytest
-from places import SRC
+from places import C_FILES, SRC
 
 CC = os.environ.get("CC", "cc").split()
 SOURCES = [*sorted(SRC.glob("copy/*.c")), SRC / "metal" / "copy_kernel.c"]
@@ -18,6 +18,10 @@ needs_compiler = [
 ]
 
 
-def compile_copy(path, *flags):
-    subprocess.run([*CC, *FLAGS, *flags, *map(str, SOURCES), "-o", str(path)], check=True)
+def compile_copy(path, *flags, small_caches=False):
+    """With small caches, small copies take the roads of large ones."""
+    sources = list(SOURCES)
+    if small_caches:
+        sources[sources.index(SRC / "copy" / "copy_caches.c")] = C_FILES / "small_caches.c"
+    subprocess.run([*CC, *FLAGS, *flags, *map(str, sources), "-o", str(path)], check=True)
     return path

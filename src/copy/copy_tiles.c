@@ -1,0 +1,145 @@
+/* copy_tiles.c: two axes that change places: one is dense in the source, one in the destination.
+ *
+ *         source                            destination
+ *         rows ->                           columns ->
+ *     c  +------+------+--                r  +---+---+---+--
+ *     o  |square|square|    each square   o  |   |   |   |      a tile is as many squares
+ *     l  +------+------+--   is turned    w  +---+---+---+--    as the first cache holds,
+ *     u  |square|square|       --->       s  |   |   |   |      in both
+ *     m  +------+------+--                |  +---+---+---+--
+ *     n  |      |                         v  |
+ *
+ * A tile is turned straight into its place, or, where its lines would push one another out of
+ * the cache, into a buffer and from there row by row.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "copy/copy_caches.h"
+#include "copy/copy_roads.h"
+#include "copy/copy_run.h"
+#include "copy/copy_square.h"
+
+#define BUFFER_NBYTES (32 << 10) /* any thread's stack has room for it */
+#define MOST_RUN 64              /* longer runs fill lines by themselves */
+#define FEW_LINES 16             /* so few find room in any cache */
+#define LINE_NBYTES 64
+
+static inline int64_t
+smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- one tile ---- */
+
+/* Cover the tile with squares, along the source's rows.  The last ones are moved back and
+ * overlap their neighbours. */
+#define DEFINE_ROAD(size) \
+    static void turn_##size(const copy_block *tile, char *dst, const char *src) \
+    { \
+        const copy_axis rows = tile->outer, columns = tile->inner; \
+        if (rows.extent < SIDE_##size || columns.extent < SIDE_##size) { \
+            copy_runs_road(tile)(tile, dst, src); \
+            return; \
+        } \
+        for (int64_t j = 0; j < columns.extent; j += SIDE_##size) { \
+            int64_t column = smaller(j, columns.extent - SIDE_##size), i = SIDE_##size; \
+            char *to = dst + column * size; \
+            const char *from = src + column * columns.src_step; \
+            for (; i < rows.extent; i += SIDE_##size) { \
+                square_##size(to, rows.dst_step, from, columns.src_step); \
+                to += SIDE_##size * rows.dst_step; \
+                from += SIDE_##size * size; \
+            } \
+            int64_t back = i - rows.extent; \
+            square_##size(to - back * rows.dst_step, rows.dst_step, from - back * size, \
+                          columns.src_step); \
+        } \
+    }
+
+DEFINE_ROAD(1)
+DEFINE_ROAD(2)
+DEFINE_ROAD(4)
+DEFINE_ROAD(8)
+
+static copy_road
+turn_road(const copy_block *tile)
+{
+    switch (tile->run) {
+    case 1: return turn_1;
+    case 2: return turn_2;
+    case 4: return turn_4;
+    case 8: return turn_8;
+    default: return copy_runs_road(tile);
+    }
+}
+
+static void
+turn_through_buffer(const copy_block *tile, char *dst, const char *src)
+{
+    char buffer[BUFFER_NBYTES] __attribute__((aligned(LINE_NBYTES)));
+    const int64_t row_nbytes = tile->inner.extent * tile->run;
+    copy_block packed = *tile;
+    packed.outer.dst_step = row_nbytes;
+    turn_road (&packed)(&packed, buffer, src);
+    for (int64_t i = 0; i < tile->outer.extent; i++) {
+        copy_run(dst + i * tile->outer.dst_step, buffer + i * row_nbytes, row_nbytes);
+    }
+}
+
+/* ---- tile by tile ---- */
+
+/* Runs along each side of a tile: half the cache is for the source, half for the destination.
+ */
+static int64_t
+tile_side(int64_t cache_nbytes, int64_t run)
+{
+    int64_t room = smaller(cache_nbytes / 2, BUFFER_NBYTES), side = 1;
+    while (4 * side * side * run <= room) {
+        side *= 2;
+    }
+    return side;
+}
+
+/* Lines so many bytes apart share few places of the cache: its addresses repeat with a period,
+ * which is its size divided by its ways, and a step near half of that is as bad. */
+static bool
+crowds(int64_t cache_nbytes, int64_t step)
+{
+    int64_t period = cache_nbytes / 16, size = step < 0 ? -step : step;
+    int64_t beyond = (size + LINE_NBYTES / 2) % period;
+    return size > period / 2 && beyond < LINE_NBYTES;
+}
+
+static void
+turn_tiles(const copy_block *block, char *dst, const char *src)
+{
+    const copy_axis rows = block->outer, columns = block->inner;
+    const int64_t cache_nbytes = copy_caches_get()->first_nbytes;
+    const int64_t run = block->run, side = tile_side(cache_nbytes, run);
+    bool is_crowded =
+        crowds(cache_nbytes, rows.dst_step) || crowds(cache_nbytes, columns.src_step);
+    copy_road turn = is_crowded ? turn_through_buffer : turn_road(block);
+    copy_block tile = *block;
+    for (int64_t j = 0; j < columns.extent; j += side) {
+        tile.inner.extent = smaller(side, columns.extent - j);
+        for (int64_t i = 0; i < rows.extent; i += side) {
+            tile.outer.extent = smaller(side, rows.extent - i);
+            turn(&tile, dst + i * rows.dst_step + j * run,
+                 src + j * columns.src_step + i * run);
+        }
+    }
+}
+
+copy_road
+copy_tiles_road(const copy_block *block)
+{
+    const copy_axis *rows = &block->outer, *columns = &block->inner;
+    bool is_turned = columns->dst_step == block->run && rows->src_step == block->run;
+    if (!is_turned || block->run > MOST_RUN) {
+        return NULL;
+    }
+    bool is_small = rows->extent <= FEW_LINES && columns->extent <= FEW_LINES;
+    return is_small ? turn_road(block) : turn_tiles;
+}

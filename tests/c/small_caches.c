@@ -1,0 +1,11 @@
+/* small_caches.c: stands in for copy_caches.c and tells of caches so small that small copies
+ * take every road. */
+#include "copy/copy_caches.h"
+
+static const copy_caches small = {.first_nbytes = 2048, .second_nbytes = 4096};
+
+const copy_caches *
+copy_caches_get(void)
+{
+    return &small;
+}
