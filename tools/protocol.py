@@ -39,8 +39,8 @@ Metal the frameworks take part with what their CPU builds do: torch and tvm-ffi 
 ENDINGS = """
 ## Deleters, and the end of things
 
-- **Ours** (`managed_tensor.c`) touch no Python: any thread, with or without the GIL, in any order, also while the interpreter
-  ends and after it. They free the MTLBuffer when they are the last.
+- **Ours** (`managed_tensor.c`) touch no Python: any thread, with or without the GIL, in any order, also while the
+  interpreter ends and after it. They free the MTLBuffer when they are the last.
 - **Others'** are called once, with the GIL of the interpreter that imported the tensor, and never with an exception
   set; one that they leave behind is dropped. The last reference may go on a thread without the GIL: then the tensor
   waits on a list, which a pending call, the next import or export, or the end of the interpreter empties
