@@ -2,19 +2,21 @@
 
 import dataclasses
 import importlib
+import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 from dlpack_structs import READ_ONLY, Producer, capsule_name
-from explain_cases import CASES, MEMORY, PLACE, Modern, consume, make_case
+from explain_cases import ARRAYS, CASES, MEMORY, PLACE, Modern, consume, make_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machine import has_module
-from places import SUPPORT
+from places import SRC, SUPPORT
 
 import metal_dlpack as md
 
@@ -85,6 +87,20 @@ def test_every_row_of_this_machine_has_a_case():
     here = {rule for consumer in ("producer", "metal_dlpack", *MODULES) for rule in explain_module.rules_for(consumer)}
     silent = {f"{rule.consumer}: {rule.condition}" for rule in here - rows_that_speak()}
     assert silent == {"metal_dlpack: too_long_for_metal"}
+
+
+def test_every_reason_to_copy_has_an_array_among_the_cases():
+    source = (SRC / "exchange" / "dlpack_export.c").read_text()
+    body = source[source.index("\nreason_to_copy(") :].partition("\n}")[0]
+    reasons = set(re.findall(r'"([^"]+)"', body))
+    said = []
+    for make, device in itertools.product(ARRAYS.values(), [(8, 0), (1, 0)]):
+        try:
+            make().__dlpack__(copy=False, max_version=(1, 0), dl_device=device)
+        except BufferError as error:
+            said.append(str(error))
+    assert len(reasons) > 3
+    assert {reason for reason in reasons if not any(reason in text for text in said)} == set()
 
 
 def test_every_row_is_whole():

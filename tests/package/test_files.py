@@ -30,7 +30,7 @@ from file_cases import entry, gguf_bytes, safetensors_bytes
 from machine import SANITIZER
 
 import metal_dlpack as md
-from metal_dlpack.files import memory
+from metal_dlpack.files import array_file, memory
 from metal_dlpack.opening import FileFormatError
 
 SUFFIXES = list(cases.WRITERS)
@@ -83,6 +83,13 @@ def reference(path: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
 
 
 # ---- what is in a file ----
+
+
+def test_every_format_has_a_writer_here_and_a_row_in_the_guide():
+    guide = (DOCS / "files.md").read_text()
+    assert set(SUFFIXES) == set(array_file.FORMATS)
+    for suffix in array_file.FORMATS:
+        assert f"| `{suffix}`" in guide and f"``{suffix}``" in md.open.__doc__, suffix
 
 
 def test_every_tensor_is_what_the_format_s_own_package_reads(model, live_buffers):
