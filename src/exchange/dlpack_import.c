@@ -15,7 +15,6 @@
 #include "python/errors.h"
 #include "python/owners.h"
 #include "streams/stream_protocol.h"
-#include "streams/wait_rule.h"
 
 /* A tensor inside a capsule. */
 typedef struct foreign_tensor {
@@ -308,31 +307,22 @@ import_empty(md_state *state, foreign_tensor *foreign, const import_request *req
 
 /* ---- the rest of what was asked ---- */
 
-/* Our work and the producer's on the buffer comes before what the caller does with it. */
-static int
-order_work(ArrayObject *array, const import_request *request)
-{
-    md_state *state = state_of((PyObject *)array);
-    metal_storage *storage = array_storage(array);
-    if (request->moment != NULL) {
-        return stream_protocol_order(state, "from_dlpack", &request->order, storage,
-                                     request->moment);
-    }
-    return wait_rule_for_gpu(state, "from_dlpack", storage, &request->order);
-}
-
 /* Order GPU work; copy to another device, or where the producer did not make the copy that was
  * asked for.  Steals `op`, which may be NULL. */
 /* SPEC import-copy-true, import-copy-false */
 static PyObject *
 finish_metal(PyObject *op, uint64_t flags, const import_request *request)
 {
-    if (op == NULL || order_work(array_cast(op), request) < 0) {
-        Py_XDECREF(op);
+    if (op == NULL) {
         return NULL;
     }
     ArrayObject *array = array_cast(op);
-    const metal_storage *storage = array_storage(array);
+    metal_storage *storage = array_storage(array);
+    if (stream_protocol_order(state_of(op), "from_dlpack", &request->order, storage,
+                              request->moment) < 0) {
+        Py_DECREF(op);
+        return NULL;
+    }
     bool is_elsewhere = request->device != NULL && request->device != storage->device;
     bool is_copied = (flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0;
     if (!is_elsewhere && (request->copy != 1 || is_copied)) {

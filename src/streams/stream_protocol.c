@@ -105,18 +105,26 @@ stream_protocol_speaks(md_state *state, PyObject *op)
 
 /* ---- waiting for a producer ---- */
 
+/* What an Event says, or an object with __metal_stream__; `out`'s event is +1. */
+static int
+ask_moment(md_state *state, const char *function, PyObject *moment, stream_answer *out)
+{
+    if (!Py_IS_TYPE(moment, state->event_type)) {
+        return stream_protocol_ask(state, function, moment, out);
+    }
+    *out = (stream_answer){NULL, event_cast(moment)->event, event_cast(moment)->value};
+    if (out->event != NULL) {
+        bridge_event_retain(out->event);
+    }
+    return 0;
+}
+
 int
 stream_protocol_order(md_state *state, const char *function, const stream_order *order,
                       metal_storage *storage, PyObject *moment)
 {
     stream_answer answer = {0};
-    if (Py_IS_TYPE(moment, state->event_type)) {
-        answer = (stream_answer){NULL, event_cast(moment)->event, event_cast(moment)->value};
-        if (answer.event != NULL) {
-            bridge_event_retain(answer.event);
-        }
-    }
-    else if (stream_protocol_ask(state, function, moment, &answer) < 0) {
+    if (moment != NULL && ask_moment(state, function, moment, &answer) < 0) {
         return -1;
     }
     int result =
