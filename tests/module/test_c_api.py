@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from dlpack_structs import Producer, Versioned
+from places import ROOT
 
 import metal_dlpack as md
 from metal_dlpack import _core
@@ -104,6 +105,14 @@ def test_the_table_has_its_version_and_all_its_functions():
     assert (API.major, API.minor) == (1, 0)
     for name, _ in Api._fields_[2:]:
         assert ctypes.cast(getattr(API, name), ctypes.c_void_p).value, name
+
+
+def test_the_page_names_every_function_and_the_table_here_too():
+    header = (Path(md.get_include()) / "metal_dlpack.h").read_text()
+    names = re.findall(r"\(\*(\w+)\)\(", header)
+    assert names == [name for name, _ in Api._fields_[2:]]
+    page = (ROOT / "docs" / "c_api.md").read_text()
+    assert [name for name in names if f"`{name}`" not in page] == []
 
 
 def test_get_include_names_the_folder_of_the_header():

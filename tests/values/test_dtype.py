@@ -31,6 +31,14 @@ def test_numpy_and_back_gives_the_same_dtype(dtype):
     assert md.dtype(dtype.numpy.type) is dtype
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_items_of_every_type_stand_beside_each_other(dtype):
+    array = md.zeros(3, dtype)
+    array[1] = one = -1 if dtype.name.startswith("int") else 1
+    assert array.tolist()[1] == one
+    assert array.tolist()[0] == array.tolist()[2] == md.zeros(1, dtype).item()
+
+
 def test_no_two_dtypes_are_equal():
     assert len({(dtype.code, dtype.bits) for dtype in DTYPES}) == len(DTYPES)
     assert len(set(DTYPES)) == len(DTYPES)
