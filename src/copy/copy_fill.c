@@ -6,14 +6,17 @@
 #include "copy/copy_roads.h"
 #include "copy/copy_run.h"
 
+#define LONG_NBYTES 4096 /* memset earns its start, and the look at the item */
+
 /* The row begins with `done` bytes.  Repeat them, twice as many each time, while what is
  * repeated stays in the first cache. */
 static void
-repeat_start(char *row, int64_t nbytes, int64_t done, int64_t cache_nbytes)
+repeat_start(char *row, int64_t nbytes, int64_t done)
 {
+    const int64_t most = copy_caches_get()->first_nbytes / 2;
     int64_t chunk = done;
     while (done < nbytes) {
-        chunk = done <= cache_nbytes / 2 ? done : chunk;
+        chunk = done <= most ? done : chunk;
         int64_t step = chunk < nbytes - done ? chunk : nbytes - done;
         memcpy(row + done, row, (size_t)step);
         done += step;
@@ -30,12 +33,11 @@ repeat_start(char *row, int64_t nbytes, int64_t done, int64_t cache_nbytes)
         break; \
     }
 
-/* memset has stores for long rows that a loop has not: they do not read what they overwrite. */
+/* memset can overwrite long rows without reading them first, which a loop cannot. */
 static void
-fill_row(char *restrict row, int64_t nbytes, const char *restrict item, int64_t run,
-         int64_t cache_nbytes)
+fill_row(char *restrict row, int64_t nbytes, const char *restrict item, int64_t run)
 {
-    bool is_long = nbytes > cache_nbytes;
+    bool is_long = nbytes >= LONG_NBYTES;
     if (run == 1 || (is_long && memcmp(item, item + 1, (size_t)run - 1) == 0)) {
         memset(row, item[0], (size_t)nbytes);
         return;
@@ -45,7 +47,7 @@ fill_row(char *restrict row, int64_t nbytes, const char *restrict item, int64_t 
         FILL_ELEMENTS(4)
         FILL_ELEMENTS(8)
         FILL_ELEMENTS(16)
-    default: memcpy(row, item, (size_t)run); repeat_start(row, nbytes, run, cache_nbytes);
+    default: memcpy(row, item, (size_t)run); repeat_start(row, nbytes, run);
     }
 }
 
@@ -53,10 +55,9 @@ static void
 fill_rows(const copy_block *block, char *dst, const char *src)
 {
     const copy_axis outer = block->outer;
-    const int64_t cache_nbytes = copy_caches_get()->first_nbytes;
     for (int64_t i = 0; i < outer.extent; i++) {
         fill_row(dst + i * outer.dst_step, block->inner.extent * block->run,
-                 src + i * outer.src_step, block->run, cache_nbytes);
+                 src + i * outer.src_step, block->run);
     }
 }
 

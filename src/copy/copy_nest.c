@@ -54,17 +54,13 @@ choose_axes(const copy_plan *plan, nest *out)
     }
 }
 
-/* The first that takes blocks of this form. */
 static copy_road
 choose_road(const copy_block *block)
 {
-    copy_road (*const choices[])(const copy_block *) = {copy_fill_road, copy_planes_road,
-                                                        copy_tiles_road, copy_runs_road};
-    copy_road road = NULL;
-    for (int i = 0; road == NULL; i++) {
-        road = choices[i](block);
-    }
-    return road;
+    copy_road road = copy_fill_road(block);
+    road = road != NULL ? road : copy_planes_road(block);
+    road = road != NULL ? road : copy_tiles_road(block);
+    return road != NULL ? road : copy_runs_road(block);
 }
 
 static void
@@ -103,5 +99,9 @@ copy_nest_run(const copy_plan *plan)
     n.block.run = plan->run;
     choose_axes(plan, &n);
     n.road = choose_road(&n.block);
+    if (n.naxes == 0) {
+        n.road(&n.block, plan->dst, plan->src);
+        return;
+    }
     run_loops(&n, plan->dst, plan->src);
 }

@@ -10,6 +10,8 @@
 #include "copy/copy_roads.h"
 #include "copy/copy_run.h"
 
+#define FEW_PIXELS 16 /* vectors of fewer do not pay; tiles take those */
+
 #define DEFINE_ROADS(channels, size) \
     static void split_##channels##_##size(const copy_block *block, char *dst, const char *src) \
     { \
@@ -62,10 +64,11 @@ static const copy_road joins[3][4] = {
     {join_4_1, join_4_2, join_4_4, join_4_8},
 };
 
+/* A block of `count` channels of pixels that are dense on the other side. */
 static bool
-are_channels(int64_t count, int64_t pixel_step, int64_t run)
+are_channels(int64_t count, int64_t pixel_step, int64_t pixels, int64_t run)
 {
-    return 2 <= count && count <= 4 && pixel_step == count * run;
+    return 2 <= count && count <= 4 && pixel_step == count * run && pixels >= FEW_PIXELS;
 }
 
 copy_road
@@ -78,10 +81,10 @@ copy_planes_road(const copy_block *block)
         return NULL;
     }
     int index = __builtin_ctzll((unsigned long long)run);
-    if (are_channels(outer->extent, inner->src_step, run)) {
+    if (are_channels(outer->extent, inner->src_step, inner->extent, run)) {
         return splits[outer->extent - 2][index];
     }
-    if (are_channels(inner->extent, outer->dst_step, run)) {
+    if (are_channels(inner->extent, outer->dst_step, outer->extent, run)) {
         return joins[inner->extent - 2][index];
     }
     return NULL;

@@ -12,10 +12,10 @@
 /* A thread takes about 20 us to start and join, a core about as long to move a tenth of its
  * second cache: a thread's share is a few times that cache.  One core alone comes near what
  * memory gives to a plain memcpy, so that takes much more to pay. */
-#define SHARE 2              /* second caches of strided work for each thread */
-#define PLAIN_SHARE 16       /* and of contiguous work */
-#define DEFAULT_MAX 4        /* more threads wait for the same memory */
-#define SPLIT_ALIGNMENT 4096 /* where one run is cut: pages stay whole */
+#define SHARE 2          /* second caches of strided work for each thread */
+#define PLAIN_SHARE 16   /* and of contiguous work */
+#define DEFAULT_MAX 4    /* more threads wait for the same memory */
+#define PAGE_NBYTES 4096 /* where one run is cut: pages stay whole */
 
 static atomic_int setting; /* threads asked for; 0: the default */
 
@@ -80,9 +80,9 @@ take_part(const copy_plan *plan, int axis, int index, int nparts, copy_plan *par
 static void
 take_part_of_run(const copy_plan *plan, int index, int nparts, copy_plan *part)
 {
-    int64_t first = cut(plan->run, index, nparts, SPLIT_ALIGNMENT);
+    int64_t first = cut(plan->run, index, nparts, PAGE_NBYTES);
     part->naxes = 0;
-    part->run = cut(plan->run, index + 1, nparts, SPLIT_ALIGNMENT) - first;
+    part->run = cut(plan->run, index + 1, nparts, PAGE_NBYTES) - first;
     part->dst = plan->dst + first;
     part->src = plan->src + first;
 }
@@ -147,15 +147,26 @@ run_parts(const copy_plan *plan, int nparts)
     }
 }
 
+/* How many threads have enough to do.  Small copies do not ask the system anything. */
+static int
+choose_count(const copy_plan *plan)
+{
+    int64_t nbytes = copy_plan_nbytes(plan);
+    if (nbytes < PAGE_NBYTES) {
+        return 1;
+    }
+    int64_t share = copy_caches_get()->second_nbytes * (plan->naxes == 0 ? PLAIN_SHARE : SHARE);
+    int64_t useful = nbytes / share;
+    int allowed = useful > 1 ? copy_get_threads() : 1;
+    return useful < allowed ? (int)useful : allowed;
+}
+
 void
 copy_threads_run(const copy_plan *plan)
 {
-    int64_t nbytes = copy_plan_nbytes(plan);
-    int64_t share = copy_caches_get()->second_nbytes * (plan->naxes == 0 ? PLAIN_SHARE : SHARE);
-    int64_t useful = nbytes / share;
-    int allowed = useful > 1 ? copy_get_threads() : 1; /* small copies do not ask the system */
-    if (allowed > 1) {
-        run_parts(plan, useful < allowed ? (int)useful : allowed);
+    int count = choose_count(plan);
+    if (count > 1) {
+        run_parts(plan, count);
     }
     else {
         copy_nest_run(plan);

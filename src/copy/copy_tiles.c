@@ -63,6 +63,12 @@ DEFINE_ROAD(2)
 DEFINE_ROAD(4)
 DEFINE_ROAD(8)
 
+static bool
+has_square(int64_t run)
+{
+    return run <= 8 && (run & (run - 1)) == 0;
+}
+
 static copy_road
 turn_road(const copy_block *tile)
 {
@@ -118,8 +124,9 @@ turn_tiles(const copy_block *block, char *dst, const char *src)
     const copy_axis rows = block->outer, columns = block->inner;
     const int64_t cache_nbytes = copy_caches_get()->first_nbytes;
     const int64_t run = block->run, side = tile_side(cache_nbytes, run);
-    bool is_crowded =
-        crowds(cache_nbytes, rows.dst_step) || crowds(cache_nbytes, columns.src_step);
+    /* without squares no source line is read whole at once: a buffer would not help */
+    bool is_crowded = has_square(run) && (crowds(cache_nbytes, rows.dst_step) ||
+                                          crowds(cache_nbytes, columns.src_step));
     copy_road turn = is_crowded ? turn_through_buffer : turn_road(block);
     copy_block tile = *block;
     for (int64_t j = 0; j < columns.extent; j += side) {
