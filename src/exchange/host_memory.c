@@ -53,7 +53,7 @@ static metal_storage *
 find_parent(const host_bytes *bytes, const device_record *device)
 {
     metal_storage *parent =
-        bridge_is_forked() ? NULL : pages_find(bytes->address, bytes->nbytes);
+        bridge_is_forked() ? NULL : plain_memory_find(bytes->address, bytes->nbytes);
     if (parent != NULL && parent->device != device) {
         storage_release(parent);
         return NULL;

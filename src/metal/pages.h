@@ -1,7 +1,7 @@
 /* pages.h: the memory of our shared storages, found by address.
  *
  * Owns:    a tree of the process, one node for each shared storage of storage_new; a reference
- *          to each that is used as plain memory, from pages_new to pages_free.
+ *          to each that is used as plain memory, from plain_memory_new to plain_memory_free.
  * Why:     foreign CPU memory may be a view of an MTLBuffer of ours.  Work on a second
  *          MTLBuffer over the same bytes would be unknown to those who wait for the first.
  * Calls:   storage.h.  Never Python.

@@ -4,7 +4,7 @@
 #include "metal/pages.h"
 
 metal_storage *
-pages_find(const void *address, size_t nbytes)
+plain_memory_find(const void *address, size_t nbytes)
 {
     size_t offset = 0;
     metal_storage *found = pages_hold(address, nbytes, &offset);
@@ -16,7 +16,7 @@ pages_find(const void *address, size_t nbytes)
 }
 
 void *
-pages_new(size_t nbytes)
+plain_memory_new(size_t nbytes)
 {
     metal_storage *storage;
     if (bridge_is_forked() || devices_count() == 0 ||
@@ -32,7 +32,7 @@ pages_new(size_t nbytes)
 }
 
 bool
-pages_free(void *address)
+plain_memory_free(void *address)
 {
     metal_storage *found = pages_take_plain(address);
     storage_release(found);

@@ -8,12 +8,12 @@
 #include "metal/storage.h"
 
 /* The storage that holds [address, address + nbytes): +1.  NULL: none of ours does. */
-metal_storage *pages_find(const void *address, size_t nbytes);
+metal_storage *plain_memory_find(const void *address, size_t nbytes);
 
 /* Memory of the default device, page-aligned; NULL: Metal has none.  The bytes are not set to
  * anything. */
-void *pages_new(size_t nbytes);
-/* False: the memory is not of pages_new. */
-bool pages_free(void *address);
+void *plain_memory_new(size_t nbytes);
+/* False: the memory is not of plain_memory_new. */
+bool plain_memory_free(void *address);
 
 #endif /* MD_PLAIN_MEMORY_H */

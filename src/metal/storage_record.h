@@ -41,7 +41,7 @@ typedef struct pool_place {
 /* A shared storage in the tree of addresses: written by pages.c, behind its lock. */
 typedef struct pages_place {
     metal_storage *lower, *higher;
-    bool is_plain; /* atomic: memory of pages_new, which holds a reference */
+    bool is_plain; /* atomic: memory of plain_memory_new, which holds a reference */
 } pages_place;
 
 /* The bytes, in one MTLBuffer (`handle`) of `mode` on `device`:

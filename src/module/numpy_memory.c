@@ -46,7 +46,7 @@ static numpy_allocator plain;
 static void *
 metal_malloc(void *Py_UNUSED(context), size_t nbytes)
 {
-    void *memory = nbytes < LARGE_ARRAY ? NULL : pages_new(nbytes);
+    void *memory = nbytes < LARGE_ARRAY ? NULL : plain_memory_new(nbytes);
     return memory != NULL ? memory : plain.malloc(plain.context, nbytes);
 }
 
@@ -55,7 +55,7 @@ metal_calloc(void *Py_UNUSED(context), size_t count, size_t itemsize)
 {
     size_t nbytes;
     bool is_large = !__builtin_mul_overflow(count, itemsize, &nbytes) && nbytes >= LARGE_ARRAY;
-    void *memory = is_large ? pages_new(nbytes) : NULL;
+    void *memory = is_large ? plain_memory_new(nbytes) : NULL;
     if (memory == NULL) {
         return plain.calloc(plain.context, count, itemsize);
     }
@@ -65,7 +65,8 @@ metal_calloc(void *Py_UNUSED(context), size_t count, size_t itemsize)
 static void
 metal_free(void *Py_UNUSED(context), void *memory, size_t nbytes)
 {
-    if (((uintptr_t)memory & 0xFFF) != 0 || !pages_free(memory)) { /* ours begin on a page */
+    if (((uintptr_t)memory & 0xFFF) != 0 ||
+        !plain_memory_free(memory)) { /* ours begin on a page */
         plain.free(plain.context, memory, nbytes);
     }
 }
@@ -73,7 +74,7 @@ metal_free(void *Py_UNUSED(context), void *memory, size_t nbytes)
 static void *
 metal_realloc(void *context, void *memory, size_t nbytes)
 {
-    metal_storage *old = memory == NULL ? NULL : pages_find(memory, 0);
+    metal_storage *old = memory == NULL ? NULL : plain_memory_find(memory, 0);
     if (old == NULL || old->address != memory) {
         storage_release(old);
         return memory == NULL ? metal_malloc(context, nbytes)
@@ -82,7 +83,7 @@ metal_realloc(void *context, void *memory, size_t nbytes)
     void *moved = metal_malloc(context, nbytes == 0 ? 1 : nbytes);
     if (moved != NULL) {
         memcpy(moved, memory, nbytes < old->nbytes ? nbytes : old->nbytes);
-        (void)pages_free(memory);
+        (void)plain_memory_free(memory);
     }
     storage_release(old);
     return moved;
