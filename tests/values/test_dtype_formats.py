@@ -33,7 +33,7 @@ def struct_formats():
             yield letter, order, struct.calcsize(order + letter)
 
 
-@pytest.mark.parametrize(("letter", "order", "size"), struct_formats())
+@pytest.mark.parametrize(("letter", "order", "size"), list(struct_formats()))
 def test_each_letter_means_its_type_in_each_byte_order(letter, order, size):
     testbuffer = pytest.importorskip("_testbuffer")
     items = [b"1"] if letter in "cs" else [1]
