@@ -9,9 +9,9 @@
 #include "copy/copy_caches.h"
 #include "copy/copy_nest.h"
 
-/* A thread takes about 20 us to start and join, a core about as long to move a tenth of its
- * second cache: a thread's share is a few times that cache.  One core alone comes near what
- * memory gives to a plain memcpy, so that takes much more to pay. */
+/* A thread takes about 20 us to start and join.  In that time a core moves about 200 KiB: a
+ * share of the work is some second caches, which are larger.  A memcpy on one core comes near
+ * what memory gives, and pays on more of them only much later. */
 #define SHARE 2          /* second caches of strided work for each thread */
 #define PLAIN_SHARE 16   /* and of contiguous work */
 #define DEFAULT_MAX 4    /* more threads wait for the same memory */

@@ -88,7 +88,8 @@ turn_through_buffer(const copy_block *tile, char *dst, const char *src)
     const int64_t row_nbytes = tile->inner.extent * tile->run;
     copy_block packed = *tile;
     packed.outer.dst_step = row_nbytes;
-    turn_road (&packed)(&packed, buffer, src);
+    copy_road turn = turn_road(&packed);
+    turn(&packed, buffer, src);
     for (int64_t i = 0; i < tile->outer.extent; i++) {
         copy_run(dst + i * tile->outer.dst_step, buffer + i * row_nbytes, row_nbytes);
     }
@@ -96,8 +97,7 @@ turn_through_buffer(const copy_block *tile, char *dst, const char *src)
 
 /* ---- tile by tile ---- */
 
-/* Runs along each side of a tile: half the cache is for the source, half for the destination.
- */
+/* Runs along each side of a tile.  Source and destination get half the cache each. */
 static int64_t
 tile_side(int64_t cache_nbytes, int64_t run)
 {
@@ -108,8 +108,8 @@ tile_side(int64_t cache_nbytes, int64_t run)
     return side;
 }
 
-/* Lines so many bytes apart share few places of the cache: its addresses repeat with a period,
- * which is its size divided by its ways, and a step near half of that is as bad. */
+/* Whether lines so many bytes apart share few places of the cache.  Lines a way's size apart
+ * share one; caches have 8 ways, and half that step is as bad. */
 static bool
 crowds(int64_t cache_nbytes, int64_t step)
 {
