@@ -11,27 +11,9 @@
 #include <stdlib.h>
 
 #include "arithmetic/dtype_bits.h"
+#include "laws.h"
 
 #define MOST_ITEMS 4096
-
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
-            exit(1); \
-        } \
-    } while (0)
-
-static uint64_t random_state;
-
-static int64_t
-pick(int64_t low, int64_t high)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return low + (int64_t)(random_state % (uint64_t)(high - low + 1));
-}
 
 /* ---- items in memory of just their size ---- */
 

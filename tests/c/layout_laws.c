@@ -10,33 +10,9 @@
 #include <stdlib.h>
 
 #include "arithmetic/layout.h"
+#include "laws.h"
 
 #define MOST_ITEMS 2000
-
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
-            exit(1); \
-        } \
-    } while (0)
-
-static uint64_t random_state;
-
-static uint64_t
-next_random(void)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state;
-}
-
-static int64_t
-pick(int64_t low, int64_t high)
-{
-    return low + (int64_t)(next_random() % (uint64_t)(high - low + 1));
-}
 
 static int64_t
 pick_far(void)

@@ -12,31 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "laws.h"
 #include "softmetal/race_shadow.h"
 
 #define NBYTES 24
 #define USES 40          /* of one block */
 #define MOST_RECORDS 512 /* as race_shadow.c has it */
 #define MOST_SEEN (4 * MOST_RECORDS)
-
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
-            exit(1); \
-        } \
-    } while (0)
-
-static uint64_t random_state;
-
-static size_t
-pick(size_t low, size_t high)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return low + (size_t)(random_state % (high - low + 1));
-}
 
 /* ---- the plain list: for each byte the uses that are left of it, oldest first ---- */
 

@@ -1,0 +1,38 @@
+/* laws.h: what the programs of laws share: a check that stops, and numbers that follow from the
+ * seed.
+ */
+#ifndef TEST_LAWS_H
+#define TEST_LAWS_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CHECK(condition) \
+    do { \
+        if (!(condition)) { \
+            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
+            exit(1); \
+        } \
+    } while (0)
+
+/* Never 0 once it is seeded.  SPEC Marsaglia, "Xorshift RNGs": 13, 7, 17. */
+static uint64_t random_state;
+
+static inline uint64_t
+next_random(void)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state;
+}
+
+/* From low to high, both included. */
+static inline int64_t
+pick(int64_t low, int64_t high)
+{
+    return low + (int64_t)(next_random() % (uint64_t)(high - low + 1));
+}
+
+#endif /* TEST_LAWS_H */
