@@ -45,12 +45,6 @@ find_format(uint8_t code)
     return NULL;
 }
 
-bool
-dtype_is_small_float(uint8_t code)
-{
-    return code == kDLFloat8_e8m0fnu || find_format(code) != NULL;
-}
-
 /* ---- float8_e8m0fnu: a power of two, without sign, zero or mantissa ---- */
 
 #define SCALE_BIAS 127

@@ -12,9 +12,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Is `code` (a DLDataTypeCode) one of these?  IEEE's own half, float and double are not. */
-bool dtype_is_small_float(uint8_t code);
-
 /* The value that `bits` stand for; bits above the type's width are not looked at. */
 double dtype_decode_float(uint8_t code, uint32_t bits);
 
