@@ -5,6 +5,7 @@
  * Threads: the GIL is held; released while waiting.
  */
 #include "array/array.h"
+#include "array/array_map.h"
 #include "array/array_methods.h"
 #include "array/array_numpy.h"
 #include "exchange/dlpack_export.h"
@@ -153,24 +154,24 @@ array_getbuffer(PyObject *op, Py_buffer *view, int flags)
     if (check_request(self, format, flags) < 0) {
         return -1;
     }
-    if (wait_rule_for_cpu(op, "memoryview(Array)", array_storage(self), !self->is_readonly) <
-        0) {
-        note_unheard(self);
-        return -1;
-    }
-    forget_unheard(self);
     Py_ssize_t *strides = byte_strides(self);
     if (strides == NULL) {
         PyErr_NoMemory();
         return -1;
     }
+    host_bytes bytes = array_host_bytes(self);
+    int waited = self->is_readonly ? wait_rule_for_cpu(op, "memoryview(Array)", &bytes, false)
+                                   : wait_rule_for_host_view(op, "memoryview(Array)", &bytes);
+    if (waited < 0) {
+        PyMem_Free(strides);
+        note_unheard(self);
+        return -1;
+    }
+    forget_unheard(self);
     char *address = array_storage(self)->address; /* NULL without items */
     char *origin = address == NULL ? NULL : address + self->byte_offset;
     describe_view(self, format, origin, strides, flags, view);
     view->obj = Py_NewRef(op);
-    if (!self->is_readonly) {
-        storage_open_host_view(array_storage(self));
-    }
     return 0;
 }
 

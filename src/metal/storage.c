@@ -56,9 +56,7 @@ storage_reuse(const device_record *device, size_t nbytes, bridge_storage mode)
     }
     storage->nbytes = nbytes;
     storage->is_readonly = false;
-    storage->sharing.host_writers = 0;
-    storage->sharing.gpu_wrote = false;
-    storage->sharing.is_exported = false;
+    storage->sharing = (storage_sharing){0};
     __atomic_store_n(&storage->refs, 1, __ATOMIC_RELEASE); /* from here on handles.h finds it */
     return storage;
 }
