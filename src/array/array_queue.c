@@ -4,6 +4,7 @@
  */
 #include "array/array_queue.h"
 
+#include "metal/host_access.h"
 #include "metal/staging.h"
 #include "python/errors.h"
 #include "python/waiting.h"
@@ -28,11 +29,14 @@ is_private(const array_side *side)
     return side->array != NULL && array_storage(side->array)->mode == BRIDGE_PRIVATE;
 }
 
-/* Are they written by the GPU alone (storage_sharing.h)? */
+/* Does the GPU write them?  A few managed ones go through a stage, which is faster where the
+ * GPU leaves them alone. */
 static bool
 is_written_by_gpu(const array_side *side)
 {
-    return side->array != NULL && array_storage(side->array)->mode != BRIDGE_SHARED;
+    return is_private(side) ||
+           (side->array != NULL && array_storage(side->array)->mode == BRIDGE_MANAGED &&
+            array_nbytes(side->array) > HOST_WRITE_SMALL);
 }
 
 /* ---- submitting ---- */

@@ -119,3 +119,22 @@ host_access_open_view(metal_storage *storage, bridge_error *error)
     unlock_fetching();
     return status;
 }
+
+bool
+host_access_write_idle(metal_storage *storage, size_t offset_bytes, size_t nbytes,
+                       void (*write)(void *context), void *context)
+{
+    if (!storage_is_managed(storage) || bridge_is_forked()) {
+        return false;
+    }
+    tracking_lock(); /* no work is submitted, and no synchronisation, until both copies agree */
+    bool is_idle = tracking_is_idle_locked(storage->handle) && !storage_is_exported(storage) &&
+                   storage_has_fetched(storage, storage_count_gpu_writes(storage));
+    if (is_idle) {
+        WATCH_HOST_ACCESS(storage->handle, offset_bytes, nbytes, true);
+        write(context);
+        bridge_buffer_did_modify(storage->handle, offset_bytes, nbytes);
+    }
+    tracking_unlock();
+    return is_idle;
+}

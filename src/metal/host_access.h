@@ -21,4 +21,13 @@ bridge_status host_access_begin_write(metal_storage *storage, bridge_error *erro
  * change until storage_close_host_view. */
 bridge_status host_access_open_view(metal_storage *storage, bridge_error *error);
 
+/* The longest write that host_access_write_idle should get: all submissions wait for it. */
+#define HOST_WRITE_SMALL 16384
+
+/* Managed storage that the GPU leaves alone: call `write`, which changes this range of the
+ * CPU's copy and nothing else, and tell Metal.  False, and nothing is done: the GPU uses it, or
+ * may, so that only GPU work can write there without losing what others do. */
+bool host_access_write_idle(metal_storage *storage, size_t offset_bytes, size_t nbytes,
+                            void (*write)(void *context), void *context);
+
 #endif /* MD_HOST_ACCESS_H */

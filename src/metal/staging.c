@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "copy/copy.h"
+#include "metal/host_access.h"
 #include "metal/tracking.h"
 
 /* ---- items ---- */
@@ -57,12 +58,30 @@ stream_of(const metal_storage *storage, bridge_status *status)
     return stream;
 }
 
+typedef struct host_fill {
+    metal_storage *storage;
+    size_t offset_bytes, nbytes;
+    uint8_t byte;
+} host_fill;
+
+static void
+fill_bytes(void *context)
+{
+    const host_fill *job = context;
+    memset(job->storage->address + job->offset_bytes, job->byte, job->nbytes);
+}
+
 bridge_status
 staging_fill(metal_storage *storage, size_t offset_bytes, size_t nbytes, uint8_t byte,
              bridge_error *error)
 {
     bridge_status status;
     uint64_t value;
+    host_fill job = {storage, offset_bytes, nbytes, byte};
+    if (nbytes <= HOST_WRITE_SMALL &&
+        host_access_write_idle(storage, offset_bytes, nbytes, fill_bytes, &job)) {
+        return BRIDGE_OK;
+    }
     metal_stream *stream = stream_of(storage, &status);
     if (status == BRIDGE_OK) {
         status = work_fill(stream, storage, offset_bytes, nbytes, byte, &value);
@@ -144,12 +163,40 @@ move_without_kernels(metal_stream *stream, const staged_range *range, const stag
     return status;
 }
 
+typedef struct host_write {
+    const staged_range *range;
+    const staged_items *items;
+} host_write;
+
+static void
+write_from_stage(void *context)
+{
+    const host_write *job = context;
+    const staged_range *range = job->range;
+    const staged_items *items = job->items;
+    (void)copy_strided(items->layout, range->storage->address + items->offset_bytes,
+                       items->layout,
+                       range->stage->address + within_stage(range, items)); /* as above */
+}
+
+static bool
+write_idle(const staged_range *range, const staged_items *items)
+{
+    host_write job = {range, items};
+    return range->nbytes <= HOST_WRITE_SMALL &&
+           host_access_write_idle(range->storage, range->offset_bytes, range->nbytes,
+                                  write_from_stage, &job);
+}
+
 /* Between the storage and the stage: exactly these items. */
 static bridge_status
 move_items(const staged_range *range, const staged_items *items, bool is_read,
            bridge_error *error)
 {
     bridge_status status;
+    if (!is_read && write_idle(range, items)) {
+        return BRIDGE_OK;
+    }
     metal_stream *stream = stream_of(range->storage, &status);
     if (status != BRIDGE_OK) {
         return status;

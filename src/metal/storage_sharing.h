@@ -11,9 +11,10 @@
  * Calls:   tracking.h for work in flight, metal_bridge.h.  Never Python.  host_access.h waits
  *          and fetches.
  * Threads: any, without the GIL; never waiting.
- * Rule:    calls of ours write managed memory on the GPU, as they do private memory.  Both ways
- *          between the copies carry the whole buffer, so a call that wrote the CPU's could lose
- *          its bytes to another thread's synchronisation, whatever bytes that was about.
+ * Rule:    calls of ours write managed memory on the GPU, as they do private memory; on the CPU's
+ *          copy only behind tracking_lock, where the GPU has no work on it.  Both ways between
+ *          the copies carry the whole buffer, so a write to the CPU's could be lost to another
+ *          thread's synchronisation, whatever bytes that was about.
  */
 #ifndef MD_STORAGE_SHARING_H
 #define MD_STORAGE_SHARING_H
