@@ -135,7 +135,7 @@ RULES = {
         ),
         "exchange-allocator": (
             "dlpack.h 1.3, managed_tensor_allocator",
-            "The allocator makes what the prototype says and reports errors through the caller's function.",
+            "The allocator makes what the prototype says and reports errors through the caller's function, if there is one.",
         ),
         "exchange-stream": (
             "dlpack.h 1.3, current_work_stream; torch and tvm-ffi do so",
