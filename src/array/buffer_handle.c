@@ -72,7 +72,8 @@ const char buffer_from_handle_doc[] =
     "Returns\n-------\nBuffer\n\n"
     "Raises\n------\n"
     "ValueError\n"
-    "    The handle is not an MTLBuffer of a known device, or size passes its end.\n\n"
+    "    The handle is not an MTLBuffer of a known device, or size passes its end.\n"
+    "MetalError\n    In a forked child, where Metal cannot be used.\n\n"
     "Memory: no copy.  Threads: the GIL is held.";
 
 PyObject *
@@ -83,6 +84,9 @@ buffer_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyOb
     md_state *state = PyType_GetModuleState((PyTypeObject *)type);
     PyObject *values[3];
     if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    if (errors_check_fork(state, "Buffer.from_handle") < 0) {
         return NULL;
     }
     bridge_buffer *handle = convert_handle(values[0]);

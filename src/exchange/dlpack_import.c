@@ -218,6 +218,9 @@ check_handle(foreign_tensor *foreign)
 static metal_storage *
 wrap_foreign(md_state *state, foreign_tensor *foreign)
 {
+    if (errors_check_fork(state, "from_dlpack") < 0) {
+        return NULL;
+    }
     const device_record *device = check_handle(foreign);
     if (device == NULL || take_tensor(foreign) < 0) {
         return NULL;

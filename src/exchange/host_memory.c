@@ -146,6 +146,9 @@ host_memory_share(md_state *state, const host_items *items, const storage_owner 
 PyObject *
 host_memory_refuse(md_state *state, const char *function, const char *reason)
 {
+    if (errors_check_fork(state, function) < 0) {
+        return NULL; /* a copy would not do either */
+    }
     return errors_copy_required(
         state,
         "%s: the memory cannot be shared with Metal: %s; a copy is needed "

@@ -45,7 +45,8 @@ PyObject *host_memory_share(md_state *state, const host_items *items,
 PyObject *host_memory_copy(md_state *state, const char *function, const host_items *items,
                            const device_record *device);
 
-/* CopyRequiredError: `reason` as host_memory_wrap gave it.  NULL. */
+/* CopyRequiredError: `reason` as host_memory_wrap gave it; MetalError in a forked child.
+ * NULL. */
 PyObject *host_memory_refuse(md_state *state, const char *function, const char *reason);
 
 /* Share the items where Metal can, else copy them if the request allows.  A new reference
