@@ -288,8 +288,9 @@ import_metal(md_state *state, foreign_tensor *foreign)
 
 /* ---- any capsule ---- */
 
-/* Make a new Array for a tensor without items, whose `data` is not looked at. */
-/* SPEC import-empty */
+/* Make an Array of no bytes for a tensor without items, whose `data` is not looked at.  It has
+ * the tensor's strides and flags, unless a copy is asked for. */
+/* SPEC import-empty, import-readonly */
 static PyObject *
 import_empty(md_state *state, foreign_tensor *foreign, const import_request *request)
 {
@@ -297,13 +298,12 @@ import_empty(md_state *state, foreign_tensor *foreign, const import_request *req
     if (device == NULL || take_tensor(foreign) < 0) {
         return NULL;
     }
-    array_creation what = {.device = device,
-                           .mode = BRIDGE_SHARED,
-                           .order = 'C',
-                           .ndim = foreign->facts.layout.ndim,
-                           .shape = foreign->facts.layout.shape,
-                           .dtype = foreign->tensor->dtype};
-    PyObject *array = array_allocate(state, "from_dlpack", &what);
+    bool is_readonly = (foreign->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
+    host_items nothing = {NULL, &foreign->facts.layout, foreign->tensor->dtype, is_readonly,
+                          foreign->facts.is_padded};
+    PyObject *array =
+        (request->copy == 1 ? host_memory_copy : host_memory_empty)(state, "from_dlpack",
+                                                                    &nothing, device);
     dlpack_delete_foreign(foreign->managed, foreign->is_versioned);
     return array;
 }

@@ -46,6 +46,21 @@ host_memory_copy(md_state *state, const char *function, const host_items *items,
     return op;
 }
 
+/* ---- nothing ---- */
+
+PyObject *
+host_memory_empty(md_state *state, const char *function, const host_items *items,
+                  const device_record *device)
+{
+    metal_storage *storage = buffer_allocate_storage(state, function, device, 0, BRIDGE_SHARED);
+    if (storage == NULL) {
+        return NULL;
+    }
+    storage->is_readonly = items->is_readonly;
+    return array_over_storage(state, storage, 0, items->layout, items->dtype,
+                              items->is_readonly, items->is_padded);
+}
+
 /* ---- sharing ---- */
 
 /* The storage of ours that already holds the bytes: +1.  NULL: none does. */
@@ -164,7 +179,10 @@ host_memory_import(md_state *state, const char *function, const host_items *item
     if (device == NULL) {
         return NULL;
     }
-    if (request->copy != 1 && layout_volume(items->layout) > 0) {
+    if (request->copy != 1 && layout_is_empty(items->layout)) {
+        return host_memory_empty(state, function, items, device);
+    }
+    if (request->copy != 1) {
         char reason[HOST_REASON_MAX];
         storage_owner record = owners_of_object(state, Py_NewRef(owner));
         PyObject *array = host_memory_share(state, items, &record, device, reason);

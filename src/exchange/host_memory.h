@@ -41,6 +41,10 @@ PyObject *host_memory_share(md_state *state, const host_items *items,
                             const storage_owner *owner, const device_record *device,
                             char reason[HOST_REASON_MAX]);
 
+/* An Array of no items, over no bytes: owned (+1). */
+PyObject *host_memory_empty(md_state *state, const char *function, const host_items *items,
+                            const device_record *device);
+
 /* The items in a new Array: owned (+1). */
 PyObject *host_memory_copy(md_state *state, const char *function, const host_items *items,
                            const device_record *device);

@@ -184,7 +184,7 @@ RULES = {
         "import-0d": ("dlpack.h 1.3, DLTensor.shape", "Without dimensions shape and strides may be NULL."),
         "import-size-1-strides": (
             "numpy#20336, pytorch#163274, Paddle PR77052",
-            "Strides of axes of extent 1 are not judged.",
+            "Strides of axes of extent 1, and of tensors without items, are kept and not judged.",
         ),
         "import-empty": (
             "dlpack.h 1.3, DLTensor.data",
