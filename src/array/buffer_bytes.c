@@ -4,6 +4,7 @@
  * Threads: the GIL is held; it is released while waiting and copying.
  */
 #include "array/buffer.h"
+#include "metal/readonly.h"
 #include "metal/storage_bytes.h"
 #include "metal/storage_sharing.h"
 #include "python/args.h"
@@ -151,6 +152,7 @@ buffer_getbuffer(PyObject *op, Py_buffer *view, int flags)
         buffer_unhold(self);
         return -1;
     }
+    readonly_publish(storage);
     if (!storage->is_readonly) {
         storage_open_host_view(storage);
     }

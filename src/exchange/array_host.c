@@ -8,6 +8,7 @@
 #include "array/array_methods.h"
 #include "array/array_numpy.h"
 #include "exchange/dlpack_export.h"
+#include "metal/readonly.h"
 #include "metal/storage_sharing.h"
 #include "python/args.h"
 #include "python/errors.h"
@@ -161,6 +162,7 @@ array_getbuffer(PyObject *op, Py_buffer *view, int flags)
         note_unheard(self);
         return -1;
     }
+    readonly_publish(array_storage(self));
     forget_unheard(self);
     Py_ssize_t *strides = byte_strides(self);
     if (strides == NULL) {

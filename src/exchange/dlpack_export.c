@@ -9,6 +9,7 @@
 #include "array/array_methods.h"
 #include "exchange/capsule_names.h"
 #include "metal/managed_tensor.h"
+#include "metal/readonly.h"
 #include "metal/storage_sharing.h"
 #include "python/args.h"
 #include "python/errors.h"
@@ -106,6 +107,7 @@ make_visible(ArrayObject *self, DLDeviceType device, const stream_order *order)
     if (self->nitems > 0 && wait_rule_for_cpu(op, "Array.__dlpack__", storage, true) < 0) {
         return -1;
     }
+    readonly_publish(storage);
     if (storage->mode != BRIDGE_MANAGED || self->nitems == 0) {
         return 0; /* one memory, and nobody gets the MTLBuffer */
     }

@@ -5,6 +5,7 @@
 
 #include "copy/copy.h"
 #include "metal/plain_memory.h"
+#include "metal/readonly.h"
 #include "python/errors.h"
 #include "python/owners.h"
 
@@ -125,7 +126,10 @@ host_memory_wrap(const host_bytes *bytes, const storage_owner *owner,
         write_reason(status, bytes, device, reason);
         return NULL;
     }
-    storage->is_readonly = bytes->is_readonly;
+    storage->is_readonly |= bytes->is_readonly;
+    if (!storage->is_readonly && !bytes->is_honest) {
+        storage->is_readonly = readonly_knows_bytes(bytes->address, bytes->nbytes);
+    }
     return storage;
 }
 
@@ -149,7 +153,8 @@ host_memory_share(md_state *state, const host_items *items, const storage_owner 
                        "its items reach past what 64 bits can count in bits");
         return NULL;
     }
-    host_bytes bytes = {items->address + first, (size_t)(end - first), items->is_readonly};
+    host_bytes bytes = {items->address + first, (size_t)(end - first), items->is_readonly,
+                        items->is_honest};
     metal_storage *storage = host_memory_wrap(&bytes, owner, device, &offset, reason);
     if (storage == NULL) {
         return NULL;

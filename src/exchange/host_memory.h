@@ -15,6 +15,7 @@ typedef struct host_items {
     DLDataType dtype;
     bool is_readonly;
     bool is_padded; /* sub-byte items have a byte each; false for all others */
+    bool is_honest; /* `is_readonly` is what the memory's owner says: array_numpy_is_honest */
 } host_items;
 
 /* Bytes in CPU memory. */
@@ -22,6 +23,7 @@ typedef struct host_bytes {
     char *address;
     size_t nbytes; /* > 0 */
     bool is_readonly;
+    bool is_honest; /* as above; else read-only memory that was given away is recognised */
 } host_bytes;
 
 /* Room for the reason why memory cannot be shared: a part of a sentence. */

@@ -1,6 +1,8 @@
 /* storage_sharing.c: see storage_sharing.h. */
 #include "metal/storage_sharing.h"
 
+#include "metal/readonly.h"
+
 static bool
 is_managed(const metal_storage *storage)
 {
@@ -133,6 +135,7 @@ void
 storage_publish(metal_storage *storage)
 {
     flush_host_views(storage);
+    readonly_publish(storage);
     /* the storage that owns the MTLBuffer must not go back to the pool while it is in use */
     for (; storage != NULL; storage = storage->parent) {
         if (!__atomic_load_n(&storage->sharing.is_exported, __ATOMIC_RELAXED)) {
