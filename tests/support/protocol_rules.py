@@ -227,7 +227,8 @@ RULES = {
         ),
         "import-readonly": (
             "dlpack.h 1.3, READ_ONLY",
-            "Read-only stays read-only through views and exports; a legacy tensor counts as writable.",
+            "Read-only stays read-only through views and exports, and when memory that was given away comes back without the flag; "
+            "any other legacy tensor counts as writable.",
         ),
         "import-negated": (
             "peers: torch hands out the memory of `z.conj().imag` as it is",
