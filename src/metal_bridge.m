@@ -45,7 +45,6 @@ bridge_status_text(bridge_status status)
 /* ---- fork ---- */
 
 static int is_forked_child; /* written once, in the child, before it has a second thread */
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 static void
 note_fork(void)
@@ -53,7 +52,8 @@ note_fork(void)
     __atomic_store_n(&is_forked_child, 1, __ATOMIC_RELAXED);
 }
 
-static void
+/* When the module is loaded: a child must know even if its parent never asked for a device. */
+__attribute__((constructor)) static void
 watch_fork(void)
 {
     (void)pthread_atfork(NULL, NULL, note_fork);
@@ -147,7 +147,6 @@ append_device(bridge_device **out, size_t count, size_t capacity, id<MTLDevice> 
 size_t
 bridge_device_copy_all(bridge_device **out, size_t capacity)
 {
-    (void)pthread_once(&fork_once, watch_fork);
     if (is_forked()) {
         return 0;
     }
@@ -173,9 +172,12 @@ bridge_device_copy_all(bridge_device **out, size_t capacity)
 void
 bridge_device_describe(bridge_device *device, bridge_device_facts *out)
 {
+    memset(out, 0, sizeof *out);
+    if (is_forked()) {
+        return;
+    }
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     id<MTLDevice> object = device_object(device);
-    memset(out, 0, sizeof *out);
     copy_text([object name], out->name, sizeof out->name);
     out->registry_id = [object registryID];
     out->max_buffer_length = [object maxBufferLength];

@@ -85,7 +85,8 @@ list_axis(const ArrayObject *self, int axis, const char *origin, int64_t first_b
         return element_unpack(self->dtype, origin + (first_bit >> 3), first_bit & 7);
     }
     int64_t extent = array_shape(self)[axis];
-    int64_t step_bits = array_strides(self)[axis] * array_item_bits(self);
+    /* the stride of an axis that takes no step can be anything */
+    int64_t step_bits = extent > 1 ? array_strides(self)[axis] * array_item_bits(self) : 0;
     PyObject *list = PyList_New((Py_ssize_t)extent);
     for (int64_t i = 0; list != NULL && i < extent; i++) {
         PyObject *entry = list_axis(self, axis + 1, origin, first_bit + i * step_bits);

@@ -4,6 +4,7 @@
  * Threads: the GIL is held; it is released while waiting and copying.
  */
 #include "array/buffer.h"
+#include "metal/readonly.h"
 #include "metal/storage_bytes.h"
 #include "metal/storage_sharing.h"
 #include "python/args.h"
@@ -146,6 +147,7 @@ buffer_getbuffer(PyObject *op, Py_buffer *view, int flags)
                           flags) < 0) {
         return -1;
     }
+    readonly_publish(storage);
     buffer_hold(self); /* for the view; given back in buffer_releasebuffer */
     int waited = storage->is_readonly
                      ? wait_rule_for_cpu(op, "memoryview(Buffer)", &bytes, false)

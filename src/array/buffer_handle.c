@@ -5,6 +5,7 @@
  */
 #include "array/buffer.h"
 #include "metal/handles.h"
+#include "metal/readonly.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "python/owners.h"
@@ -56,6 +57,8 @@ wrap_handle(md_state *state, bridge_buffer *handle, size_t nbytes, PyObject *own
         return errors_from_bridge(state, "Buffer.from_handle", status, NULL, nbytes);
     }
     Py_XINCREF(has_owner ? owner : NULL); /* the storage owns this reference */
+    storage->is_readonly = readonly_knows_handle(handle);
+    readonly_publish(storage); /* more know the handle than we do */
     return buffer_from_storage(state, storage);
 }
 
@@ -72,8 +75,11 @@ const char buffer_from_handle_doc[] =
     "Returns\n-------\nBuffer\n\n"
     "Raises\n------\n"
     "ValueError\n"
-    "    The handle is not an MTLBuffer of a known device, or size passes its end.\n\n"
-    "Memory: no copy.  Threads: the GIL is held.";
+    "    The handle is not an MTLBuffer of a known device, or size passes its end.\n"
+    "MetalError\n    In a forked child, where Metal cannot be used.\n\n"
+    "Memory: no copy.  The handle of read-only memory gives a read-only Buffer, whoever brings "
+    "it.\n"
+    "Threads: the GIL is held.";
 
 PyObject *
 buffer_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -83,6 +89,9 @@ buffer_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyOb
     md_state *state = PyType_GetModuleState((PyTypeObject *)type);
     PyObject *values[3];
     if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    if (errors_check_fork(state, "Buffer.from_handle") < 0) {
         return NULL;
     }
     bridge_buffer *handle = convert_handle(values[0]);

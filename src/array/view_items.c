@@ -3,12 +3,14 @@
 
 #include "python/errors.h"
 
-/* Strides in bytes as strides in items. */
+/* Strides in bytes as strides in items.  Where no step is taken they need not be whole items,
+ * as in NumPy's own export. */
 static int
 divide_strides(const char *function, const Py_buffer *view, int64_t *out)
 {
     for (int axis = 0; axis < view->ndim; axis++) {
-        if (view->strides[axis] % view->itemsize != 0) {
+        bool is_stepped = view->len > 0 && view->shape[axis] > 1;
+        if (is_stepped && view->strides[axis] % view->itemsize != 0) {
             PyErr_Format(PyExc_ValueError,
                          "%s: stride %zd of axis %d is not a multiple of the itemsize "
                          "(%zd bytes); copy it first.",

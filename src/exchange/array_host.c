@@ -9,6 +9,7 @@
 #include "array/array_methods.h"
 #include "array/array_numpy.h"
 #include "exchange/dlpack_export.h"
+#include "metal/readonly.h"
 #include "metal/storage_sharing.h"
 #include "python/args.h"
 #include "python/errors.h"
@@ -76,13 +77,16 @@ check_request(ArrayObject *self, const char *format, int flags)
     return 0;
 }
 
-/* Strides in bytes: what the protocol wants, and we do not keep. */
+/* Strides in bytes: what the protocol wants, and we do not keep.  Where no step is taken a
+ * stride can be too long for bytes: then it is one item. */
 static Py_ssize_t *
 byte_strides(const ArrayObject *self)
 {
     Py_ssize_t *strides = PyMem_New(Py_ssize_t, self->ndim == 0 ? 1 : self->ndim);
     for (int axis = 0; strides != NULL && axis < self->ndim; axis++) {
-        strides[axis] = (Py_ssize_t)(array_strides(self)[axis] * dtype_itemsize(self->dtype));
+        int64_t nbytes, itemsize = dtype_itemsize(self->dtype);
+        bool fits = layout_multiply(array_strides(self)[axis], itemsize, &nbytes);
+        strides[axis] = (Py_ssize_t)(fits ? nbytes : itemsize);
     }
     return strides;
 }
@@ -167,6 +171,7 @@ array_getbuffer(PyObject *op, Py_buffer *view, int flags)
         note_unheard(self);
         return -1;
     }
+    readonly_publish(array_storage(self));
     forget_unheard(self);
     char *address = array_storage(self)->address; /* NULL without items */
     char *origin = address == NULL ? NULL : address + self->byte_offset;

@@ -31,7 +31,9 @@ array_of_view(md_state *state, PyObject *memory, PyObject *owner, const import_r
     if (view_items_read(state, "asarray", view, &dtype, &layout) < 0) {
         return NULL;
     }
-    host_items items = {view->buf, &layout, dtype, view->readonly, false};
+    host_items items = {view->buf, &layout,
+                        dtype,     view->readonly,
+                        false,     view->readonly || array_numpy_is_honest(memory)};
     return host_memory_import(state, "asarray", &items, owner, request);
 }
 

@@ -4,6 +4,7 @@
  *          producers.
  * Threads: the GIL is held; released while Metal wraps pages.
  */
+#include "array/array_numpy.h"
 #include "array/buffer.h"
 #include "exchange/asarray.h"
 #include "exchange/dlpack_producer.h"
@@ -34,7 +35,8 @@ find_bytes(const Py_buffer *view, host_bytes *out)
                      function);
         return -1;
     }
-    *out = (host_bytes){(char *)view->buf + first, (size_t)(end - first), view->readonly};
+    *out = (host_bytes){(char *)view->buf + first, (size_t)(end - first), view->readonly,
+                        view->readonly || array_numpy_is_honest(view->obj)};
     return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "array/array_methods.h"
 #include "exchange/capsule_names.h"
 #include "metal/managed_tensor.h"
+#include "metal/readonly.h"
 #include "metal/storage_sharing.h"
 #include "python/args.h"
 #include "python/errors.h"
@@ -104,6 +105,7 @@ make_visible(ArrayObject *self, DLDeviceType device, const stream_order *order)
         storage_publish(storage);
         return 0;
     }
+    readonly_publish(storage);
     if (self->nitems == 0) {
         return 0;
     }

@@ -16,6 +16,7 @@ typedef struct import_request {
     /* borrowed: an Event or an object with __metal_stream__ that says when that work is
      * finished; NULL: it is */
     PyObject *moment;
+    bool is_honest; /* of CPU memory: see host_items */
 } import_request;
 
 /* The device that CPU memory goes to.  NULL with MetalError: there is none. */

@@ -4,6 +4,7 @@
 #include "metal/handles.h"
 #include "metal/pages.h"
 #include "metal/pool.h"
+#include "metal/readonly.h"
 #include "metal/tracking.h"
 
 #include <stdlib.h>
@@ -153,6 +154,7 @@ storage_wrap_parent(metal_storage *parent, const storage_owner *owner, metal_sto
         return BRIDGE_NO_MEMORY;
     }
     (*out)->parent = parent;
+    (*out)->is_readonly = parent->is_readonly;
     (*out)->sharing.is_exported = true;
     return BRIDGE_OK;
 }
@@ -161,6 +163,7 @@ storage_wrap_parent(metal_storage *parent, const storage_owner *owner, metal_sto
 static void
 retire(metal_storage *storage)
 {
+    readonly_forget(storage);
     if (storage->owner.retire != NULL) {
         storage->owner.retire(storage);
     }
@@ -260,6 +263,9 @@ storage_release(metal_storage *storage)
     }
     bool is_over_pages = storage->is_over_pages;
     tracking_forget(storage->handle);
+    if (!is_over_pages) {
+        readonly_forget(storage); /* the handle can be another buffer's from here on */
+    }
     /* of pages: ends in end_pages, now or when the GPU is done */
     bridge_buffer_release(storage->handle);
     if (!is_over_pages || bridge_is_forked()) {

@@ -52,6 +52,12 @@ typedef struct pages_place {
     bool is_plain; /* atomic: memory of plain_memory_new, which holds a reference */
 } pages_place;
 
+/* A read-only storage that was given away: written by readonly.c, behind its lock. */
+typedef struct readonly_place {
+    metal_storage *older, *newer;
+    bool is_listed; /* atomic */
+} readonly_place;
+
 /* The bytes, in one MTLBuffer (`handle`) of `mode` on `device`:
  *
  *     address           first_byte               nbytes           capacity
@@ -68,7 +74,8 @@ typedef struct pages_place {
  *     pages of the CPU's         +1           their `owner`, once Metal is done with them
  *     ours, handed back to us    `parent`'s   its `owner`; the parent loses a reference
  *
- * Ours are found by `handle` (handles.h), shared ones by `address` too (`pages`). */
+ * Ours are found by `handle` (handles.h), shared ones by `address` too (`pages`).  Read-only
+ * memory of others that was given away is found by both (`readonly`). */
 struct metal_storage {
     uint32_t refs; /* atomic */
     bridge_storage mode;
@@ -88,6 +95,7 @@ struct metal_storage {
     storage_sharing sharing;
     pool_place cached;
     pages_place pages;
+    readonly_place readonly;
 };
 
 /* The one that holds the handle: for all storages over the same buffer of ours. */

@@ -1,6 +1,8 @@
 /* storage_sharing.c: see storage_sharing.h. */
 #include "metal/storage_sharing.h"
 
+#include "metal/readonly.h"
+
 bool
 storage_has_host_writers(metal_storage *storage)
 {
@@ -97,6 +99,7 @@ storage_publish(metal_storage *storage)
         storage_flush_host_views_locked(storage);
         tracking_unlock();
     }
+    readonly_publish(storage);
     /* the storage that owns the MTLBuffer must not go back to the pool while it is in use */
     for (; storage != NULL; storage = storage->parent) {
         if (!__atomic_load_n(&storage->sharing.is_exported, __ATOMIC_RELAXED)) {

@@ -56,7 +56,7 @@ def restore_array(
     """
     devices = _core.devices()
     device = devices[device_index if device_index < len(devices) else 0]
-    layout = _core.StridedLayout(shape, strides, dtype.itemsize)
+    layout = _core.StridedLayout._restore(shape, strides, dtype.itemsize, 0)  # with strides that take no step
     with memoryview(data) as given:
         if given.nbytes == 0:
             array = _core.Buffer(0, device=device, storage=storage).array(layout, dtype, padded=is_padded)

@@ -42,6 +42,9 @@ items_as_bytes(const strided_layout *layout, int64_t item_bits, strided_layout *
     out->itemsize = (item_bits + 7) / 8;
     for (int axis = 0; axis < layout->ndim; axis++) {
         int64_t step_bits;
+        if (layout->shape[axis] == 1) {
+            continue; /* no step is taken, whatever the stride */
+        }
         if (!layout_multiply(layout->strides[axis], item_bits, &step_bits) ||
             step_bits % 8 != 0) {
             return false;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <strings.h>
 
+#include "python/errors.h"
+
 #define STORAGE_VARIABLE "METAL_DLPACK_STORAGE_MODE"
 
 #define STORAGE_AS_NAME(mode, name) [mode] = name,
@@ -106,8 +108,13 @@ static PyObject *
 core_get_storage_mode(PyObject *module, PyObject *Py_UNUSED(unused))
 {
     const device_record *device = devices_count() > 0 ? devices_get(0) : NULL;
+    md_state *state = state_of_module(module);
     bridge_storage mode;
-    if (default_mode(state_of_module(module), device, &mode) < 0) {
+    if (default_mode(state, device, &mode) < 0) {
+        return NULL;
+    }
+    bool is_chosen = state->storage_choice >= CHOICE_MODE;
+    if (device == NULL && !is_chosen && errors_check_fork(state, "get_storage_mode") < 0) {
         return NULL;
     }
     return PyUnicode_FromString(storage_mode_name(mode));
