@@ -151,6 +151,7 @@ buffer_getbuffer(PyObject *op, Py_buffer *view, int flags)
         buffer_unhold(self);
         return -1;
     }
+    view->ndim = view->shape == NULL ? 0 : 1; /* as an Array of the bytes, and NumPy, answer */
     if (!storage->is_readonly) {
         storage_open_host_view(storage);
     }
