@@ -21,6 +21,34 @@
 
 /* ---- where the items come from ---- */
 
+/* The items behind tables of pointers, which no layout describes: always a copy. */
+static PyObject *
+array_of_pointers(md_state *state, const Py_buffer *view, const import_request *request)
+{
+    int64_t shape[LAYOUT_MAX_NDIM];
+    array_creation what = {.mode = BRIDGE_SHARED, .order = 'C', .shape = shape};
+    if (request->copy == 0) {
+        return errors_copy_required(
+            state, "asarray: the items are reached through tables of pointers (suboffsets), so "
+                   "a copy is needed and copy=False forbids it.");
+    }
+    /* CPython's PyBUF_MAX_NDIM is 64 as well: no memoryview has more axes */
+    for (; what.ndim < view->ndim; what.ndim++) {
+        shape[what.ndim] = view->shape[what.ndim];
+    }
+    what.device = import_request_device(state, "asarray", request);
+    if (what.device == NULL || view_items_dtype("asarray", view, &what.dtype) < 0) {
+        return NULL;
+    }
+    PyObject *array = array_allocate(state, "asarray", &what);
+    if (array != NULL && view->len > 0 &&
+        PyBuffer_ToContiguous(array_storage(array_cast(array))->address, view, view->len, 'C') <
+            0) {
+        Py_CLEAR(array);
+    }
+    return array;
+}
+
 /* The items of a memoryview; `owner`, which can be the memoryview, keeps them. */
 static PyObject *
 array_of_view(md_state *state, PyObject *memory, PyObject *owner, const import_request *request)
@@ -28,6 +56,9 @@ array_of_view(md_state *state, PyObject *memory, PyObject *owner, const import_r
     const Py_buffer *view = PyMemoryView_GET_BUFFER(memory);
     DLDataType dtype;
     strided_layout layout;
+    if (view->suboffsets != NULL) {
+        return array_of_pointers(state, view, request);
+    }
     if (view_items_read(state, "asarray", view, &dtype, &layout) < 0) {
         return NULL;
     }
@@ -344,7 +375,10 @@ PyDoc_STRVAR(
     "storage : {'shared', 'managed', 'private'}, optional\n"
     "    Default: that of the memory; a different one copies.\n\n"
     "Returns\n-------\n"
-    "Array\n    Shares the memory of x where it can, and keeps x alive then.\n\n"
+    "Array\n    Shares the memory of x where it can, and keeps x alive then.  Memory behind "
+    "tables "
+    "of\n"
+    "    pointers (suboffsets), as PIL has it, is copied.\n\n"
     "Raises\n------\n"
     "CopyRequiredError\n    copy=False and a copy is needed.\n"
     "ValueError\n    Non-native byte order or structured items.\n"
