@@ -426,10 +426,12 @@ def explain(x: Any, *, device: Any = None, copy: bool | None = None, consumer: s
     Raises
     ------
     ValueError
-        No such consumer.
+        No such consumer; a null character in device.
     """
     if consumer is not None and consumer not in CALLS:
         raise ValueError(f"explain: consumer ({consumer!r}) is not one of {', '.join(sorted(CALLS))}.")
+    if isinstance(device, str) and "\0" in device:
+        raise ValueError(f"explain: device ({device!r}) holds a null character.")
     try:
         if consumer is None:
             return explain_import(x, device, copy)
