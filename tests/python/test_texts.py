@@ -89,7 +89,7 @@ def test_names_of_the_software_metal():
 
 def test_a_typestr_of_another_object():
     class Foreign:
-        __array_interface__ = {"version": 3, "data": (4096, False), "shape": (1,), "typestr": "<f4\0"}  # noqa: RUF012
+        __array_interface__ = {"version": 3, "data": (4096, False), "shape": (1,), "typestr": "<f4\0"}
 
     with pytest.raises(ValueError, match="null character"):
         md.shares_memory(Foreign(), array())
