@@ -36,7 +36,7 @@ find_bytes(const Py_buffer *view, host_bytes *out)
         fits &= layout_add(reach < 0 ? first : end, reach, reach < 0 ? &first : &end);
     }
     if (!fits) {
-        PyErr_Format(PyExc_ValueError,
+        PyErr_Format(PyExc_BufferError,
                      "%s: shape and strides reach past what 64 bits can count.", function);
         return -1;
     }
