@@ -152,7 +152,9 @@ PyObject *
 array_index(PyObject *op)
 {
     ArrayObject *self = array_cast(op);
-    if (self->dtype.code != kDLInt && self->dtype.code != kDLUInt) {
+    bool is_integer = self->dtype.code == kDLInt || self->dtype.code == kDLUInt;
+    /* TypeError: bytes(a) and bytearray(a) try an index first, and then take the buffer */
+    if (!is_integer || self->nitems != 1) {
         return PyErr_Format(PyExc_TypeError,
                             "Only an Array of one integer can be used as an index.");
     }

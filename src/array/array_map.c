@@ -5,19 +5,19 @@
 #include "metal/staging.h"
 #include "python/errors.h"
 
-host_bytes
-array_host_bytes(const ArrayObject *self)
+touched_bytes
+array_touched_bytes(const ArrayObject *self)
 {
     metal_storage *storage = array_storage(self);
     if (self->nitems == 0) {
-        return (host_bytes){storage, (size_t)self->byte_offset, 0};
+        return (touched_bytes){storage, (size_t)self->byte_offset, 0};
     }
     strided_layout layout;
     int64_t begin, end;
     array_get_layout(self, &layout);
     /* in bounds */
     (void)bits_byte_span(&layout, array_item_bits(self), self->first_bit, &begin, &end);
-    return (host_bytes){storage, (size_t)(self->byte_offset + begin), (size_t)(end - begin)};
+    return (touched_bytes){storage, (size_t)(self->byte_offset + begin), (size_t)(end - begin)};
 }
 
 static staged_range
@@ -58,7 +58,7 @@ array_map(const char *function, ArrayObject *self, map_access access, array_mapp
                      function);
         return -1;
     }
-    host_bytes bytes = array_host_bytes(self);
+    touched_bytes bytes = array_touched_bytes(self);
     metal_storage *storage = bytes.storage;
     out->first_bytes = (int64_t)bytes.offset_bytes;
     out->nbytes = (int64_t)bytes.nbytes;

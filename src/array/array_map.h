@@ -11,7 +11,7 @@
 #include "streams/wait_rule.h"
 
 /* The bytes of the buffer that the items lie in, from the first to the last. */
-host_bytes array_host_bytes(const ArrayObject *self);
+touched_bytes array_touched_bytes(const ArrayObject *self);
 
 /* MAP_WRITE may also read; MAP_OVERWRITE promises to write every item, or to end with
  * `is_written` false. */

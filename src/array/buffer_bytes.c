@@ -142,11 +142,12 @@ buffer_getbuffer(PyObject *op, Py_buffer *view, int flags)
     }
     static char empty[1]; /* an address for no bytes */
     void *address = storage->address == NULL ? empty : storage->address + storage->first_byte;
-    host_bytes bytes = {storage, storage->first_byte, storage_usable_nbytes(storage)};
+    touched_bytes bytes = {storage, storage->first_byte, storage_usable_nbytes(storage)};
     if (PyBuffer_FillInfo(view, op, address, (Py_ssize_t)bytes.nbytes, storage->is_readonly,
                           flags) < 0) {
         return -1;
     }
+    view->ndim = view->shape == NULL ? 0 : 1; /* as an Array of the bytes, and NumPy, answer */
     readonly_publish(storage);
     buffer_hold(self); /* for the view; given back in buffer_releasebuffer */
     int waited = storage->is_readonly

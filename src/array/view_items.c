@@ -23,16 +23,25 @@ divide_strides(const char *function, const Py_buffer *view, int64_t *out)
 }
 
 int
+view_items_dtype(const char *function, const Py_buffer *view, DLDataType *out)
+{
+    if (dtype_from_buffer_format(view->format, view->itemsize, out)) {
+        return 0;
+    }
+    PyErr_Format(PyExc_ValueError,
+                 "%s: the buffer's format '%s' is structured, of non-native byte "
+                 "order, or unknown; convert it first.",
+                 function, view->format == NULL ? "B" : view->format);
+    return -1;
+}
+
+int
 view_items_read(md_state *state, const char *function, const Py_buffer *view, DLDataType *dtype,
                 strided_layout *layout)
 {
     int64_t strides[LAYOUT_MAX_NDIM];
     layout_fault fault;
-    if (!dtype_from_buffer_format(view->format, view->itemsize, dtype)) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s: the buffer's format '%s' is structured, of non-native byte "
-                     "order, or unknown; convert it first.",
-                     function, view->format == NULL ? "B" : view->format);
+    if (view_items_dtype(function, view, dtype) < 0) {
         return -1;
     }
     if (view->ndim > LAYOUT_MAX_NDIM) {

@@ -5,6 +5,7 @@
 #ifndef MD_IMPORT_REQUEST_H
 #define MD_IMPORT_REQUEST_H
 
+#include "arithmetic/dtype.h"
 #include "python/state.h"
 #include "streams/device.h"
 #include "streams/stream_order.h"
@@ -17,6 +18,9 @@ typedef struct import_request {
      * finished; NULL: it is */
     PyObject *moment;
     bool is_honest; /* of CPU memory: see host_items */
+    /* borrowed: of numbers and lists, which have no element type of their own; NULL: what
+     * NumPy makes of them, floats narrowed */
+    const DLDataType *dtype;
 } import_request;
 
 /* The device that CPU memory goes to.  NULL with MetalError: there is none. */

@@ -191,7 +191,10 @@ parse_items(PyObject *interface, interface_facts *out)
 {
     PyObject *data = PyDict_GetItemString(interface, "data");
     PyObject *typestr = PyDict_GetItemString(interface, "typestr");
-    const char *type = typestr == NULL ? NULL : PyUnicode_AsUTF8(typestr);
+    const char *type = NULL;
+    if (typestr != NULL && args_text(WHERE, "typestr", typestr, &type) < 0) {
+        return -1;
+    }
     if (type == NULL || data == NULL || PyDict_GetItemString(interface, "shape") == NULL ||
         !PyTuple_Check(data) || PyTuple_GET_SIZE(data) != 2 || strlen(type) < 3) {
         PyErr_SetString(PyExc_TypeError,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
+#include "python/args.h"
 #include "python/errors.h"
 
 #define STORAGE_VARIABLE "METAL_DLPACK_STORAGE_MODE"
@@ -77,13 +78,8 @@ storage_mode_convert(md_state *state, const char *function, PyObject *value,
     if (value == NULL || value == Py_None) {
         return default_mode(state, device, out);
     }
-    if (!PyUnicode_Check(value)) {
-        PyErr_Format(PyExc_TypeError, "%s: storage must be a str or None, not %.100s.",
-                     function, Py_TYPE(value)->tp_name);
-        return -1;
-    }
-    const char *name = PyUnicode_AsUTF8(value);
-    if (name == NULL) {
+    const char *name;
+    if (args_text(function, "storage", value, &name) < 0) {
         return -1;
     }
     if (!mode_from_name(name, out)) {

@@ -6,6 +6,7 @@
  */
 #include "streams/device.h"
 
+#include "python/args.h"
 #include "python/errors.h"
 
 /* ---- the tuple of devices ---- */
@@ -79,8 +80,8 @@ device_default_record(md_state *state, const char *function)
 static const device_record *
 record_from_name(md_state *state, const char *function, PyObject *value)
 {
-    const char *name = PyUnicode_AsUTF8(value);
-    if (name == NULL) {
+    const char *name;
+    if (args_text(function, "device", value, &name) < 0) {
         return NULL;
     }
     if (strcmp(name, "metal") == 0) {

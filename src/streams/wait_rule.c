@@ -9,7 +9,7 @@
 /* ---- the CPU waits ---- */
 
 int
-wait_rule_for_cpu(PyObject *op, const char *function, const host_bytes *bytes,
+wait_rule_for_cpu(PyObject *op, const char *function, const touched_bytes *bytes,
                   bool is_for_writing)
 {
     metal_storage *storage = bytes->storage;
@@ -32,7 +32,7 @@ wait_rule_for_cpu(PyObject *op, const char *function, const host_bytes *bytes,
 }
 
 int
-wait_rule_for_host_view(PyObject *op, const char *function, const host_bytes *bytes)
+wait_rule_for_host_view(PyObject *op, const char *function, const touched_bytes *bytes)
 {
     metal_storage *storage = bytes->storage;
     if (storage->mode != BRIDGE_MANAGED) {

@@ -40,18 +40,18 @@ wait_rule_for_work(md_state *state, const char *function, metal_storage *storage
 }
 
 /* A part of a storage that the CPU is about to touch. */
-typedef struct host_bytes {
+typedef struct touched_bytes {
     metal_storage *storage; /* borrowed */
     size_t offset_bytes, nbytes;
-} host_bytes;
+} touched_bytes;
 
 /* Before the CPU reads these bytes at `address`, or writes them, which is for shared storage
  * alone.  `op` is any object of the module: its state is looked up only if there is something
  * to wait for. */
-int wait_rule_for_cpu(PyObject *op, const char *function, const host_bytes *bytes,
+int wait_rule_for_cpu(PyObject *op, const char *function, const touched_bytes *bytes,
                       bool is_for_writing);
 /* Before a writable view of these bytes goes out; storage_close_host_view ends it. */
-int wait_rule_for_host_view(PyObject *op, const char *function, const host_bytes *bytes);
+int wait_rule_for_host_view(PyObject *op, const char *function, const touched_bytes *bytes);
 
 /* Before a consumer uses the buffer on the GPU. */
 int wait_rule_for_gpu(md_state *state, const char *function, metal_storage *storage,

@@ -6,6 +6,7 @@
 Prints a line for each call that neither worked nor said that memory is short, or left something behind; else "quiet".
 """
 
+import _testbuffer
 import _testcapi
 import ctypes
 import functools
@@ -38,6 +39,7 @@ shared = SharedMemory(create=True, size=64)
 shared.unlink()  # its memory stays until the end
 numbers = list(range(12))
 room = md.zeros((4, 6))
+pointers = _testbuffer.ndarray(list(range(12)), shape=[3, 4], format="B", flags=_testbuffer.ND_PIL)
 odd_copy = odd.copy()
 nibbles = md.zeros(12, "int4")
 vectors = md.zeros(3, "int64x40")
@@ -78,6 +80,9 @@ CALLS = {
     "empty_like": lambda: md.empty_like(array),
     "asarray_list": lambda: md.asarray(numbers),
     "asarray_scalar": lambda: md.asarray(1.5),
+    "asarray_list_of_dtype": lambda: md.asarray([[1, 2.5], [2**60 + 1, True]], dtype="float32"),
+    "asarray_list_of_bits": lambda: md.asarray([1.5, 2], dtype="int4"),
+    "asarray_pointers": lambda: md.asarray(pointers),
     "asarray_bytes": lambda: md.asarray(memory),
     "asarray_copy": lambda: md.asarray(memory, copy=True),
     "asarray_shared": lambda: md.asarray(shared),
