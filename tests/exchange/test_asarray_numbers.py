@@ -180,7 +180,7 @@ def test_what_is_out_of_range_is_an_overflow(value, name):
 @pytest.mark.parametrize(
     "value",
     ["1", "", None, {}, {1}, object(), np.datetime64(0, "s"), np.timedelta64(5, "s"), np.str_("1"), np.bytes_(b"1")],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_what_is_no_number_is_refused(value, name):
     for given in (value, [value], [[1], [value]]):
