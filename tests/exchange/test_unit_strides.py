@@ -51,7 +51,8 @@ def test_an_empty_tensor_keeps_its_strides(versioned, device):
 def test_numpys_strides_are_kept(take):
     x = as_strided(np.arange(100.0), (1, 3, 1), (640, 8, 24))
     assert take(x).strides == (80, 1, 3)
-    assert np.asarray(take(x)).strides == x.strides
+    # the buffer protocol says what follows from the order, as NumPy's own memoryviews do
+    assert np.asarray(take(x)).strides == memoryview(x).strides
     assert np.from_dlpack(take(x).host).strides == x.strides
     assert take(x[:0]).strides == (80, 1, 3)
 

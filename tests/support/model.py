@@ -1,6 +1,6 @@
 """Anything at all, in any order, beside NumPy: a hypothesis state machine over the public surface.
 
-    python tests/support/model.py [STEPS] [SEED]     make model STEPS=100000
+    python tests/support/model.py [STEPS] [SEED] [--each] [--shrink]     make model STEPS=100000
 
 Every Array has a NumPy array of the same items beside it, made by the same indexing of the same memory: what one step
 does to a buffer is seen through all of its views, or it is not, on both sides alike.  What a step may leave undone when
@@ -28,7 +28,7 @@ import ml_dtypes  # noqa: F401  (NumPy learns its types)
 import numpy as np
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
 import metal_dlpack as md
 from metal_dlpack import softmetal
@@ -77,6 +77,11 @@ class Pair:
     def derive(self, array, model, *, readonly=None):
         return Pair(array, model, readonly=self.readonly if readonly is None else readonly, block=self.block)
 
+    def come_back(self, array):
+        """From a consumer that may drop DLPack's flag: what the memory is remains."""
+        assert array.readonly or not self.block.is_readonly
+        return self.derive(array, self.model, readonly=array.readonly)
+
     def check(self):
         assert self.array.readonly == self.readonly
         assert tuple(self.array.shape) == self.model.shape
@@ -88,6 +93,7 @@ class Block:
 
     def __init__(self):
         self.is_busy = False  # a stream may still write it
+        self.is_readonly = False  # the memory is, whatever a tensor over it says
         self.watchers = []  # (what sees the memory, its model)
 
     def check(self):
@@ -161,6 +167,7 @@ class World(RuleBasedStateMachine):
         array = by(memory)
         assert md.shares_memory(array, memory)
         pair = Pair(array, model, readonly=readonly)
+        pair.block.is_readonly = readonly
         pair.block.watchers.append((memory, model))
         self.add(pair)
 
@@ -212,7 +219,12 @@ class World(RuleBasedStateMachine):
                 start, stop = sorted(data.draw(st.integers(0, extent)) for _ in range(2))
                 key.append(slice(start, stop, data.draw(st.sampled_from([1, 1, 2, 3]))))
         key = (*key, ...)
-        self.add(pair.derive(pair.array[key], pair.model[key]))
+        try:
+            array = pair.array[key]
+        except md.CopyRequiredError:
+            assert pair.model.dtype.name in NARROW  # packed items that begin within a byte
+            return
+        self.add(pair.derive(array, pair.model[key]))
 
     @rule(number=st.integers(0, 99), how=st.sampled_from(["T", "reverse", "expand", "flat", "readonly", "broadcast"]))
     def look_differently(self, number, how):
@@ -355,7 +367,7 @@ class World(RuleBasedStateMachine):
             return
         tensor = torch.from_dlpack(pair.array.host if to_host else pair.array)
         pair.block.is_busy = False
-        self.add(pair.derive(md.from_dlpack(tensor), pair.model))
+        self.add(pair.come_back(md.from_dlpack(tensor)))
 
     @precondition(lambda self: tvm_ffi is not None)
     @rule(number=st.integers(0, 99))
@@ -365,7 +377,10 @@ class World(RuleBasedStateMachine):
             return
         back = md.from_dlpack(tvm_ffi.from_dlpack(pair.array))
         pair.block.is_busy = False
-        self.add(pair.derive(back, pair.model))
+        if all(s > 0 for s in pair.array.strides):
+            self.add(pair.come_back(back))
+        else:  # tvm-ffi copies what goes backwards
+            self.add(Pair(back, pair.model.copy()))
 
     @rule(number=st.integers(0, 99), on=st.integers(0, 2))
     def import_again(self, number, on):
@@ -383,8 +398,7 @@ class World(RuleBasedStateMachine):
         offset = pair.array.byte_offset - buffer.offset
         array = buffer.array(pair.model.shape, pair.array.dtype, offset)
         pair.block.is_busy = False
-        self.add(pair.derive(array, pair.model, readonly=array.readonly))
-        assert array.readonly or not md.from_dlpack(pair.array).buffer.owner or not pair.readonly or True
+        self.add(pair.come_back(array))
 
     @rule(number=st.integers(0, 99), protocol=st.sampled_from([2, 4, 5]), out_of_band=st.booleans())
     def pickle_it(self, number, protocol, out_of_band):
@@ -429,7 +443,6 @@ class World(RuleBasedStateMachine):
     )
     def threads_on_parts(self, storage, cut, with_streams, choice):
         """Three threads, each at items of its own; whatever each has waited for it must see."""
-        softmetal.configure(races=False)  # the detector counts in whole spans of bytes
         array, model = md.zeros(1200, "int32", storage=storage), np.zeros(1200, "int32")
         parts = [slice(k * 400, k * 400 + 400) if cut == "rows" else slice(k, None, 3) for k in range(3)]
         failures = []
@@ -474,7 +487,6 @@ class World(RuleBasedStateMachine):
     @rule(storage=st.sampled_from(STORAGES), choice=st.integers(0, 2**32))
     def threads_on_the_same_items(self, storage, choice):
         """Nobody says who comes first, but each item is one that somebody wrote."""
-        softmetal.configure(races=False)
         array = md.zeros(600, "int32", storage=storage)
 
         def work(number):
@@ -489,6 +501,10 @@ class World(RuleBasedStateMachine):
         assert set(array.tolist()) <= {1, 2, 3}
 
     def run_together(self, works):
+        """Without the detector of races, which counts in spans of bytes: what is in flight when it is turned is lost
+        to it."""
+        self.synchronize()
+        softmetal.configure(races=False)
         threads = [threading.Thread(target=work) for work in works]
         before = sys.getswitchinterval()
         sys.setswitchinterval(1e-6)
@@ -497,9 +513,13 @@ class World(RuleBasedStateMachine):
         for thread in threads:
             thread.join()
         sys.setswitchinterval(before)
+        self.synchronize()
+        softmetal.configure(races=None)
+
+    def synchronize(self):
         for device in md.devices():
             device.synchronize()
-        softmetal.configure(races=None)
+        softmetal.wait_idle(2)
 
     # ---- comparing ----
 
@@ -522,6 +542,15 @@ class World(RuleBasedStateMachine):
         softmetal.configure(latency_us=None, seed=None, jitter_us=None)
 
 
+class WorldThatLooks(World):
+    """Finds the step of a difference; what only waiting hides is not found with it."""
+
+    @invariant()
+    def compare_all(self):
+        for pair in getattr(self, "pairs", []):
+            pair.check()
+
+
 STEPS_OF_A_RUN = 50
 
 
@@ -531,11 +560,13 @@ def run(steps: int, number: int) -> None:
         stateful_step_count=STEPS_OF_A_RUN,
         deadline=None,
         database=None,
-        phases=[Phase.generate] if "--no-shrink" in sys.argv else [Phase.generate, Phase.shrink],
+        phases=[Phase.generate, Phase.shrink] if "--shrink" in sys.argv else [Phase.generate],
+        report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
         print_blob=False,
     )
-    run_state_machine_as_test(seed(number)(World), settings=one)
+    world = WorldThatLooks if "--each" in sys.argv else World
+    run_state_machine_as_test(seed(number)(world), settings=one)
 
 
 if __name__ == "__main__":
