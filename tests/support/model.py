@@ -28,7 +28,14 @@ import ml_dtypes  # noqa: F401  (NumPy learns its types)
 import numpy as np
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 import metal_dlpack as md
 from metal_dlpack import softmetal
@@ -49,7 +56,19 @@ PLAIN = (
     "float8_e8m0fnu"
 ).split()
 NARROW = "int2 int4 uint2 uint4 float6_e2m3fn float6_e3m2fn float4_e2m1fn".split()
-IN_TORCH = {"bool", "int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64", "complex64", "bfloat16"}
+IN_TORCH = {
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "bfloat16",
+}
 MOST_PAIRS = 14
 SMALL = np.arange(8)  # numbers that every type has, or rounds the same way on both sides
 
@@ -103,7 +122,9 @@ class Block:
 
 class World(RuleBasedStateMachine):
     @initialize(
-        latency=st.sampled_from([0, 0, 30, 300]), order=st.sampled_from([0, 1, 7, "last"]), jitter=st.sampled_from([0, 50])
+        latency=st.sampled_from([0, 0, 30, 300]),
+        order=st.sampled_from([0, 1, 7, "last"]),
+        jitter=st.sampled_from([0, 50]),
     )
     def begin(self, latency, order, jitter):
         softmetal.configure(latency_us=latency, seed=order, jitter_us=jitter)
@@ -156,8 +177,13 @@ class World(RuleBasedStateMachine):
         array.copy_from(model) if dtype in PLAIN else array.__setitem__(..., model)
         self.add(Pair(array, model))
 
-    @rule(dtype=st.sampled_from(PLAIN), readonly=st.booleans(), by=st.sampled_from([md.from_dlpack, md.asarray]))
-    def share_numpy_memory(self, dtype, readonly, by):
+    @rule(
+        dtype=st.sampled_from(PLAIN),
+        readonly=st.booleans(),
+        by=st.sampled_from([md.from_dlpack, md.asarray]),
+        goes=st.sampled_from(["nowhere", "to torch", "to torch's host", "by handle", "by address"]),
+    )
+    def share_numpy_memory(self, dtype, readonly, by, goes):
         memory = numbers(self.draw, (24,), numpy_type(dtype))
         model = memory.copy()
         if memory.dtype.isbuiltin != 1:
@@ -170,9 +196,19 @@ class World(RuleBasedStateMachine):
         pair.block.is_readonly = readonly
         pair.block.watchers.append((memory, model))
         self.add(pair)
+        if goes in ("to torch", "to torch's host") and torch is not None and dtype in IN_TORCH:
+            tensor = torch.from_dlpack(array if goes == "to torch" else array.host)
+            self.add(pair.come_back(md.from_dlpack(tensor)))
+        elif goes == "by handle":
+            buffer = md.Buffer.from_handle(array.buffer.handle, owner=array)
+            self.add(pair.come_back(buffer.array((24,), dtype, array.byte_offset)))
+        elif goes == "by address" and memory.dtype.isbuiltin == 1:
+            self.add(pair.come_back(md.asarray(np.asarray(array))))
 
     @rule(
-        dtype=st.sampled_from(["float16", "float32", "float64", "int8", "uint8", "int64", "uint64", "complex64", "bool"]),
+        dtype=st.sampled_from(
+            ["float16", "float32", "float64", "int8", "uint8", "int64", "uint64", "complex64", "bool"]
+        ),
         values=st.lists(
             st.one_of(
                 st.integers(-(2**65), 2**65),
@@ -324,6 +360,39 @@ class World(RuleBasedStateMachine):
 
     # ---- other eyes ----
 
+    @rule(
+        number=st.integers(0, 99),
+        how=st.sampled_from(["fill", "upload", "copy", "copy from private", "assign"]),
+        busy=st.sampled_from(["no", "read", "written"]),
+    )
+    def write_under_other_eyes(self, number, how, busy):
+        """Whatever is in flight: a call without a stream is done when it returns."""
+        fit = [p for p in self.pairs if p.block.watchers and not p.readonly and p.model.dtype.name not in NARROW]
+        if not fit:
+            return
+        pair = fit[number % len(fit)]
+        array, shape, kind = pair.array, pair.model.shape, pair.model.dtype
+        value = numbers(self.draw, shape, kind)
+        if busy == "read":
+            array.copy(stream=self.stream_of(pair, 1))
+        elif busy == "written":
+            array.fill(0, stream=self.stream_of(pair, 1))
+        if how == "fill":
+            array.fill(1)
+            value[...] = 1
+        elif how == "upload":
+            array.copy_from(value)
+        elif how == "assign":
+            array[...] = value
+        else:
+            storage = "private" if how == "copy from private" else "shared"
+            other = md.empty(shape, array.dtype, storage=storage, device=array.device)
+            other.copy_from(value)
+            array.copy_from(other)
+        pair.model[...] = value
+        pair.block.is_busy = False
+        pair.block.check()
+
     @rule(number=st.integers(0, 99))
     def keep_a_view_of_the_host(self, number):
         pair = self.pick(number, wanted=lambda p: p.model.dtype.isbuiltin == 1 and p.array.storage != "private")
@@ -359,9 +428,11 @@ class World(RuleBasedStateMachine):
     def there_and_back_by_torch(self, number, to_host):
         pair = self.pick(
             number,
-            wanted=lambda p: p.model.dtype.name in IN_TORCH
-            and p.array.device is md.devices()[0]
-            and all(s > 0 for s in p.array.strides),
+            wanted=lambda p: (
+                p.model.dtype.name in IN_TORCH
+                and p.array.device is md.devices()[0]
+                and all(s > 0 for s in p.array.strides)
+            ),
         )
         if pair is None or (to_host and pair.array.storage != "shared"):
             return
@@ -377,10 +448,10 @@ class World(RuleBasedStateMachine):
             return
         back = md.from_dlpack(tvm_ffi.from_dlpack(pair.array))
         pair.block.is_busy = False
-        if all(s > 0 for s in pair.array.strides):
+        if md.shares_memory(back, pair.array):
             self.add(pair.come_back(back))
         else:  # tvm-ffi copies what goes backwards
-            self.add(Pair(back, pair.model.copy()))
+            self.add(Pair(back, pair.model.copy(), readonly=back.readonly))
 
     @rule(number=st.integers(0, 99), on=st.integers(0, 2))
     def import_again(self, number, on):
