@@ -12,6 +12,7 @@
 #include "array/array_methods.h"
 #include "module/seen_tensor.h"
 #include "python/args.h"
+#include "python/attribute.h"
 #include "python/owners.h"
 
 #define WHERE "shares_memory"
@@ -287,15 +288,21 @@ place_other(md_state *state, PyObject *op, place *self)
     if (is_placed != 0) {
         return is_placed < 0 ? -1 : 0;
     }
-    PyObject *interface = PyObject_GetAttrString(op, "__array_interface__");
+    PyObject *interface;
+    if (attribute_find(op, state->str___array_interface__, &interface) < 0) {
+        return -1;
+    }
     if (interface != NULL && PyDict_Check(interface)) {
         int result = place_interface(interface, self);
         Py_DECREF(interface);
         return result;
     }
     Py_XDECREF(interface);
-    PyErr_Clear();
-    if (!PyCapsule_CheckExact(op) && !PyObject_HasAttr(op, state->str___dlpack__)) {
+    int speaks = PyCapsule_CheckExact(op) ? 1 : attribute_exists(op, state->str___dlpack__);
+    if (speaks < 0) {
+        return -1;
+    }
+    if (!speaks) {
         PyErr_Format(
             PyExc_TypeError,
             WHERE ": %.100s is neither an array nor a buffer: it has no __dlpack__, no buffer "
