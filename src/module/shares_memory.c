@@ -183,18 +183,32 @@ itemsize_of_typestr(const char *typestr)
     return strtoll(typestr + 2, NULL, 10) * (typestr[1] == 'U' ? 4 : 1);
 }
 
+/* An entry, borrowed.  NULL: there is none, or with an exception. */
+static PyObject *
+entry_of(PyObject *interface, const char *name)
+{
+    PyObject *key = PyUnicode_FromString(name);
+    PyObject *entry = key == NULL ? NULL : PyDict_GetItemWithError(interface, key);
+    Py_XDECREF(key);
+    return entry;
+}
+
 /* Address and itemsize. */
 static int
 parse_items(PyObject *interface, interface_facts *out)
 {
-    PyObject *data = PyDict_GetItemString(interface, "data");
-    PyObject *typestr = PyDict_GetItemString(interface, "typestr");
-    const char *type = typestr == NULL ? NULL : PyUnicode_AsUTF8(typestr);
-    if (type == NULL || data == NULL || PyDict_GetItemString(interface, "shape") == NULL ||
-        !PyTuple_Check(data) || PyTuple_GET_SIZE(data) != 2 || strlen(type) < 3) {
-        PyErr_SetString(PyExc_TypeError,
-                        WHERE ": __array_interface__ lacks an address ('data'), "
-                              "'shape' or 'typestr'.");
+    PyObject *data = entry_of(interface, "data");
+    PyObject *typestr = data == NULL ? NULL : entry_of(interface, "typestr");
+    PyObject *shape = typestr == NULL ? NULL : entry_of(interface, "shape");
+    const char *type = shape == NULL ? NULL : PyUnicode_AsUTF8(typestr);
+    if (type == NULL || !PyTuple_Check(data) || PyTuple_GET_SIZE(data) != 2 ||
+        strlen(type) < 3) {
+        if (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_TypeError) ||
+            PyErr_ExceptionMatches(PyExc_UnicodeError)) {
+            PyErr_SetString(PyExc_TypeError,
+                            WHERE ": __array_interface__ lacks an address ('data'), "
+                                  "'shape' or 'typestr'.");
+        }
         return -1;
     }
     out->itemsize = itemsize_of_typestr(type);
@@ -206,11 +220,14 @@ parse_items(PyObject *interface, interface_facts *out)
 static int
 parse_steps(PyObject *interface, interface_facts *out)
 {
-    PyObject *shape = PyDict_GetItemString(interface, "shape");
-    PyObject *strides = PyDict_GetItemString(interface, "strides");
+    PyObject *shape = entry_of(interface, "shape");
+    PyObject *strides = shape == NULL ? NULL : entry_of(interface, "strides");
     strided_layout dense;
     layout_fault fault;
     int count;
+    if (shape == NULL || PyErr_Occurred()) {
+        return -1;
+    }
     if (args_int64s(WHERE, "shape", shape, out->shape, LAYOUT_MAX_NDIM, &out->ndim) < 0) {
         return -1;
     }

@@ -77,7 +77,13 @@ class Moment:
         return stream.__metal_stream__()
 
 
-producer, moment = Producer(), Moment()
+class Interface:
+    """Memory by NumPy's older protocol."""
+
+    __array_interface__ = {"data": (buffer.address, False), "typestr": "<f4", "shape": (2, 3), "strides": None}
+
+
+producer, moment, interface = Producer(), Moment(), Interface()
 
 
 def write_file():
@@ -252,6 +258,7 @@ CALLS = {
         lambda: md.shares_memory(array, array[1:]),
         lambda: md.shares_memory(array.host, memory),
         lambda: md.shares_memory(producer, array),
+        lambda: md.shares_memory(interface, array),
     ],
     "last_refusal": [md.last_refusal],
     "current_stream": [md.current_stream],
