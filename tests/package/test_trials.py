@@ -1,13 +1,13 @@
 """trials: a consumer is run once, in a child; what ends the child is one answer."""
 
-import importlib
 import os
 
 import pytest
 
 import metal_dlpack as md
+from metal_dlpack import trials
 
-trials = importlib.import_module("metal_dlpack.trials")
+pytestmark = pytest.mark.needs_no_sanitizer
 
 #: A consumer that does something else with each example: NumPy's from_dlpack otherwise.
 ODD = """
