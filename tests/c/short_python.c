@@ -37,7 +37,8 @@ is_asked_by_extension(void)
     int count = backtrace(frames, MOST_FRAMES);
     for (int i = 0; i < count; i++) {
         Dl_info info;
-        if (dladdr(frames[i], &info) == 0 || info.dli_saddr == (void *)_PyEval_EvalFrameDefault) {
+        if (dladdr(frames[i], &info) == 0 ||
+            info.dli_saddr == (void *)_PyEval_EvalFrameDefault) {
             return false;
         }
         if (info.dli_fbase != own_base && info.dli_fbase != python_base) {
