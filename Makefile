@@ -16,7 +16,7 @@ PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loads
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all bench lint format asan tsan mutants streams soak docs build clean distclean
+.PHONY: help demo test test-all bench lint format asan tsan mutants streams model soak docs build clean distclean
 
 help:
 	@echo 'make demo      what this machine can share: the doctor, then examples/share.py'
@@ -28,6 +28,7 @@ help:
 	@echo 'make tsan      the tests with ThreadSanitizer'
 	@echo 'make mutants   breaks the bridge in one place at a time; each time a test must fail'
 	@echo 'make streams   10,000 random programs over streams; threads under ThreadSanitizer for two minutes'
+	@echo 'make model     STEPS=100000 SEED=1: anything in any order beside NumPy; then under both sanitizers'
 	@echo 'make soak      a million exchanges by every route: time, growth, buffers left'
 	@echo 'make bench     the benchmarks'
 	@echo 'make docs      the reference, written to build/reference.md, and docs/inside/protocol.md'
@@ -78,6 +79,13 @@ mutants: build
 streams: build
 	PYTHONPATH=src:tests/support $(PY) tests/support/stream_programs.py 10000
 	METAL_DLPACK_SECONDS=60 tools/sanitized thread $(PY) tests/streams/test_stream_threads.py
+
+STEPS ?= 100000
+SEED ?= 1
+model: build
+	PYTHONPATH=src:tests/support $(PY) tests/support/model.py $(STEPS) $(SEED)
+	tools/sanitized address,undefined $(PY) tests/hostile/test_model.py
+	tools/sanitized thread $(PY) tests/hostile/test_model.py
 
 soak: build
 	$(PY) tools/soak.py $(ARGS)

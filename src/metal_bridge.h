@@ -225,20 +225,6 @@ typedef void bridge_completed(void *context, bridge_status status, const bridge_
 void bridge_commands_commit(bridge_commands *commands, bridge_completed *completed,
                             void *context);
 
-/* ---- work that is waited for ---- */
-
-/* Each encodes one command, commits it, and returns when the GPU is done with it.  Ranges must
- * lie within the buffers.  On BRIDGE_COMMAND_FAILED `*error` holds Metal's words. */
-bridge_status bridge_copy_and_wait(bridge_queue *queue, bridge_buffer *src,
-                                   size_t src_offset_bytes, bridge_buffer *dst,
-                                   size_t dst_offset_bytes, size_t nbytes, bridge_error *error);
-bridge_status bridge_fill_and_wait(bridge_queue *queue, bridge_buffer *buffer,
-                                   size_t offset_bytes, size_t nbytes, uint8_t value,
-                                   bridge_error *error);
-/* Make what the GPU wrote to a managed buffer visible to the CPU. */
-bridge_status bridge_synchronize_and_wait(bridge_queue *queue, bridge_buffer *buffer,
-                                          bridge_error *error);
-
 /* Is this process a forked child?  Nothing committed before the fork completes in it. */
 bool bridge_is_forked(void);
 

@@ -45,7 +45,6 @@ bridge_status_text(bridge_status status)
 /* ---- fork ---- */
 
 static int is_forked_child; /* written once, in the child, before it has a second thread */
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 static void
 note_fork(void)
@@ -53,7 +52,8 @@ note_fork(void)
     __atomic_store_n(&is_forked_child, 1, __ATOMIC_RELAXED);
 }
 
-static void
+/* When the module is loaded: a child must know even if its parent never asked for a device. */
+__attribute__((constructor)) static void
 watch_fork(void)
 {
     (void)pthread_atfork(NULL, NULL, note_fork);
@@ -147,7 +147,6 @@ append_device(bridge_device **out, size_t count, size_t capacity, id<MTLDevice> 
 size_t
 bridge_device_copy_all(bridge_device **out, size_t capacity)
 {
-    (void)pthread_once(&fork_once, watch_fork);
     if (is_forked()) {
         return 0;
     }
@@ -173,9 +172,12 @@ bridge_device_copy_all(bridge_device **out, size_t capacity)
 void
 bridge_device_describe(bridge_device *device, bridge_device_facts *out)
 {
+    memset(out, 0, sizeof *out);
+    if (is_forked()) {
+        return;
+    }
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     id<MTLDevice> object = device_object(device);
-    memset(out, 0, sizeof *out);
     copy_text([object name], out->name, sizeof out->name);
     out->registry_id = [object registryID];
     out->max_buffer_length = [object maxBufferLength];
@@ -1026,59 +1028,4 @@ bridge_commands_commit(bridge_commands *commands, bridge_completed *completed, v
     [commands_object(commands) commit];
     [commands_object(commands) release];
     [pool drain];
-}
-
-/* ---- work that is waited for ---- */
-
-static bridge_status
-run_blit_and_wait(bridge_queue *queue, const blit_command *blit, bridge_error *error)
-{
-    memset(error, 0, sizeof *error);
-    if (is_forked()) {
-        return BRIDGE_FORKED;
-    }
-    bridge_status status;
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-    id<MTLCommandBuffer> commands = [queue_object(queue) commandBuffer];
-    status = encode_blit(commands, blit);
-    if (status == BRIDGE_OK) {
-        [commands commit];
-        [commands waitUntilCompleted];
-        status = check_completed(commands, error);
-    }
-    [pool drain];
-    return status;
-}
-
-bridge_status
-bridge_copy_and_wait(bridge_queue *queue, bridge_buffer *src, size_t src_offset_bytes,
-                     bridge_buffer *dst, size_t dst_offset_bytes, size_t nbytes,
-                     bridge_error *error)
-{
-    bridge_run run = {src_offset_bytes, dst_offset_bytes, nbytes};
-    blit_command blit = {.kind = BLIT_COPY,
-                         .src = buffer_object(src),
-                         .dst = buffer_object(dst),
-                         .runs = &run,
-                         .run_count = 1};
-    return run_blit_and_wait(queue, &blit, error);
-}
-
-bridge_status
-bridge_fill_and_wait(bridge_queue *queue, bridge_buffer *buffer, size_t offset_bytes,
-                     size_t nbytes, uint8_t value, bridge_error *error)
-{
-    blit_command blit = {.kind = BLIT_FILL,
-                         .dst = buffer_object(buffer),
-                         .dst_offset_bytes = offset_bytes,
-                         .nbytes = nbytes,
-                         .value = value};
-    return run_blit_and_wait(queue, &blit, error);
-}
-
-bridge_status
-bridge_synchronize_and_wait(bridge_queue *queue, bridge_buffer *buffer, bridge_error *error)
-{
-    blit_command blit = {.kind = BLIT_SYNCHRONIZE, .dst = buffer_object(buffer)};
-    return run_blit_and_wait(queue, &blit, error);
 }

@@ -138,10 +138,15 @@ walk_axis(const bits_walk *walk, int axis, int64_t to, int64_t from)
         copy_item(&walk->dst, to, &walk->src, from, walk->dtype);
         return;
     }
+    int64_t extent = walk->shape->shape[axis];
+    if (extent == 1) { /* its stride can be anything */
+        walk_axis(walk, axis + 1, to, from);
+        return;
+    }
     int64_t to_step = walk->dst.strides[axis] * walk->dst.item_bits;
     int64_t from_step =
         walk->src.strides == NULL ? 0 : walk->src.strides[axis] * walk->src.item_bits;
-    for (int64_t i = 0; i < walk->shape->shape[axis]; i++) {
+    for (int64_t i = 0; i < extent; i++) {
         walk_axis(walk, axis + 1, to + i * to_step, from + i * from_step);
     }
 }

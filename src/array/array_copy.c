@@ -24,14 +24,15 @@ convert_order(ArrayObject *self, PyObject *value, char *out)
     if (value == NULL) {
         return 0;
     }
-    const char *name = PyUnicode_Check(value) ? PyUnicode_AsUTF8(value) : NULL;
-    if (name == NULL || name[0] == '\0' || name[1] != '\0' || strchr("CFKA", name[0]) == NULL) {
+    bool is_letter = PyUnicode_Check(value) && PyUnicode_GET_LENGTH(value) == 1;
+    Py_UCS4 letter = is_letter ? PyUnicode_READ_CHAR(value, 0) : 0;
+    if (letter != 'C' && letter != 'F' && letter != 'A' && letter != 'K') {
         PyErr_Format(PyExc_ValueError, "Array.copy: order (%R) must be 'C', 'F', 'A' or 'K'.",
                      value);
         return -1;
     }
-    if (name[0] == 'C' || name[0] == 'F') {
-        *out = name[0];
+    if (letter == 'C' || letter == 'F') {
+        *out = (char)letter;
         return 0;
     }
     strided_layout layout; /* 'A' and 'K': keep Fortran order where the source has it */

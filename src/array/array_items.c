@@ -85,7 +85,8 @@ list_axis(const ArrayObject *self, int axis, const char *origin, int64_t first_b
         return element_unpack(self->dtype, origin + (first_bit >> 3), first_bit & 7);
     }
     int64_t extent = array_shape(self)[axis];
-    int64_t step_bits = array_strides(self)[axis] * array_item_bits(self);
+    /* the stride of an axis that takes no step can be anything */
+    int64_t step_bits = extent > 1 ? array_strides(self)[axis] * array_item_bits(self) : 0;
     PyObject *list = PyList_New((Py_ssize_t)extent);
     for (int64_t i = 0; list != NULL && i < extent; i++) {
         PyObject *entry = list_axis(self, axis + 1, origin, first_bit + i * step_bits);
@@ -151,7 +152,9 @@ PyObject *
 array_index(PyObject *op)
 {
     ArrayObject *self = array_cast(op);
-    if (self->dtype.code != kDLInt && self->dtype.code != kDLUInt) {
+    bool is_integer = self->dtype.code == kDLInt || self->dtype.code == kDLUInt;
+    /* TypeError: bytes(a) and bytearray(a) try an index first, and then take the buffer */
+    if (!is_integer || self->nitems != 1) {
         return PyErr_Format(PyExc_TypeError,
                             "Only an Array of one integer can be used as an index.");
     }

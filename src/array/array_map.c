@@ -3,36 +3,21 @@
 
 #include "arithmetic/dtype_bits.h"
 #include "metal/staging.h"
-#include "metal/storage_sharing.h"
 #include "python/errors.h"
-#include "streams/wait_rule.h"
 
-/* The bytes of the buffer that the items lie in. */
-static void
-span_of(const ArrayObject *self, int64_t *first, int64_t *nbytes)
+touched_bytes
+array_touched_bytes(const ArrayObject *self)
 {
-    *first = self->byte_offset;
-    *nbytes = 0;
+    metal_storage *storage = array_storage(self);
     if (self->nitems == 0) {
-        return;
+        return (touched_bytes){storage, (size_t)self->byte_offset, 0};
     }
     strided_layout layout;
     int64_t begin, end;
     array_get_layout(self, &layout);
     /* in bounds */
     (void)bits_byte_span(&layout, array_item_bits(self), self->first_bit, &begin, &end);
-    *first += begin;
-    *nbytes = end - begin;
-}
-
-/* Are there bytes in the span that belong to no item of the array? */
-static bool
-has_gaps(const ArrayObject *self, int64_t nbytes)
-{
-    strided_layout layout;
-    array_get_layout(self, &layout);
-    return nbytes != array_nbytes(self) || !dtype_is_whole_bytes(self->dtype) ||
-           !layout_is_unique(&layout);
+    return (touched_bytes){storage, (size_t)(self->byte_offset + begin), (size_t)(end - begin)};
 }
 
 static staged_range
@@ -45,10 +30,11 @@ range_of(const ArrayObject *self, const array_mapping *mapping)
 }
 
 static int
-map_private(const char *function, ArrayObject *self, array_mapping *out)
+map_stage(const char *function, ArrayObject *self, array_mapping *out)
 {
     staged_range range = range_of(self, out);
-    bool is_read = out->access != MAP_OVERWRITE || has_gaps(self, out->nbytes);
+    /* packed items are written with the bits beside them */
+    bool is_read = out->access != MAP_OVERWRITE || array_is_packed(self);
     bridge_error error = {0};
     bridge_status status;
     Py_BEGIN_ALLOW_THREADS
@@ -59,7 +45,7 @@ map_private(const char *function, ArrayObject *self, array_mapping *out)
         return -1;
     }
     out->stage = range.stage;
-    out->origin = range.address + (self->byte_offset - out->first_bytes);
+    out->origin = range.stage->address + (self->byte_offset - out->first_bytes);
     return 0;
 }
 
@@ -72,31 +58,42 @@ array_map(const char *function, ArrayObject *self, map_access access, array_mapp
                      function);
         return -1;
     }
-    span_of(self, &out->first_bytes, &out->nbytes);
-    if (out->nbytes == 0) {
+    touched_bytes bytes = array_touched_bytes(self);
+    metal_storage *storage = bytes.storage;
+    out->first_bytes = (int64_t)bytes.offset_bytes;
+    out->nbytes = (int64_t)bytes.nbytes;
+    if (bytes.nbytes == 0) {
         return 0;
     }
-    metal_storage *storage = array_storage(self);
-    if (wait_rule_for_cpu((PyObject *)self, function, storage, access != MAP_READ) < 0) {
+    bool is_direct =
+        access == MAP_READ ? storage->address != NULL : storage->mode == BRIDGE_SHARED;
+    if (!is_direct) {
+        return wait_rule_for_work(state_of((PyObject *)self), function, storage,
+                                  access != MAP_READ) < 0
+                   ? -1
+                   : map_stage(function, self, out);
+    }
+    if (wait_rule_for_cpu((PyObject *)self, function, &bytes, access != MAP_READ) < 0) {
         return -1;
     }
-    char *address = storage->address;
-    if (address == NULL) {
-        return map_private(function, self, out);
-    }
-    out->origin = address + self->byte_offset;
+    out->origin = storage->address + self->byte_offset;
     return 0;
 }
 
-/* What was written to a stage goes back to private storage. */
+/* What was written to a stage goes back: the items alone, so that a thread that writes between
+ * them loses nothing; packed ones with the bytes that they lie in. */
 static int
-flush_private(const char *function, ArrayObject *self, const array_mapping *mapping)
+flush_stage(const char *function, ArrayObject *self, const array_mapping *mapping)
 {
     staged_range range = range_of(self, mapping);
+    strided_layout layout;
     bridge_error error = {0};
     bridge_status status;
+    array_get_layout(self, &layout);
     Py_BEGIN_ALLOW_THREADS
-    status = staging_flush(&range, &error);
+    status = array_is_packed(self)
+                 ? staging_flush(&range, &error)
+                 : staging_flush_items(&range, &layout, self->byte_offset, &error);
     Py_END_ALLOW_THREADS
     return errors_check_status(state_of((PyObject *)self), function, status, &error,
                                range.nbytes);
@@ -107,11 +104,7 @@ array_unmap(const char *function, ArrayObject *self, array_mapping *mapping, boo
 {
     int result = 0;
     if (is_written && mapping->stage != NULL) {
-        result = flush_private(function, self, mapping);
-    }
-    else if (is_written && mapping->nbytes > 0) {
-        storage_end_host_write(array_storage(self), (size_t)mapping->first_bytes,
-                               (size_t)mapping->nbytes);
+        result = flush_stage(function, self, mapping);
     }
     storage_release(mapping->stage);
     mapping->stage = NULL;

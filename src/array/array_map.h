@@ -1,13 +1,17 @@
 /* array_map.h: the items of an Array at a CPU address, for every storage mode.
  *
  * Rule:    array_map ... array_unmap bracket every access by the CPU: they wait for the GPU,
- *          move private bytes through a stage, and tell Metal what was written.
+ *          move private bytes, and managed ones that are written, through a stage.
  * Threads: the GIL is held; it is released while waiting.
  */
 #ifndef MD_ARRAY_MAP_H
 #define MD_ARRAY_MAP_H
 
 #include "array/array.h"
+#include "streams/wait_rule.h"
+
+/* The bytes of the buffer that the items lie in, from the first to the last. */
+touched_bytes array_touched_bytes(const ArrayObject *self);
 
 /* MAP_WRITE may also read; MAP_OVERWRITE promises to write every item, or to end with
  * `is_written` false. */

@@ -4,6 +4,7 @@
 #include "array/array_map.h"
 #include "array/array_methods.h"
 #include "array/array_sides.h"
+#include "metal/readonly.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "values/dtype_type.h"
@@ -151,6 +152,39 @@ array_numpy_is_array(PyObject *op)
     return strcmp(Py_TYPE(op)->tp_name, "numpy.ndarray") == 0;
 }
 
+/* What `op` is a view of: owned (+1); NULL: nothing.  Raises nothing. */
+static PyObject *
+find_base(PyObject *op)
+{
+    PyObject *base = NULL;
+    if (PyMemoryView_Check(op)) {
+        base = Py_XNewRef(PyMemoryView_GET_BUFFER(op)->obj);
+    }
+    else if (array_numpy_is_array(op)) {
+        base = PyObject_GetAttrString(op, "base");
+        PyErr_Clear();
+    }
+    if (base == Py_None) {
+        Py_CLEAR(base);
+    }
+    return base;
+}
+
+bool
+array_numpy_is_honest(PyObject *op)
+{
+    if (readonly_is_empty()) {
+        return true;
+    }
+    PyObject *inner = Py_NewRef(op);
+    for (PyObject *base = find_base(inner); base != NULL; base = find_base(inner)) {
+        Py_SETREF(inner, base);
+    }
+    bool is_honest = PyObject_CheckBuffer(inner);
+    Py_DECREF(inner);
+    return is_honest;
+}
+
 /* Is it an array of a type that ml_dtypes has registered with NumPy?  An exception that is
  * set stays set. */
 static bool
@@ -209,7 +243,7 @@ array_numpy_assign(const char *function, ArrayObject *dst, PyObject *value)
     if (require_lane(function, dst) < 0) {
         return -1;
     }
-    if (array_numpy_can_view(dst)) {
+    if (array_numpy_can_view(dst) && array_storage(dst)->mode == BRIDGE_SHARED) {
         return assign_in_numpy(function, dst, value);
     }
     array_creation what = array_like(dst);

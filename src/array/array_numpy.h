@@ -14,6 +14,13 @@ PyObject *array_numpy_module(const char *function);
 /* Is it an ndarray, and no subclass?  Does not import NumPy. */
 bool array_numpy_is_array(PyObject *op);
 
+/* Does what `op` says of its memory come from the memory's owner?  Of a NumPy array and of a
+ * memoryview the innermost object counts: an array that owns its items, or any exporter of the
+ * buffer protocol, which carries read-only.  False for arrays over torch's memory, and for all
+ * other producers: they may have dropped DLPack's flag.  True at once when no read-only memory
+ * was given away.  Raises nothing. */
+bool array_numpy_is_honest(PyObject *op);
+
 /* NumPy's dtype.isbuiltin: one of its own types in the machine's byte order, or one that
  * another library registered.  Any other number: neither.  Raises nothing, and clears what
  * is raised. */

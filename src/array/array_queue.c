@@ -4,6 +4,7 @@
  */
 #include "array/array_queue.h"
 
+#include "metal/host_access.h"
 #include "metal/staging.h"
 #include "python/errors.h"
 #include "python/waiting.h"
@@ -21,18 +22,21 @@ is_array(const array_side *side)
            (side->kept == NULL || array_storage(side->array)->mode != BRIDGE_SHARED);
 }
 
+/* Does the CPU not reach them? */
 static bool
 is_private(const array_side *side)
 {
     return side->array != NULL && array_storage(side->array)->mode == BRIDGE_PRIVATE;
 }
 
-/* Does the GPU copy them: does the CPU not reach them, or has the GPU work on them? */
+/* Does the GPU write them?  A few managed ones go through a stage, which is faster where the
+ * GPU leaves them alone. */
 static bool
-is_for_gpu(const array_side *side)
+is_written_by_gpu(const array_side *side)
 {
     return is_private(side) ||
-           (side->array != NULL && wait_rule_is_busy(array_storage(side->array)));
+           (side->array != NULL && array_storage(side->array)->mode == BRIDGE_MANAGED &&
+            array_nbytes(side->array) > HOST_WRITE_SMALL);
 }
 
 /* ---- submitting ---- */
@@ -189,7 +193,7 @@ copy_arrays(const char *function, const array_side *dst, const array_side *src,
             metal_stream *stream)
 {
     queue_call call;
-    bool is_queued = stream != NULL || is_for_gpu(dst) || is_for_gpu(src);
+    bool is_queued = stream != NULL || is_written_by_gpu(dst) || is_private(src);
     if (!is_queued || array_storage(dst->array)->device != array_storage(src->array)->device ||
         !begin_call(function, dst->array, stream, &call)) {
         return 0;
@@ -207,7 +211,7 @@ array_queue_copy(const char *function, const array_side *dst, const array_side *
     if (is_array(dst) && is_array(src)) {
         return copy_arrays(function, dst, src, stream);
     }
-    if (is_array(dst) && (stream != NULL || is_private(dst))) {
+    if (is_array(dst) && (stream != NULL || is_written_by_gpu(dst))) {
         bool waits = wait_rule_after_work(stream, array_storage(dst->array), NULL);
         return begin_call(function, dst->array, stream, &call) ? upload(&call, dst, src, waits)
                                                                : 0;
@@ -226,7 +230,7 @@ array_queue_fill(const char *function, ArrayObject *dst, const char *item, metal
     queue_call call;
     array_side side;
     array_side_set(&side, dst);
-    bool is_queued = stream != NULL || is_for_gpu(&side);
+    bool is_queued = stream != NULL || is_written_by_gpu(&side);
     if (!is_queued || side.layout.itemsize > LONGEST_ITEM ||
         !begin_call(function, dst, stream, &call)) {
         return 0;

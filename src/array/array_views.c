@@ -127,7 +127,12 @@ array_method_reshape(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
         return NULL;
     }
     array_get_layout(array_cast(op), &in);
-    if (layout_reshaped(&in, ndim, shape, &out, &fault)) {
+    bool is_fit = layout_reshaped(&in, ndim, shape, &out, &fault);
+    if (!is_fit && fault.code == LAYOUT_FAULT_OVERFLOW) {
+        layout_squeezed(&in, &in); /* a stride that takes no step must not be in the way */
+        is_fit = layout_reshaped(&in, ndim, shape, &out, &fault);
+    }
+    if (is_fit) {
         return array_view(array_cast(op), &out);
     }
     if (fault.code == LAYOUT_FAULT_NOT_A_VIEW) {

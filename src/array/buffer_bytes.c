@@ -4,6 +4,7 @@
  * Threads: the GIL is held; it is released while waiting and copying.
  */
 #include "array/buffer.h"
+#include "metal/readonly.h"
 #include "metal/storage_bytes.h"
 #include "metal/storage_sharing.h"
 #include "python/args.h"
@@ -139,22 +140,24 @@ buffer_getbuffer(PyObject *op, Py_buffer *view, int flags)
                                    "address; use copy_to() to get its bytes.");
         return -1;
     }
-    buffer_hold(self); /* for the view; given back in buffer_releasebuffer */
-    if (wait_rule_for_cpu(op, "memoryview(Buffer)", storage, !storage->is_readonly) < 0) {
-        buffer_unhold(self);
-        return -1;
-    }
     static char empty[1]; /* an address for no bytes */
     void *address = storage->address == NULL ? empty : storage->address + storage->first_byte;
-    if (PyBuffer_FillInfo(view, op, address, (Py_ssize_t)storage_usable_nbytes(storage),
-                          storage->is_readonly, flags) < 0) {
-        buffer_unhold(self);
+    touched_bytes bytes = {storage, storage->first_byte, storage_usable_nbytes(storage)};
+    if (PyBuffer_FillInfo(view, op, address, (Py_ssize_t)bytes.nbytes, storage->is_readonly,
+                          flags) < 0) {
         return -1;
     }
-    if (!storage->is_readonly) {
-        storage_open_host_view(storage);
+    view->ndim = view->shape == NULL ? 0 : 1; /* as an Array of the bytes, and NumPy, answer */
+    readonly_publish(storage);
+    buffer_hold(self); /* for the view; given back in buffer_releasebuffer */
+    int waited = storage->is_readonly
+                     ? wait_rule_for_cpu(op, "memoryview(Buffer)", &bytes, false)
+                     : wait_rule_for_host_view(op, "memoryview(Buffer)", &bytes);
+    if (waited < 0) {
+        buffer_unhold(self);
+        Py_CLEAR(view->obj);
     }
-    return 0;
+    return waited;
 }
 
 void

@@ -5,6 +5,7 @@
  */
 #include "array/buffer.h"
 #include "metal/handles.h"
+#include "metal/readonly.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "python/owners.h"
@@ -25,23 +26,35 @@ convert_handle(md_state *state, PyObject *value)
     return handle;
 }
 
-/* How many bytes may be used: our own MTLBuffers are longer than what was asked for. */
-static size_t
-usable_nbytes(bridge_buffer *handle)
+/* A buffer of ours is found, so that all its storages know of each other's work: `parent`,
+ * stolen.  NULL: it is foreign. */
+static bridge_status
+wrap(metal_storage *parent, bridge_buffer *handle, const device_record *device,
+     const storage_owner *owner, size_t nbytes, metal_storage **out)
 {
-    metal_storage *ours = handles_find(handle);
-    size_t nbytes = ours != NULL ? ours->nbytes : bridge_buffer_nbytes(handle);
-    storage_release(ours);
-    return nbytes;
+    if (parent == NULL) {
+        return storage_wrap_buffer(handle, device, nbytes, owner, out);
+    }
+    bridge_status status = storage_wrap_parent(parent, owner, out);
+    if (status == BRIDGE_OK) {
+        (*out)->nbytes = nbytes;
+    }
+    else {
+        storage_release(parent);
+    }
+    return status;
 }
 
+/* Steals `parent`. */
 static PyObject *
-wrap_handle(md_state *state, bridge_buffer *handle, size_t nbytes, PyObject *owner)
+wrap_handle(md_state *state, metal_storage *parent, bridge_buffer *handle, size_t nbytes,
+            PyObject *owner)
 {
     const device_record *device = devices_find(bridge_buffer_device(handle));
     if (device == NULL) {
         PyErr_SetString(PyExc_ValueError, "Buffer.from_handle: the buffer's device is none of "
                                           "metal_dlpack.devices().");
+        storage_release(parent);
         return NULL;
     }
     bool has_owner = owner != NULL && owner != Py_None;
@@ -51,11 +64,13 @@ wrap_handle(md_state *state, bridge_buffer *handle, size_t nbytes, PyObject *own
     }
     metal_storage *storage;
     bridge_status status =
-        storage_wrap_buffer(handle, device, nbytes, has_owner ? &record : NULL, &storage);
+        wrap(parent, handle, device, has_owner ? &record : NULL, nbytes, &storage);
     if (status != BRIDGE_OK) {
         return errors_from_bridge(state, "Buffer.from_handle", status, NULL, nbytes);
     }
     Py_XINCREF(has_owner ? owner : NULL); /* the storage owns this reference */
+    storage->is_readonly |= readonly_knows_handle(handle);
+    readonly_publish(storage); /* more know the handle than we do */
     return buffer_from_storage(state, storage);
 }
 
@@ -72,8 +87,11 @@ const char buffer_from_handle_doc[] =
     "Returns\n-------\nBuffer\n\n"
     "Raises\n------\n"
     "ValueError\n"
-    "    The handle is not an MTLBuffer of a known device, or size passes its end.\n\n"
-    "Memory: no copy.  Threads: the GIL is held.";
+    "    The handle is not an MTLBuffer of a known device, or size passes its end.\n"
+    "MetalError\n    In a forked child, where Metal cannot be used.\n\n"
+    "Memory: no copy.  The handle of read-only memory gives a read-only Buffer, whoever brings "
+    "it.\n"
+    "Threads: the GIL is held.";
 
 PyObject *
 buffer_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -85,21 +103,27 @@ buffer_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyOb
     if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
         return NULL;
     }
+    if (errors_check_fork(state, "Buffer.from_handle") < 0) {
+        return NULL;
+    }
     bridge_buffer *handle = convert_handle(state, values[0]);
     if (handle == NULL) {
         return NULL;
     }
-    size_t length = usable_nbytes(handle);
+    metal_storage *ours = handles_find(handle); /* its MTLBuffer is longer than was asked for */
+    size_t length = ours != NULL ? ours->nbytes : bridge_buffer_nbytes(handle);
     int64_t size = (int64_t)length;
     if (values[1] != NULL && values[1] != Py_None &&
         buffer_convert_size("Buffer.from_handle", values[1], &size) < 0) {
+        storage_release(ours);
         return NULL;
     }
     if ((uint64_t)size > length) {
+        storage_release(ours);
         return PyErr_Format(PyExc_ValueError,
                             "Buffer.from_handle: size (%lld bytes) passes the end of the "
                             "MTLBuffer (%zu bytes).",
                             (long long)size, length);
     }
-    return wrap_handle(state, handle, (size_t)size, values[2]);
+    return wrap_handle(state, ours, handle, (size_t)size, values[2]);
 }

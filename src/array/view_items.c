@@ -3,12 +3,14 @@
 
 #include "python/errors.h"
 
-/* Strides in bytes as strides in items. */
+/* Strides in bytes as strides in items.  Where no step is taken they need not be whole items,
+ * as in NumPy's own export. */
 static int
 divide_strides(const char *function, const Py_buffer *view, int64_t *out)
 {
     for (int axis = 0; axis < view->ndim; axis++) {
-        if (view->strides[axis] % view->itemsize != 0) {
+        bool is_stepped = view->len > 0 && view->shape[axis] > 1;
+        if (is_stepped && view->strides[axis] % view->itemsize != 0) {
             PyErr_Format(PyExc_ValueError,
                          "%s: stride %zd of axis %d is not a multiple of the itemsize "
                          "(%zd bytes); copy it first.",
@@ -21,16 +23,25 @@ divide_strides(const char *function, const Py_buffer *view, int64_t *out)
 }
 
 int
+view_items_dtype(const char *function, const Py_buffer *view, DLDataType *out)
+{
+    if (dtype_from_buffer_format(view->format, view->itemsize, out)) {
+        return 0;
+    }
+    PyErr_Format(PyExc_ValueError,
+                 "%s: the buffer's format '%s' is structured, of non-native byte "
+                 "order, or unknown; convert it first.",
+                 function, view->format == NULL ? "B" : view->format);
+    return -1;
+}
+
+int
 view_items_read(md_state *state, const char *function, const Py_buffer *view, DLDataType *dtype,
                 strided_layout *layout)
 {
     int64_t strides[LAYOUT_MAX_NDIM];
     layout_fault fault;
-    if (!dtype_from_buffer_format(view->format, view->itemsize, dtype)) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s: the buffer's format '%s' is structured, of non-native byte "
-                     "order, or unknown; convert it first.",
-                     function, view->format == NULL ? "B" : view->format);
+    if (view_items_dtype(function, view, dtype) < 0) {
         return -1;
     }
     if (view->ndim > LAYOUT_MAX_NDIM) {

@@ -12,8 +12,11 @@
 #include "arithmetic/layout.h"
 #include "python/state.h"
 
-/* Of a view with format, shape and strides.  -1 with ValueError: a format that no element type
- * has, a stride that is no whole number of items, or a layout that 64 bits cannot count. */
+/* Of a view with a format.  -1 with ValueError: one that no element type has. */
+int view_items_dtype(const char *function, const Py_buffer *view, DLDataType *out);
+
+/* Of a view with format, shape and strides, and no suboffsets.  -1 with ValueError: the above,
+ * a stride that is no whole number of items, or a layout that 64 bits cannot count. */
 int view_items_read(md_state *state, const char *function, const Py_buffer *view,
                     DLDataType *dtype, strided_layout *layout);
 

@@ -5,9 +5,11 @@
  * Threads: the GIL is held; released while waiting.
  */
 #include "array/array.h"
+#include "array/array_map.h"
 #include "array/array_methods.h"
 #include "array/array_numpy.h"
 #include "exchange/dlpack_export.h"
+#include "metal/readonly.h"
 #include "metal/storage_sharing.h"
 #include "python/args.h"
 #include "python/errors.h"
@@ -75,34 +77,61 @@ check_request(ArrayObject *self, const char *format, int flags)
     return 0;
 }
 
-/* Strides in bytes: what the protocol wants, and we do not keep. */
-static Py_ssize_t *
-byte_strides(const ArrayObject *self)
+/* Strides in bytes.  Of contiguous items they follow from the order, whatever the axes of
+ * extent 1 say: consumers compare them.  Source: NumPy's _buffer_info_new. */
+static void
+write_strides(const ArrayObject *self, int flags, Py_ssize_t *out)
 {
-    Py_ssize_t *strides = PyMem_New(Py_ssize_t, self->ndim == 0 ? 1 : self->ndim);
-    for (int axis = 0; strides != NULL && axis < self->ndim; axis++) {
-        strides[axis] = (Py_ssize_t)(array_strides(self)[axis] * dtype_itemsize(self->dtype));
+    Py_ssize_t itemsize = (Py_ssize_t)dtype_itemsize(self->dtype);
+    strided_layout layout;
+    array_get_layout(self, &layout);
+    bool is_c = layout_is_contiguous_c(&layout), is_f = layout_is_contiguous_f(&layout);
+    if (!is_c && !is_f) {
+        for (int axis = 0; axis < self->ndim; axis++) {
+            int64_t nbytes; /* no step is taken where it is too long */
+            bool fits = layout_multiply(layout.strides[axis], itemsize, &nbytes);
+            out[axis] = fits ? (Py_ssize_t)nbytes : itemsize;
+        }
+        return;
     }
-    return strides;
+    bool from_first = is_f && (order_of_flags(flags).f || !is_c);
+    size_t step = (size_t)itemsize; /* wraps in an empty array, whose strides lead nowhere */
+    for (int place = 0; place < self->ndim; place++) {
+        int axis = from_first ? place : self->ndim - 1 - place;
+        out[axis] = (Py_ssize_t)step;
+        step *= (size_t)layout.shape[axis];
+    }
 }
 
-static void
-describe_view(ArrayObject *self, const char *format, char *origin, Py_ssize_t *strides,
-              int flags, Py_buffer *view)
+/* What the request asks for, and NULL for the rest, as NumPy answers: without PyBUF_ND there
+ * are bytes and no axes.  -1 with MemoryError.  SPEC PEP 3118; CPython's
+ * PyBuffer_IsContiguous reads the shape of every view that has axes. */
+static int
+describe_view(ArrayObject *self, const char *format, int flags, Py_buffer *view)
 {
-    bool has_shape = (flags & PyBUF_ND) == PyBUF_ND;
-    bool has_strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES;
-    static char empty[16]; /* an address for no items */
-    view->buf = origin == NULL ? empty : origin;
+    static char empty[16];                           /* an address for no items */
+    const char *base = array_storage(self)->address; /* NULL without items */
+    bool has_shape = (flags & PyBUF_ND) == PyBUF_ND && self->ndim > 0;
+    bool has_strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES && self->ndim > 0;
+    Py_ssize_t *strides = has_strides ? PyMem_New(Py_ssize_t, self->ndim) : NULL;
+    if (has_strides && strides == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    if (has_strides) {
+        write_strides(self, flags, strides);
+    }
+    view->buf = base == NULL ? empty : (char *)base + self->byte_offset;
     view->len = (Py_ssize_t)array_nbytes(self);
     view->itemsize = (Py_ssize_t)dtype_itemsize(self->dtype);
     view->readonly = self->is_readonly;
-    view->ndim = self->ndim;
+    view->ndim = has_shape ? self->ndim : 0;
     view->format = flags & PyBUF_FORMAT ? (char *)format : NULL;
     view->shape = has_shape ? (Py_ssize_t *)array_shape(self) : NULL;
-    view->strides = has_strides ? strides : NULL;
+    view->strides = strides;
     view->suboffsets = NULL;
     view->internal = strides; /* freed in array_releasebuffer */
+    return 0;
 }
 
 /* Keep the exception for __array__, which raises it again: NumPy asks for the buffer first,
@@ -153,24 +182,20 @@ array_getbuffer(PyObject *op, Py_buffer *view, int flags)
     if (check_request(self, format, flags) < 0) {
         return -1;
     }
-    if (wait_rule_for_cpu(op, "memoryview(Array)", array_storage(self), !self->is_readonly) <
-        0) {
+    if (describe_view(self, format, flags, view) < 0) {
+        return -1;
+    }
+    touched_bytes bytes = array_touched_bytes(self);
+    int waited = self->is_readonly ? wait_rule_for_cpu(op, "memoryview(Array)", &bytes, false)
+                                   : wait_rule_for_host_view(op, "memoryview(Array)", &bytes);
+    if (waited < 0) {
+        PyMem_Free(view->internal);
         note_unheard(self);
         return -1;
     }
+    readonly_publish(array_storage(self));
     forget_unheard(self);
-    Py_ssize_t *strides = byte_strides(self);
-    if (strides == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    char *address = array_storage(self)->address; /* NULL without items */
-    char *origin = address == NULL ? NULL : address + self->byte_offset;
-    describe_view(self, format, origin, strides, flags, view);
     view->obj = Py_NewRef(op);
-    if (!self->is_readonly) {
-        storage_open_host_view(array_storage(self));
-    }
     return 0;
 }
 

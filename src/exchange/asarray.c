@@ -9,6 +9,7 @@
 #include "array/array.h"
 #include "array/array_numpy.h"
 #include "array/view_items.h"
+#include "exchange/asarray_numbers.h"
 #include "exchange/dlpack_import.h"
 #include "exchange/dlpack_producer.h"
 #include "exchange/host_memory.h"
@@ -22,6 +23,34 @@
 
 /* ---- where the items come from ---- */
 
+/* The items behind tables of pointers, which no layout describes: always a copy. */
+static PyObject *
+array_of_pointers(md_state *state, const Py_buffer *view, const import_request *request)
+{
+    int64_t shape[LAYOUT_MAX_NDIM];
+    array_creation what = {.mode = BRIDGE_SHARED, .order = 'C', .shape = shape};
+    if (request->copy == 0) {
+        return errors_copy_required(
+            state, "asarray: the items are reached through tables of pointers (suboffsets), so "
+                   "a copy is needed and copy=False forbids it.");
+    }
+    /* CPython's PyBUF_MAX_NDIM is 64 as well: no memoryview has more axes */
+    for (; what.ndim < view->ndim; what.ndim++) {
+        shape[what.ndim] = view->shape[what.ndim];
+    }
+    what.device = import_request_device(state, "asarray", request);
+    if (what.device == NULL || view_items_dtype("asarray", view, &what.dtype) < 0) {
+        return NULL;
+    }
+    PyObject *array = array_allocate(state, "asarray", &what);
+    if (array != NULL && view->len > 0 &&
+        PyBuffer_ToContiguous(array_storage(array_cast(array))->address, view, view->len, 'C') <
+            0) {
+        Py_CLEAR(array);
+    }
+    return array;
+}
+
 /* The items of a memoryview; `owner`, which can be the memoryview, keeps them. */
 static PyObject *
 array_of_view(md_state *state, PyObject *memory, PyObject *owner, const import_request *request)
@@ -29,10 +58,15 @@ array_of_view(md_state *state, PyObject *memory, PyObject *owner, const import_r
     const Py_buffer *view = PyMemoryView_GET_BUFFER(memory);
     DLDataType dtype;
     strided_layout layout;
+    if (view->suboffsets != NULL) {
+        return array_of_pointers(state, view, request);
+    }
     if (view_items_read(state, "asarray", view, &dtype, &layout) < 0) {
         return NULL;
     }
-    host_items items = {view->buf, &layout, dtype, view->readonly, false};
+    host_items items = {view->buf, &layout,
+                        dtype,     view->readonly,
+                        false,     view->readonly || array_numpy_is_honest(memory)};
     return host_memory_import(state, "asarray", &items, owner, request);
 }
 
@@ -108,32 +142,27 @@ narrow_default(PyObject *ndarray)
 static int
 check_numbers(PyObject *ndarray, PyObject *x)
 {
+    char kind = asarray_numbers_kind(ndarray);
+    if (kind == '\0' || strchr("OSTUMm", kind) == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
     PyObject *dtype = PyObject_GetAttrString(ndarray, "dtype");
-    PyObject *kind = dtype == NULL ? NULL : PyObject_GetAttrString(dtype, "kind");
-    const char *letter = kind == NULL ? NULL : PyUnicode_AsUTF8(kind);
-    bool is_number = letter != NULL && strchr("OSTUMm", letter[0]) == NULL;
-    if (letter != NULL && !is_number) {
+    if (dtype != NULL) {
         PyErr_Format(
             PyExc_TypeError,
             "asarray: %.100s (%R to NumPy) is not made of numbers that an element type holds; "
             "give a number, nested lists of numbers, or an object with DLPack or the buffer "
             "protocol.",
             Py_TYPE(x)->tp_name, dtype);
+        Py_DECREF(dtype);
     }
-    Py_XDECREF(kind);
-    Py_XDECREF(dtype);
-    return is_number ? 0 : -1;
+    return -1;
 }
 
+/* Of the element type that NumPy chooses, floats narrowed. */
 static PyObject *
-array_of_nested(md_state *state, PyObject *x, const import_request *request)
+array_of_numbers(md_state *state, PyObject *x, const import_request *request)
 {
-    if (request->copy == 0) {
-        return errors_copy_required(state,
-                                    "asarray: %.100s has no memory to share, so a copy is "
-                                    "needed and copy=False forbids it.",
-                                    Py_TYPE(x)->tp_name);
-    }
     PyObject *numpy = array_numpy_module("asarray");
     PyObject *wide = numpy == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "(O)", x);
     PyObject *items = NULL;
@@ -150,6 +179,19 @@ array_of_nested(md_state *state, PyObject *x, const import_request *request)
     Py_XDECREF(wide);
     Py_XDECREF(numpy);
     return array;
+}
+
+static PyObject *
+array_of_nested(md_state *state, PyObject *x, const import_request *request)
+{
+    if (request->copy == 0) {
+        return errors_copy_required(state,
+                                    "asarray: %.100s has no memory to share, so a copy is "
+                                    "needed and copy=False forbids it.",
+                                    Py_TYPE(x)->tp_name);
+    }
+    bool has_dtype = request->dtype != NULL && request->dtype->lanes == 1;
+    return has_dtype ? asarray_numbers(state, x, request) : array_of_numbers(state, x, request);
 }
 
 /* What NumPy reads by __array_interface__ or __array__. */
@@ -305,17 +347,12 @@ asarray_import(md_state *state, PyObject *x, const import_request *request)
 
 /* Convert to the dtype and storage mode that were asked for.  Steals `array`. */
 static PyObject *
-finish(md_state *state, PyObject *array, PyObject *dtype_value, PyObject *storage_value,
-       int copy)
+finish(md_state *state, PyObject *array, const import_request *request, PyObject *storage_value)
 {
     ArrayObject *self = array_cast(array);
-    DLDataType dtype = self->dtype;
+    DLDataType dtype = request->dtype == NULL ? self->dtype : *request->dtype;
     bridge_storage mode = array_storage(self)->mode;
     PyObject *result = NULL;
-    if (dtype_value != NULL && dtype_value != Py_None &&
-        dtype_type_convert(state, "asarray", dtype_value, &dtype) < 0) {
-        goto done;
-    }
     if (storage_value != NULL && storage_value != Py_None &&
         storage_mode_convert(state, "asarray", storage_value, NULL, &mode) < 0) {
         goto done;
@@ -324,7 +361,7 @@ finish(md_state *state, PyObject *array, PyObject *dtype_value, PyObject *storag
     if (!is_other_type && mode == array_storage(self)->mode) {
         return array;
     }
-    if (copy == 0) {
+    if (request->copy == 0) {
         (void)errors_copy_required(
             state, "asarray: another %s needs a copy and copy=False forbids it.",
             is_other_type ? "element type" : "storage mode");
@@ -347,7 +384,9 @@ PyDoc_STRVAR(
     "x : object\n"
     "dtype : dtype or what names one, optional\n"
     "    Default: that of x; float32 and complex64 for Python's own floats and complex\n"
-    "    numbers.  Only a different dtype converts.\n"
+    "    numbers.  Only a different dtype converts: memory as astype() does, numbers and "
+    "lists\n"
+    "    straight to it, each rounded once.\n"
     "device : Device or str, optional\n"
     "    Default: where the data is, or the default device.\n"
     "copy : bool, optional\n"
@@ -355,10 +394,13 @@ PyDoc_STRVAR(
     "storage : {'shared', 'managed', 'private'}, optional\n"
     "    Default: that of the memory; a different one copies.\n\n"
     "Returns\n-------\n"
-    "Array\n    Shares the memory of x where it can, and keeps x alive then.\n\n"
+    "Array\n    Shares the memory of x where it can, and keeps x alive then.  Memory behind\n"
+    "    tables of pointers (suboffsets), as PIL has it, is copied.\n\n"
     "Raises\n------\n"
     "CopyRequiredError\n    copy=False and a copy is needed.\n"
-    "ValueError\n    Non-native byte order or structured items.\n"
+    "ValueError\n    Non-native byte order or structured items; lists of different lengths.\n"
+    "TypeError\n    Not numbers, or a complex one for a real dtype.\n"
+    "OverflowError\n    A number of a list does not fit the dtype, as with full().\n"
     "ImportError\n    Lists and conversions are NumPy's work, and it is not installed.");
 
 static PyObject *
@@ -369,16 +411,23 @@ core_asarray(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject
     md_state *state = state_of_module(module);
     PyObject *values[5];
     import_request request = {0};
+    DLDataType dtype;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
         args_tristate("asarray", "copy", values[3], &request.copy) < 0) {
         return NULL;
+    }
+    if (values[1] != NULL && values[1] != Py_None) {
+        if (dtype_type_convert(state, "asarray", values[1], &dtype) < 0) {
+            return NULL;
+        }
+        request.dtype = &dtype;
     }
     if (values[2] != NULL && values[2] != Py_None &&
         (request.device = device_convert(state, "asarray", values[2])) == NULL) {
         return NULL;
     }
     PyObject *array = asarray_import(state, values[0], &request);
-    return array == NULL ? NULL : finish(state, array, values[1], values[4], request.copy);
+    return array == NULL ? NULL : finish(state, array, &request, values[4]);
 }
 
 PyMethodDef asarray_functions[] = {

@@ -4,6 +4,7 @@
  *          producers.
  * Threads: the GIL is held; released while Metal wraps pages.
  */
+#include "array/array_numpy.h"
 #include "array/buffer.h"
 #include "exchange/asarray.h"
 #include "exchange/dlpack_producer.h"
@@ -22,11 +23,7 @@ static int
 find_bytes(const Py_buffer *view, host_bytes *out)
 {
     int64_t first = 0, end = view->itemsize;
-    for (int axis = 0; axis < view->ndim; axis++) {
-        int64_t reach = (int64_t)(view->shape[axis] - 1) * view->strides[axis];
-        first += reach < 0 ? reach : 0;
-        end += reach > 0 ? reach : 0;
-    }
+    bool fits = true;
     if (view->suboffsets != NULL) {
         PyErr_Format(PyExc_BufferError,
                      "%s: the memory is a table of pointers (suboffsets), not one range; "
@@ -34,7 +31,18 @@ find_bytes(const Py_buffer *view, host_bytes *out)
                      function);
         return -1;
     }
-    *out = (host_bytes){(char *)view->buf + first, (size_t)(end - first), view->readonly};
+    for (int axis = 0; axis < view->ndim; axis++) {
+        int64_t reach;
+        fits &= layout_multiply(view->shape[axis] - 1, view->strides[axis], &reach);
+        fits &= layout_add(reach < 0 ? first : end, reach, reach < 0 ? &first : &end);
+    }
+    if (!fits) {
+        PyErr_Format(PyExc_BufferError,
+                     "%s: shape and strides reach past what 64 bits can count.", function);
+        return -1;
+    }
+    *out = (host_bytes){(char *)view->buf + first, (size_t)(end - first), view->readonly,
+                        view->readonly || array_numpy_is_honest(view->obj)};
     return 0;
 }
 

@@ -45,9 +45,8 @@ check_array(const int64_t *array, dlpack_fault *fault)
 
 /* SPEC import-0d, import-shape */
 static bool
-check_shape(const DLTensor *tensor, bool *is_empty, dlpack_fault *fault)
+check_shape(const DLTensor *tensor, dlpack_fault *fault)
 {
-    *is_empty = false;
     if (tensor->ndim < 0 || tensor->ndim > LAYOUT_MAX_NDIM) {
         return fail(fault, DLPACK_FAULT_NDIM, tensor->ndim, LAYOUT_MAX_NDIM);
     }
@@ -62,30 +61,21 @@ check_shape(const DLTensor *tensor, bool *is_empty, dlpack_fault *fault)
         if (tensor->shape[axis] < 0) {
             return fail(fault, DLPACK_FAULT_EXTENT, tensor->shape[axis], axis);
         }
-        *is_empty |= tensor->shape[axis] == 0;
     }
     return true;
 }
 
-/* Strides say nothing where no step is ever taken: an empty tensor, and axes of extent 1, whose
- * strides differ between producers.  They are replaced, not judged.
+/* Where no step is ever taken, in an empty tensor and along axes of extent 1, strides may be
+ * anything.  They are kept, not judged: torch reads its memory formats from them.
  * SPEC reliability: strides of size-1 dimensions. */
 /* SPEC import-null-strides, import-size-1-strides, import-negative-strides */
 static bool
-take_layout(const DLTensor *tensor, bool is_empty, strided_layout *out, dlpack_fault *fault)
+take_layout(const DLTensor *tensor, strided_layout *out, dlpack_fault *fault)
 {
     layout_fault refused;
-    const int64_t *strides = is_empty ? NULL : tensor->strides;
-    if (!layout_set(out, tensor->ndim, tensor->shape, strides, dtype_itemsize(tensor->dtype), 0,
-                    &refused)) {
-        return fail(fault, DLPACK_FAULT_OVERFLOW, 0, 0);
-    }
-    for (int axis = 0; strides != NULL && axis < tensor->ndim; axis++) {
-        if (out->shape[axis] == 1) {
-            out->strides[axis] = 1;
-        }
-    }
-    return true;
+    return layout_set(out, tensor->ndim, tensor->shape, tensor->strides,
+                      dtype_itemsize(tensor->dtype), 0, &refused) ||
+           fail(fault, DLPACK_FAULT_OVERFLOW, 0, 0);
 }
 
 /* The bytes that the items reach, counted in bits: packed ones may begin on any. */
@@ -104,9 +94,8 @@ measure(DLDataType dtype, dlpack_facts *out, dlpack_fault *fault)
 bool
 dlpack_check(const DLTensor *tensor, bool is_padded, dlpack_facts *out, dlpack_fault *fault)
 {
-    bool is_empty;
-    if (!check_shape(tensor, &is_empty, fault) || !check_dtype(tensor->dtype, fault) ||
-        !take_layout(tensor, is_empty, &out->layout, fault)) {
+    if (!check_shape(tensor, fault) || !check_dtype(tensor->dtype, fault) ||
+        !take_layout(tensor, &out->layout, fault)) {
         return false;
     }
     if (is_padded && tensor->dtype.bits < 8 && tensor->dtype.lanes > 1) {

@@ -49,7 +49,7 @@ void dlpack_write_fault(const dlpack_fault *fault, char out[LAYOUT_TEXT_MAX]);
 
 /* What the metadata of a sound tensor says. */
 typedef struct dlpack_facts {
-    strided_layout layout; /* offset 0; strides worked out where the tensor has none */
+    strided_layout layout; /* offset 0; strides as they are, or C order where there are none */
     bool is_padded;        /* sub-byte items have a byte each; false for all others */
     int64_t nitems;
     int64_t first_nbytes; /* from element 0 down to the lowest byte: <= 0 */

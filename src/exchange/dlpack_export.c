@@ -6,9 +6,11 @@
  */
 #include "exchange/dlpack_export.h"
 
+#include "array/array_map.h"
 #include "array/array_methods.h"
 #include "exchange/capsule_names.h"
 #include "metal/managed_tensor.h"
+#include "metal/readonly.h"
 #include "metal/storage_sharing.h"
 #include "python/args.h"
 #include "python/errors.h"
@@ -103,15 +105,13 @@ make_visible(ArrayObject *self, DLDeviceType device, const stream_order *order)
         storage_publish(storage);
         return 0;
     }
-    if (self->nitems > 0 && wait_rule_for_cpu(op, "Array.__dlpack__", storage, true) < 0) {
-        return -1;
-    }
-    if (storage->mode != BRIDGE_MANAGED || self->nitems == 0) {
-        return 0; /* one memory, and nobody gets the MTLBuffer */
+    readonly_publish(storage);
+    if (self->nitems == 0) {
+        return 0;
     }
     /* Never closed: a consumer does not say when it has written for the last time. */
-    storage_open_host_view(storage);
-    return 0;
+    touched_bytes bytes = array_touched_bytes(self);
+    return wait_rule_for_host_view(op, "Array.__dlpack__", &bytes);
 }
 
 /* SPEC export-strides-as-they-are, export-readonly, export-subbyte */

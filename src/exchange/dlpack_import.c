@@ -12,6 +12,7 @@
 #include "exchange/host_memory.h"
 #include "metal/handles.h"
 #include "metal/managed_tensor.h"
+#include "metal/readonly.h"
 #include "python/errors.h"
 #include "python/owners.h"
 #include "streams/stream_protocol.h"
@@ -152,9 +153,12 @@ import_cpu(md_state *state, foreign_tensor *foreign, const import_request *reque
     if (take_tensor(foreign) < 0) {
         return NULL;
     }
-    host_items items = {(char *)tensor->data + tensor->byte_offset, &foreign->facts.layout,
-                        tensor->dtype, (foreign->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0,
-                        foreign->facts.is_padded};
+    host_items items = {(char *)tensor->data + tensor->byte_offset,
+                        &foreign->facts.layout,
+                        tensor->dtype,
+                        (foreign->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0,
+                        foreign->facts.is_padded,
+                        request->is_honest};
     if (request->copy != 1) {
         char reason[HOST_REASON_MAX];
         storage_owner record = owners_of_tensor(state, foreign->managed, foreign->is_versioned);
@@ -218,6 +222,9 @@ check_handle(foreign_tensor *foreign)
 static metal_storage *
 wrap_foreign(md_state *state, foreign_tensor *foreign)
 {
+    if (errors_check_fork(state, "from_dlpack") < 0) {
+        return NULL;
+    }
     const device_record *device = check_handle(foreign);
     if (device == NULL || take_tensor(foreign) < 0) {
         return NULL;
@@ -276,8 +283,9 @@ import_metal(md_state *state, foreign_tensor *foreign)
         return NULL;
     }
     const DLTensor *tensor = foreign->tensor;
+    /* The flag is that of this tensor; consumers drop it, and the memory stays what it is. */
     bool is_readonly = (foreign->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
-    storage->is_readonly = is_readonly;
+    storage->is_readonly |= is_readonly || readonly_knows_handle(storage->handle);
     return array_over_storage(state, storage, (int64_t)tensor->byte_offset,
                               &foreign->facts.layout, tensor->dtype, is_readonly,
                               foreign->facts.is_padded);
@@ -285,8 +293,9 @@ import_metal(md_state *state, foreign_tensor *foreign)
 
 /* ---- any capsule ---- */
 
-/* Make a new Array for a tensor without items, whose `data` is not looked at. */
-/* SPEC import-empty */
+/* Make an Array of no bytes for a tensor without items, whose `data` is not looked at.  It has
+ * the tensor's strides and flags, unless a copy is asked for. */
+/* SPEC import-empty, import-readonly */
 static PyObject *
 import_empty(md_state *state, foreign_tensor *foreign, const import_request *request)
 {
@@ -294,13 +303,12 @@ import_empty(md_state *state, foreign_tensor *foreign, const import_request *req
     if (device == NULL || take_tensor(foreign) < 0) {
         return NULL;
     }
-    array_creation what = {.device = device,
-                           .mode = BRIDGE_SHARED,
-                           .order = 'C',
-                           .ndim = foreign->facts.layout.ndim,
-                           .shape = foreign->facts.layout.shape,
-                           .dtype = foreign->tensor->dtype};
-    PyObject *array = array_allocate(state, "from_dlpack", &what);
+    bool is_readonly = (foreign->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
+    host_items nothing = {NULL,        &foreign->facts.layout,   foreign->tensor->dtype,
+                          is_readonly, foreign->facts.is_padded, true};
+    PyObject *array =
+        (request->copy == 1 ? host_memory_copy : host_memory_empty)(state, "from_dlpack",
+                                                                    &nothing, device);
     dlpack_delete_foreign(foreign->managed, foreign->is_versioned);
     return array;
 }

@@ -149,6 +149,7 @@ import_capsule_of(md_state *state, PyObject *producer, const import_request *req
     bool copies_itself = request->copy == 1 && device_type == kDLCPU;
     /* A producer with __metal_stream__ says when its work is finished, and need not wait. */
     bool is_told_not_to_wait = ordered.moment == producer;
+    ordered.is_honest = device_type == kDLCPU && array_numpy_is_honest(producer);
     PyObject *capsule =
         call_dlpack(state, producer, copies_itself ? -1 : request->copy, is_told_not_to_wait);
     PyObject *array = NULL;

@@ -57,11 +57,17 @@ tensor_to_array(DLManagedTensorVersioned *tensor, void **out)
     return *out == NULL ? -1 : 0;
 }
 
-/* Report the exception through the caller's function, which may know nothing of Python. */
+/* Report the exception through the caller's function, which may know nothing of Python.
+ * tvm-ffi passes NULL for the function: then last_refusal() keeps the sentence. */
 /* SPEC exchange-allocator */
 static int
 report_error(void *context, void (*set_error)(void *, const char *, const char *))
 {
+    if (set_error == NULL) {
+        refusal_note();
+        PyErr_Clear();
+        return -1;
+    }
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     PyObject *text = value == NULL ? NULL : PyObject_Str(value);

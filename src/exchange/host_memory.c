@@ -5,6 +5,7 @@
 
 #include "copy/copy.h"
 #include "metal/plain_memory.h"
+#include "metal/readonly.h"
 #include "python/errors.h"
 #include "python/owners.h"
 
@@ -44,6 +45,21 @@ host_memory_copy(md_state *state, const char *function, const host_items *items,
         PyErr_NoMemory();
     }
     return op;
+}
+
+/* ---- nothing ---- */
+
+PyObject *
+host_memory_empty(md_state *state, const char *function, const host_items *items,
+                  const device_record *device)
+{
+    metal_storage *storage = buffer_allocate_storage(state, function, device, 0, BRIDGE_SHARED);
+    if (storage == NULL) {
+        return NULL;
+    }
+    storage->is_readonly = items->is_readonly;
+    return array_over_storage(state, storage, 0, items->layout, items->dtype,
+                              items->is_readonly, items->is_padded);
 }
 
 /* ---- sharing ---- */
@@ -110,7 +126,10 @@ host_memory_wrap(const host_bytes *bytes, const storage_owner *owner,
         write_reason(status, bytes, device, reason);
         return NULL;
     }
-    storage->is_readonly = bytes->is_readonly;
+    storage->is_readonly |= bytes->is_readonly;
+    if (!storage->is_readonly && !bytes->is_honest) {
+        storage->is_readonly = readonly_knows_bytes(bytes->address, bytes->nbytes);
+    }
     return storage;
 }
 
@@ -134,7 +153,8 @@ host_memory_share(md_state *state, const host_items *items, const storage_owner 
                        "its items reach past what 64 bits can count in bits");
         return NULL;
     }
-    host_bytes bytes = {items->address + first, (size_t)(end - first), items->is_readonly};
+    host_bytes bytes = {items->address + first, (size_t)(end - first), items->is_readonly,
+                        items->is_honest};
     metal_storage *storage = host_memory_wrap(&bytes, owner, device, &offset, reason);
     if (storage == NULL) {
         return NULL;
@@ -146,6 +166,9 @@ host_memory_share(md_state *state, const host_items *items, const storage_owner 
 PyObject *
 host_memory_refuse(md_state *state, const char *function, const char *reason)
 {
+    if (errors_check_fork(state, function) < 0) {
+        return NULL; /* a copy would not do either */
+    }
     return errors_copy_required(
         state,
         "%s: the memory cannot be shared with Metal: %s; a copy is needed "
@@ -161,7 +184,10 @@ host_memory_import(md_state *state, const char *function, const host_items *item
     if (device == NULL) {
         return NULL;
     }
-    if (request->copy != 1 && layout_volume(items->layout) > 0) {
+    if (request->copy != 1 && layout_is_empty(items->layout)) {
+        return host_memory_empty(state, function, items, device);
+    }
+    if (request->copy != 1) {
         char reason[HOST_REASON_MAX];
         storage_owner record = owners_of_object(state, Py_NewRef(owner));
         PyObject *array = host_memory_share(state, items, &record, device, reason);

@@ -15,6 +15,7 @@ typedef struct host_items {
     DLDataType dtype;
     bool is_readonly;
     bool is_padded; /* sub-byte items have a byte each; false for all others */
+    bool is_honest; /* `is_readonly` is what the memory's owner says: array_numpy_is_honest */
 } host_items;
 
 /* Bytes in CPU memory. */
@@ -22,6 +23,7 @@ typedef struct host_bytes {
     char *address;
     size_t nbytes; /* > 0 */
     bool is_readonly;
+    bool is_honest; /* as above; else read-only memory that was given away is recognised */
 } host_bytes;
 
 /* Room for the reason why memory cannot be shared: a part of a sentence. */
@@ -41,11 +43,16 @@ PyObject *host_memory_share(md_state *state, const host_items *items,
                             const storage_owner *owner, const device_record *device,
                             char reason[HOST_REASON_MAX]);
 
+/* An Array of no items, over no bytes: owned (+1). */
+PyObject *host_memory_empty(md_state *state, const char *function, const host_items *items,
+                            const device_record *device);
+
 /* The items in a new Array: owned (+1). */
 PyObject *host_memory_copy(md_state *state, const char *function, const host_items *items,
                            const device_record *device);
 
-/* CopyRequiredError: `reason` as host_memory_wrap gave it.  NULL. */
+/* CopyRequiredError: `reason` as host_memory_wrap gave it; MetalError in a forked child.
+ * NULL. */
 PyObject *host_memory_refuse(md_state *state, const char *function, const char *reason);
 
 /* Share the items where Metal can, else copy them if the request allows.  A new reference

@@ -5,6 +5,7 @@
 #ifndef MD_IMPORT_REQUEST_H
 #define MD_IMPORT_REQUEST_H
 
+#include "arithmetic/dtype.h"
 #include "python/state.h"
 #include "streams/device.h"
 #include "streams/stream_order.h"
@@ -16,6 +17,10 @@ typedef struct import_request {
     /* borrowed: an Event or an object with __metal_stream__ that says when that work is
      * finished; NULL: it is */
     PyObject *moment;
+    bool is_honest; /* of CPU memory: see host_items */
+    /* borrowed: of numbers and lists, which have no element type of their own; NULL: what
+     * NumPy makes of them, floats narrowed */
+    const DLDataType *dtype;
 } import_request;
 
 /* The device that CPU memory goes to.  NULL with MetalError: there is none. */

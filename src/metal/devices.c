@@ -19,14 +19,16 @@ fill_table(void)
         record->queue = bridge_queue_new(handles[i]);
         bridge_device_describe(handles[i], &record->facts);
     }
-    table_count = (int)count;
+    __atomic_store_n(&table_count, (int)count, __ATOMIC_RELEASE);
 }
 
 int
 devices_count(void)
 {
-    (void)pthread_once(&table_once, fill_table);
-    return table_count;
+    if (!bridge_is_forked()) { /* the thread that fills the table may not be here */
+        (void)pthread_once(&table_once, fill_table);
+    }
+    return __atomic_load_n(&table_count, __ATOMIC_ACQUIRE);
 }
 
 const device_record *

@@ -3,6 +3,7 @@
  * Owns:    one record a device, with its default queue, for the life of the process.
  * Calls:   metal_bridge.h.  Never Python.
  * Threads: any thread; the table is filled under pthread_once and then only read.
+ * Fork:    a child has the table of its parent; it is empty if the parent never asked.
  */
 #ifndef MD_DEVICES_H
 #define MD_DEVICES_H

@@ -18,6 +18,7 @@ typedef enum lock_name {
     LOCK_STREAMS,
     LOCK_PAGES,
     LOCK_HANDLES,
+    LOCK_READONLY,
     LOCK_POOL,
     LOCK_COUNT,
 } lock_name;

@@ -1,8 +1,11 @@
 /* staging.c: see staging.h. */
 #include "metal/staging.h"
 
+#include <string.h>
+
 #include "copy/copy.h"
-#include "metal/storage_sharing.h"
+#include "metal/host_access.h"
+#include "metal/tracking.h"
 
 /* ---- items ---- */
 
@@ -38,80 +41,215 @@ staging_deliver(const work_items *stage, const strided_layout *dst, char *origin
     (void)copy_strided(dst, origin, stage->layout, stage->storage->address); /* as above */
 }
 
-/* ---- bytes ---- */
+/* ---- a range of bytes ---- */
 
-static size_t
-round_up(size_t nbytes)
+/* Submit nothing more, and wait for what uses the buffer. */
+static bridge_status
+finish(const metal_storage *storage, bridge_status submitted, bridge_error *error)
 {
-    return (nbytes + STORAGE_UNIT - 1) / STORAGE_UNIT * STORAGE_UNIT;
+    return submitted == BRIDGE_OK ? tracking_wait(storage->handle, true, error) : submitted;
 }
 
-/* A range widened to what a blit takes: offsets and sizes in whole units. */
-typedef struct blit_range {
-    size_t offset_bytes, nbytes;
-} blit_range;
+static metal_stream *
+stream_of(const metal_storage *storage, bridge_status *status)
+{
+    metal_stream *stream = stream_default(storage->device);
+    *status = stream == NULL ? stream_default_status() : BRIDGE_OK;
+    return stream;
+}
 
-/* BRIDGE_ODD_END: a foreign buffer's length is no multiple of 4, and the range holds its last
- * bytes. */
+typedef struct host_fill {
+    metal_storage *storage;
+    size_t offset_bytes, nbytes;
+    uint8_t byte;
+} host_fill;
+
+static void
+fill_bytes(void *context)
+{
+    const host_fill *job = context;
+    memset(job->storage->address + job->offset_bytes, job->byte, job->nbytes);
+}
+
+bridge_status
+staging_fill(metal_storage *storage, size_t offset_bytes, size_t nbytes, uint8_t byte,
+             bridge_error *error)
+{
+    bridge_status status;
+    uint64_t value;
+    host_fill job = {storage, offset_bytes, nbytes, byte};
+    if (nbytes <= HOST_WRITE_SMALL &&
+        host_access_write_idle(storage, offset_bytes, nbytes, fill_bytes, &job)) {
+        return BRIDGE_OK;
+    }
+    metal_stream *stream = stream_of(storage, &status);
+    if (status == BRIDGE_OK) {
+        status = work_fill(stream, storage, offset_bytes, nbytes, byte, &value);
+    }
+    return finish(storage, status, error);
+}
+
+/* ... to whole units, which a blit can move where there are no kernels.  BRIDGE_ODD_END: a
+ * foreign buffer's length is no multiple of 4, and the range holds its last bytes. */
 static bridge_status
-widen(const staged_range *range, blit_range *out)
+widen(const staged_range *range, bridge_run *out)
 {
     size_t first = range->offset_bytes / STORAGE_UNIT * STORAGE_UNIT;
-    size_t last = round_up(range->offset_bytes + range->nbytes);
-    *out = (blit_range){first, last - first};
+    size_t end = range->offset_bytes + range->nbytes;
+    size_t last = (end + STORAGE_UNIT - 1) / STORAGE_UNIT * STORAGE_UNIT;
+    *out = (bridge_run){.src_offset_bytes = first, .nbytes = last - first};
     return last > bridge_buffer_nbytes(range->storage->handle) ? BRIDGE_ODD_END : BRIDGE_OK;
 }
 
+/* `wide`, of the storage, to the start of the stage. */
 static bridge_status
-read_range(const staged_range *range, const blit_range *blit, bridge_error *error)
+read_widened(metal_stream *stream, const staged_range *range, const bridge_run *wide,
+             metal_storage *stage, bridge_error *error)
 {
-    const metal_storage *from = range->storage;
-    return bridge_copy_and_wait(from->device->queue, from->handle, blit->offset_bytes,
-                                range->stage->handle, 0, blit->nbytes, error);
+    uint64_t value;
+    bridge_status status = work_copy(stream, range->storage, stage, wide, 1, &value);
+    return finish(stage, status, error);
+}
+
+/* Items of a range that lie in a stage. */
+typedef struct staged_items {
+    const strided_layout *layout;
+    int64_t offset_bytes; /* of the storage: the layout's offset 0 */
+} staged_items;
+
+static int64_t
+within_stage(const staged_range *range, const staged_items *items)
+{
+    return items->offset_bytes - (int64_t)range->offset_bytes;
+}
+
+/* The neighbours go back as they were: another thread must not write them meanwhile. */
+static bridge_status
+write_widened(metal_stream *stream, const staged_range *range, const bridge_run *wide,
+              const staged_items *items, bridge_error *error)
+{
+    metal_storage *around;
+    uint64_t value;
+    bridge_status status =
+        storage_new(range->storage->device, wide->nbytes, BRIDGE_SHARED, &around);
+    if (status != BRIDGE_OK) {
+        return status;
+    }
+    status = read_widened(stream, range, wide, around, error);
+    if (status == BRIDGE_OK) {
+        int64_t offset_bytes = items->offset_bytes - (int64_t)wide->src_offset_bytes;
+        (void)copy_strided(items->layout, around->address + offset_bytes, items->layout,
+                           range->stage->address + within_stage(range, items)); /* as above */
+        bridge_run back = {.dst_offset_bytes = wide->src_offset_bytes, .nbytes = wide->nbytes};
+        status = work_copy(stream, around, range->storage, &back, 1, &value);
+        status = finish(range->storage, status, error);
+    }
+    storage_release(around);
+    return status;
 }
 
 static bridge_status
-write_range(const staged_range *range, const blit_range *blit, bridge_error *error)
+move_without_kernels(metal_stream *stream, const staged_range *range, const staged_items *items,
+                     bool is_read, bridge_error *error)
 {
-    const metal_storage *to = range->storage;
-    return bridge_copy_and_wait(to->device->queue, range->stage->handle, 0, to->handle,
-                                blit->offset_bytes, blit->nbytes, error);
+    bridge_run wide;
+    bridge_status status = widen(range, &wide);
+    if (status != BRIDGE_OK || !is_read) {
+        return status == BRIDGE_OK ? write_widened(stream, range, &wide, items, error) : status;
+    }
+    status = read_widened(stream, range, &wide, range->stage, error);
+    char *address = range->stage->address;
+    memmove(address, address + (range->offset_bytes - wide.src_offset_bytes), range->nbytes);
+    return status;
+}
+
+typedef struct host_write {
+    const staged_range *range;
+    const staged_items *items;
+} host_write;
+
+static void
+write_from_stage(void *context)
+{
+    const host_write *job = context;
+    const staged_range *range = job->range;
+    const staged_items *items = job->items;
+    (void)copy_strided(items->layout, range->storage->address + items->offset_bytes,
+                       items->layout,
+                       range->stage->address + within_stage(range, items)); /* as above */
+}
+
+static bool
+write_idle(const staged_range *range, const staged_items *items)
+{
+    host_write job = {range, items};
+    return range->nbytes <= HOST_WRITE_SMALL &&
+           host_access_write_idle(range->storage, range->offset_bytes, range->nbytes,
+                                  write_from_stage, &job);
+}
+
+/* Between the storage and the stage: exactly these items. */
+static bridge_status
+move_items(const staged_range *range, const staged_items *items, bool is_read,
+           bridge_error *error)
+{
+    bridge_status status;
+    if (!is_read && write_idle(range, items)) {
+        return BRIDGE_OK;
+    }
+    metal_stream *stream = stream_of(range->storage, &status);
+    if (status != BRIDGE_OK) {
+        return status;
+    }
+    uint64_t value;
+    work_items there = {range->storage, items->offset_bytes, items->layout};
+    work_items here = {range->stage, within_stage(range, items), items->layout};
+    status = is_read ? work_items_copy(stream, &here, &there, &value, error)
+                     : work_items_copy(stream, &there, &here, &value, error);
+    if (status == BRIDGE_NO_KERNEL) {
+        return move_without_kernels(stream, range, items, is_read, error);
+    }
+    return finish(is_read ? range->stage : range->storage, status, error);
+}
+
+static bridge_status
+move_bytes(const staged_range *range, bool is_read, bridge_error *error)
+{
+    layout_fault fault;
+    strided_layout bytes;
+    int64_t nbytes = (int64_t)range->nbytes;
+    (void)layout_set_dense(&bytes, 1, &nbytes, 1, 'C', &fault); /* one axis of a buffer fits */
+    staged_items items = {&bytes, (int64_t)range->offset_bytes};
+    return move_items(range, &items, is_read, error);
 }
 
 bridge_status
 staging_open(staged_range *range, bool is_read, bridge_error *error)
 {
-    blit_range blit;
-    range->stage = NULL;
-    range->address = NULL;
-    bridge_status status = storage_begin_host_read(range->storage, error);
-    if (status == BRIDGE_OK) {
-        status = widen(range, &blit);
-    }
-    if (status == BRIDGE_OK) {
-        status = storage_new(range->storage->device, blit.nbytes, BRIDGE_SHARED, &range->stage);
-    }
-    /* the neighbours' bytes go back as they are */
-    if (status == BRIDGE_OK && (is_read || blit.nbytes != range->nbytes)) {
-        status = read_range(range, &blit, error);
+    /* room for the neighbours of both ends, where they must come along */
+    bridge_status status = storage_new(range->storage->device, range->nbytes + 2 * STORAGE_UNIT,
+                                       BRIDGE_SHARED, &range->stage);
+    if (status == BRIDGE_OK && is_read) {
+        status = move_bytes(range, true, error);
     }
     if (status != BRIDGE_OK) {
         staging_close(range);
-        return status;
     }
-    range->address = range->stage->address + (range->offset_bytes - blit.offset_bytes);
-    return BRIDGE_OK;
+    return status;
 }
 
 bridge_status
 staging_flush(const staged_range *range, bridge_error *error)
 {
-    blit_range blit;
-    bridge_status status = storage_begin_host_write(range->storage, error);
-    if (status == BRIDGE_OK) {
-        status = widen(range, &blit);
-    }
-    return status == BRIDGE_OK ? write_range(range, &blit, error) : status;
+    return move_bytes(range, false, error);
+}
+
+bridge_status
+staging_flush_items(const staged_range *range, const strided_layout *layout,
+                    int64_t offset_bytes, bridge_error *error)
+{
+    staged_items items = {layout, offset_bytes};
+    return move_items(range, &items, false, error);
 }
 
 void

@@ -1,9 +1,10 @@
-/* staging.h: what is in private storage, where the CPU can see it: a shared buffer beside it.
+/* staging.h: what is in private or managed storage, where the CPU can write
+ * it: a shared buffer beside it.
  *
- *      the CPU's memory            the stage: shared,          private storage
+ *      the CPU's memory            the stage: shared,          private or managed
  *                                  from the pool
  *     items of any layout  <────>  dense, in C order  <════>  items of any layout
- *         a range of bytes  ────>  whole blit units   <════>  a range of bytes
+ *         a range of bytes  ────>  the same range     <════>  a range of bytes
  *
  *                      ────  the CPU copies            ════  the GPU copies
  *
@@ -37,21 +38,31 @@ bridge_status staging_download(metal_stream *stream, const work_items *stage,
 /* When that is done: copy the stage to CPU memory. */
 void staging_deliver(const work_items *stage, const strided_layout *dst, char *origin);
 
-/* ---- bytes, done on return ---- */
+/* ---- a range of bytes, done on return ---- */
 
+/* SPEC MTLBlitCommandEncoder copyFromBuffer: offsets and sizes in units.  Ends of a range that
+ * are none are moved by a kernel, so that no neighbour is written; where Metal compiles no
+ * kernels, the neighbours within the unit are read and written back.  BRIDGE_ODD_END: nor can
+ * that be done at the end of a foreign buffer whose length is no multiple of a unit. */
 typedef struct staged_range {
-    metal_storage *storage; /* borrowed: private */
+    metal_storage *storage; /* borrowed: private or managed */
     size_t offset_bytes, nbytes;
-    metal_storage *stage; /* owned (+1); NULL: not open */
-    char *address;        /* in the stage: the range begins here */
+    metal_storage *stage; /* owned (+1), its `address` has the range; NULL: not open */
 } staged_range;
 
-/* Open the range that the first three fields name.  `is_read` false: the caller will write all
- * its bytes, so only the neighbours that a blit takes along are fetched.  On anything but
- * BRIDGE_OK it is not open. */
+/* Open the range that the first three fields name.  `is_read` false: what the stage holds is
+ * undefined.  On anything but BRIDGE_OK it is not open. */
 bridge_status staging_open(staged_range *range, bool is_read, bridge_error *error);
 /* Write the bytes back. */
 bridge_status staging_flush(const staged_range *range, bridge_error *error);
+/* Write back these items alone; all of them lie in the range, and offset 0 of the layout is at
+ * `offset_bytes` of the storage. */
+bridge_status staging_flush_items(const staged_range *range, const strided_layout *layout,
+                                  int64_t offset_bytes, bridge_error *error);
 void staging_close(staged_range *range); /* releases the stage; NULL is allowed */
+
+/* Set every byte of a range; its offset and length are multiples of STORAGE_UNIT. */
+bridge_status staging_fill(metal_storage *storage, size_t offset_bytes, size_t nbytes,
+                           uint8_t byte, bridge_error *error);
 
 #endif /* MD_STAGING_H */

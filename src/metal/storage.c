@@ -4,6 +4,7 @@
 #include "metal/handles.h"
 #include "metal/pages.h"
 #include "metal/pool.h"
+#include "metal/readonly.h"
 #include "metal/tracking.h"
 
 #include <stdlib.h>
@@ -56,9 +57,7 @@ storage_reuse(const device_record *device, size_t nbytes, bridge_storage mode)
     }
     storage->nbytes = nbytes;
     storage->is_readonly = false;
-    storage->sharing.host_writers = 0;
-    storage->sharing.gpu_wrote = false;
-    storage->sharing.is_exported = false;
+    storage->sharing = (storage_sharing){0};
     __atomic_store_n(&storage->refs, 1, __ATOMIC_RELEASE); /* from here on handles.h finds it */
     return storage;
 }
@@ -155,6 +154,7 @@ storage_wrap_parent(metal_storage *parent, const storage_owner *owner, metal_sto
         return BRIDGE_NO_MEMORY;
     }
     (*out)->parent = parent;
+    (*out)->is_readonly = parent->is_readonly;
     (*out)->sharing.is_exported = true;
     return BRIDGE_OK;
 }
@@ -163,6 +163,7 @@ storage_wrap_parent(metal_storage *parent, const storage_owner *owner, metal_sto
 static void
 retire(metal_storage *storage)
 {
+    readonly_forget(storage);
     if (storage->owner.retire != NULL) {
         storage->owner.retire(storage);
     }
@@ -262,6 +263,9 @@ storage_release(metal_storage *storage)
     }
     bool is_over_pages = storage->is_over_pages;
     tracking_forget(storage->handle);
+    if (!is_over_pages) {
+        readonly_forget(storage); /* the handle can be another buffer's from here on */
+    }
     /* of pages: ends in end_pages, now or when the GPU is done */
     bridge_buffer_release(storage->handle);
     if (!is_over_pages || bridge_is_forked()) {

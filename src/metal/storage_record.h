@@ -25,10 +25,18 @@ typedef struct storage_owner {
     metal_storage *next; /* for `retire`: among those that wait */
 } storage_owner;
 
-/* Who else sees the bytes: written by storage_sharing.c. */
+/* Who else sees the bytes: written by storage_sharing.c, for all storages over a buffer in the
+ * one that holds it (storage_root).  Managed memory:
+ *
+ *     writes by the GPU     1 ─── 2 ─── 3 ─── 4      gpu_writes = 4, counted when submitted
+ *     in the CPU's copy     ●     ●                  fetched = 2
+ *
+ * The CPU's copy is current where the two are equal. */
 typedef struct storage_sharing {
-    uint32_t host_writers; /* atomic: writable host views that are out */
-    bool gpu_wrote;        /* atomic: the CPU's copy of a managed buffer is stale */
+    uint64_t gpu_writes;   /* written behind tracking_lock; atomic */
+    uint64_t fetched;      /* atomic */
+    uint32_t opening;      /* writable host views that are about to go out; behind the lock */
+    uint32_t host_writers; /* those that are out; written behind the lock, atomic */
     bool is_exported;      /* atomic, sticky: the handle was given away; the GPU may write */
 } storage_sharing;
 
@@ -43,6 +51,12 @@ typedef struct pages_place {
     metal_storage *lower, *higher;
     bool is_plain; /* atomic: memory of plain_memory_new, which holds a reference */
 } pages_place;
+
+/* A read-only storage that was given away: written by readonly.c, behind its lock. */
+typedef struct readonly_place {
+    metal_storage *older, *newer;
+    bool is_listed; /* atomic */
+} readonly_place;
 
 /* The bytes, in one MTLBuffer (`handle`) of `mode` on `device`:
  *
@@ -60,7 +74,8 @@ typedef struct pages_place {
  *     pages of the CPU's         +1           their `owner`, once Metal is done with them
  *     ours, handed back to us    `parent`'s   its `owner`; the parent loses a reference
  *
- * Ours are found by `handle` (handles.h), shared ones by `address` too (`pages`). */
+ * Ours are found by `handle` (handles.h), shared ones by `address` too (`pages`).  Read-only
+ * memory of others that was given away is found by both (`readonly`). */
 struct metal_storage {
     uint32_t refs; /* atomic */
     bridge_storage mode;
@@ -80,7 +95,18 @@ struct metal_storage {
     storage_sharing sharing;
     pool_place cached;
     pages_place pages;
+    readonly_place readonly;
 };
+
+/* The one that holds the handle: for all storages over the same buffer of ours. */
+static inline metal_storage *
+storage_root(metal_storage *storage)
+{
+    while (storage->parent != NULL) {
+        storage = storage->parent;
+    }
+    return storage;
+}
 
 /* From `first_byte` on: host memory rarely begins its first page, and what comes before it
  * there must not be touched. */

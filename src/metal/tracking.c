@@ -146,19 +146,6 @@ tracking_release_marks(stream_mark *marks, int count)
     }
 }
 
-bool
-tracking_is_busy(const bridge_buffer *buffer)
-{
-    if (tracking_is_quiet()) {
-        return false;
-    }
-    tracking_lock();
-    record *found = *link_of(buffer);
-    bool is_busy = found != NULL && found->in_flight > 0;
-    tracking_unlock();
-    return is_busy;
-}
-
 bridge_status
 tracking_wait(const bridge_buffer *buffer, bool is_for_writing, bridge_error *error)
 {
@@ -255,11 +242,11 @@ tracking_list_locked(const bridge_buffer *buffer, bool is_written, const metal_s
 }
 
 bool
-tracking_has_write_locked(const bridge_buffer *buffer)
+tracking_is_idle_locked(const bridge_buffer *buffer)
 {
+    const record *found = *link_of(buffer);
     WATCH_LOOK_UP(buffer);
-    record *found = *link_of(buffer);
-    return found != NULL && found->write.stream != NULL;
+    return found == NULL || found->in_flight == 0;
 }
 
 bool

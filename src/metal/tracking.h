@@ -32,9 +32,6 @@ tracking_is_quiet(void)
     return is_quiet;
 }
 
-/* Is work of ours in flight on this buffer? */
-bool tracking_is_busy(const bridge_buffer *buffer);
-
 /* ---- before the CPU, or a queue that does not count with us, uses a buffer ---- */
 
 /* What it must wait for: the last write; before writing, the reads in flight too.  Fills
@@ -64,8 +61,8 @@ void tracking_unlock(void);
 int tracking_list_locked(const bridge_buffer *buffer, bool is_written,
                          const metal_stream *stream, bool is_in_order,
                          stream_mark marks[TRACKING_MARKS]);
-/* Does work in flight write the buffer? */
-bool tracking_has_write_locked(const bridge_buffer *buffer);
+/* Is nothing in flight on the buffer? */
+bool tracking_is_idle_locked(const bridge_buffer *buffer);
 /* Room for a record of the buffer.  False: no memory. */
 bool tracking_reserve_locked(const bridge_buffer *buffer);
 /* The work of `value` reads or writes the buffer, and waits for all marks that

@@ -22,8 +22,8 @@
 #endif
 
 /* The CPU is about to read or write the bytes of a buffer. */
-#define WATCH_HOST_ACCESS(buffer, nbytes, is_written) \
-    WATCH(softmetal_host_access(buffer, 0, nbytes, is_written))
+#define WATCH_HOST_ACCESS(buffer, offset_bytes, nbytes, is_written) \
+    WATCH(softmetal_host_access(buffer, offset_bytes, nbytes, is_written))
 /* The thread has seen, in memory of ours, that the work of this value is over. */
 #define WATCH_REACHED(event, value) WATCH(softmetal_host_reached(event, value))
 /* A handler leaves what it knows about the work on a buffer; whoever looks that up afterwards

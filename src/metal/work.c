@@ -12,6 +12,8 @@ typedef struct piece {
     uint64_t value;
     int count;
     metal_storage *storages[WORK_MAX_OPERANDS]; /* each owned (+1) */
+    /* the number of the GPU write that the piece brings to the CPU's copy; 0: none */
+    uint64_t fetched[WORK_MAX_OPERANDS];
 } piece;
 
 /* ---- when the GPU is done ---- */
@@ -31,8 +33,11 @@ clean_up(void *context, bridge_status status, const bridge_error *error)
     bridge_event_raise(done->stream->event, done->value);
     for (int i = 0; i < done->count; i++) {
         handles[i] = done->storages[i]->handle;
-        /* for the thread that takes it from the pool, or finds nothing in flight */
+        /* for the thread that takes it from the pool, finds nothing in flight, or the bytes fetched */
         WATCH_LEAVE(handles[i]);
+        if (!has_failed) {
+            storage_note_fetched(done->storages[i], done->fetched[i]);
+        }
         tracking_let_go(handles[i]);
         storage_release(done->storages[i]);
     }
@@ -103,7 +108,7 @@ bring_back(bridge_commands *commands, const work_operand *operands, int count)
 {
     bridge_status status = BRIDGE_OK;
     for (int i = 0; status == BRIDGE_OK && i < count; i++) {
-        if (operands[i].is_written && storage_note_gpu_write(operands[i].storage)) {
+        if (operands[i].is_written && storage_has_host_views_locked(operands[i].storage)) {
             status = bridge_encode_synchronize(commands, operands[i].storage->handle);
         }
     }
@@ -122,6 +127,17 @@ encode_piece(bridge_commands *commands, const metal_stream *stream,
     return status == BRIDGE_OK ? bring_back(commands, operands, count) : status;
 }
 
+/* Returns the number of the write that bring_back has encoded, or 0. */
+static uint64_t
+note_write(const work_operand *operand)
+{
+    if (!operand->is_written) {
+        return 0;
+    }
+    uint64_t number = storage_note_gpu_write_locked(operand->storage);
+    return storage_has_host_views_locked(operand->storage) ? number : 0;
+}
+
 /* Returns the value.  From the last line on the work is the clean-up's. */
 static uint64_t
 commit(bridge_commands *commands, piece *work, const work_operand *operands)
@@ -131,6 +147,7 @@ commit(bridge_commands *commands, piece *work, const work_operand *operands)
     for (int i = 0; i < work->count; i++) {
         storage_retain(operands[i].storage);
         work->storages[i] = operands[i].storage;
+        work->fetched[i] = note_write(&operands[i]);
         tracking_begin_locked(operands[i].storage->handle, operands[i].is_written, work->stream,
                               work->value);
     }
@@ -221,6 +238,31 @@ work_fill(metal_stream *stream, metal_storage *dst, size_t offset_bytes, size_t 
     fill_job job = {dst->handle, offset_bytes, nbytes, byte};
     work_operand operand = {dst, true};
     return work_submit(stream, &operand, 1, encode_fill, &job, value);
+}
+
+typedef struct synchronize_job {
+    metal_storage *storage;
+    uint64_t number;
+} synchronize_job;
+
+/* Behind tracking_lock: the piece waits for just these writes. */
+static bridge_status
+encode_synchronize(bridge_commands *commands, void *context)
+{
+    synchronize_job *job = context;
+    job->number = storage_count_gpu_writes(job->storage);
+    return bridge_encode_synchronize(commands, job->storage->handle);
+}
+
+bridge_status
+work_synchronize(metal_stream *stream, metal_storage *storage, uint64_t *number,
+                 uint64_t *value)
+{
+    synchronize_job job = {storage, 0};
+    work_operand operand = {storage, false};
+    bridge_status status = work_submit(stream, &operand, 1, encode_synchronize, &job, value);
+    *number = job.number;
+    return status;
 }
 
 /* ---- marks and waits ---- */

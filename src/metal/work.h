@@ -39,6 +39,11 @@ bridge_status work_copy(metal_stream *stream, metal_storage *src, metal_storage 
 bridge_status work_fill(metal_stream *stream, metal_storage *dst, size_t offset_bytes,
                         size_t nbytes, uint8_t byte, uint64_t *value);
 
+/* Managed storage: bring the GPU's copy to the CPU's, after the writes in flight.  Once that is
+ * done, storage_note_fetched may be called with `*number`. */
+bridge_status work_synchronize(metal_stream *stream, metal_storage *storage, uint64_t *number,
+                               uint64_t *value);
+
 /* Submit an empty piece: its value is reached once all that was committed to the queue before
  * is done, foreign work included. */
 bridge_status work_mark(metal_stream *stream, uint64_t *value);

@@ -281,6 +281,14 @@ RULES = (
     ),
     Rule(
         "torch",
+        "ours_shows_bytes",
+        "note",
+        "torch.asarray(x) is another way, which loses shape and type: it reads the bytes as torch's default dtype.",
+        "Call torch.from_dlpack(x) or torch.as_tensor(x), not torch.asarray(x).",
+        "run",
+    ),
+    Rule(
+        "torch",
         "metal",
         "note",
         "This build of torch has no MPS: it takes the tensor, and no operation can run on it.",

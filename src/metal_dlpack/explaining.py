@@ -138,6 +138,15 @@ CONDITIONS: dict[str, Callable[[Facts], bool]] = {
     # tvm-ffi refuses padded items and asks again, for a legacy capsule.
     "ours_padded_legacy": lambda f: f.ours and f.is_padded and (not f.is_versioned or f.consumer == "tvm"),
     "ours_private_for_cpu": lambda f: f.ours and f.storage == "private" and not f.is_metal and f.nitems > 0,
+    # An Array that gives a plain buffer, of anything but the one kind that torch.asarray reads right.
+    "ours_shows_bytes": lambda f: (
+        f.ours
+        and not f.flags & IS_COPIED
+        and f.storage != "private"
+        and f.dtype in (ELEMENT_TYPES["numpy"] or ())
+        and f.is_compact(f.long_axes[::-1])
+        and (f.dtype, len(f.shape)) != ("float32", 1)
+    ),
     "ours_offset_for_metal": lambda f: f.ours and f.is_metal and f.nitems > 0 and f.byte_offset % f.itemsize != 0,
     "other_major": lambda f: f.is_unknown,
     "other_device": lambda f: f.device[0] not in (METAL, CPU),
@@ -421,10 +430,12 @@ def explain(x: Any, *, device: Any = None, copy: bool | None = None, consumer: s
     Raises
     ------
     ValueError
-        No such consumer.
+        No such consumer; a null character in device.
     """
     if consumer is not None and consumer not in CALLS:
         raise ValueError(f"explain: consumer ({consumer!r}) is not one of {', '.join(sorted(CALLS))}.")
+    if isinstance(device, str) and "\0" in device:
+        raise ValueError(f"explain: device ({device!r}) holds a null character.")
     try:
         if consumer is None:
             return explain_import(x, device, copy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from . import _core
@@ -10,6 +11,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 __all__ = ["numpy_memory"]
+
+#: What is entered in the current context, the last one at the end, each with the memory handler that it replaced.
+_entered: ContextVar[tuple[tuple[numpy_memory, Any], ...]] = ContextVar("metal_dlpack.numpy_memory", default=())
 
 
 class numpy_memory:  # noqa: N801 - it is called like a function
@@ -24,27 +28,42 @@ class numpy_memory:  # noqa: N801 - it is called like a function
     np.zeros writes its zeros at once.
 
     Applies to the current context (contextvars): the thread or asyncio task that entered it.  Other threads enter
-    their own.  May be nested and entered again.
+    their own.  A context that is copied inside, such as that of a task made there, begins with Metal's memory and
+    keeps it.  May be nested, entered again, and left in any order: NumPy's own allocator is back when the last one
+    of the context is left.
 
     Raises
     ------
     ImportError
         On entry: NumPy is missing or older than 1.22.
+    RuntimeError
+        On exit: it is not entered in the current context, but in another thread or task, or not at all.  Nothing
+        changes then.
 
     Source: NEP 49, PyDataMem_SetHandler.
     """
 
-    def __init__(self) -> None:
-        self._before: list[Any] = []
-
     def __enter__(self) -> numpy_memory:
-        self._before.append(_core._numpy_set_handler(None))
+        before = _core._numpy_set_handler(None)
+        _entered.set((*_entered.get(), (self, before)))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        _core._numpy_set_handler(self._before.pop())
+        entered = _entered.get()
+        places = [place for place, (context, _) in enumerate(entered) if context is self]
+        if not places:
+            raise RuntimeError(
+                "numpy_memory: it is not entered in this context; leave it in the thread or task that entered it."
+            )
+        place = places[-1]
+        before, later = entered[place][1], entered[place + 1 :]
+        if later:  # left out of order: the next one gives back what this one replaced
+            later = ((later[0][0], before), *later[1:])
+        else:
+            _core._numpy_set_handler(before)
+        _entered.set((*entered[:place], *later))
 
 
 numpy_memory.__module__ = "metal_dlpack"  # where its users find it

@@ -1,7 +1,8 @@
 """Arrays through pickle: the bytes go as they lie in memory, and come back as a Metal buffer over what arrives.
 
 With protocol 5 the bytes can travel out of band: nothing is copied here on either side, and what a transport (Dask,
-Ray, multiprocessing) hands over becomes the buffer's memory.  Older protocols copy once to make a bytes object.
+Ray, multiprocessing) hands over becomes the buffer's memory, a read-only one if it is a bytes object.  Older protocols
+copy once to make a bytes object, and once more to make a buffer that can be written.
 
 Source: PEP 574, "Pickle protocol 5 with out-of-band data".
 """
@@ -28,7 +29,8 @@ def reduce_array(array: _core.Array, protocol: int) -> tuple[Any, tuple[Any, ...
         if protocol < OUT_OF_BAND_PROTOCOL:
             data = data.raw().tobytes()
     place = array.storage, array.device.index
-    return restore_array, (data, array.dtype, array.shape, dense.strides, *place, array.readonly, array.padded)
+    facts = array.readonly, array.padded, protocol < OUT_OF_BAND_PROTOCOL
+    return restore_array, (data, array.dtype, array.shape, dense.strides, *place, *facts)
 
 
 def dense_form(array: _core.Array) -> _core.Array:
@@ -48,22 +50,23 @@ def restore_array(
     device_index: int,
     is_readonly: bool,
     is_padded: bool = False,
+    is_old: bool = True,
 ) -> _core.Array:
     """An Array over `data`, a bytes-like object, or with its bytes where the storage or the alignment asks for a copy.
 
     A device that this machine has not becomes the default one.  Memory that cannot be written makes a read-only Array,
-    as with NumPy; a bytes object, which the older protocols bring, is copied for an Array that was writable.
+    as with NumPy.  `is_old`: the bytes came with an older protocol, which has nothing else: they are copied for an
+    Array that was writable.
     """
     devices = _core.devices()
     device = devices[device_index if device_index < len(devices) else 0]
-    layout = _core.StridedLayout(shape, strides, dtype.itemsize)
+    layout = _core.StridedLayout._restore(shape, strides, dtype.itemsize, 0)  # with strides that take no step
     with memoryview(data) as given:
         if given.nbytes == 0:
             array = _core.Buffer(0, device=device, storage=storage).array(layout, dtype, padded=is_padded)
         else:
-            buffer, offset = place_bytes(
-                given.cast("B"), dtype, storage, device, type(data) is bytes and not is_readonly
-            )
+            must_copy = is_old and type(data) is bytes and not is_readonly
+            buffer, offset = place_bytes(given.cast("B"), dtype, storage, device, must_copy)
             array = buffer.array(layout, dtype, offset, is_padded)
     return array.as_readonly() if is_readonly else array
 

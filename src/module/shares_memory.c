@@ -43,6 +43,9 @@ items_as_bytes(const strided_layout *layout, int64_t item_bits, strided_layout *
     out->itemsize = (item_bits + 7) / 8;
     for (int axis = 0; axis < layout->ndim; axis++) {
         int64_t step_bits;
+        if (layout->shape[axis] == 1) {
+            continue; /* no step is taken, whatever the stride */
+        }
         if (!layout_multiply(layout->strides[axis], item_bits, &step_bits) ||
             step_bits % 8 != 0) {
             return false;
@@ -200,11 +203,13 @@ parse_items(PyObject *interface, interface_facts *out)
     PyObject *data = entry_of(interface, "data");
     PyObject *typestr = data == NULL ? NULL : entry_of(interface, "typestr");
     PyObject *shape = typestr == NULL ? NULL : entry_of(interface, "shape");
-    const char *type = shape == NULL ? NULL : PyUnicode_AsUTF8(typestr);
+    const char *type = NULL;
+    if (shape != NULL && args_text(WHERE, "typestr", typestr, &type) < 0) {
+        return -1;
+    }
     if (type == NULL || !PyTuple_Check(data) || PyTuple_GET_SIZE(data) != 2 ||
         strlen(type) < 3) {
-        if (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_TypeError) ||
-            PyErr_ExceptionMatches(PyExc_UnicodeError)) {
+        if (!PyErr_Occurred()) {
             PyErr_SetString(PyExc_TypeError,
                             WHERE ": __array_interface__ lacks an address ('data'), "
                                   "'shape' or 'typestr'.");

@@ -9,21 +9,12 @@
 #include "python/args.h"
 #include "softmetal/softmetal.h"
 
-/* NULL for None.  -1 with TypeError for anything but a str. */
+/* NULL for None.  -1 with TypeError or ValueError. */
 static int
 convert_name(PyObject *value, const char **out)
 {
     *out = NULL;
-    if (value == NULL || value == Py_None) {
-        return 0;
-    }
-    if (!PyUnicode_Check(value)) {
-        PyErr_Format(PyExc_TypeError, "A name must be a str or None, not %.100s.",
-                     Py_TYPE(value)->tp_name);
-        return -1;
-    }
-    *out = PyUnicode_AsUTF8(value);
-    return *out == NULL ? -1 : 0;
+    return value == NULL || value == Py_None ? 0 : args_text("softmetal", "name", value, out);
 }
 
 static PyObject *

@@ -178,29 +178,33 @@ args_handle(md_state *state, const char *function, const char *kind, PyObject *v
 }
 
 int
-args_label(const char *function, PyObject *value, const char **out)
+args_text(const char *function, const char *what, PyObject *value, const char **out)
 {
+    Py_ssize_t nbytes;
     *out = NULL;
-    if (value == NULL || value == Py_None) {
-        return 0;
-    }
     if (!PyUnicode_Check(value)) {
-        PyErr_Format(PyExc_TypeError, "%s: label must be a str or None, not %.100s.", function,
-                     Py_TYPE(value)->tp_name);
+        PyErr_Format(PyExc_TypeError, "%s: %s must be a str or None, not %.100s.", function,
+                     what, Py_TYPE(value)->tp_name);
         return -1;
     }
-    Py_ssize_t nbytes;
     const char *text = PyUnicode_AsUTF8AndSize(value, &nbytes);
     if (text == NULL) {
         return -1;
     }
     if ((size_t)nbytes != strlen(text)) {
-        PyErr_Format(PyExc_ValueError, "%s: label (%R) holds a null character.", function,
+        PyErr_Format(PyExc_ValueError, "%s: %s (%R) holds a null character.", function, what,
                      value);
         return -1;
     }
     *out = text;
     return 0;
+}
+
+int
+args_label(const char *function, PyObject *value, const char **out)
+{
+    *out = NULL;
+    return value == NULL || value == Py_None ? 0 : args_text(function, "label", value, out);
 }
 
 int

@@ -62,8 +62,11 @@ int args_int64(const char *function, const char *what, PyObject *value, int64_t 
 int args_handle(md_state *state, const char *function, const char *kind, PyObject *value,
                 void **out);
 
-/* A name for Metal's tools as UTF-8, borrowed from `value`; NULL for NULL and None.
- * TypeError; ValueError where it holds a null character, at which Metal would cut it. */
+/* A str as UTF-8, borrowed from `value`.  TypeError; ValueError where it holds a null
+ * character, at which C would cut it. */
+int args_text(const char *function, const char *what, PyObject *value, const char **out);
+
+/* A name for Metal's tools: the same; NULL for NULL and None. */
 int args_label(const char *function, PyObject *value, const char **out);
 
 /* A shape, strides or axes: one int, or a sequence of at most `capacity` ints. */

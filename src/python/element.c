@@ -155,10 +155,45 @@ pack_real(int bits, double value, char *bytes)
     return 0;
 }
 
+/* An integer as a double that rounds to fewer bits as the integer itself would: rounded to odd.
+ * Of the two doubles that it lies between, take the one whose last bit is 1. */
+static double
+odd_double(PyObject *integer)
+{
+    double nearest = PyLong_AsDouble(integer);
+    if (fabs(nearest) <= 0x1p53) { /* exact; or -1.0 with an exception */
+        return nearest;
+    }
+    PyObject *back = PyLong_FromDouble(nearest);
+    int is_below = back == NULL ? -1 : PyObject_RichCompareBool(back, integer, Py_LT);
+    int is_exact = is_below < 0 ? -1 : PyObject_RichCompareBool(back, integer, Py_EQ);
+    Py_XDECREF(back);
+    if (is_exact < 0) {
+        return -1.0;
+    }
+    uint64_t bits;
+    memcpy(&bits, &nearest, sizeof bits);
+    bool is_odd = (bits & 1) != 0;
+    return is_exact || is_odd ? nearest : nextafter(nearest, is_below ? INFINITY : -INFINITY);
+}
+
+/* `value` as a double, to be rounded once more to `bits` bits.  -1.0 with an exception. */
+static double
+read_real(PyObject *value, int bits)
+{
+    if (bits == 64 || PyFloat_Check(value) || !PyIndex_Check(value)) {
+        return PyFloat_AsDouble(value);
+    }
+    PyObject *integer = PyNumber_Index(value);
+    double number = integer == NULL ? -1.0 : odd_double(integer);
+    Py_XDECREF(integer);
+    return number;
+}
+
 static int
 pack_float(const char *function, DLDataType dtype, PyObject *value, char *bytes)
 {
-    double number = PyFloat_AsDouble(value);
+    double number = read_real(value, dtype.bits);
     if (number == -1.0 && PyErr_Occurred()) {
         return explain_error(function, dtype, value, PyExc_TypeError);
     }
@@ -169,7 +204,7 @@ static int
 pack_small_float(const char *function, DLDataType dtype, PyObject *value, uint64_t *out)
 {
     uint32_t bits;
-    double number = PyFloat_AsDouble(value);
+    double number = read_real(value, dtype.bits);
     if (number == -1.0 && PyErr_Occurred()) {
         return explain_error(function, dtype, value, PyExc_TypeError);
     }
@@ -183,11 +218,12 @@ pack_small_float(const char *function, DLDataType dtype, PyObject *value, uint64
 static int
 pack_complex(const char *function, DLDataType dtype, PyObject *value, char *bytes)
 {
-    Py_complex number = PyComplex_AsCComplex(value);
+    int half = dtype.bits / 2;
+    Py_complex number = PyIndex_Check(value) ? (Py_complex){read_real(value, half), 0.0}
+                                             : PyComplex_AsCComplex(value);
     if (number.real == -1.0 && PyErr_Occurred()) {
         return explain_error(function, dtype, value, PyExc_TypeError);
     }
-    int half = dtype.bits / 2;
     if (pack_real(half, number.real, bytes) < 0) {
         return -1;
     }

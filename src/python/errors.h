@@ -50,4 +50,12 @@ errors_check_status(md_state *state, const char *where, bridge_status status,
     return -1;
 }
 
+/* 0; -1 with MetalError in a forked child.  For calls that Metal would have to answer. */
+static inline int
+errors_check_fork(md_state *state, const char *where)
+{
+    return errors_check_status(state, where, bridge_is_forked() ? BRIDGE_FORKED : BRIDGE_OK,
+                               NULL, 0);
+}
+
 #endif /* MD_ERRORS_H */

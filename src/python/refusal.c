@@ -41,9 +41,9 @@ PyDoc_STRVAR(
     "consumer may have asked again, with other keywords, and been given the tensor.\n\n"
     "Returns\n-------\n"
     "Exception or None\n"
-    "    What __dlpack__ or the C exchange API raised last, without its traceback; None if "
-    "they\n"
-    "    have refused nothing yet.\n\n"
+    "    What __dlpack__ or the C exchange API raised last, or would have told an allocator's\n"
+    "    caller that gave no function for errors, without its traceback; None if they have\n"
+    "    refused nothing yet.\n\n"
     "Threads: each has its own.");
 
 static PyObject *

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <strings.h>
 
+#include "python/args.h"
+#include "python/errors.h"
+
 #define STORAGE_VARIABLE "METAL_DLPACK_STORAGE_MODE"
 
 #define STORAGE_AS_NAME(mode, name) [mode] = name,
@@ -75,13 +78,8 @@ storage_mode_convert(md_state *state, const char *function, PyObject *value,
     if (value == NULL || value == Py_None) {
         return default_mode(state, device, out);
     }
-    if (!PyUnicode_Check(value)) {
-        PyErr_Format(PyExc_TypeError, "%s: storage must be a str or None, not %.100s.",
-                     function, Py_TYPE(value)->tp_name);
-        return -1;
-    }
-    const char *name = PyUnicode_AsUTF8(value);
-    if (name == NULL) {
+    const char *name;
+    if (args_text(function, "storage", value, &name) < 0) {
         return -1;
     }
     if (!mode_from_name(name, out)) {
@@ -106,8 +104,13 @@ static PyObject *
 core_get_storage_mode(PyObject *module, PyObject *Py_UNUSED(unused))
 {
     const device_record *device = devices_count() > 0 ? devices_get(0) : NULL;
+    md_state *state = state_of_module(module);
     bridge_storage mode;
-    if (default_mode(state_of_module(module), device, &mode) < 0) {
+    if (default_mode(state, device, &mode) < 0) {
+        return NULL;
+    }
+    bool is_chosen = state->storage_choice >= CHOICE_MODE;
+    if (device == NULL && !is_chosen && errors_check_fork(state, "get_storage_mode") < 0) {
         return NULL;
     }
     return PyUnicode_FromString(storage_mode_name(mode));

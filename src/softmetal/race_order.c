@@ -57,7 +57,8 @@ learn_hazards(const soft_race_recent *recent, int component, const soft_pass *pa
     soft_race_use uses[SOFT_RACE_USES];
     uint64_t earlier[SOFT_RACE_WINDOW];
     for (size_t index = 0; index < pass->command_count; index++) {
-        size_t count = soft_race_use_list(&pass->commands[index], uses);
+        size_t count =
+            soft_race_use_list(&pass->commands[index], pass->command_count == 1, uses);
         for (size_t one = 0; one < count; one++) {
             if (!uses[one].storage->is_tracked) {
                 continue;

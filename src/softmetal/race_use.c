@@ -41,21 +41,36 @@ list_uses_of_dispatch(const soft_command *command, soft_race_use *uses)
     return count;
 }
 
+/* It reads the GPU's block and writes the CPU's.  Alone in its pass it is known by now which
+ * bytes differ: others are written as they are, and the CPU may read them meanwhile. */
+static size_t
+list_uses_of_synchronize(const soft_command *command, bool is_alone, soft_race_use *uses)
+{
+    soft_storage *storage = command->destination;
+    soft_range stale[SOFT_RACE_USES - 1] = {{0, storage->nbytes}};
+    size_t count = is_alone ? soft_storage_list_stale(storage, stale, SOFT_RACE_USES - 1) : 1;
+    uses[0] = make_use(command, storage, false, 0, storage->nbytes);
+    for (size_t i = 0; i < count; i++) {
+        uses[i + 1] = make_use(command, storage, true, stale[i].start, stale[i].end);
+        uses[i + 1].is_gpu_block = false;
+    }
+    return count + 1;
+}
+
 size_t
-soft_race_use_list(const soft_command *command, soft_race_use *uses)
+soft_race_use_list(const soft_command *command, bool is_alone, soft_race_use *uses)
 {
     if (command->kind == SOFT_DISPATCH) {
         return list_uses_of_dispatch(command, uses);
+    }
+    if (command->kind == SOFT_SYNCHRONIZE) {
+        return list_uses_of_synchronize(command, is_alone, uses);
     }
     size_t count = 0, start = command->destination_offset, nbytes = command->nbytes;
     if (command->kind == SOFT_COPY) {
         size_t source = command->source_offset;
         uses[count++] = make_use(command, command->source, false, source, source + nbytes);
     }
-    if (command->kind == SOFT_SYNCHRONIZE) {
-        uses[count++] = make_use(command, command->destination, false, start, start + nbytes);
-    }
     uses[count] = make_use(command, command->destination, true, start, start + nbytes);
-    uses[count].is_gpu_block = command->kind != SOFT_SYNCHRONIZE; /* that writes the CPU's */
     return count + 1;
 }

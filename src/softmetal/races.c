@@ -211,7 +211,8 @@ run_encoder(const soft_race_work *work, const soft_pass *pass, uint64_t number,
     here.before = soft_race_order_learn(&queue->recent, queue->component, pass, number);
     soft_race_use uses[SOFT_RACE_USES];
     for (size_t index = 0; index < pass->command_count; index++) {
-        size_t count = soft_race_use_list(&pass->commands[index], uses);
+        size_t count =
+            soft_race_use_list(&pass->commands[index], pass->command_count == 1, uses);
         for (size_t one = 0; one < count; one++) {
             uses[one].record.component = queue->component;
             uses[one].record.number = number;

@@ -225,11 +225,32 @@ soft_storage_upload(soft_storage *storage, size_t offset, size_t nbytes)
     return has_changed;
 }
 
+size_t
+soft_storage_list_stale(const soft_storage *storage, soft_range *out, size_t capacity)
+{
+    size_t count = 0, nbytes = storage->mode == SOFT_MANAGED ? storage->nbytes : 0;
+    for (size_t i = 0; i < nbytes; i++) {
+        if (storage->cpu[i] == storage->gpu[i]) {
+            continue;
+        }
+        bool is_next = count > 0 && (out[count - 1].end == i || count == capacity);
+        if (!is_next) {
+            out[count++].start = i;
+        }
+        out[count - 1].end = i + 1;
+    }
+    return count;
+}
+
 void
 soft_storage_download(soft_storage *storage)
 {
-    if (storage->mode == SOFT_MANAGED) {
-        memcpy(storage->cpu, storage->gpu, storage->nbytes);
+    /* Bytes that are the same are not written: the CPU may read them. */
+    size_t nbytes = storage->mode == SOFT_MANAGED ? storage->nbytes : 0;
+    for (size_t i = 0; i < nbytes; i++) {
+        if (storage->cpu[i] != storage->gpu[i]) {
+            storage->cpu[i] = storage->gpu[i];
+        }
     }
 }
 

@@ -75,6 +75,12 @@ void soft_storage_orphan(soft_storage *storage);
 
 /* CPU to GPU.  False: the bytes were the same. */
 bool soft_storage_upload(soft_storage *storage, size_t offset, size_t nbytes);
+/* Where the two blocks of a managed buffer differ: at most `capacity` ranges, the last one up to
+ * the last such byte.  Returns how many. */
+typedef struct soft_range {
+    size_t start, end; /* bytes */
+} soft_range;
+size_t soft_storage_list_stale(const soft_storage *storage, soft_range *out, size_t capacity);
 void soft_storage_download(soft_storage *storage); /* GPU to CPU */
 
 /* The name of the buffer in reports, shortened where it is long.  `label` is an array of

@@ -6,6 +6,7 @@
  */
 #include "streams/device.h"
 
+#include "python/args.h"
 #include "python/errors.h"
 
 /* ---- the tuple of devices ---- */
@@ -31,6 +32,9 @@ device_all(md_state *state)
     Py_BEGIN_ALLOW_THREADS
     count = devices_count();
     Py_END_ALLOW_THREADS
+    if (count == 0 && errors_check_fork(state, "devices") < 0) {
+        return NULL;
+    }
     PyObject *tuple = PyTuple_New(count);
     if (tuple == NULL) {
         return NULL;
@@ -62,24 +66,29 @@ device_of_record(md_state *state, const device_record *record)
 /* ---- from what a caller gives ---- */
 
 const device_record *
-device_default_record(md_state *state)
+device_default_record(md_state *state, const char *function)
 {
-    if (devices_count() == 0) {
-        PyErr_SetString(state->metal_error, "No Metal device is available on this machine.");
-        return NULL;
+    if (devices_count() > 0) {
+        return devices_get(0);
     }
-    return devices_get(0);
+    if (errors_check_fork(state, function) == 0) {
+        PyErr_SetString(state->metal_error, "No Metal device is available on this machine.");
+    }
+    return NULL;
 }
 
 static const device_record *
 record_from_name(md_state *state, const char *function, PyObject *value)
 {
-    const char *name = PyUnicode_AsUTF8(value);
-    if (name == NULL) {
+    const char *name;
+    if (args_text(function, "device", value, &name) < 0) {
         return NULL;
     }
     if (strcmp(name, "metal") == 0) {
-        return device_default_record(state);
+        return device_default_record(state, function);
+    }
+    if (devices_count() == 0 && errors_check_fork(state, function) < 0) {
+        return NULL;
     }
     char *end = NULL;
     long index = strncmp(name, "metal:", 6) == 0 ? strtol(name + 6, &end, 10) : -1;
@@ -98,7 +107,7 @@ const device_record *
 device_convert(md_state *state, const char *function, PyObject *value)
 {
     if (value == NULL || value == Py_None) {
-        return device_default_record(state);
+        return device_default_record(state, function);
     }
     if (Py_IS_TYPE(value, state->device_type)) {
         return device_record_of(value);

@@ -5,6 +5,7 @@
 #include "streams/device.h"
 
 #include "python/args.h"
+#include "python/errors.h"
 #include "streams/stream_current.h"
 #include "streams/stream_type.h"
 
@@ -55,6 +56,9 @@ device_get_recommended_max_working_set_size(PyObject *op, void *Py_UNUSED(closur
 static PyObject *
 device_get_current_allocated_size(PyObject *op, void *Py_UNUSED(closure))
 {
+    if (errors_check_fork(state_of(op), "Device.current_allocated_size") < 0) {
+        return NULL;
+    }
     return PyLong_FromUnsignedLongLong(
         bridge_device_allocated_nbytes(device_record_of(op)->handle));
 }
@@ -192,6 +196,8 @@ PyDoc_STRVAR(devices_doc,
              "Returns\n-------\n"
              "tuple of Device\n"
              "    The same objects at every call; empty where there is no Metal.\n\n"
+             "Raises\n------\nMetalError\n"
+             "    In a forked child whose parent has not used Metal.\n\n"
              "Source: MTLCreateSystemDefaultDevice, MTLCopyAllDevices.");
 
 static PyObject *
@@ -205,13 +211,14 @@ PyDoc_STRVAR(default_device_doc, "default_device()\n--\n\n"
                                  "The device used where none is named.\n\n"
                                  "Returns\n-------\nDevice\n\n"
                                  "Raises\n------\nMetalError\n"
-                                 "    The machine has no Metal device.");
+                                 "    The machine has no Metal device, or this is a forked "
+                                 "child whose parent\n    has not used Metal.");
 
 static PyObject *
 core_default_device(PyObject *module, PyObject *Py_UNUSED(unused))
 {
     md_state *state = state_of_module(module);
-    const device_record *record = device_default_record(state);
+    const device_record *record = device_default_record(state, "default_device");
     return record == NULL ? NULL : device_of_record(state, record);
 }
 
@@ -221,6 +228,9 @@ core_device(PyObject *module, PyObject *index)
     md_state *state = state_of_module(module);
     int64_t number;
     if (args_int64("_device", "index", index, &number) < 0) {
+        return NULL;
+    }
+    if (devices_count() == 0 && errors_check_fork(state, "_device") < 0) {
         return NULL;
     }
     if (number < 0 || number >= devices_count()) {

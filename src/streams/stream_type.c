@@ -73,6 +73,9 @@ stream_from_handle(PyObject *type, PyObject *value)
     if (args_handle(state, "Stream.from_handle", "id<MTLCommandQueue>", value, &handle) < 0) {
         return NULL;
     }
+    if (errors_check_fork(state, "Stream.from_handle") < 0) {
+        return NULL;
+    }
     if (!bridge_handle_is_queue(handle)) {
         return PyErr_Format(
             PyExc_ValueError,

@@ -1,6 +1,7 @@
 /* wait_rule.c: see wait_rule.h. */
 #include "streams/wait_rule.h"
 
+#include "metal/host_access.h"
 #include "metal/storage_sharing.h"
 #include "metal/work.h"
 #include "python/errors.h"
@@ -8,24 +9,48 @@
 /* ---- the CPU waits ---- */
 
 int
-wait_rule_for_cpu(PyObject *op, const char *function, metal_storage *storage,
+wait_rule_for_cpu(PyObject *op, const char *function, const touched_bytes *bytes,
                   bool is_for_writing)
 {
+    metal_storage *storage = bytes->storage;
     if (!tracking_is_quiet() &&
         waiting_for_busy_storage(state_of(op), function, storage, is_for_writing) < 0) {
         return -1;
     }
-    if (storage->mode != BRIDGE_MANAGED) { /* one memory: save the GIL's hand-over */
-        WATCH_HOST_ACCESS(storage->handle, storage->nbytes, is_for_writing);
-        return 0;
+    if (storage->mode == BRIDGE_MANAGED) { /* else one memory: save the GIL's hand-over */
+        bridge_error error = {0};
+        bridge_status status;
+        Py_BEGIN_ALLOW_THREADS
+        status = host_access_begin_read(storage, &error);
+        Py_END_ALLOW_THREADS
+        if (errors_check_status(state_of(op), function, status, &error, 0) < 0) {
+            return -1;
+        }
+    }
+    WATCH_HOST_ACCESS(storage->handle, bytes->offset_bytes, bytes->nbytes, is_for_writing);
+    return 0;
+}
+
+int
+wait_rule_for_host_view(PyObject *op, const char *function, const touched_bytes *bytes)
+{
+    metal_storage *storage = bytes->storage;
+    if (storage->mode != BRIDGE_MANAGED) {
+        return wait_rule_for_cpu(op, function, bytes, true);
+    }
+    if (wait_rule_for_work(state_of(op), function, storage, true) < 0) {
+        return -1;
     }
     bridge_error error = {0};
     bridge_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = is_for_writing ? storage_begin_host_write(storage, &error)
-                            : storage_begin_host_read(storage, &error);
+    status = host_access_open_view(storage, &error);
     Py_END_ALLOW_THREADS
-    return errors_check_status(state_of(op), function, status, &error, 0);
+    if (errors_check_status(state_of(op), function, status, &error, 0) < 0) {
+        return -1;
+    }
+    WATCH_HOST_ACCESS(storage->handle, bytes->offset_bytes, bytes->nbytes, true);
+    return 0;
 }
 
 /* ---- the GPU waits ---- */
@@ -82,17 +107,15 @@ wait_rule_for_moment(md_state *state, const char *function, metal_storage *stora
 
 /* ---- copies and fills of ours ---- */
 
-/* Can nothing read the bytes before the GPU is done with them? */
+/* Can nobody but calls of ours, which wait, see the bytes? */
 static bool
-is_out_of_sight(const metal_storage *storage)
+is_out_of_sight(metal_storage *storage)
 {
-    bool is_given_away = __atomic_load_n(&storage->sharing.is_exported, __ATOMIC_ACQUIRE);
-    return (storage->mode == BRIDGE_PRIVATE && !is_given_away) || wait_rule_is_busy(storage);
+    return storage->mode == BRIDGE_PRIVATE && !storage_is_exported(storage);
 }
 
 bool
-wait_rule_after_work(const metal_stream *stream, const metal_storage *dst,
-                     const metal_storage *src)
+wait_rule_after_work(const metal_stream *stream, metal_storage *dst, metal_storage *src)
 {
     return stream == NULL && !(is_out_of_sight(dst) && (src == NULL || is_out_of_sight(src)));
 }

@@ -13,8 +13,7 @@
  *     __metal_stream__                 -1          nobody
  *     GPU work of our own: copies      a Stream    nobody: the GPU keeps the order
  *     and fills                        none        the CPU, afterwards; not if all sides are
- *                                                  out of sight: private and never given away,
- *                                                  or busy already
+ *                                                  out of sight: private and never given away
  *
  * Cost:    when nothing is in flight, one load.
  * Calls:   waiting.h to wait on the CPU, work.h to wait on the GPU.
@@ -40,10 +39,19 @@ wait_rule_for_work(md_state *state, const char *function, metal_storage *storage
     return waiting_for_busy_storage(state, function, storage, is_for_writing);
 }
 
-/* Before the CPU reads `address`, or writes to it too.  `op` is any object of the module: its
- * state is looked up only if there is something to wait for. */
-int wait_rule_for_cpu(PyObject *op, const char *function, metal_storage *storage,
+/* A part of a storage that the CPU is about to touch. */
+typedef struct touched_bytes {
+    metal_storage *storage; /* borrowed */
+    size_t offset_bytes, nbytes;
+} touched_bytes;
+
+/* Before the CPU reads these bytes at `address`, or writes them, which is for shared storage
+ * alone.  `op` is any object of the module: its state is looked up only if there is something
+ * to wait for. */
+int wait_rule_for_cpu(PyObject *op, const char *function, const touched_bytes *bytes,
                       bool is_for_writing);
+/* Before a writable view of these bytes goes out; storage_close_host_view ends it. */
+int wait_rule_for_host_view(PyObject *op, const char *function, const touched_bytes *bytes);
 
 /* Before a consumer uses the buffer on the GPU. */
 int wait_rule_for_gpu(md_state *state, const char *function, metal_storage *storage,
@@ -59,16 +67,8 @@ int wait_rule_on_gpu(md_state *state, const char *function, metal_stream *stream
 int wait_rule_on_gpu_for_event(md_state *state, const char *function, metal_stream *stream,
                                bridge_event *event, uint64_t value, metal_storage *storage);
 
-/* Is work of ours in flight on the buffer? */
-static inline bool
-wait_rule_is_busy(const metal_storage *storage)
-{
-    return !tracking_is_quiet() && tracking_is_busy(storage->handle);
-}
-
 /* Asked before a copy or fill on the GPU is submitted: will the CPU wait for it?  `src` NULL:
  * there is none, or it was read already. */
-bool wait_rule_after_work(const metal_stream *stream, const metal_storage *dst,
-                          const metal_storage *src);
+bool wait_rule_after_work(const metal_stream *stream, metal_storage *dst, metal_storage *src);
 
 #endif /* MD_WAIT_RULE_H */

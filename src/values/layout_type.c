@@ -26,7 +26,7 @@ layout_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (args_parse_tuple(&new_spec, args, kwargs, values) < 0) {
         return NULL;
     }
-    return layout_object_from_values(type, values, 0);
+    return layout_object_from_values(type, values, 0, false);
 }
 
 static PyObject *
@@ -36,7 +36,7 @@ layout_vectorcall(PyObject *type, PyObject *const *args, size_t nargsf, PyObject
     if (args_parse(&new_spec, args, PyVectorcall_NARGS(nargsf), kwnames, values) < 0) {
         return NULL;
     }
-    return layout_object_from_values((PyTypeObject *)type, values, 0);
+    return layout_object_from_values((PyTypeObject *)type, values, 0, false);
 }
 
 /* ---- what every value has ---- */

@@ -133,7 +133,8 @@ new_implicit(PyTypeObject *type, int ndim, const int64_t *shape, int64_t itemsiz
 }
 
 PyObject *
-layout_object_from_values(PyTypeObject *type, PyObject *const *values, int64_t offset)
+layout_object_from_values(PyTypeObject *type, PyObject *const *values, int64_t offset,
+                          bool is_restored)
 {
     strided_layout layout; /* its numbers are read in place */
     int64_t itemsize;
@@ -156,7 +157,7 @@ layout_object_from_values(PyTypeObject *type, PyObject *const *values, int64_t o
         return NULL;
     }
     if (!layout_set(&layout, ndim, layout.shape, layout.strides, itemsize, offset, &fault) ||
-        !check_strides(&layout, &fault)) {
+        (!is_restored && !check_strides(&layout, &fault))) {
         return errors_from_layout(NULL, "StridedLayout", &fault);
     }
     return layout_object_new(type, &layout);
@@ -205,7 +206,7 @@ layout_method_restore(PyObject *class, PyObject *const *args, Py_ssize_t nargs,
         return NULL;
     }
     values[3] = NULL; /* divide_strides */
-    return layout_object_from_values((PyTypeObject *)class, values, offset);
+    return layout_object_from_values((PyTypeObject *)class, values, offset, true);
 }
 
 const char layout_doc_copy[] = "__copy__($self, /)\n--\n\nThe layout itself: it cannot change.";

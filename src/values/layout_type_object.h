@@ -120,9 +120,10 @@ layout_object_alloc(PyTypeObject *type, int ndim, int64_t itemsize, int64_t offs
 PyObject *layout_object_new(PyTypeObject *type, const strided_layout *layout);
 
 /* StridedLayout(shape, strides, itemsize, divide_strides) from values borrowed from the
- * caller, the last of which may be NULL, at an offset in items: owned (+1). */
-PyObject *layout_object_from_values(PyTypeObject *type, PyObject *const *values,
-                                    int64_t offset);
+ * caller, the last of which may be NULL, at an offset in items: owned (+1).  `is_restored`: of a
+ * layout that was there, whose strides that take no step need not fit in bytes. */
+PyObject *layout_object_from_values(PyTypeObject *type, PyObject *const *values, int64_t offset,
+                                    bool is_restored);
 
 /* args_int64; a `value` of NULL leaves `*out`. */
 static inline int

@@ -192,6 +192,71 @@ def test_copies_within_one_buffer_are_right(slow):
     assert np.array_equal(np.asarray(array), wanted)
 
 
+# ---- a call without a stream is done on return, where anybody else can see ----
+
+
+SYNCHRONOUS = {
+    "fill": lambda a: a.fill(7),
+    "assign": lambda a: a.__setitem__(..., 7),
+    "copy_from an Array": lambda a: a.copy_from(md.full(a.shape, 7, "float32")),
+    "copy_from private": lambda a: a.copy_from(md.full(a.shape, 7, "float32", storage="private")),
+    "copy_from NumPy": lambda a: a.copy_from(np.full(a.shape, 7, "float32")),
+    "assign and convert": lambda a: a.__setitem__(..., np.full(a.shape, 7, "float64")),
+}
+
+
+@pytest.mark.parametrize("write", SYNCHRONOUS)
+@pytest.mark.parametrize("in_flight", ["nothing", "a read", "a write"])
+def test_a_write_without_a_stream_is_seen_through_memory_that_others_have(slow, write, in_flight):
+    outside = np.zeros(16, "float32")
+    array, stream = md.from_dlpack(outside), md.Stream()
+    view = np.asarray(array)
+    if in_flight == "a read":
+        array.copy(stream=stream)
+    elif in_flight == "a write":
+        array.fill(3, stream=stream)
+    SYNCHRONOUS[write](array)
+    assert outside.tolist() == view.tolist() == [7] * 16
+
+
+@pytest.mark.parametrize("in_flight", ["nothing", "a read"])
+@pytest.mark.parametrize("storage", ["private", "managed"])
+def test_a_write_without_a_stream_is_done_where_the_handle_was_given_away(slow, storage, in_flight):
+    """GPU work of others, on a queue that we do not know, reads what was written."""
+    array, stream = md.zeros(16, storage=storage), md.Stream()
+    assert array.buffer.handle  # given away
+    md.default_device().synchronize()
+    if in_flight == "a read":
+        array.copy(stream=stream)
+    start = time.perf_counter()
+    array.fill(7)
+    assert time.perf_counter() - start >= LATENCY * 0.9
+    assert array.tolist() == [7] * 16
+
+
+@pytest.mark.parametrize("storage", ["private", "managed"])
+@pytest.mark.needs_torch
+def test_a_buffer_of_ours_that_came_back_is_one_that_was_given_away(slow, storage):
+    """The Array made of the tensor stands for the same storage."""
+    import torch
+
+    first = md.zeros(16, storage=storage)
+    array = md.from_dlpack(torch.from_dlpack(first))
+    md.default_device().synchronize()
+    start = time.perf_counter()
+    array.fill(7)
+    assert time.perf_counter() - start >= LATENCY * 0.9
+
+
+def test_a_source_that_others_can_change_is_read_before_the_return(slow):
+    outside = np.ones(16, "float32")
+    source, target = md.from_dlpack(outside), md.zeros(16, storage="private")
+    md.default_device().synchronize()
+    target.copy_from(source)
+    outside[...] = 2
+    assert target.tolist() == [1] * 16
+
+
 # ---- what lives how long ----
 
 

@@ -319,6 +319,13 @@ def test_array_says_which_bytes_the_items_would_lie_in(stride, dtype, byte_offse
         md.Buffer(64).array(layout, dtype, byte_offset)
 
 
+def test_no_byte_is_counted_past_64_bits():
+    for shape, byte_offset in [(4, 2**63 - 1), (2**40, 2**63 - 8), ((2**30, 2**30), 2**62)]:
+        with pytest.raises(ValueError, match="past what 64 bits can count") as caught:
+            md.Buffer(64).array(shape, "float32", byte_offset)
+        assert "-" not in str(caught.value)
+
+
 def test_no_items_lie_nowhere_whatever_their_strides():
     array = md.Buffer(64).array(md.StridedLayout((0, 3), (1, 2**62), 1), "int4", 64)
     assert (array.shape, array.byte_offset) == ((0, 3), 64)

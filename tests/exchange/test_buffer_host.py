@@ -263,3 +263,14 @@ def test_what_is_longer_than_a_buffer_is_refused_with_both_lengths():
     assert (
         ": 2097152 bytes are more than one buffer of the device holds (max_buffer_length, 262144 bytes)" in done.stdout
     )
+
+
+def test_items_past_64_bits_are_refused():
+    strides = np.lib.stride_tricks.as_strided
+    for view in (
+        strides(np.zeros(1, "u1"), (5,), (2**62,)),
+        strides(np.zeros(1, "u1"), (2, 2), (2**62, 2**62)),
+        strides(np.zeros(1, "u1"), (4, 2), (-(2**62), -(2**62))),
+    ):
+        with pytest.raises(BufferError, match=r"^Buffer.from_host: .*64 bits"):
+            md.Buffer.from_host(view)

@@ -1,10 +1,11 @@
 """The C exchange API: our table, called through ctypes."""
 
 import ctypes
+import re
 
 import numpy as np
 import pytest
-from dlpack_structs import SET_ERROR, Table, Tensor, Versioned, delete, table_of, tensor_of
+from dlpack_structs import SET_ERROR, DataType, Device, Table, Tensor, Versioned, delete, table_of, tensor_of
 
 import metal_dlpack as md
 
@@ -89,6 +90,22 @@ def test_the_allocator_makes_what_the_prototype_says(live_buffers):
     assert errors[0][0] == b"BufferError"
     assert b"(2, 0)" in errors[0][1]
     delete(address)
+
+
+@pytest.mark.rule("exchange-allocator")
+@pytest.mark.parametrize(
+    ("device", "code", "message"),
+    [((1, 0), 2, r"not on \(1, 0\)"), ((8, 1), 2, r"not on \(8, 1\)"), ((8, 0), 99, "code 99")],
+)
+def test_an_allocator_without_a_function_for_errors_says_no_and_keeps_the_sentence(device, code, message, live_buffers):
+    """tvm-ffi passes NULL for it."""
+    shape, out = (ctypes.c_int64 * 1)(3), ctypes.c_void_p(1)
+    prototype = Tensor(device=Device(*device), dtype=DataType(code, 32, 1), ndim=1, shape=shape)
+    nothing = ctypes.cast(None, SET_ERROR)
+    assert table_of(md.Array).allocator(ctypes.byref(prototype), ctypes.byref(out), None, nothing) == -1
+    assert out.value is None
+    assert isinstance(md.last_refusal(), BufferError)
+    assert re.search(message, str(md.last_refusal()))
 
 
 @pytest.mark.rule("exchange-stream")

@@ -7,6 +7,8 @@ import sys
 import pytest
 from places import SUPPORT
 
+pytest.importorskip("_testbuffer", reason="needs CPython's _testbuffer")
+
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_no_sanitizer]
 
 

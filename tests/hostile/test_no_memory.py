@@ -14,6 +14,8 @@ from places import C_FILES, SUPPORT
 
 from metal_dlpack import softmetal
 
+pytest.importorskip("_testbuffer", reason="needs CPython's _testbuffer")
+
 CHILD = SUPPORT / "no_memory_child.py"
 needs_glibc = pytest.mark.needs_glibc
 

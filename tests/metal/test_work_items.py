@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from places import python_path
 
 import metal_dlpack as md
 from metal_dlpack import softmetal
@@ -187,6 +188,65 @@ def test_without_kernels_the_cpu_copies(what):
     environment = {**os.environ, "SOFTMETAL_FAIL": f"{what}@1+"}
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=environment, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
+
+
+def without_kernels(program: str) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "SOFTMETAL_FAIL": "library@1+", "PYTHONPATH": python_path()}
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], env=environment, capture_output=True, text=True
+    )
+
+
+@needs_softmetal
+@pytest.mark.parametrize("storage", ["private", "managed"])
+def test_without_kernels_any_range_of_bytes_is_read_and_written(storage):
+    """By blits of whole groups of four: the neighbours go back as they were."""
+    done = without_kernels(f"""
+        import random, metal_dlpack as md
+        rng, size = random.Random(3), 24
+        buffer, mirror = md.Buffer(size, storage="{storage}"), bytearray(size)
+        buffer.fill(0)
+        for step in range(300):
+            first = rng.randrange(size)
+            last = rng.randrange(first, size)
+            view = buffer.array((last - first + 1,), "uint8", first)
+            if step % 3 == 0:
+                new = rng.randbytes(last - first + 1)
+                view.copy_from(new)
+                mirror[first : last + 1] = new
+            elif step % 3 == 1:
+                view[::3].fill(step % 256)
+                mirror[first : last + 1 : 3] = bytes([step % 256]) * len(mirror[first : last + 1 : 3])
+            host = bytearray(size)
+            buffer.copy_to(host)
+            assert host == mirror and bytes(view.tolist()) == mirror[first : last + 1], step
+    """)
+    assert done.returncode == 0, done.stderr
+
+
+@needs_softmetal
+def test_without_kernels_the_last_bytes_of_an_odd_private_buffer_are_out_of_reach():
+    """SPEC MTLBlitCommandEncoder copyFromBuffer:...: on macOS offsets and sizes are multiples of 4."""
+    done = without_kernels("""
+        import sys, metal_dlpack as md
+        from objc_messages import PRIVATE, foreign_buffer, gpu_fill
+        with foreign_buffer(11, PRIVATE) as handle:
+            gpu_fill(handle, 6, 8)
+            buffer = md.Buffer.from_handle(handle)
+            for refused, host in [(buffer.copy_from, b"y" * 11), (buffer.copy_to, bytearray(11))]:
+                try:
+                    refused(host)
+                except md.MetalError as error:
+                    assert "4 bytes at a time" in str(error), error
+                else:
+                    sys.exit("it was taken")
+            buffer.copy_from(b"ab")
+            host = bytearray(8)
+            buffer.copy_to(host)
+            assert host == b"ab" + 6 * b"\6"
+            del refused, buffer
+    """)
+    assert done.returncode == 0, done.stderr
 
 
 def test_nothing_of_a_copy_is_left(live_buffers):

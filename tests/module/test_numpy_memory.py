@@ -1,5 +1,8 @@
 """NumPy's arrays in Metal buffers: which, how long, and that exchange finds the buffer itself."""
 
+import asyncio
+import concurrent.futures
+import contextvars
 import ctypes
 import gc
 import os
@@ -126,6 +129,144 @@ def test_the_context_ends_with_it_and_may_be_nested():
         y = np.ones(LARGE)
     assert live() == before + 1
     del x, y
+
+
+def handler():
+    """The name of the memory handler of this context."""
+    from numpy._core.multiarray import get_handler_name
+
+    return get_handler_name()
+
+
+PLAIN, OURS = "default_allocator", "metal_dlpack"
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_contexts_may_be_left_crosswise(same):
+    first = md.numpy_memory()
+    second = first if same else md.numpy_memory()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert handler() == OURS, "the second one is still entered"
+    second.__exit__(None, None, None)
+    assert handler() == PLAIN
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_contexts_may_be_left_in_any_order(seed):
+    rng = random.Random(seed)
+    contexts = [md.numpy_memory() for _ in range(3)]
+    entered = []
+    for _ in range(40):
+        if entered and rng.random() < 0.5:
+            entered.pop(rng.randrange(len(entered))).__exit__(None, None, None)
+        else:
+            entered.append(rng.choice(contexts).__enter__())
+        assert handler() == (OURS if entered else PLAIN)
+    for context in entered:
+        context.__exit__(None, None, None)
+    assert handler() == PLAIN
+
+
+def test_what_is_not_entered_cannot_be_left():
+    context = md.numpy_memory()
+    with pytest.raises(RuntimeError, match="not entered"):
+        context.__exit__(None, None, None)
+    with context:
+        pass
+    with pytest.raises(RuntimeError, match="not entered"):
+        context.__exit__(None, None, None)
+    with md.numpy_memory(), pytest.raises(RuntimeError, match="not entered"):
+        context.__exit__(None, None, None)
+    assert handler() == PLAIN
+
+
+def in_thread(function):
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result()
+
+
+def test_another_thread_cannot_leave_it_and_nothing_changes():
+    with md.numpy_memory() as context:
+
+        def leave():
+            with pytest.raises(RuntimeError, match="thread or task"):
+                context.__exit__(None, None, None)
+            return handler()
+
+        assert in_thread(leave) == PLAIN
+        assert handler() == OURS
+    assert handler() == PLAIN
+
+
+def test_one_object_is_entered_by_two_threads_at_once():
+    context = md.numpy_memory()
+    barrier = threading.Barrier(2, timeout=30)
+
+    def work(is_first):
+        with context:
+            barrier.wait()
+            if not is_first:
+                barrier.wait()  # the first one has left
+            seen = handler()
+        after = handler()
+        if is_first:
+            barrier.wait()
+        return seen, after
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(work, [True, False])) == [(OURS, PLAIN)] * 2
+    assert handler() == PLAIN
+
+
+def test_a_copied_context_keeps_it_and_has_an_end_of_its_own():
+    context = md.numpy_memory()
+    with context:
+        copied = contextvars.copy_context()
+    assert handler() == PLAIN
+    assert copied.run(handler) == OURS
+    copied.run(context.__exit__, None, None, None)
+    assert copied.run(handler) == handler() == PLAIN
+    with pytest.raises(RuntimeError, match="not entered"):
+        copied.run(context.__exit__, None, None, None)
+    empty = contextvars.copy_context()
+    with context, pytest.raises(RuntimeError, match="not entered"):
+        empty.run(context.__exit__, None, None, None)
+
+
+def test_a_generator_may_end_after_the_context_round_it():
+    def generate():
+        with md.numpy_memory():
+            yield handler()
+            yield handler()
+
+    with md.numpy_memory():
+        generator = generate()
+        assert next(generator) == OURS
+    assert handler() == OURS, "the generator's is entered"
+    assert next(generator) == OURS
+    generator.close()
+    assert handler() == PLAIN
+
+
+def test_tasks_have_their_own():
+    async def work(delay):
+        with md.numpy_memory():
+            await asyncio.sleep(delay)
+            seen = handler()
+        await asyncio.sleep(0)
+        return seen, handler()
+
+    async def plain():
+        await asyncio.sleep(0.001)
+        return handler()
+
+    async def main():
+        return await asyncio.gather(work(0.002), work(0.001), plain())
+
+    assert asyncio.run(main()) == [(OURS, PLAIN), (OURS, PLAIN), PLAIN]
+    assert handler() == PLAIN
 
 
 def test_other_threads_are_not_touched_and_may_free():

@@ -377,3 +377,41 @@ def test_of_any_tensor_it_says_what_from_dlpack_does(fields, copy):
         del array
     md.from_dlpack(md.zeros(1))
     Producer._kept.clear()
+
+
+ASKED_OF_ASARRAY = {
+    "int64": lambda: md.asarray(np.arange(6).reshape(2, 3)),
+    "int64, 1-d": lambda: md.asarray(np.arange(6)),
+    "int32, 1-d": lambda: md.asarray(np.arange(6, dtype="int32")),
+    "float32": lambda: md.full((2, 3), 1.5),
+    "float32, 1-d": lambda: md.full(6, 1.5),
+    "float32, 0-d": lambda: md.full((), 1.5),
+    "strided": lambda: md.zeros((4, 6))[:, ::2],
+    "private": lambda: md.zeros((2, 3), storage="private"),
+    "bfloat16": lambda: md.zeros((2, 3), "bfloat16"),
+    "complex128": lambda: md.zeros(3, "complex128"),
+}
+
+
+@pytest.mark.needs_torch
+@pytest.mark.filterwarnings("ignore:The given buffer is not writable")
+@pytest.mark.parametrize("what", ASKED_OF_ASARRAY)
+@pytest.mark.parametrize("is_host", [False, True])
+def test_it_warns_where_torch_asarray_reads_bytes(what, is_host):
+    import torch
+
+    array = ASKED_OF_ASARRAY[what]()
+    if is_host and array.storage == "private":
+        pytest.skip("private storage has no host view")
+    given_to_torch = array.host if is_host else array
+    facts = tuple(array.shape), f"torch.{array.dtype.name}"
+    try:
+        tensor = torch.asarray(given_to_torch)
+        is_garbled = (tuple(tensor.shape), str(tensor.dtype)) != facts
+    except (ValueError, TypeError, BufferError, RuntimeError):
+        is_garbled = False  # refused: nobody is deceived
+    said = md.explain(given_to_torch, consumer="torch")
+    assert any("torch.asarray" in reason for reason in said.reasons) == is_garbled
+    for take in (torch.from_dlpack, torch.as_tensor):
+        tensor = take(given_to_torch)
+        assert (tuple(tensor.shape), str(tensor.dtype)) == facts

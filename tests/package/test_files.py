@@ -944,6 +944,123 @@ def test_any_header_is_judged_as_the_safetensors_package_does(tmp_path, header, 
     assert looked_at(path) == wanted
 
 
+def judged_by_package(path):
+    from safetensors import SafetensorError, deserialize
+
+    try:
+        return {n: (t["dtype"], tuple(t["shape"]), bytes(t["data"])) for n, t in deserialize(path.read_bytes())}
+    except SafetensorError:
+        return None
+
+
+T = '"dtype":"F32","shape":[1],"data_offsets":[0,4]'
+EMPTY = '"dtype":"F32","data_offsets":[0,0]'
+ALIKE = {
+    "a negative number where nobody reads": f'{{"t":{{{T},"x":-3}}}}',
+    "a negative extent": '{"t":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}',
+    "-0": f'{{"t":{{{EMPTY},"shape":[-0]}}}}',
+    "a float past all floats": f'{{"t":{{{T},"x":1e999}}}}',
+    "half a pair in the metadata": f'{{"__metadata__":{{"a":"\\ud800"}},"t":{{{T}}}}}',
+    "half a pair as its name": f'{{"__metadata__":{{"\\udc00":"a"}},"t":{{{T}}}}}',
+    "half a pair where nobody reads": f'{{"t":{{{T},"x":["\\ud800"]}}}}',
+    "half a pair, deeper": f'{{"t":{{{T},"x":{{"\\ud800":1}}}}}}',
+    "a whole pair": f'{{"\\ud83d\\ude00":{{{T}}}}}',
+    "backslashes": f'{{"\\\\ud800":{{{T}}}}}',
+    "a null character": f'{{"a\\u0000b":{{{T}}}}}',
+    "no name": f'{{"":{{{T}}}}}',
+    "space": f' \n{{"t":{{{T}}}}}\t\r\n ',
+    "a zero byte behind": f'{{"t":{{{T}}}}}\0',
+    "a tab in a name": f'{{"t\t":{{{T}}}}}',
+    "a zero before a digit": '{"t":{"dtype":"F32","shape":[01],"data_offsets":[0,4]}}',
+    "another script's digits": '{"t":{"dtype":"F32","shape":[\u0661],"data_offsets":[0,4]}}',
+    "a field twice": f'{{"t":{{{T},"dtype":"F32"}}}}',
+    "metadata twice": f'{{"__metadata__":{{}},"__metadata__":{{}},"t":{{{T}}}}}',
+    "metadata of numbers": f'{{"__metadata__":{{"a":-1}},"t":{{{T}}}}}',
+    "metadata of nothing": f'{{"__metadata__":null,"t":{{{T}}}}}',
+    "lists in lists": f'{{"t":{{{T},"x":{"[" * 99 + "]" * 99}}}}}',
+    "extents past 64 bits": f'{{"t":{{{EMPTY},"shape":[9223372036854775808,4,0]}}}}',
+    "a byte order mark": f'\ufeff{{"t":{{{T}}}}}',
+}
+#: What docs/files.md lists: only we refuse it.
+STRICTER = {
+    "a name twice": (f'{{"t":{{{T}}},"t":{{{T}}}}}', "stands twice"),
+    "a name twice where nobody reads": (f'{{"t":{{{T},"x":1,"x":2}}}}', "stands twice"),
+    "a key twice": (f'{{"__metadata__":{{"a":"1","a":"2"}},"t":{{{T}}}}}', "stands twice"),
+    "many digits": (f'{{"t":{{{T},"x":{"9" * 21}}}}}', "too long"),
+    "an entry as a list": ('{"t":["F32",[1],[0,4]]}', "lacks dtype"),
+    "a dtype as an object": ('{"t":{"dtype":{"F32":null},"shape":[1],"data_offsets":[0,4]}}', "is none of"),
+    "no items of too many": (f'{{"t":{{{EMPTY},"shape":[0,9223372036854775808]}}}}', "64 bits can count"),
+    "65 axes": (f'{{"t":{{"dtype":"F32","shape":[{",".join("1" * 65)}],"data_offsets":[0,4]}}}}', "more than 64"),
+}
+
+
+def write_header(path, text):
+    path.write_bytes(safetensors_bytes(text.encode("utf-8"), b"" if EMPTY in text else bytes(4)))
+    return path
+
+
+@pytest.mark.parametrize("what", ALIKE)
+def test_a_header_is_judged_as_the_safetensors_package_does(tmp_path, what):
+    path = write_header(tmp_path / "a.safetensors", ALIKE[what])
+    assert looked_at(path) == judged_by_package(path)
+
+
+@pytest.mark.parametrize("what", STRICTER)
+def test_what_only_we_refuse(tmp_path, what):
+    text, reason = STRICTER[what]
+    path = write_header(tmp_path / "a.safetensors", text)
+    assert judged_by_package(path) is not None
+    with pytest.raises(FileFormatError, match=reason):
+        md.open(path)
+
+
+def test_what_only_we_take(tmp_path):
+    path = write_header(tmp_path / "a.safetensors", f'{{"t":{{{T},"x":{"[" * 200 + "]" * 200}}}}}')
+    assert judged_by_package(path) is None
+    assert looked_at(path) is not None
+
+
+SOUND_HEADER = f'{{"__metadata__": {{"a": "b"}}, "t": {{{T}, "x": [1.5, -2, null, true, "\\u00e9"]}}}}'
+PIECES = [
+    *'{}[],:" \n\t\\0-.e+',
+    "1e9",
+    "null",
+    "true",
+    "NaN",
+    "\\u",
+    "\\ud800",
+    "\x0b",
+    "\xa0",
+    "é",
+    "-0",
+    '""',
+    "[]",
+    "{}",
+]
+
+
+@pytest.mark.needs_no_sanitizer  # the same
+@hypothesis.settings(max_examples=600)
+@hypothesis.given(
+    slips=st.lists(
+        st.tuples(st.integers(0, len(SOUND_HEADER)), st.integers(0, 3), st.sampled_from(["", *PIECES])),
+        min_size=1,
+        max_size=2,
+    )
+)
+def test_any_slip_in_a_header_is_judged_as_the_safetensors_package_does(tmp_path, slips):
+    text = SOUND_HEADER
+    for place, length, piece in slips:
+        text = text[:place] + piece + text[place + length :]
+    path = write_header(tmp_path / "a.safetensors", text)
+    wanted, found = judged_by_package(path), looked_at(path)
+    if wanted is not None and found is None:
+        with pytest.raises(FileFormatError, match="|".join(reason for _, reason in STRICTER.values())):
+            md.open(path)
+    else:
+        assert found == wanted
+
+
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sound")

@@ -201,6 +201,37 @@ def test_what_arrives_in_read_only_memory_is_read_only_as_numpy_s_is():
     assert md.shares_memory(again, np.frombuffer(arrived, "u1"))
 
 
+@pytest.mark.parametrize("is_readonly", [False, True])
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "int4"])
+def test_a_frame_of_bytes_is_shared_and_read_only_as_numpy_s_is(name, is_readonly):
+    array = filled((4, 4), name)
+    data, (buffer,) = out_of_band(array.as_readonly() if is_readonly else array)
+    arrived = bytes(buffer.raw())
+    again = pickle.loads(data, buffers=[arrived])
+    assert again.readonly
+    assert md.shares_memory(again, np.frombuffer(arrived, "u1"))
+    assert raw(again) == raw(array)
+    with pytest.raises(ValueError, match="read-only"):
+        again.fill(0)
+
+
+@pytest.mark.parametrize("storage", ["managed", "private"])
+def test_a_frame_of_bytes_that_cannot_be_shared_is_copied_and_writable(storage):
+    array = filled((4, 4), storage=storage)
+    data, (buffer,) = out_of_band(array)
+    again = pickle.loads(data, buffers=[bytes(buffer.raw())])
+    assert same(again, array)
+    again.fill(0)
+
+
+def test_what_an_older_version_pickled_is_read():
+    """It said no more than this about the bytes of an older protocol, which are copied."""
+    array = filled((4, 4))
+    restore, arguments = array.__reduce_ex__(4)
+    again = restore(*arguments[:-1])
+    assert same(again, array)
+
+
 def test_what_arrives_off_its_alignment_is_copied():
     array = filled((4, 4))
     data, (buffer,) = out_of_band(array)

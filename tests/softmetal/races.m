@@ -347,6 +347,7 @@ CASE(the_blocks_of_managed_storage_are_apart)
 REPORTS("race", the_cpu_reads_before_it_is_synchronized)
 {
     struct scene scene = open_scene(MTLResourceStorageModeManaged);
+    commit_fill(scene.queue, scene.buffer); /* else the synchronisation has nothing to write */
     id<MTLCommandBuffer> commands = [scene.queue commandBuffer];
     id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
     [blit synchronizeResource:scene.buffer];

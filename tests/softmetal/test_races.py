@@ -107,8 +107,8 @@ def test_a_consumer_on_a_stream_of_its_own():
     assert np.asarray(md.from_dlpack(capsule)).view("uint8").tolist() == [2] * shared.nbytes
 
 
-def test_what_another_thread_submits_while_bytes_are_staged_is_waited_for():
-    """Three bytes of private storage: what a blit takes along is read first, and goes back with them."""
+def test_what_is_submitted_while_another_thread_writes_staged_bytes_comes_after_them():
+    """Three bytes of private storage: no blit takes so few, so that a kernel writes them."""
     private, target, stream = md.Buffer(64, storage="private"), md.Buffer(64), md.Stream()
     private.fill(1)
     view, there = private.array(64, "uint8"), target.array(64, "uint8")
@@ -121,14 +121,14 @@ def test_what_another_thread_submits_while_bytes_are_staged_is_waited_for():
     stream.wait(md.Event.from_handle(gates[1], 1))
     writer = threading.Thread(target=private.copy_from, args=(b"\2\2\2",))
     writer.start()
-    while softmetal.live_objects("MTLCommandBuffer") < 3:  # until the neighbours are about to be read
+    while softmetal.live_objects("MTLCommandBuffer") < 3:  # until the write is submitted
         time.sleep(0.0005)
     view.copy_to(there, stream=stream)
-    send(gates[0], "setSignaledValue:", 1, result=None)
-    writer.join(0.3)  # it must not go on before the copy has read
     send(gates[1], "setSignaledValue:", 1, result=None)
+    time.sleep(0.05)  # the copy must not read before the write, which still waits
+    send(gates[0], "setSignaledValue:", 1, result=None)
     writer.join()
-    assert there.tolist() == [1] * 64
+    assert there.tolist() == [2, 2, 2] + [1] * 61
     assert view.tolist()[:4] == [2, 2, 2, 1]
     for gate in gates:
         send(gate, "release", result=None)

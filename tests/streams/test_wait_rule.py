@@ -11,7 +11,6 @@ CARRIED_OUT_BY = {
     "waiting_for_event": {"streams/wait_rule.c", "streams/event_type.c"},
     "work_wait_storage": {"streams/wait_rule.c"},
     "work_wait_event": {"streams/wait_rule.c"},
-    "tracking_is_busy": {"streams/wait_rule.h"},
 }
 FLOORS = ("streams", "array", "exchange", "module")
 

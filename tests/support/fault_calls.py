@@ -4,6 +4,7 @@ CALLS has a list of calls for each name of public_surface.surface(), without the
 call may be made any number of times, and leaves nothing behind.
 """
 
+import _testbuffer
 import ctypes
 import functools
 import operator
@@ -40,6 +41,7 @@ event = stream.record()
 device = md.default_device()
 layout = md.StridedLayout.dense((4, 6), 4)
 dtype = md.float32
+pointers = _testbuffer.ndarray(list(range(12)), shape=[3, 4], format="B", flags=_testbuffer.ND_PIL)
 shared = SharedMemory(create=True, size=64)
 shared.unlink()  # its memory stays until the end
 pickled_layout, pickled_dtype = pickle.dumps(layout), pickle.dumps(dtype)
@@ -239,6 +241,9 @@ CALLS = {
     "asarray": [
         lambda: md.asarray(numbers),
         lambda: md.asarray(1.5),
+        lambda: md.asarray([[1, 2.5], [2**60 + 1, True]], dtype="float32"),
+        lambda: md.asarray([1.5, 2], dtype="int4"),
+        lambda: md.asarray(pointers),
         lambda: md.asarray(memory),
         lambda: md.asarray(memory, copy=True),
         lambda: md.asarray(shared),

@@ -135,7 +135,7 @@ RULES = {
         ),
         "exchange-allocator": (
             "dlpack.h 1.3, managed_tensor_allocator",
-            "The allocator makes what the prototype says and reports errors through the caller's function.",
+            "The allocator makes what the prototype says and reports errors through the caller's function, if there is one.",
         ),
         "exchange-stream": (
             "dlpack.h 1.3, current_work_stream; torch and tvm-ffi do so",
@@ -184,7 +184,7 @@ RULES = {
         "import-0d": ("dlpack.h 1.3, DLTensor.shape", "Without dimensions shape and strides may be NULL."),
         "import-size-1-strides": (
             "numpy#20336, pytorch#163274, Paddle PR77052",
-            "Strides of axes of extent 1 are not judged.",
+            "Strides of axes of extent 1, and of tensors without items, are kept and not judged.",
         ),
         "import-empty": (
             "dlpack.h 1.3, DLTensor.data",
@@ -227,7 +227,8 @@ RULES = {
         ),
         "import-readonly": (
             "dlpack.h 1.3, READ_ONLY",
-            "Read-only stays read-only through views and exports; a legacy tensor counts as writable.",
+            "Read-only stays read-only through views and exports, and when memory that was given away comes back without the flag; "
+            "any other legacy tensor counts as writable.",
         ),
         "import-negated": (
             "peers: torch hands out the memory of `z.conj().imag` as it is",

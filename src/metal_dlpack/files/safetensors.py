@@ -1,7 +1,7 @@
 """The header of a .safetensors file: eight bytes of length, then JSON.
 
-As strict as the `safetensors` package, whose own reader copies or wants a framework; stricter in one thing: a name
-that stands twice is refused.
+As strict as the `safetensors` package, whose own reader copies or wants a framework.  Stricter: a name that stands
+twice is refused, and what docs/files.md lists.
 
 Source: the format's description in the README of the safetensors project; its `SafeTensors::read_metadata`.
 """
@@ -9,6 +9,7 @@ Source: the format's description in the README of the safetensors project; its `
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from metal_dlpack import _core
@@ -71,9 +72,7 @@ def read_header(source: Source) -> tuple[dict[str, Any], int]:
         source.refuse(f"its header would have {length} bytes, and {source.size - LENGTH_BYTES} follow.")
     text = source.read_up_to(LENGTH_BYTES, length)
     try:
-        header = json.loads(
-            text.decode("utf-8"), object_pairs_hook=unique_pairs, parse_int=natural_number, parse_constant=no_constant
-        )
+        header = parse_json(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         source.refuse(f"its header ({length} bytes) is not sound JSON: {str(error)[:200]}.", cause=error)
     if not isinstance(header, dict):
@@ -81,10 +80,21 @@ def read_header(source: Source) -> tuple[dict[str, Any], int]:
     return header, LENGTH_BYTES + length
 
 
+def parse_json(text: str) -> Any:
+    header = json.loads(
+        text,
+        object_pairs_hook=unique_pairs,
+        parse_int=whole_number,
+        parse_float=finite_number,
+        parse_constant=no_constant,
+    )
+    if "\\u" in text:  # half a surrogate pair is no text; UnicodeEncodeError is a ValueError
+        json.dumps(header, ensure_ascii=False).encode("utf-8")
+    return header
+
+
 def unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
-    for name in made:
-        name.encode("utf-8")  # half a surrogate pair is no text; UnicodeEncodeError is a ValueError
     if len(made) != len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
@@ -92,10 +102,18 @@ def unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def natural_number(digits: str) -> int:
-    if digits.startswith("-") or len(digits) > MAX_DIGITS:
-        raise ValueError(f"the number {digits[:MAX_DIGITS]} is negative or too long")
-    return int(digits)
+def whole_number(digits: str) -> int | float:
+    """Negative ones are no lengths, and matter nowhere: as floats they are refused where a length belongs."""
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"the number {digits[:MAX_DIGITS]} is too long")
+    return float(digits) if digits.startswith("-") else int(digits)
+
+
+def finite_number(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"the number {digits[:MAX_DIGITS]} is out of range")
+    return number
 
 
 def no_constant(name: str) -> None:

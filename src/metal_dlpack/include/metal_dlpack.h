@@ -3,7 +3,8 @@
  *     #include <metal_dlpack.h>                compile with -I of metal_dlpack.get_include();
  *     nothing to link
  *
- *     if (metal_dlpack_import() < 0) {         once, in the module's exec function
+ *     if (metal_dlpack_import() < 0) {         once, in the module's exec function: for all
+ *                                              its source files
  *         return -1;
  *     }
  *     metal_dlpack_view view;
@@ -150,14 +151,15 @@ typedef struct metal_dlpack_api {
     int (*array_end)(PyObject *op, metal_dlpack_access *access, int is_written);
 } metal_dlpack_api;
 
-#if defined(__GNUC__)
-__attribute__((unused))
+/* The table: one pointer for all source files of an extension module, C and C++ together, which
+ * metal_dlpack_import() sets in any of them.  Weak: the linker keeps one of the definitions.
+ * Hidden: other modules of the process have their own. */
+#if !defined(__GNUC__)
+#error "metal_dlpack.h needs GCC or clang, whose weak symbols files of one module share."
 #endif
-/* one a source file; static for the process */
-static const metal_dlpack_api *metal_dlpack = NULL;
+__attribute__((weak, visibility("hidden"))) const metal_dlpack_api *metal_dlpack = NULL;
 
-/* Fills `metal_dlpack` for this source file: 0, or -1 with ImportError.  Cheap to
- * call again. */
+/* Fills `metal_dlpack` for this module: 0, or -1 with ImportError.  Cheap to call again. */
 static inline int
 metal_dlpack_import(void)
 {

@@ -1,0 +1,157 @@
+/* asarray_numbers.c: see asarray_numbers.h.
+ *
+ * Calls:   NumPy for the shape that nested lists have, element.h for each number.
+ * Threads: the GIL is held.
+ */
+#include "exchange/asarray_numbers.h"
+
+#include "arithmetic/dtype_bits.h"
+#include "array/array.h"
+#include "array/array_numpy.h"
+#include "python/element.h"
+
+/* ---- what is a number ---- */
+
+char
+asarray_numbers_kind(PyObject *x)
+{
+    PyObject *dtype = PyObject_GetAttrString(x, "dtype");
+    PyObject *kind = dtype == NULL ? NULL : PyObject_GetAttrString(dtype, "kind");
+    bool is_letter = kind != NULL && PyUnicode_Check(kind) && PyUnicode_GET_LENGTH(kind) == 1;
+    Py_UCS4 letter = is_letter ? PyUnicode_READ_CHAR(kind, 0) : 0;
+    Py_XDECREF(kind);
+    Py_XDECREF(dtype);
+    if (kind == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+    }
+    return letter < 128 ? (char)letter : '\0';
+}
+
+static int
+refuse_item(PyObject *item)
+{
+    if (PyList_Check(item) || PyTuple_Check(item)) {
+        PyErr_SetString(PyExc_ValueError,
+                        "asarray: the nested lists are not all of one length and depth.");
+        return -1;
+    }
+    PyErr_Format(PyExc_TypeError,
+                 "asarray: %.100s is no number that an element type holds; give a number, "
+                 "nested lists of numbers, or an object with DLPack or the buffer protocol.",
+                 Py_TYPE(item)->tp_name);
+    return -1;
+}
+
+/* Refuse what could be converted and is no number: texts, and NumPy's dates, which are true or
+ * false; also a complex scalar of NumPy's for a real type, of which float() takes a part. */
+static int
+check_item(PyObject *item, DLDataType dtype)
+{
+    if (PyFloat_CheckExact(item) || PyLong_CheckExact(item) || PyBool_Check(item) ||
+        PyComplex_CheckExact(item)) {
+        return 0;
+    }
+    if (!PyNumber_Check(item) || PyUnicode_Check(item) || PyBytes_Check(item)) {
+        return refuse_item(item);
+    }
+    char kind = asarray_numbers_kind(item);
+    if (kind == '\0') {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    bool is_complex_for_real = kind == 'c' && dtype.code != kDLComplex && dtype.code != kDLBool;
+    return is_complex_for_real || kind == 'M' || kind == 'm' ? refuse_item(item) : 0;
+}
+
+/* ---- one number ---- */
+
+static int
+pack_whole(DLDataType dtype, PyObject *item, char *bytes)
+{
+    PyObject *whole = PyComplex_Check(item) ? Py_NewRef(item) : PyNumber_Long(item);
+    if (whole != NULL) {
+        int result = element_pack("asarray", dtype, whole, bytes);
+        Py_DECREF(whole);
+        return result;
+    }
+    /* infinity and NaN, which int() refuses in other words */
+    if (PyErr_ExceptionMatches(PyExc_OverflowError) ||
+        PyErr_ExceptionMatches(PyExc_ValueError)) {
+        char name[DTYPE_NAME_MAX];
+        dtype_write_name(dtype, name);
+        PyErr_Format(PyExc_OverflowError, "asarray: %R does not fit the element type %s.", item,
+                     name);
+    }
+    return -1;
+}
+
+static int
+pack_item(DLDataType dtype, PyObject *item, char *bytes)
+{
+    bool is_integer = dtype.code == kDLInt || dtype.code == kDLUInt;
+    if (check_item(item, dtype) < 0) {
+        return -1;
+    }
+    return is_integer && !PyIndex_Check(item) ? pack_whole(dtype, item, bytes)
+                                              : element_pack("asarray", dtype, item, bytes);
+}
+
+/* ---- all of them ---- */
+
+static int
+pack_items(PyObject *const *items, ArrayObject *array)
+{
+    DLDataType dtype = array->dtype;
+    int64_t itemsize = dtype_itemsize(dtype);
+    char *origin = array_storage(array)->address, bytes[16]; /* complex128 is the largest */
+    for (int64_t i = 0; i < array->nitems; i++) {
+        if (pack_item(dtype, items[i], bytes) < 0) {
+            return -1;
+        }
+        if (dtype.bits < 8) {
+            bits_write(origin, i * dtype.bits, dtype.bits, (uint8_t)bytes[0]);
+        }
+        else {
+            memcpy(origin + i * itemsize, bytes, (size_t)itemsize);
+        }
+    }
+    return 0;
+}
+
+/* The objects of a NumPy array as items. */
+static PyObject *
+array_of_objects(md_state *state, PyObject *objects, const import_request *request)
+{
+    Py_buffer view;
+    int64_t shape[LAYOUT_MAX_NDIM];
+    array_creation what = {.mode = BRIDGE_SHARED,
+                           .order = 'C',
+                           .shape = shape,
+                           .dtype = *request->dtype};
+    what.device = import_request_device(state, "asarray", request);
+    if (what.device == NULL ||
+        PyObject_GetBuffer(objects, &view, PyBUF_ND | PyBUF_FORMAT) < 0) {
+        return NULL;
+    }
+    for (; what.ndim < view.ndim; what.ndim++) {
+        shape[what.ndim] = view.shape[what.ndim];
+    }
+    PyObject *array = array_allocate(state, "asarray", &what);
+    if (array != NULL && pack_items(view.buf, array_cast(array)) < 0) {
+        Py_CLEAR(array);
+    }
+    PyBuffer_Release(&view);
+    return array;
+}
+
+PyObject *
+asarray_numbers(md_state *state, PyObject *x, const import_request *request)
+{
+    PyObject *numpy = array_numpy_module("asarray");
+    PyObject *objects =
+        numpy == NULL ? NULL
+                      : PyObject_CallMethod(numpy, "array", "(OO)", x, &PyBaseObject_Type);
+    PyObject *array = objects == NULL ? NULL : array_of_objects(state, objects, request);
+    Py_XDECREF(objects);
+    Py_XDECREF(numpy);
+    return array;
+}

@@ -1,0 +1,263 @@
+"""asarray of numbers and lists with a dtype: each goes straight to it, rounded once, or is refused as full() does."""
+
+import decimal
+import fractions
+import math
+import warnings
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+
+np = pytest.importorskip("numpy")
+
+import metal_dlpack as md  # noqa: E402
+
+NAMES = sorted(name for name, value in vars(md).items() if isinstance(value, md.dtype))
+INTEGERS = [name for name in NAMES if name.lstrip("u").startswith("int")]
+REFUSALS = (TypeError, OverflowError, ValueError)
+
+
+def outcome(make):
+    """The bits of what is made (NaN equals NaN, -0.0 is not 0.0), or the class of the refusal."""
+    try:
+        made = make()
+    except REFUSALS as error:
+        return type(error)
+    return made.copy(storage="shared").view("uint8").tolist() if made.dtype.bits >= 8 else repr(made.tolist())
+
+
+def without_fraction(value):
+    """What an integer type gets of a float."""
+    if not isinstance(value, float | np.floating):
+        return value
+    if math.isnan(value) or math.isinf(value):
+        return 1 << 80  # no integer type holds it
+    return int(value)
+
+
+def expected(value, name):
+    """What full() makes of the number, which is the oracle."""
+    number = without_fraction(value) if name in INTEGERS else value
+    return outcome(lambda: md.full((1,), number, name))
+
+
+numbers = st.one_of(
+    st.booleans(),
+    st.integers(-300, 300),
+    st.integers(-(2**70), 2**70),
+    st.floats(),
+    st.floats(-70000, 70000, width=32),
+    st.complex_numbers(),
+    st.floats(allow_nan=False, width=16).map(np.float16),
+    st.floats(width=32).map(np.float32),
+    st.floats().map(np.float64),
+    st.integers(-128, 127).map(np.int8),
+    st.integers(0, 2**64 - 1).map(np.uint64),
+)
+
+
+@hypothesis.settings(max_examples=400)
+@hypothesis.given(value=numbers, name=st.sampled_from(NAMES))
+def test_a_number_is_what_full_makes_of_it(value, name):
+    wanted = expected(value, name)
+    assert outcome(lambda: md.asarray([value], dtype=name)) == wanted
+    assert outcome(lambda: md.asarray(value, dtype=name).reshape((1,))) == wanted
+    assert outcome(lambda: md.asarray(((value,),), dtype=name).reshape((1,))) == wanted
+
+
+@hypothesis.given(values=st.lists(numbers, max_size=6), name=st.sampled_from(NAMES))
+def test_a_list_is_what_its_numbers_are(values, name):
+    wanted = [expected(value, name) for value in values]
+    refused = next((entry for entry in wanted if isinstance(entry, type)), None)
+    if refused is not None:
+        with pytest.raises(refused):
+            md.asarray(values, dtype=name)
+        return
+    array = md.asarray([values, values], dtype=name)
+    assert (array.shape, array.dtype, array.padded) == ((2, len(values)), md.dtype(name), False)
+    for row in range(2):
+        singles = [md.asarray([value], dtype=name).item() for value in values]
+        assert repr(array.tolist()[row]) == repr(singles)
+
+
+# ---- one rounding ----
+
+WIDTHS = {"float16": "uint16", "bfloat16": "uint16", "float32": "uint32", "float64": "uint64"}
+
+
+def is_nearest(exact, array):
+    """Is the only item of the array the nearest number of its type, ties to even?"""
+    bits = array.view(WIDTHS[array.dtype.name])
+    code = bits.item()
+    error = abs(fractions.Fraction(array.item()) - exact)
+    for near in (code - 1, code + 1):
+        neighbour = md.asarray([near], dtype=bits.dtype).view(array.dtype).item()
+        if not math.isfinite(neighbour):
+            continue
+        other = abs(fractions.Fraction(neighbour) - exact)
+        if other < error or (other == error and code % 2):
+            return False
+    return True
+
+
+@hypothesis.settings(max_examples=300)
+@hypothesis.given(
+    value=st.one_of(
+        st.floats(1e-4, 6e4),
+        st.integers(2**53, 2**63),
+        st.builds(lambda top, low: (top << 35) + low, st.integers(2**24, 2**25), st.sampled_from([-1, 0, 1])),
+    ),
+    name=st.sampled_from(sorted(WIDTHS)),
+)
+def test_a_number_is_rounded_once(value, name):
+    hypothesis.assume(name != "float16" or value < 65504)
+    for array in (md.asarray([value], dtype=name), md.full((1,), value, name)):
+        assert is_nearest(fractions.Fraction(value), array)
+    if isinstance(value, float) and name != "bfloat16":  # of which ml_dtypes rounds twice
+        assert md.asarray(value, dtype=name).item() == float(np.dtype(name).type(value))
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "wanted"),
+    [
+        (0.1, "float64", 0.1),
+        (1e300, "float64", 1e300),
+        (0.1 + 1e300j, "complex128", 0.1 + 1e300j),
+        (1.00048828125 + 1e-12, "float16", 1.0009765625),
+        ((2**24 + 1) * 2**30 + 1, "float32", float((2**24 + 2) * 2**30)),
+        (-(2**24 + 1) * 2**30 - 1, "float32", -float((2**24 + 2) * 2**30)),
+        ((2**24 + 1) * 2**30 + 1, "complex64", complex((2**24 + 2) * 2**30)),
+        (np.int64((2**24 + 1) * 2**30 + 1), "float32", float((2**24 + 2) * 2**30)),
+        (2**53 + 1, "int64", 2**53 + 1),
+        (2**64 - 1, "uint64", 2**64 - 1),
+        (-(2**63), "int64", -(2**63)),
+        (16777217.0, "int64", 16777217),
+        (-2.9, "int8", -2),
+        (1e-300, "bool", True),
+        (True, "float64", 1.0),
+        (np.True_, "int32", 1),
+        (2**70, "float64", float(2**70)),
+        (fractions.Fraction(1, 3), "float64", 1 / 3),
+        (decimal.Decimal("2.5"), "float32", 2.5),
+        (decimal.Decimal("2.5"), "uint8", 2),
+    ],
+)
+def test_digits_are_not_lost(value, name, wanted):
+    for given in (value, [value], [[value], [value]]):
+        assert md.asarray(given, dtype=name).reshape((-1,))[0].item() == wanted
+
+
+# ---- what does not fit ----
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (300, "uint8"),
+        (-1, "uint64"),
+        (2**63, "int64"),
+        (2**64, "uint64"),
+        (8, "int4"),
+        (300.5, "uint8"),
+        (1e300, "int64"),
+        (math.inf, "int64"),
+        (-math.inf, "uint8"),
+        (math.nan, "int32"),
+        (np.float32("nan"), "int32"),
+        (np.int64(300), "uint8"),
+        (math.nan, "float4_e2m1fn"),
+        (10**400, "float64"),
+    ],
+)
+def test_what_is_out_of_range_is_an_overflow(value, name):
+    for given in (value, [value], [[0], [value]]):
+        with pytest.raises(OverflowError):
+            md.asarray(given, dtype=name)
+
+
+@pytest.mark.parametrize("name", ["float32", "int32", "bool", "complex64", "bfloat16", "int4"])
+@pytest.mark.parametrize(
+    "value",
+    ["1", "", None, {}, {1}, object(), np.datetime64(0, "s"), np.timedelta64(5, "s"), np.str_("1"), np.bytes_(b"1")],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_no_number_is_refused(value, name):
+    for given in (value, [value], [[1], [value]]):
+        with pytest.raises(TypeError):
+            md.asarray(given, dtype=name)
+
+
+@pytest.mark.parametrize("value", [1j, np.complex64(1j), np.complex128(1j)], ids=repr)
+@pytest.mark.parametrize("name", ["float32", "int32", "float8_e5m2"])
+def test_a_complex_number_is_none_of_a_real_type(value, name):
+    for given in (value, [value]):
+        with warnings.catch_warnings(), pytest.raises(TypeError):
+            warnings.simplefilter("error")
+            md.asarray(given, dtype=name)
+    assert md.asarray([value], dtype="bool").item() is True
+
+
+@pytest.mark.parametrize("given", [[[1, 2], [3]], [[1], 2], [1, [2]], [[[1]], [2]]])
+def test_ragged_lists_are_refused(given):
+    with pytest.raises(ValueError, match="length and depth"):
+        md.asarray(given, dtype="float64")
+
+
+def test_what_a_number_raises_itself_is_raised():
+    class Hostile:
+        def __float__(self):
+            raise ZeroDivisionError
+
+    class Silent(float):
+        @property
+        def dtype(self):
+            raise KeyboardInterrupt
+
+    with pytest.raises(ZeroDivisionError):
+        md.asarray([Hostile()], dtype="float64")
+    with pytest.raises(KeyboardInterrupt):
+        md.asarray([Silent(1.0)], dtype="float64")
+
+
+# ---- everything else stays ----
+
+
+@pytest.mark.parametrize("storage", ["shared", "managed", "private"])
+@pytest.mark.parametrize("name", NAMES)
+def test_shape_storage_and_type_are_as_asked(name, storage, live_buffers):
+    one = -1 if name == "int1" else 1
+    for given, shape in [(one, ()), ([one, 0, one], (3,)), ([[one], [0]], (2, 1)), ([], (0,)), ([[], []], (2, 0))]:
+        array = md.asarray(given, dtype=name, storage=storage)
+        assert (array.shape, array.dtype.name, array.storage) == (shape, name, storage)
+        assert not array.padded
+        if 0 not in shape and name != "float8_e8m0fnu":  # which has no zero
+            assert [bool(item) for item in array.reshape((-1,)).tolist()] == [bool(v) for v in np.ravel(given)]
+
+
+def test_without_a_dtype_floats_are_narrowed_as_ever():
+    assert md.asarray(0.1).dtype == md.asarray([0.1, 2]).dtype == md.float32
+    assert md.asarray(1j).dtype == md.complex64
+    assert md.asarray([2**53 + 1]).item() == 2**53 + 1
+    assert md.asarray(np.float64(0.1)).item() == 0.1
+
+
+def test_memory_that_has_a_type_is_converted_as_astype_does():
+    x = np.array([300.5, -1.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert md.asarray(x, dtype="int32").tolist() == [300, -1]
+        assert md.asarray(np.array([300]), dtype="uint8").tolist() == md.asarray([300]).astype("uint8").tolist() == [44]
+
+
+def test_arrays_in_lists_are_read():
+    rows = [md.asarray([1.5, 2.5]), np.array([3, 4])]
+    assert md.asarray(rows, dtype="float64").tolist() == [[1.5, 2.5], [3.0, 4.0]]
+    assert md.asarray([range(2), (5, 6)], dtype="int8").tolist() == [[0, 1], [5, 6]]
+
+
+def test_copy_false_is_refused_and_lanes_are_none_of_numpy_s():
+    with pytest.raises(md.CopyRequiredError):
+        md.asarray([1.0], dtype="float64", copy=False)
+    with pytest.raises(TypeError, match="lanes"):
+        md.asarray([1.0, 2.0], dtype="float32x2")

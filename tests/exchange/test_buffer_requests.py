@@ -1,0 +1,252 @@
+"""Every request of the buffer protocol, answered as NumPy answers it: Arrays, host views and Buffers.
+
+The oracle is NumPy's own answer for the same memory; CPython's `_testbuffer` is the second consumer.
+"""
+
+import ctypes
+import hashlib
+import hmac
+import io
+import zlib
+
+import numpy as np
+import pytest
+
+import metal_dlpack as md
+
+testbuffer = pytest.importorskip("_testbuffer", reason="CPython was installed without its tests")
+
+#: Every combination of the flags of a request.  CPython takes 0x100 alone for a mode of PyMemoryView_FromMemory.
+REQUESTS = [flags for flags in range(0x200) if flags != 0x100]
+SIMPLE, WRITABLE, FORMAT, ND, STRIDES = 0, 0x1, 0x4, 0x8, 0x18
+C_CONTIGUOUS, F_CONTIGUOUS, ANY_CONTIGUOUS, INDIRECT = 0x38, 0x58, 0x98, 0x118
+FULL_RO = INDIRECT | FORMAT
+NAMED = {
+    "SIMPLE": SIMPLE,
+    "WRITABLE": WRITABLE,
+    "FORMAT": FORMAT,
+    "ND": ND,
+    "STRIDES": STRIDES,
+    "C_CONTIGUOUS": C_CONTIGUOUS,
+    "F_CONTIGUOUS": F_CONTIGUOUS,
+    "ANY_CONTIGUOUS": ANY_CONTIGUOUS,
+    "INDIRECT": INDIRECT,
+    "CONTIG": ND | WRITABLE,
+    "STRIDED": STRIDES | WRITABLE,
+    "RECORDS": STRIDES | WRITABLE | FORMAT,
+    "FULL": FULL_RO | WRITABLE,
+}
+
+
+class PyBuffer(ctypes.Structure):
+    """Py_buffer.  Source: CPython's pybuffer.h."""
+
+    _fields_ = (
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.py_object),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("strides", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("suboffsets", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("internal", ctypes.c_void_p),
+    )
+
+
+get_buffer = ctypes.pythonapi.PyObject_GetBuffer
+get_buffer.argtypes = [ctypes.py_object, ctypes.POINTER(PyBuffer), ctypes.c_int]
+release_buffer = ctypes.pythonapi.PyBuffer_Release
+release_buffer.argtypes = [ctypes.POINTER(PyBuffer)]
+is_contiguous = ctypes.pythonapi.PyBuffer_IsContiguous
+is_contiguous.argtypes = [ctypes.POINTER(PyBuffer), ctypes.c_char]
+
+REFUSED = "refused"
+
+
+def answer(exporter, flags, refusals=(BufferError,)):
+    """What a request gets: every field of the view, and whether it is contiguous in each order."""
+    view = PyBuffer()
+    try:
+        get_buffer(exporter, view, flags)
+    except refusals:
+        return REFUSED
+    try:
+        extents = {name: getattr(view, name) for name in ("shape", "strides", "suboffsets")}
+        axes = {name: tuple(found[: view.ndim]) if found else None for name, found in extents.items()}
+        plain = {name: getattr(view, name) for name in ("len", "itemsize", "readonly", "ndim", "format")}
+        orders = [bool(is_contiguous(view, order)) for order in (b"C", b"F", b"A")]
+        address = view.buf if view.len else None  # of no bytes any address will do
+        return {**plain, **axes, "orders": orders, "address": address}
+    finally:
+        release_buffer(view)
+
+
+def numpy_answer(exporter, flags):
+    return answer(exporter, flags, (BufferError, ValueError))  # NumPy says ValueError
+
+
+def grid(*shape):
+    return np.arange(np.prod(shape, dtype=int), dtype="int32").reshape(shape)
+
+
+LAYOUTS = {
+    "0-d": lambda: np.array(7, "int32"),
+    "1-d": lambda: grid(6),
+    "1-d, one item": lambda: grid(1),
+    "C": lambda: grid(3, 4),
+    "F": lambda: grid(4, 3).T,
+    "3-d": lambda: grid(2, 3, 4),
+    "permuted": lambda: grid(2, 3, 4).transpose(1, 0, 2),
+    "columns": lambda: grid(3, 4)[:, ::2],
+    "rows": lambda: grid(6, 4)[::2],
+    "every second": lambda: grid(8)[::2],
+    "reversed": lambda: grid(6)[::-1],
+    "reversed columns": lambda: grid(3, 4)[:, ::-1],
+    "repeated": lambda: np.broadcast_to(grid(4), (3, 4)),
+    "empty": lambda: grid(0),
+    "no rows": lambda: grid(0, 3),
+    "no columns": lambda: grid(3, 0),
+    "no columns, F": lambda: grid(0, 3).T,
+    "empty in the middle": lambda: grid(2, 0, 5),
+    "extent 1 first": lambda: grid(1, 4),
+    "extent 1 last": lambda: grid(4, 1),
+    "extent 1 of a step": lambda: grid(4, 6)[1:2, ::1],
+    "extent 1 of a column": lambda: grid(4, 6)[:, 2:3],
+    "extent 1 all over": lambda: grid(1, 1, 1),
+    "extent 1 in F": lambda: grid(4, 1, 3).T,
+    "extent 1 turned": lambda: grid(5)[2:3][::-1],
+}
+
+
+def differing(exporter, oracle, requests=REQUESTS):
+    """The requests that are not answered as the oracle's are."""
+    found = {}
+    for flags in requests:
+        ours, theirs = answer(exporter, flags), numpy_answer(oracle, flags)
+        if ours != theirs:
+            found[hex(flags)] = (ours, theirs)
+    return found
+
+
+@pytest.mark.parametrize("writable", [True, False])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_request_for_every_layout_is_answered_as_numpy_s(layout, writable):
+    x = LAYOUTS[layout]()
+    x.flags.writeable = writable and layout != "repeated"
+    array = md.from_dlpack(x)
+    array = array if x.flags.writeable else array.as_readonly()
+    assert differing(array, x) == {}
+    assert differing(array.host, x) == {}
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+    + ["float16", "float32", "float64", "complex64", "complex128"],
+)
+@pytest.mark.parametrize("storage", ["shared", "managed"])
+def test_every_request_for_every_element_type_is_answered_as_numpy_s(dtype, storage):
+    x = np.ones((2, 3), dtype)
+    array = md.asarray(x, storage=storage)
+    for flags in REQUESTS:
+        ours, theirs = answer(array, flags), numpy_answer(x, flags)
+        if storage == "managed" and ours != REFUSED:
+            ours["address"] = theirs["address"]
+        assert ours == theirs, hex(flags)
+
+
+@pytest.mark.parametrize("size", [0, 1, 100])
+@pytest.mark.parametrize("writable", [True, False])
+def test_every_request_for_a_buffer_is_answered_as_that_for_numpy_s_bytes(size, writable):
+    x = np.arange(size, dtype="uint8")
+    buffer = md.Buffer.from_host(x, writable=writable)
+    x.flags.writeable = writable
+    assert differing(buffer, x) == {}
+
+
+def test_a_view_that_is_refused_leaves_no_object_behind():
+    array = md.zeros((3, 4))[:, ::2]
+    view = PyBuffer(obj=object())
+    with pytest.raises(BufferError, match="strided"):
+        get_buffer(array, view, SIMPLE)
+    with pytest.raises(ValueError, match="NULL"):
+        view.obj  # noqa: B018
+
+
+# ---- CPython's own consumers ----
+
+
+@pytest.mark.parametrize("request_name", NAMED)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_consumer_of_cpython_s_tests_sees_what_it_sees_of_numpy(layout, request_name):
+    x = LAYOUTS[layout]().copy(order="K")
+    facts = ("ndim", "shape", "strides", "suboffsets", "itemsize", "format", "readonly", "nbytes")
+    orders = ("c_contiguous", "f_contiguous", "contiguous")
+
+    def seen(exporter):
+        try:
+            found = testbuffer.ndarray(exporter, getbuf=NAMED[request_name])
+        except (BufferError, ValueError):
+            return REFUSED
+        return [getattr(found, name) for name in facts + orders], found.tobytes()
+
+    array = md.from_dlpack(x)
+    assert seen(array) == seen(array.host) == seen(x)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("order", "CFA")
+def test_contiguous_copies_of_cpython_are_those_of_numpy(layout, order):
+    x = LAYOUTS[layout]()
+    array = md.from_dlpack(x)
+    assert testbuffer.py_buffer_to_contiguous(array, order, FULL_RO) == testbuffer.py_buffer_to_contiguous(
+        x, order, FULL_RO
+    )
+    for kind in (testbuffer.PyBUF_READ, testbuffer.PyBUF_WRITE):
+        try:
+            wanted = testbuffer.get_contiguous(x, kind, order).tolist()
+        except BufferError:
+            with pytest.raises(BufferError):
+                testbuffer.get_contiguous(array, kind, order)
+        else:
+            assert testbuffer.get_contiguous(array, kind, order).tolist() == wanted
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_memoryview_is_numpy_s(layout):
+    x = LAYOUTS[layout]()
+    ours, theirs = memoryview(md.from_dlpack(x)), memoryview(x)
+    assert (ours.shape, ours.strides, ours.format) == (theirs.shape, theirs.strides, theirs.format)
+    assert ours == theirs
+    assert ours.tolist() == theirs.tolist()
+
+
+def is_one_integer(x):
+    """bytes(5) is five zeros, and an Array of one integer counts as that integer."""
+    return memoryview(x).nbytes == 4
+
+
+CONSUMERS = {
+    "sha256": lambda x: hashlib.sha256(x).digest(),
+    "blake2b": lambda x: hashlib.blake2b(x).digest(),
+    "hmac": lambda x: hmac.new(b"key", x, "sha1").digest(),
+    "hmac key": lambda x: hmac.digest(b"key", x, "sha256"),
+    "crc32": zlib.crc32,
+    "compress": zlib.compress,
+    "BytesIO": lambda x: io.BytesIO().write(x),
+    "bytes": lambda x: None if is_one_integer(x) else bytes(x),
+    "bytearray": lambda x: None if is_one_integer(x) else bytearray(x),
+    "join": lambda x: b"".join([x, x]),
+    "int": lambda x: int.from_bytes(x, "little"),
+}
+
+
+@pytest.mark.parametrize("consumer", CONSUMERS)
+@pytest.mark.parametrize("layout", [name for name, make in LAYOUTS.items() if make().flags.c_contiguous])
+def test_consumers_of_bytes_take_any_number_of_axes(layout, consumer):
+    x = LAYOUTS[layout]()
+    array = md.from_dlpack(x)
+    assert CONSUMERS[consumer](array) == CONSUMERS[consumer](array.host) == CONSUMERS[consumer](x)
