@@ -1,7 +1,15 @@
 # Every target sets up what it needs: a compiler, .venv with the frameworks, the extension module.
-# Python: set PYTHON=python3.12 to choose one.
+# Python: set PYTHON=python3.12 to choose one.  Each version but that of python3 has an environment
+# of its own, such as .venv-3.12.
 PYTHON ?= python3
 VENV := .venv
+ifneq ($(PYTHON),python3)
+version_of = $(shell $(1) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+VERSION := $(call version_of,$(PYTHON))
+ifneq ($(VERSION),$(call version_of,python3))
+VENV := .venv-$(VERSION)
+endif
+endif
 PY := $(VENV)/bin/python
 # A worker for each core, a file on one worker: what a file builds for its tests is built once.
 PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
@@ -90,4 +98,4 @@ clean:
 	rm -rf build dist src/*.egg-info src/metal_dlpack/*.so
 
 distclean: clean
-	rm -rf $(VENV)
+	rm -rf .venv .venv-*

@@ -12,10 +12,10 @@
 #include "streams/device.h"
 
 static bridge_buffer *
-convert_handle(PyObject *value)
+convert_handle(md_state *state, PyObject *value)
 {
     void *handle;
-    if (args_handle("Buffer.from_handle", "id<MTLBuffer>", value, &handle) < 0) {
+    if (args_handle(state, "Buffer.from_handle", "id<MTLBuffer>", value, &handle) < 0) {
         return NULL;
     }
     if (!bridge_handle_is_buffer(handle)) {
@@ -106,7 +106,7 @@ buffer_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyOb
     if (errors_check_fork(state, "Buffer.from_handle") < 0) {
         return NULL;
     }
-    bridge_buffer *handle = convert_handle(values[0]);
+    bridge_buffer *handle = convert_handle(state, values[0]);
     if (handle == NULL) {
         return NULL;
     }

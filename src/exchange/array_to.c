@@ -10,6 +10,7 @@
 #include "exchange/foreign_types.h"
 #include "metal/managed_tensor.h"
 #include "metal/tracking.h"
+#include "python/attribute.h"
 #include "python/errors.h"
 #include "python/refusal.h"
 
@@ -103,18 +104,20 @@ to_type(md_state *state, PyObject *op, PyTypeObject *target)
 }
 
 /* The module's Tensor type, if it has a table: faster than its from_dlpack, and its queue
- * can wait on the GPU.  Owned (+1), or NULL without an exception. */
-static PyObject *
-tensor_type_of(md_state *state, PyObject *module)
+ * can wait on the GPU.  1: `*out` is it, owned (+1).  0: it has none.  -1: an exception. */
+static int
+tensor_type_of(md_state *state, PyObject *module, PyObject **out)
 {
-    PyObject *type = PyObject_GetAttr(module, state->str_Tensor);
+    int result = attribute_find(module, state->str_Tensor, out);
     const DLPackExchangeAPI *table = NULL;
-    if (type == NULL || !PyType_Check(type) ||
-        foreign_table_of(state, (PyTypeObject *)type, &table) < 0 || table == NULL) {
-        Py_CLEAR(type);
-        PyErr_Clear();
+    if (result == 1 && PyType_Check(*out)) {
+        result = foreign_table_of(state, (PyTypeObject *)*out, &table);
     }
-    return type;
+    if (result == 0 && table != NULL) {
+        return 1;
+    }
+    Py_CLEAR(*out);
+    return result < 0 ? -1 : 0;
 }
 
 /* Did the module refuse Metal memory?  Any other exception is passed on, and nothing is
@@ -161,18 +164,24 @@ array_method_to(PyObject *op, PyObject *target)
     if (PyType_Check(target)) {
         return to_type(state, op, (PyTypeObject *)target);
     }
-    if (!PyObject_HasAttr(target, state->str_from_dlpack)) {
+    int is_module = attribute_exists(target, state->str_from_dlpack);
+    if (is_module < 0) {
+        return NULL;
+    }
+    if (!is_module) {
         return PyErr_Format(
             PyExc_TypeError,
             "Array.to: %R is neither a type with __dlpack_c_exchange_api__ nor a "
             "module with from_dlpack.",
             target);
     }
-    PyObject *type = tensor_type_of(state, target);
-    if (type == NULL) {
-        return to_from_dlpack(state, op, target);
+    PyObject *type = NULL;
+    int has_type = tensor_type_of(state, target, &type);
+    if (has_type < 0) {
+        return NULL;
     }
-    PyObject *result = to_type(state, op, (PyTypeObject *)type);
-    Py_DECREF(type);
+    PyObject *result =
+        has_type ? to_type(state, op, (PyTypeObject *)type) : to_from_dlpack(state, op, target);
+    Py_XDECREF(type);
     return result;
 }

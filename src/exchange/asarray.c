@@ -15,6 +15,7 @@
 #include "exchange/host_memory.h"
 #include "exchange/shared_memory.h"
 #include "python/args.h"
+#include "python/attribute.h"
 #include "python/errors.h"
 #include "python/storage_mode.h"
 #include "streams/device.h"
@@ -110,11 +111,11 @@ array_of_our_buffer(md_state *state, PyObject *x, const import_request *request)
 }
 
 /* Is it a scalar of NumPy's?  These have a dtype and the buffer protocol, but no memory to
- * share. */
-static bool
-is_numpy_scalar(PyObject *x)
+ * share.  1, 0, or -1 with an exception. */
+static int
+is_numpy_scalar(md_state *state, PyObject *x)
 {
-    return PyObject_CheckBuffer(x) && PyObject_HasAttrString(x, "dtype");
+    return PyObject_CheckBuffer(x) ? attribute_exists(x, state->str_dtype) : 0;
 }
 
 /* Lists and Python's numbers have no element type: floats become float32, which is the
@@ -166,7 +167,8 @@ array_of_numbers(md_state *state, PyObject *x, const import_request *request)
     PyObject *wide = numpy == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "(O)", x);
     PyObject *items = NULL;
     if (wide != NULL && check_numbers(wide, x) == 0) {
-        items = is_numpy_scalar(x) ? Py_NewRef(wide) : narrow_default(wide);
+        int is_scalar = is_numpy_scalar(state, x);
+        items = is_scalar == 1 ? Py_NewRef(wide) : is_scalar == 0 ? narrow_default(wide) : NULL;
     }
     PyObject *array = NULL;
     if (items != NULL) {
@@ -205,7 +207,8 @@ array_of_interface(md_state *state, PyObject *x, const import_request *request)
 }
 
 /* 1, and the dtype of a NumPy array where ml_dtypes made it; 0 for everything else.  -1 with
- * ValueError: another byte order, which NumPy would refuse without saying what to do. */
+ * ValueError: another byte order, which NumPy would refuse without saying what to do; or with
+ * what the array's own code raises. */
 static int
 find_ml_dtype(md_state *state, PyObject *x, DLDataType *dtype)
 {
@@ -220,7 +223,7 @@ find_ml_dtype(md_state *state, PyObject *x, DLDataType *dtype)
     }
     bool is_known = named != NULL && dtype_type_convert(state, "asarray", named, dtype) == 0;
     Py_XDECREF(named);
-    if (!is_known && PyErr_ExceptionMatches(PyExc_ValueError)) {
+    if (!is_known && !PyErr_ExceptionMatches(PyExc_TypeError)) {
         return -1;
     }
     PyErr_Clear();
@@ -268,7 +271,7 @@ is_ml_dtypes_array(md_state *state, PyObject *x)
 static int
 is_producer(md_state *state, PyObject *x)
 {
-    return producer_speaks_dlpack(state, x) && !PyCapsule_CheckExact(x);
+    return PyCapsule_CheckExact(x) ? 0 : producer_speaks_dlpack(state, x);
 }
 
 static int
@@ -278,19 +281,27 @@ is_our_buffer(md_state *state, PyObject *x)
 }
 
 static int
-shows_memory(md_state *Py_UNUSED(state), PyObject *x)
+shows_memory(md_state *state, PyObject *x)
 {
-    return PyObject_CheckBuffer(x) && !is_numpy_scalar(x);
+    if (!PyObject_CheckBuffer(x)) {
+        return 0;
+    }
+    int is_scalar = is_numpy_scalar(state, x);
+    return is_scalar < 0 ? -1 : !is_scalar;
 }
 
 static int
-has_array_interface(md_state *Py_UNUSED(state), PyObject *x)
+has_array_interface(md_state *state, PyObject *x)
 {
-    if (PyFloat_Check(x) || PyLong_Check(x) || PyComplex_Check(x) || is_numpy_scalar(x)) {
-        return 0; /* NumPy's scalars have it, and are taken as Python's are */
+    if (PyFloat_Check(x) || PyLong_Check(x) || PyComplex_Check(x)) {
+        return 0;
     }
-    return PyObject_HasAttrString(x, "__array_interface__") ||
-           PyObject_HasAttrString(x, "__array__");
+    int is_scalar = is_numpy_scalar(state, x);
+    if (is_scalar != 0) {
+        return is_scalar < 0 ? -1 : 0; /* it has it, and is taken as Python's numbers are */
+    }
+    int is_there = attribute_exists(x, state->str___array_interface__);
+    return is_there != 0 ? is_there : attribute_exists(x, state->str___array__);
 }
 
 static int

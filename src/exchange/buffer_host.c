@@ -112,7 +112,11 @@ static PyObject *
 buffer_of_producer(md_state *state, PyObject *obj)
 {
     import_request request = {.copy = 0};
-    if (!producer_speaks_dlpack(state, obj)) {
+    int speaks = producer_speaks_dlpack(state, obj);
+    if (speaks < 0) {
+        return NULL;
+    }
+    if (!speaks) {
         return PyErr_Format(
             PyExc_TypeError,
             "%s: %.100s has no memory to share; give an object with the buffer protocol, a "

@@ -10,22 +10,17 @@
 #include "exchange/dlpack_import.h"
 #include "exchange/foreign_types.h"
 #include "python/args.h"
+#include "python/attribute.h"
 #include "python/owners.h"
 #include "streams/device.h"
 
-bool
+int
 producer_speaks_dlpack(md_state *state, PyObject *op)
 {
     if (PyCapsule_CheckExact(op)) {
-        return true;
+        return 1;
     }
-    PyObject *method = PyObject_GetAttr((PyObject *)Py_TYPE(op), state->str___dlpack__);
-    if (method == NULL) {
-        PyErr_Clear();
-        return false;
-    }
-    Py_DECREF(method);
-    return true;
+    return attribute_exists((PyObject *)Py_TYPE(op), state->str___dlpack__);
 }
 
 /* Did the producer refuse a keyword?  Clears its TypeError then. */
@@ -186,8 +181,9 @@ producer_import(md_state *state, PyObject *producer, const import_request *reque
     if (is_made != 0) {
         return is_made < 0 ? NULL : import_tensor_of(state, producer, tensor, request);
     }
-    if (!producer_speaks_dlpack(state, producer)) {
-        return refuse_producer(producer);
+    int speaks = producer_speaks_dlpack(state, producer);
+    if (speaks <= 0) {
+        return speaks < 0 ? NULL : refuse_producer(producer);
     }
     return import_capsule_of(state, producer, request);
 }

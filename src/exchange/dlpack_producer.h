@@ -7,8 +7,8 @@
 
 #include "exchange/import_request.h"
 
-/* True if the type of `op` has __dlpack__, or `op` is a capsule. */
-bool producer_speaks_dlpack(md_state *state, PyObject *op);
+/* Has the type of `op` __dlpack__, or is `op` a capsule?  1, 0, or -1 with an exception. */
+int producer_speaks_dlpack(md_state *state, PyObject *op);
 
 /* An Array of a producer's or a capsule's data: owned (+1).  NULL with AttributeError (no
  * producer), what the producer raised, or what dlpack_import.h names. */

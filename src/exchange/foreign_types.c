@@ -4,6 +4,7 @@
 #include "exchange/capsule_names.h"
 #include "exchange/dlpack_import.h"
 #include "exchange/torch_tensor.h"
+#include "python/attribute.h"
 #include "streams/stream_protocol.h"
 
 /* The most versions of a table behind one another: a longer chain runs in a circle. */
@@ -33,18 +34,24 @@ is_whole(const DLPackExchangeAPI *table)
            table->managed_tensor_to_py_object_no_sync != NULL;
 }
 
-static const DLPackExchangeAPI *
-look_up_table(md_state *state, PyTypeObject *type)
+/* The type's table, or NULL where it has none.  -1 with an exception. */
+static int
+look_up_table(md_state *state, PyTypeObject *type, const DLPackExchangeAPI **out)
 {
-    PyObject *capsule =
-        PyObject_GetAttr((PyObject *)type, state->str___dlpack_c_exchange_api__);
+    PyObject *capsule;
+    *out = NULL;
+    int is_there =
+        attribute_find((PyObject *)type, state->str___dlpack_c_exchange_api__, &capsule);
+    if (is_there <= 0) {
+        return is_there;
+    }
     const DLPackExchangeAPI *table = NULL;
-    if (capsule != NULL && PyCapsule_IsValid(capsule, CAPSULE_EXCHANGE_API)) {
+    if (PyCapsule_IsValid(capsule, CAPSULE_EXCHANGE_API)) {
         table = choose_version(PyCapsule_GetPointer(capsule, CAPSULE_EXCHANGE_API));
     }
-    Py_XDECREF(capsule);
-    PyErr_Clear();
-    return is_whole(table) ? table : NULL;
+    Py_DECREF(capsule);
+    *out = is_whole(table) ? table : NULL;
+    return 0;
 }
 
 /* metal_dlpack.sync.hook_for(type): owned (+1), NULL for None.  -1 with an exception. */
@@ -71,15 +78,22 @@ find_sync(PyTypeObject *type, PyObject **out)
 static int
 examine_type(md_state *state, PyTypeObject *type, foreign_type *out)
 {
-    *out = (foreign_type){.type = type, .table = look_up_table(state, type)};
-    if (find_sync(type, &out->sync) < 0) {
+    PyObject *op = (PyObject *)type;
+    *out = (foreign_type){.type = type};
+    int speaks = attribute_exists(op, state->str___metal_stream__);
+    if (speaks < 0 || look_up_table(state, type, &out->table) < 0) {
         return -1;
     }
-    out->speaks_metal_stream = PyObject_HasAttr((PyObject *)type, state->str___metal_stream__);
+    out->speaks_metal_stream = speaks;
     if (out->table != NULL) {
-        out->requires_grad = PyObject_GetAttr((PyObject *)type, state->str_requires_grad);
-        PyErr_Clear();
+        if (attribute_find(op, state->str_requires_grad, &out->requires_grad) < 0) {
+            return -1;
+        }
         out->gradient = torch_getter(type, out->requires_grad);
+    }
+    if (find_sync(type, &out->sync) < 0) {
+        Py_CLEAR(out->requires_grad);
+        return -1;
     }
     return 0;
 }
@@ -159,17 +173,18 @@ foreign_synchronize(md_state *state, PyObject *op, PyObject **moment)
     if (answer == NULL) {
         return -1;
     }
-    if (answer != Py_None && stream_protocol_speaks(state, answer)) {
+    int speaks = answer == Py_None ? 0 : stream_protocol_speaks(state, answer);
+    if (speaks == 1) {
         *moment = answer;
         return 0;
     }
     Py_DECREF(answer);
-    return 0;
+    return speaks;
 }
 
 /* Clear the table's exception if __dlpack__ can be called instead: that explains a refusal
  * in the framework's own words, where the table gives a C++ traceback and another class than
- * BufferError.  False: the exception stays. */
+ * BufferError.  False: an exception is set. */
 /* SPEC exchange-as-method */
 static bool
 leave_to_method(md_state *state, PyObject *op)
@@ -179,14 +194,15 @@ leave_to_method(md_state *state, PyObject *op)
     }
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    if (!PyObject_HasAttr((PyObject *)Py_TYPE(op), state->str___dlpack__)) {
+    int is_there = attribute_exists((PyObject *)Py_TYPE(op), state->str___dlpack__);
+    if (is_there == 0) {
         PyErr_Restore(type, value, traceback);
         return false;
     }
     Py_XDECREF(type);
     Py_XDECREF(value);
     Py_XDECREF(traceback);
-    return true;
+    return is_there == 1;
 }
 
 /* Call the table's owning function.  0, or -1 with an exception. */

@@ -1,13 +1,18 @@
-"""What consumers do with a tensor, as one table of data: see RULES.
+"""Why consumers refuse, copy or crash, and the way out, as one table of data: see RULES.
 
-A rule says: this consumer (of these versions, on these machines), given a tensor of which this condition holds,
-does this; here is the sentence for the user, the way out, and how it is known.  tests/package/test_explain.py holds
-every row against the installed frameworks.
+A rule says: given a tensor of which this condition holds, this consumer may do this; here is the sentence for the
+user, the way out, and how it is known.  What an installed consumer really does is found by giving it the rule's
+example (trials.py): if it shares that, the rule is silent.  tests/package/test_explain.py holds every row against the
+installed frameworks.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
+
+#: DLPack's devices, and a version of another major number.
+METAL, CUDA, SECOND_CPU, NEXT_MAJOR = (8, 0), (2, 0), (1, 1), (2, 0)
 
 #: Outcomes, the worst first.  A "note" leaves the outcome as it is.
 OUTCOMES = ("crash", "refusal", "copy", "zero-copy")
@@ -17,7 +22,7 @@ _NUMPY = frozenset({"bool", "float16", "float32", "float64", "complex64", "compl
 _FLOAT8 = {"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"}
 _RARE_FLOAT8 = {"float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz"}
 
-#: The names of the element types that a consumer takes, lanes included; None: all.
+#: The names of the element types that a consumer takes, lanes included; None: all.  For those not installed.
 ELEMENT_TYPES: dict[str, frozenset[str] | None] = {
     "numpy": _NUMPY,
     "torch": _NUMPY | _FLOAT8 | {"bfloat16", "complex32", "float4_e2m1fnx2"},
@@ -27,17 +32,18 @@ ELEMENT_TYPES: dict[str, frozenset[str] | None] = {
     "metal_dlpack": None,
 }
 
-#: The distribution whose version a rule's `versions` means, and the version assumed where it is not installed.
-DISTRIBUTIONS = {
+#: The module whose from_dlpack is a consumer's, and the version whose ways the tables here tell.
+MODULES = {
     "numpy": ("numpy", "2.4"),
     "torch": ("torch", "2.13"),
-    "mlx": ("mlx", "0.32"),
-    "jax": ("jax", "0.10"),
-    "tvm": ("apache-tvm-ffi", "0.1.15"),
+    "mlx": ("mlx.core", "0.32"),
+    "jax": ("jax.numpy", "0.10"),
+    "tvm": ("tvm_ffi", "0.1.15"),
 }
 
 #: How a consumer asks for the tensor: keywords of __dlpack__ in order, each with the exceptions after which it
-#: tries the next.  "exchange": the C exchange API of the object's type, if it has one.
+#: tries the next.  "exchange": the C exchange API of the object's type, if it has one; the rest is for those not
+#: installed.
 CALLS: dict[str, list[tuple[dict[str, object] | str, tuple[type[Exception], ...]]]] = {
     "numpy": [({"dl_device": None, "max_version": (1, 0)}, (TypeError,)), ({}, ())],
     "torch": [({"max_version": (1, 0)}, (TypeError,)), ({}, ())],
@@ -53,11 +59,12 @@ class Rule:
 
     consumer: str
     condition: str  # a name in explain.CONDITIONS
-    outcome: str  # of OUTCOMES, or "note"
+    outcome: str  # of OUTCOMES, or "note"; of an installed consumer, what it does with the example
     sentence: str  # with {names} of explain.Facts
     fix: str
     source: str  # "run": executed here against the versions above; else where it was read
-    versions: str = ""  # such as ">=2.10,<2.14"; "": all that are known
+    #: fields for trials.Example: a tensor of which this condition holds and no other
+    example: dict[str, Any] | None = field(default=None, compare=False)
     machine: str = ""  # "metal": where the consumer has a Metal device; "no metal": where it has none
 
 
@@ -165,6 +172,7 @@ RULES = (
         "NumPy reads CPU memory only, and the tensor is on Metal.",
         "Call np.from_dlpack(x, device='cpu'), np.asarray(x), or pass x.host.",
         "run",
+        {"device": METAL},
     ),
     Rule(
         "numpy",
@@ -173,6 +181,7 @@ RULES = (
         "NumPy reads CPU memory only, and the tensor is on device {device}.",
         "Copy it to the CPU in its framework first.",
         "run",
+        {"device": CUDA},
     ),
     Rule(
         "numpy",
@@ -181,6 +190,7 @@ RULES = (
         "The tensor is of DLPack {version}; NumPy understands major version 1.",
         "Ask the producer for max_version=(1, 0).",
         "run",
+        {"version": NEXT_MAJOR},
     ),
     Rule(
         "numpy",
@@ -203,19 +213,10 @@ RULES = (
         "torch",
         "negative_steps",
         "crash",
-        "A stride is negative {strides}: torch ends the process.",
-        "Pass a contiguous copy.",
-        "run; pytorch#188023",
-        versions="<2.14",
-    ),
-    Rule(
-        "torch",
-        "negative_steps",
-        "refusal",
         "A stride is negative {strides}, which torch does not take.",
         "Pass a contiguous copy.",
-        "pytorch#188047",
-        versions=">=2.14",
+        "run; pytorch#188023",
+        {"shape": (3,), "strides": (-1,), "is_inside": True},
     ),
     Rule(
         "torch",
@@ -224,7 +225,7 @@ RULES = (
         "torch of this version ignores byte_offset ({byte_offset}): it reads the items from the buffer's start.",
         "Install torch 2.12 or later, or pass x.copy().",
         "pytorch#168177",
-        versions="<2.10",
+        {"device": METAL, "byte_offset": 64},
     ),
     Rule(
         "torch",
@@ -233,6 +234,7 @@ RULES = (
         "The tensor has a byte_offset ({byte_offset}) and no strides, which torch does not take together.",
         "Let the producer write strides, as DLPack 1.2 demands.",
         "run",
+        {"strides": None, "byte_offset": 64},
     ),
     Rule(
         "torch",
@@ -241,6 +243,7 @@ RULES = (
         "byte_offset ({byte_offset}) is not a multiple of the itemsize ({itemsize}).",
         "Pass a copy.",
         "run",
+        {"byte_offset": 2},
     ),
     Rule(
         "torch",
@@ -257,6 +260,7 @@ RULES = (
         "The tensor is of DLPack {version}; torch understands major version 1.",
         "Ask the producer for max_version=(1, 0).",
         "run",
+        {"version": NEXT_MAJOR},
     ),
     Rule(
         "torch",
@@ -265,6 +269,7 @@ RULES = (
         "The tensor is on device {device}, which torch reads only where it is built for it; taken as not so.",
         "Copy it to the CPU in its framework first.",
         "run",
+        {"device": CUDA},
     ),
     Rule(
         "torch",
@@ -307,6 +312,7 @@ RULES = (
         "This build of MLX has no Metal, and the tensor is on Metal.",
         "Pass x.host.",
         "run",
+        {"device": METAL},
         machine="no metal",
     ),
     Rule(
@@ -316,6 +322,7 @@ RULES = (
         "MLX reads Metal and CPU memory, and the tensor is on device {device}.",
         "Copy it to the CPU in its framework first.",
         "run",
+        {"device": CUDA},
     ),
     Rule(
         "mlx",
@@ -332,6 +339,7 @@ RULES = (
         "A stride is negative {strides}, which MLX does not take, also where no step is taken.",
         "Pass a contiguous copy.",
         "run",
+        {"shape": (1, 3), "strides": (-1, 1)},
     ),
     Rule(
         "mlx",
@@ -348,8 +356,18 @@ RULES = (
         "MLX converts {dtype} to its single-precision type.",
         "Convert to float32 or complex64 before.",
         "run",
+        {"dtype": (2, 64, 1)},
     ),
-    Rule("mlx", "cpu", "copy", "This build of MLX has no Metal, and copies CPU memory.", "", "run", machine="no metal"),
+    Rule(
+        "mlx",
+        "cpu",
+        "copy",
+        "This build of MLX has no Metal, and copies CPU memory.",
+        "",
+        "run",
+        {},
+        machine="no metal",
+    ),
     Rule(
         "mlx",
         "cpu_not_on_page",
@@ -357,6 +375,7 @@ RULES = (
         "The memory does not begin on a page ({address:#x}), so MLX copies it.",
         "Import it as a Metal array, md.from_dlpack(x), and give that to MLX.",
         "mlx python/src/convert.cpp",
+        {"byte_offset": 64},
         machine="metal",
     ),
     Rule(
@@ -384,6 +403,7 @@ RULES = (
         "JAX refuses device 8 without asking for the tensor.",
         "Pass x.host.",
         "run",
+        {"device": METAL},
     ),
     Rule(
         "jax",
@@ -392,6 +412,7 @@ RULES = (
         "The tensor is on device {device}, which JAX on the CPU does not read.",
         "Copy it to the CPU in its framework first.",
         "run",
+        {"device": CUDA},
     ),
     Rule(
         "jax",
@@ -400,6 +421,16 @@ RULES = (
         "JAX takes legacy capsules only, and the producer gives a versioned one.",
         "Let the producer give a legacy capsule where no max_version is asked.",
         "run",
+        {"version": (1, 3)},
+    ),
+    Rule(
+        "jax",
+        "other_major",
+        "refusal",
+        "The tensor is of DLPack {version}; JAX understands major version 1.",
+        "Ask the producer for max_version=(1, 0).",
+        "run",
+        {"version": NEXT_MAJOR},
     ),
     Rule(
         "jax",
@@ -408,6 +439,7 @@ RULES = (
         "JAX takes compact strides only, in any order of the axes, and these leave gaps or repeat {strides}.",
         "Pass a contiguous copy.",
         "run",
+        {"shape": (3, 2), "strides": (4, 2)},
     ),
     Rule(
         "jax",
@@ -418,7 +450,13 @@ RULES = (
         "run",
     ),
     Rule(
-        "jax", "other_index", "refusal", "The device_id is {device_id}, and JAX on the CPU has one device.", "", "run"
+        "jax",
+        "other_index",
+        "refusal",
+        "The device_id is {device_id}, and JAX on the CPU has one device.",
+        "",
+        "run",
+        {"device": SECOND_CPU},
     ),
     Rule(
         "jax",
@@ -427,6 +465,7 @@ RULES = (
         "The first item does not lie on a multiple of 64 bytes, so JAX copies.",
         "Begin the array on a multiple of 64 bytes: whole Arrays do.",
         "run",
+        {"byte_offset": 4},
     ),
     # ---- TVM ----
     Rule(
@@ -436,6 +475,7 @@ RULES = (
         "tvm-ffi asks __dlpack__ for a legacy capsule only, and the producer gives a versioned one.",
         "Let the producer give a legacy capsule where no max_version is asked.",
         "run",
+        {"version": (1, 3)},
     ),
     Rule(
         "tvm",

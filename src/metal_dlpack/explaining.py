@@ -1,7 +1,7 @@
 """explain(): what an exchange would do, and why, without doing it.
 
-What consumers are known to do stands in explain_rules.py; here is how a tensor is looked at, and how rules are put
-together to one answer.
+Reasons and ways out stand in explain_rules.py, what the installed consumers do is found by trials.py; here is how a
+tensor is looked at, and how rules are put together to one answer.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from __future__ import annotations
 import mmap
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from . import _core
-from .explain_rules import CALLS, DISTRIBUTIONS, ELEMENT_TYPES, OUTCOMES, RULES, Rule
+from . import _core, trials
+from .explain_rules import CALLS, ELEMENT_TYPES, MODULES, OUTCOMES, RULES, Rule
 
 __all__ = ["Explanation", "explain"]
 
@@ -161,7 +160,7 @@ CONDITIONS: dict[str, Callable[[Facts], bool]] = {
     "legacy": lambda f: not f.is_versioned,
     "versioned": lambda f: f.is_versioned,
     "versioned_by_method": lambda f: f.is_versioned and not f.by_exchange,
-    "element_type": lambda f: f.dtype not in (ELEMENT_TYPES[f.consumer] or {f.dtype}),
+    "element_type": lambda f: not takes_type(f),
     "negative_steps": lambda f: f.has_negative_steps,
     "negative_strides": lambda f: any(step < 0 for step in f.strides or ()) and f.nitems > 0,
     "offset_ignored": lambda f: f.byte_offset != 0 and f.is_metal,
@@ -175,6 +174,18 @@ CONDITIONS: dict[str, Callable[[Facts], bool]] = {
     "not_c_order": lambda f: not f.is_compact(f.long_axes[::-1]),
     "not_aligned_64": lambda f: f.nitems > 0 and ((0 if f.is_metal else f.address) + f.byte_offset) % 64 != 0,
 }
+
+
+def takes_type(facts: Facts) -> bool:
+    """Does the consumer take such items?  Vectors that were not tried go by those that were."""
+    outcomes = trials.trial_of(facts.consumer).outcomes
+    name = f"type {facts.dtype}"
+    if facts.code[2] != 1 and name not in outcomes:
+        name = f"type {trials.VECTOR}"
+    if name in outcomes:
+        return outcomes[name] in ("zero-copy", "copy")
+    known = ELEMENT_TYPES[facts.consumer]
+    return known is None or facts.dtype in known
 
 
 #: Conditions that the version alone decides.
@@ -238,12 +249,16 @@ def ask(x: Any, keywords: dict[str, object]) -> dict[str, Any]:
         return _core._tensor_facts(x, keywords)
 
 
+def calls_of(consumer: str) -> trials.Calls:
+    """How the consumer asks for the tensor."""
+    return trials.trial_of(consumer).calls or CALLS[consumer]
+
+
 def look(x: Any, consumer: str, device: object) -> Facts:
     """The tensor that this consumer would get; whatever the producer raises."""
     if is_capsule(x) or consumer == "metal_dlpack":
         return facts_of_tensor(_core._tensor_facts(x, None), consumer, by_exchange=False)
-    calls = CALLS[consumer]
-    for keywords, retried in calls:
+    for keywords, retried in calls_of(consumer):
         try:
             if keywords == "exchange":
                 if not hasattr(type(x), "__dlpack_c_exchange_api__"):
@@ -261,12 +276,17 @@ def look(x: Any, consumer: str, device: object) -> Facts:
 
 def look_at_ours(array: _core.Array, is_host: bool, consumer: str, device: object) -> Facts:
     is_cpu = is_host or (consumer == "numpy" and device == "cpu")
-    # MLX asks again, for a versioned capsule, where the legacy one is refused; tvm-ffi has the exchange API.
-    is_versioned = consumer != "jax" and not (consumer == "mlx" and not array.readonly)
-    if consumer == "tvm" and is_host:
-        is_versioned = False
+    by_exchange, is_versioned = False, False
+    for keywords, retried in calls_of(consumer):
+        if keywords == "exchange" and is_host:
+            continue  # host views have no table
+        by_exchange = keywords == "exchange"
+        is_versioned = by_exchange or "max_version" in keywords
+        # a legacy capsule of read-only memory is refused
+        if is_versioned or not array.readonly or BufferError not in retried:
+            break
     facts = facts_of_array(array, CPU if is_cpu else METAL, consumer, is_versioned)
-    facts.by_exchange = consumer == "tvm" and not is_host
+    facts.by_exchange = by_exchange
     return facts
 
 
@@ -290,48 +310,21 @@ def is_capsule(x: object) -> bool:
 # ---- judging ----
 
 
-def version_numbers(text: str) -> tuple[int, ...]:
-    numbers = []
-    for part in text.split("+")[0].split("."):
-        digits = "".join(ch for ch in part if ch.isdigit())
-        if not digits or not part[0].isdigit():
-            break
-        numbers.append(int(digits))
-    return tuple(numbers)
-
-
-def version_matches(version: str, wanted: str) -> bool:
-    """Does a version lie within ">=2.10,<2.14"?"""
-    have = version_numbers(version)
-    for part in filter(None, wanted.split(",")):
-        bound = version_numbers(part.lstrip("<>="))
-        cut = have[: len(bound)]
-        if (part.startswith(">=") and cut < bound) or (part.startswith("<") and cut >= bound):
-            return False
-    return True
-
-
-@cache
-def version_of(consumer: str) -> tuple[str, bool]:
-    """The consumer's version, and whether it is installed.  It is not imported."""
-    from importlib import metadata  # slow to import
-
-    distribution, assumed = DISTRIBUTIONS[consumer]
-    try:
-        return metadata.version(distribution), True
-    except metadata.PackageNotFoundError:
-        return assumed, False
-
-
 def rules_for(consumer: str) -> list[Rule]:
-    """The rules of a consumer, of its version, on this machine."""
+    """The rules of a consumer on this machine, each with the outcome that it has here."""
     machine = "metal" if sys.platform == "darwin" else "no metal"
-    version = version_of(consumer)[0] if consumer in DISTRIBUTIONS else ""
-    return [
-        rule
-        for rule in RULES
-        if rule.consumer == consumer and rule.machine in ("", machine) and version_matches(version, rule.versions)
-    ]
+    rules = [rule for rule in RULES if rule.consumer == consumer and rule.machine in ("", machine)]
+    rules = [replace(rule, outcome=outcome_of(rule)) for rule in rules]
+    return [rule for rule in rules if rule.outcome != "zero-copy"]
+
+
+def outcome_of(rule: Rule) -> str:
+    """What the consumer did with the rule's example; what the rule says, if that was not tried."""
+    if rule.example is None:
+        return rule.outcome
+    outcome = trials.trial_of(rule.consumer).outcomes.get(rule.condition, rule.outcome)
+    # a tensor whose items are read at the wrong place "arrives"
+    return rule.outcome if (rule.outcome, outcome) == ("crash", "copy") else outcome
 
 
 def findings(facts: Facts, consumer: str) -> list[tuple[Rule, str]]:
@@ -342,7 +335,8 @@ def findings(facts: Facts, consumer: str) -> list[tuple[Rule, str]]:
         if facts.is_unknown and rule.condition not in ABOUT_VERSIONS:
             continue
         if CONDITIONS[rule.condition](facts):
-            found.append((rule, rule.sentence.format(**words)))
+            end = f" {consumer} ends the process." if rule.outcome == "crash" else ""
+            found.append((rule, rule.sentence.format(**words) + end))
     return found
 
 
@@ -370,8 +364,8 @@ def judge(facts: Facts, x: object, copy: bool | None, device: object) -> Explana
     outcome, reasons, fixes = decide(found, copy)
     reasons += [sentence for _, sentence in found]
     fixes += [rule.fix for rule, _ in found if rule.fix]
-    if consumer in DISTRIBUTIONS and not version_of(consumer)[1]:
-        reasons.append(f"{consumer} is not installed: judged as version {version_of(consumer)[0]}.")
+    if consumer in MODULES and not trials.trial_of(consumer).outcomes:
+        reasons.append(f"{consumer} does not run here: judged as version {MODULES[consumer][1]}.")
     if not reasons:
         reasons = ["The memory itself is handed over."]
     return Explanation(
@@ -429,8 +423,9 @@ def explain(x: Any, *, device: Any = None, copy: bool | None = None, consumer: s
     Returns
     -------
     Explanation
-        True where the data would arrive.  Nothing is copied, and no consumer is run or imported; the producer is
-        asked for its tensor, with copy=False if it knows that.
+        True where the data would arrive.  Nothing is copied, and no consumer is imported; the producer is asked for
+        its tensor, with copy=False if it knows that.  What the consumer does is found by giving it tensors of each
+        kind: once, in a child process, which takes as long as its import.
 
     Raises
     ------

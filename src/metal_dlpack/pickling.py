@@ -35,7 +35,7 @@ def reduce_array(array: _core.Array, protocol: int) -> tuple[Any, tuple[Any, ...
 
 def dense_form(array: _core.Array) -> _core.Array:
     """The array itself if its items fill one stretch of CPU memory in some order of the axes, else a copy that does."""
-    is_plain = array.layout.is_dense and all(stride >= 0 for stride in array.strides)
+    is_plain = array.layout.is_dense and min(array.strides, default=0) >= 0
     if is_plain and array.storage != "private":
         return array
     return array.copy(order="K", storage="shared")

@@ -138,13 +138,15 @@ wrap_handle(void *handle, size_t nbytes, PyObject *owner)
     if (state == NULL) {
         return NULL;
     }
+    /* one after the other: a look-up can lose an exception that is set before it */
     PyObject *result = NULL;
     PyObject *number = PyLong_FromVoidPtr(handle);
-    PyObject *size = PyLong_FromSize_t(nbytes);
-    PyObject *names = Py_BuildValue("(s)", "owner");
+    PyObject *size = number == NULL ? NULL : PyLong_FromSize_t(nbytes);
+    PyObject *names = size == NULL ? NULL : Py_BuildValue("(s)", "owner");
     PyObject *from_handle =
-        PyObject_GetAttrString((PyObject *)state->buffer_type, "from_handle");
-    if (number != NULL && size != NULL && names != NULL && from_handle != NULL) {
+        names == NULL ? NULL
+                      : PyObject_GetAttrString((PyObject *)state->buffer_type, "from_handle");
+    if (from_handle != NULL) {
         PyObject *args[] = {number, size, owner == NULL ? Py_None : owner};
         result = PyObject_Vectorcall(from_handle, args, 2, names);
     }

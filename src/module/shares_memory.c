@@ -12,6 +12,7 @@
 #include "array/array_methods.h"
 #include "module/seen_tensor.h"
 #include "python/args.h"
+#include "python/attribute.h"
 #include "python/owners.h"
 
 #define WHERE "shares_memory"
@@ -185,21 +186,34 @@ itemsize_of_typestr(const char *typestr)
     return strtoll(typestr + 2, NULL, 10) * (typestr[1] == 'U' ? 4 : 1);
 }
 
+/* An entry, borrowed.  NULL: there is none, or with an exception. */
+static PyObject *
+entry_of(PyObject *interface, const char *name)
+{
+    PyObject *key = PyUnicode_FromString(name);
+    PyObject *entry = key == NULL ? NULL : PyDict_GetItemWithError(interface, key);
+    Py_XDECREF(key);
+    return entry;
+}
+
 /* Address and itemsize. */
 static int
 parse_items(PyObject *interface, interface_facts *out)
 {
-    PyObject *data = PyDict_GetItemString(interface, "data");
-    PyObject *typestr = PyDict_GetItemString(interface, "typestr");
+    PyObject *data = entry_of(interface, "data");
+    PyObject *typestr = data == NULL ? NULL : entry_of(interface, "typestr");
+    PyObject *shape = typestr == NULL ? NULL : entry_of(interface, "shape");
     const char *type = NULL;
-    if (typestr != NULL && args_text(WHERE, "typestr", typestr, &type) < 0) {
+    if (shape != NULL && args_text(WHERE, "typestr", typestr, &type) < 0) {
         return -1;
     }
-    if (type == NULL || data == NULL || PyDict_GetItemString(interface, "shape") == NULL ||
-        !PyTuple_Check(data) || PyTuple_GET_SIZE(data) != 2 || strlen(type) < 3) {
-        PyErr_SetString(PyExc_TypeError,
-                        WHERE ": __array_interface__ lacks an address ('data'), "
-                              "'shape' or 'typestr'.");
+    if (type == NULL || !PyTuple_Check(data) || PyTuple_GET_SIZE(data) != 2 ||
+        strlen(type) < 3) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_TypeError,
+                            WHERE ": __array_interface__ lacks an address ('data'), "
+                                  "'shape' or 'typestr'.");
+        }
         return -1;
     }
     out->itemsize = itemsize_of_typestr(type);
@@ -211,11 +225,14 @@ parse_items(PyObject *interface, interface_facts *out)
 static int
 parse_steps(PyObject *interface, interface_facts *out)
 {
-    PyObject *shape = PyDict_GetItemString(interface, "shape");
-    PyObject *strides = PyDict_GetItemString(interface, "strides");
+    PyObject *shape = entry_of(interface, "shape");
+    PyObject *strides = shape == NULL ? NULL : entry_of(interface, "strides");
     strided_layout dense;
     layout_fault fault;
     int count;
+    if (shape == NULL || PyErr_Occurred()) {
+        return -1;
+    }
     if (args_int64s(WHERE, "shape", shape, out->shape, LAYOUT_MAX_NDIM, &out->ndim) < 0) {
         return -1;
     }
@@ -293,15 +310,21 @@ place_other(md_state *state, PyObject *op, place *self)
     if (is_placed != 0) {
         return is_placed < 0 ? -1 : 0;
     }
-    PyObject *interface = PyObject_GetAttrString(op, "__array_interface__");
+    PyObject *interface;
+    if (attribute_find(op, state->str___array_interface__, &interface) < 0) {
+        return -1;
+    }
     if (interface != NULL && PyDict_Check(interface)) {
         int result = place_interface(interface, self);
         Py_DECREF(interface);
         return result;
     }
     Py_XDECREF(interface);
-    PyErr_Clear();
-    if (!PyCapsule_CheckExact(op) && !PyObject_HasAttr(op, state->str___dlpack__)) {
+    int speaks = PyCapsule_CheckExact(op) ? 1 : attribute_exists(op, state->str___dlpack__);
+    if (speaks < 0) {
+        return -1;
+    }
+    if (!speaks) {
         PyErr_Format(
             PyExc_TypeError,
             WHERE ": %.100s is neither an array nor a buffer: it has no __dlpack__, no buffer "

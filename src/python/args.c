@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "python/attribute.h"
+
 /* Our names are ASCII.  SPEC PyASCIIObject: the text of a compact ASCII str ends with a NUL. */
 static bool
 is_name(PyObject *name, const char *text)
@@ -130,22 +132,31 @@ args_int64(const char *function, const char *what, PyObject *value, int64_t *out
     return 0;
 }
 
+/* The address of a PyObjC object, owned (+1); `value` itself for any other.  NULL with an
+ * exception. */
 /* SPEC PyObjC, objc_object.__c_void_p__: a ctypes.c_void_p of the object's address. */
 static PyObject *
-address_of_object(PyObject *value)
+address_of(md_state *state, PyObject *value)
 {
-    PyObject *pointer = PyObject_CallMethod(value, "__c_void_p__", NULL);
+    PyObject *method = NULL;
+    int is_object =
+        PyLong_Check(value) ? 0 : attribute_find(value, state->str___c_void_p__, &method);
+    if (is_object <= 0) {
+        return is_object < 0 ? NULL : Py_NewRef(value);
+    }
+    PyObject *pointer = PyObject_CallNoArgs(method);
     PyObject *address = pointer == NULL ? NULL : PyObject_GetAttrString(pointer, "value");
     Py_XDECREF(pointer);
+    Py_DECREF(method);
     return address;
 }
 
 int
-args_handle(const char *function, const char *kind, PyObject *value, void **out)
+args_handle(md_state *state, const char *function, const char *kind, PyObject *value,
+            void **out)
 {
     *out = NULL;
-    bool is_object = !PyLong_Check(value) && PyObject_HasAttrString(value, "__c_void_p__");
-    PyObject *address = is_object ? address_of_object(value) : Py_NewRef(value);
+    PyObject *address = address_of(state, value);
     if (address == NULL) {
         return -1;
     }

@@ -50,8 +50,13 @@ static PyObject *
 core_last_refusal(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
     PyObject *dict = PyThreadState_GetDict();
-    PyObject *noted = dict == NULL ? NULL : PyDict_GetItemString(dict, KEY);
-    return Py_NewRef(noted == NULL ? Py_None : noted);
+    PyObject *key = PyUnicode_FromString(KEY);
+    if (key == NULL) {
+        return NULL;
+    }
+    PyObject *noted = dict == NULL ? NULL : PyDict_GetItemWithError(dict, key);
+    Py_DECREF(key);
+    return noted != NULL ? Py_NewRef(noted) : PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
 PyMethodDef refusal_functions[] = {

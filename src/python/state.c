@@ -4,12 +4,18 @@
 md_state *
 state_of_interpreter(void)
 {
-    PyObject *modules = PyImport_GetModuleDict();
-    PyObject *module = PyDict_GetItemString(modules, "metal_dlpack._core");
-    if (module == NULL) {
-        PyErr_SetString(PyExc_ImportError,
-                        "metal_dlpack is not imported in this interpreter; import it first.");
+    PyObject *name = PyUnicode_FromString("metal_dlpack._core");
+    if (name == NULL) {
         return NULL;
     }
-    return state_of_module(module);
+    PyObject *module = PyDict_GetItemWithError(PyImport_GetModuleDict(), name);
+    Py_DECREF(name);
+    if (module != NULL) {
+        return state_of_module(module);
+    }
+    if (!PyErr_Occurred()) {
+        PyErr_SetString(PyExc_ImportError,
+                        "metal_dlpack is not imported in this interpreter; import it first.");
+    }
+    return NULL;
 }

@@ -46,6 +46,10 @@
     X(__dlpack_device__) \
     X(__dlpack_c_exchange_api__) \
     X(__metal_stream__) \
+    X(__array_interface__) \
+    X(__array__) \
+    X(__c_void_p__) \
+    X(dtype) \
     X(Tensor) \
     X(from_dlpack) \
     X(requires_grad) \

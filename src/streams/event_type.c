@@ -91,11 +91,12 @@ static PyObject *
 event_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const args_spec spec = {"Event.from_handle", 0, 2, 2, {"handle", "value", NULL}};
+    md_state *state = PyType_GetModuleState((PyTypeObject *)type);
     PyObject *values[2];
     void *handle;
     uint64_t value;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        args_handle("Event.from_handle", "id<MTLSharedEvent>", values[0], &handle) < 0 ||
+        args_handle(state, "Event.from_handle", "id<MTLSharedEvent>", values[0], &handle) < 0 ||
         convert_value(values[1], &value) < 0) {
         return NULL;
     }
@@ -104,7 +105,7 @@ event_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyObj
             PyExc_ValueError,
             "Event.from_handle: %p is not the address of an id<MTLSharedEvent>.", handle);
     }
-    PyObject *op = event_new_object(PyType_GetModuleState((PyTypeObject *)type));
+    PyObject *op = event_new_object(state);
     if (op != NULL) {
         bridge_event_retain(handle);
         event_cast(op)->event = handle;

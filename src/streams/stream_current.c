@@ -60,15 +60,36 @@ entered_tuple(md_state *state)
     return tuple;
 }
 
-/* Steals `tuple`. */
+/* The index of the innermost stream; -1: none.  None stands for a stream that was left while
+ * memory was short. */
+static Py_ssize_t
+innermost_of(PyObject *tuple)
+{
+    Py_ssize_t at = tuple == NULL ? -1 : PyTuple_GET_SIZE(tuple) - 1;
+    while (at >= 0 && PyTuple_GET_ITEM(tuple, at) == Py_None) {
+        at--;
+    }
+    return at;
+}
+
+/* NULL for `tuple`: an exception is set.  -1: the context may have taken it all the same, as it
+ * does in CPython 3.11 where there is no memory for the token. */
 static int
 set_entered(md_state *state, PyObject *tuple)
 {
     PyObject *token = tuple == NULL ? NULL : PyContextVar_Set(state->entered_streams, tuple);
-    int result = token == NULL ? -1 : 0;
-    Py_XDECREF(tuple);
     Py_XDECREF(token);
-    return result;
+    return token == NULL ? -1 : 0;
+}
+
+/* Take a stream out of a tuple that a context may have: else what follows would run on the
+ * stream, and nobody would wait for it. */
+static void
+forget_stream(PyObject *tuple, Py_ssize_t at)
+{
+    PyObject *op = PyTuple_GET_ITEM(tuple, at);
+    PyTuple_SET_ITEM(tuple, at, Py_NewRef(Py_None));
+    Py_DECREF(op);
 }
 
 int
@@ -85,8 +106,8 @@ stream_entered(md_state *state)
         return NULL;
     }
     PyObject *tuple = entered_tuple(state);
-    Py_ssize_t count = tuple == NULL ? 0 : PyTuple_GET_SIZE(tuple);
-    return count == 0 ? NULL : PyTuple_GET_ITEM(tuple, count - 1);
+    Py_ssize_t at = innermost_of(tuple);
+    return at < 0 ? NULL : PyTuple_GET_ITEM(tuple, at);
 }
 
 const char stream_enter_doc[] =
@@ -101,16 +122,20 @@ stream_enter(PyObject *op, PyObject *Py_UNUSED(unused))
     if (tuple == NULL && PyErr_Occurred()) {
         return NULL;
     }
-    Py_ssize_t count = tuple == NULL ? 0 : PyTuple_GET_SIZE(tuple);
+    Py_ssize_t count = innermost_of(tuple) + 1;
     PyObject *longer = PyTuple_New(count + 1);
     for (Py_ssize_t i = 0; longer != NULL && i <= count; i++) {
         PyTuple_SET_ITEM(longer, i, Py_NewRef(i < count ? PyTuple_GET_ITEM(tuple, i) : op));
     }
-    if (set_entered(state, longer) < 0) {
-        return NULL;
+    int result = set_entered(state, longer);
+    if (result == 0) {
+        state->open_blocks++;
     }
-    state->open_blocks++;
-    return Py_NewRef(op);
+    else if (longer != NULL) {
+        forget_stream(longer, count);
+    }
+    Py_XDECREF(longer);
+    return result < 0 ? NULL : Py_NewRef(op);
 }
 
 const char stream_exit_doc[] =
@@ -129,18 +154,23 @@ stream_exit(PyObject *op, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED
     if (tuple == NULL && PyErr_Occurred()) {
         return NULL;
     }
-    Py_ssize_t count = tuple == NULL ? 0 : PyTuple_GET_SIZE(tuple);
-    if (count == 0 || PyTuple_GET_ITEM(tuple, count - 1) != op) {
+    Py_ssize_t at = innermost_of(tuple);
+    if (at < 0 || PyTuple_GET_ITEM(tuple, at) != op) {
         PyErr_SetString(PyExc_RuntimeError,
                         "Stream.__exit__: it is not the stream that this thread "
                         "(or asyncio task) entered last.");
         return NULL;
     }
-    if (set_entered(state, PyTuple_GetSlice(tuple, 0, count - 1)) < 0) {
-        return NULL;
+    Py_INCREF(tuple); /* the context's reference goes */
+    PyObject *shorter = PyTuple_GetSlice(tuple, 0, at);
+    int result = set_entered(state, shorter);
+    if (result < 0) {
+        forget_stream(tuple, at);
     }
+    Py_XDECREF(shorter);
+    Py_DECREF(tuple);
     state->open_blocks--;
-    Py_RETURN_FALSE;
+    return result < 0 ? NULL : Py_NewRef(Py_False);
 }
 
 PyDoc_STRVAR(

@@ -2,6 +2,7 @@
 #include "streams/stream_protocol.h"
 
 #include "python/args.h"
+#include "python/attribute.h"
 #include "python/storage_object.h"
 #include "streams/event_type.h"
 #include "streams/stream_object.h"
@@ -96,11 +97,12 @@ stream_protocol_ask(md_state *state, const char *function, PyObject *op, stream_
     return 0;
 }
 
-bool
+int
 stream_protocol_speaks(md_state *state, PyObject *op)
 {
-    return Py_IS_TYPE(op, state->event_type) ||
-           PyObject_HasAttr(op, state->str___metal_stream__);
+    return Py_IS_TYPE(op, state->event_type)
+               ? 1
+               : attribute_exists(op, state->str___metal_stream__);
 }
 
 /* ---- waiting for a producer ---- */
@@ -158,7 +160,11 @@ stream_protocol_await(md_state *state, const char *function, metal_stream *strea
     if (Py_IS_TYPE(op, state->stream_type) && stream_cast(op) == stream) {
         return 0;
     }
-    if (!PyObject_HasAttr(op, state->str___metal_stream__)) {
+    int speaks = attribute_exists(op, state->str___metal_stream__);
+    if (speaks < 0) {
+        return -1;
+    }
+    if (!speaks) {
         PyErr_Format(
             PyExc_TypeError,
             "%s: only an Event, a Stream, an Array or an object with __metal_stream__ can be "

@@ -28,8 +28,8 @@ int stream_protocol_ask(md_state *state, const char *function, PyObject *op,
 /* The tuple (version, queue, event, value): owned (+1). */
 PyObject *stream_protocol_answer(const metal_stream *stream, uint64_t value);
 
-/* Is `op` an Event, or does it have __metal_stream__? */
-bool stream_protocol_speaks(md_state *state, PyObject *op);
+/* Is `op` an Event, or does it have __metal_stream__?  1, 0, or -1 with an exception. */
+int stream_protocol_speaks(md_state *state, PyObject *op);
 
 /* `moment`, an Event or an object with __metal_stream__, says when foreign work on the buffer
  * is finished; NULL: there is none.  The order says who waits for it, and for our work.  -1

@@ -70,7 +70,7 @@ stream_from_handle(PyObject *type, PyObject *value)
 {
     md_state *state = PyType_GetModuleState((PyTypeObject *)type);
     void *handle;
-    if (args_handle("Stream.from_handle", "id<MTLCommandQueue>", value, &handle) < 0) {
+    if (args_handle(state, "Stream.from_handle", "id<MTLCommandQueue>", value, &handle) < 0) {
         return NULL;
     }
     if (errors_check_fork(state, "Stream.from_handle") < 0) {

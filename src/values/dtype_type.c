@@ -146,7 +146,10 @@ dtype_of_ml_dtypes(const char *name)
     PyObject *scalar = PyObject_GetAttrString(module, name);
     Py_DECREF(module);
     if (scalar == NULL) {
-        PyErr_Format(PyExc_TypeError, "dtype.numpy: neither NumPy nor ml_dtypes has %s.", name);
+        if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
+            PyErr_Format(PyExc_TypeError, "dtype.numpy: neither NumPy nor ml_dtypes has %s.",
+                         name);
+        }
         return NULL;
     }
     PyObject *dtype = numpy_dtype(scalar);

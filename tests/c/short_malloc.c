@@ -2,6 +2,7 @@
  *
  * short_malloc_arm(n): the n-th malloc, calloc or realloc (from 1) called by the code that
  * short_malloc_choose named gives NULL; n = 0: none does.
+ * short_malloc_left(): how many more there would have to be; 0: it has failed.
  */
 #define _GNU_SOURCE
 #include <stddef.h>
@@ -27,6 +28,13 @@ void
 short_malloc_arm(long n)
 {
     __atomic_store_n(&countdown, n, __ATOMIC_SEQ_CST);
+}
+
+long
+short_malloc_left(void)
+{
+    long left = __atomic_load_n(&countdown, __ATOMIC_SEQ_CST);
+    return left < 0 ? 0 : left;
 }
 
 static int

@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 from copy_library import CC, compile_copy, needs_compiler
+from forking import fork
 from places import C_FILES
 
 np = pytest.importorskip("numpy")
@@ -467,7 +468,7 @@ def test_any_number_of_threads_gives_the_same_copy(engine, threads, count):
 def test_a_child_made_by_fork_copies_with_threads(engine, threads):
     threads(4)
     check_turned(engine, source := noise((1200, 1200), 8), (1, 0))
-    child = os.fork()
+    child = fork()
     if child == 0:
         result = np.zeros_like(source)
         engine.copy(result, source.T)

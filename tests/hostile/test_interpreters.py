@@ -20,10 +20,11 @@ PRELUDE = """
         import _xxsubinterpreters as interpreters
 
     def make():
-        try:
+        if sys.version_info[:2] == (3, 12):
+            return interpreters.create(isolated=False)  # ctypes does not load beside a GIL of its own
+        if sys.version_info >= (3, 13):
             return interpreters.create("isolated")      # a GIL of its own
-        except TypeError:
-            return interpreters.create()
+        return interpreters.create()
 
     def run(interpreter, code, **shared):
         failed = interpreters.run_string(interpreter, code, shared)

@@ -1,39 +1,94 @@
-"""Every call with each of its allocations failing in turn: an exception, nothing lost, nothing half done."""
+"""Every public call with each of its steps failing in turn: an exception, nothing lost, nothing half done.
+
+The names are found by looking (public_surface.py), how each is called stands in fault_calls.py, and no_memory_child.py
+lets Python's allocations, the extension's own, and Metal's calls fail one by one.
+"""
 
 import os
 import subprocess
 import sys
+import sysconfig
 
 import pytest
 from places import C_FILES, SUPPORT
 
 from metal_dlpack import softmetal
 
-pytest.importorskip("_testcapi", reason="needs CPython's _testcapi")
+pytest.importorskip("_testbuffer", reason="needs CPython's _testbuffer")
 
 CHILD = SUPPORT / "no_memory_child.py"
+needs_glibc = pytest.mark.needs_glibc
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_no_sanitizer]
 
 
-def run_child(which, **environment):
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory):
+    """The C files that let allocations fail, compiled: {name: path}."""
+    folder, compiler = tmp_path_factory.mktemp("short"), os.environ.get("CC", "cc").split()
+    flags = ["-shared", "-fPIC", "-O2", "-I", sysconfig.get_path("include")]
+    paths = {name: folder / f"{name}.so" for name in ("short_malloc", "short_python")}
+    for name, path in paths.items():
+        subprocess.run([*compiler, *flags, C_FILES / f"{name}.c", "-o", path], check=True)
+    return paths
+
+
+def run_child(kind, part=0, parts=1, *arguments, **environment):
+    """How often something failed, where all was well."""
+    assert softmetal.is_present()
     # With validation, the software Metal notes where each object was made: too slow here.
     environment = {**os.environ, "SOFTMETAL_VALIDATION": "0", **environment}
-    return subprocess.run([sys.executable, CHILD, which], env=environment, capture_output=True, text=True, timeout=300)
+    command = [sys.executable, CHILD, kind, str(part), str(parts), *map(str, arguments)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    assert done.stdout.startswith("quiet, "), done.stdout
+    return int(done.stdout.split()[1])
 
 
+def test_every_public_name_has_a_call_and_every_call_a_name():
+    code = (
+        "import fault_calls, public_surface\n"
+        "names = public_surface.surface()\n"
+        "print(sorted(names - set(fault_calls.CALLS)), sorted(set(fault_calls.CALLS) - names))\n"
+        "assert len(names) > 200\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SUPPORT), *filter(None, sys.path)])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[] []\n", "")
+
+
+@needs_glibc
 @pytest.mark.rule("import-failing-half")
-def test_pythons_allocations_may_fail():
-    assert softmetal.is_present()
-    done = run_child("python")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "quiet\n", "")
+def test_pythons_allocations_may_fail(libraries):
+    assert run_child("python", 0, 1, libraries["short_python"]) > 500
 
 
-@pytest.mark.needs_glibc
+@needs_glibc
 @pytest.mark.rule("import-failing-half")
-def test_allocations_of_the_extension_may_fail(tmp_path):
-    library = tmp_path / "short_malloc.so"
-    compiler = os.environ.get("CC", "cc").split()
-    subprocess.run([*compiler, "-shared", "-fPIC", "-O2", C_FILES / "short_malloc.c", "-o", library], check=True)
-    done = run_child("c", LD_PRELOAD=str(library))
-    assert (done.returncode, done.stdout, done.stderr) == (0, "quiet\n", "")
+def test_allocations_of_the_extension_may_fail(libraries):
+    assert run_child("c", LD_PRELOAD=str(libraries["short_malloc"])) > 100
+
+
+def test_metal_may_refuse_every_fourth_call():
+    """The kernels, which are made once, have a test of their own in test_work_items.py."""
+    assert run_child("metal", 0, 4) > 20
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", [1, 2, 3])
+def test_metal_may_refuse_the_others(part):
+    assert run_child("metal", part, 4) > 20
+
+
+def test_there_may_be_no_device_at_first():
+    code = (
+        "import metal_dlpack as md\n"
+        "from metal_dlpack import softmetal\n"
+        "softmetal.configure(fail='device@1+')\n"
+        "try:\n"
+        "    md.zeros(3)\n"
+        "except md.MetalError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr, "device" in done.stdout) == (0, "", True)

@@ -24,7 +24,7 @@ QUICK_BUILD = {"METAL_DLPACK_WERROR": "1", "METAL_DLPACK_LTO": "0", "CFLAGS": "-
 
 def checkout(folder):
     """What git would give somebody, without what was built."""
-    ignore = shutil.ignore_patterns("*.so", "build", "dist", "*.egg-info", ".git", ".venv", "__pycache__", ".*_cache")
+    ignore = shutil.ignore_patterns("*.so", "build", "dist", "*.egg-info", ".git", ".venv*", "__pycache__", ".*_cache")
     return Path(shutil.copytree(ROOT, folder / "checkout", ignore=ignore))
 
 

@@ -8,6 +8,7 @@ import threading
 
 import numpy as np
 import pytest
+from forking import fork
 from objc_messages import Range, gpu_fill, pool, send
 
 import metal_dlpack as md
@@ -346,7 +347,7 @@ def test_eight_threads_share_the_pool():
 def test_a_forked_child_takes_nothing_from_the_pool():
     del [md.empty(1000)][:]
     assert md.memory_stats()["cached_buffers"] == 1
-    pid = os.fork()
+    pid = fork()
     if pid == 0:
         status = 1
         try:

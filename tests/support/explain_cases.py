@@ -115,7 +115,7 @@ FOREIGN = {
     "NumPy": numpy_case(aligned),
     "NumPy, negative": numpy_case(lambda np: np.zeros((4, 6), np.float32)[::-1]),
     "NumPy, columns": numpy_case(lambda np: np.zeros((4, 6), np.float32)[:, 1:3]),
-    "NumPy, read-only": numpy_case(lambda np: readonly(np.zeros((4, 6), np.float32))),
+    "NumPy, read-only": numpy_case(lambda np: readonly(aligned(np))),
     "NumPy, dates": numpy_case(lambda np: np.zeros(4, "M8[s]")),
     "NumPy, swapped": numpy_case(lambda np: np.zeros(4, ">f4")),
     "no producer": lambda: [1.0],

@@ -24,7 +24,7 @@ os.environ.setdefault("SOFTMETAL_POISON", "1")
 if os.environ.get("METAL_DLPACK_SANITIZE"):
     sys.modules.update(dict.fromkeys(("torch", "jax", "mlx")))
 
-import ml_dtypes  # noqa: F401  (NumPy learns its types)
+import ml_dtypes
 import numpy as np
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
@@ -50,12 +50,32 @@ except ImportError:
     tvm_ffi = None
 
 STORAGES = ("shared", "managed", "private")
-PLAIN = (
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128 bfloat16 "
-    "float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz "
-    "float8_e8m0fnu"
-).split()
-NARROW = "int2 int4 uint2 uint4 float6_e2m3fn float6_e3m2fn float4_e2m1fn".split()
+PLAIN = [
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+    "bfloat16",
+    "float8_e3m4",
+    "float8_e4m3",
+    "float8_e4m3b11fnuz",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+]
+NARROW = ["int2", "int4", "uint2", "uint4", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"]
 IN_TORCH = {
     "bool",
     "int8",

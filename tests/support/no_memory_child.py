@@ -1,187 +1,36 @@
-"""One call after another with the n-th allocation failing, for each n until there are no more.
+"""One call after another with the n-th step of one kind failing, for each n until there are no more.
 
-    python child.py python          Python's allocators
-    python child.py c               malloc as the extension calls it; needs short_malloc.c preloaded
+    python child.py python PART OF LIBRARY  what the extension asks Python's allocators for; short_python.c
+    python child.py c PART OF               malloc as the extension calls it; short_malloc.c preloaded
+    python child.py metal PART OF           calls of Metal that give nil, command buffers that fail
 
-Prints a line for each call that neither worked nor said that memory is short, or left something behind; else "quiet".
+Prints a line for each call that neither worked nor said that memory or Metal failed, or left something behind; else
+"quiet", and how often something failed.
 """
 
-import _testbuffer
-import _testcapi
 import ctypes
-import functools
 import gc
 import itertools
-import operator
 import subprocess
 import sys
-from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
+
+import fault_calls
 
 import metal_dlpack as md
 from metal_dlpack import _core, softmetal
 
+TYPES = tuple(_core._types())
 #: A call that needs more allocations than this is not one of ours.
-MOST = 400
-#: A call that works this often in a row, whichever allocation fails, has no more of them.
-ENOUGH = 20
-#: What calls are made for that must be refused.
-REFUSALS = (IndexError, BufferError)
-TYPES = (md.Array, md.Buffer, md.Device, md.Stream, md.Event, md.StridedLayout, md.dtype, type(md.zeros(1).host))
-
-array = md.zeros((4, 6), "float32")
-readonly = array.as_readonly()
-odd = md.zeros((4, 6), "int16", storage="private")[1:, ::2]
-layout = md.StridedLayout.dense((4, 6), 4)
-buffer = md.Buffer(64)
-memory = bytearray(64)
-shared = SharedMemory(create=True, size=64)
-shared.unlink()  # its memory stays until the end
-numbers = list(range(12))
-room = md.zeros((4, 6))
-pointers = _testbuffer.ndarray(list(range(12)), shape=[3, 4], format="B", flags=_testbuffer.ND_PIL)
-odd_copy = odd.copy()
-nibbles = md.zeros(12, "int4")
-vectors = md.zeros(3, "int64x40")
-stream = md.Stream()
-event = stream.record()
-
-
-class Producer:
-    """Says no more than it must."""
-
-    def __dlpack__(self):
-        return array.__dlpack__()
-
-    def __dlpack_device__(self):
-        return (8, 0)
-
-
-producer = Producer()
-
-
-def use_table():
-    with memoryview(array):
-        pass
-
-
-def assign():
-    array[1:, ::2] = 3
-
-
-def assign_array():
-    array[1:3] = array[0:2]
-
-
-CALLS = {
-    "zeros": lambda: md.zeros((3, 4)),
-    "full": lambda: md.full((3, 4), 2, "int16"),
-    "empty_private": lambda: md.empty(100, storage="private"),
-    "empty_like": lambda: md.empty_like(array),
-    "asarray_list": lambda: md.asarray(numbers),
-    "asarray_scalar": lambda: md.asarray(1.5),
-    "asarray_list_of_dtype": lambda: md.asarray([[1, 2.5], [2**60 + 1, True]], dtype="float32"),
-    "asarray_list_of_bits": lambda: md.asarray([1.5, 2], dtype="int4"),
-    "asarray_pointers": lambda: md.asarray(pointers),
-    "asarray_bytes": lambda: md.asarray(memory),
-    "asarray_copy": lambda: md.asarray(memory, copy=True),
-    "asarray_shared": lambda: md.asarray(shared),
-    "buffer": lambda: md.Buffer(64, label="a name"),
-    "buffer_of_array": lambda: md.zeros(3).buffer,
-    "view_before_buffer": lambda: md.zeros((2, 3))[1],
-    "buffer_from_handle": lambda: md.Buffer.from_handle(buffer.handle, owner=buffer),
-    "buffer_from_host": lambda: md.Buffer.from_host(memory, writable=False),
-    "buffer_from_host_shared": lambda: md.Buffer.from_host(shared),
-    "to_device": lambda: (array.to_device("metal"), array.to_device((1, 0))),
-    "to_device_private": lambda: odd.to_device("cpu"),
-    "buffer_array": lambda: buffer.array((2, 3), "int16", 4),
-    "buffer_array_of_layout": lambda: buffer.array(md.StridedLayout((2, 3), (3, 1), 4), "float32"),
-    "buffer_copy": lambda: (buffer.copy_from(memory), buffer.copy_to(memory)),
-    "from_dlpack_array": lambda: md.from_dlpack(array),
-    "from_dlpack_copy": lambda: md.from_dlpack(array, copy=True),
-    "from_dlpack_producer": lambda: md.from_dlpack(producer),
-    "from_dlpack_capsule": lambda: md.from_dlpack(array.__dlpack__(max_version=(1, 3))),
-    "from_dlpack_host": lambda: md.from_dlpack(array.host),
-    "from_dlpack_cpu": lambda: md.from_dlpack(array.host.__dlpack__()),
-    "dlpack": lambda: array.__dlpack__(),
-    "dlpack_versioned": lambda: array.__dlpack__(max_version=(1, 3), copy=True),
-    "dlpack_cpu": lambda: array.__dlpack__(max_version=(1, 3), dl_device=(1, 0)),
-    "dlpack_refused": readonly.__dlpack__,
-    "dlpack_device": lambda: array.__dlpack_device__(),
-    "index": lambda: array[1:, None, ..., 2],
-    "index_refused": functools.partial(operator.getitem, array, 9),
-    "assign": assign,
-    "assign_array": assign_array,
-    "reshape": functools.partial(array.reshape, 2, 12),
-    "permute": functools.partial(array.permute, 1, 0),
-    "expand_dims": functools.partial(array.expand_dims, 0),
-    "squeeze": array.squeeze,
-    "flatten": array.flatten,
-    "transpose": functools.partial(getattr, array, "T"),
-    "view": functools.partial(array.view, "int8"),
-    "broadcast_to": functools.partial(array.broadcast_to, (2, 4, 6)),
-    "reshape_refused": functools.partial(array.T.reshape, 24),
-    "copy": lambda: odd.copy(order="F"),
-    "host_reduce": lambda: array.host.__reduce__(),
-    "reduce": lambda: (array.__reduce_ex__(5), array.T.__reduce_ex__(2)),
-    "tolist": lambda: odd.tolist(),
-    "item": lambda: array[0, 0].item(),
-    "fill": lambda: odd.fill(7),
-    "host": lambda: array.host.array,
-    "memoryview": use_table,
-    "attributes": lambda: (array.shape, array.strides, array.layout, array.dtype, array.device, array.nbytes),
-    "explain": lambda: md.shares_memory(array, array[1:]),
-    "layout": lambda: md.StridedLayout((4, 6), None, 4),
-    "layout_dense": lambda: md.StridedLayout.dense((4, 6), 4, (1, 0)),
-    "layout_views": lambda: (
-        layout.permuted((1, 0)).to_dense()[1:, ::2].unsqueezed(0).squeezed().broadcast_to((5, 5, 2))
-    ),
-    "layout_repacked": lambda: layout.repacked(2).flattened().reshaped((2, 4, 6)),
-    "layout_facts": lambda: (layout.shape, layout.strides, layout.stride_order, layout.offset_bounds, repr(layout)),
-    "dtype": lambda: (md.dtype("float32"), md.dtype(int), repr(md.bfloat16), hash(md.int4)),
-    "dtype_lanes": lambda: md.dtype("float32x4"),
-    "devices": lambda: (md.devices(), md.default_device().name, repr(md.default_device())),
-    "copy_from": lambda: odd.copy_from(odd_copy),
-    "copy_from_numbers": lambda: array.copy_from(2.5),
-    "copy_to": lambda: array.copy_to(room),
-    "padded": lambda: md.zeros((2, 3), "int4").copy(padded=True),
-    "bits_overlap": functools.partial(operator.setitem, nibbles, slice(1, 9), nibbles[2:10]),
-    "bits_refused": functools.partial(operator.getitem, nibbles, 1),
-    "lanes": lambda: (vectors.fill((1, 2) * 20), vectors.tolist(), vectors.item(1)),
-    "dtype_text": lambda: (md.dtype("mlx.core.float32"), md.dtype("<f4")),
-    "view_dtype": functools.partial(nibbles.view, "uint2"),
-    "stream": lambda: md.Stream(label="a name"),
-    "event": lambda: (md.Event(), md.Event.from_handle(event.handle, 0)),
-    "record": lambda: stream.record(),
-    "stream_wait": lambda: stream.wait(event),
-    "queued_copy": lambda: (odd.copy_from(odd_copy, stream=stream), stream.synchronize()),
-    "queued_fill": lambda: (odd.fill(2), stream.synchronize()),
-    "dlpack_stream": lambda: array.__dlpack__(stream=stream.handle),
-    "from_dlpack_stream": lambda: md.from_dlpack(array, stream=stream),
-    "metal_stream": lambda: (array.__metal_stream__(), stream.__metal_stream__()),
-    "memory_stats": lambda: md.memory_stats(),
-    "empty_cache": lambda: (md.zeros(3), md.empty_cache()),
-    "live": lambda: softmetal.live_objects("MTLBuffer"),
-}
-
-
-def held():
-    """Live MTLBuffers, and references to each type: one for each living instance."""
-    gc.collect()
-    md.default_device().synchronize()  # work that is over lets go on a thread of Metal's
-    md.empty_cache()
-    return [softmetal.live_objects("MTLBuffer"), *map(sys.getrefcount, TYPES)]
-
-
-def run(call):
-    """True: it did what it does with memory enough, which for some is to refuse."""
-    try:
-        call()
-    except REFUSALS:
-        return True
-    except (MemoryError, md.MetalError):  # Metal has no memory either
-        return False
-    return True
+MOST = 3000
+#: What Metal may refuse, how: one call, that and all later ones, and a GPU that goes away.
+METAL = [
+    f"{kind}@{{}}{tail}"
+    for kind in ("buffer", "queue", "commandBuffer", "encoder", "event")
+    for tail in ("", "+")
+] + ["commit@{}", "commit@{}+=OutOfMemory", "commit@{}=DeviceRemoved"]  # fmt: skip
+#: A Metal call fails in none of so many places in a row: there are no more.
+ENOUGH = 2
 
 
 def code_of_ours():
@@ -201,47 +50,155 @@ def code_of_ours():
     return list(itertools.chain.from_iterable(spans))
 
 
-def fail_python(n):
-    """The n-th allocation of Python's fails; 0: none does."""
-    if n:
-        _testcapi.set_nomemory(n, n + 1)
-    else:
-        _testcapi.remove_mem_hooks()
+class PythonsAllocations:
+    """Of Python's allocators."""
+
+    limit = MOST
+
+    def __init__(self, library):
+        self.library = ctypes.PyDLL(library)
+        self.call = self.library.short_python_call
+        self.call.restype, self.call.argtypes = ctypes.py_object, [ctypes.py_object, ctypes.c_long]
+        self.library.short_python_install(ctypes.c_void_p(code_of_ours()[0]))
+
+    def attempt(self, call, n):
+        self.call(call, n)
+
+    def has_failed(self):
+        return bool(self.library.short_python_has_failed())
 
 
-def fail_c(n):
-    """The n-th malloc by the extension fails; 0: none does."""
-    ctypes.pythonapi.short_malloc_arm(ctypes.c_long(n))
+class Mallocs:
+    """Of the C library, called by the extension's own code."""
 
+    limit = MOST
 
-def fail_each_allocation(name, call):
-    """A line for the first allocation whose failure is not a plain exception; None if there is none."""
-    for _ in range(3):
-        run(call)  # what is cached is cached
-    before = held()
-    nworked = 0
-    for n in range(1, MOST):
-        fail(n)
+    def __init__(self):
+        code = code_of_ours()
+        self.bounds = (ctypes.c_size_t * len(code))(*code)
+        ctypes.pythonapi.short_malloc_choose(self.bounds, ctypes.c_size_t(len(code)))
+        ctypes.pythonapi.short_malloc_left.restype = ctypes.c_long
+
+    def attempt(self, call, n):
+        md.empty_cache()  # else storage comes from there
+        ctypes.pythonapi.short_malloc_arm(ctypes.c_long(n))
         try:
-            nworked = nworked + 1 if run(call) else 0
-        except BaseException as error:
-            fail(0)
-            return f"{name}: with allocation {n} failing: {error!r}"
-        fail(0)
-        after = held()
-        # Fewer buffers than before are those of earlier work, which its completion has let go of by now.
-        if after[0] > before[0] or after[1:] != before[1:]:
-            return f"{name}: with allocation {n} failing, the references {before} became {after}"
-        if nworked == ENOUGH:
-            return None
-    return f"{name}: makes {MOST} allocations"
+            call()
+        finally:
+            self.left = ctypes.pythonapi.short_malloc_left()
+            ctypes.pythonapi.short_malloc_arm(ctypes.c_long(0))
+
+    def has_failed(self):
+        return self.left == 0
 
 
-gc.collect()
-gc.freeze()  # each of the next thousand collections looks at what a call leaves, and at nothing else
-if sys.argv[1] == "c":
-    bounds = (ctypes.c_size_t * len(code_of_ours()))(*code_of_ours())
-    ctypes.pythonapi.short_malloc_choose(bounds, ctypes.c_size_t(len(bounds)))
-fail = {"python": fail_python, "c": fail_c}[sys.argv[1]]
-complaints = [fail_each_allocation(name, call) for name, call in CALLS.items() if name in (sys.argv[2:] or CALLS)]
-print("\n".join(filter(None, complaints)) or "quiet")
+class MetalCalls:
+    """Of one kind; the software Metal does not say whether a rule has struck."""
+
+    limit = 100
+
+    def __init__(self, rule):
+        self.rule = rule
+
+    def attempt(self, call, n):
+        md.empty_cache()
+        softmetal.configure(fail=self.rule.format(n))
+        self.has_worked = False
+        try:
+            call()
+            self.has_worked = True
+        finally:
+            softmetal.configure(fail=None)
+
+    def has_failed(self):
+        return not self.has_worked
+
+
+def held():
+    """Live objects of Metal's, references to each type (one for each instance) and to what the calls use."""
+    gc.collect()
+    softmetal.wait_idle()  # finished work lets go on a thread of Metal's
+    md.empty_cache()
+    kept = [sys.getrefcount(thing) for thing in fault_calls.KEPT]
+    return [softmetal.live_objects(None), *map(sys.getrefcount, TYPES), *kept]
+
+
+def run(call):
+    """True: it did what it does."""
+    try:
+        call()
+    except (MemoryError, md.MetalError):
+        return False
+    return True
+
+
+def settle():
+    """An error that a stream keeps is raised by its next wait."""
+    for stream in (fault_calls.stream, fault_calls.device.default_stream):
+        run(stream.synchronize)
+
+
+def complain(name, fault, call, n, before):
+    """What was wrong when the n-th failed, or None; and whether it failed."""
+    may_raise = (MemoryError, md.MetalError, fault_calls.ALSO_RAISED.get(name.partition(",")[0], MemoryError))
+    try:
+        fault.attempt(call, n)
+    except may_raise:
+        pass
+    except BaseException as error:
+        return f"{name}: with number {n} failing: {error!r}", True
+    has_failed = fault.has_failed()
+    settle()
+    after = held()
+    # Fewer objects than before are those of earlier work, which its completion has let go of by now.
+    if after[0] > before[0] or after[1:] != before[1:]:
+        changed = [(place, old, new) for place, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
+        return f"{name}: with number {n} failing, what is held changed: {changed}", True
+    return None, has_failed
+
+
+def fail_each(name, fault, call):
+    """The first complaint, or None, and how often something failed."""
+    for _ in range(2):
+        call()  # what is cached is cached
+    before = held()
+    nfailures = quiet = 0
+    for n in range(1, fault.limit):
+        complaint, has_failed = complain(name, fault, call, n, before)
+        if complaint is not None:
+            return complaint, nfailures
+        nfailures += has_failed
+        quiet = 0 if has_failed else quiet + 1
+        if quiet == (1 if not isinstance(fault, MetalCalls) else ENOUGH):
+            call()  # it works again
+            return None, nfailures
+    return f"{name}: makes {fault.limit} of them", nfailures
+
+
+def chosen_calls(part, parts, skipped):
+    calls = [(name, call) for name, calls in fault_calls.CALLS.items() for call in calls if name not in skipped]
+    return calls[part::parts]
+
+
+def main(kind, part, parts, *library):
+    gc.collect()
+    gc.freeze()  # each of the next thousand collections looks at what a call leaves, and at nothing else
+    lines, total = [], 0
+    settle()  # makes the default stream
+    skipped = {"softmetal.configure"} if kind == "metal" else set()
+    faults = {
+        "python": lambda: [PythonsAllocations(*library)],
+        "c": lambda: [Mallocs()],
+        "metal": lambda: [MetalCalls(rule) for rule in METAL],
+    }[kind]()
+    for fault, (name, call) in itertools.product(faults, chosen_calls(part, parts, skipped)):
+        what = f"{name}, {fault.rule}" if kind == "metal" else name
+        complaint, nfailures = fail_each(what, fault, call)
+        total += nfailures
+        lines += [complaint] if complaint else []
+    fault_calls.is_usable()
+    print("\n".join(lines) or f"quiet, {total} failures")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])

@@ -1,0 +1,21 @@
+/* attribute.h: attributes that may be missing.
+ *
+ * Owns:    nothing.
+ * Threads: the GIL is held; a look-up can run any Python code.
+ * Failure: a missing attribute is an answer.  What else a look-up raises goes to the caller:
+ *          PyObject_HasAttr swallows it, or prints it from Python 3.13 on.
+ */
+#ifndef MD_ATTRIBUTE_H
+#define MD_ATTRIBUTE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+/* 1: `*out` is the attribute, owned (+1).  0: there is none; no exception is set.
+ * -1: an exception.  `*out` is NULL for 0 and -1. */
+int attribute_find(PyObject *op, PyObject *name, PyObject **out);
+
+/* 1: there is one.  0: there is none.  -1: an exception. */
+int attribute_exists(PyObject *op, PyObject *name);
+
+#endif /* MD_ATTRIBUTE_H */

@@ -1,0 +1,120 @@
+"""An attribute is there, is missing, or raises: and then the caller gets what it raised, at every door."""
+
+import pytest
+
+import metal_dlpack as md
+
+
+class RaisedError(Exception):
+    """What no library raises."""
+
+
+def raising(name, error):
+    """An object whose attribute of this name raises."""
+
+    class Hostile:
+        @property
+        def attribute(self):
+            raise error
+
+    setattr(Hostile, name, Hostile.attribute)
+    return Hostile()
+
+
+def raising_by_type(name, error):
+    """An object whose *type* has such an attribute."""
+
+    class Meta(type):
+        @property
+        def attribute(cls):
+            raise error
+
+    setattr(Meta, name, Meta.attribute)
+    return Meta("Hostile", (), {})()
+
+
+def buffer_raising(name, error):
+    """Bytes with such an attribute."""
+
+    class Hostile(bytearray):
+        @property
+        def attribute(self):
+            raise error
+
+    setattr(Hostile, name, Hostile.attribute)
+    return Hostile(16)
+
+
+class Table:
+    """A module with from_dlpack whose Tensor raises."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def from_dlpack(self, x):
+        return "taken"
+
+    @property
+    def Tensor(self):
+        raise self.error
+
+
+#: Door: (the call, what it raises where the attribute is missing; None where it works then).
+DOORS = {
+    "Buffer.from_handle": (lambda e: md.Buffer.from_handle(raising("__c_void_p__", e)), TypeError),
+    "Stream.from_handle": (lambda e: md.Stream.from_handle(raising("__c_void_p__", e)), TypeError),
+    "Event.from_handle": (lambda e: md.Event.from_handle(raising("__c_void_p__", e), 0), TypeError),
+    "Array.to": (lambda e: md.zeros(1).to(raising("from_dlpack", e)), TypeError),
+    "Array.to, Tensor": (lambda e: md.zeros(1).to(Table(e)), None),
+    "from_dlpack": (lambda e: md.from_dlpack(raising_by_type("__dlpack__", e)), AttributeError),
+    "from_dlpack, table": (
+        lambda e: md.from_dlpack(raising_by_type("__dlpack_c_exchange_api__", e)),
+        AttributeError,
+    ),
+    "from_dlpack, stream": (lambda e: md.from_dlpack(raising_by_type("__metal_stream__", e)), AttributeError),
+    "Buffer.from_host": (lambda e: md.Buffer.from_host(raising_by_type("__dlpack__", e)), TypeError),
+    "asarray": (lambda e: md.asarray(raising_by_type("__dlpack__", e)), TypeError),
+    "asarray, buffer": (lambda e: md.asarray(buffer_raising("dtype", e)), None),
+    "asarray, interface": (lambda e: md.asarray(raising("__array_interface__", e)), TypeError),
+    "asarray, array": (lambda e: md.asarray(raising("__array__", e)), TypeError),
+    "shares_memory": (lambda e: md.shares_memory(md.zeros(1), raising("__array_interface__", e)), TypeError),
+    "shares_memory, tensor": (lambda e: md.shares_memory(md.zeros(1), raising("__dlpack__", e)), TypeError),
+    "Stream.wait": (lambda e: md.Stream().wait(raising("__metal_stream__", e)), TypeError),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("error", [RaisedError, KeyboardInterrupt, MemoryError])
+def test_what_an_attribute_raises_comes_out(door, error):
+    call, _ = DOORS[door]
+    with pytest.raises(error):
+        call(error())
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_an_attribute_error_means_that_there_is_none(door):
+    call, refusal = DOORS[door]
+    if refusal is None:
+        call(AttributeError())
+        return
+    with pytest.raises(refusal, match=r"^(?!not ours)"):
+        call(AttributeError("not ours"))
+
+
+class Tensor:
+    """A producer on Metal, of a type that a hook can be registered for."""
+
+    def __dlpack__(self, **keywords):
+        return md.zeros(1).__dlpack__(**keywords)
+
+    def __dlpack_device__(self):
+        return (8, 0)
+
+
+def test_a_hook_may_answer_with_a_hostile_object():
+    md.register_sync(Tensor, lambda tensor: raising("__metal_stream__", RaisedError()))
+    try:
+        with pytest.raises(RaisedError):
+            md.from_dlpack(Tensor())
+    finally:
+        md.register_sync(Tensor, None)

@@ -1,0 +1,488 @@
+"""How each public name is called, for tests that let something fail inside of the call.
+
+CALLS has a list of calls for each name of public_surface.surface(), without the plain attributes, which are read.  A
+call may be made any number of times, and leaves nothing behind.
+"""
+
+import _testbuffer
+import ctypes
+import functools
+import operator
+import os
+import pickle
+import tempfile
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+
+import public_surface
+from dlpack_structs import SET_ERROR, Tensor, Versioned, delete, table_of
+
+import metal_dlpack as md
+from metal_dlpack import _core, softmetal
+
+METAL, CPU, VERSIONED = (8, 0), (1, 0), (1, 3)
+
+array = md.zeros((4, 6), "float32")
+readonly = array.as_readonly()
+odd = md.zeros((4, 6), "int16", storage="private")[1:, ::2]
+odd_copy = odd.copy()
+managed = md.zeros((4, 6), storage="managed")
+room = md.zeros((4, 6))
+one = md.full((), 3.0)
+whole = md.full((), 3, "int32")
+nibbles = md.zeros(12, "int4")
+vectors = md.zeros(3, "int64x40")
+empty = md.zeros((0, 3))
+buffer = md.Buffer(64)
+memory = bytearray(64)
+numbers = list(range(12))
+stream, other_stream = md.Stream(), md.Stream()
+event = stream.record()
+device = md.default_device()
+layout = md.StridedLayout.dense((4, 6), 4)
+dtype = md.float32
+pointers = _testbuffer.ndarray(list(range(12)), shape=[3, 4], format="B", flags=_testbuffer.ND_PIL)
+shared = SharedMemory(create=True, size=64)
+shared.unlink()  # its memory stays until the end
+pickled_layout, pickled_dtype = pickle.dumps(layout), pickle.dumps(dtype)
+#: One of each type, whose attributes are read.
+INSTANCES = {
+    "dtype": dtype,
+    "StridedLayout": layout,
+    "Device": device,
+    "Buffer": buffer,
+    "Array": array,
+    "HostView": array.host,
+    "Stream": stream,
+    "Event": event,
+}
+#: Objects of which a call that fails must not keep a reference.
+KEPT = [array, readonly, odd, managed, room, buffer, stream, event, device, layout, dtype, memory, shared]
+folder = tempfile.TemporaryDirectory()
+file = Path(folder.name, "numbers.npy")
+
+
+class Producer:
+    """Says no more than it must."""
+
+    def __dlpack__(self):
+        return array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return METAL
+
+
+class Moment:
+    """Says what to wait for."""
+
+    def __metal_stream__(self):
+        return stream.__metal_stream__()
+
+
+class Interface:
+    """Memory by NumPy's older protocol."""
+
+    __array_interface__ = {"data": (buffer.address, False), "typestr": "<f4", "shape": (2, 3), "strides": None}
+
+
+producer, moment, interface = Producer(), Moment(), Interface()
+
+
+def write_file():
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 6), }".ljust(117) + "\n"
+    file.write_bytes(b"\x93NUMPY\x01\x00\x76\x00" + header.encode() + bytes(96))
+
+
+def comparisons(a, b):
+    orders = (operator.lt, operator.le, operator.gt, operator.ge)
+    return {f"__{compare.__name__}__": [functools.partial(refused, compare, TypeError, a, b)] for compare in orders} | {
+        "__eq__": [lambda: a == b, lambda: a == 3],
+        "__ne__": [lambda: a != b],
+    }
+
+
+def refused(call, error, *arguments):
+    """It does what it does, which is to raise this."""
+    try:
+        call(*arguments)
+    except error:
+        return
+    raise AssertionError(f"{call} takes {arguments}")
+
+
+def show_buffer(thing):
+    with memoryview(thing):
+        pass
+
+
+def wait_for(work):
+    work()
+    stream.synchronize()
+
+
+def copies_by_gpu():
+    odd.copy_from(odd_copy, stream=stream)
+    odd.copy_to(odd_copy, stream=stream)
+    stream.synchronize()
+
+
+def enter_stream():
+    with stream:
+        md.zeros(3)
+
+
+def use_numpy_memory():
+    import numpy
+
+    with md.numpy_memory():
+        numpy.zeros(1 << 17, "uint8")
+
+
+def hook():
+    md.register_sync(Producer, lambda x: None)
+    md.register_sync(Producer, None)
+
+
+def set_and_unset_limit():
+    md.set_memory_limit(1 << 40)
+    md.set_memory_limit(None)
+
+
+# ---- the C tables ----
+
+table = table_of(md.Array)
+int64s, OBJECT = ctypes.POINTER(ctypes.c_int64), ctypes.py_object
+out, tensor, view, access = ctypes.c_void_p(), Tensor(), (ctypes.c_uint64 * 32)(), (ctypes.c_uint64 * 16)()
+extents = (ctypes.c_int64 * 2)(2, 3)
+float32 = 0x0001_20_02  # {code 2, bits 32, lanes 1} as it lies in a register
+on_error = SET_ERROR(lambda _context, _kind, _message: None)
+prototype = ctypes.c_void_p()
+assert table.from_object(array, ctypes.byref(prototype)) == 0
+#: Of metal_dlpack.h; those that give an object or a tensor put it into `out`, as the caller's own could fail.
+PROTOTYPES = {
+    "array_check": ctypes.PYFUNCTYPE(ctypes.c_int, OBJECT),
+    "array_get": ctypes.PYFUNCTYPE(ctypes.c_int, OBJECT, ctypes.c_void_p),
+    "array_new": ctypes.PYFUNCTYPE(OBJECT, ctypes.c_int, int64s, ctypes.c_uint32, ctypes.c_int),
+    "buffer_wrap": ctypes.PYFUNCTYPE(OBJECT, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p),
+    "buffer_array": ctypes.PYFUNCTYPE(OBJECT, OBJECT, ctypes.c_int, int64s, int64s, ctypes.c_uint32, ctypes.c_int64),
+    "array_from_dlpack": ctypes.PYFUNCTYPE(OBJECT, ctypes.c_void_p, ctypes.c_int),
+    "array_to_dlpack": ctypes.PYFUNCTYPE(ctypes.c_void_p, OBJECT, ctypes.c_int),
+    "array_begin": ctypes.PYFUNCTYPE(ctypes.c_int, OBJECT, ctypes.c_int, ctypes.c_void_p),
+    "array_end": ctypes.PYFUNCTYPE(ctypes.c_int, OBJECT, ctypes.c_void_p, ctypes.c_int),
+}
+
+
+def api_table():
+    names = public_surface.api_functions()
+    fields = [("version", ctypes.c_uint64), *((name, PROTOTYPES[name]) for name in names)]
+    struct = type("Api", (ctypes.Structure,), {"_fields_": fields})
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [OBJECT, ctypes.c_char_p]
+    return struct.from_address(get(_core._C_API, b"metal_dlpack._core._C_API"))
+
+
+api = api_table()
+
+
+def call_table(call, *arguments):
+    """A function of the exchange table: 0, or an exception that is raised already."""
+    out.value = None
+    if call(*arguments, ctypes.byref(out)) != 0:
+        raise MemoryError("it gave -1 and no exception")
+
+
+def own_a_tensor(thing=array):
+    call_table(table.from_object, thing)
+    delete(out.value)
+
+
+def steal_a_tensor():
+    call_table(table.from_object, array)
+    address = out.value
+    call_table(table.to_object, address)
+    ctypes.pythonapi.Py_DecRef(ctypes.cast(out, OBJECT))
+
+
+def allocate_a_tensor():
+    out.value = None
+    prototyped = Versioned.from_address(prototype.value).dl_tensor
+    if table.allocator(ctypes.byref(prototyped), ctypes.byref(out), None, on_error) != 0:
+        raise MemoryError("the error went to the callback")
+    delete(out.value)
+
+
+def api_round_trip():
+    api.array_from_dlpack(api.array_to_dlpack(array, -1), -1)
+
+
+def api_to_dlpack():
+    delete(api.array_to_dlpack(array.T, 1))
+
+
+def api_access(thing, is_writing):
+    api.array_begin(thing, is_writing, access)
+    api.array_end(thing, access, is_writing)
+
+
+# ---- every name ----
+
+CALLS = {
+    # functions
+    "devices": [md.devices],
+    "default_device": [md.default_device],
+    "get_storage_mode": [md.get_storage_mode],
+    "memory_stats": [md.memory_stats],
+    "empty_cache": [lambda: (md.zeros(3), md.empty_cache())],
+    "set_memory_limit": [set_and_unset_limit],
+    "empty": [lambda: md.empty(100), lambda: md.empty(100, storage="private")],
+    "zeros": [lambda: md.zeros((3, 4)), lambda: md.zeros((3, 4), storage="managed")],
+    "full": [lambda: md.full((3, 4), 2, "int16"), lambda: md.full(4, 2, storage="private")],
+    "empty_like": [lambda: md.empty_like(array)],
+    "asarray": [
+        lambda: md.asarray(numbers),
+        lambda: md.asarray(1.5),
+        lambda: md.asarray([[1, 2.5], [2**60 + 1, True]], dtype="float32"),
+        lambda: md.asarray([1.5, 2], dtype="int4"),
+        lambda: md.asarray(pointers),
+        lambda: md.asarray(memory),
+        lambda: md.asarray(memory, copy=True),
+        lambda: md.asarray(shared),
+        lambda: md.asarray(array, dtype="int16"),
+        lambda: md.asarray(array, storage="private"),
+    ],
+    "from_dlpack": [
+        lambda: md.from_dlpack(array),
+        lambda: md.from_dlpack(array, copy=True),
+        lambda: md.from_dlpack(array, stream=stream),
+        lambda: md.from_dlpack(producer),
+        lambda: md.from_dlpack(array.__dlpack__(max_version=VERSIONED)),
+        lambda: md.from_dlpack(array.host),
+        lambda: md.from_dlpack(array.host.__dlpack__()),
+    ],
+    "shares_memory": [
+        lambda: md.shares_memory(array, array[1:]),
+        lambda: md.shares_memory(array.host, memory),
+        lambda: md.shares_memory(producer, array),
+        lambda: md.shares_memory(interface, array),
+    ],
+    "last_refusal": [md.last_refusal],
+    "current_stream": [md.current_stream],
+    "get_num_threads": [md.get_num_threads],
+    "set_num_threads": [lambda: md.set_num_threads(md.get_num_threads())],
+    # functions in Python
+    "explain": [lambda: md.explain(array), lambda: md.explain(producer), lambda: md.explain(odd, device="cpu")],
+    "get_include": [md.get_include],
+    "numpy_memory": [use_numpy_memory],
+    "open": [lambda: md.open(file)],
+    "register_sync": [hook],
+    "show": [lambda: str(md.show(array, odd))],
+    "softmetal.configure": [lambda: softmetal.configure(latency_us=None)],
+    "softmetal.is_present": [softmetal.is_present],
+    "softmetal.last_report": [softmetal.last_report],
+    "softmetal.live_objects": [softmetal.live_objects, lambda: softmetal.live_objects(None)],
+    "softmetal.reports": [softmetal.reports, lambda: softmetal.reports("race")],
+    "softmetal.wait_idle": [softmetal.wait_idle],
+    # dtype
+    **{f"dtype.{name}": calls for name, calls in comparisons(dtype, md.int4).items()},
+    "dtype.__new__": [
+        lambda: md.dtype("float32"),
+        lambda: md.dtype("float32x4"),
+        lambda: md.dtype("mlx.core.float32"),
+        lambda: (md.dtype("<f4"), md.dtype(int), md.dtype(md.float32)),
+    ],
+    "dtype.__repr__": [lambda: repr(md.bfloat16)],
+    "dtype.__str__": [lambda: str(md.bfloat16)],
+    "dtype.__hash__": [lambda: hash(md.int4)],
+    "dtype.__reduce__": [dtype.__reduce__, lambda: pickle.loads(pickled_dtype)],
+    # StridedLayout
+    **{f"StridedLayout.{name}": calls for name, calls in comparisons(layout, layout.to_dense("F")).items()},
+    "StridedLayout.__new__": [
+        lambda: md.StridedLayout((4, 6), None, 4),
+        lambda: md.StridedLayout((4, 6), (6, 1), 4),
+    ],
+    "StridedLayout.__repr__": [lambda: repr(layout)],
+    "StridedLayout.__hash__": [lambda: hash(layout)],
+    "StridedLayout.__getitem__": [lambda: layout[1:, ::2]],
+    "StridedLayout.dense": [lambda: md.StridedLayout.dense((4, 6), 4, (1, 0))],
+    "StridedLayout.dense_like": [lambda: md.StridedLayout.dense_like(layout)],
+    "StridedLayout.to_dense": [lambda: layout.to_dense("F")],
+    "StridedLayout.repacked": [lambda: layout.repacked(2)],
+    "StridedLayout.max_compatible_itemsize": [layout.max_compatible_itemsize],
+    "StridedLayout._restore": [lambda: pickle.loads(pickled_layout)],
+    "StridedLayout.reshaped": [lambda: layout.reshaped((2, 12))],
+    "StridedLayout.permuted": [lambda: layout.permuted((1, 0))],
+    "StridedLayout.unsqueezed": [lambda: layout.unsqueezed(0), lambda: layout.unsqueezed((0, 2))],
+    "StridedLayout.broadcast_to": [lambda: layout.broadcast_to((5, 4, 6))],
+    "StridedLayout.flattened": [layout.flattened],
+    "StridedLayout.sliced": [lambda: layout.sliced((slice(1, 3), slice(None, None, 2)))],
+    "StridedLayout.required_size_in_bytes": [layout.required_size_in_bytes],
+    "StridedLayout.__reduce__": [layout.__reduce__],
+    "StridedLayout.__copy__": [layout.__copy__],
+    "StridedLayout.__deepcopy__": [lambda: layout.__deepcopy__({})],
+    "StridedLayout.squeezed": [layout.squeezed],
+    "StridedLayout.flattened_axis_mask": [layout.flattened_axis_mask],
+    # Device
+    "Device.__repr__": [lambda: repr(device)],
+    "Device.__str__": [lambda: str(device)],
+    "Device.synchronize": [device.synchronize],
+    "Device.__reduce__": [device.__reduce__],
+    # Buffer
+    "Buffer.__new__": [lambda: md.Buffer(64, label="a name"), lambda: md.Buffer(64, storage="private")],
+    "Buffer.__repr__": [lambda: repr(buffer)],
+    "Buffer.from_handle": [lambda: md.Buffer.from_handle(buffer.handle, owner=buffer)],
+    "Buffer.from_host": [
+        lambda: md.Buffer.from_host(memory, writable=False),
+        lambda: md.Buffer.from_host(shared),
+        lambda: refused(md.Buffer.from_host, TypeError, array.host),
+    ],
+    "Buffer.from_iosurface": [lambda: refused(md.Buffer.from_iosurface, (NotImplementedError, ValueError), 1)],
+    "Buffer.array": [
+        lambda: buffer.array((2, 3), "int16", 4),
+        lambda: buffer.array(md.StridedLayout((2, 3), (3, 1), 4), "float32"),
+    ],
+    "Buffer.close": [lambda: md.Buffer(64).close()],
+    "Buffer.fill": [lambda: buffer.fill(0), lambda: md.Buffer(64, storage="private").fill(7)],
+    "Buffer.copy_from": [lambda: buffer.copy_from(memory)],
+    "Buffer.copy_to": [lambda: buffer.copy_to(memory)],
+    "Buffer.__reduce__": [lambda: refused(buffer.__reduce__, TypeError)],
+    "Buffer.__buffer__": [lambda: show_buffer(buffer)],
+    # Array
+    "Array.__repr__": [lambda: repr(array), lambda: repr(odd)],
+    "Array.__iter__": [lambda: list(array)],
+    "Array.__bool__": [lambda: bool(one)],
+    "Array.__int__": [lambda: int(one)],
+    "Array.__float__": [lambda: float(one)],
+    "Array.__complex__": [lambda: complex(one)],
+    "Array.__index__": [lambda: operator.index(whole)],
+    "Array.__len__": [lambda: len(array)],
+    "Array.__getitem__": [
+        lambda: array[1:, None, ..., 2],
+        lambda: refused(operator.getitem, IndexError, array, 9),
+        lambda: refused(operator.getitem, (IndexError, md.CopyRequiredError), nibbles, 1),
+        lambda: md.zeros((2, 3))[1],
+    ],
+    "Array.__setitem__": [
+        lambda: operator.setitem(array, (slice(1, None), slice(None, None, 2)), 0),
+        lambda: operator.setitem(array, slice(1, 3), array[0:2]),
+        lambda: operator.setitem(nibbles, slice(1, 9), nibbles[2:10]),
+        lambda: operator.setitem(odd, 0, 0),
+    ],
+    "Array.__delitem__": [lambda: refused(operator.delitem, TypeError, array, 0)],
+    "Array.reshape": [lambda: array.reshape(2, 12), lambda: refused(array.T.reshape, md.CopyRequiredError, 24)],
+    "Array.permute": [lambda: array.permute(1, 0)],
+    "Array.squeeze": [array.squeeze],
+    "Array.expand_dims": [lambda: array.expand_dims(0)],
+    "Array.broadcast_to": [lambda: array.broadcast_to((2, 4, 6))],
+    "Array.flatten": [array.flatten],
+    "Array.view": [lambda: array.view("int8"), lambda: nibbles.view("uint2")],
+    "Array.copy_from": [
+        lambda: odd.copy_from(odd_copy),
+        lambda: array.copy_from(0.0),
+        lambda: array.copy_from(managed),
+        copies_by_gpu,
+    ],
+    "Array.copy_to": [lambda: array.copy_to(room), lambda: odd.copy_to(odd_copy)],
+    "Array.fill": [lambda: odd.fill(7), lambda: wait_for(lambda: odd.fill(2, stream=stream)), lambda: managed.fill(0)],
+    "Array.copy": [
+        lambda: odd.copy(order="F"),
+        lambda: array.copy(storage="managed"),
+        lambda: nibbles.copy(padded=True),
+        lambda: wait_for(lambda: odd.copy(stream=stream)),
+    ],
+    "Array.item": [lambda: array.item(0, 0), lambda: odd.item(0, 0), lambda: vectors.item(1)],
+    "Array.__array__": [array.__array__],
+    "Array.astype": [lambda: array.astype("int16"), lambda: array.astype("bfloat16")],
+    "Array.to_device": [
+        lambda: (array.to_device("metal"), array.to_device(CPU)),
+        lambda: odd.to_device("cpu"),
+    ],
+    "Array.__dlpack__": [
+        array.__dlpack__,
+        lambda: array.__dlpack__(max_version=VERSIONED, copy=True),
+        lambda: array.__dlpack__(max_version=VERSIONED, dl_device=CPU),
+        lambda: array.__dlpack__(stream=stream.handle),
+        lambda: odd.__dlpack__(max_version=VERSIONED, dl_device=CPU),
+        lambda: refused(readonly.__dlpack__, BufferError),
+    ],
+    "Array._repr_html_": [array._repr_html_],
+    "Array.as_readonly": [array.as_readonly],
+    "Array.__copy__": [array.__copy__],
+    "Array.tolist": [odd.tolist, array.tolist, vectors.tolist, managed.tolist],
+    "Array.__dlpack_device__": [array.__dlpack_device__],
+    "Array.__metal_stream__": [array.__metal_stream__],
+    "Array.__deepcopy__": [lambda: array.__deepcopy__({})],
+    "Array.to": [lambda: array.to(md.Array)],
+    "Array.__reduce_ex__": [lambda: array.__reduce_ex__(5), lambda: array.T.__reduce_ex__(2)],
+    "Array.__buffer__": [lambda: show_buffer(array), lambda: show_buffer(managed)],
+    # HostView
+    "HostView.__repr__": [lambda: repr(array.host)],
+    "HostView.__dlpack__": [lambda: array.host.__dlpack__(), lambda: array.host.__dlpack__(max_version=VERSIONED)],
+    "HostView.__dlpack_device__": [lambda: array.host.__dlpack_device__()],
+    "HostView.__array__": [lambda: array.host.__array__()],
+    "HostView.__reduce__": [lambda: array.host.__reduce__()],
+    "HostView.__buffer__": [lambda: show_buffer(array.host)],
+    # Stream
+    **{f"Stream.{name}": calls for name, calls in comparisons(stream, other_stream).items()},
+    "Stream.__new__": [lambda: md.Stream(label="a name")],
+    "Stream.__repr__": [lambda: repr(stream)],
+    "Stream.__hash__": [lambda: hash(stream)],
+    "Stream.from_handle": [lambda: md.Stream.from_handle(stream.handle)],
+    "Stream.synchronize": [stream.synchronize],
+    "Stream.record": [stream.record],
+    "Stream.wait": [
+        lambda: wait_for(lambda: stream.wait(event)),
+        lambda: wait_for(lambda: stream.wait(moment)),
+        lambda: wait_for(lambda: stream.wait(array)),
+    ],
+    "Stream.__metal_stream__": [stream.__metal_stream__],
+    "Stream.__enter__": [enter_stream],
+    "Stream.__exit__": [enter_stream],
+    # Event
+    "Event.__new__": [lambda: md.Event()],
+    "Event.__repr__": [lambda: repr(event)],
+    "Event.from_handle": [lambda: md.Event.from_handle(event.handle, 0)],
+    "Event.query": [event.query],
+    "Event.wait": [lambda: event.wait(1.0)],
+    # the exchange table
+    "exchange.allocator": [allocate_a_tensor],
+    "exchange.from_object": [own_a_tensor, functools.partial(own_a_tensor, odd)],
+    "exchange.to_object": [steal_a_tensor],
+    "exchange.borrow": [lambda: table.borrow(array, ctypes.byref(tensor))],
+    "exchange.stream": [lambda: call_table(table.stream, 8, 0)],
+    # metal_dlpack.h
+    "api.array_check": [lambda: api.array_check(array)],
+    "api.array_get": [lambda: api.array_get(array, view)],
+    "api.array_new": [lambda: api.array_new(2, extents, float32, 0), lambda: api.array_new(2, extents, float32, 3)],
+    "api.buffer_wrap": [lambda: api.buffer_wrap(buffer.handle, 64, None)],
+    "api.buffer_array": [lambda: api.buffer_array(buffer, 2, extents, None, float32, 8)],
+    "api.array_from_dlpack": [api_round_trip],
+    "api.array_to_dlpack": [api_to_dlpack],
+    "api.array_begin": [lambda: api_access(array, 0), lambda: api_access(odd, 0), lambda: api_access(managed, 1)],
+    "api.array_end": [lambda: api_access(odd, 1)],
+}
+for _name in public_surface.attributes():
+    _kind, _member = _name.split(".", 1)
+    CALLS.setdefault(_name, []).append(functools.partial(getattr, INSTANCES[_kind], _member))
+CALLS["Array.T"].append(lambda: array.T)
+CALLS["Array.layout"].append(lambda: odd.layout)
+CALLS["Array.buffer"].append(lambda: md.zeros(3).buffer)
+
+#: What else may be raised: the memory has no room in Metal, and a copy is forbidden.
+ALSO_RAISED = {"Buffer.from_host": md.CopyRequiredError}
+
+
+def is_usable():
+    """The objects that the calls used hold what they held, and work."""
+    assert array.tolist() == [[0.0] * 6] * 4
+    assert managed.tolist() == [[0.0] * 6] * 4
+    assert nibbles.tolist() == [0] * 12
+    assert odd.copy().shape == (3, 3)
+    odd.fill(1, stream=stream)
+    stream.synchronize()
+    assert odd.item(0, 0) == 1
+    assert bytes(memory) == bytes(64)
+    assert os.path.exists(file)
+    return True
+
+
+write_file()
