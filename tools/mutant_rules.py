@@ -15,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("arithmetic", "copy", "metal", "python", "values", "streams", "array", "exchange", "module")
+BRIDGE = "src/metal_bridge.m"
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ def mutants_of(file: str, text: str) -> list[Mutant]:
 
 def sources() -> list[str]:
     files = [path for folder in FOLDERS for path in sorted((ROOT / "src" / folder).glob("*.[ch]"))]
-    return [str(path.relative_to(ROOT)) for path in [*files, ROOT / "src" / "metal_bridge.m"]]
+    return [str(path.relative_to(ROOT)) for path in [*files, ROOT / BRIDGE]]
 
 
 def all_mutants() -> dict[str, list[Mutant]]:

@@ -9,6 +9,7 @@ SHARING, BYTES = "src/metal/storage_sharing.c", "src/metal/storage_bytes.c"
 STAGING, WAIT_RULE = "src/metal/staging.c", "src/streams/wait_rule.c"
 WORK, TRACKING = "src/metal/work.c", "src/metal/tracking.c"
 POOL, PAGES, STREAM = "src/metal/pool.c", "src/metal/pages.c", "src/metal/stream.c"
+EXPORT = "src/exchange/dlpack_export.c"
 
 
 @dataclass(frozen=True)
@@ -374,5 +375,77 @@ MUTANTS = [
         SHARING,
         "    __atomic_store_n(&root_of(storage)->sharing.gpu_wrote, true, __ATOMIC_RELEASE);\n",
         "",
+    ),
+    # ---- exports and imports ----
+    Mutant(
+        "an export for the GPU waits for writes only",
+        WAIT_RULE,
+        ": waiting_for_busy_storage(state, function, storage, true);",
+        ": waiting_for_busy_storage(state, function, storage, false);",
+    ),
+    Mutant(
+        "an export for the CPU waits for writes only",
+        EXPORT,
+        'wait_rule_for_cpu(op, "Array.__dlpack__", storage, true)',
+        'wait_rule_for_cpu(op, "Array.__dlpack__", storage, false)',
+    ),
+    Mutant("an export is not published", EXPORT, "        storage_publish(storage);\n", ""),
+    Mutant(
+        "private storage that was given away is not waited for",
+        WAIT_RULE,
+        "(storage->mode == BRIDGE_PRIVATE && !is_given_away)",
+        "(storage->mode == BRIDGE_PRIVATE || is_given_away)",
+    ),
+    Mutant(
+        "a read-only tensor has writable storage",
+        "src/exchange/dlpack_import.c",
+        "    storage->is_readonly = is_readonly;\n",
+        "",
+    ),
+    Mutant(
+        "an end address may pass the largest",
+        "src/exchange/dlpack_check.c",
+        "        __builtin_add_overflow(first, facts->end_nbytes, &end)) {",
+        "        (__builtin_add_overflow(first, facts->end_nbytes, &end), false)) {",
+    ),
+    # ---- the pool and the pages ----
+    Mutant(
+        "what is given back is not trimmed",
+        POOL,
+        "    trim_locked(pool, cache_room(pool, device), &popped); /* the storage itself may go too */\n",
+        "    (void)cache_room;\n",
+    ),
+    Mutant(
+        "a range may pass the end of the pages by one",
+        "src/metal/pages.h",
+        "nbytes <= room - offset;",
+        "nbytes <= room - offset + 1;",
+    ),
+    Mutant(
+        "a range may not fill the pages", "src/metal/pages.h", "nbytes <= room - offset;", "nbytes < room - offset;"
+    ),
+    Mutant(
+        "pages on their way out are retained",
+        PAGES,
+        "!storage_retain_if_alive(found)",
+        "(storage_retain(found), false)",
+    ),
+    Mutant(
+        "plain memory is freed by an address inside",
+        PAGES,
+        "found != NULL && found->address == address &&",
+        "found != NULL &&",
+    ),
+    Mutant(
+        "a buffer in use again stays forgotten",
+        TRACKING,
+        "    found->is_forgotten = false; /* the buffer is in use again: see pool.h */\n",
+        "",
+    ),
+    Mutant(
+        "stream: a wait ends at the first change",
+        STREAM,
+        "    while (!stream_has_reached(stream, value) && is_in_time) {",
+        "    if (!stream_has_reached(stream, value) && is_in_time) {",
     ),
 ]

@@ -4,6 +4,7 @@
     python tools/mutants.py --count 1000    by hand, and 1000 by rule
     python tools/mutants.py pool.c retain   those whose name holds these words, of all that there are
     python tools/mutants.py --reasons       those that have a reason to survive: each must survive indeed
+    python tools/mutants.py --seconds 10    a quick look: so many seconds of tests for each
     python tools/mutants.py --list [WORDS]  their names
 
 mutant_table.py has those by hand, mutant_rules.py makes those by rule, mutant_reasons.toml says which are equivalent:
@@ -14,6 +15,7 @@ reach its line, then all others.  It is caught if a test fails, crashes or hangs
 
 import argparse
 import json
+import math
 import queue
 import subprocess
 import sys
@@ -35,7 +37,7 @@ REASONS = ROOT / "tools" / "mutant_reasons.toml"
 COUNT = 400
 WORKERS = 2
 #: Seconds of tests, as they take without a mutant: the first run's, the second's.
-FIRST, SECOND = 3, 20
+FIRST, SECOND = 2, 10
 
 Mutant = mutant_rules.Mutant | mutant_table.Mutant
 
@@ -59,24 +61,22 @@ def place_of(mutant: Mutant) -> tuple[str, list[str]]:
     return "", []
 
 
-def runs_of(mutant: Mutant, trace: Trace) -> list[list[str]]:
-    """The tests that reach its function, in the order in which they are to run."""
+def runs_of(mutant: Mutant, trace: Trace, budget: float) -> list[list[str]]:
+    """The tests that reach its function, quick ones first, in runs: its folder's at the line, a few more, the rest."""
     reach_line, reach_function = trace.tests_of(mutant.file, *place_of(mutant))
-    folder = f"tests/{Path(mutant.file).parent.name}/"
+    folder = "tests/metal/" if mutant.file == mutant_rules.BRIDGE else f"tests/{Path(mutant.file).parent.name}/"
     near = {name for name in trace.seconds if name.startswith(folder)}  # some compile the file themselves
-    left: dict[str, None] = {}
-    for names in (near & reach_line, reach_line, near | reach_function):
-        left |= dict.fromkeys(sorted(names, key=trace.seconds.__getitem__))
-    runs = []
-    for budget in (FIRST, SECOND, float("inf")):
+    done: set[str] = set()
+    runs, total = [], 0.0
+    for names, most in ((near & reach_line, FIRST), (reach_line, SECOND), (near | reach_function, budget)):
         taken, seconds = [], 0.0
-        for name in left:
+        for name in sorted(names - done, key=trace.seconds.__getitem__):
             seconds += trace.seconds[name]
-            if taken and seconds > budget:
+            if seconds > min(most, budget - total):
                 break
             taken.append(name)
-        for name in taken:
-            del left[name]
+        done |= set(taken)
+        total += seconds
         runs.append(taken)
     return [taken for taken in runs if taken]
 
@@ -104,18 +104,17 @@ class Runner:
         self.server.wait()
 
     def test(self, tests: list[str], seconds: float) -> str:
-        """ "" where all pass, or what happened."""
+        """ "" where all pass, or what happened.  A run that writes nothing for so long hangs."""
         output = self.shop.folder / "output.txt"
-        limit = 30 + 3 * seconds
-        request = {"tests": tests, "seconds": limit, "output": str(output)}
+        request = {"tests": tests, "options": ["-x"], "environment": {}, "seconds": seconds, "output": str(output)}
         self.server.stdin.write(json.dumps(request) + "\n")
         self.server.stdin.flush()
         code = json.loads(self.server.stdout.readline())
         if code is None:
-            return f"hangs ({limit:.0f} s)"
+            return f"hangs ({seconds:.0f} s)"
         if code == 0:
             return ""
-        if code not in (1, 2):
+        if code not in (1, 2, 3):  # 3: a test failed, and so does pytest at its end
             return f"crashes ({code})"
         text = output.read_text(errors="replace")
         failed = [line for line in text.splitlines() if line.startswith(("FAILED", "ERROR"))]
@@ -130,40 +129,39 @@ class Verdict:
     seconds: float
 
 
-def judge(mutant: Mutant, runner: Runner, trace: Trace) -> tuple[str, str]:
+def judge(mutant: Mutant, runner: Runner, trace: Trace, budget: float) -> tuple[str, str]:
     text = (ROOT / mutant.file).read_text()
-    problem = runner.shop.change(mutant.file, mutant.apply(text))
-    if problem:
+    if problem := runner.shop.change(mutant.file, mutant.apply(text)):
         return "broken", problem
-    runs = runs_of(mutant, trace)
+    runs = runs_of(mutant, trace, budget)
     for tests in runs:
-        if what := runner.test(tests, sum(map(trace.seconds.__getitem__, tests))):
+        if what := runner.test(tests, 30 + 5 * max(map(trace.seconds.__getitem__, tests))):
             return "caught", what
     return "SURVIVES", f"{sum(map(len, runs))} tests"
 
 
-def work(todo: queue.Queue, runner: Runner, trace: Trace, done: list[Verdict]) -> None:
+def work(todo: queue.Queue, runner: Runner, trace: Trace, budget: float, done: list[Verdict]) -> None:
     while True:
         try:
             mutant = todo.get_nowait()
         except queue.Empty:
             return
         started = time.monotonic()
-        word, detail = judge(mutant, runner, trace)
+        word, detail = judge(mutant, runner, trace, budget)
         verdict = Verdict(mutant, word, detail, time.monotonic() - started)
         done.append(verdict)
         if word != "broken":
             print(f"{word:8}  {mutant.name}: {detail} ({verdict.seconds:.1f} s)", flush=True)
 
 
-def judge_all(mutants: list[Mutant], trace: Trace, workers: int) -> list[Verdict]:
+def judge_all(mutants: list[Mutant], trace: Trace, budget: float, workers: int) -> list[Verdict]:
     todo: queue.Queue = queue.Queue()
     for mutant in mutants:
         todo.put(mutant)
     done: list[Verdict] = []
     with tempfile.TemporaryDirectory() as scratch:
         runners = [Runner(Path(scratch, f"shop{i}")) for i in range(workers)]
-        threads = [threading.Thread(target=work, args=(todo, runner, trace, done)) for runner in runners]
+        threads = [threading.Thread(target=work, args=(todo, runner, trace, budget, done)) for runner in runners]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -209,6 +207,7 @@ def main() -> int:
     parser.add_argument("words", nargs="*")
     parser.add_argument("--count", type=int, default=COUNT)
     parser.add_argument("--workers", type=int, default=WORKERS)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="of tests for each mutant, and no more")
     parser.add_argument("--reasons", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--old-trace", action="store_true", help="do not measure again, whatever has changed")
@@ -224,7 +223,8 @@ def main() -> int:
         print("measuring which tests reach which lines")
         measure(TRACE, options.workers)
     equivalent = set() if options.reasons else {mutant for mutant in mutants if mutant.name in reasons()}
-    done = judge_all([mutant for mutant in mutants if mutant not in equivalent], Trace(TRACE), options.workers)
+    left = [mutant for mutant in mutants if mutant not in equivalent]
+    done = judge_all(left, Trace(TRACE), options.seconds, options.workers)
     return report(done, len(equivalent), options.reasons)
 
 
