@@ -8,6 +8,7 @@ import threading
 
 import numpy as np
 import pytest
+from dlpack_structs import Tensor, Versioned, delete, open_capsule, table_of, tensor_of
 from objc_messages import Range, gpu_fill, pool, send
 
 import metal_dlpack as md
@@ -111,6 +112,35 @@ def test_a_buffer_that_somebody_retains_is_not_reused():
     assert other.array(1000).fill(1) is None, "its memory is there"
     del other
     assert md.memory_stats()["cached"] == before["cached"], "it is Metal's"
+
+
+def handle_of_capsule(array):
+    return open_capsule(array.__dlpack__()).tensor.data
+
+
+def handle_of_table(array):
+    tensor = tensor_of(array)
+    handle = Versioned.from_address(tensor).dl_tensor.data
+    delete(tensor)
+    return handle
+
+
+def handle_of_borrowed_tensor(array):
+    tensor = Tensor()
+    assert table_of(md.Array).borrow(array, ctypes.byref(tensor)) == 0
+    return tensor.data
+
+
+@pytest.mark.parametrize("hand_out", [handle_of_capsule, handle_of_table, handle_of_borrowed_tensor])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_buffer_that_a_consumer_retains_is_not_reused(hand_out, mode):
+    a = md.zeros(1000, storage=mode)
+    handle = hand_out(a)
+    send(handle, "retain")
+    before = md.memory_stats()
+    del a
+    assert delta(before, md.memory_stats())["cached"] == 0
+    send(handle, "release", result=None)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -273,6 +303,18 @@ def test_the_limit_holds_for_what_is_live_and_cached():
     assert md.memory_stats()["limit"] == 0
     md.set_memory_limit(None)
     assert md.memory_stats()["live"] == used
+
+
+def test_what_is_let_go_while_more_than_the_limit_is_in_use_goes_to_metal():
+    arrays = [md.empty(MIB, "uint8") for _ in range(3)]
+    limit = md.memory_stats()["live"] - 3 * MIB // 2
+    md.set_memory_limit(limit)
+    assert md.memory_stats()["live"] > limit, "what is in use stays"
+    cached = []
+    while arrays:
+        arrays.pop()
+        cached.append(md.memory_stats()["cached"])
+    assert cached == [0, 0, MIB]
 
 
 def test_the_limit_is_a_number_of_bytes():
