@@ -68,7 +68,7 @@ def pytest_unconfigure(config):
 # ---- the measuring ----
 
 TEST_OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not long")
-FLAGS = "-O1 -g -w -MMD -fsanitize-coverage=trace-pc"
+FLAGS = "-O0 -g -w -MMD -fsanitize-coverage=trace-pc"
 
 
 def test_environment(shop: Shop) -> dict[str, str]:
@@ -174,3 +174,11 @@ class Trace:
             if tests := self.tests_of_line.get((file, function, line.strip())):
                 return tests, of_function
         return of_function, of_function
+
+    def tests_of_folder(self, folder: Path) -> set[str]:
+        """All that run something of a folder's."""
+        found: set[str] = set()
+        for (file, _), tests in self.tests_of_function.items():
+            if Path(file).parent == folder:
+                found |= tests
+        return found

@@ -39,6 +39,9 @@ WORKERS = 2
 #: Seconds of tests, as they take without a mutant: the first run's, the second's.
 FIRST, SECOND = 2, 10
 
+#: Where the tests are not in the folder of the same name.
+TESTS_OF = {mutant_rules.BRIDGE: "tests/metal/", "src/metal/copy_kernel.c": "tests/copy/"}
+
 Mutant = mutant_rules.Mutant | mutant_table.Mutant
 
 
@@ -64,11 +67,14 @@ def place_of(mutant: Mutant) -> tuple[str, list[str]]:
 def runs_of(mutant: Mutant, trace: Trace, budget: float) -> list[list[str]]:
     """The tests that reach its function, quick ones first, in runs: its folder's at the line, a few more, the rest."""
     reach_line, reach_function = trace.tests_of(mutant.file, *place_of(mutant))
-    folder = "tests/metal/" if mutant.file == mutant_rules.BRIDGE else f"tests/{Path(mutant.file).parent.name}/"
-    near = {name for name in trace.seconds if name.startswith(folder)}  # some compile the file themselves
+    folder = TESTS_OF.get(mutant.file, f"tests/{Path(mutant.file).parent.name}/")
+    near = {name for name in trace.seconds if name.startswith(folder)}
+    # What reaches nothing of a folder that it is there to test compiles the sources itself.
+    compiling = near - trace.tests_of_folder(Path(mutant.file).parent)
+    stages = ((near & reach_line | compiling, FIRST), (reach_line, SECOND), (near | reach_function, budget))
     done: set[str] = set()
     runs, total = [], 0.0
-    for names, most in ((near & reach_line, FIRST), (reach_line, SECOND), (near | reach_function, budget)):
+    for names, most in stages:
         taken, seconds = [], 0.0
         for name in sorted(names - done, key=trace.seconds.__getitem__):
             seconds += trace.seconds[name]

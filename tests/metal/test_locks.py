@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from places import C_FILES, ROOT, TESTS
 
 FORKS = """
 import os
@@ -62,3 +63,27 @@ assert not any(results), results
 def test_children_forked_while_other_threads_hold_locks_let_go_of_what_they_inherit():
     done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.needs_glibc
+@pytest.mark.needs_no_sanitizer
+def test_a_lock_is_dropped_by_the_thread_that_took_it(tmp_path):
+    """The tests of what takes locks, under checked_locks.c."""
+    library = tmp_path / "checked_locks.so"
+    compiler = os.environ.get("CC", "cc").split()
+    source = C_FILES / "checked_locks.c"
+    subprocess.run([*compiler, "-shared", "-fPIC", "-O2", source, "-o", library, "-ldl"], check=True)
+    subjects = ["metal/test_pool.py", "streams/test_stream_lost.py", "exchange/test_host_memory.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        *(TESTS / name for name in subjects),
+    ]
+    environment = os.environ | {"LD_PRELOAD": str(library)}
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr

@@ -4,12 +4,15 @@ import ctypes
 import gc
 import os
 import random
+import subprocess
+import sys
 import threading
 
 import numpy as np
 import pytest
 from dlpack_structs import Tensor, Versioned, delete, open_capsule, table_of, tensor_of
-from objc_messages import Range, gpu_fill, pool, send
+from objc_messages import SHARED, Range, foreign_buffer, gpu_fill, pool, send
+from places import python_path
 
 import metal_dlpack as md
 from metal_dlpack import softmetal
@@ -195,6 +198,46 @@ def test_a_managed_buffer_that_others_wrote_to_begins_again():
     assert set(b.copy(storage="private").tolist()) == {3}
 
 
+def test_a_managed_buffer_that_begins_again_has_nothing_to_fetch_from_the_gpu(settings):
+    a = md.zeros(1000, storage="managed")
+    a.fill(9, stream=md.Stream())
+    address = a.buffer.address
+    a.tolist()
+    a.fill(9, stream=md.Stream())
+    del a
+    md.default_device().synchronize()
+    b = md.empty(1000, storage="managed")
+    assert b.buffer.address == address, "the same memory, or the test shows nothing"
+    settings(fail="commit@1+=8")
+    b.tolist()
+
+
+HANDLES = """
+import metal_dlpack as md
+from objc_messages import SHARED, pool, send
+
+mine = [md.Buffer(5000) for _ in range(300)]
+handles = {buffer.handle for buffer in mine}
+for buffer in mine:
+    buffer.close()
+md.empty_cache()
+device = md.default_device().handle
+with pool():
+    others = [send(device, "newBufferWithLength:options:", 256, SHARED) for _ in range(300)]
+assert handles & set(others), "the test shows nothing"
+for handle in others:
+    assert md.Buffer.from_handle(handle).size == 256
+"""
+
+
+@pytest.mark.needs_no_sanitizer
+def test_a_handle_that_metal_gives_out_again_is_not_taken_for_the_buffer_that_had_it():
+    """Without validation the software Metal's objects lie where malloc puts them: some where others lay."""
+    environment = os.environ | {"SOFTMETAL_VALIDATION": "0", "MALLOC_PERTURB_": "165", "PYTHONPATH": python_path()}
+    done = subprocess.run([sys.executable, "-c", HANDLES], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_buffer_that_was_only_host_memory_is_reused_when_the_last_view_goes():
     a = md.empty(1000)
     views = [np.asarray(a), np.from_dlpack(a.host), memoryview(a)]
@@ -326,16 +369,17 @@ def test_the_limit_is_a_number_of_bytes():
         md.set_memory_limit()
 
 
-def test_the_oldest_goes_first_where_the_cache_is_full():
+@pytest.mark.parametrize("sizes", [(MIB, 2 * MIB), (2 * MIB, MIB)], ids=["small", "large"])
+def test_the_oldest_goes_first_where_the_cache_is_full(sizes):
     md.set_memory_limit(md.memory_stats()["live"] + 3 * MIB)
-    old, young = md.Buffer(MIB), md.Buffer(2 * MIB)
-    addresses = old.address, young.address
+    old, young = map(md.Buffer, sizes)
+    address = young.address
     old.close()
     young.close()
     assert md.memory_stats()["cached"] == 3 * MIB
     third = md.Buffer(MIB // 2)
-    assert md.memory_stats()["cached"] == 2 * MIB
-    assert md.Buffer(2 * MIB).address == addresses[1]
+    assert md.memory_stats()["cached"] == sizes[1]
+    assert md.Buffer(sizes[1]).address == address
     third.close()
 
 

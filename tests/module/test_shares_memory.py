@@ -244,6 +244,25 @@ def test_views_with_unrelated_strides_are_answered_within_the_bound():
         assert answer is md.shares_memory(*made[::-1])
 
 
+def test_what_is_counted_out_is_what_numpy_adds_up():
+    """Many axes of two steps: more sums than the search has steps, and no divisor tells them apart."""
+    rng = np.random.default_rng(18)
+    steps = rng.integers(10**6, 2 * 10**6, 18)
+    sums = np.zeros(1, np.int64)
+    for step in steps:
+        sums = np.concatenate((sums, sums + step))
+    sums = np.unique(sums)
+    memory = np.zeros(8, np.uint8)  # nothing is read
+    items = as_strided(memory, (2,) * len(steps), steps)
+    answers = set()
+    for place in rng.integers(sums[len(sums) // 2] - 10**5, sums[len(sums) // 2] + 10**5, 30):
+        byte = as_strided(memory, (2,), (int(place),))[1:]
+        answer = md.shares_memory(items, byte)
+        assert answer is bool(sums[np.searchsorted(sums, place)] == place), place
+        answers.add(answer)
+    assert answers == {True, False}
+
+
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
 def test_ctrl_c_ends_a_search_that_has_no_bound():
     rng = np.random.default_rng(3)

@@ -231,6 +231,8 @@ def test_sixty_four_dimensions_do_and_one_more_does_not():
     assert layout.flattened_axis_mask() == 2**64 - 2
     assert layout.squeezed().unsqueezed(range(60)).shape == layout.shape
     assert layout.reshaped((120, *(1,) * 63)).ndim == 64
+    assert Layout((), None, 8).reshaped((1, 1)).strides == (1, 1)
+    assert layout.reshaped((120, *(1,) * 63)).ndim == 64
     assert eval(repr(layout), {"StridedLayout": Layout}) == layout
     for refused in (
         lambda: Layout((1,) * 65, None, 1),
