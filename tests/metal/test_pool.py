@@ -11,7 +11,7 @@ import threading
 import numpy as np
 import pytest
 from dlpack_structs import Tensor, Versioned, delete, open_capsule, table_of, tensor_of
-from objc_messages import SHARED, Range, foreign_buffer, gpu_fill, pool, send
+from objc_messages import Range, gpu_fill, pool, send
 from places import python_path
 
 import metal_dlpack as md
