@@ -73,7 +73,11 @@ def test_a_lock_is_dropped_by_the_thread_that_took_it(tmp_path):
     compiler = os.environ.get("CC", "cc").split()
     source = C_FILES / "checked_locks.c"
     subprocess.run([*compiler, "-shared", "-fPIC", "-O2", source, "-o", library, "-ldl"], check=True)
-    subjects = ["metal/test_pool.py", "streams/test_stream_lost.py", "exchange/test_host_memory.py::test_what_others_see_of_an_array_is_its_own_buffer_again"]
+    subjects = [
+        "metal/test_pool.py",
+        "streams/test_stream_lost.py",
+        "exchange/test_host_memory.py::test_what_others_see_of_an_array_is_its_own_buffer_again",
+    ]
     command = [
         sys.executable,
         "-m",
