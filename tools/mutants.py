@@ -29,7 +29,7 @@ from pathlib import Path
 
 import mutant_rules
 import mutant_table
-from mutant_shop import ROOT, Shop
+from mutant_shop import ROOT, SAME, Shop
 from mutant_trace import Trace, fingerprint, measure, test_environment
 
 TRACE = ROOT / "build" / "mutants" / "trace.json"
@@ -130,7 +130,7 @@ class Runner:
 @dataclass
 class Verdict:
     mutant: Mutant
-    word: str  # "caught", "SURVIVES", "broken": does not compile
+    word: str  # "caught", "SURVIVES"; "broken": does not compile; "same": compiles to the same code
     detail: str
     seconds: float
 
@@ -138,7 +138,7 @@ class Verdict:
 def judge(mutant: Mutant, runner: Runner, trace: Trace, budget: float) -> tuple[str, str]:
     text = (ROOT / mutant.file).read_text()
     if problem := runner.shop.change(mutant.file, mutant.apply(text)):
-        return "broken", problem
+        return ("same" if problem == SAME else "broken"), problem
     runs = runs_of(mutant, trace, budget)
     for tests in runs:
         if what := runner.test(tests, 30 + 5 * max(map(trace.seconds.__getitem__, tests))):
@@ -156,7 +156,7 @@ def work(todo: queue.Queue, runner: Runner, trace: Trace, budget: float, done: l
         word, detail = judge(mutant, runner, trace, budget)
         verdict = Verdict(mutant, word, detail, time.monotonic() - started)
         done.append(verdict)
-        if word != "broken":
+        if word in ("caught", "SURVIVES"):
             print(f"{word:8}  {mutant.name}: {detail} ({verdict.seconds:.1f} s)", flush=True)
 
 
@@ -197,10 +197,8 @@ def chosen(options: argparse.Namespace) -> list[Mutant]:
 def report(done: list[Verdict], equivalent: int, must_survive: bool) -> int:
     counts = Counter(verdict.word for verdict in done)
     seconds = sum(verdict.seconds for verdict in done) / max(1, len(done))
-    print(
-        f"{counts['caught']} caught, {counts['SURVIVES']} survive, {equivalent} equivalent "
-        f"(mutant_reasons.toml), {counts['broken']} do not compile; {seconds:.1f} s each"
-    )
+    print(f"{counts['caught']} caught, {counts['SURVIVES']} survive, {equivalent} equivalent (mutant_reasons.toml)")
+    print(f"{counts['same']} compile to the same code, {counts['broken']} do not compile; {seconds:.1f} s each")
     wrong = "caught" if must_survive else "SURVIVES"
     for verdict in sorted(done, key=lambda verdict: verdict.mutant.name):
         if verdict.word == wrong:

@@ -1,13 +1,15 @@
-"""What is done again and again leaves as many blocks of Python's memory and as many MTLBuffers as before."""
+"""What is done again and again leaves as many blocks of Python's memory, references and MTLBuffers as before."""
 
 import contextlib
+import ctypes
 import gc
 import operator
 import sys
+from multiprocessing.shared_memory import SharedMemory
 
 import numpy as np
 import pytest
-from dlpack_structs import Producer
+from dlpack_structs import SET_ERROR, Producer, Table, Tensor, kind_with_table, table_of
 
 import metal_dlpack as md
 
@@ -24,6 +26,29 @@ memory = bytearray(96)
 numbers = np.zeros((4, 6), np.float32)
 stream, event = md.Stream(), md.Stream().record()
 device = md.default_device()
+shared = SharedMemory(create=True, size=64)
+shared.unlink()  # its memory stays until the end
+
+
+def raise_error(_context, _kind, _message):
+    """As SetError of a caller that has no use for it."""
+
+
+def ask_allocator():
+    """For a tensor of an element type that there is not."""
+    prototype, out, set_error = Tensor(), ctypes.c_void_p(), SET_ERROR(raise_error)
+    prototype.dtype.code = 99
+    return table_of(md.Array).allocator(ctypes.byref(prototype), ctypes.byref(out), None, set_error)
+
+
+def gives_nothing(_op, out):
+    out[0] = None
+    return 0
+
+
+table = Table.from_buffer_copy(table_of(md.Array))
+table.from_object = type(table.from_object)(gives_nothing)
+by_method = kind_with_table(table)()  # its method gives what its table does not
 
 
 class Odd:
@@ -57,10 +82,10 @@ DONE = {
     "facts": lambda: (array.shape, array.strides, array.layout, array.dtype, array.device, array.nbytes, repr(array)),
     "buffer protocol": lambda: (memoryview(array).release(), memoryview(buffer).release(), np.asarray(array)),
     "numpy": lambda: (array.__array__(), array.__array__(np.dtype("int8")), np.array(array)),
-    "reduce": lambda: (array.__reduce_ex__(5), array.T.__reduce_ex__(2)),
+    "reduce": lambda: (array.__reduce_ex__(5), array.T.__reduce_ex__(2), md.int4.__reduce__()),
     "shares_memory": lambda: (md.shares_memory(array, array[1:]), md.shares_memory(numbers, array)),
     "layouts": lambda: (layout.permuted((1, 0)).to_dense()[1:, ::2].unsqueezed(0).squeezed(), layout.repacked(2)),
-    "facts of layouts": lambda: (layout.shape, layout.strides, layout.stride_order, repr(layout), hash(layout)),
+    "facts of layouts": lambda: (layout.shape, layout.strides, layout.stride_order, repr(layout), layout.__reduce__()),
     "dtypes": lambda: (md.dtype("float32"), md.dtype(int), md.dtype("<f4"), repr(md.int4), hash(md.int4)),
     "lanes": lambda: (md.dtype("float32x4"), md.dtype(np.dtype("int8")), md.dtype("bfloat16x2") == md.bfloat16),
     "facts of dtypes": lambda: (md.int4.name, md.int4.bits, md.float32.itemsize, md.dtype("float32x4").lanes),
@@ -74,6 +99,10 @@ DONE = {
     ),
     "devices": lambda: (md.devices(), device.name, repr(device), device.default_stream, device.synchronize()),
     "counts": lambda: (md.memory_stats(), md.set_memory_limit(None), md.empty_cache()),
+    "shared memory": lambda: (md.asarray(shared), md.Buffer.from_host(shared)),
+    "by the table": lambda: (array.to(md.Array), array.to(np), md.from_dlpack(array)),
+    "by the method after the table": lambda: md.from_dlpack(by_method),
+    "the allocator": ask_allocator,
     "context": lambda: stream.__enter__().__exit__(None, None, None),
 }
 
@@ -116,19 +145,32 @@ REFUSED = {
 faulty = Producer(shape=(-1,))
 
 
+#: What calls could keep, or let go of once too often.
+WATCHED = [
+    *(array, private, buffer, memory, numbers, layout, stream, event, device, shared, shared.buf),
+    *(np.dtype(name) for name in ("float32", "int16", "int8", "uint8")),
+    *(md.float32, md.int4, md.int8, md.Array, md.Buffer, md.Stream, md.Event, md.Device, md.dtype, md.StridedLayout),
+]
+
+
+def counts():
+    gc.collect()
+    return [sys.getallocatedblocks(), *map(sys.getrefcount, WATCHED)]
+
+
 def growth(call):
-    """Blocks left by MANY calls, in the best of three rounds: caches and free lists fill up in the first."""
-    least = MANY
+    """The most that MANY calls add to a count, in the best of three rounds: caches and free lists fill up first."""
+    most = MANY
     for _ in range(3):
-        gc.collect()
-        before = sys.getallocatedblocks()
+        before = counts()
         for _ in range(MANY):
             call()
-        gc.collect()
-        least = min(least, sys.getallocatedblocks() - before)
-        if least < MANY / 4:
+        added = [after - earlier for after, earlier in zip(counts(), before, strict=True)]
+        assert min(added[1:]) > -MANY / 4, "more references are dropped than were taken"
+        most = min(most, max(added))
+        if most < MANY / 4:
             break
-    return least
+    return most
 
 
 @pytest.mark.parametrize("name", DONE)
