@@ -111,8 +111,8 @@ def lines_of(shop: Shop, places: list[int]) -> list[tuple[str, str, str]]:
         file = path.removeprefix(f"{shop.folder}/").removeprefix("./")
         if file not in texts:
             texts[file] = (ROOT / file).read_text().splitlines() if (ROOT / file).is_file() else []
-        line = texts[file][int(number) - 1].strip() if number.isdigit() and texts[file] else ""
-        found.append((file, function, line))
+        is_known = number.isdigit() and 0 < int(number) <= len(texts[file])
+        found.append((file, function, texts[file][int(number) - 1].strip() if is_known else ""))
     return found
 
 

@@ -21,6 +21,7 @@ readonly = array.as_readonly()
 nibbles = md.zeros(12, "int4")
 vectors = md.zeros(3, "float32x4")
 layout = md.StridedLayout.dense((4, 6), 4)
+turned = layout.permuted((1, 0))
 buffer = md.Buffer(64)
 memory = bytearray(96)
 numbers = np.zeros((4, 6), np.float32)
@@ -85,7 +86,7 @@ DONE = {
     "reduce": lambda: (array.__reduce_ex__(5), array.T.__reduce_ex__(2), md.int4.__reduce__()),
     "shares_memory": lambda: (md.shares_memory(array, array[1:]), md.shares_memory(numbers, array)),
     "layouts": lambda: (layout.permuted((1, 0)).to_dense()[1:, ::2].unsqueezed(0).squeezed(), layout.repacked(2)),
-    "facts of layouts": lambda: (layout.shape, layout.strides, layout.stride_order, repr(layout), layout.__reduce__()),
+    "facts of layouts": lambda: (layout.shape, layout.strides, layout.stride_order, repr(layout), turned.__reduce__()),
     "dtypes": lambda: (md.dtype("float32"), md.dtype(int), md.dtype("<f4"), repr(md.int4), hash(md.int4)),
     "lanes": lambda: (md.dtype("float32x4"), md.dtype(np.dtype("int8")), md.dtype("bfloat16x2") == md.bfloat16),
     "facts of dtypes": lambda: (md.int4.name, md.int4.bits, md.float32.itemsize, md.dtype("float32x4").lanes),
@@ -147,7 +148,21 @@ faulty = Producer(shape=(-1,))
 
 #: What calls could keep, or let go of once too often.
 WATCHED = [
-    *(array, private, buffer, memory, numbers, layout, stream, event, device, shared, shared.buf),
+    *(
+        array,
+        private,
+        buffer,
+        memory,
+        numbers,
+        layout,
+        turned.shape,
+        turned.strides,
+        stream,
+        event,
+        device,
+        shared,
+        shared.buf,
+    ),
     *(np.dtype(name) for name in ("float32", "int16", "int8", "uint8")),
     *(md.float32, md.int4, md.int8, md.Array, md.Buffer, md.Stream, md.Event, md.Device, md.dtype, md.StridedLayout),
 ]
