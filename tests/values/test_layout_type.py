@@ -223,6 +223,15 @@ def test_a_dense_layout_has_no_gaps(layout, data):
 # ---- limits ----
 
 
+@pytest.mark.parametrize("last", [2, 3])
+def test_a_layout_without_axes_takes_nothing_from_the_one_before(last):
+    """What is left of 64 axes lies where the axes of the next layout would."""
+    before = Layout((1,) * 63 + (last,), None, 8)
+    assert before.reshaped((1,) * 62 + (last, 1)).shape[-1] == 1
+    assert before.reshaped(before.shape).shape == before.shape
+    assert Layout((), None, 8).reshaped((1, 1)).strides == (1, 1)
+
+
 def test_sixty_four_dimensions_do_and_one_more_does_not():
     layout = Layout((1,) * 60 + (2, 3, 4, 5), None, 8)
     assert (layout.ndim, layout.volume, layout.stride_order) == (64, 120, tuple(range(64)))
@@ -231,7 +240,6 @@ def test_sixty_four_dimensions_do_and_one_more_does_not():
     assert layout.flattened_axis_mask() == 2**64 - 2
     assert layout.squeezed().unsqueezed(range(60)).shape == layout.shape
     assert layout.reshaped((120, *(1,) * 63)).ndim == 64
-    assert Layout((), None, 8).reshaped((1, 1)).strides == (1, 1)
     assert layout.reshaped((120, *(1,) * 63)).ndim == 64
     assert eval(repr(layout), {"StridedLayout": Layout}) == layout
     for refused in (
