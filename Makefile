@@ -8,7 +8,7 @@ PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loads
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all bench lint format asan tsan mutants streams soak docs build clean distclean
+.PHONY: help demo test test-all bench lint format asan tsan mutants coverage streams soak docs build clean distclean
 
 help:
 	@echo 'make demo      what this machine can share: the doctor, then examples/share.py'
@@ -18,7 +18,8 @@ help:
 	@echo 'make format    ruff and clang-format write their changes'
 	@echo 'make asan      the tests with AddressSanitizer and UBSan, then some with LeakSanitizer'
 	@echo 'make tsan      the tests with ThreadSanitizer'
-	@echo 'make mutants   breaks the bridge in one place at a time; each time a test must fail'
+	@echo 'make mutants   breaks the C core in one place at a time, 400 times; each time a test must fail (an hour)'
+	@echo 'make coverage  lines and branches of C and Objective-C that the tests reach, by folder'
 	@echo 'make streams   10,000 random programs over streams; threads under ThreadSanitizer for two minutes'
 	@echo 'make soak      a million exchanges by every route: time, growth, buffers left'
 	@echo 'make bench     the benchmarks'
@@ -66,6 +67,9 @@ tsan: build
 
 mutants: build
 	$(PY) tools/mutants.py $(ARGS)
+
+coverage: $(VENV)/coverage.stamp
+	tools/coverage $(PY) $(ARGS)
 
 streams: build
 	PYTHONPATH=src:tests/support $(PY) tests/support/stream_programs.py 10000

@@ -12,6 +12,7 @@ import pytest
 from dlpack_structs import SET_ERROR, Producer, Table, Tensor, kind_with_table, table_of
 
 import metal_dlpack as md
+from metal_dlpack import _core
 
 MANY = 300
 
@@ -164,7 +165,7 @@ WATCHED = [
         shared.buf,
     ),
     *(np.dtype(name) for name in ("float32", "int16", "int8", "uint8")),
-    *(md.float32, md.int4, md.int8, md.Array, md.Buffer, md.Stream, md.Event, md.Device, md.dtype, md.StridedLayout),
+    *(md.float32, md.int4, md.int8, *_core._types()),
 ]
 
 

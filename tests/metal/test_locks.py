@@ -29,6 +29,13 @@ def work(stream):
         md.Stream()
 
 
+def allocate():
+    # Nothing fits beside what is cached: each allocation looks for the oldest, which takes long, under the lock.
+    while not is_over.is_set():
+        for size in range(100_000, 200_000, 20_000):
+            md.Buffer(size)
+
+
 def child(kept):
     signal.alarm(20)  # a lock that is never free ends the child
     kept.clear()
@@ -41,11 +48,13 @@ def child(kept):
 
 streams = [md.Stream() for _ in range(3)]
 kept = [md.zeros(4096), md.Stream(), md.full(8, 1.0).__dlpack__()]
+md.set_memory_limit(1_000_000)
 threads = [threading.Thread(target=work, args=(stream,)) for stream in streams]
+threads += [threading.Thread(target=allocate) for _ in range(3)]
 for thread in threads:
     thread.start()
 results = []
-for _ in range(60):
+for _ in range(400):
     pid = os.fork()
     if pid == 0:
         child(kept)

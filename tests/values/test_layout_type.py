@@ -3,6 +3,7 @@
 import copy
 import inspect
 import itertools
+import math
 import pickle
 import sys
 
@@ -158,6 +159,19 @@ def test_a_repacked_layout_has_the_same_bytes_in_order(layout, itemsize, keep_di
         return
     assert result.itemsize == itemsize
     assert np.array_equal(bytes_of(result), bytes_of(layout))
+
+
+@pytest.mark.parametrize("itemsize", [1, 2, 3, 4, 6, 12])
+def test_the_largest_itemsize_is_a_common_divisor_that_fits_the_layout_s(itemsize):
+    for extent, limit, address in itertools.product((1, 2, 3, 5, 8), range(itemsize, 50), (0, 8, 30, -12)):
+        layout = Layout((3, extent), (2 * extent, 1), itemsize)
+        divisor = math.gcd(limit, address, extent * itemsize, 2 * extent * itemsize)
+        fits = divisor % itemsize == 0 or itemsize % divisor == 0
+        assert layout.max_compatible_itemsize(limit, address) == (divisor if fits else itemsize), (
+            extent,
+            limit,
+            address,
+        )
 
 
 @given(layouts(), st.integers(1, 40))
