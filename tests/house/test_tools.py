@@ -68,11 +68,10 @@ def test_each_reason_is_of_a_mutant_that_there_is(by_hand, by_rule):
     assert all(len(why) > 20 for why in reasons.values())
 
 
-def test_each_reason_for_a_line_that_is_not_reached_is_of_a_line_that_there_is():
+def test_each_reason_for_what_is_not_reached_is_of_a_file_that_there_is():
+    """The lines themselves `make coverage` looks at: which are reached is known only there."""
     for name, why in load("coverage_report").reasons().items():
-        place, _, line = name.partition(": ")
-        text = (ROOT / place.partition(" ")[0]).read_text()
-        assert line in {each.strip() for each in text.splitlines()}, name
+        assert (ROOT / name.partition(" ")[0]).is_file(), name
         assert len(why) > 20, name
 
 
