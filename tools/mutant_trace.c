@@ -16,7 +16,8 @@ enum { MARKS = 1 << 22 }; /* as mutant_trace.py; more bytes than the module has 
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 static uint8_t *marks; /* NULL: nobody measures */
 
-__attribute__((constructor)) static void map_marks(void)
+__attribute__((constructor)) static void
+map_marks(void)
 {
     const char *path = getenv("MUTANT_TRACE");
     int file = path == NULL ? -1 : open(path, O_RDWR);
@@ -28,7 +29,8 @@ __attribute__((constructor)) static void map_marks(void)
     close(file);
 }
 
-void __sanitizer_cov_trace_pc(void)
+void
+__sanitizer_cov_trace_pc(void)
 {
     size_t at = (size_t)((const char *)__builtin_return_address(0) - __ehdr_start);
     if (marks != NULL && at < MARKS && marks[at] == 0) {
