@@ -1,8 +1,7 @@
 """Mutants by rule: one comparison turned, one call dropped, one constant returned, at each place of the C core.
 
-The sources are read as text, as clang-format leaves them.  What a rule makes of no account (a mutant that does not
-compile) costs a second.  A mutant is known by file, function, rule and the text of its line, so it keeps its name when
-lines move.
+The sources are read as text, as clang-format leaves them.  A rule may make what does not compile: that costs a second.
+A mutant is known by file, function, rule and the text of its line, so it keeps its name when lines move.
 """
 
 import math
@@ -77,8 +76,8 @@ def functions(code: str) -> list[Function]:
     return found
 
 
-# ---- rules: (name, pattern, what stands instead) ----
-# The group `x` is what is replaced, or all of the match.  None: `replace` decides.
+# ---- rules: (name, pattern, what stands in place of its group x; None: `replaced` says) ----
+# Of two rules that make the same of a place, the first names it.
 
 TURNED = {
     "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&",
