@@ -20,6 +20,7 @@ array = md.zeros((4, 6))
 private = md.zeros((4, 6), "int16", storage="private")[1:, ::2]
 readonly = array.as_readonly()
 nibbles = md.zeros(12, "int4")
+small = md.zeros(3, "bfloat16")
 vectors = md.zeros(3, "float32x4")
 layout = md.StridedLayout.dense((4, 6), 4)
 turned = layout.permuted((1, 0))
@@ -84,6 +85,7 @@ DONE = {
     "facts": lambda: (array.shape, array.strides, array.layout, array.dtype, array.device, array.nbytes, repr(array)),
     "buffer protocol": lambda: (memoryview(array).release(), memoryview(buffer).release(), np.asarray(array)),
     "numpy": lambda: (array.__array__(), array.__array__(np.dtype("int8")), np.array(array)),
+    "numpy of ml_dtypes": lambda: (np.asarray(small), np.array(small), small.__array__()),
     "reduce": lambda: (array.__reduce_ex__(5), array.T.__reduce_ex__(2), md.int4.__reduce__()),
     "shares_memory": lambda: (md.shares_memory(array, array[1:]), md.shares_memory(numbers, array)),
     "layouts": lambda: (layout.permuted((1, 0)).to_dense()[1:, ::2].unsqueezed(0).squeezed(), layout.repacked(2)),
@@ -165,7 +167,7 @@ WATCHED = [
         shared.buf,
     ),
     *(np.dtype(name) for name in ("float32", "int16", "int8", "uint8")),
-    *(md.float32, md.int4, md.int8, *_core._types()),
+    *(md.float32, md.int4, md.int8, md.bfloat16, *_core._types()),
 ]
 
 
