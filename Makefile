@@ -16,7 +16,7 @@ PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loads
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all bench lint format asan tsan mutants streams model soak docs build clean distclean
+.PHONY: help demo test test-all bench lint format asan tsan mutants coverage streams model soak docs build clean distclean
 
 help:
 	@echo 'make demo      what this machine can share: the doctor, then examples/share.py'
@@ -26,7 +26,8 @@ help:
 	@echo 'make format    ruff and clang-format write their changes'
 	@echo 'make asan      the tests with AddressSanitizer and UBSan, then some with LeakSanitizer'
 	@echo 'make tsan      the tests with ThreadSanitizer'
-	@echo 'make mutants   breaks the bridge in one place at a time; each time a test must fail'
+	@echo 'make mutants   breaks the C core in one place at a time, 400 times; each time a test must fail (an hour)'
+	@echo 'make coverage  lines and branches of C and Objective-C that the tests reach, by folder'
 	@echo 'make streams   10,000 random programs over streams; threads under ThreadSanitizer for two minutes'
 	@echo 'make model     STEPS=100000 SEED=1: anything in any order beside NumPy; then under both sanitizers'
 	@echo 'make soak      a million exchanges by every route: time, growth, buffers left'
@@ -75,6 +76,9 @@ tsan: build
 
 mutants: build
 	$(PY) tools/mutants.py $(ARGS)
+
+coverage: $(VENV)/coverage.stamp
+	tools/coverage $(PY) $(ARGS)
 
 streams: build
 	PYTHONPATH=src:tests/support $(PY) tests/support/stream_programs.py 10000

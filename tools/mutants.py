@@ -1,562 +1,235 @@
-"""Would a test notice?  Break the bridge and the storage in one place at a time, and run the tests that should.
+"""Would a test notice?  Break the C core in one place at a time, and run the tests that reach the place.
 
-    python tools/mutants.py            all of them, two at a time; ends with 1 if one survives
-    python tools/mutants.py retain     those whose name holds the word
-    python tools/mutants.py --list     their names
+    python tools/mutants.py                 the mutants by hand, and 310 by rule; ends with 1 if one survives
+    python tools/mutants.py --count 1000    by hand, and 1000 by rule
+    python tools/mutants.py pool.c retain   those whose name holds these words, of all that there are
+    python tools/mutants.py --reasons       those that have a reason to survive: each must survive indeed
+    python tools/mutants.py --seconds 10    a quick look: so many seconds of tests for each
+    python tools/mutants.py --list [WORDS]  their names
 
-Each mutant is built against the software Metal, in a folder of its own outside the checkout, and the tests run with
-SOFTMETAL_VALIDATION=1.  A mutant is caught if a test fails, crashes or hangs; the run says which it was.
+mutant_table.py has those by hand, mutant_rules.py makes those by rule, mutant_reasons.toml says which are equivalent:
+no test can see them.  Each is built against the software Metal in a copy of the checkout (mutant_shop.py), and runs
+with SOFTMETAL_VALIDATION=1 the tests that reach its function (mutant_trace.py): first the quick ones of its folder that
+reach its line, then all others.  It is caught if a test fails, crashes or hangs; the run says which it was.
 """
 
-# ruff: noqa: E501  (a table of texts as they stand in the sources)
-
-import os
+import argparse
+import json
+import math
 import queue
-import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import threading
 import time
+import tomllib
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-SECONDS = 90  # a run that takes longer hangs
+import mutant_rules
+import mutant_table
+from mutant_shop import ROOT, SAME, Shop
+from mutant_trace import Trace, fingerprint, measure, test_environment
+
+TRACE = ROOT / "build" / "mutants" / "trace.json"
+REASONS = ROOT / "tools" / "mutant_reasons.toml"
+COUNT = 310
 WORKERS = 2
+#: Seconds of tests, as they take without a mutant: the first run's, the second's.
+FIRST, SECOND = 2, 10
 
-BUFFERS = (
-    "tests/metal/test_bridge.py tests/array/test_buffer.py tests/metal/test_storage.py tests/streams/test_device.py"
-)
-POOL = "tests/metal/test_pool.py"
-TENSORS = (
-    f"{BUFFERS} tests/exchange/test_dlpack_export.py tests/exchange/test_dlpack_import.py tests/python/test_owners.py"
-)
-ARRAYS = f"{BUFFERS} tests/exchange/test_array_host.py tests/array/test_array_make.py"
+#: Where the tests are not in the folder of the same name.
+TESTS_OF = {mutant_rules.BRIDGE: "tests/metal/", "src/metal/copy_kernel.c": "tests/copy/"}
 
-STREAMS = "tests/streams/test_stream_type.py tests/array/test_array_queue.py"
+Mutant = mutant_rules.Mutant | mutant_table.Mutant
 
-BRIDGE, STORAGE, MANAGED = "src/metal_bridge.m", "src/metal/storage.c", "src/metal/managed_tensor.c"
-SHARING, BYTES = "src/metal/storage_sharing.c", "src/metal/storage_bytes.c"
-STAGING, WAIT_RULE = "src/metal/staging.c", "src/streams/wait_rule.c"
-WORK, TRACKING = "src/metal/work.c", "src/metal/tracking.c"
-LOST = "tests/streams/test_stream_lost.py"
-RACES = "tests/softmetal/test_races.py"
+
+def reasons() -> dict[str, str]:
+    """Why nobody can see a mutant, by its name."""
+    groups = tomllib.loads(REASONS.read_text())["equivalent"]
+    return {name: group["why"] for group in groups for name in group["mutants"]}
+
+
+# ---- which tests ----
+
+
+def place_of(mutant: Mutant) -> tuple[str, list[str]]:
+    """The function that it changes, and the function's lines up to there."""
+    text = (ROOT / mutant.file).read_text()
+    start, end = mutant.span(text)
+    for function in mutant_rules.functions(mutant_rules.blank(text)):
+        if function.start <= start < function.end:
+            return function.name, text[function.start - 2 : end].splitlines()
+    return "", []
+
+
+def runs_of(mutant: Mutant, trace: Trace, budget: float) -> list[list[str]]:
+    """The tests that reach its function, quick ones first, in runs: its folder's at the line, a few more, the rest."""
+    reach_line, reach_function = trace.tests_of(mutant.file, *place_of(mutant))
+    folder = TESTS_OF.get(mutant.file, f"tests/{Path(mutant.file).parent.name}/")
+    near = {name for name in trace.seconds if name.startswith(folder)}
+    # What reaches nothing of a folder that it is there to test compiles the sources itself.
+    compiling = near - trace.tests_of_folder(Path(mutant.file).parent)
+    stages = ((near & reach_line | compiling, FIRST), (reach_line, SECOND), (near | reach_function, budget))
+    done: set[str] = set()
+    runs, total = [], 0.0
+    for names, most in stages:
+        taken, seconds = [], 0.0
+        for name in sorted(names - done, key=trace.seconds.__getitem__):
+            seconds += trace.seconds[name]
+            if seconds > min(most, budget - total):
+                break
+            taken.append(name)
+        done |= set(taken)
+        total += seconds
+        runs.append(taken)
+    return [taken for taken in runs if taken]
+
+
+# ---- running them ----
+
+
+class Runner:
+    """A shop, and the process that runs tests in it (mutant_server.py)."""
+
+    def __init__(self, folder: Path):
+        self.shop = Shop(folder)
+        command = [sys.executable, str(ROOT / "tools" / "mutant_server.py")]
+        self.server = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=test_environment(self.shop),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def close(self) -> None:
+        self.server.stdin.close()
+        self.server.wait()
+
+    def test(self, tests: list[str], seconds: float) -> str:
+        """ "" where all pass, or what happened.  A run that writes nothing for so long hangs."""
+        output = self.shop.folder / "output.txt"
+        request = {"tests": tests, "options": ["-x"], "environment": {}, "seconds": seconds, "output": str(output)}
+        self.server.stdin.write(json.dumps(request) + "\n")
+        self.server.stdin.flush()
+        code = json.loads(self.server.stdout.readline())
+        if code is None:
+            return f"hangs ({seconds:.0f} s)"
+        if code == 0:
+            return ""
+        if code not in (1, 2, 3):  # 3: a test failed, and so does pytest at its end
+            return f"crashes ({code})"
+        text = output.read_text(errors="replace")
+        failed = [line for line in text.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        return failed[0].partition(" ")[2].partition(" - ")[0] if failed else text[-300:]
 
 
 @dataclass
-class Mutant:
-    name: str
-    file: str
-    text: str  # stands once in the file
-    instead: str
-    tests: str = BUFFERS
+class Verdict:
+    mutant: Mutant
+    word: str  # "caught", "SURVIVES"; "broken": does not compile; "same": compiles to the same code
+    detail: str
+    seconds: float
 
 
-MUTANTS = [
-    # ---- who owns what ----
-    Mutant(
-        "one GPU with two objects is two devices",
-        BRIDGE,
-        "if ([device_object(out[i]) registryID] == [device registryID])",
-        "if ((void *)out[i] == (void *)device)",
-    ),
-    Mutant("no retain of a device in the table", BRIDGE, "        [device retain];\n", ""),
-    Mutant("no release of the list of devices", BRIDGE, "    [all release];\n", ""),
-    Mutant("no retain of a wrapped buffer", STORAGE, "    bridge_buffer_retain(buffer);\n", "", TENSORS),
-    Mutant("no release of a buffer", BRIDGE, "    [(id<NSObject>)handle release];\n", ""),
-    Mutant(
-        "no release of the storage's buffer",
-        STORAGE,
-        "    /* of pages: ends in end_pages, now or when the GPU is done */\n    bridge_buffer_release(storage->handle);\n",
-        "",
-    ),
-    Mutant(
-        "no release of a buffer of our own",
-        "src/metal/pool.c",
-        "    bridge_buffer_release(storage->handle);\n    free(storage);\n",
-        "    free(storage);\n",
-        POOL,
-    ),
-    Mutant(
-        "a buffer that others know is reused",
-        STORAGE,
-        "(!is_known || bridge_buffer_is_only_ours(storage->handle))",
-        "(is_known || true)",
-        POOL,
-    ),
-    Mutant(
-        "a refused buffer does not empty the cache", STORAGE, "        (void)pool_empty(NULL);\n", "        ;\n", POOL
-    ),
-    Mutant(
-        "no release of the staging buffer",
-        BYTES,
-        "        memcpy(out, range.address, nbytes);\n    }\n    staging_close(&range);\n",
-        "        memcpy(out, range.address, nbytes);\n    }\n",
-    ),
-    Mutant("no retain of an exported storage", MANAGED, "    storage_retain(storage);\n", "", TENSORS),
-    Mutant("no release of an exported storage", MANAGED, "    storage_release(block->storage);\n", "", TENSORS),
-    Mutant(
-        "the pages go while the GPU has them",
-        STORAGE,
-        "    bool is_over_pages = storage->is_over_pages;\n",
-        "    bool is_over_pages = storage->is_over_pages = false;\n",
-    ),
-    Mutant(
-        "Metal does not say when it is done with the pages", BRIDGE, "deallocator:(id)(void *)&block", "deallocator:nil"
-    ),
-    # ---- pools ----
-    Mutant(
-        "no pool round a label",
-        BRIDGE,
-        "    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];\n"
-        "    [buffer_object(buffer) setLabel:[NSString stringWithUTF8String:label]];\n    [pool drain];\n",
-        "    [buffer_object(buffer) setLabel:[NSString stringWithUTF8String:label]];\n",
-    ),
-    Mutant(
-        "no pool round a command",
-        BRIDGE,
-        "    bridge_status status;\n    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];\n",
-        "    bridge_status status;\n    NSAutoreleasePool *pool = nil;\n",
-    ),
-    Mutant(
-        "a pool that is not drained",
-        BRIDGE,
-        "        status = check_completed(commands, error);\n    }\n    [pool drain];\n",
-        "        status = check_completed(commands, error);\n    }\n",
-    ),
-    # ---- commands ----
-    Mutant("no wait", BRIDGE, "        [commands waitUntilCompleted];\n", ""),
-    Mutant("no commit", BRIDGE, "        [commands commit];\n", ""),
-    Mutant("no endEncoding", BRIDGE, "    [encoder endEncoding];\n", ""),
-    Mutant(
-        "no look at the status",
-        BRIDGE,
-        "if ([commands status] == MTLCommandBufferStatusCompleted)",
-        "if ([commands status] >= MTLCommandBufferStatusCompleted)",
-    ),
-    Mutant("no code of an error", BRIDGE, "failure == nil ? 0 : [failure code]", "0"),
-    Mutant(
-        "no text of an error",
-        BRIDGE,
-        "    copy_text([failure localizedDescription], error->text, sizeof error->text);\n",
-        "",
-    ),
-    Mutant(
-        "source and destination at the same place",
-        BRIDGE,
-        "destinationOffset:run->dst_offset_bytes",
-        "destinationOffset:run->src_offset_bytes",
-        STREAMS,
-    ),
-    Mutant(
-        "no encoder is no matter",
-        BRIDGE,
-        "        return BRIDGE_NO_COMMAND;\n    }\n    switch",
-        "        return BRIDGE_OK;\n    }\n    switch",
-    ),
-    # ---- waits: those of the GPU for the GPU, and those of the CPU ----
-    Mutant(
-        "no wait of a stream for another",
-        WORK,
-        "        bridge_encode_wait(commands, marks[i].stream->event, marks[i].value);\n",
-        "        (void)commands, (void)marks;\n",
-        RACES,
-    ),
-    Mutant(
-        "no wait of a consumer's stream",
-        WORK,
-        "    work_operand operand = {storage, true};\n    return work_submit(stream, &operand, 1, NULL, NULL, &mark);\n",
-        "    (void)mark;\n    return BRIDGE_OK;\n",
-        RACES,
-    ),
-    Mutant(
-        "no wait for what Metal does not track", WORK, "bridge_buffer_is_tracked(handle), marks", "true, marks", RACES
-    ),
-    Mutant(
-        "no wait of the CPU for a stream",
-        WAIT_RULE,
-        "        waiting_for_busy_storage(state_of(op), function",
-        "        function == NULL && waiting_for_busy_storage(state_of(op), function",
-        RACES,
-    ),
-    Mutant(
-        "no wait of staged bytes for another thread's work",
-        SHARING,
-        "        status = tracking_wait(storage->handle, is_for_writing, error);\n",
-        "        (void)tracking_wait;\n",
-        RACES,
-    ),
-    Mutant(
-        "no wait of a writer for readers",
-        TRACKING,
-        "for (int i = 0; is_for_writing && i < found->read_count; i++)",
-        "for (int i = 0; is_for_writing && i < 0 * found->read_count; i++)",
-        RACES,
-    ),
-    # ---- managed and private storage ----
-    Mutant(
-        "no didModifyRange",
-        BRIDGE,
-        "    [buffer_object(buffer) didModifyRange:NSMakeRange(offset_bytes, nbytes)];\n",
-        "",
-        ARRAYS,
-    ),
-    Mutant("no synchronizeResource", BRIDGE, "[encoder synchronizeResource:blit->dst]; ", "", ARRAYS),
-    Mutant(
-        "no didModifyRange after a host write",
-        SHARING,
-        "        bridge_buffer_did_modify(storage->handle, offset_bytes, nbytes);\n",
-        "",
-        ARRAYS,
-    ),
-    Mutant(
-        "no didModifyRange at export",
-        SHARING,
-        "        bridge_buffer_did_modify(storage->handle, 0, storage->nbytes);\n",
-        "",
-        f"{ARRAYS} {TENSORS}",
-    ),
-    Mutant(
-        "no didModifyRange when a host view closes",
-        SHARING,
-        "        flush_host_views(storage);\n        (void)",
-        "        (void)",
-        ARRAYS,
-    ),
-    Mutant(
-        "no synchronising before a host read",
-        SHARING,
-        "    if (!may_be_written && !__atomic_load_n(&root->sharing.gpu_wrote, __ATOMIC_ACQUIRE)) {",
-        "    if (!may_be_written || storage->mode == BRIDGE_MANAGED) {",
-        ARRAYS,
-    ),
-    Mutant(
-        "synchronising under a host view",
-        SHARING,
-        " &&\n                          !has_host_writers(storage);",
-        ";",
-        ARRAYS,
-    ),
-    Mutant(
-        "contents of a private buffer are asked for",
-        BRIDGE,
-        "if (bridge_buffer_storage(buffer) == BRIDGE_PRIVATE)",
-        "if (buffer == NULL)",
-    ),
-    Mutant(
-        "managed storage is made shared",
-        BRIDGE,
-        "return MTLResourceStorageModeManaged;\n",
-        "return MTLResourceStorageModeShared;\n",
-    ),
-    # ---- bounds ----
-    Mutant(
-        "no largest length",
-        BRIDGE,
-        "return nbytes > [device maxBufferLength] ? BRIDGE_TOO_LARGE : BRIDGE_OK;",
-        "(void)device;\n    return BRIDGE_OK;",
-    ),
-    Mutant(
-        "lengths are not whole blit units",
-        STORAGE,
-        "*capacity = pool_round(nbytes);",
-        "*capacity = nbytes;",
-    ),
-    Mutant(
-        "a range is not widened at its start",
-        STAGING,
-        "size_t first = range->offset_bytes / STORAGE_UNIT * STORAGE_UNIT;",
-        "size_t first = range->offset_bytes;",
-    ),
-    Mutant(
-        "a range is not widened at its end",
-        STAGING,
-        "size_t last = round_up(range->offset_bytes + range->nbytes);",
-        "size_t last = range->offset_bytes + range->nbytes;",
-    ),
-    Mutant(
-        "a range is widened past the end",
-        STAGING,
-        "return last > bridge_buffer_nbytes(range->storage->handle) ?",
-        "return last > SIZE_MAX / 2 ?",
-    ),
-    Mutant(
-        "the neighbours' bytes are lost",
-        STAGING,
-        "(is_read || blit.nbytes != range->nbytes)",
-        "is_read",
-    ),
-    Mutant(
-        "a fill of any length",
-        BYTES,
-        "if ((offset_bytes | nbytes) % STORAGE_UNIT != 0)",
-        "if (nbytes == 0)",
-    ),
-    Mutant(
-        "a label one byte too long",
-        BRIDGE,
-        "        strncpy(out, utf8, capacity - 1);\n        out[capacity - 1] = '\\0';\n",
-        "        strncpy(out, utf8, capacity);\n",
-    ),
-    # ---- handles ----
-    Mutant(
-        "any memory is readable",
-        BRIDGE,
-        "return !(result == -1 && errno == EFAULT);",
-        "return result != 7 || errno == 0;",
-    ),
-    Mutant(
-        "any word is a class",
-        BRIDGE,
-        "        is_known = known[i] == candidate;",
-        "        is_known = candidate != Nil;",
-    ),
-    Mutant("any object is a buffer", BRIDGE, "if (class_conformsToProtocol(c, protocol))", "if (c != Nil)"),
-    # ---- fork ----
-    Mutant("a forked child releases", BRIDGE, "    if (handle == NULL || is_forked()) {", "    if (handle == NULL) {"),
-    Mutant(
-        "a forked child runs commands",
-        BRIDGE,
-        "    memset(error, 0, sizeof *error);\n    if (is_forked()) {\n        return BRIDGE_FORKED;\n    }\n",
-        "    memset(error, 0, sizeof *error);\n",
-    ),
-    Mutant(
-        "a forked child flushes managed buffers",
-        BRIDGE,
-        "    if (is_forked()) {\n        return;\n    }\n    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];\n    [buffer_object(buffer) didModify",
-        "    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];\n    [buffer_object(buffer) didModify",
-    ),
-    # ---- streams ----
-    Mutant(
-        "stream: no wait on the GPU",
-        WORK,
-        "        bridge_encode_wait(commands, marks[i].stream->event, marks[i].value);\n",
-        "        (void)commands;\n        (void)marks;\n",
-        STREAMS,
-    ),
-    Mutant(
-        "stream: no wait on the CPU",
-        "src/streams/wait_rule.h",
-        "    return waiting_for_busy_storage(state, function, storage, is_for_writing);\n",
-        "    return 0;\n",
-        f"{STREAMS} {BUFFERS}",
-    ),
-    Mutant(
-        "stream: no wait of arrays on the CPU",
-        WAIT_RULE,
-        "    if (!tracking_is_quiet() &&\n",
-        "    if (!tracking_is_quiet() && function == NULL &&\n",
-        STREAMS,
-    ),
-    Mutant(
-        "stream: operands are not kept",
-        WORK,
-        "        storage_retain(operands[i].storage);\n",
-        "",
-        STREAMS,
-    ),
-    Mutant(
-        "stream: those that wait for failed work wait for ever",
-        WORK,
-        "    bridge_event_raise(done->stream->event, done->value);\n",
-        "",
-        STREAMS,
-    ),
-    Mutant(
-        "stream: a failure that nobody can hear of is not reported", "src/metal/stream.c", "    tell();\n", "", LOST
-    ),
-    Mutant(
-        "stream: a wait that is interrupted loses the failure",
-        TRACKING,
-        "found->failed != NULL && !stream_has_failure(found->failed)",
-        "found->in_flight > 0 && found->failed != NULL",
-        LOST,
-    ),
-    Mutant(
-        "stream: a failure is told to who has the buffer next",
-        TRACKING,
-        "marks[i].is_of_earlier_owner = (*link)->is_forgotten;",
-        "marks[i].is_of_earlier_owner = false;",
-        LOST,
-    ),
-    Mutant(
-        "stream: a buffer that is wrapped twice is forgotten with one of them",
-        TRACKING,
-        "(*link)->held == 0) {",
-        "(*link)->held < 9) {",
-        LOST,
-    ),
-    Mutant(
-        "stream: a copy for torch's queue is not waited for",
-        "src/exchange/dlpack_export.c",
-        "    of_copy.order.is_ordered = false;\n",
-        "",
-        "tests/exchange/test_dlpack_export.py tests/exchange/test_torch_queue.py",
-    ),
-    Mutant("stream: a failure is not noted", WORK, "        stream_note_failure(done->stream, error);\n", "", STREAMS),
-    Mutant(
-        "stream: a failed buffer is forgotten",
-        "src/metal/tracking.c",
-        "    if (has_failed && found->failed == NULL) {",
-        "    if (has_failed && found->failed == stream) {",
-        STREAMS,
-    ),
-    Mutant(
-        "stream: reads in flight are not remembered",
-        "src/metal/tracking.c",
-        "        add_read(found, stream, value);\n",
-        "        if (found->read_count > TRACKING_READS) {\n            add_read(found, stream, value);\n        }\n",
-        STREAMS,
-    ),
-    Mutant(
-        "stream: untracked buffers are taken for tracked",
-        WORK,
-        "bridge_buffer_is_tracked(handle), marks);",
-        "true, marks);",
-        STREAMS,
-    ),
-    Mutant(
-        "stream: what a view wrote is not published",
-        WORK,
-        "        storage_flush_host_views_locked(operands[i].storage);\n",
-        "        (void)operands;\n",
-        STREAMS,
-    ),
-    Mutant(
-        "stream: what a view wrote is published over what the GPU is writing",
-        SHARING,
-        " &&\n        !tracking_has_write_locked(storage->handle)) {",
-        ") {",
-        STREAMS,
-    ),
-    Mutant(
-        "stream: what the GPU wrote stays there",
-        SHARING,
-        "    __atomic_store_n(&root_of(storage)->sharing.gpu_wrote, true, __ATOMIC_RELEASE);\n",
-        "",
-        STREAMS,
-    ),
-]
+def judge(mutant: Mutant, runner: Runner, trace: Trace, budget: float) -> tuple[str, str]:
+    text = (ROOT / mutant.file).read_text()
+    if problem := runner.shop.change(mutant.file, mutant.apply(text)):
+        return ("same" if problem == SAME else "broken"), problem
+    runs = runs_of(mutant, trace, budget)
+    for tests in runs:
+        if what := runner.test(tests, 30 + 5 * max(map(trace.seconds.__getitem__, tests))):
+            return "caught", what
+    return "SURVIVES", f"{sum(map(len, runs))} tests"
 
 
-class Workshop:
-    """A copy of the sources in which mutants are built, one after the other."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".*", "build", "*.so", "dist", "tests", "docs"))
-        self.site = folder / "site"
-        self.dirty: str | None = None  # the file that holds the last mutant
-
-    def build(self) -> str:
-        """ "" or what the compiler said; a mutant may leave a name unused."""
-        lenient = {key: value for key, value in os.environ.items() if key != "METAL_DLPACK_WERROR"}
-        lenient["METAL_DLPACK_LTO"] = "0"  # it links in a second
-        done = subprocess.run(
-            [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "site", "--build-temp", "objects"],
-            cwd=self.folder,
-            env=lenient,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode == 0:
-            package = self.folder / "src" / "metal_dlpack"
-            shutil.copytree(package, self.site / "metal_dlpack", dirs_exist_ok=True)
-            return ""
-        return done.stdout + done.stderr
-
-    def test(self, tests: str, seconds: int = SECONDS) -> str:
-        """ "" where all tests pass, or what happened."""
-        environment = os.environ | {
-            "PYTHONPATH": str(self.site),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "SOFTMETAL_VALIDATION": "1",
-        }
-        present = [path for path in dict.fromkeys(tests.split()) if (ROOT / path).exists()]
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *present]
-        try:
-            done = subprocess.run(
-                command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=seconds
-            )
-        except subprocess.TimeoutExpired:
-            return f"hangs ({seconds} s)"
-        if done.returncode == 0:
-            return ""
-        if done.returncode < 0 or done.returncode > 5:
-            return f"crashes (signal {-done.returncode})"
-        failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        return failed[0].partition(" ")[2].partition(" - ")[0] if failed else done.stdout[-300:]
-
-    def apply(self, mutant: Mutant) -> str:
-        """ "" or why it cannot be."""
-        if self.dirty is not None and self.dirty != mutant.file:
-            self.write(self.dirty, (ROOT / self.dirty).read_text())
-        before = (ROOT / mutant.file).read_text()
-        if before.count(mutant.text) != 1:
-            return f"the text stands {before.count(mutant.text)} times in {mutant.file}"
-        self.dirty = mutant.file
-        self.write(mutant.file, before.replace(mutant.text, mutant.instead))
-        return self.build()
-
-    def write(self, name: str, text: str) -> None:
-        (self.folder / name).write_text(text)
-
-
-def judge(mutant: Mutant, workshop: Workshop) -> tuple[str, str]:
-    problem = workshop.apply(mutant)
-    if problem:
-        return "broken", problem
-    what = workshop.test(mutant.tests)
-    return ("caught", what) if what else ("SURVIVES", "")
-
-
-def work(todo: queue.Queue, folder: Path, results: dict) -> None:
-    workshop = Workshop(folder)
-    problem = workshop.build()
-    if problem:
-        results["the build"] = ("broken", problem)
-        return
+def work(todo: queue.Queue, runner: Runner, trace: Trace, budget: float, done: list[Verdict]) -> None:
     while True:
         try:
             mutant = todo.get_nowait()
         except queue.Empty:
             return
         started = time.monotonic()
-        results[mutant.name] = verdict, detail = judge(mutant, workshop)
-        print(f"{verdict:8}  {mutant.name}: {detail} ({time.monotonic() - started:.0f} s)", flush=True)
+        word, detail = judge(mutant, runner, trace, budget)
+        verdict = Verdict(mutant, word, detail, time.monotonic() - started)
+        done.append(verdict)
+        if word in ("caught", "SURVIVES"):
+            print(f"{word:8}  {mutant.name}: {detail} ({verdict.seconds:.1f} s)", flush=True)
+
+
+def judge_all(mutants: list[Mutant], trace: Trace, budget: float, workers: int) -> list[Verdict]:
+    todo: queue.Queue = queue.Queue()
+    for mutant in mutants:
+        todo.put(mutant)
+    done: list[Verdict] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        runners = [Runner(Path(scratch, f"shop{i}")) for i in range(workers)]
+        threads = [threading.Thread(target=work, args=(todo, runner, trace, budget, done)) for runner in runners]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for runner in runners:
+            runner.close()
+    return done
+
+
+# ---- the command ----
+
+
+def everything() -> list[Mutant]:
+    by_rule = [mutant for mutants in mutant_rules.all_mutants().values() for mutant in mutants]
+    return [*mutant_table.MUTANTS, *by_rule]
+
+
+def chosen(options: argparse.Namespace) -> list[Mutant]:
+    known = reasons()
+    if options.reasons:
+        return [mutant for mutant in everything() if mutant.name in known]
+    if options.words:
+        return [mutant for mutant in everything() if all(word in mutant.name for word in options.words)]
+    return [*mutant_table.MUTANTS, *mutant_rules.choose(options.count)]
+
+
+def report(done: list[Verdict], equivalent: int, must_survive: bool) -> int:
+    counts = Counter(verdict.word for verdict in done)
+    seconds = sum(verdict.seconds for verdict in done) / max(1, len(done))
+    print(f"{counts['caught']} caught, {counts['SURVIVES']} survive, {equivalent} equivalent (mutant_reasons.toml)")
+    print(f"{counts['same']} compile to the same code, {counts['broken']} do not compile; {seconds:.1f} s each")
+    wrong = "caught" if must_survive else "SURVIVES"
+    for verdict in sorted(done, key=lambda verdict: verdict.mutant.name):
+        if verdict.word == wrong:
+            print(f"{wrong}: {verdict.mutant.name} => {verdict.mutant.instead}")
+    return 1 if counts[wrong] else 0
 
 
 def main() -> int:
-    words = sys.argv[1:]
-    if words == ["--list"]:
-        print("\n".join(f"{m.file}: {m.name}" for m in MUTANTS))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--count", type=int, default=COUNT)
+    parser.add_argument("--workers", type=int, default=WORKERS)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="of tests for each mutant, and no more")
+    parser.add_argument("--reasons", action="store_true")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--old-trace", action="store_true", help="do not measure again, whatever has changed")
+    options = parser.parse_args()
+    mutants = chosen(options)
+    if options.list:
+        print("\n".join(mutant.name for mutant in mutants))
         return 0
     if sys.platform != "linux":
-        print(f"mutants are built against the software Metal, which {sysconfig.get_platform()} does not use")
+        print("mutants are built against the software Metal, which this platform does not use")
         return 0
-    chosen = [m for m in MUTANTS if all(word in m.name for word in words)]
-    todo: queue.Queue = queue.Queue()
-    results: dict[str, tuple[str, str]] = {}
-    with tempfile.TemporaryDirectory() as scratch:
-        sound = Workshop(Path(scratch, "sound"))
-        problem = sound.build() or sound.test(" ".join(mutant.tests for mutant in chosen), 600)
-        if problem:
-            print(f"without a mutant: {problem}")
-            return 1
-        for mutant in chosen:
-            todo.put(mutant)
-        folders = [Path(scratch, f"shop{i}") for i in range(WORKERS)]
-        workers = [threading.Thread(target=work, args=(todo, folder, results)) for folder in folders]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-    bad = {name: result for name, result in results.items() if result[0] != "caught"}
-    print(f"{len(results) - len(bad)} of {len(chosen)} mutants are caught")
-    return 1 if bad or len(results) < len(chosen) else 0
+    if not TRACE.exists() or (Trace(TRACE).fingerprint != fingerprint() and not options.old_trace):
+        print("measuring which tests reach which lines")
+        measure(TRACE, options.workers)
+    equivalent = set() if options.reasons else {mutant for mutant in mutants if mutant.name in reasons()}
+    left = [mutant for mutant in mutants if mutant not in equivalent]
+    done = judge_all(left, Trace(TRACE), options.seconds, options.workers)
+    return report(done, len(equivalent), options.reasons)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import pickle
+import random
 import shutil
 import subprocess
 
@@ -252,6 +253,30 @@ def test_overlapping_parts_read_before_they_write():
         array[12::-1] = array[:13]
         expected[12::-1] = expected[:13]
         assert codes_in(memory_of(array), dtype.bits, 24) == expected
+
+
+def slice_of(rng, extent, count, multiple=1):
+    """A slice of so many items, forwards or backwards, whose first is a multiple."""
+    while True:
+        step = rng.randrange(1, (extent - 1) // count + 1) * rng.choice([1, -1])
+        first = rng.randrange(0, extent, multiple)
+        last = first + step * (count - 1)
+        if 0 <= last < extent:
+            stop = last + (1 if step > 0 else -1)
+            return slice(first, None if stop < 0 else stop, step)
+
+
+@pytest.mark.parametrize("name", ["int4", "uint2", "float6_e2m3fn"])
+def test_parts_of_one_array_are_copied_as_those_of_a_list(name):
+    dtype, rng = md.dtype(name), random.Random(5)
+    for _ in range(300):
+        codes = [rng.randrange(2**dtype.bits) for _ in range(24)]
+        array, count = make(dtype, (24,), codes), rng.randrange(1, 9)
+        into, out_of = slice_of(rng, 24, count), slice_of(rng, 24, count, 4)  # a view begins on a byte
+        expected = list(codes)
+        expected[into] = codes[out_of]
+        array[into] = array[out_of]
+        assert codes_in(memory_of(array), dtype.bits, 24) == expected, (into, out_of)
 
 
 @pytest.mark.parametrize(

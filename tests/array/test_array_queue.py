@@ -468,6 +468,16 @@ def test_the_stream_of_dlpack_says_who_waits(slow):
         assert event.query(), "a CPU export waits, whatever the stream"
 
 
+@pytest.mark.parametrize("device", [(8, 0), (1, 0)], ids=["GPU", "CPU"])
+@pytest.mark.rule("export-stream-none", "export-cpu-waits")
+def test_an_export_waits_for_reads_as_well_since_its_consumer_may_write(device, slow):
+    working, array, copy = md.Stream(), md.full(64, 3), md.zeros(64)
+    copy.copy_from(array, stream=working)
+    event = work_on(copy)
+    array.__dlpack__(dl_device=device)
+    assert event.query()
+
+
 def test_from_dlpack_of_our_own_arrays_hands_over_on_the_gpu(slow):
     working, using = md.Stream(), md.Stream()
     array = md.zeros(64)

@@ -208,6 +208,8 @@ try_units(const strided_layout *in)
     if (layout_expanded(in, (int)pick(0, in->ndim), &out, &fault)) {
         check_same_list(in, &out);
     }
+    CHECK(!layout_expanded(in, -1, &out, &fault) && fault.code == LAYOUT_FAULT_AXIS);
+    CHECK(!layout_expanded(in, in->ndim + 1, &out, &fault) && fault.code == LAYOUT_FAULT_AXIS);
     uint64_t axes = next_random() & ((UINT64_C(1) << pick(0, 5)) - 1);
     if (in->ndim >= 5 && layout_unsqueezed(in, axes, &out, &fault)) {
         check_same_list(in, &out);

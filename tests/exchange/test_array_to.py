@@ -1,6 +1,7 @@
 """Array.to: the array in another framework, by its type's table or its module's from_dlpack."""
 
 import gc
+import types
 
 import numpy as np
 import pytest
@@ -53,6 +54,12 @@ def test_to_refuses_what_is_no_target():
         array.to(dict)
     with pytest.raises((RuntimeError, BufferError)):
         md.zeros(2, storage="private").to(np)
+
+
+@pytest.mark.parametrize("tensor", [dict, 3, None])
+def test_a_module_whose_tensor_type_has_no_table_takes_by_its_from_dlpack(tensor):
+    module = types.SimpleNamespace(Tensor=tensor, from_dlpack=np.from_dlpack)
+    assert md.full(3, 2.0).to(module).tolist() == [2, 2, 2]
 
 
 def test_what_a_module_raises_for_another_reason_than_a_refusal_comes_out():

@@ -178,6 +178,37 @@ def test_a_fault_that_the_metadata_shows_is_refused_untouched(versioned, device,
 
 
 @pytest.mark.parametrize(
+    "fields",
+    [
+        {"data": 2**64 - 64, "byte_offset": 64},
+        {"data": 2**64 - 64, "shape": (17,)},
+        {"data": 2**64 - 64, "byte_offset": 32, "shape": (9,)},
+        {"data": 64, "shape": (18,), "strides": (-1,)},
+    ],
+    ids=["first", "end", "end behind an offset", "lowest"],
+)
+@BOTH
+@pytest.mark.rule("import-overflow")
+def test_a_cpu_tensor_cannot_reach_outside_the_address_space(versioned, fields, live_buffers):
+    producer = Producer(versioned=versioned, **{"shape": (2,), **fields})
+    with pytest.raises(BufferError, match="passes the end of the address space"):
+        md.from_dlpack(producer)
+    assert producer.deletions == 0
+
+
+@pytest.mark.rule("import-readonly")
+def test_the_buffer_of_a_tensor_is_read_only_if_the_tensor_is():
+    for device in ("cpu", "metal"):
+        for flags in (0, READ_ONLY):
+            memory = md.zeros(64, "float32")
+            if device == "metal":
+                producer = metal_producer(memory.buffer, shape=(2,), flags=flags)
+            else:
+                producer = Producer(data=memory.buffer.address, shape=(2,), flags=flags)
+            assert md.from_dlpack(producer).buffer.array(1, "float32").readonly is bool(flags), device
+
+
+@pytest.mark.parametrize(
     ("fields", "text"),
     [
         ({"byte_offset": 2**63}, "larger than any buffer"),

@@ -2,6 +2,7 @@
 
 import ctypes
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -113,3 +114,12 @@ def test_there_is_no_stream_on_metal():
     out = ctypes.c_void_p(1)
     assert table_of(md.Array).stream(8, 0, ctypes.byref(out)) == 0
     assert out.value is None
+
+
+@pytest.mark.rule("exchange-table")
+def test_a_tensor_is_deleted_where_the_module_is_not_imported(live_buffers, monkeypatch):
+    address, out = tensor_of(md.full(3, 2.0)), ctypes.c_void_p()
+    monkeypatch.delitem(sys.modules, "metal_dlpack._core")
+    with pytest.raises(ImportError, match="not imported in this interpreter"):
+        table_of(md.Array).to_object(address, ctypes.byref(out))
+    assert live_buffers() == 0

@@ -1,6 +1,7 @@
 """CPU memory as Metal arrays without a copy: every kind of owner, a GiB, and reasons where it cannot be."""
 
 import array
+import ctypes
 import gc
 import mmap
 import os
@@ -170,6 +171,15 @@ def test_what_others_see_of_an_array_is_its_own_buffer_again(view, live_buffers)
     del a, b, seen
     assert live_buffers() == before, "the part keeps the whole"
     assert c.tolist() == [[6, 8, 10], [12, 14, 16], [18, 20, 22]]
+
+
+@pytest.mark.parametrize("first", [0, 8])
+def test_memory_that_reaches_past_the_items_of_an_array_is_not_its(first):
+    """1000 bytes lie in a buffer of 1024."""
+    a = md.zeros(1000, "uint8")
+    for end in (1000, 1001, 1024, 1025):
+        seen = (ctypes.c_uint8 * (end - first)).from_address(a.buffer.address + first)
+        assert (md.asarray(seen, copy=False).buffer.handle == a.buffer.handle) is (end == 1000), end
 
 
 def test_among_many_buffers_the_one_that_holds_the_address_is_found(live_buffers):

@@ -1,36 +1,78 @@
 """The scripts of tools/ that nothing else runs."""
 
-import importlib.util
+import importlib
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from places import INSIDE, ROOT, TOOLS
 
 
 def load(name):
-    spec = importlib.util.spec_from_file_location(name, TOOLS / f"{name}.py")
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    sys.path.insert(0, str(TOOLS))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(TOOLS))
 
 
 @pytest.fixture(scope="module")
-def mutants():
-    return load("mutants").MUTANTS
+def by_hand():
+    return load("mutant_table").MUTANTS
 
 
-def test_there_are_enough_mutants(mutants):
-    assert len(mutants) >= 20
-    assert len({mutant.name for mutant in mutants}) == len(mutants)
+@pytest.fixture(scope="module")
+def by_rule():
+    return [mutant for mutants in load("mutant_rules").all_mutants().values() for mutant in mutants]
 
 
-def test_each_mutant_changes_one_place_of_a_source_and_names_tests(mutants):
-    for mutant in mutants:
+def test_there_are_enough_mutants(by_hand, by_rule):
+    names = [mutant.name for mutant in [*by_hand, *by_rule]]
+    assert len(set(names)) == len(names)
+    mutants = load("mutants")
+    assert len(load("mutant_rules").choose(mutants.COUNT)) >= 300
+
+
+def test_each_mutant_by_hand_changes_one_place_of_a_source(by_hand):
+    for mutant in by_hand:
         assert (ROOT / mutant.file).read_text().count(mutant.text) == 1, mutant.name
         assert mutant.instead != mutant.text, mutant.name
-        assert all((ROOT / path).is_file() for path in mutant.tests.split()), mutant.name
+
+
+def test_mutants_by_rule_are_spread_over_folders_and_rules(by_rule):
+    rules = load("mutant_rules")
+    chosen = rules.choose(load("mutants").COUNT)
+    assert {Path(mutant.file).parent.name for mutant in chosen} == {*rules.FOLDERS, "src"}
+    assert {name for name, *_ in rules.RULES} == {mutant.rule for mutant in by_rule}
+    for folder in rules.FOLDERS:
+        assert len({m.rule for m in chosen if Path(m.file).parent.name == folder}) >= 8, folder
+    for mutant in by_rule:
+        text = (ROOT / mutant.file).read_text()
+        assert mutant.apply(text) != text, mutant.name
+
+
+def test_a_mutant_keeps_its_name_when_lines_move():
+    rules = load("mutant_rules")
+    text = (ROOT / "src" / "metal" / "pool.c").read_text()
+    moved = text.replace("#include", "/* one line more */\n\n#include", 1)
+    before, after = (rules.spread(rules.mutants_of("src/metal/pool.c", version)) for version in (text, moved))
+    assert [mutant.name for mutant in before] == [mutant.name for mutant in after]
+
+
+def test_each_reason_is_of_a_mutant_that_there_is(by_hand, by_rule):
+    names = {mutant.name for mutant in [*by_hand, *by_rule]}
+    reasons = load("mutants").reasons()
+    assert set(reasons) <= names, set(reasons) - names
+    assert all(len(why) > 20 for why in reasons.values())
+
+
+def test_each_reason_for_what_is_not_reached_is_of_a_file_that_there_is():
+    """The lines themselves `make coverage` looks at: which are reached is known only there."""
+    for name, why in load("coverage_report").reasons().items():
+        assert (ROOT / name.partition(" ")[0]).is_file(), name
+        assert len(why) > 20, name
 
 
 @pytest.mark.needs_no_sanitizer

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from places import C_FILES, ROOT, TESTS
 
 FORKS = """
 import os
@@ -28,6 +29,13 @@ def work(stream):
         md.Stream()
 
 
+def allocate():
+    # Nothing fits beside what is cached: each allocation looks for the oldest, which takes long, under the lock.
+    while not is_over.is_set():
+        for size in range(100_000, 200_000, 20_000):
+            md.Buffer(size)
+
+
 def child(kept):
     signal.alarm(20)  # a lock that is never free ends the child
     kept.clear()
@@ -40,11 +48,13 @@ def child(kept):
 
 streams = [md.Stream() for _ in range(3)]
 kept = [md.zeros(4096), md.Stream(), md.full(8, 1.0).__dlpack__()]
+md.set_memory_limit(1_000_000)
 threads = [threading.Thread(target=work, args=(stream,)) for stream in streams]
+threads += [threading.Thread(target=allocate) for _ in range(3)]
 for thread in threads:
     thread.start()
 results = []
-for _ in range(60):
+for _ in range(400):
     pid = os.fork()
     if pid == 0:
         child(kept)
@@ -62,3 +72,31 @@ assert not any(results), results
 def test_children_forked_while_other_threads_hold_locks_let_go_of_what_they_inherit():
     done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.needs_glibc
+@pytest.mark.needs_no_sanitizer
+def test_a_lock_is_dropped_by_the_thread_that_took_it(tmp_path):
+    """The tests of what takes locks, under checked_locks.c."""
+    library = tmp_path / "checked_locks.so"
+    compiler = os.environ.get("CC", "cc").split()
+    source = C_FILES / "checked_locks.c"
+    subprocess.run([*compiler, "-shared", "-fPIC", "-O2", source, "-o", library, "-ldl"], check=True)
+    subjects = [
+        "metal/test_pool.py",
+        "streams/test_stream_lost.py",
+        "exchange/test_host_memory.py::test_what_others_see_of_an_array_is_its_own_buffer_again",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        *(TESTS / name for name in subjects),
+    ]
+    environment = os.environ | {"LD_PRELOAD": str(library)}
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr

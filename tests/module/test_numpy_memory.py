@@ -320,19 +320,32 @@ def test_where_metal_has_no_room_numpy_has():
     assert x.sum() == LARGE
 
 
-PYDATAMEM_DEFAULT_HANDLER = 306  # its place in NumPy's table of C functions
+PYDATAMEM_GET_HANDLER, PYDATAMEM_DEFAULT_HANDLER = 305, 306  # their places in NumPy's table of C functions
+
+
+get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+def numpy_table(of):
+    """NumPy's C API, as pointers to `of`."""
+    from numpy._core import _multiarray_umath as core
+
+    return ctypes.cast(get_pointer(core._ARRAY_API, None), ctypes.POINTER(of))
 
 
 def default_handler():
     """The bytes of NumPy's default memory handler: a name of 127 letters, a version and five pointers."""
-    from numpy._core import _multiarray_umath as core
-
-    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-        ("PyCapsule_GetPointer", ctypes.pythonapi)
-    )
-    table = ctypes.cast(get(core._ARRAY_API, None), ctypes.POINTER(ctypes.POINTER(ctypes.py_object)))
-    handler = get(table[PYDATAMEM_DEFAULT_HANDLER][0], b"mem_handler")
+    handler = get_pointer(numpy_table(ctypes.POINTER(ctypes.py_object))[PYDATAMEM_DEFAULT_HANDLER][0], b"mem_handler")
     return ctypes.string_at(handler, 128 + 5 * ctypes.sizeof(ctypes.c_void_p))
+
+
+def current_free():
+    """The function of the memory handler in use that frees."""
+    current = ctypes.PYFUNCTYPE(ctypes.py_object)(numpy_table(ctypes.c_void_p)[PYDATAMEM_GET_HANDLER])()
+    functions = ctypes.cast(get_pointer(current, b"mem_handler") + 128, ctypes.POINTER(ctypes.c_void_p))
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(functions[4])
 
 
 def test_numpy_s_own_handler_is_never_written_to():
@@ -360,6 +373,24 @@ class Late:
         assert array[5] == 5
 late = Late()
 """
+
+
+@pytest.mark.needs_glibc
+@pytest.mark.needs_no_sanitizer
+def test_memory_that_others_allocated_is_freed_by_numpy_s_own_allocator():
+    """Memory of malloc's that begins on a page, above an array of ours."""
+    malloc, nbytes = ctypes.CDLL(None), 64 << 20
+    above = ctypes.c_void_p()
+    assert malloc.posix_memalign(ctypes.byref(above), 4096, nbytes) == 0
+    with md.numpy_memory():
+        array = np.zeros(nbytes, np.uint8)
+        free = current_free()
+        before = md.memory_stats()["live_buffers"]
+        assert array.ctypes.data < above.value, "the test shows nothing"
+        free(None, above, nbytes)
+        assert md.memory_stats()["live_buffers"] == before
+        del array
+    assert md.memory_stats()["live_buffers"] == before - 1
 
 
 def test_numpy_is_imported_when_it_is_used_and_the_interpreter_may_end_inside():

@@ -244,6 +244,23 @@ def test_views_with_unrelated_strides_are_answered_within_the_bound():
         assert answer is md.shares_memory(*made[::-1])
 
 
+def test_what_is_counted_out_is_what_numpy_adds_up():
+    """Many axes of two steps: more sums than the search has steps, and no divisor tells them apart."""
+    rng = np.random.default_rng(22)
+    steps = rng.integers(2 * 10**7, 3 * 10**7, 22)
+    halves = [
+        np.array([sum(part) for part in itertools.product(*((0, step) for step in half))])
+        for half in (steps[:11], steps[11:])
+    ]
+    memory = np.zeros(8, np.uint8)  # nothing is read
+    items = as_strided(memory, (2,) * len(steps), steps)
+    middle = int(steps.sum()) // 2
+    reached = [int(steps[rng.permutation(22)[:11]].sum()) for _ in range(3)]
+    for place in [*reached, *(int(place) for place in rng.integers(middle - 10**6, middle + 10**6, 3))]:
+        byte = as_strided(memory, (2,), (place,))[1:]
+        assert md.shares_memory(items, byte) is bool(np.isin(place - halves[0], halves[1]).any()), place
+
+
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
 def test_ctrl_c_ends_a_search_that_has_no_bound():
     rng = np.random.default_rng(3)

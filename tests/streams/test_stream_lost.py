@@ -226,6 +226,20 @@ def test_a_new_array_in_old_memory_is_not_told_of_work_on_the_old_one(failing, u
     until(lambda: len(unraisable) == 200)
 
 
+def test_a_new_array_in_old_memory_is_told_of_its_own_work(failing):
+    """The clean-up of the old array's work is still under way when the new one's begins, now and then."""
+    stream = md.Stream()
+    for _ in range(200):
+        array = md.zeros(64)
+        array.fill(1, stream=md.Stream())
+        del array
+        array = md.empty(64)
+        with failing(8):
+            array.fill(2, stream=stream)
+        with pytest.raises(md.MetalError, match="code 8"):
+            array.tolist()
+
+
 def test_each_lost_stream_is_reported(failing, unraisable):
     with failing(3):
         for _ in range(10):

@@ -297,6 +297,27 @@ def test_short_timeouts_end_a_wait_for_an_event_of_others():
     send(shared, "release", result=None)
 
 
+def test_work_that_ends_elsewhere_does_not_end_a_wait():
+    """Each end wakes all who wait: a wait whose time ran out at each would be over long before its event."""
+    gated, busy = md.Stream(), md.Stream()
+    with pool():
+        shared = send(md.default_device().handle, "newSharedEvent")
+    gated.wait(md.Event.from_handle(shared, 1))
+    event = gated.record()
+
+    def work():
+        for _ in range(200):
+            busy.record().wait()
+        send(shared, "setSignaledValue:", 1, result=None)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    assert event.wait(5) is True
+    worker.join()
+    del event, gated
+    send(shared, "release", result=None)
+
+
 def test_bad_arguments_of_events_are_refused():
     stream = md.Stream()
     with pytest.raises(TypeError, match="timeout"):

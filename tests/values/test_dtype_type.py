@@ -67,3 +67,12 @@ def test_a_jax_type_is_known_by_name():
     for name in ["float32", "bfloat16", "int8", "bool_"]:
         assert md.dtype(getattr(jnp, name)).name == name.removesuffix("_")
         assert md.dtype(jnp.zeros(1, getattr(jnp, name)).dtype).name == name.removesuffix("_")
+
+
+@pytest.mark.needs_ml_dtypes
+def test_a_type_that_ml_dtypes_lacks_has_no_numpy_dtype(monkeypatch):
+    import ml_dtypes
+
+    monkeypatch.delattr(ml_dtypes, "float6_e2m3fn")
+    with pytest.raises(TypeError, match="neither NumPy nor ml_dtypes has float6_e2m3fn"):
+        md.dtype("float6_e2m3fn").numpy  # noqa: B018

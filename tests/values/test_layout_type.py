@@ -3,6 +3,7 @@
 import copy
 import inspect
 import itertools
+import math
 import pickle
 import sys
 
@@ -160,6 +161,19 @@ def test_a_repacked_layout_has_the_same_bytes_in_order(layout, itemsize, keep_di
     assert np.array_equal(bytes_of(result), bytes_of(layout))
 
 
+@pytest.mark.parametrize("itemsize", [1, 2, 3, 4, 6, 12])
+def test_the_largest_itemsize_is_a_common_divisor_that_fits_the_layout_s(itemsize):
+    for extent, limit, address in itertools.product((1, 2, 3, 5, 8), range(itemsize, 50), (0, 8, 30, -12)):
+        layout = Layout((3, extent), (2 * extent, 1), itemsize)
+        divisor = math.gcd(limit, address, extent * itemsize, 2 * extent * itemsize)
+        fits = divisor % itemsize == 0 or itemsize % divisor == 0
+        assert layout.max_compatible_itemsize(limit, address) == (divisor if fits else itemsize), (
+            extent,
+            limit,
+            address,
+        )
+
+
 @given(layouts(), st.integers(1, 40))
 @MANY
 def test_the_largest_itemsize_can_be_had(layout, limit):
@@ -223,6 +237,15 @@ def test_a_dense_layout_has_no_gaps(layout, data):
 # ---- limits ----
 
 
+@pytest.mark.parametrize("last", [2, 3])
+def test_a_layout_without_axes_takes_nothing_from_the_one_before(last):
+    """What is left of 64 axes lies where the axes of the next layout would."""
+    before = Layout((1,) * 63 + (last,), None, 8)
+    assert before.reshaped((1,) * 62 + (last, 1)).shape[-1] == 1
+    assert before.reshaped(before.shape).shape == before.shape
+    assert Layout((), None, 8).reshaped((1, 1)).strides == (1, 1)
+
+
 def test_sixty_four_dimensions_do_and_one_more_does_not():
     layout = Layout((1,) * 60 + (2, 3, 4, 5), None, 8)
     assert (layout.ndim, layout.volume, layout.stride_order) == (64, 120, tuple(range(64)))
@@ -230,6 +253,7 @@ def test_sixty_four_dimensions_do_and_one_more_does_not():
     assert layout.flattened() == Layout.dense((120,), 8)
     assert layout.flattened_axis_mask() == 2**64 - 2
     assert layout.squeezed().unsqueezed(range(60)).shape == layout.shape
+    assert layout.reshaped((120, *(1,) * 63)).ndim == 64
     assert layout.reshaped((120, *(1,) * 63)).ndim == 64
     assert eval(repr(layout), {"StridedLayout": Layout}) == layout
     for refused in (

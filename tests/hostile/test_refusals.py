@@ -1,0 +1,171 @@
+"""One bad argument at a time, where no other test passes one: the exception, its words, and nothing left behind."""
+
+import ctypes
+import operator
+import weakref
+
+import numpy as np
+import pytest
+from dlpack_structs import Producer, Tensor, table_of
+
+import metal_dlpack as md
+
+array = md.zeros((4, 6))
+padded = md.zeros(12, "int4").copy(padded=True)
+buffer = md.Buffer(64)
+layout = md.StridedLayout.dense((4, 6), 4)
+stream = md.Stream()
+event = stream.record()
+
+
+class Interface:
+    """An object with __array_interface__ alone."""
+
+    def __init__(self, **fields):
+        self.__array_interface__ = {"shape": (2,), "typestr": "<f4", "data": (16, False)} | fields
+
+
+class Capsules:
+    def __init__(self, capsule):
+        self.capsule = capsule
+
+    def __dlpack__(self, **_keywords):
+        return self.capsule
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+REFUSED = {
+    "item of many": (array.item, ValueError, "only an array of one item"),
+    "item with a keyword": (lambda: array.item(index=1), TypeError, "takes no keywords"),
+    "item with an index too few": (lambda: array.item(1), ValueError, "1 indices are given for 2"),
+    "item out of range": (lambda: array.item(1, 9), IndexError, "9"),
+    "items of no dimension": (lambda: list(md.zeros(())), TypeError, "0-dimensional Array"),
+    "an item of no dimension": (lambda: operator.getitem(md.zeros(()), 0), IndexError, "1 indices are given for 0"),
+    "empty_like of no array": (lambda: md.empty_like(3), TypeError, "must be an Array"),
+    "empty_like elsewhere": (lambda: md.empty_like(array, device="x"), ValueError, "no device 'x'"),
+    "empty_like of no dtype": (lambda: md.empty_like(array, dtype="x"), TypeError, "not an element type"),
+    "65 extents": (lambda: array.reshape((1,) * 65), ValueError, "65 entries"),
+    "a huge extent": (lambda: array.reshape(2**70, 3), OverflowError, "does not fit in 64 bits"),
+    "reshape's keyword": (lambda: array.reshape(size=(2, 12)), TypeError, "shape="),
+    "reshape twice": (lambda: array.reshape(2, shape=(2, 12)), TypeError, "shape="),
+    "an axis of text": (lambda: array.squeeze("x"), TypeError, "axis must be"),
+    "a broken axis": (lambda: array.permute(1.5, 0), TypeError, "axes must be an int"),
+    "fill with text": (lambda: buffer.fill("a"), TypeError, "value must be an int"),
+    "too many bytes": (lambda: buffer.copy_from(bytes(100)), ValueError, "100 bytes do not fit"),
+    "no bytes": (lambda: buffer.copy_from(3), TypeError, "bytes-like"),
+    "bytes that are read-only": (lambda: buffer.copy_to(b"123"), BufferError, "not writable"),
+    "memory of none": (lambda: md.Buffer.from_host(3), TypeError, "no memory to share"),
+    "data of none": (lambda: md.Buffer.from_host(Producer(data=None)), BufferError, "data is NULL"),
+    "items before a buffer": (lambda: buffer.array(3, "float32", -1), ValueError, "-1 to 11"),
+    "no layout": (buffer.array, TypeError, "layout_or_shape"),
+    "a handle of all bits": (lambda: md.Buffer.from_handle(2**64 - 1), ValueError, "not the address"),
+    "a handle of more bits": (lambda: md.Buffer.from_handle(2**70), OverflowError, "too large"),
+    "an odd handle": (lambda: md.Buffer.from_handle(buffer.handle + 1), ValueError, "not the address"),
+    "a borrowed tensor of padded items": (
+        lambda: table_of(md.Array).borrow(padded, ctypes.byref(Tensor())),
+        BufferError,
+        "sub-byte items are padded",
+    ),
+    "stats of no device": (lambda: md.memory_stats(device=3), TypeError, "device must be"),
+    "a limit of no device": (lambda: md.set_memory_limit(3, device="x"), ValueError, "no device 'x'"),
+    "a limit of three": (lambda: md.set_memory_limit(1, 2, 3), TypeError, "at most 1 positional"),
+    "a current stream of no device": (lambda: md.current_stream(3), TypeError, "device must be"),
+    "a stream that was not entered": (lambda: stream.__exit__(None, None, None), RuntimeError, "entered last"),
+    "a queue that is a buffer": (lambda: md.Stream.from_handle(buffer.handle), ValueError, "MTLCommandQueue"),
+    "two events": (lambda: stream.wait(event, 3), TypeError, "exactly one argument"),
+    "an event of something": (lambda: md.Event(3), TypeError, "at most 0 positional"),
+    "device 0": (lambda: md.from_dlpack(Producer(device=(0, 0))), BufferError, r"device \(0, 0\)"),
+    "dense like nothing": (lambda: md.StridedLayout.dense_like(3), TypeError, "must be a StridedLayout"),
+    "dense in no order": (lambda: layout.to_dense(1, 2, 3), TypeError, "at most 1 positional"),
+    "an itemsize of text": (lambda: layout.max_compatible_itemsize("x"), TypeError, "must be an int"),
+    "a permutation of others": (lambda: layout.permuted((0, 9)), ValueError, "axis 9"),
+    "axes of text": (lambda: layout.unsqueezed("x"), TypeError, "axis must be"),
+    "a span of text": (lambda: layout.flattened("x"), TypeError, "start_axis must be"),
+    "no shape": (lambda: md.StridedLayout.__new__(md.StridedLayout), TypeError, "needs the argument 'shape'"),
+    "a packed item of text": (lambda: padded.fill("x"), TypeError, "does not fit the element type int4"),
+    "a complex item of text": (lambda: md.zeros(3, "complex64").fill("x"), TypeError, "does not fit"),
+    "a small float of text": (lambda: md.zeros(3, "float8_e4m3fn").fill("x"), TypeError, "does not fit"),
+    "a lane of text": (lambda: md.zeros(3, "float32x4").fill((1, "x", 2, 3)), TypeError, "does not fit"),
+    "a type that MLX has not": (lambda: md.dtype("mlx.core.nope"), TypeError, "not an element type"),
+    "a target that takes none": (lambda: array.to(stream), TypeError, "neither a type with"),
+    "strides of text": (lambda: md.shares_memory(Interface(strides=("a",)), array), TypeError, "must be an int"),
+    "an interface of nothing": (lambda: md.shares_memory(Interface(typestr=None), array), TypeError, "typestr"),
+    "an interface that overflows": (
+        lambda: md.shares_memory(Interface(shape=(2**62, 2**62)), array),
+        ValueError,
+        "no sound shape",
+    ),
+    "no capsule": (lambda: md.shares_memory(Capsules(3), array), TypeError, "int instead of a capsule"),
+    "memory past all addresses": (
+        lambda: md.shares_memory(Producer(data=2**64 - 64, shape=(17,)), array),
+        BufferError,
+        "address space",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_bad_argument_is_refused_in_words(name, live_buffers):
+    call, kind, words = REFUSED[name]
+    with pytest.raises(kind, match=words):
+        call()
+
+
+def test_reshape_takes_its_shape_by_name():
+    assert array.reshape(shape=(2, 12)).shape == (2, 12)
+    assert array.reshape(shape=24).shape == (24,)
+
+
+def test_a_layout_is_made_by_new_as_by_its_type():
+    assert md.StridedLayout.__new__(md.StridedLayout, (2, 3), (3, 1), 4) == md.StridedLayout((2, 3), (3, 1), 4)
+
+
+def test_two_private_arrays_share_nothing():
+    assert not md.shares_memory(md.zeros(3, storage="private"), md.zeros(3, storage="private"))
+
+
+def test_a_producer_that_takes_no_keywords_shares_as_well():
+    class Old:
+        def __dlpack__(self, stream=None):
+            return array.host.__dlpack__()
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+    assert md.shares_memory(Old(), array)
+
+
+@pytest.mark.parametrize("make", [md.Stream, md.Event, lambda: md.Buffer(4), lambda: md.zeros(3)])
+def test_a_weak_reference_ends_with_its_object(make):
+    thing = make()
+    reference = weakref.ref(thing)
+    del thing
+    assert reference() is None
+
+
+def test_a_recorded_event_shows_its_value():
+    assert f"at value {event.value}>" in repr(event)
+    assert "not recorded" in repr(md.Event())
+
+
+@pytest.mark.needs_softmetal
+def test_zeros_that_the_gpu_does_not_write_are_not_handed_out(settings, live_buffers):
+    settings(fail="commit@1+=8")
+    with pytest.raises(md.MetalError, match="code 8"):
+        md.zeros(3, storage="private")
+
+
+@pytest.mark.needs_torch
+def test_numbers_of_torch_without_a_dimension_are_read():
+    import torch
+
+    for dtype in (torch.float32, torch.complex64, torch.int64):
+        assert md.from_dlpack(torch.tensor(3, dtype=dtype)).tolist() == 3
+
+
+def test_a_large_plane_is_copied_in_threadgroups_that_fit():
+    numbers = np.arange(300 * 700, dtype="float32").reshape(300, 700)
+    turned = md.asarray(numbers, copy=True).T.copy(storage="private").copy(storage="private")
+    assert np.array_equal(np.array(turned.copy(storage="shared")), numbers.T)

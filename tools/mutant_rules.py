@@ -1,0 +1,218 @@
+"""Mutants by rule: one comparison turned, one call dropped, one constant returned, at each place of the C core.
+
+The sources are read as text, as clang-format leaves them.  A rule may make what does not compile: that costs a second.
+A mutant is known by file, function, rule and the text of its line, so it keeps its name when lines move.
+"""
+
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("arithmetic", "copy", "metal", "python", "values", "streams", "array", "exchange", "module")
+BRIDGE = "src/metal_bridge.m"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`instead` in place of the text at `start`..`end` of a file."""
+
+    file: str
+    function: str
+    rule: str
+    line: str  # the text of the line that holds the place
+    nth: int  # of the mutants that are alike in all that
+    start: int
+    end: int
+    instead: str
+
+    @cached_property
+    def name(self) -> str:
+        nth = f" #{self.nth}" if self.nth > 1 else ""
+        return f"{self.file} {self.function}: {self.rule}{nth}: {self.line}"
+
+    def span(self, text: str) -> tuple[int, int]:
+        return self.start, self.end
+
+    def apply(self, text: str) -> str:
+        return text[: self.start] + self.instead + text[self.end :]
+
+
+# ---- reading C ----
+
+CODE_ONLY = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|^[ ]*\#(?:[^\n]*\\\n)*[^\n]*""", re.S | re.M
+)
+
+
+def blank(text: str) -> str:
+    """Comments, texts and preprocessor lines are spaces; each character keeps its place."""
+    return CODE_ONLY.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+
+
+@dataclass(frozen=True)
+class Function:
+    name: str
+    returns: str  # its result's type, with what stands before
+    start: int  # of the body
+    end: int
+
+
+BODY = re.compile(r"^(?P<head>\w[^;{}=]*?\))\s*\n\{\n(?P<body>.*?)^\}", re.S | re.M)
+METHOD = re.compile(r"^[-+] \([^)]*\)(\w+)")
+
+
+def functions(code: str) -> list[Function]:
+    found = []
+    for match in BODY.finditer(code):
+        head = match["head"]
+        name = METHOD.match(head) or re.search(r"(\w+)\s*\(", re.sub(r"__attribute__\(\(.*?\)\)", "", head))
+        returns = re.sub(r"__attribute__\(\(.*?\)\)", "", head)[: name.start()]
+        found.append(Function(name[1], " ".join(returns.split()), match.start("body"), match.end("body")))
+    return found
+
+
+# ---- rules: (name, pattern, what stands in place of its group x; None: `replaced` says) ----
+# Of two rules that make the same of a place, the first names it.
+
+TURNED = {
+    "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&",
+    "+": "-", "-": "+", "*": "/", "/": "*", "%": "/", "<<": ">>", ">>": "<<", "+=": "-=", "-=": "+=", "++": "--",
+    "--": "++", "true": "false", "false": "true",
+}  # fmt: skip
+
+RELEASES = r"\w*(?:retain|release|INCREF|DECREF|CLEAR|free|forget|destroy|drain|delete)\w*"
+LOCKS = r"\w*(?:lock_take|lock_drop|_lock|_unlock)"
+WAITS = r"\w*wait\w*"
+STATEMENT = r"^[ ]+(?P<x>(?:\(void\))?{name}\([^;]*\);)$"
+MESSAGE = r"^[ ]+(?P<x>\[(?:[^;\]]|\][^;])*\b{name}\b[^;]*\];)$"
+CONDITION = r"\bif \((?P<x>(?:[^;{{}}]|\n)*?{end})\) \{{$"
+FAILURE = r"(?:< 0|== NULL|!= BRIDGE_OK|PyErr_Occurred\(\))"
+
+RULES: list[tuple[str, str, str | None]] = [
+    ("bound", r" (?P<x><=?|>=?) ", None),
+    ("comparison", r" (?P<x>[!=]=) ", None),
+    ("sign", r"(?<=[\w)\]]) (?P<x>[-+]=?) ", None),
+    ("sign", r"(?<=[\w)\]])(?P<x>\+\+|--)(?=;)", None),
+    ("off by one", r"(?P<x> [-+] 1)\b(?!\w| <<)", ""),
+    ("off by one", r"\(int i = (?P<x>0);", "1"),
+    ("product", r"(?<=[\w)\]]) (?P<x>[*/%]|<<|>>) (?=[\w(])", None),
+    ("logic", r" (?P<x>&&|\|\|)(?= |$)", None),
+    ("not", r"(?P<x>!)(?=[\w(])", ""),
+    ("dropped flag", r"(?P<x> \| \w+)\b(?! [-+*/])", ""),
+    ("ignored flag", r"\b(?P<x>is_\w+|has_\w+|may_\w+|\w+->is_\w+) \?", "true"),
+    ("ignored flag", r"(?<=[\w)]\.|->)(?:is|has)_\w+ = (?P<x>[^;]+);", "false"),
+    ("constant", r"(?<!return )\b(?P<x>true|false)\b", None),
+    ("if for while", r"^ +(?P<x>while) \(", "if"),
+    ("dropped error", CONDITION.format(end=FAILURE), "false"),
+    ("condition never", CONDITION.format(end=""), "false"),
+    ("condition always", CONDITION.format(end=""), "true"),
+    ("dropped count", STATEMENT.format(name=RELEASES), ";"),
+    ("dropped count", MESSAGE.format(name="(?:retain|release|drain)"), ";"),
+    ("dropped lock", STATEMENT.format(name=LOCKS), ";"),
+    ("skipped wait", STATEMENT.format(name=WAITS), ";"),
+    ("skipped wait", r"\breturn (?P<x>\w*wait\w*\([^;]*\));", "0"),
+    ("dropped call", STATEMENT.format(name=r"\w+"), ";"),
+    ("dropped call", MESSAGE.format(name=r"\w+"), ";"),
+    ("dropped assignment", r"^ +(?P<x>(?:\*?[\w.>\[\]-]+) (?:[-+|&*/]|<<|>>)?= [^;]*;)$", ";"),
+    ("constant returned", r"\breturn (?P<x>[^;]+);", None),
+]
+COMPILED = [(name, re.compile(pattern, re.M), instead) for name, pattern, instead in RULES]
+
+
+def constant_of(function: Function, value: str) -> str | None:
+    """A result of the function's type that is wrong now and then."""
+    if value in ("0", "-1", "NULL", "true", "false"):
+        return {"0": "-1", "true": "false", "false": "true"}.get(value)
+    if function.returns.endswith("PyObject *"):
+        return "Py_NewRef(Py_None)"
+    if function.returns.endswith("*"):
+        return "NULL"
+    return "true" if function.returns.endswith("bool") else "0"
+
+
+def replaced(name: str, instead: str | None, text: str, function: Function) -> str | None:
+    if instead is not None:
+        return instead
+    if name == "constant returned":
+        return constant_of(function, text)
+    return TURNED[text]
+
+
+def mutants_of(file: str, text: str) -> list[Mutant]:
+    """All that the rules make of a file, in the order of its lines."""
+    code = blank(text)
+    found: dict[tuple[int, int, str], tuple[str, Function]] = {}
+    for function in functions(code):
+        for name, pattern, wanted in COMPILED:
+            for match in pattern.finditer(code, function.start, function.end):
+                start, end = match.span("x")
+                instead = replaced(name, wanted, code[start:end], function)
+                if instead is not None and code[start:end] != instead:
+                    found.setdefault((start, end, instead), (name, function))
+    seen: Counter = Counter()
+    made = []
+    for (start, end, instead), (name, function) in sorted(found.items(), key=lambda item: item[0]):
+        first = text.rfind("\n", 0, start) + 1
+        line = text[first : text.find("\n", start)].strip()
+        key = (function.name, name, line)
+        seen[key] += 1
+        made.append(Mutant(file, function.name, name, line, seen[key], start, end, instead))
+    return made
+
+
+def sources() -> list[str]:
+    files = [path for folder in FOLDERS for path in sorted((ROOT / "src" / folder).glob("*.[ch]"))]
+    return [str(path.relative_to(ROOT)) for path in [*files, ROOT / BRIDGE]]
+
+
+def all_mutants() -> dict[str, list[Mutant]]:
+    return {file: mutants_of(file, (ROOT / file).read_text()) for file in sources()}
+
+
+# ---- choosing ----
+
+#: Rules whose mutants are chosen so many times as often: few places, and the bugs that hurt.
+WEIGHTS = {
+    "dropped error": 3,
+    "dropped count": 3,
+    "dropped lock": 3,
+    "skipped wait": 6,
+    "if for while": 3,
+    "ignored flag": 3,
+    "dropped flag": 6,
+    "constant": 2,
+}
+
+
+def chance(mutant: Mutant) -> float:
+    """The lower, the sooner.  Made of the name, so that lines may move."""
+    drawn = int(sha256(mutant.name.encode()).hexdigest()[:12], 16) / 16**12
+    return -math.log(1 - drawn) / WEIGHTS.get(mutant.rule, 1)
+
+
+def spread(mutants: list[Mutant]) -> list[Mutant]:
+    """In an order of which any beginning is spread over functions and rules."""
+    left = {mutant: chance(mutant) for mutant in mutants}
+    used: Counter = Counter()
+    order = []
+    while left:
+        best = min(left, key=lambda m: (used[m.function] + used[m.rule], left[m]))
+        del left[best]
+        used.update((best.function, best.rule))
+        order.append(best)
+    return order
+
+
+def choose(count: int) -> list[Mutant]:
+    """So many, of each file by how much there is to break in it; at least one."""
+    everything = {file: mutants for file, mutants in all_mutants().items() if mutants}
+    total = sum(map(len, everything.values()))
+    chosen = []
+    for mutants in everything.values():
+        chosen += spread(mutants)[: max(1, round(count * len(mutants) / total))]
+    return chosen
