@@ -108,13 +108,27 @@ def test_a_buffer_that_was_given_away_is_reused_when_nobody_holds_it_any_more(ha
 def test_a_buffer_that_somebody_retains_is_not_reused():
     a = md.empty(1000)
     handle = a.buffer.handle
-    other = md.Buffer.from_handle(handle)
+    send(handle, "retain")
     before = md.memory_stats()
     del a
     assert delta(before, md.memory_stats()) == {"live": -4096, "cached": 0, "allocations": 0, "hits": 0}
+    other = md.Buffer.from_handle(handle)
+    send(handle, "release", result=None)
     assert other.array(1000).fill(1) is None, "its memory is there"
     del other
     assert md.memory_stats()["cached"] == before["cached"], "it is Metal's"
+
+
+def test_a_handle_of_ours_keeps_our_buffer_and_gives_it_back_to_the_pool():
+    a = md.full(1000, 7)
+    other = md.Buffer.from_handle(a.buffer.handle)
+    before = md.memory_stats()
+    del a
+    assert md.memory_stats() == before, "it lives"
+    assert other.array(1000).tolist() == [7] * 1000
+    del other
+    gc.collect()
+    assert delta(before, md.memory_stats()) == {"live": -4096, "cached": 4096, "allocations": 0, "hits": 0}
 
 
 def handle_of_capsule(array):
