@@ -62,6 +62,15 @@ class StridedLayout:
     @classmethod
     def dense(cls, shape: _Shape, itemsize: SupportsIndex, stride_order: _StrideOrder = "C") -> StridedLayout: ...
     @classmethod
+    def _restore(
+        cls,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        itemsize: int,
+        slice_offset: int,
+        /,
+    ) -> StridedLayout: ...
+    @classmethod
     def dense_like(cls, other: StridedLayout, stride_order: _StrideOrder | Literal["K"] = "K") -> StridedLayout: ...
     @property
     def ndim(self) -> int: ...
