@@ -115,8 +115,6 @@ def refuses_writes(back):
     assert open_capsule(back.__dlpack__(max_version=(1, 0))).is_readonly
     assert not np.asarray(back).flags.writeable
     assert memoryview(back.buffer).readonly
-    same = md.Buffer.from_handle(back.buffer.handle).array((1,), "uint8", back.byte_offset)  # the page begins earlier
-    assert not same.copy().readonly
 
 
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
@@ -128,6 +126,7 @@ def test_read_only_memory_comes_back_read_only(array, door):
     assert back.readonly
     refuses_writes(back)
     assert array.tolist() == before
+    assert not array.copy().readonly
     assert bytes(range(64)) == DATA
 
 
