@@ -116,6 +116,10 @@ class Pair:
     def derive(self, array, model, *, readonly=None):
         return Pair(array, model, readonly=self.readonly if readonly is None else readonly, block=self.block)
 
+    def can_be_written(self):
+        """Not through what was broadcast: an item would be written several times."""
+        return not self.readonly and self.model.flags.writeable
+
     def come_back(self, array):
         """From a consumer that may drop DLPack's flag: what the memory is remains."""
         assert array.readonly or not self.block.is_readonly
@@ -162,7 +166,7 @@ class World(RuleBasedStateMachine):
         self.pairs.append(pair)
 
     def pick(self, number, *, writable=False, wanted=lambda pair: True) -> Pair:
-        fit = [p for p in self.pairs if not (writable and p.readonly) and wanted(p)]
+        fit = [p for p in self.pairs if (p.can_be_written() or not writable) and wanted(p)]
         if not fit:
             self.make(dtype="float32", shape=(12,), storage=STORAGES[number % 3], device=0)
             fit = self.pairs[-1:]
@@ -387,7 +391,7 @@ class World(RuleBasedStateMachine):
     )
     def write_under_other_eyes(self, number, how, busy):
         """Whatever is in flight: a call without a stream is done when it returns."""
-        fit = [p for p in self.pairs if p.block.watchers and not p.readonly and p.model.dtype.name not in NARROW]
+        fit = [p for p in self.pairs if p.block.watchers and p.can_be_written() and p.model.dtype.name not in NARROW]
         if not fit:
             return
         pair = fit[number % len(fit)]
