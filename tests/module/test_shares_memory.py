@@ -327,3 +327,12 @@ def test_tvm_tensors_are_compared():
     array = md.zeros((8, 8))
     assert md.shares_memory(tvm_ffi.from_dlpack(array), array[7, 7])
     assert not md.shares_memory(tvm_ffi.from_dlpack(array[:4]), array[4:])
+
+
+@pytest.mark.parametrize("lacks", [{"typestr": "f"}, {"data": 5}, {"data": (1, 2, 3)}])
+def test_an_array_interface_that_lacks_something_is_named(lacks):
+    class Odd:
+        __array_interface__ = {"shape": (1,), "typestr": "<f4", "data": (4096, False), "version": 3} | lacks
+
+    with pytest.raises(TypeError, match="lacks an address"):
+        md.shares_memory(Odd(), md.zeros(1))
