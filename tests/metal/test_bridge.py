@@ -295,11 +295,12 @@ IN_A_CHILD = """
     import gc, os, sys
     import numpy as np
     import metal_dlpack as md
+    from forking import fork
     from metal_dlpack import softmetal
 
     shared, managed, private = (md.full(8, 3, "int32", storage=mode) for mode in ("shared", "managed", "private"))
     view = np.asarray(managed)
-    child = os.fork()
+    child = fork()
     if child:
         os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     {body}

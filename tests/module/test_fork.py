@@ -79,6 +79,7 @@ START = """
 import json, os, signal, sys, tempfile, warnings
 import numpy as np
 import metal_dlpack as md
+from forking import fork
 warnings.simplefilter("ignore")
 x = np.arange(8, dtype="float32")
 capsule = x.__dlpack__()
@@ -98,7 +99,7 @@ def outcome(call):
 
 def in_a_child(run):
     read, write = os.pipe()
-    child = os.fork()
+    child = fork()
     if child == 0:
         signal.alarm(60)
         try:
@@ -154,7 +155,7 @@ def run(code, validation, **names):
         capture_output=True,
         text=True,
         timeout=120,
-        env={**os.environ, "SOFTMETAL_VALIDATION": validation},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "SOFTMETAL_VALIDATION": validation},
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)

@@ -560,6 +560,7 @@ assert array.tolist() == [7] * 64
 """
 
 
+@pytest.mark.needs_no_sanitizer  # work is in flight at fork(): see forking.py
 def test_a_forked_child_does_not_wait_for_ever():
     child = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=False)
     assert child.returncode == 0, child.stderr
