@@ -390,7 +390,7 @@ MUTANTS = [
     Mutant(
         "an export for the CPU waits for writes only",
         "src/exchange/dlpack_export.c",
-        'return wait_rule_for_host_view(op, "Array.__dlpack__", &bytes);',
+        'return wait_rule_for_host_view(op, "Array.__dlpack__", &bytes, false);',
         'return wait_rule_for_cpu(op, "Array.__dlpack__", &bytes, false);',
     ),
     Mutant("an export is not published", EXPORT, "        storage_publish(storage);\n", ""),

@@ -150,14 +150,12 @@ buffer_getbuffer(PyObject *op, Py_buffer *view, int flags)
     view->ndim = view->shape == NULL ? 0 : 1; /* as an Array of the bytes, and NumPy, answer */
     readonly_publish(storage);
     buffer_hold(self); /* for the view; given back in buffer_releasebuffer */
-    int waited = storage->is_readonly
-                     ? wait_rule_for_cpu(op, "memoryview(Buffer)", &bytes, false)
-                     : wait_rule_for_host_view(op, "memoryview(Buffer)", &bytes);
-    if (waited < 0) {
+    if (wait_rule_for_host_view(op, "memoryview(Buffer)", &bytes, storage->is_readonly) < 0) {
         buffer_unhold(self);
         Py_CLEAR(view->obj);
+        return -1;
     }
-    return waited;
+    return 0;
 }
 
 void

@@ -186,9 +186,7 @@ array_getbuffer(PyObject *op, Py_buffer *view, int flags)
         return -1;
     }
     touched_bytes bytes = array_touched_bytes(self);
-    int waited = self->is_readonly ? wait_rule_for_cpu(op, "memoryview(Array)", &bytes, false)
-                                   : wait_rule_for_host_view(op, "memoryview(Array)", &bytes);
-    if (waited < 0) {
+    if (wait_rule_for_host_view(op, "memoryview(Array)", &bytes, self->is_readonly) < 0) {
         PyMem_Free(view->internal);
         note_unheard(self);
         return -1;

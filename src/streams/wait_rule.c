@@ -8,20 +8,23 @@
 
 /* ---- the CPU waits ---- */
 
-int
-wait_rule_for_cpu(PyObject *op, const char *function, const touched_bytes *bytes,
-                  bool is_for_writing)
+/* Wait for work in flight; then `begin`, where there are two copies: else it saves the GIL's
+ * hand-over. */
+static int
+begin_touching(PyObject *op, const char *function, const touched_bytes *bytes,
+               bool is_for_writing,
+               bridge_status (*begin)(metal_storage *storage, bridge_error *error))
 {
     metal_storage *storage = bytes->storage;
     if (!tracking_is_quiet() &&
         waiting_for_busy_storage(state_of(op), function, storage, is_for_writing) < 0) {
         return -1;
     }
-    if (storage->mode == BRIDGE_MANAGED) { /* else one memory: save the GIL's hand-over */
+    if (storage->mode == BRIDGE_MANAGED) {
         bridge_error error = {0};
         bridge_status status;
         Py_BEGIN_ALLOW_THREADS
-        status = host_access_begin_read(storage, &error);
+        status = begin(storage, &error);
         Py_END_ALLOW_THREADS
         if (errors_check_status(state_of(op), function, status, &error, 0) < 0) {
             return -1;
@@ -32,25 +35,18 @@ wait_rule_for_cpu(PyObject *op, const char *function, const touched_bytes *bytes
 }
 
 int
-wait_rule_for_host_view(PyObject *op, const char *function, const touched_bytes *bytes)
+wait_rule_for_cpu(PyObject *op, const char *function, const touched_bytes *bytes,
+                  bool is_for_writing)
 {
-    metal_storage *storage = bytes->storage;
-    if (storage->mode != BRIDGE_MANAGED) {
-        return wait_rule_for_cpu(op, function, bytes, true);
-    }
-    if (wait_rule_for_work(state_of(op), function, storage, true) < 0) {
-        return -1;
-    }
-    bridge_error error = {0};
-    bridge_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = host_access_open_view(storage, &error);
-    Py_END_ALLOW_THREADS
-    if (errors_check_status(state_of(op), function, status, &error, 0) < 0) {
-        return -1;
-    }
-    WATCH_HOST_ACCESS(storage->handle, bytes->offset_bytes, bytes->nbytes, true);
-    return 0;
+    return begin_touching(op, function, bytes, is_for_writing, host_access_begin_read);
+}
+
+int
+wait_rule_for_host_view(PyObject *op, const char *function, const touched_bytes *bytes,
+                        bool is_readonly)
+{
+    return begin_touching(op, function, bytes, !is_readonly,
+                          is_readonly ? host_access_begin_read : host_access_open_view);
 }
 
 /* ---- the GPU waits ---- */

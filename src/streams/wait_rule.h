@@ -50,8 +50,9 @@ typedef struct touched_bytes {
  * to wait for. */
 int wait_rule_for_cpu(PyObject *op, const char *function, const touched_bytes *bytes,
                       bool is_for_writing);
-/* Before a writable view of these bytes goes out; storage_close_host_view ends it. */
-int wait_rule_for_host_view(PyObject *op, const char *function, const touched_bytes *bytes);
+/* Before a view of these bytes goes out; storage_close_host_view ends one that is writable. */
+int wait_rule_for_host_view(PyObject *op, const char *function, const touched_bytes *bytes,
+                            bool is_readonly);
 
 /* Before a consumer uses the buffer on the GPU. */
 int wait_rule_for_gpu(md_state *state, const char *function, metal_storage *storage,
