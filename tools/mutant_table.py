@@ -250,8 +250,8 @@ MUTANTS = [
     Mutant(
         "a fill of any length",
         "src/metal/storage_bytes.c",
-        "if ((offset_bytes | nbytes) % STORAGE_UNIT == 0)",
-        "if (nbytes != 0)",
+        "if (is_whole && host_access_leaves_to_gpu(storage, nbytes)) {",
+        "if (host_access_leaves_to_gpu(storage, nbytes)) {",
     ),
     Mutant(
         "a label one byte too long",

@@ -34,9 +34,8 @@ is_private(const array_side *side)
 static bool
 is_written_by_gpu(const array_side *side)
 {
-    return is_private(side) ||
-           (side->array != NULL && array_storage(side->array)->mode == BRIDGE_MANAGED &&
-            array_nbytes(side->array) > HOST_WRITE_SMALL);
+    return side->array != NULL && host_access_leaves_to_gpu(array_storage(side->array),
+                                                            (size_t)array_nbytes(side->array));
 }
 
 /* ---- submitting ---- */

@@ -120,11 +120,20 @@ host_access_open_view(metal_storage *storage, bridge_error *error)
     return status;
 }
 
+#define SMALL_WRITE 16384 /* bytes: all submissions wait for it */
+
+bool
+host_access_leaves_to_gpu(const metal_storage *storage, size_t nbytes)
+{
+    return storage->mode == BRIDGE_PRIVATE ||
+           (storage->mode == BRIDGE_MANAGED && nbytes > SMALL_WRITE);
+}
+
 bool
 host_access_write_idle(metal_storage *storage, size_t offset_bytes, size_t nbytes,
                        void (*write)(void *context), void *context)
 {
-    if (!storage_is_managed(storage) || bridge_is_forked()) {
+    if (!storage_is_managed(storage) || nbytes > SMALL_WRITE || bridge_is_forked()) {
         return false;
     }
     tracking_lock(); /* no work is submitted, and no synchronisation, until both copies agree */

@@ -17,16 +17,18 @@ bridge_status host_access_begin_read(metal_storage *storage, bridge_error *error
 /* Before the CPU writes shared memory: GPU work of ours is done. */
 bridge_status host_access_begin_write(metal_storage *storage, bridge_error *error);
 
-/* A writable host view goes out: our GPU work is done, and in the CPU's copy.  On BRIDGE_OK any byte may
- * change until storage_close_host_view. */
+/* A writable host view goes out: our GPU work is done, and in the CPU's copy.  On BRIDGE_OK any
+ * byte may change until storage_close_host_view. */
 bridge_status host_access_open_view(metal_storage *storage, bridge_error *error);
 
-/* The longest write that host_access_write_idle should get: all submissions wait for it. */
-#define HOST_WRITE_SMALL 16384
+/* Does the GPU write so many bytes, whoever asks?  To private storage; and to managed, but for
+ * a few KiB. */
+bool host_access_leaves_to_gpu(const metal_storage *storage, size_t nbytes);
 
-/* Managed storage that the GPU leaves alone: call `write`, which changes this range of the
- * CPU's copy and nothing else, and tell Metal.  False, and nothing is done: the GPU uses it, or
- * may, so that only GPU work can write there without losing what others do. */
+/* A few KiB of managed storage that the GPU leaves alone: call `write`, which changes this
+ * range of the CPU's copy and nothing else, and tell Metal.  False, and nothing is done: the
+ * range is too long, or the GPU uses the storage, or may, so that only GPU work can write there
+ * without losing what others do. */
 bool host_access_write_idle(metal_storage *storage, size_t offset_bytes, size_t nbytes,
                             void (*write)(void *context), void *context);
 

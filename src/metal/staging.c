@@ -58,30 +58,12 @@ stream_of(const metal_storage *storage, bridge_status *status)
     return stream;
 }
 
-typedef struct host_fill {
-    metal_storage *storage;
-    size_t offset_bytes, nbytes;
-    uint8_t byte;
-} host_fill;
-
-static void
-fill_bytes(void *context)
-{
-    const host_fill *job = context;
-    memset(job->storage->address + job->offset_bytes, job->byte, job->nbytes);
-}
-
 bridge_status
 staging_fill(metal_storage *storage, size_t offset_bytes, size_t nbytes, uint8_t byte,
              bridge_error *error)
 {
     bridge_status status;
     uint64_t value;
-    host_fill job = {storage, offset_bytes, nbytes, byte};
-    if (nbytes <= HOST_WRITE_SMALL &&
-        host_access_write_idle(storage, offset_bytes, nbytes, fill_bytes, &job)) {
-        return BRIDGE_OK;
-    }
     metal_stream *stream = stream_of(storage, &status);
     if (status == BRIDGE_OK) {
         status = work_fill(stream, storage, offset_bytes, nbytes, byte, &value);
@@ -183,8 +165,7 @@ static bool
 write_idle(const staged_range *range, const staged_items *items)
 {
     host_write job = {range, items};
-    return range->nbytes <= HOST_WRITE_SMALL &&
-           host_access_write_idle(range->storage, range->offset_bytes, range->nbytes,
+    return host_access_write_idle(range->storage, range->offset_bytes, range->nbytes,
                                   write_from_stage, &job);
 }
 

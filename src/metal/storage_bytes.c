@@ -31,29 +31,46 @@ storage_download(metal_storage *storage, size_t offset_bytes, size_t nbytes, voi
     return status;
 }
 
-bridge_status
-storage_upload(metal_storage *storage, size_t offset_bytes, size_t nbytes, const void *bytes,
-               bridge_error *error)
+/* Write `bytes`, or `value` everywhere where that is NULL. */
+static void
+put(char *address, size_t nbytes, const void *bytes, uint8_t value)
 {
-    if (nbytes == 0) {
-        return BRIDGE_OK;
+    if (bytes != NULL) {
+        memmove(address, bytes, nbytes);
     }
+    else {
+        memset(address, value, nbytes);
+    }
+}
+
+static bridge_status
+write_range(metal_storage *storage, size_t offset_bytes, size_t nbytes, const void *bytes,
+            uint8_t value, bridge_error *error)
+{
     if (storage->mode == BRIDGE_SHARED) {
         bridge_status status = host_access_begin_write(storage, error);
         if (status == BRIDGE_OK) {
             WATCH_HOST_ACCESS(storage->handle, offset_bytes, nbytes, true);
-            memmove(storage->address + offset_bytes, bytes, nbytes);
+            put(storage->address + offset_bytes, nbytes, bytes, value);
         }
         return status;
     }
     staged_range range = {storage, offset_bytes, nbytes, NULL};
     bridge_status status = staging_open(&range, false, error);
     if (status == BRIDGE_OK) {
-        memcpy(range.stage->address, bytes, nbytes);
+        put(range.stage->address, nbytes, bytes, value);
         status = staging_flush(&range, error);
     }
     staging_close(&range);
     return status;
+}
+
+bridge_status
+storage_upload(metal_storage *storage, size_t offset_bytes, size_t nbytes, const void *bytes,
+               bridge_error *error)
+{
+    return nbytes == 0 ? BRIDGE_OK
+                       : write_range(storage, offset_bytes, nbytes, bytes, 0, error);
 }
 
 bridge_status
@@ -63,23 +80,9 @@ storage_set_bytes(metal_storage *storage, size_t offset_bytes, size_t nbytes, ui
     if (nbytes == 0) {
         return BRIDGE_OK;
     }
-    if (storage->mode == BRIDGE_SHARED) {
-        bridge_status status = host_access_begin_write(storage, error);
-        if (status == BRIDGE_OK) {
-            WATCH_HOST_ACCESS(storage->handle, offset_bytes, nbytes, true);
-            memset(storage->address + offset_bytes, value, nbytes);
-        }
-        return status;
-    }
-    if ((offset_bytes | nbytes) % STORAGE_UNIT == 0) {
+    bool is_whole = (offset_bytes | nbytes) % STORAGE_UNIT == 0;
+    if (is_whole && host_access_leaves_to_gpu(storage, nbytes)) {
         return staging_fill(storage, offset_bytes, nbytes, value, error);
     }
-    staged_range range = {storage, offset_bytes, nbytes, NULL};
-    bridge_status status = staging_open(&range, false, error);
-    if (status == BRIDGE_OK) {
-        memset(range.stage->address, value, nbytes);
-        status = staging_flush(&range, error);
-    }
-    staging_close(&range);
-    return status;
+    return write_range(storage, offset_bytes, nbytes, NULL, value, error);
 }
