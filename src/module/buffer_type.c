@@ -36,7 +36,7 @@ buffer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     bridge_storage mode;
     if (args_parse_tuple(&spec, args, kwargs, values) < 0 ||
         buffer_convert_size("Buffer", values[0], &size) < 0 ||
-        args_label("Buffer", values[3], &label) < 0) {
+        args_text_or_none("Buffer", "label", values[3], &label) < 0) {
         return NULL;
     }
     const device_record *device = device_convert(state, "Buffer", values[1]);

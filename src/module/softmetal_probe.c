@@ -9,19 +9,11 @@
 #include "python/args.h"
 #include "softmetal/softmetal.h"
 
-/* NULL for None.  -1 with TypeError or ValueError. */
-static int
-convert_name(PyObject *value, const char **out)
-{
-    *out = NULL;
-    return value == NULL || value == Py_None ? 0 : args_text("softmetal", "name", value, out);
-}
-
 static PyObject *
 probe_live_objects(PyObject *Py_UNUSED(module), PyObject *value)
 {
     const char *name;
-    if (convert_name(value, &name) < 0) {
+    if (args_text_or_none("softmetal", "name", value, &name) < 0) {
         return NULL;
     }
     return PyLong_FromSize_t(softmetal_live_objects(name));
@@ -31,7 +23,7 @@ static PyObject *
 probe_reports(PyObject *Py_UNUSED(module), PyObject *value)
 {
     const char *kind;
-    if (convert_name(value, &kind) < 0) {
+    if (args_text_or_none("softmetal", "kind", value, &kind) < 0) {
         return NULL;
     }
     return PyLong_FromSize_t(softmetal_reports(kind));
@@ -67,7 +59,8 @@ probe_set(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs,
     PyObject *values[2];
     const char *name, *value;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        convert_name(values[0], &name) < 0 || convert_name(values[1], &value) < 0) {
+        args_text_or_none("softmetal", "name", values[0], &name) < 0 ||
+        args_text_or_none("softmetal", "value", values[1], &value) < 0) {
         return NULL;
     }
     if (name == NULL || softmetal_set(name, value) < 0) {

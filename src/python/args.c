@@ -201,10 +201,10 @@ args_text(const char *function, const char *what, PyObject *value, const char **
 }
 
 int
-args_label(const char *function, PyObject *value, const char **out)
+args_text_or_none(const char *function, const char *what, PyObject *value, const char **out)
 {
     *out = NULL;
-    return value == NULL || value == Py_None ? 0 : args_text(function, "label", value, out);
+    return value == NULL || value == Py_None ? 0 : args_text(function, what, value, out);
 }
 
 int

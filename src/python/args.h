@@ -66,8 +66,9 @@ int args_handle(md_state *state, const char *function, const char *kind, PyObjec
  * character, at which C would cut it. */
 int args_text(const char *function, const char *what, PyObject *value, const char **out);
 
-/* A name for Metal's tools: the same; NULL for NULL and None. */
-int args_label(const char *function, PyObject *value, const char **out);
+/* The same; NULL for None, and where the argument was not given. */
+int args_text_or_none(const char *function, const char *what, PyObject *value,
+                      const char **out);
 
 /* A shape, strides or axes: one int, or a sequence of at most `capacity` ints. */
 int args_int64s(const char *function, const char *what, PyObject *value, int64_t *out,

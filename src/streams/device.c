@@ -21,6 +21,16 @@ make_device(md_state *state, const device_record *record)
     return op;
 }
 
+int
+device_count(md_state *state, const char *function)
+{
+    int count;
+    Py_BEGIN_ALLOW_THREADS
+    count = devices_count();
+    Py_END_ALLOW_THREADS
+    return count == 0 ? errors_check_fork(state, function) : count;
+}
+
 /* Borrowed from the state. */
 PyObject *
 device_all(md_state *state)
@@ -28,11 +38,8 @@ device_all(md_state *state)
     if (state->devices != NULL) {
         return state->devices;
     }
-    int count;
-    Py_BEGIN_ALLOW_THREADS
-    count = devices_count();
-    Py_END_ALLOW_THREADS
-    if (count == 0 && errors_check_fork(state, "devices") < 0) {
+    int count = device_count(state, "devices");
+    if (count < 0) {
         return NULL;
     }
     PyObject *tuple = PyTuple_New(count);
@@ -87,17 +94,17 @@ record_from_name(md_state *state, const char *function, PyObject *value)
     if (strcmp(name, "metal") == 0) {
         return device_default_record(state, function);
     }
-    if (devices_count() == 0 && errors_check_fork(state, function) < 0) {
+    int count = device_count(state, function);
+    if (count < 0) {
         return NULL;
     }
     char *end = NULL;
     long index = strncmp(name, "metal:", 6) == 0 ? strtol(name + 6, &end, 10) : -1;
-    if (end == NULL || end == name + 6 || *end != '\0' || index < 0 ||
-        index >= devices_count()) {
+    if (end == NULL || end == name + 6 || *end != '\0' || index < 0 || index >= count) {
         PyErr_Format(
             PyExc_ValueError,
             "%s: there is no device %R; this machine has %d, called 'metal:0' and so on.",
-            function, value, devices_count());
+            function, value, count);
         return NULL;
     }
     return devices_get((int)index);

@@ -230,13 +230,14 @@ core_device(PyObject *module, PyObject *index)
     if (args_int64("_device", "index", index, &number) < 0) {
         return NULL;
     }
-    if (devices_count() == 0 && errors_check_fork(state, "_device") < 0) {
+    int count = device_count(state, "_device");
+    if (count < 0) {
         return NULL;
     }
-    if (number < 0 || number >= devices_count()) {
+    if (number < 0 || number >= count) {
         return PyErr_Format(PyExc_ValueError,
                             "A Device with index %lld was pickled; this machine has %d.",
-                            (long long)number, devices_count());
+                            (long long)number, count);
     }
     return device_of_record(state, devices_get((int)number));
 }

@@ -27,7 +27,7 @@ stream_type_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     PyObject *values[2];
     const char *label;
     if (args_parse_tuple(&spec, args, kwargs, values) < 0 ||
-        args_label("Stream", values[1], &label) < 0) {
+        args_text_or_none("Stream", "label", values[1], &label) < 0) {
         return NULL;
     }
     const device_record *device = device_convert(state, "Stream", values[0]);

@@ -1,20 +1,16 @@
 """Items that do not fall on bytes, packed and padded, beside a naive oracle that counts single bits."""
 
 import ctypes
-import os
 import pickle
 import random
-import shutil
-import subprocess
 
+import law_programs
 import ml_dtypes
 import numpy as np
 import pytest
 from dlpack_structs import IS_COPIED, IS_PADDED, Opened, Producer
 from hypothesis import given
 from hypothesis import strategies as st
-from places import C_FILES, SRC
-from tvm_ffi.libinfo import find_dlpack_include_path
 
 import metal_dlpack as md
 
@@ -29,35 +25,15 @@ SHARED = pytest.mark.parametrize("name", SCALARS)
 
 
 @pytest.fixture(scope="module")
-def laws(tmp_path_factory):
-    compiler = os.environ.get("CC", "cc").split()
-    if shutil.which(compiler[0]) is None:
-        pytest.skip("needs a C compiler")
-    program = tmp_path_factory.mktemp("bits") / "dtype_bits_laws"
-    sources = [
-        C_FILES / "dtype_bits_laws.c",
-        *(SRC / "arithmetic" / name for name in ("dtype_bits.c", "dtype.c", "layout.c")),
-    ]
-    includes = [f"-I{SRC}", f"-I{find_dlpack_include_path()}"]
-    flags = [
-        "-std=gnu11",
-        "-g",
-        "-O1",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-fsanitize=address,undefined",
-        "-fno-sanitize-recover=all",
-    ]
-    subprocess.run([*compiler, *flags, *includes, *map(str, sources), "-o", str(program)], check=True)
-    return program
+def program(tmp_path_factory):
+    parts = [f"arithmetic/{name}.c" for name in ("dtype_bits", "dtype", "layout")]
+    return law_programs.build(tmp_path_factory.mktemp("bits"), "dtype_bits_laws", parts)
 
 
 @pytest.mark.needs_no_sanitizer
 @pytest.mark.parametrize("seed", range(3))
-def test_random_items_keep_the_laws(laws, seed):
-    result = subprocess.run([str(laws), str(seed), "20000"], capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
+def test_random_items_keep_the_laws(program, seed):
+    law_programs.run(program, seed, 20000)
 
 
 # ---- the oracle: memory as one list of bits ----

@@ -5,16 +5,8 @@
 #define TEST_LAWS_H
 
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
-            exit(1); \
-        } \
-    } while (0)
+#include "check_macro.h"
 
 /* Never 0 once it is seeded.  SPEC Marsaglia, "Xorshift RNGs": 13, 7, 17. */
 static uint64_t random_state;

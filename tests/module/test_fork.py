@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from places import python_path
 
 import metal_dlpack as md
 
@@ -155,7 +156,7 @@ def run(code, validation, **names):
         capture_output=True,
         text=True,
         timeout=120,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "SOFTMETAL_VALIDATION": validation},
+        env={**os.environ, "PYTHONPATH": python_path(), "SOFTMETAL_VALIDATION": validation},
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)

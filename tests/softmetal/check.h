@@ -17,15 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../c/check_macro.h"
 #include "softmetal/softmetal.h"
-
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
-            exit(1); \
-        } \
-    } while (0)
 
 struct test_case {
     const char *name;

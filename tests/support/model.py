@@ -50,45 +50,11 @@ except ImportError:
     tvm_ffi = None
 
 STORAGES = ("shared", "managed", "private")
-PLAIN = [
-    "bool",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-    "bfloat16",
-    "float8_e3m4",
-    "float8_e4m3",
-    "float8_e4m3b11fnuz",
-    "float8_e4m3fn",
-    "float8_e4m3fnuz",
-    "float8_e5m2",
-    "float8_e5m2fnuz",
-    "float8_e8m0fnu",
-]
+IN_TORCH = ["bool", "int8", "int16", "int32", "int64", "uint8"]
+IN_TORCH += ["float16", "float32", "float64", "complex64", "bfloat16"]
+PLAIN = [*IN_TORCH, "uint16", "uint32", "uint64", "complex128", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz"]
+PLAIN += ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"]
 NARROW = ["int2", "int4", "uint2", "uint4", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"]
-IN_TORCH = {
-    "bool",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "float16",
-    "float32",
-    "float64",
-    "complex64",
-    "bfloat16",
-}
 MOST_PAIRS = 14
 IS_WATCHED = "thread" in os.environ.get("METAL_DLPACK_SANITIZE", "")  # ThreadSanitizer reports races made on purpose
 SMALL = np.arange(8)  # numbers that every type has, or rounds the same way on both sides

@@ -1,0 +1,30 @@
+"""The C programs of tests/c that try a part of the library by itself: built with the sanitizers, run with a seed."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from places import C_FILES, SRC
+from tvm_ffi.libinfo import find_dlpack_include_path
+
+WARNINGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror"]
+INCLUDES = [f"-I{SRC}", f"-I{SRC / 'softmetal'}", f"-I{find_dlpack_include_path()}"]
+SANITIZED = ["-g", "-O1", "-pthread", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+
+
+def build(folder: Path, name: str, parts: list[str], flags: list[str] = SANITIZED) -> Path:
+    """`parts`: the files that it tries, by their paths in src."""
+    compiler = os.environ.get("CC", "cc").split()
+    if shutil.which(compiler[0]) is None:
+        pytest.skip("needs a C compiler")
+    program = folder / name
+    sources = [C_FILES / f"{name}.c", *(SRC / part for part in parts)]
+    subprocess.run([*compiler, *WARNINGS, *INCLUDES, *flags, *map(str, sources), "-o", str(program)], check=True)
+    return program
+
+
+def run(program: Path, seed: int, steps: int) -> None:
+    result = subprocess.run([str(program), str(seed), str(steps)], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
