@@ -35,6 +35,7 @@ typedef struct bridge_kernel bridge_kernel;     /* an id<MTLComputePipelineState
     X(BRIDGE_NO_MEMORY, "Metal could not allocate the buffer") \
     X(BRIDGE_OVER_LIMIT, "the limit of set_memory_limit() would be passed") \
     X(BRIDGE_NOT_PAGES, "Metal wraps only whole pages of memory") \
+    X(BRIDGE_OTHER_PAGES, "Metal gave a buffer that does not lie over the given pages") \
     X(BRIDGE_NO_SURFACES, \
       "IOSurface is part of macOS, and this build stands on the software Metal") \
     X(BRIDGE_NOT_A_SURFACE, \
@@ -95,7 +96,7 @@ bridge_status bridge_buffer_new(bridge_device *device, size_t nbytes, bridge_sto
  * go.  On the thread of the last release, ours or one of Metal's.  It must not wait. */
 typedef void bridge_pages_done(void *context);
 /* Shared storage over the caller's own memory: whole pages, mapped until `done`.  Result as
- * above; if it is not BRIDGE_OK, `done` may have been called, and means nothing. */
+ * above; if it is not BRIDGE_OK, `done` is never called. */
 bridge_status bridge_buffer_new_over_pages(bridge_device *device, void *pages, size_t nbytes,
                                            bridge_pages_done *done, void *context,
                                            bridge_buffer **out);

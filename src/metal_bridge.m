@@ -213,13 +213,17 @@ typedef struct block_head {
     void (*invoke)(void); /* takes the block itself, and what Metal passes */
     const struct block_descriptor {
         unsigned long reserved, size;
+        /* called for a copy that is made or freed; with BLOCK_HAS_COPY_DISPOSE only */
+        void (*copy)(void *made, const void *from);
+        void (*dispose)(const void *copy);
     } *descriptor;
 } block_head;
 
 extern void *_NSConcreteStackBlock[32];
 
-#define BLOCK_HEAD(function, descriptor) \
-    {_NSConcreteStackBlock, 0, 0, (void (*)(void))(function), (descriptor)}
+#define BLOCK_HAS_COPY_DISPOSE (1 << 25)
+#define BLOCK_HEAD(flags, function, descriptor) \
+    {_NSConcreteStackBlock, (flags), 0, (void (*)(void))(function), (descriptor)}
 
 /* ---- buffers ---- */
 
@@ -264,17 +268,72 @@ bridge_buffer_new(bridge_device *device, size_t nbytes, bridge_storage storage,
     return status;
 }
 
+/* Whom to tell that the pages may go.  Metal may call the deallocator of a buffer that we did
+ * not take, then or later, so the caller is told only once it has the buffer. */
+typedef struct pages_claim {
+    int holders;             /* each copy of the block, and who makes the buffer */
+    bridge_pages_done *done; /* NULL: nobody */
+    void *context;
+} pages_claim;
+
 typedef struct pages_block {
     block_head head;
-    bridge_pages_done *done;
-    void *context;
+    pages_claim *claim;
 } pages_block;
+
+static void
+drop_claim(pages_claim *claim)
+{
+    if (__atomic_sub_fetch(&claim->holders, 1, __ATOMIC_ACQ_REL) == 0) {
+        free(claim);
+    }
+}
+
+static void
+copy_pages_block(void *made, const void *from)
+{
+    (void)made;
+    __atomic_add_fetch(&((const pages_block *)from)->claim->holders, 1, __ATOMIC_RELAXED);
+}
+
+static void
+dispose_pages_block(const void *copy)
+{
+    drop_claim(((const pages_block *)copy)->claim);
+}
 
 static void
 run_pages_done(pages_block *self, void *pages, NSUInteger nbytes)
 {
     (void)pages, (void)nbytes;
-    self->done(self->context);
+    bridge_pages_done *done = __atomic_load_n(&self->claim->done, __ATOMIC_ACQUIRE);
+    if (done != NULL) {
+        done(self->claim->context);
+    }
+}
+
+/* +1, or nil.  A buffer of length 0 was seen on Apple's virtual machines. */
+static bridge_status
+wrap_pages(id<MTLDevice> device, void *pages, size_t nbytes, pages_claim *claim,
+           id<MTLBuffer> *out)
+{
+    static const struct block_descriptor descriptor = {0, sizeof(pages_block), copy_pages_block,
+                                                       dispose_pages_block};
+    pages_block block = {BLOCK_HEAD(BLOCK_HAS_COPY_DISPOSE, run_pages_done, &descriptor),
+                         claim};
+    id<MTLBuffer> buffer = [device newBufferWithBytesNoCopy:pages
+                                                     length:nbytes
+                                                    options:MTLResourceStorageModeShared
+                                                deallocator:(id)(void *)&block];
+    if (buffer == nil) {
+        return BRIDGE_NOT_PAGES;
+    }
+    if ([buffer contents] != pages || [buffer length] != nbytes) {
+        [buffer release];
+        return BRIDGE_OTHER_PAGES;
+    }
+    *out = buffer;
+    return BRIDGE_OK;
 }
 
 /* A command buffer of a framework can retain the buffer longer than we do, so Metal itself
@@ -283,24 +342,27 @@ bridge_status
 bridge_buffer_new_over_pages(bridge_device *device, void *pages, size_t nbytes,
                              bridge_pages_done *done, void *context, bridge_buffer **out)
 {
-    static const struct block_descriptor descriptor = {0, sizeof(pages_block)};
-    pages_block block = {BLOCK_HEAD(run_pages_done, &descriptor), done, context};
     *out = NULL;
     if (is_forked()) {
         return BRIDGE_FORKED;
     }
+    pages_claim *claim = malloc(sizeof *claim);
+    if (claim == NULL) {
+        return BRIDGE_NO_MEMORY;
+    }
+    *claim = (pages_claim){.holders = 1, .context = context};
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     bridge_status status = check_length(device_object(device), nbytes);
+    id<MTLBuffer> buffer = nil;
     if (status == BRIDGE_OK) {
-        id<MTLBuffer> buffer =
-            [device_object(device) newBufferWithBytesNoCopy:pages
-                                                     length:nbytes
-                                                    options:MTLResourceStorageModeShared
-                                                deallocator:(id)(void *)&block];
+        status = wrap_pages(device_object(device), pages, nbytes, claim, &buffer);
+    }
+    if (status == BRIDGE_OK) {
+        __atomic_store_n(&claim->done, done, __ATOMIC_RELEASE);
         *out = (bridge_buffer *)(void *)buffer;
-        status = buffer == nil ? BRIDGE_NOT_PAGES : BRIDGE_OK;
     }
     [pool drain];
+    drop_claim(claim);
     return status;
 }
 
@@ -764,6 +826,24 @@ bridge_encode_signal(bridge_commands *commands, bridge_event *event, uint64_t va
     [pool drain];
 }
 
+/* Metal loses what a copy or fill moves past 4 GiB, without a word; torch cuts its copies at
+ * 2 GiB.  SPEC pytorch issue 124335, pull request 164108; Metal.jl issue 710 */
+static size_t
+most_of_a_blit(void)
+{
+#ifdef __APPLE__
+    return (size_t)1 << 31;
+#else
+    return softmetal_blit_limit() / 2;
+#endif
+}
+
+static size_t
+smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
 /* What one blit does.  Its buffers are borrowed: the command buffer retains them. */
 typedef struct blit_command {
     enum { BLIT_COPY, BLIT_FILL, BLIT_SYNCHRONIZE } kind;
@@ -775,15 +855,35 @@ typedef struct blit_command {
 } blit_command;
 
 static void
+encode_run(id<MTLBlitCommandEncoder> encoder, const blit_command *blit, const bridge_run *run)
+{
+    size_t most = most_of_a_blit();
+    for (size_t start = 0; start < run->nbytes; start += most) {
+        [encoder copyFromBuffer:blit->src
+                   sourceOffset:run->src_offset_bytes + start
+                       toBuffer:blit->dst
+              destinationOffset:run->dst_offset_bytes + start
+                           size:smaller(run->nbytes - start, most)];
+    }
+}
+
+static void
 encode_runs(id<MTLBlitCommandEncoder> encoder, const blit_command *blit)
 {
     for (size_t i = 0; i < blit->run_count; i++) {
-        const bridge_run *run = &blit->runs[i];
-        [encoder copyFromBuffer:blit->src
-                   sourceOffset:run->src_offset_bytes
-                       toBuffer:blit->dst
-              destinationOffset:run->dst_offset_bytes
-                           size:run->nbytes];
+        encode_run(encoder, blit, &blit->runs[i]);
+    }
+}
+
+static void
+encode_fill(id<MTLBlitCommandEncoder> encoder, const blit_command *blit)
+{
+    size_t most = most_of_a_blit();
+    for (size_t start = 0; start < blit->nbytes; start += most) {
+        [encoder fillBuffer:blit->dst
+                      range:NSMakeRange(blit->dst_offset_bytes + start,
+                                        smaller(blit->nbytes - start, most))
+                      value:blit->value];
     }
 }
 
@@ -796,11 +896,7 @@ encode_blit(id<MTLCommandBuffer> commands, const blit_command *blit)
     }
     switch (blit->kind) {
     case BLIT_COPY: encode_runs(encoder, blit); break;
-    case BLIT_FILL:
-        [encoder fillBuffer:blit->dst
-                      range:NSMakeRange(blit->dst_offset_bytes, blit->nbytes)
-                      value:blit->value];
-        break;
+    case BLIT_FILL: encode_fill(encoder, blit); break;
     case BLIT_SYNCHRONIZE: [encoder synchronizeResource:blit->dst]; break;
     }
     [encoder endEncoding];
@@ -1021,8 +1117,8 @@ run_completed(completion_block *self, id<MTLCommandBuffer> commands)
 void
 bridge_commands_commit(bridge_commands *commands, bridge_completed *completed, void *context)
 {
-    static const struct block_descriptor descriptor = {0, sizeof(completion_block)};
-    completion_block block = {BLOCK_HEAD(run_completed, &descriptor), completed, context};
+    static const struct block_descriptor descriptor = {.size = sizeof(completion_block)};
+    completion_block block = {BLOCK_HEAD(0, run_completed, &descriptor), completed, context};
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     [commands_object(commands) addCompletedHandler:(MTLCommandBufferHandler)(void *)&block];
     [commands_object(commands) commit];

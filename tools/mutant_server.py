@@ -48,6 +48,7 @@ def run_tests(request: dict) -> None:
     names = request["tests"]
     files = list(dict.fromkeys(name.partition("::")[0] for name in names))
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not long", *request["options"]]
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of what load() has imported
     code = 3
     try:
         code = pytest.main([*options, *files], plugins=[Pick(set(names))])

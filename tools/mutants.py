@@ -160,6 +160,13 @@ def work(todo: queue.Queue, runner: Runner, trace: Trace, budget: float, done: l
             print(f"{word:8}  {mutant.name}: {detail} ({verdict.seconds:.1f} s)", flush=True)
 
 
+def check_sound(runner: Runner, trace: Trace) -> None:
+    """Without a mutant the tests pass as they are run here: else all would count as caught."""
+    quick = sorted(trace.seconds, key=trace.seconds.__getitem__)[:200]
+    if what := runner.test(quick, 60):
+        sys.exit(f"without a mutant a test fails: {what}")
+
+
 def judge_all(mutants: list[Mutant], trace: Trace, budget: float, workers: int) -> list[Verdict]:
     todo: queue.Queue = queue.Queue()
     for mutant in mutants:
@@ -167,6 +174,7 @@ def judge_all(mutants: list[Mutant], trace: Trace, budget: float, workers: int) 
     done: list[Verdict] = []
     with tempfile.TemporaryDirectory() as scratch:
         runners = [Runner(Path(scratch, f"shop{i}")) for i in range(workers)]
+        check_sound(runners[0], trace)
         threads = [threading.Thread(target=work, args=(todo, runner, trace, budget, done)) for runner in runners]
         for thread in threads:
             thread.start()

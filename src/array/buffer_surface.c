@@ -21,6 +21,7 @@ refuse(md_state *state, bridge_status status, size_t nbytes)
     case BRIDGE_NOT_A_SURFACE: return PyErr_Format(PyExc_ValueError, "%s: %s.", function, text);
     case BRIDGE_NO_ADDRESS:
     case BRIDGE_NOT_PAGES:
+    case BRIDGE_OTHER_PAGES:
         return errors_copy_required(
             state,
             "%s: the surface's memory (%zu bytes) cannot be shared: %s; "

@@ -176,10 +176,7 @@ retire(metal_storage *storage)
 static void
 end_pages(void *context)
 {
-    metal_storage *storage = context;
-    if (storage->is_over_pages) { /* else it refused them */
-        retire(storage);
-    }
+    retire(context);
 }
 
 bridge_status

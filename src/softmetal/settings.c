@@ -43,6 +43,13 @@ read_size(const char *text, uint64_t *value)
     return true;
 }
 
+/* As many bytes as a blit moves: halves of it are multiples of 4. */
+static bool
+read_limit(const char *text, uint64_t *value)
+{
+    return read_size(text, value) && *value > 0 && *value % 8 == 0;
+}
+
 /* A number other than 0 shuffles; "last" stands for the order that is furthest from the written
  * one. */
 static bool
@@ -77,6 +84,21 @@ read_objects(const char *text, uint64_t *value)
 {
     *value = strcmp(text, "many") == 0;
     return *value == 1 || strcmp(text, "one") == 0;
+}
+
+static bool
+read_no_copy(const char *text, uint64_t *value)
+{
+    static const char *const words[] = {[SOFT_NO_COPY_EXACT] = "exact",
+                                        [SOFT_NO_COPY_SHORT] = "short",
+                                        [SOFT_NO_COPY_MOVED] = "moved",
+                                        [SOFT_NO_COPY_REFUSED] = "refused"};
+    for (*value = 0; *value < sizeof words / sizeof words[0]; ++*value) {
+        if (strcmp(text, words[*value]) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* "none", or a list of "unified" and "discrete" with commas between. */

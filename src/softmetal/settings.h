@@ -26,6 +26,8 @@
     X(SOFT_PURGE, "SOFTMETAL_PURGE", "0", read_flag) \
     X(SOFT_POISON, "SOFTMETAL_POISON", "0", read_flag) \
     X(SOFT_BLIT_ALIGNMENT, "SOFTMETAL_BLIT_ALIGNMENT", "4", read_size) \
+    X(SOFT_BLIT_LIMIT, "SOFTMETAL_BLIT_LIMIT", "4G", read_limit) \
+    X(SOFT_NO_COPY, "SOFTMETAL_NO_COPY", "exact", read_no_copy) \
     X(SOFT_VALIDATION, "SOFTMETAL_VALIDATION", "0", read_flag) \
     X(SOFT_VALIDATION_MODE, "SOFTMETAL_VALIDATION_MODE", "abort", read_mode) \
     X(SOFT_RACES, "SOFTMETAL_RACES", "1", read_flag) \
@@ -35,9 +37,18 @@
 typedef enum { SOFT_SETTING_LIST(SOFT_AS_ENUM) SOFT_SETTING_COUNT } soft_setting;
 #undef SOFT_AS_ENUM
 
+/* What newBufferWithBytesNoCopy gives. */
+typedef enum soft_no_copy {
+    SOFT_NO_COPY_EXACT,
+    SOFT_NO_COPY_SHORT,  /* a byte less than asked */
+    SOFT_NO_COPY_MOVED,  /* a copy of the bytes elsewhere */
+    SOFT_NO_COPY_REFUSED /* nil, after the deallocator's call */
+} soft_no_copy;
+
 /* The value as a number.  SOFT_DEVICES: the number of devices in the low byte, and from bit 8
  * on one bit per device, set for a discrete GPU.  SOFT_DEVICE_OBJECTS: 1 for many.  SOFT_SEED:
- * UINT64_MAX for "last". SOFT_VALIDATION_MODE: 1 for abort, 0 for log. */
+ * UINT64_MAX for "last".  SOFT_NO_COPY: a soft_no_copy.  SOFT_VALIDATION_MODE: 1 for abort, 0
+ * for log. */
 uint64_t soft_settings_get(soft_setting setting);
 
 /* Read the environment, unless that is done.  For what makes devices: the first call that

@@ -46,6 +46,9 @@ typedef void softmetal_kernel(void *const *arguments, const size_t grid[3]);
  * same name replaces it.  0, or -1: there are 256 already. */
 int softmetal_register_kernel(const char *name, softmetal_kernel *run, unsigned written);
 
+/* How many bytes one blit moves at most, a multiple of 8: SOFTMETAL_BLIT_LIMIT. */
+size_t softmetal_blit_limit(void);
+
 /* Wait until no committed command buffer is left.  1, or 0 after `timeout_ms`. */
 int softmetal_wait_idle(uint64_t timeout_ms);
 

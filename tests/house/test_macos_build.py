@@ -56,6 +56,7 @@ FROM_LIBSYSTEM = {
     "_pthread_once",
     "__NSConcreteStackBlock",
     "_bzero",
+    "_malloc",
     "_memset",
     "_strncpy",
     "___memset_chk",

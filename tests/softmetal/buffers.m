@@ -205,6 +205,38 @@ CASE(bytes_no_copy_is_the_callers_memory_and_its_deallocator_runs_once)
     [device release];
 }
 
+static void
+count_call(struct block *block, void *pointer, unsigned long nbytes)
+{
+    (void)pointer, (void)nbytes;
+    ++*(int *)block->context;
+}
+
+CASE(bytes_no_copy_may_give_another_buffer_than_was_asked_for)
+{
+    id<MTLDevice> device = open_device();
+    size_t nbytes = page_size();
+    char *bytes = map_pages(4 * nbytes);
+    const char *ways[] = {"short", "moved", "refused"};
+    for (int i = 0; i < 3; i++) {
+        int count = 0;
+        CHECK(softmetal_set("SOFTMETAL_NO_COPY", ways[i]) == 0);
+        id<MTLBuffer> buffer =
+            [device newBufferWithBytesNoCopy:bytes + (size_t)i * nbytes
+                                      length:nbytes
+                                     options:SHARED
+                                 deallocator:BLOCK(count_call, &count)];
+        CHECK((buffer == nil) == (i == 2));
+        CHECK(buffer == nil || ([buffer length] < nbytes) == (i == 0));
+        CHECK(buffer == nil || ([buffer contents] != bytes + (size_t)i * nbytes) == (i == 1));
+        [buffer release];
+        CHECK(count == 1);
+    }
+    CHECK(softmetal_set("SOFTMETAL_NO_COPY", "other") < 0);
+    munmap(bytes, 4 * nbytes);
+    [device release];
+}
+
 CASE(the_deallocator_runs_when_the_last_command_buffer_is_done)
 {
     softmetal_set("SOFTMETAL_LATENCY_US", "50000");
@@ -225,6 +257,36 @@ CASE(the_deallocator_runs_when_the_last_command_buffer_is_done)
     [commands waitUntilCompleted];
     CHECK(count == 1);
     [queue release];
+    [device release];
+}
+
+CASE(a_blit_loses_what_is_past_the_limit)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLBuffer> source = [device newBufferWithLength:32 options:SHARED];
+    id<MTLBuffer> copied = [device newBufferWithLength:32 options:SHARED];
+    memset([source contents], 1, 32);
+    CHECK(softmetal_blit_limit() == (size_t)1 << 32);
+    CHECK(softmetal_set("SOFTMETAL_BLIT_LIMIT", "12") < 0);
+    CHECK(softmetal_set("SOFTMETAL_BLIT_LIMIT", "16") == 0 && softmetal_blit_limit() == 16);
+    copy_now(source, copied, NO);
+    const char *bytes = [copied contents];
+    for (int i = 0; i < 32; i++) {
+        CHECK(bytes[i] == (i < 16));
+    }
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+    [blit fillBuffer:copied range:NSMakeRange(8, 24) value:2];
+    [blit endEncoding];
+    [commands commit];
+    [commands waitUntilCompleted];
+    for (int i = 0; i < 32; i++) {
+        CHECK(bytes[i] == (i < 8 ? 1 : i < 24 ? 2 : 0));
+    }
+    [queue release];
+    [source release];
+    [copied release];
     [device release];
 }
 
