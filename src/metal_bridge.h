@@ -195,7 +195,7 @@ typedef void bridge_kernel_run(void *const *arguments, const size_t grid[3]);
 typedef struct bridge_kernel_source {
     const char *text; /* Metal Shading Language, with all the kernels of `names` */
     const char *const *names;
-    bridge_kernel_run *const *runs; /* the same kernels in C */
+    bridge_kernel_run *const *runs; /* the same kernels in C; NULL: it touches no byte */
     int count;
     unsigned written; /* bit i: argument i is written */
 } bridge_kernel_source;

@@ -144,8 +144,34 @@ MUTANTS = [
     Mutant(
         "no wait of a consumer's stream",
         WORK,
-        "    work_operand operand = {storage, true};\n    return work_submit(stream, &operand, 1, NULL, NULL, &mark);\n",
-        "    (void)mark;\n    return BRIDGE_OK;\n",
+        "    return submit_wait(stream, (event_wait){NULL, 0}, storage);\n",
+        "    return BRIDGE_OK;\n",
+    ),
+    Mutant(
+        "a piece overtakes one that waits",
+        WORK,
+        "        bridge_encode_wait(commands, stream->event, stream->waiting);\n        waits++;\n",
+        "        waits++;\n",
+    ),
+    Mutant(
+        "the piece behind one that waits is not waited for",
+        WORK,
+        "        bridge_encode_wait(commands, stream->event, stream->waiting);\n        waits++;\n",
+        "        bridge_encode_wait(commands, stream->event, stream->waiting);\n",
+    ),
+    Mutant("a wait of a queue touches nothing", WORK, "can_touch ? encode_touch : NULL", "NULL"),
+    Mutant("blits are not cut", BRIDGE, "return softmetal_blit_limit() / 2;", "return SIZE_MAX / 2;"),
+    Mutant(
+        "a buffer over other pages is taken",
+        BRIDGE,
+        "if ([buffer contents] != pages || [buffer length] != nbytes) {",
+        "if ([buffer contents] == NULL) {",
+    ),
+    Mutant(
+        "the deallocator of a refused buffer is heard",
+        BRIDGE,
+        "*claim = (pages_claim){.holders = 1, .context = context};",
+        "*claim = (pages_claim){.holders = 1, .done = done, .context = context};",
     ),
     Mutant("no wait for what Metal does not track", WORK, "bridge_buffer_is_tracked(handle), marks", "true, marks"),
     Mutant(

@@ -24,6 +24,7 @@ typedef struct metal_stream {
     bridge_queue *queue;         /* owned (+1) */
     bridge_event *event;         /* owned (+1) */
     uint64_t submitted;          /* behind tracking_lock */
+    uint64_t waiting;            /* the last piece that begins with a wait; behind it too */
     uint64_t completed;          /* atomic */
     bool has_failed;             /* atomic: `failure` was not reported yet */
     bridge_error failure;        /* the first one; behind LOCK_STREAMS */

@@ -5,6 +5,7 @@
 
 #include "metal/storage_sharing.h"
 #include "metal/tracking.h"
+#include "metal/work_touch.h"
 
 /* One piece, from its submission to its clean-up. */
 typedef struct piece {
@@ -33,7 +34,8 @@ clean_up(void *context, bridge_status status, const bridge_error *error)
     bridge_event_raise(done->stream->event, done->value);
     for (int i = 0; i < done->count; i++) {
         handles[i] = done->storages[i]->handle;
-        /* for the thread that takes it from the pool, finds nothing in flight, or the bytes fetched */
+        /* for the thread that takes it from the pool, or finds nothing in flight, or the bytes
+         * fetched */
         WATCH_LEAVE(handles[i]);
         if (!has_failed) {
             storage_note_fetched(done->storages[i], done->fetched[i]);
@@ -51,17 +53,15 @@ clean_up(void *context, bridge_status status, const bridge_error *error)
 
 /* ---- submitting ---- */
 
-static void
-encode_waits(bridge_commands *commands, const stream_mark *marks, int count)
-{
-    for (int i = 0; i < count; i++) {
-        bridge_encode_wait(commands, marks[i].stream->event, marks[i].value);
-    }
-}
+/* A moment of somebody else's work. */
+typedef struct event_wait {
+    bridge_event *event; /* NULL: none */
+    uint64_t value;
+} event_wait;
 
-/* Every wait of one operand.  Metal orders commands of one queue that use a tracked buffer;
- * commands that use an untracked one must wait for their own stream as well. */
-static void
+/* Every wait of one operand; returns how many.  Metal orders commands of one queue that use a
+ * tracked buffer; commands that use an untracked one must wait for their own stream as well. */
+static int
 encode_waits_for(bridge_commands *commands, const metal_stream *stream,
                  const work_operand *operand)
 {
@@ -69,7 +69,36 @@ encode_waits_for(bridge_commands *commands, const metal_stream *stream,
     bridge_buffer *handle = operand->storage->handle;
     int count = tracking_list_locked(handle, operand->is_written, stream,
                                      bridge_buffer_is_tracked(handle), marks);
-    encode_waits(commands, marks, count);
+    for (int i = 0; i < count; i++) {
+        bridge_encode_wait(commands, marks[i].stream->event, marks[i].value);
+    }
+    return count;
+}
+
+/* What the piece waits for before it begins; returns whether it waits at all.
+ *
+ * Apple's pages disagree whether a wait holds back the command buffers behind it.  Where it does
+ * not, the next piece would overtake one that waits, and its signal would tell of work that has
+ * not begun: so each piece waits for the last one that did, until that is done.  SPEC
+ * MTLCommandBuffer encodeWaitForEvent:value:; wgpu pull request 9483 */
+static bool
+encode_waits(bridge_commands *commands, const metal_stream *stream, event_wait first,
+             const work_operand *operands, int count)
+{
+    int waits = 0;
+    if (stream->waiting > __atomic_load_n(&stream->completed, __ATOMIC_ACQUIRE) &&
+        stream->waiting > bridge_event_value(stream->event)) {
+        bridge_encode_wait(commands, stream->event, stream->waiting);
+        waits++;
+    }
+    if (first.event != NULL) {
+        bridge_encode_wait(commands, first.event, first.value);
+        waits++;
+    }
+    for (int i = 0; i < count; i++) {
+        waits += encode_waits_for(commands, stream, &operands[i]);
+    }
+    return waits > 0;
 }
 
 static void
@@ -116,12 +145,9 @@ bring_back(bridge_commands *commands, const work_operand *operands, int count)
 }
 
 static bridge_status
-encode_piece(bridge_commands *commands, const metal_stream *stream,
-             const work_operand *operands, int count, work_encoder *encode, void *context)
+encode_piece(bridge_commands *commands, const work_operand *operands, int count,
+             work_encoder *encode, void *context)
 {
-    for (int i = 0; i < count; i++) {
-        encode_waits_for(commands, stream, &operands[i]);
-    }
     publish(operands, count);
     bridge_status status = encode == NULL ? BRIDGE_OK : encode(commands, context);
     return status == BRIDGE_OK ? bring_back(commands, operands, count) : status;
@@ -140,9 +166,12 @@ note_write(const work_operand *operand)
 
 /* Returns the value.  From the last line on the work is the clean-up's. */
 static uint64_t
-commit(bridge_commands *commands, piece *work, const work_operand *operands)
+commit(bridge_commands *commands, piece *work, const work_operand *operands, bool waits)
 {
     uint64_t value = work->value = ++work->stream->submitted;
+    if (waits) {
+        work->stream->waiting = value;
+    }
     bridge_encode_signal(commands, work->stream->event, work->value);
     for (int i = 0; i < work->count; i++) {
         storage_retain(operands[i].storage);
@@ -156,9 +185,9 @@ commit(bridge_commands *commands, piece *work, const work_operand *operands)
     return value;
 }
 
-bridge_status
-work_submit(metal_stream *stream, const work_operand *operands, int count, work_encoder *encode,
-            void *context, uint64_t *value)
+static bridge_status
+submit(metal_stream *stream, event_wait first, const work_operand *operands, int count,
+       work_encoder *encode, void *context, uint64_t *value)
 {
     *value = 0;
     if (bridge_is_forked()) {
@@ -173,16 +202,18 @@ work_submit(metal_stream *stream, const work_operand *operands, int count, work_
         return status;
     }
     *work = (piece){.stream = stream, .count = count};
+    bool waits = false;
     tracking_lock();
     bridge_status status = reserve(operands, count) ? BRIDGE_OK : BRIDGE_NO_MEMORY;
     if (status == BRIDGE_OK) {
-        status = encode_piece(commands, stream, operands, count, encode, context);
+        waits = encode_waits(commands, stream, first, operands, count);
+        status = encode_piece(commands, operands, count, encode, context);
         if (status != BRIDGE_OK) {
             unreserve(operands, count);
         }
     }
     if (status == BRIDGE_OK) {
-        *value = commit(commands, work, operands);
+        *value = commit(commands, work, operands, waits);
     }
     tracking_unlock();
     if (status != BRIDGE_OK) {
@@ -190,6 +221,14 @@ work_submit(metal_stream *stream, const work_operand *operands, int count, work_
         free(work);
     }
     return status;
+}
+
+bridge_status
+work_submit(metal_stream *stream, const work_operand *operands, int count, work_encoder *encode,
+            void *context, uint64_t *value)
+{
+    event_wait none = {NULL, 0};
+    return submit(stream, none, operands, count, encode, context, value);
 }
 
 /* ---- copies and fills ---- */
@@ -273,28 +312,31 @@ work_mark(metal_stream *stream, uint64_t *value)
     return work_submit(stream, NULL, 0, NULL, NULL, value);
 }
 
-typedef struct wait_job {
-    bridge_event *event;
-    uint64_t value;
-} wait_job;
-
 static bridge_status
-encode_event_wait(bridge_commands *commands, void *context)
+encode_touch(bridge_commands *commands, void *context)
 {
-    const wait_job *job = context;
-    bridge_encode_wait(commands, job->event, job->value);
-    return BRIDGE_OK;
+    return work_touch(commands, context);
+}
+
+/* A piece of no work: whoever uses the storage on the queue later waits for what it waits for.
+ * `storage` may be NULL, or without bytes. */
+static bridge_status
+submit_wait(metal_stream *stream, event_wait first, metal_storage *storage)
+{
+    work_operand operand = {storage, true};
+    int count = storage != NULL && storage->handle != NULL;
+    bool can_touch =
+        count > 0 && storage->device == stream->device && work_touch_prepare(stream->device);
+    uint64_t value;
+    return submit(stream, first, &operand, count, can_touch ? encode_touch : NULL, storage,
+                  &value);
 }
 
 bridge_status
 work_wait_event(metal_stream *stream, bridge_event *event, uint64_t value,
                 metal_storage *storage)
 {
-    wait_job job = {event, value};
-    work_operand operand = {storage, true};
-    uint64_t mark;
-    int count = storage != NULL && storage->handle != NULL;
-    return work_submit(stream, &operand, count, encode_event_wait, &job, &mark);
+    return submit_wait(stream, (event_wait){event, value}, storage);
 }
 
 bridge_status
@@ -328,7 +370,6 @@ work_mark_storage(metal_stream *stream, metal_storage *storage, stream_mark *out
 bridge_status
 work_wait_storage(metal_stream *stream, metal_storage *storage)
 {
-    uint64_t mark;
     if (storage->handle == NULL || tracking_is_quiet()) {
         return BRIDGE_OK;
     }
@@ -340,6 +381,5 @@ work_wait_storage(metal_stream *stream, metal_storage *storage)
     if (count == 0) {
         return BRIDGE_OK;
     }
-    work_operand operand = {storage, true};
-    return work_submit(stream, &operand, 1, NULL, NULL, &mark);
+    return submit_wait(stream, (event_wait){NULL, 0}, storage);
 }

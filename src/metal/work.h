@@ -47,12 +47,14 @@ bridge_status work_synchronize(metal_stream *stream, metal_storage *storage, uin
 /* Submit an empty piece: its value is reached once all that was committed to the queue before
  * is done, foreign work included. */
 bridge_status work_mark(metal_stream *stream, uint64_t *value);
-/* What is submitted later runs after the event has `value`.  Until then foreign work writes
- * `storage`, which may be NULL: it counts as written by this stream. */
+/* What is submitted later runs after the event has `value`, and so does what others encode later
+ * on the queue if it uses `storage`.  Until then foreign work writes that (it may be NULL): it
+ * counts as written by this stream. */
 bridge_status work_wait_event(metal_stream *stream, bridge_event *event, uint64_t value,
                               metal_storage *storage);
-/* What is submitted later runs after all work in flight on the buffer.  Where there is none,
- * BRIDGE_OK and nothing is submitted. */
+/* What is submitted later, and what others encode later on the queue and uses the buffer, runs
+ * after all work in flight on the buffer.  Where there is none, BRIDGE_OK and nothing is
+ * submitted. */
 bridge_status work_wait_storage(metal_stream *stream, metal_storage *storage);
 
 /* One mark that stands for all work in flight on a buffer, on `stream` where it is on more

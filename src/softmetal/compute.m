@@ -240,7 +240,7 @@ are_sizes_good(const char *method, MTLSize grid, MTLSize group)
         !are_sizes_good(method, threadsPerGrid, threadsPerThreadgroup)) {
         return;
     }
-    if (_dispatch.kernel.run == NULL) {
+    if (_dispatch.kernel.name == NULL) {
         soft_validation_report(SOFT_REPORT_DISPATCH, "-[%s]: no pipeline is set.", method);
         return;
     }

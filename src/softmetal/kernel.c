@@ -134,5 +134,7 @@ soft_dispatch_run(const soft_dispatch *dispatch)
             addresses[index] = (size_t *)argument->bytes + 2;
         }
     }
-    dispatch->kernel.run(addresses, dispatch->grid);
+    if (dispatch->kernel.run != NULL) {
+        dispatch->kernel.run(addresses, dispatch->grid);
+    }
 }

@@ -17,9 +17,9 @@
 #define SOFT_MOST_ARGUMENTS 31
 
 typedef struct soft_kernel {
-    const char *name; /* borrowed for ever */
-    softmetal_kernel *run;
-    unsigned written; /* bit i: argument i is written */
+    const char *name;      /* borrowed for ever */
+    softmetal_kernel *run; /* NULL: it touches no byte */
+    unsigned written;      /* bit i: argument i is written */
 } soft_kernel;
 
 typedef struct soft_argument {

@@ -52,7 +52,9 @@ typedef struct soft_pass {
     uint64_t value;
     soft_event **updated, **awaited; /* fences, as tokens: owned (+1) each */
     size_t updated_count, awaited_count;
-    bool is_done; /* the worker's own */
+    /* the worker's own */
+    bool is_done;
+    uint64_t deadline_ns; /* of a wait that others may overtake; 0: it has not begun */
 } soft_pass;
 
 typedef struct soft_program {

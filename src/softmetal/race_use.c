@@ -30,7 +30,8 @@ static size_t
 list_uses_of_dispatch(const soft_command *command, soft_race_use *uses)
 {
     size_t count = 0;
-    for (int index = 0; index < SOFT_MOST_ARGUMENTS; index++) {
+    int most = command->dispatch->kernel.run == NULL ? 0 : SOFT_MOST_ARGUMENTS;
+    for (int index = 0; index < most; index++) {
         bool is_written;
         soft_storage *storage = soft_command_storage(command, index, &is_written);
         if (storage != NULL) {

@@ -12,12 +12,14 @@
 
 #define LOOK_AHEAD 24         /* passes among which one is chosen */
 #define MOST_COMPARISONS 4096 /* pairs of commands; beyond, two passes count as dependent */
+#define MOMENT_US 200         /* how long a wait that others may overtake blocks the worker */
 #define ERROR_TIMEOUT 2       /* MTLCommandBufferErrorTimeout */
 #define ERROR_INVALID 9       /* MTLCommandBufferErrorInvalidResource */
 
 struct candidate {
     soft_job *job;
     soft_pass *pass;
+    bool is_held; /* behind a wait of its own command buffer */
 };
 
 soft_order
@@ -103,6 +105,19 @@ fence_links(const soft_pass *earlier, const soft_pass *later)
     return false;
 }
 
+/* Of two command buffers, where a wait holds back its own only: the later one's signal tells of
+ * what is not held, and its wait of nothing. */
+static bool
+depends_on_other(const struct candidate *later, const struct candidate *earlier)
+{
+    if (later->pass->kind == SOFT_PASS_ENCODER && earlier->pass->kind == SOFT_PASS_ENCODER) {
+        return fence_links(earlier->pass, later->pass) ||
+               hazard_links(earlier->pass, later->pass);
+    }
+    return later->pass->kind == SOFT_PASS_SIGNAL && earlier->pass->kind != SOFT_PASS_WAIT &&
+           !earlier->is_held;
+}
+
 static bool
 depends_on(const soft_pass *later, const soft_pass *earlier)
 {
@@ -113,21 +128,29 @@ depends_on(const soft_pass *later, const soft_pass *earlier)
            (fence_links(earlier, later) || hazard_links(earlier, later));
 }
 
+static bool
+is_in_order(const soft_schedule *schedule)
+{
+    return schedule->order == SOFT_ORDER_FIRST && !schedule->waits_are_narrow;
+}
+
 static size_t
 list_candidates(soft_schedule *schedule, struct candidate *candidates)
 {
     size_t count = 0;
-    size_t most = schedule->order == SOFT_ORDER_FIRST ? 1 : LOOK_AHEAD;
+    size_t most = is_in_order(schedule) ? 1 : LOOK_AHEAD;
     for (size_t job = 0; job < schedule->count; job++) {
         soft_program *program = schedule->jobs[job].program;
-        size_t skip = schedule->order == SOFT_ORDER_FIRST ? schedule->jobs[job].done_count : 0;
+        bool is_held = false;
+        size_t skip = is_in_order(schedule) ? schedule->jobs[job].done_count : 0;
         for (size_t pass = skip; pass < program->pass_count; pass++) {
             if (count == most) {
                 return count;
             }
             if (!program->passes[pass].is_done) {
                 candidates[count] =
-                    (struct candidate){&schedule->jobs[job], &program->passes[pass]};
+                    (struct candidate){&schedule->jobs[job], &program->passes[pass], is_held};
+                is_held = is_held || program->passes[pass].kind == SOFT_PASS_WAIT;
                 count += 1;
             }
         }
@@ -135,14 +158,40 @@ list_candidates(soft_schedule *schedule, struct candidate *candidates)
     return count;
 }
 
-static size_t
-list_ready(const struct candidate *candidates, size_t count, size_t *ready)
+static uint64_t
+event_deadline(void)
 {
+    uint64_t timeout_ms = soft_settings_get(SOFT_EVENT_TIMEOUT_MS);
+    return timeout_ms == 0 ? SOFT_FOREVER : soft_monotonic_after(timeout_ms, 1000000);
+}
+
+/* A wait that would block, although other work need not. */
+static bool
+is_waiting(soft_pass *pass)
+{
+    if (pass->kind != SOFT_PASS_WAIT || soft_event_value(pass->event) >= pass->value) {
+        return false;
+    }
+    if (pass->deadline_ns == 0) {
+        pass->deadline_ns = event_deadline();
+    }
+    return soft_monotonic_ns() < pass->deadline_ns;
+}
+
+static size_t
+list_ready(const soft_schedule *schedule, const struct candidate *candidates, size_t count,
+           size_t *ready)
+{
+    bool narrow = schedule->waits_are_narrow;
     size_t ready_count = 0;
     for (size_t later = 0; later < count; later++) {
-        bool blocked = false;
+        bool blocked =
+            narrow && candidates[later].job->code == 0 && is_waiting(candidates[later].pass);
         for (size_t earlier = 0; earlier < later && !blocked; earlier++) {
-            blocked = depends_on(candidates[later].pass, candidates[earlier].pass);
+            bool is_other = candidates[earlier].job != candidates[later].job;
+            blocked = narrow && is_other
+                          ? depends_on_other(&candidates[later], &candidates[earlier])
+                          : depends_on(candidates[later].pass, candidates[earlier].pass);
         }
         if (!blocked) {
             ready[ready_count] = later;
@@ -155,10 +204,8 @@ list_ready(const struct candidate *candidates, size_t count, size_t *ready)
 static int
 wait_for_event(const soft_pass *pass)
 {
-    uint64_t timeout_ms = soft_settings_get(SOFT_EVENT_TIMEOUT_MS);
-    uint64_t deadline =
-        timeout_ms == 0 ? SOFT_FOREVER : soft_monotonic_after(timeout_ms, 1000000);
-    switch (soft_event_wait(pass->event, pass->value, deadline)) {
+    uint64_t deadline_ns = pass->deadline_ns != 0 ? pass->deadline_ns : event_deadline();
+    switch (soft_event_wait(pass->event, pass->value, deadline_ns)) {
     case SOFT_EVENT_REACHED: return 0;
     case SOFT_EVENT_LATE: return ERROR_TIMEOUT;
     default: return SOFT_JOB_ENDED_BY_EXIT;
@@ -200,6 +247,24 @@ run_pass(soft_job *job, soft_pass *pass)
     job->done_count += 1;
 }
 
+/* All that is left waits: block for a moment, for the first of them. */
+static bool
+wait_a_moment(const struct candidate *candidates, size_t count)
+{
+    for (size_t index = 0; index < count; index++) {
+        soft_pass *pass = candidates[index].pass;
+        if (pass->kind == SOFT_PASS_WAIT && soft_event_value(pass->event) < pass->value) {
+            uint64_t until_ns = soft_monotonic_after(MOMENT_US, 1000);
+            if (soft_event_wait(pass->event, pass->value, until_ns) == SOFT_EVENT_EXIT) {
+                candidates[index].job->code = SOFT_JOB_ENDED_BY_EXIT;
+                return false;
+            }
+            return true;
+        }
+    }
+    return true;
+}
+
 bool
 soft_schedule_step(soft_schedule *schedule)
 {
@@ -210,9 +275,13 @@ soft_schedule_step(soft_schedule *schedule)
         return false;
     }
     size_t chosen = 0;
-    if (schedule->order != SOFT_ORDER_FIRST) {
-        size_t ready_count = list_ready(candidates, count, ready);
-        size_t which = schedule->order == SOFT_ORDER_LAST
+    if (!is_in_order(schedule)) {
+        size_t ready_count = list_ready(schedule, candidates, count, ready);
+        if (ready_count == 0) {
+            return wait_a_moment(candidates, count);
+        }
+        size_t which = schedule->order == SOFT_ORDER_FIRST ? 0
+                       : schedule->order == SOFT_ORDER_LAST
                            ? ready_count - 1
                            : soft_schedule_random(schedule->random) % ready_count;
         chosen = ready[which];

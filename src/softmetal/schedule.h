@@ -5,6 +5,8 @@
  * Threads:   the queue's worker alone.
  * Invariant: a pass runs after every earlier pass it depends on: through a tracked buffer that
  *            one of them writes, a fence, or an event between them.  Nothing else is promised.
+ *            Apple's pages disagree on what a wait for an event holds back: all later work of
+ *            the queue, or later passes of its own command buffer (SOFTMETAL_WAIT_SCOPE).
  */
 #ifndef SOFT_SCHEDULE_H
 #define SOFT_SCHEDULE_H
@@ -34,13 +36,16 @@ typedef struct soft_schedule {
     soft_job *jobs; /* in the order of the queue */
     size_t count;
     soft_order order;
-    uint64_t *random; /* state, changed by each choice */
+    bool waits_are_narrow; /* a wait holds back its own command buffer only */
+    uint64_t *random;      /* state, changed by each choice */
 } soft_schedule;
 
 soft_order soft_schedule_order(void); /* as the setting SOFTMETAL_SEED says now */
 uint64_t soft_schedule_random(uint64_t *state);
 
-/* Run one pass.  False if none was left, or the process exits (a job's code says so). */
+/* Run one pass.  False if none was left, or the process exits (a job's code says so).  Where
+ * waits are narrow and all that is left waits, it returns after a moment: more may be committed
+ * meanwhile. */
 bool soft_schedule_step(soft_schedule *schedule);
 bool soft_job_is_done(const soft_job *job);
 

@@ -87,6 +87,13 @@ read_objects(const char *text, uint64_t *value)
 }
 
 static bool
+read_scope(const char *text, uint64_t *value)
+{
+    *value = strcmp(text, "commands") == 0;
+    return *value == 1 || strcmp(text, "queue") == 0;
+}
+
+static bool
 read_no_copy(const char *text, uint64_t *value)
 {
     static const char *const words[] = {[SOFT_NO_COPY_EXACT] = "exact",

@@ -21,6 +21,7 @@
     X(SOFT_LATENCY_US, "SOFTMETAL_LATENCY_US", "0", read_size) \
     X(SOFT_EVENT_TIMEOUT_MS, "SOFTMETAL_EVENT_TIMEOUT_MS", "0", read_size) \
     X(SOFT_SIGNAL_ON_ERROR, "SOFTMETAL_SIGNAL_ON_ERROR", "0", read_flag) \
+    X(SOFT_WAIT_SCOPE, "SOFTMETAL_WAIT_SCOPE", "queue", read_scope) \
     X(SOFT_SEED, "SOFTMETAL_SEED", "0", read_seed) \
     X(SOFT_JITTER_US, "SOFTMETAL_JITTER_US", "200", read_size) \
     X(SOFT_PURGE, "SOFTMETAL_PURGE", "0", read_flag) \
@@ -47,7 +48,7 @@ typedef enum soft_no_copy {
 
 /* The value as a number.  SOFT_DEVICES: the number of devices in the low byte, and from bit 8
  * on one bit per device, set for a discrete GPU.  SOFT_DEVICE_OBJECTS: 1 for many.  SOFT_SEED:
- * UINT64_MAX for "last".  SOFT_NO_COPY: a soft_no_copy.  SOFT_VALIDATION_MODE: 1 for abort, 0
+ * UINT64_MAX for "last".  SOFT_WAIT_SCOPE: 1 for commands.  SOFT_NO_COPY: a soft_no_copy.  SOFT_VALIDATION_MODE: 1 for abort, 0
  * for log. */
 uint64_t soft_settings_get(soft_setting setting);
 

@@ -42,8 +42,9 @@ void softmetal_clear_reports(void);
  * index i, NULL for nothing; `grid` the number of threads along x, y and z. */
 typedef void softmetal_kernel(void *const *arguments, const size_t grid[3]);
 /* What MTLLibrary's newFunctionWithName: finds under this name (static text), if the library's
- * text has the name as well; bit i of `written`: argument i is written.  A later one of the
- * same name replaces it.  0, or -1: there are 256 already. */
+ * text has the name as well; bit i of `written`: argument i is written.  `run` NULL: the kernel
+ * declares that, and touches no byte.  A later one of the same name replaces it.  0, or -1: there
+ * are 256 already. */
 int softmetal_register_kernel(const char *name, softmetal_kernel *run, unsigned written);
 
 /* How many bytes one blit moves at most, a multiple of 8: SOFTMETAL_BLIT_LIMIT. */

@@ -93,6 +93,14 @@ check_storage(const soft_program *program)
 }
 
 static void
+check_job(soft_job *job)
+{
+    if (job->code == 0) {
+        job->code = check_storage(job->program);
+    }
+}
+
+static void
 add_to_batch(struct batch *batch, SoftMetalCommandBuffer *buffer)
 {
     soft_lane *lane = buffer->_lane;
@@ -117,6 +125,30 @@ sleep_us(soft_lane *lane, uint64_t microseconds)
     return microseconds == 0 || soft_lane_sleep(lane, soft_monotonic_after(microseconds, 1000));
 }
 
+/* What else is committed.  NO when the process exits meanwhile. */
+static BOOL
+take_more(soft_lane *lane, struct batch *batch)
+{
+    size_t before = batch->count;
+    size_t pool = soft_autorelease_push();
+    while (batch->count < MOST_AT_ONCE) {
+        SoftMetalCommandBuffer *buffer = take_another(lane);
+        if (buffer == nil) {
+            break;
+        }
+        add_to_batch(batch, buffer);
+    }
+    soft_autorelease_pop(pool);
+    if (batch->count == before) {
+        return YES;
+    }
+    BOOL goes_on = sleep_us(lane, soft_settings_get(SOFT_LATENCY_US));
+    for (size_t index = before; index < batch->count; index++) {
+        check_job(&batch->jobs[index]);
+    }
+    return goes_on;
+}
+
 /* Under a seed: come late by chance, and take along what else is committed by then. */
 static BOOL
 widen_batch(soft_lane *lane, struct batch *batch, soft_order order)
@@ -131,15 +163,7 @@ widen_batch(soft_lane *lane, struct batch *batch, soft_order order)
     if (!sleep_us(lane, jitter_us)) {
         return NO;
     }
-    size_t alone = batch->count;
-    while (batch->count < MOST_AT_ONCE) {
-        SoftMetalCommandBuffer *buffer = take_another(lane);
-        if (buffer == nil) {
-            break;
-        }
-        add_to_batch(batch, buffer);
-    }
-    return batch->count == alone || sleep_us(lane, soft_settings_get(SOFT_LATENCY_US));
+    return take_more(lane, batch);
 }
 
 static void
@@ -194,22 +218,49 @@ complete(soft_lane *lane, SoftMetalCommandBuffer *buffer, int code)
     soft_process_end_work();
 }
 
-/* Run the passes, completing each command buffer as soon as it and those before it are done. NO
- * when the process exits: what is left of the batch stays as it is. */
+static void
+complete_at(soft_lane *lane, struct batch *batch, size_t index)
+{
+    SoftMetalCommandBuffer *buffer = batch->buffers[index];
+    int code = batch->jobs[index].code;
+    batch->count -= 1;
+    for (size_t next = index; next < batch->count; next++) {
+        batch->buffers[next] = batch->buffers[next + 1];
+        batch->jobs[next] = batch->jobs[next + 1];
+    }
+    complete(lane, buffer, code);
+}
+
+/* Complete a command buffer that is done, and whose turn it is.  NO: there is none. */
+static BOOL
+complete_one(soft_lane *lane, struct batch *batch, BOOL in_any_order)
+{
+    size_t most = in_any_order ? batch->count : 1;
+    for (size_t index = 0; index < most; index++) {
+        if (soft_job_is_done(&batch->jobs[index])) {
+            complete_at(lane, batch, index);
+            return YES;
+        }
+    }
+    return NO;
+}
+
+/* Run the passes, completing each command buffer as soon as it and those before it are done;
+ * where waits are narrow, as soon as it is done itself, and what is committed meanwhile joins
+ * in. NO when the process exits: what is left of the batch stays as it is. */
 static BOOL
 work_off(soft_lane *lane, struct batch *batch, soft_order order)
 {
-    soft_schedule schedule = {batch->jobs, batch->count, order, &lane->random};
-    size_t completed = 0;
-    while (completed < batch->count) {
-        soft_job *job = &batch->jobs[completed];
-        if (soft_job_is_done(job)) {
-            schedule.jobs += 1;
-            schedule.count -= 1;
-            complete(lane, batch->buffers[completed], job->code);
-            completed += 1;
+    BOOL narrow = soft_settings_get(SOFT_WAIT_SCOPE) != 0;
+    while (batch->count > 0) {
+        if (complete_one(lane, batch, narrow)) {
+            continue;
         }
-        else if (!soft_schedule_step(&schedule)) {
+        if (narrow && !take_more(lane, batch)) {
+            return NO;
+        }
+        soft_schedule schedule = {batch->jobs, batch->count, order, narrow, &lane->random};
+        if (!soft_schedule_step(&schedule)) {
             return NO;
         }
     }
@@ -234,14 +285,10 @@ run_batch(soft_lane *lane, SoftMetalCommandBuffer *first)
     seed_lane(lane);
     size_t pool = soft_autorelease_push();
     add_to_batch(&batch, first);
-    BOOL goes_on =
-        sleep_us(lane, soft_settings_get(SOFT_LATENCY_US)) && widen_batch(lane, &batch, order);
+    BOOL goes_on = sleep_us(lane, soft_settings_get(SOFT_LATENCY_US));
+    check_job(&batch.jobs[0]);
+    goes_on = goes_on && widen_batch(lane, &batch, order);
     soft_autorelease_pop(pool);
-    for (size_t index = 0; index < batch.count; index++) {
-        if (batch.jobs[index].code == 0) {
-            batch.jobs[index].code = check_storage(batch.jobs[index].program);
-        }
-    }
     return goes_on && work_off(lane, &batch, order);
 }
 

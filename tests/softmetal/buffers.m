@@ -221,11 +221,10 @@ CASE(bytes_no_copy_may_give_another_buffer_than_was_asked_for)
     for (int i = 0; i < 3; i++) {
         int count = 0;
         CHECK(softmetal_set("SOFTMETAL_NO_COPY", ways[i]) == 0);
-        id<MTLBuffer> buffer =
-            [device newBufferWithBytesNoCopy:bytes + (size_t)i * nbytes
-                                      length:nbytes
-                                     options:SHARED
-                                 deallocator:BLOCK(count_call, &count)];
+        id<MTLBuffer> buffer = [device newBufferWithBytesNoCopy:bytes + (size_t)i * nbytes
+                                                         length:nbytes
+                                                        options:SHARED
+                                                    deallocator:BLOCK(count_call, &count)];
         CHECK((buffer == nil) == (i == 2));
         CHECK(buffer == nil || ([buffer length] < nbytes) == (i == 0));
         CHECK(buffer == nil || ([buffer contents] != bytes + (size_t)i * nbytes) == (i == 1));

@@ -70,6 +70,59 @@ CASE(one_queue_waits_for_another)
     [device release];
 }
 
+static void
+encode_fill(id<MTLCommandBuffer> commands, id<MTLBuffer> buffer, uint8_t value)
+{
+    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+    [blit fillBuffer:buffer range:NSMakeRange(0, 8) value:value];
+    [blit endEncoding];
+}
+
+/* A wait, a fill behind it, and a fill in the next command buffer: does that one come first?
+ * And a copy, in a third, of what the first one fills. */
+static void
+race_past_a_wait(const char *scope, BOOL passes)
+{
+    CHECK(softmetal_set("SOFTMETAL_WAIT_SCOPE", scope) == 0);
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLSharedEvent> gate = [device newSharedEvent], done = [device newSharedEvent];
+    id<MTLBuffer> one = [device newBufferWithLength:8 options:0];
+    id<MTLBuffer> two = [device newBufferWithLength:8 options:0];
+    id<MTLBuffer> copied = [device newBufferWithLength:8 options:0];
+    id<MTLCommandBuffer> first = [queue commandBuffer], second = [queue commandBuffer];
+    id<MTLCommandBuffer> third = [queue commandBuffer];
+    [first encodeWaitForEvent:gate value:1];
+    encode_fill(first, one, 1);
+    [first commit];
+    encode_fill(second, two, 2);
+    [second encodeSignalEvent:done value:1];
+    [second commit];
+    encode_copy(third, one, copied);
+    [third commit];
+    CHECK([done waitUntilSignaledValue:1 timeoutMS:passes ? 10000 : 20] == passes);
+    [gate setSignaledValue:1];
+    [third waitUntilCompleted];
+    [second waitUntilCompleted];
+    CHECK(*(char *)[copied contents] == 1 && *(char *)[two contents] == 2);
+    [one release];
+    [two release];
+    [copied release];
+    [gate release];
+    [done release];
+    [queue release];
+    [device release];
+}
+
+CASE(a_wait_holds_back_the_queue_or_its_own_command_buffer)
+{
+    race_past_a_wait("queue", NO);
+    race_past_a_wait("commands", YES);
+    softmetal_set("SOFTMETAL_SEED", "last");
+    race_past_a_wait("commands", YES);
+    CHECK(softmetal_set("SOFTMETAL_WAIT_SCOPE", "pass") < 0);
+}
+
 CASE(the_cpu_lets_a_queue_go_on)
 {
     id<MTLDevice> device = open_device();

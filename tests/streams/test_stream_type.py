@@ -507,17 +507,38 @@ def test_no_command_buffer_is_an_error(settings):
     stream.synchronize()
 
 
+@pytest.mark.parametrize("scope", ["queue", "commands"])
+@pytest.mark.parametrize("seed", [0, 5, "last"])
+def test_a_piece_that_waits_is_overtaken_by_none_of_its_stream(settings, scope, seed):
+    """Whatever a wait on the GPU holds back: the stream's event must not tell of work that has not begun."""
+    slow, stream = md.Stream(), md.Stream()
+    source, seen, other = (md.zeros(64, "uint8") for _ in range(3))
+    memory = np.asarray(seen)
+    settings(wait_scope=scope, seed=seed, latency_us=20_000)
+    for value in range(1, 6):
+        source.fill(value, stream=slow)
+    seen.copy_from(source, stream=stream)  # waits for the other stream
+    other.fill(7, stream=stream)
+    stream.record().wait()
+    assert memory.tolist() == [5] * 64
+    assert other.tolist() == [7] * 64
+
+
 # ---- what the documents say ----
 
 
-def test_a_kernel_by_hand_is_ordered_between_two_streams(settings):
+@pytest.mark.parametrize("scope", ["queue", "commands"])
+def test_a_kernel_by_hand_is_ordered_between_two_streams(settings, scope):
     """The recipe for PyObjC: our work, then a command of somebody else's, then our work again."""
+    settings(wait_scope=scope)
     with pool():
         queue = send(md.default_device().handle, "newCommandQueue")
     array, result = md.zeros(64, "uint8"), md.zeros(64, "uint8")
-    settings(latency_us=10000)
+    settings(latency_us=100_000)
     other, stream = md.Stream(), md.Stream.from_handle(queue)
     array.fill(1, stream=other)
+    time.sleep(0.02)  # the first fill takes its time, and what comes now takes none
+    settings(latency_us=0)
     stream.wait(array)
     gpu_fill(array.buffer.handle, 5, 64, queue=queue, waits=False)
     other.wait(stream.record())

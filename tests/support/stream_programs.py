@@ -178,6 +178,7 @@ def run(number: int) -> None:
     choice = random.Random(~number)
     softmetal.configure(
         seed=choice.choice((0, number + 1, "last")),
+        wait_scope=choice.choice(("queue", "commands")),
         latency_us=choice.choice((0, 0, 50, 300)),
         jitter_us=choice.choice((0, 50)),
     )
@@ -186,7 +187,7 @@ def run(number: int) -> None:
     except BaseException as failure:
         raise AssertionError(f"program {number}") from failure
     finally:
-        softmetal.configure(seed=None, latency_us=None, jitter_us=None)
+        softmetal.configure(seed=None, latency_us=None, jitter_us=None, wait_scope=None)
 
 
 def main():
