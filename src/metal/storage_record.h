@@ -83,14 +83,15 @@ struct metal_storage {
     const device_record *device; /* borrowed for ever */
     char *address;               /* the CPU's, of byte 0; NULL: private storage, or no bytes */
     size_t nbytes;
-    size_t first_byte;     /* not 0 only over host memory, which rarely begins a page */
-    size_t capacity;       /* of the MTLBuffer where it is ours; else 0 */
-    bool is_ours;          /* made by storage_new */
-    bool is_readonly;      /* the memory behind is */
-    bool is_host_memory;   /* its bytes are foreign CPU memory */
-    bool is_over_pages;    /* of the owner: Metal says when it is done with them */
-    bool is_labelled;      /* by a user: the next one would not expect it */
-    metal_storage *parent; /* owned (+1): holds the handle for this one; NULL: it is our own */
+    size_t first_byte;   /* not 0 only over host memory, which rarely begins a page */
+    size_t capacity;     /* of the MTLBuffer where it is ours; else 0 */
+    bool is_ours;        /* made by storage_new */
+    bool is_readonly;    /* the memory behind is */
+    bool is_host_memory; /* its bytes are foreign CPU memory */
+    bool is_over_pages;  /* of the owner: Metal says when it is done with them */
+    bool is_labelled;    /* by a user: the next one would not expect it */
+    /* owned (+1): holds the handle for this one, and has no parent itself; NULL: it is our own */
+    metal_storage *parent;
     storage_owner owner;
     storage_sharing sharing;
     pool_place cached;
@@ -102,10 +103,7 @@ struct metal_storage {
 static inline metal_storage *
 storage_root(metal_storage *storage)
 {
-    while (storage->parent != NULL) {
-        storage = storage->parent;
-    }
-    return storage;
+    return storage->parent != NULL ? storage->parent : storage;
 }
 
 /* From `first_byte` on: host memory rarely begins its first page, and what comes before it
