@@ -103,8 +103,9 @@ bridge_status bridge_buffer_new_over_pages(bridge_device *device, void *pages, s
 void bridge_buffer_retain(bridge_buffer *buffer);
 void bridge_buffer_release(bridge_buffer *buffer); /* NULL is allowed */
 /* Does only the caller hold the buffer, and is it as we made it: unnamed and not purgeable?
- * True means that no command buffer retains it, so that its memory may be reused.  PyTorch's
- * allocator decides the same way.  SPEC torch ATen/mps/MPSAllocator.h BufferBlock::retainCount,
+ * True means that no command buffer retains it, so that its memory may be reused: one with
+ * unretained references is for whoever made it to outlive.  PyTorch's allocator decides the same
+ * way.  SPEC torch ATen/mps/MPSAllocator.h BufferBlock::retainCount,
  * buffers_pending_free */
 bool bridge_buffer_is_only_ours(bridge_buffer *buffer);
 

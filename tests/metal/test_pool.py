@@ -161,6 +161,32 @@ def test_a_buffer_that_a_consumer_retains_is_not_reused(hand_out, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_buffer_under_work_that_retains_nothing_is_kept_by_the_tensor(settings, mode):
+    """As MLX works: nothing shows in the retain count, and the deleter is called when the work is over."""
+    a = md.zeros(MIB, storage=mode)
+    capsule, handle = a.__dlpack__(), a.buffer.handle
+    del a
+    settings(latency_us=100_000)
+    with pool():
+        queue = send(send(handle, "device"), "newCommandQueue")
+        commands = send(send(queue, "commandBufferWithUnretainedReferences"), "retain")
+        encoder = send(commands, "blitCommandEncoder")
+        send(encoder, "fillBuffer:range:value:", handle, Range(0, 4 * MIB), ctypes.c_uint8(7), result=None)
+        send(encoder, "endEncoding", result=None)
+        send(commands, "commit", result=None)
+    others = [md.empty(MIB, storage=mode) for _ in range(4)]
+    assert handle not in [other.buffer.handle for other in others]
+    send(commands, "waitUntilCompleted", result=None)
+    assert md.from_dlpack(capsule).view("uint8")[-2:].tolist() == [7, 7]
+    softmetal.wait_idle()  # our own reading, whose command buffer retains it
+    del capsule
+    gc.collect()
+    assert md.empty(MIB, storage=mode).buffer.handle == handle, "free at last"
+    send(commands, "release", result=None)
+    send(queue, "release", result=None)
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_a_buffer_that_a_command_buffer_of_others_uses_is_not_reused(settings, mode):
     a = md.zeros(MIB, storage=mode)
     handle = a.buffer.handle
