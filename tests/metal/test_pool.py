@@ -177,10 +177,8 @@ def test_a_buffer_under_work_that_retains_nothing_is_kept_by_the_tensor(settings
     others = [md.empty(MIB, storage=mode) for _ in range(4)]
     assert handle not in [other.buffer.handle for other in others]
     send(commands, "waitUntilCompleted", result=None)
-    assert md.from_dlpack(capsule).view("uint8")[-2:].tolist() == [7, 7]
-    softmetal.wait_idle()  # our own reading, whose command buffer retains it
+    softmetal.wait_idle()
     del capsule
-    gc.collect()
     assert md.empty(MIB, storage=mode).buffer.handle == handle, "free at last"
     send(commands, "release", result=None)
     send(queue, "release", result=None)
