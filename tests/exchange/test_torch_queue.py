@@ -272,6 +272,23 @@ def test_each_stream_of_torch_s_is_waited_for_by_itself(torch_queue):
         assert np.asarray(result).view("uint8").tolist() == [number] * 256
 
 
+def test_the_recipe_for_torch_s_streams_waits_for_the_one_that_writes(torch_queue, monkeypatch):
+    import torch
+
+    tensor, handle = torch_tensor()
+    stream = md.Stream()
+    monkeypatch.setattr(torch.mps, "stream", torch_queue.stream, raising=False)
+    names = {"md": md, "torch": torch, "other": 1, "y": tensor, "s": stream}
+    with held(torch_queue, 1):
+        with torch_queue.stream(1):
+            torch_queue.fill(handle, 7, 256)
+        exec(recipe("synchronisation.md", "torch 2.15 has several streams."), names)
+        result = names["a"].copy(stream=stream)
+        time.sleep(QUICK)
+        assert not stream.record().query()
+    assert np.asarray(result).view("uint8").tolist() == [7] * 256
+
+
 def test_our_work_is_waited_for_by_the_current_stream_of_torch_s(torch_queue, slow):
     import torch
 
