@@ -5,13 +5,14 @@
  *          dispatch_retain, all found by dlsym: nothing here links to torch.  metal_bridge.h to
  *          encode, and for the autorelease pool that torch's functions need.
  * Threads: the GIL is held, and released while torch's dispatch queue is waited for.
- * Streams: torch has a dispatch queue and a command queue for each of its streams: one until
- *          2.14, 33 from 2.15 on.  Its three functions go by the stream that is current on the
- *          thread that calls them.
+ * Streams: each of torch's has a dispatch queue and a command queue.  Until 2.14 the three
+ *          functions are about the default stream, from 2.15 on about the one of 33 that is
+ *          current on the thread that calls them.
  * Source:  torch/include/torch/mps.h, ATen/mps/MPSStream.h; PyTorch's tutorial on custom MPS
- *          kernels encodes inside dispatch_sync.  The macOS binary of torch 2.15.0: the three
- *          functions begin with getCurrentMPSStream, and two of them end the process
- *          (dispatch_assert_queue) on any other queue than that stream's.
+ *          kernels encodes inside dispatch_sync.  torch's macOS binaries: get_command_buffer and
+ *          commit of 2.14.1 begin with getDefaultMPSStream, those of 2.15.0 with
+ *          getCurrentMPSStream and dispatch_assert_queue, which ends the process on any queue
+ *          but that stream's.
  */
 #include "exchange/torch_queue.h"
 
