@@ -3,6 +3,10 @@
 This torch has no memory on MPS, so how it would hold its own is said by the test.
 """
 
+import _thread
+import operator
+import time
+
 import numpy as np
 import pytest
 from dlpack_structs import Producer
@@ -110,6 +114,18 @@ def test_nobody_else_is_refused_or_asked_about(mps):
     assert np.from_dlpack(array, device="cpu").shape == (4,)
     for name in ({}, {"__name__": 3}, {"__name__": "torchlike"}, {"__name__": "\N{GREEK SMALL LETTER TAU}"}):
         exec("array.__dlpack__(max_version=(1, 0))", name | {"array": array})
+    assert asked == []
+
+
+def test_a_thread_that_runs_no_python_function_is_not_torch(mps):
+    asked = mps(own="address")
+    capsules = []
+    ask = operator.methodcaller("__dlpack__", max_version=(1, 0))
+    _thread.start_new_thread(capsules.extend, (map(ask, [md.zeros(4)]),))
+    deadline = time.monotonic() + 10
+    while not capsules and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert len(capsules) == 1
     assert asked == []
 
 
