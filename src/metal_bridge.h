@@ -227,6 +227,11 @@ typedef void bridge_completed(void *context, bridge_status status, const bridge_
 void bridge_commands_commit(bridge_commands *commands, bridge_completed *completed,
                             void *context);
 
+/* Call `work(context)` inside an autorelease pool, for calls into a framework that autoreleases
+ * and makes no pool of its own: what it leaves is released before this returns, and not when
+ * the thread ends. */
+void bridge_in_pool(void (*work)(void *context), void *context);
+
 /* Is this process a forked child?  Nothing committed before the fork completes in it. */
 bool bridge_is_forked(void);
 

@@ -71,6 +71,16 @@ bridge_is_forked(void)
     return is_forked();
 }
 
+/* ---- a pool for others' calls ---- */
+
+void
+bridge_in_pool(void (*work)(void *context), void *context)
+{
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    work(context);
+    [pool drain];
+}
+
 /* ---- handles as objects ---- */
 
 static id<MTLDevice>

@@ -63,7 +63,8 @@ static DLManagedTensorVersioned *
 export_for(PyObject *op, PyTypeObject *target)
 {
     export_request request = {.is_versioned = true, .device = kDLMetal, .copy = -1};
-    if (order_for_target(op, target, &request.order) < 0) {
+    if (foreign_check_taker(state_of(op), target) < 0 ||
+        order_for_target(op, target, &request.order) < 0) {
         return NULL;
     }
     DLManagedTensorVersioned *tensor = dlpack_export(array_cast(op), &request);

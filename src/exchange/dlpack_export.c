@@ -9,6 +9,7 @@
 #include "array/array_map.h"
 #include "array/array_methods.h"
 #include "exchange/capsule_names.h"
+#include "exchange/torch_export.h"
 #include "metal/managed_tensor.h"
 #include "metal/readonly.h"
 #include "metal/storage_sharing.h"
@@ -361,6 +362,8 @@ export_as_asked(ArrayObject *self, PyObject *const *args, Py_ssize_t nargs, PyOb
     }
     if (convert_version(values[1], &request.is_versioned) < 0 ||
         convert_device(values[2], &request.device) < 0 ||
+        (values[1] != NULL && request.device == kDLMetal &&
+         torch_check_asker(state_of((PyObject *)self)) < 0) ||
         args_tristate("Array.__dlpack__", "copy", values[3], &request.copy) < 0 ||
         (values[0] != NULL &&
          stream_convert_order(state_of((PyObject *)self), "Array.__dlpack__", values[0],

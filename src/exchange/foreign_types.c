@@ -3,6 +3,7 @@
 
 #include "exchange/capsule_names.h"
 #include "exchange/dlpack_import.h"
+#include "exchange/torch_export.h"
 #include "exchange/torch_tensor.h"
 #include "python/attribute.h"
 #include "streams/stream_protocol.h"
@@ -113,6 +114,7 @@ clear_slot(foreign_type *slot)
 void
 foreign_types_forget(md_state *state)
 {
+    state->torch_is_checked = false;
     for (int i = 0; i < MD_FOREIGN_TYPES; i++) {
         clear_slot(&state->foreign_types[i]);
     }
@@ -152,6 +154,16 @@ foreign_table_of(md_state *state, PyTypeObject *type, const DLPackExchangeAPI **
     const foreign_type *slot = slot_of(state, type);
     *out = slot == NULL ? NULL : slot->table;
     return slot == NULL ? -1 : 0;
+}
+
+int
+foreign_check_taker(md_state *state, PyTypeObject *type)
+{
+    const foreign_type *slot = slot_of(state, type);
+    if (slot == NULL) {
+        return -1;
+    }
+    return slot->requires_grad == NULL ? 0 : torch_check_type(state, type);
 }
 
 /* SPEC import-sync */

@@ -16,6 +16,9 @@
  * none of our major version.  -1 with an exception. */
 int foreign_table_of(md_state *state, PyTypeObject *type, const DLPackExchangeAPI **out);
 
+/* May our Metal memory go to the type, which has a table?  -1 with BufferError. */
+int foreign_check_taker(md_state *state, PyTypeObject *type);
+
 /* Empty the cache. */
 void foreign_types_forget(md_state *state);
 

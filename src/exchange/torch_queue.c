@@ -1,16 +1,24 @@
 /* torch_queue.c: see torch_queue.h.
  *
- * Owns:    one shared event, whose values torch's queue signals.
- * Calls:   torch::mps::get_command_buffer, get_dispatch_queue and commit, and dispatch_sync_f,
- *          all found by dlsym: nothing here links to torch.  metal_bridge.h to encode.
+ * Owns:    for each of torch's dispatch queues a shared event, whose values that queue signals.
+ * Calls:   torch::mps::get_command_buffer, get_dispatch_queue and commit, dispatch_sync_f and
+ *          dispatch_retain, all found by dlsym: nothing here links to torch.  metal_bridge.h to
+ *          encode, and for the autorelease pool that torch's functions need.
  * Threads: the GIL is held, and released while torch's dispatch queue is waited for.
- * Source:  torch/include/torch/mps.h; PyTorch's tutorial on custom MPS kernels encodes inside
- *          dispatch_sync.
+ * Streams: each of torch's has a dispatch queue and a command queue.  Until 2.14 the three
+ *          functions are about the default stream, from 2.15 on about the one of 33 that is
+ *          current on the thread that calls them.
+ * Source:  torch/include/torch/mps.h, ATen/mps/MPSStream.h; PyTorch's tutorial on custom MPS
+ *          kernels encodes inside dispatch_sync.  torch's macOS binaries: get_command_buffer and
+ *          commit of 2.14.1 begin with getDefaultMPSStream, those of 2.15.0 with
+ *          getCurrentMPSStream and dispatch_assert_queue, which ends the process on any queue
+ *          but that stream's.
  */
 #include "exchange/torch_queue.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "array/array.h"
 #include "metal/work.h"
@@ -26,17 +34,16 @@
 #define COMMIT "_ZN5torch3mps6commitEv"
 
 typedef struct torch_functions {
-    /* borrowed; ends torch's open encoder first */
+    /* borrowed, autoreleased when made; ends torch's open encoder first */
     bridge_commands *(*get_command_buffer)(void);
     void *(*get_dispatch_queue)(void); /* the serial queue on which torch encodes */
     void (*commit)(void);
     void (*dispatch_sync)(void *queue, void *context, void (*work)(void *context));
+    void (*dispatch_retain)(void *queue);
 } torch_functions;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static torch_functions functions; /* behind the lock, as all below; NULLs: not found */
-static bridge_event *torch_event; /* owned (+1) for ever; NULL: not made yet */
-static uint64_t torch_value;      /* the last one that torch was asked to signal */
+static torch_functions functions; /* behind the lock; NULLs: not found */
 
 /* A function by its name: `place` is the address of a function pointer.  SPEC POSIX dlsym. */
 static bool
@@ -59,7 +66,8 @@ find_functions(const char *library)
                     find_function(handle, GET_COMMAND_BUFFER, &found.get_command_buffer) &&
                     find_function(handle, GET_DISPATCH_QUEUE, &found.get_dispatch_queue) &&
                     find_function(handle, COMMIT, &found.commit) &&
-                    find_function(handle, "dispatch_sync_f", &found.dispatch_sync);
+                    find_function(handle, "dispatch_sync_f", &found.dispatch_sync) &&
+                    find_function(handle, "dispatch_retain", &found.dispatch_retain);
     (void)pthread_mutex_lock(&lock);
     functions = is_found ? found : (torch_functions){0};
     (void)pthread_mutex_unlock(&lock);
@@ -69,12 +77,67 @@ find_functions(const char *library)
     return is_found;
 }
 
-/* ---- encoding on torch's dispatch queue ---- */
+/* ---- torch's dispatch queues ---- */
 
-/* One thing to encode, carried to torch's dispatch queue. */
+/* One of them, and the event that it signals.  With one event for all, a value would say
+ * "done" too early: a queue that signals 2 passes another that has not signalled 1. */
+typedef struct torch_queue {
+    struct torch_queue *next;
+    void *dispatch_queue; /* owned (+1): its address becomes no other queue's */
+    bridge_event *event;  /* owned (+1) */
+    uint64_t value;       /* the last one asked for; used on the dispatch queue only */
+} torch_queue;
+
+/* Behind the lock, kept for ever: torch's streams live as long as the process. */
+static torch_queue *queues;
+
+static torch_queue *
+find_queue_locked(const void *dispatch_queue)
+{
+    torch_queue *queue = queues;
+    while (queue != NULL && queue->dispatch_queue != dispatch_queue) {
+        queue = queue->next;
+    }
+    return queue;
+}
+
+/* NULL: no memory, or Metal gave no event. */
+static torch_queue *
+add_queue_locked(void *dispatch_queue, bridge_device *device)
+{
+    torch_queue *queue = calloc(1, sizeof *queue);
+    bridge_event *event = queue == NULL ? NULL : bridge_event_new(device);
+    if (event == NULL) {
+        free(queue);
+        return NULL;
+    }
+    functions.dispatch_retain(dispatch_queue);
+    *queue = (torch_queue){.next = queues, .dispatch_queue = dispatch_queue, .event = event};
+    queues = queue;
+    return queue;
+}
+
+/* The queue of the calling thread's current stream: borrowed, for ever.  NULL: as above, or
+ * torch's functions are missing. */
+static torch_queue *
+current_queue_locked(bridge_device *device)
+{
+    void *dispatch_queue =
+        functions.get_dispatch_queue == NULL ? NULL : functions.get_dispatch_queue();
+    if (dispatch_queue == NULL) {
+        return NULL;
+    }
+    torch_queue *queue = find_queue_locked(dispatch_queue);
+    return queue != NULL ? queue : add_queue_locked(dispatch_queue, device);
+}
+
+/* ---- encoding on a dispatch queue ---- */
+
+/* One thing to encode, carried to a dispatch queue. */
 typedef struct torch_job {
-    const torch_functions *functions;
-    bridge_event *event;
+    torch_functions functions;
+    torch_queue *queue;
+    bridge_event *event; /* of a signal: the queue's, when it is encoded */
     uint64_t value;
     bool is_signal;
     bool is_encoded;
@@ -84,7 +147,12 @@ static void
 encode_job(void *context)
 {
     torch_job *job = context;
-    bridge_commands *commands = job->functions->get_command_buffer();
+    const torch_functions *found = &job->functions;
+    torch_queue *queue = job->queue;
+    /* dispatch_sync_f runs this on the thread that called it, where it can.  Another thread may
+     * have another current stream, whose command buffer would be the wrong one. */
+    bool is_current = found->get_dispatch_queue() == queue->dispatch_queue;
+    bridge_commands *commands = is_current ? found->get_command_buffer() : NULL;
     if (commands == NULL) {
         return;
     }
@@ -93,51 +161,58 @@ encode_job(void *context)
         bridge_encode_wait(commands, job->event, job->value);
         return;
     }
+    /* The dispatch queue is serial: values reach the command queue in their order. */
+    queue->value += 1;
+    job->event = queue->event;
+    job->value = queue->value;
     bridge_encode_signal(commands, job->event, job->value);
-    job->functions->commit(); /* or the signal would wait for torch's next synchronisation */
+    found->commit(); /* or the signal would wait for torch's next synchronisation */
+}
+
+/* torch's functions autorelease on the thread that runs the job, so the pool is made there.
+ * Without it their objects leak on Python's main thread, which never drains. */
+static void
+encode_in_pool(void *context)
+{
+    bridge_in_pool(encode_job, context);
 }
 
 static bridge_status
-run_job(const torch_functions *found, torch_job *job)
+run_job(const device_record *device, torch_job *job)
 {
-    void *queue = found->get_dispatch_queue == NULL ? NULL : found->get_dispatch_queue();
-    if (queue == NULL || bridge_is_forked()) {
-        return bridge_is_forked() ? BRIDGE_FORKED : BRIDGE_NO_COMMAND;
+    if (bridge_is_forked()) {
+        return BRIDGE_FORKED;
     }
-    job->functions = found;
-    found->dispatch_sync(queue, job, encode_job);
+    (void)pthread_mutex_lock(&lock);
+    job->functions = functions;
+    job->queue = current_queue_locked(device->handle);
+    (void)pthread_mutex_unlock(&lock);
+    if (job->queue == NULL) {
+        return BRIDGE_NO_COMMAND;
+    }
+    job->functions.dispatch_sync(job->queue->dispatch_queue, job, encode_in_pool);
     return job->is_encoded ? BRIDGE_OK : BRIDGE_NO_COMMAND;
 }
 
-/* Make torch commit what it has encoded, and signal an event behind it.  `*event` is +1, and
- * reaches `*value` when all that torch was given so far is finished. */
+/* Make torch commit what it has encoded on its current stream, and signal an event behind it.
+ * `*event` is +1, and reaches `*value` when all that this stream was given so far is finished.
+ */
 static bridge_status
 signal_nogil(const device_record *device, bridge_event **event, uint64_t *value)
 {
     torch_job job = {.is_signal = true};
     *event = NULL;
-    /* The lock is held to the end: values must reach torch's queue in their order. */
-    (void)pthread_mutex_lock(&lock);
-    if (torch_event == NULL) {
-        torch_event = bridge_event_new(device->handle);
-    }
-    bridge_status status = BRIDGE_NO_COMMAND;
-    if (torch_event != NULL) {
-        job.event = torch_event;
-        job.value = torch_value + 1;
-        status = run_job(&functions, &job);
-    }
+    bridge_status status = run_job(device, &job);
     if (status == BRIDGE_OK) {
-        torch_value = job.value;
-        bridge_event_retain(torch_event);
-        *event = torch_event;
+        bridge_event_retain(job.event);
+        *event = job.event;
         *value = job.value;
     }
-    (void)pthread_mutex_unlock(&lock);
     return status;
 }
 
-/* What torch encodes from now on waits, on the GPU, for our work in flight on the storage. */
+/* What torch encodes on its current stream from now on waits, on the GPU, for our work in
+ * flight on the storage. */
 static bridge_status
 wait_nogil(metal_storage *storage)
 {
@@ -147,10 +222,7 @@ wait_nogil(metal_storage *storage)
         stream == NULL ? stream_default_status() : work_mark_storage(stream, storage, &mark);
     if (status == BRIDGE_OK && mark.value > 0) {
         torch_job job = {.event = mark.stream->event, .value = mark.value};
-        (void)pthread_mutex_lock(&lock);
-        torch_functions found = functions;
-        (void)pthread_mutex_unlock(&lock);
-        status = run_job(&found, &job);
+        status = run_job(storage->device, &job);
     }
     stream_release(mark.stream);
     return status;
@@ -175,9 +247,11 @@ core_torch_open(PyObject *Py_UNUSED(module), PyObject *library)
     return PyBool_FromLong(is_found);
 }
 
-PyDoc_STRVAR(torch_signal_doc,
-             "_torch_signal($module, /)\n--\n\n"
-             "The moment when all that torch was given on MPS so far is done, as an Event.");
+PyDoc_STRVAR(
+    torch_signal_doc,
+    "_torch_signal($module, /)\n--\n\n"
+    "The moment when all that torch's current stream on MPS was given so far is done, as "
+    "an Event.");
 
 static PyObject *
 core_torch_signal(PyObject *module, PyObject *Py_UNUSED(unused))
@@ -202,7 +276,8 @@ core_torch_signal(PyObject *module, PyObject *Py_UNUSED(unused))
 PyDoc_STRVAR(
     torch_wait_doc,
     "_torch_wait($module, array, /)\n--\n\n"
-    "What torch encodes from now on waits, on the GPU, for our work in flight on an Array.");
+    "What torch encodes on its current stream from now on waits, on the GPU, for our work in "
+    "flight on an Array.");
 
 static PyObject *
 core_torch_wait(PyObject *module, PyObject *op)

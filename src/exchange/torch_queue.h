@@ -1,4 +1,4 @@
-/* torch_queue.h: torch's own command queue on macOS, through the functions that its library
+/* torch_queue.h: torch's own command queues on macOS, through the functions that its library
  * exports: three private functions, which metal_dlpack/sync.py puts together.
  *
  * Threads: the GIL is held; released while torch's dispatch queue is waited for.

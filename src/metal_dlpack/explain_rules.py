@@ -298,6 +298,16 @@ RULES = (
     ),
     Rule(
         "torch",
+        "ours_on_metal",
+        "zero-copy",
+        "This torch names memory on MPS by its address, and DLPack by the MTLBuffer, so the array refuses.",
+        "Pass x.host for a CPU tensor.",
+        "pytorch#190373, which no release has",
+        {"device": METAL, "is_ours": True},
+        machine="metal",
+    ),
+    Rule(
+        "torch",
         "metal_other_index",
         "note",
         "The device_id is {device_id}: torch names the tensor 'mps:{device_id}', which does not exist.",

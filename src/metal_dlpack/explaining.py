@@ -148,6 +148,7 @@ CONDITIONS: dict[str, Callable[[Facts], bool]] = {
         and (f.dtype, len(f.shape)) != ("float32", 1)
     ),
     "ours_offset_for_metal": lambda f: f.ours and f.is_metal and f.nitems > 0 and f.byte_offset % f.itemsize != 0,
+    "ours_on_metal": lambda f: f.ours and f.is_metal,
     "other_major": lambda f: f.is_unknown,
     "other_device": lambda f: f.device[0] not in (METAL, CPU),
     "faulty": lambda f: bool(f.fault),

@@ -77,11 +77,10 @@ def consumer_hook_for(kind: type) -> Sync | None:
 # ---- torch ----
 
 
-def _torch_with_mps() -> Any:
+def torch_with_mps() -> Any:
+    """The module; None where it is not imported, or is a build that runs nothing on Metal."""
     torch = sys.modules.get("torch")
-    if torch is None or not torch.backends.mps.is_available():
-        return None  # a build without MPS carries tensors and runs nothing on them
-    return torch
+    return torch if torch is not None and torch.backends.mps.is_available() else None
 
 
 def torch_library(torch: Any) -> str:
@@ -90,7 +89,7 @@ def torch_library(torch: Any) -> str:
 
 
 def _torch_hook() -> Sync | None:
-    torch = _torch_with_mps()
+    torch = torch_with_mps()
     if torch is None:
         return None
     if _core._torch_open(torch_library(torch)):
@@ -99,7 +98,7 @@ def _torch_hook() -> Sync | None:
 
 
 def _torch_consumer_hook() -> Sync | None:
-    torch = _torch_with_mps()
+    torch = torch_with_mps()
     return _core._torch_wait if torch is not None and _core._torch_open(torch_library(torch)) else None
 
 

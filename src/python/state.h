@@ -49,6 +49,7 @@
     X(__array_interface__) \
     X(__array__) \
     X(__c_void_p__) \
+    X(__name__) \
     X(dtype) \
     X(Tensor) \
     X(from_dlpack) \
@@ -79,6 +80,7 @@ typedef struct foreign_type {
  *   ├─ types, objects, names    made by exec, cleared with the module
  *   ├─ foreign_types[4]         the last types; foreign_last was found last, foreign_next is
  *   │                           overwritten next
+ *   ├─ torch_is_checked         torch takes our Metal memory rightly; see torch_export.h
  *   ├─ entered_streams          `with stream:`, by context; open_blocks counts in all threads
  *   ├─ unheard                  an exception, raised for the Array at unheard_of
  *   ├─ storage_choice           the environment's word
@@ -93,6 +95,7 @@ typedef struct md_state {
     int foreign_last;          /* the slot that was found last */
     const void *unheard_of;    /* the Array that `unheard` is about: compared, never followed */
     int storage_choice;        /* METAL_DLPACK_STORAGE_MODE once read; see storage_mode.h */
+    bool torch_is_checked;     /* false: not known yet, or it does not */
     struct owner_list *owners; /* of foreign memory, waiting for the GIL; see owners.h */
 } md_state;
 #undef MD_TYPE_FIELD

@@ -4,6 +4,7 @@ A stand-in library exports torch's functions under their C++ names, over the sof
 on MPS, and its tensors carry our buffers.
 """
 
+import contextlib
 import ctypes
 import os
 import subprocess
@@ -17,7 +18,7 @@ from places import C_FILES
 from recipes import recipe
 
 import metal_dlpack as md
-from metal_dlpack import _core, sync
+from metal_dlpack import _core, softmetal, sync
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch]
 LATENCY = 0.2
@@ -34,52 +35,75 @@ def library(tmp_path_factory):
 
 
 class TorchQueue:
-    """torch's stream: a queue, the command buffer that is being encoded, and what torch does on it."""
+    """torch's streams: for each a queue, the command buffer that is being encoded, and what torch does on it.
+
+    Without a number it is the calling thread's current stream, as in torch.  What torch's own functions do for us, open
+    and commit, makes no autorelease pool.
+    """
+
+    STREAMS = 4
 
     def __init__(self, path):
         self.loaded = ctypes.CDLL(path)
-        self.commands = None
+        self.commands = dict.fromkeys(range(self.STREAMS))
         with pool():
-            self.queue = send(md.default_device().handle, "newCommandQueue")
-        self.callbacks = (ctypes.CFUNCTYPE(ctypes.c_void_p)(self.open), ctypes.CFUNCTYPE(None)(self.commit))
+            self.queues = [send(md.default_device().handle, "newCommandQueue") for _ in self.commands]
+        self.callbacks = (
+            ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int)(self.open),
+            ctypes.CFUNCTYPE(None, ctypes.c_int)(self.commit),
+        )
         self.loaded.standin_set(*self.callbacks)
 
-    def open(self):
-        if self.commands is None:
-            with pool():
-                self.commands = send(send(self.queue, "commandBuffer"), "retain")
-        return self.commands
+    @contextlib.contextmanager
+    def stream(self, number):
+        before = self.loaded.standin_set_stream(number)
+        try:
+            yield
+        finally:
+            self.loaded.standin_set_stream(before)
 
-    def commit(self):
-        with pool():
-            send(self.commands, "commit", result=None)
-            send(self.commands, "release", result=None)
-        self.commands = None
+    def current(self):
+        number = self.loaded.standin_set_stream(0)
+        self.loaded.standin_set_stream(number)
+        return number
+
+    def open(self, number):
+        if self.commands[number] is None:
+            self.commands[number] = send(send(self.queues[number], "commandBuffer"), "retain")
+        return self.commands[number]
+
+    def commit(self, number):
+        send(self.commands[number], "commit", result=None)
+        send(self.commands[number], "release", result=None)
+        self.commands[number] = None
 
     def fill(self, handle, value, nbytes):
         """An operation of torch's: encoded, and not committed."""
         with pool():
-            encoder = send(self.open(), "blitCommandEncoder")
+            encoder = send(self.open(self.current()), "blitCommandEncoder")
             send(encoder, "fillBuffer:range:value:", handle, Range(0, nbytes), ctypes.c_uint8(value), result=None)
             send(encoder, "endEncoding", result=None)
 
     def copy(self, source, target, nbytes):
         with pool():
-            encoder = send(self.open(), "blitCommandEncoder")
+            encoder = send(self.open(self.current()), "blitCommandEncoder")
             selector = "copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:"
             send(encoder, selector, source, 0, target, 0, nbytes, result=None)
             send(encoder, "endEncoding", result=None)
 
     def synchronize(self):
-        with pool():
-            last = send(self.open(), "retain")
-            self.commit()
-            send(last, "waitUntilCompleted", result=None)
-            send(last, "release", result=None)
+        """torch.mps.synchronize: all streams."""
+        for number in self.commands:
+            with pool():
+                last = send(self.open(number), "retain")
+                self.commit(number)
+                send(last, "waitUntilCompleted", result=None)
+                send(last, "release", result=None)
 
     def close(self):
         self.synchronize()
-        send(self.queue, "release", result=None)
+        for queue in self.queues:
+            send(queue, "release", result=None)
 
 
 @pytest.fixture
@@ -92,7 +116,7 @@ def torch_queue(library, monkeypatch):
     sync._forget_types()
     yield queue
     md.default_device().synchronize()
-    assert queue.loaded.standin_calls_outside() == 0, "torch encodes on its dispatch queue only"
+    assert queue.loaded.standin_calls_outside() == 0, "torch encodes on its current stream's dispatch queue only"
     queue.close()
     monkeypatch.undo()
     sync._forget_types()
@@ -179,7 +203,7 @@ def test_an_idle_array_goes_to_torch_without_a_command(torch_queue):
 
     assert md.zeros(4).to(torch.Tensor).shape == (4,)
     assert md.zeros(4).to(torch).shape == (4,)
-    assert torch_queue.commands is None
+    assert set(torch_queue.commands.values()) == {None}
 
 
 def test_what_torch_gets_a_copy_of_is_complete(torch_queue, slow):
@@ -205,23 +229,145 @@ def test_where_torch_s_queue_is_not_to_be_had_the_cpu_waits(find, slow):
     assert md.Event.from_handle(*answer[2:]).query(), "work is in flight still"
 
 
-def test_values_reach_torch_s_queue_in_order(torch_queue):
+@contextlib.contextmanager
+def held(torch_queue, number):
+    """What a stream of torch's is given from now on waits for the end of the block."""
+    with pool():
+        gate = send(md.default_device().handle, "newSharedEvent")
+        send(torch_queue.open(number), "encodeWaitForEvent:value:", gate, 1, result=None)
+    try:
+        yield
+    finally:
+        send(gate, "setSignaledValue:", 1, result=None)
+        send(gate, "release", result=None)
+
+
+def test_a_stream_of_torch_s_that_is_done_says_nothing_of_another(torch_queue):
+    """One event for all: the second stream's 2 would be there before the first one's 1, and say that it is done."""
+    with held(torch_queue, 1):
+        with torch_queue.stream(1):
+            first = _core._torch_signal()
+        with torch_queue.stream(2):
+            second = _core._torch_signal()
+        assert second.wait(10)
+        time.sleep(QUICK)
+        assert not first.query()
+    assert first.wait(10)
+
+
+def test_each_stream_of_torch_s_is_waited_for_by_itself(torch_queue):
+    """A tensor of the slow stream is not read before it is written, whatever another stream did meanwhile."""
+    tensors = {number: torch_tensor() for number in (1, 2)}
+    results, ready = {}, {}
+    with held(torch_queue, 1):
+        for number, (tensor, handle) in tensors.items():
+            with torch_queue.stream(number):
+                torch_queue.fill(handle, number, 256)
+                stream = md.Stream()
+                results[number] = md.from_dlpack(tensor, stream=stream).copy(stream=stream)
+                ready[number] = stream.record()
+        assert ready[2].wait(10)
+        assert not ready[1].query()
+    for number, result in results.items():
+        assert np.asarray(result).view("uint8").tolist() == [number] * 256
+
+
+def test_the_recipe_for_torch_s_streams_waits_for_the_one_that_writes(torch_queue, monkeypatch):
+    import torch
+
+    tensor, handle = torch_tensor()
+    stream = md.Stream()
+    monkeypatch.setattr(torch.mps, "stream", torch_queue.stream, raising=False)
+    names = {"md": md, "torch": torch, "other": 1, "y": tensor, "s": stream}
+    with held(torch_queue, 1):
+        with torch_queue.stream(1):
+            torch_queue.fill(handle, 7, 256)
+        exec(recipe("synchronisation.md", "torch 2.15 has several streams."), names)
+        result = names["a"].copy(stream=stream)
+        time.sleep(QUICK)
+        assert not stream.record().query()
+    assert np.asarray(result).view("uint8").tolist() == [7] * 256
+
+
+def test_our_work_is_waited_for_by_the_current_stream_of_torch_s(torch_queue, slow):
+    import torch
+
+    array, target = md.zeros(64), md.zeros(64)
+    array.fill(1.5, stream=md.Stream())
+    with torch_queue.stream(2):
+        array.to(torch)
+        torch_queue.copy(array.buffer.handle, target.buffer.handle, 256)
+    assert [number for number, commands in torch_queue.commands.items() if commands] == [2]
+    torch_queue.synchronize()
+    assert target.tolist() == [1.5] * 64
+
+
+def test_values_reach_each_queue_of_torch_s_in_order(torch_queue):
     import threading
 
-    def work():
-        for _ in range(20):
-            _core._torch_signal()
+    def work(number):
+        with torch_queue.stream(number):
+            seen = [_core._torch_signal().value for _ in range(20)]
+            last.append(_core._torch_signal())
+        assert seen == sorted(set(seen))
+        done.append(number)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
+    last, done = [], []
+    numbers = [0, 0, 1, 1, 2]
+    threads = [threading.Thread(target=work, args=(number,)) for number in numbers]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert _core._torch_signal().wait(10)
+    assert sorted(done) == numbers
+    assert all(event.wait(10) for event in last)
+    assert [torch_queue.loaded.standin_retains(number) for number in range(3)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["own thread", "another thread"])
+def test_hand_overs_leave_no_object_of_torch_s_behind(elsewhere, torch_queue):
+    """torch autoreleases a command buffer each time, and the main thread has no pool that would ever be drained."""
+    import torch
+
+    torch_queue.loaded.standin_run_elsewhere(elsewhere)
+    array = md.zeros(64)
+    tensor = array.to(torch)
+    before = softmetal.live_objects("MTLCommandBuffer")
+    for _ in range(50):
+        md.from_dlpack(tensor)
+        array.fill(1, stream=md.Stream())
+        array.to(torch)
+    torch_queue.loaded.standin_run_elsewhere(False)
+    torch_queue.synchronize()
+    assert softmetal.wait_idle()
+    deadline = time.monotonic() + 5  # the software Metal's threads let go after the work
+    while softmetal.live_objects("MTLCommandBuffer") > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert softmetal.live_objects("MTLCommandBuffer") <= before
+
+
+def test_a_job_on_a_thread_with_another_current_stream_is_not_encoded(torch_queue):
+    tensor, _ = torch_tensor()
+    torch_queue.loaded.standin_run_elsewhere(True)
+    with torch_queue.stream(1), pytest.raises(md.MetalError, match="torch's queue"):
+        md.from_dlpack(tensor)
+    torch_queue.loaded.standin_run_elsewhere(False)
+    assert torch_queue.loaded.standin_commits() == 0
+
+
+def test_a_queue_for_which_metal_has_no_event_is_an_error_until_it_has_one(torch_queue, settings):
+    tensor, _ = torch_tensor()
+    settings(fail="event@1+")
+    with torch_queue.stream(3), pytest.raises(md.MetalError, match="torch's queue"):
+        md.from_dlpack(tensor)
+    settings(fail=None)
+    with torch_queue.stream(3):
+        md.from_dlpack(tensor)
+    assert torch_queue.loaded.standin_retains(3) == 1
 
 
 def test_a_command_buffer_that_torch_does_not_give_is_an_error(torch_queue):
-    nothing = ctypes.CFUNCTYPE(ctypes.c_void_p)(lambda: None)
+    nothing = type(torch_queue.callbacks[0])(lambda _number: None)
     torch_queue.loaded.standin_set(nothing, torch_queue.callbacks[1])
     tensor, _ = torch_tensor()
     with pytest.raises(md.MetalError, match="torch's queue"):
@@ -245,6 +391,12 @@ def test_where_the_functions_are_missing_torch_synchronises_itself(what, torch_q
     array.fill(2, stream=md.Stream())
     assert array.to(torch.Tensor).shape == (4,)
     assert np.asarray(array).tolist() == [2] * 4
+
+
+def test_without_torch_s_functions_there_is_no_moment_to_be_had():
+    assert not _core._torch_open("nowhere/libtorch_cpu.dylib")
+    with pytest.raises(md.MetalError, match="torch's queue"):
+        _core._torch_signal()
 
 
 def test_arguments_of_the_private_functions_are_checked():

@@ -52,6 +52,10 @@ RULES = {
             "dlpack#186; torch, MLX, TVM, safetensors",
             "On Metal `data` is the id<MTLBuffer> and `byte_offset` the true offset of item 0.",
         ),
+        "export-torch": (
+            "pytorch#190373, in no release up to 2.15",
+            "A torch that takes `data` for an address is found out once, before the first export to it, and refused.",
+        ),
         "export-cpu-data": (
             "peers: MLX adds byte_offset twice on the CPU",
             "On the CPU the offset is folded into `data`, and `byte_offset` is 0.",

@@ -1,0 +1,165 @@
+"""A torch that would take a Metal tensor's data for an address is found out once, and refused.
+
+This torch has no memory on MPS, so how it would hold its own is said by the test.
+"""
+
+import _thread
+import operator
+import time
+
+import numpy as np
+import pytest
+from dlpack_structs import Producer
+
+import metal_dlpack as md
+from metal_dlpack import _core, explaining, sync, torch_memory, trials
+from metal_dlpack.explain_rules import METAL
+
+pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch]
+
+ROADS = {
+    "to(torch)": lambda torch, array: array.to(torch),
+    "to(torch.Tensor)": lambda torch, array: array.to(torch.Tensor),
+    "to(torch.nn.Parameter)": lambda torch, array: array.to(torch.nn.Parameter),
+    "torch.from_dlpack": lambda torch, array: torch.from_dlpack(array),
+    "torch.from_dlpack, copy=False": lambda torch, array: torch.from_dlpack(array, copy=False),
+    "torch.as_tensor": lambda torch, array: torch.as_tensor(array),
+    "torch.utils.dlpack.from_dlpack": lambda torch, array: torch.utils.dlpack.from_dlpack(array),
+}
+by_every_road = pytest.mark.parametrize("hand_over", ROADS.values(), ids=ROADS)
+
+
+@pytest.fixture
+def mps(monkeypatch):
+    """Call it with where torch's own memory is and where it holds ours; the list of what torch was asked."""
+    import torch
+
+    asked = []
+    memory = md.zeros(1)
+    places = {"buffer": memory.buffer.handle, "address": memory.buffer.address}
+
+    def answer(own, ours=None):
+        def own_pointer(_torch):
+            asked.append(own)
+            if own not in places:
+                raise RuntimeError(own)
+            return places[own]
+
+        monkeypatch.setattr(torch_memory, "own_pointer", own_pointer)
+        if ours is not None:
+            monkeypatch.setattr(torch_memory, "our_pointer", lambda _torch: places[ours])
+        return asked
+
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    torch_memory.takes_buffers.cache_clear()
+    _core._forget_types()
+    yield answer
+    monkeypatch.undo()
+    torch_memory.takes_buffers.cache_clear()
+    _core._forget_types()
+
+
+@by_every_road
+@pytest.mark.rule("export-torch")
+def test_a_torch_that_names_memory_by_its_address_is_refused(hand_over, mps, live_buffers):
+    import torch
+
+    mps(own="address")
+    array = md.zeros(4)
+    for _ in range(2):
+        with pytest.raises(BufferError, match=r"takes the data of a Metal tensor for an address.*Pass x\.host"):
+            hand_over(torch, array)
+    assert torch.from_dlpack(array.host).tolist() == [0] * 4
+
+
+@by_every_road
+@pytest.mark.parametrize("place", ["buffer", "address"])
+def test_a_torch_that_holds_our_memory_as_its_own_is_asked_once(place, hand_over, mps, monkeypatch):
+    import torch
+
+    asked = mps(own=place, ours=place)
+    hand_over(torch, md.zeros(4))
+    assert asked == [place]
+    monkeypatch.delattr(torch_memory, "check")  # C knows now
+    for give in ROADS.values():
+        give(torch, md.zeros(4))
+
+
+def test_this_torch_holds_our_memory_by_the_buffer():
+    import torch
+
+    assert torch_memory.is_buffer(torch_memory.our_pointer(torch))
+    assert not torch_memory.is_buffer(md.zeros(1).buffer.address)
+
+
+def test_a_torch_that_has_no_memory_now_is_asked_again(mps):
+    import torch
+
+    asked = mps(own="out of memory")
+    for _ in range(2):
+        assert torch.from_dlpack(md.zeros(4)).shape == (4,)
+        assert md.zeros(4).to(torch).shape == (4,)
+    assert len(asked) == 4
+    mps(own="buffer")
+    assert torch.from_dlpack(md.zeros(4)).shape == (4,)
+    assert len(asked) == 5
+
+
+def test_nobody_else_is_refused_or_asked_about(mps):
+    asked = mps(own="address")
+    array = md.zeros(4)
+    array.__dlpack__(max_version=(1, 0))
+    array.__dlpack__(max_version=(1, 0), dl_device=(1, 0))
+    assert array.to(md.Array).shape == (4,)
+    assert np.from_dlpack(array, device="cpu").shape == (4,)
+    for name in ({}, {"__name__": 3}, {"__name__": "torchlike"}, {"__name__": "\N{GREEK SMALL LETTER TAU}"}):
+        exec("array.__dlpack__(max_version=(1, 0))", name | {"array": array})
+    assert asked == []
+
+
+def test_a_thread_that_runs_no_python_function_is_not_torch(mps):
+    asked = mps(own="address")
+    capsules = []
+    ask = operator.methodcaller("__dlpack__", max_version=(1, 0))
+    _thread.start_new_thread(capsules.extend, (map(ask, [md.zeros(4)]),))
+    deadline = time.monotonic() + 10
+    while not capsules and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert len(capsules) == 1
+    assert asked == []
+
+
+def test_a_build_without_mps_is_not_asked(mps, monkeypatch):
+    import torch
+
+    asked = mps(own="address")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert torch.from_dlpack(md.zeros(4)).shape == (4,)
+    assert asked == []
+
+
+def test_an_address_from_torch_is_refused_as_from_anybody(live_buffers):
+    """The other way: such a torch would export addresses too, and the import looks at every handle."""
+    import torch
+
+    memory = md.zeros(64)
+    tensor = torch.from_dlpack(Producer(device=(8, 0), data=memory.buffer.address, shape=(64,)))
+    assert (tensor.device.type, tensor.data_ptr()) == ("mps", memory.buffer.address)
+    with pytest.raises(BufferError, match=r"the kDLMetal tensor that .*Tensor.* is not an id<MTLBuffer>"):
+        md.from_dlpack(tensor)
+
+
+def test_explain_says_so_where_the_trial_was_refused(mps, monkeypatch):
+    import torch
+
+    fields = {"device": METAL, "is_ours": True}
+    assert trials.try_example(torch.from_dlpack, fields) == "zero-copy"
+    mps(own="address")
+    assert trials.try_example(torch.from_dlpack, fields) == "refusal"
+    monkeypatch.setattr(explaining.sys, "platform", "darwin")
+    for did, said in (("refusal", "refusal"), ("zero-copy", "zero-copy")):
+        trial = trials.Trial({"ours_on_metal": did})
+        monkeypatch.setattr(trials, "trial_of", lambda _, trial=trial: trial)
+        found = md.explain(md.zeros(4), consumer="torch")
+        assert (found.outcome, "by its address" in str(found)) == (said, said == "refusal")
+    assert sync.torch_with_mps() is torch
