@@ -22,6 +22,7 @@
 
 #include "array/array.h"
 #include "metal/work.h"
+#include "metal/work_touch.h"
 #include "python/errors.h"
 #include "streams/device.h"
 #include "streams/event_type.h"
@@ -85,7 +86,9 @@ typedef struct torch_queue {
     struct torch_queue *next;
     void *dispatch_queue; /* owned (+1): its address becomes no other queue's */
     bridge_event *event;  /* owned (+1) */
-    uint64_t value;       /* the last one asked for; used on the dispatch queue only */
+    /* both used on the dispatch queue only */
+    uint64_t value;   /* the last one asked for */
+    uint64_t waiting; /* the last one that comes behind a wait */
 } torch_queue;
 
 /* Behind the lock, kept for ever: torch's streams live as long as the process. */
@@ -139,9 +142,32 @@ typedef struct torch_job {
     torch_queue *queue;
     bridge_event *event; /* of a signal: the queue's, when it is encoded */
     uint64_t value;
+    metal_storage *touched; /* of a wait: borrowed; NULL: Metal has no kernel for it */
     bool is_signal;
     bool is_encoded;
 } torch_job;
+
+/* The next value of the queue's event, behind all that is encoded.  The dispatch queue is
+ * serial: values reach the command queue in their order. */
+static void
+encode_value(bridge_commands *commands, torch_queue *queue, bool waits)
+{
+    queue->value += 1;
+    queue->waiting = waits ? queue->value : queue->waiting;
+    bridge_encode_signal(commands, queue->event, queue->value);
+}
+
+/* As a piece of work.c's: whatever a wait holds back, the queue or its command buffer, no value
+ * may tell of work that waits.  Returns whether it is a wait. */
+static bool
+encode_wait_for_waiting(bridge_commands *commands, const torch_queue *queue)
+{
+    if (queue->waiting <= bridge_event_value(queue->event)) {
+        return false;
+    }
+    bridge_encode_wait(commands, queue->event, queue->waiting);
+    return true;
+}
 
 static void
 encode_job(void *context)
@@ -157,15 +183,18 @@ encode_job(void *context)
         return;
     }
     job->is_encoded = true;
+    bool waits = encode_wait_for_waiting(commands, queue);
     if (!job->is_signal) {
         bridge_encode_wait(commands, job->event, job->value);
+        if (job->touched != NULL) { /* torch's next command buffer must wait too */
+            (void)work_touch(commands, job->touched);
+        }
+        encode_value(commands, queue, true);
         return;
     }
-    /* The dispatch queue is serial: values reach the command queue in their order. */
-    queue->value += 1;
+    encode_value(commands, queue, waits);
     job->event = queue->event;
     job->value = queue->value;
-    bridge_encode_signal(commands, job->event, job->value);
     found->commit(); /* or the signal would wait for torch's next synchronisation */
 }
 
@@ -221,7 +250,9 @@ wait_nogil(metal_storage *storage)
     bridge_status status =
         stream == NULL ? stream_default_status() : work_mark_storage(stream, storage, &mark);
     if (status == BRIDGE_OK && mark.value > 0) {
-        torch_job job = {.event = mark.stream->event, .value = mark.value};
+        torch_job job = {.event = mark.stream->event,
+                         .value = mark.value,
+                         .touched = work_touch_prepare(storage->device) ? storage : NULL};
         status = run_job(storage->device, &job);
     }
     stream_release(mark.stream);

@@ -178,6 +178,29 @@ def test_torch_s_queue_waits_for_our_work(find, torch_queue, slow):
     assert tensor.shape == (64,)
 
 
+@pytest.mark.parametrize("scope", ["queue", "commands"])
+@pytest.mark.parametrize("is_next", [False, True], ids=["behind the wait", "in the next"])
+def test_torch_s_later_command_buffers_wait_for_our_work_too(torch_queue, settings, is_next, scope):
+    """Whatever a wait on the GPU holds back; and what we then ask of torch's queue comes after."""
+    import torch
+
+    array, target = md.zeros(64), md.zeros(64)
+    result = np.asarray(target)
+    settings(wait_scope=scope, latency_us=100_000)
+    stream = md.Stream()
+    array.fill(1.5, stream=stream)
+    time.sleep(0.02)  # our work takes its time, and what comes now takes none
+    settings(latency_us=0)
+    array.to(torch)
+    steps = [lambda: torch_queue.copy(array.buffer.handle, target.buffer.handle, 256), lambda: torch_queue.commit(0)]
+    for step in reversed(steps) if is_next else steps:  # torch commits after some operations
+        step()
+    moment = _core._torch_signal()
+    assert not moment.query()
+    moment.wait()
+    assert result.tolist() == [1.5] * 64
+
+
 def test_the_recipe_for_torch_runs_as_written_and_waits_on_the_gpu_only(torch_queue, slow):
     import torch
 
