@@ -406,7 +406,6 @@ RULES = (
         "and reuses what only the operation still refers to.",
         "Keep the mx.array until the result is evaluated, or call mx.from_dlpack(x, copy=True).",
         "run, on the CPU; mlx array.h is_donatable; mlx#3531",
-        machine="metal",
     ),
     # ---- JAX ----
     Rule(
