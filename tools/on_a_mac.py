@@ -151,14 +151,17 @@ def main() -> int:
     known, answers, started = facts(), [], time.monotonic()
     output = Path(arguments.output)
     for asked in chosen:
-        got = mac_questions.answer(asked, is_quick=arguments.quick)
+        try:
+            got = mac_questions.answer(asked, is_quick=arguments.quick)
+        except KeyboardInterrupt:
+            break
         answers.append((asked, got))
         print(line_of(asked, got), flush=True)
         seconds = time.monotonic() - started
         output.write_text(report_of(known, answers, seconds, len(chosen) - len(answers)))
     differs = sum(got.verdict == "DIFFERS" for _, got in answers)
     print(f"{len(answers)} answers; {differs} differ. Send this file: {output}")
-    return 1 if differs else 0
+    return 1 if differs or len(answers) < len(chosen) else 0
 
 
 if __name__ == "__main__":

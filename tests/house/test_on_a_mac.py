@@ -191,7 +191,7 @@ def test_too_little_memory_is_skipped_with_the_figures(monkeypatch):
     monkeypatch.setenv("ON_A_MAC_LARGE", str(2**45 + 4))
     got = ask("a copy and a fill of 4 GiB + 4")
     assert got.verdict == "skipped"
-    assert re.search(r"35,184,372,088,836 bytes are needed, and .* allows [\d,]+ bytes", got.text)
+    assert re.search(r"2 x 35,184,372,088,836 bytes are needed, and max_buffer_length allows [\d,]+ bytes", got.text)
 
 
 # ---- the file ----
@@ -221,6 +221,22 @@ def test_no_folder_of_the_user_is_in_the_file(monkeypatch, tmp_path):
     assert str(on_a_mac.ROOT) not in text
     assert "~/secret and <checkout>/src" in text
     assert "STOPPED EARLY: 1 questions were not asked" in text
+
+
+def test_ctrl_c_ends_the_script_and_leaves_the_answers(monkeypatch, tmp_path, capsys):
+    def interrupted(asked, **_):
+        if asked.name != "machine":
+            raise KeyboardInterrupt
+        return asking.Answer("as expected", "seen", 0.1)
+
+    report = tmp_path / "answers.txt"
+    monkeypatch.setattr(mac_questions, "answer", interrupted)
+    monkeypatch.setattr(sys, "argv", ["on_a_mac.py", "--output", str(report)])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setitem(sys.modules, "mac_questions", mac_questions)
+    assert on_a_mac.main() == 1
+    assert f"STOPPED EARLY: {len(QUESTIONS) - 1} questions were not asked" in report.read_text()
+    assert "1 answers; 0 differ" in capsys.readouterr().out
 
 
 def test_a_word_that_no_question_holds_is_an_error():

@@ -203,6 +203,9 @@ def run_child(asked: Question) -> tuple[int, str]:
         os.killpg(child.pid, signal.SIGKILL)
         output, _ = child.communicate()
         return DIFFERS, f"{output}\nhangs: stopped after {asked.seconds} s"
+    except KeyboardInterrupt:  # the child has a session of its own, and did not hear it
+        os.killpg(child.pid, signal.SIGKILL)
+        raise
     return child.returncode, output
 
 

@@ -164,23 +164,25 @@ def wait_then_blit():
 # ---- one command of many bytes ----
 
 
-def memory_for(nbytes: int) -> str:
-    """Why this machine should not be asked for so many bytes; "" if it may be."""
+def why_not(count: int) -> str:
+    """Why this machine should not be asked for so many large buffers; "" if it may be."""
     device, system = md.default_device(), os.sysconf("SC_PAGE_SIZE")
     free = os.sysconf("SC_PHYS_PAGES" if IS_MAC else "SC_AVPHYS_PAGES") * system
     limits = {
-        "max_buffer_length": device.max_buffer_length * 2,
-        "recommended_max_working_set_size": device.recommended_max_working_set_size,
-        "two thirds of the memory": free * 2 // 3,
+        "max_buffer_length": (LARGE, device.max_buffer_length),
+        "recommended_max_working_set_size": (count * LARGE, device.recommended_max_working_set_size),
+        "two thirds of the memory": (count * LARGE, free * 2 // 3),
     }
-    return next((f"{what} allows {most:,} bytes" for what, most in limits.items() if nbytes > most), "")
+    for what, (needed, most) in limits.items():
+        if needed > most:
+            return f"{count} x {LARGE:,} bytes are needed, and {what} allows {most:,} bytes"
+    return ""
 
 
 @question("a copy and a fill of 4 GiB + 4", "the bytes at both ends and round each GiB are those that were written")
 def large_copy():
-    reason = memory_for(2 * LARGE)
-    if reason:
-        raise Skipped(f"two buffers of {LARGE:,} bytes are needed, and {reason}")
+    if why_not(2):
+        raise Skipped(why_not(2))
     places = sorted({0, LARGE - 8, *(gib + near for gib in range(2**30, LARGE - 8, 2**30) for near in (-8, 0))})
     stream = md.Stream()
     source, target = (md.Buffer(LARGE, storage="private").array(LARGE, "uint8") for _ in range(2))
@@ -212,9 +214,8 @@ def large_copy():
     is_for_people=True,
 )
 def large_fill_of_metal():
-    reason = memory_for(LARGE)
-    if reason:
-        raise Skipped(f"a buffer of {LARGE:,} bytes is needed, and {reason}")
+    if why_not(1):
+        raise Skipped(why_not(1))
     with foreign_buffer(LARGE, PRIVATE) as handle:
         last = md.Buffer.from_handle(handle).array(4, "uint8", LARGE - 4)
         last.fill(0)
