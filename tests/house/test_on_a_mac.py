@@ -83,7 +83,28 @@ def test_each_question_that_needs_no_mac_is_asked_here(name, monkeypatch):
     assert got.text
 
 
+@pytest.mark.needs_softmetal
+def test_on_a_discrete_gpu_the_questions_are_asked_too(monkeypatch):
+    """There memory is managed where nothing else is asked for."""
+    monkeypatch.setenv("SOFTMETAL_DISCRETE", "1")
+    for name in ("contents and length", "neighbours", "a wait in one command buffer, a blit in the next"):
+        got = ask(name)
+        assert got.verdict == "as expected", got.text
+
+
 # ---- nothing is called as expected that was not seen ----
+
+
+WRAPS = ["contents and length", "neighbours", "host memory in use", "mapped files"]
+
+
+@pytest.mark.needs_softmetal
+@pytest.mark.parametrize("name", WRAPS)
+def test_memory_that_metal_refuses_differs(name, monkeypatch):
+    monkeypatch.setenv("SOFTMETAL_FAIL", "buffer@1+")
+    got = ask(name)
+    assert got.verdict == "DIFFERS", got.text
+    assert "Error" in got.text or "refused" in got.text
 
 
 @pytest.mark.needs_softmetal

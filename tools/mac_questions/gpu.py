@@ -121,7 +121,7 @@ def bytes_now(address: int) -> int:
 
 def metal_waits_with_later_buffers() -> bool:
     """Does a wait in one command buffer hold back a blit in the next of its queue?"""
-    buffer = md.Buffer(64)
+    buffer = md.Buffer(64, storage="shared")
     buffer.fill(0)
     with metal_queue_and_event() as (queue, event), pool():
         commands = send(queue, "commandBuffer")
@@ -146,7 +146,7 @@ def metal_waits_with_later_buffers() -> bool:
 def wait_then_blit():
     print("Metal: a later command buffer", "waits" if metal_waits_with_later_buffers() else "GOES PAST the wait")
     for pieces in (1, 3):
-        arrays = [md.zeros(64, "uint8") for _ in range(pieces)]
+        arrays = [md.zeros(64, "uint8", storage="shared") for _ in range(pieces)]
         stream = md.Stream()
         with metal_queue_and_event() as (_, event):
             stream.wait(md.Event.from_handle(event, 5))
