@@ -14,7 +14,8 @@ from .asking import IS_MAC, call, check, question
 def system_number(name: str) -> int | None:
     """A number of sysctl's, for this very process; None if the system does not know it."""
     value, size = ctypes.c_int(), ctypes.c_size_t(ctypes.sizeof(ctypes.c_int))
-    done = ctypes.CDLL(None).sysctlbyname(name.encode(), ctypes.byref(value), ctypes.byref(size), None, 0)
+    where = ctypes.byref(value), ctypes.byref(size)
+    done = ctypes.CDLL(None).sysctlbyname(name.encode(), *where, None, ctypes.c_size_t(0))
     return value.value if done == 0 else None
 
 

@@ -234,31 +234,34 @@ def contents_and_length():
         check_wrapped(f"malloc, {size} bytes", array, view.ctypes.data, size)
 
 
+def write_beside(memory: np.ndarray, first: int, end: int) -> None:
+    """The GPU writes the bytes from first to end, and the CPU those on either side of them at the same time."""
+    inner, before, after = memory[first:end], memory[: first - 16], memory[end : end + 300]
+    array, stream = md.asarray(inner, copy=False), md.Stream()
+    for value in range(1, 21):
+        memory[:] = 200
+        array.fill(value, stream=stream)
+        before[:], after[:] = value + 100, value + 50
+        stream.synchronize()
+        check((inner == value).all(), "the GPU's bytes are not there")
+        check((before == value + 100).all() and (after == value + 50).all(), "the CPU's bytes beside are not there")
+        check((memory[first - 16 : first] == 200).all(), "bytes changed that nobody wrote")
+    print(f"  {inner.nbytes} bytes from {inner.ctypes.data:#x}, and those beside, 20 times: all there")
+
+
 @question("neighbours", "the GPU writes an array that shares its pages; the bytes beside it stay, and the CPU's arrive")
 def neighbours():
-    near = 300  # the bytes on either side, on the same pages
     for what, memory in {
         "pages of mmap": np.frombuffer(mmap.mmap(-1, 8 * PAGE), "uint8"),
-        "a block of malloc": np.ones(8 * PAGE + 64, "uint8"),
+        "a block of malloc": np.ones(8 * PAGE, "uint8"),
     }.items():
-        inner = memory[near + 20 : 5 * PAGE + 4]
-        before, after = memory[:near], memory[5 * PAGE + 4 :][:near]
-        try:
-            array = md.asarray(inner, copy=False)
-        except md.CopyRequiredError as error:
-            check(what != "pages of mmap", f"{what}: refused: {error}")
-            print(f"{what}: refused, so nothing is beside it: {error}")
-            continue
-        stream = md.Stream()
-        for value in range(1, 21):
-            memory[:] = 200
-            array.fill(value, stream=stream)
-            before[:], after[:] = value + 100, value + 50  # while the GPU writes
-            stream.synchronize()
-            check((inner == value).all(), f"{what}: the GPU's bytes")
-            check((before == value + 100).all() and (after == value + 50).all(), f"{what}: the CPU's bytes beside")
-            check((memory[near : near + 20] == 200).all(), f"{what}: bytes that nobody wrote")
-        print(f"{what}: {inner.nbytes} bytes of the GPU's, {near} of the CPU's on either side, 20 times: all there")
+        print(what)
+        for first, end in ((320, 5 * PAGE + 4), (321, 5 * PAGE + 3)):  # by a blit; by a kernel
+            try:
+                write_beside(memory, first, end)
+            except md.CopyRequiredError as error:
+                check(what != "pages of mmap", f"refused: {error}")
+                print(f"  refused, so nothing is beside it: {error}")
 
 
 class Owner(np.ndarray):
