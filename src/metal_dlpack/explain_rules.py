@@ -14,8 +14,11 @@ from typing import Any
 #: DLPack's devices, and a version of another major number.
 METAL, CUDA, SECOND_CPU, NEXT_MAJOR = (8, 0), (2, 0), (1, 1), (2, 0)
 
-#: Outcomes, the worst first.  A "note" leaves the outcome as it is.
+#: Outcomes, the worst first.
 OUTCOMES = ("crash", "refusal", "copy", "zero-copy")
+
+#: What leaves the outcome as it is: a note, and a note that is true only where the memory itself is handed over.
+NOTES = ("note", "note if shared")
 
 _INTEGERS = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
 _NUMPY = frozenset({"bool", "float16", "float32", "float64", "complex64", "complex128"} | _INTEGERS)
@@ -59,7 +62,7 @@ class Rule:
 
     consumer: str
     condition: str  # a name in explain.CONDITIONS
-    outcome: str  # of OUTCOMES, or "note"; of an installed consumer, what it does with the example
+    outcome: str  # of OUTCOMES or NOTES; of an installed consumer, what it does with the example
     sentence: str  # with {names} of explain.Facts
     fix: str
     source: str  # "run": executed here against the versions above; else where it was read
@@ -404,6 +407,15 @@ RULES = (
         "The memory is read-only, and MLX drops the flag: it may put a result of its own there.",
         "Use mx.array(x), which copies.",
         "run; mlx array.h is_donatable",
+    ),
+    Rule(
+        "mlx",
+        "has_items",
+        "note if shared",
+        "MLX may write a result into this memory, as in mx.exp(mx.from_dlpack(x)): it counts only its own references, "
+        "and reuses what only the operation still refers to.",
+        "Keep the mx.array until the result is evaluated, or call mx.from_dlpack(x, copy=True).",
+        "run, on the CPU; mlx array.h is_donatable; mlx#3531",
     ),
     # ---- JAX ----
     Rule(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from . import _core, trials
-from .explain_rules import CALLS, ELEMENT_TYPES, MODULES, OUTCOMES, RULES, Rule
+from .explain_rules import CALLS, ELEMENT_TYPES, MODULES, NOTES, OUTCOMES, RULES, Rule
 
 __all__ = ["Explanation", "explain"]
 
@@ -152,6 +152,7 @@ CONDITIONS: dict[str, Callable[[Facts], bool]] = {
     "other_major": lambda f: f.is_unknown,
     "other_device": lambda f: f.device[0] not in (METAL, CPU),
     "faulty": lambda f: bool(f.fault),
+    "has_items": lambda f: f.nitems > 0,
     "metal": lambda f: f.is_metal,
     "cpu": lambda f: f.device[0] == CPU and f.nitems > 0,
     "cpu_misaligned": lambda f: f.device[0] == CPU and f.nitems > 0 and (f.address + f.byte_offset) % f.alignment != 0,
@@ -360,9 +361,11 @@ def judge(facts: Facts, x: object, copy: bool | None, device: object) -> Explana
         found = [entry for entry in found if entry[0].outcome == "copy"]
     found += findings(facts, consumer)
     found += moves(facts, device)
-    ranks = {outcome: rank for rank, outcome in enumerate([*OUTCOMES, "note"])}
+    ranks = {outcome: rank for rank, outcome in enumerate([*OUTCOMES, *NOTES])}
     found.sort(key=lambda entry: ranks[entry[0].outcome])
     outcome, reasons, fixes = decide(found, copy)
+    if outcome != "zero-copy":
+        found = [entry for entry in found if entry[0].outcome != "note if shared"]
     reasons += [sentence for _, sentence in found]
     fixes += [rule.fix for rule, _ in found if rule.fix]
     if consumer in MODULES and not trials.trial_of(consumer).outcomes:

@@ -4,6 +4,8 @@ A test that computes on a GPU runs where there is one; all others run everywhere
 MPS tensors but runs no operation on them: what they hold is read through md.from_dlpack(tensor).
 """
 
+import sys
+
 import pytest
 
 import metal_dlpack as md
@@ -368,6 +370,77 @@ def test_mlx_reads_the_host_view(live_buffers):
     array = numbered()
     for view in (array, array[1:], array[:, 2:4], array.T, array[2]):
         assert mx.from_dlpack(view.host).tolist() == view.tolist()
+
+
+def first_address(x):
+    """Where an mx.array lies; nothing of MLX's is kept."""
+    import mlx.core as mx
+
+    mx.eval(x)
+    return np.array(x, copy=False).__array_interface__["data"][0]
+
+
+def rebind(x):
+    x += 1
+    return x
+
+
+def assign(x):
+    x[0] = 1
+    return x
+
+
+@pytest.mark.needs_mlx
+@pytest.mark.parametrize("is_kept", [False, True])
+@pytest.mark.parametrize("operation", ["exp", "softmax", "rebind", "assign"])
+def test_mlx_writes_a_result_where_only_the_operation_refers_to_an_array(operation, is_kept):
+    """What explain and the recipe for MLX warn of.  MLX's own counts decide, also of memory that it imported."""
+    import mlx.core as mx
+
+    run = {"rebind": rebind, "assign": assign}.get(operation) or getattr(mx, operation)
+    imported = mx.from_dlpack(md.full(8192, 2.0).host)
+    kept = imported[:] if is_kept else None
+    mx.eval(imported, kept)
+    there = first_address(imported)
+    result = run(imported)
+    del imported
+    assert (first_address(result) == there) == (not is_kept)
+
+
+@pytest.mark.needs_mlx
+@pytest.mark.skipif(sys.platform == "darwin", reason="MLX shares there; the next test is about that")
+def test_what_mlx_writes_does_not_reach_an_array_whose_host_view_it_copied(live_buffers):
+    import mlx.core as mx
+
+    array = md.full(8192, 2.0)
+    mx.eval(mx.exp(mx.from_dlpack(array.host)))
+    assert array.tolist() == [2.0] * 8192
+    with pytest.raises(ValueError, match="without a copy"):
+        mx.from_dlpack(array.host, copy=False)
+
+
+@pytest.mark.needs_mlx_metal
+def test_mlx_does_not_write_into_an_array_while_its_own_is_kept_or_is_a_copy(live_buffers):
+    import mlx.core as mx
+
+    array = md.full(8192, 2.0)
+    kept = mx.from_dlpack(array, copy=False)
+    mx.eval(mx.exp(kept))
+    mx.eval(mx.exp(mx.from_dlpack(array, copy=True)))
+    assert array.tolist() == [2.0] * 8192
+
+
+@pytest.mark.needs_mlx
+def test_mlx_does_not_write_into_what_it_exported_to_us(live_buffers):
+    import mlx.core as mx
+
+    source = mx.full((8192,), 2.0)
+    array = md.from_dlpack(source)
+    result = mx.exp(source)
+    del source
+    mx.eval(result)
+    assert array.tolist() == [2.0] * 8192
+    assert not md.shares_memory(array, result)
 
 
 @pytest.mark.needs_mlx_metal

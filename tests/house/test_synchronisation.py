@@ -67,6 +67,18 @@ def test_there_are_as_many_recipes_as_are_run_here():
     assert len(all_recipes("metal_stream.md")) == 2
 
 
+@pytest.mark.needs_mlx
+def test_an_array_is_unchanged_by_what_mlx_computes_of_it():
+    """Without Metal MLX takes the host view only, and copies it: the code runs as it stands on a Mac."""
+    import mlx.core as mx
+
+    array = md.full(8192, 2.0)
+    names = {"mx": mx, "a": array if mx.metal.is_available() else array.host}
+    exec(recipe(SYNCHRONISATION, "**MLX.**"), names)
+    assert array.tolist() == [2.0] * 8192
+    assert names["y"][0].item() == names["z"][0].item() == pytest.approx(7.389, abs=1e-3)
+
+
 def test_kernels_by_hand_with_pyobjc(queue):
     code = recipe(SYNCHRONISATION, "**PyObjC.**")
     assert code.count("...   ") == 1

@@ -1,13 +1,11 @@
 """The scripts of tools/ that nothing else runs."""
 
 import importlib
-import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from places import INSIDE, ROOT, TOOLS
+from places import ROOT, TOOLS
 
 
 def load(name):
@@ -73,25 +71,3 @@ def test_each_reason_for_what_is_not_reached_is_of_a_file_that_there_is():
     for name, why in load("coverage_report").reasons().items():
         assert (ROOT / name.partition(" ")[0]).is_file(), name
         assert len(why) > 20, name
-
-
-@pytest.mark.needs_no_sanitizer
-@pytest.mark.parametrize(
-    "options",
-    [["--only", "handles"], pytest.param(["--quick"], marks=pytest.mark.long)],
-    ids=["one question", "all but the test suite"],
-)
-def test_what_only_a_mac_can_show_is_asked_everywhere(tmp_path, options):
-    report = tmp_path / "answers.txt"
-    command = [sys.executable, TOOLS / "on_a_mac.py", *options, "--output", report]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "; 0 differ" in done.stdout
-    assert "Traceback" not in report.read_text()
-
-
-def test_the_page_about_macs_names_the_questions_that_there_are():
-    names = [question.name for question in load("on_a_mac").QUESTIONS]
-    page = (INSIDE / "on_a_mac.md").read_text()
-    for word in re.findall(r"--only (\w+)", page):
-        assert any(word in name for name in names), word

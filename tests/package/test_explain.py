@@ -107,7 +107,7 @@ def test_every_reason_to_copy_has_an_array_among_the_cases():
 def test_every_row_is_whole():
     for rule in rules_module.RULES:
         assert rule.consumer in {"producer", "metal_dlpack", *MODULES}
-        assert rule.outcome in {*rules_module.OUTCOMES, "note"}
+        assert rule.outcome in {*rules_module.OUTCOMES, *rules_module.NOTES}
         assert rule.condition in explain_module.CONDITIONS
         assert rule.sentence.endswith(".") or rule.sentence.endswith("}")
         assert rule.fix == "" or rule.fix.endswith(".")
@@ -123,7 +123,7 @@ def test_every_row_of_a_consumer_has_an_example_or_cannot_have_one():
     untried = {
         f"{rule.consumer}: {rule.condition}"
         for rule in rules_module.RULES
-        if rule.consumer in MODULES and rule.example is None and rule.outcome != "note"
+        if rule.consumer in MODULES and rule.example is None and rule.outcome not in rules_module.NOTES
     }
     # By type, not by row; what another major version means cannot be seen here; private memory needs a Mac.
     assert {row for row in untried if "element_type" not in row} == {"mlx: other_major", "mlx: private"}
@@ -288,6 +288,27 @@ def test_a_mac_has_rows_of_its_own(monkeypatch):
     assert md.explain(md.zeros(8, storage="private"), consumer="mlx").outcome == "copy"
     assert md.explain(Producer(data=PLACE + 64), consumer="mlx").outcome == "copy"
     assert md.explain(Producer(data=PLACE), consumer="mlx").outcome == "zero-copy"
+
+
+def test_what_mlx_may_write_into_is_said_where_it_shares_and_nowhere_else(monkeypatch):
+    """Here MLX copies whatever it imports; the rows of a Mac are asked."""
+    may_write = "MLX may write a result into this memory"
+    page = Producer(data=PLACE)
+    assert may_write not in str(md.explain(md.zeros(8), consumer="mlx")) or sys.platform == "darwin"
+    monkeypatch.setattr(explain_module.sys, "platform", "darwin")
+    for shared in (md.zeros(8), md.zeros(8)[4:], md.zeros(8).as_readonly(), page, md.zeros(8, storage="managed")):
+        said = md.explain(shared, consumer="mlx")
+        assert (said.outcome, may_write in str(said)) == ("zero-copy", True), said
+        assert "copy=True" in said.fixes[-1]
+        assert "is_donatable" in said.sources[-1]
+    copied = [md.zeros(8, storage="private"), md.zeros(8, "float64"), md.zeros(8)[::-1], Producer(data=PLACE + 64)]
+    for thing in copied:
+        said = md.explain(thing, consumer="mlx")
+        assert (said.outcome, may_write in str(said)) == ("copy", False), said
+    for thing in (md.zeros(8), page):
+        assert may_write not in str(md.explain(thing, consumer="mlx", copy=True))
+    assert may_write not in str(md.explain(md.zeros(0), consumer="mlx"))
+    assert may_write not in str(md.explain(md.zeros(8), consumer="torch"))
 
 
 @pytest.mark.needs_torch
