@@ -174,6 +174,11 @@ void bridge_encode_wait(bridge_commands *commands, bridge_event *event, uint64_t
 /* The event gets `value` once all that was encoded or committed before it is done. */
 void bridge_encode_signal(bridge_commands *commands, bridge_event *event, uint64_t value);
 
+/* The event has `value` once the command buffer is complete, even if that failed and signalled
+ * nothing.  To be called before commit, whoever commits. */
+void bridge_raise_when_completed(bridge_commands *commands, bridge_event *event,
+                                 uint64_t value);
+
 typedef struct bridge_run {
     size_t src_offset_bytes, dst_offset_bytes, nbytes;
 } bridge_run;

@@ -1135,3 +1135,41 @@ bridge_commands_commit(bridge_commands *commands, bridge_completed *completed, v
     [commands_object(commands) release];
     [pool drain];
 }
+
+typedef struct raise_block {
+    block_head head;
+    bridge_event *event; /* owned (+1) by a copy */
+    uint64_t value;
+} raise_block;
+
+static void
+copy_raise_block(void *made, const void *from)
+{
+    (void)made;
+    bridge_event_retain(((const raise_block *)from)->event);
+}
+
+static void
+dispose_raise_block(const void *copy)
+{
+    bridge_event_release(((const raise_block *)copy)->event);
+}
+
+static void
+run_raise(raise_block *self, id<MTLCommandBuffer> commands)
+{
+    (void)commands;
+    bridge_event_raise(self->event, self->value);
+}
+
+void
+bridge_raise_when_completed(bridge_commands *commands, bridge_event *event, uint64_t value)
+{
+    static const struct block_descriptor descriptor = {0, sizeof(raise_block), copy_raise_block,
+                                                       dispose_raise_block};
+    raise_block block = {BLOCK_HEAD(BLOCK_HAS_COPY_DISPOSE, run_raise, &descriptor), event,
+                         value};
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    [commands_object(commands) addCompletedHandler:(MTLCommandBufferHandler)(void *)&block];
+    [pool drain];
+}

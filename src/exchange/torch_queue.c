@@ -147,14 +147,16 @@ typedef struct torch_job {
     bool is_encoded;
 } torch_job;
 
-/* The next value of the queue's event, behind all that is encoded.  The dispatch queue is
- * serial: values reach the command queue in their order. */
+/* The next value of the queue's event, behind all that is encoded, and reached even if torch's
+ * command buffer fails: torch tells of that itself.  The dispatch queue is serial: values reach
+ * the command queue in their order. */
 static void
 encode_value(bridge_commands *commands, torch_queue *queue, bool waits)
 {
     queue->value += 1;
     queue->waiting = waits ? queue->value : queue->waiting;
     bridge_encode_signal(commands, queue->event, queue->value);
+    bridge_raise_when_completed(commands, queue->event, queue->value);
 }
 
 /* As a piece of work.c's: whatever a wait holds back, the queue or its command buffer, no value

@@ -398,6 +398,16 @@ def test_a_command_buffer_that_torch_does_not_give_is_an_error(torch_queue):
     torch_queue.loaded.standin_set(*torch_queue.callbacks)
 
 
+def test_work_of_torch_s_that_fails_is_waited_for_and_no_longer(torch_queue, settings):
+    """A command buffer that fails signals nothing; what is wrong with it is torch's to tell."""
+    settings(fail="commit@1=8")
+    moment = _core._torch_signal()
+    deadline = time.monotonic() + 10
+    while not moment.query() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert moment.query()
+
+
 @pytest.mark.parametrize("what", ["no such file", "a library without them"])
 def test_where_the_functions_are_missing_torch_synchronises_itself(what, torch_queue, monkeypatch):
     import torch
