@@ -16,7 +16,7 @@ PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loads
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all bench lint format asan tsan mutants coverage streams model soak docs build clean distclean
+.PHONY: help demo test test-all settings bench lint format asan tsan mutants coverage streams model soak docs build clean distclean
 
 help:
 	@echo 'make demo      what this machine can share: the doctor, then examples/share.py'
@@ -31,6 +31,7 @@ help:
 	@echo 'make streams   10,000 random programs over streams; threads under ThreadSanitizer for two minutes'
 	@echo 'make model     STEPS=100000 SEED=1: anything in any order beside NumPy; then under both sanitizers'
 	@echo 'make soak      a million exchanges by every route: time, growth, buffers left'
+	@echo 'make settings  the tests that use the GPU under each reading of what Metal leaves open'
 	@echo 'make bench     the benchmarks'
 	@echo 'make docs      the reference, written to build/reference.md, and docs/inside/protocol.md'
 	@echo 'make clean     remove what was built;  make distclean: .venv as well'
@@ -52,6 +53,12 @@ test: build
 
 test-all: build
 	$(PYTEST) $(ARGS)
+
+# What Apple's documents leave open, one way and the other.
+SETTINGS = WAIT_SCOPE=commands BLIT_LIMIT=4194304 SEED=last DISCRETE=1 DEVICE_OBJECTS=many SIGNAL_ON_ERROR=1
+settings: build
+	@set -e; for setting in $(SETTINGS); do echo "== SOFTMETAL_$$setting"; \
+	    env "SOFTMETAL_$$setting" $(PYTEST) -m 'not long' $(or $(ARGS),tests/metal tests/array tests/streams tests/exchange); done
 
 bench: build
 	@set -e; for file in benchmarks/bench_*.py; do echo "== $$file"; $(PY) "$$file"; done
