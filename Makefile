@@ -55,7 +55,7 @@ test-all: build
 	$(PYTEST) $(ARGS)
 
 # What Apple's documents leave open, one way and the other.
-SETTINGS = WAIT_SCOPE=commands BLIT_LIMIT=4194304 SEED=last DISCRETE=1 DEVICE_OBJECTS=many SIGNAL_ON_ERROR=1
+SETTINGS = WAIT_SCOPE=commands BLIT_LIMIT=4194304 SEED=last DEVICE_OBJECTS=many SIGNAL_ON_ERROR=1
 settings: build
 	@set -e; for setting in $(SETTINGS); do echo "== SOFTMETAL_$$setting"; \
 	    env "SOFTMETAL_$$setting" $(PYTEST) -m 'not long' $(or $(ARGS),tests/metal tests/array tests/streams tests/exchange); done

@@ -29,6 +29,19 @@ torch_check_type(md_state *state, PyTypeObject *type)
     return state->torch_is_checked ? 0 : ask(state, "check_type", (PyObject *)type);
 }
 
+/* Importing torch adds some thousand modules: where their number is the same, it was not. */
+static bool
+is_torch_imported(md_state *state)
+{
+    PyObject *modules = PyImport_GetModuleDict();
+    Py_ssize_t count = PyDict_GET_SIZE(modules);
+    if (state->modules_without_torch >= 0 && state->modules_without_torch != count) {
+        bool is_found = PyDict_GetItem(modules, state->str_torch) != NULL;
+        state->modules_without_torch = is_found ? -1 : count;
+    }
+    return state->modules_without_torch < 0;
+}
+
 /* Does the Python function that called us stand in a module of torch's?  That of
  * torch.from_dlpack is torch.utils.dlpack. */
 static bool
@@ -48,7 +61,7 @@ is_asked_by_torch(const md_state *state)
 int
 torch_check_asker(md_state *state)
 {
-    if (state->torch_is_checked || !is_asked_by_torch(state)) {
+    if (state->torch_is_checked || !is_torch_imported(state) || !is_asked_by_torch(state)) {
         return 0;
     }
     return ask(state, "check_asker", NULL);

@@ -52,6 +52,7 @@
     X(__name__) \
     X(dtype) \
     X(Tensor) \
+    X(torch) \
     X(from_dlpack) \
     X(requires_grad) \
     X(is_neg) \
@@ -81,6 +82,7 @@ typedef struct foreign_type {
  *   ├─ foreign_types[4]         the last types; foreign_last was found last, foreign_next is
  *   │                           overwritten next
  *   ├─ torch_is_checked         torch takes our Metal memory rightly; see torch_export.h
+ *   ├─ modules_without_torch    how many there were when torch was looked for last
  *   ├─ entered_streams          `with stream:`, by context; open_blocks counts in all threads
  *   ├─ unheard                  an exception, raised for the Array at unheard_of
  *   ├─ storage_choice           the environment's word
@@ -91,12 +93,13 @@ typedef struct md_state {
     MD_NAME_LIST(MD_NAME_FIELD)
     foreign_type foreign_types[MD_FOREIGN_TYPES]; /* the types seen last */
     int foreign_next;                             /* the slot to be overwritten next */
-    Py_ssize_t open_blocks;    /* `with stream:` blocks that are open, in all threads */
-    int foreign_last;          /* the slot that was found last */
-    const void *unheard_of;    /* the Array that `unheard` is about: compared, never followed */
-    int storage_choice;        /* METAL_DLPACK_STORAGE_MODE once read; see storage_mode.h */
-    bool torch_is_checked;     /* false: not known yet, or it does not */
-    struct owner_list *owners; /* of foreign memory, waiting for the GIL; see owners.h */
+    Py_ssize_t open_blocks; /* `with stream:` blocks that are open, in all threads */
+    int foreign_last;       /* the slot that was found last */
+    const void *unheard_of; /* the Array that `unheard` is about: compared, never followed */
+    int storage_choice;     /* METAL_DLPACK_STORAGE_MODE once read; see storage_mode.h */
+    bool torch_is_checked;  /* false: not known yet, or it does not */
+    Py_ssize_t modules_without_torch; /* -1: torch is among them */
+    struct owner_list *owners;        /* of foreign memory, waiting for the GIL; see owners.h */
 } md_state;
 #undef MD_TYPE_FIELD
 #undef MD_OBJECT_FIELD
