@@ -63,7 +63,7 @@ def encode_fill(commands, handle, value, nbytes):
 
 
 def test_there_are_as_many_recipes_as_are_run_here():
-    assert len(all_recipes(SYNCHRONISATION)) == 4
+    assert len(all_recipes(SYNCHRONISATION)) == 5
     assert len(all_recipes("metal_stream.md")) == 2
 
 
