@@ -75,6 +75,7 @@ def test_a_source_distribution_has_all_that_is_compiled(sdist):
         "benchmarks/*.py",
         "tools/*",
         ".ci/run",
+        ".github/workflows/*",
         "LICENSE",
         "README.md",
     ):
