@@ -1,5 +1,6 @@
 """What this machine and this run have."""
 
+import functools
 import importlib.util
 import os
 import subprocess
@@ -48,3 +49,11 @@ def has_mlx_metal() -> bool:
     """MLX computes on Metal."""
     code = "import mlx.core as mx; assert mx.metal.is_available() and (mx.ones(2) + 1).sum().item() == 4"
     return IS_MAC and has_module("mlx") and works(code)
+
+
+@functools.cache
+def can_sanitize(kinds: str) -> bool:
+    """The C compiler makes programs with -fsanitize=KINDS.  That of `make arm64` does not: they would not start."""
+    probe = [*os.environ.get("CC", "cc").split(), f"-fsanitize={kinds}", "-x", "c", "-", "-o", os.devnull]
+    done = subprocess.run(probe, input="int main(void) { return 0; }", text=True, capture_output=True, check=False)
+    return done.returncode == 0
