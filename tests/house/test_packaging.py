@@ -236,7 +236,7 @@ def test_torch_is_one_version_on_linux():
 
 
 def test_the_shell_scripts_are_sound_shell():
-    for name in ("tools/prepare", "tools/sanitized", ".ci/run"):
+    for name in ("tools/prepare", "tools/sanitized", "tools/arm64", ".ci/run"):
         path = ROOT / name
         assert os.access(path, os.X_OK), name
         assert subprocess.run(["sh", "-n", str(path)], check=False).returncode == 0, name
@@ -244,5 +244,5 @@ def test_the_shell_scripts_are_sound_shell():
 
 def test_make_help_names_every_target_that_the_house_wants():
     text = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for target in ("demo", "test", "bench", "lint", "asan", "tsan", "docs"):
+    for target in ("demo", "test", "bench", "lint", "asan", "tsan", "arm64", "docs"):
         assert re.search(rf"\b{target}\b", text), target
