@@ -62,7 +62,7 @@ lint: $(VENV)/lint.stamp build
 	$(PY) -m ruff format --check .
 	git ls-files -z '*.[chm]' '*.cpp' | xargs -0 $(VENV)/bin/clang-format --dry-run --Werror
 	$(PY) -m mypy
-	$(VENV)/bin/zizmor --quiet --offline --persona=pedantic .github
+	$(VENV)/bin/zizmor --quiet --offline .github
 	$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(PY) -m mypy.stubtest metal_dlpack._core --allowlist tools/stubtest_allowlist.txt --ignore-unused-allowlist
 
