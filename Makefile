@@ -16,16 +16,17 @@ PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loads
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all settings bench lint format asan tsan mutants coverage streams model soak docs build clean distclean
+.PHONY: help demo test test-all settings bench lint format asan tsan arm64 mutants coverage streams model soak docs build clean distclean
 
 help:
 	@echo 'make demo      what this machine can share: the doctor, then examples/share.py'
 	@echo 'make test      the tests, but for those marked long; ARGS="tests/copy -x" goes to pytest'
 	@echo 'make test-all  all tests'
-	@echo 'make lint      ruff, clang-format, mypy and the stubs'
+	@echo 'make lint      ruff, clang-format, mypy, the stubs and the workflows of .github'
 	@echo 'make format    ruff and clang-format write their changes'
 	@echo 'make asan      the tests with AddressSanitizer and UBSan, then some with LeakSanitizer'
 	@echo 'make tsan      the tests with ThreadSanitizer'
+	@echo 'make arm64     the tests as arm64 code with pages of 16 KiB, as on Apple silicon, in an emulator (Debian)'
 	@echo 'make mutants   breaks the C core in one place at a time, 400 times; each time a test must fail (an hour)'
 	@echo 'make coverage  lines and branches of C and Objective-C that the tests reach, by folder'
 	@echo 'make streams   10,000 random programs over streams; threads under ThreadSanitizer for two minutes'
@@ -68,6 +69,8 @@ lint: $(VENV)/lint.stamp build
 	$(PY) -m ruff format --check .
 	git ls-files -z '*.[chm]' '*.cpp' | xargs -0 $(VENV)/bin/clang-format --dry-run --Werror
 	$(PY) -m mypy
+	$(VENV)/bin/zizmor --quiet --offline .github
+	$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(PY) -m mypy.stubtest metal_dlpack._core --allowlist tools/stubtest_allowlist.txt --ignore-unused-allowlist
 
 format: $(VENV)/lint.stamp
@@ -80,6 +83,9 @@ asan: build
 
 tsan: build
 	tools/sanitized thread $(PY) $(ARGS)
+
+arm64: build
+	tools/arm64 $(PY) $(ARGS)
 
 mutants: build
 	$(PY) tools/mutants.py $(ARGS)

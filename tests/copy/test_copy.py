@@ -1,7 +1,6 @@
 """The copy engine against NumPy and against a plain loop, through libraries made of the copy files alone."""
 
 import ctypes
-import functools
 import itertools
 import os
 import random
@@ -9,8 +8,9 @@ import shutil
 import subprocess
 
 import pytest
-from copy_library import CC, compile_copy, needs_compiler
+from copy_library import compile_copy, needs_compiler
 from forking import fork
+from machine import can_sanitize
 from places import C_FILES
 
 np = pytest.importorskip("numpy")
@@ -477,12 +477,6 @@ def test_a_child_made_by_fork_copies_with_threads(engine, threads):
 
 
 # ---- the same under sanitizers, memory allocated to the byte ----
-
-
-@functools.cache
-def can_sanitize(kinds):
-    probe = [*CC, f"-fsanitize={kinds}", "-x", "c", "-", "-o", os.devnull]
-    return subprocess.run(probe, input="int main(void) { return 0; }", text=True, capture_output=True).returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import concurrent.futures
 import contextvars
 import ctypes
 import gc
+import mmap
 import os
 import random
 import subprocess
@@ -380,10 +381,13 @@ late = Late()
 def test_memory_that_others_allocated_is_freed_by_numpy_s_own_allocator():
     """Memory of malloc's that begins on a page, above an array of ours."""
     malloc, nbytes = ctypes.CDLL(None), 64 << 20
-    above = ctypes.c_void_p()
-    assert malloc.posix_memalign(ctypes.byref(above), 4096, nbytes) == 0
+    first, second = ctypes.c_void_p(), ctypes.c_void_p()
+    assert malloc.posix_memalign(ctypes.byref(first), mmap.PAGESIZE, nbytes) == 0
     with md.numpy_memory():
         array = np.zeros(nbytes, np.uint8)
+        assert malloc.posix_memalign(ctypes.byref(second), mmap.PAGESIZE, nbytes) == 0
+        below, above = sorted((first, second), key=lambda block: block.value)  # systems map upward or downward
+        malloc.free(below)
         free = current_free()
         before = md.memory_stats()["live_buffers"]
         assert array.ctypes.data < above.value, "the test shows nothing"

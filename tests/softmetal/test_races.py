@@ -115,14 +115,15 @@ def test_what_is_submitted_while_another_thread_writes_staged_bytes_comes_after_
     with pool():
         gates = [send(md.default_device().handle, "newSharedEvent") for _ in range(2)]
     md.default_device().synchronize()
-    while softmetal.live_objects("MTLCommandBuffer") > 0:  # a finished one goes a moment later
-        time.sleep(0.0005)
-    md.default_device().default_stream.wait(md.Event.from_handle(gates[0], 1))
+    writes = md.default_device().default_stream
+    writes.wait(md.Event.from_handle(gates[0], 1))
     stream.wait(md.Event.from_handle(gates[1], 1))
     writer = threading.Thread(target=private.copy_from, args=(b"\2\2\2",))
+    mark = writes.record().value
     writer.start()
-    while softmetal.live_objects("MTLCommandBuffer") < 3:  # until the write is submitted
-        time.sleep(0.0005)
+    while writes.record().value == mark + 1:  # a gap: the write is submitted, and has taken a value
+        mark += 1
+        time.sleep(0.02)  # a queue takes 64 command buffers: a second's
     view.copy_to(there, stream=stream)
     send(gates[1], "setSignaledValue:", 1, result=None)
     time.sleep(0.05)  # the copy must not read before the write, which still waits

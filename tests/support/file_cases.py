@@ -1,6 +1,7 @@
 """Files of arrays for the tests: written by the formats' own packages, and by hand where those would refuse."""
 
 import json
+import re
 import struct
 import sys
 from pathlib import Path
@@ -99,7 +100,8 @@ def gguf_bytes(pairs=(), tensors=(), data: bytes = b"", *, counts=None, version=
 def resident_nbytes() -> int:
     """Bytes of this process that are in memory."""
     if sys.platform == "linux":
-        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+        status = Path("/proc/self/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) << 10  # whatever the size of pages
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,7 +1,9 @@
 """What this machine and this run have."""
 
+import functools
 import importlib.util
 import os
+import subprocess
 import sys
 
 import metal_dlpack as md
@@ -16,7 +18,10 @@ def has_module(name: str) -> bool:
     """Installed, and not left out because a sanitizer cannot run it."""
     if name in sys.modules:
         return sys.modules[name] is not None
-    return importlib.util.find_spec(name) is not None
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # of a name with a dot, the package itself
+        return False
 
 
 def has_metal() -> bool:
@@ -26,17 +31,29 @@ def has_metal() -> bool:
         return False
 
 
-def has_mps() -> bool:
-    if not has_module("torch") or not IS_MAC:
+def works(code: str) -> bool:
+    """In a child: what a virtual GPU cannot do may end the process, under Metal's validation above all."""
+    try:
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120, check=False)
+    except subprocess.TimeoutExpired:
         return False
-    import torch
+    return done.returncode == 0
 
-    return torch.backends.mps.is_available()
+
+def has_mps() -> bool:
+    """MPS computes.  On a virtual GPU PyTorch may find it available and then get no memory of it."""
+    return IS_MAC and has_module("torch") and works("import torch; assert (torch.ones(2, device='mps') + 1).sum() == 4")
 
 
 def has_mlx_metal() -> bool:
-    if not has_module("mlx") or not IS_MAC:
-        return False
-    import mlx.core as mx
+    """MLX computes on Metal."""
+    code = "import mlx.core as mx; assert mx.metal.is_available() and (mx.ones(2) + 1).sum().item() == 4"
+    return IS_MAC and has_module("mlx") and works(code)
 
-    return mx.metal.is_available()
+
+@functools.cache
+def can_sanitize(kinds: str) -> bool:
+    """The C compiler makes programs with -fsanitize=KINDS.  That of `make arm64` does not: they would not start."""
+    probe = [*os.environ.get("CC", "cc").split(), f"-fsanitize={kinds}", "-x", "c", "-", "-o", os.devnull]
+    done = subprocess.run(probe, input="int main(void) { return 0; }", text=True, capture_output=True, check=False)
+    return done.returncode == 0

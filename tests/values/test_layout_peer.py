@@ -1,18 +1,18 @@
 """StridedLayout beside cuda.core's: random layouts, random operations, the same results and refusals."""
 
-import sys
 from dataclasses import dataclass
 
 import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machine import has_module
 
 import metal_dlpack as md
 
 pytestmark = pytest.mark.needs_cuda_core
 
-if sys.platform == "linux":
+if has_module("cuda.core"):
     from cuda.core._layout import _StridedLayout as Peer
 else:
     Peer = None
