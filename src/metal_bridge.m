@@ -848,10 +848,10 @@ most_of_a_blit(void)
 #endif
 }
 
-static size_t
-smaller(size_t a, size_t b)
+static NSUInteger
+at_most(NSUInteger value, NSUInteger most)
 {
-    return a < b ? a : b;
+    return value < most ? value : most;
 }
 
 /* What one blit does.  Its buffers are borrowed: the command buffer retains them. */
@@ -873,7 +873,7 @@ encode_run(id<MTLBlitCommandEncoder> encoder, const blit_command *blit, const br
                    sourceOffset:run->src_offset_bytes + start
                        toBuffer:blit->dst
               destinationOffset:run->dst_offset_bytes + start
-                           size:smaller(run->nbytes - start, most)];
+                           size:at_most(run->nbytes - start, most)];
     }
 }
 
@@ -892,7 +892,7 @@ encode_fill(id<MTLBlitCommandEncoder> encoder, const blit_command *blit)
     for (size_t start = 0; start < blit->nbytes; start += most) {
         [encoder fillBuffer:blit->dst
                       range:NSMakeRange(blit->dst_offset_bytes + start,
-                                        smaller(blit->nbytes - start, most))
+                                        at_most(blit->nbytes - start, most))
                       value:blit->value];
     }
 }
@@ -1054,12 +1054,6 @@ bridge_kernels_new(bridge_device *device, const bridge_kernel_source *source,
 
 #define GROUP_THREADS 256 /* in one threadgroup, where the pipeline takes as many */
 #define GROUP_DEPTH 64    /* the most along z that any GPU takes */
-
-static NSUInteger
-at_most(NSUInteger value, NSUInteger most)
-{
-    return value < most ? value : most;
-}
 
 /* As many threads as fit, along x first: neighbours there touch neighbouring memory. */
 static MTLSize
