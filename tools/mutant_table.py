@@ -150,14 +150,14 @@ MUTANTS = [
     Mutant(
         "a piece overtakes one that waits",
         WORK,
-        "        bridge_encode_wait(commands, stream->event, stream->waiting);\n        waits++;\n",
+        "        waits += work_encode_wait(commands, stream->event, stream->waiting);\n",
         "        waits++;\n",
     ),
     Mutant(
         "the piece behind one that waits is not waited for",
         WORK,
-        "        bridge_encode_wait(commands, stream->event, stream->waiting);\n        waits++;\n",
-        "        bridge_encode_wait(commands, stream->event, stream->waiting);\n",
+        "        waits += work_encode_wait(commands, stream->event, stream->waiting);\n",
+        "        (void)work_encode_wait(commands, stream->event, stream->waiting);\n",
     ),
     Mutant("a wait of a queue touches nothing", WORK, "can_touch ? encode_touch : NULL", "NULL"),
     Mutant("blits are not cut", BRIDGE, "return softmetal_blit_limit() / 2;", "return SIZE_MAX / 2;"),

@@ -159,18 +159,6 @@ encode_value(bridge_commands *commands, torch_queue *queue, bool waits)
     bridge_raise_when_completed(commands, queue->event, queue->value);
 }
 
-/* As a piece of work.c's: whatever a wait holds back, the queue or its command buffer, no value
- * may tell of work that waits.  Returns whether it is a wait. */
-static bool
-encode_wait_for_waiting(bridge_commands *commands, const torch_queue *queue)
-{
-    if (queue->waiting <= bridge_event_value(queue->event)) {
-        return false;
-    }
-    bridge_encode_wait(commands, queue->event, queue->waiting);
-    return true;
-}
-
 static void
 encode_job(void *context)
 {
@@ -185,7 +173,9 @@ encode_job(void *context)
         return;
     }
     job->is_encoded = true;
-    bool waits = encode_wait_for_waiting(commands, queue);
+    /* As a piece of work.c's: whatever a wait holds back, the queue or its command buffer, no
+     * value may tell of work that waits. */
+    bool waits = work_encode_wait(commands, queue->event, queue->waiting);
     if (!job->is_signal) {
         bridge_encode_wait(commands, job->event, job->value);
         if (job->touched != NULL) { /* torch's next command buffer must wait too */

@@ -75,6 +75,16 @@ encode_waits_for(bridge_commands *commands, const metal_stream *stream,
     return count;
 }
 
+bool
+work_encode_wait(bridge_commands *commands, bridge_event *event, uint64_t value)
+{
+    if (value <= bridge_event_value(event)) {
+        return false;
+    }
+    bridge_encode_wait(commands, event, value);
+    return true;
+}
+
 /* What the piece waits for before it begins; returns whether it waits at all.
  *
  * Apple's pages disagree whether a wait holds back the command buffers behind it.  Where it does
@@ -86,10 +96,8 @@ encode_waits(bridge_commands *commands, const metal_stream *stream, event_wait f
              const work_operand *operands, int count)
 {
     int waits = 0;
-    if (stream->waiting > __atomic_load_n(&stream->completed, __ATOMIC_ACQUIRE) &&
-        stream->waiting > bridge_event_value(stream->event)) {
-        bridge_encode_wait(commands, stream->event, stream->waiting);
-        waits++;
+    if (stream->waiting > __atomic_load_n(&stream->completed, __ATOMIC_ACQUIRE)) {
+        waits += work_encode_wait(commands, stream->event, stream->waiting);
     }
     if (first.event != NULL) {
         bridge_encode_wait(commands, first.event, first.value);

@@ -22,6 +22,9 @@ typedef struct work_operand {
     bool is_written;
 } work_operand;
 
+/* Encode a wait, unless the event has the value already; returns whether. */
+bool work_encode_wait(bridge_commands *commands, bridge_event *event, uint64_t value);
+
 /* Encodes the commands.  It runs under the lock that orders all submissions: no waiting. */
 typedef bridge_status work_encoder(bridge_commands *commands, void *context);
 
