@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 import pytest
-from objc_messages import Range, pool, send
+from objc_messages import encode_fill, pool, send
 from places import C_FILES
 from recipes import recipe
 
@@ -80,9 +80,7 @@ class TorchQueue:
     def fill(self, handle, value, nbytes):
         """An operation of torch's: encoded, and not committed."""
         with pool():
-            encoder = send(self.open(self.current()), "blitCommandEncoder")
-            send(encoder, "fillBuffer:range:value:", handle, Range(0, nbytes), ctypes.c_uint8(value), result=None)
-            send(encoder, "endEncoding", result=None)
+            encode_fill(self.open(self.current()), handle, value, nbytes)
 
     def copy(self, source, target, nbytes):
         with pool():

@@ -6,7 +6,7 @@ import types
 import numpy as np
 import pytest
 from dlpack_structs import Producer
-from objc_messages import Range, gpu_fill, pool, send
+from objc_messages import encode_fill, gpu_fill, pool, send
 from recipes import all_recipes, recipe
 
 import metal_dlpack as md
@@ -51,15 +51,6 @@ def queue():
     made = Queue()
     yield made
     send(made.handle, "release", result=None)
-
-
-def encode_fill(commands, handle, value, nbytes):
-    import ctypes
-
-    with pool():
-        encoder = send(commands, "blitCommandEncoder")
-        send(encoder, "fillBuffer:range:value:", handle, Range(0, nbytes), ctypes.c_uint8(value), result=None)
-        send(encoder, "endEncoding", result=None)
 
 
 def test_there_are_as_many_recipes_as_are_run_here():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from dlpack_structs import Tensor, Versioned, delete, open_capsule, table_of, tensor_of
 from forking import fork
-from objc_messages import Range, gpu_fill, pool, send
+from objc_messages import encode_fill, gpu_fill, pool, send
 
 import metal_dlpack as md
 from metal_dlpack import softmetal
@@ -170,9 +170,7 @@ def test_a_buffer_under_work_that_retains_nothing_is_kept_by_the_tensor(settings
     with pool():
         queue = send(send(handle, "device"), "newCommandQueue")
         commands = send(send(queue, "commandBufferWithUnretainedReferences"), "retain")
-        encoder = send(commands, "blitCommandEncoder")
-        send(encoder, "fillBuffer:range:value:", handle, Range(0, 4 * MIB), ctypes.c_uint8(7), result=None)
-        send(encoder, "endEncoding", result=None)
+        encode_fill(commands, handle, 7, 4 * MIB)
         send(commands, "commit", result=None)
     others = [md.empty(MIB, storage=mode) for _ in range(4)]
     assert handle not in [other.buffer.handle for other in others]
@@ -192,9 +190,7 @@ def test_a_buffer_that_a_command_buffer_of_others_uses_is_not_reused(settings, m
     with pool():
         queue = send(send(handle, "device"), "newCommandQueue")
         commands = send(queue, "commandBuffer")
-        encoder = send(commands, "blitCommandEncoder")
-        send(encoder, "fillBuffer:range:value:", handle, Range(0, 4 * MIB), ctypes.c_uint8(7), result=None)
-        send(encoder, "endEncoding", result=None)
+        encode_fill(commands, handle, 7, 4 * MIB)
         send(commands, "commit", result=None)
         before = md.memory_stats()
         del a

@@ -59,14 +59,20 @@ def foreign_buffer(nbytes: int, options: int):
         send(handle, "release", result=None)
 
 
+def encode_fill(commands: int, handle: int, value: int, nbytes: int) -> None:
+    """Into a command buffer that the caller commits."""
+    with pool():
+        encoder = send(commands, "blitCommandEncoder")
+        send(encoder, "fillBuffer:range:value:", handle, Range(0, nbytes), ctypes.c_uint8(value), result=None)
+        send(encoder, "endEncoding", result=None)
+
+
 def gpu_fill(handle: int, value: int, nbytes: int, queue: int = 0, waits: bool = True) -> None:
     """What a kernel of another framework would do: the GPU sets the first bytes of a buffer."""
     with pool():
         own = 0 if queue else send(send(handle, "device"), "newCommandQueue")
         commands = send(queue or own, "commandBuffer")
-        encoder = send(commands, "blitCommandEncoder")
-        send(encoder, "fillBuffer:range:value:", handle, Range(0, nbytes), ctypes.c_uint8(value), result=None)
-        send(encoder, "endEncoding", result=None)
+        encode_fill(commands, handle, value, nbytes)
         send(commands, "commit", result=None)
         if waits:
             send(commands, "waitUntilCompleted", result=None)
