@@ -104,28 +104,22 @@ find_bounds(const strided_layout *in, int64_t *min, int64_t *max)
     return fits;
 }
 
-/* Small numbers, as most are, need no multiplication to see that they fit: 64 axes of 2^23
- * steps of 2^23 items of 2^7 bytes do. */
-static inline bool
-is_small(const strided_layout *in)
-{
-    uint64_t most = layout_magnitude(in->shape, in->ndim) |
-                    layout_magnitude(in->strides, in->ndim) | layout_magnitude(&in->offset, 1);
-    return most < 1 << 23 && in->itemsize <= 1 << 7;
-}
-
 /* Every offset, and the byte past the last item, fits in an int64. */
 static bool
 check_reach(const strided_layout *in, layout_fault *fault)
 {
     int64_t min = in->offset, max = in->offset, nbytes = in->itemsize, past, ignored;
+    uint64_t most = layout_magnitude(in->offset);
     bool is_empty = false, fits = true;
     for (int axis = 0; axis < in->ndim; axis++) {
         int64_t extent = in->shape[axis];
         is_empty |= extent == 0;
         fits &= layout_multiply(nbytes, extent == 0 ? 1 : extent, &nbytes);
+        most |= layout_magnitude(extent) | layout_magnitude(in->strides[axis]);
     }
-    if (fits && is_small(in)) {
+    /* Small numbers, as most are, need no more to see that they fit: 64 axes of 2^23 steps of
+     * 2^23 items of 2^7 bytes do. */
+    if (fits && most < 1 << 23 && in->itemsize <= 1 << 7) {
         return true;
     }
     fits = fits && (is_empty || find_bounds(in, &min, &max)) && layout_add(max, 1, &past) &&

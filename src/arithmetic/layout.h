@@ -133,16 +133,12 @@ layout_drop_axis(strided_layout *layout, int axis)
     }
 }
 
-/* The bits that |values| use, INT64_MIN counted as INT64_MAX.  If the result is below a power
- * of two, each |value| is. */
+/* The bits that |value| uses, INT64_MIN counted as INT64_MAX.  If the union over some values is
+ * below a power of two, each |value| is. */
 static inline uint64_t
-layout_magnitude(const int64_t *values, int count)
+layout_magnitude(int64_t value)
 {
-    uint64_t bits = 0;
-    for (int i = 0; i < count; i++) {
-        bits |= (uint64_t)(values[i] ^ values[i] >> 63);
-    }
-    return bits;
+    return (uint64_t)(value ^ value >> 63);
 }
 
 /* ---- making a layout ---- */

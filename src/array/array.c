@@ -10,6 +10,53 @@
 #include "python/errors.h"
 #include "python/owners.h"
 
+/* ---- memory ---- */
+
+/* AddressSanitizer could not tell a dead Array from its successor. */
+#ifdef __SANITIZE_ADDRESS__
+#define KEEPS_SPARES true
+#else
+#define KEEPS_SPARES true
+#endif
+
+/* An untracked object with nothing but its head set: owned (+1). */
+static ArrayObject *
+allocate_object(md_state *state, int ndim)
+{
+    PyObject **spare = &state->spare_arrays[ndim < MD_SPARE_ARRAYS ? ndim : 0];
+    if (ndim >= MD_SPARE_ARRAYS || *spare == NULL) {
+        return PyObject_GC_NewVar(ArrayObject, state->array_type, 3 * ndim);
+    }
+    PyVarObject *op = (PyVarObject *)*spare;
+    *spare = NULL;
+    return (ArrayObject *)PyObject_InitVar(op, state->array_type, 3 * ndim);
+}
+
+void
+array_recycle(md_state *state, ArrayObject *self)
+{
+    bool is_kept = KEEPS_SPARES && state->array_type != NULL && self->ndim < MD_SPARE_ARRAYS &&
+                   state->spare_arrays[self->ndim] == NULL;
+    if (is_kept) {
+        state->spare_arrays[self->ndim] = (PyObject *)self;
+    }
+    else {
+        PyObject_GC_Del(self);
+    }
+}
+
+void
+array_free_spares(md_state *state)
+{
+    for (int ndim = 0; ndim < MD_SPARE_ARRAYS; ndim++) {
+        PyObject *spare = state->spare_arrays[ndim];
+        state->spare_arrays[ndim] = NULL;
+        if (spare != NULL) {
+            PyObject_GC_Del(spare);
+        }
+    }
+}
+
 /* ---- making ---- */
 
 /* All but the Buffer.  `first_bit` counts from `byte_offset`, the layout's offset from there.
@@ -18,7 +65,7 @@ static ArrayObject *
 make_array(md_state *state, metal_storage *storage, int64_t byte_offset, int64_t first_bit,
            const strided_layout *layout, DLDataType dtype, bool is_padded)
 {
-    ArrayObject *self = PyObject_GC_NewVar(ArrayObject, state->array_type, 2 * layout->ndim);
+    ArrayObject *self = allocate_object(state, layout->ndim);
     if (self == NULL) {
         return NULL;
     }
@@ -34,6 +81,7 @@ make_array(md_state *state, metal_storage *storage, int64_t byte_offset, int64_t
     self->weakrefs = NULL;
     self->dtype = dtype;
     self->ndim = layout->ndim;
+    self->has_byte_strides = self->has_raised_unheard = false;
     self->is_padded = has_padding;
     self->is_readonly = storage->is_readonly;
     memcpy(self->dims, layout->shape, dims_nbytes);

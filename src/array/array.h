@@ -21,15 +21,15 @@
  *
  *   0    4    8                                  storage->nbytes
  *   ┌────┬────┬────┬────┬────┬────┬────┬────┐
- *   │    │ 00 │ 01 │    │    │ 10 │ 11 │    │    dims: 2 2 (extents), 4 1 (strides in items)
- *   └────┴────┴────┴────┴────┴────┴────┴────┘
+ *   │    │ 00 │ 01 │    │    │ 10 │ 11 │    │    dims: 2 2 (extents), 4 1 (strides in items),
+ *   └────┴────┴────┴────┴────┴────┴────┴────┘          16 4 (in bytes, once asked for)
  *        ▲
  *        byte_offset, and first_bit for packed items
  *
  *   head.storage ─► the MTLBuffer's record
  *   buffer ───────► BufferObject ─► the same record, once array_buffer has made it */
 typedef struct {
-    StorageObject head;   /* ob_size is 2 * ndim; the storage is owned (+1) or the Buffer's */
+    StorageObject head;   /* ob_size is 3 * ndim; the storage is owned (+1) or the Buffer's */
     BufferObject *buffer; /* owned, held open (buffer_hold); NULL: not made yet */
     int64_t byte_offset;
     int64_t nitems;
@@ -37,8 +37,10 @@ typedef struct {
     DLDataType dtype;
     int32_t ndim;
     bool is_readonly;
-    bool is_padded;    /* sub-byte items of one lane, each in a byte of its own */
-    uint8_t first_bit; /* not 0 only where array_view_bits made it */
+    bool is_padded;          /* sub-byte items of one lane, each in a byte of its own */
+    uint8_t first_bit;       /* not 0 only where array_view_bits made it */
+    bool has_byte_strides;   /* array_host.c has written them */
+    bool has_raised_unheard; /* in a buffer request: array_host.c */
     int64_t dims[];
 } ArrayObject;
 
@@ -58,6 +60,13 @@ static inline const int64_t *
 array_strides(const ArrayObject *self)
 {
     return self->dims + self->ndim;
+}
+
+/* The strides that the buffer protocol shows: array_host.c's. */
+static inline int64_t *
+array_byte_strides(ArrayObject *self)
+{
+    return self->dims + 2 * self->ndim;
 }
 
 /* Do items share bytes?  Then they are read and written by dtype_bits.h. */
@@ -80,6 +89,12 @@ array_storage(const ArrayObject *self)
     /* there: a Buffer that has it cannot be closed while an Array lives */
     return self->head.storage;
 }
+
+/* Free the memory of an Array whose references are given up, or keep it for the next Array of as
+ * many dimensions: making and dropping one is what every exchange and every view does. */
+void array_recycle(md_state *state, ArrayObject *self);
+/* The module goes.  Its Array type is alive, and no longer the state's: nothing is kept again. */
+void array_free_spares(md_state *state);
 
 /* The Buffer, made at the first call: borrowed.  NULL with MemoryError. */
 PyObject *array_buffer(ArrayObject *self);

@@ -130,12 +130,12 @@ fill_with(const char *function, ArrayObject *self, const char *item)
         return -1;
     }
     array_get_layout(self, &layout);
-    if (mapping.nbytes >= LARGE_COPY) {
+    if (array_nbytes(self) >= LARGE_COPY) {
         Py_BEGIN_ALLOW_THREADS
         fill_items(self, &layout, mapping.origin, item);
         Py_END_ALLOW_THREADS
     }
-    else if (mapping.nbytes > 0) {
+    else if (self->nitems > 0) {
         fill_items(self, &layout, mapping.origin, item);
     }
     return array_unmap(function, self, &mapping, true);

@@ -32,6 +32,9 @@ range_of(const ArrayObject *self, const array_mapping *mapping)
 static int
 map_stage(const char *function, ArrayObject *self, array_mapping *out)
 {
+    touched_bytes bytes = array_touched_bytes(self);
+    out->first_bytes = (int64_t)bytes.offset_bytes;
+    out->nbytes = (int64_t)bytes.nbytes;
     staged_range range = range_of(self, out);
     /* packed items are written with the bits beside them */
     bool is_read = out->access != MAP_OVERWRITE || array_is_packed(self);
@@ -58,11 +61,8 @@ array_map(const char *function, ArrayObject *self, map_access access, array_mapp
                      function);
         return -1;
     }
-    touched_bytes bytes = array_touched_bytes(self);
-    metal_storage *storage = bytes.storage;
-    out->first_bytes = (int64_t)bytes.offset_bytes;
-    out->nbytes = (int64_t)bytes.nbytes;
-    if (bytes.nbytes == 0) {
+    metal_storage *storage = array_storage(self);
+    if (self->nitems == 0) {
         return 0;
     }
     bool is_direct =
@@ -73,6 +73,7 @@ array_map(const char *function, ArrayObject *self, map_access access, array_mapp
                    ? -1
                    : map_stage(function, self, out);
     }
+    touched_bytes bytes = array_watched_bytes(self);
     if (wait_rule_for_cpu((PyObject *)self, function, &bytes, access != MAP_READ) < 0) {
         return -1;
     }

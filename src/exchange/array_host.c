@@ -17,6 +17,8 @@
 
 /* ---- the buffer protocol ---- */
 
+#define EVERY_ORDER (PyBUF_C_CONTIGUOUS | PyBUF_F_CONTIGUOUS | PyBUF_ANY_CONTIGUOUS)
+
 /* The order of items that a request asks for.  Without strides the caller counts in C order. */
 typedef struct wanted_order {
     bool c, f, any;
@@ -34,12 +36,13 @@ order_of_flags(int flags)
 }
 
 static bool
-has_order(const ArrayObject *self, wanted_order wanted)
+has_order(const ArrayObject *self, int flags)
 {
-    strided_layout layout;
-    if (!wanted.c && !wanted.f && !wanted.any) {
+    if ((flags & EVERY_ORDER) == PyBUF_STRIDES) { /* any: what most callers want */
         return true;
     }
+    wanted_order wanted = order_of_flags(flags);
+    strided_layout layout;
     array_get_layout(self, &layout);
     bool is_c = layout_is_contiguous_c(&layout), is_f = layout_is_contiguous_f(&layout);
     return (is_c || !wanted.c) && (is_f || !wanted.f) && (is_c || is_f || !wanted.any);
@@ -68,7 +71,7 @@ check_request(ArrayObject *self, const char *format, int flags)
         PyErr_SetString(PyExc_BufferError, "memoryview(Array): the array is read-only.");
         return -1;
     }
-    if (!has_order(self, order_of_flags(flags))) {
+    if (!has_order(self, flags)) {
         PyErr_SetString(PyExc_BufferError,
                         "memoryview(Array): the caller wants contiguous items and "
                         "this array is strided; use copy().");
@@ -80,27 +83,51 @@ check_request(ArrayObject *self, const char *format, int flags)
 /* Strides in bytes.  Of contiguous items they follow from the order, whatever the axes of
  * extent 1 say: consumers compare them.  Source: NumPy's _buffer_info_new. */
 static void
-write_strides(const ArrayObject *self, int flags, Py_ssize_t *out)
+write_byte_strides(const ArrayObject *self, bool prefers_f, int64_t *out)
 {
-    Py_ssize_t itemsize = (Py_ssize_t)dtype_itemsize(self->dtype);
+    int64_t itemsize = dtype_itemsize(self->dtype);
     strided_layout layout;
     array_get_layout(self, &layout);
     bool is_c = layout_is_contiguous_c(&layout), is_f = layout_is_contiguous_f(&layout);
     if (!is_c && !is_f) {
         for (int axis = 0; axis < self->ndim; axis++) {
             int64_t nbytes; /* no step is taken where it is too long */
-            bool fits = layout_multiply(layout.strides[axis], itemsize, &nbytes);
-            out[axis] = fits ? (Py_ssize_t)nbytes : itemsize;
+            out[axis] =
+                layout_multiply(layout.strides[axis], itemsize, &nbytes) ? nbytes : itemsize;
         }
         return;
     }
-    bool from_first = is_f && (order_of_flags(flags).f || !is_c);
-    size_t step = (size_t)itemsize; /* wraps in an empty array, whose strides lead nowhere */
+    bool from_first = is_f && (prefers_f || !is_c);
+    uint64_t step =
+        (uint64_t)itemsize; /* wraps in an empty array, whose strides lead nowhere */
     for (int place = 0; place < self->ndim; place++) {
         int axis = from_first ? place : self->ndim - 1 - place;
-        out[axis] = (Py_ssize_t)step;
-        step *= (size_t)layout.shape[axis];
+        out[axis] = (int64_t)step;
+        step *= (uint64_t)layout.shape[axis];
     }
+}
+
+/* The strides for a request.  They are the Array's own, which live as long as the view does; one
+ * that asks for Fortran's order gets strides of its own (`*is_own`, for PyMem_Free), as they can
+ * differ along axes of extent 1.  NULL with MemoryError. */
+static int64_t *
+strides_for(ArrayObject *self, int flags, bool *is_own)
+{
+    *is_own = order_of_flags(flags).f;
+    if (*is_own) {
+        int64_t *strides = PyMem_New(int64_t, self->ndim);
+        if (strides == NULL) {
+            PyErr_NoMemory();
+            return NULL;
+        }
+        write_byte_strides(self, true, strides);
+        return strides;
+    }
+    if (!self->has_byte_strides) {
+        write_byte_strides(self, false, array_byte_strides(self));
+        self->has_byte_strides = true;
+    }
+    return array_byte_strides(self);
 }
 
 /* What the request asks for, and NULL for the rest, as NumPy answers: without PyBUF_ND there
@@ -113,13 +140,10 @@ describe_view(ArrayObject *self, const char *format, int flags, Py_buffer *view)
     const char *base = array_storage(self)->address; /* NULL without items */
     bool has_shape = (flags & PyBUF_ND) == PyBUF_ND && self->ndim > 0;
     bool has_strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES && self->ndim > 0;
-    Py_ssize_t *strides = has_strides ? PyMem_New(Py_ssize_t, self->ndim) : NULL;
+    bool is_own = false;
+    int64_t *strides = has_strides ? strides_for(self, flags, &is_own) : NULL;
     if (has_strides && strides == NULL) {
-        PyErr_NoMemory();
         return -1;
-    }
-    if (has_strides) {
-        write_strides(self, flags, strides);
     }
     view->buf = base == NULL ? empty : (char *)base + self->byte_offset;
     view->len = (Py_ssize_t)array_nbytes(self);
@@ -128,9 +152,9 @@ describe_view(ArrayObject *self, const char *format, int flags, Py_buffer *view)
     view->ndim = has_shape ? self->ndim : 0;
     view->format = flags & PyBUF_FORMAT ? (char *)format : NULL;
     view->shape = has_shape ? (Py_ssize_t *)array_shape(self) : NULL;
-    view->strides = strides;
+    view->strides = (Py_ssize_t *)strides;
     view->suboffsets = NULL;
-    view->internal = strides; /* freed in array_releasebuffer */
+    view->internal = is_own ? strides : NULL; /* freed in array_releasebuffer */
     return 0;
 }
 
@@ -145,6 +169,7 @@ note_unheard(ArrayObject *self)
     PyErr_NormalizeException(&type, &value, &traceback);
     Py_XSETREF(state->unheard, Py_XNewRef(value));
     state->unheard_of = self;
+    self->has_raised_unheard = true;
     PyErr_Restore(type, value, traceback);
 }
 
@@ -164,11 +189,12 @@ raise_unheard(ArrayObject *self)
 }
 
 /* Forget what an earlier request raised: the buffer is in use, so it was reported. */
-static inline void
+static void
 forget_unheard(ArrayObject *self)
 {
     md_state *state = state_of((PyObject *)self);
-    if (state->unheard != NULL && state->unheard_of == self) {
+    self->has_raised_unheard = false;
+    if (state->unheard_of == self) {
         Py_CLEAR(state->unheard);
     }
 }
@@ -185,14 +211,16 @@ array_getbuffer(PyObject *op, Py_buffer *view, int flags)
     if (describe_view(self, format, flags, view) < 0) {
         return -1;
     }
-    touched_bytes bytes = array_touched_bytes(self);
+    touched_bytes bytes = array_watched_bytes(self);
     if (wait_rule_for_host_view(op, "memoryview(Array)", &bytes, self->is_readonly) < 0) {
         PyMem_Free(view->internal);
         note_unheard(self);
         return -1;
     }
     readonly_publish(array_storage(self));
-    forget_unheard(self);
+    if (self->has_raised_unheard) {
+        forget_unheard(self);
+    }
     view->obj = Py_NewRef(op);
     return 0;
 }

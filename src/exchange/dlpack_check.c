@@ -53,16 +53,8 @@ check_shape(const DLTensor *tensor, dlpack_fault *fault)
     if (tensor->ndim > 0 && tensor->shape == NULL) {
         return fail(fault, DLPACK_FAULT_SHAPE_NULL, tensor->ndim, 0);
     }
-    if (tensor->ndim > 0 &&
-        (!check_array(tensor->shape, fault) || !check_array(tensor->strides, fault))) {
-        return false;
-    }
-    for (int axis = 0; axis < tensor->ndim; axis++) {
-        if (tensor->shape[axis] < 0) {
-            return fail(fault, DLPACK_FAULT_EXTENT, tensor->shape[axis], axis);
-        }
-    }
-    return true;
+    return tensor->ndim == 0 ||
+           (check_array(tensor->shape, fault) && check_array(tensor->strides, fault));
 }
 
 /* Where no step is ever taken, in an empty tensor and along axes of extent 1, strides may be
@@ -73,9 +65,13 @@ static bool
 take_layout(const DLTensor *tensor, strided_layout *out, dlpack_fault *fault)
 {
     layout_fault refused;
-    return layout_set(out, tensor->ndim, tensor->shape, tensor->strides,
-                      dtype_itemsize(tensor->dtype), 0, &refused) ||
-           fail(fault, DLPACK_FAULT_OVERFLOW, 0, 0);
+    if (layout_set(out, tensor->ndim, tensor->shape, tensor->strides,
+                   dtype_itemsize(tensor->dtype), 0, &refused)) {
+        return true;
+    }
+    return refused.code == LAYOUT_FAULT_EXTENT
+               ? fail(fault, DLPACK_FAULT_EXTENT, refused.a, refused.b)
+               : fail(fault, DLPACK_FAULT_OVERFLOW, 0, 0);
 }
 
 /* The bytes that the items reach, counted in bits: packed ones may begin on any. */
@@ -148,7 +144,7 @@ dlpack_check_offset(const DLTensor *tensor, const dlpack_facts *facts, dlpack_fa
         return fail(fault, DLPACK_FAULT_BELOW, offset, before);
     }
     int64_t alignment = dtype_alignment(tensor->dtype);
-    if (offset % alignment != 0) {
+    if (offset != 0 && offset % alignment != 0) {
         return fail(fault, DLPACK_FAULT_MISALIGNED, offset, alignment);
     }
     return true;

@@ -111,7 +111,7 @@ make_visible(ArrayObject *self, DLDeviceType device, const stream_order *order)
         return 0;
     }
     /* Never closed: a consumer does not say when it has written for the last time. */
-    touched_bytes bytes = array_touched_bytes(self);
+    touched_bytes bytes = array_watched_bytes(self);
     return wait_rule_for_host_view(op, "Array.__dlpack__", &bytes, false);
 }
 

@@ -16,6 +16,7 @@
 #include "python/errors.h"
 #include "python/owners.h"
 #include "streams/stream_protocol.h"
+#include "streams/wait_rule.h"
 
 /* A tensor inside a capsule. */
 typedef struct foreign_tensor {
@@ -319,15 +320,18 @@ import_empty(md_state *state, foreign_tensor *foreign, const import_request *req
  * asked for.  Steals `op`, which may be NULL. */
 /* SPEC import-copy-true, import-copy-false */
 static PyObject *
-finish_metal(PyObject *op, uint64_t flags, const import_request *request)
+finish_metal(md_state *state, PyObject *op, uint64_t flags, const import_request *request)
 {
     if (op == NULL) {
         return NULL;
     }
     ArrayObject *array = array_cast(op);
     metal_storage *storage = array_storage(array);
-    if (stream_protocol_order(state_of(op), "from_dlpack", &request->order, storage,
-                              request->moment) < 0) {
+    int result = request->moment == NULL
+                     ? wait_rule_for_gpu(state, "from_dlpack", storage, &request->order)
+                     : stream_protocol_order(state, "from_dlpack", &request->order, storage,
+                                             request->moment);
+    if (result < 0) {
         Py_DECREF(op);
         return NULL;
     }
@@ -346,7 +350,7 @@ finish_metal(PyObject *op, uint64_t flags, const import_request *request)
         copy = array_copied_as("from_dlpack", array, &what, NULL);
     }
     else {
-        copy = errors_copy_required(state_of(op),
+        copy = errors_copy_required(state,
                                     "from_dlpack: the data is on metal:%d and device asks for "
                                     "metal:%d; a copy is needed and copy=False forbids it.",
                                     storage->device->index, request->device->index);
@@ -358,7 +362,7 @@ finish_metal(PyObject *op, uint64_t flags, const import_request *request)
 PyObject *
 dlpack_import_array(PyObject *op, const import_request *request)
 {
-    return finish_metal(array_alias(array_cast(op)), 0, request);
+    return finish_metal(state_of(op), array_alias(array_cast(op)), 0, request);
 }
 
 /* ---- any tensor ---- */
@@ -386,7 +390,7 @@ import_tensor(md_state *state, foreign_tensor *foreign, const import_request *re
     if (device.device_type == kDLCPU) {
         return import_cpu(state, foreign, request);
     }
-    return finish_metal(import_metal(state, foreign), foreign->flags, request);
+    return finish_metal(state, import_metal(state, foreign), foreign->flags, request);
 }
 
 PyObject *

@@ -118,17 +118,22 @@ static PyObject *
 import_tensor_of(md_state *state, PyObject *producer, DLManagedTensorVersioned *tensor,
                  const import_request *request)
 {
-    import_request ordered = *request;
+    const char *maker = Py_TYPE(producer)->tp_name;
+    PyObject *moment = NULL;
     bool is_metal = tensor->version.major == DLPACK_MAJOR_VERSION &&
                     tensor->dl_tensor.device.device_type == kDLMetal;
     if (is_metal && !request->order.is_ordered &&
-        foreign_synchronize(state, producer, &ordered.moment) < 0) {
+        foreign_synchronize(state, producer, &moment) < 0) {
         dlpack_delete_foreign(tensor, true);
         return NULL;
     }
-    PyObject *array =
-        dlpack_import_managed(state, tensor, Py_TYPE(producer)->tp_name, &ordered);
-    Py_XDECREF(ordered.moment);
+    if (moment == NULL) { /* the usual case, where a copy of the fresh request would stall */
+        return dlpack_import_managed(state, tensor, maker, request);
+    }
+    import_request ordered = *request;
+    ordered.moment = moment;
+    PyObject *array = dlpack_import_managed(state, tensor, maker, &ordered);
+    Py_DECREF(moment);
     return array;
 }
 

@@ -36,7 +36,10 @@ bridge_status storage_wrap_host(const device_record *device, void *address, size
                                 size_t *offset_bytes);
 
 void storage_release(metal_storage *storage); /* NULL is allowed */
-void storage_free(metal_storage *storage);    /* only from an owner's `retire` */
+/* The same by a caller who holds what owners of this `home` wait for: theirs go at once.  NULL:
+ * the caller does not know. */
+void storage_release_at(metal_storage *storage, const void *home);
+void storage_free(metal_storage *storage); /* only from an owner's `retire` */
 
 /* True if the caller's reference is the only one. */
 bool storage_is_sole(const metal_storage *storage);

@@ -16,12 +16,13 @@ typedef struct metal_storage metal_storage;
 
 /* What keeps foreign memory alive, and how it is let go.  `retire` is called once, on the
  * thread of the last release, with the storage, which it then owns: it must end in
- * storage_free.  NULL: nothing is kept alive. */
+ * storage_free.  `here` is what storage_release_at was told, or NULL.  NULL: nothing is kept
+ * alive. */
 typedef struct storage_owner {
     void *object; /* a PyObject, a DLManagedTensor ...: only `retire` knows */
     int kind;     /* for `retire` */
     void *home;   /* for `retire`: where an owner waits for its interpreter */
-    void (*retire)(metal_storage *storage);
+    void (*retire)(metal_storage *storage, const void *here);
     metal_storage *next; /* for `retire`: among those that wait */
 } storage_owner;
 

@@ -2,8 +2,9 @@
 #include "metal/storage_surface.h"
 
 static void
-retire_surface(metal_storage *storage)
+retire_surface(metal_storage *storage, const void *here)
 {
+    (void)here; /* any thread may */
     bridge_surface_release(storage->owner.object);
     storage_free(storage);
 }

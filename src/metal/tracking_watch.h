@@ -14,11 +14,12 @@
 #include "metal_bridge.h"
 
 #ifdef __APPLE__
+#define WATCH_IS_ON() false
 #define WATCH(call) ((void)0)
 #else
 #include "softmetal/softmetal.h"
-#define WATCH(call) \
-    (__atomic_load_n(&softmetal_is_watching, __ATOMIC_RELAXED) != 0 ? (call) : (void)0)
+#define WATCH_IS_ON() (__atomic_load_n(&softmetal_is_watching, __ATOMIC_RELAXED) != 0)
+#define WATCH(call) (WATCH_IS_ON() ? (call) : (void)0)
 #endif
 
 /* The CPU is about to read or write the bytes of a buffer. */

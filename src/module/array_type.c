@@ -8,6 +8,7 @@
 #include <structmember.h>
 
 #include "array/array_methods.h"
+#include "python/owners.h"
 #include "python/storage_mode.h"
 #include "streams/device.h"
 #include "values/dtype_type.h"
@@ -246,14 +247,15 @@ array_dealloc(PyObject *op)
     if (self->weakrefs != NULL) {
         PyObject_ClearWeakRefs(op);
     }
+    md_state *state = state_of(op);
     if (self->buffer == NULL) {
-        storage_release(self->head.storage);
+        owners_release_storage(state, self->head.storage);
     }
     else {
         buffer_unhold(self->buffer);
         Py_DECREF(self->buffer);
     }
-    type->tp_free(op);
+    array_recycle(state, self);
     Py_DECREF(type);
 }
 

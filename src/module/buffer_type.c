@@ -314,7 +314,7 @@ buffer_dealloc(PyObject *op)
     if (self->weakrefs != NULL) {
         PyObject_ClearWeakRefs(op);
     }
-    storage_release(self->storage);
+    owners_release_storage(state_of(op), self->storage);
     type->tp_free(op);
     Py_DECREF(type);
 }

@@ -1,6 +1,7 @@
 /* module.c: makes metal_dlpack._core out of its parts; holds no logic of its own. */
 #include <dlpack/dlpack.h>
 
+#include "array/array.h"
 #include "array/array_make.h"
 #include "exchange/asarray.h"
 #include "exchange/dlpack_producer.h"
@@ -150,6 +151,8 @@ static int
 core_clear(PyObject *module)
 {
     md_state *state = state_of_module(module);
+    /* array_free_spares needs it */
+    PyTypeObject *array_type = (PyTypeObject *)Py_XNewRef((PyObject *)state->array_type);
 #define MD_CLEAR_TYPE(field, spec, is_public) Py_CLEAR(state->field);
 #define MD_CLEAR_OBJECT(field) Py_CLEAR(state->field);
 #define MD_CLEAR_NAME(name) Py_CLEAR(state->str_##name);
@@ -160,6 +163,8 @@ core_clear(PyObject *module)
 #undef MD_CLEAR_OBJECT
     foreign_types_forget(state);
 #undef MD_CLEAR_NAME
+    array_free_spares(state);
+    Py_XDECREF((PyObject *)array_type);
     return 0;
 }
 

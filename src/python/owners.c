@@ -127,10 +127,10 @@ ask_for_drain(owner_list *list)
 
 /* SPEC import-deleter-thread, fork */
 static void
-retire(metal_storage *storage)
+retire(metal_storage *storage, const void *here)
 {
     owner_list *list = storage->owner.home;
-    if (is_attached_to(list)) {
+    if (here == list || is_attached_to(list)) {
         let_go(storage);
         return;
     }

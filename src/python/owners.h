@@ -2,9 +2,8 @@
  *
  * Owns:    a lock-free list, one an interpreter, of retired storages whose owner is a Python
  *          object or a foreign managed tensor (whose deleter may want the GIL).
- * Threads: owners_retire runs on any thread and never waits: with this interpreter's GIL held
- *          it lets go at once, else it puts the storage on the list, which owners_drain
- *          empties.
+ * Threads: retiring runs on any thread and never waits: with this interpreter's GIL held it lets
+ *          go at once, else it puts the storage on the list, which owners_drain empties.
  * End:     once the interpreter is gone the list only grows.  What it holds is leaked on
  *          purpose: nothing is left that could free it.
  */
@@ -29,6 +28,14 @@ storage_owner owners_of_tensor(md_state *state, void *managed, bool versioned);
 
 /* The Python object behind a storage: borrowed, NULL where there is none. */
 PyObject *owners_object(const metal_storage *storage);
+
+/* Release a storage where the GIL of this interpreter is held, which then need not be found
+ * out. */
+static inline void
+owners_release_storage(const md_state *state, metal_storage *storage)
+{
+    storage_release_at(storage, state->owners);
+}
 
 /* Let go of whatever waits.  When nothing does, this is one memory read.  The GIL is held. */
 void owners_drain(md_state *state);

@@ -74,6 +74,9 @@ typedef struct foreign_type {
     PyObject *sync;
 } foreign_type;
 
+/* As many dimensions, less one, as most Arrays have. */
+#define MD_SPARE_ARRAYS 5
+
 #define MD_TYPE_FIELD(field, spec, is_public) PyTypeObject *field;
 #define MD_OBJECT_FIELD(field) PyObject *field;
 #define MD_NAME_FIELD(name) PyObject *str_##name;
@@ -84,6 +87,7 @@ typedef struct foreign_type {
  *   ├─ torch_is_checked         torch takes our Metal memory rightly; see torch_export.h
  *   ├─ modules_without_torch    how many there were when torch was looked for last
  *   ├─ entered_streams          `with stream:`, by context; open_blocks counts in all threads
+ *   ├─ spare_arrays[5]          dead Arrays by ndim: memory for the next one; see array.h
  *   ├─ unheard                  an exception, raised for the Array at unheard_of
  *   ├─ storage_choice           the environment's word
  *   └─ owners                   what waits for this interpreter's GIL */
@@ -93,6 +97,7 @@ typedef struct md_state {
     MD_NAME_LIST(MD_NAME_FIELD)
     foreign_type foreign_types[MD_FOREIGN_TYPES]; /* the types seen last */
     int foreign_next;                             /* the slot to be overwritten next */
+    PyObject *spare_arrays[MD_SPARE_ARRAYS];      /* owned memory, no references */
     Py_ssize_t open_blocks; /* `with stream:` blocks that are open, in all threads */
     int foreign_last;       /* the slot that was found last */
     const void *unheard_of; /* the Array that `unheard` is about: compared, never followed */

@@ -126,7 +126,7 @@ stream_protocol_order(md_state *state, const char *function, const stream_order 
                       metal_storage *storage, PyObject *moment)
 {
     stream_answer answer = {0};
-    if (moment != NULL && ask_moment(state, function, moment, &answer) < 0) {
+    if (ask_moment(state, function, moment, &answer) < 0) {
         return -1;
     }
     int result =

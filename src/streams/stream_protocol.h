@@ -32,8 +32,7 @@ PyObject *stream_protocol_answer(const metal_stream *stream, uint64_t value);
 int stream_protocol_speaks(md_state *state, PyObject *op);
 
 /* `moment`, an Event or an object with __metal_stream__, says when foreign work on the buffer
- * is finished; NULL: there is none.  The order says who waits for it, and for our work.  -1
- * with an exception. */
+ * is finished.  The order says who waits for it, and for our work.  -1 with an exception. */
 int stream_protocol_order(md_state *state, const char *function, const stream_order *order,
                           metal_storage *storage, PyObject *moment);
 

@@ -42,8 +42,8 @@ wait_rule_for_cpu(PyObject *op, const char *function, const touched_bytes *bytes
 }
 
 int
-wait_rule_for_host_view(PyObject *op, const char *function, const touched_bytes *bytes,
-                        bool is_readonly)
+wait_rule_for_watched_view(PyObject *op, const char *function, const touched_bytes *bytes,
+                           bool is_readonly)
 {
     return begin_touching(op, function, bytes, !is_readonly,
                           is_readonly ? host_access_begin_read : host_access_open_view);
@@ -76,12 +76,9 @@ wait_rule_on_gpu_for_event(md_state *state, const char *function, metal_stream *
 /* ---- as the `stream` argument says ---- */
 
 int
-wait_rule_for_gpu(md_state *state, const char *function, metal_storage *storage,
-                  const stream_order *order)
+wait_rule_for_busy_gpu(md_state *state, const char *function, metal_storage *storage,
+                       const stream_order *order)
 {
-    if (order->is_ordered || tracking_is_quiet()) {
-        return 0;
-    }
     return order->stream != NULL ? wait_rule_on_gpu(state, function, order->stream, storage)
                                  : waiting_for_busy_storage(state, function, storage, true);
 }

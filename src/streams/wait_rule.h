@@ -24,6 +24,7 @@
 #define MD_WAIT_RULE_H
 
 #include "metal/tracking.h"
+#include "metal/tracking_watch.h"
 #include "python/waiting.h"
 #include "streams/stream_order.h"
 
@@ -39,7 +40,8 @@ wait_rule_for_work(md_state *state, const char *function, metal_storage *storage
     return waiting_for_busy_storage(state, function, storage, is_for_writing);
 }
 
-/* A part of a storage that the CPU is about to touch. */
+/* A part of a storage that the CPU is about to touch.  The storage decides who waits; the range
+ * is for the validation (tracking_watch.h). */
 typedef struct touched_bytes {
     metal_storage *storage; /* borrowed */
     size_t offset_bytes, nbytes;
@@ -51,13 +53,31 @@ typedef struct touched_bytes {
 int wait_rule_for_cpu(PyObject *op, const char *function, const touched_bytes *bytes,
                       bool is_for_writing);
 /* Before a view of these bytes goes out; storage_close_host_view ends one that is writable. */
-int wait_rule_for_host_view(PyObject *op, const char *function, const touched_bytes *bytes,
-                            bool is_readonly);
+int wait_rule_for_watched_view(PyObject *op, const char *function, const touched_bytes *bytes,
+                               bool is_readonly);
+static inline int
+wait_rule_for_host_view(PyObject *op, const char *function, const touched_bytes *bytes,
+                        bool is_readonly)
+{
+    bool is_plain = bytes->storage->mode == BRIDGE_SHARED && !WATCH_IS_ON();
+    return is_plain && tracking_is_quiet()
+               ? 0
+               : wait_rule_for_watched_view(op, function, bytes, is_readonly);
+}
+
+int wait_rule_for_busy_gpu(md_state *state, const char *function, metal_storage *storage,
+                           const stream_order *order);
 
 /* Before a consumer uses the buffer on the GPU. */
-int wait_rule_for_gpu(md_state *state, const char *function, metal_storage *storage,
-                      const stream_order *order);
-/* The same, and the bytes are ready once the event has `value`; NULL: they are. */
+static inline int
+wait_rule_for_gpu(md_state *state, const char *function, metal_storage *storage,
+                  const stream_order *order)
+{
+    return order->is_ordered || tracking_is_quiet()
+               ? 0
+               : wait_rule_for_busy_gpu(state, function, storage, order);
+}
+/* wait_rule_for_gpu where the bytes are ready once the event has `value`; NULL: they are. */
 int wait_rule_for_moment(md_state *state, const char *function, metal_storage *storage,
                          const stream_order *order, bridge_event *event, uint64_t value);
 

@@ -5,6 +5,7 @@
  * the extension's C code asks for by a call of the C API, and none of the interpreter's loop:
  * CPython 3.11 to 3.13 has places there that do not survive (a dict's iterator, a function).
  * short_python_has_failed(): did that call have so many?
+ * short_python_left(): how many more there would have had to be.
  */
 #define _GNU_SOURCE
 #include <Python.h>
@@ -20,7 +21,7 @@ static PyMemAllocatorEx real[3];
 static const void *extension_base, *python_base, *own_base;
 static pthread_t armed_thread;
 static bool has_failed;
-static long countdown;
+static long countdown, left;
 
 static const void *
 base_of(const void *address)
@@ -110,6 +111,7 @@ short_python_call(PyObject *call, long n)
     countdown = n;
     PyObject *result = PyObject_CallNoArgs(call);
     has_failed = countdown == 0;
+    left = countdown;
     countdown = 0;
     return result;
 }
@@ -118,4 +120,10 @@ int
 short_python_has_failed(void)
 {
     return has_failed;
+}
+
+long
+short_python_left(void)
+{
+    return left;
 }

@@ -1,0 +1,130 @@
+"""What a call asks of Metal and of the allocators once everything is warm: counted, and held to the number.
+
+A count that falls is welcome: write the smaller one here.  call_costs_child.py counts.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+
+import pytest
+from places import C_FILES, SUPPORT
+
+from metal_dlpack import softmetal
+
+pytest.importorskip("torch", reason="needs PyTorch")
+
+pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_no_sanitizer, pytest.mark.needs_glibc]
+
+#: Call: allocations by malloc, those from Python.  None of these calls sends a message to Metal.
+QUIET = {
+    "a.__dlpack__()": (1, 1),
+    "a.__dlpack__(max_version=(1, 3))": (1, 1),
+    "a.__dlpack__(dl_device=(1, 0))": (1, 1),
+    "from_dlpack(Array)": (0, 1),
+    "from_dlpack(Array), dropped": (0, 0),
+    "from_dlpack(torch.Tensor)": (1, 1),
+    "numpy.asarray(a)": (0, 0),
+    "memoryview(a)": (0, 0),
+    "a[1:, 2]": (0, 1),
+    "a.reshape(20)": (0, 1),
+    "a.T": (0, 1),
+    "a.permute(1, 0)": (0, 1),
+    "a[0, 0].item()": (0, 0),
+    "a.fill(1)": (0, 0),
+    "b.copy_from(a)": (0, 0),
+    "a.copy(), dropped": (0, 0),
+    "empty((4, 5)), dropped": (0, 0),
+    "event.query()": (0, 0),
+}
+
+#: Of each command: made, handed over, never waited for.
+COMMAND = {
+    "commandBuffer": 1,
+    "endEncoding": 1,
+    "encodeSignalEvent:value:": 1,
+    "addCompletedHandler:": 1,
+    "commit": 1,
+}
+BLIT = {
+    **COMMAND,
+    "blitCommandEncoder": 1,
+    "copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:": 1,
+    "hazardTrackingMode": 2,
+}
+KERNEL = {
+    **COMMAND,
+    "computeCommandEncoder": 1,
+    "setComputePipelineState:": 1,
+    "setBuffer:offset:atIndex:": 1,
+    "setBytes:length:atIndex:": 2,
+    "maxTotalThreadsPerThreadgroup": 1,
+    "dispatchThreads:threadsPerThreadgroup:": 1,
+    "hazardTrackingMode": 1,
+}
+WRAPPED = {
+    "newBufferWithBytesNoCopy:length:options:deallocator:": 1,
+    "maxBufferLength": 1,
+    "contents": 1,
+    "length": 1,
+}
+#: Call: the messages to Metal, allocations by malloc, those from Python.
+LOUD = {
+    "from_dlpack(numpy.ndarray)": (WRAPPED, 2, 1),
+    "b.copy_from(a, stream=s)": (BLIT, 3, 0),
+    "private.copy_from(a, stream=s)": (BLIT, 3, 0),
+    "b.fill(1, stream=s)": (KERNEL, 2, 0),
+    "stream.record()": ({name: 1 for name in COMMAND if name != "endEncoding"}, 1, 1),
+}
+
+#: Foundation's: what an object's life costs, and the pools of crossing functions.
+OF_OBJECTS = {"alloc", "init", "drain", "retain", "release"}
+
+
+@pytest.fixture(scope="module")
+def costs(tmp_path_factory):
+    assert softmetal.is_present()
+    folder, compiler = tmp_path_factory.mktemp("costs"), os.environ.get("CC", "cc").split()
+    flags = ["-shared", "-fPIC", "-O2", "-I", sysconfig.get_path("include"), *objc_headers(compiler)]
+    paths = {}
+    for name, libraries in {"short_malloc": [], "counted_messages": ["-lobjc"], "short_python": []}.items():
+        paths[name] = str(folder / f"{name}.so")
+        subprocess.run([*compiler, *flags, C_FILES / f"{name}.c", "-o", paths[name], *libraries], check=True)
+    environment = {
+        **os.environ,
+        "SOFTMETAL_VALIDATION": "0",
+        "LD_PRELOAD": f"{paths['short_malloc']}:{paths['counted_messages']}",
+    }
+    command = [sys.executable, SUPPORT / "call_costs_child.py", paths["short_python"]]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def objc_headers(compiler):
+    """gcc knows where they are when it compiles Objective-C only."""
+    folder = subprocess.run([*compiler, "-print-file-name=include"], capture_output=True, text=True, check=True)
+    return ["-I", folder.stdout.strip()]
+
+
+def test_every_call_that_is_counted_has_its_number(costs):
+    assert set(costs) == set(QUIET) | set(LOUD)
+
+
+@pytest.mark.parametrize("call", QUIET)
+def test_a_warm_call_asks_nothing_of_metal(costs, call):
+    assert costs[call] == {"metal": {}, "malloc": QUIET[call][0], "python": QUIET[call][1]}
+
+
+@pytest.mark.parametrize("call", LOUD)
+def test_a_call_that_needs_metal_sends_each_message_once(costs, call):
+    sent, malloc, python = LOUD[call]
+    found = {name: count for name, count in costs[call]["metal"].items() if name not in OF_OBJECTS}
+    assert (found, costs[call]["malloc"], costs[call]["python"]) == (sent, malloc, python)
+
+
+def test_no_export_and_no_view_waits(costs):
+    waits = {name for call in costs.values() for name in call["metal"] if "wait" in name.lower()}
+    assert waits == set()

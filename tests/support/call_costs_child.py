@@ -1,0 +1,108 @@
+"""What public calls ask for, as JSON: {call: {"metal": {selector: count}, "malloc": count, "python": count}}.
+
+    LD_PRELOAD=short_malloc.so:counted_messages.so python call_costs_child.py short_python.so
+
+Each call is made a few times first, and what it gave is kept, so that no memory of a dead object is at hand, but for
+those that say "dropped".  "malloc" and "python" are the allocations of the extension's own code, "metal" the messages
+that it sends; the software Metal's are left out.
+"""
+
+import ctypes
+import json
+import sys
+
+import no_memory_child
+import numpy as np
+import torch
+
+import metal_dlpack as md
+from metal_dlpack import softmetal
+
+MANY = 1_000_000
+
+
+def drop(_result):
+    """Its memory is at hand for the next one."""
+
+
+def calls():
+    a, b = md.zeros((4, 5)), md.zeros((4, 5))
+    x, t = np.zeros((4, 5), "float32"), torch.from_dlpack(md.zeros((4, 5)))
+    private, stream = md.empty((4, 5), storage="private"), md.Stream()
+    event = stream.record()
+    return {
+        "a.__dlpack__()": lambda: a.__dlpack__(),
+        "a.__dlpack__(max_version=(1, 3))": lambda: a.__dlpack__(max_version=(1, 3)),
+        "a.__dlpack__(dl_device=(1, 0))": lambda: a.__dlpack__(dl_device=(1, 0), max_version=(1, 3)),
+        "from_dlpack(Array)": lambda: md.from_dlpack(a),
+        "from_dlpack(torch.Tensor)": lambda: md.from_dlpack(t),
+        "from_dlpack(numpy.ndarray)": lambda: md.from_dlpack(x),
+        "numpy.asarray(a)": lambda: np.asarray(a),
+        "memoryview(a)": lambda: memoryview(a),
+        "a[1:, 2]": lambda: a[1:, 2],
+        "a.reshape(20)": lambda: a.reshape(20),
+        "a.T": lambda: a.T,
+        "a.permute(1, 0)": lambda: a.permute(1, 0),
+        "a[0, 0].item()": lambda: a[0, 0].item(),
+        "a.fill(1)": lambda: a.fill(1),
+        "a.copy(), dropped": lambda: drop(a.copy()),
+        "empty((4, 5)), dropped": lambda: drop(md.empty((4, 5))),
+        "from_dlpack(Array), dropped": lambda: drop(md.from_dlpack(a)),
+        "b.copy_from(a)": lambda: b.copy_from(a),
+        "b.copy_from(a, stream=s)": lambda: b.copy_from(a, stream=stream),
+        "b.fill(1, stream=s)": lambda: b.fill(1, stream=stream),
+        "private.copy_from(a, stream=s)": lambda: private.copy_from(a, stream=stream),
+        "stream.record()": lambda: stream.record(),
+        "event.query()": lambda: event.query(),
+    }
+
+
+class Counters:
+    def __init__(self, library):
+        code = no_memory_child.code_of_ours()
+        self.spans = (ctypes.c_size_t * len(code))(*code)
+        self.preloaded = ctypes.CDLL(None)
+        self.preloaded.short_malloc_choose(self.spans, ctypes.c_size_t(len(code)))
+        self.preloaded.counted_messages_choose(self.spans, ctypes.c_size_t(len(code)))
+        self.python = ctypes.PyDLL(library)
+        self.python.short_python_install(ctypes.c_void_p(code[0]))
+        self.python.short_python_call.restype = ctypes.py_object
+        self.python.short_python_call.argtypes = [ctypes.py_object, ctypes.c_long]
+        self.text = ctypes.create_string_buffer(8192)
+
+    def costs(self, call, kept):
+        """Of one call; each kind is counted in a call of its own, as the counters ask for memory themselves."""
+
+        def make():
+            kept.append(call())
+
+        for _ in range(8):
+            make()
+        softmetal.wait_idle()
+        kept.append(self.python.short_python_call(call, MANY))
+        python = MANY - self.python.short_python_left()
+        softmetal.wait_idle()
+        self.preloaded.short_malloc_arm(ctypes.c_long(MANY))
+        make()
+        malloc = MANY - self.preloaded.short_malloc_left()
+        self.preloaded.short_malloc_arm(ctypes.c_long(0))
+        softmetal.wait_idle()
+        self.preloaded.counted_messages_begin()
+        make()
+        self.preloaded.counted_messages_end(self.text, ctypes.c_size_t(len(self.text)))
+        softmetal.wait_idle()
+        lines = self.text.value.decode().splitlines()
+        return {
+            "metal": {name: int(count) for name, count in map(str.split, lines)},
+            "malloc": malloc,
+            "python": python,
+        }
+
+
+def main():
+    counters = Counters(sys.argv[1])
+    print(json.dumps({name: counters.costs(call, []) for name, call in calls().items()}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
