@@ -72,7 +72,7 @@ def test_a_source_distribution_has_all_that_is_compiled(sdist):
         "tests/**/*.[chm]",
         "tests/softmetal/*.supp",
         "docs/*.md",
-        "docs/inside/*.md",
+        "docs/inside/*.*",
         "examples/**/*.*",
         "benchmarks/*.py",
         "tools/*",
