@@ -6,7 +6,8 @@ import metal_dlpack as md
 
 
 def main() -> None:
-    array = md.asarray([1.0, 2.0, 3.0, 4.0])
+    array = md.full(4, 1.0)
+    array[2:].fill(3.0)
     print(f"Every other item, times ten: {metal_cython.scaled(array[::2], 10.0).tolist()}")
     stream = md.Stream()
     array.fill(7.0, stream=stream)  # returns at once; the extension waits for it
