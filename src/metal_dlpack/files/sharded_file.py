@@ -13,6 +13,7 @@ import os
 from typing import Any
 
 from metal_dlpack import _core
+from metal_dlpack.file_errors import FileFormatError
 
 from .array_file import ArrayFile
 from .contents import TensorInfo
@@ -53,7 +54,9 @@ class ShardedFile(ArrayFile):
     def _shard_of(self, name: str) -> SingleFile:
         shard = self._shard(self._shard_names[name])
         if name not in shard:
-            shard._source.refuse(f"it is not in this file, where the index {self.path} has it.", name)
+            raise FileFormatError(
+                f"open: {shard.path}: tensor {shortened(name)}: it is not in this file, where the index {self.path} has it."
+            )
         return shard
 
     def _shard(self, shard_name: str) -> SingleFile:
