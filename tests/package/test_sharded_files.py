@@ -87,6 +87,9 @@ def test_closing_lets_go_and_arrays_stay_good(tmp_path, live_buffers):
     for ask in (model.__getitem__, model.info):
         with pytest.raises(ValueError, match="was closed"):
             ask("layer.3.weight")
+    with pytest.raises(ValueError, match="was closed"):
+        _ = model.is_mapped
+    assert list(model) == [f"layer.{i}.weight" for i in range(4)]
     assert array[3999, 2].item() == 3
     del array, model
     gc.collect()

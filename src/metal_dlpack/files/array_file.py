@@ -55,7 +55,8 @@ class ArrayFile(Mapping[str, _core.Array]):
     def is_mapped(self) -> bool:
         """True if the Arrays lie over the file's pages; False for a small file, which is read when first touched.
 
-        A model in several files is mapped if each of them is: this opens them all.
+        A model in several files is mapped if each of them is: this opens them all, and is a ValueError once it was
+        closed.
         """
         raise NotImplementedError
 
@@ -124,9 +125,12 @@ class ArrayFile(Mapping[str, _core.Array]):
         state = "closed" if self._is_closed else f"mode={self._mode!r}"
         return f"<metal_dlpack.ArrayFile {self._path!r}, {self._kind}, {len(self)} tensors, {state}>"
 
-    def _check(self, name: str) -> None:
+    def _check_open(self) -> None:
         if self._is_closed:
             raise ValueError(f"open: {self._path} was closed.")
+
+    def _check(self, name: str) -> None:
+        self._check_open()
         if name not in self._names:
             raise missing_name(self._path, name, self._names)
 

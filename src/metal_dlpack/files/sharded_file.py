@@ -38,6 +38,7 @@ class ShardedFile(ArrayFile):
     @property
     def is_mapped(self) -> bool:
         with self._lock:
+            self._check_open()
             return all(self._shard(shard).is_mapped for shard in dict.fromkeys(self._shard_names.values()))
 
     def _info(self, name: str) -> TensorInfo:
@@ -55,7 +56,8 @@ class ShardedFile(ArrayFile):
         shard = self._shard(self._shard_names[name])
         if name not in shard:
             raise FileFormatError(
-                f"open: {shard.path}: tensor {shortened(name)}: it is not in this file, where the index {self.path} has it."
+                f"open: {shard.path}: tensor {shortened(name)}: it is not in this file, and the index {self.path} has "
+                "it here."
             )
         return shard
 
