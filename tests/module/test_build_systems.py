@@ -260,3 +260,10 @@ def test_the_guide_s_shell_lines_compile_the_example(tmp_path):
         lines = lines.replace("-shared", "-bundle -undefined dynamic_lookup")
     run(there, "sh", "-e", "-c", lines, PATH=f"{tools}{os.pathsep}{os.environ['PATH']}")
     assert (there / "made.so").is_file()
+
+
+@pytest.mark.needs_tvm
+def test_the_guide_s_way_to_dlpack_h_leads_there(tmp_path):
+    (options,) = re.findall(r"`python (-m tvm_ffi\.config .*?)`", GUIDE)
+    folder = run(tmp_path, sys.executable, *options.split()).strip()
+    assert "DLPackExchangeAPI" in (Path(folder) / "dlpack" / "dlpack.h").read_text()
