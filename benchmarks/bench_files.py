@@ -4,8 +4,9 @@
 
 Printed: the least time of many turns, taken one after the other by all that are compared.  Files are in the page cache.
 "every tensor" is open, each tensor of the file by name, one item of each page read, and all of it let go.  --check
-fails if a 10 GiB file does not open within twice the time of a small one, or takes memory, or if a file on either side
-of READ_BELOW is better off on the other by more than a fifth.
+fails if a 10 GiB file does not open within twice the time of a small one, or takes memory, if a file on either side
+of READ_BELOW is better off on the other by more than a fifth, or if a model's tensors reach torch later than by
+safetensors.torch.load_file.
 """
 
 import argparse
@@ -129,6 +130,29 @@ def loaders(folder: Path, rounds: int) -> None:
     compare("gguf, vocabulary of 128,000", path, 3, functools.partial(by_gguf, path))
 
 
+def models(folder: Path, rounds: int) -> bool:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    print("\na model as tensors of torch on the CPU, beside safetensors.torch.load_file (microseconds)")
+    is_good = True
+    for tensors, mib in ((290, 300), (290, 30), (1000, 1000)):
+        path = folder / "model.safetensors"
+        each = torch.ones(mib * MIB // tensors // 4)
+        save_file({f"model.layers.{i}.mlp.weight": each.clone() for i in range(tensors)}, path)
+
+        def ours(path=path):
+            with md.open(path) as model:
+                return {name: torch.from_dlpack(array.host) for name, array in model.items()}
+
+        found = turns(rounds, ours=ours, loader=functools.partial(load_file, path))
+        is_good = is_good and found["ours"] <= found["loader"]
+        label = f"{tensors} tensors, {mib} MiB"
+        print(f"  {label:<30}{found['ours']:12.1f}{found['loader']:14.1f}   open {open_alone(path, rounds):10.1f}")
+        path.unlink()
+    return is_good
+
+
 def by_safetensors(path: Path) -> None:
     from safetensors import safe_open
 
@@ -178,6 +202,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         good = [open_sizes(folder, arguments.rounds), mapped_or_read(folder, arguments.rounds)]
+        good.append(models(folder, arguments.rounds))
         loaders(folder, arguments.rounds)
     return 1 if arguments.check and not all(good) else 0
 

@@ -50,6 +50,10 @@ MARKERS = {
     "needs_mlx": ("MLX", lambda: has_module("mlx")),
     "needs_mlx_metal": ("MLX with Metal", has_mlx_metal),
     "needs_nanobind": ("nanobind", lambda: has_module("nanobind")),
+    "needs_cython": ("Cython", lambda: has_module("Cython")),
+    "needs_cmake": ("CMake and ninja", lambda: has_module("cmake") and has_module("ninja")),
+    "needs_pkgconf": ("pkgconf", lambda: has_module("pkgconf")),
+    "needs_scikit_build_core": ("scikit-build-core", lambda: has_module("scikit_build_core")),
     "needs_cuda_core": ("cuda-core", lambda: has_module("cuda.core")),
     "needs_no_sanitizer": ("a build without a sanitizer", lambda: not SANITIZER),
     # ThreadSanitizer has ended when exit handlers run, and instrumented code needs it.

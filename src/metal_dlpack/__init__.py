@@ -26,9 +26,12 @@ if TYPE_CHECKING:
     from .sharing import show
 
 __version__ = "0.1.0"
+_HERE = os.path.dirname(os.path.abspath(__file__))
 __all__ = [name for name in vars(_core) if not name.startswith("_")] + [
     "explain",
+    "get_cmake_dir",
     "get_include",
+    "get_pkgconfig_dir",
     "numpy_memory",
     "open",
     "register_sync",
@@ -64,4 +67,32 @@ def get_include() -> str:
     str
         An absolute path.
     """
-    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "include")
+    return os.path.join(_HERE, "include")
+
+
+def get_cmake_dir() -> str:
+    """The folder of metal_dlpack-config.cmake, for CMake's ``metal_dlpack_ROOT``.
+
+    ``find_package(metal_dlpack CONFIG)`` then has the target ``metal_dlpack::headers``.  On a command line the same is
+    ``python -m metal_dlpack --cmakedir``.
+
+    Returns
+    -------
+    str
+        An absolute path.
+    """
+    return os.path.join(_HERE, "share", "cmake", "metal_dlpack")
+
+
+def get_pkgconfig_dir() -> str:
+    """The folder of metal_dlpack.pc, for ``PKG_CONFIG_PATH``.
+
+    ``pkg-config --cflags metal_dlpack`` then has the include path.  On a command line the same is
+    ``python -m metal_dlpack --pkgconfigdir``.
+
+    Returns
+    -------
+    str
+        An absolute path.
+    """
+    return os.path.join(_HERE, "share", "pkgconfig")

@@ -1,12 +1,14 @@
-"""python -m metal_dlpack: the doctor."""
+"""python -m metal_dlpack: the doctor; with an option, where a compiler finds the headers."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
+import sysconfig
 
-from .doctor import examine, report_text
+from . import __version__, get_cmake_dir, get_include, get_pkgconfig_dir
 
 __all__ = ["main"]
 
@@ -17,10 +19,35 @@ def main(arguments: list[str] | None = None) -> int:
         description="What this machine can share: devices, frameworks, and which pairs share "
         "memory, found by sharing. Exits with 1 if a pair that should share does not.",
     )
+    parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    places = parser.add_argument_group("for extension modules; the doctor is not asked")
+    places.add_argument("--includes", action="store_true", help="print the -I flags of metal_dlpack.h and Python.h")
+    places.add_argument("--cmakedir", action="store_true", help="print the folder for CMake's metal_dlpack_ROOT")
+    places.add_argument("--pkgconfigdir", action="store_true", help="print the folder for PKG_CONFIG_PATH")
     options = parser.parse_args(arguments)
+    asked = [
+        (options.includes, include_flags),
+        (options.cmakedir, get_cmake_dir),
+        (options.pkgconfigdir, get_pkgconfig_dir),
+    ]
+    lines = [find() for is_asked, find in asked if is_asked]
+    if lines:
+        print("\n".join(lines))
+        return 0
+    return show_findings(options.json)
+
+
+def include_flags() -> str:
+    folders = [sysconfig.get_path("include"), sysconfig.get_path("platinclude"), get_include()]
+    return " ".join(shlex.quote(f"-I{folder}") for folder in dict.fromkeys(folders))
+
+
+def show_findings(as_json: bool) -> int:
+    from .doctor import examine, report_text  # takes longer than all the rest
+
     facts = examine()
-    print(json.dumps(facts, indent=2) if options.json else report_text(facts))
+    print(json.dumps(facts, indent=2) if as_json else report_text(facts))
     return 0 if facts["ok"] else 1
 
 

@@ -33,7 +33,8 @@ def open(
     ----------
     path : str, bytes or path-like
         A ``.npy``, ``.npz`` (stored, not compressed), ``.safetensors`` or ``.gguf`` file.  With another suffix
-        the first bytes decide.
+        the first bytes decide.  ``model.safetensors.index.json`` stands for all files of a model, and a folder for
+        the index or the only ``.safetensors`` file in it.
     mode : {'r', 'c', 'r+'}
         'r': read-only Arrays.  'c': writable Arrays whose writes stay in this process.  'r+': writable Arrays whose
         writes go to the file.
@@ -50,9 +51,10 @@ def open(
     Raises
     ------
     FileFormatError
-        A ValueError: the file is truncated, its header lies, its tensors overlap, or its format is not known.
+        A ValueError: the file is truncated, its header lies, its tensors overlap, or its format is not known; it is
+        a checkpoint of torch or a Git LFS pointer.
     OSError
-        The file cannot be opened.
+        The file cannot be opened.  Of a model in several files, each is opened when one of its tensors is asked for.
     ImportError
         ``.npy`` and ``.npz`` need numpy, ``.gguf`` needs gguf.
 
@@ -60,6 +62,6 @@ def open(
     A file that is truncated by others while it is mapped ends the process with SIGBUS at the next touch, as any memory
     map does; see docs/files.md.
     """
-    from .files.array_file import open_file
+    from .files.open_file import open_file
 
     return open_file(path, mode, device)

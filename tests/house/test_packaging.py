@@ -66,13 +66,14 @@ def test_a_source_distribution_has_all_that_is_compiled(sdist):
         "src/**/*.[chm]",
         "src/module/*.map",
         "src/metal_dlpack/**/*.py",
-        "src/metal_dlpack/*.pyi",
+        "src/metal_dlpack/*.py[ix]*",
+        "src/metal_dlpack/share/*/**/*.*",
         "tests/**/*.py",
         "tests/**/*.[chm]",
         "tests/softmetal/*.supp",
         "docs/*.md",
-        "docs/inside/*.md",
-        "examples/**/*.py",
+        "docs/inside/*.*",
+        "examples/**/*.*",
         "benchmarks/*.py",
         "tools/*",
         ".ci/run",
@@ -99,6 +100,10 @@ def test_a_wheel_has_the_module_its_stub_and_the_licence(wheel):
         "text.py",
         "files/gguf.py",
         "include/metal_dlpack.h",
+        "__init__.pxd",
+        "share/cmake/metal_dlpack/metal_dlpack-config.cmake",
+        "share/cmake/metal_dlpack/metal_dlpack-config-version.cmake",
+        "share/pkgconfig/metal_dlpack.pc",
     ):
         assert f"metal_dlpack/{name}" in names
     assert any(re.fullmatch(r"metal_dlpack/_core\..*\.so", name) for name in names)
@@ -228,6 +233,12 @@ def test_on_a_mac_nothing_is_built_for_a_macos_that_is_too_old(tmp_path, asked, 
 
 def test_the_changelog_knows_this_version():
     assert f"\n## {md.__version__}\n" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_cmake_and_pkg_config_know_this_version():
+    version = (Path(md.get_cmake_dir()) / "metal_dlpack-config-version.cmake").read_text()
+    assert f'set(PACKAGE_VERSION "{md.__version__}")' in version
+    assert f"\nVersion: {md.__version__}\n" in (Path(md.get_pkgconfig_dir()) / "metal_dlpack.pc").read_text()
 
 
 def test_torch_is_one_version_on_linux():

@@ -29,8 +29,10 @@ CALLS = {
     "explain": "md.explain(x)",
     "from_dlpack": "md.from_dlpack(x)",
     "full": "md.full(3, 1.0)",
+    "get_cmake_dir": "md.get_cmake_dir()",
     "get_include": "md.get_include()",
     "get_num_threads": "md.get_num_threads()",
+    "get_pkgconfig_dir": "md.get_pkgconfig_dir()",
     "get_storage_mode": "md.get_storage_mode()",
     "last_refusal": "md.last_refusal()",
     "memory_stats": "md.memory_stats()",
@@ -61,7 +63,15 @@ DOORS = {
 #: What asks Metal for nothing that a child can miss.
 NO_METAL = {
     *("Event", "StridedLayout", "dtype", "empty_cache", "explain", "get_include", "get_num_threads", "last_refusal"),
-    *("numpy_memory", "register_sync", "set_num_threads", "shares_memory", "show"),
+    *(
+        "get_cmake_dir",
+        "get_pkgconfig_dir",
+        "numpy_memory",
+        "register_sync",
+        "set_num_threads",
+        "shares_memory",
+        "show",
+    ),
 }
 #: What the parent has found out already, if it has used Metal.
 KNOWN = {"asarray nothing", "default_device", "devices", "get_storage_mode", "memory_stats", "set_memory_limit"}

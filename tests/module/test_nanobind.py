@@ -5,7 +5,7 @@ import sys
 import threading
 
 import pytest
-from extensions import build, load, run_demo
+from extensions import build, build_by_cmake, load, run_demo
 
 import metal_dlpack as md
 
@@ -26,6 +26,13 @@ def test_the_demo_runs(built):
     lines = run_demo(built).splitlines()
     assert lines[0].endswith("True at byte 4")
     assert lines[2] == "C++ keeps the memory: [1.0, 2.0, 42.0, 4.0]"
+
+
+@pytest.mark.long
+@pytest.mark.needs_cmake
+@pytest.mark.needs_no_sanitizer
+def test_cmake_builds_the_same(built, tmp_path):
+    assert run_demo(build_by_cmake("nanobind_extension", tmp_path)) == run_demo(built)
 
 
 @pytest.mark.parametrize("make", ["a", "a[1:, ::2]", "a.T", "a[0, 0]", "a.as_readonly()", "a.view('int32')"])

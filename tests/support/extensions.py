@@ -1,4 +1,4 @@
-"""Builds the extension modules of examples/ as their README says, and imports them."""
+"""Builds the extension modules of examples/ as their READMEs say, and imports them."""
 
 import importlib.util
 import os
@@ -10,20 +10,68 @@ from pathlib import Path
 from places import EXAMPLES
 
 
-def build(name, folder, **environment):
-    """A copy of examples/NAME in `folder`, with its extension built in place."""
+def copied(name, folder):
+    """A copy of examples/NAME in `folder`, without what was built there."""
     ignore = shutil.ignore_patterns("build", "*.so", "__pycache__")
-    there = Path(shutil.copytree(EXAMPLES / name, folder / name, ignore=ignore))
+    return Path(shutil.copytree(EXAMPLES / name, folder / name, ignore=ignore))
+
+
+def run(folder, *command, **environment):
+    """What the command prints; it must succeed."""
     result = subprocess.run(
-        [sys.executable, "setup.py", "-q", "build_ext", "--inplace"],
-        cwd=there,
+        [str(part) for part in command],
+        cwd=folder,
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
         timeout=600,
         check=False,
     )
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def build(name, folder, **environment):
+    """By setup.py: the folder with demo.py and the module."""
+    there = copied(name, folder)
+    run(there, sys.executable, "setup.py", "-q", "build_ext", "--inplace", **environment)
+    return there
+
+
+def build_by_cmake(name, folder):
+    there = copied(name, folder)
+    run_cmake(there, "-S", ".", "-B", "build", "-G", "Ninja")
+    run_cmake(there, "--build", "build")
+    shutil.copy(there / "demo.py", there / "build")
+    return there / "build"
+
+
+def run_cmake(folder, *arguments):
+    """CMake and ninja as PyPI has them."""
+    import cmake
+    import ninja
+
+    for_configuring = [
+        f"-DPython_EXECUTABLE={sys.executable}",
+        f"-DCMAKE_MAKE_PROGRAM={Path(ninja.BIN_DIR, 'ninja')}",
+        "-Wno-dev",
+    ]
+    more = [] if "--build" in arguments else for_configuring
+    return run(folder, Path(cmake.CMAKE_BIN_DIR, "cmake"), *more, *arguments)
+
+
+def build_by_pip(name, folder):
+    """By the build system that pyproject.toml names, which is installed here."""
+    there = copied(name, folder)
+    installing = ["-m", "pip", "install", "-q", "--no-build-isolation", "--no-deps", "--disable-pip-version-check"]
+    run(there, sys.executable, *installing, "--target", "site", ".")
+    shutil.copy(there / "demo.py", there / "site")
+    return there / "site"
+
+
+def build_by_make(name, folder):
+    there = copied(name, folder)
+    run(there, "make", f"PYTHON={sys.executable}", f"PKG_CONFIG={sys.executable} -m pkgconf", "CFLAGS=-Werror")
     return there
 
 
@@ -37,6 +85,4 @@ def load(folder, module):
 
 def run_demo(folder):
     """What demo.py prints, run in the folder of the built extension."""
-    return subprocess.run(
-        [sys.executable, "demo.py"], cwd=folder, capture_output=True, text=True, timeout=120, check=True
-    ).stdout
+    return run(folder, sys.executable, "demo.py")

@@ -271,7 +271,9 @@ CALLS = {
     "set_num_threads": [lambda: md.set_num_threads(md.get_num_threads())],
     # functions in Python
     "explain": [lambda: md.explain(array), lambda: md.explain(producer), lambda: md.explain(odd, device="cpu")],
+    "get_cmake_dir": [md.get_cmake_dir],
     "get_include": [md.get_include],
+    "get_pkgconfig_dir": [md.get_pkgconfig_dir],
     "numpy_memory": [use_numpy_memory],
     "open": [lambda: md.open(file)],
     "register_sync": [hook],

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from metal_dlpack import _core
 
@@ -18,8 +17,7 @@ MAX_NDIM = 64
 MAX_NBYTES = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
+class TensorInfo(NamedTuple):
     """One tensor of a file, as its header describes it."""
 
     name: str
@@ -65,9 +63,10 @@ def make_info(
     """A TensorInfo whose shape can be an Array's, and whose bytes lie within the file."""
     if len(shape) > MAX_NDIM:
         source.refuse(f"it has {len(shape)} dimensions, more than {MAX_NDIM}.", name)
-    nbytes = (prod(shape) * dtype.bits * dtype.lanes + 7) // 8
+    nitems = prod(shape)
+    nbytes = (nitems * dtype.bits * dtype.lanes + 7) // 8
     # Without an empty axis too: strides are products of the other extents.
-    if prod(extent or 1 for extent in shape) * dtype.itemsize > MAX_NBYTES:
+    if (nitems or prod(extent or 1 for extent in shape)) * dtype.itemsize > MAX_NBYTES:
         source.refuse(f"its shape {shape_text(shape)} has more bytes than 64 bits can count.", name)
     if offset < 0 or offset + nbytes > source.size:
         source.refuse(f"its {nbytes} bytes from byte {offset} on pass the end of the file ({source.size} bytes).", name)

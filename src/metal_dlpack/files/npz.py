@@ -11,11 +11,12 @@ import os
 import struct
 import zipfile
 from collections.abc import Collection
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from metal_dlpack import _core
 
 from .contents import Contents, TensorInfo, check_extents, make_info
+from .lookalikes import refuse_checkpoint
 from .npy import read_info
 from .source import Source
 
@@ -27,8 +28,7 @@ ENCRYPTED = 0x1
 NPY_MARK = b"\x93NUMPY"
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """One file in the archive, as the directory has it."""
 
     header: int
@@ -67,6 +67,8 @@ def read_contents(source: Source) -> Contents:
             entries, directory = archive.infolist(), archive.start_dir
     except Exception as error:  # zipfile raises what its parts raise: struct.error, OverflowError, ...
         source.refuse(f"its directory is not that of a zip archive: {str(error)[:200]}.", cause=error)
+    if any(entry.filename.endswith("/data.pkl") for entry in entries):
+        refuse_checkpoint(source)  # torch.save writes zip archives too
     entries.sort(key=lambda entry: entry.header_offset)
     check_extents(source, [(e.header_offset, least_end(e), e.filename) for e in entries])
     ends = [*(entry.header_offset for entry in entries[1:]), directory]

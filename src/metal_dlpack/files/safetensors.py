@@ -26,28 +26,28 @@ LENGTH_BYTES = 8
 MAX_DIGITS = 20
 
 DTYPES = {
-    "BOOL": "bool",
-    "F4": "float4_e2m1fn",
-    "F6_E2M3": "float6_e2m3fn",
-    "F6_E3M2": "float6_e3m2fn",
-    "U8": "uint8",
-    "I8": "int8",
-    "F8_E5M2": "float8_e5m2",
-    "F8_E4M3": "float8_e4m3fn",
-    "F8_E5M2FNUZ": "float8_e5m2fnuz",
-    "F8_E4M3FNUZ": "float8_e4m3fnuz",
-    "F8_E8M0": "float8_e8m0fnu",
-    "I16": "int16",
-    "U16": "uint16",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "I32": "int32",
-    "U32": "uint32",
-    "F32": "float32",
-    "C64": "complex64",
-    "F64": "float64",
-    "I64": "int64",
-    "U64": "uint64",
+    "BOOL": _core.dtype("bool"),
+    "F4": _core.dtype("float4_e2m1fn"),
+    "F6_E2M3": _core.dtype("float6_e2m3fn"),
+    "F6_E3M2": _core.dtype("float6_e3m2fn"),
+    "U8": _core.dtype("uint8"),
+    "I8": _core.dtype("int8"),
+    "F8_E5M2": _core.dtype("float8_e5m2"),
+    "F8_E4M3": _core.dtype("float8_e4m3fn"),
+    "F8_E5M2FNUZ": _core.dtype("float8_e5m2fnuz"),
+    "F8_E4M3FNUZ": _core.dtype("float8_e4m3fnuz"),
+    "F8_E8M0": _core.dtype("float8_e8m0fnu"),
+    "I16": _core.dtype("int16"),
+    "U16": _core.dtype("uint16"),
+    "F16": _core.dtype("float16"),
+    "BF16": _core.dtype("bfloat16"),
+    "I32": _core.dtype("int32"),
+    "U32": _core.dtype("uint32"),
+    "F32": _core.dtype("float32"),
+    "C64": _core.dtype("complex64"),
+    "F64": _core.dtype("float64"),
+    "I64": _core.dtype("int64"),
+    "U64": _core.dtype("uint64"),
 }
 
 
@@ -106,7 +106,7 @@ def whole_number(digits: str) -> int | float:
     """Negative ones are no lengths, and matter nowhere: as floats they are refused where a length belongs."""
     if len(digits) > MAX_DIGITS:
         raise ValueError(f"the number {digits[:MAX_DIGITS]} is too long")
-    return float(digits) if digits.startswith("-") else int(digits)
+    return float(digits) if digits[0] == "-" else int(digits)
 
 
 def finite_number(digits: str) -> float:
@@ -121,29 +121,31 @@ def no_constant(name: str) -> None:
 
 
 def read_tensor(source: Source, name: str, facts: Any, data_start: int) -> TensorInfo:
-    if not isinstance(facts, dict) or not {"dtype", "shape", "data_offsets"} <= facts.keys():
+    try:
+        kind, shape, offsets = facts["dtype"], facts["shape"], facts["data_offsets"]
+    except (KeyError, TypeError):  # TypeError: no object
         source.refuse("its entry lacks dtype, shape or data_offsets.", name)
-    kind, shape, offsets = facts["dtype"], facts["shape"], facts["data_offsets"]
-    if not isinstance(kind, str) or kind not in DTYPES:
+    dtype = DTYPES.get(kind) if isinstance(kind, str) else None
+    if dtype is None:
         source.refuse(f"its dtype ({str(kind)[:80]!r}) is none of {', '.join(DTYPES)}.", name)
     if not is_numbers(shape):
         source.refuse(f"its shape ({str(shape)[:200]}) is not a list of whole numbers.", name)
     if not is_numbers(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         source.refuse(f"its data_offsets ({str(offsets)[:200]}) are not a first byte and an end.", name)
-    info = make_info(source, name, kind, _core.dtype(DTYPES[kind]), tuple(shape), data_start + offsets[0])
+    info = make_info(source, name, kind, dtype, tuple(shape), data_start + offsets[0])
     if info.nbytes != offsets[1] - offsets[0]:
         source.refuse(
             f"its data_offsets ({offsets[0]}, {offsets[1]}) hold {offsets[1] - offsets[0]} bytes, and {kind} of shape "
             f"{info.shape} has {info.nbytes}.",
             name,
         )
-    if not is_whole_bytes(info):
+    if dtype.bits % 8 != 0 and not is_whole_bytes(info):
         source.refuse(f"{kind} of shape {info.shape} does not fill whole bytes.", name)
     return info
 
 
 def is_numbers(value: Any) -> bool:
-    return isinstance(value, list) and all(type(item) is int for item in value)
+    return isinstance(value, list) and set(map(type, value)) <= {int}
 
 
 def is_whole_bytes(info: TensorInfo) -> bool:
