@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from .doctor import examine, report_text
+from .doctor import examine, report
 
 __all__ = ["main"]
 
@@ -19,8 +19,10 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     options = parser.parse_args(arguments)
+    if not options.json:
+        return 0 if report(sys.stdout) else 1
     facts = examine()
-    print(json.dumps(facts, indent=2) if options.json else report_text(facts))
+    print(json.dumps(facts, indent=2))
     return 0 if facts["ok"] else 1
 
 
