@@ -80,6 +80,23 @@ def test_the_fixture_fails_each_test_that_does_wrong(tmp_path):
         assert words in said
 
 
+@pytest.mark.needs_torch
+def test_a_tensor_of_torch_is_read_as_the_guide_says(capsys):
+    import torch
+
+    import metal_dlpack as md
+
+    (code,) = re.findall(r"## Tensors of torch.*?```python\n(.*?)```", GUIDE, re.DOTALL)
+    names = {"md": md, "torch": torch}
+    exec(code, names)
+    assert "2" in capsys.readouterr().out
+    assert md.from_dlpack(names["t"]).tolist() == names["u"].tolist() == [3.0] * 3
+    assert "md.from_dlpack(t)" in str(md.explain(md.zeros(3), consumer="torch"))
+    for use in (print, torch.Tensor.cpu, torch.Tensor.clone, lambda t: t + 1):
+        with pytest.raises((RuntimeError, NotImplementedError)):
+            use(names["t"])
+
+
 def test_the_switches_are_understood():
     switches = re.findall(r"`(SOFTMETAL_\w+)=(\S+?)`", GUIDE)
     assert len(switches) >= 9
