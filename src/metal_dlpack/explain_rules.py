@@ -294,7 +294,7 @@ RULES = (
         "torch",
         "metal",
         "note",
-        "This build of torch has no MPS: it takes the tensor t, but cannot compute with it, print it, move it (t.cpu()).",
+        "This build of torch has no MPS: it carries a tensor t, and cannot compute with it, print it or move it.",
         "Read t through md.from_dlpack(t). For a tensor to compute with, pass md.from_dlpack(x).host.",
         "run",
         machine="no metal",
