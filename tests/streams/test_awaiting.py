@@ -89,6 +89,49 @@ def test_without_a_loop_the_way_out_is_said(slow):
     event.wait()
 
 
+def test_uvloop_awaits_as_asyncio_does(slow):
+    uvloop = pytest.importorskip("uvloop")
+
+    async def main():
+        stream = md.Stream()
+        await asyncio.gather(*[finish(work(stream)) for _ in range(3)])
+        async with stream:
+            md.zeros(64).copy()
+        assert stream.query()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+def test_anyio_on_asyncio_awaits_and_cancels(slow):
+    anyio = pytest.importorskip("anyio")
+
+    async def main():
+        event = work(md.Stream())
+        with anyio.move_on_after(LATENCY / 10) as scope:
+            await event
+        assert scope.cancelled_caught
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(finish, event)
+        assert event.query()
+
+    anyio.run(main)
+
+
+def test_trio_lets_a_thread_wait_as_the_error_says(slow):
+    trio = pytest.importorskip("trio")
+
+    async def main():
+        event = work(md.Stream())
+        with pytest.raises(RuntimeError, match=r"trio\.to_thread\.run_sync"):
+            await event
+        await trio.to_thread.run_sync(event.wait)
+        assert event.query()
+
+    trio.run(main)
+
+
 def test_tasks_and_loops_await_one_event(slow):
     event = work(md.Stream())
     ends = []
