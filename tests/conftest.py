@@ -1,10 +1,8 @@
 """Markers, fixtures and the hypothesis profile: made once, for every test file."""
 
-import gc
 import os
 import platform
 import sys
-import time
 
 # Before the extension is imported: the software Metal reads its environment once.
 os.environ.setdefault("SOFTMETAL_VALIDATION", "1")
@@ -19,7 +17,7 @@ import pytest
 from machine import HAS_SOFTMETAL, SANITIZER, has_metal, has_mlx_metal, has_module, has_mps
 
 import metal_dlpack as md
-from metal_dlpack import softmetal, trials
+from metal_dlpack import trials
 
 if SANITIZER:
     trials.ask_child = lambda _consumer, _names: {}  # a child would import what is left out above
@@ -93,51 +91,11 @@ def pytest_report_header():
     return f"metal_dlpack {md.__version__}: {metal} Metal{', ' + SANITIZER if SANITIZER else ''}"
 
 
-def count_buffers() -> int:
-    """Live MTLBuffers, after all work is over, everything that could die has died and the pool is empty."""
-    gc.collect()
-    softmetal.wait_idle(2)  # a finished command buffer lets go of its own a moment after it tells so
-    md.empty_cache()
-    return softmetal.live_objects("MTLBuffer")
+@pytest.fixture
+def live_buffers(metal_buffers):
+    return metal_buffers
 
 
 @pytest.fixture
-def live_buffers():
-    """Counts the software device's MTLBuffers; at the end of the test there are as many as before.
-
-    On a Mac it counts nothing: there the count is not to be had.
-    """
-    if not HAS_SOFTMETAL:
-        yield lambda: 0
-        return
-    before = count_buffers()
-    gc.freeze()  # the frameworks have a million objects: the next collections look at the test's only
-    yield lambda: count_buffers() - before
-    deadline = time.monotonic() + 5  # other libraries let go on threads of their own
-    while (after := count_buffers()) > before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert after <= before, f"{after - before} MTLBuffers outlive the test"  # fewer: the last of the test before
-
-
-@pytest.fixture
-def settings():
-    """softmetal.configure, undone at the end."""
-    changed = {}
-
-    def configure(**values):
-        changed.update(dict.fromkeys(values))
-        softmetal.configure(**values)
-
-    yield configure
-    softmetal.configure(**changed)
-
-
-@pytest.fixture(autouse=True)
-def no_validation_reports():
-    """A test that makes the software Metal's validation speak fails."""
-    if not HAS_SOFTMETAL:
-        yield
-        return
-    before = softmetal.reports()
-    yield
-    assert softmetal.reports() == before, softmetal.last_report()
+def settings(metal_settings):
+    return metal_settings

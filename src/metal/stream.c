@@ -296,6 +296,55 @@ stream_wait(metal_stream *stream, uint64_t value, uint64_t timeout_ns)
     return stream_has_reached(stream, value);
 }
 
+/* ---- bells ---- */
+
+struct stream_bell {
+    uint64_t value;
+    metal_bell *bell; /* owned (+1) */
+    stream_bell *next;
+};
+
+bridge_status
+stream_ring(metal_stream *stream, uint64_t value, metal_bell *bell, bool *is_reached)
+{
+    *is_reached = stream_has_reached(stream, value);
+    if (*is_reached || bridge_is_forked()) {
+        return *is_reached ? BRIDGE_OK : BRIDGE_FORKED;
+    }
+    stream_bell *added = malloc(sizeof *added);
+    if (added == NULL) {
+        return BRIDGE_NO_MEMORY;
+    }
+    lock_take(LOCK_STREAMS);
+    *is_reached = stream_has_reached(stream, value);
+    if (!*is_reached) {
+        bell_retain(bell);
+        *added = (stream_bell){value, bell, stream->bells};
+        stream->bells = added;
+        added = NULL;
+    }
+    lock_drop(LOCK_STREAMS);
+    free(added);
+    return BRIDGE_OK;
+}
+
+static void
+ring_bells_locked(metal_stream *stream)
+{
+    stream_bell **link = &stream->bells;
+    while (*link != NULL) {
+        stream_bell *due = *link;
+        if (due->value > stream->completed) {
+            link = &due->next;
+            continue;
+        }
+        *link = due->next;
+        bell_ring(due->bell);
+        bell_release(due->bell);
+        free(due);
+    }
+}
+
 void
 stream_complete(metal_stream *stream, uint64_t value)
 {
@@ -303,6 +352,7 @@ stream_complete(metal_stream *stream, uint64_t value)
     if (stream->completed < value) {
         __atomic_store_n(&stream->completed, value, __ATOMIC_RELEASE);
     }
+    ring_bells_locked(stream);
     lock_drop(LOCK_STREAMS);
     (void)pthread_cond_broadcast(
         &changed); /* under the lock, those who wake would wait for it */

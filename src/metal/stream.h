@@ -10,8 +10,11 @@
 #ifndef MD_STREAM_H
 #define MD_STREAM_H
 
+#include "metal/bell.h"
 #include "metal/devices.h"
 #include "metal/tracking_watch.h"
+
+typedef struct stream_bell stream_bell;
 
 /*     the queue's work       1 ─── 2 ─── 3 ─── 4 ─── 5      each signals its number
  *     cleaned up after       ●     ●                        completed = 2
@@ -28,6 +31,7 @@ typedef struct metal_stream {
     uint64_t completed;          /* atomic */
     bool has_failed;             /* atomic: `failure` was not reported yet */
     bridge_error failure;        /* the first one; behind LOCK_STREAMS */
+    stream_bell *bells;          /* those to ring; behind LOCK_STREAMS */
     struct metal_stream *next;   /* of the living, or of lost failures; behind LOCK_STREAMS */
 } metal_stream;
 
@@ -78,6 +82,11 @@ stream_has_reached(const metal_stream *stream, uint64_t value)
 /* Wait until the work of `value` is done.  False: not within `timeout_ns`.  In a forked child
  * nothing is ever done: false at once. */
 bool stream_wait(metal_stream *stream, uint64_t value, uint64_t timeout_ns);
+
+/* Ring the bell, once, when the work of `value` is done: on a thread of Metal's, after
+ * stream_has_reached says so.  `*is_reached`: it is done already, and the bell stays silent. */
+bridge_status stream_ring(metal_stream *stream, uint64_t value, metal_bell *bell,
+                          bool *is_reached);
 
 /* Has work failed without a report so far? */
 static inline bool

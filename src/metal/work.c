@@ -320,6 +320,15 @@ work_mark(metal_stream *stream, uint64_t *value)
     return work_submit(stream, NULL, 0, NULL, NULL, value);
 }
 
+bool
+work_is_done(metal_stream *stream)
+{
+    tracking_lock();
+    uint64_t submitted = stream->submitted;
+    tracking_unlock();
+    return stream_has_reached(stream, submitted);
+}
+
 static bridge_status
 encode_touch(bridge_commands *commands, void *context)
 {

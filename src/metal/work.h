@@ -50,6 +50,8 @@ bridge_status work_synchronize(metal_stream *stream, metal_storage *storage, uin
 /* Submit an empty piece: its value is reached once all that was committed to the queue before
  * is done, foreign work included. */
 bridge_status work_mark(metal_stream *stream, uint64_t *value);
+/* Is all that was submitted to the stream done?  Foreign work on its queue is not counted. */
+bool work_is_done(metal_stream *stream);
 /* What is submitted later runs after the event has `value`, and so does what others encode later
  * on the queue if it uses `storage`.  Until then foreign work writes that (it may be NULL): it
  * counts as written by this stream. */

@@ -44,11 +44,14 @@ def include_flags() -> str:
 
 
 def show_findings(as_json: bool) -> int:
-    from .doctor import examine, report_text  # takes longer than all the rest
+    from .doctor import examine, report  # takes longer than all the rest
 
+    if not as_json:
+        return 0 if report(sys.stdout) else 1
     facts = examine()
-    print(json.dumps(facts, indent=2) if as_json else report_text(facts))
+    print(json.dumps(facts, indent=2))
     return 0 if facts["ok"] else 1
+
 
 
 if __name__ == "__main__":

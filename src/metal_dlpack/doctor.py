@@ -1,30 +1,36 @@
 """The doctor: what this machine has, and which frameworks share memory through it.
 
 Each pair is tried by sharing, writing and reading (probes.py), in a child process: if a framework
-crashes, that is one row of the table, and the next child goes on with the rest.
+crashes, that is one row of the table, and the next child goes on with the rest.  A row that is not as
+it should be is tried once more in a child of its own, and that end counts.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import IO, Any, TextIO
 
 import metal_dlpack as md
 
 from .frameworks import FRAMEWORKS
 from .probes import PROBES, Copies, Probe
 
-__all__ = ["Row", "examine", "report_text"]
+__all__ = ["Row", "examine", "report"]
 
 #: One child may import a framework for the first time, on a slow disk.
 CHILD_TIMEOUT_S = 240
 VERDICTS = ("shares", "copies", "cannot")
+#: The name of a probe, its verdict and the reason.
+Answer = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -74,58 +80,78 @@ def child_environment() -> dict[str, str]:
     return {"JAX_PLATFORMS": "cpu", **os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def end_text(returncode: int, stderr: str) -> str:
+def end_text(returncode: int, stderr: bytes) -> str:
     """Why a child ended before it had answered."""
-    last = stderr.strip().splitlines()[-1:] or [""]
+    last = (stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
     if returncode < 0:
-        return f"the process died of {signal.Signals(-returncode).name}: {last[0]}".rstrip(": ")
-    return f"the process ended with code {returncode}: {last[0]}".rstrip(": ")
+        return f"the process died of {signal.Signals(-returncode).name}: {last}".rstrip(": ")
+    return f"the process ended with code {returncode}: {last}".rstrip(": ")
 
 
-def ask_child(names: list[str]) -> tuple[dict[str, tuple[str, str]], str]:
-    """The answers of one child, and why it stopped if some are missing."""
+def read_answer(line: bytes, names: list[str]) -> Answer | None:
     try:
-        child = subprocess.run(
+        name, verdict, reason = json.loads(line)
+    except ValueError:
+        return None  # a framework prints what it likes
+    return (name, verdict, str(reason)) if name in names and verdict in VERDICTS else None
+
+
+def read_lines(stdout: IO[bytes]) -> Iterator[bytes]:
+    """Lines as they come; TimeoutError if nothing comes for too long."""
+    rest = b""
+    while select.select([stdout], [], [], CHILD_TIMEOUT_S)[0]:
+        piece = os.read(stdout.fileno(), 1 << 16)
+        if not piece:
+            return
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from lines
+    raise TimeoutError(f"no answer in {CHILD_TIMEOUT_S} s")
+
+
+def ask_child(names: list[str]) -> Generator[Answer, None, str]:
+    """Yield the answers as one child gives them; return why it stopped, which counts if some are missing."""
+    with (
+        tempfile.TemporaryFile() as stderr,
+        subprocess.Popen(
             child_command(names),
-            capture_output=True,
-            text=True,
-            errors="replace",
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
             env=child_environment(),
-            timeout=CHILD_TIMEOUT_S,
-            check=False,
-        )
-        output, end = child.stdout, end_text(child.returncode, child.stderr)
-    except subprocess.TimeoutExpired as late:
-        text = late.stdout or b""
-        output = text.decode(errors="replace") if isinstance(text, bytes) else text
-        end = f"no answer in {CHILD_TIMEOUT_S} s"
-    return read_answers(output, names), end
-
-
-def read_answers(output: str, names: list[str]) -> dict[str, tuple[str, str]]:
-    answers = {}
-    for line in output.splitlines():
+        ) as child,
+    ):
+        assert child.stdout is not None
         try:
-            name, verdict, reason = json.loads(line)
-        except ValueError:
-            continue  # a framework prints what it likes
-        if name in names and verdict in VERDICTS:
-            answers[name] = (verdict, reason)
-    return answers
+            for line in read_lines(child.stdout):
+                answer = read_answer(line, names)
+                if answer is not None:
+                    yield answer
+        except TimeoutError as late:
+            return str(late)
+        finally:
+            child.kill()  # it has answered, has ended, or never will
+            returncode = child.wait()
+        stderr.seek(0)
+        return end_text(returncode, stderr.read())
 
 
-def ask_children(names: list[str]) -> dict[str, tuple[str, str]]:
-    """Answers for all the names: a child that dies costs the one it was at."""
-    answers: dict[str, tuple[str, str]] = {}
-    while names:
-        found, end = ask_child(names)
-        answers |= found
-        names = [name for name in names if name not in found]
-        if names:
-            answers[names[0]] = ("cannot", end)
-            names = names[1:]
-    return answers
+def ask_together(probes: list[Probe], tell: Callable[[Probe], None]) -> Iterator[Answer]:
+    """Answers for all the probes from as few children as can be: one that dies costs the probe it was at."""
+    pending = {probe.name: probe for probe in probes}
+    while pending:
+        answers = ask_child(list(pending))
+        try:
+            while pending:
+                tell(next(iter(pending.values())))
+                answer = next(answers)
+                if pending.pop(answer[0], None) is not None:
+                    yield answer
+        except StopIteration as end:
+            name = next(iter(pending))
+            yield name, "cannot", end.value
+            del pending[name]
+        finally:
+            answers.close()
 
 
 # ---- the table ----
@@ -136,16 +162,29 @@ def runnable_probes() -> list[Probe]:
     return [probe for probe in PROBES if installed.issuperset(probe.modules)]
 
 
-def find_rows() -> list[Row]:
-    probes = runnable_probes()
-    # One child for each set of frameworks: none is loaded beside one that it has no row with.
-    groups: dict[tuple[str, ...], list[str]] = {}
+def group_probes(probes: list[Probe]) -> list[list[Probe]]:
+    """Probes for one child each: importing a framework takes seconds, so each is imported by one child only."""
+    groups: list[list[Probe]] = []
     for probe in probes:
-        groups.setdefault(probe.modules, []).append(probe.name)
-    answers: dict[str, tuple[str, str]] = {}
-    for names in groups.values():
-        answers |= ask_children(names)
-    return [make_row(probe, *answers[probe.name]) for probe in probes]
+        joined = [group for group in groups if any(set(probe.modules) & set(other.modules) for other in group)]
+        groups = [group for group in groups if group not in joined]
+        groups.append([*(other for group in joined for other in group), probe])
+    for group in groups:
+        group.sort(key=probes.index)
+    return sorted(groups, key=lambda group: probes.index(group[0]))
+
+
+def find_rows(probes: list[Probe], tell: Callable[[Probe], None] = lambda probe: None) -> Iterator[Row]:
+    """A row for each probe, as it is found; `tell` hears which one is tried."""
+    by_name = {probe.name: probe for probe in probes}
+    for group in group_probes(probes):
+        for answer in ask_together(group, tell):
+            row = make_row(by_name[answer[0]], *answer[1:])
+            if not row.is_as_expected and len(group) > 1:
+                # Another framework in the process may be the reason.
+                alone = next(ask_together([by_name[row.probe]], tell))
+                row = make_row(by_name[row.probe], *alone[1:])
+            yield row
 
 
 def make_row(probe: Probe, verdict: str, reason: str) -> Row:
@@ -174,19 +213,26 @@ def describe_device(device: md.Device) -> dict[str, Any]:
     }
 
 
-def examine() -> dict[str, Any]:
-    """Everything the doctor knows, as plain data; "ok" says that all that should share does."""
-    devices = [describe_device(device) for device in md.devices()]
-    rows = find_rows() if devices else []
+def describe_machine() -> dict[str, Any]:
+    """What the doctor knows before it has tried anything, as plain data."""
     return {
         "metal_dlpack": md.__version__,
         "python": sys.version.split()[0],
         "platform": sys.platform,
-        "devices": devices,
+        "devices": [describe_device(device) for device in md.devices()],
         "storage_mode": md.get_storage_mode(),
         "frameworks": [{"name": f.name, "version": f.version()} for f in FRAMEWORKS],
-        "pairs": [asdict(row) for row in rows],
-        "ok": bool(devices) and all(row.is_as_expected for row in rows),
+    }
+
+
+def examine() -> dict[str, Any]:
+    """Everything the doctor knows, as plain data; "ok" says that all that should share does."""
+    machine = describe_machine()
+    probes = runnable_probes() if machine["devices"] else []
+    rows = {row.probe: row for row in find_rows(probes)}
+    return machine | {
+        "pairs": [asdict(rows[probe.name]) for probe in probes],
+        "ok": bool(machine["devices"]) and all(row.is_as_expected for row in rows.values()),
     }
 
 
@@ -211,44 +257,87 @@ def device_lines(device: dict[str, Any]) -> list[str]:
     ]
 
 
-def table_lines(pairs: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
-    """The table's lines, and the notes below it."""
-    notes: list[str] = []
-    cells = [("from", "to", "how", "verdict")]
-    tails = [""]
-    for pair in pairs:
-        tail = pair["reason"]
-        if pair["note"]:
-            if pair["note"] not in notes:
-                notes.append(pair["note"])
-            tail = f"{tail} [{notes.index(pair['note']) + 1}]".strip()
-        if not pair["is_as_expected"]:
-            tail = f"UNEXPECTED {tail}"
-        cells.append((pair["source"], pair["target"], pair["how"], pair["verdict"]))
-        tails.append(tail)
-    widths = [max(len(row[column]) for row in cells) for column in range(4)]
-    lines = []
-    for row, tail in zip(cells, tails, strict=True):
-        text = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        lines.append(f"  {text}  {tail}".rstrip())
-    return lines, notes
-
-
-def report_text(facts: dict[str, Any]) -> str:
-    lines = [f"metal_dlpack {facts['metal_dlpack']}, Python {facts['python']}, {facts['platform']}"]
+def machine_lines(machine: dict[str, Any]) -> list[str]:
+    lines = [f"metal_dlpack {machine['metal_dlpack']}, Python {machine['python']}, {machine['platform']}"]
     lines += ["", "Devices"]
-    for device in facts["devices"]:
+    for device in machine["devices"]:
         lines += device_lines(device)
-    if not facts["devices"]:
+    if not machine["devices"]:
         lines.append("  none: Metal shows no device, so nothing can be shared")
-    lines += [f"  storage mode of allocations: {facts['storage_mode']}", "", "Frameworks"]
-    for framework in facts["frameworks"]:
+    lines += [f"  storage mode of allocations: {machine['storage_mode']}", "", "Frameworks"]
+    for framework in machine["frameworks"]:
         lines.append(f"  {framework['name']:<10} {framework['version'] or 'not installed'}")
-    lines += ["", "Who shares memory, found by writing on one side and reading on the other"]
-    table, notes = table_lines(facts["pairs"])
-    lines += table
-    for number, note in enumerate(notes, 1):
-        lines += textwrap.wrap(f"[{number}] {note}.", 98, initial_indent="  ", subsequent_indent="      ")
-    end = "All that should share does." if facts["ok"] else "Something should share and does not."
-    lines += ["", end]
-    return "\n".join(lines)
+    return lines
+
+
+class Table:
+    """The table of pairs, line by line, and the notes below it."""
+
+    def __init__(self, probes: list[Probe]) -> None:
+        cells = [("from", "to", "how", "verdict"), *((p.source, p.target, p.how, "") for p in probes)]
+        self.widths = [max(len(row[column]) for row in cells) for column in range(4)]
+        self.notes: list[str] = []
+
+    def head(self) -> str:
+        return self.line(("from", "to", "how", "verdict"), "")
+
+    def row(self, row: Row) -> str:
+        tail = row.reason
+        if row.note:
+            if row.note not in self.notes:
+                self.notes.append(row.note)
+            tail = f"{tail} [{self.notes.index(row.note) + 1}]".strip()
+        if not row.is_as_expected:
+            tail = f"UNEXPECTED {tail}"
+        return self.line((row.source, row.target, row.how, row.verdict), tail)
+
+    def line(self, cells: tuple[str, ...], tail: str) -> str:
+        text = "  ".join(cell.ljust(width) for cell, width in zip(cells, self.widths, strict=True))
+        return f"  {text}  {tail}".rstrip()
+
+    def note_lines(self) -> list[str]:
+        return [
+            line
+            for number, note in enumerate(self.notes, 1)
+            for line in textwrap.wrap(f"[{number}] {note}.", 98, initial_indent="  ", subsequent_indent="      ")
+        ]
+
+
+def end_line(machine: dict[str, Any], rows: list[Row]) -> str:
+    if not machine["devices"]:
+        return "Nothing can be shared: Metal shows no device."
+    if not rows:
+        packages = ", ".join(f.distribution for f in FRAMEWORKS if any(f.module in p.modules for p in PROBES))
+        return f"No framework to share with is installed. Install one with pip and run this again: {packages}."
+    if all(row.is_as_expected for row in rows):
+        return "All that should share does."
+    return "Something should share and does not."
+
+
+def report(out: TextIO) -> bool:
+    """Write all of it as text, each row as it is found; returns whether all that should share does."""
+    machine = describe_machine()
+    probes = runnable_probes() if machine["devices"] else []
+    table, is_terminal = Table(probes), out.isatty()
+    rows: list[Row] = []
+
+    def tell(probe: Probe) -> None:
+        if is_terminal:
+            out.write(f"\r\x1b[K  trying {len(rows) + 1} of {len(probes)}: {probe.how}"[:78])
+            out.flush()
+
+    def write(line: str) -> None:
+        out.write(("\r\x1b[K" if is_terminal else "") + line + "\n")
+        out.flush()
+
+    for line in machine_lines(machine):
+        write(line)
+    if probes:
+        write("\nWho shares memory, found by writing on one side and reading on the other")
+        write(table.head())
+    for row in find_rows(probes, tell):
+        rows.append(row)
+        write(table.row(row))
+    for line in [*table.note_lines(), "", end_line(machine, rows)]:
+        write(line)
+    return bool(machine["devices"]) and all(row.is_as_expected for row in rows)

@@ -147,8 +147,8 @@ def check_torch_handle(tensor: Any, array: md.Array) -> None:
     "torch.from_dlpack(a), and back",
     "torch",
     where=not IS_MAC,
-    note="this PyTorch takes and gives MPS tensors but runs no operation on them: the tensor's handle "
-    "is compared, and its data read through md.from_dlpack(t)",
+    note="this PyTorch has no MPS: it carries such a tensor t, but cannot compute with it, print it or move it "
+    "(t.cpu()); read it through md.from_dlpack(t), as is done here",
 )
 def torch_mps_handle() -> None:
     import torch

@@ -110,6 +110,37 @@ errors_no_buffer(md_state *state, const char *where, bridge_status status,
     }
 }
 
+/* Is the code among the numbers of Metal's words?  As a rule: "(00000008:kIOGPU...)". */
+static bool
+names_its_code(const bridge_error *error)
+{
+    const char *at = error->text;
+    while ((at = strpbrk(at, "0123456789")) != NULL) {
+        char *end;
+        if (strtol(at, &end, 10) == error->code) {
+            return true;
+        }
+        at = end;
+    }
+    return false;
+}
+
+static PyObject *
+raise_command_failed(md_state *state, const char *where, const bridge_error *error)
+{
+    const char *text = bridge_status_text(BRIDGE_COMMAND_FAILED);
+    bridge_error told = *error;
+    size_t length = strlen(told.text);
+    if (length > 0 && told.text[length - 1] == '.') {
+        told.text[length - 1] = '\0'; /* the sentence is ours */
+    }
+    if (names_its_code(&told)) {
+        return PyErr_Format(state->metal_error, "%s: %s: %s.", where, text, told.text);
+    }
+    return PyErr_Format(state->metal_error, "%s: %s: %s (code %ld).", where, text, told.text,
+                        told.code);
+}
+
 PyObject *
 errors_from_bridge(md_state *state, const char *where, bridge_status status,
                    const bridge_error *error, uint64_t nbytes)
@@ -121,8 +152,7 @@ errors_from_bridge(md_state *state, const char *where, bridge_status status,
                             (unsigned long long)nbytes);
     }
     if (status == BRIDGE_COMMAND_FAILED && error != NULL) {
-        return PyErr_Format(state->metal_error, "%s: %s: %s (code %ld).", where, text,
-                            error->text, error->code);
+        return raise_command_failed(state, where, error);
     }
     return PyErr_Format(state->metal_error, "%s: %s.", where, text);
 }

@@ -22,7 +22,8 @@
     X(array_type, array_spec, 1) \
     X(host_view_type, host_view_spec, 1) \
     X(stream_type, stream_spec, 1) \
-    X(event_type, event_spec, 1)
+    X(event_type, event_spec, 1) \
+    X(bell_type, bell_spec, 1)
 
 /* Every object of another kind that the state owns.  exec fills each before any is used. */
 #define MD_OBJECT_LIST(X) \

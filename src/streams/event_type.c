@@ -10,6 +10,7 @@
 
 #include "python/args.h"
 #include "python/waiting.h"
+#include "streams/awaitable.h"
 
 /* ---- making ---- */
 
@@ -185,6 +186,40 @@ event_wait(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwna
     return result < 0 ? NULL : PyBool_FromLong(result);
 }
 
+/* ---- awaiting ---- */
+
+/* The same moment in an Event of its own: owned (+1), or NULL with MemoryError. */
+static PyObject *
+copy_moment(md_state *state, const EventObject *self)
+{
+    PyObject *op = event_new_object(state);
+    if (op != NULL && self->event != NULL) {
+        bridge_event_retain(self->event);
+        event_cast(op)->event = self->event;
+        event_cast(op)->value = self->value;
+    }
+    if (op != NULL && self->stream != NULL) {
+        stream_retain(self->stream);
+        event_cast(op)->stream = self->stream;
+    }
+    return op;
+}
+
+/* The moment that it is now: the Event can be recorded anew while a task waits. */
+static PyObject *
+event_await(PyObject *op)
+{
+    PyObject *moment = copy_moment(state_of(op), event_cast(op));
+    if (moment == NULL) {
+        return NULL;
+    }
+    bool is_foreign = event_cast(op)->stream == NULL && event_cast(op)->event != NULL;
+    PyObject *waiting =
+        awaitable_call(is_foreign ? "wait_for_foreign" : "wait_for", &moment, 1);
+    Py_DECREF(moment);
+    return waiting;
+}
+
 static PyMethodDef event_methods[] = {
     {"from_handle", MD_FASTCALL(event_from_handle) | METH_CLASS, event_from_handle_doc},
     {"query", event_query, METH_NOARGS, event_query_doc},
@@ -258,18 +293,23 @@ PyDoc_STRVAR(
     "Event()\n--\n\n"
     "A moment in the work of a queue: an MTLSharedEvent and the value it has by then.\n\n"
     "Stream.record() makes one, Stream.wait() lets another queue wait for it on the GPU,\n"
-    "Event.wait() lets the CPU wait.  An Event that was never recorded is reached.");
+    "Event.wait() lets the CPU wait.  An Event that was never recorded is reached.\n\n"
+    "`await event` lets an asyncio task wait, and blocks no thread: the thread of Metal's "
+    "that\n"
+    "finishes the work wakes the event loop.  It raises MetalError as wait() does.  Any number "
+    "of\n"
+    "tasks and loops may await one Event; a task that is cancelled leaves the work, and its "
+    "failure\n"
+    "if it fails, to the next wait.  uvloop and anyio on asyncio will do; under trio call\n"
+    "`await trio.to_thread.run_sync(event.wait)`.\n\n"
+    "Source: MTLSharedEvent; docs/synchronisation.md.");
 
 static PyType_Slot event_slots[] = {
-    {Py_tp_doc, (void *)event_doc},
-    {Py_tp_new, event_new},
-    {Py_tp_dealloc, event_dealloc},
-    {Py_tp_traverse, event_traverse},
-    {Py_tp_methods, event_methods},
-    {Py_tp_members, event_members},
-    {Py_tp_getset, event_getset},
-    {Py_tp_repr, event_repr},
-    {0, NULL},
+    {Py_tp_doc, (void *)event_doc}, {Py_tp_new, event_new},
+    {Py_tp_dealloc, event_dealloc}, {Py_tp_traverse, event_traverse},
+    {Py_tp_methods, event_methods}, {Py_tp_members, event_members},
+    {Py_tp_getset, event_getset},   {Py_tp_repr, event_repr},
+    {Py_am_await, event_await},     {0, NULL},
 };
 
 PyType_Spec event_spec = {

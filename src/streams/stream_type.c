@@ -12,6 +12,7 @@
 #include "python/args.h"
 #include "python/errors.h"
 #include "python/waiting.h"
+#include "streams/awaitable.h"
 #include "streams/device.h"
 #include "streams/event_type.h"
 #include "streams/stream_current.h"
@@ -117,6 +118,21 @@ synchronize(md_state *state, const char *function, metal_stream *stream)
         return -1;
     }
     return waiting_for_stream(state, function, stream, value, STREAM_FOREVER) == 1 ? 0 : -1;
+}
+
+PyDoc_STRVAR(stream_query_doc,
+             "query($self, /)\n--\n\n"
+             "Is all work that was submitted to the stream done?  Never waits, never raises a "
+             "failure.\n\n"
+             "Returns\n-------\n"
+             "bool\n"
+             "    What others committed to its queue is not counted: ask record().query() for "
+             "that.");
+
+static PyObject *
+stream_query(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    return PyBool_FromLong(work_is_done(stream_cast(op)));
 }
 
 PyDoc_STRVAR(
@@ -263,12 +279,15 @@ stream_metal_stream(PyObject *op, PyObject *Py_UNUSED(unused))
 
 static PyMethodDef stream_methods[] = {
     {"from_handle", stream_from_handle, METH_O | METH_CLASS, stream_from_handle_doc},
+    {"query", stream_query, METH_NOARGS, stream_query_doc},
     {"synchronize", stream_synchronize, METH_NOARGS, stream_synchronize_doc},
     {"record", MD_FASTCALL(stream_record), stream_record_doc},
     {"wait", stream_wait_for, METH_O, stream_wait_doc},
     {"__metal_stream__", stream_metal_stream, METH_NOARGS, stream_metal_stream_doc},
     {"__enter__", stream_enter, METH_NOARGS, stream_enter_doc},
     {"__exit__", MD_FASTCALL(stream_exit), stream_exit_doc},
+    {"__aenter__", stream_aenter, METH_NOARGS, stream_aenter_doc},
+    {"__aexit__", MD_FASTCALL(stream_aexit), stream_aexit_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -370,7 +389,8 @@ PyDoc_STRVAR(
     "    A name for Metal's tools.\n\n"
     "Raises\n------\n"
     "MetalError\n    Metal gave no queue.\n\n"
-    "`with stream:` makes it the current stream of the thread.  A buffer that two streams use "
+    "`with stream:` makes it the current stream of the thread, or of the asyncio task;\n"
+    "`async with stream:` too, and awaits its work at the end.  A buffer that two streams use "
     "is\n"
     "handed over on the GPU; the CPU waits only where it reads or writes the bytes.\n\n"
     "Work goes on when the Stream is dropped.  If it fails, and neither an Event of the stream "

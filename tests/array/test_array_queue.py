@@ -334,7 +334,7 @@ def test_a_failure_is_told_at_host_access_once(waits_first, settings):
     array.fill(3, stream=stream)
     if waits_first:
         wait_until_idle(stream)
-    with pytest.raises(md.MetalError, match=r"OutOfMemory, 8.*\(code 8\)"):
+    with pytest.raises(md.MetalError, match="OutOfMemory, 8"):
         np.asarray(array)
     settings(fail=None)
     assert np.asarray(array).tolist() == [0] * 64
@@ -347,7 +347,7 @@ def test_a_failure_told_by_the_stream_is_not_told_by_the_buffer(settings):
     stream, array = md.Stream(), md.zeros(64)
     settings(fail="commit@1=3")
     array.fill(3, stream=stream)
-    with pytest.raises(md.MetalError, match="code 3"):
+    with pytest.raises(md.MetalError, match="PageFault, 3"):
         stream.synchronize()
     settings(fail=None)
     assert np.asarray(array).tolist() == [0] * 64
@@ -362,7 +362,7 @@ def test_a_failure_is_forgotten_with_the_buffer(settings):
     del array
     for _ in range(10):  # one of these lies where the first one was
         assert np.asarray(md.zeros(64)).tolist() == [0] * 64
-    with pytest.raises(md.MetalError, match="code 3"):
+    with pytest.raises(md.MetalError, match="PageFault, 3"):
         stream.synchronize()
 
 

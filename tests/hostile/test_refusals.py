@@ -153,7 +153,7 @@ def test_a_recorded_event_shows_its_value():
 @pytest.mark.needs_softmetal
 def test_zeros_that_the_gpu_does_not_write_are_not_handed_out(settings, live_buffers):
     settings(fail="commit@1+=8")
-    with pytest.raises(md.MetalError, match="code 8"):
+    with pytest.raises(md.MetalError, match="OutOfMemory, 8"):
         md.zeros(3, storage="private")
 
 

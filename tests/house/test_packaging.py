@@ -107,8 +107,24 @@ def test_a_wheel_has_the_module_its_stub_and_the_licence(wheel):
     ):
         assert f"metal_dlpack/{name}" in names
     assert any(re.fullmatch(r"metal_dlpack/_core\..*\.so", name) for name in names)
+    assert "_metal_dlpack_pytest.py" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not any(name.endswith((".c", ".m", ".map")) for name in names)
+
+
+def test_pytest_finds_the_plugin_of_a_wheel_that_is_unpacked(wheel, tmp_path):
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    (tmp_path / "test_it.py").write_text("def test_it(metal):\n    pass\n")
+    child = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "1 passed" in child.stdout, child.stdout + child.stderr
 
 
 def test_a_wheel_works_where_it_is_unpacked(wheel, tmp_path):

@@ -54,8 +54,24 @@ def queue():
 
 
 def test_there_are_as_many_recipes_as_are_run_here():
-    assert len(all_recipes(SYNCHRONISATION)) == 5
+    assert len(all_recipes(SYNCHRONISATION)) == 6
     assert len(all_recipes("metal_stream.md")) == 2
+
+
+def test_tasks_wait_for_streams():
+    import asyncio
+
+    names = {"md": md}
+    exec(recipe(SYNCHRONISATION, "**asyncio.**"), names)
+
+    async def main():
+        array, stream, other = md.zeros((2, 4, 6)), md.Stream(), md.Stream()
+        await names["upload"](np.ones((2, 4, 6), "float32"), array, stream)
+        small = await names["halve"](array, other)
+        assert stream.query() and other.query()
+        return small
+
+    assert np.array_equal(asyncio.run(main()), np.ones((2, 2, 3)))
 
 
 @pytest.mark.needs_mlx

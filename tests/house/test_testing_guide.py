@@ -6,45 +6,50 @@ import subprocess
 import sys
 
 import pytest
-from places import DOCS
+from places import DOCS, python_path
 
+import _metal_dlpack_pytest
 from metal_dlpack import softmetal
 
 GUIDE = (DOCS / "testing_with_softmetal.md").read_text()
-FILES = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", GUIDE, re.DOTALL))
+FILES = dict(re.findall(r"```(?:python|toml)\n# (\w+\.\w+)\n(.*?)```", GUIDE, re.DOTALL))
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_numpy, pytest.mark.needs_no_sanitizer]
 
 
-def run(folder, more="", **settings):
+def run(folder, *options, more="", **settings):
     for name, text in FILES.items():
         (folder / name).write_text(text)
     (folder / "test_more.py").write_text(more)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SOFTMETAL_")}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, "."],
         capture_output=True,
         text=True,
         timeout=120,
         cwd=folder,
-        env=kept | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)} | settings,
+        env=kept | {"PYTHONPATH": python_path()} | settings,
     )
     return done.stdout + done.stderr
 
 
 def test_there_are_two_files():
-    assert set(FILES) == {"conftest.py", "test_upload.py"}
+    assert set(FILES) == {"pyproject.toml", "test_upload.py"}
+
+
+#: The options of the command at the top of the page.
+(OPTIONS,) = re.findall(r"^    python -m pytest (--softmetal.*)$", GUIDE, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{}, {"SOFTMETAL_SEED": "last", "SOFTMETAL_DISCRETE": "1", "SOFTMETAL_POISON": "1"}],
-    ids=["as it is", "as CI runs it again"],
+    ("options", "settings"),
+    [([], {}), (OPTIONS.split(), {}), ([], {"SOFTMETAL_SEED": "7"})],
+    ids=["as it is", "as CI runs it", "by the environment"],
 )
-def test_the_example_passes(tmp_path, settings):
-    said = run(tmp_path, **settings)
+def test_the_example_passes(tmp_path, options, settings):
+    said = run(tmp_path, *options, **settings)
     assert "8 passed" in said, said
-    assert "softmetal:" not in said
+    assert "softmetal: race" not in said
 
 
 WRONG = """
@@ -68,28 +73,43 @@ def test_that_does_not_wait(metal):
 """
 
 
-def test_the_fixture_fails_each_test_that_does_wrong(tmp_path):
-    said = run(tmp_path, WRONG)
-    assert "11 passed, 3 errors" in said, said
-    for name, words in {
-        "test_that_keeps_an_array": "a buffer is left behind",
-        "test_that_asks_for_nothing": "softmetal: zero-length: ",
-        "test_that_does_not_wait": "softmetal: race: ",
-    }.items():
-        assert f"ERROR test_more.py::{name}" in said
+def test_each_test_that_does_wrong_fails(tmp_path):
+    said = run(tmp_path, more=WRONG)
+    assert "2 failed, 9 passed, 1 error" in said, said
+    for name, how, words in [
+        ("test_that_keeps_an_array", "ERROR", "outlive the test"),
+        ("test_that_asks_for_nothing", "FAILED", "softmetal: zero-length: "),
+        ("test_that_does_not_wait", "FAILED", "softmetal: race: "),
+    ]:
+        assert f"{how} test_more.py::{name}" in said
         assert words in said
 
 
-def test_the_switches_are_understood():
-    switches = re.findall(r"`(SOFTMETAL_\w+)=(\S+?)`", GUIDE)
-    assert len(switches) >= 9
-    for name, value in switches:
-        setting = name.removeprefix("SOFTMETAL_").lower()
-        if setting not in {"validation", "validation_mode"}:
-            try:
-                softmetal.configure(**{setting: value})
-            finally:
-                softmetal.configure(**{setting: None})
+@pytest.mark.needs_torch
+def test_a_tensor_of_torch_is_read_as_the_guide_says(capsys):
+    import torch
+
+    import metal_dlpack as md
+
+    (code,) = re.findall(r"## Tensors of torch.*?```python\n(.*?)```", GUIDE, re.DOTALL)
+    names = {"md": md, "torch": torch}
+    exec(code, names)
+    assert "2" in capsys.readouterr().out
+    assert md.from_dlpack(names["t"]).tolist() == names["u"].tolist() == [3.0] * 3
+    assert "md.from_dlpack(t)" in str(md.explain(md.zeros(3), consumer="torch"))
+    for use in (print, torch.Tensor.cpu, torch.Tensor.clone, lambda t: t + 1):
+        with pytest.raises((RuntimeError, NotImplementedError)):
+            use(names["t"])
+
+
+def test_the_settings_are_understood():
+    settings = re.findall(r"`([a-z_]+)=(\S+?)`", GUIDE.partition("| setting |")[2].partition("\n\n")[0])
+    assert len(settings) >= 9
+    for name, value in settings:
+        try:
+            softmetal.configure(**{name: value})
+        finally:
+            softmetal.configure(**{name: None})
 
 
 def test_the_names_it_uses_exist():
@@ -97,7 +117,11 @@ def test_the_names_it_uses_exist():
 
     for name in re.findall(r"\bmd\.(\w+)", GUIDE):
         assert hasattr(md, name), name
-    for name in re.findall(r"\bsoftmetal\.(\w+)\(", GUIDE):
+    tools = GUIDE.partition("has the same tools: ")[2].partition(".\n")[0]
+    assert len(re.findall(r"`(\w+)`", tools)) == 5
+    for name in re.findall(r"`(\w+)`", tools):
         assert hasattr(softmetal, name), name
+    fixtures = set(re.findall(r"`(metal(?:_\w+)?)`", GUIDE)) - {"metal_dlpack"}
+    assert fixtures == {name for name in vars(_metal_dlpack_pytest) if name == "metal" or name.startswith("metal_")}
     for target in re.findall(r"\]\(([^)#]+)", GUIDE):
         assert (DOCS / target).exists(), target

@@ -195,15 +195,17 @@ def test_the_software_metal_is_idle_when_all_work_is_over_whosever_it_is(setting
 
 @needs_softmetal
 @pytest.mark.parametrize("code", [1, 2, 3, 8, 9, 11])
-def test_a_failed_command_is_an_error_with_metals_words(code, settings):
+def test_a_failed_command_is_an_error_with_metals_words_and_its_code_once(code, settings):
     buffer = md.Buffer(64, storage="private")
     buffer.fill(1)
     settings(fail=f"commit@1={code}")
-    with pytest.raises(md.MetalError, match=rf"a command buffer failed: .*\(code {code}\)") as caught:
+    with pytest.raises(md.MetalError, match="a command buffer failed: ") as caught:
         buffer.fill(2)
     settings(fail=None)
-    words = str(caught.value).partition("a command buffer failed: ")[2].partition(" (code")[0]
-    assert len(words) > 3, "the text of the NSError is missing"
+    words = str(caught.value).partition("a command buffer failed: ")[2]
+    assert len(words) > 10, "the text of the NSError is missing"
+    assert re.findall(r"\d+", words) == [str(code)]
+    assert words.endswith(").")
     assert contents(buffer) == b"\1" * 64
 
 
@@ -222,7 +224,7 @@ def test_a_failed_download_hands_out_nothing(settings):
     buffer.fill(5)
     target = bytearray(b"\xee" * 64)
     settings(fail="commit@1=8")
-    with pytest.raises(md.MetalError, match=r"code 8"):
+    with pytest.raises(md.MetalError, match="OutOfMemory, 8"):
         buffer.copy_to(target)
     assert target == b"\xee" * 64
 

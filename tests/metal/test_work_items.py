@@ -166,7 +166,7 @@ def test_a_failed_copy_is_an_error_at_the_next_wait():
     softmetal.configure(fail="commit@1=OutOfMemory")
     try:
         a.copy_from(b.T)
-        with pytest.raises(md.MetalError, match="code 8"):
+        with pytest.raises(md.MetalError, match="OutOfMemory, 8"):
             read(a)
     finally:
         softmetal.configure(fail=None)

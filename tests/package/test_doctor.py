@@ -1,7 +1,9 @@
 """The doctor: what it finds, what it says when something crashes, and its exit code."""
 
+import io
 import json
 import os
+import resource
 import subprocess
 import sys
 
@@ -20,32 +22,47 @@ ENDS = {
     "end_killed": "import os, signal; os.kill(os.getpid(), signal.SIGABRT)",
     "end_exit": "import os; print('last words', file=__import__('sys').stderr); os._exit(3)",
     "end_noisy": "print('[1, 2]'); print('not JSON {'); print('[\"end_well\", \"nonsense\", \"\"]')",
+    # It ends well in a process of its own.
+    "end_alone": "import metal_dlpack as md\n    assert not hasattr(md, 'mark'), 'not alone'",
+    "end_marked": "import metal_dlpack as md\n    md.mark = True",
+    "end_late": "import os, time\n    while not os.path.exists(os.environ['GO_ON']): time.sleep(0.01)",
 }
+
+
+def stand_in(name, modules=("numpy",)):
+    return Probe(name, "a", "b", f"how {name}", modules, lambda: None)
+
+
+def quiet(probe):
+    pass
 
 
 @pytest.fixture
 def odd_probes(monkeypatch, tmp_path):
-    """The children run these probes instead of the real ones."""
+    """The children run these probes instead of the real ones; gives the list of children, by what they ran."""
     lines = ["from metal_dlpack.probes import *", "from metal_dlpack import probes", "probes.PROBES.clear()"]
     for name, body in ENDS.items():
         lines += [f"def {name}():", f"    {body}"]
         lines += [f"probes.PROBES.append(probes.Probe({name!r}, 'a', 'b', 'how', (), {name}))"]
     (tmp_path / "odd_probes.py").write_text("\n".join(lines))
     code = "import sys, odd_probes; from metal_dlpack.doctor import run_child; run_child(sys.argv[1:])"
-    monkeypatch.setattr(doctor, "child_command", lambda names: [sys.executable, "-c", code, *names])
+    children = []
+    monkeypatch.setattr(
+        doctor, "child_command", lambda names: children.append(names) or [sys.executable, "-c", code, *names]
+    )
     paths = [str(tmp_path), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
-    stand_ins = [Probe(name, "a", "b", "how", (), lambda: None) for name in ENDS]
-    monkeypatch.setattr(doctor, "PROBES", stand_ins)
-    return list(ENDS)
+    monkeypatch.setenv("GO_ON", str(tmp_path / "go on"))
+    return children
 
 
 def test_a_crash_is_a_row_and_not_the_end(odd_probes):
-    answers = doctor.ask_children(odd_probes)
-    assert list(answers) == odd_probes
-    assert answers["end_well"] == ("shares", "")
-    assert answers["end_copied"] == ("copies", "the bytes are elsewhere")
-    assert answers["end_refused"] == ("cannot", "BufferError: not this device")
+    names = ["end_well", "end_copied", "end_refused", "end_killed", "end_exit", "end_noisy"]
+    answers = {name: ends for name, *ends in doctor.ask_together([stand_in(name) for name in names], quiet)}
+    assert list(answers) == names
+    assert answers["end_well"] == ["shares", ""]
+    assert answers["end_copied"] == ["copies", "the bytes are elsewhere"]
+    assert answers["end_refused"] == ["cannot", "BufferError: not this device"]
     verdict, reason = answers["end_killed"]
     assert verdict == "cannot"
     assert "SIGABRT" in reason
@@ -53,7 +70,8 @@ def test_a_crash_is_a_row_and_not_the_end(odd_probes):
     assert verdict == "cannot"
     assert "code 3" in reason
     assert "last words" in reason
-    assert answers["end_noisy"] == ("shares", "")
+    assert answers["end_noisy"] == ["shares", ""]
+    assert odd_probes == [names, names[4:], names[5:]]
 
 
 def test_a_probe_that_hangs_is_a_row(odd_probes, monkeypatch):
@@ -61,15 +79,75 @@ def test_a_probe_that_hangs_is_a_row(odd_probes, monkeypatch):
     monkeypatch.setattr(
         doctor, "child_command", lambda names: [sys.executable, "-c", "import time; time.sleep(60)", *names]
     )
-    assert doctor.ask_children(["end_well"]) == {"end_well": ("cannot", "no answer in 0.5 s")}
+    answers = list(doctor.ask_together([stand_in("end_well")], quiet))
+    assert answers == [("end_well", "cannot", "no answer in 0.5 s")]
+
+
+def test_a_row_comes_as_it_is_found(odd_probes, tmp_path):
+    tried = []
+    rows = doctor.find_rows([stand_in("end_well"), stand_in("end_late")], tried.append)
+    assert next(rows).probe == "end_well"
+    assert [probe.name for probe in tried] == ["end_well"]
+    (tmp_path / "go on").touch()
+    assert next(rows).probe == "end_late"
+
+
+def test_a_row_that_is_not_as_it_should_be_is_tried_once_more_alone(odd_probes):
+    names = ["end_marked", "end_alone", "end_killed", "end_well"]
+    rows = list(doctor.find_rows([stand_in(name) for name in names]))
+    assert [(row.probe, row.verdict) for row in rows] == [
+        ("end_marked", "shares"),
+        ("end_alone", "shares"),
+        ("end_killed", "cannot"),
+        ("end_well", "shares"),
+    ]
+    assert odd_probes == [names, ["end_alone"], ["end_killed"], ["end_well"]]
+
+
+def test_each_framework_is_imported_by_one_child():
+    probes = [
+        stand_in("a", ("numpy",)),
+        stand_in("b", ("torch",)),
+        stand_in("c", ("mlx",)),
+        stand_in("d", ("jax",)),
+        stand_in("e", ("numpy", "torch")),
+        stand_in("f", ("torch", "jax")),
+    ]
+    groups = [[probe.name for probe in group] for group in doctor.group_probes(probes)]
+    assert groups == [["a", "b", "d", "e", "f"], ["c"]]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_shows_what_is_tried(odd_probes, monkeypatch):
+    monkeypatch.setattr(doctor, "PROBES", [stand_in("end_well"), stand_in("end_copied")])
+    for out in (Terminal(), io.StringIO()):
+        assert not doctor.report(out)
+        text = out.getvalue()
+        assert ("trying 2 of 2: how end_copied" in text) == out.isatty()
+        assert ("\r" in text) == out.isatty()
+        assert "  a     b   how end_copied  copies   UNEXPECTED the bytes are elsewhere\n" in text
+
+
+def test_without_a_framework_the_doctor_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "runnable_probes", list)
+    assert main([]) == 0
+    text = capsys.readouterr().out
+    assert text.endswith("with pip and run this again: numpy, torch, apache-tvm-ffi, jax, mlx.\n")
+    assert "All that should share does." not in text
+    assert "Who shares memory" not in text
 
 
 def test_the_exit_code_says_whether_all_is_as_it_should_be(odd_probes, monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "PROBES", [stand_in(name) for name in ENDS if name not in ("end_alone", "end_late")])
     assert main([]) == 1
     text = capsys.readouterr().out
     assert text.count("UNEXPECTED") == 4
     assert "Something should share and does not." in text
-    monkeypatch.setattr(doctor, "PROBES", [Probe("end_well", "a", "b", "how", (), lambda: None)])
+    monkeypatch.setattr(doctor, "PROBES", [stand_in("end_well")])
     assert main([]) == 0
     assert "All that should share does." in capsys.readouterr().out
 
@@ -123,16 +201,31 @@ def test_without_a_device_the_doctor_says_so():
     )
     assert child.returncode == 1, child.stderr
     assert "none: Metal shows no device" in child.stdout
+    assert child.stdout.endswith("Nothing can be shared: Metal shows no device.\n")
+
+
+def cpu_seconds_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 @pytest.mark.needs_no_sanitizer
 @pytest.mark.needs_numpy
 @pytest.mark.needs_torch
 @pytest.mark.needs_tvm
-def test_here_all_that_should_share_does():
+def test_here_all_that_should_share_does_for_about_the_cpu_time_of_the_imports():
+    modules = {probe.modules for probe in doctor.runnable_probes()}
+    names = {
+        name: {"jax": "jax.numpy", "mlx": "mlx.core"}.get(name, name) for name in {m for ms in modules for m in ms}
+    }
+    start = cpu_seconds_of_children()
+    subprocess.run([sys.executable, "-c", f"import {', '.join(names.values())}"], check=True, timeout=600)
+    imports = cpu_seconds_of_children() - start
     child = subprocess.run(
         [sys.executable, "-m", "metal_dlpack", "--json"], capture_output=True, text=True, timeout=600, check=False
     )
+    # One import of each framework and some arithmetic; with an import for each row it was five times as much.
+    assert cpu_seconds_of_children() - start - imports < 2 * imports + 2
     facts = json.loads(child.stdout)
     wrong = [pair for pair in facts["pairs"] if not pair["is_as_expected"]]
     assert wrong == []

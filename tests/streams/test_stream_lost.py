@@ -76,7 +76,7 @@ def test_every_way_to_the_bytes_tells_of_a_failure_once(wait, is_kept, failing, 
         settle(array)
     if not is_kept:
         del stream
-    with pytest.raises(md.MetalError, match=r"OutOfMemory, 8.*\(code 8\)"):
+    with pytest.raises(md.MetalError, match="OutOfMemory, 8"):
         WAITS[wait](array)
     WAITS[wait](array)
     gc.collect()
@@ -92,7 +92,7 @@ def test_a_buffer_that_is_wrapped_twice_tells_of_a_failure_after_one_of_them_has
             other = md.Buffer.from_handle(handle)
             del other  # while the work is in flight
             settings(latency_us=None)
-            with pytest.raises(md.MetalError, match="code 8"):
+            with pytest.raises(md.MetalError, match="OutOfMemory, 8"):
                 array.tolist()
         array.tolist()
         del array, stream
@@ -104,7 +104,7 @@ def test_a_failure_that_a_stream_told_is_not_told_by_the_buffer(failing, unraisa
     array, stream = md.zeros(64), md.Stream()
     with failing(3):
         array.fill(1, stream=stream)
-        with pytest.raises(md.MetalError, match="code 3"):
+        with pytest.raises(md.MetalError, match="PageFault, 3"):
             stream.synchronize()
     array.tolist()
     del array, stream
@@ -120,10 +120,10 @@ def test_failures_of_two_streams_on_one_buffer_are_told_one_after_the_other(fail
     with failing(8):
         array.fill(2, stream=two)
         settle(array)
-    with pytest.raises(md.MetalError, match="code 3"):
+    with pytest.raises(md.MetalError, match="PageFault, 3"):
         array.tolist()
     array.tolist()
-    with pytest.raises(md.MetalError, match="code 8"):
+    with pytest.raises(md.MetalError, match="OutOfMemory, 8"):
         two.synchronize()
     array.tolist()
 
@@ -150,7 +150,7 @@ def test_a_wait_that_is_interrupted_leaves_the_failure_for_the_next(failing):
     signal.signal(signal.SIGINT, previous)
     timer.join()
     send(shared, "setSignaledValue:", 1, result=None)
-    with pytest.raises(md.MetalError, match="code 8"):
+    with pytest.raises(md.MetalError, match="OutOfMemory, 8"):
         array.tolist()
     assert array.tolist() == [2] * 64
     send(shared, "release", result=None)
@@ -162,7 +162,7 @@ def test_a_device_that_is_waited_for_tells_of_each_stream_in_turn(failing):
         events = [one.record(), two.record()]
         until(lambda: all(event.query() for event in events))
     for _ in range(2):
-        with pytest.raises(md.MetalError, match="code 8"):
+        with pytest.raises(md.MetalError, match="OutOfMemory, 8"):
             md.default_device().synchronize()
     md.default_device().synchronize()
 
@@ -175,7 +175,7 @@ def test_a_device_that_is_waited_for_has_nothing_in_flight_whatever_fails(failin
             until(failed.query)
         settings(latency_us=30000)
         events = [streams[1 - which].record() for _ in range(5)]
-        with pytest.raises(md.MetalError, match="code 8"):
+        with pytest.raises(md.MetalError, match="OutOfMemory, 8"):
             md.default_device().synchronize()
         assert all(event.query() for event in events)
         settings(latency_us=None)
@@ -211,7 +211,7 @@ def test_a_failure_that_nobody_can_hear_of_goes_to_the_unraisable_hook(drop, fai
     ((error, about),) = unraisable
     assert isinstance(error, md.MetalError)
     assert "GPU work that nobody waited for" in str(error)
-    assert "(code 8)" in str(error)
+    assert "OutOfMemory, 8)" in str(error)
     assert about is md.Stream
 
 
@@ -236,7 +236,7 @@ def test_a_new_array_in_old_memory_is_told_of_its_own_work(failing):
         array = md.empty(64)
         with failing(8):
             array.fill(2, stream=stream)
-        with pytest.raises(md.MetalError, match="code 8"):
+        with pytest.raises(md.MetalError, match="OutOfMemory, 8"):
             array.tolist()
 
 

@@ -472,7 +472,7 @@ def test_a_failure_is_told_once_with_metals_words_and_the_stream_stays_usable(wa
         time.sleep(0.001)
     settings(fail=None)
     waits = {"event": event.wait, "stream": stream.synchronize, "device": md.default_device().synchronize}
-    with pytest.raises(md.MetalError, match=r"OutOfMemory, 8.*\(code 8\)"):
+    with pytest.raises(md.MetalError, match="OutOfMemory, 8"):
         waits[wait]()
     waits[wait]()
     stream.synchronize()
@@ -486,7 +486,7 @@ def test_those_that_wait_for_failed_work_go_on(settings):
     two.wait(event)
     assert two.record().wait(5)
     settings(fail=None)
-    with pytest.raises(md.MetalError, match="code 3"):
+    with pytest.raises(md.MetalError, match="PageFault, 3"):
         one.synchronize()
 
 

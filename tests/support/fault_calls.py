@@ -38,6 +38,7 @@ memory = bytearray(64)
 numbers = list(range(12))
 stream, other_stream = md.Stream(), md.Stream()
 event = stream.record()
+bell = _core._Bell()
 device = md.default_device()
 layout = md.StridedLayout.dense((4, 6), 4)
 dtype = md.float32
@@ -55,6 +56,7 @@ INSTANCES = {
     "HostView": array.host,
     "Stream": stream,
     "Event": event,
+    "_Bell": bell,
 }
 #: Objects of which a call that fails must not keep a reference.
 KEPT = [array, readonly, odd, managed, room, buffer, stream, event, device, layout, dtype, memory, shared]
@@ -129,6 +131,22 @@ def copies_by_gpu():
 def enter_stream():
     with stream:
         md.zeros(3)
+
+
+def finish(coroutine):
+    """What a coroutine that has nothing to wait for returns."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    finally:
+        coroutine.close()
+    raise AssertionError(f"{coroutine} waits")
+
+
+async def leave_stream():
+    stream.__enter__()
+    await stream.__aexit__(ValueError, ValueError(), None)
 
 
 def use_numpy_memory():
@@ -429,6 +447,9 @@ CALLS = {
     "Stream.__repr__": [lambda: repr(stream)],
     "Stream.__hash__": [lambda: hash(stream)],
     "Stream.from_handle": [lambda: md.Stream.from_handle(stream.handle)],
+    "Stream.__aenter__": [lambda: finish(stream.__aenter__()).__exit__(None, None, None)],
+    "Stream.__aexit__": [lambda: finish(leave_stream())],
+    "Stream.query": [stream.query],
     "Stream.synchronize": [stream.synchronize],
     "Stream.record": [stream.record],
     "Stream.wait": [
@@ -445,6 +466,11 @@ CALLS = {
     "Event.from_handle": [lambda: md.Event.from_handle(event.handle, 0)],
     "Event.query": [event.query],
     "Event.wait": [lambda: event.wait(1.0)],
+    "Event.__await__": [lambda: list(event.__await__())],
+    # _Bell
+    "_Bell.__new__": [lambda: _core._Bell()],
+    "_Bell.fileno": [bell.fileno],
+    "_Bell.watch": [lambda: bell.watch(event), lambda: wait_for(lambda: bell.watch(stream.record()))],
     # the exchange table
     "exchange.allocator": [allocate_a_tensor],
     "exchange.from_object": [own_a_tensor, functools.partial(own_a_tensor, odd)],

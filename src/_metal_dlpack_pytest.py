@@ -1,0 +1,242 @@
+"""The pytest plugin of metal_dlpack: fixtures and options for tests on the software Metal.
+
+pytest imports this module in every run of everybody who has metal_dlpack installed.  So it stands outside of the
+package, and imports the package only when a fixture or an option is used.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import shlex
+import time
+from collections.abc import Callable, Generator, Iterable
+from typing import Any
+
+import pytest
+
+PREFIX = "SOFTMETAL_"
+IDLE_S = 10
+#: How long other libraries may take to let go of a buffer, on threads of their own.
+LET_GO_S = 2
+Configure = Callable[..., None]
+
+_reports_before = pytest.StashKey[int]()
+_has_passed = pytest.StashKey[bool]()
+
+
+# ---- options: settings of the whole run ----
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("softmetal", "the software Metal, on which metal_dlpack stands where there is no Mac")
+    group.addoption(
+        "--softmetal-seed",
+        metavar="N",
+        help='shuffle GPU work within what Metal promises: a number, "last" or "random"',
+    )
+    group.addoption("--softmetal-latency", metavar="US", help="microseconds that each command buffer takes at least")
+    group.addoption(
+        "--softmetal-settings",
+        metavar="NAME=VALUE,...",
+        help="any other settings, as discrete=1,poison=1; docs/softmetal.md lists them",
+    )
+
+
+def asked_settings(option: Any) -> dict[str, str]:
+    """What the options say, by the names of softmetal.configure."""
+    # A value may have commas too: fail=buffer@3,queue
+    pieces = re.split(r",(?=[a-z_]+=)", option.softmetal_settings) if option.softmetal_settings else []
+    if not all("=" in piece for piece in pieces):
+        raise pytest.UsageError(f"--softmetal-settings must be NAME=VALUE,..., not {option.softmetal_settings!r}.")
+    asked = dict(piece.split("=", 1) for piece in pieces)
+    if option.softmetal_seed is not None:
+        asked["seed"] = option.softmetal_seed
+    if option.softmetal_latency is not None:
+        asked["latency_us"] = option.softmetal_latency
+    return asked
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.softmetal_seed == "random":
+        chosen = getattr(config, "workerinput", {}).get("softmetal_seed")
+        config.option.softmetal_seed = chosen or str(1 + int.from_bytes(os.urandom(3), "little"))
+    asked = asked_settings(config.option)
+    if not asked:
+        return
+    from metal_dlpack import softmetal
+
+    if not softmetal.is_present():
+        raise pytest.UsageError(
+            "The options --softmetal-... need the software Metal, and metal_dlpack stands on Apple's Metal here. "
+            "Leave them out on a Mac."
+        )
+    try:
+        softmetal.configure(**asked)
+    except ValueError as error:
+        raise pytest.UsageError(f"--softmetal-...: {error}") from None
+    # Processes that tests start get them as well, and `restore` finds them.
+    before = {variable(name): os.environ.get(variable(name)) for name in asked}
+    os.environ.update({variable(name): value for name, value in asked.items()})
+    config.add_cleanup(lambda: undo(before, asked))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """All workers of xdist get the seed that was chosen."""
+    node.workerinput["softmetal_seed"] = node.config.option.softmetal_seed
+
+
+def undo(variables: dict[str, str | None], names: Iterable[str]) -> None:
+    for name, value in variables.items():
+        os.environ.pop(name) if value is None else os.environ.update({name: value})
+    restore(names)
+
+
+def variable(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+def restore(names: Iterable[str]) -> None:
+    """Set what the run was started with: the environment's values, or the defaults."""
+    from metal_dlpack import softmetal
+
+    softmetal.configure(**{name: os.environ.get(variable(name)) for name in names})
+
+
+def variables() -> list[str]:
+    return sorted(f"{name}={shlex.quote(value)}" for name, value in os.environ.items() if name.startswith(PREFIX))
+
+
+def pytest_report_header() -> str | None:
+    return f"softmetal: {' '.join(variables())}" if variables() else None
+
+
+# ---- fixtures ----
+
+
+@pytest.fixture
+def metal_settings() -> Generator[Configure]:
+    """A function that changes settings of the software Metal, by name: metal_settings(latency_us=20_000).
+
+    After the test they are as they were when the run began.  On a Mac a test that calls it is skipped.
+    """
+    from metal_dlpack import softmetal
+
+    changed = []
+
+    def configure(**settings: object) -> None:
+        if not softmetal.is_present():
+            pytest.skip("needs the software Metal")
+        for name, value in settings.items():
+            softmetal.configure(**{name: value})
+            changed.append(name)
+
+    yield configure
+    if changed:
+        restore(changed)
+
+
+@pytest.fixture
+def metal_buffers(request: pytest.FixtureRequest) -> Generator[Callable[[], int]]:
+    """A function that counts the MTLBuffers that were made since the test began and are alive.
+
+    A test that passes and leaves one behind is an error.  On a Mac, which has no such count, it gives 0.
+    """
+    from metal_dlpack import softmetal
+
+    if not softmetal.is_present():
+        yield lambda: 0
+        return
+    before = count_buffers()
+    gc.freeze()  # for the run: frameworks have a million objects, and later collections look at younger ones only
+    yield lambda: count_buffers() - before
+    if not request.node.stash.get(_has_passed, False):
+        return  # what a failed test holds is its traceback's
+    getattr(request.node, "funcargs", {}).clear()  # pytest keeps what fixtures gave for longer than their teardown
+    deadline = time.monotonic() + LET_GO_S
+    while (kept := count_buffers() - before) > 0 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if kept > 0:
+        pytest.fail(f"{kept} MTLBuffers outlive the test.", pytrace=False)
+
+
+def count_buffers() -> int:
+    """MTLBuffers that live once all work is done, what could die has died, and the pool is empty."""
+    import metal_dlpack as md
+    from metal_dlpack import softmetal
+
+    gc.collect()
+    softmetal.wait_idle(2)  # finished work lets go of its buffers a moment after it tells so
+    md.empty_cache()
+    return softmetal.live_objects("MTLBuffer")
+
+
+@pytest.fixture
+def metal_reports() -> Generator[None]:
+    """Turn validation on.  A test that makes a report, of a race or of wrong use, fails."""
+    from metal_dlpack import softmetal
+
+    if not softmetal.is_present():
+        yield
+        return
+    wanted = {"validation": "1", "validation_mode": "log"}
+    softmetal.configure(**{name: os.environ.get(variable(name), value) for name, value in wanted.items()})
+    yield
+    restore(wanted)
+
+
+@pytest.fixture
+def metal(metal_reports: None, metal_buffers: Callable[[], int], metal_settings: Configure) -> Configure:
+    """Fail on races, wrong use and buffers left behind.  Call it to change settings: metal(latency_us=20_000)."""
+    return metal_settings
+
+
+# ---- what became of a test ----
+
+
+def uses(item: pytest.Item, fixture: str) -> bool:
+    return fixture in getattr(item, "fixturenames", ())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if uses(item, "metal_reports"):
+        from metal_dlpack import softmetal
+
+        item.stash[_reports_before] = softmetal.reports() if softmetal.is_present() else 0
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
+    outcome = yield
+    report: pytest.TestReport = outcome.get_result()
+    if uses(item, "metal_reports"):
+        judge(item, report)
+    if report.when == "call":
+        item.stash[_has_passed] = report.passed
+    has_options = bool(asked_settings(item.config.option))
+    if report.failed and variables() and (has_options or uses(item, "metal_reports")):
+        report.sections.append(("softmetal: repeat", " ".join([*variables(), "pytest", shlex.quote(item.nodeid)])))
+
+
+def judge(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Let what the software Metal reported in this phase fail it; beside another failure, show it."""
+    from metal_dlpack import softmetal
+
+    if not softmetal.is_present():
+        return
+    is_idle = not (report.when == "call" and report.passed) or softmetal.wait_idle(IDLE_S)
+    count = softmetal.reports()
+    news = count - item.stash.get(_reports_before, count)
+    item.stash[_reports_before] = count
+    if is_idle and news == 0:
+        return
+    text = softmetal.last_report() if news else f"softmetal: GPU work is not done within {IDLE_S} s."
+    if news > 1:
+        text += f"\n(the last of {news} reports; the others are on stderr)"
+    if report.passed:
+        report.outcome, report.longrepr = "failed", text
+    else:
+        report.sections.append(("softmetal", text))

@@ -1,0 +1,337 @@
+"""The pytest plugin: real runs of pytest, in which tests leak, race and use Metal wrongly."""
+
+import os
+import re
+
+import pytest
+from places import python_path
+
+pytest_plugins = ["pytester"]
+pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_no_sanitizer]
+
+#: For tests that send messages to Metal's objects.
+HEAD = """
+import pytest
+import metal_dlpack as md
+from metal_dlpack import softmetal
+from objc_messages import gpu_fill, pool, send
+
+kept = []
+
+def ask_for_nothing():
+    with pool():
+        assert not send(send(md.default_device().handle, "self"), "newBufferWithLength:options:", 0, 0)
+
+def race():
+    array = md.zeros(64, "uint8")
+    gpu_fill(array.buffer.handle, 1, 64, waits=False)
+    array.tolist()
+"""
+
+
+@pytest.fixture
+def run(pytester, monkeypatch):
+    """Run pytest on a file of tests, in a process of its own."""
+    for name in list(os.environ):
+        if name.startswith("SOFTMETAL_"):
+            monkeypatch.delenv(name)
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    monkeypatch.setenv("PYTHONPATH", python_path())
+
+    def run(text, *options, head=HEAD, **environment):
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        pytester.makepyfile(test_it=head + text)
+        return pytester.runpytest_subprocess("-p", "no:cacheprovider", *options)
+
+    return run
+
+
+def said(result) -> str:
+    return result.stdout.str() + result.stderr.str()
+
+
+# ---- it costs nothing unless it is used ----
+
+
+def test_without_a_fixture_or_an_option_the_package_is_not_imported(run):
+    result = run("def test_it():\n    import sys\n    assert 'metal_dlpack' not in sys.modules\n", head="")
+    result.assert_outcomes(passed=1)
+    assert "softmetal" not in said(result)
+
+
+def test_it_can_be_left_out(run):
+    result = run("def test_it(metal):\n    pass\n", "-p", "no:metal_dlpack", head="")
+    result.assert_outcomes(errors=1)
+    assert "fixture 'metal' not found" in said(result)
+
+
+def test_help_and_the_list_of_fixtures_name_it(pytester):
+    text = pytester.runpytest_subprocess("--help").stdout.str()
+    for option in ("--softmetal-seed", "--softmetal-latency", "--softmetal-settings"):
+        assert option in text
+    text = pytester.runpytest_subprocess("--fixtures").stdout.str()
+    assert set(re.findall(r"^metal\w*", text, re.MULTILINE)) == {
+        "metal",
+        "metal_buffers",
+        "metal_reports",
+        "metal_settings",
+    }
+    assert "no docstring" not in text.partition("metal_settings")[2].partition("\n\n")[0]
+
+
+# ---- leaks ----
+
+
+def test_a_test_that_passes_and_leaves_a_buffer_behind_is_an_error(run):
+    result = run("def test_it(metal):\n    kept.append([md.zeros(100), md.zeros(100)])\n")
+    result.assert_outcomes(passed=1, errors=1)
+    assert "2 MTLBuffers outlive the test." in said(result)
+
+
+def test_of_a_test_that_fails_and_leaks_only_its_failure_is_shown(run):
+    result = run("def test_it(metal):\n    kept.append(md.zeros(100))\n    assert kept == 'its own'\n")
+    result.assert_outcomes(failed=1)
+    assert "outlive" not in said(result)
+    assert "its own" in said(result)
+
+
+def test_what_a_fixture_held_is_no_leak(run):
+    result = run("""
+@pytest.fixture
+def array(metal):
+    return md.zeros(100)
+
+@pytest.fixture(scope="module")
+def shared():
+    return md.zeros(100)
+
+def test_it(metal, array, shared, metal_buffers):
+    assert metal_buffers() == 1
+    more = md.zeros(10)
+    assert metal_buffers() == 2
+""")
+    result.assert_outcomes(passed=1)
+
+
+def test_a_test_with_only_one_of_the_fixtures_is_judged_by_that(run):
+    result = run("""
+def test_settings(metal_settings):
+    kept.append(md.zeros(100))
+    metal_settings(latency_us=10, seed=3)
+
+def test_reports(metal_reports):
+    kept.append(md.zeros(100))
+""")
+    result.assert_outcomes(passed=2)
+
+
+# ---- reports ----
+
+
+def test_wrong_use_fails_the_test_that_does_it(run):
+    result = run("def test_wrong(metal):\n    ask_for_nothing()\n\ndef test_right(metal):\n    md.zeros(3)\n")
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["*softmetal: zero-length: *", "FAILED test_it.py::test_wrong*"])
+
+
+def test_a_race_fails_the_test_with_both_places(run):
+    result = run("def test_it(metal):\n    metal(latency_us=20_000)\n    race()\n")
+    result.assert_outcomes(failed=1)
+    (text,) = re.findall(r"^softmetal: race: .*$", result.stdout.str(), re.MULTILINE)[:1]
+    assert re.search(r"a write of bytes 0 to 64 by queue \d+, encoded at \S+", text)
+    assert re.search(r"a read of bytes 0 to 64 by the CPU at \S+", text)
+
+
+def test_the_work_of_a_test_is_its_own_however_late_it_is(run):
+    """The report comes when the GPU is done, after the function has returned."""
+    result = run("""
+def test_wrong(metal):
+    metal(latency_us=50_000)
+    ask_for_nothing()
+    race()
+
+def test_right(metal):
+    pass
+""")
+    result.assert_outcomes(failed=1, passed=1)
+    assert re.search(r"the last of \d reports", said(result))
+
+
+def test_a_failure_shows_the_reports_beside_its_own(run):
+    result = run("def test_it(metal):\n    race()\n    raise KeyError('its own')\n")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*KeyError: 'its own'", "*- softmetal -*", "softmetal: race: *"])
+
+
+def test_a_report_of_a_fixture_is_an_error(run):
+    result = run("""
+@pytest.fixture
+def early(metal):
+    ask_for_nothing()
+
+@pytest.fixture
+def late(metal):
+    yield
+    ask_for_nothing()
+
+def test_early(early):
+    assert False, "not run"
+
+def test_late(late):
+    pass
+""")
+    result.assert_outcomes(errors=2, passed=1)
+    assert "not run" not in said(result).replace('False, "not run"', "")
+
+
+def test_every_test_is_judged_where_the_configuration_says_so(run, pytester):
+    pytester.makeini("[pytest]\nusefixtures = metal\n")
+    result = run("def test_it():\n    ask_for_nothing()\n")
+    result.assert_outcomes(failed=1)
+
+
+def test_work_that_never_ends_fails_the_test(run):
+    result = run("""
+import _metal_dlpack_pytest as plugin
+
+def test_it(metal_reports):
+    plugin.IDLE_S = 0.05
+    softmetal.configure(latency_us=300_000)
+    kept.append(md.Stream())
+    md.zeros(8).fill(1, stream=kept[0])
+""")
+    result.assert_outcomes(failed=1)
+    assert "GPU work is not done within 0.05 s" in said(result)
+
+
+# ---- settings ----
+
+ASK = """
+import time
+
+def latency():
+    stream = md.Stream()
+    start = time.perf_counter()
+    md.zeros(8).fill(1, stream=stream)
+    stream.synchronize()
+    return time.perf_counter() - start
+
+def test_before():
+    assert {0}
+
+def test_it(metal_settings):
+    metal_settings(latency_us=200_000)
+    assert latency() > 0.2
+
+def test_after():
+    assert {0}
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "then"),
+    [
+        ([], {}, "latency() < 0.02"),
+        (["--softmetal-latency=30000"], {}, "0.03 < latency() < 0.2"),
+        (["--softmetal-settings=poison=1,latency_us=30000"], {}, "0.03 < latency() < 0.2"),
+        ([], {"SOFTMETAL_LATENCY_US": "30000"}, "0.03 < latency() < 0.2"),
+    ],
+    ids=["defaults", "latency", "settings", "environment"],
+)
+def test_after_a_test_the_settings_are_those_of_the_run(run, options, environment, then):
+    result = run(ASK.replace("{0}", then), *options, **environment)
+    result.assert_outcomes(passed=3)
+
+
+def test_settings_are_there_for_processes_that_tests_start(run):
+    text = "import os\n\ndef test_it():\n    assert os.environ['SOFTMETAL_FAIL'] == 'buffer@3,queue'\n"
+    result = run(text, "--softmetal-settings=fail=buffer@3,queue,discrete=1", "--softmetal-seed=4", head="")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["softmetal: SOFTMETAL_DISCRETE=1 SOFTMETAL_FAIL=buffer@3,queue SOFTMETAL_SEED=4"])
+
+
+def test_a_random_seed_is_said_and_how_to_repeat(run):
+    result = run("def test_it(metal):\n    assert False\n", "--softmetal-seed=random")
+    (seed,) = re.findall(r"^softmetal: SOFTMETAL_SEED=(\d+)$", result.stdout.str(), re.MULTILINE)
+    assert int(seed) > 0
+    result.stdout.fnmatch_lines(["*- softmetal: repeat -*", f"SOFTMETAL_SEED={seed} pytest test_it.py::test_it"])
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--softmetal-seed=seven", "no setting 'SOFTMETAL_SEED' that can be 'seven'"),
+        ("--softmetal-settings=nonsense=1", "no setting 'SOFTMETAL_NONSENSE'"),
+        ("--softmetal-settings=poison", "must be NAME=VALUE"),
+    ],
+)
+def test_what_is_not_understood_is_said(run, option, words):
+    result = run("def test_it():\n    pass\n", option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert words in said(result)
+
+
+def test_on_a_mac_the_options_say_what_they_need_and_the_fixtures_do_nothing(run, pytester):
+    pytester.makepyfile(
+        no_softmetal="from metal_dlpack import softmetal\nsoftmetal.is_present = lambda: False\n"
+        "del softmetal._core._softmetal_live_objects, softmetal._core._softmetal_reports\n"
+    )
+    result = run("def test_it():\n    pass\n", "-p", "no_softmetal", "--softmetal-seed=3")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "need the software Metal" in said(result)
+    text = """
+def test_checks(metal, metal_buffers):
+    kept.append(md.zeros(3))
+    assert metal_buffers() == 0
+
+def test_settings(metal):
+    metal(latency_us=3)
+"""
+    run(text, "-p", "no_softmetal").assert_outcomes(passed=1, skipped=1)
+
+
+# ---- with others ----
+
+
+def test_it_works_with_xdist(run):
+    pytest.importorskip("xdist")
+    text = """
+import os
+
+@pytest.mark.parametrize("number", range(4))
+def test_seed(metal, number):
+    print("seed", os.environ["SOFTMETAL_SEED"])
+    assert number == 4
+
+def test_race(metal):
+    race()
+
+def test_leak(metal):
+    kept.append(md.zeros(3))
+"""
+    result = run(text, "-n", "2", "--softmetal-seed=random")
+    result.assert_outcomes(failed=5, passed=1, errors=1)
+    seeds = re.findall(r"^seed (\d+)$", result.stdout.str(), re.MULTILINE)
+    assert len(seeds) == 4 and len(set(seeds)) == 1
+    assert "MTLBuffers outlive the test" in said(result)
+    assert "softmetal: race: " in said(result)
+    assert f"SOFTMETAL_SEED={seeds[0]} pytest test_it.py::test_race" in said(result)
+
+
+def test_it_works_with_unittest(run):
+    result = run("""
+import unittest
+
+class Test(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def checked(self, metal):
+        pass
+
+    def test_wrong(self):
+        ask_for_nothing()
+
+    def test_right(self):
+        pass
+""")
+    result.assert_outcomes(failed=1, passed=1)

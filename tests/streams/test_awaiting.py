@@ -1,0 +1,484 @@
+"""`await event`, `async with stream`, `Stream.query`: no thread blocked, and every way a wait can end."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import random
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import warnings
+
+import pytest
+from objc_messages import pool, send
+
+import metal_dlpack as md
+from metal_dlpack import _core, awaiting, softmetal
+
+pytestmark = pytest.mark.needs_softmetal
+LATENCY_US = 100_000
+LATENCY = LATENCY_US / 1e6
+
+
+@pytest.fixture
+def slow(settings):
+    settings(latency_us=LATENCY_US)
+
+
+def work(stream):
+    """Something that takes LATENCY, and the moment after it."""
+    md.zeros(64).fill(1, stream=stream)
+    return stream.record()
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def finish(awaitable):
+    return await awaitable
+
+
+# ---- await event ----
+
+
+def test_the_loop_goes_on_while_a_task_waits(slow):
+    async def main():
+        event = work(md.Stream())
+        waiting = asyncio.ensure_future(event)
+        ticks = 0
+        while not waiting.done():
+            await asyncio.sleep(0.005)
+            ticks += 1
+        assert event.query()
+        assert await waiting is None
+        return ticks
+
+    assert asyncio.run(main()) >= 5
+
+
+def test_nothing_runs_in_the_loop_until_the_moment_comes(slow):
+    """No polling: the loop's selector is asked once, and returns when the bell rings."""
+
+    async def main():
+        loop, selections = asyncio.get_running_loop(), []
+        select = loop._selector.select
+        loop._selector.select = lambda timeout=None: selections.append(timeout) or select(timeout)
+        await work(md.Stream())
+        return [*selections]
+
+    assert len(asyncio.run(main())) <= 2
+
+
+@pytest.mark.parametrize("moment", ["not recorded", "reached", "reached, of others"])
+def test_a_moment_that_has_come_needs_no_loop(moment):
+    stream = md.Stream()
+    event = {"not recorded": md.Event(), "reached": stream.record()}.get(moment)
+    stream.synchronize()
+    event = event or md.Event.from_handle(stream.record().handle, 1)
+    assert list(event.__await__()) == []
+
+
+def test_without_a_loop_the_way_out_is_said(slow):
+    event = work(md.Stream())
+    with pytest.raises(RuntimeError, match=r"no asyncio event loop runs .*trio\.to_thread\.run_sync\(event\.wait\)"):
+        next(event.__await__())
+    event.wait()
+
+
+def test_uvloop_awaits_as_asyncio_does(slow):
+    uvloop = pytest.importorskip("uvloop")
+
+    async def main():
+        stream = md.Stream()
+        await asyncio.gather(*[finish(work(stream)) for _ in range(3)])
+        async with stream:
+            md.zeros(64).copy()
+        assert stream.query()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+def test_anyio_on_asyncio_awaits_and_cancels(slow):
+    anyio = pytest.importorskip("anyio")
+
+    async def main():
+        event = work(md.Stream())
+        with anyio.move_on_after(LATENCY / 10) as scope:
+            await event
+        assert scope.cancelled_caught
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(finish, event)
+        assert event.query()
+
+    anyio.run(main)
+
+
+def test_trio_lets_a_thread_wait_as_the_error_says(slow):
+    trio = pytest.importorskip("trio")
+
+    async def main():
+        event = work(md.Stream())
+        with pytest.raises(RuntimeError, match=r"trio\.to_thread\.run_sync"):
+            await event
+        await trio.to_thread.run_sync(event.wait)
+        assert event.query()
+
+    trio.run(main)
+
+
+def test_tasks_and_loops_await_one_event(slow):
+    event = work(md.Stream())
+    ends = []
+
+    async def main():
+        await asyncio.gather(*[finish(event) for _ in range(20)])
+        ends.append(event.query())
+
+    threads = [threading.Thread(target=asyncio.run, args=[main()]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ends == [True] * 4
+
+
+def test_a_thousand_events_of_ten_streams_in_any_order(settings):
+    settings(latency_us=300, seed=5)
+    done = []
+
+    async def wait(number, event):
+        await event
+        assert event.query()
+        done.append(number)
+
+    async def main():
+        streams = [md.Stream() for _ in range(10)]
+        events = [work(random.choice(streams)) for _ in range(1000)]
+        await asyncio.gather(*[wait(number, event) for number, event in enumerate(events)])
+        assert len(done) == 1000
+        waiting = awaiting.waiting_of(asyncio.get_running_loop())
+        assert waiting.moments == {}
+
+    before = descriptors()
+    asyncio.run(main())
+    softmetal.wait_idle()
+    gc.collect()
+    assert descriptors() <= before
+
+
+def test_the_moment_is_the_one_at_the_await(slow):
+    """Recorded anew meanwhile: the task waits for what it asked for."""
+
+    async def main():
+        stream = md.Stream()
+        event = work(stream)
+        waiting = asyncio.ensure_future(event)
+        await asyncio.sleep(0)
+        for _ in range(5):
+            work(stream)
+        stream.record(event)
+        await waiting
+        assert not event.query()
+        await event
+
+    asyncio.run(main())
+
+
+def test_an_event_that_others_signal():
+    async def main():
+        with pool():
+            handle = send(md.default_device().handle, "newSharedEvent")
+        event = md.Event.from_handle(handle, 7)
+        waiting = asyncio.ensure_future(event)
+        await asyncio.sleep(0.02)
+        assert not waiting.done()
+        with pool():
+            send(handle, "setSignaledValue:", 7, result=None)
+        await asyncio.wait_for(waiting, 5)
+        assert event.query()
+        del event
+        send(handle, "release", result=None)
+
+    asyncio.run(main())
+
+
+# ---- failures ----
+
+
+def test_a_failure_is_raised_once(settings, slow):
+    async def main():
+        stream = md.Stream()
+        settings(fail="commit@1=OutOfMemory")
+        event = work(stream)
+        ends = await asyncio.gather(*[finish(event) for _ in range(3)], return_exceptions=True)
+        (error,) = filter(None, ends)
+        assert isinstance(error, md.MetalError)
+        assert str(error).count("8") == 1
+        assert "OutOfMemory, 8" in str(error)
+        await event
+        stream.synchronize()
+
+    asyncio.run(main())
+
+
+def test_a_failure_is_left_to_the_next_wait_by_a_task_that_was_cancelled(settings, slow):
+    async def main():
+        stream = md.Stream()
+        settings(fail="commit@1=OutOfMemory")
+        event = work(stream)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(event, LATENCY / 10)
+        with pytest.raises(md.MetalError, match="OutOfMemory"):
+            await event
+
+    asyncio.run(main())
+
+
+# ---- cancelled, closed, forked, at the end ----
+
+
+def test_cancelled_tasks_leave_the_others_waiting(slow):
+    async def main():
+        event = work(md.Stream())
+        tasks = [asyncio.ensure_future(event) for _ in range(100)]
+        await asyncio.sleep(0)
+        for task in tasks[::2]:
+            task.cancel()
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(end) for end in ends] == [asyncio.CancelledError, type(None)] * 50
+        assert awaiting.waiting_of(asyncio.get_running_loop()).moments == {}
+
+    asyncio.run(main())
+
+
+def test_a_task_that_is_cancelled_as_the_bell_rings_is_cancelled_or_done(settings):
+    async def main():
+        stream = md.Stream()
+        for turn in range(200):
+            settings(latency_us=turn * 10)
+            task = asyncio.ensure_future(work(stream))
+            await asyncio.sleep(turn * 10e-6)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await work(stream)
+
+    asyncio.run(main())
+
+
+def test_a_loop_may_be_closed_while_work_is_in_flight(slow):
+    before = descriptors()
+    loop = asyncio.new_event_loop()
+    event = work(md.Stream())
+    task = loop.create_task(finish(event))
+    loop.run_until_complete(asyncio.sleep(0))
+    with warnings.catch_warnings():
+        loop.close()
+        loop.call_exception_handler = lambda _context: None  # the task was destroyed, and is pending
+        del task, loop
+        gc.collect()
+    event.wait()
+    softmetal.wait_idle()
+    assert descriptors() <= before
+    assert len(awaiting._waiting) == 0
+
+
+def test_a_loop_that_is_run_again_hears_the_bell(slow):
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(finish(work(md.Stream())))
+    loop.run_until_complete(asyncio.sleep(0))
+    time.sleep(1.5 * LATENCY)
+    loop.run_until_complete(asyncio.wait_for(task, 1))
+    loop.close()
+
+
+def child(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60, check=True
+    )
+    return done.stdout + done.stderr
+
+
+def test_an_interpreter_may_end_while_tasks_wait():
+    said = child("""
+        import asyncio
+        import metal_dlpack as md
+        from metal_dlpack import softmetal
+
+        softmetal.configure(latency_us=300_000)
+        loop = asyncio.new_event_loop()
+        stream = md.Stream()
+        md.zeros(64).fill(1, stream=stream)
+
+        async def main():
+            await stream.record()
+
+        task = loop.create_task(main())
+        loop.run_until_complete(asyncio.sleep(0.01))
+        task._log_destroy_pending = False
+        print("the end")
+    """)
+    assert said == "the end\n"
+
+
+def test_in_a_forked_child_a_moment_that_has_not_come_is_an_error(slow):
+    event = work(md.Stream())
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads
+        child = os.fork()
+    if child == 0:
+        try:
+            asyncio.run(finish(event))
+            said = "no error"
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    said = os.read(reading, 1000).decode()
+    os.close(reading)
+    os.close(writing)
+    assert said.startswith("MetalError: await Event: Metal cannot be used in a forked child")
+    asyncio.run(finish(event))
+
+
+# ---- async with stream ----
+
+
+def test_the_block_ends_when_the_work_is_done(slow):
+    async def main():
+        stream, array = md.Stream(), md.zeros(64)
+        default = md.current_stream()
+        async with stream as entered:
+            assert md.current_stream() is stream is entered
+            copy = array.copy()
+            assert not stream.query()
+        assert md.current_stream() is default
+        assert stream.query()
+        assert copy.tolist() == array.tolist()
+
+    asyncio.run(main())
+
+
+def test_tasks_in_blocks_of_different_streams_do_not_mix(settings):
+    settings(latency_us=2000)
+    default = md.current_stream()
+
+    async def use(stream, other):
+        for _ in range(5):
+            async with stream:
+                await asyncio.sleep(random.random() / 1000)
+                assert md.current_stream() is stream
+                async with other:
+                    await asyncio.sleep(0)
+                    assert md.current_stream() is other
+                    md.zeros(8).copy()
+                assert md.current_stream() is stream
+            assert md.current_stream() is default
+
+    async def main():
+        streams = [md.Stream() for _ in range(6)]
+        await asyncio.gather(*[use(streams[i], streams[(i + 1) % 6]) for i in range(6)])
+
+    asyncio.run(main())
+    assert md.current_stream() is default
+
+
+def test_a_failure_comes_out_of_the_block(settings):
+    async def main():
+        stream, array = md.Stream(), md.zeros(64)
+        settings(fail="commit@1=OutOfMemory")
+        with pytest.raises(md.MetalError, match="OutOfMemory"):
+            async with stream:
+                array.copy()
+        assert md.current_stream() is not stream
+
+    asyncio.run(main())
+
+
+def test_a_block_that_raises_does_not_wait(slow):
+    async def main():
+        stream = md.Stream()
+        start = time.perf_counter()
+        with pytest.raises(KeyError):
+            async with stream:
+                work(stream)
+                raise KeyError
+        assert time.perf_counter() - start < LATENCY
+        assert md.current_stream() is not stream
+        stream.synchronize()
+
+    asyncio.run(main())
+
+
+def test_blocks_are_left_in_order():
+    async def main():
+        one, two = md.Stream(), md.Stream()
+        await one.__aenter__()
+        await two.__aenter__()
+        with pytest.raises(RuntimeError, match="not the stream that this thread"):
+            await one.__aexit__(None, None, None)
+        await two.__aexit__(None, None, None)
+        await one.__aexit__(None, None, None)
+
+    asyncio.run(main())
+
+
+# ---- Stream.query ----
+
+
+def test_a_stream_says_whether_it_is_done(settings, slow):
+    stream, other = md.Stream(), md.Stream()
+    assert stream.query()
+    event = work(stream)
+    assert not stream.query()
+    assert other.query()
+    event.wait()
+    assert stream.query()
+    settings(fail="commit@1=OutOfMemory")
+    work(stream)
+    softmetal.wait_idle()
+    assert stream.query(), "a failure is no matter of query"
+    with pytest.raises(md.MetalError):
+        stream.synchronize()
+
+
+# ---- the bell ----
+
+
+def test_a_bell_watches_events_of_streams_only(slow):
+    bell = _core._Bell()
+    stream = md.Stream()
+    event = work(stream)
+    for wrong in (md.Event(), md.Event.from_handle(event.handle, 1 << 40), stream, None):
+        with pytest.raises(TypeError, match=r"_Bell\.watch: event must be an Event of a stream"):
+            bell.watch(wrong)
+    assert bell.watch(event) and bell.watch(event)
+    with pytest.raises(BlockingIOError):
+        os.read(bell.fileno(), 8)
+    event.wait()
+    softmetal.wait_idle()
+    assert os.read(bell.fileno(), 8) == bytes(2)
+    assert not bell.watch(event)
+
+
+def test_without_descriptors_there_is_no_bell():
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    kept = os.open(os.devnull, os.O_RDONLY)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (kept, limits[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            _core._Bell()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        os.close(kept)
+    assert _core._Bell().fileno() > 2
