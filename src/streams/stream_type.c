@@ -10,6 +10,7 @@
 
 #include "metal/work.h"
 #include "python/args.h"
+#include "python/call_python.h"
 #include "python/errors.h"
 #include "python/waiting.h"
 #include "streams/device.h"
@@ -269,6 +270,7 @@ static PyMethodDef stream_methods[] = {
     {"__metal_stream__", stream_metal_stream, METH_NOARGS, stream_metal_stream_doc},
     {"__enter__", stream_enter, METH_NOARGS, stream_enter_doc},
     {"__exit__", MD_FASTCALL(stream_exit), stream_exit_doc},
+    CALL_PYTHON_REPR_HTML,
     {NULL, NULL, 0, NULL},
 };
 
