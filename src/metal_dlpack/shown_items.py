@@ -112,7 +112,7 @@ def _shared_copy(array: Array, shape: tuple[int, ...]) -> Array:
 def _nested(array: Array, shape: tuple[int, ...]) -> Any:
     if array.shape == shape:
         return array.tolist()
-    rows = []
+    rows: list[Any] = []
     for _, piece in _pieces(array.shape[0], shape[0]):
         rows += [_nested(row, shape[1:]) for row in array[piece]] if len(shape) > 1 else array[piece].tolist()
     return rows

@@ -80,7 +80,7 @@ def _numpy() -> Any:
 
 def _options() -> dict[str, Any]:
     numpy = _numpy()
-    return OPTIONS if numpy is None else numpy.get_printoptions()  # type: ignore[no-any-return]
+    return OPTIONS if numpy is None else numpy.get_printoptions()
 
 
 def _as_numpys(values: list[Any], name: str) -> tuple[list[Any], str]:
