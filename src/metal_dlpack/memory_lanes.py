@@ -94,13 +94,10 @@ def place(name: str, array: Any) -> Lane:
 
 def lane_of_array(name: str, array: _core.Array, kind: str = "Array", *, is_foreign: bool = False) -> Lane:
     """The lane of an Array; is_foreign: of the CPU memory that it stands for."""
-    nbits = array.dtype.bits * array.dtype.lanes
-    if array.size == 0:
-        runs, is_dense = [(0, 0)], True
-    elif nbits % 8 and not array.padded:
-        runs, is_dense = [(0, array.nbytes)], True
-    else:
-        runs, is_dense = byte_runs(array.shape, array.strides, array.itemsize)
+    item_bits = array.dtype.bits * array.dtype.lanes
+    if array.padded or item_bits % 8 == 0:
+        item_bits = array.itemsize * 8
+    runs, is_dense = byte_runs(array.shape, array.strides, item_bits) if array.size else ([(0, 0)], True)
     text = f"{kind} {array.shape} {array.dtype.name}{', read-only' if array.readonly else ''}"
     runs = [(array.byte_offset + begin, array.byte_offset + end) for begin, end in runs]
     return _lane(name, text, array.buffer, runs, is_dense, array.strides, is_foreign)
@@ -145,14 +142,13 @@ def owner_text(buffer: _core.Buffer) -> str | None:
     return None if owner is None else f"{type(owner).__module__.partition('.')[0]}.{type(owner).__name__}"
 
 
-def byte_runs(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[list[tuple[int, int]], bool]:
+def byte_runs(shape: Sequence[int], strides: Sequence[int], item_bits: int) -> tuple[list[tuple[int, int]], bool]:
     """The bytes of a layout's items from its element 0: the pieces without a gap, and whether there is only one.
 
     More than MAX_RUNS pieces come as one, from the first byte to the last; no extent may be 0.
     """
     axes = sorted((abs(stride), extent) for extent, stride in zip(shape, strides, strict=True) if extent > 1)
     low = sum(min(stride * (extent - 1), 0) for extent, stride in zip(shape, strides, strict=True))
-    high = low + sum(stride * (extent - 1) for stride, extent in axes) + 1
     length = 1
     outer: list[range] = []  # of the axes that leave gaps: where their items begin
     for stride, extent in axes:
@@ -161,14 +157,20 @@ def byte_runs(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tu
         else:
             outer.append(range(0, stride * extent, stride))
     if math.prod(map(len, outer)) > MAX_RUNS:
-        return [(low * itemsize, high * itemsize)], False
+        length += sum(steps[-1] for steps in outer)
+        return [_bytes_of(low, low + length, item_bits)], False
     runs: list[tuple[int, int]] = []
-    for begin in sorted(low + sum(steps) for steps in itertools.product(*outer)):
-        is_near = bool(runs) and begin <= runs[-1][1]
-        runs[-1:] = (
-            [(runs[-1][0], max(runs[-1][1], begin + length))] if is_near else [*runs[-1:], (begin, begin + length)]
-        )
-    return [(begin * itemsize, end * itemsize) for begin, end in runs], len(runs) == 1
+    for steps in sorted(map(sum, itertools.product(*outer))):
+        begin, end = _bytes_of(low + steps, low + steps + length, item_bits)
+        if runs and begin <= runs[-1][1]:
+            begin, last = runs.pop()
+            end = max(end, last)
+        runs.append((begin, end))
+    return runs, len(runs) == 1
+
+
+def _bytes_of(begin: int, end: int, item_bits: int) -> tuple[int, int]:
+    return begin * item_bits // 8, -(-end * item_bits // 8)
 
 
 # ---- lanes that share memory ----

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from metal_dlpack import _core
 from metal_dlpack.memory_lanes import (
     WORK,
+    Memory,
     byte_runs,
     lane_of_array,
     lane_of_buffer,
@@ -22,16 +25,41 @@ from .markup import Markup, element, shortened
 from .style import STYLE_SHEET
 from .thumbnail import thumbnail
 
-if TYPE_CHECKING:
-    from metal_dlpack.files.array_file import ArrayFile
-    from metal_dlpack.sharing import Picture
-
 __all__ = ["array_card", "buffer_card", "device_card", "file_card", "layout_card", "picture_card", "stream_card"]
 
 #: Tensors of a file that are listed.
 MAX_TENSORS = 20
 #: What is said of a layout that is so.
 LAYOUT_WORDS = {"is_contiguous_c": "C order", "is_contiguous_f": "F order", "is_dense": "dense", "is_unique": "unique"}
+
+
+class OpenFile(Protocol):
+    """What is asked of an ArrayFile."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def format(self) -> str: ...
+    @property
+    def mode(self) -> str: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def is_mapped(self) -> bool: ...
+    @property
+    def is_closed(self) -> bool: ...
+    def info(self, name: str) -> Any: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def __len__(self) -> int: ...
+
+
+class SharingPicture(Protocol):
+    """What is asked of a Picture of show()'s."""
+
+    @property
+    def memories(self) -> tuple[Memory, ...]: ...
+    @property
+    def refusals(self) -> tuple[tuple[str, str], ...]: ...
 
 
 def array_card(array: _core.Array) -> Markup:
@@ -88,14 +116,14 @@ def device_card(device: _core.Device) -> Markup:
         f"recommended working set {nbytes_text(most)}", f"buffers up to {nbytes_text(device.max_buffer_length)}"
     )
     stats = _core.memory_stats(device=device)
-    sizes = {
-        "live": (stats["live"], f"in {stats['live_buffers']:,} buffers"),
-        "cached": (stats["cached"], f"in {stats['cached_buffers']:,} buffers of the pool"),
-        "of the process": (device.current_allocated_size, "as Metal counts"),
-    }
+    sizes = [
+        ("live", stats["live"], f"in {stats['live_buffers']:,} buffers"),
+        ("cached", stats["cached"], f"in {stats['cached_buffers']:,} buffers of the pool"),
+    ]
+    with contextlib.suppress(_core.MetalError):  # in a forked child
+        sizes.append(("of the process", device.current_allocated_size, "as Metal counts"))
     rows = [
-        Row(name, [(0.0, min(nbytes / most, 1.0))], f"{nbytes_text(nbytes)} {what}")
-        for name, (nbytes, what) in sizes.items()
+        Row(name, [(0.0, min(nbytes / most, 1.0))], f"{nbytes_text(nbytes)} {what}") for name, nbytes, what in sizes
     ]
     return card(head, lines, draw_rows(rows, "memory, of the recommended working set"))
 
@@ -121,15 +149,15 @@ def layout_card(layout: _core.StridedLayout) -> Markup:
     facts.append(f"offset {layout.slice_offset} items" if layout.slice_offset else "")
     drawing = None
     if layout.volume:
-        rises = strides if strides is not None else layout.to_dense().strides or ()
-        runs, is_dense = byte_runs(layout.shape, rises, layout.itemsize)
+        axes = ((layout.volume,), (1,)) if strides is None else (layout.shape, strides)
+        runs, is_dense = byte_runs(*axes, 8 * layout.itemsize)
         low, high = runs[0][0], runs[-1][1]
         pieces = [((begin - low) / (high - low), (end - low) / (high - low)) for begin, end in runs]
         drawing = draw_rows([Row("", pieces, nbytes_text(high - low), is_dense=is_dense)], "bytes of the items")
     return card(beside(thumbnail(layout.shape, strides), head, quiet_line(*facts), drawing))
 
 
-def file_card(file: ArrayFile) -> Markup:
+def file_card(file: OpenFile) -> Markup:
     count, nbytes = f"{len(file):,} tensors", file.nbytes
     head = headline("ArrayFile", shortened(file.path), file.format, count, nbytes_text(nbytes), f"mode {file.mode}")
     if file.is_closed:
@@ -139,7 +167,7 @@ def file_card(file: ArrayFile) -> Markup:
     return card(head, state, draw_rows(rows, "tensors by their place in the file", len(file)))
 
 
-def _row_of_tensor(file: ArrayFile, name: str, nbytes: int) -> Row:
+def _row_of_tensor(file: OpenFile, name: str, nbytes: int) -> Row:
     try:
         info = file.info(name)
     except ValueError as error:
@@ -151,7 +179,7 @@ def _row_of_tensor(file: ArrayFile, name: str, nbytes: int) -> Row:
     )
 
 
-def picture_card(picture: Picture) -> Markup:
+def picture_card(picture: SharingPicture) -> Markup:
     drawn = [element("div", quiet_line(memory.title), draw_memory(memory)) for memory in picture.memories]
     refused = [element("div", element("b", shortened(name)), ": ", why) for name, why in picture.refusals]
     return card(*drawn, *refused)
