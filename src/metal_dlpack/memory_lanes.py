@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from . import _core
@@ -39,7 +40,7 @@ class Lane:
     strides: tuple[int, ...] | None
     space: object  #: what bytes are counted in: a private buffer's handle, or None for CPU addresses
     region: tuple[int, int]  #: the whole MTLBuffer; the items, if the memory is foreign
-    handle: int | None  #: the id<MTLBuffer>; None, if the memory is foreign
+    handle: int | None  #: the id<MTLBuffer>; None, if the memory is foreign, or no bytes
     storage: str
     work: str  #: of the GPU on the buffer, in words
     owner: str | None  #: the type of the Python object that owns the memory, if there is one
@@ -61,11 +62,15 @@ class Memory:
     begin: int  #: of the memory, in the space of its lanes
     lanes: tuple[Lane, ...]
 
+    @cached_property
+    def span(self) -> tuple[int, int]:
+        """First byte and end of all lanes."""
+        return min(lane.begin for lane in self.lanes), max(lane.end for lane in self.lanes)
+
     def fraction(self, byte: int) -> float:
-        """Where a byte is, if those that any lane has run from 0 to 1."""
-        low = min(lane.begin for lane in self.lanes)
-        nbytes = max(max(lane.end for lane in self.lanes) - low, 1)
-        return (byte - low) / nbytes
+        """Where a byte is, if the span runs from 0 to 1."""
+        low, high = self.span
+        return (byte - low) / max(high - low, 1)
 
     def bytes_text(self, lane: Lane) -> str:
         """The lane's first byte and end, counted from the memory's first."""
@@ -129,7 +134,7 @@ def _lane(
         strides=strides,
         space=handle if buffer.address is None else None,
         region=(runs[0][0], runs[-1][1]) if is_foreign else (base, base + buffer.size),
-        handle=None if is_foreign else handle,
+        handle=None if is_foreign else handle or None,
         storage=buffer.storage,
         work=WORK[work],
         owner=owner_text(buffer),
@@ -199,7 +204,7 @@ def _memory(lanes: list[Lane]) -> Memory:
     if handles:
         what = "MTLBuffer " + " and ".join(f"{handle:#x}" for handle in handles) + f" ({lanes[0].storage})"
     else:
-        what = f"CPU memory at {begin:#x}"
+        what = f"CPU memory at {begin:#x}" if begin else "no memory"
     work = next((f", {lane.work}" for lane in lanes if lane.work != WORK["idle"]), "")
     return Memory(f"{what}, {nbytes_text(end - begin)}{work}", begin, tuple(lanes))
 

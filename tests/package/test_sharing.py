@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 
 import pytest
 from hypothesis import given
@@ -53,12 +54,24 @@ def test_private_memory_is_told_apart_by_handle(live_buffers):
     assert [[lane.name for lane in memory.lanes] for memory in picture.memories] == [["1"], ["0", "2"]]
 
 
-def test_a_picture_gives_no_handle_away():
-    a = md.zeros(1 << 20, storage="private")
-    str(draw(a))
-    draw(a)._repr_html_(), a._repr_html_(), repr(a)
-    a.fill(1, stream=md.Stream())  # would wait, if a consumer could look
-    md.default_device().synchronize()
+@pytest.mark.parametrize("is_given_away", [False, True])
+def test_a_picture_gives_no_handle_away(is_given_away, settings):
+    """A fill of private memory waits for the GPU only if somebody else could look."""
+    a = md.zeros(8, storage="private")
+    for look in (repr, str, md.Array._repr_html_, draw, lambda a: draw(a)._repr_html_()):
+        look(a)
+    a.buffer._repr_html_()
+    handle = a.buffer.handle if is_given_away else 0
+    settings(latency_us=200_000)
+    start = time.perf_counter()
+    a.fill(1)
+    assert (time.perf_counter() - start > 0.1) == is_given_away == bool(handle)
+    a.device.synchronize()
+
+
+def test_arrays_without_items_are_in_no_memory(live_buffers):
+    picture = draw(md.zeros(0), np.zeros(0), md.zeros((3, 0), storage="private"))
+    assert [memory.title for memory in picture.memories] == ["no memory, 0 bytes"] * 3
 
 
 @pytest.mark.needs_torch

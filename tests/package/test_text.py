@@ -247,9 +247,10 @@ def test_a_forked_child_prints_what_it_can():
     code = """
 import json, os, sys
 import metal_dlpack as md
-shared, private = md.zeros(3), md.zeros(3, storage="private")
+shared, private, stream = md.zeros(3), md.zeros(3, storage="private"), md.Stream()
 if os.fork() == 0:
-    print(json.dumps([repr(shared), repr(private), repr(shared.buffer), repr(shared.device)]), flush=True)
+    things = [shared, private, shared.buffer, shared.device, stream, shared.layout]
+    print(json.dumps([repr(thing) for thing in things] + [thing._repr_html_() for thing in things]), flush=True)
     os._exit(0)
 os.wait()
 """

@@ -20,7 +20,7 @@ from metal_dlpack.memory_lanes import (
 )
 from metal_dlpack.text import items_text
 
-from .lane_drawing import Row, draw_memory, draw_rows
+from .lane_drawing import Row, draw_memory, draw_rows, row_of
 from .markup import Markup, element, shortened
 from .style import STYLE_SHEET
 from .thumbnail import thumbnail
@@ -72,23 +72,29 @@ def array_card(array: _core.Array) -> Markup:
         "padded" if array.padded else "",
         "read-only" if array.readonly else "",
     )
-    buffer = lane_of_buffer("buffer", array.buffer)
-    lane = lane_of_array("this array", array)
-    (memory,) = memories_of([buffer, lane])
-    is_all = lane.runs == buffer.runs
+    view = view_drawing(array)
     return card(
         beside(
             thumbnail(array.shape, array.strides),
             head,
             quiet_line(
-                f"{'all' if is_all else memory.bytes_text(lane)} of {buffer_name(array.buffer)}",
-                "" if lane.is_dense else "with gaps",
+                f"{'all' if view is None else 'part'} of {buffer_name(array.buffer)}",
                 *state_of(array.buffer, own_views=1),
             ),
         ),
-        None if is_all or array.size == 0 else draw_memory(memory),
+        view,
         element("pre", items_text(array)),
     )
+
+
+def view_drawing(array: _core.Array) -> Markup | None:
+    """Which bytes of its buffer an array sees; None: every one that there is to see."""
+    lane = lane_of_array("its bytes", array)
+    buffer = lane_of_buffer("buffer", array.buffer)
+    if array.size == 0 or lane.runs == buffer.runs:
+        return None
+    (memory,) = memories_of([lane, buffer])
+    return draw_rows([row_of(memory, lane, memory.bytes_text(lane))], memory.title)
 
 
 def buffer_card(buffer: _core.Buffer) -> Markup:
@@ -97,10 +103,10 @@ def buffer_card(buffer: _core.Buffer) -> Markup:
     nbytes = buffer.size - buffer.offset
     label = f"'{shortened(buffer.label)}'" if buffer.label else ""
     head = headline("Buffer", label, nbytes_text(nbytes), buffer.storage, str(buffer.device))
-    (memory,) = memories_of([lane_of_buffer("usable", buffer)])
-    whole = max(buffer.size, 1)
-    row = Row("usable", [(buffer.offset / whole, 1.0 if nbytes else 0.0)], memory.range_text(memory.lanes[0]))
-    return card(head, quiet_line(buffer_name(buffer), *state_of(buffer)), draw_rows([row], memory.title))
+    pieces = [(buffer.offset / buffer.size, 1.0)] if nbytes else []
+    row = Row("usable", pieces, f"bytes {buffer.offset:,} to {buffer.size:,}")
+    lines = beside(None, head, quiet_line(buffer_name(buffer), *state_of(buffer)))
+    return card(lines, draw_rows([row], "bytes of the MTLBuffer"))
 
 
 def device_card(device: _core.Device) -> Markup:
@@ -125,7 +131,7 @@ def device_card(device: _core.Device) -> Markup:
     rows = [
         Row(name, [(0.0, min(nbytes / most, 1.0))], f"{nbytes_text(nbytes)} {what}") for name, nbytes, what in sizes
     ]
-    return card(head, lines, draw_rows(rows, "memory, of the recommended working set"))
+    return card(beside(None, head, lines), draw_rows(rows, "memory, of the recommended working set"))
 
 
 def stream_card(stream: _core.Stream) -> Markup:
@@ -133,12 +139,9 @@ def stream_card(stream: _core.Stream) -> Markup:
     label = f"'{shortened(stream.label)}'" if stream.label else ""
     waiting = submitted - completed
     work = f"{waiting:,} of {submitted:,} pieces of work in flight" if waiting else "idle"
-    return card(
-        headline("Stream", label, str(stream.device), work),
-        quiet_line(
-            f"MTLCommandQueue {stream.handle:#x}", "failed: the next wait raises the reason" if has_failed else ""
-        ),
-    )
+    head = headline("Stream", label, str(stream.device), work)
+    failure = "failed: the next wait raises the reason" if has_failed else ""
+    return card(beside(None, head, quiet_line(f"MTLCommandQueue {stream.handle:#x}", failure)))
 
 
 def layout_card(layout: _core.StridedLayout) -> Markup:
@@ -164,7 +167,7 @@ def file_card(file: OpenFile) -> Markup:
         return card(head, quiet_line("closed"))
     rows = [_row_of_tensor(file, name, nbytes) for name in islice(file, MAX_TENSORS)]
     state = quiet_line("mapped" if file.is_mapped else "read when touched")
-    return card(head, state, draw_rows(rows, "tensors by their place in the file", len(file)))
+    return card(beside(None, head, state), draw_rows(rows, "tensors by their place in the file", len(file)))
 
 
 def _row_of_tensor(file: OpenFile, name: str, nbytes: int) -> Row:
@@ -219,7 +222,9 @@ def state_of(buffer: _core.Buffer, own_views: int = 0) -> list[str]:
         WORK[work],
         f"owned by {shortened(owner)}" if owner else "",
         counted(views - own_views, "other view" if own_views else "view"),
-        counted(references, "export") if work == "idle" else f"{references:,} references by exports and GPU work",
+        counted(references, "export")
+        if work == "idle"
+        else f"{counted(references, 'reference')} by exports and GPU work",
     ]
 
 

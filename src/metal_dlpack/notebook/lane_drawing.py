@@ -10,12 +10,12 @@ from metal_dlpack.memory_lanes import Lane, Memory
 from .markup import Markup, element, shortened
 from .style import accent
 
-__all__ = ["Row", "draw_memory", "draw_rows"]
+__all__ = ["Row", "draw_memory", "draw_rows", "row_of"]
 
 #: Pixels of a track, of a row, of what fills it, of its narrowest piece, and of a character.
 TRACK, ROW, FILLED, NARROWEST, CHARACTER = 300.0, 20.0, 11.0, 1.5, 6.7
-#: Characters of a name and of a note; rows, of which the rest is only counted.
-MAX_NAME, MAX_NOTE, MAX_ROWS = 24, 46, 40
+#: Characters of a name, of a note and of a fact that hovering says; rows, of which the rest is only counted.
+MAX_NAME, MAX_NOTE, MAX_FACT, MAX_ROWS = 24, 46, 160, 40
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,18 @@ class Row:
 
 def draw_memory(memory: Memory) -> Markup:
     """A row for each lane, on a track of all bytes that any of them has."""
-    rows = [_row_of(memory, lane) for lane in memory.lanes[:MAX_ROWS]]
+    rows = [row_of(memory, lane, lane.kind) for lane in memory.lanes[:MAX_ROWS]]
     return draw_rows(rows, memory.title, len(memory.lanes))
 
 
-def _row_of(memory: Memory, lane: Lane) -> Row:
+def row_of(memory: Memory, lane: Lane, note: str) -> Row:
+    """The lane on a track of all bytes that any lane of the memory has."""
     pieces = [(memory.fraction(begin), memory.fraction(end)) for begin, end in lane.runs]
     strides = None if lane.strides is None else f"strides {lane.strides} items"
     owner = None if lane.owner is None else f"owned by {shortened(lane.owner)}"
-    title = [f"{shortened(lane.name)}: {lane.kind}", memory.range_text(lane), strides, owner, lane.work]
-    return Row(lane.name, pieces, lane.kind, "\n".join(filter(None, title)), lane.is_dense)
+    facts = [f"{shortened(lane.name)}: {lane.kind}", memory.range_text(lane), strides, owner, lane.work]
+    title = "\n".join(shortened(fact, MAX_FACT) for fact in facts if fact)
+    return Row(lane.name, pieces, note, title, lane.is_dense)
 
 
 def draw_rows(rows: Sequence[Row], label: str, count: int | None = None) -> Markup:
