@@ -83,18 +83,20 @@ def _is_behind_a_queue(array: Array) -> bool:
 
 def _values(array: Array, shape: tuple[int, ...]) -> list[Any]:
     """The items at the ends of the axes that are longer than in `shape`, row after row."""
-    if array.shape != shape:
-        if array.dtype.bits * array.dtype.lanes % 8 and not array.padded:
-            return _packed_values(array, shape)  # a view of them begins on a byte only
-        if array.storage != "shared":
-            array = _shared_copy(array, shape)  # few copies, and not one a row
+    is_whole = array.shape == shape
+    is_shared = array.storage == "shared"
+    has_bits = array.dtype.bits * array.dtype.lanes % 8 != 0
+    if has_bits and not (is_whole and (is_shared or array.layout.is_dense)):
+        return _one_by_one(array, shape)  # a view of packed items begins on a byte only
+    if not is_shared and not (is_whole and array.layout.is_dense):
+        array = _shared_copy(array, shape)  # else the bytes between the items would come as well
     values = [_nested(array, shape)]
     for _ in shape:
         values = [item for row in values for item in row]
     return values
 
 
-def _packed_values(array: Array, shape: tuple[int, ...]) -> list[Any]:
+def _one_by_one(array: Array, shape: tuple[int, ...]) -> list[Any]:
     ends = [
         [i for _, piece in _pieces(*extents) for i in range(extents[0])[piece]]
         for extents in zip(array.shape, shape, strict=True)

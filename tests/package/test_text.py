@@ -180,6 +180,25 @@ def test_every_storage_shows_the_same_items(storage, shape):
     assert text.items_text(stored.T) == text.items_text(array.T)
 
 
+@pytest.mark.parametrize("storage", ["shared", "managed", "private"])
+@pytest.mark.parametrize("is_padded", [False, True])
+def test_items_smaller_than_a_byte_are_shown_wherever_they_lie(storage, is_padded):
+    numbers = md.asarray([i % 7 for i in range(50 * 32)], dtype="int8").reshape(50, 32)
+    stored = numbers.astype("int4").copy(storage=storage, padded=is_padded)
+    for view in (lambda a: a, lambda a: a[2:], lambda a: a.T, lambda a: a[::2, ::2], lambda a: a[:, 30]):
+        assert text.items_text(view(stored)) == text.items_text(view(numbers))
+
+
+def test_only_the_shown_items_of_private_memory_come_to_the_cpu():
+    column = md.zeros((1000, 20_000), "uint8", storage="private")[:, 7]
+    md.empty_cache()
+    before = md.memory_stats()["shared"]["allocations"], md.memory_stats()["shared"]["live"]
+    text.items_text(column)
+    stats = md.memory_stats()["shared"]
+    assert stats["allocations"] > before[0]
+    assert stats["cached"] < 1 << 16
+
+
 def test_a_repr_says_what_the_array_is():
     printed = repr(md.zeros((2, 3), "int16", storage="private").as_readonly())
     said = " ".join(printed.split())
