@@ -16,7 +16,7 @@ from places import python_path
 
 import metal_dlpack as md
 from metal_dlpack import text
-from metal_dlpack.number_words import float_type
+from metal_dlpack.number_words import float_type, words_of
 from metal_dlpack.shown_items import MAX_ITEMS, PATIENCE
 
 try:
@@ -95,6 +95,21 @@ def test_items_are_printed_as_numpy_prints_them_by_numpy_and_without(data):
     assert text.items_text(array, "Array(", ")") == expected
     with without_numpy():
         assert text.items_text(array, "Array(", ")") == expected
+
+
+@pytest.mark.needs_numpy
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_numbers_at_a_border_are_printed_as_numpy_prints_them(dtype):
+    """Powers of two have unequal neighbours; the form changes at 1e-4, at a ratio of 1000 and at large numbers."""
+    finfo = np.finfo(dtype)
+    powers = [np.array([2.0**e], dtype) for e in range(finfo.minexp - finfo.nmant, finfo.maxexp)]
+    borders = [low * factor for low in (1.0, 1.1, 0.3, 7.7) for factor in (1e-4, 1e3, 1e6, 1e8)]
+    steps = [np.nextafter(np.array(border, dtype), np.array(way, dtype)) for border in borders for way in (0, inf)]
+    pairs = [np.array([low, step], dtype) for low in (1.0, 1.1, 0.3, 7.7) for step in [*borders, *steps]]
+    singles = [np.array([number], dtype) for number in [*borders, *steps]]
+    for numbers in powers + pairs + singles:
+        assert ", ".join(words_of(numbers.tolist(), dtype)) == np.array2string(numbers, separator=", ")[1:-1]
 
 
 @pytest.mark.needs_numpy
