@@ -1,9 +1,11 @@
 """Arrays as text: every item that is shown is the array's, NumPy or not, and no shape or state makes it long or raise."""
 
 import contextlib
+import doctest
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -12,7 +14,7 @@ from math import inf, nan
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from places import python_path
+from places import DOCS, python_path
 
 import metal_dlpack as md
 from metal_dlpack import text
@@ -300,18 +302,13 @@ os.wait()
     assert "forked child" in private
 
 
-def test_a_look_gives_no_handle_away():
-    array = md.zeros(1 << 16, storage="private")
-    work, handle, views, references = md._core._buffer_work(array.buffer)
-    assert (work, views, references) == ("idle", 1, 0)
-    view, export = array[1:], array.__dlpack__()
-    assert md._core._buffer_work(array.buffer)[2:] == (2, 1)
-    assert handle == view.buffer.handle
-    del export
-    with pytest.raises(TypeError, match="no Buffer"):
-        md._core._buffer_work(array)
-    with pytest.raises(TypeError, match="no Stream"):
-        md._core._stream_work(array)
+def test_the_page_says_what_is_printed():
+    page = (DOCS / "looking.md").read_text()
+    assert f"within {PATIENCE} s" in page
+    assert f"more than {MAX_ITEMS} items" in page
+    example = re.search(r"```python\n(>>> .*?)```", page, re.DOTALL)[1]
+    (test,) = doctest.DocTestParser().get_examples(example)
+    assert repr(eval(test.source, {"md": md})) + "\n" == test.want
 
 
 def test_iteration_gives_views_of_the_first_axis():
