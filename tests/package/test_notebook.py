@@ -73,6 +73,7 @@ def test_an_output_is_short_well_formed_and_the_same_each_time(name):
     for svg in root.iter(SVG + "svg"):
         assert svg.attrib["role"] == "img"
         assert svg.attrib["aria-label"]
+        assert svg.attrib["viewBox"] == f"0 0 {svg.attrib['width']} {svg.attrib['height']}"  # it shrinks as a whole
 
 
 def quickest(call):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from metal_dlpack.memory_lanes import Lane, Memory
 
-from .markup import Markup, element, shortened
+from .markup import Markup, drawing, element, shortened
 from .style import accent
 
 __all__ = ["Row", "draw_memory", "draw_rows", "row_of"]
@@ -46,22 +46,18 @@ def row_of(memory: Memory, lane: Lane, note: str) -> Row:
 
 
 def draw_rows(rows: Sequence[Row], label: str, count: int | None = None) -> Markup:
-    """An <svg> of the rows; `label` is read out.  count: how many there are, where these are the first of them."""
+    """A drawing of the rows; `label` and their titles are read out.
+
+    count: how many there are, if these are only the first of them.
+    """
     left = max((min(len(row.name), MAX_NAME) for row in rows), default=0) * CHARACTER + 10
     right = max((min(len(row.note), MAX_NOTE) for row in rows), default=0) * CHARACTER + 12
     drawn = [_row(row, i, left) for i, row in enumerate(rows)]
     hidden = (count or len(rows)) - len(rows)
     if hidden:
         drawn.append(_text(f"and {hidden:,} more", left, len(rows) * ROW + 14, "mdl-quiet"))
-    return element(
-        "svg",
-        *drawn,
-        xmlns="http://www.w3.org/2000/svg",
-        width=left + TRACK + right,
-        height=(len(rows) + (hidden > 0)) * ROW,
-        role="img",
-        aria_label="; ".join([label, *(row.title.replace("\n", ", ") or row.name for row in rows)]),
-    )
+    said = "; ".join([label, *(row.title.replace("\n", ", ") or row.name for row in rows)])
+    return drawing(said, left + TRACK + right, (len(rows) + (hidden > 0)) * ROW, *drawn)
 
 
 def _row(row: Row, index: int, left: float) -> Markup:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from html import escape
 
-__all__ = ["Markup", "element", "number", "shortened"]
+__all__ = ["Markup", "drawing", "element", "number", "shortened"]
 
 #: What XML 1.0 has no way to write.
 UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -28,6 +28,20 @@ def element(tag: str, *children: object, **attributes: object) -> Markup:
     )
     content = "".join(_escaped(child) for child in children if child is not None)
     return Markup(f"<{tag}{written}>{content}</{tag}>")
+
+
+def drawing(label: str, width: float, height: float, *children: object) -> Markup:
+    """An <svg> that shrinks with the page; `label` is read out."""
+    return element(
+        "svg",
+        *children,
+        xmlns="http://www.w3.org/2000/svg",
+        width=width,
+        height=height,
+        viewBox=f"0 0 {number(width)} {number(height)}",
+        role="img",
+        aria_label=label,
+    )
 
 
 def _escaped(value: object) -> str:

@@ -45,7 +45,7 @@ STYLE_SHEET: Markup = element(
         ".mdl>div+div{margin-top:6px}"
         ".mdl-head svg{flex:none}"
         ".mdl-quiet{color:var(--mdl-quiet)}"
-        ".mdl svg{display:block;margin-top:3px;overflow:visible;max-width:100%}"
+        ".mdl svg{display:block;margin-top:3px;overflow:visible;max-width:100%;height:auto}"
         ".mdl svg text{font:11px ui-monospace,SFMono-Regular,Menlo,'DejaVu Sans Mono',monospace;fill:var(--mdl-text)}"
         ".mdl svg .mdl-quiet{fill:var(--mdl-quiet)}"
         ".mdl-track{fill:none;stroke:var(--mdl-line)}"

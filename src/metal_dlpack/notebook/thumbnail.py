@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .markup import Markup, element
+from .markup import Markup, drawing, element
 from .style import ACCENTS
 
 __all__ = ["thumbnail"]
@@ -37,17 +37,14 @@ def thumbnail(shape: Sequence[int], strides: Sequence[int] | None = None) -> Mar
     labels, label_right = _labels(shape, width, height)
     title = f"{len(shape)} axes: {TIMES.join(map(str, shape))}"
     lines = 2 if len(shape) > 3 else 1
-    return element(
-        "svg",
+    return drawing(
+        title,
+        max(label_right, width + right + 2),
+        up + height + LINE * lines + 3,
         element("title", title),
         *_faces(width, height, right, up),
         *_grain(shape, strides, width, height, up),
         *labels,
-        xmlns="http://www.w3.org/2000/svg",
-        width=max(label_right, width + right + 2),
-        height=up + height + LINE * lines + 3,
-        role="img",
-        aria_label=title,
     )
 
 
