@@ -17,7 +17,7 @@ from .shown_items import ShownItems, read_items
 if TYPE_CHECKING:
     from ._core import Array
 
-__all__ = ["array_facts", "describe_array", "items_text"]
+__all__ = ["describe_array", "items_text"]
 
 NAME = "Array("
 #: NumPy's print options, where nobody has changed them.
@@ -30,14 +30,14 @@ def describe_array(array: Array) -> str:
     """The repr of an Array: its items, summarised, and what they are."""
     width = _options()["linewidth"]
     text = NAME + items_text(array, NAME, ")")
-    for fact in array_facts(array):
+    for fact in _facts(array):
         last_line = text[text.rfind("\n") + 1 :]
         fits = len(last_line) + len(", ") + len(fact) + len(")") <= width
         text += ("," + (" " if fits else "\n" + " " * len(NAME))) + fact
     return text + ")"
 
 
-def array_facts(array: Array) -> list[str]:
+def _facts(array: Array) -> list[str]:
     """What an Array is, as keywords."""
     facts = [
         f"shape={array.shape}",
