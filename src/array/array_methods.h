@@ -1,7 +1,7 @@
 /* array_methods.h: the methods and slots of Array, each in the file that its comment names.
  *
  * Rule: a method `name` is array_method_NAME with the text array_doc_NAME; module/array_type.c
- *       makes the type's table of this list.
+ *       makes the type's table of this list, with `_repr_html_`, which other types have too.
  */
 #ifndef MD_ARRAY_METHODS_H
 #define MD_ARRAY_METHODS_H
@@ -30,7 +30,6 @@
 
 /* X(C name, Python name): no arguments. */
 #define ARRAY_PLAIN_LIST(X) \
-    X(repr_html, "_repr_html_")   /* array_type.c */ \
     X(as_readonly, "as_readonly") /* array_views.c */ \
     X(copy_copy, "__copy__")      /* array_copy.c */ \
     X(tolist, "tolist")           /* array_items.c */ \

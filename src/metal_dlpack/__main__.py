@@ -53,6 +53,5 @@ def show_findings(as_json: bool) -> int:
     return 0 if facts["ok"] else 1
 
 
-
 if __name__ == "__main__":
     sys.exit(main())

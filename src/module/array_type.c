@@ -8,6 +8,7 @@
 #include <structmember.h>
 
 #include "array/array_methods.h"
+#include "python/call_python.h"
 #include "python/owners.h"
 #include "python/storage_mode.h"
 #include "streams/device.h"
@@ -149,29 +150,13 @@ static PyMemberDef array_members[] = {
 #define PLAIN_ROW(name, text) {text, array_method_##name, METH_NOARGS, array_doc_##name},
 #define ONE_ROW(name, text) {text, array_method_##name, METH_O, array_doc_##name},
 static PyMethodDef array_methods[] = {
-    ARRAY_CALL_LIST(CALL_ROW) ARRAY_PLAIN_LIST(PLAIN_ROW)
-        ARRAY_ONE_LIST(ONE_ROW){NULL, NULL, 0, NULL},
+    ARRAY_CALL_LIST(CALL_ROW) ARRAY_PLAIN_LIST(PLAIN_ROW) ARRAY_ONE_LIST(ONE_ROW)
+        CALL_PYTHON_REPR_HTML,
+    {NULL, NULL, 0, NULL},
 };
 #undef CALL_ROW
 #undef PLAIN_ROW
 #undef ONE_ROW
-
-/* The words are Python's: metal_dlpack/text.py. */
-/* Call `function` of a Python module with the array, and with `argument` unless that is
- * NULL: owned (+1). */
-static PyObject *
-call_python(const char *module_name, const char *function, PyObject *op, PyObject *argument)
-{
-    PyObject *module = PyImport_ImportModule(module_name);
-    PyObject *name = PyUnicode_FromString(function);
-    PyObject *result = NULL;
-    if (module != NULL && name != NULL) {
-        result = PyObject_CallMethodObjArgs(module, name, op, argument, NULL);
-    }
-    Py_XDECREF(name);
-    Py_XDECREF(module);
-    return result;
-}
 
 const char array_doc_reduce_ex[] = "__reduce_ex__($self, protocol, /)\n--\n\n"
                                    "Pickle by value: the items in their memory order, dtype, "
@@ -193,18 +178,6 @@ array_repr(PyObject *op)
 {
     return call_python("metal_dlpack.text", "describe_array", op, NULL);
 }
-
-PyObject *
-array_method_repr_html(PyObject *op, PyObject *Py_UNUSED(argument))
-{
-    return call_python("metal_dlpack.notebook", "array_html", op, NULL);
-}
-
-const char array_doc_repr_html[] =
-    "_repr_html_($self, /)\n--\n\n"
-    "HTML for notebooks: a table of facts and, in <pre>, the items as repr() prints them.\n\n"
-    "Returns\n-------\nstr\n    A few kB at most, whatever the size; all text is escaped.\n\n"
-    "Reads the items that are shown, after waiting for GPU work that writes them.";
 
 static Py_ssize_t
 array_length(PyObject *op)

@@ -9,6 +9,7 @@
 #include "array/buffer.h"
 #include "metal/storage_sharing.h"
 #include "python/args.h"
+#include "python/call_python.h"
 #include "python/errors.h"
 #include "python/owners.h"
 #include "python/storage_mode.h"
@@ -121,6 +122,7 @@ static PyMethodDef buffer_methods[] = {
     {"copy_from", buffer_copy_from, METH_O, buffer_copy_from_doc},
     {"copy_to", buffer_copy_to, METH_O, buffer_copy_to_doc},
     {"__reduce__", buffer_reduce, METH_NOARGS, buffer_reduce_doc},
+    CALL_PYTHON_REPR_HTML,
     {NULL, NULL, 0, NULL},
 };
 

@@ -15,6 +15,7 @@
 #include "module/shares_memory.h"
 #include "module/softmetal_probe.h"
 #include "module/threads.h"
+#include "module/work_facts.h"
 #include "python/errors.h"
 #include "python/owners.h"
 #include "python/refusal.h"
@@ -86,7 +87,8 @@ add_functions(PyObject *module)
                                   producer_functions,        shares_memory_functions,
                                   explain_functions,         refusal_functions,
                                   softmetal_probe_functions, stream_functions,
-                                  torch_queue_functions,     threads_functions};
+                                  torch_queue_functions,     threads_functions,
+                                  work_facts_functions};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         if (PyModule_AddFunctions(module, lists[i]) < 0) {
             return -1;

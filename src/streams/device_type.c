@@ -5,6 +5,7 @@
 #include "streams/device.h"
 
 #include "python/args.h"
+#include "python/call_python.h"
 #include "python/errors.h"
 #include "streams/stream_current.h"
 #include "streams/stream_type.h"
@@ -149,6 +150,7 @@ static PyMethodDef device_methods[] = {
     {"synchronize", device_synchronize, METH_NOARGS, device_synchronize_doc},
     {"__reduce__", device_reduce, METH_NOARGS,
      PyDoc_STR("__reduce__($self, /)\n--\n\nPickle as the device of the same index.")},
+    CALL_PYTHON_REPR_HTML,
     {NULL, NULL, 0, NULL},
 };
 

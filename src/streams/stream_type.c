@@ -10,6 +10,7 @@
 
 #include "metal/work.h"
 #include "python/args.h"
+#include "python/call_python.h"
 #include "python/errors.h"
 #include "python/waiting.h"
 #include "streams/awaitable.h"
@@ -288,6 +289,7 @@ static PyMethodDef stream_methods[] = {
     {"__exit__", MD_FASTCALL(stream_exit), stream_exit_doc},
     {"__aenter__", stream_aenter, METH_NOARGS, stream_aenter_doc},
     {"__aexit__", MD_FASTCALL(stream_aexit), stream_aexit_doc},
+    CALL_PYTHON_REPR_HTML,
     {NULL, NULL, 0, NULL},
 };
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "python/args.h"
+#include "python/call_python.h"
 #include "values/layout_index.h"
 #include "values/layout_type_object.h"
 
@@ -199,8 +200,9 @@ PyDoc_STRVAR(
 #define AS_CALL(name, text, flags) \
     {text, MD_FASTCALL(layout_method_##name) | (flags), layout_doc_##name},
 #define AS_PLAIN(name, text, flags) {text, layout_method_##name, flags, layout_doc_##name},
-static PyMethodDef layout_methods[] = {LAYOUT_CALL_LIST(AS_CALL)
-                                           LAYOUT_PLAIN_LIST(AS_PLAIN){NULL, NULL, 0, NULL}};
+static PyMethodDef layout_methods[] = {LAYOUT_CALL_LIST(AS_CALL) LAYOUT_PLAIN_LIST(AS_PLAIN)
+                                           CALL_PYTHON_REPR_HTML,
+                                       {NULL, NULL, 0, NULL}};
 
 static PyType_Slot layout_slots[] = {
     {Py_tp_doc, (void *)layout_doc},         {Py_tp_new, layout_new},

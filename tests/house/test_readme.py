@@ -29,6 +29,28 @@ def test_an_example_runs_as_written(example):
     assert "mps" in result.stdout
 
 
+@pytest.mark.needs_numpy
+@pytest.mark.needs_torch
+def test_the_picture_is_what_show_prints():
+    (call, picture), *others = re.findall(r"`(md\.show\(.*?\))`.*?\n```\n(.*?)```", README, re.DOTALL)
+    assert not others
+    result = run(f"{EXAMPLES[0]}\nprint('=' * 9)\n{call}")
+    assert result.returncode == 0, result.stderr
+    _, printed = result.stdout.split("=========\n")
+    assert without_places(printed) == without_places(picture)
+
+
+def without_places(picture):
+    """The picture but for where the memory happens to be, and how long a page is."""
+
+    def length(match):
+        begin, end = (int(number.replace(",", "")) for number in match.groups())
+        return f"{end - begin} bytes"
+
+    picture = re.sub(r"bytes ([\d,]+) to ([\d,]+)", length, picture)
+    return re.sub(r"0x[0-9a-f]+ \(shared\), [\d.]+ KiB", "0x (shared), pages", picture)
+
+
 def test_the_targets_it_names_are_in_the_makefile():
     makefile = (ROOT / "Makefile").read_text()
     targets = re.findall(r"`?make (\w+)", README)

@@ -42,7 +42,7 @@ CALLS = {
     "set_memory_limit": "md.set_memory_limit(None)",
     "set_num_threads": "md.set_num_threads(None)",
     "shares_memory": "md.shares_memory(x, x)",
-    "show": "str(md.show())",
+    "show": "md.show()",
     "zeros": "md.zeros(3)",
 }
 #: More doors to the same functions.

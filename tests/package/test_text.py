@@ -1,88 +1,314 @@
-"""Arrays as text and HTML: every item that is shown is the array's, and no shape makes the text long."""
+"""Arrays as text: every item that is shown is the array's, NumPy or not, and no shape or state makes it long or raise."""
 
-from html.parser import HTMLParser
+import contextlib
+import doctest
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import time
 from math import inf, nan
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from places import DOCS, python_path
 
 import metal_dlpack as md
+from metal_dlpack import text
+from metal_dlpack.number_words import float_type, words_of
+from metal_dlpack.shown_items import MAX_ITEMS, PATIENCE
 
+try:
+    import numpy as np
+except ImportError:
+    np = None
+
+ENVIRONMENT = os.environ | {"PYTHONPATH": python_path()}
 SHAPES = st.lists(st.integers(0, 9), max_size=7).map(tuple)
+#: Shapes that are printed whole, and cut along any of their axes.
+PRINTED_SHAPES = st.lists(st.sampled_from([0, 1, 2, 3, 7, 9, 40, 1100]), max_size=2).map(tuple) | st.lists(
+    st.sampled_from([1, 2, 5, 7, 8]), min_size=3, max_size=4
+).map(tuple)
+#: Numbers that each number of a type is made of: any bits are one.
+INTEGERS = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+FLOATS = ("float16", "float32", "float64", "complex64", "complex128")
+WEIGHTS = st.sampled_from([0.0, -0.0, 1.0, -1.5, 0.3, 1e-8, 0.0001, 999.5, 1e6, 2.0**-6, 2.0**-30, nan, inf, -inf])
+OUR_FLOATS = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float6_e2m3fn", "float4_e2m1fn")
 
 
 def items_of(text):
     """The nested lists that a repr prints, read by Python."""
-    body = text[len("Array(") : text.rindex(", shape=")]
+    body = text[len("Array(") : text.rindex("shape=")].rstrip(" \n,")
     return eval(body, {"inf": inf, "nan": nan, "__builtins__": {}})
 
 
-@given(st.lists(st.floats(width=32, allow_nan=False) | st.just(inf), min_size=1, max_size=20))
+@contextlib.contextmanager
+def without_numpy():
+    """As if NumPy were not imported."""
+    kept, text._numpy = text._numpy, lambda: None
+    try:
+        yield
+    finally:
+        text._numpy = kept
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=20))
 def test_a_short_array_is_printed_whole(values):
-    printed = items_of(repr(md.asarray(values)))
-    assert printed == pytest.approx(md.asarray(values).tolist(), rel=1e-7)
+    printed = items_of(repr(md.asarray(values, dtype="float32")))
+    assert printed == pytest.approx(values, rel=1e-7, abs=1e-8)
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", "bfloat16", "complex64"])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", "bfloat16", "complex64", "int4", "uint1"])
 def test_items_of_every_kind_are_printed(dtype):
     array = md.full((2, 3), 1, dtype)
     assert items_of(repr(array)) == array.tolist()
 
 
+@st.composite
+def numpy_arrays(draw):
+    """Arrays of NumPy's of any of its numeric types, and views of them."""
+    shape, seed = draw(PRINTED_SHAPES), draw(st.integers(0, 2**32 - 1))
+    chance = np.random.default_rng(seed)
+    name = draw(st.sampled_from(INTEGERS + FLOATS))
+    bits = chance.integers(0, 256, (*shape, np.dtype(name).itemsize), dtype=np.uint8)
+    numbers = bits.view(name).reshape(shape) if name != "bool" else bits.reshape(shape) > 127
+    if name in FLOATS and draw(st.booleans()):
+        scale = 10.0 ** draw(st.integers(-6, 6))
+        numbers = np.asarray(chance.normal(size=shape) * scale).astype(name)
+    if name in FLOATS and draw(st.booleans()):
+        weights = np.array(draw(st.lists(WEIGHTS, min_size=1, max_size=4)))
+        numbers = np.where(chance.random(shape) < 0.5, numbers, weights[chance.integers(0, len(weights), shape)])
+        numbers = np.asarray(numbers).astype(name)
+    key = tuple(slice(None, None, draw(st.sampled_from([1, 1, 2, -1]))) for _ in shape)
+    return numbers[key] if shape else numbers
+
+
+@pytest.mark.needs_numpy
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@settings(deadline=None)
+@given(st.data())
+def test_items_are_printed_as_numpy_prints_them_by_numpy_and_without(data):
+    numbers = data.draw(numpy_arrays())
+    expected = np.array2string(numbers, separator=", ", prefix="Array(", suffix=")")
+    array = md.asarray(numbers)
+    assert text.items_text(array, "Array(", ")") == expected
+    with without_numpy():
+        assert text.items_text(array, "Array(", ")") == expected
+
+
+@pytest.mark.needs_numpy
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_numbers_at_a_border_are_printed_as_numpy_prints_them(dtype):
+    """Powers of two have unequal neighbours; the form changes at 1e-4, at a ratio of 1000 and at large numbers."""
+    finfo = np.finfo(dtype)
+    powers = [np.array([2.0**e], dtype) for e in range(finfo.minexp - finfo.nmant, finfo.maxexp)]
+    borders = [low * factor for low in (1.0, 1.1, 0.3, 7.7) for factor in (1e-4, 1e3, 1e6, 1e8)]
+    steps = [np.nextafter(np.array(border, dtype), np.array(way, dtype)) for border in borders for way in (0, inf)]
+    pairs = [np.array([low, step], dtype) for low in (1.0, 1.1, 0.3, 7.7) for step in [*borders, *steps]]
+    singles = [np.array([number], dtype) for number in [*borders, *steps]]
+    for numbers in powers + pairs + singles:
+        assert ", ".join(words_of(numbers.tolist(), dtype)) == np.array2string(numbers, separator=", ")[1:-1]
+
+
+@pytest.mark.needs_numpy
+@pytest.mark.parametrize("dtype", [*OUR_FLOATS, "complex32", "int4", "uint2", "float4_e2m1fnx2"])
+def test_types_that_numpy_lacks_are_printed_alike_with_and_without_it(dtype):
+    chance = np.random.default_rng(0)
+    for shape in ((), (5,), (3, 4), (7, 400)):
+        count = max(math.prod(shape), 1)
+        noise = md.asarray(bytearray(chance.bytes(count * md.dtype(dtype).itemsize)), dtype="uint8")
+        array = noise.buffer.array(shape, dtype, noise.byte_offset)
+        printed = repr(array)
+        with without_numpy():
+            assert repr(array) == printed
+
+
+@pytest.mark.parametrize("dtype", ["float16", *OUR_FLOATS])
+def test_a_float_is_printed_in_digits_that_read_back(dtype):
+    count = 1 << md.dtype(dtype).bits
+    every = md.empty(count * md.dtype(dtype).bits // 8, "uint8")
+    memoryview(every)[:] = b"".join(
+        (sum(value << i * md.dtype(dtype).bits for i, value in enumerate(range(first, first + 4)))).to_bytes(
+            md.dtype(dtype).bits // 2, "little"
+        )
+        for first in range(0, count, 4)
+    )
+    values = [value for value in every.buffer.array(count, dtype).tolist() if math.isfinite(value)]
+    shortest = [float(float_type(dtype).shortest(value)) for value in values]
+    assert md.asarray(shortest, dtype="float64").astype(dtype).tolist() == values
+
+
+def test_a_number_has_as_few_digits_as_its_type_needs():
+    for dtype in ("float16", "bfloat16", "float32", "float64"):
+        assert repr(md.full((), 0.3, dtype)).startswith("Array(0.3, ")
+    assert repr(md.full((), 1e-8)).startswith("Array(1.e-08, ")
+
+
+@pytest.mark.needs_numpy
+def test_numpys_print_options_are_honoured():
+    array = md.asarray([[0.123456789, 1e-9]] * 40)
+    with np.printoptions(precision=2, suppress=True, threshold=10, edgeitems=1, linewidth=40):
+        printed = repr(array)
+    assert printed.startswith("Array([[0.12, 0.  ],\n       ...,\n       [0.12, 0.  ]],")
+    assert all(len(line) <= 40 for line in printed.splitlines())
+
+
+def test_a_text_imports_no_numpy():
+    code = "import sys, metal_dlpack as md; print(md.full(2, 0.5)); assert 'numpy' not in sys.modules"
+    result = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    assert result.stdout.startswith("Array([0.5, 0.5], shape=(2,)")
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2000,), (3, 400)])
+def test_no_line_is_longer_than_numpys(shape):
+    for array in (md.zeros(shape), md.zeros(shape, "complex128", storage="private").as_readonly()):
+        assert all(len(line) <= 75 for line in repr(array).splitlines())
+
+
 @given(SHAPES)
 @example((7,) * 6)
 @example((1,) * 60 + (2,) * 4)
+@example((2,) * 58)
 @example((2**40, 0, 2**10))
 def test_no_shape_makes_a_long_text(shape):
     array = md.zeros((1,), "complex128").broadcast_to((1,) * max(len(shape), 1)).broadcast_to(shape or (1,))
-    for text in (repr(array), array._repr_html_()):
-        assert len(text) < 8192
-        assert str(array.shape) in text
+    printed = repr(array)
+    assert printed.count("j") <= MAX_ITEMS
+    assert len(printed) < 16384
+    assert str(array.shape) in printed
 
 
 def test_a_long_array_shows_its_edges():
-    text = repr(md.asarray(list(range(1000))))
-    assert text.startswith("Array([  0,   1,   2, ..., 997, 998, 999], shape=(1000,)")
+    printed = repr(md.asarray(list(range(2000))))
+    assert printed.startswith("Array([   0,    1,    2, ..., 1997, 1998, 1999], shape=(2000,),")
+
+
+@pytest.mark.parametrize("storage", ["shared", "managed", "private"])
+@pytest.mark.parametrize("shape", [(), (5,), (2000,), (60, 50), (9, 9, 9, 9)])
+def test_every_storage_shows_the_same_items(storage, shape):
+    count = math.prod(shape)
+    array = md.asarray(list(range(count)), dtype="int32").reshape(shape)
+    stored = array.copy(storage=storage)
+    assert text.items_text(stored) == text.items_text(array)
+    assert text.items_text(stored.T) == text.items_text(array.T)
+
+
+@pytest.mark.parametrize("storage", ["shared", "managed", "private"])
+@pytest.mark.parametrize("is_padded", [False, True])
+def test_items_smaller_than_a_byte_are_shown_wherever_they_lie(storage, is_padded):
+    numbers = md.asarray([i % 7 for i in range(50 * 32)], dtype="int8").reshape(50, 32)
+    stored = numbers.astype("int4").copy(storage=storage, padded=is_padded)
+    for view in (lambda a: a, lambda a: a[2:], lambda a: a.T, lambda a: a[::2, ::2], lambda a: a[:, 30]):
+        assert text.items_text(view(stored)) == text.items_text(view(numbers))
+
+
+def test_only_the_shown_items_of_private_memory_come_to_the_cpu():
+    column = md.zeros((1000, 20_000), "uint8", storage="private")[:, 7]
+    md.empty_cache()
+    before = md.memory_stats()["shared"]["allocations"], md.memory_stats()["shared"]["live"]
+    text.items_text(column)
+    stats = md.memory_stats()["shared"]
+    assert stats["allocations"] > before[0]
+    assert stats["cached"] < 1 << 16
 
 
 def test_a_repr_says_what_the_array_is():
-    text = repr(md.zeros((2, 3), "int16", storage="private").as_readonly())
-    assert text.endswith("shape=(2, 3), dtype=int16, device=metal:0, storage='private', readonly)")
+    printed = repr(md.zeros((2, 3), "int16", storage="private").as_readonly())
+    said = " ".join(printed.split())
+    assert said.endswith("shape=(2, 3), dtype=int16, device=metal:0, storage='private', readonly)")
 
 
 def test_items_that_no_number_stands_for_are_left_out():
     assert repr(md.empty((3,), "float4_e2m1fnx2")).startswith("Array(")
+    assert repr(md.empty((3,), "float32x16")).startswith("Array(<items of many lanes>, ")
 
 
-class Tags(HTMLParser):
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.text = [], ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text += data
+# ---- states: a text waits a moment, and never raises ----
 
 
-def test_the_notebook_shows_facts_and_items():
-    array = md.full((2, 3), 1.5)
-    shown = Tags(array._repr_html_())
-    assert shown.open == []
-    for fact in ("(2, 3)", "float32", "24 bytes", "shared", f"{array.buffer.handle:#x}", "[1.5, 1.5, 1.5]"):
-        assert fact in shown.text
+def test_work_in_flight_is_waited_for_a_moment(settings):
+    settings(latency_us=int(PATIENCE * 0.2e6))
+    array = md.zeros(3)
+    array.fill(2, stream=md.Stream())
+    assert repr(array).startswith("Array([2., 2., 2.], ")
 
 
-def test_text_in_html_is_escaped(monkeypatch):
-    monkeypatch.setattr("metal_dlpack.notebook.items_text", lambda array: "<script>&")
-    assert "<script>" not in md.zeros(1)._repr_html_()
-    assert "<script>&" in Tags(md.zeros(1)._repr_html_()).text
+@pytest.mark.parametrize("storage", ["shared", "managed", "private"])
+def test_long_work_in_flight_is_said(storage, settings):
+    array, stream = md.zeros(3, storage=storage), md.Stream()
+    settings(latency_us=int(PATIENCE * 3e6))
+    array.fill(2, stream=stream)
+    start = time.perf_counter()
+    assert repr(array).startswith("Array(<GPU work in flight>, shape=(3,)")
+    assert time.perf_counter() - start < PATIENCE * 2
+    stream.synchronize()
+    settings(latency_us=None)
+    assert repr(array).startswith("Array([2., 2., 2.], ")
+
+
+def test_a_private_array_does_not_wait_for_the_queue_that_would_copy_it(settings):
+    private, other = md.zeros(3, storage="private"), md.zeros(3)
+    settings(latency_us=int(PATIENCE * 3e6))
+    other.fill(2, stream=private.device.default_stream)
+    assert "<GPU work in flight>" in repr(private)
+    other.device.synchronize()
+
+
+def test_failed_work_is_said_and_stays_to_be_raised(settings):
+    array, stream = md.zeros(3), md.Stream()
+    settings(fail="commit@1=8")
+    array.fill(2, stream=stream)
+    while md._core._buffer_work(array.buffer)[0] == "writes":
+        time.sleep(0.001)
+    for _ in range(2):
+        assert repr(array).startswith("Array(<GPU work on the buffer failed; ")
+    settings(fail=None)
+    with pytest.raises(md.MetalError, match="code 8"):
+        stream.synchronize()
+    assert repr(array).startswith("Array([0., 0., 0.], ")
+
+
+def test_a_private_array_that_cannot_be_read_says_why(settings):
+    array = md.zeros(3, storage="private")
+    settings(fail="commit@1=8")
+    assert "Array(<Array.tolist: " in repr(array)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
+def test_a_forked_child_prints_what_it_can():
+    code = """
+import json, os, sys
+import metal_dlpack as md
+shared, private, stream = md.zeros(3), md.zeros(3, storage="private"), md.Stream()
+if os.fork() == 0:
+    things = [shared, private, shared.buffer, shared.device, stream, shared.layout]
+    print(json.dumps([repr(thing) for thing in things] + [thing._repr_html_() for thing in things]), flush=True)
+    os._exit(0)
+os.wait()
+"""
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    shared, private, *_ = json.loads(result.stdout)
+    assert shared.startswith("Array([0., 0., 0.], ")
+    assert "forked child" in private
+
+
+def test_the_page_says_what_is_printed():
+    page = (DOCS / "looking.md").read_text()
+    assert f"within {PATIENCE} s" in page
+    assert f"more than {MAX_ITEMS} items" in page
+    example = re.search(r"```python\n(>>> .*?)```", page, re.DOTALL)[1]
+    (test,) = doctest.DocTestParser().get_examples(example)
+    assert repr(eval(test.source, {"md": md})) + "\n" == test.want
 
 
 def test_iteration_gives_views_of_the_first_axis():

@@ -5,8 +5,10 @@ call may be made any number of times, and leaves nothing behind.
 """
 
 import _testbuffer
+import contextlib
 import ctypes
 import functools
+import io
 import operator
 import os
 import pickle
@@ -110,6 +112,11 @@ def refused(call, error, *arguments):
     except error:
         return
     raise AssertionError(f"{call} takes {arguments}")
+
+
+def print_nowhere(call, *arguments):
+    with contextlib.redirect_stdout(io.StringIO()):
+        call(*arguments)
 
 
 def show_buffer(thing):
@@ -295,7 +302,7 @@ CALLS = {
     "numpy_memory": [use_numpy_memory],
     "open": [lambda: md.open(file)],
     "register_sync": [hook],
-    "show": [lambda: str(md.show(array, odd))],
+    "show": [lambda: print_nowhere(md.show, array, odd)],
     "softmetal.configure": [lambda: softmetal.configure(latency_us=None)],
     "softmetal.is_present": [softmetal.is_present],
     "softmetal.last_report": [softmetal.last_report],
@@ -321,6 +328,7 @@ CALLS = {
         lambda: md.StridedLayout((4, 6), (6, 1), 4),
     ],
     "StridedLayout.__repr__": [lambda: repr(layout)],
+    "StridedLayout._repr_html_": [layout._repr_html_],
     "StridedLayout.__hash__": [lambda: hash(layout)],
     "StridedLayout.__getitem__": [lambda: layout[1:, ::2]],
     "StridedLayout.dense": [lambda: md.StridedLayout.dense((4, 6), 4, (1, 0))],
@@ -343,12 +351,14 @@ CALLS = {
     "StridedLayout.flattened_axis_mask": [layout.flattened_axis_mask],
     # Device
     "Device.__repr__": [lambda: repr(device)],
+    "Device._repr_html_": [device._repr_html_],
     "Device.__str__": [lambda: str(device)],
     "Device.synchronize": [device.synchronize],
     "Device.__reduce__": [device.__reduce__],
     # Buffer
     "Buffer.__new__": [lambda: md.Buffer(64, label="a name"), lambda: md.Buffer(64, storage="private")],
     "Buffer.__repr__": [lambda: repr(buffer)],
+    "Buffer._repr_html_": [buffer._repr_html_],
     "Buffer.from_handle": [lambda: md.Buffer.from_handle(buffer.handle, owner=buffer)],
     "Buffer.from_host": [
         lambda: md.Buffer.from_host(memory, writable=False),
@@ -445,6 +455,7 @@ CALLS = {
     **{f"Stream.{name}": calls for name, calls in comparisons(stream, other_stream).items()},
     "Stream.__new__": [lambda: md.Stream(label="a name")],
     "Stream.__repr__": [lambda: repr(stream)],
+    "Stream._repr_html_": [stream._repr_html_],
     "Stream.__hash__": [lambda: hash(stream)],
     "Stream.from_handle": [lambda: md.Stream.from_handle(stream.handle)],
     "Stream.__aenter__": [lambda: finish(stream.__aenter__()).__exit__(None, None, None)],

@@ -52,6 +52,11 @@ class ArrayFile(Mapping[str, _core.Array]):
         return MappingProxyType(self._metadata)
 
     @property
+    def nbytes(self) -> int:
+        """The length of the file."""
+        return self._source.size
+
+    @property
     def is_mapped(self) -> bool:
         """True if the Arrays lie over the file's pages; False for a small file, which is read when first touched.
 
@@ -124,6 +129,12 @@ class ArrayFile(Mapping[str, _core.Array]):
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"mode={self._mode!r}"
         return f"<metal_dlpack.ArrayFile {self._path!r}, {self._kind}, {len(self)} tensors, {state}>"
+
+    def _repr_html_(self) -> str:
+        """HTML for notebooks: the first tensors, and where they lie in the file; touches none of them."""
+        from metal_dlpack.notebook import html_of
+
+        return html_of(self)
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -1,0 +1,233 @@
+"""What a notebook shows of each type: a line of facts, a drawing of the shape and of the memory, the items."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Protocol
+
+from metal_dlpack import _core
+from metal_dlpack.memory_lanes import (
+    WORK,
+    Memory,
+    byte_runs,
+    lane_of_array,
+    lane_of_buffer,
+    memories_of,
+    nbytes_text,
+    owner_text,
+)
+from metal_dlpack.text import items_text
+
+from .lane_drawing import Row, draw_memory, draw_rows, row_of
+from .markup import Markup, element, shortened
+from .style import STYLE_SHEET
+from .thumbnail import thumbnail
+
+__all__ = ["array_card", "buffer_card", "device_card", "file_card", "layout_card", "picture_card", "stream_card"]
+
+#: Tensors of a file that are listed.
+MAX_TENSORS = 20
+#: What is said of a layout that is so.
+LAYOUT_WORDS = {"is_contiguous_c": "C order", "is_contiguous_f": "F order", "is_dense": "dense", "is_unique": "unique"}
+
+
+class OpenFile(Protocol):
+    """What is asked of an ArrayFile."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def format(self) -> str: ...
+    @property
+    def mode(self) -> str: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def is_mapped(self) -> bool: ...
+    @property
+    def is_closed(self) -> bool: ...
+    def info(self, name: str) -> Any: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def __len__(self) -> int: ...
+
+
+class SharingPicture(Protocol):
+    """What is asked of a Picture of show()'s."""
+
+    @property
+    def memories(self) -> tuple[Memory, ...]: ...
+    @property
+    def refusals(self) -> tuple[tuple[str, str], ...]: ...
+
+
+def array_card(array: _core.Array) -> Markup:
+    head = headline(
+        "Array",
+        f"{array.shape} {array.dtype.name}",
+        nbytes_text(array.nbytes),
+        array.storage,
+        str(array.device),
+        "padded" if array.padded else "",
+        "read-only" if array.readonly else "",
+    )
+    view = view_drawing(array)
+    return card(
+        beside(
+            thumbnail(array.shape, array.strides),
+            head,
+            quiet_line(
+                f"{'all' if view is None else 'part'} of {buffer_name(array.buffer)}",
+                *state_of(array.buffer, own_views=1),
+            ),
+        ),
+        view,
+        element("pre", items_text(array)),
+    )
+
+
+def view_drawing(array: _core.Array) -> Markup | None:
+    """Which bytes of its buffer an array sees; None: every one that there is to see."""
+    lane = lane_of_array("its bytes", array)
+    buffer = lane_of_buffer("buffer", array.buffer)
+    if array.size == 0 or lane.runs == buffer.runs:
+        return None
+    (memory,) = memories_of([lane, buffer])
+    return draw_rows([row_of(memory, lane, memory.bytes_text(lane))], memory.title)
+
+
+def buffer_card(buffer: _core.Buffer) -> Markup:
+    if buffer.is_closed:
+        return card(headline("Buffer", "closed"))
+    nbytes = buffer.size - buffer.offset
+    label = f"'{shortened(buffer.label)}'" if buffer.label else ""
+    head = headline("Buffer", label, nbytes_text(nbytes), buffer.storage, str(buffer.device))
+    pieces = [(buffer.offset / buffer.size, 1.0)] if nbytes else []
+    row = Row("usable", pieces, f"bytes {buffer.offset:,} to {buffer.size:,}")
+    lines = beside(None, head, quiet_line(buffer_name(buffer), *state_of(buffer)))
+    return card(lines, draw_rows([row], "bytes of the MTLBuffer"))
+
+
+def device_card(device: _core.Device) -> Markup:
+    head = headline(
+        "Device",
+        str(device),
+        shortened(device.name),
+        "software" if device.is_software else "",
+        "unified memory" if device.has_unified_memory else "discrete memory",
+    )
+    most = max(device.recommended_max_working_set_size, 1)
+    lines = quiet_line(
+        f"recommended working set {nbytes_text(most)}", f"buffers up to {nbytes_text(device.max_buffer_length)}"
+    )
+    stats = _core.memory_stats(device=device)
+    sizes = [
+        ("live", stats["live"], f"in {stats['live_buffers']:,} buffers"),
+        ("cached", stats["cached"], f"in {stats['cached_buffers']:,} buffers of the pool"),
+    ]
+    with contextlib.suppress(_core.MetalError):  # in a forked child
+        sizes.append(("of the process", device.current_allocated_size, "as Metal counts"))
+    rows = [
+        Row(name, [(0.0, min(nbytes / most, 1.0))], f"{nbytes_text(nbytes)} {what}") for name, nbytes, what in sizes
+    ]
+    return card(beside(None, head, lines), draw_rows(rows, "memory, of the recommended working set"))
+
+
+def stream_card(stream: _core.Stream) -> Markup:
+    submitted, completed, has_failed = _core._stream_work(stream)
+    label = f"'{shortened(stream.label)}'" if stream.label else ""
+    waiting = submitted - completed
+    work = f"{waiting:,} of {submitted:,} pieces of work in flight" if waiting else "idle"
+    head = headline("Stream", label, str(stream.device), work)
+    failure = "failed: the next wait raises the reason" if has_failed else ""
+    return card(beside(None, head, quiet_line(f"MTLCommandQueue {stream.handle:#x}", failure)))
+
+
+def layout_card(layout: _core.StridedLayout) -> Markup:
+    said = [word for name, word in LAYOUT_WORDS.items() if getattr(layout, name)]
+    head = headline("StridedLayout", f"{layout.shape}, {layout.itemsize} bytes each", ", ".join(said))
+    strides = layout.strides
+    facts = [f"strides {strides} items" if strides is not None else "implicit strides"]
+    facts.append(f"offset {layout.slice_offset} items" if layout.slice_offset else "")
+    drawing = None
+    if layout.volume:
+        axes = ((layout.volume,), (1,)) if strides is None else (layout.shape, strides)
+        runs, is_dense = byte_runs(*axes, 8 * layout.itemsize)
+        low, high = runs[0][0], runs[-1][1]
+        pieces = [((begin - low) / (high - low), (end - low) / (high - low)) for begin, end in runs]
+        drawing = draw_rows([Row("", pieces, nbytes_text(high - low), is_dense=is_dense)], "bytes of the items")
+    return card(beside(thumbnail(layout.shape, strides), head, quiet_line(*facts), drawing))
+
+
+def file_card(file: OpenFile) -> Markup:
+    count, nbytes = f"{len(file):,} tensors", file.nbytes
+    head = headline("ArrayFile", shortened(file.path), file.format, count, nbytes_text(nbytes), f"mode {file.mode}")
+    if file.is_closed:
+        return card(head, quiet_line("closed"))
+    rows = [_row_of_tensor(file, name, nbytes) for name in islice(file, MAX_TENSORS)]
+    state = quiet_line("mapped" if file.is_mapped else "read when touched")
+    return card(beside(None, head, state), draw_rows(rows, "tensors by their place in the file", len(file)))
+
+
+def _row_of_tensor(file: OpenFile, name: str, nbytes: int) -> Row:
+    try:
+        info = file.info(name)
+    except ValueError as error:
+        return Row(name, [], "not readable", str(error))
+    begin, end = info.offset / nbytes, (info.offset + info.nbytes) / nbytes
+    note = f"{info.shape} {info.type} {nbytes_text(info.nbytes)}"
+    return Row(
+        name, [(begin, end)] if info.nbytes else [], note, f"{shortened(name)}\nfrom byte {info.offset:,}: {note}"
+    )
+
+
+def picture_card(picture: SharingPicture) -> Markup:
+    drawn = [element("div", quiet_line(memory.title), draw_memory(memory)) for memory in picture.memories]
+    refused = [element("div", element("b", shortened(name)), ": ", why) for name, why in picture.refusals]
+    return card(*drawn, *refused)
+
+
+# ---- parts of a card ----
+
+
+def card(*content: object) -> Markup:
+    """One output.  Its style sheet comes with it, for it may be shown alone."""
+    return element("div", STYLE_SHEET, *content, class_="mdl")
+
+
+def headline(name: str, *facts: str) -> Markup:
+    return element("div", element("b", name), " ", " · ".join(filter(None, facts)))
+
+
+def quiet_line(*facts: str) -> Markup:
+    return element("div", " · ".join(filter(None, facts)), class_="mdl-quiet")
+
+
+def beside(drawing: Markup | None, *lines: object) -> Markup:
+    """Lines, and a drawing before them if there is one."""
+    return element("div", drawing, element("div", *lines), class_="mdl-head")
+
+
+def buffer_name(buffer: _core.Buffer) -> str:
+    handle = _core._buffer_work(buffer)[1]
+    return f"MTLBuffer {handle:#x} ({nbytes_text(buffer.size)})" if handle else "an empty buffer"
+
+
+def state_of(buffer: _core.Buffer, own_views: int = 0) -> list[str]:
+    """What the GPU does with the buffer, who owns its memory, and who else holds it."""
+    work, _, views, references = _core._buffer_work(buffer)
+    owner = owner_text(buffer)
+    return [
+        WORK[work],
+        f"owned by {shortened(owner)}" if owner else "",
+        counted(views - own_views, "other view" if own_views else "view"),
+        counted(references, "export")
+        if work == "idle"
+        else f"{counted(references, 'reference')} by exports and GPU work",
+    ]
+
+
+def counted(count: int, what: str) -> str:
+    """'1 export', '2 exports'; nothing of none."""
+    return f"{count:,} {what}{'s' if count > 1 else ''}" if count > 0 else ""

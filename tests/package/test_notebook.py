@@ -1,0 +1,267 @@
+"""What notebooks show: well-formed, escaped, short and quick HTML, legible on light and dark grounds."""
+
+import re
+import time
+import timeit
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import metal_dlpack as md
+from metal_dlpack.notebook import cards, style
+from metal_dlpack.notebook.lane_drawing import MAX_ROWS, Row, draw_rows
+from metal_dlpack.notebook.markup import element, shortened
+from metal_dlpack.notebook.thumbnail import thumbnail
+from metal_dlpack.sharing import draw
+
+HOSTILE = "</title><script>alert(1)</script>&\"'\x00\x1b\ud800" + "x" * 5000
+#: No output is longer.
+MAX_LENGTH = 40_000
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def examples():
+    array = md.asarray([[float(i) for i in range(40)]] * 30, dtype="float32")
+    yield "scalar", md.full((), 3.5)
+    yield "array", array
+    yield "view", array[3:9, ::2]
+    yield "transposed", array.T
+    yield "empty", md.zeros((0, 3))
+    yield "packed", md.zeros((3, 5), "int4")
+    yield "private", md.zeros((4, 4), storage="private").as_readonly()
+    yield "axes", md.zeros((1,) * 60 + (2,) * 4)
+    yield "large", md.zeros((1, 1)).broadcast_to((10**9, 10**9))
+    yield "buffer", md.Buffer(100, label="weights")
+    yield "closed buffer", closed_buffer()
+    yield "buffer of the host", md.Buffer.from_host(bytearray(100))
+    yield "device", md.default_device()
+    yield "stream", md.Stream(label="uploads")
+    yield "layout", array[3:9, ::2].layout
+    yield "implicit layout", md.StridedLayout((2, 3), None, 4)
+    yield "empty layout", md.StridedLayout.dense((2, 0), 4)
+    yield "picture", draw(array=array, view=array[::2], **{"no array": "text"})
+    yield "many lanes", draw(*[array[i % 30] for i in range(500)])
+
+
+def closed_buffer():
+    buffer = md.Buffer(10)
+    buffer.close()
+    return buffer
+
+
+EXAMPLES = dict(examples())
+
+
+def parsed(html):
+    root = ElementTree.fromstring(html)
+    assert root.tag == "div"
+    return root
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_output_is_short_well_formed_and_the_same_each_time(name):
+    shown = EXAMPLES[name]
+    html = shown._repr_html_()
+    root = parsed(html)
+    assert len(html) < MAX_LENGTH
+    assert html == shown._repr_html_()
+    tags = {node.tag.removeprefix(SVG) for node in root.iter()}
+    assert tags <= {"div", "b", "pre", "style", "svg", "title", "g", "text", "rect", "path"}
+    assert not any("id" in node.attrib or any(key.startswith("on") for key in node.attrib) for node in root.iter())
+    for svg in root.iter(SVG + "svg"):
+        assert svg.attrib["role"] == "img"
+        assert svg.attrib["aria-label"]
+        assert svg.attrib["viewBox"] == f"0 0 {svg.attrib['width']} {svg.attrib['height']}"  # it shrinks as a whole
+
+
+def quickest(call):
+    return min(timeit.repeat(call, number=1, repeat=7))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_output_is_quick(name):
+    assert quickest(EXAMPLES[name]._repr_html_) < 0.01
+
+
+def test_an_array_shows_facts_items_and_lanes():
+    array = md.full((30, 40), 1.5)
+    view = array[3:9, ::2]
+    root = parsed(view._repr_html_())
+    said = "".join(root.itertext())
+    for fact in (
+        "(6, 20) float32",
+        "480 bytes",
+        "shared",
+        "metal:0",
+        "idle",
+        "1 other view",
+        f"{array.buffer.handle:#x}",
+    ):
+        assert fact in said
+    assert "[1.5, 1.5, 1.5" in root.find("pre").text
+    titles = [title.text for title in root.iter(SVG + "title")]
+    assert any("bytes 480 to 1,436, with gaps\nstrides (40, 2) items" in title for title in titles)
+
+
+def test_a_scalar_needs_two_lines_and_its_value():
+    root = parsed(md.full((), 3.5)._repr_html_())
+    assert root.find("pre").text == "3.5"
+    assert not list(root.iter(SVG + "svg"))
+
+
+def test_work_in_flight_and_who_holds_a_buffer_is_said(settings):
+    array, stream = md.zeros(3), md.Stream()
+    export = array.__dlpack__()
+    assert "idle · 1 export" in array._repr_html_()
+    settings(latency_us=500_000)
+    array.fill(1, stream=stream)
+    html = array._repr_html_()
+    assert "GPU writes in flight" in html
+    assert "&lt;GPU work in flight&gt;" in html
+    assert "1 of 1 pieces of work in flight" in stream._repr_html_()
+    stream.synchronize()
+    assert "idle" in stream._repr_html_()
+    del export
+
+
+def test_failed_work_is_said(settings):
+    array, stream = md.zeros(3), md.Stream()
+    settings(fail="commit@1=8")
+    array.fill(2, stream=stream)
+    while md._core._buffer_work(array.buffer)[0] == "writes":
+        time.sleep(0.001)
+    assert "GPU work failed" in array._repr_html_()
+    assert "failed: the next wait raises the reason" in stream._repr_html_()
+    settings(fail=None)
+    with pytest.raises(md.MetalError):
+        stream.synchronize()
+
+
+def test_hostile_names_are_escaped_and_shortened():
+    label = HOSTILE.replace("\ud800", "").replace("\x00", "")
+    owner = type(label, (bytearray,), {"__module__": "<script>"})
+    owned = md.Buffer.from_host(owner(64))
+    picture = draw(
+        **{HOSTILE: md.zeros(3), "other": HOSTILE, HOSTILE + "2": "x"}, owned=owned.array(64, "uint8", owned.offset)
+    )
+    for shown in (owned, md.Buffer(10, label=label), picture):
+        html = shown._repr_html_()
+        root = parsed(html)
+        html.encode()
+        assert len(html) < MAX_LENGTH
+        assert not list(root.iter("script"))
+        assert "\x00" not in html
+
+
+@given(st.text(st.characters(), max_size=40))
+def test_any_text_is_written_as_it_is_or_replaced(text):
+    html = element("b", text, title=text)
+    root = ElementTree.fromstring(html.encode())
+    expected = re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", "\ufffd", text)
+    assert (root.text or "") == expected.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def test_a_long_name_keeps_its_ends():
+    assert shortened("model.layers.0.self_attn.q_proj.weight", 21) == "model.laye…roj.weight"
+    assert shortened("short", 21) == "short"
+
+
+# ---- drawings ----
+
+
+@settings(max_examples=200)
+@given(st.lists(st.integers(0, 2**40), max_size=64).map(tuple), st.booleans())
+def test_a_thumbnail_is_small_whatever_the_shape(shape, is_reversed):
+    strides = range(1, len(shape) + 1) if is_reversed else None
+    drawn = thumbnail(shape, strides)
+    if not shape or 0 in shape:
+        assert drawn is None
+        return
+    root = ElementTree.fromstring(drawn)
+    assert float(root.attrib["width"]) < 460
+    assert float(root.attrib["height"]) < 160
+    assert len(drawn) < 5000
+
+
+def test_the_grain_runs_as_memory_does():
+    def grain(*arguments):
+        return [d for d in re.findall(r'd="(M[^"]*)"', thumbnail(*arguments)) if not d.endswith("z")]
+
+    assert "h" in grain((4, 6))[0]
+    assert "h" in grain((4, 6), (6, 1))[0]
+    assert "v" in grain((4, 6), (1, 4))[0]
+    assert "v" in grain((4, 6), (1, -4))[0]
+    assert grain((3, 4, 6), (1, 3, 12)) == []
+
+
+def test_rows_lie_inside_their_track():
+    drawn = draw_rows([Row("a", [(0.0, 0.0001)]), Row("b", [(0.9999, 1.0)]), Row("c", [])], "label", 10)
+    root = ElementTree.fromstring(drawn)
+    track, *_ = [node for node in root.iter(SVG + "rect") if node.attrib.get("class") == "mdl-track"]
+    left, width = float(track.attrib["x"]), float(track.attrib["width"])
+    filled = [node for node in root.iter(SVG + "rect") if "class" not in node.attrib]
+    assert len(filled) == 2
+    for node in filled:
+        assert left <= float(node.attrib["x"])
+        assert float(node.attrib["x"]) + float(node.attrib["width"]) <= left + width + 0.01
+    assert "and 7 more" in drawn
+
+
+def test_many_lanes_are_counted_and_not_drawn():
+    html = EXAMPLES["many lanes"]._repr_html_()
+    assert f"and {500 - MAX_ROWS} more" in html
+
+
+# ---- colours ----
+
+
+def luminance(colour):
+    def linear(part):
+        return part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+
+    red, green, blue = (linear(int(colour[i : i + 2], 16) / 255) for i in (1, 3, 5))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(a, b):
+    low, high = sorted((luminance(a), luminance(b)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", [style.LIGHT, style.DARK])
+def test_text_is_legible(theme):
+    assert contrast(theme["text"], theme["ground"]) >= 4.5
+    assert contrast(theme["quiet"], theme["ground"]) >= 4.5
+    for colour in style.ACCENTS:  # WCAG 1.4.11, what is no text
+        assert contrast(colour, theme["ground"]) >= 3
+    for colour in theme.values():
+        assert colour in style.STYLE_SHEET
+
+
+def test_a_card_of_each_type_is_reached():
+    from metal_dlpack.notebook import CARDS
+
+    assert {card.__name__ for card in CARDS.values()} == set(cards.__all__)
+    assert {type(shown).__name__ for shown in EXAMPLES.values()} | {"ArrayFile"} == set(CARDS)
+
+
+# ---- files ----
+
+
+def test_a_file_of_many_tensors_is_shown_in_short(tmp_path):
+    np = pytest.importorskip("numpy")
+    save_file = pytest.importorskip("safetensors.numpy").save_file
+    path = tmp_path / "model.safetensors"
+    save_file({f"layer.{i}<b>": np.zeros(2, np.float32) for i in range(20_000)}, path)
+    with md.open(path) as file:
+        html = file._repr_html_()
+        root = parsed(html)
+        assert len(html) < MAX_LENGTH
+        assert "20,000 tensors" in html
+        assert f"and {20_000 - cards.MAX_TENSORS:,} more" in html
+        assert "from byte" in "".join(root.itertext())
+        assert quickest(file._repr_html_) < 0.01
+    assert "closed" in "".join(parsed(file._repr_html_()).itertext())
+    assert file.nbytes == path.stat().st_size
