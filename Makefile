@@ -22,7 +22,7 @@ help:
 	@echo 'make demo      what this machine can share: the doctor, then examples/share.py'
 	@echo 'make test      the tests, but for those marked long; ARGS="tests/copy -x" goes to pytest'
 	@echo 'make test-all  all tests'
-	@echo 'make lint      ruff, clang-format, mypy, the stubs and the workflows of .github'
+	@echo 'make lint      ruff, clang-format, mypy, pyright, the stubs and the workflows of .github'
 	@echo 'make format    ruff and clang-format write their changes'
 	@echo 'make asan      the tests with AddressSanitizer and UBSan, then some with LeakSanitizer'
 	@echo 'make tsan      the tests with ThreadSanitizer'
@@ -70,6 +70,7 @@ lint: $(VENV)/lint.stamp build
 	$(PY) -m ruff format --check .
 	git ls-files -z '*.[chm]' '*.cpp' | xargs -0 $(VENV)/bin/clang-format --dry-run --Werror
 	$(PY) -m mypy
+	$(VENV)/bin/basedpyright --pythonpath $(PY)
 	$(VENV)/bin/zizmor --quiet --offline .github
 	$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(PY) -m mypy.stubtest metal_dlpack._core --allowlist tools/stubtest_allowlist.txt --ignore-unused-allowlist

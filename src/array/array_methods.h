@@ -34,6 +34,7 @@
     X(copy_copy, "__copy__")      /* array_copy.c */ \
     X(tolist, "tolist")           /* array_items.c */ \
     X(complex, "__complex__") \
+    X(to_numpy, "to_numpy")               /* array_host.c */ \
     X(dlpack_device, "__dlpack_device__") /* dlpack_export.c */ \
     X(metal_stream, "__metal_stream__")   /* array_stream.c */
 
@@ -74,8 +75,13 @@ PyObject *array_index(PyObject *op);
 /* array_host.c */
 int array_getbuffer(PyObject *op, Py_buffer *view, int flags);
 void array_releasebuffer(PyObject *op, Py_buffer *view);
+/* -1 with the exception of array_getbuffer that NumPy discarded before it asked here. */
+int array_raise_unheard(ArrayObject *self);
 PyObject *array_get_host(PyObject *op, void *closure);
 /* The Array that `op` is, or is the host view of: borrowed.  NULL: neither. */
 PyObject *array_behind(md_state *state, PyObject *op);
+
+/* array_interface.c */
+PyObject *array_get_interface(PyObject *op, void *closure);
 
 #endif /* MD_ARRAY_METHODS_H */

@@ -173,9 +173,8 @@ note_unheard(ArrayObject *self)
     PyErr_Restore(type, value, traceback);
 }
 
-/* -1 with the exception that NumPy discarded. */
-static int
-raise_unheard(ArrayObject *self)
+int
+array_raise_unheard(ArrayObject *self)
 {
     md_state *state = state_of((PyObject *)self);
     if (state->unheard == NULL || state->unheard_of != self) {
@@ -311,7 +310,7 @@ array_method_array(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObje
     bool is_fresh;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
         args_tristate("Array.__array__", "copy", values[1], &copy) < 0 ||
-        raise_unheard(array_cast(op)) < 0) {
+        array_raise_unheard(array_cast(op)) < 0) {
         return NULL;
     }
     PyObject *view = numpy_of_any_storage(array_cast(op), copy, &is_fresh);
@@ -327,6 +326,25 @@ array_method_array(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObje
         result = must_copy ? PyObject_CallMethod(view, "copy", NULL) : Py_NewRef(view);
     }
     Py_DECREF(view);
+    return result;
+}
+
+const char array_doc_to_numpy[] =
+    "to_numpy($self, /)\n--\n\n"
+    "np.asarray(self), for libraries that ask by this name, such as matplotlib.\n\n"
+    "Returns\n-------\nnumpy.ndarray\n    As of __array__().\n\n"
+    "Raises\n------\nImportError\n    NumPy is not installed, or ml_dtypes for a type of its "
+    "own.\n"
+    "TypeError\n    Neither has the type.\n"
+    "MetalError\n\n"
+    "Source: matplotlib, cbook._unpack_to_numpy.";
+
+PyObject *
+array_method_to_numpy(PyObject *op, PyObject *Py_UNUSED(argument))
+{
+    PyObject *numpy = array_numpy_module("Array.to_numpy");
+    PyObject *result = numpy == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "(O)", op);
+    Py_XDECREF(numpy);
     return result;
 }
 

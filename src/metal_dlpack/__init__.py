@@ -15,15 +15,15 @@ import os.path
 from . import _core
 from ._core import *  # noqa: F403
 from .opening import open as open
-from .sync import register_sync
+from .sync import register_sync as register_sync
 
 TYPE_CHECKING = False  # typing's own costs more to import than the rest of this file
 if TYPE_CHECKING:
     from typing import Any
 
-    from .explaining import explain
-    from .numpy_allocation import numpy_memory
-    from .sharing import show
+    from .explaining import explain as explain
+    from .numpy_allocation import numpy_memory as numpy_memory
+    from .sharing import show as show
 
 __version__ = "0.1.0"
 _HERE = os.path.dirname(os.path.abspath(__file__))

@@ -10,7 +10,7 @@ import mmap
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from . import _core, trials
 from .explain_rules import CALLS, ELEMENT_TYPES, MODULES, NOTES, OUTCOMES, RULES, Rule
@@ -413,7 +413,13 @@ def explain_import(x: Any, device: object, copy: bool | None) -> Explanation:
     return judge(look(x, "metal_dlpack", device), x, copy, device)
 
 
-def explain(x: Any, *, device: Any = None, copy: bool | None = None, consumer: str | None = None) -> Explanation:
+def explain(
+    x: Any,
+    *,
+    device: _core.Device | str | None = None,
+    copy: bool | None = None,
+    consumer: Literal["torch", "mlx", "numpy", "jax", "tvm"] | None = None,
+) -> Explanation:
     """What an exchange would do: zero-copy, copy, refusal or crash, with the reasons and the way out.
 
     Parameters

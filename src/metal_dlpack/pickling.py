@@ -4,19 +4,30 @@ With protocol 5 the bytes can travel out of band: nothing is copied here on eith
 Ray, multiprocessing) hands over becomes the buffer's memory, a read-only one if it is a bytes object.  Older protocols
 copy once to make a bytes object, and once more to make a buffer that can be written.
 
-Source: PEP 574, "Pickle protocol 5 with out-of-band data".
+Where joblib is imported the bytes go as a NumPy array over the same memory.  Its picklers have ways of their own for
+those: a large one goes to a file that its workers map, is written to disk as it lies, and is hashed without a copy.
+
+Source: PEP 574, "Pickle protocol 5 with out-of-band data"; joblib, "Working with numerical data in shared memory".
 """
 
 from __future__ import annotations
 
+import sys
+import weakref
 from pickle import PickleBuffer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _core
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["reduce_array", "restore_array"]
 
 OUT_OF_BAND_PROTOCOL = 5
+
+#: By the id of a living Array the NumPy array over its bytes that joblib was given.
+_given_to_joblib: dict[int, np.ndarray[Any, Any]] = {}
 
 
 def reduce_array(array: _core.Array, protocol: int) -> tuple[Any, tuple[Any, ...]]:
@@ -24,13 +35,39 @@ def reduce_array(array: _core.Array, protocol: int) -> tuple[Any, tuple[Any, ...
     dense = dense_form(array)
     data: Any = b""
     if dense.nbytes > 0:
-        data = dense.buffer.array(dense.nbytes, "uint8", dense.byte_offset)
-        data = PickleBuffer(data.as_readonly() if array.readonly else data)
-        if protocol < OUT_OF_BAND_PROTOCOL:
-            data = data.raw().tobytes()
+        has_joblib = {"joblib", "numpy"} <= sys.modules.keys()
+        data = bytes_for_joblib(array, dense) if has_joblib else bytes_for_pickle(array, dense, protocol)
     place = array.storage, array.device.index
     facts = array.readonly, array.padded, protocol < OUT_OF_BAND_PROTOCOL
     return restore_array, (data, array.dtype, array.shape, dense.strides, *place, *facts)
+
+
+def items_as_bytes(array: _core.Array, dense: _core.Array) -> _core.Array:
+    """The memory of `dense`, which can be written if `array` can."""
+    memory = dense.buffer.array(dense.nbytes, "uint8", dense.byte_offset)
+    return memory.as_readonly() if array.readonly else memory
+
+
+def bytes_for_pickle(array: _core.Array, dense: _core.Array, protocol: int) -> PickleBuffer | bytes:
+    memory = PickleBuffer(items_as_bytes(array, dense))
+    return memory if protocol >= OUT_OF_BAND_PROTOCOL else memory.raw().tobytes()
+
+
+def bytes_for_joblib(array: _core.Array, dense: _core.Array) -> np.ndarray[Any, Any]:
+    """A NumPy array, the same one for the same Array: joblib knows by it what it has written to a file already.
+
+    It keeps the Buffer and not the Array, at whose end it is forgotten.  Copies are not kept, which would be stale, nor
+    are views of managed storage, which would count as written at each use of the GPU.
+    """
+    import numpy as np
+
+    view = np.asarray(items_as_bytes(array, dense))  # waits for GPU work that writes these bytes
+    if dense is not array or array.storage != "shared":
+        return view
+    if id(array) not in _given_to_joblib:
+        _given_to_joblib[id(array)] = view
+        weakref.finalize(array, _given_to_joblib.pop, id(array), None)
+    return _given_to_joblib[id(array)]
 
 
 def dense_form(array: _core.Array) -> _core.Array:

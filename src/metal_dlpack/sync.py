@@ -18,14 +18,15 @@ from ._core import _forget_types
 TYPE_CHECKING = False  # typing costs as much to import as the rest of the package
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, TypeVar
 
+    T = TypeVar("T")
     Sync = Callable[[Any], object]
 
 _registered: dict[type, Sync] = {}
 
 
-def register_sync(kind: type, function: Sync | None, /) -> None:
+def register_sync(kind: type[T], function: Callable[[T], object] | None, /) -> None:
     """Run `function(x)` before from_dlpack reads a Metal tensor of an `x` of this type.
 
     Parameters

@@ -138,6 +138,14 @@ static PyGetSetDef array_getset[] = {
          "The same memory as a CPU array, for consumers that look at __dlpack_device__()\n"
          "only.  CopyRequiredError for private storage."),
      NULL},
+    {"__array_interface__", array_get_interface, NULL,
+     PyDoc_STR(
+         "Where the items lie and what they are, for libraries that ask for NumPy arrays so, "
+         "such as Pillow.\n"
+         "Waits for GPU work in flight; for work submitted later the reader waits itself.  "
+         "AttributeError\n"
+         "for managed and private storage, and for types that NumPy has not."),
+     NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -23,6 +23,12 @@ NAMES = sorted(name for name in vars(md) if isinstance(getattr(md, name), md.dty
 STORAGES = ["shared", "managed", "private"]
 
 
+@pytest.fixture(autouse=True)
+def without_joblib(monkeypatch):
+    """Where another test imported it, Arrays go another way: test_joblib.py."""
+    monkeypatch.delitem(sys.modules, "joblib", raising=False)
+
+
 def raw(array: md.Array) -> bytes:
     """The items in C order."""
     dense = array.copy(storage="shared")

@@ -437,6 +437,7 @@ CALLS = {
     "Array._repr_html_": [array._repr_html_],
     "Array.as_readonly": [array.as_readonly],
     "Array.__copy__": [array.__copy__],
+    "Array.to_numpy": [array.to_numpy, odd.to_numpy, nibbles.to_numpy],
     "Array.tolist": [odd.tolist, array.tolist, vectors.tolist, managed.tolist],
     "Array.__dlpack_device__": [array.__dlpack_device__],
     "Array.__metal_stream__": [array.__metal_stream__],

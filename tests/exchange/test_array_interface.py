@@ -1,0 +1,104 @@
+"""Array.__array_interface__: what it says, where it is not there, and who has waited; to_numpy()."""
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+
+import metal_dlpack as md
+
+NUMPY_TYPES = [
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64", "complex64", "complex128",
+]  # fmt: skip
+
+
+class Reader:
+    """What NumPy makes of an interface and nothing else; it keeps the Array, as a reader must."""
+
+    def __init__(self, array):
+        self.array = array
+        self.__array_interface__ = array.__array_interface__
+
+
+def key(random, extent):
+    return slice(random.choice([None, 0, 1]), None, random.choice([1, 2, -1])) if extent else slice(None)
+
+
+@hypothesis.given(
+    st.sampled_from(NUMPY_TYPES), st.lists(st.integers(0, 4), max_size=4), st.randoms(), st.booleans(), st.booleans()
+)
+def test_it_says_what_numpy_says_of_its_view(dtype, shape, random, is_turned, is_readonly):
+    view = md.empty(tuple(shape), dtype)
+    view = view.permute(*random.sample(range(len(shape)), len(shape))) if is_turned and shape else view
+    view = view[(..., *(key(random, extent) for extent in view.shape))]
+    view = view.as_readonly() if is_readonly else view
+    seen, said = np.asarray(view), view.__array_interface__
+    theirs = seen.__array_interface__
+    for name in ("shape", "typestr", "version"):
+        assert said[name] == theirs[name]
+    assert said["data"][1] == is_readonly
+    read = np.asarray(Reader(view))
+    assert read.dtype == seen.dtype
+    assert (said["strides"] is None) == seen.flags.c_contiguous
+    if view.size:
+        assert read.flags.writeable != is_readonly
+        assert read.ctypes.data == seen.ctypes.data
+        assert read.strides == seen.strides or read.flags.c_contiguous or 1 in read.shape
+        if not is_readonly:
+            seen[...] = np.arange(seen.size).reshape(seen.shape) % 2
+            assert np.array_equal(read, seen)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: md.zeros(3, storage="private"), "private storage has no address"),
+        (lambda: md.zeros(3, storage="managed"), "managed storage has no address"),
+        (lambda: md.zeros(3, "bfloat16"), "no name for bfloat16"),
+        (lambda: md.zeros(3, "int4"), "no name for int4"),
+        (lambda: md.zeros(3, "float32x2"), "no name for float32x2"),
+    ],
+)
+def test_where_it_would_lie_it_is_not_there(make, why):
+    array = make()
+    assert not hasattr(array, "__array_interface__")
+    with pytest.raises(AttributeError, match=why):
+        _ = array.__array_interface__
+
+
+@pytest.mark.needs_softmetal
+@pytest.mark.parametrize("read", [lambda a: np.asarray(Reader(a)), md.Array.to_numpy])
+def test_it_waits_for_work_in_flight(read, settings):
+    settings(latency_us=20000)
+    array = md.zeros(64)
+    array.fill(3, stream=md.Stream())
+    assert read(array).tolist() == [3.0] * 64
+
+
+@pytest.mark.needs_softmetal
+@pytest.mark.parametrize("read", [lambda a: a.__array_interface__, md.Array.to_numpy])
+def test_a_failure_of_the_gpu_is_told(read, settings):
+    array, stream = md.zeros(64), md.Stream()
+    settings(fail="commit@1=8")
+    array.fill(3, stream=stream)
+    with pytest.raises(md.MetalError, match="code 8"):
+        read(array)
+    settings(fail=None)
+    read(array)
+
+
+def test_memory_of_others_that_is_read_only_is_found_again():
+    memory = np.frombuffer(bytes(64), "uint8")
+    reader = Reader(md.asarray(memory))
+    assert md.asarray(np.asarray(reader)).readonly
+
+
+@pytest.mark.parametrize("storage", ["shared", "managed", "private"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int4"])
+def test_to_numpy_is_asarray(storage, dtype):
+    array = md.full((2, 3), 2, dtype, storage=storage)
+    found, wanted = array.to_numpy(), np.asarray(array)
+    assert found.dtype == wanted.dtype
+    assert np.array_equal(found, wanted)
+    assert np.shares_memory(found, wanted) == (storage != "private" and dtype != "int4")

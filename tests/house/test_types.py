@@ -1,0 +1,81 @@
+"""tests/support/typed_user.py, which `make lint` gives to type checkers, leaves out nothing public and is true."""
+
+import ast
+import inspect
+
+import pytest
+from places import ROOT
+
+import metal_dlpack as md
+from metal_dlpack import _core, softmetal
+
+pytestmark = [pytest.mark.needs_torch, pytest.mark.needs_ml_dtypes]
+
+USER = ROOT / "tests" / "support" / "typed_user.py"
+TREE = ast.parse(USER.read_text())
+
+
+def names_on(tree, owner):
+    """What is read of the name `owner`."""
+    return {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == owner
+    }
+
+
+def names_on_parameters(kind):
+    """What functions read of their parameters that are annotated md.<kind>, and of the type itself."""
+    found = {
+        node.attr
+        for node in ast.walk(TREE)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == f"md.{kind}"
+    }
+    for function in TREE.body:
+        if isinstance(function, ast.FunctionDef):
+            for argument in function.args.args:
+                if argument.annotation is not None and ast.unparse(argument.annotation) == f"md.{kind}":
+                    found |= names_on(function, argument.arg)
+    return found
+
+
+def test_it_uses_every_name_of_the_package():
+    assert set(md.__all__) - names_on(TREE, "md") == set(), "use it in tests/support/typed_user.py"
+    assert set(softmetal.__all__) - names_on(TREE, "softmetal") == set()
+
+
+@pytest.mark.parametrize("kind", _core._types(), ids=lambda kind: kind.__name__)
+def test_it_uses_every_name_of_a_type(kind):
+    public = {name for name in vars(kind) if not name.startswith("_")}
+    missing = public - names_on_parameters(kind.__name__)
+    assert missing == set(), f"use it on a parameter of the type md.{kind.__name__} in tests/support/typed_user.py"
+
+
+def functions():
+    import typed_user
+
+    return {
+        name: function
+        for name, function in vars(typed_user).items()
+        if inspect.isfunction(function) and function.__module__ == "typed_user" and name != "mistakes"
+    }
+
+
+def instances():
+    stream = md.Stream()
+    array = md.asarray([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], dtype="float32")
+    buffer = md.Buffer(64)
+    layout = md.StridedLayout.dense((2, 3), 4)
+    things = (md.float32, layout, md.default_device(), stream, stream.record(), buffer, array, array.host)
+    return {f"md.{type(thing).__name__}": thing for thing in things}
+
+
+@pytest.mark.parametrize("name", [node.name for node in TREE.body if isinstance(node, ast.FunctionDef)][:-1])
+def test_it_runs(name, live_buffers):
+    function = functions()[name]
+    things = instances()
+    function(*(things[parameter.annotation] for parameter in inspect.signature(function).parameters.values()))
+
+
+def test_the_mistakes_are_the_last_function():
+    assert TREE.body[-1].name == "mistakes"

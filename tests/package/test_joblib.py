@@ -1,0 +1,232 @@
+"""Arrays through joblib: to its workers by mapped files, as NumPy's go; to disk, and hashed, without a detour."""
+
+import os
+import pickle
+import sys
+import time
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+
+pytest.importorskip("numpy")
+pytest.importorskip("joblib")
+
+import joblib
+import numpy as np
+
+import metal_dlpack as md
+from metal_dlpack import pickling
+
+pytestmark = pytest.mark.needs_no_sanitizer  # the workers are other processes, and NumPy reads what we write
+
+LARGE = 1 << 20  # items: past joblib's max_nbytes
+STORAGES = ["shared", "managed", "private"]
+
+
+def mapped_file(array) -> str | None:
+    """The file under a NumPy array, or under the memory that an Array keeps."""
+    owner = array.buffer.owner if isinstance(array, md.Array) else array
+    return getattr(owner, "filename", None)
+
+
+def seen(*arrays):
+    """In a worker: what arrived."""
+    return [
+        {
+            "items": np.asarray(array).tolist()[-3:],
+            "facts": (array.shape, str(array.dtype.name)),
+            "storage": getattr(array, "storage", None),
+            "file": mapped_file(array),
+            "can write": not array.readonly if isinstance(array, md.Array) else array.flags.writeable,
+        }
+        for array in arrays
+    ]
+
+
+def send(*tasks, **options):
+    """What each task's worker saw of its arrays."""
+    return joblib.Parallel(n_jobs=2, **options)(joblib.delayed(seen)(*task) for task in tasks)
+
+
+def filled(shape, dtype="float32", storage="shared") -> md.Array:
+    array = md.empty(shape, dtype, storage=storage)
+    array.copy_from(np.arange(array.size).astype(array.dtype.numpy).reshape(shape))
+    return array
+
+
+# ---- to workers ----
+
+
+@pytest.mark.parametrize("mmap_mode", ["r", "r+", "c"])
+def test_a_large_array_is_mapped_in_the_workers_as_numpy_s_is(mmap_mode):
+    array = filled(LARGE)
+    numpy = np.asarray(array).copy()
+    (ours, theirs), (again, _) = send((array, numpy), (array, numpy), mmap_mode=mmap_mode)
+    assert ours["items"] == theirs["items"] == again["items"]
+    assert ours["facts"] == theirs["facts"]
+    assert ours["can write"] == theirs["can write"]
+    assert ours["file"] is not None
+    assert again["file"] == ours["file"], "an Array that goes twice is written once"
+    deadline = time.monotonic() + 30  # joblib's tracker removes them, a process of its own
+    while (os.path.exists(ours["file"]) or os.path.exists(theirs["file"])) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not os.path.exists(ours["file"])
+
+
+def test_what_is_below_the_limit_goes_by_value_and_can_be_written():
+    ((ours, theirs),) = send((filled(10), np.arange(10, dtype="f4")))
+    assert ours["items"] == theirs["items"]
+    assert ours["file"] is theirs["file"] is None
+    assert ours["can write"] and theirs["can write"]
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_every_storage_arrives_as_what_it_was(storage):
+    array = filled(LARGE, storage=storage)
+    ((there,),) = send((array,))
+    assert there["items"] == array.tolist()[-3:]
+    assert there["storage"] == storage
+    assert (there["file"] is not None) == (storage == "shared"), "other storage is memory of its own"
+
+
+@pytest.mark.parametrize(
+    "view",
+    [lambda a: a.T, lambda a: a[::2], lambda a: a[:, 5:], lambda a: a.as_readonly()],
+    ids=["T", "rows", "columns", "read-only"],
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_views_and_types_that_numpy_lacks_are_mapped(view, dtype):
+    array = view(filled((1024, 2048), dtype))
+    ((there,),) = send((array,))
+    assert there["items"] == np.asarray(array).tolist()[-3:]
+    assert there["facts"] == (array.shape, dtype)
+    assert there["file"] is not None
+
+
+@pytest.mark.needs_softmetal
+def test_work_in_flight_is_waited_for(settings):
+    settings(latency_us=20000)
+    array, stream = filled(LARGE), md.Stream()
+    array.fill(7, stream=stream)
+    ((there,),) = send((array,))
+    assert there["items"] == [7.0] * 3
+    array.fill(8, stream=stream)
+    ((there,),) = send((array,))
+    assert there["items"] == [8.0] * 3, "a later call writes a file of its own"
+
+
+def test_a_pool_that_stays_sees_the_items_of_the_first_call_as_of_numpy_s():
+    array, numpy = filled(LARGE), np.arange(LARGE, dtype="f4")
+    with joblib.Parallel(n_jobs=2) as pool:
+        for number in (5, 6):
+            array.fill(number)
+            numpy.fill(number)
+            ((ours, theirs),) = pool([joblib.delayed(seen)(array, numpy)])
+            assert ours["items"] == theirs["items"]
+
+
+def doubled(array):
+    return md.asarray(np.asarray(array) * 2)
+
+
+@pytest.mark.parametrize("size", [10, LARGE])
+def test_results_come_back_as_memory_that_can_be_written(size):
+    (found,) = joblib.Parallel(n_jobs=2)([joblib.delayed(doubled)(filled(size))])
+    assert np.array_equal(np.asarray(found), 2 * np.arange(size, dtype="f4"))
+    assert not found.readonly
+
+
+# ---- in this process ----
+
+
+def sent_as(array):
+    return type(array.__reduce_ex__(5)[1][0])
+
+
+def test_it_does_not_matter_which_of_the_two_was_imported_first(monkeypatch):
+    assert sent_as(md.zeros(3)) is np.ndarray
+    for name in ("joblib", "numpy"):  # joblib needs no NumPy
+        with monkeypatch.context() as patch:
+            patch.delitem(sys.modules, name)
+            assert sent_as(md.zeros(3)) is pickle.PickleBuffer
+
+
+def test_joblib_sees_one_numpy_array_for_one_array_as_long_as_that_lives(live_buffers):
+    array = filled(100)
+    first = array.__reduce_ex__(5)[1][0]
+    assert array.__reduce_ex__(4)[1][0] is first
+    assert array[:].__reduce_ex__(5)[1][0] is not first
+    key = id(array)
+    assert key in pickling._given_to_joblib
+    del array
+    assert key not in pickling._given_to_joblib
+    assert first.view("f4")[99] == 99
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize("view", [lambda a: a, lambda a: a[::2]], ids=["whole", "rows"])
+def test_a_copy_that_was_sent_is_made_anew(storage, view):
+    array = filled((4, 4), storage=storage)
+    for number in (1, 2):
+        array.fill(number)
+        assert pickle.loads(pickle.dumps(view(array))).tolist() == view(array).tolist()
+
+
+@hypothesis.given(
+    st.lists(st.integers(0, 4), max_size=3),
+    st.randoms(),
+    st.sampled_from(["int8", "float32", "complex128", "bfloat16"]),
+    st.sampled_from(STORAGES),
+    st.integers(2, pickle.HIGHEST_PROTOCOL),
+)
+def test_any_view_equals_numpy_s(shape, random, dtype, storage, protocol):
+    key = tuple(slice(random.choice([None, 0, 1]), None, random.choice([1, 2, -1])) for _ in shape)
+    view = filled(tuple(shape), dtype, storage)[(..., *key)]
+    view = random.choice([view, view.as_readonly()])
+    again = pickle.loads(pickle.dumps(view, protocol))
+    assert again.tolist() == view.tolist()
+    names = ("shape", "dtype", "storage", "readonly", "device")
+    assert [getattr(again, name) for name in names] == [getattr(view, name) for name in names]
+    buffers = []
+    data = pickle.dumps(view, 5, buffer_callback=buffers.append)
+    assert pickle.loads(data, buffers=buffers).tolist() == view.tolist()
+
+
+def test_packed_items_stay_packed():
+    array = md.full(9, 5, "int4")
+    again = pickle.loads(pickle.dumps(array))
+    assert (again.tolist(), again.padded) == ([5] * 9, False)
+
+
+def test_a_dump_is_loaded_over_its_file(tmp_path):
+    array = filled((1000, 7), "bfloat16")
+    path = joblib.dump({"x": array}, tmp_path / "x")[0]
+    assert os.path.getsize(path) < array.nbytes + 2000
+    loaded = joblib.load(path, mmap_mode="r")["x"]
+    assert loaded.tolist() == array.tolist()
+    assert mapped_file(loaded) == path
+    assert loaded.readonly
+    assert not joblib.load(path)["x"].readonly
+
+
+def test_a_hash_follows_from_the_items():
+    array = filled((30, 40))
+    assert joblib.hash(array) == joblib.hash(array.copy())
+    assert joblib.hash(array) != joblib.hash(array.T)
+    other = array.copy()
+    other[3, 3] = -1
+    assert joblib.hash(array) != joblib.hash(other)
+
+
+def test_a_cached_function_is_called_once_for_equal_arrays(tmp_path):
+    calls = []
+
+    def double(array):
+        calls.append(1)
+        return md.asarray(np.asarray(array) * 2)
+
+    cached = joblib.Memory(tmp_path, verbose=0).cache(double)
+    array = filled(30)
+    assert cached(array).tolist() == cached(array.copy()).tolist() == [2.0 * i for i in range(30)]
+    assert calls == [1]
