@@ -8,6 +8,7 @@
 #include <structmember.h>
 
 #include "array/array_methods.h"
+#include "array/array_operators.h"
 #include "python/storage_mode.h"
 #include "streams/device.h"
 #include "values/dtype_type.h"
@@ -263,9 +264,14 @@ PyDoc_STRVAR(
     "Made by empty(), zeros(), full(), asarray(), from_dlpack() and Buffer.array(); views\n"
     "share the Buffer and cost no copy.  Several frameworks can hold the same memory: it\n"
     "lives until the last of them lets go.\n\n"
-    "`==` compares identity only; convert with np.asarray(a) to compare items.\n\n"
+    "An Array holds numbers and does no arithmetic: operators and comparisons raise "
+    "TypeError,\n"
+    "where the other operand does not take Arrays itself, as NumPy's arrays do.  Compute with\n"
+    "np.asarray(a), a.to(torch.Tensor) or a kernel, which share its memory.  hash(a) is by\n"
+    "identity.\n\n"
     "Threads: may be used from any thread; nothing orders two that write the same items.");
 
+#define NUMBER_SLOT(name, sign) {Py_nb_##name, array_##name},
 static PyType_Slot array_slots[] = {
     {Py_tp_doc, (void *)array_doc},
     {Py_tp_dealloc, array_dealloc},
@@ -280,6 +286,12 @@ static PyType_Slot array_slots[] = {
     {Py_sq_length, array_length},
     {Py_sq_item, array_sequence_item},
     {Py_tp_iter, array_iter},
+    {Py_sq_contains, array_contains},
+    {Py_tp_richcompare, array_richcompare},
+    {Py_tp_hash, array_hash},
+    ARRAY_BINARY_LIST(NUMBER_SLOT) ARRAY_INPLACE_LIST(NUMBER_SLOT)
+        ARRAY_UNARY_LIST(NUMBER_SLOT){Py_nb_power, array_power},
+    {Py_nb_inplace_power, array_inplace_power},
     {Py_nb_bool, array_bool},
     {Py_nb_int, array_int},
     {Py_nb_float, array_float},
@@ -288,6 +300,7 @@ static PyType_Slot array_slots[] = {
     {Py_bf_releasebuffer, array_releasebuffer},
     {0, NULL},
 };
+#undef NUMBER_SLOT
 
 PyType_Spec array_spec = {
     .name = "metal_dlpack.Array",

@@ -110,6 +110,25 @@ def refused(call, error, *arguments):
     raise AssertionError(f"{call} takes {arguments}")
 
 
+def refused_operators(a):
+    """The operators of Array, each with a number on either side."""
+    calls = {}
+    for name in ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "lshift", "rshift", "and_", "or_", "xor"):
+        plain = name.rstrip("_")
+        calls[f"__{plain}__"] = [functools.partial(refused, getattr(operator, name), TypeError, a, 1)]
+        calls[f"__r{plain}__"] = [functools.partial(refused, getattr(operator, name), TypeError, 1, a)]
+        calls[f"__i{plain}__"] = [functools.partial(refused, getattr(operator, f"i{plain}"), TypeError, a, 1)]
+    for name, function in {"pow": pow, "divmod": divmod}.items():
+        calls[f"__{name}__"] = [functools.partial(refused, function, TypeError, a, 1)]
+        calls[f"__r{name}__"] = [functools.partial(refused, function, TypeError, 1, a)]
+    calls["__ipow__"] = [functools.partial(refused, operator.ipow, TypeError, a, 1)]
+    for name in ("neg", "pos", "abs", "invert", "lt", "le", "gt", "ge", "eq", "ne"):
+        operands = (a,) if name in ("neg", "pos", "abs", "invert") else (a, 1)
+        calls[f"__{name}__"] = [functools.partial(refused, getattr(operator, name), TypeError, *operands)]
+    calls["__contains__"] = [functools.partial(refused, operator.contains, TypeError, a, 1)]
+    return {f"Array.{name}": calls for name, calls in calls.items()}
+
+
 def show_buffer(thing):
     with memoryview(thing):
         pass
@@ -347,6 +366,9 @@ CALLS = {
     "Buffer.__reduce__": [lambda: refused(buffer.__reduce__, TypeError)],
     "Buffer.__buffer__": [lambda: show_buffer(buffer)],
     # Array
+    **refused_operators(array),
+    "Array.__hash__": [lambda: hash(array)],
+    "Array.__format__": [lambda: f"{one:.2f}", lambda: f"{one}"],
     "Array.__repr__": [lambda: repr(array), lambda: repr(odd)],
     "Array.__iter__": [lambda: list(array)],
     "Array.__bool__": [lambda: bool(one)],
