@@ -341,6 +341,8 @@ CALLS = {
     "StridedLayout.squeezed": [layout.squeezed],
     "StridedLayout.flattened_axis_mask": [layout.flattened_axis_mask],
     # Device
+    **{f"Device.{name}": calls for name, calls in comparisons(device, "metal:0").items()},
+    "Device.__hash__": [lambda: hash(device)],
     "Device.__repr__": [lambda: repr(device)],
     "Device.__str__": [lambda: str(device)],
     "Device.synchronize": [device.synchronize],
