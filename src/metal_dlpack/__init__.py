@@ -10,6 +10,7 @@ Importing this package imports no framework, and not NumPy either.
 
 from __future__ import annotations
 
+import builtins
 import os.path
 
 from . import _core
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
     from .sharing import show
 
 __version__ = "0.1.0"
-__all__ = [name for name in vars(_core) if not name.startswith("_")] + [
+#: Without `bool` and `open`: `from metal_dlpack import *` hides nothing of Python's.
+__all__ = [name for name in vars(_core) if not name.startswith("_") and not hasattr(builtins, name)] + [
     "explain",
     "get_include",
     "numpy_memory",
-    "open",
     "register_sync",
     "show",
 ]
@@ -50,7 +51,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__all__", "__doc__", "__version__"]
+    return [*__all__, "bool", "open", "__all__", "__doc__", "__version__"]
 
 
 def get_include() -> str:

@@ -440,6 +440,9 @@ def empty(
 def zeros(
     shape: _Shape, dtype: _DType = "float32", *, device: _Device | None = None, storage: _StorageMode | None = None
 ) -> Array: ...
+def ones(
+    shape: _Shape, dtype: _DType = "float32", *, device: _Device | None = None, storage: _StorageMode | None = None
+) -> Array: ...
 def full(
     shape: _Shape,
     value: _Number,
@@ -449,10 +452,39 @@ def full(
     storage: _StorageMode | None = None,
 ) -> Array: ...
 def empty_like(
-    x: Array,
+    x: Any,
     /,
     *,
     dtype: _DType | None = None,
+    shape: _Shape | None = None,
+    device: _Device | None = None,
+    storage: _StorageMode | None = None,
+) -> Array: ...
+def zeros_like(
+    x: Any,
+    /,
+    *,
+    dtype: _DType | None = None,
+    shape: _Shape | None = None,
+    device: _Device | None = None,
+    storage: _StorageMode | None = None,
+) -> Array: ...
+def ones_like(
+    x: Any,
+    /,
+    *,
+    dtype: _DType | None = None,
+    shape: _Shape | None = None,
+    device: _Device | None = None,
+    storage: _StorageMode | None = None,
+) -> Array: ...
+def full_like(
+    x: Any,
+    /,
+    value: _Number,
+    *,
+    dtype: _DType | None = None,
+    shape: _Shape | None = None,
     device: _Device | None = None,
     storage: _StorageMode | None = None,
 ) -> Array: ...

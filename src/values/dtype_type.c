@@ -56,7 +56,6 @@ dtype_type_add_names(PyObject *module, md_state *state)
         if (op == NULL) {
             return -1;
         }
-        /* bool would hide Python's own from `import *`: it is added too, as NumPy does. */
         int result = PyModule_AddObjectRef(module, dtype_table[i].name, op);
         Py_DECREF(op);
         if (result < 0) {

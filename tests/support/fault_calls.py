@@ -85,7 +85,13 @@ class Interface:
     __array_interface__ = {"data": (buffer.address, False), "typestr": "<f4", "shape": (2, 3), "strides": None}
 
 
-producer, moment, interface = Producer(), Moment(), Interface()
+class Model:
+    """An array of another library, as far as empty_like looks."""
+
+    shape, dtype = (2, 3), "int16"
+
+
+producer, moment, interface, model = Producer(), Moment(), Interface(), Model()
 
 
 def write_file():
@@ -256,7 +262,15 @@ CALLS = {
     "empty": [lambda: md.empty(100), lambda: md.empty(100, storage="private")],
     "zeros": [lambda: md.zeros((3, 4)), lambda: md.zeros((3, 4), storage="managed")],
     "full": [lambda: md.full((3, 4), 2, "int16"), lambda: md.full(4, 2, storage="private")],
-    "empty_like": [lambda: md.empty_like(array)],
+    "ones": [lambda: md.ones((3, 4)), lambda: md.ones(3, storage="private")],
+    "empty_like": [
+        lambda: md.empty_like(array),
+        lambda: md.empty_like(model),
+        lambda: refused(md.empty_like, TypeError, 1),
+    ],
+    "zeros_like": [lambda: md.zeros_like(array, shape=3)],
+    "ones_like": [lambda: md.ones_like(array, dtype="int8")],
+    "full_like": [lambda: md.full_like(array, 2)],
     "asarray": [
         lambda: md.asarray(numbers),
         lambda: md.asarray(1.5),
