@@ -39,10 +39,22 @@ __all__ = [name for name in vars(_core) if not name.startswith("_") and not hasa
 #: Public functions whose modules are imported when they are first asked for: they take longer than all the rest.
 _LATER = {"explain": "explaining", "numpy_memory": "numpy_allocation", "show": "sharing"}
 
+#: What other libraries call it, and what to write here.
+_INSTEAD = {
+    "Tensor": "asarray(x)",
+    "arange": "asarray(range(n))",
+    "array": "asarray(x), or asarray(x, copy=True)",
+    "as_tensor": "asarray(x)",
+    "from_numpy": "asarray(x)",
+    "load": "open(path)",
+    "tensor": "asarray(x, copy=True)",
+}
+
 
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        instead = f"; write {__name__}.{_INSTEAD[name]}" if name in _INSTEAD else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{instead}")
     from importlib import import_module
 
     function = getattr(import_module(f".{_LATER[name]}", __name__), name)

@@ -58,6 +58,16 @@ array_get_dtype(PyObject *op, void *Py_UNUSED(closure))
     return dtype_type_from_dl(state_of(op), array_cast(op)->dtype);
 }
 
+/* Asked by np.result_type(a), which JAX calls. */
+static PyObject *
+array_get_numpy_dtype(PyObject *op, void *closure)
+{
+    PyObject *dtype = array_get_dtype(op, closure);
+    PyObject *result = dtype == NULL ? NULL : PyObject_GetAttrString(dtype, "numpy");
+    Py_XDECREF(dtype);
+    return result;
+}
+
 static PyObject *
 array_get_device(PyObject *op, void *Py_UNUSED(closure))
 {
@@ -113,6 +123,10 @@ static PyGetSetDef array_getset[] = {
     {"itemsize", array_get_itemsize, NULL,
      PyDoc_STR("Bytes of one item, rounded up for sub-byte types."), NULL},
     {"dtype", array_get_dtype, NULL, PyDoc_STR("The element type, a dtype."), NULL},
+    {"__numpy_dtype__", array_get_numpy_dtype, NULL,
+     PyDoc_STR("dtype.numpy, where NumPy looks for the type of an array.\n\n"
+               "Source: NumPy 2.4, release notes."),
+     NULL},
     {"device", array_get_device, NULL, PyDoc_STR("The Device that holds the items."), NULL},
     {"storage", array_get_storage, NULL, PyDoc_STR("'shared', 'managed' or 'private'."), NULL},
     {"buffer", array_get_buffer, NULL,
