@@ -150,7 +150,7 @@ check_numbers(PyObject *ndarray, PyObject *x)
     if (dtype != NULL) {
         PyErr_Format(
             PyExc_TypeError,
-            "asarray: %.100s (%R to NumPy) is not made of numbers that an element type holds; "
+            "asarray: %.100s (%R to NumPy) cannot be converted to numbers; "
             "give a number, nested lists of numbers, or an object with DLPack or the buffer "
             "protocol.",
             Py_TYPE(x)->tp_name, dtype);

@@ -208,13 +208,11 @@ refuse_item(const nested_numbers *numbers, PyObject *x, Py_ssize_t index)
             Py_TYPE(x)->tp_name, place);
     }
     else if (place != NULL) {
-        PyErr_Format(
-            PyExc_TypeError,
-            "asarray: %.100s (%U is of type %.100s) is not made of numbers that an element "
-            "type "
-            "holds; give a number, nested lists of numbers, or an object with DLPack or the "
-            "buffer protocol.",
-            Py_TYPE(x)->tp_name, place, Py_TYPE(item)->tp_name);
+        PyErr_Format(PyExc_TypeError,
+                     "asarray: %.100s (%U is of type %.100s) cannot be converted to numbers; "
+                     "give a number, nested lists of numbers, or an object with DLPack or the "
+                     "buffer protocol.",
+                     Py_TYPE(x)->tp_name, place, Py_TYPE(item)->tp_name);
     }
     Py_XDECREF(place);
     return -1;
