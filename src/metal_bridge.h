@@ -33,7 +33,7 @@ typedef struct bridge_kernel bridge_kernel;     /* an id<MTLComputePipelineState
     X(BRIDGE_NO_DEVICE, "no Metal device is available") \
     X(BRIDGE_TOO_LARGE, "the length is larger than the device's maxBufferLength") \
     X(BRIDGE_NO_MEMORY, "Metal could not allocate the buffer") \
-    X(BRIDGE_OVER_LIMIT, "the limit of set_memory_limit() would be passed") \
+    X(BRIDGE_OVER_LIMIT, "it would exceed the limit set by set_memory_limit()") \
     X(BRIDGE_NOT_PAGES, "Metal wraps only whole pages of memory") \
     X(BRIDGE_OTHER_PAGES, "Metal gave a buffer that does not lie over the given pages") \
     X(BRIDGE_NO_SURFACES, \

@@ -524,7 +524,8 @@ MUTANTS = [
     Mutant(
         "numbers are narrowed before their dtype",
         "src/exchange/asarray.c",
-        "return has_dtype ? asarray_numbers(state, x, request) : array_of_numbers(state, x, request);",
+        "return has_dtype ? asarray_numbers_by_numpy(state, x, request)\n"
+        "                     : array_of_numbers(state, x, request);",
         "return array_of_numbers(state, x, request);",
     ),
 ]

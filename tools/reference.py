@@ -29,8 +29,9 @@ def members_of(cls: type) -> list[tuple[str, object]]:
 
 
 def reference() -> str:
-    names = [name for name in md.__all__ if not isinstance(getattr(md, name), md.dtype)]
-    dtypes = ", ".join(f"`{name}`" for name in md.__all__ if name not in names)
+    public = [name for name in dir(md) if not name.startswith("_")]
+    names = [name for name in public if not isinstance(getattr(md, name), md.dtype)]
+    dtypes = ", ".join(f"`{name}`" for name in public if name not in names)
     parts = [f"# metal_dlpack {md.__version__}\n\nElement types: {dtypes}.\n\n"]
     for name in names:
         thing = getattr(md, name)

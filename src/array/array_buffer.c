@@ -43,8 +43,7 @@ check_within_buffer(const metal_storage *storage, const byte_range *items)
         PyErr_Format(
             PyExc_ValueError,
             "Buffer.array: the items begin at byte %lld, and the bytes before %zu of this "
-            "Buffer are not of the host memory that it stands for; count byte_offset from "
-            "Buffer.offset.",
+            "Buffer lie outside the wrapped host memory; count byte_offset from Buffer.offset.",
             (long long)items->first, storage->first_byte);
         return -1;
     }

@@ -14,14 +14,17 @@
 
 /* ---- Python numbers ---- */
 
-/* The one item of an array of size 1: owned (+1). */
+#define ONE_BY_ONE "Take one, a[i], or all of them, a.tolist()."
+
+/* The one item of an array of size 1: owned (+1).  NULL with `refusal` for any other size,
+ * whose sentence ends with `way_out`. */
 static PyObject *
-only_item(const char *function, ArrayObject *self)
+only_item(const char *function, ArrayObject *self, PyObject *refusal, const char *way_out)
 {
     if (self->nitems != 1) {
-        return PyErr_Format(PyExc_ValueError,
-                            "%s: only an array of one item is a number; this one has %lld.",
-                            function, (long long)self->nitems);
+        return PyErr_Format(refusal,
+                            "%s: only an array of one item is a number; this one has %lld.  %s",
+                            function, (long long)self->nitems, way_out);
     }
     array_mapping mapping;
     if (array_map(function, self, MAP_READ, &mapping) < 0) {
@@ -52,7 +55,7 @@ array_method_item(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
         return PyErr_Format(PyExc_TypeError, "Array.item() takes no keywords.");
     }
     if (nargs == 0) {
-        return only_item("Array.item", self);
+        return only_item("Array.item", self, PyExc_ValueError, ONE_BY_ONE);
     }
     if (nargs != self->ndim) {
         return PyErr_Format(PyExc_ValueError,
@@ -72,7 +75,9 @@ array_method_item(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
         layout_copy(&out, &in);
     }
     PyObject *view = array_view_bits(self, &in);
-    PyObject *number = view == NULL ? NULL : only_item("Array.item", array_cast(view));
+    PyObject *number =
+        view == NULL ? NULL
+                     : only_item("Array.item", array_cast(view), PyExc_ValueError, ONE_BY_ONE);
     Py_XDECREF(view);
     return number;
 }
@@ -117,10 +122,29 @@ array_method_tolist(PyObject *op, PyObject *Py_UNUSED(unused))
     return list;
 }
 
+/* The only item, where it is a number: owned (+1).  TypeError for several items, as NumPy has
+ * it, and for items of several lanes. */
+static PyObject *
+only_number(const char *function, PyObject *op)
+{
+    ArrayObject *self = array_cast(op);
+    if (self->dtype.lanes != 1) {
+        return PyErr_Format(
+            PyExc_TypeError,
+            "%s: an item of %d lanes is no number; a.item() is a tuple of them.", function,
+            (int)self->dtype.lanes);
+    }
+    return only_item(function, self, PyExc_TypeError, ONE_BY_ONE);
+}
+
 int
 array_bool(PyObject *op)
 {
-    PyObject *number = only_item("bool(Array)", array_cast(op));
+    ArrayObject *self = array_cast(op);
+    PyObject *number = self->nitems == 1
+                           ? only_number("bool(Array)", op)
+                           : only_item("bool(Array)", self, PyExc_ValueError,
+                                       "Ask np.asarray(a).any(), .all(), or a.size > 0.");
     int result = number == NULL ? -1 : PyObject_IsTrue(number);
     Py_XDECREF(number);
     return result;
@@ -130,7 +154,7 @@ array_bool(PyObject *op)
 static PyObject *
 convert_item(const char *function, PyObject *op, PyObject *(*convert)(PyObject *))
 {
-    PyObject *number = only_item(function, array_cast(op));
+    PyObject *number = only_number(function, op);
     PyObject *result = number == NULL ? NULL : convert(number);
     Py_XDECREF(number);
     return result;
@@ -153,10 +177,13 @@ array_index(PyObject *op)
 {
     ArrayObject *self = array_cast(op);
     bool is_integer = self->dtype.code == kDLInt || self->dtype.code == kDLUInt;
-    /* TypeError: bytes(a) and bytearray(a) try an index first, and then take the buffer */
-    if (!is_integer || self->nitems != 1) {
+    /* An array of one axis is none, as in NumPy: bytes(a) tries an index first, of which it
+     * would make so many zeros, and a[i] would lose the axis.  TypeError: then bytes(a) takes
+     * the buffer. */
+    if (!is_integer || self->ndim != 0) {
         return PyErr_Format(PyExc_TypeError,
-                            "Only an Array of one integer can be used as an index.");
+                            "Only an Array of one integer and no axes can be used as an index; "
+                            "write a[i], or a.item().");
     }
     return convert_item("index(Array)", op, PyNumber_Index);
 }
@@ -166,11 +193,35 @@ const char array_doc_complex[] = "__complex__($self, /)\n--\n\nThe only item as 
 PyObject *
 array_method_complex(PyObject *op, PyObject *Py_UNUSED(unused))
 {
-    PyObject *number = only_item("complex(Array)", array_cast(op));
+    PyObject *number = only_number("complex(Array)", op);
     if (number == NULL) {
         return NULL;
     }
     Py_complex value = PyComplex_AsCComplex(number);
     Py_DECREF(number);
     return PyErr_Occurred() ? NULL : PyComplex_FromCComplex(value);
+}
+
+const char array_doc_format[] =
+    "__format__($self, spec, /)\n--\n\n"
+    "The only item of an array without axes by a format, as f'{a[0]:.3f}'; str(a) for ''.\n\n"
+    "Raises\n------\nTypeError\n    A format is given, and the array has axes.";
+
+PyObject *
+array_method_format(PyObject *op, PyObject *spec)
+{
+    if (PyUnicode_Check(spec) && PyUnicode_GET_LENGTH(spec) == 0) {
+        return PyObject_Str(op);
+    }
+    if (array_cast(op)->ndim != 0) {
+        return PyErr_Format(
+            PyExc_TypeError,
+            "format(Array): %R formats one number, and this array has %d axes.  "
+            "Take one item, a[i].",
+            spec, array_cast(op)->ndim);
+    }
+    PyObject *number = only_number("format(Array)", op);
+    PyObject *text = number == NULL ? NULL : PyObject_Format(number, spec);
+    Py_XDECREF(number);
+    return text;
 }

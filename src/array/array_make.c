@@ -1,4 +1,4 @@
-/* array_make.c: empty, zeros, full and empty_like.
+/* array_make.c: empty, zeros, ones and full, and the same like another array.
  *
  * Calls:   array.h to allocate.
  * Threads: the GIL is held; released while allocating and setting items.
@@ -8,39 +8,35 @@
 #include "array/array.h"
 #include "metal/storage_bytes.h"
 #include "python/args.h"
+#include "python/attribute.h"
 #include "python/errors.h"
 #include "python/storage_mode.h"
 #include "streams/device.h"
 #include "values/dtype_type.h"
 
-/* ---- empty, zeros, full ---- */
+/* What is written into a new Array. */
+typedef enum contents { ANYTHING, ZERO, ONE, VALUE } contents;
 
-/* The arguments that empty, zeros and full have in common; `shape` is `what.shape`. */
-typedef struct creation_arguments {
+/* One of the functions. */
+typedef struct maker {
+    args_spec spec;
+    contents contents;
+} maker;
+
+/* What a call asks for: `shape` is `what.shape`, `value` is borrowed. */
+typedef struct creation {
     array_creation what;
     int64_t shape[LAYOUT_MAX_NDIM];
-} creation_arguments;
+    PyObject *value;
+} creation;
 
-static int
-convert_creation(md_state *state, const char *function, PyObject *shape, PyObject *dtype,
-                 PyObject *device, PyObject *storage, creation_arguments *out)
+static bool
+is_given(PyObject *value)
 {
-    array_creation *what = &out->what;
-    *what = (array_creation){.shape = out->shape,
-                             .dtype = {kDLFloat, 32, 1},
-                             .order = 'C',
-                             .is_padded = false};
-    if (args_int64s(function, "shape", shape, out->shape, LAYOUT_MAX_NDIM, &what->ndim) < 0 ||
-        (dtype != NULL && dtype != Py_None &&
-         dtype_type_convert(state, function, dtype, &what->dtype) < 0)) {
-        return -1;
-    }
-    what->device = device_convert(state, function, device);
-    if (what->device == NULL) {
-        return -1;
-    }
-    return storage_mode_convert(state, function, storage, what->device, &what->mode);
+    return value != NULL && value != Py_None;
 }
+
+/* ---- making ---- */
 
 static int
 set_zero(md_state *state, const char *function, PyObject *array)
@@ -54,139 +50,290 @@ set_zero(md_state *state, const char *function, PyObject *array)
     return errors_check_status(state, function, status, &error, storage->nbytes);
 }
 
-#define CREATION_PARAMETERS \
-    "shape : int or tuple of int\n" \
-    "dtype : dtype or what names one\n    Default: float32.\n" \
-    "device : Device or str, optional\n    Default: the system's default device.\n" \
-    "storage : {'shared', 'managed', 'private'}, optional\n" \
-    "    Default: get_storage_mode().\n\n" \
+static int
+set_one(const char *function, PyObject *array)
+{
+    PyObject *one = PyLong_FromLong(1);
+    int result = one == NULL ? -1 : array_fill(function, array_cast(array), one);
+    Py_XDECREF(one);
+    return result;
+}
+
+static PyObject *
+make(md_state *state, const maker *maker, const creation *given)
+{
+    const char *function = maker->spec.function;
+    PyObject *array = array_allocate(state, function, &given->what);
+    int result = array == NULL             ? -1
+                 : maker->contents == ZERO ? set_zero(state, function, array)
+                 : maker->contents == ONE  ? set_one(function, array)
+                 : maker->contents == VALUE
+                     ? array_fill(function, array_cast(array), given->value)
+                     : 0;
+    if (result < 0) {
+        Py_CLEAR(array);
+    }
+    return array;
+}
+
+/* ---- empty, zeros, ones, full ---- */
+
+/* zeros(2, 3): the second extent is in the dtype's place. */
+static int
+check_one_shape(const char *function, PyObject *const *args, Py_ssize_t nargs)
+{
+    Py_ssize_t nextents = 0;
+    while (nextents < nargs && PyLong_CheckExact(args[nextents])) {
+        nextents++;
+    }
+    if (nextents < 2) {
+        return 0;
+    }
+    PyObject *shape = PyTuple_New(nextents);
+    for (Py_ssize_t i = 0; shape != NULL && i < nextents; i++) {
+        PyTuple_SET_ITEM(shape, i, Py_NewRef(args[i]));
+    }
+    if (shape != NULL) {
+        PyErr_Format(PyExc_TypeError,
+                     "%s: %R is not an element type; if it is an extent, a shape is one "
+                     "argument: %s(%R).",
+                     function, args[1], function, shape);
+        Py_DECREF(shape);
+    }
+    return -1;
+}
+
+/* `values`: dtype, device, storage. */
+static int
+convert_kind(md_state *state, const char *function, PyObject *const *values,
+             array_creation *what)
+{
+    if ((is_given(values[0]) &&
+         dtype_type_convert(state, function, values[0], &what->dtype) < 0)) {
+        return -1;
+    }
+    what->device = device_convert(state, function, values[1]);
+    return what->device == NULL
+               ? -1
+               : storage_mode_convert(state, function, values[2], what->device, &what->mode);
+}
+
+static PyObject *
+make_of_shape(PyObject *module, const maker *maker, PyObject *const *args, Py_ssize_t nargs,
+              PyObject *kwnames)
+{
+    const char *function = maker->spec.function;
+    bool has_value = maker->contents == VALUE;
+    md_state *state = state_of_module(module);
+    PyObject *values[5];
+    creation given;
+    given.what =
+        (array_creation){.shape = given.shape, .dtype = {kDLFloat, 32, 1}, .order = 'C'};
+    if ((!has_value && check_one_shape(function, args, nargs) < 0) ||
+        args_parse(&maker->spec, args, nargs, kwnames, values) < 0 ||
+        args_int64s(function, "shape", values[0], given.shape, LAYOUT_MAX_NDIM,
+                    &given.what.ndim) < 0 ||
+        convert_kind(state, function, values + 1 + has_value, &given.what) < 0) {
+        return NULL;
+    }
+    given.value = values[1];
+    return make(state, maker, &given);
+}
+
+/* ---- like another array ---- */
+
+/* The shape and dtype of an array of any library.  0, or -1 with an exception. */
+static int
+read_foreign(md_state *state, const char *function, PyObject *x, creation *out)
+{
+    PyObject *shape = NULL, *dtype = NULL;
+    out->what = (array_creation){.shape = out->shape, .order = 'C'};
+    int is_there = attribute_find(x, state->str_shape, &shape);
+    if (is_there == 1) {
+        is_there = attribute_find(x, state->str_dtype, &dtype);
+    }
+    if (is_there == 0) {
+        PyErr_Format(PyExc_TypeError,
+                     "%s: x must be an array, with shape and dtype, not %.100s.", function,
+                     Py_TYPE(x)->tp_name);
+    }
+    int result = is_there < 1 ? -1
+                              : args_int64s(function, "x.shape", shape, out->shape,
+                                            LAYOUT_MAX_NDIM, &out->what.ndim);
+    if (result == 0) {
+        result = dtype_type_convert(state, function, dtype, &out->what.dtype);
+    }
+    Py_XDECREF(dtype);
+    Py_XDECREF(shape);
+    if (result < 0) {
+        return -1;
+    }
+    out->what.device = device_convert(state, function, NULL);
+    return out->what.device == NULL
+               ? -1
+               : storage_mode_convert(state, function, NULL, out->what.device, &out->what.mode);
+}
+
+static int
+read_model(md_state *state, const char *function, PyObject *x, creation *out)
+{
+    if (!Py_IS_TYPE(x, state->array_type)) {
+        return read_foreign(state, function, x, out);
+    }
+    out->what = array_like(array_cast(x));
+    return 0;
+}
+
+/* What differs from the model.  `values`: dtype, shape, device, storage. */
+static int
+convert_changes(md_state *state, const char *function, PyObject *const *values, creation *out)
+{
+    array_creation *what = &out->what;
+    DLDataType dtype = what->dtype;
+    if ((is_given(values[0]) && dtype_type_convert(state, function, values[0], &dtype) < 0)) {
+        return -1;
+    }
+    what->is_padded &= dtype_equal(what->dtype, dtype);
+    what->dtype = dtype;
+    if (is_given(values[1])) {
+        what->shape = out->shape;
+        if (args_int64s(function, "shape", values[1], out->shape, LAYOUT_MAX_NDIM,
+                        &what->ndim) < 0) {
+            return -1;
+        }
+    }
+    if (is_given(values[2]) &&
+        (what->device = device_convert(state, function, values[2])) == NULL) {
+        return -1;
+    }
+    return is_given(values[3])
+               ? storage_mode_convert(state, function, values[3], what->device, &what->mode)
+               : 0;
+}
+
+static PyObject *
+make_like(PyObject *module, const maker *maker, PyObject *const *args, Py_ssize_t nargs,
+          PyObject *kwnames)
+{
+    const char *function = maker->spec.function;
+    bool has_value = maker->contents == VALUE;
+    md_state *state = state_of_module(module);
+    PyObject *values[6];
+    creation given;
+    if (args_parse(&maker->spec, args, nargs, kwnames, values) < 0 ||
+        read_model(state, function, values[0], &given) < 0 ||
+        convert_changes(state, function, values + 1 + has_value, &given) < 0) {
+        return NULL;
+    }
+    given.value = values[1];
+    return make(state, maker, &given);
+}
+
+/* ---- the functions ---- */
+
+#define OF_SHAPE "shape, dtype='float32', *, device=None, storage=None)\n--\n\n"
+#define LIKE "dtype=None, shape=None, device=None, storage=None)\n--\n\n"
+#define PLACE_PARAMETERS \
+    "device : Device or str, optional\n" \
+    "    'metal:0'; 'mps' and 'gpu', the names that torch and MLX have, are the same.\n" \
+    "    Default: "
+#define RESULT_AND_ERRORS \
     "Returns\n-------\nArray\n    In C order, with memory of its own.\n\n" \
     "Raises\n------\n" \
     "ValueError\n    An extent is negative, or the product overflows.\n" \
     "MemoryError\n    Metal has no room.\n" \
     "MetalError\n    There is no Metal device."
+#define VALUE_PARAMETER \
+    "value : bool, int, float or complex\n" \
+    "    TypeError or OverflowError where it does not fit the element type.\n"
+#define SHAPE_PARAMETERS \
+    "dtype : dtype or what names one\n    Default: float32.\n" PLACE_PARAMETERS \
+    "the system's default device.\n" \
+    "storage : {'shared', 'managed', 'private'}, optional\n" \
+    "    Default: get_storage_mode().\n\n" RESULT_AND_ERRORS
+#define MODEL_PARAMETER \
+    "Parameters\n----------\n" \
+    "x : Array, or an array of any library\n" \
+    "    Of the latter, shape and dtype are read, and no items.\n"
+#define LIKE_PARAMETERS \
+    "dtype : dtype or what names one, optional\n    Default: that of x.\n" \
+    "shape : int or tuple of int, optional\n    Default: that of x.\n" PLACE_PARAMETERS \
+    "that of x, if it is an Array.\n" \
+    "storage : {'shared', 'managed', 'private'}, optional\n" \
+    "    Default: that of x, if it is an Array; else " \
+    "get_storage_mode().\n\n" RESULT_AND_ERRORS "\nTypeError\n    x has no shape and dtype."
+#define SHAPE_PARAMETER "Parameters\n----------\nshape : int or tuple of int\n"
 
-PyDoc_STRVAR(empty_doc,
-             "empty($module, shape, dtype='float32', *, device=None, storage=None)\n--\n\n"
-             "A new Array whose items are not set to anything.\n\n"
-             "Parameters\n----------\n" CREATION_PARAMETERS);
-
-static PyObject *
-core_empty(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
-{
-    static const args_spec spec = {
-        "empty", 0, 2, 1, {"shape", "dtype", "device", "storage", NULL}};
-    md_state *state = state_of_module(module);
-    PyObject *values[4];
-    creation_arguments given;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        convert_creation(state, "empty", values[0], values[1], values[2], values[3], &given) <
-            0) {
-        return NULL;
+#define DEFINE_MAKER(name, how, contents, ...) \
+    static PyObject *core_##name(PyObject *module, PyObject *const *args, Py_ssize_t nargs, \
+                                 PyObject *kwnames) \
+    { \
+        static const maker maker = {{#name, __VA_ARGS__}, contents}; \
+        return how(module, &maker, args, nargs, kwnames); \
     }
-    return array_allocate(state, "empty", &given.what);
-}
 
-PyDoc_STRVAR(zeros_doc,
-             "zeros($module, shape, dtype='float32', *, device=None, storage=None)\n--\n\n"
-             "A new Array of zeros.\n\n"
-             "Parameters\n----------\n" CREATION_PARAMETERS);
+PyDoc_STRVAR(
+    empty_doc,
+    "empty($module, " OF_SHAPE
+    "A new Array whose items are not set to anything.\n\n" SHAPE_PARAMETER SHAPE_PARAMETERS);
+DEFINE_MAKER(empty, make_of_shape, ANYTHING, 0, 2, 1,
+             {"shape", "dtype", "device", "storage", NULL})
 
-static PyObject *
-core_zeros(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
-{
-    static const args_spec spec = {
-        "zeros", 0, 2, 1, {"shape", "dtype", "device", "storage", NULL}};
-    md_state *state = state_of_module(module);
-    PyObject *values[4];
-    creation_arguments given;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        convert_creation(state, "zeros", values[0], values[1], values[2], values[3], &given) <
-            0) {
-        return NULL;
-    }
-    PyObject *array = array_allocate(state, "zeros", &given.what);
-    if (array != NULL && set_zero(state, "zeros", array) < 0) {
-        Py_CLEAR(array);
-    }
-    return array;
-}
+PyDoc_STRVAR(zeros_doc, "zeros($module, " OF_SHAPE
+                        "A new Array of zeros.\n\n" SHAPE_PARAMETER SHAPE_PARAMETERS);
+DEFINE_MAKER(zeros, make_of_shape, ZERO, 0, 2, 1, {"shape", "dtype", "device", "storage", NULL})
+
+PyDoc_STRVAR(
+    ones_doc,
+    "ones($module, " OF_SHAPE
+    "A new Array of ones; of several lanes, in every lane.\n\n" SHAPE_PARAMETER SHAPE_PARAMETERS
+    "\nOverflowError\n    The dtype is int1, which has 0 and -1.");
+DEFINE_MAKER(ones, make_of_shape, ONE, 0, 2, 1, {"shape", "dtype", "device", "storage", NULL})
 
 PyDoc_STRVAR(
     full_doc,
     "full($module, shape, value, dtype='float32', *, device=None, storage=None)\n--\n\n"
-    "A new Array with `value`, a number, in every item.\n\n"
-    "Parameters\n----------\n"
-    "value : bool, int, float or complex\n"
-    "    TypeError or OverflowError where it does not fit the element "
-    "type.\n" CREATION_PARAMETERS);
+    "A new Array with `value`, a number, in every item.\n\n" SHAPE_PARAMETER VALUE_PARAMETER
+        SHAPE_PARAMETERS);
+DEFINE_MAKER(full, make_of_shape, VALUE, 0, 3, 2,
+             {"shape", "value", "dtype", "device", "storage", NULL})
 
-static PyObject *
-core_full(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
-{
-    static const args_spec spec = {
-        "full", 0, 3, 2, {"shape", "value", "dtype", "device", "storage", NULL}};
-    md_state *state = state_of_module(module);
-    PyObject *values[5];
-    creation_arguments given;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        convert_creation(state, "full", values[0], values[2], values[3], values[4], &given) <
-            0) {
-        return NULL;
-    }
-    PyObject *array = array_allocate(state, "full", &given.what);
-    if (array != NULL && array_fill("full", array_cast(array), values[1]) < 0) {
-        Py_CLEAR(array);
-    }
-    return array;
-}
+PyDoc_STRVAR(empty_like_doc,
+             "empty_like($module, x, /, *, " LIKE
+             "A new Array with the shape and dtype of x, whose items are not set to "
+             "anything.\n\n" MODEL_PARAMETER LIKE_PARAMETERS);
+DEFINE_MAKER(empty_like, make_like, ANYTHING, 1, 1, 1,
+             {"x", "dtype", "shape", "device", "storage", NULL})
 
 PyDoc_STRVAR(
-    empty_like_doc,
-    "empty_like($module, x, /, *, dtype=None, device=None, storage=None)\n--\n\n"
-    "A new Array with the shape of `x`, an Array, whose items are not set to anything.\n\n"
-    "Parameters\n----------\n"
-    "x : Array\n"
-    "dtype, device, storage : optional\n    Default: those of x.\n\n"
-    "Returns\n-------\nArray\n    In C order.\n\n"
-    "Raises\n------\nTypeError\n    x is not an Array.\nMemoryError\n    Metal has no room.");
+    zeros_like_doc,
+    "zeros_like($module, x, /, *, " LIKE
+    "A new Array of zeros with the shape and dtype of x.\n\n" MODEL_PARAMETER LIKE_PARAMETERS);
+DEFINE_MAKER(zeros_like, make_like, ZERO, 1, 1, 1,
+             {"x", "dtype", "shape", "device", "storage", NULL})
 
-static PyObject *
-core_empty_like(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
-{
-    static const args_spec spec = {
-        "empty_like", 1, 1, 1, {"x", "dtype", "device", "storage", NULL}};
-    md_state *state = state_of_module(module);
-    PyObject *values[4];
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
-        return NULL;
-    }
-    if (!Py_IS_TYPE(values[0], state->array_type)) {
-        return PyErr_Format(PyExc_TypeError, "empty_like: x must be an Array, not %.100s.",
-                            Py_TYPE(values[0])->tp_name);
-    }
-    ArrayObject *like = array_cast(values[0]);
-    array_creation what = array_like(like);
-    if (values[1] != NULL && values[1] != Py_None &&
-        dtype_type_convert(state, "empty_like", values[1], &what.dtype) < 0) {
-        return NULL;
-    }
-    if (values[2] != NULL && values[2] != Py_None &&
-        (what.device = device_convert(state, "empty_like", values[2])) == NULL) {
-        return NULL;
-    }
-    if (values[3] != NULL && values[3] != Py_None &&
-        storage_mode_convert(state, "empty_like", values[3], what.device, &what.mode) < 0) {
-        return NULL;
-    }
-    what.is_padded &= dtype_equal(what.dtype, like->dtype);
-    return array_allocate(state, "empty_like", &what);
-}
+PyDoc_STRVAR(
+    ones_like_doc,
+    "ones_like($module, x, /, *, " LIKE
+    "A new Array of ones with the shape and dtype of x.\n\n" MODEL_PARAMETER LIKE_PARAMETERS);
+DEFINE_MAKER(ones_like, make_like, ONE, 1, 1, 1,
+             {"x", "dtype", "shape", "device", "storage", NULL})
+
+PyDoc_STRVAR(full_like_doc,
+             "full_like($module, x, /, value, *, " LIKE
+             "A new Array with the shape and dtype of x, and `value`, a number, in every "
+             "item.\n\n" MODEL_PARAMETER VALUE_PARAMETER LIKE_PARAMETERS);
+DEFINE_MAKER(full_like, make_like, VALUE, 1, 2, 2,
+             {"x", "value", "dtype", "shape", "device", "storage", NULL})
 
 PyMethodDef array_make_functions[] = {
     {"empty", MD_FASTCALL(core_empty), empty_doc},
     {"zeros", MD_FASTCALL(core_zeros), zeros_doc},
+    {"ones", MD_FASTCALL(core_ones), ones_doc},
     {"full", MD_FASTCALL(core_full), full_doc},
     {"empty_like", MD_FASTCALL(core_empty_like), empty_like_doc},
+    {"zeros_like", MD_FASTCALL(core_zeros_like), zeros_like_doc},
+    {"ones_like", MD_FASTCALL(core_ones_like), ones_like_doc},
+    {"full_like", MD_FASTCALL(core_full_like), full_like_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -1,4 +1,4 @@
-/* array_make.h: empty, zeros, full and empty_like. */
+/* array_make.h: empty, zeros, ones and full, and the same like another array. */
 #ifndef MD_ARRAY_MAKE_H
 #define MD_ARRAY_MAKE_H
 

@@ -41,6 +41,7 @@
 /* X(C name, Python name): one positional argument. */
 #define ARRAY_ONE_LIST(X) \
     X(deepcopy, "__deepcopy__")   /* array_copy.c */ \
+    X(format, "__format__")       /* array_items.c */ \
     X(to, "to")                   /* array_to.c */ \
     X(reduce_ex, "__reduce_ex__") /* array_type.c */
 

@@ -13,6 +13,7 @@
 #include "python/attribute.h"
 #include "python/errors.h"
 #include "python/refusal.h"
+#include "values/dtype_type_names.h"
 
 const char array_doc_to[] =
     "to($self, target, /)\n--\n\n"
@@ -58,6 +59,85 @@ order_for_target(PyObject *op, PyTypeObject *target, stream_order *order)
     return result;
 }
 
+/* ---- targets that are none ---- */
+
+/* What a wrong target is called: a str itself, a module by its name, a type by its module's,
+ * anything else as it prints itself.  Owned (+1). */
+static PyObject *
+name_of_target(PyObject *target)
+{
+    PyObject *name = PyModule_Check(target) ? PyModule_GetNameObject(target)
+                     : PyType_Check(target) ? PyObject_GetAttrString(target, "__module__")
+                                            : PyObject_Str(target);
+    if (name == NULL || !PyUnicode_Check(name)) {
+        PyErr_Clear();
+        Py_XSETREF(name, PyUnicode_FromString(""));
+    }
+    return name;
+}
+
+/* What to write instead, where a name shows what was meant.  NULL: it does not. */
+static const char *
+instead_of(PyObject *name)
+{
+    static const struct {
+        const char *name, *instead;
+    } rows[] = {
+        {"cpu", "np.asarray(a) or a.host, the same memory on the CPU"},
+        {"mps", "a.to(torch); the Array lies on Metal already"},
+        {"gpu", "a.to(mlx.core); the Array lies on Metal already"},
+        {"cuda", "a.to(torch); an Array lies on Metal"},
+        {"torch", "a.to(torch), the module"},
+        {"numpy", "a.to(numpy), the module, or np.asarray(a)"},
+        {"jax", "a.to(jax.numpy)"},
+        {"jaxlib", "a.to(jax.numpy)"},
+        {"mlx", "a.to(mlx.core)"},
+    };
+    const char *text = PyUnicode_AsUTF8(name);
+    for (size_t i = 0; text != NULL && i < sizeof rows / sizeof rows[0]; i++) {
+        size_t length = strlen(rows[i].name);
+        if (strncmp(text, rows[i].name, length) == 0 && strchr(":.", text[length]) != NULL) {
+            return rows[i].instead;
+        }
+    }
+    PyErr_Clear();
+    return NULL;
+}
+
+/* TypeError that says what was meant: a device, a package, an element type. */
+static PyObject *
+refuse_target(md_state *state, PyObject *target)
+{
+    DLDataType dtype;
+    if (dtype_type_convert(state, "Array.to", target, &dtype) == 0) {
+        char name[DTYPE_NAME_MAX];
+        dtype_write_name(dtype, name);
+        return PyErr_Format(PyExc_TypeError,
+                            "Array.to: %R is an element type, not a framework; write "
+                            "a.astype('%s').",
+                            target, name);
+    }
+    PyErr_Clear();
+    PyObject *name = name_of_target(target);
+    const char *instead = name == NULL ? NULL : instead_of(name);
+    if (instead != NULL) {
+        PyErr_Format(PyExc_TypeError, "Array.to: %R does not take DLPack itself; write %s.",
+                     target, instead);
+    }
+    else if (name != NULL) {
+        PyErr_Format(
+            PyExc_TypeError,
+            "Array.to: %R is neither a type with __dlpack_c_exchange_api__ nor a module "
+            "with from_dlpack; give one, as torch, torch.Tensor, numpy, jax.numpy or "
+            "mlx.core.",
+            target);
+    }
+    Py_XDECREF(name);
+    return NULL;
+}
+
+/* ---- by the exchange table ---- */
+
 /* Our tensor for a target's table: owned, ended by its deleter.  NULL with an exception. */
 static DLManagedTensorVersioned *
 export_for(PyObject *op, PyTypeObject *target)
@@ -84,11 +164,7 @@ to_type(md_state *state, PyObject *op, PyTypeObject *target)
         return NULL;
     }
     if (table == NULL) {
-        return PyErr_Format(
-            PyExc_TypeError,
-            "Array.to: the type %.100s has no __dlpack_c_exchange_api__; give its "
-            "module, or call its from_dlpack.",
-            target->tp_name);
+        return refuse_target(state, (PyObject *)target);
     }
     DLManagedTensorVersioned *tensor = export_for(op, target);
     if (tensor == NULL) {
@@ -170,11 +246,7 @@ array_method_to(PyObject *op, PyObject *target)
         return NULL;
     }
     if (!is_module) {
-        return PyErr_Format(
-            PyExc_TypeError,
-            "Array.to: %R is neither a type with __dlpack_c_exchange_api__ nor a "
-            "module with from_dlpack.",
-            target);
+        return refuse_target(state, target);
     }
     PyObject *type = NULL;
     int has_type = tensor_type_of(state, target, &type);

@@ -1,7 +1,7 @@
 /* asarray.c: see asarray.h.
  *
- * Calls:   dlpack_producer.h and host_memory.h for foreign memory, NumPy for lists and
- *          conversions.
+ * Calls:   dlpack_producer.h and host_memory.h for foreign memory, asarray_numbers.h for
+ *          lists, NumPy for lists with arrays in them and for conversions.
  * Threads: the GIL is held; released while allocating, waiting and copying.
  */
 #include "exchange/asarray.h"
@@ -150,7 +150,7 @@ check_numbers(PyObject *ndarray, PyObject *x)
     if (dtype != NULL) {
         PyErr_Format(
             PyExc_TypeError,
-            "asarray: %.100s (%R to NumPy) is not made of numbers that an element type holds; "
+            "asarray: %.100s (%R to NumPy) cannot be converted to numbers; "
             "give a number, nested lists of numbers, or an object with DLPack or the buffer "
             "protocol.",
             Py_TYPE(x)->tp_name, dtype);
@@ -159,7 +159,8 @@ check_numbers(PyObject *ndarray, PyObject *x)
     return -1;
 }
 
-/* Of the element type that NumPy chooses, floats narrowed. */
+/* Lists with arrays among them, and NumPy's scalars: of the element type that NumPy chooses,
+ * floats narrowed. */
 static PyObject *
 array_of_numbers(md_state *state, PyObject *x, const import_request *request)
 {
@@ -190,8 +191,13 @@ array_of_nested(md_state *state, PyObject *x, const import_request *request)
                                     "needed and copy=False forbids it.",
                                     Py_TYPE(x)->tp_name);
     }
+    PyObject *array;
+    if (asarray_numbers(state, x, request, &array) != 0) {
+        return array;
+    }
     bool has_dtype = request->dtype != NULL && request->dtype->lanes == 1;
-    return has_dtype ? asarray_numbers(state, x, request) : array_of_numbers(state, x, request);
+    return has_dtype ? asarray_numbers_by_numpy(state, x, request)
+                     : array_of_numbers(state, x, request);
 }
 
 /* What NumPy reads by __array_interface__ or __array__. */
@@ -383,8 +389,9 @@ PyDoc_STRVAR(
     "Parameters\n----------\n"
     "x : object\n"
     "dtype : dtype or what names one, optional\n"
-    "    Default: that of x; float32 and complex64 for Python's own floats and complex\n"
-    "    numbers.  Only a different dtype converts: memory as astype() does, numbers and "
+    "    Default: that of x; of Python's own numbers bool, int64, float32 or complex64, the\n"
+    "    widest of them.  Only a different dtype "
+    "converts: memory as astype() does, numbers and "
     "lists\n"
     "    straight to it, each rounded once.\n"
     "device : Device or str, optional\n"
@@ -399,9 +406,12 @@ PyDoc_STRVAR(
     "Raises\n------\n"
     "CopyRequiredError\n    copy=False and a copy is needed.\n"
     "ValueError\n    Non-native byte order or structured items; lists of different lengths.\n"
-    "TypeError\n    Not numbers, or a complex one for a real dtype.\n"
+    "TypeError\n    Not numbers, a complex one for a real dtype, or without a dtype an int\n"
+    "    beyond int64.\n"
     "OverflowError\n    A number of a list does not fit the dtype, as with full().\n"
-    "ImportError\n    Lists and conversions are NumPy's work, and it is not installed.");
+    "ImportError\n    NumPy is not installed: it converts memory, and reads lists with arrays "
+    "in "
+    "them.");
 
 static PyObject *
 core_asarray(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)

@@ -1,6 +1,7 @@
 /* asarray_numbers.c: see asarray_numbers.h.
  *
- * Calls:   NumPy for the shape that nested lists have, element.h for each number.
+ * Calls:   nested_numbers.h for lists, NumPy where arrays are in them, element.h for each
+ *          number.
  * Threads: the GIL is held.
  */
 #include "exchange/asarray_numbers.h"
@@ -8,6 +9,7 @@
 #include "arithmetic/dtype_bits.h"
 #include "array/array.h"
 #include "array/array_numpy.h"
+#include "exchange/nested_numbers.h"
 #include "python/element.h"
 
 /* ---- what is a number ---- */
@@ -117,34 +119,64 @@ pack_items(PyObject *const *items, ArrayObject *array)
     return 0;
 }
 
+/* An Array of these objects, in C order. */
+static PyObject *
+array_of_items(md_state *state, PyObject *const *items, int ndim, const int64_t *shape,
+               DLDataType dtype, const import_request *request)
+{
+    array_creation what = {
+        .mode = BRIDGE_SHARED, .order = 'C', .ndim = ndim, .shape = shape, .dtype = dtype};
+    what.device = import_request_device(state, "asarray", request);
+    PyObject *array = what.device == NULL ? NULL : array_allocate(state, "asarray", &what);
+    if (array != NULL && pack_items(items, array_cast(array)) < 0) {
+        Py_CLEAR(array);
+    }
+    return array;
+}
+
+int
+asarray_numbers(md_state *state, PyObject *x, const import_request *request, PyObject **out)
+{
+    nested_numbers numbers = {0};
+    bool has_dtype = request->dtype != NULL && request->dtype->lanes == 1;
+    DLDataType dtype;
+    *out = NULL;
+    int answer = nested_numbers_read(state, x, &numbers);
+    if (answer == 1 && has_dtype) {
+        dtype = *request->dtype;
+    }
+    else if (answer == 1 && nested_numbers_dtype(&numbers, x, &dtype) < 0) {
+        answer = -1;
+    }
+    if (answer == 1) {
+        *out =
+            array_of_items(state, numbers.items, numbers.ndim, numbers.shape, dtype, request);
+        answer = *out == NULL ? -1 : 1;
+    }
+    nested_numbers_clear(&numbers);
+    return answer;
+}
+
 /* The objects of a NumPy array as items. */
 static PyObject *
 array_of_objects(md_state *state, PyObject *objects, const import_request *request)
 {
     Py_buffer view;
     int64_t shape[LAYOUT_MAX_NDIM];
-    array_creation what = {.mode = BRIDGE_SHARED,
-                           .order = 'C',
-                           .shape = shape,
-                           .dtype = *request->dtype};
-    what.device = import_request_device(state, "asarray", request);
-    if (what.device == NULL ||
-        PyObject_GetBuffer(objects, &view, PyBUF_ND | PyBUF_FORMAT) < 0) {
+    if (PyObject_GetBuffer(objects, &view, PyBUF_ND | PyBUF_FORMAT) < 0) {
         return NULL;
     }
-    for (; what.ndim < view.ndim; what.ndim++) {
-        shape[what.ndim] = view.shape[what.ndim];
+    for (int axis = 0; axis < view.ndim; axis++) {
+        shape[axis] = view.shape[axis];
     }
-    PyObject *array = array_allocate(state, "asarray", &what);
-    if (array != NULL && pack_items(view.buf, array_cast(array)) < 0) {
-        Py_CLEAR(array);
-    }
+    PyObject *array =
+        array_of_items(state, view.buf, view.ndim, shape, *request->dtype, request);
     PyBuffer_Release(&view);
     return array;
 }
 
 PyObject *
-asarray_numbers(md_state *state, PyObject *x, const import_request *request)
+asarray_numbers_by_numpy(md_state *state, PyObject *x, const import_request *request)
 {
     PyObject *numpy = array_numpy_module("asarray");
     PyObject *objects =

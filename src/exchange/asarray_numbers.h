@@ -1,4 +1,4 @@
-/* asarray_numbers.h: nested lists of numbers as an Array of a given element type. */
+/* asarray_numbers.h: nested lists of numbers as an Array. */
 #ifndef MD_ASARRAY_NUMBERS_H
 #define MD_ASARRAY_NUMBERS_H
 
@@ -9,10 +9,16 @@
  * exception. */
 char asarray_numbers_kind(PyObject *x);
 
-/* The numbers in new memory of shared storage, in C order: owned (+1).  Each becomes an item of
- * request->dtype, which has one lane, by one rounding; a float becomes an integer without its
- * fraction.  NULL with TypeError (no number, complex for real), ValueError (ragged lists) or
- * OverflowError (a number that does not fit). */
-PyObject *asarray_numbers(md_state *state, PyObject *x, const import_request *request);
+/* The numbers in new memory of shared storage, in C order: 1, and `*out` is owned (+1).  Each
+ * becomes an item of request->dtype by one rounding; a float becomes an integer without its
+ * fraction.  Without a dtype of one lane: see nested_numbers_dtype.
+ * 0: an array or another sequence is among them, which NumPy must read.  -1 with TypeError (no
+ * number, complex for real), ValueError (ragged lists) or OverflowError (a number that does not
+ * fit). */
+int asarray_numbers(md_state *state, PyObject *x, const import_request *request,
+                    PyObject **out);
+
+/* The same where NumPy reads `x`; request->dtype has one lane. */
+PyObject *asarray_numbers_by_numpy(md_state *state, PyObject *x, const import_request *request);
 
 #endif /* MD_ASARRAY_NUMBERS_H */

@@ -190,7 +190,7 @@ with_permission(md_state *state, PyObject *buffer, PyObject *obj, int writable)
 
 const char buffer_from_host_doc[] =
     "from_host($type, obj, *, writable=None)\n--\n\n"
-    "CPU memory of somebody else as a Buffer, without a copy.\n\n"
+    "Foreign CPU memory as a Buffer, without a copy.\n\n"
     "Parameters\n----------\n"
     "obj : object with the buffer protocol, SharedMemory, or CPU tensor that speaks DLPack\n"
     "    NumPy arrays, bytes, bytearray, mmap, array.array, tensors of torch, JAX and MLX ...  "

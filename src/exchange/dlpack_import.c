@@ -205,7 +205,7 @@ check_handle(foreign_tensor *foreign)
     if (!bridge_handle_is_buffer(tensor->data)) {
         PyErr_Format(PyExc_BufferError,
                      "from_dlpack: data (%p) of the kDLMetal tensor that %s made is not an "
-                     "id<MTLBuffer>; a host pointer belongs into a kDLCPU tensor.",
+                     "id<MTLBuffer>; a host pointer belongs in a kDLCPU tensor.",
                      tensor->data, foreign->maker);
         return NULL;
     }

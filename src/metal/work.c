@@ -53,7 +53,7 @@ clean_up(void *context, bridge_status status, const bridge_error *error)
 
 /* ---- submitting ---- */
 
-/* A moment of somebody else's work. */
+/* A moment of foreign work. */
 typedef struct event_wait {
     bridge_event *event; /* NULL: none */
     uint64_t value;

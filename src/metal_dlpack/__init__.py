@@ -10,6 +10,7 @@ Importing this package imports no framework, and not NumPy either.
 
 from __future__ import annotations
 
+import builtins
 import os.path
 
 from . import _core
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 _HERE = os.path.dirname(os.path.abspath(__file__))
-__all__ = [name for name in vars(_core) if not name.startswith("_")] + [
+#: Without `bool` and `open`: `from metal_dlpack import *` hides nothing of Python's.
+__all__ = [name for name in vars(_core) if not name.startswith("_") and not hasattr(builtins, name)] + [
     "explain",
     "get_cmake_dir",
     "get_include",
     "get_pkgconfig_dir",
     "numpy_memory",
-    "open",
     "register_sync",
     "show",
 ]
@@ -41,10 +42,22 @@ __all__ = [name for name in vars(_core) if not name.startswith("_")] + [
 #: Public functions whose modules are imported when they are first asked for: they take longer than all the rest.
 _LATER = {"explain": "explaining", "numpy_memory": "numpy_allocation", "show": "sharing"}
 
+#: What other libraries call it, and what to write here.
+_INSTEAD = {
+    "Tensor": "asarray(x)",
+    "arange": "asarray(range(n))",
+    "array": "asarray(x), or asarray(x, copy=True)",
+    "as_tensor": "asarray(x)",
+    "from_numpy": "asarray(x)",
+    "load": "open(path)",
+    "tensor": "asarray(x, copy=True)",
+}
+
 
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        instead = f"; write {__name__}.{_INSTEAD[name]}" if name in _INSTEAD else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{instead}")
     from importlib import import_module
 
     function = getattr(import_module(f".{_LATER[name]}", __name__), name)
@@ -53,7 +66,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__all__", "__doc__", "__version__"]
+    return [*__all__, "bool", "open", "__all__", "__doc__", "__version__"]
 
 
 def get_include() -> str:

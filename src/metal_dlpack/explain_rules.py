@@ -56,6 +56,25 @@ CALLS: dict[str, list[tuple[dict[str, object] | str, tuple[type[Exception], ...]
 }
 
 
+#: Words of a producer's refusal, and the way out; the first that fits.  Each was raised here by the versions above.
+REFUSALS = (
+    ("require gradient", "Pass x.detach()."),
+    ("conjugate bit", "Pass x.resolve_conj()."),
+    ("torch.strided", "Pass x.to_dense()."),
+    ("QUInt/QInt", "Pass x.dequantize(), or x.int_repr() for the integers."),
+    ("on meta", "Give the tensor memory first: torch.empty_like(x, device='cpu')."),
+    ("readonly", "Pass a copy: x.copy()."),
+    ("byte order", "Pass x.astype(x.dtype.newbyteorder('='))."),
+    ("multiple of itemsize", "Pass a copy: x.copy()."),
+    ("ml_dtypes made", "Call metal_dlpack.asarray(x)."),
+    ("DLPack has no element type", "Convert the items, x.astype('float64'), or pass their bytes: x.view('uint8')."),
+    ("DLPack only supports", "Convert the items, x.astype('float64'), or pass their bytes: x.view('uint8')."),
+    ("deleted", "Pass an array that is not deleted; JAX deletes those that are donated."),
+)
+#: For every other refusal.
+LAST_RESORT = "Copy the items into a NumPy array, and pass that: np.array(x)."
+
+
 @dataclass(frozen=True)
 class Rule:
     """One row: see the module."""
@@ -141,7 +160,12 @@ RULES = (
         "run",
     ),
     Rule(
-        "metal_dlpack", "faulty", "refusal", "The tensor is not sound: {fault}", "It is its producer's mistake.", "run"
+        "metal_dlpack",
+        "faulty",
+        "refusal",
+        "The tensor is not sound: {fault}",
+        "Report it to the framework that made it; until then copy the items there, or by way of NumPy.",
+        "run",
     ),
     Rule(
         "metal_dlpack",
@@ -208,7 +232,7 @@ RULES = (
         "legacy",
         "note",
         "The capsule is a legacy one, which NumPy makes a read-only array of.",
-        "Let the producer give a versioned one.",
+        "To write, copy it: np.array(x); or give NumPy a producer that takes max_version.",
         "run",
     ),
     # ---- PyTorch ----

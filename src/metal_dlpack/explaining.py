@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from . import _core, trials
-from .explain_rules import CALLS, ELEMENT_TYPES, MODULES, NOTES, OUTCOMES, RULES, Rule
+from .explain_rules import CALLS, ELEMENT_TYPES, LAST_RESORT, MODULES, NOTES, OUTCOMES, REFUSALS, RULES, Rule
 
 __all__ = ["Explanation", "explain"]
 
@@ -394,6 +394,11 @@ def moves(facts: Facts, device: object) -> list[tuple[Rule, str]]:
     return [(rule, f"The tensor is on {here}, and device asks for {wanted}: torch copies it there.")]
 
 
+def way_out(error: Exception) -> str:
+    """What to do about a producer's refusal, by its words."""
+    return next((fix for words, fix in REFUSALS if words in str(error)), LAST_RESORT)
+
+
 def refusal(x: object, consumer: str, error: Exception, fix: str) -> Explanation:
     text = str(error).removeprefix("explain: ")
     return Explanation("refusal", (text,), (fix,), type(x).__name__, consumer, ("what the producer raised",))
@@ -460,5 +465,4 @@ def explain(
     except AttributeError as error:
         return refusal(x, consumer or "metal_dlpack", error, "Use metal_dlpack.asarray(x) for what is no tensor.")
     except (BufferError, TypeError, ValueError, RuntimeError) as error:
-        fix = "See metal_dlpack.last_refusal()." if consumer == "mlx" else "Do what the producer's message says."
-        return refusal(x, consumer or "metal_dlpack", error, fix)
+        return refusal(x, consumer or "metal_dlpack", error, way_out(error))

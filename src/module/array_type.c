@@ -8,6 +8,7 @@
 #include <structmember.h>
 
 #include "array/array_methods.h"
+#include "array/array_operators.h"
 #include "python/call_python.h"
 #include "python/owners.h"
 #include "python/storage_mode.h"
@@ -57,6 +58,16 @@ static PyObject *
 array_get_dtype(PyObject *op, void *Py_UNUSED(closure))
 {
     return dtype_type_from_dl(state_of(op), array_cast(op)->dtype);
+}
+
+/* Asked by np.result_type(a), which JAX calls. */
+static PyObject *
+array_get_numpy_dtype(PyObject *op, void *closure)
+{
+    PyObject *dtype = array_get_dtype(op, closure);
+    PyObject *result = dtype == NULL ? NULL : PyObject_GetAttrString(dtype, "numpy");
+    Py_XDECREF(dtype);
+    return result;
 }
 
 static PyObject *
@@ -114,6 +125,10 @@ static PyGetSetDef array_getset[] = {
     {"itemsize", array_get_itemsize, NULL,
      PyDoc_STR("Bytes of one item, rounded up for sub-byte types."), NULL},
     {"dtype", array_get_dtype, NULL, PyDoc_STR("The element type, a dtype."), NULL},
+    {"__numpy_dtype__", array_get_numpy_dtype, NULL,
+     PyDoc_STR("dtype.numpy, where NumPy looks for the type of an array.\n\n"
+               "Source: NumPy 2.4, release notes."),
+     NULL},
     {"device", array_get_device, NULL, PyDoc_STR("The Device that holds the items."), NULL},
     {"storage", array_get_storage, NULL, PyDoc_STR("'shared', 'managed' or 'private'."), NULL},
     {"buffer", array_get_buffer, NULL,
@@ -246,9 +261,14 @@ PyDoc_STRVAR(
     "Made by empty(), zeros(), full(), asarray(), from_dlpack() and Buffer.array(); views\n"
     "share the Buffer and cost no copy.  Several frameworks can hold the same memory: it\n"
     "lives until the last of them lets go.\n\n"
-    "`==` compares identity only; convert with np.asarray(a) to compare items.\n\n"
+    "An Array holds numbers and does no arithmetic: operators and comparisons raise "
+    "TypeError,\n"
+    "where the other operand does not take Arrays itself, as NumPy's arrays do.  Compute with\n"
+    "np.asarray(a), a.to(torch.Tensor) or a kernel, which share its memory.  hash(a) is by\n"
+    "identity.\n\n"
     "Threads: may be used from any thread; nothing orders two that write the same items.");
 
+#define NUMBER_SLOT(name, sign) {Py_nb_##name, array_##name},
 static PyType_Slot array_slots[] = {
     {Py_tp_doc, (void *)array_doc},
     {Py_tp_dealloc, array_dealloc},
@@ -263,6 +283,12 @@ static PyType_Slot array_slots[] = {
     {Py_sq_length, array_length},
     {Py_sq_item, array_sequence_item},
     {Py_tp_iter, array_iter},
+    {Py_sq_contains, array_contains},
+    {Py_tp_richcompare, array_richcompare},
+    {Py_tp_hash, array_hash},
+    ARRAY_BINARY_LIST(NUMBER_SLOT) ARRAY_INPLACE_LIST(NUMBER_SLOT)
+        ARRAY_UNARY_LIST(NUMBER_SLOT){Py_nb_power, array_power},
+    {Py_nb_inplace_power, array_inplace_power},
     {Py_nb_bool, array_bool},
     {Py_nb_int, array_int},
     {Py_nb_float, array_float},
@@ -271,6 +297,7 @@ static PyType_Slot array_slots[] = {
     {Py_bf_releasebuffer, array_releasebuffer},
     {0, NULL},
 };
+#undef NUMBER_SLOT
 
 PyType_Spec array_spec = {
     .name = "metal_dlpack.Array",

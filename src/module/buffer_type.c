@@ -235,7 +235,7 @@ static PyGetSetDef buffer_getset[] = {
     {"offset", buffer_get_offset, NULL,
      PyDoc_STR("Where the usable bytes begin.  0, but over host memory: there the MTLBuffer is "
                "whole\n"
-               "pages, and what lies before on the first page is somebody else's."),
+               "pages, and the bytes before it on the first page are foreign."),
      NULL},
     {"handle", buffer_get_handle, NULL,
      PyDoc_STR(

@@ -154,7 +154,7 @@ convert_limit(PyObject *value, uint64_t *out)
     }
     if (limit < 0) {
         PyErr_Format(PyExc_ValueError,
-                     "set_memory_limit: limit (%lld bytes) is negative; None means none.",
+                     "set_memory_limit: limit (%lld bytes) is negative; pass None for no limit.",
                      (long long)limit);
         return -1;
     }

@@ -2,6 +2,7 @@
 #include <dlpack/dlpack.h>
 
 #include "array/array.h"
+#include "array/array_absent.h"
 #include "array/array_make.h"
 #include "exchange/asarray.h"
 #include "exchange/dlpack_producer.h"
@@ -120,7 +121,8 @@ core_exec(PyObject *module)
     state->owners = owners_new();
     if (state->owners == NULL || make_names(state) < 0 || make_call_constants(state) < 0 ||
         make_types(module, state) < 0 || errors_make_classes(module, state) < 0 ||
-        exchange_table_add(state) < 0 || add_functions(module) < 0) {
+        array_absent_add(module, state->array_type) < 0 || exchange_table_add(state) < 0 ||
+        add_functions(module) < 0) {
         return -1;
     }
     if (threads_read_variable() < 0 || layout_type_prepare(state) < 0 ||

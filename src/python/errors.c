@@ -95,11 +95,11 @@ errors_no_buffer(md_state *state, const char *where, bridge_status status,
                             "bytes); use several.",
                             where, asked, (unsigned long long)device->facts.max_buffer_length);
     case BRIDGE_OVER_LIMIT:
-        return PyErr_Format(PyExc_MemoryError,
-                            "%s: with %llu bytes more the limit of set_memory_limit() would be "
-                            "passed (%llu bytes, "
-                            "%llu in use); let Arrays go, or raise it.",
-                            where, asked, limit, live);
+        return PyErr_Format(
+            PyExc_MemoryError,
+            "%s: allocating %llu bytes would exceed the limit set by "
+            "set_memory_limit() (%llu bytes, %llu in use); delete Arrays, or raise it.",
+            where, asked, limit, live);
     case BRIDGE_NO_MEMORY:
         return PyErr_Format(PyExc_MemoryError,
                             "%s: Metal could not allocate a buffer of %llu bytes (%llu are in "

@@ -52,6 +52,7 @@
     X(__c_void_p__) \
     X(__name__) \
     X(dtype) \
+    X(shape) \
     X(Tensor) \
     X(torch) \
     X(from_dlpack) \

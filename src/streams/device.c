@@ -84,6 +84,36 @@ device_default_record(md_state *state, const char *function)
     return NULL;
 }
 
+/* What a name ends with: nothing, which is 0, or ":" and a number.  -1: neither. */
+static long
+parse_index(const char *suffix)
+{
+    if (suffix[0] == '\0') {
+        return 0;
+    }
+    if (suffix[0] != ':' || suffix[1] < '0' || suffix[1] > '9') {
+        return -1;
+    }
+    char *end;
+    long index = strtol(suffix + 1, &end, 10);
+    return *end == '\0' ? index : -1;
+}
+
+/* The index that a name ends with, behind the name that Metal has here, in torch and in MLX.
+ * -1: none of these. */
+static long
+index_in_name(const char *name)
+{
+    static const char *const kinds[] = {"metal", "mps", "gpu"};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        size_t length = strlen(kinds[i]);
+        if (strncmp(name, kinds[i], length) == 0) {
+            return parse_index(name + length);
+        }
+    }
+    return -1;
+}
+
 static const device_record *
 record_from_name(md_state *state, const char *function, PyObject *value)
 {
@@ -91,23 +121,37 @@ record_from_name(md_state *state, const char *function, PyObject *value)
     if (args_text(function, "device", value, &name) < 0) {
         return NULL;
     }
-    if (strcmp(name, "metal") == 0) {
+    long index = index_in_name(name);
+    if (index == 0) {
         return device_default_record(state, function);
     }
     int count = device_count(state, function);
     if (count < 0) {
         return NULL;
     }
-    char *end = NULL;
-    long index = strncmp(name, "metal:", 6) == 0 ? strtol(name + 6, &end, 10) : -1;
-    if (end == NULL || end == name + 6 || *end != '\0' || index < 0 || index >= count) {
+    if (index > 0 && index < count) {
+        return devices_get((int)index);
+    }
+    if (strncmp(name, "cpu", 3) == 0) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s: there is no device %R, for an Array lies in a Metal buffer; leave "
+                     "device out, and let the CPU use the same memory: np.asarray(a), a.host.",
+                     function, value);
+    }
+    else {
         PyErr_Format(
             PyExc_ValueError,
             "%s: there is no device %R; this machine has %d, called 'metal:0' and so on.",
             function, value, count);
-        return NULL;
     }
-    return devices_get((int)index);
+    return NULL;
+}
+
+/* It prints itself as a name. */
+static bool
+is_torch_device(PyObject *value)
+{
+    return strcmp(Py_TYPE(value)->tp_name, "torch.device") == 0;
 }
 
 const device_record *
@@ -121,6 +165,13 @@ device_convert(md_state *state, const char *function, PyObject *value)
     }
     if (PyUnicode_Check(value)) {
         return record_from_name(state, function, value);
+    }
+    if (is_torch_device(value)) {
+        PyObject *name = PyObject_Str(value);
+        const device_record *record =
+            name == NULL ? NULL : record_from_name(state, function, name);
+        Py_XDECREF(name);
+        return record;
     }
     PyErr_Format(PyExc_TypeError,
                  "%s: device must be a Device, a name such as 'metal:0', or None, not %.100s.",

@@ -116,6 +116,31 @@ device_str(PyObject *op)
 }
 
 static PyObject *
+device_richcompare(PyObject *a, PyObject *b, int op)
+{
+    if ((op != Py_EQ && op != Py_NE) || !(PyUnicode_Check(b) || Py_IS_TYPE(b, Py_TYPE(a)))) {
+        Py_RETURN_NOTIMPLEMENTED;
+    }
+    if (!PyUnicode_Check(b)) {
+        return PyBool_FromLong((a == b) == (op == Py_EQ));
+    }
+    PyObject *name = device_str(a);
+    PyObject *answer = name == NULL ? NULL : PyUnicode_RichCompare(name, b, op);
+    Py_XDECREF(name);
+    return answer;
+}
+
+/* Of the name, which the device equals. */
+static Py_hash_t
+device_hash(PyObject *op)
+{
+    PyObject *name = device_str(op);
+    Py_hash_t hash = name == NULL ? -1 : PyObject_Hash(name);
+    Py_XDECREF(name);
+    return hash;
+}
+
+static PyObject *
 device_reduce(PyObject *op, PyObject *Py_UNUSED(unused))
 {
     PyObject *module = PyImport_ImportModule("metal_dlpack._core");
@@ -172,14 +197,15 @@ device_dealloc(PyObject *op)
 
 PyDoc_STRVAR(device_doc,
              "A Metal device: one of devices().\n\n"
-             "There is one object a device, so `is` compares them.  str(device) is its\n"
-             "name for `device=` arguments, 'metal:0'.");
+             "There is one object a device.  str(device) is its name for `device=` arguments,\n"
+             "'metal:0'; the device equals that str, and hashes as it.");
 
 static PyType_Slot device_slots[] = {
     {Py_tp_doc, (void *)device_doc},   {Py_tp_dealloc, device_dealloc},
     {Py_tp_traverse, device_traverse}, {Py_tp_getset, device_getset},
     {Py_tp_methods, device_methods},   {Py_tp_repr, device_repr},
-    {Py_tp_str, device_str},           {0, NULL},
+    {Py_tp_str, device_str},           {Py_tp_richcompare, device_richcompare},
+    {Py_tp_hash, device_hash},         {0, NULL},
 };
 
 PyType_Spec device_spec = {

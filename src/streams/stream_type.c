@@ -240,7 +240,7 @@ PyDoc_STRVAR(stream_wait_doc,
              "our work in\n"
              "    flight on its buffer.\n\n"
              "Raises\n------\n"
-             "TypeError\n    It is nothing of the kind.\n"
+             "TypeError\n    `event` is none of these.\n"
              "ValueError\n    What __metal_stream__ gave are no such handles.\n"
              "MetalError\n    Metal gave no command buffer.\n\n"
              "Returns at once: the CPU does not wait.\n\n"

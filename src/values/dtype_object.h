@@ -8,6 +8,7 @@
 typedef struct {
     PyObject_HEAD
     DLDataType dtype; /* known: dtype_is_known */
+    Py_hash_t hash;   /* the name's: a dtype equals its name */
 } DtypeObject;
 
 /* What `op`, a dtype of ours, stands for. */

@@ -19,6 +19,7 @@ add_to_cache(md_state *state, PyObject *key, DLDataType dtype)
         return NULL;
     }
     self->dtype = dtype;
+    self->hash = PyObject_Hash(key);
     PyObject_GC_Track(self);
     if (PyDict_SetItem(state->dtype_cache, key, (PyObject *)self) < 0) {
         Py_CLEAR(self);
@@ -55,7 +56,6 @@ dtype_type_add_names(PyObject *module, md_state *state)
         if (op == NULL) {
             return -1;
         }
-        /* bool would hide Python's own from `import *`: it is added too, as NumPy does. */
         int result = PyModule_AddObjectRef(module, dtype_table[i].name, op);
         Py_DECREF(op);
         if (result < 0) {
@@ -194,6 +194,8 @@ static PyGetSetDef dtype_getset[] = {
      PyDoc_STR(
          "The NumPy dtype, from ml_dtypes where NumPy has none.  TypeError: nobody has it."),
      NULL},
+    {"dtype", dtype_get_numpy, NULL,
+     PyDoc_STR("`numpy`, where np.dtype(x) and dtype= arguments of NumPy look for it."), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -214,17 +216,18 @@ dtype_str(PyObject *op)
 static PyObject *
 dtype_richcompare(PyObject *a, PyObject *b, int op)
 {
-    if ((op != Py_EQ && op != Py_NE) || !Py_IS_TYPE(b, Py_TYPE(a))) {
+    if (op != Py_EQ && op != Py_NE) {
         Py_RETURN_NOTIMPLEMENTED;
     }
-    return PyBool_FromLong(dtype_equal(dtype_of(a), dtype_of(b)) == (op == Py_EQ));
+    int is_equal = Py_IS_TYPE(b, Py_TYPE(a)) ? dtype_equal(dtype_of(a), dtype_of(b))
+                                             : dtype_type_is_named(dtype_of(a), b);
+    return is_equal < 0 ? NULL : PyBool_FromLong(is_equal == (op == Py_EQ));
 }
 
 static Py_hash_t
 dtype_hash(PyObject *op)
 {
-    DLDataType dtype = dtype_of(op);
-    return (Py_hash_t)dtype.code << 24 | (Py_hash_t)dtype.bits << 16 | dtype.lanes;
+    return ((DtypeObject *)op)->hash;
 }
 
 static PyObject *
@@ -263,12 +266,20 @@ PyDoc_STRVAR(
     "Parameters\n----------\n"
     "x : dtype, str, a dtype of NumPy, ml_dtypes, torch, MLX or TVM, or a scalar type\n"
     "    'float32', 'bfloat16', 'int4'; with lanes 'float4_e2m1fnx2'; as others print it,\n"
-    "    'torch.float32', 'mlx.core.float32', '<f4'.  Scalar types are those of NumPy,\n"
-    "    ml_dtypes and JAX; Python's bool, int, float and complex mean bool, int64, float32\n"
-    "    and complex64.  No package is imported to know its dtypes.\n\n"
+    "    'torch.float32', 'mlx.core.float32'; NumPy's codes, '<f4', 'f4', 'f'.  Scalar types\n"
+    "    are those of NumPy, ml_dtypes and JAX; Python's bool, int, float and complex mean\n"
+    "    bool, int64, float32 and complex64.  The texts 'int', 'float' and 'complex' are\n"
+    "    refused, for NumPy and torch differ.  No package is imported to know its dtypes.\n\n"
     "Raises\n------\n"
     "TypeError\n    x names no element type.\n"
     "ValueError\n    Another byte order than the machine's.\n\n"
+    "A dtype equals its name and hashes as it: float32 == 'float32', and either finds the\n"
+    "other in a dict.  It equals what other packages call the same type, torch.float32,\n"
+    "np.dtype('f4'), np.float32, mlx.core.float32, and Python's bool (bool) and int (int64).\n"
+    "Their hashes are their own, and no one hash could be that of all: convert keys with\n"
+    "dtype(x).  They need not equal each other, and mlx.core.float32 == x, which MLX answers,\n"
+    "is False.  No other text is equal ('f4'), nor float and complex, which are float64 and\n"
+    "complex128 to NumPy.\n\n"
     "Source: dlpack.h DLDataType.");
 
 static PyType_Slot dtype_slots[] = {

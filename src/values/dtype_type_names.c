@@ -8,27 +8,17 @@
 #include "values/dtype_type_names.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-static int
-refuse(const char *function, PyObject *value)
-{
-    PyErr_Format(PyExc_TypeError,
-                 "%s: %R is not an element type; give a name such as 'float32', or a dtype of "
-                 "metal_dlpack, NumPy, torch or MLX.",
-                 function, value);
-    return -1;
-}
+/* What a value turned out to be. */
+typedef enum naming {
+    NAMING_FAILED = -1, /* an exception is set */
+    NAMING_NOTHING,     /* it names no element type */
+    NAMING_TYPE,
+    NAMING_SWAPPED, /* it names one in the other byte order */
+} naming;
 
-static bool
-from_python_type(PyObject *value, DLDataType *out)
-{
-    const char *name = value == (PyObject *)&PyBool_Type      ? "bool"
-                       : value == (PyObject *)&PyLong_Type    ? "int64"
-                       : value == (PyObject *)&PyFloat_Type   ? "float32"
-                       : value == (PyObject *)&PyComplex_Type ? "complex64"
-                                                              : NULL;
-    return name != NULL && dtype_from_name(name, out);
-}
+/* ---- texts ---- */
 
 /* The text as a C string, borrowed from it.  NULL without an exception: no name can equal it,
  * for it has a NUL inside or cannot be encoded.  NULL with one: no memory. */
@@ -67,108 +57,125 @@ from_any_name(const char *name, DLDataType *out)
     return dtype_from_name(name, out);
 }
 
+static naming
+name_by(const char *name, DLDataType *out)
+{
+    return from_any_name(name, out) ? NAMING_TYPE : NAMING_NOTHING;
+}
+
 /* Read the name after the last dot: "torch.float32", "mlx.core.bfloat16". */
-static int
-from_dotted(const char *function, PyObject *value, PyObject *text, DLDataType *out)
+static naming
+name_by_dotted(PyObject *text, DLDataType *out)
 {
     const char *dotted = text_borrow(text);
     if (dotted == NULL) {
-        return PyErr_Occurred() ? -1 : refuse(function, value);
+        return PyErr_Occurred() ? NAMING_FAILED : NAMING_NOTHING;
     }
     const char *dot = strrchr(dotted, '.');
-    return from_any_name(dot == NULL ? dotted : dot + 1, out) ? 0 : refuse(function, value);
+    return name_by(dot == NULL ? dotted : dot + 1, out);
 }
 
-static int
-refuse_byte_order(const char *function, PyObject *value)
+/* A letter of NumPy's, its dtype.char. */
+static naming
+name_by_letter(char letter, DLDataType *out)
 {
-    PyErr_Format(PyExc_ValueError,
-                 "%s: %R is not in the machine's byte order; convert it with "
-                 "a.astype(a.dtype.newbyteorder('=')).",
-                 function, value);
-    return -1;
+    static const char letters[] = "?bBhHiIlLqQpPnNefdFD";
+    static const char *const named[] = {"bool",    "int8",    "uint8",     "int16",
+                                        "uint16",  "int32",   "uint32",    "int64",
+                                        "uint64",  "int64",   "uint64",    "int64",
+                                        "uint64",  "int64",   "uint64",    "float16",
+                                        "float32", "float64", "complex64", "complex128"};
+    const char *place = strchr(letters, letter);
+    return place == NULL ? NAMING_NOTHING : name_by(named[place - letters], out);
 }
 
-/* NumPy's dtype.str: "<f4", "|b1".  Source: the array interface protocol, version
- * 3, typestr. */
-static int
-from_typestr(const char *function, PyObject *value, const char *text, DLDataType *out)
+/* NumPy's dtype.str: "<f4", "|b1"; without the byte order, and dtype.char too.
+ * Source: the array interface protocol, version 3, typestr. */
+static naming
+name_by_typestr(const char *text, DLDataType *out)
 {
     static const char kinds[] = "biufc";
     static const uint8_t codes[] = {kDLBool, kDLInt, kDLUInt, kDLFloat, kDLComplex};
-    const char *kind = text[1] == '\0' ? NULL : strchr(kinds, text[1]);
-    char *end;
-    unsigned long nbytes = kind == NULL ? 0 : strtoul(text + 2, &end, 10);
-    if (nbytes == 0 || nbytes > 16 || *end != '\0' || text[2] < '1' || text[2] > '9') {
-        return refuse(function, value);
+    bool is_big = text[0] == '>';
+    text += text[0] != '\0' && strchr("<>|=", text[0]) != NULL;
+    const char *kind = text[0] == '\0' ? NULL : strchr(kinds, text[0]);
+    naming found = NAMING_NOTHING;
+    if (text[0] != '\0' && text[1] == '\0') {
+        found = name_by_letter(text[0], out);
     }
-    *out = (DLDataType){codes[kind - kinds], (uint8_t)(nbytes * 8), 1};
-    if (!dtype_is_known(*out)) {
-        return refuse(function, value);
+    else if (kind != NULL && text[1] >= '1' && text[1] <= '9') {
+        char *end;
+        unsigned long nbytes = strtoul(text + 1, &end, 10);
+        *out = (DLDataType){codes[kind - kinds], (uint8_t)(nbytes * 8), 1};
+        found =
+            nbytes <= 16 && *end == '\0' && dtype_is_known(*out) ? NAMING_TYPE : NAMING_NOTHING;
     }
-    return text[0] == '>' && nbytes > 1 ? refuse_byte_order(function, value) : 0;
+    return found == NAMING_TYPE && is_big && dtype_itemsize(*out) > 1 ? NAMING_SWAPPED : found;
 }
 
-/* A name as it is printed: ours, with a package before it, or a typestr. */
-static int
-from_text(const char *function, PyObject *value, DLDataType *out)
+/* A name as it is printed: ours, with a package before it, or a code of NumPy's. */
+static naming
+name_by_text(PyObject *value, DLDataType *out)
 {
     static const char *const packages[] = {"",           "torch.",     "mlx.core.",    "numpy.",
                                            "jax.numpy.", "ml_dtypes.", "metal_dlpack."};
     const char *text = text_borrow(value);
     if (text == NULL) {
-        return PyErr_Occurred() ? -1 : refuse(function, value);
-    }
-    if (text[0] != '\0' && strchr("<>|=", text[0]) != NULL) {
-        return from_typestr(function, value, text, out);
+        return PyErr_Occurred() ? NAMING_FAILED : NAMING_NOTHING;
     }
     for (size_t i = 0; i < sizeof packages / sizeof packages[0]; i++) {
         size_t length = strlen(packages[i]);
         if (strncmp(text, packages[i], length) == 0 && from_any_name(text + length, out)) {
-            return 0;
+            return NAMING_TYPE;
         }
     }
-    return refuse(function, value);
+    return name_by_typestr(text, out);
 }
 
-/* Refuse a NumPy dtype of foreign byte order, which its name does not show. */
-static int
-from_numpy_dtype(const char *function, PyObject *value, DLDataType *out)
+/* ---- types, and dtypes of other packages ---- */
+
+static bool
+from_python_type(PyObject *value, DLDataType *out)
+{
+    const char *name = value == (PyObject *)&PyBool_Type      ? "bool"
+                       : value == (PyObject *)&PyLong_Type    ? "int64"
+                       : value == (PyObject *)&PyFloat_Type   ? "float32"
+                       : value == (PyObject *)&PyComplex_Type ? "complex64"
+                                                              : NULL;
+    return name != NULL && dtype_from_name(name, out);
+}
+
+/* A NumPy dtype's name does not show its byte order. */
+static naming
+name_by_numpy_dtype(PyObject *value, DLDataType *out)
 {
     PyObject *is_native = PyObject_GetAttrString(value, "isnative");
     PyObject *name = is_native == NULL ? NULL : PyObject_GetAttrString(value, "name");
-    int result = -1;
-    if (name != NULL && is_native != Py_True) {
-        (void)refuse_byte_order(function, value);
-    }
-    else if (name != NULL) {
-        result = from_dotted(function, value, name, out);
-    }
+    naming found = name == NULL           ? NAMING_FAILED
+                   : is_native != Py_True ? NAMING_SWAPPED
+                                          : name_by_dotted(name, out);
     Py_XDECREF(name);
     Py_XDECREF(is_native);
-    return result;
+    return found;
 }
 
 /* Scalar types, numpy.float32, jax.numpy.float32 or ml_dtypes.bfloat16: classes named like
  * their dtype. */
-static int
-from_scalar_type(const char *function, PyObject *value, DLDataType *out)
+static naming
+name_by_scalar_type(PyObject *value, DLDataType *out)
 {
     PyObject *module = PyObject_GetAttrString(value, "__module__");
     PyObject *name = module == NULL ? NULL : PyObject_GetAttrString(value, "__name__");
-    int result = -1;
+    naming found = name == NULL ? NAMING_FAILED : NAMING_NOTHING;
     if (name != NULL && PyUnicode_Check(module) && PyUnicode_Check(name) &&
         (PyUnicode_CompareWithASCIIString(module, "numpy") == 0 ||
          PyUnicode_CompareWithASCIIString(module, "jax.numpy") == 0 ||
          PyUnicode_CompareWithASCIIString(module, "ml_dtypes") == 0)) {
-        result = from_dotted(function, value, name, out);
-    }
-    else if (name != NULL) {
-        result = refuse(function, value);
+        found = name_by_dotted(name, out);
     }
     Py_XDECREF(name);
     Py_XDECREF(module);
-    return result;
+    return found;
 }
 
 static bool
@@ -201,13 +208,69 @@ is_dtype_of(PyObject *value, const char *package, const char *name)
     return false;
 }
 
-static int
-from_text_of(const char *function, PyObject *value, DLDataType *out)
+static naming
+name_by_printed(PyObject *value, DLDataType *out)
 {
     PyObject *text = PyObject_Str(value);
-    int result = text == NULL ? -1 : from_dotted(function, value, text, out);
+    naming found = text == NULL ? NAMING_FAILED : name_by_dotted(text, out);
     Py_XDECREF(text);
-    return result;
+    return found;
+}
+
+/* Of other packages: scalar types and dtypes. */
+static naming
+name_by_foreign(PyObject *value, DLDataType *out)
+{
+    if (PyType_Check(value)) {
+        return name_by_scalar_type(value, out);
+    }
+    if (is_dtype_of(value, "numpy", "dtype")) {
+        return name_by_numpy_dtype(value, out);
+    }
+    bool is_printed =
+        is_dtype_of(value, "torch", "dtype") || is_dtype_of(value, "mlx", "Dtype");
+    return is_printed ? name_by_printed(value, out) : NAMING_NOTHING;
+}
+
+/* ---- arguments ---- */
+
+/* Texts whose width differs from library to library, and what to write: NULL for all others. */
+static const char *
+widths_of(PyObject *value)
+{
+    static const char *const texts[][2] = {{"float", "'float32' or 'float64'"},
+                                           {"int", "'int32' or 'int64'"},
+                                           {"complex", "'complex64' or 'complex128'"}};
+    for (size_t i = 0; PyUnicode_Check(value) && i < sizeof texts / sizeof texts[0]; i++) {
+        if (PyUnicode_CompareWithASCIIString(value, texts[i][0]) == 0) {
+            return texts[i][1];
+        }
+    }
+    return NULL;
+}
+
+static int
+refuse(const char *function, PyObject *value, naming found)
+{
+    if (found == NAMING_SWAPPED) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s: %R is not in the machine's byte order; convert the array with "
+                     "x.astype(x.dtype.newbyteorder('=')), or name the type without '>'.",
+                     function, value);
+    }
+    else if (found == NAMING_NOTHING && widths_of(value) != NULL) {
+        PyErr_Format(PyExc_TypeError,
+                     "%s: %R is not an element type, for its width differs between NumPy and "
+                     "torch; give %s.",
+                     function, value, widths_of(value));
+    }
+    else if (found == NAMING_NOTHING) {
+        PyErr_Format(PyExc_TypeError,
+                     "%s: %R is not an element type; give a name such as 'float32', or a dtype "
+                     "of metal_dlpack, NumPy, torch or MLX.",
+                     function, value);
+    }
+    return -1;
 }
 
 int
@@ -217,17 +280,25 @@ dtype_type_convert(md_state *state, const char *function, PyObject *value, DLDat
         *out = dtype_of(value);
         return 0;
     }
+    naming found = PyUnicode_Check(value)         ? name_by_text(value, out)
+                   : from_python_type(value, out) ? NAMING_TYPE
+                                                  : name_by_foreign(value, out);
+    return found == NAMING_TYPE ? 0 : refuse(function, value, found);
+}
+
+int
+dtype_type_is_named(DLDataType dtype, PyObject *value)
+{
+    DLDataType named;
     if (PyUnicode_Check(value)) {
-        return from_text(function, value, out);
+        char name[DTYPE_NAME_MAX];
+        dtype_write_name(dtype, name);
+        return PyUnicode_CompareWithASCIIString(value, name) == 0;
     }
-    if (PyType_Check(value)) {
-        return from_python_type(value, out) ? 0 : from_scalar_type(function, value, out);
+    if (value == (PyObject *)&PyFloat_Type || value == (PyObject *)&PyComplex_Type) {
+        return 0;
     }
-    if (is_dtype_of(value, "numpy", "dtype")) {
-        return from_numpy_dtype(function, value, out);
-    }
-    if (is_dtype_of(value, "torch", "dtype") || is_dtype_of(value, "mlx", "Dtype")) {
-        return from_text_of(function, value, out);
-    }
-    return refuse(function, value);
+    naming found =
+        from_python_type(value, &named) ? NAMING_TYPE : name_by_foreign(value, &named);
+    return found == NAMING_FAILED ? -1 : found == NAMING_TYPE && dtype_equal(dtype, named);
 }

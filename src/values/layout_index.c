@@ -29,13 +29,46 @@ refuse_count(const indexing *at, int count, int ndim)
     return -1;
 }
 
+/* A list, a mask or an array of indices would pick items that no layout describes. */
+static bool
+picks_items(PyObject *entry)
+{
+    return PyBool_Check(entry) || PyObject_CheckBuffer(entry) ||
+           (PyMapping_Check(entry) && !PyUnicode_Check(entry));
+}
+
 static int
 refuse_type(const indexing *at, PyObject *entry)
 {
-    PyErr_Format(
-        at->state == NULL ? PyExc_TypeError : PyExc_IndexError,
-        "%s: an index is an int, a slice, None or `...`, or a tuple of them, not %.100s.",
-        at->function, Py_TYPE(entry)->tp_name);
+    PyObject *error = at->state == NULL ? PyExc_TypeError : PyExc_IndexError;
+    if (at->state != NULL && picks_items(entry)) {
+        PyErr_Format(
+            error,
+            "%s: an index of type %.100s picks items, which makes a copy, and indexing "
+            "makes views; write np.asarray(a)[index], a.to(torch.Tensor)[index], or "
+            "ints and slices.",
+            at->function, Py_TYPE(entry)->tp_name);
+        return -1;
+    }
+    PyErr_Format(error,
+                 "%s: an index is an int, a slice, None or `...`, or a tuple of them, not "
+                 "%.100s.",
+                 at->function, Py_TYPE(entry)->tp_name);
+    return -1;
+}
+
+/* Is it one integer?  NumPy's arrays and torch's tensors, and ours, have __index__ whatever
+ * they hold, and say by a TypeError that they are none. */
+static int
+read_index(const indexing *at, PyObject *entry, int64_t *out)
+{
+    if (args_int64(at->function, "an index", entry, out) == 0) {
+        return 0;
+    }
+    if (PyErr_ExceptionMatches(PyExc_TypeError) && picks_items(entry)) {
+        PyErr_Clear();
+        (void)refuse_type(at, entry);
+    }
     return -1;
 }
 
@@ -44,8 +77,7 @@ index_by_int(indexing *at, PyObject *entry)
 {
     int64_t index;
     layout_fault fault;
-    if (!args_small_int(entry, &index) &&
-        args_int64(at->function, "an index", entry, &index) < 0) {
+    if (!args_small_int(entry, &index) && read_index(at, entry, &index) < 0) {
         return -1;
     }
     if (!layout_index_axis(at->in, at->from++, index, &at->out->offset, &fault)) {

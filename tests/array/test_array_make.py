@@ -1,4 +1,4 @@
-"""empty, zeros, full, empty_like, asarray."""
+"""empty, zeros, ones, full, the same like another array, asarray."""
 
 import array as stdlib_array
 import inspect
@@ -6,6 +6,8 @@ import mmap
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import metal_dlpack as md
 
@@ -19,6 +21,96 @@ def test_new_arrays_hold_what_was_asked_for(storage, live_buffers):
     like = md.empty_like(md.zeros((4, 2), "uint8", storage=storage))
     assert (like.shape, like.dtype.name, like.storage) == ((4, 2), "uint8", storage)
     assert md.empty_like(like, dtype="int64", storage="shared").dtype is md.int64
+
+
+NUMPY_TYPES = [np.dtype(letter) for letter in "?bBhHilLefdFD"]
+shapes = st.lists(st.integers(0, 4), max_size=3).map(tuple)
+dtypes = st.sampled_from(NUMPY_TYPES)
+storages = st.sampled_from(["shared", "managed", "private"])
+
+
+def same(ours, theirs):
+    """Shape, dtype and items, and C order."""
+    found = np.array(ours)
+    assert (found.shape, found.dtype, found.tolist()) == (theirs.shape, theirs.dtype, theirs.tolist())
+    return ours.layout.is_contiguous_c
+
+
+@given(shape=shapes, dtype=dtypes, storage=storages, value=st.integers(0, 100))
+def test_zeros_ones_and_full_are_numpys(shape, dtype, storage, value):
+    for ours, theirs in ((md.zeros, np.zeros), (md.ones, np.ones)):
+        made = ours(shape, dtype, storage=storage)
+        assert same(made, theirs(shape, dtype)) and made.storage == storage
+    assert same(md.full(shape, value, dtype, storage=storage), np.full(shape, value, dtype))
+
+
+@given(st.data())
+def test_the_same_like_another_array_is_numpys(data):
+    model = np.zeros(data.draw(shapes), data.draw(dtypes)).T
+    storage = data.draw(storages)
+    changes = data.draw(st.fixed_dictionaries({}, optional={"dtype": dtypes, "shape": shapes}))
+    for like in (model, md.asarray(model).copy("F", storage=storage)):
+        for name, arguments in (("empty_like", ()), ("zeros_like", ()), ("ones_like", ()), ("full_like", (7,))):
+            made = getattr(md, name)(like, *arguments, **changes)
+            theirs = getattr(np, name)(model, *arguments, order="C", **changes)
+            if name == "empty_like":
+                made.fill(0)
+                theirs[...] = 0
+            assert same(made, theirs)
+            assert made.storage == (storage if isinstance(like, md.Array) else md.get_storage_mode())
+            other = getattr(md, name)(like, *arguments, storage="private", device="metal:0", **changes)
+            assert (other.storage, other.shape) == ("private", made.shape)
+
+
+@pytest.mark.needs_torch
+@pytest.mark.needs_mlx
+def test_arrays_of_torch_and_mlx_are_models():
+    torch, mx = pytest.importorskip("torch"), pytest.importorskip("mlx.core")
+    for model in (torch.zeros(2, 3, dtype=torch.bfloat16), mx.zeros((2, 3), dtype=mx.bfloat16)):
+        made = md.ones_like(model)
+        assert (made.shape, made.dtype, made.tolist()) == ((2, 3), md.bfloat16, [[1.0] * 3] * 2)
+
+
+def test_models_of_any_kind_keep_their_padding_and_their_refusals():
+    padded = md.zeros(4, "int4").copy(padded=True)
+    assert md.zeros_like(padded).padded and md.full_like(padded, 3).tolist() == [3] * 4
+    assert not md.zeros_like(padded, dtype="uint4").padded
+    assert md.ones(2, "float32x2").tolist() == [(1.0, 1.0)] * 2
+    with pytest.raises(OverflowError, match="1 does not fit the element type int1"):
+        md.ones(2, "int1")
+    with pytest.raises(OverflowError, match="300 does not fit"):
+        md.full_like(md.zeros(2, "int8"), 300)
+
+    class Strange:
+        shape = (2,)
+        dtype = "S3"
+
+    with pytest.raises(TypeError, match="zeros_like: 'S3' is not an element type"):
+        md.zeros_like(Strange())
+    Strange.shape = "2"
+    with pytest.raises(TypeError, match=r"zeros_like: x\.shape must be an int or a sequence"):
+        md.zeros_like(Strange())
+
+
+@pytest.mark.parametrize("name", ["metal", "metal:0", "mps", "mps:0", "gpu", "gpu:0", None])
+def test_a_device_has_the_names_that_metal_torch_and_mlx_give_it(name):
+    assert md.zeros(2, device=name).device is md.default_device()
+
+
+@pytest.mark.needs_torch
+def test_a_device_of_torch_is_taken_by_its_name():
+    torch = pytest.importorskip("torch")
+    assert md.zeros(2, device=torch.device("mps")).device is md.default_device()
+    assert md.zeros(2, device=torch.device("mps", 0)).device is md.default_device()
+    with pytest.raises(ValueError, match="no device 'cpu'"):
+        md.zeros(2, device=torch.device("cpu"))
+
+
+@pytest.mark.parametrize("name", ["mps:1", "metal:99", "metal:", "metal:-1", "metal:+0", "mpsx", "cuda", "", "metal:0 ",
+                                  "metal:99999999999999999999"])  # fmt: skip
+def test_a_name_of_no_device_is_refused(name):
+    with pytest.raises(ValueError, match=r"there is no device .*this machine has 1, called 'metal:0'"):
+        md.zeros(2, device=name)
 
 
 def test_defaults_are_float32_c_order_and_offset_0():

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -316,6 +317,39 @@ def test_torch_moves_data_where_device_asks_for_it():
     array = md.zeros(8)
     assert md.explain(array, consumer="torch", device="cpu").outcome == "copy"
     assert md.explain(array.host, consumer="torch", device="cpu").outcome == "zero-copy"
+
+
+@pytest.mark.needs_torch
+@pytest.mark.needs_jax
+def test_a_refusal_of_the_producer_comes_with_a_way_out_that_works():
+    """Each fix is run, and what it gives is taken."""
+    torch, jax, ml_dtypes = (pytest.importorskip(name) for name in ("torch", "jax", "ml_dtypes"))
+    deleted = jax.numpy.ones(3)
+    deleted.delete()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        quantized = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
+    cases = [
+        torch.ones(3, requires_grad=True),
+        torch.ones(3, dtype=torch.complex64).conj(),
+        torch.ones(3).to_sparse(),
+        quantized,
+        torch.ones(3, device="meta"),
+        np.ones(3, ">f4"),
+        np.ones(3, "g"),
+        np.ones(3, "S2"),
+        np.ones(3, ml_dtypes.bfloat16),
+        np.ones(3, [("a", "f4"), ("b", "i1")])["a"],
+        deleted,
+    ]
+    for x in cases:
+        said = md.explain(x)
+        assert (said.outcome, len(said.fixes)) == ("refusal", 1), said
+        assert "message says" not in str(said)
+        codes = re.findall(r"(?:x|torch|np|metal_dlpack)\.\S+\(.*?\)+(?=[.,]? |[.,]?$)", said.fixes[0])
+        assert codes or x is deleted, said.fixes
+        for code in codes[1:] if x.dtype == "S2" else codes:  # texts are no numbers; their bytes are
+            md.from_dlpack(eval(code, {"x": x, "np": np, "torch": torch, "metal_dlpack": md}))
 
 
 @pytest.mark.needs_torch

@@ -87,3 +87,16 @@ def test_one_gpu_with_many_objects_is_one_device():
         },
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_device_equals_its_name_and_hashes_as_it():
+    device = md.zeros(1).device
+    name = "metal:0"
+    assert device == name and name == device and device == md.default_device()
+    assert (device != name) is (name != device) is False
+    for other in ("metal:1", "metal", "mps", "", None, 0, md.float32, object()):
+        assert device != other and other != device
+    assert hash(device) == hash("metal:0")
+    assert {device: 1}["metal:0"] == {"metal:0": 1}[device] == 1
+    with pytest.raises(TypeError):
+        device < "metal:1"  # noqa: B015

@@ -63,7 +63,7 @@ TENSORS = {
     "fp4 by two": {"dtype": (17, 4, 2)},
     "float32 by four": {"dtype": (2, 32, 4)},
 }
-for _name in md.__all__:
+for _name in dir(md):
     if isinstance(getattr(md, _name), md.dtype):
         TENSORS[f"type {_name}"] = {"dtype": (getattr(md, _name).code, getattr(md, _name).bits, 1)}
 

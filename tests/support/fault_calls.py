@@ -89,7 +89,13 @@ class Interface:
     __array_interface__ = {"data": (buffer.address, False), "typestr": "<f4", "shape": (2, 3), "strides": None}
 
 
-producer, moment, interface = Producer(), Moment(), Interface()
+class Model:
+    """An array of another library, as far as empty_like looks."""
+
+    shape, dtype = (2, 3), "int16"
+
+
+producer, moment, interface, model = Producer(), Moment(), Interface(), Model()
 
 
 def write_file():
@@ -117,6 +123,25 @@ def refused(call, error, *arguments):
 def print_nowhere(call, *arguments):
     with contextlib.redirect_stdout(io.StringIO()):
         call(*arguments)
+
+
+def refused_operators(a):
+    """The operators of Array, each with a number on either side."""
+    calls = {}
+    for name in ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "lshift", "rshift", "and_", "or_", "xor"):
+        plain = name.rstrip("_")
+        calls[f"__{plain}__"] = [functools.partial(refused, getattr(operator, name), TypeError, a, 1)]
+        calls[f"__r{plain}__"] = [functools.partial(refused, getattr(operator, name), TypeError, 1, a)]
+        calls[f"__i{plain}__"] = [functools.partial(refused, getattr(operator, f"i{plain}"), TypeError, a, 1)]
+    for name, function in {"pow": pow, "divmod": divmod}.items():
+        calls[f"__{name}__"] = [functools.partial(refused, function, TypeError, a, 1)]
+        calls[f"__r{name}__"] = [functools.partial(refused, function, TypeError, 1, a)]
+    calls["__ipow__"] = [functools.partial(refused, operator.ipow, TypeError, a, 1)]
+    for name in ("neg", "pos", "abs", "invert", "lt", "le", "gt", "ge", "eq", "ne"):
+        operands = (a,) if name in ("neg", "pos", "abs", "invert") else (a, 1)
+        calls[f"__{name}__"] = [functools.partial(refused, getattr(operator, name), TypeError, *operands)]
+    calls["__contains__"] = [functools.partial(refused, operator.contains, TypeError, a, 1)]
+    return {f"Array.{name}": calls for name, calls in calls.items()}
 
 
 def show_buffer(thing):
@@ -262,7 +287,15 @@ CALLS = {
     "empty": [lambda: md.empty(100), lambda: md.empty(100, storage="private")],
     "zeros": [lambda: md.zeros((3, 4)), lambda: md.zeros((3, 4), storage="managed")],
     "full": [lambda: md.full((3, 4), 2, "int16"), lambda: md.full(4, 2, storage="private")],
-    "empty_like": [lambda: md.empty_like(array)],
+    "ones": [lambda: md.ones((3, 4)), lambda: md.ones(3, storage="private")],
+    "empty_like": [
+        lambda: md.empty_like(array),
+        lambda: md.empty_like(model),
+        lambda: refused(md.empty_like, TypeError, 1),
+    ],
+    "zeros_like": [lambda: md.zeros_like(array, shape=3)],
+    "ones_like": [lambda: md.ones_like(array, dtype="int8")],
+    "full_like": [lambda: md.full_like(array, 2)],
     "asarray": [
         lambda: md.asarray(numbers),
         lambda: md.asarray(1.5),
@@ -350,6 +383,8 @@ CALLS = {
     "StridedLayout.squeezed": [layout.squeezed],
     "StridedLayout.flattened_axis_mask": [layout.flattened_axis_mask],
     # Device
+    **{f"Device.{name}": calls for name, calls in comparisons(device, "metal:0").items()},
+    "Device.__hash__": [lambda: hash(device)],
     "Device.__repr__": [lambda: repr(device)],
     "Device._repr_html_": [device._repr_html_],
     "Device.__str__": [lambda: str(device)],
@@ -377,6 +412,9 @@ CALLS = {
     "Buffer.__reduce__": [lambda: refused(buffer.__reduce__, TypeError)],
     "Buffer.__buffer__": [lambda: show_buffer(buffer)],
     # Array
+    **refused_operators(array),
+    "Array.__hash__": [lambda: hash(array)],
+    "Array.__format__": [lambda: f"{one:.2f}", lambda: f"{one}"],
     "Array.__repr__": [lambda: repr(array), lambda: repr(odd)],
     "Array.__iter__": [lambda: list(array)],
     "Array.__bool__": [lambda: bool(one)],

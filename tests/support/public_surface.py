@@ -18,7 +18,7 @@ BUFFERS = ("Array", "Buffer", "HostView")
 
 
 def functions():
-    names = {name: getattr(md, name) for name in md.__all__}
+    names = {name: getattr(md, name) for name in dir(md) if not name.startswith("_")}
     for module in map(importlib.import_module, MODULES):
         names |= {f"{module.__name__.rpartition('.')[2]}.{name}": getattr(module, name) for name in module.__all__}
     types = {*_core._types(), md.CopyRequiredError, md.MetalError, getattr(md.softmetal, "SoftwareMetalMissing", None)}

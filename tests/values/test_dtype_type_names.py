@@ -202,7 +202,7 @@ def test_every_way_to_name_a_type_is_taken_wherever_one_is_asked(entry):
     for value in (">i2", np.dtype(">i2")):
         with pytest.raises(ValueError, match=r"byte order.*newbyteorder"):
             ENTRIES[entry](value)
-    for value in (torch.qint8, np.dtype("S3"), "i2", object()):
+    for value in (torch.qint8, np.dtype("S3"), "i3", object()):
         with pytest.raises(TypeError, match="is not an element type"):
             ENTRIES[entry](value)
 
@@ -221,8 +221,11 @@ def test_an_array_of_the_other_byte_order_is_refused_with_the_way_out():
 @pytest.mark.parametrize(
     "text",
     [
+        "",
         "<",
-        "<f",
+        "g",
+        "<x",
+        "<ff",
         "<f0",
         "<f04",
         "<f3",
@@ -249,3 +252,109 @@ def test_no_framework_is_imported_to_know_a_dtype():
         "assert not {'numpy', 'ml_dtypes', 'torch', 'mlx', 'jax'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_numpys_short_codes_are_numpys_types():
+    """Letters and typestrings, with every byte order that NumPy writes: the same type, or the refusal with its reason."""
+    codes = [*np.typecodes["All"], "b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"]
+    taken = set()
+    for code in codes:
+        for order in ("", "<", "=", "|", ">"):
+            theirs = np.dtype(order + code)
+            if theirs.kind not in "biufc" or theirs.itemsize > 16 or theirs.char in "gG":
+                with pytest.raises(TypeError, match="is not an element type"):
+                    md.dtype(order + code)
+            elif not theirs.isnative:
+                with pytest.raises(ValueError, match=r"byte order.*without '>'"):
+                    md.dtype(order + code)
+            else:
+                assert md.dtype(order + code) == theirs
+                taken.add(theirs)
+    assert len(taken) >= 14
+
+
+@pytest.mark.parametrize("text", ["float", "int", "complex"])
+def test_a_text_of_no_certain_width_is_refused_with_both(text):
+    with pytest.raises(TypeError, match=rf"'{text}' is not an element type, for its width .*; give '{text}\d+' or '"):
+        md.zeros(2, text)
+    assert [md.dtype(kind).name for kind in (bool, int, float, complex)] == ["bool", "int64", "float32", "complex64"]
+
+
+# ---- equality ----
+
+
+def names_of(dtype):
+    """What else is equal to the dtype, of the packages that are here."""
+    yield dtype.numpy
+    yield dtype.numpy.type
+    if dtype in (md.bool, md.int64):
+        yield {md.bool: bool, md.int64: int}[dtype]
+
+
+@pytest.mark.needs_ml_dtypes
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_dtype_equals_its_name_and_what_other_packages_call_it(dtype):
+    for name in [dtype.name, *names_of(dtype)]:
+        assert dtype == name and name == dtype
+        assert (dtype != name) is (name != dtype) is False
+        for other in DTYPES:
+            assert (other == name) == (other is dtype) == (name == other)
+
+
+@pytest.mark.needs_torch
+@pytest.mark.needs_mlx
+@pytest.mark.needs_jax
+def test_a_dtype_equals_those_of_torch_mlx_and_jax():
+    torch, mx, jnp = (pytest.importorskip(name) for name in ("torch", "mlx.core", "jax.numpy"))
+    array = md.zeros(2, "bfloat16")
+    for theirs in (torch.bfloat16, jnp.bfloat16, ml_dtypes.bfloat16, np.dtype(ml_dtypes.bfloat16)):
+        assert array.dtype == theirs and theirs == array.dtype
+        assert md.float16 != theirs and theirs != md.float16
+    assert array.dtype == mx.bfloat16 and md.float16 != mx.bfloat16  # mx.bfloat16 == x is MLX's answer
+
+
+@pytest.mark.parametrize(
+    "other", [None, 1, 2.5, "f4", "<f4", "torch.float32", "", "float32\0", float, complex, object, np.dtype(">f4"),
+              np.dtype("S3"), np.dtype("float64"), np.float64, md.zeros(1).device], ids=repr
+)  # fmt: skip
+def test_a_dtype_is_unequal_to_everything_else(other):
+    assert md.float32 != other and other != md.float32
+    assert (md.float32 == other) is (other == md.float32) is False
+
+
+def test_what_another_dtype_raises_is_raised_and_no_value_is_asked_for_its_text():
+    class Loud:
+        def __repr__(self):
+            raise ZeroDivisionError
+
+        __str__ = __repr__
+
+    assert md.float32 != Loud()
+
+    class Broken(type):
+        @property
+        def __module__(cls):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        md.float32 == Broken("float32", (), {})  # noqa: B015
+
+
+def test_a_dtype_hashes_as_its_name_so_either_finds_the_other():
+    for dtype in [*DTYPES, md.dtype("float32x4")]:
+        assert hash(dtype) == hash(dtype.name)
+        assert {dtype: 1}[dtype.name] == {dtype.name: 1}[dtype] == 1
+        assert len({dtype, dtype.name}) == 1
+
+
+@pytest.mark.needs_ml_dtypes
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_numpy_takes_a_dtype_wherever_it_asks_for_one(dtype):
+    assert np.dtype(dtype) == dtype.numpy
+    assert np.zeros(2, dtype).dtype == dtype.numpy
+    assert np.asarray(md.zeros(2, "int8"), dtype=dtype).dtype == dtype.numpy
+
+
+def test_numpy_refuses_a_dtype_of_several_lanes():
+    with pytest.raises(TypeError):
+        np.dtype(md.dtype("float32x2"))

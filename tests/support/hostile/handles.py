@@ -80,7 +80,7 @@ def run():
             try:
                 md.from_dlpack(capsule)
             except BufferError as error:
-                assert "is not an id<MTLBuffer>; a host pointer belongs into a kDLCPU tensor" in str(error), error
+                assert "is not an id<MTLBuffer>; a host pointer belongs in a kDLCPU tensor" in str(error), error
             else:
                 raise AssertionError(hex(data))
             assert tensor.deletions == 0
