@@ -3,6 +3,7 @@
 import os
 import platform
 import sys
+from importlib.metadata import entry_points
 
 # Before the extension is imported: the software Metal reads its environment once.
 os.environ.setdefault("SOFTMETAL_VALIDATION", "1")
@@ -23,6 +24,9 @@ if SANITIZER:
     trials.ask_child = lambda _consumer, _names: {}  # a child would import what is left out above
     # This process is looked at for leaks; its children, compilers among them, are not.
     os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
+
+if not entry_points(group="pytest11", name="metal_dlpack"):
+    pytest_plugins = ["_metal_dlpack_pytest"]  # it is built, and not installed
 
 hypothesis.settings.register_profile(
     "house",
