@@ -315,6 +315,7 @@ array_method_array(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObje
     }
     PyObject *view = numpy_of_any_storage(array_cast(op), copy, &is_fresh);
     if (view == NULL) {
+        forget_unheard(array_cast(op)); /* the caller hears it */
         return NULL;
     }
     PyObject *dtype = values[0], *result;

@@ -77,8 +77,8 @@ def test_it_waits_for_work_in_flight(read, settings):
 
 
 @pytest.mark.needs_softmetal
-@pytest.mark.parametrize("read", [lambda a: a.__array_interface__, md.Array.to_numpy])
-def test_a_failure_of_the_gpu_is_told(read, settings):
+@pytest.mark.parametrize("read", [lambda a: a.__array_interface__, md.Array.to_numpy, lambda a: a.__array__()])
+def test_a_failure_of_the_gpu_is_told_once(read, settings):
     array, stream = md.zeros(64), md.Stream()
     settings(fail="commit@1=8")
     array.fill(3, stream=stream)
