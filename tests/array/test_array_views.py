@@ -144,7 +144,8 @@ def test_squeezed_axes_are_numpy_s(shape, data):
         mirror.squeeze(axes)
     axis = long_axes[0]
     with pytest.raises(
-        ValueError, match=f"^Array.squeeze: axis {axis} has extent {shape[axis]}; only axes of extent 1 can be squeezed.$"
+        ValueError,
+        match=f"^Array.squeeze: axis {axis} has extent {shape[axis]}; only axes of extent 1 can be squeezed.$",
     ):
         array.squeeze(axes)
 
