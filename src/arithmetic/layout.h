@@ -46,7 +46,8 @@ typedef struct strided_layout {
     X(LAYOUT_FAULT_NOT_A_VIEW, "the strides do not allow this shape without a copy") \
     X(LAYOUT_FAULT_BROADCAST, "extent %lld cannot be broadcast to %lld") \
     X(LAYOUT_FAULT_BROADCAST_NDIM, "%lld dimensions cannot be broadcast to %lld") \
-    X(LAYOUT_FAULT_SQUEEZE, "axis %lld has extent %lld; only axes of extent 1 can be squeezed") \
+    X(LAYOUT_FAULT_SQUEEZE, \
+      "axis %lld has extent %lld; only axes of extent 1 can be squeezed") \
     X(LAYOUT_FAULT_REPACK, "items of %lld bytes cannot be repacked as items of %lld bytes") \
     X(LAYOUT_FAULT_PACK_STRIDE, "the stride of the axis to repack must be 1, not %lld") \
     X(LAYOUT_FAULT_PACK_EXTENT, "extent %lld of the axis to repack must be a positive " \

@@ -235,7 +235,7 @@ make_like(PyObject *module, const maker *maker, PyObject *const *args, Py_ssize_
 #define LIKE "dtype=None, shape=None, device=None, storage=None)\n--\n\n"
 #define PLACE_PARAMETERS \
     "device : Device or str, optional\n" \
-    "    'metal:0'; 'mps' and 'gpu', the names that torch and MLX have, are the same.\n" \
+    "    'metal:0'; 'mps:0', as torch calls it, is the same, and so is its torch.device.\n" \
     "    Default: "
 #define RESULT_AND_ERRORS \
     "Returns\n-------\nArray\n    In C order, with memory of its own.\n\n" \

@@ -120,17 +120,20 @@ refuse_target(md_state *state, PyObject *target)
     PyErr_Clear();
     PyObject *name = name_of_target(target);
     const char *instead = name == NULL ? NULL : instead_of(name);
-    if (instead != NULL) {
-        PyErr_Format(PyExc_TypeError, "Array.to: %R does not take DLPack itself; write %s.",
-                     target, instead);
+    if (instead == NULL) {
+        instead = "a.to(torch), a.to(torch.Tensor), a.to(numpy) or the like";
+    }
+    if (name != NULL && PyType_Check(target)) {
+        PyErr_Format(PyExc_TypeError,
+                     "Array.to: the type %.100s has no __dlpack_c_exchange_api__; write %s.",
+                     ((PyTypeObject *)target)->tp_name, instead);
     }
     else if (name != NULL) {
         PyErr_Format(
             PyExc_TypeError,
             "Array.to: %R is neither a type with __dlpack_c_exchange_api__ nor a module "
-            "with from_dlpack; give one, as torch, torch.Tensor, numpy, jax.numpy or "
-            "mlx.core.",
-            target);
+            "with from_dlpack; write %s.",
+            target, instead);
     }
     Py_XDECREF(name);
     return NULL;

@@ -328,6 +328,7 @@ class Buffer:
 
 @final
 class Array:
+    def __new__(cls, *args: Never, **kwargs: Never) -> NoReturn: ...
     __dlpack_c_exchange_api__: ClassVar[Any]
     @property
     def shape(self) -> tuple[int, ...]: ...

@@ -225,6 +225,15 @@ array_iter(PyObject *op)
 
 /* ---- the object's life ---- */
 
+static PyObject *
+array_refuse_new(PyTypeObject *Py_UNUSED(type), PyObject *Py_UNUSED(args),
+                 PyObject *Py_UNUSED(kwargs))
+{
+    return PyErr_Format(PyExc_TypeError,
+                        "Array() makes no arrays; call asarray(x) for data, zeros(shape) for "
+                        "new memory, or Buffer.array(shape, dtype).");
+}
+
 static int
 array_traverse(PyObject *op, visitproc visit, void *arg)
 {
@@ -271,6 +280,7 @@ PyDoc_STRVAR(
 #define NUMBER_SLOT(name, sign) {Py_nb_##name, array_##name},
 static PyType_Slot array_slots[] = {
     {Py_tp_doc, (void *)array_doc},
+    {Py_tp_new, array_refuse_new},
     {Py_tp_dealloc, array_dealloc},
     {Py_tp_traverse, array_traverse},
     {Py_tp_methods, array_methods},
@@ -303,7 +313,6 @@ PyType_Spec array_spec = {
     .name = "metal_dlpack.Array",
     .basicsize = offsetof(ArrayObject, dims),
     .itemsize = sizeof(int64_t),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE |
-             Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = array_slots,
 };

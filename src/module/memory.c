@@ -153,9 +153,10 @@ convert_limit(PyObject *value, uint64_t *out)
         return -1;
     }
     if (limit < 0) {
-        PyErr_Format(PyExc_ValueError,
-                     "set_memory_limit: limit (%lld bytes) is negative; pass None for no limit.",
-                     (long long)limit);
+        PyErr_Format(
+            PyExc_ValueError,
+            "set_memory_limit: limit (%lld bytes) is negative; pass None for no limit.",
+            (long long)limit);
         return -1;
     }
     *out = (uint64_t)limit;

@@ -99,12 +99,12 @@ parse_index(const char *suffix)
     return *end == '\0' ? index : -1;
 }
 
-/* The index that a name ends with, behind the name that Metal has here, in torch and in MLX.
- * -1: none of these. */
+/* The index that a name ends with, behind the name that Metal has here or in torch.  -1: it is
+ * neither. */
 static long
 index_in_name(const char *name)
 {
-    static const char *const kinds[] = {"metal", "mps", "gpu"};
+    static const char *const kinds[] = {"metal", "mps"};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         size_t length = strlen(kinds[i]);
         if (strncmp(name, kinds[i], length) == 0) {

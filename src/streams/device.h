@@ -30,8 +30,8 @@ const device_record *device_default_record(md_state *state, const char *function
 /* The Device of a record: owned (+1), the same object each time. NULL with an exception. */
 PyObject *device_of_record(md_state *state, const device_record *record);
 
-/* None or NULL (the default), a Device, "metal" or "metal:1" as a record; "mps" and "gpu" are
- * other names of "metal", and a torch.device goes by its name.  NULL with TypeError,
+/* None or NULL (the default), a Device, "metal" or "metal:1" as a record; "mps" is
+ * another name of "metal", and a torch.device goes by its name.  NULL with TypeError,
  * ValueError (no such device) or MetalError (no Metal at all). */
 const device_record *device_convert(md_state *state, const char *function, PyObject *value);
 

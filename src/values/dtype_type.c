@@ -216,11 +216,15 @@ dtype_str(PyObject *op)
 static PyObject *
 dtype_richcompare(PyObject *a, PyObject *b, int op)
 {
+    bool is_ours = Py_IS_TYPE(b, Py_TYPE(a));
     if (op != Py_EQ && op != Py_NE) {
         Py_RETURN_NOTIMPLEMENTED;
     }
-    int is_equal = Py_IS_TYPE(b, Py_TYPE(a)) ? dtype_equal(dtype_of(a), dtype_of(b))
-                                             : dtype_type_is_named(dtype_of(a), b);
+    int is_equal =
+        is_ours ? dtype_equal(dtype_of(a), dtype_of(b)) : dtype_type_is_named(dtype_of(a), b);
+    if (is_equal == 0 && !is_ours) {
+        Py_RETURN_NOTIMPLEMENTED; /* the other may know better; if not, they are unequal */
+    }
     return is_equal < 0 ? NULL : PyBool_FromLong(is_equal == (op == Py_EQ));
 }
 

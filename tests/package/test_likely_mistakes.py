@@ -16,6 +16,8 @@ COMPUTE = (
     "an Array does no arithmetic; compute with np.asarray(a), a.to(torch.Tensor) or a kernel, which share its memory."
 )
 
+NEITHER = "is neither a type with __dlpack_c_exchange_api__ nor a module with from_dlpack; write"
+
 #: (what is written, the class of the exception, its text)
 MISTAKES = [
     (lambda: a + 1, TypeError, f"Array + int: {COMPUTE}"),
@@ -83,12 +85,12 @@ MISTAKES = [
     (
         lambda: a.to("cpu"),
         TypeError,
-        "Array.to: 'cpu' does not take DLPack itself; write np.asarray(a) or a.host, the same memory on the CPU.",
+        f"Array.to: 'cpu' {NEITHER} np.asarray(a) or a.host, the same memory on the CPU.",
     ),
     (
         lambda: a.to("mps"),
         TypeError,
-        "Array.to: 'mps' does not take DLPack itself; write a.to(torch); the Array lies on Metal already.",
+        f"Array.to: 'mps' {NEITHER} a.to(torch); the Array lies on Metal already.",
     ),
     (
         lambda: a.to("float16"),
@@ -116,6 +118,11 @@ MISTAKES = [
         lambda: md.array([1, 2]),
         AttributeError,
         "module 'metal_dlpack' has no attribute 'array'; write metal_dlpack.asarray(x), or asarray(x, copy=True)",
+    ),
+    (
+        lambda: md.Array([1, 2]),
+        TypeError,
+        "Array() makes no arrays; call asarray(x) for data, zeros(shape) for new memory, or Buffer.array(shape, dtype).",
     ),
     (
         lambda: md.from_dlpack([1, 2]),
@@ -150,13 +157,14 @@ def test_targets_that_are_no_targets_are_told_apart():
         (mx.array, r"write a\.to\(mlx\.core\)\."),
         (np.ndarray, r"write a\.to\(numpy\), the module, or np\.asarray\(a\)\."),
         (torch.device("cpu"), r"write np\.asarray\(a\) or a\.host"),
-        (torch.device("mps:0"), "takes DLPack|a.to.torch"),
+        (torch.device("mps:0"), r"write a\.to\(torch\)"),
         (torch.float16, r"write a\.astype\('float16'\)"),
         (np.float16, r"write a\.astype\('float16'\)"),
         ("gpu", r"write a\.to\(mlx\.core\)"),
         ("cuda:0", r"write a\.to\(torch\)"),
-        ("cpux", "neither a type with"),
-        (3, "give one, as torch, torch.Tensor, numpy, jax.numpy or mlx.core"),
+        ("cpux", r"neither a type with .*; write a\.to\(torch\), a\.to\(torch\.Tensor\)"),
+        (3, r"neither a type with .*; write a\.to\(torch\), a\.to\(torch\.Tensor\)"),
+        (dict, "the type dict has no __dlpack_c_exchange_api__; write"),
     ]:
         with pytest.raises(TypeError, match=instead):
             a.to(target)

@@ -413,6 +413,7 @@ CALLS = {
     "Buffer.__buffer__": [lambda: show_buffer(buffer)],
     # Array
     **refused_operators(array),
+    "Array.__new__": [lambda: refused(md.Array, TypeError, [1, 2])],
     "Array.__hash__": [lambda: hash(array)],
     "Array.__format__": [lambda: f"{one:.2f}", lambda: f"{one}"],
     "Array.__repr__": [lambda: repr(array), lambda: repr(odd)],
