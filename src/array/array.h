@@ -39,8 +39,8 @@ typedef struct {
     bool is_readonly;
     bool is_padded;          /* sub-byte items of one lane, each in a byte of its own */
     uint8_t first_bit;       /* not 0 only where array_view_bits made it */
-    bool has_byte_strides;   /* array_host.c has written them */
-    bool has_raised_unheard; /* in a buffer request: array_host.c */
+    bool has_byte_strides;   /* array_request.c has written them */
+    bool has_raised_unheard; /* in a buffer request: array_request.c */
     int64_t dims[];
 } ArrayObject;
 
@@ -62,7 +62,7 @@ array_strides(const ArrayObject *self)
     return self->dims + self->ndim;
 }
 
-/* The strides that the buffer protocol shows: array_host.c's. */
+/* The strides that the buffer protocol shows: array_request.c's. */
 static inline int64_t *
 array_byte_strides(ArrayObject *self)
 {

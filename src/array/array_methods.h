@@ -73,11 +73,15 @@ PyObject *array_int(PyObject *op);
 PyObject *array_float(PyObject *op);
 PyObject *array_index(PyObject *op);
 
-/* array_host.c */
+/* array_request.c */
 int array_getbuffer(PyObject *op, Py_buffer *view, int flags);
 void array_releasebuffer(PyObject *op, Py_buffer *view);
 /* -1 with the exception of array_getbuffer that NumPy discarded before it asked here. */
 int array_raise_unheard(ArrayObject *self);
+/* It was heard. */
+void array_forget_unheard(ArrayObject *self);
+
+/* array_host.c */
 PyObject *array_get_host(PyObject *op, void *closure);
 /* The Array that `op` is, or is the host view of: borrowed.  NULL: neither. */
 PyObject *array_behind(md_state *state, PyObject *op);

@@ -1,237 +1,16 @@
-/* array_host.c: an Array as CPU memory: the buffer protocol, __array__, and the host view.
+/* array_host.c: an Array as CPU memory: __array__ and the host view; the buffer protocol is in
+ * array_request.c.
  *
  * Owns:    the HostView type: one reference to its Array.
  * Calls:   wait_rule.h to wait, storage.h to count writable views, array_numpy.h.
  * Threads: the GIL is held; released while waiting.
  */
 #include "array/array.h"
-#include "array/array_map.h"
 #include "array/array_methods.h"
 #include "array/array_numpy.h"
 #include "exchange/dlpack_export.h"
-#include "metal/readonly.h"
-#include "metal/storage_sharing.h"
 #include "python/args.h"
 #include "python/errors.h"
-#include "streams/wait_rule.h"
-
-/* ---- the buffer protocol ---- */
-
-#define EVERY_ORDER (PyBUF_C_CONTIGUOUS | PyBUF_F_CONTIGUOUS | PyBUF_ANY_CONTIGUOUS)
-
-/* The order of items that a request asks for.  Without strides the caller counts in C order. */
-typedef struct wanted_order {
-    bool c, f, any;
-} wanted_order;
-
-static wanted_order
-order_of_flags(int flags)
-{
-    return (wanted_order){
-        .c = (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS ||
-             (flags & PyBUF_STRIDES) != PyBUF_STRIDES,
-        .f = (flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS,
-        .any = (flags & PyBUF_ANY_CONTIGUOUS) == PyBUF_ANY_CONTIGUOUS,
-    };
-}
-
-static bool
-has_order(const ArrayObject *self, int flags)
-{
-    if ((flags & EVERY_ORDER) == PyBUF_STRIDES) { /* any: what most callers want */
-        return true;
-    }
-    wanted_order wanted = order_of_flags(flags);
-    strided_layout layout;
-    array_get_layout(self, &layout);
-    bool is_c = layout_is_contiguous_c(&layout), is_f = layout_is_contiguous_f(&layout);
-    return (is_c || !wanted.c) && (is_f || !wanted.f) && (is_c || is_f || !wanted.any);
-}
-
-/* Why this view cannot be given, as an exception; 0 if it can. */
-static int
-check_request(ArrayObject *self, const char *format, int flags)
-{
-    if (array_storage(self)->mode == BRIDGE_PRIVATE) {
-        (void)errors_copy_required(state_of((PyObject *)self),
-                                   "memoryview(Array): private storage has no CPU address; "
-                                   "use copy(storage='shared').");
-        return -1;
-    }
-    if (format == NULL) {
-        char name[DTYPE_NAME_MAX];
-        dtype_write_name(self->dtype, name);
-        PyErr_Format(PyExc_BufferError,
-                     "memoryview(Array): the buffer protocol has no letter for %s; use "
-                     "np.asarray(a), or view the items as integers.",
-                     name);
-        return -1;
-    }
-    if ((flags & PyBUF_WRITABLE) && self->is_readonly) {
-        PyErr_SetString(PyExc_BufferError, "memoryview(Array): the array is read-only.");
-        return -1;
-    }
-    if (!has_order(self, flags)) {
-        PyErr_SetString(PyExc_BufferError,
-                        "memoryview(Array): the caller wants contiguous items and "
-                        "this array is strided; use copy().");
-        return -1;
-    }
-    return 0;
-}
-
-/* Strides in bytes.  Of contiguous items they follow from the order, whatever the axes of
- * extent 1 say: consumers compare them.  Source: NumPy's _buffer_info_new. */
-static void
-write_byte_strides(const ArrayObject *self, bool prefers_f, int64_t *out)
-{
-    int64_t itemsize = dtype_itemsize(self->dtype);
-    strided_layout layout;
-    array_get_layout(self, &layout);
-    bool is_c = layout_is_contiguous_c(&layout), is_f = layout_is_contiguous_f(&layout);
-    if (!is_c && !is_f) {
-        for (int axis = 0; axis < self->ndim; axis++) {
-            int64_t nbytes; /* no step is taken where it is too long */
-            out[axis] =
-                layout_multiply(layout.strides[axis], itemsize, &nbytes) ? nbytes : itemsize;
-        }
-        return;
-    }
-    bool from_first = is_f && (prefers_f || !is_c);
-    uint64_t step =
-        (uint64_t)itemsize; /* wraps in an empty array, whose strides lead nowhere */
-    for (int place = 0; place < self->ndim; place++) {
-        int axis = from_first ? place : self->ndim - 1 - place;
-        out[axis] = (int64_t)step;
-        step *= (uint64_t)layout.shape[axis];
-    }
-}
-
-/* The strides for a request.  They are the Array's own, which live as long as the view does; one
- * that asks for Fortran's order gets strides of its own (`*is_own`, for PyMem_Free), as they can
- * differ along axes of extent 1.  NULL with MemoryError. */
-static int64_t *
-strides_for(ArrayObject *self, int flags, bool *is_own)
-{
-    *is_own = order_of_flags(flags).f;
-    if (*is_own) {
-        int64_t *strides = PyMem_New(int64_t, self->ndim);
-        if (strides == NULL) {
-            PyErr_NoMemory();
-            return NULL;
-        }
-        write_byte_strides(self, true, strides);
-        return strides;
-    }
-    if (!self->has_byte_strides) {
-        write_byte_strides(self, false, array_byte_strides(self));
-        self->has_byte_strides = true;
-    }
-    return array_byte_strides(self);
-}
-
-/* What the request asks for, and NULL for the rest, as NumPy answers: without PyBUF_ND there
- * are bytes and no axes.  -1 with MemoryError.  SPEC PEP 3118; CPython's
- * PyBuffer_IsContiguous reads the shape of every view that has axes. */
-static int
-describe_view(ArrayObject *self, const char *format, int flags, Py_buffer *view)
-{
-    static char empty[16];                           /* an address for no items */
-    const char *base = array_storage(self)->address; /* NULL without items */
-    bool has_shape = (flags & PyBUF_ND) == PyBUF_ND && self->ndim > 0;
-    bool has_strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES && self->ndim > 0;
-    bool is_own = false;
-    int64_t *strides = has_strides ? strides_for(self, flags, &is_own) : NULL;
-    if (has_strides && strides == NULL) {
-        return -1;
-    }
-    view->buf = base == NULL ? empty : (char *)base + self->byte_offset;
-    view->len = (Py_ssize_t)array_nbytes(self);
-    view->itemsize = (Py_ssize_t)dtype_itemsize(self->dtype);
-    view->readonly = self->is_readonly;
-    view->ndim = has_shape ? self->ndim : 0;
-    view->format = flags & PyBUF_FORMAT ? (char *)format : NULL;
-    view->shape = has_shape ? (Py_ssize_t *)array_shape(self) : NULL;
-    view->strides = (Py_ssize_t *)strides;
-    view->suboffsets = NULL;
-    view->internal = is_own ? strides : NULL; /* freed in array_releasebuffer */
-    return 0;
-}
-
-/* Keep the exception for __array__, which raises it again: NumPy asks for the buffer first,
- * discards what that raises (failed GPU work, Ctrl-C), and then calls __array__. */
-static void
-note_unheard(ArrayObject *self)
-{
-    md_state *state = state_of((PyObject *)self);
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    Py_XSETREF(state->unheard, Py_XNewRef(value));
-    state->unheard_of = self;
-    self->has_raised_unheard = true;
-    PyErr_Restore(type, value, traceback);
-}
-
-int
-array_raise_unheard(ArrayObject *self)
-{
-    md_state *state = state_of((PyObject *)self);
-    if (state->unheard == NULL || state->unheard_of != self) {
-        return 0;
-    }
-    PyObject *value = state->unheard;
-    state->unheard = NULL;
-    PyErr_SetObject((PyObject *)Py_TYPE(value), value);
-    Py_DECREF(value);
-    return -1;
-}
-
-/* Forget what an earlier request raised: the buffer is in use, so it was reported. */
-static void
-forget_unheard(ArrayObject *self)
-{
-    md_state *state = state_of((PyObject *)self);
-    self->has_raised_unheard = false;
-    if (state->unheard_of == self) {
-        Py_CLEAR(state->unheard);
-    }
-}
-
-int
-array_getbuffer(PyObject *op, Py_buffer *view, int flags)
-{
-    ArrayObject *self = array_cast(op);
-    const char *format = dtype_buffer_format(self->dtype);
-    view->obj = NULL;
-    if (check_request(self, format, flags) < 0) {
-        return -1;
-    }
-    if (describe_view(self, format, flags, view) < 0) {
-        return -1;
-    }
-    touched_bytes bytes = array_watched_bytes(self);
-    if (wait_rule_for_host_view(op, "memoryview(Array)", &bytes, self->is_readonly) < 0) {
-        PyMem_Free(view->internal);
-        note_unheard(self);
-        return -1;
-    }
-    readonly_publish(array_storage(self));
-    if (self->has_raised_unheard) {
-        forget_unheard(self);
-    }
-    view->obj = Py_NewRef(op);
-    return 0;
-}
-
-void
-array_releasebuffer(PyObject *op, Py_buffer *view)
-{
-    PyMem_Free(view->internal);
-    if (!array_cast(op)->is_readonly) {
-        storage_close_host_view(array_storage(array_cast(op)));
-    }
-}
 
 /* ---- __array__ ---- */
 
@@ -315,7 +94,7 @@ array_method_array(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObje
     }
     PyObject *view = numpy_of_any_storage(array_cast(op), copy, &is_fresh);
     if (view == NULL) {
-        forget_unheard(array_cast(op)); /* the caller hears it */
+        array_forget_unheard(array_cast(op)); /* the caller hears it */
         return NULL;
     }
     PyObject *dtype = values[0], *result;

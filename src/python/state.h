@@ -38,7 +38,7 @@
     X(keywords_copy)        /* ("max_version", "copy") */ \
     X(keywords_stream)      /* ("max_version", "stream") */ \
     X(keywords_stream_copy) /* ("max_version", "stream", "copy") */ \
-    X(unheard)              /* what a buffer request raised last, see array_host.c */ \
+    X(unheard)              /* what a buffer request raised last, see array_request.c */ \
     X(minus_one)            /* -1, a stream's number */
 
 /* Interned names for look-ups and calls: state->str_NAME. */

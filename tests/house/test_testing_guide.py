@@ -23,7 +23,7 @@ def run(folder, *options, more="", **settings):
     (folder / "test_more.py").write_text(more)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SOFTMETAL_")}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, "."],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", *options, "."],
         capture_output=True,
         text=True,
         timeout=120,

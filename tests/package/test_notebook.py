@@ -1,5 +1,6 @@
 """What notebooks show: well-formed, escaped, short and quick HTML, legible on light and dark grounds."""
 
+import json
 import re
 import time
 import timeit
@@ -265,3 +266,16 @@ def test_a_file_of_many_tensors_is_shown_in_short(tmp_path):
         assert quickest(file._repr_html_) < 0.01
     assert "closed" in "".join(parsed(file._repr_html_()).itertext())
     assert file.nbytes == path.stat().st_size
+
+
+def test_a_model_in_several_files_shows_its_files_and_opens_none(tmp_path):
+    (tmp_path / "one.safetensors").write_bytes(b"x" * 3000)  # no sound file: opening it would raise
+    index = {"metadata": {}, "weight_map": {"a": "one.safetensors", "b": "two.safetensors", "c": "one.safetensors"}}
+    path = tmp_path / "model.safetensors.index.json"
+    path.write_text(json.dumps(index))
+    with md.open(path) as file:
+        assert (file.shards, file.nbytes) == ({"one.safetensors": 3000, "two.safetensors": None}, 3000)
+        words = " ".join(parsed(file._repr_html_()).itertext())
+    assert "3 tensors" in words and "2 files" in words
+    assert "two.safetensors" in words and "not there" in words
+    assert "closed" in file._repr_html_()

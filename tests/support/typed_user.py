@@ -6,6 +6,7 @@ used on a parameter of that type.
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import io
 import tempfile
@@ -30,7 +31,9 @@ def use_dtypes(t: md.dtype) -> None:
     assert_type(t.name, str)
     assert_type((t.code, t.bits, t.lanes, t.itemsize, t.alignment), tuple[int, int, int, int, int])
     assert_type(t.numpy, np.dtype[Any])
-    assert_type(t == md.float32, bool)
+    assert_type((t == md.float32, t == "float32", t == np.float32), tuple[bool, bool, bool])
+    assert_type(np.dtype(t), np.dtype[Any])
+    assert_type(t.dtype, np.dtype[Any])
     for kind in (np.dtype("f4"), np.float32, ml_dtypes.bfloat16, torch.float16, float, bool, "int4", md.int8):
         md.zeros(3, kind)
     every = [
@@ -82,11 +85,19 @@ def use_streams(stream: md.Stream, event: md.Event) -> None:
     stream.wait(event)
     stream.wait(md.zeros(3))
     stream.synchronize()
+    assert_type(stream.query(), bool)
     with stream as entered:
         assert_type(entered, md.Stream)
     assert_type(md.Event.from_handle(event.handle, event.value), md.Event)
     assert_type((event.query(), event.wait(timeout=1.0)), tuple[bool, bool])
     assert_type(md.Event(), md.Event)
+    asyncio.run(use_an_event_loop(stream))
+
+
+async def use_an_event_loop(stream: md.Stream) -> None:
+    async with stream as entered:
+        assert_type(entered, md.Stream)
+    await stream.record()
 
 
 def use_buffers(buffer: md.Buffer) -> None:
@@ -171,7 +182,9 @@ def exchange(a: md.Array) -> None:
 def make() -> None:
     made = (md.empty(3), md.zeros((2, 3), md.int8), md.full((), 1.5, storage="private"))
     assert_type(made, tuple[md.Array, md.Array, md.Array])
-    assert_type(md.empty_like(made[0], dtype="int8"), md.Array)
+    alike = (md.empty_like(made[0], dtype="int8"), md.zeros_like(np.zeros(3)), md.ones_like(torch.zeros(3)))
+    assert_type(alike, tuple[md.Array, md.Array, md.Array])
+    assert_type((md.ones((2, 3)), md.full_like(made[0], 2)), tuple[md.Array, md.Array])
     memory = SharedMemory(create=True, size=64)
     md.asarray(memory, copy=False)
     memory.unlink()
@@ -181,7 +194,8 @@ def ask(a: md.Array) -> None:
     why = md.explain(a, consumer="torch")
     assert_type(why.outcome, str)
     assert_type(why.reasons + why.fixes, tuple[str, ...])
-    print(bool(why), md.show(a, other=a.T))
+    print(bool(why))
+    md.show(a, other=a.T)
     assert_type(md.shares_memory(a, np.asarray(a)), bool)
     assert_type(md.last_refusal(), Exception | None)
     assert_type(md.get_storage_mode(), Storage)
@@ -197,7 +211,7 @@ def manage() -> None:
     md.set_num_threads(None)
     with md.numpy_memory():
         md.from_dlpack(np.zeros(1 << 16))
-    assert_type(md.get_include(), str)
+    assert_type((md.get_include(), md.get_cmake_dir(), md.get_pkgconfig_dir()), tuple[str, str, str])
 
 
 class Tensor:
@@ -252,5 +266,7 @@ def mistakes(a: md.Array, layout: md.StridedLayout) -> None:
     md.from_dlpack([1, 2])  # type: ignore[arg-type]
     md.asarray(object())  # type: ignore[arg-type]
     md.zeros("3")  # type: ignore[arg-type]
+    print(a + 1)  # type: ignore[operator]
+    print(a.sum())  # type: ignore[attr-defined]
     md.explain(a, consumer="tensorflow")  # type: ignore[arg-type]
     md.register_sync(Tensor, lambda tensor: tensor.wait())  # type: ignore[attr-defined]

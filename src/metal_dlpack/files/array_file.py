@@ -53,8 +53,8 @@ class ArrayFile(Mapping[str, _core.Array]):
 
     @property
     def nbytes(self) -> int:
-        """The length of the file."""
-        return self._source.size
+        """The length of the file in bytes; of a model in several files, of all its shards that are there."""
+        raise NotImplementedError
 
     @property
     def is_mapped(self) -> bool:

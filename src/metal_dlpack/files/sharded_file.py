@@ -36,6 +36,16 @@ class ShardedFile(ArrayFile):
         self._shards: dict[str, SingleFile] = {}
 
     @property
+    def shards(self) -> dict[str, int | None]:
+        """The files beside the index with their lengths in bytes, None for one that is not there; opens none."""
+        names = dict.fromkeys(self._shard_names.values())
+        return {shard_name: length_of(self._path_of(shard_name)) for shard_name in names}
+
+    @property
+    def nbytes(self) -> int:
+        return sum(length or 0 for length in self.shards.values())
+
+    @property
     def is_mapped(self) -> bool:
         with self._lock:
             self._check_open()
@@ -64,7 +74,7 @@ class ShardedFile(ArrayFile):
     def _shard(self, shard_name: str) -> SingleFile:
         shard = self._shards.get(shard_name)
         if shard is None:
-            path = os.path.join(os.path.dirname(self.path), shard_name)
+            path = self._path_of(shard_name)
             try:
                 shard = open_single(path, self._mode, self._device)
             except FileNotFoundError:
@@ -72,6 +82,16 @@ class ShardedFile(ArrayFile):
                 raise FileNotFoundError(errno.ENOENT, sentence, path) from None
             self._shards[shard_name] = shard
         return shard
+
+    def _path_of(self, shard_name: str) -> str:
+        return os.path.join(os.path.dirname(self.path), shard_name)
+
+
+def length_of(path: str) -> int | None:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return None
 
 
 def open_sharded(path: str, mode: str, device: _core.Device) -> ShardedFile:

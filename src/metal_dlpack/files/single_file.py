@@ -32,6 +32,10 @@ class SingleFile(ArrayFile):
         self._copies: WeakValueDictionary[str, _core.Array] = WeakValueDictionary()
 
     @property
+    def nbytes(self) -> int:
+        return self._source.size
+
+    @property
     def is_mapped(self) -> bool:
         return self._memory.is_mapped
 

@@ -165,9 +165,24 @@ def file_card(file: OpenFile) -> Markup:
     head = headline("ArrayFile", shortened(file.path), file.format, count, nbytes_text(nbytes), f"mode {file.mode}")
     if file.is_closed:
         return card(head, quiet_line("closed"))
+    shards: dict[str, int | None] | None = getattr(file, "shards", None)
+    if shards is not None:  # a look opens none of them
+        rows = _rows_of_shards(shards, nbytes)[:MAX_TENSORS]
+        state = quiet_line(f"{len(shards):,} files, each opened when a tensor of it is asked for")
+        return card(beside(None, head, state), draw_rows(rows, "files by their share of all bytes", len(shards)))
     rows = [_row_of_tensor(file, name, nbytes) for name in islice(file, MAX_TENSORS)]
     state = quiet_line("mapped" if file.is_mapped else "read when touched")
     return card(beside(None, head, state), draw_rows(rows, "tensors by their place in the file", len(file)))
+
+
+def _rows_of_shards(shards: dict[str, int | None], nbytes: int) -> list[Row]:
+    rows, begin = [], 0
+    for name, length in shards.items():
+        end = begin + (length or 0)
+        note = "not there" if length is None else nbytes_text(length)
+        rows.append(Row(name, [(begin / nbytes, end / nbytes)] if length else [], note, f"{shortened(name)}: {note}"))
+        begin = end
+    return rows
 
 
 def _row_of_tensor(file: OpenFile, name: str, nbytes: int) -> Row:
