@@ -245,7 +245,7 @@ def test_a_card_of_each_type_is_reached():
     from metal_dlpack.notebook import CARDS
 
     assert {card.__name__ for card in CARDS.values()} == set(cards.__all__)
-    assert {type(shown).__name__ for shown in EXAMPLES.values()} | {"ArrayFile"} == set(CARDS)
+    assert {type(shown).__name__ for shown in EXAMPLES.values()} | {"SingleFile", "ShardedFile"} == set(CARDS)
 
 
 # ---- files ----

@@ -15,10 +15,11 @@ __all__ = ["html_of"]
 
 CARDS: dict[str, Callable[[Any], Markup]] = {
     "Array": cards.array_card,
-    "ArrayFile": cards.file_card,
     "Buffer": cards.buffer_card,
     "Device": cards.device_card,
     "Picture": cards.picture_card,
+    "ShardedFile": cards.sharded_file_card,
+    "SingleFile": cards.file_card,
     "Stream": cards.stream_card,
     "StridedLayout": cards.layout_card,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from metal_dlpack import _core
 from metal_dlpack.memory_lanes import (
@@ -25,32 +25,26 @@ from .markup import Markup, element, shortened
 from .style import STYLE_SHEET
 from .thumbnail import thumbnail
 
-__all__ = ["array_card", "buffer_card", "device_card", "file_card", "layout_card", "picture_card", "stream_card"]
+if TYPE_CHECKING:
+    from metal_dlpack.files.array_file import ArrayFile
+    from metal_dlpack.files.sharded_file import ShardedFile
+    from metal_dlpack.files.single_file import SingleFile
+
+__all__ = [
+    "array_card",
+    "buffer_card",
+    "device_card",
+    "file_card",
+    "layout_card",
+    "picture_card",
+    "sharded_file_card",
+    "stream_card",
+]
 
 #: Tensors of a file that are listed.
 MAX_TENSORS = 20
 #: What is said of a layout that is so.
 LAYOUT_WORDS = {"is_contiguous_c": "C order", "is_contiguous_f": "F order", "is_dense": "dense", "is_unique": "unique"}
-
-
-class OpenFile(Protocol):
-    """What is asked of an ArrayFile."""
-
-    @property
-    def path(self) -> str: ...
-    @property
-    def format(self) -> str: ...
-    @property
-    def mode(self) -> str: ...
-    @property
-    def nbytes(self) -> int: ...
-    @property
-    def is_mapped(self) -> bool: ...
-    @property
-    def is_closed(self) -> bool: ...
-    def info(self, name: str) -> Any: ...
-    def __iter__(self) -> Iterator[str]: ...
-    def __len__(self) -> int: ...
 
 
 class SharingPicture(Protocol):
@@ -160,19 +154,30 @@ def layout_card(layout: _core.StridedLayout) -> Markup:
     return card(beside(thumbnail(layout.shape, strides), head, quiet_line(*facts), drawing))
 
 
-def file_card(file: OpenFile) -> Markup:
-    count, nbytes = f"{len(file):,} tensors", file.nbytes
-    head = headline("ArrayFile", shortened(file.path), file.format, count, nbytes_text(nbytes), f"mode {file.mode}")
+def file_card(file: SingleFile) -> Markup:
+    nbytes = file.nbytes
+    head = _headline_of_file(file, nbytes)
     if file.is_closed:
         return card(head, quiet_line("closed"))
-    shards: dict[str, int | None] | None = getattr(file, "shards", None)
-    if shards is not None:  # a look opens none of them
-        rows = _rows_of_shards(shards, nbytes)[:MAX_TENSORS]
-        state = quiet_line(f"{len(shards):,} files, each opened when a tensor of it is asked for")
-        return card(beside(None, head, state), draw_rows(rows, "files by their share of all bytes", len(shards)))
     rows = [_row_of_tensor(file, name, nbytes) for name in islice(file, MAX_TENSORS)]
     state = quiet_line("mapped" if file.is_mapped else "read when touched")
     return card(beside(None, head, state), draw_rows(rows, "tensors by their place in the file", len(file)))
+
+
+def sharded_file_card(file: ShardedFile) -> Markup:
+    """Opens none of the shards."""
+    shards, nbytes = file.shards, file.nbytes
+    head = _headline_of_file(file, nbytes)
+    if file.is_closed:
+        return card(head, quiet_line("closed"))
+    state = quiet_line(f"{len(shards):,} files, each opened when a tensor of it is asked for")
+    rows = _rows_of_shards(shards, nbytes)[:MAX_TENSORS]
+    return card(beside(None, head, state), draw_rows(rows, "files by their share of all bytes", len(shards)))
+
+
+def _headline_of_file(file: ArrayFile, nbytes: int) -> Markup:
+    count = f"{len(file):,} tensors"
+    return headline("ArrayFile", shortened(file.path), file.format, count, nbytes_text(nbytes), f"mode {file.mode}")
 
 
 def _rows_of_shards(shards: dict[str, int | None], nbytes: int) -> list[Row]:
@@ -185,7 +190,7 @@ def _rows_of_shards(shards: dict[str, int | None], nbytes: int) -> list[Row]:
     return rows
 
 
-def _row_of_tensor(file: OpenFile, name: str, nbytes: int) -> Row:
+def _row_of_tensor(file: ArrayFile, name: str, nbytes: int) -> Row:
     try:
         info = file.info(name)
     except ValueError as error:
