@@ -455,10 +455,10 @@ def test_pickles_keep_the_codes_and_the_form(pair, protocol):
 
 def test_the_text_shows_the_numbers():
     assert "[1, -1, 7]" in repr(make(md.int4, (3,), [1, 15, 7])).replace(" ", "").replace(",", ", ")
-    assert "(0.5, 6.)" in repr(md.full(1, (0.5, 6), "float4_e2m1fnx2"))
+    assert "(0.5, 6. )" in repr(md.full(1, (0.5, 6), "float4_e2m1fnx2"))
     assert "padded" in repr(md.zeros(3, "int4").copy(padded=True))
     assert "..." in repr(md.zeros((100, 101), "int4"))
-    assert repr(md.zeros(1, "int2x1000")).startswith("Array(...")
+    assert repr(md.zeros(1, "int2x1000")).startswith("Array(<items of many lanes>")
 
 
 def test_who_shares_which_bytes():

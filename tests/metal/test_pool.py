@@ -374,7 +374,7 @@ def test_the_limit_holds_for_what_is_live_and_cached():
     stats = md.memory_stats()
     assert stats["live"] + stats["cached"] <= 16 * MIB, "what was cached made room"
     with pytest.raises(
-        MemoryError, match=r"empty: with 12582912 bytes more the limit .* \(16777216 bytes, \d{8} in use"
+        MemoryError, match=r"empty: allocating 12582912 bytes would exceed the limit .* \(16777216 bytes, \d{8} in use"
     ):
         md.empty(3 * MIB)
     assert md.memory_stats()["live"] == stats["live"], "nothing is counted that was refused"

@@ -13,6 +13,7 @@ import time
 import warnings
 
 import pytest
+from forking import fork
 from objc_messages import pool, send
 
 import metal_dlpack as md
@@ -330,9 +331,7 @@ def test_an_interpreter_may_end_while_tasks_wait():
 def test_in_a_forked_child_a_moment_that_has_not_come_is_an_error(slow):
     event = work(md.Stream())
     reading, writing = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads
-        child = os.fork()
+    child = fork()
     if child == 0:
         try:
             asyncio.run(finish(event))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 from metal_dlpack import _core
 from metal_dlpack.memory_lanes import (
@@ -24,11 +25,6 @@ from .markup import Markup, element, shortened
 from .style import STYLE_SHEET
 from .thumbnail import thumbnail
 
-if TYPE_CHECKING:
-    from metal_dlpack.files.array_file import ArrayFile
-    from metal_dlpack.files.sharded_file import ShardedFile
-    from metal_dlpack.files.single_file import SingleFile
-
 __all__ = [
     "array_card",
     "buffer_card",
@@ -44,6 +40,31 @@ __all__ = [
 MAX_TENSORS = 20
 #: What is said of a layout that is so.
 LAYOUT_WORDS = {"is_contiguous_c": "C order", "is_contiguous_f": "F order", "is_dense": "dense", "is_unique": "unique"}
+
+
+class OpenFile(Protocol):
+    """What is asked of an ArrayFile, whose module imports this one."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def format(self) -> str: ...
+    @property
+    def mode(self) -> str: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def is_mapped(self) -> bool: ...
+    @property
+    def is_closed(self) -> bool: ...
+    def info(self, name: str) -> Any: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[str]: ...
+
+
+class ShardedOpenFile(OpenFile, Protocol):
+    @property
+    def shards(self) -> dict[str, int | None]: ...
 
 
 class SharingPicture(Protocol):
@@ -153,7 +174,7 @@ def layout_card(layout: _core.StridedLayout) -> Markup:
     return card(beside(thumbnail(layout.shape, strides), head, quiet_line(*facts), drawing))
 
 
-def file_card(file: SingleFile) -> Markup:
+def file_card(file: OpenFile) -> Markup:
     nbytes = file.nbytes
     head = _headline_of_file(file, nbytes)
     if file.is_closed:
@@ -163,7 +184,7 @@ def file_card(file: SingleFile) -> Markup:
     return card(beside(None, head, state), draw_rows(rows, "tensors by their place in the file", len(file)))
 
 
-def sharded_file_card(file: ShardedFile) -> Markup:
+def sharded_file_card(file: ShardedOpenFile) -> Markup:
     """Opens none of the shards."""
     shards, nbytes = file.shards, file.nbytes
     head = _headline_of_file(file, nbytes)
@@ -174,7 +195,7 @@ def sharded_file_card(file: ShardedFile) -> Markup:
     return card(beside(None, head, state), draw_rows(rows, "files by their share of all bytes", len(shards)))
 
 
-def _headline_of_file(file: ArrayFile, nbytes: int) -> Markup:
+def _headline_of_file(file: OpenFile, nbytes: int) -> Markup:
     count = f"{len(file):,} tensors"
     return headline("ArrayFile", shortened(file.path), file.format, count, nbytes_text(nbytes), f"mode {file.mode}")
 
@@ -189,7 +210,7 @@ def _rows_of_shards(shards: dict[str, int | None], nbytes: int) -> list[Row]:
     return rows
 
 
-def _row_of_tensor(file: ArrayFile, name: str, nbytes: int) -> Row:
+def _row_of_tensor(file: OpenFile, name: str, nbytes: int) -> Row:
     try:
         info = file.info(name)
     except ValueError as error:
