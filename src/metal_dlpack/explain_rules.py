@@ -60,6 +60,7 @@ CALLS: dict[str, list[tuple[dict[str, object] | str, tuple[type[Exception], ...]
 REFUSALS = (
     ("require gradient", "Pass x.detach()."),
     ("conjugate bit", "Pass x.resolve_conj()."),
+    ("negative bit", "Pass x.resolve_neg()."),
     ("torch.strided", "Pass x.to_dense()."),
     ("QUInt/QInt", "Pass x.dequantize(), or x.int_repr() for the integers."),
     ("on meta", "Give the tensor memory first: torch.empty_like(x, device='cpu')."),

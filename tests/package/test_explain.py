@@ -332,6 +332,7 @@ def test_a_refusal_of_the_producer_comes_with_a_way_out_that_works():
     cases = [
         torch.ones(3, requires_grad=True),
         torch.ones(3, dtype=torch.complex64).conj(),
+        torch.ones(3, dtype=torch.complex64).conj().imag,
         torch.ones(3).to_sparse(),
         quantized,
         torch.ones(3, device="meta"),
