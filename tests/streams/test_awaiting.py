@@ -328,6 +328,7 @@ def test_an_interpreter_may_end_while_tasks_wait():
     assert said == "the end\n"
 
 
+@pytest.mark.needs_no_sanitizer  # work is in flight at fork(): see forking.py
 def test_in_a_forked_child_a_moment_that_has_not_come_is_an_error(slow):
     event = work(md.Stream())
     reading, writing = os.pipe()
