@@ -272,6 +272,22 @@ def test_failed_work_is_said_and_stays_to_be_raised(settings):
     assert repr(array).startswith("Array([0., 0., 0.], ")
 
 
+@pytest.mark.parametrize("storage", ["managed", "private"])
+def test_a_look_takes_no_failure_from_the_queue_that_would_copy_the_items(storage, settings):
+    array, other = md.zeros(3, storage=storage), md.zeros(3)
+    stream = array.device.default_stream
+    settings(fail="commit@1=8")
+    other.fill(2, stream=stream)
+    while md._core._buffer_work(other.buffer)[0] == "writes":
+        time.sleep(0.001)
+    settings(fail=None)
+    assert repr(array).startswith("Array(<earlier GPU work on the default stream failed; ")
+    assert "earlier GPU work" in array._repr_html_()
+    with pytest.raises(md.MetalError, match=r"OutOfMemory, 8\)"):
+        stream.synchronize()
+    assert repr(array).startswith("Array([0., 0., 0.], ")
+
+
 def test_a_private_array_that_cannot_be_read_says_why(settings):
     array = md.zeros(3, storage="private")
     settings(fail="commit@1=8")
