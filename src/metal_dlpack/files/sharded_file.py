@@ -32,6 +32,7 @@ class ShardedFile(ArrayFile):
     ):
         super().__init__(path, "safetensors", mode, shard_names.keys(), metadata)
         self._device = device
+        self._folder = os.path.dirname(os.path.abspath(path))  # shards are opened later, maybe from another folder
         self._shard_names = shard_names
         self._shards: dict[str, SingleFile] = {}
 
@@ -84,7 +85,7 @@ class ShardedFile(ArrayFile):
         return shard
 
     def _path_of(self, shard_name: str) -> str:
-        return os.path.join(os.path.dirname(self.path), shard_name)
+        return os.path.join(self._folder, shard_name)
 
 
 def length_of(path: str) -> int | None:
