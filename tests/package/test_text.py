@@ -101,6 +101,18 @@ def test_items_are_printed_as_numpy_prints_them_by_numpy_and_without(data):
 
 @pytest.mark.needs_numpy
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", [*INTEGERS[1:], *FLOATS])
+def test_any_bits_are_printed_as_numpy_prints_them(dtype):
+    chance = np.random.default_rng(0)
+    for shape in [(1,), (4,), (3, 5)] * 20:
+        numbers = chance.integers(0, 256, (*shape, np.dtype(dtype).itemsize), np.uint8).view(dtype).reshape(shape)
+        with without_numpy():
+            printed = text.items_text(md.asarray(numbers), "Array(", ")")
+        assert printed == np.array2string(numbers, separator=", ", prefix="Array(", suffix=")")
+
+
+@pytest.mark.needs_numpy
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_numbers_at_a_border_are_printed_as_numpy_prints_them(dtype):
     """Powers of two have unequal neighbours; the form changes at 1e-4, at a ratio of 1000 and at large numbers."""
@@ -140,6 +152,14 @@ def test_a_float_is_printed_in_digits_that_read_back(dtype):
     values = [value for value in every.buffer.array(count, dtype).tolist() if math.isfinite(value)]
     shortest = [float(float_type(dtype).shortest(value)) for value in values]
     assert md.asarray(shortest, dtype="float64").astype(dtype).tolist() == values
+
+
+@pytest.mark.needs_numpy
+def test_complex32_has_the_digits_of_float16():
+    array = md.full((), 0.1 + 0.3j, "complex32")
+    assert repr(array).startswith("Array(0.1+0.3j, ")
+    with without_numpy():
+        assert repr(array).startswith("Array(0.1+0.3j, ")
 
 
 def test_a_number_has_as_few_digits_as_its_type_needs():
