@@ -188,7 +188,8 @@ def file_card(file: OpenFile) -> Markup:
 
 def sharded_file_card(file: ShardedOpenFile) -> Markup:
     """Opens none of the shards."""
-    shards, nbytes = file.shards, file.nbytes
+    shards = file.shards
+    nbytes = sum(length or 0 for length in shards.values())  # of one look: files come and go
     head = _headline_of_file(file, nbytes)
     if file.is_closed:
         return card(head, quiet_line("closed"))
