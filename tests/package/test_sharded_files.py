@@ -165,7 +165,7 @@ def test_a_shard_that_is_a_pointer_is_refused_in_its_words(tmp_path):
 def test_an_index_that_is_a_pointer_is_refused_in_its_words(tmp_path):
     path = tmp_path / INDEX
     path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 99\n")
-    with pytest.raises(FileFormatError, match="Git LFS pointer .* `git lfs pull`"):
+    with pytest.raises(FileFormatError, match=r"Git LFS pointer .* `git lfs pull`"):
         md.open(path)
 
 
