@@ -68,7 +68,7 @@ def _wait(array: Array) -> str:
             return "GPU work on the buffer failed; the next read or synchronize() raises the reason"
         submitted, completed, has_failed = _queue_work(array)
         if has_failed:
-            return "earlier GPU work on the default stream failed; the next read or synchronize() raises the reason"
+            return "earlier GPU work on the current stream failed; the next read or synchronize() raises the reason"
         if work != "writes" and submitted == completed:
             return ""
         if time.monotonic() > deadline:
@@ -77,8 +77,8 @@ def _wait(array: Array) -> str:
 
 
 def _queue_work(array: Array) -> tuple[int, int, bool]:
-    """_stream_work of the queue that copies storage which is not shared: the copy would take a failure from it."""
-    return (0, 0, False) if array.storage == "shared" else _core._stream_work(array.device.default_stream)
+    """_stream_work of the stream that copies what is not shared: the copy waits behind it, and takes its failure."""
+    return (0, 0, False) if array.storage == "shared" else _core._stream_work(_core.current_stream(array.device))
 
 
 def _values(array: Array, shape: tuple[int, ...]) -> list[Any]:

@@ -278,6 +278,19 @@ def test_a_private_array_does_not_wait_for_the_queue_that_would_copy_it(settings
     other.device.synchronize()
 
 
+@pytest.mark.parametrize("storage", ["shared", "managed", "private"])
+def test_a_look_inside_with_stream_does_not_wait_for_the_stream(storage, settings):
+    array, other, stream = md.zeros(6, storage=storage), md.zeros(3), md.Stream()
+    settings(latency_us=int(PATIENCE * 5e6))
+    with stream:
+        other.fill(2)
+        printed = [repr(array), repr(array[::2])]
+        assert stream.query() is False
+    stream.synchronize()
+    for shown in printed:
+        assert ("[0., 0., 0." if storage == "shared" else "<GPU work in flight>") in shown
+
+
 def test_failed_work_is_said_and_stays_to_be_raised(settings):
     array, stream = md.zeros(3), md.Stream()
     settings(fail="commit@1=8")
@@ -301,7 +314,7 @@ def test_a_look_takes_no_failure_from_the_queue_that_would_copy_the_items(storag
     while md._core._buffer_work(other.buffer)[0] == "writes":
         time.sleep(0.001)
     settings(fail=None)
-    assert repr(array).startswith("Array(<earlier GPU work on the default stream failed; ")
+    assert repr(array).startswith("Array(<earlier GPU work on the current stream failed; ")
     assert "earlier GPU work" in array._repr_html_()
     with pytest.raises(md.MetalError, match=r"OutOfMemory, 8\)"):
         stream.synchronize()
