@@ -92,9 +92,8 @@ def place(name: str, array: Any) -> Lane:
         return lane_of_array(name, array)
     ours = _core.from_dlpack(array, copy=False, stream=-1)
     is_metal = array.__dlpack_device__()[0] == METAL
-    of = type(array)
-    owner = "" if of.__module__.startswith("metal_dlpack") else f"{of.__module__.partition('.')[0]}."
-    return lane_of_array(name, ours, owner + of.__name__, is_foreign=not is_metal)
+    kind = type_text(array).removeprefix("metal_dlpack.")
+    return lane_of_array(name, ours, kind, is_foreign=not is_metal)
 
 
 def lane_of_array(name: str, array: _core.Array, kind: str = "Array", *, is_foreign: bool = False) -> Lane:
@@ -144,7 +143,12 @@ def _lane(
 def owner_text(buffer: _core.Buffer) -> str | None:
     """The type of the Python object that owns the memory; None: there is none."""
     owner = buffer.owner
-    return None if owner is None else f"{type(owner).__module__.partition('.')[0]}.{type(owner).__name__}"
+    return None if owner is None else type_text(owner)
+
+
+def type_text(x: object) -> str:
+    """The type's name, behind the package that it is from; a type's module can be any object."""
+    return f"{str(type(x).__module__).partition('.')[0]}.{type(x).__name__}"
 
 
 def byte_runs(shape: Sequence[int], strides: Sequence[int], item_bits: int) -> tuple[list[tuple[int, int]], bool]:

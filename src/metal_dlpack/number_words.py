@@ -72,7 +72,7 @@ FLOATS = {
 
 def float_type(name: str) -> FloatType:
     """The FloatType of a dtype's name; that of float8_e4m3fn and its kind is read from it."""
-    name = re.sub(r"x\d+$", "", name)  # its lanes are of one type
+    name = re.sub(r"(?<=\d)x\d+$", "", name)  # float32x4: its lanes are of one type; complex64 has none
     small = re.search(r"_e\dm(\d)", name)
     if small is not None:
         return FloatType(int(small[1]) + 1, -1074, 1)

@@ -64,10 +64,10 @@ def bytes_for_joblib(array: _core.Array, dense: _core.Array) -> np.ndarray[Any, 
     view = np.asarray(items_as_bytes(array, dense))  # waits for GPU work that writes these bytes
     if dense is not array or array.storage != "shared":
         return view
-    if id(array) not in _given_to_joblib:
-        _given_to_joblib[id(array)] = view
+    given = _given_to_joblib.setdefault(id(array), view)  # of two threads that come at once, one gives it
+    if given is view:
         weakref.finalize(array, _given_to_joblib.pop, id(array), None)
-    return _given_to_joblib[id(array)]
+    return given
 
 
 def dense_form(array: _core.Array) -> _core.Array:

@@ -66,19 +66,19 @@ def _wait(array: Array) -> str:
         work = _core._buffer_work(array.buffer)[0]
         if work == "failed":
             return "GPU work on the buffer failed; the next read or synchronize() raises the reason"
-        if work != "writes" and not _is_behind_a_queue(array):
+        submitted, completed, has_failed = _queue_work(array)
+        if has_failed:
+            return "earlier GPU work on the current stream failed; the next read or synchronize() raises the reason"
+        if work != "writes" and submitted == completed:
             return ""
         if time.monotonic() > deadline:
             return "GPU work in flight"
         time.sleep(0.001)
 
 
-def _is_behind_a_queue(array: Array) -> bool:
-    """Does the copy that reads storage which is not shared wait for other work?"""
-    if array.storage == "shared":
-        return False
-    submitted, completed, _ = _core._stream_work(array.device.default_stream)
-    return completed < submitted
+def _queue_work(array: Array) -> tuple[int, int, bool]:
+    """_stream_work of the stream that copies what is not shared: the copy waits behind it, and takes its failure."""
+    return (0, 0, False) if array.storage == "shared" else _core._stream_work(_core.current_stream(array.device))
 
 
 def _values(array: Array, shape: tuple[int, ...]) -> list[Any]:

@@ -164,6 +164,30 @@ def test_joblib_sees_one_numpy_array_for_one_array_as_long_as_that_lives(live_bu
     assert first.view("f4")[99] == 99
 
 
+def test_a_thread_that_comes_between_gets_the_same_numpy_array(monkeypatch):
+    array, between = filled(4), []
+
+    class Interrupted(dict):
+        """Another thread sends the same Array before this one has stored its view."""
+
+        def come_between(self):
+            if not between:
+                between.append(None)
+                between[0] = array.__reduce_ex__(5)[1][0]
+
+        def __contains__(self, key):
+            is_there = super().__contains__(key)
+            self.come_between()
+            return is_there
+
+        def setdefault(self, key, default=None):
+            self.come_between()
+            return super().setdefault(key, default)
+
+    monkeypatch.setattr(pickling, "_given_to_joblib", Interrupted())
+    assert array.__reduce_ex__(5)[1][0] is between[0]
+
+
 @pytest.mark.parametrize("storage", STORAGES)
 @pytest.mark.parametrize("view", [lambda a: a, lambda a: a[::2]], ids=["whole", "rows"])
 def test_a_copy_that_was_sent_is_made_anew(storage, view):

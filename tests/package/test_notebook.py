@@ -218,6 +218,25 @@ def test_many_lanes_are_counted_and_not_drawn():
 # ---- colours ----
 
 
+def test_many_memories_and_long_refusals_are_shown_in_short():
+    class Refusing:
+        def __dlpack_device__(self):
+            raise BufferError("why " * 10_000)
+
+    html = draw(*[md.zeros(1) for _ in range(100)], *[Refusing()] * 100)._repr_html_()
+    parsed(html)
+    assert len(html) < MAX_LENGTH
+    left = 100 - cards.MAX_GROUPS
+    assert f"and {left} more memories · and {left} more that could not be placed" in html
+
+
+def test_an_owner_of_a_type_without_a_module_is_shown():
+    memory = type("Nowhere", (bytearray,), {"__module__": None})(64 * 1024)
+    array = md.Buffer.from_host(memory).array((8,), "uint8")
+    assert "None.Nowhere" in array._repr_html_()
+    assert "MTLBuffer" in str(draw(array))
+
+
 def luminance(colour):
     def linear(part):
         return part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4

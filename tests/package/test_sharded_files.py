@@ -77,6 +77,17 @@ def test_a_shard_is_opened_when_a_tensor_of_it_is_asked_for(tmp_path):
     assert opened_descriptors(tmp_path) == []
 
 
+def test_shards_are_found_from_another_working_folder(tmp_path, monkeypatch):
+    write_model(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    by_index, by_folder = md.open(INDEX), md.open(".")
+    monkeypatch.chdir("/")
+    for model in (by_index, by_folder):
+        assert None not in model.shards.values()
+        assert model["layer.3.weight"].shape == (4, 3)
+    assert by_index.path == INDEX
+
+
 def test_closing_lets_go_and_arrays_stay_good(tmp_path, live_buffers):
     model = md.open(write_model(tmp_path, 4000))
     array = model["layer.3.weight"]
@@ -151,6 +162,13 @@ def test_a_shard_that_is_a_pointer_is_refused_in_its_words(tmp_path):
         model["layer.0.weight"]
 
 
+def test_an_index_that_is_a_pointer_is_refused_in_its_words(tmp_path):
+    path = tmp_path / INDEX
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 99\n")
+    with pytest.raises(FileFormatError, match=r"Git LFS pointer .* `git lfs pull`"):
+        md.open(path)
+
+
 OUTSIDE = ["../a.safetensors", "/etc/a.safetensors", "x/a.safetensors", "..\\a.safetensors", "..", "a\0.safetensors"]
 
 
@@ -211,6 +229,12 @@ def test_a_folder_stands_for_its_only_model(tmp_path):
         assert (model.path, model["a"].tolist()) == (str(tmp_path / "model.safetensors"), [0, 1, 2])
     path = write_model(tmp_path)  # an index says which of several files belong together
     assert md.open(str(tmp_path)).path == str(path)
+
+
+def test_hidden_files_do_not_count_in_a_folder(tmp_path):
+    save_file({"x": np.zeros(3, "f4")}, tmp_path / "model.safetensors")
+    (tmp_path / "._model.safetensors").write_bytes(b"\0\5\x16\7")  # what macOS writes where names have no attributes
+    assert md.open(tmp_path)["x"].shape == (3,)
 
 
 def test_a_folder_of_none_or_several_is_refused(tmp_path):

@@ -197,3 +197,35 @@ assert "<svg" in output.data["text/html"] and "MTLBuffer" in output.data["text/p
 
 def test_a_notebook_draws_it_once(tmp_path):
     run(["-c", NOTEBOOK], IPYTHONDIR=str(tmp_path))
+
+
+class WriteOnly:
+    """What people put in the place of sys.stdout."""
+
+    def __init__(self):
+        self.text = ""
+
+    def write(self, text):
+        self.text += text
+
+
+def test_a_stdout_that_only_writes_is_enough(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", WriteOnly())
+    md.show(a=md.zeros(3))
+    assert f"{FULL}  bytes 0 to 12: Array (3,) float32" in sys.stdout.text
+    monkeypatch.setattr(sys, "stdout", None)  # pythonw
+    md.show(md.zeros(3))
+
+
+@pytest.mark.parametrize("error", [RuntimeError("Array has been deleted."), NotImplementedError(), KeyError("x")])
+def test_whatever_a_producer_raises_stands_under_the_groups(error):
+    class Deleted:
+        def __dlpack__(self, **options):
+            raise error
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+    picture = draw(md.zeros(3), gone=Deleted())
+    assert len(picture.memories) == 1
+    assert picture.refusals == (("gone", str(error) or "NotImplementedError"),)

@@ -101,6 +101,18 @@ def test_items_are_printed_as_numpy_prints_them_by_numpy_and_without(data):
 
 @pytest.mark.needs_numpy
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", [*INTEGERS[1:], *FLOATS])
+def test_any_bits_are_printed_as_numpy_prints_them(dtype):
+    chance = np.random.default_rng(0)
+    for shape in [(1,), (4,), (3, 5)] * 20:
+        numbers = chance.integers(0, 256, (*shape, np.dtype(dtype).itemsize), np.uint8).view(dtype).reshape(shape)
+        with without_numpy():
+            printed = text.items_text(md.asarray(numbers), "Array(", ")")
+        assert printed == np.array2string(numbers, separator=", ", prefix="Array(", suffix=")")
+
+
+@pytest.mark.needs_numpy
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_numbers_at_a_border_are_printed_as_numpy_prints_them(dtype):
     """Powers of two have unequal neighbours; the form changes at 1e-4, at a ratio of 1000 and at large numbers."""
@@ -140,6 +152,14 @@ def test_a_float_is_printed_in_digits_that_read_back(dtype):
     values = [value for value in every.buffer.array(count, dtype).tolist() if math.isfinite(value)]
     shortest = [float(float_type(dtype).shortest(value)) for value in values]
     assert md.asarray(shortest, dtype="float64").astype(dtype).tolist() == values
+
+
+@pytest.mark.needs_numpy
+def test_complex32_has_the_digits_of_float16():
+    array = md.full((), 0.1 + 0.3j, "complex32")
+    assert repr(array).startswith("Array(0.1+0.3j, ")
+    with without_numpy():
+        assert repr(array).startswith("Array(0.1+0.3j, ")
 
 
 def test_a_number_has_as_few_digits_as_its_type_needs():
@@ -258,6 +278,19 @@ def test_a_private_array_does_not_wait_for_the_queue_that_would_copy_it(settings
     other.device.synchronize()
 
 
+@pytest.mark.parametrize("storage", ["shared", "managed", "private"])
+def test_a_look_inside_with_stream_does_not_wait_for_the_stream(storage, settings):
+    array, other, stream = md.zeros(6, storage=storage), md.zeros(3), md.Stream()
+    settings(latency_us=int(PATIENCE * 5e6))
+    with stream:
+        other.fill(2)
+        printed = [repr(array), repr(array[::2])]
+        assert stream.query() is False
+    stream.synchronize()
+    for shown in printed:
+        assert ("[0., 0., 0." if storage == "shared" else "<GPU work in flight>") in shown
+
+
 def test_failed_work_is_said_and_stays_to_be_raised(settings):
     array, stream = md.zeros(3), md.Stream()
     settings(fail="commit@1=8")
@@ -267,6 +300,22 @@ def test_failed_work_is_said_and_stays_to_be_raised(settings):
     for _ in range(2):
         assert repr(array).startswith("Array(<GPU work on the buffer failed; ")
     settings(fail=None)
+    with pytest.raises(md.MetalError, match=r"OutOfMemory, 8\)"):
+        stream.synchronize()
+    assert repr(array).startswith("Array([0., 0., 0.], ")
+
+
+@pytest.mark.parametrize("storage", ["managed", "private"])
+def test_a_look_takes_no_failure_from_the_queue_that_would_copy_the_items(storage, settings):
+    array, other = md.zeros(3, storage=storage), md.zeros(3)
+    stream = array.device.default_stream
+    settings(fail="commit@1=8")
+    other.fill(2, stream=stream)
+    while md._core._buffer_work(other.buffer)[0] == "writes":
+        time.sleep(0.001)
+    settings(fail=None)
+    assert repr(array).startswith("Array(<earlier GPU work on the current stream failed; ")
+    assert "earlier GPU work" in array._repr_html_()
     with pytest.raises(md.MetalError, match=r"OutOfMemory, 8\)"):
         stream.synchronize()
     assert repr(array).startswith("Array([0., 0., 0.], ")

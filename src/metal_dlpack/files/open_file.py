@@ -35,7 +35,7 @@ def open_file(path: Any, mode: str, device: _core.Device | str | None) -> ArrayF
 
 def find_model(folder: str) -> str:
     """The index of the model in a folder, or its only file."""
-    names = sorted(os.listdir(folder))
+    names = sorted(name for name in os.listdir(folder) if not name.startswith("."))  # macOS has ._NAME beside NAME
     for suffix in (MODEL + INDEX, MODEL):
         found = [name for name in names if name.endswith(suffix)]
         if len(found) == 1:

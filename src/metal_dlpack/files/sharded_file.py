@@ -17,6 +17,7 @@ from metal_dlpack.file_errors import FileFormatError
 
 from .array_file import ArrayFile
 from .contents import TensorInfo
+from .lookalikes import refuse_lookalike
 from .safetensors import MAX_HEADER, parse_json
 from .single_file import SingleFile, open_single
 from .source import Source, shortened
@@ -32,6 +33,7 @@ class ShardedFile(ArrayFile):
     ):
         super().__init__(path, "safetensors", mode, shard_names.keys(), metadata)
         self._device = device
+        self._folder = os.path.dirname(os.path.abspath(path))  # shards are opened later, maybe from another folder
         self._shard_names = shard_names
         self._shards: dict[str, SingleFile] = {}
 
@@ -84,7 +86,7 @@ class ShardedFile(ArrayFile):
         return shard
 
     def _path_of(self, shard_name: str) -> str:
-        return os.path.join(os.path.dirname(self.path), shard_name)
+        return os.path.join(self._folder, shard_name)
 
 
 def length_of(path: str) -> int | None:
@@ -114,8 +116,10 @@ def open_sharded(path: str, mode: str, device: _core.Device) -> ShardedFile:
 def read_index(source: Source) -> dict[str, Any]:
     if source.size > MAX_HEADER:
         source.refuse(f"it has {source.size} bytes, and an index of more than {MAX_HEADER} is not read.")
+    text = source.read_up_to(0, source.size)
+    refuse_lookalike(source, text)
     try:
-        index = parse_json(source.read_up_to(0, source.size).decode("utf-8"))
+        index = parse_json(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         source.refuse(f"it is not sound JSON: {str(error)[:200]}.", cause=error)
     if not isinstance(index, dict):

@@ -38,6 +38,8 @@ __all__ = [
 
 #: Tensors of a file that are listed.
 MAX_TENSORS = 20
+#: Memories that are drawn, and as many reasons why something is not; characters of a reason.
+MAX_GROUPS, MAX_REASON = 20, 400
 #: What is said of a layout that is so.
 LAYOUT_WORDS = {"is_contiguous_c": "C order", "is_contiguous_f": "F order", "is_dense": "dense", "is_unique": "unique"}
 
@@ -186,7 +188,8 @@ def file_card(file: OpenFile) -> Markup:
 
 def sharded_file_card(file: ShardedOpenFile) -> Markup:
     """Opens none of the shards."""
-    shards, nbytes = file.shards, file.nbytes
+    shards = file.shards
+    nbytes = sum(length or 0 for length in shards.values())  # of one look: files come and go
     head = _headline_of_file(file, nbytes)
     if file.is_closed:
         return card(head, quiet_line("closed"))
@@ -223,9 +226,19 @@ def _row_of_tensor(file: OpenFile, name: str, nbytes: int) -> Row:
 
 
 def picture_card(picture: SharingPicture) -> Markup:
-    drawn = [element("div", quiet_line(memory.title), draw_memory(memory)) for memory in picture.memories]
-    refused = [element("div", element("b", shortened(name)), ": ", why) for name, why in picture.refusals]
-    return card(*drawn, *refused)
+    memories, refusals = picture.memories[:MAX_GROUPS], picture.refusals[:MAX_GROUPS]
+    drawn = [element("div", quiet_line(memory.title), draw_memory(memory)) for memory in memories]
+    refused = [
+        element("div", element("b", shortened(name)), ": ", shortened(why, MAX_REASON)) for name, why in refusals
+    ]
+    more = [
+        f"and {count:,} more {what}" if count else ""
+        for count, what in (
+            (len(picture.memories) - len(memories), "memories"),
+            (len(picture.refusals) - len(refusals), "that could not be placed"),
+        )
+    ]
+    return card(*drawn, *refused, quiet_line(*more) if any(more) else None)
 
 
 # ---- parts of a card ----
