@@ -1082,3 +1082,12 @@ def test_a_file_with_some_bytes_changed_is_read_or_refused(tmp_path, sound, suff
     path = tmp_path / f"a{suffix}"
     path.write_bytes(changed)
     looked_at(path)
+
+
+def test_open_files_are_compared_by_identity(tmp_path):
+    path = tmp_path / "x.npy"
+    np.save(path, np.zeros(3))
+    with md.open(path) as file, md.open(path) as other:
+        assert file == file
+        assert file != other
+        assert {file: 1}[file] == 1

@@ -126,6 +126,10 @@ class ArrayFile(Mapping[str, _core.Array]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    # A Mapping's would compare the Arrays, which compare no items.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"mode={self._mode!r}"
         return f"<metal_dlpack.ArrayFile {self._path!r}, {self._kind}, {len(self)} tensors, {state}>"
