@@ -14,7 +14,7 @@
 
 /* AddressSanitizer could not tell a dead Array from its successor. */
 #ifdef __SANITIZE_ADDRESS__
-#define KEEPS_SPARES true
+#define KEEPS_SPARES false
 #else
 #define KEEPS_SPARES true
 #endif
@@ -33,10 +33,11 @@ allocate_object(md_state *state, int ndim)
 }
 
 void
-array_recycle(md_state *state, ArrayObject *self)
+array_recycle(ArrayObject *self)
 {
-    bool is_kept = KEEPS_SPARES && state->array_type != NULL && self->ndim < MD_SPARE_ARRAYS &&
-                   state->spare_arrays[self->ndim] == NULL;
+    md_state *state = state_if_alive((PyObject *)self);
+    bool is_kept = KEEPS_SPARES && state != NULL && state->array_type != NULL &&
+                   self->ndim < MD_SPARE_ARRAYS && state->spare_arrays[self->ndim] == NULL;
     if (is_kept) {
         state->spare_arrays[self->ndim] = (PyObject *)self;
     }

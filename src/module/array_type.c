@@ -252,15 +252,17 @@ array_dealloc(PyObject *op)
     if (self->weakrefs != NULL) {
         PyObject_ClearWeakRefs(op);
     }
-    md_state *state = state_of(op);
+    if (self->has_raised_unheard) {
+        array_forget_unheard(self); /* the next Array can have this address */
+    }
     if (self->buffer == NULL) {
-        owners_release_storage(state, self->head.storage);
+        owners_release_storage(state_if_alive(op), self->head.storage);
     }
     else {
         buffer_unhold(self->buffer);
         Py_DECREF(self->buffer);
     }
-    array_recycle(state, self);
+    array_recycle(self);
     Py_DECREF(type);
 }
 

@@ -30,11 +30,11 @@ storage_owner owners_of_tensor(md_state *state, void *managed, bool versioned);
 PyObject *owners_object(const metal_storage *storage);
 
 /* Release a storage where the GIL of this interpreter is held, which then need not be found
- * out. */
+ * out.  `state`: of state_if_alive. */
 static inline void
 owners_release_storage(const md_state *state, metal_storage *storage)
 {
-    storage_release_at(storage, state->owners);
+    storage_release_at(storage, state == NULL ? NULL : state->owners);
 }
 
 /* Let go of whatever waits.  When nothing does, this is one memory read.  The GIL is held. */
