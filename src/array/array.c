@@ -33,11 +33,11 @@ allocate_object(md_state *state, int ndim)
 }
 
 void
-array_recycle(ArrayObject *self)
+array_recycle(md_state *state, ArrayObject *self)
 {
-    md_state *state = state_if_alive((PyObject *)self);
-    bool is_kept = KEEPS_SPARES && state != NULL && state->array_type != NULL &&
-                   self->ndim < MD_SPARE_ARRAYS && state->spare_arrays[self->ndim] == NULL;
+    bool is_kept = KEEPS_SPARES && state_is_alive((PyObject *)self) &&
+                   state->array_type != NULL && self->ndim < MD_SPARE_ARRAYS &&
+                   state->spare_arrays[self->ndim] == NULL;
     if (is_kept) {
         state->spare_arrays[self->ndim] = (PyObject *)self;
     }

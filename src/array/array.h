@@ -92,7 +92,7 @@ array_storage(const ArrayObject *self)
 
 /* Free the memory of an Array whose references are given up, or keep it for the next Array of as
  * many dimensions: making and dropping one is what every exchange and every view does. */
-void array_recycle(ArrayObject *self);
+void array_recycle(md_state *state, ArrayObject *self);
 /* The module goes.  Its Array type is alive, and no longer the state's: nothing is kept again. */
 void array_free_spares(md_state *state);
 

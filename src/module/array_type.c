@@ -255,14 +255,15 @@ array_dealloc(PyObject *op)
     if (self->has_raised_unheard) {
         array_forget_unheard(self); /* the next Array can have this address */
     }
+    md_state *state = state_if_alive(op);
     if (self->buffer == NULL) {
-        owners_release_storage(state_if_alive(op), self->head.storage);
+        owners_release_storage(state, self->head.storage);
     }
     else {
         buffer_unhold(self->buffer);
         Py_DECREF(self->buffer);
     }
-    array_recycle(self);
+    array_recycle(state, self);
     Py_DECREF(type);
 }
 

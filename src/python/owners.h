@@ -4,6 +4,8 @@
  *          object or a foreign managed tensor (whose deleter may want the GIL).
  * Threads: retiring runs on any thread and never waits: with this interpreter's GIL held it lets
  *          go at once, else it puts the storage on the list, which owners_drain empties.
+ * Depth:   owners within owners are let go 50 deep on the stack; the 50th empties the list of
+ *          what lies deeper, before its own release returns.
  * End:     once the interpreter is gone the list only grows.  What it holds is leaked on
  *          purpose: nothing is left that could free it.
  */

@@ -129,8 +129,15 @@ state_of(PyObject *op)
     return (md_state *)PyType_GetModuleState(Py_TYPE(op));
 }
 
-/* The same in a dealloc, without an exception.  NULL: the garbage collector has taken the module
- * from the type, as it clears both in any order. */
+/* False: the garbage collector has taken the module from the type, as it clears both in any
+ * order. */
+static inline bool
+state_is_alive(PyObject *op)
+{
+    return ((PyHeapTypeObject *)Py_TYPE(op))->ht_module != NULL;
+}
+
+/* As state_of, for a dealloc: NULL without an exception where the state is not alive. */
 static inline md_state *
 state_if_alive(PyObject *op)
 {
