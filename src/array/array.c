@@ -14,7 +14,7 @@
 
 /* AddressSanitizer could not tell a dead Array from its successor. */
 #ifdef __SANITIZE_ADDRESS__
-#define KEEPS_SPARES true
+#define KEEPS_SPARES false
 #else
 #define KEEPS_SPARES true
 #endif
@@ -35,7 +35,8 @@ allocate_object(md_state *state, int ndim)
 void
 array_recycle(md_state *state, ArrayObject *self)
 {
-    bool is_kept = KEEPS_SPARES && state->array_type != NULL && self->ndim < MD_SPARE_ARRAYS &&
+    bool is_kept = KEEPS_SPARES && state_is_alive((PyObject *)self) &&
+                   state->array_type != NULL && self->ndim < MD_SPARE_ARRAYS &&
                    state->spare_arrays[self->ndim] == NULL;
     if (is_kept) {
         state->spare_arrays[self->ndim] = (PyObject *)self;

@@ -13,12 +13,20 @@ absent_get(PyObject *Py_UNUSED(op), void *text)
     return PyErr_Format(PyExc_AttributeError, "Array has no attribute %s.", (const char *)text);
 }
 
+/* `a.data = x`: the type of these names, which nobody knows, is not spoken of. */
+static int
+absent_set(PyObject *op, PyObject *Py_UNUSED(value), void *text)
+{
+    (void)absent_get(op, text);
+    return -1;
+}
+
 #define MATHS_ROW(name) \
-    {name, absent_get, NULL, NULL, \
+    {name, absent_get, absent_set, NULL, \
      (void *)("'" name "': it does no arithmetic; call np.asarray(a)." name \
               "() or a.to(torch.Tensor)." name "(), which share its memory")},
 #define ABSENT_ROW(name, instead) \
-    {name, absent_get, NULL, NULL, (void *)("'" name "'; write " instead)},
+    {name, absent_get, absent_set, NULL, (void *)("'" name "'; write " instead)},
 static PyGetSetDef absent_getset[] = {
     ARRAY_MATHS_LIST(MATHS_ROW) ARRAY_ABSENT_LIST(ABSENT_ROW){NULL, NULL, NULL, NULL, NULL},
 };

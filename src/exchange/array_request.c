@@ -154,19 +154,48 @@ describe_view(ArrayObject *self, const char *format, int flags, Py_buffer *view)
     return 0;
 }
 
+/* The same exception without its traceback, whose frames would keep the caller's objects alive:
+ * owned (+1).  The exception itself, if its class makes none of these arguments. */
+static PyObject *
+without_traceback(PyObject *exception)
+{
+    PyObject *args = PyObject_GetAttrString(exception, "args");
+    PyObject *made =
+        args == NULL ? NULL : PyObject_Call((PyObject *)Py_TYPE(exception), args, NULL);
+    Py_XDECREF(args);
+    if (made != NULL && PyExceptionInstance_Check(made)) {
+        return made;
+    }
+    PyErr_Clear();
+    Py_XDECREF(made);
+    return Py_NewRef(exception);
+}
+
 /* Keep the exception for __array__, which raises it again: NumPy asks for the buffer first,
- * discards what that raises (failed GPU work, Ctrl-C), and then calls __array__. */
+ * discards what that raises (failed GPU work, Ctrl-C), and then calls __array__, within one
+ * instruction of Python.  A later instruction comes after somebody has heard it. */
 static void
 note_unheard(ArrayObject *self)
 {
     md_state *state = state_of((PyObject *)self);
+    PyFrameObject *frame = PyEval_GetFrame();
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
-    Py_XSETREF(state->unheard, Py_XNewRef(value));
+    Py_XSETREF(state->unheard, without_traceback(value));
     state->unheard_of = self;
+    state->unheard_frame = frame;
+    state->unheard_instruction = frame == NULL ? -1 : PyFrame_GetLasti(frame);
     self->has_raised_unheard = true;
     PyErr_Restore(type, value, traceback);
+}
+
+static bool
+is_within_the_same_call(const md_state *state)
+{
+    PyFrameObject *frame = PyEval_GetFrame();
+    return frame == state->unheard_frame &&
+           (frame == NULL || PyFrame_GetLasti(frame) == state->unheard_instruction);
 }
 
 int
@@ -178,18 +207,19 @@ array_raise_unheard(ArrayObject *self)
     }
     PyObject *value = state->unheard;
     state->unheard = NULL;
-    PyErr_SetObject((PyObject *)Py_TYPE(value), value);
+    if (is_within_the_same_call(state)) {
+        PyErr_SetObject((PyObject *)Py_TYPE(value), value);
+    }
     Py_DECREF(value);
-    return -1;
+    return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Forget what an earlier request raised: the buffer is in use, so it was reported. */
 void
 array_forget_unheard(ArrayObject *self)
 {
-    md_state *state = state_of((PyObject *)self);
+    md_state *state = state_if_alive((PyObject *)self); /* a dealloc calls too */
     self->has_raised_unheard = false;
-    if (state->unheard_of == self) {
+    if (state != NULL && state->unheard_of == self) {
         Py_CLEAR(state->unheard);
     }
 }

@@ -110,6 +110,70 @@ array_of_our_buffer(md_state *state, PyObject *x, const import_request *request)
     return result;
 }
 
+/* 1, and the dtype of a NumPy array where ml_dtypes made it; 0 for everything else.  -1 with
+ * ValueError: another byte order, which NumPy would refuse without saying what to do; or with
+ * what the array's own code raises. */
+static int
+find_ml_dtype(md_state *state, PyObject *x, DLDataType *dtype)
+{
+    if (!array_numpy_is_array(x)) {
+        return 0;
+    }
+    PyObject *named = PyObject_GetAttrString(x, "dtype");
+    /* the usual case, without looking names up */
+    if (named != NULL && array_numpy_builtin(named) == NUMPY_OWN) {
+        Py_DECREF(named);
+        return 0;
+    }
+    bool is_known = named != NULL && dtype_type_convert(state, "asarray", named, dtype) == 0;
+    Py_XDECREF(named);
+    if (!is_known && !PyErr_ExceptionMatches(PyExc_TypeError)) {
+        return -1;
+    }
+    PyErr_Clear();
+    return is_known && dtype_buffer_format(*dtype) == NULL;
+}
+
+/* Import a NumPy array of an ml_dtypes type as integers, and rename them.  Its sub-byte
+ * items have a byte each, and keep it. */
+static PyObject *
+array_of_ml_dtypes(md_state *state, PyObject *ndarray, const import_request *request)
+{
+    static const char *const names[] = {NULL, "uint8", "uint16", NULL, "uint32"};
+    DLDataType dtype;
+    if (find_ml_dtype(state, ndarray, &dtype) < 0) {
+        return NULL;
+    }
+    PyObject *integers =
+        PyObject_CallMethod(ndarray, "view", "s", names[dtype_itemsize(dtype)]);
+    PyObject *plain = integers == NULL ? NULL : array_of_buffer(state, integers, request);
+    PyObject *array = NULL;
+    if (plain != NULL) {
+        strided_layout layout;
+        array_get_layout(array_cast(plain), &layout);
+        PyObject *buffer = array_buffer(array_cast(plain));
+        array = buffer == NULL
+                    ? NULL
+                    : array_new_padded(state, buffer, array_cast(plain)->byte_offset, &layout,
+                                       dtype, array_cast(plain)->is_readonly, true);
+    }
+    Py_XDECREF(plain);
+    Py_XDECREF(integers);
+    return array;
+}
+
+static PyObject *
+array_of_ndarray(md_state *state, PyObject *ndarray, const import_request *request)
+{
+    DLDataType dtype;
+    int is_ml_dtypes = find_ml_dtype(state, ndarray, &dtype);
+    if (is_ml_dtypes < 0) {
+        return NULL;
+    }
+    return is_ml_dtypes ? array_of_ml_dtypes(state, ndarray, request)
+                        : array_of_buffer(state, ndarray, request);
+}
+
 /* Is it a scalar of NumPy's?  These have a dtype and the buffer protocol, but no memory to
  * share.  1, 0, or -1 with an exception. */
 static int
@@ -174,7 +238,7 @@ array_of_numbers(md_state *state, PyObject *x, const import_request *request)
     PyObject *array = NULL;
     if (items != NULL) {
         import_request always = {.device = request->device, .copy = 1};
-        array = array_of_buffer(state, items, &always);
+        array = array_of_ndarray(state, items, &always);
     }
     Py_XDECREF(items);
     Py_XDECREF(wide);
@@ -206,61 +270,9 @@ array_of_interface(md_state *state, PyObject *x, const import_request *request)
 {
     PyObject *numpy = array_numpy_module("asarray");
     PyObject *items = numpy == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "(O)", x);
-    PyObject *array = items == NULL ? NULL : array_of_buffer(state, items, request);
+    PyObject *array = items == NULL ? NULL : array_of_ndarray(state, items, request);
     Py_XDECREF(items);
     Py_XDECREF(numpy);
-    return array;
-}
-
-/* 1, and the dtype of a NumPy array where ml_dtypes made it; 0 for everything else.  -1 with
- * ValueError: another byte order, which NumPy would refuse without saying what to do; or with
- * what the array's own code raises. */
-static int
-find_ml_dtype(md_state *state, PyObject *x, DLDataType *dtype)
-{
-    if (!array_numpy_is_array(x)) {
-        return 0;
-    }
-    PyObject *named = PyObject_GetAttrString(x, "dtype");
-    /* the usual case, without looking names up */
-    if (named != NULL && array_numpy_builtin(named) == NUMPY_OWN) {
-        Py_DECREF(named);
-        return 0;
-    }
-    bool is_known = named != NULL && dtype_type_convert(state, "asarray", named, dtype) == 0;
-    Py_XDECREF(named);
-    if (!is_known && !PyErr_ExceptionMatches(PyExc_TypeError)) {
-        return -1;
-    }
-    PyErr_Clear();
-    return is_known && dtype_buffer_format(*dtype) == NULL;
-}
-
-/* Import a NumPy array of an ml_dtypes type as integers, and rename them.  Its sub-byte
- * items have a byte each, and keep it. */
-static PyObject *
-array_of_ml_dtypes(md_state *state, PyObject *ndarray, const import_request *request)
-{
-    static const char *const names[] = {NULL, "uint8", "uint16", NULL, "uint32"};
-    DLDataType dtype;
-    if (find_ml_dtype(state, ndarray, &dtype) < 0) {
-        return NULL;
-    }
-    PyObject *integers =
-        PyObject_CallMethod(ndarray, "view", "s", names[dtype_itemsize(dtype)]);
-    PyObject *plain = integers == NULL ? NULL : array_of_buffer(state, integers, request);
-    PyObject *array = NULL;
-    if (plain != NULL) {
-        strided_layout layout;
-        array_get_layout(array_cast(plain), &layout);
-        PyObject *buffer = array_buffer(array_cast(plain));
-        array = buffer == NULL
-                    ? NULL
-                    : array_new_padded(state, buffer, array_cast(plain)->byte_offset, &layout,
-                                       dtype, array_cast(plain)->is_readonly, true);
-    }
-    Py_XDECREF(plain);
-    Py_XDECREF(integers);
     return array;
 }
 

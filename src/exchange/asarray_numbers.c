@@ -10,6 +10,7 @@
 #include "array/array.h"
 #include "array/array_numpy.h"
 #include "exchange/nested_numbers.h"
+#include "python/attribute.h"
 #include "python/element.h"
 
 /* ---- what is a number ---- */
@@ -87,26 +88,49 @@ pack_whole(DLDataType dtype, PyObject *item, char *bytes)
 }
 
 static int
-pack_item(DLDataType dtype, PyObject *item, char *bytes)
+pack_number(DLDataType dtype, PyObject *number, char *bytes)
 {
     bool is_integer = dtype.code == kDLInt || dtype.code == kDLUInt;
+    return is_integer && !PyIndex_Check(number) ? pack_whole(dtype, number, bytes)
+                                                : element_pack("asarray", dtype, number, bytes);
+}
+
+/* The number in an array without axes, of any library: owned (+1).  Other items are numbers. */
+static PyObject *
+number_of(md_state *state, PyObject *item)
+{
+    bool is_plain = PyFloat_Check(item) || PyLong_Check(item) || PyComplex_Check(item);
+    int is_array = is_plain ? 0 : attribute_exists(item, state->str___array__);
+    if (is_array <= 0) {
+        return is_array < 0 ? NULL : Py_NewRef(item);
+    }
+    return PyObject_CallMethod(item, "item", NULL);
+}
+
+static int
+pack_item(md_state *state, DLDataType dtype, PyObject *item, char *bytes)
+{
     if (check_item(item, dtype) < 0) {
         return -1;
     }
-    return is_integer && !PyIndex_Check(item) ? pack_whole(dtype, item, bytes)
-                                              : element_pack("asarray", dtype, item, bytes);
+    PyObject *number = number_of(state, item);
+    int result = number == NULL || check_item(number, dtype) < 0
+                     ? -1
+                     : pack_number(dtype, number, bytes);
+    Py_XDECREF(number);
+    return result;
 }
 
 /* ---- all of them ---- */
 
 static int
-pack_items(PyObject *const *items, ArrayObject *array)
+pack_items(md_state *state, PyObject *const *items, ArrayObject *array)
 {
     DLDataType dtype = array->dtype;
     int64_t itemsize = dtype_itemsize(dtype);
     char *origin = array_storage(array)->address, bytes[16]; /* complex128 is the largest */
     for (int64_t i = 0; i < array->nitems; i++) {
-        if (pack_item(dtype, items[i], bytes) < 0) {
+        if (pack_item(state, dtype, items[i], bytes) < 0) {
             return -1;
         }
         if (dtype.bits < 8) {
@@ -128,7 +152,7 @@ array_of_items(md_state *state, PyObject *const *items, int ndim, const int64_t 
         .mode = BRIDGE_SHARED, .order = 'C', .ndim = ndim, .shape = shape, .dtype = dtype};
     what.device = import_request_device(state, "asarray", request);
     PyObject *array = what.device == NULL ? NULL : array_allocate(state, "asarray", &what);
-    if (array != NULL && pack_items(items, array_cast(array)) < 0) {
+    if (array != NULL && pack_items(state, items, array_cast(array)) < 0) {
         Py_CLEAR(array);
     }
     return array;

@@ -252,7 +252,10 @@ array_dealloc(PyObject *op)
     if (self->weakrefs != NULL) {
         PyObject_ClearWeakRefs(op);
     }
-    md_state *state = state_of(op);
+    if (self->has_raised_unheard) {
+        array_forget_unheard(self); /* the next Array can have this address */
+    }
+    md_state *state = state_if_alive(op);
     if (self->buffer == NULL) {
         owners_release_storage(state, self->head.storage);
     }

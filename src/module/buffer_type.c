@@ -316,7 +316,7 @@ buffer_dealloc(PyObject *op)
     if (self->weakrefs != NULL) {
         PyObject_ClearWeakRefs(op);
     }
-    owners_release_storage(state_of(op), self->storage);
+    owners_release_storage(state_if_alive(op), self->storage);
     type->tp_free(op);
     Py_DECREF(type);
 }

@@ -8,6 +8,7 @@ struct owner_list {
     metal_storage *head; /* atomic; newest first, linked by storage->owner.next */
     /* the interpreter's number: an address comes again, a number does not */
     int64_t home;
+    int depth;            /* releases under way within one another; the GIL guards it */
     bool is_main;         /* pending calls run in the main interpreter only */
     bool is_closed;       /* atomic */
     bool is_call_pending; /* atomic: Py_AddPendingCall has been told */
@@ -16,6 +17,9 @@ struct owner_list {
 /* Lists are never freed: a deleter can come after the interpreter's end and needs a place to
  * look.  A few words an interpreter. */
 static owner_list *every_list; /* atomic; newest first */
+
+/* As CPython's trashcan has it. */
+#define MAX_DEPTH 50
 
 enum { OWNER_OBJECT, OWNER_TENSOR_LEGACY, OWNER_TENSOR_VERSIONED };
 
@@ -90,6 +94,32 @@ drain(owner_list *list)
     }
 }
 
+static void
+push(owner_list *list, metal_storage *storage)
+{
+    storage->owner.next = __atomic_load_n(&list->head, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&list->head, &storage->owner.next, storage, true,
+                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+    }
+}
+
+/* Let go at once.  An owner can be the last to hold another storage, and so on down a long chain:
+ * what lies deeper than MAX_DEPTH waits on the list, so that the stack does not overflow. */
+static void
+let_go_nested(owner_list *list, metal_storage *storage)
+{
+    if (list->depth == MAX_DEPTH) {
+        push(list, storage);
+        return;
+    }
+    bool is_deepest = ++list->depth == MAX_DEPTH;
+    let_go(storage);
+    if (is_deepest) {
+        drain(list);
+    }
+    list->depth--;
+}
+
 static int
 drain_when_pending(void *op)
 {
@@ -100,15 +130,6 @@ drain_when_pending(void *op)
 }
 
 /* ---- retiring, on any thread ---- */
-
-static void
-push(owner_list *list, metal_storage *storage)
-{
-    storage->owner.next = __atomic_load_n(&list->head, __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n(&list->head, &storage->owner.next, storage, true,
-                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
-    }
-}
 
 /* SPEC export-deleter-late */
 static void
@@ -131,7 +152,7 @@ retire(metal_storage *storage, const void *here)
 {
     owner_list *list = storage->owner.home;
     if (here == list || is_attached_to(list)) {
-        let_go(storage);
+        let_go_nested(list, storage);
         return;
     }
     push(list, storage);

@@ -4,6 +4,8 @@
  *          object or a foreign managed tensor (whose deleter may want the GIL).
  * Threads: retiring runs on any thread and never waits: with this interpreter's GIL held it lets
  *          go at once, else it puts the storage on the list, which owners_drain empties.
+ * Depth:   owners within owners are let go 50 deep on the stack; the 50th empties the list of
+ *          what lies deeper, before its own release returns.
  * End:     once the interpreter is gone the list only grows.  What it holds is leaked on
  *          purpose: nothing is left that could free it.
  */
@@ -30,11 +32,11 @@ storage_owner owners_of_tensor(md_state *state, void *managed, bool versioned);
 PyObject *owners_object(const metal_storage *storage);
 
 /* Release a storage where the GIL of this interpreter is held, which then need not be found
- * out. */
+ * out.  `state`: of state_if_alive. */
 static inline void
 owners_release_storage(const md_state *state, metal_storage *storage)
 {
-    storage_release_at(storage, state->owners);
+    storage_release_at(storage, state == NULL ? NULL : state->owners);
 }
 
 /* Let go of whatever waits.  When nothing does, this is one memory read.  The GIL is held. */

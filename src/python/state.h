@@ -100,11 +100,13 @@ typedef struct md_state {
     foreign_type foreign_types[MD_FOREIGN_TYPES]; /* the types seen last */
     int foreign_next;                             /* the slot to be overwritten next */
     PyObject *spare_arrays[MD_SPARE_ARRAYS];      /* owned memory, no references */
-    Py_ssize_t open_blocks; /* `with stream:` blocks that are open, in all threads */
-    int foreign_last;       /* the slot that was found last */
-    const void *unheard_of; /* the Array that `unheard` is about: compared, never followed */
-    int storage_choice;     /* METAL_DLPACK_STORAGE_MODE once read; see storage_mode.h */
-    bool torch_is_checked;  /* false: not known yet, or it does not */
+    Py_ssize_t open_blocks;    /* `with stream:` blocks that are open, in all threads */
+    int foreign_last;          /* the slot that was found last */
+    const void *unheard_of;    /* the Array that `unheard` is about: compared, never followed */
+    const void *unheard_frame; /* the frame that ran, and its instruction: compared only */
+    int unheard_instruction;
+    int storage_choice;    /* METAL_DLPACK_STORAGE_MODE once read; see storage_mode.h */
+    bool torch_is_checked; /* false: not known yet, or it does not */
     Py_ssize_t modules_without_torch; /* -1: torch is among them */
     struct owner_list *owners;        /* of foreign memory, waiting for the GIL; see owners.h */
 } md_state;
@@ -125,6 +127,22 @@ static inline md_state *
 state_of(PyObject *op)
 {
     return (md_state *)PyType_GetModuleState(Py_TYPE(op));
+}
+
+/* False: the garbage collector has taken the module from the type, as it clears both in any
+ * order. */
+static inline bool
+state_is_alive(PyObject *op)
+{
+    return ((PyHeapTypeObject *)Py_TYPE(op))->ht_module != NULL;
+}
+
+/* As state_of, for a dealloc: NULL without an exception where the state is not alive. */
+static inline md_state *
+state_if_alive(PyObject *op)
+{
+    PyObject *module = ((PyHeapTypeObject *)Py_TYPE(op))->ht_module;
+    return module == NULL ? NULL : (md_state *)PyModule_GetState(module);
 }
 
 static inline md_state *

@@ -238,6 +238,9 @@ def test_a_method_of_other_arrays_is_absent_and_says_what_to_write(name):
     assert not hasattr(a, name)
     assert name not in dir(a)
     assert (caught.value.name, caught.value.obj is a) == (name, True)
+    for change in (lambda: setattr(a, name, 1), lambda: delattr(a, name)):
+        with pytest.raises(AttributeError, match=f"^Array has no attribute '{name}'[;:] .*a"):
+            change()
 
 
 def test_nothing_lists_the_names_of_methods_that_array_has_not():

@@ -1,5 +1,7 @@
 """Array.__array_interface__: what it says, where it is not there, and who has waited; to_numpy()."""
 
+import weakref
+
 import hypothesis
 import hypothesis.strategies as st
 import numpy as np
@@ -102,3 +104,32 @@ def test_to_numpy_is_asarray(storage, dtype):
     assert found.dtype == wanted.dtype
     assert np.array_equal(found, wanted)
     assert np.shares_memory(found, wanted) == (storage != "private" and dtype != "int4")
+
+
+def fail_and_hear(array, settings):
+    settings(fail="commit@1=8")
+    array.fill(3, stream=md.Stream())
+    with pytest.raises(md.MetalError):
+        memoryview(array)
+    settings(fail=None)
+
+
+@pytest.mark.needs_softmetal
+@pytest.mark.parametrize("read", [lambda a: a.__array_interface__, lambda a: a.__array__()])
+def test_a_failure_that_a_buffer_request_raised_is_not_raised_again(read, settings):
+    array = md.zeros(64)
+    fail_and_hear(array, settings)
+    read(array)
+
+
+@pytest.mark.needs_softmetal
+def test_a_failure_of_a_dead_array_is_not_its_successors(settings):
+    """The next Array of as many dimensions can have its address."""
+    array = md.zeros(64)
+    address, dead = id(array), weakref.ref(array)
+    fail_and_hear(array, settings)
+    del array
+    assert dead() is None, "the failure keeps the frame that heard it, and so the Array"
+    others = [md.zeros(64, "bfloat16") for _ in range(2)]
+    for other in others:
+        assert np.asarray(other).shape == (64,), id(other) == address

@@ -261,3 +261,52 @@ def test_copy_false_is_refused_and_lanes_are_none_of_numpy_s():
         md.asarray([1.0], dtype="float64", copy=False)
     with pytest.raises(TypeError, match="lanes"):
         md.asarray([1.0, 2.0], dtype="float32x2")
+
+
+class LikeTorch:
+    """A tensor without axes that no int() takes, as torch's of floats."""
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(2.5)
+
+    def __index__(self):
+        raise TypeError("only integer tensors of a single element can be converted to an index")
+
+    def item(self):
+        return 2.5
+
+
+@pytest.mark.parametrize("name", ["float32", "int64", "bool", "complex64", "bfloat16", "int4"])
+@pytest.mark.parametrize("make", [np.array, lambda x: md.full((), x, "float64"), lambda x: LikeTorch()])
+def test_arrays_without_axes_are_numbers_of_a_list(name, make):
+    assert md.asarray([[make(2.5)], [1]], dtype=name).tolist() == md.asarray([[2.5], [1]], dtype=name).tolist()
+
+
+@pytest.mark.parametrize("name", ["float32", "int64", "bool", "int4"])
+@pytest.mark.parametrize("item", [np.array("1"), np.array(None), np.array("2020", "M8[s]"), np.array(1j)], ids=repr)
+def test_what_is_no_number_is_refused_in_an_array_without_axes(item, name):
+    if item.dtype == complex and name == "bool":
+        assert md.asarray([item], dtype=name).tolist() == [True]
+    else:
+        with pytest.raises(TypeError, match="is no number that an element type holds"):
+            md.asarray([item], dtype=name)
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "int4", "float8_e4m3fn"])
+def test_scalars_of_ml_dtypes_keep_their_type_without_a_dtype(name):
+    scalar = md.dtype(name).numpy.type(2)
+    for given in (scalar, [[scalar]], [np.array(scalar)]):
+        array = md.asarray(given)
+        assert (array.dtype, array.shape) == (name, np.shape(given))
+        assert array.reshape(-1).tolist() == [2]
+
+
+def test_what_array_gives_can_be_of_ml_dtypes():
+    class Gives:
+        def __array__(self, dtype=None, copy=None):
+            return memory
+
+    memory = np.arange(5000).astype(md.dtype("bfloat16").numpy)
+    array = md.asarray(Gives(), copy=False)
+    assert array.dtype == "bfloat16"
+    assert np.shares_memory(np.asarray(array), memory)

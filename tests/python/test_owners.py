@@ -145,6 +145,45 @@ def test_the_interpreter_ends_cleanly_whatever_is_still_held(holder):
 
 
 @pytest.mark.rule("module-ends")
+def test_a_module_goes_with_arrays_in_the_same_cycle():
+    """The garbage collector takes the module from its types before the Arrays go."""
+    run(f"""
+        import sys
+        sys.path[:0] = {sys.path!r}
+        import gc, importlib.util
+        import metal_dlpack._core as core
+        spec = importlib.util.find_spec("metal_dlpack._core")
+        class Memory(bytearray):
+            pass
+        for _ in range(3):
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            memory = Memory(8192)
+            array = memory.array = module.asarray(memory)
+            module.kept = [array, array[1:], array.buffer]
+            del array, memory, module
+            gc.collect()
+    """)
+
+
+@pytest.mark.parametrize("step", ["md.asarray(np.asarray(a))", "md.from_dlpack(np.from_dlpack(a.host))"])
+def test_a_long_chain_of_owners_does_not_overflow_the_stack(step):
+    """Each link is the last to hold the next; the memory goes at once with the first."""
+    run(f"""
+        import sys
+        sys.path[:0] = {sys.path!r}
+        import numpy as np
+        import metal_dlpack as md
+        a = md.zeros(4)
+        memory = a.buffer
+        for _ in range(100_000):
+            a = {step}
+        del a
+        memory.close()
+    """)
+
+
+@pytest.mark.rule("module-ends")
 def test_the_module_can_be_dropped_and_imported_again():
     assert (
         run(f"""
