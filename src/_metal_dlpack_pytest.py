@@ -23,7 +23,10 @@ LET_GO_S = 2
 Configure = Callable[..., None]
 
 _reports_before = pytest.StashKey[int]()
+_was_idle = pytest.StashKey[bool]()
 _has_passed = pytest.StashKey[bool]()
+#: Only there if the test passed and buffers outlived its fixtures.
+_buffers_before = pytest.StashKey[int]()
 
 
 # ---- options: settings of the whole run ----
@@ -65,8 +68,10 @@ def pytest_configure(config: pytest.Config) -> None:
     asked = asked_settings(config.option)
     if not asked:
         return
-    from metal_dlpack import softmetal
-
+    try:
+        from metal_dlpack import softmetal
+    except ImportError as error:
+        raise pytest.UsageError(f"--softmetal-...: metal_dlpack cannot be imported: {error}") from error
     if not softmetal.is_present():
         raise pytest.UsageError(
             "The options --softmetal-... need the software Metal, and metal_dlpack stands on Apple's Metal here. "
@@ -155,11 +160,8 @@ def metal_buffers(request: pytest.FixtureRequest) -> Generator[Callable[[], int]
     if not request.node.stash.get(_has_passed, False):
         return  # what a failed test holds is its traceback's
     getattr(request.node, "funcargs", {}).clear()  # pytest keeps what fixtures gave for longer than their teardown
-    deadline = time.monotonic() + LET_GO_S
-    while (kept := count_buffers() - before) > 0 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    if kept > 0:
-        pytest.fail(f"{kept} MTLBuffers outlive the test.", pytrace=False)
+    if count_buffers() > before:
+        request.node.stash[_buffers_before] = before
 
 
 def count_buffers() -> int:
@@ -174,7 +176,7 @@ def count_buffers() -> int:
 
 
 @pytest.fixture
-def metal_reports() -> Generator[None]:
+def metal_reports(request: pytest.FixtureRequest) -> Generator[None]:
     """Turn validation on.  A test that makes a report, of a race or of wrong use, fails."""
     from metal_dlpack import softmetal
 
@@ -184,6 +186,8 @@ def metal_reports() -> Generator[None]:
     wanted = {"validation": "1", "validation_mode": "log"}
     softmetal.configure(**{name: os.environ.get(variable(name), value) for name, value in wanted.items()})
     yield
+    if request.node.stash.get(_was_idle, False):
+        softmetal.wait_idle(IDLE_S)  # work of other fixtures' teardowns, while it is still validated
     restore(wanted)
 
 
@@ -200,20 +204,38 @@ def uses(item: pytest.Item, fixture: str) -> bool:
     return fixture in getattr(item, "fixturenames", ())
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
+@pytest.hookimpl(hookwrapper=True, trylast=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, None]:
     if uses(item, "metal_reports"):
         from metal_dlpack import softmetal
 
-        item.stash[_reports_before] = softmetal.reports() if softmetal.is_present() else 0
+        if softmetal.is_present():
+            item.stash[_was_idle] = softmetal.wait_idle(0)
+            item.stash[_reports_before] = softmetal.reports()
+    judge_reports(item, "setup", (yield))
+
+
+@pytest.hookimpl(hookwrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
+    judge_reports(item, "call", (yield))
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, None]:
+    """The outermost: the log's records and the instance of the test's class hold buffers until here."""
+    instance = getattr(item, "instance", None) if uses(item, "metal_buffers") else None
+    outcome = yield
+    judge_reports(item, "teardown", outcome)
+    if _buffers_before in item.stash:
+        getattr(instance, "__dict__", {}).clear()  # pytest keeps it until the run ends
+        judge_buffers(item.stash[_buffers_before], outcome)
+        del item.stash[_buffers_before]
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     outcome = yield
     report: pytest.TestReport = outcome.get_result()
-    if uses(item, "metal_reports"):
-        judge(item, report)
     if report.when == "call":
         item.stash[_has_passed] = report.passed
     has_options = bool(asked_settings(item.config.option))
@@ -221,22 +243,35 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
         report.sections.append(("softmetal: repeat", " ".join([*variables(), "pytest", shlex.quote(item.nodeid)])))
 
 
-def judge(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Let what the software Metal reported in this phase fail it; beside another failure, show it."""
+def judge_reports(item: pytest.Item, phase: str, outcome: Any) -> None:
+    """Let what the software Metal reported in this phase fail it; beside another failure, show it.
+
+    Work is waited for after failures too: else its reports come in the next test.
+    """
+    if _reports_before not in item.stash:
+        return
     from metal_dlpack import softmetal
 
-    if not softmetal.is_present():
-        return
-    is_idle = not (report.when == "call" and report.passed) or softmetal.wait_idle(IDLE_S)
+    is_late = item.stash[_was_idle] and phase != "setup" and not softmetal.wait_idle(IDLE_S)
+    if is_late:
+        item.stash[_was_idle] = False  # said once; the tests after this one are not to blame
     count = softmetal.reports()
-    news = count - item.stash.get(_reports_before, count)
+    news = count - item.stash[_reports_before]
     item.stash[_reports_before] = count
-    if is_idle and news == 0:
+    if not is_late and news == 0:
         return
     text = softmetal.last_report() if news else f"softmetal: GPU work is not done within {IDLE_S} s."
     if news > 1:
         text += f"\n(the last of {news} reports; the others are on stderr)"
-    if report.passed:
-        report.outcome, report.longrepr = "failed", text
+    if outcome.excinfo is None:
+        outcome.force_exception(pytest.fail.Exception(text, pytrace=False))
     else:
-        report.sections.append(("softmetal", text))
+        item.add_report_section(phase, "softmetal", text)
+
+
+def judge_buffers(before: int, outcome: Any) -> None:
+    deadline = time.monotonic() + LET_GO_S
+    while (kept := count_buffers() - before) > 0 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if kept > 0 and outcome.excinfo is None:
+        outcome.force_exception(pytest.fail.Exception(f"{kept} MTLBuffers outlive the test.", pytrace=False))

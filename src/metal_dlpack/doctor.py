@@ -21,6 +21,7 @@ from typing import IO, Any, TextIO
 
 import metal_dlpack as md
 
+from .answers import take_stdout
 from .frameworks import FRAMEWORKS
 from .probes import PROBES, Copies, Probe
 
@@ -52,10 +53,11 @@ class Row:
 
 def run_child(names: list[str]) -> None:
     """In the child: run probes, print one line of JSON for each as it ends."""
+    answers = take_stdout()
     by_name = {probe.name: probe for probe in PROBES}
     for name in names:
         verdict, reason = run_probe(by_name[name])
-        print(json.dumps([name, verdict, reason]), flush=True)
+        print(json.dumps([name, verdict, reason]), file=answers, flush=True)
 
 
 def run_probe(probe: Probe) -> tuple[str, str]:
@@ -91,8 +93,8 @@ def end_text(returncode: int, stderr: bytes) -> str:
 def read_answer(line: bytes, names: list[str]) -> Answer | None:
     try:
         name, verdict, reason = json.loads(line)
-    except ValueError:
-        return None  # a framework prints what it likes
+    except (ValueError, TypeError):
+        return None  # printed while Python started
     return (name, verdict, str(reason)) if name in names and verdict in VERDICTS else None
 
 
@@ -282,7 +284,7 @@ class Table:
         return self.line(("from", "to", "how", "verdict"), "")
 
     def row(self, row: Row) -> str:
-        tail = row.reason
+        tail = " ".join(row.reason.split())  # an error of a framework may be many lines long
         if row.note:
             if row.note not in self.notes:
                 self.notes.append(row.note)

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any
 
 from . import _core
+from .answers import take_stdout
 from .explain_rules import CALLS, MODULES, RULES
 
 __all__ = ["Trial", "trial_of"]
@@ -164,11 +165,12 @@ def find_calls(from_dlpack: Any) -> list[list[dict[str, object]]]:
 
 def run_child(consumer: str, *names: str) -> None:
     """In the child: print a line of JSON for the import, for the calls and for each example."""
+    output = take_stdout()
     from_dlpack = importlib.import_module(MODULES[consumer][0]).from_dlpack
     examples = examples_of(consumer)
-    print(json.dumps(["calls", find_calls(from_dlpack)]), flush=True)
+    print(json.dumps(["calls", find_calls(from_dlpack)]), file=output, flush=True)
     for name in names:
-        print(json.dumps([name, try_example(from_dlpack, examples[name])]), flush=True)
+        print(json.dumps([name, try_example(from_dlpack, examples[name])]), file=output, flush=True)
     os._exit(0)  # what the framework has of the examples is never deleted
 
 
@@ -202,9 +204,9 @@ def ask_child(consumer: str, names: list[str]) -> dict[str, Any]:
     for line in output.splitlines():
         try:
             name, answer = json.loads(line)
+            answers[name] = answer
         except (ValueError, TypeError):
-            continue  # a framework prints what it likes
-        answers[name] = answer
+            continue  # printed while Python started
     return answers
 
 

@@ -22,6 +22,9 @@ ENDS = {
     "end_killed": "import os, signal; os.kill(os.getpid(), signal.SIGABRT)",
     "end_exit": "import os; print('last words', file=__import__('sys').stderr); os._exit(3)",
     "end_noisy": "print('[1, 2]'); print('not JSON {'); print('[\"end_well\", \"nonsense\", \"\"]')",
+    "end_unfinished": "import os; os.write(1, b'no newline'); print(5, end='')",
+    # A process that outlives the child, with all that it inherits.
+    "end_outlived": "import os, subprocess; subprocess.Popen(['sleep', '30']); os._exit(3)",
     # It ends well in a process of its own.
     "end_alone": "import metal_dlpack as md\n    assert not hasattr(md, 'mark'), 'not alone'",
     "end_marked": "import metal_dlpack as md\n    md.mark = True",
@@ -72,6 +75,28 @@ def test_a_crash_is_a_row_and_not_the_end(odd_probes):
     assert "last words" in reason
     assert answers["end_noisy"] == ["shares", ""]
     assert odd_probes == [names, names[4:], names[5:]]
+
+
+def test_what_a_framework_prints_is_no_answer_and_spoils_none(odd_probes):
+    names = ["end_noisy", "end_unfinished", "end_well"]
+    answers = list(doctor.ask_together([stand_in(name) for name in names], quiet))
+    assert answers == [(name, "shares", "") for name in names]
+    assert odd_probes == [names]
+    for line in (b"5", b"null", b"[[], 1, 2]", b"\xff", b'["end_well", "nonsense", ""]'):
+        assert doctor.read_answer(line, names) is None
+
+
+def test_a_process_that_a_framework_leaves_behind_is_not_waited_for(odd_probes, monkeypatch):
+    monkeypatch.setattr(doctor, "CHILD_TIMEOUT_S", 20)
+    ((_, verdict, reason),) = doctor.ask_together([stand_in("end_outlived")], quiet)
+    assert verdict == "cannot"
+    assert reason.startswith("the process ended with code 3")
+
+
+def test_a_reason_of_many_lines_is_one_line_of_the_table():
+    probe = stand_in("p")
+    text = doctor.Table([probe]).row(doctor.make_row(probe, "cannot", "ImportError:\n\n  one\n  two"))
+    assert text.endswith("UNEXPECTED ImportError: one two")
 
 
 def test_a_probe_that_hangs_is_a_row(odd_probes, monkeypatch):
@@ -142,7 +167,9 @@ def test_without_a_framework_the_doctor_says_what_to_install(monkeypatch, capsys
 
 
 def test_the_exit_code_says_whether_all_is_as_it_should_be(odd_probes, monkeypatch, capsys):
-    monkeypatch.setattr(doctor, "PROBES", [stand_in(name) for name in ENDS if name not in ("end_alone", "end_late")])
+    monkeypatch.setattr(
+        doctor, "PROBES", [stand_in(name) for name in ENDS if name not in ("end_alone", "end_late", "end_outlived")]
+    )
     assert main([]) == 1
     text = capsys.readouterr().out
     assert text.count("UNEXPECTED") == 4

@@ -66,6 +66,19 @@ def test_it_can_be_left_out(run):
     assert "fixture 'metal' not found" in said(result)
 
 
+def test_a_package_that_cannot_be_imported_costs_only_the_tests_that_need_it(run, pytester, monkeypatch):
+    broken = pytester.mkpydir("metal_dlpack")
+    (broken / "__init__.py").write_text("raise ImportError('no libobjc')")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(pytester.path), python_path()]))
+    text = "def test_one():\n    pass\n\ndef test_two(metal):\n    pass\n\ndef test_three():\n    pass\n"
+    result = run(text, head="")
+    result.assert_outcomes(passed=2, errors=1)
+    assert "ImportError: no libobjc" in said(result)
+    result = run(text, "--softmetal-seed=3", head="")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "metal_dlpack cannot be imported: no libobjc" in said(result)
+
+
 def test_help_and_the_list_of_fixtures_name_it(pytester):
     text = pytester.runpytest_subprocess("--help").stdout.str()
     for option in ("--softmetal-seed", "--softmetal-latency", "--softmetal-settings"):
@@ -114,6 +127,47 @@ def test_it(metal, array, shared, metal_buffers):
     result.assert_outcomes(passed=1)
 
 
+def test_what_pytest_keeps_of_a_test_is_no_leak(run):
+    """The instance of its class, and the arguments of its log records."""
+    result = run("""
+import logging
+import unittest
+
+class TestCase(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def checked(self, metal):
+        pass
+
+    def setUp(self):
+        self.first = md.zeros(3)
+
+    def test_it(self):
+        self.second = md.zeros(4)
+
+class TestClass:
+    @pytest.fixture(autouse=True)
+    def checked(self, metal):
+        self.first = md.zeros(3)
+
+    def setup_method(self):
+        self.second = md.zeros(3)
+
+    def test_it(self):
+        self.third = md.zeros(4)
+
+    def teardown_method(self):
+        assert self.first.size + self.third.size == 7
+
+def test_log(metal):
+    logging.warning("an array: %s", md.zeros(3))
+
+def test_leak(metal):
+    kept.append(md.zeros(3))
+""")
+    result.assert_outcomes(passed=4, errors=1)
+    assert "1 MTLBuffers outlive the test." in said(result)
+
+
 def test_a_test_with_only_one_of_the_fixtures_is_judged_by_that(run):
     result = run("""
 def test_settings(metal_settings):
@@ -158,10 +212,47 @@ def test_right(metal):
     assert re.search(r"the last of \d reports", said(result))
 
 
+def test_late_work_of_a_test_that_fails_is_its_own_too(run):
+    result = run("""
+def test_wrong(metal):
+    metal(latency_us=200_000)
+    race()
+    raise KeyError("its own")
+
+@pytest.fixture
+def late(metal_reports):
+    yield
+    softmetal.configure(latency_us=200_000)
+    race()
+    softmetal.configure(latency_us=None)
+
+def test_late(late):
+    pass
+
+def test_right(metal):
+    pass
+""")
+    result.assert_outcomes(failed=1, passed=2, errors=1)
+    result.stdout.fnmatch_lines(["FAILED test_it.py::test_wrong*", "ERROR test_it.py::test_late*"])
+
+
+def test_a_report_that_is_expected_is_xfailed(run):
+    result = run("""
+@pytest.mark.xfail(reason="known")
+def test_one(metal):
+    ask_for_nothing()
+
+@pytest.mark.xfail(reason="known", strict=True)
+def test_two(metal):
+    race()
+""")
+    result.assert_outcomes(xfailed=2)
+
+
 def test_a_failure_shows_the_reports_beside_its_own(run):
     result = run("def test_it(metal):\n    race()\n    raise KeyError('its own')\n")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*KeyError: 'its own'", "*- softmetal -*", "softmetal: race: *"])
+    result.stdout.fnmatch_lines(["*KeyError: 'its own'", "*- Captured softmetal call -*", "softmetal: race: *"])
 
 
 def test_a_report_of_a_fixture_is_an_error(run):
@@ -200,8 +291,11 @@ def test_it(metal_reports):
     softmetal.configure(latency_us=300_000)
     kept.append(md.Stream())
     md.zeros(8).fill(1, stream=kept[0])
+
+def test_right(metal_reports):
+    pass
 """)
-    result.assert_outcomes(failed=1)
+    result.assert_outcomes(failed=1, passed=1)
     assert "GPU work is not done within 0.05 s" in said(result)
 
 
