@@ -11,6 +11,7 @@
 #include "metal/managed_tensor.h"
 #include "metal/tracking.h"
 #include "python/attribute.h"
+#include "python/call_python.h"
 #include "python/errors.h"
 #include "python/refusal.h"
 #include "values/dtype_type_names.h"
@@ -45,17 +46,14 @@ order_for_target(PyObject *op, PyTypeObject *target, stream_order *order)
     if (tracking_is_quiet()) {
         return 0;
     }
-    PyObject *module = PyImport_ImportModule("metal_dlpack.sync");
-    PyObject *hook = module == NULL ? NULL
-                                    : PyObject_CallMethod(module, "consumer_hook_for", "(O)",
-                                                          (PyObject *)target);
+    PyObject *hook =
+        call_python("metal_dlpack.sync", "consumer_hook_for", (PyObject *)target, NULL);
     PyObject *answer =
         hook == NULL || hook == Py_None ? Py_XNewRef(hook) : PyObject_CallOneArg(hook, op);
     order->is_ordered = answer != NULL && hook != Py_None;
     int result = answer == NULL ? -1 : 0;
     Py_XDECREF(answer);
     Py_XDECREF(hook);
-    Py_XDECREF(module);
     return result;
 }
 

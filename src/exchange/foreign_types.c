@@ -6,6 +6,7 @@
 #include "exchange/torch_export.h"
 #include "exchange/torch_tensor.h"
 #include "python/attribute.h"
+#include "python/call_python.h"
 #include "streams/stream_protocol.h"
 
 /* The most versions of a table behind one another: a longer chain runs in a circle. */
@@ -60,12 +61,7 @@ static int
 find_sync(PyTypeObject *type, PyObject **out)
 {
     *out = NULL;
-    PyObject *module = PyImport_ImportModule("metal_dlpack.sync");
-    if (module == NULL) {
-        return -1;
-    }
-    PyObject *hook = PyObject_CallMethod(module, "hook_for", "(O)", (PyObject *)type);
-    Py_DECREF(module);
+    PyObject *hook = call_python("metal_dlpack.sync", "hook_for", (PyObject *)type, NULL);
     if (hook == Py_None) {
         Py_CLEAR(hook);
         return 0;

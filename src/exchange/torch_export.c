@@ -1,6 +1,8 @@
 /* torch_export.c: see torch_export.h. */
 #include "exchange/torch_export.h"
 
+#include "python/call_python.h"
+
 #include <string.h>
 
 /* Call a function of metal_dlpack.torch_memory, with `argument` if there is one.  True ends
@@ -8,12 +10,7 @@
 static int
 ask(md_state *state, const char *function, PyObject *argument)
 {
-    PyObject *module = PyImport_ImportModule("metal_dlpack.torch_memory");
-    PyObject *answer =
-        module == NULL
-            ? NULL
-            : PyObject_CallMethod(module, function, argument == NULL ? NULL : "(O)", argument);
-    Py_XDECREF(module);
+    PyObject *answer = call_python("metal_dlpack.torch_memory", function, argument, NULL);
     if (answer == NULL) {
         return -1;
     }

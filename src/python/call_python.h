@@ -1,4 +1,4 @@
-/* call_python.h: what the package's Python modules do for the types in C: words and pictures.
+/* call_python.h: what the package's Python modules do for the C code.
  *
  * Threads: the GIL is held.
  */
@@ -7,7 +7,7 @@
 
 #include "python/state.h"
 
-/* `module_name.function(op)`, or `(op, argument)` unless that is NULL: owned (+1). */
+/* `module_name.function(op, argument)`, of which a NULL ends the arguments: owned (+1). */
 PyObject *call_python(const char *module_name, const char *function, PyObject *op,
                       PyObject *argument);
 

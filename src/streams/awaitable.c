@@ -1,25 +1,14 @@
 /* awaitable.c: see awaitable.h.
  *
  * Owns:    nothing.
- * Calls:   metal_dlpack.awaiting, imported at the first use: it imports asyncio.
+ * Calls:   stream_current.h to leave the block, metal_dlpack.awaiting for the rest.
  * Threads: the GIL is held.
  */
 #include "streams/awaitable.h"
 
 #include "python/args.h"
+#include "python/call_python.h"
 #include "streams/stream_current.h"
-
-PyObject *
-awaitable_call(const char *function, PyObject *const *args, size_t count)
-{
-    PyObject *module = PyImport_ImportModule("metal_dlpack.awaiting");
-    PyObject *callable = module == NULL ? NULL : PyObject_GetAttrString(module, function);
-    PyObject *result =
-        callable == NULL ? NULL : PyObject_Vectorcall(callable, args, count, NULL);
-    Py_XDECREF(callable);
-    Py_XDECREF(module);
-    return result;
-}
 
 const char stream_aenter_doc[] =
     "__aenter__($self, /)\n--\n\n"
@@ -30,7 +19,7 @@ const char stream_aenter_doc[] =
 PyObject *
 stream_aenter(PyObject *op, PyObject *Py_UNUSED(unused))
 {
-    return awaitable_call("enter", &op, 1);
+    return call_python(AWAITING, "enter", op, NULL);
 }
 
 const char stream_aexit_doc[] =
@@ -56,5 +45,5 @@ stream_aexit(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
         return NULL;
     }
     Py_DECREF(left);
-    return awaitable_call("leave", (PyObject *[]){op, values[0]}, 2);
+    return call_python(AWAITING, "leave", op, values[0]);
 }

@@ -1,4 +1,4 @@
-/* awaitable.h: what `await event` and `async with stream` call; metal_dlpack.awaiting does it.
+/* awaitable.h: `async with stream`; metal_dlpack.awaiting does it, and `await event`.
  *
  * Threads: the GIL is held.
  */
@@ -7,8 +7,8 @@
 
 #include "python/state.h"
 
-/* function(...) of metal_dlpack.awaiting: owned (+1). */
-PyObject *awaitable_call(const char *function, PyObject *const *args, size_t count);
+/* Imported at the first use: it imports asyncio. */
+#define AWAITING "metal_dlpack.awaiting"
 
 PyObject *stream_aenter(PyObject *op, PyObject *unused);
 PyObject *stream_aexit(PyObject *op, PyObject *const *args, Py_ssize_t nargs,

@@ -9,6 +9,7 @@
 #include <structmember.h>
 
 #include "python/args.h"
+#include "python/call_python.h"
 #include "python/waiting.h"
 #include "streams/awaitable.h"
 
@@ -215,7 +216,7 @@ event_await(PyObject *op)
     }
     bool is_foreign = event_cast(op)->stream == NULL && event_cast(op)->event != NULL;
     PyObject *waiting =
-        awaitable_call(is_foreign ? "wait_for_foreign" : "wait_for", &moment, 1);
+        call_python(AWAITING, is_foreign ? "wait_for_foreign" : "wait_for", moment, NULL);
     Py_DECREF(moment);
     return waiting;
 }
