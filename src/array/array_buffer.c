@@ -169,7 +169,7 @@ array_from_buffer(PyObject *buffer, PyObject *const *args, Py_ssize_t nargs, PyO
     if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
         return NULL;
     }
-    has_offset = values[2] != NULL && values[2] != Py_None;
+    has_offset = args_is_given(values[2]);
     if ((values[1] != NULL &&
          dtype_type_convert(state, "Buffer.array", values[1], &dtype) < 0) ||
         (has_offset &&

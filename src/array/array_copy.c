@@ -74,7 +74,7 @@ array_method_copy(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
         (padded == 1 && array_check_padding("Array.copy", self->dtype) < 0)) {
         return NULL;
     }
-    if (values[1] != NULL && values[1] != Py_None &&
+    if (args_is_given(values[1]) &&
         storage_mode_convert(state_of(op), "Array.copy", values[1], NULL, &mode) < 0) {
         return NULL;
     }

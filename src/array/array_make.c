@@ -30,12 +30,6 @@ typedef struct creation {
     PyObject *value;
 } creation;
 
-static bool
-is_given(PyObject *value)
-{
-    return value != NULL && value != Py_None;
-}
-
 /* ---- making ---- */
 
 static int
@@ -108,7 +102,7 @@ static int
 convert_kind(md_state *state, const char *function, PyObject *const *values,
              array_creation *what)
 {
-    if ((is_given(values[0]) &&
+    if ((args_is_given(values[0]) &&
          dtype_type_convert(state, function, values[0], &what->dtype) < 0)) {
         return -1;
     }
@@ -190,23 +184,24 @@ convert_changes(md_state *state, const char *function, PyObject *const *values, 
 {
     array_creation *what = &out->what;
     DLDataType dtype = what->dtype;
-    if ((is_given(values[0]) && dtype_type_convert(state, function, values[0], &dtype) < 0)) {
+    if (args_is_given(values[0]) &&
+        dtype_type_convert(state, function, values[0], &dtype) < 0) {
         return -1;
     }
     what->is_padded &= dtype_equal(what->dtype, dtype);
     what->dtype = dtype;
-    if (is_given(values[1])) {
+    if (args_is_given(values[1])) {
         what->shape = out->shape;
         if (args_int64s(function, "shape", values[1], out->shape, LAYOUT_MAX_NDIM,
                         &what->ndim) < 0) {
             return -1;
         }
     }
-    if (is_given(values[2]) &&
+    if (args_is_given(values[2]) &&
         (what->device = device_convert(state, function, values[2])) == NULL) {
         return -1;
     }
-    return is_given(values[3])
+    return args_is_given(values[3])
                ? storage_mode_convert(state, function, values[3], what->device, &what->mode)
                : 0;
 }

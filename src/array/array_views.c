@@ -232,7 +232,7 @@ array_method_squeeze(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
         return NULL;
     }
     array_get_layout(array_cast(op), &in);
-    if (values[0] == NULL || values[0] == Py_None) {
+    if (!args_is_given(values[0])) {
         layout_squeezed(&in, &out);
         return array_view(array_cast(op), &out);
     }

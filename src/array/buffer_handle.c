@@ -57,7 +57,7 @@ wrap_handle(md_state *state, metal_storage *parent, bridge_buffer *handle, size_
         storage_release(parent);
         return NULL;
     }
-    bool has_owner = owner != NULL && owner != Py_None;
+    bool has_owner = args_is_given(owner);
     storage_owner record = {0};
     if (has_owner) {
         record = owners_of_object(state, owner);
@@ -113,7 +113,7 @@ buffer_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyOb
     metal_storage *ours = handles_find(handle); /* its MTLBuffer is longer than was asked for */
     size_t length = ours != NULL ? ours->nbytes : bridge_buffer_nbytes(handle);
     int64_t size = (int64_t)length;
-    if (values[1] != NULL && values[1] != Py_None &&
+    if (args_is_given(values[1]) &&
         buffer_convert_size("Buffer.from_handle", values[1], &size) < 0) {
         storage_release(ours);
         return NULL;

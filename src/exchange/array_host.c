@@ -98,7 +98,7 @@ array_method_array(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObje
         return NULL;
     }
     PyObject *dtype = values[0], *result;
-    if (dtype != NULL && dtype != Py_None) {
+    if (args_is_given(dtype)) {
         result = converted(state_of(op), view, dtype, copy, is_fresh);
     }
     else {

@@ -371,7 +371,7 @@ finish(md_state *state, PyObject *array, const import_request *request, PyObject
     DLDataType dtype = request->dtype == NULL ? self->dtype : *request->dtype;
     bridge_storage mode = array_storage(self)->mode;
     PyObject *result = NULL;
-    if (storage_value != NULL && storage_value != Py_None &&
+    if (args_is_given(storage_value) &&
         storage_mode_convert(state, "asarray", storage_value, NULL, &mode) < 0) {
         goto done;
     }
@@ -438,13 +438,13 @@ core_asarray(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject
         args_tristate("asarray", "copy", values[3], &request.copy) < 0) {
         return NULL;
     }
-    if (values[1] != NULL && values[1] != Py_None) {
+    if (args_is_given(values[1])) {
         if (dtype_type_convert(state, "asarray", values[1], &dtype) < 0) {
             return NULL;
         }
         request.dtype = &dtype;
     }
-    if (values[2] != NULL && values[2] != Py_None &&
+    if (args_is_given(values[2]) &&
         (request.device = device_convert(state, "asarray", values[2])) == NULL) {
         return NULL;
     }

@@ -283,7 +283,7 @@ static int
 convert_device(PyObject *value, DLDeviceType *device)
 {
     int64_t pair[2];
-    if (value == NULL || value == Py_None) {
+    if (!args_is_given(value)) {
         return 0;
     }
     if (convert_pair("dl_device", value, pair) < 0) {
@@ -316,7 +316,7 @@ convert_version(PyObject *value, bool *is_versioned)
 {
     int64_t pair[2];
     *is_versioned = false;
-    if (value == NULL || value == Py_None) {
+    if (!args_is_given(value)) {
         return 0; /* SPEC array API: no version means DLPack before 1.0 */
     }
     if (is_plain_pair(value)) { /* the minor version does not matter */

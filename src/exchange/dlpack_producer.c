@@ -258,7 +258,7 @@ core_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyOb
         return NULL;
     }
     bool wants_host = producer_is_cpu_name(values[1]);
-    if (!wants_host && values[1] != NULL && values[1] != Py_None) {
+    if (!wants_host && args_is_given(values[1])) {
         request.device = device_convert(state, "from_dlpack", values[1]);
         if (request.device == NULL) {
             return NULL;

@@ -243,7 +243,7 @@ parse_steps(PyObject *interface, interface_facts *out)
     for (int axis = 0; axis < out->ndim; axis++) {
         out->strides[axis] = dense.strides[axis] * out->itemsize;
     }
-    if (strides == NULL || strides == Py_None) {
+    if (!args_is_given(strides)) {
         return 0;
     }
     return args_int64s(WHERE, "strides", strides, out->strides, out->ndim, &count);

@@ -278,7 +278,7 @@ int
 args_text_or_none(const char *function, const char *what, PyObject *value, const char **out)
 {
     *out = NULL;
-    return value == NULL || value == Py_None ? 0 : args_text(function, what, value, out);
+    return !args_is_given(value) ? 0 : args_text(function, what, value, out);
 }
 
 int
@@ -326,7 +326,7 @@ int
 args_tristate(const char *function, const char *what, PyObject *value, int *out)
 {
     *out = -1;
-    if (value == NULL || value == Py_None) {
+    if (!args_is_given(value)) {
         return 0;
     }
     if (!PyBool_Check(value)) {

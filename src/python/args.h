@@ -29,6 +29,13 @@ int args_parse(const args_spec *spec, PyObject *const *args, Py_ssize_t nargs,
 int args_parse_tuple(const args_spec *spec, PyObject *args, PyObject *kwargs,
                      PyObject **values);
 
+/* Is an optional argument there, and not None? */
+static inline bool
+args_is_given(PyObject *value)
+{
+    return value != NULL && value != Py_None;
+}
+
 /* Read an int of one digit without a call; nearly all arguments are.  False: something else.
  * Only this function knows how CPython stores an int.  With calls a[1:, 2] takes 12 % more
  * instructions. */

@@ -75,7 +75,7 @@ storage_mode_convert(md_state *state, const char *function, PyObject *value,
                      const device_record *device, bridge_storage *out)
 {
     *out = BRIDGE_SHARED;
-    if (value == NULL || value == Py_None) {
+    if (!args_is_given(value)) {
         return default_mode(state, device, out);
     }
     const char *name;

@@ -1,6 +1,7 @@
 /* waiting.c: see waiting.h. */
 #include "python/waiting.h"
 
+#include "python/args.h"
 #include "python/errors.h"
 
 /* Blocks for at most a slice.  True: it is reached. */
@@ -87,7 +88,7 @@ int
 waiting_convert_timeout(const char *function, PyObject *value, uint64_t *out_ns)
 {
     *out_ns = STREAM_FOREVER;
-    if (value == NULL || value == Py_None) {
+    if (!args_is_given(value)) {
         return 0;
     }
     double seconds = PyFloat_AsDouble(value);

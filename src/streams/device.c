@@ -157,7 +157,7 @@ is_torch_device(PyObject *value)
 const device_record *
 device_convert(md_state *state, const char *function, PyObject *value)
 {
-    if (value == NULL || value == Py_None) {
+    if (!args_is_given(value)) {
         return device_default_record(state, function);
     }
     if (Py_IS_TYPE(value, state->device_type)) {

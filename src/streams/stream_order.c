@@ -1,6 +1,7 @@
 /* stream_order.c: see stream_order.h. */
 #include "streams/stream_order.h"
 
+#include "python/args.h"
 #include "streams/stream_current.h"
 #include "streams/stream_object.h"
 
@@ -43,7 +44,7 @@ stream_convert_target(md_state *state, const char *function, PyObject *value,
                       metal_stream **out)
 {
     *out = NULL;
-    PyObject *entered = value == NULL || value == Py_None ? stream_entered(state) : value;
+    PyObject *entered = !args_is_given(value) ? stream_entered(state) : value;
     return entered == NULL ? 0 : convert(state, function, "or None", entered, out);
 }
 
@@ -52,7 +53,7 @@ int
 stream_convert_order(md_state *state, const char *function, PyObject *value, stream_order *out)
 {
     *out = (stream_order){false, NULL};
-    if (value == NULL || value == Py_None) {
+    if (!args_is_given(value)) {
         return 0;
     }
     if (PyLong_Check(value) && !PyBool_Check(value)) {

@@ -216,7 +216,7 @@ stream_record(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *k
     if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
         return NULL;
     }
-    bool is_given = values[0] != NULL && values[0] != Py_None;
+    bool is_given = args_is_given(values[0]);
     if (is_given && !Py_IS_TYPE(values[0], state->event_type)) {
         return PyErr_Format(PyExc_TypeError,
                             "Stream.record: event must be an Event, not %.100s.",

@@ -2,6 +2,8 @@
  * layout_type_object.h. */
 #include "values/layout_type_object.h"
 
+#include "python/args.h"
+
 /* ---- arguments ---- */
 
 /* The argument of a method that takes one.  Given by position, it needs no parsing. */
@@ -345,7 +347,7 @@ layout_method_flattened(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
     if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
         return NULL;
     }
-    bool has_mask = values[2] != NULL && values[2] != Py_None;
+    bool has_mask = args_is_given(values[2]);
     if ((has_mask ? read_mask(spec.function, values[2], &mask)
                   : read_span(spec.function, values[0], values[1], layout_cast(op)->ndim,
                               &mask)) < 0) {
