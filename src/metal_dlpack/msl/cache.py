@@ -37,6 +37,16 @@ _lock = threading.Lock()
 _usable: dict[Path | None, Path] = {}  # what was wished for -> what is used
 
 
+def _forget() -> None:
+    """In a forked child: its parent removes its own temporary folder."""
+    global _lock
+    _lock = threading.Lock()
+    _usable.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
 def entry(key_parts: Iterable[bytes | str], suffix: str = "") -> Path:
     """Return the path of the file with this key; whether it exists is another question: `is_sound`."""
     key = hashlib.blake2b(digest_size=20)

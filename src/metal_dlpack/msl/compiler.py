@@ -39,7 +39,7 @@ INCLUDE = FOLDER / "include"
 #: Metal's headers, empty: what they declare is in the shim, and only the user's own text is to be expanded.
 EMPTY = FOLDER / "empty"
 SHIM = INCLUDE / "softmetal.h"
-#: Answers the calls that a checked kernel makes; compiled apart, because it must not be checked itself.
+#: Answers what a checked kernel calls; compiled apart, because it must not be checked itself.
 CHECKED = INCLUDE / "softmetal_checked.cpp"
 
 _WAY_OUT = "Install one (`apt-get install clang-19`, or `pip install 'metal_dlpack[kernels]'`), or set SOFTMETAL_CXX."
@@ -76,6 +76,8 @@ _LANGUAGE = [
     "-fno-stack-protector",
     "-fno-math-errno",
     "-fno-trapping-math",
+    "-fsigned-char",  # as Metal; arm64's own is unsigned
+    "-fwrapv",  # SPEC Metal Shading Language Specification: signed overflow wraps
     "-fno-strict-aliasing",  # kernels read floats as integers all the time, and Metal lets them
     "-fPIC",
     "-fvisibility=hidden",
@@ -101,6 +103,10 @@ _CHECKED = [
     "-fno-omit-frame-pointer",
     "-fsanitize=thread,array-bounds",  # calls to functions of ours before each access; no library of clang's
     "-fsanitize-recover=array-bounds",
+    "-mllvm",
+    "-tsan-instrument-func-entry-exit=0",
+    "-fno-vectorize",  # a vector of more than 16 bytes would be touched without a call
+    "-fno-slp-vectorize",
 ]
 _LINK = ["-Bsymbolic", "-znow", "-zdefs", "--build-id=none"]
 
@@ -138,7 +144,7 @@ class Compiler:
         flags = self._precompiled(math, checked)
         self._compile([*flags, "-c", "-o", str(compiled), "-x", "c++", "-"], cpp_text, PROGRAM, source)
         objects = [str(compiled)]
-        if checked and CHECKED.exists():
+        if checked:
             objects.append(str(self._checked_object()))
         try:
             self._link(objects, out)
@@ -221,7 +227,9 @@ def _find(asked: str, path: str) -> Compiler:
             f"SOFTMETAL_CXX ({asked}) cannot compile kernels: {refused[0]} clang {OLDEST} or later is needed."
         )
     looked = f" {' '.join(refused)}" if refused else ""
-    raise CompilerNotFound(f"Without a Mac, kernels need clang {OLDEST} or later, and none is found.{looked} {_WAY_OUT}")
+    raise CompilerNotFound(
+        f"Without a Mac, kernels need clang {OLDEST} or later, and none is found.{looked} {_WAY_OUT}"
+    )
 
 
 def _candidates(path: str) -> Iterator[tuple[str, ...]]:

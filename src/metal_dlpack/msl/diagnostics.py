@@ -17,7 +17,9 @@ Lines = Mapping[tuple[str, int], str]
 
 _OUR_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
-_HEADER = re.compile(r"^(?P<file>.+?):(?P<line>\d+):(?P<column>\d+): (?P<kind>(?:fatal )?error|warning|note): (?P<text>.*)$")
+_HEADER = re.compile(
+    r"^(?P<file>.+?):(?P<line>\d+):(?P<column>\d+): (?P<kind>(?:fatal )?error|warning|note): (?P<text>.*)$"
+)
 _WITHOUT_PLACE = re.compile(r"^(?:\S+: )?(?P<kind>(?:fatal )?error): (?P<text>.*)$")
 _STACK = re.compile(r"^(?:In file included|\s+) from (?P<file>.+?):(?P<line>\d+)(?::(?P<column>\d+))?[:,]$")
 _COUNT = re.compile(r"^\d+ (?:errors?|warnings?)(?: and \d+ (?:errors?|warnings?))? generated\.$")
