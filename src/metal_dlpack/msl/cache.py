@@ -2,7 +2,7 @@
 
 A kernel's image is code that this process will run, so that the folder has to be the user's own: a directory (no
 symlink) of this user that nobody else may enter, below directories that nobody else may change.  A file in it counts
-only if it is this user's, is no symlink, and ends with a seal: length and hash of its content, and its own name.  A file
+only if it is this user's, is no symlink, and ends with a seal: the hash of its content and of its own name.  A file
 without a sound seal is made again.  A file appears under its name complete or not at all, so that any number of
 processes may make the same one at once.
 
@@ -13,6 +13,7 @@ warning says why, and the files live in a temporary folder until the process end
 from __future__ import annotations
 
 import atexit
+import contextlib
 import hashlib
 import os
 import shutil
@@ -235,10 +236,8 @@ def _make(path: Path, make: Callable[[Path], None]) -> Path:
 
 
 def _mark_as_used(path: Path) -> None:
-    try:
+    with contextlib.suppress(OSError):  # a read-only folder; what is never written drops nothing either
         os.utime(path)
-    except OSError:
-        pass  # a read-only folder; what is never written drops nothing either
 
 
 def _drop_oldest(kept: Path) -> None:

@@ -19,7 +19,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,8 +86,8 @@ _LANGUAGE = [
     "-Xclang",
     "-fno-pch-timestamp",
 ]
-#: What a Mac's fast and relaxed do and a test can meet: a product and a sum become one operation.  NaN and infinity stay
-#: what they are: a GPU gives them too, and kernels mask with -INFINITY.
+#: Of what a Mac's fast and relaxed allow: a product and a sum become one operation.  NaN and infinity stay what they
+#: are: a GPU gives them too, and kernels mask with -INFINITY.
 _MATH = {
     "fast": ["-ffp-contract=fast-honor-pragmas"],
     "relaxed": ["-ffp-contract=fast-honor-pragmas"],
