@@ -21,10 +21,12 @@ extern "C" void *memcpy(void *to, const void *from, size nbytes) noexcept;
 extern "C" void *memmove(void *to, const void *from, size nbytes) noexcept;
 extern "C" void *memset(void *to, int byte, size nbytes) noexcept;
 
+/* While an image is loaded, its constructors write to it, and there is no run time yet. */
 static inline void
 touch(const volatile void *address, size nbytes, soft_u32 how, const void *site)
 {
-    softmetal_image.runtime->access(const_cast<const void *>(address), nbytes, how, site);
+    if (softmetal_image.runtime)
+        softmetal_image.runtime->access(const_cast<const void *>(address), nbytes, how, site);
 }
 
 #define PLAIN(N) \
