@@ -84,7 +84,8 @@ leave_kernel(void)
     uintptr_t into_stack = guard->address - check->stack_low;
     switch (guard->signal) {
     case SIGURG:
-        snprintf(text, sizeof text, "a thread still runs after %llu s (SOFTMETAL_KERNEL_TIMEOUT)",
+        snprintf(text, sizeof text,
+                 "a thread still runs after %llu s (SOFTMETAL_KERNEL_TIMEOUT)",
                  (unsigned long long)soft_settings_get(SOFT_KERNEL_TIMEOUT));
         break;
     case SIGFPE: snprintf(text, sizeof text, "a thread divides an integer by zero"); break;

@@ -76,7 +76,8 @@ soft_barriers_open(soft_check *check)
             report_returned(check, first, i);
         }
         if (check->sites[i] != check->sites[first]) {
-            report(check, "two threads of a threadgroup wait at different barriers", first, i, 2);
+            report(check, "two threads of a threadgroup wait at different barriers", first, i,
+                   2);
         }
     }
     soft_order_barrier(&check->order, check->wait_flags);

@@ -85,13 +85,14 @@ handle(int number, siginfo_t *info, void *context)
     int error = errno;
     soft_guard *guard = mine;
     uintptr_t at = instruction_of(context);
-    bool is_kernel = guard != NULL && guard->signal == 0 && at >= guard->image_low &&
-                     at < guard->image_high;
+    bool is_kernel =
+        guard != NULL && guard->signal == 0 && at >= guard->image_low && at < guard->image_high;
     if (guard != NULL && guard->signal == 0 && number == SIGSEGV &&
         at == (uintptr_t)info->si_addr) {
         is_kernel = true; /* it jumped into nowhere */
     }
-    if (number == SIGURG && guard != NULL && __atomic_load_n(&guard->is_overdue, __ATOMIC_RELAXED)) {
+    if (number == SIGURG && guard != NULL &&
+        __atomic_load_n(&guard->is_overdue, __ATOMIC_RELAXED)) {
         if (!is_kernel) {
             return; /* the next one may find it there */
         }

@@ -36,8 +36,9 @@ soft_memory_name(const soft_check *check, const soft_range *range, char *text, s
         return;
     }
     bool is_device = range->memory == SOFT_DEVICE_MEMORY;
-    const soft_argument_facts *facts = facts_of(
-        check, is_device ? SOFT_ARGUMENT_BUFFER : SOFT_ARGUMENT_THREADGROUP, range->number);
+    const soft_argument_facts *facts =
+        facts_of(check, is_device ? SOFT_ARGUMENT_BUFFER : SOFT_ARGUMENT_THREADGROUP,
+                 range->number);
     snprintf(text, nbytes, "%s %u (%s)", is_device ? "buffer" : "threadgroup argument",
              range->number, facts == NULL ? "?" : facts->name);
 }
@@ -85,8 +86,8 @@ open_shadow(soft_check *check, soft_range *view)
         has_grown = false;
         for (soft_range *other = check->ranges; other < check->ranges + check->view_count;
              other++) {
-            if (other->shadow == NULL && (other == view || (other->base < high &&
-                                                            other->base + other->nbytes > low))) {
+            if (other->shadow == NULL &&
+                (other == view || (other->base < high && other->base + other->nbytes > low))) {
                 const soft_argument_facts *facts =
                     facts_of(check, SOFT_ARGUMENT_BUFFER, other->number);
                 other->shadow = shadow;
@@ -189,8 +190,8 @@ describe_outside(const soft_check *check, uintptr_t at, size_t nbytes, const cha
         char name[96], bytes[64];
         soft_memory_name(check, range, name, sizeof name);
         name_bytes((intptr_t)(at - range->base), nbytes, bytes, sizeof bytes);
-        snprintf(text, size, "%s outside its memory: %s of %s, which has %zu bytes", does, bytes,
-                 name, range->nbytes);
+        snprintf(text, size, "%s outside its memory: %s of %s, which has %zu bytes", does,
+                 bytes, name, range->nbytes);
     }
     else if (at < NULL_END && missing != NULL) {
         snprintf(text, size, "%s through buffer %u (%s), to which nothing is bound", does,
@@ -200,8 +201,9 @@ describe_outside(const soft_check *check, uintptr_t at, size_t nbytes, const cha
         snprintf(text, size, "%s through a null pointer", does);
     }
     else {
-        snprintf(text, size, "%s outside its memory: %zu bytes at 0x%zx are none of its buffers'",
-                 does, nbytes, (size_t)at);
+        snprintf(text, size,
+                 "%s outside its memory: %zu bytes at 0x%zx are none of its buffers'", does,
+                 nbytes, (size_t)at);
     }
 }
 
@@ -246,8 +248,8 @@ soft_memory_find(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, c
         if (constant != NULL) {
             char name[96];
             soft_memory_name(check, constant, name, sizeof name);
-            snprintf(finding->text, sizeof finding->text, "%s %s, which it declares const", does,
-                     name);
+            snprintf(finding->text, sizeof finding->text, "%s %s, which it declares const",
+                     does, name);
         }
         else {
             describe_outside(check, at, nbytes, does, finding->text, sizeof finding->text);

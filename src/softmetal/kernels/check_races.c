@@ -47,7 +47,8 @@ report_race(soft_check *check, const soft_range *range, uintptr_t at, soft_mark 
     finding->at[0] = soft_at_mark(check, earlier);
     finding->at[1] = soft_at_mark(check, now);
     finding->count = 2;
-    snprintf(finding->text, sizeof finding->text, "%s byte %zu of %s with nothing between them%s",
+    snprintf(finding->text, sizeof finding->text,
+             "%s byte %zu of %s with nothing between them%s",
              words_of(both_write, is_same_group), (size_t)(at - range->base), name,
              is_mixed ? ", and only one of them is atomic" : "");
 }
