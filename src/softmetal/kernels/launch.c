@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "softmetal/kernels/check.h"
-#include "softmetal/kernels/check_weak.h"
 #include "softmetal/kernels/thread_pool.h"
 #include "softmetal/kernels/threadgroup.h"
 #include "softmetal/monotonic.h"
