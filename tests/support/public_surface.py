@@ -53,5 +53,7 @@ def attributes():
     kinds = {kind.__name__: kind for kind in _core._types()}
     described = ((name, *name.split(".", 1)) for name in members())
     return {
-        name for name, kind, member in described if type(vars(kinds[kind]).get(member)).__name__ == "getset_descriptor"
+        name
+        for name, kind, member in described
+        if type(vars(kinds[kind]).get(member)).__name__ in ("getset_descriptor", "member_descriptor")
     }
