@@ -277,9 +277,10 @@ typedef struct bridge_argument {
 
 /* How many threads, and in which threadgroups; each extent > 0. */
 typedef struct bridge_grid {
-    size_t size[3];  /* threads, or threadgroups */
-    size_t group[3]; /* threads of a threadgroup; group[0] 0: as many as suit */
-    bool is_groups;  /* `size` counts threadgroups */
+    size_t size[3]; /* threads, or threadgroups */
+    size_t
+        group[3];   /* threads of a threadgroup; of threads only: group[0] 0, as many as suit */
+    bool is_groups; /* `size` counts threadgroups */
 } bridge_grid;
 
 /* Every thread of a grid.  BRIDGE_NO_COMMAND: nothing was encoded. */
