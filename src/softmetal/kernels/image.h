@@ -1,7 +1,7 @@
 /* image.h: a kernel that was compiled into a shared library, loaded.
  *
  * Owns:    the library; a count of references.
- * Calls:   the loader; runtime_table.h for what the kernel is given.
+ * Calls:   the loader; threadgroup.h for what the kernel may call.
  * Threads: any.
  */
 #ifndef SOFT_IMAGE_H
@@ -22,8 +22,13 @@ void soft_image_release(soft_loaded_image *image);              /* NULL is allow
 
 /* What the kernel says of itself; borrowed from the image. */
 const soft_image *soft_image_facts(const soft_loaded_image *image);
-/* Where the loader has put it: an address of its code, less this, is an offset in the file. */
-const void *soft_image_base(const soft_loaded_image *image);
+/* Where the loader has put it: the addresses of its code, less the first, are offsets in the
+ * file. */
+typedef struct soft_image_place {
+    const char *base;
+    size_t nbytes; /* to the end of the last segment */
+} soft_image_place;
+soft_image_place soft_image_where(const soft_loaded_image *image);
 const char *soft_image_path(const soft_loaded_image *image);
 
 #endif /* SOFT_IMAGE_H */

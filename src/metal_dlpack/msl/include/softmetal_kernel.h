@@ -28,6 +28,7 @@ typedef struct soft_launch {
     void *buffers[SOFT_MOST_BUFFERS]; /* address of the first byte bound; NULL: nothing */
     soft_u32 threadgroup_nbytes[SOFT_MOST_BUFFERS]; /* setThreadgroupMemoryLength:atIndex: */
     soft_u64 buffer_nbytes[SOFT_MOST_BUFFERS]; /* from there to the end of the view; the checker's */
+    const char *kernel; /* its name, for the checker's reports; NULL: not known */
 } soft_launch;
 
 /* One thread of a kernel: what its attributes ask for. */
