@@ -20,6 +20,14 @@
 
 #include "softmetal_matrices.h"
 
+#include "softmetal_math.h"
+
+#include "softmetal_integers.h"
+
+#include "softmetal_interpolation.h"
+
+#include "softmetal_geometric.h"
+
 #include "softmetal_synchronization.h"
 
 #include "softmetal_atomics.h"
