@@ -406,7 +406,6 @@ const soft_runtime soft_threadgroup_checked_runtime = {
     .access = soft_check_access,
     .out_of_bounds = soft_check_out_of_bounds,
     .divided_by_zero = soft_check_divided_by_zero,
-    .divided_by_zero = soft_check_divided_by_zero,
 };
 
 /* ---- what the OS thread calls ---- */
