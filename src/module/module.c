@@ -14,6 +14,7 @@
 #include "module/memory.h"
 #include "module/numpy_memory.h"
 #include "module/shares_memory.h"
+#include "module/softmetal_compiler.h"
 #include "module/softmetal_probe.h"
 #include "module/threads.h"
 #include "module/work_facts.h"
@@ -130,6 +131,7 @@ core_exec(PyObject *module)
         return -1;
     }
     stream_lost_watch();
+    softmetal_compiler_install();
     return dtype_type_add_names(module, state);
 }
 

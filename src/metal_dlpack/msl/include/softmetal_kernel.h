@@ -10,6 +10,8 @@
 
 #define SOFT_KERNEL_ABI 1
 #define SOFT_MOST_BUFFERS 31
+#define SOFT_MOST_THREADS 1024 /* of a threadgroup */
+#define SOFT_MOST_THREADGROUP_NBYTES 32768
 #define SOFT_SIMD_WIDTH 32
 #define SOFT_SIMD_SLOT 64 /* bytes that a lane can give to the others at once */
 
@@ -25,6 +27,8 @@ typedef struct soft_launch {
     soft_u32 group[3];  /* dispatch_threads_per_threadgroup */
     void *buffers[SOFT_MOST_BUFFERS]; /* address of the first byte bound; NULL: nothing */
     soft_u32 threadgroup_nbytes[SOFT_MOST_BUFFERS]; /* setThreadgroupMemoryLength:atIndex: */
+    soft_u64 buffer_nbytes[SOFT_MOST_BUFFERS]; /* from there to the end of the view; the checker's */
+    const char *kernel; /* its name, for the checker's reports; NULL: not known */
 } soft_launch;
 
 /* One thread of a kernel: what its attributes ask for. */
