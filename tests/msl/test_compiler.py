@@ -4,6 +4,7 @@ import os
 import platform
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import textwrap
@@ -13,6 +14,7 @@ from pathlib import Path
 import kernel_images
 import pytest
 from kernel_images import LoadedImage, floats, translated
+from places import SRC, python_path
 
 from metal_dlpack.msl import child, compiler, flags
 from metal_dlpack.msl.errors import CompilerError, CompilerNotFound, SourceError
@@ -240,17 +242,51 @@ def test_a_checked_image_tells_each_access_with_the_users_line(clang, tmp_path):
     assert line_table.lines_of(out, [read_site, write_site]) == [("program_source", 4, 12), ("program_source", 4, 10)]
 
 
-def test_a_checked_image_tells_an_index_past_an_array_of_its_own(clang, tmp_path):
+STOPPED = """
+import sys
+from kernel_images import LoadedImage, floats
+LoadedImage(sys.argv[1]).run(floats(float(sys.argv[2])), floats(0))
+print("ran")
+"""
+
+
+def end_of(image, x):
+    """What a launch with this number ends with, in a process of its own: a stop does not return."""
+    return subprocess.run(
+        [sys.executable, "-c", STOPPED, str(image), str(x)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([python_path(), str(SRC)])},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout.strip()
+
+
+@pytest.mark.parametrize(
+    "body, fine, wrong, why",
+    [
+        ("float a[4] = {1, 2, 3, 4};\n    y[i] = a[uint(x[i]) & 7];", 3, 4, "out of bounds"),
+        ("int a = 7;\n    y[i] = a / int(x[i]);", 1, 0, "divided by zero"),
+    ],
+)
+def test_a_checked_image_is_stopped_in_the_users_line(clang, tmp_path, body, fine, wrong, why):
     from metal_dlpack.msl import line_table
 
     out = tmp_path / "image.so"
-    clang.build(translated("float a[4] = {1, 2, 3, 4};\n    y[i] = a[uint(x[i]) & 7];"), out, checked=True)
-    image = LoadedImage(out)
-    image.run(floats(2), floats(0))
-    assert image.overruns == []
-    image.run(floats(4), floats(0))
-    (site,) = image.overruns
-    assert line_table.lines_of(out, [site])[0][:2] == ("program_source", 5)
+    clang.build(translated(body), out, checked=True)
+    assert end_of(out, fine) == "ran"
+    said, _, site = end_of(out, wrong).rpartition(" ")
+    assert said == why
+    assert line_table.lines_of(out, [int(site)])[0][:2] == ("program_source", 5)
+
+
+def test_a_checked_image_traps_where_a_pointer_leaves_an_array_of_its_own(clang, tmp_path):
+    out = tmp_path / "image.so"
+    clang.build(translated("float a[4] = {1, 2, 3, 4}, *p = a + 2;\n    y[i] = p[int(x[i])];"), out, checked=True)
+    assert end_of(out, 1) == "ran"
+    with pytest.raises(subprocess.CalledProcessError) as raised:
+        end_of(out, 2)
+    assert raised.value.returncode in {-signal.SIGILL, -signal.SIGTRAP}
 
 
 def test_a_plain_image_tells_nothing_and_has_no_lines(clang, tmp_path):

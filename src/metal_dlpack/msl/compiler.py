@@ -20,16 +20,15 @@ from .errors import CompilerError, CompilerNotFound, SourceError
 from .flags import (
     ALONE,
     CHECKED,
-    CHECKED_FLAGS,
     EMPTY,
     INCLUDE,
     LANGUAGE,
     LINK,
     MACROS,
     MATH,
-    PLAIN,
     QUIET,
     SHIM,
+    kind_flags,
     machine_flags,
     shim_hash,
 )
@@ -84,7 +83,7 @@ class Compiler:
         return [self.identity, *self._flags(math, checked), *LINK, str(INCLUDE), shim_hash()]
 
     def _flags(self, math: str, checked: bool) -> list[str]:
-        kind = CHECKED_FLAGS if checked else PLAIN
+        kind = kind_flags(self.version, checked)
         return [*ALONE, *QUIET, *LANGUAGE, *MATH[math], *machine_flags(), *kind, f"-I{INCLUDE}"]
 
     def _precompiled(self, math: str, checked: bool) -> list[str]:

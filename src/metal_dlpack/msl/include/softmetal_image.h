@@ -169,13 +169,17 @@ template <auto kernel, class... Binders> struct image {
     }
     template <class... P, size_t... I>
     SOFTMETAL_RUNS static void run_prepared(metal::index_sequence<I...>, void *const *row,
-                                            const soft_thread &first, soft_u32 count) {
+                                            soft_thread first, soft_u32 count) {
 #pragma clang loop vectorize(enable)
         for (soft_u32 i = 0; i < count; i++) {
             soft_thread thread = first;
             thread.position_in_grid[0] += i;
             thread.position_in_group[0] += i;
             thread.index += i;
+            /* Nothing wraps round, so the compiler may count in 64 bits. */
+            __builtin_assume(thread.position_in_grid[0] < ~0u);
+            __builtin_assume(thread.position_in_group[0] < ~0u);
+            __builtin_assume(thread.index < ~0u);
             thread.lane = thread.index % SOFT_SIMD_WIDTH;
             thread.simdgroup = thread.index / SOFT_SIMD_WIDTH;
             SOFTMETAL_WHOLE kernel(Binders::template take<P>(row[I], thread)...);
