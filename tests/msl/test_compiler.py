@@ -194,6 +194,28 @@ def test_headers_of_the_machine_are_not_found(clang):
         clang.preprocess("#include <stdio.h>\n")
 
 
+def test_files_of_the_working_directory_are_not_found(clang, monkeypatch, tmp_path):
+    """SPEC newLibraryWithSource:options:error: a source has no folder."""
+    (tmp_path / "near.h").write_text("int near;\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SourceError, match=r"'near\.h' file not found"):
+        clang.preprocess('#include "near.h"\n')
+
+
+def test_what_was_preprocessed_once_is_remembered_unless_it_reads_files(clang, monkeypatch, tmp_path):
+    header = tmp_path / "far.h"
+    plain, reading = f"#define A {tmp_path.name}\nint A;\n", f'#include "{header}"\n'
+    header.write_text("int before;\n")
+    first = clang.preprocess(plain)
+    assert "int before;" in clang.preprocess(reading)
+    header.write_text("int after;\n")
+    assert "int after;" in clang.preprocess(reading)
+    monkeypatch.setattr(compiler.Compiler, "_compile", None)
+    assert clang.preprocess(plain) == first
+    with pytest.raises(TypeError):
+        clang.preprocess(plain + "float x;")
+
+
 def test_the_environment_does_not_reach_the_compiler(clang, monkeypatch, tmp_path):
     (tmp_path / "trap.h").write_text("int trapped;\n")
     for name in ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH"):

@@ -129,11 +129,14 @@ def _x86_level() -> str:
 
 @functools.cache
 def shim_hash() -> str:
-    """Hash of all files of the shim, for keys."""
+    """Hash of all files of ours that clang reads, for keys."""
     import hashlib
 
     digest = hashlib.blake2b(digest_size=20)
-    for path in sorted(INCLUDE.iterdir()):
-        data = path.read_bytes()
-        digest.update(f"{path.name} {len(data)} ".encode() + data)
+    for top in (INCLUDE, EMPTY):
+        for folder, _, names in sorted(os.walk(top)):
+            for name in sorted(names):
+                with open(os.path.join(folder, name), "rb") as file:
+                    data = file.read()
+                digest.update(f"{name} {len(data)} ".encode() + data)
     return digest.hexdigest()
