@@ -1,6 +1,6 @@
 /* kernel.c: see kernel.h.
  *
- * Owns:    the table, which only grows.
+ * Owns:    the table and the names, which only grow.
  * Calls:   kernels/launch.h, storage.h.
  * Threads: see kernel.h.
  */
@@ -78,6 +78,30 @@ soft_kernel_is_named_in(const char *text)
     bool found = place < table_count;
     soft_kernel_unlock();
     return found;
+}
+
+const char *
+soft_kernel_intern_name(const char *name)
+{
+    static struct interned {
+        struct interned *next;
+        char name[];
+    } *first;
+    soft_kernel_lock();
+    struct interned *found = first;
+    while (found != NULL && strcmp(found->name, name) != 0) {
+        found = found->next;
+    }
+    if (found == NULL) {
+        found = malloc(sizeof *found + strlen(name) + 1);
+        if (found != NULL) {
+            strcpy(found->name, name);
+            found->next = first;
+            first = found;
+        }
+    }
+    soft_kernel_unlock();
+    return found == NULL ? NULL : found->name;
 }
 
 bool
@@ -177,7 +201,7 @@ extent_of(const soft_argument *argument)
 static bool
 run_image(const soft_dispatch *dispatch, char **text)
 {
-    soft_launch launch = {0};
+    soft_launch launch = {.kernel = dispatch->kernel.name};
     char error[4096] = "";
     for (int axis = 0; axis < 3; axis++) {
         size_t grid = dispatch->grid[axis], group = dispatch->group[axis];

@@ -9,7 +9,7 @@ from functools import lru_cache
 from metal_dlpack import msl
 
 #: MTLLibraryError: what the software Metal answers with.
-UNSUPPORTED, COMPILE_FAILURE = 1, 3
+UNSUPPORTED, INTERNAL, COMPILE_FAILURE = 1, 2, 3
 
 
 @lru_cache(maxsize=16)
@@ -25,6 +25,8 @@ def _answer(ask) -> tuple[int, object]:
         return COMPILE_FAILURE, str(error)
     except msl.CompilerNotFound as error:
         return UNSUPPORTED, str(error)
+    except (msl.CompilerError, OSError) as error:
+        return INTERNAL, str(error)
 
 
 def functions(library: tuple[str, str]) -> tuple[int, object]:
@@ -32,9 +34,7 @@ def functions(library: tuple[str, str]) -> tuple[int, object]:
 
     def ask():
         found = _library(*library).functions.values()
-        return [
-            (one.name, [(c.name, c.type, c.index, c.is_required) for c in one.constants]) for one in found
-        ]
+        return [(one.name, [(c.name, c.type, c.index, c.is_required) for c in one.constants]) for one in found]
 
     return _answer(ask)
 
