@@ -100,8 +100,14 @@ _CHECKED = [
     "-gdwarf-4",  # line_table.py reads it
     "-fdebug-compilation-dir=.",
     "-fno-omit-frame-pointer",
-    "-fsanitize=thread,array-bounds",  # calls to functions of ours before each access; no library of clang's
-    "-fsanitize-recover=array-bounds",
+    # Calls to functions of ours before each access; no library of clang's.  local-bounds: a trap where a pointer into
+    # an array of the thread's own leaves it.
+    "-fsanitize=thread,array-bounds,local-bounds,integer-divide-by-zero",
+    "-fno-sanitize-recover=array-bounds,integer-divide-by-zero",
+    "-mllvm",
+    "-bounds-checking-unique-traps",  # each has its line
+    "-mllvm",
+    "-tsan-instrument-read-before-write",
     "-mllvm",
     "-tsan-instrument-func-entry-exit=0",
     "-fno-vectorize",  # a vector of more than 16 bytes would be touched without a call

@@ -68,6 +68,7 @@ void soft_check_return(void);
 /* `access` and `out_of_bounds` of soft_runtime. */
 void soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, const void *site);
 void soft_check_out_of_bounds(const void *site);
+void soft_check_divided_by_zero(const void *site);
 
 /* The end, after the last threadgroup or after abandon.  False: the launch was stopped, or a race
  * was found; `error` has the first report. */

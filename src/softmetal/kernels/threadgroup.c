@@ -14,7 +14,6 @@
 #include <sys/mman.h>
 
 #include "softmetal/kernels/check.h"
-#include "softmetal/kernels/check_weak.h"
 
 static __thread soft_threadgroup *running;
 
@@ -406,6 +405,7 @@ const soft_runtime soft_threadgroup_checked_runtime = {
     .threadgroup_argument = threadgroup_argument,
     .access = soft_check_access,
     .out_of_bounds = soft_check_out_of_bounds,
+    .divided_by_zero = soft_check_divided_by_zero,
 };
 
 /* ---- what the OS thread calls ---- */

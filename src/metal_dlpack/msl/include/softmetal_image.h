@@ -161,7 +161,7 @@ template <thread_fact fact> struct builtin {
  * compiled once; the compiler turns it into vectors where the kernel lets it. */
 template <auto kernel, class... Binders> struct image {
     template <class... P>
-    SOFTMETAL_RUNS static void run(void (*)(P...), const soft_thread *first, soft_u32 count) {
+    __attribute__((noinline)) SOFTMETAL_RUNS static void run(void (*)(P...), const soft_thread *first, soft_u32 count) {
         struct {
             void *of[sizeof...(P) + 1];
         } row = {{Binders::template prepare<P>(*first->launch)...}};
