@@ -14,7 +14,7 @@ import kernel_images
 import pytest
 from kernel_images import LoadedImage, floats, translated
 
-from metal_dlpack.msl import compiler
+from metal_dlpack.msl import child, compiler, flags
 from metal_dlpack.msl.errors import CompilerError, CompilerNotFound, SourceError
 
 pytestmark = [
@@ -140,6 +140,14 @@ def test_zig_is_used_as_the_clang_in_it(monkeypatch, kernel_cache):
         assert compiler.find().command == (zig, "clang")
 
 
+def test_a_c_driver_called_clang_is_no_zig(nothing_installed, monkeypatch):
+    says(nothing_installed, "clang", "19.1.0")
+    program(nothing_installed, "ccache", "print('clang version 19.1.0')")
+    for asked in ("clang", "ccache clang"):
+        monkeypatch.setenv("SOFTMETAL_CXX", asked)
+        assert not compiler._is_zig(compiler.find().command)
+
+
 # ---- what it sees ----
 
 
@@ -165,7 +173,7 @@ def test_metals_macros_are_defined_and_the_machines_are_not(clang):
 def test_every_header_of_metals_library_is_there(clang):
     names = "array atomic bfloat common compute geometric integer limits math matrix numeric pack packed relational "
     names += "simdgroup simdgroup_matrix stdlib texture type_traits types"
-    headers = [path.name for path in compiler.EMPTY.iterdir() if path.is_file()]
+    headers = [path.name for path in flags.EMPTY.iterdir() if path.is_file()]
     assert len(headers) > 20
     for name in names.split():
         if f"metal_{name}" in headers:
@@ -258,7 +266,7 @@ def test_a_plain_image_tells_nothing_and_has_no_lines(clang, tmp_path):
 
 def has_fma():
     if platform.machine() == "x86_64":
-        return "x86-64-v3" in " ".join(compiler.machine_flags())
+        return "x86-64-v3" in " ".join(flags.machine_flags())
     return True
 
 
@@ -301,8 +309,8 @@ def test_a_name_that_no_library_has_is_told_when_the_image_is_made(clang, tmp_pa
 
 def test_an_image_for_arm64_is_made_anywhere(clang, tmp_path, monkeypatch):
     """Up to the linker, which would need that machine's C library."""
-    monkeypatch.setattr(compiler.platform, "machine", lambda: "aarch64")
-    monkeypatch.setattr(compiler, "machine_flags", compiler.machine_flags.__wrapped__)
+    monkeypatch.setattr(flags, "machine", lambda: "aarch64")
+    monkeypatch.setattr(compiler, "machine_flags", flags.machine_flags.__wrapped__)
     linked = []
     monkeypatch.setattr(
         compiler.Compiler, "_link", lambda _self, objects, out: linked.append(Path(objects[0]).read_bytes())
@@ -358,7 +366,7 @@ def test_a_compiler_that_takes_too_long_is_stopped_with_all_that_it_started(noth
         nothing_installed,
         f"if os.fork() == 0:\n    open({str(started)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)\n",
     )
-    monkeypatch.setattr(compiler.run, "__kwdefaults__", {"seconds": 1.5})
+    monkeypatch.setattr(child.run, "__kwdefaults__", {"seconds": 1.5})
     start = time.monotonic()
     with pytest.raises(CompilerError, match=r"was stopped: it took longer than 1\.5 s\."):
         broken.preprocess("int x;")
@@ -379,9 +387,9 @@ def is_running(pid):
 
 
 def test_a_machine_that_is_neither_x86_64_nor_arm64_is_a_sentence(monkeypatch):
-    monkeypatch.setattr(compiler.platform, "machine", lambda: "riscv64")
+    monkeypatch.setattr(flags, "machine", lambda: "riscv64")
     with pytest.raises(CompilerError, match="this machine is riscv64"):
-        compiler.machine_flags.__wrapped__()
+        flags.machine_flags.__wrapped__()
 
 
 def test_the_package_does_not_import_the_compiler():
