@@ -52,6 +52,16 @@ def has_mlx_metal() -> bool:
 
 
 @functools.cache
+def has_kernels() -> bool:
+    """Metal compiles kernels, or a compiler stands in for it."""
+    try:
+        md.kernel("kernel void nothing(device float *x) {}")
+    except md.MetalError:
+        return False
+    return True
+
+
+@functools.cache
 def can_sanitize(kinds: str) -> bool:
     """The C compiler makes programs with -fsanitize=KINDS.  That of `make arm64` does not: they would not start."""
     probe = [*os.environ.get("CC", "cc").split(), f"-fsanitize={kinds}", "-x", "c", "-", "-o", os.devnull]

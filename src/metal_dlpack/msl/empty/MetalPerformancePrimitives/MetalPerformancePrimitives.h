@@ -1,0 +1,1 @@
+#error <MetalPerformancePrimitives/MetalPerformancePrimitives.h>: Metal Performance Primitives run on a Mac only.
