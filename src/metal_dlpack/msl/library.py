@@ -53,13 +53,13 @@ class Library:
             for name, kernel in translation.kernels.items()
         }
 
-    def compile(self, name: str, constants: Mapping[int, bytes]) -> str:
+    def compile(self, name: str, constants: Mapping[int, bytes], *, checked: bool | None = None) -> str:
         """Return the path of a kernel's image, compiled now if the cache has none.
 
-        constants: the bytes of each function constant's value, by index.  With SOFTMETAL_KERNEL_CHECK=1 the image is a
-        checked one.  Raises SourceError, and KeyError for a kernel that the library does not have.
+        constants: the bytes of each function constant's value, by index.  checked: make an image for the checker; None:
+        if SOFTMETAL_KERNEL_CHECK is 1.  Raises SourceError, and KeyError for a kernel that the library does not have.
         """
-        is_checked = os.environ.get("SOFTMETAL_KERNEL_CHECK") == "1"
+        is_checked = os.environ.get("SOFTMETAL_KERNEL_CHECK") == "1" if checked is None else checked
         with self._lock:
             text = self._translation.kernel_text(name, constants)
         found = compiler.find()
