@@ -20,7 +20,6 @@ _OUR_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _HEADER = re.compile(
     r"^(?P<file>.+?):(?P<line>\d+):(?P<column>\d+): (?P<kind>(?:fatal )?error|warning|note): (?P<text>.*)$"
 )
-_WITHOUT_PLACE = re.compile(r"^(?:\S+: )?(?P<kind>(?:fatal )?error): (?P<text>.*)$")
 _STACK = re.compile(r"^(?:In file included|\s+) from (?P<file>.+?):(?P<line>\d+)(?::(?P<column>\d+))?[:,]$")
 _COUNT = re.compile(r"^\d+ (?:errors?|warnings?)(?: and \d+ (?:errors?|warnings?))? generated\.$")
 _LINE_DIRECTIVE = re.compile(r'^\s*#\s*(?:line\s+)?(\d+)(?:\s+"((?:[^"\\]|\\.)*)")?')
@@ -80,7 +79,7 @@ def lines_of_source(text: str, name: str = "program_source") -> dict[tuple[str, 
     lines: dict[tuple[str, int], str] = {}
     number = 1
     for line in text.split("\n"):
-        lines.setdefault((name, number), line)
+        lines.setdefault((name, number), line.removesuffix("\r"))
         number += 1
         directive = _LINE_DIRECTIVE.match(line)
         if directive:
@@ -106,15 +105,12 @@ def is_ours(file: str) -> bool:
 def _parse(output: str) -> Iterator[Diagnostic]:
     stack: list[Place] = []
     current: Diagnostic | None = None
-    for line in output.splitlines():
+    for line in output.removesuffix("\n").split("\n"):
         header, from_where = _HEADER.match(line), _STACK.match(line)
         if not (header or from_where or _COUNT.match(line)):
-            bare = _WITHOUT_PLACE.match(line)
-            if not bare:
-                if current is not None:
-                    current.snippet.append(line)
-                continue
-            header = bare
+            if current is not None:
+                current.snippet.append(line)
+            continue
         if current is not None:
             yield current
             current = None
@@ -122,7 +118,7 @@ def _parse(output: str) -> Iterator[Diagnostic]:
             stack.append(Place(from_where["file"], int(from_where["line"]), int(from_where["column"] or 1)))
         elif header:
             found = header.groupdict()
-            place = Place(found["file"], int(found["line"]), int(found["column"])) if "file" in found else None
+            place = Place(found["file"], int(found["line"]), int(found["column"]))
             current = Diagnostic(place, found["kind"], found["text"], [], tuple(stack))
             stack = []
     if current is not None:
@@ -186,15 +182,13 @@ def _column_in(written: str, translated: str | None, column: int) -> int:
         return min(column, len(written.encode()) + 1)
     if translated == written:
         return column
-    tokens = _tokens(translated)
-    at = next((i for i, (start, token) in enumerate(tokens) if start <= column - 1 < start + len(token.encode())), None)
-    if at is None:
-        return len(written.encode()) + 1  # after the end of the line
-    token = tokens[at][1]
-    nth = sum(other == token for _, other in tokens[:at])
-    same = [start for start, other in _tokens(written) if other == token]
-    if same:
-        return same[min(nth, len(same) - 1)] + 1
+    before = [(start, token) for start, token in _tokens(translated) if start < column]
+    if before:
+        start, token = before[-1]
+        nth = sum(other == token for _, other in before) - 1
+        same = [begin for begin, other in _tokens(written) if other == token]
+        if same:  # within the token, or just after it: there a semicolon is missed
+            return same[min(nth, len(same) - 1)] + min(column - start, len(token.encode()) + 1)
     return len(written.encode()) - len(written.lstrip().encode()) + 1
 
 

@@ -21,6 +21,7 @@ struct soft_loaded_image {
     int references;
     void *library; /* owned */
     soft_image *image;
+    uint64_t group_ns;
     char path[];
 };
 
@@ -128,6 +129,12 @@ soft_image_where(const soft_loaded_image *image)
         dl_iterate_phdr(measure, &place);
     }
     return place;
+}
+
+uint64_t *
+soft_image_group_ns(soft_loaded_image *image)
+{
+    return &image->group_ns;
 }
 
 const char *

@@ -8,6 +8,7 @@
 #define SOFT_IMAGE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "metal_dlpack/msl/include/softmetal_kernel.h"
 
@@ -29,6 +30,8 @@ typedef struct soft_image_place {
     size_t nbytes; /* to the end of the last segment */
 } soft_image_place;
 soft_image_place soft_image_where(const soft_loaded_image *image);
+/* Nanoseconds of one of its threadgroups, as the last launch found; 0: not known.  Atomic. */
+uint64_t *soft_image_group_ns(soft_loaded_image *image);
 const char *soft_image_path(const soft_loaded_image *image);
 
 #endif /* SOFT_IMAGE_H */

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "softmetal/kernels/check.h"
-#include "softmetal/kernels/check_weak.h"
 #include "softmetal/kernels/thread_pool.h"
 #include "softmetal/kernels/threadgroup.h"
 #include "softmetal/monotonic.h"
@@ -67,14 +66,14 @@ help(void *context)
 /* Run threadgroups, more at a time each time, until it has lasted a while.  False: all is done,
  * or the run is stopped. */
 static bool
-work_alone(work *work, soft_threadgroup *group)
+work_alone(work *work, soft_threadgroup *group, uint64_t begin_ns)
 {
-    uint64_t first, count, most = 1, begin = soft_monotonic_ns();
+    uint64_t first, count, most = 1;
     while ((count = claim(work, most, &first)) != 0) {
         if (!soft_threadgroup_run(group, &work->run, first, count)) {
             return false;
         }
-        if (soft_monotonic_ns() - begin > ALONE_NS) {
+        if (soft_monotonic_ns() - begin_ns > ALONE_NS) {
             return true;
         }
         most = most < MOST_AT_ONCE ? 2 * most : most;
@@ -83,19 +82,34 @@ work_alone(work *work, soft_threadgroup *group)
 }
 
 static void
-run_plain(work *work, soft_threadgroup *group)
+work_together(work *work, soft_threadgroup *group)
 {
-    work->threads = work->run.group_count > 1 ? soft_thread_pool_size() : 1;
+    soft_pool_job job = {.work = help, .context = work};
+    soft_thread_pool_invite(&job);
+    work_off(work, group);
+    soft_thread_pool_await(&job);
+}
+
+/* Others are woken if the kernel's last launch says that it pays, or this one does by lasting. */
+static void
+run_plain(work *work, soft_threadgroup *group, uint64_t *group_ns)
+{
+    uint64_t count = work->run.group_count;
+    work->threads = count > 1 ? soft_thread_pool_size() : 1;
     if (work->threads == 1) {
         work_off(work, group);
         return;
     }
-    if (work_alone(work, group)) {
-        soft_pool_job job = {.work = help, .context = work};
-        soft_thread_pool_invite(&job);
-        work_off(work, group);
-        soft_thread_pool_await(&job);
+    uint64_t expected_ns = __atomic_load_n(group_ns, __ATOMIC_RELAXED);
+    uint64_t begin_ns = soft_monotonic_ns();
+    bool is_shared = expected_ns > 2 * ALONE_NS / count;
+    if (is_shared || work_alone(work, group, begin_ns)) {
+        work_together(work, group);
+        is_shared = true;
     }
+    uint64_t lasted_ns = soft_monotonic_ns() - begin_ns;
+    uint64_t workers = is_shared ? (uint64_t)work->threads : 1;
+    __atomic_store_n(group_ns, lasted_ns * workers / count, __ATOMIC_RELAXED);
 }
 
 /* On this OS thread alone, one threadgroup after the other. */
@@ -173,7 +187,7 @@ soft_image_run(soft_loaded_image *image, const soft_launch *launch, char *error,
         is_done = run_checked(&work, group, image, error, error_nbytes);
     }
     else {
-        run_plain(&work, group);
+        run_plain(&work, group, soft_image_group_ns(image));
         is_done = work.run.is_stopped == 0;
         snprintf(error, error_nbytes, "%s", is_done ? "" : work.run.text);
     }

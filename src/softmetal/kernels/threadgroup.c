@@ -14,7 +14,6 @@
 #include <sys/mman.h>
 
 #include "softmetal/kernels/check.h"
-#include "softmetal/kernels/check_weak.h"
 
 static __thread soft_threadgroup *running;
 
@@ -82,6 +81,14 @@ locate(soft_threadgroup *group, uint64_t number)
     }
 }
 
+/* The next one whose turn it is, is the first that can run. */
+SOFT_ON_FIBER static void
+begin_turn(soft_threadgroup *group)
+{
+    group->simdgroup = 0;
+    group->lane = SOFT_SIMD_WIDTH - 1;
+}
+
 /* The next threadgroup, with no thread begun.  False: there is none, or the run is stopped. */
 SOFT_ON_FIBER static bool
 begin_group(soft_threadgroup *group)
@@ -95,8 +102,7 @@ begin_group(soft_threadgroup *group)
     group->random = soft_shuffle_state(&run->shuffle, number);
     locate(group, number);
     soft_threadgroup_memory_clear(&group->memory);
-    group->simdgroup = 0;
-    group->lane = SOFT_SIMD_WIDTH - 1; /* the next one in turn is 0 */
+    begin_turn(group);
     group->waiting = 0;
     soft_u32 count = (group->thread_count + SOFT_SIMD_WIDTH - 1) / SOFT_SIMD_WIDTH;
     group->runnable = UINT32_MAX >> (SOFT_MOST_SIMDGROUPS - count);
@@ -128,6 +134,7 @@ open_barrier(soft_threadgroup *group)
     }
     group->runnable = group->waiting;
     group->waiting = 0;
+    begin_turn(group);
 }
 
 /* ---- threads ---- */
@@ -406,6 +413,7 @@ const soft_runtime soft_threadgroup_checked_runtime = {
     .threadgroup_argument = threadgroup_argument,
     .access = soft_check_access,
     .out_of_bounds = soft_check_out_of_bounds,
+    .divided_by_zero = soft_check_divided_by_zero,
 };
 
 /* ---- what the OS thread calls ---- */

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "softmetal/kernels/check.h"
-#include "softmetal/kernels/check_weak.h"
 
 #define POISON 0xCD /* as SOFTMETAL_POISON fills buffers */
 
