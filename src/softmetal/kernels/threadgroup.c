@@ -263,29 +263,49 @@ tell_checker(const soft_threadgroup *group)
     soft_check_switch(&fiber->thread, fiber->stack, fiber->stack + SOFT_FIBER_STACK_NBYTES);
 }
 
+SOFT_ON_FIBER static bool
+has_begun(const soft_threadgroup *group)
+{
+    return (group->simdgroups[group->simdgroup].begun >> group->lane & 1) != 0;
+}
+
+/* The stack of the thread whose turn it is, which waits.  The next one's is fetched meanwhile. */
+SOFT_ON_FIBER static void *
+stack_of_chosen(const soft_threadgroup *group)
+{
+    void *const *stacks = group->stack_of[group->simdgroup];
+    const char *next = stacks[(group->lane + 1) % SOFT_SIMD_WIDTH];
+    __builtin_prefetch(next);
+    __builtin_prefetch(next + 64);
+    return stacks[group->lane];
+}
+
 /* The running thread waits: run another until it is its turn again. */
 SOFT_ON_FIBER static void
 let_others_run(soft_threadgroup *group)
 {
-    soft_fiber *mine = group->current, *other;
+    soft_u32 simdgroup = group->simdgroup, lane = group->lane;
     choose_thread(group);
-    if ((group->simdgroups[group->simdgroup].begun >> group->lane & 1) != 0) {
-        other = group->fiber_of[group->simdgroup][group->lane];
+    void *to;
+    if (has_begun(group)) {
+        group->current = group->fiber_of[group->simdgroup][group->lane];
+        to = stack_of_chosen(group);
     }
     else {
-        other = take_fiber(group);
-        if (other == NULL) {
+        soft_fiber *fresh = take_fiber(group);
+        if (fresh == NULL) {
             soft_threadgroup_stop("A kernel cannot run: there is no memory for the stacks of "
                                   "its threads.");
         }
-        begin_thread(group, other);
+        begin_thread(group, fresh);
+        group->current = fresh;
+        to = fresh->stack_pointer;
     }
-    group->current = other;
     if (group->run->is_checked) {
         tell_checker(group);
     }
-    if (other != mine) {
-        soft_fiber_switch(&mine->stack_pointer, other->stack_pointer);
+    if (group->lane != lane || group->simdgroup != simdgroup) {
+        soft_fiber_switch(&group->stack_of[simdgroup][lane], to);
     }
 }
 
@@ -319,9 +339,10 @@ go_on(soft_threadgroup *group, soft_fiber *fiber)
         leave_fiber(group, fiber, group->host);
         return;
     }
-    bool has_begun = (group->simdgroups[group->simdgroup].begun >> group->lane & 1) != 0;
-    if (has_begun) {
+    void *to = NULL;
+    if (has_begun(group)) {
         group->current = group->fiber_of[group->simdgroup][group->lane];
+        to = stack_of_chosen(group);
     }
     else {
         begin_thread(group, fiber);
@@ -329,8 +350,8 @@ go_on(soft_threadgroup *group, soft_fiber *fiber)
     if (group->run->is_checked) {
         tell_checker(group);
     }
-    if (has_begun) {
-        leave_fiber(group, fiber, group->current->stack_pointer);
+    if (to != NULL) {
+        leave_fiber(group, fiber, to);
     }
 }
 

@@ -5,7 +5,7 @@
  *     soft_threadgroup  one OS thread's: runs threadgroup after threadgroup of the run
  *       ├── simdgroups[32]   which lanes are ready, meet, wait at the barrier
  *       ├── fibers[1024]     stacks, made when first needed, kept for ever
- *       ├── fiber_of[][]     on which of them a lane waits
+ *       ├── fiber_of[][]     on which of them a lane runs or waits
  *       └── memory           what the threads share
  *
  * A kernel without syncs runs by rows, on one fiber.  Otherwise each thread runs until it waits,
@@ -55,6 +55,8 @@ typedef struct soft_threadgroup {
     void *host; /* the OS thread's own stack, while fibers run */
     struct soft_threadgroup *next_idle;
     soft_fiber *fiber_of[SOFT_MOST_SIMDGROUPS][SOFT_SIMD_WIDTH];
+    void *stack_of[SOFT_MOST_SIMDGROUPS]
+                  [SOFT_SIMD_WIDTH]; /* its stack pointer, while it waits */
     soft_simdgroup simdgroups[SOFT_MOST_SIMDGROUPS];
     soft_fiber fibers[SOFT_MOST_THREADS];
     soft_threadgroup_memory memory;
