@@ -13,7 +13,7 @@
  * threadgroup, so that a kernel that never waits never switches.
  *
  * Owns:    the fibers and the memory of threadgroups.
- * Calls:   fiber.h, simdgroup.h, threadgroup_memory.h, shuffle.h, check.h.
+ * Calls:   fiber.h, simdgroup.h, placement.h, threadgroup_memory.h, shuffle.h, check.h.
  * Threads: a soft_threadgroup is one OS thread's from take to give_back.
  */
 #ifndef SOFT_THREADGROUP_H
@@ -24,6 +24,7 @@
 #include <stdint.h>
 
 #include "softmetal/kernels/fiber.h"
+#include "softmetal/kernels/placement.h"
 #include "softmetal/kernels/shuffle.h"
 #include "softmetal/kernels/simdgroup.h"
 #include "softmetal/kernels/threadgroup_memory.h"
@@ -44,8 +45,7 @@ typedef struct soft_run {
 typedef struct soft_threadgroup {
     soft_run *run; /* borrowed while it works */
     uint64_t next_group, end_group;
-    soft_u32 thread_count;
-    soft_u32 size[3], position[3], first_in_grid[3];
+    soft_placement placement;
     uint64_t random;
     soft_u32 runnable;        /* bit i: SIMD-group i has lanes that are ready, or meet */
     soft_u32 waiting;         /* bit i: SIMD-group i has lanes at the barrier */
