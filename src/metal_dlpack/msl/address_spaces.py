@@ -1,0 +1,118 @@
+"""Address spaces: a CPU has one.  The words go, and declarations that they alone told apart become one.
+
+`float f(device float *)` and `float f(threadgroup float *)` are one function here.  The first stays: both are copies of
+one text, since in Metal there is no other way to write a function for two address spaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from . import attributes
+from .declarations import FUNCTION, INSTANTIATION, Declaration
+from .tokens import Tokens
+
+_AS_CPP = {
+    "device": "",
+    "thread": "",
+    "threadgroup": "",
+    "constant": "const",
+    "object_data": "",
+    "ray_data": "",
+}
+SPACES = frozenset(_AS_CPP)
+_NO_DIFFERENCE = {"inline", "static", "constexpr", "METAL_FUNC", "extern"}
+
+
+def without(words: Iterable[str]) -> list[str]:
+    """Return the words as C++ has them."""
+    return [_AS_CPP.get(word, word) for word in words]
+
+
+def drop_duplicates(tokens: Tokens, declarations: list[Declaration]) -> list[Declaration]:
+    """Drop what is declared already once address spaces are gone; return the declarations that stay."""
+    dropped = {id(one) for one in _duplicates(tokens, declarations)}
+    stay = []
+    for one in declarations:
+        if id(one) in dropped:
+            tokens.drop(one.first, one.last)
+            continue
+        one.members = drop_duplicates(tokens, one.members)
+        stay.append(one)
+    return stay
+
+
+def _duplicates(tokens: Tokens, declarations: list[Declaration]) -> Iterator[Declaration]:
+    for same_name in _alike(tokens, declarations):
+        written: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+        for one in same_name:
+            raw = tuple(_head(tokens, one))
+            key = (str(one.body is None), *_signature(tokens, one))
+            before = written.setdefault(key, set())
+            if before and raw not in before:
+                yield one
+            before.add(raw)
+
+
+def _alike(tokens: Tokens, declarations: list[Declaration]) -> Iterator[list[Declaration]]:
+    """Groups of one name and namespace, in which an address space stands."""
+    groups: dict[tuple[object, ...], list[Declaration]] = {}
+    for one in declarations:
+        if one.kind != INSTANTIATION:
+            groups.setdefault((one.namespaces, one.kind, one.name(tokens)), []).append(one)
+    for group in groups.values():
+        if len(group) > 1 and any(not SPACES.isdisjoint(tokens.words[one.first : one.head_end]) for one in group):
+            yield group
+
+
+def _head(tokens: Tokens, one: Declaration) -> list[str]:
+    return _plain(tokens, one.first, one.head_end)
+
+
+def _plain(tokens: Tokens, first: int, end: int) -> list[str]:
+    """The words without attributes."""
+    words, at = [], first
+    while at < end:
+        if attributes.is_attribute(tokens, at):
+            at = tokens.partner[at]
+        else:
+            words.append(tokens.words[at])
+        at += 1
+    return words
+
+
+def _signature(tokens: Tokens, one: Declaration) -> list[str]:
+    """What tells the declaration from others, without address spaces and the names of parameters."""
+    if one.kind != FUNCTION or one.parameters is None:
+        return _once_const(_head(tokens, one))
+    close = tokens.partner[one.parameters]
+    signature = _once_const(_plain(tokens, one.first, one.parameters))
+    for first, end in tokens.split(one.parameters + 1, close):
+        signature += [",", *_type_of_parameter(_plain(tokens, first, end))]
+    return [*signature, ")", *_once_const(_plain(tokens, close + 1, one.head_end))]
+
+
+def _type_of_parameter(words: list[str]) -> list[str]:
+    """`const device T *x = 0` and `constant T *y` both become const T *."""
+    if "=" in words:
+        words = words[: words.index("=")]
+    end = next((at for at, word in enumerate(words) if word == "[" and at and words[at - 1] != ">"), len(words))
+    name = end - 1
+    types = [word for word in words[:name] if word.isidentifier() and word not in {"const", "volatile", *SPACES}]
+    if types and name > 0 and words[name].isidentifier() and words[name - 1] != "::":
+        words = words[:name] + words[end:]
+    pointer = next((at for at, word in enumerate(words) if word in {"*", "&", "&&"}), len(words))
+    return _const_first(without(words[:pointer])) + _const_first(without(words[pointer:]))
+
+
+def _const_first(words: list[str]) -> list[str]:
+    rest = [word for word in words if word not in {"", "const"}]
+    return ["const", *rest] if "const" in words else rest
+
+
+def _once_const(words: list[str]) -> list[str]:
+    kept: list[str] = []
+    for word in without(words):
+        if word and word not in _NO_DIFFERENCE and not (word == "const" and kept and kept[-1] == "const"):
+            kept.append(word)
+    return kept
