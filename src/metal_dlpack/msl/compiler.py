@@ -100,8 +100,14 @@ _CHECKED = [
     "-gdwarf-4",  # line_table.py reads it
     "-fdebug-compilation-dir=.",
     "-fno-omit-frame-pointer",
-    "-fsanitize=thread,array-bounds",  # calls to functions of ours before each access; no library of clang's
-    "-fsanitize-recover=array-bounds",
+    # Calls to functions of ours before each access; no library of clang's.  local-bounds: a trap where a pointer into
+    # an array of the thread's own leaves it.
+    "-fsanitize=thread,array-bounds,local-bounds,integer-divide-by-zero",
+    "-fno-sanitize-recover=array-bounds,integer-divide-by-zero",
+    "-mllvm",
+    "-bounds-checking-unique-traps",  # each has its line
+    "-mllvm",
+    "-tsan-instrument-read-before-write",
     "-mllvm",
     "-tsan-instrument-func-entry-exit=0",
     "-fno-vectorize",  # a vector of more than 16 bytes would be touched without a call
@@ -216,9 +222,9 @@ def find() -> Compiler:
 @functools.lru_cache(maxsize=8)
 def _find(asked: str, path: str) -> Compiler:
     refused = []
-    for command in [_as_clang(shlex.split(asked))] if asked else _candidates(path):
+    for command in [_as_clang(shlex.split(asked))] if asked else candidates(path):
         try:
-            return _known(command)
+            return known(command)
         except CompilerError as error:
             refused.append(str(error))
     if asked:
@@ -231,18 +237,18 @@ def _find(asked: str, path: str) -> Compiler:
     )
 
 
-def _candidates(path: str) -> Iterator[tuple[str, ...]]:
+def candidates(path: str) -> Iterator[tuple[str, ...]]:
     """Each clang++ of PATH, newest first by its name, then zig's; found by looking at names, not by running them."""
     for name in ["clang++", *(f"clang++-{version}" for version in range(NEWEST_LOOKED_FOR, OLDEST - 1, -1))]:
         found = shutil.which(name, path=path)
         if found:
             yield (found,)
-    zig = _zig()
+    zig = zig_program()
     if zig:
         yield (zig, "clang")
 
 
-def _zig() -> str | None:
+def zig_program() -> str | None:
     """Return the program in the ziglang wheel, without importing the package."""
     spec = importlib.util.find_spec("ziglang")
     for folder in spec.submodule_search_locations or () if spec else ():
@@ -256,14 +262,14 @@ def _as_clang(words: list[str]) -> tuple[str, ...]:
     """`zig c++` builds libraries of its own on first use and keeps caches; the clang in it does neither."""
     if len(words) > 1 and words[-1] in {"c++", "cc", "clang"}:
         if words[-3:-1] == ["-m", "ziglang"]:
-            zig = _zig()
+            zig = zig_program()
             return (zig, "clang") if zig else (*words[:-1], "clang")
         if os.path.basename(words[-2]).startswith("zig"):
             return (*words[:-1], "clang")
     return tuple(words)
 
 
-def _known(command: tuple[str, ...]) -> Compiler:
+def known(command: tuple[str, ...]) -> Compiler:
     """Ask the compiler for its version, unless its files are those that were asked before."""
     files = [facts for word in command if (facts := _file_facts(word))]
     key = ["compiler", *command, *files]

@@ -186,15 +186,13 @@ def _column_in(written: str, translated: str | None, column: int) -> int:
         return min(column, len(written.encode()) + 1)
     if translated == written:
         return column
-    tokens = _tokens(translated)
-    at = next((i for i, (start, token) in enumerate(tokens) if start <= column - 1 < start + len(token.encode())), None)
-    if at is None:
-        return len(written.encode()) + 1  # after the end of the line
-    token = tokens[at][1]
-    nth = sum(other == token for _, other in tokens[:at])
-    same = [start for start, other in _tokens(written) if other == token]
-    if same:
-        return same[min(nth, len(same) - 1)] + 1
+    before = [(start, token) for start, token in _tokens(translated) if start < column]
+    if before:
+        start, token = before[-1]
+        nth = sum(other == token for _, other in before) - 1
+        same = [begin for begin, other in _tokens(written) if other == token]
+        if same:  # within the token, or just after it: there a semicolon is missed
+            return same[min(nth, len(same) - 1)] + min(column - start, len(token.encode()) + 1)
     return len(written.encode()) - len(written.lstrip().encode()) + 1
 
 

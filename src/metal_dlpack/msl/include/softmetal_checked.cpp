@@ -6,12 +6,12 @@
  *
  * Clang's -fsanitize=thread puts a call before each read and write, and its -fsanitize=array-bounds
  * one where an index is too large.  Here they are answered; none of clang's run time libraries is
- * linked.  This file is compiled without those flags.  The site is where the kernel goes on.
+ * linked.  This file is compiled without those flags.  The site is the last byte of the call.
  */
 #include "softmetal_kernel.h"
 
 #define EXPORT extern "C" __attribute__((visibility("hidden"), noinline))
-#define SITE __builtin_return_address(0)
+#define SITE (static_cast<const char *>(__builtin_return_address(0)) - 1)
 
 extern "C" soft_image softmetal_image;
 
@@ -21,35 +21,47 @@ extern "C" void *memcpy(void *to, const void *from, size nbytes) noexcept;
 extern "C" void *memmove(void *to, const void *from, size nbytes) noexcept;
 extern "C" void *memset(void *to, int byte, size nbytes) noexcept;
 
+/* While an image is loaded, its constructors write to it, and there is no run time yet. */
 static inline void
 touch(const volatile void *address, size nbytes, soft_u32 how, const void *site)
 {
-    softmetal_image.runtime->access(const_cast<const void *>(address), nbytes, how, site);
+    if (softmetal_image.runtime)
+        softmetal_image.runtime->access(const_cast<const void *>(address), nbytes, how, site);
 }
 
-#define PLAIN(N) \
-    EXPORT void __tsan_read##N(void *p) \
+#define TOUCH(NAME, N, HOW) \
+    EXPORT void NAME##N(void *p) \
     { \
-        touch(p, N, 0, SITE); \
-    } \
-    EXPORT void __tsan_write##N(void *p) \
-    { \
-        touch(p, N, SOFT_ACCESS_WRITE, SITE); \
-    } \
-    EXPORT void __tsan_unaligned_read##N(void *p) \
-    { \
-        touch(p, N, 0, SITE); \
-    } \
-    EXPORT void __tsan_unaligned_write##N(void *p) \
-    { \
-        touch(p, N, SOFT_ACCESS_WRITE, SITE); \
+        touch(p, N, HOW, SITE); \
     }
+#define PLAIN(N) \
+    TOUCH(__tsan_read, N, 0) \
+    TOUCH(__tsan_write, N, SOFT_ACCESS_WRITE) \
+    TOUCH(__tsan_read_write, N, SOFT_ACCESS_WRITE | SOFT_ACCESS_READ) \
+    TOUCH(__tsan_unaligned_read, N, 0) \
+    TOUCH(__tsan_unaligned_write, N, SOFT_ACCESS_WRITE) \
+    TOUCH(__tsan_unaligned_read_write, N, SOFT_ACCESS_WRITE | SOFT_ACCESS_READ) \
+    TOUCH(__tsan_volatile_read, N, 0) \
+    TOUCH(__tsan_volatile_write, N, SOFT_ACCESS_WRITE) \
+    TOUCH(__tsan_unaligned_volatile_read, N, 0) \
+    TOUCH(__tsan_unaligned_volatile_write, N, SOFT_ACCESS_WRITE)
 
 PLAIN(1)
 PLAIN(2)
 PLAIN(4)
 PLAIN(8)
 PLAIN(16)
+
+EXPORT void
+__tsan_read_range(void *p, size nbytes)
+{
+    touch(p, nbytes, 0, SITE);
+}
+EXPORT void
+__tsan_write_range(void *p, size nbytes)
+{
+    touch(p, nbytes, SOFT_ACCESS_WRITE, SITE);
+}
 
 EXPORT void *
 __tsan_memcpy(void *to, const void *from, size nbytes)
@@ -74,11 +86,13 @@ __tsan_memset(void *to, int byte, size nbytes)
     return memset(to, byte, nbytes);
 }
 
+#define CHANGES (SOFT_ACCESS_WRITE | SOFT_ACCESS_READ | SOFT_ACCESS_ATOMIC)
+
 /* Metal's atomics are relaxed; the order that the kernel asks for is not weaker. */
 #define CHANGE(BITS, T, NAME) \
     EXPORT T __tsan_atomic##BITS##_##NAME(volatile T *p, T value, int) \
     { \
-        touch(p, sizeof *p, SOFT_ACCESS_WRITE | SOFT_ACCESS_ATOMIC, SITE); \
+        touch(p, sizeof *p, CHANGES, SITE); \
         return __atomic_##NAME(p, value, __ATOMIC_SEQ_CST); \
     }
 
@@ -86,7 +100,7 @@ __tsan_memset(void *to, int byte, size nbytes)
     EXPORT int __tsan_atomic##BITS##_compare_exchange_##KIND(volatile T *p, T *expected, \
                                                              T value, int, int) \
     { \
-        touch(p, sizeof *p, SOFT_ACCESS_WRITE | SOFT_ACCESS_ATOMIC, SITE); \
+        touch(p, sizeof *p, CHANGES, SITE); \
         return __atomic_compare_exchange_n(p, expected, value, WEAK, __ATOMIC_SEQ_CST, \
                                            __ATOMIC_SEQ_CST); \
     }
@@ -104,13 +118,13 @@ __tsan_memset(void *to, int byte, size nbytes)
     } \
     EXPORT T __tsan_atomic##BITS##_exchange(volatile T *p, T value, int) \
     { \
-        touch(p, sizeof *p, SOFT_ACCESS_WRITE | SOFT_ACCESS_ATOMIC, SITE); \
+        touch(p, sizeof *p, CHANGES, SITE); \
         return __atomic_exchange_n(p, value, __ATOMIC_SEQ_CST); \
     } \
     EXPORT T __tsan_atomic##BITS##_compare_exchange_val(volatile T *p, T expected, T value, \
                                                         int, int) \
     { \
-        touch(p, sizeof *p, SOFT_ACCESS_WRITE | SOFT_ACCESS_ATOMIC, SITE); \
+        touch(p, sizeof *p, CHANGES, SITE); \
         __atomic_compare_exchange_n(p, &expected, value, false, __ATOMIC_SEQ_CST, \
                                     __ATOMIC_SEQ_CST); \
         return expected; \
@@ -132,6 +146,7 @@ ATOMIC(64, soft_u64)
 EXPORT void
 __tsan_atomic_thread_fence(int)
 {
+    touch(nullptr, 0, SOFT_ACCESS_FENCE, SITE);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 EXPORT void
@@ -139,14 +154,40 @@ __tsan_atomic_signal_fence(int)
 {
 }
 
-/* The image's constructor calls it. */
+/* The image's constructor calls it; the others are calls that have no part in a kernel. */
 EXPORT void
 __tsan_init()
 {
 }
-
 EXPORT void
-__ubsan_handle_out_of_bounds(void *, size)
+__tsan_func_entry(void *)
+{
+}
+EXPORT void
+__tsan_func_exit()
+{
+}
+EXPORT void
+__tsan_vptr_update(void *, void *)
+{
+}
+EXPORT void
+__tsan_vptr_read(void *)
+{
+}
+
+/* Neither returns: the launch is stopped. */
+#define ENDS extern "C" __attribute__((visibility("hidden"), noinline, noreturn))
+
+ENDS void
+__ubsan_handle_out_of_bounds_abort(void *, size)
 {
     softmetal_image.runtime->out_of_bounds(SITE);
+    __builtin_trap();
+}
+ENDS void
+__ubsan_handle_divrem_overflow_abort(void *, size, size)
+{
+    softmetal_image.runtime->divided_by_zero(SITE);
+    __builtin_trap();
 }

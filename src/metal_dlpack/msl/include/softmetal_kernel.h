@@ -10,6 +10,8 @@
 
 #define SOFT_KERNEL_ABI 1
 #define SOFT_MOST_BUFFERS 31
+#define SOFT_MOST_THREADS 1024 /* of a threadgroup */
+#define SOFT_MOST_THREADGROUP_NBYTES 32768
 #define SOFT_SIMD_WIDTH 32
 #define SOFT_SIMD_SLOT 64 /* bytes that a lane can give to the others at once */
 
@@ -25,6 +27,8 @@ typedef struct soft_launch {
     soft_u32 group[3];  /* dispatch_threads_per_threadgroup */
     void *buffers[SOFT_MOST_BUFFERS]; /* address of the first byte bound; NULL: nothing */
     soft_u32 threadgroup_nbytes[SOFT_MOST_BUFFERS]; /* setThreadgroupMemoryLength:atIndex: */
+    soft_u64 buffer_nbytes[SOFT_MOST_BUFFERS]; /* from there to the end of the view; the checker's */
+    const char *kernel; /* its name, for the checker's reports; NULL: not known */
 } soft_launch;
 
 /* One thread of a kernel: what its attributes ask for. */
@@ -42,6 +46,8 @@ typedef struct soft_thread {
 enum {
     SOFT_ACCESS_WRITE = 1,
     SOFT_ACCESS_ATOMIC = 2,
+    SOFT_ACCESS_READ = 4,  /* beside WRITE: the old value counts */
+    SOFT_ACCESS_FENCE = 8, /* no bytes: atomic_thread_fence */
 };
 
 /* What the run time does for a kernel.  Each call is made on the stack of the thread that asks. */
@@ -57,9 +63,11 @@ typedef struct soft_runtime {
     /* Threadgroup memory: a variable of the kernel, by its number; an argument, by its index. */
     void *(*threadgroup_variable)(soft_u32 number, soft_u64 nbytes, soft_u64 alignment);
     void *(*threadgroup_argument)(soft_u32 index);
-    /* The rest is called by checked images alone, before the bytes are touched. */
+    /* The rest is called by checked images alone, before the bytes are touched.  A site is an
+     * address within the instruction that asks. */
     void (*access)(const void *address, soft_u64 nbytes, soft_u32 how, const void *site);
     void (*out_of_bounds)(const void *site); /* of an array of the thread's own */
+    void (*divided_by_zero)(const void *site); /* an integer */
 } soft_runtime;
 
 typedef enum { SOFT_ARGUMENT_BUFFER, SOFT_ARGUMENT_THREADGROUP } soft_argument_kind;

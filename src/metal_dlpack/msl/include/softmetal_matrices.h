@@ -116,7 +116,7 @@ template <class T> SOFTMETAL_INLINE constexpr T determinant(const matrix<T, 4, 4
     T sum = T(0);
     for (size_t i = 0; i < 4; i++) {
         matrix<T, 3, 3> minor;
-        for (size_t j = 0; j < 3; j++) minor[j] = m[j < i ? j : j + 1].yzw;
+        for (size_t j = 0; j < 3; j++) minor[j] = m[j < i ? j : j + 1].get_yzw();
         sum += (i % 2 ? T(-1) : T(1)) * m[i].x * determinant(minor);
     }
     return sum;

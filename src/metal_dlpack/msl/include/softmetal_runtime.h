@@ -65,6 +65,12 @@ SOFTMETAL_WAITS soft_u32 wait_for_lanes(const void *bytes, soft_u32 nbytes,
     return softmetal_image.runtime->simd_exchange(bytes, nbytes, values, site);
 }
 
+template <class T> SOFTMETAL_UNSEEN T value_at(const soft_u8 *slot) {
+    T value;
+    __builtin_memcpy(&value, slot, sizeof value);
+    return value;
+}
+
 /* What the lanes of a SIMD-group gave each other. */
 template <class T> struct gathered {
     const soft_u8 *values;
@@ -72,14 +78,7 @@ template <class T> struct gathered {
 
     SOFTMETAL_INLINE bool has(uint lane) const { return lane < SOFT_SIMD_WIDTH && lanes >> lane & 1; }
     SOFTMETAL_INLINE uint first() const { return uint(__builtin_ctz(lanes)); }
-    SOFTMETAL_INLINE T from(uint lane) const { return read(values + SOFT_SIMD_SLOT * lane); }
-
-  private:
-    SOFTMETAL_UNSEEN T read(const soft_u8 *slot) {
-        T value;
-        __builtin_memcpy(&value, slot, sizeof value);
-        return value;
-    }
+    SOFTMETAL_INLINE T from(uint lane) const { return value_at<T>(values + SOFT_SIMD_SLOT * lane); }
 };
 
 template <class T> SOFTMETAL_CONVERGENT gathered<T> gather(T mine) {

@@ -1,0 +1,263 @@
+/* check.c: see check.h.
+ *
+ * Owns:    the launch that this OS thread checks.
+ * Calls:   the other check_*.h; settings.h.
+ * Threads: see check.h.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "softmetal/kernels/check_state.h"
+#include "softmetal/settings.h"
+
+static _Thread_local __attribute__((tls_model("initial-exec"))) soft_check *current;
+
+/* ---- places ---- */
+
+static soft_at
+at_index(const soft_check *check, soft_u32 index, const soft_u32 group[3], uint32_t offset)
+{
+    const soft_launch *launch = check->launch.launch;
+    soft_at at = {.offset = offset};
+    for (int axis = 0; axis < 3; axis++) {
+        soft_u32 rest = launch->grid[axis] - group[axis] * launch->group[axis];
+        soft_u32 size = rest < launch->group[axis] ? rest : launch->group[axis];
+        at.group[axis] = group[axis];
+        at.thread[axis] = index % size;
+        index /= size;
+    }
+    return at;
+}
+
+soft_at
+soft_at_thread(const soft_check *check, soft_u32 index, const void *site)
+{
+    const soft_order *order = &check->order;
+    return at_index(check, index, order->groups[order->group_count - 1].position,
+                    soft_check_offset(check, site));
+}
+
+soft_at
+soft_at_running(const soft_check *check, const void *site)
+{
+    return soft_at_thread(check, check->thread->index, site);
+}
+
+soft_at
+soft_at_mark(const soft_check *check, soft_mark mark)
+{
+    return at_index(check, soft_mark_thread(mark),
+                    soft_order_group_of(&check->order, mark.time)->position,
+                    soft_mark_offset(mark));
+}
+
+/* ---- the end of a launch that must not go on ---- */
+
+_Noreturn void
+soft_check_stop(soft_check *check)
+{
+    check->launch.abandon();
+    abort(); /* abandon does not return */
+}
+
+static void
+stop_with(soft_check *check, const char *text, const void *site)
+{
+    soft_finding *finding = soft_findings_add(&check->findings);
+    if (finding != NULL) {
+        snprintf(finding->text, sizeof finding->text, "%s", text);
+        finding->at[0] = soft_at_running(check, site);
+        finding->count = 1;
+    }
+    soft_check_stop(check);
+}
+
+/* On the guard's stack: the processor, or the watchdog, has taken the thread here. */
+static void
+leave_kernel(void)
+{
+    soft_check *check = current;
+    const soft_guard *guard = &check->guard;
+    char text[200];
+    uintptr_t into_stack = guard->address - check->stack_low;
+    switch (guard->signal) {
+    case SIGURG:
+        snprintf(text, sizeof text,
+                 "a thread still runs after %llu s (SOFTMETAL_KERNEL_TIMEOUT)",
+                 (unsigned long long)soft_settings_get(SOFT_KERNEL_TIMEOUT));
+        break;
+    case SIGFPE: snprintf(text, sizeof text, "a thread divides an integer by zero"); break;
+    case SIGILL:
+    case SIGTRAP:
+        snprintf(text, sizeof text, "a thread passes the end of an array of its own");
+        break;
+    default:
+        if (into_stack + 65536 < 131072) {
+            snprintf(text, sizeof text, "a thread has no stack left for its variables");
+        }
+        else {
+            snprintf(text, sizeof text, "a thread touches address 0x%zx, which is no memory",
+                     (size_t)guard->address);
+        }
+    }
+    stop_with(check, text, (const void *)guard->instruction);
+}
+
+/* ---- the launch ---- */
+
+bool
+soft_check_begin(const soft_check_launch *launch)
+{
+    soft_check *check = calloc(1, sizeof *check);
+    if (check == NULL) {
+        return false;
+    }
+    check->launch = *launch;
+    check->image_base = (uintptr_t)launch->image_base;
+    check->guard.image_low = check->image_base;
+    check->guard.image_high = check->image_base + launch->image_nbytes;
+    check->guard.leave = leave_kernel;
+    soft_memory_open(check);
+    if (!soft_guard_enter(&check->guard, soft_settings_get(SOFT_KERNEL_TIMEOUT))) {
+        soft_memory_close(check);
+        free(check);
+        return false;
+    }
+    current = check;
+    return true;
+}
+
+bool
+soft_check_end(char *error, size_t nbytes)
+{
+    soft_check *check = current;
+    soft_guard_exit(&check->guard);
+    current = NULL;
+    soft_findings_say(&check->findings, check->launch.kernel, check->launch.image_path, error,
+                      nbytes);
+    bool is_clean = check->findings.count == 0;
+    soft_memory_close(check);
+    soft_order_free(&check->order);
+    free(check);
+    return is_clean;
+}
+
+/* ---- the threadgroup ---- */
+
+void
+soft_check_group(const soft_u32 position[3], const void *memory, size_t memory_nbytes,
+                 const void *state, size_t state_nbytes)
+{
+    soft_check *check = current;
+    if (check->shadows[0].base == 0) {
+        soft_shadow_open(&check->shadows[0], (uintptr_t)memory, memory_nbytes, 16);
+    }
+    check->state_low = (uintptr_t)state;
+    check->state_nbytes = state_nbytes;
+    check->range_count = check->view_count;
+    memset(check->recent, 0, sizeof check->recent);
+    soft_barriers_group(check, position);
+    if (!soft_order_group(&check->order, position)) {
+        soft_finding *finding = soft_findings_add(&check->findings);
+        if (finding != NULL) {
+            snprintf(finding->text, sizeof finding->text, "the checker has no memory left");
+        }
+        soft_check_stop(check);
+    }
+}
+
+void
+soft_check_place(const void *address, size_t nbytes, soft_u32 number, bool is_argument)
+{
+    soft_check *check = current;
+    if (check->range_count < SOFT_MOST_RANGES) {
+        check->ranges[check->range_count++] = (soft_range){
+            .base = (uintptr_t)address,
+            .nbytes = nbytes,
+            .shadow = &check->shadows[0],
+            .memory = SOFT_THREADGROUP_MEMORY,
+            .is_variable = !is_argument,
+            .is_writable = true,
+            .number = number,
+        };
+    }
+}
+
+void
+soft_check_switch(const soft_thread *thread, const void *low, const void *high)
+{
+    soft_check *check = current;
+    check->thread = thread;
+    check->stack_low = (uintptr_t)low;
+    check->stack_nbytes = (size_t)((const char *)high - (const char *)low);
+}
+
+void
+soft_check_wait(soft_u32 mem_flags, const void *site)
+{
+    soft_barriers_wait(current, mem_flags, site);
+}
+
+void
+soft_check_open(void)
+{
+    soft_barriers_open(current);
+}
+
+void
+soft_check_exchange(soft_u32 simdgroup, soft_u32 lanes)
+{
+    soft_barriers_meet(current, simdgroup, lanes);
+}
+
+void
+soft_check_return(void)
+{
+    soft_barriers_return(current);
+}
+
+/* ---- what the image calls ---- */
+
+void
+soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, const void *site)
+{
+    soft_check *check = current;
+    uintptr_t at = (uintptr_t)address;
+    uintptr_t into_stack = at - check->stack_low;
+    if (into_stack < check->stack_nbytes && nbytes <= check->stack_nbytes - into_stack) {
+        return;
+    }
+    if (how & SOFT_ACCESS_FENCE) {
+        soft_order_fence(&check->order);
+        return;
+    }
+    if (nbytes == 0) {
+        return;
+    }
+    const soft_range **recent = &check->recent[(uintptr_t)site / 4 % SOFT_RECENT];
+    const soft_range *range = *recent;
+    if (range == NULL || at - range->base >= range->nbytes ||
+        nbytes > range->nbytes - (at - range->base) ||
+        (how & SOFT_ACCESS_WRITE && !range->is_writable)) {
+        range = soft_memory_find(check, at, nbytes, how, site);
+        if (range == NULL) {
+            return;
+        }
+        *recent = range;
+    }
+    soft_race_touch(check, range, at, nbytes, how, site);
+}
+
+void
+soft_check_out_of_bounds(const void *site)
+{
+    stop_with(current, "a thread passes the end of an array of its own", site);
+}
+
+void
+soft_check_divided_by_zero(const void *site)
+{
+    stop_with(current, "a thread divides an integer by zero", site);
+}
