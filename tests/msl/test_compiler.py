@@ -4,6 +4,7 @@ import os
 import platform
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import textwrap
@@ -13,8 +14,9 @@ from pathlib import Path
 import kernel_images
 import pytest
 from kernel_images import LoadedImage, floats, translated
+from places import SRC, python_path
 
-from metal_dlpack.msl import compiler
+from metal_dlpack.msl import child, compiler, flags
 from metal_dlpack.msl.errors import CompilerError, CompilerNotFound, SourceError
 
 pytestmark = [
@@ -140,6 +142,14 @@ def test_zig_is_used_as_the_clang_in_it(monkeypatch, kernel_cache):
         assert compiler.find().command == (zig, "clang")
 
 
+def test_a_c_driver_called_clang_is_no_zig(nothing_installed, monkeypatch):
+    says(nothing_installed, "clang", "19.1.0")
+    program(nothing_installed, "ccache", "print('clang version 19.1.0')")
+    for asked in ("clang", "ccache clang"):
+        monkeypatch.setenv("SOFTMETAL_CXX", asked)
+        assert not compiler._is_zig(compiler.find().command)
+
+
 # ---- what it sees ----
 
 
@@ -165,7 +175,7 @@ def test_metals_macros_are_defined_and_the_machines_are_not(clang):
 def test_every_header_of_metals_library_is_there(clang):
     names = "array atomic bfloat common compute geometric integer limits math matrix numeric pack packed relational "
     names += "simdgroup simdgroup_matrix stdlib texture type_traits types"
-    headers = [path.name for path in compiler.EMPTY.iterdir() if path.is_file()]
+    headers = [path.name for path in flags.EMPTY.iterdir() if path.is_file()]
     assert len(headers) > 20
     for name in names.split():
         if f"metal_{name}" in headers:
@@ -182,6 +192,28 @@ def test_a_header_of_what_is_not_supported_is_an_error_of_the_users_line(clang, 
 def test_headers_of_the_machine_are_not_found(clang):
     with pytest.raises(SourceError, match=r"^program_source:1:10: error: 'stdio\.h' file not found\n"):
         clang.preprocess("#include <stdio.h>\n")
+
+
+def test_files_of_the_working_directory_are_not_found(clang, monkeypatch, tmp_path):
+    """SPEC newLibraryWithSource:options:error: a source has no folder."""
+    (tmp_path / "near.h").write_text("int near;\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SourceError, match=r"'near\.h' file not found"):
+        clang.preprocess('#include "near.h"\n')
+
+
+def test_what_was_preprocessed_once_is_remembered_unless_it_reads_files(clang, monkeypatch, tmp_path):
+    header = tmp_path / "far.h"
+    plain, reading = f"#define A {tmp_path.name}\nint A;\n", f'#include "{header}"\n'
+    header.write_text("int before;\n")
+    first = clang.preprocess(plain)
+    assert "int before;" in clang.preprocess(reading)
+    header.write_text("int after;\n")
+    assert "int after;" in clang.preprocess(reading)
+    monkeypatch.setattr(compiler.Compiler, "_compile", None)
+    assert clang.preprocess(plain) == first
+    with pytest.raises(TypeError):
+        clang.preprocess(plain + "float x;")
 
 
 def test_the_environment_does_not_reach_the_compiler(clang, monkeypatch, tmp_path):
@@ -232,17 +264,51 @@ def test_a_checked_image_tells_each_access_with_the_users_line(clang, tmp_path):
     assert line_table.lines_of(out, [read_site, write_site]) == [("program_source", 4, 12), ("program_source", 4, 10)]
 
 
-def test_a_checked_image_tells_an_index_past_an_array_of_its_own(clang, tmp_path):
+STOPPED = """
+import sys
+from kernel_images import LoadedImage, floats
+LoadedImage(sys.argv[1]).run(floats(float(sys.argv[2])), floats(0))
+print("ran")
+"""
+
+
+def end_of(image, x):
+    """What a launch with this number ends with, in a process of its own: a stop does not return."""
+    return subprocess.run(
+        [sys.executable, "-c", STOPPED, str(image), str(x)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([python_path(), str(SRC)])},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout.strip()
+
+
+@pytest.mark.parametrize(
+    "body, fine, wrong, why",
+    [
+        ("float a[4] = {1, 2, 3, 4};\n    y[i] = a[uint(x[i]) & 7];", 3, 4, "out of bounds"),
+        ("int a = 7;\n    y[i] = a / int(x[i]);", 1, 0, "divided by zero"),
+    ],
+)
+def test_a_checked_image_is_stopped_in_the_users_line(clang, tmp_path, body, fine, wrong, why):
     from metal_dlpack.msl import line_table
 
     out = tmp_path / "image.so"
-    clang.build(translated("float a[4] = {1, 2, 3, 4};\n    y[i] = a[uint(x[i]) & 7];"), out, checked=True)
-    image = LoadedImage(out)
-    image.run(floats(2), floats(0))
-    assert image.overruns == []
-    image.run(floats(4), floats(0))
-    (site,) = image.overruns
-    assert line_table.lines_of(out, [site])[0][:2] == ("program_source", 5)
+    clang.build(translated(body), out, checked=True)
+    assert end_of(out, fine) == "ran"
+    said, _, site = end_of(out, wrong).rpartition(" ")
+    assert said == why
+    assert line_table.lines_of(out, [int(site)])[0][:2] == ("program_source", 5)
+
+
+def test_a_checked_image_traps_where_a_pointer_leaves_an_array_of_its_own(clang, tmp_path):
+    out = tmp_path / "image.so"
+    clang.build(translated("float a[4] = {1, 2, 3, 4}, *p = a + 2;\n    y[i] = p[int(x[i])];"), out, checked=True)
+    assert end_of(out, 1) == "ran"
+    with pytest.raises(subprocess.CalledProcessError) as raised:
+        end_of(out, 2)
+    assert raised.value.returncode in {-signal.SIGILL, -signal.SIGTRAP}
 
 
 def test_a_plain_image_tells_nothing_and_has_no_lines(clang, tmp_path):
@@ -258,7 +324,7 @@ def test_a_plain_image_tells_nothing_and_has_no_lines(clang, tmp_path):
 
 def has_fma():
     if platform.machine() == "x86_64":
-        return "x86-64-v3" in " ".join(compiler.machine_flags())
+        return "x86-64-v3" in " ".join(flags.machine_flags())
     return True
 
 
@@ -301,8 +367,8 @@ def test_a_name_that_no_library_has_is_told_when_the_image_is_made(clang, tmp_pa
 
 def test_an_image_for_arm64_is_made_anywhere(clang, tmp_path, monkeypatch):
     """Up to the linker, which would need that machine's C library."""
-    monkeypatch.setattr(compiler.platform, "machine", lambda: "aarch64")
-    monkeypatch.setattr(compiler, "machine_flags", compiler.machine_flags.__wrapped__)
+    monkeypatch.setattr(flags, "machine", lambda: "aarch64")
+    monkeypatch.setattr(compiler, "machine_flags", flags.machine_flags.__wrapped__)
     linked = []
     monkeypatch.setattr(
         compiler.Compiler, "_link", lambda _self, objects, out: linked.append(Path(objects[0]).read_bytes())
@@ -358,7 +424,7 @@ def test_a_compiler_that_takes_too_long_is_stopped_with_all_that_it_started(noth
         nothing_installed,
         f"if os.fork() == 0:\n    open({str(started)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)\n",
     )
-    monkeypatch.setattr(compiler.run, "__kwdefaults__", {"seconds": 1.5})
+    monkeypatch.setattr(child.run, "__kwdefaults__", {"seconds": 1.5})
     start = time.monotonic()
     with pytest.raises(CompilerError, match=r"was stopped: it took longer than 1\.5 s\."):
         broken.preprocess("int x;")
@@ -379,9 +445,9 @@ def is_running(pid):
 
 
 def test_a_machine_that_is_neither_x86_64_nor_arm64_is_a_sentence(monkeypatch):
-    monkeypatch.setattr(compiler.platform, "machine", lambda: "riscv64")
+    monkeypatch.setattr(flags, "machine", lambda: "riscv64")
     with pytest.raises(CompilerError, match="this machine is riscv64"):
-        compiler.machine_flags.__wrapped__()
+        flags.machine_flags.__wrapped__()
 
 
 def test_the_package_does_not_import_the_compiler():

@@ -3,7 +3,7 @@
 import pytest
 
 from metal_dlpack.msl import diagnostics
-from metal_dlpack.msl.compiler import INCLUDE
+from metal_dlpack.msl.flags import INCLUDE
 
 SHIM = f"{INCLUDE}/softmetal_vectors.h"
 
@@ -70,9 +70,11 @@ def test_an_error_inside_a_header_of_ours_moves_to_the_line_that_includes_it():
 def test_an_error_with_no_line_of_the_user_is_placed_at_the_beginning():
     said = f"{SHIM}:40:5: error: broken\n    static_assert\n    ^\n"
     assert diagnostics.clean(said) == "program_source:1:1: error: broken\n"
-    assert diagnostics.clean("error: unknown argument: '-x'\n", None, "mine.metal") == (
-        "mine.metal:1:1: error: unknown argument: '-x'\n"
-    )
+    assert diagnostics.clean(said, None, "mine.metal") == "mine.metal:1:1: error: broken\n"
+
+
+def test_an_error_of_no_file_is_not_the_users():
+    assert diagnostics.clean("error: unknown argument: '-x'\nfatal error: error in backend\n") == ""
 
 
 def test_the_users_own_absolute_paths_are_the_users():

@@ -16,9 +16,7 @@ import atexit
 import contextlib
 import hashlib
 import os
-import shutil
 import stat
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterable
@@ -33,6 +31,8 @@ _SEAL = b"metal_dlpack"
 _HASH_NBYTES = 32
 _SEAL_NBYTES = _HASH_NBYTES + len(_SEAL)
 _UNFINISHED = ".unfinished"
+
+# tempfile and shutil are imported where they are used: to find a file, which must be quick, needs neither.
 
 _lock = threading.Lock()
 _usable: dict[Path | None, Path] = {}  # what was wished for -> what is used
@@ -178,6 +178,8 @@ _private: tuple[int, Path] | None = None  # of which process
 def _private_folder() -> Path:
     global _private
     with _lock:
+        import tempfile
+
         if _private is None or _private[0] != os.getpid():  # a forked child must not lose what its parent removes
             path = Path(tempfile.mkdtemp(prefix="metal_dlpack-"))
             _private = (os.getpid(), path)
@@ -186,6 +188,8 @@ def _private_folder() -> Path:
 
 
 def _remove(pid: int, path: Path) -> None:
+    import shutil
+
     if pid == os.getpid():
         shutil.rmtree(path, ignore_errors=True)
 
@@ -225,6 +229,8 @@ def _write_file(path: Path, data: bytes) -> None:
 
 
 def _make(path: Path, make: Callable[[Path], None]) -> Path:
+    import tempfile
+
     with tempfile.TemporaryDirectory(dir=path.parent, suffix=_UNFINISHED, ignore_cleanup_errors=True) as scratch:
         unfinished = Path(scratch, path.name)
         make(unfinished)
@@ -254,6 +260,8 @@ def _drop_oldest(kept: Path) -> None:
     newest = max((facts.st_mtime for facts, _ in found), default=0)
     for facts, path in found:
         if path.suffix == _UNFINISHED and facts.st_mtime < newest - UNFINISHED_SECONDS:
+            import shutil
+
             shutil.rmtree(path, ignore_errors=True)
     files = [(facts.st_mtime, facts.st_size, path) for facts, path in found if stat.S_ISREG(facts.st_mode)]
     total = sum(nbytes for _, nbytes, _ in files)

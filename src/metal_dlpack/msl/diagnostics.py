@@ -20,7 +20,6 @@ _OUR_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _HEADER = re.compile(
     r"^(?P<file>.+?):(?P<line>\d+):(?P<column>\d+): (?P<kind>(?:fatal )?error|warning|note): (?P<text>.*)$"
 )
-_WITHOUT_PLACE = re.compile(r"^(?:\S+: )?(?P<kind>(?:fatal )?error): (?P<text>.*)$")
 _STACK = re.compile(r"^(?:In file included|\s+) from (?P<file>.+?):(?P<line>\d+)(?::(?P<column>\d+))?[:,]$")
 _COUNT = re.compile(r"^\d+ (?:errors?|warnings?)(?: and \d+ (?:errors?|warnings?))? generated\.$")
 _LINE_DIRECTIVE = re.compile(r'^\s*#\s*(?:line\s+)?(\d+)(?:\s+"((?:[^"\\]|\\.)*)")?')
@@ -80,7 +79,7 @@ def lines_of_source(text: str, name: str = "program_source") -> dict[tuple[str, 
     lines: dict[tuple[str, int], str] = {}
     number = 1
     for line in text.split("\n"):
-        lines.setdefault((name, number), line)
+        lines.setdefault((name, number), line.removesuffix("\r"))
         number += 1
         directive = _LINE_DIRECTIVE.match(line)
         if directive:
@@ -106,15 +105,12 @@ def is_ours(file: str) -> bool:
 def _parse(output: str) -> Iterator[Diagnostic]:
     stack: list[Place] = []
     current: Diagnostic | None = None
-    for line in output.splitlines():
+    for line in output.removesuffix("\n").split("\n"):
         header, from_where = _HEADER.match(line), _STACK.match(line)
         if not (header or from_where or _COUNT.match(line)):
-            bare = _WITHOUT_PLACE.match(line)
-            if not bare:
-                if current is not None:
-                    current.snippet.append(line)
-                continue
-            header = bare
+            if current is not None:
+                current.snippet.append(line)
+            continue
         if current is not None:
             yield current
             current = None
@@ -122,7 +118,7 @@ def _parse(output: str) -> Iterator[Diagnostic]:
             stack.append(Place(from_where["file"], int(from_where["line"]), int(from_where["column"] or 1)))
         elif header:
             found = header.groupdict()
-            place = Place(found["file"], int(found["line"]), int(found["column"])) if "file" in found else None
+            place = Place(found["file"], int(found["line"]), int(found["column"]))
             current = Diagnostic(place, found["kind"], found["text"], [], tuple(stack))
             stack = []
     if current is not None:
