@@ -125,7 +125,7 @@ def _give_linkage(tokens: Tokens, one: Declaration) -> None:
     head = tokens.words[one.first : one.parameters]
     if not one.is_template and _SPELLS_LINKAGE.isdisjoint(head) and head[-2:-1] != ["::"]:
         at = one.first if head[0] != "template" else tokens.after_angle(one.first + 1)
-        tokens.words[at] = "inline " + tokens.words[at] if tokens.words[at] != "[" else tokens.words[at]
+        tokens.gaps[at] += "inline "
 
 
 def _drop_body(tokens: Tokens, one: Declaration) -> None:
