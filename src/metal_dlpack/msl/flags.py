@@ -61,6 +61,8 @@ LANGUAGE = [
     "-ffloat16-excess-precision=none",  # a half is rounded after every operation, as on a GPU
     "-Xclang",
     "-fno-pch-timestamp",
+    "-Xclang",
+    "-fconvergent-functions",  # a user's function may wait: two calls in two branches are not one
 ]
 #: Of what a Mac's fast and relaxed allow: a product and a sum become one operation.  NaN and infinity stay what they
 #: are: a GPU gives them too, and kernels mask with -INFINITY.

@@ -6,8 +6,9 @@
  * Threads: each function speaks for the kernel's thread that calls it.
  *
  * Threads that take different branches must wait at different places, so calls that wait may be
- * neither merged nor moved: that is what `convergent` says.  The functions that call the run time
- * are `optnone`, since clang would find no convergent call in them and drop the word.
+ * neither merged nor moved: that is what `convergent` says, and -fconvergent-functions of those
+ * functions of the kernel that call them.  The functions that call the run time are `optnone`:
+ * clang would find no convergent call in them and drop the word.
  */
 #ifndef SOFTMETAL_RUNTIME_H
 #define SOFTMETAL_RUNTIME_H
@@ -41,12 +42,11 @@ SOFTMETAL_CONVERGENT const void *this_site() {
     __asm__ volatile(SOFTMETAL_ADDRESS : "=r"(site));
     return site;
 }
-/* The same for a place that waits.  Two branches that wait with the same words stay two places. */
+/* The same for a place that waits. */
+#define SOFTMETAL_MARK ".pushsection softmetal_syncs,\"aR\"\n.byte 1\n.popsection\n"
 SOFTMETAL_CONVERGENT const void *this_sync() {
     const void *site;
-    [[clang::nomerge]] __asm__ volatile(".pushsection softmetal_syncs,\"aR\"\n.byte 1\n.popsection\n" //
-                     SOFTMETAL_ADDRESS
-                     : "=r"(site));
+    __asm__ volatile(SOFTMETAL_MARK SOFTMETAL_ADDRESS : "=r"(site));
     return site;
 }
 
@@ -54,8 +54,12 @@ SOFTMETAL_CONVERGENT const void *this_sync() {
 SOFTMETAL_INLINE void report_index() { softmetal_image.runtime->out_of_bounds(this_site()); }
 #endif
 
-SOFTMETAL_UNSEEN const soft_thread *this_thread() { return softmetal_image.runtime->self(); }
-SOFTMETAL_UNSEEN uint this_lane() { return this_thread()->lane; }
+SOFTMETAL_UNSEEN uint lane_of_thread() { return softmetal_image.runtime->self()->lane; }
+/* Asking is as good as waiting: the run time knows a thread only when threads take turns. */
+SOFTMETAL_CONVERGENT uint this_lane() {
+    __asm__ volatile(SOFTMETAL_MARK);
+    return lane_of_thread();
+}
 
 SOFTMETAL_WAITS void wait_for_group(soft_u32 mem_flags, const void *site) {
     softmetal_image.runtime->threadgroup_barrier(mem_flags, site);
