@@ -15,7 +15,7 @@ if os.environ.get("METAL_DLPACK_SANITIZE"):
 
 import hypothesis
 import pytest
-from machine import HAS_SOFTMETAL, SANITIZER, has_metal, has_mlx_metal, has_module, has_mps
+from machine import HAS_SOFTMETAL, SANITIZER, has_kernels, has_metal, has_mlx_metal, has_module, has_mps
 
 import metal_dlpack as md
 from metal_dlpack import trials
@@ -43,6 +43,7 @@ hypothesis.settings.load_profile("house")
 MARKERS = {
     "needs_metal": ("Apple's Metal", has_metal),
     "needs_softmetal": ("the software Metal", lambda: HAS_SOFTMETAL),
+    "needs_kernels": ("Metal, or a compiler for kernels", has_kernels),
     "needs_numpy": ("NumPy", lambda: has_module("numpy")),
     "needs_ml_dtypes": ("ml_dtypes", lambda: has_module("ml_dtypes")),
     "needs_torch": ("PyTorch", lambda: has_module("torch")),

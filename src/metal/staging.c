@@ -20,19 +20,18 @@ staging_new(const device_record *device, work_items *items)
 
 bridge_status
 staging_upload(metal_stream *stream, const work_items *dst, const work_items *stage,
-               const strided_layout *src, const char *origin, uint64_t *value,
-               bridge_error *error)
+               const strided_layout *src, const char *origin, uint64_t *value)
 {
     /* It cannot fail: nobody else has the stage, so the two do not overlap. */
     (void)copy_strided(stage->layout, stage->storage->address, src, origin);
-    return work_items_copy(stream, dst, stage, value, error);
+    return work_items_copy(stream, dst, stage, value);
 }
 
 bridge_status
 staging_download(metal_stream *stream, const work_items *stage, const work_items *src,
-                 uint64_t *value, bridge_error *error)
+                 uint64_t *value)
 {
-    return work_items_copy(stream, stage, src, value, error);
+    return work_items_copy(stream, stage, src, value);
 }
 
 void
@@ -185,8 +184,8 @@ move_items(const staged_range *range, const staged_items *items, bool is_read,
     uint64_t value;
     work_items there = {range->storage, items->offset_bytes, items->layout};
     work_items here = {range->stage, within_stage(range, items), items->layout};
-    status = is_read ? work_items_copy(stream, &here, &there, &value, error)
-                     : work_items_copy(stream, &there, &here, &value, error);
+    status = is_read ? work_items_copy(stream, &here, &there, &value)
+                     : work_items_copy(stream, &there, &here, &value);
     if (status == BRIDGE_NO_KERNEL) {
         return move_without_kernels(stream, range, items, is_read, error);
     }

@@ -13,6 +13,7 @@
 #define LOOK_AHEAD 24         /* passes among which one is chosen */
 #define MOST_COMPARISONS 4096 /* pairs of commands; beyond, two passes count as dependent */
 #define MOMENT_US 200         /* how long a wait that others may overtake blocks the worker */
+#define ERROR_INTERNAL 1      /* MTLCommandBufferErrorInternal */
 #define ERROR_TIMEOUT 2       /* MTLCommandBufferErrorTimeout */
 #define ERROR_INVALID 9       /* MTLCommandBufferErrorInvalidResource */
 
@@ -213,11 +214,13 @@ wait_for_event(const soft_pass *pass)
 }
 
 static int
-run_commands(const soft_pass *pass)
+run_commands(soft_job *job, const soft_pass *pass)
 {
     for (size_t index = 0; index < pass->command_count; index++) {
-        if (!soft_command_run(&pass->commands[index])) {
-            return ERROR_INVALID;
+        switch (soft_command_run(&pass->commands[index], &job->text)) {
+        case SOFT_RUN_DONE: break;
+        case SOFT_RUN_BUFFER_GONE: return ERROR_INVALID;
+        case SOFT_RUN_KERNEL_STOPPED: return ERROR_INTERNAL;
         }
     }
     return 0;
@@ -241,7 +244,7 @@ run_pass(soft_job *job, soft_pass *pass)
     }
     else if (works) {
         soft_races_run(job->program, pass);
-        job->code = run_commands(pass);
+        job->code = run_commands(job, pass);
     }
     pass->is_done = true;
     job->done_count += 1;

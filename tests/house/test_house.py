@@ -34,6 +34,7 @@ FOLDERS = (
     "streams",
     "array",
     "exchange",
+    "kernels",
     "module",
 )
 #: The folders below this one are plain C, without Python.h.
