@@ -2,11 +2,13 @@
 
     python benchmarks/bench_kernel_compile.py [--rounds N] [--check]
 
-"first" has an empty cache: the shim is compiled too, which is done once for each compiler and set of flags.  "compiled" has a source
-that the cache does not know; "cached" one that it knows.  All three begin with `import metal_dlpack.msl` and end with
-the image loaded.  In turn with them, `import numpy` in a new process: the scale.  Printed: the least time that passed,
-the least time that the processors worked (the process and its compiler; what else runs on the machine does not count),
-and the median of that beside numpy's in the same turn.  --check holds the second against 1 s compiled and 50 ms cached.
+"first" has an empty cache: the shim is compiled too, which is done once for each compiler and set of flags.
+"compiled" has a source that the cache does not know; "cached" one that it knows.  All three begin with
+`import metal_dlpack.msl` and end with the image loaded.  In turn with them, `import numpy` in a new process: the scale.
+
+Printed: the least time that passed, the least time that the processors worked (the process and its compiler; what else
+runs on the machine does not count), and the median of that beside numpy's in the same turn.  --check holds the second
+against 1 s compiled and 50 ms cached.
 """
 
 import argparse
