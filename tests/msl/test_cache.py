@@ -23,7 +23,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files aw
 def place(tmp_path, monkeypatch):
     """A folder to be, and a module that has not been used yet."""
     monkeypatch.setenv("SOFTMETAL_CACHE", str(tmp_path / "kernels"))
-    monkeypatch.setattr(cache, "_usable", {})
+    monkeypatch.setattr(cache, "_replaced", {})
     monkeypatch.setattr(cache, "_private", None)
     yield tmp_path / "kernels"
     if cache._private:
@@ -212,8 +212,20 @@ def test_a_folder_below_one_where_anybody_may_replace_it_is_refused(tmp_path, mo
     monkeypatch.setenv("SOFTMETAL_CACHE", str(tmp_path / "open" / "kernels"))
     refused("any user may write to .*open")
     (tmp_path / "open").chmod(0o1777)  # as /tmp: only its owner may replace it
-    monkeypatch.setattr(cache, "_usable", {})
+    monkeypatch.setattr(cache, "_replaced", {})
     assert stored().parent == tmp_path / "open" / "kernels"
+
+
+def test_a_folder_that_was_removed_is_made_again(place):
+    stored().unlink()
+    place.rmdir()
+    assert stored(data=b"again").parent == place
+
+
+def test_a_folder_that_changes_hands_is_refused_from_then_on(place):
+    stored()
+    place.chmod(0o777)
+    assert refused(r"mode 0777") != place
 
 
 def test_the_folder_is_xdgs_then_the_homes(tmp_path, monkeypatch):
