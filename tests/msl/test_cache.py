@@ -10,7 +10,6 @@ import warnings
 from pathlib import Path
 
 import pytest
-from places import SRC
 
 from metal_dlpack.msl import cache
 
@@ -298,10 +297,9 @@ def test_a_temporary_folder_ends_with_its_process(place):
 # ---- many processes ----
 
 
-def run(code, **environment):
+def run(code):
     return subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(SRC), **environment},
         capture_output=True,
         text=True,
         check=True,
@@ -332,7 +330,6 @@ def test_processes_that_make_the_same_files_at_once_see_complete_ones(place):
     racers = [
         subprocess.Popen(
             [sys.executable, "-c", RACER, start],
-            env={**os.environ, "PYTHONPATH": str(SRC)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

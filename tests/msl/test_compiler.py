@@ -14,7 +14,7 @@ from pathlib import Path
 import kernel_images
 import pytest
 from kernel_images import LoadedImage, floats, translated
-from places import SRC, python_path
+from places import python_path
 
 from metal_dlpack.msl import child, compiler, flags
 from metal_dlpack.msl.errors import CompilerError, CompilerNotFound, SourceError
@@ -280,7 +280,7 @@ def end_of(image, x):
     """What a launch with this number ends with, in a process of its own: a stop does not return."""
     return subprocess.run(
         [sys.executable, "-c", STOPPED, str(image), str(x)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([python_path(), str(SRC)])},
+        env={**os.environ, "PYTHONPATH": python_path()},
         capture_output=True,
         text=True,
         check=True,

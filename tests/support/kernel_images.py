@@ -73,7 +73,7 @@ class LoadedImage:
         self.library = ctypes.CDLL(str(path))
         self.image = Image.in_dll(self.library, "softmetal_image")
         self.accesses: list[tuple[int, int, int, int]] = []
-        self.base = base = base_of(path)
+        self.base = base = base_of(ctypes.addressof(self.image))
         self.runtime = Runtime(
             access=ACCESS(lambda address, nbytes, how, site: self.accesses.append((address, nbytes, how, site - base))),
             out_of_bounds=STOP(lambda site: self.stop("out of bounds", site)),
@@ -94,12 +94,22 @@ class LoadedImage:
         self.image.run_thread(ctypes.byref(thread))
 
 
-def base_of(path: Path) -> int:
-    """Where the image is loaded."""
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        if line.endswith(str(path)):
-            return int(line.partition("-")[0], 16)
-    raise LookupError(path)
+class Where(ctypes.Structure):
+    """Dl_info of <dlfcn.h>."""
+
+    _fields_ = [
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    ]
+
+
+def base_of(address: int) -> int:
+    """Where the image that holds this address is loaded."""
+    where = Where()
+    assert ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(where))
+    return where.base
 
 
 def floats(*values: float) -> ctypes.Array:
