@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache as once
 
 from . import cache, compiler
 from .address_spaces import without
 from .errors import SourceError
+from .messages import of_the_user
 from .tokens import Unbalanced
 from .translation import Translation
 
+_KEYWORD = re.compile(r"\b(?:device|threadgroup|thread|constant|kernel)\b")
 MATHS = ("fast", "relaxed", "safe")
 
 
@@ -61,7 +63,10 @@ class Library:
         """
         is_checked = os.environ.get("SOFTMETAL_KERNEL_CHECK") == "1"
         with self._lock:
-            text = self._translation.kernel_text(name, constants)
+            try:
+                text = self._translation.kernel_text(name, constants)
+            except SourceError as error:
+                raise of_the_user(error, self._source) from None
         found = compiler.find()
         path = cache.made(
             [*found.key_parts(math=self._math, checked=is_checked), text],
@@ -82,9 +87,12 @@ def open_library(source: str, math: str = "fast") -> Library:
     preprocessed = found.preprocess(source)
     try:
         translation = Translation(preprocessed)
+        checked = translation.checked_text()
     except Unbalanced:
         raise _of_unbalanced(found, preprocessed, source) from None
-    _check(found, translation.checked_text(), source)
+    except SourceError as error:
+        raise of_the_user(error, source) from None
+    _check(found, checked, source)
     return Library(source, math, translation)
 
 
@@ -99,23 +107,7 @@ def _check(found: compiler.Compiler, text: str, source: str) -> None:
 def _of_unbalanced(found: compiler.Compiler, preprocessed: str, source: str) -> SourceError:
     """The compiler's own words about brackets that do not match, or ours if it sees none."""
     try:
-        found.check(_words_of_cpp(preprocessed), source)
+        found.check(_KEYWORD.sub(lambda word: without([word[0]])[0], preprocessed), source)
     except SourceError as error:
         return error
     return SourceError("program_source:1:1: error: a bracket has no partner\n")
-
-
-@once
-def _spaces() -> object:
-    import re
-
-    return re.compile(r"\b(?:device|threadgroup|thread|constant|kernel)\b")
-
-
-def _words_of_cpp(text: str) -> str:
-    import re
-
-    def replaced(found: re.Match[str]) -> str:
-        return without([found[0]])[0] if found[0] != "kernel" else ""
-
-    return re.sub(r"\b(?:device|threadgroup|thread|constant|kernel)\b", replaced, text)
