@@ -19,8 +19,9 @@ _AS_CPP = {
     "constant": "const",
     "object_data": "",
     "ray_data": "",
+    "kernel": "",
 }
-SPACES = frozenset(_AS_CPP)
+SPACES = frozenset(_AS_CPP) - {"kernel"}
 _NO_DIFFERENCE = {"inline", "static", "constexpr", "METAL_FUNC", "extern"}
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import cache, compiler
@@ -75,7 +76,8 @@ class Library:
         with self._lock:
             if self._translation is None:
                 self._translation = _translated(compiler.find(), self._source)
-            return self._translation.kernel_text(name, constants)
+            with _lines_of_the_user(self._source):
+                return self._translation.kernel_text(name, constants)
 
 
 def open_library(source: str, math: str = "fast") -> Library:
@@ -91,7 +93,9 @@ def open_library(source: str, math: str = "fast") -> Library:
     if remembered is not None:
         return Library(source, math, _from_json(remembered), None)
     translation = _translated(found, source)
-    found.check(translation.checked_text(), source)
+    with _lines_of_the_user(source):
+        checked = translation.checked_text()
+    found.check(checked, source)
     functions = [
         Function(
             name,
@@ -113,9 +117,21 @@ def _translated(found: compiler.Compiler, source: str) -> Translation:
 
     preprocessed = found.preprocess(source)
     try:
-        return Translation(preprocessed)
+        with _lines_of_the_user(source):
+            return Translation(preprocessed)
     except Unbalanced:
         raise _of_unbalanced(found, preprocessed, source) from None
+
+
+@contextlib.contextmanager
+def _lines_of_the_user(source: str) -> Iterator[None]:
+    """What the translator refuses shows the line as the user wrote it."""
+    try:
+        yield
+    except SourceError as error:
+        from .messages import of_the_user
+
+        raise of_the_user(error, source) from None
 
 
 def _of_unbalanced(found: compiler.Compiler, preprocessed: str, source: str) -> SourceError:
