@@ -19,7 +19,7 @@ BROKEN = {
     "an unknown function": "kernel void f(device float *x) {\n    x[0] = sine(x[0]);  // <- here\n}",
     "a member that a vector has not": "kernel void f(device float2 *x) {\n    x[0].z = 1;  // <- here\n}",
     "a write to what is const": "kernel void f(device const float *x) {\n    x[0] = 1;  // <- here\n}",
-    "a missing brace": "kernel void f(device float *x) {\n    if (x[0] > 0) {\n        x[0] = 1;\n}\n// <- here",
+    "a missing brace": "kernel void f(device float *x) {\n    if (x[0] > 0) {\n        x[0] = 1;\n}  // <- here",
     "a surplus brace": "kernel void f(device float *x) {\n    x[0] = 1;\n}\n}  // <- here",
     "an unknown method": "kernel void f(device float *x) {\n    x.fill(1);  // <- here\n}",
     "a number of arguments": "float g(float a, float b) { return a + b; }\nkernel void f(device float *x) {\n    x[0] = g(1);  // <- here\n}",

@@ -1,4 +1,4 @@
-"""What the software Metal asks of the compiler: plain values in and out, so that its C code knows no class of this package.
+"""What the software Metal asks of the compiler: plain values in and out, so that its C knows no class of this package.
 
 A library is its source and its mode of arithmetic.  C keeps those two and hands them over again for each kernel; what
 was translated last is remembered here.

@@ -54,21 +54,21 @@ class Translation:
     def kernel_text(self, name: str, values: Mapping[int, bytes]) -> str:
         """One kernel and what it may call.  Raises SourceError for a kernel that needs what is not supported."""
         kernel = self.kernels[name]
-        self._refuse_what_is_not_supported(kernel)
-        argument_names, binders = kernels.binders(self._source, kernel, self._integers)
+        image = self.image_text(name)
         tokens = self._cpp.copy()
         function_constants.specialise(tokens, self.constants, values)
         for other in self.kernels.values():
             if other.instantiation is None and other.declaration is not kernel.declaration:
                 _drop_body(tokens, other.declaration)
+        return f"{tokens.text()}\n{image}"
+
+    def image_text(self, name: str) -> str:
+        """What makes an image of a kernel; it stands for the kernel's line.  Raises SourceError as kernel_text does."""
+        kernel = self.kernels[name]
+        self._refuse_what_is_not_supported(kernel)
+        argument_names, binders = kernels.binders(self._source, kernel, self._integers)
         file, line, _ = self._source.place(kernel.at)
-        return "\n".join(
-            [
-                tokens.text(),
-                f"#line {line} {json.dumps(file)}",
-                _image(kernel, argument_names, binders),
-            ]
-        )
+        return f"#line {line} {json.dumps(file)}\n{_image(kernel, argument_names, binders)}"
 
     def _refuse_what_is_not_supported(self, kernel: Kernel) -> None:
         if kernel.stage != kernels.KERNEL:
@@ -97,8 +97,11 @@ class Translation:
         for kernel in self.kernels.values():
             if kernel.instantiation is not None:
                 tokens.drop(kernel.instantiation.first, kernel.instantiation.last)
+        # Overloads for bfloat, made with Apple's compiler: the shim has them all.
+        completes_library = any(word.startswith("__metal_") for word in tokens.words)
         for one in self._declarations:
-            if id(one) in self._lacks:
+            is_overload = completes_library and one.namespaces[:1] == ("metal",) and one.kind == FUNCTION
+            if id(one) in self._lacks or is_overload:
                 tokens.drop(one.first, one.last)
         stay = [one for one in self._declarations if tokens.words[one.first]]
         stay = address_spaces.drop_duplicates(tokens, stay)
@@ -106,7 +109,7 @@ class Translation:
             _give_linkage(tokens, one)
         attributes.take_out(tokens)
         literals.rewrite(tokens.words)
-        tokens.words = address_spaces.without(tokens.words)
+        address_spaces.erase(tokens, stay)
         threadgroup_variables.rewrite(tokens, [one for one in variables if tokens.words[one.end]])
         tokens.gaps = [_PRAGMA.sub("", gap) if "#pragma" in gap else gap for gap in tokens.gaps]
         return tokens
@@ -122,7 +125,7 @@ def _give_linkage(tokens: Tokens, one: Declaration) -> None:
     head = tokens.words[one.first : one.parameters]
     if not one.is_template and _SPELLS_LINKAGE.isdisjoint(head) and head[-2:-1] != ["::"]:
         at = one.first if head[0] != "template" else tokens.after_angle(one.first + 1)
-        tokens.words[at] = "inline " + tokens.words[at] if tokens.words[at] != "[" else tokens.words[at]
+        tokens.gaps[at] += "inline "
 
 
 def _drop_body(tokens: Tokens, one: Declaration) -> None:
@@ -132,7 +135,6 @@ def _drop_body(tokens: Tokens, one: Declaration) -> None:
 
 
 def _image(kernel: Kernel, argument_names: list[str], binders: list[str]) -> str:
-    """What makes an image of the kernel: one line, which stands for the user's line of the kernel."""
     namespaces = kernel.declaration.namespaces if kernel.instantiation is None else kernel.instantiation.namespaces
     opened = "".join(f"namespace {name} {{ " for name in namespaces)
     pointer = "auto softmetal_kernel" if kernel.signature is None else f"void (*softmetal_kernel)({kernel.signature})"
