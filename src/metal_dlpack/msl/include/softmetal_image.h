@@ -61,22 +61,31 @@ template <class P> SOFTMETAL_INLINE soft_argument_facts facts_of(const char *nam
 
 /* The parameter `P` of one thread.  What a row shares is fetched once, by prepare; take gives it
  * to a thread. */
-struct absent {
+struct no_argument {
     static constexpr bool is_argument = false;
+    template <class P> SOFTMETAL_INLINE static soft_argument_facts facts(const char *) {
+        return {};
+    }
     template <class P> SOFTMETAL_INLINE static void *prepare(const soft_launch &) {
         return nullptr;
     }
-    template <class P> SOFTMETAL_INLINE static P take(void *, const soft_thread &) {
-        return P();
-    }
 };
-
 template <class P> SOFTMETAL_INLINE P parameter_at(void *address) {
     if constexpr (__is_reference(P))
         return static_cast<P>(*static_cast<remove_reference_t<P> *>(address));
     else
         return static_cast<P>(address);
 }
+
+/* Nothing is bound: a function constant leaves the parameter out. */
+struct absent : no_argument {
+    template <class P> SOFTMETAL_INLINE static P take(void *, const soft_thread &) {
+        if constexpr (__is_pointer(P) || __is_reference(P))
+            return parameter_at<P>(nullptr);
+        else
+            return P();
+    }
+};
 
 template <int index> struct buffer {
     static constexpr bool is_argument = true;
@@ -106,11 +115,7 @@ template <int index> struct threadgroup {
     }
 };
 
-template <thread_fact fact> struct builtin {
-    static constexpr bool is_argument = false;
-    template <class P> SOFTMETAL_INLINE static void *prepare(const soft_launch &) {
-        return nullptr;
-    }
+template <thread_fact fact> struct builtin : no_argument {
     template <class P> SOFTMETAL_INLINE static auto take(void *, const soft_thread &thread) {
         return of<metal::remove_cv_t<remove_reference_t<P>>>(thread);
     }
@@ -160,6 +165,24 @@ template <thread_fact fact> struct builtin {
 /* `count` threads of a kernel along x.  One loop is all that calls the kernel, so that it is
  * compiled once; the compiler turns it into vectors where the kernel lets it. */
 template <auto kernel, class... Binders> struct image {
+    SOFTMETAL_RUNS static void run_row(const soft_thread *first, soft_u32 count) {
+        run(kernel_type(), first, count);
+    }
+    SOFTMETAL_RUNS static void run_thread(const soft_thread *thread) { run_row(thread, 1); }
+
+    /* Fills what is known only once the image is loaded. */
+    template <size_t N>
+    SOFTMETAL_RUNS static void describe(soft_image &made, soft_argument_facts (&facts)[N],
+                                        const char *const (&names)[N]) {
+        made.arguments = facts;
+        made.argument_count = describe_each(kernel_type(), facts, names);
+        made.has_syncs = __start_softmetal_syncs != nullptr;
+        made.threadgroup_nbytes = all_variables_nbytes();
+    }
+
+  private:
+    typedef decltype(kernel) kernel_type; /* a null pointer of it carries the parameters' types */
+
     template <class... P>
     __attribute__((noinline)) SOFTMETAL_RUNS static void run(void (*)(P...), const soft_thread *first, soft_u32 count) {
         struct {
@@ -185,25 +208,16 @@ template <auto kernel, class... Binders> struct image {
             SOFTMETAL_WHOLE kernel(Binders::template take<P>(row[I], thread)...);
         }
     }
-    SOFTMETAL_RUNS static void run_row(const soft_thread *first, soft_u32 count) {
-        run(kernel, first, count);
+    template <class... P>
+    SOFTMETAL_RUNS static soft_u32 describe_each(void (*)(P...), soft_argument_facts *facts,
+                                                 const char *const *names) {
+        soft_u32 count = 0;
+        ((Binders::is_argument ? void(facts[count++] = Binders::template facts<P>(*names)) : void(),
+          names++),
+         ...);
+        return count;
     }
-    SOFTMETAL_RUNS static void run_thread(const soft_thread *thread) { run_row(thread, 1); }
 };
-
-/* Fills what is known only once the image is loaded. */
-template <class... Binders, class... P>
-void describe(soft_image &made, soft_argument_facts *facts, void (*)(P...),
-              const char *const *names) {
-    made.arguments = facts;
-    (([&](const char *name) {
-         if constexpr (Binders::is_argument)
-             facts[made.argument_count++] = Binders::template facts<P>(name);
-     }(*names++)),
-     ...);
-    made.has_syncs = __start_softmetal_syncs != nullptr;
-    made.threadgroup_nbytes = all_variables_nbytes();
-}
 } // namespace softmetal
 
 /* SOFTMETAL_IMAGE((scale<float, 4>), softmetal::buffer<0>, ...): a binder for each parameter.
@@ -223,8 +237,8 @@ void describe(soft_image &made, soft_argument_facts *facts, void (*)(P...),
     __attribute__((constructor)) static void softmetal_describe() {                              \
         static soft_argument_facts                                                               \
             facts[sizeof softmetal_argument_names / sizeof *softmetal_argument_names];           \
-        softmetal::describe<__VA_ARGS__>(softmetal_image, facts, (kernel),                       \
-                                         softmetal_argument_names);                              \
+        softmetal::image<(kernel), ##__VA_ARGS__>::describe(softmetal_image, facts,              \
+                                                            softmetal_argument_names);           \
     }
 
 /* A function constant that nobody has given a value yet. */
