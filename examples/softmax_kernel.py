@@ -5,6 +5,7 @@ the tensor.
 """
 
 import importlib.util
+from typing import Any
 
 import numpy as np
 
@@ -70,7 +71,7 @@ def main() -> None:
     numbers = np.random.default_rng(0).standard_normal((ROWS, WIDTH), dtype="float32")
     x, y = md.asarray(numbers, copy=True), md.zeros((ROWS, WIDTH))
     views: dict[str, object] = {"NumPy": np.asarray(y)}
-    arguments: list[object] = [x, y]
+    arguments: list[Any] = [x, y]
     if has("torch"):
         import torch
 
