@@ -127,7 +127,7 @@ def test_rope(kind):
         attn_factor=1, beta_fast=32, beta_slow=1,
     )  # fmt: skip
     source = on_metal(x)
-    kernel = ggml("rope.metal", f"kernel_rope_{kind}_f32", FC_rope_is_imrope=False, FC_rope_is_back=False)
+    kernel = ggml("rope.metal", f"kernel_rope_{kind}_f32", FC_rope_is_back=False)
     kernel(args, source, on_metal(positions), source, to, groups=(heads, tokens, 1), group=(size // 2, 1, 1))
     angle = positions[:, None, None] * 10000.0 ** (-2 * np.arange(size // 2) / size)
     first, second = (x[..., ::2], x[..., 1::2]) if kind == "norm" else (x[..., : size // 2], x[..., size // 2 :])
@@ -168,8 +168,7 @@ def test_norms_with_a_weight(kind):
     x, weight = random().standard_normal((5, 300), dtype="float32") + 1, random(1).standard_normal((1, 300), dtype="float32")
     out, to = empty(x.shape)
     factor = on_metal(weight)
-    constants = {"FC_norm_use_scale": False} if kind == "norm" else {}
-    kernel = ggml("norm.metal", f"kernel_{kind}_mul_f32", **constants)
+    kernel = ggml("norm.metal", f"kernel_{kind}_mul_f32", FC_norm_use_scale=False)
     args = norm_arguments(x, weight, 1e-5)
     kernel(args, on_metal(x), factor, factor, to, groups=(5, 1, 1), group=(96, 1, 1), threadgroup_memory={"shmem_f32": 128})
     wide = x.astype("f8")
