@@ -94,6 +94,16 @@ layout_add(int64_t a, int64_t b, int64_t *out)
     return !__builtin_add_overflow(a, b, out);
 }
 
+/* A stride in bytes; one item's where 64 bits cannot count it: an axis with so long a step has
+ * no second item to step to. */
+static inline int64_t
+layout_stride_nbytes(const strided_layout *layout, int axis)
+{
+    int64_t nbytes;
+    return layout_multiply(layout->strides[axis], layout->itemsize, &nbytes) ? nbytes
+                                                                             : layout->itemsize;
+}
+
 /* Copy a layout, but of its kilobyte only what its dimensions use.  Entries past ndim may be
  * copied, and are never read. */
 static inline void

@@ -12,8 +12,12 @@
 
 /* ---- memory ---- */
 
-/* AddressSanitizer could not tell a dead Array from its successor. */
-#ifdef __SANITIZE_ADDRESS__
+/* AddressSanitizer could not tell a dead Array from its successor.  gcc and clang say in
+ * different ways that it is on. */
+#ifndef __has_feature
+#define __has_feature(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
 #define KEEPS_SPARES false
 #else
 #define KEEPS_SPARES true

@@ -58,12 +58,16 @@ make(md_state *state, const maker *maker, const creation *given)
 {
     const char *function = maker->spec.function;
     PyObject *array = array_allocate(state, function, &given->what);
-    int result = array == NULL             ? -1
-                 : maker->contents == ZERO ? set_zero(state, function, array)
-                 : maker->contents == ONE  ? set_one(function, array)
-                 : maker->contents == VALUE
-                     ? array_fill(function, array_cast(array), given->value)
-                     : 0;
+    if (array == NULL) {
+        return NULL;
+    }
+    int result = 0;
+    switch (maker->contents) {
+    case ANYTHING: break;
+    case ZERO: result = set_zero(state, function, array); break;
+    case ONE: result = set_one(function, array); break;
+    case VALUE: result = array_fill(function, array_cast(array), given->value); break;
+    }
     if (result < 0) {
         Py_CLEAR(array);
     }
@@ -97,19 +101,27 @@ check_one_shape(const char *function, PyObject *const *args, Py_ssize_t nargs)
     return -1;
 }
 
+/* The device and the storage mode; NULL and None are the defaults. */
+static int
+convert_place(md_state *state, const char *function, PyObject *device, PyObject *storage,
+              array_creation *what)
+{
+    what->device = device_convert(state, function, device);
+    return what->device == NULL
+               ? -1
+               : storage_mode_convert(state, function, storage, what->device, &what->mode);
+}
+
 /* `values`: dtype, device, storage. */
 static int
 convert_kind(md_state *state, const char *function, PyObject *const *values,
              array_creation *what)
 {
-    if ((args_is_given(values[0]) &&
-         dtype_type_convert(state, function, values[0], &what->dtype) < 0)) {
+    if (args_is_given(values[0]) &&
+        dtype_type_convert(state, function, values[0], &what->dtype) < 0) {
         return -1;
     }
-    what->device = device_convert(state, function, values[1]);
-    return what->device == NULL
-               ? -1
-               : storage_mode_convert(state, function, values[2], what->device, &what->mode);
+    return convert_place(state, function, values[1], values[2], what);
 }
 
 static PyObject *
@@ -159,13 +171,7 @@ read_foreign(md_state *state, const char *function, PyObject *x, creation *out)
     }
     Py_XDECREF(dtype);
     Py_XDECREF(shape);
-    if (result < 0) {
-        return -1;
-    }
-    out->what.device = device_convert(state, function, NULL);
-    return out->what.device == NULL
-               ? -1
-               : storage_mode_convert(state, function, NULL, out->what.device, &out->what.mode);
+    return result < 0 ? -1 : convert_place(state, function, NULL, NULL, &out->what);
 }
 
 static int

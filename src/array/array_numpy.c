@@ -20,6 +20,15 @@ array_numpy_module(const char *function)
     return numpy;
 }
 
+PyObject *
+array_numpy_asarray(const char *function, PyObject *op)
+{
+    PyObject *numpy = array_numpy_module(function);
+    PyObject *result = numpy == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "(O)", op);
+    Py_XDECREF(numpy);
+    return result;
+}
+
 /* ---- views ---- */
 
 /* Show items that the buffer protocol cannot name as unsigned integers of their size; NumPy
@@ -39,14 +48,9 @@ as_integers(ArrayObject *self)
 static PyObject *
 view_through_buffer(const char *function, PyObject *op)
 {
-    PyObject *numpy = array_numpy_module(function);
-    PyObject *memory = numpy == NULL ? NULL : PyMemoryView_FromObject(op);
-    PyObject *result = NULL;
-    if (memory != NULL) {
-        result = PyObject_CallMethod(numpy, "asarray", "(O)", memory);
-    }
+    PyObject *memory = PyMemoryView_FromObject(op);
+    PyObject *result = memory == NULL ? NULL : array_numpy_asarray(function, memory);
     Py_XDECREF(memory);
-    Py_XDECREF(numpy);
     return result;
 }
 
@@ -59,6 +63,15 @@ view_renamed(const char *function, ArrayObject *self, PyObject *numpy_dtype)
         plain == NULL ? NULL : PyObject_CallMethod(plain, "view", "(O)", numpy_dtype);
     Py_XDECREF(plain);
     Py_XDECREF(integers);
+    return result;
+}
+
+PyObject *
+array_numpy_dtype(ArrayObject *self)
+{
+    PyObject *dtype = dtype_type_from_dl(state_of((PyObject *)self), self->dtype);
+    PyObject *result = dtype == NULL ? NULL : PyObject_GetAttrString(dtype, "numpy");
+    Py_XDECREF(dtype);
     return result;
 }
 
@@ -77,14 +90,9 @@ array_numpy_view(const char *function, ArrayObject *self)
             "copy(padded=True), or view the bytes as uint8.",
             function, name);
     }
-    PyObject *dtype = dtype_type_from_dl(state_of((PyObject *)self), self->dtype);
-    PyObject *numpy_dtype = dtype == NULL ? NULL : PyObject_GetAttrString(dtype, "numpy");
-    PyObject *result = NULL;
-    if (numpy_dtype != NULL) {
-        result = view_renamed(function, self, numpy_dtype);
-    }
+    PyObject *dtype = array_numpy_dtype(self);
+    PyObject *result = dtype == NULL ? NULL : view_renamed(function, self, dtype);
     Py_XDECREF(dtype);
-    Py_XDECREF(numpy_dtype);
     return result;
 }
 

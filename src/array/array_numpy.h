@@ -11,6 +11,9 @@
 /* numpy, imported: owned (+1).  ImportError that says who asks for it. */
 PyObject *array_numpy_module(const char *function);
 
+/* numpy.asarray(op): owned (+1).  ImportError as above. */
+PyObject *array_numpy_asarray(const char *function, PyObject *op);
+
 /* Is it an ndarray, and no subclass?  Does not import NumPy. */
 bool array_numpy_is_array(PyObject *op);
 
@@ -26,6 +29,10 @@ bool array_numpy_is_honest(PyObject *op);
  * is raised. */
 enum { NUMPY_OWN = 1, NUMPY_REGISTERED = 2 };
 long array_numpy_builtin(PyObject *dtype);
+
+/* dtype.numpy of the Array's dtype: owned (+1).  TypeError: NumPy and ml_dtypes have no such
+ * type. */
+PyObject *array_numpy_dtype(ArrayObject *self);
 
 /* Can NumPy look at the memory itself?  Not into private storage, nor at packed items. */
 bool array_numpy_can_view(const ArrayObject *self);

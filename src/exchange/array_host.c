@@ -122,10 +122,7 @@ const char array_doc_to_numpy[] =
 PyObject *
 array_method_to_numpy(PyObject *op, PyObject *Py_UNUSED(argument))
 {
-    PyObject *numpy = array_numpy_module("Array.to_numpy");
-    PyObject *result = numpy == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "(O)", op);
-    Py_XDECREF(numpy);
-    return result;
+    return array_numpy_asarray("Array.to_numpy", op);
 }
 
 /* ---- the host view ---- */

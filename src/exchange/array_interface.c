@@ -44,9 +44,7 @@ strides_in_bytes(const ArrayObject *self)
         Py_RETURN_NONE;
     }
     for (int axis = 0; axis < layout.ndim; axis++) {
-        int64_t nbytes; /* no step is taken where it is too long */
-        bool fits = layout_multiply(layout.strides[axis], layout.itemsize, &nbytes);
-        layout.strides[axis] = fits ? nbytes : layout.itemsize;
+        layout.strides[axis] = layout_stride_nbytes(&layout, axis);
     }
     return layout_tuple(layout.strides, layout.ndim);
 }
@@ -69,7 +67,7 @@ array_get_interface(PyObject *op, void *Py_UNUSED(closure))
 {
     ArrayObject *self = array_cast(op);
     metal_storage *storage = array_storage(self);
-    touched_bytes bytes = array_touched_bytes(self);
+    touched_bytes bytes = array_watched_bytes(self);
     char typestr[8];
     if (array_raise_unheard(self) < 0 || check_storage(storage) < 0 ||
         write_typestr(self->dtype, typestr) < 0 ||

@@ -81,21 +81,18 @@ check_request(ArrayObject *self, const char *format, int flags)
 static void
 write_byte_strides(const ArrayObject *self, bool prefers_f, int64_t *out)
 {
-    int64_t itemsize = dtype_itemsize(self->dtype);
     strided_layout layout;
     array_get_layout(self, &layout);
     bool is_c = layout_is_contiguous_c(&layout), is_f = layout_is_contiguous_f(&layout);
     if (!is_c && !is_f) {
         for (int axis = 0; axis < self->ndim; axis++) {
-            int64_t nbytes; /* no step is taken where it is too long */
-            out[axis] =
-                layout_multiply(layout.strides[axis], itemsize, &nbytes) ? nbytes : itemsize;
+            out[axis] = layout_stride_nbytes(&layout, axis);
         }
         return;
     }
     bool from_first = is_f && (prefers_f || !is_c);
-    uint64_t step =
-        (uint64_t)itemsize; /* wraps in an empty array, whose strides lead nowhere */
+    /* wraps in an empty array, whose strides lead nowhere */
+    uint64_t step = (uint64_t)layout.itemsize;
     for (int place = 0; place < self->ndim; place++) {
         int axis = from_first ? place : self->ndim - 1 - place;
         out[axis] = (int64_t)step;

@@ -16,6 +16,7 @@
 #include "exchange/shared_memory.h"
 #include "python/args.h"
 #include "python/attribute.h"
+#include "python/element.h"
 #include "python/errors.h"
 #include "python/storage_mode.h"
 #include "streams/device.h"
@@ -137,13 +138,10 @@ find_ml_dtype(md_state *state, PyObject *x, DLDataType *dtype)
 /* Import a NumPy array of an ml_dtypes type as integers, and rename them.  Its sub-byte
  * items have a byte each, and keep it. */
 static PyObject *
-array_of_ml_dtypes(md_state *state, PyObject *ndarray, const import_request *request)
+array_of_ml_dtypes(md_state *state, PyObject *ndarray, DLDataType dtype,
+                   const import_request *request)
 {
     static const char *const names[] = {NULL, "uint8", "uint16", NULL, "uint32"};
-    DLDataType dtype;
-    if (find_ml_dtype(state, ndarray, &dtype) < 0) {
-        return NULL;
-    }
     PyObject *integers =
         PyObject_CallMethod(ndarray, "view", "s", names[dtype_itemsize(dtype)]);
     PyObject *plain = integers == NULL ? NULL : array_of_buffer(state, integers, request);
@@ -170,7 +168,7 @@ array_of_ndarray(md_state *state, PyObject *ndarray, const import_request *reque
     if (is_ml_dtypes < 0) {
         return NULL;
     }
-    return is_ml_dtypes ? array_of_ml_dtypes(state, ndarray, request)
+    return is_ml_dtypes ? array_of_ml_dtypes(state, ndarray, dtype, request)
                         : array_of_buffer(state, ndarray, request);
 }
 
@@ -228,8 +226,7 @@ check_numbers(PyObject *ndarray, PyObject *x)
 static PyObject *
 array_of_numbers(md_state *state, PyObject *x, const import_request *request)
 {
-    PyObject *numpy = array_numpy_module("asarray");
-    PyObject *wide = numpy == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "(O)", x);
+    PyObject *wide = array_numpy_asarray("asarray", x);
     PyObject *items = NULL;
     if (wide != NULL && check_numbers(wide, x) == 0) {
         int is_scalar = is_numpy_scalar(state, x);
@@ -242,7 +239,6 @@ array_of_numbers(md_state *state, PyObject *x, const import_request *request)
     }
     Py_XDECREF(items);
     Py_XDECREF(wide);
-    Py_XDECREF(numpy);
     return array;
 }
 
@@ -268,11 +264,9 @@ array_of_nested(md_state *state, PyObject *x, const import_request *request)
 static PyObject *
 array_of_interface(md_state *state, PyObject *x, const import_request *request)
 {
-    PyObject *numpy = array_numpy_module("asarray");
-    PyObject *items = numpy == NULL ? NULL : PyObject_CallMethod(numpy, "asarray", "(O)", x);
+    PyObject *items = array_numpy_asarray("asarray", x);
     PyObject *array = items == NULL ? NULL : array_of_ndarray(state, items, request);
     Py_XDECREF(items);
-    Py_XDECREF(numpy);
     return array;
 }
 
@@ -311,7 +305,7 @@ shows_memory(md_state *state, PyObject *x)
 static int
 has_array_interface(md_state *state, PyObject *x)
 {
-    if (PyFloat_Check(x) || PyLong_Check(x) || PyComplex_Check(x)) {
+    if (element_is_number(x)) {
         return 0;
     }
     int is_scalar = is_numpy_scalar(state, x);
@@ -341,7 +335,7 @@ typedef struct taker {
 
 /* In this order; the last takes what the others leave. */
 static const taker takers[] = {
-    {is_ml_dtypes_array, array_of_ml_dtypes},
+    {is_ml_dtypes_array, array_of_ndarray},
     {is_producer, producer_import},
     {is_our_buffer, array_of_our_buffer},
     {shows_memory, array_of_buffer},

@@ -99,7 +99,7 @@ pack_number(DLDataType dtype, PyObject *number, char *bytes)
 static PyObject *
 number_of(md_state *state, PyObject *item)
 {
-    bool is_plain = PyFloat_Check(item) || PyLong_Check(item) || PyComplex_Check(item);
+    bool is_plain = element_is_number(item);
     int is_array = is_plain ? 0 : attribute_exists(item, state->str___array__);
     if (is_array <= 0) {
         return is_array < 0 ? NULL : Py_NewRef(item);
@@ -114,9 +114,8 @@ pack_item(md_state *state, DLDataType dtype, PyObject *item, char *bytes)
         return -1;
     }
     PyObject *number = number_of(state, item);
-    int result = number == NULL || check_item(number, dtype) < 0
-                     ? -1
-                     : pack_number(dtype, number, bytes);
+    bool is_good = number != NULL && (number == item || check_item(number, dtype) == 0);
+    int result = is_good ? pack_number(dtype, number, bytes) : -1;
     Py_XDECREF(number);
     return result;
 }

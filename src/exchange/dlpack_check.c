@@ -144,6 +144,7 @@ dlpack_check_offset(const DLTensor *tensor, const dlpack_facts *facts, dlpack_fa
         return fail(fault, DLPACK_FAULT_BELOW, offset, before);
     }
     int64_t alignment = dtype_alignment(tensor->dtype);
+    /* most are 0, and need no division */
     if (offset != 0 && offset % alignment != 0) {
         return fail(fault, DLPACK_FAULT_MISALIGNED, offset, alignment);
     }

@@ -2,6 +2,7 @@
 #include "exchange/nested_numbers.h"
 
 #include "python/attribute.h"
+#include "python/element.h"
 
 /* ---- places, for messages ---- */
 
@@ -51,12 +52,6 @@ is_list(PyObject *op)
     return PyList_Check(op) || PyTuple_Check(op) || PyRange_Check(op);
 }
 
-static bool
-is_number(PyObject *op)
-{
-    return PyFloat_Check(op) || PyLong_Check(op) || PyComplex_Check(op);
-}
-
 /* Can NumPy make more of it than one number?  1, 0, or -1 with an exception. */
 static int
 is_for_numpy(md_state *state, PyObject *op)
@@ -92,7 +87,7 @@ static int
 read_item(md_state *state, PyObject *item, int depth, nested_numbers *numbers)
 {
     /* a scalar of NumPy's has an element type, which counts if it is all there is */
-    bool is_plain = is_number(item) && (depth > 0 || !PyObject_CheckBuffer(item));
+    bool is_plain = element_is_number(item) && (depth > 0 || !PyObject_CheckBuffer(item));
     int is_foreign = is_plain ? 0 : is_for_numpy(state, item);
     if (is_foreign != 0) {
         return is_foreign < 0 ? -1 : 0;

@@ -394,13 +394,19 @@ work_mark(metal_stream *stream, uint64_t *value)
     return work_submit(stream, NULL, 0, NULL, NULL, value);
 }
 
-bool
-work_is_done(metal_stream *stream)
+uint64_t
+work_count_submitted(const metal_stream *stream)
 {
     tracking_lock();
     uint64_t submitted = stream->submitted;
     tracking_unlock();
-    return stream_has_reached(stream, submitted);
+    return submitted;
+}
+
+bool
+work_is_done(metal_stream *stream)
+{
+    return stream_has_reached(stream, work_count_submitted(stream));
 }
 
 static bridge_status

@@ -63,6 +63,8 @@ bridge_status work_synchronize(metal_stream *stream, metal_storage *storage, uin
 /* Submit an empty piece: its value is reached once all that was committed to the queue before
  * is done, foreign work included. */
 bridge_status work_mark(metal_stream *stream, uint64_t *value);
+/* The value that the stream has when all that was submitted to it is done. */
+uint64_t work_count_submitted(const metal_stream *stream);
 /* Is all that was submitted to the stream done?  Foreign work on its queue is not counted. */
 bool work_is_done(metal_stream *stream);
 /* What is submitted later runs after the event has `value`, and so does what others encode later

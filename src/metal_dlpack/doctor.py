@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import IO, Any, TextIO
 
@@ -23,6 +23,7 @@ import metal_dlpack as md
 
 from .answers import take_stdout
 from .frameworks import FRAMEWORKS
+from .joined_groups import joined_groups
 from .probes import PROBES, Copies, Probe
 
 __all__ = ["Row", "examine", "report"]
@@ -164,16 +165,13 @@ def runnable_probes() -> list[Probe]:
     return [probe for probe in PROBES if installed.issuperset(probe.modules)]
 
 
+def probes_for(machine: dict[str, Any]) -> list[Probe]:
+    return runnable_probes() if machine["devices"] else []
+
+
 def group_probes(probes: list[Probe]) -> list[list[Probe]]:
     """Probes for one child each: importing a framework takes seconds, so each is imported by one child only."""
-    groups: list[list[Probe]] = []
-    for probe in probes:
-        joined = [group for group in groups if any(set(probe.modules) & set(other.modules) for other in group)]
-        groups = [group for group in groups if group not in joined]
-        groups.append([*(other for group in joined for other in group), probe])
-    for group in groups:
-        group.sort(key=probes.index)
-    return sorted(groups, key=lambda group: probes.index(group[0]))
+    return joined_groups(probes, lambda probe, other: not set(probe.modules).isdisjoint(other.modules))
 
 
 def find_rows(probes: list[Probe], tell: Callable[[Probe], None] = lambda probe: None) -> Iterator[Row]:
@@ -230,12 +228,17 @@ def describe_machine() -> dict[str, Any]:
 def examine() -> dict[str, Any]:
     """Everything the doctor knows, as plain data; "ok" says that all that should share does."""
     machine = describe_machine()
-    probes = runnable_probes() if machine["devices"] else []
+    probes = probes_for(machine)
     rows = {row.probe: row for row in find_rows(probes)}
     return machine | {
         "pairs": [asdict(rows[probe.name]) for probe in probes],
-        "ok": bool(machine["devices"]) and all(row.is_as_expected for row in rows.values()),
+        "ok": all_share(machine, rows.values()),
     }
+
+
+def all_share(machine: dict[str, Any], rows: Iterable[Row]) -> bool:
+    """Does all that should share, on a machine that has a device?"""
+    return bool(machine["devices"]) and all(row.is_as_expected for row in rows)
 
 
 # ---- as text ----
@@ -275,13 +278,15 @@ def machine_lines(machine: dict[str, Any]) -> list[str]:
 class Table:
     """The table of pairs, line by line, and the notes below it."""
 
+    HEAD = ("from", "to", "how", "verdict")
+
     def __init__(self, probes: list[Probe]) -> None:
-        cells = [("from", "to", "how", "verdict"), *((p.source, p.target, p.how, "") for p in probes)]
+        cells = [self.HEAD, *((p.source, p.target, p.how, "") for p in probes)]
         self.widths = [max(len(row[column]) for row in cells) for column in range(4)]
         self.notes: list[str] = []
 
     def head(self) -> str:
-        return self.line(("from", "to", "how", "verdict"), "")
+        return self.line(self.HEAD, "")
 
     def row(self, row: Row) -> str:
         tail = " ".join(row.reason.split())  # an error of a framework may be many lines long
@@ -319,7 +324,7 @@ def end_line(machine: dict[str, Any], rows: list[Row]) -> str:
 def report(out: TextIO) -> bool:
     """Write all of it as text, each row as it is found; returns whether all that should share does."""
     machine = describe_machine()
-    probes = runnable_probes() if machine["devices"] else []
+    probes = probes_for(machine)
     table, is_terminal = Table(probes), out.isatty()
     rows: list[Row] = []
 
@@ -342,4 +347,4 @@ def report(out: TextIO) -> bool:
         write(table.row(row))
     for line in [*table.note_lines(), "", end_line(machine, rows)]:
         write(line)
-    return bool(machine["devices"]) and all(row.is_as_expected for row in rows)
+    return all_share(machine, rows)

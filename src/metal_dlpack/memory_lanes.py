@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from . import _core
+from .joined_groups import joined_groups
 
 __all__ = ["Lane", "Memory", "byte_runs", "lane_of_array", "lane_of_buffer", "memories_of", "nbytes_text", "place"]
 
@@ -187,12 +188,7 @@ def _bytes_of(begin: int, end: int, item_bits: int) -> tuple[int, int]:
 
 def memories_of(lanes: Iterable[Lane]) -> tuple[Memory, ...]:
     """Lanes whose regions meet in one space, together; in the order of their first ones."""
-    groups: list[list[Lane]] = []
-    for lane in lanes:
-        met = [group for group in groups if any(_meet(lane, other) for other in group)]
-        groups = [group for group in groups if group not in met]
-        groups.append([*(other for group in met for other in group), lane])
-    return tuple(map(_memory, groups))
+    return tuple(map(_memory, joined_groups(lanes, _meet)))
 
 
 def _meet(a: Lane, b: Lane) -> bool:

@@ -8,6 +8,7 @@
 #include <structmember.h>
 
 #include "array/array_methods.h"
+#include "array/array_numpy.h"
 #include "array/array_operators.h"
 #include "python/call_python.h"
 #include "python/owners.h"
@@ -62,12 +63,9 @@ array_get_dtype(PyObject *op, void *Py_UNUSED(closure))
 
 /* Asked by np.result_type(a), which JAX calls. */
 static PyObject *
-array_get_numpy_dtype(PyObject *op, void *closure)
+array_get_numpy_dtype(PyObject *op, void *Py_UNUSED(closure))
 {
-    PyObject *dtype = array_get_dtype(op, closure);
-    PyObject *result = dtype == NULL ? NULL : PyObject_GetAttrString(dtype, "numpy");
-    Py_XDECREF(dtype);
-    return result;
+    return array_numpy_dtype(array_cast(op));
 }
 
 static PyObject *

@@ -7,6 +7,7 @@
 #include "module/softmetal_compiler.h"
 
 #ifndef __APPLE__
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -266,10 +267,57 @@ compile_text(const char *source, soft_math math, const char *function,
     return path;
 }
 
+/* False with an exception. */
+static bool
+ask_for_lines(const char *image_path, const uint64_t *addresses, size_t count,
+              char (*lines)[SOFT_LINE_NBYTES])
+{
+    PyObject *path = PyUnicode_DecodeFSDefault(image_path);
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        PyObject *address = PyLong_FromUnsignedLongLong(addresses[i]);
+        if (address == NULL) {
+            Py_CLEAR(list);
+            break;
+        }
+        PyList_SET_ITEM(list, (Py_ssize_t)i, address);
+    }
+    PyObject *texts =
+        path == NULL || list == NULL ? NULL : call_python(module_name, "lines", path, list);
+    bool is_good = texts != NULL;
+    for (size_t i = 0; is_good && i < count; i++) {
+        PyObject *text = PySequence_GetItem(texts, (Py_ssize_t)i);
+        const char *utf8 = text == NULL ? NULL : PyUnicode_AsUTF8(text);
+        is_good = utf8 != NULL;
+        snprintf(lines[i], SOFT_LINE_NBYTES, "%s", is_good ? utf8 : "");
+        Py_XDECREF(text);
+    }
+    Py_XDECREF(texts);
+    Py_XDECREF(list);
+    Py_XDECREF(path);
+    return is_good;
+}
+
+static void
+name_lines(const char *image_path, const uint64_t *addresses, size_t count,
+           char (*lines)[SOFT_LINE_NBYTES])
+{
+    python_turn turn;
+    soft_compile_error error = {0};
+    if (!begin_turn(&turn, &error)) {
+        free(error.text);
+        return;
+    }
+    if (!ask_for_lines(image_path, addresses, count, lines)) {
+        PyErr_Clear(); /* the report stands without them */
+    }
+    end_turn(&turn);
+}
+
 void
 softmetal_compiler_install(void)
 {
-    static const softmetal_compiler compiler = {open_text, compile_text};
+    static const softmetal_compiler compiler = {open_text, compile_text, name_lines};
     softmetal_set_compiler(&compiler);
 }
 #else

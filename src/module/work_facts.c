@@ -1,6 +1,6 @@
 /* work_facts.c: see work_facts.h; metal_dlpack/text.py and metal_dlpack/sharing.py ask.
  *
- * Calls:   tracking.h and stream.h to look.
+ * Calls:   tracking.h and work.h to look.
  * Threads: the GIL is held.
  * Rule:    a look changes nothing: it waits for nothing, reports no failure, and gives no
  *          handle away (Buffer.handle does: the pool then counts on users of it).
@@ -9,6 +9,7 @@
 
 #include "array/buffer.h"
 #include "metal/tracking.h"
+#include "metal/work.h"
 #include "streams/stream_object.h"
 
 /* Is work in flight among the marks, or has some failed? */
@@ -82,9 +83,7 @@ core_stream_work(PyObject *module, PyObject *op)
                             Py_TYPE(op)->tp_name);
     }
     const metal_stream *stream = stream_cast(op);
-    tracking_lock();
-    uint64_t submitted = stream->submitted;
-    tracking_unlock();
+    uint64_t submitted = work_count_submitted(stream);
     uint64_t completed = __atomic_load_n(&stream->completed, __ATOMIC_ACQUIRE);
     return Py_BuildValue("(KKN)", (unsigned long long)submitted, (unsigned long long)completed,
                          PyBool_FromLong(stream_has_failure(stream)));

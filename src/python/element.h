@@ -8,6 +8,13 @@
 #include "arithmetic/dtype.h"
 #include "python/state.h"
 
+/* One of Python's own numbers, or of a type made from one? */
+static inline bool
+element_is_number(PyObject *op)
+{
+    return PyFloat_Check(op) || PyLong_Check(op) || PyComplex_Check(op);
+}
+
 /* The item at bit `first_bit` after `bytes`: a bool, int, float or complex; of several lanes a
  * tuple of them.  Owned (+1). */
 PyObject *element_unpack(DLDataType dtype, const char *bytes, int64_t first_bit);

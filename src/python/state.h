@@ -150,8 +150,7 @@ state_is_alive(PyObject *op)
 static inline md_state *
 state_if_alive(PyObject *op)
 {
-    PyObject *module = ((PyHeapTypeObject *)Py_TYPE(op))->ht_module;
-    return module == NULL ? NULL : (md_state *)PyModule_GetState(module);
+    return state_is_alive(op) ? state_of(op) : NULL;
 }
 
 static inline md_state *

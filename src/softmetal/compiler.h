@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef enum { SOFT_MATH_SAFE, SOFT_MATH_RELAXED, SOFT_MATH_FAST } soft_math; /* MTLMathMode */
 
@@ -60,6 +61,8 @@ typedef struct soft_constant_value {
     unsigned char bytes[32];
 } soft_constant_value;
 
+#define SOFT_LINE_NBYTES 256
+
 typedef struct softmetal_compiler {
     /* What the text holds: owned (+1), or NULL with `*error` filled. */
     soft_functions *(*open)(const char *source, soft_math math, soft_compile_error *error);
@@ -67,6 +70,9 @@ typedef struct softmetal_compiler {
     char *(*compile)(const char *source, soft_math math, const char *function,
                      const soft_constant_value *values, size_t count,
                      soft_compile_error *error);
+    /* Which line of the user's an instruction comes from: "file:line:column", or "". */
+    void (*name_lines)(const char *image_path, const uint64_t *addresses, size_t count,
+                       char (*lines)[SOFT_LINE_NBYTES]);
 } softmetal_compiler;
 
 /* From now on, `compiler` (borrowed for ever) compiles; NULL: nobody does.  A text that names a

@@ -42,8 +42,8 @@ wait_rule_for_cpu(PyObject *op, const char *function, const touched_bytes *bytes
 }
 
 int
-wait_rule_for_watched_view(PyObject *op, const char *function, const touched_bytes *bytes,
-                           bool is_readonly)
+wait_rule_for_host_view_slow(PyObject *op, const char *function, const touched_bytes *bytes,
+                             bool is_readonly)
 {
     return begin_touching(op, function, bytes, !is_readonly,
                           is_readonly ? host_access_begin_read : host_access_open_view);

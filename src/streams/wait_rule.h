@@ -55,8 +55,8 @@ typedef struct touched_bytes {
 int wait_rule_for_cpu(PyObject *op, const char *function, const touched_bytes *bytes,
                       bool is_for_writing);
 /* Before a view of these bytes goes out; storage_close_host_view ends one that is writable. */
-int wait_rule_for_watched_view(PyObject *op, const char *function, const touched_bytes *bytes,
-                               bool is_readonly);
+int wait_rule_for_host_view_slow(PyObject *op, const char *function, const touched_bytes *bytes,
+                                 bool is_readonly);
 static inline int
 wait_rule_for_host_view(PyObject *op, const char *function, const touched_bytes *bytes,
                         bool is_readonly)
@@ -64,7 +64,7 @@ wait_rule_for_host_view(PyObject *op, const char *function, const touched_bytes 
     bool is_plain = bytes->storage->mode == BRIDGE_SHARED && !WATCH_IS_ON();
     return is_plain && tracking_is_quiet()
                ? 0
-               : wait_rule_for_watched_view(op, function, bytes, is_readonly);
+               : wait_rule_for_host_view_slow(op, function, bytes, is_readonly);
 }
 
 int wait_rule_for_busy_gpu(md_state *state, const char *function, metal_storage *storage,

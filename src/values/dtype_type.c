@@ -157,8 +157,6 @@ dtype_of_ml_dtypes(const char *name)
     return dtype;
 }
 
-/* There is no __numpy_dtype__, by which np.dtype(a.dtype) would work: jax.numpy.asarray(a)
- * takes what has such a dtype for an array of its own, and refuses it. */
 static PyObject *
 dtype_get_numpy(PyObject *op, void *Py_UNUSED(closure))
 {

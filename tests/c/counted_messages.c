@@ -11,15 +11,13 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "chosen_code.h"
+
 #define MOST_SELECTORS 64
 
-static const uintptr_t *bounds;
-static size_t nbounds;
 static bool is_counting;
 static pthread_t counted_thread;
 static struct {
@@ -30,8 +28,7 @@ static struct {
 void
 counted_messages_choose(const uintptr_t *addresses, size_t count)
 {
-    bounds = addresses;
-    nbounds = count;
+    chosen_code_set(addresses, count);
 }
 
 void
@@ -52,17 +49,6 @@ counted_messages_end(char *text, size_t nbytes)
         used += (size_t)snprintf(text + used, nbytes - used, "%s %d\n", seen[i].selector,
                                  seen[i].count);
     }
-}
-
-static bool
-is_chosen(uintptr_t caller)
-{
-    for (size_t i = 0; i < nbounds; i += 2) {
-        if (caller >= bounds[i] && caller < bounds[i + 1]) {
-            return true;
-        }
-    }
-    return false;
 }
 
 static void
@@ -88,7 +74,7 @@ objc_msg_lookup(id receiver, SEL selector)
     }
     if (__atomic_load_n(&is_counting, __ATOMIC_SEQ_CST) &&
         pthread_equal(pthread_self(), counted_thread) &&
-        is_chosen((uintptr_t)__builtin_return_address(0))) {
+        chosen_code_has(__builtin_return_address(0))) {
         count(sel_getName(selector));
     }
     return real(receiver, selector);

@@ -5,23 +5,18 @@
  * short_malloc_left(): how many more there would have to be; 0: it has failed.
  */
 #define _GNU_SOURCE
-#include <stddef.h>
-#include <stdint.h>
+#include "chosen_code.h"
 
 extern void *__libc_malloc(size_t nbytes);
 extern void *__libc_calloc(size_t count, size_t nbytes);
 extern void *__libc_realloc(void *memory, size_t nbytes);
 
-static const uintptr_t *bounds; /* begin, end, begin, end ... */
-static size_t nbounds;
 static long countdown;
 
-/* `addresses` lives as long as the process. */
 void
 short_malloc_choose(const uintptr_t *addresses, size_t count)
 {
-    bounds = addresses;
-    nbounds = count;
+    chosen_code_set(addresses, count);
 }
 
 void
@@ -38,20 +33,9 @@ short_malloc_left(void)
 }
 
 static int
-is_chosen(uintptr_t caller)
-{
-    for (size_t i = 0; i < nbounds; i += 2) {
-        if (caller >= bounds[i] && caller < bounds[i + 1]) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-static int
 must_fail(void *caller)
 {
-    return __atomic_load_n(&countdown, __ATOMIC_RELAXED) > 0 && is_chosen((uintptr_t)caller) &&
+    return __atomic_load_n(&countdown, __ATOMIC_RELAXED) > 0 && chosen_code_has(caller) &&
            __atomic_sub_fetch(&countdown, 1, __ATOMIC_SEQ_CST) == 0;
 }
 

@@ -4,6 +4,7 @@ import os
 import platform
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import textwrap
@@ -13,6 +14,7 @@ from pathlib import Path
 import kernel_images
 import pytest
 from kernel_images import LoadedImage, floats, translated
+from places import SRC, python_path
 
 from metal_dlpack.msl import child, compiler, flags
 from metal_dlpack.msl.errors import CompilerError, CompilerNotFound, SourceError
@@ -192,6 +194,28 @@ def test_headers_of_the_machine_are_not_found(clang):
         clang.preprocess("#include <stdio.h>\n")
 
 
+def test_files_of_the_working_directory_are_not_found(clang, monkeypatch, tmp_path):
+    """SPEC newLibraryWithSource:options:error: a source has no folder."""
+    (tmp_path / "near.h").write_text("int near;\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SourceError, match=r"'near\.h' file not found"):
+        clang.preprocess('#include "near.h"\n')
+
+
+def test_what_was_preprocessed_once_is_remembered_unless_it_reads_files(clang, monkeypatch, tmp_path):
+    header = tmp_path / "far.h"
+    plain, reading = f"#define A {tmp_path.name}\nint A;\n", f'#include "{header}"\n'
+    header.write_text("int before;\n")
+    first = clang.preprocess(plain)
+    assert "int before;" in clang.preprocess(reading)
+    header.write_text("int after;\n")
+    assert "int after;" in clang.preprocess(reading)
+    monkeypatch.setattr(compiler.Compiler, "_compile", None)
+    assert clang.preprocess(plain) == first
+    with pytest.raises(TypeError):
+        clang.preprocess(plain + "float x;")
+
+
 def test_the_environment_does_not_reach_the_compiler(clang, monkeypatch, tmp_path):
     (tmp_path / "trap.h").write_text("int trapped;\n")
     for name in ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH"):
@@ -240,17 +264,51 @@ def test_a_checked_image_tells_each_access_with_the_users_line(clang, tmp_path):
     assert line_table.lines_of(out, [read_site, write_site]) == [("program_source", 4, 12), ("program_source", 4, 10)]
 
 
-def test_a_checked_image_tells_an_index_past_an_array_of_its_own(clang, tmp_path):
+STOPPED = """
+import sys
+from kernel_images import LoadedImage, floats
+LoadedImage(sys.argv[1]).run(floats(float(sys.argv[2])), floats(0))
+print("ran")
+"""
+
+
+def end_of(image, x):
+    """What a launch with this number ends with, in a process of its own: a stop does not return."""
+    return subprocess.run(
+        [sys.executable, "-c", STOPPED, str(image), str(x)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([python_path(), str(SRC)])},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout.strip()
+
+
+@pytest.mark.parametrize(
+    "body, fine, wrong, why",
+    [
+        ("float a[4] = {1, 2, 3, 4};\n    y[i] = a[uint(x[i]) & 7];", 3, 4, "out of bounds"),
+        ("int a = 7;\n    y[i] = a / int(x[i]);", 1, 0, "divided by zero"),
+    ],
+)
+def test_a_checked_image_is_stopped_in_the_users_line(clang, tmp_path, body, fine, wrong, why):
     from metal_dlpack.msl import line_table
 
     out = tmp_path / "image.so"
-    clang.build(translated("float a[4] = {1, 2, 3, 4};\n    y[i] = a[uint(x[i]) & 7];"), out, checked=True)
-    image = LoadedImage(out)
-    image.run(floats(2), floats(0))
-    assert image.overruns == []
-    image.run(floats(4), floats(0))
-    (site,) = image.overruns
-    assert line_table.lines_of(out, [site])[0][:2] == ("program_source", 5)
+    clang.build(translated(body), out, checked=True)
+    assert end_of(out, fine) == "ran"
+    said, _, site = end_of(out, wrong).rpartition(" ")
+    assert said == why
+    assert line_table.lines_of(out, [int(site)])[0][:2] == ("program_source", 5)
+
+
+def test_a_checked_image_traps_where_a_pointer_leaves_an_array_of_its_own(clang, tmp_path):
+    out = tmp_path / "image.so"
+    clang.build(translated("float a[4] = {1, 2, 3, 4}, *p = a + 2;\n    y[i] = p[int(x[i])];"), out, checked=True)
+    assert end_of(out, 1) == "ran"
+    with pytest.raises(subprocess.CalledProcessError) as raised:
+        end_of(out, 2)
+    assert raised.value.returncode in {-signal.SIGILL, -signal.SIGTRAP}
 
 
 def test_a_plain_image_tells_nothing_and_has_no_lines(clang, tmp_path):

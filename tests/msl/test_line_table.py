@@ -68,19 +68,19 @@ def test_each_row_is_what_pyelftools_reads(image):
     assert len(rows) > 30
     assert {name for _, name, _, _ in rows} >= {"deep/in/folders.h", "/absolute/other.h", "program_source"}
     last = {address: (name, line, column) for address, name, line, column in rows if line}  # of several the last counts
-    assert line_table.lines_of(image, [address + 1 for address in last]) == list(last.values())
+    assert line_table.lines_of(image, list(last)) == list(last.values())
 
 
-def test_a_call_is_of_the_line_before_it_returns(image):
-    """What follows a call may be of another line."""
+def test_an_address_within_an_instruction_is_of_its_line(image):
+    """What follows it may be of another line."""
     rows = sorted(row for row in rows_by_pyelftools(image) if row[1] is not None and row[2])
     (before, after) = next(pair for pair in itertools.pairwise(rows) if pair[0][0] < pair[1][0])
-    assert line_table.lines_of(image, [after[0]]) == [before[1:]]
+    assert line_table.lines_of(image, [after[0] - 1]) == [before[1:]]
 
 
 def test_an_address_without_a_line_has_none(image):
     end = max(address for address, name, _, _ in rows_by_pyelftools(image) if name is None)
-    assert line_table.lines_of(image, [0, 1, end + 1, 1 << 40]) == [("", 0, 0)] * 4
+    assert line_table.lines_of(image, [0, 1, end, 1 << 40]) == [("", 0, 0)] * 4
     assert line_table.lines_of(image, []) == []
 
 

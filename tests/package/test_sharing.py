@@ -51,7 +51,7 @@ def test_memory_of_numpy_s_is_cpu_memory_until_it_is_wrapped(live_buffers):
 def test_private_memory_is_told_apart_by_handle(live_buffers):
     a, b = md.zeros(100, storage="private"), md.zeros(100, storage="private")
     picture = draw(a, b, a[50:])
-    assert [[lane.name for lane in memory.lanes] for memory in picture.memories] == [["1"], ["0", "2"]]
+    assert [[lane.name for lane in memory.lanes] for memory in picture.memories] == [["0", "2"], ["1"]]
 
 
 @pytest.mark.parametrize("is_given_away", [False, True])

@@ -21,6 +21,7 @@ from places import DOCS, INSIDE, SRC
 
 SOURCES = SRC / "softmetal"
 PROGRAMS = Path(__file__).resolve().parent
+IMAGES = sorted(PROGRAMS.glob("images/*.c"))  # kernels that programs load: files beside them
 GUIDE = DOCS / "softmetal.md"
 TABLE = INSIDE / "softmetal.md"
 
@@ -32,7 +33,7 @@ BUILDS = {
     "asan": [f"-fsanitize={KINDS['asan']}", "-fno-sanitize-recover=all"],
     "tsan": [f"-fsanitize={KINDS['tsan']}"],
 }
-THREADED = ["events", "order", "queues", "races", "threads"]  # what the thread sanitizer looks at
+THREADED = ["events", "kernel_runs", "order", "queues", "races", "threads"]  # what the thread sanitizer looks at
 
 
 def has_objective_c() -> bool:
@@ -105,6 +106,9 @@ class Builder:
                 compile_file(["gcc", *flags, "-c", str(source), "-o", objects[-1]])
             linked = folder / "softmetal.o"  # one object: no class is left out of a program
             compile_file(["gcc", "-r", "-nostdlib", *objects, "-o", str(linked)])
+            for source in IMAGES:
+                image = folder / f"{source.stem}.image"
+                compile_file(["gcc", "-O2", *WARNINGS, f"-I{SRC}", "-shared", "-fPIC", str(source), "-o", str(image)])
             self.archives[build] = linked
         return self.archives[build]
 

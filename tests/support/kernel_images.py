@@ -45,11 +45,11 @@ class Thread(ctypes.Structure):
 
 RUN_THREAD = ctypes.CFUNCTYPE(None, ctypes.POINTER(Thread))
 ACCESS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p)
-OUT_OF_BOUNDS = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+STOP = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Runtime(ctypes.Structure):
-    _fields_ = [("others", ctypes.c_void_p * 5), ("access", ACCESS), ("out_of_bounds", OUT_OF_BOUNDS)]
+    _fields_ = [("others", ctypes.c_void_p * 5), ("access", ACCESS), ("out_of_bounds", STOP), ("divided_by_zero", STOP)]
 
 
 class Image(ctypes.Structure):
@@ -67,19 +67,24 @@ class Image(ctypes.Structure):
 
 
 class LoadedImage:
-    """accesses and overruns: what a checked image has told, with offsets in the image for sites."""
+    """accesses: what a checked image has told; sites are offsets in the image."""
 
     def __init__(self, path: Path) -> None:
         self.library = ctypes.CDLL(str(path))
         self.image = Image.in_dll(self.library, "softmetal_image")
         self.accesses: list[tuple[int, int, int, int]] = []
-        self.overruns: list[int] = []
-        base = base_of(path)
+        self.base = base = base_of(path)
         self.runtime = Runtime(
             access=ACCESS(lambda address, nbytes, how, site: self.accesses.append((address, nbytes, how, site - base))),
-            out_of_bounds=OUT_OF_BOUNDS(lambda site: self.overruns.append(site - base)),
+            out_of_bounds=STOP(lambda site: self.stop("out of bounds", site)),
+            divided_by_zero=STOP(lambda site: self.stop("divided by zero", site)),
         )
         self.image.runtime = ctypes.pointer(self.runtime)
+
+    def stop(self, why: str, site: int) -> None:
+        """In the place of the run time, which ends the launch: end the process with a line that says so."""
+        print(why, site - self.base, flush=True)
+        os._exit(0)
 
     def run(self, x: ctypes.Array, y: ctypes.Array, i: int = 0) -> None:
         launch = Launch()

@@ -53,10 +53,14 @@ def has_mlx_metal() -> bool:
 
 @functools.cache
 def has_kernels() -> bool:
-    """Metal compiles kernels, or a compiler stands in for it."""
+    """Metal compiles kernels, or there is a compiler that stands in for it."""
+    if not HAS_SOFTMETAL:
+        return has_metal()
+    from metal_dlpack.msl import CompilerNotFound, compiler
+
     try:
-        md.kernel("kernel void nothing(device float *x) {}")
-    except md.MetalError:
+        compiler.find()
+    except CompilerNotFound:
         return False
     return True
 

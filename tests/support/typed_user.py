@@ -258,7 +258,6 @@ class Tensor:
 def synchronise() -> None:
     md.register_sync(Tensor, lambda tensor: tensor.synchronize())
     md.register_sync(Tensor, None)
-    md.register_sync(Tensor, None)
 
 
 def read_files() -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 
 from .errors import CompilerError
+from .flags import EMPTY
 
 #: A template may ask for any amount of work.
 SECONDS = 120
@@ -28,6 +29,7 @@ def run(command: list[str], text: str, *, seconds: float = SECONDS) -> tuple[int
             text=True,
             encoding="utf-8",
             errors="surrogateescape",
+            cwd=EMPTY,  # where a source in quotes is looked for: the user's folder has no part in it, as with Metal
             env=_environment(),
             process_group=0,
         )

@@ -20,16 +20,15 @@ from .errors import CompilerError, CompilerNotFound, SourceError
 from .flags import (
     ALONE,
     CHECKED,
-    CHECKED_FLAGS,
     EMPTY,
     INCLUDE,
     LANGUAGE,
     LINK,
     MACROS,
     MATH,
-    PLAIN,
     QUIET,
     SHIM,
+    kind_flags,
     machine_flags,
     shim_hash,
 )
@@ -57,8 +56,15 @@ class Compiler:
         """
         macros = [f"-D{macro}={value}" for macro, value in MACROS.items()]
         flags = [*ALONE, *QUIET, "-undef", "-std=c++14", *macros, f"-I{EMPTY}", "-E"]
+        key = ["preprocessed", self.identity, *flags, shim_hash(), name, text]
+        remembered = cache.read(key)
+        if remembered is not None:
+            return remembered.decode(errors="surrogateescape")
         output = self._compile([*flags, "-x", "c++", "-"], f'#line 1 "{_quoted(name)}"\n{text}', name, text)
-        return _of_the_user(output)
+        kept, has_read_files = _of_the_user(output)
+        if not has_read_files:  # they may change
+            cache.write(key, kept.encode(errors="surrogateescape"))
+        return kept
 
     def check(self, cpp_text: str, source: str | None = None) -> None:
         """Raise SourceError if the translated text is not right C++.
@@ -70,7 +76,7 @@ class Compiler:
     def build(
         self, cpp_text: str, out: Path, *, math: str = "fast", checked: bool = False, source: str | None = None
     ) -> None:
-        """Write an image for softmetal to `out`.  Raises SourceError as `check` does."""
+        """Write an image for softmetal to `out`, an absolute path.  Raises SourceError as `check` does."""
         compiled = out.with_suffix(".o")
         flags = self._precompiled(math, checked)
         try:
@@ -84,7 +90,7 @@ class Compiler:
         return [self.identity, *self._flags(math, checked), *LINK, str(INCLUDE), shim_hash()]
 
     def _flags(self, math: str, checked: bool) -> list[str]:
-        kind = CHECKED_FLAGS if checked else PLAIN
+        kind = kind_flags(self.version, checked)
         return [*ALONE, *QUIET, *LANGUAGE, *MATH[math], *machine_flags(), *kind, f"-I{INCLUDE}"]
 
     def _precompiled(self, math: str, checked: bool) -> list[str]:
@@ -261,19 +267,23 @@ def _quoted(name: str) -> str:
     return name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
 
 
-def _of_the_user(preprocessed: str) -> str:
-    """Clang's markers (`# 3 "file" 2`) become `#line 3 "file"`; what belongs to no file of the user is left out."""
+def _of_the_user(preprocessed: str) -> tuple[str, bool]:
+    """Clang's markers (`# 3 "file" 2`) become `#line 3 "file"`; what belongs to no file of the user is left out.
+
+    Also return whether a file was included that is not ours.
+    """
     import re
 
     from . import diagnostics
 
-    kept, is_kept = [], True
+    kept, is_kept, has_read_files = [], True, False
     for line in preprocessed.splitlines(keepends=True):
-        marker = re.match(r'# (\d+) "((?:[^"\\]|\\.)*)"', line)
+        marker = re.match(r'# (\d+) "((?:[^"\\]|\\.)*)"( 1\b)?', line)
         if marker is None:
             kept += [line] if is_kept else []
             continue
-        is_kept = not diagnostics.is_ours(marker[2]) and marker[2] != "<stdin>"
+        is_kept = not diagnostics.is_ours(marker[2])
         if is_kept:
             kept.append(f'#line {marker[1]} "{marker[2]}"\n')
-    return "".join(kept)
+            has_read_files |= bool(marker[3])
+    return "".join(kept), has_read_files

@@ -65,25 +65,43 @@ LANGUAGE = [
 #: Of what a Mac's fast and relaxed allow: a product and a sum become one operation.  NaN and infinity stay what they
 #: are: a GPU gives them too, and kernels mask with -INFINITY.
 MATH = {
-    "fast": ["-ffp-contract=fast-honor-pragmas"],
-    "relaxed": ["-ffp-contract=fast-honor-pragmas"],
+    "fast": ["-Xclang", "-ffp-contract=fast-honor-pragmas"],
+    "relaxed": ["-Xclang", "-ffp-contract=fast-honor-pragmas"],
     "safe": ["-ffp-contract=off"],
 }
-PLAIN = ["-O2"]
-CHECKED_FLAGS = [
+_PLAIN = ["-O2"]
+_CHECKED = [
     "-O1",
     "-gline-tables-only",
     "-gdwarf-4",  # line_table.py reads it
     "-fdebug-compilation-dir=.",
     "-fno-omit-frame-pointer",
-    "-fsanitize=thread,array-bounds",  # calls to functions of ours before each access; no library of clang's
-    "-fsanitize-recover=array-bounds",
+    # Calls to functions of ours before each access; no library of clang's.  local-bounds: a trap where a pointer into
+    # an array of the thread's own leaves it.
+    "-fsanitize=thread,array-bounds,local-bounds,integer-divide-by-zero",
+    "-fno-sanitize-recover=array-bounds,integer-divide-by-zero",
+    "-mllvm",
+    "-bounds-checking-unique-traps",  # each has its line
+    "-mllvm",
+    "-tsan-instrument-read-before-write",
     "-mllvm",
     "-tsan-instrument-func-entry-exit=0",
     "-fno-vectorize",  # a vector of more than 16 bytes would be touched without a call
     "-fno-slp-vectorize",
 ]
+#: Each trap has its line: (the first and the last clang that knows the flags, the flags).
+_UNIQUE_TRAPS = [
+    (18, 19, ["-mllvm", "-bounds-checking-unique-traps"]),
+    (20, 99, ["-fno-sanitize-merge=local-bounds"]),
+]
 LINK = ["-Bsymbolic", "-znow", "-zdefs", "--build-id=none"]
+
+
+def kind_flags(version: int, checked: bool) -> list[str]:
+    """Return the flags of a plain image or of a checked one, for this version of clang."""
+    if not checked:
+        return _PLAIN
+    return [*_CHECKED, *(flag for first, last, flags in _UNIQUE_TRAPS if first <= version <= last for flag in flags)]
 
 
 def machine() -> str:
@@ -113,11 +131,14 @@ def _x86_level() -> str:
 
 @functools.cache
 def shim_hash() -> str:
-    """Hash of all files of the shim, for keys."""
+    """Hash of all files of ours that clang reads, for keys."""
     import hashlib
 
     digest = hashlib.blake2b(digest_size=20)
-    for path in sorted(INCLUDE.iterdir()):
-        data = path.read_bytes()
-        digest.update(f"{path.name} {len(data)} ".encode() + data)
+    for top in (INCLUDE, EMPTY):
+        for folder, _, names in sorted(os.walk(top)):
+            for name in sorted(names):
+                with open(os.path.join(folder, name), "rb") as file:
+                    data = file.read()
+                digest.update(f"{name} {len(data)} ".encode() + data)
     return digest.hexdigest()

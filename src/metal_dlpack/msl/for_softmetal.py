@@ -1,4 +1,4 @@
-"""What the software Metal asks of the compiler: plain values in and out, so that its C code knows no class of this package.
+"""What the software Metal asks of the compiler: plain values in and out, so that its C knows no class of this package.
 
 A library is its source and its mode of arithmetic.  C keeps those two and hands them over again for each kernel; what
 was translated last is remembered here.
@@ -42,3 +42,9 @@ def functions(library: tuple[str, str]) -> tuple[int, object]:
 def image(library: tuple[str, str], function: tuple[str, dict[int, bytes]]) -> tuple[int, object]:
     """The path of the image of (name, {index: value}), of (source, math)."""
     return _answer(lambda: _library(*library).compile(*function))
+
+
+def lines(image_path: str, addresses: list[int]) -> list[str]:
+    """ "file:line:column" of the instruction at each address in a checked image; "" where none is known."""
+    places = msl.lines_of(image_path, [address + 1 for address in addresses])
+    return [f"{file}:{line}:{column}" if line else "" for file, line, column in places]

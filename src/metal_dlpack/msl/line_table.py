@@ -38,7 +38,7 @@ class _Row:
 
 
 def lines_of(image_path: str | os.PathLike[str], addresses: Iterable[int]) -> list[Place]:
-    """Return (file, line, column) for each address: an offset in the image at which a call returns.
+    """Return (file, line, column) for each address: an offset in the image, within an instruction.
 
     ("", 0, 0) stands for an address without a line: it is outside the kernel, or the image is not a checked one.
     Raises CompilerError for a file that is no image.
@@ -47,7 +47,7 @@ def lines_of(image_path: str | os.PathLike[str], addresses: Iterable[int]) -> li
     starts = [row.address for row in rows]
     places = []
     for address in addresses:
-        at = bisect.bisect_right(starts, address - 1) - 1  # the call itself stands before
+        at = bisect.bisect_right(starts, address) - 1
         while at > 0 and rows[at].place[1] == 0 and not rows[at].is_end:
             at -= 1  # clang made this instruction for several lines, and says none
         places.append(_NOWHERE if at < 0 or rows[at].is_end else rows[at].place)

@@ -89,14 +89,12 @@ def array_card(array: _core.Array) -> Markup:
         "read-only" if array.readonly else "",
     )
     view = view_drawing(array)
+    name, *state = buffer_facts(array.buffer, own_views=1)
     return card(
         beside(
             thumbnail(array.shape, array.strides),
             head,
-            quiet_line(
-                f"{'all' if view is None else 'part'} of {buffer_name(array.buffer)}",
-                *state_of(array.buffer, own_views=1),
-            ),
+            quiet_line(f"{'all' if view is None else 'part'} of {name}", *state),
         ),
         view,
         element("pre", items_text(array)),
@@ -121,7 +119,7 @@ def buffer_card(buffer: _core.Buffer) -> Markup:
     head = headline("Buffer", label, nbytes_text(nbytes), buffer.storage, str(buffer.device))
     pieces = [(buffer.offset / buffer.size, 1.0)] if nbytes else []
     row = Row("usable", pieces, f"bytes {buffer.offset:,} to {buffer.size:,}")
-    lines = beside(None, head, quiet_line(buffer_name(buffer), *state_of(buffer)))
+    lines = beside(None, head, quiet_line(*buffer_facts(buffer)))
     return card(lines, draw_rows([row], "bytes of the MTLBuffer"))
 
 
@@ -262,16 +260,12 @@ def beside(drawing: Markup | None, *lines: object) -> Markup:
     return element("div", drawing, element("div", *lines), class_="mdl-head")
 
 
-def buffer_name(buffer: _core.Buffer) -> str:
-    handle = _core._buffer_work(buffer)[1]
-    return f"MTLBuffer {handle:#x} ({nbytes_text(buffer.size)})" if handle else "an empty buffer"
-
-
-def state_of(buffer: _core.Buffer, own_views: int = 0) -> list[str]:
-    """What the GPU does with the buffer, who owns its memory, and who else holds it."""
-    work, _, views, references = _core._buffer_work(buffer)
+def buffer_facts(buffer: _core.Buffer, own_views: int = 0) -> list[str]:
+    """Its name, what the GPU does with it, who owns its memory, and who else holds it."""
+    work, handle, views, references = _core._buffer_work(buffer)
     owner = owner_text(buffer)
     return [
+        f"MTLBuffer {handle:#x} ({nbytes_text(buffer.size)})" if handle else "an empty buffer",
         WORK[work],
         f"owned by {shortened(owner)}" if owner else "",
         counted(views - own_views, "other view" if own_views else "view"),

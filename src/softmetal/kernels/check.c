@@ -62,7 +62,7 @@ soft_check_stop(soft_check *check)
     abort(); /* abandon does not return */
 }
 
-static void
+static _Noreturn void
 stop_with(soft_check *check, const char *text, const void *site)
 {
     soft_finding *finding = soft_findings_add(&check->findings);
@@ -72,6 +72,25 @@ stop_with(soft_check *check, const char *text, const void *site)
         finding->count = 1;
     }
     soft_check_stop(check);
+}
+
+static _Noreturn void
+stop_overdue(soft_check *check, const void *site)
+{
+    char text[100];
+    snprintf(text, sizeof text, "a thread still runs after %llu s (SOFTMETAL_KERNEL_TIMEOUT)",
+             (unsigned long long)soft_settings_get(SOFT_KERNEL_TIMEOUT));
+    stop_with(check, text, site);
+}
+
+/* In a signal's handler: the next access of the kernel is looked at from the beginning. */
+static void
+hurry(void)
+{
+    soft_check *check = current;
+    check->is_overdue = true;
+    check->stack_nbytes = 0;
+    memset(check->recent, 0, sizeof check->recent);
 }
 
 /* On the guard's stack: the processor, or the watchdog, has taken the thread here. */
@@ -119,13 +138,15 @@ soft_check_begin(const soft_check_launch *launch)
     check->guard.image_low = check->image_base;
     check->guard.image_high = check->image_base + launch->image_nbytes;
     check->guard.leave = leave_kernel;
+    check->guard.hurry = hurry;
     soft_memory_open(check);
+    current = check;
     if (!soft_guard_enter(&check->guard, soft_settings_get(SOFT_KERNEL_TIMEOUT))) {
+        current = NULL;
         soft_memory_close(check);
         free(check);
         return false;
     }
-    current = check;
     return true;
 }
 
@@ -241,6 +262,9 @@ soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, const void
     if (range == NULL || at - range->base >= range->nbytes ||
         nbytes > range->nbytes - (at - range->base) ||
         (how & SOFT_ACCESS_WRITE && !range->is_writable)) {
+        if (check->is_overdue) {
+            stop_overdue(check, site);
+        }
         range = soft_memory_find(check, at, nbytes, how, site);
         if (range == NULL) {
             return;

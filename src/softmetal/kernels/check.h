@@ -65,9 +65,10 @@ void soft_check_exchange(soft_u32 simdgroup, soft_u32 lanes);
 /* The running thread has returned from the kernel function. */
 void soft_check_return(void);
 
-/* `access` and `out_of_bounds` of soft_runtime. */
+/* What soft_runtime has for checked images. */
 void soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, const void *site);
 void soft_check_out_of_bounds(const void *site);
+void soft_check_divided_by_zero(const void *site);
 void soft_check_divided_by_zero(const void *site);
 
 /* The end, after the last threadgroup or after abandon.  False: the launch was stopped, or a race

@@ -17,6 +17,7 @@
 #define SIGNAL_STACK_NBYTES ((size_t)64 << 10)
 #define LEAVE_STACK_NBYTES ((size_t)64 << 10)
 #define NUDGE_NS 2000000
+#define PATIENCE 25 /* nudges after which a kernel counts as one that touches no memory */
 
 static const int watched[] = {SIGSEGV, SIGBUS, SIGILL, SIGTRAP, SIGFPE, SIGURG};
 #define WATCHED_COUNT (sizeof watched / sizeof watched[0])
@@ -91,9 +92,10 @@ handle(int number, siginfo_t *info, void *context)
         at == (uintptr_t)info->si_addr) {
         is_kernel = true; /* it jumped into nowhere */
     }
-    if (number == SIGURG && guard != NULL &&
-        __atomic_load_n(&guard->is_overdue, __ATOMIC_RELAXED)) {
-        if (!is_kernel) {
+    int nudges = guard == NULL ? 0 : __atomic_load_n(&guard->nudges, __ATOMIC_RELAXED);
+    if (number == SIGURG && nudges > 0) {
+        guard->hurry();
+        if (!is_kernel || nudges < PATIENCE) {
             return; /* the next one may find it there */
         }
     }
@@ -158,7 +160,7 @@ nudge_locked(struct timespec *next)
             continue;
         }
         if (!is_earlier(&now, when)) {
-            __atomic_store_n(&guard->is_overdue, true, __ATOMIC_RELAXED);
+            __atomic_add_fetch(&guard->nudges, 1, __ATOMIC_RELAXED);
             pthread_kill(guard->thread, SIGURG);
             when = &soon;
         }
@@ -230,7 +232,7 @@ soft_guard_enter(soft_guard *guard, uint64_t seconds)
         return false;
     }
     guard->signal = 0;
-    guard->is_overdue = false;
+    guard->nudges = 0;
     guard->thread = pthread_self();
     guard->deadline = (struct timespec){0};
     if (seconds != 0) {

@@ -25,12 +25,13 @@
 typedef struct soft_guard {
     uintptr_t image_low, image_high; /* instructions there may be left for good */
     void (*leave)(void);             /* never returns */
+    void (*hurry)(void); /* makes the next access stop the launch; called by a handler */
     /* Why: for `leave`. */
-    int signal;              /* SIGURG: out of time */
-    uintptr_t address;       /* that the processor complained about */
-    uintptr_t instruction;   /* where */
+    int signal;            /* SIGURG: out of time */
+    uintptr_t address;     /* that the processor complained about */
+    uintptr_t instruction; /* where */
     /* its own */
-    bool is_overdue;
+    int nudges;
     pthread_t thread;
     struct timespec deadline;
     struct soft_guard *next;

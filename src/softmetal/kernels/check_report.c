@@ -1,16 +1,18 @@
 /* check_report.c: see check_report.h.
  *
  * Owns:    nothing.
- * Calls:   validation.h.
+ * Calls:   compiler.h for the user's lines, validation.h.
  * Threads: one at a time.
  */
 #include "softmetal/kernels/check_report.h"
 
 #include <stdio.h>
 
+#include "softmetal/compiler.h"
 #include "softmetal/validation.h"
 
-#define TEXT_NBYTES 1400
+#define TEXT_NBYTES 1600 /* more than all parts together */
+#define MOST_PLACES (2 * SOFT_MOST_FINDINGS)
 
 bool
 soft_findings_has(const soft_findings *findings, uint32_t offset, uint32_t other)
@@ -38,46 +40,65 @@ soft_findings_add(soft_findings *findings)
     return finding;
 }
 
-/* "program_source:12:5, thread (3,0,0) of threadgroup (0,0,0)" */
-static int
-describe(const soft_at *at, const char *image_path, char *text, size_t nbytes)
+/* "program_source:12:5" of each place; without Python, where it is in the image. */
+static void
+name_lines(const soft_findings *findings, const char *image_path,
+           char (*lines)[SOFT_LINE_NBYTES])
 {
-    char line[512] = "an unknown line";
-    if (at->offset != 0) {
-        snprintf(line, sizeof line, "%s+0x%x", image_path, at->offset);
+    uint64_t addresses[MOST_PLACES];
+    for (size_t i = 0; i < 2 * findings->count; i++) {
+        addresses[i] = findings->list[i / 2].at[i % 2].offset;
+        lines[i][0] = '\0';
     }
-    return snprintf(text, nbytes, "%s, thread (%u,%u,%u) of threadgroup (%u,%u,%u)", line,
-                    at->thread[0], at->thread[1], at->thread[2], at->group[0], at->group[1],
-                    at->group[2]);
+    const softmetal_compiler *compiler = soft_compiler_current();
+    if (compiler != NULL && compiler->name_lines != NULL) {
+        compiler->name_lines(image_path, addresses, 2 * findings->count, lines);
+    }
+    for (size_t i = 0; i < 2 * findings->count; i++) {
+        if (lines[i][0] == '\0') {
+            snprintf(lines[i], SOFT_LINE_NBYTES, "%.200s+0x%llx", image_path,
+                     (unsigned long long)addresses[i]);
+        }
+    }
+}
+
+/* "; program_source:12:5, thread (3,0,0) of threadgroup (0,0,0)" */
+static size_t
+add_place(char *text, size_t length, const char *before, const char *line, const soft_at *at)
+{
+    int added = snprintf(text + length, TEXT_NBYTES - length,
+                         "%s%s, thread (%u,%u,%u) of threadgroup (%u,%u,%u)", before, line,
+                         at->thread[0], at->thread[1], at->thread[2], at->group[0],
+                         at->group[1], at->group[2]);
+    return length + (size_t)added;
 }
 
 static void
-compose(const soft_finding *finding, const char *kernel, const char *image_path,
+compose(const soft_finding *finding, const char *kernel, char (*lines)[SOFT_LINE_NBYTES],
         char text[TEXT_NBYTES])
 {
-    char places[2][700];
+    size_t length = (size_t)snprintf(text, TEXT_NBYTES, "%.100s: %s", kernel, finding->text);
     for (int i = 0; i < finding->count; i++) {
-        describe(&finding->at[i], image_path, places[i], sizeof places[i]);
+        length = add_place(text, length, i == 0 ? ": " : "; ", lines[i], &finding->at[i]);
     }
-    snprintf(text, TEXT_NBYTES, "%s%s%s%s%s%s%s.", kernel == NULL ? "" : kernel,
-             kernel == NULL ? "" : ": ", finding->text, finding->count > 0 ? ": " : "",
-             finding->count > 0 ? places[0] : "", finding->count > 1 ? "; " : "",
-             finding->count > 1 ? places[1] : "");
+    snprintf(text + length, TEXT_NBYTES - length, ".");
 }
 
 void
 soft_findings_say(const soft_findings *findings, const char *kernel, const char *image_path,
                   char *error, size_t nbytes)
 {
+    char lines[MOST_PLACES][SOFT_LINE_NBYTES];
+    name_lines(findings, image_path, lines);
     for (size_t i = 0; i < findings->count; i++) {
         char text[TEXT_NBYTES];
-        compose(&findings->list[i], kernel, image_path, text);
+        compose(&findings->list[i], kernel, &lines[2 * i], text);
         if (i == 0) {
             snprintf(error, nbytes, "%s", text);
         }
         soft_validation_insist(SOFT_REPORT_KERNEL, "%s%s", text,
                                findings->has_more && i + 1 == findings->count
-                                   ? " (More was found.)"
+                                   ? " (There are more.)"
                                    : "");
     }
 }

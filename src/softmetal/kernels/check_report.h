@@ -1,7 +1,7 @@
 /* check_report.h: what a checked launch has found, kept until its end and then said.
  *
  * Owns:    the findings: a few; of the same lines only the first.
- * Calls:   validation.h to say them.
+ * Calls:   compiler.h for the lines, validation.h to say them.
  * Threads: one at a time.
  */
 #ifndef SOFT_CHECK_REPORT_H
@@ -36,7 +36,7 @@ typedef struct soft_findings {
 bool soft_findings_has(const soft_findings *findings, uint32_t offset, uint32_t other);
 /* Where to write a finding; NULL when there are enough. */
 soft_finding *soft_findings_add(soft_findings *findings);
-/* Say all of them; the first one's text goes to `error`. */
+/* Say all of them; the first one's text goes to `error`.  No lock is held: Python is asked. */
 void soft_findings_say(const soft_findings *findings, const char *kernel,
                        const char *image_path, char *error, size_t nbytes);
 

@@ -40,7 +40,7 @@ typedef struct soft_check {
     /* where the running thread may do as it likes */
     uintptr_t stack_low;
     size_t stack_nbytes;
-    const soft_thread *thread;   /* that runs */
+    const soft_thread *thread;             /* that runs */
     const soft_range *recent[SOFT_RECENT]; /* by site: what it touched last */
     soft_range ranges[SOFT_MOST_RANGES];
     int view_count, range_count;
@@ -51,9 +51,10 @@ typedef struct soft_check {
     soft_order order; /* owned */
     soft_findings findings;
     soft_guard guard;
+    bool is_overdue;
     /* the threadgroup's threads */
     soft_u32 thread_count, returned_count;
-    soft_u32 wait_flags; /* that all who wait have in common */
+    soft_u32 wait_flags;                  /* that all who wait have in common */
     const void *sites[SOFT_MOST_THREADS]; /* where each waits; NULL: it does not */
     bool has_returned[SOFT_MOST_THREADS];
 } soft_check;

@@ -81,6 +81,14 @@ locate(soft_threadgroup *group, uint64_t number)
     }
 }
 
+/* The next one whose turn it is, is the first that can run. */
+SOFT_ON_FIBER static void
+begin_turn(soft_threadgroup *group)
+{
+    group->simdgroup = 0;
+    group->lane = SOFT_SIMD_WIDTH - 1;
+}
+
 /* The next threadgroup, with no thread begun.  False: there is none, or the run is stopped. */
 SOFT_ON_FIBER static bool
 begin_group(soft_threadgroup *group)
@@ -94,8 +102,7 @@ begin_group(soft_threadgroup *group)
     group->random = soft_shuffle_state(&run->shuffle, number);
     locate(group, number);
     soft_threadgroup_memory_clear(&group->memory);
-    group->simdgroup = 0;
-    group->lane = SOFT_SIMD_WIDTH - 1; /* the next one in turn is 0 */
+    begin_turn(group);
     group->waiting = 0;
     soft_u32 count = (group->thread_count + SOFT_SIMD_WIDTH - 1) / SOFT_SIMD_WIDTH;
     group->runnable = UINT32_MAX >> (SOFT_MOST_SIMDGROUPS - count);
@@ -127,6 +134,7 @@ open_barrier(soft_threadgroup *group)
     }
     group->runnable = group->waiting;
     group->waiting = 0;
+    begin_turn(group);
 }
 
 /* ---- threads ---- */

@@ -41,10 +41,10 @@ SOFTMETAL_CONVERGENT const void *this_site() {
     __asm__ volatile(SOFTMETAL_ADDRESS : "=r"(site));
     return site;
 }
-/* The same for a place that waits. */
+/* The same for a place that waits.  Two branches that wait with the same words stay two places. */
 SOFTMETAL_CONVERGENT const void *this_sync() {
     const void *site;
-    __asm__ volatile(".pushsection softmetal_syncs,\"aR\"\n.byte 1\n.popsection\n" //
+    [[clang::nomerge]] __asm__ volatile(".pushsection softmetal_syncs,\"aR\"\n.byte 1\n.popsection\n" //
                      SOFTMETAL_ADDRESS
                      : "=r"(site));
     return site;
