@@ -11,7 +11,16 @@ from .tokens import Tokens
 FUNCTION, CLASS, INSTANTIATION, OTHER = "function", "class", "instantiation", "other"
 
 _CLASSES = {"struct", "class", "union", "enum"}
-_BEFORE_PARENTHESES_OF_NO_FUNCTION = {"alignas", "__attribute__", "decltype", "__declspec", "noexcept", "explicit"}
+_BEFORE_PARENTHESES_OF_NO_FUNCTION = {
+    "__attribute__",
+    "__declspec",
+    "_Static_assert",
+    "alignas",
+    "decltype",
+    "explicit",
+    "noexcept",
+    "static_assert",
+}
 
 
 @dataclass(slots=True)
@@ -96,14 +105,14 @@ def _declaration(tokens: Tokens, first: int, end: int, namespaces: tuple[str, ..
     words, partner = tokens.words, tokens.partner
     at, is_template = _after_template(tokens, first)
     if words[first] == "template" and not is_template:
-        last = words.index(";", first, end) if ";" in words[first:end] else end - 1
+        last = _find(words, ";", first, end)
         return Declaration(INSTANTIATION, first, last, None, last, namespaces, None, False, is_member)
     made = Declaration(OTHER, first, end, None, end - 1, namespaces, None, is_template, is_member)
     is_class = False
     while at < end:
         word = words[at]
         if word == "(":
-            if made.parameters is None and _begins_parameters(words, at, made.kind):
+            if words[first] not in {"typedef", "using"} and _begins_parameters(words, at, made.kind):
                 made.parameters = at
                 made.kind = FUNCTION
             at = partner[at]
@@ -130,6 +139,13 @@ def _declaration(tokens: Tokens, first: int, end: int, namespaces: tuple[str, ..
             is_class = True
         at += 1
     return made
+
+
+def _find(words: list[str], word: str, first: int, end: int) -> int:
+    try:
+        return words.index(word, first, end)
+    except ValueError:
+        return end - 1
 
 
 def _after_template(tokens: Tokens, at: int) -> tuple[int, bool]:

@@ -54,21 +54,21 @@ class Translation:
     def kernel_text(self, name: str, values: Mapping[int, bytes]) -> str:
         """One kernel and what it may call.  Raises SourceError for a kernel that needs what is not supported."""
         kernel = self.kernels[name]
-        self._refuse_what_is_not_supported(kernel)
-        argument_names, binders = kernels.binders(self._source, kernel, self._integers)
+        image = self.image_text(name)
         tokens = self._cpp.copy()
         function_constants.specialise(tokens, self.constants, values)
         for other in self.kernels.values():
             if other.instantiation is None and other.declaration is not kernel.declaration:
                 _drop_body(tokens, other.declaration)
+        return f"{tokens.text()}\n{image}"
+
+    def image_text(self, name: str) -> str:
+        """What makes an image of a kernel; it stands for the kernel's line.  Raises SourceError as kernel_text does."""
+        kernel = self.kernels[name]
+        self._refuse_what_is_not_supported(kernel)
+        argument_names, binders = kernels.binders(self._source, kernel, self._integers)
         file, line, _ = self._source.place(kernel.at)
-        return "\n".join(
-            [
-                tokens.text(),
-                f"#line {line} {json.dumps(file)}",
-                _image(kernel, argument_names, binders),
-            ]
-        )
+        return f"#line {line} {json.dumps(file)}\n{_image(kernel, argument_names, binders)}"
 
     def _refuse_what_is_not_supported(self, kernel: Kernel) -> None:
         if kernel.stage != kernels.KERNEL:
@@ -132,7 +132,6 @@ def _drop_body(tokens: Tokens, one: Declaration) -> None:
 
 
 def _image(kernel: Kernel, argument_names: list[str], binders: list[str]) -> str:
-    """What makes an image of the kernel: one line, which stands for the user's line of the kernel."""
     namespaces = kernel.declaration.namespaces if kernel.instantiation is None else kernel.instantiation.namespaces
     opened = "".join(f"namespace {name} {{ " for name in namespaces)
     pointer = "auto softmetal_kernel" if kernel.signature is None else f"void (*softmetal_kernel)({kernel.signature})"
