@@ -7,7 +7,7 @@
 #include "softmetal/kernels/fiber.h"
 #include "softmetal/kernels/launch.h"
 
-static char error[512];
+static __thread char error[512];
 
 static soft_loaded_image *
 open_image(const char *name)
@@ -254,6 +254,7 @@ CASE(what_a_lane_gives_is_good_until_its_next_call)
 static void
 run_memory(uint64_t out[9])
 {
+    CHECK(softmetal_set("SOFTMETAL_KERNEL_THREADS", "1") == 0);
     soft_loaded_image *image = open_image("memory");
     soft_launch launch = make_line(2, 1, out);
     launch.threadgroup_nbytes[0] = 32;
