@@ -319,9 +319,9 @@ def test_quantised_matrix_times_vectors(kind, groups, group):
     constants = {"FC_mul_mv_nsg": group, "FC_mul_mv_ne12": 1, "FC_mul_mv_r2": 1, "FC_mul_mv_r3": 1}
     name = kind.lower().replace("_k", "_K")
     kernel = ggml("mul_mv.metal", f"kernel_mul_mv_{name}_f32", **constants)
-    kernel(
-        args, on_metal(packed), on_metal(vectors), to, groups=(groups, 3, 1), group=(32, group, 1), threadgroup_memory={"shmem": 256}
-    )  # fmt: skip
+    memory = {} if kind == "Q6_K" else {"shmem": 256}  # which uses none
+    sides = on_metal(packed), on_metal(vectors), to
+    kernel(args, *sides, groups=(groups, 3, 1), group=(32, group, 1), threadgroup_memory=memory)
     matrix = matrix.astype("f8")
     # 512 products that cancel, of which llama.cpp sums the codes apart: the error follows the sum of magnitudes.
     error = np.abs(np.asarray(out) - vectors @ matrix.T)

@@ -52,7 +52,16 @@ class Case:
 
 CASES: dict[str, Callable[[], Case]] = {
     name: lambda name=name: Case(group_kernels.KERNELS[name].source, group_kernels.KERNELS[name].run)
-    for name in ("tree_sum", "arg_max", "softmax", "scan_by_tree", "transpose", "tiled_matmul", "bitonic_sort", "radix_pass")
+    for name in (
+        "tree_sum",
+        "arg_max",
+        "softmax",
+        "scan_by_tree",
+        "transpose",
+        "tiled_matmul",
+        "bitonic_sort",
+        "radix_pass",
+    )
 }
 
 
@@ -148,7 +157,9 @@ def ggml_l2_norm() -> Case:
 
 @case
 def ggml_argsort() -> Case:
-    source, part, folders = of_ggml("argsort.metal", "kernel void kernel_argsort_f32_i32(", "kernel_argsort_f32_i32_asc")
+    source, part, folders = of_ggml(
+        "argsort.metal", "kernel void kernel_argsort_f32_i32(", "kernel_argsort_f32_i32_asc"
+    )
 
     def run(kernel):
         x, out = random().permutation(120).astype("f4").reshape(2, 60), md.zeros((2, 60), dtype="int32")
