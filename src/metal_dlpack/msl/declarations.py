@@ -71,7 +71,9 @@ def _in_scope(
     at = begin
     while at < end:
         word = words[at]
-        if word in {"", ";", "}"} or (is_member and words[at + 1] == ":" and word in {"public", "private", "protected"}):
+        if word in {"", ";", "}"} or (
+            is_member and words[at + 1] == ":" and word in {"public", "private", "protected"}
+        ):
             at += 1 if word in {"", ";", "}"} else 2
         elif opened := _opens_namespace(tokens, at):
             brace, inner = opened

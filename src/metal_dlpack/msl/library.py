@@ -46,14 +46,14 @@ class Library:
         self._lock = threading.Lock()
         self.functions = {function.name: function for function in functions}
 
-    def compile(self, name: str, constants: Mapping[int, bytes]) -> str:
+    def compile(self, name: str, constants: Mapping[int, bytes], *, checked: bool | None = None) -> str:
         """Return the path of a kernel's image, compiled now if the cache has none.
 
-        constants: the bytes of each function constant's value, by index.  With SOFTMETAL_KERNEL_CHECK=1 the image is a
-        checked one.  Raises SourceError, and KeyError for a kernel that the library does not have.
+        constants: the bytes of each function constant's value, by index.  checked: make an image for the checker; None:
+        if SOFTMETAL_KERNEL_CHECK is 1.  Raises SourceError, and KeyError for a kernel that the library does not have.
         """
         function = self.functions[name]
-        is_checked = os.environ.get("SOFTMETAL_KERNEL_CHECK") == "1"
+        is_checked = os.environ.get("SOFTMETAL_KERNEL_CHECK") == "1" if checked is None else checked
         found = compiler.find()
         values = [part for index in sorted(constants) for part in (str(index), constants[index])]
         path = cache.made(

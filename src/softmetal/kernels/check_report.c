@@ -19,9 +19,8 @@ soft_findings_has(const soft_findings *findings, uint32_t offset, uint32_t other
 {
     for (size_t i = 0; i < findings->count; i++) {
         const soft_at *at = findings->list[i].at;
-        if (findings->list[i].count == 2 &&
-            ((at[0].offset == offset && at[1].offset == other) ||
-             (at[0].offset == other && at[1].offset == offset))) {
+        if ((at[0].offset == offset && at[1].offset == other) ||
+            (at[0].offset == other && at[1].offset == offset)) {
             return true;
         }
     }
@@ -38,6 +37,20 @@ soft_findings_add(soft_findings *findings)
     soft_finding *finding = &findings->list[findings->count++];
     *finding = (soft_finding){.count = 0};
     return finding;
+}
+
+/* What is read too early is unwritten at first, and then a race: that one says more. */
+static bool
+is_said_better(const soft_findings *findings, const soft_finding *finding)
+{
+    for (size_t i = 0; finding->is_unwritten && i < findings->count; i++) {
+        const soft_finding *other = &findings->list[i];
+        if (other->count == 2 && (other->at[0].offset == finding->at[0].offset ||
+                                  other->at[1].offset == finding->at[0].offset)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* "program_source:12:5" of each place; without Python, where it is in the image. */
@@ -90,12 +103,17 @@ soft_findings_say(const soft_findings *findings, const char *kernel, const char 
 {
     char lines[MOST_PLACES][SOFT_LINE_NBYTES];
     name_lines(findings, image_path, lines);
+    bool is_first = true;
     for (size_t i = 0; i < findings->count; i++) {
+        if (is_said_better(findings, &findings->list[i])) {
+            continue;
+        }
         char text[TEXT_NBYTES];
         compose(&findings->list[i], kernel, &lines[2 * i], text);
-        if (i == 0) {
+        if (is_first) {
             snprintf(error, nbytes, "%s", text);
         }
+        is_first = false;
         soft_validation_insist(SOFT_REPORT_KERNEL, "%s%s", text,
                                findings->has_more && i + 1 == findings->count
                                    ? " (There are more.)"
