@@ -36,6 +36,7 @@ class Declaration:
     parameters: int | None = None  # the `(` of a function's parameters
     is_template: bool = False
     is_member: bool = False
+    is_constructor: bool = False
     members: list[Declaration] = field(default_factory=list)
 
     def name(self, tokens: Tokens) -> str:
@@ -211,6 +212,9 @@ def _with_members(tokens: Tokens, made: Declaration, is_class: bool, end: int) -
         made.kind = CLASS
         if "enum" not in words[made.first : made.body]:
             made.members = list(_in_scope(tokens, made.body + 1, close, made.namespaces, True))
+            name = _name_of_class(tokens, made)
+            for member in made.members:
+                member.is_constructor = member.kind == FUNCTION and member.name(tokens) == name
     at = close + 1
     while at < end and words[at] != ";":
         at = tokens.partner[at] + 1 if words[at] in {"(", "[", "{"} else at + 1

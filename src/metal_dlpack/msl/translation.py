@@ -97,8 +97,11 @@ class Translation:
         for kernel in self.kernels.values():
             if kernel.instantiation is not None:
                 tokens.drop(kernel.instantiation.first, kernel.instantiation.last)
+        # Overloads for bfloat, made with Apple's compiler: the shim has them all.
+        completes_library = any(word.startswith("__metal_") for word in tokens.words)
         for one in self._declarations:
-            if id(one) in self._lacks:
+            is_overload = completes_library and one.namespaces[:1] == ("metal",) and one.kind == FUNCTION
+            if id(one) in self._lacks or is_overload:
                 tokens.drop(one.first, one.last)
         stay = [one for one in self._declarations if tokens.words[one.first]]
         stay = address_spaces.drop_duplicates(tokens, stay)
@@ -106,7 +109,7 @@ class Translation:
             _give_linkage(tokens, one)
         attributes.take_out(tokens)
         literals.rewrite(tokens.words)
-        tokens.words = address_spaces.without(tokens.words)
+        address_spaces.erase(tokens, stay)
         threadgroup_variables.rewrite(tokens, [one for one in variables if tokens.words[one.end]])
         tokens.gaps = [_PRAGMA.sub("", gap) if "#pragma" in gap else gap for gap in tokens.gaps]
         return tokens
@@ -122,7 +125,7 @@ def _give_linkage(tokens: Tokens, one: Declaration) -> None:
     head = tokens.words[one.first : one.parameters]
     if not one.is_template and _SPELLS_LINKAGE.isdisjoint(head) and head[-2:-1] != ["::"]:
         at = one.first if head[0] != "template" else tokens.after_angle(one.first + 1)
-        tokens.words[at] = "inline " + tokens.words[at] if tokens.words[at] != "[" else tokens.words[at]
+        tokens.gaps[at] += "inline "
 
 
 def _drop_body(tokens: Tokens, one: Declaration) -> None:

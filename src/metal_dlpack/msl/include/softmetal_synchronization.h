@@ -38,7 +38,6 @@ enum thread_scope {
     thread_scope_simdgroup,
     thread_scope_threadgroup,
     thread_scope_device,
-    thread_scope_system,
 };
 
 SOFTMETAL_CONVERGENT void threadgroup_barrier(mem_flags flags) {
