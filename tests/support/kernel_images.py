@@ -107,7 +107,10 @@ def floats(*values: float) -> ctypes.Array:
 
 
 def compiler_commands() -> dict[str, str]:
-    """SOFTMETAL_CXX for the compilers of this machine: the clang of its PATH, and the ziglang wheel's."""
+    """SOFTMETAL_CXX for the compilers of this machine: the one that is asked for, or PATH's clang and the wheel's zig."""
+    asked = os.environ.get("SOFTMETAL_CXX")
+    if asked:
+        return {"ziglang" if compiler.find().command[-1] == "clang" else "clang": asked}
     commands: dict[str, str] = {}
     for command in compiler.candidates(os.environ["PATH"]):
         with contextlib.suppress(CompilerError):
