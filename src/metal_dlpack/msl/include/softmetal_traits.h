@@ -143,12 +143,6 @@ template <class... B> using _disjunction = disjunction<B...>;
 template <class B> using _negation = negation<B>;
 
 template <class T> T &&declval() noexcept;
-template <class T> SOFTMETAL_INLINE constexpr T &&forward(remove_reference_t<T> &x) {
-    return static_cast<T &&>(x);
-}
-template <class T> SOFTMETAL_INLINE constexpr T &&forward(remove_reference_t<T> &&x) {
-    return static_cast<T &&>(x);
-}
 template <class T> SOFTMETAL_INLINE constexpr remove_reference_t<T> &&move(T &&x) {
     return static_cast<remove_reference_t<T> &&>(x);
 }
