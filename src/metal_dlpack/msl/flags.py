@@ -14,7 +14,7 @@ from .errors import CompilerError
 FOLDER = Path(__file__).resolve().parent
 INCLUDE = FOLDER / "include"
 #: Metal's headers, empty: what they declare is in the shim, and only the user's own text is to be expanded.
-EMPTY = FOLDER / "empty"
+EMPTY = FOLDER / "empty-headers"
 SHIM = INCLUDE / "softmetal.h"
 #: Answers what a checked kernel calls; compiled apart, because it must not be checked itself.
 CHECKED = INCLUDE / "softmetal_checked.cpp"
