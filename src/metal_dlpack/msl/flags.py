@@ -84,6 +84,7 @@ _CHECKED = [
     "-tsan-instrument-read-before-write",
     "-mllvm",
     "-tsan-instrument-func-entry-exit=0",
+    "-fno-delete-null-pointer-checks",  # else a branch that ends in a null pointer is taken for impossible
     "-fno-vectorize",  # a vector of more than 16 bytes would be touched without a call
     "-fno-slp-vectorize",
 ]

@@ -44,14 +44,18 @@ SOFTMETAL_CONVERGENT const void *this_site() {
 /* The same for a place that waits.  Two branches that wait with the same words stay two places. */
 SOFTMETAL_CONVERGENT const void *this_sync() {
     const void *site;
-    [[clang::nomerge]] __asm__ volatile(".pushsection softmetal_syncs,\"aR\"\n.byte 1\n.popsection\n" //
-                     SOFTMETAL_ADDRESS
-                     : "=r"(site));
+    /* The instruction first: the line is said of what follows it, and would be lost on the byte. */
+    [[clang::nomerge]] __asm__ volatile(
+        SOFTMETAL_ADDRESS "\n.pushsection softmetal_syncs,\"aR\"\n.byte 1\n.popsection"
+        : "=r"(site));
     return site;
 }
 
 #if SOFTMETAL_IS_CHECKED
-SOFTMETAL_INLINE void report_index() { softmetal_image.runtime->out_of_bounds(this_site()); }
+SOFTMETAL_UNSEEN void report_index_at(const void *site) {
+    softmetal_image.runtime->out_of_bounds(site);
+}
+SOFTMETAL_INLINE void report_index() { report_index_at(this_site()); }
 #endif
 
 SOFTMETAL_UNSEEN const soft_thread *this_thread() { return softmetal_image.runtime->self(); }
