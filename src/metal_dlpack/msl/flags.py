@@ -83,8 +83,6 @@ _CHECKED = [
     "-fsanitize=thread,array-bounds,local-bounds,integer-divide-by-zero",
     "-fno-sanitize-recover=array-bounds,integer-divide-by-zero",
     "-mllvm",
-    "-bounds-checking-unique-traps",  # each has its line
-    "-mllvm",
     "-tsan-instrument-read-before-write",
     "-mllvm",
     "-tsan-instrument-func-entry-exit=0",
