@@ -94,7 +94,9 @@ def test_a_unary_operation_on_a_view():
 
 
 def test_complex_numbers():
-    library = mlx("unary_ops.h unary.h", *[(n, "unary_v", f"complex64_t, complex64_t, {n}") for n in ("Exp", "Sqrt", "Conjugate")])
+    library = mlx(
+        "unary_ops.h unary.h", *[(n, "unary_v", f"complex64_t, complex64_t, {n}") for n in ("Exp", "Sqrt", "Conjugate")]
+    )
     x = (random().uniform(-2, 2, 300) + 1j * random(1).uniform(-2, 2, 300)).astype("c8")
     for name, function in (("Exp", np.exp), ("Sqrt", np.sqrt), ("Conjugate", np.conj)):
         y = md.zeros(300, dtype="complex64")
@@ -160,9 +162,7 @@ def test_copy_of_a_view_as_another_type():
     library = mlx("copy.h", ("copy_g", "copy_g", "float, half, 2, int"), ("to_int", "copy_v", "float, int"))
     x = random().standard_normal((6, 5, 9), dtype="float32") * 100
     y = md.zeros((9, 6, 5), dtype="float16")
-    library["copy_g"](
-        on_metal(x), y, on_metal([9, 6, 5], "i4"), on_metal([1, 45, 9], "i8"), ndim=3, threads=(3, 6, 9)
-    )
+    library["copy_g"](on_metal(x), y, on_metal([9, 6, 5], "i4"), on_metal([1, 45, 9], "i8"), ndim=3, threads=(3, 6, 9))
     np.testing.assert_array_equal(np.asarray(y), x.transpose(2, 0, 1).astype("f2"))
     z = md.zeros(x.size, dtype="int32")
     library["to_int"](on_metal(x), z, x.size, threads=x.size // 2)
@@ -312,7 +312,9 @@ def test_sorts_in_a_block():
 
 
 def test_searchsorted():
-    library = mlx("sort.h searchsorted.h", ("right", "searchsorted", "int, true"), ("left", "searchsorted", "int, false"))
+    library = mlx(
+        "sort.h searchsorted.h", ("right", "searchsorted", "int, true"), ("left", "searchsorted", "int, false")
+    )
     a, v = np.sort(random().integers(0, 100, 333, dtype="int32")), random(1).integers(-5, 105, 200, dtype="int32")
     for side in ("left", "right"):
         out = md.zeros(200, dtype="uint32")
@@ -479,8 +481,6 @@ def test_a_fourier_transform():
     constants |= {f"rader_{radix}_steps_": 0 for radix in (13, 11, 8, 7, 6, 5, 4, 3, 2)}
     x = (random().standard_normal((6, 256)) + 1j * random(1).standard_normal((6, 256))).astype("c8")
     out = md.zeros(x.shape, dtype="complex64")
-    library.kernel("fft", constants=constants)(
-        on_metal(x), out, 256, 6, groups=(6, 1, 1), group=(1, 1, 64)
-    )
+    library.kernel("fft", constants=constants)(on_metal(x), out, 256, 6, groups=(6, 1, 1), group=(1, 1, 64))
     # MLX's sines are fast ones; each round is within an ulp of numbers of up to 60.
     np.testing.assert_allclose(np.asarray(out), np.fft.fft(x.astype("c16")), atol=5e-5)

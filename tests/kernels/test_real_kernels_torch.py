@@ -155,7 +155,11 @@ kernel void draw(device uint4 *words, device float *floats, device long *integer
 }"""
     )
     seed, word = 0x123456789ABCDEF, 0xFFFFFFFF
-    words, floats, integers = md.zeros((64, 4), dtype="uint32"), md.zeros(64, dtype="float32"), md.zeros(64, dtype="int64")
+    words, floats, integers = (
+        md.zeros((64, 4), dtype="uint32"),
+        md.zeros(64, dtype="float32"),
+        md.zeros(64, dtype="int64"),
+    )
     draw(words, floats, integers, seed, threads=64)
 
     def expected(index):
@@ -233,7 +237,9 @@ kernel void total(device const long *x, device long *sums, device long *most, ui
 # ---- atomic.h, indexing ----
 
 
-@pytest.mark.parametrize(("kind", "dtype"), [("int", "i4"), ("float", "f4"), ("half", "f2"), ("uchar", "u1"), ("long", "i8")])
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [("int", "i4"), ("float", "f4"), ("half", "f2"), ("uchar", "u1"), ("long", "i8")]
+)
 def test_atomic_additions(kind, dtype):
     """Items smaller than a word are added by exchanging the word that they are in; of 64 bits there are two halves."""
     add = kernel(

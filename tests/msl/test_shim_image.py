@@ -219,8 +219,7 @@ def test_a_row_becomes_a_loop_of_vectors(shim, name):
     parameters, body = ROWS[name]
     binders = ["buffer<0>", "buffer<1>", "buffer<2>", "builtin<softmetal::thread_position_in_grid>"]
     rows = [(declaration, "p", binder) for declaration, binder in zip(parameters.split(", "), binders, strict=True)]
-    command = [*shim.clang.command, *flags.LANGUAGE, *flags.ALONE, *flags.MATH["fast"], *flags.machine_flags(), *flags.PLAIN]
-    command += [f"-I{flags.INCLUDE}", "-include", str(flags.SHIM), "-Rpass=loop-vectorize", "-x", "c++", "-", "-S", "-o", "/dev/null"]
+    command = shim.command("-Rpass=loop-vectorize", "-S", "-o", "/dev/null")
     said = subprocess.run(command, input=image_text(rows, body), capture_output=True, text=True, check=True).stderr
     assert "vectorized loop" in said, said
 
@@ -243,15 +242,14 @@ def test_local_arrays_of_the_threads_of_a_row_are_apart(shim):
 def test_a_kernel_is_compiled_once(shim, tmp_path):
     """Rows and single threads share its code."""
     text = image_text([OUT], 'out[0] = 1; __asm__ volatile("# the_kernel_is_here");')
-    command = [*shim.clang.command, *flags.LANGUAGE, *flags.ALONE, *flags.machine_flags(), *flags.PLAIN, f"-I{flags.INCLUDE}"]
-    command += ["-include", str(flags.SHIM), "-fno-unroll-loops", "-x", "c++", "-", "-S", "-o", "-"]
+    command = shim.command("-fno-unroll-loops", "-S", "-o", "-")
     said = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
     assert said.count("the_kernel_is_here") == 1
 
 
-def test_every_header_stands_alone(shim):
+def test_headers_have_no_warnings(shim):
     for header in sorted(flags.INCLUDE.glob("softmetal_*.h")):
-        command = [*shim.clang.command, *flags.LANGUAGE, *flags.ALONE, *flags.machine_flags(), f"-I{flags.INCLUDE}", "-Wall", "-Wextra"]
-        text = f'#include "softmetal.h"\n#include "{header.name}"\n'
-        done = subprocess.run([*command, "-fsyntax-only", "-x", "c++", "-"], input=text, capture_output=True, text=True)
+        text = f'#include "{header.name}"\n'
+        command = shim.command("-Wall", "-Wextra", "-fsyntax-only")
+        done = subprocess.run(command, input=text, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr

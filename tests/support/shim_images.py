@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from kernel_images import Image, Launch, Thread
 
+from metal_dlpack.msl import flags
 from metal_dlpack.msl.compiler import Compiler
 
 SRC = Path(__file__).resolve().parents[2] / "src"
@@ -26,9 +27,11 @@ RUN_ROW = ctypes.CFUNCTYPE(None, ctypes.POINTER(Thread), ctypes.c_uint32)
 RUNTIME = """
 #include <stdarg.h>
 #include <stdbool.h>
+#include "softmetal/compiler.h"
 #include "softmetal/schedule.h"
 #include "softmetal/settings.h"
 #include "softmetal/validation.h"
+const softmetal_compiler *soft_compiler_current(void) { return NULL; }
 bool soft_process_is_forked(void) { return false; }
 uint64_t soft_settings_get(soft_setting setting) { (void)setting; return 0; }
 soft_order soft_schedule_order(void) { return SOFT_ORDER_FIRST; }
@@ -50,12 +53,12 @@ def program(expressions: Mapping[str, str], result: str, inputs: Mapping[str, In
     names = ", ".join(f'"{parameter.split()[-1].strip("*&")}"' for parameter in parameters)
     return "\n".join(
         [
-            "using namespace metal;",
+            "using namespace metal;\nSOFTMETAL_TEXT_BEGIN",
             before,
             f"static void kernel_under_test({', '.join(parameters)}) {{",
             *values,
             *stores,
-            "}",
+            "}\nSOFTMETAL_TEXT_END",
             f"static const char *const softmetal_argument_names[] = {{{names}}};",
             f"SOFTMETAL_IMAGE(kernel_under_test, {', '.join(binders)})",
         ]
@@ -97,6 +100,12 @@ class Shim:
 
     def __init__(self, clang: Compiler, folder: Path) -> None:
         self.clang, self.folder = clang, folder
+
+    def command(self, *more: str) -> list[str]:
+        """The compiler's command for what comes on its standard input, with no precompiled header."""
+        chosen = [*flags.ALONE, *flags.LANGUAGE, *flags.MATH["fast"], *flags.machine_flags()]
+        shim = [f"-I{flags.INCLUDE}", "-include", str(flags.SHIM)]
+        return [*self.clang.command, *chosen, *flags.kind_flags(self.clang.version, False), *shim, "-x", "c++", "-", *more]
 
     def check(self, text: str) -> None:
         self.clang.check("using namespace metal;\n" + text)

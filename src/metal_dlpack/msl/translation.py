@@ -73,7 +73,7 @@ class Translation:
         for other in self.kernels.values():
             if other.instantiation is None and other.declaration is not kernel.declaration:
                 _drop_body(tokens, other.declaration)
-        return f"{tokens.text()}\n{image}"
+        return f"SOFTMETAL_TEXT_BEGIN\n{tokens.text()}\nSOFTMETAL_TEXT_END\n{image}"
 
     def image_text(self, name: str) -> str:
         """What makes an image of a kernel; it stands for the kernel's line.  Raises SourceError as kernel_text does."""
