@@ -59,7 +59,7 @@ DEFECTS = [
     Defect("write before the beginning", "b[int(i) - 1] = a[i]; /*1*/", ("int(i) - 1", "i"), "writes " + OUTSIDE.format("-4 to -1", r"buffer 1 \(b\)", 512)),
     Defect("read past the end", "float x = a[i + 1]; /*1*/\nb[i] = x;", ("i + 1", "i"), "reads " + OUTSIDE.format("512 to 515", r"buffer 0 \(a\)", 512)),
     Defect("add past the end", "b[i + 1] += 1; /*1*/", ("i + 1", "i"), OUTSIDE.format("512 to 515", r"buffer 1 \(b\)", 512)),
-    Defect("a vector that is half outside", "device float4 *v = (device float4 *)(b + i / 4 * 4 + 2);\nif (i % 4 == 0) *v = float4(a[i]); /*1*/", (" + 2", ""), "writes " + OUTSIDE.format("504 to 519", r"buffer 1 \(b\)", 512)),
+    Defect("a vector that is half outside", "device float4 *v = (device float4 *)(b + i / 4 * 4 + 2);\nif (i % 4 == 0) *v = float4(a[i]); /*1*/", (" + 2", ""), "writes " + OUTSIDE.format("512 to 515", r"buffer 1 \(b\)", 512)),
     Defect("a byte past the end", "b[i] = a[i] + 1; /*1*/", ("a[i] +", "a[i / 2] +"), "reads " + OUTSIDE.format("100", r"buffer 0 \(a\)", 100), signature=signature("device const uchar *a", "device float *b"), arrays=(("uint8", 100), ("float32", COUNT))),
     Defect("atomically past the end", "atomic_fetch_add_explicit(&b[i + 1], 1, memory_order_relaxed); /*1*/", ("i + 1", "i"), "writes " + OUTSIDE.format("512 to 515", r"buffer 1 \(b\)", 512), signature=signature("device const float *a", "device atomic_uint *b"), arrays=(("float32", COUNT), ("uint32", COUNT))),
     Defect("a row too many", "uint2 p(i % 8, i / 8 + 1); /* rows */\nb[p.y * 8 + p.x] = a[i]; /*1*/", ("i / 8 + 1", "i / 8"), "writes " + OUTSIDE.format("512 to 515", r"buffer 1 \(b\)", 512)),

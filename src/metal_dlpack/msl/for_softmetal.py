@@ -47,5 +47,5 @@ def image(library: tuple[str, str], function: tuple[str, dict[int, bytes], bool]
 
 def lines(image_path: str, addresses: list[int]) -> list[str]:
     """ "file:line:column" of the instruction at each address in a checked image; "" where none is known."""
-    places = msl.lines_of(image_path, [address + 1 for address in addresses])
+    places = msl.lines_of(image_path, addresses)
     return [f"{file}:{line}:{column}" if line else "" for file, line, column in places]

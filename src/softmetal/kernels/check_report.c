@@ -7,6 +7,7 @@
 #include "softmetal/kernels/check_report.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "softmetal/compiler.h"
 #include "softmetal/validation.h"
@@ -37,20 +38,6 @@ soft_findings_add(soft_findings *findings)
     soft_finding *finding = &findings->list[findings->count++];
     *finding = (soft_finding){.count = 0};
     return finding;
-}
-
-/* What is read too early is unwritten at first, and then a race: that one says more. */
-static bool
-is_said_better(const soft_findings *findings, const soft_finding *finding)
-{
-    for (size_t i = 0; finding->is_unwritten && i < findings->count; i++) {
-        const soft_finding *other = &findings->list[i];
-        if (other->count == 2 && (other->at[0].offset == finding->at[0].offset ||
-                                  other->at[1].offset == finding->at[0].offset)) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* "program_source:12:5" of each place; without Python, where it is in the image. */
@@ -97,6 +84,34 @@ compose(const soft_finding *finding, const char *kernel, char (*lines)[SOFT_LINE
     snprintf(text + length, TEXT_NBYTES - length, ".");
 }
 
+static bool
+is_same(const soft_finding *finding, char (*lines)[SOFT_LINE_NBYTES], const soft_finding *other,
+        char (*others)[SOFT_LINE_NBYTES])
+{
+    return finding->count == other->count && finding->is_unwritten == other->is_unwritten &&
+           strcmp(lines[0], others[0]) == 0 && strcmp(lines[1], others[1]) == 0;
+}
+
+/* Is it of the same lines as one before, as when `x += 1` races with itself?  Or unwritten memory
+ * that is read in a race: then that one says more. */
+static bool
+is_said_elsewhere(const soft_findings *findings, size_t index, char (*lines)[SOFT_LINE_NBYTES])
+{
+    const soft_finding *finding = &findings->list[index];
+    for (size_t i = 0; i < findings->count; i++) {
+        const soft_finding *other = &findings->list[i];
+        if (i < index && is_same(finding, &lines[2 * index], other, &lines[2 * i])) {
+            return true;
+        }
+        if (finding->is_unwritten && other->count == 2 &&
+            (other->at[0].offset == finding->at[0].offset ||
+             other->at[1].offset == finding->at[0].offset)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void
 soft_findings_say(const soft_findings *findings, const char *kernel, const char *image_path,
                   char *error, size_t nbytes)
@@ -105,7 +120,7 @@ soft_findings_say(const soft_findings *findings, const char *kernel, const char 
     name_lines(findings, image_path, lines);
     bool is_first = true;
     for (size_t i = 0; i < findings->count; i++) {
-        if (is_said_better(findings, &findings->list[i])) {
+        if (is_said_elsewhere(findings, i, lines)) {
             continue;
         }
         char text[TEXT_NBYTES];

@@ -25,7 +25,8 @@ map_cells(const soft_shadow *shadow)
     if (cells == MAP_FAILED) {
         return NULL;
     }
-    madvise(cells, cells_nbytes(shadow), MADV_HUGEPAGE); /* half of the time is page faults else */
+    madvise(cells, cells_nbytes(shadow),
+            MADV_HUGEPAGE); /* half of the time is page faults else */
     return cells;
 }
 
