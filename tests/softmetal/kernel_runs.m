@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
-#include "softmetal/kernels/fiber.h"
 #include "softmetal/kernels/launch.h"
 
 static __thread char error[512];
