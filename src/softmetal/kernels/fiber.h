@@ -29,7 +29,7 @@
 #endif
 
 typedef struct soft_fiber {
-    void *stack_pointer;     /* while it does not run */
+    void *stack_pointer;     /* while no thread is on it */
     char *stack;             /* NULL: not made yet */
     struct soft_fiber *next; /* of the fibers that are free */
     soft_thread thread;      /* which runs on it */

@@ -1,7 +1,7 @@
 /* threadgroup.c: see threadgroup.h.
  *
  * Owns:      the list of threadgroups that nobody uses, behind `idle_lock`.
- * Calls:     fiber.h, simdgroup.h, threadgroup_memory.h, shuffle.h, check.h.
+ * Calls:     fiber.h, simdgroup.h, placement.h, threadgroup_memory.h, shuffle.h, check.h.
  * Threads:   see threadgroup.h; `running` is the OS thread's.
  * Invariant: a fiber belongs to its soft_threadgroup, and moves with it from one OS thread to
  *            another between two calls of soft_threadgroup_run: what runs on a fiber across a
@@ -65,31 +65,6 @@ soft_threadgroup_abandon(void)
 
 /* ---- threadgroups ---- */
 
-/* One axis's share of a number that counts along x first, then along y and z.  Division is slow,
- * and most grids are lines. */
-SOFT_ON_FIBER static inline soft_u32
-take_axis(uint64_t *number, soft_u32 extent)
-{
-    uint64_t all = *number, more = all < extent ? 0 : all / extent;
-    *number = more;
-    return (soft_u32)(all - more * extent);
-}
-
-SOFT_ON_FIBER static void
-locate(soft_threadgroup *group, uint64_t number)
-{
-    const soft_launch *launch = group->run->launch;
-    group->thread_count = 1;
-    for (int axis = 0; axis < 3; axis++) {
-        soft_u32 at = take_axis(&number, launch->groups[axis]);
-        group->position[axis] = at;
-        group->first_in_grid[axis] = at * launch->group[axis];
-        soft_u32 left = launch->grid[axis] - group->first_in_grid[axis];
-        group->size[axis] = left < launch->group[axis] ? left : launch->group[axis];
-        group->thread_count *= group->size[axis];
-    }
-}
-
 /* The next one whose turn it is, is the first that can run. */
 SOFT_ON_FIBER static void
 begin_turn(soft_threadgroup *group)
@@ -109,7 +84,7 @@ next_group(soft_threadgroup *group)
     uint64_t number = soft_shuffle_group(&run->shuffle, group->next_group);
     group->next_group += 1;
     group->random = soft_shuffle_state(&run->shuffle, number);
-    locate(group, number);
+    soft_placement_begin(&group->placement, run->launch, number);
     soft_threadgroup_memory_clear(&group->memory);
     return true;
 }
@@ -123,16 +98,16 @@ begin_group(soft_threadgroup *group)
     }
     begin_turn(group);
     group->waiting = 0;
-    soft_u32 count = (group->thread_count + SOFT_SIMD_WIDTH - 1) / SOFT_SIMD_WIDTH;
+    soft_u32 count = (group->placement.thread_count + SOFT_SIMD_WIDTH - 1) / SOFT_SIMD_WIDTH;
     group->runnable = UINT32_MAX >> (SOFT_MOST_SIMDGROUPS - count);
     for (soft_u32 index = 0; index < count; index++) {
-        soft_u32 left = group->thread_count - index * SOFT_SIMD_WIDTH;
+        soft_u32 left = group->placement.thread_count - index * SOFT_SIMD_WIDTH;
         soft_simdgroup_begin(&group->simdgroups[index],
                              left >= SOFT_SIMD_WIDTH ? UINT32_MAX : (1u << left) - 1);
     }
     if (group->run->is_checked) {
-        soft_check_group(group->position, group->memory.bytes, sizeof group->memory.bytes,
-                         group, offsetof(soft_threadgroup, memory));
+        soft_check_group(group->placement.position, group->memory.bytes,
+                         sizeof group->memory.bytes, group, offsetof(soft_threadgroup, memory));
     }
     return true;
 }
@@ -157,24 +132,6 @@ open_barrier(soft_threadgroup *group)
 }
 
 /* ---- threads ---- */
-
-SOFT_ON_FIBER static void
-set_thread(const soft_threadgroup *group, soft_thread *thread, soft_u32 index)
-{
-    uint64_t rest = index;
-    thread->launch = group->run->launch;
-    for (int axis = 0; axis < 3; axis++) {
-        soft_u32 at = take_axis(&rest, group->size[axis]);
-        thread->position_in_group[axis] = at;
-        thread->position_in_grid[axis] = group->first_in_grid[axis] + at;
-        thread->group_position[axis] = group->position[axis];
-        thread->group_size[axis] = group->size[axis];
-    }
-    thread->index = index;
-    thread->lane = index % SOFT_SIMD_WIDTH;
-    thread->simdgroup = index / SOFT_SIMD_WIDTH;
-    thread->simdgroups = (group->thread_count + SOFT_SIMD_WIDTH - 1) / SOFT_SIMD_WIDTH;
-}
 
 /* Of the bits of a mask the one whose turn it is after `last`. */
 SOFT_ON_FIBER static soft_u32
@@ -222,7 +179,7 @@ begin_thread(soft_threadgroup *group, soft_fiber *fiber)
     soft_u32 index = group->simdgroup, lane = group->lane;
     group->simdgroups[index].begun |= UINT32_C(1) << lane;
     group->fiber_of[index][lane] = fiber;
-    set_thread(group, &fiber->thread, index * SOFT_SIMD_WIDTH + lane);
+    soft_placement_of(&group->placement, index * SOFT_SIMD_WIDTH + lane, &fiber->thread);
 }
 
 /* The running thread waits, or has returned: what is left of its SIMD-group? */
@@ -263,29 +220,49 @@ tell_checker(const soft_threadgroup *group)
     soft_check_switch(&fiber->thread, fiber->stack, fiber->stack + SOFT_FIBER_STACK_NBYTES);
 }
 
+SOFT_ON_FIBER static bool
+has_begun(const soft_threadgroup *group)
+{
+    return (group->simdgroups[group->simdgroup].begun >> group->lane & 1) != 0;
+}
+
+/* The stack of the thread whose turn it is, which waits.  The next one's is fetched meanwhile. */
+SOFT_ON_FIBER static void *
+stack_of_chosen(const soft_threadgroup *group)
+{
+    void *const *stacks = group->stack_of[group->simdgroup];
+    const char *next = stacks[(group->lane + 1) % SOFT_SIMD_WIDTH];
+    __builtin_prefetch(next);
+    __builtin_prefetch(next + 64);
+    return stacks[group->lane];
+}
+
 /* The running thread waits: run another until it is its turn again. */
 SOFT_ON_FIBER static void
 let_others_run(soft_threadgroup *group)
 {
-    soft_fiber *mine = group->current, *other;
+    soft_u32 simdgroup = group->simdgroup, lane = group->lane;
     choose_thread(group);
-    if ((group->simdgroups[group->simdgroup].begun >> group->lane & 1) != 0) {
-        other = group->fiber_of[group->simdgroup][group->lane];
+    void *to;
+    if (has_begun(group)) {
+        group->current = group->fiber_of[group->simdgroup][group->lane];
+        to = stack_of_chosen(group);
     }
     else {
-        other = take_fiber(group);
-        if (other == NULL) {
+        soft_fiber *fresh = take_fiber(group);
+        if (fresh == NULL) {
             soft_threadgroup_stop("A kernel cannot run: there is no memory for the stacks of "
                                   "its threads.");
         }
-        begin_thread(group, other);
+        begin_thread(group, fresh);
+        group->current = fresh;
+        to = fresh->stack_pointer;
     }
-    group->current = other;
     if (group->run->is_checked) {
         tell_checker(group);
     }
-    if (other != mine) {
-        soft_fiber_switch(&mine->stack_pointer, other->stack_pointer);
+    if (group->lane != lane || group->simdgroup != simdgroup) {
+        soft_fiber_switch(&group->stack_of[simdgroup][lane], to);
     }
 }
 
@@ -295,10 +272,11 @@ SOFT_ON_FIBER static void
 run_rows(soft_threadgroup *group, soft_thread *thread)
 {
     const soft_image *image = group->run->image;
+    const soft_u32 *size = group->placement.size;
     while (next_group(group)) {
-        for (soft_u32 row = 0; row < group->size[1] * group->size[2]; row++) {
-            set_thread(group, thread, row * group->size[0]);
-            image->run_row(thread, group->size[0]);
+        for (soft_u32 row = 0; row < size[1] * size[2]; row++) {
+            soft_placement_of(&group->placement, row * size[0], thread);
+            image->run_row(thread, size[0]);
         }
     }
 }
@@ -319,9 +297,10 @@ go_on(soft_threadgroup *group, soft_fiber *fiber)
         leave_fiber(group, fiber, group->host);
         return;
     }
-    bool has_begun = (group->simdgroups[group->simdgroup].begun >> group->lane & 1) != 0;
-    if (has_begun) {
+    void *to = NULL;
+    if (has_begun(group)) {
         group->current = group->fiber_of[group->simdgroup][group->lane];
+        to = stack_of_chosen(group);
     }
     else {
         begin_thread(group, fiber);
@@ -329,8 +308,8 @@ go_on(soft_threadgroup *group, soft_fiber *fiber)
     if (group->run->is_checked) {
         tell_checker(group);
     }
-    if (has_begun) {
-        leave_fiber(group, fiber, group->current->stack_pointer);
+    if (to != NULL) {
+        leave_fiber(group, fiber, to);
     }
 }
 

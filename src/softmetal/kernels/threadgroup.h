@@ -5,7 +5,7 @@
  *     soft_threadgroup  one OS thread's: runs threadgroup after threadgroup of the run
  *       ├── simdgroups[32]   which lanes are ready, meet, wait at the barrier
  *       ├── fibers[1024]     stacks, made when first needed, kept for ever
- *       ├── fiber_of[][]     on which of them a lane waits
+ *       ├── fiber_of[][]     on which of them a lane runs or waits
  *       └── memory           what the threads share
  *
  * A kernel without syncs runs by rows, on one fiber.  Otherwise each thread runs until it waits,
@@ -13,7 +13,7 @@
  * threadgroup, so that a kernel that never waits never switches.
  *
  * Owns:    the fibers and the memory of threadgroups.
- * Calls:   fiber.h, simdgroup.h, threadgroup_memory.h, shuffle.h, check.h.
+ * Calls:   fiber.h, simdgroup.h, placement.h, threadgroup_memory.h, shuffle.h, check.h.
  * Threads: a soft_threadgroup is one OS thread's from take to give_back.
  */
 #ifndef SOFT_THREADGROUP_H
@@ -24,6 +24,7 @@
 #include <stdint.h>
 
 #include "softmetal/kernels/fiber.h"
+#include "softmetal/kernels/placement.h"
 #include "softmetal/kernels/shuffle.h"
 #include "softmetal/kernels/simdgroup.h"
 #include "softmetal/kernels/threadgroup_memory.h"
@@ -44,8 +45,7 @@ typedef struct soft_run {
 typedef struct soft_threadgroup {
     soft_run *run; /* borrowed while it works */
     uint64_t next_group, end_group;
-    soft_u32 thread_count;
-    soft_u32 size[3], position[3], first_in_grid[3];
+    soft_placement placement;
     uint64_t random;
     soft_u32 runnable;        /* bit i: SIMD-group i has lanes that are ready, or meet */
     soft_u32 waiting;         /* bit i: SIMD-group i has lanes at the barrier */
@@ -55,6 +55,8 @@ typedef struct soft_threadgroup {
     void *host; /* the OS thread's own stack, while fibers run */
     struct soft_threadgroup *next_idle;
     soft_fiber *fiber_of[SOFT_MOST_SIMDGROUPS][SOFT_SIMD_WIDTH];
+    void *stack_of[SOFT_MOST_SIMDGROUPS]
+                  [SOFT_SIMD_WIDTH]; /* its stack pointer, while it waits */
     soft_simdgroup simdgroups[SOFT_MOST_SIMDGROUPS];
     soft_fiber fibers[SOFT_MOST_THREADS];
     soft_threadgroup_memory memory;
