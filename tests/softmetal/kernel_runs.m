@@ -341,52 +341,37 @@ CASE(the_last_seed_turns_the_order_round)
     }
 }
 
-/* Both turns of one threadgroup, then both of the other. */
-static void
-check_turns(const unsigned out[257])
-{
-    for (unsigned i = 0; i < 128; i++) {
-        CHECK(out[1 + i] / 64 == out[1] / 64 && out[129 + i] / 64 != out[1] / 64);
-    }
-}
-
 CASE(a_seed_shuffles_what_barriers_leave_open)
 {
-    unsigned out[257], before[257] = {0}, moved = 0, other = 0, first_group = 0;
+    unsigned out[257], moved = 0, first_group = 0;
     for (int round = 0; round < 8; round++) {
         run_order("5", out);
-        check_turns(out);
-        for (unsigned i = 1; i <= 256; i++) {
-            moved += out[i] % 64 != (i - 1) % 64;
-            other += out[i] % 64 != before[i] % 64;
+        for (unsigned i = 0; i < 128; i++) {
+            /* both turns of one threadgroup, then both of the other; each thread once a turn */
+            CHECK(out[1 + i] / 64 == out[1] / 64 && out[129 + i] / 64 != out[1] / 64);
+            moved += out[1 + i] % 64 != i % 64;
         }
-        memcpy(before, out, sizeof before);
         first_group += out[1] / 64;
     }
-    CHECK(moved > 1024 && other > 1024); /* of 2048: unlike the written order and each other */
-    CHECK(first_group > 0 && first_group < 8);
+    CHECK(moved > 512 && first_group > 0 && first_group < 8);
 }
 
 /* ---- OS threads ---- */
 
-struct worker { /* of a threadgroup of who_works.c */
-    uint64_t thread, begin_ns;
-};
-
 static int
 count_workers(const char *threads)
 {
-    struct worker out[64] = {{0}};
+    unsigned long out[64] = {0};
     int distinct = 0;
     CHECK(softmetal_set("SOFTMETAL_KERNEL_THREADS", threads) == 0);
     run_line("who_works", 64, 1, out);
     for (int i = 0; i < 64; i++) {
-        int is_new = out[i].thread != 0;
+        int is_new = out[i] != 0;
         for (int before = 0; before < i; before++) {
-            is_new = is_new && out[before].thread != out[i].thread;
+            is_new = is_new && out[before] != out[i];
         }
         distinct += is_new;
-        CHECK(out[i].thread != 0);
+        CHECK(out[i] != 0);
     }
     return distinct;
 }
@@ -398,19 +383,18 @@ CASE(threadgroups_are_spread_over_as_many_threads_as_the_setting_says)
     CHECK(count_workers("2") == 2);
 }
 
-CASE(a_launch_of_what_lasted_before_is_shared_from_the_beginning)
+CASE(a_launch_that_lasted_shares_its_second_from_the_beginning)
 {
-    struct worker out[2];
+    unsigned long out[2];
     soft_loaded_image *image = open_image("who_works");
     soft_launch launch = make_line(2, 1, out);
     CHECK(softmetal_set("SOFTMETAL_KERNEL_THREADS", "2") == 0);
-    int overlaps = 0;
-    for (int round = 0; round < 100; round++) { /* a machine may be slow to wake a thread */
+    int shared = 0;
+    for (int round = 0; round < 20; round++) { /* a machine may be slow to wake a thread */
         run_image(image, &launch);
-        int64_t later_ns = (int64_t)(out[1].begin_ns - out[0].begin_ns);
-        overlaps += later_ns < 1000000 && later_ns > -1000000;
+        shared += out[0] != out[1];
     }
-    CHECK(overlaps > 0);
+    CHECK(shared > 0);
     soft_image_release(image);
 }
 
@@ -472,7 +456,7 @@ CASE(what_is_no_image_is_refused_with_a_sentence)
     CHECK(soft_image_open("/nowhere/to/be/found", error, sizeof error) == NULL);
     CHECK(strstr(error, "The compiled kernel cannot be loaded: /nowhere") == error);
     CHECK(open_image("no_image") == NULL);
-    CHECK(strstr(error, "no_image.so is not a compiled kernel.") != NULL);
+    CHECK(strstr(error, "no_image.image is not a compiled kernel.") != NULL);
     CHECK(open_image("other_abi") == NULL);
     CHECK(strstr(error, "has version 2 of the interface, and this run time version 1") != NULL);
 }
