@@ -194,6 +194,21 @@ def test_headers_of_the_machine_are_not_found(clang):
         clang.preprocess("#include <stdio.h>\n")
 
 
+@pytest.mark.parametrize(
+    "metals, clangs",
+    [
+        ("METAL fp contract(off)", "clang fp contract(off)"),
+        ("METAL fp math_mode( safe )", "clang fp contract(off)"),
+        ("METAL fp math_mode(relaxed)", "clang fp contract(fast)"),
+        ("METAL internals : enable", "METAL internals : enable"),
+        ("unroll", "unroll"),
+    ],
+)
+def test_pragmas_of_arithmetic_are_clangs(clang, metals, clangs):
+    lines = clang.preprocess(f"int before;\n#pragma {metals}\nint after;\n").splitlines()
+    assert lines[lines.index("int before;") :][1:] == [f"#pragma {clangs}", "int after;"]
+
+
 def test_files_of_the_working_directory_are_not_found(clang, monkeypatch, tmp_path):
     """SPEC newLibraryWithSource:options:error: a source has no folder."""
     (tmp_path / "near.h").write_text("int near;\n")
@@ -218,6 +233,9 @@ def test_what_was_preprocessed_once_is_remembered(clang, monkeypatch, tmp_path):
     assert clang.preprocess(text) == first
     with pytest.raises(TypeError):
         clang.preprocess(text + "float x;")
+    monkeypatch.setattr(compiler, "translator_hash", lambda: "another version")
+    with pytest.raises(TypeError):
+        clang.preprocess(text)
 
 
 def test_the_environment_does_not_reach_the_compiler(clang, monkeypatch, tmp_path):
@@ -339,6 +357,15 @@ def test_only_safe_mathematics_rounds_each_operation(clang, tmp_path, math, is_f
     near_one, y = 1 + 2**-12, floats(0)
     LoadedImage(out).run(floats(near_one, near_one, -(1 + 2**-11)), y)
     assert list(y) == [2**-24 if is_fused and has_fma() else 0]
+
+
+def test_a_pragma_rounds_each_operation(clang, tmp_path):
+    out = tmp_path / "image.so"
+    text = clang.preprocess("#pragma METAL fp contract(off)\n") + translated("y[i] = x[0] * x[1] + x[2];")
+    clang.build(text, out, math="fast")
+    near_one, y = 1 + 2**-12, floats(7)
+    LoadedImage(out).run(floats(near_one, near_one, -(1 + 2**-11)), y)
+    assert list(y) == [0]
 
 
 @pytest.mark.parametrize("math", ["fast", "safe"])

@@ -31,6 +31,7 @@ from .flags import (
     kind_flags,
     machine_flags,
     shim_hash,
+    translator_hash,
 )
 
 OLDEST = 17
@@ -56,7 +57,7 @@ class Compiler:
         """
         macros = [f"-D{macro}={value}" for macro, value in MACROS.items()]
         flags = [*ALONE, *QUIET, "-undef", "-std=c++14", *macros, f"-I{EMPTY}", "-E"]
-        key = ["preprocessed", self.identity, *flags, shim_hash(), name, text]
+        key = ["preprocessed", self.identity, *flags, shim_hash(), translator_hash(), name, text]
         remembered = cache.read(key)
         if remembered is not None:
             return remembered.decode(errors="surrogateescape")
@@ -279,7 +280,7 @@ def _of_the_user(preprocessed: str, name: str, text: str) -> str:
     for line in preprocessed.splitlines(keepends=True):
         marker = re.match(r'# (\d+) "((?:[^"\\]|\\.)*)"( 1\b)?', line)
         if marker is None:
-            kept += [line] if is_kept else []
+            kept += [_pragma_of_clang(line) if line.startswith("#pragma METAL") else line] if is_kept else []
             continue
         is_kept = not diagnostics.is_ours(marker[2])
         if is_kept and marker[3]:
@@ -287,3 +288,21 @@ def _of_the_user(preprocessed: str, name: str, text: str) -> str:
         if is_kept:
             kept.append(f'#line {marker[1]} "{marker[2]}"\n')
     return "".join(kept)
+
+
+#: SPEC Metal Shading Language Specification 3.2, 1.6.3: pragmas of floating-point arithmetic.
+_CONTRACTS = {
+    "contract(off)": "off",
+    "contract(on)": "on",
+    "contract(fast)": "fast",
+    "math_mode(safe)": "off",
+    "math_mode(relaxed)": "fast",
+    "math_mode(fast)": "fast",
+}
+
+
+def _pragma_of_clang(line: str) -> str:
+    """Metal's pragma as clang spells it; it rules the user's own operators, not those of the shim's vectors."""
+    words = line.split(maxsplit=3)
+    contract = _CONTRACTS.get("".join(words[3].split())) if len(words) == 4 and words[2] == "fp" else None
+    return line if contract is None else f"#pragma clang fp contract({contract})\n"
