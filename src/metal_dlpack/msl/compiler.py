@@ -189,7 +189,7 @@ def _program(name: str, path: str) -> str | None:
     for folder in path.split(os.pathsep) if os.sep not in name else [""]:
         file = os.path.join(folder, name)
         if os.access(file, os.X_OK) and not os.path.isdir(file):
-            return file
+            return os.path.abspath(file)  # the compiler runs in another folder
     return None
 
 
@@ -218,7 +218,7 @@ def _asked_for(command: str) -> tuple[str, ...]:
         return (zig, "clang") if zig else (*words[:-1], "clang")
     if words[-1] in {"c++", "cc"} and _is_zig((*words[:-1], "clang")):
         words[-1] = "clang"
-    return tuple(words)
+    return (_program(words[0], os.environ.get("PATH", os.defpath)) or words[0], *words[1:])
 
 
 def _is_zig(command: tuple[str, ...]) -> bool:
