@@ -61,6 +61,8 @@ LANGUAGE = [
     "-ffloat16-excess-precision=none",  # a half is rounded after every operation, as on a GPU
     "-Xclang",
     "-fno-pch-timestamp",
+    "-Xclang",
+    "-fconvergent-functions",  # a user's function may wait: two calls in two branches are not one
 ]
 #: Of what a Mac's fast and relaxed allow: a product and a sum become one operation.  NaN and infinity stay what they
 #: are: a GPU gives them too, and kernels mask with -INFINITY.
@@ -84,6 +86,7 @@ _CHECKED = [
     "-tsan-instrument-read-before-write",
     "-mllvm",
     "-tsan-instrument-func-entry-exit=0",
+    "-fno-delete-null-pointer-checks",  # else a branch that ends in a null pointer is taken for impossible
     "-fno-vectorize",  # a vector of more than 16 bytes would be touched without a call
     "-fno-slp-vectorize",
 ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import cache, compiler
@@ -46,14 +47,14 @@ class Library:
         self._lock = threading.Lock()
         self.functions = {function.name: function for function in functions}
 
-    def compile(self, name: str, constants: Mapping[int, bytes]) -> str:
+    def compile(self, name: str, constants: Mapping[int, bytes], *, checked: bool | None = None) -> str:
         """Return the path of a kernel's image, compiled now if the cache has none.
 
-        constants: the bytes of each function constant's value, by index.  With SOFTMETAL_KERNEL_CHECK=1 the image is a
-        checked one.  Raises SourceError, and KeyError for a kernel that the library does not have.
+        constants: the bytes of each function constant's value, by index.  checked: make an image for the checker; None:
+        if SOFTMETAL_KERNEL_CHECK is 1.  Raises SourceError, and KeyError for a kernel that the library does not have.
         """
         function = self.functions[name]
-        is_checked = os.environ.get("SOFTMETAL_KERNEL_CHECK") == "1"
+        is_checked = os.environ.get("SOFTMETAL_KERNEL_CHECK") == "1" if checked is None else checked
         found = compiler.find()
         values = [part for index in sorted(constants) for part in (str(index), constants[index])]
         path = cache.made(
@@ -75,7 +76,8 @@ class Library:
         with self._lock:
             if self._translation is None:
                 self._translation = _translated(compiler.find(), self._source)
-            return self._translation.kernel_text(name, constants)
+            with _lines_of_the_user(self._source):
+                return self._translation.kernel_text(name, constants)
 
 
 def open_library(source: str, math: str = "fast") -> Library:
@@ -91,7 +93,9 @@ def open_library(source: str, math: str = "fast") -> Library:
     if remembered is not None:
         return Library(source, math, _from_json(remembered), None)
     translation = _translated(found, source)
-    found.check(translation.checked_text(), source)
+    with _lines_of_the_user(source):
+        checked = translation.checked_text()
+    found.check(checked, source)
     functions = [
         Function(
             name,
@@ -113,9 +117,21 @@ def _translated(found: compiler.Compiler, source: str) -> Translation:
 
     preprocessed = found.preprocess(source)
     try:
-        return Translation(preprocessed)
+        with _lines_of_the_user(source):
+            return Translation(preprocessed)
     except Unbalanced:
         raise _of_unbalanced(found, preprocessed, source) from None
+
+
+@contextlib.contextmanager
+def _lines_of_the_user(source: str) -> Iterator[None]:
+    """What the translator refuses shows the line as the user wrote it."""
+    try:
+        yield
+    except SourceError as error:
+        from .messages import of_the_user
+
+        raise of_the_user(error, source) from None
 
 
 def _of_unbalanced(found: compiler.Compiler, preprocessed: str, source: str) -> SourceError:
