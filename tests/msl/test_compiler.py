@@ -122,6 +122,18 @@ def test_a_program_that_is_not_there_is_a_sentence(nothing_installed, monkeypatc
         compiler.find()
 
 
+def test_a_command_with_one_quotation_mark_is_a_sentence(nothing_installed, monkeypatch):
+    monkeypatch.setenv("SOFTMETAL_CXX", "clang++ '")
+    with pytest.raises(CompilerNotFound, match=r"SOFTMETAL_CXX \(clang\+\+ '\) is no command: No closing quotation\."):
+        compiler.find()
+
+
+def test_a_blank_softmetal_cxx_is_none(nothing_installed, monkeypatch):
+    says(nothing_installed, "clang++", "19.1.0")
+    monkeypatch.setenv("SOFTMETAL_CXX", " ")
+    assert compiler.find().version == 19
+
+
 def test_a_compiler_is_asked_for_its_version_once_until_it_is_replaced(nothing_installed):
     log = nothing_installed / "log"
     text = f"open({str(log)!r}, 'a').write('asked\\n'); print('clang version {{}}.0.0')"
@@ -451,6 +463,12 @@ def test_a_compiler_that_is_killed_is_a_sentence(nothing_installed):
 def test_a_compiler_that_crashes_is_a_sentence_with_its_own_words(nothing_installed):
     broken = fails(nothing_installed, "sys.stderr.write('fatal error: error in backend: no\\n'); sys.exit(70)")
     with pytest.raises(CompilerError, match=r"failed with exit code 70: fatal error: error in backend: no$"):
+        broken.preprocess("int x;")
+
+
+def test_what_a_compiler_says_before_it_crashes_is_not_the_sources_fault(nothing_installed):
+    broken = fails(nothing_installed, "sys.stderr.write('program_source:1:1: error: no\\n'); sys.exit(70)")
+    with pytest.raises(CompilerError, match=r"failed with exit code 70: program_source:1:1: error: no$"):
         broken.preprocess("int x;")
 
 

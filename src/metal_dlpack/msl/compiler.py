@@ -155,7 +155,7 @@ class Compiler:
 
 def find() -> Compiler:
     """Return the compiler of kernels.  Raises CompilerNotFound.  Remembered for what SOFTMETAL_CXX and PATH say."""
-    return _find(os.environ.get("SOFTMETAL_CXX", ""), os.environ.get("PATH", os.defpath))
+    return _find(os.environ.get("SOFTMETAL_CXX", "").strip(), os.environ.get("PATH", os.defpath))
 
 
 @functools.lru_cache(maxsize=8)
@@ -212,7 +212,10 @@ def _asked_for(command: str) -> tuple[str, ...]:
     """
     import shlex
 
-    words = shlex.split(command)
+    try:
+        words = shlex.split(command)
+    except ValueError as error:  # a quotation mark without its partner
+        raise CompilerNotFound(f"SOFTMETAL_CXX ({command}) is no command: {error}.") from None
     if words[-3:] in (["-m", "ziglang", "c++"], ["-m", "ziglang", "cc"]):
         zig = zig_program()
         return (zig, "clang") if zig else (*words[:-1], "clang")
