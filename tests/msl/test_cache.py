@@ -363,7 +363,7 @@ def test_the_oldest_go_when_the_folder_is_full(place, monkeypatch):
     for number in range(9):
         paths.append(stored([str(number)], b"x" * 1000))
         os.utime(paths[-1], (number + 1, number + 1))
-    os.utime(paths[0], (100, 100))
+    os.utime(paths[0], (0, 0))
     cache.made(["0"], ".so", refuses)  # used now: the youngest
     latest = stored(["latest"], b"x" * 1000)
     kept = set(place.iterdir())

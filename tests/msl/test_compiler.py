@@ -96,10 +96,15 @@ def test_a_clang_that_is_too_old_is_passed_over_and_named_when_there_is_no_other
 
 def test_what_softmetal_cxx_names_is_taken_alone_with_its_arguments(nothing_installed, monkeypatch):
     says(nothing_installed, "clang++", "19.1.0")
-    program(nothing_installed, "wrapper", "import sys; print('clang version 18.0.0' if sys.argv[1] == '--x' else '')")
+    wrapper = program(
+        nothing_installed, "wrapper", "import sys; print('clang version 18.0.0' if sys.argv[1] == '--x' else '')"
+    )
     monkeypatch.setenv("SOFTMETAL_CXX", "wrapper --x")
-    assert compiler.find().command == ("wrapper", "--x")
+    assert compiler.find().command == (str(wrapper), "--x")
     assert compiler.find().version == 18
+    monkeypatch.chdir(nothing_installed)
+    monkeypatch.setenv("SOFTMETAL_CXX", "./wrapper --x")
+    assert compiler.find().command == (str(wrapper), "--x")
 
 
 @pytest.mark.parametrize("text, why", [("print('gcc 14')", "is not clang"), ("raise SystemExit('no')", "fails")])
@@ -115,6 +120,18 @@ def test_a_program_that_is_not_there_is_a_sentence(nothing_installed, monkeypatc
     monkeypatch.setenv("SOFTMETAL_CXX", "/nonexistent/clang++ -x")
     with pytest.raises(CompilerNotFound, match=r"/nonexistent/clang\+\+ does not start: No such file"):
         compiler.find()
+
+
+def test_a_command_with_one_quotation_mark_is_a_sentence(nothing_installed, monkeypatch):
+    monkeypatch.setenv("SOFTMETAL_CXX", "clang++ '")
+    with pytest.raises(CompilerNotFound, match=r"SOFTMETAL_CXX \(clang\+\+ '\) is no command: No closing quotation\."):
+        compiler.find()
+
+
+def test_a_blank_softmetal_cxx_is_none(nothing_installed, monkeypatch):
+    says(nothing_installed, "clang++", "19.1.0")
+    monkeypatch.setenv("SOFTMETAL_CXX", " ")
+    assert compiler.find().version == 19
 
 
 def test_a_compiler_is_asked_for_its_version_once_until_it_is_replaced(nothing_installed):
@@ -194,6 +211,21 @@ def test_headers_of_the_machine_are_not_found(clang):
         clang.preprocess("#include <stdio.h>\n")
 
 
+@pytest.mark.parametrize(
+    "metals, clangs",
+    [
+        ("METAL fp contract(off)", "clang fp contract(off)"),
+        ("METAL fp math_mode( safe )", "clang fp contract(off)"),
+        ("METAL fp math_mode(relaxed)", "clang fp contract(fast)"),
+        ("METAL internals : enable", "METAL internals : enable"),
+        ("unroll", "unroll"),
+    ],
+)
+def test_pragmas_of_arithmetic_are_clangs(clang, metals, clangs):
+    lines = clang.preprocess(f"int before;\n#pragma {metals}\nint after;\n").splitlines()
+    assert lines[lines.index("int before;") :][1:] == [f"#pragma {clangs}", "int after;"]
+
+
 def test_files_of_the_working_directory_are_not_found(clang, monkeypatch, tmp_path):
     """SPEC newLibraryWithSource:options:error: a source has no folder."""
     (tmp_path / "near.h").write_text("int near;\n")
@@ -218,6 +250,9 @@ def test_what_was_preprocessed_once_is_remembered(clang, monkeypatch, tmp_path):
     assert clang.preprocess(text) == first
     with pytest.raises(TypeError):
         clang.preprocess(text + "float x;")
+    monkeypatch.setattr(compiler, "translator_hash", lambda: "another version")
+    with pytest.raises(TypeError):
+        clang.preprocess(text)
 
 
 def test_the_environment_does_not_reach_the_compiler(clang, monkeypatch, tmp_path):
@@ -341,6 +376,15 @@ def test_only_safe_mathematics_rounds_each_operation(clang, tmp_path, math, is_f
     assert list(y) == [2**-24 if is_fused and has_fma() else 0]
 
 
+def test_a_pragma_rounds_each_operation(clang, tmp_path):
+    out = tmp_path / "image.so"
+    text = clang.preprocess("#pragma METAL fp contract(off)\n") + translated("y[i] = x[0] * x[1] + x[2];")
+    clang.build(text, out, math="fast")
+    near_one, y = 1 + 2**-12, floats(7)
+    LoadedImage(out).run(floats(near_one, near_one, -(1 + 2**-11)), y)
+    assert list(y) == [0]
+
+
 @pytest.mark.parametrize("math", ["fast", "safe"])
 def test_infinity_and_nan_stay_what_they_are(clang, tmp_path, math):
     out, y = tmp_path / "image.so", floats(0, 0)
@@ -419,6 +463,12 @@ def test_a_compiler_that_is_killed_is_a_sentence(nothing_installed):
 def test_a_compiler_that_crashes_is_a_sentence_with_its_own_words(nothing_installed):
     broken = fails(nothing_installed, "sys.stderr.write('fatal error: error in backend: no\\n'); sys.exit(70)")
     with pytest.raises(CompilerError, match=r"failed with exit code 70: fatal error: error in backend: no$"):
+        broken.preprocess("int x;")
+
+
+def test_what_a_compiler_says_before_it_crashes_is_not_the_sources_fault(nothing_installed):
+    broken = fails(nothing_installed, "sys.stderr.write('program_source:1:1: error: no\\n'); sys.exit(70)")
+    with pytest.raises(CompilerError, match=r"failed with exit code 70: program_source:1:1: error: no$"):
         broken.preprocess("int x;")
 
 

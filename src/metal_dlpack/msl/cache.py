@@ -152,19 +152,17 @@ def _sentence(error: OSError) -> str:
 
 
 def _instead(wished: Path | None, why: str) -> Path:
-    """Use a temporary folder from now on, and say so once."""
+    """Use a temporary folder from now on, and say so."""
     private = _private_folder()
     with _lock:
-        is_told = _replaced.get(wished) == private
         _replaced[wished] = private
-    if not is_told:
-        place = "The folder of compiled kernels" if wished is None else f"The folder of compiled kernels ({wished})"
-        warnings.warn(
-            f"{place} cannot be used: {why}. Kernels are compiled anew in each process. "
-            "Set SOFTMETAL_CACHE to a folder of your own.",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+    place = "The folder of compiled kernels" if wished is None else f"The folder of compiled kernels ({wished})"
+    warnings.warn(
+        f"{place} cannot be used: {why}. Kernels are compiled anew in each process. "
+        "Set SOFTMETAL_CACHE to a folder of your own.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
     return private
 
 

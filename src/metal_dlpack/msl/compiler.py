@@ -31,6 +31,7 @@ from .flags import (
     kind_flags,
     machine_flags,
     shim_hash,
+    translator_hash,
 )
 
 OLDEST = 17
@@ -56,7 +57,7 @@ class Compiler:
         """
         macros = [f"-D{macro}={value}" for macro, value in MACROS.items()]
         flags = [*ALONE, *QUIET, "-undef", "-std=c++14", *macros, f"-I{EMPTY}", "-E"]
-        key = ["preprocessed", self.identity, *flags, shim_hash(), name, text]
+        key = ["preprocessed", self.identity, *flags, shim_hash(), translator_hash(), name, text]
         remembered = cache.read(key)
         if remembered is not None:
             return remembered.decode(errors="surrogateescape")
@@ -154,7 +155,7 @@ class Compiler:
 
 def find() -> Compiler:
     """Return the compiler of kernels.  Raises CompilerNotFound.  Remembered for what SOFTMETAL_CXX and PATH say."""
-    return _find(os.environ.get("SOFTMETAL_CXX", ""), os.environ.get("PATH", os.defpath))
+    return _find(os.environ.get("SOFTMETAL_CXX", "").strip(), os.environ.get("PATH", os.defpath))
 
 
 @functools.lru_cache(maxsize=8)
@@ -188,7 +189,7 @@ def _program(name: str, path: str) -> str | None:
     for folder in path.split(os.pathsep) if os.sep not in name else [""]:
         file = os.path.join(folder, name)
         if os.access(file, os.X_OK) and not os.path.isdir(file):
-            return file
+            return os.path.abspath(file)  # the compiler runs in another folder
     return None
 
 
@@ -211,13 +212,16 @@ def _asked_for(command: str) -> tuple[str, ...]:
     """
     import shlex
 
-    words = shlex.split(command)
+    try:
+        words = shlex.split(command)
+    except ValueError as error:  # a quotation mark without its partner
+        raise CompilerNotFound(f"SOFTMETAL_CXX ({command}) is no command: {error}.") from None
     if words[-3:] in (["-m", "ziglang", "c++"], ["-m", "ziglang", "cc"]):
         zig = zig_program()
         return (zig, "clang") if zig else (*words[:-1], "clang")
     if words[-1] in {"c++", "cc"} and _is_zig((*words[:-1], "clang")):
         words[-1] = "clang"
-    return tuple(words)
+    return (_program(words[0], os.environ.get("PATH", os.defpath)) or words[0], *words[1:])
 
 
 def _is_zig(command: tuple[str, ...]) -> bool:
@@ -279,7 +283,7 @@ def _of_the_user(preprocessed: str, name: str, text: str) -> str:
     for line in preprocessed.splitlines(keepends=True):
         marker = re.match(r'# (\d+) "((?:[^"\\]|\\.)*)"( 1\b)?', line)
         if marker is None:
-            kept += [line] if is_kept else []
+            kept += [_pragma_of_clang(line) if line.startswith("#pragma METAL") else line] if is_kept else []
             continue
         is_kept = not diagnostics.is_ours(marker[2])
         if is_kept and marker[3]:
@@ -287,3 +291,21 @@ def _of_the_user(preprocessed: str, name: str, text: str) -> str:
         if is_kept:
             kept.append(f'#line {marker[1]} "{marker[2]}"\n')
     return "".join(kept)
+
+
+#: SPEC Metal Shading Language Specification 3.2, 1.6.3: pragmas of floating-point arithmetic.
+_CONTRACTS = {
+    "contract(off)": "off",
+    "contract(on)": "on",
+    "contract(fast)": "fast",
+    "math_mode(safe)": "off",
+    "math_mode(relaxed)": "fast",
+    "math_mode(fast)": "fast",
+}
+
+
+def _pragma_of_clang(line: str) -> str:
+    """Metal's pragma as clang spells it; it rules the user's own operators, not those of the shim's vectors."""
+    words = line.split(maxsplit=3)
+    contract = _CONTRACTS.get("".join(words[3].split())) if len(words) == 4 and words[2] == "fp" else None
+    return line if contract is None else f"#pragma clang fp contract({contract})\n"

@@ -138,7 +138,7 @@ def shim_hash() -> str:
 
 @functools.cache
 def translator_hash() -> str:
-    """Hash of the modules that make C++ of a source, for keys."""
+    """Hash of our modules, for keys of what they make of a source."""
     return _hash_of([entry.path for entry in os.scandir(FOLDER) if entry.name.endswith(".py")])
 
 

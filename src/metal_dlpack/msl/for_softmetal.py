@@ -4,6 +4,7 @@ A library is its source and its mode of arithmetic.  C keeps those two and hands
 was translated last is remembered here.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from metal_dlpack import msl
@@ -17,7 +18,7 @@ def _library(source: str, math: str) -> msl.Library:
     return msl.open_library(source, math)
 
 
-def _answer(ask) -> tuple[int, object]:
+def _answer(ask: Callable[[], object]) -> tuple[int, object]:
     """(0, what was asked for), or (MTLLibraryError, why it cannot be had)."""
     try:
         return 0, ask()
@@ -32,7 +33,7 @@ def _answer(ask) -> tuple[int, object]:
 def functions(library: tuple[str, str]) -> tuple[int, object]:
     """The kernels of (source, math), in its order: (name, ((constant, type, index, is_required), ...)) each."""
 
-    def ask():
+    def ask() -> object:
         found = _library(*library).functions.values()
         return [(one.name, [(c.name, c.type, c.index, c.is_required) for c in one.constants]) for one in found]
 

@@ -50,7 +50,7 @@ def lines_of(image_path: str | os.PathLike[str], addresses: Iterable[int]) -> li
         at = bisect.bisect_right(starts, address) - 1
         while at > 0 and rows[at].place[1] == 0 and not rows[at].is_end:
             at -= 1  # clang made this instruction for several lines, and says none
-        places.append(_NOWHERE if at < 0 or rows[at].is_end else rows[at].place)
+        places.append(rows[at].place if at >= 0 else _NOWHERE)
     return places
 
 
