@@ -39,7 +39,12 @@ def test_a_float_becomes_the_nearest_even(shim, kind):
         x = BITS.view(dtype).astype(np.float32)
         halfway = (x + np.nextafter(BITS.view(dtype), dtype(np.inf)).astype(np.float32)) / 2
         random = np.random.default_rng(1).integers(0, 2**32, 100000, dtype=np.uint32).view(np.float32)
-        values = [halfway, np.nextafter(halfway, np.float32(np.inf)), np.nextafter(halfway, np.float32(-np.inf)), random]
+        values = [
+            halfway,
+            np.nextafter(halfway, np.float32(np.inf)),
+            np.nextafter(halfway, np.float32(-np.inf)),
+            random,
+        ]
         values = np.concatenate(values).astype(np.float32)
         exact = values.astype(dtype)
     got = shim.evaluate({"made": f"{kind}(x)"}, kind, dtype, x=("float", values))
@@ -61,16 +66,22 @@ def test_arithmetic_rounds_after_each_operation(shim, kind):
     random = np.random.default_rng(2).permutation(BITS)
     x, y = BITS.view(dtype), random.view(dtype)
     operations = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}
-    texts = {op: f"x {op} y" for op in operations} | {f"{op}=": f"[&] {{ auto z = x; z {op}= y; return z; }}()" for op in operations}
+    texts = {op: f"x {op} y" for op in operations} | {
+        f"{op}=": f"[&] {{ auto z = x; z {op}= y; return z; }}()" for op in operations
+    }
     got = shim.evaluate(texts, kind, dtype, x=(kind, x), y=(kind, y))
     with np.errstate(all="ignore"):
         for op, function in operations.items():
             exact = function(x.astype(np.float32), y.astype(np.float32)).astype(dtype)
             assert_same(got[op], exact, op)
             assert_same(got[f"{op}="], exact, op)
-    compared = shim.evaluate({op: f"x {op} y" for op in ("==", "!=", "<", ">", "<=", ">=")}, "bool", np.bool_, x=(kind, x), y=(kind, y))
+    compared = shim.evaluate(
+        {op: f"x {op} y" for op in ("==", "!=", "<", ">", "<=", ">=")}, "bool", np.bool_, x=(kind, x), y=(kind, y)
+    )
     for op, values in compared.items():
-        np.testing.assert_array_equal(values, eval(f"x {op} y", {"x": x.astype(np.float32), "y": y.astype(np.float32)}), op)
+        np.testing.assert_array_equal(
+            values, eval(f"x {op} y", {"x": x.astype(np.float32), "y": y.astype(np.float32)}), op
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -82,7 +93,13 @@ def test_integers_and_limits(shim, kind):
     back = shim.evaluate({"int": "int(x)"}, "int", np.int32, x=(kind, got))["int"]
     np.testing.assert_array_equal(back, got.astype(np.float32).astype(np.int32))
     facts = ml_dtypes.finfo(dtype)
-    names = {"max": facts.max, "min": facts.smallest_normal, "lowest": facts.min, "epsilon": facts.eps, "denorm_min": facts.smallest_subnormal}
+    names = {
+        "max": facts.max,
+        "min": facts.smallest_normal,
+        "lowest": facts.min,
+        "epsilon": facts.eps,
+        "denorm_min": facts.smallest_subnormal,
+    }
     limits = shim.evaluate({name: f"numeric_limits<{kind}>::{name}()" for name in names}, kind, dtype, x=("int", x[:1]))
     for name, value in names.items():
         assert limits[name][0] == value, name

@@ -105,7 +105,16 @@ class Shim:
         """The compiler's command for what comes on its standard input, with no precompiled header."""
         chosen = [*flags.ALONE, *flags.LANGUAGE, *flags.MATH["fast"], *flags.machine_flags()]
         shim = [f"-I{flags.INCLUDE}", "-include", str(flags.SHIM)]
-        return [*self.clang.command, *chosen, *flags.kind_flags(self.clang.version, False), *shim, "-x", "c++", "-", *more]
+        return [
+            *self.clang.command,
+            *chosen,
+            *flags.kind_flags(self.clang.version, False),
+            *shim,
+            "-x",
+            "c++",
+            "-",
+            *more,
+        ]
 
     def check(self, text: str) -> None:
         self.clang.check("using namespace metal;\n" + text)
@@ -119,7 +128,9 @@ class Shim:
         RUN_ROW(image.run_row)(ctypes.byref(thread), made.count)
         return made.results()
 
-    def run_groups(self, expressions, result: str, dtype: object, /, group: int = 32, before: str = "", **inputs: Input):
+    def run_groups(
+        self, expressions, result: str, dtype: object, /, group: int = 32, before: str = "", **inputs: Input
+    ):
         """As evaluate, by threadgroups of `group` threads that wait for each other."""
         made = Program(self.clang, self.folder, expressions, result, dtype, inputs, before)
         made.launch.sizes[:] = [made.count, 1, 1, -(-made.count // group), 1, 1, group, 1, 1]

@@ -57,33 +57,31 @@ static_assert(sizeof(bfloat) == 2 && alignof(bfloat) == 2, "bfloat has 16 bits")
 
 namespace softmetal {
 /* What a bfloat and an S make together. */
-template <class S>
-using with_bfloat =
+template <class S> using with_bfloat =
     metal::conditional_t<__is_same(S, float) || __is_same(S, half), float, bfloat>;
-template <class S>
-using arithmetic_beside_bfloat =
+template <class S> using arithmetic_beside_bfloat =
     metal::enable_if_t<metal::is_arithmetic_v<S> && !__is_same(S, bfloat)>;
 } // namespace softmetal
 
-#define SOFTMETAL_BFLOAT_ARITHMETIC(op)                                                          \
-    SOFTMETAL_INLINE constexpr bfloat operator op(bfloat a, bfloat b) {                          \
-        return bfloat(float(a) op float(b));                                                     \
-    }                                                                                            \
-    template <class S, class = softmetal::arithmetic_beside_bfloat<S>>                           \
-    SOFTMETAL_INLINE constexpr softmetal::with_bfloat<S> operator op(bfloat a, S b) {            \
-        return softmetal::with_bfloat<S>(float(a) op float(b));                                  \
-    }                                                                                            \
-    template <class S, class = softmetal::arithmetic_beside_bfloat<S>>                           \
-    SOFTMETAL_INLINE constexpr softmetal::with_bfloat<S> operator op(S a, bfloat b) {            \
-        return softmetal::with_bfloat<S>(float(a) op float(b));                                  \
-    }                                                                                            \
-    template <class S, class = metal::enable_if_t<metal::is_arithmetic_v<S>>>                    \
-    SOFTMETAL_INLINE constexpr bfloat &operator op##=(bfloat &a, S b) {                          \
-        return a = bfloat(float(a) op float(b));                                                 \
-    }                                                                                            \
-    template <class S, class = softmetal::arithmetic_beside_bfloat<S>>                           \
-    SOFTMETAL_INLINE constexpr S &operator op##=(S &a, bfloat b) {                               \
-        return a = S(a op float(b));                                                             \
+#define SOFTMETAL_BFLOAT_ARITHMETIC(op)                                                        \
+    SOFTMETAL_INLINE constexpr bfloat operator op(bfloat a, bfloat b) {                        \
+        return bfloat(float(a) op float(b));                                                   \
+    }                                                                                          \
+    template <class S, class = softmetal::arithmetic_beside_bfloat<S>>                         \
+    SOFTMETAL_INLINE constexpr softmetal::with_bfloat<S> operator op(bfloat a, S b) {          \
+        return softmetal::with_bfloat<S>(float(a) op float(b));                                \
+    }                                                                                          \
+    template <class S, class = softmetal::arithmetic_beside_bfloat<S>>                         \
+    SOFTMETAL_INLINE constexpr softmetal::with_bfloat<S> operator op(S a, bfloat b) {          \
+        return softmetal::with_bfloat<S>(float(a) op float(b));                                \
+    }                                                                                          \
+    template <class S, class = metal::enable_if_t<metal::is_arithmetic_v<S>>>                  \
+    SOFTMETAL_INLINE constexpr bfloat &operator op## = (bfloat & a, S b) {                     \
+        return a = bfloat(float(a) op float(b));                                               \
+    }                                                                                          \
+    template <class S, class = softmetal::arithmetic_beside_bfloat<S>>                         \
+    SOFTMETAL_INLINE constexpr S &operator op## = (S & a, bfloat b) {                          \
+        return a = S(a op float(b));                                                           \
     }
 SOFTMETAL_BFLOAT_ARITHMETIC(+)
 SOFTMETAL_BFLOAT_ARITHMETIC(-)
@@ -91,17 +89,17 @@ SOFTMETAL_BFLOAT_ARITHMETIC(*)
 SOFTMETAL_BFLOAT_ARITHMETIC(/)
 #undef SOFTMETAL_BFLOAT_ARITHMETIC
 
-#define SOFTMETAL_BFLOAT_COMPARISON(op)                                                          \
-    SOFTMETAL_INLINE constexpr bool operator op(bfloat a, bfloat b) {                            \
-        return float(a) op float(b);                                                             \
-    }                                                                                            \
-    template <class S, class = softmetal::arithmetic_beside_bfloat<S>>                           \
-    SOFTMETAL_INLINE constexpr bool operator op(bfloat a, S b) {                                 \
-        return float(a) op float(b);                                                             \
-    }                                                                                            \
-    template <class S, class = softmetal::arithmetic_beside_bfloat<S>>                           \
-    SOFTMETAL_INLINE constexpr bool operator op(S a, bfloat b) {                                 \
-        return float(a) op float(b);                                                             \
+#define SOFTMETAL_BFLOAT_COMPARISON(op)                                                        \
+    SOFTMETAL_INLINE constexpr bool operator op(bfloat a, bfloat b) {                          \
+        return float(a) op float(b);                                                           \
+    }                                                                                          \
+    template <class S, class = softmetal::arithmetic_beside_bfloat<S>>                         \
+    SOFTMETAL_INLINE constexpr bool operator op(bfloat a, S b) {                               \
+        return float(a) op float(b);                                                           \
+    }                                                                                          \
+    template <class S, class = softmetal::arithmetic_beside_bfloat<S>>                         \
+    SOFTMETAL_INLINE constexpr bool operator op(S a, bfloat b) {                               \
+        return float(a) op float(b);                                                           \
     }
 SOFTMETAL_BFLOAT_COMPARISON(==)
 SOFTMETAL_BFLOAT_COMPARISON(!=)

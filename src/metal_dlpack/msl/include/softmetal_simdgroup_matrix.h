@@ -56,9 +56,9 @@ SOFTMETAL_INLINE simdgroup_matrix<T, Columns, Rows> make_filled_simdgroup_matrix
 }
 
 /* Where the lane's k-th element lies; the origin counts columns and rows of the memory. */
-#define SOFTMETAL_ELEMENT(k)                                                                     \
-    (origin.y * elements_per_row + origin.x +                                                    \
-     (is_transposed ? (at.column + k) * elements_per_row + at.row                                \
+#define SOFTMETAL_ELEMENT(k)                                                                   \
+    (origin.y * elements_per_row + origin.x +                                                  \
+     (is_transposed ? (at.column + k) * elements_per_row + at.row                              \
                     : at.row * elements_per_row + at.column + k))
 template <class T, class S>
 SOFTMETAL_INLINE void simdgroup_load(simdgroup_matrix<T, 8, 8> &made, const S *from,
@@ -106,9 +106,8 @@ SOFTMETAL_CONVERGENT void simdgroup_multiply(simdgroup_matrix<D, 8, 8> &d,
                                              const simdgroup_matrix<B, 8, 8> &b) {
     simdgroup_multiply_accumulate(d, a, b, make_filled_simdgroup_matrix<D, 8, 8>(0));
 }
-template <class T>
-SOFTMETAL_CONVERGENT simdgroup_matrix<T, 8, 8> operator*(const simdgroup_matrix<T, 8, 8> &a,
-                                                         const simdgroup_matrix<T, 8, 8> &b) {
+template <class T> SOFTMETAL_CONVERGENT simdgroup_matrix<T, 8, 8>
+operator*(const simdgroup_matrix<T, 8, 8> &a, const simdgroup_matrix<T, 8, 8> &b) {
     simdgroup_matrix<T, 8, 8> product;
     simdgroup_multiply(product, a, b);
     return product;

@@ -13,7 +13,7 @@
 #define SOFTMETAL_INLINE inline __attribute__((always_inline, nodebug))
 #if __has_feature(thread_sanitizer)
 #define SOFTMETAL_IS_CHECKED 1
-#define SOFTMETAL_UNSEEN                                                                         \
+#define SOFTMETAL_UNSEEN                                                                       \
     __attribute__((noinline, nodebug, no_sanitize("thread", "bounds"))) static inline
 #else
 #define SOFTMETAL_IS_CHECKED 0
