@@ -4,11 +4,11 @@
  * Calls:   nothing.
  * Threads: bfloat is a value.
  *
- * A class, since clang refuses a cast between its own __bf16 and _Float16, and calls functions for
- * its conversions that old libraries lack.  Arithmetic is float's, rounded to nearest even after
- * each operation; with a float or a half the result is float, with an integer it is bfloat.
- * As in Metal it becomes a float by itself, an integer becomes a bfloat by itself, and a float only
- * by a cast.
+ * A class, since clang refuses a cast between its own __bf16 and _Float16, and calls functions
+ * for its conversions that old libraries lack.  Arithmetic is float's, rounded to nearest even
+ * after each operation; with a float or a half the result is float, with an integer it is
+ * bfloat.  As in Metal it becomes a float by itself, an integer becomes a bfloat by itself, and
+ * a float only by a cast.
  */
 #ifndef SOFTMETAL_BFLOAT_H
 #define SOFTMETAL_BFLOAT_H

@@ -4,8 +4,8 @@
  * Calls:   the kernel, and the run time for threadgroup memory.
  * Threads: run_thread and run_row are called by whichever OS thread runs the threadgroup.
  *
- * The translator names a binder for each parameter, from its attribute; the parameter's type comes
- * from the function itself.
+ * The translator names a binder for each parameter, from its attribute; the parameter's type
+ * comes from the function itself.
  */
 #ifndef SOFTMETAL_IMAGE_H
 #define SOFTMETAL_IMAGE_H
@@ -13,14 +13,15 @@
 #include "softmetal_reflection.h"
 #include "softmetal_runtime.h"
 
-/* The translator puts the kernel's text between these two.  All of its functions are inlined, as on
- * a GPU: lanes that call one function from two branches wait at two places. */
+/* The translator puts the kernel's text between these two.  All of its functions are inlined,
+ * as on a GPU: lanes that call one function from two branches wait at two places. */
 #define SOFTMETAL_TEXT_BEGIN                                                                   \
     _Pragma("clang attribute push(__attribute__((always_inline)), apply_to = function)")
 #define SOFTMETAL_TEXT_END _Pragma("clang attribute pop")
 
-/* The functions of an image have lines, for a kernel that is inlined needs a function with lines.
- * Where an image is checked, the kernel is a function apart: what we touch is not the kernel's. */
+/* The functions of an image have lines, for a kernel that is inlined needs a function with
+ * lines.  Where an image is checked, the kernel is a function apart: what we touch is not the
+ * kernel's. */
 #if SOFTMETAL_IS_CHECKED
 #define SOFTMETAL_RUNS __attribute__((no_sanitize("thread", "bounds")))
 #define SOFTMETAL_ENTERS __attribute__((noinline))
@@ -71,8 +72,8 @@ template <class P> SOFTMETAL_INLINE soft_argument_facts facts_of(const char *nam
             soft_u32(alignment_of<T>)};
 }
 
-/* The parameter `P` of one thread.  What a row shares is fetched once, by prepare; take gives it
- * to a thread. */
+/* The parameter `P` of one thread.  What a row shares is fetched once, by prepare; take gives
+ * it to a thread. */
 struct no_argument {
     static constexpr bool is_argument = false;
     template <class P> SOFTMETAL_INLINE static soft_argument_facts facts(const char *) {

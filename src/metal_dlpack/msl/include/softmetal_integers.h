@@ -4,8 +4,8 @@
  * Calls:   nothing.
  * Threads: every function is pure.
  *
- * In each expression T is the type of the arguments a, b and d; arithmetic that could overflow is
- * unsigned, or twice as wide.
+ * In each expression T is the type of the arguments a, b and d; arithmetic that could overflow
+ * is unsigned, or twice as wide.
  */
 #ifndef SOFTMETAL_INTEGERS_H
 #define SOFTMETAL_INTEGERS_H

@@ -10,7 +10,7 @@
 #include "softmetal_relational.h"
 
 namespace softmetal {
-/* sin(pi a) and cos(pi a): exact at each quarter of a turn, since a is reduced before pi comes. */
+/* sin(pi a) and cos(pi a), exact at each quarter of a turn: a is reduced before pi comes. */
 SOFTMETAL_INLINE double half_turn(float a) {
     return double(a) - 2 * __builtin_rint(double(a) / 2);
 }
@@ -171,10 +171,10 @@ SOFTMETAL_NUMBERS3(clamp, fmin(fmax(a, b), d), min(max(a, b), d))
         metal::fabs, metal::fdim, metal::floor, metal::fma, metal::fmax, metal::fmax3,         \
         metal::fmedian3, metal::fmin, metal::fmin3, metal::fmod, metal::fract, metal::frexp,   \
         metal::ilogb, metal::ldexp, metal::log, metal::log10, metal::log2, metal::max,         \
-        metal::max3, metal::median3, metal::min, metal::min3, metal::modf, metal::name,        \
-        metal::nextafter, metal::pow, metal::powr, metal::rint, metal::round, metal::rsqrt,    \
-        metal::sin, metal::sincos, metal::sinh, metal::sinpi, metal::sqrt, metal::tan,         \
-        metal::tanh, metal::tanpi, metal::trunc
+        metal::max3, metal::median3, metal::min, metal::min3, metal::modf, metal::nextafter,   \
+        metal::pow, metal::powr, metal::rint, metal::round, metal::rsqrt, metal::sin,          \
+        metal::sincos, metal::sinh, metal::sinpi, metal::sqrt, metal::tan, metal::tanh,        \
+        metal::tanpi, metal::trunc
 namespace fast {
 SOFTMETAL_FLOAT_FUNCTIONS;
 }

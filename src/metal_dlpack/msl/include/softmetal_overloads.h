@@ -1,12 +1,12 @@
-/* softmetal_overloads.h: macros that make a function of scalars one of every type that Metal has.
+/* softmetal_overloads.h: macros that make a function of scalars one of all of Metal's types.
  *
  * Owns:    nothing.
  * Calls:   nothing.
  * Threads: everything here is a type or text.
  *
  * A function is written for its scalars.  These macros add vectors, component by component, and
- * the mixtures that Metal's own overloads accept by conversion: a scalar beside a vector, a packed
- * vector, an integer where a float is meant.
+ * the mixtures that Metal's own overloads accept by conversion: a scalar beside a vector, a
+ * packed vector, an integer where a float is meant.
  */
 #ifndef SOFTMETAL_OVERLOADS_H
 #define SOFTMETAL_OVERLOADS_H
@@ -46,8 +46,8 @@ template <class... A> using met = typename meeting<A...>::type;
 template <class T> inline constexpr bool is_number = is_arithmetic_v<T> || shape<T>::is_vector;
 template <class T, class... A> inline constexpr bool are_all = (__is_same(T, A) && ...);
 
-/* The type of a call that needs a conversion: `mixed` where integers are welcome, `mixed_floats`
- * where they become floats. */
+/* The type of a call that needs a conversion: `mixed` where integers are welcome,
+ * `mixed_floats` where they become floats. */
 template <class... A> using mixed =
     enable_if_t<(is_number<A> && ...) && !are_all<met<A...>, A...>, met<A...>>;
 template <class... A> using floated =

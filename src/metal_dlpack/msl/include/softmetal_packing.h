@@ -1,4 +1,4 @@
-/* softmetal_packing.h: metal_pack: vectors of floats in the bits of an integer, and out of them.
+/* softmetal_packing.h: metal_pack: vectors of floats in the bits of an integer, and back.
  *
  * Owns:    nothing.
  * Calls:   libm for sRGB.

@@ -1,4 +1,4 @@
-/* softmetal_simdgroup_matrix.h: 8 by 8 matrices that the 32 lanes of a SIMD-group hold together.
+/* softmetal_simdgroup_matrix.h: 8 by 8 matrices that the lanes of a SIMD-group hold together.
  *
  * Owns:    nothing.
  * Calls:   the run time.
@@ -6,8 +6,8 @@
  *
  * A lane holds two neighbours of a row, as Apple's GPUs lay them out:
  *
- *     row = (lane / 16) * 4 + (lane / 2) % 4        lane  0: (0,0) (0,1)    lane  8: (0,4) (0,5)
- *     column = (lane / 8) % 2 * 4 + (lane % 2) * 2  lane  2: (1,0) (1,1)    lane 16: (4,0) (4,1)
+ *   row = (lane / 16) * 4 + (lane / 2) % 4        lane  0: (0,0) (0,1)    lane  8: (0,4) (0,5)
+ *   column = (lane / 8) % 2 * 4 + (lane % 2) * 2  lane  2: (1,0) (1,1)    lane 16: (4,0) (4,1)
  */
 #ifndef SOFTMETAL_SIMDGROUP_MATRIX_H
 #define SOFTMETAL_SIMDGROUP_MATRIX_H

@@ -4,8 +4,8 @@
  * Calls:   the run time.
  * Threads: each function waits until the lanes that take part have come.
  *
- * Lanes that have ended, or stand elsewhere, are inactive: sums leave them out, and a value asked
- * of them is the caller's own.  Sums go from the lowest lane up.
+ * Lanes that have ended, or stand elsewhere, are inactive: sums leave them out, and a value
+ * asked of them is the caller's own.  Sums go from the lowest lane up.
  */
 #ifndef SOFTMETAL_SIMDGROUPS_H
 #define SOFTMETAL_SIMDGROUPS_H
@@ -26,7 +26,7 @@ template <class T> SOFTMETAL_CONVERGENT T shuffled(T data, uint lane) {
     gathered<T> all = gather(data);
     return all.has(lane) ? all.from(lane) : data;
 }
-/* From `place`, seen in this lane's group of `width`; this lane's own data where there is none. */
+/* From a place of this lane's group of `width`; this lane's own data where there is none. */
 template <class T> SOFTMETAL_CONVERGENT T shifted(T data, int by, uint width) {
     neighbours at = {this_lane(), width};
     uint place = at.place() + uint(by);

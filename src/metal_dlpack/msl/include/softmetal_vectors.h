@@ -4,8 +4,8 @@
  * Calls:   nothing.
  * Threads: a vector is a value.
  *
- * Classes, since clang's own vectors take no `float4(a.xy, 0, 1)`.  A scalar converts to a vector
- * by itself; between vectors of other types a conversion is written out, as in Metal.
+ * Classes, since clang's own vectors take no `float4(a.xy, 0, 1)`.  A scalar converts to a
+ * vector by itself; between vectors of other types a conversion is written out, as in Metal.
  */
 #ifndef SOFTMETAL_VECTORS_H
 #define SOFTMETAL_VECTORS_H
