@@ -5,7 +5,7 @@
  * Threads: everything here is text.
  *
  * A swizzle is a property: `v.zx` calls get_zx(), `v.zx = w` calls set_zx(w), so that its type
- * is an ordinary vector and templates deduce it.  Each has two names, of xyzw and of rgba. 
+ * is an ordinary vector and templates deduce it.  Each has two names, of xyzw and of rgba.
  * Macros walk over the letters, one for each place, as no macro can expand itself.
  */
 #ifndef SOFTMETAL_SWIZZLES_H
@@ -17,7 +17,7 @@
     SOFTMETAL_INLINE constexpr void set_##A(T v) { A = v; }                                    \
     __declspec(property(get = get_##A, put = set_##A)) T colour;
 
-/* Letters come last first, each with its colour: SWIZZLE2(y, g, x, r) makes xy and rg. 
+/* Letters come last first, each with its colour: SWIZZLE2(y, g, x, r) makes xy and rg.
  * Components may be written at once unless two are one. */
 #define SOFTMETAL_SWIZZLE2(B, B_, A, A_)                                                       \
     SOFTMETAL_INLINE constexpr vec<T, 2> get_##A##B() const { return vec<T, 2>(A, B); }        \
