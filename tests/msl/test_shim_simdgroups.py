@@ -31,7 +31,10 @@ def lanes_of(count, group):
 
 
 def quads_of(count, group):
-    return [members[lane // 4 * 4 : lane // 4 * 4 + 4] for members, lane in zip(lanes_of(count, group), lane_of(count, group), strict=True)]
+    return [
+        members[lane // 4 * 4 : lane // 4 * 4 + 4]
+        for members, lane in zip(lanes_of(count, group), lane_of(count, group), strict=True)
+    ]
 
 
 def lane_of(count, group):
@@ -153,13 +156,20 @@ def test_lanes_of_two_branches_do_not_meet(shim):
     }
     template <class T> static T twice(T x) { return simd_sum(x) + simd_max(x); }
     """
-    texts = {"both": "both(x, i)", "early": "early(x, i)", "loop": "loop(x, i)", "inlined": "i % 2 ? twice(x) : twice(x)"}
+    texts = {
+        "both": "both(x, i)",
+        "early": "early(x, i)",
+        "loop": "loop(x, i)",
+        "inlined": "i % 2 ? twice(x) : twice(x)",
+    }
     got = shim.run_groups(texts, "int", np.int32, before=before, x=("int", x))
     rows, i = x.reshape(2, 32), np.arange(64).reshape(2, 32)
     for name, chosen in (("both", i % 3 == 0), ("inlined", i % 2 == 1)):
         for row, kept, out in zip(rows, chosen, got[name].reshape(2, 32), strict=True):
             extra = (row[kept].max(), row[~kept].max()) if name == "inlined" else (0, 0)
-            np.testing.assert_array_equal(out, np.where(kept, row[kept].sum() + extra[0], row[~kept].sum() + extra[1]), name)
+            np.testing.assert_array_equal(
+                out, np.where(kept, row[kept].sum() + extra[0], row[~kept].sum() + extra[1]), name
+            )
     early = np.where(i % 32 > 20, -1, rows[:, :21].sum(axis=1, keepdims=True))
     np.testing.assert_array_equal(got["early"].reshape(2, 32), early)
     times = i % 5
@@ -234,7 +244,10 @@ def test_matrices_of_a_simdgroup(shim, kind):
 def test_the_lanes_of_a_matrix_hold_what_apples_hold(shim):
     """SPEC mlx/backend/metal/kernels/steel/gemm/mma.h get_coord: a kernel that knows the layout addresses by it."""
     x = np.arange(64, dtype=np.float32)
-    texts = {k: f"[&] {{ simdgroup_float8x8 m; simdgroup_load(m, all_x, 8); return m.thread_elements()[{k}]; }}()" for k in (0, 1)}
+    texts = {
+        k: f"[&] {{ simdgroup_float8x8 m; simdgroup_load(m, all_x, 8); return m.thread_elements()[{k}]; }}()"
+        for k in (0, 1)
+    }
     got = shim.run_groups(texts, "float", np.float32, group=32, x=("float", x))
     lane = np.arange(32)
     quad = lane // 4
@@ -255,7 +268,14 @@ def test_barriers_and_threadgroup_memory(shim):
         return found;
     }
     """
-    got = shim.run_groups({"once": "reversed(x, i % 64)", "twice": "reversed(reversed(x, i % 64), i % 64)"}, "int", np.int32, group=64, before=before, x=("int", x))
+    got = shim.run_groups(
+        {"once": "reversed(x, i % 64)", "twice": "reversed(reversed(x, i % 64), i % 64)"},
+        "int",
+        np.int32,
+        group=64,
+        before=before,
+        x=("int", x),
+    )
     np.testing.assert_array_equal(got["once"], x.reshape(2, 64)[:, ::-1].ravel())
     np.testing.assert_array_equal(got["twice"], x)
 
@@ -271,7 +291,9 @@ ATOMICS = {
 }
 
 
-@pytest.mark.parametrize(("kind", "dtype"), [("int", np.int32), ("uint", np.uint32), ("ulong", np.uint64), ("float", np.float32)])
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [("int", np.int32), ("uint", np.uint32), ("ulong", np.uint64), ("float", np.float32)]
+)
 def test_atomic_functions_return_what_was_there(shim, kind, dtype):
     x = np.arange(40).astype(dtype)
     names = [name for name in ATOMICS if kind != "float" or name in {"add", "sub", "min", "max"}]

@@ -66,7 +66,9 @@ def test_each_swizzle_without_repetition_can_be_written(shim, packed):
                 name = "".join(alphabet[k] for k in letters)
                 values = ", ".join(str(10 + k) for k in range(length))
                 written = f"int{length}({values})" if length > 1 else values
-                expressions[name] = f"int4([&] {{ {packed}int4 v(1, 2, 3, 4); v.{name} = {written}; v.{name} += 1; return v; }}())"
+                expressions[name] = (
+                    f"int4([&] {{ {packed}int4 v(1, 2, 3, 4); v.{name} = {written}; v.{name} += 1; return v; }}())"
+                )
                 row = [1, 2, 3, 4]
                 for k, place in enumerate(letters):
                     row[place] = 11 + k
@@ -131,7 +133,10 @@ def test_operators_go_by_component(shim, kind):
     three = dtype(3)
     for op in OPERATORS:
         python = "//" if op == "/" else op
-        exact = [eval(f"{a} {python} {b}", {"x": x, "y": y, "three": three}) for a, b in (("x", "y"), ("x", "three"), ("three", "y"))]
+        exact = [
+            eval(f"{a} {python} {b}", {"x": x, "y": y, "three": three})
+            for a, b in (("x", "y"), ("x", "three"), ("three", "y"))
+        ]
         for key, values in zip((op, f"{op}s", f"s{op}", f"{op}="), [*exact, exact[0]], strict=True):
             np.testing.assert_array_equal(got[key], values.astype(dtype), key)
 
@@ -148,11 +153,17 @@ def test_comparisons_give_vectors_of_bool(shim):
     np.testing.assert_array_equal(got["&&"], (x < y) & (y < 3))
     np.testing.assert_array_equal(got["||"], (x < y) | (y < 3))
     np.testing.assert_array_equal(got["isnan"], np.isnan(x))
-    single = shim.evaluate({"all": "all(x < y)", "any": "any(x < y)"}, "bool", np.bool_, x=("float4", x), y=("float4", y))
+    single = shim.evaluate(
+        {"all": "all(x < y)", "any": "any(x < y)"}, "bool", np.bool_, x=("float4", x), y=("float4", y)
+    )
     np.testing.assert_array_equal(single["all"], (x < y).all(axis=1))
     np.testing.assert_array_equal(single["any"], (x < y).any(axis=1))
     chosen = shim.evaluate(
-        {"vector": "select(x, y, x < y)", "scalar": "select(x, 9.0f, y == 2)"}, "float4", (np.float32, 4), x=("float4", x), y=("float4", y)
+        {"vector": "select(x, y, x < y)", "scalar": "select(x, 9.0f, y == 2)"},
+        "float4",
+        (np.float32, 4),
+        x=("float4", x),
+        y=("float4", y),
     )
     np.testing.assert_array_equal(chosen["vector"], np.where(x < y, y, x))
     np.testing.assert_array_equal(chosen["scalar"], np.where(y == 2, np.float32(9), x))
@@ -228,7 +239,11 @@ def test_matrices(shim, columns, rows):
     static square flat(float{rows}x{rows} m) {{ square s; for (int i = 0; i < {rows}; i++) s.columns[i] = m[i]; return s; }}
     """
     got = shim.evaluate(
-        {"a b": "flat(a * b)", "bT aT": "flat(transpose(transpose(b) * transpose(a)))", "2 - 1": "flat(a * 2 * b - a * b)"},
+        {
+            "a b": "flat(a * b)",
+            "bT aT": "flat(transpose(transpose(b) * transpose(a)))",
+            "2 - 1": "flat(a * 2 * b - a * b)",
+        },
         "square",
         (np.float32, (rows, rows)),
         before=before,
@@ -238,7 +253,8 @@ def test_matrices(shim, columns, rows):
         np.testing.assert_array_equal(got["a b"][k].T, a[k].T @ b[k].T)
         np.testing.assert_array_equal(got["bT aT"][k].T, a[k].T @ b[k].T)
         np.testing.assert_array_equal(got["2 - 1"][k].T, a[k].T @ b[k].T)
-    texts = {"right": "dot(a * b[0], float%d(1))" % rows, "left": "dot(b[0] * transpose(a), float%d(1))" % rows}
+    ones = f"float{rows}(1)"
+    texts = {"right": f"dot(a * b[0], {ones})", "left": f"dot(b[0] * transpose(a), {ones})"}
     texts |= {"determinant": "determinant(a)"} if columns == rows else {}
     numbers = shim.evaluate(texts, "float", np.float32, **inputs)
     for k in range(count):
@@ -249,6 +265,11 @@ def test_matrices(shim, columns, rows):
 
 
 def test_a_matrix_of_one_number_has_it_on_its_diagonal(shim):
-    got = shim.evaluate({"m": "float3x3(2)", "columns": "float3x3(float3(1), float3(2), float3(3))"}, "float3x3", (np.float32, (3, 4)), x=("int", ONE))
+    got = shim.evaluate(
+        {"m": "float3x3(2)", "columns": "float3x3(float3(1), float3(2), float3(3))"},
+        "float3x3",
+        (np.float32, (3, 4)),
+        x=("int", ONE),
+    )
     np.testing.assert_array_equal(got["m"][0][:, :3], 2 * np.eye(3))
     np.testing.assert_array_equal(got["columns"][0][:, :3], [[1] * 3, [2] * 3, [3] * 3])

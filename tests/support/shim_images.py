@@ -23,22 +23,6 @@ from metal_dlpack.msl.compiler import Compiler
 SRC = Path(__file__).resolve().parents[2] / "src"
 RUN_ROW = ctypes.CFUNCTYPE(None, ctypes.POINTER(Thread), ctypes.c_uint32)
 
-#: What the run time asks of the rest of the software Metal: settings as they are by default, no fork, launches in order.
-RUNTIME = """
-#include <stdarg.h>
-#include <stdbool.h>
-#include "softmetal/compiler.h"
-#include "softmetal/schedule.h"
-#include "softmetal/settings.h"
-#include "softmetal/validation.h"
-const softmetal_compiler *soft_compiler_current(void) { return NULL; }
-bool soft_process_is_forked(void) { return false; }
-uint64_t soft_settings_get(soft_setting setting) { (void)setting; return 0; }
-soft_order soft_schedule_order(void) { return SOFT_ORDER_FIRST; }
-uint64_t soft_schedule_random(uint64_t *state) { return ++*state; }
-void soft_validation_insist(soft_report kind, const char *format, ...) { (void)kind, (void)format; }
-"""
-
 Input = tuple[str, np.ndarray]
 
 
@@ -105,7 +89,16 @@ class Shim:
         """The compiler's command for what comes on its standard input, with no precompiled header."""
         chosen = [*flags.ALONE, *flags.LANGUAGE, *flags.MATH["fast"], *flags.machine_flags()]
         shim = [f"-I{flags.INCLUDE}", "-include", str(flags.SHIM)]
-        return [*self.clang.command, *chosen, *flags.kind_flags(self.clang.version, False), *shim, "-x", "c++", "-", *more]
+        return [
+            *self.clang.command,
+            *chosen,
+            *flags.kind_flags(self.clang.version, False),
+            *shim,
+            "-x",
+            "c++",
+            "-",
+            *more,
+        ]
 
     def check(self, text: str) -> None:
         self.clang.check("using namespace metal;\n" + text)
@@ -119,7 +112,9 @@ class Shim:
         RUN_ROW(image.run_row)(ctypes.byref(thread), made.count)
         return made.results()
 
-    def run_groups(self, expressions, result: str, dtype: object, /, group: int = 32, before: str = "", **inputs: Input):
+    def run_groups(
+        self, expressions, result: str, dtype: object, /, group: int = 32, before: str = "", **inputs: Input
+    ):
         """As evaluate, by threadgroups of `group` threads that wait for each other."""
         made = Program(self.clang, self.folder, expressions, result, dtype, inputs, before)
         made.launch.sizes[:] = [made.count, 1, 1, -(-made.count // group), 1, 1, group, 1, 1]
@@ -132,14 +127,23 @@ class Shim:
 
 @functools.cache
 def build_runtime() -> ctypes.CDLL:
-    """The run time of kernels, without the Metal around it."""
+    """The run time of kernels, without the Metal around it.
+
+    What it asks of the rest of the software Metal is answered with 0: settings as they are by default, no compiler, no
+    fork, threads in order.
+    """
+    compiler = (sysconfig.get_config_var("CC") or "cc").split()
+    sources = sorted(map(str, (SRC / "softmetal/kernels").glob("*.c")))
     with tempfile.TemporaryDirectory() as folder:
-        stand_in, library = Path(folder, "stand_in.c"), Path(folder, "runtime.so")
-        stand_in.write_text(RUNTIME)
-        compiler = (sysconfig.get_config_var("CC") or "cc").split()
-        sources = sorted(map(str, (SRC / "softmetal/kernels").glob("*.c")))
-        command = [*compiler, "-shared", "-fPIC", "-O1", f"-I{SRC}", "-o", str(library), *sources, str(stand_in)]
-        subprocess.run([*command, "-pthread", "-ldl"], check=True)
+        alone, answers, library = (Path(folder, name) for name in ("alone.so", "answers.c", "runtime.so"))
+        command = [*compiler, "-shared", "-fPIC", "-O1", f"-I{SRC}", *sources, "-pthread", "-ldl"]
+        subprocess.run([*command, "-o", str(alone)], check=True)
+        listed = subprocess.run(
+            ["nm", "-D", "--undefined-only", str(alone)], capture_output=True, text=True, check=True
+        )
+        names = [word for word in listed.stdout.split() if word.startswith("soft_")]
+        answers.write_text("".join(f"long {name}(void) {{ return 0; }}\n" for name in names))
+        subprocess.run([*command, "-o", str(library), str(answers)], check=True)
         runtime = ctypes.CDLL(str(library))
     runtime.soft_image_open.restype = ctypes.c_void_p
     runtime.soft_image_run.restype = ctypes.c_bool

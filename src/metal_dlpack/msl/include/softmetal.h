@@ -4,10 +4,8 @@
  * Calls:   the run time, through softmetal_image.runtime, and libm.
  * Threads: see softmetal_kernel.h.
  *
- * For clang 17 and later, x86-64 and arm64, with no header of the system:
- *   -isystem <this folder> -std=c++17 -fdeclspec -nostdinc -fsigned-char -fwrapv -fno-strict-aliasing -fno-math-errno
- *   -fno-exceptions -fno-rtti -fvisibility=hidden -shared -fPIC, linked with libm
- * and for a checked image also -fsanitize=thread,bounds and softmetal_checked.h.
+ * For clang 17 and later, x86-64 and arm64, with no header of the system,
+ * with the flags of ../flags.py and, for a checked image, softmetal_checked.cpp.
  */
 #ifndef SOFTMETAL_H
 #define SOFTMETAL_H

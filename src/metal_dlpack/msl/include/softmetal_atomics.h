@@ -38,9 +38,9 @@ SOFTMETAL_INLINE void atomic_store_explicit(volatile _atomic<T> *object, U desir
     T wanted = T(desired);
     __atomic_store(&object->value, &wanted, order);
 }
-template <class T>
-SOFTMETAL_INLINE T atomic_load_explicit(const volatile _atomic<T> *object, memory_order order,
-                                        thread_scope = thread_scope_device) {
+template <class T> SOFTMETAL_INLINE T atomic_load_explicit(const volatile _atomic<T> *object,
+                                                           memory_order order,
+                                                           thread_scope = thread_scope_device) {
     T found;
     __atomic_load(&object->value, &found, order);
     return found;
@@ -53,8 +53,7 @@ SOFTMETAL_INLINE T atomic_exchange_explicit(volatile _atomic<T> *object, U desir
     __atomic_exchange(&object->value, &wanted, &found, order);
     return found;
 }
-template <class T, class U>
-SOFTMETAL_INLINE bool
+template <class T, class U> SOFTMETAL_INLINE bool
 atomic_compare_exchange_weak_explicit(volatile _atomic<T> *object, T *expected, U desired,
                                       memory_order success, memory_order failure,
                                       thread_scope = thread_scope_device) {
@@ -63,24 +62,24 @@ atomic_compare_exchange_weak_explicit(volatile _atomic<T> *object, T *expected, 
 }
 
 /* An integer's is one instruction; a float's retries until nobody came between. */
-#define SOFTMETAL_ATOMIC(name, builtin, combined)                                                \
-    template <class T, class U>                                                                  \
-    SOFTMETAL_INLINE T atomic_fetch_##name##_explicit(volatile _atomic<T> *object, U operand,    \
-                                                      memory_order order,                        \
-                                                      thread_scope = thread_scope_device) {      \
-        T b = T(operand);                                                                        \
-        if constexpr (is_integral_v<T> && !__is_same(T, bool)) {                                 \
-            return builtin(&object->value, b, order);                                            \
-        } else {                                                                                 \
-            T a;                                                                                 \
-            __atomic_load(&object->value, &a, __ATOMIC_RELAXED);                                 \
-            for (T next = T(combined);                                                           \
-                 !__atomic_compare_exchange(&object->value, &a, &next, true, order,              \
-                                            __ATOMIC_RELAXED);                                   \
-                 next = T(combined)) {                                                           \
-            }                                                                                    \
-            return a;                                                                            \
-        }                                                                                        \
+#define SOFTMETAL_ATOMIC(name, builtin, combined)                                              \
+    template <class T, class U>                                                                \
+    SOFTMETAL_INLINE T atomic_fetch_##name##_explicit(volatile _atomic<T> *object, U operand,  \
+                                                      memory_order order,                      \
+                                                      thread_scope = thread_scope_device) {    \
+        T b = T(operand);                                                                      \
+        if constexpr (is_integral_v<T> && !__is_same(T, bool)) {                               \
+            return builtin(&object->value, b, order);                                          \
+        } else {                                                                               \
+            T a;                                                                               \
+            __atomic_load(&object->value, &a, __ATOMIC_RELAXED);                               \
+            for (T next = T(combined);                                                         \
+                 !__atomic_compare_exchange(&object->value, &a, &next, true, order,            \
+                                            __ATOMIC_RELAXED);                                 \
+                 next = T(combined)) {                                                         \
+            }                                                                                  \
+            return a;                                                                          \
+        }                                                                                      \
     }
 SOFTMETAL_ATOMIC(add, __atomic_fetch_add, a + b)
 SOFTMETAL_ATOMIC(sub, __atomic_fetch_sub, a - b)
@@ -92,14 +91,12 @@ SOFTMETAL_ATOMIC(max, __atomic_fetch_max, a < b ? b : a)
 #undef SOFTMETAL_ATOMIC
 
 /* Of 64 bits, without a result. */
-template <class U>
-SOFTMETAL_INLINE void atomic_min_explicit(volatile atomic_ulong *object, U operand,
-                                          memory_order order) {
+template <class U> SOFTMETAL_INLINE void atomic_min_explicit(volatile atomic_ulong *object,
+                                                             U operand, memory_order order) {
     __atomic_fetch_min(&object->value, ulong(operand), order);
 }
-template <class U>
-SOFTMETAL_INLINE void atomic_max_explicit(volatile atomic_ulong *object, U operand,
-                                          memory_order order) {
+template <class U> SOFTMETAL_INLINE void atomic_max_explicit(volatile atomic_ulong *object,
+                                                             U operand, memory_order order) {
     __atomic_fetch_max(&object->value, ulong(operand), order);
 }
 } // namespace metal

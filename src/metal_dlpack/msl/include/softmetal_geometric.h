@@ -37,7 +37,8 @@ SOFTMETAL_INLINE constexpr auto cross(A a, B b) {
     return cross(M(a), M(b));
 }
 
-template <class V, class M = softmetal::vector_argument<V>> SOFTMETAL_INLINE auto length_squared(V a) {
+template <class V, class M = softmetal::vector_argument<V>>
+SOFTMETAL_INLINE auto length_squared(V a) {
     return dot(M(a), M(a));
 }
 template <class V, class M = softmetal::vector_argument<V>> SOFTMETAL_INLINE auto length(V a) {
@@ -71,22 +72,15 @@ SOFTMETAL_INLINE M refract(I incident, V normal, S eta) {
     return M(incident) * T(eta) - M(normal) * (T(eta) * cosine + sqrt(k));
 }
 
-#define SOFTMETAL_GEOMETRIC                                                                      \
-    SOFTMETAL_USE(cross)                                                                         \
-    SOFTMETAL_USE(distance)                                                                      \
-    SOFTMETAL_USE(distance_squared)                                                              \
-    SOFTMETAL_USE(dot)                                                                           \
-    SOFTMETAL_USE(faceforward)                                                                   \
-    SOFTMETAL_USE(length)                                                                        \
-    SOFTMETAL_USE(length_squared)                                                                \
-    SOFTMETAL_USE(normalize)                                                                     \
-    SOFTMETAL_USE(reflect)                                                                       \
-    SOFTMETAL_USE(refract)
+#define SOFTMETAL_GEOMETRIC                                                                    \
+    using metal::cross, metal::distance, metal::distance_squared, metal::dot,                  \
+        metal::faceforward, metal::length, metal::length_squared, metal::normalize,            \
+        metal::reflect, metal::refract
 namespace fast {
-SOFTMETAL_GEOMETRIC
+SOFTMETAL_GEOMETRIC;
 }
 namespace precise {
-SOFTMETAL_GEOMETRIC
+SOFTMETAL_GEOMETRIC;
 }
 #undef SOFTMETAL_GEOMETRIC
 } // namespace metal

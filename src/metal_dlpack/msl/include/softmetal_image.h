@@ -4,8 +4,8 @@
  * Calls:   the kernel, and the run time for threadgroup memory.
  * Threads: run_thread and run_row are called by whichever OS thread runs the threadgroup.
  *
- * The translator names a binder for each parameter, from its attribute; the parameter's type comes
- * from the function itself.
+ * The translator names a binder for each parameter, from its attribute; the parameter's type
+ * comes from the function itself.
  */
 #ifndef SOFTMETAL_IMAGE_H
 #define SOFTMETAL_IMAGE_H
@@ -13,14 +13,15 @@
 #include "softmetal_reflection.h"
 #include "softmetal_runtime.h"
 
-/* The translator puts the kernel's text between these two.  All of its functions are inlined, as on
- * a GPU: lanes that call one function from two branches wait at two places. */
-#define SOFTMETAL_TEXT_BEGIN                                                                     \
+/* The translator puts the kernel's text between these two.  All of its functions are inlined,
+ * as on a GPU: lanes that call one function from two branches wait at two places. */
+#define SOFTMETAL_TEXT_BEGIN                                                                   \
     _Pragma("clang attribute push(__attribute__((always_inline)), apply_to = function)")
 #define SOFTMETAL_TEXT_END _Pragma("clang attribute pop")
 
-/* The functions of an image have lines, for a kernel that is inlined needs a function with lines.
- * Where an image is checked, the kernel is a function apart: what we touch is not the kernel's. */
+/* The functions of an image have lines, for a kernel that is inlined needs a function with
+ * lines.  Where an image is checked, the kernel is a function apart: what we touch is not the
+ * kernel's. */
 #if SOFTMETAL_IS_CHECKED
 #define SOFTMETAL_RUNS __attribute__((no_sanitize("thread", "bounds")))
 #define SOFTMETAL_ENTERS __attribute__((noinline))
@@ -58,15 +59,21 @@ enum thread_fact {
 
 /* The facts of a parameter of type P. */
 template <class P> SOFTMETAL_INLINE soft_argument_facts facts_of(const char *name,
-                                                                 soft_argument_kind kind, int index) {
+                                                                 soft_argument_kind kind,
+                                                                 int index) {
     typedef metal::remove_pointer_t<remove_reference_t<P>> pointee;
     typedef metal::remove_cv_t<pointee> T;
-    return {name,        soft_u8(kind), !__is_const(pointee), soft_u16(index), data_type<T>::value,
-            soft_u32(size_of<T>), soft_u32(alignment_of<T>)};
+    return {name,
+            soft_u8(kind),
+            !__is_const(pointee),
+            soft_u16(index),
+            data_type<T>::value,
+            soft_u32(size_of<T>),
+            soft_u32(alignment_of<T>)};
 }
 
-/* The parameter `P` of one thread.  What a row shares is fetched once, by prepare; take gives it
- * to a thread. */
+/* The parameter `P` of one thread.  What a row shares is fetched once, by prepare; take gives
+ * it to a thread. */
 struct no_argument {
     static constexpr bool is_argument = false;
     template <class P> SOFTMETAL_INLINE static soft_argument_facts facts(const char *) {
@@ -177,9 +184,8 @@ template <auto kernel, class... Binders> struct image {
     SOFTMETAL_RUNS static void run_thread(const soft_thread *thread) { run_row(thread, 1); }
 
     /* Fills what is known only once the image is loaded. */
-    template <size_t N>
-    SOFTMETAL_RUNS static void describe(soft_image &made, soft_argument_facts (&facts)[N],
-                                        const char *const (&names)[N]) {
+    template <size_t N> SOFTMETAL_RUNS static void
+    describe(soft_image &made, soft_argument_facts (&facts)[N], const char *const (&names)[N]) {
         made.arguments = facts;
         made.argument_count = describe_each(kernel_type(), facts, names);
         made.has_syncs = __start_softmetal_syncs != nullptr;
@@ -187,13 +193,14 @@ template <auto kernel, class... Binders> struct image {
     }
 
   private:
-    typedef decltype(kernel) kernel_type; /* a null pointer of it carries the parameters' types */
+    typedef decltype(kernel)
+        kernel_type; /* a null pointer of it carries the parameters' types */
 
     template <class... P> SOFTMETAL_ENTERS static void enter(P... given) {
         kernel(static_cast<P>(given)...);
     }
-    template <class... P>
-    __attribute__((noinline)) SOFTMETAL_RUNS static void run(void (*)(P...), const soft_thread *first, soft_u32 count) {
+    template <class... P> __attribute__((noinline)) SOFTMETAL_RUNS static void
+    run(void (*)(P...), const soft_thread *first, soft_u32 count) {
         struct {
             void *of[sizeof...(P) + 1];
         } row = {{Binders::template prepare<P>(*first->launch)...}};
@@ -217,11 +224,11 @@ template <auto kernel, class... Binders> struct image {
             enter<P...>(Binders::template take<P>(row[I], thread)...);
         }
     }
-    template <class... P>
-    SOFTMETAL_RUNS static soft_u32 describe_each(void (*)(P...), soft_argument_facts *facts,
-                                                 const char *const *names) {
+    template <class... P> SOFTMETAL_RUNS static soft_u32
+    describe_each(void (*)(P...), soft_argument_facts *facts, const char *const *names) {
         soft_u32 count = 0;
-        ((Binders::is_argument ? void(facts[count++] = Binders::template facts<P>(*names)) : void(),
+        ((Binders::is_argument ? void(facts[count++] = Binders::template facts<P>(*names))
+                               : void(),
           names++),
          ...);
         return count;
@@ -231,23 +238,23 @@ template <auto kernel, class... Binders> struct image {
 
 /* SOFTMETAL_IMAGE((scale<float, 4>), softmetal::buffer<0>, ...): a binder for each parameter.
  * `softmetal_argument_names` has their names. */
-#define SOFTMETAL_IMAGE(kernel, ...)                                                             \
-    soft_image softmetal_image = {                                                               \
-        SOFT_KERNEL_ABI,                                                                         \
-        0,                                                                                       \
-        nullptr,                                                                                 \
-        0,                                                                                       \
-        0,                                                                                       \
-        SOFTMETAL_IS_CHECKED,                                                                    \
-        softmetal::image<(kernel), ##__VA_ARGS__>::run_thread,                                   \
-        softmetal::image<(kernel), ##__VA_ARGS__>::run_row,                                      \
-        nullptr,                                                                                 \
-    };                                                                                           \
-    __attribute__((constructor)) static void softmetal_describe() {                              \
-        static soft_argument_facts                                                               \
-            facts[sizeof softmetal_argument_names / sizeof *softmetal_argument_names];           \
-        softmetal::image<(kernel), ##__VA_ARGS__>::describe(softmetal_image, facts,              \
-                                                            softmetal_argument_names);           \
+#define SOFTMETAL_IMAGE(kernel, ...)                                                           \
+    soft_image softmetal_image = {                                                             \
+        SOFT_KERNEL_ABI,                                                                       \
+        0,                                                                                     \
+        nullptr,                                                                               \
+        0,                                                                                     \
+        0,                                                                                     \
+        SOFTMETAL_IS_CHECKED,                                                                  \
+        softmetal::image<(kernel), ##__VA_ARGS__>::run_thread,                                 \
+        softmetal::image<(kernel), ##__VA_ARGS__>::run_row,                                    \
+        nullptr,                                                                               \
+    };                                                                                         \
+    __attribute__((constructor)) static void softmetal_describe() {                            \
+        static soft_argument_facts                                                             \
+            facts[sizeof softmetal_argument_names / sizeof *softmetal_argument_names];         \
+        softmetal::image<(kernel), ##__VA_ARGS__>::describe(softmetal_image, facts,            \
+                                                            softmetal_argument_names);         \
     }
 
 /* A function constant that nobody has given a value yet. */

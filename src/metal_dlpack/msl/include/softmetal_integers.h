@@ -4,8 +4,8 @@
  * Calls:   nothing.
  * Threads: every function is pure.
  *
- * In each expression T is the type of the arguments a, b and d; arithmetic that could overflow is
- * unsigned, or twice as wide.
+ * In each expression T is the type of the arguments a, b and d; arithmetic that could overflow
+ * is unsigned, or twice as wide.
  */
 #ifndef SOFTMETAL_INTEGERS_H
 #define SOFTMETAL_INTEGERS_H
@@ -33,7 +33,7 @@ template <class T> SOFTMETAL_INLINE constexpr T high_half(T a, T b) {
 template <class T> SOFTMETAL_INLINE constexpr T saturated_sum(T a, T b, T d) {
     if constexpr (__is_signed(T) || sizeof(T) < 8)
         return saturate_to<T>(wide(a) * wide(b) + wide(d));
-    unsigned __int128 sum = (unsigned __int128)(a) * b + d;
+    unsigned __int128 sum = (unsigned __int128)(a)*b + d;
     return sum >> 64 ? T(-1) : T(sum);
 }
 template <class T> SOFTMETAL_INLINE constexpr T reversed(T a) {
@@ -82,11 +82,12 @@ SOFTMETAL_INLINE constexpr softmetal::unsigned_of<T> absdiff(T a, T b) {
     typedef softmetal::unsigned_of<T> U;
     return a < b ? U(U(b) - U(a)) : U(U(a) - U(b));
 }
-#define SOFTMETAL_ABSDIFF(N)                                                                     \
-    template <class T>                                                                           \
-    SOFTMETAL_INLINE constexpr vec<softmetal::unsigned_of<T>, N> absdiff(vec<T, N> a,            \
-                                                                         vec<T, N> b) {          \
-        return vec<softmetal::unsigned_of<T>, N>(SOFTMETAL_EACH_##N(SOFTMETAL_CALL2, absdiff));  \
+#define SOFTMETAL_ABSDIFF(N)                                                                   \
+    template <class T>                                                                         \
+    SOFTMETAL_INLINE constexpr vec<softmetal::unsigned_of<T>, N> absdiff(vec<T, N> a,          \
+                                                                         vec<T, N> b) {        \
+        return vec<softmetal::unsigned_of<T>, N>(                                              \
+            SOFTMETAL_EACH_##N(SOFTMETAL_CALL2, absdiff));                                     \
     }
 SOFTMETAL_ABSDIFF(2)
 SOFTMETAL_ABSDIFF(3)
@@ -94,7 +95,8 @@ SOFTMETAL_ABSDIFF(4)
 #undef SOFTMETAL_ABSDIFF
 
 SOFTMETAL_INTEGERS1(clz, softmetal::leading_zeros(a))
-SOFTMETAL_INTEGERS1(ctz, a == T(0) ? softmetal::width<T> : __builtin_ctzll((unsigned long long)a))
+SOFTMETAL_INTEGERS1(ctz,
+                    a == T(0) ? softmetal::width<T> : __builtin_ctzll((unsigned long long)a))
 SOFTMETAL_INTEGERS1(popcount, __builtin_popcountll(softmetal::unsigned_of<T>(a)))
 SOFTMETAL_INTEGERS1(reverse_bits, softmetal::reversed(a))
 
@@ -106,7 +108,8 @@ SOFTMETAL_INTEGERS2(mulhi, softmetal::high_half(a, b))
 SOFTMETAL_INTEGERS2(rotate, softmetal::rotated(a, b))
 SOFTMETAL_INTEGERS2(mul24, uint(softmetal::low24(a)) * uint(softmetal::low24(b)))
 
-SOFTMETAL_INTEGERS3(madhi, softmetal::unsigned_of<T>(mulhi(a, b)) + softmetal::unsigned_of<T>(d))
+SOFTMETAL_INTEGERS3(madhi,
+                    softmetal::unsigned_of<T>(mulhi(a, b)) + softmetal::unsigned_of<T>(d))
 SOFTMETAL_INTEGERS3(mad24, uint(mul24(a, b)) + uint(d))
 SOFTMETAL_INTEGERS3(madsat, softmetal::saturated_sum(a, b, d))
 
@@ -120,15 +123,15 @@ template <class T, class = softmetal::if_integral<T>>
 SOFTMETAL_INLINE constexpr T insert_bits(T base, T insert, uint offset, uint bits) {
     return softmetal::insert(base, insert, offset, bits);
 }
-#define SOFTMETAL_BITS(N)                                                                        \
-    template <class T>                                                                           \
-    SOFTMETAL_INLINE constexpr vec<T, N> extract_bits(vec<T, N> a, uint offset, uint bits) {     \
-        return vec<T, N>(SOFTMETAL_EACH_##N(SOFTMETAL_EXTRACTED, offset, bits));                 \
-    }                                                                                            \
-    template <class T>                                                                           \
-    SOFTMETAL_INLINE constexpr vec<T, N> insert_bits(vec<T, N> a, vec<T, N> b, uint offset,      \
-                                                     uint bits) {                                \
-        return vec<T, N>(SOFTMETAL_EACH_##N(SOFTMETAL_INSERTED, offset, bits));                  \
+#define SOFTMETAL_BITS(N)                                                                      \
+    template <class T>                                                                         \
+    SOFTMETAL_INLINE constexpr vec<T, N> extract_bits(vec<T, N> a, uint offset, uint bits) {   \
+        return vec<T, N>(SOFTMETAL_EACH_##N(SOFTMETAL_EXTRACTED, offset, bits));               \
+    }                                                                                          \
+    template <class T>                                                                         \
+    SOFTMETAL_INLINE constexpr vec<T, N> insert_bits(vec<T, N> a, vec<T, N> b, uint offset,    \
+                                                     uint bits) {                              \
+        return vec<T, N>(SOFTMETAL_EACH_##N(SOFTMETAL_INSERTED, offset, bits));                \
     }
 SOFTMETAL_BITS(2)
 SOFTMETAL_BITS(3)

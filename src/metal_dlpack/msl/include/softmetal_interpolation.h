@@ -21,19 +21,11 @@ SOFTMETAL_FLOATS3(mix, a + (b - a) * d)
 SOFTMETAL_FLOATS3(smoothstep, softmetal::smooth(saturate((d - a) / (b - a))))
 
 namespace fast {
-SOFTMETAL_USE(mix)
-SOFTMETAL_USE(saturate)
-SOFTMETAL_USE(sign)
-SOFTMETAL_USE(smoothstep)
-SOFTMETAL_USE(step)
-} // namespace fast
+using metal::mix, metal::saturate, metal::sign, metal::smoothstep, metal::step;
+}
 namespace precise {
-SOFTMETAL_USE(mix)
-SOFTMETAL_USE(saturate)
-SOFTMETAL_USE(sign)
-SOFTMETAL_USE(smoothstep)
-SOFTMETAL_USE(step)
-} // namespace precise
+using metal::mix, metal::saturate, metal::sign, metal::smoothstep, metal::step;
+}
 } // namespace metal
 
 #endif /* SOFTMETAL_INTERPOLATION_H */

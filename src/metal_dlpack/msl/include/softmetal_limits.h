@@ -125,56 +125,56 @@ template <class T> struct numeric_limits<volatile T> : numeric_limits<T> {};
 enum float_round_style { round_indeterminate = -1, round_toward_zero, round_to_nearest };
 
 /* PREFIX names the constants above. */
-#define SOFTMETAL_FLOAT_LIMITS(T, PREFIX)                                                        \
-    template <> struct _numeric_limits_impl<T> {                                                 \
-        static constexpr bool is_specialized = true, is_signed = true, is_integer = false,       \
-                              is_exact = false, has_infinity = true, has_quiet_NaN = true,       \
-                              has_signaling_NaN = true, is_iec559 = true, is_bounded = true,     \
-                              is_modulo = false, traps = false;                                  \
-        static constexpr int digits = PREFIX##_MANT_DIG, digits10 = PREFIX##_DIG,                \
-                             max_digits10 = PREFIX##_DECIMAL_DIG, radix = 2,                     \
-                             min_exponent = PREFIX##_MIN_EXP, max_exponent = PREFIX##_MAX_EXP,   \
-                             min_exponent10 = PREFIX##_MIN_10_EXP,                               \
-                             max_exponent10 = PREFIX##_MAX_10_EXP;                               \
-        static constexpr float_round_style round_style = round_to_nearest;                       \
-        SOFTMETAL_INLINE static constexpr T min() { return PREFIX##_MIN; }                       \
-        SOFTMETAL_INLINE static constexpr T max() { return PREFIX##_MAX; }                       \
-        SOFTMETAL_INLINE static constexpr T lowest() { return -PREFIX##_MAX; }                   \
-        SOFTMETAL_INLINE static constexpr T epsilon() { return PREFIX##_EPSILON; }               \
-        SOFTMETAL_INLINE static constexpr T round_error() { return T(0.5f); }                    \
-        SOFTMETAL_INLINE static constexpr T infinity() { return T(__builtin_inff()); }           \
-        SOFTMETAL_INLINE static constexpr T quiet_NaN() { return T(__builtin_nanf("")); }        \
-        SOFTMETAL_INLINE static constexpr T signaling_NaN() { return T(__builtin_nanf("")); }    \
-        SOFTMETAL_INLINE static constexpr T denorm_min() {                                       \
-            return T(float(PREFIX##_MIN) * float(PREFIX##_EPSILON));                             \
-        }                                                                                        \
+#define SOFTMETAL_FLOAT_LIMITS(T, PREFIX)                                                      \
+    template <> struct _numeric_limits_impl<T> {                                               \
+        static constexpr bool is_specialized = true, is_signed = true, is_integer = false,     \
+                              is_exact = false, has_infinity = true, has_quiet_NaN = true,     \
+                              has_signaling_NaN = true, is_iec559 = true, is_bounded = true,   \
+                              is_modulo = false, traps = false;                                \
+        static constexpr int digits = PREFIX##_MANT_DIG, digits10 = PREFIX##_DIG,              \
+                             max_digits10 = PREFIX##_DECIMAL_DIG, radix = 2,                   \
+                             min_exponent = PREFIX##_MIN_EXP, max_exponent = PREFIX##_MAX_EXP, \
+                             min_exponent10 = PREFIX##_MIN_10_EXP,                             \
+                             max_exponent10 = PREFIX##_MAX_10_EXP;                             \
+        static constexpr float_round_style round_style = round_to_nearest;                     \
+        SOFTMETAL_INLINE static constexpr T min() { return PREFIX##_MIN; }                     \
+        SOFTMETAL_INLINE static constexpr T max() { return PREFIX##_MAX; }                     \
+        SOFTMETAL_INLINE static constexpr T lowest() { return -PREFIX##_MAX; }                 \
+        SOFTMETAL_INLINE static constexpr T epsilon() { return PREFIX##_EPSILON; }             \
+        SOFTMETAL_INLINE static constexpr T round_error() { return T(0.5f); }                  \
+        SOFTMETAL_INLINE static constexpr T infinity() { return T(__builtin_inff()); }         \
+        SOFTMETAL_INLINE static constexpr T quiet_NaN() { return T(__builtin_nanf("")); }      \
+        SOFTMETAL_INLINE static constexpr T signaling_NaN() { return T(__builtin_nanf("")); }  \
+        SOFTMETAL_INLINE static constexpr T denorm_min() {                                     \
+            return T(float(PREFIX##_MIN) * float(PREFIX##_EPSILON));                           \
+        }                                                                                      \
     };
 SOFTMETAL_FLOAT_LIMITS(float, FLT)
 SOFTMETAL_FLOAT_LIMITS(half, HALF)
 SOFTMETAL_FLOAT_LIMITS(bfloat, BFLT)
 #undef SOFTMETAL_FLOAT_LIMITS
 
-#define SOFTMETAL_INTEGER_LIMITS(T)                                                              \
-    template <> struct _numeric_limits_impl<T> {                                                 \
-        static constexpr bool is_specialized = true, is_signed = __is_signed(T),                 \
-                              is_integer = true, is_exact = true, has_infinity = false,          \
-                              has_quiet_NaN = false, has_signaling_NaN = false,                  \
-                              is_iec559 = false, is_bounded = true, is_modulo = !is_signed,      \
-                              traps = false;                                                     \
-        static constexpr int digits = __is_same(T, bool) ? 1 : int(8 * sizeof(T)) - is_signed,   \
-                             digits10 = digits * 30103 / 100000, max_digits10 = 0, radix = 2,    \
-                             min_exponent = 0, max_exponent = 0, min_exponent10 = 0,             \
-                             max_exponent10 = 0;                                                 \
-        static constexpr float_round_style round_style = round_toward_zero;                      \
-        SOFTMETAL_INLINE static constexpr T max() { return T(~0ull >> (64 - digits)); }          \
-        SOFTMETAL_INLINE static constexpr T min() { return is_signed ? T(~max()) : T(0); }       \
-        SOFTMETAL_INLINE static constexpr T lowest() { return min(); }                           \
-        SOFTMETAL_INLINE static constexpr T epsilon() { return T(0); }                           \
-        SOFTMETAL_INLINE static constexpr T round_error() { return T(0); }                       \
-        SOFTMETAL_INLINE static constexpr T infinity() { return T(0); }                          \
-        SOFTMETAL_INLINE static constexpr T quiet_NaN() { return T(0); }                         \
-        SOFTMETAL_INLINE static constexpr T signaling_NaN() { return T(0); }                     \
-        SOFTMETAL_INLINE static constexpr T denorm_min() { return T(0); }                        \
+#define SOFTMETAL_INTEGER_LIMITS(T)                                                            \
+    template <> struct _numeric_limits_impl<T> {                                               \
+        static constexpr bool is_specialized = true, is_signed = __is_signed(T),               \
+                              is_integer = true, is_exact = true, has_infinity = false,        \
+                              has_quiet_NaN = false, has_signaling_NaN = false,                \
+                              is_iec559 = false, is_bounded = true, is_modulo = !is_signed,    \
+                              traps = false;                                                   \
+        static constexpr int digits = __is_same(T, bool) ? 1 : int(8 * sizeof(T)) - is_signed, \
+                             digits10 = digits * 30103 / 100000, max_digits10 = 0, radix = 2,  \
+                             min_exponent = 0, max_exponent = 0, min_exponent10 = 0,           \
+                             max_exponent10 = 0;                                               \
+        static constexpr float_round_style round_style = round_toward_zero;                    \
+        SOFTMETAL_INLINE static constexpr T max() { return T(~0ull >> (64 - digits)); }        \
+        SOFTMETAL_INLINE static constexpr T min() { return is_signed ? T(~max()) : T(0); }     \
+        SOFTMETAL_INLINE static constexpr T lowest() { return min(); }                         \
+        SOFTMETAL_INLINE static constexpr T epsilon() { return T(0); }                         \
+        SOFTMETAL_INLINE static constexpr T round_error() { return T(0); }                     \
+        SOFTMETAL_INLINE static constexpr T infinity() { return T(0); }                        \
+        SOFTMETAL_INLINE static constexpr T quiet_NaN() { return T(0); }                       \
+        SOFTMETAL_INLINE static constexpr T signaling_NaN() { return T(0); }                   \
+        SOFTMETAL_INLINE static constexpr T denorm_min() { return T(0); }                      \
     };
 SOFTMETAL_INTEGER_LIMITS(bool)
 SOFTMETAL_INTEGER_LIMITS(char)

@@ -10,7 +10,7 @@
 #include "softmetal_relational.h"
 
 namespace softmetal {
-/* sin(pi a) and cos(pi a): exact at each quarter of a turn, since a is reduced before pi comes. */
+/* sin(pi a) and cos(pi a), exact at each quarter of a turn: a is reduced before pi comes. */
 SOFTMETAL_INLINE double half_turn(float a) {
     return double(a) - 2 * __builtin_rint(double(a) / 2);
 }
@@ -91,13 +91,17 @@ SOFTMETAL_FLOATS3(fmedian3, fmax(fmin(a, b), fmin(fmax(a, b), d)))
 SOFTMETAL_INLINE float fract(float a) {
     return softmetal::below_one(a - __builtin_floorf(a), 0x1.fffffep-1f);
 }
-SOFTMETAL_INLINE half fract(half a) { return softmetal::below_one(a - floor(a), half(0x1.ffcp-1f)); }
+SOFTMETAL_INLINE half fract(half a) {
+    return softmetal::below_one(a - floor(a), half(0x1.ffcp-1f));
+}
 SOFTMETAL_INLINE bfloat fract(bfloat a) {
     return softmetal::below_one(a - floor(a), bfloat(0x1.fep-1f));
 }
 SOFTMETAL_VECTORS1(fract, T, mixed_floats)
 
-SOFTMETAL_INLINE float nextafter(float a, float b) { return softmetal::next<float, uint>(a, b); }
+SOFTMETAL_INLINE float nextafter(float a, float b) {
+    return softmetal::next<float, uint>(a, b);
+}
 SOFTMETAL_INLINE half nextafter(half a, half b) { return softmetal::next<half, ushort>(a, b); }
 SOFTMETAL_INLINE bfloat nextafter(bfloat a, bfloat b) {
     return softmetal::next<bfloat, ushort>(a, b);
@@ -106,7 +110,9 @@ SOFTMETAL_VECTORS2(nextafter, T, mixed_floats)
 
 /* Functions with an integer beside, or a second result. */
 template <class T, class = softmetal::if_floating<T>> SOFTMETAL_INLINE int ilogb(T a) {
-    return a == T(0) || isnan(a) ? FP_ILOGBNAN : isinf(a) ? INT_MAX : __builtin_ilogbf(float(a));
+    return a == T(0) || isnan(a) ? FP_ILOGBNAN
+           : isinf(a)            ? INT_MAX
+                                 : __builtin_ilogbf(float(a));
 }
 SOFTMETAL_OVER_VECTORS(ilogb, int, SOFTMETAL_CALL1, SOFTMETAL_TAKE1)
 
@@ -124,20 +130,22 @@ SOFTMETAL_INLINE constexpr T modf(T a, T &whole) {
     whole = trunc(a);
     return copysign(isinf(a) ? T(0) : T(a - whole), a);
 }
-template <class T, class = softmetal::if_floating<T>> SOFTMETAL_INLINE T sincos(T a, T &cosine) {
+template <class T, class = softmetal::if_floating<T>>
+SOFTMETAL_INLINE T sincos(T a, T &cosine) {
     cosine = cos(a);
     return sin(a);
 }
 /* Of vectors; `Other` is the type of the second. */
 #define SOFTMETAL_BESIDE(c, name) name(a.c, other.c)
-#define SOFTMETAL_TWO(N, name, ...)                                                              \
-    template <class T> SOFTMETAL_INLINE constexpr vec<T, N> name(vec<T, N> a, __VA_ARGS__ other) { \
-        return vec<T, N>(SOFTMETAL_EACH_##N(SOFTMETAL_BESIDE, name));                            \
+#define SOFTMETAL_TWO(N, name, ...)                                                            \
+    template <class T>                                                                         \
+    SOFTMETAL_INLINE constexpr vec<T, N> name(vec<T, N> a, __VA_ARGS__ other) {                \
+        return vec<T, N>(SOFTMETAL_EACH_##N(SOFTMETAL_BESIDE, name));                          \
     }
-#define SOFTMETAL_TWO_EACH(N)                                                                    \
-    SOFTMETAL_TWO(N, ldexp, int##N)                                                              \
-    SOFTMETAL_TWO(N, frexp, int##N &)                                                            \
-    SOFTMETAL_TWO(N, modf, vec<T, N> &)                                                          \
+#define SOFTMETAL_TWO_EACH(N)                                                                  \
+    SOFTMETAL_TWO(N, ldexp, int##N)                                                            \
+    SOFTMETAL_TWO(N, frexp, int##N &)                                                          \
+    SOFTMETAL_TWO(N, modf, vec<T, N> &)                                                        \
     SOFTMETAL_TWO(N, sincos, vec<T, N> &)
 SOFTMETAL_TWO_EACH(2)
 SOFTMETAL_TWO_EACH(3)
@@ -156,20 +164,22 @@ SOFTMETAL_NUMBERS3(median3, fmedian3(a, b, d), max(min(a, b), min(max(a, b), d))
 SOFTMETAL_NUMBERS3(clamp, fmin(fmax(a, b), d), min(max(a, b), d))
 
 /* There is one accuracy: the CPU's. */
-#define SOFTMETAL_FLOAT_FUNCTIONS(USE)                                                           \
-    USE(abs) USE(acos) USE(acosh) USE(asin) USE(asinh) USE(atan) USE(atan2) USE(atanh) USE(ceil) \
-    USE(clamp) USE(copysign) USE(cos) USE(cosh) USE(cospi) USE(divide) USE(exp) USE(exp10)       \
-    USE(exp2) USE(fabs) USE(fdim) USE(floor) USE(fma) USE(fmax) USE(fmax3) USE(fmedian3)         \
-    USE(fmin) USE(fmin3) USE(fmod) USE(fract) USE(frexp) USE(ilogb) USE(ldexp) USE(log)          \
-    USE(log10) USE(log2) USE(max) USE(max3) USE(median3) USE(min) USE(min3) USE(modf)            \
-    USE(nextafter) USE(pow) USE(powr) USE(rint) USE(round) USE(rsqrt) USE(sin) USE(sincos)       \
-    USE(sinh) USE(sinpi) USE(sqrt) USE(tan) USE(tanh) USE(tanpi) USE(trunc)
-#define SOFTMETAL_USE(name) using metal::name;
+#define SOFTMETAL_FLOAT_FUNCTIONS                                                              \
+    using metal::abs, metal::acos, metal::acosh, metal::asin, metal::asinh, metal::atan,       \
+        metal::atan2, metal::atanh, metal::ceil, metal::clamp, metal::copysign, metal::cos,    \
+        metal::cosh, metal::cospi, metal::divide, metal::exp, metal::exp10, metal::exp2,       \
+        metal::fabs, metal::fdim, metal::floor, metal::fma, metal::fmax, metal::fmax3,         \
+        metal::fmedian3, metal::fmin, metal::fmin3, metal::fmod, metal::fract, metal::frexp,   \
+        metal::ilogb, metal::ldexp, metal::log, metal::log10, metal::log2, metal::max,         \
+        metal::max3, metal::median3, metal::min, metal::min3, metal::modf, metal::nextafter,   \
+        metal::pow, metal::powr, metal::rint, metal::round, metal::rsqrt, metal::sin,          \
+        metal::sincos, metal::sinh, metal::sinpi, metal::sqrt, metal::tan, metal::tanh,        \
+        metal::tanpi, metal::trunc
 namespace fast {
-SOFTMETAL_FLOAT_FUNCTIONS(SOFTMETAL_USE)
+SOFTMETAL_FLOAT_FUNCTIONS;
 }
 namespace precise {
-SOFTMETAL_FLOAT_FUNCTIONS(SOFTMETAL_USE)
+SOFTMETAL_FLOAT_FUNCTIONS;
 }
 #undef SOFTMETAL_FLOAT_FUNCTIONS
 } // namespace metal

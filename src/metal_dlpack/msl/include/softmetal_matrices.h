@@ -18,19 +18,22 @@ template <class T, int Columns, int Rows> struct matrix {
     /* The diagonal. */
     template <class S, class = softmetal::if_scalar<S>>
     SOFTMETAL_INLINE explicit constexpr matrix(S s) : columns{} {
-        for (int i = 0; i < Columns && i < Rows; i++) columns[i][size_t(i)] = T(s);
+        for (int i = 0; i < Columns && i < Rows; i++)
+            columns[i][size_t(i)] = T(s);
     }
     template <class S, class = enable_if_t<!__is_same(S, T)>>
     SOFTMETAL_INLINE explicit constexpr matrix(const matrix<S, Columns, Rows> &o) : columns{} {
-        for (int i = 0; i < Columns; i++) columns[i] = column(o.columns[i]);
+        for (int i = 0; i < Columns; i++)
+            columns[i] = column(o.columns[i]);
     }
     /* Its columns, or its elements one column after the other. */
-    template <class... A, class = enable_if_t<sizeof...(A) == Columns ||
-                                              sizeof...(A) == Columns * Rows>>
+    template <class... A,
+              class = enable_if_t<sizeof...(A) == Columns || sizeof...(A) == Columns * Rows>>
     SOFTMETAL_INLINE constexpr matrix(A... a) : columns{} {
         if constexpr (sizeof...(A) == Columns) {
             const column given[] = {column(a)...};
-            for (int i = 0; i < Columns; i++) columns[i] = given[i];
+            for (int i = 0; i < Columns; i++)
+                columns[i] = given[i];
         } else {
             const T given[] = {T(a)...};
             for (int i = 0; i < Columns * Rows; i++)
@@ -41,15 +44,18 @@ template <class T, int Columns, int Rows> struct matrix {
     SOFTMETAL_INLINE constexpr const column &operator[](size_t i) const { return columns[i]; }
 
     SOFTMETAL_INLINE constexpr matrix &operator+=(const matrix &b) {
-        for (int i = 0; i < Columns; i++) columns[i] += b.columns[i];
+        for (int i = 0; i < Columns; i++)
+            columns[i] += b.columns[i];
         return *this;
     }
     SOFTMETAL_INLINE constexpr matrix &operator-=(const matrix &b) {
-        for (int i = 0; i < Columns; i++) columns[i] -= b.columns[i];
+        for (int i = 0; i < Columns; i++)
+            columns[i] -= b.columns[i];
         return *this;
     }
     SOFTMETAL_INLINE constexpr matrix &operator*=(T s) {
-        for (int i = 0; i < Columns; i++) columns[i] *= s;
+        for (int i = 0; i < Columns; i++)
+            columns[i] *= s;
         return *this;
     }
     SOFTMETAL_INLINE constexpr matrix &operator*=(const matrix<T, Columns, Columns> &b) {
@@ -76,13 +82,15 @@ template <class T, int Columns, int Rows> struct matrix {
     /* A column vector on the right, a row vector on the left. */
     friend SOFTMETAL_INLINE constexpr column operator*(const matrix &m, vec<T, Columns> v) {
         column sum = m.columns[0] * v[0];
-        for (int i = 1; i < Columns; i++) sum += m.columns[i] * v[size_t(i)];
+        for (int i = 1; i < Columns; i++)
+            sum += m.columns[i] * v[size_t(i)];
         return sum;
     }
     friend SOFTMETAL_INLINE constexpr vec<T, Columns> operator*(column v, const matrix &m) {
         vec<T, Columns> out = T(0);
         for (int i = 0; i < Columns; i++)
-            for (int j = 0; j < Rows; j++) out[size_t(i)] += v[size_t(j)] * m.columns[i][size_t(j)];
+            for (int j = 0; j < Rows; j++)
+                out[size_t(i)] += v[size_t(j)] * m.columns[i][size_t(j)];
         return out;
     }
 };
@@ -91,16 +99,17 @@ template <class T, int Inner, int Rows, int Columns>
 SOFTMETAL_INLINE constexpr matrix<T, Columns, Rows>
 operator*(const matrix<T, Inner, Rows> &a, const matrix<T, Columns, Inner> &b) {
     matrix<T, Columns, Rows> out;
-    for (int i = 0; i < Columns; i++) out[size_t(i)] = a * b[size_t(i)];
+    for (int i = 0; i < Columns; i++)
+        out[size_t(i)] = a * b[size_t(i)];
     return out;
 }
 
-template <class T, int Columns, int Rows>
-SOFTMETAL_INLINE constexpr matrix<T, Rows, Columns>
+template <class T, int Columns, int Rows> SOFTMETAL_INLINE constexpr matrix<T, Rows, Columns>
 transpose(const matrix<T, Columns, Rows> &m) {
     matrix<T, Rows, Columns> out;
     for (size_t i = 0; i < Columns; i++)
-        for (size_t j = 0; j < Rows; j++) out[j][i] = m[i][j];
+        for (size_t j = 0; j < Rows; j++)
+            out[j][i] = m[i][j];
     return out;
 }
 
@@ -116,27 +125,28 @@ template <class T> SOFTMETAL_INLINE constexpr T determinant(const matrix<T, 4, 4
     T sum = T(0);
     for (size_t i = 0; i < 4; i++) {
         matrix<T, 3, 3> minor;
-        for (size_t j = 0; j < 3; j++) minor[j] = m[j < i ? j : j + 1].get_yzw();
+        for (size_t j = 0; j < 3; j++)
+            minor[j] = m[j < i ? j : j + 1].get_yzw();
         sum += (i % 2 ? T(-1) : T(1)) * m[i].x * determinant(minor);
     }
     return sum;
 }
 } // namespace metal
 
-#define SOFTMETAL_NAME_MATRIX(T, C, R)                                                           \
-    typedef metal::matrix<T, C, R> T##C##x##R;                                                   \
-    namespace metal {                                                                            \
-    using ::T##C##x##R;                                                                          \
+#define SOFTMETAL_NAME_MATRIX(T, C, R)                                                         \
+    typedef metal::matrix<T, C, R> T##C##x##R;                                                 \
+    namespace metal {                                                                          \
+    using ::T##C##x##R;                                                                        \
     }
-#define SOFTMETAL_NAME_MATRICES(T)                                                               \
-    SOFTMETAL_NAME_MATRIX(T, 2, 2)                                                               \
-    SOFTMETAL_NAME_MATRIX(T, 2, 3)                                                               \
-    SOFTMETAL_NAME_MATRIX(T, 2, 4)                                                               \
-    SOFTMETAL_NAME_MATRIX(T, 3, 2)                                                               \
-    SOFTMETAL_NAME_MATRIX(T, 3, 3)                                                               \
-    SOFTMETAL_NAME_MATRIX(T, 3, 4)                                                               \
-    SOFTMETAL_NAME_MATRIX(T, 4, 2)                                                               \
-    SOFTMETAL_NAME_MATRIX(T, 4, 3)                                                               \
+#define SOFTMETAL_NAME_MATRICES(T)                                                             \
+    SOFTMETAL_NAME_MATRIX(T, 2, 2)                                                             \
+    SOFTMETAL_NAME_MATRIX(T, 2, 3)                                                             \
+    SOFTMETAL_NAME_MATRIX(T, 2, 4)                                                             \
+    SOFTMETAL_NAME_MATRIX(T, 3, 2)                                                             \
+    SOFTMETAL_NAME_MATRIX(T, 3, 3)                                                             \
+    SOFTMETAL_NAME_MATRIX(T, 3, 4)                                                             \
+    SOFTMETAL_NAME_MATRIX(T, 4, 2)                                                             \
+    SOFTMETAL_NAME_MATRIX(T, 4, 3)                                                             \
     SOFTMETAL_NAME_MATRIX(T, 4, 4)
 SOFTMETAL_NAME_MATRICES(float)
 SOFTMETAL_NAME_MATRICES(half)

@@ -42,8 +42,7 @@ template <class T, size_t N> struct array {
 template <class T> struct array_ref {
     SOFTMETAL_INLINE constexpr array_ref(T *values, size_t count)
         : values(values), count(count) {}
-    template <size_t N>
-    SOFTMETAL_INLINE constexpr array_ref(array<remove_const_t<T>, N> &whole)
+    template <size_t N> SOFTMETAL_INLINE constexpr array_ref(array<remove_const_t<T>, N> &whole)
         : values(whole.values), count(N) {}
     SOFTMETAL_INLINE constexpr T &operator[](size_t i) const { return values[i]; }
     SOFTMETAL_INLINE constexpr T *data() const { return values; }
@@ -57,7 +56,12 @@ template <class T> struct array_ref {
     size_t count;
 };
 
-enum os_log_type { os_log_type_default, os_log_type_info, os_log_type_debug, os_log_type_error };
+enum os_log_type {
+    os_log_type_default,
+    os_log_type_info,
+    os_log_type_debug,
+    os_log_type_error
+};
 struct os_log {
     template <class... A> SOFTMETAL_INLINE constexpr os_log(const A &...) {}
     template <class... A> SOFTMETAL_INLINE void log(const A &...) const {}
@@ -72,9 +76,9 @@ inline constexpr os_log os_log_default;
 /* Types without functions: a library that has textures opens, a kernel that reads one fails. */
 enum class access { sample, read, write, read_write };
 enum class memory_coherence { memory_coherence_threadgroup, memory_coherence_device };
-#define SOFTMETAL_TEXTURE(name)                                                                  \
-    template <class T, access A = access::sample,                                                \
-              memory_coherence C = memory_coherence::memory_coherence_threadgroup>               \
+#define SOFTMETAL_TEXTURE(name)                                                                \
+    template <class T, access A = access::sample,                                              \
+              memory_coherence C = memory_coherence::memory_coherence_threadgroup>             \
     struct name {};
 SOFTMETAL_TEXTURE(texture1d)
 SOFTMETAL_TEXTURE(texture1d_array)
@@ -107,16 +111,16 @@ struct sampler {
 } // namespace metal
 
 /* simd/simd.h: simd::float4, simd_float4, vector_float4; simd::float4x4 and its kind. */
-#define SOFTMETAL_SIMD_NAMES(T, N)                                                               \
-    typedef T##N simd_##T##N;                                                                    \
-    typedef T##N vector_##T##N;                                                                  \
-    namespace simd {                                                                             \
-    using ::packed_##T##N;                                                                       \
-    using ::T##N;                                                                                \
+#define SOFTMETAL_SIMD_NAMES(T, N)                                                             \
+    typedef T##N simd_##T##N;                                                                  \
+    typedef T##N vector_##T##N;                                                                \
+    namespace simd {                                                                           \
+    using ::packed_##T##N;                                                                     \
+    using ::T##N;                                                                              \
     }
-#define SOFTMETAL_SIMD_SIZES(T)                                                                  \
-    SOFTMETAL_SIMD_NAMES(T, 2)                                                                   \
-    SOFTMETAL_SIMD_NAMES(T, 3)                                                                   \
+#define SOFTMETAL_SIMD_SIZES(T)                                                                \
+    SOFTMETAL_SIMD_NAMES(T, 2)                                                                 \
+    SOFTMETAL_SIMD_NAMES(T, 3)                                                                 \
     SOFTMETAL_SIMD_NAMES(T, 4)
 SOFTMETAL_SIMD_SIZES(char)
 SOFTMETAL_SIMD_SIZES(uchar)
@@ -131,15 +135,15 @@ SOFTMETAL_SIMD_SIZES(float)
 #undef SOFTMETAL_SIMD_SIZES
 #undef SOFTMETAL_SIMD_NAMES
 
-#define SOFTMETAL_SIMD_MATRIX(T, C, R)                                                           \
-    typedef T##C##x##R simd_##T##C##x##R;                                                        \
-    typedef T##C##x##R matrix_##T##C##x##R;                                                      \
-    namespace simd {                                                                             \
-    using ::T##C##x##R;                                                                          \
+#define SOFTMETAL_SIMD_MATRIX(T, C, R)                                                         \
+    typedef T##C##x##R simd_##T##C##x##R;                                                      \
+    typedef T##C##x##R matrix_##T##C##x##R;                                                    \
+    namespace simd {                                                                           \
+    using ::T##C##x##R;                                                                        \
     }
-#define SOFTMETAL_SIMD_MATRICES(T, C)                                                            \
-    SOFTMETAL_SIMD_MATRIX(T, C, 2)                                                               \
-    SOFTMETAL_SIMD_MATRIX(T, C, 3)                                                               \
+#define SOFTMETAL_SIMD_MATRICES(T, C)                                                          \
+    SOFTMETAL_SIMD_MATRIX(T, C, 2)                                                             \
+    SOFTMETAL_SIMD_MATRIX(T, C, 3)                                                             \
     SOFTMETAL_SIMD_MATRIX(T, C, 4)
 SOFTMETAL_SIMD_MATRICES(float, 2)
 SOFTMETAL_SIMD_MATRICES(float, 3)

@@ -1,4 +1,4 @@
-/* softmetal_packing.h: metal_pack: vectors of floats in the bits of an integer, and out of them.
+/* softmetal_packing.h: metal_pack: vectors of floats in the bits of an integer, and back.
  *
  * Owns:    nothing.
  * Calls:   libm for sRGB.
@@ -49,8 +49,8 @@ SOFTMETAL_INLINE uint pack_float_to_snorm4x8(float4 a) {
            to_snorm(a.w, 8) << 24;
 }
 SOFTMETAL_INLINE uint pack_float_to_srgb_unorm4x8(float4 a) {
-    return pack_float_to_unorm4x8(float4(softmetal::to_srgb(a.x), softmetal::to_srgb(a.y),
-                                         softmetal::to_srgb(a.z), a.w));
+    return pack_float_to_unorm4x8(
+        float4(softmetal::to_srgb(a.x), softmetal::to_srgb(a.y), softmetal::to_srgb(a.z), a.w));
 }
 SOFTMETAL_INLINE uint pack_float_to_unorm2x16(float2 a) {
     return softmetal::to_unorm(a.x, 16) | softmetal::to_unorm(a.y, 16) << 16;
@@ -100,12 +100,12 @@ SOFTMETAL_INLINE float3 unpack_unorm565_to_float(ushort a) {
 }
 
 /* The same of halves. */
-#define SOFTMETAL_OF_HALVES(into, out_of, Packed, N)                                             \
-    SOFTMETAL_INLINE Packed pack_half_to_##into(half##N a) {                                     \
-        return pack_float_to_##into(float##N(a));                                                \
-    }                                                                                            \
-    SOFTMETAL_INLINE half##N unpack_##out_of##_to_half(Packed a) {                               \
-        return half##N(unpack_##out_of##_to_float(a));                                           \
+#define SOFTMETAL_OF_HALVES(into, out_of, Packed, N)                                           \
+    SOFTMETAL_INLINE Packed pack_half_to_##into(half##N a) {                                   \
+        return pack_float_to_##into(float##N(a));                                              \
+    }                                                                                          \
+    SOFTMETAL_INLINE half##N unpack_##out_of##_to_half(Packed a) {                             \
+        return half##N(unpack_##out_of##_to_float(a));                                         \
     }
 SOFTMETAL_OF_HALVES(unorm4x8, unorm4x8, uint, 4)
 SOFTMETAL_OF_HALVES(snorm4x8, snorm4x8, uint, 4)

@@ -18,9 +18,9 @@ enum : soft_u32 { data_type_struct = 1, data_type_array = 2 };
 template <class T> struct data_type {
     static constexpr soft_u32 value = __is_class(T) || __is_union(T) ? data_type_struct : 0;
 };
-#define SOFTMETAL_DATA_TYPE(T, number)                                                           \
-    template <> struct data_type<T> {                                                            \
-        static constexpr soft_u32 value = number;                                                \
+#define SOFTMETAL_DATA_TYPE(T, number)                                                         \
+    template <> struct data_type<T> {                                                          \
+        static constexpr soft_u32 value = number;                                              \
     };
 SOFTMETAL_DATA_TYPE(float, 3)
 SOFTMETAL_DATA_TYPE(half, 16)
@@ -56,8 +56,8 @@ template <class> using always_void = void;
 template <class T, class = void> inline constexpr size_t size_of = 0;
 template <class T> inline constexpr size_t size_of<T, always_void<int[sizeof(T)]>> = sizeof(T);
 template <class T, class = void> inline constexpr size_t alignment_of = 1;
-template <class T>
-inline constexpr size_t alignment_of<T, always_void<int[sizeof(T)]>> = alignof(T);
+template <class T> inline constexpr size_t alignment_of<T, always_void<int[sizeof(T)]>> =
+    alignof(T);
 } // namespace softmetal
 
 #endif /* SOFTMETAL_REFLECTION_H */

@@ -22,12 +22,10 @@ inline constexpr uint smallest_normal = 0x00800000;
 } // namespace softmetal
 
 namespace metal {
-#define SOFTMETAL_IS(name, smallest, of_float)                                                   \
-    SOFTMETAL_INLINE constexpr bool name(float a) { return of_float; }                           \
-    SOFTMETAL_INLINE constexpr bool name(half a) {                                               \
-        return name(float(a)) && (smallest);                                                     \
-    }                                                                                            \
-    SOFTMETAL_INLINE constexpr bool name(bfloat a) { return name(float(a)); }                    \
+#define SOFTMETAL_IS(name, smallest, of_float)                                                 \
+    SOFTMETAL_INLINE constexpr bool name(float a) { return of_float; }                         \
+    SOFTMETAL_INLINE constexpr bool name(half a) { return name(float(a)) && (smallest); }      \
+    SOFTMETAL_INLINE constexpr bool name(bfloat a) { return name(float(a)); }                  \
     SOFTMETAL_VECTORS1(name, bool, mixed_floats)
 SOFTMETAL_IS(isfinite, true, softmetal::magnitude(a) < softmetal::full)
 SOFTMETAL_IS(isinf, true, softmetal::magnitude(a) == softmetal::full)
@@ -38,12 +36,12 @@ SOFTMETAL_IS(isnormal, softmetal::magnitude(float(a)) >= softmetal::magnitude(0x
 SOFTMETAL_IS(signbit, true, __builtin_bit_cast(uint, a) >> 31)
 #undef SOFTMETAL_IS
 
-#define SOFTMETAL_ARE(name, of_float)                                                            \
-    SOFTMETAL_INLINE constexpr bool name(float a, float b) { return of_float; }                  \
-    SOFTMETAL_INLINE constexpr bool name(half a, half b) { return name(float(a), float(b)); }    \
-    SOFTMETAL_INLINE constexpr bool name(bfloat a, bfloat b) {                                   \
-        return name(float(a), float(b));                                                         \
-    }                                                                                            \
+#define SOFTMETAL_ARE(name, of_float)                                                          \
+    SOFTMETAL_INLINE constexpr bool name(float a, float b) { return of_float; }                \
+    SOFTMETAL_INLINE constexpr bool name(half a, half b) { return name(float(a), float(b)); }  \
+    SOFTMETAL_INLINE constexpr bool name(bfloat a, bfloat b) {                                 \
+        return name(float(a), float(b));                                                       \
+    }                                                                                          \
     SOFTMETAL_VECTORS2(name, bool, mixed_floats)
 SOFTMETAL_ARE(isordered, !isnan(a) && !isnan(b))
 SOFTMETAL_ARE(isunordered, isnan(a) || isnan(b))
@@ -65,12 +63,12 @@ SOFTMETAL_INLINE constexpr M select(A a, B b, bool condition) {
     return condition ? M(b) : M(a);
 }
 #define SOFTMETAL_CHOSEN(c, ...) condition.c ? b.c : a.c
-#define SOFTMETAL_SELECT(N)                                                                      \
-    template <class A, class B, class M = softmetal::met<A, B>>                                  \
-    SOFTMETAL_INLINE constexpr enable_if_t<softmetal::shape<M>::count == N, M> select(           \
-        A given, B other, vec<bool, N> condition) {                                              \
-        const M a = M(given), b = M(other);                                                      \
-        return M(SOFTMETAL_EACH_##N(SOFTMETAL_CHOSEN, ));                                        \
+#define SOFTMETAL_SELECT(N)                                                                    \
+    template <class A, class B, class M = softmetal::met<A, B>>                                \
+    SOFTMETAL_INLINE constexpr enable_if_t<softmetal::shape<M>::count == N, M> select(         \
+        A given, B other, vec<bool, N> condition) {                                            \
+        const M a = M(given), b = M(other);                                                    \
+        return M(SOFTMETAL_EACH_##N(SOFTMETAL_CHOSEN, ));                                      \
     }
 SOFTMETAL_SELECT(2)
 SOFTMETAL_SELECT(3)

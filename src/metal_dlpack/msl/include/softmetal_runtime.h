@@ -17,8 +17,8 @@
 #include "softmetal_vectors.h"
 
 #define SOFTMETAL_CONVERGENT SOFTMETAL_INLINE __attribute__((convergent))
-#define SOFTMETAL_WAITS                                                                          \
-    __attribute__((noinline, optnone, convergent, nomerge, not_tail_called, nodebug,             \
+#define SOFTMETAL_WAITS                                                                        \
+    __attribute__((noinline, optnone, convergent, nomerge, not_tail_called, nodebug,           \
                    no_sanitize("thread", "bounds"))) static inline
 /* In such a function: where it is called, an address within the call.  nomerge keeps two places
  * apart, also where two branches wait with the same words. */
@@ -83,9 +83,13 @@ template <class T> struct gathered {
     const soft_u8 *values;
     uint lanes; /* bit i: lane i came */
 
-    SOFTMETAL_INLINE bool has(uint lane) const { return lane < SOFT_SIMD_WIDTH && lanes >> lane & 1; }
+    SOFTMETAL_INLINE bool has(uint lane) const {
+        return lane < SOFT_SIMD_WIDTH && lanes >> lane & 1;
+    }
     SOFTMETAL_INLINE uint first() const { return uint(__builtin_ctz(lanes)); }
-    SOFTMETAL_INLINE T from(uint lane) const { return value_at<T>(values + SOFT_SIMD_SLOT * lane); }
+    SOFTMETAL_INLINE T from(uint lane) const {
+        return value_at<T>(values + SOFT_SIMD_SLOT * lane);
+    }
 };
 
 template <class T> SOFTMETAL_CONVERGENT gathered<T> gather(T mine) {
@@ -112,7 +116,8 @@ inline soft_u64 all_variables_nbytes() {
     const soft_u64 *begin = __start_softmetal_variables, *end = __stop_softmetal_variables;
     for (const soft_u64 *v = begin; v < end; v += 3) {
         bool is_known = false;
-        for (const soft_u64 *w = begin; w < v; w += 3) is_known |= w[0] == v[0] && w[1] == v[1];
+        for (const soft_u64 *w = begin; w < v; w += 3)
+            is_known |= w[0] == v[0] && w[1] == v[1];
         if (!is_known) nbytes = (nbytes + v[2] - 1) / v[2] * v[2] + v[1];
     }
     return nbytes;

@@ -1,4 +1,4 @@
-/* softmetal_simdgroup_matrix.h: 8 by 8 matrices that the 32 lanes of a SIMD-group hold together.
+/* softmetal_simdgroup_matrix.h: 8 by 8 matrices that the lanes of a SIMD-group hold together.
  *
  * Owns:    nothing.
  * Calls:   the run time.
@@ -6,8 +6,8 @@
  *
  * A lane holds two neighbours of a row, as Apple's GPUs lay them out:
  *
- *     row = (lane / 16) * 4 + (lane / 2) % 4        lane  0: (0,0) (0,1)    lane  8: (0,4) (0,5)
- *     column = (lane / 8) % 2 * 4 + (lane % 2) * 2  lane  2: (1,0) (1,1)    lane 16: (4,0) (4,1)
+ *   row = (lane / 16) * 4 + (lane / 2) % 4        lane  0: (0,0) (0,1)    lane  8: (0,4) (0,5)
+ *   column = (lane / 8) % 2 * 4 + (lane % 2) * 2  lane  2: (1,0) (1,1)    lane 16: (4,0) (4,1)
  */
 #ifndef SOFTMETAL_SIMDGROUP_MATRIX_H
 #define SOFTMETAL_SIMDGROUP_MATRIX_H
@@ -56,9 +56,9 @@ SOFTMETAL_INLINE simdgroup_matrix<T, Columns, Rows> make_filled_simdgroup_matrix
 }
 
 /* Where the lane's k-th element lies; the origin counts columns and rows of the memory. */
-#define SOFTMETAL_ELEMENT(k)                                                                     \
-    (origin.y * elements_per_row + origin.x +                                                    \
-     (is_transposed ? (at.column + k) * elements_per_row + at.row                                \
+#define SOFTMETAL_ELEMENT(k)                                                                   \
+    (origin.y * elements_per_row + origin.x +                                                  \
+     (is_transposed ? (at.column + k) * elements_per_row + at.row                              \
                     : at.row * elements_per_row + at.column + k))
 template <class T, class S>
 SOFTMETAL_INLINE void simdgroup_load(simdgroup_matrix<T, 8, 8> &made, const S *from,
@@ -106,9 +106,8 @@ SOFTMETAL_CONVERGENT void simdgroup_multiply(simdgroup_matrix<D, 8, 8> &d,
                                              const simdgroup_matrix<B, 8, 8> &b) {
     simdgroup_multiply_accumulate(d, a, b, make_filled_simdgroup_matrix<D, 8, 8>(0));
 }
-template <class T>
-SOFTMETAL_CONVERGENT simdgroup_matrix<T, 8, 8> operator*(const simdgroup_matrix<T, 8, 8> &a,
-                                                         const simdgroup_matrix<T, 8, 8> &b) {
+template <class T> SOFTMETAL_CONVERGENT simdgroup_matrix<T, 8, 8>
+operator*(const simdgroup_matrix<T, 8, 8> &a, const simdgroup_matrix<T, 8, 8> &b) {
     simdgroup_matrix<T, 8, 8> product;
     simdgroup_multiply(product, a, b);
     return product;

@@ -4,8 +4,8 @@
  * Calls:   the run time.
  * Threads: each function waits until the lanes that take part have come.
  *
- * Lanes that have ended, or stand elsewhere, are inactive: sums leave them out, and a value asked
- * of them is the caller's own.  Sums go from the lowest lane up.
+ * Lanes that have ended, or stand elsewhere, are inactive: sums leave them out, and a value
+ * asked of them is the caller's own.  Sums go from the lowest lane up.
  */
 #ifndef SOFTMETAL_SIMDGROUPS_H
 #define SOFTMETAL_SIMDGROUPS_H
@@ -26,7 +26,7 @@ template <class T> SOFTMETAL_CONVERGENT T shuffled(T data, uint lane) {
     gathered<T> all = gather(data);
     return all.has(lane) ? all.from(lane) : data;
 }
-/* From `place`, seen in this lane's group of `width`; this lane's own data where there is none. */
+/* From a place of this lane's group of `width`; this lane's own data where there is none. */
 template <class T> SOFTMETAL_CONVERGENT T shifted(T data, int by, uint width) {
     neighbours at = {this_lane(), width};
     uint place = at.place() + uint(by);
@@ -40,7 +40,8 @@ template <class T> SOFTMETAL_CONVERGENT T turned(T data, int by, uint width) {
 template <class T> SOFTMETAL_CONVERGENT T filled(T data, T filling, int by, uint width) {
     neighbours at = {this_lane(), width};
     uint place = at.place() + uint(by);
-    T inside = shuffled(data, at.wrapped(place)), outside = shuffled(filling, at.wrapped(place));
+    T inside = shuffled(data, at.wrapped(place)),
+      outside = shuffled(filling, at.wrapped(place));
     return place < width ? inside : outside;
 }
 
@@ -67,14 +68,12 @@ SOFTMETAL_CONVERGENT uint votes(bool predicate, uint &active) {
     active = all.lanes;
     return mask;
 }
-SOFTMETAL_INLINE uint quad_of(uint mask) {
-    return mask >> (this_lane() & ~3u) & 0xf;
-}
+SOFTMETAL_INLINE uint quad_of(uint mask) { return mask >> (this_lane() & ~3u) & 0xf; }
 
 /* What two lanes make. */
-#define SOFTMETAL_FOLD(name, result)                                                             \
-    struct name {                                                                                \
-        template <class T> SOFTMETAL_INLINE T operator()(T a, T b) const { return T(result); }   \
+#define SOFTMETAL_FOLD(name, result)                                                           \
+    struct name {                                                                              \
+        template <class T> SOFTMETAL_INLINE T operator()(T a, T b) const { return T(result); } \
     };
 SOFTMETAL_FOLD(plus, a + b)
 SOFTMETAL_FOLD(times, a *b)
@@ -105,74 +104,74 @@ typedef softmetal_vote<ushort, 0xf> quad_vote;
 #define SOFTMETAL_LANES template <class T> SOFTMETAL_CONVERGENT T
 
 /* The group that a function's name begins with, and its width. */
-#define SOFTMETAL_SHUFFLES(group, WIDTH)                                                         \
-    SOFTMETAL_LANES group##_shuffle(T data, ushort lane) {                                       \
-        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                              \
-        return softmetal::shuffled(data, at.first() + lane);                                     \
-    }                                                                                            \
-    SOFTMETAL_LANES group##_broadcast(T data, ushort lane) {                                     \
-        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                              \
-        return softmetal::shuffled(data, at.first() + lane);                                     \
-    }                                                                                            \
-    SOFTMETAL_LANES group##_shuffle_xor(T data, ushort mask) {                                   \
-        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                              \
-        return softmetal::shuffled(data, at.wrapped(at.place() ^ mask));                         \
-    }                                                                                            \
-    SOFTMETAL_LANES group##_shuffle_up(T data, ushort delta) {                                   \
-        return softmetal::shifted(data, -int(delta), WIDTH);                                     \
-    }                                                                                            \
-    SOFTMETAL_LANES group##_shuffle_down(T data, ushort delta) {                                 \
-        return softmetal::shifted(data, int(delta), WIDTH);                                      \
-    }                                                                                            \
-    SOFTMETAL_LANES group##_shuffle_rotate_up(T data, ushort delta) {                            \
-        return softmetal::turned(data, -int(delta), WIDTH);                                      \
-    }                                                                                            \
-    SOFTMETAL_LANES group##_shuffle_rotate_down(T data, ushort delta) {                          \
-        return softmetal::turned(data, int(delta), WIDTH);                                       \
-    }                                                                                            \
-    SOFTMETAL_LANES group##_shuffle_and_fill_up(T data, T filling, ushort delta,                 \
-                                                ushort modulo = WIDTH) {                         \
-        return softmetal::filled(data, filling, -int(delta), modulo);                            \
-    }                                                                                            \
-    SOFTMETAL_LANES group##_shuffle_and_fill_down(T data, T filling, ushort delta,               \
-                                                  ushort modulo = WIDTH) {                       \
-        return softmetal::filled(data, filling, int(delta), modulo);                             \
-    }                                                                                            \
-    SOFTMETAL_LANES group##_broadcast_first(T data) {                                            \
-        softmetal::gathered<T> all = softmetal::gather(data);                                    \
-        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                              \
-        return softmetal::folded(all, at.first(), at.first() + WIDTH, data,                      \
-                                 softmetal::keep_first());                                       \
+#define SOFTMETAL_SHUFFLES(group, WIDTH)                                                       \
+    SOFTMETAL_LANES group##_shuffle(T data, ushort lane) {                                     \
+        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
+        return softmetal::shuffled(data, at.first() + lane);                                   \
+    }                                                                                          \
+    SOFTMETAL_LANES group##_broadcast(T data, ushort lane) {                                   \
+        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
+        return softmetal::shuffled(data, at.first() + lane);                                   \
+    }                                                                                          \
+    SOFTMETAL_LANES group##_shuffle_xor(T data, ushort mask) {                                 \
+        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
+        return softmetal::shuffled(data, at.wrapped(at.place() ^ mask));                       \
+    }                                                                                          \
+    SOFTMETAL_LANES group##_shuffle_up(T data, ushort delta) {                                 \
+        return softmetal::shifted(data, -int(delta), WIDTH);                                   \
+    }                                                                                          \
+    SOFTMETAL_LANES group##_shuffle_down(T data, ushort delta) {                               \
+        return softmetal::shifted(data, int(delta), WIDTH);                                    \
+    }                                                                                          \
+    SOFTMETAL_LANES group##_shuffle_rotate_up(T data, ushort delta) {                          \
+        return softmetal::turned(data, -int(delta), WIDTH);                                    \
+    }                                                                                          \
+    SOFTMETAL_LANES group##_shuffle_rotate_down(T data, ushort delta) {                        \
+        return softmetal::turned(data, int(delta), WIDTH);                                     \
+    }                                                                                          \
+    SOFTMETAL_LANES group##_shuffle_and_fill_up(T data, T filling, ushort delta,               \
+                                                ushort modulo = WIDTH) {                       \
+        return softmetal::filled(data, filling, -int(delta), modulo);                          \
+    }                                                                                          \
+    SOFTMETAL_LANES group##_shuffle_and_fill_down(T data, T filling, ushort delta,             \
+                                                  ushort modulo = WIDTH) {                     \
+        return softmetal::filled(data, filling, int(delta), modulo);                           \
+    }                                                                                          \
+    SOFTMETAL_LANES group##_broadcast_first(T data) {                                          \
+        softmetal::gathered<T> all = softmetal::gather(data);                                  \
+        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
+        return softmetal::folded(all, at.first(), at.first() + WIDTH, data,                    \
+                                 softmetal::keep_first());                                     \
     }
 
 /* A result over the whole group, and over the lanes before one. */
-#define SOFTMETAL_REDUCTION(group, WIDTH, name, operation)                                       \
-    SOFTMETAL_LANES group##_##name(T data) {                                                     \
-        softmetal::gathered<T> all = softmetal::gather(data);                                    \
-        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                              \
-        return softmetal::folded(all, at.first(), at.first() + WIDTH, data, operation());        \
+#define SOFTMETAL_REDUCTION(group, WIDTH, name, operation)                                     \
+    SOFTMETAL_LANES group##_##name(T data) {                                                   \
+        softmetal::gathered<T> all = softmetal::gather(data);                                  \
+        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
+        return softmetal::folded(all, at.first(), at.first() + WIDTH, data, operation());      \
     }
-#define SOFTMETAL_SCAN(group, WIDTH, name, operation, nothing)                                   \
-    SOFTMETAL_LANES group##_prefix_inclusive_##name(T data) {                                    \
-        softmetal::gathered<T> all = softmetal::gather(data);                                    \
-        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                              \
-        return softmetal::folded(all, at.first(), at.lane + 1, data, operation());               \
-    }                                                                                            \
-    SOFTMETAL_LANES group##_prefix_exclusive_##name(T data) {                                    \
-        softmetal::gathered<T> all = softmetal::gather(data);                                    \
-        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                              \
-        return softmetal::folded(all, at.first(), at.lane, T(nothing), operation());             \
+#define SOFTMETAL_SCAN(group, WIDTH, name, operation, nothing)                                 \
+    SOFTMETAL_LANES group##_prefix_inclusive_##name(T data) {                                  \
+        softmetal::gathered<T> all = softmetal::gather(data);                                  \
+        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
+        return softmetal::folded(all, at.first(), at.lane + 1, data, operation());             \
+    }                                                                                          \
+    SOFTMETAL_LANES group##_prefix_exclusive_##name(T data) {                                  \
+        softmetal::gathered<T> all = softmetal::gather(data);                                  \
+        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
+        return softmetal::folded(all, at.first(), at.lane, T(nothing), operation());           \
     }
-#define SOFTMETAL_GROUP(group, WIDTH)                                                            \
-    SOFTMETAL_SHUFFLES(group, WIDTH)                                                             \
-    SOFTMETAL_REDUCTION(group, WIDTH, sum, softmetal::plus)                                      \
-    SOFTMETAL_REDUCTION(group, WIDTH, product, softmetal::times)                                 \
-    SOFTMETAL_REDUCTION(group, WIDTH, min, softmetal::smaller)                                   \
-    SOFTMETAL_REDUCTION(group, WIDTH, max, softmetal::larger)                                    \
-    SOFTMETAL_REDUCTION(group, WIDTH, and, softmetal::both)                                      \
-    SOFTMETAL_REDUCTION(group, WIDTH, or, softmetal::either)                                     \
-    SOFTMETAL_REDUCTION(group, WIDTH, xor, softmetal::one_of)                                    \
-    SOFTMETAL_SCAN(group, WIDTH, sum, softmetal::plus, 0)                                        \
+#define SOFTMETAL_GROUP(group, WIDTH)                                                          \
+    SOFTMETAL_SHUFFLES(group, WIDTH)                                                           \
+    SOFTMETAL_REDUCTION(group, WIDTH, sum, softmetal::plus)                                    \
+    SOFTMETAL_REDUCTION(group, WIDTH, product, softmetal::times)                               \
+    SOFTMETAL_REDUCTION(group, WIDTH, min, softmetal::smaller)                                 \
+    SOFTMETAL_REDUCTION(group, WIDTH, max, softmetal::larger)                                  \
+    SOFTMETAL_REDUCTION(group, WIDTH, and, softmetal::both)                                    \
+    SOFTMETAL_REDUCTION(group, WIDTH, or, softmetal::either)                                   \
+    SOFTMETAL_REDUCTION(group, WIDTH, xor, softmetal::one_of)                                  \
+    SOFTMETAL_SCAN(group, WIDTH, sum, softmetal::plus, 0)                                      \
     SOFTMETAL_SCAN(group, WIDTH, product, softmetal::times, 1)
 SOFTMETAL_GROUP(simd, SOFT_SIMD_WIDTH)
 SOFTMETAL_GROUP(quad, 4)

@@ -42,9 +42,9 @@ template <class T> struct type_identity {
 };
 
 /* A type that is made of another: `name<T>::type` and `name_t<T>`. */
-#define SOFTMETAL_TRANSFORM(name, from, to)                                                      \
-    template <class T> struct name : type_identity<T> {};                                        \
-    template <class T> struct name<from> : type_identity<to> {};                                 \
+#define SOFTMETAL_TRANSFORM(name, from, to)                                                    \
+    template <class T> struct name : type_identity<T> {};                                      \
+    template <class T> struct name<from> : type_identity<to> {};                               \
     template <class T> using name##_t = typename name<T>::type;
 SOFTMETAL_TRANSFORM(remove_const, const T, T)
 SOFTMETAL_TRANSFORM(remove_volatile, volatile T, T)
@@ -76,13 +76,12 @@ template <class T> struct underlying_type : type_identity<__underlying_type(T)> 
 template <class T> using underlying_type_t = __underlying_type(T);
 
 /* A question about one type: `name<T>::value` and `name_v<T>`. */
-#define SOFTMETAL_TRAIT(name, ...)                                                               \
-    template <class T> inline constexpr bool name##_v = __VA_ARGS__;                             \
+#define SOFTMETAL_TRAIT(name, ...)                                                             \
+    template <class T> inline constexpr bool name##_v = __VA_ARGS__;                           \
     template <class T> struct name : bool_constant<name##_v<T>> {};
 SOFTMETAL_TRAIT(is_integral, __is_integral(T))
-SOFTMETAL_TRAIT(is_floating_point,
-                __is_floating_point(T) || __is_same(remove_cv_t<T>, half) ||
-                    __is_same(remove_cv_t<T>, bfloat))
+SOFTMETAL_TRAIT(is_floating_point, __is_floating_point(T) || __is_same(remove_cv_t<T>, half) ||
+                                       __is_same(remove_cv_t<T>, bfloat))
 SOFTMETAL_TRAIT(is_arithmetic, is_integral_v<T> || is_floating_point_v<T>)
 SOFTMETAL_TRAIT(is_enum, __is_enum(T))
 SOFTMETAL_TRAIT(is_pointer, __is_pointer(T))
@@ -117,8 +116,8 @@ SOFTMETAL_TRAIT(is_object, __is_object(T))
 #undef SOFTMETAL_TRAIT
 
 /* A question about two types. */
-#define SOFTMETAL_RELATION(name, answer)                                                         \
-    template <class A, class B> inline constexpr bool name##_v = answer;                         \
+#define SOFTMETAL_RELATION(name, answer)                                                       \
+    template <class A, class B> inline constexpr bool name##_v = answer;                       \
     template <class A, class B> struct name : bool_constant<name##_v<A, B>> {};
 SOFTMETAL_RELATION(is_same, __is_same(A, B))
 SOFTMETAL_RELATION(is_convertible, __is_convertible(A, B))
@@ -126,10 +125,10 @@ SOFTMETAL_RELATION(is_base_of, __is_base_of(A, B))
 SOFTMETAL_RELATION(is_assignable, __is_assignable(A, B))
 #undef SOFTMETAL_RELATION
 
-template <class T, class... A>
-inline constexpr bool is_constructible_v = __is_constructible(T, A...);
-template <class T, class... A>
-struct is_constructible : bool_constant<is_constructible_v<T, A...>> {};
+template <class T, class... A> inline constexpr bool is_constructible_v =
+    __is_constructible(T, A...);
+template <class T, class... A> struct is_constructible
+    : bool_constant<is_constructible_v<T, A...>> {};
 
 template <class... B> inline constexpr bool conjunction_v = (bool(B::value) && ...);
 template <class... B> inline constexpr bool disjunction_v = (bool(B::value) || ...);
@@ -155,15 +154,15 @@ template <class T> SOFTMETAL_INLINE constexpr T *addressof(T &x) {
     return __builtin_addressof(x);
 }
 template <class F, class... A> using invoke_result_t = decltype(declval<F>()(declval<A>()...));
-template <class F, class... A>
-struct invoke_result : type_identity<invoke_result_t<F, A...>> {};
+template <class F, class... A> struct invoke_result : type_identity<invoke_result_t<F, A...>> {
+};
 
 template <class T, T... I> struct integer_sequence {
     static constexpr size_t size() { return sizeof...(I); }
 };
 template <size_t... I> using index_sequence = integer_sequence<size_t, I...>;
-template <class T, T N>
-using make_integer_sequence = __make_integer_seq<integer_sequence, T, N>;
+template <class T, T N> using make_integer_sequence =
+    __make_integer_seq<integer_sequence, T, N>;
 template <size_t N> using make_index_sequence = make_integer_sequence<size_t, N>;
 
 /* A value that is the same in all threads; for a CPU it is just a value. */

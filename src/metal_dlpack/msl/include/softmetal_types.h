@@ -1,4 +1,4 @@
-/* softmetal_types.h: Metal's scalar types, their numbers, and type traits, with no other header.
+/* softmetal_types.h: Metal's scalar types, their numbers, and type traits.
  *
  * Owns:    nothing.
  * Calls:   nothing.
@@ -8,12 +8,13 @@
 #define SOFTMETAL_TYPES_H
 
 /* Every function of these headers is one instruction or two of the line that calls it: it is
- * always inlined and has no lines of its own.  Where a checked image needs to look away (what the
- * run time keeps is no memory of the kernel's) a function of SOFTMETAL_UNSEEN stays a function. */
+ * always inlined and has no lines of its own.  Where a checked image needs to look away (what
+ * the run time keeps is no memory of the kernel's) a function of SOFTMETAL_UNSEEN stays a
+ * function. */
 #define SOFTMETAL_INLINE inline __attribute__((always_inline, nodebug))
 #if __has_feature(thread_sanitizer)
 #define SOFTMETAL_IS_CHECKED 1
-#define SOFTMETAL_UNSEEN                                                                         \
+#define SOFTMETAL_UNSEEN                                                                       \
     __attribute__((noinline, nodebug, no_sanitize("thread", "bounds"))) static inline
 #else
 #define SOFTMETAL_IS_CHECKED 0

@@ -4,8 +4,8 @@
  * Calls:   nothing.
  * Threads: a vector is a value.
  *
- * Classes, since clang's own vectors take no `float4(a.xy, 0, 1)`.  A scalar converts to a vector
- * by itself; between vectors of other types a conversion is written out, as in Metal.
+ * Classes, since clang's own vectors take no `float4(a.xy, 0, 1)`.  A scalar converts to a
+ * vector by itself; between vectors of other types a conversion is written out, as in Metal.
  */
 #ifndef SOFTMETAL_VECTORS_H
 #define SOFTMETAL_VECTORS_H
@@ -40,8 +40,7 @@ template <class T, int N> struct shape<vec<T, N>> {
 template <class T, int N> struct shape<packed_vec<T, N>> : shape<vec<T, N>> {};
 template <class T> using element_of = typename shape<T>::element;
 
-template <class S>
-using if_scalar = enable_if_t<is_arithmetic_v<S> || __is_enum(S)>;
+template <class S> using if_scalar = enable_if_t<is_arithmetic_v<S> || __is_enum(S)>;
 
 /* Which of N components an index names; a checked image reports one that is none. */
 void report_index();
@@ -70,70 +69,68 @@ template <class T> SOFTMETAL_INLINE constexpr T shift_amount(T by) {
 #define SOFTMETAL_FILL(c, value) c(value)
 #define SOFTMETAL_FROM(c, other) c(T(other.c))
 
-#define SOFTMETAL_OPERATOR(EACH, term, op)                                                       \
-    friend SOFTMETAL_INLINE constexpr vec operator op(vec a, vec b) {                            \
-        return vec(EACH(term, op));                                                              \
-    }                                                                                            \
-    SOFTMETAL_INLINE constexpr vec &operator op##=(vec b) { return *this = *this op b; }
-#define SOFTMETAL_COMPARISON(N, EACH, op)                                                        \
-    friend SOFTMETAL_INLINE constexpr vec<bool, N> operator op(vec a, vec b) {                   \
-        return vec<bool, N>(EACH(SOFTMETAL_COMPARED, op));                                       \
+#define SOFTMETAL_OPERATOR(EACH, term, op)                                                     \
+    friend SOFTMETAL_INLINE constexpr vec operator op(vec a, vec b) {                          \
+        return vec(EACH(term, op));                                                            \
+    }                                                                                          \
+    SOFTMETAL_INLINE constexpr vec &operator op## = (vec b) { return *this = *this op b; }
+#define SOFTMETAL_COMPARISON(N, EACH, op)                                                      \
+    friend SOFTMETAL_INLINE constexpr vec<bool, N> operator op(vec a, vec b) {                 \
+        return vec<bool, N>(EACH(SOFTMETAL_COMPARED, op));                                     \
     }
-#define SOFTMETAL_SIGN(EACH, op)                                                                 \
-    friend SOFTMETAL_INLINE constexpr vec operator op(vec a) {                                   \
-        return vec(EACH(SOFTMETAL_UNARY, op));                                                   \
+#define SOFTMETAL_SIGN(EACH, op)                                                               \
+    friend SOFTMETAL_INLINE constexpr vec operator op(vec a) {                                 \
+        return vec(EACH(SOFTMETAL_UNARY, op));                                                 \
     }
 
 /* What vectors of 2, 3 and 4 share.  The operators are friends, so that a scalar or a packed
  * vector on one side converts. */
-#define SOFTMETAL_VECTOR(N, EACH)                                                                \
-    vec() = default;                                                                             \
-    template <class S, class = softmetal::if_scalar<S>>                                          \
-    SOFTMETAL_INLINE constexpr vec(S s) : EACH(SOFTMETAL_FILL, T(s)) {}                          \
-    template <class S, class = softmetal::enable_if_t<!__is_same(S, T)>>                         \
-    SOFTMETAL_INLINE explicit constexpr vec(vec<S, N> o) : EACH(SOFTMETAL_FROM, o) {}            \
-    template <class S, class = softmetal::enable_if_t<!__is_same(S, T)>>                         \
-    SOFTMETAL_INLINE explicit constexpr vec(packed_vec<S, N> o) : EACH(SOFTMETAL_FROM, o) {}     \
-    SOFTMETAL_INLINE constexpr T &operator[](size_t i) {                                         \
-        return (&x)[softmetal::component(i, N)];                                                 \
-    }                                                                                            \
-    SOFTMETAL_INLINE constexpr const T &operator[](size_t i) const {                             \
-        return (&x)[softmetal::component(i, N)];                                                 \
-    }                                                                                            \
-    SOFTMETAL_SWIZZLES_##N                                                                       \
-    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, +)                                                \
-    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, -)                                                \
-    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, *)                                                \
-    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, /)                                                \
-    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, %)                                                \
-    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, &)                                                \
-    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, |)                                                \
-    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, ^)                                                \
-    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_SHIFTED, <<)                                              \
-    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_SHIFTED, >>)                                              \
-    SOFTMETAL_COMPARISON(N, EACH, ==)                                                            \
-    SOFTMETAL_COMPARISON(N, EACH, !=)                                                            \
-    SOFTMETAL_COMPARISON(N, EACH, <)                                                             \
-    SOFTMETAL_COMPARISON(N, EACH, >)                                                             \
-    SOFTMETAL_COMPARISON(N, EACH, <=)                                                            \
-    SOFTMETAL_COMPARISON(N, EACH, >=)                                                            \
-    SOFTMETAL_COMPARISON(N, EACH, &&)                                                            \
-    SOFTMETAL_COMPARISON(N, EACH, ||)                                                            \
-    SOFTMETAL_SIGN(EACH, -)                                                                      \
-    SOFTMETAL_SIGN(EACH, +)                                                                      \
-    SOFTMETAL_SIGN(EACH, ~)                                                                      \
-    friend SOFTMETAL_INLINE constexpr vec<bool, N> operator!(vec a) { return a == vec(0); }      \
-    SOFTMETAL_INLINE constexpr vec &operator++() { return *this += vec(1); }                     \
-    SOFTMETAL_INLINE constexpr vec &operator--() { return *this -= vec(1); }                     \
-    SOFTMETAL_INLINE constexpr vec operator++(int) {                                             \
-        vec before = *this;                                                                      \
-        ++*this;                                                                                 \
-        return before;                                                                           \
-    }                                                                                            \
-    SOFTMETAL_INLINE constexpr vec operator--(int) {                                             \
-        vec before = *this;                                                                      \
-        --*this;                                                                                 \
-        return before;                                                                           \
+#define SOFTMETAL_VECTOR(N, EACH)                                                              \
+    vec() = default;                                                                           \
+    template <class S, class = softmetal::if_scalar<S>> SOFTMETAL_INLINE constexpr vec(S s)    \
+        : EACH(SOFTMETAL_FILL, T(s)) {}                                                        \
+    template <class S, class = softmetal::enable_if_t<!__is_same(S, T)>>                       \
+    SOFTMETAL_INLINE explicit constexpr vec(vec<S, N> o) : EACH(SOFTMETAL_FROM, o) {}          \
+    template <class S, class = softmetal::enable_if_t<!__is_same(S, T)>>                       \
+    SOFTMETAL_INLINE explicit constexpr vec(packed_vec<S, N> o) : EACH(SOFTMETAL_FROM, o) {}   \
+    SOFTMETAL_INLINE constexpr T &operator[](size_t i) {                                       \
+        return (&x)[softmetal::component(i, N)];                                               \
+    }                                                                                          \
+    SOFTMETAL_INLINE constexpr const T &operator[](size_t i) const {                           \
+        return (&x)[softmetal::component(i, N)];                                               \
+    }                                                                                          \
+    SOFTMETAL_SWIZZLES_##N SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY,                          \
+                                              +) SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, -) \
+        SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, *) SOFTMETAL_OPERATOR(EACH,                 \
+                                                                         SOFTMETAL_BINARY, /)  \
+            SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, %) SOFTMETAL_OPERATOR(                  \
+                EACH, SOFTMETAL_BINARY, &) SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, |)       \
+                SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY,                                     \
+                                   ^) SOFTMETAL_OPERATOR(EACH, SOFTMETAL_SHIFTED, <<)          \
+                    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_SHIFTED,                                \
+                                       >>) SOFTMETAL_COMPARISON(N, EACH, ==)                   \
+                        SOFTMETAL_COMPARISON(N, EACH, !=) SOFTMETAL_COMPARISON(N, EACH, <)     \
+                            SOFTMETAL_COMPARISON(N, EACH, >) SOFTMETAL_COMPARISON(N, EACH, <=) \
+                                SOFTMETAL_COMPARISON(N, EACH,                                  \
+                                                     >=) SOFTMETAL_COMPARISON(N, EACH, &&)     \
+                                    SOFTMETAL_COMPARISON(N, EACH, ||) SOFTMETAL_SIGN(EACH, -)  \
+                                        SOFTMETAL_SIGN(EACH, +) SOFTMETAL_SIGN(                \
+                                            EACH,                                              \
+                                            ~) friend SOFTMETAL_INLINE constexpr vec<bool, N>  \
+                                        operator!(vec a) {                                     \
+        return a == vec(0);                                                                    \
+    }                                                                                          \
+    SOFTMETAL_INLINE constexpr vec &operator++() { return *this += vec(1); }                   \
+    SOFTMETAL_INLINE constexpr vec &operator--() { return *this -= vec(1); }                   \
+    SOFTMETAL_INLINE constexpr vec operator++(int) {                                           \
+        vec before = *this;                                                                    \
+        ++*this;                                                                               \
+        return before;                                                                         \
+    }                                                                                          \
+    SOFTMETAL_INLINE constexpr vec operator--(int) {                                           \
+        vec before = *this;                                                                    \
+        --*this;                                                                               \
+        return before;                                                                         \
     }
 
 namespace metal {
@@ -169,23 +166,23 @@ template <class T> struct alignas(4 * sizeof(T)) vec<T, 4> {
 #include "softmetal_packed.h"
 
 /* The name of each vector type, everywhere. */
-#define SOFTMETAL_NAME_VECTORS(T)                                                                \
-    typedef metal::vec<T, 2> T##2;                                                               \
-    typedef metal::vec<T, 3> T##3;                                                               \
-    typedef metal::vec<T, 4> T##4;                                                               \
-    typedef metal::packed_vec<T, 2> packed_##T##2;                                               \
-    typedef metal::packed_vec<T, 3> packed_##T##3;                                               \
-    typedef metal::packed_vec<T, 4> packed_##T##4;                                               \
-    static_assert(sizeof(T##2) == 2 * sizeof(T) && sizeof(T##3) == 4 * sizeof(T) &&              \
-                      sizeof(T##4) == 4 * sizeof(T) && sizeof(packed_##T##3) == 3 * sizeof(T),   \
-                  "vectors have Metal's sizes");                                                 \
-    namespace metal {                                                                            \
-    using ::packed_##T##2;                                                                       \
-    using ::packed_##T##3;                                                                       \
-    using ::packed_##T##4;                                                                       \
-    using ::T##2;                                                                                \
-    using ::T##3;                                                                                \
-    using ::T##4;                                                                                \
+#define SOFTMETAL_NAME_VECTORS(T)                                                              \
+    typedef metal::vec<T, 2> T##2;                                                             \
+    typedef metal::vec<T, 3> T##3;                                                             \
+    typedef metal::vec<T, 4> T##4;                                                             \
+    typedef metal::packed_vec<T, 2> packed_##T##2;                                             \
+    typedef metal::packed_vec<T, 3> packed_##T##3;                                             \
+    typedef metal::packed_vec<T, 4> packed_##T##4;                                             \
+    static_assert(sizeof(T##2) == 2 * sizeof(T) && sizeof(T##3) == 4 * sizeof(T) &&            \
+                      sizeof(T##4) == 4 * sizeof(T) && sizeof(packed_##T##3) == 3 * sizeof(T), \
+                  "vectors have Metal's sizes");                                               \
+    namespace metal {                                                                          \
+    using ::packed_##T##2;                                                                     \
+    using ::packed_##T##3;                                                                     \
+    using ::packed_##T##4;                                                                     \
+    using ::T##2;                                                                              \
+    using ::T##3;                                                                              \
+    using ::T##4;                                                                              \
     }
 SOFTMETAL_NAME_VECTORS(bool)
 SOFTMETAL_NAME_VECTORS(char)
@@ -202,10 +199,11 @@ SOFTMETAL_NAME_VECTORS(float)
 #undef SOFTMETAL_NAME_VECTORS
 
 namespace metal {
-template <class T> inline constexpr bool is_vector_v = softmetal::shape<remove_cv_t<T>>::is_vector;
+template <class T> inline constexpr bool is_vector_v =
+    softmetal::shape<remove_cv_t<T>>::is_vector;
 template <class T> struct is_vector : bool_constant<is_vector_v<T>> {};
-template <class T>
-struct vec_elements : integral_constant<int, softmetal::shape<remove_cv_t<T>>::count> {};
+template <class T> struct vec_elements
+    : integral_constant<int, softmetal::shape<remove_cv_t<T>>::count> {};
 template <class T> inline constexpr int vec_elements_v = vec_elements<T>::value;
 template <class T> struct make_scalar : type_identity<softmetal::element_of<remove_cv_t<T>>> {};
 template <class T> using make_scalar_t = typename make_scalar<T>::type;
