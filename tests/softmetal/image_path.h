@@ -17,7 +17,7 @@ find_image(const char *name, char path[IMAGE_PATH_SIZE])
     while (path[length - 1] != '/') {
         length -= 1;
     }
-    snprintf(path + length, 64, "%s.image", name);
+    snprintf(path + length, 64, "%s.so", name);
 }
 
 #endif /* IMAGE_PATH_H */

@@ -103,7 +103,7 @@ class Builder:
             linked = folder / "softmetal.o"  # one object: no class is left out of a program
             compile_file(["gcc", "-r", "-nostdlib", *objects, "-o", str(linked)])
             for source in IMAGES:
-                image = folder / f"{source.stem}.image"
+                image = folder / f"{source.stem}.so"
                 compile_file(["gcc", "-O2", *WARNINGS, f"-I{SRC}", "-shared", "-fPIC", str(source), "-o", str(image)])
             self.archives[build] = linked
         return self.archives[build]
