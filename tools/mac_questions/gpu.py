@@ -23,7 +23,7 @@ LARGE = int(os.environ.get("ON_A_MAC_LARGE", 4 * 2**30 + 4))
 def kernel_text() -> str:
     """The text that the package gives to Metal's compiler."""
     source = (ROOT / "src" / "metal" / "copy_kernel.c").read_text()
-    head = re.findall(r'^    "(.+)\\n"$', source, re.MULTILINE)
+    head = re.findall(r'^.* "(#.+|using.+)\\n"$', source, re.MULTILINE)
     begin, end = "COPY_KERNEL_TEXT(\n", ")\n/* clang-format on"
     parts = []
     for name in ("copy_kernel_shape.h", "copy_kernel.h"):
