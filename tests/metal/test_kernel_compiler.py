@@ -108,6 +108,20 @@ print(is_right(1), len(asked))
     )
 
 
+def test_an_interrupt_while_a_library_is_compiled_is_raised_as_itself():
+    assert run("""
+def interrupt(source, math):
+    signal.raise_signal(signal.SIGINT)
+    time.sleep(10)
+
+msl.open_library = interrupt
+try:
+    md.Library("kernel void nothing() {}")
+except KeyboardInterrupt as error:
+    print("raised", error.__context__)
+""") == "raised None\n"
+
+
 @pytest.mark.needs_kernels
 def test_threads_that_compile_and_hold_the_gil_in_turn_do_not_block_each_other():
     assert (
