@@ -30,6 +30,9 @@ kernel_source_raise(md_state *state, const char *where, bridge_status status, ch
     if (message != NULL) {
         words = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
     }
+    else {
+        (void)PyErr_CheckSignals(); /* without words it was interrupted, by Ctrl-C as a rule */
+    }
     free(message);
     if (words != NULL && is_source) {
         raise_source_error(words);

@@ -1,6 +1,7 @@
 /* staging.c: see staging.h. */
 #include "metal/staging.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "copy/copy.h"
@@ -104,7 +105,11 @@ within_stage(const staged_range *range, const staged_items *items)
     return items->offset_bytes - (int64_t)range->offset_bytes;
 }
 
-/* The neighbours go back as they were: another thread must not write them meanwhile. */
+/* The neighbours go back as they were, and threads that write some of them take turns.  Not with
+ * blits of whole groups between them: who writes parts of one private buffer by several threads
+ * and wants no order needs kernels. */
+static pthread_mutex_t widened_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static bridge_status
 write_widened(metal_stream *stream, const staged_range *range, const bridge_run *wide,
               const staged_items *items, bridge_error *error)
@@ -135,8 +140,13 @@ move_without_kernels(metal_stream *stream, const staged_range *range, const stag
 {
     bridge_run wide;
     bridge_status status = widen(range, &wide);
+    if (status == BRIDGE_OK && !is_read) {
+        (void)pthread_mutex_lock(&widened_lock);
+        status = write_widened(stream, range, &wide, items, error);
+        (void)pthread_mutex_unlock(&widened_lock);
+    }
     if (status != BRIDGE_OK || !is_read) {
-        return status == BRIDGE_OK ? write_widened(stream, range, &wide, items, error) : status;
+        return status;
     }
     status = read_widened(stream, range, &wide, range->stage, error);
     char *address = range->stage->address;
