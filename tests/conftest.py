@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 
 # Before the extension is imported: the software Metal reads its environment once.
 os.environ.setdefault("SOFTMETAL_VALIDATION", "1")
+os.environ.setdefault("SOFTMETAL_KERNEL_CHECK", "0")  # kernels run as they do outside of tests, unless one asks
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 if os.environ.get("METAL_DLPACK_SANITIZE"):

@@ -13,6 +13,7 @@
 
 #include "python/call_python.h"
 #include "softmetal/compiler.h"
+#include "softmetal/settings.h"
 
 #define ERROR_INTERNAL 2 /* MTLLibraryErrorInternal */
 
@@ -257,8 +258,11 @@ compile_text(const char *source, soft_math math, const char *function,
     if (!begin_turn(&turn, error)) {
         return NULL;
     }
+    bool is_checked = soft_settings_get(SOFT_KERNEL_CHECK) != 0;
     PyObject *constants = make_constants(values, count);
-    PyObject *asked = constants == NULL ? NULL : Py_BuildValue("(sN)", function, constants);
+    PyObject *asked = constants == NULL ? NULL
+                                        : Py_BuildValue("(sNN)", function, constants,
+                                                        PyBool_FromLong(is_checked));
     PyObject *library = asked == NULL ? NULL : Py_BuildValue("(ss)", source, math_names[math]);
     char *path = compile_in_python(library, asked, error);
     Py_XDECREF(library);

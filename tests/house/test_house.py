@@ -47,7 +47,7 @@ BESIDE_FOLDERS = {"package", "msl", "hostile", "house", "support", "c"}
 
 LONGEST_FILE = 500
 #: The one file that may talk to Metal cannot be two.
-LONGER_FILES = {"metal_bridge.m": 1200}
+LONGER_FILES = {"metal_bridge.m": 1500}
 LONGEST_FUNCTION = 60
 
 

@@ -132,7 +132,7 @@ def test_rope(kind):
         attn_factor=1, beta_fast=32, beta_slow=1,
     )  # fmt: skip
     source = on_metal(x)
-    kernel = ggml("rope.metal", f"kernel_rope_{kind}_f32", FC_rope_is_imrope=False, FC_rope_is_back=False)
+    kernel = ggml("rope.metal", f"kernel_rope_{kind}_f32", FC_rope_is_back=False)
     kernel(args, source, on_metal(positions), source, to, groups=(heads, tokens, 1), group=(size // 2, 1, 1))
     angle = positions[:, None, None] * 10000.0 ** (-2 * np.arange(size // 2) / size)
     first, second = (x[..., ::2], x[..., 1::2]) if kind == "norm" else (x[..., : size // 2], x[..., size // 2 :])
@@ -178,8 +178,7 @@ def test_norms_with_a_weight(kind):
     )
     out, to = empty(x.shape)
     factor = on_metal(weight)
-    constants = {"FC_norm_use_scale": False} if kind == "norm" else {}
-    kernel = ggml("norm.metal", f"kernel_{kind}_mul_f32", **constants)
+    kernel = ggml("norm.metal", f"kernel_{kind}_mul_f32", FC_norm_use_scale=False)
     args = norm_arguments(x, weight, 1e-5)
     kernel(
         args, on_metal(x), factor, factor, to, groups=(5, 1, 1), group=(96, 1, 1), threadgroup_memory={"shmem_f32": 128}
@@ -320,9 +319,9 @@ def test_quantised_matrix_times_vectors(kind, groups, group):
     constants = {"FC_mul_mv_nsg": group, "FC_mul_mv_ne12": 1, "FC_mul_mv_r2": 1, "FC_mul_mv_r3": 1}
     name = kind.lower().replace("_k", "_K")
     kernel = ggml("mul_mv.metal", f"kernel_mul_mv_{name}_f32", **constants)
-    kernel(
-        args, on_metal(packed), on_metal(vectors), to, groups=(groups, 3, 1), group=(32, group, 1), threadgroup_memory={"shmem": 256}
-    )  # fmt: skip
+    memory = {} if kind == "Q6_K" else {"shmem": 256}  # which uses none
+    sides = on_metal(packed), on_metal(vectors), to
+    kernel(args, *sides, groups=(groups, 3, 1), group=(32, group, 1), threadgroup_memory=memory)
     matrix = matrix.astype("f8")
     # 512 products that cancel, of which llama.cpp sums the codes apart: the error follows the sum of magnitudes.
     error = np.abs(np.asarray(out) - vectors @ matrix.T)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from . import attributes
-from .declarations import FUNCTION, INSTANTIATION, Declaration
+from .declarations import FUNCTION, INSTANTIATION, Declaration, every
 from .tokens import Tokens
 
 _AS_CPP = {
@@ -19,14 +19,27 @@ _AS_CPP = {
     "constant": "const",
     "object_data": "",
     "ray_data": "",
+    "kernel": "",
 }
-SPACES = frozenset(_AS_CPP)
+SPACES = frozenset(_AS_CPP) - {"kernel"}
 _NO_DIFFERENCE = {"inline", "static", "constexpr", "METAL_FUNC", "extern"}
 
 
 def without(words: Iterable[str]) -> list[str]:
     """Return the words as C++ has them."""
     return [_AS_CPP.get(word, word) for word in words]
+
+
+def erase(tokens: Tokens, declarations: list[Declaration]) -> None:
+    """Rewrite the words of the source; `declarations` are those that are left of it."""
+    words = tokens.words
+    for one in every(declarations):
+        if one.is_constructor and one.parameters is not None:  # of all functions, it may not be const
+            after = range(tokens.partner[one.parameters] + 1, one.head_end)
+            tokens.words[after.start : after.stop] = ["" if words[at] in SPACES else words[at] for at in after]
+    for at in [at for at, word in enumerate(words) if word == "coherent" and words[at + 1] == "("]:
+        tokens.drop(at, tokens.partner[at + 1])  # coherent(system): of caches that a CPU does not have
+    tokens.words = without(words)
 
 
 def drop_duplicates(tokens: Tokens, declarations: list[Declaration]) -> list[Declaration]:
@@ -89,7 +102,10 @@ def _signature(tokens: Tokens, one: Declaration) -> list[str]:
     signature = _once_const(_plain(tokens, one.first, one.parameters))
     for first, end in tokens.split(one.parameters + 1, close):
         signature += [",", *_type_of_parameter(_plain(tokens, first, end))]
-    return [*signature, ")", *_once_const(_plain(tokens, close + 1, one.head_end))]
+    after = _plain(tokens, close + 1, one.head_end)
+    if one.is_constructor:
+        after = [word for word in after if word not in SPACES]
+    return [*signature, ")", *_once_const(after)]
 
 
 def _type_of_parameter(words: list[str]) -> list[str]:

@@ -11,7 +11,16 @@ from .tokens import Tokens
 FUNCTION, CLASS, INSTANTIATION, OTHER = "function", "class", "instantiation", "other"
 
 _CLASSES = {"struct", "class", "union", "enum"}
-_BEFORE_PARENTHESES_OF_NO_FUNCTION = {"alignas", "__attribute__", "decltype", "__declspec", "noexcept", "explicit"}
+_BEFORE_PARENTHESES_OF_NO_FUNCTION = {
+    "__attribute__",
+    "__declspec",
+    "_Static_assert",
+    "alignas",
+    "decltype",
+    "explicit",
+    "noexcept",
+    "static_assert",
+}
 
 
 @dataclass(slots=True)
@@ -27,6 +36,7 @@ class Declaration:
     parameters: int | None = None  # the `(` of a function's parameters
     is_template: bool = False
     is_member: bool = False
+    is_constructor: bool = False
     members: list[Declaration] = field(default_factory=list)
 
     def name(self, tokens: Tokens) -> str:
@@ -62,7 +72,9 @@ def _in_scope(
     at = begin
     while at < end:
         word = words[at]
-        if word in {"", ";", "}"} or (is_member and words[at + 1] == ":" and word in {"public", "private", "protected"}):
+        if word in {"", ";", "}"} or (
+            is_member and words[at + 1] == ":" and word in {"public", "private", "protected"}
+        ):
             at += 1 if word in {"", ";", "}"} else 2
         elif opened := _opens_namespace(tokens, at):
             brace, inner = opened
@@ -96,14 +108,14 @@ def _declaration(tokens: Tokens, first: int, end: int, namespaces: tuple[str, ..
     words, partner = tokens.words, tokens.partner
     at, is_template = _after_template(tokens, first)
     if words[first] == "template" and not is_template:
-        last = words.index(";", first, end) if ";" in words[first:end] else end - 1
+        last = _find(words, ";", first, end)
         return Declaration(INSTANTIATION, first, last, None, last, namespaces, None, False, is_member)
     made = Declaration(OTHER, first, end, None, end - 1, namespaces, None, is_template, is_member)
     is_class = False
     while at < end:
         word = words[at]
         if word == "(":
-            if made.parameters is None and _begins_parameters(words, at, made.kind):
+            if words[first] not in {"typedef", "using"} and _begins_parameters(words, at, made.kind):
                 made.parameters = at
                 made.kind = FUNCTION
             at = partner[at]
@@ -130,6 +142,13 @@ def _declaration(tokens: Tokens, first: int, end: int, namespaces: tuple[str, ..
             is_class = True
         at += 1
     return made
+
+
+def _find(words: list[str], word: str, first: int, end: int) -> int:
+    try:
+        return words.index(word, first, end)
+    except ValueError:
+        return end - 1
 
 
 def _after_template(tokens: Tokens, at: int) -> tuple[int, bool]:
@@ -193,6 +212,9 @@ def _with_members(tokens: Tokens, made: Declaration, is_class: bool, end: int) -
         made.kind = CLASS
         if "enum" not in words[made.first : made.body]:
             made.members = list(_in_scope(tokens, made.body + 1, close, made.namespaces, True))
+            name = _name_of_class(tokens, made)
+            for member in made.members:
+                member.is_constructor = member.kind == FUNCTION and member.name(tokens) == name
     at = close + 1
     while at < end and words[at] != ";":
         at = tokens.partner[at] + 1 if words[at] in {"(", "[", "{"} else at + 1

@@ -14,7 +14,7 @@ from .errors import CompilerError
 FOLDER = Path(__file__).resolve().parent
 INCLUDE = FOLDER / "include"
 #: Metal's headers, empty: what they declare is in the shim, and only the user's own text is to be expanded.
-EMPTY = FOLDER / "empty"
+EMPTY = FOLDER / "empty-headers"
 SHIM = INCLUDE / "softmetal.h"
 #: Answers what a checked kernel calls; compiled apart, because it must not be checked itself.
 CHECKED = INCLUDE / "softmetal_checked.cpp"
@@ -61,6 +61,8 @@ LANGUAGE = [
     "-ffloat16-excess-precision=none",  # a half is rounded after every operation, as on a GPU
     "-Xclang",
     "-fno-pch-timestamp",
+    "-Xclang",
+    "-fconvergent-functions",  # a user's function may wait: two calls in two branches are not one
 ]
 #: Of what a Mac's fast and relaxed allow: a product and a sum become one operation.  NaN and infinity stay what they
 #: are: a GPU gives them too, and kernels mask with -INFINITY.
@@ -81,11 +83,10 @@ _CHECKED = [
     "-fsanitize=thread,array-bounds,local-bounds,integer-divide-by-zero",
     "-fno-sanitize-recover=array-bounds,integer-divide-by-zero",
     "-mllvm",
-    "-bounds-checking-unique-traps",  # each has its line
-    "-mllvm",
     "-tsan-instrument-read-before-write",
     "-mllvm",
     "-tsan-instrument-func-entry-exit=0",
+    "-fno-delete-null-pointer-checks",  # else a branch that ends in a null pointer is taken for impossible
     "-fno-vectorize",  # a vector of more than 16 bytes would be touched without a call
     "-fno-slp-vectorize",
 ]
@@ -132,13 +133,25 @@ def _x86_level() -> str:
 @functools.cache
 def shim_hash() -> str:
     """Hash of all files of ours that clang reads, for keys."""
+    return _hash_of([os.path.join(top, name) for top in (INCLUDE, EMPTY) for name in _files_below(top)])
+
+
+@functools.cache
+def translator_hash() -> str:
+    """Hash of the modules that make C++ of a source, for keys."""
+    return _hash_of([entry.path for entry in os.scandir(FOLDER) if entry.name.endswith(".py")])
+
+
+def _files_below(top: Path) -> list[str]:
+    return [os.path.relpath(os.path.join(folder, name), top) for folder, _, names in os.walk(top) for name in names]
+
+
+def _hash_of(paths: list[str]) -> str:
     import hashlib
 
     digest = hashlib.blake2b(digest_size=20)
-    for top in (INCLUDE, EMPTY):
-        for folder, _, names in sorted(os.walk(top)):
-            for name in sorted(names):
-                with open(os.path.join(folder, name), "rb") as file:
-                    data = file.read()
-                digest.update(f"{name} {len(data)} ".encode() + data)
+    for path in sorted(paths):
+        with open(path, "rb") as file:
+            data = file.read()
+        digest.update(f"{os.path.basename(path)} {len(data)} ".encode() + data)
     return digest.hexdigest()

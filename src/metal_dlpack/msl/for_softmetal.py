@@ -39,12 +39,13 @@ def functions(library: tuple[str, str]) -> tuple[int, object]:
     return _answer(ask)
 
 
-def image(library: tuple[str, str], function: tuple[str, dict[int, bytes]]) -> tuple[int, object]:
-    """The path of the image of (name, {index: value}), of (source, math)."""
-    return _answer(lambda: _library(*library).compile(*function))
+def image(library: tuple[str, str], function: tuple[str, dict[int, bytes], bool]) -> tuple[int, object]:
+    """The path of the image of (name, {index: value}, is it checked), of (source, math)."""
+    name, constants, checked = function
+    return _answer(lambda: _library(*library).compile(name, constants, checked=checked))
 
 
 def lines(image_path: str, addresses: list[int]) -> list[str]:
     """ "file:line:column" of the instruction at each address in a checked image; "" where none is known."""
-    places = msl.lines_of(image_path, [address + 1 for address in addresses])
+    places = msl.lines_of(image_path, addresses)
     return [f"{file}:{line}:{column}" if line else "" for file, line, column in places]

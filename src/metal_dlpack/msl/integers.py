@@ -33,7 +33,7 @@ class Integers:
         """Return the value, or None where only a compiler knows it."""
         if not words or len(words) > _MOST_WORDS or depth > 8:
             return None
-        text = " ".join({"/": "//"}.get(word, word.rstrip("uUlL") if word[:1].isdigit() else word) for word in words)
+        text = " ".join(_in_python(word) for word in words)
         try:
             return self._node(ast.parse(text, mode="eval").body, depth)
         except (SyntaxError, ValueError, KeyError, ZeroDivisionError):
@@ -49,6 +49,13 @@ class Integers:
             if value is not None:
                 return value
         raise ValueError("no integer")
+
+
+def _in_python(word: str) -> str:
+    if word[:1].isdigit():
+        word = word.rstrip("uUlL").replace("'", "")
+        return f"0o{word}" if word.isdigit() and word.startswith("0") else word
+    return "//" if word == "/" else word
 
 
 def _constants(tokens: Tokens, declarations: list[Declaration]) -> list[tuple[str, list[str]]]:

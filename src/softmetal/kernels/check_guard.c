@@ -225,6 +225,18 @@ take_stacks(soft_guard *guard)
     return true;
 }
 
+/* A thread of softmetal's blocks all signals. */
+static void
+unblock(soft_guard *guard)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < WATCHED_COUNT; i++) {
+        sigaddset(&set, watched[i]);
+    }
+    pthread_sigmask(SIG_UNBLOCK, &set, &guard->earlier_mask);
+}
+
 bool
 soft_guard_enter(soft_guard *guard, uint64_t seconds)
 {
@@ -253,12 +265,14 @@ soft_guard_enter(soft_guard *guard, uint64_t seconds)
         pthread_cond_signal(&changed);
     }
     pthread_mutex_unlock(&lock);
+    unblock(guard);
     return true;
 }
 
 void
 soft_guard_exit(soft_guard *guard)
 {
+    pthread_sigmask(SIG_SETMASK, &guard->earlier_mask, NULL);
     pthread_mutex_lock(&lock); /* after this no nudge is sent to the thread */
     soft_guard **place = &guards;
     while (*place != guard) {

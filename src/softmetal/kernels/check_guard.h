@@ -18,6 +18,7 @@
 #define SOFT_CHECK_GUARD_H
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
@@ -33,6 +34,7 @@ typedef struct soft_guard {
     /* its own */
     int nudges;
     pthread_t thread;
+    sigset_t earlier_mask;
     struct timespec deadline;
     struct soft_guard *next;
     void *stacks;

@@ -67,6 +67,7 @@ report_unwritten(soft_check *check, const soft_range *range, uintptr_t at, soft_
     soft_memory_name(check, range, name, sizeof name);
     finding->at[0] = finding->at[1] = soft_at_mark(check, now);
     finding->count = 1;
+    finding->is_unwritten = true;
     snprintf(finding->text, sizeof finding->text,
              "a thread reads byte %zu of %s, which no thread of the threadgroup has written",
              (size_t)(at - range->base), name);

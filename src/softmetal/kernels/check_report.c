@@ -7,6 +7,7 @@
 #include "softmetal/kernels/check_report.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "softmetal/compiler.h"
 #include "softmetal/validation.h"
@@ -19,9 +20,8 @@ soft_findings_has(const soft_findings *findings, uint32_t offset, uint32_t other
 {
     for (size_t i = 0; i < findings->count; i++) {
         const soft_at *at = findings->list[i].at;
-        if (findings->list[i].count == 2 &&
-            ((at[0].offset == offset && at[1].offset == other) ||
-             (at[0].offset == other && at[1].offset == offset))) {
+        if ((at[0].offset == offset && at[1].offset == other) ||
+            (at[0].offset == other && at[1].offset == offset)) {
             return true;
         }
     }
@@ -84,18 +84,51 @@ compose(const soft_finding *finding, const char *kernel, char (*lines)[SOFT_LINE
     snprintf(text + length, TEXT_NBYTES - length, ".");
 }
 
+static bool
+is_same(const soft_finding *finding, char (*lines)[SOFT_LINE_NBYTES], const soft_finding *other,
+        char (*others)[SOFT_LINE_NBYTES])
+{
+    return finding->count == other->count && finding->is_unwritten == other->is_unwritten &&
+           strcmp(lines[0], others[0]) == 0 && strcmp(lines[1], others[1]) == 0;
+}
+
+/* Is it of the same lines as one before, as when `x += 1` races with itself?  Or unwritten memory
+ * that is read in a race: then that one says more. */
+static bool
+is_said_elsewhere(const soft_findings *findings, size_t index, char (*lines)[SOFT_LINE_NBYTES])
+{
+    const soft_finding *finding = &findings->list[index];
+    for (size_t i = 0; i < findings->count; i++) {
+        const soft_finding *other = &findings->list[i];
+        if (i < index && is_same(finding, &lines[2 * index], other, &lines[2 * i])) {
+            return true;
+        }
+        if (finding->is_unwritten && other->count == 2 &&
+            (other->at[0].offset == finding->at[0].offset ||
+             other->at[1].offset == finding->at[0].offset)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void
 soft_findings_say(const soft_findings *findings, const char *kernel, const char *image_path,
                   char *error, size_t nbytes)
 {
     char lines[MOST_PLACES][SOFT_LINE_NBYTES];
     name_lines(findings, image_path, lines);
+    bool is_first = true;
     for (size_t i = 0; i < findings->count; i++) {
+        if (is_said_elsewhere(findings, i, lines)) {
+            continue;
+        }
         char text[TEXT_NBYTES];
         compose(&findings->list[i], kernel, &lines[2 * i], text);
-        if (i == 0) {
+        if (is_first) {
             snprintf(error, nbytes, "%s", text);
         }
+        is_first = false;
         soft_validation_insist(SOFT_REPORT_KERNEL, "%s%s", text,
                                findings->has_more && i + 1 == findings->count
                                    ? " (There are more.)"

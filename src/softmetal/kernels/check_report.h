@@ -24,6 +24,7 @@ typedef struct soft_finding {
     char text[320]; /* what is wrong; no line, no thread */
     soft_at at[2];
     int count; /* of `at` */
+    bool is_unwritten;
 } soft_finding;
 
 typedef struct soft_findings {

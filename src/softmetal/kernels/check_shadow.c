@@ -22,7 +22,12 @@ map_cells(const soft_shadow *shadow)
 {
     void *cells = mmap(NULL, cells_nbytes(shadow), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return cells == MAP_FAILED ? NULL : cells;
+    if (cells == MAP_FAILED) {
+        return NULL;
+    }
+    madvise(cells, cells_nbytes(shadow),
+            MADV_HUGEPAGE); /* half of the time is page faults else */
+    return cells;
 }
 
 void

@@ -30,6 +30,12 @@ template <class T> SOFTMETAL_INLINE constexpr T high_half(T a, T b) {
     else
         return T(long(a) * long(b) >> width<T>);
 }
+template <class T> SOFTMETAL_INLINE constexpr T saturated_sum(T a, T b, T d) {
+    if constexpr (__is_signed(T) || sizeof(T) < 8)
+        return saturate_to<T>(wide(a) * wide(b) + wide(d));
+    unsigned __int128 sum = (unsigned __int128)(a) * b + d;
+    return sum >> 64 ? T(-1) : T(sum);
+}
 template <class T> SOFTMETAL_INLINE constexpr T reversed(T a) {
     typedef unsigned_of<T> U;
     if constexpr (sizeof(T) == 1) return T(__builtin_bitreverse8(U(a)));
@@ -102,8 +108,7 @@ SOFTMETAL_INTEGERS2(mul24, uint(softmetal::low24(a)) * uint(softmetal::low24(b))
 
 SOFTMETAL_INTEGERS3(madhi, softmetal::unsigned_of<T>(mulhi(a, b)) + softmetal::unsigned_of<T>(d))
 SOFTMETAL_INTEGERS3(mad24, uint(mul24(a, b)) + uint(d))
-SOFTMETAL_INTEGERS3(madsat, softmetal::saturate_to<T>(softmetal::wide(a) * softmetal::wide(b) +
-                                                      softmetal::wide(d)))
+SOFTMETAL_INTEGERS3(madsat, softmetal::saturated_sum(a, b, d))
 
 #define SOFTMETAL_EXTRACTED(c, offset, bits) extract_bits(a.c, offset, bits)
 #define SOFTMETAL_INSERTED(c, offset, bits) insert_bits(a.c, b.c, offset, bits)

@@ -98,24 +98,24 @@ template <class T> using if_floating = enable_if_t<is_floating_point_v<T>>;
     }
 
 /* A function of floats, from an expression in a, b and d; half and bfloat go through float. */
-#define SOFTMETAL_SCALARS1(name, ...)                                                             \
-    SOFTMETAL_INLINE constexpr float name(float a) { return __VA_ARGS__; }                       \
-    SOFTMETAL_INLINE constexpr half name(half a) { return half(name(float(a))); }                \
-    SOFTMETAL_INLINE constexpr bfloat name(bfloat a) { return bfloat(name(float(a))); }
-#define SOFTMETAL_SCALARS2(name, ...)                                                             \
-    SOFTMETAL_INLINE constexpr float name(float a, float b) { return __VA_ARGS__; }              \
-    SOFTMETAL_INLINE constexpr half name(half a, half b) {                                       \
+#define SOFTMETAL_SCALARS1(name, ...)                                                            \
+    SOFTMETAL_INLINE float name(float a) { return __VA_ARGS__; }                                 \
+    SOFTMETAL_INLINE half name(half a) { return half(name(float(a))); }                          \
+    SOFTMETAL_INLINE bfloat name(bfloat a) { return bfloat(name(float(a))); }
+#define SOFTMETAL_SCALARS2(name, ...)                                                            \
+    SOFTMETAL_INLINE float name(float a, float b) { return __VA_ARGS__; }                        \
+    SOFTMETAL_INLINE half name(half a, half b) {                                                 \
         return half(name(float(a), float(b)));                                                   \
     }                                                                                            \
-    SOFTMETAL_INLINE constexpr bfloat name(bfloat a, bfloat b) {                                 \
+    SOFTMETAL_INLINE bfloat name(bfloat a, bfloat b) {                                           \
         return bfloat(name(float(a), float(b)));                                                 \
     }
-#define SOFTMETAL_SCALARS3(name, ...)                                                             \
-    SOFTMETAL_INLINE constexpr float name(float a, float b, float d) { return __VA_ARGS__; }     \
-    SOFTMETAL_INLINE constexpr half name(half a, half b, half d) {                               \
+#define SOFTMETAL_SCALARS3(name, ...)                                                            \
+    SOFTMETAL_INLINE float name(float a, float b, float d) { return __VA_ARGS__; }               \
+    SOFTMETAL_INLINE half name(half a, half b, half d) {                                         \
         return half(name(float(a), float(b), float(d)));                                         \
     }                                                                                            \
-    SOFTMETAL_INLINE constexpr bfloat name(bfloat a, bfloat b, bfloat d) {                       \
+    SOFTMETAL_INLINE bfloat name(bfloat a, bfloat b, bfloat d) {                                 \
         return bfloat(name(float(a), float(b), float(d)));                                       \
     }
 

@@ -51,12 +51,13 @@ template <class T, int C, int R> struct data_type<metal::matrix<T, C, R>> {
     static constexpr soft_u32 value = data_type<T>::value + 4 + 3 * (C - 2) + (R - 2);
 };
 
+template <class> using always_void = void;
 /* Of void and what is not complete nothing is known. */
 template <class T, class = void> inline constexpr size_t size_of = 0;
-template <class T> inline constexpr size_t size_of<T, metal::void_t<int[sizeof(T)]>> = sizeof(T);
+template <class T> inline constexpr size_t size_of<T, always_void<int[sizeof(T)]>> = sizeof(T);
 template <class T, class = void> inline constexpr size_t alignment_of = 1;
 template <class T>
-inline constexpr size_t alignment_of<T, metal::void_t<int[sizeof(T)]>> = alignof(T);
+inline constexpr size_t alignment_of<T, always_void<int[sizeof(T)]>> = alignof(T);
 } // namespace softmetal
 
 #endif /* SOFTMETAL_REFLECTION_H */

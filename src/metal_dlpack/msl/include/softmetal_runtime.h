@@ -6,8 +6,9 @@
  * Threads: each function speaks for the kernel's thread that calls it.
  *
  * Threads that take different branches must wait at different places, so calls that wait may be
- * neither merged nor moved: that is what `convergent` says.  The functions that call the run time
- * are `optnone`, since clang would find no convergent call in them and drop the word.
+ * neither merged nor moved: that is what `convergent` says, and -fconvergent-functions of those
+ * functions of the kernel that call them.  The functions that call the run time are `optnone`:
+ * clang would find no convergent call in them and drop the word.
  */
 #ifndef SOFTMETAL_RUNTIME_H
 #define SOFTMETAL_RUNTIME_H
@@ -17,8 +18,11 @@
 
 #define SOFTMETAL_CONVERGENT SOFTMETAL_INLINE __attribute__((convergent))
 #define SOFTMETAL_WAITS                                                                          \
-    __attribute__((noinline, optnone, convergent, nodebug, no_sanitize("thread", "bounds")))     \
-    static inline
+    __attribute__((noinline, optnone, convergent, nomerge, not_tail_called, nodebug,             \
+                   no_sanitize("thread", "bounds"))) static inline
+/* In such a function: where it is called, an address within the call.  nomerge keeps two places
+ * apart, also where two branches wait with the same words. */
+#define SOFTMETAL_CALLER (static_cast<const char *>(__builtin_return_address(0)) - 1)
 
 extern "C" {
 extern __attribute__((visibility("default"))) soft_image softmetal_image;
@@ -41,34 +45,31 @@ SOFTMETAL_CONVERGENT const void *this_site() {
     __asm__ volatile(SOFTMETAL_ADDRESS : "=r"(site));
     return site;
 }
-/* The same for a place that waits.  Two branches that wait with the same words stay two places. */
-SOFTMETAL_CONVERGENT const void *this_sync() {
-    const void *site;
-    [[clang::nomerge]] __asm__ volatile(".pushsection softmetal_syncs,\"aR\"\n.byte 1\n.popsection\n" //
-                     SOFTMETAL_ADDRESS
-                     : "=r"(site));
-    return site;
-}
+/* In a function that waits, or as good as waits. */
+#define SOFTMETAL_MARK ".pushsection softmetal_syncs,\"aR\"\n.byte 1\n.popsection\n"
 
 #if SOFTMETAL_IS_CHECKED
-SOFTMETAL_INLINE void report_index() { softmetal_image.runtime->out_of_bounds(this_site()); }
+SOFTMETAL_UNSEEN void report_index_at(const void *site) {
+    softmetal_image.runtime->out_of_bounds(site);
+}
+SOFTMETAL_INLINE void report_index() { report_index_at(this_site()); }
 #endif
 
-SOFTMETAL_UNSEEN const soft_thread *this_thread() { return softmetal_image.runtime->self(); }
-SOFTMETAL_UNSEEN uint this_lane() { return this_thread()->lane; }
+SOFTMETAL_UNSEEN uint lane_of_thread() { return softmetal_image.runtime->self()->lane; }
+/* Asking is as good as waiting: the run time knows a thread only when threads take turns. */
+SOFTMETAL_CONVERGENT uint this_lane() {
+    __asm__ volatile(SOFTMETAL_MARK);
+    return lane_of_thread();
+}
 
-SOFTMETAL_WAITS void wait_for_group(soft_u32 mem_flags, const void *site) {
-    softmetal_image.runtime->threadgroup_barrier(mem_flags, site);
+SOFTMETAL_WAITS void wait_for_group(soft_u32 mem_flags) {
+    __asm__ volatile(SOFTMETAL_MARK);
+    softmetal_image.runtime->threadgroup_barrier(mem_flags, SOFTMETAL_CALLER);
 }
 SOFTMETAL_WAITS soft_u32 wait_for_lanes(const void *bytes, soft_u32 nbytes,
-                                        const soft_u8 **values, const void *site) {
-    return softmetal_image.runtime->simd_exchange(bytes, nbytes, values, site);
-}
-
-template <class T> SOFTMETAL_UNSEEN T value_at(const soft_u8 *slot) {
-    T value;
-    __builtin_memcpy(&value, slot, sizeof value);
-    return value;
+                                        const soft_u8 **values) {
+    __asm__ volatile(SOFTMETAL_MARK);
+    return softmetal_image.runtime->simd_exchange(bytes, nbytes, values, SOFTMETAL_CALLER);
 }
 
 /* What the lanes of a SIMD-group gave each other. */
@@ -84,7 +85,7 @@ template <class T> struct gathered {
 template <class T> SOFTMETAL_CONVERGENT gathered<T> gather(T mine) {
     static_assert(sizeof(T) <= SOFT_SIMD_SLOT, "a lane gives at most 64 bytes");
     gathered<T> all;
-    all.lanes = wait_for_lanes(&mine, sizeof mine, &all.values, this_sync());
+    all.lanes = wait_for_lanes(&mine, sizeof mine, &all.values);
     return all;
 }
 

@@ -38,22 +38,21 @@ enum thread_scope {
     thread_scope_simdgroup,
     thread_scope_threadgroup,
     thread_scope_device,
-    thread_scope_system,
 };
 
 SOFTMETAL_CONVERGENT void threadgroup_barrier(mem_flags flags) {
-    softmetal::wait_for_group(uint(flags), softmetal::this_sync());
+    softmetal::wait_for_group(uint(flags));
 }
 SOFTMETAL_CONVERGENT void threadgroup_barrier(mem_flags flags, thread_scope) {
-    softmetal::wait_for_group(uint(flags), softmetal::this_sync());
+    softmetal::wait_for_group(uint(flags));
 }
 SOFTMETAL_CONVERGENT void simdgroup_barrier(mem_flags) {
     const soft_u8 *values;
-    softmetal::wait_for_lanes(nullptr, 0, &values, softmetal::this_sync());
+    softmetal::wait_for_lanes(nullptr, 0, &values);
 }
 SOFTMETAL_CONVERGENT void simdgroup_barrier(mem_flags, thread_scope) {
     const soft_u8 *values;
-    softmetal::wait_for_lanes(nullptr, 0, &values, softmetal::this_sync());
+    softmetal::wait_for_lanes(nullptr, 0, &values);
 }
 /* The strongest order is one that each weaker one allows. */
 SOFTMETAL_INLINE void atomic_thread_fence(mem_flags, memory_order,

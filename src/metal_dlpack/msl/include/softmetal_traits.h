@@ -37,7 +37,6 @@ template <class X, class Y> struct conditional<false, X, Y> {
 };
 template <bool B, class X, class Y> using conditional_t = typename conditional<B, X, Y>::type;
 
-template <class...> using void_t = void;
 template <class T> struct type_identity {
     typedef T type;
 };
@@ -100,7 +99,6 @@ SOFTMETAL_TRAIT(is_function, __is_function(T))
 SOFTMETAL_TRAIT(is_reference, __is_reference(T))
 SOFTMETAL_TRAIT(is_lvalue_reference, __is_lvalue_reference(T))
 SOFTMETAL_TRAIT(is_rvalue_reference, __is_rvalue_reference(T))
-SOFTMETAL_TRAIT(is_empty, __is_empty(T))
 SOFTMETAL_TRAIT(is_polymorphic, __is_polymorphic(T))
 SOFTMETAL_TRAIT(is_abstract, __is_abstract(T))
 SOFTMETAL_TRAIT(is_final, __is_final(T))
@@ -145,12 +143,6 @@ template <class... B> using _disjunction = disjunction<B...>;
 template <class B> using _negation = negation<B>;
 
 template <class T> T &&declval() noexcept;
-template <class T> SOFTMETAL_INLINE constexpr T &&forward(remove_reference_t<T> &x) {
-    return static_cast<T &&>(x);
-}
-template <class T> SOFTMETAL_INLINE constexpr T &&forward(remove_reference_t<T> &&x) {
-    return static_cast<T &&>(x);
-}
 template <class T> SOFTMETAL_INLINE constexpr remove_reference_t<T> &&move(T &&x) {
     return static_cast<remove_reference_t<T> &&>(x);
 }
