@@ -569,10 +569,10 @@ class Library:
         source: str,
         *,
         device: _Device | None = None,
-        name: str | None = None,
+        name: str = "program_source",
         defines: Mapping[str, str | float | None] | None = None,
         include: _Folder | Iterable[_Folder] | None = None,
-        math: _Math | None = None,
+        math: _Math = "fast",
     ) -> Library: ...
     @property
     def name(self) -> str: ...
@@ -676,7 +676,7 @@ def kernel(
     device: _Device | None = None,
     defines: Mapping[str, str | float | None] | None = None,
     include: _Folder | Iterable[_Folder] | None = None,
-    math: _Math | None = None,
+    math: _Math = "fast",
 ) -> Kernel: ...
 def last_refusal() -> Exception | None: ...
 def shares_memory(a: _Memory, b: _Memory, /) -> builtins.bool: ...

@@ -431,6 +431,17 @@ def test_other_sizes_are_refused(sizes, error, sentence):
         md.kernel(REVERSE)(md.zeros(3), groups=1, group=3, threadgroup_memory=sizes)
 
 
+def test_the_kernels_own_variables_count_too():
+    source = REVERSE.replace(
+        "shared[i] = x[i];", "threadgroup float own[64]; own[i % 64] = 0; shared[i] = x[i] + own[i % 64];"
+    )
+    reverse = md.kernel(source)
+    with pytest.raises(
+        ValueError, match=r"(\d+) bytes of threadgroup memory, the kernel's own \d+ included, are more than"
+    ):
+        reverse(md.zeros(3), groups=1, group=3, threadgroup_memory={"shared": 32768 - reverse.threadgroup_memory + 1})
+
+
 def test_textures_are_refused():
     source = METAL + "kernel void blur(texture2d<float> image, device float *out) { out[0] = image.get_width(); }"
     with pytest.raises((TypeError, md.CompileError), match="texture"):
