@@ -218,6 +218,9 @@ soft_check_switch(const soft_thread *thread, const void *low, const void *high)
 void
 soft_check_wait(soft_u32 mem_flags, const void *site)
 {
+    if (current->is_overdue) {
+        stop_overdue(current, site);
+    }
     soft_barriers_wait(current, mem_flags, site);
 }
 
