@@ -19,7 +19,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 .PHONY: help demo test test-all settings bench lint format asan tsan arm64 mutants instructions coverage streams model soak docs build clean distclean
 
 help:
-	@echo 'make demo      what this machine can share: the doctor, then examples/share.py'
+	@echo 'make demo      what this machine can share: the doctor, then examples/share.py and a kernel'
 	@echo 'make test      the tests, but for those marked long; ARGS="tests/copy -x" goes to pytest'
 	@echo 'make test-all  all tests'
 	@echo 'make lint      ruff, clang-format, mypy, pyright, the stubs and the workflows of .github'
@@ -49,6 +49,7 @@ build: $(VENV)/test.stamp
 demo: build
 	$(PY) -m metal_dlpack
 	$(PY) examples/share.py
+	$(PY) examples/softmax_kernel.py
 
 test: build
 	$(PYTEST) -m 'not long' $(ARGS)

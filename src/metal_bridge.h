@@ -65,11 +65,19 @@ const char *bridge_status_text(bridge_status status);
 typedef enum { BRIDGE_STORAGE_LIST(BRIDGE_AS_ENUM) } bridge_storage;
 #undef BRIDGE_AS_ENUM
 
-/* Metal's words about a failed command buffer or kernel; text is "" without any. */
+/* Metal's words about a failed command buffer; text is "" without any.  There is room for the
+ * report on a kernel that was stopped. */
 typedef struct bridge_error {
-    long code; /* MTLCommandBufferError, MTLLibraryError */
-    char text[200];
+    long code; /* MTLCommandBufferError */
+    char text[2000];
 } bridge_error;
+
+static inline void
+bridge_error_clear(bridge_error *error)
+{
+    error->code = 0;
+    error->text[0] = '\0';
+}
 
 /* ---- devices ---- */
 

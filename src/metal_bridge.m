@@ -1394,7 +1394,8 @@ static void
 run_completed(completion_block *self, id<MTLCommandBuffer> commands)
 {
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-    bridge_error error = {0};
+    bridge_error error;
+    bridge_error_clear(&error);
     bridge_status status = check_completed(commands, &error);
     self->completed(self->context, (bridge_commands *)(void *)commands, status, &error);
     [pool drain];

@@ -1,8 +1,7 @@
 /* library_type.c: the Library type, Metal source that was compiled, and kernel().
  *
  * Owns:    one reference to the MTLLibrary; the Kernels made of it, by name and constants.
- * Calls:   metal_bridge.h to compile; metal_dlpack/kernel_source.py for what comes before that,
- *          metal_dlpack/compile_errors.py for what the compiler said.
+ * Calls:   kernel_source.h to compile the source, metal_bridge.h for its kernels.
  * Threads: the GIL is held; released while Metal compiles, which can take seconds.
  */
 #include "kernels/library_type.h"
@@ -10,9 +9,9 @@
 #include <structmember.h>
 
 #include "kernels/kernel_constants.h"
+#include "kernels/kernel_source.h"
 #include "kernels/kernel_type.h"
 #include "python/args.h"
-#include "python/call_python.h"
 #include "python/errors.h"
 #include "streams/device.h"
 
@@ -31,114 +30,7 @@ library_cast(PyObject *op)
     return (LibraryObject *)op;
 }
 
-/* ---- what the compiler said ---- */
-
-/* CompileError of its words. */
-static void
-raise_source_error(PyObject *words)
-{
-    PyObject *error = call_python("metal_dlpack.compile_errors", "error_of", words, NULL);
-    if (error != NULL) {
-        PyErr_SetObject((PyObject *)Py_TYPE(error), error);
-        Py_DECREF(error);
-    }
-}
-
-/* CompileError where the source is at fault, else MetalError.  Frees `message`. */
-static void
-raise_not_compiled(md_state *state, const char *where, bridge_status status, char *message,
-                   bool is_source)
-{
-    PyObject *words = NULL;
-    if (message != NULL) {
-        words = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
-    }
-    free(message);
-    if (words != NULL && is_source) {
-        raise_source_error(words);
-    }
-    else if (words != NULL) {
-        PyErr_Format(state->metal_error, "%s: %U", where, words);
-    }
-    else if (!PyErr_Occurred()) {
-        (void)errors_from_bridge(state, where, status, NULL, 0);
-    }
-    Py_XDECREF(words);
-}
-
-/* ---- compiling ---- */
-
-/* What a user asks for. */
-typedef struct library_request {
-    const char *function;                                        /* for errors */
-    PyObject *source, *device, *name, *defines, *include, *math; /* borrowed; NULL: default */
-} library_request;
-
-static int
-read_math(const library_request *request, bridge_math *out)
-{
-    static const char *const names[] = {"fast", "relaxed", "safe"};
-    const char *text;
-    *out = BRIDGE_MATH_FAST;
-    if (args_text_or_none(request->function, "math", request->math, &text) < 0) {
-        return -1;
-    }
-    for (int i = 0; text != NULL && i < 3; i++) {
-        if (strcmp(text, names[i]) == 0) {
-            *out = (bridge_math)i; /* BRIDGE_MATH_FAST and so on, in this order */
-            return 0;
-        }
-    }
-    if (text == NULL) {
-        return 0;
-    }
-    PyErr_Format(PyExc_ValueError, "%s: math must be 'fast', 'relaxed' or 'safe', not '%s'.",
-                 request->function, text);
-    return -1;
-}
-
-/* The text for Metal's compiler: with the defines, the name and what it includes.  Owned (+1). */
-static PyObject *
-compose_source(const library_request *request)
-{
-    const char *unused;
-    if (args_text(request->function, "source", request->source, &unused) < 0) {
-        return NULL;
-    }
-    PyObject *name = args_is_given(request->name) ? request->name : Py_None;
-    PyObject *defines = args_is_given(request->defines) ? request->defines : Py_None;
-    PyObject *include = args_is_given(request->include) ? request->include : Py_None;
-    PyObject *options = PyTuple_Pack(3, name, defines, include);
-    PyObject *text = options == NULL ? NULL
-                                     : call_python("metal_dlpack.kernel_source", "compose",
-                                                   request->source, options);
-    Py_XDECREF(options);
-    return text;
-}
-
-/* +1, or NULL with an exception. */
-static bridge_library *
-compile(md_state *state, const library_request *request, const device_record *device)
-{
-    bridge_math math;
-    PyObject *text = read_math(request, &math) < 0 ? NULL : compose_source(request);
-    const char *source = text == NULL ? NULL : PyUnicode_AsUTF8(text);
-    bridge_library *library = NULL;
-    if (source != NULL) {
-        char *message = NULL;
-        bool is_source = false;
-        bridge_status status;
-        Py_BEGIN_ALLOW_THREADS
-        status =
-            bridge_library_new(device->handle, source, math, &library, &message, &is_source);
-        Py_END_ALLOW_THREADS
-        if (status != BRIDGE_OK) {
-            raise_not_compiled(state, request->function, status, message, is_source);
-        }
-    }
-    Py_XDECREF(text);
-    return library;
-}
+/* ---- making ---- */
 
 /* A tuple of the kernels' names: owned (+1). */
 static PyObject *
@@ -164,10 +56,11 @@ names_of(bridge_library *library)
 
 /* Owned (+1), or NULL with an exception. */
 static PyObject *
-library_make(md_state *state, const library_request *request)
+library_make(md_state *state, const kernel_source *request)
 {
     const device_record *device = device_convert(state, request->function, request->device);
-    bridge_library *library = device == NULL ? NULL : compile(state, request, device);
+    bridge_library *library =
+        device == NULL ? NULL : kernel_source_compile(state, request, device);
     if (library == NULL) {
         return NULL;
     }
@@ -198,8 +91,8 @@ library_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (args_parse_tuple(&spec, args, kwargs, values) < 0) {
         return NULL;
     }
-    library_request request = {spec.function, values[0], values[1], values[2],
-                               values[3],     values[4], values[5]};
+    kernel_source request = {spec.function, values[0], values[1], values[2],
+                             values[3],     values[4], values[5]};
     return library_make(PyType_GetModuleState(type), &request);
 }
 
@@ -236,7 +129,7 @@ make_kernel(const LibraryObject *self, md_state *state, PyObject *name,
                                &kernel, &facts, &message, &is_source);
     Py_END_ALLOW_THREADS
     if (status != BRIDGE_OK) {
-        raise_not_compiled(state, "Library.kernel", status, message, is_source);
+        kernel_source_raise(state, "Library.kernel", status, message, is_source);
         return NULL;
     }
     PyObject *op = kernel_new_object(state, self->device, name, kernel, &facts);
@@ -384,8 +277,8 @@ core_kernel(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject 
     if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
         return NULL;
     }
-    library_request request = {spec.function, values[0], values[3], NULL,
-                               values[4],     values[5], values[6]};
+    kernel_source request = {spec.function, values[0], values[3], NULL,
+                             values[4],     values[5], values[6]};
     PyObject *library = library_make(state_of_module(module), &request);
     PyObject *name = library == NULL ? NULL : choose_name(library_cast(library), values[1]);
     PyObject *kernel = name == NULL ? NULL : library_find(library, name, values[2]);

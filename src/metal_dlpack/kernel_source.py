@@ -1,9 +1,9 @@
 """What is done to Metal source before any compiler reads it: its name, its macros, the files that it includes.
 
-Metal compiles one text and opens no files but its own, so that `#include "file"` is expanded here, and the same on both
-systems.  `#include <...>` is left to the compiler.  No `#if` is evaluated: the text of a file goes where its line was,
-between two `#line`, and a file that cannot be found becomes an `#error`, which the compiler raises only if it comes
-there.
+Metal compiles one text and opens no files but its own, so that `#include "file"` and `#include <file>` are expanded
+here, and the same on both systems.  What no folder of include= has between angle brackets is left to the compiler.  No
+`#if` is evaluated: the text of a file goes where its line was, between two `#line`, and a file that cannot be found
+becomes an `#error`, which the compiler raises only if it comes there.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ _PIECE = re.compile(
       | "(?:\\.|[^"\\\n])*"
       | '(?:\\.|[^'\\\n])*'
       | ^[ \t]*\#[ \t]*(?:
-            (?:include|import)[ \t]*"(?P<file>[^"\n]+)"[^\n]*
+            (?:include|import)[ \t]*(?:"(?P<file>[^"\n]+)"|<(?P<angled>[^>\n]+)>)[^\n]*
           | line[ \t]+(?P<number>\d+)(?:[ \t]*"(?P<name>[^"\n]*)")?[^\n]*
           | (?P<once>pragma[ \t]+once)\b[^\n]*
           | (?P<open>if|ifdef|ifndef)\b[^\n]*
@@ -133,8 +133,8 @@ class Expansion:
             replacement = None
             if piece["number"]:
                 shift, name = int(piece["number"]) - behind, piece["name"] or name
-            elif piece["file"]:
-                included = self._include(piece["file"], path, above, depth)
+            elif piece["file"] or (piece["angled"] and self._find(piece["angled"], None)):
+                included = self._include(piece["file"] or piece["angled"], path, above, depth)
                 replacement = f'{included}\n#line {behind + shift} "{name}"'
             elif piece["once"]:
                 replacement = ""

@@ -128,10 +128,14 @@ soft_dispatch_clear_argument(soft_dispatch *dispatch, size_t index)
     return argument;
 }
 
+/* Of the largest type that a kernel may find there, a long4. */
+#define BYTES_ALIGNMENT 32
+
 bool
 soft_argument_set_bytes(soft_argument *argument, const void *bytes, size_t nbytes)
 {
-    void *copy = malloc(nbytes);
+    size_t whole = (nbytes + BYTES_ALIGNMENT - 1) / BYTES_ALIGNMENT * BYTES_ALIGNMENT;
+    void *copy = aligned_alloc(BYTES_ALIGNMENT, whole);
     if (copy == NULL) {
         return false;
     }

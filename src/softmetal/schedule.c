@@ -23,25 +23,6 @@ struct candidate {
     bool is_held; /* behind a wait of its own command buffer */
 };
 
-soft_order
-soft_schedule_order(void)
-{
-    uint64_t seed = soft_settings_get(SOFT_SEED);
-    return seed == 0            ? SOFT_ORDER_FIRST
-           : seed == UINT64_MAX ? SOFT_ORDER_LAST
-                                : SOFT_ORDER_RANDOM;
-}
-
-/* splitmix64, by Steele, Lea and Flood. */
-uint64_t
-soft_schedule_random(uint64_t *state)
-{
-    uint64_t mixed = *state += UINT64_C(0x9e3779b97f4a7c15);
-    mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
-    return mixed ^ mixed >> 31;
-}
-
 bool
 soft_job_is_done(const soft_job *job)
 {
@@ -286,7 +267,7 @@ soft_schedule_step(soft_schedule *schedule)
         size_t which = schedule->order == SOFT_ORDER_FIRST ? 0
                        : schedule->order == SOFT_ORDER_LAST
                            ? ready_count - 1
-                           : soft_schedule_random(schedule->random) % ready_count;
+                           : soft_seed_random(schedule->random) % ready_count;
         chosen = ready[which];
     }
     run_pass(candidates[chosen].job, candidates[chosen].pass);

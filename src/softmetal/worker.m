@@ -159,7 +159,7 @@ widen_batch(soft_lane *lane, struct batch *batch, soft_order order)
         return YES;
     }
     if (order == SOFT_ORDER_RANDOM && jitter_us > 0) {
-        jitter_us = soft_schedule_random(&lane->random) % (jitter_us + 1);
+        jitter_us = soft_seed_random(&lane->random) % (jitter_us + 1);
     }
     if (!sleep_us(lane, jitter_us)) {
         return NO;
@@ -285,7 +285,7 @@ static BOOL
 run_batch(soft_lane *lane, SoftMetalCommandBuffer *first)
 {
     struct batch batch = {.count = 0};
-    soft_order order = soft_schedule_order();
+    soft_order order = soft_seed_order();
     seed_lane(lane);
     size_t pool = soft_autorelease_push();
     add_to_batch(&batch, first);

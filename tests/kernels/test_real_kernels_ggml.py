@@ -42,7 +42,9 @@ def test_arithmetic_with_rows_repeated(op, function, rows):
     a, b = random().standard_normal((6, 100), dtype="float32"), random(1).standard_normal((rows, 100), dtype="float32")
     out, to = empty(a.shape)
     args = ggml_arguments.struct("bin", layout(a, "0"), layout(b, "1"), layout(a, ""))
-    kernel = ggml("binbcast.metal", "kernel_bin_fuse_f32_f32_f32", FC_bin_op=op, FC_bin_f=1, FC_bin_rb=False, FC_bin_cb=False)
+    kernel = ggml(
+        "binbcast.metal", "kernel_bin_fuse_f32_f32_f32", FC_bin_op=op, FC_bin_f=1, FC_bin_rb=False, FC_bin_cb=False
+    )
     kernel(args, on_metal(a), on_metal(b), to, groups=(6, 1, 1), group=(64, 1, 1))
     np.testing.assert_array_equal(np.asarray(out), function(a, b))
 
@@ -120,14 +122,17 @@ def test_greatest_of_windows():
 @pytest.mark.parametrize("kind", ["norm", "neox"])
 def test_rope(kind):
     heads, tokens, size = 3, 5, 32
-    x, positions = random().standard_normal((tokens, heads, size), dtype="float32"), np.arange(4, 4 + tokens, dtype="i4")
+    x, positions = (
+        random().standard_normal((tokens, heads, size), dtype="float32"),
+        np.arange(4, 4 + tokens, dtype="i4"),
+    )
     out, to = empty(x.shape)
     args = ggml_arguments.struct(
         "rope", layout(x, "0"), layout(x, ""), n_dims=size, n_ctx_orig=4096, freq_base=10000, freq_scale=1,
         attn_factor=1, beta_fast=32, beta_slow=1,
     )  # fmt: skip
     source = on_metal(x)
-    kernel = ggml("rope.metal", f"kernel_rope_{kind}_f32", FC_rope_is_imrope=False, FC_rope_is_back=False)
+    kernel = ggml("rope.metal", f"kernel_rope_{kind}_f32", FC_rope_is_back=False)
     kernel(args, source, on_metal(positions), source, to, groups=(heads, tokens, 1), group=(size // 2, 1, 1))
     angle = positions[:, None, None] * 10000.0 ** (-2 * np.arange(size // 2) / size)
     first, second = (x[..., ::2], x[..., 1::2]) if kind == "norm" else (x[..., : size // 2], x[..., size // 2 :])
@@ -148,7 +153,9 @@ def test_softmax_with_a_mask():
     )
     source = on_metal(x)
     kernel = ggml("softmax.metal", "kernel_soft_max_f16")
-    kernel(args, source, on_metal(mask), source, to, groups=(6, 2, 1), group=(128, 1, 1), threadgroup_memory={"buf": 128})
+    kernel(
+        args, source, on_metal(mask), source, to, groups=(6, 2, 1), group=(128, 1, 1), threadgroup_memory={"buf": 128}
+    )
     scores = 0.5 * x.astype("f8") + mask
     exact = np.exp(scores - scores.max(-1, keepdims=True))
     # exp within 4 ulp of an argument that is rounded at up to 8.
@@ -165,13 +172,17 @@ def norm_arguments(x, weight, eps):
 
 @pytest.mark.parametrize("kind", ["norm", "rms_norm"])
 def test_norms_with_a_weight(kind):
-    x, weight = random().standard_normal((5, 300), dtype="float32") + 1, random(1).standard_normal((1, 300), dtype="float32")
+    x, weight = (
+        random().standard_normal((5, 300), dtype="float32") + 1,
+        random(1).standard_normal((1, 300), dtype="float32"),
+    )
     out, to = empty(x.shape)
     factor = on_metal(weight)
-    constants = {"FC_norm_use_scale": False} if kind == "norm" else {}
-    kernel = ggml("norm.metal", f"kernel_{kind}_mul_f32", **constants)
+    kernel = ggml("norm.metal", f"kernel_{kind}_mul_f32", FC_norm_use_scale=False)
     args = norm_arguments(x, weight, 1e-5)
-    kernel(args, on_metal(x), factor, factor, to, groups=(5, 1, 1), group=(96, 1, 1), threadgroup_memory={"shmem_f32": 128})
+    kernel(
+        args, on_metal(x), factor, factor, to, groups=(5, 1, 1), group=(96, 1, 1), threadgroup_memory={"shmem_f32": 128}
+    )
     wide = x.astype("f8")
     wide = wide - wide.mean(-1, keepdims=True) if kind == "norm" else wide
     exact = wide / np.sqrt(np.square(wide).mean(-1, keepdims=True) + 1e-5) * weight
@@ -236,7 +247,15 @@ def blocks(kind, rows, columns, seed=0):
     kind = quants.GGMLQuantizationType[kind]
     size, nbytes = quants.GGML_QUANT_SIZES[kind]
     packed = random(seed).integers(0, 256, (rows, columns // size, nbytes), dtype="uint8")
-    scales = {"Q6_K": [208], "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q4_1": [0, 2], "Q5_1": [0, 2]}
+    scales = {
+        "Q6_K": [208],
+        "Q2_K": [80, 82],
+        "Q3_K": [108],
+        "Q4_K": [0, 2],
+        "Q5_K": [0, 2],
+        "Q4_1": [0, 2],
+        "Q5_1": [0, 2],
+    }
     for at in scales.get(kind.name, [0]):
         scale = random(at).uniform(0.01, 1, packed.shape[:2]).astype("f2")
         packed[..., at : at + 2] = scale[..., None].view("uint8")
@@ -279,7 +298,9 @@ def test_numbers_are_quantised(kind):
     kernel(args, on_metal(x), to, groups=(5, 1, 1), group=(4, 1, 1))
     back = quants.dequantize(np.asarray(out), quants.GGMLQuantizationType[kind])
     # A tie between two codes may go either way: half a step, beside what gguf makes of it.
-    np.testing.assert_allclose(back, quants.dequantize(expected, quants.GGMLQuantizationType[kind]), atol=np.abs(x).max() / 7)
+    np.testing.assert_allclose(
+        back, quants.dequantize(expected, quants.GGMLQuantizationType[kind]), atol=np.abs(x).max() / 7
+    )
     assert (np.asarray(out) == expected).mean() > 0.99
 
 
@@ -298,9 +319,9 @@ def test_quantised_matrix_times_vectors(kind, groups, group):
     constants = {"FC_mul_mv_nsg": group, "FC_mul_mv_ne12": 1, "FC_mul_mv_r2": 1, "FC_mul_mv_r3": 1}
     name = kind.lower().replace("_k", "_K")
     kernel = ggml("mul_mv.metal", f"kernel_mul_mv_{name}_f32", **constants)
-    kernel(
-        args, on_metal(packed), on_metal(vectors), to, groups=(groups, 3, 1), group=(32, group, 1), threadgroup_memory={"shmem": 256}
-    )  # fmt: skip
+    memory = {} if kind == "Q6_K" else {"shmem": 256}  # which uses none
+    sides = on_metal(packed), on_metal(vectors), to
+    kernel(args, *sides, groups=(groups, 3, 1), group=(32, group, 1), threadgroup_memory=memory)
     matrix = matrix.astype("f8")
     # 512 products that cancel, of which llama.cpp sums the codes apart: the error follows the sum of magnitudes.
     error = np.abs(np.asarray(out) - vectors @ matrix.T)
@@ -331,7 +352,9 @@ def test_a_product_with_a_quantised_matrix():
     constants = {"FC_mul_mm_ne12": 1, "FC_mul_mm_r2": 1, "FC_mul_mm_r3": 1}
     constants |= {"FC_mul_mm_bc_inp": False, "FC_mul_mm_bc_out": False}
     kernel = ggml("mul_mm.metal", "kernel_mul_mm_q4_0_f32", **constants)
-    kernel(args, on_metal(packed), on_metal(b), to, groups=(1, 1, 1), group=(128, 1, 1), threadgroup_memory={"shmem": 8192})
+    kernel(
+        args, on_metal(packed), on_metal(b), to, groups=(1, 1, 1), group=(128, 1, 1), threadgroup_memory={"shmem": 8192}
+    )
     # Both sides are rounded to half before the product.
     exact = b.astype("f2").astype("f8") @ matrix.astype("f2").astype("f8").T
     np.testing.assert_allclose(np.asarray(out), exact, atol=2e-6 * (np.abs(b) @ np.abs(matrix).T).max())

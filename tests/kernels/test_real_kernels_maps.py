@@ -259,9 +259,7 @@ def test_bits_of_a_float_give_its_inverse_root():
     y = md.zeros(x.size, dtype="float32")
     root(on_metal(x), y, threads=x.size)
     guess = (np.uint32(0x5F3759DF) - (x.view("uint32") >> 1)).view("float32")
-    np.testing.assert_array_equal(
-        np.asarray(y), guess * (np.float32(1.5) - np.float32(0.5) * x * guess * guess)
-    )
+    np.testing.assert_array_equal(np.asarray(y), guess * (np.float32(1.5) - np.float32(0.5) * x * guess * guess))
 
 
 def test_colours_packed_into_words():
@@ -333,11 +331,14 @@ kernel void move(device Particle *particles, constant World &world, uint i [[thr
     p.steps++;
 }"""
     )
-    particle = np.dtype(
-        [("position", "f4", 3), ("mass", "f4"), ("velocity", "f4", 3), ("steps", "u4")]
-    )
+    particle = np.dtype([("position", "f4", 3), ("mass", "f4"), ("velocity", "f4", 3), ("steps", "u4")])
     world_type = np.dtype(
-        {"names": ["gravity", "step", "count"], "formats": [("f4", 3), "f4", "u4"], "offsets": [0, 16, 20], "itemsize": 32}
+        {
+            "names": ["gravity", "step", "count"],
+            "formats": [("f4", 3), "f4", "u4"],
+            "offsets": [0, 16, 20],
+            "itemsize": 32,
+        }
     )
     particles = np.zeros(300, particle)
     particles["position"], particles["velocity"] = random().standard_normal((2, 300, 3))

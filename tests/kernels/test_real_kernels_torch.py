@@ -155,7 +155,11 @@ kernel void draw(device uint4 *words, device float *floats, device long *integer
 }"""
     )
     seed, word = 0x123456789ABCDEF, 0xFFFFFFFF
-    words, floats, integers = md.zeros((64, 4), dtype="uint32"), md.zeros(64, dtype="float32"), md.zeros(64, dtype="int64")
+    words, floats, integers = (
+        md.zeros((64, 4), dtype="uint32"),
+        md.zeros(64, dtype="float32"),
+        md.zeros(64, dtype="int64"),
+    )
     draw(words, floats, integers, seed, threads=64)
 
     def expected(index):
@@ -233,7 +237,9 @@ kernel void total(device const long *x, device long *sums, device long *most, ui
 # ---- atomic.h, indexing ----
 
 
-@pytest.mark.parametrize(("kind", "dtype"), [("int", "i4"), ("float", "f4"), ("half", "f2"), ("uchar", "u1"), ("long", "i8")])
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [("int", "i4"), ("float", "f4"), ("half", "f2"), ("uchar", "u1"), ("long", "i8")]
+)
 def test_atomic_additions(kind, dtype):
     """Items smaller than a word are added by exchanging the word that they are in; of 64 bits there are two halves."""
     add = kernel(
@@ -246,7 +252,8 @@ kernel void add(device const uint *where, device const {kind} *x, device AtomicT
     )
     where, x = random().integers(0, 8, 500, dtype="uint32"), random(1).integers(0, 3, 500).astype(dtype)
     sums = md.zeros(8, dtype=np.dtype(dtype).name)
-    add(on_metal(where), on_metal(x), sums, threads=500)
+    words = sums if kind in ("int", "float") else sums.view("uint32")
+    add(on_metal(where), on_metal(x), words, threads=500)
     expected = np.zeros(8, dtype)
     np.add.at(expected, where, x)
     np.testing.assert_array_equal(np.asarray(sums), expected)

@@ -10,7 +10,6 @@ import warnings
 from pathlib import Path
 
 import pytest
-from places import SRC
 
 from metal_dlpack.msl import cache
 
@@ -23,7 +22,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files aw
 def place(tmp_path, monkeypatch):
     """A folder to be, and a module that has not been used yet."""
     monkeypatch.setenv("SOFTMETAL_CACHE", str(tmp_path / "kernels"))
-    monkeypatch.setattr(cache, "_usable", {})
+    monkeypatch.setattr(cache, "_replaced", {})
     monkeypatch.setattr(cache, "_private", None)
     yield tmp_path / "kernels"
     if cache._private:
@@ -212,8 +211,20 @@ def test_a_folder_below_one_where_anybody_may_replace_it_is_refused(tmp_path, mo
     monkeypatch.setenv("SOFTMETAL_CACHE", str(tmp_path / "open" / "kernels"))
     refused("any user may write to .*open")
     (tmp_path / "open").chmod(0o1777)  # as /tmp: only its owner may replace it
-    monkeypatch.setattr(cache, "_usable", {})
+    monkeypatch.setattr(cache, "_replaced", {})
     assert stored().parent == tmp_path / "open" / "kernels"
+
+
+def test_a_folder_that_was_removed_is_made_again(place):
+    stored().unlink()
+    place.rmdir()
+    assert stored(data=b"again").parent == place
+
+
+def test_a_folder_that_changes_hands_is_refused_from_then_on(place):
+    stored()
+    place.chmod(0o777)
+    assert refused(r"mode 0777") != place
 
 
 def test_the_folder_is_xdgs_then_the_homes(tmp_path, monkeypatch):
@@ -286,10 +297,9 @@ def test_a_temporary_folder_ends_with_its_process(place):
 # ---- many processes ----
 
 
-def run(code, **environment):
+def run(code):
     return subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(SRC), **environment},
         capture_output=True,
         text=True,
         check=True,
@@ -320,7 +330,6 @@ def test_processes_that_make_the_same_files_at_once_see_complete_ones(place):
     racers = [
         subprocess.Popen(
             [sys.executable, "-c", RACER, start],
-            env={**os.environ, "PYTHONPATH": str(SRC)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

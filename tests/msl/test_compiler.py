@@ -14,7 +14,7 @@ from pathlib import Path
 import kernel_images
 import pytest
 from kernel_images import LoadedImage, floats, translated
-from places import SRC, python_path
+from places import python_path
 
 from metal_dlpack.msl import child, compiler, flags
 from metal_dlpack.msl.errors import CompilerError, CompilerNotFound, SourceError
@@ -202,18 +202,22 @@ def test_files_of_the_working_directory_are_not_found(clang, monkeypatch, tmp_pa
         clang.preprocess('#include "near.h"\n')
 
 
-def test_what_was_preprocessed_once_is_remembered_unless_it_reads_files(clang, monkeypatch, tmp_path):
-    header = tmp_path / "far.h"
-    plain, reading = f"#define A {tmp_path.name}\nint A;\n", f'#include "{header}"\n'
-    header.write_text("int before;\n")
-    first = clang.preprocess(plain)
-    assert "int before;" in clang.preprocess(reading)
-    header.write_text("int after;\n")
-    assert "int after;" in clang.preprocess(reading)
+def test_files_that_are_there_are_not_found_by_their_full_path(clang, tmp_path):
+    (tmp_path / "far.h").write_text("int far;\n")
+    line = f'  #include "{tmp_path}/far.h"'
+    with pytest.raises(SourceError) as raised:
+        clang.preprocess(f"\n{line}\n")
+    where = " " * 11 + "^"
+    assert str(raised.value) == f"program_source:2:12: error: '{tmp_path}/far.h' file not found\n{line}\n{where}\n"
+
+
+def test_what_was_preprocessed_once_is_remembered(clang, monkeypatch, tmp_path):
+    text = f"#define A {tmp_path.name}\nint A;\n"
+    first = clang.preprocess(text)
     monkeypatch.setattr(compiler.Compiler, "_compile", None)
-    assert clang.preprocess(plain) == first
+    assert clang.preprocess(text) == first
     with pytest.raises(TypeError):
-        clang.preprocess(plain + "float x;")
+        clang.preprocess(text + "float x;")
 
 
 def test_the_environment_does_not_reach_the_compiler(clang, monkeypatch, tmp_path):
@@ -276,7 +280,7 @@ def end_of(image, x):
     """What a launch with this number ends with, in a process of its own: a stop does not return."""
     return subprocess.run(
         [sys.executable, "-c", STOPPED, str(image), str(x)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([python_path(), str(SRC)])},
+        env={**os.environ, "PYTHONPATH": python_path()},
         capture_output=True,
         text=True,
         check=True,

@@ -1,24 +1,21 @@
 /* kernel_runs.m: the run time of kernels, with images that are C (images/), beside this program. */
 #import "check.h"
 
+#include "image_path.h"
+
 #include <pthread.h>
 #include <sys/wait.h>
 
 #include "softmetal/kernels/fiber.h"
 #include "softmetal/kernels/launch.h"
 
-static char error[512];
+static __thread char error[512];
 
 static soft_loaded_image *
 open_image(const char *name)
 {
-    char path[4096];
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 64);
-    CHECK(length > 0);
-    while (path[length - 1] != '/') {
-        length -= 1;
-    }
-    snprintf(path + length, 64, "%s.image", name);
+    char path[IMAGE_PATH_SIZE];
+    find_image(name, path);
     return soft_image_open(path, error, sizeof error);
 }
 
@@ -107,8 +104,8 @@ static void
 check_grids(const char *name)
 {
     static const unsigned shapes[][2][3] = {
-        {{1, 1, 1}, {1, 1, 1}},   {{1000, 1, 1}, {32, 1, 1}}, {{7, 5, 3}, {4, 2, 2}},
-        {{33, 9, 2}, {32, 4, 1}}, {{5, 6, 70}, {2, 3, 64}},   {{1025, 2, 1}, {1024, 1, 1}},
+        {{1, 1, 1}, {1, 1, 1}},    {{1000, 1, 1}, {32, 1, 1}}, {{7, 5, 3}, {4, 2, 2}},
+        {{33, 9, 2}, {32, 4, 1}},  {{5, 6, 70}, {2, 3, 64}},   {{1025, 2, 1}, {1024, 1, 1}},
         {{3, 3, 3}, {10, 10, 10}},
     };
     soft_loaded_image *image = open_image(name);
@@ -152,8 +149,8 @@ CASE(a_threadgroup_of_no_size_or_too_large_is_refused)
     soft_loaded_image *image = open_image("facts");
     soft_launch launch = make_line(2000, 1025, NULL);
     CHECK(!soft_image_run(image, &launch, error, sizeof error));
-    CHECK(strcmp(error, "A threadgroup (1025, 1, 1) has 1025 threads; it may have 1 to 1024.") ==
-          0);
+    CHECK(strcmp(error,
+                 "A threadgroup (1025, 1, 1) has 1025 threads; it may have 1 to 1024.") == 0);
     launch.group[0] = 0;
     CHECK(!soft_image_run(image, &launch, error, sizeof error));
     soft_image_release(image);
@@ -254,6 +251,7 @@ CASE(what_a_lane_gives_is_good_until_its_next_call)
 static void
 run_memory(uint64_t out[9])
 {
+    CHECK(softmetal_set("SOFTMETAL_KERNEL_THREADS", "1") == 0);
     soft_loaded_image *image = open_image("memory");
     soft_launch launch = make_line(2, 1, out);
     launch.threadgroup_nbytes[0] = 32;

@@ -1,14 +1,13 @@
 /* libraries.m: what a compiler makes of a text, and the kernels that it gives.
  *
- * The compiler knows four kernels, whatever the text: those of images/, which are compiled
- * beforehand, and one whose image is none.
+ * The compiler knows the same kernels whatever the text: some of images/, compiled beforehand.
  */
 #import "check.h"
 
-#include "softmetal/compiler.h"
-
 #include <stdint.h>
-#include <unistd.h>
+
+#include "image_path.h"
+#include "softmetal/compiler.h"
 
 /* ---- a compiler ---- */
 
@@ -33,6 +32,7 @@ open_text(const char *source, soft_math math, soft_compile_error *error)
     CHECK(soft_functions_add_constant(functions, "is_long", "bool", 2, false));
     CHECK(!soft_functions_add_constant(functions, "odd", "float5", 3, false));
     CHECK(soft_functions_add(functions, "vast") && soft_functions_add(functions, "no_image"));
+    CHECK(soft_functions_add(functions, "too_much_memory"));
     return functions;
 }
 
@@ -48,12 +48,13 @@ compile_text(const char *source, soft_math math, const char *function,
         memcpy(by, values[0].bytes, sizeof by);
         CHECK(by[2] == 3);
     }
-    char *path = malloc(4096);
-    snprintf(path, 4096, "%s/%s.so", getenv("IMAGES"), function);
+    char *path = malloc(IMAGE_PATH_SIZE);
+    CHECK(path != NULL);
+    find_image(function, path);
     return path;
 }
 
-static const softmetal_compiler compiler = {open_text, compile_text};
+static const softmetal_compiler compiler = {.open = open_text, .compile = compile_text};
 
 static NSString *
 text_of(const char *text)
@@ -108,7 +109,7 @@ CASE(a_library_names_its_functions_and_their_constants)
 {
     id<MTLDevice> device = open_device();
     id<MTLLibrary> library = open_library(device);
-    CHECK([[library functionNames] count] == 4);
+    CHECK([[library functionNames] count] == 5);
     CHECK([text_of("room") isEqual:[[library functionNames] objectAtIndex:0]]);
     id<MTLFunction> function = [library newFunctionWithName:text_of("add")];
     NSDictionary *constants = [function functionConstantsDictionary];
@@ -386,6 +387,18 @@ CASE(a_dispatch_outlives_its_pipeline)
     [commands commit];
     [commands waitUntilCompleted];
     CHECK(((const int *)[scene.out contents])[3] == 13);
+    close_scene(scene);
+}
+
+CASE(a_kernel_that_is_stopped_fails_its_command_buffer_with_the_reason)
+{
+    struct scene scene = open_scene("too_much_memory");
+    dispatch(&scene, 64);
+    finish(&scene);
+    CHECK([scene.commands status] == MTLCommandBufferStatusError);
+    CHECK([[scene.commands error] domain] == MTLCommandBufferErrorDomain);
+    CHECK([[scene.commands error] code] == MTLCommandBufferErrorInternal);
+    CHECK(strstr([[[scene.commands error] localizedDescription] UTF8String], "32768") != NULL);
     close_scene(scene);
 }
 

@@ -83,10 +83,6 @@ def compile_file(command: list[str]) -> None:
     assert result.stderr == "", result.stderr
 
 
-def images_of(folder: Path) -> Path:
-    return folder / "images"
-
-
 class Builder:
     """Compiles the sources once per build, and each program once per build."""
 
@@ -107,22 +103,12 @@ class Builder:
             linked = folder / "softmetal.o"  # one object: no class is left out of a program
             compile_file(["gcc", "-r", "-nostdlib", *objects, "-o", str(linked)])
             for source in IMAGES:
-                image = folder / f"{source.stem}.image"
+                image = folder / f"{source.stem}.so"
                 compile_file(["gcc", "-O2", *WARNINGS, f"-I{SRC}", "-shared", "-fPIC", str(source), "-o", str(image)])
             self.archives[build] = linked
         return self.archives[build]
 
-    def compile_images(self) -> None:
-        """What a compiler of kernels would make, where libraries.m looks for it."""
-        folder = images_of(self.folder)
-        if not folder.exists():
-            folder.mkdir(mode=0o700)
-            for source in PROGRAMS.glob("images/*.c"):
-                image = folder / f"{source.stem}.so"
-                compile_file(["gcc", *COMMON, "-fPIC", "-shared", str(source), "-o", str(image)])
-
     def program(self, name: str, build: str) -> Path:
-        self.compile_images()
         if build in KINDS and not can_sanitize(KINDS[build]):
             pytest.skip(f"the compiler has no -fsanitize={KINDS[build]}")
         if (name, build) not in self.programs:
@@ -146,7 +132,6 @@ def run(program: Path, case: str, **settings: str) -> subprocess.CompletedProces
     environment["LSAN_OPTIONS"] = f"suppressions={PROGRAMS / 'libobjc.supp'}:print_suppressions=0"
     environment["ASAN_OPTIONS"] = "detect_leaks=1:abort_on_error=0:handle_abort=0"
     environment["TSAN_OPTIONS"] = "halt_on_error=1"
-    environment["IMAGES"] = str(images_of(program.parent.parent))
     command = [str(program), case]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment | settings)
 

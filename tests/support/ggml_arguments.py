@@ -1,6 +1,6 @@
 """llama.cpp's argument structs as NumPy scalars, read from its own header; and its words for an array's layout.
 
-    ggml_arguments.struct("sum_rows", ggml_arguments.layout(x, "0"), ne0=1)
+ggml_arguments.struct("sum_rows", ggml_arguments.layout(x, "0"), ne0=1)
 """
 
 import re
@@ -18,7 +18,9 @@ def dtype(name: str) -> np.dtype:
     header = (kernel_sources.ggml() / "ggml-metal" / "ggml-metal-impl.h").read_text()
     (body,) = re.findall(r"typedef struct\s*\{([^}]*)\} ggml_metal_kargs_" + name + ";", header)
     fields = re.findall(r"^\s*(\w+)\s+(\w+)(?:\[(\d+)\])?;", body, re.MULTILINE)
-    return np.dtype([(field, KINDS[kind], *([int(count)] if count else [])) for kind, field, count in fields], align=True)
+    return np.dtype(
+        [(field, KINDS[kind], *([int(count)] if count else [])) for kind, field, count in fields], align=True
+    )
 
 
 def struct(name: str, *layouts: dict[str, int], **values: object) -> np.void:

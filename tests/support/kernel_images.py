@@ -73,7 +73,7 @@ class LoadedImage:
         self.library = ctypes.CDLL(str(path))
         self.image = Image.in_dll(self.library, "softmetal_image")
         self.accesses: list[tuple[int, int, int, int]] = []
-        self.base = base = base_of(path)
+        self.base = base = base_of(ctypes.addressof(self.image))
         self.runtime = Runtime(
             access=ACCESS(lambda address, nbytes, how, site: self.accesses.append((address, nbytes, how, site - base))),
             out_of_bounds=STOP(lambda site: self.stop("out of bounds", site)),
@@ -94,12 +94,22 @@ class LoadedImage:
         self.image.run_thread(ctypes.byref(thread))
 
 
-def base_of(path: Path) -> int:
-    """Where the image is loaded."""
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        if line.endswith(str(path)):
-            return int(line.partition("-")[0], 16)
-    raise LookupError(path)
+class Where(ctypes.Structure):
+    """Dl_info of <dlfcn.h>."""
+
+    _fields_ = [
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    ]
+
+
+def base_of(address: int) -> int:
+    """Where the image that holds this address is loaded."""
+    where = Where()
+    assert ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(where))
+    return where.base
 
 
 def floats(*values: float) -> ctypes.Array:
@@ -107,7 +117,10 @@ def floats(*values: float) -> ctypes.Array:
 
 
 def compiler_commands() -> dict[str, str]:
-    """SOFTMETAL_CXX for the compilers of this machine: the clang of its PATH, and the ziglang wheel's."""
+    """SOFTMETAL_CXX for the compilers of this machine: the one that is asked for, or PATH's clang and the wheel's zig."""
+    asked = os.environ.get("SOFTMETAL_CXX")
+    if asked:
+        return {"ziglang" if compiler.find().command[-1] == "clang" else "clang": asked}
     commands: dict[str, str] = {}
     for command in compiler.candidates(os.environ["PATH"]):
         with contextlib.suppress(CompilerError):

@@ -53,12 +53,12 @@ def program(expressions: Mapping[str, str], result: str, inputs: Mapping[str, In
     names = ", ".join(f'"{parameter.split()[-1].strip("*&")}"' for parameter in parameters)
     return "\n".join(
         [
-            "using namespace metal;",
+            "using namespace metal;\nSOFTMETAL_TEXT_BEGIN",
             before,
             f"static void kernel_under_test({', '.join(parameters)}) {{",
             *values,
             *stores,
-            "}",
+            "}\nSOFTMETAL_TEXT_END",
             f"static const char *const softmetal_argument_names[] = {{{names}}};",
             f"SOFTMETAL_IMAGE(kernel_under_test, {', '.join(binders)})",
         ]

@@ -5,9 +5,17 @@ makes an image that the software Metal runs.  `lines_of(image, addresses)` leads
 Imported when a kernel is made, and not before.
 """
 
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from .errors import CompilerError, CompilerNotFound, SourceError
 from .library import Constant, Function, Library, open_library
-from .line_table import lines_of
+
+if TYPE_CHECKING:
+    from .line_table import Place
 
 __all__ = [
     "CompilerError",
@@ -19,3 +27,10 @@ __all__ = [
     "lines_of",
     "open_library",
 ]
+
+
+def lines_of(image_path: str | os.PathLike[str], addresses: Iterable[int]) -> list[Place]:
+    """Return (file, line, column) for each address: an offset in the image, within an instruction."""
+    from .line_table import lines_of  # for reports alone
+
+    return lines_of(image_path, addresses)

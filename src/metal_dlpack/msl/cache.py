@@ -35,14 +35,14 @@ _UNFINISHED = ".unfinished"
 # tempfile and shutil are imported where they are used: to find a file, which must be quick, needs neither.
 
 _lock = threading.Lock()
-_usable: dict[Path | None, Path] = {}  # what was wished for -> what is used
+_replaced: dict[Path | None, Path] = {}  # folders that cannot be used -> what is used instead
 
 
 def _forget() -> None:
     """In a forked child: its parent removes its own temporary folder."""
     global _lock
     _lock = threading.Lock()
-    _usable.clear()
+    _replaced.clear()
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -102,20 +102,16 @@ def is_sound(path: Path) -> bool:
 
 
 def folder() -> Path:
-    """Return the folder in use; made, and checked, once in a process for each place that is asked for."""
+    """Return the folder in use.  It is made if it is not there, and checked each time: it may have changed hands."""
     wished = _wished_folder()
     with _lock:
-        used = _usable.get(wished)
-    if used is not None:
-        return used
+        instead = _replaced.get(wished)
+    if instead is not None:
+        return instead
     if wished is None:
         return _instead(None, "there is no home directory ($HOME is not set)")
     refusal = _refusal(wished)
-    if refusal is not None:
-        return _instead(wished, refusal)
-    with _lock:
-        _usable[wished] = wished
-    return wished
+    return wished if refusal is None else _instead(wished, refusal)
 
 
 def _wished_folder() -> Path | None:
@@ -159,8 +155,8 @@ def _instead(wished: Path | None, why: str) -> Path:
     """Use a temporary folder from now on, and say so once."""
     private = _private_folder()
     with _lock:
-        is_told = _usable.get(wished) == private
-        _usable[wished] = private
+        is_told = _replaced.get(wished) == private
+        _replaced[wished] = private
     if not is_told:
         place = "The folder of compiled kernels" if wished is None else f"The folder of compiled kernels ({wished})"
         warnings.warn(

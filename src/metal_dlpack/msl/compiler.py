@@ -61,9 +61,8 @@ class Compiler:
         if remembered is not None:
             return remembered.decode(errors="surrogateescape")
         output = self._compile([*flags, "-x", "c++", "-"], f'#line 1 "{_quoted(name)}"\n{text}', name, text)
-        kept, has_read_files = _of_the_user(output)
-        if not has_read_files:  # they may change
-            cache.write(key, kept.encode(errors="surrogateescape"))
+        kept = _of_the_user(output, name, text)
+        cache.write(key, kept.encode(errors="surrogateescape"))
         return kept
 
     def check(self, cpp_text: str, source: str | None = None) -> None:
@@ -267,23 +266,24 @@ def _quoted(name: str) -> str:
     return name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
 
 
-def _of_the_user(preprocessed: str) -> tuple[str, bool]:
+def _of_the_user(preprocessed: str, name: str, text: str) -> str:
     """Clang's markers (`# 3 "file" 2`) become `#line 3 "file"`; what belongs to no file of the user is left out.
 
-    Also return whether a file was included that is not ours.
+    A source has no files but itself.  Raises SourceError if it names one that is there, as if it were not.
     """
     import re
 
     from . import diagnostics
 
-    kept, is_kept, has_read_files = [], True, False
+    kept, is_kept = [], True
     for line in preprocessed.splitlines(keepends=True):
         marker = re.match(r'# (\d+) "((?:[^"\\]|\\.)*)"( 1\b)?', line)
         if marker is None:
             kept += [line] if is_kept else []
             continue
         is_kept = not diagnostics.is_ours(marker[2])
+        if is_kept and marker[3]:
+            raise SourceError(diagnostics.not_found(marker[2], name, text))
         if is_kept:
             kept.append(f'#line {marker[1]} "{marker[2]}"\n')
-            has_read_files |= bool(marker[3])
-    return "".join(kept), has_read_files
+    return "".join(kept)

@@ -88,6 +88,15 @@ def lines_of_source(text: str, name: str = "program_source") -> dict[tuple[str, 
     return lines
 
 
+def not_found(file: str, name: str, source: str) -> str:
+    """Say of a file that a source includes what clang says of one that is not there."""
+    for (where, number), line in lines_of_source(source, name).items():
+        if file in line and "include" in line:
+            column = len(line[: line.index(file) - 1].encode()) + 1
+            return f"{where}:{number}:{column}: error: '{file}' file not found\n{line}\n{_caret_under(line, column)}\n"
+    return f"{name}:1:1: error: '{file}' file not found\n"
+
+
 def metal_names(text: str) -> str:
     """Spell types as Metal does: `_Float16` is half, `metal::vec<float, 4>` is float4."""
     text = _NAMESPACE.sub("", text)

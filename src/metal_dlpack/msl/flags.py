@@ -14,7 +14,7 @@ from .errors import CompilerError
 FOLDER = Path(__file__).resolve().parent
 INCLUDE = FOLDER / "include"
 #: Metal's headers, empty: what they declare is in the shim, and only the user's own text is to be expanded.
-EMPTY = FOLDER / "empty"
+EMPTY = FOLDER / "empty-headers"
 SHIM = INCLUDE / "softmetal.h"
 #: Answers what a checked kernel calls; compiled apart, because it must not be checked itself.
 CHECKED = INCLUDE / "softmetal_checked.cpp"
@@ -133,13 +133,25 @@ def _x86_level() -> str:
 @functools.cache
 def shim_hash() -> str:
     """Hash of all files of ours that clang reads, for keys."""
+    return _hash_of([os.path.join(top, name) for top in (INCLUDE, EMPTY) for name in _files_below(top)])
+
+
+@functools.cache
+def translator_hash() -> str:
+    """Hash of the modules that make C++ of a source, for keys."""
+    return _hash_of([entry.path for entry in os.scandir(FOLDER) if entry.name.endswith(".py")])
+
+
+def _files_below(top: Path) -> list[str]:
+    return [os.path.relpath(os.path.join(folder, name), top) for folder, _, names in os.walk(top) for name in names]
+
+
+def _hash_of(paths: list[str]) -> str:
     import hashlib
 
     digest = hashlib.blake2b(digest_size=20)
-    for top in (INCLUDE, EMPTY):
-        for folder, _, names in sorted(os.walk(top)):
-            for name in sorted(names):
-                with open(os.path.join(folder, name), "rb") as file:
-                    data = file.read()
-                digest.update(f"{name} {len(data)} ".encode() + data)
+    for path in sorted(paths):
+        with open(path, "rb") as file:
+            data = file.read()
+        digest.update(f"{os.path.basename(path)} {len(data)} ".encode() + data)
     return digest.hexdigest()

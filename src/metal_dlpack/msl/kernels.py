@@ -8,9 +8,7 @@ from dataclasses import dataclass
 
 from . import address_spaces, attributes
 from .declarations import FUNCTION, INSTANTIATION, Declaration
-from .integers import Integers
 from .messages import source_error
-from .parameters import bind
 from .tokens import Tokens, joined
 
 KERNEL = "kernel"
@@ -51,13 +49,6 @@ def find(tokens: Tokens, declarations: list[Declaration]) -> dict[str, Kernel]:
         if kernel is not None:
             found[kernel.name] = kernel
     return found
-
-
-def binders(tokens: Tokens, kernel: Kernel, integers: Integers) -> tuple[list[str], list[str]]:
-    """Names of the kernel's parameters, and what binds each."""
-    assert kernel.declaration.parameters is not None
-    bound = bind(tokens, kernel.declaration.parameters, integers)
-    return [one.name for one in bound], [one.binder for one in bound]
 
 
 def stage_words(tokens: Tokens, one: Declaration) -> Iterator[int]:

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache as once
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import cache, compiler
-from .address_spaces import without
 from .errors import SourceError
-from .tokens import Unbalanced
-from .translation import Translation
+from .flags import translator_hash
+
+if TYPE_CHECKING:
+    from .translation import Translation
 
 MATHS = ("fast", "relaxed", "safe")
 
+# The translator is imported when a source is translated: one that the cache knows never is.
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+
+class Constant(NamedTuple):
     """A function constant: its type as Metal spells it ("uint", "float4")."""
 
     name: str
     type: str
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple has a method of this name, which nobody needs here
     is_required: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(NamedTuple):
     """An entry point, and the function constants that it can read."""
 
     name: str
@@ -38,20 +40,12 @@ class Function:
 class Library:
     """What `open_library` returns.  Any thread may use it."""
 
-    def __init__(self, source: str, math: str, translation: Translation):
+    def __init__(self, source: str, math: str, functions: list[Function], translation: Translation | None):
         self._source = source
         self._math = math
-        self._translation = translation
+        self._translation = translation  # None: not yet
         self._lock = threading.Lock()
-        self.functions: dict[str, Function] = {
-            name: Function(
-                name,
-                tuple(
-                    Constant(one.name, one.type, one.index, one.is_required) for one in translation.constants_of(kernel)
-                ),
-            )
-            for name, kernel in translation.kernels.items()
-        }
+        self.functions = {function.name: function for function in functions}
 
     def compile(self, name: str, constants: Mapping[int, bytes], *, checked: bool | None = None) -> str:
         """Return the path of a kernel's image, compiled now if the cache has none.
@@ -59,16 +53,31 @@ class Library:
         constants: the bytes of each function constant's value, by index.  checked: make an image for the checker; None:
         if SOFTMETAL_KERNEL_CHECK is 1.  Raises SourceError, and KeyError for a kernel that the library does not have.
         """
+        function = self.functions[name]
         is_checked = os.environ.get("SOFTMETAL_KERNEL_CHECK") == "1" if checked is None else checked
-        with self._lock:
-            text = self._translation.kernel_text(name, constants)
         found = compiler.find()
+        values = [part for index in sorted(constants) for part in (str(index), constants[index])]
         path = cache.made(
-            [*found.key_parts(math=self._math, checked=is_checked), text],
+            [
+                *found.key_parts(math=self._math, checked=is_checked),
+                translator_hash(),
+                self._source,
+                function.name,
+                *values,
+            ],
             ".so",
-            lambda out: found.build(text, out, math=self._math, checked=is_checked, source=self._source),
+            lambda out: found.build(
+                self._kernel_text(name, constants), out, math=self._math, checked=is_checked, source=self._source
+            ),
         )
         return str(path)
+
+    def _kernel_text(self, name: str, constants: Mapping[int, bytes]) -> str:
+        with self._lock:
+            if self._translation is None:
+                self._translation = _translated(compiler.find(), self._source)
+            with _lines_of_the_user(self._source):
+                return self._translation.kernel_text(name, constants)
 
 
 def open_library(source: str, math: str = "fast") -> Library:
@@ -79,21 +88,50 @@ def open_library(source: str, math: str = "fast") -> Library:
     if math not in MATHS:
         raise ValueError(f"math is one of {', '.join(MATHS)}, not {math!r}.")
     found = compiler.find()
+    key = ["library", *found.key_parts(math="safe", checked=False), translator_hash(), source]
+    remembered = cache.read(key)
+    if remembered is not None:
+        return Library(source, math, _from_json(remembered), None)
+    translation = _translated(found, source)
+    with _lines_of_the_user(source):
+        checked = translation.checked_text()
+    found.check(checked, source)
+    functions = [
+        Function(
+            name,
+            tuple(Constant(one.name, one.type, one.index, one.is_required) for one in translation.constants_of(kernel)),
+        )
+        for name, kernel in translation.kernels.items()
+    ]
+    cache.write(key, json.dumps(functions).encode())
+    return Library(source, math, functions, translation)
+
+
+def _from_json(text: bytes) -> list[Function]:
+    return [Function(name, tuple(Constant(*one) for one in constants)) for name, constants in json.loads(text)]
+
+
+def _translated(found: compiler.Compiler, source: str) -> Translation:
+    from .tokens import Unbalanced
+    from .translation import Translation
+
     preprocessed = found.preprocess(source)
     try:
-        translation = Translation(preprocessed)
+        with _lines_of_the_user(source):
+            return Translation(preprocessed)
     except Unbalanced:
         raise _of_unbalanced(found, preprocessed, source) from None
-    _check(found, translation.checked_text(), source)
-    return Library(source, math, translation)
 
 
-def _check(found: compiler.Compiler, text: str, source: str) -> None:
-    """What was found right once is not asked again."""
-    key = [*found.key_parts(math="safe", checked=False), "checked", text]
-    if cache.read(key) is None:
-        found.check(text, source)
-        cache.write(key, b"")
+@contextlib.contextmanager
+def _lines_of_the_user(source: str) -> Iterator[None]:
+    """What the translator refuses shows the line as the user wrote it."""
+    try:
+        yield
+    except SourceError as error:
+        from .messages import of_the_user
+
+        raise of_the_user(error, source) from None
 
 
 def _of_unbalanced(found: compiler.Compiler, preprocessed: str, source: str) -> SourceError:
@@ -105,15 +143,10 @@ def _of_unbalanced(found: compiler.Compiler, preprocessed: str, source: str) -> 
     return SourceError("program_source:1:1: error: a bracket has no partner\n")
 
 
-@once
-def _spaces() -> object:
-    import re
-
-    return re.compile(r"\b(?:device|threadgroup|thread|constant|kernel)\b")
-
-
 def _words_of_cpp(text: str) -> str:
     import re
+
+    from .address_spaces import without
 
     def replaced(found: re.Match[str]) -> str:
         return without([found[0]])[0] if found[0] != "kernel" else ""

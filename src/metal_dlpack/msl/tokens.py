@@ -1,7 +1,7 @@
 """A preprocessed source as words, each with the gap before it, and the brackets that belong together.
 
-A gap is white space and directives (`#line`, `#pragma`).  Gaps and words in turn are the source again, letter by letter:
-a rewritten word moves nothing from its line.
+A gap is white space and directives (`#line`, `#pragma`).  Gaps and words in turn are the source again, letter by
+letter: a rewritten word moves nothing from its line.
 """
 
 from __future__ import annotations
@@ -90,15 +90,23 @@ class Tokens:
 
     def place(self, index: int) -> tuple[str, int, int]:
         """File, line and column where a word stands."""
-        file, line = "program_source", 1
-        before = "".join([part for pair in zip(self.gaps[:index], self.words[:index], strict=True) for part in pair])
-        before += self.gaps[index]
-        start = 0
+        file, line, start = "program_source", 1, 0
+        before = self._text_before(index)
         for found in _LINE.finditer(before):
             line, start = int(found[1]), found.end()
             file = re.sub(r"\\(.)", r"\1", found[2]) if found[2] is not None else file
         column = len(before) - max(before.rfind("\n") + 1, start) + 1
         return file, line + before.count("\n", start), column
+
+    def line(self, index: int) -> str:
+        """The line that a word stands on."""
+        text = self.text()
+        at = len(self._text_before(index))
+        return text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0]
+
+    def _text_before(self, index: int) -> str:
+        pairs = zip(self.gaps[:index], self.words[:index], strict=True)
+        return "".join([part for pair in pairs for part in pair]) + self.gaps[index]
 
 
 def joined(words: Iterable[str]) -> str:

@@ -7,13 +7,22 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
-from . import address_spaces, attributes, declarations, function_constants, kernels, literals, threadgroup_variables
-from . import unsupported
+from . import (
+    address_spaces,
+    attributes,
+    declarations,
+    function_constants,
+    kernels,
+    literals,
+    threadgroup_variables,
+    unsupported,
+)
 from .declarations import FUNCTION, Declaration
 from .function_constants import FunctionConstant
 from .integers import Integers
 from .kernels import Kernel
 from .messages import source_error
+from .parameters import Parameter, bind
 from .tokens import Tokens
 
 _SPELLS_LINKAGE = {"inline", "static", "constexpr", "extern", "friend", "METAL_FUNC"}
@@ -32,6 +41,7 @@ class Translation:
         self.kernels = kernels.find(source, found)
         self.constants = function_constants.find(source, found, self._integers)
         self._lacks = unsupported.find(source, found)
+        self._bound: dict[int, list[Parameter]] = {}
 
     def constants_of(self, kernel: Kernel) -> list[FunctionConstant]:
         """The function constants that a kernel can reach, through whatever it names."""
@@ -47,6 +57,9 @@ class Translation:
 
     def checked_text(self) -> str:
         """Everything that a compiler can check before a kernel is asked for: all but templates' insides."""
+        for kernel in self.kernels.values():
+            if id(kernel.declaration) not in self._lacks and kernel.stage == kernels.KERNEL:
+                self._binders(kernel.declaration)
         tokens = self._cpp.copy()
         function_constants.specialise(tokens, self.constants, {})
         return tokens.text()
@@ -60,15 +73,20 @@ class Translation:
         for other in self.kernels.values():
             if other.instantiation is None and other.declaration is not kernel.declaration:
                 _drop_body(tokens, other.declaration)
-        return f"{tokens.text()}\n{image}"
+        return f"SOFTMETAL_TEXT_BEGIN\n{tokens.text()}\nSOFTMETAL_TEXT_END\n{image}"
 
     def image_text(self, name: str) -> str:
         """What makes an image of a kernel; it stands for the kernel's line.  Raises SourceError as kernel_text does."""
         kernel = self.kernels[name]
         self._refuse_what_is_not_supported(kernel)
-        argument_names, binders = kernels.binders(self._source, kernel, self._integers)
         file, line, _ = self._source.place(kernel.at)
-        return f"#line {line} {json.dumps(file)}\n{_image(kernel, argument_names, binders)}"
+        return f"#line {line} {json.dumps(file)}\n{_image(kernel, self._binders(kernel.declaration))}"
+
+    def _binders(self, function: Declaration) -> list[Parameter]:
+        assert function.parameters is not None
+        if id(function) not in self._bound:
+            self._bound[id(function)] = bind(self._source, function.parameters, self._integers)
+        return self._bound[id(function)]
 
     def _refuse_what_is_not_supported(self, kernel: Kernel) -> None:
         if kernel.stage != kernels.KERNEL:
@@ -134,14 +152,15 @@ def _drop_body(tokens: Tokens, one: Declaration) -> None:
     tokens.words[one.body] = ";"
 
 
-def _image(kernel: Kernel, argument_names: list[str], binders: list[str]) -> str:
+def _image(kernel: Kernel, parameters: list[Parameter]) -> str:
     namespaces = kernel.declaration.namespaces if kernel.instantiation is None else kernel.instantiation.namespaces
     opened = "".join(f"namespace {name} {{ " for name in namespaces)
     pointer = "auto softmetal_kernel" if kernel.signature is None else f"void (*softmetal_kernel)({kernel.signature})"
-    types = " ".join(f"typedef {binder} softmetal_binder_{nth};" for nth, binder in enumerate(binders))
+    types = " ".join(f"typedef {one.binder} softmetal_binder_{nth};" for nth, one in enumerate(parameters))
     path = "".join(f"{name}::" for name in namespaces)
-    names = ", ".join(json.dumps(name) for name in argument_names) or "nullptr"
-    arguments = ", ".join([f"{path}softmetal_kernel", *(f"{path}softmetal_binder_{n}" for n in range(len(binders)))])
+    names = ", ".join(json.dumps(one.name) for one in parameters) or "nullptr"
+    binders = [f"{path}softmetal_binder_{nth}" for nth in range(len(parameters))]
+    arguments = ", ".join([f"{path}softmetal_kernel", *binders])
     return (
         f"{opened}static constexpr {pointer} = &{kernel.expression}; {types} {'} ' * len(namespaces)}"
         f"static const char *const softmetal_argument_names[] = {{{names}}}; SOFTMETAL_IMAGE({arguments})\n"

@@ -1,7 +1,7 @@
 /* shuffle.c: see shuffle.h.
  *
  * Owns:    the count of launches, which makes their orders differ.
- * Calls:   schedule.h, settings.h.
+ * Calls:   seed.h, settings.h.
  * Threads: see shuffle.h.
  */
 #include "softmetal/kernels/shuffle.h"
@@ -24,16 +24,16 @@ common_divisor(uint64_t one, uint64_t other)
 void
 soft_shuffle_begin(soft_shuffle *shuffle, uint64_t count)
 {
-    *shuffle = (soft_shuffle){.order = soft_schedule_order(), .count = count};
+    *shuffle = (soft_shuffle){.order = soft_seed_order(), .count = count};
     if (shuffle->order != SOFT_ORDER_RANDOM) {
         return;
     }
     uint64_t state =
         soft_settings_get(SOFT_SEED) ^ __atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED) << 32;
-    shuffle->seed = soft_schedule_random(&state);
-    shuffle->distance = soft_schedule_random(&state) % count;
+    shuffle->seed = soft_seed_random(&state);
+    shuffle->distance = soft_seed_random(&state) % count;
     do {
-        shuffle->factor = soft_schedule_random(&state) % count;
+        shuffle->factor = soft_seed_random(&state) % count;
     } while (common_divisor(count, shuffle->factor) != 1);
 }
 
@@ -61,6 +61,6 @@ soft_shuffle_bit(const soft_shuffle *shuffle, uint64_t *state, uint32_t mask)
     if (shuffle->order == SOFT_ORDER_LAST) {
         return 31 - (unsigned)__builtin_clz(mask);
     }
-    uint32_t from = mask & UINT32_MAX << (soft_schedule_random(state) >> 59);
+    uint32_t from = mask & UINT32_MAX << (soft_seed_random(state) >> 59);
     return (unsigned)__builtin_ctz(from != 0 ? from : mask);
 }

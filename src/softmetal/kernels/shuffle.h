@@ -2,7 +2,7 @@
  * decides.
  *
  * Owns:    nothing.
- * Calls:   schedule.h.
+ * Calls:   seed.h.
  * Threads: any; a random state is one OS thread's.
  */
 #ifndef SOFT_SHUFFLE_H
@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "softmetal/schedule.h"
+#include "softmetal/seed.h"
 
 typedef struct soft_shuffle {
     soft_order order;

@@ -65,14 +65,23 @@ soft_threadgroup_abandon(void)
 
 /* ---- threadgroups ---- */
 
+/* One axis's share of a number that counts along x first, then along y and z.  Division is slow,
+ * and most grids are lines. */
+SOFT_ON_FIBER static inline soft_u32
+take_axis(uint64_t *number, soft_u32 extent)
+{
+    uint64_t all = *number, more = all < extent ? 0 : all / extent;
+    *number = more;
+    return (soft_u32)(all - more * extent);
+}
+
 SOFT_ON_FIBER static void
 locate(soft_threadgroup *group, uint64_t number)
 {
     const soft_launch *launch = group->run->launch;
     group->thread_count = 1;
     for (int axis = 0; axis < 3; axis++) {
-        soft_u32 at = (soft_u32)(number % launch->groups[axis]);
-        number /= launch->groups[axis];
+        soft_u32 at = take_axis(&number, launch->groups[axis]);
         group->position[axis] = at;
         group->first_in_grid[axis] = at * launch->group[axis];
         soft_u32 left = launch->grid[axis] - group->first_in_grid[axis];
@@ -89,9 +98,9 @@ begin_turn(soft_threadgroup *group)
     group->lane = SOFT_SIMD_WIDTH - 1;
 }
 
-/* The next threadgroup, with no thread begun.  False: there is none, or the run is stopped. */
+/* The next threadgroup.  False: there is none, or the run is stopped. */
 SOFT_ON_FIBER static bool
-begin_group(soft_threadgroup *group)
+next_group(soft_threadgroup *group)
 {
     soft_run *run = group->run;
     if (group->next_group == group->end_group || is_stopped(run)) {
@@ -102,6 +111,16 @@ begin_group(soft_threadgroup *group)
     group->random = soft_shuffle_state(&run->shuffle, number);
     locate(group, number);
     soft_threadgroup_memory_clear(&group->memory);
+    return true;
+}
+
+/* The next threadgroup, with no thread begun.  False: there is none. */
+SOFT_ON_FIBER static bool
+begin_group(soft_threadgroup *group)
+{
+    if (!next_group(group)) {
+        return false;
+    }
     begin_turn(group);
     group->waiting = 0;
     soft_u32 count = (group->thread_count + SOFT_SIMD_WIDTH - 1) / SOFT_SIMD_WIDTH;
@@ -111,7 +130,7 @@ begin_group(soft_threadgroup *group)
         soft_simdgroup_begin(&group->simdgroups[index],
                              left >= SOFT_SIMD_WIDTH ? UINT32_MAX : (1u << left) - 1);
     }
-    if (run->is_checked) {
+    if (group->run->is_checked) {
         soft_check_group(group->position, group->memory.bytes, sizeof group->memory.bytes,
                          group, offsetof(soft_threadgroup, memory));
     }
@@ -142,14 +161,10 @@ open_barrier(soft_threadgroup *group)
 SOFT_ON_FIBER static void
 set_thread(const soft_threadgroup *group, soft_thread *thread, soft_u32 index)
 {
-    soft_u32 rest = index;
+    uint64_t rest = index;
     thread->launch = group->run->launch;
     for (int axis = 0; axis < 3; axis++) {
-        soft_u32 at = rest;
-        if (axis < 2) {
-            at = rest % group->size[axis];
-            rest /= group->size[axis];
-        }
+        soft_u32 at = take_axis(&rest, group->size[axis]);
         thread->position_in_group[axis] = at;
         thread->position_in_grid[axis] = group->first_in_grid[axis] + at;
         thread->group_position[axis] = group->position[axis];
@@ -280,7 +295,7 @@ SOFT_ON_FIBER static void
 run_rows(soft_threadgroup *group, soft_thread *thread)
 {
     const soft_image *image = group->run->image;
-    while (begin_group(group)) {
+    while (next_group(group)) {
         for (soft_u32 row = 0; row < group->size[1] * group->size[2]; row++) {
             set_thread(group, thread, row * group->size[0]);
             image->run_row(thread, group->size[0]);

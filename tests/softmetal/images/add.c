@@ -4,7 +4,7 @@
  *                     constant int &b [[buffer(2)]], uint i [[thread_position_in_grid]])
  *     { out[i] = a[i].x + b; }
  */
-#include "metal_dlpack/msl/include/softmetal_kernel.h"
+#include "image.h"
 
 static const soft_argument_facts arguments[] = {
     {"out", SOFT_ARGUMENT_BUFFER, 1, 0, 29, 4, 4},
@@ -31,7 +31,7 @@ run_row(const soft_thread *first, soft_u32 count)
     }
 }
 
-__attribute__((visibility("default"))) soft_image softmetal_image = {
+soft_image softmetal_image = {
     .abi = SOFT_KERNEL_ABI,
     .argument_count = 3,
     .arguments = arguments,

@@ -5,7 +5,7 @@
  *
  * with 16 KiB of threadgroup memory of its own.
  */
-#include "metal_dlpack/msl/include/softmetal_kernel.h"
+#include "image.h"
 
 static const soft_argument_facts arguments[] = {
     {"shared", SOFT_ARGUMENT_THREADGROUP, 1, 3, 3, 4, 4},
@@ -33,7 +33,7 @@ run_row(const soft_thread *first, soft_u32 count)
     run_thread(first);
 }
 
-__attribute__((visibility("default"))) soft_image softmetal_image = {
+soft_image softmetal_image = {
     .abi = SOFT_KERNEL_ABI,
     .argument_count = 2,
     .arguments = arguments,

@@ -1,5 +1,5 @@
 /* vast.c: an image of a kernel with more threadgroup memory than there is. */
-#include "metal_dlpack/msl/include/softmetal_kernel.h"
+#include "image.h"
 
 static void
 run_thread(const soft_thread *thread)
@@ -13,7 +13,7 @@ run_row(const soft_thread *first, soft_u32 count)
     (void)first, (void)count;
 }
 
-__attribute__((visibility("default"))) soft_image softmetal_image = {
+soft_image softmetal_image = {
     .abi = SOFT_KERNEL_ABI,
     .threadgroup_nbytes = 40000,
     .run_thread = run_thread,

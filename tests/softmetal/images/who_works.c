@@ -1,15 +1,20 @@
-/* who_works.c: each threadgroup takes a millisecond and leaves the OS thread that ran it. */
+/* who_works.c: each threadgroup takes a millisecond, and leaves the OS thread that ran it and
+ * the time when it began, in nanoseconds. */
 #include "image.h"
 
-extern int usleep(unsigned microseconds);
-extern unsigned long pthread_self(void);
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
 
 static void
 run_row(const soft_thread *first, soft_u32 count)
 {
-    unsigned long *out = first->launch->buffers[0];
+    soft_u64 *out = (soft_u64 *)first->launch->buffers[0] + 2 * first->group_position[0];
+    struct timespec now;
     (void)count;
-    out[first->group_position[0]] = pthread_self();
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    out[0] = (soft_u64)pthread_self();
+    out[1] = (soft_u64)now.tv_sec * 1000000000 + (soft_u64)now.tv_nsec;
     usleep(1000);
 }
 

@@ -13,14 +13,20 @@
 #include "softmetal_reflection.h"
 #include "softmetal_runtime.h"
 
-/* These are the only functions with lines of their own: a kernel that is inlined needs a function
- * that has them.  The accesses of a checked image are the kernel's, not ours. */
+/* The translator puts the kernel's text between these two.  All of its functions are inlined, as on
+ * a GPU: lanes that call one function from two branches wait at two places. */
+#define SOFTMETAL_TEXT_BEGIN                                                                     \
+    _Pragma("clang attribute push(__attribute__((always_inline)), apply_to = function)")
+#define SOFTMETAL_TEXT_END _Pragma("clang attribute pop")
+
+/* The functions of an image have lines, for a kernel that is inlined needs a function with lines.
+ * Where an image is checked, the kernel is a function apart: what we touch is not the kernel's. */
 #if SOFTMETAL_IS_CHECKED
-#define SOFTMETAL_WHOLE
 #define SOFTMETAL_RUNS __attribute__((no_sanitize("thread", "bounds")))
+#define SOFTMETAL_ENTERS __attribute__((noinline))
 #else
-#define SOFTMETAL_WHOLE [[clang::always_inline]]
 #define SOFTMETAL_RUNS
+#define SOFTMETAL_ENTERS __attribute__((always_inline))
 #endif
 
 namespace softmetal {
@@ -183,6 +189,9 @@ template <auto kernel, class... Binders> struct image {
   private:
     typedef decltype(kernel) kernel_type; /* a null pointer of it carries the parameters' types */
 
+    template <class... P> SOFTMETAL_ENTERS static void enter(P... given) {
+        kernel(static_cast<P>(given)...);
+    }
     template <class... P>
     __attribute__((noinline)) SOFTMETAL_RUNS static void run(void (*)(P...), const soft_thread *first, soft_u32 count) {
         struct {
@@ -205,7 +214,7 @@ template <auto kernel, class... Binders> struct image {
             __builtin_assume(thread.index < ~0u);
             thread.lane = thread.index % SOFT_SIMD_WIDTH;
             thread.simdgroup = thread.index / SOFT_SIMD_WIDTH;
-            SOFTMETAL_WHOLE kernel(Binders::template take<P>(row[I], thread)...);
+            enter<P...>(Binders::template take<P>(row[I], thread)...);
         }
     }
     template <class... P>
