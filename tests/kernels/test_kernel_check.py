@@ -3,10 +3,10 @@
 import re
 from dataclasses import dataclass, field
 
-import _metal_dlpack_pytest as plugin
 import numpy as np
 import pytest
 
+import _metal_dlpack_pytest as plugin
 import metal_dlpack as md
 from metal_dlpack import softmetal
 
@@ -566,6 +566,28 @@ b[i] = v.x + v.y + v.z + q.y + q.x;"""
         reports_of(source, [md.full((COUNT,), 1, "float32"), md.zeros((COUNT,), "float32")], threads=COUNT, group=GROUP)
         is None
     )
+
+
+def test_all_may_leave_the_same_result(reports_of):
+    """One instruction, one threadgroup, one value: how kernels leave a sum that every thread has."""
+    body = f"threadgroup float s;\ns = 3; /*1*/\n{BARRIER}\nb[g] = s;"
+    arrays = [md.full((COUNT,), 1, "float32"), md.zeros((COUNT,), "float32")]
+    assert reports_of(f"{METAL}{SIGNATURE}{{\n{body}\n}}", arrays, threads=COUNT, group=GROUP) is None
+    assert np.asarray(arrays[1])[:2].tolist() == [3, 3]
+    other = body.replace("s = 3;", "s = t < 63 ? 3 : 4;")
+    assert reports_of(f"{METAL}{SIGNATURE}{{\n{other}\n}}", arrays, threads=COUNT, group=GROUP) is not None
+
+
+def test_a_barrier_without_flags_ends_what_was_read_before(reports_of):
+    body = f"""threadgroup float s[64];
+s[t] = a[i];
+{BARRIER}
+float x = s[63 - t];
+threadgroup_barrier(mem_flags::mem_none);
+s[t] = x;
+b[i] = s[t];"""
+    arrays = [md.full((COUNT,), 1, "float32"), md.zeros((COUNT,), "float32")]
+    assert reports_of(f"{METAL}{SIGNATURE}{{\n{body}\n}}", arrays, threads=COUNT, group=GROUP) is None
 
 
 def test_the_same_kernel_is_unchecked_without_the_setting(settings):
