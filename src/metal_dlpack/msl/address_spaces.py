@@ -1,7 +1,8 @@
 """Address spaces: a CPU has one.  The words go, and declarations that they alone told apart become one.
 
-`float f(device float *)` and `float f(threadgroup float *)` are one function here.  The first stays: both are copies of
-one text, since in Metal there is no other way to write a function for two address spaces.
+`float f(device float *)` and `float f(threadgroup float *)` are one function here.  The first stays.  In Metal there is
+no other way to write a function for two address spaces, so that their texts are copies; where they are not, the source
+is refused rather than run as something else.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from . import attributes
 from .declarations import FUNCTION, INSTANTIATION, Declaration, every
+from .messages import source_error
 from .tokens import Tokens
 
 _AS_CPP = {
@@ -23,6 +25,10 @@ _AS_CPP = {
 }
 SPACES = frozenset(_AS_CPP) - {"kernel"}
 _NO_DIFFERENCE = {"inline", "static", "constexpr", "METAL_FUNC", "extern"}
+_WHY_NOT = (
+    "this differs from the declaration in line {} in nothing but address spaces, and does something else: "
+    "without a Mac there is one address space"
+)
 
 
 def without(words: Iterable[str]) -> list[str]:
@@ -57,14 +63,14 @@ def drop_duplicates(tokens: Tokens, declarations: list[Declaration]) -> list[Dec
 
 def _duplicates(tokens: Tokens, declarations: list[Declaration]) -> Iterator[Declaration]:
     for same_name in _alike(tokens, declarations):
-        written: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+        first: dict[tuple[str, ...], Declaration] = {}
         for one in same_name:
-            raw = tuple(_head(tokens, one))
-            key = (str(one.body is None), *_signature(tokens, one))
-            before = written.setdefault(key, set())
-            if before and raw not in before:
-                yield one
-            before.add(raw)
+            known = first.setdefault((str(one.body is None), *_signature(tokens, one)), one)
+            if known is one or _head(tokens, one) == _head(tokens, known):
+                continue
+            if _rest(tokens, one) != _rest(tokens, known):
+                raise source_error(tokens, one.first, _WHY_NOT.format(tokens.place(known.first)[1]))
+            yield one
 
 
 def _alike(tokens: Tokens, declarations: list[Declaration]) -> Iterator[list[Declaration]]:
@@ -80,6 +86,20 @@ def _alike(tokens: Tokens, declarations: list[Declaration]) -> Iterator[list[Dec
 
 def _head(tokens: Tokens, one: Declaration) -> list[str]:
     return _plain(tokens, one.first, one.head_end)
+
+
+def _rest(tokens: Tokens, one: Declaration) -> list[str]:
+    """What follows the head, with parameters called by their places."""
+    places = {}
+    if one.kind == FUNCTION and one.parameters is not None:
+        ranges = tokens.split(one.parameters + 1, tokens.partner[one.parameters])
+        for place, (first, end) in enumerate(ranges):
+            words = _plain(tokens, first, end)
+            name = _name_at(words)
+            if name is not None:
+                places[words[name]] = f"{place}"
+    words = without(tokens.words[one.head_end : one.last + 1])
+    return [places.get(word, word) for word in words if word]
 
 
 def _plain(tokens: Tokens, first: int, end: int) -> list[str]:
@@ -110,15 +130,21 @@ def _signature(tokens: Tokens, one: Declaration) -> list[str]:
 
 def _type_of_parameter(words: list[str]) -> list[str]:
     """`const device T *x = 0` and `constant T *y` both become const T *."""
+    name = _name_at(words)
+    words = [word for at, word in enumerate(words) if at != name]
     if "=" in words:
         words = words[: words.index("=")]
-    end = next((at for at, word in enumerate(words) if word == "[" and at and words[at - 1] != ">"), len(words))
-    name = end - 1
-    types = [word for word in words[:name] if word.isidentifier() and word not in {"const", "volatile", *SPACES}]
-    if types and name > 0 and words[name].isidentifier() and words[name - 1] != "::":
-        words = words[:name] + words[end:]
     pointer = next((at for at, word in enumerate(words) if word in {"*", "&", "&&"}), len(words))
     return _const_first(without(words[:pointer])) + _const_first(without(words[pointer:]))
+
+
+def _name_at(words: list[str]) -> int | None:
+    """Where the name of a parameter stands, if it has one."""
+    end = words.index("=") if "=" in words else len(words)
+    name = next((at for at in range(1, end) if words[at] == "[" and words[at - 1] not in {">", "]"}), end) - 1
+    types = [word for word in words[:name] if word.isidentifier() and word not in {"const", "volatile", *SPACES}]
+    is_name = types and name > 0 and words[name].isidentifier() and words[name - 1] != "::"
+    return name if is_name else None
 
 
 def _const_first(words: list[str]) -> list[str]:

@@ -107,7 +107,7 @@ def _opens_namespace(tokens: Tokens, at: int) -> tuple[int, tuple[str, ...]] | N
 def _declaration(tokens: Tokens, first: int, end: int, namespaces: tuple[str, ...], is_member: bool) -> Declaration:
     words, partner = tokens.words, tokens.partner
     at, is_template = _after_template(tokens, first)
-    if words[first] == "template" and not is_template:
+    if words[first] == "template" and words[first + 1] != "<":
         last = _find(words, ";", first, end)
         return Declaration(INSTANTIATION, first, last, None, last, namespaces, None, False, is_member)
     made = Declaration(OTHER, first, end, None, end - 1, namespaces, None, is_template, is_member)
@@ -152,7 +152,7 @@ def _find(words: list[str], word: str, first: int, end: int) -> int:
 
 
 def _after_template(tokens: Tokens, at: int) -> tuple[int, bool]:
-    """Where the declaration itself begins, after `template <...>`, and whether it is a template."""
+    """Where the declaration itself begins, after each `template <...>`; and if it is a template: `<>` makes none."""
     words = tokens.words
     is_template = False
     while words[at] == "template" and words[at + 1] == "<":
@@ -161,10 +161,6 @@ def _after_template(tokens: Tokens, at: int) -> tuple[int, bool]:
         if after == at + 1:
             break
         at = after
-        if words[at] == "template" and words[at + 1] != "<":
-            break
-        if words[at] != "template":
-            return at, is_template or words[at - 2] == "<"
     return at, is_template
 
 

@@ -1,7 +1,7 @@
 """A preprocessed source as words, each with the gap before it, and the brackets that belong together.
 
-A gap is white space and directives (`#line`, `#pragma`).  Gaps and words in turn are the source again, letter by letter:
-a rewritten word moves nothing from its line.
+A gap is white space and directives (`#line`, `#pragma`).  Gaps and words in turn are the source again, letter by
+letter: a rewritten word moves nothing from its line.
 """
 
 from __future__ import annotations

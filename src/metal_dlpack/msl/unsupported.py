@@ -1,4 +1,4 @@
-"""What there is no stand-in for: declarations that need it are left out, and a kernel that needs one of them is told."""
+"""What there is no stand-in for: declarations that need it are left out; a kernel that needs one of them is refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .tokens import Tokens
 _FEATURES = {
     "textures and samplers": r"texture(1d|2d|3d|cube)\w*|texture_buffer|depth(2d|cube)\w*|sampler|sampler_state",
     "ray tracing": r"raytracing|intersector|intersection_query|acceleration_structure|\w+_acceleration_structure",
-    "MetalPerformancePrimitives": r"mpp|tensor_ops|tensor_handle|tensor_inline|tensor_offset|cooperative_tensor|dextents",
+    "MetalPerformancePrimitives": r"mpp|tensor_(ops|handle|inline|offset)|cooperative_tensor|dextents",
     "indirect command buffers": r"command_buffer|render_command|compute_command|compute_pipeline_state",
     "function tables": r"visible_function_table|intersection_function_table",
     "imageblocks": r"imageblock|imageblock_slice|threadgroup_imageblock",
