@@ -28,10 +28,11 @@ typedef struct binding {
 static int
 refuse_device(const binding *to, const metal_storage *storage)
 {
+    int here = to->call->kernel->device->index;
     PyErr_Format(PyExc_ValueError,
-                 "%s: the array is on metal:%d, the kernel on metal:%d; copy it there.",
-                 kernel_subject(to->parameter), storage->device->index,
-                 to->call->kernel->device->index);
+                 "%s: the array is on metal:%d, the kernel on metal:%d; copy it there with "
+                 "to_device('metal:%d').",
+                 kernel_subject(to->parameter), storage->device->index, here, here);
     return -1;
 }
 

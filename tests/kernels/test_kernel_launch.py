@@ -1,6 +1,9 @@
 """How many threads a call makes, in which groups, on which stream; and what it costs."""
 
+import os
 import re
+import subprocess
+import sys
 import threading
 import time
 
@@ -216,8 +219,6 @@ def test_what_a_kernel_uses_lives_until_it_is_done(fill, live_buffers):
 
 
 def test_arguments_are_not_kept_by_a_call_that_is_refused(fill):
-    import sys
-
     x = md.zeros(3)
     before = sys.getrefcount(x)
     for _ in range(10):
@@ -231,3 +232,34 @@ def test_arguments_are_not_kept_by_a_call_that_is_refused(fill):
 def test_the_doc_names_every_keyword():
     for name in ("n", "threads", "groups", "group", "stream", "threadgroup_memory", "strides"):
         assert re.search(rf"^{name}\b|, {name} : ", md.Kernel.__doc__, re.MULTILINE), name
+
+
+TWO_DEVICES = """
+import metal_dlpack as md
+source = "kernel void one(device float *x, uint i [[thread_position_in_grid]]) { x[i] = 1; }"
+first, second = md.devices()
+a, b = md.zeros(3), md.zeros(3, device=second)
+for device, mine, other in ((first, a, b), (second, b, a)):
+    kernel = md.kernel("#include <metal_stdlib>\\n" + source, device=device)
+    assert kernel.device == device
+    kernel(mine, n=3)
+    assert mine.tolist() == [1, 1, 1]
+    for arguments, keywords in (((other,), {}), ((mine,), {"stream": md.Stream(other.device)})):
+        try:
+            kernel(*arguments, n=3, **keywords)
+        except ValueError as error:
+            print(error)
+"""
+
+
+@pytest.mark.needs_softmetal
+def test_the_arguments_and_the_stream_are_of_the_kernels_device():
+    env = {**os.environ, "SOFTMETAL_DEVICES": "unified,unified", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", TWO_DEVICES], env=env, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "one: argument 'x': the array is on metal:1, the kernel on metal:0; copy it there with to_device('metal:0').",
+        "one: the stream is on metal:1, the kernel on metal:0; give a stream of its device.",
+        "one: argument 'x': the array is on metal:0, the kernel on metal:1; copy it there with to_device('metal:1').",
+        "one: the stream is on metal:0, the kernel on metal:1; give a stream of its device.",
+    ]
