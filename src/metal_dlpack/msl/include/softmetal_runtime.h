@@ -72,6 +72,12 @@ SOFTMETAL_WAITS soft_u32 wait_for_lanes(const void *bytes, soft_u32 nbytes,
     return softmetal_image.runtime->simd_exchange(bytes, nbytes, values, SOFTMETAL_CALLER);
 }
 
+template <class T> SOFTMETAL_UNSEEN T value_at(const soft_u8 *slot) {
+    T value;
+    __builtin_memcpy(&value, slot, sizeof value);
+    return value;
+}
+
 /* What the lanes of a SIMD-group gave each other. */
 template <class T> struct gathered {
     const soft_u8 *values;
