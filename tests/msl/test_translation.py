@@ -66,6 +66,18 @@ def test_the_name_of_a_kernel_is_its_own():
         Translation("kernel void f() {}\nkernel void f(device int *x) {}")
 
 
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("kernel float f(device float *x) {}", "1:14: error: the kernel 'f' must return void"),
+        ("void g() {\n double x; }", "2:2: error: 'double' is not supported"),
+    ],
+)
+def test_what_metal_refuses_and_cpp_does_not(source, told):
+    with pytest.raises(SourceError, match=f"^program_source:{told}"):
+        Translation(source)
+
+
 def test_a_template_that_is_not_there():
     with pytest.raises(SourceError, match=r"^program_source:1:34: error: .*undeclared template 'f'"):
         Translation('template [[host_name("g")]] void f<int>();')
@@ -201,6 +213,9 @@ def variable(number):
             f"softmetal_type_0 &x = {variable(0)} softmetal_type_1 &y = {variable(1)}",
         ),
         ("static threadgroup int x;", f"typedef int softmetal_type_0; softmetal_type_0 &x = {variable(0)}"),
+        ("float threadgroup x[4];", f"typedef float softmetal_type_0[ 4 ]; softmetal_type_0 &x = {variable(0)}"),
+        ("volatile threadgroup int x;", f"typedef volatile int softmetal_type_0; softmetal_type_0 &x = {variable(0)}"),
+        ("float threadgroup *p = q;", "float *p = q;"),
         ("threadgroup float *p = q;", "float *p = q;"),
         ("const threadgroup float &r = q[0];", "const float &r = q[0];"),
         ("threadgroup float (&r)[4] = q;", "float (&r)[4] = q;"),
@@ -208,6 +223,11 @@ def variable(number):
 )
 def test_threadgroup_memory(statement, expected):
     assert cpp(f"void g() {{ {statement} }}") == f"inline void g() {{ {expected} }}"
+
+
+def test_a_member_of_threadgroup_memory_is_no_variable():
+    text = cpp("struct S { int g() const threadgroup { return 1; } int x; int y; };")
+    assert text == "struct S { int g() const { return 1; } int x; int y; };"
 
 
 # ---- function constants ----

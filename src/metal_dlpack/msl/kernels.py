@@ -68,6 +68,8 @@ def _plain(tokens: Tokens, one: Declaration) -> Kernel | None:
         return None
     name = one.name(tokens)
     at = one.parameters - 1
+    if stage == KERNEL and not {"void", "auto", "<", "::"} & set(tokens.words[one.first : at]):
+        raise source_error(tokens, at, f"the kernel '{name}' must return void")
     expression = name
     if tokens.words[at] == ">":  # template <> kernel void f<float>(...)
         while tokens.words[at] != name:

@@ -14,6 +14,7 @@ from .errors import SourceError
 from .flags import translator_hash
 
 if TYPE_CHECKING:
+    from .kernels import Kernel
     from .translation import Translation
 
 MATHS = ("fast", "relaxed", "safe")
@@ -96,15 +97,15 @@ def open_library(source: str, math: str = "fast") -> Library:
     with _lines_of_the_user(source):
         checked = translation.checked_text()
     found.check(checked, source)
-    functions = [
-        Function(
-            name,
-            tuple(Constant(one.name, one.type, one.index, one.is_required) for one in translation.constants_of(kernel)),
-        )
-        for name, kernel in translation.kernels.items()
-    ]
+    functions = [Function(name, tuple(_constants(translation, kernel))) for name, kernel in translation.kernels.items()]
     cache.write(key, json.dumps(functions).encode())
     return Library(source, math, functions, translation)
+
+
+def _constants(translation: Translation, kernel: Kernel) -> Iterator[Constant]:
+    """What an instantiation reads depends on its arguments, which only the compiler follows: it requires none."""
+    for one in translation.constants_of(kernel):
+        yield Constant(one.name, one.type, one.index, one.is_required and kernel.instantiation is None)
 
 
 def _from_json(text: bytes) -> list[Function]:
@@ -136,19 +137,12 @@ def _lines_of_the_user(source: str) -> Iterator[None]:
 
 def _of_unbalanced(found: compiler.Compiler, preprocessed: str, source: str) -> SourceError:
     """The compiler's own words about brackets that do not match, or ours if it sees none."""
-    try:
-        found.check(_words_of_cpp(preprocessed), source)
-    except SourceError as error:
-        return error
-    return SourceError("program_source:1:1: error: a bracket has no partner\n")
-
-
-def _words_of_cpp(text: str) -> str:
     import re
 
     from .address_spaces import without
 
-    def replaced(found: re.Match[str]) -> str:
-        return without([found[0]])[0] if found[0] != "kernel" else ""
-
-    return re.sub(r"\b(?:device|threadgroup|thread|constant|kernel)\b", replaced, text)
+    try:
+        found.check("".join(without(re.split(r"(\w+)", preprocessed))), source)
+    except SourceError as error:
+        return error
+    return SourceError("program_source:1:1: error: a bracket has no partner\n")

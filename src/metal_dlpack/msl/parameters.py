@@ -110,4 +110,4 @@ def _why_not(one: _Written) -> str:
     what = f"parameter '{one.name}' of a kernel" if one.name else "this parameter of a kernel"
     if one.attributes:
         return f"{what} has an attribute ('{next(iter(one.attributes))}') that is not supported without a Mac"
-    return f"{what} is neither in an address space nor has an attribute that says what it gets"
+    return f"{what} is neither in an address space nor has an attribute, such as [[buffer(0)]]"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from .tokens import Tokens, joined
 
-_BEFORE_A_STATEMENT = {";", "{", "}", ":", "static", "const", "volatile"}
+_ENDS_A_STATEMENT = {";", "{", "}", ":"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +19,12 @@ class Statement:
 
 def find(tokens: Tokens) -> list[Statement]:
     """The statements that declare threadgroup memory: those that declare pointers to it are not among them."""
-    words = tokens.words
-    starts = [at for at, word in enumerate(words) if word == "threadgroup" and words[at - 1] in _BEFORE_A_STATEMENT]
-    ends = [(at, _end(tokens, at + 1)) for at in starts]
-    return [Statement(at, end) for at, end in ends if end is not None]
+    found = []
+    for at in [at for at, word in enumerate(tokens.words) if word == "threadgroup"]:
+        first, end = _start(tokens, at), _end(tokens, at + 1)
+        if first is not None and end is not None:
+            found.append(Statement(first, end))
+    return found
 
 
 def rewrite(tokens: Tokens, statements: list[Statement]) -> None:
@@ -32,8 +34,6 @@ def rewrite(tokens: Tokens, statements: list[Statement]) -> None:
         declared = _declared(tokens, statement)
         text = _as_references(declared, number)
         number += len(declared.names)
-        if tokens.words[statement.first - 1] == "static":
-            tokens.words[statement.first - 1] = ""
         tokens.drop(statement.first, statement.end)
         tokens.words[statement.first] = text
 
@@ -43,6 +43,16 @@ class _Declared:
     type: str
     names: list[str]
     extents: list[str]  # "[64]", or nothing
+
+
+def _start(tokens: Tokens, at: int) -> int | None:
+    """Where the statement begins: `threadgroup` may stand after the type."""
+    words = tokens.words
+    while at > 0 and words[at - 1] not in _ENDS_A_STATEMENT:
+        at -= 1
+        if words[at] in {"(", ")", "=", "]", "*", "&", "template", "typedef", "using"}:
+            return None
+    return at
 
 
 def _end(tokens: Tokens, at: int) -> int | None:
@@ -62,7 +72,7 @@ def _declared(tokens: Tokens, statement: Statement) -> _Declared:
     groups = tokens.split(statement.first, statement.end)
     names = [_name(tokens, first, end) for first, end in groups]
     return _Declared(
-        joined(words[statement.first : names[0]]),
+        joined(word for word in words[statement.first : names[0]] if word != "static"),
         [words[name] for name in names],
         [joined(words[name + 1 : end]) for name, (_, end) in zip(names, groups, strict=True)],
     )

@@ -36,6 +36,8 @@ class Translation:
     def __init__(self, preprocessed: str):
         source = Tokens.of(preprocessed)
         self._source = source
+        if "double" in source.words:
+            raise source_error(source, source.words.index("double"), "'double' is not supported in Metal")
         found = declarations.read(source)
         self._declarations = found
         self._integers = Integers(source, found)
