@@ -163,10 +163,11 @@ def _image(kernel: Kernel, parameters: list[Parameter]) -> str:
     pointer = "auto softmetal_kernel" if kernel.signature is None else f"void (*softmetal_kernel)({kernel.signature})"
     types = " ".join(f"typedef {one.binder} softmetal_binder_{nth};" for nth, one in enumerate(parameters))
     path = "".join(f"{name}::" for name in namespaces)
+    whole = "" if namespaces else "::"  # a kernel `transpose`, beside Metal's own
     names = ", ".join(json.dumps(one.name) for one in parameters) or "nullptr"
     binders = [f"{path}softmetal_binder_{nth}" for nth in range(len(parameters))]
     arguments = ", ".join([f"{path}softmetal_kernel", *binders])
     return (
-        f"{opened}static constexpr {pointer} = &{kernel.expression}; {types} {'} ' * len(namespaces)}"
+        f"{opened}static constexpr {pointer} = &{whole}{kernel.expression}; {types} {'} ' * len(namespaces)}"
         f"static const char *const softmetal_argument_names[] = {{{names}}}; SOFTMETAL_IMAGE({arguments})\n"
     )
