@@ -3,6 +3,8 @@
 Its pointers are `device const char *`: the arrays go in as bytes.  A tolerance is 4 ulp, or its reason stands beside it.
 """
 
+import os
+
 import ggml_arguments
 import kernel_sources
 import numpy as np
@@ -11,6 +13,11 @@ from ggml_arguments import layout
 from machine import HAS_SOFTMETAL
 
 import metal_dlpack as md
+
+
+def reported(why):
+    """The checker reports this kernel of llama.cpp, and is right by the letter."""
+    return pytest.mark.xfail(os.environ.get("SOFTMETAL_KERNEL_CHECK") == "1", reason=why)
 
 
 def ggml(file, kernel, **constants):
@@ -91,12 +98,14 @@ def test_copy_to_another_type():
     np.testing.assert_array_equal(np.asarray(out), x.astype("f2"))
 
 
+@reported("It declares its result const, and writes there.")
 @pytest.mark.parametrize(("number", "expected"), [(0, np.triu), (3, lambda x: np.tril(x, -1))])
 def test_triangles(number, expected):
     x = random().standard_normal((2, 20, 20), dtype="float32")
     out, to = empty(x.shape)
     args = ggml_arguments.struct("tri", layout(x, "0"), layout(x, ""))
     ggml("tri.metal", f"kernel_tri_f32_{number}")(args, on_metal(x), to, groups=(20, 2, 1), group=(32, 1, 1))
+    md.default_device().default_stream.synchronize()  # what is const is not waited for
     np.testing.assert_array_equal(np.asarray(out), expected(x))
 
 
@@ -146,6 +155,7 @@ def test_rope(kind):
 # ---- rows ----
 
 
+@reported("Its threads read `buf`, and one writes it after a barrier with mem_none.")
 def test_softmax_with_a_mask():
     x, mask = random().standard_normal((2, 6, 200), dtype="float32"), random(1).standard_normal((6, 200)).astype("f2")
     out, to = empty(x.shape)
@@ -225,6 +235,7 @@ def test_cumulative_sums():
     np.testing.assert_array_equal(np.asarray(out), x.cumsum(1))
 
 
+@reported("All threads write the same index to the same place.")
 def test_argsort_and_argmax():
     x = random().permutation(6 * 100).astype("f4").reshape(6, 100)
     out = md.zeros((6, 100), dtype="int32")
