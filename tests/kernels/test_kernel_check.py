@@ -3,10 +3,10 @@
 import re
 from dataclasses import dataclass, field
 
-import _metal_dlpack_pytest as plugin
 import numpy as np
 import pytest
 
+import _metal_dlpack_pytest as plugin
 import metal_dlpack as md
 from metal_dlpack import softmetal
 
@@ -447,3 +447,153 @@ def test_without_the_defect_it_is_silent(defect, reports_of):
     mended = defect.body.replace(*defect.fix)
     assert mended != defect.body
     assert reports_of(defect.source(mended), arrays_of(defect), **defect.launch) is None
+
+
+# ---- what would take Python along ----
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "volatile thread uint go = 1;\nwhile (go)\n  ; /*1*/\nb[i] = 1;",
+        "while (a[i] == 1)\n  b[i] += 1; /*1*/",
+        f"while (true)\n  {BARRIER} /*1*/",
+    ],
+    ids=["without memory", "with memory", "at a barrier"],
+)
+def test_a_kernel_that_hangs_is_stopped(body, reports_of, settings):
+    settings(kernel_timeout=1)
+    defect = Defect("hang", body, ("", ""), "")
+    _, text = reports_of(defect.source(body), arrays_of(defect), **defect.launch)
+    assert "a thread still runs after 1 s (SOFTMETAL_KERNEL_TIMEOUT): program_source:" in text
+    assert reports_of(defect.source("b[i] = a[i];"), arrays_of(defect), **defect.launch) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("((device uint *)a)[1l << 40] = 1; /*1*/", "writes outside its memory"),
+        ("float x[4] = {};\nx[t % 4] = a[i];\nthread float *p = x;\nb[i] = p[(1l << 33) * t]; /*1*/", ARRAY),
+        ("b[i] = *(thread float *)(0xdead00000000ul + i); /*1*/", "reads outside its memory"),
+        ("float x[100];\nfor (uint k = 0; k < 100; k++) x[k] = a[i];\nspill(x, b, i); /*0*/", "outside its memory"),
+    ],
+    ids=["far past a buffer", "far past an array", "from a number", "through a function"],
+)
+def test_a_wild_access_does_not_happen(body, words, reports_of):
+    before = (
+        "__attribute__((noinline)) void spill(thread float *x, device float *b, uint i) {\n  x[-100000] = b[i]; }\n"
+    )
+    defect = Defect("wild", body, ("", ""), "", before=before)
+    _, text = reports_of(defect.source(body), arrays_of(defect), **defect.launch)
+    assert words in text
+
+
+def test_handlers_of_signals_are_given_back(reports_of):
+    import signal
+
+    seen = []
+    numbers = [signal.SIGSEGV, signal.SIGILL, signal.SIGFPE, signal.SIGBUS, signal.SIGTRAP, signal.SIGURG]
+    previous = signal.signal(signal.SIGURG, lambda *_: seen.append(1))
+    before = [signal.getsignal(number) for number in numbers]
+    defect = Defect("", "b[i] = 100 / t;", ("", ""), "")
+    try:
+        assert reports_of(defect.source(defect.body), arrays_of(defect), **defect.launch) is not None
+        assert [signal.getsignal(number) for number in numbers] == before
+        signal.raise_signal(signal.SIGURG)
+        assert seen == [1]
+    finally:
+        signal.signal(signal.SIGURG, previous)
+
+
+# ---- launches ----
+
+
+def test_launches_do_not_race_with_each_other(reports_of):
+    source = f"{METAL}{SIGNATURE}{{ b[(i * 7) % {COUNT}] = a[i]; }}"
+    arrays = [md.full((COUNT,), 1, "float32") for _ in range(2)]
+    for _ in range(3):
+        assert reports_of(source, arrays, threads=COUNT, group=GROUP) is None
+    assert np.asarray(arrays[1]).tolist() == [1] * COUNT
+
+
+def test_launches_of_two_queues_are_checked_at_the_same_time():
+    kernel = md.kernel(f"{METAL}{SIGNATURE}{{ for (uint k = 0; k < 100; k++) b[i] += a[i]; }}")
+    streams = [md.Stream() for _ in range(4)]
+    arrays = [(md.full((COUNT,), 1, "float32"), md.zeros((COUNT,), "float32")) for _ in streams]
+    for _ in range(5):
+        for stream, (a, b) in zip(streams, arrays, strict=True):
+            kernel(a, b, threads=COUNT, group=GROUP, stream=stream)
+    for _, b in arrays:
+        assert np.asarray(b).tolist() == [500] * COUNT
+
+
+def test_a_fence_orders_threadgroups(reports_of):
+    """The last threadgroup to come adds up what the others have left."""
+    body = f"""threadgroup bool is_last;
+if (t == 0) {{
+  b[1 + g] = a[i];
+  atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device);
+  is_last = atomic_fetch_add_explicit((device atomic_uint *)b, 1u, memory_order_relaxed) == 1;
+}}
+{BARRIER}
+if (is_last && t == 0) {{
+  atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device);
+  b[3] = b[1] + b[2]; /*2*/
+}}"""
+    source = f"{METAL}{SIGNATURE}{{\n{body}\n}}"
+    a, b = md.full((COUNT,), 2, "float32"), md.zeros((COUNT,), "float32")
+    assert reports_of(source, [a, b], threads=COUNT, group=GROUP) is None
+    assert np.asarray(b)[3] == 4
+    without = source.replace(
+        "atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device);", ""
+    )
+    assert reports_of(without, [a, md.zeros((COUNT,), "float32")], threads=COUNT, group=GROUP) is not None
+
+
+def test_a_vector_of_three_and_a_structure_have_gaps(reports_of):
+    """They are copied with bytes that nobody wrote."""
+    body = f"""threadgroup float3 s[64];
+threadgroup pair p[64];
+s[t] = float3(a[i]);
+p[t].x = 1;
+p[t].y = a[i];
+{BARRIER}
+pair q = p[63 - t];
+float3 v = s[63 - t];
+b[i] = v.x + v.y + v.z + q.y + q.x;"""
+    source = f"{METAL}struct pair {{ uchar x; float y; }};\n{SIGNATURE}{{\n{body}\n}}"
+    assert (
+        reports_of(source, [md.full((COUNT,), 1, "float32"), md.zeros((COUNT,), "float32")], threads=COUNT, group=GROUP)
+        is None
+    )
+
+
+def test_all_may_leave_the_same_result(reports_of):
+    """One instruction, one threadgroup, one value: how kernels leave a sum that every thread has."""
+    body = f"threadgroup float s;\ns = 3; /*1*/\n{BARRIER}\nb[g] = s;"
+    arrays = [md.full((COUNT,), 1, "float32"), md.zeros((COUNT,), "float32")]
+    assert reports_of(f"{METAL}{SIGNATURE}{{\n{body}\n}}", arrays, threads=COUNT, group=GROUP) is None
+    assert np.asarray(arrays[1])[:2].tolist() == [3, 3]
+    other = body.replace("s = 3;", "s = t < 63 ? 3 : 4;")
+    assert reports_of(f"{METAL}{SIGNATURE}{{\n{other}\n}}", arrays, threads=COUNT, group=GROUP) is not None
+
+
+def test_a_barrier_without_flags_ends_what_was_read_before(reports_of):
+    body = f"""threadgroup float s[64];
+s[t] = a[i];
+{BARRIER}
+float x = s[63 - t];
+threadgroup_barrier(mem_flags::mem_none);
+s[t] = x;
+b[i] = s[t];"""
+    arrays = [md.full((COUNT,), 1, "float32"), md.zeros((COUNT,), "float32")]
+    assert reports_of(f"{METAL}{SIGNATURE}{{\n{body}\n}}", arrays, threads=COUNT, group=GROUP) is None
+
+
+def test_the_same_kernel_is_unchecked_without_the_setting(settings):
+    settings(kernel_check=0)
+    before = softmetal.reports("kernel")
+    a, b = md.full((COUNT,), 1, "float32"), md.zeros((COUNT,), "float32")
+    md.kernel(f"{METAL}{SIGNATURE}{{ b[0] = a[i]; }}")(a, b, threads=COUNT, group=GROUP)
+    assert np.asarray(b)[0] == 1
+    assert softmetal.reports("kernel") == before

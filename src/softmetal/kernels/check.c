@@ -210,6 +210,7 @@ void
 soft_check_switch(const soft_thread *thread, const void *low, const void *high)
 {
     soft_check *check = current;
+    soft_race_judge(check);
     check->thread = thread;
     check->stack_low = (uintptr_t)low;
     check->stack_nbytes = (size_t)((const char *)high - (const char *)low);
@@ -218,6 +219,10 @@ soft_check_switch(const soft_thread *thread, const void *low, const void *high)
 void
 soft_check_wait(soft_u32 mem_flags, const void *site)
 {
+    if (current->is_overdue) {
+        stop_overdue(current, site);
+    }
+    soft_race_judge(current);
     soft_barriers_wait(current, mem_flags, site);
 }
 
@@ -236,6 +241,7 @@ soft_check_exchange(soft_u32 simdgroup, soft_u32 lanes)
 void
 soft_check_return(void)
 {
+    soft_race_judge(current);
     soft_barriers_return(current);
 }
 
@@ -253,6 +259,9 @@ soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, const void
     if (how & SOFT_ACCESS_FENCE) {
         soft_order_fence(&check->order);
         return;
+    }
+    if (check->rewrite.range != NULL) {
+        soft_race_judge(check);
     }
     if (nbytes == 0) {
         return;

@@ -52,6 +52,7 @@ void
 soft_order_barrier(soft_order *order, soft_u32 mem_flags)
 {
     order->now += 1;
+    order->met = order->now;
     if (mem_flags & MEM_THREADGROUP) {
         order->ordered[SOFT_THREADGROUP_MEMORY] = order->now;
     }

@@ -45,6 +45,7 @@ typedef struct soft_order {
     uint32_t now;
     uint32_t group_start;
     uint32_t ordered[2]; /* by kind of memory: when a barrier last opened for it */
+    uint32_t met;        /* when a barrier last opened, whatever its flags */
     bool has_fenced;     /* since the last barrier */
     soft_group_record *groups;
     size_t group_count, group_room;

@@ -4,11 +4,13 @@
  * Calls:   check_order.h, check_shadow.h, check_report.h.
  * Threads: the OS thread that runs the launch.
  *
- * Two accesses to a byte race if one of them writes, nothing orders them, and not both are atomic;
- * also if both write the same value: Metal gives such a program no meaning, and the values of one
- * test may be the same by chance.
+ * Two accesses to a byte race if one of them writes, nothing orders them, and not both are atomic.
+ * Writes of the same value are races too, since the values of one test may be the same by chance;
+ * but not those of one instruction in one threadgroup: that is how kernels leave a result that all
+ * threads have.  A barrier without flags orders a read before a write: nothing has to be seen.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "softmetal/kernels/check_state.h"
 
@@ -100,15 +102,46 @@ touch_read(soft_check *check, const soft_range *range, soft_cell *cell, uintptr_
     }
 }
 
+/* Puts the judgement off, if this may be the same value once more.  False: it is a race. */
+static bool
+may_be_equal(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
+             soft_mark earlier, soft_mark now)
+{
+    soft_rewrite *rewrite = &check->rewrite;
+    if (earlier.who >> 11 != now.who >> 11 || earlier.time < check->order.group_start ||
+        (now.who & SOFT_MARK_ATOMIC) != 0 || nbytes > sizeof rewrite->bytes ||
+        rewrite->range != NULL) {
+        return rewrite->range != NULL && rewrite->now.who == now.who; /* of the same access */
+    }
+    *rewrite = (soft_rewrite){range, at, nbytes, earlier, now, {0}};
+    memcpy(rewrite->bytes, (const void *)at, nbytes);
+    return true;
+}
+
+void
+soft_race_judge(soft_check *check)
+{
+    soft_rewrite rewrite = check->rewrite;
+    check->rewrite.range = NULL;
+    if (rewrite.range != NULL &&
+        memcmp(rewrite.bytes, (const void *)rewrite.at, rewrite.nbytes) != 0) {
+        report_race(check, rewrite.range, rewrite.at, rewrite.earlier, rewrite.now, true);
+    }
+}
+
 static inline void
 touch_write(soft_check *check, const soft_range *range, soft_cell *cell, uintptr_t at,
-            soft_mark now)
+            size_t nbytes, soft_mark now)
 {
-    if (is_race(check, cell->write, now, range->memory)) {
+    if (is_race(check, cell->write, now, range->memory) &&
+        !may_be_equal(check, range, at, nbytes, cell->write, now)) {
         report_race(check, range, at, cell->write, now, true);
     }
     for (int i = 0; i < 2; i++) {
-        if (cell->reads[i].time != 0 && is_race(check, cell->reads[i], now, range->memory)) {
+        bool has_met = cell->reads[i].time >= check->order.group_start &&
+                       cell->reads[i].time < check->order.met;
+        if (cell->reads[i].time != 0 && !has_met &&
+            is_race(check, cell->reads[i], now, range->memory)) {
             report_race(check, range, at, cell->reads[i], now, false);
             break;
         }
@@ -152,7 +185,7 @@ soft_race_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t
     }
     for (uintptr_t end = at + nbytes; at < end; at += grain, cell++) {
         if (is_write) {
-            touch_write(check, range, cell, at, now);
+            touch_write(check, range, cell, at, end - at, now);
         }
         else {
             touch_read(check, range, cell, at, now);

@@ -34,6 +34,16 @@ typedef struct soft_range {
     uint32_t number; /* index of the argument, or the translator's of the variable */
 } soft_range;
 
+/* A thread writes what another has written by the same instruction: a race, unless it is the same
+ * value.  That shows at its next access. */
+typedef struct soft_rewrite {
+    const soft_range *range; /* NULL: there is none */
+    uintptr_t at;
+    size_t nbytes;
+    soft_mark earlier, now;
+    unsigned char bytes[16]; /* as the other left them */
+} soft_rewrite;
+
 typedef struct soft_check {
     soft_check_launch launch; /* borrowed */
     uintptr_t image_base;
@@ -49,6 +59,7 @@ typedef struct soft_check {
     uintptr_t state_low;
     size_t state_nbytes;
     soft_order order; /* owned */
+    soft_rewrite rewrite;
     soft_findings findings;
     soft_guard guard;
     bool is_overdue;
@@ -87,6 +98,9 @@ void soft_memory_name(const soft_check *check, const soft_range *range, char *te
 /* check_races.c */
 void soft_race_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
                      soft_u32 how, const void *site);
+
+/* Before anything else happens: judge check->rewrite, if there is one. */
+void soft_race_judge(soft_check *check);
 
 /* check_barriers.c */
 void soft_barriers_group(soft_check *check, const soft_u32 position[3]);
