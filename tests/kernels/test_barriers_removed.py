@@ -40,10 +40,6 @@ def test_a_barrier_that_is_missed_is_reported(name):
         timeout=600,
         check=False,
     )
-    if name in REPORTED:
-        assert done.returncode != 0
-        assert "MetalError" in done.stderr
-        return
     assert done.returncode == 0, done.stderr
     whole, *without = json.loads(done.stdout)
     assert whole["reports"] == []
