@@ -1,13 +1,13 @@
-/* check_barriers.c: who of a threadgroup waits where; see check.h.
+/* check_barriers.c: who of a threadgroup waits where; see check_barriers.h.
  *
  * Owns:    nothing.
  * Calls:   check_order.h, check_report.h.
  * Threads: the OS thread that runs the launch.
  */
+#include "softmetal/kernels/check_barriers.h"
+
 #include <stdio.h>
 #include <string.h>
-
-#include "softmetal/kernels/check_state.h"
 
 void
 soft_barriers_group(soft_check *check, const soft_u32 position[3])

@@ -1,4 +1,4 @@
-/* check_memory.c: which memory is the kernel's; see check_state.h.
+/* check_memory.c: which memory is the kernel's; see check_memory.h.
  *
  * Owns:    the shadows of a launch, one for each run of bytes that views share.
  * Calls:   check_shadow.h, check_report.h.
@@ -6,10 +6,10 @@
  * Note:    an address has no memory of the pointer that it came from: one view's overrun that ends
  *          inside another view is not seen here.
  */
+#include "softmetal/kernels/check_memory.h"
+
 #include <stdio.h>
 #include <string.h>
-
-#include "softmetal/kernels/check_state.h"
 
 /* An address so far from everything is nobody's overrun. */
 #define FARTHEST ((uintptr_t)64 << 20)
