@@ -168,7 +168,7 @@ void
 soft_check_switch(const soft_thread *thread, const void *low, const void *high)
 {
     soft_check *check = current;
-    soft_race_judge(check);
+    soft_race_settle(check);
     check->thread = thread;
     check->stack_low = (uintptr_t)low;
     check->stack_nbytes = (size_t)((const char *)high - (const char *)low);
@@ -180,7 +180,7 @@ soft_check_wait(soft_u32 mem_flags, const void *site)
     if (current->is_overdue) {
         stop_overdue(current, site);
     }
-    soft_race_judge(current);
+    soft_race_settle(current);
     soft_barriers_wait(current, mem_flags, site);
 }
 
@@ -199,46 +199,58 @@ soft_check_exchange(soft_u32 simdgroup, soft_u32 lanes)
 void
 soft_check_return(void)
 {
-    soft_race_judge(current);
+    soft_race_settle(current);
     soft_barriers_return(current);
 }
 
 /* ---- what the image calls ---- */
+
+/* What `at` is part of, and not what this instruction touched last.  NULL: of nothing to watch. */
+static __attribute__((noinline)) const soft_range *
+find_range(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, const void *site)
+{
+    if (how & SOFT_ACCESS_FENCE) {
+        soft_order_fence(&check->order);
+        return NULL;
+    }
+    if (nbytes == 0) {
+        return NULL;
+    }
+    if (check->is_overdue) {
+        stop_overdue(check, site);
+    }
+    return soft_memory_find(check, at, nbytes, how, site);
+}
+
+/* `nbytes` at `into` are part of `size` bytes; never so if there are none. */
+static inline bool
+is_part(uintptr_t into, size_t nbytes, size_t size)
+{
+    return into < size && nbytes - 1 < size - into;
+}
 
 void
 soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, const void *site)
 {
     soft_check *check = current;
     uintptr_t at = (uintptr_t)address;
-    uintptr_t into_stack = at - check->stack_low;
-    if (into_stack < check->stack_nbytes && nbytes <= check->stack_nbytes - into_stack) {
+    if (is_part(at - check->stack_low, nbytes, check->stack_nbytes)) {
         return;
     }
-    if (how & SOFT_ACCESS_FENCE) {
-        soft_order_fence(&check->order);
-        return;
-    }
-    if (check->rewrite.range != NULL) {
-        soft_race_judge(check);
-    }
-    if (nbytes == 0) {
-        return;
-    }
+    soft_race_settle(check);
     const soft_range **recent = &check->recent[(uintptr_t)site / 4 % SOFT_RECENT];
     const soft_range *range = *recent;
-    if (range == NULL || at - range->base >= range->nbytes ||
-        nbytes > range->nbytes - (at - range->base) ||
+    if (range == NULL || !is_part(at - range->base, nbytes, range->nbytes) ||
         (how & SOFT_ACCESS_WRITE && !range->is_writable)) {
-        if (check->is_overdue) {
-            stop_overdue(check, site);
-        }
-        range = soft_memory_find(check, at, nbytes, how, site);
+        range = find_range(check, at, nbytes, how, site);
         if (range == NULL) {
             return;
         }
         *recent = range;
     }
-    soft_race_touch(check, range, at, nbytes, how, site);
+    if (range->shadow->cells != NULL) {
+        soft_race_touch(check, range, at, nbytes, how, site);
+    }
 }
 
 void

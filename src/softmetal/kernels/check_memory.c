@@ -74,14 +74,15 @@ larger(uintptr_t a, uintptr_t b)
     return a > b ? a : b;
 }
 
-/* One shadow for this view and all that share bytes with it, with those that share with them. */
+/* One shadow for this view and all that share bytes with it, with those that share with them.  It
+ * stays without cells if none of them may be written: then there is nothing to race with. */
 static void
 open_shadow(soft_check *check, soft_range *view)
 {
     soft_shadow *shadow = &check->shadows[check->shadow_count++];
     uintptr_t low = view->base, high = view->base + view->nbytes;
     unsigned alignment = 16;
-    bool has_grown = true;
+    bool has_grown = true, is_writable = false;
     while (has_grown) {
         has_grown = false;
         for (soft_range *other = check->ranges; other < check->ranges + check->view_count;
@@ -91,6 +92,7 @@ open_shadow(soft_check *check, soft_range *view)
                 const soft_argument_facts *facts =
                     facts_of(check, SOFT_ARGUMENT_BUFFER, other->number);
                 other->shadow = shadow;
+                is_writable |= other->is_writable;
                 low = smaller(low, other->base);
                 high = larger(high, other->base + other->nbytes);
                 alignment = (unsigned)smaller(alignment, facts->alignment);
@@ -98,7 +100,9 @@ open_shadow(soft_check *check, soft_range *view)
             }
         }
     }
-    soft_shadow_open(shadow, low, high - low, alignment);
+    if (is_writable) {
+        soft_shadow_open(shadow, low, high - low, alignment);
+    }
 }
 
 void

@@ -125,8 +125,7 @@ soft_race_judge(soft_check *check)
 {
     soft_rewrite rewrite = check->rewrite;
     check->rewrite.range = NULL;
-    if (rewrite.range != NULL &&
-        memcmp(rewrite.bytes, (const void *)rewrite.at, rewrite.nbytes) != 0) {
+    if (memcmp(rewrite.bytes, (const void *)rewrite.at, rewrite.nbytes) != 0) {
         report_race(check, rewrite.range, rewrite.at, rewrite.earlier, rewrite.now, true);
     }
 }
@@ -173,7 +172,7 @@ soft_race_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t
         soft_shadow_fit(shadow, at, nbytes);
         grain = (uintptr_t)1 << shadow->shift;
     }
-    if (shadow->cells == NULL) {
+    if (shadow->cells == NULL) { /* no memory for so many */
         return;
     }
     soft_mark now = {check->order.now,
