@@ -205,21 +205,11 @@ soft_check_return(void)
 
 /* ---- what the image calls ---- */
 
-/* What `at` is part of, and not what this instruction touched last.  NULL: of nothing to watch. */
-static __attribute__((noinline)) const soft_range *
-find_range(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, const void *site)
+static soft_recent *
+recent_of(soft_check *check, soft_u32 how, const void *site)
 {
-    if (how & SOFT_ACCESS_FENCE) {
-        soft_order_fence(&check->order);
-        return NULL;
-    }
-    if (nbytes == 0) {
-        return NULL;
-    }
-    if (check->is_overdue) {
-        stop_overdue(check, site);
-    }
-    return soft_memory_find(check, at, nbytes, how, site);
+    size_t is_write = (how & SOFT_ACCESS_WRITE) != 0;
+    return &check->recent[((uintptr_t)site / 2 * 2 + is_write) % SOFT_RECENT];
 }
 
 /* `nbytes` at `into` are part of `size` bytes; never so if there are none. */
@@ -229,27 +219,48 @@ is_part(uintptr_t into, size_t nbytes, size_t size)
     return into < size && nbytes - 1 < size - into;
 }
 
+/* Of memory that this instruction did not touch last. */
+static __attribute__((noinline)) void
+access_elsewhere(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, const void *site)
+{
+    if (is_part(at - check->stack_low, nbytes, check->stack_nbytes)) {
+        return;
+    }
+    if (how & SOFT_ACCESS_FENCE) {
+        soft_order_fence(&check->order);
+        return;
+    }
+    soft_race_settle(check);
+    if (nbytes == 0) {
+        return;
+    }
+    if (check->is_overdue) {
+        stop_overdue(check, site);
+    }
+    const soft_range *range = soft_memory_find(check, at, nbytes, how, site);
+    if (range == NULL) {
+        return;
+    }
+    bool is_watched = range->shadow->cells != NULL;
+    *recent_of(check, how, site) =
+        (soft_recent){range->base, range->nbytes, is_watched ? range : NULL};
+    if (is_watched) {
+        soft_race_touch(check, range, at, nbytes, how, site);
+    }
+}
+
+/* Called for each access: nearly all are of what the instruction touched last. */
 void
 soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, const void *site)
 {
     soft_check *check = current;
     uintptr_t at = (uintptr_t)address;
-    if (is_part(at - check->stack_low, nbytes, check->stack_nbytes)) {
-        return;
+    const soft_recent *recent = recent_of(check, how, site);
+    if (!is_part(at - recent->base, nbytes, recent->nbytes) || check->rewrite.range != NULL) {
+        access_elsewhere(check, at, nbytes, how, site);
     }
-    soft_race_settle(check);
-    const soft_range **recent = &check->recent[(uintptr_t)site / 4 % SOFT_RECENT];
-    const soft_range *range = *recent;
-    if (range == NULL || !is_part(at - range->base, nbytes, range->nbytes) ||
-        (how & SOFT_ACCESS_WRITE && !range->is_writable)) {
-        range = find_range(check, at, nbytes, how, site);
-        if (range == NULL) {
-            return;
-        }
-        *recent = range;
-    }
-    if (range->shadow->cells != NULL) {
-        soft_race_touch(check, range, at, nbytes, how, site);
+    else if (recent->range != NULL) {
+        soft_race_touch(check, recent->range, at, nbytes, how, site);
     }
 }
 

@@ -10,11 +10,16 @@
 #include "softmetal/kernels/check_state.h"
 
 void soft_barriers_group(soft_check *check, const soft_u32 position[3]);
-/* The running thread comes to a barrier; or returns. */
+/* The running thread comes to a barrier. */
 void soft_barriers_wait(soft_check *check, soft_u32 mem_flags, const void *site);
-void soft_barriers_return(soft_check *check);
 /* All that have not returned wait.  Does not return if they wait at several places. */
 void soft_barriers_open(soft_check *check);
 void soft_barriers_meet(soft_check *check, soft_u32 simdgroup, soft_u32 lanes);
+
+static inline void
+soft_barriers_return(soft_check *check)
+{
+    check->has_returned[check->thread->index] = true;
+}
 
 #endif /* SOFT_CHECK_BARRIERS_H */

@@ -130,8 +130,9 @@ soft_race_judge(soft_check *check)
     }
 }
 
-static inline void
-touch_write(soft_check *check, const soft_range *range, soft_cell *cell, uintptr_t at,
+/* A write of what somebody has touched before. */
+static __attribute__((noinline)) void
+touch_again(soft_check *check, const soft_range *range, soft_cell *cell, uintptr_t at,
             size_t nbytes, soft_mark now)
 {
     if (is_race(check, cell->write, now, range->memory) &&
@@ -159,6 +160,18 @@ static bool
 is_unwritten(const soft_check *check, const soft_cell *cell)
 {
     return cell->write.time < check->order.group_start;
+}
+
+static inline void
+touch_write(soft_check *check, const soft_range *range, soft_cell *cell, uintptr_t at,
+            size_t nbytes, soft_mark now)
+{
+    if ((cell->write.time | cell->reads[0].time) == 0) {
+        cell->write = now;
+    }
+    else {
+        touch_again(check, range, cell, at, nbytes, now);
+    }
 }
 
 void

@@ -27,7 +27,7 @@
 
 #define SOFT_MOST_PLACED 96 /* threadgroup variables and arguments */
 #define SOFT_MOST_RANGES (SOFT_MOST_BUFFERS + SOFT_MOST_PLACED)
-#define SOFT_RECENT 64 /* a power of 2 */
+#define SOFT_RECENT 128 /* a power of 2 */
 
 /* Bytes that the kernel may touch: a buffer's view, or a piece of threadgroup memory. */
 typedef struct soft_range {
@@ -39,6 +39,13 @@ typedef struct soft_range {
     bool is_writable;
     uint32_t number; /* index of the argument, or the translator's of the variable */
 } soft_range;
+
+/* What an instruction touched last, and may touch again without a search. */
+typedef struct soft_recent {
+    uintptr_t base;
+    size_t nbytes;           /* 0: nothing */
+    const soft_range *range; /* NULL: nobody writes there, so nothing can race */
+} soft_recent;
 
 /* A thread writes what another has written by the same instruction: a race, unless it is the same
  * value.  That shows at its next access. */
@@ -56,8 +63,8 @@ typedef struct soft_check {
     /* where the running thread may do as it likes */
     uintptr_t stack_low;
     size_t stack_nbytes;
-    const soft_thread *thread;             /* that runs */
-    const soft_range *recent[SOFT_RECENT]; /* by site: what it touched last */
+    const soft_thread *thread;       /* that runs */
+    soft_recent recent[SOFT_RECENT]; /* by site; of reads at even places, of writes at odd */
     soft_range ranges[SOFT_MOST_RANGES];
     int view_count, range_count;
     soft_shadow shadows[SOFT_MOST_BUFFERS + 1]; /* owned; [0]: threadgroup memory */
@@ -70,7 +77,7 @@ typedef struct soft_check {
     soft_guard guard;
     bool is_overdue;
     /* the threadgroup's threads */
-    soft_u32 thread_count, returned_count;
+    soft_u32 thread_count;
     soft_u32 wait_flags;                  /* that all who wait have in common */
     const void *sites[SOFT_MOST_THREADS]; /* where each waits; NULL: it does not */
     bool has_returned[SOFT_MOST_THREADS];
