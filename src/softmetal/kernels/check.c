@@ -4,63 +4,21 @@
  * Calls:   the other check_*.h; settings.h.
  * Threads: see check.h.
  */
+#include "softmetal/kernels/check.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "softmetal/kernels/check_state.h"
+#include "softmetal/kernels/check_barriers.h"
+#include "softmetal/kernels/check_memory.h"
+#include "softmetal/kernels/check_races.h"
 #include "softmetal/settings.h"
 
 static _Thread_local __attribute__((tls_model("initial-exec"))) soft_check *current;
 
-/* ---- places ---- */
-
-static soft_at
-at_index(const soft_check *check, soft_u32 index, const soft_u32 group[3], uint32_t offset)
-{
-    const soft_launch *launch = check->launch.launch;
-    soft_at at = {.offset = offset};
-    for (int axis = 0; axis < 3; axis++) {
-        soft_u32 rest = launch->grid[axis] - group[axis] * launch->group[axis];
-        soft_u32 size = rest < launch->group[axis] ? rest : launch->group[axis];
-        at.group[axis] = group[axis];
-        at.thread[axis] = index % size;
-        index /= size;
-    }
-    return at;
-}
-
-soft_at
-soft_at_thread(const soft_check *check, soft_u32 index, const void *site)
-{
-    const soft_order *order = &check->order;
-    return at_index(check, index, order->groups[order->group_count - 1].position,
-                    soft_check_offset(check, site));
-}
-
-soft_at
-soft_at_running(const soft_check *check, const void *site)
-{
-    return soft_at_thread(check, check->thread->index, site);
-}
-
-soft_at
-soft_at_mark(const soft_check *check, soft_mark mark)
-{
-    return at_index(check, soft_mark_thread(mark),
-                    soft_order_group_of(&check->order, mark.time)->position,
-                    soft_mark_offset(mark));
-}
-
 /* ---- the end of a launch that must not go on ---- */
-
-_Noreturn void
-soft_check_stop(soft_check *check)
-{
-    check->launch.abandon();
-    abort(); /* abandon does not return */
-}
 
 static _Noreturn void
 stop_with(soft_check *check, const char *text, const void *site)
@@ -210,7 +168,7 @@ void
 soft_check_switch(const soft_thread *thread, const void *low, const void *high)
 {
     soft_check *check = current;
-    soft_race_judge(check);
+    soft_race_settle(check);
     check->thread = thread;
     check->stack_low = (uintptr_t)low;
     check->stack_nbytes = (size_t)((const char *)high - (const char *)low);
@@ -222,7 +180,7 @@ soft_check_wait(soft_u32 mem_flags, const void *site)
     if (current->is_overdue) {
         stop_overdue(current, site);
     }
-    soft_race_judge(current);
+    soft_race_settle(current);
     soft_barriers_wait(current, mem_flags, site);
 }
 
@@ -241,46 +199,69 @@ soft_check_exchange(soft_u32 simdgroup, soft_u32 lanes)
 void
 soft_check_return(void)
 {
-    soft_race_judge(current);
+    soft_race_settle(current);
     soft_barriers_return(current);
 }
 
 /* ---- what the image calls ---- */
 
-void
-soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, const void *site)
+static soft_recent *
+recent_of(soft_check *check, soft_u32 how, const void *site)
 {
-    soft_check *check = current;
-    uintptr_t at = (uintptr_t)address;
-    uintptr_t into_stack = at - check->stack_low;
-    if (into_stack < check->stack_nbytes && nbytes <= check->stack_nbytes - into_stack) {
+    size_t is_write = (how & SOFT_ACCESS_WRITE) != 0;
+    return &check->recent[((uintptr_t)site / 2 * 2 + is_write) % SOFT_RECENT];
+}
+
+/* `nbytes` at `into` are part of `size` bytes; never so if there are none. */
+static inline bool
+is_part(uintptr_t into, size_t nbytes, size_t size)
+{
+    return into < size && nbytes - 1 < size - into;
+}
+
+/* Of memory that this instruction did not touch last. */
+static __attribute__((noinline)) void
+access_elsewhere(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, const void *site)
+{
+    if (is_part(at - check->stack_low, nbytes, check->stack_nbytes)) {
         return;
     }
     if (how & SOFT_ACCESS_FENCE) {
         soft_order_fence(&check->order);
         return;
     }
-    if (check->rewrite.range != NULL) {
-        soft_race_judge(check);
-    }
+    soft_race_settle(check);
     if (nbytes == 0) {
         return;
     }
-    const soft_range **recent = &check->recent[(uintptr_t)site / 4 % SOFT_RECENT];
-    const soft_range *range = *recent;
-    if (range == NULL || at - range->base >= range->nbytes ||
-        nbytes > range->nbytes - (at - range->base) ||
-        (how & SOFT_ACCESS_WRITE && !range->is_writable)) {
-        if (check->is_overdue) {
-            stop_overdue(check, site);
-        }
-        range = soft_memory_find(check, at, nbytes, how, site);
-        if (range == NULL) {
-            return;
-        }
-        *recent = range;
+    if (check->is_overdue) {
+        stop_overdue(check, site);
     }
-    soft_race_touch(check, range, at, nbytes, how, site);
+    const soft_range *range = soft_memory_find(check, at, nbytes, how, site);
+    if (range == NULL) {
+        return;
+    }
+    bool is_watched = range->shadow->cells != NULL;
+    *recent_of(check, how, site) =
+        (soft_recent){range->base, range->nbytes, is_watched ? range : NULL};
+    if (is_watched) {
+        soft_race_touch(check, range, at, nbytes, how, site);
+    }
+}
+
+/* Called for each access: nearly all are of what the instruction touched last. */
+void
+soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, const void *site)
+{
+    soft_check *check = current;
+    uintptr_t at = (uintptr_t)address;
+    const soft_recent *recent = recent_of(check, how, site);
+    if (!is_part(at - recent->base, nbytes, recent->nbytes) || check->rewrite.range != NULL) {
+        access_elsewhere(check, at, nbytes, how, site);
+    }
+    else if (recent->range != NULL) {
+        soft_race_touch(check, recent->range, at, nbytes, how, site);
+    }
 }
 
 void

@@ -1,13 +1,13 @@
-/* check_barriers.c: who of a threadgroup waits where; see check.h.
+/* check_barriers.c: who of a threadgroup waits where; see check_barriers.h.
  *
  * Owns:    nothing.
  * Calls:   check_order.h, check_report.h.
  * Threads: the OS thread that runs the launch.
  */
+#include "softmetal/kernels/check_barriers.h"
+
 #include <stdio.h>
 #include <string.h>
-
-#include "softmetal/kernels/check_state.h"
 
 void
 soft_barriers_group(soft_check *check, const soft_u32 position[3])
@@ -18,7 +18,6 @@ soft_barriers_group(soft_check *check, const soft_u32 position[3])
         soft_u32 rest = launch->grid[axis] - position[axis] * launch->group[axis];
         check->thread_count *= rest < launch->group[axis] ? rest : launch->group[axis];
     }
-    check->returned_count = 0;
     check->wait_flags = ~0u;
     memset(check->sites, 0, check->thread_count * sizeof check->sites[0]);
     memset(check->has_returned, 0, check->thread_count);
@@ -29,13 +28,6 @@ soft_barriers_wait(soft_check *check, soft_u32 mem_flags, const void *site)
 {
     check->sites[check->thread->index] = site;
     check->wait_flags &= mem_flags;
-}
-
-void
-soft_barriers_return(soft_check *check)
-{
-    check->has_returned[check->thread->index] = true;
-    check->returned_count += 1;
 }
 
 static void

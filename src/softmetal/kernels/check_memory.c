@@ -1,4 +1,4 @@
-/* check_memory.c: which memory is the kernel's; see check_state.h.
+/* check_memory.c: which memory is the kernel's; see check_memory.h.
  *
  * Owns:    the shadows of a launch, one for each run of bytes that views share.
  * Calls:   check_shadow.h, check_report.h.
@@ -6,10 +6,10 @@
  * Note:    an address has no memory of the pointer that it came from: one view's overrun that ends
  *          inside another view is not seen here.
  */
+#include "softmetal/kernels/check_memory.h"
+
 #include <stdio.h>
 #include <string.h>
-
-#include "softmetal/kernels/check_state.h"
 
 /* An address so far from everything is nobody's overrun. */
 #define FARTHEST ((uintptr_t)64 << 20)
@@ -74,14 +74,15 @@ larger(uintptr_t a, uintptr_t b)
     return a > b ? a : b;
 }
 
-/* One shadow for this view and all that share bytes with it, with those that share with them. */
+/* One shadow for this view and all that share bytes with it, with those that share with them.  It
+ * stays without cells if none of them may be written: then there is nothing to race with. */
 static void
 open_shadow(soft_check *check, soft_range *view)
 {
     soft_shadow *shadow = &check->shadows[check->shadow_count++];
     uintptr_t low = view->base, high = view->base + view->nbytes;
     unsigned alignment = 16;
-    bool has_grown = true;
+    bool has_grown = true, is_writable = false;
     while (has_grown) {
         has_grown = false;
         for (soft_range *other = check->ranges; other < check->ranges + check->view_count;
@@ -91,6 +92,7 @@ open_shadow(soft_check *check, soft_range *view)
                 const soft_argument_facts *facts =
                     facts_of(check, SOFT_ARGUMENT_BUFFER, other->number);
                 other->shadow = shadow;
+                is_writable |= other->is_writable;
                 low = smaller(low, other->base);
                 high = larger(high, other->base + other->nbytes);
                 alignment = (unsigned)smaller(alignment, facts->alignment);
@@ -98,7 +100,9 @@ open_shadow(soft_check *check, soft_range *view)
             }
         }
     }
-    soft_shadow_open(shadow, low, high - low, alignment);
+    if (is_writable) {
+        soft_shadow_open(shadow, low, high - low, alignment);
+    }
 }
 
 void

@@ -1,7 +1,7 @@
-/* check_races.c: an access against what the shadow remembers; see check_state.h.
+/* check_races.c: an access against what the shadow remembers; see check_races.h.
  *
  * Owns:    nothing.
- * Calls:   check_order.h, check_shadow.h, check_report.h.
+ * Calls:   check_memory.h, check_order.h, check_shadow.h, check_report.h.
  * Threads: the OS thread that runs the launch.
  *
  * Two accesses to a byte race if one of them writes, nothing orders them, and not both are atomic.
@@ -9,10 +9,12 @@
  * but not those of one instruction in one threadgroup: that is how kernels leave a result that all
  * threads have.  A barrier without flags orders a read before a write: nothing has to be seen.
  */
+#include "softmetal/kernels/check_races.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "softmetal/kernels/check_state.h"
+#include "softmetal/kernels/check_memory.h"
 
 static bool
 is_race(const soft_check *check, soft_mark earlier, soft_mark now, int memory)
@@ -123,14 +125,14 @@ soft_race_judge(soft_check *check)
 {
     soft_rewrite rewrite = check->rewrite;
     check->rewrite.range = NULL;
-    if (rewrite.range != NULL &&
-        memcmp(rewrite.bytes, (const void *)rewrite.at, rewrite.nbytes) != 0) {
+    if (memcmp(rewrite.bytes, (const void *)rewrite.at, rewrite.nbytes) != 0) {
         report_race(check, rewrite.range, rewrite.at, rewrite.earlier, rewrite.now, true);
     }
 }
 
-static inline void
-touch_write(soft_check *check, const soft_range *range, soft_cell *cell, uintptr_t at,
+/* A write of what somebody has touched before. */
+static __attribute__((noinline)) void
+touch_again(soft_check *check, const soft_range *range, soft_cell *cell, uintptr_t at,
             size_t nbytes, soft_mark now)
 {
     if (is_race(check, cell->write, now, range->memory) &&
@@ -160,6 +162,18 @@ is_unwritten(const soft_check *check, const soft_cell *cell)
     return cell->write.time < check->order.group_start;
 }
 
+static inline void
+touch_write(soft_check *check, const soft_range *range, soft_cell *cell, uintptr_t at,
+            size_t nbytes, soft_mark now)
+{
+    if ((cell->write.time | cell->reads[0].time) == 0) {
+        cell->write = now;
+    }
+    else {
+        touch_again(check, range, cell, at, nbytes, now);
+    }
+}
+
 void
 soft_race_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
                 soft_u32 how, const void *site)
@@ -171,7 +185,7 @@ soft_race_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t
         soft_shadow_fit(shadow, at, nbytes);
         grain = (uintptr_t)1 << shadow->shift;
     }
-    if (shadow->cells == NULL) {
+    if (shadow->cells == NULL) { /* no memory for so many */
         return;
     }
     soft_mark now = {check->order.now,

@@ -32,7 +32,7 @@ typedef struct soft_shadow {
     uintptr_t base; /* a multiple of 16 */
     size_t nbytes;
     unsigned shift;   /* a grain is 1 << shift bytes */
-    soft_cell *cells; /* NULL: there was no memory for them */
+    soft_cell *cells; /* NULL: nobody writes here, or there was no memory for them */
 } soft_shadow;
 
 /* thread: 10 bits; is it atomic: 1 bit; where in the image: 21 bits, or 0. */

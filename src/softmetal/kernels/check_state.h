@@ -1,27 +1,33 @@
-/* check_state.h: one checked launch: what its files share.
+/* check_state.h: one checked launch: what the files of the checker share.
  *
- *     check.c          the calls of the run time; what an access is part of
- *     check_memory.c   which memory is the kernel's: views, threadgroup memory
- *     check_races.c    an access against the shadow (check_shadow.h, check_order.h)
- *     check_barriers.c who waits where
- *     check_report.c   what was found
- *     check_guard.c    faults of the processor, time that runs out
+ *     check.h            the calls of the run time; what an access is part of
+ *       │  check_memory.h    which memory is the kernel's: views, threadgroup memory
+ *       │  check_races.h     an access against what the shadow remembers
+ *       │  check_barriers.h  who waits where
+ *       ▼
+ *     check_state.h      the launch; who is where; the end of one that must not go on
+ *       │  check_order.h     was that before this?
+ *       │  check_shadow.h    who wrote, who read
+ *       │  check_report.h    what was found
+ *       ▼  check_guard.h     faults of the processor, time that runs out
+ *     checked_launch.h
  *
  * Owns:    as each field says.
+ * Calls:   `abandon` of the launch.
  * Threads: the OS thread that runs the launch.
  */
 #ifndef SOFT_CHECK_STATE_H
 #define SOFT_CHECK_STATE_H
 
-#include "softmetal/kernels/check.h"
 #include "softmetal/kernels/check_guard.h"
 #include "softmetal/kernels/check_order.h"
 #include "softmetal/kernels/check_report.h"
 #include "softmetal/kernels/check_shadow.h"
+#include "softmetal/kernels/checked_launch.h"
 
 #define SOFT_MOST_PLACED 96 /* threadgroup variables and arguments */
 #define SOFT_MOST_RANGES (SOFT_MOST_BUFFERS + SOFT_MOST_PLACED)
-#define SOFT_RECENT 64 /* a power of 2 */
+#define SOFT_RECENT 128 /* a power of 2 */
 
 /* Bytes that the kernel may touch: a buffer's view, or a piece of threadgroup memory. */
 typedef struct soft_range {
@@ -33,6 +39,13 @@ typedef struct soft_range {
     bool is_writable;
     uint32_t number; /* index of the argument, or the translator's of the variable */
 } soft_range;
+
+/* What an instruction touched last, and may touch again without a search. */
+typedef struct soft_recent {
+    uintptr_t base;
+    size_t nbytes;           /* 0: nothing */
+    const soft_range *range; /* NULL: nobody writes there, so nothing can race */
+} soft_recent;
 
 /* A thread writes what another has written by the same instruction: a race, unless it is the same
  * value.  That shows at its next access. */
@@ -50,8 +63,8 @@ typedef struct soft_check {
     /* where the running thread may do as it likes */
     uintptr_t stack_low;
     size_t stack_nbytes;
-    const soft_thread *thread;             /* that runs */
-    const soft_range *recent[SOFT_RECENT]; /* by site: what it touched last */
+    const soft_thread *thread;       /* that runs */
+    soft_recent recent[SOFT_RECENT]; /* by site; of reads at even places, of writes at odd */
     soft_range ranges[SOFT_MOST_RANGES];
     int view_count, range_count;
     soft_shadow shadows[SOFT_MOST_BUFFERS + 1]; /* owned; [0]: threadgroup memory */
@@ -64,7 +77,7 @@ typedef struct soft_check {
     soft_guard guard;
     bool is_overdue;
     /* the threadgroup's threads */
-    soft_u32 thread_count, returned_count;
+    soft_u32 thread_count;
     soft_u32 wait_flags;                  /* that all who wait have in common */
     const void *sites[SOFT_MOST_THREADS]; /* where each waits; NULL: it does not */
     bool has_returned[SOFT_MOST_THREADS];
@@ -83,30 +96,5 @@ soft_at soft_at_mark(const soft_check *check, soft_mark mark);
 
 /* Leave the kernel for good; call it after a finding is kept. */
 _Noreturn void soft_check_stop(soft_check *check);
-
-/* check_memory.c */
-void soft_memory_open(soft_check *check);
-void soft_memory_close(soft_check *check);
-/* What an access is part of; NULL: of memory that all may read.  Does not return from an access
- * outside the kernel's memory. */
-const soft_range *soft_memory_find(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how,
-                                   const void *site);
-/* "argument 1 (y)" */
-void soft_memory_name(const soft_check *check, const soft_range *range, char *text,
-                      size_t nbytes);
-
-/* check_races.c */
-void soft_race_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
-                     soft_u32 how, const void *site);
-
-/* Before anything else happens: judge check->rewrite, if there is one. */
-void soft_race_judge(soft_check *check);
-
-/* check_barriers.c */
-void soft_barriers_group(soft_check *check, const soft_u32 position[3]);
-void soft_barriers_wait(soft_check *check, soft_u32 mem_flags, const void *site);
-void soft_barriers_open(soft_check *check);
-void soft_barriers_return(soft_check *check);
-void soft_barriers_meet(soft_check *check, soft_u32 simdgroup, soft_u32 lanes);
 
 #endif /* SOFT_CHECK_STATE_H */
