@@ -271,6 +271,22 @@ compile_text(const char *source, soft_math math, const char *function,
     return path;
 }
 
+/* Of a long path the end: there is the line. */
+static void
+keep_end(const char *text, char line[SOFT_LINE_NBYTES])
+{
+    size_t nbytes = strlen(text);
+    if (nbytes < SOFT_LINE_NBYTES) {
+        memcpy(line, text, nbytes + 1);
+        return;
+    }
+    const char *end = text + nbytes - (SOFT_LINE_NBYTES - sizeof "...");
+    while ((*end & 0xc0) == 0x80) { /* within a character */
+        end += 1;
+    }
+    snprintf(line, SOFT_LINE_NBYTES, "...%s", end);
+}
+
 /* False with an exception. */
 static bool
 ask_for_lines(const char *image_path, const uint64_t *addresses, size_t count,
@@ -293,7 +309,7 @@ ask_for_lines(const char *image_path, const uint64_t *addresses, size_t count,
         PyObject *text = PySequence_GetItem(texts, (Py_ssize_t)i);
         const char *utf8 = text == NULL ? NULL : PyUnicode_AsUTF8(text);
         is_good = utf8 != NULL;
-        snprintf(lines[i], SOFT_LINE_NBYTES, "%s", is_good ? utf8 : "");
+        keep_end(is_good ? utf8 : "", lines[i]);
         Py_XDECREF(text);
     }
     Py_XDECREF(texts);

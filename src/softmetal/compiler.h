@@ -70,7 +70,8 @@ typedef struct softmetal_compiler {
     char *(*compile)(const char *source, soft_math math, const char *function,
                      const soft_constant_value *values, size_t count,
                      soft_compile_error *error);
-    /* Which line of the user's an instruction comes from: "file:line:column", or "". */
+    /* Which line of the user's an instruction comes from: "file:line:column", of a long one the
+     * end; or "". */
     void (*name_lines)(const char *image_path, const uint64_t *addresses, size_t count,
                        char (*lines)[SOFT_LINE_NBYTES]);
 } softmetal_compiler;

@@ -396,9 +396,9 @@ def settings(metal_settings):
 def reports_of(request):
     """What the checker says of a launch, or None; the launch fails exactly if it says something."""
 
-    def run(source, arrays, **launch):
+    def run(source, arrays, name="f", **launch):
         before = softmetal.reports("kernel")
-        md.kernel(source, "f")(*arrays, **launch)
+        md.kernel(source, name)(*arrays, **launch)
         try:
             for array in arrays:
                 np.asarray(array)
@@ -503,6 +503,23 @@ def test_handlers_of_signals_are_given_back(reports_of):
         assert seen == [1]
     finally:
         signal.signal(signal.SIGURG, previous)
+
+
+# ---- texts ----
+
+
+@pytest.mark.parametrize("folder", ["folder/", "dossié/"])
+def test_a_report_is_whole_however_long_the_names_are(reports_of, folder):
+    path, kernel, argument = folder * 60 + "file.metal", "kernel_" * 10, "argument_" * 10
+    body = f"""#line 7 "{path}"
+kernel void {kernel}(device float *{argument}, uint i [[thread_position_in_grid]]) {{
+    {argument}[i / 2] = i;
+}}"""
+    text, _ = reports_of(METAL + body, [md.zeros((COUNT,), "float32")], name=kernel, threads=COUNT, group=GROUP)
+    place = r"\.\.\.[\w/é]*/file\.metal:8:\d+, thread \({},0,0\) of threadgroup \(0,0,0\)"
+    found = re.search(rf"{kernel}: (.*): {place.format(0)}; {place.format(1)}\.$", text)
+    assert found, text
+    assert found[1] == f"two threads write byte 0 of buffer 0 ({argument}) with nothing between them"
 
 
 # ---- launches ----

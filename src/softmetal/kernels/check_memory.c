@@ -29,18 +29,19 @@ facts_of(const soft_check *check, soft_argument_kind kind, uint32_t index)
 }
 
 void
-soft_memory_name(const soft_check *check, const soft_range *range, char *text, size_t nbytes)
+soft_memory_name(const soft_check *check, const soft_range *range, char text[SOFT_NAME_NBYTES])
 {
     if (range->is_variable) {
-        snprintf(text, nbytes, "a threadgroup variable");
+        snprintf(text, SOFT_NAME_NBYTES, "a threadgroup variable");
         return;
     }
     bool is_device = range->memory == SOFT_DEVICE_MEMORY;
     const soft_argument_facts *facts =
         facts_of(check, is_device ? SOFT_ARGUMENT_BUFFER : SOFT_ARGUMENT_THREADGROUP,
                  range->number);
-    snprintf(text, nbytes, "%s %u (%s)", is_device ? "buffer" : "threadgroup argument",
-             range->number, facts == NULL ? "?" : facts->name);
+    snprintf(text, SOFT_NAME_NBYTES, "%s %u (%.100s)",
+             is_device ? "buffer" : "threadgroup argument", range->number,
+             facts == NULL ? "?" : facts->name);
 }
 
 /* ---- views ---- */
@@ -191,8 +192,8 @@ describe_outside(const soft_check *check, uintptr_t at, size_t nbytes, const cha
     const soft_range *range = nearest(check, at, nbytes);
     const soft_argument_facts *missing = missing_argument(check);
     if (range != NULL) {
-        char name[96], bytes[64];
-        soft_memory_name(check, range, name, sizeof name);
+        char name[SOFT_NAME_NBYTES], bytes[64];
+        soft_memory_name(check, range, name);
         name_bytes((intptr_t)(at - range->base), nbytes, bytes, sizeof bytes);
         snprintf(text, size, "%s outside its memory: %s of %s, which has %zu bytes", does,
                  bytes, name, range->nbytes);
@@ -250,8 +251,8 @@ soft_memory_find(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, c
         finding->at[0] = soft_at_running(check, site);
         finding->count = 1;
         if (constant != NULL) {
-            char name[96];
-            soft_memory_name(check, constant, name, sizeof name);
+            char name[SOFT_NAME_NBYTES];
+            soft_memory_name(check, constant, name);
             snprintf(finding->text, sizeof finding->text, "%s %s, which it declares const",
                      does, name);
         }

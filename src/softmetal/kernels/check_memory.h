@@ -15,8 +15,9 @@ void soft_memory_close(soft_check *check);
  * outside the kernel's memory. */
 const soft_range *soft_memory_find(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how,
                                    const void *site);
-/* "argument 1 (y)" */
-void soft_memory_name(const soft_check *check, const soft_range *range, char *text,
-                      size_t nbytes);
+#define SOFT_NAME_NBYTES 160
+/* "buffer 1 (y)" */
+void soft_memory_name(const soft_check *check, const soft_range *range,
+                      char text[SOFT_NAME_NBYTES]);
 
 #endif /* SOFT_CHECK_MEMORY_H */

@@ -46,8 +46,8 @@ report_race(soft_check *check, const soft_range *range, uintptr_t at, soft_mark 
     }
     bool is_same_group = earlier.time >= check->order.group_start;
     bool is_mixed = ((earlier.who ^ now.who) & SOFT_MARK_ATOMIC) != 0;
-    char name[96];
-    soft_memory_name(check, range, name, sizeof name);
+    char name[SOFT_NAME_NBYTES];
+    soft_memory_name(check, range, name);
     finding->at[0] = soft_at_mark(check, earlier);
     finding->at[1] = soft_at_mark(check, now);
     finding->count = 2;
@@ -67,8 +67,8 @@ report_unwritten(soft_check *check, const soft_range *range, uintptr_t at, soft_
     if (finding == NULL) {
         return;
     }
-    char name[96];
-    soft_memory_name(check, range, name, sizeof name);
+    char name[SOFT_NAME_NBYTES];
+    soft_memory_name(check, range, name);
     finding->at[0] = finding->at[1] = soft_at_mark(check, now);
     finding->count = 1;
     finding->is_unwritten = true;
