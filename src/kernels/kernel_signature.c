@@ -39,7 +39,8 @@ refuse(const KernelObject *self, const char *format, PyObject *what)
 static int
 refuse_surplus(const KernelObject *self, Py_ssize_t nargs)
 {
-    PyObject *counts = PyUnicode_FromFormat("%d arguments, not %zd", self->buffer_count, nargs);
+    PyObject *counts = PyUnicode_FromFormat("%d argument%s, not %zd", self->buffer_count,
+                                            self->buffer_count == 1 ? "" : "s", nargs);
     int result = refuse(self, "%U: it takes %U: (%U).", counts);
     Py_XDECREF(counts);
     return result;
