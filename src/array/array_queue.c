@@ -168,8 +168,8 @@ download(const queue_call *call, const array_side *dst, const array_side *src)
         status = staging_download(call->stream, &stage, &from, &value);
     }
     Py_END_ALLOW_THREADS
-    int result = finish_staged(call, &stage, status,
-                               stage.storage == NULL ? 0 : stage.storage->nbytes);
+    int result =
+        finish_staged(call, &stage, status, stage.storage == NULL ? 0 : stage.storage->nbytes);
     if (result == 1) {
         result = wait_until(call, value);
     }

@@ -25,6 +25,7 @@ BROKEN = {
     "a number of arguments": "float g(float a, float b) { return a + b; }\nkernel void f(device float *x) {\n    x[0] = g(1);  // <- here\n}",
     "a second definition": "float g() { return 1; }\nfloat g() { return 2; }  // <- here\nkernel void f(device float *x) { x[0] = g(); }",
     "a bad return": 'float g() { return "x"; }  // <- here\nkernel void f(device float *x) { x[0] = g(); }',
+    "a return without a value": "float g() {\n    return;  // <- here\n}\nkernel void f(device float *x) { x[0] = g(); }",
     "an unfinished text": "kernel void f(device float *x) {\n    x[0] = 'a;  // <- here\n}",
     "an #error": "#error not today  // <- here\nkernel void f(device float *x) {}",
     "an #if without its end": "kernel void f(device float *x) {}\n#if 1  // <- here\n",

@@ -4,6 +4,8 @@ A tolerance is 4 ulp, or its reason stands beside it.  MLX asks for `fast::exp` 
 that 2**-21 of its value near one and more far from it, so what contains one is held to 1e-5.
 """
 
+import os
+
 import kernel_sources
 import numpy as np
 import pytest
@@ -12,6 +14,11 @@ import metal_dlpack as md
 
 HEAD = "#include <metal_stdlib>\n#include <metal_simdgroup>\nusing namespace metal;\n"
 FAST_EXP = 1e-5
+
+
+def reported(why):
+    """The checker reports this kernel of MLX, and is right by the letter."""
+    return pytest.mark.xfail(os.environ.get("SOFTMETAL_KERNEL_CHECK") == "1", reason=why)
 
 
 def mlx(headers, *instances, before="", math="safe"):
@@ -268,6 +275,7 @@ def test_reductions_to_one_item():
         assert np.asarray(out)[0] == expected, name
 
 
+@reported("Where rows are no multiple of four, two threadgroups write the same sums.")
 def test_reductions_of_rows():
     library = mlx(
         REDUCE,
@@ -361,6 +369,7 @@ def test_gather_and_scatter_along_an_axis():
 # ---- products ----
 
 
+@reported("Only the first lane of each SIMD-group comes to its threadgroup_barrier.")
 @pytest.mark.parametrize(("kind", "dtype", "ulp"), [("float", "float32", 0), ("half", "float16", 0)])
 def test_a_matrix_times_a_vector(kind, dtype, ulp):
     library = mlx("gemv.h", ("gemv", "gemv", f"{kind}, 1, 8, 1, 32, 4, 4, false, false"))

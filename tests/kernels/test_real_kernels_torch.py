@@ -187,13 +187,13 @@ using namespace c10::metal;
 kernel void reduce(device const float *x, device float *sums, device float *products, device float *most, device float *least,
                    device uint *where, uint i [[thread_position_in_grid]], uint t [[thread_index_in_threadgroup]],
                    uint group [[threadgroup_position_in_grid]], uint size [[threads_per_threadgroup]]) {
-    threadgroup float shared[32];
+    threadgroup float shared[4][32];  // each may still be read when the next is written
     threadgroup float values[32];
     threadgroup uint indices[32];
-    float sum = threadgroup_sum(shared, x[i], t, size);
-    float product = threadgroup_prod(shared, x[i] > 80 ? 2.0f : 1.0f, t, size);
-    float largest = threadgroup_max(shared, x[i], t, size);
-    float smallest = threadgroup_min(shared, x[i], t, size);
+    float sum = threadgroup_sum(shared[0], x[i], t, size);
+    float product = threadgroup_prod(shared[1], x[i] > 80 ? 2.0f : 1.0f, t, size);
+    float largest = threadgroup_max(shared[2], x[i], t, size);
+    float smallest = threadgroup_min(shared[3], x[i], t, size);
     uint at = threadgroup_argmax(values, indices, x[i], t, t, size);
     if (t == 0) {
         sums[group] = sum;

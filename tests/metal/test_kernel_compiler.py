@@ -109,7 +109,8 @@ print(is_right(1), len(asked))
 
 
 def test_an_interrupt_while_a_library_is_compiled_is_raised_as_itself():
-    assert run("""
+    assert (
+        run("""
 def interrupt(source, math):
     signal.raise_signal(signal.SIGINT)
     time.sleep(10)
@@ -119,7 +120,9 @@ try:
     md.Library("kernel void nothing() {}")
 except KeyboardInterrupt as error:
     print("raised", error.__context__)
-""") == "raised None\n"
+""")
+        == "raised None\n"
+    )
 
 
 @pytest.mark.needs_kernels

@@ -80,3 +80,16 @@ def test_what_is_not_supported_shows_its_line():
         library.compile("f", {})
     assert str(caught.value).splitlines()[0].startswith("program_source:3:15: error: the kernel 'f' needs textures")
     assert library.compile("g", {}).endswith(".so")
+
+
+def test_a_library_that_includes_what_is_not_supported_opens():
+    source = (
+        "#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>\n#include <metal_raytracing>\n"
+        "using namespace mpp;\nusing namespace metal::raytracing;\n"
+        "kernel void f(device float *x) {}\nkernel void g(device float *x) {\n  tensor_ops::matmul2d_descriptor d(1, 2, 3);\n}"
+    )
+    library = msl.open_library(HEAD + source)
+    assert list(library.functions) == ["f", "g"]
+    assert library.compile("f", {}).endswith(".so")
+    with pytest.raises(msl.SourceError, match=r"^program_source:9:3: error: .*'g' needs MetalPerformancePrimitives"):
+        library.compile("g", {})

@@ -128,3 +128,12 @@ def test_a_float_becomes_a_bfloat_only_by_a_cast(shim, text):
     """Metal's compiler says: cannot initialize a variable of type 'bfloat' with an rvalue of type 'float'."""
     with pytest.raises(SourceError):
         shim.check(f"void f(float x, half h) {{ {text} }}")
+
+
+def test_a_class_that_converts_to_bool_becomes_a_bfloat_by_a_cast(shim):
+    """As every scalar does, of which bfloat is one in Metal."""
+    before = "struct mask { bool set; operator bool() const { return set; } };"
+    got = shim.evaluate(
+        {"one": "bfloat(mask{x > 0})"}, "bfloat", ml_dtypes.bfloat16, before=before, x=("int", np.int32([2, 0]))
+    )
+    np.testing.assert_array_equal(got["one"].astype(np.float32), [1, 0])

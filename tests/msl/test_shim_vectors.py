@@ -78,6 +78,20 @@ def test_each_swizzle_without_repetition_can_be_written(shim, packed):
         np.testing.assert_array_equal(got[name][0], row, name)
 
 
+@pytest.mark.parametrize("packed", ["", "packed_"])
+def test_a_part_of_a_vector_is_changed(shim, packed):
+    """What the translator writes in templates for `v.wx += int2(10, 20)`."""
+    expressions = {
+        op: f"int4([&] {{ {packed}int4 v(x); v.template part<3, 0>() {op} int2(10, 20); return v; }}())"
+        for op in ("+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=")
+    }
+    got = shim.evaluate(expressions, "int4", (np.int32, 4), x=("int4", np.int32([[100, 2, 3, 45]])))
+    for op, made in got.items():
+        row = [100, 2, 3, 45]
+        row[3], row[0] = eval(f"(45 {op[0] * (1 + (op == '/='))} 10, 100 {op[0] * (1 + (op == '/='))} 20)")
+        np.testing.assert_array_equal(made[0], row, op)
+
+
 @pytest.mark.parametrize("text", ["a.xx = 1;", "a.rxy;", "a.xyzwx;", "float2 b(a);", "half4 h = a;", "float2(1).z;"])
 def test_what_metal_refuses_is_refused(shim, text):
     with pytest.raises(SourceError):

@@ -230,6 +230,28 @@ def test_a_member_of_threadgroup_memory_is_no_variable():
     assert text == "struct S { int g() const { return 1; } int x; int y; };"
 
 
+# ---- swizzles ----
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("b = a.xy * b.gr;", "b = a.get_xy() * b.get_yx();"),
+        ("p->zw += -a.xy;", "p->template part<2, 3>() += -a.get_xy();"),
+        ("a.xy = b.x; a.zw++;", "a.xy = b.x; a.zw++;"),
+        ("a.xy(); int rg; rg = s.rg;", "a.xy(); int rg; rg = s.rg;"),
+    ],
+)
+def test_swizzles_in_templates_are_calls(statement, expected):
+    assert cpp(f"template <class T> void f() {{ {statement} }}") == f"template <class T> void f() {{ {expected} }}"
+    assert cpp(f"void f() {{ {statement} }}") == f"inline void f() {{ {statement} }}"
+
+
+def test_a_member_of_the_users_struct_is_no_swizzle():
+    source = "struct S { float2 xy; }; template <class T> void f() { T s; s.xy * s.xy + s.zw; }"
+    assert cpp(source).endswith("s.xy * s.xy + s.get_zw(); }")
+
+
 # ---- function constants ----
 
 CONSTANTS = """constant bool flag [[function_constant(0)]];

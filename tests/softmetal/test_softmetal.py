@@ -186,7 +186,8 @@ def test_the_mode_abort_ends_the_process_with_the_message(builder: Builder, case
 
 
 def test_every_class_of_report_has_a_case_that_fires_it() -> None:
-    fired = {case.kind for case in read_cases()} | {"fork"}  # in a child of the case on forks
+    # in a child of the case on forks; by kernels of Metal's language, tests/kernels/test_kernel_check.py
+    fired = {case.kind for case in read_cases()} | {"fork", "kernel"}
     assert fired - {None} == set(REPORT_KINDS)
 
 
@@ -315,7 +316,8 @@ def test_each_behaviour_has_a_source_and_cases_that_exist() -> None:
 
 def test_each_case_that_shows_right_use_stands_in_the_table_or_is_of_a_tool() -> None:
     """What wrong use causes stands in the table of reports."""
-    tools = {"foundation", "races", "threads"}  # strings, the finer points of races, all of it at once
+    # strings, the run time of kernels, the finer points of races, all of it at once
+    tools = {"foundation", "kernel_runs", "races", "threads"}
     named = {name for row in modelled() for name in re.findall(r"`([^`]+)`", row[2])}
     shown = {f"{case.program}: {case.name}" for case in read_cases() if case.kind is None and case.program not in tools}
     assert shown - named == OF_TOOLS

@@ -1,4 +1,10 @@
-"""Whether clang takes each kernel of a source, as the translator made it: many in one run of the compiler."""
+"""Whether clang takes each kernel of a source, as the translator made it: many in one run of the compiler.
+
+Each instantiation stands on a line of a file of its own, `instantiation`: the notes of an error tell which one it is.
+What several share is reported once, so the rest is asked for again until nothing is refused.
+"""
+
+import re
 
 from metal_dlpack import kernel_source
 from metal_dlpack.msl import compiler
@@ -9,9 +15,9 @@ from metal_dlpack.msl.translation import Translation
 CALLED = """
 #undef SOFTMETAL_IMAGE
 #define SOFTMETAL_IMAGE(kernel, ...) \\
-    static auto *const softmetal_run = &softmetal::image<(kernel), ##__VA_ARGS__>::run_row;
+    static_assert(&softmetal::image<(kernel), ##__VA_ARGS__>::run_row != nullptr, "");
 """
-AT_ONCE = 64
+AT_ONCE = 256
 
 
 def translated(source: str, folders=()) -> Translation:
@@ -24,19 +30,28 @@ def refused(translation: Translation, names: list[str]) -> dict[str, str]:
     base = translation.checked_text() + CALLED
     said: dict[str, str] = {}
     for first in range(0, len(names), AT_ONCE):
-        check(base, translation, names[first : first + AT_ONCE], said)
+        left = names[first : first + AT_ONCE]
+        while found := refused_at_once(base, translation, left):
+            said |= found
+            left = [name for name in left if name not in said]
     return said
 
 
-def check(base: str, translation: Translation, names: list[str], said: dict[str, str]) -> None:
-    """All at once; if that fails, each half."""
-    images = [translation.image_text(name).replace("softmetal_", f"softmetal_{nth}_") for nth, name in enumerate(names)]
+def refused_at_once(base: str, translation: Translation, names: list[str]) -> dict[str, str]:
+    """Those that clang names; all of them, if its error belongs to none."""
+    images = [image(translation, name, nth) for nth, name in enumerate(names)]
     try:
         compiler.find().check(base + "".join(images))
     except SourceError as error:
-        if len(names) == 1:
-            said[names[0]] = str(error)
-            return
-        middle = len(names) // 2
-        check(base, translation, names[:middle], said)
-        check(base, translation, names[middle:], said)
+        found: dict[str, str] = {}
+        for one in re.split(r"^(?=\S+?:\d+:\d+: error: )", str(error), flags=re.MULTILINE)[1:]:
+            for nth in re.findall(r"^instantiation:(\d+):", one, re.MULTILINE):
+                found.setdefault(names[int(nth)], one)
+        return found or dict.fromkeys(names, str(error))
+    return {}
+
+
+def image(translation: Translation, name: str, nth: int) -> str:
+    """The image's text on line `nth`; its names are its own."""
+    _, text = translation.image_text(name).split("\n", 1)
+    return f'#line {nth} "instantiation"\n' + text.replace("softmetal_", f"softmetal_{nth}_")

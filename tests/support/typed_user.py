@@ -223,13 +223,17 @@ kernel void scale(device float *x, constant float &by, uint i [[thread_position_
 
 def use_kernels(library: md.Library, kernel: md.Kernel, argument: md.Argument) -> None:
     x = md.ones(8)
-    library = md.Library(SOURCE, name="scale.metal", defines={"N": 1, "F": 0.5, "S": "x"}, include=Path("."), math="safe")
+    library = md.Library(
+        SOURCE, name="scale.metal", defines={"N": 1, "F": 0.5, "S": "x"}, include=Path("."), math="safe"
+    )
     assert_type((library.name, library.device, library.kernels), tuple[str, md.Device, tuple[str, ...]])
     kernel = library.kernel("scale", {"STEP": 2})
     assert_type(md.kernel(SOURCE, "scale", constants={0: 2}), md.Kernel)
     assert_type(kernel.arguments, tuple[md.Argument, ...])
     assert_type((kernel.name, kernel.device), tuple[str, md.Device])
-    assert_type((kernel.thread_execution_width, kernel.max_total_threads, kernel.threadgroup_memory), tuple[int, int, int])
+    assert_type(
+        (kernel.thread_execution_width, kernel.max_total_threads, kernel.threadgroup_memory), tuple[int, int, int]
+    )
     argument = kernel.arguments[0]
     assert_type((argument.name, argument.index, argument.nbytes), tuple[str, int, int])
     assert_type(argument.dtype, md.dtype | None)

@@ -14,6 +14,7 @@ from . import (
     function_constants,
     kernels,
     literals,
+    swizzles,
     threadgroup_variables,
     unsupported,
 )
@@ -130,6 +131,7 @@ class Translation:
             _give_linkage(tokens, one)
         attributes.take_out(tokens)
         literals.rewrite(tokens.words)
+        swizzles.rewrite(tokens, stay)
         address_spaces.erase(tokens, stay)
         threadgroup_variables.rewrite(tokens, [one for one in variables if tokens.words[one.end]])
         tokens.gaps = [

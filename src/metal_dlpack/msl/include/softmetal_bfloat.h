@@ -21,6 +21,9 @@ struct bfloat {
     SOFTMETAL_INLINE constexpr bfloat(S value) : bits(round(float(value))) {}
     template <class S, metal::enable_if_t<metal::is_floating_point_v<S>, int> = 0>
     SOFTMETAL_INLINE explicit constexpr bfloat(S value) : bits(round(float(value))) {}
+    /* A class that is a number, such as a mask that converts to bool. */
+    template <class S, metal::enable_if_t<__is_class(S) && __is_convertible(S, float), int> = 0>
+    SOFTMETAL_INLINE explicit constexpr bfloat(const S &value) : bits(round(float(value))) {}
     SOFTMETAL_INLINE constexpr operator float() const {
         return __builtin_bit_cast(float, uint(bits) << 16);
     }

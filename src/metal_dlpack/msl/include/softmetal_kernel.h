@@ -22,12 +22,13 @@ typedef __UINT64_TYPE__ soft_u64;
 
 /* One launch; read only while it runs. */
 typedef struct soft_launch {
-    soft_u32 grid[3];   /* threads_per_grid */
-    soft_u32 groups[3]; /* threadgroups_per_grid */
-    soft_u32 group[3];  /* dispatch_threads_per_threadgroup */
+    soft_u32 grid[3];                 /* threads_per_grid */
+    soft_u32 groups[3];               /* threadgroups_per_grid */
+    soft_u32 group[3];                /* dispatch_threads_per_threadgroup */
     void *buffers[SOFT_MOST_BUFFERS]; /* address of the first byte bound; NULL: nothing */
     soft_u32 threadgroup_nbytes[SOFT_MOST_BUFFERS]; /* setThreadgroupMemoryLength:atIndex: */
-    soft_u64 buffer_nbytes[SOFT_MOST_BUFFERS]; /* from there to the end of the view; the checker's */
+    soft_u64
+        buffer_nbytes[SOFT_MOST_BUFFERS]; /* from there to the end of the view; the checker's */
     const char *kernel; /* its name, for the checker's reports; NULL: not known */
 } soft_launch;
 
@@ -66,7 +67,7 @@ typedef struct soft_runtime {
     /* The rest is called by checked images alone, before the bytes are touched.  A site is an
      * address within the instruction that asks. */
     void (*access)(const void *address, soft_u64 nbytes, soft_u32 how, const void *site);
-    void (*out_of_bounds)(const void *site); /* of an array of the thread's own */
+    void (*out_of_bounds)(const void *site);   /* of an array of the thread's own */
     void (*divided_by_zero)(const void *site); /* an integer */
 } soft_runtime;
 

@@ -38,6 +38,10 @@
     SOFTMETAL_INLINE constexpr const T &operator[](size_t i) const {                           \
         return (&x)[softmetal::component(i, N)];                                               \
     }                                                                                          \
+    template <int... I>                                                                        \
+    SOFTMETAL_INLINE constexpr softmetal::part<packed_vec, T, I...> part() {                   \
+        return {*this};                                                                        \
+    }                                                                                          \
     SOFTMETAL_SWIZZLES_##N SOFTMETAL_PACKED_ASSIGN(+) SOFTMETAL_PACKED_ASSIGN(-)               \
         SOFTMETAL_PACKED_ASSIGN(*) SOFTMETAL_PACKED_ASSIGN(/) SOFTMETAL_PACKED_ASSIGN(%)       \
             SOFTMETAL_PACKED_ASSIGN(&) SOFTMETAL_PACKED_ASSIGN(|) SOFTMETAL_PACKED_ASSIGN(^)   \

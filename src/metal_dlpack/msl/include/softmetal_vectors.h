@@ -51,6 +51,25 @@ SOFTMETAL_INLINE constexpr size_t component(size_t i, size_t count) {
     return i;
 }
 
+/* Components of a vector, to be changed by an operator; the translator writes it in templates. */
+template <class Vector, class T, int... I> struct part {
+    Vector &whole;
+#define SOFTMETAL_CHANGE(op)                                                                   \
+    SOFTMETAL_INLINE constexpr void operator op(vec<T, sizeof...(I)> by) {                     \
+        int nth = 0;                                                                           \
+        ((whole[I] op by[nth++]), ...);                                                        \
+    }
+    SOFTMETAL_CHANGE(+=)
+    SOFTMETAL_CHANGE(-=)
+    SOFTMETAL_CHANGE(*=)
+    SOFTMETAL_CHANGE(/=)
+    SOFTMETAL_CHANGE(%=)
+    SOFTMETAL_CHANGE(&=)
+    SOFTMETAL_CHANGE(|=)
+    SOFTMETAL_CHANGE(^=)
+#undef SOFTMETAL_CHANGE
+};
+
 /* A shift takes the low bits of its amount, as many as the type's width needs. */
 template <class T> SOFTMETAL_INLINE constexpr T shift_amount(T by) {
     return by & T(8 * sizeof(T) - 1);
@@ -98,6 +117,9 @@ template <class T> SOFTMETAL_INLINE constexpr T shift_amount(T by) {
     }                                                                                          \
     SOFTMETAL_INLINE constexpr const T &operator[](size_t i) const {                           \
         return (&x)[softmetal::component(i, N)];                                               \
+    }                                                                                          \
+    template <int... I> SOFTMETAL_INLINE constexpr softmetal::part<vec, T, I...> part() {      \
+        return {*this};                                                                        \
     }                                                                                          \
     SOFTMETAL_SWIZZLES_##N SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY,                          \
                                               +) SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, -) \

@@ -1,1 +1,0 @@
-#error <MetalPerformancePrimitives/MetalPerformancePrimitives.h>: Metal Performance Primitives run on a Mac only.
