@@ -295,12 +295,7 @@ SOFT_ON_FIBER static void
 run_straight(soft_threadgroup *group, soft_thread *thread)
 {
     while (next_group(group)) {
-        if (group->run->is_checked) {
-            run_group_checked(group, thread);
-        }
-        else {
-            run_group_by_rows(group, thread);
-        }
+        (group->run->is_checked ? run_group_checked : run_group_by_rows)(group, thread);
     }
 }
 
