@@ -180,8 +180,7 @@ soft_image_run(soft_loaded_image *image, const soft_launch *launch, char *error,
     work.run.is_checked = facts->is_checked;
     work.run.is_poisoned = soft_settings_get(SOFT_POISON) != 0;
     soft_shuffle_begin(&work.run.shuffle, group_count);
-    work.run.by_rows =
-        !facts->has_syncs && !facts->is_checked && work.run.shuffle.order == SOFT_ORDER_FIRST;
+    work.run.is_straight = !facts->has_syncs && work.run.shuffle.order == SOFT_ORDER_FIRST;
     bool is_done;
     if (facts->is_checked) {
         is_done = run_checked(&work, group, image, error, error_nbytes);

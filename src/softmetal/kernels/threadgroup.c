@@ -86,6 +86,10 @@ next_group(soft_threadgroup *group)
     group->random = soft_shuffle_state(&run->shuffle, number);
     soft_placement_begin(&group->placement, run->launch, number);
     soft_threadgroup_memory_clear(&group->memory);
+    if (group->run->is_checked) {
+        soft_check_group(group->placement.position, group->memory.bytes,
+                         sizeof group->memory.bytes, group, offsetof(soft_threadgroup, memory));
+    }
     return true;
 }
 
@@ -104,10 +108,6 @@ begin_group(soft_threadgroup *group)
         soft_u32 left = group->placement.thread_count - index * SOFT_SIMD_WIDTH;
         soft_simdgroup_begin(&group->simdgroups[index],
                              left >= SOFT_SIMD_WIDTH ? UINT32_MAX : (1u << left) - 1);
-    }
-    if (group->run->is_checked) {
-        soft_check_group(group->placement.position, group->memory.bytes,
-                         sizeof group->memory.bytes, group, offsetof(soft_threadgroup, memory));
     }
     return true;
 }
@@ -269,15 +269,33 @@ let_others_run(soft_threadgroup *group)
 /* ---- what runs on a fiber ---- */
 
 SOFT_ON_FIBER static void
-run_rows(soft_threadgroup *group, soft_thread *thread)
+run_group_by_rows(soft_threadgroup *group, soft_thread *thread)
 {
-    const soft_image *image = group->run->image;
     const soft_u32 *size = group->placement.size;
+    for (soft_u32 row = 0; row < size[1] * size[2]; row++) {
+        soft_placement_of(&group->placement, row * size[0], thread);
+        group->run->image->run_row(thread, size[0]);
+    }
+}
+
+/* The checker wants to know whose turn it is. */
+SOFT_ON_FIBER static void
+run_group_checked(soft_threadgroup *group, soft_thread *thread)
+{
+    for (soft_u32 index = 0; index < group->placement.thread_count; index++) {
+        soft_placement_of(&group->placement, index, thread);
+        tell_checker(group);
+        group->run->image->run_thread(thread);
+        soft_check_return();
+    }
+}
+
+/* Nobody waits for anybody: all on one stack. */
+SOFT_ON_FIBER static void
+run_straight(soft_threadgroup *group, soft_thread *thread)
+{
     while (next_group(group)) {
-        for (soft_u32 row = 0; row < size[1] * size[2]; row++) {
-            soft_placement_of(&group->placement, row * size[0], thread);
-            image->run_row(thread, size[0]);
-        }
+        (group->run->is_checked ? run_group_checked : run_group_by_rows)(group, thread);
     }
 }
 
@@ -320,8 +338,8 @@ run_fiber(void *context)
     soft_threadgroup *group = context;
     for (;;) {
         soft_fiber *fiber = group->current;
-        if (group->run->by_rows) {
-            run_rows(group, &fiber->thread);
+        if (group->run->is_straight) {
+            run_straight(group, &fiber->thread);
             leave_fiber(group, fiber, group->host);
             continue;
         }
@@ -439,7 +457,7 @@ soft_threadgroup_run(soft_threadgroup *group, soft_run *run, uint64_t first, uin
     }
     running = group;
     group->current = fiber;
-    if (!run->by_rows && begin_group(group) && choose_thread(group)) {
+    if (!run->is_straight && begin_group(group) && choose_thread(group)) {
         begin_thread(group, fiber);
         if (run->is_checked) {
             tell_checker(group);

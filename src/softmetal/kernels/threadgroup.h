@@ -37,7 +37,7 @@ typedef struct soft_run {
     const soft_launch *launch;
     soft_shuffle shuffle;
     uint64_t group_count;
-    bool by_rows, is_checked, is_poisoned;
+    bool is_straight, is_checked, is_poisoned;
     int is_stopped; /* atomic: 1 someone writes `text`, 2 it is written */
     char text[SOFT_STOP_TEXT_NBYTES];
 } soft_run;
