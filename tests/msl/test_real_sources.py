@@ -127,7 +127,9 @@ def mlx(group):
 
 def ggml(file):
     folder, *others = kernel_sources.ggml_folders()
-    text = "#define GGML_METAL_HAS_BF16 1\n" + (folder / file).read_text()  # llama.cpp defines it where Metal has bfloat
+    text = (
+        "#define GGML_METAL_HAS_BF16 1\n" + (folder / file).read_text()
+    )  # llama.cpp defines it where Metal has bfloat
     return type_checks.translated(text, (folder, *others))
 
 
@@ -170,7 +172,13 @@ def test_what_is_refused_is_named():
         text += f'template [[host_name("h_{name}")]] kernel void h<{kind}>(device {kind} *, device int *);\n'
     translation = type_checks.translated(text)
     refused = type_checks.refused(translation, list(translation.kernels))
-    assert set(refused) == {"f_one", "h_one", "h_two", "f_three", "h_three"}  # a float2 is made of a float, no int of it
+    assert set(refused) == {
+        "f_one",
+        "h_one",
+        "h_two",
+        "f_three",
+        "h_three",
+    }  # a float2 is made of a float, no int of it
 
 
 def test_torchs_headers(tmp_path):
