@@ -1,5 +1,6 @@
 """Sources that do not compile: each error names the line and the column of the user's text, whatever was rewritten there."""
 
+import kernel_images
 import pytest
 
 from metal_dlpack import msl
@@ -93,3 +94,28 @@ def test_a_library_that_includes_what_is_not_supported_opens():
     assert library.compile("f", {}).endswith(".so")
     with pytest.raises(msl.SourceError, match=r"^program_source:9:3: error: .*'g' needs MetalPerformancePrimitives"):
         library.compile("g", {})
+
+
+CONSTANTS = """constant int n [[function_constant(0)]];
+constant bool is_there [[function_constant(7)]];
+constant int doubled = n * 2;
+template <class T> kernel void g(device T *x) { if (is_function_constant_defined(is_there) && is_there) x[0] = doubled; }
+template [[host_name("g")]] kernel void g<float>(device float *);
+template <class T> kernel void h(device T *x, device T *y [[function_constant(is_there)]]) { x[0] = 1; }
+template [[host_name("h")]] kernel void h<float>(device float *, device float *);
+"""
+
+
+@pytest.mark.parametrize("command", ["clang", "ziglang"])
+@pytest.mark.parametrize("checked", [False, True])
+def test_an_instantiation_is_refused_that_reads_a_constant_without_a_value(command, checked, monkeypatch):
+    monkeypatch.setenv("SOFTMETAL_CXX", kernel_images.compiler_commands()[command])
+    library = msl.open_library(HEAD + CONSTANTS)
+    assert library.compile("g", {}, checked=checked).endswith(".so")  # not read: what reads it is not reached
+    with pytest.raises(
+        msl.SourceError, match=r"^program_source:3:\d+: error: .*'g'.*'n' \(index 0\).* no value\nconstant int n"
+    ):
+        library.compile("g", {7: b"\1"}, checked=checked)
+    assert library.compile("g", {0: b"\1\0\0\0", 7: b"\1"}, checked=checked).endswith(".so")
+    with pytest.raises(msl.SourceError, match=r"^program_source:4:\d+: error: .*'h'.*'is_there' \(index 7\)"):
+        library.compile("h", {}, checked=checked)

@@ -80,12 +80,26 @@ def find(tokens: Tokens, declarations: list[Declaration], integers: Integers) ->
     return found
 
 
-def specialise(tokens: Tokens, constants: list[FunctionConstant], values: Mapping[int, bytes]) -> None:
-    """Give the constants their values; one without a value is not defined, and zero."""
+#: What the linker misses if a kernel reads a constant without a value; its index follows.
+MISSING = "softmetal_constant_"
+
+
+def specialise(
+    tokens: Tokens, constants: list[FunctionConstant], values: Mapping[int, bytes], *, is_final: bool = False
+) -> None:
+    """Give the constants their values.
+
+    One without a value is not defined: zero or, if is_final, a variable that does not exist.  So an image whose code
+    reads it, once the compiler has dropped what cannot be reached, cannot be linked.
+    """
     for constant in constants:
         value = values.get(constant.index)
         one = constant.declaration
         tokens.drop(one.first, one.last)
+        if value is None and is_final:
+            label = f'__asm__("{MISSING}{constant.index}")'
+            tokens.words[one.first] = f"extern const {constant.type} {constant.name} {label};"
+            continue
         text = f"{constant.type}()" if value is None else _in_cpp(constant.type, value)
         tokens.words[one.first] = f"static constexpr {constant.type} {constant.name} = {text};"
     defined = {constant.name: str(constant.index in values).lower() for constant in constants}

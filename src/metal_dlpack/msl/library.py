@@ -7,10 +7,11 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import cache, compiler
-from .errors import SourceError
+from .errors import CompilerError, SourceError
 from .flags import translator_hash
 
 if TYPE_CHECKING:
@@ -67,11 +68,29 @@ class Library:
                 *values,
             ],
             ".so",
-            lambda out: found.build(
-                self._kernel_text(name, constants), out, math=self._math, checked=is_checked, source=self._source
-            ),
+            lambda out: self._build(found, out, (name, constants), is_checked),
         )
         return str(path)
+
+    def _build(
+        self, found: compiler.Compiler, out: Path, kernel: tuple[str, Mapping[int, bytes]], is_checked: bool
+    ) -> None:
+        text = self._kernel_text(*kernel)
+        try:
+            found.build(text, out, math=self._math, checked=is_checked, source=self._source)
+        except CompilerError as error:
+            raise self._explained(error, kernel[0]) from None
+
+    def _explained(self, error: CompilerError, name: str) -> Exception:
+        """The linker misses a function constant: the source asks for its value."""
+        from .function_constants import MISSING
+
+        index = str(error).partition(MISSING)[2].partition("'")[0].partition(";")[0]
+        if self._translation is None or not index.isdecimal():
+            return error
+        from .messages import of_the_user
+
+        return of_the_user(self._translation.lacks_constant(name, int(index)), self._source)
 
     def _kernel_text(self, name: str, constants: Mapping[int, bytes]) -> str:
         with self._lock:

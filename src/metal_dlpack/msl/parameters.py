@@ -40,6 +40,7 @@ _BOUND = {"device": "buffer", "constant": "buffer", "threadgroup": "threadgroup"
 class Parameter:
     name: str
     binder: str  # a type of C++
+    condition: tuple[str, ...]  # the words of its [[function_constant(...)]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,10 @@ def bind(tokens: Tokens, opening: int, integers: Integers) -> list[Parameter]:
     written = [_read(tokens, *place) for place in tokens.split(opening + 1, tokens.partner[opening])]
     written = [one for one in written if tokens.words[one.first : one.end] != ["void"]]
     free = {kind: _free_indices(written, kind, integers) for kind in ("buffer", "threadgroup")}
-    return [Parameter(one.name, _binder(tokens, one, free, integers)) for one in written]
+    return [
+        Parameter(one.name, _binder(tokens, one, free, integers), one.attributes.get("function_constant", ()))
+        for one in written
+    ]
 
 
 def _read(tokens: Tokens, first: int, end: int) -> _Written:

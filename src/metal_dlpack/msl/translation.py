@@ -19,6 +19,7 @@ from . import (
     unsupported,
 )
 from .declarations import FUNCTION, Declaration
+from .errors import SourceError
 from .function_constants import FunctionConstant
 from .integers import Integers
 from .kernels import Kernel
@@ -72,12 +73,24 @@ class Translation:
         """One kernel and what it may call.  Raises SourceError for a kernel that needs what is not supported."""
         kernel = self.kernels[name]
         image = self.image_text(name)
+        for parameter in self._binders(kernel.declaration):
+            for index in self._indices_in(parameter.condition) - set(values):
+                raise self.lacks_constant(name, index)
         tokens = self._cpp.copy()
-        function_constants.specialise(tokens, self.constants, values)
+        function_constants.specialise(tokens, self.constants, values, is_final=True)
         for other in self.kernels.values():
             if other.instantiation is None and other.declaration is not kernel.declaration:
                 _drop_body(tokens, other.declaration)
         return f"SOFTMETAL_TEXT_BEGIN\n{tokens.text()}\nSOFTMETAL_TEXT_END\n{image}"
+
+    def lacks_constant(self, name: str, index: int) -> SourceError:
+        """The error of a kernel that reads a function constant without a value."""
+        constant = next(one for one in self.constants if one.index == index)
+        text = f"the kernel '{name}' reads the function constant '{constant.name}' (index {index}), which has no value"
+        return source_error(self._source, constant.declaration.first, text)
+
+    def _indices_in(self, words: tuple[str, ...]) -> set[int]:
+        return {one.index for one in self.constants if one.name in words}
 
     def image_text(self, name: str) -> str:
         """What makes an image of a kernel; it stands for the kernel's line.  Raises SourceError as kernel_text does."""
