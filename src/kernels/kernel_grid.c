@@ -81,7 +81,8 @@ choose_keyword(const kernel_call *call)
                      "%s: %s; say how many threads by one of n=, threads=(w, h, d), or groups= "
                      "with group=.",
                      call->kernel->function,
-                     count == 0 ? "the number of threads is missing" : "the number of threads is given twice");
+                     count == 0 ? "the number of threads is missing"
+                                : "the number of threads is given twice");
         return -1;
     }
     if (found == LAUNCH_groups && !args_is_given(call->launch[LAUNCH_group])) {
