@@ -14,13 +14,14 @@
 #include "softmetal/kernels/check_barriers.h"
 #include "softmetal/kernels/check_memory.h"
 #include "softmetal/kernels/check_races.h"
+#include "softmetal/kernels/fiber.h"
 #include "softmetal/settings.h"
 
 static _Thread_local __attribute__((tls_model("initial-exec"))) soft_check *current;
 
 /* ---- the end of a launch that must not go on ---- */
 
-static _Noreturn void
+SOFT_ON_FIBER static _Noreturn void
 stop_with(soft_check *check, const char *text, const void *site)
 {
     soft_finding *finding = soft_findings_add(&check->findings);
@@ -32,7 +33,7 @@ stop_with(soft_check *check, const char *text, const void *site)
     soft_check_stop(check);
 }
 
-static _Noreturn void
+SOFT_ON_FIBER static _Noreturn void
 stop_overdue(soft_check *check, const void *site)
 {
     char text[100];
@@ -52,7 +53,7 @@ hurry(void)
 }
 
 /* On the guard's stack: the processor, or the watchdog, has taken the thread here. */
-static void
+SOFT_ON_FIBER static void
 leave_kernel(void)
 {
     soft_check *check = current;
@@ -125,7 +126,7 @@ soft_check_end(char *error, size_t nbytes)
 
 /* ---- the threadgroup ---- */
 
-void
+SOFT_ON_FIBER void
 soft_check_group(const soft_u32 position[3], const void *memory, size_t memory_nbytes,
                  const void *state, size_t state_nbytes)
 {
@@ -174,7 +175,7 @@ soft_check_switch(const soft_thread *thread, const void *low, const void *high)
     check->stack_nbytes = (size_t)((const char *)high - (const char *)low);
 }
 
-void
+SOFT_ON_FIBER void
 soft_check_wait(soft_u32 mem_flags, const void *site)
 {
     if (current->is_overdue) {
@@ -184,7 +185,7 @@ soft_check_wait(soft_u32 mem_flags, const void *site)
     soft_barriers_wait(current, mem_flags, site);
 }
 
-void
+SOFT_ON_FIBER void
 soft_check_open(void)
 {
     soft_barriers_open(current);
@@ -220,7 +221,7 @@ is_part(uintptr_t into, size_t nbytes, size_t size)
 }
 
 /* Of memory that this instruction did not touch last. */
-static __attribute__((noinline)) void
+SOFT_ON_FIBER static __attribute__((noinline)) void
 access_elsewhere(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, const void *site)
 {
     if (is_part(at - check->stack_low, nbytes, check->stack_nbytes)) {
@@ -250,7 +251,7 @@ access_elsewhere(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, c
 }
 
 /* Called for each access: nearly all are of what the instruction touched last. */
-void
+SOFT_ON_FIBER void
 soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, const void *site)
 {
     soft_check *check = current;
@@ -264,13 +265,13 @@ soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, const void
     }
 }
 
-void
+SOFT_ON_FIBER void
 soft_check_out_of_bounds(const void *site)
 {
     stop_with(current, "a thread passes the end of an array of its own", site);
 }
 
-void
+SOFT_ON_FIBER void
 soft_check_divided_by_zero(const void *site)
 {
     stop_with(current, "a thread divides an integer by zero", site);

@@ -5,6 +5,7 @@
  * Threads: the OS thread that runs the launch.
  */
 #include "softmetal/kernels/check_barriers.h"
+#include "softmetal/kernels/fiber.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +31,7 @@ soft_barriers_wait(soft_check *check, soft_u32 mem_flags, const void *site)
     check->wait_flags &= mem_flags;
 }
 
-static void
+SOFT_ON_FIBER static void
 report(soft_check *check, const char *text, soft_u32 waits, soft_u32 other, int count)
 {
     soft_finding *finding = soft_findings_add(&check->findings);
@@ -44,7 +45,7 @@ report(soft_check *check, const char *text, soft_u32 waits, soft_u32 other, int 
 }
 
 /* Two threads that do not wait at the same place; the text names the returned one itself. */
-static void
+SOFT_ON_FIBER static void
 report_returned(soft_check *check, soft_u32 waits, soft_u32 returned)
 {
     soft_at at = soft_at_thread(check, returned, NULL);
@@ -56,7 +57,7 @@ report_returned(soft_check *check, soft_u32 waits, soft_u32 returned)
     report(check, text, waits, returned, 1);
 }
 
-void
+SOFT_ON_FIBER void
 soft_barriers_open(soft_check *check)
 {
     soft_u32 first = 0;

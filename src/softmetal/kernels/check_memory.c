@@ -7,6 +7,7 @@
  *          inside another view is not seen here.
  */
 #include "softmetal/kernels/check_memory.h"
+#include "softmetal/kernels/fiber.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -228,7 +229,7 @@ is_readable(const soft_check *check, uintptr_t at, size_t nbytes)
            is_within(at, nbytes, (uintptr_t)check->thread, sizeof(soft_thread));
 }
 
-const soft_range *
+SOFT_ON_FIBER const soft_range *
 soft_memory_find(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, const void *site)
 {
     bool is_write = (how & SOFT_ACCESS_WRITE) != 0;

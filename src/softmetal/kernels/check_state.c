@@ -5,6 +5,7 @@
  * Threads: the OS thread that runs the launch.
  */
 #include "softmetal/kernels/check_state.h"
+#include "softmetal/kernels/fiber.h"
 
 #include <stdlib.h>
 
@@ -45,7 +46,7 @@ soft_at_mark(const soft_check *check, soft_mark mark)
                     soft_mark_offset(mark));
 }
 
-_Noreturn void
+SOFT_ON_FIBER _Noreturn void
 soft_check_stop(soft_check *check)
 {
     check->launch.abandon();
