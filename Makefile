@@ -16,10 +16,10 @@ PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loads
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all settings bench lint format asan tsan arm64 mutants instructions coverage streams model soak docs build clean distclean
+.PHONY: help demo test test-all settings bench lint format asan tsan arm64 kernels mutants instructions coverage streams model soak docs build clean distclean
 
 help:
-	@echo 'make demo      what this machine can share: the doctor, then examples/share.py'
+	@echo 'make demo      what this machine can share: the doctor, then examples/share.py and a kernel'
 	@echo 'make test      the tests, but for those marked long; ARGS="tests/copy -x" goes to pytest'
 	@echo 'make test-all  all tests'
 	@echo 'make lint      ruff, clang-format, mypy, pyright, the stubs and the workflows of .github'
@@ -27,6 +27,7 @@ help:
 	@echo 'make asan      the tests with AddressSanitizer and UBSan, then some with LeakSanitizer'
 	@echo 'make tsan      the tests with ThreadSanitizer'
 	@echo 'make arm64     the tests as arm64 code with pages of 16 KiB, as on Apple silicon, in an emulator (Debian)'
+	@echo 'make kernels   real kernels with each compiler and under the checker; each of their barriers removed'
 	@echo 'make mutants   breaks the C core in one place at a time, 400 times; each time a test must fail (an hour)'
 	@echo 'make coverage  lines and branches of C and Objective-C that the tests reach, by folder'
 	@echo 'make streams   10,000 random programs over streams; threads under ThreadSanitizer for two minutes'
@@ -49,6 +50,7 @@ build: $(VENV)/test.stamp
 demo: build
 	$(PY) -m metal_dlpack
 	$(PY) examples/share.py
+	$(PY) examples/softmax_kernel.py
 
 test: build
 	$(PYTEST) -m 'not long' $(ARGS)
@@ -88,6 +90,12 @@ tsan: build
 
 arm64: build
 	tools/arm64 $(PY) $(ARGS)
+
+# With the newest clang, with the wheel's, and checked.
+kernels: build
+	$(PYTEST) tests/kernels tests/msl $(ARGS)
+	SOFTMETAL_CXX='$(PY) -m ziglang c++' $(PYTEST) tests/kernels -k real $(ARGS)
+	SOFTMETAL_KERNEL_CHECK=1 $(PYTEST) tests/kernels -k real $(ARGS)
 
 mutants: build
 	$(PY) tools/mutants.py $(ARGS)

@@ -10,6 +10,7 @@ import gc
 import os
 import re
 import shlex
+import sys
 import time
 from collections.abc import Callable, Generator, Iterable
 from typing import Any
@@ -17,6 +18,8 @@ from typing import Any
 import pytest
 
 PREFIX = "SOFTMETAL_"
+#: Under pytest kernels are checked, unless the environment says 0.
+CHECK = "SOFTMETAL_KERNEL_CHECK"
 IDLE_S = 10
 #: How long other libraries may take to let go of a buffer, on threads of their own.
 LET_GO_S = 2
@@ -65,6 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.softmetal_seed == "random":
         chosen = getattr(config, "workerinput", {}).get("softmetal_seed")
         config.option.softmetal_seed = chosen or str(1 + int.from_bytes(os.urandom(3), "little"))
+    check_kernels()
     asked = asked_settings(config.option)
     if not asked:
         return
@@ -85,6 +89,18 @@ def pytest_configure(config: pytest.Config) -> None:
     before = {variable(name): os.environ.get(variable(name)) for name in asked}
     os.environ.update({variable(name): value for name, value in asked.items()})
     config.add_cleanup(lambda: undo(before, asked))
+
+
+def check_kernels() -> None:
+    """For kernels of the whole run, also those that are made while tests are collected."""
+    if CHECK in os.environ:
+        return
+    os.environ[CHECK] = "1"
+    if "metal_dlpack._core" in sys.modules:  # it may have read the environment
+        from metal_dlpack import softmetal
+
+        if softmetal.is_present():
+            softmetal.configure(kernel_check=1)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -111,7 +127,11 @@ def restore(names: Iterable[str]) -> None:
 
 
 def variables() -> list[str]:
-    return sorted(f"{name}={shlex.quote(value)}" for name, value in os.environ.items() if name.startswith(PREFIX))
+    """What differs from a plain run under pytest."""
+    asked = {
+        name: value for name, value in os.environ.items() if name.startswith(PREFIX) and (name, value) != (CHECK, "1")
+    }
+    return sorted(f"{name}={shlex.quote(value)}" for name, value in asked.items())
 
 
 def pytest_report_header() -> str | None:

@@ -25,6 +25,7 @@ typedef struct bridge_buffer bridge_buffer;   /* an id<MTLBuffer> */
 typedef struct bridge_queue bridge_queue;     /* an id<MTLCommandQueue> */
 typedef struct bridge_event bridge_event;     /* an id<MTLSharedEvent> */
 typedef struct bridge_commands bridge_commands; /* an id<MTLCommandBuffer> */
+typedef struct bridge_library bridge_library;   /* an id<MTLLibrary> */
 typedef struct bridge_kernel bridge_kernel;     /* an id<MTLComputePipelineState> */
 
 /* One list makes the enum and the texts, so they cannot drift apart. */
@@ -64,11 +65,19 @@ const char *bridge_status_text(bridge_status status);
 typedef enum { BRIDGE_STORAGE_LIST(BRIDGE_AS_ENUM) } bridge_storage;
 #undef BRIDGE_AS_ENUM
 
-/* Metal's words about a failed command buffer or kernel; text is "" without any. */
+/* Metal's words about a failed command buffer; text is "" without any.  There is room for the
+ * report on a kernel that was stopped. */
 typedef struct bridge_error {
-    long code; /* MTLCommandBufferError, MTLLibraryError */
-    char text[200];
+    long code; /* MTLCommandBufferError */
+    char text[2000];
 } bridge_error;
+
+static inline void
+bridge_error_clear(bridge_error *error)
+{
+    error->code = 0;
+    error->text[0] = '\0';
+}
 
 /* ---- devices ---- */
 
@@ -193,41 +202,109 @@ bridge_status bridge_encode_synchronize(bridge_commands *commands, bridge_buffer
 
 /* ---- kernels ---- */
 
-/* A kernel as C, for the software Metal, which has no compiler: all of its calls, one after
- * the other. `arguments[i]` is argument i's address, `grid` the number of calls along x, y and
- * z. */
-typedef void bridge_kernel_run(void *const *arguments, const size_t grid[3]);
+/* How far a compiler may reorder floating-point arithmetic.  SPEC MTLLibrary.h MTLMathMode */
+typedef enum { BRIDGE_MATH_FAST, BRIDGE_MATH_RELAXED, BRIDGE_MATH_SAFE } bridge_math;
 
-typedef struct bridge_kernel_source {
-    const char *text; /* Metal Shading Language, with all the kernels of `names` */
-    const char *const *names;
-    bridge_kernel_run *const *runs; /* the same kernels in C; NULL: it touches no byte */
-    int count;
-    unsigned written; /* bit i: argument i is written */
-} bridge_kernel_source;
+/* Compile Metal Shading Language: +1 on BRIDGE_OK, NULL on anything else.  BRIDGE_NO_KERNEL:
+ * `*message` holds the compiler's words (malloc'ed, the caller frees it; NULL: none are known), and
+ * `*is_source` says whether the source is at fault.  Takes up to seconds, and where no GPU is the
+ * GIL: the caller holds neither that nor a lock that whoever holds it may want. */
+bridge_status bridge_library_new(bridge_device *device, const char *source, bridge_math math,
+                                 bridge_library **out, char **message, bool *is_source);
+void bridge_library_release(bridge_library *library); /* NULL is allowed */
 
-/* Compile: `out` has room for `count`, each +1 on BRIDGE_OK and none on anything else.
- * BRIDGE_NO_KERNEL: `*error` holds what the compiler said.  Takes milliseconds. */
-bridge_status bridge_kernels_new(bridge_device *device, const bridge_kernel_source *source,
-                                 bridge_kernel **out, bridge_error *error);
+/* The names of the kernels, and what else a pipeline can be made of; one malloc'ed block, which
+ * the caller frees.  NULL: there is no memory, or this is a forked child. */
+char **bridge_library_names(bridge_library *library, size_t *count);
 
-/* One argument of a kernel: a buffer from its first byte on, or up to 4096 bytes that are
- * copied. */
+typedef struct bridge_constant_facts {
+    const char *name;
+    unsigned data_type; /* MTLDataType */
+    unsigned index;
+    bool is_required;
+} bridge_constant_facts;
+
+/* The function constants that a kernel uses, in the order of their indices; one malloc'ed block
+ * (NULL: none), which the caller frees.  BRIDGE_NO_KERNEL: the library has no such function. */
+bridge_status bridge_library_constants(bridge_library *library, const char *function,
+                                       bridge_constant_facts **out, size_t *count);
+
+/* The value of a function constant. */
+typedef struct bridge_constant {
+    unsigned index, data_type; /* MTLDataType */
+    const void *value;
+} bridge_constant;
+
+typedef enum {
+    BRIDGE_PARAMETER_BUFFER,
+    BRIDGE_PARAMETER_THREADGROUP,
+    BRIDGE_PARAMETER_OTHER /* a texture, a sampler, ... */
+} bridge_parameter_kind;
+
+/* One parameter that something is bound to.  SPEC MTLArgument.h MTLBinding */
+typedef struct bridge_parameter {
+    const char *name;
+    bridge_parameter_kind kind;
+    bool is_read, is_written;
+    bool is_used; /* false: the compiler found that it changes nothing */
+    unsigned index;
+    unsigned data_type; /* MTLDataType of what is pointed at; 0: none is known */
+    size_t nbytes;      /* of what is pointed at */
+    size_t alignment;   /* of what is bound */
+} bridge_parameter;
+
+typedef struct bridge_kernel_facts {
+    size_t width;                  /* threads that run in step */
+    size_t max_threads;            /* of a threadgroup */
+    size_t threadgroup_nbytes;     /* of the kernel's own variables */
+    size_t max_threadgroup_nbytes; /* of the device: those, and what is bound */
+    size_t count;
+    bridge_parameter *parameters; /* in Metal's order; malloc'ed, one block with the names */
+} bridge_kernel_facts;
+
+/* One kernel of a library, specialised by these constants: result as bridge_library_new's.
+ * `facts` may be NULL; it is filled on BRIDGE_OK alone. */
+bridge_status bridge_kernel_new(bridge_library *library, const char *function,
+                                const bridge_constant *constants, size_t count,
+                                bridge_kernel **out, bridge_kernel_facts *facts, char **message,
+                                bool *is_source);
+void bridge_kernel_release(bridge_kernel *kernel); /* NULL is allowed */
+
+/* What is bound at an index: part of a buffer, up to 4096 bytes that are copied, or room in
+ * threadgroup memory. */
 typedef struct bridge_argument {
-    bridge_buffer *buffer; /* NULL: bytes */
+    unsigned index;
+    bool is_threadgroup;   /* `nbytes` of threadgroup memory, a multiple of 16 */
+    bridge_buffer *buffer; /* NULL: bytes, or threadgroup memory */
+    size_t offset_bytes;   /* of the buffer */
     const void *bytes;
+    /* of `bytes`, of threadgroup memory; of a buffer: what the kernel may touch from the offset
+     * on, 0 for all of it (only the software Metal's checker asks) */
     size_t nbytes;
 } bridge_argument;
 
-/* Every call of a kernel in a grid of calls, each extent > 0.  BRIDGE_NO_COMMAND: nothing was
- * encoded. */
+/* How many threads, and in which threadgroups; each extent > 0. */
+typedef struct bridge_grid {
+    size_t size[3]; /* threads, or threadgroups */
+    size_t
+        group[3];   /* threads of a threadgroup; of threads only: group[0] 0, as many as suit */
+    bool is_groups; /* `size` counts threadgroups */
+} bridge_grid;
+
+/* Every thread of a grid.  BRIDGE_NO_COMMAND: nothing was encoded. */
 bridge_status bridge_encode_kernel(bridge_commands *commands, bridge_kernel *kernel,
                                    const bridge_argument *arguments, int count,
-                                   const size_t grid[3]);
+                                   const bridge_grid *grid);
+
+/* ---- completion ---- */
 
 /* Called once, on a thread of Metal's, when the work is complete: BRIDGE_OK, or
- * BRIDGE_COMMAND_FAILED with Metal's words.  It must not wait for other work. */
-typedef void bridge_completed(void *context, bridge_status status, const bridge_error *error);
+ * BRIDGE_COMMAND_FAILED with Metal's words.  It must not wait for other work.  `commands` is
+ * borrowed until it returns. */
+typedef void bridge_completed(void *context, bridge_commands *commands, bridge_status status,
+                              const bridge_error *error);
+/* How long the GPU worked on commands that are complete, in seconds. */
+double bridge_commands_seconds(bridge_commands *commands);
 /* Takes over `commands`. */
 void bridge_commands_commit(bridge_commands *commands, bridge_completed *completed,
                             void *context);

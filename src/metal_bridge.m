@@ -972,84 +972,341 @@ check_completed(id<MTLCommandBuffer> commands, bridge_error *error)
 
 /* ---- kernels ---- */
 
+static id<MTLLibrary>
+library_object(bridge_library *library)
+{
+    return (id<MTLLibrary>)(void *)library;
+}
+
 static id<MTLComputePipelineState>
 kernel_object(bridge_kernel *kernel)
 {
     return (id<MTLComputePipelineState>)(void *)kernel;
 }
 
-/* The software Metal finds a kernel by its name, once it is registered. */
-static void
-register_kernels(const bridge_kernel_source *source)
+/* Metal's words, and whether they are about the source. */
+static bridge_status
+refuse(NSError *failure, char **message, bool *is_source)
 {
-#ifdef __APPLE__
-    (void)source;
-#else
-    for (int i = 0; i < source->count; i++) {
-        (void)softmetal_register_kernel(source->names[i], source->runs[i], source->written);
-    }
-#endif
+    const char *text = [[failure localizedDescription] UTF8String];
+    *message = text == NULL ? NULL : strdup(text);
+    *is_source = failure != nil && [[failure domain] isEqualToString:MTLLibraryErrorDomain] &&
+                 [failure code] == MTLLibraryErrorCompileFailure;
+    return BRIDGE_NO_KERNEL;
 }
 
-/* +1, or nil with `*error` filled. */
-static id<MTLComputePipelineState>
-make_kernel(id<MTLDevice> device, id<MTLLibrary> library, const char *name, bridge_error *error)
+/* As MTLCompileOptions has it since macOS 15, whatever the SDK that compiles this knows. */
+@protocol MathModeSetter
+- (void)setMathMode:(NSInteger)mathMode;
+@end
+
+/* +1 */
+static MTLCompileOptions *
+make_options(bridge_math math)
 {
-    NSError *failure = nil;
-    id<MTLComputePipelineState> kernel = nil;
-    id<MTLFunction> function =
-        [library newFunctionWithName:[NSString stringWithUTF8String:name]];
-    if (function != nil) {
-        kernel = [device newComputePipelineStateWithFunction:function error:&failure];
+    static const NSInteger modes[] = {[BRIDGE_MATH_FAST] = 2,
+                                      [BRIDGE_MATH_RELAXED] = 1,
+                                      [BRIDGE_MATH_SAFE] = 0};
+    MTLCompileOptions *options = [[MTLCompileOptions alloc] init];
+    if ([options respondsToSelector:@selector(setMathMode:)]) {
+        [(id<MathModeSetter>)options setMathMode:modes[math]];
     }
-    if (kernel == nil) {
-        note_error(failure, error);
+    else {
+        [options setFastMathEnabled:math == BRIDGE_MATH_FAST];
     }
-    [function release];
-    return kernel;
+    return options;
+}
+
+bridge_status
+bridge_library_new(bridge_device *device, const char *source, bridge_math math,
+                   bridge_library **out, char **message, bool *is_source)
+{
+    *out = NULL;
+    *message = NULL;
+    *is_source = false;
+    if (is_forked()) {
+        return BRIDGE_FORKED;
+    }
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    NSString *text = [NSString stringWithUTF8String:source];
+    MTLCompileOptions *options = make_options(math);
+    NSError *failure = nil; /* warnings of the compiler come through it too */
+    bridge_status status = BRIDGE_NO_MEMORY;
+    if (text != nil) {
+        id<MTLLibrary> library = [device_object(device) newLibraryWithSource:text
+                                                                     options:options
+                                                                       error:&failure];
+        *out = (bridge_library *)(void *)library;
+        status = library == nil ? refuse(failure, message, is_source) : BRIDGE_OK;
+    }
+    [options release];
+    [pool drain];
+    return status;
+}
+
+void
+bridge_library_release(bridge_library *library)
+{
+    release_object(library);
+}
+
+/* A block with an array in front, and the texts that it points at behind it. */
+typedef struct text_block {
+    char *memory, *free; /* NULL: there is no memory */
+} text_block;
+
+static text_block
+make_text_block(size_t array_nbytes, size_t text_nbytes)
+{
+    char *memory = malloc(array_nbytes + text_nbytes + 1); /* never of 0 bytes */
+    return (text_block){memory, memory == NULL ? NULL : memory + array_nbytes};
+}
+
+static size_t
+text_nbytes(NSString *text)
+{
+    const char *utf8 = [text UTF8String];
+    return utf8 == NULL ? 1 : strlen(utf8) + 1;
+}
+
+static char *
+add_text(text_block *block, NSString *text)
+{
+    const char *utf8 = [text UTF8String];
+    char *at = block->free;
+    size_t nbytes = text_nbytes(text);
+    memcpy(at, utf8 == NULL ? "" : utf8, nbytes);
+    block->free += nbytes;
+    return at;
+}
+
+static char **
+copy_names(NSArray *names, size_t *count)
+{
+    size_t nbytes = 0;
+    *count = [names count];
+    for (size_t i = 0; i < *count; i++) {
+        nbytes += text_nbytes([names objectAtIndex:i]);
+    }
+    text_block block = make_text_block(*count * sizeof(char *), nbytes);
+    char **out = (char **)(void *)block.memory;
+    for (size_t i = 0; out != NULL && i < *count; i++) {
+        out[i] = add_text(&block, [names objectAtIndex:i]);
+    }
+    return out;
+}
+
+char **
+bridge_library_names(bridge_library *library, size_t *count)
+{
+    *count = 0;
+    if (is_forked()) {
+        return NULL;
+    }
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    char **names = copy_names([library_object(library) functionNames], count);
+    [pool drain];
+    return names;
+}
+
+static int
+compare_constants(const void *one, const void *other)
+{
+    unsigned a = ((const bridge_constant_facts *)one)->index;
+    unsigned b = ((const bridge_constant_facts *)other)->index;
+    return (a > b) - (a < b);
 }
 
 static bridge_status
-make_kernels(id<MTLDevice> device, const bridge_kernel_source *source, bridge_kernel **out,
-             bridge_error *error)
+copy_constants(NSDictionary *constants, bridge_constant_facts **out, size_t *count)
 {
-    NSError *failure = nil; /* warnings of the compiler come through it too */
-    id<MTLLibrary> library =
-        [device newLibraryWithSource:[NSString stringWithUTF8String:source->text]
-                             options:nil
-                               error:&failure];
-    if (library == nil) {
-        note_error(failure, error);
+    size_t nbytes = 0;
+    NSEnumerator *names = [constants keyEnumerator];
+    for (NSString *name = [names nextObject]; name != nil; name = [names nextObject]) {
+        nbytes += text_nbytes(name);
+    }
+    text_block block =
+        make_text_block([constants count] * sizeof(bridge_constant_facts), nbytes);
+    bridge_constant_facts *facts = (bridge_constant_facts *)(void *)block.memory;
+    if (facts == NULL) {
+        return BRIDGE_NO_MEMORY;
+    }
+    names = [constants keyEnumerator];
+    for (NSString *name = [names nextObject]; name != nil; name = [names nextObject]) {
+        MTLFunctionConstant *constant = [constants objectForKey:name];
+        facts[(*count)++] = (bridge_constant_facts){
+            .name = add_text(&block, name),
+            .data_type = (unsigned)[constant type],
+            .index = (unsigned)[constant index],
+            .is_required = [constant required],
+        };
+    }
+    qsort(facts, *count, sizeof *facts, compare_constants);
+    *out = facts;
+    return BRIDGE_OK;
+}
+
+bridge_status
+bridge_library_constants(bridge_library *library, const char *function,
+                         bridge_constant_facts **out, size_t *count)
+{
+    *out = NULL;
+    *count = 0;
+    if (is_forked()) {
+        return BRIDGE_FORKED;
+    }
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    bridge_status status = BRIDGE_NO_KERNEL;
+    NSString *name = [NSString stringWithUTF8String:function];
+    id<MTLFunction> found =
+        name == nil ? nil : [library_object(library) newFunctionWithName:name];
+    if (found != nil) {
+        status = copy_constants([found functionConstantsDictionary], out, count);
+    }
+    [found release];
+    [pool drain];
+    return status;
+}
+
+/* +1, or nil with `*failure`.  A function with constants must be specialised, even by none. */
+static id<MTLFunction>
+make_function(id<MTLLibrary> library, NSString *name, const bridge_constant *constants,
+              size_t count, NSError **failure)
+{
+    id<MTLFunction> plain = [library newFunctionWithName:name];
+    if (plain != nil && count == 0 && [[plain functionConstantsDictionary] count] == 0) {
+        return plain;
+    }
+    [plain release];
+    MTLFunctionConstantValues *values = [[MTLFunctionConstantValues alloc] init];
+    for (size_t i = 0; i < count; i++) {
+        [values setConstantValue:constants[i].value
+                            type:constants[i].data_type
+                         atIndex:constants[i].index];
+    }
+    id<MTLFunction> function = [library newFunctionWithName:name
+                                             constantValues:values
+                                                      error:failure];
+    [values release];
+    return function;
+}
+
+static bridge_parameter
+describe_binding(id<MTLBinding> binding, char *name)
+{
+    bridge_parameter parameter = {
+        .name = name,
+        .kind = BRIDGE_PARAMETER_OTHER,
+        .is_read = [binding access] != MTLBindingAccessWriteOnly,
+        .is_written = [binding access] != MTLBindingAccessReadOnly,
+        .is_used = [binding isUsed],
+        .index = (unsigned)[binding index],
+    };
+    if ([binding type] == MTLBindingTypeBuffer) {
+        id<MTLBufferBinding> buffer = (id<MTLBufferBinding>)binding;
+        parameter.kind = BRIDGE_PARAMETER_BUFFER;
+        parameter.data_type = (unsigned)[buffer bufferDataType];
+        parameter.nbytes = [buffer bufferDataSize];
+        parameter.alignment = [buffer bufferAlignment];
+    }
+    else if ([binding type] == MTLBindingTypeThreadgroupMemory) {
+        id<MTLThreadgroupBinding> room = (id<MTLThreadgroupBinding>)binding;
+        parameter.kind = BRIDGE_PARAMETER_THREADGROUP;
+        parameter.nbytes = [room threadgroupMemoryDataSize];
+        parameter.alignment = [room threadgroupMemoryAlignment];
+    }
+    return parameter;
+}
+
+static bridge_status
+describe_kernel(id<MTLComputePipelineState> kernel, NSArray *bindings,
+                bridge_kernel_facts *facts)
+{
+    size_t nbytes = 0, count = [bindings count];
+    for (size_t i = 0; i < count; i++) {
+        nbytes += text_nbytes([(id<MTLBinding>)[bindings objectAtIndex:i] name]);
+    }
+    text_block block = make_text_block(count * sizeof(bridge_parameter), nbytes);
+    bridge_parameter *parameters = (bridge_parameter *)(void *)block.memory;
+    if (parameters == NULL) {
+        return BRIDGE_NO_MEMORY;
+    }
+    for (size_t i = 0; i < count; i++) {
+        id<MTLBinding> binding = (id<MTLBinding>)[bindings objectAtIndex:i];
+        parameters[i] = describe_binding(binding, add_text(&block, [binding name]));
+    }
+    *facts = (bridge_kernel_facts){
+        .width = [kernel threadExecutionWidth],
+        .max_threads = [kernel maxTotalThreadsPerThreadgroup],
+        .threadgroup_nbytes = [kernel staticThreadgroupMemoryLength],
+        .max_threadgroup_nbytes = [[kernel device] maxThreadgroupMemoryLength],
+        .count = count,
+        .parameters = parameters,
+    };
+    return BRIDGE_OK;
+}
+
+/* `*failure` where the status is BRIDGE_NO_KERNEL; `*out` is +1. */
+static bridge_status
+make_kernel(id<MTLDevice> device, id<MTLFunction> function, bridge_kernel_facts *facts,
+            id<MTLComputePipelineState> *out, NSError **failure)
+{
+    MTLComputePipelineReflection *reflection = nil;
+    if (facts == NULL) {
+        *out = [device newComputePipelineStateWithFunction:function error:failure];
+        return *out == nil ? BRIDGE_NO_KERNEL : BRIDGE_OK;
+    }
+    *out = [device newComputePipelineStateWithFunction:function
+                                               options:MTLPipelineOptionBindingInfo |
+                                                       MTLPipelineOptionBufferTypeInfo
+                                            reflection:&reflection
+                                                 error:failure];
+    if (*out == nil) {
         return BRIDGE_NO_KERNEL;
     }
-    bridge_status status = BRIDGE_OK;
-    for (int i = 0; i < source->count; i++) {
-        out[i] = (bridge_kernel *)(void *)make_kernel(device, library, source->names[i], error);
-        if (out[i] == NULL) {
-            while (i-- > 0) {
-                [kernel_object(out[i]) release];
-            }
-            status = BRIDGE_NO_KERNEL;
-            break;
-        }
+    bridge_status status = describe_kernel(*out, [reflection bindings], facts);
+    if (status != BRIDGE_OK) {
+        [*out release];
+        *out = nil;
     }
-    [library release];
     return status;
 }
 
 bridge_status
-bridge_kernels_new(bridge_device *device, const bridge_kernel_source *source,
-                   bridge_kernel **out, bridge_error *error)
+bridge_kernel_new(bridge_library *library, const char *function,
+                  const bridge_constant *constants, size_t count, bridge_kernel **out,
+                  bridge_kernel_facts *facts, char **message, bool *is_source)
 {
+    *out = NULL;
+    *message = NULL;
+    *is_source = false;
     if (is_forked()) {
         return BRIDGE_FORKED;
     }
-    memset(error, 0, sizeof *error);
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-    register_kernels(source);
-    bridge_status status = make_kernels(device_object(device), source, out, error);
+    NSError *failure = nil;
+    bridge_status status = BRIDGE_NO_KERNEL;
+    id<MTLComputePipelineState> kernel = nil;
+    NSString *name = [NSString stringWithUTF8String:function];
+    id<MTLFunction> found =
+        name == nil ? nil
+                    : make_function(library_object(library), name, constants, count, &failure);
+    if (found != nil) {
+        status = make_kernel([library_object(library) device], found, facts, &kernel, &failure);
+        [found release];
+    }
+    if (status == BRIDGE_NO_KERNEL) {
+        status = refuse(failure, message, is_source);
+    }
+    *out = (bridge_kernel *)(void *)kernel;
     [pool drain];
     return status;
+}
+
+void
+bridge_kernel_release(bridge_kernel *kernel)
+{
+    release_object(kernel);
 }
 
 #define GROUP_THREADS 256 /* in one threadgroup, where the pipeline takes as many */
@@ -1067,33 +1324,58 @@ choose_group(id<MTLComputePipelineState> kernel, const size_t grid[3])
 }
 
 static void
+set_buffer(id<MTLComputeCommandEncoder> encoder, const bridge_argument *argument)
+{
+    [encoder setBuffer:buffer_object(argument->buffer)
+                offset:argument->offset_bytes
+               atIndex:argument->index];
+#ifndef __APPLE__
+    softmetal_note_view(encoder, argument->index, argument->nbytes);
+#endif
+}
+
+static void
 set_arguments(id<MTLComputeCommandEncoder> encoder, const bridge_argument *arguments, int count)
 {
     for (int i = 0; i < count; i++) {
-        if (arguments[i].buffer != NULL) {
-            [encoder setBuffer:buffer_object(arguments[i].buffer)
-                        offset:0
-                       atIndex:(NSUInteger)i];
+        const bridge_argument *argument = &arguments[i];
+        if (argument->is_threadgroup) {
+            [encoder setThreadgroupMemoryLength:argument->nbytes atIndex:argument->index];
+        }
+        else if (argument->buffer != NULL) {
+            set_buffer(encoder, argument);
         }
         else {
-            [encoder setBytes:arguments[i].bytes
-                       length:arguments[i].nbytes
-                      atIndex:(NSUInteger)i];
+            [encoder setBytes:argument->bytes length:argument->nbytes atIndex:argument->index];
         }
+    }
+}
+
+static void
+dispatch(id<MTLComputeCommandEncoder> encoder, id<MTLComputePipelineState> kernel,
+         const bridge_grid *grid)
+{
+    MTLSize size = {grid->size[0], grid->size[1], grid->size[2]};
+    MTLSize group = {grid->group[0], grid->group[1], grid->group[2]};
+    if (grid->is_groups) {
+        [encoder dispatchThreadgroups:size threadsPerThreadgroup:group];
+    }
+    else {
+        group = group.width == 0 ? choose_group(kernel, grid->size) : group;
+        [encoder dispatchThreads:size threadsPerThreadgroup:group];
     }
 }
 
 bridge_status
 bridge_encode_kernel(bridge_commands *commands, bridge_kernel *kernel,
-                     const bridge_argument *arguments, int count, const size_t grid[3])
+                     const bridge_argument *arguments, int count, const bridge_grid *grid)
 {
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     id<MTLComputeCommandEncoder> encoder = [commands_object(commands) computeCommandEncoder];
     if (encoder != nil) {
         [encoder setComputePipelineState:kernel_object(kernel)];
         set_arguments(encoder, arguments, count);
-        [encoder dispatchThreads:(MTLSize){grid[0], grid[1], grid[2]}
-            threadsPerThreadgroup:choose_group(kernel_object(kernel), grid)];
+        dispatch(encoder, kernel_object(kernel), grid);
         [encoder endEncoding]; /* of a kernel */
     }
     [pool drain];
@@ -1112,10 +1394,21 @@ static void
 run_completed(completion_block *self, id<MTLCommandBuffer> commands)
 {
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-    bridge_error error = {0};
+    bridge_error error;
+    bridge_error_clear(&error);
     bridge_status status = check_completed(commands, &error);
-    self->completed(self->context, status, &error);
+    self->completed(self->context, (bridge_commands *)(void *)commands, status, &error);
     [pool drain];
+}
+
+double
+bridge_commands_seconds(bridge_commands *commands)
+{
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    id<MTLCommandBuffer> object = commands_object(commands);
+    double seconds = [object GPUEndTime] - [object GPUStartTime];
+    [pool drain];
+    return seconds;
 }
 
 void

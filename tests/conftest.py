@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 
 # Before the extension is imported: the software Metal reads its environment once.
 os.environ.setdefault("SOFTMETAL_VALIDATION", "1")
+os.environ.setdefault("SOFTMETAL_KERNEL_CHECK", "0")  # kernels run as they do outside of tests, unless one asks
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 if os.environ.get("METAL_DLPACK_SANITIZE"):
@@ -15,7 +16,7 @@ if os.environ.get("METAL_DLPACK_SANITIZE"):
 
 import hypothesis
 import pytest
-from machine import HAS_SOFTMETAL, SANITIZER, has_metal, has_mlx_metal, has_module, has_mps
+from machine import HAS_SOFTMETAL, SANITIZER, has_kernels, has_metal, has_mlx_metal, has_module, has_mps
 
 import metal_dlpack as md
 from metal_dlpack import trials
@@ -43,6 +44,7 @@ hypothesis.settings.load_profile("house")
 MARKERS = {
     "needs_metal": ("Apple's Metal", has_metal),
     "needs_softmetal": ("the software Metal", lambda: HAS_SOFTMETAL),
+    "needs_kernels": ("Metal, or a compiler for kernels", has_kernels),
     "needs_numpy": ("NumPy", lambda: has_module("numpy")),
     "needs_ml_dtypes": ("ml_dtypes", lambda: has_module("ml_dtypes")),
     "needs_torch": ("PyTorch", lambda: has_module("torch")),

@@ -36,7 +36,8 @@ static int
 set_zero(md_state *state, const char *function, PyObject *array)
 {
     metal_storage *storage = array_storage(array_cast(array));
-    bridge_error error = {0};
+    bridge_error error;
+    bridge_error_clear(&error);
     bridge_status status;
     Py_BEGIN_ALLOW_THREADS
     status = storage_set_bytes(storage, 0, storage->nbytes, 0, &error);

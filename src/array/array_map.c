@@ -38,7 +38,8 @@ map_stage(const char *function, ArrayObject *self, array_mapping *out)
     staged_range range = range_of(self, out);
     /* packed items are written with the bits beside them */
     bool is_read = out->access != MAP_OVERWRITE || array_is_packed(self);
-    bridge_error error = {0};
+    bridge_error error;
+    bridge_error_clear(&error);
     bridge_status status;
     Py_BEGIN_ALLOW_THREADS
     status = staging_open(&range, is_read, &error);
@@ -88,7 +89,8 @@ flush_stage(const char *function, ArrayObject *self, const array_mapping *mappin
 {
     staged_range range = range_of(self, mapping);
     strided_layout layout;
-    bridge_error error = {0};
+    bridge_error error;
+    bridge_error_clear(&error);
     bridge_status status;
     array_get_layout(self, &layout);
     Py_BEGIN_ALLOW_THREADS

@@ -65,12 +65,12 @@ items_of(const array_side *side)
 }
 
 static int
-finish(const queue_call *call, bridge_status status, const bridge_error *error, size_t nbytes)
+finish(const queue_call *call, bridge_status status, size_t nbytes)
 {
     if (status == BRIDGE_NO_KERNEL) { /* the CPU can do it too */
         return 0;
     }
-    return errors_check_status(call->state, call->function, status, error, nbytes) < 0 ? -1 : 1;
+    return errors_check_status(call->state, call->function, status, NULL, nbytes) < 0 ? -1 : 1;
 }
 
 static int
@@ -85,12 +85,11 @@ static int
 run_copy(const queue_call *call, const work_items *dst, const work_items *src, bool waits)
 {
     uint64_t value;
-    bridge_error error = {0};
     bridge_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = work_items_copy(call->stream, dst, src, &value, &error);
+    status = work_items_copy(call->stream, dst, src, &value);
     Py_END_ALLOW_THREADS
-    int result = finish(call, status, &error, dst->storage->nbytes);
+    int result = finish(call, status, dst->storage->nbytes);
     return result == 1 && waits ? wait_until(call, value) : result;
 }
 
@@ -117,7 +116,7 @@ set_dense(const queue_call *call, const strided_layout *like, strided_layout *de
 /* As finish(); without a stage it is that which could not be had. */
 static int
 finish_staged(const queue_call *call, const work_items *stage, bridge_status status,
-              const bridge_error *error, size_t nbytes)
+              size_t nbytes)
 {
     if (stage->storage == NULL) {
         int64_t asked = layout_volume(stage->layout) * stage->layout->itemsize;
@@ -125,7 +124,7 @@ finish_staged(const queue_call *call, const work_items *stage, bridge_status sta
                                (uint64_t)asked);
         return -1;
     }
-    return finish(call, status, error, nbytes);
+    return finish(call, status, nbytes);
 }
 
 static int
@@ -134,7 +133,6 @@ upload(const queue_call *call, const array_side *dst, const array_side *src, boo
     strided_layout dense;
     work_items to = items_of(dst), stage = {.layout = &dense};
     uint64_t value;
-    bridge_error error = {0};
     bridge_status status;
     if (set_dense(call, &dst->layout, &dense) < 0) {
         return -1;
@@ -142,11 +140,11 @@ upload(const queue_call *call, const array_side *dst, const array_side *src, boo
     Py_BEGIN_ALLOW_THREADS
     status = staging_new(call->stream->device, &stage);
     if (status == BRIDGE_OK) {
-        status = staging_upload(call->stream, &to, &stage, &src->layout, address_of(src),
-                                &value, &error);
+        status =
+            staging_upload(call->stream, &to, &stage, &src->layout, address_of(src), &value);
     }
     Py_END_ALLOW_THREADS
-    int result = finish_staged(call, &stage, status, &error, to.storage->nbytes);
+    int result = finish_staged(call, &stage, status, to.storage->nbytes);
     if (result == 1 && waits) {
         result = wait_until(call, value);
     }
@@ -160,7 +158,6 @@ download(const queue_call *call, const array_side *dst, const array_side *src)
     strided_layout dense;
     work_items from = items_of(src), stage = {.layout = &dense};
     uint64_t value;
-    bridge_error error = {0};
     bridge_status status;
     if (set_dense(call, &src->layout, &dense) < 0) {
         return -1;
@@ -168,11 +165,11 @@ download(const queue_call *call, const array_side *dst, const array_side *src)
     Py_BEGIN_ALLOW_THREADS
     status = staging_new(call->stream->device, &stage);
     if (status == BRIDGE_OK) {
-        status = staging_download(call->stream, &stage, &from, &value, &error);
+        status = staging_download(call->stream, &stage, &from, &value);
     }
     Py_END_ALLOW_THREADS
-    int result = finish_staged(call, &stage, status, &error,
-                               stage.storage == NULL ? 0 : stage.storage->nbytes);
+    int result =
+        finish_staged(call, &stage, status, stage.storage == NULL ? 0 : stage.storage->nbytes);
     if (result == 1) {
         result = wait_until(call, value);
     }
@@ -235,13 +232,12 @@ array_queue_fill(const char *function, ArrayObject *dst, const char *item, metal
         return 0;
     }
     uint64_t value;
-    bridge_error error = {0};
     bridge_status status;
     work_items to = items_of(&side);
     bool waits = wait_rule_after_work(stream, to.storage, NULL);
     Py_BEGIN_ALLOW_THREADS
-    status = work_items_fill(call.stream, &to, item, &value, &error);
+    status = work_items_fill(call.stream, &to, item, &value);
     Py_END_ALLOW_THREADS
-    int result = finish(&call, status, &error, to.storage->nbytes);
+    int result = finish(&call, status, to.storage->nbytes);
     return result == 1 && waits ? wait_until(&call, value) : result;
 }

@@ -42,7 +42,8 @@ buffer_fill(PyObject *op, PyObject *value)
                             "Buffer.fill: value (%lld) is not within 0 to 255.",
                             (long long)byte);
     }
-    bridge_error error = {0};
+    bridge_error error;
+    bridge_error_clear(&error);
     bridge_status status;
     buffer_hold(buffer_cast(op)); /* another thread must not close it meanwhile */
     if (wait_rule_for_work(state_of(op), "Buffer.fill", storage, true) < 0) {
@@ -77,7 +78,8 @@ transfer(PyObject *op, const char *function, PyObject *other, bool is_upload)
         PyBuffer_Release(&view);
         return NULL;
     }
-    bridge_error error = {0};
+    bridge_error error;
+    bridge_error_clear(&error);
     bridge_status status;
     buffer_hold(buffer_cast(op));
     if (wait_rule_for_work(state_of(op), function, storage, is_upload) < 0) {

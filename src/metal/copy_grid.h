@@ -15,14 +15,9 @@
 #include "copy/copy_plan.h"
 
 #define COPY_KERNEL_COUNT 5
-#define COPY_KERNEL_WRITTEN 1u /* bit i: argument i is written */
-
-/* Every call of a kernel, one after the other, on the CPU. */
-typedef void copy_kernel_run(void *const *arguments, const size_t grid[3]);
 
 extern const char copy_kernel_source[]; /* Metal Shading Language */
 extern const char *const copy_kernel_names[COPY_KERNEL_COUNT];
-extern copy_kernel_run *const copy_kernel_runs[COPY_KERNEL_COUNT]; /* the same in C */
 
 typedef struct copy_grid {
     int kernel;          /* an index of copy_kernel_names */

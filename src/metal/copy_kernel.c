@@ -1,7 +1,7 @@
-/* copy_kernel.c: the text of copy_kernel.h as C and as a string; see copy_grid.h. */
+/* copy_kernel.c: the text of copy_kernel.h as a string, and grids for it; see copy_grid.h. */
 #include "metal/copy_grid.h"
 
-/* ---- for Metal's compiler ---- */
+/* ---- for the compiler of Metal's language ---- */
 
 #undef COPY_KERNEL_TEXT
 #define COPY_KERNEL_TEXT(...) #__VA_ARGS__
@@ -9,56 +9,19 @@ const char copy_kernel_source[] = "#include <metal_stdlib>\n"
                                   "using namespace metal;\n"
                                   "#define BUFFER(index) [[buffer(index)]]\n"
                                   "#define POSITION_IN_GRID [[thread_position_in_grid]]\n"
+#include "metal/copy_kernel_shape.h"
+                                  "\n"
 #include "metal/copy_kernel.h"
                                   "\n";
 #undef COPY_KERNEL_TEXT
 
-/* ---- as C, for a Metal in software; the struct is copy_grid.h's ---- */
-
-typedef struct uint3 {
-    uint32_t x, y, z;
-} uint3;
-
-typedef struct uint4 {
-    uint32_t x, y, z, w;
-} uint4;
-
-#define kernel static inline
-#define device
-#define constant const
-#define BUFFER(index)
-#define POSITION_IN_GRID
-#define COPY_KERNEL_TEXT(...) __VA_ARGS__
-#include "metal/copy_kernel.h"
-#undef kernel
-#undef device
-#undef constant
-#undef COPY_KERNEL_TEXT
-
-/* All calls of one kernel, in the order of the grid. */
-#define DEFINE_RUN(size) \
-    static void run_##size(void *const *arguments, const size_t grid[3]) \
-    { \
-        uint3 at; \
-        for (at.z = 0; at.z < grid[2]; at.z++) { \
-            for (at.y = 0; at.y < grid[1]; at.y++) { \
-                for (at.x = 0; at.x < grid[0]; at.x++) { \
-                    copy_units_##size(arguments[0], arguments[1], arguments[2], at); \
-                } \
-            } \
-        } \
-    }
-DEFINE_RUN(1)
-DEFINE_RUN(2)
-DEFINE_RUN(4)
-DEFINE_RUN(8)
-DEFINE_RUN(16)
-
 const char *const copy_kernel_names[COPY_KERNEL_COUNT] = {"copy_units_1", "copy_units_2",
                                                           "copy_units_4", "copy_units_8",
                                                           "copy_units_16"};
-copy_kernel_run *const copy_kernel_runs[COPY_KERNEL_COUNT] = {run_1, run_2, run_4, run_8,
-                                                              run_16};
+
+#define COPY_KERNEL_TEXT(...) __VA_ARGS__
+#include "metal/copy_kernel_shape.h"
+#undef COPY_KERNEL_TEXT
 
 /* ---- from a plan to a grid ---- */
 

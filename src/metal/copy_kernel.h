@@ -1,11 +1,10 @@
-/* copy_kernel.h: strided copies as compute kernels: one text, C and Metal Shading Language at
- * once.
+/* copy_kernel.h: strided copies as compute kernels, in Metal Shading Language that is C too.
  *
  * Owns:    nothing.
- * Rule:    whoever includes it defines COPY_KERNEL_TEXT(...), to compile the text or to make a
- *          string of it, so there is no include guard and no line of the preprocessor inside.
- *          What the two languages spell differently has a name in capitals or is a macro of
- *          copy_kernel.c's.
+ * Rule:    whoever includes it, after copy_kernel_shape.h, defines COPY_KERNEL_TEXT(...): to make a
+ *          string of the text, or, as tests/c/copy_kernel_twin.c does, to compile it as C.  So there
+ *          is no include guard and no line of the preprocessor inside, and what the two languages
+ *          spell differently has a name in capitals or is a macro of who includes it.
  * Threads: one call of a kernel moves one unit; units do not depend on each other.
  * Units:   offsets and steps count units of the kernel's size, 1 to 16 bytes.
  * Source:  Metal Shading Language Specification, 2.1 (scalar types), 4 (address spaces), 5.2
@@ -13,15 +12,6 @@
  */
 /* clang-format off */
 COPY_KERNEL_TEXT(
-
-typedef struct copy_kernel_shape {
-    int64_t dst_first;      /* the unit where element 0 goes to */
-    int64_t src_first;
-    int64_t dst_steps[66];  /* axis 0 is the one that is densest in the destination */
-    int64_t src_steps[66];
-    uint32_t extents[66];
-    uint32_t naxes;         /* at least 2 */
-} copy_kernel_shape;
 
 typedef struct copy_kernel_places {
     int64_t dst;

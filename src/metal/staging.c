@@ -1,6 +1,7 @@
 /* staging.c: see staging.h. */
 #include "metal/staging.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "copy/copy.h"
@@ -20,19 +21,18 @@ staging_new(const device_record *device, work_items *items)
 
 bridge_status
 staging_upload(metal_stream *stream, const work_items *dst, const work_items *stage,
-               const strided_layout *src, const char *origin, uint64_t *value,
-               bridge_error *error)
+               const strided_layout *src, const char *origin, uint64_t *value)
 {
     /* It cannot fail: nobody else has the stage, so the two do not overlap. */
     (void)copy_strided(stage->layout, stage->storage->address, src, origin);
-    return work_items_copy(stream, dst, stage, value, error);
+    return work_items_copy(stream, dst, stage, value);
 }
 
 bridge_status
 staging_download(metal_stream *stream, const work_items *stage, const work_items *src,
-                 uint64_t *value, bridge_error *error)
+                 uint64_t *value)
 {
-    return work_items_copy(stream, stage, src, value, error);
+    return work_items_copy(stream, stage, src, value);
 }
 
 void
@@ -105,7 +105,11 @@ within_stage(const staged_range *range, const staged_items *items)
     return items->offset_bytes - (int64_t)range->offset_bytes;
 }
 
-/* The neighbours go back as they were: another thread must not write them meanwhile. */
+/* The neighbours go back as they were, and threads that write some of them take turns.  Not with
+ * blits of whole groups between them: who writes parts of one private buffer by several threads
+ * and wants no order needs kernels. */
+static pthread_mutex_t widened_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static bridge_status
 write_widened(metal_stream *stream, const staged_range *range, const bridge_run *wide,
               const staged_items *items, bridge_error *error)
@@ -136,8 +140,13 @@ move_without_kernels(metal_stream *stream, const staged_range *range, const stag
 {
     bridge_run wide;
     bridge_status status = widen(range, &wide);
+    if (status == BRIDGE_OK && !is_read) {
+        (void)pthread_mutex_lock(&widened_lock);
+        status = write_widened(stream, range, &wide, items, error);
+        (void)pthread_mutex_unlock(&widened_lock);
+    }
     if (status != BRIDGE_OK || !is_read) {
-        return status == BRIDGE_OK ? write_widened(stream, range, &wide, items, error) : status;
+        return status;
     }
     status = read_widened(stream, range, &wide, range->stage, error);
     char *address = range->stage->address;
@@ -185,8 +194,8 @@ move_items(const staged_range *range, const staged_items *items, bool is_read,
     uint64_t value;
     work_items there = {range->storage, items->offset_bytes, items->layout};
     work_items here = {range->stage, within_stage(range, items), items->layout};
-    status = is_read ? work_items_copy(stream, &here, &there, &value, error)
-                     : work_items_copy(stream, &there, &here, &value, error);
+    status = is_read ? work_items_copy(stream, &here, &there, &value)
+                     : work_items_copy(stream, &there, &here, &value);
     if (status == BRIDGE_NO_KERNEL) {
         return move_without_kernels(stream, range, items, is_read, error);
     }

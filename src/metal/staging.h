@@ -30,11 +30,11 @@ bridge_status staging_new(const device_record *device, work_items *items);
  * CPU's memory is not looked at after the return. */
 bridge_status staging_upload(metal_stream *stream, const work_items *dst,
                              const work_items *stage, const strided_layout *src,
-                             const char *origin, uint64_t *value, bridge_error *error);
+                             const char *origin, uint64_t *value);
 
 /* Submit the copy of `src` to the stage.  Result as work_items_copy. */
 bridge_status staging_download(metal_stream *stream, const work_items *stage,
-                               const work_items *src, uint64_t *value, bridge_error *error);
+                               const work_items *src, uint64_t *value);
 /* When that is done: copy the stage to CPU memory. */
 void staging_deliver(const work_items *stage, const strided_layout *dst, char *origin);
 

@@ -1,28 +1,67 @@
 /* work.c: see work.h. */
 #include "metal/work.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "metal/storage_sharing.h"
 #include "metal/tracking.h"
 #include "metal/work_touch.h"
 
+/* A storage that a piece uses. */
+typedef struct piece_storage {
+    metal_storage *storage; /* owned (+1) */
+    /* the number of the GPU write that the piece brings to the CPU's copy; 0: none */
+    uint64_t fetched;
+} piece_storage;
+
 /* One piece, from its submission to its clean-up. */
 typedef struct piece {
     metal_stream *stream; /* owned (+1) */
+    work_time *time;      /* owned (+1); NULL: nobody asks */
     uint64_t value;
     int count;
-    metal_storage *storages[WORK_MAX_OPERANDS]; /* each owned (+1) */
-    /* the number of the GPU write that the piece brings to the CPU's copy; 0: none */
-    uint64_t fetched[WORK_MAX_OPERANDS];
+    piece_storage uses[];
 } piece;
+
+/* ---- how long it takes ---- */
+
+struct work_time {
+    int holders; /* atomic */
+    double seconds;
+};
+
+work_time *
+work_time_new(void)
+{
+    work_time *time = malloc(sizeof *time);
+    if (time != NULL) {
+        *time = (work_time){1, NAN};
+    }
+    return time;
+}
+
+void
+work_time_release(work_time *time)
+{
+    if (time != NULL && __atomic_sub_fetch(&time->holders, 1, __ATOMIC_ACQ_REL) == 0) {
+        free(time);
+    }
+}
+
+double
+work_time_seconds(const work_time *time)
+{
+    return time->seconds;
+}
 
 /* ---- when the GPU is done ---- */
 
 /* The order matters: a thread that finds the buffer free must find the failure too, and one
- * that is woken must find nothing of ours alive. */
+ * that is woken must find nothing of ours alive, and the time. */
 static void
-clean_up(void *context, bridge_status status, const bridge_error *error)
+clean_up(void *context, bridge_commands *commands, bridge_status status,
+         const bridge_error *error)
 {
     piece *done = context;
     bool has_failed = status != BRIDGE_OK;
@@ -30,18 +69,23 @@ clean_up(void *context, bridge_status status, const bridge_error *error)
     if (has_failed) {
         stream_note_failure(done->stream, error);
     }
+    else if (done->time != NULL) {
+        done->time->seconds = bridge_commands_seconds(commands);
+    }
+    work_time_release(done->time);
     /* A failed command buffer may have signalled nothing, and other queues wait. */
     bridge_event_raise(done->stream->event, done->value);
     for (int i = 0; i < done->count; i++) {
-        handles[i] = done->storages[i]->handle;
+        metal_storage *storage = done->uses[i].storage;
+        handles[i] = storage->handle;
         /* for the thread that takes it from the pool, or finds nothing in flight, or the bytes
          * fetched */
         WATCH_LEAVE(handles[i]);
         if (!has_failed) {
-            storage_note_fetched(done->storages[i], done->fetched[i]);
+            storage_note_fetched(storage, done->uses[i].fetched);
         }
         tracking_let_go(handles[i]);
-        storage_release(done->storages[i]);
+        storage_release(storage);
     }
     for (int i = 0; i < done->count; i++) {
         tracking_end(handles[i], done->stream, done->value, has_failed);
@@ -183,8 +227,7 @@ commit(bridge_commands *commands, piece *work, const work_operand *operands, boo
     bridge_encode_signal(commands, work->stream->event, work->value);
     for (int i = 0; i < work->count; i++) {
         storage_retain(operands[i].storage);
-        work->storages[i] = operands[i].storage;
-        work->fetched[i] = note_write(&operands[i]);
+        work->uses[i] = (piece_storage){operands[i].storage, note_write(&operands[i])};
         tracking_begin_locked(operands[i].storage->handle, operands[i].is_written, work->stream,
                               work->value);
     }
@@ -193,15 +236,46 @@ commit(bridge_commands *commands, piece *work, const work_operand *operands, boo
     return value;
 }
 
+/* What is to be encoded. */
+typedef struct piece_plan {
+    event_wait first;
+    const work_operand *operands;
+    int count;
+    work_encoder *encode; /* NULL: nothing */
+    void *context;
+    work_time *time; /* borrowed; NULL: nobody asks */
+} piece_plan;
+
+/* Behind the lock that orders submissions. */
 static bridge_status
-submit(metal_stream *stream, event_wait first, const work_operand *operands, int count,
-       work_encoder *encode, void *context, uint64_t *value)
+encode_and_commit_locked(bridge_commands *commands, piece *work, const piece_plan *plan,
+                         uint64_t *value)
+{
+    if (!reserve(plan->operands, plan->count)) {
+        return BRIDGE_NO_MEMORY;
+    }
+    bool waits = encode_waits(commands, work->stream, plan->first, plan->operands, plan->count);
+    bridge_status status =
+        encode_piece(commands, plan->operands, plan->count, plan->encode, plan->context);
+    if (status != BRIDGE_OK) {
+        unreserve(plan->operands, plan->count);
+        return status;
+    }
+    if (plan->time != NULL) {
+        (void)__atomic_add_fetch(&plan->time->holders, 1, __ATOMIC_RELAXED);
+    }
+    *value = commit(commands, work, plan->operands, waits);
+    return BRIDGE_OK;
+}
+
+static bridge_status
+submit(metal_stream *stream, const piece_plan *plan, uint64_t *value)
 {
     *value = 0;
     if (bridge_is_forked()) {
         return BRIDGE_FORKED;
     }
-    piece *work = malloc(sizeof *work);
+    piece *work = malloc(sizeof *work + (size_t)plan->count * sizeof(piece_storage));
     /* Before the lock: it blocks while the queue is full, and the clean-up wants the lock. */
     bridge_commands *commands = work == NULL ? NULL : bridge_commands_new(stream->queue);
     if (commands == NULL) {
@@ -209,20 +283,9 @@ submit(metal_stream *stream, event_wait first, const work_operand *operands, int
         free(work);
         return status;
     }
-    *work = (piece){.stream = stream, .count = count};
-    bool waits = false;
+    *work = (piece){.stream = stream, .time = plan->time, .count = plan->count};
     tracking_lock();
-    bridge_status status = reserve(operands, count) ? BRIDGE_OK : BRIDGE_NO_MEMORY;
-    if (status == BRIDGE_OK) {
-        waits = encode_waits(commands, stream, first, operands, count);
-        status = encode_piece(commands, operands, count, encode, context);
-        if (status != BRIDGE_OK) {
-            unreserve(operands, count);
-        }
-    }
-    if (status == BRIDGE_OK) {
-        *value = commit(commands, work, operands, waits);
-    }
+    bridge_status status = encode_and_commit_locked(commands, work, plan, value);
     tracking_unlock();
     if (status != BRIDGE_OK) {
         bridge_commands_release(commands);
@@ -235,8 +298,19 @@ bridge_status
 work_submit(metal_stream *stream, const work_operand *operands, int count, work_encoder *encode,
             void *context, uint64_t *value)
 {
-    event_wait none = {NULL, 0};
-    return submit(stream, none, operands, count, encode, context, value);
+    return work_submit_timed(stream, operands, count, encode, context, NULL, value);
+}
+
+bridge_status
+work_submit_timed(metal_stream *stream, const work_operand *operands, int count,
+                  work_encoder *encode, void *context, work_time *time, uint64_t *value)
+{
+    piece_plan plan = {.operands = operands,
+                       .count = count,
+                       .encode = encode,
+                       .context = context,
+                       .time = time};
+    return submit(stream, &plan, value);
 }
 
 /* ---- copies and fills ---- */
@@ -350,9 +424,13 @@ submit_wait(metal_stream *stream, event_wait first, metal_storage *storage)
     int count = storage != NULL && storage->handle != NULL;
     bool can_touch =
         count > 0 && storage->device == stream->device && work_touch_prepare(stream->device);
+    piece_plan plan = {.first = first,
+                       .operands = &operand,
+                       .count = count,
+                       .encode = can_touch ? encode_touch : NULL,
+                       .context = storage};
     uint64_t value;
-    return submit(stream, first, &operand, count, can_touch ? encode_touch : NULL, storage,
-                  &value);
+    return submit(stream, &plan, &value);
 }
 
 bridge_status

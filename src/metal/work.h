@@ -15,7 +15,7 @@
 #include "metal/storage.h"
 #include "metal/stream.h"
 
-#define WORK_MAX_OPERANDS 4
+#define WORK_MAX_OPERANDS 31 /* SPEC MTLComputeCommandEncoder: buffers of a kernel */
 
 typedef struct work_operand {
     metal_storage *storage; /* borrowed; there are bytes in it */
@@ -33,6 +33,19 @@ typedef bridge_status work_encoder(bridge_commands *commands, void *context);
  * then; on anything else nothing was committed. */
 bridge_status work_submit(metal_stream *stream, const work_operand *operands, int count,
                           work_encoder *encode, void *context, uint64_t *value);
+
+/* How long the GPU takes for one piece. */
+typedef struct work_time work_time;
+
+work_time *work_time_new(void);          /* owned (+1); NULL: there is no memory */
+void work_time_release(work_time *time); /* any thread; NULL is allowed */
+/* In seconds, once the piece is done; NAN where it failed.  A wait that the piece begins with may
+ * count: nothing else should be in flight on its operands. */
+double work_time_seconds(const work_time *time);
+/* As work_submit; the piece keeps `time` until it is done. */
+bridge_status work_submit_timed(metal_stream *stream, const work_operand *operands, int count,
+                                work_encoder *encode, void *context, work_time *time,
+                                uint64_t *value);
 
 /* Copy runs of bytes; each is a multiple of 4 and so are its offsets.  SPEC
  * MTLBlitCommandEncoder. */

@@ -2,6 +2,7 @@
 #include "metal/work_items.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "metal/copy_grid.h"
@@ -11,30 +12,80 @@
 /* ---- the kernels ---- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Each owned (+1); behind the lock. */
-static bridge_kernel *kernels[DEVICES_MAX][COPY_KERNEL_COUNT];
 
-static const bridge_kernel_source source = {
-    copy_kernel_source, copy_kernel_names,   copy_kernel_runs,
-    COPY_KERNEL_COUNT,  COPY_KERNEL_WRITTEN,
-};
+/* What a device has of the compiler; filled behind the lock, under which nothing is compiled: that
+ * may want the GIL, and whoever holds it the lock. */
+static struct compiled {
+    bridge_kernel *kernels[COPY_KERNEL_COUNT]; /* each owned (+1); the first one atomic */
+    bool is_refused; /* atomic; the compiler has said why not, and is not asked again */
+} compiled[DEVICES_MAX];
+
+static void
+release_kernels(bridge_kernel *const *kernels)
+{
+    for (int i = 0; i < COPY_KERNEL_COUNT; i++) {
+        bridge_kernel_release(kernels[i]);
+    }
+}
+
+/* All of them, each +1; on anything but BRIDGE_OK none, and `*message` as the bridge gives it. */
+static bridge_status
+make_kernels(const device_record *device, bridge_kernel **out, char **message)
+{
+    bridge_library *library;
+    bool is_source;
+    bridge_status status = bridge_library_new(device->handle, copy_kernel_source,
+                                              BRIDGE_MATH_FAST, &library, message, &is_source);
+    for (int i = 0; status == BRIDGE_OK && i < COPY_KERNEL_COUNT; i++) {
+        status = bridge_kernel_new(library, copy_kernel_names[i], NULL, 0, &out[i], NULL,
+                                   message, &is_source);
+    }
+    bridge_library_release(library);
+    if (status != BRIDGE_OK) {
+        release_kernels(out);
+    }
+    return status;
+}
+
+/* Takes over the kernels; those of the thread that came first stay. */
+static void
+publish_kernels(struct compiled *place, bridge_kernel *const *made)
+{
+    (void)pthread_mutex_lock(&lock);
+    bool is_first = place->kernels[0] == NULL;
+    if (is_first) {
+        memcpy(place->kernels + 1, made + 1, sizeof place->kernels - sizeof *made);
+        __atomic_store_n(&place->kernels[0], made[0], __ATOMIC_RELEASE);
+    }
+    (void)pthread_mutex_unlock(&lock);
+    if (!is_first) {
+        release_kernels(made);
+    }
+}
 
 static bridge_status
-load_kernels(const device_record *device, bridge_error *error)
+load_kernels(const device_record *device)
 {
-    bridge_status status = BRIDGE_OK;
+    struct compiled *place = &compiled[device->index];
     if (bridge_is_forked()) { /* the lock may be held by a thread that is not here */
         return BRIDGE_FORKED;
     }
-    (void)pthread_mutex_lock(&lock);
-    if (kernels[device->index][0] == NULL) {
-        bridge_kernel *made[COPY_KERNEL_COUNT];
-        status = bridge_kernels_new(device->handle, &source, made, error);
-        if (status == BRIDGE_OK) {
-            memcpy(kernels[device->index], made, sizeof made);
-        }
+    if (__atomic_load_n(&place->kernels[0], __ATOMIC_ACQUIRE) != NULL) {
+        return BRIDGE_OK;
     }
-    (void)pthread_mutex_unlock(&lock);
+    if (__atomic_load_n(&place->is_refused, __ATOMIC_RELAXED)) {
+        return BRIDGE_NO_KERNEL;
+    }
+    bridge_kernel *made[COPY_KERNEL_COUNT] = {NULL};
+    char *message = NULL;
+    bridge_status status = make_kernels(device, made, &message);
+    if (status == BRIDGE_OK) {
+        publish_kernels(place, made);
+    }
+    else if (message != NULL) { /* else it was interrupted */
+        __atomic_store_n(&place->is_refused, true, __ATOMIC_RELAXED);
+    }
+    free(message);
     return status;
 }
 
@@ -65,15 +116,18 @@ static bridge_status
 encode_grid(bridge_commands *commands, const copy_job *job, const copy_grid *grid, int index)
 {
     const metal_storage *src = job->srcs[index];
-    bridge_argument arguments[] = {
-        {.buffer = job->dsts[index]->handle},
-        {.buffer = src == NULL ? NULL : src->handle,
+    const bridge_argument arguments[] = {
+        {.index = 0, .buffer = job->dsts[index]->handle},
+        {.index = 1,
+         .buffer = src == NULL ? NULL : src->handle,
          .bytes = job->item,
          .nbytes = job->item_nbytes},
-        {.bytes = grid->shape, .nbytes = grid->shape_nbytes},
+        {.index = 2, .bytes = grid->shape, .nbytes = grid->shape_nbytes},
     };
-    return bridge_encode_kernel(commands, kernels[job->device->index][grid->kernel], arguments,
-                                3, grid->extents);
+    const bridge_grid threads = {
+        .size = {grid->extents[0], grid->extents[1], grid->extents[2]}};
+    bridge_kernel *kernel = compiled[job->device->index].kernels[grid->kernel];
+    return bridge_encode_kernel(commands, kernel, arguments, 3, &threads);
 }
 
 static bridge_status
@@ -123,13 +177,13 @@ find_blit(const copy_plan *plan, const work_items *dst, const work_items *src, b
 
 static bridge_status
 run_direct(metal_stream *stream, const copy_plan *plan, const work_items *dst,
-           const work_items *src, uint64_t *value, bridge_error *error)
+           const work_items *src, uint64_t *value)
 {
     bridge_run run;
     if (find_blit(plan, dst, src, &run)) {
         return work_copy(stream, src->storage, dst->storage, &run, 1, value);
     }
-    bridge_status status = load_kernels(stream->device, error);
+    bridge_status status = load_kernels(stream->device);
     if (status != BRIDGE_OK) {
         return status;
     }
@@ -142,11 +196,11 @@ run_direct(metal_stream *stream, const copy_plan *plan, const work_items *dst,
 /* Source and destination overlap: through private memory, in one piece of work. */
 static bridge_status
 run_through_buffer(metal_stream *stream, const copy_plan *plan, const work_items *dst,
-                   const work_items *src, uint64_t *value, bridge_error *error)
+                   const work_items *src, uint64_t *value)
 {
     metal_storage *between;
     copy_plan plans[2];
-    bridge_status status = load_kernels(stream->device, error);
+    bridge_status status = load_kernels(stream->device);
     if (status == BRIDGE_OK) {
         status = storage_new(stream->device, (size_t)copy_plan_nbytes(plan), BRIDGE_PRIVATE,
                              &between);
@@ -175,7 +229,7 @@ may_overlap(const copy_plan *plan, const metal_storage *dst, const metal_storage
 
 bridge_status
 work_items_copy(metal_stream *stream, const work_items *dst, const work_items *src,
-                uint64_t *value, bridge_error *error)
+                uint64_t *value)
 {
     copy_plan plan;
     *value = 0;
@@ -184,13 +238,12 @@ work_items_copy(metal_stream *stream, const work_items *dst, const work_items *s
         return BRIDGE_OK;
     }
     return may_overlap(&plan, dst->storage, src->storage)
-               ? run_through_buffer(stream, &plan, dst, src, value, error)
-               : run_direct(stream, &plan, dst, src, value, error);
+               ? run_through_buffer(stream, &plan, dst, src, value)
+               : run_direct(stream, &plan, dst, src, value);
 }
 
 bridge_status
-work_items_fill(metal_stream *stream, const work_items *dst, const void *item, uint64_t *value,
-                bridge_error *error)
+work_items_fill(metal_stream *stream, const work_items *dst, const void *item, uint64_t *value)
 {
     copy_plan plan;
     metal_storage *no_storage = NULL;
@@ -199,7 +252,7 @@ work_items_fill(metal_stream *stream, const work_items *dst, const void *item, u
                         &plan)) {
         return BRIDGE_OK;
     }
-    bridge_status status = load_kernels(stream->device, error);
+    bridge_status status = load_kernels(stream->device);
     if (status != BRIDGE_OK) {
         return status;
     }

@@ -5,7 +5,8 @@
  * Calls:   work.h to submit, copy_grid.h for the kernels, storage.h for what an overlapping
  *          copy goes through.
  * Threads: any, without the GIL; never waits for work in flight.  The first copy of a device
- *          that needs a kernel compiles all of them.
+ *          that needs a kernel compiles all of them, which elsewhere than on a Mac takes the GIL;
+ *          where that cannot be, the next one does not ask again.
  */
 #ifndef MD_WORK_ITEMS_H
 #define MD_WORK_ITEMS_H
@@ -20,12 +21,12 @@ typedef struct work_items {
 } work_items;
 
 /* Copy `src` to `dst`, of the same shape (with items) and itemsize; a source may repeat items,
- * and the two may overlap.  Result as work_submit; BRIDGE_NO_KERNEL: `*error` says why. */
+ * and the two may overlap.  Result as work_submit; BRIDGE_NO_KERNEL: nothing compiles the kernels. */
 bridge_status work_items_copy(metal_stream *stream, const work_items *dst,
-                              const work_items *src, uint64_t *value, bridge_error *error);
+                              const work_items *src, uint64_t *value);
 
 /* Write one item of at most 16 bytes to every place of `dst`. */
 bridge_status work_items_fill(metal_stream *stream, const work_items *dst, const void *item,
-                              uint64_t *value, bridge_error *error);
+                              uint64_t *value);
 
 #endif /* MD_WORK_ITEMS_H */

@@ -22,6 +22,7 @@ TYPE_CHECKING = False  # typing's own costs more to import than the rest of this
 if TYPE_CHECKING:
     from typing import Any
 
+    from .compile_errors import CompileError as CompileError
     from .explaining import explain as explain
     from .numpy_allocation import numpy_memory as numpy_memory
     from .sharing import show as show
@@ -30,6 +31,7 @@ __version__ = "0.1.0"
 _HERE = os.path.dirname(os.path.abspath(__file__))
 #: Without `bool` and `open`: `from metal_dlpack import *` hides nothing of Python's.
 __all__ = [name for name in vars(_core) if not name.startswith("_") and not hasattr(builtins, name)] + [
+    "CompileError",
     "explain",
     "get_cmake_dir",
     "get_include",
@@ -40,7 +42,12 @@ __all__ = [name for name in vars(_core) if not name.startswith("_") and not hasa
 ]
 
 #: Public functions whose modules are imported when they are first asked for: they take longer than all the rest.
-_LATER = {"explain": "explaining", "numpy_memory": "numpy_allocation", "show": "sharing"}
+_LATER = {
+    "CompileError": "compile_errors",
+    "explain": "explaining",
+    "numpy_memory": "numpy_allocation",
+    "show": "sharing",
+}
 
 #: What other libraries call it, and what to write here.
 _INSTEAD = {

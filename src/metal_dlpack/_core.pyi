@@ -1,6 +1,7 @@
 import builtins
-from collections.abc import Coroutine, Generator, Iterator, Sequence
+from collections.abc import Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from multiprocessing.shared_memory import SharedMemory
+from os import PathLike
 from types import EllipsisType, ModuleType
 from typing import (
     Any,
@@ -84,6 +85,10 @@ _Pair: TypeAlias = Sequence[SupportsIndex]
 _Key: TypeAlias = SupportsIndex | slice | EllipsisType | None
 _Number: TypeAlias = complex
 _StreamLike: TypeAlias = int | Stream
+_Math: TypeAlias = Literal["fast", "relaxed", "safe"]
+_Folder: TypeAlias = str | PathLike[str]
+#: Values of function constants, by name or index.
+_Constants: TypeAlias = Mapping[str, float | Sequence[float]] | Mapping[int, float | Sequence[float]]
 _CPU: TypeAlias = Literal["cpu"] | tuple[Literal[1], Literal[0]]
 
 @final
@@ -500,6 +505,84 @@ class HostView:
     def __reduce__(self) -> tuple[Any, ...]: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
+@final
+class Argument:
+    def __new__(cls, *args: Never, **kwargs: Never) -> NoReturn: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def kind(self) -> Literal["buffer", "threadgroup"]: ...
+    @property
+    def dtype(self) -> dtype | None: ...
+    @property
+    def access(self) -> Literal["read", "write", "read_write"]: ...
+    @property
+    def nbytes(self) -> int: ...
+
+@final
+class Kernel:
+    def __new__(cls, *args: Never, **kwargs: Never) -> NoReturn: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def device(self) -> Device: ...
+    @property
+    def arguments(self) -> tuple[Argument, ...]: ...
+    @property
+    def thread_execution_width(self) -> int: ...
+    @property
+    def max_total_threads(self) -> int: ...
+    @property
+    def threadgroup_memory(self) -> int: ...
+    # A kernel has keywords of its own beside those of the launch, and only Metal knows them.
+    def __call__(
+        self,
+        *args: Any,
+        n: SupportsIndex | None = None,
+        threads: _Shape | None = None,
+        groups: _Shape | None = None,
+        group: _Shape | None = None,
+        stream: _StreamLike | None = None,
+        threadgroup_memory: dict[str, int] | None = None,
+        strides: Literal["ignore"] | None = None,
+        **kwargs: Any,
+    ) -> None: ...
+    def time(
+        self,
+        *args: Any,
+        n: SupportsIndex | None = None,
+        threads: _Shape | None = None,
+        groups: _Shape | None = None,
+        group: _Shape | None = None,
+        stream: _StreamLike | None = None,
+        threadgroup_memory: dict[str, int] | None = None,
+        strides: Literal["ignore"] | None = None,
+        **kwargs: Any,
+    ) -> float: ...
+
+@final
+class Library:
+    def __new__(
+        cls,
+        source: str,
+        *,
+        device: _Device | None = None,
+        name: str = "program_source",
+        defines: Mapping[str, str | float | None] | None = None,
+        include: _Folder | Iterable[_Folder] | None = None,
+        math: _Math = "fast",
+    ) -> Library: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def device(self) -> Device: ...
+    @property
+    def kernels(self) -> tuple[str, ...]: ...
+    def kernel(self, name: str, /, constants: _Constants | None = None) -> Kernel: ...
+    def __getitem__(self, name: str, /) -> Kernel: ...
+
 class CopyRequiredError(BufferError, ValueError): ...
 class MetalError(RuntimeError): ...
 
@@ -584,6 +667,17 @@ def from_dlpack(
     copy: builtins.bool | None = None,
     stream: _StreamLike | None = None,
 ) -> Array: ...
+def kernel(
+    source: str,
+    /,
+    name: str | None = None,
+    *,
+    constants: _Constants | None = None,
+    device: _Device | None = None,
+    defines: Mapping[str, str | float | None] | None = None,
+    include: _Folder | Iterable[_Folder] | None = None,
+    math: _Math = "fast",
+) -> Kernel: ...
 def last_refusal() -> Exception | None: ...
 def shares_memory(a: _Memory, b: _Memory, /) -> builtins.bool: ...
 

@@ -9,11 +9,13 @@
 #include "exchange/exchange_table.h"
 #include "exchange/foreign_types.h"
 #include "exchange/torch_queue.h"
+#include "kernels/library_type.h"
 #include "module/c_api.h"
 #include "module/explain.h"
 #include "module/memory.h"
 #include "module/numpy_memory.h"
 #include "module/shares_memory.h"
+#include "module/softmetal_compiler.h"
 #include "module/softmetal_probe.h"
 #include "module/threads.h"
 #include "module/work_facts.h"
@@ -89,7 +91,7 @@ add_functions(PyObject *module)
                                   explain_functions,         refusal_functions,
                                   softmetal_probe_functions, stream_functions,
                                   torch_queue_functions,     threads_functions,
-                                  work_facts_functions};
+                                  work_facts_functions,      kernel_functions};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         if (PyModule_AddFunctions(module, lists[i]) < 0) {
             return -1;
@@ -130,6 +132,7 @@ core_exec(PyObject *module)
         return -1;
     }
     stream_lost_watch();
+    softmetal_compiler_install();
     return dtype_type_add_names(module, state);
 }
 

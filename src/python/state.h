@@ -23,7 +23,10 @@
     X(host_view_type, host_view_spec, 1) \
     X(stream_type, stream_spec, 1) \
     X(event_type, event_spec, 1) \
-    X(bell_type, bell_spec, 1)
+    X(bell_type, bell_spec, 1) \
+    X(library_type, library_spec, 1) \
+    X(kernel_type, kernel_spec, 1) \
+    X(argument_type, argument_spec, 1)
 
 /* Every object of another kind that the state owns.  exec fills each before any is used. */
 #define MD_OBJECT_LIST(X) \
@@ -61,7 +64,13 @@
     X(copy) \
     X(dl_device) \
     X(max_version) \
-    X(stream)
+    X(stream) \
+    X(n) \
+    X(threads) \
+    X(groups) \
+    X(group) \
+    X(threadgroup_memory) \
+    X(strides)
 
 /* What is known of a type that was imported from or exported to: see foreign_types.h. */
 #define MD_FOREIGN_TYPES 4

@@ -55,7 +55,8 @@ int
 waiting_for_stream(md_state *state, const char *function, metal_stream *stream, uint64_t value,
                    uint64_t timeout_ns)
 {
-    bridge_error error = {0};
+    bridge_error error;
+    bridge_error_clear(&error);
     int result = waiting_for_value(state, function, stream, value, timeout_ns);
     if (result == 1 && tracking_take_failure(stream, &error)) {
         return errors_check_status(state, function, BRIDGE_COMMAND_FAILED, &error, 0);

@@ -1,12 +1,8 @@
-/* compute.m: libraries, functions, pipelines and the compute encoder; a kernel is a C
- * function.
+/* compute.m: the compute encoder.
  *
- * Owns:    a library its text, a function and a pipeline their kernel, an encoder its
- *          arguments.
- * Calls:   kernel.h for kernels, program.h, failure.h, validation.h.
- * Threads: libraries, functions and pipelines from any; an encoder as Metal demands.
- * Note:    no compiler is here: a function is found if the text has its name and somebody has
- *          registered a kernel of that name.
+ * Owns:    the dispatch that is being prepared.
+ * Calls:   kernel.h, program.h, validation.h.
+ * Threads: an encoder as Metal demands.
  */
 #import "softmetal/objects.h"
 
@@ -14,143 +10,47 @@
 #include <string.h>
 
 #include "softmetal/call_site.h"
-#include "softmetal/failure.h"
 #include "softmetal/races.h"
 #include "softmetal/validation.h"
 
-#define MOST_THREADS 1024  /* of a threadgroup */
-#define EXECUTION_WIDTH 32 /* threads that run at once */
-
-@implementation SoftMetalLibrary
-
-- (instancetype)initWithDevice:(SoftMetalDevice *)device source:(NSString *)source
-{
-    self = [super init];
-    if (self != nil) {
-        _device = [device retain];
-        _source = strdup([source UTF8String]);
-    }
-    return self;
-}
-
-- (void)dealloc
-{
-    free(_source);
-    [_device release];
-    [super dealloc];
-}
-
-- (id<MTLDevice>)device
-{
-    return _device;
-}
-
-- (id<MTLFunction>)newFunctionWithName:(NSString *)functionName
-{
-    SOFT_CALLED();
-    const char *name = functionName == nil ? NULL : [functionName UTF8String];
-    soft_kernel kernel;
-    if (name == NULL || _source == NULL || strstr(_source, name) == NULL ||
-        !soft_kernel_find(name, &kernel)) {
-        return nil;
-    }
-    return [[SoftMetalFunction alloc] initWithDevice:_device kernel:kernel];
-}
-
-@end
-
-@implementation SoftMetalFunction
-
-- (instancetype)initWithDevice:(SoftMetalDevice *)device kernel:(soft_kernel)kernel
-{
-    self = [super init];
-    if (self != nil) {
-        _device = [device retain];
-        _kernel = kernel;
-    }
-    return self;
-}
-
-- (void)dealloc
-{
-    [_device release];
-    [super dealloc];
-}
-
-- (id<MTLDevice>)device
-{
-    return _device;
-}
-
-- (NSString *)name
-{
-    return [NSString stringWithUTF8String:_kernel.name];
-}
-
-@end
-
-@implementation SoftMetalPipeline
-
-- (instancetype)initWithFunction:(SoftMetalFunction *)function
-{
-    self = [super init];
-    if (self != nil) {
-        _device = [function->_device retain];
-        _kernel = function->_kernel;
-    }
-    return self;
-}
-
-- (void)dealloc
-{
-    [_device release];
-    [super dealloc];
-}
-
-- (id<MTLDevice>)device
-{
-    return _device;
-}
-
-- (NSUInteger)maxTotalThreadsPerThreadgroup
-{
-    return MOST_THREADS;
-}
-
-- (NSUInteger)threadExecutionWidth
-{
-    return EXECUTION_WIDTH;
-}
-
-@end
-
 @implementation SoftMetalComputeEncoder
 
+- (instancetype)initWithCommandBuffer:(SoftMetalCommandBuffer *)commandBuffer
+{
+    self = [super initWithCommandBuffer:commandBuffer];
+    if (self != nil) {
+        _dispatch = soft_dispatch_new();
+        if (_dispatch == NULL) {
+            abort();
+        }
+    }
+    return self;
+}
+
 - (void)dealloc
 {
-    soft_dispatch_clear(&_dispatch);
+    _dispatch->kernel.image = NULL; /* the pipeline's */
+    soft_dispatch_free(_dispatch);
     [super dealloc];
 }
 
-/* Where to put an argument, after the old one is freed; NULL after a report. */
-- (soft_argument *)argumentAt:(NSUInteger)index for:(const char *)method
+- (BOOL)takesIndex:(NSUInteger)index for:(const char *)method
 {
     if (![self isOpenFor:method]) {
-        return NULL;
+        return NO;
     }
     if (index >= SOFT_MOST_ARGUMENTS) {
         soft_validation_report(SOFT_REPORT_ARGUMENT, "-[%s]: the index (%lu) is over 30.",
                                method, index);
-        return NULL;
+        return NO;
     }
-    return &_dispatch.arguments[index];
+    return YES;
 }
 
 - (void)setBytes:(const void *)bytes length:(NSUInteger)length atIndex:(NSUInteger)index
 {
     const char *method = "MTLComputeCommandEncoder setBytes:length:atIndex:";
-    soft_argument *argument = [self argumentAt:index for:method];
-    if (argument == NULL) {
+    if (![self takesIndex:index for:method]) {
         return;
     }
     if (length > 4096) {
@@ -161,7 +61,8 @@
         soft_validation_report(SOFT_REPORT_ARGUMENT, "-[%s]: no bytes (%p, %lu).", method,
                                bytes, length);
     }
-    else if (!soft_argument_set_bytes(argument, bytes, length)) {
+    else if (!soft_argument_set_bytes(soft_dispatch_clear_argument(_dispatch, index), bytes,
+                                      length)) {
         abort();
     }
 }
@@ -169,12 +70,10 @@
 - (void)setBuffer:(id<MTLBuffer>)buffer offset:(NSUInteger)offset atIndex:(NSUInteger)index
 {
     const char *method = "MTLComputeCommandEncoder setBuffer:offset:atIndex:";
-    soft_argument *argument = [self argumentAt:index for:method];
-    if (argument == NULL) {
+    if (![self takesIndex:index for:method]) {
         return;
     }
-    free(argument->bytes);
-    *argument = (soft_argument){0};
+    soft_argument *argument = soft_dispatch_clear_argument(_dispatch, index);
     if (buffer == nil) {
         return;
     }
@@ -210,8 +109,39 @@
         return;
     }
     [_commandBuffer keepObject:pipeline];
-    _dispatch.kernel = pipeline->_kernel;
+    _dispatch->kernel = pipeline->_kernel;
+    _hasPipeline = YES;
 }
+
+- (void)noteView:(NSUInteger)nbytes atIndex:(NSUInteger)index
+{
+    if (index < (NSUInteger)_dispatch->count) {
+        _dispatch->arguments[index].nbytes = nbytes;
+    }
+}
+
+- (void)setThreadgroupMemoryLength:(NSUInteger)length atIndex:(NSUInteger)index
+{
+    const char *method = "MTLComputeCommandEncoder setThreadgroupMemoryLength:atIndex:";
+    if (![self takesIndex:index for:method]) {
+        return;
+    }
+    if (length % 16 != 0) {
+        soft_validation_report(SOFT_REPORT_ARGUMENT,
+                               "-[%s]: the length (%lu) is no multiple of 16.", method, length);
+    }
+    if (length > SOFT_MOST_THREADGROUP_NBYTES) {
+        soft_validation_report(SOFT_REPORT_ARGUMENT,
+                               "-[%s]: the length (%lu) is over maxThreadgroupMemoryLength "
+                               "(%d).",
+                               method, length, SOFT_MOST_THREADGROUP_NBYTES);
+    }
+    else {
+        _dispatch->threadgroup_nbytes[index] = (soft_u32)length;
+    }
+}
+
+/* ---- dispatches ---- */
 
 static BOOL
 are_sizes_good(const char *method, MTLSize grid, MTLSize group)
@@ -221,33 +151,94 @@ are_sizes_good(const char *method, MTLSize grid, MTLSize group)
         soft_validation_report(SOFT_REPORT_DISPATCH, "-[%s]: a size is zero.", method);
         return NO;
     }
-    if (group.width * group.height * group.depth > MOST_THREADS) {
+    if (group.width * group.height * group.depth > SOFT_MOST_THREADS) {
         soft_validation_report(SOFT_REPORT_DISPATCH,
                                "-[%s]: %lu x %lu x %lu threads are more than the pipeline's "
                                "maxTotalThreadsPerThreadgroup (%d).",
-                               method, group.width, group.height, group.depth, MOST_THREADS);
+                               method, group.width, group.height, group.depth,
+                               SOFT_MOST_THREADS);
         return NO;
     }
     return YES;
 }
 
-- (void)dispatchThreads:(MTLSize)threadsPerGrid
-    threadsPerThreadgroup:(MTLSize)threadsPerThreadgroup
+/* What the kernel's parameter asks for. */
+static BOOL
+is_argument_good(const char *method, const soft_dispatch *dispatch,
+                 const soft_argument_facts *facts)
 {
-    SOFT_CALLED();
-    const char *method = "MTLComputeCommandEncoder dispatchThreads:threadsPerThreadgroup:";
-    if (![self isOpenFor:method] ||
-        !are_sizes_good(method, threadsPerGrid, threadsPerThreadgroup)) {
+    if (facts->kind == SOFT_ARGUMENT_THREADGROUP) {
+        BOOL good = dispatch->threadgroup_nbytes[facts->index] > 0;
+        if (!good) {
+            soft_validation_report(SOFT_REPORT_DISPATCH,
+                                   "-[%s]: no threadgroup memory is set at index %d for %s.",
+                                   method, facts->index, facts->name);
+        }
+        return good;
+    }
+    const soft_argument *argument = &dispatch->arguments[facts->index];
+    if (argument->storage == NULL && argument->bytes == NULL) {
+        soft_validation_report(SOFT_REPORT_DISPATCH,
+                               "-[%s]: no buffer is bound at index %d for %s.", method,
+                               facts->index, facts->name);
+        return NO;
+    }
+    if (facts->alignment != 0 && argument->offset % facts->alignment != 0) {
+        soft_validation_report(SOFT_REPORT_DISPATCH,
+                               "-[%s]: the offset (%zu) of the buffer at index %d is no "
+                               "multiple of the alignment of %s (%u).",
+                               method, argument->offset, facts->index, facts->name,
+                               facts->alignment);
+        return NO;
+    }
+    return YES;
+}
+
+/* Is all there that a compiled kernel asks for? */
+static BOOL
+are_arguments_good(const char *method, const soft_dispatch *dispatch)
+{
+    if (dispatch->kernel.image == NULL) {
+        return YES;
+    }
+    const soft_image *facts = soft_image_facts(dispatch->kernel.image);
+    soft_u64 nbytes = facts->threadgroup_nbytes;
+    for (soft_u32 i = 0; i < facts->argument_count; i++) {
+        if (!is_argument_good(method, dispatch, &facts->arguments[i])) {
+            return NO;
+        }
+        if (facts->arguments[i].kind == SOFT_ARGUMENT_THREADGROUP) {
+            nbytes += dispatch->threadgroup_nbytes[facts->arguments[i].index];
+        }
+    }
+    if (nbytes > SOFT_MOST_THREADGROUP_NBYTES) {
+        soft_validation_report(SOFT_REPORT_DISPATCH,
+                               "-[%s]: %llu bytes of threadgroup memory are more than "
+                               "maxThreadgroupMemoryLength (%d).",
+                               method, (unsigned long long)nbytes,
+                               SOFT_MOST_THREADGROUP_NBYTES);
+        return NO;
+    }
+    return YES;
+}
+
+- (void)dispatch:(MTLSize)grid inGroups:(MTLSize)group for:(const char *)method
+{
+    if (!are_sizes_good(method, grid, group)) {
         return;
     }
-    if (_dispatch.kernel.name == NULL) {
+    if (!_hasPipeline) {
         soft_validation_report(SOFT_REPORT_DISPATCH, "-[%s]: no pipeline is set.", method);
         return;
     }
-    _dispatch.grid[0] = threadsPerGrid.width;
-    _dispatch.grid[1] = threadsPerGrid.height;
-    _dispatch.grid[2] = threadsPerGrid.depth;
-    soft_dispatch *dispatch = soft_dispatch_copy(&_dispatch);
+    if (!are_arguments_good(method, _dispatch)) {
+        return;
+    }
+    const size_t sizes[] = {grid.width,  grid.height,  grid.depth,
+                            group.width, group.height, group.depth};
+    memcpy(_dispatch->grid, sizes, sizeof _dispatch->grid);
+    memcpy(_dispatch->group, sizes + 3, sizeof _dispatch->group);
+    soft_dispatch *dispatch = soft_dispatch_copy(_dispatch);
     if (dispatch == NULL ||
         !soft_program_add_command(
             &_commandBuffer->_program, [_commandBuffer openPass], (soft_command) {
@@ -255,6 +246,29 @@ are_sizes_good(const char *method, MTLSize grid, MTLSize group)
                 .site = soft_races_are_watched() ? soft_call_site_intern() : NULL
             })) {
         abort();
+    }
+}
+
+- (void)dispatchThreads:(MTLSize)threadsPerGrid
+    threadsPerThreadgroup:(MTLSize)threadsPerThreadgroup
+{
+    SOFT_CALLED();
+    const char *method = "MTLComputeCommandEncoder dispatchThreads:threadsPerThreadgroup:";
+    if ([self isOpenFor:method]) {
+        [self dispatch:threadsPerGrid inGroups:threadsPerThreadgroup for:method];
+    }
+}
+
+- (void)dispatchThreadgroups:(MTLSize)threadgroupsPerGrid
+       threadsPerThreadgroup:(MTLSize)threadsPerThreadgroup
+{
+    SOFT_CALLED();
+    const char *method = "MTLComputeCommandEncoder dispatchThreadgroups:threadsPerThreadgroup:";
+    MTLSize grid = {threadgroupsPerGrid.width * threadsPerThreadgroup.width,
+                    threadgroupsPerGrid.height * threadsPerThreadgroup.height,
+                    threadgroupsPerGrid.depth * threadsPerThreadgroup.depth};
+    if ([self isOpenFor:method]) {
+        [self dispatch:grid inGroups:threadsPerThreadgroup for:method];
     }
 }
 
@@ -269,3 +283,9 @@ are_sizes_good(const char *method, MTLSize grid, MTLSize group)
 }
 
 @end
+
+void
+softmetal_note_view(const void *encoder, unsigned index, size_t nbytes)
+{
+    [(SoftMetalComputeEncoder *)(void *)encoder noteView:nbytes atIndex:index];
+}

@@ -169,6 +169,11 @@ MTLCopyAllDevices(void)
     return __atomic_load_n(_account, __ATOMIC_RELAXED);
 }
 
+- (NSUInteger)maxThreadgroupMemoryLength
+{
+    return SOFT_MOST_THREADGROUP_NBYTES;
+}
+
 /* Ask this first in every call that makes something. */
 static BOOL
 may_make(const char *method, soft_failure kind)
@@ -367,34 +372,30 @@ make_queue(SoftMetalDevice *device, NSUInteger limit)
                : nil;
 }
 
-static void
-set_error(NSError **error, MTLLibraryError code, const char *text)
-{
-    if (error != NULL) {
-        *error = [[[SoftMetalError alloc] initWithDomain:MTLLibraryErrorDomain
-                                                    code:(NSInteger)code
-                                                    text:text] autorelease];
-    }
-}
-
 - (id<MTLLibrary>)newLibraryWithSource:(NSString *)source
                                options:(MTLCompileOptions *)options
                                  error:(NSError **)error
 {
     SOFT_CALLED();
-    (void)options;
+    const char *method = "newLibraryWithSource:options:error:";
     if (source == nil) {
-        soft_validation_report(
-            SOFT_REPORT_ARGUMENT,
-            "-[MTLDevice newLibraryWithSource:options:error:]: the source is "
-            "nil.");
+        soft_validation_report(SOFT_REPORT_ARGUMENT, "-[MTLDevice %s]: the source is nil.",
+                               method);
         return nil;
     }
-    if (!may_make("newLibraryWithSource:options:error:", SOFT_FAIL_LIBRARY)) {
-        set_error(error, MTLLibraryErrorCompileFailure, "The source did not compile.");
+    if (!may_make(method, SOFT_FAIL_LIBRARY)) {
+        soft_error_set(error, MTLLibraryErrorCompileFailure, "The source did not compile.");
         return nil;
     }
-    return [[SoftMetalLibrary alloc] initWithDevice:self source:source];
+    MTLMathMode math = options == nil ? MTLMathModeFast : [options mathMode];
+    SoftMetalLibrary *library = [[SoftMetalLibrary alloc] initWithDevice:self
+                                                                  source:source
+                                                                    math:math];
+    if (![library open:error]) {
+        [library release];
+        return nil;
+    }
+    return library;
 }
 
 - (id<MTLComputePipelineState>)newComputePipelineStateWithFunction:
@@ -402,17 +403,36 @@ set_error(NSError **error, MTLLibraryError code, const char *text)
                                                              error:(NSError **)error
 {
     SOFT_CALLED();
+    return [self newComputePipelineStateWithFunction:computeFunction
+                                             options:MTLPipelineOptionNone
+                                          reflection:NULL
+                                               error:error];
+}
+
+- (id<MTLComputePipelineState>)
+    newComputePipelineStateWithFunction:(id<MTLFunction>)computeFunction
+                                options:(MTLPipelineOption)options
+                             reflection:(MTLAutoreleasedComputePipelineReflection *)reflection
+                                  error:(NSError **)error
+{
+    SOFT_CALLED();
     if (![(NSObject *)computeFunction isKindOfClass:[SoftMetalFunction class]]) {
         soft_validation_report(SOFT_REPORT_ARGUMENT,
-                               "-[MTLDevice newComputePipelineStateWithFunction:error:]: the "
+                               "-[MTLDevice newComputePipelineStateWithFunction:...]: the "
                                "function is nil.");
         return nil;
     }
-    if (!may_make("newComputePipelineStateWithFunction:error:", SOFT_FAIL_PIPELINE)) {
-        set_error(error, MTLLibraryErrorInternal, "The pipeline could not be made.");
+    if (!may_make("newComputePipelineStateWithFunction:...", SOFT_FAIL_PIPELINE)) {
+        soft_error_set(error, MTLLibraryErrorInternal, "The pipeline could not be made.");
         return nil;
     }
-    return [[SoftMetalPipeline alloc] initWithFunction:(SoftMetalFunction *)computeFunction];
+    SoftMetalPipeline *pipeline =
+        [[SoftMetalPipeline alloc] initWithFunction:(SoftMetalFunction *)computeFunction
+                                              error:error];
+    if (pipeline != nil && reflection != NULL && options != MTLPipelineOptionNone) {
+        *reflection = [pipeline reflect];
+    }
+    return pipeline;
 }
 
 - (id<MTLFence>)newFence

@@ -1,8 +1,8 @@
-/* kernel.h: kernels written in C, found by name, and one dispatch of one.
+/* kernel.h: a kernel, compiled or in C, and one dispatch of it.
  *
- * Owns:    the table of kernels, behind a lock; a dispatch owns copies of the bytes it is
- *          given.
- * Calls:   storage.h, softmetal.h.
+ * Owns:    the table of kernels in C, behind a lock; a dispatch owns copies of the bytes it is
+ *          given, and a reference to its image.
+ * Calls:   kernels/launch.h to run an image, storage.h, softmetal.h.
  * Threads: the table from any thread; a dispatch as program.h says.
  */
 #ifndef SOFT_KERNEL_H
@@ -11,37 +11,52 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "softmetal/kernels/image.h"
 #include "softmetal/softmetal.h"
 #include "softmetal/storage.h"
 
-#define SOFT_MOST_ARGUMENTS 31
+#define SOFT_MOST_ARGUMENTS SOFT_MOST_BUFFERS
 
+/* Either `image` or `run`; neither: the kernel touches no byte. */
 typedef struct soft_kernel {
-    const char *name;      /* borrowed for ever */
-    softmetal_kernel *run; /* NULL: it touches no byte */
-    unsigned written;      /* bit i: argument i is written */
+    const char *name;      /* borrowed for ever; NULL: of an image */
+    softmetal_kernel *run; /* in C */
+    soft_loaded_image
+        *image;       /* compiled; borrowed from the pipeline, owned (+1) by a dispatch */
+    unsigned written; /* bit i: argument i is written */
 } soft_kernel;
 
 typedef struct soft_argument {
     soft_storage *storage; /* borrowed from the program's `bound`; NULL: bytes, or nothing */
     size_t offset;
-    void *bytes; /* owned */
+    size_t nbytes; /* of the bytes; of the part of the storage that was meant; 0: to its end */
+    void *bytes;   /* owned */
 } soft_argument;
 
 typedef struct soft_dispatch {
     soft_kernel kernel;
-    size_t grid[3];
-    soft_argument arguments[SOFT_MOST_ARGUMENTS];
+    size_t grid[3], group[3]; /* threads */
+    soft_u32 threadgroup_nbytes[SOFT_MOST_ARGUMENTS];
+    int count; /* one more than the highest index of an argument */
+    soft_argument arguments[];
 } soft_dispatch;
 
 bool soft_kernel_find(const char *name, soft_kernel *out); /* false: nobody registered it */
+bool soft_kernel_is_named_in(const char *text); /* one that somebody has registered */
+/* The name, kept for ever: a dispatch may outlive its pipeline.  NULL: there is no memory. */
+const char *soft_kernel_intern_name(const char *name);
+bool soft_kernel_is_idle(const soft_kernel *kernel); /* it touches no byte */
 
+soft_dispatch *soft_dispatch_new(void); /* with room for all arguments; NULL: no memory */
 /* A copy with bytes of its own; NULL when there is no memory. */
 soft_dispatch *soft_dispatch_copy(const soft_dispatch *dispatch);
-void soft_dispatch_free(soft_dispatch *dispatch);  /* NULL is allowed */
-void soft_dispatch_clear(soft_dispatch *dispatch); /* the arguments alone */
+void soft_dispatch_free(soft_dispatch *dispatch); /* NULL is allowed */
+/* The argument at an index below SOFT_MOST_ARGUMENTS, of a dispatch of soft_dispatch_new: empty. */
+soft_argument *soft_dispatch_clear_argument(soft_dispatch *dispatch, size_t index);
 bool soft_argument_set_bytes(soft_argument *argument, const void *bytes, size_t nbytes);
-void soft_dispatch_run(const soft_dispatch *dispatch);
+
+/* Every thread of the grid.  False: the kernel was stopped; `*text` says why, malloc'ed. */
+bool soft_dispatch_run(const soft_dispatch *dispatch, char **text);
 
 void soft_kernel_lock(void); /* held over fork */
 void soft_kernel_unlock(void);

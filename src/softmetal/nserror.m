@@ -1,4 +1,4 @@
-/* nserror.m: NSError, NSArray, and the error domains of Metal.
+/* nserror.m: NSError, NSArray, NSDictionary, and the error domains of Metal.
  *
  * Owns:    copies of the texts; the members of an array, each +1.
  * Threads: any; nothing here changes once made.
@@ -150,6 +150,108 @@ soft_error_domain_set_class(Class constant_string)
         abort(); /* Foundation raises NSRangeException */
     }
     return _objects[index];
+}
+
+@end
+
+@implementation NSEnumerator
+
+- (id)nextObject
+{
+    return nil;
+}
+
+@end
+
+@interface SoftMetalEnumerator : NSEnumerator {
+  @private
+    NSArray *_array; /* owned (+1) */
+    NSUInteger _next;
+}
+- (instancetype)initWithArray:(NSArray *)array;
+@end
+
+@implementation SoftMetalEnumerator
+
+- (instancetype)initWithArray:(NSArray *)array
+{
+    self = [super init];
+    if (self != nil) {
+        _array = [array retain];
+    }
+    return self;
+}
+
+- (void)dealloc
+{
+    [_array release];
+    [super dealloc];
+}
+
+- (id)nextObject
+{
+    return _next < [_array count] ? [_array objectAtIndex:_next++] : nil;
+}
+
+@end
+
+@implementation NSDictionary
+
+- (NSUInteger)count
+{
+    return 0;
+}
+
+- (id)objectForKey:(id)aKey
+{
+    (void)aKey;
+    return nil;
+}
+
+- (NSEnumerator *)keyEnumerator
+{
+    return nil;
+}
+
+@end
+
+@implementation SoftMetalDictionary
+
+- (instancetype)initWithObjects:(id *)objects forKeys:(NSString **)keys count:(NSUInteger)count
+{
+    self = [super init];
+    if (self != nil) {
+        _objects = [[SoftMetalArray alloc] initWithObjects:objects count:count];
+        _keys = [[SoftMetalArray alloc] initWithObjects:(id *)keys count:count];
+    }
+    return self;
+}
+
+- (void)dealloc
+{
+    [_keys release];
+    [_objects release];
+    [super dealloc];
+}
+
+- (NSUInteger)count
+{
+    return [_keys count];
+}
+
+- (id)objectForKey:(id)aKey
+{
+    for (NSUInteger index = 0; index < [_keys count]; index++) {
+        if ([[_keys objectAtIndex:index] isEqual:aKey]) {
+            return [_objects objectAtIndex:index];
+        }
+    }
+    return nil;
+}
+
+- (NSEnumerator *)keyEnumerator
+{
+    return [[[SoftMetalEnumerator alloc] initWithArray:_keys] autorelease];
 }
 
 @end

@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 
+#include "softmetal/compiler.h"
 #include "softmetal/event.h"
 #include "softmetal/kernel.h"
 #include "softmetal/lane.h"
@@ -36,6 +37,13 @@
     NSUInteger _count;
 }
 - (instancetype)initWithObjects:(id *)objects count:(NSUInteger)count;
+@end
+
+@interface SoftMetalDictionary : NSDictionary {
+  @private
+    SoftMetalArray *_keys, *_objects; /* owned (+1) */
+}
+- (instancetype)initWithObjects:(id *)objects forKeys:(NSString **)keys count:(NSUInteger)count;
 @end
 
 /* An object with a label, which any thread may read or change. */
@@ -177,33 +185,72 @@ soft_device_is_same(const SoftMetalDevice *one, const SoftMetalDevice *two)
 
 @interface SoftMetalComputeEncoder : SoftMetalEncoder <MTLComputeCommandEncoder> {
   @private
-    soft_dispatch _dispatch; /* what the next one takes; owns its bytes */
+    soft_dispatch
+        *_dispatch; /* owned: what the next one takes; its kernel's image is borrowed */
+    BOOL _hasPipeline;
 }
 @end
 
-@interface SoftMetalLibrary : SoftMetalLabelled <MTLLibrary> {
+/* Values of function constants. */
+typedef struct soft_constant_list {
+    size_t count;
+    soft_constant_value values[];
+} soft_constant_list;
+
+@interface MTLFunctionConstantValues (SoftMetal)
+- (const soft_constant_list *)softValues; /* borrowed; NULL: none */
+@end
+
+@interface SoftMetalFunctionConstant : MTLFunctionConstant {
   @private
-    SoftMetalDevice *_device; /* owned (+1) */
-    char *_source;            /* owned; NULL: there was no memory */
+    NSString *_name; /* owned (+1) */
+    soft_constant_facts _facts;
 }
-- (instancetype)initWithDevice:(SoftMetalDevice *)device source:(NSString *)source;
+- (instancetype)initWithFacts:(const soft_constant_facts *)facts;
+@end
+
+@interface SoftMetalLibrary : SoftMetalLabelled <MTLLibrary> {
+  @public
+    SoftMetalDevice *_device; /* owned (+1) */
+    char *_source;            /* owned */
+    soft_math _math;
+    soft_functions *_functions; /* owned; NULL: its kernels are registered ones */
+}
+- (instancetype)initWithDevice:(SoftMetalDevice *)device
+                        source:(NSString *)source
+                          math:(MTLMathMode)math;
+/* Compile it, if that is to be done; NO with an error. */
+- (BOOL)open:(NSError **)error;
 @end
 
 @interface SoftMetalFunction : SoftMetalLabelled <MTLFunction> {
   @public
-    SoftMetalDevice *_device; /* owned (+1) */
-    soft_kernel _kernel;
+    SoftMetalLibrary *_library;        /* owned (+1) */
+    soft_kernel _kernel;               /* in C, or nothing */
+    const soft_function_facts *_facts; /* borrowed from _library; NULL: it is in C */
+    soft_constant_list *_values;       /* owned; NULL: none */
 }
-- (instancetype)initWithDevice:(SoftMetalDevice *)device kernel:(soft_kernel)kernel;
+- (instancetype)initWithLibrary:(SoftMetalLibrary *)library kernel:(const soft_kernel *)kernel;
+- (instancetype)initWithLibrary:(SoftMetalLibrary *)library
+                          facts:(const soft_function_facts *)facts
+                         values:(const soft_constant_list *)values;
+/* Its image: owned (+1), or NULL with an error. */
+- (soft_loaded_image *)compileFor:(NSError **)error;
 @end
 
 @interface SoftMetalPipeline : SoftMetalLabelled <MTLComputePipelineState> {
   @public
     SoftMetalDevice *_device; /* owned (+1) */
-    soft_kernel _kernel;
+    soft_kernel _kernel;      /* its image is owned (+1) */
 }
-- (instancetype)initWithFunction:(SoftMetalFunction *)function;
+- (instancetype)initWithFunction:(SoftMetalFunction *)function error:(NSError **)error;
+- (MTLComputePipelineReflection *)reflect;
 @end
+
+/* An error of MTLLibraryErrorDomain. */
+void soft_error_set(NSError **error, NSInteger code, const char *text);
+/* The compiler's, which is freed. */
+void soft_error_take(NSError **error, soft_compile_error *failure);
 
 /* The worker of a queue: starts on the first commit.  False if no thread is to be had. */
 BOOL soft_worker_start(soft_lane *lane);

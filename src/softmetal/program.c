@@ -64,7 +64,7 @@ bind_storage(soft_program *program, soft_storage *storage)
 int
 soft_command_storage_count(const soft_command *command)
 {
-    return command->kind == SOFT_DISPATCH ? SOFT_MOST_ARGUMENTS : 2;
+    return command->kind == SOFT_DISPATCH ? command->dispatch->count : 2;
 }
 
 soft_storage *
@@ -182,8 +182,8 @@ end_use(soft_storage *storage)
     }
 }
 
-static void
-move_bytes(const soft_command *command)
+static soft_run_end
+move_bytes(const soft_command *command, char **text)
 {
     switch (command->kind) {
     case SOFT_COPY:
@@ -195,23 +195,29 @@ move_bytes(const soft_command *command)
                command->nbytes);
         break;
     case SOFT_SYNCHRONIZE: soft_storage_download(command->destination); break;
-    case SOFT_DISPATCH: soft_dispatch_run(command->dispatch); break;
+    case SOFT_DISPATCH:
+        if (!soft_dispatch_run(command->dispatch, text)) {
+            return SOFT_RUN_KERNEL_STOPPED;
+        }
+        break;
     }
+    return SOFT_RUN_DONE;
 }
 
-bool
-soft_command_run(const soft_command *command)
+soft_run_end
+soft_command_run(const soft_command *command, char **text)
 {
     bool alive = true, is_written;
+    soft_run_end end = SOFT_RUN_BUFFER_GONE;
     int count = soft_command_storage_count(command);
     for (int index = 0; index < count; index++) {
         alive = begin_use(soft_command_storage(command, index, &is_written)) && alive;
     }
     if (alive) {
-        move_bytes(command);
+        end = move_bytes(command, text);
     }
     for (int index = 0; index < count; index++) {
         end_use(soft_command_storage(command, index, &is_written));
     }
-    return alive;
+    return end;
 }

@@ -83,7 +83,10 @@ void soft_program_clear(soft_program *program);
 soft_storage *soft_command_storage(const soft_command *command, int index, bool *is_written);
 int soft_command_storage_count(const soft_command *command);
 
-/* Do the work of one command now.  False if a buffer that it names is gone. */
-bool soft_command_run(const soft_command *command);
+typedef enum { SOFT_RUN_DONE, SOFT_RUN_BUFFER_GONE, SOFT_RUN_KERNEL_STOPPED } soft_run_end;
+
+/* Do the work of one command now.  SOFT_RUN_KERNEL_STOPPED: `*text` says why, malloc'ed; NULL: there
+ * is no memory for it. */
+soft_run_end soft_command_run(const soft_command *command, char **text);
 
 #endif /* SOFT_PROGRAM_H */

@@ -30,12 +30,13 @@ static size_t
 list_uses_of_dispatch(const soft_command *command, soft_race_use *uses)
 {
     size_t count = 0;
-    int most = command->dispatch->kernel.run == NULL ? 0 : SOFT_MOST_ARGUMENTS;
+    const soft_dispatch *dispatch = command->dispatch;
+    int most = soft_kernel_is_idle(&dispatch->kernel) ? 0 : dispatch->count;
     for (int index = 0; index < most; index++) {
         bool is_written;
         soft_storage *storage = soft_command_storage(command, index, &is_written);
         if (storage != NULL) {
-            size_t offset = command->dispatch->arguments[index].offset;
+            size_t offset = dispatch->arguments[index].offset;
             uses[count++] = make_use(command, storage, is_written, offset, storage->nbytes);
         }
     }

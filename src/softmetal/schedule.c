@@ -13,6 +13,7 @@
 #define LOOK_AHEAD 24         /* passes among which one is chosen */
 #define MOST_COMPARISONS 4096 /* pairs of commands; beyond, two passes count as dependent */
 #define MOMENT_US 200         /* how long a wait that others may overtake blocks the worker */
+#define ERROR_INTERNAL 1      /* MTLCommandBufferErrorInternal */
 #define ERROR_TIMEOUT 2       /* MTLCommandBufferErrorTimeout */
 #define ERROR_INVALID 9       /* MTLCommandBufferErrorInvalidResource */
 
@@ -21,25 +22,6 @@ struct candidate {
     soft_pass *pass;
     bool is_held; /* behind a wait of its own command buffer */
 };
-
-soft_order
-soft_schedule_order(void)
-{
-    uint64_t seed = soft_settings_get(SOFT_SEED);
-    return seed == 0            ? SOFT_ORDER_FIRST
-           : seed == UINT64_MAX ? SOFT_ORDER_LAST
-                                : SOFT_ORDER_RANDOM;
-}
-
-/* splitmix64, by Steele, Lea and Flood. */
-uint64_t
-soft_schedule_random(uint64_t *state)
-{
-    uint64_t mixed = *state += UINT64_C(0x9e3779b97f4a7c15);
-    mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
-    return mixed ^ mixed >> 31;
-}
 
 bool
 soft_job_is_done(const soft_job *job)
@@ -213,11 +195,13 @@ wait_for_event(const soft_pass *pass)
 }
 
 static int
-run_commands(const soft_pass *pass)
+run_commands(soft_job *job, const soft_pass *pass)
 {
     for (size_t index = 0; index < pass->command_count; index++) {
-        if (!soft_command_run(&pass->commands[index])) {
-            return ERROR_INVALID;
+        switch (soft_command_run(&pass->commands[index], &job->text)) {
+        case SOFT_RUN_DONE: break;
+        case SOFT_RUN_BUFFER_GONE: return ERROR_INVALID;
+        case SOFT_RUN_KERNEL_STOPPED: return ERROR_INTERNAL;
         }
     }
     return 0;
@@ -241,7 +225,7 @@ run_pass(soft_job *job, soft_pass *pass)
     }
     else if (works) {
         soft_races_run(job->program, pass);
-        job->code = run_commands(pass);
+        job->code = run_commands(job, pass);
     }
     pass->is_done = true;
     job->done_count += 1;
@@ -283,7 +267,7 @@ soft_schedule_step(soft_schedule *schedule)
         size_t which = schedule->order == SOFT_ORDER_FIRST ? 0
                        : schedule->order == SOFT_ORDER_LAST
                            ? ready_count - 1
-                           : soft_schedule_random(schedule->random) % ready_count;
+                           : soft_seed_random(schedule->random) % ready_count;
         chosen = ready[which];
     }
     run_pass(candidates[chosen].job, candidates[chosen].pass);

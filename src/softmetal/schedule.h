@@ -1,7 +1,7 @@
 /* schedule.h: the order in which a queue does the work of a few command buffers.
  *
  * Owns:      nothing: jobs and their programs belong to the caller.
- * Calls:     program.h, event.h, settings.h.
+ * Calls:     program.h, event.h, seed.h, settings.h.
  * Threads:   the queue's worker alone.
  * Invariant: a pass runs after every earlier pass it depends on: through a tracked buffer that
  *            one of them writes, a fence, or an event between them.  Nothing else is promised.
@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "softmetal/program.h"
+#include "softmetal/seed.h"
 
 #define SOFT_JOB_ENDED_BY_EXIT (-1)
 
@@ -24,13 +25,8 @@ typedef struct soft_job {
     soft_program *program;
     int code; /* 0, a MTLCommandBufferError (its passes do nothing), or ENDED_BY_EXIT */
     size_t done_count; /* of its passes */
+    char *text;        /* owned: why a kernel was stopped; NULL: none was */
 } soft_job;
-
-typedef enum {
-    SOFT_ORDER_FIRST,  /* as encoded */
-    SOFT_ORDER_RANDOM, /* any pass that is ready */
-    SOFT_ORDER_LAST    /* the latest pass that is ready: the worst order Metal allows */
-} soft_order;
 
 typedef struct soft_schedule {
     soft_job *jobs; /* in the order of the queue */
@@ -39,9 +35,6 @@ typedef struct soft_schedule {
     bool waits_are_narrow; /* a wait holds back its own command buffer only */
     uint64_t *random;      /* state, changed by each choice */
 } soft_schedule;
-
-soft_order soft_schedule_order(void); /* as the setting SOFTMETAL_SEED says now */
-uint64_t soft_schedule_random(uint64_t *state);
 
 /* Run one pass.  False if none was left, or the process exits (a job's code says so).  Where
  * waits are narrow and all that is left waits, it returns after a moment: more may be committed

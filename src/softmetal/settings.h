@@ -32,6 +32,9 @@
     X(SOFT_VALIDATION, "SOFTMETAL_VALIDATION", "0", read_flag) \
     X(SOFT_VALIDATION_MODE, "SOFTMETAL_VALIDATION_MODE", "abort", read_mode) \
     X(SOFT_RACES, "SOFTMETAL_RACES", "1", read_flag) \
+    X(SOFT_KERNEL_THREADS, "SOFTMETAL_KERNEL_THREADS", "0", read_size) \
+    X(SOFT_KERNEL_CHECK, "SOFTMETAL_KERNEL_CHECK", "0", read_flag) \
+    X(SOFT_KERNEL_TIMEOUT, "SOFTMETAL_KERNEL_TIMEOUT", "60", read_size) \
     X(SOFT_FAIL, "SOFTMETAL_FAIL", "", read_fail)
 
 #define SOFT_AS_ENUM(name, environment, initial, reader) name,

@@ -32,7 +32,8 @@
     X(SOFT_REPORT_DEAD_OBJECT, "dead-object") \
     X(SOFT_REPORT_FORK, "fork") \
     X(SOFT_REPORT_RACE, "race") \
-    X(SOFT_REPORT_DEADLOCK, "deadlock")
+    X(SOFT_REPORT_DEADLOCK, "deadlock") \
+    X(SOFT_REPORT_KERNEL, "kernel")
 
 #define SOFT_AS_ENUM(name, word) name,
 typedef enum { SOFT_REPORT_LIST(SOFT_AS_ENUM) SOFT_REPORT_COUNT } soft_report;

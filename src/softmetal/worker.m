@@ -8,6 +8,7 @@
 #import "softmetal/objects.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "softmetal/autorelease.h"
 #include "softmetal/failure.h"
@@ -158,7 +159,7 @@ widen_batch(soft_lane *lane, struct batch *batch, soft_order order)
         return YES;
     }
     if (order == SOFT_ORDER_RANDOM && jitter_us > 0) {
-        jitter_us = soft_schedule_random(&lane->random) % (jitter_us + 1);
+        jitter_us = soft_seed_random(&lane->random) % (jitter_us + 1);
     }
     if (!sleep_us(lane, jitter_us)) {
         return NO;
@@ -166,14 +167,15 @@ widen_batch(soft_lane *lane, struct batch *batch, soft_order order)
     return take_more(lane, batch);
 }
 
+/* `told`: what the kernel that was stopped has to say, or NULL. */
 static void
-set_error(SoftMetalCommandBuffer *buffer, int code)
+set_error(SoftMetalCommandBuffer *buffer, int code, const char *told)
 {
     char text[128];
     snprintf(text, sizeof text,
              "The command buffer did not complete (MTLCommandBufferError%s, %d).",
              soft_failure_code_name(code), code);
-    [buffer failWithCode:code text:text];
+    [buffer failWithCode:code text:told != NULL ? told : text];
     if (code == MTLCommandBufferErrorDeviceRemoved) {
         soft_failure_remove_devices();
     }
@@ -197,12 +199,14 @@ finish(SoftMetalCommandBuffer *buffer)
 }
 
 static void
-complete(soft_lane *lane, SoftMetalCommandBuffer *buffer, int code)
+complete(soft_lane *lane, SoftMetalCommandBuffer *buffer, const soft_job *job)
 {
     size_t pool = soft_autorelease_push();
+    int code = job->code;
     if (code != 0) {
-        set_error(buffer, code);
+        set_error(buffer, code, job->text);
     }
+    free(job->text);
     soft_races_complete(buffer->_order);
     pthread_mutex_lock(&lane->lock);
     buffer->_endTime = now_in_seconds();
@@ -222,13 +226,13 @@ static void
 complete_at(soft_lane *lane, struct batch *batch, size_t index)
 {
     SoftMetalCommandBuffer *buffer = batch->buffers[index];
-    int code = batch->jobs[index].code;
+    soft_job job = batch->jobs[index];
     batch->count -= 1;
     for (size_t next = index; next < batch->count; next++) {
         batch->buffers[next] = batch->buffers[next + 1];
         batch->jobs[next] = batch->jobs[next + 1];
     }
-    complete(lane, buffer, code);
+    complete(lane, buffer, &job);
 }
 
 /* Complete a command buffer that is done, and whose turn it is.  NO: there is none. */
@@ -281,7 +285,7 @@ static BOOL
 run_batch(soft_lane *lane, SoftMetalCommandBuffer *first)
 {
     struct batch batch = {.count = 0};
-    soft_order order = soft_schedule_order();
+    soft_order order = soft_seed_order();
     seed_lane(lane);
     size_t pool = soft_autorelease_push();
     add_to_batch(&batch, first);

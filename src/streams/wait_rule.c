@@ -21,7 +21,8 @@ begin_touching(PyObject *op, const char *function, const touched_bytes *bytes,
         return -1;
     }
     if (storage->mode == BRIDGE_MANAGED) {
-        bridge_error error = {0};
+        bridge_error error;
+        bridge_error_clear(&error);
         bridge_status status;
         Py_BEGIN_ALLOW_THREADS
         status = begin(storage, &error);

@@ -14,6 +14,8 @@
  *     GPU work of our own: copies      a Stream    nobody: the GPU keeps the order
  *     and fills                        none        the CPU, afterwards; not if all sides are
  *                                                  out of sight: private and never given away
+ *     kernels of the user's            any         nobody: kernel_launch.c has what holds for
+ *                                                  tensors of other frameworks
  *
  * Cost:    when nothing is in flight, one load.
  * Calls:   waiting.h to wait on the CPU, work.h to wait on the GPU.

@@ -37,6 +37,7 @@ def numbers(shape=(1024,), dtype="float32"):
 # ---- nobody waits who need not ----
 
 
+@pytest.mark.needs_kernels
 @pytest.mark.parametrize("storage", ["shared", "private", "managed"])
 def test_asynchronous_copies_and_fills_return_at_once_and_host_access_sees_the_end(storage, slow, live_buffers):
     stream = md.Stream()
@@ -54,6 +55,7 @@ def test_asynchronous_copies_and_fills_return_at_once_and_host_access_sees_the_e
     assert np.asarray(other).tolist() == [1.5] * 1024
 
 
+@pytest.mark.needs_kernels
 def test_a_hand_over_between_two_streams_never_blocks_the_cpu(slow):
     one, two = md.Stream(), md.Stream()
     memory = numbers()
@@ -71,6 +73,7 @@ def test_a_hand_over_between_two_streams_never_blocks_the_cpu(slow):
     assert not np.asarray(src).any()
 
 
+@pytest.mark.needs_kernels
 def test_with_a_stream_everything_goes_there(slow):
     memory = numbers()
     src, dst = md.asarray(memory).copy(), md.zeros(1024)
@@ -327,6 +330,7 @@ def wait_until_idle(stream):
         time.sleep(0.001)
 
 
+@pytest.mark.needs_kernels
 @pytest.mark.parametrize("waits_first", [False, True])
 def test_a_failure_is_told_at_host_access_once(waits_first, settings):
     stream, array = md.Stream(), md.zeros(64)
@@ -343,6 +347,7 @@ def test_a_failure_is_told_at_host_access_once(waits_first, settings):
     stream.synchronize()
 
 
+@pytest.mark.needs_kernels
 def test_a_failure_told_by_the_stream_is_not_told_by_the_buffer(settings):
     stream, array = md.Stream(), md.zeros(64)
     settings(fail="commit@1=3")
@@ -366,6 +371,7 @@ def test_a_failure_is_forgotten_with_the_buffer(settings):
         stream.synchronize()
 
 
+@pytest.mark.needs_kernels
 @pytest.mark.parametrize("what", ["commandBuffer", "encoder"])
 def test_no_command_is_an_error_and_changes_nothing(what, settings, live_buffers):
     stream, array = md.Stream(), md.zeros(64)
@@ -437,6 +443,7 @@ def work_on(array):
     return md.Event.from_handle(event, value)
 
 
+@pytest.mark.needs_kernels
 @pytest.mark.rule("export-stream-none", "export-cpu-waits")
 def test_the_stream_of_dlpack_says_who_waits(slow):
     working, using = md.Stream(), md.Stream()
@@ -478,6 +485,7 @@ def test_an_export_waits_for_reads_as_well_since_its_consumer_may_write(device, 
     assert event.query()
 
 
+@pytest.mark.needs_kernels
 def test_from_dlpack_of_our_own_arrays_hands_over_on_the_gpu(slow):
     working, using = md.Stream(), md.Stream()
     array = md.zeros(64)
@@ -576,6 +584,7 @@ def test_a_wrong_answer_of_metal_stream_is_refused(answer, error, match, live_bu
             call()
 
 
+@pytest.mark.needs_kernels
 def test_arrays_say_what_to_wait_for(slow):
     array, stream = md.zeros(64), md.Stream()
     version, queue, event, value = array.__metal_stream__()

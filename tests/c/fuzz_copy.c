@@ -12,6 +12,7 @@
 
 #include "copy/copy.h"
 #include "copy/copy_threads.h"
+#include "copy_kernel_twin.h"
 #include "metal/copy_grid.h"
 
 #undef malloc

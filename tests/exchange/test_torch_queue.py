@@ -435,3 +435,46 @@ def test_arguments_of_the_private_functions_are_checked():
         _core._torch_open(3)
     with pytest.raises(TypeError, match="not an Array"):
         _core._torch_wait(3)
+
+
+# ---- kernels on torch's tensors ----
+
+SCALE = (
+    "kernel void scale(device float *x, constant float &factor, uint i [[thread_position_in_grid]]) { x[i] *= factor; }"
+)
+
+
+@pytest.fixture(scope="module")
+def scale():
+    return md.kernel("#include <metal_stdlib>\nusing namespace metal;\n" + SCALE)
+
+
+@pytest.mark.needs_kernels
+@pytest.mark.parametrize("is_named", [False, True], ids=["default stream", "named stream"])
+def test_a_kernel_waits_for_torch_and_torch_waits_for_the_kernel(scale, torch_queue, slow, is_named):
+    import torch
+
+    array, target = md.full(64, 1.5), md.zeros(64)
+    ones = md.ones(64)
+    tensor = torch.from_dlpack(array)
+    keywords = {"stream": md.Stream()} if is_named else {}
+    torch_queue.copy(ones.buffer.handle, array.buffer.handle, 256)
+    start = time.perf_counter()
+    scale(tensor, 3.0, n=64, **keywords)
+    torch_queue.copy(array.buffer.handle, target.buffer.handle, 256)
+    assert time.perf_counter() - start < QUICK
+    torch_queue.synchronize()
+    assert target.tolist() == [3.0] * 64, "of torch's ones, and before torch's copy"
+
+
+@pytest.mark.needs_kernels
+def test_torch_does_not_write_what_a_kernel_still_reads(torch_queue, slow):
+    import torch
+
+    source = "kernel void take(device const float *x, device float *out, uint i [[thread_position_in_grid]]) { out[i] = x[i]; }"
+    take = md.kernel("#include <metal_stdlib>\nusing namespace metal;\n" + source)
+    array, out, ones = md.full(64, 1.5), md.zeros(64), md.ones(64)
+    take(torch.from_dlpack(array), out, n=64)
+    torch_queue.copy(ones.buffer.handle, array.buffer.handle, 256)
+    torch_queue.synchronize()
+    assert out.tolist() == [1.5] * 64

@@ -10,6 +10,7 @@ from multiprocessing.shared_memory import SharedMemory
 import numpy as np
 import pytest
 from dlpack_structs import SET_ERROR, Producer, Table, Tensor, kind_with_table, table_of
+from machine import has_kernels
 
 import metal_dlpack as md
 from metal_dlpack import _core
@@ -29,8 +30,13 @@ memory = bytearray(96)
 numbers = np.zeros((4, 6), np.float32)
 stream, event = md.Stream(), md.Stream().record()
 device = md.default_device()
+scale_source = (
+    "kernel void scale(device float *x, constant float2 &by, uint i [[thread_position_in_grid]]) { x[i] *= by.x; }"
+)
 shared = SharedMemory(create=True, size=64)
 shared.unlink()  # its memory stays until the end
+library = md.Library("#include <metal_stdlib>\n" + scale_source) if has_kernels() else None
+scale = library and library["scale"]
 
 
 def raise_error(_context, _kind, _message):
@@ -63,6 +69,18 @@ class Odd:
     def __index__(self):
         raise RuntimeError("index")
 
+
+class Outside:
+    """Of another framework, on Metal."""
+
+    def __dlpack__(self, **_keywords):
+        return array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return array.__dlpack_device__()
+
+
+outside = Outside()
 
 DONE = {
     "made": lambda: (md.zeros((2, 3)), md.full(3, 2, "int16"), md.empty_like(array), md.empty(3, "int8")),
@@ -147,6 +165,30 @@ REFUSED = {
     "shares nothing": lambda: md.shares_memory(array, 3),
 }
 faulty = Producer(shape=(-1,))
+
+if library is not None:
+    DONE |= {
+        "kernel": lambda: (
+            scale(array, (1, 2), n=3),
+            scale(array.buffer, by=[1, 2], n=3, stream=stream),
+            device.synchronize(),
+        ),
+        "kernel on tensors": lambda: (scale(outside, (1, 2), n=3), scale(array, bytes(8), n=3), device.synchronize()),
+        "timed kernel": lambda: scale.time(array, (1, 2), groups=2, group=(2, 1)),
+        "kernel's facts": lambda: (library["scale"], scale.arguments, repr(scale), repr(library), scale.device),
+    }
+    REFUSED |= {
+        "kernel without threads": lambda: scale(array, (1, 2)),
+        "kernel without arguments": lambda: scale(n=3),
+        "kernel with surplus arguments": lambda: scale(array, (1, 2), 3, n=3, more=1),
+        "kernel with odd arguments": lambda: scale(outside, Odd(), n=3),
+        "kernel with a wrong number": lambda: scale(outside, (1, "a"), n=3),
+        "kernel with another type": lambda: scale(private, (1, 2), n=3),
+        "kernel on the CPU's memory": lambda: scale(numbers, (1, 2), n=3),
+        "kernel on read-only memory": lambda: scale(readonly, (1, 2), n=3),
+        "kernel of another name": lambda: library["skale"],
+        "kernel with constants": lambda: library.kernel("scale", {"N": 1}),
+    }
 
 
 #: What calls could keep, or let go of once too often.

@@ -34,6 +34,7 @@ FOLDERS = (
     "streams",
     "array",
     "exchange",
+    "kernels",
     "module",
 )
 #: The folders below this one are plain C, without Python.h.
@@ -42,11 +43,11 @@ FIRST_WITH_PYTHON = "python"
 OBJECTIVE_C = {"softmetal/nsobject", "softmetal/nsstring", "softmetal/nserror", "softmetal/autorelease"}
 
 #: What tests/ has besides the folders of src/.
-BESIDE_FOLDERS = {"package", "hostile", "house", "support", "c"}
+BESIDE_FOLDERS = {"package", "msl", "hostile", "house", "support", "c"}
 
 LONGEST_FILE = 500
 #: The one file that may talk to Metal cannot be two.
-LONGER_FILES = {"metal_bridge.m": 1200}
+LONGER_FILES = {"metal_bridge.m": 1500}
 LONGEST_FUNCTION = 60
 
 

@@ -68,6 +68,8 @@ def test_a_source_distribution_has_all_that_is_compiled(sdist):
         "src/metal_dlpack/**/*.py",
         "src/metal_dlpack/*.py[ix]*",
         "src/metal_dlpack/share/*/**/*.*",
+        "src/metal_dlpack/msl/include/*.*",
+        "src/metal_dlpack/msl/empty-headers/**/*",
         "tests/**/*.py",
         "tests/**/*.[chm]",
         "tests/softmetal/*.supp",
@@ -106,6 +108,9 @@ def test_a_wheel_has_the_module_its_stub_and_the_licence(wheel):
         "share/pkgconfig/metal_dlpack.pc",
     ):
         assert f"metal_dlpack/{name}" in names
+    for folder in ("include", "empty-headers"):
+        for path in (SRC / "metal_dlpack" / "msl" / folder).rglob("*"):
+            assert path.is_dir() or str(path.relative_to(SRC)) in names
     assert any(re.fullmatch(r"metal_dlpack/_core\..*\.so", name) for name in names)
     assert "_metal_dlpack_pytest.py" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
@@ -144,13 +149,15 @@ def test_a_wheel_works_where_it_is_unpacked(wheel, tmp_path):
     assert (Path(child.stdout.split()[-1]) / "metal_dlpack.h").is_file()
 
 
-def test_a_wheel_needs_nothing_and_says_its_licence(wheel):
+def test_a_wheel_needs_nothing_but_for_an_extra_and_says_its_licence(wheel):
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
         metadata = archive.read(name).decode()
     assert "License-Expression: Apache-2.0" in metadata
     assert f"\nVersion: {md.__version__}\n" in metadata
-    assert "Requires-Dist" not in metadata
+    needed = [line for line in metadata.splitlines() if line.startswith("Requires-Dist: ")]
+    assert needed
+    assert all('extra == "kernels"' in line for line in needed)  # and those only who ask for them
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="Apple's compiler has Objective-C")
@@ -225,7 +232,7 @@ def test_on_a_mac_every_file_is_compiled_for_metal_and_linked_with_it(tmp_path):
     compiled = {
         source: call for source, call in compiled.items() if source.startswith("src/")
     }  # not setup.py's questions
-    ours = [path for path in SRC.rglob("*.[cm]") if path.parent != SRC / "softmetal"]
+    ours = [path for path in SRC.rglob("*.[cm]") if SRC / "softmetal" not in path.parents]
     wanted = {str(path.relative_to(ROOT)) for path in ours}
     assert set(compiled) == wanted
     for source, call in compiled.items():

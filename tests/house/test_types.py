@@ -69,7 +69,10 @@ def instances():
     array = md.asarray([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], dtype="float32")
     buffer = md.Buffer(64)
     layout = md.StridedLayout.dense((2, 3), 4)
+    library = md.Library("kernel void nothing(device float *x) {}")
+    kernel = library["nothing"]
     things = (md.float32, layout, md.default_device(), stream, stream.record(), buffer, array, array.host)
+    things = (*things, library, kernel, kernel.arguments[0])
     return {f"md.{type(thing).__name__}": thing for thing in things}
 
 

@@ -1,6 +1,9 @@
 """The kernels' text, held to the rules of Metal's language as far as a C++ compiler knows them."""
 
 import ctypes
+import itertools
+import math
+import random
 import re
 import subprocess
 
@@ -75,3 +78,101 @@ def test_the_text_uses_metals_attributes_and_no_line_of_the_preprocessor_in_betw
     assert re.findall(r"kernel void (\w+)", body) == [f"copy_units_{size}" for size in (1, 2, 4, 8, 16)]
     for name in re.findall(r"kernel void \w+\(([^)]*\)[^)]*\)[^)]*\)[^)]*)\)", body):
         assert [int(n) for n in re.findall(r"BUFFER\((\d)\)", name)] == [0, 1, 2]
+
+
+# ---- what the compiler of kernels makes of the text, against what a C compiler makes of it ----
+
+
+class Launch(ctypes.Structure):
+    """soft_launch."""
+
+    _fields_ = [(name, ctypes.c_uint32 * 3) for name in ("grid", "groups", "group")] + [
+        ("buffers", ctypes.c_void_p * 31),
+        ("threadgroup_nbytes", ctypes.c_uint32 * 31),
+        ("buffer_nbytes", ctypes.c_uint64 * 31),
+        ("kernel", ctypes.c_char_p),
+    ]
+
+
+class Thread(ctypes.Structure):
+    """soft_thread, as far as a kernel looks at it that knows its place in the grid alone."""
+
+    _fields_ = [
+        ("launch", ctypes.POINTER(Launch)),
+        ("position_in_grid", ctypes.c_uint32 * 3),
+        ("rest", ctypes.c_byte * 64),
+    ]
+
+
+class Image(ctypes.Structure):
+    """soft_image."""
+
+    _fields_ = [
+        ("abi", ctypes.c_uint32),
+        ("argument_count", ctypes.c_uint32),
+        ("arguments", ctypes.c_void_p),
+        ("threadgroup_nbytes", ctypes.c_uint64),
+        ("has_syncs", ctypes.c_uint8),
+        ("is_checked", ctypes.c_uint8),
+        ("run_thread", ctypes.CFUNCTYPE(None, ctypes.POINTER(Thread))),
+        ("run_row", ctypes.CFUNCTYPE(None, ctypes.POINTER(Thread), ctypes.c_uint32)),
+    ]
+
+
+class Shape(ctypes.Structure):
+    """copy_kernel_shape."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("dst_first", "src_first")),
+        *((name, ctypes.c_int64 * 66) for name in ("dst_steps", "src_steps")),
+        ("extents", ctypes.c_uint32 * 66),
+        ("naxes", ctypes.c_uint32),
+    ]
+
+
+def random_job(chance, unit):
+    """A shape that stays within 4096 units, the calls along x, y and z, and both memories."""
+    extents = [chance.randint(1, 5) for _ in range(chance.randint(2, 5))]
+    shape = Shape(chance.randint(0, 40), chance.randint(900, 1100), naxes=len(extents))
+    for axis, extent in enumerate(extents):
+        shape.extents[axis] = extent
+        shape.dst_steps[axis] = chance.randint(0, 150)
+        shape.src_steps[axis] = chance.randint(-40, 150)
+    calls = [extents[0], extents[1], math.prod(extents[2:])]
+    return shape, calls, bytearray(chance.randbytes(4096 * unit)), chance.randbytes(4096 * unit)
+
+
+def run_twin(library, index, calls, arguments):
+    run_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p * 3, ctypes.c_size_t * 3)
+    (run_type * 5).in_dll(library, "copy_kernel_runs")[index](
+        (ctypes.c_void_p * 3)(*arguments), (ctypes.c_size_t * 3)(*calls)
+    )
+
+
+def run_image(image, calls, arguments):
+    launch = Launch(grid=tuple(calls), buffers=(*arguments,))
+    for z, y, x in itertools.product(*map(range, reversed(calls))):
+        thread = Thread(ctypes.pointer(launch), (x, y, z))
+        image.run_thread(thread)
+
+
+@pytest.mark.needs_kernels
+@pytest.mark.needs_softmetal
+@pytest.mark.parametrize("log", range(5))
+def test_the_compiled_kernel_does_what_its_text_does_as_c(source, log, tmp_path):
+    from metal_dlpack.msl import open_library
+
+    path = compile_copy(tmp_path / "libcopy.so", "-O1", "-shared", "-fPIC")
+    twin = ctypes.CDLL(str(path))
+    library = ctypes.CDLL(open_library(source, "fast").compile(f"copy_units_{1 << log}", {}))
+    image = Image.in_dll(library, "softmetal_image")
+    assert (image.abi, image.argument_count, image.has_syncs) == (1, 3, 0)
+    chance = random.Random(log)
+    for _ in range(60):
+        shape, calls, dst, src = random_job(chance, 1 << log)
+        results = []
+        for run, *kernel in ((run_twin, twin, log), (run_image, image)):
+            to, of = (ctypes.create_string_buffer(bytes(memory), len(memory)) for memory in (dst, src))
+            run(*kernel, calls, [ctypes.addressof(to), ctypes.addressof(of), ctypes.addressof(shape)])
+            results.append(to.raw)
+        assert results[0] == results[1] != bytes(dst)

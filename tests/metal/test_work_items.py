@@ -90,6 +90,7 @@ def test_a_program_of_copies_in_flight_equals_its_sequential_result(seed, slow_g
         softmetal.configure(seed=None)
 
 
+@pytest.mark.needs_kernels
 @needs_softmetal
 def test_a_copy_on_a_stream_does_not_wait(slow_gpu):
     stream = md.Stream()
@@ -108,6 +109,7 @@ def test_a_copy_on_a_stream_does_not_wait(slow_gpu):
     assert time.perf_counter() - start >= LATENCY
 
 
+@pytest.mark.needs_kernels
 @needs_softmetal
 def test_private_copies_do_not_wait_and_readers_do(slow_gpu):
     a, b = md.zeros((32, 32), storage="private"), md.zeros((32, 32), storage="private")
@@ -158,6 +160,7 @@ def test_a_stream_of_another_device_or_no_stream_is_refused():
             a.copy_from(a, stream=wrong)
 
 
+@pytest.mark.needs_kernels
 @needs_softmetal
 def test_a_failed_copy_is_an_error_at_the_next_wait():
     a, b = md.zeros((8, 8), storage="private"), md.zeros((8, 8), storage="private")

@@ -17,6 +17,7 @@ CALLS = {
     "Buffer": "md.Buffer(3)",
     "Event": "md.Event()",
     "Stream": "md.Stream()",
+    "Library": "md.Library('kernel void f(device int *x) {}')",
     "StridedLayout": "md.StridedLayout.dense((2, 3), 4)",
     "asarray": "md.asarray(x)",
     "current_stream": "md.current_stream()",
@@ -35,6 +36,7 @@ CALLS = {
     "get_num_threads": "md.get_num_threads()",
     "get_pkgconfig_dir": "md.get_pkgconfig_dir()",
     "get_storage_mode": "md.get_storage_mode()",
+    "kernel": "md.kernel('kernel void f(device int *x) {}')",
     "last_refusal": "md.last_refusal()",
     "memory_stats": "md.memory_stats()",
     "numpy_memory": "np.zeros(1 << 20) if md.numpy_memory().__enter__() is None else 0",
@@ -178,7 +180,7 @@ def run(code, validation, **names):
 
 def test_the_list_of_calls_is_complete():
     names = {name for name in dir(md) if callable(getattr(md, name)) and not name.endswith("Error")}
-    assert names - {"Array", "Device", "HostView"} == set(CALLS)
+    assert names - {"Argument", "Array", "Device", "HostView", "Kernel"} == set(CALLS)
 
 
 @pytest.mark.parametrize("validation", ["0", "1"])

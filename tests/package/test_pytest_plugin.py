@@ -197,6 +197,40 @@ def test_a_race_fails_the_test_with_both_places(run):
     assert re.search(r"a read of bytes 0 to 64 by the CPU at \S+", text)
 
 
+KERNEL = """
+KERNEL = md.kernel(
+    "#include <metal_stdlib>\\nusing namespace metal;\\n"
+    "kernel void f(device float *x, uint i [[thread_position_in_grid]]) {\\n  x[0] = i;\\n}"
+)
+
+def test_it(metal):
+    KERNEL(md.zeros(4), n=4)
+
+def test_without_a_fixture():
+    x = md.zeros(4)
+    KERNEL(x, n=4)
+    with pytest.raises(md.MetalError, match="program_source:4:"):
+        x.tolist()
+"""
+
+
+@pytest.mark.needs_kernels
+def test_kernels_are_checked(run):
+    result = run(KERNEL)
+    result.assert_outcomes(failed=1, passed=1)
+    assert re.search(
+        r"softmetal: kernel: f: two threads write byte 0 of buffer 0 \(x\).*program_source:4:", said(result)
+    )
+    assert "SOFTMETAL_KERNEL_CHECK" not in said(result)
+
+
+@pytest.mark.needs_kernels
+def test_kernels_are_not_checked_where_the_environment_says_so(run):
+    result = run(KERNEL, SOFTMETAL_KERNEL_CHECK="0")
+    result.assert_outcomes(passed=1, failed=1)
+    assert "two threads write" not in said(result)
+
+
 def test_the_work_of_a_test_is_its_own_however_late_it_is(run):
     """The report comes when the GPU is done, after the function has returned."""
     result = run("""
@@ -307,7 +341,7 @@ import time
 def latency():
     stream = md.Stream()
     start = time.perf_counter()
-    md.zeros(8).fill(1, stream=stream)
+    md.zeros(8).copy_from(md.zeros(8), stream=stream)  # a blit: no kernel is compiled
     stream.synchronize()
     return time.perf_counter() - start
 

@@ -21,6 +21,7 @@ from places import DOCS, INSIDE, SRC
 
 SOURCES = SRC / "softmetal"
 PROGRAMS = Path(__file__).resolve().parent
+IMAGES = sorted(PROGRAMS.glob("images/*.c"))  # kernels that programs load: files beside them
 GUIDE = DOCS / "softmetal.md"
 TABLE = INSIDE / "softmetal.md"
 
@@ -32,7 +33,7 @@ BUILDS = {
     "asan": [f"-fsanitize={KINDS['asan']}", "-fno-sanitize-recover=all"],
     "tsan": [f"-fsanitize={KINDS['tsan']}"],
 }
-THREADED = ["events", "order", "queues", "races", "threads"]  # what the thread sanitizer looks at
+THREADED = ["events", "kernel_runs", "order", "queues", "races", "threads"]  # what the thread sanitizer looks at
 
 
 def has_objective_c() -> bool:
@@ -95,12 +96,15 @@ class Builder:
             folder = self.folder / build
             folder.mkdir()
             objects = []
-            for source in sorted([*SOURCES.glob("*.c"), *SOURCES.glob("*.m")]):
+            for source in sorted(SOURCES.rglob("*.[cm]")):
                 objects.append(str(folder / f"{source.name}.o"))
                 flags = [*COMMON, *BUILDS[build], "-fPIC"]
                 compile_file(["gcc", *flags, "-c", str(source), "-o", objects[-1]])
             linked = folder / "softmetal.o"  # one object: no class is left out of a program
             compile_file(["gcc", "-r", "-nostdlib", *objects, "-o", str(linked)])
+            for source in IMAGES:
+                image = folder / f"{source.stem}.so"
+                compile_file(["gcc", "-O2", *WARNINGS, f"-I{SRC}", "-shared", "-fPIC", str(source), "-o", str(image)])
             self.archives[build] = linked
         return self.archives[build]
 
@@ -182,7 +186,8 @@ def test_the_mode_abort_ends_the_process_with_the_message(builder: Builder, case
 
 
 def test_every_class_of_report_has_a_case_that_fires_it() -> None:
-    fired = {case.kind for case in read_cases()} | {"fork"}  # in a child of the case on forks
+    # in a child of the case on forks; by kernels of Metal's language, tests/kernels/test_kernel_check.py
+    fired = {case.kind for case in read_cases()} | {"fork", "kernel"}
     assert fired - {None} == set(REPORT_KINDS)
 
 
@@ -311,7 +316,8 @@ def test_each_behaviour_has_a_source_and_cases_that_exist() -> None:
 
 def test_each_case_that_shows_right_use_stands_in_the_table_or_is_of_a_tool() -> None:
     """What wrong use causes stands in the table of reports."""
-    tools = {"foundation", "races", "threads"}  # strings, the finer points of races, all of it at once
+    # strings, the run time of kernels, the finer points of races, all of it at once
+    tools = {"foundation", "kernel_runs", "races", "threads"}
     named = {name for row in modelled() for name in re.findall(r"`([^`]+)`", row[2])}
     shown = {f"{case.program}: {case.name}" for case in read_cases() if case.kind is None and case.program not in tools}
     assert shown - named == OF_TOOLS
@@ -322,6 +328,8 @@ OF_TOOLS = {
     "buffers: a_huge_buffer_costs_nothing_until_it_is_touched",
     "failures: a_failed_command_buffer_may_signal_if_the_setting_says_so",
     "failures: a_rule_that_is_not_understood_changes_nothing",
+    "libraries: a_compiler_that_is_interrupted_gives_no_library_and_no_error",
+    "libraries: a_text_that_names_a_registered_kernel_is_not_compiled",
     "failures: validation_reports_metal_in_a_child",
 }
 

@@ -44,6 +44,18 @@ bell = _core._Bell()
 device = md.default_device()
 layout = md.StridedLayout.dense((4, 6), 4)
 dtype = md.float32
+library = md.Library(
+    """
+    #include <metal_stdlib>
+    constant uint STEP [[function_constant(0)]];
+    kernel void scale(device float *x, constant float2 &by, threadgroup float *room, uint i [[thread_position_in_grid]])
+    {
+        x[i] *= by.x;
+    }
+    kernel void skip(device float *x, uint i [[thread_position_in_grid]]) { x[i * STEP] = 1; }
+    """
+)
+kernel = library["scale"]
 pointers = _testbuffer.ndarray(list(range(12)), shape=[3, 4], format="B", flags=_testbuffer.ND_PIL)
 shared = SharedMemory(create=True, size=64)
 shared.unlink()  # its memory stays until the end
@@ -59,6 +71,9 @@ INSTANCES = {
     "Stream": stream,
     "Event": event,
     "_Bell": bell,
+    "Library": library,
+    "Kernel": kernel,
+    "Argument": kernel.arguments[0],
 }
 #: Objects of which a call that fails must not keep a reference.
 KEPT = [array, readonly, odd, managed, room, buffer, stream, event, device, layout, dtype, memory, shared]
@@ -186,6 +201,17 @@ def use_numpy_memory():
 
     with md.numpy_memory():
         numpy.zeros(1 << 17, "uint8")
+
+
+def launch():
+    kernel(room, (1, 2), n=4, threadgroup_memory={"room": 16}, stream=stream)
+    kernel(room.buffer, by=(1, 2), groups=2, group=(2, 1), threadgroup_memory={"room": 16})
+    stream.synchronize()
+    device.synchronize()
+
+
+def time_kernel():
+    kernel.time(producer, (1, 2), n=4, threadgroup_memory={"room": 16})
 
 
 def hook():
@@ -518,6 +544,22 @@ CALLS = {
     "Event.query": [event.query],
     "Event.wait": [lambda: event.wait(1.0)],
     "Event.__await__": [lambda: list(event.__await__())],
+    # kernels; compiling takes a compiler of its own, and is not tried here
+    "kernel": [lambda: refused(functools.partial(md.kernel, math="quick"), ValueError, "")],
+    "Library.__new__": [lambda: refused(functools.partial(md.Library, math="quick"), ValueError, "")],
+    "Library.__repr__": [lambda: repr(library)],
+    "Library.__getitem__": [lambda: library["scale"], lambda: refused(operator.getitem, KeyError, library, "no")],
+    "Library.kernel": [
+        lambda: library.kernel("scale"),
+        lambda: refused(library.kernel, TypeError, "skip"),
+        lambda: refused(library.kernel, OverflowError, "skip", {"STEP": -1}),
+    ],
+    "Kernel.__new__": [lambda: refused(md.Kernel, TypeError)],
+    "Kernel.__repr__": [lambda: repr(kernel)],
+    "Kernel.__call__": [launch, lambda: refused(kernel, TypeError, room), lambda: refused(kernel, TypeError, numbers)],
+    "Kernel.time": [time_kernel],
+    "Argument.__new__": [lambda: refused(md.Argument, TypeError)],
+    "Argument.__repr__": [lambda: repr(kernel.arguments[0])],
     # _Bell
     "_Bell.__new__": [lambda: _core._Bell()],
     "_Bell.fileno": [bell.fileno],

@@ -25,7 +25,7 @@ UNDEFINED = {"U", "v", "w"}
 
 def files() -> list[Path]:
     """Not the headers one folder deeper: Apple's, as the software Metal declares them, and the C API's."""
-    return sorted([*SRC.glob("*.[chm]"), *SRC.glob("*/*.[chm]")])
+    return sorted([*SRC.glob("*.[chm]"), *SRC.glob("*/*.[chm]"), *SRC.glob("softmetal/kernels/*.[chm]")])
 
 
 def room(path: Path) -> str:
@@ -33,8 +33,8 @@ def room(path: Path) -> str:
 
 
 def folder(name: str) -> str:
-    """Of a room; "" is src/ itself."""
-    return name.rpartition("/")[0]
+    """The floor of a room: "softmetal" of "softmetal/kernels/fiber", and "" is src/ itself."""
+    return name.partition("/")[0] if "/" in name else ""
 
 
 def includes(path: Path) -> list[str]:

@@ -52,6 +52,20 @@ def has_mlx_metal() -> bool:
 
 
 @functools.cache
+def has_kernels() -> bool:
+    """Metal compiles kernels, or there is a compiler that stands in for it."""
+    if not HAS_SOFTMETAL:
+        return has_metal()
+    from metal_dlpack.msl import CompilerNotFound, compiler
+
+    try:
+        compiler.find()
+    except CompilerNotFound:
+        return False
+    return True
+
+
+@functools.cache
 def can_sanitize(kinds: str) -> bool:
     """The C compiler makes programs with -fsanitize=KINDS.  That of `make arm64` does not: they would not start."""
     probe = [*os.environ.get("CC", "cc").split(), f"-fsanitize={kinds}", "-x", "c", "-", "-o", os.devnull]

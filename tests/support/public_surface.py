@@ -21,7 +21,13 @@ def functions():
     names = {name: getattr(md, name) for name in dir(md) if not name.startswith("_")}
     for module in map(importlib.import_module, MODULES):
         names |= {f"{module.__name__.rpartition('.')[2]}.{name}": getattr(module, name) for name in module.__all__}
-    types = {*_core._types(), md.CopyRequiredError, md.MetalError, getattr(md.softmetal, "SoftwareMetalMissing", None)}
+    types = {
+        *_core._types(),
+        md.CompileError,
+        md.CopyRequiredError,
+        md.MetalError,
+        getattr(md.softmetal, "SoftwareMetalMissing", None),
+    }
     return {name for name, value in names.items() if callable(value) and value not in types}
 
 
@@ -53,5 +59,7 @@ def attributes():
     kinds = {kind.__name__: kind for kind in _core._types()}
     described = ((name, *name.split(".", 1)) for name in members())
     return {
-        name for name, kind, member in described if type(vars(kinds[kind]).get(member)).__name__ == "getset_descriptor"
+        name
+        for name, kind, member in described
+        if type(vars(kinds[kind]).get(member)).__name__ in ("getset_descriptor", "member_descriptor")
     }

@@ -214,6 +214,44 @@ def manage() -> None:
     assert_type((md.get_include(), md.get_cmake_dir(), md.get_pkgconfig_dir()), tuple[str, str, str])
 
 
+SOURCE = """
+#include <metal_stdlib>
+constant uint STEP [[function_constant(0)]];
+kernel void scale(device float *x, constant float &by, uint i [[thread_position_in_grid]]) { x[i * STEP] *= by; }
+"""
+
+
+def use_kernels(library: md.Library, kernel: md.Kernel, argument: md.Argument) -> None:
+    x = md.ones(8)
+    library = md.Library(
+        SOURCE, name="scale.metal", defines={"N": 1, "F": 0.5, "S": "x"}, include=Path("."), math="safe"
+    )
+    assert_type((library.name, library.device, library.kernels), tuple[str, md.Device, tuple[str, ...]])
+    kernel = library.kernel("scale", {"STEP": 2})
+    assert_type(md.kernel(SOURCE, "scale", constants={0: 2}), md.Kernel)
+    assert_type(kernel.arguments, tuple[md.Argument, ...])
+    assert_type((kernel.name, kernel.device), tuple[str, md.Device])
+    assert_type(
+        (kernel.thread_execution_width, kernel.max_total_threads, kernel.threadgroup_memory), tuple[int, int, int]
+    )
+    argument = kernel.arguments[0]
+    assert_type((argument.name, argument.index, argument.nbytes), tuple[str, int, int])
+    assert_type(argument.dtype, md.dtype | None)
+    assert_type(argument.kind, Literal["buffer", "threadgroup"])
+    assert_type(argument.access, Literal["read", "write", "read_write"])
+    kernel(x, by=2, n=4, stream=md.Stream())
+    assert_type(kernel.time(x, 2, groups=2, group=(2,)), float)
+    try:
+        md.kernel(SOURCE.replace("by;", "bye;"), "scale", constants={"STEP": 1})
+    except md.CompileError as error:
+        syntax: SyntaxError = error
+        print(syntax.lineno, [(one.file, one.line, one.column, one.severity, one.text) for one in error.diagnostics])
+    try:
+        library["nothing"]
+    except KeyError as missing:
+        print(missing)
+
+
 class Tensor:
     """Of a framework that nobody knows."""
 

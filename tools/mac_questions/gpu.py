@@ -23,10 +23,13 @@ LARGE = int(os.environ.get("ON_A_MAC_LARGE", 4 * 2**30 + 4))
 def kernel_text() -> str:
     """The text that the package gives to Metal's compiler."""
     source = (ROOT / "src" / "metal" / "copy_kernel.c").read_text()
-    head = re.findall(r'^    "(.+)\\n"$', source, re.MULTILINE)
-    body = (ROOT / "src" / "metal" / "copy_kernel.h").read_text()
+    head = re.findall(r'^.* "(#.+|using.+)\\n"$', source, re.MULTILINE)
     begin, end = "COPY_KERNEL_TEXT(\n", ")\n/* clang-format on"
-    return "\n".join(head) + body[body.index(begin) + len(begin) - 1 : body.rindex(end)]
+    parts = []
+    for name in ("copy_kernel_shape.h", "copy_kernel.h"):
+        body = (ROOT / "src" / "metal" / name).read_text()
+        parts.append(body[body.index(begin) + len(begin) - 1 : body.rindex(end)])
+    return "\n".join([*head, *parts])
 
 
 def text_object(words: str) -> int:
@@ -42,10 +45,8 @@ def said(error: ctypes.c_void_p) -> str:
 @question("kernels", "Metal compiles the text, and says nothing of it; each unit size copies as NumPy does")
 def kernels():
     text = kernel_text()
-    x = md.asarray(np.zeros((4, 6), "uint8")).copy(storage="private")
-    x.copy_from(x[::-1, ::-1].copy())  # the software Metal hears of the kernels
     with pool():
-        device = send(x.buffer.handle, "device")
+        device = md.default_device().handle
         error = ctypes.c_void_p()
         where = ctypes.addressof(error)
         library = send(device, "newLibraryWithSource:options:error:", text_object(text), ctypes.c_void_p(), where)
@@ -62,6 +63,83 @@ def kernels():
         got = np.array(p.permute(2, 0, 1)[::-2, :, 3:].copy(storage="private"))
         check(got.tobytes() == np.ascontiguousarray(a.transpose(2, 0, 1)[::-2, :, 3:]).tobytes(), dtype)
         print(dtype, "equal")
+
+
+#: One parameter of each kind whose facts Metal's pages leave open.
+REFLECTED = """
+#include <metal_stdlib>
+using namespace metal;
+struct pair { float first; uchar second; };
+struct node { device float *values; uint count; };
+kernel void reflected(
+    uint position [[thread_position_in_grid]], device float *out [[buffer(3)]],
+    device const packed_float3 *packed [[buffer(1)]], constant pair &both [[buffer(0)]],
+    device atomic_uint *counter [[buffer(5)]], constant uint *unused [[buffer(7)]],
+    device const bfloat *small [[buffer(6)]], threadgroup half4 *shared [[threadgroup(0)]])
+{
+    shared[position % 32] = half4(packed[position].x);
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+    out[position] = both.first + float(small[position]) + float(shared[position % 32].x);
+}
+"""
+
+
+def numbers_of(binding: int, *names: str) -> str:
+    return ", ".join(f"{name} {send(binding, name, result=ctypes.c_ulong)}" for name in names)
+
+
+def told_of(binding: int) -> str:
+    name = send(send(binding, "name"), "UTF8String", result=ctypes.c_char_p).decode()
+    is_buffer = send(binding, "type", result=ctypes.c_ulong) == 0
+    more = ("bufferDataType", "bufferDataSize", "bufferAlignment")
+    room = ("threadgroupMemoryDataSize", "threadgroupMemoryAlignment")
+    is_used = send(binding, "isUsed", result=ctypes.c_bool)
+    facts = numbers_of(binding, "index", "access", *(more if is_buffer else room))
+    return f"{name}: {facts}{'' if is_used else ', not used'}"
+
+
+@question("reflection", "a line for each argument but the position; their order and what is told of them is Metal's")
+def reflection():
+    with pool():
+        device, error, made = md.default_device().handle, ctypes.c_void_p(), ctypes.c_void_p()
+        library = send(
+            device,
+            "newLibraryWithSource:options:error:",
+            text_object(REFLECTED),
+            ctypes.c_void_p(),
+            ctypes.addressof(error),
+        )
+        check(library, said(error))
+        function = send(library, "newFunctionWithName:", text_object("reflected"))
+        pipeline = send(
+            device,
+            "newComputePipelineStateWithFunction:options:reflection:error:",
+            function,
+            ctypes.c_ulong(3),
+            ctypes.addressof(made),
+            ctypes.addressof(error),
+        )
+        check(pipeline, said(error))
+        bindings = send(made.value, "bindings")
+        count = send(bindings, "count", result=ctypes.c_ulong)
+        lines = [told_of(send(bindings, "objectAtIndex:", ctypes.c_ulong(i))) for i in range(count)]
+    print("\n".join(lines))
+    names = {line.partition(":")[0] for line in lines}
+    check({"out", "packed", "both", "counter", "small", "shared"} <= names, f"only {names}")
+
+
+@question("diagnostics", "the compiler's words name line 3 and the name; their form, and what follows, is told")
+def diagnostics():
+    with pool():
+        device, error = md.default_device().handle, ctypes.c_void_p()
+        source = text_object("#include <metal_stdlib>\n\nkernel void broken(device float *x) { x[0] = nowhere; }\n")
+        library = send(
+            device, "newLibraryWithSource:options:error:", source, ctypes.c_void_p(), ctypes.addressof(error)
+        )
+        check(not library, "it compiles")
+        words, code = said(error), send(error.value, "code", result=ctypes.c_ulong)
+        print(f"code {code}:\n{words}")
+    check("program_source:3:" in words and "nowhere" in words, "another form")
 
 
 # ---- streams and events ----

@@ -130,6 +130,16 @@ NSMakeRange(NSUInteger location, NSUInteger length)
 - (id)objectAtIndex:(NSUInteger)index;
 @end
 
+@interface NSEnumerator : NSObject
+- (id)nextObject; /* nil: there are no more */
+@end
+
+@interface NSDictionary : NSObject
+@property(readonly) NSUInteger count;
+- (id)objectForKey:(id)aKey; /* nil: there is none */
+- (NSEnumerator *)keyEnumerator;
+@end
+
 typedef NSString *NSErrorDomain;
 
 @interface NSError : NSObject

@@ -17,7 +17,7 @@
 
 #define MTL_EXTERN extern
 
-@class MTLCompileOptions;
+@class MTLCompileOptions, MTLFunctionConstantValues, MTLComputePipelineReflection;
 
 @protocol MTLDevice;
 @protocol MTLLibrary;
@@ -115,6 +115,14 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions) {
 
 /* ---- devices ---- */
 
+typedef NS_OPTIONS(NSUInteger, MTLPipelineOption) {
+    MTLPipelineOptionNone = 0,
+    MTLPipelineOptionBindingInfo = 1 << 0,
+    MTLPipelineOptionBufferTypeInfo = 1 << 1,
+};
+
+typedef MTLComputePipelineReflection *MTLAutoreleasedComputePipelineReflection;
+
 @protocol MTLDevice <NSObject>
 @property(readonly) NSString *name;
 @property(readonly) uint64_t registryID;
@@ -122,6 +130,7 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions) {
 @property(readonly) uint64_t recommendedMaxWorkingSetSize;
 @property(readonly) NSUInteger maxBufferLength;
 @property(readonly) NSUInteger currentAllocatedSize;
+@property(readonly) NSUInteger maxThreadgroupMemoryLength;
 - (id<MTLCommandQueue>)newCommandQueue;
 - (id<MTLCommandQueue>)newCommandQueueWithMaxCommandBufferCount:
     (NSUInteger)maxCommandBufferCount;
@@ -145,6 +154,11 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions) {
 - (id<MTLComputePipelineState>)newComputePipelineStateWithFunction:
                                    (id<MTLFunction>)computeFunction
                                                              error:(NSError **)error;
+- (id<MTLComputePipelineState>)
+    newComputePipelineStateWithFunction:(id<MTLFunction>)computeFunction
+                                options:(MTLPipelineOption)options
+                             reflection:(MTLAutoreleasedComputePipelineReflection *)reflection
+                                  error:(NSError **)error;
 - (id<MTLEvent>)newEvent;
 - (id<MTLSharedEvent>)newSharedEvent;
 @end
@@ -167,22 +181,177 @@ typedef NS_ENUM(NSUInteger, MTLLibraryError) {
 
 MTL_EXTERN NSErrorDomain const MTLLibraryErrorDomain;
 
+typedef NS_ENUM(NSUInteger, MTLLanguageVersion) {
+    MTLLanguageVersion3_0 = (3 << 16),
+    MTLLanguageVersion3_1 = (3 << 16) + 1,
+    MTLLanguageVersion3_2 = (3 << 16) + 2,
+};
+
+typedef NS_ENUM(NSInteger, MTLMathMode) {
+    MTLMathModeSafe = 0,
+    MTLMathModeRelaxed = 1,
+    MTLMathModeFast = 2,
+};
+
+/* Without a word, math is fast. */
+@interface MTLCompileOptions : NSObject {
+  @private
+    MTLLanguageVersion _languageVersion;
+    MTLMathMode _mathMode;
+}
+@property(readwrite, nonatomic) BOOL fastMathEnabled;
+@property(readwrite, nonatomic) MTLMathMode mathMode;
+@property(readwrite, nonatomic) MTLLanguageVersion languageVersion;
+@end
+
 @protocol MTLLibrary <NSObject>
 @property(copy, atomic) NSString *label;
 @property(readonly) id<MTLDevice> device;
 - (id<MTLFunction>)newFunctionWithName:(NSString *)functionName; /* nil: there is none */
+- (id<MTLFunction>)newFunctionWithName:(NSString *)name
+                        constantValues:(MTLFunctionConstantValues *)constantValues
+                                 error:(NSError **)error;
+@property(readonly) NSArray *functionNames;
 @end
 
 @protocol MTLFunction <NSObject>
 @property(copy, atomic) NSString *label;
 @property(readonly) id<MTLDevice> device;
 @property(readonly) NSString *name;
+@property(readonly) NSDictionary *functionConstantsDictionary; /* by name */
 @end
+
+typedef NS_ENUM(NSUInteger, MTLDataType) {
+    MTLDataTypeNone = 0,
+    MTLDataTypeStruct = 1,
+    MTLDataTypeArray = 2,
+    MTLDataTypeFloat = 3,
+    MTLDataTypeFloat2 = 4,
+    MTLDataTypeFloat3 = 5,
+    MTLDataTypeFloat4 = 6,
+    MTLDataTypeFloat2x2 = 7,
+    MTLDataTypeFloat2x3 = 8,
+    MTLDataTypeFloat2x4 = 9,
+    MTLDataTypeFloat3x2 = 10,
+    MTLDataTypeFloat3x3 = 11,
+    MTLDataTypeFloat3x4 = 12,
+    MTLDataTypeFloat4x2 = 13,
+    MTLDataTypeFloat4x3 = 14,
+    MTLDataTypeFloat4x4 = 15,
+    MTLDataTypeHalf = 16,
+    MTLDataTypeHalf2 = 17,
+    MTLDataTypeHalf3 = 18,
+    MTLDataTypeHalf4 = 19,
+    MTLDataTypeHalf2x2 = 20,
+    MTLDataTypeHalf2x3 = 21,
+    MTLDataTypeHalf2x4 = 22,
+    MTLDataTypeHalf3x2 = 23,
+    MTLDataTypeHalf3x3 = 24,
+    MTLDataTypeHalf3x4 = 25,
+    MTLDataTypeHalf4x2 = 26,
+    MTLDataTypeHalf4x3 = 27,
+    MTLDataTypeHalf4x4 = 28,
+    MTLDataTypeInt = 29,
+    MTLDataTypeInt2 = 30,
+    MTLDataTypeInt3 = 31,
+    MTLDataTypeInt4 = 32,
+    MTLDataTypeUInt = 33,
+    MTLDataTypeUInt2 = 34,
+    MTLDataTypeUInt3 = 35,
+    MTLDataTypeUInt4 = 36,
+    MTLDataTypeShort = 37,
+    MTLDataTypeShort2 = 38,
+    MTLDataTypeShort3 = 39,
+    MTLDataTypeShort4 = 40,
+    MTLDataTypeUShort = 41,
+    MTLDataTypeUShort2 = 42,
+    MTLDataTypeUShort3 = 43,
+    MTLDataTypeUShort4 = 44,
+    MTLDataTypeChar = 45,
+    MTLDataTypeChar2 = 46,
+    MTLDataTypeChar3 = 47,
+    MTLDataTypeChar4 = 48,
+    MTLDataTypeUChar = 49,
+    MTLDataTypeUChar2 = 50,
+    MTLDataTypeUChar3 = 51,
+    MTLDataTypeUChar4 = 52,
+    MTLDataTypeBool = 53,
+    MTLDataTypeBool2 = 54,
+    MTLDataTypeBool3 = 55,
+    MTLDataTypeBool4 = 56,
+    MTLDataTypePointer = 60,
+    MTLDataTypeLong = 81,
+    MTLDataTypeLong2 = 82,
+    MTLDataTypeLong3 = 83,
+    MTLDataTypeLong4 = 84,
+    MTLDataTypeULong = 85,
+    MTLDataTypeULong2 = 86,
+    MTLDataTypeULong3 = 87,
+    MTLDataTypeULong4 = 88,
+    MTLDataTypeBFloat = 121,
+    MTLDataTypeBFloat2 = 122,
+    MTLDataTypeBFloat3 = 123,
+    MTLDataTypeBFloat4 = 124,
+};
+
+@interface MTLFunctionConstant : NSObject
+@property(readonly) NSString *name;
+@property(readonly) MTLDataType type;
+@property(readonly) NSUInteger index;
+@property(readonly) BOOL required;
+@end
+
+@interface MTLFunctionConstantValues : NSObject {
+  @private
+    void *_values;
+}
+- (void)setConstantValue:(const void *)value type:(MTLDataType)type atIndex:(NSUInteger)index;
+@end
+
+/* ---- pipelines, and what their arguments are ---- */
 
 @protocol MTLComputePipelineState <NSObject>
 @property(readonly) id<MTLDevice> device;
 @property(readonly) NSUInteger maxTotalThreadsPerThreadgroup;
 @property(readonly) NSUInteger threadExecutionWidth;
+@property(readonly) NSUInteger staticThreadgroupMemoryLength;
+@end
+
+typedef NS_ENUM(NSInteger, MTLBindingType) {
+    MTLBindingTypeBuffer = 0,
+    MTLBindingTypeThreadgroupMemory = 1,
+};
+
+typedef NS_ENUM(NSUInteger, MTLBindingAccess) {
+    MTLBindingAccessReadOnly = 0,
+    MTLBindingAccessReadWrite = 1,
+    MTLBindingAccessWriteOnly = 2,
+};
+
+@protocol MTLBinding <NSObject>
+@property(readonly) NSString *name;
+@property(readonly) MTLBindingType type;
+@property(readonly) MTLBindingAccess access;
+@property(readonly) NSUInteger index;
+@property(readonly, getter=isUsed) BOOL used;
+@end
+
+@protocol MTLBufferBinding <MTLBinding>
+@property(readonly) NSUInteger bufferAlignment;
+@property(readonly) NSUInteger bufferDataSize;
+@property(readonly) MTLDataType bufferDataType;
+@end
+
+@protocol MTLThreadgroupBinding <MTLBinding>
+@property(readonly) NSUInteger threadgroupMemoryAlignment;
+@property(readonly) NSUInteger threadgroupMemoryDataSize;
+@end
+
+@interface MTLComputePipelineReflection : NSObject {
+  @private
+    NSArray *_bindings; /* owned (+1) */
+}
+@property(readonly) NSArray *bindings;
 @end
 
 /* ---- queues and command buffers ---- */
@@ -275,7 +444,10 @@ typedef struct {
 - (void)setBuffer:(id<MTLBuffer>)buffer offset:(NSUInteger)offset atIndex:(NSUInteger)index;
 - (void)dispatchThreads:(MTLSize)threadsPerGrid
     threadsPerThreadgroup:(MTLSize)threadsPerThreadgroup;
+- (void)dispatchThreadgroups:(MTLSize)threadgroupsPerGrid
+       threadsPerThreadgroup:(MTLSize)threadsPerThreadgroup;
 - (void)setBytes:(const void *)bytes length:(NSUInteger)length atIndex:(NSUInteger)index;
+- (void)setThreadgroupMemoryLength:(NSUInteger)length atIndex:(NSUInteger)index;
 - (void)updateFence:(id<MTLFence>)fence;
 - (void)waitForFence:(id<MTLFence>)fence;
 @end

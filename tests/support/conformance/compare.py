@@ -23,6 +23,8 @@ KNOWN = {
     "PyObjC: -[MTLComputeCommandEncoder dispatchThreads:threadsPerThreadgroup:] is v of ['{?=QQQ}', '{?=QQQ}']: not so": (
         "PyObjC gives the struct, which has no name but its typedef's in MTLTypes.h, that name: {MTLSize=QQQ}."
     ),
+    "PyObjC: -[MTLComputeCommandEncoder dispatchThreadgroups:threadsPerThreadgroup:] is v of ['{?=QQQ}', '{?=QQQ}']: "
+    "not so": "As above.",
     "PyObjC: -[MTLCommandBuffer status] is Q of []: not so": (
         "PyObjC's table has one entry a selector: -[MTLIOCommandBuffer status], an NSInteger.  metal-cpp has ours."
     ),
@@ -98,14 +100,15 @@ def check_method(kind: Kind, key: str, method: Method):
     if method.arguments not in [k.arguments for k in known]:
         others = " or ".join(f"({', '.join(k.arguments)})" for k in known)
         yield f"metal-cpp: {label} takes ({', '.join(method.arguments)}), not {others}"
-    is_property = key[1:] in kind.properties
+    is_property = key[1:] in kind.getters
     if kind.is_protocol and is_property not in [k.is_const for k in known]:
         yield f"metal-cpp: {label} is {'a property' if is_property else 'a method'}: not so"
 
 
 def generic(type_name: str) -> str:
-    """metal-cpp has templates where Objective-C has `id`."""
-    return "id" if type_name == "NS_Object *" else type_name
+    """metal-cpp has templates where Objective-C has `id`, and where it leaves out what a collection holds."""
+    type_name = re.sub(r"<_\w+>", "", type_name)
+    return "id" if type_name in {"NS_Object *", "NS_ObjectType *"} else type_name
 
 
 def check_against_libobjc(kind: Kind, apple: Kind):
@@ -253,6 +256,9 @@ def aliases() -> dict[str, str]:
     return {
         "NSErrorDomain": metal_cpp.objective_c(cpp.aliases["NSErrorDomain"], "NS"),
         "MTLCommandBufferHandler": metal_cpp.argument_type(cpp.aliases["MTLCommandBufferHandler"], "MTL"),
+        "MTLAutoreleasedComputePipelineReflection": metal_cpp.objective_c(
+            cpp.aliases["MTLAutoreleasedComputePipelineReflection"], "MTL"
+        ),
         "NSRange": "struct " + reference.tables("Foundation").structs["NSRange"][0].strip("{").partition("=")[0],
         "CFTimeInterval": "double",  # what reads it is encoded "d" in the compiled protocols and the tables
     }

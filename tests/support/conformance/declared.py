@@ -26,6 +26,7 @@ class Kind:
     parents: list[str]  # what a class inherits from and adopts, what a protocol adopts
     methods: dict[str, Method] = field(default_factory=dict)  # "-length", "+alloc"
     properties: dict[str, tuple[str, set[str]]] = field(default_factory=dict)  # name: (type, words)
+    getters: set[str] = field(default_factory=set)  # what reads the properties
 
 
 @dataclass
@@ -201,3 +202,4 @@ def read_kind(node: dict, found: Declared) -> None:
         elif part["kind"] == "ObjCPropertyDecl":
             words = {w for w in ("readonly", "readwrite", "copy", "retain", "assign") if part.get(w)}
             kind.properties[part["name"]] = (part["type"]["qualType"], words)
+            kind.getters.add(part.get("getter", part)["name"])

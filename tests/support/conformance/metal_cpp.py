@@ -145,8 +145,11 @@ PLAIN = {
     *("CFTimeInterval", "task_id_token_t", "kern_return_t", "size_t", "unichar"),
 }
 #: metal-cpp's name: Objective-C's.
-#: Of Metal's own types these are classes; all others are protocols.
-CLASSES = {"MTLCompileOptions"}
+#: Of Metal's own types these are classes, and one a pointer to one; all others are protocols.
+CLASSES = {
+    *("MTLCompileOptions", "MTLFunctionConstant", "MTLFunctionConstantValues", "MTLComputePipelineReflection"),
+    "MTLAutoreleasedComputePipelineReflection",
+}
 RENAMED = {"bool": "BOOL", "NSObject *": "id"}
 
 

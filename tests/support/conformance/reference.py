@@ -7,94 +7,62 @@ libobjc          Apple's objc/*.h, which ziglang carries (see clang.py)
 """
 
 import ast
-import hashlib
-import os
 import re
-import shutil
-import subprocess
-import sys
-import tempfile
-import zipfile
 from functools import cache
 from pathlib import Path
 
-import pytest
+import fetched_data
+from fetched_data import Package
 from places import ROOT
 
 from conformance import macho
 
 CACHE = ROOT / "build" / "apple-reference"
 
-#: Wheel: (its SHA-256, how pip is asked for it, what is taken from it).
-WHEELS = {
-    "mlx-metal==0.32.4": (
+FOR_ANY_MAC = ("--only-binary=:all:", "--platform=macosx_10_9_universal2", "--python-version=3.11")
+WHEELS = [
+    Package(
+        "mlx-metal==0.32.4",
         "8019b2db622599267d66cc168b2f0dbf5af929790a6c3b3913e00eabc42a7947",
-        ["--platform=macosx_14_0_arm64"],
+        ("--only-binary=:all:", "--platform=macosx_14_0_arm64"),
         r"mlx/include/metal_cpp/(Metal|Foundation)/.*\.hpp|mlx/include/metal_cpp/LICENSE.txt",
+        CACHE.name,
     ),
-    "pyobjc-framework-Metal==12.2.2": (
+    Package(
+        "pyobjc-framework-Metal==12.2.2",
         "9e56862fd12eb3d3da429f15d6721f966d5791e27419ea0fa08f5f3dd0981fe8",
-        ["--platform=macosx_10_9_universal2", "--python-version=3.11"],
+        FOR_ANY_MAC,
         r"Metal/_metadata\.py|Metal/_Metal\..*\.so",
+        CACHE.name,
     ),
-    "pyobjc-framework-Cocoa==12.2.2": (
+    Package(
+        "pyobjc-framework-Cocoa==12.2.2",
         "851dca4c16e70b405e5cd5a8c166cf7c445ae54a4cdd95ce9a523803172f32d1",
-        ["--platform=macosx_10_9_universal2", "--python-version=3.11"],
+        FOR_ANY_MAC,
         r"(Core)?Foundation/_metadata\.py|Foundation/_Foundation\..*\.so",
+        CACHE.name,
     ),
-    "pyobjc-framework-IOSurface==12.2.2": (
+    Package(
+        "pyobjc-framework-IOSurface==12.2.2",
         "17ca25726aee45048e9c1725e843617d457ea74f9793bcb1953010d28607598b",
-        ["--platform=macosx_10_9_universal2", "--python-version=3.11"],
+        FOR_ANY_MAC,
         r"IOSurface/_metadata\.py",
+        CACHE.name,
     ),
-    "pyobjc-framework-Quartz==12.2.2": (
+    Package(
+        "pyobjc-framework-Quartz==12.2.2",
         "4b01e325b0cdc121e78730dde9756e971b23069bf141cd62efbcaac76d7b6dbb",
-        ["--platform=macosx_10_9_universal2", "--python-version=3.11"],
+        FOR_ANY_MAC,
         r"Quartz/CoreVideo/_metadata\.py",
+        CACHE.name,
     ),
-}
+]
 METAL_CPP = CACHE / "mlx-metal" / "mlx" / "include" / "metal_cpp"
 
 
-def fetch(requirement: str) -> None:
-    digest, options, wanted = WHEELS[requirement]
-    target = CACHE / requirement.partition("==")[0]
-    stamp = target / "stamp"
-    mark = requirement + digest + wanted
-    if stamp.exists() and stamp.read_text() == mark:
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(
-            [
-                *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"),
-                *("--no-deps", "--only-binary=:all:", *options, "--dest", folder, requirement),
-            ],
-            check=True,
-            capture_output=True,
-            timeout=300,
-        )
-        (wheel,) = Path(folder).glob("*.whl")
-        if hashlib.sha256(wheel.read_bytes()).hexdigest() != digest:
-            raise ValueError(f"{wheel.name} is not the file that was read when these tests were written")
-        shutil.rmtree(target, ignore_errors=True)
-        with zipfile.ZipFile(wheel) as archive:
-            for name in archive.namelist():
-                if re.fullmatch(wanted, name):
-                    archive.extract(name, target)
-    stamp.write_text(mark)
-
-
-@cache
-def ready() -> bool:
-    """Fetch what is missing.  Without a network the test skips, unless METAL_DLPACK_NEEDS_REFERENCE=1."""
-    try:
-        for requirement in WHEELS:
-            fetch(requirement)
-    except (subprocess.SubprocessError, OSError) as failure:
-        if os.environ.get("METAL_DLPACK_NEEDS_REFERENCE") == "1":
-            raise
-        pytest.skip(f"Apple's API is not to be had: {failure}")
-    return True
+def ready() -> None:
+    """Fetch what is missing; without a network the test skips."""
+    fetched_data.ready(*WHEELS)
 
 
 # ---- PyObjC's tables, read with ast ----

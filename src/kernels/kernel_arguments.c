@@ -1,0 +1,399 @@
+/* kernel_arguments.c: binds the objects of a call to a kernel's parameters.
+ *
+ * Owns:    what it puts among `kept`: Arrays over other frameworks' tensors, copies of bytes.
+ * Calls:   asarray.h for tensors of others, kernel_numbers.h for numbers.
+ * Threads: the GIL is held; a tensor's own code can run.
+ * Rule:    nothing is copied but numbers and structs, and nothing that a kernel could read
+ *          wrongly is let through where Metal tells what the parameter points at.
+ * Source:  MTLComputeCommandEncoder setBuffer:offset:atIndex:, setBytes:length:atIndex:.
+ */
+#include "array/array.h"
+#include "array/array_numpy.h"
+#include "exchange/asarray.h"
+#include "exchange/dlpack_producer.h"
+#include "kernels/kernel_call.h"
+#include "python/args.h"
+
+#define MOST_BYTES 4096 /* SPEC setBytes:length:atIndex: */
+
+/* A parameter and the place of what is bound to it. */
+typedef struct binding {
+    kernel_call *call;
+    const kernel_parameter *parameter;
+    Py_ssize_t place;
+} binding;
+
+/* ---- Arrays ---- */
+
+static int
+refuse_device(const binding *to, const metal_storage *storage)
+{
+    int here = to->call->kernel->device->index;
+    PyErr_Format(PyExc_ValueError,
+                 "%s: the array is on metal:%d, the kernel on metal:%d; copy it there with "
+                 "to_device('metal:%d').",
+                 kernel_subject(to->parameter), storage->device->index, here, here);
+    return -1;
+}
+
+static int
+refuse_type(const binding *to, DLDataType dtype)
+{
+    const char *subject = kernel_subject(to->parameter);
+    const metal_type *type = &to->parameter->type;
+    const char *metal_name = metal_type_name_for(dtype);
+    char wanted[METAL_TYPE_NAME_MAX], name[DTYPE_NAME_MAX], fitting[DTYPE_NAME_MAX];
+    metal_type_write_name(type, wanted);
+    dtype_write_name(dtype, name);
+    dtype_write_name(type->scalar, fitting);
+    if (metal_name == NULL) {
+        PyErr_Format(PyExc_TypeError,
+                     "%s points at %s, and Metal has no %s; convert the array with "
+                     "astype('%s'), or let the kernel take uchar.",
+                     subject, wanted, name, fitting);
+    }
+    else {
+        PyErr_Format(PyExc_TypeError,
+                     "%s points at %s, and the array's items are %s; convert it with "
+                     "astype('%s'), or let the kernel take %s.",
+                     subject, wanted, name, fitting, metal_name);
+    }
+    return -1;
+}
+
+/* Do the items make whole vectors, matrices or structs? */
+static int
+check_multiple(const binding *to, const ArrayObject *array, int64_t nbytes)
+{
+    const kernel_parameter *parameter = to->parameter;
+    char wanted[METAL_TYPE_NAME_MAX];
+    metal_type_write_name(&parameter->type, wanted);
+    bool is_row_of_three = parameter->type.lanes == 3 && parameter->nbytes > 0 &&
+                           parameter->nbytes > 3u * parameter->type.scalar.bits / 8 &&
+                           array->ndim > 1 && array_shape(array)[array->ndim - 1] == 3;
+    if (is_row_of_three) {
+        PyErr_Format(
+            PyExc_ValueError,
+            "%s points at %s, which has room for 4 numbers, and the array has rows of 3; "
+            "let the kernel take packed_%s.",
+            kernel_subject(parameter), wanted, wanted);
+        return -1;
+    }
+    if (parameter->nbytes > 0 && nbytes % (int64_t)parameter->nbytes != 0) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s points at %s of %zu bytes, and the array has %lld bytes, which are no "
+                     "whole number of them.",
+                     kernel_subject(parameter), wanted, parameter->nbytes, (long long)nbytes);
+        return -1;
+    }
+    return 0;
+}
+
+static int
+check_type(const binding *to, const ArrayObject *array)
+{
+    const metal_type *type = &to->parameter->type;
+    if (!metal_type_takes(type, array->dtype)) {
+        return refuse_type(to, array->dtype);
+    }
+    bool is_single = type->lanes == 1 || (type->lanes == 0 && !type->is_struct);
+    return is_single ? 0 : check_multiple(to, array, array_nbytes(array));
+}
+
+static int
+check_layout(const binding *to, const ArrayObject *array)
+{
+    strided_layout layout;
+    if (args_is_given(to->call->launch[LAUNCH_strides])) {
+        return 0; /* it can only say "ignore" */
+    }
+    array_get_layout(array, &layout);
+    if (layout_is_contiguous_c(&layout)) {
+        return 0;
+    }
+    PyErr_Format(
+        PyExc_ValueError,
+        "%s: the array is not contiguous, and a kernel gets no strides; give a copy() of "
+        "it, or strides=\"ignore\" where the kernel knows them.",
+        kernel_subject(to->parameter));
+    return -1;
+}
+
+static int
+check_array(const binding *to, const ArrayObject *array)
+{
+    const metal_storage *storage = array_storage(array);
+    const kernel_parameter *parameter = to->parameter;
+    if (storage->device != to->call->kernel->device) {
+        return refuse_device(to, storage);
+    }
+    if (parameter->is_written && array->is_readonly) {
+        PyErr_Format(
+            PyExc_ValueError,
+            "%s: the array is read-only, and the kernel may write there; give a copy() "
+            "of it, or declare the parameter const.",
+            kernel_subject(parameter));
+        return -1;
+    }
+    if (check_layout(to, array) < 0) {
+        return -1;
+    }
+    if (array->nitems > 0 && (size_t)array->byte_offset % parameter->alignment != 0) {
+        PyErr_Format(
+            PyExc_ValueError,
+            "%s: the array begins at byte %lld of its buffer, and the parameter's type "
+            "needs a multiple of %zu; give a copy() of it.",
+            kernel_subject(parameter), (long long)array->byte_offset, parameter->alignment);
+        return -1;
+    }
+    return 0;
+}
+
+/* The buffer is used; one that two parameters share counts once. */
+static void
+add_operand(kernel_call *call, metal_storage *storage, bool is_written)
+{
+    for (int i = 0; i < call->operand_count; i++) {
+        if (call->operands[i].storage->handle == storage->handle) {
+            call->operands[i].is_written |= is_written;
+            return;
+        }
+    }
+    call->operands[call->operand_count++] = (work_operand){storage, is_written};
+}
+
+/* From the first item on: how many bytes items in any strides reach; 0: all that there are. */
+static size_t
+reach_of(const ArrayObject *array)
+{
+    int64_t low, high;
+    strided_layout layout;
+    array_get_layout(array, &layout);
+    bool is_known =
+        bits_byte_span(&layout, array_item_bits(array), array->first_bit, &low, &high);
+    return is_known ? (size_t)high : 0;
+}
+
+static int
+bind_items(const binding *to, const ArrayObject *array)
+{
+    static const char nothing[16];
+    kernel_call *call = to->call;
+    metal_storage *storage = array_storage(array);
+    bridge_argument *argument = &call->arguments[call->argument_count++];
+    *argument = (bridge_argument){.index = to->parameter->index};
+    if (array->nitems == 0) { /* Metal wants something bound, and there may be no buffer */
+        argument->bytes = nothing;
+        argument->nbytes = sizeof nothing;
+        return 0;
+    }
+    argument->buffer = storage->handle;
+    argument->offset_bytes = (size_t)array->byte_offset;
+    bool is_dense = !args_is_given(call->launch[LAUNCH_strides]);
+    argument->nbytes = is_dense ? (size_t)array_nbytes(array) : reach_of(array);
+    add_operand(call, storage, to->parameter->is_written);
+    return 0;
+}
+
+static int
+bind_array(const binding *to, const ArrayObject *array)
+{
+    if (check_array(to, array) < 0 || check_type(to, array) < 0) {
+        return -1;
+    }
+    return bind_items(to, array);
+}
+
+/* ---- memory of others ---- */
+
+static int
+refuse_cpu(const binding *to, PyObject *value)
+{
+    PyErr_Format(PyExc_TypeError,
+                 "%s: a %.100s in the CPU's memory is no argument of a kernel; give "
+                 "md.asarray(x), which shares the memory where it can.",
+                 kernel_subject(to->parameter), Py_TYPE(value)->tp_name);
+    return -1;
+}
+
+/* `*out` is an Array of the same bytes, owned by `kept`.  The stream waits for the work of the
+ * framework, or the CPU does: as from_dlpack with stream=. */
+static int
+import_value(const binding *to, PyObject *value, ArrayObject **out)
+{
+    kernel_call *call = to->call;
+    import_request request = {.copy = 0, .order = {.stream = call->stream}};
+    PyObject *array = asarray_import(call->state, value, &request);
+    if (array == NULL) {
+        bool is_cpu = PyErr_ExceptionMatches(call->state->copy_required_error);
+        return is_cpu ? refuse_cpu(to, value) : -1;
+    }
+    call->kept[call->kept_count++] = array;
+    *out = array_cast(array);
+    return 0;
+}
+
+static int
+bind_tensor(const binding *to, PyObject *value)
+{
+    kernel_call *call = to->call;
+    ArrayObject *array;
+    if (import_value(to, value, &array) < 0) {
+        return -1;
+    }
+    if (array_storage(array)->is_host_memory) {
+        return refuse_cpu(to, value);
+    }
+    call->guests[call->guest_count++] = (kernel_guest){value, (PyObject *)array};
+    return bind_array(to, array);
+}
+
+/* All bytes of a Buffer, of whatever type.  The Array keeps it open. */
+static int
+bind_buffer(const binding *to, PyObject *value)
+{
+    ArrayObject *array;
+    return import_value(to, value, &array) < 0 || check_array(to, array) < 0
+               ? -1
+               : bind_items(to, array);
+}
+
+/* ---- values ---- */
+
+static int
+bind_value(const binding *to, const void *bytes, size_t nbytes)
+{
+    kernel_call *call = to->call;
+    if (to->parameter->is_written) {
+        PyErr_Format(
+            PyExc_TypeError,
+            "%s: the kernel may write there, and a value would lose it; give an Array, "
+            "or declare the parameter const or constant.",
+            kernel_subject(to->parameter));
+        return -1;
+    }
+    call->arguments[call->argument_count++] =
+        (bridge_argument){.index = to->parameter->index, .bytes = bytes, .nbytes = nbytes};
+    return 0;
+}
+
+static int
+bind_numbers(const binding *to, PyObject *value)
+{
+    const kernel_parameter *parameter = to->parameter;
+    char *bytes = to->call->numbers[to->place];
+    if (kernel_numbers_pack(kernel_subject(parameter), &parameter->type, value, bytes) < 0) {
+        return -1;
+    }
+    size_t nbytes = (size_t)parameter->type.lanes * parameter->type.scalar.bits / 8;
+    bool is_padded = parameter->nbytes > nbytes && parameter->nbytes <= KERNEL_NUMBER_MAX;
+    return bind_value(to, bytes, is_padded ? parameter->nbytes : nbytes);
+}
+
+static int
+bind_bytes(const binding *to, PyObject *value)
+{
+    kernel_call *call = to->call;
+    PyObject *bytes = PyBytes_FromObject(value);
+    if (bytes == NULL) {
+        return -1;
+    }
+    call->kept[call->kept_count++] = bytes;
+    size_t nbytes = (size_t)PyBytes_GET_SIZE(bytes), wanted = to->parameter->nbytes;
+    if ((wanted > 0 && nbytes != wanted) || nbytes == 0 || nbytes > MOST_BYTES) {
+        PyErr_Format(PyExc_ValueError,
+                     wanted > 0 && nbytes <= MOST_BYTES
+                         ? "%s: %zu bytes are given, and what it points at has %zu."
+                         : "%s: %zu bytes cannot be given by value, only 1 to 4096; give "
+                           "md.asarray(x).",
+                     kernel_subject(to->parameter), nbytes, wanted);
+        return -1;
+    }
+    return bind_value(to, PyBytes_AS_STRING(bytes), nbytes);
+}
+
+/* ---- anything ---- */
+
+/* Bytes, and NumPy's scalars of structured types. */
+static bool
+is_bytes(PyObject *value)
+{
+    return PyBytes_Check(value) || PyByteArray_Check(value) || PyMemoryView_Check(value) ||
+           strcmp(Py_TYPE(value)->tp_name, "numpy.void") == 0;
+}
+
+static int
+refuse_object(const binding *to, PyObject *value)
+{
+    PyErr_Format(PyExc_TypeError,
+                 "%s: a %.100s is no argument of a kernel; give an Array, a tensor on Metal, a "
+                 "Buffer, a number, a tuple of numbers, or the bytes of a struct.",
+                 kernel_subject(to->parameter), Py_TYPE(value)->tp_name);
+    return -1;
+}
+
+static int
+bind_other(const binding *to, PyObject *value)
+{
+    md_state *state = to->call->state;
+    if (Py_IS_TYPE(value, state->buffer_type)) {
+        return bind_buffer(to, value);
+    }
+    if (is_bytes(value)) {
+        return bind_bytes(to, value);
+    }
+    if (array_numpy_is_array(value)) {
+        return refuse_cpu(to, value);
+    }
+    int speaks = PyCapsule_CheckExact(value) ? 0 : producer_speaks_dlpack(state, value);
+    if (speaks != 0) {
+        return speaks < 0 ? -1 : bind_tensor(to, value);
+    }
+    bool is_number = PyNumber_Check(value) || PyTuple_Check(value) || PyList_Check(value);
+    if (is_number) {
+        return bind_numbers(to, value);
+    }
+    return PyObject_CheckBuffer(value) ? refuse_cpu(to, value) : refuse_object(to, value);
+}
+
+/* ---- all of them ---- */
+
+/* strides=: "ignore", or None. */
+static int
+check_strides(const kernel_call *call)
+{
+    PyObject *strides = call->launch[LAUNCH_strides];
+    if (!args_is_given(strides) || (PyUnicode_Check(strides) &&
+                                    PyUnicode_CompareWithASCIIString(strides, "ignore") == 0)) {
+        return 0;
+    }
+    PyErr_Format(PyExc_ValueError, "%s: strides is \"ignore\" or None, not %R.",
+                 call->kernel->function, strides);
+    return -1;
+}
+
+int
+kernel_call_bind(kernel_call *call)
+{
+    const KernelObject *self = call->kernel;
+    if (check_strides(call) < 0) {
+        return -1;
+    }
+    int bound = 0;
+    for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
+        const kernel_parameter *parameter = &self->parameters[i];
+        if (parameter->is_threadgroup) {
+            continue;
+        }
+        binding to = {call, parameter, bound++};
+        PyObject *value = call->values[i];
+        int result =
+            Py_IS_TYPE(value, call->state->array_type) ? bind_array(&to, array_cast(value))
+            : PyFloat_CheckExact(value) || PyLong_CheckExact(value) ? bind_numbers(&to, value)
+                                                                    : bind_other(&to, value);
+        if (result < 0) {
+            return -1;
+        }
+    }
+    return kernel_call_bind_threadgroup(call);
+}

@@ -1,0 +1,83 @@
+/* kernel_call.h: one call of a kernel, from its Python arguments to its submission.
+ *
+ *     k(x, y, n=1000, stream=s)
+ *       │  │    │        │
+ *       │  │    └────────┴──► launch[]: what is for the launch    kernel_signature.c
+ *       └──┴────► values[]: one object a parameter                kernel_signature.c
+ *                   │
+ *                   ├─► arguments[]: what Metal binds             kernel_arguments.c
+ *                   ├─► operands[]: the buffers in use            kernel_arguments.c
+ *                   └─► kept[], guests[]: what lives until then   kernel_arguments.c
+ *                         │
+ *                         └─► a grid, a command buffer            kernel_launch.c
+ *
+ * Owns:    its stream and `kept`, until kernel_call_end.
+ * Threads: the GIL is held; released while submitting and waiting.
+ * Cost:    nothing is allocated for Arrays and numbers, and nothing here is cleared that is not
+ *          used.
+ */
+#ifndef MD_KERNEL_CALL_H
+#define MD_KERNEL_CALL_H
+
+#include "kernels/kernel_numbers.h"
+#include "kernels/kernel_object.h"
+#include "metal/work.h"
+
+/* The keywords that are for the launch, and no parameter's. */
+#define LAUNCH_KEYWORD_LIST(X) \
+    X(n) \
+    X(threads) \
+    X(groups) \
+    X(group) \
+    X(stream) \
+    X(threadgroup_memory) \
+    X(strides)
+
+#define LAUNCH_AS_ENUM(name) LAUNCH_##name,
+enum { LAUNCH_KEYWORD_LIST(LAUNCH_AS_ENUM) LAUNCH_KEYWORDS };
+#undef LAUNCH_AS_ENUM
+
+/* A tensor of another framework, and our Array of the same bytes. */
+typedef struct kernel_guest {
+    PyObject *tensor; /* borrowed from the caller */
+    PyObject *array;  /* borrowed from `kept` */
+} kernel_guest;
+
+typedef struct kernel_call {
+    KernelObject *kernel; /* borrowed */
+    md_state *state;
+    metal_stream *stream; /* owned (+1); NULL before kernel_call_begin */
+    bool
+        is_stream_named; /* by the caller: who waits for other frameworks, see kernel_launch.c */
+    int argument_count, operand_count, kept_count, guest_count;
+    PyObject *launch[LAUNCH_KEYWORDS];        /* borrowed; NULL: not given */
+    PyObject *values[KERNEL_MOST_PARAMETERS]; /* borrowed; NULL: not given */
+    bridge_argument arguments[KERNEL_MOST_PARAMETERS];
+    work_operand operands[KERNEL_MOST_BUFFERS]; /* each buffer once */
+    PyObject *kept[KERNEL_MOST_BUFFERS];        /* owned */
+    kernel_guest guests[KERNEL_MOST_BUFFERS];
+    char numbers[KERNEL_MOST_BUFFERS][KERNEL_NUMBER_MAX]; /* by parameter's place */
+} kernel_call;
+
+/* kernel_signature.c: fill `launch` and `values`.  -1 with TypeError. */
+int kernel_call_read(kernel_call *call, PyObject *const *args, Py_ssize_t nargs,
+                     PyObject *kwnames);
+
+/* kernel_arguments.c: fill `arguments` and what they need.  -1 with TypeError, ValueError,
+ * OverflowError, BufferError, or what a foreign tensor raised. */
+int kernel_call_bind(kernel_call *call);
+
+/* kernel_threadgroup.c: room in threadgroup memory, among the arguments.  -1 with TypeError or
+ * ValueError. */
+int kernel_call_bind_threadgroup(kernel_call *call);
+
+/* kernel_grid.c: 1: `*out` is how many threads.  0: none at all.  -1 with TypeError or
+ * ValueError. */
+int kernel_call_read_grid(const kernel_call *call, bridge_grid *out);
+
+/* kernel_launch.c: the whole call.  `*seconds` NULL: it returns once the kernel is submitted;
+ * else once it is done, with the time that the GPU took.  -1 with an exception. */
+int kernel_call_launch(PyObject *kernel, PyObject *const *args, Py_ssize_t nargs,
+                       PyObject *kwnames, double *seconds);
+
+#endif /* MD_KERNEL_CALL_H */

@@ -1,0 +1,191 @@
+/* kernel_launch.c: submits a call of a kernel, and orders it with what is in flight.
+ *
+ *     who wrote the argument     before the kernel                after it
+ *     ────────────────────────   ──────────────────────────────   ─────────────────────────────
+ *     copies, fills, kernels     the GPU keeps the order          tracking.h knows it: whoever
+ *                                                                 touches the bytes waits
+ *     torch on a Mac             the stream waits for torch's     torch's queue waits for the
+ *                                queue, on the GPU                stream, on the GPU
+ *     any other framework        as from_dlpack(x, stream=)       the CPU waits; not where the
+ *                                                                 caller named a stream
+ *
+ * Owns:    nothing beyond a call.
+ * Calls:   work.h to submit, metal_dlpack/sync.py for who can wait on the GPU.
+ * Threads: the GIL is held; released while submitting and waiting.
+ */
+#include "kernels/kernel_call.h"
+#include "kernels/kernel_type.h"
+
+#include "python/args.h"
+#include "python/call_python.h"
+#include "python/errors.h"
+#include "python/waiting.h"
+#include "streams/stream_order.h"
+
+/* ---- a call ---- */
+
+/* The stream that was named, the current one, or the device's own. */
+static int
+choose_stream(kernel_call *call)
+{
+    const KernelObject *self = call->kernel;
+    if (stream_convert_target(call->state, self->function, call->launch[LAUNCH_stream],
+                              &call->stream) < 0) {
+        return -1;
+    }
+    call->is_stream_named = call->stream != NULL;
+    if (!call->is_stream_named) {
+        call->stream = stream_default(self->device);
+        if (call->stream == NULL) {
+            return errors_check_status(call->state, self->function, stream_default_status(),
+                                       NULL, 0);
+        }
+        stream_retain(call->stream);
+    }
+    if (call->stream->device != self->device) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s: the stream is on metal:%d, the kernel on metal:%d; give a stream of "
+                     "its device.",
+                     self->function, call->stream->device->index, self->device->index);
+        return -1;
+    }
+    return 0;
+}
+
+static void
+begin_call(kernel_call *call, PyObject *kernel)
+{
+    call->kernel = kernel_cast(kernel);
+    call->state = state_of(kernel);
+    call->stream = NULL;
+    call->argument_count = call->operand_count = call->kept_count = call->guest_count = 0;
+}
+
+static void
+end_call(kernel_call *call)
+{
+    for (int i = 0; i < call->kept_count; i++) {
+        Py_DECREF(call->kept[i]);
+    }
+    stream_release(call->stream);
+}
+
+/* ---- submitting ---- */
+
+typedef struct launch_job {
+    const kernel_call *call;
+    const bridge_grid *grid;
+} launch_job;
+
+static bridge_status
+encode_launch(bridge_commands *commands, void *context)
+{
+    const launch_job *job = context;
+    return bridge_encode_kernel(commands, job->call->kernel->kernel, job->call->arguments,
+                                job->call->argument_count, job->grid);
+}
+
+static int
+submit(kernel_call *call, const bridge_grid *grid, work_time *time, uint64_t *value)
+{
+    launch_job job = {call, grid};
+    bridge_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = time == NULL ? work_submit(call->stream, call->operands, call->operand_count,
+                                        encode_launch, &job, value)
+                          : work_submit_timed(call->stream, call->operands, call->operand_count,
+                                              encode_launch, &job, time, value);
+    Py_END_ALLOW_THREADS
+    return errors_check_status(call->state, call->kernel->function, status, NULL, 0);
+}
+
+static int
+wait_until(const kernel_call *call, uint64_t value)
+{
+    return waiting_for_stream(call->state, call->kernel->function, call->stream, value,
+                              STREAM_FOREVER) < 0
+               ? -1
+               : 0;
+}
+
+/* ---- frameworks whose tensors were given ---- */
+
+/* Let the framework's queue wait for the kernel, on the GPU.  1: it does.  0: it cannot. */
+static int
+hand_over(const kernel_guest *guest)
+{
+    PyObject *type = (PyObject *)Py_TYPE(guest->tensor);
+    PyObject *hook = call_python("metal_dlpack.sync", "consumer_hook_for", type, NULL);
+    PyObject *answer = hook == NULL || hook == Py_None
+                           ? Py_XNewRef(hook)
+                           : PyObject_CallOneArg(hook, guest->array);
+    int result = answer == NULL ? -1 : hook != Py_None;
+    Py_XDECREF(answer);
+    Py_XDECREF(hook);
+    return result;
+}
+
+static int
+tell_guests(const kernel_call *call, uint64_t value)
+{
+    bool waits = false;
+    for (int i = 0; i < call->guest_count; i++) {
+        int is_told = hand_over(&call->guests[i]);
+        if (is_told < 0) {
+            return -1;
+        }
+        waits |= is_told == 0;
+    }
+    return waits && !call->is_stream_named ? wait_until(call, value) : 0;
+}
+
+/* ---- the whole ---- */
+
+/* Submit, wait, and ask how long the GPU took. */
+static int
+run_timed(kernel_call *call, const bridge_grid *grid, uint64_t *value, double *seconds)
+{
+    work_time *time = work_time_new();
+    if (time == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    int result = submit(call, grid, time, value);
+    if (result == 0) {
+        result = wait_until(call, *value);
+    }
+    *seconds = work_time_seconds(time);
+    work_time_release(time);
+    return result;
+}
+
+static int
+run(kernel_call *call, double *seconds)
+{
+    bridge_grid grid;
+    uint64_t value;
+    int has_threads = kernel_call_read_grid(call, &grid);
+    if (has_threads < 0 || choose_stream(call) < 0 || kernel_call_bind(call) < 0) {
+        return -1;
+    }
+    if (has_threads == 0) {
+        return 0;
+    }
+    int result = seconds == NULL ? submit(call, &grid, NULL, &value)
+                                 : run_timed(call, &grid, &value, seconds);
+    return result == 0 && call->guest_count > 0 ? tell_guests(call, value) : result;
+}
+
+int
+kernel_call_launch(PyObject *kernel, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
+                   double *seconds)
+{
+    kernel_call call;
+    begin_call(&call, kernel);
+    int result = kernel_call_read(&call, args, nargs, kwnames);
+    if (result == 0) {
+        result = run(&call, seconds);
+    }
+    end_call(&call);
+    return result;
+}

@@ -1,0 +1,57 @@
+/* kernel_object.h: the Python type `Kernel`, as the files of this folder see it.
+ *
+ * Owns:      the rule that a Kernel never changes after it was made.
+ * Threads:   the GIL is held.
+ */
+#ifndef MD_KERNEL_OBJECT_H
+#define MD_KERNEL_OBJECT_H
+
+#include "kernels/metal_type.h"
+#include "metal/devices.h"
+#include "python/state.h"
+
+/* One parameter that something is bound to. */
+typedef struct kernel_parameter {
+    PyObject *name;    /* owned, interned */
+    PyObject *subject; /* owned: "softmax: argument 'x'", with which a refusal begins */
+    metal_type type;   /* of what it points at */
+    size_t nbytes;     /* of what it points at; 0: not known */
+    size_t alignment;  /* of what is bound; at least 1 */
+    unsigned index;
+    bool is_threadgroup; /* threadgroup memory; else a buffer */
+    bool is_read, is_written;
+} kernel_parameter;
+
+#define KERNEL_MOST_BUFFERS 31
+#define KERNEL_MOST_PARAMETERS 62 /* as many in threadgroup memory */
+
+typedef struct {
+    PyObject_VAR_HEAD /* ob_size is the number of parameters */
+    vectorcallfunc vectorcall;
+    bridge_kernel *kernel;       /* owned (+1) */
+    const device_record *device; /* borrowed for ever */
+    PyObject *name;              /* owned */
+    const char *function;        /* the same text, with which errors begin: borrowed from it */
+    size_t width, max_threads;   /* of a threadgroup */
+    size_t threadgroup_nbytes, max_threadgroup_nbytes;
+    int buffer_count;              /* parameters that take a position */
+    kernel_parameter parameters[]; /* in the order of the signature */
+} KernelObject;
+
+static inline KernelObject *
+kernel_cast(PyObject *op)
+{
+    return (KernelObject *)op;
+}
+
+static inline const char *
+kernel_subject(const kernel_parameter *parameter)
+{
+    const char *text = PyUnicode_AsUTF8(parameter->subject);
+    return text == NULL ? "a kernel" : text; /* it is cached since the kernel was made */
+}
+
+/* The names of the parameters that take a position: "x, y, count".  Owned (+1). */
+PyObject *kernel_names(const KernelObject *self);
+
+#endif /* MD_KERNEL_OBJECT_H */

@@ -1,0 +1,166 @@
+/* kernel_signature.c: which object of a call is for which parameter.
+ *
+ * Owns:    nothing; what it hands out is borrowed from the caller's arguments.
+ * Threads: the GIL is held.
+ * Rule:    a keyword of the launch is never a parameter's: a parameter of such a name is given
+ *          by position.
+ */
+#include "kernels/kernel_call.h"
+
+/* ---- by position ---- */
+
+PyObject *
+kernel_names(const KernelObject *self)
+{
+    PyObject *names = PyUnicode_FromString("");
+    for (Py_ssize_t i = 0; names != NULL && i < Py_SIZE(self); i++) {
+        const kernel_parameter *parameter = &self->parameters[i];
+        if (!parameter->is_threadgroup) {
+            bool is_first = PyUnicode_GET_LENGTH(names) == 0;
+            Py_SETREF(names, PyUnicode_FromFormat(is_first ? "%U%U" : "%U, %U", names,
+                                                  parameter->name));
+        }
+    }
+    return names;
+}
+
+/* TypeError; `format` has room for the kernel, and `what`, and its parameters. */
+static int
+refuse(const KernelObject *self, const char *format, PyObject *what)
+{
+    PyObject *names = kernel_names(self);
+    if (names != NULL && what != NULL) {
+        PyErr_Format(PyExc_TypeError, format, self->name, what, names);
+    }
+    Py_XDECREF(names);
+    return -1;
+}
+
+static int
+refuse_surplus(const KernelObject *self, Py_ssize_t nargs)
+{
+    PyObject *counts = PyUnicode_FromFormat("%d argument%s, not %zd", self->buffer_count,
+                                            self->buffer_count == 1 ? "" : "s", nargs);
+    int result = refuse(self, "%U: it takes %U: (%U).", counts);
+    Py_XDECREF(counts);
+    return result;
+}
+
+static int
+set_positional(kernel_call *call, PyObject *const *args, Py_ssize_t nargs)
+{
+    const KernelObject *self = call->kernel;
+    Py_ssize_t next = 0;
+    for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
+        bool is_given = !self->parameters[i].is_threadgroup && next < nargs;
+        call->values[i] = is_given ? args[next++] : NULL;
+    }
+    return next < nargs ? refuse_surplus(self, nargs) : 0;
+}
+
+/* ---- by name ---- */
+
+/* Names in calls are interned, and so are ours: the same text is the same object, as a rule. */
+static bool
+is_name(PyObject *name, PyObject *ours)
+{
+    return name == ours || PyUnicode_Compare(name, ours) == 0;
+}
+
+static PyObject **
+find_launch_keyword(kernel_call *call, PyObject *name)
+{
+    md_state *state = call->state;
+#define LAUNCH_AS_NAME(name) state->str_##name,
+    PyObject *const keywords[] = {LAUNCH_KEYWORD_LIST(LAUNCH_AS_NAME)};
+#undef LAUNCH_AS_NAME
+    for (int i = 0; i < LAUNCH_KEYWORDS; i++) {
+        if (is_name(name, keywords[i])) {
+            return &call->launch[i];
+        }
+    }
+    return NULL;
+}
+
+static PyObject **
+find_parameter(kernel_call *call, PyObject *name)
+{
+    const KernelObject *self = call->kernel;
+    for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
+        const kernel_parameter *parameter = &self->parameters[i];
+        if (!parameter->is_threadgroup && is_name(name, parameter->name)) {
+            return &call->values[i];
+        }
+    }
+    return NULL;
+}
+
+static int
+set_keyword(kernel_call *call, PyObject *name, PyObject *value)
+{
+    PyObject **place = find_launch_keyword(call, name);
+    if (place == NULL) {
+        place = find_parameter(call, name);
+    }
+    if (place == NULL) {
+        return refuse(call->kernel,
+                      "%U: there is no argument '%U'; it takes (%U), and for the launch n, "
+                      "threads, groups, group, stream, threadgroup_memory and strides.",
+                      name);
+    }
+    if (*place != NULL) {
+        return refuse(call->kernel, "%U: there are two values for '%U'; it takes (%U).", name);
+    }
+    *place = value;
+    return 0;
+}
+
+/* ---- what is missing ---- */
+
+static int
+refuse_missing(kernel_call *call)
+{
+    const KernelObject *self = call->kernel;
+    PyObject *missing = PyUnicode_FromString("");
+    bool is_taken = false; /* ... by the launch, which has a keyword of the name */
+    for (Py_ssize_t i = 0; missing != NULL && i < Py_SIZE(self); i++) {
+        const kernel_parameter *parameter = &self->parameters[i];
+        if (!parameter->is_threadgroup && call->values[i] == NULL) {
+            const char *between = PyUnicode_GET_LENGTH(missing) == 0 ? "" : ", ";
+            Py_SETREF(missing,
+                      PyUnicode_FromFormat("%U%s'%U'", missing, between, parameter->name));
+            is_taken |= find_launch_keyword(call, parameter->name) != NULL;
+        }
+    }
+    int result = refuse(self,
+                        is_taken ? "%U: missing %U of (%U); what has the name of a keyword of "
+                                   "the launch is given by position."
+                                 : "%U: missing %U of (%U).",
+                        missing);
+    Py_XDECREF(missing);
+    return result;
+}
+
+int
+kernel_call_read(kernel_call *call, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    const KernelObject *self = call->kernel;
+    for (int i = 0; i < LAUNCH_KEYWORDS; i++) {
+        call->launch[i] = NULL;
+    }
+    if (set_positional(call, args, nargs) < 0) {
+        return -1;
+    }
+    Py_ssize_t nkeywords = kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames);
+    for (Py_ssize_t k = 0; k < nkeywords; k++) {
+        if (set_keyword(call, PyTuple_GET_ITEM(kwnames, k), args[nargs + k]) < 0) {
+            return -1;
+        }
+    }
+    for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
+        if (!self->parameters[i].is_threadgroup && call->values[i] == NULL) {
+            return refuse_missing(call);
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,265 @@
+/* kernel_type.c: the Kernel type, a pipeline that can be called.
+ *
+ * Owns:    one reference to the pipeline, and the names of its parameters.
+ * Calls:   kernel_call.h for calls.
+ * Threads: the GIL is held; any number of threads may call one Kernel.
+ */
+#include "kernels/kernel_type.h"
+
+#include <structmember.h>
+
+#include "kernels/kernel_call.h"
+#include "streams/device.h"
+
+/* ---- calling ---- */
+
+static PyObject *
+kernel_vectorcall(PyObject *op, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    if (kernel_call_launch(op, args, PyVectorcall_NARGS(nargsf), kwnames, NULL) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(kernel_time_doc,
+             "time($self, /, *args, **kwargs)\n--\n\n"
+             "Run the kernel once, wait for it, and return the seconds that the GPU took.\n\n"
+             "The arguments are those of a call.  What else runs on the GPU takes part of it: "
+             "wait for work\n"
+             "in flight before, and take the least of several runs.\n\n"
+             "Returns\n-------\nfloat\n    Seconds; 0.0 where there are no threads.\n\n"
+             "Raises\n------\n"
+             "MetalError\n    The kernel failed; and whatever a call raises.\n\n"
+             "Source: MTLCommandBuffer GPUStartTime and GPUEndTime.");
+
+static PyObject *
+kernel_time(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    double seconds = 0.0;
+    if (kernel_call_launch(op, args, nargs, kwnames, &seconds) < 0) {
+        return NULL;
+    }
+    return PyFloat_FromDouble(seconds);
+}
+
+/* ---- making ---- */
+
+static int
+set_parameter(kernel_parameter *parameter, const bridge_parameter *facts, PyObject *kernel_name)
+{
+    parameter->name = PyUnicode_InternFromString(facts->name);
+    if (parameter->name == NULL) {
+        return -1;
+    }
+    if (facts->kind == BRIDGE_PARAMETER_OTHER) {
+        PyErr_Format(PyExc_TypeError,
+                     "Library.kernel: the parameter '%U' of %R is a texture, a sampler or the "
+                     "like, and only buffers and threadgroup memory can be given.",
+                     parameter->name, kernel_name);
+        return -1;
+    }
+    parameter->subject =
+        PyUnicode_FromFormat("%U: argument '%U'", kernel_name, parameter->name);
+    parameter->type = metal_type_of(facts->data_type);
+    parameter->nbytes = facts->nbytes;
+    parameter->alignment = facts->alignment > 0 ? facts->alignment : 1;
+    parameter->index = facts->index;
+    parameter->is_threadgroup = facts->kind == BRIDGE_PARAMETER_THREADGROUP;
+    parameter->is_read = facts->is_read;
+    parameter->is_written = facts->is_written;
+    /* its UTF-8 is made here, so that a refusal finds it */
+    bool is_ready = parameter->subject != NULL && PyUnicode_AsUTF8(parameter->subject) != NULL;
+    return is_ready ? 0 : -1;
+}
+
+static int
+set_parameters(KernelObject *self, const bridge_kernel_facts *facts)
+{
+    for (size_t i = 0; i < facts->count; i++) {
+        if (set_parameter(&self->parameters[i], &facts->parameters[i], self->name) < 0) {
+            return -1;
+        }
+        self->buffer_count += !self->parameters[i].is_threadgroup;
+    }
+    bool is_small =
+        self->buffer_count <= KERNEL_MOST_BUFFERS && facts->count <= KERNEL_MOST_PARAMETERS;
+    if (!is_small) {
+        PyErr_Format(PyExc_TypeError,
+                     "Library.kernel: %R has %zu parameters; Metal binds at most %d buffers.",
+                     self->name, facts->count, KERNEL_MOST_BUFFERS);
+    }
+    return is_small ? 0 : -1;
+}
+
+PyObject *
+kernel_new_object(md_state *state, const device_record *device, PyObject *name,
+                  bridge_kernel *kernel, const bridge_kernel_facts *facts)
+{
+    PyObject *op = state->kernel_type->tp_alloc(state->kernel_type, (Py_ssize_t)facts->count);
+    if (op == NULL) {
+        bridge_kernel_release(kernel);
+        return NULL;
+    }
+    KernelObject *self = kernel_cast(op); /* all else in it is 0 */
+    self->vectorcall = kernel_vectorcall;
+    self->kernel = kernel;
+    self->device = device;
+    self->name = Py_NewRef(name);
+    self->function = PyUnicode_AsUTF8(name);
+    self->width = facts->width;
+    self->max_threads = facts->max_threads;
+    self->threadgroup_nbytes = facts->threadgroup_nbytes;
+    self->max_threadgroup_nbytes = facts->max_threadgroup_nbytes;
+    if (self->function == NULL || set_parameters(self, facts) < 0) {
+        Py_CLEAR(op);
+    }
+    return op;
+}
+
+static PyObject *
+kernel_refuse_new(PyTypeObject *Py_UNUSED(type), PyObject *Py_UNUSED(args),
+                  PyObject *Py_UNUSED(kwargs))
+{
+    return PyErr_Format(PyExc_TypeError,
+                        "Kernel() makes no kernels; call kernel(source), or take one of a "
+                        "Library: Library(source)['name'].");
+}
+
+static int
+kernel_traverse(PyObject *op, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(op));
+    return 0;
+}
+
+static void
+kernel_dealloc(PyObject *op)
+{
+    PyTypeObject *type = Py_TYPE(op);
+    KernelObject *self = kernel_cast(op);
+    PyObject_GC_UnTrack(op);
+    for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
+        Py_XDECREF(self->parameters[i].name);
+        Py_XDECREF(self->parameters[i].subject);
+    }
+    Py_XDECREF(self->name);
+    bridge_kernel_release(self->kernel);
+    type->tp_free(op);
+    Py_DECREF(type);
+}
+
+/* ---- the type ---- */
+
+static PyObject *
+kernel_get_arguments(PyObject *op, void *Py_UNUSED(closure))
+{
+    const KernelObject *self = kernel_cast(op);
+    PyObject *arguments = PyTuple_New(Py_SIZE(self));
+    for (Py_ssize_t i = 0; arguments != NULL && i < Py_SIZE(self); i++) {
+        PyObject *argument = argument_new(state_of(op), &self->parameters[i]);
+        if (argument == NULL) {
+            Py_CLEAR(arguments);
+            break;
+        }
+        PyTuple_SET_ITEM(arguments, i, argument);
+    }
+    return arguments;
+}
+
+static PyObject *
+kernel_get_device(PyObject *op, void *Py_UNUSED(closure))
+{
+    return device_of_record(state_of(op), kernel_cast(op)->device);
+}
+
+static PyGetSetDef kernel_getset[] = {
+    {"arguments", kernel_get_arguments, NULL,
+     PyDoc_STR("A tuple of Argument: what is bound, in the order of the signature."), NULL},
+    {"device", kernel_get_device, NULL, PyDoc_STR("The Device that it runs on."), NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef kernel_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(KernelObject, vectorcall), READONLY, NULL},
+    {"name", T_OBJECT_EX, offsetof(KernelObject, name), READONLY,
+     PyDoc_STR("Its name: [[host_name]], or the function's.")},
+    {"thread_execution_width", T_PYSSIZET, offsetof(KernelObject, width), READONLY,
+     PyDoc_STR("Threads of a SIMD-group, which run in step.")},
+    {"max_total_threads", T_PYSSIZET, offsetof(KernelObject, max_threads), READONLY,
+     PyDoc_STR("The most threads that a threadgroup of it can have.")},
+    {"threadgroup_memory", T_PYSSIZET, offsetof(KernelObject, threadgroup_nbytes), READONLY,
+     PyDoc_STR("Bytes of threadgroup memory that its own variables take.")},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyMethodDef kernel_methods[] = {
+    {"time", MD_FASTCALL(kernel_time), kernel_time_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyObject *
+kernel_repr(PyObject *op)
+{
+    const KernelObject *self = kernel_cast(op);
+    PyObject *names = kernel_names(self);
+    PyObject *text = names == NULL
+                         ? NULL
+                         : PyUnicode_FromFormat("<metal_dlpack.Kernel %U(%U) on metal:%d>",
+                                                self->name, names, self->device->index);
+    Py_XDECREF(names);
+    return text;
+}
+
+PyDoc_STRVAR(
+    kernel_doc,
+    "A Metal kernel, ready to be called: k(x, y, 0.5, n=1000).\n\n"
+    "Made by kernel(source) and by a Library.  What its parameters point at is given in the\n"
+    "order of the signature, or by name:\n\n"
+    "- an Array, a Buffer, or any tensor on Metal that speaks DLPack: used in place, from its\n"
+    "  first item on.  Its items are what the parameter points at, as far as Metal tells.\n"
+    "- a number, or for a vector a tuple of numbers: converted to the type that the parameter\n"
+    "  points at; what does not fit raises OverflowError.\n"
+    "- bytes, or a NumPy scalar of a structured dtype: a struct of that size.\n\n"
+    "Keywords of the launch, which come before a parameter of the same name\n"
+    "------------------------------------------------------------------------\n"
+    "n : int\n    So many threads, along x.\n"
+    "threads : int or tuple of int\n    Threads along x, y and z.\n"
+    "groups, group : int or tuple of int\n"
+    "    Threadgroups, and threads in each.  `group` may be given with n and threads too;\n"
+    "    default there: as many as suit.\n"
+    "stream : Stream or int, optional\n"
+    "    Default: the innermost `with stream:`, else the device's default stream.\n"
+    "threadgroup_memory : dict of str to int, optional\n"
+    "    Bytes for each parameter in threadgroup memory.\n"
+    "strides : {'ignore'}, optional\n"
+    "    Take Arrays that are not contiguous too; the kernel knows their strides.\n\n"
+    "Exactly one of n, threads and groups is given.  0 threads: the arguments are checked, "
+    "and\n"
+    "nothing is launched.  A call returns None, at once: whoever touches the bytes later "
+    "waits.\n"
+    "Parameters that are not const count as written.\n\n"
+    "Raises\n------\n"
+    "TypeError, ValueError, OverflowError\n"
+    "    An argument does not fit its parameter: the sentence names both.\n"
+    "MetalError\n    Metal gave no command buffer.  A kernel that fails raises later, at a "
+    "wait.\n\n"
+    "Threads: any number may call one Kernel.  Its arguments live until the GPU is done.\n\n"
+    "Source: MTLComputeCommandEncoder; docs/kernels.md.");
+
+static PyType_Slot kernel_slots[] = {
+    {Py_tp_doc, (void *)kernel_doc}, {Py_tp_new, kernel_refuse_new},
+    {Py_tp_dealloc, kernel_dealloc}, {Py_tp_traverse, kernel_traverse},
+    {Py_tp_call, PyVectorcall_Call}, {Py_tp_methods, kernel_methods},
+    {Py_tp_getset, kernel_getset},   {Py_tp_members, kernel_members},
+    {Py_tp_repr, kernel_repr},       {0, NULL},
+};
+
+PyType_Spec kernel_spec = {
+    .name = "metal_dlpack.Kernel",
+    .basicsize = offsetof(KernelObject, parameters),
+    .itemsize = sizeof(kernel_parameter),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+             Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = kernel_slots,
+};

@@ -1,0 +1,395 @@
+/* library_type.c: the Library type, Metal source that was compiled, and kernel().
+ *
+ * Owns:    one reference to the MTLLibrary; the Kernels made of it, by name and constants.
+ * Calls:   kernel_source.h to compile the source, metal_bridge.h for its kernels.
+ * Threads: the GIL is held; released while Metal compiles, which can take seconds.
+ */
+#include "kernels/library_type.h"
+
+#include <structmember.h>
+
+#include "kernels/kernel_constants.h"
+#include "kernels/kernel_source.h"
+#include "kernels/kernel_type.h"
+#include "python/args.h"
+#include "python/errors.h"
+#include "streams/device.h"
+
+typedef struct {
+    PyObject_HEAD
+    bridge_library *library;     /* owned (+1) */
+    const device_record *device; /* borrowed for ever */
+    PyObject *name;              /* owned: the source's, in errors */
+    PyObject *kernels;           /* owned: a tuple of names */
+    PyObject *made;              /* owned: (name, constants) -> Kernel */
+} LibraryObject;
+
+static LibraryObject *
+library_cast(PyObject *op)
+{
+    return (LibraryObject *)op;
+}
+
+/* ---- making ---- */
+
+/* A tuple of the kernels' names: owned (+1). */
+static PyObject *
+names_of(bridge_library *library)
+{
+    size_t count = 0;
+    char **names = bridge_library_names(library, &count);
+    if (names == NULL) {
+        return PyErr_NoMemory();
+    }
+    PyObject *tuple = PyTuple_New((Py_ssize_t)count);
+    for (size_t i = 0; tuple != NULL && i < count; i++) {
+        PyObject *name = PyUnicode_FromString(names[i]);
+        if (name == NULL) {
+            Py_CLEAR(tuple);
+            break;
+        }
+        PyTuple_SET_ITEM(tuple, (Py_ssize_t)i, name);
+    }
+    free(names);
+    return tuple;
+}
+
+/* Owned (+1), or NULL with an exception. */
+static PyObject *
+library_make(md_state *state, const kernel_source *request)
+{
+    const device_record *device = device_convert(state, request->function, request->device);
+    bridge_library *library =
+        device == NULL ? NULL : kernel_source_compile(state, request, device);
+    if (library == NULL) {
+        return NULL;
+    }
+    PyObject *op = state->library_type->tp_alloc(state->library_type, 0);
+    if (op == NULL) {
+        bridge_library_release(library);
+        return NULL;
+    }
+    LibraryObject *self = library_cast(op);
+    self->library = library;
+    self->device = device;
+    self->name = args_is_given(request->name) ? Py_NewRef(request->name)
+                                              : PyUnicode_FromString("program_source");
+    self->kernels = names_of(library);
+    self->made = PyDict_New();
+    if (self->name == NULL || self->kernels == NULL || self->made == NULL) {
+        Py_CLEAR(op);
+    }
+    return op;
+}
+
+static PyObject *
+library_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static const args_spec spec = {
+        "Library", 0, 1, 1, {"source", "device", "name", "defines", "include", "math", NULL}};
+    PyObject *values[6];
+    if (args_parse_tuple(&spec, args, kwargs, values) < 0) {
+        return NULL;
+    }
+    kernel_source request = {spec.function, values[0], values[1], values[2],
+                             values[3],     values[4], values[5]};
+    return library_make(PyType_GetModuleState(type), &request);
+}
+
+/* ---- kernels ---- */
+
+/* KeyError with the names that there are. */
+static void
+refuse_name(const LibraryObject *self, PyObject *name)
+{
+    PyObject *text =
+        PyUnicode_FromFormat("Library.kernel: %R is no kernel of the library, which has %R.",
+                             name, self->kernels);
+    if (text != NULL) {
+        PyErr_SetObject(PyExc_KeyError, text);
+        Py_DECREF(text);
+    }
+}
+
+static PyObject *
+make_kernel(const LibraryObject *self, md_state *state, PyObject *name,
+            const kernel_constants *constants)
+{
+    bridge_kernel *kernel = NULL;
+    bridge_kernel_facts facts = {0};
+    char *message = NULL;
+    bool is_source = false;
+    const char *function = PyUnicode_AsUTF8(name);
+    bridge_status status;
+    if (function == NULL) {
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    status = bridge_kernel_new(self->library, function, constants->values, constants->count,
+                               &kernel, &facts, &message, &is_source);
+    Py_END_ALLOW_THREADS
+    if (status != BRIDGE_OK) {
+        kernel_source_raise(state, "Library.kernel", status, message, is_source);
+        return NULL;
+    }
+    PyObject *op = kernel_new_object(state, self->device, name, kernel, &facts);
+    free(facts.parameters);
+    return op;
+}
+
+/* The Kernel of these constants, made once.  Where two threads make it, both get the one that
+ * was there first.  Owned (+1). */
+static PyObject *
+find_or_make(const LibraryObject *self, md_state *state, PyObject *name,
+             const kernel_constants *constants)
+{
+    PyObject *key = PyTuple_Pack(2, name, constants->key);
+    PyObject *found = key == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(self->made, key));
+    if (found == NULL && !PyErr_Occurred()) {
+        PyObject *kernel = make_kernel(self, state, name, constants);
+        if (kernel != NULL) {
+            found = Py_XNewRef(PyDict_SetDefault(self->made, key, kernel));
+            Py_DECREF(kernel);
+        }
+    }
+    Py_XDECREF(key);
+    return found;
+}
+
+/* `given`: the constants, a dict or NULL.  Owned (+1). */
+static PyObject *
+library_find(PyObject *op, PyObject *name, PyObject *given)
+{
+    const LibraryObject *self = library_cast(op);
+    md_state *state = state_of(op);
+    const char *function;
+    int is_there = PySequence_Contains(self->kernels, name);
+    if (is_there != 1 || args_text("Library.kernel", "name", name, &function) < 0) {
+        if (is_there == 0) {
+            refuse_name(self, name);
+        }
+        return NULL;
+    }
+    bridge_constant_facts *facts = NULL;
+    size_t count = 0;
+    bridge_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = bridge_library_constants(self->library, function, &facts, &count);
+    Py_END_ALLOW_THREADS
+    if (errors_check_status(state, "Library.kernel", status, NULL, 0) < 0) {
+        return NULL;
+    }
+    kernel_constants constants;
+    PyObject *kernel = NULL;
+    if (kernel_constants_read(name, given, facts, count, &constants) == 0) {
+        kernel = find_or_make(self, state, name, &constants);
+        kernel_constants_free(&constants);
+    }
+    free(facts);
+    return kernel;
+}
+
+PyDoc_STRVAR(
+    library_kernel_doc,
+    "kernel($self, name, /, constants=None)\n--\n\n"
+    "A kernel of the library, made once for the same constants.\n\n"
+    "Parameters\n----------\n"
+    "name : str\n    One of `kernels`.\n"
+    "constants : dict, optional\n"
+    "    Values of the function constants that it uses, by name or index: numbers, and "
+    "tuples of\n"
+    "    numbers for vectors.  One that the source tests by "
+    "is_function_constant_defined may be missing.\n\n"
+    "Returns\n-------\nKernel\n    The same object for the same name and values.\n\n"
+    "Raises\n------\n"
+    "KeyError\n    The library has no such kernel.\n"
+    "TypeError, OverflowError\n    A constant is missing or unknown, or its value does "
+    "not fit.\n"
+    "CompileError\n    The kernel does not compile with these constants.\n"
+    "MetalError\n    There is no compiler.\n\n"
+    "Threads: the GIL is released while Metal compiles.\n\n"
+    "Source: MTLFunctionConstantValues.");
+
+static PyObject *
+library_kernel(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {"Library.kernel", 1, 2, 1, {"name", "constants", NULL}};
+    PyObject *values[2];
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    return library_find(op, values[0], values[1]);
+}
+
+static PyObject *
+library_subscript(PyObject *op, PyObject *name)
+{
+    return library_find(op, name, NULL);
+}
+
+/* ---- kernel() ---- */
+
+PyDoc_STRVAR(
+    kernel_function_doc,
+    "kernel($module, source, /, name=None, *, constants=None, device=None, defines=None, "
+    "include=None,\n       math='fast')\n--\n\n"
+    "Compile Metal source and take one kernel of it.\n\n"
+    "Parameters\n----------\n"
+    "source : str\n    Metal Shading Language.  It runs in this process: trust it as you trust "
+    "Python code.\n"
+    "name : str, optional\n    Which kernel; default: the only one.\n"
+    "constants : dict, optional\n    As Library.kernel.\n"
+    "device, defines, include, math\n    As Library.\n\n"
+    "Returns\n-------\nKernel\n\n"
+    "Raises\n------\n"
+    "ValueError\n    There is not exactly one kernel, and no name is given.\n"
+    "KeyError\n    No kernel has the name.\n"
+    "CompileError, MetalError\n    As Library.\n\n"
+    "Threads: the GIL is released while Metal compiles.\n\n"
+    "Source: MTLDevice newLibraryWithSource:options:error:.");
+
+/* The name that was given, or the only one: borrowed.  NULL with ValueError. */
+static PyObject *
+choose_name(const LibraryObject *self, PyObject *given)
+{
+    if (args_is_given(given)) {
+        return given;
+    }
+    if (PyTuple_GET_SIZE(self->kernels) == 1) {
+        return PyTuple_GET_ITEM(self->kernels, 0);
+    }
+    PyErr_Format(PyExc_ValueError,
+                 "kernel: the source has %zd kernels, %R; say by name= which one.",
+                 PyTuple_GET_SIZE(self->kernels), self->kernels);
+    return NULL;
+}
+
+static PyObject *
+core_kernel(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {"kernel",
+                                   1,
+                                   2,
+                                   1,
+                                   {"source", "name", "constants", "device", "defines",
+                                    "include", "math", NULL}};
+    PyObject *values[7];
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    kernel_source request = {spec.function, values[0], values[3], NULL,
+                             values[4],     values[5], values[6]};
+    PyObject *library = library_make(state_of_module(module), &request);
+    PyObject *name = library == NULL ? NULL : choose_name(library_cast(library), values[1]);
+    PyObject *kernel = name == NULL ? NULL : library_find(library, name, values[2]);
+    Py_XDECREF(library);
+    return kernel;
+}
+
+PyMethodDef kernel_functions[] = {
+    {"kernel", MD_FASTCALL(core_kernel), kernel_function_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+/* ---- the type ---- */
+
+static PyObject *
+library_repr(PyObject *op)
+{
+    const LibraryObject *self = library_cast(op);
+    Py_ssize_t count = PyTuple_GET_SIZE(self->kernels);
+    return PyUnicode_FromFormat("<metal_dlpack.Library %R of %zd kernel%s on metal:%d>",
+                                self->name, count, count == 1 ? "" : "s", self->device->index);
+}
+
+static PyObject *
+library_get_device(PyObject *op, void *Py_UNUSED(closure))
+{
+    return device_of_record(state_of(op), library_cast(op)->device);
+}
+
+static int
+library_traverse(PyObject *op, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(op));
+    Py_VISIT(library_cast(op)->kernels);
+    Py_VISIT(library_cast(op)->made);
+    return 0;
+}
+
+static void
+library_dealloc(PyObject *op)
+{
+    PyTypeObject *type = Py_TYPE(op);
+    LibraryObject *self = library_cast(op);
+    PyObject_GC_UnTrack(op);
+    Py_XDECREF(self->name);
+    Py_XDECREF(self->kernels);
+    Py_XDECREF(self->made);
+    bridge_library_release(self->library);
+    type->tp_free(op);
+    Py_DECREF(type);
+}
+
+static PyMethodDef library_methods[] = {
+    {"kernel", MD_FASTCALL(library_kernel), library_kernel_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef library_getset[] = {
+    {"device", library_get_device, NULL, PyDoc_STR("The Device that it was compiled for."),
+     NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef library_members[] = {
+    {"kernels", T_OBJECT_EX, offsetof(LibraryObject, kernels), READONLY,
+     PyDoc_STR("The names of its kernels: [[host_name]], or the function's.")},
+    {"name", T_OBJECT_EX, offsetof(LibraryObject, name), READONLY,
+     PyDoc_STR("What the source is called in errors.")},
+    {NULL, 0, 0, 0, NULL},
+};
+
+PyDoc_STRVAR(
+    library_doc,
+    "Library(source, *, device=None, name='program_source', defines=None, include=None,\n"
+    "        math='fast')\n--\n\n"
+    "Metal source, compiled: its kernels run on Arrays, and on any tensor on Metal, in "
+    "place.\n\n"
+    "Parameters\n----------\n"
+    "source : str\n"
+    "    Metal Shading Language.  On a Mac Metal compiles it; elsewhere clang does, for the "
+    "CPU.\n"
+    "    It runs in this process: trust it as you trust Python code.\n"
+    "device : Device or str, optional\n"
+    "    Default: the system's default device.\n"
+    "name : str, optional\n"
+    "    What errors call the source.\n"
+    "defines : dict, optional\n"
+    "    Macros: str, int, float or bool by name.  None: defined as nothing.\n"
+    "include : str, path, or sequence of them, optional\n"
+    "    Folders in which #include \"file\" finds its files.\n"
+    "math : {'fast', 'relaxed', 'safe'}, optional\n"
+    "    How far floating-point arithmetic may be reordered.\n\n"
+    "lib['name'] is lib.kernel('name'): each Kernel is made when it is first asked for.\n\n"
+    "Raises\n------\n"
+    "CompileError\n    The source does not compile; the lines are the user's.\n"
+    "MetalError\n    There is no compiler; the sentence says how to get one.\n"
+    "TypeError, ValueError\n    A define has no name or value that a macro can have.\n\n"
+    "Threads: any.  The GIL is released while Metal compiles.\n\n"
+    "Source: MTLDevice newLibraryWithSource:options:error:; docs/kernels.md.");
+
+static PyType_Slot library_slots[] = {
+    {Py_tp_doc, (void *)library_doc},     {Py_tp_new, library_new},
+    {Py_tp_dealloc, library_dealloc},     {Py_tp_traverse, library_traverse},
+    {Py_tp_methods, library_methods},     {Py_tp_getset, library_getset},
+    {Py_tp_members, library_members},     {Py_tp_repr, library_repr},
+    {Py_mp_subscript, library_subscript}, {0, NULL},
+};
+
+PyType_Spec library_spec = {
+    .name = "metal_dlpack.Library",
+    .basicsize = sizeof(LibraryObject),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = library_slots,
+};

@@ -1,0 +1,86 @@
+"""What Metal's compiler says of a source, as an exception that knows the line.
+
+The compiler's words come in one text, as clang prints them: `file:line:column: error: text`, the line of the source and
+a mark below it, again and again.  Both systems give the same, so that one parser does.
+
+Source: clang, Expressive Diagnostics; MTLLibraryErrorDomain, whose description the text is.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+__all__ = ["CompileError", "Diagnostic", "error_of"]
+
+
+class Diagnostic(NamedTuple):
+    """One thing that the compiler says.
+
+    ``line`` and ``column`` count from 1; 0 where the compiler names no place.  ``severity`` is ``'error'``,
+    ``'warning'`` or ``'note'``.
+    """
+
+    file: str
+    line: int
+    column: int
+    severity: str
+    text: str
+
+
+class CompileError(SyntaxError):
+    """Metal source does not compile.
+
+    A SyntaxError whose fields are about the first error: ``filename``, ``lineno``, ``offset``, ``text`` (the line of
+    the source) and ``msg``.  ``diagnostics`` is a tuple of all that the compiler said; in a traceback the rest stands
+    in a note.
+    """
+
+    __module__ = "metal_dlpack"
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), self.args, {"diagnostics": self.diagnostics, **self.__dict__}
+
+
+_SAID = re.compile(
+    r"^(?:(?P<file>[^\n]+?):(?P<line>\d+):(?:(?P<column>\d+):)? )?"
+    r"(?P<severity>(?:fatal )?error|warning|note): (?P<text>[^\n]*)$",
+    re.MULTILINE,
+)
+
+#: Newer compilers print the number of the line before it.
+_GUTTER = re.compile(r"^ *\d+ \| ")
+
+
+def error_of(words: str) -> CompileError:
+    """The exception for what the compiler said."""
+    said = list(_SAID.finditer(words))
+    diagnostics = tuple(
+        Diagnostic(
+            match["file"] or "program_source",
+            int(match["line"] or 0),
+            int(match["column"] or 0),
+            match["severity"].removeprefix("fatal "),
+            match["text"],
+        )
+        for match in said
+    )
+    at = next((i for i, one in enumerate(diagnostics) if one.severity == "error"), None)
+    if at is None:
+        error = CompileError(words.strip() or "Metal does not compile the source, and gives no reason")
+        error.diagnostics = diagnostics
+        return error
+    first = diagnostics[at]
+    place = (first.file, first.line or None, first.column or None, _line_behind(words, said[at].end()))
+    error = CompileError(first.text, place)
+    error.diagnostics = diagnostics
+    if len(diagnostics) > 1:
+        error.add_note(words.strip())
+    return error
+
+
+def _line_behind(words: str, end: int) -> str | None:
+    """The line of the source that the compiler prints behind what it says; None where it prints none."""
+    line = words[end + 1 :].partition("\n")[0]
+    return None if not line or _SAID.match(line) else _GUTTER.sub("", line)

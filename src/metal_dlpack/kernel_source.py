@@ -1,0 +1,173 @@
+"""What is done to Metal source before any compiler reads it: its name, its macros, the files that it includes.
+
+Metal compiles one text and opens no files but its own, so that `#include "file"` and `#include <file>` are expanded
+here, and the same on both systems.  What no folder of include= has between angle brackets is left to the compiler.  No
+`#if` is evaluated: the text of a file goes where its line was, between two `#line`, and a file that cannot be found
+becomes an `#error`, which the compiler raises only if it comes there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["compose"]
+
+DEFAULT_NAME = "program_source"
+
+
+def compose(source: str, options: tuple[Any, Any, Any]) -> str:
+    """The text for the compiler; `options` are name, defines and include, each None where it was not given."""
+    name, defines, include = options
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"Library: name must be a str, not {type(name).__name__}.")
+    shown = DEFAULT_NAME if name is None else name
+    if '"' in shown or "\\" in shown or not shown.isprintable():
+        raise ValueError(f"Library: name {shown!r} has quotes, backslashes or control characters.")
+    macros = "".join(_define(key, value) for key, value in _items(defines))
+    text = Expansion(_folders(include)).expand(source, shown)
+    return text if not macros and shown == DEFAULT_NAME else f'{macros}#line 1 "{shown}"\n{text}'
+
+
+# ---- macros ----
+
+_MACRO = re.compile(r"[A-Za-z_]\w*(\([\w\s,.]*\))?", re.ASCII)
+
+
+def _items(defines: Any) -> Iterable[tuple[Any, Any]]:
+    if defines is None:
+        return ()
+    if not isinstance(defines, Mapping):
+        raise TypeError(f"Library: defines must be a dict of values by name, not {type(defines).__name__}.")
+    return defines.items()
+
+
+def _define(name: Any, value: Any) -> str:
+    if not isinstance(name, str) or not _MACRO.fullmatch(name):
+        raise ValueError(f"Library: {name!r} in defines is not the name of a macro.")
+    return f"#define {name} {_text_of(name, value)}\n"
+
+
+def _text_of(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, int):
+        return f"({value})" if value < 0 else str(value)
+    if isinstance(value, float):
+        text = f"{value!r}f"
+        if not re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?f", text):
+            raise ValueError(f"Library: {value} in defines[{name!r}] has no number in Metal; give a str.")
+        return f"({text})" if value < 0 else text
+    if isinstance(value, str) and "\n" not in value and "\r" not in value:
+        return value
+    raise TypeError(
+        f"Library: defines[{name!r}] must be a str of one line, a number, True, False or None, not {value!r}."
+    )
+
+
+# ---- includes ----
+
+
+def _folders(include: Any) -> tuple[Path, ...]:
+    if include is None:
+        return ()
+    names = (include,) if isinstance(include, str | os.PathLike) else tuple(include)
+    return tuple(Path(name) for name in names)
+
+
+#: Comments and texts, so that no directive is found in them; and the directives that matter.
+_PIECE = re.compile(
+    r"""//(?:\\\r?\n|[^\n])*
+      | /\*.*?(?:\*/|\Z)
+      | R"(?P<fence>[^\s()\\]{0,16})\(.*?\)(?P=fence)"
+      | "(?:\\.|[^"\\\n])*"
+      | '(?:\\.|[^'\\\n])*'
+      | ^[ \t]*\#[ \t]*(?:
+            (?:include|import)[ \t]*(?:"(?P<file>[^"\n]+)"|<(?P<angled>[^>\n]+)>)[^\n]*
+          | line[ \t]+(?P<number>\d+)(?:[ \t]*"(?P<name>[^"\n]*)")?[^\n]*
+          | (?P<once>pragma[ \t]+once)\b[^\n]*
+          | (?P<open>if|ifdef|ifndef)\b[^\n]*
+          | (?P<close>endif)\b[^\n]*
+        )""",
+    re.MULTILINE | re.DOTALL | re.VERBOSE,
+)
+
+#: The beginning of a file that is all between `#ifndef X`, `#define X` and `#endif`.
+_GUARDED = re.compile(
+    r"""\A(?: \s | //[^\n]* | /\*.*?\*/ )*
+        \#[ \t]*ifndef[ \t]+(?P<macro>\w+)[^\n]*\n
+        (?: \s | //[^\n]* | /\*.*?\*/ )*
+        \#[ \t]*define[ \t]+(?P=macro)\b""",
+    re.DOTALL | re.VERBOSE,
+)
+
+
+class Expansion:
+    """The includes of one source.
+
+    A file that asks to be read once gets a guard, as `#pragma once` means little in the middle of a text: a macro that
+    the compiler tests where the file comes again, under whatever `#if`.  Where it is certain that the compiler has read
+    the file, its text is not given again.
+    """
+
+    def __init__(self, folders: tuple[Path, ...]) -> None:
+        self.folders = folders
+        self.guards: dict[Path, str] = {}  # files that ask to be read once, and their macros
+        self.certain: set[Path] = set()  # ... that no #if of ours can have hidden
+
+    def expand(
+        self, text: str, name: str, path: Path | None = None, above: tuple[Path, ...] = (), depth: int = 0
+    ) -> str:
+        """`text` with its includes; `above` are the files around it, `depth` the #ifs that it stands under."""
+        parts: list[str] = []
+        at = 0
+        shift = 0  # of the numbers of lines, by a #line of the user's
+        for piece in _PIECE.finditer(text):
+            depth += bool(piece["open"]) - bool(piece["close"])
+            behind = text.count("\n", 0, piece.start()) + 2
+            replacement = None
+            if piece["number"]:
+                shift, name = int(piece["number"]) - behind, piece["name"] or name
+            elif piece["file"] or (piece["angled"] and self._find(piece["angled"], None)):
+                included = self._include(piece["file"] or piece["angled"], path, above, depth)
+                replacement = f'{included}\n#line {behind + shift} "{name}"'
+            elif piece["once"]:
+                replacement = ""
+            if replacement is not None:
+                parts += [text[at : piece.start()], replacement]
+                at = piece.end()
+        return "".join([*parts, text[at:]])
+
+    def _include(self, file: str, path: Path | None, above: tuple[Path, ...], depth: int) -> str:
+        found = self._find(file, path)
+        if found is None:
+            places = ", ".join(map(str, self.folders)) or "none are given by include="
+            return f"#error '{file}' file not found in the include folders ({places})"
+        real = found.resolve()
+        if real in self.certain or (real in above and real in self.guards):
+            return ""
+        text = found.read_text(encoding="utf-8")
+        is_guarded = _GUARDED.search(text) is not None
+        if real in above:
+            return "" if is_guarded else f"#error '{file}' includes itself"
+        asks_once = any(piece["once"] for piece in _PIECE.finditer(text))
+        if asks_once:
+            self.guards.setdefault(real, f"METAL_DLPACK_ONCE_{len(self.guards)}")
+        if depth == 0 and (asks_once or is_guarded):
+            self.certain.add(real)
+        inside = self.expand(text, str(found), found, (*above, real), depth - is_guarded)
+        inside = f'#line 1 "{found}"\n{inside}'
+        if not asks_once:
+            return inside
+        macro = self.guards[real]
+        return f"#ifndef {macro}\n#define {macro}\n{inside}\n#endif"
+
+    def _find(self, file: str, path: Path | None) -> Path | None:
+        """Beside the file that includes it, else in the folders, in order."""
+        beside = () if path is None else (path.parent,)
+        return next((folder / file for folder in (*beside, *self.folders) if (folder / file).is_file()), None)

@@ -1,0 +1,160 @@
+"""Address spaces: a CPU has one.  The words go, and declarations that they alone told apart become one.
+
+`float f(device float *)` and `float f(threadgroup float *)` are one function here.  The first stays.  In Metal there is
+no other way to write a function for two address spaces, so that their texts are copies; where they are not, the source
+is refused rather than run as something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from . import attributes
+from .declarations import FUNCTION, INSTANTIATION, Declaration, every
+from .messages import source_error
+from .tokens import Tokens
+
+_AS_CPP = {
+    "device": "",
+    "thread": "",
+    "threadgroup": "",
+    "constant": "const",
+    "object_data": "",
+    "ray_data": "",
+    "kernel": "",
+}
+SPACES = frozenset(_AS_CPP) - {"kernel"}
+_NO_DIFFERENCE = {"inline", "static", "constexpr", "METAL_FUNC", "extern"}
+_WHY_NOT = (
+    "this differs from the declaration in line {} in nothing but address spaces, and does something else: "
+    "without a Mac there is one address space"
+)
+
+
+def without(words: Iterable[str]) -> list[str]:
+    """Return the words as C++ has them."""
+    return [_AS_CPP.get(word, word) for word in words]
+
+
+def erase(tokens: Tokens, declarations: list[Declaration]) -> None:
+    """Rewrite the words of the source; `declarations` are those that are left of it."""
+    words = tokens.words
+    for one in every(declarations):
+        if one.is_constructor and one.parameters is not None:  # of all functions, it may not be const
+            after = range(tokens.partner[one.parameters] + 1, one.head_end)
+            tokens.words[after.start : after.stop] = ["" if words[at] in SPACES else words[at] for at in after]
+    for at in [at for at, word in enumerate(words) if word == "coherent" and words[at + 1] == "("]:
+        tokens.drop(at, tokens.partner[at + 1])  # coherent(system): of caches that a CPU does not have
+    tokens.words = without(words)
+
+
+def drop_duplicates(tokens: Tokens, declarations: list[Declaration]) -> list[Declaration]:
+    """Drop what is declared already once address spaces are gone; return the declarations that stay."""
+    dropped = {id(one) for one in _duplicates(tokens, declarations)}
+    stay = []
+    for one in declarations:
+        if id(one) in dropped:
+            tokens.drop(one.first, one.last)
+            continue
+        one.members = drop_duplicates(tokens, one.members)
+        stay.append(one)
+    return stay
+
+
+def _duplicates(tokens: Tokens, declarations: list[Declaration]) -> Iterator[Declaration]:
+    for same_name in _alike(tokens, declarations):
+        first: dict[tuple[str, ...], Declaration] = {}
+        for one in same_name:
+            known = first.setdefault((str(one.body is None), *_signature(tokens, one)), one)
+            if known is one or _head(tokens, one) == _head(tokens, known):
+                continue
+            if _rest(tokens, one) != _rest(tokens, known):
+                raise source_error(tokens, one.first, _WHY_NOT.format(tokens.place(known.first)[1]))
+            yield one
+
+
+def _alike(tokens: Tokens, declarations: list[Declaration]) -> Iterator[list[Declaration]]:
+    """Groups of one name and namespace, in which an address space stands."""
+    groups: dict[tuple[object, ...], list[Declaration]] = {}
+    for one in declarations:
+        if one.kind != INSTANTIATION:
+            groups.setdefault((one.namespaces, one.kind, one.name(tokens)), []).append(one)
+    for group in groups.values():
+        if len(group) > 1 and any(not SPACES.isdisjoint(tokens.words[one.first : one.head_end]) for one in group):
+            yield group
+
+
+def _head(tokens: Tokens, one: Declaration) -> list[str]:
+    return _plain(tokens, one.first, one.head_end)
+
+
+def _rest(tokens: Tokens, one: Declaration) -> list[str]:
+    """What follows the head, with parameters called by their places."""
+    places = {}
+    if one.kind == FUNCTION and one.parameters is not None:
+        ranges = tokens.split(one.parameters + 1, tokens.partner[one.parameters])
+        for place, (first, end) in enumerate(ranges):
+            words = _plain(tokens, first, end)
+            name = _name_at(words)
+            if name is not None:
+                places[words[name]] = f"{place}"
+    words = without(tokens.words[one.head_end : one.last + 1])
+    return [places.get(word, word) for word in words if word]
+
+
+def _plain(tokens: Tokens, first: int, end: int) -> list[str]:
+    """The words without attributes."""
+    words, at = [], first
+    while at < end:
+        if attributes.is_attribute(tokens, at):
+            at = tokens.partner[at]
+        else:
+            words.append(tokens.words[at])
+        at += 1
+    return words
+
+
+def _signature(tokens: Tokens, one: Declaration) -> list[str]:
+    """What tells the declaration from others, without address spaces and the names of parameters."""
+    if one.kind != FUNCTION or one.parameters is None:
+        return _once_const(_head(tokens, one))
+    close = tokens.partner[one.parameters]
+    signature = _once_const(_plain(tokens, one.first, one.parameters))
+    for first, end in tokens.split(one.parameters + 1, close):
+        signature += [",", *_type_of_parameter(_plain(tokens, first, end))]
+    after = _plain(tokens, close + 1, one.head_end)
+    if one.is_constructor:
+        after = [word for word in after if word not in SPACES]
+    return [*signature, ")", *_once_const(after)]
+
+
+def _type_of_parameter(words: list[str]) -> list[str]:
+    """`const device T *x = 0` and `constant T *y` both become const T *."""
+    name = _name_at(words)
+    words = [word for at, word in enumerate(words) if at != name]
+    if "=" in words:
+        words = words[: words.index("=")]
+    pointer = next((at for at, word in enumerate(words) if word in {"*", "&", "&&"}), len(words))
+    return _const_first(without(words[:pointer])) + _const_first(without(words[pointer:]))
+
+
+def _name_at(words: list[str]) -> int | None:
+    """Where the name of a parameter stands, if it has one."""
+    end = words.index("=") if "=" in words else len(words)
+    name = next((at for at in range(1, end) if words[at] == "[" and words[at - 1] not in {">", "]"}), end) - 1
+    types = [word for word in words[:name] if word.isidentifier() and word not in {"const", "volatile", *SPACES}]
+    is_name = types and name > 0 and words[name].isidentifier() and words[name - 1] != "::"
+    return name if is_name else None
+
+
+def _const_first(words: list[str]) -> list[str]:
+    rest = [word for word in words if word not in {"", "const"}]
+    return ["const", *rest] if "const" in words else rest
+
+
+def _once_const(words: list[str]) -> list[str]:
+    kept: list[str] = []
+    for word in without(words):
+        if word and word not in _NO_DIFFERENCE and not (word == "const" and kept and kept[-1] == "const"):
+            kept.append(word)
+    return kept

@@ -1,0 +1,49 @@
+"""`[[...]]`: what it says, and taking Metal's own out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .tokens import Tokens
+
+#: What C++ understands; everything else is Metal's.
+_OF_THE_LANGUAGE = {"fallthrough", "maybe_unused", "nodiscard", "noreturn", "deprecated", "clang", "gnu"}
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    name: str
+    at: int  # the word of its name
+    arguments: tuple[str, ...]  # the words between its parentheses
+
+
+def is_attribute(tokens: Tokens, at: int) -> bool:
+    """True for the first `[` of `[[...]]`."""
+    words = tokens.words
+    return words[at] == "[" and at + 1 < len(words) and words[at + 1] == "[" and not tokens.gaps[at + 1]
+
+
+def within(tokens: Tokens, first: int, end: int) -> Iterator[Attribute]:
+    """The attributes of words[first:end], in brackets of any kind or in none."""
+    for at in range(first, end):
+        if is_attribute(tokens, at):
+            yield from _listed(tokens, at)
+
+
+def take_out(tokens: Tokens) -> None:
+    """Drop every attribute that is Metal's."""
+    words = tokens.words
+    for at in [at for at, word in enumerate(words) if word == "[" and is_attribute(tokens, at)]:
+        if words[at + 2] not in _OF_THE_LANGUAGE:
+            tokens.drop(at, tokens.partner[at])
+
+
+def _listed(tokens: Tokens, at: int) -> Iterator[Attribute]:
+    for first, end in tokens.split(at + 2, tokens.partner[at + 1]):
+        name = first
+        while name + 2 < end and tokens.words[name + 1] == "::":
+            name += 2
+        is_call = name + 1 < end and tokens.words[name + 1] == "("
+        arguments = tokens.words[name + 2 : tokens.partner[name + 1]] if is_call else []
+        yield Attribute(tokens.words[name], name, tuple(arguments))

@@ -1,0 +1,270 @@
+"""Files that outlive the process: compiled kernels, precompiled headers, what is known of a compiler.
+
+A kernel's image is code that this process will run, so that the folder has to be the user's own: a directory (no
+symlink) of this user that nobody else may enter, below directories that nobody else may change.  A file in it counts
+only if it is this user's, is no symlink, and ends with a seal: the hash of its content and of its own name.  A file
+without a sound seal is made again.  A file appears under its name complete or not at all, so that any number of
+processes may make the same one at once.
+
+The folder is $SOFTMETAL_CACHE, or metal_dlpack/kernels in $XDG_CACHE_HOME or ~/.cache.  Where it cannot be used, one
+warning says why, and the files live in a temporary folder until the process ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import os
+import stat
+import threading
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+#: The oldest files go when the folder holds more.
+MOST_NBYTES = 512 << 20
+#: What a process that was killed has left behind is younger than this while it may still be written.
+UNFINISHED_SECONDS = 3600
+
+_SEAL = b"metal_dlpack"
+_HASH_NBYTES = 32
+_SEAL_NBYTES = _HASH_NBYTES + len(_SEAL)
+_UNFINISHED = ".unfinished"
+
+# tempfile and shutil are imported where they are used: to find a file, which must be quick, needs neither.
+
+_lock = threading.Lock()
+_replaced: dict[Path | None, Path] = {}  # folders that cannot be used -> what is used instead
+
+
+def _forget() -> None:
+    """In a forked child: its parent removes its own temporary folder."""
+    global _lock
+    _lock = threading.Lock()
+    _replaced.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def entry(key_parts: Iterable[bytes | str], suffix: str = "") -> Path:
+    """Return the path of the file with this key; whether it exists is another question: `is_sound`."""
+    key = hashlib.blake2b(digest_size=20)
+    for part in key_parts:
+        data = part.encode() if isinstance(part, str) else part
+        key.update(len(data).to_bytes(8, "little"))
+        key.update(data)
+    return folder() / (key.hexdigest() + suffix)
+
+
+def made(key_parts: Iterable[bytes | str], suffix: str, make: Callable[[Path], None]) -> Path:
+    """Return the path of a sound file with this key.  If there is none, `make(path)` writes one, which is then kept.
+
+    Raises what `make` raises.  Safe in many processes and threads at once; two may both call `make`.
+    """
+    path = entry(key_parts, suffix)
+    if is_sound(path):
+        _mark_as_used(path)
+        return path
+    try:
+        return _make(path, make)
+    except OSError as error:
+        if path.parent == _private_folder():
+            raise
+        return _make(_instead(path.parent, _sentence(error)) / path.name, make)
+
+
+def read(key_parts: Iterable[bytes | str], suffix: str = "") -> bytes | None:
+    """Return what `write` stored under this key, or None."""
+    path = entry(key_parts, suffix)
+    data = _read_own(path)
+    if data is None or not _is_sealed(path, data):
+        return None
+    _mark_as_used(path)
+    return data[:-_SEAL_NBYTES]
+
+
+def write(key_parts: Iterable[bytes | str], data: bytes, suffix: str = "") -> None:
+    """Store data under this key, for `read`."""
+    path = entry(key_parts, suffix)
+    try:
+        _make(path, lambda unfinished: _write_file(unfinished, data))
+    except OSError as error:
+        if path.parent != _private_folder():
+            _make(_instead(path.parent, _sentence(error)) / path.name, lambda unfinished: _write_file(unfinished, data))
+
+
+def is_sound(path: Path) -> bool:
+    """True if the file is this user's, nobody else may write it, and its seal is right."""
+    data = _read_own(path)
+    return data is not None and _is_sealed(path, data)
+
+
+def folder() -> Path:
+    """Return the folder in use.  It is made if it is not there, and checked each time: it may have changed hands."""
+    wished = _wished_folder()
+    with _lock:
+        instead = _replaced.get(wished)
+    if instead is not None:
+        return instead
+    if wished is None:
+        return _instead(None, "there is no home directory ($HOME is not set)")
+    refusal = _refusal(wished)
+    return wished if refusal is None else _instead(wished, refusal)
+
+
+def _wished_folder() -> Path | None:
+    asked = os.environ.get("SOFTMETAL_CACHE")
+    if asked:
+        return Path(os.path.abspath(asked))
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):  # SPEC specifications.freedesktop.org/basedir-spec: a relative path is ignored
+        base = os.path.expanduser("~/.cache")
+    return Path(base, "metal_dlpack", "kernels") if os.path.isabs(base) else None
+
+
+def _refusal(path: Path) -> str | None:
+    """Make the folder; return why it cannot be used, or None."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
+        facts = path.lstat()
+        if not stat.S_ISDIR(facts.st_mode):
+            return "it is a symlink or a file, not a directory"
+        if facts.st_uid != os.geteuid():
+            return f"it belongs to another user (uid {facts.st_uid}, not {os.geteuid()})"
+        if facts.st_mode & 0o077:
+            return f"other users may enter it (mode {stat.S_IMODE(facts.st_mode):04o}): run chmod 700 on it"
+        for above in path.resolve().parents:
+            mode = above.stat().st_mode
+            if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+                return f"any user may replace it, because any user may write to {above}"
+        if not os.access(path, os.W_OK | os.X_OK):
+            return "it is read-only"
+    except OSError as error:
+        return _sentence(error)
+    return None
+
+
+def _sentence(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+def _instead(wished: Path | None, why: str) -> Path:
+    """Use a temporary folder from now on, and say so."""
+    private = _private_folder()
+    with _lock:
+        _replaced[wished] = private
+    place = "The folder of compiled kernels" if wished is None else f"The folder of compiled kernels ({wished})"
+    warnings.warn(
+        f"{place} cannot be used: {why}. Kernels are compiled anew in each process. "
+        "Set SOFTMETAL_CACHE to a folder of your own.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return private
+
+
+_private: tuple[int, Path] | None = None  # of which process
+
+
+def _private_folder() -> Path:
+    global _private
+    with _lock:
+        import tempfile
+
+        if _private is None or _private[0] != os.getpid():  # a forked child must not lose what its parent removes
+            path = Path(tempfile.mkdtemp(prefix="metal_dlpack-"))
+            _private = (os.getpid(), path)
+            atexit.register(_remove, *_private)
+        return _private[1]
+
+
+def _remove(pid: int, path: Path) -> None:
+    import shutil
+
+    if pid == os.getpid():
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _read_own(path: Path) -> bytes | None:
+    """Return the content of a regular file that this user alone may write; None for anything else."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
+            return None
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _seal(path: Path, data: bytes | memoryview) -> bytes:
+    """Bytes that follow the content; neither the loader of images nor clang minds them."""
+    seal = hashlib.blake2b(data, digest_size=_HASH_NBYTES, key=path.name.encode()[:64])
+    return seal.digest() + _SEAL
+
+
+def _is_sealed(path: Path, data: bytes) -> bool:
+    if len(data) < _SEAL_NBYTES:
+        return False
+    return data[-_SEAL_NBYTES:] == _seal(path, memoryview(data)[:-_SEAL_NBYTES])
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+
+
+def _make(path: Path, make: Callable[[Path], None]) -> Path:
+    import tempfile
+
+    with tempfile.TemporaryDirectory(dir=path.parent, suffix=_UNFINISHED, ignore_cleanup_errors=True) as scratch:
+        unfinished = Path(scratch, path.name)
+        make(unfinished)
+        with open(unfinished, "r+b") as file:
+            seal = _seal(path, file.read())
+            file.write(seal)
+        unfinished.chmod(0o700)
+        unfinished.replace(path)
+    _drop_oldest(path)
+    return path
+
+
+def _mark_as_used(path: Path) -> None:
+    with contextlib.suppress(OSError):  # a read-only folder; what is never written drops nothing either
+        os.utime(path)
+
+
+def _drop_oldest(kept: Path) -> None:
+    """Remove what was unused longest until the folder is a quarter below its limit, and what was left unfinished."""
+    found = []
+    with os.scandir(kept.parent) as items:
+        for item in items:
+            try:
+                found.append((item.stat(follow_symlinks=False), Path(item.path)))
+            except OSError:
+                continue  # another process was faster
+    newest = max((facts.st_mtime for facts, _ in found), default=0)
+    for facts, path in found:
+        if path.suffix == _UNFINISHED and facts.st_mtime < newest - UNFINISHED_SECONDS:
+            import shutil
+
+            shutil.rmtree(path, ignore_errors=True)
+    files = [(facts.st_mtime, facts.st_size, path) for facts, path in found if stat.S_ISREG(facts.st_mode)]
+    total = sum(nbytes for _, nbytes, _ in files)
+    if total <= MOST_NBYTES:
+        return
+    for _, nbytes, path in sorted(files):
+        if path == kept:
+            continue
+        path.unlink(missing_ok=True)
+        total -= nbytes
+        if total <= MOST_NBYTES * 3 // 4:
+            return

@@ -1,0 +1,73 @@
+"""A compiler as a child process: what it is given, how long it may take, and what this process lends it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+
+from .errors import CompilerError
+from .flags import EMPTY
+
+#: A template may ask for any amount of work.
+SECONDS = 120
+
+
+def run(command: list[str], text: str, *, seconds: float = SECONDS) -> tuple[int, str, str]:
+    """Run a compiler on a text; return its exit code, output and errors.  Raises CompilerError if it cannot run.
+
+    What it starts ends with it, also when it takes too long or the caller is interrupted.
+    """
+    try:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            cwd=EMPTY,  # where a source in quotes is looked for: the user's folder has no part in it, as with Metal
+            env=_environment(),
+            process_group=0,
+        )
+    except OSError as error:
+        raise CompilerError(f"{shlex.join(command[:1])} does not start: {error.strerror}.") from error
+    try:
+        output, errors = child.communicate(text, timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        raise CompilerError(
+            f"The compiler of kernels ({shlex.join(command[:1])}) was stopped: it took longer than {seconds:g} s."
+        ) from error
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.communicate()
+    return child.returncode, output, errors
+
+
+def _environment() -> dict[str, str]:
+    """Nothing that changes what clang does (CPATH, LD_PRELOAD, CCC_OVERRIDE_OPTIONS); the language is English."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH") if name in os.environ}
+    return {**kept, "LC_ALL": "C"}
+
+
+def signal_name(number: int) -> str:
+    """Return how a signal is called."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def loaded_libraries() -> list[str]:
+    """Return the paths of the C library, of its mathematics, and of the compiler's own, if this process has them."""
+    try:
+        with open("/proc/self/maps") as file:
+            text = file.read()
+    except OSError:
+        return []
+    names = r"(?:libm|libc|libgcc_s)[-.][\w.-]*|(?:ld-)?libc?-?musl[\w.-]*|ld-musl[\w.-]*"
+    return list(dict.fromkeys(re.findall(rf" (/\S*/(?:{names}))$", text, re.MULTILINE)))

@@ -1,0 +1,311 @@
+"""The C++ compiler of kernels: which clang, with which flags, and what it says.
+
+`find` takes $SOFTMETAL_CXX (a command, with arguments if it needs any), else the newest clang++ on PATH, else the clang
+in the ziglang wheel.  It asks a compiler for its version once; the cache remembers the answer, so that a kernel that
+was compiled before needs no run of the compiler.
+
+It sees Metal's own macros and empty headers when it preprocesses, and the shim as a precompiled header when
+it checks and builds; no header of the machine, no variable of the environment that changes what clang does.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from . import cache
+from .errors import CompilerError, CompilerNotFound, SourceError
+from .flags import (
+    ALONE,
+    CHECKED,
+    EMPTY,
+    INCLUDE,
+    LANGUAGE,
+    LINK,
+    MACROS,
+    MATH,
+    QUIET,
+    SHIM,
+    kind_flags,
+    machine_flags,
+    shim_hash,
+    translator_hash,
+)
+
+OLDEST = 17
+NEWEST_LOOKED_FOR = 40
+#: The file that a source is called after, as Metal calls it.
+PROGRAM = "program_source"
+
+_WAY_OUT = "Install one (`apt-get install clang-19`, or `pip install 'metal_dlpack[kernels]'`), or set SOFTMETAL_CXX."
+
+# What only a run of the compiler needs is imported there: a kernel of the cache is there in a few milliseconds.
+
+
+class Compiler:
+    """A clang that can compile kernels.  `identity` names it in the keys of caches."""
+
+    def __init__(self, command: tuple[str, ...], version: int, identity: str) -> None:
+        self.command, self.version, self.identity = command, version, identity
+
+    def preprocess(self, text: str, name: str = PROGRAM) -> str:
+        """Return the text with its directives done, and a `#line N "file"` wherever the numbering jumps.
+
+        Raises SourceError, for example for a file that is included but not there.
+        """
+        macros = [f"-D{macro}={value}" for macro, value in MACROS.items()]
+        flags = [*ALONE, *QUIET, "-undef", "-std=c++14", *macros, f"-I{EMPTY}", "-E"]
+        key = ["preprocessed", self.identity, *flags, shim_hash(), translator_hash(), name, text]
+        remembered = cache.read(key)
+        if remembered is not None:
+            return remembered.decode(errors="surrogateescape")
+        output = self._compile([*flags, "-x", "c++", "-"], f'#line 1 "{_quoted(name)}"\n{text}', name, text)
+        kept = _of_the_user(output, name, text)
+        cache.write(key, kept.encode(errors="surrogateescape"))
+        return kept
+
+    def check(self, cpp_text: str, source: str | None = None) -> None:
+        """Raise SourceError if the translated text is not right C++.
+
+        source: the user's text, whose lines the errors show; without it they show the translated lines.
+        """
+        self._compile([*self._precompiled("safe", False), "-fsyntax-only", "-x", "c++", "-"], cpp_text, PROGRAM, source)
+
+    def build(
+        self, cpp_text: str, out: Path, *, math: str = "fast", checked: bool = False, source: str | None = None
+    ) -> None:
+        """Write an image for softmetal to `out`, an absolute path.  Raises SourceError as `check` does."""
+        compiled = out.with_suffix(".o")
+        flags = self._precompiled(math, checked)
+        try:
+            self._compile([*flags, "-c", "-o", str(compiled), "-x", "c++", "-"], cpp_text, PROGRAM, source)
+            self._link([compiled, self._checked_object()] if checked else [compiled], out)
+        finally:
+            compiled.unlink(missing_ok=True)
+
+    def key_parts(self, *, math: str, checked: bool) -> list[str]:
+        """What an image depends on beside its source: compiler, flags, shim."""
+        return [self.identity, *self._flags(math, checked), *LINK, str(INCLUDE), shim_hash()]
+
+    def _flags(self, math: str, checked: bool) -> list[str]:
+        kind = kind_flags(self.version, checked)
+        return [*ALONE, *QUIET, *LANGUAGE, *MATH[math], *machine_flags(), *kind, f"-I{INCLUDE}"]
+
+    def _precompiled(self, math: str, checked: bool) -> list[str]:
+        """Flags with the shim included, from a precompiled header that the cache keeps."""
+        flags = self._flags(math, checked)
+
+        def precompile(path: Path) -> None:
+            self._run([*flags, "-x", "c++-header", str(SHIM), "-o", str(path)])
+
+        header = cache.made([*self.key_parts(math=math, checked=checked), "shim"], ".pch", precompile)
+        return [*flags, "-include-pch", str(header)]
+
+    def _checked_object(self) -> Path:
+        """What a checked kernel calls, from the cache."""
+        flags = [*ALONE, *QUIET, *LANGUAGE, *machine_flags(), "-O2", f"-I{INCLUDE}"]
+
+        def compile_it(path: Path) -> None:
+            self._run([*flags, "-c", "-o", str(path), str(CHECKED)])
+
+        return cache.made([*self.key_parts(math="safe", checked=True), "checked"], ".o", compile_it)
+
+    def _link(self, objects: list[Path], out: Path) -> None:
+        """Against the C library that this process has, by its path: clang may lack what finds it."""
+        from .child import loaded_libraries
+
+        files = ["-o", str(out), *map(str, objects), *loaded_libraries()]
+        if _is_zig(self.command):
+            self._run(["-shared", *LINK, *files], (*self.command[:-1], "ld.lld"))
+        else:
+            self._run(["--no-default-config", "-shared", "-nostdlib", *(f"-Wl,{flag}" for flag in LINK), *files])
+
+    def _compile(self, arguments: list[str], text: str, name: str, source: str | None) -> str:
+        from . import diagnostics
+        from .child import run
+
+        code, output, errors = run([*self.command, *arguments], text)
+        if code == 1:
+            lines = diagnostics.lines_of_source(source, name) if source is not None else None
+            said = diagnostics.clean(errors, lines, name)
+            if said:
+                raise SourceError(said)
+        if code:
+            raise CompilerError(self._failure(code, errors))
+        return output
+
+    def _run(self, arguments: list[str], command: tuple[str, ...] | None = None) -> None:
+        """Run the compiler, or zig's linker, on files of our own: what goes wrong is not the user's."""
+        from .child import run
+
+        code, _, errors = run([*(command or self.command), *arguments], "")
+        if code:
+            raise CompilerError(self._failure(code, errors))
+
+    def _failure(self, code: int, errors: str) -> str:
+        from .child import signal_name
+
+        how = f"was killed by {signal_name(-code)}" if code < 0 else f"failed with exit code {code}"
+        first = "; ".join(errors.strip().splitlines()[:3])
+        said = f": {first}" if first else "."
+        return f"The compiler of kernels ({' '.join(self.command)}, clang {self.version}) {how}{said}"
+
+
+def find() -> Compiler:
+    """Return the compiler of kernels.  Raises CompilerNotFound.  Remembered for what SOFTMETAL_CXX and PATH say."""
+    return _find(os.environ.get("SOFTMETAL_CXX", "").strip(), os.environ.get("PATH", os.defpath))
+
+
+@functools.lru_cache(maxsize=8)
+def _find(asked: str, path: str) -> Compiler:
+    refused = []
+    for command in [_asked_for(asked)] if asked else candidates(path):
+        try:
+            return known(command)
+        except CompilerError as error:
+            refused.append(str(error))
+    needed = f"clang {OLDEST} or later"
+    if asked:
+        raise CompilerNotFound(f"SOFTMETAL_CXX ({asked}) cannot compile kernels: {refused[0]} It must be {needed}.")
+    why = " ".join([f"Without a Mac, kernels need {needed}, and none is found.", *refused])
+    raise CompilerNotFound(f"{why} {_WAY_OUT}")
+
+
+def candidates(path: str) -> Iterator[tuple[str, ...]]:
+    """Each clang++ of PATH, newest first by its name, then zig's; found by looking at names, not by running them."""
+    for name in ["clang++", *(f"clang++-{version}" for version in range(NEWEST_LOOKED_FOR, OLDEST - 1, -1))]:
+        found = _program(name, path)
+        if found:
+            yield (found,)
+    zig = zig_program()
+    if zig:
+        yield (zig, "clang")
+
+
+def _program(name: str, path: str) -> str | None:
+    """Return the file that a shell would run."""
+    for folder in path.split(os.pathsep) if os.sep not in name else [""]:
+        file = os.path.join(folder, name)
+        if os.access(file, os.X_OK) and not os.path.isdir(file):
+            return os.path.abspath(file)  # the compiler runs in another folder
+    return None
+
+
+def zig_program() -> str | None:
+    """Return the program in the ziglang wheel, without importing the package."""
+    import importlib.util
+
+    spec = importlib.util.find_spec("ziglang")
+    for folder in spec.submodule_search_locations or () if spec else ():
+        program = os.path.join(folder, "zig")
+        if os.access(program, os.X_OK):
+            return program
+    return None
+
+
+def _asked_for(command: str) -> tuple[str, ...]:
+    """The words of SOFTMETAL_CXX.
+
+    `zig c++` builds libraries of its own on first use, and keeps caches; the clang in it does neither, and is meant.
+    """
+    import shlex
+
+    try:
+        words = shlex.split(command)
+    except ValueError as error:  # a quotation mark without its partner
+        raise CompilerNotFound(f"SOFTMETAL_CXX ({command}) is no command: {error}.") from None
+    if words[-3:] in (["-m", "ziglang", "c++"], ["-m", "ziglang", "cc"]):
+        zig = zig_program()
+        return (zig, "clang") if zig else (*words[:-1], "clang")
+    if words[-1] in {"c++", "cc"} and _is_zig((*words[:-1], "clang")):
+        words[-1] = "clang"
+    return (_program(words[0], os.environ.get("PATH", os.defpath)) or words[0], *words[1:])
+
+
+def _is_zig(command: tuple[str, ...]) -> bool:
+    """Zig's clang, which has its own linker beside it."""
+    return len(command) > 1 and command[-1] == "clang" and os.path.basename(command[-2]).startswith("zig")
+
+
+def known(command: tuple[str, ...]) -> Compiler:
+    """Return the compiler that a command runs; it is asked for its version, unless the cache remembers its files.
+
+    Raises CompilerError for what is no clang, or too old.
+    """
+    files = [facts for word in command if (facts := _file_facts(word))]
+    key = ["compiler", *command, *files]
+    remembered = cache.read(key)
+    said = remembered.decode() if remembered is not None else _version_text(command)
+    version = said.partition("clang version ")[2].partition(".")[0]
+    if not version.isdecimal():
+        raise CompilerError(f"{' '.join(command)} is not clang.")
+    if int(version) < OLDEST:
+        raise CompilerError(f"{' '.join(command)} is clang {version}.")
+    if remembered is None:
+        cache.write(key, said.encode())
+    return Compiler(command, int(version), "\0".join([*command, *files, said]))
+
+
+def _version_text(command: tuple[str, ...]) -> str:
+    from .child import run
+
+    code, output, errors = run([*command, "--version"], "", seconds=30)
+    if code:
+        raise CompilerError(f"{' '.join(command)} --version fails ({(errors or output).strip()[:200]}).")
+    return output
+
+
+def _file_facts(word: str) -> str:
+    """What changes when the compiler is replaced; empty for what is no program."""
+    found = _program(word, os.environ.get("PATH", os.defpath))
+    if not found:
+        return ""
+    facts = os.stat(found)
+    return f"{os.path.realpath(found)} {facts.st_size} {facts.st_mtime_ns}"
+
+
+def _quoted(name: str) -> str:
+    return name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+
+
+def _of_the_user(preprocessed: str, name: str, text: str) -> str:
+    """Clang's markers (`# 3 "file" 2`) become `#line 3 "file"`; what belongs to no file of the user is left out.
+
+    A source has no files but itself.  Raises SourceError if it names one that is there, as if it were not.
+    """
+    import re
+
+    from . import diagnostics
+
+    kept, is_kept = [], True
+    for line in preprocessed.splitlines(keepends=True):
+        marker = re.match(r'# (\d+) "((?:[^"\\]|\\.)*)"( 1\b)?', line)
+        if marker is None:
+            kept += [_pragma_of_clang(line) if line.startswith("#pragma METAL") else line] if is_kept else []
+            continue
+        is_kept = not diagnostics.is_ours(marker[2])
+        if is_kept and marker[3]:
+            raise SourceError(diagnostics.not_found(marker[2], name, text))
+        if is_kept:
+            kept.append(f'#line {marker[1]} "{marker[2]}"\n')
+    return "".join(kept)
+
+
+#: SPEC Metal Shading Language Specification 3.2, 1.6.3: pragmas of floating-point arithmetic.
+_CONTRACTS = {
+    "contract(off)": "off",
+    "contract(on)": "on",
+    "contract(fast)": "fast",
+    "math_mode(safe)": "off",
+    "math_mode(relaxed)": "fast",
+    "math_mode(fast)": "fast",
+}
+
+
+def _pragma_of_clang(line: str) -> str:
+    """Metal's pragma as clang spells it; it rules the user's own operators, not those of the shim's vectors."""
+    words = line.split(maxsplit=3)
+    contract = _CONTRACTS.get("".join(words[3].split())) if len(words) == 4 and words[2] == "fp" else None
+    return line if contract is None else f"#pragma clang fp contract({contract})\n"

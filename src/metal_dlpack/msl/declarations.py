@@ -1,0 +1,246 @@
+"""The declarations of namespaces and classes, found without understanding what stands in functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from .attributes import is_attribute
+from .tokens import Tokens
+
+FUNCTION, CLASS, INSTANTIATION, OTHER = "function", "class", "instantiation", "other"
+
+_CLASSES = {"struct", "class", "union", "enum"}
+_BEFORE_PARENTHESES_OF_NO_FUNCTION = {
+    "__attribute__",
+    "__declspec",
+    "_Static_assert",
+    "alignas",
+    "decltype",
+    "explicit",
+    "noexcept",
+    "static_assert",
+}
+
+
+@dataclass(slots=True)
+class Declaration:
+    """words[first:last + 1]; its head ends before `head_end`, where `{`, `;`, `=` or a constructor's `:` stands."""
+
+    kind: str
+    first: int
+    head_end: int
+    body: int | None  # its `{`
+    last: int
+    namespaces: tuple[str, ...]
+    parameters: int | None = None  # the `(` of a function's parameters
+    is_template: bool = False
+    is_member: bool = False
+    is_constructor: bool = False
+    members: list[Declaration] = field(default_factory=list)
+
+    def name(self, tokens: Tokens) -> str:
+        """The name that it declares; empty if it is not plain."""
+        words = tokens.words
+        if self.kind == CLASS:
+            return _name_of_class(tokens, self)
+        at = self.parameters if self.parameters is not None else self.head_end
+        at -= 1
+        while at > self.first and words[at] == "]":
+            at = tokens.partner[at] - 1
+        if words[at] == ">":  # f<float>(...)
+            at = _before_angle(words, at)
+        return words[at] if words[at].isidentifier() else ""
+
+
+def read(tokens: Tokens) -> list[Declaration]:
+    """All declarations of the source that stand in namespaces, those of classes within them."""
+    return list(_in_scope(tokens, 0, len(tokens.words), (), False))
+
+
+def every(declarations: list[Declaration]) -> Iterator[Declaration]:
+    """The declarations and those within them."""
+    for declaration in declarations:
+        yield declaration
+        yield from every(declaration.members)
+
+
+def _in_scope(
+    tokens: Tokens, begin: int, end: int, namespaces: tuple[str, ...], is_member: bool
+) -> Iterator[Declaration]:
+    words, partner = tokens.words, tokens.partner
+    at = begin
+    while at < end:
+        word = words[at]
+        if word in {"", ";", "}"} or (
+            is_member and words[at + 1] == ":" and word in {"public", "private", "protected"}
+        ):
+            at += 1 if word in {"", ";", "}"} else 2
+        elif opened := _opens_namespace(tokens, at):
+            brace, inner = opened
+            yield from _in_scope(tokens, brace + 1, partner[brace], namespaces + inner, False)
+            at = partner[brace] + 1
+        else:
+            declaration = _declaration(tokens, at, end, namespaces, is_member)
+            yield declaration
+            at = declaration.last + 1
+
+
+def _opens_namespace(tokens: Tokens, at: int) -> tuple[int, tuple[str, ...]] | None:
+    """The `{` of a namespace, or of `extern "C"`, that begins here, and the names that it adds."""
+    words = tokens.words
+    if words[at] == "inline" and words[at + 1] == "namespace":
+        at += 1
+    if words[at] == "extern" and words[at + 1].startswith('"') and words[at + 2] == "{":
+        return at + 2, ()
+    if words[at] != "namespace":
+        return None
+    names = []
+    at += 1
+    while words[at] not in {"{", ";", "="}:
+        if words[at].isidentifier():
+            names.append(words[at])
+        at += 1
+    return (at, tuple(names)) if words[at] == "{" else None
+
+
+def _declaration(tokens: Tokens, first: int, end: int, namespaces: tuple[str, ...], is_member: bool) -> Declaration:
+    words, partner = tokens.words, tokens.partner
+    at, is_template = _after_template(tokens, first)
+    if words[first] == "template" and words[first + 1] != "<":
+        last = _find(words, ";", first, end)
+        return Declaration(INSTANTIATION, first, last, None, last, namespaces, None, False, is_member)
+    made = Declaration(OTHER, first, end, None, end - 1, namespaces, None, is_template, is_member)
+    is_class = False
+    while at < end:
+        word = words[at]
+        if word == "(":
+            if words[first] not in {"typedef", "using"} and _begins_parameters(words, at, made.kind):
+                made.parameters = at
+                made.kind = FUNCTION
+            at = partner[at]
+        elif word == "[":
+            at = partner[at]
+        elif word == "<" and words[at - 1] != "operator":
+            at = max(at, tokens.after_angle(at) - 1)
+        elif word == ";":
+            made.head_end, made.last = at, at
+            return made
+        elif word == "=" and words[at - 1] != "operator":
+            return _with_value(tokens, made, at, end)
+        elif word == ":" and made.parameters is not None:
+            made.head_end = at
+            at = _after_initialisers(tokens, at, end) - 1
+        elif word == "{":
+            made.body = at
+            made.head_end = min(made.head_end, at)
+            if made.kind == FUNCTION:
+                made.last = partner[at]
+                return made
+            return _with_members(tokens, made, is_class, end)
+        elif word in _CLASSES and made.parameters is None:
+            is_class = True
+        at += 1
+    return made
+
+
+def _find(words: list[str], word: str, first: int, end: int) -> int:
+    try:
+        return words.index(word, first, end)
+    except ValueError:
+        return end - 1
+
+
+def _after_template(tokens: Tokens, at: int) -> tuple[int, bool]:
+    """Where the declaration itself begins, after each `template <...>`; and if it is a template: `<>` makes none."""
+    words = tokens.words
+    is_template = False
+    while words[at] == "template" and words[at + 1] == "<":
+        is_template = is_template or words[at + 2] != ">"
+        after = tokens.after_angle(at + 1)
+        if after == at + 1:
+            break
+        at = after
+    return at, is_template
+
+
+def _begins_parameters(words: list[str], at: int, kind: str) -> bool:
+    if kind == FUNCTION:
+        return False
+    before = words[at - 1]
+    return before not in _BEFORE_PARENTHESES_OF_NO_FUNCTION and before not in {"=", ";", "{", "}", ","}
+
+
+def _with_value(tokens: Tokens, made: Declaration, at: int, end: int) -> Declaration:
+    """`= default;`, `= 0;`, or a variable's value."""
+    words = tokens.words
+    made.head_end = at
+    if made.kind == FUNCTION and words[at + 1] not in {"default", "delete", "0"}:
+        made.kind, made.parameters = OTHER, None
+    while at < end and words[at] != ";":
+        at = tokens.partner[at] + 1 if words[at] in {"(", "[", "{"} else at + 1
+    made.last = min(at, end - 1)
+    return made
+
+
+def _after_initialisers(tokens: Tokens, at: int, end: int) -> int:
+    """The `{` of a constructor's body, after `: a(1), b{2}`."""
+    words = tokens.words
+    while at < end:
+        at += 1
+        while at < end and words[at] not in {"(", "{", ";"}:
+            at = tokens.after_angle(at) if words[at] == "<" and tokens.after_angle(at) > at else at + 1
+        if at >= end or words[at] == ";":
+            return at
+        at = tokens.partner[at] + 1
+        if at < end and words[at] == "...":
+            at += 1
+        if at >= end or words[at] != ",":
+            return at
+    return at
+
+
+def _with_members(tokens: Tokens, made: Declaration, is_class: bool, end: int) -> Declaration:
+    words = tokens.words
+    assert made.body is not None
+    close = tokens.partner[made.body]
+    if is_class:
+        made.kind = CLASS
+        if "enum" not in words[made.first : made.body]:
+            made.members = list(_in_scope(tokens, made.body + 1, close, made.namespaces, True))
+            name = _name_of_class(tokens, made)
+            for member in made.members:
+                member.is_constructor = member.kind == FUNCTION and member.name(tokens) == name
+    at = close + 1
+    while at < end and words[at] != ";":
+        at = tokens.partner[at] + 1 if words[at] in {"(", "[", "{"} else at + 1
+    made.last = min(at, end - 1)
+    return made
+
+
+def _name_of_class(tokens: Tokens, declaration: Declaration) -> str:
+    words = tokens.words
+    at, _ = _after_template(tokens, declaration.first)
+    while at < declaration.head_end and words[at] not in _CLASSES:
+        at += 1
+    at += 1
+    while at < declaration.head_end:
+        if is_attribute(tokens, at) or words[at] == "(":
+            at = tokens.partner[at]
+        elif words[at].isidentifier() and words[at] not in _CLASSES | {"alignas", "__attribute__"}:
+            return words[at]
+        elif words[at] in {"{", ":"}:
+            break
+        at += 1
+    return ""
+
+
+def _before_angle(words: list[str], at: int) -> int:
+    """The word before the `<` that the `>` at `at` closes."""
+    depth = 0
+    while at > 0:
+        depth += (words[at] == ">") - (words[at] == "<")
+        at -= 1
+        if depth == 0:
+            break
+    return at

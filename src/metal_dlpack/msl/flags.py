@@ -1,0 +1,159 @@
+"""The flags of clang for kernels, and the folders it reads: what an image depends on beside its source.
+
+Nothing of the machine reaches a kernel but its instructions: no header, no configuration, no run time library.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+
+from .errors import CompilerError
+
+FOLDER = Path(__file__).resolve().parent
+INCLUDE = FOLDER / "include"
+#: Metal's headers, empty: what they declare is in the shim, and only the user's own text is to be expanded.
+EMPTY = FOLDER / "empty-headers"
+SHIM = INCLUDE / "softmetal.h"
+#: Answers what a checked kernel calls; compiled apart, because it must not be checked itself.
+CHECKED = INCLUDE / "softmetal_checked.cpp"
+
+#: SPEC Metal Shading Language Specification 3.2, 1.5.5 Preprocessor compiler options: what Metal's compiler predefines.
+MACROS = {
+    "__METAL__": "1",
+    "__METAL_VERSION__": "320",
+    "__METAL_MACOS__": "1",
+    "__HAVE_BFLOAT__": "1",
+    "__AIR64__": "1",
+    "__APPLE__": "1",
+    "__MACH__": "1",
+    "__LP64__": "1",
+    "__clang__": "1",
+}
+
+QUIET = [
+    "-w",  # what is an error by default stays one, but:
+    "-Wno-register",  # Metal is C++14, where the word says nothing
+    "-Wno-invalid-constexpr",  # a function of the shim may not be constexpr
+    "-fno-color-diagnostics",
+    "-fno-diagnostics-show-line-numbers",
+    "-fno-diagnostics-fixit-info",
+    "-fno-diagnostics-show-option",
+    "-fcaret-diagnostics-max-lines=1",
+    "-fno-crash-diagnostics",
+]
+ALONE = ["--no-default-config", "-nostdinc", "-nostdinc++", "-nobuiltininc"]
+LANGUAGE = [
+    "-std=c++17",
+    "-fdeclspec",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-threadsafe-statics",
+    "-fno-stack-protector",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fsigned-char",  # as Metal; arm64's own is unsigned
+    "-fwrapv",  # SPEC Metal Shading Language Specification: signed overflow wraps
+    "-fno-strict-aliasing",  # kernels read floats as integers all the time, and Metal lets them
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fvisibility-inlines-hidden",
+    "-Xclang",
+    "-ffloat16-excess-precision=none",  # a half is rounded after every operation, as on a GPU
+    "-Xclang",
+    "-fno-pch-timestamp",
+    "-Xclang",
+    "-fconvergent-functions",  # a user's function may wait: two calls in two branches are not one
+]
+#: Of what a Mac's fast and relaxed allow: a product and a sum become one operation.  NaN and infinity stay what they
+#: are: a GPU gives them too, and kernels mask with -INFINITY.
+MATH = {
+    "fast": ["-Xclang", "-ffp-contract=fast-honor-pragmas"],
+    "relaxed": ["-Xclang", "-ffp-contract=fast-honor-pragmas"],
+    "safe": ["-ffp-contract=off"],
+}
+_PLAIN = ["-O2"]
+_CHECKED = [
+    "-O1",
+    "-gline-tables-only",
+    "-gdwarf-4",  # line_table.py reads it
+    "-fdebug-compilation-dir=.",
+    "-fno-omit-frame-pointer",
+    # Calls to functions of ours before each access; no library of clang's.  local-bounds: a trap where a pointer into
+    # an array of the thread's own leaves it.
+    "-fsanitize=thread,array-bounds,local-bounds,integer-divide-by-zero",
+    "-fno-sanitize-recover=array-bounds,integer-divide-by-zero",
+    "-mllvm",
+    "-tsan-instrument-read-before-write",
+    "-mllvm",
+    "-tsan-instrument-func-entry-exit=0",
+    "-fno-delete-null-pointer-checks",  # else a branch that ends in a null pointer is taken for impossible
+    "-fno-vectorize",  # a vector of more than 16 bytes would be touched without a call
+    "-fno-slp-vectorize",
+]
+#: Each trap has its line: (the first and the last clang that knows the flags, the flags).
+_UNIQUE_TRAPS = [
+    (18, 19, ["-mllvm", "-bounds-checking-unique-traps"]),
+    (20, 99, ["-fno-sanitize-merge=local-bounds"]),
+]
+LINK = ["-Bsymbolic", "-znow", "-zdefs", "--build-id=none"]
+
+
+def kind_flags(version: int, checked: bool) -> list[str]:
+    """Return the flags of a plain image or of a checked one, for this version of clang."""
+    if not checked:
+        return _PLAIN
+    return [*_CHECKED, *(flag for first, last, flags in _UNIQUE_TRAPS if first <= version <= last for flag in flags)]
+
+
+def machine() -> str:
+    return os.uname().machine
+
+
+@functools.cache
+def machine_flags() -> tuple[str, ...]:
+    """Return the flags for this machine's instructions: few kinds, so that outcomes differ as little as can be."""
+    name = machine()
+    if name == "x86_64":
+        return ("--target=x86_64-linux-gnu", f"-march={_x86_level()}")
+    if name in {"aarch64", "arm64"}:
+        return ("--target=aarch64-linux-gnu", "-march=armv8-a", "-mno-outline-atomics")
+    raise CompilerError(f"Kernels are compiled for x86-64 and arm64; this machine is {name or 'unknown'}.")
+
+
+def _x86_level() -> str:
+    """The level with F16C and FMA, if the machine has it: half and float convert, a product and a sum are one."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            words = set(file.read(1 << 14).split())  # of the first processor; the others are like it
+    except OSError:
+        words = set()
+    return "x86-64-v3" if words >= {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"} else "x86-64"
+
+
+@functools.cache
+def shim_hash() -> str:
+    """Hash of all files of ours that clang reads, for keys."""
+    return _hash_of([os.path.join(top, name) for top in (INCLUDE, EMPTY) for name in _files_below(top)])
+
+
+@functools.cache
+def translator_hash() -> str:
+    """Hash of our modules, for keys of what they make of a source."""
+    return _hash_of([entry.path for entry in os.scandir(FOLDER) if entry.name.endswith(".py")])
+
+
+def _files_below(top: Path) -> list[str]:
+    return [os.path.relpath(os.path.join(folder, name), top) for folder, _, names in os.walk(top) for name in names]
+
+
+def _hash_of(paths: list[str]) -> str:
+    import hashlib
+
+    digest = hashlib.blake2b(digest_size=20)
+    for path in sorted(paths):
+        with open(path, "rb") as file:
+            data = file.read()
+        digest.update(f"{os.path.basename(path)} {len(data)} ".encode() + data)
+    return digest.hexdigest()

@@ -1,0 +1,263 @@
+/* softmetal_image.h: SOFTMETAL_IMAGE, which makes an image of a kernel and its binders.
+ *
+ * Owns:    softmetal_image.
+ * Calls:   the kernel, and the run time for threadgroup memory.
+ * Threads: run_thread and run_row are called by whichever OS thread runs the threadgroup.
+ *
+ * The translator names a binder for each parameter, from its attribute; the parameter's type
+ * comes from the function itself.
+ */
+#ifndef SOFTMETAL_IMAGE_H
+#define SOFTMETAL_IMAGE_H
+
+#include "softmetal_reflection.h"
+#include "softmetal_runtime.h"
+
+/* The translator puts the kernel's text between these two.  All of its functions are inlined,
+ * as on a GPU: lanes that call one function from two branches wait at two places. */
+#define SOFTMETAL_TEXT_BEGIN                                                                   \
+    _Pragma("clang attribute push(__attribute__((always_inline)), apply_to = function)")
+#define SOFTMETAL_TEXT_END _Pragma("clang attribute pop")
+
+/* The functions of an image have lines, for a kernel that is inlined needs a function with
+ * lines.  Where an image is checked, the kernel is a function apart: what we touch is not the
+ * kernel's. */
+#if SOFTMETAL_IS_CHECKED
+#define SOFTMETAL_RUNS __attribute__((no_sanitize("thread", "bounds")))
+#define SOFTMETAL_ENTERS __attribute__((noinline))
+#else
+#define SOFTMETAL_RUNS
+#define SOFTMETAL_ENTERS __attribute__((always_inline))
+#endif
+
+namespace softmetal {
+using metal::remove_reference_t;
+
+/* What an attribute of a parameter asks for. */
+enum thread_fact {
+    thread_position_in_grid,
+    thread_position_in_threadgroup,
+    threadgroup_position_in_grid,
+    threads_per_threadgroup,
+    threads_per_grid,
+    threadgroups_per_grid,
+    dispatch_threads_per_threadgroup,
+    grid_origin,
+    grid_size,
+    thread_index_in_threadgroup,
+    thread_index_in_simdgroup,
+    thread_index_in_quadgroup,
+    simdgroup_index_in_threadgroup,
+    quadgroup_index_in_threadgroup,
+    simdgroups_per_threadgroup,
+    quadgroups_per_threadgroup,
+    dispatch_simdgroups_per_threadgroup,
+    dispatch_quadgroups_per_threadgroup,
+    threads_per_simdgroup,
+    thread_execution_width,
+};
+
+/* The facts of a parameter of type P. */
+template <class P> SOFTMETAL_INLINE soft_argument_facts facts_of(const char *name,
+                                                                 soft_argument_kind kind,
+                                                                 int index) {
+    typedef metal::remove_pointer_t<remove_reference_t<P>> pointee;
+    typedef metal::remove_cv_t<pointee> T;
+    return {name,
+            soft_u8(kind),
+            !__is_const(pointee),
+            soft_u16(index),
+            data_type<T>::value,
+            soft_u32(size_of<T>),
+            soft_u32(alignment_of<T>)};
+}
+
+/* The parameter `P` of one thread.  What a row shares is fetched once, by prepare; take gives
+ * it to a thread. */
+struct no_argument {
+    static constexpr bool is_argument = false;
+    template <class P> SOFTMETAL_INLINE static soft_argument_facts facts(const char *) {
+        return {};
+    }
+    template <class P> SOFTMETAL_INLINE static void *prepare(const soft_launch &) {
+        return nullptr;
+    }
+};
+template <class P> SOFTMETAL_INLINE P parameter_at(void *address) {
+    if constexpr (__is_reference(P))
+        return static_cast<P>(*static_cast<remove_reference_t<P> *>(address));
+    else
+        return static_cast<P>(address);
+}
+
+/* Nothing is bound: a function constant leaves the parameter out. */
+struct absent : no_argument {
+    template <class P> SOFTMETAL_INLINE static P take(void *, const soft_thread &) {
+        if constexpr (__is_pointer(P) || __is_reference(P))
+            return parameter_at<P>(nullptr);
+        else
+            return P();
+    }
+};
+
+template <int index> struct buffer {
+    static constexpr bool is_argument = true;
+    template <class P> SOFTMETAL_INLINE static soft_argument_facts facts(const char *name) {
+        return facts_of<P>(name, SOFT_ARGUMENT_BUFFER, index);
+    }
+    static_assert(index >= 0 && index < SOFT_MOST_BUFFERS, "a buffer's index is 0 to 30");
+    template <class P> SOFTMETAL_INLINE static void *prepare(const soft_launch &launch) {
+        return launch.buffers[index];
+    }
+    template <class P> SOFTMETAL_INLINE static P take(void *address, const soft_thread &) {
+        return parameter_at<P>(address);
+    }
+};
+
+template <int index> struct threadgroup {
+    static constexpr bool is_argument = true;
+    template <class P> SOFTMETAL_INLINE static soft_argument_facts facts(const char *name) {
+        return facts_of<P>(name, SOFT_ARGUMENT_THREADGROUP, index);
+    }
+    static_assert(index >= 0 && index < SOFT_MOST_BUFFERS, "an index is 0 to 30");
+    template <class P> SOFTMETAL_INLINE static void *prepare(const soft_launch &) {
+        return softmetal_image.runtime->threadgroup_argument(index);
+    }
+    template <class P> SOFTMETAL_INLINE static P take(void *address, const soft_thread &) {
+        return parameter_at<P>(address);
+    }
+};
+
+template <thread_fact fact> struct builtin : no_argument {
+    template <class P> SOFTMETAL_INLINE static auto take(void *, const soft_thread &thread) {
+        return of<metal::remove_cv_t<remove_reference_t<P>>>(thread);
+    }
+
+  private:
+    /* The first of three numbers, as many as the parameter has components. */
+    template <class P> SOFTMETAL_INLINE static P some(const soft_u32 (&of)[3]) {
+        typedef element_of<P> element;
+        if constexpr (shape<P>::count == 1)
+            return P(of[0]);
+        else if constexpr (shape<P>::count == 2)
+            return P(element(of[0]), element(of[1]));
+        else
+            return P(element(of[0]), element(of[1]), element(of[2]));
+    }
+    SOFTMETAL_INLINE static uint count(const soft_u32 (&size)[3], uint each) {
+        return (size[0] * size[1] * size[2] + each - 1) / each;
+    }
+    template <class P> SOFTMETAL_INLINE static P of(const soft_thread &t) {
+        constexpr soft_u32 zero[3] = {0, 0, 0};
+        switch (fact) {
+        case thread_position_in_grid: return some<P>(t.position_in_grid);
+        case thread_position_in_threadgroup: return some<P>(t.position_in_group);
+        case threadgroup_position_in_grid: return some<P>(t.group_position);
+        case threads_per_threadgroup: return some<P>(t.group_size);
+        case threads_per_grid:
+        case grid_size: return some<P>(t.launch->grid);
+        case threadgroups_per_grid: return some<P>(t.launch->groups);
+        case dispatch_threads_per_threadgroup: return some<P>(t.launch->group);
+        case grid_origin: return some<P>(zero);
+        case thread_index_in_threadgroup: return P(t.index);
+        case thread_index_in_simdgroup: return P(t.lane);
+        case thread_index_in_quadgroup: return P(t.lane % 4);
+        case simdgroup_index_in_threadgroup: return P(t.simdgroup);
+        case quadgroup_index_in_threadgroup: return P(t.index / 4);
+        case simdgroups_per_threadgroup: return P(t.simdgroups);
+        case quadgroups_per_threadgroup: return P(count(t.group_size, 4));
+        case dispatch_simdgroups_per_threadgroup:
+            return P(count(t.launch->group, SOFT_SIMD_WIDTH));
+        case dispatch_quadgroups_per_threadgroup: return P(count(t.launch->group, 4));
+        case threads_per_simdgroup:
+        case thread_execution_width: return P(SOFT_SIMD_WIDTH);
+        }
+    }
+};
+
+/* `count` threads of a kernel along x.  One loop is all that calls the kernel, so that it is
+ * compiled once; the compiler turns it into vectors where the kernel lets it. */
+template <auto kernel, class... Binders> struct image {
+    SOFTMETAL_RUNS static void run_row(const soft_thread *first, soft_u32 count) {
+        run(kernel_type(), first, count);
+    }
+    SOFTMETAL_RUNS static void run_thread(const soft_thread *thread) { run_row(thread, 1); }
+
+    /* Fills what is known only once the image is loaded. */
+    template <size_t N> SOFTMETAL_RUNS static void
+    describe(soft_image &made, soft_argument_facts (&facts)[N], const char *const (&names)[N]) {
+        made.arguments = facts;
+        made.argument_count = describe_each(kernel_type(), facts, names);
+        made.has_syncs = __start_softmetal_syncs != nullptr;
+        made.threadgroup_nbytes = all_variables_nbytes();
+    }
+
+  private:
+    typedef decltype(kernel)
+        kernel_type; /* a null pointer of it carries the parameters' types */
+
+    template <class... P> SOFTMETAL_ENTERS static void enter(P... given) {
+        kernel(static_cast<P>(given)...);
+    }
+    template <class... P> __attribute__((noinline)) SOFTMETAL_RUNS static void
+    run(void (*)(P...), const soft_thread *first, soft_u32 count) {
+        struct {
+            void *of[sizeof...(P) + 1];
+        } row = {{Binders::template prepare<P>(*first->launch)...}};
+        run_prepared<P...>(metal::make_index_sequence<sizeof...(P)>(), row.of, *first, count);
+    }
+    template <class... P, size_t... I>
+    SOFTMETAL_RUNS static void run_prepared(metal::index_sequence<I...>, void *const *row,
+                                            soft_thread first, soft_u32 count) {
+#pragma clang loop vectorize(enable)
+        for (soft_u32 i = 0; i < count; i++) {
+            soft_thread thread = first;
+            thread.position_in_grid[0] += i;
+            thread.position_in_group[0] += i;
+            thread.index += i;
+            /* Nothing wraps round, so the compiler may count in 64 bits. */
+            __builtin_assume(thread.position_in_grid[0] < ~0u);
+            __builtin_assume(thread.position_in_group[0] < ~0u);
+            __builtin_assume(thread.index < ~0u);
+            thread.lane = thread.index % SOFT_SIMD_WIDTH;
+            thread.simdgroup = thread.index / SOFT_SIMD_WIDTH;
+            enter<P...>(Binders::template take<P>(row[I], thread)...);
+        }
+    }
+    template <class... P> SOFTMETAL_RUNS static soft_u32
+    describe_each(void (*)(P...), soft_argument_facts *facts, const char *const *names) {
+        soft_u32 count = 0;
+        ((Binders::is_argument ? void(facts[count++] = Binders::template facts<P>(*names))
+                               : void(),
+          names++),
+         ...);
+        return count;
+    }
+};
+} // namespace softmetal
+
+/* SOFTMETAL_IMAGE((scale<float, 4>), softmetal::buffer<0>, ...): a binder for each parameter.
+ * `softmetal_argument_names` has their names. */
+#define SOFTMETAL_IMAGE(kernel, ...)                                                           \
+    soft_image softmetal_image = {                                                             \
+        SOFT_KERNEL_ABI,                                                                       \
+        0,                                                                                     \
+        nullptr,                                                                               \
+        0,                                                                                     \
+        0,                                                                                     \
+        SOFTMETAL_IS_CHECKED,                                                                  \
+        softmetal::image<(kernel), ##__VA_ARGS__>::run_thread,                                 \
+        softmetal::image<(kernel), ##__VA_ARGS__>::run_row,                                    \
+        nullptr,                                                                               \
+    };                                                                                         \
+    __attribute__((constructor)) static void softmetal_describe() {                            \
+        static soft_argument_facts                                                             \
+            facts[sizeof softmetal_argument_names / sizeof *softmetal_argument_names];         \
+        softmetal::image<(kernel), ##__VA_ARGS__>::describe(softmetal_image, facts,            \
+                                                            softmetal_argument_names);         \
+    }
+
+/* A function constant that nobody has given a value yet. */
+#define SOFTMETAL_CONSTANT(type, name, index) static const type name = type()
+
+#endif /* SOFTMETAL_IMAGE_H */

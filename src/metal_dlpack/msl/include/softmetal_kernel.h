@@ -1,0 +1,101 @@
+/* softmetal_kernel.h: what a compiled kernel and the run time of the software Metal know of each
+ * other: C for the run time, C++ for the kernel.
+ *
+ * Owns:    nothing; an image exports one soft_image, the run time fills its `runtime`.
+ * Calls:   nothing, and includes nothing: the kernel's compiler has no headers but ours.
+ * Threads: a soft_thread belongs to the OS thread that runs its threadgroup.
+ */
+#ifndef SOFTMETAL_KERNEL_H
+#define SOFTMETAL_KERNEL_H
+
+#define SOFT_KERNEL_ABI 1
+#define SOFT_MOST_BUFFERS 31
+#define SOFT_MOST_THREADS 1024 /* of a threadgroup */
+#define SOFT_MOST_THREADGROUP_NBYTES 32768
+#define SOFT_SIMD_WIDTH 32
+#define SOFT_SIMD_SLOT 64 /* bytes that a lane can give to the others at once */
+
+typedef __UINT8_TYPE__ soft_u8;
+typedef __UINT16_TYPE__ soft_u16;
+typedef __UINT32_TYPE__ soft_u32;
+typedef __UINT64_TYPE__ soft_u64;
+
+/* One launch; read only while it runs. */
+typedef struct soft_launch {
+    soft_u32 grid[3];                 /* threads_per_grid */
+    soft_u32 groups[3];               /* threadgroups_per_grid */
+    soft_u32 group[3];                /* dispatch_threads_per_threadgroup */
+    void *buffers[SOFT_MOST_BUFFERS]; /* address of the first byte bound; NULL: nothing */
+    soft_u32 threadgroup_nbytes[SOFT_MOST_BUFFERS]; /* setThreadgroupMemoryLength:atIndex: */
+    soft_u64
+        buffer_nbytes[SOFT_MOST_BUFFERS]; /* from there to the end of the view; the checker's */
+    const char *kernel; /* its name, for the checker's reports; NULL: not known */
+} soft_launch;
+
+/* One thread of a kernel: what its attributes ask for. */
+typedef struct soft_thread {
+    const soft_launch *launch;
+    soft_u32 position_in_grid[3];
+    soft_u32 position_in_group[3];
+    soft_u32 group_position[3];
+    soft_u32 group_size[3]; /* threads_per_threadgroup: smaller at the edges of a grid */
+    soft_u32 index;         /* thread_index_in_threadgroup */
+    soft_u32 lane, simdgroup, simdgroups;
+} soft_thread;
+
+/* How a checked kernel touches memory. */
+enum {
+    SOFT_ACCESS_WRITE = 1,
+    SOFT_ACCESS_ATOMIC = 2,
+    SOFT_ACCESS_READ = 4,  /* beside WRITE: the old value counts */
+    SOFT_ACCESS_FENCE = 8, /* no bytes: atomic_thread_fence */
+};
+
+/* What the run time does for a kernel.  Each call is made on the stack of the thread that asks. */
+typedef struct soft_runtime {
+    const soft_thread *(*self)(void);
+    /* Return once every thread of the threadgroup that still runs has come. */
+    void (*threadgroup_barrier)(soft_u32 mem_flags, const void *site);
+    /* Return once every lane of the SIMD-group that can come has come to the same site, with what
+     * each gave: lane i's bytes at `*values` + i * SOFT_SIMD_SLOT, good until this lane's next
+     * call; the result has bit i set for each lane that came.  nbytes 0 is a simdgroup_barrier. */
+    soft_u32 (*simd_exchange)(const void *bytes, soft_u32 nbytes, const soft_u8 **values,
+                              const void *site);
+    /* Threadgroup memory: a variable of the kernel, by its number; an argument, by its index. */
+    void *(*threadgroup_variable)(soft_u32 number, soft_u64 nbytes, soft_u64 alignment);
+    void *(*threadgroup_argument)(soft_u32 index);
+    /* The rest is called by checked images alone, before the bytes are touched.  A site is an
+     * address within the instruction that asks. */
+    void (*access)(const void *address, soft_u64 nbytes, soft_u32 how, const void *site);
+    void (*out_of_bounds)(const void *site);   /* of an array of the thread's own */
+    void (*divided_by_zero)(const void *site); /* an integer */
+} soft_runtime;
+
+typedef enum { SOFT_ARGUMENT_BUFFER, SOFT_ARGUMENT_THREADGROUP } soft_argument_kind;
+
+/* One parameter that something is bound to, in the order of the signature. */
+typedef struct soft_argument_facts {
+    const char *name;
+    soft_u8 kind;
+    soft_u8 is_written; /* not const */
+    soft_u16 index;
+    soft_u32 data_type; /* MTLDataType of what is pointed at; 0: none is known */
+    soft_u32 nbytes;    /* sizeof what is pointed at */
+    soft_u32 alignment;
+} soft_argument_facts;
+
+/* What an image exports, under the name softmetal_image. */
+typedef struct soft_image {
+    soft_u32 abi; /* SOFT_KERNEL_ABI */
+    soft_u32 argument_count;
+    const soft_argument_facts *arguments;
+    soft_u64 threadgroup_nbytes; /* of its variables; 0 where they are not known beforehand */
+    soft_u8 has_syncs;           /* barriers or SIMD-group functions: threads take turns */
+    soft_u8 is_checked;
+    void (*run_thread)(const soft_thread *thread);
+    /* `count` threads along x from this one on, one after the other; not for has_syncs */
+    void (*run_row)(const soft_thread *first, soft_u32 count);
+    const soft_runtime *runtime; /* the run time sets it */
+} soft_image;
+
+#endif /* SOFTMETAL_KERNEL_H */

@@ -1,0 +1,194 @@
+/* softmetal_limits.h: numeric_limits, and the constants of metal_limits and metal_math.
+ *
+ * Owns:    nothing.
+ * Calls:   nothing.
+ * Threads: everything here is a constant.
+ */
+#ifndef SOFTMETAL_LIMITS_H
+#define SOFTMETAL_LIMITS_H
+
+#define CHAR_BIT 8
+#define SCHAR_MAX 127
+#define SCHAR_MIN (-SCHAR_MAX - 1)
+#define UCHAR_MAX 255
+#define CHAR_MAX SCHAR_MAX
+#define CHAR_MIN SCHAR_MIN
+#define SHRT_MAX 32767
+#define SHRT_MIN (-SHRT_MAX - 1)
+#define USHRT_MAX 65535
+#define INT_MAX 2147483647
+#define INT_MIN (-INT_MAX - 1)
+#define UINT_MAX 4294967295u
+#define LONG_MAX 0x7fffffffffffffffl
+#define LONG_MIN (-LONG_MAX - 1)
+#define ULONG_MAX 0xffffffffffffffffull
+
+#define FLT_DIG 6
+#define FLT_MANT_DIG 24
+#define FLT_MAX_10_EXP 38
+#define FLT_MAX_EXP 128
+#define FLT_MIN_10_EXP (-37)
+#define FLT_MIN_EXP (-125)
+#define FLT_RADIX 2
+#define FLT_MAX 0x1.fffffep127f
+#define FLT_MIN 0x1.0p-126f
+#define FLT_EPSILON 0x1.0p-23f
+#define FLT_DECIMAL_DIG 9
+#define HALF_DIG 3
+#define HALF_MANT_DIG 11
+#define HALF_MAX_10_EXP 4
+#define HALF_MAX_EXP 16
+#define HALF_MIN_10_EXP (-4)
+#define HALF_MIN_EXP (-13)
+#define HALF_RADIX 2
+#define HALF_MAX half(0x1.ffcp15f)
+#define HALF_MIN half(0x1.0p-14f)
+#define HALF_EPSILON half(0x1.0p-10f)
+#define HALF_DECIMAL_DIG 5
+#define BFLT_DIG 2
+#define BFLT_MANT_DIG 8
+#define BFLT_MAX_10_EXP 38
+#define BFLT_MAX_EXP 128
+#define BFLT_MIN_10_EXP (-37)
+#define BFLT_MIN_EXP (-125)
+#define BFLT_RADIX 2
+#define BFLT_MAX bfloat(0x1.fep127f)
+#define BFLT_MIN bfloat(0x1.0p-126f)
+#define BFLT_EPSILON bfloat(0x1.0p-7f)
+#define BFLT_DECIMAL_DIG 4
+
+#define MAXFLOAT FLT_MAX
+#define MAXHALF HALF_MAX
+#define MAXBFLOAT BFLT_MAX
+#define HUGE_VALF __builtin_inff()
+#define HUGE_VALH half(__builtin_inff())
+#define HUGE_VALBF bfloat(__builtin_inff())
+#define INFINITY __builtin_inff()
+#define NAN __builtin_nanf("")
+#define FP_ILOGB0 INT_MIN
+#define FP_ILOGBNAN INT_MIN
+
+#define M_E_F 2.71828182845904523536028747135266250f
+#define M_LOG2E_F 1.44269504088896340735992468100189214f
+#define M_LOG10E_F 0.434294481903251827651128918916605082f
+#define M_LN2_F 0.693147180559945309417232121458176568f
+#define M_LN10_F 2.30258509299404568401799145468436421f
+#define M_PI_F 3.14159265358979323846264338327950288f
+#define M_PI_2_F 1.57079632679489661923132169163975144f
+#define M_PI_4_F 0.785398163397448309615660845819875721f
+#define M_1_PI_F 0.318309886183790671537767526745028724f
+#define M_2_PI_F 0.636619772367581343075535053490057448f
+#define M_2_SQRTPI_F 1.12837916709551257389615890312154517f
+#define M_SQRT2_F 1.41421356237309504880168872420969808f
+#define M_SQRT1_2_F 0.707106781186547524400844362104849039f
+#define M_E_H half(M_E_F)
+#define M_LOG2E_H half(M_LOG2E_F)
+#define M_LOG10E_H half(M_LOG10E_F)
+#define M_LN2_H half(M_LN2_F)
+#define M_LN10_H half(M_LN10_F)
+#define M_PI_H half(M_PI_F)
+#define M_PI_2_H half(M_PI_2_F)
+#define M_PI_4_H half(M_PI_4_F)
+#define M_1_PI_H half(M_1_PI_F)
+#define M_2_PI_H half(M_2_PI_F)
+#define M_2_SQRTPI_H half(M_2_SQRTPI_F)
+#define M_SQRT2_H half(M_SQRT2_F)
+#define M_SQRT1_2_H half(M_SQRT1_2_F)
+#define M_E_BF bfloat(M_E_F)
+#define M_LOG2E_BF bfloat(M_LOG2E_F)
+#define M_LOG10E_BF bfloat(M_LOG10E_F)
+#define M_LN2_BF bfloat(M_LN2_F)
+#define M_LN10_BF bfloat(M_LN10_F)
+#define M_PI_BF bfloat(M_PI_F)
+#define M_PI_2_BF bfloat(M_PI_2_F)
+#define M_PI_4_BF bfloat(M_PI_4_F)
+#define M_1_PI_BF bfloat(M_1_PI_F)
+#define M_2_PI_BF bfloat(M_2_PI_F)
+#define M_2_SQRTPI_BF bfloat(M_2_SQRTPI_F)
+#define M_SQRT2_BF bfloat(M_SQRT2_F)
+#define M_SQRT1_2_BF bfloat(M_SQRT1_2_F)
+
+namespace softmetal {
+typedef long long long_long;
+typedef unsigned long long unsigned_long_long;
+} // namespace softmetal
+
+namespace metal {
+/* Of what has no limits.  MLX specialises the second for its own types. */
+template <class T> struct _numeric_limits_impl {
+    static constexpr bool is_specialized = false;
+};
+template <class T> struct numeric_limits : _numeric_limits_impl<T> {};
+template <class T> struct numeric_limits<const T> : numeric_limits<T> {};
+template <class T> struct numeric_limits<volatile T> : numeric_limits<T> {};
+
+enum float_round_style { round_indeterminate = -1, round_toward_zero, round_to_nearest };
+
+/* PREFIX names the constants above. */
+#define SOFTMETAL_FLOAT_LIMITS(T, PREFIX)                                                      \
+    template <> struct _numeric_limits_impl<T> {                                               \
+        static constexpr bool is_specialized = true, is_signed = true, is_integer = false,     \
+                              is_exact = false, has_infinity = true, has_quiet_NaN = true,     \
+                              has_signaling_NaN = true, is_iec559 = true, is_bounded = true,   \
+                              is_modulo = false, traps = false;                                \
+        static constexpr int digits = PREFIX##_MANT_DIG, digits10 = PREFIX##_DIG,              \
+                             max_digits10 = PREFIX##_DECIMAL_DIG, radix = 2,                   \
+                             min_exponent = PREFIX##_MIN_EXP, max_exponent = PREFIX##_MAX_EXP, \
+                             min_exponent10 = PREFIX##_MIN_10_EXP,                             \
+                             max_exponent10 = PREFIX##_MAX_10_EXP;                             \
+        static constexpr float_round_style round_style = round_to_nearest;                     \
+        SOFTMETAL_INLINE static constexpr T min() { return PREFIX##_MIN; }                     \
+        SOFTMETAL_INLINE static constexpr T max() { return PREFIX##_MAX; }                     \
+        SOFTMETAL_INLINE static constexpr T lowest() { return -PREFIX##_MAX; }                 \
+        SOFTMETAL_INLINE static constexpr T epsilon() { return PREFIX##_EPSILON; }             \
+        SOFTMETAL_INLINE static constexpr T round_error() { return T(0.5f); }                  \
+        SOFTMETAL_INLINE static constexpr T infinity() { return T(__builtin_inff()); }         \
+        SOFTMETAL_INLINE static constexpr T quiet_NaN() { return T(__builtin_nanf("")); }      \
+        SOFTMETAL_INLINE static constexpr T signaling_NaN() { return T(__builtin_nanf("")); }  \
+        SOFTMETAL_INLINE static constexpr T denorm_min() {                                     \
+            return T(float(PREFIX##_MIN) * float(PREFIX##_EPSILON));                           \
+        }                                                                                      \
+    };
+SOFTMETAL_FLOAT_LIMITS(float, FLT)
+SOFTMETAL_FLOAT_LIMITS(half, HALF)
+SOFTMETAL_FLOAT_LIMITS(bfloat, BFLT)
+#undef SOFTMETAL_FLOAT_LIMITS
+
+#define SOFTMETAL_INTEGER_LIMITS(T)                                                            \
+    template <> struct _numeric_limits_impl<T> {                                               \
+        static constexpr bool is_specialized = true, is_signed = __is_signed(T),               \
+                              is_integer = true, is_exact = true, has_infinity = false,        \
+                              has_quiet_NaN = false, has_signaling_NaN = false,                \
+                              is_iec559 = false, is_bounded = true, is_modulo = !is_signed,    \
+                              traps = false;                                                   \
+        static constexpr int digits = __is_same(T, bool) ? 1 : int(8 * sizeof(T)) - is_signed, \
+                             digits10 = digits * 30103 / 100000, max_digits10 = 0, radix = 2,  \
+                             min_exponent = 0, max_exponent = 0, min_exponent10 = 0,           \
+                             max_exponent10 = 0;                                               \
+        static constexpr float_round_style round_style = round_toward_zero;                    \
+        SOFTMETAL_INLINE static constexpr T max() { return T(~0ull >> (64 - digits)); }        \
+        SOFTMETAL_INLINE static constexpr T min() { return is_signed ? T(~max()) : T(0); }     \
+        SOFTMETAL_INLINE static constexpr T lowest() { return min(); }                         \
+        SOFTMETAL_INLINE static constexpr T epsilon() { return T(0); }                         \
+        SOFTMETAL_INLINE static constexpr T round_error() { return T(0); }                     \
+        SOFTMETAL_INLINE static constexpr T infinity() { return T(0); }                        \
+        SOFTMETAL_INLINE static constexpr T quiet_NaN() { return T(0); }                       \
+        SOFTMETAL_INLINE static constexpr T signaling_NaN() { return T(0); }                   \
+        SOFTMETAL_INLINE static constexpr T denorm_min() { return T(0); }                      \
+    };
+SOFTMETAL_INTEGER_LIMITS(bool)
+SOFTMETAL_INTEGER_LIMITS(char)
+SOFTMETAL_INTEGER_LIMITS(int8_t)
+SOFTMETAL_INTEGER_LIMITS(uchar)
+SOFTMETAL_INTEGER_LIMITS(short)
+SOFTMETAL_INTEGER_LIMITS(ushort)
+SOFTMETAL_INTEGER_LIMITS(int)
+SOFTMETAL_INTEGER_LIMITS(uint)
+SOFTMETAL_INTEGER_LIMITS(long)
+SOFTMETAL_INTEGER_LIMITS(ulong)
+SOFTMETAL_INTEGER_LIMITS(softmetal::long_long)
+SOFTMETAL_INTEGER_LIMITS(softmetal::unsigned_long_long)
+#undef SOFTMETAL_INTEGER_LIMITS
+} // namespace metal
+
+#endif /* SOFTMETAL_LIMITS_H */

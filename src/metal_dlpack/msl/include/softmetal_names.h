@@ -1,0 +1,157 @@
+/* softmetal_names.h: what a library names beside its arithmetic: arrays, the names of simd.h,
+ * logging that says nothing, textures that only have types, and Apple's macros.
+ *
+ * Owns:    nothing.
+ * Calls:   nothing.
+ * Threads: everything here is a type or text.
+ */
+#ifndef SOFTMETAL_NAMES_H
+#define SOFTMETAL_NAMES_H
+
+#include "softmetal_matrices.h"
+
+#define METAL_FUNC inline __attribute__((always_inline))
+#define METAL_INTERNAL inline
+#define METAL_CONST __attribute__((const))
+#define METAL_PURE __attribute__((pure))
+#define METAL_ALWAYS_INLINE inline __attribute__((always_inline))
+#define METAL_ASM(...)
+#define METAL_CONST_ARG(...)
+#define METAL_VALID_CONSTEXPR
+#define assert(condition) ((void)0)
+#define static_print(...)
+
+namespace metal {
+template <class T, size_t N> struct array {
+    typedef T value_type;
+    T values[N];
+    SOFTMETAL_INLINE constexpr T &operator[](size_t i) { return values[i]; }
+    SOFTMETAL_INLINE constexpr const T &operator[](size_t i) const { return values[i]; }
+    SOFTMETAL_INLINE constexpr T *data() { return values; }
+    SOFTMETAL_INLINE constexpr const T *data() const { return values; }
+    SOFTMETAL_INLINE constexpr T *begin() { return values; }
+    SOFTMETAL_INLINE constexpr const T *begin() const { return values; }
+    SOFTMETAL_INLINE constexpr T *end() { return values + N; }
+    SOFTMETAL_INLINE constexpr const T *end() const { return values + N; }
+    SOFTMETAL_INLINE constexpr T &front() { return values[0]; }
+    SOFTMETAL_INLINE constexpr T &back() { return values[N - 1]; }
+    SOFTMETAL_INLINE static constexpr size_t size() { return N; }
+    SOFTMETAL_INLINE static constexpr bool empty() { return N == 0; }
+};
+/* Elements that lie elsewhere. */
+template <class T> struct array_ref {
+    SOFTMETAL_INLINE constexpr array_ref(T *values, size_t count)
+        : values(values), count(count) {}
+    template <size_t N> SOFTMETAL_INLINE constexpr array_ref(array<remove_const_t<T>, N> &whole)
+        : values(whole.values), count(N) {}
+    SOFTMETAL_INLINE constexpr T &operator[](size_t i) const { return values[i]; }
+    SOFTMETAL_INLINE constexpr T *data() const { return values; }
+    SOFTMETAL_INLINE constexpr T *begin() const { return values; }
+    SOFTMETAL_INLINE constexpr T *end() const { return values + count; }
+    SOFTMETAL_INLINE constexpr size_t size() const { return count; }
+    SOFTMETAL_INLINE constexpr bool empty() const { return count == 0; }
+
+  private:
+    T *values;
+    size_t count;
+};
+
+enum os_log_type {
+    os_log_type_default,
+    os_log_type_info,
+    os_log_type_debug,
+    os_log_type_error
+};
+struct os_log {
+    template <class... A> SOFTMETAL_INLINE constexpr os_log(const A &...) {}
+    template <class... A> SOFTMETAL_INLINE void log(const A &...) const {}
+    template <class... A> SOFTMETAL_INLINE void log_with_type(const A &...) const {}
+    template <class... A> SOFTMETAL_INLINE void log_info(const A &...) const {}
+    template <class... A> SOFTMETAL_INLINE void log_debug(const A &...) const {}
+    template <class... A> SOFTMETAL_INLINE void log_error(const A &...) const {}
+    template <class... A> SOFTMETAL_INLINE void log_fault(const A &...) const {}
+};
+inline constexpr os_log os_log_default;
+
+/* Types without functions: a library that has textures opens, a kernel that reads one fails. */
+enum class access { sample, read, write, read_write };
+enum class memory_coherence { memory_coherence_threadgroup, memory_coherence_device };
+#define SOFTMETAL_TEXTURE(name)                                                                \
+    template <class T, access A = access::sample,                                              \
+              memory_coherence C = memory_coherence::memory_coherence_threadgroup>             \
+    struct name {};
+SOFTMETAL_TEXTURE(texture1d)
+SOFTMETAL_TEXTURE(texture1d_array)
+SOFTMETAL_TEXTURE(texture2d)
+SOFTMETAL_TEXTURE(texture2d_array)
+SOFTMETAL_TEXTURE(texture2d_ms)
+SOFTMETAL_TEXTURE(texture2d_ms_array)
+SOFTMETAL_TEXTURE(texture3d)
+SOFTMETAL_TEXTURE(texturecube)
+SOFTMETAL_TEXTURE(texturecube_array)
+SOFTMETAL_TEXTURE(texture_buffer)
+SOFTMETAL_TEXTURE(depth2d)
+SOFTMETAL_TEXTURE(depth2d_array)
+SOFTMETAL_TEXTURE(depth2d_ms)
+SOFTMETAL_TEXTURE(depth2d_ms_array)
+SOFTMETAL_TEXTURE(depthcube)
+SOFTMETAL_TEXTURE(depthcube_array)
+#undef SOFTMETAL_TEXTURE
+
+enum class coord { normalized, pixel };
+enum class address { clamp_to_zero, clamp_to_edge, clamp_to_border, repeat, mirrored_repeat };
+enum class filter { nearest, linear };
+enum class mag_filter { nearest, linear };
+enum class min_filter { nearest, linear };
+enum class mip_filter { none, nearest, linear };
+enum class compare_func { never, less, less_equal, greater, greater_equal, equal, not_equal };
+struct sampler {
+    template <class... A> SOFTMETAL_INLINE constexpr sampler(A...) {}
+};
+} // namespace metal
+
+/* simd/simd.h: simd::float4, simd_float4, vector_float4; simd::float4x4 and its kind. */
+#define SOFTMETAL_SIMD_NAMES(T, N)                                                             \
+    typedef T##N simd_##T##N;                                                                  \
+    typedef T##N vector_##T##N;                                                                \
+    namespace simd {                                                                           \
+    using ::packed_##T##N;                                                                     \
+    using ::T##N;                                                                              \
+    }
+#define SOFTMETAL_SIMD_SIZES(T)                                                                \
+    SOFTMETAL_SIMD_NAMES(T, 2)                                                                 \
+    SOFTMETAL_SIMD_NAMES(T, 3)                                                                 \
+    SOFTMETAL_SIMD_NAMES(T, 4)
+SOFTMETAL_SIMD_SIZES(char)
+SOFTMETAL_SIMD_SIZES(uchar)
+SOFTMETAL_SIMD_SIZES(short)
+SOFTMETAL_SIMD_SIZES(ushort)
+SOFTMETAL_SIMD_SIZES(int)
+SOFTMETAL_SIMD_SIZES(uint)
+SOFTMETAL_SIMD_SIZES(long)
+SOFTMETAL_SIMD_SIZES(ulong)
+SOFTMETAL_SIMD_SIZES(half)
+SOFTMETAL_SIMD_SIZES(float)
+#undef SOFTMETAL_SIMD_SIZES
+#undef SOFTMETAL_SIMD_NAMES
+
+#define SOFTMETAL_SIMD_MATRIX(T, C, R)                                                         \
+    typedef T##C##x##R simd_##T##C##x##R;                                                      \
+    typedef T##C##x##R matrix_##T##C##x##R;                                                    \
+    namespace simd {                                                                           \
+    using ::T##C##x##R;                                                                        \
+    }
+#define SOFTMETAL_SIMD_MATRICES(T, C)                                                          \
+    SOFTMETAL_SIMD_MATRIX(T, C, 2)                                                             \
+    SOFTMETAL_SIMD_MATRIX(T, C, 3)                                                             \
+    SOFTMETAL_SIMD_MATRIX(T, C, 4)
+SOFTMETAL_SIMD_MATRICES(float, 2)
+SOFTMETAL_SIMD_MATRICES(float, 3)
+SOFTMETAL_SIMD_MATRICES(float, 4)
+SOFTMETAL_SIMD_MATRICES(half, 2)
+SOFTMETAL_SIMD_MATRICES(half, 3)
+SOFTMETAL_SIMD_MATRICES(half, 4)
+#undef SOFTMETAL_SIMD_MATRICES
+#undef SOFTMETAL_SIMD_MATRIX
+
+#endif /* SOFTMETAL_NAMES_H */

@@ -1,0 +1,169 @@
+/* softmetal_overloads.h: macros that make a function of scalars one of all of Metal's types.
+ *
+ * Owns:    nothing.
+ * Calls:   nothing.
+ * Threads: everything here is a type or text.
+ *
+ * A function is written for its scalars.  These macros add vectors, component by component, and
+ * the mixtures that Metal's own overloads accept by conversion: a scalar beside a vector, a
+ * packed vector, an integer where a float is meant.
+ */
+#ifndef SOFTMETAL_OVERLOADS_H
+#define SOFTMETAL_OVERLOADS_H
+
+#include "softmetal_vectors.h"
+
+namespace softmetal {
+template <class T> struct vector_of : metal::type_identity<T> {};
+template <class T, int N> struct vector_of<packed_vec<T, N>> : metal::type_identity<vec<T, N>> {
+};
+
+/* The type that two arguments meet in: a vector before a scalar, a float before an integer. */
+template <class A, class B> SOFTMETAL_INLINE constexpr auto meet() {
+    using metal::conditional_t, metal::type_identity;
+    if constexpr (__is_same(A, B))
+        return type_identity<A>();
+    else if constexpr (shape<A>::is_vector)
+        return type_identity<A>();
+    else if constexpr (shape<B>::is_vector)
+        return type_identity<B>();
+    else if constexpr (is_integral_v<A> && is_integral_v<B>)
+        return type_identity<decltype(A() + B())>();
+    else if constexpr (is_integral_v<A>)
+        return type_identity<B>();
+    else if constexpr (is_integral_v<B>)
+        return type_identity<A>();
+    else
+        return type_identity<float>();
+}
+template <class A, class... B> struct meeting : vector_of<A> {};
+template <class A, class B, class... C> struct meeting<A, B, C...>
+    : meeting<typename decltype(meet<typename vector_of<A>::type,
+                                     typename vector_of<B>::type>())::type,
+              C...> {};
+template <class... A> using met = typename meeting<A...>::type;
+
+template <class T> inline constexpr bool is_number = is_arithmetic_v<T> || shape<T>::is_vector;
+template <class T, class... A> inline constexpr bool are_all = (__is_same(T, A) && ...);
+
+/* The type of a call that needs a conversion: `mixed` where integers are welcome,
+ * `mixed_floats` where they become floats. */
+template <class... A> using mixed =
+    enable_if_t<(is_number<A> && ...) && !are_all<met<A...>, A...>, met<A...>>;
+template <class... A> using floated =
+    metal::conditional_t<is_integral_v<met<A...>>, float, met<A...>>;
+template <class... A> using mixed_floats =
+    enable_if_t<(is_number<A> && ...) && !are_all<floated<A...>, A...>, floated<A...>>;
+
+template <class T> using if_integral = enable_if_t<is_integral_v<T>>;
+template <class T> using if_floating = enable_if_t<is_floating_point_v<T>>;
+} // namespace softmetal
+
+#define SOFTMETAL_CALL1(c, name) name(a.c)
+#define SOFTMETAL_CALL2(c, name) name(a.c, b.c)
+#define SOFTMETAL_CALL3(c, name) name(a.c, b.c, d.c)
+
+/* From scalars to vectors; R is the element of the result, made of T. */
+#define SOFTMETAL_OVER_VECTORS(name, R, CALL, V)                                               \
+    template <class T> SOFTMETAL_INLINE constexpr vec<R, 2> name(V(vec<T, 2>)) {               \
+        return vec<R, 2>(SOFTMETAL_EACH_2(CALL, name));                                        \
+    }                                                                                          \
+    template <class T> SOFTMETAL_INLINE constexpr vec<R, 3> name(V(vec<T, 3>)) {               \
+        return vec<R, 3>(SOFTMETAL_EACH_3(CALL, name));                                        \
+    }                                                                                          \
+    template <class T> SOFTMETAL_INLINE constexpr vec<R, 4> name(V(vec<T, 4>)) {               \
+        return vec<R, 4>(SOFTMETAL_EACH_4(CALL, name));                                        \
+    }
+#define SOFTMETAL_TAKE1(...) __VA_ARGS__ a
+#define SOFTMETAL_TAKE2(...) __VA_ARGS__ a, __VA_ARGS__ b
+#define SOFTMETAL_TAKE3(...) __VA_ARGS__ a, __VA_ARGS__ b, __VA_ARGS__ d
+
+#define SOFTMETAL_VECTORS1(name, R, MIXED)                                                     \
+    SOFTMETAL_OVER_VECTORS(name, R, SOFTMETAL_CALL1, SOFTMETAL_TAKE1)                          \
+    template <class A, class M = softmetal::MIXED<A>>                                          \
+    SOFTMETAL_INLINE constexpr auto name(A a) {                                                \
+        return name(M(a));                                                                     \
+    }
+#define SOFTMETAL_VECTORS2(name, R, MIXED)                                                     \
+    SOFTMETAL_OVER_VECTORS(name, R, SOFTMETAL_CALL2, SOFTMETAL_TAKE2)                          \
+    template <class A, class B, class M = softmetal::MIXED<A, B>>                              \
+    SOFTMETAL_INLINE constexpr auto name(A a, B b) {                                           \
+        return name(M(a), M(b));                                                               \
+    }
+#define SOFTMETAL_VECTORS3(name, R, MIXED)                                                     \
+    SOFTMETAL_OVER_VECTORS(name, R, SOFTMETAL_CALL3, SOFTMETAL_TAKE3)                          \
+    template <class A, class B, class D, class M = softmetal::MIXED<A, B, D>>                  \
+    SOFTMETAL_INLINE constexpr auto name(A a, B b, D d) {                                      \
+        return name(M(a), M(b), M(d));                                                         \
+    }
+
+/* A function of floats, from an expression in a, b and d; half and bfloat go through float. */
+#define SOFTMETAL_SCALARS1(name, ...)                                                          \
+    SOFTMETAL_INLINE float name(float a) { return __VA_ARGS__; }                               \
+    SOFTMETAL_INLINE half name(half a) { return half(name(float(a))); }                        \
+    SOFTMETAL_INLINE bfloat name(bfloat a) { return bfloat(name(float(a))); }
+#define SOFTMETAL_SCALARS2(name, ...)                                                          \
+    SOFTMETAL_INLINE float name(float a, float b) { return __VA_ARGS__; }                      \
+    SOFTMETAL_INLINE half name(half a, half b) { return half(name(float(a), float(b))); }      \
+    SOFTMETAL_INLINE bfloat name(bfloat a, bfloat b) {                                         \
+        return bfloat(name(float(a), float(b)));                                               \
+    }
+#define SOFTMETAL_SCALARS3(name, ...)                                                          \
+    SOFTMETAL_INLINE float name(float a, float b, float d) { return __VA_ARGS__; }             \
+    SOFTMETAL_INLINE half name(half a, half b, half d) {                                       \
+        return half(name(float(a), float(b), float(d)));                                       \
+    }                                                                                          \
+    SOFTMETAL_INLINE bfloat name(bfloat a, bfloat b, bfloat d) {                               \
+        return bfloat(name(float(a), float(b), float(d)));                                     \
+    }
+
+/* A function of integers, all of one type T. */
+#define SOFTMETAL_WHOLES1(name, ...)                                                           \
+    template <class T, class = softmetal::if_integral<T>>                                      \
+    SOFTMETAL_INLINE constexpr T name(T a) {                                                   \
+        return T(__VA_ARGS__);                                                                 \
+    }
+#define SOFTMETAL_WHOLES2(name, ...)                                                           \
+    template <class T, class = softmetal::if_integral<T>>                                      \
+    SOFTMETAL_INLINE constexpr T name(T a, T b) {                                              \
+        return T(__VA_ARGS__);                                                                 \
+    }
+#define SOFTMETAL_WHOLES3(name, ...)                                                           \
+    template <class T, class = softmetal::if_integral<T>>                                      \
+    SOFTMETAL_INLINE constexpr T name(T a, T b, T d) {                                         \
+        return T(__VA_ARGS__);                                                                 \
+    }
+
+/* All of it: for floats, for integers, for both. */
+#define SOFTMETAL_FLOATS1(name, ...)                                                           \
+    SOFTMETAL_SCALARS1(name, __VA_ARGS__)                                                      \
+    SOFTMETAL_VECTORS1(name, T, mixed_floats)
+#define SOFTMETAL_FLOATS2(name, ...)                                                           \
+    SOFTMETAL_SCALARS2(name, __VA_ARGS__)                                                      \
+    SOFTMETAL_VECTORS2(name, T, mixed_floats)
+#define SOFTMETAL_FLOATS3(name, ...)                                                           \
+    SOFTMETAL_SCALARS3(name, __VA_ARGS__)                                                      \
+    SOFTMETAL_VECTORS3(name, T, mixed_floats)
+#define SOFTMETAL_INTEGERS1(name, ...)                                                         \
+    SOFTMETAL_WHOLES1(name, __VA_ARGS__)                                                       \
+    SOFTMETAL_VECTORS1(name, T, mixed)
+#define SOFTMETAL_INTEGERS2(name, ...)                                                         \
+    SOFTMETAL_WHOLES2(name, __VA_ARGS__)                                                       \
+    SOFTMETAL_VECTORS2(name, T, mixed)
+#define SOFTMETAL_INTEGERS3(name, ...)                                                         \
+    SOFTMETAL_WHOLES3(name, __VA_ARGS__)                                                       \
+    SOFTMETAL_VECTORS3(name, T, mixed)
+#define SOFTMETAL_NUMBERS1(name, of_floats, ...)                                               \
+    SOFTMETAL_SCALARS1(name, of_floats)                                                        \
+    SOFTMETAL_WHOLES1(name, __VA_ARGS__)                                                       \
+    SOFTMETAL_VECTORS1(name, T, mixed)
+#define SOFTMETAL_NUMBERS2(name, of_floats, ...)                                               \
+    SOFTMETAL_SCALARS2(name, of_floats)                                                        \
+    SOFTMETAL_WHOLES2(name, __VA_ARGS__)                                                       \
+    SOFTMETAL_VECTORS2(name, T, mixed)
+#define SOFTMETAL_NUMBERS3(name, of_floats, ...)                                               \
+    SOFTMETAL_SCALARS3(name, of_floats)                                                        \
+    SOFTMETAL_WHOLES3(name, __VA_ARGS__)                                                       \
+    SOFTMETAL_VECTORS3(name, T, mixed)
+
+#endif /* SOFTMETAL_OVERLOADS_H */

@@ -1,0 +1,127 @@
+/* softmetal_runtime.h: how the library asks the run time: barriers, lanes, threadgroup memory.
+ *
+ * Owns:    the sections softmetal_syncs (a byte for each place that waits) and
+ *          softmetal_variables (number, size and alignment of each threadgroup variable).
+ * Calls:   softmetal_image.runtime.
+ * Threads: each function speaks for the kernel's thread that calls it.
+ *
+ * Threads that take different branches must wait at different places, so calls that wait may be
+ * neither merged nor moved: that is what `convergent` says, and -fconvergent-functions of those
+ * functions of the kernel that call them.  The functions that call the run time are `optnone`:
+ * clang would find no convergent call in them and drop the word.
+ */
+#ifndef SOFTMETAL_RUNTIME_H
+#define SOFTMETAL_RUNTIME_H
+
+#include "softmetal_kernel.h"
+#include "softmetal_vectors.h"
+
+#define SOFTMETAL_CONVERGENT SOFTMETAL_INLINE __attribute__((convergent))
+#define SOFTMETAL_WAITS                                                                        \
+    __attribute__((noinline, optnone, convergent, nomerge, not_tail_called, nodebug,           \
+                   no_sanitize("thread", "bounds"))) static inline
+/* In such a function: where it is called, an address within the call.  nomerge keeps two places
+ * apart, also where two branches wait with the same words. */
+#define SOFTMETAL_CALLER (static_cast<const char *>(__builtin_return_address(0)) - 1)
+
+extern "C" {
+extern __attribute__((visibility("default"))) soft_image softmetal_image;
+extern const soft_u8 __start_softmetal_syncs[] __attribute__((weak, visibility("hidden")));
+extern const soft_u64 __start_softmetal_variables[] __attribute__((weak, visibility("hidden")));
+extern const soft_u64 __stop_softmetal_variables[] __attribute__((weak, visibility("hidden")));
+}
+
+namespace softmetal {
+/* The address of the instruction that asks: the linker knows its line. */
+#if defined(__x86_64__)
+#define SOFTMETAL_ADDRESS "1: leaq 1b(%%rip), %0"
+#elif defined(__aarch64__)
+#define SOFTMETAL_ADDRESS "1: adr %0, 1b"
+#else
+#error "kernels run on x86-64 and arm64"
+#endif
+SOFTMETAL_CONVERGENT const void *this_site() {
+    const void *site;
+    __asm__ volatile(SOFTMETAL_ADDRESS : "=r"(site));
+    return site;
+}
+/* In a function that waits, or as good as waits. */
+#define SOFTMETAL_MARK ".pushsection softmetal_syncs,\"aR\"\n.byte 1\n.popsection\n"
+
+#if SOFTMETAL_IS_CHECKED
+SOFTMETAL_UNSEEN void report_index_at(const void *site) {
+    softmetal_image.runtime->out_of_bounds(site);
+}
+SOFTMETAL_INLINE void report_index() { report_index_at(this_site()); }
+#endif
+
+SOFTMETAL_UNSEEN uint lane_of_thread() { return softmetal_image.runtime->self()->lane; }
+/* Asking is as good as waiting: the run time knows a thread only when threads take turns. */
+SOFTMETAL_CONVERGENT uint this_lane() {
+    __asm__ volatile(SOFTMETAL_MARK);
+    return lane_of_thread();
+}
+
+SOFTMETAL_WAITS void wait_for_group(soft_u32 mem_flags) {
+    __asm__ volatile(SOFTMETAL_MARK);
+    softmetal_image.runtime->threadgroup_barrier(mem_flags, SOFTMETAL_CALLER);
+}
+SOFTMETAL_WAITS soft_u32 wait_for_lanes(const void *bytes, soft_u32 nbytes,
+                                        const soft_u8 **values) {
+    __asm__ volatile(SOFTMETAL_MARK);
+    return softmetal_image.runtime->simd_exchange(bytes, nbytes, values, SOFTMETAL_CALLER);
+}
+
+template <class T> SOFTMETAL_UNSEEN T value_at(const soft_u8 *slot) {
+    T value;
+    __builtin_memcpy(&value, slot, sizeof value);
+    return value;
+}
+
+/* What the lanes of a SIMD-group gave each other. */
+template <class T> struct gathered {
+    const soft_u8 *values;
+    uint lanes; /* bit i: lane i came */
+
+    SOFTMETAL_INLINE bool has(uint lane) const {
+        return lane < SOFT_SIMD_WIDTH && lanes >> lane & 1;
+    }
+    SOFTMETAL_INLINE uint first() const { return uint(__builtin_ctz(lanes)); }
+    SOFTMETAL_INLINE T from(uint lane) const {
+        return value_at<T>(values + SOFT_SIMD_SLOT * lane);
+    }
+};
+
+template <class T> SOFTMETAL_CONVERGENT gathered<T> gather(T mine) {
+    static_assert(sizeof(T) <= SOFT_SIMD_SLOT, "a lane gives at most 64 bytes");
+    gathered<T> all;
+    all.lanes = wait_for_lanes(&mine, sizeof mine, &all.values);
+    return all;
+}
+
+SOFTMETAL_UNSEEN void *variable_address(soft_u32 number, soft_u64 nbytes, soft_u64 alignment) {
+    return softmetal_image.runtime->threadgroup_variable(number, nbytes, alignment);
+}
+/* A variable that the kernel declares as `threadgroup`, by the translator's number. */
+template <int number, class T> SOFTMETAL_INLINE T &threadgroup_variable() {
+    __asm__ volatile(".pushsection softmetal_variables,\"aR\"\n.balign 8\n"
+                     ".quad %c0, %c1, %c2\n.popsection" ::"i"(number),
+                     "i"(sizeof(T)), "i"(alignof(T)));
+    return *static_cast<T *>(variable_address(number, sizeof(T), alignof(T)));
+}
+
+/* The bytes that the variables take together, each counted once however often it is inlined. */
+inline soft_u64 all_variables_nbytes() {
+    soft_u64 nbytes = 0;
+    const soft_u64 *begin = __start_softmetal_variables, *end = __stop_softmetal_variables;
+    for (const soft_u64 *v = begin; v < end; v += 3) {
+        bool is_known = false;
+        for (const soft_u64 *w = begin; w < v; w += 3)
+            is_known |= w[0] == v[0] && w[1] == v[1];
+        if (!is_known) nbytes = (nbytes + v[2] - 1) / v[2] * v[2] + v[1];
+    }
+    return nbytes;
+}
+} // namespace softmetal
+
+#endif /* SOFTMETAL_RUNTIME_H */

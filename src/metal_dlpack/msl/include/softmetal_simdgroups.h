@@ -1,0 +1,221 @@
+/* softmetal_simdgroups.h: metal_simdgroup and metal_quadgroup: what lanes tell each other.
+ *
+ * Owns:    nothing.
+ * Calls:   the run time.
+ * Threads: each function waits until the lanes that take part have come.
+ *
+ * Lanes that have ended, or stand elsewhere, are inactive: sums leave them out, and a value
+ * asked of them is the caller's own.  Sums go from the lowest lane up.
+ */
+#ifndef SOFTMETAL_SIMDGROUPS_H
+#define SOFTMETAL_SIMDGROUPS_H
+
+#include "softmetal_math.h"
+#include "softmetal_synchronization.h"
+
+namespace softmetal {
+/* The lane that another one is, seen from this one, among `width` neighbours. */
+struct neighbours {
+    uint lane, width;
+    SOFTMETAL_INLINE uint first() const { return lane & ~(width - 1); }
+    SOFTMETAL_INLINE uint place() const { return lane & (width - 1); }
+    SOFTMETAL_INLINE uint wrapped(uint place) const { return first() + (place & (width - 1)); }
+};
+
+template <class T> SOFTMETAL_CONVERGENT T shuffled(T data, uint lane) {
+    gathered<T> all = gather(data);
+    return all.has(lane) ? all.from(lane) : data;
+}
+/* From a place of this lane's group of `width`; this lane's own data where there is none. */
+template <class T> SOFTMETAL_CONVERGENT T shifted(T data, int by, uint width) {
+    neighbours at = {this_lane(), width};
+    uint place = at.place() + uint(by);
+    return shuffled(data, place < width ? at.first() + place : at.lane);
+}
+template <class T> SOFTMETAL_CONVERGENT T turned(T data, int by, uint width) {
+    neighbours at = {this_lane(), width};
+    return shuffled(data, at.wrapped(at.place() + uint(by)));
+}
+/* What leaves the data at one end comes from the other end of `filling`. */
+template <class T> SOFTMETAL_CONVERGENT T filled(T data, T filling, int by, uint width) {
+    neighbours at = {this_lane(), width};
+    uint place = at.place() + uint(by);
+    T inside = shuffled(data, at.wrapped(place)),
+      outside = shuffled(filling, at.wrapped(place));
+    return place < width ? inside : outside;
+}
+
+/* f over the active lanes from `begin` to before `end`; `start` where there is none. */
+template <class T, class F>
+SOFTMETAL_INLINE T folded(const gathered<T> &all, uint begin, uint end, T start, F f) {
+    T sum = start;
+    bool is_first = true;
+    for (uint lane = begin; lane < end; lane++) {
+        if (!all.has(lane)) continue;
+        T next = all.from(lane);
+        sum = is_first ? next : T(f(sum, next));
+        is_first = false;
+    }
+    return sum;
+}
+
+/* One bit for each active lane whose predicate holds. */
+SOFTMETAL_CONVERGENT uint votes(bool predicate, uint &active) {
+    gathered<bool> all = gather(predicate);
+    uint mask = 0;
+    for (uint lane = 0; lane < SOFT_SIMD_WIDTH; lane++)
+        if (all.has(lane) && all.from(lane)) mask |= 1u << lane;
+    active = all.lanes;
+    return mask;
+}
+SOFTMETAL_INLINE uint quad_of(uint mask) { return mask >> (this_lane() & ~3u) & 0xf; }
+
+/* What two lanes make. */
+#define SOFTMETAL_FOLD(name, result)                                                           \
+    struct name {                                                                              \
+        template <class T> SOFTMETAL_INLINE T operator()(T a, T b) const { return T(result); } \
+    };
+SOFTMETAL_FOLD(plus, a + b)
+SOFTMETAL_FOLD(times, a *b)
+SOFTMETAL_FOLD(both, a &b)
+SOFTMETAL_FOLD(either, a | b)
+SOFTMETAL_FOLD(one_of, a ^ b)
+SOFTMETAL_FOLD(smaller, metal::min(a, b))
+SOFTMETAL_FOLD(larger, metal::max(a, b))
+SOFTMETAL_FOLD(keep_first, a)
+#undef SOFTMETAL_FOLD
+} // namespace softmetal
+
+namespace metal {
+/* Bits of lanes; 32 of them are a SIMD-group, 4 a quad-group. */
+template <class Bits, Bits everyone> struct softmetal_vote {
+    typedef Bits vote_t;
+    SOFTMETAL_INLINE explicit constexpr softmetal_vote(vote_t bits = 0) : bits(bits) {}
+    SOFTMETAL_INLINE explicit constexpr operator vote_t() const { return bits; }
+    SOFTMETAL_INLINE constexpr bool all() const { return (bits & everyone) == everyone; }
+    SOFTMETAL_INLINE constexpr bool any() const { return (bits & everyone) != 0; }
+
+  private:
+    vote_t bits;
+};
+typedef softmetal_vote<ulong, 0xffffffff> simd_vote;
+typedef softmetal_vote<ushort, 0xf> quad_vote;
+
+#define SOFTMETAL_LANES template <class T> SOFTMETAL_CONVERGENT T
+
+/* The group that a function's name begins with, and its width. */
+#define SOFTMETAL_SHUFFLES(group, WIDTH)                                                       \
+    SOFTMETAL_LANES group##_shuffle(T data, ushort lane) {                                     \
+        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
+        return softmetal::shuffled(data, at.first() + lane);                                   \
+    }                                                                                          \
+    SOFTMETAL_LANES group##_broadcast(T data, ushort lane) {                                   \
+        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
+        return softmetal::shuffled(data, at.first() + lane);                                   \
+    }                                                                                          \
+    SOFTMETAL_LANES group##_shuffle_xor(T data, ushort mask) {                                 \
+        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
+        return softmetal::shuffled(data, at.wrapped(at.place() ^ mask));                       \
+    }                                                                                          \
+    SOFTMETAL_LANES group##_shuffle_up(T data, ushort delta) {                                 \
+        return softmetal::shifted(data, -int(delta), WIDTH);                                   \
+    }                                                                                          \
+    SOFTMETAL_LANES group##_shuffle_down(T data, ushort delta) {                               \
+        return softmetal::shifted(data, int(delta), WIDTH);                                    \
+    }                                                                                          \
+    SOFTMETAL_LANES group##_shuffle_rotate_up(T data, ushort delta) {                          \
+        return softmetal::turned(data, -int(delta), WIDTH);                                    \
+    }                                                                                          \
+    SOFTMETAL_LANES group##_shuffle_rotate_down(T data, ushort delta) {                        \
+        return softmetal::turned(data, int(delta), WIDTH);                                     \
+    }                                                                                          \
+    SOFTMETAL_LANES group##_shuffle_and_fill_up(T data, T filling, ushort delta,               \
+                                                ushort modulo = WIDTH) {                       \
+        return softmetal::filled(data, filling, -int(delta), modulo);                          \
+    }                                                                                          \
+    SOFTMETAL_LANES group##_shuffle_and_fill_down(T data, T filling, ushort delta,             \
+                                                  ushort modulo = WIDTH) {                     \
+        return softmetal::filled(data, filling, int(delta), modulo);                           \
+    }                                                                                          \
+    SOFTMETAL_LANES group##_broadcast_first(T data) {                                          \
+        softmetal::gathered<T> all = softmetal::gather(data);                                  \
+        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
+        return softmetal::folded(all, at.first(), at.first() + WIDTH, data,                    \
+                                 softmetal::keep_first());                                     \
+    }
+
+/* A result over the whole group, and over the lanes before one. */
+#define SOFTMETAL_REDUCTION(group, WIDTH, name, operation)                                     \
+    SOFTMETAL_LANES group##_##name(T data) {                                                   \
+        softmetal::gathered<T> all = softmetal::gather(data);                                  \
+        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
+        return softmetal::folded(all, at.first(), at.first() + WIDTH, data, operation());      \
+    }
+#define SOFTMETAL_SCAN(group, WIDTH, name, operation, nothing)                                 \
+    SOFTMETAL_LANES group##_prefix_inclusive_##name(T data) {                                  \
+        softmetal::gathered<T> all = softmetal::gather(data);                                  \
+        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
+        return softmetal::folded(all, at.first(), at.lane + 1, data, operation());             \
+    }                                                                                          \
+    SOFTMETAL_LANES group##_prefix_exclusive_##name(T data) {                                  \
+        softmetal::gathered<T> all = softmetal::gather(data);                                  \
+        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
+        return softmetal::folded(all, at.first(), at.lane, T(nothing), operation());           \
+    }
+#define SOFTMETAL_GROUP(group, WIDTH)                                                          \
+    SOFTMETAL_SHUFFLES(group, WIDTH)                                                           \
+    SOFTMETAL_REDUCTION(group, WIDTH, sum, softmetal::plus)                                    \
+    SOFTMETAL_REDUCTION(group, WIDTH, product, softmetal::times)                               \
+    SOFTMETAL_REDUCTION(group, WIDTH, min, softmetal::smaller)                                 \
+    SOFTMETAL_REDUCTION(group, WIDTH, max, softmetal::larger)                                  \
+    SOFTMETAL_REDUCTION(group, WIDTH, and, softmetal::both)                                    \
+    SOFTMETAL_REDUCTION(group, WIDTH, or, softmetal::either)                                   \
+    SOFTMETAL_REDUCTION(group, WIDTH, xor, softmetal::one_of)                                  \
+    SOFTMETAL_SCAN(group, WIDTH, sum, softmetal::plus, 0)                                      \
+    SOFTMETAL_SCAN(group, WIDTH, product, softmetal::times, 1)
+SOFTMETAL_GROUP(simd, SOFT_SIMD_WIDTH)
+SOFTMETAL_GROUP(quad, 4)
+#undef SOFTMETAL_GROUP
+#undef SOFTMETAL_SCAN
+#undef SOFTMETAL_REDUCTION
+#undef SOFTMETAL_SHUFFLES
+#undef SOFTMETAL_LANES
+
+SOFTMETAL_CONVERGENT simd_vote simd_ballot(bool predicate) {
+    uint active;
+    return simd_vote(softmetal::votes(predicate, active));
+}
+SOFTMETAL_CONVERGENT bool simd_all(bool predicate) {
+    uint active;
+    return softmetal::votes(predicate, active) == active;
+}
+SOFTMETAL_CONVERGENT bool simd_any(bool predicate) {
+    uint active;
+    return softmetal::votes(predicate, active) != 0;
+}
+SOFTMETAL_CONVERGENT simd_vote simd_active_threads_mask() { return simd_ballot(true); }
+SOFTMETAL_CONVERGENT bool simd_is_first() {
+    return softmetal::gather(true).first() == softmetal::this_lane();
+}
+SOFTMETAL_INLINE bool simd_is_helper_thread() { return false; }
+
+SOFTMETAL_CONVERGENT quad_vote quad_ballot(bool predicate) {
+    uint active;
+    return quad_vote(ushort(softmetal::quad_of(softmetal::votes(predicate, active))));
+}
+SOFTMETAL_CONVERGENT bool quad_all(bool predicate) {
+    uint active, mask = softmetal::votes(predicate, active);
+    return softmetal::quad_of(mask) == softmetal::quad_of(active);
+}
+SOFTMETAL_CONVERGENT bool quad_any(bool predicate) {
+    uint active;
+    return softmetal::quad_of(softmetal::votes(predicate, active)) != 0;
+}
+SOFTMETAL_CONVERGENT quad_vote quad_active_threads_mask() { return quad_ballot(true); }
+SOFTMETAL_CONVERGENT bool quad_is_first() {
+    uint quad = softmetal::quad_of(softmetal::gather(true).lanes);
+    return uint(__builtin_ctz(quad)) == softmetal::this_lane() % 4;
+}
+} // namespace metal
+
+#endif /* SOFTMETAL_SIMDGROUPS_H */

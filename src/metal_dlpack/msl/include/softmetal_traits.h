@@ -1,0 +1,173 @@
+/* softmetal_traits.h: metal_type_traits and metal_utility.
+ *
+ * Owns:    nothing.
+ * Calls:   nothing.
+ * Threads: everything here is a type.
+ */
+#ifndef SOFTMETAL_TRAITS_H
+#define SOFTMETAL_TRAITS_H
+
+struct bfloat;
+
+namespace metal {
+using ::bfloat;
+
+template <class T, T v> struct integral_constant {
+    static constexpr T value = v;
+    typedef T value_type;
+    typedef integral_constant type;
+    SOFTMETAL_INLINE constexpr operator T() const { return v; }
+    SOFTMETAL_INLINE constexpr T operator()() const { return v; }
+};
+template <bool b> using bool_constant = integral_constant<bool, b>;
+typedef bool_constant<true> true_type;
+typedef bool_constant<false> false_type;
+
+template <bool B, class T = void> struct enable_if {};
+template <class T> struct enable_if<true, T> {
+    typedef T type;
+};
+template <bool B, class T = void> using enable_if_t = typename enable_if<B, T>::type;
+
+template <bool B, class X, class Y> struct conditional {
+    typedef X type;
+};
+template <class X, class Y> struct conditional<false, X, Y> {
+    typedef Y type;
+};
+template <bool B, class X, class Y> using conditional_t = typename conditional<B, X, Y>::type;
+
+template <class T> struct type_identity {
+    typedef T type;
+};
+
+/* A type that is made of another: `name<T>::type` and `name_t<T>`. */
+#define SOFTMETAL_TRANSFORM(name, from, to)                                                    \
+    template <class T> struct name : type_identity<T> {};                                      \
+    template <class T> struct name<from> : type_identity<to> {};                               \
+    template <class T> using name##_t = typename name<T>::type;
+SOFTMETAL_TRANSFORM(remove_const, const T, T)
+SOFTMETAL_TRANSFORM(remove_volatile, volatile T, T)
+SOFTMETAL_TRANSFORM(remove_pointer, T *, T)
+SOFTMETAL_TRANSFORM(remove_reference, T &, T)
+SOFTMETAL_TRANSFORM(remove_extent, T[], T)
+#undef SOFTMETAL_TRANSFORM
+template <class T> struct remove_reference<T &&> : type_identity<T> {};
+template <class T, size_t N> struct remove_extent<T[N]> : type_identity<T> {};
+template <class T> struct remove_cv : remove_const<remove_volatile_t<T>> {};
+template <class T> using remove_cv_t = typename remove_cv<T>::type;
+template <class T> struct add_const : type_identity<const T> {};
+template <class T> using add_const_t = const T;
+template <class T> struct add_lvalue_reference : type_identity<T &> {};
+template <class T> using add_lvalue_reference_t = T &;
+template <class T> struct add_pointer : type_identity<remove_reference_t<T> *> {};
+template <class T> using add_pointer_t = remove_reference_t<T> *;
+template <class T> struct decay : type_identity<__decay(T)> {};
+template <class T> using decay_t = __decay(T);
+/* The translator erases address spaces, so nothing is left to remove. */
+template <class T> struct remove_addrspace : type_identity<T> {};
+template <class T> using remove_addrspace_t = T;
+
+template <class T> struct make_signed : type_identity<__make_signed(T)> {};
+template <class T> using make_signed_t = __make_signed(T);
+template <class T> struct make_unsigned : type_identity<__make_unsigned(T)> {};
+template <class T> using make_unsigned_t = __make_unsigned(T);
+template <class T> struct underlying_type : type_identity<__underlying_type(T)> {};
+template <class T> using underlying_type_t = __underlying_type(T);
+
+/* A question about one type: `name<T>::value` and `name_v<T>`. */
+#define SOFTMETAL_TRAIT(name, ...)                                                             \
+    template <class T> inline constexpr bool name##_v = __VA_ARGS__;                           \
+    template <class T> struct name : bool_constant<name##_v<T>> {};
+SOFTMETAL_TRAIT(is_integral, __is_integral(T))
+SOFTMETAL_TRAIT(is_floating_point, __is_floating_point(T) || __is_same(remove_cv_t<T>, half) ||
+                                       __is_same(remove_cv_t<T>, bfloat))
+SOFTMETAL_TRAIT(is_arithmetic, is_integral_v<T> || is_floating_point_v<T>)
+SOFTMETAL_TRAIT(is_enum, __is_enum(T))
+SOFTMETAL_TRAIT(is_pointer, __is_pointer(T))
+SOFTMETAL_TRAIT(is_scalar, is_arithmetic_v<T> || __is_enum(T) || __is_pointer(T))
+SOFTMETAL_TRAIT(is_signed, is_floating_point_v<T> || __is_signed(T))
+SOFTMETAL_TRAIT(is_unsigned, __is_unsigned(T))
+SOFTMETAL_TRAIT(is_void, __is_void(T))
+SOFTMETAL_TRAIT(is_const, __is_const(T))
+SOFTMETAL_TRAIT(is_volatile, __is_volatile(T))
+SOFTMETAL_TRAIT(is_array, __is_array(T))
+SOFTMETAL_TRAIT(is_class, __is_class(T))
+SOFTMETAL_TRAIT(is_union, __is_union(T))
+SOFTMETAL_TRAIT(is_function, __is_function(T))
+SOFTMETAL_TRAIT(is_reference, __is_reference(T))
+SOFTMETAL_TRAIT(is_lvalue_reference, __is_lvalue_reference(T))
+SOFTMETAL_TRAIT(is_rvalue_reference, __is_rvalue_reference(T))
+SOFTMETAL_TRAIT(is_polymorphic, __is_polymorphic(T))
+SOFTMETAL_TRAIT(is_abstract, __is_abstract(T))
+SOFTMETAL_TRAIT(is_final, __is_final(T))
+SOFTMETAL_TRAIT(is_pod, __is_pod(T))
+SOFTMETAL_TRAIT(is_trivial, __is_trivial(T))
+SOFTMETAL_TRAIT(is_trivially_copyable, __is_trivially_copyable(T))
+SOFTMETAL_TRAIT(is_standard_layout, __is_standard_layout(T))
+SOFTMETAL_TRAIT(is_literal_type, __is_literal_type(T))
+SOFTMETAL_TRAIT(is_default_constructible, __is_constructible(T))
+SOFTMETAL_TRAIT(is_copy_constructible, __is_constructible(T, const T &))
+SOFTMETAL_TRAIT(is_move_constructible, __is_constructible(T, T &&))
+SOFTMETAL_TRAIT(is_copy_assignable, __is_assignable(T &, const T &))
+SOFTMETAL_TRAIT(is_trivially_destructible, __is_trivially_destructible(T))
+SOFTMETAL_TRAIT(is_fundamental, is_arithmetic_v<T> || __is_void(T))
+SOFTMETAL_TRAIT(is_object, __is_object(T))
+#undef SOFTMETAL_TRAIT
+
+/* A question about two types. */
+#define SOFTMETAL_RELATION(name, answer)                                                       \
+    template <class A, class B> inline constexpr bool name##_v = answer;                       \
+    template <class A, class B> struct name : bool_constant<name##_v<A, B>> {};
+SOFTMETAL_RELATION(is_same, __is_same(A, B))
+SOFTMETAL_RELATION(is_convertible, __is_convertible(A, B))
+SOFTMETAL_RELATION(is_base_of, __is_base_of(A, B))
+SOFTMETAL_RELATION(is_assignable, __is_assignable(A, B))
+#undef SOFTMETAL_RELATION
+
+template <class T, class... A> inline constexpr bool is_constructible_v =
+    __is_constructible(T, A...);
+template <class T, class... A> struct is_constructible
+    : bool_constant<is_constructible_v<T, A...>> {};
+
+template <class... B> inline constexpr bool conjunction_v = (bool(B::value) && ...);
+template <class... B> inline constexpr bool disjunction_v = (bool(B::value) || ...);
+template <class B> inline constexpr bool negation_v = !bool(B::value);
+template <class... B> struct conjunction : bool_constant<conjunction_v<B...>> {};
+template <class... B> struct disjunction : bool_constant<disjunction_v<B...>> {};
+template <class B> struct negation : bool_constant<negation_v<B>> {};
+/* Apple's own spellings, which real libraries use. */
+template <class... B> using _conjunction = conjunction<B...>;
+template <class... B> using _disjunction = disjunction<B...>;
+template <class B> using _negation = negation<B>;
+
+template <class T> T &&declval() noexcept;
+template <class T> SOFTMETAL_INLINE constexpr remove_reference_t<T> &&move(T &&x) {
+    return static_cast<remove_reference_t<T> &&>(x);
+}
+template <class T> SOFTMETAL_INLINE constexpr void swap(T &a, T &b) {
+    T kept = a;
+    a = b;
+    b = kept;
+}
+template <class T> SOFTMETAL_INLINE constexpr T *addressof(T &x) {
+    return __builtin_addressof(x);
+}
+template <class F, class... A> using invoke_result_t = decltype(declval<F>()(declval<A>()...));
+template <class F, class... A> struct invoke_result : type_identity<invoke_result_t<F, A...>> {
+};
+
+template <class T, T... I> struct integer_sequence {
+    static constexpr size_t size() { return sizeof...(I); }
+};
+template <size_t... I> using index_sequence = integer_sequence<size_t, I...>;
+template <class T, T N> using make_integer_sequence =
+    __make_integer_seq<integer_sequence, T, N>;
+template <size_t N> using make_index_sequence = make_integer_sequence<size_t, N>;
+
+/* A value that is the same in all threads; for a CPU it is just a value. */
+template <class T> using uniform = T;
+template <class T> SOFTMETAL_INLINE constexpr T make_uniform(T x) { return x; }
+} // namespace metal
+
+#endif /* SOFTMETAL_TRAITS_H */

@@ -1,0 +1,70 @@
+/* softmetal_types.h: Metal's scalar types, their numbers, and type traits.
+ *
+ * Owns:    nothing.
+ * Calls:   nothing.
+ * Threads: everything here is a value or a type.
+ */
+#ifndef SOFTMETAL_TYPES_H
+#define SOFTMETAL_TYPES_H
+
+/* Every function of these headers is one instruction or two of the line that calls it: it is
+ * always inlined and has no lines of its own.  Where a checked image needs to look away (what
+ * the run time keeps is no memory of the kernel's) a function of SOFTMETAL_UNSEEN stays a
+ * function. */
+#define SOFTMETAL_INLINE inline __attribute__((always_inline, nodebug))
+#if __has_feature(thread_sanitizer)
+#define SOFTMETAL_IS_CHECKED 1
+#define SOFTMETAL_UNSEEN                                                                       \
+    __attribute__((noinline, nodebug, no_sanitize("thread", "bounds"))) static inline
+#else
+#define SOFTMETAL_IS_CHECKED 0
+#define SOFTMETAL_UNSEEN SOFTMETAL_INLINE
+#endif
+
+typedef unsigned char uchar;
+typedef unsigned short ushort;
+typedef unsigned int uint;
+typedef unsigned long ulong;
+typedef signed char int8_t;
+typedef short int16_t;
+typedef int int32_t;
+typedef long int64_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long uint64_t;
+typedef unsigned long size_t;
+typedef long ptrdiff_t;
+typedef unsigned long uintptr_t;
+typedef long intptr_t;
+typedef _Float16 half;
+
+static_assert(sizeof(long) == 8 && char(-1) < 0, "Metal's long has 64 bits, its char a sign");
+
+namespace metal {
+using ::half;
+using ::int16_t;
+using ::int32_t;
+using ::int64_t;
+using ::int8_t;
+using ::intptr_t;
+using ::ptrdiff_t;
+using ::size_t;
+using ::uchar;
+using ::uint;
+using ::uint16_t;
+using ::uint32_t;
+using ::uint64_t;
+using ::uint8_t;
+using ::uintptr_t;
+using ::ulong;
+using ::ushort;
+} // namespace metal
+
+#include "softmetal_traits.h"
+
+#include "softmetal_bfloat.h"
+
+#include "softmetal_limits.h"
+
+#endif /* SOFTMETAL_TYPES_H */

@@ -1,0 +1,240 @@
+/* softmetal_vectors.h: vec<T, 2>, vec<T, 3>, vec<T, 4>, and their names: float4, ushort2, ...
+ *
+ * Owns:    nothing.
+ * Calls:   nothing.
+ * Threads: a vector is a value.
+ *
+ * Classes, since clang's own vectors take no `float4(a.xy, 0, 1)`.  A scalar converts to a
+ * vector by itself; between vectors of other types a conversion is written out, as in Metal.
+ */
+#ifndef SOFTMETAL_VECTORS_H
+#define SOFTMETAL_VECTORS_H
+
+#include "softmetal_swizzles.h"
+#include "softmetal_types.h"
+
+namespace metal {
+template <class T, int N> struct vec;
+template <class T, int N, class Vector = vec<T, N>> struct packed_vec;
+} // namespace metal
+
+namespace softmetal {
+using metal::enable_if_t;
+using metal::is_arithmetic_v;
+using metal::is_floating_point_v;
+using metal::is_integral_v;
+using metal::packed_vec;
+using metal::vec;
+
+/* What a type is made of: a scalar is a vector of one. */
+template <class T> struct shape {
+    typedef T element;
+    static constexpr int count = 1;
+    static constexpr bool is_vector = false;
+};
+template <class T, int N> struct shape<vec<T, N>> {
+    typedef T element;
+    static constexpr int count = N;
+    static constexpr bool is_vector = true;
+};
+template <class T, int N> struct shape<packed_vec<T, N>> : shape<vec<T, N>> {};
+template <class T> using element_of = typename shape<T>::element;
+
+template <class S> using if_scalar = enable_if_t<is_arithmetic_v<S> || __is_enum(S)>;
+
+/* Which of N components an index names; a checked image reports one that is none. */
+void report_index();
+SOFTMETAL_INLINE constexpr size_t component(size_t i, size_t count) {
+#if SOFTMETAL_IS_CHECKED
+    if (!__builtin_is_constant_evaluated() && i >= count) report_index();
+#endif
+    return i;
+}
+
+/* Components of a vector, to be changed by an operator; the translator writes it in templates. */
+template <class Vector, class T, int... I> struct part {
+    Vector &whole;
+#define SOFTMETAL_CHANGE(op)                                                                   \
+    SOFTMETAL_INLINE constexpr void operator op(vec<T, sizeof...(I)> by) {                     \
+        int nth = 0;                                                                           \
+        ((whole[I] op by[nth++]), ...);                                                        \
+    }
+    SOFTMETAL_CHANGE(+=)
+    SOFTMETAL_CHANGE(-=)
+    SOFTMETAL_CHANGE(*=)
+    SOFTMETAL_CHANGE(/=)
+    SOFTMETAL_CHANGE(%=)
+    SOFTMETAL_CHANGE(&=)
+    SOFTMETAL_CHANGE(|=)
+    SOFTMETAL_CHANGE(^=)
+#undef SOFTMETAL_CHANGE
+};
+
+/* A shift takes the low bits of its amount, as many as the type's width needs. */
+template <class T> SOFTMETAL_INLINE constexpr T shift_amount(T by) {
+    return by & T(8 * sizeof(T) - 1);
+}
+} // namespace softmetal
+
+/* M(component, more) for each component of a vector of N, with commas between. */
+#define SOFTMETAL_EACH_2(M, ...) M(x, __VA_ARGS__), M(y, __VA_ARGS__)
+#define SOFTMETAL_EACH_3(M, ...) SOFTMETAL_EACH_2(M, __VA_ARGS__), M(z, __VA_ARGS__)
+#define SOFTMETAL_EACH_4(M, ...) SOFTMETAL_EACH_3(M, __VA_ARGS__), M(w, __VA_ARGS__)
+
+#define SOFTMETAL_BINARY(c, op) T(a.c op b.c)
+#define SOFTMETAL_SHIFTED(c, op) T(a.c op softmetal::shift_amount(b.c))
+#define SOFTMETAL_COMPARED(c, op) bool(a.c op b.c)
+#define SOFTMETAL_UNARY(c, op) T(op a.c)
+#define SOFTMETAL_FILL(c, value) c(value)
+#define SOFTMETAL_FROM(c, other) c(T(other.c))
+
+#define SOFTMETAL_OPERATOR(EACH, term, op)                                                     \
+    friend SOFTMETAL_INLINE constexpr vec operator op(vec a, vec b) {                          \
+        return vec(EACH(term, op));                                                            \
+    }                                                                                          \
+    SOFTMETAL_INLINE constexpr vec &operator op## = (vec b) { return *this = *this op b; }
+#define SOFTMETAL_COMPARISON(N, EACH, op)                                                      \
+    friend SOFTMETAL_INLINE constexpr vec<bool, N> operator op(vec a, vec b) {                 \
+        return vec<bool, N>(EACH(SOFTMETAL_COMPARED, op));                                     \
+    }
+#define SOFTMETAL_SIGN(EACH, op)                                                               \
+    friend SOFTMETAL_INLINE constexpr vec operator op(vec a) {                                 \
+        return vec(EACH(SOFTMETAL_UNARY, op));                                                 \
+    }
+
+/* What vectors of 2, 3 and 4 share.  The operators are friends, so that a scalar or a packed
+ * vector on one side converts. */
+#define SOFTMETAL_VECTOR(N, EACH)                                                              \
+    vec() = default;                                                                           \
+    template <class S, class = softmetal::if_scalar<S>> SOFTMETAL_INLINE constexpr vec(S s)    \
+        : EACH(SOFTMETAL_FILL, T(s)) {}                                                        \
+    template <class S, class = softmetal::enable_if_t<!__is_same(S, T)>>                       \
+    SOFTMETAL_INLINE explicit constexpr vec(vec<S, N> o) : EACH(SOFTMETAL_FROM, o) {}          \
+    template <class S, class = softmetal::enable_if_t<!__is_same(S, T)>>                       \
+    SOFTMETAL_INLINE explicit constexpr vec(packed_vec<S, N> o) : EACH(SOFTMETAL_FROM, o) {}   \
+    SOFTMETAL_INLINE constexpr T &operator[](size_t i) {                                       \
+        return (&x)[softmetal::component(i, N)];                                               \
+    }                                                                                          \
+    SOFTMETAL_INLINE constexpr const T &operator[](size_t i) const {                           \
+        return (&x)[softmetal::component(i, N)];                                               \
+    }                                                                                          \
+    template <int... I> SOFTMETAL_INLINE constexpr softmetal::part<vec, T, I...> part() {      \
+        return {*this};                                                                        \
+    }                                                                                          \
+    SOFTMETAL_SWIZZLES_##N SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY,                          \
+                                              +) SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, -) \
+        SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, *) SOFTMETAL_OPERATOR(EACH,                 \
+                                                                         SOFTMETAL_BINARY, /)  \
+            SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, %) SOFTMETAL_OPERATOR(                  \
+                EACH, SOFTMETAL_BINARY, &) SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, |)       \
+                SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY,                                     \
+                                   ^) SOFTMETAL_OPERATOR(EACH, SOFTMETAL_SHIFTED, <<)          \
+                    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_SHIFTED,                                \
+                                       >>) SOFTMETAL_COMPARISON(N, EACH, ==)                   \
+                        SOFTMETAL_COMPARISON(N, EACH, !=) SOFTMETAL_COMPARISON(N, EACH, <)     \
+                            SOFTMETAL_COMPARISON(N, EACH, >) SOFTMETAL_COMPARISON(N, EACH, <=) \
+                                SOFTMETAL_COMPARISON(N, EACH,                                  \
+                                                     >=) SOFTMETAL_COMPARISON(N, EACH, &&)     \
+                                    SOFTMETAL_COMPARISON(N, EACH, ||) SOFTMETAL_SIGN(EACH, -)  \
+                                        SOFTMETAL_SIGN(EACH, +) SOFTMETAL_SIGN(                \
+                                            EACH,                                              \
+                                            ~) friend SOFTMETAL_INLINE constexpr vec<bool, N>  \
+                                        operator!(vec a) {                                     \
+        return a == vec(0);                                                                    \
+    }                                                                                          \
+    SOFTMETAL_INLINE constexpr vec &operator++() { return *this += vec(1); }                   \
+    SOFTMETAL_INLINE constexpr vec &operator--() { return *this -= vec(1); }                   \
+    SOFTMETAL_INLINE constexpr vec operator++(int) {                                           \
+        vec before = *this;                                                                    \
+        ++*this;                                                                               \
+        return before;                                                                         \
+    }                                                                                          \
+    SOFTMETAL_INLINE constexpr vec operator--(int) {                                           \
+        vec before = *this;                                                                    \
+        --*this;                                                                               \
+        return before;                                                                         \
+    }
+
+namespace metal {
+template <class T> struct alignas(2 * sizeof(T)) vec<T, 2> {
+    T x, y;
+    SOFTMETAL_INLINE constexpr vec(T x, T y) : x(x), y(y) {}
+    SOFTMETAL_VECTOR(2, SOFTMETAL_EACH_2)
+};
+
+template <class T> struct alignas(4 * sizeof(T)) vec<T, 3> {
+    T x, y, z;
+    SOFTMETAL_INLINE constexpr vec(T x, T y, T z) : x(x), y(y), z(z) {}
+    SOFTMETAL_INLINE constexpr vec(vec<T, 2> xy, T z) : x(xy.x), y(xy.y), z(z) {}
+    SOFTMETAL_INLINE constexpr vec(T x, vec<T, 2> yz) : x(x), y(yz.x), z(yz.y) {}
+    SOFTMETAL_VECTOR(3, SOFTMETAL_EACH_3)
+};
+
+template <class T> struct alignas(4 * sizeof(T)) vec<T, 4> {
+    T x, y, z, w;
+    SOFTMETAL_INLINE constexpr vec(T x, T y, T z, T w) : x(x), y(y), z(z), w(w) {}
+    SOFTMETAL_INLINE constexpr vec(vec<T, 2> a, T z, T w) : vec(a.x, a.y, z, w) {}
+    SOFTMETAL_INLINE constexpr vec(T x, vec<T, 2> b, T w) : vec(x, b.x, b.y, w) {}
+    SOFTMETAL_INLINE constexpr vec(T x, T y, vec<T, 2> c) : vec(x, y, c.x, c.y) {}
+    /* uint4 v = {1, 2, 3}: what a list leaves out is zero. */
+    SOFTMETAL_INLINE constexpr vec(T x, T y, T z) : vec(x, y, z, T(0)) {}
+    SOFTMETAL_INLINE constexpr vec(vec<T, 2> a, vec<T, 2> c) : vec(a.x, a.y, c.x, c.y) {}
+    SOFTMETAL_INLINE constexpr vec(vec<T, 3> a, T w) : vec(a.x, a.y, a.z, w) {}
+    SOFTMETAL_INLINE constexpr vec(T x, vec<T, 3> b) : vec(x, b.x, b.y, b.z) {}
+    SOFTMETAL_VECTOR(4, SOFTMETAL_EACH_4)
+};
+} // namespace metal
+
+#include "softmetal_packed.h"
+
+/* The name of each vector type, everywhere. */
+#define SOFTMETAL_NAME_VECTORS(T)                                                              \
+    typedef metal::vec<T, 2> T##2;                                                             \
+    typedef metal::vec<T, 3> T##3;                                                             \
+    typedef metal::vec<T, 4> T##4;                                                             \
+    typedef metal::packed_vec<T, 2> packed_##T##2;                                             \
+    typedef metal::packed_vec<T, 3> packed_##T##3;                                             \
+    typedef metal::packed_vec<T, 4> packed_##T##4;                                             \
+    static_assert(sizeof(T##2) == 2 * sizeof(T) && sizeof(T##3) == 4 * sizeof(T) &&            \
+                      sizeof(T##4) == 4 * sizeof(T) && sizeof(packed_##T##3) == 3 * sizeof(T), \
+                  "vectors have Metal's sizes");                                               \
+    namespace metal {                                                                          \
+    using ::packed_##T##2;                                                                     \
+    using ::packed_##T##3;                                                                     \
+    using ::packed_##T##4;                                                                     \
+    using ::T##2;                                                                              \
+    using ::T##3;                                                                              \
+    using ::T##4;                                                                              \
+    }
+SOFTMETAL_NAME_VECTORS(bool)
+SOFTMETAL_NAME_VECTORS(char)
+SOFTMETAL_NAME_VECTORS(uchar)
+SOFTMETAL_NAME_VECTORS(short)
+SOFTMETAL_NAME_VECTORS(ushort)
+SOFTMETAL_NAME_VECTORS(int)
+SOFTMETAL_NAME_VECTORS(uint)
+SOFTMETAL_NAME_VECTORS(long)
+SOFTMETAL_NAME_VECTORS(ulong)
+SOFTMETAL_NAME_VECTORS(half)
+SOFTMETAL_NAME_VECTORS(bfloat)
+SOFTMETAL_NAME_VECTORS(float)
+#undef SOFTMETAL_NAME_VECTORS
+
+namespace metal {
+template <class T> inline constexpr bool is_vector_v =
+    softmetal::shape<remove_cv_t<T>>::is_vector;
+template <class T> struct is_vector : bool_constant<is_vector_v<T>> {};
+template <class T> struct vec_elements
+    : integral_constant<int, softmetal::shape<remove_cv_t<T>>::count> {};
+template <class T> inline constexpr int vec_elements_v = vec_elements<T>::value;
+template <class T> struct make_scalar : type_identity<softmetal::element_of<remove_cv_t<T>>> {};
+template <class T> using make_scalar_t = typename make_scalar<T>::type;
+} // namespace metal
+
+/* The same bytes as another type. */
+template <class To, class From> SOFTMETAL_INLINE constexpr To as_type(From from) {
+    static_assert(sizeof(To) == sizeof(From), "as_type needs a type of the same size");
+    return __builtin_bit_cast(To, from);
+}
+
+#endif /* SOFTMETAL_VECTORS_H */

@@ -1,0 +1,81 @@
+"""Integer expressions of attributes, such as `FIRST + 1`, worked out with the constants of the source."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Sequence
+
+from .declarations import OTHER, Declaration
+from .tokens import Tokens
+
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.LShift: lambda a, b: a << min(b, 64),
+    ast.RShift: operator.rshift,
+    ast.BitOr: operator.or_,
+    ast.BitAnd: operator.and_,
+}
+_MOST_WORDS = 64
+
+
+class Integers:
+    """The integers that a source's attributes name."""
+
+    def __init__(self, tokens: Tokens, declarations: list[Declaration]):
+        self._values = dict(_constants(tokens, declarations))
+
+    def value(self, words: Sequence[str], depth: int = 0) -> int | None:
+        """Return the value, or None where only a compiler knows it."""
+        if not words or len(words) > _MOST_WORDS or depth > 8:
+            return None
+        text = " ".join(_in_python(word) for word in words)
+        try:
+            return self._node(ast.parse(text, mode="eval").body, depth)
+        except (SyntaxError, ValueError, KeyError, ZeroDivisionError):
+            return None
+
+    def _node(self, node: ast.expr, depth: int) -> int:
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            return node.value
+        if isinstance(node, ast.BinOp):
+            return _OPERATORS[type(node.op)](self._node(node.left, depth), self._node(node.right, depth))
+        if isinstance(node, ast.Name):
+            value = self.value(self._values[node.id], depth + 1)
+            if value is not None:
+                return value
+        raise ValueError("no integer")
+
+
+def _in_python(word: str) -> str:
+    if word[:1].isdigit():
+        word = word.rstrip("uUlL").replace("'", "")
+        return f"0o{word}" if word.isdigit() and word.startswith("0") else word
+    return "//" if word == "/" else word
+
+
+def _constants(tokens: Tokens, declarations: list[Declaration]) -> list[tuple[str, list[str]]]:
+    """What stands after `=` in the source's variables, and in its enumerators."""
+    found = []
+    for one in declarations:
+        if one.kind == OTHER and one.last - one.head_end <= _MOST_WORDS and tokens.words[one.head_end] == "=":
+            found.append((one.name(tokens), tokens.words[one.head_end + 1 : one.last]))
+        elif one.body is not None and "enum" in tokens.words[one.first : one.body]:
+            found += _enumerators(tokens, one.body)
+    return found
+
+
+def _enumerators(tokens: Tokens, body: int) -> list[tuple[str, list[str]]]:
+    words = tokens.words
+    found: list[tuple[str, list[str]]] = []
+    for first, end in tokens.split(body + 1, tokens.partner[body]):
+        if first + 1 < end and words[first + 1] == "=":
+            value = words[first + 2 : end]
+        else:
+            value = [found[-1][0], "+", "1"] if found else ["0"]
+        found.append((words[first], value))
+    return found

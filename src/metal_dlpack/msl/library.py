@@ -1,0 +1,167 @@
+"""A Metal library without a Mac: what a source has, and the image of each kernel that is asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import cache, compiler
+from .errors import CompilerError, SourceError
+from .flags import translator_hash
+
+if TYPE_CHECKING:
+    from .kernels import Kernel
+    from .translation import Translation
+
+MATHS = ("fast", "relaxed", "safe")
+
+# The translator is imported when a source is translated: one that the cache knows never is.
+
+
+class Constant(NamedTuple):
+    """A function constant: its type as Metal spells it ("uint", "float4")."""
+
+    name: str
+    type: str
+    index: int  # type: ignore[assignment]  # a tuple has a method of this name, which nobody needs here
+    is_required: bool
+
+
+class Function(NamedTuple):
+    """An entry point, and the function constants that it can read."""
+
+    name: str
+    constants: tuple[Constant, ...]
+
+
+class Library:
+    """What `open_library` returns.  Any thread may use it."""
+
+    def __init__(self, source: str, math: str, functions: list[Function], translation: Translation | None):
+        self._source = source
+        self._math = math
+        self._translation = translation  # None: not yet
+        self._lock = threading.Lock()
+        self.functions = {function.name: function for function in functions}
+
+    def compile(self, name: str, constants: Mapping[int, bytes], *, checked: bool | None = None) -> str:
+        """Return the path of a kernel's image, compiled now if the cache has none.
+
+        constants: the bytes of each function constant's value, by index.  checked: make an image for the checker; None:
+        if SOFTMETAL_KERNEL_CHECK is 1.  Raises SourceError, and KeyError for a kernel that the library does not have.
+        """
+        function = self.functions[name]
+        is_checked = os.environ.get("SOFTMETAL_KERNEL_CHECK") == "1" if checked is None else checked
+        found = compiler.find()
+        values = [part for index in sorted(constants) for part in (str(index), constants[index])]
+        path = cache.made(
+            [
+                *found.key_parts(math=self._math, checked=is_checked),
+                translator_hash(),
+                self._source,
+                function.name,
+                *values,
+            ],
+            ".so",
+            lambda out: self._build(found, out, (name, constants), is_checked),
+        )
+        return str(path)
+
+    def _build(
+        self, found: compiler.Compiler, out: Path, kernel: tuple[str, Mapping[int, bytes]], is_checked: bool
+    ) -> None:
+        text = self._kernel_text(*kernel)
+        try:
+            found.build(text, out, math=self._math, checked=is_checked, source=self._source)
+        except CompilerError as error:
+            raise self._explained(error, kernel[0]) from None
+
+    def _explained(self, error: CompilerError, name: str) -> Exception:
+        """The linker misses a function constant: the source asks for its value."""
+        from .function_constants import MISSING
+
+        index = str(error).partition(MISSING)[2].partition("'")[0].partition(";")[0]
+        if self._translation is None or not index.isdecimal():
+            return error
+        from .messages import of_the_user
+
+        return of_the_user(self._translation.lacks_constant(name, int(index)), self._source)
+
+    def _kernel_text(self, name: str, constants: Mapping[int, bytes]) -> str:
+        with self._lock:
+            if self._translation is None:
+                self._translation = _translated(compiler.find(), self._source)
+            with _lines_of_the_user(self._source):
+                return self._translation.kernel_text(name, constants)
+
+
+def open_library(source: str, math: str = "fast") -> Library:
+    """Read a source: preprocess it, find its kernels, and check all that is no template.
+
+    math: "fast", "relaxed" or "safe", as MTLMathMode.  Raises SourceError, CompilerNotFound.
+    """
+    if math not in MATHS:
+        raise ValueError(f"math is one of {', '.join(MATHS)}, not {math!r}.")
+    found = compiler.find()
+    key = ["library", *found.key_parts(math="safe", checked=False), translator_hash(), source]
+    remembered = cache.read(key)
+    if remembered is not None:
+        return Library(source, math, _from_json(remembered), None)
+    translation = _translated(found, source)
+    with _lines_of_the_user(source):
+        checked = translation.checked_text()
+    found.check(checked, source)
+    functions = [Function(name, tuple(_constants(translation, kernel))) for name, kernel in translation.kernels.items()]
+    cache.write(key, json.dumps(functions).encode())
+    return Library(source, math, functions, translation)
+
+
+def _constants(translation: Translation, kernel: Kernel) -> Iterator[Constant]:
+    """What an instantiation reads depends on its arguments, which only the compiler follows: it requires none."""
+    for one in translation.constants_of(kernel):
+        yield Constant(one.name, one.type, one.index, one.is_required and kernel.instantiation is None)
+
+
+def _from_json(text: bytes) -> list[Function]:
+    return [Function(name, tuple(Constant(*one) for one in constants)) for name, constants in json.loads(text)]
+
+
+def _translated(found: compiler.Compiler, source: str) -> Translation:
+    from .tokens import Unbalanced
+    from .translation import Translation
+
+    preprocessed = found.preprocess(source)
+    try:
+        with _lines_of_the_user(source):
+            return Translation(preprocessed)
+    except Unbalanced:
+        raise _of_unbalanced(found, preprocessed, source) from None
+
+
+@contextlib.contextmanager
+def _lines_of_the_user(source: str) -> Iterator[None]:
+    """What the translator refuses shows the line as the user wrote it."""
+    try:
+        yield
+    except SourceError as error:
+        from .messages import of_the_user
+
+        raise of_the_user(error, source) from None
+
+
+def _of_unbalanced(found: compiler.Compiler, preprocessed: str, source: str) -> SourceError:
+    """The compiler's own words about brackets that do not match, or ours if it sees none."""
+    import re
+
+    from .address_spaces import without
+
+    try:
+        found.check("".join(without(re.split(r"(\w+)", preprocessed))), source)
+    except SourceError as error:
+        return error
+    return SourceError("program_source:1:1: error: a bracket has no partner\n")

@@ -1,0 +1,117 @@
+"""The parameters of a kernel, and what binds each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from . import attributes
+from .integers import Integers
+from .messages import source_error
+from .tokens import Tokens, joined
+
+#: SPEC Metal Shading Language Specification 3.2, table 5.8: attributes for kernel function input arguments.
+_OF_THE_THREAD = {
+    "dispatch_quadgroups_per_threadgroup",
+    "dispatch_simdgroups_per_threadgroup",
+    "dispatch_threads_per_threadgroup",
+    "grid_origin",
+    "grid_size",
+    "quadgroup_index_in_threadgroup",
+    "quadgroups_per_threadgroup",
+    "simdgroup_index_in_threadgroup",
+    "simdgroups_per_threadgroup",
+    "thread_execution_width",
+    "thread_index_in_quadgroup",
+    "thread_index_in_simdgroup",
+    "thread_index_in_threadgroup",
+    "thread_position_in_grid",
+    "thread_position_in_threadgroup",
+    "threadgroup_position_in_grid",
+    "threadgroups_per_grid",
+    "threads_per_grid",
+    "threads_per_simdgroup",
+    "threads_per_threadgroup",
+}
+_BOUND = {"device": "buffer", "constant": "buffer", "threadgroup": "threadgroup"}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    name: str
+    binder: str  # a type of C++
+    condition: tuple[str, ...]  # the words of its [[function_constant(...)]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A parameter as it stands in the source."""
+
+    first: int
+    end: int
+    name: str
+    space: str | None  # "buffer" or "threadgroup": what its address space says
+    attributes: dict[str, tuple[str, ...]]
+
+    def kind(self) -> str | None:
+        return next((kind for kind in ("buffer", "threadgroup") if kind in self.attributes), self.space)
+
+
+def bind(tokens: Tokens, opening: int, integers: Integers) -> list[Parameter]:
+    """The parameters after the `(` at `opening`.  Raises SourceError for one that nothing can be bound to."""
+    written = [_read(tokens, *place) for place in tokens.split(opening + 1, tokens.partner[opening])]
+    written = [one for one in written if tokens.words[one.first : one.end] != ["void"]]
+    free = {kind: _free_indices(written, kind, integers) for kind in ("buffer", "threadgroup")}
+    return [
+        Parameter(one.name, _binder(tokens, one, free, integers), one.attributes.get("function_constant", ()))
+        for one in written
+    ]
+
+
+def _read(tokens: Tokens, first: int, end: int) -> _Written:
+    words = tokens.words[first:end]
+    found = {one.name: one.arguments for one in attributes.within(tokens, first, end)}
+    declared = words[: words.index("=")] if "=" in words else words
+    attribute = next((at for at in range(len(declared)) if attributes.is_attribute(tokens, first + at)), len(declared))
+    declared = declared[:attribute]
+    space = next((_BOUND[word] for word in declared if word in _BOUND), None)
+    return _Written(first, end, _name(declared), space, found)
+
+
+def _name(declared: list[str]) -> str:
+    """`x` of `float *x`, `float x[2]` and `float (&x)[2]`; nothing where there is a type alone."""
+    end = len(declared)
+    if "(" in declared:
+        end = declared.index(")", declared.index("("))
+    elif "[" in declared:
+        end = declared.index("[")
+    identifiers = [word for word in declared[:end] if word.isidentifier()]
+    return identifiers[-1] if len(identifiers) > 1 and declared[end - 1] == identifiers[-1] else ""
+
+
+def _free_indices(written: list[_Written], kind: str, integers: Integers) -> Iterator[int]:
+    used = {integers.value(one.attributes[kind]) for one in written if kind in one.attributes}
+    return (index for index in range(1 << 16) if index not in used)
+
+
+def _binder(tokens: Tokens, one: _Written, free: dict[str, Iterator[int]], integers: Integers) -> str:
+    kind = one.kind()
+    thread = next((name for name in one.attributes if name in _OF_THE_THREAD), None)
+    if thread is not None:
+        return f"softmetal::builtin<softmetal::{thread}>"
+    if kind is None:
+        raise source_error(tokens, one.first, _why_not(one))
+    index = one.attributes.get(kind)
+    value = integers.value(index) if index else next(free[kind])
+    binder = f"softmetal::{kind}<({joined(index)})>" if value is None and index else f"softmetal::{kind}<{value}>"
+    condition = one.attributes.get("function_constant")
+    if condition:
+        return f"metal::conditional_t<bool({joined(condition)}), {binder}, softmetal::absent>"
+    return binder
+
+
+def _why_not(one: _Written) -> str:
+    what = f"parameter '{one.name}' of a kernel" if one.name else "this parameter of a kernel"
+    if one.attributes:
+        return f"{what} has an attribute ('{next(iter(one.attributes))}') that is not supported without a Mac"
+    return f"{what} is neither in an address space nor has an attribute, such as [[buffer(0)]]"

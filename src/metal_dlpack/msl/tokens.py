@@ -1,0 +1,130 @@
+"""A preprocessed source as words, each with the gap before it, and the brackets that belong together.
+
+A gap is white space and directives (`#line`, `#pragma`).  Gaps and words in turn are the source again, letter by
+letter: a rewritten word moves nothing from its line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_TOKEN = re.compile(
+    r"""
+    ((?:\s++|^\#[^\n]*+)*+)                      # the gap
+    ( [A-Za-z_$]\w*+
+    | "(?:\\.|[^"\\\n])*+" | '(?:\\.|[^'\\\n])*+'
+    | \.?\d(?:[eEpP][+-]|'?[\w.])*+              # a number, with its suffix
+    | :: | -> | << | [-+*/%&|^!=<>]= | && | \|\| | \+\+ | -- | . )?+
+    """,
+    re.VERBOSE | re.MULTILINE | re.DOTALL,
+)
+_LINE = re.compile(r'^#line (\d+)(?: "((?:[^"\\]|\\.)*)")?[^\n]*(?:\n|\Z)', re.MULTILINE)
+_KEPT_OF_A_GAP = re.compile(r"^#line [^\n]*|\n", re.MULTILINE)
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+class Unbalanced(Exception):
+    """A bracket without its partner: only the compiler can say well what is wrong."""
+
+
+class Tokens:
+    """Words and gaps of one source.  `partner` leads from each bracket to the other of its pair."""
+
+    def __init__(self, words: list[str], gaps: list[str], partner: dict[int, int]):
+        self.words = words
+        self.gaps = gaps
+        self.partner = partner
+
+    @classmethod
+    def of(cls, text: str) -> Tokens:
+        """Raises Unbalanced."""
+        gaps, words = (list(column) for column in zip(*_TOKEN.findall(text), strict=True))
+        return cls(words, gaps, _partners(words))
+
+    def copy(self) -> Tokens:
+        return Tokens(self.words.copy(), self.gaps.copy(), self.partner)
+
+    def text(self) -> str:
+        return "".join([part for pair in zip(self.gaps, self.words, strict=True) for part in pair])
+
+    def drop(self, first: int, last: int) -> None:
+        """Take the words out, `last` included; their lines stay."""
+        for index in range(first, last + 1):
+            self.words[index] = ""
+            if index > first and len(self.gaps[index]) > 1:
+                self.gaps[index] = "".join(_KEPT_OF_A_GAP.findall(self.gaps[index]))
+
+    def after_angle(self, index: int) -> int:
+        """The word after the `>` that closes the `<` at `index`; `index` itself if none does."""
+        depth, at = 0, index
+        while at < len(self.words):
+            word = self.words[at]
+            if word == "<":
+                depth += 1
+            elif word == ">":
+                depth -= 1
+                if depth == 0:
+                    return at + 1
+            elif word in _CLOSING:
+                at = self.partner[at]
+            elif word in {";", ")", "]", "}"}:
+                break
+            at += 1
+        return index
+
+    def split(self, first: int, end: int) -> list[tuple[int, int]]:
+        """The ranges between the commas of words[first:end] that stand in no brackets."""
+        ranges, begin, at = [], first, first
+        while at < end:
+            word = self.words[at]
+            if word in _CLOSING:
+                at = self.partner[at]
+            elif word == "<":
+                at = max(at, self.after_angle(at) - 1)
+            elif word == ",":
+                ranges.append((begin, at))
+                begin = at + 1
+            at += 1
+        return [*ranges, (begin, end)] if begin < end else ranges
+
+    def place(self, index: int) -> tuple[str, int, int]:
+        """File, line and column where a word stands."""
+        file, line, start = "program_source", 1, 0
+        before = self._text_before(index)
+        for found in _LINE.finditer(before):
+            line, start = int(found[1]), found.end()
+            file = re.sub(r"\\(.)", r"\1", found[2]) if found[2] is not None else file
+        column = len(before) - max(before.rfind("\n") + 1, start) + 1
+        return file, line + before.count("\n", start), column
+
+    def line(self, index: int) -> str:
+        """The line that a word stands on."""
+        text = self.text()
+        at = len(self._text_before(index))
+        return text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0]
+
+    def _text_before(self, index: int) -> str:
+        pairs = zip(self.gaps[:index], self.words[:index], strict=True)
+        return "".join([part for pair in pairs for part in pair]) + self.gaps[index]
+
+
+def joined(words: Iterable[str]) -> str:
+    """Words as text, with a space wherever two would run together."""
+    return " ".join(word for word in words if word)
+
+
+def _partners(words: list[str]) -> dict[int, int]:
+    partner: dict[int, int] = {}
+    opened: list[int] = []
+    for index, word in enumerate(words):
+        if word in _CLOSING:
+            opened.append(index)
+        elif word in {")", "]", "}"}:
+            if not opened or _CLOSING[words[opened[-1]]] != word:
+                raise Unbalanced
+            partner[index] = opened.pop()
+            partner[partner[index]] = index
+    if opened:
+        raise Unbalanced
+    return partner

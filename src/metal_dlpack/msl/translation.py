@@ -1,0 +1,188 @@
+"""A preprocessed Metal source as C++: once for the check of all of it, and for each kernel that is asked for."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+
+from . import (
+    address_spaces,
+    attributes,
+    declarations,
+    function_constants,
+    kernels,
+    literals,
+    swizzles,
+    threadgroup_variables,
+    unsupported,
+)
+from .declarations import FUNCTION, Declaration
+from .errors import SourceError
+from .function_constants import FunctionConstant
+from .integers import Integers
+from .kernels import Kernel
+from .messages import source_error
+from .parameters import Parameter, bind
+from .tokens import Tokens
+
+_SPELLS_LINKAGE = {"inline", "static", "constexpr", "extern", "friend", "METAL_FUNC"}
+_PRAGMA = re.compile(r"^#pragma (METAL\b[^\n]*|unroll\b *\(? *(?!\d+\b)\w[^\n]*)", re.MULTILINE)
+_CONTRACT = re.compile(r"^#pragma METAL (fp contract\b)", re.MULTILINE)
+
+
+class Translation:
+    """What a source says, and its C++.  Raises SourceError, or Unbalanced."""
+
+    def __init__(self, preprocessed: str):
+        source = Tokens.of(preprocessed)
+        self._source = source
+        if "double" in source.words:
+            raise source_error(source, source.words.index("double"), "'double' is not supported in Metal")
+        found = declarations.read(source)
+        self._declarations = found
+        self._integers = Integers(source, found)
+        self.kernels = kernels.find(source, found)
+        self.constants = function_constants.find(source, found, self._integers)
+        self._lacks = unsupported.find(source, found)
+        self._bound: dict[int, list[Parameter]] = {}
+
+    def constants_of(self, kernel: Kernel) -> list[FunctionConstant]:
+        """The function constants that a kernel can reach, through whatever it names."""
+        if not self.constants:
+            return []
+        reached: set[str] = set()
+        ahead = {word for one in (kernel.declaration, kernel.instantiation) if one for word in self._mentions(one)}
+        while ahead:
+            reached |= ahead
+            named = {word for name in ahead for one in self._by_name.get(name, []) for word in self._mentions(one)}
+            ahead = named - reached
+        return [constant for constant in self.constants if constant.name in reached]
+
+    def checked_text(self) -> str:
+        """Everything that a compiler can check before a kernel is asked for: all but templates' insides."""
+        for kernel in self.kernels.values():
+            if id(kernel.declaration) not in self._lacks and kernel.stage == kernels.KERNEL:
+                self._binders(kernel.declaration)
+        tokens = self._cpp.copy()
+        function_constants.specialise(tokens, self.constants, {})
+        return tokens.text()
+
+    def kernel_text(self, name: str, values: Mapping[int, bytes]) -> str:
+        """One kernel and what it may call.  Raises SourceError for a kernel that needs what is not supported."""
+        kernel = self.kernels[name]
+        image = self.image_text(name)
+        for parameter in self._binders(kernel.declaration):
+            for index in self._indices_in(parameter.condition) - set(values):
+                raise self.lacks_constant(name, index)
+        tokens = self._cpp.copy()
+        function_constants.specialise(tokens, self.constants, values, is_final=True)
+        for other in self.kernels.values():
+            if other.instantiation is None and other.declaration is not kernel.declaration:
+                _drop_body(tokens, other.declaration)
+        return f"SOFTMETAL_TEXT_BEGIN\n{tokens.text()}\nSOFTMETAL_TEXT_END\n{image}"
+
+    def lacks_constant(self, name: str, index: int) -> SourceError:
+        """The error of a kernel that reads a function constant without a value."""
+        constant = next(one for one in self.constants if one.index == index)
+        text = f"the kernel '{name}' reads the function constant '{constant.name}' (index {index}), which has no value"
+        return source_error(self._source, constant.declaration.first, text)
+
+    def _indices_in(self, words: tuple[str, ...]) -> set[int]:
+        return {one.index for one in self.constants if one.name in words}
+
+    def image_text(self, name: str) -> str:
+        """What makes an image of a kernel; it stands for the kernel's line.  Raises SourceError as kernel_text does."""
+        kernel = self.kernels[name]
+        self._refuse_what_is_not_supported(kernel)
+        file, line, _ = self._source.place(kernel.at)
+        return f"#line {line} {json.dumps(file)}\n{_image(kernel, self._binders(kernel.declaration))}"
+
+    def _binders(self, function: Declaration) -> list[Parameter]:
+        assert function.parameters is not None
+        if id(function) not in self._bound:
+            self._bound[id(function)] = bind(self._source, function.parameters, self._integers)
+        return self._bound[id(function)]
+
+    def _refuse_what_is_not_supported(self, kernel: Kernel) -> None:
+        if kernel.stage != kernels.KERNEL:
+            what = unsupported.of_stage(kernel.stage)
+            raise source_error(self._source, kernel.at, f"'{kernel.name}' is no kernel: {what} need a Mac")
+        for one in (kernel.declaration, kernel.instantiation):
+            lack = self._lacks.get(id(one))
+            if lack is not None:
+                raise source_error(self._source, lack.at, lack.sentence(kernel.name))
+
+    def _mentions(self, one: Declaration) -> Iterable[str]:
+        return self._source.words[one.first : one.last + 1]
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Declaration]]:
+        named: dict[str, list[Declaration]] = {}
+        for one in self._declarations:
+            named.setdefault(one.name(self._source), []).append(one)
+        return named
+
+    @cached_property
+    def _cpp(self) -> Tokens:
+        """The source as C++ but for function constants."""
+        tokens = self._source.copy()
+        variables = threadgroup_variables.find(tokens)
+        for kernel in self.kernels.values():
+            if kernel.instantiation is not None:
+                tokens.drop(kernel.instantiation.first, kernel.instantiation.last)
+        # Overloads for bfloat, made with Apple's compiler: the shim has them all.
+        completes_library = any(word.startswith("__metal_") for word in tokens.words)
+        for one in self._declarations:
+            is_overload = completes_library and one.namespaces[:1] == ("metal",) and one.kind == FUNCTION
+            if id(one) in self._lacks or is_overload:
+                tokens.drop(one.first, one.last)
+        stay = [one for one in self._declarations if tokens.words[one.first]]
+        stay = address_spaces.drop_duplicates(tokens, stay)
+        for one in stay:
+            _give_linkage(tokens, one)
+        attributes.take_out(tokens)
+        literals.rewrite(tokens.words)
+        swizzles.rewrite(tokens, stay)
+        address_spaces.erase(tokens, stay)
+        threadgroup_variables.rewrite(tokens, [one for one in variables if tokens.words[one.end]])
+        tokens.gaps = [
+            _PRAGMA.sub("", _CONTRACT.sub(r"#pragma clang \1", gap)) if "#pragma" in gap else gap for gap in tokens.gaps
+        ]
+        return tokens
+
+
+def _give_linkage(tokens: Tokens, one: Declaration) -> None:
+    """A function that no one calls is not compiled if it is inline."""
+    if one.kind != FUNCTION:
+        return
+    assert one.parameters is not None
+    for at in kernels.stage_words(tokens, one):
+        tokens.words[at] = ""
+    head = tokens.words[one.first : one.parameters]
+    if not one.is_template and _SPELLS_LINKAGE.isdisjoint(head) and head[-2:-1] != ["::"]:
+        at = one.first if head[0] != "template" else tokens.after_angle(one.first + 1)
+        tokens.gaps[at] += "inline "
+
+
+def _drop_body(tokens: Tokens, one: Declaration) -> None:
+    assert one.body is not None
+    tokens.drop(one.body, one.last)
+    tokens.words[one.body] = ";"
+
+
+def _image(kernel: Kernel, parameters: list[Parameter]) -> str:
+    namespaces = kernel.declaration.namespaces if kernel.instantiation is None else kernel.instantiation.namespaces
+    opened = "".join(f"namespace {name} {{ " for name in namespaces)
+    pointer = "auto softmetal_kernel" if kernel.signature is None else f"void (*softmetal_kernel)({kernel.signature})"
+    types = " ".join(f"typedef {one.binder} softmetal_binder_{nth};" for nth, one in enumerate(parameters))
+    path = "".join(f"{name}::" for name in namespaces)
+    whole = "" if namespaces else "::"  # a kernel `transpose`, beside Metal's own
+    names = ", ".join(json.dumps(one.name) for one in parameters) or "nullptr"
+    binders = [f"{path}softmetal_binder_{nth}" for nth in range(len(parameters))]
+    arguments = ", ".join([f"{path}softmetal_kernel", *binders])
+    return (
+        f"{opened}static constexpr {pointer} = &{whole}{kernel.expression}; {types} {'} ' * len(namespaces)}"
+        f"static const char *const softmetal_argument_names[] = {{{names}}}; SOFTMETAL_IMAGE({arguments})\n"
+    )

@@ -1,0 +1,348 @@
+/* softmetal_compiler.c: see softmetal_compiler.h.
+ *
+ * Calls:   metal_dlpack/msl/for_softmetal.py; compiler.h.
+ * Threads: any, best without the GIL, which is taken: in whatever interpreter the thread belongs
+ *          to, since texts go in and come out, and no object stays.
+ */
+#include "module/softmetal_compiler.h"
+
+#ifndef __APPLE__
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "python/call_python.h"
+#include "softmetal/compiler.h"
+#include "softmetal/settings.h"
+
+#define ERROR_INTERNAL 2 /* MTLLibraryErrorInternal */
+
+static const char module_name[] = "metal_dlpack.msl.for_softmetal";
+static const char *const math_names[] = {[SOFT_MATH_SAFE] = "safe",
+                                         [SOFT_MATH_RELAXED] = "relaxed",
+                                         [SOFT_MATH_FAST] = "fast"};
+
+static bool
+has_interpreter(void)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return Py_IsInitialized() && !Py_IsFinalizing();
+#else
+    return Py_IsInitialized() && !_Py_IsFinalizing();
+#endif
+}
+
+/* ---- answers ---- */
+
+static void
+fail(soft_compile_error *error, int code, const char *text)
+{
+    *error = (soft_compile_error){code, strdup(text)};
+}
+
+/* The exception that is set goes into `*error`.  One that asks the program to stop, Ctrl-C, is
+ * raised again in the main thread as soon as that runs Python: without a text, the caller of
+ * the bridge knows nothing, and may ask again. */
+static void
+fail_by_exception(soft_compile_error *error)
+{
+    PyObject *type, *value, *traceback;
+    bool is_interrupt = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    PyObject *text = PyObject_Repr(value);
+    const char *utf8 = text == NULL ? NULL : PyUnicode_AsUTF8(text);
+    *error = (soft_compile_error){ERROR_INTERNAL, NULL};
+    if (is_interrupt) {
+        PyErr_SetInterrupt();
+    }
+    else {
+        fail(error, ERROR_INTERNAL, utf8 == NULL ? "The compiler failed." : utf8);
+    }
+    PyErr_Clear();
+    Py_XDECREF(text);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+}
+
+/* What stands behind the 0 of an answer: owned (+1).  NULL: `*error` is filled.  Steals `answer`. */
+static PyObject *
+take_answer(PyObject *answer, soft_compile_error *error)
+{
+    PyObject *found;
+    int code;
+    if (answer == NULL || !PyArg_ParseTuple(answer, "iO", &code, &found)) {
+        fail_by_exception(error);
+        Py_XDECREF(answer);
+        return NULL;
+    }
+    if (code != 0) {
+        const char *text = PyUnicode_AsUTF8(found);
+        if (text == NULL) {
+            fail_by_exception(error);
+        }
+        else {
+            fail(error, code, text);
+        }
+        Py_DECREF(answer);
+        return NULL;
+    }
+    Py_INCREF(found);
+    Py_DECREF(answer);
+    return found;
+}
+
+/* ---- what a text holds ---- */
+
+/* False with an exception. */
+static bool
+add_constant(soft_functions *functions, PyObject *constant)
+{
+    const char *name, *type;
+    unsigned index;
+    int is_required;
+    if (!PyArg_ParseTuple(constant, "ssIp", &name, &type, &index, &is_required)) {
+        return false;
+    }
+    if (!soft_functions_add_constant(functions, name, type, index, is_required)) {
+        PyErr_Format(PyExc_ValueError, "the function constant %s has the unknown type %s", name,
+                     type);
+        return false;
+    }
+    return true;
+}
+
+static bool
+add_function(soft_functions *functions, PyObject *function)
+{
+    const char *name;
+    PyObject *constants;
+    if (!PyArg_ParseTuple(function, "sO!", &name, &PyList_Type, &constants)) {
+        return false;
+    }
+    if (!soft_functions_add(functions, name)) {
+        PyErr_NoMemory();
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(constants); i++) {
+        if (!add_constant(functions, PyList_GET_ITEM(constants, i))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* NULL with an exception.  Steals `list`. */
+static soft_functions *
+read_functions(PyObject *list)
+{
+    soft_functions *functions = soft_functions_new();
+    bool is_good = functions != NULL;
+    if (functions == NULL) {
+        PyErr_NoMemory();
+    }
+    for (Py_ssize_t i = 0; is_good && i < PyList_Size(list); i++) {
+        is_good = add_function(functions, PyList_GET_ITEM(list, i));
+    }
+    Py_DECREF(list);
+    if (!is_good || PyErr_Occurred()) {
+        soft_functions_free(functions);
+        return NULL;
+    }
+    return functions;
+}
+
+/* ---- the compiler's two functions; the GIL is held ---- */
+
+static soft_functions *
+open_in_python(const char *source, soft_math math, soft_compile_error *error)
+{
+    PyObject *library = Py_BuildValue("(ss)", source, math_names[math]);
+    PyObject *answer =
+        library == NULL ? NULL : call_python(module_name, "functions", library, NULL);
+    Py_XDECREF(library);
+    PyObject *list = take_answer(answer, error);
+    if (list == NULL) {
+        return NULL;
+    }
+    soft_functions *functions = read_functions(list);
+    if (functions == NULL) {
+        fail_by_exception(error);
+    }
+    return functions;
+}
+
+/* {index: bytes}; NULL with an exception. */
+static PyObject *
+make_constants(const soft_constant_value *values, size_t count)
+{
+    PyObject *constants = PyDict_New();
+    for (size_t i = 0; constants != NULL && i < count; i++) {
+        PyObject *index = PyLong_FromUnsignedLong(values[i].index);
+        PyObject *bytes =
+            PyBytes_FromStringAndSize((const char *)values[i].bytes, values[i].nbytes);
+        if (index == NULL || bytes == NULL || PyDict_SetItem(constants, index, bytes) < 0) {
+            Py_CLEAR(constants);
+        }
+        Py_XDECREF(index);
+        Py_XDECREF(bytes);
+    }
+    return constants;
+}
+
+static char *
+compile_in_python(PyObject *library, PyObject *function, soft_compile_error *error)
+{
+    PyObject *answer = library == NULL || function == NULL
+                           ? NULL
+                           : call_python(module_name, "image", library, function);
+    PyObject *path = take_answer(answer, error);
+    const char *utf8 = path == NULL ? NULL : PyUnicode_AsUTF8(path);
+    char *copy = utf8 == NULL ? NULL : strdup(utf8);
+    if (path != NULL && copy == NULL) {
+        if (!PyErr_Occurred()) {
+            PyErr_NoMemory();
+        }
+        fail_by_exception(error);
+    }
+    Py_XDECREF(path);
+    return copy;
+}
+
+/* ---- from a thread without the GIL ---- */
+
+/* Python, for as long as a call of the compiler takes. */
+typedef struct python_turn {
+    PyGILState_STATE gil;
+    PyObject *type, *value, *traceback; /* the exception that was set */
+} python_turn;
+
+/* False, with `*error`: there is no interpreter any more. */
+static bool
+begin_turn(python_turn *turn, soft_compile_error *error)
+{
+    if (!has_interpreter()) {
+        fail(error, ERROR_INTERNAL, "The Python that compiles kernels has ended.");
+        return false;
+    }
+    turn->gil = PyGILState_Ensure();
+    PyErr_Fetch(&turn->type, &turn->value, &turn->traceback);
+    return true;
+}
+
+static void
+end_turn(python_turn *turn)
+{
+    PyErr_Restore(turn->type, turn->value, turn->traceback);
+    PyGILState_Release(turn->gil);
+}
+
+static soft_functions *
+open_text(const char *source, soft_math math, soft_compile_error *error)
+{
+    python_turn turn;
+    if (!begin_turn(&turn, error)) {
+        return NULL;
+    }
+    soft_functions *functions = open_in_python(source, math, error);
+    end_turn(&turn);
+    return functions;
+}
+
+static char *
+compile_text(const char *source, soft_math math, const char *function,
+             const soft_constant_value *values, size_t count, soft_compile_error *error)
+{
+    python_turn turn;
+    if (!begin_turn(&turn, error)) {
+        return NULL;
+    }
+    bool is_checked = soft_settings_get(SOFT_KERNEL_CHECK) != 0;
+    PyObject *constants = make_constants(values, count);
+    PyObject *asked = constants == NULL ? NULL
+                                        : Py_BuildValue("(sNN)", function, constants,
+                                                        PyBool_FromLong(is_checked));
+    PyObject *library = asked == NULL ? NULL : Py_BuildValue("(ss)", source, math_names[math]);
+    char *path = compile_in_python(library, asked, error);
+    Py_XDECREF(library);
+    Py_XDECREF(asked);
+    end_turn(&turn);
+    return path;
+}
+
+/* Of a long path the end: there is the line. */
+static void
+keep_end(const char *text, char line[SOFT_LINE_NBYTES])
+{
+    size_t nbytes = strlen(text);
+    if (nbytes < SOFT_LINE_NBYTES) {
+        memcpy(line, text, nbytes + 1);
+        return;
+    }
+    const char *end = text + nbytes - (SOFT_LINE_NBYTES - sizeof "...");
+    while ((*end & 0xc0) == 0x80) { /* within a character */
+        end += 1;
+    }
+    snprintf(line, SOFT_LINE_NBYTES, "...%s", end);
+}
+
+/* False with an exception. */
+static bool
+ask_for_lines(const char *image_path, const uint64_t *addresses, size_t count,
+              char (*lines)[SOFT_LINE_NBYTES])
+{
+    PyObject *path = PyUnicode_DecodeFSDefault(image_path);
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        PyObject *address = PyLong_FromUnsignedLongLong(addresses[i]);
+        if (address == NULL) {
+            Py_CLEAR(list);
+            break;
+        }
+        PyList_SET_ITEM(list, (Py_ssize_t)i, address);
+    }
+    PyObject *texts =
+        path == NULL || list == NULL ? NULL : call_python(module_name, "lines", path, list);
+    bool is_good = texts != NULL;
+    for (size_t i = 0; is_good && i < count; i++) {
+        PyObject *text = PySequence_GetItem(texts, (Py_ssize_t)i);
+        const char *utf8 = text == NULL ? NULL : PyUnicode_AsUTF8(text);
+        is_good = utf8 != NULL;
+        keep_end(is_good ? utf8 : "", lines[i]);
+        Py_XDECREF(text);
+    }
+    Py_XDECREF(texts);
+    Py_XDECREF(list);
+    Py_XDECREF(path);
+    return is_good;
+}
+
+static void
+name_lines(const char *image_path, const uint64_t *addresses, size_t count,
+           char (*lines)[SOFT_LINE_NBYTES])
+{
+    python_turn turn;
+    soft_compile_error error = {0};
+    if (!begin_turn(&turn, &error)) {
+        free(error.text);
+        return;
+    }
+    if (!ask_for_lines(image_path, addresses, count, lines)) {
+        PyErr_Clear(); /* the report stands without them */
+    }
+    end_turn(&turn);
+}
+
+void
+softmetal_compiler_install(void)
+{
+    static const softmetal_compiler compiler = {open_text, compile_text, name_lines};
+    softmetal_set_compiler(&compiler);
+}
+#else
+void
+softmetal_compiler_install(void)
+{
+}
+#endif

@@ -1,0 +1,26 @@
+/* check_races.h: an access against what the shadow remembers.
+ *
+ * Owns:    nothing.
+ * Calls:   check_memory.h for names, check_order.h, check_shadow.h, check_report.h.
+ * Threads: the OS thread that runs the launch.
+ */
+#ifndef SOFT_CHECK_RACES_H
+#define SOFT_CHECK_RACES_H
+
+#include "softmetal/kernels/check_state.h"
+
+/* nbytes > 0; the range's shadow has cells. */
+void soft_race_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
+                     soft_u32 how, const void *site);
+void soft_race_judge(soft_check *check);
+
+/* Before anything else happens: judge check->rewrite, if there is one. */
+static inline void
+soft_race_settle(soft_check *check)
+{
+    if (__builtin_expect(check->rewrite.range != NULL, 0)) {
+        soft_race_judge(check);
+    }
+}
+
+#endif /* SOFT_CHECK_RACES_H */

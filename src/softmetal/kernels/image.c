@@ -1,0 +1,144 @@
+/* image.c: see image.h.
+ *
+ * Owns:    what soft_image_open made, until the last release.
+ * Calls:   the loader; threadgroup.h.
+ * Threads: see image.h.
+ */
+#define _GNU_SOURCE /* dladdr, dl_iterate_phdr */
+
+#include "softmetal/kernels/image.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "softmetal/kernels/threadgroup.h"
+#include "softmetal/process_flags.h"
+
+struct soft_loaded_image {
+    int references;
+    void *library; /* owned */
+    soft_image *image;
+    uint64_t group_ns;
+    char path[];
+};
+
+static soft_image *
+find_image(void *library, const char *path, char *error, size_t error_nbytes)
+{
+    soft_image *image = dlsym(library, "softmetal_image");
+    if (image == NULL) {
+        snprintf(error, error_nbytes, "The file %s is not a compiled kernel.", path);
+        return NULL;
+    }
+    if (image->abi != SOFT_KERNEL_ABI) {
+        snprintf(error, error_nbytes,
+                 "The compiled kernel %s has version %u of the interface, and this run time "
+                 "version %u: delete the file, and it is compiled again.",
+                 path, image->abi, SOFT_KERNEL_ABI);
+        return NULL;
+    }
+    return image;
+}
+
+soft_loaded_image *
+soft_image_open(const char *path, char *error, size_t error_nbytes)
+{
+    if (soft_process_is_forked()) {
+        snprintf(error, error_nbytes, "Kernels cannot be used in a forked child.");
+        return NULL;
+    }
+    size_t path_nbytes = strlen(path) + 1;
+    soft_loaded_image *loaded = malloc(sizeof *loaded + path_nbytes);
+    if (loaded == NULL) {
+        snprintf(error, error_nbytes, "There is no memory for the compiled kernel %s.", path);
+        return NULL;
+    }
+    *loaded = (soft_loaded_image){.references = 1};
+    memcpy(loaded->path, path, path_nbytes);
+    loaded->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (loaded->library == NULL) {
+        snprintf(error, error_nbytes, "The compiled kernel cannot be loaded: %s.", dlerror());
+    }
+    else {
+        loaded->image = find_image(loaded->library, path, error, error_nbytes);
+    }
+    if (loaded->image == NULL) {
+        soft_image_release(loaded);
+        return NULL;
+    }
+    const soft_runtime *runtime = loaded->image->is_checked ? &soft_threadgroup_checked_runtime
+                                                            : &soft_threadgroup_runtime;
+    __atomic_store_n(&loaded->image->runtime, runtime, __ATOMIC_RELEASE);
+    return loaded;
+}
+
+soft_loaded_image *
+soft_image_retain(soft_loaded_image *image)
+{
+    __atomic_add_fetch(&image->references, 1, __ATOMIC_RELAXED);
+    return image;
+}
+
+/* In a forked child the library stays: the loader's lock may be held there. */
+void
+soft_image_release(soft_loaded_image *image)
+{
+    if (image == NULL || __atomic_sub_fetch(&image->references, 1, __ATOMIC_ACQ_REL) > 0) {
+        return;
+    }
+    if (image->library != NULL && !soft_process_is_forked()) {
+        dlclose(image->library);
+    }
+    free(image);
+}
+
+const soft_image *
+soft_image_facts(const soft_loaded_image *image)
+{
+    return image->image;
+}
+
+static int
+measure(struct dl_phdr_info *library, size_t info_nbytes, void *context)
+{
+    soft_image_place *place = context;
+    (void)info_nbytes;
+    if ((const char *)library->dlpi_addr != place->base) {
+        return 0;
+    }
+    for (int index = 0; index < library->dlpi_phnum; index++) {
+        const ElfW(Phdr) *segment = &library->dlpi_phdr[index];
+        size_t end = segment->p_vaddr + segment->p_memsz;
+        if (segment->p_type == PT_LOAD && end > place->nbytes) {
+            place->nbytes = end;
+        }
+    }
+    return 1;
+}
+
+soft_image_place
+soft_image_where(const soft_loaded_image *image)
+{
+    soft_image_place place = {NULL, 0};
+    Dl_info info;
+    if (dladdr(image->image, &info) != 0) {
+        place.base = info.dli_fbase;
+        dl_iterate_phdr(measure, &place);
+    }
+    return place;
+}
+
+uint64_t *
+soft_image_group_ns(soft_loaded_image *image)
+{
+    return &image->group_ns;
+}
+
+const char *
+soft_image_path(const soft_loaded_image *image)
+{
+    return image->path;
+}

@@ -1,0 +1,195 @@
+/* launch.c: see launch.h.
+ *
+ * Owns:    the state of a launch, on the caller's stack.
+ * Calls:   image.h, threadgroup.h, thread_pool.h, check.h, settings.h.
+ * Threads: see launch.h.
+ */
+#include "softmetal/kernels/launch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "softmetal/kernels/check.h"
+#include "softmetal/kernels/thread_pool.h"
+#include "softmetal/kernels/threadgroup.h"
+#include "softmetal/monotonic.h"
+#include "softmetal/process_flags.h"
+#include "softmetal/settings.h"
+
+#define ALONE_NS 20000  /* so long a launch runs before others are worth waking */
+#define MOST_AT_ONCE 64 /* threadgroups */
+#define SHARES 8        /* pieces for each OS thread, so that all end at about the same time */
+
+typedef struct work {
+    soft_run run;
+    uint64_t begun_count; /* atomic: threadgroups that somebody has taken */
+    int threads;
+} work;
+
+/* Take up to `most` threadgroups.  0: none is left. */
+static uint64_t
+claim(work *work, uint64_t most, uint64_t *first)
+{
+    uint64_t total = work->run.group_count;
+    *first = __atomic_load_n(&work->begun_count, __ATOMIC_RELAXED);
+    if (*first >= total) {
+        return 0;
+    }
+    *first = __atomic_fetch_add(&work->begun_count, most, __ATOMIC_RELAXED);
+    if (*first >= total) {
+        return 0;
+    }
+    return most < total - *first ? most : total - *first;
+}
+
+/* Run threadgroups until none is left to begin. */
+static void
+work_off(work *work, soft_threadgroup *group)
+{
+    uint64_t first, count, share = work->run.group_count / (uint64_t)(SHARES * work->threads);
+    uint64_t most = share == 0 ? 1 : share < MOST_AT_ONCE ? share : MOST_AT_ONCE;
+    while ((count = claim(work, most, &first)) != 0 &&
+           soft_threadgroup_run(group, &work->run, first, count)) {
+    }
+}
+
+static void
+help(void *context)
+{
+    soft_threadgroup *group = soft_threadgroup_take();
+    if (group != NULL) {
+        work_off(context, group);
+        soft_threadgroup_give_back(group);
+    }
+}
+
+/* Run threadgroups, more at a time each time, until it has lasted a while.  False: all is done,
+ * or the run is stopped. */
+static bool
+work_alone(work *work, soft_threadgroup *group, uint64_t begin_ns)
+{
+    uint64_t first, count, most = 1;
+    while ((count = claim(work, most, &first)) != 0) {
+        if (!soft_threadgroup_run(group, &work->run, first, count)) {
+            return false;
+        }
+        if (soft_monotonic_ns() - begin_ns > ALONE_NS) {
+            return true;
+        }
+        most = most < MOST_AT_ONCE ? 2 * most : most;
+    }
+    return false;
+}
+
+static void
+work_together(work *work, soft_threadgroup *group)
+{
+    soft_pool_job job = {.work = help, .context = work};
+    soft_thread_pool_invite(&job);
+    work_off(work, group);
+    soft_thread_pool_await(&job);
+}
+
+/* Others are woken if the kernel's last launch says that it pays, or this one does by lasting. */
+static void
+run_plain(work *work, soft_threadgroup *group, uint64_t *group_ns)
+{
+    uint64_t count = work->run.group_count;
+    work->threads = count > 1 ? soft_thread_pool_size() : 1;
+    if (work->threads == 1) {
+        work_off(work, group);
+        return;
+    }
+    uint64_t expected_ns = __atomic_load_n(group_ns, __ATOMIC_RELAXED);
+    uint64_t begin_ns = soft_monotonic_ns();
+    bool is_shared = expected_ns > 2 * ALONE_NS / count;
+    if (is_shared || work_alone(work, group, begin_ns)) {
+        work_together(work, group);
+        is_shared = true;
+    }
+    uint64_t lasted_ns = soft_monotonic_ns() - begin_ns;
+    uint64_t workers = is_shared ? (uint64_t)work->threads : 1;
+    __atomic_store_n(group_ns, lasted_ns * workers / count, __ATOMIC_RELAXED);
+}
+
+/* On this OS thread alone, one threadgroup after the other. */
+static bool
+run_checked(work *work, soft_threadgroup *group, const soft_loaded_image *image, char *error,
+            size_t error_nbytes)
+{
+    const char *kernel = work->run.launch->kernel;
+    soft_image_place place = soft_image_where(image);
+    soft_check_launch launch = {
+        .kernel = kernel != NULL ? kernel : "kernel",
+        .image_path = soft_image_path(image),
+        .image_base = place.base,
+        .image_nbytes = place.nbytes,
+        .image = work->run.image,
+        .launch = work->run.launch,
+        .view_nbytes = work->run.launch->buffer_nbytes,
+        .abandon = soft_threadgroup_abandon,
+    };
+    if (!soft_check_begin(&launch)) {
+        snprintf(error, error_nbytes, "The kernel cannot be checked: there is no memory.");
+        return false;
+    }
+    bool is_done = soft_threadgroup_run(group, &work->run, 0, work->run.group_count);
+    snprintf(error, error_nbytes, "%s", is_done ? "" : work->run.text);
+    return soft_check_end(error, error_nbytes) && is_done;
+}
+
+/* The number of threadgroups; 0 with a text: these extents are not Metal's. */
+static uint64_t
+count_groups(const soft_launch *launch, char *error, size_t error_nbytes)
+{
+    uint64_t threads = 1, groups = 1;
+    for (int axis = 0; axis < 3; axis++) {
+        threads *= launch->group[axis];
+        groups *= launch->groups[axis];
+    }
+    if (threads == 0 || threads > SOFT_MOST_THREADS) {
+        snprintf(error, error_nbytes,
+                 "A threadgroup (%u, %u, %u) has %llu threads; it may have 1 to %d.",
+                 launch->group[0], launch->group[1], launch->group[2],
+                 (unsigned long long)threads, SOFT_MOST_THREADS);
+        return 0;
+    }
+    return groups;
+}
+
+bool
+soft_image_run(soft_loaded_image *image, const soft_launch *launch, char *error,
+               size_t error_nbytes)
+{
+    error[0] = '\0';
+    if (soft_process_is_forked()) {
+        snprintf(error, error_nbytes, "Kernels cannot run in a forked child.");
+        return false;
+    }
+    uint64_t group_count = count_groups(launch, error, error_nbytes);
+    if (group_count == 0) {
+        return error[0] == '\0';
+    }
+    soft_threadgroup *group = soft_threadgroup_take();
+    if (group == NULL) {
+        snprintf(error, error_nbytes, "A kernel cannot run: there is no memory.");
+        return false;
+    }
+    const soft_image *facts = soft_image_facts(image);
+    work work = {.run = {.image = facts, .launch = launch, .group_count = group_count}};
+    work.run.is_checked = facts->is_checked;
+    work.run.is_poisoned = soft_settings_get(SOFT_POISON) != 0;
+    soft_shuffle_begin(&work.run.shuffle, group_count);
+    work.run.is_straight = !facts->has_syncs && work.run.shuffle.order == SOFT_ORDER_FIRST;
+    bool is_done;
+    if (facts->is_checked) {
+        is_done = run_checked(&work, group, image, error, error_nbytes);
+    }
+    else {
+        run_plain(&work, group, soft_image_group_ns(image));
+        is_done = work.run.is_stopped == 0;
+        snprintf(error, error_nbytes, "%s", is_done ? "" : work.run.text);
+    }
+    soft_threadgroup_give_back(group);
+    return is_done;
+}

@@ -1,0 +1,58 @@
+/* simdgroup.c: see simdgroup.h.
+ *
+ * Owns:    nothing of its own.
+ * Calls:   nothing.
+ * Threads: see simdgroup.h.
+ */
+#include "softmetal/kernels/simdgroup.h"
+
+void
+soft_simdgroup_begin(soft_simdgroup *simdgroup, soft_u32 lanes)
+{
+    simdgroup->ready = lanes;
+    simdgroup->meeting = simdgroup->at_barrier = simdgroup->begun = simdgroup->met = 0;
+}
+
+/* The lanes at the site with the lowest address. */
+SOFT_ON_FIBER static soft_u32
+lanes_of_first_site(const soft_simdgroup *simdgroup)
+{
+    soft_u32 lanes = 0;
+    const void *first = NULL;
+    for (soft_u32 left = simdgroup->meeting; left != 0; left &= left - 1) {
+        soft_u32 lane = (soft_u32)__builtin_ctz(left);
+        const void *site = simdgroup->sites[lane];
+        if (lanes == 0 || (uintptr_t)site < (uintptr_t)first) {
+            first = site;
+            lanes = 0;
+        }
+        lanes |= (soft_u32)(site == first) << lane;
+    }
+    return lanes;
+}
+
+/* Lanes that stay bring what they gave to the half that is filled next: nobody reads it any
+ * more, for whoever met before has come again since. */
+SOFT_ON_FIBER static void
+carry_over(soft_simdgroup *simdgroup, soft_u32 staying)
+{
+    soft_u32 half = simdgroup->half;
+    for (; staying != 0; staying &= staying - 1) {
+        int lane = __builtin_ctz(staying);
+        memcpy(simdgroup->values[half ^ 1][lane], simdgroup->values[half][lane],
+               SOFT_SIMD_SLOT);
+    }
+}
+
+SOFT_ON_FIBER void
+soft_simdgroup_meet(soft_simdgroup *simdgroup)
+{
+    soft_u32 lanes = simdgroup->meeting;
+    if (simdgroup->is_divergent) {
+        lanes = lanes_of_first_site(simdgroup);
+        carry_over(simdgroup, simdgroup->meeting & ~lanes);
+    }
+    simdgroup->met = simdgroup->ready = lanes;
+    simdgroup->meeting &= ~lanes;
+    simdgroup->half ^= 1;
+}

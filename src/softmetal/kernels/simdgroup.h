@@ -1,0 +1,73 @@
+/* simdgroup.h: 32 threads that give each other values: who is where, and who goes on together.
+ *
+ * Each lane is in one of five states:
+ *
+ *     ready ──runs──► meeting     it waits in a SIMD-group function
+ *       ▲               │         when no lane is ready any more, the lanes of one site go on
+ *       │◄──────────────┘
+ *       │◄───────── at_barrier    it waits for the whole threadgroup
+ *     (running, or returned: in no mask)
+ *
+ * Lanes whose calls diverge wait at different sites.  The site that comes first in the code goes
+ * on first, all of its lanes together: lanes that were sent one way meet those sent another where
+ * the ways join, as they do on a GPU.
+ *
+ * Owns:      the bytes that lanes gave.
+ * Calls:     nothing.
+ * Threads:   the OS thread that runs the threadgroup.
+ * Invariant: lanes that come write into one half of `values`, lanes that went on read the other.
+ */
+#ifndef SOFT_SIMDGROUP_H
+#define SOFT_SIMDGROUP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "softmetal/kernels/fiber.h"
+
+typedef struct soft_simdgroup {
+    soft_u32 ready, meeting, at_barrier; /* bit i: lane i */
+    soft_u32 begun;                      /* lanes that have a fiber */
+    soft_u32 met;                        /* lanes that went on together last */
+    soft_u32 half;                       /* of values: for lanes that come */
+    bool is_divergent;                   /* lanes meet at several sites */
+    const void *sites[SOFT_SIMD_WIDTH];
+    _Alignas(64) soft_u8 values[2][SOFT_SIMD_WIDTH][SOFT_SIMD_SLOT];
+} soft_simdgroup;
+
+/* A SIMD-group of which these lanes exist, and none has run. */
+void soft_simdgroup_begin(soft_simdgroup *simdgroup, soft_u32 lanes);
+/* No lane is ready, and some meet: those of one site become ready, and are in `met`. */
+void soft_simdgroup_meet(soft_simdgroup *simdgroup);
+
+/* A lane comes to a SIMD-group function with some bytes. */
+SOFT_ON_FIBER static inline void
+soft_simdgroup_come(soft_simdgroup *simdgroup, soft_u32 lane, const void *bytes,
+                    soft_u32 nbytes, const void *site)
+{
+    soft_u8 *slot = simdgroup->values[simdgroup->half][lane];
+    if (nbytes == 4) {
+        memcpy(slot, bytes, 4);
+    }
+    else if (nbytes != 0) {
+        memcpy(slot, bytes, nbytes);
+    }
+    if (simdgroup->meeting == 0) {
+        simdgroup->is_divergent = false;
+    }
+    else if (simdgroup->sites[__builtin_ctz(simdgroup->meeting)] != site) {
+        simdgroup->is_divergent = true;
+    }
+    simdgroup->sites[lane] = site;
+    simdgroup->meeting |= UINT32_C(1) << lane;
+}
+
+/* What the lanes in `met` gave. */
+SOFT_ON_FIBER static inline const soft_u8 *
+soft_simdgroup_values(const soft_simdgroup *simdgroup)
+{
+    return simdgroup->values[simdgroup->half ^ 1][0];
+}
+
+#endif /* SOFT_SIMDGROUP_H */

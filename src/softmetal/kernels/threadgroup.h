@@ -1,0 +1,80 @@
+/* threadgroup.h: the threads of one threadgroup, taking turns on one OS thread.
+ *
+ *     soft_run          one launch: what all OS threads that work on it share
+ *       ▲ borrowed
+ *     soft_threadgroup  one OS thread's: runs threadgroup after threadgroup of the run
+ *       ├── simdgroups[32]   which lanes are ready, meet, wait at the barrier
+ *       ├── fibers[1024]     stacks, made when first needed, kept for ever
+ *       ├── fiber_of[][]     on which of them a lane runs or waits
+ *       └── memory           what the threads share
+ *
+ * A kernel without syncs runs by rows, on one fiber.  Otherwise each thread runs until it waits,
+ * and then another runs; a fiber whose thread returns takes the next thread, or the next
+ * threadgroup, so that a kernel that never waits never switches.
+ *
+ * Owns:    the fibers and the memory of threadgroups.
+ * Calls:   fiber.h, simdgroup.h, placement.h, threadgroup_memory.h, shuffle.h, check.h.
+ * Threads: a soft_threadgroup is one OS thread's from take to give_back.
+ */
+#ifndef SOFT_THREADGROUP_H
+#define SOFT_THREADGROUP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "softmetal/kernels/fiber.h"
+#include "softmetal/kernels/placement.h"
+#include "softmetal/kernels/shuffle.h"
+#include "softmetal/kernels/simdgroup.h"
+#include "softmetal/kernels/threadgroup_memory.h"
+
+#define SOFT_MOST_SIMDGROUPS (SOFT_MOST_THREADS / SOFT_SIMD_WIDTH)
+#define SOFT_STOP_TEXT_NBYTES 256
+
+typedef struct soft_run {
+    const soft_image *image;
+    const soft_launch *launch;
+    soft_shuffle shuffle;
+    uint64_t group_count;
+    bool is_straight, is_checked, is_poisoned;
+    int is_stopped; /* atomic: 1 someone writes `text`, 2 it is written */
+    char text[SOFT_STOP_TEXT_NBYTES];
+} soft_run;
+
+typedef struct soft_threadgroup {
+    soft_run *run; /* borrowed while it works */
+    uint64_t next_group, end_group;
+    soft_placement placement;
+    uint64_t random;
+    soft_u32 runnable;        /* bit i: SIMD-group i has lanes that are ready, or meet */
+    soft_u32 waiting;         /* bit i: SIMD-group i has lanes at the barrier */
+    soft_u32 simdgroup, lane; /* of the thread that runs */
+    soft_fiber *current, *free;
+    unsigned fiber_count;
+    void *host; /* the OS thread's own stack, while fibers run */
+    struct soft_threadgroup *next_idle;
+    soft_fiber *fiber_of[SOFT_MOST_SIMDGROUPS][SOFT_SIMD_WIDTH];
+    void *stack_of[SOFT_MOST_SIMDGROUPS]
+                  [SOFT_SIMD_WIDTH]; /* its stack pointer, while it waits */
+    soft_simdgroup simdgroups[SOFT_MOST_SIMDGROUPS];
+    soft_fiber fibers[SOFT_MOST_THREADS];
+    soft_threadgroup_memory memory;
+} soft_threadgroup;
+
+/* One that nobody uses, or a new one; NULL: there is no memory. */
+soft_threadgroup *soft_threadgroup_take(void);
+void soft_threadgroup_give_back(soft_threadgroup *group);
+
+/* Run these threadgroups, of run->group_count.  False: the run was stopped. */
+bool soft_threadgroup_run(soft_threadgroup *group, soft_run *run, uint64_t first,
+                          uint64_t count);
+
+/* On a fiber: leave the kernel for good, and with it the soft_threadgroup_run that it runs in.
+ * The run is stopped; the first text stays.  Never returns. */
+void soft_threadgroup_stop(const char *text) __attribute__((noreturn));
+void soft_threadgroup_abandon(void); /* the same, without a text: the checker has its own */
+
+extern const soft_runtime soft_threadgroup_runtime, soft_threadgroup_checked_runtime;
+
+#endif /* SOFT_THREADGROUP_H */

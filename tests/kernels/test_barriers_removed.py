@@ -1,0 +1,51 @@
+"""Each barrier of real kernels is taken out, one at a time, and the checker says so; where it does not, none was needed.
+
+A GPU may give the right result without a barrier, on most days; the software Metal, whose threads run in a fixed order,
+does so always.  So it is the checker that must see it.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from barrier_kernels import CASES
+from places import SUPPORT, python_path
+
+pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_kernels]
+
+#: Kernel, number of the barrier: why none is needed there.
+REDUNDANT = {
+    ("scan_by_tree", 2): "In the last round a thread writes the two items that it reads after the barrier.",
+    ("ggml_matmul", 0): "It is for a K that is no multiple of 32, and not compiled here.",
+    ("ggml_matmul", 3): "It only holds the lanes of a SIMD-group together between loads: mem_none.",
+    ("ggml_matmul", 4): "The same.",
+    ("ggml_matmul", 5): "The same.",
+}
+#: A few kernels in each run; the others where there is time.
+QUICK = {"tree_sum", "transpose", "ggml_l2_norm"}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in CASES]
+)
+def test_a_barrier_that_is_missed_is_reported(name):
+    checked = {"SOFTMETAL_KERNEL_CHECK": "1", "SOFTMETAL_VALIDATION": "1", "SOFTMETAL_VALIDATION_MODE": "log"}
+    done = subprocess.run(
+        [sys.executable, SUPPORT / "barrier_kernels.py", name],
+        env={**os.environ, **checked, "PYTHONPATH": python_path()},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    whole, *without = json.loads(done.stdout)
+    assert whole["reports"] == []
+    assert without, "no barrier was found in the source"
+    for number, removed in enumerate(without):
+        is_needed = (name, number) not in REDUNDANT
+        assert bool(removed["reports"]) == is_needed, (
+            f"without the barrier of line {removed['line']}: {removed['reports']}"
+        )

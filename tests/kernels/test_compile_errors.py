@@ -1,0 +1,138 @@
+"""A source that does not compile: the error names the user's line, as a SyntaxError, on both systems."""
+
+import copy
+import linecache
+import pickle
+import traceback
+
+import pytest
+
+import metal_dlpack as md
+from metal_dlpack import compile_errors
+
+METAL = "#include <metal_stdlib>\nusing namespace metal;\n"
+#: What is wrong, and the line that is marked by `// <- here`.
+BROKEN = {
+    "an unknown name": "kernel void f(device float *x) {\n    x[0] = y;  // <- here\n}",
+    "a missing semicolon": "kernel void f(device float *x) {\n    x[0] = 1  // <- here\n}",
+    "an unknown type": "kernel void f(device flaot *x) {  // <- here\n    x[0] = 1;\n}",
+    "an unknown function": "kernel void f(device float *x) {\n    x[0] = sine(x[0]);  // <- here\n}",
+    "a member that a vector has not": "kernel void f(device float2 *x) {\n    x[0].z = 1;  // <- here\n}",
+    "a write to what is const": "kernel void f(device const float *x) {\n    x[0] = 1;  // <- here\n}",
+    "a missing brace": "kernel void f(device float *x) {\n    if (x[0] > 0) {\n        x[0] = 1;\n}  // <- here",
+    "a surplus brace": "kernel void f(device float *x) {\n    x[0] = 1;\n}\n}  // <- here",
+    "an unknown method": "kernel void f(device float *x) {\n    x.fill(1);  // <- here\n}",
+    "a number of arguments": "float g(float a, float b) { return a + b; }\nkernel void f(device float *x) {\n    x[0] = g(1);  // <- here\n}",
+    "a second definition": "float g() { return 1; }\nfloat g() { return 2; }  // <- here\nkernel void f(device float *x) { x[0] = g(); }",
+    "a bad return": 'float g() { return "x"; }  // <- here\nkernel void f(device float *x) { x[0] = g(); }',
+    "a return without a value": "float g() {\n    return;  // <- here\n}\nkernel void f(device float *x) { x[0] = g(); }",
+    "an unfinished text": "kernel void f(device float *x) {\n    x[0] = 'a;  // <- here\n}",
+    "an #error": "#error not today  // <- here\nkernel void f(device float *x) {}",
+    "an #if without its end": "kernel void f(device float *x) {}\n#if 1  // <- here\n",
+    "an unknown directive": "#inklude <metal_stdlib>  // <- here\nkernel void f(device float *x) {}",
+    "an assertion": 'static_assert(sizeof(float) == 8, "no");  // <- here\nkernel void f(device float *x) {}',
+    "a pointer for a number": "kernel void f(device float *x) {\n    float y = x;  // <- here\n    x[0] = y;\n}",
+    "a void value": "kernel void f(device float *x) {\n    x[0] = (void)1;  // <- here\n}",
+    "an unknown template": "kernel void f(device float *x) {\n    x[0] = as_tpye<float>(1);  // <- here\n}",
+    "a break outside": "kernel void f(device float *x) {\n    break;  // <- here\n}",
+}
+
+
+def error_for(source, **options):
+    with pytest.raises(md.CompileError) as caught:
+        md.kernel(source, **options)
+    return caught.value
+
+
+@pytest.mark.needs_kernels
+@pytest.mark.parametrize("what", BROKEN)
+def test_the_line_is_the_users(what):
+    source = METAL + BROKEN[what]
+    line = next(number for number, text in enumerate(source.splitlines(), 1) if "// <- here" in text)
+    error = error_for(source)
+    assert (error.filename, error.lineno) == ("program_source", line), error.diagnostics
+    assert all(one.file == "program_source" for one in error.diagnostics)
+
+
+@pytest.mark.needs_kernels
+def test_the_name_of_the_source_is_the_files():
+    source = METAL + BROKEN["an unknown name"]
+    error = error_for(source, defines={"A": 1, "B": 2}, math="safe")
+    assert (error.filename, error.lineno) == ("program_source", 4)
+    with pytest.raises(md.CompileError) as caught:
+        md.Library(source, name="my.metal")
+    named = caught.value
+    assert (named.filename, named.lineno, named.offset) == ("my.metal", 4, 12)
+    assert named.text.strip().startswith("x[0] = y;")
+    assert "'y'" in named.msg
+    (first, *_) = named.diagnostics
+    assert first == ("my.metal", 4, 12, "error", named.msg)
+
+
+@pytest.mark.needs_kernels
+def test_an_error_that_constants_make_comes_with_the_kernel():
+    source = METAL + (
+        "constant int N [[function_constant(0)]];\nkernel void f(device float *x) {\n    x[0] = y;  // <- here\n}"
+    )
+    with pytest.raises(md.CompileError) as caught:
+        md.Library(source).kernel("f", {"N": 1})
+    assert caught.value.lineno == 5
+
+
+WORDS = (
+    "program_source:3:5: error: use of undeclared identifier 'x'\n    x = 3;\n    ^\n"
+    "program_source:2:1: note: 'y' declared here\nint y;\n^\n"
+    "a b/lib.h:7:9: warning: unused variable 'z'\n    int z;\n        ^\n"
+    "my.metal:9:1: fatal error: too many errors\n"
+)
+
+
+def test_all_that_is_said_is_told():
+    error = compile_errors.error_of("Compilation failed: \n\n" + WORDS)
+    assert isinstance(error, SyntaxError)
+    assert (error.msg, error.filename, error.lineno, error.offset, error.text) == (
+        "use of undeclared identifier 'x'",
+        "program_source",
+        3,
+        5,
+        "    x = 3;",
+    )
+    assert [(one.file, one.line, one.column, one.severity) for one in error.diagnostics] == [
+        ("program_source", 3, 5, "error"),
+        ("program_source", 2, 1, "note"),
+        ("a b/lib.h", 7, 9, "warning"),
+        ("my.metal", 9, 1, "error"),
+    ]
+
+
+def test_a_traceback_shows_the_line_and_the_rest():
+    printed = "".join(traceback.format_exception(compile_errors.error_of(WORDS)))
+    assert '  File "program_source", line 3\n    x = 3;\n    ^\n' in printed
+    assert "CompileError: use of undeclared identifier 'x'" in printed
+    assert "warning: unused variable 'z'" in printed
+    linecache.checkcache()
+
+
+@pytest.mark.parametrize(
+    ("words", "msg", "line", "text"),
+    [
+        ("error: no kernel\n", "no kernel", None, None),
+        ("Compiler crashed", "Compiler crashed", None, None),
+        ("", "Metal does not compile the source, and gives no reason", None, None),
+        ("k.metal:3: error: bad\n", "bad", 3, None),
+        ("k.metal:3:7: error: bad\n    3 |   int x\n      |   ^\n", "bad", 3, "  int x"),
+        ("k.metal:3:7: error: one\nk.metal:4:7: error: two\n", "one", 3, None),
+        ("k.metal:1:1: warning: w\nint w;\n^\nk.metal:3:7: error: e\nint e;\n^\n", "e", 3, "int e;"),
+    ],
+)
+def test_whatever_a_compiler_says_becomes_an_error(words, msg, line, text):
+    error = compile_errors.error_of(words)
+    assert (error.msg, error.lineno, error.text) == (msg, line, text)
+    assert str(error)
+
+
+def test_it_can_be_pickled_and_copied():
+    error = compile_errors.error_of(WORDS)
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(again) is md.CompileError
+        assert (again.msg, again.lineno, again.diagnostics) == (error.msg, error.lineno, error.diagnostics)

@@ -1,0 +1,448 @@
+"""What a kernel's parameters take, and what they refuse: the sentence names the kernel, the parameter and the way out."""
+
+import struct
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import metal_dlpack as md
+
+pytestmark = pytest.mark.needs_kernels
+
+METAL = "#include <metal_stdlib>\nusing namespace metal;\n"
+#: A copy of items, whatever they are.
+TAKE = (
+    METAL
+    + """
+struct pair { int first; float second; };
+kernel void take(device const T *x, device T *out, uint i [[thread_position_in_grid]]) { out[i] = x[i]; }
+"""
+)
+#: A value, given by value.
+KEEP = (
+    METAL
+    + """
+struct pair { int first; float second; };
+kernel void keep(constant T &value, device T *out) { *out = value; }
+"""
+)
+SCALE = (
+    METAL
+    + "kernel void scale(device float *x, constant float &factor, constant uint &count, uint i [[thread_position_in_grid]])"
+    "{ if (i < count) { x[i] *= factor; } }"
+)
+INTEGERS = {
+    "char": "int8",
+    "uchar": "uint8",
+    "short": "int16",
+    "ushort": "uint16",
+    "int": "int32",
+    "uint": "uint32",
+    "long": "int64",
+    "ulong": "uint64",
+}
+FLOATS = {"float": "float32", "half": "float16", "bfloat": "bfloat16"}
+
+
+def take(name):
+    return md.kernel(TAKE, defines={"T": name})
+
+
+def kept(name, value, dtype, count=1):
+    """What a kernel found in a parameter by value."""
+    out = md.zeros(count, dtype)
+    md.kernel(KEEP, defines={"T": name})(value, out, n=1)
+    return out.tolist() if count > 1 else out[0].item()
+
+
+@pytest.fixture(scope="module")
+def scale():
+    return md.kernel(SCALE)
+
+
+# ---- Arrays ----
+
+
+@pytest.mark.parametrize(("name", "dtype"), [*INTEGERS.items(), *FLOATS.items(), ("bool", "bool")])
+def test_items_of_its_own_type_are_taken(name, dtype):
+    x = md.asarray([0, 1, 1, 0, 1], dtype=dtype)
+    out = md.zeros(5, dtype)
+    take(name)(x, out, n=5)
+    assert out.tolist() == x.tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("float", "float16"), ("uint", "int32"), ("half", "bfloat16"), ("bool", "uint8")]
+)
+def test_items_of_another_type_are_refused(name, dtype):
+    x, out = md.zeros(5, dtype), md.zeros(5, (FLOATS | INTEGERS | {"bool": "bool"})[name])
+    with pytest.raises(TypeError, match=rf"take: argument 'x' points at {name}, and the array's items are {dtype}"):
+        take(name)(x, out, n=5)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float8_e4m3fn", "int4", "float4_e2m1fn", "uint1", "complex128"])
+def test_types_that_metal_lacks_are_taken_as_bytes(dtype):
+    x = md.ones(16, dtype)
+    out = md.zeros(x.nbytes, "uint8")
+    take("uchar")(x, out, n=x.nbytes)
+    assert bytes(out) == bytes(x.buffer)[: x.nbytes]
+    with pytest.raises(TypeError, match=f"Metal has no {dtype}; convert the array with astype"):
+        take("float")(x, md.zeros(16), n=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "lanes"), [("float4", "float32", 4), ("int2", "int32", 2), ("half4", "float16", 4)]
+)
+def test_scalars_are_taken_for_vectors_if_they_make_whole_ones(name, dtype, lanes):
+    x = md.asarray(np.arange(2 * lanes).reshape(2, lanes), dtype=dtype)
+    out = md.zeros((2, lanes), dtype)
+    take(name)(x, out, n=2)
+    assert out.tolist() == x.tolist()
+    with pytest.raises(ValueError, match=r"argument 'x' points at \w+ of \d+ bytes, and the array has \d+ bytes"):
+        take(name)(md.zeros(2 * lanes + 1, dtype), out, n=2)
+
+
+def test_complex_numbers_are_taken_for_vectors_of_two():
+    x, out = md.asarray([1 + 2j, 3 - 4j], dtype="complex64"), md.zeros(2, "complex64")
+    take("float2")(x, out, n=2)
+    assert out.tolist() == [1 + 2j, 3 - 4j]
+    with pytest.raises(TypeError, match="complex64"):
+        take("float")(x, out, n=2)
+
+
+def test_rows_of_three_want_packed_vectors():
+    rows = md.asarray(np.arange(12).reshape(4, 3), dtype="float32")
+    out = md.zeros((4, 3))
+    with pytest.raises(
+        ValueError, match="room for 4 numbers, and the array has rows of 3; let the kernel take packed_float3"
+    ):
+        take("float3")(rows, out, n=3)
+    take("packed_float3")(rows, out, n=4)
+    assert out.tolist() == rows.tolist()
+
+
+def test_a_struct_takes_any_items_that_make_whole_ones():
+    x = md.asarray(np.arange(16), dtype="uint8")
+    out = md.zeros(16, "uint8")
+    take("pair")(x, out, n=2)
+    assert out.tolist() == list(range(16))
+    with pytest.raises(ValueError, match="points at struct of 8 bytes, and the array has 12 bytes"):
+        take("pair")(x[:12], out, n=1)
+
+
+def test_a_view_begins_at_its_first_item():
+    x = md.asarray([1.0, 2, 3, 4, 5])
+    out = md.zeros(5)
+    take("float")(x[2:], out[1:], n=3)
+    assert out.tolist() == [0, 3, 4, 5, 0]
+
+
+def test_what_is_not_contiguous_is_refused_but_not_with_strides_ignored():
+    x, out = md.asarray([[1.0, 2], [3, 4]]), md.zeros((2, 2))
+    for view in (x.T, x[:, :1]):
+        with pytest.raises(ValueError, match=r"argument 'x': the array is not contiguous, .* strides=\"ignore\""):
+            take("float")(view, out, n=2)
+    take("float")(x.T, out, n=4, strides="ignore")
+    assert out.tolist() == x.tolist()
+    with pytest.raises(ValueError, match="strides is \"ignore\" or None, not 'C'"):
+        take("float")(x, out, n=4, strides="C")
+
+
+def test_an_offset_must_suit_the_type():
+    x, out = md.zeros(8), md.zeros(4)
+    with pytest.raises(
+        ValueError, match="begins at byte 4 of its buffer, and the parameter's type needs a multiple of 16"
+    ):
+        take("float4")(x[1:5], out, n=1)
+    take("float4")(x[4:], out, n=1)
+    take("packed_float4")(x[1:5], out, n=1)
+
+
+def test_read_only_arrays_can_be_read_only():
+    x, out = md.ones(3), md.zeros(3)
+    take("float")(x.as_readonly(), out, n=3)
+    assert out.tolist() == [1, 1, 1]
+    with pytest.raises(ValueError, match="argument 'out': the array is read-only, and the kernel may write there"):
+        take("float")(x, out.as_readonly(), n=3)
+
+
+def test_an_array_without_items_is_taken():
+    take("float")(md.zeros(0), md.zeros((0, 3)), n=0)
+    kernel = md.kernel(METAL + "kernel void count(device const float *x, device uint *out) { *out += 1; }")
+    out = md.zeros(1, "uint32")
+    kernel(md.zeros(0), out, n=1)
+    assert out.tolist() == [1]
+
+
+@pytest.mark.parametrize("storage", ["shared", "managed", "private"])
+def test_storage_of_every_mode_is_taken(storage):
+    x, out = md.full(3, 2, storage=storage), md.zeros(3, storage=storage)
+    take("float")(x, out, n=3)
+    assert out.tolist() == [2, 2, 2]
+
+
+def test_one_buffer_can_be_bound_twice():
+    x = md.asarray([1.0, 2, 3, 4])
+    take("float")(x[:2], x[2:], n=2)
+    assert x.tolist() == [1, 2, 1, 2]
+
+
+# ---- other objects with memory ----
+
+
+def test_a_buffer_is_taken_whatever_its_bytes_are():
+    source, out = md.full(4, 3.0), md.Buffer(16)
+    take("float")(source.buffer, out, n=4)
+    assert out.array(4, "float32").tolist() == [3, 3, 3, 3]
+    out = md.Buffer(16)
+    out.close()
+    with pytest.raises(ValueError, match="closed"):
+        take("float")(source, out, n=4)
+
+
+@pytest.mark.needs_torch
+def test_a_tensor_on_mps_is_taken_in_place():
+    import torch
+
+    x, out = md.asarray([1.0, 2, 3, 4]), md.zeros(4)
+    take("float")(torch.from_dlpack(x[1:]), torch.from_dlpack(out), n=3)
+    assert out.tolist() == [2, 3, 4, 0]
+
+
+@pytest.mark.needs_tvm
+def test_a_tensor_of_tvm_is_taken_in_place():
+    import tvm_ffi
+
+    x, out = md.ones(4), md.zeros(4)
+    take("float")(tvm_ffi.from_dlpack(x), tvm_ffi.from_dlpack(out), n=4)
+    assert out.tolist() == [1, 1, 1, 1]
+
+
+def test_memory_of_the_cpu_is_refused_with_the_way_out():
+    x, out = np.ones(1 << 14, "float32"), md.zeros(4)
+    strange = [x, x[:4], x.view(type("Own", (np.ndarray,), {})), memoryview(x).cast("B").cast("f"), bytearray(8)]
+    for value in strange:
+        with pytest.raises((TypeError, ValueError), match="argument 'x'"):
+            take("float")(value, out, n=4)
+    for value in strange[:3]:
+        with pytest.raises(TypeError, match=r"in the CPU's memory is no argument of a kernel; give md.asarray\(x\)"):
+            take("float")(value, out, n=4)
+    take("float")(md.asarray(x), out, n=4)
+    assert out.tolist() == [1, 1, 1, 1]
+
+
+@pytest.mark.needs_torch
+def test_a_tensor_on_the_cpu_is_refused():
+    import torch
+
+    for tensor in (torch.ones(4), torch.ones(1 << 16)):
+        with pytest.raises(TypeError, match=r"argument 'x': a .*Tensor in the CPU's memory"):
+            take("float")(tensor, md.zeros(4), n=4)
+
+
+# ---- values ----
+
+
+@pytest.mark.parametrize(("name", "dtype"), INTEGERS.items())
+def test_an_integer_is_exact_or_refused(name, dtype):
+    bounds = np.iinfo(dtype)
+    for value in (bounds.min, bounds.max, np.int8(5), True):
+        assert kept(name, value, dtype) == int(value)
+    for value in (int(bounds.min) - 1, int(bounds.max) + 1, 2**70):
+        with pytest.raises(OverflowError, match="keep: argument 'value': "):
+            kept(name, value, dtype)
+    for value in (1.0, np.float32(2), 1j, "1", None):
+        with pytest.raises(TypeError, match="argument 'value'"):
+            kept(name, value, dtype)
+
+
+@pytest.mark.parametrize(("name", "dtype"), FLOATS.items())
+def test_a_real_number_is_rounded_once_and_does_not_overflow(name, dtype):
+    kind = {"bfloat16": ml_dtypes.bfloat16}.get(dtype, np.dtype(dtype).type if dtype != "bfloat16" else None)
+    for value in (
+        0.1,
+        3,
+        -2.5,
+        np.float64(0.3),
+        np.float16(0.5),
+        float("inf"),
+        True,
+        2**20 + 1 if name != "half" else 2049,
+    ):
+        assert kept(name, value, dtype) == float(kind(float(value)))
+    assert np.isnan(kept(name, float("nan"), dtype))
+    for value in (1e39, -1e300, 10**40):
+        with pytest.raises(OverflowError, match=f"argument 'value': .* (is too large for {name}|does not fit)"):
+            kept(name, value, dtype)
+
+
+def test_a_bool_is_a_truth_value():
+    assert kept("bool", True, "bool") is True
+    assert kept("bool", np.bool_(False), "bool") is False
+    for value in (1, 0.0, np.int8(1)):
+        with pytest.raises(TypeError, match="a bool is True or False"):
+            kept("bool", value, "bool")
+
+
+def test_a_tuple_is_a_vector():
+    assert kept("float4", (1, 2.5, -3, 0), "float32", 4) == [1, 2.5, -3, 0]
+    assert kept("uchar2", [1, 255], "uint8", 2) == [1, 255]
+    assert kept("float3", (1, 2, 3), "float32", 4)[:3] == [1, 2, 3]
+    assert kept("long4", (1, 2, 3, -(2**63)), "int64", 4) == [1, 2, 3, -(2**63)]
+    with pytest.raises(ValueError, match="a float4 is a tuple of 4 numbers"):
+        kept("float4", (1, 2), "float32", 4)
+    with pytest.raises(TypeError, match="a float4 is a tuple of 4 numbers"):
+        kept("float4", 1, "float32", 4)
+    with pytest.raises(OverflowError):
+        kept("uchar2", (1, 256), "uint8", 2)
+
+
+def test_a_struct_is_given_by_its_bytes():
+    packed = struct.pack("<if", 7, 0.5)
+    numpy = np.array((7, 0.5), dtype=[("first", "<i4"), ("second", "<f4")])[()]
+    for value in (packed, bytearray(packed), memoryview(packed), numpy):
+        assert bytes(np.asarray(md.asarray(kept("pair", value, "uint8", 8), dtype="uint8"))) == packed
+    with pytest.raises(ValueError, match="7 bytes are given, and what it points at has 8"):
+        kept("pair", packed[:7], "uint8", 8)
+    with pytest.raises(TypeError, match="cannot become a struct; give its bytes"):
+        kept("pair", 1, "uint8", 8)
+
+
+def test_a_value_cannot_be_written(scale):
+    for value in (1.0, (1.0,), bytes(4)):
+        with pytest.raises(TypeError, match="argument 'x'"):
+            scale(value, 1.0, 1, n=1)
+    with pytest.raises(TypeError, match="argument 'x': the kernel may write there, and a value would lose it"):
+        scale(1.0, 1.0, 1, n=1)
+
+
+def test_other_objects_are_refused(scale):
+    for value in (None, object(), "text", {}, scale):
+        with pytest.raises(TypeError, match=r"argument 'x': a .* is no argument of a kernel"):
+            scale(value, 1.0, 1, n=1)
+
+
+# ---- which argument is which ----
+
+
+def test_arguments_come_by_position_or_by_name(scale):
+    for call in (
+        lambda x: scale(x, 2.0, 3, n=3),
+        lambda x: scale(x, count=3, factor=2.0, n=3),
+        lambda x: scale(count=3, x=x, factor=2, n=3),
+    ):
+        x = md.ones(3)
+        call(x)
+        assert x.tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords", "sentence"),
+    [
+        ((1.0,), {}, r"scale: missing 'factor', 'count' of \(x, factor, count\)\."),
+        ((1.0, 2.0), {}, r"scale: missing 'count' of \(x, factor, count\)\."),
+        ((1, 2, 3, 4), {}, r"scale: it takes 3 arguments, not 4: \(x, factor, count\)\."),
+        ((1, 2), {"x": 1}, r"scale: there are two values for 'x'; it takes \(x, factor, count\)\."),
+        (
+            (1, 2),
+            {"cuont": 1},
+            r"scale: there is no argument 'cuont'; it takes \(x, factor, count\), and for the launch n,",
+        ),
+    ],
+)
+def test_missing_surplus_and_repeated_arguments_are_named(scale, arguments, keywords, sentence):
+    with pytest.raises(TypeError, match=sentence):
+        scale(*arguments, n=1, **keywords)
+
+
+def test_a_parameter_with_the_name_of_a_launch_keyword_is_given_by_position():
+    kernel = md.kernel(
+        METAL + "kernel void fill(device int *x, constant int &n, uint i [[thread_position_in_grid]]) { x[i] = n; }"
+    )
+    x = md.zeros(2, "int32")
+    kernel(x, 7, n=2)
+    assert x.tolist() == [7, 7]
+    with pytest.raises(
+        TypeError, match=r"fill: missing 'n' of \(x, n\); what has the name of a keyword of the launch is given by"
+    ):
+        kernel(x, n=2)
+
+
+def test_the_arguments_describe_themselves(scale):
+    x, factor, count = scale.arguments
+    assert (x.name, x.index, x.kind, x.dtype, x.nbytes) == ("x", 0, "buffer", md.float32, 4)
+    assert x.access in ("write", "read_write")
+    assert (factor.name, factor.index, factor.dtype, factor.access) == ("factor", 1, md.float32, "read")
+    assert (count.name, count.dtype) == ("count", md.uint32)
+    assert repr(factor) == "Argument(name='factor', index=1, kind='buffer', dtype=float32, access='read')"
+    vector, pair = (md.kernel(KEEP, defines={"T": name}).arguments[0] for name in ("half3", "pair"))
+    assert (vector.dtype, vector.nbytes) == (md.dtype("float16x3"), 8)
+    assert (pair.dtype, pair.nbytes) == (None, 8)
+
+
+# ---- threadgroup memory ----
+
+REVERSE = (
+    METAL
+    + """
+kernel void reverse(device float *x, threadgroup float *shared [[threadgroup(0)]],
+                    uint i [[thread_position_in_threadgroup]], uint size [[threads_per_threadgroup]])
+{
+    shared[i] = x[i];
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    x[i] = shared[size - 1 - i];
+}
+"""
+)
+
+
+def test_threadgroup_memory_is_given_by_its_size():
+    reverse = md.kernel(REVERSE)
+    x = md.asarray([1.0, 2, 3])
+    reverse(x, groups=1, group=3, threadgroup_memory={"shared": 12})
+    assert x.tolist() == [3, 2, 1]
+    assert [one.kind for one in reverse.arguments] == ["buffer", "threadgroup"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "error", "sentence"),
+    [
+        (
+            None,
+            TypeError,
+            r"'shared' lies in threadgroup memory; say how many bytes by threadgroup_memory={'shared': nbytes}",
+        ),
+        ({}, TypeError, "'shared' lies in threadgroup memory"),
+        ({"shared": 12, "other": 16}, TypeError, "names what is no parameter in threadgroup memory"),
+        ({"shared": 0}, ValueError, "'shared' cannot have 0 bytes"),
+        ({"shared": -4}, ValueError, "'shared' cannot have -4 bytes"),
+        (
+            {"shared": 1 << 30},
+            ValueError,
+            "'shared' cannot have 1073741824 bytes of threadgroup memory; the device has",
+        ),
+        ({"shared": 1.5}, TypeError, "threadgroup_memory"),
+        (12, TypeError, "threadgroup_memory must be a dict of bytes by parameter, not int"),
+    ],
+)
+def test_other_sizes_are_refused(sizes, error, sentence):
+    with pytest.raises(error, match=sentence):
+        md.kernel(REVERSE)(md.zeros(3), groups=1, group=3, threadgroup_memory=sizes)
+
+
+def test_the_kernels_own_variables_count_too():
+    source = REVERSE.replace(
+        "shared[i] = x[i];", "threadgroup float own[64]; own[i % 64] = 0; shared[i] = x[i] + own[i % 64];"
+    )
+    reverse = md.kernel(source)
+    with pytest.raises(
+        ValueError, match=r"(\d+) bytes of threadgroup memory, the kernel's own \d+ included, are more than"
+    ):
+        reverse(md.zeros(3), groups=1, group=3, threadgroup_memory={"shared": 32768 - reverse.threadgroup_memory + 1})
+
+
+def test_textures_are_refused():
+    source = METAL + "kernel void blur(texture2d<float> image, device float *out) { out[0] = image.get_width(); }"
+    with pytest.raises((TypeError, md.CompileError), match="texture"):
+        md.kernel(source)

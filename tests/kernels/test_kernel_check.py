@@ -1,0 +1,620 @@
+"""The checker of kernels: each defect is found at its line, and the same kernel without it is silent."""
+
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from machine import SANITIZER
+
+import _metal_dlpack_pytest as plugin
+import metal_dlpack as md
+from metal_dlpack import softmetal
+
+pytestmark = [pytest.mark.needs_kernels, pytest.mark.skipif(not softmetal.is_present(), reason="a Mac has no checker")]
+
+METAL = "#include <metal_stdlib>\nusing namespace metal;\n"
+#: Two threadgroups of two SIMD-groups; `a` and `b` have a float for each thread.
+SIGNATURE = """
+kernel void f(device const float *a, device float *b, uint i [[thread_position_in_grid]],
+              uint t [[thread_index_in_threadgroup]], uint g [[threadgroup_position_in_grid]],
+              uint lane [[thread_index_in_simdgroup]], uint simd [[simdgroup_index_in_threadgroup]])
+"""
+COUNT, GROUP = 128, 64
+BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);"
+
+UNWRITTEN = r"a thread reads byte \d+ of a threadgroup variable, which no thread of the threadgroup has written"
+WRITE_READ = r"one thread writes and another reads byte \d+ of {} with nothing between them"
+WRITE_WRITE = r"two threads write byte \d+ of {} with nothing between them"
+GROUPS_READ = r"a thread writes and one of another threadgroup reads byte \d+ of buffer \d \(\w+\)"
+GROUPS_WRITE = r"threads of two threadgroups write byte \d+ of buffer \d \(\w+\)"
+VARIABLE = "a threadgroup variable"
+OUTSIDE = r"outside its memory: bytes? {} of {}, which has {} bytes"
+ARRAY = "a thread passes the end of an array of its own"
+
+
+@dataclass
+class Defect:
+    """A kernel's body with `/*1*/` and `/*2*/` at the lines to be found, and how it is mended."""
+
+    name: str
+    body: str
+    fix: tuple[str, str]
+    words: str
+    signature: str = SIGNATURE
+    before: str = ""
+    arrays: tuple = (("float32", COUNT), ("float32", COUNT))
+    launch: dict = field(default_factory=lambda: {"threads": COUNT, "group": GROUP})
+
+    def source(self, body):
+        return f"{METAL}{self.before}{self.signature}{{\n{body}\n}}"
+
+
+def signature(*parameters):
+    return SIGNATURE.replace("device const float *a, device float *b", ", ".join(parameters))
+
+
+DEFECTS = [
+    # ---- outside of a buffer ----
+    Defect(
+        "write past the end",
+        "b[i + 1] = a[i]; /*1*/",
+        ("i + 1", "i"),
+        "writes " + OUTSIDE.format("512 to 515", r"buffer 1 \(b\)", 512),
+    ),
+    Defect(
+        "write before the beginning",
+        "b[int(i) - 1] = a[i]; /*1*/",
+        ("int(i) - 1", "i"),
+        "writes " + OUTSIDE.format("-4 to -1", r"buffer 1 \(b\)", 512),
+    ),
+    Defect(
+        "read past the end",
+        "float x = a[i + 1]; /*1*/\nb[i] = x;",
+        ("i + 1", "i"),
+        "reads " + OUTSIDE.format("512 to 515", r"buffer 0 \(a\)", 512),
+    ),
+    Defect(
+        "add past the end", "b[i + 1] += 1; /*1*/", ("i + 1", "i"), OUTSIDE.format("512 to 515", r"buffer 1 \(b\)", 512)
+    ),
+    Defect(
+        "a vector that is half outside",
+        "device float4 *v = (device float4 *)(b + i / 4 * 4 + 2);\nif (i % 4 == 0) *v = float4(a[i]); /*1*/",
+        (" + 2", ""),
+        "writes " + OUTSIDE.format("512 to 515", r"buffer 1 \(b\)", 512),
+    ),
+    Defect(
+        "a byte past the end",
+        "b[i] = a[i] + 1; /*1*/",
+        ("a[i] +", "a[i / 2] +"),
+        "reads " + OUTSIDE.format("100", r"buffer 0 \(a\)", 100),
+        signature=signature("device const uchar *a", "device float *b"),
+        arrays=(("uint8", 100), ("float32", COUNT)),
+    ),
+    Defect(
+        "atomically past the end",
+        "atomic_fetch_add_explicit(&b[i + 1], 1, memory_order_relaxed); /*1*/",
+        ("i + 1", "i"),
+        "writes " + OUTSIDE.format("512 to 515", r"buffer 1 \(b\)", 512),
+        signature=signature("device const float *a", "device atomic_uint *b"),
+        arrays=(("float32", COUNT), ("uint32", COUNT)),
+    ),
+    Defect(
+        "a row too many",
+        "uint2 p(i % 8, i / 8 + 1); /* rows */\nb[p.y * 8 + p.x] = a[i]; /*1*/",
+        ("i / 8 + 1", "i / 8"),
+        "writes " + OUTSIDE.format("512 to 515", r"buffer 1 \(b\)", 512),
+    ),
+    Defect(
+        "a constant past its end",
+        "b[i] = a[i] * c[2]; /*1*/",
+        ("c[2]", "c[1]"),
+        "reads " + OUTSIDE.format("8 to 11", r"buffer 2 \(c\)", 8),
+        signature=signature("device const float *a", "device float *b", "constant float *c"),
+        arrays=(("float32", COUNT), ("float32", COUNT), ("float32", 2)),
+    ),
+    Defect(
+        "a const buffer is written",
+        "((device float *)a)[i] = 1; /*1*/",
+        ("((device float *)a)", "b"),
+        r"a thread writes buffer 0 \(a\), which it declares const",
+    ),
+    Defect(
+        "a copy of a structure past the end",
+        "((device block *)b)[i + 1] = ((device const block *)a)[i]; /*1*/",
+        ("i + 1", "i"),
+        "writes " + OUTSIDE.format("512 to 543", r"buffer 1 \(b\)", 512),
+        before="struct block { float x[8]; };\n",
+        launch={"threads": 16, "group": 16},
+    ),
+    # ---- a pointer into nowhere ----
+    Defect(
+        "a pointer from a number",
+        "device float *p = (device float *)(0x123456789000ul + t);\nif (a[i] == 0) p = b + i;\n*p = 1; /*1*/",
+        ("== 0", "!= 0"),
+        "a thread writes outside its memory: 4 bytes at 0x123456789000",
+    ),
+    Defect(
+        "a null pointer",
+        "device float *p = nullptr;\nif (a[i] == 0) p = b + i;\n*p = 1; /*1*/",
+        ("== 0", "!= 0"),
+        "a thread writes through a null pointer",
+    ),
+    # ---- threadgroup memory ----
+    Defect(
+        "nobody writes it",
+        f"threadgroup float s[64];\nif (t < 32) s[t] = a[i];\n{BARRIER}\nb[i] = s[t]; /*1*/",
+        ("t < 32", "t < 64"),
+        UNWRITTEN,
+    ),
+    Defect(
+        "an accumulator is not set",
+        "threadgroup float s;\nif (t == 0) {\n  s += a[i]; /*1*/\n  b[i] = s;\n}",
+        ("s +=", "s ="),
+        UNWRITTEN,
+    ),
+    Defect(
+        "an atomic is not set",
+        f"threadgroup atomic_uint s;\n/*0*/\n{BARRIER}\natomic_fetch_add_explicit(&s, 1u, memory_order_relaxed); /*1*/",
+        ("/*0*/", "if (t == 0) atomic_store_explicit(&s, 0u, memory_order_relaxed);"),
+        UNWRITTEN,
+    ),
+    Defect(
+        "a byte of a word",
+        f"threadgroup uchar s[64];\nif (t != 5) s[t] = 1;\n{BARRIER}\nb[i] = s[t]; /*1*/",
+        ("t != 5", "true"),
+        UNWRITTEN,
+    ),
+    Defect(
+        "past a threadgroup array",
+        "threadgroup float s[64];\nthreadgroup float *p = s;\np[t + 1] = a[i]; /*1*/",
+        ("t + 1", "t"),
+        "writes " + OUTSIDE.format("256 to 259", VARIABLE, 256),
+    ),
+    Defect(
+        "past a threadgroup argument",
+        "s[t + 1] = a[i]; /*1*/",
+        ("t + 1", "t"),
+        "writes " + OUTSIDE.format("256 to 259", r"threadgroup argument 0 \(s\)", 256),
+        signature=signature("device const float *a", "device float *b", "threadgroup float *s [[threadgroup(0)]]"),
+        launch={"threads": COUNT, "group": GROUP, "threadgroup_memory": {"s": 256}},
+    ),
+    # ---- races in a threadgroup ----
+    Defect(
+        "a barrier is missing",
+        "threadgroup float s[64];\ns[t] = a[i]; /*1*/\n/*0*/\nb[i] = s[63 - t]; /*2*/",
+        ("/*0*/", BARRIER),
+        WRITE_READ.format(VARIABLE),
+    ),
+    Defect(
+        "a second barrier is missing",
+        f"threadgroup float s[64];\ns[t] = a[i];\n{BARRIER}\nfloat x = s[63 - t]; /*1*/\n/*0*/\ns[t] = x; /*2*/\n{BARRIER}\nb[i] = s[t];",
+        ("/*0*/", BARRIER),
+        WRITE_READ.format(VARIABLE),
+    ),
+    Defect(
+        "a barrier is missing in a loop",
+        f"threadgroup float s[64];\ns[t] = a[i];\n{BARRIER}\nfor (uint n = 32; n > 0; n /= 2) {{\n  if (t < n) s[t] += s[t + n]; /*1*/ /*2*/\n  /*0*/\n}}\nif (t == 0) b[g] = s[0];",
+        ("/*0*/", BARRIER),
+        WRITE_READ.format(VARIABLE),
+    ),
+    Defect(
+        "a barrier of no memory",
+        "threadgroup float s[64];\ns[t] = a[i]; /*1*/\nthreadgroup_barrier(mem_flags::mem_none);\nb[i] = s[63 - t]; /*2*/",
+        ("mem_none", "mem_threadgroup"),
+        WRITE_READ.format(VARIABLE),
+    ),
+    Defect(
+        "a barrier of the other memory",
+        "b[i] = a[i]; /*1*/\nthreadgroup_barrier(mem_flags::mem_threadgroup);\nfloat x = b[i ^ 1]; /*2*/\nthreadgroup_barrier(mem_flags::mem_device);\nb[i] = x;",
+        ("mem_threadgroup", "mem_device"),
+        WRITE_READ.format(r"buffer 1 \(b\)"),
+    ),
+    Defect(
+        "a barrier of device memory for the threadgroup's",
+        "threadgroup float s[64];\ns[t] = a[i]; /*1*/\nthreadgroup_barrier(mem_flags::mem_device);\nb[i] = s[63 - t]; /*2*/",
+        ("mem_device", "mem_threadgroup"),
+        WRITE_READ.format(VARIABLE),
+    ),
+    Defect(
+        "all write one place",
+        f"threadgroup float s;\n/*0*/ s = a[i] + t; /*1*/ /*2*/\n{BARRIER}\nb[i] = s;",
+        ("/*0*/", "if (t == 0)"),
+        WRITE_WRITE.format(VARIABLE),
+    ),
+    Defect(
+        "neighbours' bytes, one too far",
+        "threadgroup uchar s[65];\ns[t] = 1; /*1*/\ns[t + (t & 1)] = 2; /*2*/",
+        ("+ (t & 1)", "| (t & 0)"),
+        WRITE_WRITE.format(VARIABLE),
+    ),
+    Defect(
+        "half a word each, one too far",
+        "threadgroup ushort s[66];\ns[t] = 1; /*1*/\nif (t == 7) s[t + 1] = 2; /*2*/",
+        ("t + 1", "t"),
+        WRITE_WRITE.format(VARIABLE),
+    ),
+    Defect(
+        "a SIMD-group's barrier between SIMD-groups",
+        "threadgroup float s[64];\ns[t] = a[i]; /*1*/\nsimdgroup_barrier(mem_flags::mem_threadgroup);\nb[i] = s[63 - t]; /*2*/",
+        ("63 - t", "t ^ 31"),
+        WRITE_READ.format(VARIABLE),
+    ),
+    Defect(
+        "lanes without a barrier",
+        "threadgroup float s[64];\ns[t] = a[i]; /*1*/\n/*0*/\nb[i] = s[t ^ 1]; /*2*/",
+        ("/*0*/", "simdgroup_barrier(mem_flags::mem_threadgroup);"),
+        WRITE_READ.format(VARIABLE),
+    ),
+    Defect(
+        "a function of half of the lanes",
+        "threadgroup float s[64];\ns[t] = a[i]; /*1*/\nif (lane < 16) b[i] = simd_sum(a[i]);\nif (lane < 16) b[i] = s[t ^ 16]; /*2*/",
+        ("t ^ 16", "t ^ 1"),
+        WRITE_READ.format(VARIABLE),
+    ),
+    Defect(
+        "plain beside atomic",
+        f"threadgroup atomic_uint s;\nif (t == 0) atomic_store_explicit(&s, 0u, memory_order_relaxed);\n{BARRIER}\natomic_fetch_add_explicit(&s, 1u, memory_order_relaxed); /*1*/\n/*0*/\nb[i] = *(threadgroup uint *)&s; /*2*/",
+        ("/*0*/", BARRIER),
+        WRITE_READ.format(VARIABLE) + ", and only one of them is atomic",
+    ),
+    Defect(
+        "device memory in a threadgroup",
+        "b[i] = a[i]; /*1*/\nfloat x = b[i ^ 1]; /*2*/\n" + "threadgroup_barrier(mem_flags::mem_device);\nb[i] = x;",
+        ("b[i ^ 1]", "a[i ^ 1]"),
+        WRITE_READ.format(r"buffer 1 \(b\)"),
+    ),
+    # ---- races of threadgroups ----
+    Defect("all threadgroups write one place", "if (t == 0) b[0] = a[i]; /*1*/ /*2*/", ("b[0]", "b[g]"), GROUPS_WRITE),
+    Defect("all threadgroups add to one place", "if (t == 0) b[0] += a[i]; /*1*/ /*2*/", ("b[0]", "b[g]"), GROUPS_READ),
+    Defect(
+        "a neighbour's item of another threadgroup",
+        "b[i] = a[i]; /*1*/\nif (t == 0 && g == 1) b[i - 1] = 0; /*2*/",
+        ("b[i - 1]", "b[i]"),
+        GROUPS_WRITE,
+    ),
+    Defect(
+        "a threadgroup reads what another writes",
+        "if (t == 0) b[g] = a[i]; /*1*/\nif (t == 0 && g == 1) b[5] = b[0]; /*2*/",
+        ("= b[0]", "= b[1]"),
+        GROUPS_READ,
+    ),
+    Defect(
+        "a read before another threadgroup's write",
+        "if (t == 0 && g == 0) b[5] = b[1]; /*1*/\nif (t == 0) b[g] = a[i]; /*2*/",
+        ("= b[1]", "= b[0]"),
+        GROUPS_READ,
+    ),
+    Defect(
+        "a flag in plain memory",
+        "if (t == 0 && a[i] > 0)\n  *(device uint *)b = 1; /*1*/ /*2*/",
+        ("*(device uint *)b = 1;", "atomic_store_explicit((device atomic_uint *)b, 1u, memory_order_relaxed);"),
+        GROUPS_WRITE,
+    ),
+    Defect(
+        "a byte of two threadgroups",
+        "if (t == 0) b[g / 2] = 1; /*1*/ /*2*/",
+        ("g / 2", "g"),
+        GROUPS_WRITE,
+        signature=signature("device const float *a", "device uchar *b"),
+        arrays=(("float32", COUNT), ("uint8", 2)),
+    ),
+    Defect(
+        "two buffers on the same bytes",
+        "b[i] = a[i]; /*1*/ /*2*/",
+        ("a[i]", "1"),
+        GROUPS_READ,
+        arrays=("same", "shifted"),
+    ),
+    # ---- divergent barriers ----
+    Defect(
+        "some return before a barrier",
+        f"/*0*/ if (t > 40) return;\n{BARRIER} /*1*/\nb[i] = a[i];",
+        ("/*0*/ if (t > 40) return;", ""),
+        "a thread waits at a threadgroup_barrier that thread .* never reaches: it has returned",
+    ),
+    Defect(
+        "a barrier in one branch",
+        f"if (t < 40) {{\n  {BARRIER} /*1*/\n}}\nb[i] = a[i];",
+        ("t < 40", "t < 64"),
+        "never reaches: it has returned",
+    ),
+    Defect(
+        "a barrier in each branch",
+        f"if (t < 40)\n  {BARRIER} /*1*/\nelse\n  {BARRIER} /*2*/\nb[i] = a[i];",
+        ("t < 40", "t < 64"),
+        "two threads of a threadgroup wait at different barriers",
+    ),
+    Defect(
+        "not all go round as often",
+        f"for (uint k = 0; k < 1 + t / 32; k++)\n  {BARRIER} /*1*/\nb[i] = a[i];",
+        ("t / 32", "t / 64"),
+        "never reaches: it has returned",
+    ),
+    # ---- arrays of a thread ----
+    Defect(
+        "past a local array",
+        "float x[8];\nfor (uint k = 0; k < 8; k++) x[k] = a[i] * k;\nb[i] = x[t]; /*1*/",
+        ("x[t]", "x[t % 8]"),
+        ARRAY,
+    ),
+    Defect(
+        "past a local array, writing",
+        "float x[8] = {};\nfor (uint k = 0; k <= t; k++)\n  x[k] = a[i]; /*1*/\nb[i] = x[0];",
+        ("k <= t", "k <= t % 8"),
+        ARRAY,
+    ),
+    Defect(
+        "past a row of a local array",
+        "float x[4][4] = {};\nx[1][t] = a[i]; /*1*/\nb[i] = x[1][0];",
+        ("x[1][t]", "x[1][t % 4]"),
+        ARRAY,
+    ),
+    Defect(
+        "past a local array by a pointer",
+        "float x[8] = {};\nthread float *p = x + t % 8;\np[t / 8] = a[i]; /*1*/\nb[i] = x[1];",
+        ("p[t / 8]", "p[0]"),
+        ARRAY,
+    ),
+    Defect(
+        "past a member of a structure",
+        "block x;\nfor (uint k = 0; k < 8; k++) x.x[k] = k;\nb[i] = x.x[t]; /*1*/",
+        ("x.x[t]", "x.x[t % 8]"),
+        ARRAY,
+        before="struct block { float x[8]; float y; };\n",
+    ),
+    Defect("past a vector", "float4 x = float4(a[i]);\nb[i] = x[t]; /*1*/", ("x[t]", "x[t % 4]"), ARRAY),
+    Defect(
+        "past a table",
+        "b[i] = table[t]; /*1*/",
+        ("table[t]", "table[t % 4]"),
+        ARRAY,
+        before="constant float table[4] = {1, 2, 3, 4};\n",
+    ),
+    # ---- what a GPU gives no meaning ----
+    Defect(
+        "a division by zero",
+        "b[i] = 100 / (t - 7); /*1*/",
+        ("(t - 7)", "(t + 7)"),
+        "a thread divides an integer by zero",
+    ),
+    Defect(
+        "a remainder by zero",
+        "b[i] = int(i) % int(a[i] - 1); /*1*/",
+        ("- 1)", "+ 1)"),
+        "a thread divides an integer by zero",
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+def settings(metal_settings):
+    metal_settings(kernel_check=1, validation_mode="log", kernel_timeout=5)
+    return metal_settings
+
+
+@pytest.fixture
+def reports_of(request):
+    """What the checker says of a launch, or None; the launch fails exactly if it says something."""
+
+    def run(source, arrays, name="f", **launch):
+        before = softmetal.reports("kernel")
+        md.kernel(source, name)(*arrays, **launch)
+        try:
+            for array in arrays:
+                np.asarray(array)
+        except md.MetalError as error:
+            assert softmetal.reports("kernel") > before
+            request.node.stash[plugin._reports_before] = softmetal.reports()  # wanted: the plugin forgives them
+            return str(error), softmetal.last_report()
+        assert softmetal.reports("kernel") == before
+        return None
+
+    return run
+
+
+def arrays_of(defect):
+    if defect.arrays == ("same", "shifted"):
+        whole = md.full((COUNT + 64,), 1, "float32")
+        return [whole[:COUNT], whole[64:]]
+    return [md.full((count,), 1, dtype) for dtype, count in defect.arrays]
+
+
+def lines_marked(source):
+    """The lines of /*1*/ and /*2*/, in that order."""
+    found = [[n for n, line in enumerate(source.splitlines(), 1) if mark in line] for mark in ("/*1*/", "/*2*/")]
+    return [n for ns in found for n in ns]
+
+
+def name_of(defect):
+    return defect.name
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=name_of)
+def test_a_defect_is_found_at_its_line(defect, reports_of):
+    source = defect.source(defect.body)
+    said = reports_of(source, arrays_of(defect), **defect.launch)
+    assert said is not None
+    _, text = said
+    assert re.search(defect.words, text)
+    lines = [
+        int(n) for n in re.findall(r"program_source:(\d+):\d+, thread \(\d+,\d+,\d+\) of threadgroup \(\d+,0,0\)", text)
+    ]
+    assert sorted(lines) == sorted(lines_marked(source))
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=name_of)
+def test_without_the_defect_it_is_silent(defect, reports_of):
+    mended = defect.body.replace(*defect.fix)
+    assert mended != defect.body
+    assert reports_of(defect.source(mended), arrays_of(defect), **defect.launch) is None
+
+
+# ---- what would take Python along ----
+
+
+@pytest.mark.skipif(
+    SANITIZER == "thread", reason="ThreadSanitizer holds a signal back until the next call of the C library"
+)
+@pytest.mark.parametrize(
+    "body",
+    [
+        "volatile thread uint go = 1;\nwhile (go)\n  ; /*1*/\nb[i] = 1;",
+        "while (a[i] == 1)\n  b[i] += 1; /*1*/",
+        f"while (true)\n  {BARRIER} /*1*/",
+    ],
+    ids=["without memory", "with memory", "at a barrier"],
+)
+def test_a_kernel_that_hangs_is_stopped(body, reports_of, settings):
+    settings(kernel_timeout=1)
+    defect = Defect("hang", body, ("", ""), "")
+    _, text = reports_of(defect.source(body), arrays_of(defect), **defect.launch)
+    assert "a thread still runs after 1 s (SOFTMETAL_KERNEL_TIMEOUT): program_source:" in text
+    assert reports_of(defect.source("b[i] = a[i];"), arrays_of(defect), **defect.launch) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("((device uint *)a)[1l << 40] = 1; /*1*/", "writes outside its memory"),
+        ("float x[4] = {};\nx[t % 4] = a[i];\nthread float *p = x;\nb[i] = p[(1l << 33) * t]; /*1*/", ARRAY),
+        ("b[i] = *(thread float *)(0xdead00000000ul + i); /*1*/", "reads outside its memory"),
+        ("float x[100];\nfor (uint k = 0; k < 100; k++) x[k] = a[i];\nspill(x, b, i); /*0*/", "outside its memory"),
+    ],
+    ids=["far past a buffer", "far past an array", "from a number", "through a function"],
+)
+def test_a_wild_access_does_not_happen(body, words, reports_of):
+    before = (
+        "__attribute__((noinline)) void spill(thread float *x, device float *b, uint i) {\n  x[-100000] = b[i]; }\n"
+    )
+    defect = Defect("wild", body, ("", ""), "", before=before)
+    _, text = reports_of(defect.source(body), arrays_of(defect), **defect.launch)
+    assert words in text
+
+
+def test_handlers_of_signals_are_given_back(reports_of):
+    import signal
+
+    seen = []
+    numbers = [signal.SIGSEGV, signal.SIGILL, signal.SIGFPE, signal.SIGBUS, signal.SIGTRAP, signal.SIGURG]
+    previous = signal.signal(signal.SIGURG, lambda *_: seen.append(1))
+    before = [signal.getsignal(number) for number in numbers]
+    defect = Defect("", "b[i] = 100 / t;", ("", ""), "")
+    try:
+        assert reports_of(defect.source(defect.body), arrays_of(defect), **defect.launch) is not None
+        assert [signal.getsignal(number) for number in numbers] == before
+        signal.raise_signal(signal.SIGURG)
+        assert seen == [1]
+    finally:
+        signal.signal(signal.SIGURG, previous)
+
+
+# ---- texts ----
+
+
+@pytest.mark.parametrize("folder", ["folder/", "dossié/"])
+def test_a_report_is_whole_however_long_the_names_are(reports_of, folder):
+    path, kernel, argument = folder * 60 + "file.metal", "kernel_" * 10, "argument_" * 10
+    body = f"""#line 7 "{path}"
+kernel void {kernel}(device float *{argument}, uint i [[thread_position_in_grid]]) {{
+    {argument}[i / 2] = i;
+}}"""
+    text, _ = reports_of(METAL + body, [md.zeros((COUNT,), "float32")], name=kernel, threads=COUNT, group=GROUP)
+    place = r"\.\.\.[\w/é]*/file\.metal:8:\d+, thread \({},0,0\) of threadgroup \(0,0,0\)"
+    found = re.search(rf"{kernel}: (.*): {place.format(0)}; {place.format(1)}\.$", text)
+    assert found, text
+    assert found[1] == f"two threads write byte 0 of buffer 0 ({argument}) with nothing between them"
+
+
+# ---- launches ----
+
+
+def test_launches_do_not_race_with_each_other(reports_of):
+    source = f"{METAL}{SIGNATURE}{{ b[(i * 7) % {COUNT}] = a[i]; }}"
+    arrays = [md.full((COUNT,), 1, "float32") for _ in range(2)]
+    for _ in range(3):
+        assert reports_of(source, arrays, threads=COUNT, group=GROUP) is None
+    assert np.asarray(arrays[1]).tolist() == [1] * COUNT
+
+
+def test_launches_of_two_queues_are_checked_at_the_same_time():
+    kernel = md.kernel(f"{METAL}{SIGNATURE}{{ for (uint k = 0; k < 100; k++) b[i] += a[i]; }}")
+    streams = [md.Stream() for _ in range(4)]
+    arrays = [(md.full((COUNT,), 1, "float32"), md.zeros((COUNT,), "float32")) for _ in streams]
+    for _ in range(5):
+        for stream, (a, b) in zip(streams, arrays, strict=True):
+            kernel(a, b, threads=COUNT, group=GROUP, stream=stream)
+    for _, b in arrays:
+        assert np.asarray(b).tolist() == [500] * COUNT
+
+
+def test_a_fence_orders_threadgroups(reports_of):
+    """The last threadgroup to come adds up what the others have left."""
+    body = f"""threadgroup bool is_last;
+if (t == 0) {{
+  b[1 + g] = a[i];
+  atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device);
+  is_last = atomic_fetch_add_explicit((device atomic_uint *)b, 1u, memory_order_relaxed) == 1;
+}}
+{BARRIER}
+if (is_last && t == 0) {{
+  atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device);
+  b[3] = b[1] + b[2]; /*2*/
+}}"""
+    source = f"{METAL}{SIGNATURE}{{\n{body}\n}}"
+    a, b = md.full((COUNT,), 2, "float32"), md.zeros((COUNT,), "float32")
+    assert reports_of(source, [a, b], threads=COUNT, group=GROUP) is None
+    assert np.asarray(b)[3] == 4
+    without = source.replace(
+        "atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device);", ""
+    )
+    assert reports_of(without, [a, md.zeros((COUNT,), "float32")], threads=COUNT, group=GROUP) is not None
+
+
+def test_a_vector_of_three_and_a_structure_have_gaps(reports_of):
+    """They are copied with bytes that nobody wrote."""
+    body = f"""threadgroup float3 s[64];
+threadgroup pair p[64];
+s[t] = float3(a[i]);
+p[t].x = 1;
+p[t].y = a[i];
+{BARRIER}
+pair q = p[63 - t];
+float3 v = s[63 - t];
+b[i] = v.x + v.y + v.z + q.y + q.x;"""
+    source = f"{METAL}struct pair {{ uchar x; float y; }};\n{SIGNATURE}{{\n{body}\n}}"
+    assert (
+        reports_of(source, [md.full((COUNT,), 1, "float32"), md.zeros((COUNT,), "float32")], threads=COUNT, group=GROUP)
+        is None
+    )
+
+
+def test_all_may_leave_the_same_result(reports_of):
+    """One instruction, one threadgroup, one value: how kernels leave a sum that every thread has."""
+    body = f"threadgroup float s;\ns = 3; /*1*/\n{BARRIER}\nb[g] = s;"
+    arrays = [md.full((COUNT,), 1, "float32"), md.zeros((COUNT,), "float32")]
+    assert reports_of(f"{METAL}{SIGNATURE}{{\n{body}\n}}", arrays, threads=COUNT, group=GROUP) is None
+    assert np.asarray(arrays[1])[:2].tolist() == [3, 3]
+    other = body.replace("s = 3;", "s = t < 63 ? 3 : 4;")
+    assert reports_of(f"{METAL}{SIGNATURE}{{\n{other}\n}}", arrays, threads=COUNT, group=GROUP) is not None
+
+
+def test_a_barrier_without_flags_ends_what_was_read_before(reports_of):
+    body = f"""threadgroup float s[64];
+s[t] = a[i];
+{BARRIER}
+float x = s[63 - t];
+threadgroup_barrier(mem_flags::mem_none);
+s[t] = x;
+b[i] = s[t];"""
+    arrays = [md.full((COUNT,), 1, "float32"), md.zeros((COUNT,), "float32")]
+    assert reports_of(f"{METAL}{SIGNATURE}{{\n{body}\n}}", arrays, threads=COUNT, group=GROUP) is None
+
+
+def test_the_same_kernel_is_unchecked_without_the_setting(settings):
+    settings(kernel_check=0)
+    before = softmetal.reports("kernel")
+    a, b = md.full((COUNT,), 1, "float32"), md.zeros((COUNT,), "float32")
+    md.kernel(f"{METAL}{SIGNATURE}{{ b[0] = a[i]; }}")(a, b, threads=COUNT, group=GROUP)
+    assert np.asarray(b)[0] == 1
+    assert softmetal.reports("kernel") == before

@@ -1,0 +1,72 @@
+"""examples/softmax_kernel.py and the notebook beside it run as they stand, with the same kernel; so does docs/kernels.md."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from places import ROOT
+
+pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_torch, pytest.mark.needs_numpy]
+
+EXAMPLE = ROOT / "examples" / "softmax_kernel.py"
+NOTEBOOK = ROOT / "examples" / "softmax_kernel.ipynb"
+PAGE = (ROOT / "docs" / "kernels.md").read_text()
+
+
+def run(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def cells():
+    """The notebook's code, each cell's last expression printed as a notebook would."""
+    for cell in json.loads(NOTEBOOK.read_text())["cells"]:
+        if cell["cell_type"] == "code":
+            yield "".join(cell["source"])
+
+
+def test_the_example_runs():
+    done = run(EXAMPLE)
+    assert done.returncode == 0, done.stderr
+    assert "<metal_dlpack.Kernel softmax(x, y, width) on metal:0>" in done.stdout
+    assert "torch tensors on mps:0" in done.stdout
+
+
+@pytest.mark.needs_softmetal
+def test_without_a_compiler_the_example_says_how_to_get_one():
+    done = run(EXAMPLE, SOFTMETAL_CXX="/nowhere/clang++", SOFTMETAL_CACHE="/nowhere/cache")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert "SOFTMETAL_CXX" in done.stdout
+
+
+@pytest.mark.needs_mlx
+def test_the_notebook_runs():
+    code = "\n".join(cells())
+    done = run("-c", code + "\nprint(x.device, np.asarray(a).sum())")
+    assert done.returncode == 0, done.stderr
+    assert "program_source 3 12 " in done.stdout
+    assert "mps:0 4.0" in done.stdout
+
+
+def test_both_have_one_kernel():
+    (example,) = re.findall(r'SOURCE = """\n(.*?)"""', EXAMPLE.read_text(), re.DOTALL)
+    assert any(example in cell for cell in cells())
+
+
+def test_the_notebook_has_no_output():
+    assert all(not cell.get("outputs") for cell in json.loads(NOTEBOOK.read_text())["cells"])
+
+
+def test_the_page_begins_with_an_example_that_runs():
+    first = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)[1]
+    done = run("-c", first)
+    assert (done.returncode, done.stdout) == (0, "[0.5 1.  1.5]\n"), done.stderr

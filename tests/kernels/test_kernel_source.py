@@ -1,0 +1,152 @@
+"""Includes: expanded where they stand, under whatever #if, and every line keeps its number."""
+
+import pytest
+
+import metal_dlpack as md
+from metal_dlpack import kernel_source
+
+
+def compose(source, include=None, name=None, defines=None):
+    return kernel_source.compose(source, (name, defines, include))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Writes files: folder({"a.h": text, ...}) is where they lie."""
+
+    def write(files):
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        return tmp_path
+
+    return write
+
+
+def lines_of(text):
+    """What a compiler sees, without directives: (file, line, text), where every #if of ours is true the first time."""
+    file, number, seen, defined, skipped, found = "program_source", 0, [], set(), 0, []
+    for line in text.splitlines():
+        number += 1
+        words = line.split()
+        if line.startswith("#line"):
+            number, file = int(words[1]) - 1, line.split('"')[1]
+        elif line.startswith("#ifndef"):
+            seen.append(words[1] in defined)
+            skipped += seen[-1]
+        elif line.startswith("#if"):
+            seen.append(words[1] == "0")
+            skipped += seen[-1]
+        elif line.startswith("#define") and not skipped:
+            defined.add(words[1])
+        elif line.startswith("#endif"):
+            skipped -= seen.pop()
+        elif line.strip() and not skipped:
+            found.append((file.rpartition("/")[2], number, line))
+    assert not seen
+    return found
+
+
+def test_a_plain_source_stays_as_it_is():
+    source = '// #include "a.h"\n/* #include "b.h"\n*/\nconst char *s = "\\\n#include \\"c.h\\"";\n'
+    assert compose(source) == source
+    assert compose(source, name="k.metal") == '#line 1 "k.metal"\n' + source
+
+
+def test_a_file_stands_where_its_line_was(folder):
+    there = folder({"a.h": "int a;\nint b;\n"})
+    text = compose('one\n#include "a.h" // why\ntwo\n  #  include "a.h"\nthree', there)
+    assert lines_of(text) == [
+        ("program_source", 1, "one"),
+        ("a.h", 1, "int a;"),
+        ("a.h", 2, "int b;"),
+        ("program_source", 3, "two"),
+        ("a.h", 1, "int a;"),
+        ("a.h", 2, "int b;"),
+        ("program_source", 5, "three"),
+    ]
+
+
+def test_a_file_begins_with_its_own_folder(folder):
+    there = folder({"x.h": "wrong", "sub/a.h": '#include "x.h"\n', "sub/x.h": "right"})
+    assert ("x.h", 1, "right") in lines_of(compose('#include "sub/a.h"', there))
+    assert ("x.h", 1, "wrong") in lines_of(compose('#include "x.h"', [there, there / "sub"]))
+    assert ("x.h", 1, "right") in lines_of(compose('#include "x.h"', [str(there / "sub"), there]))
+
+
+def test_a_file_that_asks_to_be_read_once_is(folder):
+    there = folder({"a.h": '#pragma once\n#include "b.h"\nint a;\n', "b.h": '# pragma  once\n#include "a.h"\nint b;\n'})
+    assert [text for *_, text in lines_of(compose('#include "a.h"\n#include "b.h"\n#include "a.h"\nend', there))] == [
+        "int b;",
+        "int a;",
+        "end",
+    ]
+
+
+@pytest.mark.parametrize(("condition", "expected"), [("0", ["int a;", "end"]), ("1", ["int a;", "end"])])
+def test_once_means_once_of_those_that_the_compiler_reads(folder, condition, expected):
+    """A first include that #if leaves out does not count."""
+    there = folder({"a.h": "#pragma once\nint a;\n"})
+    text = compose(f'#if {condition}\n#include "a.h"\n#endif\n#include "a.h"\nend', there)
+    assert [line for *_, line in lines_of(text)] == expected
+
+
+def test_guards_end_circles_too(folder):
+    guarded = "#ifndef {0}\n#define {0}\n{1}int {2};\n#endif\n"
+    there = folder({
+        "a.h": "// words\n" + guarded.format("A", '#include "b.h"\n', "a"),
+        "b.h": guarded.format("B", '#include "a.h"\n', "b"),
+    })  # fmt: skip
+    lines = [line for *_, line in lines_of(compose('#include "a.h"\n#include "b.h"\nend', there))]
+    assert [line for line in lines if "//" not in line] == ["int b;", "int a;", "end"]
+
+
+def test_headers_that_all_include_all_stay_small(folder):
+    """Each of 30 includes all before it: without memory the text would double with each."""
+    files = {f"h{i}.h": "#pragma once\n" + "".join(f'#include "h{j}.h"\n' for j in range(i)) for i in range(30)}
+    text = compose('#include "h29.h"\n', folder(files))
+    assert len(text) < 200_000
+
+
+def test_a_users_own_line_counts_on(folder):
+    there = folder({"a.h": "int a;\n"})
+    text = compose('#line 50 "mine.metal"\none\n#include "a.h"\ntwo', there)
+    assert lines_of(text) == [("mine.metal", 50, "one"), ("a.h", 1, "int a;"), ("mine.metal", 52, "two")]
+
+
+def test_a_missing_file_is_an_error_where_the_compiler_comes_to_it(folder):
+    text = compose('#if 0\n#include "no.h"\n#endif\n', folder({"a.h": ""}))
+    assert "#error 'no.h' file not found in the include folders (" in text
+
+
+@pytest.mark.needs_kernels
+def test_a_missing_file_is_the_users_line():
+    with pytest.raises(
+        md.CompileError, match=r"'no\.h' file not found in the include folders \(none are given by include=\)"
+    ) as caught:
+        md.kernel('int a;\n#include "no.h"\nkernel void f(device float *x) {}')
+    assert (caught.value.filename, caught.value.lineno) == ("program_source", 2)
+    md.kernel('#if 0\n#include "no.h"\n#endif\nkernel void f(device float *x) {}')
+
+
+@pytest.mark.needs_kernels
+def test_a_file_that_includes_itself_is_the_files_line(folder):
+    there = folder({"a.h": '\n#include "a.h"\n'})
+    with pytest.raises(md.CompileError, match=r"'a\.h' includes itself") as caught:
+        md.kernel('#include "a.h"\nkernel void f(device float *x) {}', include=there)
+    assert (caught.value.filename, caught.value.lineno) == (str(there / "a.h"), 2)
+
+
+@pytest.mark.needs_kernels
+def test_errors_name_the_file_that_has_them(folder):
+    there = folder({"a.h": "inline float g() {\n    return y;\n}\n", "b.h": "\n\n"})
+    source = '#include <metal_stdlib>\n#include "b.h"\n#include "a.h"\nkernel void f(device float *x) { x[0] = g(); }'
+    with pytest.raises(md.CompileError) as caught:
+        md.kernel(source, include=there)
+    assert (caught.value.filename, caught.value.lineno) == (str(there / "a.h"), 2)
+    (there / "a.h").write_text("inline float g() { return 4; }\n")
+    kernel = md.kernel(source, include=str(there))
+    x = md.zeros(1)
+    kernel(x, n=1)
+    assert x.tolist() == [4]

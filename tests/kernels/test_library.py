@@ -1,0 +1,182 @@
+"""A library of kernels: its names, function constants, options, and who makes what once."""
+
+import gc
+import threading
+import weakref
+
+import pytest
+
+import metal_dlpack as md
+
+pytestmark = pytest.mark.needs_kernels
+
+METAL = "#include <metal_stdlib>\nusing namespace metal;\n"
+TWO = (
+    METAL
+    + """
+kernel void one(device float *x) { x[0] = 1; }
+template <typename T> kernel void any(device T *x) { x[0] = T(2); }
+template [[host_name("any_float")]] kernel void any<float>(device float *);
+template [[host_name("any_int")]] kernel void any<int>(device int *);
+"""
+)
+CONSTANTS = (
+    METAL
+    + """
+constant bool FLAG [[function_constant(0)]];
+constant uint2 PAIR [[function_constant(3)]];
+constant float OPTION [[function_constant(7)]];
+constant float FACTOR = is_function_constant_defined(OPTION) ? OPTION : 10.0f;
+kernel void flags(device float *x) { x[0] = FLAG ? 1 : 0; x[1] = PAIR.x; x[2] = PAIR.y; x[3] = FACTOR; }
+kernel void plain(device float *x) { x[0] = 5; }
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def two():
+    return md.Library(TWO)
+
+
+@pytest.fixture(scope="module")
+def constants():
+    return md.Library(CONSTANTS)
+
+
+def run(kernel, dtype="float32", count=4):
+    x = md.zeros(count, dtype)
+    kernel(x, n=1)
+    return x.tolist()
+
+
+def test_the_names_are_those_of_metal(two):
+    assert sorted(two.kernels) == ["any_float", "any_int", "one"]
+    assert run(two["one"])[0] == 1
+    assert run(two["any_float"])[0] == 2
+    assert run(two["any_int"], "int32")[0] == 2
+    assert two["any_int"].name == "any_int"
+    assert repr(two) == "<metal_dlpack.Library 'program_source' of 3 kernels on metal:0>"
+    assert (two.name, two.device) == ("program_source", md.default_device())
+
+
+def test_another_name_is_a_key_error(two):
+    for name in ("two", "any", 1, ("one",), []):
+        with pytest.raises(KeyError, match="is no kernel of the library, which has"):
+            two[name]
+
+
+def test_a_kernel_is_made_once(two, constants):
+    assert two["one"] is two["one"] is two.kernel("one") is two.kernel("one", {})
+    first = constants.kernel("flags", {"FLAG": True, "PAIR": (1, 2)})
+    assert first is constants.kernel("flags", constants={0: True, 3: [1, 2]})
+    assert first is not constants.kernel("flags", {"FLAG": False, "PAIR": (1, 2)})
+    assert first is not constants.kernel("flags", {"FLAG": True, "PAIR": (1, 2), "OPTION": 0})
+
+
+def test_two_threads_get_the_same_kernel():
+    library, found = md.Library(TWO), []
+    threads = [threading.Thread(target=lambda: found.append(library["one"])) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert len(set(map(id, found))) == 1
+
+
+def test_constants_are_values_of_the_kernel(constants):
+    assert run(constants.kernel("flags", {"FLAG": True, "PAIR": (3, 4)})) == [1, 3, 4, 10]
+    assert run(constants.kernel("flags", {"FLAG": False, "PAIR": (5, 6), "OPTION": 0.5})) == [0, 5, 6, 0.5]
+    assert run(constants["plain"]) == [5, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "sentence"),
+    [
+        (
+            None,
+            TypeError,
+            r"'flags' cannot be made with the constants {}; it needs values for 'FLAG' \(bool\), 'PAIR' \(uint2\)",
+        ),
+        ({"FLAG": True}, TypeError, "it needs values for"),
+        (
+            {"FLAG": True, "PAIR": (1, 2), "FLOG": 1},
+            TypeError,
+            "'flags' does not have all of the constants {.*'FLOG'.*}; it has 'FLAG'",
+        ),
+        ({"FLAG": 1, "PAIR": (1, 2)}, TypeError, "constant 'FLAG' of 'flags': a bool is True or False"),
+        ({"FLAG": True, "PAIR": (1, -2)}, OverflowError, "constant 'PAIR' of 'flags'"),
+        ({"FLAG": True, "PAIR": 1}, TypeError, "a uint2 is a tuple of 2 numbers"),
+        ([("FLAG", True)], TypeError, "constants must be a dict of values by name, not list"),
+    ],
+)
+def test_other_constants_are_refused(constants, given, error, sentence):
+    with pytest.raises(error, match=sentence):
+        constants.kernel("flags", given)
+
+
+def test_kernel_takes_the_only_one_or_the_one_that_is_named():
+    assert md.kernel(METAL + "kernel void f(device float *x) { x[0] = 3; }").name == "f"
+    assert md.kernel(TWO, "one").name == "one"
+    assert run(md.kernel(CONSTANTS, name="flags", constants={"FLAG": True, "PAIR": (1, 2)})) == [1, 1, 2, 10]
+    with pytest.raises(ValueError, match=r"the source has 3 kernels, .* say by name= which one"):
+        md.kernel(TWO)
+    with pytest.raises(ValueError, match="the source has 0 kernels"):
+        md.kernel(METAL)
+    with pytest.raises(KeyError, match="'three'"):
+        md.kernel(TWO, "three")
+
+
+def test_a_kernel_outlives_its_library():
+    library = md.Library(TWO)
+    kernel = library["one"]
+    del library
+    gc.collect()
+    assert run(kernel)[0] == 1
+
+
+@pytest.mark.parametrize("math", ["fast", "relaxed", "safe"])
+def test_each_math_compiles(math):
+    assert run(md.kernel(METAL + "kernel void f(device float *x) { x[0] = exp(0.0f); }", math=math))[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "sentence"),
+    [
+        ({"source": 1}, TypeError, "Library: source"),
+        ({"source": b"kernel"}, TypeError, "Library: source"),
+        ({"source": "a\0b"}, ValueError, "null"),
+        ({"math": "quick"}, ValueError, "math must be 'fast', 'relaxed' or 'safe', not 'quick'"),
+        ({"math": 1}, TypeError, "math"),
+        ({"device": "metal:9"}, ValueError, "there is no device 'metal:9'"),
+        ({"name": 1}, TypeError, "name must be a str, not int"),
+        ({"name": 'a"b'}, ValueError, "has quotes"),
+        ({"defines": {"1x": 1}}, ValueError, "'1x' in defines is not the name of a macro"),
+        (
+            {"defines": {"X": [1]}},
+            TypeError,
+            r"defines\['X'\] must be a str of one line, a number, True, False or None",
+        ),
+        ({"defines": {"X": "a\nb"}}, TypeError, r"defines\['X'\]"),
+        ({"defines": {"X": float("nan")}}, ValueError, "has no number in Metal"),
+        ({"defines": [1]}, TypeError, "defines must be a dict"),
+    ],
+)
+def test_other_arguments_are_refused(arguments, error, sentence):
+    with pytest.raises(error, match=sentence):
+        md.Library(**{"source": TWO, **arguments})
+
+
+def test_the_defines_are_macros_of_the_source():
+    source = METAL + "kernel void f(device float *x) { x[0] = A; x[1] = B; x[2] = C; x[3] = D(2) NOTHING; }"
+    defines = {"A": -3, "B": 0.5, "C": True, "D(n)": "((n) * 2)", "NOTHING": None}
+    assert run(md.kernel(source, defines=defines)) == [-3, 0.5, 1, 4]
+
+
+def test_what_is_dropped_is_gone(live_buffers):
+    library = md.Library(TWO)
+    kernel = library["one"]
+    with pytest.raises(TypeError):
+        weakref.ref(library)
+    del library, kernel
+    gc.collect()

@@ -1,0 +1,390 @@
+"""llama.cpp's own kernels, from the sdist of llama-cpp-python, launched as it launches them and beside NumPy.
+
+Its pointers are `device const char *`: the arrays go in as bytes.  A tolerance is 4 ulp, or its reason stands beside it.
+"""
+
+import os
+
+import ggml_arguments
+import kernel_sources
+import numpy as np
+import pytest
+from ggml_arguments import layout
+from machine import HAS_SOFTMETAL
+
+import metal_dlpack as md
+
+
+def reported(why):
+    """The checker reports this kernel of llama.cpp, and is right by the letter."""
+    return pytest.mark.xfail(os.environ.get("SOFTMETAL_KERNEL_CHECK") == "1", reason=why)
+
+
+def ggml(file, kernel, **constants):
+    folder, *others = kernel_sources.ggml_folders()
+    library = md.Library((folder / file).read_text(), include=(folder, *others), math="safe")
+    return library.kernel(kernel, constants=constants)
+
+
+def on_metal(items, dtype=None):
+    """A copy, as bytes."""
+    return md.asarray(np.array(items, dtype, order="C"), copy=True).view("int8")
+
+
+def empty(shape, dtype="float32"):
+    """Room for a result, as such and as bytes."""
+    out = md.zeros(shape, dtype=dtype)
+    return out, out.view("int8")
+
+
+def random(seed=0):
+    return np.random.default_rng(seed)
+
+
+# ---- one item, one result ----
+
+
+@pytest.mark.parametrize(("op", "function"), [(0, np.add), (1, np.subtract), (2, np.multiply), (3, np.divide)])
+@pytest.mark.parametrize("rows", [1, 6])
+def test_arithmetic_with_rows_repeated(op, function, rows):
+    a, b = random().standard_normal((6, 100), dtype="float32"), random(1).standard_normal((rows, 100), dtype="float32")
+    out, to = empty(a.shape)
+    args = ggml_arguments.struct("bin", layout(a, "0"), layout(b, "1"), layout(a, ""))
+    kernel = ggml(
+        "binbcast.metal", "kernel_bin_fuse_f32_f32_f32", FC_bin_op=op, FC_bin_f=1, FC_bin_rb=False, FC_bin_cb=False
+    )
+    kernel(args, on_metal(a), on_metal(b), to, groups=(6, 1, 1), group=(64, 1, 1))
+    np.testing.assert_array_equal(np.asarray(out), function(a, b))
+
+
+#: Number of the operation: (NumPy's, ulp).
+UNARY = {
+    "SQR": (13, np.square, 0),
+    "SQRT": (14, np.sqrt, 0),
+    "TANH": (100, np.tanh, 5),
+    "RELU": (101, lambda x: np.maximum(x, 0), 0),
+    "SILU": (106, lambda x: x / (1 + np.exp(-x)), 8),  # exp within 4, a sum, a division
+    "GELU": (103, lambda x: 0.5 * x * (1 + np.tanh(0.79788456080286535588 * x * (1 + 0.044715 * x * x))), 16),
+    "HARDSWISH": (112, lambda x: x * np.clip((x + 3) / 6, 0, 1), 4),
+    "FLOOR": (117, np.floor, 0),
+}
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_unary_operations(name):
+    number, function, ulp = UNARY[name]
+    x = np.linspace(0.05, 9, 500, dtype="f4").reshape(5, 100)
+    out, to = empty(x.shape)
+    args = ggml_arguments.struct("unary", layout(x, "0"), layout(x, ""))
+    kernel = ggml("unary.metal", "kernel_unary_f32_f32", FC_unary_op=number, FC_unary_cnt=False)
+    kernel(args, on_metal(x), to, groups=(10, 1, 1), group=(64, 1, 1))
+    np.testing.assert_array_max_ulp(np.asarray(out), function(x.astype("f8")).astype("f4"), ulp)
+
+
+def test_swiglu():
+    a, b = random().standard_normal((2, 7, 90)).astype("f2")
+    out, to = empty(a.shape, "float16")
+    args = ggml_arguments.struct("glu", nb01=180, nb11=180, ne0=90, nb1=180)
+    ggml("unary.metal", "kernel_swiglu_f16")(args, on_metal(a), on_metal(b), to, groups=7, group=64)
+    wide = a.astype("f8")
+    np.testing.assert_array_max_ulp(np.asarray(out), (wide / (1 + np.exp(-wide)) * b).astype("f2"), 1)
+
+
+def test_copy_to_another_type():
+    x = random().standard_normal((3, 4, 50), dtype="float32")
+    out, to = empty(x.shape, "float16")
+    args = ggml_arguments.struct("cpy", layout(x, "0"), layout(x.astype("f2"), ""), nk0=50)
+    ggml("quantize.metal", "kernel_cpy_f32_f16")(args, on_metal(x), to, groups=(4, 3, 1), group=(64, 1, 1))
+    np.testing.assert_array_equal(np.asarray(out), x.astype("f2"))
+
+
+@reported("It declares its result const, and writes there.")
+@pytest.mark.parametrize(("number", "expected"), [(0, np.triu), (3, lambda x: np.tril(x, -1))])
+def test_triangles(number, expected):
+    x = random().standard_normal((2, 20, 20), dtype="float32")
+    out, to = empty(x.shape)
+    args = ggml_arguments.struct("tri", layout(x, "0"), layout(x, ""))
+    ggml("tri.metal", f"kernel_tri_f32_{number}")(args, on_metal(x), to, groups=(20, 2, 1), group=(32, 1, 1))
+    md.default_device().default_stream.synchronize()  # what is const is not waited for
+    np.testing.assert_array_equal(np.asarray(out), expected(x))
+
+
+def test_windows_of_an_image():
+    x = random().standard_normal((2, 3, 9, 8), dtype="float32")  # images, channels, rows, columns
+    out, to = empty((2, 7, 6, 27))
+    args = ggml_arguments.struct(
+        "im2col", ofs0=216, ofs1=72, IW=8, IH=9, CHW=27, s0=1, s1=1, d0=1, d1=1, N=2, KH=3, KW=3, KHW=9
+    )
+    source = md.asarray(x, copy=True)
+    ggml("conv.metal", "kernel_im2col_f32")(args, source, to, groups=(3, 7, 6), group=(2, 3, 3))
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), (2, 3))
+    np.testing.assert_array_equal(np.asarray(out), windows.transpose(0, 2, 3, 1, 4, 5).reshape(2, 7, 6, 27))
+
+
+def test_greatest_of_windows():
+    x = random().standard_normal((4, 10, 12), dtype="float32")
+    out = md.zeros((4, 5, 6), dtype="float32")
+    args = ggml_arguments.struct("pool_2d", k0=2, k1=2, s0=2, s1=2, IH=10, IW=12, OH=5, OW=6, np=120)
+    ggml("pool.metal", "kernel_pool_2d_max_f32")(args, md.asarray(x, copy=True), out, threads=128)
+    np.testing.assert_array_equal(np.asarray(out), x.reshape(4, 5, 2, 6, 2).max((2, 4)))
+
+
+@pytest.mark.parametrize("kind", ["norm", "neox"])
+def test_rope(kind):
+    heads, tokens, size = 3, 5, 32
+    x, positions = (
+        random().standard_normal((tokens, heads, size), dtype="float32"),
+        np.arange(4, 4 + tokens, dtype="i4"),
+    )
+    out, to = empty(x.shape)
+    args = ggml_arguments.struct(
+        "rope", layout(x, "0"), layout(x, ""), n_dims=size, n_ctx_orig=4096, freq_base=10000, freq_scale=1,
+        attn_factor=1, beta_fast=32, beta_slow=1,
+    )  # fmt: skip
+    source = on_metal(x)
+    kernel = ggml("rope.metal", f"kernel_rope_{kind}_f32", FC_rope_is_back=False)
+    kernel(args, source, on_metal(positions), source, to, groups=(heads, tokens, 1), group=(size // 2, 1, 1))
+    angle = positions[:, None, None] * 10000.0 ** (-2 * np.arange(size // 2) / size)
+    first, second = (x[..., ::2], x[..., 1::2]) if kind == "norm" else (x[..., : size // 2], x[..., size // 2 :])
+    turned = first * np.cos(angle) - second * np.sin(angle), first * np.sin(angle) + second * np.cos(angle)
+    expected = np.stack(turned, -1).reshape(x.shape) if kind == "norm" else np.concatenate(turned, -1)
+    # An angle of up to 8 whose power is within 16 ulp: 8e-6.
+    np.testing.assert_allclose(np.asarray(out), expected, atol=2e-5)
+
+
+# ---- rows ----
+
+
+def test_softmax_with_a_mask():
+    x, mask = random().standard_normal((2, 6, 200), dtype="float32"), random(1).standard_normal((6, 200)).astype("f2")
+    out, to = empty(x.shape)
+    args = ggml_arguments.struct(
+        "soft_max", layout(x, "0"), layout(mask, "1"), layout(x, ""), scale=0.5, max_bias=0, m0=1, m1=1, n_head_log2=1
+    )
+    source = on_metal(x)
+    kernel = ggml("softmax.metal", "kernel_soft_max_f16")
+    kernel(
+        args, source, on_metal(mask), source, to, groups=(6, 2, 1), group=(128, 1, 1), threadgroup_memory={"buf": 128}
+    )
+    scores = 0.5 * x.astype("f8") + mask
+    exact = np.exp(scores - scores.max(-1, keepdims=True))
+    # exp within 4 ulp of an argument that is rounded at up to 8.
+    np.testing.assert_allclose(np.asarray(out), exact / exact.sum(-1, keepdims=True), rtol=3e-6)
+
+
+def norm_arguments(x, weight, eps):
+    nb = [layout(array, "")[f"nb{axis}"] for axis in (1, 2, 3) for array in (x, weight, weight)]
+    return ggml_arguments.struct(
+        "norm", layout(x, ""), ne00=x.shape[-1], ne00_t=x.shape[-1], eps=eps, nef1=[x.shape[-2], 1, 1], nef2=[1, 1, 1],
+        nef3=[1, 1, 1], nbf1=nb[:3], nbf2=nb[3:6], nbf3=nb[6:], scale=1,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["norm", "rms_norm"])
+def test_norms_with_a_weight(kind):
+    x, weight = (
+        random().standard_normal((5, 300), dtype="float32") + 1,
+        random(1).standard_normal((1, 300), dtype="float32"),
+    )
+    out, to = empty(x.shape)
+    factor = on_metal(weight)
+    kernel = ggml("norm.metal", f"kernel_{kind}_mul_f32", FC_norm_use_scale=False)
+    args = norm_arguments(x, weight, 1e-5)
+    kernel(
+        args, on_metal(x), factor, factor, to, groups=(5, 1, 1), group=(96, 1, 1), threadgroup_memory={"shmem_f32": 128}
+    )
+    wide = x.astype("f8")
+    wide = wide - wide.mean(-1, keepdims=True) if kind == "norm" else wide
+    exact = wide / np.sqrt(np.square(wide).mean(-1, keepdims=True) + 1e-5) * weight
+    # The mean of 300 is off by some ulp of one, and what is left of x near it by as much.
+    np.testing.assert_allclose(np.asarray(out), exact, rtol=2e-6, atol=1e-6)
+
+
+def test_l2_norm():
+    x = random().standard_normal((4, 130), dtype="float32")
+    out, to = empty(x.shape)
+    args = ggml_arguments.struct("l2_norm", layout(x, "0"), layout(x, ""), eps=1e-6)
+    kernel = ggml("norm.metal", "kernel_l2_norm_f32_f32")
+    kernel(args, on_metal(x), to, groups=(4, 1, 1), group=(64, 1, 1), threadgroup_memory={"shmem_f32": 128})
+    exact = x.astype("f8") / np.linalg.norm(x.astype("f8"), axis=1, keepdims=True)
+    np.testing.assert_array_max_ulp(np.asarray(out), exact.astype("f4"), 4)
+
+
+def test_sums():
+    x = random().integers(-500, 500, (3, 7, 333)).astype("f4")  # exact in each order
+    out, to = empty((3, 7, 1))
+    args = ggml_arguments.struct("sum_rows", layout(x, "0"), layout(np.empty((3, 7, 1), "f4"), ""))
+    kernel = ggml("reduce.metal", "kernel_sum_rows_f32_f32", FC_sum_rows_op=10)
+    kernel(args, on_metal(x), to, groups=(7, 3, 1), group=(96, 1, 1), threadgroup_memory={"shmem": 128})
+    np.testing.assert_array_equal(np.asarray(out)[..., 0], x.sum(-1))
+    out = md.zeros(1, dtype="float32")
+    kernel = ggml("reduce.metal", "kernel_op_sum_f32")
+    args = ggml_arguments.struct("sum", np=x.size)
+    kernel(args, md.asarray(x, copy=True), out, groups=1, group=256, threadgroup_memory={"shmem_f32": 128})
+    assert np.asarray(out)[0] == x.sum()
+
+
+def test_cumulative_sums():
+    x = random().integers(-500, 500, (5, 200)).astype("f4")
+    out, to = empty(x.shape)
+    args = ggml_arguments.struct("cumsum_blk", layout(x, "0"))
+    kernel = ggml("reduce.metal", "kernel_cumsum_blk_f32")
+    # As many threads as it ever has: the first SIMD-group reads a sum of each of 32.
+    kernel(args, on_metal(x), to, to, groups=(5, 1, 1), group=(1024, 1, 1), threadgroup_memory={"shmem": 128})
+    np.testing.assert_array_equal(np.asarray(out), x.cumsum(1))
+
+
+def test_argsort_and_argmax():
+    x = random().permutation(6 * 100).astype("f4").reshape(6, 100)
+    out = md.zeros((6, 100), dtype="int32")
+    args = ggml_arguments.struct("argsort", layout(x, "0"), layout(x, ""), top_k=100)
+    kernel = ggml("argsort.metal", "kernel_argsort_f32_i32_desc")
+    kernel(args, on_metal(x), out, groups=(6, 1, 1), group=(128, 1, 1), threadgroup_memory={"shmem_i32": 512})
+    np.testing.assert_array_equal(np.asarray(out), np.argsort(-x, 1))
+    out, to = empty(6, "int32")
+    kernel = ggml("misc.metal", "kernel_argmax_f32")
+    args = ggml_arguments.struct("argmax", ne00=100, nb01=400)
+    kernel(args, on_metal(x), to, groups=6, group=96, threadgroup_memory={"shmem": 256})
+    np.testing.assert_array_equal(np.asarray(out), x.argmax(1))
+
+
+# ---- quantised numbers ----
+
+
+def blocks(kind, rows, columns, seed=0):
+    """Random blocks whose scales are ordinary numbers, and what the gguf package makes of them."""
+    quants = pytest.importorskip("gguf").quants
+    kind = quants.GGMLQuantizationType[kind]
+    size, nbytes = quants.GGML_QUANT_SIZES[kind]
+    packed = random(seed).integers(0, 256, (rows, columns // size, nbytes), dtype="uint8")
+    scales = {
+        "Q6_K": [208],
+        "Q2_K": [80, 82],
+        "Q3_K": [108],
+        "Q4_K": [0, 2],
+        "Q5_K": [0, 2],
+        "Q4_1": [0, 2],
+        "Q5_1": [0, 2],
+    }
+    for at in scales.get(kind.name, [0]):
+        scale = random(at).uniform(0.01, 1, packed.shape[:2]).astype("f2")
+        packed[..., at : at + 2] = scale[..., None].view("uint8")
+    packed = packed.reshape(rows, -1)
+    return packed, quants.dequantize(packed, kind)
+
+
+#: Those whose numbers are one product, and so exact; in the others a minimum is subtracted.
+KINDS = {"Q4_0": True, "Q8_0": True, "Q6_K": True, "Q5_0": True, "Q3_K": True, "IQ4_NL": True}
+KINDS |= {"Q4_1": False, "Q5_1": False, "Q2_K": False, "Q4_K": False, "Q5_K": False}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_quantised_numbers(kind):
+    packed, expected = blocks(kind, 9, 512)
+    rows = random(1).integers(0, 9, 14, dtype="int32")
+    out = md.zeros((14, 512), dtype="float32")
+    name = kind.lower().replace("_k", "_K")
+    args = ggml_arguments.struct(
+        "get_rows", ne00t=32, ne00=512, nb01=packed.shape[1], nb02=packed.nbytes, nb03=packed.nbytes, ne10=14, nb10=4,
+        nb11=56, nb12=56, nb1=2048, nb2=out.nbytes, nb3=out.nbytes,
+    )  # fmt: skip
+    kernel = ggml("quantize.metal", f"kernel_get_rows_{name}")
+    kernel(args, on_metal(packed), on_metal(rows), out.view("int8"), groups=(14, 1, 1), group=(32, 1, 1))
+    if KINDS[kind]:
+        np.testing.assert_array_equal(np.asarray(out), expected[rows])
+    else:  # what cancels leaves an ulp of the product
+        np.testing.assert_allclose(np.asarray(out), expected[rows], rtol=1e-6, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("kind", ["Q8_0", "Q4_0"])
+def test_numbers_are_quantised(kind):
+    quants = pytest.importorskip("gguf").quants
+    x = random().standard_normal((5, 128), dtype="float32")
+    expected = quants.quantize(x, quants.GGMLQuantizationType[kind])
+    out, to = empty(expected.shape, "uint8")
+    args = ggml_arguments.struct("cpy", layout(x, "0"), layout(x, ""), nk0=4, nb0=expected.shape[1] // 4)
+    args["nb1"] = expected.shape[1]
+    kernel = ggml("quantize.metal", f"kernel_cpy_f32_{kind.lower()}")
+    kernel(args, on_metal(x), to, groups=(5, 1, 1), group=(4, 1, 1))
+    back = quants.dequantize(np.asarray(out), quants.GGMLQuantizationType[kind])
+    # A tie between two codes may go either way: half a step, beside what gguf makes of it.
+    np.testing.assert_allclose(
+        back, quants.dequantize(expected, quants.GGMLQuantizationType[kind]), atol=np.abs(x).max() / 7
+    )
+    assert (np.asarray(out) == expected).mean() > 0.99
+
+
+# ---- products ----
+
+
+@pytest.mark.parametrize(("kind", "groups", "group"), [("Q4_0", 3, 2), ("Q8_0", 12, 4), ("Q6_K", 6, 2)])
+def test_quantised_matrix_times_vectors(kind, groups, group):
+    packed, matrix = blocks(kind, 24, 512)
+    vectors = random(1).standard_normal((3, 512), dtype="float32")
+    out, to = empty((3, 24))
+    args = ggml_arguments.struct(
+        "mul_mv", layout(vectors, "1"), ne00=512, ne01=24, ne02=1, nb00=1, nb01=packed.shape[1], nb02=packed.nbytes,
+        nb03=packed.nbytes, ne0=24, ne1=3, r2=1, r3=1,
+    )  # fmt: skip
+    constants = {"FC_mul_mv_nsg": group, "FC_mul_mv_ne12": 1, "FC_mul_mv_r2": 1, "FC_mul_mv_r3": 1}
+    name = kind.lower().replace("_k", "_K")
+    kernel = ggml("mul_mv.metal", f"kernel_mul_mv_{name}_f32", **constants)
+    memory = {} if kind == "Q6_K" else {"shmem": 256}  # which uses none
+    sides = on_metal(packed), on_metal(vectors), to
+    kernel(args, *sides, groups=(groups, 3, 1), group=(32, group, 1), threadgroup_memory=memory)
+    matrix = matrix.astype("f8")
+    # 512 products that cancel, of which llama.cpp sums the codes apart: the error follows the sum of magnitudes.
+    error = np.abs(np.asarray(out) - vectors @ matrix.T)
+    assert (error < 2e-6 * (np.abs(vectors) @ np.abs(matrix).T)).all()
+
+
+UNALIGNED = "llama.cpp writes float4 at multiples of 8 bytes where m is 70: a GPU does, what clang compiles faults"
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k"),
+    [
+        (64, 32, 64),
+        (72, 37, 50),
+        pytest.param(70, 37, 50, marks=[pytest.mark.xfail(HAS_SOFTMETAL, reason=UNALIGNED, run=False)]),
+    ],
+)
+@pytest.mark.parametrize(("kind", "dtype"), [("f32", "f4"), ("f16", "f2")])
+def test_a_product_of_matrices(kind, dtype, m, n, k):
+    """simdgroup_matrix over tiles in threadgroup memory that the launch gives."""
+    a, b = random().integers(-4, 5, (m, k)).astype(dtype), random(1).integers(-4, 5, (n, k)).astype("f4")
+    out, to = empty((n, m))
+    args = ggml_arguments.struct("mul_mm", layout(a, "0"), layout(b, "1"), ne0=m, ne1=n, r2=1, r3=1)
+    is_edge = {"FC_mul_mm_bc_inp": k % 32 != 0, "FC_mul_mm_bc_out": m % 64 != 0 or n % 32 != 0}
+    constants = {**is_edge, "FC_mul_mm_ne12": 1, "FC_mul_mm_r2": 1, "FC_mul_mm_r3": 1}
+    kernel = ggml("mul_mm.metal", f"kernel_mul_mm_{kind}_f32", **constants)
+    groups = -(-n // 32), -(-m // 64), 1
+    kernel(args, on_metal(a), on_metal(b), to, groups=groups, group=(128, 1, 1), threadgroup_memory={"shmem": 8192})
+    np.testing.assert_array_equal(np.asarray(out), b @ a.T.astype("f4"))
+
+
+def test_a_product_with_a_quantised_matrix():
+    packed, matrix = blocks("Q4_0", 64, 128)
+    b = random(1).standard_normal((32, 128), dtype="float32")
+    out, to = empty((32, 64))
+    nb = {"nb01": packed.shape[1], "nb02": packed.nbytes, "nb03": packed.nbytes}
+    args = ggml_arguments.struct("mul_mm", layout(b, "1"), ne00=128, ne02=1, ne0=64, ne1=32, r2=1, r3=1, **nb)
+    constants = {"FC_mul_mm_ne12": 1, "FC_mul_mm_r2": 1, "FC_mul_mm_r3": 1}
+    constants |= {"FC_mul_mm_bc_inp": False, "FC_mul_mm_bc_out": False}
+    kernel = ggml("mul_mm.metal", "kernel_mul_mm_q4_0_f32", **constants)
+    kernel(
+        args, on_metal(packed), on_metal(b), to, groups=(1, 1, 1), group=(128, 1, 1), threadgroup_memory={"shmem": 8192}
+    )
+    # Both sides are rounded to half before the product.
+    exact = b.astype("f2").astype("f8") @ matrix.astype("f2").astype("f8").T
+    np.testing.assert_allclose(np.asarray(out), exact, atol=2e-6 * (np.abs(b) @ np.abs(matrix).T).max())
+
+
+def test_a_hadamard_transform():
+    linalg = pytest.importorskip("scipy.linalg")
+    x = random().standard_normal((6, 128), dtype="float32")
+    out = md.zeros(x.shape, dtype="float32")
+    args = ggml_arguments.struct("fwht", nrows=6)
+    ggml("misc.metal", "kernel_fwht_f32_128")(args, md.asarray(x, copy=True), out, groups=(3, 1, 1), group=(64, 1, 1))
+    # Seven rounds, each within an ulp of sums of up to 4.
+    np.testing.assert_allclose(np.asarray(out), x.astype("f8") @ linalg.hadamard(128) / np.sqrt(128), atol=2e-6)

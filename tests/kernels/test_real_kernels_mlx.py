@@ -1,0 +1,499 @@
+"""MLX's own kernels, from the headers of its wheel, launched as MLX launches them and beside NumPy.
+
+A tolerance is 4 ulp, or its reason stands beside it.  MLX asks for `fast::exp` in much of what follows: Metal grants
+that 2**-21 of its value near one and more far from it, so what contains one is held to 1e-5.
+"""
+
+import os
+
+import kernel_sources
+import numpy as np
+import pytest
+
+import metal_dlpack as md
+
+HEAD = "#include <metal_stdlib>\n#include <metal_simdgroup>\nusing namespace metal;\n"
+FAST_EXP = 1e-5
+
+
+def reported(why):
+    """The checker reports this kernel of MLX, and is right by the letter."""
+    return pytest.mark.xfail(os.environ.get("SOFTMETAL_KERNEL_CHECK") == "1", reason=why)
+
+
+def mlx(headers, *instances, before="", math="safe"):
+    """A library of MLX's headers, with these (name, kernel, template arguments)."""
+    paths = [f"mlx/backend/metal/kernels/{header}" for header in ("utils.h", *headers.split())]
+    text = HEAD + before + "".join(f'#include "{path}"\n' for path in paths)
+    text += "".join(f'instantiate_kernel("{name}", {kernel}, {types})\n' for name, kernel, types in instances)
+    return md.Library(text, include=(kernel_sources.mlx(),), math=math)
+
+
+def on_metal(items, dtype=None):
+    return md.asarray(np.array(items, dtype, order="C"), copy=True)
+
+
+def random(seed=0):
+    return np.random.default_rng(seed)
+
+
+# ---- one item, one result ----
+
+
+def test_arange():
+    library = mlx("arange.h", ("arange_i64", "arange", "int64_t"), ("arange_f32", "arange", "float"))
+    out = md.zeros(1000, dtype="int64")
+    library["arange_i64"](on_metal([-5], "i8"), on_metal([3], "i8"), out, threads=1000)
+    np.testing.assert_array_equal(np.asarray(out), np.arange(-5, 2995, 3))
+    out = md.zeros(1000, dtype="float32")
+    library["arange_f32"](on_metal([2], "f4"), on_metal([0.25], "f4"), out, threads=1000)
+    np.testing.assert_array_equal(np.asarray(out), np.arange(2, 252, 0.25, dtype="f4"))
+
+
+#: MLX's operation: (NumPy's, range, ulp; what passes 4 is Metal's own bound of that function).
+UNARY = {
+    "Abs": (np.abs, -9, 9, 0),
+    "Ceil": (np.ceil, -9, 9, 0),
+    "Cosh": (np.cosh, -9, 9, 4),
+    "Exp": (np.exp, -80, 80, 4),
+    "Floor": (np.floor, -9, 9, 0),
+    "Log1p": (np.log1p, 0.5, 100, 4),
+    "Negative": (np.negative, -9, 9, 0),
+    "Round": (np.rint, -9, 9, 0),
+    "Rsqrt": (lambda x: 1 / np.sqrt(x), 0.1, 100, 1),
+    "Sigmoid": (lambda x: 1 / (1 + np.exp(-x)), -20, 20, 8),  # exp within 4, a sum, a division
+    "Sign": (np.sign, -9, 9, 0),
+    "Sinh": (np.sinh, 0.5, 9, 4),
+    "Sqrt": (np.sqrt, 0, 100, 0),
+    "Square": (np.square, -9, 9, 0),
+    "Tanh": (np.tanh, -9, 9, 5),
+    "Expm1": (np.expm1, -0.3, 0.3, 1),  # further out MLX leaves out the lower half of log(2)
+}
+
+
+def test_unary_operations():
+    library = mlx("unary_ops.h unary.h", *[(name, "unary_v", f"float, float, {name}") for name in UNARY])
+    for name, (function, low, high, ulp) in UNARY.items():
+        x = np.linspace(low, high, 1001, dtype="f4")
+        y = md.zeros(1001, dtype="float32")
+        library[name](on_metal(x), y, 1001, threads=501)  # two items a thread
+        np.testing.assert_array_max_ulp(np.asarray(y), function(x.astype("f8")).astype("f4"), ulp)
+
+
+def test_error_function_and_its_inverse():
+    special = pytest.importorskip("scipy.special")
+    library = mlx("unary_ops.h unary.h", *[(name, "unary_v", f"float, float, {name}") for name in ("Erf", "ErfInv")])
+    for name, function, limit in (("Erf", special.erf, 4), ("ErfInv", special.erfinv, 0.99)):
+        x = np.linspace(-limit, limit, 1001, dtype="f4")
+        y = md.zeros(1001, dtype="float32")
+        library[name](on_metal(x), y, 1001, threads=501)
+        # MLX's polynomials: their authors say 1 ulp and 2.3 ulp beside exact exp and log.
+        np.testing.assert_allclose(np.asarray(y), function(x.astype("f8")), rtol=1e-6, atol=1e-7)
+
+
+def test_a_unary_operation_on_a_view():
+    library = mlx("unary_ops.h unary.h", ("square", "unary_g", "float, float, Square, 2, int"))
+    x = random().standard_normal((5, 7, 11), dtype="float32")
+    y = md.zeros((11, 5, 7), dtype="float32")
+    shape, strides = on_metal([11, 5, 7], "i4"), on_metal([1, 77, 11], "i8")
+    library["square"](on_metal(x), y, shape, strides, 3, threads=(4, 5, 11))
+    np.testing.assert_array_equal(np.asarray(y), np.square(x.transpose(2, 0, 1)))
+
+
+def test_complex_numbers():
+    library = mlx(
+        "unary_ops.h unary.h", *[(n, "unary_v", f"complex64_t, complex64_t, {n}") for n in ("Exp", "Sqrt", "Conjugate")]
+    )
+    x = (random().uniform(-2, 2, 300) + 1j * random(1).uniform(-2, 2, 300)).astype("c8")
+    found = {}
+    for name in ("Exp", "Sqrt", "Conjugate"):
+        y = md.zeros(300, dtype="complex64")
+        library[name](on_metal(x), y, 300, threads=300)
+        found[name] = np.asarray(y)
+    np.testing.assert_array_equal(found["Conjugate"], x.conj())
+    # A part that cancels is off by an ulp of the whole.
+    np.testing.assert_allclose(found["Exp"], np.exp(x.astype("c16")), rtol=1e-6)
+    # The roots of abs(x) + x.real and abs(x) - x.real, halved: it is their squares that are off by as much.
+    squares = np.square([found["Sqrt"].real, found["Sqrt"].imag], dtype="f8")
+    np.testing.assert_allclose(squares, (np.abs(x) + [x.real, -x.real]) / 2, atol=1e-6)
+    np.testing.assert_array_equal(np.signbit(found["Sqrt"].imag), np.signbit(x.imag))
+
+
+BINARY = {
+    "Add": (np.add, "float", 0),
+    "Subtract": (np.subtract, "float", 0),
+    "Multiply": (np.multiply, "float", 0),
+    "Divide": (np.divide, "float", 0),
+    "Maximum": (np.maximum, "float", 0),
+    "Minimum": (np.minimum, "float", 0),
+    "Remainder": (np.remainder, "int", 0),
+    "BitwiseXor": (np.bitwise_xor, "int", 0),
+    "ArcTan2": (np.arctan2, "float", 6),
+}
+
+
+def test_binary_operations():
+    library = mlx("binary_ops.h binary.h", *[(n, "binary_vv", f"{t}, {t}, {n}") for n, (_, t, _) in BINARY.items()])
+    for name, (function, kind, ulp) in BINARY.items():
+        dtype = "f4" if kind == "float" else "i4"
+        a, b = random().uniform(-100, 100, (2, 777)).astype(dtype)
+        b[b == 0] = 3
+        c = md.zeros(777, dtype=np.dtype(dtype).name)
+        library[name](on_metal(a), on_metal(b), c, 777, threads=389)
+        if kind == "int":
+            np.testing.assert_array_equal(np.asarray(c), function(a, b))
+        else:
+            expected = function(a, b) if ulp == 0 else function(a.astype("f8"), b.astype("f8")).astype("f4")
+            np.testing.assert_array_max_ulp(np.asarray(c), expected, ulp)
+
+
+def test_log_add_exp():
+    library = mlx("binary_ops.h binary.h", ("log_add_exp", "binary_vv", "float, float, LogAddExp"))
+    a, b = random().uniform(-30, 30, (2, 500)).astype("f4")
+    c = md.zeros(500, dtype="float32")
+    library["log_add_exp"](on_metal(a), on_metal(b), c, 500, threads=250)
+    # max + log1p(exp(.)): where the sum cancels the larger number's ulp remains.
+    np.testing.assert_allclose(np.asarray(c), np.logaddexp(a.astype("f8"), b), rtol=FAST_EXP, atol=4e-6)
+
+
+def test_comparison_with_a_scalar():
+    library = mlx("binary_ops.h binary.h", ("less_vs", "binary_vs", "int, bool, Less"))
+    a = random().integers(-50, 50, 1000, dtype="int32")
+    c = md.zeros(1000, dtype="bool")
+    library["less_vs"](on_metal(a), on_metal([7], "i4"), c, 1000, threads=500)
+    np.testing.assert_array_equal(np.asarray(c), a < 7)
+
+
+def test_select():
+    library = mlx("ternary_ops.h ternary.h", ("where", "ternary_v", "int64_t, Select, false, true"))
+    chosen, b = random().integers(0, 2, 300).astype(bool), random().integers(-(2**60), 2**60, 300)
+    d = md.zeros(300, dtype="int64")
+    library["where"](on_metal(chosen), on_metal(b), on_metal([-1], "i8"), d, 300, threads=300)
+    np.testing.assert_array_equal(np.asarray(d), np.where(chosen, b, -1))
+
+
+def test_copy_of_a_view_as_another_type():
+    library = mlx("copy.h", ("copy_g", "copy_g", "float, half, 2, int"), ("to_int", "copy_v", "float, int"))
+    x = random().standard_normal((6, 5, 9), dtype="float32") * 100
+    y = md.zeros((9, 6, 5), dtype="float16")
+    library["copy_g"](on_metal(x), y, on_metal([9, 6, 5], "i4"), on_metal([1, 45, 9], "i8"), ndim=3, threads=(3, 6, 9))
+    np.testing.assert_array_equal(np.asarray(y), x.transpose(2, 0, 1).astype("f2"))
+    z = md.zeros(x.size, dtype="int32")
+    library["to_int"](on_metal(x), z, x.size, threads=x.size // 2)
+    np.testing.assert_array_equal(np.asarray(z), x.reshape(-1).astype("i4"))
+
+
+# ---- rows ----
+
+
+def test_softmax_of_a_row():
+    library = mlx(
+        "defines.h softmax.h",
+        ("block", "softmax_single_row", "float, float, SOFTMAX_N_READS"),
+        ("looped", "softmax_looped", "half, float, SOFTMAX_N_READS"),
+    )
+    x = random().standard_normal((7, 1000), dtype="float32") * 4
+    exact = np.exp(x.astype("f8") - x.max(1, keepdims=True))
+    exact /= exact.sum(1, keepdims=True)
+    y = md.zeros(x.shape, dtype="float32")
+    library["block"](on_metal(x), y, 1000, groups=7, group=256)
+    np.testing.assert_allclose(np.asarray(y), exact, rtol=FAST_EXP)
+    x = (random().standard_normal((3, 5000)) * 4).astype("f2")
+    exact = np.exp(x.astype("f8") - x.max(1, keepdims=True))
+    exact /= exact.sum(1, keepdims=True)
+    y = md.zeros(x.shape, dtype="float16")
+    library["looped"](on_metal(x), y, 5000, groups=3, group=1024)
+    np.testing.assert_allclose(np.asarray(y), exact, rtol=1e-3, atol=6e-8)  # half's ulp, and its smallest number
+
+
+def test_logsumexp():
+    library = mlx("logsumexp.h", ("lse", "logsumexp", "float"))
+    x = random().standard_normal((5, 900), dtype="float32") * 5
+    y = md.zeros(5, dtype="float32")
+    library["lse"](on_metal(x), y, 900, groups=5, group=256)
+    np.testing.assert_allclose(np.asarray(y), np.logaddexp.reduce(x.astype("f8"), axis=1), rtol=FAST_EXP)
+
+
+def test_cross_entropy():
+    library = mlx("defines.h cross_entropy.h", ("loss", "cross_entropy", "float"))
+    x, target = random().standard_normal((6, 700), dtype="float32") * 3, random().integers(-700, 700, 6, dtype="int32")
+    out = md.zeros(6, dtype="float32")
+    library["loss"](on_metal(x), on_metal(target), out, 700, groups=6, group=192)
+    exact = np.logaddexp.reduce(x.astype("f8"), axis=1) - x[np.arange(6), target]
+    np.testing.assert_allclose(np.asarray(out), exact, rtol=FAST_EXP)
+
+
+def test_scans_along_rows():
+    library = mlx(
+        "scan.h",
+        ("sum", "contiguous_scan", "int, int, CumSum<int>, 4, true, false"),
+        ("max_back", "contiguous_scan", "float, float, CumMax<float>, 4, true, true"),
+        ("product", "contiguous_scan", "uint, uint, CumProd<uint>, 4, false, false"),
+    )
+    x = random().integers(-1000, 1000, (3, 5001), dtype="int32")
+    y = md.zeros(x.shape, dtype="int32")
+    library["sum"](on_metal(x), y, 5001, groups=(1, 3), group=1024)
+    np.testing.assert_array_equal(np.asarray(y), x.cumsum(1))
+    z = md.zeros(x.shape, dtype="float32")
+    library["max_back"](on_metal(x, "f4"), z, 5001, groups=(1, 3), group=1024)
+    np.testing.assert_array_equal(np.asarray(z), np.maximum.accumulate(x[:, ::-1], 1)[:, ::-1])
+    w = md.zeros(x.shape, dtype="uint32")
+    odd = (2 * x + 1).view("uint32")
+    library["product"](on_metal(odd), w, 5001, groups=(1, 3), group=1024)
+    before = np.concatenate([np.ones((3, 1), "u4"), odd[:, :-1]], 1)
+    np.testing.assert_array_equal(np.asarray(w), before.cumprod(1, dtype="uint32"))
+
+
+def test_a_scan_down_columns():
+    library = mlx("scan.h", ("sum", "strided_scan", "float, float, CumSum<float>, 4, true, false"))
+    x = random().integers(-100, 100, (2, 77, 50)).astype("f4")
+    y = md.zeros(x.shape, dtype="float32")
+    library["sum"](on_metal(x), y, 77, 50, 2, groups=(1, 4), group=256)  # two blocks of 32 columns each
+    np.testing.assert_array_equal(np.asarray(y), x.cumsum(1))
+
+
+# ---- reductions ----
+
+REDUCE = "atomic.h reduction/ops.h reduce.h"
+
+
+def test_reductions_to_one_item():
+    library = mlx(
+        REDUCE,
+        ("sum", "all_reduce", "int, int, Sum<int>"),
+        ("max", "all_reduce", "float, float, Max<float>"),
+        ("any", "all_reduce", "bool, bool, Or<bool>"),
+        ("product", "all_reduce", "int64_t, int64_t, Prod<int64_t>"),
+        before='#include <metal_atomic>\n#include "mlx/backend/metal/kernels/defines.h"\n',
+    )
+    x = random().integers(-1000, 1000, 10_001, dtype="int32")
+    cases = [("sum", x, x.sum()), ("max", x.astype("f4"), x.max()), ("any", x > 998, (x > 998).any())]
+    cases.append(("product", (2 * x + 1).astype("i8"), np.multiply.reduce(2 * x + 1, dtype="i8")))
+    for name, items, expected in cases:
+        out = md.zeros(1, dtype=items.dtype.name)
+        library[name](on_metal(items), out, items.size, items.size, groups=1, group=512)
+        assert np.asarray(out)[0] == expected, name
+
+
+@reported("Where rows are no multiple of four, two threadgroups write the same sums.")
+def test_reductions_of_rows():
+    library = mlx(
+        REDUCE,
+        ("sum", "row_reduce_simple", "float, float, Sum<float>, int"),
+        ("min", "row_reduce_simple", "uchar, uchar, Min<uchar>, int"),
+        before='#include <metal_atomic>\n#include "mlx/backend/metal/kernels/defines.h"\n',
+    )
+    x = random().integers(3, 255, (10, 1003))
+    for name, dtype, expected in (("sum", "float32", x.sum(1)), ("min", "uint8", x.min(1))):
+        out = md.zeros(10, dtype=dtype)
+        library[name](on_metal(x, dtype), out, 1003, 10, groups=(1, 3), group=128)
+        np.testing.assert_array_equal(np.asarray(out), expected)
+
+
+def test_a_reduction_of_columns():
+    library = mlx(
+        REDUCE,
+        ("sum", "col_reduce_longcolumn", "int, int, Sum<int>, int, 1"),
+        before='#include <metal_atomic>\n#include "mlx/backend/metal/kernels/defines.h"\n',
+    )
+    x = random().integers(-1000, 1000, (300, 24), dtype="int32")
+    out = md.zeros(24, dtype="int32")
+    no_axes = 300, 24, on_metal([1], "i4"), on_metal([1], "i8"), 0  # besides the columns; `strides` has no other name
+    rows = on_metal([300], "i4"), on_metal([24], "i8"), 1
+    library["sum"](on_metal(x), out, *no_axes, *rows, 1, 24, groups=1, group=(24, 32))
+    np.testing.assert_array_equal(np.asarray(out), x.sum(0))
+
+
+# ---- order ----
+
+
+def test_sorts_in_a_block():
+    library = mlx(
+        "sort.h",
+        ("sort", "block_sort", "float, float, false, 128, 4"),
+        ("argsort", "block_sort", "short, uint, true, 128, 4"),
+    )
+    x = random().standard_normal((5, 500), dtype="float32")
+    y = md.zeros(x.shape, dtype="float32")
+    library["sort"](on_metal(x), y, 500, 1, 1, 500, 500, groups=(1, 5), group=128)
+    np.testing.assert_array_equal(np.asarray(y), np.sort(x, 1))
+    keys = random().integers(0, 40, (4, 301), dtype="int16")  # equal keys keep their order
+    order = md.zeros(keys.shape, dtype="uint32")
+    library["argsort"](on_metal(keys), order, 301, 1, 1, 301, 301, groups=(1, 4), group=128)
+    np.testing.assert_array_equal(np.asarray(order), np.argsort(keys, 1, kind="stable"))
+
+
+def test_searchsorted():
+    library = mlx(
+        "sort.h searchsorted.h", ("right", "searchsorted", "int, true"), ("left", "searchsorted", "int, false")
+    )
+    a, v = np.sort(random().integers(0, 100, 333, dtype="int32")), random(1).integers(-5, 105, 200, dtype="int32")
+    for side in ("left", "right"):
+        out = md.zeros(200, dtype="uint32")
+        library[side](on_metal(a), on_metal(v), out, 333, 1, threads=200)
+        np.testing.assert_array_equal(np.asarray(out), np.searchsorted(a, v, side))
+
+
+# ---- indices ----
+
+
+def test_gather_rows():
+    library = mlx("indexing/gather_front.h", ("rows", "gather_front", "float, int, int, 4"))
+    x, rows = random().standard_normal((20, 37), dtype="float32"), random().integers(-20, 20, 50, dtype="int32")
+    out = md.zeros((50, 37), dtype="float32")
+    library["rows"](on_metal(x), on_metal(rows), out, 37, 20, threads=(10, 50))
+    np.testing.assert_array_equal(np.asarray(out), x[rows])
+
+
+def test_gather_and_scatter_along_an_axis():
+    library = mlx(
+        "atomic.h reduction/ops.h indexing/gather_axis.h indexing/scatter_axis.h",
+        ("gather", "gather_axis", "float, int, int, true, true"),
+        ("scatter", "scatter_axis", "int, int, int, Sum<int>, true, true"),
+        before="#include <metal_atomic>\n",
+    )
+    x, where = random().standard_normal((4, 9, 6), dtype="float32"), random().integers(-9, 9, (4, 13, 6), dtype="int32")
+    shape, ones, two = on_metal([4, 6], "i4"), on_metal([1, 1], "i8"), 2
+    out = md.zeros(where.shape, dtype="float32")
+    library["gather"](on_metal(x), on_metal(where), out, shape, ones, ones, two, 1, 9, 6, 6, threads=(6, 13, 4))
+    np.testing.assert_array_equal(np.asarray(out), np.take_along_axis(x, where, 1))
+    updates = random().integers(-50, 50, where.shape, dtype="int32")
+    sums = md.zeros(x.shape, dtype="int32")
+    library["scatter"](on_metal(updates), on_metal(where), sums, shape, ones, ones, two, 1, 9, 6, 6, threads=(6, 13, 4))
+    expected = np.zeros(x.shape, "i4")
+    i, _, k = np.indices(where.shape)
+    np.add.at(expected, (i, where, k), updates)
+    np.testing.assert_array_equal(np.asarray(sums), expected)
+
+
+# ---- products ----
+
+
+@reported("Only the first lane of each SIMD-group comes to its threadgroup_barrier.")
+@pytest.mark.parametrize(("kind", "dtype", "ulp"), [("float", "float32", 0), ("half", "float16", 0)])
+def test_a_matrix_times_a_vector(kind, dtype, ulp):
+    library = mlx("gemv.h", ("gemv", "gemv", f"{kind}, 1, 8, 1, 32, 4, 4, false, false"))
+    matrix, vector = random().integers(-3, 4, (42, 600)), random(1).integers(-3, 4, 600)  # exact in each order
+    out = md.zeros(42, dtype=dtype)
+    nothing, zeros = on_metal([1], "i4"), on_metal([0], "i8")
+    library["gemv"](
+        mat=on_metal(matrix, dtype), in_vec=on_metal(vector, dtype), bias=on_metal([0], dtype), out_vec=out,
+        in_vec_size=600, out_vec_size=42, marix_ld=600, alpha=1.0, beta=0.0, batch_ndim=1, batch_shape=nothing,
+        vector_batch_stride=zeros, matrix_batch_stride=zeros, bias_batch_stride=zeros, bias_stride=1,
+        groups=11, group=(32, 8, 1),
+    )  # fmt: skip
+    np.testing.assert_array_max_ulp(np.asarray(out), (matrix @ vector).astype(dtype), ulp)
+
+
+GEMM = np.dtype(
+    {
+        "names": [*("M", "N", "K", "lda", "ldb", "ldd", "tiles_n", "tiles_m"), "batch_a", "batch_b", "batch_d"]
+        + ["swizzle_log", "iterations", "batch_ndim"],
+        "formats": ["i4"] * 8 + ["i8"] * 3 + ["i4"] * 3,
+        "offsets": [*range(0, 32, 4), 32, 40, 48, 56, 60, 64],
+        "itemsize": 72,
+    }
+)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 32), (70, 45, 50)])
+@pytest.mark.parametrize(("kind", "dtype"), [("float", "float32"), ("half", "float16")])
+def test_a_product_of_matrices(kind, dtype, m, n, k):
+    """Steel: tiles in threadgroup memory, simdgroup_matrix, function constants for what is no multiple of a tile."""
+    library = mlx(
+        "steel/gemm/gemm.h steel/gemm/kernels/steel_gemm_fused.h",
+        ("gemm", "gemm", f"{kind}, 32, 32, 16, 2, 2, false, true, float"),
+        before="#include <metal_simdgroup_matrix>\n",
+    )
+    aligned = {"align_M": m % 32 == 0, "align_N": n % 32 == 0, "align_K": k % 16 == 0}
+    constants = {"has_batch": False, "use_out_source": False, "do_axpby": False, **aligned}
+    a, b = random().integers(-4, 5, (m, k)), random(1).integers(-4, 5, (n, k))  # exact in each order
+    out = md.zeros((m, n), dtype=dtype)
+    tiles = -(-n // 32), -(-m // 32)
+    params = np.zeros((), GEMM)
+    params[()] = (m, n, k, k, k, n, *tiles, m * k, n * k, m * n, 0, k // 16, 1)
+    library.kernel("gemm", constants=constants)(
+        A=on_metal(a, dtype), B=on_metal(b, dtype), D=out, params=params[()], groups=tiles, group=(32, 2, 2)
+    )
+    np.testing.assert_array_equal(np.asarray(out), a @ b.T)
+
+
+def test_quantised_weights():
+    """Four bits in groups of 64: quantise, dequantise, and a product with them."""
+    library = mlx(
+        "steel/gemm/gemm.h quantized_utils.h quantized.h",
+        ("quantize", "affine_quantize", "float, 64, 4"),
+        ("dequantize", "affine_dequantize", "float, 64, 4"),
+        ("multiply", "affine_qmv", "float, 64, 4, false"),
+        before="#include <metal_simdgroup_matrix>\n",
+    )
+    x = random().standard_normal((24, 512), dtype="float32")
+    packed, scales = md.zeros((24, 256), dtype="uint8"), md.zeros((24, 8), dtype="float32")
+    biases = md.zeros((24, 8), dtype="float32")
+    library["quantize"](on_metal(x), packed, scales, biases, threads=(32 * 24 * 8, 1), group=(256, 1))
+    words, scale, bias = (np.asarray(array) for array in (packed, scales, biases))
+    codes = np.stack([words & 15, words >> 4], -1).reshape(24, 8, 64)
+    back = (codes * scale[..., None] + bias[..., None]).reshape(x.shape)
+    # The nearest code; at the far end of a group there may be none nearer than one step.
+    assert (np.abs(back - x) <= 1.001 * np.abs(scale).repeat(64, 1)).all()
+    assert np.mean(np.abs(back - x) / np.abs(scale).repeat(64, 1)) < 0.3
+    out = md.zeros(x.shape, dtype="float32")
+    library["dequantize"](packed, scales, biases, out, threads=(24 * 256, 1))
+    np.testing.assert_array_max_ulp(np.asarray(out), back, 4)
+    vector, result = random(1).standard_normal(512, dtype="float32"), md.zeros(24, dtype="float32")
+    nothing, zero = on_metal([1], "i4"), on_metal([0], "i8")
+    library["multiply"](
+        w=packed.view("uint32"), scales=scales, biases=biases, x=on_metal(vector), y=result, in_vec_size=512,
+        out_vec_size=24, x_batch_ndims=0, x_shape=nothing, x_strides=zero, w_batch_ndims=0, w_shape=nothing,
+        w_strides=zero, s_strides=zero, b_strides=zero, groups=(1, 3), group=(32, 2),
+    )  # fmt: skip
+    exact = back.astype("f8") @ vector
+    # 512 products that cancel: the error follows the sum of magnitudes.
+    assert (np.abs(np.asarray(result) - exact) < 1e-6 * (np.abs(back) @ np.abs(vector))).all()
+
+
+@pytest.mark.parametrize("do_causal", [False, True])
+def test_attention_of_a_query(do_causal):
+    library = mlx("sdpa_vector.h", ("sdpa", "sdpa_vector", "float, 64, 64"))
+    heads, length, queries = 4, 77, 3
+    q = random().standard_normal((heads, queries, 64), dtype="float32")
+    k, v = random(1).standard_normal((2, heads // 2, length, 64), dtype="float32")
+    out = md.zeros(q.shape, dtype="float32")
+    off = dict.fromkeys(("has_mask", "query_transposed", "bool_mask", "float_mask", "has_sinks"), False)
+    library.kernel("sdpa", constants={**off, "do_causal": do_causal})(
+        queries=on_metal(q), keys=on_metal(k), values=on_metal(v), out=out, gqa_factor=2, N=length,
+        k_head_stride=length * 64, k_seq_stride=64, v_head_stride=length * 64, v_seq_stride=64, scale=0.125,
+        groups=(heads, queries), group=1024,
+    )  # fmt: skip
+    k, v = k.repeat(2, 0).astype("f8"), v.repeat(2, 0).astype("f8")
+    scores = 0.125 * q.astype("f8") @ k.transpose(0, 2, 1)
+    if do_causal:
+        scores[:, np.arange(length)[None, :] > length - queries + np.arange(queries)[:, None]] = -np.inf
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    exact = weights / weights.sum(-1, keepdims=True) @ v
+    np.testing.assert_allclose(np.asarray(out), exact, rtol=FAST_EXP, atol=5e-6)  # weighted values of about 1 cancel
+
+
+# ---- transforms ----
+
+
+def test_a_hadamard_transform():
+    linalg = pytest.importorskip("scipy.linalg")
+    library = mlx("hadamard.h", ("hadamard", "hadamard_n", "float, 512, 16, 4"))
+    x = random().integers(-100, 100, (6, 512)).astype("f4")
+    out = md.zeros(x.shape, dtype="float32")
+    library["hadamard"](on_metal(x), out, 0.125, threads=(32, 6, 1), group=(32, 1, 1))
+    np.testing.assert_array_equal(np.asarray(out), x @ linalg.hadamard(512) * 0.125)
+
+
+def test_a_fourier_transform():
+    library = mlx("steel/defines.h fft.h", ("fft", "fft", "256, float2, float2"), before="#include <metal_common>\n")
+    # Seven rounds: 256 = 4 ** 4, so radix 4 four times; one transform is 64 threads that hold four items each.
+    constants = {"inv_": False, "is_power_of_2_": True, "elems_per_thread_": 4}
+    constants |= {f"radix_{radix}_steps_": 4 if radix == 4 else 0 for radix in (13, 11, 8, 7, 6, 5, 4, 3, 2)}
+    constants |= {f"rader_{radix}_steps_": 0 for radix in (13, 11, 8, 7, 6, 5, 4, 3, 2)}
+    x = (random().standard_normal((6, 256)) + 1j * random(1).standard_normal((6, 256))).astype("c8")
+    out = md.zeros(x.shape, dtype="complex64")
+    library.kernel("fft", constants=constants)(on_metal(x), out, 256, 6, groups=(6, 1, 1), group=(1, 1, 64))
+    # MLX's sines are fast ones; each round is within an ulp of numbers of up to 60.
+    np.testing.assert_allclose(np.asarray(out), np.fft.fft(x.astype("c16")), atol=5e-5)

@@ -1,0 +1,259 @@
+"""PyTorch's headers for Metal, c10/metal, in kernels as PyTorch's own use them, beside SciPy.
+
+Its special functions are polynomials in float32, made for double and cut: 3e-6 of the value, and as much near a zero.
+"""
+
+import kernel_sources
+import numpy as np
+import pytest
+
+import metal_dlpack as md
+
+TOLERANCE = {"rtol": 3e-6, "atol": 3e-6}
+
+
+def kernel(text, math="safe", name=None):
+    return md.kernel("#include <metal_stdlib>\n" + text, name, include=(kernel_sources.torch(),), math=math)
+
+
+def on_metal(items, dtype=None):
+    return md.asarray(np.array(items, dtype, order="C"), copy=True)
+
+
+def random(seed=0):
+    return np.random.default_rng(seed)
+
+
+# ---- special_math.h ----
+
+#: Function: (SciPy's name, range).
+SPECIAL = {
+    "erf": ("erf", -4, 4),
+    "erfc": ("erfc", -4, 4),
+    "erfinv": ("erfinv", -0.99, 0.99),
+    "i0": ("i0", -8, 8),
+    "i0e": ("i0e", -50, 50),
+    "i1": ("i1", -8, 8),
+    "i1e": ("i1e", -50, 50),
+    "gamma": ("gamma", 0.1, 10),
+    "log_gamma": ("gammaln", 0.1, 50),
+    "digamma": ("digamma", 0.1, 50),
+    "bessel_j0_forward": ("j0", 0, 30),
+    "bessel_j1_forward": ("j1", 0, 30),
+    "bessel_y0_forward": ("y0", 0.1, 30),
+    "bessel_y1_forward": ("y1", 0.1, 30),
+    "modified_bessel_k0_forward": ("k0", 0.1, 20),
+    "modified_bessel_k1_forward": ("k1", 0.1, 20),
+    "erfcx": ("erfcx", -3, 40),
+    "entr": ("entr", 0, 9),
+}
+#: With a reason of their own.
+LOOSER = {
+    "gamma": {"rtol": 2e-5},  # a power of up to x ** 9.5, of which pow may be 16 ulp off
+    "erfcx": {"rtol": 1e-5},  # 2 * exp(x * x) where x is negative
+    "log_gamma": {"rtol": 1e-5, "atol": 1e-5},  # x * log(x) - x cancels
+}
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_special_functions(name):
+    special = pytest.importorskip("scipy.special")
+    scipys, low, high = SPECIAL[name]
+    use = kernel(
+        f"""#include <c10/metal/special_math.h>
+kernel void use(device const float *x, device float *y, uint i [[thread_position_in_grid]]) {{
+    y[i] = c10::metal::{name}(x[i]);
+}}"""
+    )
+    x = np.linspace(low, high, 2001, dtype="f4")
+    y = md.zeros(x.size, dtype="float32")
+    use(on_metal(x), y, threads=x.size)
+    exact = getattr(special, scipys)(x.astype("f8"))
+    np.testing.assert_allclose(np.asarray(y), exact, **LOOSER.get(name, TOLERANCE))
+
+
+@pytest.mark.parametrize(("name", "low", "high"), [("igamma", 0.5, 20), ("igammac", 0.5, 20)])
+def test_incomplete_gamma_functions(name, low, high):
+    special = pytest.importorskip("scipy.special")
+    use = kernel(
+        f"""#include <c10/metal/special_math.h>
+#include <c10/metal/igamma.h>
+kernel void use(device const float *a, device const float *x, device float *y, uint i [[thread_position_in_grid]]) {{
+    y[i] = c10::metal::{name}(a[i], x[i]);
+}}"""
+    )
+    a, x = random().uniform(low, high, (2, 1000)).astype("f4")
+    y = md.zeros(1000, dtype="float32")
+    use(on_metal(a), on_metal(x), y, threads=1000)
+    exact = {"igamma": special.gammainc, "igammac": special.gammaincc}[name](a.astype("f8"), x)
+    # A series of up to some hundred terms in float32, times a power that is off by x * 1e-6.
+    np.testing.assert_allclose(np.asarray(y), exact, rtol=1e-4, atol=1e-5)
+
+
+def test_zeta_and_polygamma():
+    special = pytest.importorskip("scipy.special")
+    use = kernel(
+        """#include <c10/metal/special_math.h>
+kernel void use(device const float *x, device float *y, device float *z, uint i [[thread_position_in_grid]]) {
+    y[i] = c10::metal::zeta(x[i], 1.5f);
+    z[i] = c10::metal::polygamma(2, x[i]);
+}"""
+    )
+    x = np.linspace(1.5, 12, 500, dtype="f4")
+    y, z = md.zeros(500, dtype="float32"), md.zeros(500, dtype="float32")
+    use(on_metal(x), y, z, threads=500)
+    # Sums of pow, each within 16 ulp.
+    np.testing.assert_allclose(np.asarray(y), special.zeta(x.astype("f8"), 1.5), rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(z), special.polygamma(2, x.astype("f8")), rtol=1e-5)
+
+
+def test_polynomials():
+    special = pytest.importorskip("scipy.special")
+    use = kernel(
+        """#include <c10/metal/special_math.h>
+kernel void use(device const float *x, device float *t, device float *h, uint i [[thread_position_in_grid]]) {
+    t[i] = c10::metal::chebyshev_polynomial_t_forward(x[i], 5);
+    h[i] = c10::metal::hermite_polynomial_h_forward(x[i], 4);
+}"""
+    )
+    x = np.linspace(-0.99, 0.99, 500, dtype="f4")
+    t, h = md.zeros(500, dtype="float32"), md.zeros(500, dtype="float32")
+    use(on_metal(x), t, h, threads=500)
+    # The recurrence doubles an error a step.
+    np.testing.assert_allclose(np.asarray(t), special.eval_chebyt(5, x.astype("f8")), atol=5e-6)
+    np.testing.assert_allclose(np.asarray(h), special.eval_hermite(4, x.astype("f8")), atol=2e-5)
+
+
+def test_expm1():
+    use = kernel(
+        """#include <c10/metal/expm1f.h>
+kernel void use(device const float *x, device float *y, uint i [[thread_position_in_grid]]) {
+    y[i] = c10::metal::expm1f(x[i]);
+}"""
+    )
+    x = np.concatenate([np.linspace(-20, 20, 1001), np.geomspace(1e-8, 1e-2, 500)]).astype("f4")
+    y = md.zeros(x.size, dtype="float32")
+    use(on_metal(x), y, threads=x.size)
+    exact = np.expm1(x.astype("f8"))
+    near = np.abs(x) < 0.34
+    np.testing.assert_array_max_ulp(np.asarray(y)[near], exact[near].astype("f4"), 1)
+    # PyTorch's text leaves out the lower half of log(2): 1.43e-6 for each power of two.
+    np.testing.assert_allclose(np.asarray(y), exact, rtol=1.5e-6 * 30)
+
+
+# ---- random.h ----
+
+
+def test_random_numbers_are_philox():
+    draw = kernel(
+        """#include <c10/metal/random.h>
+kernel void draw(device uint4 *words, device float *floats, device long *integers, constant long &seed,
+                 uint i [[thread_position_in_grid]]) {
+    words[i] = c10::metal::philox4::rand(seed, i);
+    floats[i] = c10::metal::rand(seed, i);
+    integers[i] = c10::metal::randint64(seed, i, -50, 50);
+}"""
+    )
+    seed, word = 0x123456789ABCDEF, 0xFFFFFFFF
+    words, floats, integers = (
+        md.zeros((64, 4), dtype="uint32"),
+        md.zeros(64, dtype="float32"),
+        md.zeros(64, dtype="int64"),
+    )
+    draw(words, floats, integers, seed, threads=64)
+
+    def expected(index):
+        a, b, c, d, key = 0, 0, index >> 32, index & word, (seed >> 32, seed & word)
+        for _ in range(9):  # PyTorch leaves out the last of ten rounds
+            first, second = 0xD2511F53 * a, 0xCD9E8D57 * c
+            a, b, c, d = second >> 32 ^ b ^ key[0], second & word, first >> 32 ^ d ^ key[1], first & word
+            key = ((key[0] + 0x9E3779B9) & word, (key[1] + 0xBB67AE85) & word)
+        return [a, b, c, d]
+
+    rows = np.array([expected(i) for i in range(64)], "u4")
+    np.testing.assert_array_equal(np.asarray(words), rows)
+    uniform = (rows[:, 0] & 0x7FFFFFFF).astype("f4") * np.float32(4.6566127342e-10)
+    np.testing.assert_array_equal(np.asarray(floats), uniform)
+    np.testing.assert_array_equal(np.asarray(integers), -50 + (uniform * np.float32(100)).astype("i8"))
+
+
+# ---- reduction_utils.h ----
+
+
+def test_reductions_of_a_threadgroup():
+    reduce_ = kernel(
+        """#include <c10/metal/reduction_utils.h>
+using namespace c10::metal;
+kernel void reduce(device const float *x, device float *sums, device float *products, device float *most, device float *least,
+                   device uint *where, uint i [[thread_position_in_grid]], uint t [[thread_index_in_threadgroup]],
+                   uint group [[threadgroup_position_in_grid]], uint size [[threads_per_threadgroup]]) {
+    threadgroup float shared[4][32];  // each may still be read when the next is written
+    threadgroup float values[32];
+    threadgroup uint indices[32];
+    float sum = threadgroup_sum(shared[0], x[i], t, size);
+    float product = threadgroup_prod(shared[1], x[i] > 80 ? 2.0f : 1.0f, t, size);
+    float largest = threadgroup_max(shared[2], x[i], t, size);
+    float smallest = threadgroup_min(shared[3], x[i], t, size);
+    uint at = threadgroup_argmax(values, indices, x[i], t, t, size);
+    if (t == 0) {
+        sums[group] = sum;
+        products[group] = product;
+        most[group] = largest;
+        least[group] = smallest;
+        where[group] = at;
+    }
+}"""
+    )
+    x = np.stack([random(seed).permutation(256) % 100 + np.arange(256) / 256 for seed in range(5)]).astype("f4")
+    outs = [md.zeros(5, dtype="float32") for _ in range(4)] + [md.zeros(5, dtype="uint32")]
+    reduce_(on_metal(x), *outs, groups=5, group=256)
+    got = [np.asarray(out) for out in outs]
+    np.testing.assert_array_max_ulp(got[0], x.astype("f8").sum(1).astype("f4"), 4)
+    np.testing.assert_array_equal(got[1], 2.0 ** (x > 80).sum(1))
+    np.testing.assert_array_equal(got[2], x.max(1))
+    np.testing.assert_array_equal(got[3], x.min(1))
+    np.testing.assert_array_equal(got[4], x.argmax(1))
+
+
+def test_sums_of_64_bits_in_a_simd_group():
+    total = kernel(
+        """#include <c10/metal/reduction_utils.h>
+kernel void total(device const long *x, device long *sums, device long *most, uint i [[thread_position_in_grid]],
+                  uint lane [[thread_index_in_simdgroup]]) {
+    long sum = c10::metal::simd_sum(x[i]), largest = c10::metal::simd_max(x[i]);
+    if (lane == 0) {
+        sums[i / 32] = sum;
+        most[i / 32] = largest;
+    }
+}"""
+    )
+    x = random().integers(-(2**55), 2**55, (6, 32))
+    sums, most = md.zeros(6, dtype="int64"), md.zeros(6, dtype="int64")
+    total(on_metal(x), sums, most, threads=192, group=64)
+    np.testing.assert_array_equal(np.asarray(sums), x.sum(1))
+    np.testing.assert_array_equal(np.asarray(most), x.max(1))
+
+
+# ---- atomic.h, indexing ----
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [("int", "i4"), ("float", "f4"), ("half", "f2"), ("uchar", "u1"), ("long", "i8")]
+)
+def test_atomic_additions(kind, dtype):
+    """Items smaller than a word are added by exchanging the word that they are in; of 64 bits there are two halves."""
+    add = kernel(
+        f"""#include <c10/metal/atomic.h>
+using namespace c10::metal;
+kernel void add(device const uint *where, device const {kind} *x, device AtomicType_t<{kind}> *sums,
+                uint i [[thread_position_in_grid]]) {{
+    AtomicType<{kind}>::atomic_add(sums, where[i], x[i]);
+}}"""
+    )
+    where, x = random().integers(0, 8, 500, dtype="uint32"), random(1).integers(0, 3, 500).astype(dtype)
+    sums = md.zeros(8, dtype=np.dtype(dtype).name)
+    words = sums if kind in ("int", "float") else sums.view("uint32")
+    add(on_metal(where), on_metal(x), words, threads=500)
+    expected = np.zeros(8, dtype)
+    np.add.at(expected, where, x)
+    np.testing.assert_array_equal(np.asarray(sums), expected)

@@ -1,0 +1,121 @@
+"""Sources that do not compile: each error names the line and the column of the user's text, whatever was rewritten there."""
+
+import kernel_images
+import pytest
+
+from metal_dlpack import msl
+
+pytestmark = pytest.mark.needs_kernels
+
+#: What is wrong, at the word after the mark @.
+BROKEN = {
+    "after words that go": "kernel void f(const device float *x, device float *y) { threadgroup float *p = nullptr; y[0] = @q; }",
+    "after a number that grows": "kernel void f(device float *x) { x[0] = 1.0 + 2.5h + @q; }",
+    "after threadgroup memory": "kernel void f(device float *x) { threadgroup float a[4], b; b = @q; }",
+    "in the extent of threadgroup memory": "kernel void f(device float *x) { threadgroup float a[@q]; }",
+    "in the type of threadgroup memory": "kernel void f(device float *x) { threadgroup @q a[4]; }",
+    "after threadgroup memory on two lines": "kernel void f(device float *x) { threadgroup float a[4],\n b[2];\n x[0] = @q; }",
+    "after a function constant": "constant bool c [[function_constant(0)]]; constant int d = @q;",
+    "in a type of a function constant": "constant @q c [[function_constant(0)]];",
+    "after an attribute": "kernel void f(device float *x [[buffer(0)]], @q y [[buffer(1)]]) {}",
+    "after a macro": "#define TWICE(a) ((a) + (a))\nkernel void f(device float *x) { x[0] = TWICE(1); x[1] = @q; }",
+    "within a macro's argument": "#define TWICE(a) ((a) * 2)\nkernel void f(device float *x) { x[0] = TWICE(@q); }",
+    "after a comment": "/* two\n lines */ kernel void f(device float *x) { /* one */ x[0] = @q; }",
+    "after an instantiation": 'template <typename T> kernel void g(device T *x) {}\ntemplate [[host_name("a")]]\n kernel void g<int>(\n device int *);\nconstant int c = @q;',
+    "after a declaration that is dropped": "int g(device int *x) { return 1; }\nint g(thread int *x) {\n return 1; } constant int c = @q;",
+    "in a member's body": "struct S { int g() const device { return @q; } };",
+    "after #pragma": "#pragma METAL internals : enable\nkernel void f(device float *x) { x[0] = @q; }",
+    "in a namespace": "namespace n { namespace m {\nkernel void f(device float *x) { x[0] = @q; } } }",
+    "a parameter without a place": "kernel void f(device float *x,\n @uint n) {}",
+    "a name that is taken": "kernel void f(device float *x) {}\nkernel void @f(device int *x) {}",
+    "an instantiation of nothing": 'template [[host_name("a")]] kernel void @g<int>(device int *);',
+    "a constant without an index": "constant int c [[@function_constant(q)]];",
+}
+
+HEAD = "#include <metal_stdlib>\nusing namespace metal;\n"
+
+
+def place(text: str) -> tuple[str, str]:
+    """The text without its mark, and where that stood."""
+    before = text[: text.index("@")]
+    line = before.count("\n") + 1
+    return text.replace("@", ""), f"{line}:{len(before) - before.rfind(chr(10))}"
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_the_place_is_the_users(what):
+    source, where = place(HEAD + BROKEN[what])
+    with pytest.raises(msl.SourceError) as caught:
+        msl.open_library(source)
+    first, shown, caret, *_ = str(caught.value).splitlines()
+    assert first.startswith(f"program_source:{where}: error: "), caught.value
+    line, column = map(int, where.split(":"))
+    assert shown == source.split("\n")[line - 1]
+    assert caret == " " * (column - 1) + "^"
+
+
+def test_a_template_is_checked_when_its_kernel_is_asked_for():
+    source, where = place(HEAD + "template <typename T>\nkernel void g(device T *x) { x[0] = @q(x[0]); }\n")
+    library = msl.open_library(source + 'template [[host_name("a")]] kernel void g<float>(device float *);')
+    with pytest.raises(msl.SourceError, match=f"^program_source:{where}: error: "):
+        library.compile("a", {})
+
+
+def test_lines_that_are_joined_are_the_first_of_them():
+    with pytest.raises(msl.SourceError, match=r"^program_source:3:\d+: error: .*'q'"):
+        msl.open_library(f"{HEAD}kernel void f(device float *x) {{ x[0] = \\\n 1 + q; }}")
+
+
+def test_line_directives_name_files():
+    source = f'{HEAD}#line 40 "in/mine.h"\nkernel void f(device float *x) {{ x[0] = q; }}'
+    with pytest.raises(msl.SourceError, match=r"^in/mine\.h:40:41: error: "):
+        msl.open_library(source)
+
+
+def test_what_is_not_supported_shows_its_line():
+    library = msl.open_library(
+        f"{HEAD}kernel void f(texture2d<float> t [[texture(0)]]) {{}}\nkernel void g(device int *x) {{}}"
+    )
+    assert list(library.functions) == ["f", "g"]
+    with pytest.raises(msl.SourceError) as caught:
+        library.compile("f", {})
+    assert str(caught.value).splitlines()[0].startswith("program_source:3:15: error: the kernel 'f' needs textures")
+    assert library.compile("g", {}).endswith(".so")
+
+
+def test_a_library_that_includes_what_is_not_supported_opens():
+    source = (
+        "#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>\n#include <metal_raytracing>\n"
+        "using namespace mpp;\nusing namespace metal::raytracing;\n"
+        "kernel void f(device float *x) {}\nkernel void g(device float *x) {\n  tensor_ops::matmul2d_descriptor d(1, 2, 3);\n}"
+    )
+    library = msl.open_library(HEAD + source)
+    assert list(library.functions) == ["f", "g"]
+    assert library.compile("f", {}).endswith(".so")
+    with pytest.raises(msl.SourceError, match=r"^program_source:9:3: error: .*'g' needs MetalPerformancePrimitives"):
+        library.compile("g", {})
+
+
+CONSTANTS = """constant int n [[function_constant(0)]];
+constant bool is_there [[function_constant(7)]];
+constant int doubled = n * 2;
+template <class T> kernel void g(device T *x) { if (is_function_constant_defined(is_there) && is_there) x[0] = doubled; }
+template [[host_name("g")]] kernel void g<float>(device float *);
+template <class T> kernel void h(device T *x, device T *y [[function_constant(is_there)]]) { x[0] = 1; }
+template [[host_name("h")]] kernel void h<float>(device float *, device float *);
+"""
+
+
+@pytest.mark.parametrize("command", ["clang", "ziglang"])
+@pytest.mark.parametrize("checked", [False, True])
+def test_an_instantiation_is_refused_that_reads_a_constant_without_a_value(command, checked, monkeypatch):
+    monkeypatch.setenv("SOFTMETAL_CXX", kernel_images.compiler_commands()[command])
+    library = msl.open_library(HEAD + CONSTANTS)
+    assert library.compile("g", {}, checked=checked).endswith(".so")  # not read: what reads it is not reached
+    with pytest.raises(
+        msl.SourceError, match=r"^program_source:3:\d+: error: .*'g'.*'n' \(index 0\).* no value\nconstant int n"
+    ):
+        library.compile("g", {7: b"\1"}, checked=checked)
+    assert library.compile("g", {0: b"\1\0\0\0", 7: b"\1"}, checked=checked).endswith(".so")
+    with pytest.raises(msl.SourceError, match=r"^program_source:4:\d+: error: .*'h'.*'is_there' \(index 7\)"):
+        library.compile("h", {}, checked=checked)

@@ -1,0 +1,390 @@
+"""msl/cache.py: files that outlive the process, of which none is ever loaded that is not this user's own and sound."""
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+from metal_dlpack.msl import cache
+
+SOMEBODY = 12345  # a user that is not this one
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    """A folder to be, and a module that has not been used yet."""
+    monkeypatch.setenv("SOFTMETAL_CACHE", str(tmp_path / "kernels"))
+    monkeypatch.setattr(cache, "_replaced", {})
+    monkeypatch.setattr(cache, "_private", None)
+    yield tmp_path / "kernels"
+    if cache._private:
+        cache._remove(*cache._private)
+
+
+def writes(data):
+    return lambda path: path.write_bytes(data)
+
+
+def refuses(path):
+    raise AssertionError("it is there already")
+
+
+def stored(key=("key",), data=b"image"):
+    return cache.made(key, ".so", writes(data))
+
+
+# ---- entries ----
+
+
+def test_what_was_made_is_found_again_and_begins_with_what_was_written(place):
+    path = stored()
+    assert path.parent == place
+    assert path.read_bytes().startswith(b"image")
+    assert cache.made(["key"], ".so", refuses) == path
+
+
+def test_what_was_written_is_read_again():
+    assert cache.read(["a", b"b"]) is None
+    cache.write(["a", b"b"], b"data")
+    assert cache.read(["a", b"b"]) == b"data"
+
+
+@pytest.mark.parametrize("key", [["ab", "c"], ["a", "bc"], ["abc"], ["a", "b", "c"], [b"a", "b"], ["a", ""]])
+def test_keys_differ_where_their_parts_do(key):
+    others = [["a", "b"], ["abc", ""], ["", "abc"]]
+    assert cache.entry(key) not in [cache.entry(other) for other in others] or key == [b"a", "b"]
+
+
+def test_bytes_and_text_are_the_same_part():
+    assert cache.entry([b"a", "b"]) == cache.entry(["a", b"b"])
+
+
+def test_the_folder_and_its_files_are_for_this_user_alone(place):
+    old = os.umask(0)
+    try:
+        path = stored()
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+def test_what_fails_to_be_made_leaves_nothing(place):
+    def fail(path):
+        path.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cache.made(["key"], ".so", fail)
+    assert not list(place.iterdir())
+
+
+# ---- broken entries ----
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda data: data[:-1],
+        lambda data: data[:3],
+        lambda data: b"",
+        lambda data: bytes([data[0] ^ 1]) + data[1:],
+        lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+        lambda data: data + b"x",
+        lambda data: b"\0" * len(data),
+    ],
+    ids=["shorter by one", "cut off", "empty", "another first byte", "another last byte", "longer", "zeroed"],
+)
+def test_a_broken_file_is_made_anew(harm):
+    path = stored()
+    path.write_bytes(harm(path.read_bytes()))
+    assert cache.made(["key"], ".so", writes(b"again")).read_bytes().startswith(b"again")
+    assert cache.made(["key"], ".so", refuses)
+
+
+def test_the_sound_file_of_another_key_is_made_anew():
+    other, path = stored(["other"], b"other"), stored()
+    path.write_bytes(other.read_bytes())
+    assert cache.made(["key"], ".so", writes(b"again")).read_bytes().startswith(b"again")
+
+
+# ---- hostile files ----
+
+
+def test_a_symlink_is_not_followed(tmp_path):
+    path = stored()
+    target = tmp_path / path.name
+    path.rename(target)
+    path.symlink_to(target)
+    assert not cache.is_sound(path)
+    assert cache.read(["key"], ".so") is None
+    stored(data=b"again")
+    assert not path.is_symlink()
+    assert target.read_bytes().startswith(b"image")  # nobody wrote through it
+
+
+@as_root
+def test_a_file_of_another_user_is_made_anew():
+    path = stored()
+    os.chown(path, SOMEBODY, -1)
+    assert cache.made(["key"], ".so", writes(b"again")).read_bytes().startswith(b"again")
+    assert path.stat().st_uid == os.geteuid()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o720, 0o702])
+def test_a_file_that_others_may_write_is_made_anew(mode):
+    path = stored()
+    path.chmod(mode)
+    assert cache.made(["key"], ".so", writes(b"again")).read_bytes().startswith(b"again")
+
+
+def test_a_pipe_or_a_folder_in_the_place_of_a_file_does_not_hang():
+    path = stored()
+    path.unlink()
+    os.mkfifo(path)
+    assert cache.made(["key"], ".so", writes(b"again")).read_bytes().startswith(b"again")
+    path.unlink()
+    path.mkdir()
+    with pytest.warns(RuntimeWarning, match="is a directory"):
+        assert cache.made(["key"], ".so", writes(b"again")).read_bytes().startswith(b"again")
+
+
+# ---- hostile folders ----
+
+
+def refused(match):
+    """A temporary folder is used, one warning says why, and a second kernel says nothing more."""
+    with pytest.warns(RuntimeWarning, match=match) as told:
+        first = stored()
+    assert len(told) == 1
+    assert "SOFTMETAL_CACHE" in str(told[0].message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert stored() == first
+        second = stored(["second"])
+    facts = first.parent.stat()
+    assert stat.S_IMODE(facts.st_mode) == 0o700
+    assert facts.st_uid == os.geteuid()
+    assert second.parent == first.parent
+    return first.parent
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o750, 0o701])
+def test_a_folder_that_others_may_enter_is_refused(place, mode):
+    place.mkdir()
+    place.chmod(mode)
+    assert refused(rf"mode {mode:04o}\): run chmod 700 on it") != place
+    assert not list(place.iterdir())
+
+
+@as_root
+def test_a_folder_of_another_user_is_refused(place):
+    place.mkdir(mode=0o700)
+    os.chown(place, SOMEBODY, -1)
+    assert refused(f"belongs to another user \\(uid {SOMEBODY}") != place
+    assert not list(place.iterdir())
+
+
+def test_a_folder_that_is_a_symlink_is_refused(place, tmp_path):
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    place.symlink_to(tmp_path / "elsewhere")
+    refused("symlink or a file")
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(place):
+    place.write_text("")
+    refused("file exists")
+
+
+def test_a_folder_below_one_where_anybody_may_replace_it_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    monkeypatch.setenv("SOFTMETAL_CACHE", str(tmp_path / "open" / "kernels"))
+    refused("any user may write to .*open")
+    (tmp_path / "open").chmod(0o1777)  # as /tmp: only its owner may replace it
+    monkeypatch.setattr(cache, "_replaced", {})
+    assert stored().parent == tmp_path / "open" / "kernels"
+
+
+def test_a_folder_that_was_removed_is_made_again(place):
+    stored().unlink()
+    place.rmdir()
+    assert stored(data=b"again").parent == place
+
+
+def test_a_folder_that_changes_hands_is_refused_from_then_on(place):
+    stored()
+    place.chmod(0o777)
+    assert refused(r"mode 0777") != place
+
+
+def test_the_folder_is_xdgs_then_the_homes(tmp_path, monkeypatch):
+    monkeypatch.delenv("SOFTMETAL_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert stored().parent == tmp_path / "xdg/metal_dlpack/kernels"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert stored().parent == tmp_path / "home/.cache/metal_dlpack/kernels"
+
+
+def test_without_a_home_a_temporary_folder_serves(monkeypatch):
+    monkeypatch.delenv("SOFTMETAL_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # no $HOME, and no such user
+    refused("no home directory")
+
+
+def test_a_home_that_is_read_only_is_a_sentence(monkeypatch, tmp_path):
+    """Root writes where the mode forbids it: the call says what the kernel would."""
+
+    def read_only(self, *arguments, **options):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "mkdir", read_only)
+        refused("read-only file system")
+
+
+@pytest.mark.skipif(not os.access("/dev/full", os.W_OK), reason="no /dev/full")
+def test_a_full_disk_is_a_sentence_and_the_kernel_is_made_elsewhere(place):
+    def fills(path):
+        if path.parent.parent == place:
+            Path("/dev/full").write_bytes(b"image")
+        path.write_bytes(b"image")
+
+    with pytest.warns(RuntimeWarning, match="no space left on device"):
+        path = cache.made(["key"], ".so", fills)
+    assert path.parent != place
+    assert cache.is_sound(path)
+    assert cache.made(["key"], ".so", refuses) == path
+
+
+def test_where_the_temporary_folder_fails_too_the_error_is_raised(place):
+    def full(_path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.warns(RuntimeWarning, match="no space left"), pytest.raises(OSError, match="No space left"):
+        cache.made(["key"], ".so", full)
+
+
+def test_a_temporary_folder_ends_with_its_process(place):
+    place.mkdir(mode=0o755)
+    place.chmod(0o755)
+    code = (
+        "import warnings; warnings.simplefilter('ignore'); import os\n"
+        "from metal_dlpack.msl import cache\n"
+        "print(cache.folder(), flush=True)\n"
+        "if os.fork() == 0:\n"
+        "    print(cache.folder(), flush=True); raise SystemExit\n"
+        "os.wait(); print(cache.folder().is_dir(), flush=True)"
+    )
+    parent, child, is_left = run(code).split()
+    assert parent != child  # the child does not lose what its parent removes
+    assert is_left == "True"  # nor the parent
+    assert not Path(parent).exists()
+    assert not Path(child).exists()
+
+
+# ---- many processes ----
+
+
+def run(code):
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    ).stdout
+
+
+RACER = """
+import os, sys, time
+from metal_dlpack.msl import cache
+CONTENT = os.urandom(8) * 40_000  # of each process another
+while time.time() < float(sys.argv[1]):
+    pass
+for turn in range(20):
+    def make(path):
+        with open(path, "wb") as file:
+            for start in range(0, len(CONTENT), 8192):
+                file.write(CONTENT[start : start + 8192])
+    path = cache.made(["same", str(turn)], ".so", make)
+    data = path.read_bytes()
+    assert len(data) == len(CONTENT) + 44 and data[: len(CONTENT)] == data[:8] * 40_000, "mixed or cut off"
+print("sound")
+"""
+
+
+def test_processes_that_make_the_same_files_at_once_see_complete_ones(place):
+    start = str(time.time() + 1.5)
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACER, start],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    for racer in racers:
+        output, errors = racer.communicate(timeout=120)
+        assert output == "sound\n", errors
+    assert all(cache.is_sound(path) for path in place.iterdir())
+    assert len(list(place.iterdir())) == 20
+
+
+def test_a_process_that_is_killed_while_it_writes_leaves_no_entry(place):
+    code = (
+        "import os\nfrom metal_dlpack.msl import cache\n"
+        "cache.made(['key'], '.so', lambda path: (path.write_bytes(b'half'), os.kill(os.getpid(), 9)))"
+    )
+    with pytest.raises(subprocess.CalledProcessError):
+        run(code)
+    assert not cache.is_sound(cache.entry(["key"], ".so"))
+    assert cache.made(["key"], ".so", writes(b"whole")).read_bytes().startswith(b"whole")
+
+
+# ---- size ----
+
+
+def test_the_oldest_go_when_the_folder_is_full(place, monkeypatch):
+    monkeypatch.setattr(cache, "MOST_NBYTES", 10_000)
+    paths = []
+    for number in range(9):
+        paths.append(stored([str(number)], b"x" * 1000))
+        os.utime(paths[-1], (number + 1, number + 1))
+    os.utime(paths[0], (0, 0))
+    cache.made(["0"], ".so", refuses)  # used now: the youngest
+    latest = stored(["latest"], b"x" * 1000)
+    kept = set(place.iterdir())
+    assert {latest, paths[0], paths[8]} <= kept
+    assert not {paths[1], paths[2]} & kept
+    assert 5_000 < sum(path.stat().st_size for path in kept) <= 10_000
+
+
+def test_one_file_larger_than_the_limit_is_kept(monkeypatch):
+    monkeypatch.setattr(cache, "MOST_NBYTES", 10)
+    path = stored(data=b"x" * 100)
+    assert cache.is_sound(path)
+
+
+def test_what_a_killed_process_left_is_removed_after_an_hour(place):
+    stored()
+    young, old = place / "a.unfinished", place / "b.unfinished"
+    for folder in (young, old):
+        folder.mkdir()
+        (folder / "image.so").write_bytes(b"half")
+    os.utime(old, (time.time() - 4000,) * 2)
+    stored(["another"])
+    assert young.exists()
+    assert not old.exists()

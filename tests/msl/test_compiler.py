@@ -1,0 +1,530 @@
+"""msl/compiler.py: which clang compiles kernels, what it sees, what it makes, and what is said when it cannot."""
+
+import os
+import platform
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import kernel_images
+import pytest
+from kernel_images import LoadedImage, floats, translated
+from places import python_path
+
+from metal_dlpack.msl import child, compiler, flags
+from metal_dlpack.msl.errors import CompilerError, CompilerNotFound, SourceError
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "darwin", reason="Metal compiles kernels there"),
+    pytest.mark.needs_no_sanitizer,
+]
+
+
+@pytest.fixture(scope="module")
+def kernel_cache(tmp_path_factory):
+    """One folder for the file: a precompiled header takes a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SOFTMETAL_CACHE", str(tmp_path_factory.mktemp("cache") / "kernels"))
+        yield
+
+
+@pytest.fixture(params=["clang", "ziglang"])
+def clang(request, kernel_cache, monkeypatch):
+    command = kernel_images.compiler_commands().get(request.param)
+    if command is None:
+        pytest.skip(f"{request.param} is not installed")
+    monkeypatch.setenv("SOFTMETAL_CXX", command)
+    return compiler.find()
+
+
+def program(folder, name, text):
+    """A stand-in for a compiler."""
+    path = folder / name
+    path.write_text(f"#!{sys.executable}\n" + textwrap.dedent(text))
+    path.chmod(0o755)
+    return path
+
+
+# ---- which compiler ----
+
+
+def says(folder, name, version):
+    return program(folder, name, f"print('clang version {version}')")
+
+
+@pytest.fixture
+def nothing_installed(tmp_path, monkeypatch):
+    """An empty PATH, no zig, a cache of its own."""
+    monkeypatch.setenv("SOFTMETAL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("SOFTMETAL_CXX", raising=False)
+    monkeypatch.setattr(compiler, "zig_program", lambda: None)
+    compiler._find.cache_clear()
+    yield tmp_path
+    compiler._find.cache_clear()
+
+
+def test_without_a_compiler_the_error_says_how_to_get_one(nothing_installed):
+    with pytest.raises(CompilerNotFound) as raised:
+        compiler.find()
+    for words in ("clang 17 or later", "apt-get install clang", "metal_dlpack[kernels]", "SOFTMETAL_CXX"):
+        assert words in str(raised.value)
+
+
+def test_the_newest_clang_of_the_path_is_taken_and_plain_clang_before_it(nothing_installed):
+    says(nothing_installed, "clang++-18", "18.1.3")
+    says(nothing_installed, "clang++-21", "21.1.0")
+    assert compiler.find().version == 21
+    says(nothing_installed, "clang++", "20.1.0 (https://example.org)")
+    compiler._find.cache_clear()
+    assert compiler.find().version == 20
+
+
+def test_a_clang_that_is_too_old_is_passed_over_and_named_when_there_is_no_other(nothing_installed):
+    old = says(nothing_installed, "clang++", "14.0.6")
+    with pytest.raises(CompilerNotFound, match=f"{re.escape(str(old))} is clang 14"):
+        compiler.find()
+    says(nothing_installed, "clang++-17", "17.0.6")
+    compiler._find.cache_clear()
+    assert compiler.find().version == 17
+
+
+def test_what_softmetal_cxx_names_is_taken_alone_with_its_arguments(nothing_installed, monkeypatch):
+    says(nothing_installed, "clang++", "19.1.0")
+    wrapper = program(
+        nothing_installed, "wrapper", "import sys; print('clang version 18.0.0' if sys.argv[1] == '--x' else '')"
+    )
+    monkeypatch.setenv("SOFTMETAL_CXX", "wrapper --x")
+    assert compiler.find().command == (str(wrapper), "--x")
+    assert compiler.find().version == 18
+    monkeypatch.chdir(nothing_installed)
+    monkeypatch.setenv("SOFTMETAL_CXX", "./wrapper --x")
+    assert compiler.find().command == (str(wrapper), "--x")
+
+
+@pytest.mark.parametrize("text, why", [("print('gcc 14')", "is not clang"), ("raise SystemExit('no')", "fails")])
+def test_what_softmetal_cxx_names_and_is_no_clang_is_refused(nothing_installed, monkeypatch, text, why):
+    """A clang on PATH does not stand in for what was asked for."""
+    says(nothing_installed, "clang++", "19.1.0")
+    monkeypatch.setenv("SOFTMETAL_CXX", str(program(nothing_installed, "other", text)))
+    with pytest.raises(CompilerNotFound, match=f"SOFTMETAL_CXX .*{why}"):
+        compiler.find()
+
+
+def test_a_program_that_is_not_there_is_a_sentence(nothing_installed, monkeypatch):
+    monkeypatch.setenv("SOFTMETAL_CXX", "/nonexistent/clang++ -x")
+    with pytest.raises(CompilerNotFound, match=r"/nonexistent/clang\+\+ does not start: No such file"):
+        compiler.find()
+
+
+def test_a_command_with_one_quotation_mark_is_a_sentence(nothing_installed, monkeypatch):
+    monkeypatch.setenv("SOFTMETAL_CXX", "clang++ '")
+    with pytest.raises(CompilerNotFound, match=r"SOFTMETAL_CXX \(clang\+\+ '\) is no command: No closing quotation\."):
+        compiler.find()
+
+
+def test_a_blank_softmetal_cxx_is_none(nothing_installed, monkeypatch):
+    says(nothing_installed, "clang++", "19.1.0")
+    monkeypatch.setenv("SOFTMETAL_CXX", " ")
+    assert compiler.find().version == 19
+
+
+def test_a_compiler_is_asked_for_its_version_once_until_it_is_replaced(nothing_installed):
+    log = nothing_installed / "log"
+    text = f"open({str(log)!r}, 'a').write('asked\\n'); print('clang version {{}}.0.0')"
+    program(nothing_installed, "clang++", text.format(19))
+    for _ in range(3):
+        compiler._find.cache_clear()  # as in another process
+        assert compiler.find().version == 19
+    assert log.read_text() == "asked\n"
+    first = compiler.find().identity
+    program(nothing_installed, "clang++", text.format(22) + "  # longer")
+    compiler._find.cache_clear()
+    assert compiler.find().version == 22
+    assert compiler.find().identity != first
+
+
+def test_zig_is_used_as_the_clang_in_it(monkeypatch, kernel_cache):
+    """`zig c++` builds libraries on its first use, for a minute, and keeps caches."""
+    zig = compiler.zig_program()
+    if zig is None:
+        pytest.skip("ziglang is not installed")
+    for asked in (f"{zig} c++", f"{shlex.quote(sys.executable)} -m ziglang c++"):
+        monkeypatch.setenv("SOFTMETAL_CXX", asked)
+        assert compiler.find().command == (zig, "clang")
+
+
+def test_a_c_driver_called_clang_is_no_zig(nothing_installed, monkeypatch):
+    says(nothing_installed, "clang", "19.1.0")
+    program(nothing_installed, "ccache", "print('clang version 19.1.0')")
+    for asked in ("clang", "ccache clang"):
+        monkeypatch.setenv("SOFTMETAL_CXX", asked)
+        assert not compiler._is_zig(compiler.find().command)
+
+
+# ---- what it sees ----
+
+
+def test_only_the_users_own_text_is_expanded_and_lines_keep_their_numbers(clang):
+    source = "#include <metal_stdlib>\n#include <simd/simd.h>\nusing namespace metal;\n#define TWICE(x) (2 * x)\n"
+    source += '#line 40 "mine.h"\nint f(int x) { return TWICE(x); }\n'
+    lines = clang.preprocess(source).splitlines()
+    at = lines.index("int f(int x) { return (2 * x); }")
+    assert [line for line in lines[:at] if line.startswith("#line")][-1] == '#line 40 "mine.h"'
+    assert "using namespace metal;" in lines
+    assert all(line.startswith("#line ") or line.strip() in {"", "using namespace metal;", lines[at]} for line in lines)
+
+
+def test_metals_macros_are_defined_and_the_machines_are_not(clang):
+    kept = clang.preprocess(
+        "#if defined(__METAL__) && __METAL_VERSION__ >= 310 && __HAVE_BFLOAT__ && __APPLE__\nmetal\n#endif\n"
+        "#if defined(__linux__) || defined(__x86_64__) || defined(__aarch64__) || defined(__GNUC__)\nmachine\n#endif\n"
+    )
+    assert "metal" in kept
+    assert "machine" not in kept
+
+
+def test_every_header_of_metals_library_is_there(clang):
+    names = "array atomic bfloat common compute geometric integer limits math matrix numeric pack packed relational "
+    names += "simdgroup simdgroup_matrix stdlib texture type_traits types"
+    headers = [path.name for path in flags.EMPTY.iterdir() if path.is_file()]
+    assert len(headers) > 20
+    for name in names.split():
+        if f"metal_{name}" in headers:
+            clang.preprocess(f"#include <metal_{name}>\n")
+    assert {"metal_stdlib", "metal_math", "metal_simdgroup_matrix", "metal_atomic"} <= set(headers)
+
+
+@pytest.mark.parametrize("header", ["metal_raytracing", "MetalPerformancePrimitives/MetalPerformancePrimitives.h"])
+def test_a_header_of_what_is_not_supported_is_there(clang, header):
+    """Only a kernel that needs what it declares is refused."""
+    assert "int x;" in clang.preprocess(f"#include <{header}>\nint x;\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "float g() { return; }",
+        "void g() { return 1; }",
+        "int g() { int x{1.5f}; return x; }",
+        "int g() { uchar x[1] = {300}; return x[0]; }",
+    ],
+)
+def test_what_clang_makes_an_error_is_one(clang, text):
+    with pytest.raises(SourceError):
+        clang.check(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["int g() { register int x = 1; return x; }", "float g(float x) { if (x > 0) return 1; }"]
+)
+def test_what_metal_warns_of_is_taken(clang, text):
+    clang.check(text)
+
+
+def test_headers_of_the_machine_are_not_found(clang):
+    with pytest.raises(SourceError, match=r"^program_source:1:10: error: 'stdio\.h' file not found\n"):
+        clang.preprocess("#include <stdio.h>\n")
+
+
+@pytest.mark.parametrize(
+    "metals, clangs",
+    [
+        ("METAL fp contract(off)", "clang fp contract(off)"),
+        ("METAL fp math_mode( safe )", "clang fp contract(off)"),
+        ("METAL fp math_mode(relaxed)", "clang fp contract(fast)"),
+        ("METAL internals : enable", "METAL internals : enable"),
+        ("unroll", "unroll"),
+    ],
+)
+def test_pragmas_of_arithmetic_are_clangs(clang, metals, clangs):
+    lines = clang.preprocess(f"int before;\n#pragma {metals}\nint after;\n").splitlines()
+    assert lines[lines.index("int before;") :][1:] == [f"#pragma {clangs}", "int after;"]
+
+
+def test_files_of_the_working_directory_are_not_found(clang, monkeypatch, tmp_path):
+    """SPEC newLibraryWithSource:options:error: a source has no folder."""
+    (tmp_path / "near.h").write_text("int near;\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SourceError, match=r"'near\.h' file not found"):
+        clang.preprocess('#include "near.h"\n')
+
+
+def test_files_that_are_there_are_not_found_by_their_full_path(clang, tmp_path):
+    (tmp_path / "far.h").write_text("int far;\n")
+    line = f'  #include "{tmp_path}/far.h"'
+    with pytest.raises(SourceError) as raised:
+        clang.preprocess(f"\n{line}\n")
+    where = " " * 11 + "^"
+    assert str(raised.value) == f"program_source:2:12: error: '{tmp_path}/far.h' file not found\n{line}\n{where}\n"
+
+
+def test_what_was_preprocessed_once_is_remembered(clang, monkeypatch, tmp_path):
+    text = f"#define A {tmp_path.name}\nint A;\n"
+    first = clang.preprocess(text)
+    monkeypatch.setattr(compiler.Compiler, "_compile", None)
+    assert clang.preprocess(text) == first
+    with pytest.raises(TypeError):
+        clang.preprocess(text + "float x;")
+    monkeypatch.setattr(compiler, "translator_hash", lambda: "another version")
+    with pytest.raises(TypeError):
+        clang.preprocess(text)
+
+
+def test_the_environment_does_not_reach_the_compiler(clang, monkeypatch, tmp_path):
+    (tmp_path / "trap.h").write_text("int trapped;\n")
+    for name in ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("CCC_OVERRIDE_OPTIONS", "+-DTRAP=1")
+    monkeypatch.setenv("LD_PRELOAD", "/nonexistent/trap.so")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    assert "TRAP" in clang.preprocess("TRAP\n")
+    with pytest.raises(SourceError, match=r"'trap\.h' file not found"):
+        clang.preprocess("#include <trap.h>\n")
+
+
+def test_a_source_may_hold_any_character(clang):
+    assert "// grün" not in clang.preprocess("// grün \N{SNOWMAN}\nint x;\n")
+    with pytest.raises(SourceError, match="\N{SNOWMAN}"):
+        clang.preprocess('#error "\N{SNOWMAN}"\n')
+
+
+# ---- what it makes ----
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_an_image_runs(clang, tmp_path, checked):
+    out = tmp_path / "image.so"
+    clang.build(translated(), out, checked=checked)
+    image = LoadedImage(out)
+    assert image.image.is_checked == checked
+    x, y = floats(1, 2, 3), floats(10, 20, 30)
+    image.run(x, y, 1)
+    assert list(y) == [10, 22, 30]
+    assert os.listdir(tmp_path) == ["image.so"]
+
+
+def test_a_checked_image_tells_each_access_with_the_users_line(clang, tmp_path):
+    from metal_dlpack.msl import line_table
+
+    out = tmp_path / "image.so"
+    clang.build(translated("y[i] = x[i + 1]\n    * 2;"), out, checked=True)
+    image = LoadedImage(out)
+    x, y = floats(1, 2), floats(0, 0)
+    image.run(x, y)
+    assert list(y) == [4, 0]
+    (read, _, how, read_site), (written, nbytes, how_written, write_site) = image.accesses
+    assert (read, how) == (kernel_images.ctypes.addressof(x) + 4, 0)
+    assert (written, nbytes, how_written) == (kernel_images.ctypes.addressof(y), 4, 1)
+    assert line_table.lines_of(out, [read_site, write_site]) == [("program_source", 4, 12), ("program_source", 4, 10)]
+
+
+STOPPED = """
+import sys
+from kernel_images import LoadedImage, floats
+LoadedImage(sys.argv[1]).run(floats(float(sys.argv[2])), floats(0))
+print("ran")
+"""
+
+
+def end_of(image, x):
+    """What a launch with this number ends with, in a process of its own: a stop does not return."""
+    return subprocess.run(
+        [sys.executable, "-c", STOPPED, str(image), str(x)],
+        env={**os.environ, "PYTHONPATH": python_path()},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout.strip()
+
+
+@pytest.mark.parametrize(
+    "body, fine, wrong, why",
+    [
+        ("float a[4] = {1, 2, 3, 4};\n    y[i] = a[uint(x[i]) & 7];", 3, 4, "out of bounds"),
+        ("int a = 7;\n    y[i] = a / int(x[i]);", 1, 0, "divided by zero"),
+    ],
+)
+def test_a_checked_image_is_stopped_in_the_users_line(clang, tmp_path, body, fine, wrong, why):
+    from metal_dlpack.msl import line_table
+
+    out = tmp_path / "image.so"
+    clang.build(translated(body), out, checked=True)
+    assert end_of(out, fine) == "ran"
+    said, _, site = end_of(out, wrong).rpartition(" ")
+    assert said == why
+    assert line_table.lines_of(out, [int(site)])[0][:2] == ("program_source", 5)
+
+
+def test_a_checked_image_traps_where_a_pointer_leaves_an_array_of_its_own(clang, tmp_path):
+    out = tmp_path / "image.so"
+    clang.build(translated("float a[4] = {1, 2, 3, 4}, *p = a + 2;\n    y[i] = p[int(x[i])];"), out, checked=True)
+    assert end_of(out, 1) == "ran"
+    with pytest.raises(subprocess.CalledProcessError) as raised:
+        end_of(out, 2)
+    assert raised.value.returncode in {-signal.SIGILL, -signal.SIGTRAP}
+
+
+def test_a_plain_image_tells_nothing_and_has_no_lines(clang, tmp_path):
+    from metal_dlpack.msl import line_table
+
+    out = tmp_path / "image.so"
+    clang.build(translated(), out)
+    image = LoadedImage(out)
+    image.run(floats(1), floats(1))
+    assert image.accesses == []
+    assert line_table.lines_of(out, [0x1000]) == [("", 0, 0)]
+
+
+def has_fma():
+    if platform.machine() == "x86_64":
+        return "x86-64-v3" in " ".join(flags.machine_flags())
+    return True
+
+
+@pytest.mark.parametrize("math, is_fused", [("fast", True), ("relaxed", True), ("safe", False)])
+def test_only_safe_mathematics_rounds_each_operation(clang, tmp_path, math, is_fused):
+    out = tmp_path / "image.so"
+    clang.build(translated("y[i] = x[0] * x[1] + x[2];"), out, math=math)
+    near_one, y = 1 + 2**-12, floats(0)
+    LoadedImage(out).run(floats(near_one, near_one, -(1 + 2**-11)), y)
+    assert list(y) == [2**-24 if is_fused and has_fma() else 0]
+
+
+def test_a_pragma_rounds_each_operation(clang, tmp_path):
+    out = tmp_path / "image.so"
+    text = clang.preprocess("#pragma METAL fp contract(off)\n") + translated("y[i] = x[0] * x[1] + x[2];")
+    clang.build(text, out, math="fast")
+    near_one, y = 1 + 2**-12, floats(7)
+    LoadedImage(out).run(floats(near_one, near_one, -(1 + 2**-11)), y)
+    assert list(y) == [0]
+
+
+@pytest.mark.parametrize("math", ["fast", "safe"])
+def test_infinity_and_nan_stay_what_they_are(clang, tmp_path, math):
+    out, y = tmp_path / "image.so", floats(0, 0)
+    clang.build(translated("y[0] = x[0] != x[0]; y[1] = x[1] - 1 == x[1];"), out, math=math)
+    LoadedImage(out).run(floats(float("nan"), float("inf")), y)
+    assert list(y) == [1, 1]
+
+
+def test_an_image_exports_one_name_and_needs_the_c_library_alone(clang, tmp_path):
+    out = tmp_path / "image.so"
+    clang.build(translated("y[i] = __builtin_sinf(x[i]) + __builtin_powf(x[i], y[i]);"), out)
+    from elftools.elf.elffile import ELFFile
+
+    with out.open("rb") as file:
+        elf = ELFFile(file)
+        symbols = list(elf.get_section_by_name(".dynsym").iter_symbols())
+        exported = [symbol.name for symbol in symbols if symbol["st_shndx"] != "SHN_UNDEF" and symbol.name]
+        needed = [tag.needed for tag in elf.get_section_by_name(".dynamic").iter_tags("DT_NEEDED")]
+    assert exported == ["softmetal_image"]
+    assert {name.split(".")[0] for name in needed} <= {"libm", "libc", "libgcc_s", "ld-musl-x86_64", "ld-musl-aarch64"}
+
+
+def test_a_name_that_no_library_has_is_told_when_the_image_is_made(clang, tmp_path):
+    declared = 'extern "C" float no_such_function(float);\n' + translated("y[i] = no_such_function(x[i]);")
+    with pytest.raises(CompilerError, match="no_such_function"):
+        clang.build(declared, tmp_path / "image.so")
+
+
+def test_an_image_for_arm64_is_made_anywhere(clang, tmp_path, monkeypatch):
+    """Up to the linker, which would need that machine's C library."""
+    monkeypatch.setattr(flags, "machine", lambda: "aarch64")
+    monkeypatch.setattr(compiler, "machine_flags", flags.machine_flags.__wrapped__)
+    linked = []
+    monkeypatch.setattr(
+        compiler.Compiler, "_link", lambda _self, objects, out: linked.append(Path(objects[0]).read_bytes())
+    )
+    clang.build(translated(), tmp_path / "image.so", checked=True)
+    (made,) = linked
+    assert made[:4] == b"\x7fELF"
+    assert int.from_bytes(made[18:20], "little") == 183  # EM_AARCH64
+
+
+# ---- what goes wrong ----
+
+
+def test_a_wrong_source_is_the_users_error_in_the_users_words(clang, tmp_path):
+    wrong = translated("y[i] = half4(y);")
+    source = "\n\nkernel void f(device const float *x)\n    y[i] = half4(y);\n"
+    for act in (lambda: clang.check(wrong, source), lambda: clang.build(wrong, tmp_path / "x.so", source=source)):
+        with pytest.raises(SourceError) as raised:
+            act()
+        first, line, caret = str(raised.value).splitlines()[:3]
+        assert first.startswith("program_source:4:12: error: ")
+        assert "vec<" not in first and "_Float16" not in first
+        assert line == "    y[i] = half4(y);"
+        assert caret == " " * 11 + "^"
+    assert not list(tmp_path.iterdir())
+
+
+def fails(folder, text):
+    """A clang that answers --version and then does this."""
+    path = program(
+        folder,
+        "clang++",
+        "import os, sys, time\nif '--version' in sys.argv:\n    print('clang version 19.0.0'); sys.exit()\n" + text,
+    )
+    return compiler.known((str(path),))
+
+
+def test_a_compiler_that_is_killed_is_a_sentence(nothing_installed):
+    broken = fails(nothing_installed, "os.kill(os.getpid(), 9)")
+    with pytest.raises(CompilerError, match=r"clang\+\+, clang 19\) was killed by SIGKILL\.$"):
+        broken.preprocess("int x;")
+
+
+def test_a_compiler_that_crashes_is_a_sentence_with_its_own_words(nothing_installed):
+    broken = fails(nothing_installed, "sys.stderr.write('fatal error: error in backend: no\\n'); sys.exit(70)")
+    with pytest.raises(CompilerError, match=r"failed with exit code 70: fatal error: error in backend: no$"):
+        broken.preprocess("int x;")
+
+
+def test_what_a_compiler_says_before_it_crashes_is_not_the_sources_fault(nothing_installed):
+    broken = fails(nothing_installed, "sys.stderr.write('program_source:1:1: error: no\\n'); sys.exit(70)")
+    with pytest.raises(CompilerError, match=r"failed with exit code 70: program_source:1:1: error: no$"):
+        broken.preprocess("int x;")
+
+
+def test_a_compiler_that_takes_too_long_is_stopped_with_all_that_it_started(nothing_installed, monkeypatch):
+    started = nothing_installed / "started"
+    broken = fails(
+        nothing_installed,
+        f"if os.fork() == 0:\n    open({str(started)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)\n",
+    )
+    monkeypatch.setattr(child.run, "__kwdefaults__", {"seconds": 1.5})
+    start = time.monotonic()
+    with pytest.raises(CompilerError, match=r"was stopped: it took longer than 1\.5 s\."):
+        broken.preprocess("int x;")
+    assert time.monotonic() - start < 20
+    assert not is_running(int(started.read_text()))
+
+
+def is_running(pid):
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+        except OSError:
+            return False
+        if state == "Z":
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_a_machine_that_is_neither_x86_64_nor_arm64_is_a_sentence(monkeypatch):
+    monkeypatch.setattr(flags, "machine", lambda: "riscv64")
+    with pytest.raises(CompilerError, match="this machine is riscv64"):
+        flags.machine_flags.__wrapped__()
+
+
+def test_the_package_does_not_import_the_compiler():
+    code = "import sys, metal_dlpack; sys.exit(any(name.startswith('metal_dlpack.msl') for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

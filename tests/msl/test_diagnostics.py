@@ -1,0 +1,152 @@
+"""msl/diagnostics.py: clang's words, told of the user's lines in the form of Metal's compiler."""
+
+import pytest
+
+from metal_dlpack.msl import diagnostics
+from metal_dlpack.msl.flags import INCLUDE
+
+SHIM = f"{INCLUDE}/softmetal_vectors.h"
+
+
+def test_an_error_keeps_its_line_and_caret_and_loses_the_count():
+    said = "program_source:3:5: error: use of undeclared identifier 'x'\n    x = 1;\n    ^\n1 error generated.\n"
+    assert diagnostics.clean(said) == (
+        "program_source:3:5: error: use of undeclared identifier 'x'\n    x = 1;\n    ^\n"
+    )
+
+
+def test_several_errors_follow_each_other_and_warnings_are_left_out():
+    said = (
+        "program_source:1:1: error: one\na\n^\n"
+        "program_source:2:1: warning: not this\nb\n^\n"
+        "program_source:2:1: note: nor this\nb\n^\n"
+        "program_source:3:1: fatal error: three\nc\n^\n"
+        "1 warning and 2 errors generated.\n"
+    )
+    assert diagnostics.clean(said) == ("program_source:1:1: error: one\na\n^\nprogram_source:3:1: error: three\nc\n^\n")
+
+
+@pytest.mark.parametrize("said", ["", "program_source:2:1: warning: only\nb\n^\n1 warning generated.\n"])
+def test_without_an_error_nothing_is_said(said):
+    assert diagnostics.clean(said) == ""
+
+
+def test_notes_of_the_user_stay_and_notes_about_the_shim_go():
+    said = (
+        "program_source:9:3: error: no matching function for call to 'f'\n  f(1, 2);\n  ^\n"
+        f"{SHIM}:10:1: note: candidate function not viable\n  shim\n  ^\n"
+        "program_source:2:6: note: candidate function not viable: requires 1 argument\nvoid f(int);\n     ^\n"
+    )
+    assert diagnostics.clean(said) == (
+        "program_source:9:3: error: no matching function for call to 'f'\n  f(1, 2);\n  ^\n"
+        "program_source:2:6: note: candidate function not viable: requires 1 argument\nvoid f(int);\n     ^\n"
+    )
+
+
+def test_an_error_inside_the_shim_moves_to_the_users_line_that_led_there():
+    said = (
+        f"{SHIM}:40:5: error: static assertion failed: no such swizzle\n    static_assert\n    ^\n"
+        f"{SHIM}:50:5: note: in instantiation of 'inner<int>' requested here\n  inner\n  ^\n"
+        "mine.h:7:9: note: in instantiation of 'outer<int>' requested here\n    x = outer<int>();\n        ^\n"
+        "program_source:3:1: note: in instantiation of 'f<int>' requested here\nf<int>();\n^\n"
+    )
+    assert diagnostics.clean(said) == (
+        "mine.h:7:9: error: static assertion failed: no such swizzle\n    x = outer<int>();\n        ^\n"
+        "program_source:3:1: note: in instantiation of 'f<int>' requested here\nf<int>();\n^\n"
+    )
+
+
+def test_an_error_inside_a_header_of_ours_moves_to_the_line_that_includes_it():
+    said = (
+        "In file included from program_source:5:\n"
+        f"In file included from {SHIM}:2:\n"
+        f"{INCLUDE.parent}/empty-headers/metal_raytracing:1:2: error: not here\n#error not here\n ^\n"
+    )
+    source = "\n\n\n\n#include <metal_raytracing>\n"
+    lines = diagnostics.lines_of_source(source)
+    assert diagnostics.clean(said, lines) == "program_source:5:1: error: not here\n#include <metal_raytracing>\n^\n"
+
+
+def test_an_error_with_no_line_of_the_user_is_placed_at_the_beginning():
+    said = f"{SHIM}:40:5: error: broken\n    static_assert\n    ^\n"
+    assert diagnostics.clean(said) == "program_source:1:1: error: broken\n"
+    assert diagnostics.clean(said, None, "mine.metal") == "mine.metal:1:1: error: broken\n"
+
+
+def test_an_error_of_no_file_is_not_the_users():
+    assert diagnostics.clean("error: unknown argument: '-x'\nfatal error: error in backend\n") == ""
+
+
+def test_the_users_own_absolute_paths_are_the_users():
+    said = "/a/b/k.metal:3:1: error: here\nx\n^\n"
+    assert diagnostics.clean(said) == said
+
+
+@pytest.mark.parametrize(
+    "clangs, metals",
+    [
+        ("'_Float16'", "'half'"),
+        ("'metal::vec<float, 4>'", "'float4'"),
+        ("'vec<unsigned int, 3>'", "'uint3'"),
+        ("'const metal::vec<_Float16, 2> &'", "'const half2 &'"),
+        ("'metal::packed_vec<signed char, 3>'", "'packed_char3'"),
+        ("'metal::matrix<float, 4, 3>'", "'float4x3'"),
+        ("'uint' (aka 'unsigned int')", "'uint'"),
+        ("'float4' (aka 'metal::vec<float, 4>')", "'float4'"),
+        ("'index_t' (aka 'unsigned long long')", "'index_t' (aka 'ulong')"),
+        ("'my_vec<int, 4>'", "'my_vec<int, 4>'"),
+        ("'unsigned_thing'", "'unsigned_thing'"),
+        ("'mymetal::x'", "'mymetal::x'"),
+    ],
+)
+def test_types_have_metals_names(clangs, metals):
+    assert (
+        diagnostics.clean(f"f:1:1: error: no conversion to {clangs}\n") == f"f:1:1: error: no conversion to {metals}\n"
+    )
+
+
+def test_the_users_line_is_shown_as_it_was_written_with_the_caret_below_the_same_word():
+    source = "kernel void k(device float *x) {\n\tthreadgroup half4 shared[8]; shared[0] = shared + 1;\n}\n"
+    said = (
+        "program_source:2:58: error: invalid operands\n"
+        "\tmetal::vec<_Float16, 4> (&shared)[8] = v(); shared[0] = shared + 1;\n                ^\n"
+    )
+    assert said.splitlines()[1][57:63] == "shared"
+    assert diagnostics.clean(said, diagnostics.lines_of_source(source)) == (
+        "program_source:2:43: error: invalid operands\n"
+        "\tthreadgroup half4 shared[8]; shared[0] = shared + 1;\n"
+        "\t                                         ^\n"
+    )
+
+
+def test_columns_count_bytes_and_the_caret_stands_below_the_letter():
+    source = "/* grün */ x = y;\n"
+    said = "program_source:1:17: error: no y\n/* grün */ x = y;\n               ^\n"
+    assert said.splitlines()[1].encode()[16:17] == b"y"
+    assert diagnostics.clean(said, diagnostics.lines_of_source(source)).splitlines()[2] == " " * 15 + "^"
+
+
+def test_what_is_missed_after_a_word_is_missed_after_the_same_word():
+    source = "    threadgroup float x = half(1) // here\n"
+    said = "program_source:1:27: error: expected ';'\n    float &x = _Float16(1) // here\n"
+    shown = diagnostics.clean(said, diagnostics.lines_of_source(source)).splitlines()
+    assert shown[0] == "program_source:1:34: error: expected ';'"
+    assert shown[2].index("^") == source.index(" //")
+
+
+def test_a_word_that_the_user_did_not_write_is_shown_at_the_beginning_of_the_line():
+    source = "  MACRO(1);\n"
+    said = "program_source:1:10: error: no\n  f(g(1, nothing));\n         ^\n"
+    assert (
+        diagnostics.clean(said, diagnostics.lines_of_source(source))
+        == "program_source:1:3: error: no\n  MACRO(1);\n  ^\n"
+    )
+
+
+def test_lines_are_numbered_as_line_directives_say():
+    source = '\n#line 40 "a\\"b.h"\nforty\n#line 7\nseven\n# 9 "c.h" 2\nnine\n'
+    lines = diagnostics.lines_of_source(source, "first")
+    assert lines["first", 2] == '#line 40 "a\\"b.h"'
+    assert lines['a"b.h', 40] == "forty"
+    assert lines['a"b.h', 7] == "seven"
+    assert lines["c.h", 9] == "nine"

@@ -1,0 +1,121 @@
+"""msl/line_table.py: the line, file and column of an instruction, beside what pyelftools reads."""
+
+import itertools
+import struct
+import sys
+
+import kernel_images
+import pytest
+from kernel_images import translated
+
+from metal_dlpack.msl import compiler, line_table
+from metal_dlpack.msl.errors import CompilerError
+
+elffile = pytest.importorskip("elftools.elf.elffile")
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "darwin", reason="Metal compiles kernels there"),
+    pytest.mark.needs_no_sanitizer,
+]
+
+#: Lines far apart and far on, files in folders, code of several places in one line.
+TEXT = """
+#line 70000 "deep/in/folders.h"
+static int square(int x) { return x *
+  x; }
+#line 5 "/absolute/other.h"
+template <class T> T thrice(T x) { for (int i = 0; i < x; ++i)
+    x += square(x) / 7;
+  return x; }
+""" + translated("y[i] = thrice(square(int(x[i]))) + (x[i + 1] > 2 ? square(3) : x[2]);")
+
+
+@pytest.fixture(scope="module", params=["clang", "ziglang"])
+def image(request, tmp_path_factory):
+    command = kernel_images.compiler_commands().get(request.param)
+    if command is None:
+        pytest.skip(f"{request.param} is not installed")
+    folder = tmp_path_factory.mktemp("images")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SOFTMETAL_CACHE", str(folder / "cache"))
+        patch.setenv("SOFTMETAL_CXX", command)
+        compiler.find().build(TEXT, folder / "image.so", checked=True)
+    return folder / "image.so"
+
+
+def rows_by_pyelftools(path):
+    """(address, file, line, column) of each row; the file None where a sequence ends."""
+    rows = []
+    with path.open("rb") as file:
+        dwarf = elffile.ELFFile(file).get_dwarf_info()
+        for unit in dwarf.iter_CUs():
+            program = dwarf.line_program_for_CU(unit)
+            folders = [b"", *program["include_directory"]]
+            names = [entry.name for entry in program["file_entry"]]
+            where = [folders[entry.dir_index] for entry in program["file_entry"]]
+            for entry in program.get_entries():
+                state = entry.state
+                if state is None:
+                    continue
+                at = state.file - 1
+                name = b"/".join(filter(None, [where[at], names[at]])).decode()
+                rows.append((state.address, None if state.end_sequence else name, state.line, state.column))
+    return rows
+
+
+def test_each_row_is_what_pyelftools_reads(image):
+    rows = [row for row in rows_by_pyelftools(image) if row[1] is not None]
+    assert len(rows) > 30
+    assert {name for _, name, _, _ in rows} >= {"deep/in/folders.h", "/absolute/other.h", "program_source"}
+    last = {address: (name, line, column) for address, name, line, column in rows if line}  # of several the last counts
+    assert line_table.lines_of(image, list(last)) == list(last.values())
+
+
+def test_an_address_within_an_instruction_is_of_its_line(image):
+    """What follows it may be of another line."""
+    rows = sorted(row for row in rows_by_pyelftools(image) if row[1] is not None and row[2])
+    (before, after) = next(pair for pair in itertools.pairwise(rows) if pair[0][0] < pair[1][0])
+    assert line_table.lines_of(image, [after[0] - 1]) == [before[1:]]
+
+
+def test_an_address_without_a_line_has_none(image):
+    end = max(address for address, name, _, _ in rows_by_pyelftools(image) if name is None)
+    assert line_table.lines_of(image, [0, 1, end, 1 << 40]) == [("", 0, 0)] * 4
+    assert line_table.lines_of(image, []) == []
+
+
+def test_an_instruction_of_no_line_counts_as_the_one_before(monkeypatch):
+    rows = [
+        line_table._Row(10, ("a", 1, 2)),
+        line_table._Row(20, ("a", 0, 0)),
+        line_table._Row(30, ("", 0, 0), is_end=True),
+        line_table._Row(40, ("a", 0, 0)),
+    ]
+    monkeypatch.setattr(line_table, "_rows", lambda *_: rows)
+    assert line_table.lines_of(__file__, [25, 35, 45]) == [("a", 1, 2), ("", 0, 0), ("", 0, 0)]
+
+
+@pytest.mark.parametrize("nbytes", [0, 4, 63, 1000])
+def test_a_file_that_is_cut_off_is_a_sentence(image, tmp_path, nbytes):
+    broken = tmp_path / "image.so"
+    broken.write_bytes(image.read_bytes()[:nbytes])
+    with pytest.raises(CompilerError, match="is not an image of a kernel, or its line table is broken"):
+        line_table.lines_of(broken, [1])
+
+
+def test_a_table_of_another_version_is_a_sentence():
+    header = struct.pack("<IH", 2, 5)
+    with pytest.raises(ValueError, match="its version is 5, not 4"):
+        list(line_table._read_table(line_table._Reader(header)))
+
+
+@pytest.mark.parametrize("value", [0, 1, 63, 64, -1, -64, -65, 127, 128, -129, 1 << 40, -(1 << 40)])
+def test_signed_numbers_of_variable_length(value):
+    encoded, rest = bytearray(), value
+    while True:
+        byte, rest = rest & 0x7F, rest >> 7
+        if (rest == 0 and not byte & 0x40) or (rest == -1 and byte & 0x40):
+            encoded.append(byte)
+            break
+        encoded.append(byte | 0x80)
+    assert line_table._Reader(bytes(encoded)).leb128(signed=True) == value

@@ -1,0 +1,216 @@
+"""Kernels that others wrote: each instantiation is translated, and clang takes it."""
+
+import re
+
+import kernel_sources
+import pytest
+import type_checks
+
+from metal_dlpack.msl.tokens import Tokens
+
+pytestmark = pytest.mark.needs_kernels
+
+HEAD = "#include <metal_stdlib>\n#include <metal_simdgroup>\nusing namespace metal;\n"
+SHARE = 0.95
+
+#: Files of llama.cpp that are no library of their own.
+INCLUDED = {"fa_common.metal", "fa_vec_common.metal"}
+
+FLOATS = ("float", "half", "bfloat16_t")
+NUMBERS = (*FLOATS, "int32_t", "uint8_t", "int64_t")
+UNARY = [
+    "Abs",
+    "ArcCos",
+    "Ceil",
+    "Cos",
+    "Erf",
+    "Exp",
+    "Floor",
+    "Log",
+    "Negative",
+    "Round",
+    "Rsqrt",
+    "Sigmoid",
+    "Sign",
+    "Sin",
+    "Sqrt",
+    "Square",
+    "Tan",
+    "Tanh",
+]
+BINARY = [
+    "Add",
+    "Divide",
+    "Equal",
+    "Greater",
+    "LogAddExp",
+    "Maximum",
+    "Minimum",
+    "Multiply",
+    "NotEqual",
+    "Power",
+    "Remainder",
+    "Subtract",
+]
+REDUCED = ["Sum", "Prod", "Min", "Max"]
+
+#: What MLX makes of its headers at run time: (headers, {kernel: template arguments}).
+MLX = {
+    "arange": ("arange.h", {"arange": NUMBERS}),
+    "unary": (
+        "unary_ops.h unary.h",
+        {
+            kernel: [f"{kind}, {kind}, {op}" for op in UNARY for kind in FLOATS]
+            for kernel in ("unary_v", "unary_v2", "unary_g")
+        },
+    ),
+    "binary": (
+        "binary_ops.h binary.h",
+        {
+            kernel: [f"{kind}, {kind}, {op}" for op in BINARY for kind in (*FLOATS, "int32_t")]
+            for kernel in ("binary_ss", "binary_vv", "binary_sv", "binary_vs", "binary_g_nd1", "binary_g_nd2")
+        },
+    ),
+    "ternary": ("ternary_ops.h ternary.h", {"ternary_v": [f"{kind}, Select, false, true" for kind in NUMBERS]}),
+    "copy": (
+        "copy.h",
+        {kernel: [f"{a}, {b}" for a in NUMBERS for b in NUMBERS] for kernel in ("copy_s", "copy_v", "copy_g_nd1")},
+    ),
+    "softmax": (
+        "softmax.h",
+        {kernel: ["float", "half, float", "bfloat16_t, float"] for kernel in ("softmax_single_row", "softmax_looped")},
+    ),
+    "logsumexp": ("logsumexp.h", {"logsumexp": FLOATS, "logsumexp_looped": FLOATS}),
+    "scan": (
+        "scan.h",
+        {
+            "contiguous_scan": [
+                f"{kind}, {kind}, Cum{op}<{kind}>, 4, {inclusive}, {reverse}"
+                for kind in ("float", "half", "int32_t")
+                for op in ("Sum", "Prod", "Max", "Min")
+                for inclusive in ("true", "false")
+                for reverse in ("true", "false")
+            ]
+        },
+    ),
+    "reduce": (
+        "atomic.h reduction/ops.h reduce.h",
+        {"all_reduce": [f"{kind}, {kind}, {op}<{kind}>" for kind in ("float", "int32_t", "half") for op in REDUCED]},
+    ),
+    "sort": (
+        "sort.h",
+        {"block_sort": [f"{kind}, {kind}, false, 128, 4" for kind in NUMBERS]},
+    ),
+    "quantized": (
+        "steel/gemm/gemm.h quantized_utils.h quantized.h",
+        {
+            "affine_dequantize": [f"{kind}, {group}, {bits}" for kind in FLOATS for group in (32, 64) for bits in (2, 4, 8)],
+            "affine_qmv_fast": [f"{kind}, {group}, {bits}, false" for kind in FLOATS for group in (32, 64) for bits in (2, 4, 8)],
+        },
+    ),
+    "gemv": ("steel/utils.h gemv.h", {"gemv": [f"{kind}, 1, 8, 1, 32, 4, 4, false, 0" for kind in FLOATS]}),
+    "gemm": (
+        "steel/gemm/gemm.h steel/gemm/kernels/steel_gemm_fused.h",
+        {"gemm": [f"{kind}, 32, 32, 16, 2, 2, {a}, {b}, float" for kind in FLOATS for a in ("true", "false") for b in ("true", "false")]},
+    ),
+    "attention": ("sdpa_vector.h", {"sdpa_vector": [f"{kind}, {size}" for kind in FLOATS for size in (64, 128)]}),
+}  # fmt: skip
+
+
+def mlx(group):
+    headers, kernels = MLX[group]
+    text = HEAD + "".join(f'#include "mlx/backend/metal/kernels/{name}"\n' for name in ("utils.h", *headers.split()))
+    for kernel, arguments in kernels.items():
+        text += "".join(f'instantiate_kernel("{kernel}_{n}", {kernel}, {types})\n' for n, types in enumerate(arguments))
+    return type_checks.translated(text, (kernel_sources.mlx(),))
+
+
+def ggml(file):
+    folder, *others = kernel_sources.ggml_folders()
+    text = (
+        "#define GGML_METAL_HAS_BF16 1\n" + (folder / file).read_text()
+    )  # llama.cpp defines it where Metal has bfloat
+    return type_checks.translated(text, (folder, *others))
+
+
+def assert_nearly_all(translations):
+    """Of all instantiations; the message lists each that clang refuses, with the first line of what it says."""
+    counts, refused = {}, []
+    for name, translation in translations.items():
+        found = type_checks.refused(translation, list(translation.kernels))
+        counts[name] = (len(translation.kernels), len(found))
+        refused += [f"{name}: {kernel}: {said.splitlines()[0]}" for kernel, said in found.items()]
+    all_of_them = sum(count for count, _ in counts.values())
+    table = [f"{name}: {count}, refused: {bad}" for name, (count, bad) in counts.items()]
+    told = "\n".join([*table, f"in all: {all_of_them}, refused: {len(refused)}", *refused])
+    print(told)
+    assert all_of_them - len(refused) >= SHARE * all_of_them, told
+    return all_of_them
+
+
+def test_each_instantiation_of_mlx():
+    translations = {group: mlx(group) for group in MLX}
+    assert {group: len(found.kernels) for group, found in translations.items()} == {
+        group: sum(map(len, kernels.values())) for group, (_, kernels) in MLX.items()
+    }
+    assert assert_nearly_all(translations) > 600
+
+
+def test_each_instantiation_of_llama_cpp():
+    folder, *_ = kernel_sources.ggml_folders()
+    files = sorted({path.name for path in folder.glob("*.metal")} - INCLUDED)
+    assert assert_nearly_all({file: ggml(file) for file in files}) > 900
+
+
+def test_what_is_refused_is_named():
+    """Also where two instantiations share what is wrong, and clang reports it once."""
+    text = HEAD + "template <class T> T g(T x) { return x.y; }\n"
+    text += "template <class T> kernel void f(device T *x) { x[0] = g(x[0]); }\n"
+    text += "template <class T> kernel void h(device T *x, device int *y) { y[0] = g(x[0]); }\n"
+    for name, kind in {"one": "float", "two": "float2", "three": "int"}.items():
+        text += f'template [[host_name("f_{name}")]] kernel void f<{kind}>(device {kind} *);\n'
+        text += f'template [[host_name("h_{name}")]] kernel void h<{kind}>(device {kind} *, device int *);\n'
+    translation = type_checks.translated(text)
+    refused = type_checks.refused(translation, list(translation.kernels))
+    assert set(refused) == {
+        "f_one",
+        "h_one",
+        "h_two",
+        "f_three",
+        "h_three",
+    }  # a float2 is made of a float, no int of it
+
+
+def test_torchs_headers(tmp_path):
+    """Only quoted names are looked for in folders: in a copy, torch's own includes are quoted."""
+    headers = sorted((kernel_sources.torch() / "c10/metal").glob("*.h"))
+    assert {"special_math.h", "reduction_utils.h", "atomic.h"} <= {path.name for path in headers}
+    (tmp_path / "c10/metal").mkdir(parents=True)
+    for path in headers:
+        text = re.sub(r"<(c10/metal/\w+\.h)>", r'"\1"', path.read_text())
+        (tmp_path / "c10/metal" / path.name).write_text(text)
+    text = HEAD + "".join(f'#include "c10/metal/{path.name}"\n' for path in headers)
+    text += "kernel void f(device float *x, uint i [[thread_position_in_grid]]) { x[i] = c10::metal::erf(x[i]); }"
+    assert type_checks.refused(type_checks.translated(text, (tmp_path,)), ["f"]) == {}
+
+
+def test_every_word_keeps_its_line():
+    """Each word of C++ that the user wrote stands where the user wrote it: the lines of real sources, before and after."""
+    translation = ggml("mul_mv.metal")
+    before, after = where(translation._source), where(Tokens.of(translation.checked_text()))
+    assert len(after) > 10_000
+    assert after - before == set()
+
+
+def where(tokens):
+    """(file, line, word) of every plain word that the translator does not write itself."""
+    file, line, found = "", 0, set()
+    own = {"inline", "const", "float", "half", "true", "false", "static", "constexpr", "typedef", "int", "bool"}
+    for gap, word in zip(tokens.gaps, tokens.words, strict=True):
+        for text in gap.splitlines(keepends=True):
+            if directive := re.match(r'#line (\d+) "(.*)"', text):
+                line, file = int(directive[1]) - 1, directive[2]
+            line += text.endswith("\n")
+        if word.isidentifier() and word not in own and not word.startswith("softmetal"):
+            found.add((file, line, word))
+    return found

@@ -1,0 +1,139 @@
+"""bfloat and half, bit for bit beside ml_dtypes and NumPy: every value, and every way to round."""
+
+import numpy as np
+import pytest
+
+from metal_dlpack.msl.errors import SourceError
+
+ml_dtypes = pytest.importorskip("ml_dtypes")
+pytestmark = pytest.mark.needs_ml_dtypes
+
+BITS = np.arange(65536, dtype=np.uint16)
+KINDS = {"bfloat": ml_dtypes.bfloat16, "half": np.float16}
+
+
+def assert_same(got, exact, what=""):
+    """Bit for bit; one NaN is as good as another."""
+    exact = np.asarray(exact, got.dtype)
+    with np.errstate(invalid="ignore"):
+        right = (got.view(np.uint16) == exact.view(np.uint16)) | (np.isnan(got) & np.isnan(exact))
+    wrong = np.flatnonzero(~right)
+    assert not wrong.size, (what, wrong.size, wrong[:3], got[wrong[:3]], exact[wrong[:3]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_value_becomes_a_float_and_back(shim, kind):
+    dtype = KINDS[kind]
+    x = BITS.view(dtype)
+    wide = shim.evaluate({"float": "float(x)"}, "float", np.float32, x=(kind, x))["float"]
+    np.testing.assert_array_equal(wide, x.astype(np.float32))
+    back = shim.evaluate({"float": f"{kind}(float(x))", "negative": "-x", "plus": "+x"}, kind, dtype, x=(kind, x))
+    assert_same(back["float"], x)
+    assert_same(back["negative"], -x)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_float_becomes_the_nearest_even(shim, kind):
+    dtype = KINDS[kind]
+    with np.errstate(all="ignore"):
+        x = BITS.view(dtype).astype(np.float32)
+        halfway = (x + np.nextafter(BITS.view(dtype), dtype(np.inf)).astype(np.float32)) / 2
+        random = np.random.default_rng(1).integers(0, 2**32, 100000, dtype=np.uint32).view(np.float32)
+        values = [
+            halfway,
+            np.nextafter(halfway, np.float32(np.inf)),
+            np.nextafter(halfway, np.float32(-np.inf)),
+            random,
+        ]
+        values = np.concatenate(values).astype(np.float32)
+        exact = values.astype(dtype)
+    got = shim.evaluate({"made": f"{kind}(x)"}, kind, dtype, x=("float", values))
+    assert_same(got["made"], exact)
+
+
+def test_bfloat_and_half_become_each_other(shim):
+    halves, bfloats = BITS.view(np.float16), BITS.view(ml_dtypes.bfloat16)
+    with np.errstate(all="ignore"):
+        made = shim.evaluate({"bfloat": "bfloat(x)"}, "bfloat", ml_dtypes.bfloat16, x=("half", halves))["bfloat"]
+        assert_same(made, halves.astype(np.float32).astype(ml_dtypes.bfloat16))
+        made = shim.evaluate({"half": "half(x)"}, "half", np.float16, x=("bfloat", bfloats))["half"]
+        assert_same(made, bfloats.astype(np.float32).astype(np.float16))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_arithmetic_rounds_after_each_operation(shim, kind):
+    dtype = KINDS[kind]
+    random = np.random.default_rng(2).permutation(BITS)
+    x, y = BITS.view(dtype), random.view(dtype)
+    operations = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}
+    texts = {op: f"x {op} y" for op in operations} | {
+        f"{op}=": f"[&] {{ auto z = x; z {op}= y; return z; }}()" for op in operations
+    }
+    got = shim.evaluate(texts, kind, dtype, x=(kind, x), y=(kind, y))
+    with np.errstate(all="ignore"):
+        for op, function in operations.items():
+            exact = function(x.astype(np.float32), y.astype(np.float32)).astype(dtype)
+            assert_same(got[op], exact, op)
+            assert_same(got[f"{op}="], exact, op)
+    compared = shim.evaluate(
+        {op: f"x {op} y" for op in ("==", "!=", "<", ">", "<=", ">=")}, "bool", np.bool_, x=(kind, x), y=(kind, y)
+    )
+    for op, values in compared.items():
+        np.testing.assert_array_equal(
+            values, eval(f"x {op} y", {"x": x.astype(np.float32), "y": y.astype(np.float32)}), op
+        )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_integers_and_limits(shim, kind):
+    dtype = KINDS[kind]
+    x = np.arange(-300, 300, dtype=np.int32) * 77
+    got = shim.evaluate({"made": f"{kind}(x)"}, kind, dtype, x=("int", x))["made"]
+    assert_same(got, x.astype(np.float32).astype(dtype))
+    back = shim.evaluate({"int": "int(x)"}, "int", np.int32, x=(kind, got))["int"]
+    np.testing.assert_array_equal(back, got.astype(np.float32).astype(np.int32))
+    facts = ml_dtypes.finfo(dtype)
+    names = {
+        "max": facts.max,
+        "min": facts.smallest_normal,
+        "lowest": facts.min,
+        "epsilon": facts.eps,
+        "denorm_min": facts.smallest_subnormal,
+    }
+    limits = shim.evaluate({name: f"numeric_limits<{kind}>::{name}()" for name in names}, kind, dtype, x=("int", x[:1]))
+    for name, value in names.items():
+        assert limits[name][0] == value, name
+
+
+def test_the_type_of_mixed_arithmetic(shim):
+    shim.check("""
+    void f(bfloat b, half h, float x, int i, bfloat2 v) {
+        static_assert(is_same_v<decltype(b + b), bfloat>);
+        static_assert(is_same_v<decltype(b * x), float>);
+        static_assert(is_same_v<decltype(x * b), float>);
+        static_assert(is_same_v<decltype(b * 2), bfloat>);
+        static_assert(is_same_v<decltype(h + h), half>);
+        static_assert(is_same_v<decltype(b < 1), bool>);
+        static_assert(is_same_v<decltype(v * b), bfloat2>);
+        static_assert(is_same_v<decltype(exp(b)), bfloat>);
+        static_assert(is_floating_point_v<bfloat> && is_floating_point_v<half> && !is_integral_v<bfloat>);
+        float up = b; bfloat down = bfloat(x); half across = half(b); int whole = b; bfloat from = i; bfloat many[4] = {0};
+        float chosen = i ? b : 0.0f; b += x; b *= 2; bfloat zero = bfloat();
+    }
+    """)
+
+
+@pytest.mark.parametrize("text", ["bfloat b = x;", "bfloat b = 0.5f;", "bfloat b; b = x;", "bfloat b = h;"])
+def test_a_float_becomes_a_bfloat_only_by_a_cast(shim, text):
+    """Metal's compiler says: cannot initialize a variable of type 'bfloat' with an rvalue of type 'float'."""
+    with pytest.raises(SourceError):
+        shim.check(f"void f(float x, half h) {{ {text} }}")
+
+
+def test_a_class_that_converts_to_bool_becomes_a_bfloat_by_a_cast(shim):
+    """As every scalar does, of which bfloat is one in Metal."""
+    before = "struct mask { bool set; operator bool() const { return set; } };"
+    got = shim.evaluate(
+        {"one": "bfloat(mask{x > 0})"}, "bfloat", ml_dtypes.bfloat16, before=before, x=("int", np.int32([2, 0]))
+    )
+    np.testing.assert_array_equal(got["one"].astype(np.float32), [1, 0])

@@ -1,0 +1,334 @@
+"""What threads tell each other: SIMD-groups, quad-groups, their matrices, barriers and atomics, with the run time."""
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.needs_numpy
+
+LANES = 32
+REDUCTIONS = {
+    "sum": np.add,
+    "product": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+#: The last SIMD-group of a threadgroup of 40 has 8 lanes.
+GROUPS = [32, 64, 40]
+
+
+def items(count=160):
+    return np.random.default_rng(1).integers(-9, 10, count).astype(np.int32)
+
+
+def lanes_of(count, group):
+    """For each thread, which threads are in its SIMD-group, by their positions."""
+    threads = np.arange(count)
+    simdgroup = threads // group * 100 + threads % group // LANES
+    return [np.flatnonzero(simdgroup == s) for s in simdgroup]
+
+
+def quads_of(count, group):
+    return [
+        members[lane // 4 * 4 : lane // 4 * 4 + 4]
+        for members, lane in zip(lanes_of(count, group), lane_of(count, group), strict=True)
+    ]
+
+
+def lane_of(count, group):
+    return np.arange(count) % group % LANES
+
+
+GROUPED = {"simd": lanes_of, "quad": quads_of}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("kind", GROUPED)
+def test_reductions_and_scans(shim, kind, group):
+    x = items()
+    members, lane = GROUPED[kind](len(x), group), lane_of(len(x), group)
+    place = lane if kind == "simd" else lane % 4
+    texts = {name: f"{kind}_{name}(x)" for name in REDUCTIONS}
+    scans = [f"prefix_{what}_{name}" for what in ("inclusive", "exclusive") for name in ("sum", "product")]
+    texts |= {name: f"{kind}_{name}(x)" for name in scans}
+    got = shim.run_groups(texts, "int", np.int32, group=group, x=("int", x))
+    with np.errstate(over="ignore"):
+        for name, function in REDUCTIONS.items():
+            np.testing.assert_array_equal(got[name], [function.reduce(x[m], dtype=np.int32) for m in members], name)
+        for name in scans:
+            function = REDUCTIONS[name.rpartition("_")[2]]
+            past = 1 if "inclusive" in name else 0
+            exact = [function.reduce(x[m][: p + past], dtype=np.int32) for m, p in zip(members, place, strict=True)]
+            np.testing.assert_array_equal(got[name], exact, name)
+
+
+@pytest.mark.parametrize("kind", GROUPED)
+def test_shuffles(shim, kind):
+    """Each lane's source, by its place among the lanes that shuffle; -1 leaves the lane its own."""
+    x, y = items(96), items(96) + 100
+    width = LANES if kind == "simd" else 4
+    p = np.arange(96) % width
+    sources = {
+        "shuffle(x, 3)": p * 0 + 3,
+        f"shuffle(x, {width - 1} - ushort(i) % {width})": width - 1 - p,
+        "broadcast(x, 1)": p * 0 + 1,
+        "broadcast_first(x)": p * 0,
+        "shuffle_xor(x, 2)": p ^ 2,
+        "shuffle_up(x, 2)": np.where(p >= 2, p - 2, -1),
+        "shuffle_down(x, 3)": np.where(p + 3 < width, p + 3, -1),
+        "shuffle_rotate_up(x, 3)": (p - 3) % width,
+        "shuffle_rotate_down(x, 3)": (p + 3) % width,
+    }
+    texts = {text: f"{kind}_{text}" for text in sources}
+    filled = {
+        "shuffle_and_fill_up(x, y, 1)": (-1, width),
+        "shuffle_and_fill_down(x, y, 2)": (2, width),
+        "shuffle_and_fill_up(x, y, 1, 2)": (-1, 2),
+        "shuffle_and_fill_down(x, y, 1, 2)": (1, 2),
+    }
+    texts |= {text: f"{kind}_{text}" for text in filled}
+    got = shim.run_groups(texts, "int", np.int32, group=96, x=("int", x), y=("int", y))
+    first = np.arange(96) - p
+    for text, source in sources.items():
+        np.testing.assert_array_equal(got[text], x[np.where(source < 0, np.arange(96), first + source)], text)
+    for text, (by, modulo) in filled.items():
+        q = np.arange(96) % modulo
+        at = np.arange(96) - q + (q + by) % modulo
+        np.testing.assert_array_equal(got[text], np.where((q + by >= 0) & (q + by < modulo), x[at], y[at]), text)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_votes(shim, group):
+    x = items()
+    texts = {
+        "all": "simd_all(x > -9)",
+        "any": "simd_any(x == 9)",
+        "first": "simd_is_first()",
+        "ballot": "(simd_vote::vote_t)simd_ballot(x > 0)",
+        "active": "ulong(simd_active_threads_mask())",
+        "quad_all": "quad_all(x > -5)",
+        "quad_any": "quad_any(x > 5)",
+        "quad_ballot": "ushort(quad_ballot(x > 0))",
+        "quad_first": "quad_is_first()",
+        "vote all": "simd_ballot(true).all()",
+        "vote any": "simd_ballot(x > 7).any()",
+    }
+    got = shim.run_groups(texts, "ulong", np.uint64, group=group, x=("int", x))
+    members, lane = lanes_of(len(x), group), lane_of(len(x), group)
+
+    def mask(holds, among):
+        return [sum(1 << k for k, m in enumerate(row) if holds[m]) for row in among]
+
+    quads = quads_of(len(x), group)
+    exact = {
+        "all": [(x[m] > -9).all() for m in members],
+        "any": [(x[m] == 9).any() for m in members],
+        "first": lane == 0,
+        "ballot": mask(x > 0, members),
+        "active": mask(x == x, members),
+        "quad_all": [(x[m] > -5).all() for m in quads],
+        "quad_any": [(x[m] > 5).any() for m in quads],
+        "quad_ballot": mask(x > 0, quads),
+        "quad_first": lane % 4 == 0,
+        "vote all": [len(m) == LANES for m in members],
+        "vote any": [(x[m] > 7).any() for m in members],
+    }
+    for name, values in exact.items():
+        np.testing.assert_array_equal(got[name], np.array(values, np.uint64), name)
+
+
+def test_lanes_of_two_branches_do_not_meet(shim):
+    """The compiler may neither merge the two calls nor move one out of its branch."""
+    x = items(64)
+    before = """
+    static int both(int x, uint i) {
+        int sum;
+        if (i % 3 == 0) sum = simd_sum(x); else sum = simd_sum(x);
+        return sum;
+    }
+    static int early(int x, uint i) { if (i % 32 > 20) return -1; return simd_sum(x); }
+    static int loop(int x, uint i) {
+        int sum = 0;
+        for (uint k = 0; k < i % 5; k++) sum += simd_sum(1);
+        return sum;
+    }
+    template <class T> static T twice(T x) { return simd_sum(x) + simd_max(x); }
+    """
+    texts = {
+        "both": "both(x, i)",
+        "early": "early(x, i)",
+        "loop": "loop(x, i)",
+        "inlined": "i % 2 ? twice(x) : twice(x)",
+    }
+    got = shim.run_groups(texts, "int", np.int32, before=before, x=("int", x))
+    rows, i = x.reshape(2, 32), np.arange(64).reshape(2, 32)
+    for name, chosen in (("both", i % 3 == 0), ("inlined", i % 2 == 1)):
+        for row, kept, out in zip(rows, chosen, got[name].reshape(2, 32), strict=True):
+            extra = (row[kept].max(), row[~kept].max()) if name == "inlined" else (0, 0)
+            np.testing.assert_array_equal(
+                out, np.where(kept, row[kept].sum() + extra[0], row[~kept].sum() + extra[1]), name
+            )
+    early = np.where(i % 32 > 20, -1, rows[:, :21].sum(axis=1, keepdims=True))
+    np.testing.assert_array_equal(got["early"].reshape(2, 32), early)
+    times = i % 5
+    active = np.array([[(row > k).sum() for k in range(5)] for row in times])
+    exact = [[active[g][: times[g][lane]].sum() for lane in range(32)] for g in range(2)]
+    np.testing.assert_array_equal(got["loop"].reshape(2, 32), exact)
+
+
+@pytest.mark.parametrize("kind", ["float", "half", "bfloat", "short", "uchar", "ulong", "float4", "packed_float3"])
+def test_values_of_each_type_travel(shim, kind):
+    texts = {"up": f"float(first(simd_shuffle_up({kind}(x), 1)))", "sum": f"float(first(simd_sum({kind}(x))))"}
+    before = """
+    template <class T> static auto first(T x) { if constexpr (is_vector_v<T>) return x[0]; else return x; }
+    """
+    x = np.arange(32, dtype=np.int32) % 7
+    texts = texts if "packed" not in kind else {"up": texts["up"]}
+    got = shim.run_groups(texts, "float", np.float32, before=before, x=("int", x))
+    np.testing.assert_array_equal(got["up"], np.concatenate([x[:1], x[:-1]]))
+    if "sum" in got:
+        np.testing.assert_array_equal(got["sum"], np.full(32, x.sum()))
+
+
+@pytest.mark.parametrize("kind", ["float", "half", "bfloat"])
+def test_matrices_of_a_simdgroup(shim, kind):
+    a, b, c = np.random.default_rng(3).integers(-4, 5, (3, 16, 16)).astype(np.float32)
+    matrix = f"simdgroup_matrix<{kind}, 8, 8>"
+    before = f"""
+    template <class F> static float made(const float *out_of, uint i, uint k, F multiply) {{
+        {kind} (&memory)[256] = softmetal::threadgroup_variable<0, {kind}[256]>();
+        {matrix} d = multiply();
+        simdgroup_barrier(mem_flags::mem_threadgroup);
+        simdgroup_store(d, memory, 8);
+        simdgroup_barrier(mem_flags::mem_threadgroup);
+        return float(memory[i % 32 * 2 + k]);
+    }}
+    static {kind} (&as_{kind}(const float *x, int))[256];
+    template <int number> static {kind} *copied(const float *x, uint i) {{
+        {kind} (&memory)[256] = softmetal::threadgroup_variable<number, {kind}[256]>();
+        for (uint k = i % 32; k < 256; k += 32) memory[k] = {kind}(x[k]);
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        return memory;
+    }}
+    """.replace(f"    static {kind} (&as_{kind}(const float *x, int))[256];\n", "")
+    load = f"[&] {{ {matrix} m; simdgroup_load(m, copied<1>(all_a, i), 16%s); return m; }}"
+    product = f"""[&] {{
+        {matrix} m, n, d({kind}(0)), e;
+        simdgroup_load(m, copied<1>(all_a, i), 16);
+        simdgroup_load(n, copied<2>(all_b, i), 16, ulong2(8, 8));
+        simdgroup_load(e, copied<3>(all_c, i), 16, ulong2(0, 8));
+        %s
+        return d;
+    }}"""
+    made = {
+        "load": (load % "", a[:8, :8]),
+        "origin": (load % ", ulong2(3, 5)", a[5:13, 3:11]),
+        "transposed": (load % ", ulong2(0, 0), true", a[:8, :8].T),
+        "transposed origin": (load % ", ulong2(3, 5), true", a[5:13, 3:11].T),
+        "diagonal": (f"[&] {{ return {matrix}({kind}(3)); }}", 3 * np.eye(8)),
+        "filled": (f"[&] {{ return make_filled_simdgroup_matrix<{kind}, 8, 8>(2.0f); }}", np.full((8, 8), 2)),
+        "multiply": (product % "simdgroup_multiply(d, m, n);", a[:8, :8] @ b[8:, 8:]),
+        "accumulate": (product % "simdgroup_multiply_accumulate(d, m, n, e);", a[:8, :8] @ b[8:, 8:] + c[8:, :8]),
+        "operator": (product % "d = m * n;", a[:8, :8] @ b[8:, 8:]),
+    }
+    for name, (text, exact) in made.items():
+        texts = {k: f"made(all_a, i, {k}, {text})" for k in (0, 1)}
+        inputs = {letter: ("float", m.ravel()) for letter, m in zip("abc", (a, b, c), strict=True)}
+        got = shim.run_groups(texts, "float", np.float32, before=before, **inputs)
+        both = np.stack([got[0][:32], got[1][:32]], axis=1).reshape(8, 8)
+        np.testing.assert_array_equal(both, exact, name)
+
+
+def test_the_lanes_of_a_matrix_hold_what_apples_hold(shim):
+    """SPEC mlx/backend/metal/kernels/steel/gemm/mma.h get_coord: a kernel that knows the layout addresses by it."""
+    x = np.arange(64, dtype=np.float32)
+    texts = {
+        k: f"[&] {{ simdgroup_float8x8 m; simdgroup_load(m, all_x, 8); return m.thread_elements()[{k}]; }}()"
+        for k in (0, 1)
+    }
+    got = shim.run_groups(texts, "float", np.float32, group=32, x=("float", x))
+    lane = np.arange(32)
+    quad = lane // 4
+    row, column = (quad & 4) + lane // 2 % 4, (quad & 2) * 2 + lane % 2 * 2
+    np.testing.assert_array_equal(got[0][:32], row * 8 + column)
+    np.testing.assert_array_equal(got[1][:32], row * 8 + column + 1)
+
+
+def test_barriers_and_threadgroup_memory(shim):
+    x = items(128)
+    before = """
+    static int reversed(int x, uint place) {
+        int (&memory)[64] = softmetal::threadgroup_variable<0, int[64]>();
+        memory[place] = x;
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        int found = memory[63 - place];
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        return found;
+    }
+    """
+    got = shim.run_groups(
+        {"once": "reversed(x, i % 64)", "twice": "reversed(reversed(x, i % 64), i % 64)"},
+        "int",
+        np.int32,
+        group=64,
+        before=before,
+        x=("int", x),
+    )
+    np.testing.assert_array_equal(got["once"], x.reshape(2, 64)[:, ::-1].ravel())
+    np.testing.assert_array_equal(got["twice"], x)
+
+
+ATOMICS = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+    "min": min,
+    "max": max,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [("int", np.int32), ("uint", np.uint32), ("ulong", np.uint64), ("float", np.float32)]
+)
+def test_atomic_functions_return_what_was_there(shim, kind, dtype):
+    x = np.arange(40).astype(dtype)
+    names = [name for name in ATOMICS if kind != "float" or name in {"add", "sub", "min", "max"}]
+    call = "[&] {{ atomic_{kind} a; atomic_store_explicit(&a, x, memory_order_relaxed); auto old = {do}; return {what}; }}()"
+    texts = {}
+    for name in names:
+        do = f"atomic_fetch_{name}_explicit(&a, 7, memory_order_relaxed)"
+        texts[f"{name} old"] = call.format(kind=kind, do=do, what="old")
+        texts[name] = call.format(kind=kind, do=do, what="atomic_load_explicit(&a, memory_order_relaxed)")
+    do = "atomic_exchange_explicit(&a, 3, memory_order_relaxed)"
+    texts["exchange old"] = call.format(kind=kind, do=do, what="old")
+    got = shim.evaluate(texts, kind, dtype, x=(kind, x))
+    for name in names:
+        np.testing.assert_array_equal(got[f"{name} old"], x, name)
+        wrap = (lambda v: v % 2 ** (8 * x.itemsize)) if kind in {"uint", "ulong"} else (lambda v: v)
+        exact = [wrap(ATOMICS[name](v.item(), 7 if kind != "float" else 7.0)) for v in x]
+        np.testing.assert_array_equal(got[name], np.array(exact, dtype), name)
+    np.testing.assert_array_equal(got["exchange old"], x)
+
+
+def test_compare_and_exchange(shim):
+    x = np.arange(6, dtype=np.int32)
+    call = """[&] {
+        atomic_int a; atomic_store_explicit(&a, x, memory_order_relaxed); int expected = 3;
+        bool is_same = atomic_compare_exchange_weak_explicit(&a, &expected, 9, memory_order_relaxed, memory_order_relaxed);
+        return int3(is_same, expected, atomic_load_explicit(&a, memory_order_relaxed));
+    }()"""
+    got = shim.evaluate({"got": f"packed_int3({call})"}, "packed_int3", (np.int32, 3), x=("int", x))["got"]
+    np.testing.assert_array_equal(got, [[v == 3, v if v != 3 else 3, 9 if v == 3 else v] for v in x])
+
+
+def test_threads_of_many_groups_add_to_one_number(shim):
+    x = items(4096)
+    texts = {"sum": "(atomic_fetch_add_explicit((atomic_int *)all_sum, x, memory_order_relaxed), 0)"}
+    total = np.zeros(4096, np.int32)
+    made = shim.run_groups(texts, "int", np.int32, group=256, x=("int", x), sum=("int", total))
+    assert not made["sum"].any()
+    assert total[0] == x.sum()

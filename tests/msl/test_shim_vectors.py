@@ -1,0 +1,289 @@
+"""Vectors, packed vectors and matrices: sizes, construction, swizzles, operators."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from metal_dlpack.msl.errors import SourceError
+
+pytestmark = pytest.mark.needs_numpy
+
+SIZES = {"bool": 1, "char": 1, "uchar": 1, "short": 2, "ushort": 2, "half": 2, "bfloat": 2}
+SIZES |= {"int": 4, "uint": 4, "float": 4, "long": 8, "ulong": 8}
+ALPHABETS = ["xyzw", "rgba"]
+X = np.array([[2, 3, 5, 7], [11, 13, 17, 19]], np.int32)
+ONE = np.zeros(1, np.int32)
+
+
+def test_sizes_and_alignments_are_metals(shim):
+    """SPEC Metal Shading Language Specification, 2.2 and 2.3: tables of sizes."""
+    lines = []
+    for kind, size in SIZES.items():
+        for n, room in ((2, 2), (3, 4), (4, 4)):
+            lines.append(f"static_assert(sizeof({kind}{n}) == {room * size} && alignof({kind}{n}) == {room * size});")
+            lines.append(f"static_assert(sizeof(packed_{kind}{n}) == {n * size});")
+            lines.append(f"static_assert(alignof(packed_{kind}{n}) == {size});")
+            lines.append(f"static_assert(is_same_v<{kind}{n}, vec<{kind}, {n}>>);")
+    for kind, columns, rows in itertools.product(["float", "half"], (2, 3, 4), (2, 3, 4)):
+        size = columns * SIZES[kind] * (2 if rows == 2 else 4)
+        lines.append(f"static_assert(sizeof({kind}{columns}x{rows}) == {size});")
+        lines.append(f"static_assert(alignof({kind}{columns}x{rows}) == alignof({kind}{rows}));")
+    shim.check("\n".join(lines))
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+@pytest.mark.parametrize("packed", ["", "packed_"])
+def test_each_swizzle_reads_its_components(shim, n, packed):
+    items = X[:, :n] if packed or n != 3 else X
+    expressions = {}
+    for alphabet in ALPHABETS:
+        for length in (1, 2, 3, 4):
+            for letters in itertools.product(range(n), repeat=length):
+                name = "".join(alphabet[k] for k in letters)
+                value = f"x.{name}" if length == 1 else f"int{length}(x.{name})"
+                expressions[name] = f"spread({value})"
+    before = """
+    static int4 spread(int a) { return int4(a, 0, 0, 0); }
+    static int4 spread(int2 a) { return int4(a[0], a[1], 0, 0); }
+    static int4 spread(int3 a) { return int4(a[0], a[1], a[2], 0); }
+    static int4 spread(int4 a) { return a; }
+    """
+    got = shim.evaluate(expressions, "int4", (np.int32, 4), before=before, x=(f"{packed}int{n}", items))
+    for name in expressions:
+        letters = [alphabet.index(c) for alphabet in ALPHABETS for c in name if c in alphabet]
+        expected = np.zeros((2, 4), np.int32)
+        expected[:, : len(letters)] = items[:, letters]
+        np.testing.assert_array_equal(got[name], expected, name)
+
+
+@pytest.mark.parametrize("packed", ["", "packed_"])
+def test_each_swizzle_without_repetition_can_be_written(shim, packed):
+    expressions, expected = {}, {}
+    for alphabet in ALPHABETS:
+        for length in (1, 2, 3, 4):
+            for letters in itertools.permutations(range(4), length):
+                name = "".join(alphabet[k] for k in letters)
+                values = ", ".join(str(10 + k) for k in range(length))
+                written = f"int{length}({values})" if length > 1 else values
+                expressions[name] = (
+                    f"int4([&] {{ {packed}int4 v(1, 2, 3, 4); v.{name} = {written}; v.{name} += 1; return v; }}())"
+                )
+                row = [1, 2, 3, 4]
+                for k, place in enumerate(letters):
+                    row[place] = 11 + k
+                expected[name] = row
+    got = shim.evaluate(expressions, "int4", (np.int32, 4), x=("int", ONE))
+    for name, row in expected.items():
+        np.testing.assert_array_equal(got[name][0], row, name)
+
+
+@pytest.mark.parametrize("packed", ["", "packed_"])
+def test_a_part_of_a_vector_is_changed(shim, packed):
+    """What the translator writes in templates for `v.wx += int2(10, 20)`."""
+    expressions = {
+        op: f"int4([&] {{ {packed}int4 v(x); v.template part<3, 0>() {op} int2(10, 20); return v; }}())"
+        for op in ("+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=")
+    }
+    got = shim.evaluate(expressions, "int4", (np.int32, 4), x=("int4", np.int32([[100, 2, 3, 45]])))
+    for op, made in got.items():
+        row = [100, 2, 3, 45]
+        row[3], row[0] = eval(f"(45 {op[0] * (1 + (op == '/='))} 10, 100 {op[0] * (1 + (op == '/='))} 20)")
+        np.testing.assert_array_equal(made[0], row, op)
+
+
+@pytest.mark.parametrize("text", ["a.xx = 1;", "a.rxy;", "a.xyzwx;", "float2 b(a);", "half4 h = a;", "float2(1).z;"])
+def test_what_metal_refuses_is_refused(shim, text):
+    with pytest.raises(SourceError):
+        shim.check(f"void f(float4 a) {{ {text} }}")
+
+
+def test_vectors_are_made_of_parts_and_scalars(shim):
+    before = "static float4 v(float a, float b, float c, float d) { return float4(a, b, c, d); }"
+    made = {
+        "float4(a, 3, 4)": "1, 2, 3, 4",
+        "float4(3, a, 4)": "3, 1, 2, 4",
+        "float4(3, 4, a)": "3, 4, 1, 2",
+        "float4(a, a.yx)": "1, 2, 2, 1",
+        "float4(float3(a, 3), 4)": "1, 2, 3, 4",
+        "float4(4, float3(3, a))": "4, 3, 1, 2",
+        "float4(float3(5, a), h.x)": "5, 1, 2, 7",
+        "float4(p, 1)": "4, 5, 6, 1",
+        "float4(h)": "7, 8, 9, 10",
+        "float4(2)": "2, 2, 2, 2",
+        "(float4)h": "7, 8, 9, 10",
+        "float4(int4(1.9f, -1.9f, 2, 3))": "1, -1, 2, 3",
+        "float4(packed_float4(h))": "7, 8, 9, 10",
+        "float4(packed_float3(a, 3), 0)": "1, 2, 3, 0",
+    }
+    inputs = {
+        "a": ("float2", np.float32([[1, 2]])),
+        "p": ("packed_float3", np.float32([[4, 5, 6]])),
+        "h": ("half4", np.float16([[7, 8, 9, 10]])),
+    }
+    got = shim.evaluate({text: text for text in made}, "float4", (np.float32, 4), before=before, **inputs)
+    for text, row in made.items():
+        np.testing.assert_array_equal(got[text][0], eval(f"[{row}]"), text)
+
+
+OPERATORS = ["+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>"]
+
+
+@pytest.mark.parametrize("kind", ["int4", "uchar3", "packed_short4", "ulong2"])
+def test_operators_go_by_component(shim, kind):
+    n = int(kind[-1])
+    scalar = kind.strip("234").removeprefix("packed_")
+    dtype = {"int": np.int32, "uchar": np.uint8, "short": np.int16, "ulong": np.uint64}[scalar]
+    random = np.random.default_rng(2)
+    x, y = random.integers(1, 100, (2, 40, n)).astype(dtype)
+    y = y % (8 * y.itemsize - 1) + 1
+    stored, result = kind if kind != "uchar3" else "packed_uchar3", scalar + str(n)
+    both = {op: f"packed_{result}(x {op} y)" for op in OPERATORS}
+    beside = {f"{op}s": f"packed_{result}(x {op} {scalar}(3))" for op in OPERATORS}
+    before = {f"s{op}": f"packed_{result}({scalar}(3) {op} y)" for op in OPERATORS}
+    assigned = {f"{op}=": f"packed_{result}([&] {{ auto z = x; z {op}= y; return z; }}())" for op in OPERATORS}
+    inputs = {"x": (stored, x), "y": (stored, y)}
+    got = shim.evaluate(both | beside | before | assigned, f"packed_{result}", (dtype, n), **inputs)
+    three = dtype(3)
+    for op in OPERATORS:
+        python = "//" if op == "/" else op
+        exact = [
+            eval(f"{a} {python} {b}", {"x": x, "y": y, "three": three})
+            for a, b in (("x", "y"), ("x", "three"), ("three", "y"))
+        ]
+        for key, values in zip((op, f"{op}s", f"s{op}", f"{op}="), [*exact, exact[0]], strict=True):
+            np.testing.assert_array_equal(got[key], values.astype(dtype), key)
+
+
+def test_comparisons_give_vectors_of_bool(shim):
+    x = np.float32([[1, 2, 3, np.nan], [0, -0.0, np.inf, 5]])
+    y = np.float32([[2, 2, 2, 2], [0, 0, np.inf, np.nan]])
+    compared = {op: f"x {op} y" for op in ("==", "!=", "<", ">", "<=", ">=")}
+    more = {"!": "!(x < y)", "&&": "x < y && y < 3", "||": "x < y || y < 3", "isnan": "isnan(x)"}
+    got = shim.evaluate(compared | more, "bool4", (np.bool_, 4), x=("float4", x), y=("float4", y))
+    for op in compared:
+        np.testing.assert_array_equal(got[op], eval(f"x {op} y"), op)
+    np.testing.assert_array_equal(got["!"], ~(x < y))
+    np.testing.assert_array_equal(got["&&"], (x < y) & (y < 3))
+    np.testing.assert_array_equal(got["||"], (x < y) | (y < 3))
+    np.testing.assert_array_equal(got["isnan"], np.isnan(x))
+    single = shim.evaluate(
+        {"all": "all(x < y)", "any": "any(x < y)"}, "bool", np.bool_, x=("float4", x), y=("float4", y)
+    )
+    np.testing.assert_array_equal(single["all"], (x < y).all(axis=1))
+    np.testing.assert_array_equal(single["any"], (x < y).any(axis=1))
+    chosen = shim.evaluate(
+        {"vector": "select(x, y, x < y)", "scalar": "select(x, 9.0f, y == 2)"},
+        "float4",
+        (np.float32, 4),
+        x=("float4", x),
+        y=("float4", y),
+    )
+    np.testing.assert_array_equal(chosen["vector"], np.where(x < y, y, x))
+    np.testing.assert_array_equal(chosen["scalar"], np.where(y == 2, np.float32(9), x))
+
+
+def test_shifts_take_the_low_bits_of_their_amount(shim):
+    x = np.uint32([[1, 2]])
+    got = shim.evaluate({"shift": "x << uint2(33, 34)"}, "uint2", (np.uint32, 2), x=("uint2", x))
+    np.testing.assert_array_equal(got["shift"], [[2, 8]])
+
+
+def test_as_type_keeps_the_bits(shim):
+    x = np.random.default_rng(3).integers(0, 2**32, (100, 2), dtype=np.uint32)
+    expressions = {"half4": "as_type<uint2>(as_type<half4>(x))", "long": "as_type<uint2>(as_type<ulong>(x))"}
+    got = shim.evaluate(expressions, "uint2", (np.uint32, 2), x=("uint2", x))
+    for name in expressions:
+        np.testing.assert_array_equal(got[name], x, name)
+    with pytest.raises(SourceError, match="as_type needs a type of the same size"):
+        shim.check("float f(half h) { return as_type<float>(h); }")
+
+
+GEOMETRY = {
+    "dot": ("dot(x, y)", lambda x, y: (x * y).sum(1)),
+    "length": ("length(x)", lambda x, y: np.linalg.norm(x, axis=1)),
+    "length_squared": ("length_squared(x)", lambda x, y: (x * x).sum(1)),
+    "distance": ("distance(x, y)", lambda x, y: np.linalg.norm(x - y, axis=1)),
+    "distance_squared": ("distance_squared(x, y)", lambda x, y: ((x - y) ** 2).sum(1)),
+}
+
+
+@pytest.mark.parametrize("kind", ["float3", "packed_float3", "float2", "float4"])
+def test_geometry(shim, kind):
+    n = int(kind[-1])
+    x, y = np.random.default_rng(4).normal(size=(2, 50, n)).astype(np.float32)
+    stored = kind if kind != "float3" else "packed_float3"
+    before = f"static {kind} of(packed_float{n} v) {{ return {kind}(v); }}"
+    inputs = {"a": (stored, x), "b": (stored, y)}
+    texts = {name: text.replace("x", "of(a)").replace("y", "of(b)") for name, (text, _) in GEOMETRY.items()}
+    got = shim.evaluate(texts, "float", np.float32, before=before, **inputs)
+    a, b = x.astype(np.float64), y.astype(np.float64)
+    for name, (_, exact) in GEOMETRY.items():
+        np.testing.assert_allclose(got[name], exact(a, b), rtol=1e-5, atol=1e-5, err_msg=name)
+    unit = b / np.linalg.norm(b, axis=1, keepdims=True)
+    cosine = (unit * a).sum(1, keepdims=True)
+    k = 1 - 0.25 * (1 - cosine**2)
+    bent = np.where(k < 0, 0, 0.5 * a - unit * (0.5 * cosine + np.sqrt(np.maximum(k, 0))))
+    exact = {
+        "normalize(of(a))": a / np.linalg.norm(a, axis=1, keepdims=True),
+        "reflect(of(a), normalize(of(b)))": a - 2 * unit * cosine,
+        "refract(of(a), normalize(of(b)), 0.5f)": bent,
+        "faceforward(of(a), of(b), of(a))": np.where((a * b).sum(1, keepdims=True) < 0, a, -a),
+    } | ({"cross(of(a), of(b))": np.cross(a, b)} if n == 3 else {})
+    texts = {text: f"packed_float{n}({text})" for text in exact}
+    got = shim.evaluate(texts, f"packed_float{n}", (np.float32, n), before=before, **inputs)
+    for text, values in exact.items():
+        np.testing.assert_allclose(got[text], values, rtol=1e-5, atol=1e-5, err_msg=text)
+
+
+@pytest.mark.parametrize(("columns", "rows"), list(itertools.product((2, 3, 4), repeat=2)))
+def test_matrices(shim, columns, rows):
+    """Memory holds columns, so NumPy sees each matrix transposed."""
+    random = np.random.default_rng(5)
+    count, kind = 20, f"float{columns}x{rows}"
+    a = random.integers(-4, 5, (count, columns, rows)).astype(np.float32)
+    b = random.integers(-4, 5, (count, rows, columns)).astype(np.float32)
+    room = np.zeros((count, columns, 2 if rows == 2 else 4), np.float32)
+    room[:, :, :rows] = a
+    wide = np.zeros((count, rows, 2 if columns == 2 else 4), np.float32)
+    wide[:, :, :columns] = b
+    inputs = {"a": (kind, room), "b": (f"float{rows}x{columns}", wide)}
+    before = f"""
+    struct square {{ packed_float{rows} columns[{rows}]; }};
+    static square flat(float{rows}x{rows} m) {{ square s; for (int i = 0; i < {rows}; i++) s.columns[i] = m[i]; return s; }}
+    """
+    got = shim.evaluate(
+        {
+            "a b": "flat(a * b)",
+            "bT aT": "flat(transpose(transpose(b) * transpose(a)))",
+            "2 - 1": "flat(a * 2 * b - a * b)",
+        },
+        "square",
+        (np.float32, (rows, rows)),
+        before=before,
+        **inputs,
+    )
+    for k in range(count):
+        np.testing.assert_array_equal(got["a b"][k].T, a[k].T @ b[k].T)
+        np.testing.assert_array_equal(got["bT aT"][k].T, a[k].T @ b[k].T)
+        np.testing.assert_array_equal(got["2 - 1"][k].T, a[k].T @ b[k].T)
+    ones = f"float{rows}(1)"
+    texts = {"right": f"dot(a * b[0], {ones})", "left": f"dot(b[0] * transpose(a), {ones})"}
+    texts |= {"determinant": "determinant(a)"} if columns == rows else {}
+    numbers = shim.evaluate(texts, "float", np.float32, **inputs)
+    for k in range(count):
+        assert numbers["right"][k] == (a[k].T @ b[k][0]).sum()
+        assert numbers["left"][k] == (a[k].T @ b[k][0]).sum()
+        if columns == rows:
+            np.testing.assert_allclose(numbers["determinant"][k], np.linalg.det(a[k].astype(np.float64)), atol=1e-3)
+
+
+def test_a_matrix_of_one_number_has_it_on_its_diagonal(shim):
+    got = shim.evaluate(
+        {"m": "float3x3(2)", "columns": "float3x3(float3(1), float3(2), float3(3))"},
+        "float3x3",
+        (np.float32, (3, 4)),
+        x=("int", ONE),
+    )
+    np.testing.assert_array_equal(got["m"][0][:, :3], 2 * np.eye(3))
+    np.testing.assert_array_equal(got["columns"][0][:, :3], [[1] * 3, [2] * 3, [3] * 3])

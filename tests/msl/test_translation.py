@@ -1,0 +1,353 @@
+"""What the translator finds in a source, and the C++ that it makes of it.  No compiler is needed here."""
+
+import re
+
+import pytest
+
+from metal_dlpack.msl.errors import SourceError
+from metal_dlpack.msl.translation import Translation
+
+IN_GRID = "softmetal::builtin<softmetal::thread_position_in_grid>"
+
+
+def squeezed(text: str) -> str:
+    return " ".join(text.split())
+
+
+def cpp(source: str) -> str:
+    return squeezed(Translation(source).checked_text())
+
+
+def image(source: str, name: str) -> str:
+    return squeezed(Translation(source).image_text(name))
+
+
+def binders(source: str, name: str = "f") -> list[str]:
+    return re.findall(r"typedef (.*?) softmetal_binder_\d+;", image(source, name))
+
+
+def names(source: str, name: str = "f") -> list[str]:
+    return re.findall(r'"([^"]*)"', image(source, name).partition("softmetal_argument_names")[2])
+
+
+# ---- kernels ----
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("kernel void f() {}", ["f"]),
+        ("[[kernel]] void f() {}", ["f"]),
+        ("static [[kernel]] void f() {}", ["f"]),
+        ('[[host_name("g")]] kernel void f() {}', ["g"]),
+        ('[[kernel, host_name("a" "b")]] void f() {}', ["ab"]),
+        ("namespace n { namespace m { kernel void f() {} } }", ["n::m::f"]),
+        ("namespace n::m { kernel void f() {} }", ["n::m::f"]),
+        ('extern "C" { kernel void f() {} }', ["f"]),
+        ("kernel void f(); kernel void f() {}", ["f"]),
+        ("template <typename T> kernel void f() {}", []),
+        ('template <typename T> kernel void f() {} template [[host_name("g")]] kernel void f<int>();', ["g"]),
+        (
+            "template <int n> void f(); template <int n> void f() {} "
+            'template [[host_name("g")]] [[kernel]] decltype(f<(3 > 2)>) f<(3 > 2)>;',
+            ["g"],
+        ),
+        ("template <typename T> [[kernel]] void f() {} template <> [[kernel]] void f<int>() {}", ["f"]),
+        ("float g(float x) { return x; } kernel void f() {} kernel void h() {}", ["f", "h"]),
+        ("struct S { float kernel_size; }; kernel void f() {}", ["f"]),
+    ],
+)
+def test_kernels_by_name(source, found):
+    assert list(Translation(source).kernels) == found
+
+
+def test_the_name_of_a_kernel_is_its_own():
+    with pytest.raises(SourceError, match=r"^program_source:2:13: error: redefinition of 'f'"):
+        Translation("kernel void f() {}\nkernel void f(device int *x) {}")
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("kernel float f(device float *x) {}", "1:14: error: the kernel 'f' must return void"),
+        ("void g() {\n double x; }", "2:2: error: 'double' is not supported"),
+    ],
+)
+def test_what_metal_refuses_and_cpp_does_not(source, told):
+    with pytest.raises(SourceError, match=f"^program_source:{told}"):
+        Translation(source)
+
+
+def test_a_template_that_is_not_there():
+    with pytest.raises(SourceError, match=r"^program_source:1:34: error: .*undeclared template 'f'"):
+        Translation('template [[host_name("g")]] void f<int>();')
+
+
+def test_an_instantiation_stands_in_its_namespace():
+    source = 'namespace n { template <typename T, int N> kernel void f(device T *x [[buffer(0)]]) {}\n template [[host_name("g")]] kernel void f<float, 2>(device float *x); }'
+    text = image(source, "g")
+    assert text.startswith('#line 2 "program_source" namespace n {')
+    assert "void (*softmetal_kernel)(float * x) = &f < float , 2 >;" in text
+    assert text.endswith("SOFTMETAL_IMAGE(n::softmetal_kernel, n::softmetal_binder_0)")
+
+
+def test_only_the_kernel_that_is_asked_for_has_a_body():
+    source = "kernel void f(device int *x) { x[0] = 1; }\nkernel void g(device int *x) { x[0] = 2; }"
+    text = Translation(source).kernel_text("g", {})
+    assert "= 2;" in text and "= 1;" not in text
+    assert "= 2;" in cpp(source) and "= 1;" in cpp(source)
+
+
+# ---- parameters ----
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ("device float *x [[buffer(3)]]", ["softmetal::buffer<3>"]),
+        ("device float *x, constant int &n", ["softmetal::buffer<0>", "softmetal::buffer<1>"]),
+        ("device int *x, device int *y [[buffer(0)]]", ["softmetal::buffer<1>", "softmetal::buffer<0>"]),
+        ("threadgroup float *x, device int *y", ["softmetal::threadgroup<0>", "softmetal::buffer<0>"]),
+        ("threadgroup float *x [[threadgroup(1)]]", ["softmetal::threadgroup<1>"]),
+        ("device float *x [[buffer(N + 1)]]", ["softmetal::buffer<5>"]),
+        ("device float *x [[buffer(THIRD)]]", ["softmetal::buffer<2>"]),
+        ("device float *x [[buffer(sizeof(int))]]", ["softmetal::buffer<(sizeof ( int ))>"]),
+        ("device float *x [[buffer(010)]]", ["softmetal::buffer<8>"]),
+        (
+            "const device metal::array<float, 2> &x, uint i [[thread_position_in_grid]]",
+            ["softmetal::buffer<0>", IN_GRID],
+        ),
+        ("uint3 i [[ thread_position_in_grid ]]", [IN_GRID]),
+        (
+            "device int *x [[buffer(1), function_constant(flag)]]",
+            ["metal::conditional_t<bool(flag), softmetal::buffer<1>, softmetal::absent>"],
+        ),
+        ("void", []),
+        ("", []),
+    ],
+)
+def test_what_binds_a_parameter(parameters, expected):
+    source = f"constant constexpr int N = 4; enum {{ FIRST, SECOND, THIRD }}; kernel void f({parameters}) {{}}"
+    assert binders(source) == expected
+
+
+@pytest.mark.parametrize(
+    ("parameter", "name"),
+    [
+        ("device float *x", "x"),
+        ("constant float (&x)[3] [[buffer(0)]]", "x"),
+        ("constant float x[3]", "x"),
+        ("device S<float, 2> &x", "x"),
+        ("uint2 [[thread_position_in_grid]]", ""),
+        ("device float *", ""),
+    ],
+)
+def test_the_name_of_a_parameter(parameter, name):
+    assert names(f"kernel void f({parameter}) {{}}") == [name]
+
+
+@pytest.mark.parametrize(
+    ("parameter", "told"),
+    [
+        ("uint n", "neither in an address space nor has an attribute"),
+        ("float4 p [[stage_in]]", "stage_in"),
+    ],
+)
+def test_a_parameter_that_nothing_can_be_bound_to(parameter, told):
+    with pytest.raises(SourceError, match=rf"^program_source:2:5: error: .*{told}"):
+        Translation(f"kernel void f(device float *x,\n    {parameter}) {{}}").checked_text()
+
+
+# ---- address spaces ----
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("const device float *g(thread int &x);", "inline const float *g( int &x);"),
+        ("constant float t[2] = {1, 2};", "const float t[2] = {1, 2};"),
+        ("float g(device float *x) { return *(const device float *)x; }", "inline float g( float *x) { return *(const float *)x; }"),
+        ("struct S { float get() const device { return 1; } };", "struct S { float get() const { return 1; } };"),
+        ("struct S { S() constant {} S() thread {} };", "struct S { S() {} };"),
+        ("struct S { float g() thread; float g() device; float g() constant; };", "struct S { float g() ; float g() const; };"),
+        ("typedef device float *P; using Q = threadgroup float *;", "typedef float *P; using Q = float *;"),
+        ("template <typename T> T g(device T *x) { return *x; } template <typename T> T g(threadgroup T *y) { return *y; }", "template <typename T> T g( T *x) { return *x; }"),
+        ("int g(const device int *x); int g(constant int *y);", "inline int g(const int *x);"),
+        ("template <typename T> struct P {}; template <typename T> struct P<device T *> {}; template <typename T> struct P<thread T *> {};", "template <typename T> struct P {}; template <typename T> struct P< T *> {};"),
+        ("int g(device int *x); int g(device float *x);", "inline int g( int *x); inline int g( float *x);"),
+        ("void g(volatile coherent(system) device uint *x);", "inline void g(volatile uint *x);"),
+    ],
+)  # fmt: skip
+def test_address_spaces_go(source, expected):
+    assert cpp(source) == expected
+
+
+def test_a_function_that_is_defined_twice_stays_so():
+    assert cpp("int g(device int *x) { return 1; } int g(device int *x) { return 2; }").count("return") == 2
+
+
+def test_overloads_by_address_space_that_do_different_things_are_refused():
+    source = "int g(device int *x) { return 1; }\nint g(threadgroup int *x) { return 2; }"
+    with pytest.raises(SourceError, match=r"^program_source:2:1: error: .* in line 1 in nothing but address spaces"):
+        Translation(source).checked_text()
+
+
+# ---- threadgroup memory ----
+
+
+def variable(number):
+    return f"softmetal::threadgroup_variable<{number}, softmetal_type_{number}>();"
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("threadgroup float x;", f"typedef float softmetal_type_0; softmetal_type_0 &x = {variable(0)}"),
+        (
+            "threadgroup S<int, 2> x[4];",
+            f"typedef S < int , 2 > softmetal_type_0[ 4 ]; softmetal_type_0 &x = {variable(0)}",
+        ),
+        (
+            "threadgroup half x[N > 2 ? 1 : 2][3], y;",
+            "typedef half softmetal_type_0[ N > 2 ? 1 : 2 ] [ 3 ], softmetal_type_1; "
+            f"softmetal_type_0 &x = {variable(0)} softmetal_type_1 &y = {variable(1)}",
+        ),
+        ("static threadgroup int x;", f"typedef int softmetal_type_0; softmetal_type_0 &x = {variable(0)}"),
+        ("float threadgroup x[4];", f"typedef float softmetal_type_0[ 4 ]; softmetal_type_0 &x = {variable(0)}"),
+        ("volatile threadgroup int x;", f"typedef volatile int softmetal_type_0; softmetal_type_0 &x = {variable(0)}"),
+        ("float threadgroup *p = q;", "float *p = q;"),
+        ("threadgroup float *p = q;", "float *p = q;"),
+        ("const threadgroup float &r = q[0];", "const float &r = q[0];"),
+        ("threadgroup float (&r)[4] = q;", "float (&r)[4] = q;"),
+    ],
+)
+def test_threadgroup_memory(statement, expected):
+    assert cpp(f"void g() {{ {statement} }}") == f"inline void g() {{ {expected} }}"
+
+
+def test_a_member_of_threadgroup_memory_is_no_variable():
+    text = cpp("struct S { int g() const threadgroup { return 1; } int x; int y; };")
+    assert text == "struct S { int g() const { return 1; } int x; int y; };"
+
+
+# ---- swizzles ----
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("b = a.xy * b.gr;", "b = a.get_xy() * b.get_yx();"),
+        ("p->zw += -a.xy;", "p->template part<2, 3>() += -a.get_xy();"),
+        ("a.xy = b.x; a.zw++;", "a.xy = b.x; a.zw++;"),
+        ("a.xy(); int rg; rg = s.rg;", "a.xy(); int rg; rg = s.rg;"),
+    ],
+)
+def test_swizzles_in_templates_are_calls(statement, expected):
+    assert cpp(f"template <class T> void f() {{ {statement} }}") == f"template <class T> void f() {{ {expected} }}"
+    assert cpp(f"void f() {{ {statement} }}") == f"inline void f() {{ {statement} }}"
+
+
+def test_a_member_of_the_users_struct_is_no_swizzle():
+    source = "struct S { float2 xy; }; template <class T> void f() { T s; s.xy * s.xy + s.zw; }"
+    assert cpp(source).endswith("s.xy * s.xy + s.get_zw(); }")
+
+
+# ---- function constants ----
+
+CONSTANTS = """constant bool flag [[function_constant(0)]];
+constant uint32_t n [[function_constant(FIRST + 1)]];
+constant int m = is_function_constant_defined(n) ? int(n) : 3;
+constant half h [[function_constant(4)]];
+enum { FIRST = 1 };
+float g() { return m; }
+kernel void f(device float *x) { x[0] = g(); }
+kernel void k(device float *x) { if (flag) x[0] = h; }
+"""
+
+
+def test_function_constants_are_found_with_what_reaches_them():
+    translation = Translation(CONSTANTS)
+    facts = [(one.name, one.type, one.index, one.is_required) for one in translation.constants]
+    assert facts == [("flag", "bool", 0, True), ("n", "uint", 2, False), ("h", "half", 4, True)]
+    reached = {
+        name: [one.name for one in translation.constants_of(kernel)] for name, kernel in translation.kernels.items()
+    }
+    assert reached == {"f": ["n"], "k": ["flag", "h"]}
+
+
+def test_function_constants_get_their_values():
+    text = squeezed(Translation(CONSTANTS).kernel_text("k", {0: b"\1", 2: b"\xff\0\0\0", 4: b"\0\x3c"}))
+    assert "static constexpr bool flag = true;" in text
+    assert "static constexpr uint n = uint(255ull);" in text
+    assert "const int m = true ? int(n) : 3;" in text
+    assert "static constexpr half h = __builtin_bit_cast(half, ushort(15360u));" in text
+
+
+def test_a_constant_without_a_value_is_not_defined():
+    assert "const int m = false ? int(n) : 3;" in cpp(CONSTANTS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        ("int", b"\xff\xff\xff\xff", "int(-0ll - 1)"),
+        ("int", b"\0\0\0\x80", "int(-2147483647ll - 1)"),
+        ("long", b"\0" * 7 + b"\x80", "long(-9223372036854775807ll - 1)"),
+        ("ulong", b"\xff" * 8, "ulong(18446744073709551615ull)"),
+        ("char", b"\x80", "char(-127ll - 1)"),
+        ("ushort2", b"\1\0\2\0", "ushort2(ushort(1ull), ushort(2ull))"),
+        ("float", b"\0\0\x80\x3f", "__builtin_bit_cast(float, uint(1065353216u))"),
+    ],
+)
+def test_values_of_each_type(kind, value, text):
+    source = f"constant {kind} c [[function_constant(0)]]; kernel void f() {{}}"
+    assert f"static constexpr {kind} c = {text};" in squeezed(Translation(source).kernel_text("f", {0: value}))
+
+
+# ---- what is not supported ----
+
+UNSUPPORTED = {
+    "textures": "kernel void f(texture2d<float> t [[texture(0)]]) {}",
+    "ray tracing": "kernel void f(device int *x) { raytracing::intersector<> i; }",
+    "MetalPerformancePrimitives": "int g() { return mpp::tensor_ops::x; }\nkernel void f(device int *x) { x[0] = g(); }",
+    "indirect command buffers": "kernel void f(device command_buffer *x) {}",
+    "function tables": "kernel void f(visible_function_table<int()> t [[buffer(0)]]) {}",
+    "vertex functions": "vertex float4 f() { return 0; }",
+    "fragment functions": "[[fragment]] float4 f() { return 0; }",
+}
+
+
+@pytest.mark.parametrize("feature", UNSUPPORTED)
+def test_what_is_not_supported_is_told_by_the_kernel_that_needs_it(feature):
+    translation = Translation(f"{UNSUPPORTED[feature]}\nkernel void other(device int *x) {{ x[0] = 5; }}")
+    assert list(translation.kernels) == ["f", "other"]
+    assert "= 5;" in translation.checked_text()
+    assert "= 5;" in translation.kernel_text("other", {})
+    last = UNSUPPORTED[feature].count("\n") + 1
+    with pytest.raises(SourceError, match=rf"^program_source:{last}:\d+: error: .*'f'.*{feature}.* Mac"):
+        translation.kernel_text("f", {})
+
+
+# ---- directives ----
+
+
+@pytest.mark.parametrize(
+    ("pragma", "kept"),
+    [
+        ("#pragma unroll", "#pragma unroll"),
+        ("#pragma unroll(4)", "#pragma unroll(4)"),
+        ("#pragma unroll(COUNT)", ""),
+        ("#pragma METAL internals : enable", ""),
+        ("#pragma clang loop unroll(full)", "#pragma clang loop unroll(full)"),
+    ],
+)
+def test_pragmas(pragma, kept):
+    text = Translation(f"void g() {{\n{pragma}\nfor (;;) {{}}\n}}").checked_text()
+    assert text.splitlines()[1].strip() == kept
+
+
+def test_attributes_of_metal_go_and_those_of_cpp_stay():
+    assert (
+        cpp("struct S { float4 p [[position]]; }; [[nodiscard]] int g();")
+        == "struct S { float4 p ; }; inline [[nodiscard]] int g();"
+    )

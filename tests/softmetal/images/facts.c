@@ -1,0 +1,25 @@
+/* facts.c: each thread leaves its soft_thread in a list, at its place in the grid. */
+#include "image.h"
+
+static void
+run_row(const soft_thread *first, soft_u32 count)
+{
+    soft_thread *out = first->launch->buffers[0];
+    for (soft_u32 i = 0; i < count; i++) {
+        soft_thread thread = *first;
+        thread.position_in_grid[0] += i;
+        thread.position_in_group[0] += i;
+        thread.index += i;
+        thread.lane = thread.index % SOFT_SIMD_WIDTH;
+        thread.simdgroup = thread.index / SOFT_SIMD_WIDTH;
+        out[place_in_grid(&thread)] = thread;
+    }
+}
+
+static void
+run_thread(const soft_thread *thread)
+{
+    run_row(thread, 1);
+}
+
+IMAGE(0, run_thread, run_row);

@@ -1,0 +1,601 @@
+"""Kernels whose threads work together, each with what it must give: `KERNELS[name].run(kernel)` raises if it does not.
+
+Two suites use them: test_real_kernels_groups.py as they are, test_barriers_removed.py without one barrier at a time.
+Integers are equal; where floats are not, the reason for the tolerance stands beside it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+import metal_dlpack as md
+
+METAL = "#include <metal_stdlib>\nusing namespace metal;\n"
+
+
+@dataclass(frozen=True)
+class Case:
+    source: str
+    run: Callable[[md.Kernel], None]
+
+
+KERNELS: dict[str, Case] = {}
+
+
+def case(source: str):
+    """The function below runs this kernel, which has its name."""
+
+    def note(run):
+        KERNELS[run.__name__] = Case(METAL + source, run)
+        return run
+
+    return note
+
+
+def on_metal(items):
+    return md.asarray(np.ascontiguousarray(items), copy=True)
+
+
+def random(seed=0):
+    return np.random.default_rng(seed)
+
+
+# ---- reductions ----
+
+
+@case("""kernel void tree_sum(device const float *x, device float *sums, uint i [[thread_position_in_grid]],
+                     uint t [[thread_index_in_threadgroup]], uint group [[threadgroup_position_in_grid]]) {
+    threadgroup float part[256];
+    part[t] = x[i];
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for (uint half_ = 128; half_ > 0; half_ /= 2) {
+        if (t < half_) part[t] += part[t + half_];
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+    if (t == 0) sums[group] = part[0];
+}""")
+def tree_sum(kernel):
+    x = random().integers(-1000, 1000, (6, 256)).astype("f4")  # whole numbers: each order gives the same sum
+    sums = md.zeros(6, dtype="float32")
+    kernel(on_metal(x), sums, groups=6, group=256)
+    np.testing.assert_array_equal(np.asarray(sums), x.sum(1))
+
+
+@case("""kernel void two_level_sum(device const float *x, device float *sums, constant uint &n, uint t [[thread_index_in_threadgroup]],
+                          uint row [[threadgroup_position_in_grid]], uint width [[threads_per_threadgroup]],
+                          uint simd [[simdgroup_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]],
+                          uint simds [[simdgroups_per_threadgroup]]) {
+    threadgroup float part[32];
+    float sum = 0;
+    for (uint i = t; i < n; i += width) sum += x[row * n + i];
+    sum = simd_sum(sum);
+    if (lane == 0) part[simd] = sum;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (simd == 0) {
+        sum = simd_sum(lane < simds ? part[lane] : 0.0f);
+        if (lane == 0) sums[row] = sum;
+    }
+}""")
+def two_level_sum(kernel):
+    x = random().integers(-1000, 1000, (5, 1003)).astype("f4")
+    sums = md.zeros(5, dtype="float32")
+    kernel(on_metal(x), sums, 1003, groups=5, group=192)
+    np.testing.assert_array_equal(np.asarray(sums), x.sum(1))
+
+
+@case("""kernel void arg_max(device const float *x, device uint *found, constant uint &n, uint t [[thread_index_in_threadgroup]],
+                    uint row [[threadgroup_position_in_grid]], uint width [[threads_per_threadgroup]]) {
+    threadgroup float most[128];
+    threadgroup uint where[128];
+    float best = -INFINITY;
+    uint at = 0;
+    for (uint i = t; i < n; i += width) {
+        if (x[row * n + i] > best) {
+            best = x[row * n + i];
+            at = i;
+        }
+    }
+    most[t] = best;
+    where[t] = at;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for (uint step = width / 2; step > 0; step /= 2) {
+        if (t < step && (most[t + step] > most[t] || (most[t + step] == most[t] && where[t + step] < where[t]))) {
+            most[t] = most[t + step];
+            where[t] = where[t + step];
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+    if (t == 0) found[row] = where[0];
+}""")
+def arg_max(kernel):
+    x = random().integers(0, 50, (4, 700)).astype("f4")  # the greatest comes often: the first one counts
+    found = md.zeros(4, dtype="uint32")
+    kernel(on_metal(x), found, 700, groups=4, group=128)
+    np.testing.assert_array_equal(np.asarray(found), x.argmax(1))
+
+
+@case("""kernel void softmax(device const float *x, device float *y, constant uint &n, uint t [[thread_index_in_threadgroup]],
+                    uint row [[threadgroup_position_in_grid]], uint width [[threads_per_threadgroup]]) {
+    threadgroup float part[64];
+    x += row * n;
+    y += row * n;
+    float most = -INFINITY;
+    for (uint i = t; i < n; i += width) most = max(most, x[i]);
+    part[t] = most;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for (uint step = width / 2; step > 0; step /= 2) {
+        if (t < step) part[t] = max(part[t], part[t + step]);
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+    most = part[0];
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    float sum = 0;
+    for (uint i = t; i < n; i += width) sum += precise::exp(x[i] - most);
+    part[t] = sum;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for (uint step = width / 2; step > 0; step /= 2) {
+        if (t < step) part[t] += part[t + step];
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+    for (uint i = t; i < n; i += width) y[i] = precise::exp(x[i] - most) / part[0];
+}""")
+def softmax(kernel):
+    x = random().standard_normal((4, 300), dtype="float32") * 3
+    y = md.zeros(x.shape, dtype="float32")
+    kernel(on_metal(x), y, 300, groups=4, group=64)
+    exact = np.exp(x.astype("f8") - x.max(1, keepdims=True))
+    # exp is within 4 ulp twice, x - most is rounded once, up to 15 times as large as the result's unit.
+    np.testing.assert_allclose(np.asarray(y), exact / exact.sum(1, keepdims=True), rtol=3e-6)
+
+
+@case("""kernel void layer_norm(device const half *x, device half *y, device const half *weight, device const half *bias,
+                       constant uint &n, constant float &eps, uint t [[thread_index_in_threadgroup]],
+                       uint row [[threadgroup_position_in_grid]], uint width [[threads_per_threadgroup]],
+                       uint simd [[simdgroup_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {
+    threadgroup float2 part[8];
+    float2 sums = 0;
+    for (uint i = t; i < n; i += width) {
+        float item = x[row * n + i];
+        sums += float2(item, item * item);
+    }
+    sums = float2(simd_sum(sums.x), simd_sum(sums.y));
+    if (lane == 0) part[simd] = sums;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    float2 all = 0;
+    for (uint i = 0; i < width / 32; i++) all += part[i];
+    float mean = all.x / n, scale = precise::rsqrt(all.y / n - mean * mean + eps);
+    for (uint i = t; i < n; i += width) y[row * n + i] = half((x[row * n + i] - mean) * scale * weight[i] + bias[i]);
+}""")
+def layer_norm(kernel):
+    x = random().standard_normal((3, 257)).astype("f2")
+    weight, bias = random(1).standard_normal((2, 257)).astype("f2")
+    y = md.zeros(x.shape, dtype="float16")
+    kernel(on_metal(x), y, on_metal(weight), on_metal(bias), 257, 1e-5, groups=3, group=256)
+    wide = x.astype("f8")
+    normal = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
+    # float32 inside: what differs is which way half rounds, and a sum that cancels beside terms of about 4.
+    np.testing.assert_allclose(np.asarray(y), normal * weight + bias, rtol=1e-3, atol=1e-5)
+
+
+# ---- scans ----
+
+
+@case("""kernel void scan_by_doubling(device const uint *x, device uint *y, uint t [[thread_position_in_threadgroup]],
+                             uint i [[thread_position_in_grid]]) {
+    threadgroup uint now[2][128];
+    uint from = 0;
+    now[0][t] = x[i];
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for (uint step = 1; step < 128; step *= 2) {
+        now[1 - from][t] = now[from][t] + (t >= step ? now[from][t - step] : 0);
+        from = 1 - from;
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+    y[i] = now[from][t];
+}""")
+def scan_by_doubling(kernel):
+    x = random().integers(0, 2**32, (3, 128), dtype="uint32")
+    y = md.zeros(x.shape, dtype="uint32")
+    kernel(on_metal(x), y, groups=3, group=128)
+    np.testing.assert_array_equal(np.asarray(y), x.cumsum(1, dtype="uint32"))
+
+
+@case("""kernel void scan_by_tree(device const int *x, device int *y, threadgroup int *tree [[threadgroup(0)]],
+                         uint t [[thread_position_in_threadgroup]], uint width [[threads_per_threadgroup]],
+                         uint group [[threadgroup_position_in_grid]]) {
+    uint n = 2 * width;
+    tree[2 * t] = x[group * n + 2 * t];
+    tree[2 * t + 1] = x[group * n + 2 * t + 1];
+    uint step = 1;
+    for (uint d = width; d > 0; d /= 2, step *= 2) {
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        if (t < d) tree[step * (2 * t + 2) - 1] += tree[step * (2 * t + 1) - 1];
+    }
+    if (t == 0) tree[n - 1] = 0;
+    for (uint d = 1; d < n; d *= 2) {
+        step /= 2;
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        if (t < d) {
+            int left = tree[step * (2 * t + 1) - 1];
+            tree[step * (2 * t + 1) - 1] = tree[step * (2 * t + 2) - 1];
+            tree[step * (2 * t + 2) - 1] += left;
+        }
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    y[group * n + 2 * t] = tree[2 * t];
+    y[group * n + 2 * t + 1] = tree[2 * t + 1];
+}""")
+def scan_by_tree(kernel):
+    """Blelloch's scan, which leaves each item out of its own sum; its memory is given with the launch."""
+    x = random().integers(-100, 100, (2, 128), dtype="int32")
+    y = md.zeros(x.shape, dtype="int32")
+    kernel(on_metal(x), y, groups=2, group=64, threadgroup_memory={"tree": 512})
+    np.testing.assert_array_equal(np.asarray(y), x.cumsum(1) - x)
+
+
+@case("""kernel void scan_of_simds(device const uint *x, device uint *y, uint i [[thread_position_in_grid]],
+                          uint lane [[thread_index_in_simdgroup]], uint simd [[simdgroup_index_in_threadgroup]]) {
+    threadgroup uint sums[4];
+    uint mine = x[i], before = simd_prefix_exclusive_sum(mine);
+    if (lane == 31) sums[simd] = before + mine;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for (uint s = 0; s < simd; s++) before += sums[s];
+    y[i] = before;
+}""")
+def scan_of_simds(kernel):
+    x = random().integers(0, 2**30, (3, 128), dtype="uint32")
+    y = md.zeros(x.shape, dtype="uint32")
+    kernel(on_metal(x), y, groups=3, group=128)
+    np.testing.assert_array_equal(np.asarray(y), x.cumsum(1, dtype="uint32") - x)
+
+
+# ---- tiles ----
+
+
+@case("""kernel void transpose(device const float *x, device float *y, constant uint2 &size, uint2 group [[threadgroup_position_in_grid]],
+                      uint2 t [[thread_position_in_threadgroup]]) {
+    threadgroup float tile[16][17];
+    uint2 from = group * 16 + t, to = group.yx * 16 + t;
+    if (from.x < size.x && from.y < size.y) tile[t.y][t.x] = x[from.y * size.x + from.x];
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (to.x < size.y && to.y < size.x) y[to.y * size.y + to.x] = tile[t.x][t.y];
+}""")
+def transpose(kernel):
+    x = random().standard_normal((37, 50), dtype="float32")
+    y = md.zeros((50, 37), dtype="float32")
+    kernel(on_metal(x), y, on_metal(np.array([50, 37], "u4")), groups=(4, 3), group=(16, 16))
+    np.testing.assert_array_equal(np.asarray(y), x.T)
+
+
+@case("""constant uint TILE = 8;
+kernel void tiled_matmul(device const float *a, device const float *b, device float *c, constant uint &n,
+                         uint2 p [[thread_position_in_grid]], uint2 t [[thread_position_in_threadgroup]]) {
+    threadgroup float left[TILE][TILE], right[TILE][TILE];
+    float sum = 0;
+    for (uint k = 0; k < n; k += TILE) {
+        left[t.y][t.x] = a[p.y * n + k + t.x];
+        right[t.y][t.x] = b[(k + t.y) * n + p.x];
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        for (uint i = 0; i < TILE; i++) sum += left[t.y][i] * right[i][t.x];
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+    c[p.y * n + p.x] = sum;
+}""")
+def tiled_matmul(kernel):
+    a, b = random().integers(-20, 20, (2, 32, 32)).astype("f4")
+    c = md.zeros((32, 32), dtype="float32")
+    kernel(on_metal(a), on_metal(b), c, 32, threads=(32, 32), group=(8, 8))
+    np.testing.assert_array_equal(np.asarray(c), a @ b)
+
+
+@case("""#include <metal_simdgroup_matrix>
+kernel void simdgroup_matmul(device const float *a, device const float *b, device float *c, constant uint &n,
+                             uint2 group [[threadgroup_position_in_grid]]) {
+    simdgroup_float8x8 left, right, sum = make_filled_simdgroup_matrix<float, 8, 8>(0);
+    for (uint k = 0; k < n; k += 8) {
+        simdgroup_load(left, a + group.y * 8 * n + k, n);
+        simdgroup_load(right, b + k * n + group.x * 8, n);
+        simdgroup_multiply_accumulate(sum, left, right, sum);
+    }
+    simdgroup_store(sum, c + group.y * 8 * n + group.x * 8, n);
+}""")
+def simdgroup_matmul(kernel):
+    a, b = random().integers(-20, 20, (2, 24, 24)).astype("f4")
+    c = md.zeros((24, 24), dtype="float32")
+    kernel(on_metal(a), on_metal(b), c, 24, groups=(3, 3), group=32)
+    np.testing.assert_array_equal(np.asarray(c), a @ b)
+
+
+@case("""#include <metal_simdgroup_matrix>
+kernel void half_matmul(device const half *a, device const half *b, device float *c, uint lane [[thread_index_in_simdgroup]]) {
+    threadgroup half turned[64];
+    for (uint i = lane; i < 64; i += 32) turned[i] = b[i];
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+    simdgroup_matrix<half, 8, 8> left, right;
+    simdgroup_float8x8 sum(0);
+    simdgroup_load(left, a, 8);
+    simdgroup_load(right, turned, 8, ulong2(0, 0), true);
+    simdgroup_multiply_accumulate(sum, left, right, sum);
+    simdgroup_store(sum, c, 8);
+}""")
+def half_matmul(kernel):
+    a, b = random().integers(-20, 20, (2, 8, 8)).astype("f2")
+    c = md.zeros((8, 8), dtype="float32")
+    kernel(on_metal(a), on_metal(b), c, groups=1, group=32)
+    np.testing.assert_array_equal(np.asarray(c), a.astype("f4") @ b.T.astype("f4"))
+
+
+@case("""kernel void attention(device const float *queries, device const float *keys, device const float *values, device float *out,
+                      constant uint &n, uint lane [[thread_index_in_simdgroup]], uint row [[threadgroup_position_in_grid]]) {
+    float query = queries[row * 32 + lane] * 0.17677669f;
+    float most = -INFINITY, sum = 0, result = 0;
+    for (uint i = 0; i < n; i++) {
+        float score = simd_sum(query * keys[i * 32 + lane]);
+        float top = max(most, score), shrink = precise::exp(most - top), weight = precise::exp(score - top);
+        sum = sum * shrink + weight;
+        result = result * shrink + weight * values[i * 32 + lane];
+        most = top;
+    }
+    out[row * 32 + lane] = result / sum;
+}""")
+def attention(kernel):
+    queries, keys, values = random().standard_normal((3, 20, 32)).astype("f4")
+    out = md.zeros((20, 32), dtype="float32")
+    kernel(on_metal(queries), on_metal(keys), on_metal(values), out, 20, groups=20, group=32)
+    scores = queries.astype("f8") @ keys.T.astype("f8") / np.sqrt(32)
+    weights = np.exp(scores - scores.max(1, keepdims=True))
+    exact = weights / weights.sum(1, keepdims=True) @ values
+    # Sums of 20 weighted values of about 1 that cancel; each weight is exp of a score that is off by 1e-6.
+    np.testing.assert_allclose(np.asarray(out), exact, rtol=1e-5, atol=3e-6)
+
+
+@case("""kernel void blur_rows(device const float *x, device float *y, constant int &n, uint t [[thread_position_in_threadgroup]],
+                      uint i [[thread_position_in_grid]]) {
+    threadgroup float row[64 + 4];
+    int last = n - 1;
+    row[t + 2] = x[min(int(i), last)];
+    if (t < 2) row[t] = x[max(int(i) - 2, 0)];
+    if (t >= 62) row[t + 4] = x[min(int(i) + 2, last)];
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (int(i) < n) y[i] = row[t] + 4 * row[t + 1] + 6 * row[t + 2] + 4 * row[t + 3] + row[t + 4];
+}""")
+def blur_rows(kernel):
+    x = random().integers(0, 1000, 150).astype("f4")
+    y = md.zeros(150, dtype="float32")
+    kernel(on_metal(x), y, 150, groups=3, group=64)
+    np.testing.assert_array_equal(np.asarray(y), np.convolve(np.pad(x, 2, mode="edge"), [1, 4, 6, 4, 1], mode="valid"))
+
+
+@case("""kernel void fourier(device const float2 *x, device float2 *y, uint t [[thread_position_in_threadgroup]],
+                    uint group [[threadgroup_position_in_grid]]) {
+    threadgroup float2 items[128];
+    for (uint i = t; i < 128; i += 64) items[reverse_bits(i) >> 25] = x[group * 128 + i];
+    for (uint half_ = 1; half_ < 128; half_ *= 2) {
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        uint k = t % half_, low = 2 * (t - k) + k;
+        float angle = -M_PI_F * k / half_;
+        float2 turn = float2(precise::cos(angle), precise::sin(angle)), a = items[low], b = items[low + half_];
+        b = float2(turn.x * b.x - turn.y * b.y, turn.x * b.y + turn.y * b.x);
+        items[low] = a + b;
+        items[low + half_] = a - b;
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for (uint i = t; i < 128; i += 64) y[group * 128 + i] = items[i];
+}""")
+def fourier(kernel):
+    x = (random().standard_normal((2, 128)) + 1j * random(1).standard_normal((2, 128))).astype("c8")
+    y = md.zeros((2, 128), dtype="complex64")
+    kernel(on_metal(x), y, groups=2, group=64)
+    # Seven rounds over numbers of up to 40, each within an ulp of the largest.
+    np.testing.assert_allclose(np.asarray(y), np.fft.fft(x.astype("c16")), atol=2e-5)
+
+
+# ---- orders ----
+
+
+@case("""kernel void bitonic_sort(device int *x, uint t [[thread_position_in_threadgroup]], uint group [[threadgroup_position_in_grid]]) {
+    threadgroup int items[128];
+    items[t] = x[group * 128 + t];
+    items[t + 64] = x[group * 128 + t + 64];
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for (uint size = 2; size <= 128; size *= 2) {
+        for (uint step = size / 2; step > 0; step /= 2) {
+            uint low = 2 * step * (t / step) + t % step, high = low + step;
+            bool up = (low & size) == 0;
+            if ((items[low] > items[high]) == up) {
+                int other = items[low];
+                items[low] = items[high];
+                items[high] = other;
+            }
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+        }
+    }
+    x[group * 128 + t] = items[t];
+    x[group * 128 + t + 64] = items[t + 64];
+}""")
+def bitonic_sort(kernel):
+    x = random().integers(-1000, 1000, (3, 128), dtype="int32")
+    out = on_metal(x)
+    kernel(out, groups=3, group=64)
+    np.testing.assert_array_equal(np.asarray(out), np.sort(x, 1))
+
+
+@case("""kernel void radix_pass(device const uint *x, device uint *y, constant uint &shift, uint t [[thread_position_in_threadgroup]],
+                       uint lane [[thread_index_in_simdgroup]], uint simd [[simdgroup_index_in_threadgroup]]) {
+    threadgroup uint counts[16][4], starts[16];
+    uint item = x[t], digit = item >> shift & 15;
+    uint before = 0;
+    for (uint d = 0; d < 16; d++) {
+        uint is_mine = digit == d, smaller = simd_prefix_exclusive_sum(is_mine), all = simd_sum(is_mine);
+        if (is_mine) before = smaller;
+        if (lane == 0) counts[d][simd] = all;
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (t < 16) {
+        uint start = 0;
+        for (uint d = 0; d < t; d++) {
+            for (uint s = 0; s < 4; s++) start += counts[d][s];
+        }
+        starts[t] = start;
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    uint to = starts[digit] + before;
+    for (uint s = 0; s < simd; s++) to += counts[digit][s];
+    y[to] = item;
+}""")
+def radix_pass(kernel):
+    x = random().integers(0, 2**16, 128, dtype="uint32")
+    now, after = on_metal(x), md.zeros(128, dtype="uint32")
+    for shift in range(0, 16, 4):
+        kernel(now, after, shift, groups=1, group=128)
+        now, after = after, now
+    np.testing.assert_array_equal(np.asarray(now), np.sort(x))
+
+
+# ---- atomics ----
+
+
+@case("""kernel void histogram(device const uchar *x, device atomic_uint *counts, constant uint &n, uint i [[thread_position_in_grid]],
+                      uint t [[thread_position_in_threadgroup]], uint all [[threads_per_grid]]) {
+    threadgroup atomic_uint mine[256];
+    atomic_store_explicit(&mine[t], 0, memory_order_relaxed);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for (uint at = i; at < n; at += all) atomic_fetch_add_explicit(&mine[x[at]], 1, memory_order_relaxed);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    uint count = atomic_load_explicit(&mine[t], memory_order_relaxed);
+    if (count != 0) atomic_fetch_add_explicit(&counts[t], count, memory_order_relaxed);
+}""")
+def histogram(kernel):
+    x = random().integers(0, 256, 10_007, dtype="uint8")
+    counts = md.zeros(256, dtype="uint32")
+    kernel(on_metal(x), counts, x.size, groups=4, group=256)
+    np.testing.assert_array_equal(np.asarray(counts), np.bincount(x, minlength=256))
+
+
+@case("""kernel void compaction(device const int *x, device int *kept, device atomic_uint &count, uint i [[thread_position_in_grid]],
+                       uint lane [[thread_index_in_simdgroup]]) {
+    bool is_kept = x[i] > 0;
+    uint before = simd_prefix_exclusive_sum(uint(is_kept)), all = simd_sum(uint(is_kept)), start = 0;
+    if (lane == 0) start = atomic_fetch_add_explicit(&count, all, memory_order_relaxed);
+    start = simd_broadcast_first(start);
+    if (is_kept) kept[start + before] = x[i];
+}""")
+def compaction(kernel):
+    x = random().integers(-1000, 1000, 960, dtype="int32")
+    kept, count = md.zeros(960, dtype="int32"), md.zeros(1, dtype="uint32")
+    kernel(on_metal(x), kept, count, threads=960, group=96)
+    found = np.asarray(kept)[: int(count[0])]
+    np.testing.assert_array_equal(np.sort(found), np.sort(x[x > 0]))  # which group comes first is open
+
+
+@case("""kernel void extremes(device const int *x, device atomic_int *found, device atomic_float *sum, device atomic_uint *product,
+                     uint i [[thread_position_in_grid]]) {
+    atomic_fetch_min_explicit(&found[0], x[i], memory_order_relaxed);
+    atomic_fetch_max_explicit(&found[1], x[i], memory_order_relaxed);
+    atomic_fetch_xor_explicit(&found[2], x[i], memory_order_relaxed);
+    atomic_fetch_add_explicit(sum, float(x[i]), memory_order_relaxed);
+    uint now = atomic_load_explicit(product, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(product, &now, now * (2 * uint(x[i]) + 1), memory_order_relaxed,
+                                                  memory_order_relaxed)) {
+    }
+}""")
+def extremes(kernel):
+    x = random().integers(-1000, 1000, 700, dtype="int32")
+    found, total, product = on_metal(np.zeros(3, "i4")), md.zeros(1, dtype="float32"), on_metal(np.ones(1, "u4"))
+    kernel(on_metal(x), found, total, product, threads=700)
+    assert np.asarray(found).tolist() == [x.min(), x.max(), np.bitwise_xor.reduce(x)]
+    assert total[0] == x.sum()
+    assert product[0] == np.multiply.reduce(2 * x.astype("u4") + 1, dtype="u4")
+
+
+# ---- SIMD-groups ----
+
+
+@case("""kernel void shuffles(device const uint *x, device uint *out, uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
+    device uint *to = out + 8 * i;
+    uint mine = x[i];
+    to[0] = simd_shuffle(mine, ushort(31 - lane));
+    to[1] = simd_shuffle_xor(mine, 5);
+    to[2] = simd_broadcast(mine, 7);
+    to[3] = simd_shuffle_rotate_down(mine, 3);
+    to[4] = simd_shuffle_and_fill_up(mine, 99u, 2);
+    to[5] = quad_shuffle_xor(mine, 1);
+    to[6] = quad_sum(mine);
+    to[7] = quad_broadcast(mine, 2);
+}""")
+def shuffles(kernel):
+    x = random().integers(0, 2**20, (2, 32), dtype="uint32")
+    out = md.zeros((2, 32, 8), dtype="uint32")
+    kernel(on_metal(x), out, groups=2, group=32)
+    lane = np.arange(32)
+    quads = x.reshape(2, 8, 4)
+    np.testing.assert_array_equal(np.asarray(out)[..., 0], x[:, ::-1])
+    np.testing.assert_array_equal(np.asarray(out)[..., 1], x[:, lane ^ 5])
+    np.testing.assert_array_equal(np.asarray(out)[..., 2], np.repeat(x[:, 7:8], 32, 1))
+    np.testing.assert_array_equal(np.asarray(out)[..., 3], np.roll(x, -3, 1))
+    np.testing.assert_array_equal(np.asarray(out)[:, :2, 4], 99)
+    np.testing.assert_array_equal(np.asarray(out)[:, 2:, 4], x[:, :-2])
+    np.testing.assert_array_equal(np.asarray(out)[..., 5], x[:, lane ^ 1])
+    np.testing.assert_array_equal(np.asarray(out)[..., 6], quads.sum(2).repeat(4, 1))
+    np.testing.assert_array_equal(np.asarray(out)[..., 7], quads[:, :, 2].repeat(4, 1))
+
+
+@case("""kernel void votes(device const int *x, device uint *out, uint i [[thread_position_in_grid]]) {
+    device uint *to = out + 6 * i;
+    bool is_odd = x[i] & 1;
+    to[0] = uint(ulong(simd_ballot(is_odd)));
+    to[1] = simd_any(x[i] > 95);
+    to[2] = simd_all(x[i] > 2);
+    to[3] = simd_max(x[i]);
+    to[4] = simd_min(x[i]);
+    to[5] = simd_xor(x[i]);
+}""")
+def votes(kernel):
+    x = random().integers(0, 100, (5, 32), dtype="int32")
+    out = md.zeros((5, 32, 6), dtype="uint32")
+    kernel(on_metal(x), out, groups=5, group=32)
+    expected = [(x % 2 << np.arange(32)).sum(1), (x > 95).any(1), (x > 2).all(1), x.max(1), x.min(1)]
+    expected.append(np.bitwise_xor.reduce(x, 1))
+    for n, row in enumerate(expected):
+        np.testing.assert_array_equal(np.asarray(out)[..., n], row.astype("u4")[:, None].repeat(32, 1))
+
+
+@case("""kernel void parted_simds(device const int *x, device int *out, uint i [[thread_position_in_grid]]) {
+    int mine = x[i];
+    if (mine % 2 == 0) {
+        out[i] = simd_sum(mine);
+    } else {
+        out[i] = -simd_sum(mine);
+    }
+}""")
+def parted_simds(kernel):
+    x = random().integers(0, 100, (4, 32), dtype="int32")
+    out = md.zeros((4, 32), dtype="int32")
+    kernel(on_metal(x), out, groups=4, group=32)
+    even = x % 2 == 0
+    sums = np.where(even, np.where(even, x, 0).sum(1, keepdims=True), -np.where(even, 0, x).sum(1, keepdims=True))
+    np.testing.assert_array_equal(np.asarray(out), sums)
+
+
+@case("""kernel void last_group(device const uint *x, device uint *sums, device atomic_uint &done, device uint *total,
+                       uint i [[thread_position_in_grid]], uint t [[thread_position_in_threadgroup]],
+                       uint group [[threadgroup_position_in_grid]], uint groups [[threadgroups_per_grid]]) {
+    threadgroup atomic_uint sum;
+    if (t == 0) atomic_store_explicit(&sum, 0, memory_order_relaxed);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    atomic_fetch_add_explicit(&sum, x[i], memory_order_relaxed);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (t == 0) {
+        atomic_fetch_add_explicit((device atomic_uint *)total, atomic_load_explicit(&sum, memory_order_relaxed), memory_order_relaxed);
+        sums[group] = atomic_load_explicit(&sum, memory_order_relaxed);
+        uint before = atomic_fetch_add_explicit(&done, 1, memory_order_relaxed);
+        if (before + 1 == groups) total[1] = groups;
+    }
+}""")
+def last_group(kernel):
+    x = random().integers(0, 1000, (9, 64), dtype="uint32")
+    sums, done, total = md.zeros(9, dtype="uint32"), md.zeros(1, dtype="uint32"), md.zeros(2, dtype="uint32")
+    kernel(on_metal(x), sums, done, total, groups=9, group=64)
+    np.testing.assert_array_equal(np.asarray(sums), x.sum(1))
+    assert np.asarray(total).tolist() == [x.sum(), 9]
