@@ -124,7 +124,7 @@ soak: build
 docs: $(VENV)/docs.stamp
 	@$(PY) setup.py -q build_ext --inplace
 	$(PY) tools/protocol.py
-	$(PY) -m sphinx -q --fail-on-warning --keep-going docs build/site
+	$(PY) -m sphinx -q --fail-on-warning --keep-going --doctree-dir build/doctrees docs build/site
 	@echo build/site/index.html
 
 clean:

@@ -1,18 +1,18 @@
 """The links of the pages, for the site: docs/conf.py calls this for each page that Sphinx reads.
 
 Pages link as a reader of the repository wants it: to files beside them, to README.md, to a source file.  On the site a
-page stands for each file of `PAGES`, and what is no page is a link to the repository; where pyproject.toml names
-none, the words stay without a link.
+page stands for each file of `PAGES`, and what is no page is a link to the repository that METAL_DLPACK_REPOSITORY
+names (https://host/owner/name); where it is not set, the words stay without a link.
 """
 
 import os
 import re
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
+REPOSITORY = os.environ.get("METAL_DLPACK_REPOSITORY", "").rstrip("/")
 #: What the site shows of the repository's root, and as which page.
 PAGES = {
     ROOT / "README.md": DOCS / "index.md",
@@ -22,13 +22,6 @@ PAGES = {
 }
 FENCE = re.compile(r"^( *(?:```+|~~~+)).*?^\1[ ]*$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((?![a-z]+:|#|<)([^)\s]+)\)")
-
-
-def repository() -> str | None:
-    """The repository's address, such as https://example.org/owner/name, if pyproject.toml names one."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    urls = {name.lower(): url for name, url in project.get("urls", {}).items()}
-    return next((urls[name].rstrip("/") for name in ("repository", "source", "source code") if name in urls), None)
 
 
 def outside_code(text: str, change: Callable[[str], str]) -> str:
@@ -54,8 +47,7 @@ def for_the_site(text: str, source: Path, page: Path) -> str:
         shown = PAGES.get(target, target)
         if shown.is_relative_to(DOCS) and not (anchor and path.endswith("README.md")):
             return f"[{words}]({os.path.relpath(shown, page.parent)}{mark}{anchor})"
-        address = repository()
         kind = "tree" if target.is_dir() else "blob"
-        return f"[{words}]({address}/{kind}/main/{target.relative_to(ROOT)}{mark}{anchor})" if address else words
+        return f"[{words}]({REPOSITORY}/{kind}/main/{target.relative_to(ROOT)}{mark}{anchor})" if REPOSITORY else words
 
     return outside_code(text, lambda part: LINK.sub(link, part))

@@ -42,9 +42,9 @@ def python_of(block):
 
 
 def needs_of(code):
-    found = {f"needs_{MARKERS[name]}" for block in code for name in names_in(python_of(block)) if name in MARKERS}
+    found = {MARKERS.get(name) for block in code if block.is_run for name in names_in(python_of(block))}
     compiles = any(re.search(r"md\.(kernel|Library)\(", block.text) for block in code)
-    return found | ({"needs_kernels"} if compiles else set())
+    return {f"needs_{name}" for name in found if name} | ({"needs_kernels"} if compiles else set())
 
 
 def cases():
