@@ -20,11 +20,11 @@ myst_heading_anchors = 4
 
 smartquotes = False
 add_module_names = False
-autodoc_member_order = "bysource"
+autodoc_member_order = "groupwise"
 autodoc_typehints = "none"
-python_maximum_signature_line_length = 80
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"  # furo's own underlines the names of modules
 html_title = f"metal_dlpack {release}"
 html_copy_source = False
 html_show_copyright = False
