@@ -111,6 +111,7 @@ def test_only_the_kernel_that_is_asked_for_has_a_body():
         ("threadgroup float *x [[threadgroup(1)]]", ["softmetal::threadgroup<1>"]),
         ("device float *x [[buffer(N + 1)]]", ["softmetal::buffer<5>"]),
         ("device float *x [[buffer(THIRD)]]", ["softmetal::buffer<2>"]),
+        ("device float *x [[buffer(LAST)]]", ["softmetal::buffer<30>"]),
         ("device float *x [[buffer(sizeof(int))]]", ["softmetal::buffer<(sizeof ( int ))>"]),
         ("device float *x [[buffer(010)]]", ["softmetal::buffer<8>"]),
         (
@@ -127,7 +128,9 @@ def test_only_the_kernel_that_is_asked_for_has_a_body():
     ],
 )
 def test_what_binds_a_parameter(parameters, expected):
-    source = f"constant constexpr int N = 4; enum {{ FIRST, SECOND, THIRD }}; kernel void f({parameters}) {{}}"
+    many = ", ".join(f"E{i}" for i in range(9))
+    enums = f"enum {{ FIRST, SECOND, THIRD }}; enum {{ TEN = 4 | 16, {many}, LAST }};"
+    source = f"constant constexpr int N = 4; {enums} kernel void f({parameters}) {{}}"
     assert binders(source) == expected
 
 
@@ -140,6 +143,7 @@ def test_what_binds_a_parameter(parameters, expected):
         ("device S<float, 2> &x", "x"),
         ("uint2 [[thread_position_in_grid]]", ""),
         ("device float *", ""),
+        ("device float *über𝛼", "über𝛼"),
     ],
 )
 def test_the_name_of_a_parameter(parameter, name):

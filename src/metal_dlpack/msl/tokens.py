@@ -12,7 +12,7 @@ from collections.abc import Iterable
 _TOKEN = re.compile(
     r"""
     ((?:\s++|^\#[^\n]*+)*+)                      # the gap
-    ( [A-Za-z_$]\w*+
+    ( (?:[^\W\d]|\$)\w*+
     | "(?:\\.|[^"\\\n])*+" | '(?:\\.|[^'\\\n])*+'
     | \.?\d(?:[eEpP][+-]|'?[\w.])*+              # a number, with its suffix
     | :: | -> | << | [-+*/%&|^!=<>]= | && | \|\| | \+\+ | -- | . )?+

@@ -97,7 +97,7 @@ class Translation:
         kernel = self.kernels[name]
         self._refuse_what_is_not_supported(kernel)
         file, line, _ = self._source.place(kernel.at)
-        return f"#line {line} {json.dumps(file)}\n{_image(kernel, self._binders(kernel.declaration))}"
+        return f"#line {line} {_string(file)}\n{_image(kernel, self._binders(kernel.declaration))}"
 
     def _binders(self, function: Declaration) -> list[Parameter]:
         assert function.parameters is not None
@@ -172,6 +172,11 @@ def _drop_body(tokens: Tokens, one: Declaration) -> None:
     tokens.words[one.body] = ";"
 
 
+def _string(text: str) -> str:
+    """In quotes, as C++ has it: letters of any alphabet stay, because JSON's escapes for some are not C++'s."""
+    return json.dumps(text, ensure_ascii=False)
+
+
 def _image(kernel: Kernel, parameters: list[Parameter]) -> str:
     namespaces = kernel.declaration.namespaces if kernel.instantiation is None else kernel.instantiation.namespaces
     opened = "".join(f"namespace {name} {{ " for name in namespaces)
@@ -179,7 +184,7 @@ def _image(kernel: Kernel, parameters: list[Parameter]) -> str:
     types = " ".join(f"typedef {one.binder} softmetal_binder_{nth};" for nth, one in enumerate(parameters))
     path = "".join(f"{name}::" for name in namespaces)
     whole = "" if namespaces else "::"  # a kernel `transpose`, beside Metal's own
-    names = ", ".join(json.dumps(one.name) for one in parameters) or "nullptr"
+    names = ", ".join(_string(one.name) for one in parameters) or "nullptr"
     binders = [f"{path}softmetal_binder_{nth}" for nth in range(len(parameters))]
     arguments = ", ".join([f"{path}softmetal_kernel", *binders])
     return (
