@@ -1,5 +1,7 @@
 """Sources that do not compile: each error names the line and the column of the user's text, whatever was rewritten there."""
 
+import re
+
 import kernel_images
 import pytest
 
@@ -32,6 +34,12 @@ BROKEN = {
     "a constant without an index": "constant int c [[@function_constant(q)]];",
 }
 
+#: What ends before it should.
+UNFINISHED = {
+    "a variable": "constant int x",
+    "a function constant": "constant int x [[function_constant(0)]]",
+}
+
 HEAD = "#include <metal_stdlib>\nusing namespace metal;\n"
 
 
@@ -52,6 +60,18 @@ def test_the_place_is_the_users(what):
     line, column = map(int, where.split(":"))
     assert shown == source.split("\n")[line - 1]
     assert caret == " " * (column - 1) + "^"
+
+
+@pytest.mark.parametrize("what", UNFINISHED)
+def test_what_is_not_finished_is_the_users_error(what):
+    with pytest.raises(msl.SourceError, match=r"^program_source:\d+:\d+: error: "):
+        msl.open_library(HEAD + UNFINISHED[what])
+
+
+def test_a_function_constant_of_a_users_type_shows_its_line():
+    line = "constant number n [[function_constant(0)]];"
+    with pytest.raises(msl.SourceError, match=r"^program_source:4:1: error: the type 'number' .*\n" + re.escape(line)):
+        msl.open_library(f"{HEAD}typedef uint number;\n{line}\nkernel void f(device uint *x) {{ x[0] = n; }}")
 
 
 def test_a_template_is_checked_when_its_kernel_is_asked_for():

@@ -116,7 +116,8 @@ def open_library(source: str, math: str = "fast") -> Library:
     with _lines_of_the_user(source):
         checked = translation.checked_text()
     found.check(checked, source)
-    functions = [Function(name, tuple(_constants(translation, kernel))) for name, kernel in translation.kernels.items()]
+    with _lines_of_the_user(source):
+        functions = [Function(name, tuple(_constants(translation, one))) for name, one in translation.kernels.items()]
     cache.write(key, json.dumps(functions).encode())
     return Library(source, math, functions, translation)
 

@@ -49,7 +49,10 @@ class Translation:
         self._bound: dict[int, list[Parameter]] = {}
 
     def constants_of(self, kernel: Kernel) -> list[FunctionConstant]:
-        """The function constants that a kernel can reach, through whatever it names."""
+        """The function constants that a kernel can reach, through whatever it names.
+
+        Raises SourceError for one that no value can be given to.
+        """
         if not self.constants:
             return []
         reached: set[str] = set()
@@ -58,7 +61,10 @@ class Translation:
             reached |= ahead
             named = {word for name in ahead for one in self._by_name.get(name, []) for word in self._mentions(one)}
             ahead = named - reached
-        return [constant for constant in self.constants if constant.name in reached]
+        found = [constant for constant in self.constants if constant.name in reached]
+        for constant in found:
+            function_constants.refuse_unknown_type(self._source, constant)
+        return found
 
     def checked_text(self) -> str:
         """Everything that a compiler can check before a kernel is asked for: all but templates' insides."""
