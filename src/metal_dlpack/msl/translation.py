@@ -29,7 +29,6 @@ from .tokens import Tokens
 
 _SPELLS_LINKAGE = {"inline", "static", "constexpr", "extern", "friend", "METAL_FUNC"}
 _PRAGMA = re.compile(r"^#pragma (METAL\b[^\n]*|unroll\b *\(? *(?!\d+\b)\w[^\n]*)", re.MULTILINE)
-_CONTRACT = re.compile(r"^#pragma METAL (fp contract\b)", re.MULTILINE)
 
 
 class Translation:
@@ -153,9 +152,7 @@ class Translation:
         swizzles.rewrite(tokens, stay)
         address_spaces.erase(tokens, stay)
         threadgroup_variables.rewrite(tokens, [one for one in variables if tokens.words[one.end]])
-        tokens.gaps = [
-            _PRAGMA.sub("", _CONTRACT.sub(r"#pragma clang \1", gap)) if "#pragma" in gap else gap for gap in tokens.gaps
-        ]
+        tokens.gaps = [_PRAGMA.sub("", gap) if "#pragma" in gap else gap for gap in tokens.gaps]
         return tokens
 
 
