@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import cache, compiler
-from .errors import CompilerError, SourceError
+from .errors import PROGRAM, CompilerError, SourceError
 from .flags import translator_hash
 
 if TYPE_CHECKING:
@@ -165,4 +165,4 @@ def _of_unbalanced(found: compiler.Compiler, preprocessed: str, source: str) -> 
         found.check("".join(without(re.split(r"(\w+)", preprocessed))), source)
     except SourceError as error:
         return error
-    return SourceError("program_source:1:1: error: a bracket has no partner\n")
+    return SourceError(f"{PROGRAM}:1:1: error: a bracket has no partner\n")

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from .errors import PROGRAM
+
 _TOKEN = re.compile(
     r"""
     ((?:\s++|^\#[^\n]*+)*+)                      # the gap
@@ -90,7 +92,7 @@ class Tokens:
 
     def place(self, index: int) -> tuple[str, int, int]:
         """File, line and column where a word stands."""
-        file, line, start = "program_source", 1, 0
+        file, line, start = PROGRAM, 1, 0
         before = self._text_before(index)
         for found in _LINE.finditer(before):
             line, start = int(found[1]), found.end()
