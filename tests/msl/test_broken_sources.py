@@ -129,7 +129,7 @@ template [[host_name("h")]] kernel void h<float>(device float *, device float *)
 @pytest.mark.parametrize("command", ["clang", "ziglang"])
 @pytest.mark.parametrize("checked", [False, True])
 def test_an_instantiation_is_refused_that_reads_a_constant_without_a_value(command, checked, monkeypatch):
-    monkeypatch.setenv("SOFTMETAL_CXX", kernel_images.compiler_commands()[command])
+    monkeypatch.setenv("SOFTMETAL_CXX", kernel_images.command_of(command))
     library = msl.open_library(HEAD + CONSTANTS)
     assert library.compile("g", {}, checked=checked).endswith(".so")  # not read: what reads it is not reached
     with pytest.raises(
