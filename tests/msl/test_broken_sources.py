@@ -86,6 +86,20 @@ def test_lines_that_are_joined_are_the_first_of_them():
         msl.open_library(f"{HEAD}kernel void f(device float *x) {{ x[0] = \\\n 1 + q; }}")
 
 
+@pytest.mark.parametrize(
+    ("wrong", "word"), [("x[0] = q; }", "q"), ("} kernel void g(device int *x, uint n) {}", "uint")]
+)
+def test_letters_of_two_bytes_move_no_caret(wrong, word):
+    """The compiler's errors and the translator's: a column counts bytes, and a caret stands below its word."""
+    line = f"kernel void f(device float *x) {{ int ä = 1; {wrong}"
+    with pytest.raises(msl.SourceError) as caught:
+        msl.open_library(HEAD + line)
+    first, shown, caret, *_ = str(caught.value).splitlines()
+    at = line.index(f" {word}") + 1
+    assert first.startswith(f"program_source:3:{len(line[:at].encode()) + 1}: error: ")
+    assert (shown, caret) == (line, " " * at + "^")
+
+
 def test_line_directives_name_files():
     source = f'{HEAD}#line 40 "in/mine.h"\nkernel void f(device float *x) {{ x[0] = q; }}'
     with pytest.raises(msl.SourceError, match=r"^in/mine\.h:40:41: error: "):

@@ -95,7 +95,7 @@ def not_found(file: str, source: str) -> str:
     for (where, number), line in lines_of_source(source).items():
         if file in line and "include" in line:
             column = len(line[: line.index(file) - 1].encode()) + 1
-            return f"{where}:{number}:{column}: error: '{file}' file not found\n{line}\n{_caret_under(line, column)}\n"
+            return f"{where}:{number}:{column}: error: '{file}' file not found\n{line}\n{caret_under(line, column)}\n"
     return f"{PROGRAM}:1:1: error: '{file}' file not found\n"
 
 
@@ -178,10 +178,10 @@ def _form(diagnostic: Diagnostic, lines: Lines) -> str:
         shown = written
     kind = "error" if diagnostic.kind == "fatal error" else diagnostic.kind
     head = f"{place.file}:{place.line}:{column}: {kind}: {metal_names(diagnostic.text)}\n"
-    return head if shown is None else f"{head}{shown}\n{_caret_under(shown, column)}\n"
+    return head if shown is None else f"{head}{shown}\n{caret_under(shown, column)}\n"
 
 
-def _caret_under(line: str, column: int) -> str:
+def caret_under(line: str, column: int) -> str:
     """A caret below this column; tabs stay tabs, so that it stands right at any width."""
     before = line.encode()[: column - 1].decode(errors="ignore")
     return "".join("\t" if letter == "\t" else " " for letter in before) + "^"
