@@ -156,6 +156,16 @@ CASE(a_threadgroup_of_no_size_or_too_large_is_refused)
     soft_image_release(image);
 }
 
+CASE(a_grid_of_more_threadgroups_than_anybody_can_count_is_refused)
+{
+    soft_loaded_image *image = open_image("facts");
+    soft_launch launch =
+        make_launch((unsigned[]){1u << 31, 1u << 31, 4}, (unsigned[]){1, 1, 1}, NULL);
+    CHECK(!soft_image_run(image, &launch, error, sizeof error));
+    CHECK(strcmp(error, "The grid has 2^64 threadgroups or more.") == 0);
+    soft_image_release(image);
+}
+
 /* ---- barriers ---- */
 
 static void
