@@ -16,7 +16,7 @@ PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loads
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all settings bench lint format asan tsan arm64 kernels mutants instructions coverage streams model soak docs build clean distclean
+.PHONY: help demo test test-all settings bench lint format asan tsan arm64 kernels mutants instructions coverage streams model soak docs notebooks build clean distclean
 
 help:
 	@echo 'make demo      what this machine can share: the doctor, then examples/share.py and a kernel'
@@ -37,6 +37,7 @@ help:
 	@echo 'make bench     the benchmarks'
 	@echo 'make instructions  counts what each hot call executes: at most 3 % more than benchmarks/instructions.json'
 	@echo 'make docs      the site, written to build/site, and docs/inside/protocol.md'
+	@echo 'make notebooks the notebooks of examples/ in JupyterLab and Chromium, light and dark; pictures in build/notebooks'
 	@echo 'make clean     remove what was built;  make distclean: .venv as well'
 
 # A stamp per group of dependencies: a second run installs nothing.
@@ -126,6 +127,9 @@ docs: $(VENV)/docs.stamp
 	$(PY) tools/protocol.py
 	$(PY) -m sphinx -q --fail-on-warning --keep-going --doctree-dir build/doctrees docs build/site
 	@echo build/site/index.html
+
+notebooks: $(VENV)/notebooks.stamp build
+	$(PY) tools/notebooks.py $(ARGS)
 
 clean:
 	rm -rf build dist src/*.egg-info src/metal_dlpack/*.so

@@ -94,6 +94,22 @@ choose_keyword(const kernel_call *call)
     return found;
 }
 
+/* Threads are counted in 32 bits along each axis, however they are asked for. */
+static int
+check_groups(const kernel_call *call, const bridge_grid *grid)
+{
+    for (int i = 0; i < 3; i++) {
+        if (grid->size[i] * grid->group[i] > UINT32_MAX) { /* each is below 2**32 */
+            PyErr_Format(PyExc_ValueError,
+                         "%s: groups (%zu) of %zu threads are more than a kernel can count "
+                         "along one axis, 2**32 - 1.",
+                         call->kernel->function, grid->size[i], grid->group[i]);
+            return -1;
+        }
+    }
+    return 0;
+}
+
 int
 kernel_call_read_grid(const kernel_call *call, bridge_grid *out)
 {
@@ -110,5 +126,8 @@ kernel_call_read_grid(const kernel_call *call, bridge_grid *out)
         return -1;
     }
     out->is_groups = keyword == LAUNCH_groups;
+    if (out->is_groups && check_groups(call, out) < 0) {
+        return -1;
+    }
     return out->size[0] != 0 && out->size[1] != 0 && out->size[2] != 0;
 }

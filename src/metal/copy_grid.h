@@ -20,16 +20,18 @@ extern const char copy_kernel_source[]; /* Metal Shading Language */
 extern const char *const copy_kernel_names[COPY_KERNEL_COUNT];
 
 typedef struct copy_grid {
-    int kernel;          /* an index of copy_kernel_names */
     size_t extents[3];   /* calls along x, y and z; each below 2^32 */
     size_t shape_nbytes; /* of argument 2 */
     uint64_t shape[176];
 } copy_grid;
 
-/* `dst_base` and `src_base`: what offset 0 of the arguments stands for.  False: no grid is
- * large enough; copy_grid_halve, and try each. */
-bool copy_grid_make(const copy_plan *plan, const char *dst_base, const char *src_base,
-                    copy_grid *out);
-void copy_grid_halve(const copy_plan *plan, copy_plan *first, copy_plan *second);
+/* The kernel of the largest unit that a plan can be made of: an index of copy_kernel_names.
+ * `dst_base` and `src_base`: what offset 0 of the arguments stands for. */
+int copy_grid_kernel(const copy_plan *plan, const char *dst_base, const char *src_base);
+
+/* False: no grid is large enough; copy_grid_halve, and try each half with the same kernel. */
+bool copy_grid_make(const copy_plan *plan, int kernel, const char *dst_base,
+                    const char *src_base, copy_grid *out);
+void copy_grid_halve(const copy_plan *plan, int kernel, copy_plan *first, copy_plan *second);
 
 #endif /* MD_COPY_GRID_H */

@@ -34,12 +34,19 @@ _Static_assert(sizeof(copy_kernel_shape) <= sizeof((copy_grid *)0)->shape,
 _Static_assert(sizeof((copy_grid *)0)->shape <= 4096, "what setBytes takes");
 _Static_assert(LAYOUT_MAX_NDIM + 2 == 66, "axes of a plan, one within a run, one to make two");
 
-/* The largest unit that divides the run, both places and all steps: 1, 2, 4, 8 or 16, as its
- * logarithm. */
-static int
-choose_kernel(const copy_plan *plan, int64_t dst_first, int64_t src_first)
+/* Kernel k moves units of 2^k bytes. */
+static int64_t
+unit_nbytes(int kernel)
 {
-    int64_t bits = plan->run | dst_first | src_first | 16;
+    return (int64_t)1 << kernel;
+}
+
+/* The unit divides the run, both places and all steps. */
+int
+copy_grid_kernel(const copy_plan *plan, const char *dst_base, const char *src_base)
+{
+    int64_t bits = plan->run | (plan->dst - dst_base) | (plan->src - src_base) |
+                   unit_nbytes(COPY_KERNEL_COUNT - 1);
     for (int i = 0; i < plan->naxes; i++) {
         bits |= plan->axes[i].dst_step | plan->axes[i].src_step;
     }
@@ -72,19 +79,17 @@ set_extents(const copy_kernel_shape *shape, size_t extents[3])
 }
 
 bool
-copy_grid_make(const copy_plan *plan, const char *dst_base, const char *src_base,
+copy_grid_make(const copy_plan *plan, int kernel, const char *dst_base, const char *src_base,
                copy_grid *out)
 {
     copy_kernel_shape *shape = (copy_kernel_shape *)(void *)out->shape;
-    int64_t dst_first = plan->dst - dst_base, src_first = plan->src - src_base;
-    int log = choose_kernel(plan, dst_first, src_first);
-    int64_t unit = (int64_t)1 << log;
+    int64_t unit = unit_nbytes(kernel);
     if (plan->run / unit > COPY_MOST_CALLS) {
         return false;
     }
     shape->naxes = 0;
-    shape->dst_first = dst_first / unit;
-    shape->src_first = src_first / unit;
+    shape->dst_first = (plan->dst - dst_base) / unit;
+    shape->src_first = (plan->src - src_base) / unit;
     if (plan->run > unit) {
         add_axis(shape, plan->run / unit, 1, 1);
     }
@@ -98,31 +103,31 @@ copy_grid_make(const copy_plan *plan, const char *dst_base, const char *src_base
     while (shape->naxes < 2) {
         add_axis(shape, 1, 0, 0);
     }
-    out->kernel = log;
     out->shape_nbytes = sizeof *shape;
     return set_extents(shape, out->extents);
 }
 
+/* Between two units, so that they stay as large as they are. */
 static void
-halve_run(const copy_plan *plan, copy_plan *first, copy_plan *second)
+halve_run(const copy_plan *plan, int64_t unit, copy_plan *first, copy_plan *second)
 {
-    int64_t half = plan->run / 2;
-    first->run = half >= 16 ? half / 16 * 16 : half; /* units stay as large as they are */
+    first->run = plan->run / unit / 2 * unit;
     second->run = plan->run - first->run;
     second->dst += first->run;
     second->src += first->run;
 }
 
 void
-copy_grid_halve(const copy_plan *plan, copy_plan *first, copy_plan *second)
+copy_grid_halve(const copy_plan *plan, int kernel, copy_plan *first, copy_plan *second)
 {
+    int64_t unit = unit_nbytes(kernel);
     int longest = 0;
     *first = *second = *plan;
     for (int i = 1; i < plan->naxes; i++) {
         longest = plan->axes[i].extent > plan->axes[longest].extent ? i : longest;
     }
-    if (plan->naxes == 0 || plan->run > plan->axes[longest].extent) {
-        halve_run(plan, first, second);
+    if (plan->naxes == 0 || plan->run / unit > plan->axes[longest].extent) {
+        halve_run(plan, unit, first, second);
         return;
     }
     const copy_axis *axis = &plan->axes[longest];

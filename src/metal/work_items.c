@@ -1,9 +1,7 @@
 /* work_items.c: see work_items.h. */
 #include "metal/work_items.h"
 
-#include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "metal/copy_grid.h"
 
@@ -11,78 +9,74 @@
 
 /* ---- the kernels ---- */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-/* What a device has of the compiler; filled behind the lock, under which nothing is compiled: that
- * may want the GIL, and whoever holds it the lock. */
+/* What a device has of the compiler; each is made when it is first needed, and of two threads' that
+ * of the first stays.  There is no lock: compiling may want the GIL, and whoever holds it the lock. */
 static struct compiled {
-    bridge_kernel *kernels[COPY_KERNEL_COUNT]; /* each owned (+1); the first one atomic */
+    bridge_library *library;                   /* owned (+1), atomic */
+    bridge_kernel *kernels[COPY_KERNEL_COUNT]; /* each owned (+1), atomic */
     bool is_refused; /* atomic; the compiler has said why not, and is not asked again */
 } compiled[DEVICES_MAX];
 
-static void
-release_kernels(bridge_kernel *const *kernels)
+/* Borrowed; on anything but BRIDGE_OK `*message` as the bridge gives it. */
+static bridge_status
+load_library(const device_record *device, bridge_library **out, char **message)
 {
-    for (int i = 0; i < COPY_KERNEL_COUNT; i++) {
-        bridge_kernel_release(kernels[i]);
+    bridge_library **place = &compiled[device->index].library, *made;
+    bool is_source;
+    *out = __atomic_load_n(place, __ATOMIC_ACQUIRE);
+    if (*out != NULL) {
+        return BRIDGE_OK;
     }
+    bridge_status status = bridge_library_new(device->handle, copy_kernel_source,
+                                              BRIDGE_MATH_FAST, &made, message, &is_source);
+    if (status != BRIDGE_OK) {
+        return status;
+    }
+    if (__atomic_compare_exchange_n(place, out, made, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE)) {
+        *out = made;
+    }
+    else {
+        bridge_library_release(made);
+    }
+    return BRIDGE_OK;
 }
 
-/* All of them, each +1; on anything but BRIDGE_OK none, and `*message` as the bridge gives it. */
 static bridge_status
-make_kernels(const device_record *device, bridge_kernel **out, char **message)
+make_kernel(const device_record *device, int index, char **message)
 {
     bridge_library *library;
+    bridge_kernel *made, *none = NULL;
     bool is_source;
-    bridge_status status = bridge_library_new(device->handle, copy_kernel_source,
-                                              BRIDGE_MATH_FAST, &library, message, &is_source);
-    for (int i = 0; status == BRIDGE_OK && i < COPY_KERNEL_COUNT; i++) {
-        status = bridge_kernel_new(library, copy_kernel_names[i], NULL, 0, &out[i], NULL,
+    bridge_status status = load_library(device, &library, message);
+    if (status == BRIDGE_OK) {
+        status = bridge_kernel_new(library, copy_kernel_names[index], NULL, 0, &made, NULL,
                                    message, &is_source);
     }
-    bridge_library_release(library);
-    if (status != BRIDGE_OK) {
-        release_kernels(out);
+    if (status == BRIDGE_OK &&
+        !__atomic_compare_exchange_n(&compiled[device->index].kernels[index], &none, made,
+                                     false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+        bridge_kernel_release(made);
     }
     return status;
 }
 
-/* Takes over the kernels; those of the thread that came first stay. */
-static void
-publish_kernels(struct compiled *place, bridge_kernel *const *made)
-{
-    (void)pthread_mutex_lock(&lock);
-    bool is_first = place->kernels[0] == NULL;
-    if (is_first) {
-        memcpy(place->kernels + 1, made + 1, sizeof place->kernels - sizeof *made);
-        __atomic_store_n(&place->kernels[0], made[0], __ATOMIC_RELEASE);
-    }
-    (void)pthread_mutex_unlock(&lock);
-    if (!is_first) {
-        release_kernels(made);
-    }
-}
-
 static bridge_status
-load_kernels(const device_record *device)
+load_kernel(const device_record *device, int index)
 {
     struct compiled *place = &compiled[device->index];
-    if (bridge_is_forked()) { /* the lock may be held by a thread that is not here */
+    if (bridge_is_forked()) { /* also where the compiler has refused */
         return BRIDGE_FORKED;
     }
-    if (__atomic_load_n(&place->kernels[0], __ATOMIC_ACQUIRE) != NULL) {
+    if (__atomic_load_n(&place->kernels[index], __ATOMIC_ACQUIRE) != NULL) {
         return BRIDGE_OK;
     }
     if (__atomic_load_n(&place->is_refused, __ATOMIC_RELAXED)) {
         return BRIDGE_NO_KERNEL;
     }
-    bridge_kernel *made[COPY_KERNEL_COUNT] = {NULL};
     char *message = NULL;
-    bridge_status status = make_kernels(device, made, &message);
-    if (status == BRIDGE_OK) {
-        publish_kernels(place, made);
-    }
-    else if (message != NULL) { /* else it was interrupted */
+    bridge_status status = make_kernel(device, index, &message);
+    if (message != NULL) { /* else it was made, or interrupted */
         __atomic_store_n(&place->is_refused, true, __ATOMIC_RELAXED);
     }
     free(message);
@@ -106,6 +100,7 @@ typedef struct copy_job {
     const device_record *device;
     const copy_plan *plans; /* one after the other */
     int count;
+    int kernels[2];             /* of each plan; submit_job sets it */
     metal_storage *const *dsts; /* of each plan */
     metal_storage *const *srcs; /* a NULL stands for `item` */
     const char *item;
@@ -126,21 +121,27 @@ encode_grid(bridge_commands *commands, const copy_job *job, const copy_grid *gri
     };
     const bridge_grid threads = {
         .size = {grid->extents[0], grid->extents[1], grid->extents[2]}};
-    bridge_kernel *kernel = compiled[job->device->index].kernels[grid->kernel];
+    bridge_kernel *kernel = compiled[job->device->index].kernels[job->kernels[index]];
     return bridge_encode_kernel(commands, kernel, arguments, 3, &threads);
+}
+
+static const char *
+src_base(const copy_job *job, int index)
+{
+    const metal_storage *src = job->srcs[index];
+    return src == NULL ? job->item : base_of(src);
 }
 
 static bridge_status
 encode_plan(bridge_commands *commands, const copy_job *job, const copy_plan *plan, int index)
 {
-    const metal_storage *src = job->srcs[index];
     copy_grid grid;
-    if (copy_grid_make(plan, base_of(job->dsts[index]), src == NULL ? job->item : base_of(src),
-                       &grid)) {
+    if (copy_grid_make(plan, job->kernels[index], base_of(job->dsts[index]),
+                       src_base(job, index), &grid)) {
         return encode_grid(commands, job, &grid, index);
     }
     copy_plan first, second;
-    copy_grid_halve(plan, &first, &second);
+    copy_grid_halve(plan, job->kernels[index], &first, &second);
     bridge_status status = encode_plan(commands, job, &first, index);
     return status == BRIDGE_OK ? encode_plan(commands, job, &second, index) : status;
 }
@@ -154,6 +155,22 @@ encode_job(bridge_commands *commands, void *context)
         status = encode_plan(commands, job, &job->plans[i], i);
     }
     return status;
+}
+
+/* The kernels are there before the lock that orders submissions is taken. */
+static bridge_status
+submit_job(metal_stream *stream, const work_operand *operands, int count, copy_job *job,
+           uint64_t *value)
+{
+    for (int i = 0; i < job->count; i++) {
+        job->kernels[i] =
+            copy_grid_kernel(&job->plans[i], base_of(job->dsts[i]), src_base(job, i));
+        bridge_status status = load_kernel(job->device, job->kernels[i]);
+        if (status != BRIDGE_OK) {
+            return status;
+        }
+    }
+    return work_submit(stream, operands, count, encode_job, job, value);
 }
 
 /* ---- the ways of a copy ---- */
@@ -183,14 +200,14 @@ run_direct(metal_stream *stream, const copy_plan *plan, const work_items *dst,
     if (find_blit(plan, dst, src, &run)) {
         return work_copy(stream, src->storage, dst->storage, &run, 1, value);
     }
-    bridge_status status = load_kernels(stream->device);
-    if (status != BRIDGE_OK) {
-        return status;
-    }
-    copy_job job = {stream->device, plan, 1, &dst->storage, &src->storage, NULL, 0};
+    copy_job job = {.device = stream->device,
+                    .plans = plan,
+                    .count = 1,
+                    .dsts = &dst->storage,
+                    .srcs = &src->storage};
     work_operand operands[] = {{src->storage, false}, {dst->storage, true}};
     bool is_one = is_one_buffer(src->storage, dst->storage); /* written, and counted once */
-    return work_submit(stream, operands + is_one, 2 - is_one, encode_job, &job, value);
+    return submit_job(stream, operands + is_one, 2 - is_one, &job, value);
 }
 
 /* Source and destination overlap: through private memory, in one piece of work. */
@@ -200,20 +217,18 @@ run_through_buffer(metal_stream *stream, const copy_plan *plan, const work_items
 {
     metal_storage *between;
     copy_plan plans[2];
-    bridge_status status = load_kernels(stream->device);
-    if (status == BRIDGE_OK) {
-        status = storage_new(stream->device, (size_t)copy_plan_nbytes(plan), BRIDGE_PRIVATE,
-                             &between);
-    }
+    bridge_status status =
+        storage_new(stream->device, (size_t)copy_plan_nbytes(plan), BRIDGE_PRIVATE, &between);
     if (status != BRIDGE_OK) {
         return status;
     }
     copy_plan_pack(plan, base_of(between), &plans[0], &plans[1]);
     metal_storage *dsts[] = {between, dst->storage}, *srcs[] = {src->storage, between};
-    copy_job job = {stream->device, plans, 2, dsts, srcs, NULL, 0};
+    copy_job job = {
+        .device = stream->device, .plans = plans, .count = 2, .dsts = dsts, .srcs = srcs};
     work_operand operands[] = {{between, true}, {dst->storage, true}, {src->storage, false}};
     bool is_one = is_one_buffer(src->storage, dst->storage);
-    status = work_submit(stream, operands, 3 - is_one, encode_job, &job, value);
+    status = submit_job(stream, operands, 3 - is_one, &job, value);
     storage_release(between); /* the work keeps it */
     return status;
 }
@@ -252,17 +267,13 @@ work_items_fill(metal_stream *stream, const work_items *dst, const void *item, u
                         &plan)) {
         return BRIDGE_OK;
     }
-    bridge_status status = load_kernels(stream->device);
-    if (status != BRIDGE_OK) {
-        return status;
-    }
-    copy_job job = {stream->device,
-                    &plan,
-                    1,
-                    &dst->storage,
-                    &no_storage,
-                    item,
-                    (size_t)dst->layout->itemsize};
+    copy_job job = {.device = stream->device,
+                    .plans = &plan,
+                    .count = 1,
+                    .dsts = &dst->storage,
+                    .srcs = &no_storage,
+                    .item = item,
+                    .item_nbytes = (size_t)dst->layout->itemsize};
     work_operand operand = {dst->storage, true};
-    return work_submit(stream, &operand, 1, encode_job, &job, value);
+    return submit_job(stream, &operand, 1, &job, value);
 }

@@ -5,7 +5,7 @@
  * Calls:   work.h to submit, copy_grid.h for the kernels, storage.h for what an overlapping
  *          copy goes through.
  * Threads: any, without the GIL; never waits for work in flight.  The first copy of a device
- *          that needs a kernel compiles all of them, which elsewhere than on a Mac takes the GIL;
+ *          that needs a kernel compiles that one, which elsewhere than on a Mac takes the GIL;
  *          where that cannot be, the next one does not ask again.
  */
 #ifndef MD_WORK_ITEMS_H

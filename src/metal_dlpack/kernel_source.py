@@ -3,7 +3,7 @@
 Metal compiles one text and opens no files but its own, so that `#include "file"` and `#include <file>` are expanded
 here, and the same on both systems.  What no folder of include= has between angle brackets is left to the compiler.  No
 `#if` is evaluated: the text of a file goes where its line was, between two `#line`, and a file that cannot be found
-becomes an `#error`, which the compiler raises only if it comes there.
+or read becomes an `#error`, which the compiler raises only if it comes there.
 """
 
 from __future__ import annotations
@@ -126,10 +126,14 @@ class Expansion:
         """`text` with its includes; `above` are the files around it, `depth` the #ifs that it stands under."""
         parts: list[str] = []
         at = 0
+        counted, behind = 0, 2  # the number of the line behind the one that text[counted] stands on
         shift = 0  # of the numbers of lines, by a #line of the user's
         for piece in _PIECE.finditer(text):
+            if piece.lastgroup is None:  # a comment or a text
+                continue
             depth += bool(piece["open"]) - bool(piece["close"])
-            behind = text.count("\n", 0, piece.start()) + 2
+            behind += text.count("\n", counted, piece.start())
+            counted = piece.start()
             replacement = None
             if piece["number"]:
                 shift, name = int(piece["number"]) - behind, piece["name"] or name
@@ -151,7 +155,10 @@ class Expansion:
         real = found.resolve()
         if real in self.certain or (real in above and real in self.guards):
             return ""
-        text = found.read_text(encoding="utf-8")
+        try:
+            text = found.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeError) as error:
+            return f"#error '{file}' cannot be read as UTF-8: {error}"
         is_guarded = _GUARDED.search(text) is not None
         if real in above:
             return "" if is_guarded else f"#error '{file}' includes itself"
@@ -160,8 +167,9 @@ class Expansion:
             self.guards.setdefault(real, f"METAL_DLPACK_ONCE_{len(self.guards)}")
         if depth == 0 and (asks_once or is_guarded):
             self.certain.add(real)
-        inside = self.expand(text, str(found), found, (*above, real), depth - is_guarded)
-        inside = f'#line 1 "{found}"\n{inside}'
+        name = str(found).replace("\\", "\\\\").replace('"', '\\"')
+        inside = self.expand(text, name, found, (*above, real), depth - is_guarded)
+        inside = f'#line 1 "{name}"\n{inside}'
         if not asks_once:
             return inside
         macro = self.guards[real]

@@ -144,6 +144,12 @@ are_sizes_good(const char *method, MTLSize grid, MTLSize group)
         soft_validation_report(SOFT_REPORT_DISPATCH, "-[%s]: a size is zero.", method);
         return NO;
     }
+    if (grid.width > UINT32_MAX || grid.height > UINT32_MAX || grid.depth > UINT32_MAX) {
+        soft_validation_report(SOFT_REPORT_DISPATCH,
+                               "-[%s]: %lu x %lu x %lu threads are more than 32 bits count.",
+                               method, grid.width, grid.height, grid.depth);
+        return NO;
+    }
     if (group.width * group.height * group.depth > SOFT_MOST_THREADS) {
         soft_validation_report(SOFT_REPORT_DISPATCH,
                                "-[%s]: %lu x %lu x %lu threads are more than the pipeline's "

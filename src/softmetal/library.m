@@ -218,12 +218,12 @@ soft_error_take(NSError **error, soft_compile_error *failure)
 
 - (BOOL)open:(NSError **)error
 {
-    const softmetal_compiler *compiler = soft_compiler_current();
     soft_compile_error failure = {0, NULL};
-    if (compiler == NULL || soft_kernel_is_named_in(_source)) {
+    _compiler = soft_compiler_current();
+    if (_compiler == NULL || soft_kernel_is_named_in(_source)) {
         return YES;
     }
-    _functions = compiler->open(_source, _math, &failure);
+    _functions = _compiler->open(_source, _math, &failure);
     if (_functions == NULL) {
         soft_error_take(error, &failure);
     }
@@ -426,12 +426,11 @@ are_values_good(const soft_function_facts *facts, const soft_constant_list *list
 
 - (soft_loaded_image *)compileFor:(NSError **)error
 {
-    const softmetal_compiler *compiler = soft_compiler_current();
     soft_compile_error failure = {0, NULL};
     char text[512] = "";
-    char *path = compiler->compile(_library->_source, _library->_math, _facts->name,
-                                   _values == NULL ? NULL : _values->values,
-                                   _values == NULL ? 0 : _values->count, &failure);
+    char *path = _library->_compiler->compile(_library->_source, _library->_math, _facts->name,
+                                              _values == NULL ? NULL : _values->values,
+                                              _values == NULL ? 0 : _values->count, &failure);
     if (path == NULL) {
         soft_error_take(error, &failure);
         return NULL;

@@ -214,7 +214,8 @@ typedef struct soft_constant_list {
     SoftMetalDevice *_device; /* owned (+1) */
     char *_source;            /* owned */
     soft_math _math;
-    soft_functions *_functions; /* owned; NULL: its kernels are registered ones */
+    const softmetal_compiler *_compiler; /* which opened it; borrowed for ever */
+    soft_functions *_functions;          /* owned; NULL: its kernels are registered ones */
 }
 - (instancetype)initWithDevice:(SoftMetalDevice *)device
                         source:(NSString *)source

@@ -233,20 +233,20 @@ check_shared(const strided_layout *dst, const strided_layout *src)
     free(memory);
 }
 
-/* The same by the kernels, every call of the grid. */
+/* The same by one kernel, every call of its grids. */
 static void
-copy_by_grid(const copy_plan *plan, char *to, const char *from)
+copy_by_grid(const copy_plan *plan, int kernel, char *to, const char *from)
 {
     copy_grid grid;
-    if (copy_grid_make(plan, to, from, &grid)) {
+    if (copy_grid_make(plan, kernel, to, from, &grid)) {
         void *arguments[] = {to, (char *)(uintptr_t)from, grid.shape};
-        copy_kernel_runs[grid.kernel](arguments, grid.extents);
+        copy_kernel_runs[kernel](arguments, grid.extents);
         return;
     }
     copy_plan first, second;
-    copy_grid_halve(plan, &first, &second);
-    copy_by_grid(&first, to, from);
-    copy_by_grid(&second, to, from);
+    copy_grid_halve(plan, kernel, &first, &second);
+    copy_by_grid(&first, kernel, to, from);
+    copy_by_grid(&second, kernel, to, from);
 }
 
 static void
@@ -272,7 +272,7 @@ check_apart(const strided_layout *dst, const strided_layout *src)
     if (dst_nbytes < 1 << 20 &&
         copy_plan_make(dst, to + dst_below, src, from + src_below, &plan)) {
         memcpy(to, before, (size_t)dst_nbytes);
-        copy_by_grid(&plan, to, from);
+        copy_by_grid(&plan, copy_grid_kernel(&plan, to, from), to, from);
         if (memcmp(to, expected, (size_t)dst_nbytes) != 0) {
             complain("wrong copy by a kernel", dst, src);
         }

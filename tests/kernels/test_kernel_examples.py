@@ -1,4 +1,4 @@
-"""examples/softmax_kernel.py and the notebook beside it run as they stand, with the same kernel; so does docs/kernels.md."""
+"""examples/softmax_kernel.py runs as it stands, with the kernel of the notebook beside it; so does docs/kernels.md."""
 
 import json
 import os
@@ -48,22 +48,9 @@ def test_without_a_compiler_the_example_says_how_to_get_one():
     assert "SOFTMETAL_CXX" in done.stdout
 
 
-@pytest.mark.needs_mlx
-def test_the_notebook_runs():
-    code = "\n".join(cells())
-    done = run("-c", code + "\nprint(x.device, np.asarray(a).sum())")
-    assert done.returncode == 0, done.stderr
-    assert "program_source 3 12 " in done.stdout
-    assert "mps:0 4.0" in done.stdout
-
-
 def test_both_have_one_kernel():
     (example,) = re.findall(r'SOURCE = """\n(.*?)"""', EXAMPLE.read_text(), re.DOTALL)
     assert any(example in cell for cell in cells())
-
-
-def test_the_notebook_has_no_output():
-    assert all(not cell.get("outputs") for cell in json.loads(NOTEBOOK.read_text())["cells"])
 
 
 def test_the_page_begins_with_an_example_that_runs():

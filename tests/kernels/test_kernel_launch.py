@@ -100,6 +100,7 @@ def test_a_group_of_the_default_size_suits_the_kernel(where):
         ({"n": 4, "group": 0}, ValueError, r"a group of \(0, 1, 1\) is not between 1 and \d+ threads"),
         ({"n": 4, "group": (2**31, 2**31, 4)}, ValueError, "is not between 1 and"),
         ({"groups": 1, "group": (1 << 20)}, ValueError, "the kernel's max_total_threads"),
+        ({"groups": (1, 2**31), "group": (1, 2)}, ValueError, r"groups \(2147483648\) of 2 threads are more"),
         ({"n": 4, "stream": "main"}, TypeError, "where: stream must be a Stream"),
     ],
 )

@@ -1,5 +1,7 @@
 """Includes: expanded where they stand, under whatever #if, and every line keeps its number."""
 
+import re
+
 import pytest
 
 import metal_dlpack as md
@@ -118,6 +120,43 @@ def test_a_users_own_line_counts_on(folder):
 def test_a_missing_file_is_an_error_where_the_compiler_comes_to_it(folder):
     text = compose('#if 0\n#include "no.h"\n#endif\n', folder({"a.h": ""}))
     assert "#error 'no.h' file not found in the include folders (" in text
+
+
+def test_a_long_text_is_counted_once():
+    class Counted(str):
+        counted = 0
+
+        def count(self, letter, begin, end):
+            Counted.counted += end - begin
+            return super().count(letter, begin, end)
+
+    source = Counted('// words\n"text"\n#line 7\n#include "no.h"\n#if 0\n#endif\n' * 100)
+    assert compose(source).count('#line 8 "program_source"') == 100
+    assert 0 < Counted.counted <= len(source)
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [(b"int caf\xe9;", "'a.h' cannot be read as UTF-8: .* byte 0xe9 in position 7"), (b"\xef\xbb\xbfint a;", "^#line")],
+)
+def test_the_bytes_of_a_file(folder, written, told):
+    """What is no UTF-8 is an error where the compiler comes to it; a mark of the order of bytes is no part of a text."""
+    there = folder({})
+    (there / "a.h").write_bytes(written)
+    text = compose('#include "a.h"\n', there)
+    assert re.search(told, text)
+    assert "\ufeff" not in text
+
+
+@pytest.mark.needs_kernels
+def test_a_folder_of_any_name(tmp_path):
+    there = tmp_path / 'a "b" c\\n'
+    there.mkdir()
+    (there / "a.h").write_text('#include "b.h"\nint a = y;\n')
+    (there / "b.h").write_text("\n")
+    with pytest.raises(md.CompileError, match="'y'") as caught:
+        md.kernel('#include "a.h"\nkernel void f(device float *x) {}', include=there)
+    assert (caught.value.filename, caught.value.lineno) == (str(there / "a.h"), 2)
 
 
 @pytest.mark.needs_kernels

@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 from copy_library import compile_copy, needs_compiler
+from kernel_images import Image, Launch, Thread
 
 pytest.importorskip("ziglang", reason="the compiler is clang, out of the ziglang package")
 
@@ -83,42 +84,6 @@ def test_the_text_uses_metals_attributes_and_no_line_of_the_preprocessor_in_betw
 # ---- what the compiler of kernels makes of the text, against what a C compiler makes of it ----
 
 
-class Launch(ctypes.Structure):
-    """soft_launch."""
-
-    _fields_ = [(name, ctypes.c_uint32 * 3) for name in ("grid", "groups", "group")] + [
-        ("buffers", ctypes.c_void_p * 31),
-        ("threadgroup_nbytes", ctypes.c_uint32 * 31),
-        ("buffer_nbytes", ctypes.c_uint64 * 31),
-        ("kernel", ctypes.c_char_p),
-    ]
-
-
-class Thread(ctypes.Structure):
-    """soft_thread, as far as a kernel looks at it that knows its place in the grid alone."""
-
-    _fields_ = [
-        ("launch", ctypes.POINTER(Launch)),
-        ("position_in_grid", ctypes.c_uint32 * 3),
-        ("rest", ctypes.c_byte * 64),
-    ]
-
-
-class Image(ctypes.Structure):
-    """soft_image."""
-
-    _fields_ = [
-        ("abi", ctypes.c_uint32),
-        ("argument_count", ctypes.c_uint32),
-        ("arguments", ctypes.c_void_p),
-        ("threadgroup_nbytes", ctypes.c_uint64),
-        ("has_syncs", ctypes.c_uint8),
-        ("is_checked", ctypes.c_uint8),
-        ("run_thread", ctypes.CFUNCTYPE(None, ctypes.POINTER(Thread))),
-        ("run_row", ctypes.CFUNCTYPE(None, ctypes.POINTER(Thread), ctypes.c_uint32)),
-    ]
-
-
 class Shape(ctypes.Structure):
     """copy_kernel_shape."""
 
@@ -150,7 +115,7 @@ def run_twin(library, index, calls, arguments):
 
 
 def run_image(image, calls, arguments):
-    launch = Launch(grid=tuple(calls), buffers=(*arguments,))
+    launch = Launch(sizes=(*calls,), buffers=(*arguments,))
     for z, y, x in itertools.product(*map(range, reversed(calls))):
         thread = Thread(ctypes.pointer(launch), (x, y, z))
         image.run_thread(thread)

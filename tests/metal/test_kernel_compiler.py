@@ -86,6 +86,38 @@ print(all([is_right(i) for i in range(5)]), len(asked))
 
 
 @pytest.mark.needs_kernels
+def test_a_copy_compiles_the_one_kernel_that_moves_its_units():
+    assert (
+        run("""
+compile_image = msl.Library.compile
+
+
+def compile_it(library, name, constants, **options):
+    asked.append(name)
+    return compile_image(library, name, constants, **options)
+
+
+def is_right_of(dtype):
+    x = np.arange(7 * 9).astype(dtype).reshape(7, 9)
+    private = md.asarray(x).copy(storage="private")
+    return np.array_equal(np.array(md.Array.copy(private.T[::-1], storage="shared")), x.T[::-1])
+
+
+def overlap_is_right():
+    private = md.asarray(np.arange(6.0)).copy(storage="private")
+    private.copy_from(private[::-1])  # by way of memory between them: two grids
+    return np.array_equal(np.array(private), np.arange(6.0)[::-1])
+
+
+msl.Library.compile = compile_it
+print([is_right_of(dtype) for dtype in ("int16", "int16", "float32", "int16")], *asked)
+print(overlap_is_right(), *asked)
+""")
+        == "[True, True, True, True] copy_units_2 copy_units_4\nTrue copy_units_2 copy_units_4 copy_units_8\n"
+    )
+
+
+@pytest.mark.needs_kernels
 def test_an_interrupt_while_they_are_compiled_is_raised_and_the_next_copy_compiles():
     assert (
         run("""

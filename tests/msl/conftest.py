@@ -20,10 +20,7 @@ def shim_cache(tmp_path_factory):
 def shim(request, shim_cache, tmp_path_factory):
     if sys.platform == "darwin" or SANITIZER:
         pytest.skip("Metal compiles kernels on a Mac; sanitizers watch the package, not kernels")
-    command = kernel_images.compiler_commands().get(request.param)
-    if command is None:
-        pytest.skip(f"{request.param} is not installed")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SOFTMETAL_CACHE", str(shim_cache))
-        patch.setenv("SOFTMETAL_CXX", command)
+        patch.setenv("SOFTMETAL_CXX", kernel_images.command_of(request.param))
         yield Shim(compiler.find(), tmp_path_factory.mktemp("images"))

@@ -1,5 +1,7 @@
 """Sources that do not compile: each error names the line and the column of the user's text, whatever was rewritten there."""
 
+import re
+
 import kernel_images
 import pytest
 
@@ -32,6 +34,12 @@ BROKEN = {
     "a constant without an index": "constant int c [[@function_constant(q)]];",
 }
 
+#: What ends before it should.
+UNFINISHED = {
+    "a variable": "constant int x",
+    "a function constant": "constant int x [[function_constant(0)]]",
+}
+
 HEAD = "#include <metal_stdlib>\nusing namespace metal;\n"
 
 
@@ -54,6 +62,18 @@ def test_the_place_is_the_users(what):
     assert caret == " " * (column - 1) + "^"
 
 
+@pytest.mark.parametrize("what", UNFINISHED)
+def test_what_is_not_finished_is_the_users_error(what):
+    with pytest.raises(msl.SourceError, match=r"^program_source:\d+:\d+: error: "):
+        msl.open_library(HEAD + UNFINISHED[what])
+
+
+def test_a_function_constant_of_a_users_type_shows_its_line():
+    line = "constant number n [[function_constant(0)]];"
+    with pytest.raises(msl.SourceError, match=r"^program_source:4:1: error: the type 'number' .*\n" + re.escape(line)):
+        msl.open_library(f"{HEAD}typedef uint number;\n{line}\nkernel void f(device uint *x) {{ x[0] = n; }}")
+
+
 def test_a_template_is_checked_when_its_kernel_is_asked_for():
     source, where = place(HEAD + "template <typename T>\nkernel void g(device T *x) { x[0] = @q(x[0]); }\n")
     library = msl.open_library(source + 'template [[host_name("a")]] kernel void g<float>(device float *);')
@@ -64,6 +84,20 @@ def test_a_template_is_checked_when_its_kernel_is_asked_for():
 def test_lines_that_are_joined_are_the_first_of_them():
     with pytest.raises(msl.SourceError, match=r"^program_source:3:\d+: error: .*'q'"):
         msl.open_library(f"{HEAD}kernel void f(device float *x) {{ x[0] = \\\n 1 + q; }}")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "word"), [("x[0] = q; }", "q"), ("} kernel void g(device int *x, uint n) {}", "uint")]
+)
+def test_letters_of_two_bytes_move_no_caret(wrong, word):
+    """The compiler's errors and the translator's: a column counts bytes, and a caret stands below its word."""
+    line = f"kernel void f(device float *x) {{ int ä = 1; {wrong}"
+    with pytest.raises(msl.SourceError) as caught:
+        msl.open_library(HEAD + line)
+    first, shown, caret, *_ = str(caught.value).splitlines()
+    at = line.index(f" {word}") + 1
+    assert first.startswith(f"program_source:3:{len(line[:at].encode()) + 1}: error: ")
+    assert (shown, caret) == (line, " " * at + "^")
 
 
 def test_line_directives_name_files():
@@ -109,7 +143,7 @@ template [[host_name("h")]] kernel void h<float>(device float *, device float *)
 @pytest.mark.parametrize("command", ["clang", "ziglang"])
 @pytest.mark.parametrize("checked", [False, True])
 def test_an_instantiation_is_refused_that_reads_a_constant_without_a_value(command, checked, monkeypatch):
-    monkeypatch.setenv("SOFTMETAL_CXX", kernel_images.compiler_commands()[command])
+    monkeypatch.setenv("SOFTMETAL_CXX", kernel_images.command_of(command))
     library = msl.open_library(HEAD + CONSTANTS)
     assert library.compile("g", {}, checked=checked).endswith(".so")  # not read: what reads it is not reached
     with pytest.raises(

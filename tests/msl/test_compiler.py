@@ -35,10 +35,7 @@ def kernel_cache(tmp_path_factory):
 
 @pytest.fixture(params=["clang", "ziglang"])
 def clang(request, kernel_cache, monkeypatch):
-    command = kernel_images.compiler_commands().get(request.param)
-    if command is None:
-        pytest.skip(f"{request.param} is not installed")
-    monkeypatch.setenv("SOFTMETAL_CXX", command)
+    monkeypatch.setenv("SOFTMETAL_CXX", kernel_images.command_of(request.param))
     return compiler.find()
 
 

@@ -70,7 +70,6 @@ def test_an_error_inside_a_header_of_ours_moves_to_the_line_that_includes_it():
 def test_an_error_with_no_line_of_the_user_is_placed_at_the_beginning():
     said = f"{SHIM}:40:5: error: broken\n    static_assert\n    ^\n"
     assert diagnostics.clean(said) == "program_source:1:1: error: broken\n"
-    assert diagnostics.clean(said, None, "mine.metal") == "mine.metal:1:1: error: broken\n"
 
 
 def test_an_error_of_no_file_is_not_the_users():
@@ -145,8 +144,8 @@ def test_a_word_that_the_user_did_not_write_is_shown_at_the_beginning_of_the_lin
 
 def test_lines_are_numbered_as_line_directives_say():
     source = '\n#line 40 "a\\"b.h"\nforty\n#line 7\nseven\n# 9 "c.h" 2\nnine\n'
-    lines = diagnostics.lines_of_source(source, "first")
-    assert lines["first", 2] == '#line 40 "a\\"b.h"'
+    lines = diagnostics.lines_of_source(source)
+    assert lines["program_source", 2] == '#line 40 "a\\"b.h"'
     assert lines['a"b.h', 40] == "forty"
     assert lines['a"b.h', 7] == "seven"
     assert lines["c.h", 9] == "nine"

@@ -111,6 +111,7 @@ def test_only_the_kernel_that_is_asked_for_has_a_body():
         ("threadgroup float *x [[threadgroup(1)]]", ["softmetal::threadgroup<1>"]),
         ("device float *x [[buffer(N + 1)]]", ["softmetal::buffer<5>"]),
         ("device float *x [[buffer(THIRD)]]", ["softmetal::buffer<2>"]),
+        ("device float *x [[buffer(LAST)]]", ["softmetal::buffer<30>"]),
         ("device float *x [[buffer(sizeof(int))]]", ["softmetal::buffer<(sizeof ( int ))>"]),
         ("device float *x [[buffer(010)]]", ["softmetal::buffer<8>"]),
         (
@@ -127,7 +128,9 @@ def test_only_the_kernel_that_is_asked_for_has_a_body():
     ],
 )
 def test_what_binds_a_parameter(parameters, expected):
-    source = f"constant constexpr int N = 4; enum {{ FIRST, SECOND, THIRD }}; kernel void f({parameters}) {{}}"
+    many = ", ".join(f"E{i}" for i in range(9))
+    enums = f"enum {{ FIRST, SECOND, THIRD }}; enum {{ TEN = 4 | 16, {many}, LAST }};"
+    source = f"constant constexpr int N = 4; {enums} kernel void f({parameters}) {{}}"
     assert binders(source) == expected
 
 
@@ -137,9 +140,11 @@ def test_what_binds_a_parameter(parameters, expected):
         ("device float *x", "x"),
         ("constant float (&x)[3] [[buffer(0)]]", "x"),
         ("constant float x[3]", "x"),
+        ("constant float (&x [[buffer(0)]])[3]", "x"),
         ("device S<float, 2> &x", "x"),
         ("uint2 [[thread_position_in_grid]]", ""),
         ("device float *", ""),
+        ("device float *über\U00010330", "über\U00010330"),
     ],
 )
 def test_the_name_of_a_parameter(parameter, name):
@@ -302,6 +307,23 @@ def test_a_constant_without_a_value_is_not_defined():
 def test_values_of_each_type(kind, value, text):
     source = f"constant {kind} c [[function_constant(0)]]; kernel void f() {{}}"
     assert f"static constexpr {kind} c = {text};" in squeezed(Translation(source).kernel_text("f", {0: value}))
+
+
+@pytest.mark.parametrize("kind", ["S", "vec<uint, 2>", "float3x3"])
+def test_a_constant_of_a_type_that_no_value_can_be_given_to(kind):
+    source = f"\n  constant {kind} c [[function_constant(0)]]; kernel void f(device int *x) {{ x[0] = c; }} kernel void g() {{}}"
+    translation = Translation(source)
+    with pytest.raises(SourceError, match=rf"^program_source:2:3: error: the type '{kind[:3]}.*'c' needs a Mac"):
+        translation.constants_of(translation.kernels["f"])
+    assert translation.constants_of(translation.kernels["g"]) == []
+
+
+@pytest.mark.parametrize(
+    ("nonsense", "left"),
+    [("(int x) {}", "(int x) {}"), ("[[function_constant(0)]];", ";"), ("constant int x", "const int x")],
+)
+def test_what_declares_nothing_is_left_to_the_compiler(nonsense, left):
+    assert Translation(nonsense).checked_text() == left
 
 
 # ---- what is not supported ----

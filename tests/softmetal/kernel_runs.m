@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "softmetal/kernels/launch.h"
+#include "softmetal/kernels/threadgroup.h"
 
 static __thread char error[512];
 
@@ -152,6 +153,16 @@ CASE(a_threadgroup_of_no_size_or_too_large_is_refused)
                  "A threadgroup (1025, 1, 1) has 1025 threads; it may have 1 to 1024.") == 0);
     launch.group[0] = 0;
     CHECK(!soft_image_run(image, &launch, error, sizeof error));
+    soft_image_release(image);
+}
+
+CASE(a_grid_of_more_threadgroups_than_anybody_can_count_is_refused)
+{
+    soft_loaded_image *image = open_image("facts");
+    soft_launch launch =
+        make_launch((unsigned[]){1u << 31, 1u << 31, 4}, (unsigned[]){1, 1, 1}, NULL);
+    CHECK(!soft_image_run(image, &launch, error, sizeof error));
+    CHECK(strcmp(error, "The grid has 2^64 threadgroups or more.") == 0);
     soft_image_release(image);
 }
 
@@ -307,6 +318,25 @@ CASE(a_kernel_that_is_stopped_leaves_its_threads_behind_and_no_stack)
         rotate(300, 300);
     }
     CHECK(count_mappings() <= before + 5); /* 300 stacks would be 600 more */
+    soft_image_release(image);
+}
+
+CASE(an_os_thread_that_comes_after_the_stop_runs_nothing)
+{
+    unsigned out[129];
+    soft_loaded_image *image = open_image("order");
+    soft_launch launch = make_line(64, 64, out);
+    out[0] = 0;
+    CHECK(softmetal_set("SOFTMETAL_KERNEL_THREADS", "1") == 0);
+    run_image(image, &launch); /* its threads are still on the fibers */
+    CHECK(out[0] == 128);
+    soft_run run = {.image = soft_image_facts(image), .launch = &launch, .is_stopped = 2};
+    soft_shuffle_begin(&run.shuffle, 1);
+    soft_threadgroup *group = soft_threadgroup_take();
+    CHECK(!soft_threadgroup_run(group, &run, 0, 1));
+    soft_threadgroup_give_back(group);
+    CHECK(out[0] == 128);
+    rotate(64, 64); /* by the same threadgroup */
     soft_image_release(image);
 }
 

@@ -173,6 +173,15 @@ REPORTS("dispatch", a_threadgroup_larger_than_the_pipeline_takes)
     close_scene(scene);
 }
 
+REPORTS("dispatch", more_threads_than_a_kernel_can_count)
+{
+    struct scene scene = open_scene();
+    bind(scene, 1);
+    [scene.compute dispatchThreadgroups:(MTLSize){1, 1ul << 31, 1}
+                  threadsPerThreadgroup:(MTLSize){1, 2, 1}];
+    close_scene(scene);
+}
+
 REPORTS("argument", a_buffer_bound_past_its_end)
 {
     struct scene scene = open_scene();

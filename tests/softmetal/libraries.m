@@ -271,6 +271,18 @@ CASE(an_image_that_cannot_be_loaded_has_no_pipeline)
     [device release];
 }
 
+CASE(a_library_keeps_the_compiler_that_opened_it)
+{
+    id<MTLDevice> device = open_device();
+    id<MTLLibrary> library = open_library(device);
+    NSError *error = nil;
+    softmetal_set_compiler(NULL);
+    [make_pipeline(library, "room", NULL, &error) release];
+    CHECK(error == nil && compiled == 1);
+    [library release];
+    [device release];
+}
+
 /* ---- running them ---- */
 
 struct scene {
@@ -402,6 +414,24 @@ CASE(a_kernel_that_is_stopped_fails_its_command_buffer_with_the_reason)
     close_scene(scene);
 }
 
+/* add, on a queue of its own. */
+static void
+submit_add(struct scene scene, id<MTLBuffer> out)
+{
+    int b = 1;
+    id<MTLCommandQueue> queue = [scene.device newCommandQueue];
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    id<MTLComputeCommandEncoder> compute = [commands computeCommandEncoder];
+    [compute setComputePipelineState:scene.pipeline];
+    [compute setBuffer:out offset:0 atIndex:0];
+    [compute setBuffer:scene.a offset:0 atIndex:1];
+    [compute setBytes:&b length:sizeof b atIndex:2];
+    [compute dispatchThreads:(MTLSize){4, 1, 1} threadsPerThreadgroup:(MTLSize){4, 1, 1}];
+    [compute endEncoding];
+    [commands commit];
+    [queue release];
+}
+
 /* Two queues read one buffer at the same time, and write buffers of their own: no race. */
 CASE(a_kernel_writes_what_its_image_says)
 {
@@ -410,20 +440,8 @@ CASE(a_kernel_writes_what_its_image_says)
                                                       options:MTLResourceStorageModeShared],
                             [scene.device newBufferWithLength:64
                                                       options:MTLResourceStorageModeShared]};
-    int b = 1;
-    for (int i = 0; i < 2; i++) {
-        id<MTLCommandQueue> queue = [scene.device newCommandQueue];
-        id<MTLCommandBuffer> commands = [queue commandBuffer];
-        id<MTLComputeCommandEncoder> compute = [commands computeCommandEncoder];
-        [compute setComputePipelineState:scene.pipeline];
-        [compute setBuffer:outs[i] offset:0 atIndex:0];
-        [compute setBuffer:scene.a offset:0 atIndex:1];
-        [compute setBytes:&b length:sizeof b atIndex:2];
-        [compute dispatchThreads:(MTLSize){4, 1, 1} threadsPerThreadgroup:(MTLSize){4, 1, 1}];
-        [compute endEncoding];
-        [commands commit];
-        [queue release];
-    }
+    submit_add(scene, outs[0]);
+    submit_add(scene, outs[1]);
     CHECK(softmetal_wait_idle(10000));
     [scene.compute endEncoding];
     [outs[0] release];
@@ -434,20 +452,8 @@ CASE(a_kernel_writes_what_its_image_says)
 RACES(two_queues_run_a_kernel_that_writes_one_buffer)
 {
     struct scene scene = open_scene("add");
-    int b = 1;
-    for (int i = 0; i < 2; i++) {
-        id<MTLCommandQueue> queue = [scene.device newCommandQueue];
-        id<MTLCommandBuffer> commands = [queue commandBuffer];
-        id<MTLComputeCommandEncoder> compute = [commands computeCommandEncoder];
-        [compute setComputePipelineState:scene.pipeline];
-        [compute setBuffer:scene.out offset:0 atIndex:0];
-        [compute setBuffer:scene.a offset:0 atIndex:1];
-        [compute setBytes:&b length:sizeof b atIndex:2];
-        [compute dispatchThreads:(MTLSize){4, 1, 1} threadsPerThreadgroup:(MTLSize){4, 1, 1}];
-        [compute endEncoding];
-        [commands commit];
-        [queue release];
-    }
+    submit_add(scene, scene.out);
+    submit_add(scene, scene.out);
     CHECK(softmetal_wait_idle(10000));
     [scene.compute endEncoding];
     close_scene(scene);

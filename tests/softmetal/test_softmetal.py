@@ -329,6 +329,7 @@ OF_TOOLS = {
     "failures: a_failed_command_buffer_may_signal_if_the_setting_says_so",
     "failures: a_rule_that_is_not_understood_changes_nothing",
     "libraries: a_compiler_that_is_interrupted_gives_no_library_and_no_error",
+    "libraries: a_library_keeps_the_compiler_that_opened_it",
     "libraries: a_text_that_names_a_registered_kernel_is_not_compiled",
     "failures: validation_reports_metal_in_a_child",
 }

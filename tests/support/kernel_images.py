@@ -6,6 +6,8 @@ import os
 import shlex
 from pathlib import Path
 
+import pytest
+
 from metal_dlpack.msl import compiler
 from metal_dlpack.msl.errors import CompilerError
 
@@ -114,6 +116,14 @@ def base_of(address: int) -> int:
 
 def floats(*values: float) -> ctypes.Array:
     return (ctypes.c_float * len(values))(*values)
+
+
+def command_of(name: str) -> str:
+    """SOFTMETAL_CXX for "clang" or "ziglang"; where this machine has none of it, the test skips."""
+    command = compiler_commands().get(name)
+    if command is None:
+        pytest.skip(f"{name} is not installed")
+    return command
 
 
 def compiler_commands() -> dict[str, str]:

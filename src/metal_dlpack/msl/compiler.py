@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from . import cache
-from .errors import CompilerError, CompilerNotFound, SourceError
+from .errors import PROGRAM, CompilerError, CompilerNotFound, SourceError
 from .flags import (
     ALONE,
     CHECKED,
@@ -36,8 +36,6 @@ from .flags import (
 
 OLDEST = 17
 NEWEST_LOOKED_FOR = 40
-#: The file that a source is called after, as Metal calls it.
-PROGRAM = "program_source"
 
 _WAY_OUT = "Install one (`apt-get install clang-19`, or `pip install 'metal_dlpack[kernels]'`), or set SOFTMETAL_CXX."
 
@@ -50,19 +48,19 @@ class Compiler:
     def __init__(self, command: tuple[str, ...], version: int, identity: str) -> None:
         self.command, self.version, self.identity = command, version, identity
 
-    def preprocess(self, text: str, name: str = PROGRAM) -> str:
+    def preprocess(self, text: str) -> str:
         """Return the text with its directives done, and a `#line N "file"` wherever the numbering jumps.
 
         Raises SourceError, for example for a file that is included but not there.
         """
         macros = [f"-D{macro}={value}" for macro, value in MACROS.items()]
         flags = [*ALONE, *QUIET, "-undef", "-std=c++14", *macros, f"-I{EMPTY}", "-E"]
-        key = ["preprocessed", self.identity, *flags, shim_hash(), translator_hash(), name, text]
+        key = ["preprocessed", self.identity, *flags, shim_hash(), translator_hash(), text]
         remembered = cache.read(key)
         if remembered is not None:
             return remembered.decode(errors="surrogateescape")
-        output = self._compile([*flags, "-x", "c++", "-"], f'#line 1 "{_quoted(name)}"\n{text}', name, text)
-        kept = _of_the_user(output, name, text)
+        output = self._compile([*flags, "-x", "c++", "-"], f'#line 1 "{PROGRAM}"\n{text}', text)
+        kept = _of_the_user(output, text)
         cache.write(key, kept.encode(errors="surrogateescape"))
         return kept
 
@@ -71,7 +69,7 @@ class Compiler:
 
         source: the user's text, whose lines the errors show; without it they show the translated lines.
         """
-        self._compile([*self._precompiled("safe", False), "-fsyntax-only", "-x", "c++", "-"], cpp_text, PROGRAM, source)
+        self._compile([*self._precompiled("safe", False), "-fsyntax-only", "-x", "c++", "-"], cpp_text, source)
 
     def build(
         self, cpp_text: str, out: Path, *, math: str = "fast", checked: bool = False, source: str | None = None
@@ -80,7 +78,7 @@ class Compiler:
         compiled = out.with_suffix(".o")
         flags = self._precompiled(math, checked)
         try:
-            self._compile([*flags, "-c", "-o", str(compiled), "-x", "c++", "-"], cpp_text, PROGRAM, source)
+            self._compile([*flags, "-c", "-o", str(compiled), "-x", "c++", "-"], cpp_text, source)
             self._link([compiled, self._checked_object()] if checked else [compiled], out)
         finally:
             compiled.unlink(missing_ok=True)
@@ -122,14 +120,14 @@ class Compiler:
         else:
             self._run(["--no-default-config", "-shared", "-nostdlib", *(f"-Wl,{flag}" for flag in LINK), *files])
 
-    def _compile(self, arguments: list[str], text: str, name: str, source: str | None) -> str:
+    def _compile(self, arguments: list[str], text: str, source: str | None) -> str:
         from . import diagnostics
         from .child import run
 
         code, output, errors = run([*self.command, *arguments], text)
         if code == 1:
-            lines = diagnostics.lines_of_source(source, name) if source is not None else None
-            said = diagnostics.clean(errors, lines, name)
+            lines = diagnostics.lines_of_source(source) if source is not None else None
+            said = diagnostics.clean(errors, lines)
             if said:
                 raise SourceError(said)
         if code:
@@ -266,11 +264,7 @@ def _file_facts(word: str) -> str:
     return f"{os.path.realpath(found)} {facts.st_size} {facts.st_mtime_ns}"
 
 
-def _quoted(name: str) -> str:
-    return name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
-
-
-def _of_the_user(preprocessed: str, name: str, text: str) -> str:
+def _of_the_user(preprocessed: str, text: str) -> str:
     """Clang's markers (`# 3 "file" 2`) become `#line 3 "file"`; what belongs to no file of the user is left out.
 
     A source has no files but itself.  Raises SourceError if it names one that is there, as if it were not.
@@ -287,7 +281,7 @@ def _of_the_user(preprocessed: str, name: str, text: str) -> str:
             continue
         is_kept = not diagnostics.is_ours(marker[2])
         if is_kept and marker[3]:
-            raise SourceError(diagnostics.not_found(marker[2], name, text))
+            raise SourceError(diagnostics.not_found(marker[2], text))
         if is_kept:
             kept.append(f'#line {marker[1]} "{marker[2]}"\n')
     return "".join(kept)

@@ -55,7 +55,8 @@ class Declaration:
 
 def read(tokens: Tokens) -> list[Declaration]:
     """All declarations of the source that stand in namespaces, those of classes within them."""
-    return list(_in_scope(tokens, 0, len(tokens.words), (), False))
+    end = len(tokens.words) - 1  # the last word is empty: what has no end, ends before it
+    return list(_in_scope(tokens, 0, end, (), False))
 
 
 def every(declarations: list[Declaration]) -> Iterator[Declaration]:
@@ -115,7 +116,7 @@ def _declaration(tokens: Tokens, first: int, end: int, namespaces: tuple[str, ..
     while at < end:
         word = words[at]
         if word == "(":
-            if words[first] not in {"typedef", "using"} and _begins_parameters(words, at, made.kind):
+            if at > first and words[first] not in {"typedef", "using"} and _begins_parameters(words, at, made.kind):
                 made.parameters = at
                 made.kind = FUNCTION
             at = partner[at]

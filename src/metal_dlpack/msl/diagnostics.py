@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from .errors import PROGRAM
+
 #: Lines by their file and number, as the user wrote them.
 Lines = Mapping[tuple[str, int], str]
 
@@ -59,25 +61,25 @@ class Diagnostic:
     included_from: tuple[Place, ...] = ()  # innermost first
 
 
-def clean(output: str, lines: Lines | None = None, first_file: str = "program_source") -> str:
+def clean(output: str, lines: Lines | None = None) -> str:
     """Return the errors of clang's output, and the notes that belong to them, in the form of Metal's compiler.
 
+    An error that has no line of the user at all is placed in the first.
     lines: the user's lines as they were written; without them a line is shown as clang shows it.
-    first_file: where an error is placed that has no line of the user at all.
     """
     shown = []
     for error, notes in _groups(_parse(output)):
         at_user, rest = _moved_to_user(error, notes)
         if at_user.place is None:
-            at_user = replace(at_user, place=Place(first_file, 1, 1))
+            at_user = replace(at_user, place=Place(PROGRAM, 1, 1))
         shown += [_form(diagnostic, lines or {}) for diagnostic in [at_user, *rest]]
     return "".join(dict.fromkeys(shown)) if len(shown) > 1 else "".join(shown)
 
 
-def lines_of_source(text: str, name: str = "program_source") -> dict[tuple[str, int], str]:
+def lines_of_source(text: str) -> dict[tuple[str, int], str]:
     """Number the lines of a source as the compiler does: `#line` renames and renumbers what follows."""
     lines: dict[tuple[str, int], str] = {}
-    number = 1
+    name, number = PROGRAM, 1
     for line in text.split("\n"):
         lines.setdefault((name, number), line.removesuffix("\r"))
         number += 1
@@ -88,13 +90,13 @@ def lines_of_source(text: str, name: str = "program_source") -> dict[tuple[str, 
     return lines
 
 
-def not_found(file: str, name: str, source: str) -> str:
+def not_found(file: str, source: str) -> str:
     """Say of a file that a source includes what clang says of one that is not there."""
-    for (where, number), line in lines_of_source(source, name).items():
+    for (where, number), line in lines_of_source(source).items():
         if file in line and "include" in line:
             column = len(line[: line.index(file) - 1].encode()) + 1
-            return f"{where}:{number}:{column}: error: '{file}' file not found\n{line}\n{_caret_under(line, column)}\n"
-    return f"{name}:1:1: error: '{file}' file not found\n"
+            return f"{where}:{number}:{column}: error: '{file}' file not found\n{line}\n{caret_under(line, column)}\n"
+    return f"{PROGRAM}:1:1: error: '{file}' file not found\n"
 
 
 def metal_names(text: str) -> str:
@@ -176,10 +178,10 @@ def _form(diagnostic: Diagnostic, lines: Lines) -> str:
         shown = written
     kind = "error" if diagnostic.kind == "fatal error" else diagnostic.kind
     head = f"{place.file}:{place.line}:{column}: {kind}: {metal_names(diagnostic.text)}\n"
-    return head if shown is None else f"{head}{shown}\n{_caret_under(shown, column)}\n"
+    return head if shown is None else f"{head}{shown}\n{caret_under(shown, column)}\n"
 
 
-def _caret_under(line: str, column: int) -> str:
+def caret_under(line: str, column: int) -> str:
     """A caret below this column; tabs stay tabs, so that it stands right at any width."""
     before = line.encode()[: column - 1].decode(errors="ignore")
     return "".join("\t" if letter == "\t" else " " for letter in before) + "^"

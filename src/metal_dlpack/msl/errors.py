@@ -1,5 +1,8 @@
 """What a kernel's way to machine code can end with: the source is at fault, or the compiler is."""
 
+#: The file that a source is called after, as Metal calls it.
+PROGRAM = "program_source"
+
 
 class SourceError(Exception):
     """The kernel's source does not compile.

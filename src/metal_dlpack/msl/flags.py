@@ -135,17 +135,14 @@ def _x86_level() -> str:
 @functools.cache
 def shim_hash() -> str:
     """Hash of all files of ours that clang reads, for keys."""
-    return _hash_of([os.path.join(top, name) for top in (INCLUDE, EMPTY) for name in _files_below(top)])
+    walks = (step for top in (INCLUDE, EMPTY) for step in os.walk(top))
+    return _hash_of([os.path.join(folder, name) for folder, _, names in walks for name in names])
 
 
 @functools.cache
 def translator_hash() -> str:
     """Hash of our modules, for keys of what they make of a source."""
     return _hash_of([entry.path for entry in os.scandir(FOLDER) if entry.name.endswith(".py")])
-
-
-def _files_below(top: Path) -> list[str]:
-    return [os.path.relpath(os.path.join(folder, name), top) for folder, _, names in os.walk(top) for name in names]
 
 
 def _hash_of(paths: list[str]) -> str:

@@ -67,7 +67,8 @@ def find(tokens: Tokens, declarations: list[Declaration], integers: Integers) ->
     asked = {words[at + 2] for at, word in enumerate(words) if word == _ASKS and words[at + 1] == "("}
     found = []
     for one in declarations:
-        if one.kind != OTHER or one.is_member or words[one.head_end] != ";":
+        name = one.name(tokens)
+        if one.kind != OTHER or one.is_member or words[one.head_end] != ";" or not name:
             continue
         for attribute in attributes.within(tokens, one.first, one.head_end):
             if attribute.name != "function_constant":
@@ -75,9 +76,16 @@ def find(tokens: Tokens, declarations: list[Declaration], integers: Integers) ->
             index = integers.value(attribute.arguments)
             if index is None:
                 raise source_error(tokens, attribute.at, "the index of a function constant is an integer constant")
-            name = one.name(tokens)
             found.append(FunctionConstant(name, _type(tokens, one, name), index, name not in asked, one))
     return found
+
+
+def refuse_unknown_type(tokens: Tokens, constant: FunctionConstant) -> None:
+    """Raise SourceError for what no value can be given to.  A typedef is not followed: only C++ finds it."""
+    scalar, _ = _scalar_and_count(constant.type)
+    if scalar not in _SCALARS and scalar not in _REALS:
+        text = f"the type '{constant.type}' of the function constant '{constant.name}' needs a Mac: without one it"
+        raise source_error(tokens, constant.declaration.first, f"{text} must be spelled as a scalar or a vector")
 
 
 #: What the linker misses if a kernel reads a constant without a value; its index follows.
@@ -118,16 +126,18 @@ def _type(tokens: Tokens, one: Declaration, name: str) -> str:
     return _PLAIN_NAMES.get(text, text)
 
 
+def _scalar_and_count(type_name: str) -> tuple[str, int]:
+    return (type_name[:-1], int(type_name[-1])) if type_name[-1:] in {"2", "3", "4"} else (type_name, 1)
+
+
 def _in_cpp(type_name: str, value: bytes) -> str:
-    scalar, count = (type_name[:-1], int(type_name[-1])) if type_name[-1:] in {"2", "3", "4"} else (type_name, 1)
+    scalar, count = _scalar_and_count(type_name)
     if scalar in _SCALARS:
         letter = _SCALARS[scalar]
         items = [_integer(scalar, item) for item in _unpacked(letter, count, value)]
-    elif scalar in _REALS:
+    else:
         letter, bits = _REALS[scalar]
         items = [f"__builtin_bit_cast({scalar}, {bits}({item}u))" for item in _unpacked(letter, count, value)]
-    else:
-        raise ValueError(f"a function constant of type {type_name} cannot be given a value")
     return items[0] if count == 1 else f"{type_name}({', '.join(items)})"
 
 

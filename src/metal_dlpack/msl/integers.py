@@ -71,11 +71,11 @@ def _constants(tokens: Tokens, declarations: list[Declaration]) -> list[tuple[st
 
 def _enumerators(tokens: Tokens, body: int) -> list[tuple[str, list[str]]]:
     words = tokens.words
-    found: list[tuple[str, list[str]]] = []
+    found = []
+    last_given, distance = ["0"], -1
     for first, end in tokens.split(body + 1, tokens.partner[body]):
+        distance += 1
         if first + 1 < end and words[first + 1] == "=":
-            value = words[first + 2 : end]
-        else:
-            value = [found[-1][0], "+", "1"] if found else ["0"]
-        found.append((words[first], value))
+            last_given, distance = words[first + 2 : end], 0
+        found.append((words[first], ["(", *last_given, ")", "+", str(distance)]))
     return found

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import cache, compiler
-from .errors import CompilerError, SourceError
+from .errors import PROGRAM, CompilerError, SourceError
 from .flags import translator_hash
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ def open_library(source: str, math: str = "fast") -> Library:
     with _lines_of_the_user(source):
         checked = translation.checked_text()
     found.check(checked, source)
-    functions = [Function(name, tuple(_constants(translation, kernel))) for name, kernel in translation.kernels.items()]
+    with _lines_of_the_user(source):
+        functions = [Function(name, tuple(_constants(translation, one))) for name, one in translation.kernels.items()]
     cache.write(key, json.dumps(functions).encode())
     return Library(source, math, functions, translation)
 
@@ -164,4 +165,4 @@ def _of_unbalanced(found: compiler.Compiler, preprocessed: str, source: str) -> 
         found.check("".join(without(re.split(r"(\w+)", preprocessed))), source)
     except SourceError as error:
         return error
-    return SourceError("program_source:1:1: error: a bracket has no partner\n")
+    return SourceError(f"{PROGRAM}:1:1: error: a bracket has no partner\n")

@@ -10,7 +10,8 @@ from .tokens import Tokens
 def source_error(tokens: Tokens, at: int, text: str) -> SourceError:
     """The error of the word at `at`."""
     file, line, column = tokens.place(at)
-    return SourceError(f"{file}:{line}:{column}: error: {text}\n{tokens.line(at)}\n{' ' * (column - 1)}^\n")
+    shown = tokens.line(at)
+    return SourceError(f"{file}:{line}:{column}: error: {text}\n{shown}\n{diagnostics.caret_under(shown, column)}\n")
 
 
 def of_the_user(error: SourceError, source: str) -> SourceError:

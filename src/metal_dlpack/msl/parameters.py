@@ -81,8 +81,8 @@ def _read(tokens: Tokens, first: int, end: int) -> _Written:
 def _name(declared: list[str]) -> str:
     """`x` of `float *x`, `float x[2]` and `float (&x)[2]`; nothing where there is a type alone."""
     end = len(declared)
-    if "(" in declared:
-        end = declared.index(")", declared.index("("))
+    if "(" in declared and ")" in declared:
+        end = declared.index(")")
     elif "[" in declared:
         end = declared.index("[")
     identifiers = [word for word in declared[:end] if word.isidentifier()]

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from .errors import PROGRAM
+
 _TOKEN = re.compile(
     r"""
     ((?:\s++|^\#[^\n]*+)*+)                      # the gap
-    ( [A-Za-z_$]\w*+
+    ( (?:[^\W\d]|\$)\w*+
     | "(?:\\.|[^"\\\n])*+" | '(?:\\.|[^'\\\n])*+'
     | \.?\d(?:[eEpP][+-]|'?[\w.])*+              # a number, with its suffix
     | :: | -> | << | [-+*/%&|^!=<>]= | && | \|\| | \+\+ | -- | . )?+
@@ -89,13 +91,13 @@ class Tokens:
         return [*ranges, (begin, end)] if begin < end else ranges
 
     def place(self, index: int) -> tuple[str, int, int]:
-        """File, line and column where a word stands."""
-        file, line, start = "program_source", 1, 0
+        """File, line and column where a word stands; the column in bytes, as clang counts."""
+        file, line, start = PROGRAM, 1, 0
         before = self._text_before(index)
         for found in _LINE.finditer(before):
             line, start = int(found[1]), found.end()
             file = re.sub(r"\\(.)", r"\1", found[2]) if found[2] is not None else file
-        column = len(before) - max(before.rfind("\n") + 1, start) + 1
+        column = len(before[max(before.rfind("\n") + 1, start) :].encode()) + 1
         return file, line + before.count("\n", start), column
 
     def line(self, index: int) -> str:

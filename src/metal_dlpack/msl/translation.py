@@ -29,7 +29,6 @@ from .tokens import Tokens
 
 _SPELLS_LINKAGE = {"inline", "static", "constexpr", "extern", "friend", "METAL_FUNC"}
 _PRAGMA = re.compile(r"^#pragma (METAL\b[^\n]*|unroll\b *\(? *(?!\d+\b)\w[^\n]*)", re.MULTILINE)
-_CONTRACT = re.compile(r"^#pragma METAL (fp contract\b)", re.MULTILINE)
 
 
 class Translation:
@@ -49,7 +48,10 @@ class Translation:
         self._bound: dict[int, list[Parameter]] = {}
 
     def constants_of(self, kernel: Kernel) -> list[FunctionConstant]:
-        """The function constants that a kernel can reach, through whatever it names."""
+        """The function constants that a kernel can reach, through whatever it names.
+
+        Raises SourceError for one that no value can be given to.
+        """
         if not self.constants:
             return []
         reached: set[str] = set()
@@ -58,7 +60,10 @@ class Translation:
             reached |= ahead
             named = {word for name in ahead for one in self._by_name.get(name, []) for word in self._mentions(one)}
             ahead = named - reached
-        return [constant for constant in self.constants if constant.name in reached]
+        found = [constant for constant in self.constants if constant.name in reached]
+        for constant in found:
+            function_constants.refuse_unknown_type(self._source, constant)
+        return found
 
     def checked_text(self) -> str:
         """Everything that a compiler can check before a kernel is asked for: all but templates' insides."""
@@ -97,7 +102,7 @@ class Translation:
         kernel = self.kernels[name]
         self._refuse_what_is_not_supported(kernel)
         file, line, _ = self._source.place(kernel.at)
-        return f"#line {line} {json.dumps(file)}\n{_image(kernel, self._binders(kernel.declaration))}"
+        return f"#line {line} {_string(file)}\n{_image(kernel, self._binders(kernel.declaration))}"
 
     def _binders(self, function: Declaration) -> list[Parameter]:
         assert function.parameters is not None
@@ -147,9 +152,7 @@ class Translation:
         swizzles.rewrite(tokens, stay)
         address_spaces.erase(tokens, stay)
         threadgroup_variables.rewrite(tokens, [one for one in variables if tokens.words[one.end]])
-        tokens.gaps = [
-            _PRAGMA.sub("", _CONTRACT.sub(r"#pragma clang \1", gap)) if "#pragma" in gap else gap for gap in tokens.gaps
-        ]
+        tokens.gaps = [_PRAGMA.sub("", gap) if "#pragma" in gap else gap for gap in tokens.gaps]
         return tokens
 
 
@@ -172,6 +175,11 @@ def _drop_body(tokens: Tokens, one: Declaration) -> None:
     tokens.words[one.body] = ";"
 
 
+def _string(text: str) -> str:
+    """In quotes, as C++ has it: letters of any alphabet stay, because JSON's escapes for some are not C++'s."""
+    return json.dumps(text, ensure_ascii=False)
+
+
 def _image(kernel: Kernel, parameters: list[Parameter]) -> str:
     namespaces = kernel.declaration.namespaces if kernel.instantiation is None else kernel.instantiation.namespaces
     opened = "".join(f"namespace {name} {{ " for name in namespaces)
@@ -179,7 +187,7 @@ def _image(kernel: Kernel, parameters: list[Parameter]) -> str:
     types = " ".join(f"typedef {one.binder} softmetal_binder_{nth};" for nth, one in enumerate(parameters))
     path = "".join(f"{name}::" for name in namespaces)
     whole = "" if namespaces else "::"  # a kernel `transpose`, beside Metal's own
-    names = ", ".join(json.dumps(one.name) for one in parameters) or "nullptr"
+    names = ", ".join(_string(one.name) for one in parameters) or "nullptr"
     binders = [f"{path}softmetal_binder_{nth}" for nth in range(len(parameters))]
     arguments = ", ".join([f"{path}softmetal_kernel", *binders])
     return (

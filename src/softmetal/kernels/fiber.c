@@ -138,14 +138,6 @@ soft_fiber_make(soft_fiber *fiber)
 }
 
 void
-soft_fiber_free(soft_fiber *fiber)
-{
-    size_t guard_nbytes = (size_t)sysconf(_SC_PAGESIZE);
-    munmap(fiber->stack - guard_nbytes, guard_nbytes + SOFT_FIBER_STACK_NBYTES);
-    fiber->stack = NULL;
-}
-
-void
 soft_fiber_prepare(soft_fiber *fiber, unsigned number, soft_fiber_entry *entry, void *context)
 {
     unsigned colour = (number + number / LINES_OF_PAGE) % LINES_OF_PAGE;

@@ -7,7 +7,7 @@
  *
  * Without the colour the tops of all stacks would share a few sets of the CPU's cache.
  *
- * Owns:    the memory of the stack, until soft_fiber_free.
+ * Owns:    the memory of the stack, for ever.
  * Calls:   the system.
  * Threads: a fiber runs on one OS thread at a time.
  */
@@ -39,7 +39,6 @@ typedef void soft_fiber_entry(void *context); /* never returns */
 
 /* Give it a stack.  False: the system has no memory, or too many pieces of it. */
 bool soft_fiber_make(soft_fiber *fiber);
-void soft_fiber_free(soft_fiber *fiber);
 /* The next switch to it calls entry(context); whatever ran on it is forgotten. */
 void soft_fiber_prepare(soft_fiber *fiber, unsigned number, soft_fiber_entry *entry,
                         void *context);

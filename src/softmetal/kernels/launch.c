@@ -143,9 +143,14 @@ static uint64_t
 count_groups(const soft_launch *launch, char *error, size_t error_nbytes)
 {
     uint64_t threads = 1, groups = 1;
+    bool is_countable = true;
     for (int axis = 0; axis < 3; axis++) {
         threads *= launch->group[axis];
-        groups *= launch->groups[axis];
+        is_countable &= !__builtin_mul_overflow(groups, launch->groups[axis], &groups);
+    }
+    if (!is_countable) {
+        snprintf(error, error_nbytes, "The grid has 2^64 threadgroups or more.");
+        return 0;
     }
     if (threads == 0 || threads > SOFT_MOST_THREADS) {
         snprintf(error, error_nbytes,

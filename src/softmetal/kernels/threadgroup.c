@@ -450,6 +450,9 @@ soft_threadgroup_run(soft_threadgroup *group, soft_run *run, uint64_t first, uin
     group->end_group = first + count;
     group->memory.is_checked = run->is_checked;
     group->memory.is_poisoned = run->is_poisoned;
+    if (!run->is_straight && !(begin_group(group) && choose_thread(group))) {
+        return false; /* another OS thread has stopped the run */
+    }
     soft_fiber *fiber = take_fiber(group);
     if (fiber == NULL) {
         set_text(run, "A kernel cannot run: there is no memory for its stack.");
@@ -457,7 +460,7 @@ soft_threadgroup_run(soft_threadgroup *group, soft_run *run, uint64_t first, uin
     }
     running = group;
     group->current = fiber;
-    if (!run->is_straight && begin_group(group) && choose_thread(group)) {
+    if (!run->is_straight) {
         begin_thread(group, fiber);
         if (run->is_checked) {
             tell_checker(group);

@@ -1,0 +1,42 @@
+"""The notebooks of examples/ run from top to bottom.  `make notebooks` runs them in JupyterLab, in a browser."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from places import ROOT, SUPPORT
+
+pytestmark = [pytest.mark.needs_numpy, pytest.mark.needs_torch, pytest.mark.needs_mlx, pytest.mark.needs_kernels]
+
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+
+#: What the cells print, of what the text beside them promises.
+SAID = {
+    "model_file": ["(device(type='mps', index=0), True)", "(2.0, 1.0)", "tensor  █", "('private', 256000)"],
+    "share": ["(device(type='mps', index=0), True)", "42.0 42.0", "corner  ·", "asarray: list has no memory to share"],
+    "softmax_kernel": ["program_source 3 12 ", "device(type='mps', index=0)", "True"],
+    "streams": ["np.float32(1e+06)", ", True)", "6.0", "[5.0, 5.0, 5.0, 5.0]", "twice: argument 'x'"],
+}
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs(notebook):
+    done = subprocess.run(
+        [sys.executable, SUPPORT / "notebook_child.py", notebook],
+        env=os.environ | {"IPYTHONDIR": os.devnull},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    assert [text for text in SAID[notebook.stem] if text not in done.stdout] == []
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_kept_without_output(notebook):
+    cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
+    assert [cell for cell in cells if cell["outputs"] or cell["execution_count"]] == []
+    assert NOTEBOOKS  # else this and the others were asked of nothing
