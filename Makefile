@@ -36,7 +36,7 @@ help:
 	@echo 'make settings  the tests that use the GPU under each reading of what Metal leaves open'
 	@echo 'make bench     the benchmarks'
 	@echo 'make instructions  counts what each hot call executes: at most 3 % more than benchmarks/instructions.json'
-	@echo 'make docs      the reference, written to build/reference.md, and docs/inside/protocol.md'
+	@echo 'make docs      the site, written to build/site, and docs/inside/protocol.md'
 	@echo 'make notebooks the notebooks of examples/ in JupyterLab and Chromium, light and dark; pictures in build/notebooks'
 	@echo 'make clean     remove what was built;  make distclean: .venv as well'
 
@@ -121,9 +121,12 @@ model: build
 soak: build
 	$(PY) tools/soak.py $(ARGS)
 
-docs: build
-	$(PY) tools/reference.py build/reference.md
+# Without the frameworks: Sphinx asks the module for its docstrings.
+docs: $(VENV)/docs.stamp
+	@$(PY) setup.py -q build_ext --inplace
 	$(PY) tools/protocol.py
+	$(PY) -m sphinx -q --fail-on-warning --keep-going --doctree-dir build/doctrees docs build/site
+	@echo build/site/index.html
 
 notebooks: $(VENV)/notebooks.stamp build
 	$(PY) tools/notebooks.py $(ARGS)

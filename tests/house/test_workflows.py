@@ -91,8 +91,9 @@ def test_macs_run_under_metals_validation_and_keep_the_answers():
     assert asked["if"] == kept["if"] == "${{ !cancelled() }}", "a failing test does not take the answers along"
 
 
-def test_an_action_is_one_commit_and_says_which_version_it_is():
-    uses = re.findall(r"uses: *(.*)", TEXT)
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yml")), ids=lambda path: path.name)
+def test_an_action_is_one_commit_and_says_which_version_it_is(path):
+    uses = re.findall(r"uses: *(.*)", path.read_text())
     assert uses
     for action in uses:
         assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), action
@@ -104,6 +105,20 @@ def test_a_job_may_only_read_and_ends():
         assert job["permissions"] == {"contents": "read"}, name
         assert 0 < job["timeout-minutes"] <= 90, name
         assert job["steps"][0]["with"] == {"persist-credentials": False}, name
+
+
+def test_the_site_is_built_on_each_push_and_published_of_main_alone():
+    """Only the job that publishes may write, and it runs nothing but that."""
+    workflow = yaml.safe_load((FOLDER / "docs.yml").read_text())
+    build, publish = workflow["jobs"]["build"], workflow["jobs"]["publish"]
+    assert workflow["permissions"] == {}
+    assert build["permissions"] == {"contents": "read"}
+    assert publish["permissions"] == {"pages": "write", "id-token": "write"}
+    assert [step["run"] for step in build["steps"] if "run" in step] == ["make docs"]
+    assert [step["uses"].partition("@")[0] for step in publish["steps"]] == ["actions/deploy-pages"]
+    (uploaded,) = [step for step in build["steps"] if "upload" in step.get("uses", "")]
+    assert uploaded["if"] == publish["if"] == "github.ref == 'refs/heads/main' && github.event.repository.has_pages"
+    assert f" {uploaded['with']['path']}\n" in (ROOT / "Makefile").read_text()
 
 
 def test_a_device_that_ends_the_process_cannot_do_it():

@@ -1,0 +1,50 @@
+"""The site: `make docs` builds it from docs/, the docstrings and the repository's own pages."""
+
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+sys.path[:0] = [str(DOCS.parent / "tools"), str(DOCS.parent / "src")]
+
+import site_docstrings  # noqa: E402
+import site_links  # noqa: E402
+
+import metal_dlpack  # noqa: E402
+
+project = "metal_dlpack"
+author = "the authors of metal_dlpack"
+release = metal_dlpack.__version__
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+
+myst_heading_anchors = 4
+
+smartquotes = False
+add_module_names = False
+autodoc_member_order = "groupwise"
+autodoc_typehints = "none"
+
+html_theme = "furo"
+pygments_dark_style = "github-dark"  # furo's own underlines the names of modules
+html_title = f"metal_dlpack {release}"
+html_copy_source = False
+html_show_copyright = False
+html_show_sphinx = False
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+
+
+def page_was_read(app, docname, content):
+    page = Path(app.env.doc2path(docname))
+    content[0] = site_links.for_the_site(content[0], page, page)
+
+
+def include_was_read(app, path, _parent, content):
+    """`_parent` is a page's name without its folder; the page that is read is the environment's."""
+    page = Path(app.env.doc2path(app.env.docname))
+    content[0] = site_links.for_the_site(content[0], (DOCS / path).resolve(), page)
+
+
+def setup(app):
+    app.connect("source-read", page_was_read)
+    app.connect("include-read", include_was_read)
+    app.connect("autodoc-process-docstring", site_docstrings.process)

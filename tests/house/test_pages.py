@@ -1,0 +1,196 @@
+"""Every page: its code runs as it stands there, top to bottom; its commands, links and names exist."""
+
+import ast
+import contextlib
+import doctest
+import importlib
+import re
+import tomllib
+
+import page_names
+import pytest
+from places import ROOT
+from recipes import blocks, pages, without_blocks
+
+PAGES = pages()
+#: Module of `page_names.MODULES`, or of an import: the marker.
+MARKERS = {"jax": "jax", "mlx": "mlx", "numpy": "numpy", "torch": "torch", "tvm_ffi": "tvm", "ml_dtypes": "ml_dtypes"}
+MARKS = ("", "not run", "run by", "needs", "printed")
+#: Of these nothing is run: pictures, output, commands.
+WORDS = ("", "text", "sh", "console")
+
+
+# ---- Python ----
+
+
+def names_in(code):
+    """The names that the code uses, and the modules that it imports."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Name):
+            yield page_names.MODULES.get(node.id, "").partition(".")[0]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield (node.module or "").partition(".")[0]
+
+
+def python_of(block):
+    """The code alone, where the block is a session with `>>>`."""
+    if not block.text.startswith(">>>"):
+        return block.text
+    return "".join(example.source for example in doctest.DocTestParser().get_examples(block.text))
+
+
+def needs_of(code):
+    found = {MARKERS.get(name) for block in code if block.is_run for name in names_in(python_of(block))}
+    compiles = any(re.search(r"md\.(kernel|Library)\(", block.text) for block in code)
+    return {f"needs_{name}" for name in found if name} | ({"needs_kernels"} if compiles else set())
+
+
+def cases():
+    """Each page with what runs everywhere, and once more whole where some of it needs a machine of its own."""
+    for page in PAGES:
+        code = [block for block in blocks(page) if block.is_run or block.mark == "printed"]
+        special = frozenset().union(*(block.needs for block in code))
+        for more in {frozenset(), special}:
+            kept = [block for block in code if block.needs <= more]
+            if any(block.is_run for block in kept) and any(block.needs == more for block in kept):
+                marks = [getattr(pytest.mark, name) for name in sorted(needs_of(kept) | more)]
+                yield pytest.param(page, kept, marks=marks, id="-".join([page, *sorted(more)]))
+
+
+def modules_of(block):
+    """Pages do not repeat the imports in each fragment."""
+    used = {node.id for node in ast.walk(ast.parse(python_of(block))) if isinstance(node, ast.Name)}
+    return {name: importlib.import_module(page_names.MODULES[name]) for name in used & page_names.MODULES.keys()}
+
+
+def run(page, block, names):
+    """With the page's own line numbers, for tracebacks."""
+    if block.text.startswith(">>>"):
+        test = doctest.DocTestParser().get_doctest(block.text, names, page, page, block.line - 1)
+        failed, _ = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, clear_globs=False)
+        assert not failed
+        names.update(test.globs)
+    else:
+        exec(compile("\n" * (block.line - 1) + block.text, page, "exec"), names)
+
+
+def without_places(printed):
+    """What was printed, but for where the memory happens to be."""
+    lines = (line.rstrip() for line in re.sub(r"0x[0-9a-f]+", "0x...", printed).splitlines())
+    return "\n".join(lines).strip()
+
+
+@pytest.mark.needs_no_sanitizer
+@pytest.mark.parametrize(("page", "code"), list(cases()))
+def test_the_code_of_a_page_runs_from_top_to_bottom(page, code, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    setup = getattr(page_names, page.removeprefix("docs/").removesuffix(".md").replace("/", "_").lower(), None)
+    with contextlib.contextmanager(setup)() if setup else contextlib.nullcontext({}) as names:
+        names["__name__"] = "page"
+        for block in code:
+            if block.is_run:
+                names.update({**modules_of(block), **names})
+                run(page, block, names)
+            else:
+                assert without_places(capsys.readouterr().out) == without_places(block.text), f"{page}:{block.line}"
+
+
+# ---- other languages ----
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_block_is_run_or_says_why_not(page):
+    for block in blocks(page):
+        where = f"{page}:{block.line}"
+        assert block.mark in MARKS, where
+        if block.mark == "not run":
+            assert len(block.words) > 10, where
+        elif block.mark == "run by":
+            assert page.rpartition("/")[2] in (ROOT / block.words).read_text(), where
+        elif block.language == "toml":
+            tomllib.loads(block.text)
+        else:
+            assert block.language in ("python", *WORDS), where
+
+
+# ---- commands ----
+
+MAKEFILE = (ROOT / "Makefile").read_text()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def check_make(words):
+    for target in (word for word in words if re.fullmatch(r"[a-z][\w-]*", word)):
+        assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), target
+
+
+def check_python(words):
+    """A module that is there, or a file."""
+    if words[:1] == ["-m"]:
+        assert importlib.util.find_spec(words[1].partition(".")[0]), words[1]
+    elif words and words[0].endswith(".py"):
+        assert (ROOT / words[0]).is_file(), words[0]
+
+
+def check_pip(words):
+    extras = PROJECT["project"]["optional-dependencies"]
+    for extra in re.findall(r"metal_dlpack\[(\w+)\]", " ".join(words)):
+        assert extra in extras, extra
+
+
+COMMANDS = {"make": check_make, "python": check_python, "python3": check_python, "pip": check_pip}
+#: Others' programs.
+OTHERS = {"apt-get", "cc", "export", "git", "sudo", "taskset", "pre-commit", "xcode-select", "cd", "grep"}
+
+
+def commands(page):
+    """(line, its words) of each command in blocks and in lines that are set in by four."""
+    for block in blocks(page):
+        if block.language in WORDS:
+            for line in block.text.splitlines():
+                yield block.language, re.sub(r"^\$ |(?<=\S)  +.*", "", line).split()
+    for line in re.findall(r"^ {4}(\S.*)$", without_blocks(page), re.MULTILINE):
+        yield "", line.split()
+    for code in re.findall(r"`(make [^`]*)`", without_blocks(page)):
+        yield "", code.split()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_commands_of_a_page_exist(page):
+    for language, (first, *words) in ((language, words) for language, words in commands(page) if words):
+        if first in COMMANDS:
+            COMMANDS[first](words)
+        else:
+            assert language not in ("sh", "console") or first in OTHERS, f"{page}: {first}"
+
+
+# ---- links and names ----
+
+
+def anchors(path):
+    """The headings of a page as GitHub and the site name them."""
+    found = []
+    text = re.sub(r"^( *)```.*?^\1```$", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+    for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
+        slug = re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()).replace(" ", "-")
+        found.append(f"{slug}-{found.count(slug)}" if slug in found else slug)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_files_and_headings_that_a_page_links_to_exist(page):
+    for target in re.findall(r"\]\((?![a-z]+:)([^)\s]+)\)", without_blocks(page)):
+        path, _, anchor = target.partition("#")
+        path = (ROOT / page).parent / path if path else ROOT / page
+        assert path.exists(), target
+        assert not anchor or anchor in anchors(path), target
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])  # that knows older ones
+def test_the_names_that_a_page_uses_exist(page):
+    import metal_dlpack as md
+
+    for name in re.findall(r"(?<![\w./])md\.(\w+)", (ROOT / page).read_text()):
+        assert hasattr(md, name), name

@@ -1,0 +1,156 @@
+"""The site: it builds without a warning, holds every page and every public name, and shows docstrings as they are meant."""
+
+import html
+import importlib.util
+import re
+import subprocess
+import sys
+
+import pytest
+from places import DOCS, ROOT, TOOLS
+from public_surface import functions, members
+
+import metal_dlpack as md
+
+pytestmark = pytest.mark.needs_no_sanitizer
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, TOOLS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    for needed in ("sphinx", "myst_parser", "furo"):
+        pytest.importorskip(needed)
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", str(DOCS), str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return folder
+
+
+def anchors(site):
+    """The ids of all that the reference describes."""
+    return {
+        anchor
+        for page in (site / "reference").glob("*.html")
+        for anchor in re.findall(r' id="([^"]+)"', page.read_text())
+    }
+
+
+def shown(site, page):
+    """The words of a page."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", "", (site / page).read_text())).split())
+
+
+def test_every_page_is_on_the_site(site):
+    pages = {path.relative_to(DOCS).with_suffix(".html") for path in DOCS.rglob("*.md")}
+    assert {page for page in pages if not (site / page).exists()} == set()
+    assert "Folders are floors" in shown(site, "inside/architecture.html")
+
+
+def test_every_public_name_has_an_anchor(site):
+    names = {f"metal_dlpack.{name}" for name in dir(md) if not name.startswith("_")}
+    names |= {f"metal_dlpack.{name}" for name in functions()}
+    names |= {f"metal_dlpack.{name}" for name in members() if not name.rpartition(".")[2].startswith("_")}
+    names |= {f"metal_dlpack.Array.{name}" for name in ("__dlpack__", "__dlpack_device__", "__metal_stream__")}
+    found = anchors(site)
+    assert len(names) > 200
+    assert {name for name in names if name not in found and not name.startswith("metal_dlpack._")} == set()
+
+
+def test_the_words_of_a_docstring_are_on_the_site(site):
+    """Signature, parameters and what follows the sections, each once."""
+    text = shown(site, "reference/arrays.html")
+    assert "from_dlpack(x, /, *, device=None, copy=None, stream=None)" in text
+    assert "Import anything that speaks DLPack, without a copy where that is possible." in text
+    assert "__dlpack_device__()" in text
+    assert "Write the items of src into this array." in text
+
+
+DOCSTRING = """Write the items of `src`.
+
+Parameters
+----------
+src : Array, or *what* speaks DLPack
+    Of the same type; see docs/memory.md.
+a : int
+b : int
+    Both of `a[...]
+    = x`.
+
+Raises
+------
+ValueError
+    copy_ fails.
+MemoryError
+
+Memory: none.
+
+    indented
+"""
+
+RST = """Write the items of ``src``.
+
+:Parameters:
+
+   ``src`` : Array, or \\*what\\* speaks DLPack
+      Of the same type; see :doc:`/memory`.
+   ``a`` : int; ``b`` : int
+      Both of ``a[...]
+      = x``.
+
+:Raises:
+
+   ``ValueError``
+      copy\\_ fails.
+   ``MemoryError``
+      \\\x20
+
+Memory: none.
+
+::
+
+    indented
+"""
+
+
+def test_a_docstring_becomes_restructured_text_that_looks_the_same():
+    assert "\n".join(load("site_docstrings").converted(DOCSTRING.splitlines())) == RST
+
+
+def test_links_of_a_page_are_those_of_the_site(monkeypatch):
+    links = load("site_links")
+    text = "[a](../ARCHITECTURE.md#threads) [b](memory.md#x) [c](../examples/share.py) [d](https://e.f) ![g](inside/costs.svg)"
+    fence = "\n```\n[h](../README.md)\n```\n"
+    source = DOCS / "files.md"
+
+    def converted(page):
+        return links.for_the_site(text + fence, source, page)
+
+    monkeypatch.setattr(links, "REPOSITORY", "https://host/owner/name")
+    there = (
+        "[a](inside/architecture.md#threads) [b](memory.md#x) [c](https://host/owner/name/blob/main/examples/share.py)"
+    )
+    rest = " [d](https://e.f) ![g](inside/costs.svg)" + fence
+    assert converted(source) == there + rest
+    assert converted(DOCS / "inside" / "x.md").startswith("[a](architecture.md#threads) [b](../memory.md#x) ")
+    monkeypatch.setattr(links, "REPOSITORY", "")
+    assert converted(source) == "[a](inside/architecture.md#threads) [b](memory.md#x) c" + rest
+
+
+def test_every_page_is_in_a_table_of_contents():
+    """Sphinx says so too: here without building."""
+    found = {"index"}
+    for page in DOCS.rglob("*.md"):
+        for tree in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text(), re.DOTALL):
+            for entry in (line for line in tree.splitlines() if line and not line.startswith(":")):
+                paths = page.parent.glob(f"{entry}.md")
+                names = {str(path.relative_to(DOCS).with_suffix("")) for path in paths}
+                assert names, f"{page}: {entry}"
+                found |= names
+    assert found == {str(path.relative_to(DOCS).with_suffix("")) for path in DOCS.rglob("*.md")}

@@ -1,0 +1,53 @@
+"""The links of the pages, for the site: docs/conf.py calls this for each page that Sphinx reads.
+
+Pages link as a reader of the repository wants it: to files beside them, to README.md, to a source file.  On the site a
+page stands for each file of `PAGES`, and what is no page is a link to the repository that METAL_DLPACK_REPOSITORY
+names (https://host/owner/name); where it is not set, the words stay without a link.
+"""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+REPOSITORY = os.environ.get("METAL_DLPACK_REPOSITORY", "").rstrip("/")
+#: What the site shows of the repository's root, and as which page.
+PAGES = {
+    ROOT / "README.md": DOCS / "index.md",
+    ROOT / "ARCHITECTURE.md": DOCS / "inside" / "architecture.md",
+    ROOT / "CONTRIBUTING.md": DOCS / "inside" / "contributing.md",
+    ROOT / "CHANGELOG.md": DOCS / "changelog.md",
+}
+FENCE = re.compile(r"^( *(?:```+|~~~+)).*?^\1[ ]*$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((?![a-z]+:|#|<)([^)\s]+)\)")
+
+
+def outside_code(text: str, change: Callable[[str], str]) -> str:
+    """The text with `change` made to all of it but fenced code."""
+    parts, end = [], 0
+    for fence in FENCE.finditer(text):
+        parts += [change(text[end : fence.start()]), fence[0]]
+        end = fence.end()
+    return "".join([*parts, change(text[end:])])
+
+
+def for_the_site(text: str, source: Path, page: Path) -> str:
+    """The text of `source`, with its links as `page` of the site needs them.
+
+    A link to a file that is missing stays as it is: Sphinx then says so.
+    """
+
+    def link(match: re.Match[str]) -> str:
+        words, (path, mark, anchor) = match[1], match[2].partition("#")
+        target = (source.parent / path).resolve()
+        if not target.exists() or not target.is_relative_to(ROOT):
+            return match[0]
+        shown = PAGES.get(target, target)
+        if shown.is_relative_to(DOCS) and not (anchor and path.endswith("README.md")):
+            return f"[{words}]({os.path.relpath(shown, page.parent)}{mark}{anchor})"
+        kind = "tree" if target.is_dir() else "blob"
+        return f"[{words}]({REPOSITORY}/{kind}/main/{target.relative_to(ROOT)}{mark}{anchor})" if REPOSITORY else words
+
+    return outside_code(text, lambda part: LINK.sub(link, part))
