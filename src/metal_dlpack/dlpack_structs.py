@@ -12,11 +12,12 @@ __all__ = [
     "IS_COPIED",
     "IS_PADDED",
     "LEGACY_NAME",
-    "VERSIONED_NAME",
     "READ_ONLY",
+    "VERSIONED_NAME",
     "Legacy",
     "Tensor",
     "Versioned",
+    "capsule_destructor",
     "capsule_name",
     "capsule_pointer",
     "new_capsule",
@@ -74,6 +75,7 @@ def _function(name: str, result: Any, *arguments: Any) -> Any:
 new_capsule = _function("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 capsule_name = _function("PyCapsule_GetName", ctypes.c_char_p, ctypes.py_object)
 capsule_pointer = _function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+capsule_destructor = _function("PyCapsule_GetDestructor", ctypes.c_void_p, ctypes.py_object)
 _set_name = _function("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
 
 

@@ -28,7 +28,9 @@ def parser() -> argparse.ArgumentParser:
         "or a rule does not exist. Advice (should, recommended) changes nothing.",
     )
     names = f"{', '.join(LIBRARIES)}, or module:attribute for a Library of yours"
-    parser.add_argument("--producer", action="append", default=[], metavar="NAME", help=f"judge its __dlpack__: {names}")
+    parser.add_argument(
+        "--producer", action="append", default=[], metavar="NAME", help=f"judge its __dlpack__: {names}"
+    )
     parser.add_argument("--consumer", action="append", default=[], metavar="NAME", help="judge its from_dlpack")
     parser.add_argument("--rule", action="append", metavar="NAME", help="try this rule only; may be repeated")
     parser.add_argument("--timeout", type=float, default=CASE_TIMEOUT_S, metavar="S", help="seconds for a case")

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from metal_dlpack.dlpack_structs import IS_COPIED, IS_PADDED, READ_ONLY
 
-from ..dlpack_structs import IS_COPIED, IS_PADDED, READ_ONLY
 from .libraries import Library
 from .producer_cases import NEWEST, SAMPLE, array_of, expect, need, newest, refusal, versioned
-from .rules import DLPACK, HEADER, MUST, SHOULD, Absent, Broken, Rule, rule
+from .rules import DLPACK, HEADER, MUST, SHOULD, Absent, Broken, Rules
 from .taken import readable, take
 
 __all__ = ["RULES"]
 
-RULES: list[Rule] = []
+RULES = Rules("producer")
 
 
-def producer(name: str, level: Any, says: str, source: Any) -> Any:
-    return rule(RULES, "producer", name, level, says, source)
-
-
-@producer("copy-none", MUST, "copy=None reuses the memory where that is possible.", DLPACK("copy"))
+@RULES.add("copy-none", MUST, "copy=None reuses the memory where that is possible.", DLPACK("copy"))
 def copy_none(library: Library) -> str:
     array = array_of(library)
     first, second = take(array, **newest(array)), take(array, **newest(array))
@@ -30,25 +25,24 @@ def copy_none(library: Library) -> str:
     return "two tensors of one array have one address"
 
 
-@producer("copy-false", MUST, "copy=False never copies.", DLPACK("copy"))
+@RULES.add("copy-false", MUST, "copy=False never copies.", DLPACK("copy"))
 def copy_false(library: Library) -> str:
     array = array_of(library)
     need(array, "copy")
-    first = take(array, **newest(array))
     try:
-        second = take(array, copy=False, **newest(array))
+        first, second = (take(array, copy=False, **newest(array)) for _ in range(2))
     except BufferError as error:
         return refusal(error)
     except Exception as error:
         raise Broken(f"no BufferError: {refusal(error)}") from None
     if first.pointer != second.pointer:
-        raise Broken("the tensor lies on other memory")
+        raise Broken("two tensors of one array lie on different memory")
     first.delete()
     second.delete()
     return "the memory is the array's"
 
 
-@producer("copy-true", MUST, "copy=True always copies.", DLPACK("copy"))
+@RULES.add("copy-true", MUST, "copy=True always copies.", DLPACK("copy"))
 def copy_true(library: Library) -> str:
     array = array_of(library)
     need(array, "copy")
@@ -65,7 +59,7 @@ def copy_true(library: Library) -> str:
     return "the tensor has memory of its own"
 
 
-@producer("copy-flag", MUST, "A copy has the flag IS_COPIED.", DLPACK("copy"))
+@RULES.add("copy-flag", MUST, "A copy has the flag IS_COPIED.", DLPACK("copy"))
 def copy_flag(library: Library) -> str:
     array = array_of(library)
     need(array, "copy")
@@ -83,7 +77,7 @@ def copy_flag(library: Library) -> str:
     return "it is set"
 
 
-@producer("shared-flag", MUST, "Memory that is shared has not the flag IS_COPIED.", HEADER("IS_COPIED"))
+@RULES.add("shared-flag", MUST, "Memory that is shared has not the flag IS_COPIED.", HEADER("IS_COPIED"))
 def shared_flag(library: Library) -> str:
     array = array_of(library)
     first, second = versioned(array, **readable(array)), versioned(array, **readable(array))
@@ -96,7 +90,7 @@ def shared_flag(library: Library) -> str:
     return "it is not set"
 
 
-@producer("flags", SHOULD, "Flags that DLPack does not define are 0.", HEADER("DLManagedTensorVersioned.flags"))
+@RULES.add("flags", SHOULD, "Flags that DLPack does not define are 0.", HEADER("DLManagedTensorVersioned.flags"))
 def flags_known(library: Library) -> str:
     taken = versioned(array_of(library))
     unknown = taken.flags & ~(READ_ONLY | IS_COPIED | IS_PADDED)
@@ -106,7 +100,7 @@ def flags_known(library: Library) -> str:
     return f"the flags are {taken.flags:#x}"
 
 
-@producer(
+@RULES.add(
     "read-only",
     MUST,
     "The tensor of an array that may not be written has the flag READ_ONLY.",

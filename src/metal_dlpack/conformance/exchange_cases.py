@@ -6,22 +6,19 @@ import ctypes
 import gc
 from typing import Any
 
-from ..dlpack_structs import Tensor, Versioned
+from metal_dlpack.dlpack_structs import Tensor, Versioned
+
 from . import exchange_table
 from .exchange_table import header_of, table_of
 from .libraries import Library
 from .offers import Offer
 from .producer_cases import SAMPLE, array_of, expect, flat, refusal
-from .rules import HEADER, MUST, SHOULD, Absent, Broken, Rule, rule
+from .rules import HEADER, MUST, SHOULD, Absent, Broken, Rules
 from .taken import DELETER, HOST_KINDS, address_of, items_of, strides_of
 
 __all__ = ["RULES"]
 
-RULES: list[Rule] = []
-
-
-def producer(name: str, level: Any, says: str, place: str) -> Any:
-    return rule(RULES, "producer", name, level, says, HEADER(place))
+RULES = Rules("producer")
 
 
 def delete(managed: Versioned) -> None:
@@ -29,11 +26,11 @@ def delete(managed: Versioned) -> None:
         DELETER(managed.deleter)(ctypes.addressof(managed))
 
 
-@producer(
+@RULES.add(
     "table-on-type",
     MUST,
     "The type has a capsule named dlpack_exchange_api, the same table each time.",
-    "DLPackExchangeAPI",
+    HEADER("DLPackExchangeAPI"),
 )
 def table_on_type(library: Library) -> str:
     kind = type(array_of(library))
@@ -42,11 +39,11 @@ def table_on_type(library: Library) -> str:
     return f"version {first.version[0]}.{first.version[1]}"
 
 
-@producer(
+@RULES.add(
     "table-chain",
     MUST,
     "prev_api leads to older versions and ends with NULL.",
-    "DLPackExchangeAPIHeader.prev_api",
+    HEADER("DLPackExchangeAPIHeader.prev_api"),
 )
 def table_chain(library: Library) -> str:
     header = header_of(type(array_of(library)))
@@ -59,11 +56,11 @@ def table_chain(library: Library) -> str:
     return " → ".join(f"{major}.{minor}" for major, minor in versions)
 
 
-@producer(
+@RULES.add(
     "table-functions",
     MUST,
     "No function of the table is NULL, but dltensor_from_py_object_no_sync may be.",
-    "DLPackExchangeAPI",
+    HEADER("DLPackExchangeAPI"),
 )
 def table_functions(library: Library) -> str:
     table = table_of(type(array_of(library)))
@@ -73,11 +70,11 @@ def table_functions(library: Library) -> str:
     return "all four are there"
 
 
-@producer(
+@RULES.add(
     "table-export",
     MUST,
     "managed_tensor_from_py_object_no_sync gives a tensor of version 1 that the caller owns.",
-    "DLPackManagedTensorFromPyObjectNoSync",
+    HEADER("DLPackManagedTensorFromPyObjectNoSync"),
 )
 def table_export(library: Library) -> str:
     array = array_of(library)
@@ -92,11 +89,11 @@ def table_export(library: Library) -> str:
     return "the tensor outlives the array"
 
 
-@producer(
+@RULES.add(
     "table-import",
     MUST,
     "managed_tensor_to_py_object_no_sync steals the tensor and makes an array of the library's.",
-    "DLPackManagedTensorToPyObjectNoSync",
+    HEADER("DLPackManagedTensorToPyObjectNoSync"),
 )
 def table_import(library: Library) -> str:
     kind = type(array_of(library))
@@ -118,11 +115,11 @@ def table_import(library: Library) -> str:
     return "the deleter was called once"
 
 
-@producer(
+@RULES.add(
     "table-borrow",
     MUST,
     "dltensor_from_py_object_no_sync, if there, lends what the owned tensor has.",
-    "DLPackDLTensorFromPyObjectNoSync",
+    HEADER("DLPackDLTensorFromPyObjectNoSync"),
 )
 def table_borrow(library: Library) -> str:
     array = array_of(library)
@@ -148,11 +145,11 @@ def prototype(device: tuple[int, int], dtype: tuple[int, int, int] = (2, 32, 1))
     return tensor
 
 
-@producer(
+@RULES.add(
     "table-allocate",
     MUST,
     "managed_tensor_allocator makes a tensor with the prototype's type, shape and device.",
-    "DLPackManagedTensorAllocator",
+    HEADER("DLPackManagedTensorAllocator"),
 )
 def table_allocate(library: Library) -> str:
     array = array_of(library)
@@ -170,11 +167,11 @@ def table_allocate(library: Library) -> str:
     return "2x3 float32"
 
 
-@producer(
+@RULES.add(
     "table-allocate-error",
     MUST,
     "An allocator that fails tells SetError, and only then.",
-    "DLPackManagedTensorAllocator",
+    HEADER("DLPackManagedTensorAllocator"),
 )
 def table_allocate_error(library: Library) -> str:
     array = array_of(library)
@@ -191,11 +188,8 @@ def table_allocate_error(library: Library) -> str:
     return f"{told[0][0]}: {' '.join(told[0][1].split())[:80]}"
 
 
-@producer(
-    "table-stream",
-    MUST,
-    "current_work_stream returns 0 for the array's device.",
-    "DLPackCurrentWorkStream",
+@RULES.add(
+    "table-stream", MUST, "current_work_stream returns 0 for the array's device.", HEADER("DLPackCurrentWorkStream")
 )
 def table_stream(library: Library) -> str:
     array = array_of(library)
@@ -205,17 +199,18 @@ def table_stream(library: Library) -> str:
     return "NULL" if stream is None else f"{stream:#x}"
 
 
-@producer(
+@RULES.add(
     "table-error",
     SHOULD,
     "What DLPack cannot describe is a BufferError here too.",
-    "DLPackManagedTensorFromPyObjectNoSync",
+    HEADER("DLPackManagedTensorFromPyObjectNoSync"),
 )
 def table_error(library: Library) -> str:
-    table = table_of(type(array_of(library)))
-    arrays = library.refused()
+    kind = type(array_of(library))
+    table = table_of(kind)
+    arrays = {name: array for name, array in library.refused().items() if type(array) is kind}
     if not arrays:
-        raise Absent("DLPack can describe all its arrays")
+        raise Absent("DLPack can describe all arrays of the type")
     for name, array in arrays.items():
         try:
             exchange_table.tensor_from(table, array)

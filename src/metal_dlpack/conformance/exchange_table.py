@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from ..dlpack_structs import Tensor, Versioned, capsule_name, capsule_pointer, new_capsule
+from metal_dlpack.dlpack_structs import Tensor, Versioned, capsule_name, capsule_pointer, new_capsule
+
 from .rules import Absent, Broken
 
 __all__ = ["ATTRIBUTE", "SET_ERROR", "TABLE_NAME", "Header", "Table", "capsule_of", "header_of", "table_of"]
@@ -68,7 +69,7 @@ def table_of(kind: type) -> Table:
 def call(function: Any, address: int | None, *arguments: Any) -> int:
     """What a function of the table returns; its exception is raised."""
     if not address:
-        raise Broken("the function is NULL")
+        raise Absent("the function is NULL")  # which rule "table-functions" counts
     status: int = function(address)(*arguments)
     return status
 
@@ -114,9 +115,7 @@ def allocate(table: Table, prototype: Tensor) -> tuple[int, Versioned | None, li
     def set_error(_context: int, kind: bytes, message: bytes) -> None:
         told.append(((kind or b"").decode(), (message or b"").decode()))
 
-    status = call(
-        ALLOCATE, table.allocate, ctypes.byref(prototype), ctypes.byref(out), None, SET_ERROR(set_error)
-    )
+    status = call(ALLOCATE, table.allocate, ctypes.byref(prototype), ctypes.byref(out), None, SET_ERROR(set_error))
     return status, Versioned.from_address(out.value) if out.value and status == 0 else None, told
 
 

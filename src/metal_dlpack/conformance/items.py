@@ -16,7 +16,15 @@ __all__ = ["KINDS", "STANDARD", "Kind", "kind_of"]
 _E4M3 = {0.0: 0x00, 0.5: 0x30, 1.0: 0x38, 2.0: 0x40, -2.0: 0xC0}
 _E5M2 = {0.0: 0x00, 0.5: 0x38, 1.0: 0x3C, 2.0: 0x40, -2.0: 0xC0}
 _E2M1 = {0.0: 0x0, 0.5: 0x1, 1.0: 0x2, 2.0: 0x4, -2.0: 0xC}
-_SIX = (0, 1, 2, 3, 4, 5)
+#: By code: values that another code with as many bits would not give.
+_SAMPLES = {
+    0: (0, 1, 2, 3, -4, 5),
+    1: (0, 1, 2, 3, 4, 250),
+    2: (0.0, 1.0, 2.0, 3.0, 4.0, 5.0),
+    4: (0.0, 1.0, 2.0, 3.0, -4.0, 0.5),
+    5: (0j, 1 + 0j, 2 + 0j, 3 + 0j, -4 + 0j, 1 + 2j),
+    6: (False, True, True, False, True, False),
+}
 _SIX_SMALL = (0.0, 0.5, 1.0, 2.0, -2.0, 1.0)
 
 
@@ -27,40 +35,42 @@ class Kind:
     name: str
     code: int
     bits: int
-    format: str = ""
+    form: str = ""
     table: tuple[tuple[float, int], ...] = ()
-    sample: tuple[Any, ...] = _SIX
+    sample: tuple[Any, ...] = ()
 
     def raw(self, value: Any) -> int:
         """The bits of a value, as a number."""
         if self.table:
             return dict(self.table)[value]
-        if not self.format:  # int4
+        if not self.form:  # int4
             return int(value) & ((1 << self.bits) - 1)
         parts = (value.real, value.imag) if self.code == 5 else (value,)
-        data = struct.pack(f"<{self.format}", *parts)
+        data = struct.pack(f"<{self.form}", *parts)
         return int.from_bytes(data[2:] if self.name == "bfloat16" else data, "little")
 
     def value(self, raw: int) -> Any:
         if self.table:
             return {bits: value for value, bits in self.table}.get(raw, f"bits {raw:#x}")
-        if not self.format:
+        if not self.form:
             return raw - (1 << self.bits) if raw >> (self.bits - 1) else raw
         data = raw.to_bytes(self.bits // 8, "little")
         if self.name == "bfloat16":
             data = b"\0\0" + data
-        parts = struct.unpack(f"<{self.format}", data)
+        parts = struct.unpack(f"<{self.form}", data)
         return complex(*parts) if self.code == 5 else parts[0]
 
     def pack(self, values: Sequence[Any], bits: int | None = None) -> bytes:
         """The items one after the other, each in so many bits (default: its own; more pads it with zeros)."""
         width = bits or self.bits
+        if width % 8 == 0:
+            return b"".join(self.raw(value).to_bytes(width // 8, "little") for value in values)
         number = sum(self.raw(value) << place * width for place, value in enumerate(values))
         return number.to_bytes((len(values) * width + 7) // 8, "little")
 
 
-def _kind(name: str, code: int, bits: int, format: str) -> Kind:
-    return Kind(name, code, bits, format, sample=(False, True, True, False, True, False) if code == 6 else _SIX)
+def _kind(name: str, code: int, bits: int, form: str) -> Kind:
+    return Kind(name, code, bits, form, sample=_SAMPLES[code])
 
 
 #: The data types of the array API standard.
@@ -85,8 +95,8 @@ STANDARD = tuple(
 KINDS = {kind.name: kind for kind in STANDARD} | {
     kind.name: kind
     for kind in (
-        Kind("float16", 2, 16, "e"),
-        Kind("bfloat16", 4, 16, "f"),
+        _kind("float16", 2, 16, "e"),
+        _kind("bfloat16", 4, 16, "f"),
         Kind("float8_e4m3fn", 10, 8, table=tuple(_E4M3.items()), sample=_SIX_SMALL),
         Kind("float8_e5m2", 12, 8, table=tuple(_E5M2.items()), sample=_SIX_SMALL),
         Kind("int4", 0, 4, sample=(0, 1, 2, -1, -8, 7)),

@@ -76,9 +76,7 @@ class Answers:
     end: str = ""  #: how it ended if that was too early
 
 
-def judge(
-    side: Side, name: str, rules: Sequence[str] | None = None, *, timeout_s: float = CASE_TIMEOUT_S
-) -> Report:
+def judge(side: Side, name: str, rules: Sequence[str] | None = None, *, timeout_s: float = CASE_TIMEOUT_S) -> Report:
     """Try rules against a library, in child processes.
 
     Parameters

@@ -13,6 +13,7 @@ from typing import Any
 
 from .items import KINDS
 from .rules import Absent
+from .taken import take
 
 __all__ = ["LIBRARIES", "Library", "library_of"]
 
@@ -136,7 +137,6 @@ class Torch(Library):
     def refused(self) -> Mapping[str, Any]:
         ones = self.torch.ones(3)
         return {
-            "requires grad": self.torch.ones(3, requires_grad=True),
             "sparse": ones.to_sparse(),
             "conjugate": ones.to(self.torch.complex64).conj(),
         }
@@ -229,7 +229,11 @@ class TvmFfi(Library):
         return self.tvm_ffi.from_dlpack(producer, **keywords)
 
     def tolist(self, array: Any) -> Any:
-        return self.numpy.from_dlpack(array).tolist()
+        """It reads no items itself: they are read from its own tensor."""
+        taken = take(array)
+        items = taken.items()
+        taken.delete()
+        return items
 
 
 class PyArrow(Library):
@@ -264,7 +268,10 @@ class PyArrow(Library):
 
     def views(self, array: Any) -> Mapping[str, Any]:
         rows = array.to_numpy()
-        return {name: self.pyarrow.Tensor.from_numpy(view) for name, view in (("transposed", rows.T), ("part", rows[1:, ::2]))}
+        return {
+            name: self.pyarrow.Tensor.from_numpy(view)
+            for name, view in (("transposed", rows.T), ("part", rows[1:, ::2]))
+        }
 
     def from_dlpack(self, producer: Any, **keywords: object) -> Any:
         return self.pyarrow.Tensor.from_dlpack(producer, **keywords)

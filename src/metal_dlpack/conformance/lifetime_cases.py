@@ -7,24 +7,21 @@ import gc
 import time
 from typing import Any
 
-from ..dlpack_structs import VERSIONED_NAME, Versioned, capsule_name
+from metal_dlpack.dlpack_structs import VERSIONED_NAME, Versioned, capsule_name
+
 from . import exchange_table
-from .consumer_cases import check_items, need_versioned, read
+from .consumer_cases import check_items, flavours, need_versioned, read
 from .exchange_table import Table
 from .libraries import Library
 from .offers import PAGE, Handed, Memory, Offer
 from .producer_cases import expect, refusal
-from .rules import HEADER, MUST, PYTHON, Absent, Broken, Rule, rule
+from .rules import HEADER, MUST, PYTHON, Absent, Broken, Rules
 
 __all__ = ["RULES"]
 
-RULES: list[Rule] = []
+RULES = Rules("consumer")
 #: A library may delete on a thread of its own.
 PATIENCE_S = 2.0
-
-
-def consumer(name: str, says: str, source: Any) -> Any:
-    return rule(RULES, "consumer", name, MUST, says, source)
 
 
 def wait_for_deletions(offer: Offer) -> list[int]:
@@ -37,22 +34,22 @@ def wait_for_deletions(offer: Offer) -> list[int]:
     return offer.settle()
 
 
-@consumer("capsule-renamed", "A capsule whose tensor was taken is renamed to used_...", PYTHON("Implementation"))
+@RULES.add("capsule-renamed", MUST, "A capsule whose tensor was taken is renamed to used_...", PYTHON("Implementation"))
 def capsule_renamed(library: Library) -> str:
-    for flavour in ("legacy", "asked"):
-        offer = Offer(flavour=flavour)  # type: ignore[arg-type]  # two of the three
+    for flavour in flavours(library):
+        offer = Offer(flavour=flavour)
         array = library.from_dlpack(offer)
-        name = capsule_name(offer.handed[-1].capsule).decode()
+        name: str = capsule_name(offer.handed[-1].capsule).decode()
         if not name.startswith("used_dltensor"):
             raise Broken(f"it is named {name}")
         del array
     return name
 
 
-@consumer("deleter-once", "The deleter is called once, when the array has gone.", HEADER("deleter"))
+@RULES.add("deleter-once", MUST, "The deleter is called once, when the array has gone.", HEADER("deleter"))
 def deleter_once(library: Library) -> str:
-    for fields in ({}, {"flavour": "legacy"}):
-        offer = Offer(**fields)  # type: ignore[arg-type]
+    for flavour in flavours(library):
+        offer = Offer(flavour=flavour)
         array = library.from_dlpack(offer)
         del array
         found = wait_for_deletions(offer)
@@ -61,7 +58,7 @@ def deleter_once(library: Library) -> str:
     return "once for each tensor"
 
 
-@consumer("deleter-late", "The memory is used only until the deleter was called.", HEADER("DLManagedTensor"))
+@RULES.add("deleter-late", MUST, "The memory is used only until the deleter was called.", HEADER("DLManagedTensor"))
 def deleter_late(library: Library) -> str:
     offer = Offer()
     array = library.from_dlpack(offer)
@@ -71,21 +68,26 @@ def deleter_late(library: Library) -> str:
     return f"it was called {when} the array had gone"
 
 
-@consumer("deleter-null", "A deleter may be NULL.", HEADER("deleter"))
+@RULES.add("deleter-null", MUST, "A deleter may be NULL.", HEADER("deleter"))
 def deleter_null(library: Library) -> str:
-    for fields in ({}, {"flavour": "legacy"}):
-        array = check_items(library, Offer(has_deleter=False, **fields))  # type: ignore[arg-type]
+    for flavour in flavours(library):
+        array = check_items(library, Offer(has_deleter=False, flavour=flavour))
         del array
         gc.collect()
     return "nothing is called"
 
 
-@consumer("refusal-frees", "A tensor that is refused is deleted once, by the consumer or its capsule.", PYTHON("Implementation"))
+@RULES.add(
+    "refusal-frees",
+    MUST,
+    "A tensor that is refused is deleted once, by the consumer or its capsule.",
+    PYTHON("Implementation"),
+)
 def refusal_frees(library: Library) -> str:
     library.from_dlpack(Offer())
     tried = []
     for what, fields in (("type", {"dtype": (77, 32, 1)}), ("device", {"device": (9, 0)})):
-        offer = Offer(**fields)  # type: ignore[arg-type]
+        offer = Offer(**fields)
         try:
             library.from_dlpack(offer)
         except Exception:
@@ -117,8 +119,9 @@ class LaterMajor(Offer):
         return handed
 
 
-@consumer(
+@RULES.add(
     "major-later",
+    MUST,
     "A tensor of another major version is deleted, and nothing behind the deleter is read.",
     HEADER("DLPackVersion"),
 )
@@ -184,8 +187,9 @@ def kind_with_table(version: tuple[int, int], function: int | None = None) -> ty
 _kinds: list[type] = []
 
 
-@consumer(
+@RULES.add(
     "table-taken",
+    MUST,
     "A tensor of the type's table is taken; dltensor_from_py_object_no_sync may be NULL.",
     HEADER("DLPackExchangeAPI"),
 )
@@ -199,8 +203,9 @@ def table_taken(library: Library) -> str:
     return "it takes the tensor that the caller owns"
 
 
-@consumer(
+@RULES.add(
     "table-major",
+    MUST,
     "A table of another major version is not used.",
     HEADER("DLPackExchangeAPIHeader.version"),
 )

@@ -12,26 +12,31 @@ import mmap
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ..dlpack_structs import (
+from metal_dlpack.dlpack_structs import (
     IS_COPIED,
     LEGACY_NAME,
     VERSIONED_NAME,
     Legacy,
     Tensor,
     Versioned,
+    capsule_destructor,
     capsule_name,
     new_capsule,
 )
+
 from .items import KINDS
 from .taken import CPU, DELETER
 
-__all__ = ["KEYWORDS", "Handed", "Memory", "Offer", "compact"]
+__all__ = ["KEYWORDS", "PAGE", "Flavour", "Handed", "Memory", "Offer", "compact"]
 
+Flavour = Literal["asked", "legacy", "versioned"]
 #: What __dlpack__ takes since 2023.12.
 KEYWORDS = ("stream", "max_version", "dl_device", "copy")
 #: The longest page there is; MLX takes memory of whole pages only.
 PAGE = 16384
 SPOILT = 0xA5
+#: A destructor that does nothing: it reads a field of the capsule.
+HARMLESS = ctypes.cast(ctypes.pythonapi.PyCapsule_GetContext, ctypes.c_void_p)
 #: A consumer may call a deleter at any time: what it needs lives as long as the process.
 _kept: list[Any] = []
 
@@ -61,8 +66,8 @@ class Memory:
 class Handed:
     """One managed tensor in its capsule, and how often its deleter was called.
 
-    The capsule has no destructor: it may go while a consumer's exception is set, and Python code cannot run there.
-    `settle` does the destructor's work.
+    The kit keeps the capsule, and `settle` does the destructor's work, unless a consumer took the destructor away.
+    Python code could not run in one: the capsule may go while a consumer's exception is set.
     """
 
     def __init__(self, struct: Legacy | Versioned, name: bytes, memory: Memory | None, has_deleter: bool) -> None:
@@ -75,12 +80,12 @@ class Handed:
 
     def offer(self, name: bytes | None = None) -> object:
         """The capsule, under its own or another name."""
-        self.capsule = new_capsule(ctypes.addressof(self.struct), name or self.name, None)
+        self.capsule = new_capsule(ctypes.addressof(self.struct), name or self.name, HARMLESS)
         return self.capsule
 
     def settle(self) -> None:
         """Let the capsule go: if nobody took the tensor, it is deleted."""
-        if self.capsule is not None and capsule_name(self.capsule) == self.name:
+        if self.capsule is not None and capsule_name(self.capsule) == self.name and capsule_destructor(self.capsule):
             self._deleted(ctypes.addressof(self.struct))
         self.capsule = None
 
@@ -116,13 +121,13 @@ class Offer:
         kind: str = "float32",
         *,
         shape: Sequence[int] = (2, 3),
-        strides: Sequence[int] | None | Literal["compact"] = "compact",
+        strides: Sequence[int] | Literal["compact"] | None = "compact",
         byte_offset: int = 0,
         values: Sequence[Any] | None = None,
         first: int = 0,
         dtype: tuple[int, int, int] | None = None,
         item_bits: int | None = None,
-        flavour: Literal["asked", "legacy", "versioned"] = "asked",
+        flavour: Flavour = "asked",
         version: tuple[int, int] = (1, 3),
         flags: int = 0,
         device: tuple[int, int] = CPU,

@@ -51,7 +51,12 @@ def _lost(result: Result) -> Iterator[str]:
 
 def _filled(head: str, text: str) -> list[str]:
     return textwrap.wrap(
-        text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_long_words=False, break_on_hyphens=False
+        text,
+        WIDTH,
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 

@@ -22,9 +22,9 @@ __all__ = [
     "Absent",
     "Broken",
     "Rule",
+    "Rules",
     "Side",
     "Source",
-    "rule",
 ]
 
 Side = Literal["producer", "consumer"]
@@ -86,13 +86,18 @@ class Rule:
     case: Case
 
 
-def rule(
-    rules: list[Rule], side: Side, name: str, level: Level, says: str, source: Source
-) -> Callable[[Case], Case]:
-    """Add the decorated case to a list of rules."""
+class Rules(list[Rule]):
+    """The rules of one module, for one side."""
 
-    def add(case: Case) -> Case:
-        rules.append(Rule(name, side, level, says, source, case))
-        return case
+    def __init__(self, side: Side) -> None:
+        super().__init__()
+        self.side: Side = side
 
-    return add
+    def add(self, name: str, level: Level, says: str, source: Source) -> Callable[[Case], Case]:
+        """Decorate a case: it tries a rule of this name."""
+
+        def decorate(case: Case) -> Case:
+            self.append(Rule(name, self.side, level, says, source, case))
+            return case
+
+        return decorate

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from ..dlpack_structs import (
+from metal_dlpack.dlpack_structs import (
     IS_PADDED,
     LEGACY_NAME,
     VERSIONED_NAME,
@@ -18,6 +18,7 @@ from ..dlpack_structs import (
     capsule_pointer,
     rename_capsule,
 )
+
 from .items import kind_of
 from .rules import Broken
 
@@ -26,8 +27,8 @@ __all__ = ["CPU", "HOST_KINDS", "Taken", "address_of", "items_of", "readable", "
 CPU = (1, 0)
 #: Device types whose memory the CPU reads: CPU, CUDAHost, ROCMHost, CUDAManaged.
 HOST_KINDS = (1, 3, 11, 13)
-#: void (*deleter)(self); a call through it lets go of the GIL.
-DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+#: void (*deleter)(self), made or called with the GIL, as most consumers call it.
+DELETER = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 #: Callbacks that native code may still call.
 _kept: list[Any] = []
 
@@ -62,7 +63,7 @@ class Taken:
             raise Broken(f"the tensor's version is {self.version[0]}.{self.version[1]}, which no text defines yet")
         self.flags: int = self.managed.flags if self.is_versioned else 0
         self.tensor: Tensor = self.managed.tensor
-        self.device: tuple[int, int] = tuple(self.tensor.device)  # type: ignore[assignment]  # two of them
+        self.device: tuple[int, int] = tuple(self.tensor.device)
         self.deletions = 0
 
     def watch(self) -> None:
