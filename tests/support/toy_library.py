@@ -8,6 +8,7 @@ import gc
 import itertools
 import json
 import sys
+import time
 
 from metal_dlpack.conformance import Library, exchange_table
 from metal_dlpack.conformance.exchange_table import Table
@@ -129,7 +130,7 @@ class Array:
             source = self.toy.array(items_of(self.tensor()), self.kind.name, self.shape)
         if is_versioned:
             managed.version = (1, 3)
-            is_flagged = copies and not self.breaks("copy-flag") and not self.breaks("copy-none")
+            is_flagged = copies and not self.breaks("copy-flag")
             is_flagged = is_flagged or (not copies and self.breaks("shared-flag"))
             managed.flags = IS_COPIED * is_flagged | 32 * self.breaks("flags")
             managed.flags |= READ_ONLY * (self.is_read_only and not self.breaks("read-only"))
@@ -409,6 +410,27 @@ class Toy(Library):
             return items_of(seen, padded=padded)
 
         return read
+
+
+class Hanging(Toy):
+    """It never comes back from a tensor with lanes."""
+
+    def check(self, managed, is_versioned):
+        while managed.tensor.lanes > 1:
+            time.sleep(1)
+        super().check(managed, is_versioned)
+
+
+class Spoiling(Toy):
+    """Its second call ends the process."""
+
+    calls = 0
+
+    def from_dlpack(self, producer, **keywords):
+        self.calls += 1
+        if self.calls == 2:
+            ctypes.string_at(0)
+        return super().from_dlpack(producer, **keywords)
 
 
 def kind_items(tensor, data):

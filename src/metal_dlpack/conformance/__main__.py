@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from .catalogue import RULES
 from .judging import CASE_TIMEOUT_S, Missing, Report, judge
 from .libraries import LIBRARIES
-from .report import as_dict, describe, describe_rule, headline
+from .report import as_dict, describe, describe_rule, table
 from .rules import Side
 
 __all__ = ["main"]
@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--rule", action="append", metavar="NAME", help="try this rule only; may be repeated")
     parser.add_argument("--timeout", type=float, default=CASE_TIMEOUT_S, metavar="S", help="seconds for a case")
     parser.add_argument("--all", action="store_true", help="show also what is kept, and why a rule does not apply")
-    parser.add_argument("--scores", action="store_true", help="print the scores only")
+    parser.add_argument("--scores", action="store_true", help="print the scores as a table in Markdown")
     parser.add_argument("--json", action="store_true", help="print the reports as JSON")
     parser.add_argument("--list", action="store_true", help="print all rules with their sources")
     return parser
@@ -70,13 +70,15 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         for report in reports(options):
             judged.append(report)
-            if not options.json:
-                print(headline(report) if options.scores else "\n".join([*describe(report, shows_all=options.all), ""]))
+            if not options.json and not options.scores:
+                print("\n".join([*describe(report, shows_all=options.all), ""]), flush=True)
     except (Missing, LookupError) as error:
         print(f"python -m metal_dlpack.conformance: {error}", file=sys.stderr)
         return NOT_JUDGED
     if options.json:
         print(json.dumps([as_dict(report) for report in judged], indent=2))
+    elif options.scores:
+        print("\n".join(table(judged)))
     return ALL_KEPT if all(report.passes for report in judged) else BROKEN
 
 

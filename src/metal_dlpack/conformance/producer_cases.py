@@ -266,7 +266,7 @@ def capsule_dropped(library: Library) -> str:
 
 def check_growth(library: Library, keywords: dict[str, Any]) -> None:
     """Broken if dropped capsules keep their memory."""
-    values, count = [1.0] * (1 << 15), 128
+    values, count = [1.0] * (1 << 15), 64
     before = 0
     for turn in range(count + 4):
         if turn == 4:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .judging import Report, Result
 from .rules import Rule
 
-__all__ = ["as_dict", "describe", "describe_rule", "headline"]
+__all__ = ["as_dict", "describe", "describe_rule", "table"]
 
 WIDTH = 100
 #: What heads a rule that is not kept, by its level.
@@ -21,6 +21,19 @@ def headline(report: Report) -> str:
     (kept, rules), (taken, advice) = report.score("must"), report.score("should")
     who = f"{report.library} {report.version}".strip()
     return f"{who} as {report.side}: keeps {kept} of {rules} rules, follows {taken} of {advice} pieces of advice"
+
+
+def table(reports: Iterable[Report]) -> Iterator[str]:
+    """Lines of a table in Markdown: a row for each library on each side."""
+    yield "| library | as | rules | breaks | advice | does not follow |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for report in reports:
+        cells = [f"{report.library} {report.version}".strip(), report.side]
+        for level in ("must", "should"):
+            kept, known = report.score(level)
+            names = ", ".join(f"`{result.rule.name}`" for result in report.of("broken", level))
+            cells += [f"{kept} of {known}", names or "–"]
+        yield f"| {' | '.join(cells)} |"
 
 
 def describe(report: Report, *, shows_all: bool = False) -> Iterator[str]:
