@@ -18,6 +18,7 @@ from typing import Any
 
 from . import _core
 from .answers import take_stdout
+from .dlpack_structs import LEGACY_NAME, VERSIONED_NAME, Legacy, Versioned, new_capsule
 from .explain_rules import CALLS, MODULES, RULES
 
 __all__ = ["Trial", "trial_of"]
@@ -52,40 +53,6 @@ def examples_of(consumer: str) -> dict[str, dict[str, Any]]:
 # ---- the child ----
 
 
-class _Tensor(ctypes.Structure):
-    """SPEC dlpack.h DLTensor."""
-
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device", ctypes.c_int32 * 2),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    ]
-
-
-class _Legacy(ctypes.Structure):
-    """SPEC dlpack.h DLManagedTensor."""
-
-    _fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
-
-
-class _Versioned(ctypes.Structure):
-    """SPEC dlpack.h DLManagedTensorVersioned."""
-
-    _fields_ = [
-        ("version", ctypes.c_uint32 * 2),
-        ("context", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-        ("flags", ctypes.c_uint64),
-        ("tensor", _Tensor),
-    ]
-
-
 #: A deleter that deletes nothing: the child ends soon.
 _keep = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _managed: None)
 
@@ -108,7 +75,7 @@ class Example:
         place = -address % 16384 + 64 * fields.get("is_inside", 0)
         self.offset = fields.get("byte_offset", 0) + (0 if on_metal else place)
         version = fields.get("version")
-        self.managed = _Legacy() if version is None else _Versioned()
+        self.managed = Legacy() if version is None else Versioned()
         if version is not None:
             self.managed.version = version
         self.managed.deleter = ctypes.cast(_keep, ctypes.c_void_p).value
@@ -131,10 +98,9 @@ class Example:
         self.asked.append(keywords)
         if self.refusal is not None:
             raise self.refusal("not so")
-        new = ctypes.pythonapi.PyCapsule_New
-        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        name = b"dltensor" if isinstance(self.managed, _Legacy) else b"dltensor_versioned"
-        return new(ctypes.addressof(self.managed), name, None)
+        name = LEGACY_NAME if isinstance(self.managed, Legacy) else VERSIONED_NAME
+        capsule: object = new_capsule(ctypes.addressof(self.managed), name, None)
+        return capsule
 
 
 def try_example(from_dlpack: Any, fields: dict[str, Any]) -> str:

@@ -1,0 +1,121 @@
+"""What a producer promises of copy=, and of the flags that say what became of the memory."""
+
+from __future__ import annotations
+
+from metal_dlpack.dlpack_structs import IS_COPIED, IS_PADDED, READ_ONLY
+
+from .libraries import Library
+from .producer_cases import NEWEST, SAMPLE, array_of, expect, need, newest, refusal, versioned
+from .rules import DLPACK, HEADER, MUST, SHOULD, Absent, Broken, Rules
+from .taken import readable, take
+
+__all__ = ["RULES"]
+
+RULES = Rules("producer")
+
+
+@RULES.add("copy-none", MUST, "copy=None reuses the memory where that is possible.", DLPACK("copy"))
+def copy_none(library: Library) -> str:
+    array = array_of(library)
+    first, second = take(array, **newest(array)), take(array, **newest(array))
+    if first.pointer != second.pointer:
+        raise Broken("two tensors of one array of rows lie on different memory")
+    first.delete()
+    second.delete()
+    return "two tensors of one array have one address"
+
+
+@RULES.add("copy-false", MUST, "copy=False never copies.", DLPACK("copy"))
+def copy_false(library: Library) -> str:
+    array = array_of(library)
+    need(array, "copy")
+    try:
+        first, second = (take(array, copy=False, **newest(array)) for _ in range(2))
+    except BufferError as error:
+        return refusal(error)
+    except Exception as error:
+        raise Broken(f"no BufferError: {refusal(error)}") from None
+    if first.pointer != second.pointer:
+        raise Broken("two tensors of one array lie on different memory")
+    first.delete()
+    second.delete()
+    return "the memory is the array's"
+
+
+@RULES.add("copy-true", MUST, "copy=True always copies.", DLPACK("copy"))
+def copy_true(library: Library) -> str:
+    array = array_of(library)
+    need(array, "copy")
+    try:
+        copied = take(array, copy=True, **newest(array))
+    except Exception as error:
+        raise Broken(f"refused, {refusal(error)}") from None
+    plain, again = take(array, **newest(array)), take(array, copy=True, **newest(array))
+    if len({copied.pointer, plain.pointer, again.pointer}) < 3:
+        raise Broken("the tensor lies on the memory of another")
+    expect(copied.items(), SAMPLE, "the items of the copy")
+    for taken in (copied, plain, again):
+        taken.delete()
+    return "the tensor has memory of its own"
+
+
+@RULES.add("copy-flag", MUST, "A copy has the flag IS_COPIED.", DLPACK("copy"))
+def copy_flag(library: Library) -> str:
+    array = array_of(library)
+    need(array, "copy")
+    plain = versioned(array, **readable(array))
+    try:
+        copied = versioned(array, copy=True, **readable(array))
+    except BufferError:
+        raise Absent("it refuses copy=True") from None
+    if copied.pointer == plain.pointer:
+        raise Absent("it does not copy")
+    if not copied.flags & IS_COPIED:
+        raise Broken(f"the flags of a copy are {copied.flags:#x}")
+    plain.delete()
+    copied.delete()
+    return "it is set"
+
+
+@RULES.add("shared-flag", MUST, "Memory that is shared has not the flag IS_COPIED.", HEADER("IS_COPIED"))
+def shared_flag(library: Library) -> str:
+    array = array_of(library)
+    first, second = versioned(array, **readable(array)), versioned(array, **readable(array))
+    if first.pointer != second.pointer:
+        raise Absent("it shares no memory")
+    if first.flags & IS_COPIED:
+        raise Broken("two tensors on the same memory are both flagged as copies")
+    first.delete()
+    second.delete()
+    return "it is not set"
+
+
+@RULES.add("flags", SHOULD, "Flags that DLPack does not define are 0.", HEADER("DLManagedTensorVersioned.flags"))
+def flags_known(library: Library) -> str:
+    taken = versioned(array_of(library))
+    unknown = taken.flags & ~(READ_ONLY | IS_COPIED | IS_PADDED)
+    if unknown:
+        raise Broken(f"the flags are {taken.flags:#x}")
+    taken.delete()
+    return f"the flags are {taken.flags:#x}"
+
+
+@RULES.add(
+    "read-only",
+    MUST,
+    "The tensor of an array that may not be written has the flag READ_ONLY.",
+    HEADER("READ_ONLY"),
+)
+def read_only(library: Library) -> str:
+    array = library.read_only()
+    need(array, "max_version")
+    try:
+        taken = take(array, max_version=NEWEST, **readable(array))
+    except BufferError as error:
+        return refusal(error)
+    if not taken.is_versioned:
+        raise Absent("it makes no versioned tensors")
+    if not taken.flags & (READ_ONLY | IS_COPIED):
+        raise Broken(f"the flags are {taken.flags:#x}")
+    taken.delete()
+    return "it is set"

@@ -1,0 +1,256 @@
+"""metal_dlpack.conformance: each rule is lost by a library that breaks it, and by no other."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from places import SUPPORT, python_path
+from toy_library import Toy
+
+from metal_dlpack import conformance
+from metal_dlpack.conformance import RULES, child, judge
+from metal_dlpack.conformance.__main__ import main
+
+pytestmark = pytest.mark.needs_no_sanitizer  # children die on purpose
+
+SIDES = ("producer", "consumer")
+#: Faults that end the process: tried as the kit tries them, in a child.
+DEADLY = {
+    ("producer", "deleter-thread"),
+    ("consumer", "deleter-null"),
+    ("consumer", "major-later"),
+    ("consumer", "table-taken"),
+    ("consumer", "table-major"),
+}
+#: Faults that spoil what other rules look at: these lose more than their own.
+WIDE = {("producer", "capsule-name"), ("producer", "items"), ("consumer", "taken"), ("consumer", "deleter-late")}
+
+
+def names_of(side):
+    return [rule.name for rule in RULES if rule.side == side]
+
+
+def broken(report):
+    return {result.rule.name for result in report.of("broken")}
+
+
+# ---- the rules ----
+
+
+def test_a_rule_is_named_once_and_says_where_it_stands():
+    assert len({(rule.side, rule.name) for rule in RULES}) == len(RULES) > 80
+    for rule in RULES:
+        assert rule.says.endswith("."), rule.name
+        assert rule.source.url.startswith("https://"), rule.name
+
+
+@pytest.fixture(scope="module", params=SIDES)
+def lost(request):
+    """(side, {fault: {rule: outcome} of the rules that are not kept}), from one child process."""
+    side = request.param
+    names = [name for name in names_of(side) if (side, name) not in DEADLY]
+    done = subprocess.run(
+        [sys.executable, SUPPORT / "toy_library.py", side, "", *names],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=550,
+    )
+    found = dict(json.loads(line) for line in done.stdout.splitlines())
+    assert set(found) == {"", *names}, done.stderr
+    return side, found
+
+
+def test_a_library_that_breaks_a_rule_loses_that_rule(lost):
+    side, found = lost
+    for fault, outcomes in found.items():
+        if fault:
+            outcome, happened = outcomes.get(fault, ("kept", ""))
+            assert outcome == "broken", f"{side} {fault}"
+            assert happened, f"{side} {fault}"
+
+
+def test_it_loses_no_other(lost):
+    side, found = lost
+    for fault, outcomes in found.items():
+        broken = {name for name, (outcome, _) in outcomes.items() if outcome == "broken"}
+        if (side, fault) not in WIDE:
+            assert broken == ({fault} - {""}), f"{side} {fault}"
+
+
+def test_the_library_without_a_fault_has_all_that_rules_are_about(lost):
+    side, found = lost
+    absent = {name for name, (outcome, _) in found[""].items() if outcome == "absent"}
+    assert absent == ({"table-error"} if side == "producer" else set())
+
+
+@pytest.mark.parametrize(("side", "rule"), sorted(DEADLY))
+def test_a_library_that_dies_loses_the_case_and_not_the_run(side, rule):
+    report = judge(side, f"toy_library:{side}_{rule.replace('-', '_')}")
+    assert broken(report) == {rule}
+    assert [result.happened for result in report.of("broken")] == ["the process died of SIGSEGV"]
+    assert len(report.results) == len(names_of(side))
+
+
+def test_a_library_that_hangs_loses_the_case_and_not_the_run():
+    report = judge("consumer", "toy_library:Hanging", ["taken", "lanes", "deleter-once"], timeout_s=5)
+    assert broken(report) == {"lanes"}
+    assert [result.happened for result in report.of("broken")] == ["no answer within 5 s"]
+    assert len(report.of("kept")) == 2
+
+
+def test_a_case_that_another_has_broken_is_tried_alone():
+    report = judge("consumer", "toy_library:Spoiling", ["asks-in-form", "asks-version", "asks-stream"])
+    assert [result.outcome for result in report.results] == ["kept"] * 3
+
+
+def test_what_a_library_raises_is_what_happened():
+    class Raising(Toy):
+        def from_dlpack(self, producer, **keywords):
+            raise ZeroDivisionError("by zero")
+
+    (rule,) = (rule for rule in RULES if rule.name == "taken")
+    assert child.try_rule(rule, Raising()) == ("broken", "ZeroDivisionError: by zero")
+    assert child.try_rule(rule, conformance.Library()) == ("absent", "it has no from_dlpack")
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_metal_dlpack_keeps_every_rule_and_follows_all_advice(side):
+    report = judge(side, "metal_dlpack")
+    assert broken(report) == set()
+    assert {result.rule.name for result in report.of("absent")} <= {"unexportable", "byte-order", "table-error"}
+
+
+# ---- the command ----
+
+
+def run(*arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "metal_dlpack.conformance", *arguments],
+        env={**os.environ, "PYTHONPATH": python_path()},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_command_shows_what_happened_and_what_the_standard_says():
+    status, said, _ = run("--producer", "toy_library:producer_copy_flag", "--consumer", "toy_library:Toy")
+    assert status == 1
+    assert "Toy as producer: keeps 35 of 36 rules" in said
+    assert "Toy as consumer: keeps 33 of 33 rules" in said
+    for text in (
+        "broken  copy-flag",
+        "happened  the flags of a copy are 0x0",
+        "A copy has the flag IS_COPIED.",
+        "https:",
+    ):
+        assert text in said, said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["--producer", "toy_library:Toy"], 0),
+        (["--producer", "toy_library:producer_flags"], 0),  # advice
+        (["--producer", "toy_library:producer_items", "--rule", "copy-flag"], 0),
+        (["--producer", "no_such_module:Toy"], 2),
+        (["--producer", "toy_library:nothing"], 2),
+        (["--consumer", "numpyy"], 2),
+        (["--consumer", "toy_library:Toy", "--rule", "copy-flag"], 2),
+        ([], 2),
+    ],
+)
+def test_the_exit_status_says_how_it_went(arguments, status):
+    found, said, error = run(*arguments)
+    assert found == status, said + error
+    assert "Traceback" not in error
+
+
+def test_the_json_has_each_rule():
+    status, said, _ = run("--consumer", "toy_library:consumer_copy_true", "--json")
+    (report,) = json.loads(said)
+    assert status == 1
+    assert {result["rule"]: result["outcome"] for result in report["results"]}["copy-true"] == "broken"
+    assert len(report["results"]) == len(names_of("consumer"))
+
+
+def test_the_list_has_each_rule(capsys):
+    assert main(["--list"]) == 0
+    said = capsys.readouterr().out
+    for rule in RULES:
+        assert f" {rule.name}\n" in said
+
+
+def test_rules_of_the_other_side_are_no_rules():
+    with pytest.raises(LookupError, match="there is no rule 'copy-flag' for a consumer"):
+        judge("consumer", "numpy", ["copy-flag"])
+
+
+def test_it_imports_no_framework():
+    code = "import sys, metal_dlpack.conformance as c; print({n.partition('.')[0] for n in sys.modules} & {'numpy', 'torch', 'jax', 'mlx', 'tvm_ffi', 'pyarrow'})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+# ---- under pytest ----
+
+
+def run_pytest(folder, *arguments, settings=""):
+    (folder / "pyproject.toml").write_text(f"[tool.pytest.ini_options]\n{settings}\n")
+    (folder / "test_it.py").write_text("def test_of_the_library():\n    pass\n")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "_dlpack_conformance_pytest",
+            *arguments,
+        ],
+        env={**os.environ, "PYTHONPATH": python_path(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    return done.stdout + done.stderr
+
+
+def test_each_rule_is_a_test(tmp_path):
+    said = run_pytest(tmp_path, "-m", "dlpack", "--dlpack-producer", "toy_library:producer_copy_flag")
+    assert "1 failed, 43 passed, 1 skipped, 1 deselected" in said, said
+    assert "toy_library:producer_copy_flag::producer::copy-flag" in said
+    assert "happened: the flags of a copy are 0x0" in said
+    assert "standard: A copy has the flag IS_COPIED." in said
+
+
+def test_advice_fails_no_test(tmp_path):
+    said = run_pytest(tmp_path, "--dlpack-consumer", "toy_library:consumer_device_other", "-rs")
+    assert "1 skipped" in said, said
+    assert "advice: RuntimeError: which device?" in said
+    assert "failed" not in said
+
+
+def test_a_known_failure_must_fail(tmp_path):
+    settings = 'dlpack_known_failures = ["consumer copy-true"]'
+    arguments = ["-k", "consumer and copy", "--dlpack-consumer"]
+    said = run_pytest(tmp_path, *arguments, "toy_library:consumer_copy_true", settings=settings)
+    assert "2 passed, 1 xfailed" in said or ("1 xfailed" in said and "failed," not in said), said
+    said = run_pytest(tmp_path, *arguments, "toy_library:Toy", settings=settings)
+    assert "[XPASS(strict)] in dlpack_known_failures" in said, said
+
+
+def test_a_known_failure_of_no_rule_is_an_error(tmp_path):
+    said = run_pytest(tmp_path, "--dlpack-consumer", "numpy", settings='dlpack_known_failures = ["consumer copytrue"]')
+    assert "there is no rule 'consumer copytrue'" in said, said
+
+
+def test_without_an_option_it_does_nothing(tmp_path):
+    assert "1 passed" in run_pytest(tmp_path)
