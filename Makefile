@@ -16,7 +16,7 @@ PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loads
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all settings bench lint format asan tsan arm64 kernels mutants instructions coverage streams model soak docs build clean distclean
+.PHONY: help demo test test-all settings bench lint format asan tsan arm64 kernels mutants instructions coverage streams model soak docs dist build clean distclean
 
 help:
 	@echo 'make demo      what this machine can share: the doctor, then examples/share.py and a kernel'
@@ -37,6 +37,7 @@ help:
 	@echo 'make bench     the benchmarks'
 	@echo 'make instructions  counts what each hot call executes: at most 3 % more than benchmarks/instructions.json'
 	@echo 'make docs      the reference, written to build/reference.md, and docs/inside/protocol.md'
+	@echo 'make dist      sdist and wheels into dist/: built, checked, installed and tried with each Python that is here'
 	@echo 'make clean     remove what was built;  make distclean: .venv as well'
 
 # A stamp per group of dependencies: a second run installs nothing.
@@ -47,7 +48,8 @@ $(VENV)/%.stamp: pyproject.toml tools/prepare
 build: $(VENV)/test.stamp
 	@$(PY) setup.py -q build_ext --inplace
 
-demo: build
+demo: $(VENV)/demo.stamp
+	@$(PY) setup.py -q build_ext --inplace
 	$(PY) -m metal_dlpack
 	$(PY) examples/share.py
 	$(PY) examples/softmax_kernel.py
@@ -123,6 +125,9 @@ soak: build
 docs: build
 	$(PY) tools/reference.py build/reference.md
 	$(PY) tools/protocol.py
+
+dist: $(VENV)/dist.stamp
+	$(PY) tools/dist.py $(ARGS)
 
 clean:
 	rm -rf build dist src/*.egg-info src/metal_dlpack/*.so
