@@ -76,7 +76,12 @@ lint: $(VENV)/lint.stamp build
 	$(PY) -m mypy
 	$(VENV)/bin/basedpyright --pythonpath $(PY)
 	$(VENV)/bin/zizmor --quiet --offline .github
-	$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	set -e; check() { $(VENV)/bin/check-jsonschema --quiet --builtin-schema "vendor.$$@"; }; \
+	    check github-workflows .github/workflows/*.yml; \
+	    check github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml; \
+	    check github-issue-config .github/ISSUE_TEMPLATE/config.yml; \
+	    check dependabot .github/dependabot.yml; \
+	    check citation-file-format CITATION.cff
 	$(PY) -m mypy.stubtest metal_dlpack._core --allowlist tools/stubtest_allowlist.txt --ignore-unused-allowlist
 
 format: $(VENV)/lint.stamp
