@@ -102,6 +102,7 @@ def repair(wheel: Path) -> Path:
 
 
 def check_wheel(wheel: Path) -> None:
+    """Before auditwheel puts a folder of its own beside the package."""
     run(sys.executable, "-m", "check_wheel_contents", "--config", ROOT / "pyproject.toml", wheel)
     if wheel.stat().st_size > WHEEL_LIMIT_BYTES:
         sys.exit(f"dist: {wheel.name} has {wheel.stat().st_size:,} bytes, more than {WHEEL_LIMIT_BYTES:,}.")
@@ -132,9 +133,8 @@ def main(chosen: list[str]) -> None:
             run(interpreter, "-m", "venv", Path(folder, "env"))
             python = Path(folder, "env", "bin", "python")
             wheel = build_wheel(python, sdist, Path(folder, "wheel"))
-            repaired = repair(wheel)
-            check_wheel(repaired)
-            try_wheels(python, wheel, repaired)
+            check_wheel(wheel)
+            try_wheels(python, wheel, repair(wheel))
     run(sys.executable, "-m", "twine", "check", "--strict", *DIST.iterdir())
 
 
