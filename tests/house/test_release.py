@@ -8,7 +8,7 @@ from email import message_from_string
 
 import pytest
 from checkouts import checkout, setup
-from places import DOCS, ROOT
+from places import DOCS, EXAMPLES, ROOT
 
 import metal_dlpack as md
 
@@ -138,6 +138,13 @@ def test_the_installed_package_is_tried_by_a_script_that_works():
     assert "the package of the checkout was imported" in done.stderr
     rest = f"import sys; sys.path.insert(0, {str(ROOT / 'tools')!r}); import try_package as t; t.share(); t.compute()"
     subprocess.run([sys.executable, "-c", rest], timeout=240, check=True)
+
+
+def test_no_page_installs_what_no_index_has_yet():
+    """An extra of the installed package can be asked for: 'metal_dlpack[kernels]' is found where it is."""
+    for path in [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *EXAMPLES.rglob("*.md")]:
+        for line in re.findall(r"pip install.*", path.read_text()):
+            assert not re.search(r" metal_dlpack(?=[\s\"'`]|$)", line), f"{path.name}: {line}"
 
 
 def test_the_citation_is_of_this_version():
