@@ -16,7 +16,7 @@ PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loads
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all settings bench lint format asan tsan arm64 kernels mutants instructions coverage streams model soak docs notebooks build clean distclean
+.PHONY: help demo test test-all settings bench lint format asan tsan arm64 kernels mutants instructions coverage streams model soak docs notebooks dist build clean distclean
 
 help:
 	@echo 'make demo      what this machine can share: the doctor, then examples/share.py and a kernel'
@@ -38,6 +38,7 @@ help:
 	@echo 'make instructions  counts what each hot call executes: at most 3 % more than benchmarks/instructions.json'
 	@echo 'make docs      the site, written to build/site, and docs/inside/protocol.md'
 	@echo 'make notebooks the notebooks of examples/ in JupyterLab and Chromium, light and dark; pictures in build/notebooks'
+	@echo 'make dist      sdist and wheels into dist/: built, checked, installed and tried with each Python that is here'
 	@echo 'make clean     remove what was built;  make distclean: .venv as well'
 
 # A stamp per group of dependencies: a second run installs nothing.
@@ -48,7 +49,8 @@ $(VENV)/%.stamp: pyproject.toml tools/prepare
 build: $(VENV)/test.stamp
 	@$(PY) setup.py -q build_ext --inplace
 
-demo: build
+demo: $(VENV)/demo.stamp
+	@$(PY) setup.py -q build_ext --inplace
 	$(PY) -m metal_dlpack
 	$(PY) examples/share.py
 	$(PY) examples/softmax_kernel.py
@@ -75,7 +77,12 @@ lint: $(VENV)/lint.stamp build
 	$(PY) -m mypy
 	$(VENV)/bin/basedpyright --pythonpath $(PY)
 	$(VENV)/bin/zizmor --quiet --offline .github
-	$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	set -e; check() { $(VENV)/bin/check-jsonschema --quiet --builtin-schema "vendor.$$@"; }; \
+	    check github-workflows .github/workflows/*.yml; \
+	    check github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml; \
+	    check github-issue-config .github/ISSUE_TEMPLATE/config.yml; \
+	    check dependabot .github/dependabot.yml; \
+	    check citation-file-format CITATION.cff
 	$(PY) -m mypy.stubtest metal_dlpack._core --allowlist tools/stubtest_allowlist.txt --ignore-unused-allowlist
 
 format: $(VENV)/lint.stamp
@@ -130,6 +137,9 @@ docs: $(VENV)/docs.stamp
 
 notebooks: $(VENV)/notebooks.stamp build
 	$(PY) tools/notebooks.py $(ARGS)
+
+dist: $(VENV)/dist.stamp
+	$(PY) tools/dist.py $(ARGS)
 
 clean:
 	rm -rf build dist src/*.egg-info src/metal_dlpack/*.so

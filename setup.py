@@ -5,9 +5,12 @@ Environment:
   METAL_DLPACK_LTO=0        no link-time optimisation: an edit is linked in a second, a call takes a tenth longer
   METAL_DLPACK_SANITIZE=X   build with -fsanitize=X ("address,undefined" or "thread"); build it into a folder of
                             its own, as `make asan` does
+  METAL_DLPACK_REPOSITORY=U where the repository is published: the links of the metadata lead there, and there are
+                            none where it is not set
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,11 +21,16 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.install_lib import install_lib
 
 IS_MAC = sys.platform == "darwin"
 MACOS_TARGET = "14.0"
 EXPORTS = "src/module/exports.map"
 SOFTMETAL = "src/softmetal"
+
+REPOSITORY = os.environ.get("METAL_DLPACK_REPOSITORY", "").rstrip("/")
+#: A link or an image of Markdown that names a file or a heading of the repository.
+LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?://)([^)\s]+)\)")
 
 #: What gcc gets.  A function begins a line of the cache: else a call takes up to a twentieth longer, by what stands
 #: before it.
@@ -181,6 +189,21 @@ class BuildCore(build_ext):
         return objects
 
 
+class StripModule(install_lib):
+    """install_lib that takes the debug information off what goes into a wheel: two thirds of it.
+
+    The names of functions stay, so that a backtrace can be read.  What was built stays as it is, for the debugger.  On
+    a Mac the linker has left the debug information with the object files.
+    """
+
+    def install(self) -> list[str]:
+        installed = super().install()
+        for path in installed:
+            if path.endswith(".so") and not IS_MAC and not runs(["strip", "--strip-debug", path]):
+                self.warn(f"strip does not work: {path} keeps its debug information")
+        return installed
+
+
 def is_older(path: str, others: list[str]) -> bool:
     if not os.path.exists(path):
         return True
@@ -201,7 +224,46 @@ def oldest_macos() -> str:
     return max(asked, MACOS_TARGET, key=lambda version: [int(part) for part in version.split(".")])
 
 
+def links_from_elsewhere(text: str, revision: str) -> str:
+    """README.md as the package index shows it: a link into the repository is absolute.
+
+    Where nobody has said where the repository is, its text remains.  Code blocks are left alone.
+    """
+
+    def absolute(match: re.Match) -> str:
+        image, words, target = match.groups()
+        if not REPOSITORY:
+            return words
+        page = f"README.md{target}" if target.startswith("#") else target
+        return f"{image}[{words}]({REPOSITORY}/{'raw' if image else 'blob'}/{revision}/{page})"
+
+    parts = text.split("```")
+    parts[::2] = [LINK.sub(absolute, part) for part in parts[::2]]
+    return "```".join(parts)
+
+
+def facts_of_the_release() -> dict:
+    """The part of the metadata that depends on where the repository is published."""
+    source = Path("src/metal_dlpack/__init__.py").read_text(encoding="utf-8")
+    revision = "v" + re.search(r'^__version__ = "(.*)"$', source, re.MULTILINE)[1]
+    pages = {
+        "Source": "",
+        "Documentation": f"/tree/{revision}/docs",
+        "Changelog": f"/blob/{revision}/CHANGELOG.md",
+        "Issues": "/issues",
+    }
+    return {
+        "long_description": links_from_elsewhere(Path("README.md").read_text(encoding="utf-8"), revision),
+        "long_description_content_type": "text/markdown",
+        "project_urls": {name: REPOSITORY + page for name, page in pages.items() if REPOSITORY},
+    }
+
+
 if IS_MAC:
     os.environ["MACOSX_DEPLOYMENT_TARGET"] = oldest_macos()
 os.chdir(Path(__file__).resolve().parent)
-setup(ext_modules=[core_extension()], cmdclass={"build_ext": BuildCore})
+setup(
+    ext_modules=[core_extension()],
+    cmdclass={"build_ext": BuildCore, "install_lib": StripModule},
+    **facts_of_the_release(),
+)

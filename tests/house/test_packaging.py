@@ -3,7 +3,6 @@
 import itertools
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -11,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from checkouts import checkout, setup
 from places import ROOT, SRC
 
 import metal_dlpack as md
@@ -19,30 +19,28 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 pytestmark = pytest.mark.needs_no_sanitizer
 
 #: What the compiler makes of the files is not asked here.
-QUICK_BUILD = {"METAL_DLPACK_WERROR": "1", "METAL_DLPACK_LTO": "0", "CFLAGS": "-O1"}
-
-
-def checkout(folder):
-    """What git would give somebody, without what was built."""
-    ignore = shutil.ignore_patterns("*.so", "build", "dist", "*.egg-info", ".git", ".venv*", "__pycache__", ".*_cache")
-    return Path(shutil.copytree(ROOT, folder / "checkout", ignore=ignore))
-
-
-def setup(folder, *arguments, **environment):
-    return subprocess.run(
-        [sys.executable, "setup.py", "-q", *arguments],
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+QUICK_BUILD = {"METAL_DLPACK_WERROR": "1", "METAL_DLPACK_LTO": "0", "CFLAGS": "-O1 -g"}
+#: What tools leave in a checkout that somebody works in.
+LEFT_BY_TOOLS = (
+    "src/metal_dlpack/__pycache__/doctor.cpython-311.pyc",
+    "src/metal_dlpack/_core.abi3.so",
+    "src/array/array.o",
+    "examples/c_extension/build/temp/shared.o.d",
+    "docs/.DS_Store",
+    "build/reference.md",
+    "dist/metal_dlpack-0.0.1.tar.gz",
+    ".venv/pyvenv.cfg",
+    ".hypothesis/examples",
+    "on_a_mac.txt",
+)
 
 
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory):
     folder = checkout(tmp_path_factory.mktemp("sdist"))
+    for name in LEFT_BY_TOOLS:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
     result = setup(folder, "sdist", "--dist-dir", "out")
     assert result.returncode == 0, result.stderr
     (archive,) = (folder / "out").glob("*.tar.gz")
@@ -87,34 +85,50 @@ def test_a_source_distribution_has_all_that_is_compiled(sdist):
         assert paths, pattern
         for path in paths:
             assert (sdist / path.relative_to(ROOT)).exists(), path
-    assert not list(sdist.rglob("*.so"))
 
 
-def test_a_wheel_has_the_module_its_stub_and_the_licence(wheel):
-    names = zipfile.ZipFile(wheel).namelist()
-    for name in (
-        "__init__.py",
-        "_core.pyi",
-        "py.typed",
-        "__main__.py",
-        "doctor.py",
-        "softmetal.py",
-        "text.py",
-        "files/gguf.py",
-        "include/metal_dlpack.h",
-        "__init__.pxd",
-        "share/cmake/metal_dlpack/metal_dlpack-config.cmake",
-        "share/cmake/metal_dlpack/metal_dlpack-config-version.cmake",
-        "share/pkgconfig/metal_dlpack.pc",
-    ):
-        assert f"metal_dlpack/{name}" in names
-    for folder in ("include", "empty-headers"):
-        for path in (SRC / "metal_dlpack" / "msl" / folder).rglob("*"):
-            assert path.is_dir() or str(path.relative_to(SRC)) in names
-    assert any(re.fullmatch(r"metal_dlpack/_core\..*\.so", name) for name in names)
-    assert "_metal_dlpack_pytest.py" in names
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="only a clone knows which files are its own")
+def test_a_source_distribution_has_what_git_has_and_nothing_else(sdist):
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    tracked = {name for name in listed.splitlines() if (ROOT / name).exists()}
+    found = {str(path.relative_to(sdist)) for path in sdist.rglob("*") if path.is_file()}
+    found = {name for name in found if not name.startswith("src/metal_dlpack.egg-info/")}
+    assert found == tracked - {".gitattributes", ".gitignore"} | {"PKG-INFO", "setup.cfg"}
+
+
+def test_a_wheel_has_the_package_the_plugin_and_the_licence(sdist, wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    installed = {name for name in names if ".dist-info/" not in name}
+    package = {str(path.relative_to(sdist / "src")) for path in (sdist / "src" / "metal_dlpack").rglob("*.*")}
+    package |= {str(path.relative_to(SRC)) for path in (SRC / "metal_dlpack" / "msl" / "empty-headers").rglob("*")}
+    package = {name for name in package if (SRC / name).is_file() and "/." not in name}
+    assert {
+        "metal_dlpack/_core.pyi",
+        "metal_dlpack/py.typed",
+        "metal_dlpack/__init__.pxd",
+        "metal_dlpack/include/metal_dlpack.h",
+        "metal_dlpack/msl/empty-headers/metal_stdlib",
+        "metal_dlpack/share/cmake/metal_dlpack/metal_dlpack-config.cmake",
+        "metal_dlpack/share/pkgconfig/metal_dlpack.pc",
+    } <= package
+    (module,) = installed - package - {"_metal_dlpack_pytest.py"}
+    assert re.fullmatch(r"metal_dlpack/_core\..*\.so", module)
+    assert package - installed == set()
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    assert not any(name.endswith((".c", ".m", ".map")) for name in names)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="on a Mac the object files keep the debug information")
+def test_a_wheel_is_stripped_and_keeps_the_names_of_functions(sdist, wheel, tmp_path):
+    elffile = pytest.importorskip("elftools.elf.elffile", reason="pyelftools reads the module")
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    (shipped,) = (tmp_path / "metal_dlpack").glob("_core*.so")
+    (built,) = (sdist / "build").glob("lib*/metal_dlpack/_core*.so")
+    with shipped.open("rb") as stripped, built.open("rb") as whole:
+        assert elffile.ELFFile(whole).get_section_by_name(".debug_info"), "a debugger wants that of a build in place"
+        file = elffile.ELFFile(stripped)
+        assert not [section.name for section in file.iter_sections() if section.name.startswith(".debug")]
+        assert file.get_section_by_name(".symtab").get_symbol_by_name("storage_new")
+    assert wheel.stat().st_size < 1_000_000
 
 
 def test_pytest_finds_the_plugin_of_a_wheel_that_is_unpacked(wheel, tmp_path):

@@ -1,7 +1,9 @@
 """The scripts of tools/ that nothing else runs."""
 
 import importlib
+import os
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -88,3 +90,59 @@ def test_arm64_has_a_part_of_files_that_there_are():
     (part,) = re.findall(r'^PART="(.*?)"$', (TOOLS / "arm64").read_text(), re.DOTALL | re.MULTILINE)
     assert len(part.split()) >= 10
     assert [name for name in part.split() if not (ROOT / name).is_file()] == []
+
+
+#: Stands for a Python whose pip is talkative, and fails if it is told to.
+TALKATIVE = """#!/bin/sh
+case "$*" in
+"-m venv"*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+*"-m pip --version"*) ;;
+*--group*)
+    echo "WARNING: Location 'file:///nowhere' is ignored" >&2
+    echo "  Downloading https://index.example/torch-2.0-cp311.whl (190.4 MB)"
+    echo "  Downloading small-1.0.whl (4 kB)"
+    echo "Installing collected packages: torch, small"
+    exit ${PIP_FAILS:-0}
+    ;;
+*"-m pip"*) echo "WARNING: Location 'file:///nowhere' is ignored" >&2 ;;
+*) exec %s "$@" ;;
+esac
+"""
+
+
+def prepare(folder, **environment):
+    python, clang = folder / "python", folder / "clang++-19"
+    python.write_text(TALKATIVE % sys.executable)
+    clang.touch()  # so that nobody installs one
+    for path in (python, clang):
+        path.chmod(0o755)
+    return subprocess.run(
+        [TOOLS / "prepare", folder / "venv", "demo"],
+        env={**os.environ, "PYTHON": str(python), "PATH": f"{folder}:{os.environ['PATH']}", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.needs_no_sanitizer
+def test_preparing_says_what_comes_and_not_what_pip_mutters(tmp_path):
+    done = prepare(tmp_path, PIP_EXTRA_INDEX_URL="")
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    steps = [line for line in said if line.startswith("metal_dlpack: ")]
+    assert [step.split()[1] for step in steps] == ["fetching", "building"]
+    assert "    torch-2.0-cp311.whl (190.4 MB)" in said
+    assert "    unpacking" in said
+    assert "gigabyte" in done.stdout
+    assert not re.search("WARNING|small|index.example", done.stdout + done.stderr)
+
+
+@pytest.mark.needs_no_sanitizer
+def test_preparing_shows_all_that_pip_said_if_it_failed(tmp_path):
+    done = prepare(tmp_path, PIP_FAILS="3")
+    assert done.returncode == 1
+    assert "WARNING: Location" in done.stderr
+    assert done.stderr.endswith("metal_dlpack: this failed: pip install --group demo\n")
+    assert "building" not in done.stdout

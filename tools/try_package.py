@@ -1,0 +1,76 @@
+"""Try the package as it is installed: share memory, run a kernel, find the headers.  Any failure ends it.
+
+    python tools/try_package.py
+
+It needs NumPy, and where there is no Metal a compiler for kernels (the extra "kernels").
+"""
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import metal_dlpack as md
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+SCALE = """
+#include <metal_stdlib>
+kernel void scale(device float *x, constant float &factor, uint i [[thread_position_in_grid]]) { x[i] *= factor; }
+"""
+
+
+def check(holds: bool, what: str) -> None:
+    if not holds:
+        sys.exit(f"{sys.executable}: {what}")
+
+
+def share() -> None:
+    x = np.arange(6, dtype="float32").reshape(2, 3)
+    array = md.from_dlpack(x)
+    back = np.from_dlpack(array, device="cpu")
+    x[1, 2] = 42
+    check(back[1, 2] == 42, "a write through NumPy is not seen in the Array's memory.")
+    check(back.ctypes.data == x.ctypes.data, "NumPy's memory was copied.")
+
+
+def compute() -> None:
+    ones = md.ones(4)
+    md.kernel(SCALE)(ones, 0.5, n=4)
+    check(ones.tolist() == [0.5] * 4, f"a kernel gave {ones.tolist()}.")
+
+
+def find_files() -> None:
+    package = Path(md.__file__).parent
+    check(CHECKOUT not in package.parents, f"the package of the checkout was imported ({package}).")
+    for path in (
+        Path(md.get_include(), "metal_dlpack.h"),
+        Path(md.get_cmake_dir(), "metal_dlpack-config.cmake"),
+        Path(md.get_pkgconfig_dir(), "metal_dlpack.pc"),
+        package / "_core.pyi",
+        package / "py.typed",
+    ):
+        check(path.is_file(), f"{path} is missing.")
+    plugins = {point.value for point in importlib.metadata.entry_points(group="pytest11")}
+    check("_metal_dlpack_pytest" in plugins, "pytest would not find the plugin.")
+    check(importlib.metadata.version("metal_dlpack") == md.__version__, "metadata and module differ in the version.")
+
+
+def ask_the_doctor() -> None:
+    asked = subprocess.run(
+        [sys.executable, "-m", "metal_dlpack", "--json"], capture_output=True, text=True, check=False
+    )
+    check(asked.returncode == 0, f"the doctor failed: {asked.stdout}{asked.stderr}")
+    json.loads(asked.stdout)
+
+
+def main() -> None:
+    for step in (find_files, share, compute, ask_the_doctor):
+        step()
+    print(f"metal_dlpack {md.__version__} works with Python {sys.version.split()[0]} on {md.devices()[0].name}")
+
+
+if __name__ == "__main__":
+    main()
