@@ -979,7 +979,7 @@ ALIKE = {
     "extents past 64 bits": f'{{"t":{{{EMPTY},"shape":[9223372036854775808,4,0]}}}}',
     "a byte order mark": f'\ufeff{{"t":{{{T}}}}}',
 }
-#: What docs/files.md lists: only we refuse it.
+#: What docs/inside/files.md lists: only we refuse it.
 STRICTER = {
     "a name twice": (f'{{"t":{{{T}}},"t":{{{T}}}}}', "stands twice"),
     "a name twice where nobody reads": (f'{{"t":{{{T},"x":1,"x":2}}}}', "stands twice"),

@@ -1,7 +1,7 @@
 """The header of a .safetensors file: eight bytes of length, then JSON.
 
 As strict as the `safetensors` package, whose own reader copies or wants a framework.  Stricter: a name that stands
-twice is refused, and what docs/files.md lists.
+twice is refused, and what docs/inside/files.md lists.
 
 Source: the format's description in the README of the safetensors project; its `SafeTensors::read_metadata`.
 """
