@@ -36,7 +36,7 @@ _buffers_before = pytest.StashKey[int]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("softmetal", "the software Metal, on which metal_dlpack stands where there is no Mac")
+    group = parser.getgroup("softmetal", "the software Metal, which metal_dlpack uses where there is no Mac")
     group.addoption(
         "--softmetal-seed",
         metavar="N",

@@ -113,8 +113,8 @@ RULES = (
         "producer",
         "ours_apart",
         "copy",
-        "Packed sub-byte items are not contiguous {strides}, and consumers read the bytes as one run, so the array hands out a "
-        "copy.",
+        "Packed sub-byte items are not contiguous {strides}, and consumers read the bytes as one run, so the array "
+        "hands out a copy.",
         "Keep the copy: x.copy().",
         "run",
     ),

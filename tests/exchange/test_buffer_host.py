@@ -261,7 +261,8 @@ def test_what_is_longer_than_a_buffer_is_refused_with_both_lengths():
     assert (done.returncode, done.stderr) == (0, "")
     assert "Buffer.from_host: the memory cannot be shared with Metal: its whole pages (26214" in done.stdout
     assert (
-        ": 2097152 bytes are more than one buffer of the device can hold (max_buffer_length is 262144 bytes)" in done.stdout
+        ": 2097152 bytes are more than one buffer of the device can hold (max_buffer_length is 262144 bytes)"
+        in done.stdout
     )
 
 

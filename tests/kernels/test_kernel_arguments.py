@@ -226,7 +226,9 @@ def test_memory_of_the_cpu_is_refused_with_the_way_out():
         with pytest.raises((TypeError, ValueError), match="argument 'x'"):
             take("float")(value, out, n=4)
     for value in strange[:3]:
-        with pytest.raises(TypeError, match=r"in the CPU's memory cannot be an argument of a kernel; give md.asarray\(x\)"):
+        with pytest.raises(
+            TypeError, match=r"in the CPU's memory cannot be an argument of a kernel; give md.asarray\(x\)"
+        ):
             take("float")(value, out, n=4)
     take("float")(md.asarray(x), out, n=4)
     assert out.tolist() == [1, 1, 1, 1]
@@ -313,7 +315,9 @@ def test_a_value_cannot_be_written(scale):
     for value in (1.0, (1.0,), bytes(4)):
         with pytest.raises(TypeError, match="argument 'x'"):
             scale(value, 1.0, 1, n=1)
-    with pytest.raises(TypeError, match="argument 'x': the kernel may write there, and the result would be lost in a value"):
+    with pytest.raises(
+        TypeError, match="argument 'x': the kernel may write there, and the result would be lost in a value"
+    ):
         scale(1.0, 1.0, 1, n=1)
 
 
