@@ -130,10 +130,14 @@ def test_a_float_becomes_a_bfloat_only_by_a_cast(shim, text):
         shim.check(f"void f(float x, half h) {{ {text} }}")
 
 
-def test_a_class_that_converts_to_bool_becomes_a_bfloat_by_a_cast(shim):
+def test_a_class_that_converts_to_bool_becomes_a_bfloat(shim):
     """As every scalar does, of which bfloat is one in Metal."""
     before = "struct mask { bool set; operator bool() const { return set; } };"
-    got = shim.evaluate(
-        {"one": "bfloat(mask{x > 0})"}, "bfloat", ml_dtypes.bfloat16, before=before, x=("int", np.int32([2, 0]))
-    )
-    np.testing.assert_array_equal(got["one"].astype(np.float32), [1, 0])
+    texts = {
+        "cast": "bfloat(mask{x > 0})",
+        "assigned": "[&] { bfloat b; b = mask{x > 0}; return b; }()",
+        "sum": "bfloat(mask{x > 0} + mask{x > 0})",
+    }
+    got = shim.evaluate(texts, "bfloat", ml_dtypes.bfloat16, before=before, x=("int", np.int32([2, 0])))
+    for name, values in got.items():
+        np.testing.assert_array_equal(values.astype(np.float32), [2, 0] if name == "sum" else [1, 0], name)
