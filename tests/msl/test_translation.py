@@ -222,7 +222,24 @@ def variable(number):
     ],
 )
 def test_threadgroup_memory(statement, expected):
-    assert cpp(f"void g() {{ {statement} }}") == f"inline void g() {{ {expected} }}"
+    assert cpp(f"kernel void g() {{ {statement} }}") == f"inline void g() {{ {expected} }}"
+
+
+@pytest.mark.parametrize("function", ["kernel void g()", "[[kernel]] void g()", "template <class T> kernel void g()"])
+def test_threadgroup_memory_of_a_kernel(function):
+    assert "softmetal::threadgroup_variable<0, " in cpp(f"namespace n {{ {function} {{ threadgroup int x; }} }}")
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["void f() {", "template <class T> static T f() {", "struct S { int f() { if (true) {", "namespace n { int f() {"],
+)
+def test_threadgroup_memory_of_another_function_is_refused(before):
+    """As by Apple's compiler: all instantiations and all calls would share it."""
+    source = f"kernel void g() {{ threadgroup int x; }}\n{before}\n  threadgroup int x[4]; {'}' * before.count('{')};"
+    with pytest.raises(SourceError, match=r"^program_source:3:3: error: variables in the threadgroup address space"):
+        Translation(source)
+    Translation(source.replace("x[4]", "*x = nullptr"))
 
 
 def test_a_member_of_threadgroup_memory_is_no_variable():
