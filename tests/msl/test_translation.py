@@ -269,6 +269,29 @@ def test_a_member_of_the_users_struct_is_no_swizzle():
     assert cpp(source).endswith("s.xy * s.xy + s.get_zw(); }")
 
 
+# ---- conditionals ----
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("b = c ? x[1] : 0;", "b = c ? x[1] : softmetal::literal<0>();"),
+        ("b = c ? 0 : x;", "b = c ? softmetal::literal<0>() : x;"),
+        ("f(c ? x : 2, a ? g(p ? y : 3) : 4);", "f(c ? x : {2}, a ? g(p ? y : {3}) : {4});"),
+        ("b = c ? x : d ? y : 0;", "b = c ? x : d ? y : {0};"),
+        ("b = c ? d ? x : 1 : 0;", "b = c ? d ? x : 1 : {0};"),
+        ("b = c ? 1 : 0;", "b = c ? 1 : 0;"),
+        ("b = c ? x : 0 + y;", "b = c ? x : 0 + y;"),
+        ("switch (b) { case 1: 0; default: 0; }", "switch (b) { case 1: 0; default: 0; }"),
+        ("struct { int a : 4; } s; x[c ? y : 0];", "struct { int a : 4; } s; x[c ? y : {0}];"),
+    ],
+)
+def test_an_integer_beside_a_bfloat_in_a_conditional(statement, expected):
+    expected = re.sub(r"\{(\d)\}", r"softmetal::literal<\1>()", expected)
+    assert cpp(f"void f(bfloat x) {{ {statement} }}") == f"inline void f(bfloat x) {{ {expected} }}"
+    assert cpp(f"void f(half x) {{ {statement} }}") == f"inline void f(half x) {{ {statement} }}"
+
+
 # ---- function constants ----
 
 CONSTANTS = """constant bool flag [[function_constant(0)]];

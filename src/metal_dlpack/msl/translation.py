@@ -10,6 +10,7 @@ from functools import cached_property
 from . import (
     address_spaces,
     attributes,
+    conditionals,
     declarations,
     function_constants,
     kernels,
@@ -143,6 +144,7 @@ class Translation:
         for one in stay:
             _give_linkage(tokens, one)
         attributes.take_out(tokens)
+        conditionals.rewrite(tokens)
         literals.rewrite(tokens.words)
         swizzles.rewrite(tokens, stay)
         address_spaces.erase(tokens, stay)

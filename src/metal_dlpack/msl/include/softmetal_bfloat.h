@@ -77,6 +77,19 @@ template <class S> using with_bfloat =
                          bfloat>;
 template <class S> using arithmetic_beside_bfloat =
     metal::enable_if_t<metal::is_arithmetic_v<S> && !metal::is_same_v<S, bfloat>>;
+
+/* An integer that a conditional may choose; the translator writes it.  It converts to its own type,
+ * after which C++'s rules hold, and to what those do not know: half, bfloat, vectors, pointers. */
+template <class T, class Own> using if_literal_becomes =
+    metal::enable_if_t<metal::is_same_v<T, Own> || metal::is_same_v<T, half> ||
+                           metal::is_class_v<T> || metal::is_pointer_v<T>,
+                       int>;
+template <auto value> struct literal {
+    template <class T, if_literal_becomes<T, metal::remove_cv_t<decltype(value)>> = 0>
+    SOFTMETAL_INLINE constexpr operator T() const {
+        return T(value);
+    }
+};
 } // namespace softmetal
 
 #define SOFTMETAL_BFLOAT_ARITHMETIC(op)                                                        \
