@@ -47,6 +47,7 @@ def names(source: str, name: str = "f") -> list[str]:
         ("kernel void f(); kernel void f() {}", ["f"]),
         ("template <typename T> kernel void f() {}", []),
         ('template <typename T> kernel void f() {} template [[host_name("g")]] kernel void f<int>();', ["g"]),
+        ('template <typename T> kernel void f() {} template [[host_name("g")]] kernel void ::f<int>();', ["g"]),
         (
             "template <int n> void f(); template <int n> void f() {} "
             'template [[host_name("g")]] [[kernel]] decltype(f<(3 > 2)>) f<(3 > 2)>;',
@@ -81,6 +82,12 @@ def test_what_metal_refuses_and_cpp_does_not(source, told):
 def test_a_template_that_is_not_there():
     with pytest.raises(SourceError, match=r"^program_source:1:34: error: .*undeclared template 'f'"):
         Translation('template [[host_name("g")]] void f<int>();')
+
+
+def test_an_instantiation_may_be_named_from_the_outermost_namespace():
+    source = "namespace n::m { template <class T> kernel void f(T x [[thread_position_in_grid]]) {} }"
+    kernel = Translation(source + 'template [[host_name("g")]] kernel void ::n::m::f<uint>(uint x);').kernels["g"]
+    assert kernel.expression == "n :: m :: f < uint >"
 
 
 def test_an_instantiation_stands_in_its_namespace():

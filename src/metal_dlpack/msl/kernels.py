@@ -140,7 +140,7 @@ def _declarator(tokens: Tokens, one: Declaration) -> tuple[int, int]:
     first = end - 1
     if words[first] == ">":
         first = _opening_angle(tokens, one.first, first) - 1
-    while words[first - 1] == "::" and words[first - 2].isidentifier():
+    while words[first - 1] == "::" and words[first - 2].isidentifier() and words[first - 2] != "void":
         first -= 2
     return first, end
 
