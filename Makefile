@@ -99,10 +99,16 @@ tsan: build
 arm64: build
 	tools/arm64 $(PY) $(ARGS)
 
-# With the newest clang, with the wheel's, and checked.
-kernels: build
+# With the newest clang, with the wheel's, with the oldest that is taken, and checked.
+CLANG_17 := build/clang-17/ziglang/zig
+$(CLANG_17): $(VENV)/test.stamp
+	$(PY) -m pip --disable-pip-version-check --no-input -q install --no-deps --target build/clang-17 --upgrade ziglang==0.12.1
+	@touch $@
+
+kernels: build $(CLANG_17)
 	$(PYTEST) tests/kernels tests/msl $(ARGS)
 	SOFTMETAL_CXX='$(PY) -m ziglang c++' $(PYTEST) tests/kernels -k real $(ARGS)
+	SOFTMETAL_CXX='$(CURDIR)/$(CLANG_17) c++' $(PYTEST) tests/kernels -k real $(ARGS)
 	SOFTMETAL_KERNEL_CHECK=1 $(PYTEST) tests/kernels -k real $(ARGS)
 
 mutants: build

@@ -159,6 +159,26 @@ def test_a_folder_of_any_name(tmp_path):
     assert (caught.value.filename, caught.value.lineno) == (str(there / "a.h"), 2)
 
 
+def test_angle_brackets_look_in_the_folders_and_leave_the_rest_to_metal(folder):
+    there = folder({"a/b.h": "int b;\n", "metal_math": "int mine;\n"})
+    source = "#include <a/b.h>\n#include <metal_stdlib>\n#include <metal_math>\nend"
+    lines = [(file, line) for file, _, line in lines_of(compose(source, there))]
+    assert ("b.h", "int b;") in lines
+    assert ("metal_math", "int mine;") in lines
+    assert "#include <metal_stdlib>" in compose(source, there)
+    assert compose(source).count("#include <") == 3
+
+
+@pytest.mark.needs_kernels
+def test_a_kernel_includes_by_angle_brackets(folder):
+    there = folder({"a/b.h": "#include <metal_stdlib>\ninline float g() { return metal::sqrt(16.0); }\n"})
+    x = md.zeros(1)
+    md.kernel("#include <a/b.h>\nkernel void f(device float *x) { x[0] = g(); }", include=there)(x, n=1)
+    assert x.tolist() == [4]
+    with pytest.raises(md.CompileError, match=r"'a/b\.h' file not found"):
+        md.kernel("#include <a/b.h>\nkernel void f(device float *x) { x[0] = g(); }")
+
+
 @pytest.mark.needs_kernels
 def test_a_missing_file_is_the_users_line():
     with pytest.raises(

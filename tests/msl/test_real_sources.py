@@ -194,6 +194,43 @@ def test_torchs_headers(tmp_path):
     assert type_checks.refused(type_checks.translated(text, (tmp_path,)), ["f"]) == {}
 
 
+#: Functors as torch's own kernels have them, and what makes kernels of them.
+TORCH = """
+#include <c10/metal/indexing.h>
+#include <c10/metal/special_math.h>
+using c10::metal::erf;
+DEFINE_UNARY_FLOATING_FUNCTOR(erf);
+DEFINE_BINARY_COMPARISON_FUNCTOR(lt, <);
+struct mul_functor { template <class T> T operator()(T a, T b) { return c10::metal::mul(a, b); } };
+struct lerp_functor { template <class T> T operator()(T a, T b, T c) { return T(a + c * (b - a)); } };
+struct pow_functor { template <class T> T operator()(T a, float b) { return T(pow(float(a), b)); } };
+REGISTER_UNARY_OP(erf, int, float);
+"""
+
+
+def test_what_torchs_macros_register():
+    text = HEAD + TORCH
+    for kind in ("float", "half", "bfloat"):
+        text += f"""
+        REGISTER_UNARY_OP(erf, {kind}, {kind}); REGISTER_UNARY_ALPHA_OP(pow, {kind}, float, {kind});
+        REGISTER_BINARY_OP(lt, {kind}, bool); REGISTER_BINARY_CASTOUT_OP(lt, {kind}, bool);
+        REGISTER_OPMATH_BINARY_OP(mul, {kind}, {kind}); REGISTER_BINARY_ALPHA_OP(lerp, {kind}, {kind}, {kind});
+        REGISTER_TERNARY_OP(lerp, {kind}, {kind});
+        """
+    translation = type_checks.translated(text, (kernel_sources.torch(),))
+    assert len(translation.kernels) > 80
+    assert type_checks.refused(translation, list(translation.kernels)) == {}
+
+
+@pytest.mark.parametrize(("name", "least"), [("DecodeAttention", 100), ("PrefillAttention", 120)])
+def test_kernels_that_torch_carries(name, least):
+    """The .metal files of torch include these; SortTopK.h, with 1,157 instantiations, takes a minute."""
+    text = HEAD + f"#include <c10/metal/common.h>\n#include <ATen/native/mps/kernels/{name}.h>\n"
+    translation = type_checks.translated(text, (kernel_sources.torch(),))
+    assert len(translation.kernels) > least
+    assert type_checks.refused(translation, list(translation.kernels)) == {}
+
+
 def test_every_word_keeps_its_line():
     """Each word of C++ that the user wrote stands where the user wrote it: the lines of real sources, before and after."""
     translation = ggml("mul_mv.metal")

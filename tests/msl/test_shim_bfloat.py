@@ -130,10 +130,37 @@ def test_a_float_becomes_a_bfloat_only_by_a_cast(shim, text):
         shim.check(f"void f(float x, half h) {{ {text} }}")
 
 
-def test_a_class_that_converts_to_bool_becomes_a_bfloat_by_a_cast(shim):
+def test_a_class_that_converts_to_bool_becomes_a_bfloat(shim):
     """As every scalar does, of which bfloat is one in Metal."""
     before = "struct mask { bool set; operator bool() const { return set; } };"
-    got = shim.evaluate(
-        {"one": "bfloat(mask{x > 0})"}, "bfloat", ml_dtypes.bfloat16, before=before, x=("int", np.int32([2, 0]))
+    texts = {
+        "cast": "bfloat(mask{x > 0})",
+        "assigned": "[&] { bfloat b; b = mask{x > 0}; return b; }()",
+        "sum": "bfloat(mask{x > 0} + mask{x > 0})",
+    }
+    got = shim.evaluate(texts, "bfloat", ml_dtypes.bfloat16, before=before, x=("int", np.int32([2, 0])))
+    for name, values in got.items():
+        np.testing.assert_array_equal(values.astype(np.float32), [2, 0] if name == "sum" else [1, 0], name)
+
+
+def test_an_integer_chosen_beside_a_number_is_what_it_is_in_metal(shim):
+    shim.check(
+        """
+    template <class T, class R> void f(T x, bool c) {
+        static_assert(is_same_v<decltype(c ? x : softmetal::literal<7>()), R>);
+        static_assert(is_same_v<decltype(c ? softmetal::literal<7>() : x), R>);
+    }
+    void g(bool c, const device float *p) {
+        f<bfloat, bfloat>(bfloat(1), c), f<half, half>(1, c), f<float, float>(1, c), f<bfloat4, bfloat4>(1, c);
+        f<short, int>(1, c), f<uchar, int>(1, c), f<bool, int>(1, c), f<uint, uint>(1, c), f<long, long>(1, c);
+        const float *q = c ? p : softmetal::literal<0>();
+        static_assert((true ? softmetal::literal<5>() : short(2)) == 5);
+        auto wide = c ? softmetal::literal<1 << 30>() : 2L;
+    }
+    """.replace("device ", "")
     )
-    np.testing.assert_array_equal(got["one"].astype(np.float32), [1, 0])
+    text = "c[0] ? x : softmetal::literal<3>()"
+    x = np.float32([1.5, -2]).astype(ml_dtypes.bfloat16)
+    for chosen, expected in ((0, [3, 3]), (1, [1.5, -2])):
+        got = shim.evaluate({"one": text.replace("c[0]", str(chosen))}, "bfloat", x.dtype, x=("bfloat", x))["one"]
+        np.testing.assert_array_equal(got.astype(np.float32), expected)

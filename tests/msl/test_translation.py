@@ -47,6 +47,7 @@ def names(source: str, name: str = "f") -> list[str]:
         ("kernel void f(); kernel void f() {}", ["f"]),
         ("template <typename T> kernel void f() {}", []),
         ('template <typename T> kernel void f() {} template [[host_name("g")]] kernel void f<int>();', ["g"]),
+        ('template <typename T> kernel void f() {} template [[host_name("g")]] kernel void ::f<int>();', ["g"]),
         (
             "template <int n> void f(); template <int n> void f() {} "
             'template [[host_name("g")]] [[kernel]] decltype(f<(3 > 2)>) f<(3 > 2)>;',
@@ -81,6 +82,12 @@ def test_what_metal_refuses_and_cpp_does_not(source, told):
 def test_a_template_that_is_not_there():
     with pytest.raises(SourceError, match=r"^program_source:1:34: error: .*undeclared template 'f'"):
         Translation('template [[host_name("g")]] void f<int>();')
+
+
+def test_an_instantiation_may_be_named_from_the_outermost_namespace():
+    source = "namespace n::m { template <class T> kernel void f(T x [[thread_position_in_grid]]) {} }"
+    kernel = Translation(source + 'template [[host_name("g")]] kernel void ::n::m::f<uint>(uint x);').kernels["g"]
+    assert kernel.expression == "n :: m :: f < uint >"
 
 
 def test_an_instantiation_stands_in_its_namespace():
@@ -227,7 +234,24 @@ def variable(number):
     ],
 )
 def test_threadgroup_memory(statement, expected):
-    assert cpp(f"void g() {{ {statement} }}") == f"inline void g() {{ {expected} }}"
+    assert cpp(f"kernel void g() {{ {statement} }}") == f"inline void g() {{ {expected} }}"
+
+
+@pytest.mark.parametrize("function", ["kernel void g()", "[[kernel]] void g()", "template <class T> kernel void g()"])
+def test_threadgroup_memory_of_a_kernel(function):
+    assert "softmetal::threadgroup_variable<0, " in cpp(f"namespace n {{ {function} {{ threadgroup int x; }} }}")
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["void f() {", "template <class T> static T f() {", "struct S { int f() { if (true) {", "namespace n { int f() {"],
+)
+def test_threadgroup_memory_of_another_function_is_refused(before):
+    """As by Apple's compiler: all instantiations and all calls would share it."""
+    source = f"kernel void g() {{ threadgroup int x; }}\n{before}\n  threadgroup int x[4]; {'}' * before.count('{')};"
+    with pytest.raises(SourceError, match=r"^program_source:3:3: error: variables in the threadgroup address space"):
+        Translation(source)
+    Translation(source.replace("x[4]", "*x = nullptr"))
 
 
 def test_a_member_of_threadgroup_memory_is_no_variable():
@@ -255,6 +279,29 @@ def test_swizzles_in_templates_are_calls(statement, expected):
 def test_a_member_of_the_users_struct_is_no_swizzle():
     source = "struct S { float2 xy; }; template <class T> void f() { T s; s.xy * s.xy + s.zw; }"
     assert cpp(source).endswith("s.xy * s.xy + s.get_zw(); }")
+
+
+# ---- conditionals ----
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("b = c ? x[1] : 0;", "b = c ? x[1] : softmetal::literal<0>();"),
+        ("b = c ? 0 : x;", "b = c ? softmetal::literal<0>() : x;"),
+        ("f(c ? x : 2, a ? g(p ? y : 3) : 4);", "f(c ? x : {2}, a ? g(p ? y : {3}) : {4});"),
+        ("b = c ? x : d ? y : 0;", "b = c ? x : d ? y : {0};"),
+        ("b = c ? d ? x : 1 : 0;", "b = c ? d ? x : 1 : {0};"),
+        ("b = c ? 1 : 0;", "b = c ? 1 : 0;"),
+        ("b = c ? x : 0 + y;", "b = c ? x : 0 + y;"),
+        ("switch (b) { case 1: 0; default: 0; }", "switch (b) { case 1: 0; default: 0; }"),
+        ("struct { int a : 4; } s; x[c ? y : 0];", "struct { int a : 4; } s; x[c ? y : {0}];"),
+    ],
+)
+def test_an_integer_beside_a_bfloat_in_a_conditional(statement, expected):
+    expected = re.sub(r"\{(\d)\}", r"softmetal::literal<\1>()", expected)
+    assert cpp(f"void f(bfloat x) {{ {statement} }}") == f"inline void f(bfloat x) {{ {expected} }}"
+    assert cpp(f"void f(half x) {{ {statement} }}") == f"inline void f(half x) {{ {statement} }}"
 
 
 # ---- function constants ----

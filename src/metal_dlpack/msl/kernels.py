@@ -61,6 +61,12 @@ def stage_words(tokens: Tokens, one: Declaration) -> Iterator[int]:
         at = tokens.partner[at] + 1 if tokens.words[at] in {"(", "["} else at + 1
 
 
+def stage(tokens: Tokens, one: Declaration) -> str | None:
+    """What a function or a template of functions is marked as: kernel, vertex, ...; None for what a kernel may call."""
+    assert one.parameters is not None
+    return _marks(tokens, one, one.parameters)[0]
+
+
 def _plain(tokens: Tokens, one: Declaration) -> Kernel | None:
     assert one.parameters is not None
     stage, host_name = _marks(tokens, one, one.parameters)
@@ -134,7 +140,7 @@ def _declarator(tokens: Tokens, one: Declaration) -> tuple[int, int]:
     first = end - 1
     if words[first] == ">":
         first = _opening_angle(tokens, one.first, first) - 1
-    while words[first - 1] == "::" and words[first - 2].isidentifier():
+    while words[first - 1] == "::" and words[first - 2].isidentifier() and words[first - 2] != "void":
         first -= 2
     return first, end
 

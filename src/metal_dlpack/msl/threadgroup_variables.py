@@ -1,11 +1,23 @@
-"""`threadgroup float x[64];` in a function: a reference to memory that the run time has for the threadgroup."""
+"""`threadgroup float x[64];` in a kernel: a reference to memory that the run time has for the threadgroup.
+
+The run time knows a variable by its number, and an image has one kernel: so each variable has memory of its own.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from . import kernels
+from .declarations import FUNCTION, Declaration, every
+from .messages import source_error
 from .tokens import Tokens, joined
 
+#: The first half is what Apple's compiler says.
+_ONLY_IN_KERNELS = (
+    "variables in the threadgroup address space cannot be declared in a non-qualified function: "
+    "declare it in the kernel, and hand a pointer to it on"
+)
 _ENDS_A_STATEMENT = {";", "{", "}", ":"}
 
 
@@ -17,14 +29,28 @@ class Statement:
     end: int
 
 
-def find(tokens: Tokens) -> list[Statement]:
-    """The statements that declare threadgroup memory: those that declare pointers to it are not among them."""
+def find(tokens: Tokens, declarations: list[Declaration]) -> list[Statement]:
+    """The statements that declare threadgroup memory: those that declare pointers to it are not among them.
+
+    Raises SourceError for one in a function that is no kernel.
+    """
     found = []
     for at in [at for at, word in enumerate(tokens.words) if word == "threadgroup"]:
         first, end = _start(tokens, at), _end(tokens, at + 1)
         if first is not None and end is not None:
             found.append(Statement(first, end))
+    if found:
+        _refuse_other_functions(tokens, found, every(declarations))
     return found
+
+
+def _refuse_other_functions(tokens: Tokens, found: list[Statement], declarations: Iterable[Declaration]) -> None:
+    others = [
+        one for one in declarations if one.kind == FUNCTION and one.body is not None and not kernels.stage(tokens, one)
+    ]
+    for statement in found:
+        if any(one.body < statement.first < one.last for one in others if one.body is not None):
+            raise source_error(tokens, statement.first, _ONLY_IN_KERNELS)
 
 
 def rewrite(tokens: Tokens, statements: list[Statement]) -> None:

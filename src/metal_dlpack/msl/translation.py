@@ -10,6 +10,7 @@ from functools import cached_property
 from . import (
     address_spaces,
     attributes,
+    conditionals,
     declarations,
     function_constants,
     kernels,
@@ -44,6 +45,7 @@ class Translation:
         self._integers = Integers(source, found)
         self.kernels = kernels.find(source, found)
         self.constants = function_constants.find(source, found, self._integers)
+        self._variables = threadgroup_variables.find(source, found)
         self._lacks = unsupported.find(source, found)
         self._bound: dict[int, list[Parameter]] = {}
 
@@ -133,7 +135,6 @@ class Translation:
     def _cpp(self) -> Tokens:
         """The source as C++ but for function constants."""
         tokens = self._source.copy()
-        variables = threadgroup_variables.find(tokens)
         for kernel in self.kernels.values():
             if kernel.instantiation is not None:
                 tokens.drop(kernel.instantiation.first, kernel.instantiation.last)
@@ -148,10 +149,11 @@ class Translation:
         for one in stay:
             _give_linkage(tokens, one)
         attributes.take_out(tokens)
+        conditionals.rewrite(tokens)
         literals.rewrite(tokens.words)
         swizzles.rewrite(tokens, stay)
         address_spaces.erase(tokens, stay)
-        threadgroup_variables.rewrite(tokens, [one for one in variables if tokens.words[one.end]])
+        threadgroup_variables.rewrite(tokens, [one for one in self._variables if tokens.words[one.end]])
         tokens.gaps = [_PRAGMA.sub("", gap) if "#pragma" in gap else gap for gap in tokens.gaps]
         return tokens
 

@@ -16,6 +16,7 @@
 #define FARTHEST ((uintptr_t)64 << 20)
 /* What a missing buffer's own address, and an index, can come to. */
 #define NULL_END ((uintptr_t)1 << 32)
+#define NULL_PAGE ((uintptr_t)4096)
 
 static const soft_argument_facts *
 facts_of(const soft_check *check, soft_argument_kind kind, uint32_t index)
@@ -190,7 +191,8 @@ static void
 describe_outside(const soft_check *check, uintptr_t at, size_t nbytes, const char *does,
                  char *text, size_t size)
 {
-    const soft_range *range = nearest(check, at, nbytes);
+    /* In an emulator, buffers can lie a few megabytes above a null pointer. */
+    const soft_range *range = at < NULL_PAGE ? NULL : nearest(check, at, nbytes);
     const soft_argument_facts *missing = missing_argument(check);
     if (range != NULL) {
         char name[SOFT_NAME_NBYTES], bytes[64];
@@ -203,7 +205,7 @@ describe_outside(const soft_check *check, uintptr_t at, size_t nbytes, const cha
         snprintf(text, size, "%s through buffer %u (%s), to which nothing is bound", does,
                  missing->index, missing->name);
     }
-    else if (at < 4096) {
+    else if (at < NULL_PAGE) {
         snprintf(text, size, "%s through a null pointer", does);
     }
     else {

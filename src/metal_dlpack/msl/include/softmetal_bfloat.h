@@ -13,6 +13,13 @@
 #ifndef SOFTMETAL_BFLOAT_H
 #define SOFTMETAL_BFLOAT_H
 
+namespace softmetal {
+template <class S> using if_class_of_number =
+    metal::enable_if_t<metal::is_class_v<S> && metal::is_convertible_v<S, float> &&
+                           !metal::is_same_v<S, bfloat>,
+                       int>;
+} // namespace softmetal
+
 struct bfloat {
     ushort bits;
 
@@ -21,9 +28,14 @@ struct bfloat {
     SOFTMETAL_INLINE constexpr bfloat(S value) : bits(round(float(value))) {}
     template <class S, metal::enable_if_t<metal::is_floating_point_v<S>, int> = 0>
     SOFTMETAL_INLINE explicit constexpr bfloat(S value) : bits(round(float(value))) {}
-    /* A class that is a number, such as a mask that converts to bool. */
-    template <class S, metal::enable_if_t<__is_class(S) && __is_convertible(S, float), int> = 0>
+    /* A class that is a number, such as a mask that converts to bool.  It can be assigned; were the
+     * constructor implicit, the sum of two such classes could be one of bfloats. */
+    template <class S, softmetal::if_class_of_number<S> = 0>
     SOFTMETAL_INLINE explicit constexpr bfloat(const S &value) : bits(round(float(value))) {}
+    template <class S, softmetal::if_class_of_number<S> = 0>
+    SOFTMETAL_INLINE constexpr bfloat &operator=(const S &value) {
+        return *this = bfloat(value);
+    }
     SOFTMETAL_INLINE constexpr operator float() const {
         return __builtin_bit_cast(float, uint(bits) << 16);
     }
@@ -61,9 +73,23 @@ static_assert(sizeof(bfloat) == 2 && alignof(bfloat) == 2, "bfloat has 16 bits")
 namespace softmetal {
 /* What a bfloat and an S make together. */
 template <class S> using with_bfloat =
-    metal::conditional_t<__is_same(S, float) || __is_same(S, half), float, bfloat>;
+    metal::conditional_t<metal::is_same_v<S, float> || metal::is_same_v<S, half>, float,
+                         bfloat>;
 template <class S> using arithmetic_beside_bfloat =
-    metal::enable_if_t<metal::is_arithmetic_v<S> && !__is_same(S, bfloat)>;
+    metal::enable_if_t<metal::is_arithmetic_v<S> && !metal::is_same_v<S, bfloat>>;
+
+/* An integer that a conditional may choose; the translator writes it.  It converts to its own type,
+ * after which C++'s rules hold, and to what those do not know: half, bfloat, vectors, pointers. */
+template <class T, class Own> using if_literal_becomes =
+    metal::enable_if_t<metal::is_same_v<T, Own> || metal::is_same_v<T, half> ||
+                           metal::is_class_v<T> || metal::is_pointer_v<T>,
+                       int>;
+template <auto value> struct literal {
+    template <class T, if_literal_becomes<T, metal::remove_cv_t<decltype(value)>> = 0>
+    SOFTMETAL_INLINE constexpr operator T() const {
+        return T(value);
+    }
+};
 } // namespace softmetal
 
 #define SOFTMETAL_BFLOAT_ARITHMETIC(op)                                                        \

@@ -21,6 +21,7 @@ template <class T, int N, class Vector = vec<T, N>> struct packed_vec;
 namespace softmetal {
 using metal::enable_if_t;
 using metal::is_arithmetic_v;
+using metal::is_enum_v;
 using metal::is_floating_point_v;
 using metal::is_integral_v;
 using metal::packed_vec;
@@ -40,7 +41,7 @@ template <class T, int N> struct shape<vec<T, N>> {
 template <class T, int N> struct shape<packed_vec<T, N>> : shape<vec<T, N>> {};
 template <class T> using element_of = typename shape<T>::element;
 
-template <class S> using if_scalar = enable_if_t<is_arithmetic_v<S> || __is_enum(S)>;
+template <class S> using if_scalar = enable_if_t<is_arithmetic_v<S> || is_enum_v<S>>;
 
 /* Which of N components an index names; a checked image reports one that is none. */
 void report_index();
