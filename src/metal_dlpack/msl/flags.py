@@ -93,7 +93,7 @@ _CHECKED = [
     "-fno-slp-vectorize",
 ]
 #: Of the second run, which inlines the answers.
-INLINED = ["-O1", "-fno-vectorize", "-fno-slp-vectorize"]
+INLINED = ["-O1", "-fno-vectorize", "-fno-slp-vectorize", "-mllvm", "-force-remove-attribute=sanitize_thread"]
 #: Each trap has its line: (the first and the last clang that knows the flags, the flags).
 _UNIQUE_TRAPS = [
     (18, 19, ["-mllvm", "-bounds-checking-unique-traps"]),

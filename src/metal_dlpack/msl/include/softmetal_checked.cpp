@@ -38,8 +38,9 @@ __attribute__((always_inline)) static inline soft_site *this_site() {
     return site;
 }
 
-/* While an image is loaded, its constructors write to it, and there is no run time yet. */
-__attribute__((noinline)) static void ask(const volatile void *address, size nbytes,
+/* While an image is loaded, its constructors write to it, and there is no run time yet.
+ * preserve_most: the kernel's code need not save its registers for a call that is seldom made. */
+__attribute__((noinline, preserve_most)) static void ask(const volatile void *address, size nbytes,
                                           soft_u32 how, soft_site *site) {
     if (softmetal_image.runtime)
         softmetal_image.runtime->access(const_cast<const void *>(address), nbytes, how, site);

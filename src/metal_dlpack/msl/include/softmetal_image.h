@@ -24,7 +24,7 @@
  * kernel's. */
 #if SOFTMETAL_IS_CHECKED
 #define SOFTMETAL_RUNS __attribute__((no_sanitize("thread", "bounds")))
-#define SOFTMETAL_ENTERS __attribute__((noinline))
+#define SOFTMETAL_ENTERS
 #else
 #define SOFTMETAL_RUNS
 #define SOFTMETAL_ENTERS __attribute__((always_inline))
