@@ -106,7 +106,7 @@ take_watch(soft_watch *watch)
     watch->is_taken = true;
     pthread_mutex_unlock(&watch_lock);
     for (soft_site *site = watch->sites; site < watch->sites_end; site++) {
-        *site = (soft_site){.code = site->code, .thread = SOFT_NO_THREAD};
+        *site = (soft_site){.code = site->code, .key = SOFT_NO_KEY};
     }
 }
 

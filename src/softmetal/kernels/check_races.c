@@ -241,21 +241,22 @@ is_repeated(const soft_check *check, const soft_cell *cell, soft_mark now)
 
 bool
 soft_race_may_wait(const soft_check *check, const soft_range *range, uintptr_t at,
-                   size_t nbytes, size_t count, soft_mark now)
+                   size_t nbytes, size_t step, size_t count, soft_mark now)
 {
     const soft_shadow *shadow = range->shadow;
-    uintptr_t from = at - shadow->base;
-    if (nbytes != (size_t)1 << shadow->shift || from % nbytes != 0) {
+    uintptr_t from = at - shadow->base, end = from + count * step;
+    if (nbytes != (size_t)1 << shadow->shift || ((from | step) & (nbytes - 1)) != 0) {
         return false;
     }
-    size_t grain = from / nbytes, end = grain + count;
-    while (grain < end) {
+    while (from < end) {
+        size_t grain = from >> shadow->shift;
         const soft_cell *block = &shadow->blocks[grain / SOFT_BLOCK];
         bool is_split = block->write.time == SOFT_SPLIT;
         if (is_repeated(check, is_split ? &shadow->cells[grain] : block, now)) {
             return false;
         }
-        grain += is_split ? 1 : SOFT_BLOCK - grain % SOFT_BLOCK;
+        size_t left = nbytes * (SOFT_BLOCK - grain % SOFT_BLOCK); /* of the block */
+        from += is_split || step >= left ? step : left - left % step;
     }
     return true;
 }

@@ -17,10 +17,10 @@ void soft_race_touch(soft_check *check, const soft_range *range, uintptr_t at, s
  * are not of the size of its grains. */
 bool soft_race_touch_block(soft_check *check, const soft_range *range, uintptr_t at,
                            size_t nbytes, soft_u32 how, soft_mark now);
-/* May `count` writes side by side be judged later?  Not if one may only repeat what another thread
- * wrote: that shows in the bytes before it. */
+/* May `count` writes, `step` bytes apart, be judged later?  Not if one may only repeat what another
+ * thread wrote: that shows in the bytes before it. */
 bool soft_race_may_wait(const soft_check *check, const soft_range *range, uintptr_t at,
-                        size_t nbytes, size_t count, soft_mark now);
+                        size_t nbytes, size_t step, size_t count, soft_mark now);
 void soft_race_judge(soft_check *check);
 
 /* Before anything else happens: judge check->rewrite, if there is one. */

@@ -12,8 +12,9 @@
 #include "softmetal/kernels/fiber.h"
 
 #define SHORTEST 8            /* threads that must be left in the row */
-#define IDLE_AFTER_ONE 32     /* accesses without an attempt, after a one of one access ... */
-#define IDLE_AFTER_CLASH 1024 /* ... and after one that met others' */
+#define LONGEST_STEP 4096     /* bytes */
+#define IDLE_AFTER_ONE 32     /* accesses that are not counted, after a series of one ... */
+#define IDLE_AFTER_CLASH 1024 /* ... and after one that met others */
 
 static soft_mark
 mark_of(const soft_check *check, soft_u32 how, const soft_site *site)
@@ -23,113 +24,168 @@ mark_of(const soft_check *check, soft_u32 how, const soft_site *site)
                                      soft_check_offset(check, site->code))};
 }
 
-static SOFT_ON_FIBER void
-judge(soft_check *check, const soft_series *one, size_t count)
+/* Have all threads of a block made theirs? */
+static bool
+is_full(const soft_u8 *seen)
 {
-    uintptr_t at = one->low;
-    soft_mark now = one->first;
-    while (count > 0) {
-        size_t step = SOFT_BLOCK;
-        if (count < SOFT_BLOCK ||
-            !soft_race_touch_block(check, one->range, at, one->nbytes, one->how, now)) {
-            step = 1;
-            soft_race_touch(check, one->range, at, one->nbytes, one->how, now);
+    soft_u64 half[SOFT_BLOCK / 8];
+    memcpy(half, seen, sizeof half);
+    return (half[0] & half[1]) == 0x0101010101010101;
+}
+
+SOFT_ON_FIBER static void
+judge(soft_check *check, const soft_series *series)
+{
+    const soft_u8 *seen = &series->seen[soft_mark_thread(series->first)];
+    bool is_close = series->step == series->nbytes;
+    soft_u32 done = 0;
+    while (done < series->count) {
+        uintptr_t at = series->low + done * series->step;
+        soft_mark now = {series->first.time, series->first.who + done}; /* a later thread */
+        if (is_close && series->count - done >= SOFT_BLOCK && is_full(seen + done) &&
+            soft_race_touch_block(check, series->range, at, series->nbytes, series->how, now)) {
+            done += SOFT_BLOCK;
+            continue;
         }
-        at += step * one->nbytes;
-        now.who += (uint32_t)step; /* the next thread */
-        count -= step;
+        if (seen[done]) {
+            soft_race_touch(check, series->range, at, series->nbytes, series->how, now);
+        }
+        done += 1;
     }
 }
 
-/* Judge a one and forget it.  Its site asks from now on. */
-static SOFT_ON_FIBER void
-end_one(soft_check *check, int number)
+/* Judge a series and forget it: its site asks from now on. */
+SOFT_ON_FIBER static void
+end_one(soft_check *check, soft_series *series)
 {
-    soft_series one = check->series[number];
+    series->site->key = SOFT_NO_KEY;
+    series->site = NULL;
     check->series_count -= 1;
-    memmove(&check->series[number], &check->series[number + 1],
-            (size_t)(check->series_count - number) * sizeof one);
-    size_t count = one.site->thread - soft_mark_thread(one.first);
-    one.site->thread = SOFT_NO_THREAD;
-    if (count == 1 && one.site->idle == 0) {
-        one.site->idle = IDLE_AFTER_ONE;
-    }
-    judge(check, &one, count);
+    judge(check, series);
 }
 
 SOFT_ON_FIBER void
 soft_series_end(soft_check *check)
 {
-    while (check->series_count > 0) {
-        end_one(check, 0);
+    for (soft_series *series = check->series; check->series_count > 0; series++) {
+        if (series->site != NULL) {
+            end_one(check, series);
+        }
+    }
+}
+
+/* The thread's bytes, and all that the series has, lie in windows of `step` bytes, one for each
+ * thread: then no other thread touches them. */
+static bool
+is_apart(const soft_series *series, uintptr_t at, size_t nbytes, soft_u32 thread)
+{
+    size_t nth = thread - soft_mark_thread(series->first);
+    intptr_t into = (intptr_t)(at - (series->low + nth * series->step));
+    return into >= 0 ? (size_t)into + nbytes <= series->step
+                     : (size_t)-into + series->nbytes <= series->step;
+}
+
+/* This thread's access is not where its instruction's series expects it: what step would fit? */
+static void
+learn_step(const soft_series *series, uintptr_t at, soft_u32 thread)
+{
+    size_t threads = thread - soft_mark_thread(series->first);
+    if (threads == 0 || at <= series->low) {
+        return;
+    }
+    size_t step = (at - series->low) / threads;
+    if (step * threads == at - series->low && step >= series->nbytes && step <= LONGEST_STEP) {
+        series->site->step = step;
     }
 }
 
-/* Would this thread's access be the one's own, were it made by the one's instruction? */
-static bool
-is_alike(const soft_series *one, uintptr_t at, size_t nbytes, soft_u32 thread)
+/* Is `asked`, an access or a series that begins with this thread, apart from all that is counted?
+ * What it meets is ended. */
+SOFT_ON_FIBER static bool
+meets_none(soft_check *check, const soft_series *asked, soft_site *site)
 {
-    return nbytes == one->nbytes &&
-           at == one->low + (uintptr_t)nbytes * (thread - soft_mark_thread(one->first));
-}
-
-/* End the series that an access of [at, high) by other threads may meet.  True: there were some. */
-static SOFT_ON_FIBER bool
-end_clashing(soft_check *check, uintptr_t at, size_t nbytes, uintptr_t high,
-             const soft_site *site)
-{
-    bool has_clashed = false;
-    for (int i = check->series_count - 1; i >= 0; i--) {
-        const soft_series *one = &check->series[i];
-        if (one->site == site) {
-            end_one(check, i);
+    bool meets = false;
+    soft_u32 thread = check->watch->thread;
+    for (int i = 0; i < SOFT_MOST_SERIES && check->series_count > 0; i++) {
+        soft_series *series = &check->series[i];
+        if (series->site == NULL) {
+            continue;
         }
-        else if (at < one->high && high > one->low &&
-                 !is_alike(one, at, nbytes, check->watch->thread)) {
-            one->site->idle = IDLE_AFTER_CLASH;
-            end_one(check, i);
-            has_clashed = true;
+        if (series->site == site) {
+            learn_step(series, asked->low, thread);
+            site->idle = IDLE_AFTER_ONE * (thread == soft_mark_thread(series->first) + 1);
+            end_one(check, series);
+        }
+        else if (asked->low < series->high && asked->high > series->low &&
+                 !(is_apart(series, asked->low, asked->nbytes, thread) &&
+                   (asked->count == 1 || asked->step == series->step))) {
+            series->site->idle = site->idle = IDLE_AFTER_CLASH;
+            end_one(check, series);
+            meets = true;
         }
     }
-    return has_clashed;
+    return !meets;
 }
 
-/* Is this the first of a row of accesses that may be judged later? */
-static bool
-may_begin(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes, soft_u32 how,
-          soft_site *site)
+/* Of how many threads this access may be the first. */
+static soft_u32
+count_threads(soft_check *check, const soft_series *asked, soft_site *site)
 {
-    size_t left = check->row_end - check->watch->thread;
-    if (left < SHORTEST || how & SOFT_ACCESS_ATOMIC ||
-        check->series_count == SOFT_MOST_SERIES || range->memory != SOFT_DEVICE_MEMORY) {
-        return false;
+    soft_u32 left = check->row_end - check->watch->thread;
+    if (left < SHORTEST || asked->how & SOFT_ACCESS_ATOMIC ||
+        asked->range->memory != SOFT_DEVICE_MEMORY) {
+        return 1;
     }
     if (site->idle > 0) {
         site->idle -= 1;
-        return false;
+        return 1;
     }
-    return left * nbytes <= range->base + range->nbytes - at;
+    size_t room = asked->range->base + asked->range->nbytes - asked->low;
+    return (left - 1) * asked->step + asked->nbytes <= room ? left : 1;
+}
+
+/* Let the image count from here on.  There is a free place. */
+static void
+begin(soft_check *check, const soft_series *asked, soft_site *site)
+{
+    soft_u32 thread = check->watch->thread;
+    int place = 0;
+    while (check->series[place].site != NULL) {
+        place += 1;
+    }
+    soft_series *series = &check->series[place];
+    *series = *asked;
+    series->site = site;
+    series->seen = check->seen[place];
+    memset(&series->seen[thread], 0, asked->count);
+    series->seen[thread] = 1;
+    check->series_count += 1;
+    site->step = asked->step;
+    site->key = asked->low - asked->step * thread;
+    site->seen = series->seen;
 }
 
 SOFT_ON_FIBER void
 soft_series_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
                   soft_u32 how, soft_site *site)
 {
-    soft_mark now = mark_of(check, how, site);
-    bool begins = may_begin(check, range, at, nbytes, how, site);
-    size_t count = begins ? check->row_end - check->watch->thread : 1;
-    uintptr_t high = at + count * nbytes;
-    if (check->series_count > 0 && end_clashing(check, at, nbytes, high, site)) {
-        begins = false;
-        site->idle = IDLE_AFTER_CLASH;
+    soft_series asked = {
+        .range = range,
+        .low = at,
+        .nbytes = nbytes,
+        .step = site->step < nbytes ? nbytes : site->step,
+        .how = how,
+        .first = mark_of(check, how, site),
+    };
+    asked.count = count_threads(check, &asked, site);
+    asked.high = at + (asked.count - 1) * asked.step + nbytes;
+    bool is_free = check->series_count == 0 || meets_none(check, &asked, site);
+    if (is_free && asked.count > 1 && check->series_count < SOFT_MOST_SERIES &&
+        (!(how & SOFT_ACCESS_WRITE) ||
+         soft_race_may_wait(check, range, at, nbytes, asked.step, asked.count, asked.first))) {
+        begin(check, &asked, site);
     }
-    if (!begins || (how & SOFT_ACCESS_WRITE &&
-                    !soft_race_may_wait(check, range, at, nbytes, count, now))) {
-        soft_race_touch(check, range, at, nbytes, how, now);
-        return;
+    else {
+        soft_race_touch(check, range, at, nbytes, how, asked.first);
     }
-    check->series[check->series_count++] =
-        (soft_series){site, range, at, high, nbytes, how, now};
-    site->next = at + nbytes;
-    site->thread = check->watch->thread + 1;
 }

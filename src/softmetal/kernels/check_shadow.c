@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #define LARGEST_SHIFT 4
+#define LARGE_PAGE ((size_t)2 << 20)
 #define BASE_ALIGNMENT ((uintptr_t)1 << LARGEST_SHIFT)
 
 static size_t
@@ -23,18 +24,26 @@ pages_nbytes(const soft_shadow *shadow)
     return block_count(shadow) * (1 + SOFT_BLOCK) * sizeof(soft_cell);
 }
 
-/* The blocks come first: in most launches they are all that is touched. */
+/* The blocks come first: in most launches they are all that is touched, so they get large pages,
+ * which begin at a multiple of their size; else half of the time is page faults. */
 static void
 map_cells(soft_shadow *shadow)
 {
     size_t nbytes = pages_nbytes(shadow);
-    void *pages = mmap(NULL, nbytes, PROT_READ | PROT_WRITE,
+    bool is_large = block_count(shadow) * sizeof(soft_cell) >= LARGE_PAGE / 2;
+    shadow->mapped_nbytes = nbytes + (is_large ? LARGE_PAGE : 0);
+    void *pages = mmap(NULL, shadow->mapped_nbytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (pages == MAP_FAILED) {
         return;
     }
-    madvise(pages, nbytes, MADV_HUGEPAGE); /* half of the time is page faults else */
-    shadow->blocks = pages;
+    uintptr_t begin = (uintptr_t)pages;
+    if (is_large) {
+        begin = (begin + LARGE_PAGE - 1) & ~(uintptr_t)(LARGE_PAGE - 1);
+    }
+    madvise((void *)begin, nbytes, MADV_HUGEPAGE);
+    shadow->mapped = pages;
+    shadow->blocks = (soft_cell *)begin;
     shadow->cells = shadow->blocks + block_count(shadow);
 }
 
@@ -52,7 +61,7 @@ void
 soft_shadow_close(soft_shadow *shadow)
 {
     if (shadow->cells != NULL) {
-        munmap(shadow->blocks, pages_nbytes(shadow));
+        munmap(shadow->mapped, shadow->mapped_nbytes);
         shadow->cells = shadow->blocks = NULL;
     }
 }

@@ -39,6 +39,8 @@ typedef struct soft_shadow {
     unsigned shift;    /* a grain is 1 << shift bytes */
     soft_cell *cells;  /* NULL: nobody writes here, or there was no memory for them */
     soft_cell *blocks; /* of the same pages */
+    void *mapped;      /* the pages; owned */
+    size_t mapped_nbytes;
 } soft_shadow;
 
 #define SOFT_BLOCK 16         /* grains */

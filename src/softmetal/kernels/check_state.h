@@ -41,15 +41,16 @@ typedef struct soft_range {
     uint32_t number; /* index of the argument, or the translator's of the variable */
 } soft_range;
 
-/* An instruction that threads next to each other make on items next to each other, one after the
- * other.  The bytes are the kernel's; the accesses are counted by the site, and judged later. */
+/* Accesses by one instruction: thread t's, if it makes one, is at `low` + `step` * (t - `first`'s).
+ * The bytes are the kernel's; the image notes who made one, and they are judged later. */
 typedef struct soft_series {
     soft_site *site;
     const soft_range *range;
-    uintptr_t low, high; /* as far as it comes if all threads of the row go on so */
-    size_t nbytes;       /* of one access */
-    soft_u32 how;
+    uintptr_t low, high; /* of all threads to the end of the row */
+    size_t nbytes, step; /* of one access, and from thread to thread: never less */
+    soft_u32 how, count; /* of threads */
     soft_mark first;
+    soft_u8 *seen; /* by index: has it made one?  Part of the check's `seen` */
 } soft_series;
 
 /* A thread writes what another has written by the same instruction: a race, unless it is the same
@@ -73,7 +74,8 @@ typedef struct soft_check {
     soft_u32 row_end;          /* the index after the last that follows on this stack */
     soft_u32 era;              /* what a site remembers of another is stale */
     soft_series series[SOFT_MOST_SERIES];
-    int series_count;
+    soft_u8 seen[SOFT_MOST_SERIES][SOFT_MOST_THREADS];
+    int series_count; /* of those whose site is not NULL */
     soft_range ranges[SOFT_MOST_RANGES];
     int view_count, range_count;
     soft_shadow shadows[SOFT_MOST_BUFFERS + 1]; /* owned; [0]: threadgroup memory */

@@ -31,17 +31,17 @@ extern "C" void *memset(void *to, int byte, size nbytes) noexcept;
 /* Where it is inlined: a site of its own.  `volatile`: else clang takes two of them for one. */
 __attribute__((always_inline)) static inline soft_site *this_site() {
     soft_site *site;
-    static_assert(sizeof *site == 56, "the size that is reserved");
+    static_assert(sizeof *site == 64, "the size that is reserved");
     __asm__ volatile(ADDRESS_OF_SITE ".pushsection softmetal_sites,\"aw\",@progbits\n"
-                                     ".balign 8\n77: .quad 76b\n.zero 48\n.popsection"
+                                     ".balign 8\n77: .quad 76b\n.zero 56\n.popsection"
                      : "=r"(site));
     return site;
 }
 
 /* While an image is loaded, its constructors write to it, and there is no run time yet.
  * preserve_most: the kernel's code need not save its registers for a call that is seldom made. */
-__attribute__((noinline, preserve_most)) static void ask(const volatile void *address, size nbytes,
-                                          soft_u32 how, soft_site *site) {
+__attribute__((noinline, preserve_most)) static void
+ask(const volatile void *address, size nbytes, soft_u32 how, soft_site *site) {
     if (softmetal_image.runtime)
         softmetal_image.runtime->access(const_cast<const void *>(address), nbytes, how, site);
 }
@@ -57,12 +57,11 @@ __attribute__((always_inline)) static inline void touch_item(void *address, size
     soft_site *site = this_site();
     soft_u64 at = reinterpret_cast<soft_u64>(address);
     if (how == 0 && __builtin_expect(at - site->low < site->span, 1)) return;
-    if (__builtin_expect(at == site->next && softmetal_watch.thread == site->thread, 1)) {
-        site->next += nbytes;
-        site->thread += 1;
-        return;
-    }
-    ask(address, nbytes, how, site);
+    soft_u64 thread = softmetal_watch.thread;
+    if (__builtin_expect(at == site->key + site->step * thread, 1))
+        site->seen[thread] = 1;
+    else
+        ask(address, nbytes, how, site);
 }
 
 #define TOUCH(NAME, N, HOW)                                                                    \

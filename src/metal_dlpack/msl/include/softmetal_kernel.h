@@ -57,15 +57,14 @@ typedef struct soft_site {
     const void *code; /* an address within the instruction */
     /* Reads that begin at `low` or up to `span` bytes after it need no question. */
     soft_u64 low, span;
-    /* Neither does the thread of this index at this address: afterwards it is the next one's turn,
-     * at the next address. */
-    soft_u64 next;
-    soft_u32 thread;
-    soft_u32 idle;     /* so often a run is not begun here */
+    /* Neither does thread t at `key` + `step` * t, which says so in `seen`[t]. */
+    soft_u64 key, step;
+    soft_u8 *seen;
     const void *range; /* what was touched last ... */
     soft_u32 era;      /* ... and when that was so */
+    soft_u32 idle;     /* so many accesses are not counted */
 } soft_site;
-#define SOFT_NO_THREAD (~0u)
+#define SOFT_NO_KEY (1ull << 63) /* no address is near it */
 
 /* What a checked image and the checker know of the launch that runs; there is one at a time. */
 typedef struct soft_watch {
