@@ -215,7 +215,7 @@ soft_race_touch_block(soft_check *check, const soft_range *range, uintptr_t at, 
 {
     const soft_shadow *shadow = range->shadow;
     uintptr_t from = at - shadow->base;
-    if (nbytes != (size_t)1 << shadow->shift || from % (nbytes * SOFT_BLOCK) != 0) {
+    if (nbytes != (size_t)1 << shadow->shift || (from & (nbytes * SOFT_BLOCK - 1)) != 0) {
         return false;
     }
     soft_cell *block = &shadow->blocks[(from >> shadow->shift) / SOFT_BLOCK];
@@ -255,8 +255,8 @@ soft_race_may_wait(const soft_check *check, const soft_range *range, uintptr_t a
         if (is_repeated(check, is_split ? &shadow->cells[grain] : block, now)) {
             return false;
         }
-        size_t left = nbytes * (SOFT_BLOCK - grain % SOFT_BLOCK); /* of the block */
-        from += is_split || step >= left ? step : left - left % step;
+        bool is_close = step == nbytes; /* then the block's other grains need no look */
+        from += is_split || !is_close ? step : nbytes * (SOFT_BLOCK - grain % SOFT_BLOCK);
     }
     return true;
 }

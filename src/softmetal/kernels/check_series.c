@@ -165,6 +165,16 @@ begin(soft_check *check, const soft_series *asked, soft_site *site)
     site->seen = series->seen;
 }
 
+/* See soft_race_may_wait: mostly the instruction has written nothing yet in this threadgroup. */
+static inline bool
+may_wait(const soft_check *check, const soft_series *asked, const soft_site *site)
+{
+    return !(asked->how & SOFT_ACCESS_WRITE) ||
+           (site->wrote != check->era && soft_mark_offset(asked->first) != 0) ||
+           soft_race_may_wait(check, asked->range, asked->low, asked->nbytes, asked->step,
+                              asked->count, asked->first);
+}
+
 SOFT_ON_FIBER void
 soft_series_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
                   soft_u32 how, soft_site *site)
@@ -181,11 +191,13 @@ soft_series_touch(soft_check *check, const soft_range *range, uintptr_t at, size
     asked.high = at + (asked.count - 1) * asked.step + nbytes;
     bool is_free = check->series_count == 0 || meets_none(check, &asked, site);
     if (is_free && asked.count > 1 && check->series_count < SOFT_MOST_SERIES &&
-        (!(how & SOFT_ACCESS_WRITE) ||
-         soft_race_may_wait(check, range, at, nbytes, asked.step, asked.count, asked.first))) {
+        may_wait(check, &asked, site)) {
         begin(check, &asked, site);
     }
     else {
         soft_race_touch(check, range, at, nbytes, how, asked.first);
+    }
+    if (how & SOFT_ACCESS_WRITE) {
+        site->wrote = check->era;
     }
 }

@@ -31,9 +31,9 @@ extern "C" void *memset(void *to, int byte, size nbytes) noexcept;
 /* Where it is inlined: a site of its own.  `volatile`: else clang takes two of them for one. */
 __attribute__((always_inline)) static inline soft_site *this_site() {
     soft_site *site;
-    static_assert(sizeof *site == 64, "the size that is reserved");
+    static_assert(sizeof *site == 72, "the size that is reserved");
     __asm__ volatile(ADDRESS_OF_SITE ".pushsection softmetal_sites,\"aw\",@progbits\n"
-                                     ".balign 8\n77: .quad 76b\n.zero 56\n.popsection"
+                                     ".balign 8\n77: .quad 76b\n.zero 64\n.popsection"
                      : "=r"(site));
     return site;
 }

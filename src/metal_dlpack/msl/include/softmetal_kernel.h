@@ -62,7 +62,8 @@ typedef struct soft_site {
     soft_u8 *seen;
     const void *range; /* what was touched last ... */
     soft_u32 era;      /* ... and when that was so */
-    soft_u32 idle;     /* so many accesses are not counted */
+    soft_u32 wrote;    /* when it last wrote */
+    soft_u64 idle;     /* so many accesses are not counted */
 } soft_site;
 #define SOFT_NO_KEY (1ull << 63) /* no address is near it */
 
