@@ -130,6 +130,14 @@ soft_race_judge(soft_check *check)
     }
 }
 
+/* An atomic write by the thread that has just written plainly: who races with it races with that. */
+static bool
+is_weaker(soft_mark earlier, soft_mark now)
+{
+    return (now.who & SOFT_MARK_ATOMIC) != 0 && (earlier.who & SOFT_MARK_ATOMIC) == 0 &&
+           earlier.time == now.time && soft_mark_thread(earlier) == soft_mark_thread(now);
+}
+
 /* A write of what somebody has touched before. */
 static __attribute__((noinline)) void
 touch_again(soft_check *check, const soft_range *range, soft_cell *cell, uintptr_t at,
@@ -147,6 +155,9 @@ touch_again(soft_check *check, const soft_range *range, soft_cell *cell, uintptr
             report_race(check, range, at, cell->reads[i], now, false);
             break;
         }
+    }
+    if (is_weaker(cell->write, now)) {
+        return;
     }
     cell->write = now;
     if (!(now.who & SOFT_MARK_ATOMIC)) { /* who races with a read before it, races with it */
