@@ -11,10 +11,9 @@
 #include "softmetal/kernels/check_races.h"
 #include "softmetal/kernels/fiber.h"
 
-#define SHORTEST 8            /* threads that must be left in the row */
-#define LONGEST_STEP 4096     /* bytes */
-#define IDLE_AFTER_ONE 32     /* accesses that are not counted, after a series of one ... */
-#define IDLE_AFTER_CLASH 1024 /* ... and after one that met others */
+#define SHORTEST 8        /* threads that must be left in the row */
+#define LONGEST_STEP 4096 /* bytes */
+#define IDLE_AFTER_ONE 32 /* accesses that are not counted, after a series of one */
 
 static soft_mark
 mark_of(const soft_check *check, soft_u32 how, const soft_site *site)
@@ -74,17 +73,6 @@ soft_series_end(soft_check *check)
     }
 }
 
-/* The thread's bytes, and all that the series has, lie in windows of `step` bytes, one for each
- * thread: then no other thread touches them. */
-static bool
-is_apart(const soft_series *series, uintptr_t at, size_t nbytes, soft_u32 thread)
-{
-    size_t nth = thread - soft_mark_thread(series->first);
-    intptr_t into = (intptr_t)(at - (series->low + nth * series->step));
-    return into >= 0 ? (size_t)into + nbytes <= series->step
-                     : (size_t)-into + series->nbytes <= series->step;
-}
-
 /* This thread's access is not where its instruction's series expects it: what step would fit? */
 static void
 learn_step(const soft_series *series, uintptr_t at, soft_u32 thread)
@@ -99,32 +87,20 @@ learn_step(const soft_series *series, uintptr_t at, soft_u32 thread)
     }
 }
 
-/* Is `asked`, an access or a series that begins with this thread, apart from all that is counted?
- * What it meets is ended. */
-SOFT_ON_FIBER static bool
-meets_none(soft_check *check, const soft_series *asked, soft_site *site)
+/* End the series of this instruction, if it has one: this access is none of it. */
+SOFT_ON_FIBER static void
+end_own(soft_check *check, const soft_site *site, uintptr_t at)
 {
-    bool meets = false;
-    soft_u32 thread = check->watch->thread;
     for (int i = 0; i < SOFT_MOST_SERIES && check->series_count > 0; i++) {
         soft_series *series = &check->series[i];
-        if (series->site == NULL) {
-            continue;
-        }
         if (series->site == site) {
-            learn_step(series, asked->low, thread);
-            site->idle = IDLE_AFTER_ONE * (thread == soft_mark_thread(series->first) + 1);
+            soft_u32 thread = check->watch->thread;
+            learn_step(series, at, thread);
+            series->site->idle =
+                thread == soft_mark_thread(series->first) + 1 ? IDLE_AFTER_ONE : 0;
             end_one(check, series);
-        }
-        else if (asked->low < series->high && asked->high > series->low &&
-                 !(is_apart(series, asked->low, asked->nbytes, thread) &&
-                   (asked->count == 1 || asked->step == series->step))) {
-            series->site->idle = site->idle = IDLE_AFTER_CLASH;
-            end_one(check, series);
-            meets = true;
         }
     }
-    return !meets;
 }
 
 /* Of how many threads this access may be the first. */
@@ -188,9 +164,8 @@ soft_series_touch(soft_check *check, const soft_range *range, uintptr_t at, size
         .first = mark_of(check, how, site),
     };
     asked.count = count_threads(check, &asked, site);
-    asked.high = at + (asked.count - 1) * asked.step + nbytes;
-    bool is_free = check->series_count == 0 || meets_none(check, &asked, site);
-    if (is_free && asked.count > 1 && check->series_count < SOFT_MOST_SERIES &&
+    end_own(check, site, at);
+    if (asked.count > 1 && check->series_count < SOFT_MOST_SERIES &&
         may_wait(check, &asked, site)) {
         begin(check, &asked, site);
     }

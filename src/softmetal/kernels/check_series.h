@@ -3,9 +3,8 @@
  * In most kernels thread 0 touches item 0, thread 1 item 1, and so on.  The first such access of an
  * instruction in a row of threads begins a series, if the whole row would stay within the range.
  * Then the image itself notes which threads make theirs (softmetal_checked.cpp), wherever the address
- * grows by the same step from thread to thread; any other access asks.  At the end of the row, or
- * when other threads may touch bytes of the series, it is judged: 16 accesses at once where they fill
- * a block of the shadow, else one by one.
+ * grows by the same step from thread to thread; any other access asks.  At the end of the row a
+ * series is judged: 16 accesses at once where they fill a block of the shadow, else one by one.
  *
  * Threads of a row do not wait for each other, so all that is delayed is unordered, or made by one
  * thread: whether two accesses race is the same in whatever order they are judged.

@@ -46,7 +46,7 @@ typedef struct soft_range {
 typedef struct soft_series {
     soft_site *site;
     const soft_range *range;
-    uintptr_t low, high; /* of all threads to the end of the row */
+    uintptr_t low;
     size_t nbytes, step; /* of one access, and from thread to thread: never less */
     soft_u32 how, count; /* of threads */
     soft_mark first;
