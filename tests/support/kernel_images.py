@@ -77,7 +77,11 @@ class LoadedImage:
         self.accesses: list[tuple[int, int, int, int]] = []
         self.base = base = base_of(ctypes.addressof(self.image))
         self.runtime = Runtime(
-            access=ACCESS(lambda address, nbytes, how, site: self.accesses.append((address, nbytes, how, site - base))),
+            access=ACCESS(
+                lambda address, nbytes, how, site: self.accesses.append(
+                    (address, nbytes, how, ctypes.c_void_p.from_address(site).value - base)
+                )
+            ),
             out_of_bounds=STOP(lambda site: self.stop("out of bounds", site)),
             divided_by_zero=STOP(lambda site: self.stop("divided by zero", site)),
         )

@@ -16,7 +16,7 @@ INCLUDE = FOLDER / "include"
 #: Metal's headers, empty: what they declare is in the shim, and only the user's own text is to be expanded.
 EMPTY = FOLDER / "empty-headers"
 SHIM = INCLUDE / "softmetal.h"
-#: Answers what a checked kernel calls; compiled apart, because it must not be checked itself.
+#: Answers what a checked kernel calls; compiled apart, because it must not be checked itself, and then inlined.
 CHECKED = INCLUDE / "softmetal_checked.cpp"
 
 #: SPEC Metal Shading Language Specification 3.2, 1.5.5 Preprocessor compiler options: what Metal's compiler predefines.
@@ -92,6 +92,8 @@ _CHECKED = [
     "-fno-vectorize",  # a vector of more than 16 bytes would be touched without a call
     "-fno-slp-vectorize",
 ]
+#: Of the second run, which inlines the answers.
+INLINED = ["-O1", "-fno-vectorize", "-fno-slp-vectorize", "-mllvm", "-force-remove-attribute=sanitize_thread"]
 #: Each trap has its line: (the first and the last clang that knows the flags, the flags).
 _UNIQUE_TRAPS = [
     (18, 19, ["-mllvm", "-bounds-checking-unique-traps"]),

@@ -6,6 +6,7 @@
  */
 #include "softmetal/kernels/check.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,16 +15,22 @@
 #include "softmetal/kernels/check_barriers.h"
 #include "softmetal/kernels/check_memory.h"
 #include "softmetal/kernels/check_races.h"
+#include "softmetal/kernels/check_series.h"
 #include "softmetal/kernels/fiber.h"
 #include "softmetal/settings.h"
 
 static _Thread_local __attribute__((tls_model("initial-exec"))) soft_check *current;
+
+/* An image has one soft_watch: its checked launches take turns. */
+static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t watch_freed = PTHREAD_COND_INITIALIZER;
 
 /* ---- the end of a launch that must not go on ---- */
 
 SOFT_ON_FIBER static _Noreturn void
 stop_with(soft_check *check, const char *text, const void *site)
 {
+    soft_series_end(check); /* what came before is said before */
     soft_finding *finding = soft_findings_add(&check->findings);
     if (finding != NULL) {
         snprintf(finding->text, sizeof finding->text, "%s", text);
@@ -49,7 +56,10 @@ hurry(void)
     soft_check *check = current;
     check->is_overdue = true;
     check->stack_nbytes = 0;
-    memset(check->recent, 0, sizeof check->recent);
+    check->era += 1;
+    for (soft_site *site = check->watch->sites; site < check->watch->sites_end; site++) {
+        site->span = 0;
+    }
 }
 
 /* On the guard's stack: the processor, or the watchdog, has taken the thread here. */
@@ -85,6 +95,30 @@ leave_kernel(void)
 
 /* ---- the launch ---- */
 
+/* Nothing is remembered of earlier launches. */
+static void
+take_watch(soft_watch *watch)
+{
+    pthread_mutex_lock(&watch_lock);
+    while (watch->is_taken) {
+        pthread_cond_wait(&watch_freed, &watch_lock);
+    }
+    watch->is_taken = true;
+    pthread_mutex_unlock(&watch_lock);
+    for (soft_site *site = watch->sites; site < watch->sites_end; site++) {
+        *site = (soft_site){.code = site->code, .key = SOFT_NO_KEY};
+    }
+}
+
+static void
+give_watch_back(soft_watch *watch)
+{
+    pthread_mutex_lock(&watch_lock);
+    watch->is_taken = false;
+    pthread_cond_broadcast(&watch_freed);
+    pthread_mutex_unlock(&watch_lock);
+}
+
 bool
 soft_check_begin(const soft_check_launch *launch)
 {
@@ -98,11 +132,14 @@ soft_check_begin(const soft_check_launch *launch)
     check->guard.image_high = check->image_base + launch->image_nbytes;
     check->guard.leave = leave_kernel;
     check->guard.hurry = hurry;
+    check->watch = launch->image->watch;
+    take_watch(check->watch);
     soft_memory_open(check);
     current = check;
     if (!soft_guard_enter(&check->guard, soft_settings_get(SOFT_KERNEL_TIMEOUT))) {
         current = NULL;
         soft_memory_close(check);
+        give_watch_back(check->watch);
         free(check);
         return false;
     }
@@ -115,6 +152,7 @@ soft_check_end(char *error, size_t nbytes)
     soft_check *check = current;
     soft_guard_exit(&check->guard);
     current = NULL;
+    give_watch_back(check->watch);
     soft_findings_say(&check->findings, check->launch.kernel, check->launch.image_path, error,
                       nbytes);
     bool is_clean = check->findings.count == 0;
@@ -137,7 +175,7 @@ soft_check_group(const soft_u32 position[3], const void *memory, size_t memory_n
     check->state_low = (uintptr_t)state;
     check->state_nbytes = state_nbytes;
     check->range_count = check->view_count;
-    memset(check->recent, 0, sizeof check->recent);
+    check->era += 1;
     soft_barriers_group(check, position);
     if (!soft_order_group(&check->order, position)) {
         soft_finding *finding = soft_findings_add(&check->findings);
@@ -166,11 +204,13 @@ soft_check_place(const void *address, size_t nbytes, soft_u32 number, bool is_ar
 }
 
 void
-soft_check_switch(const soft_thread *thread, const void *low, const void *high)
+soft_check_switch(const soft_thread *thread, soft_u32 count, const void *low, const void *high)
 {
     soft_check *check = current;
     soft_race_settle(check);
     check->thread = thread;
+    check->watch->thread = thread->index;
+    check->row_end = thread->index + count;
     check->stack_low = (uintptr_t)low;
     check->stack_nbytes = (size_t)((const char *)high - (const char *)low);
 }
@@ -201,17 +241,11 @@ void
 soft_check_return(void)
 {
     soft_race_settle(current);
+    soft_series_end(current);
     soft_barriers_return(current);
 }
 
 /* ---- what the image calls ---- */
-
-static soft_recent *
-recent_of(soft_check *check, soft_u32 how, const void *site)
-{
-    size_t is_write = (how & SOFT_ACCESS_WRITE) != 0;
-    return &check->recent[((uintptr_t)site / 2 * 2 + is_write) % SOFT_RECENT];
-}
 
 /* `nbytes` at `into` are part of `size` bytes; never so if there are none. */
 static inline bool
@@ -222,46 +256,55 @@ is_part(uintptr_t into, size_t nbytes, size_t size)
 
 /* Of memory that this instruction did not touch last. */
 SOFT_ON_FIBER static __attribute__((noinline)) void
-access_elsewhere(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, const void *site)
+access_elsewhere(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, soft_site *site)
 {
     if (is_part(at - check->stack_low, nbytes, check->stack_nbytes)) {
         return;
     }
+    soft_race_settle(check);
     if (how & SOFT_ACCESS_FENCE) {
+        soft_series_end(check);
         soft_order_fence(&check->order);
         return;
     }
-    soft_race_settle(check);
     if (nbytes == 0) {
         return;
     }
     if (check->is_overdue) {
-        stop_overdue(check, site);
+        stop_overdue(check, site->code);
     }
-    const soft_range *range = soft_memory_find(check, at, nbytes, how, site);
+    const soft_range *range;
+    if (!soft_memory_find(check, at, nbytes, how, &range)) {
+        soft_series_end(check); /* what came before is said before */
+        soft_memory_stop(check, at, nbytes, how, site->code);
+    }
     if (range == NULL) {
         return;
     }
-    bool is_watched = range->shadow->cells != NULL;
-    *recent_of(check, how, site) =
-        (soft_recent){range->base, range->nbytes, is_watched ? range : NULL};
-    if (is_watched) {
-        soft_race_touch(check, range, at, nbytes, how, site);
+    if (range->shadow->cells == NULL) { /* nobody writes there, so nothing can race */
+        site->low = range->base;
+        site->span = range->nbytes - nbytes + 1;
+        return;
     }
+    site->range = range;
+    site->era = check->era;
+    soft_series_touch(check, range, at, nbytes, how, site);
 }
 
-/* Called for each access: nearly all are of what the instruction touched last. */
+/* Called for each access that the image does not answer itself: mostly of what the instruction
+ * touched last. */
 SOFT_ON_FIBER void
-soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, const void *site)
+soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, soft_site *site)
 {
     soft_check *check = current;
     uintptr_t at = (uintptr_t)address;
-    const soft_recent *recent = recent_of(check, how, site);
-    if (!is_part(at - recent->base, nbytes, recent->nbytes) || check->rewrite.range != NULL) {
+    const soft_range *range = site->range;
+    if (site->era != check->era || !is_part(at - range->base, nbytes, range->nbytes) ||
+        check->rewrite.range != NULL) {
         access_elsewhere(check, at, nbytes, how, site);
     }
-    else if (recent->range != NULL) {
-        soft_race_touch(check, recent->range, at, nbytes, how, site);
+    else {
+        soft_series_touch(check, range, at, nbytes, how, site);
     }
 }
 

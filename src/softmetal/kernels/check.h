@@ -37,9 +37,11 @@ void soft_check_group(const soft_u32 position[3], const void *memory, size_t mem
  * bytes or more after each, so that an overrun is none's. */
 void soft_check_place(const void *address, size_t nbytes, soft_u32 number, bool is_argument);
 
-/* `thread` runs from now on, on the stack from `low` to `high`: there the frames of the kernel
- * begin (__builtin_frame_address(0) of the function that calls run_thread). */
-void soft_check_switch(const soft_thread *thread, const void *low, const void *high);
+/* `thread` runs from now on, and then those after it, `count` in all, before the next call: on the
+ * stack from `low` to `high`, where the frames of the kernel begin (__builtin_frame_address(0) of
+ * the function that calls run_row). */
+void soft_check_switch(const soft_thread *thread, soft_u32 count, const void *low,
+                       const void *high);
 
 /* The running thread comes to a threadgroup_barrier.  (Call it before another thread runs.) */
 void soft_check_wait(soft_u32 mem_flags, const void *site);
@@ -48,11 +50,11 @@ void soft_check_wait(soft_u32 mem_flags, const void *site);
 void soft_check_open(void);
 /* These lanes (bit i: lane i) of a SIMD-group go on from a SIMD-group function or barrier. */
 void soft_check_exchange(soft_u32 simdgroup, soft_u32 lanes);
-/* The running thread has returned from the kernel function. */
+/* The running thread, or the last of those that follow it, has returned from the kernel function. */
 void soft_check_return(void);
 
 /* What soft_runtime has for checked images. */
-void soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, const void *site);
+void soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, soft_site *site);
 void soft_check_out_of_bounds(const void *site);
 void soft_check_divided_by_zero(const void *site);
 

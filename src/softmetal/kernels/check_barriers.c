@@ -27,7 +27,7 @@ soft_barriers_group(soft_check *check, const soft_u32 position[3])
 void
 soft_barriers_wait(soft_check *check, soft_u32 mem_flags, const void *site)
 {
-    check->sites[check->thread->index] = site;
+    check->sites[check->watch->thread] = site;
     check->wait_flags &= mem_flags;
 }
 

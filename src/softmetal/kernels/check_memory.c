@@ -231,10 +231,10 @@ is_readable(const soft_check *check, uintptr_t at, size_t nbytes)
            is_within(at, nbytes, (uintptr_t)check->thread, sizeof(soft_thread));
 }
 
-SOFT_ON_FIBER const soft_range *
-soft_memory_find(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, const void *site)
+/* The range that an access is within: one that may be written, if there is one. */
+SOFT_ON_FIBER static const soft_range *
+range_of(const soft_check *check, uintptr_t at, size_t nbytes, bool is_write)
 {
-    bool is_write = (how & SOFT_ACCESS_WRITE) != 0;
     const soft_range *constant = NULL;
     for (const soft_range *range = check->ranges; range < check->ranges + check->range_count;
          range++) {
@@ -245,9 +245,24 @@ soft_memory_find(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, c
             constant = range;
         }
     }
-    if (constant == NULL && !is_write && is_readable(check, at, nbytes)) {
-        return NULL;
-    }
+    return constant;
+}
+
+SOFT_ON_FIBER bool
+soft_memory_find(const soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how,
+                 const soft_range **found)
+{
+    bool is_write = (how & SOFT_ACCESS_WRITE) != 0;
+    *found = range_of(check, at, nbytes, is_write);
+    return *found == NULL ? !is_write && is_readable(check, at, nbytes)
+                          : !is_write || (*found)->is_writable;
+}
+
+SOFT_ON_FIBER _Noreturn void
+soft_memory_stop(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, const void *site)
+{
+    bool is_write = (how & SOFT_ACCESS_WRITE) != 0;
+    const soft_range *constant = range_of(check, at, nbytes, is_write);
     soft_finding *finding = soft_findings_add(&check->findings);
     if (finding != NULL) {
         const char *does = is_write ? "a thread writes" : "a thread reads";

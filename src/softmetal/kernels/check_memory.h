@@ -11,10 +11,12 @@
 
 void soft_memory_open(soft_check *check);
 void soft_memory_close(soft_check *check);
-/* What an access is part of; NULL: of memory that all may read.  Does not return from an access
- * outside the kernel's memory. */
-const soft_range *soft_memory_find(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how,
-                                   const void *site);
+/* What an access is part of; NULL: of memory that all may read.  False: it may not be made. */
+bool soft_memory_find(const soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how,
+                      const soft_range **found);
+/* Say of such an access why, and leave the kernel. */
+_Noreturn void soft_memory_stop(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how,
+                                const void *site);
 #define SOFT_NAME_NBYTES 160
 /* "buffer 1 (y)" */
 void soft_memory_name(const soft_check *check, const soft_range *range,

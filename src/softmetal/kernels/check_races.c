@@ -130,6 +130,14 @@ soft_race_judge(soft_check *check)
     }
 }
 
+/* An atomic write by the thread that has just written plainly: who races with it races with that. */
+static bool
+is_weaker(soft_mark earlier, soft_mark now)
+{
+    return (now.who & SOFT_MARK_ATOMIC) != 0 && (earlier.who & SOFT_MARK_ATOMIC) == 0 &&
+           earlier.time == now.time && soft_mark_thread(earlier) == soft_mark_thread(now);
+}
+
 /* A write of what somebody has touched before. */
 static __attribute__((noinline)) void
 touch_again(soft_check *check, const soft_range *range, soft_cell *cell, uintptr_t at,
@@ -147,6 +155,9 @@ touch_again(soft_check *check, const soft_range *range, soft_cell *cell, uintptr
             report_race(check, range, at, cell->reads[i], now, false);
             break;
         }
+    }
+    if (is_weaker(cell->write, now)) {
+        return;
     }
     cell->write = now;
     if (!(now.who & SOFT_MARK_ATOMIC)) { /* who races with a read before it, races with it */
@@ -176,7 +187,7 @@ touch_write(soft_check *check, const soft_range *range, soft_cell *cell, uintptr
 
 void
 soft_race_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
-                soft_u32 how, const void *site)
+                soft_u32 how, soft_mark now)
 {
     soft_shadow *shadow = range->shadow;
     uintptr_t from = at - shadow->base;
@@ -188,16 +199,14 @@ soft_race_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t
     if (shadow->cells == NULL) { /* no memory for so many */
         return;
     }
-    soft_mark now = {check->order.now,
-                     soft_mark_who(check->thread->index, (how & SOFT_ACCESS_ATOMIC) != 0,
-                                   soft_check_offset(check, site))};
-    soft_cell *cell = &shadow->cells[from >> shadow->shift];
+    size_t number = from >> shadow->shift;
     bool is_write = (how & SOFT_ACCESS_WRITE) != 0;
     if (range->memory == SOFT_THREADGROUP_MEMORY && (!is_write || how & SOFT_ACCESS_READ) &&
-        is_unwritten(check, cell)) {
+        is_unwritten(check, soft_shadow_cell(shadow, number))) {
         report_unwritten(check, range, at, now);
     }
-    for (uintptr_t end = at + nbytes; at < end; at += grain, cell++) {
+    for (uintptr_t end = at + nbytes; at < end; at += grain, number++) {
+        soft_cell *cell = soft_shadow_cell(shadow, number);
         if (is_write) {
             touch_write(check, range, cell, at, end - at, now);
         }
@@ -205,4 +214,60 @@ soft_race_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t
             touch_read(check, range, cell, at, now);
         }
     }
+}
+
+/* ---- many accesses at once ---- */
+
+/* Order depends on threadgroups, fences, and whether two threads are the same, while none of the
+ * threads waits for another: so what holds for the first grain of a block holds for all. */
+bool
+soft_race_touch_block(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
+                      soft_u32 how, soft_mark now)
+{
+    const soft_shadow *shadow = range->shadow;
+    uintptr_t from = at - shadow->base;
+    if (nbytes != (size_t)1 << shadow->shift || (from & (nbytes * SOFT_BLOCK - 1)) != 0) {
+        return false;
+    }
+    soft_cell *block = &shadow->blocks[(from >> shadow->shift) / SOFT_BLOCK];
+    if (block->write.time == SOFT_SPLIT) {
+        return false;
+    }
+    if (how & SOFT_ACCESS_WRITE) {
+        touch_write(check, range, block, at, nbytes, now);
+    }
+    else {
+        touch_read(check, range, block, at, now);
+    }
+    return true;
+}
+
+/* Would `now` write what an instruction of the threadgroup, the same one, has written? */
+static bool
+is_repeated(const soft_check *check, const soft_cell *cell, soft_mark now)
+{
+    return cell->write.time >= check->order.group_start &&
+           soft_mark_offset(cell->write) == soft_mark_offset(now);
+}
+
+bool
+soft_race_may_wait(const soft_check *check, const soft_range *range, uintptr_t at,
+                   size_t nbytes, size_t step, size_t count, soft_mark now)
+{
+    const soft_shadow *shadow = range->shadow;
+    uintptr_t from = at - shadow->base, end = from + count * step;
+    if (nbytes != (size_t)1 << shadow->shift || ((from | step) & (nbytes - 1)) != 0) {
+        return false;
+    }
+    while (from < end) {
+        size_t grain = from >> shadow->shift;
+        const soft_cell *block = &shadow->blocks[grain / SOFT_BLOCK];
+        bool is_split = block->write.time == SOFT_SPLIT;
+        if (is_repeated(check, is_split ? &shadow->cells[grain] : block, now)) {
+            return false;
+        }
+        bool is_close = step == nbytes; /* then the block's other grains need no look */
+        from += is_split || !is_close ? step : nbytes * (SOFT_BLOCK - grain % SOFT_BLOCK);
+    }
+    return true;
 }

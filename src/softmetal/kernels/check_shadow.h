@@ -3,11 +3,16 @@
  *
  *     memory   | 0 1 2 3 | 4 5 6 7 | ...        a grain: 1 to 16 bytes, as the kernel's elements
  *     cells    |  cell   |  cell   | ...        the last write, and two reads since
+ *     blocks   |  one for 16 grains    | ...
+ *
+ * Threads next to each other mostly touch grains next to each other.  As long as all 16 grains of a
+ * block were touched alike, each by the thread after the one of the grain before it, the block's cell
+ * is the first grain's and stands for all; else the block is split, and its cells count.
  *
  * An access that covers only a part of a grain makes all grains of that shadow smaller, so a cell
  * is exact: each mark in it is of all its bytes.
  *
- * Owns:    the cells: pages that exist once they are touched.
+ * Owns:    the cells and blocks: pages that exist once they are touched.
  * Calls:   mmap.
  * Threads: one at a time.
  */
@@ -31,9 +36,15 @@ typedef struct soft_cell {
 typedef struct soft_shadow {
     uintptr_t base; /* a multiple of 16 */
     size_t nbytes;
-    unsigned shift;   /* a grain is 1 << shift bytes */
-    soft_cell *cells; /* NULL: nobody writes here, or there was no memory for them */
+    unsigned shift;    /* a grain is 1 << shift bytes */
+    soft_cell *cells;  /* NULL: nobody writes here, or there was no memory for them */
+    soft_cell *blocks; /* of the same pages */
+    void *mapped;      /* the pages; owned */
+    size_t mapped_nbytes;
 } soft_shadow;
+
+#define SOFT_BLOCK 16         /* grains */
+#define SOFT_SPLIT UINT32_MAX /* time of the write of a block whose cells count */
 
 /* thread: 10 bits; is it atomic: 1 bit; where in the image: 21 bits, or 0. */
 #define SOFT_MARK_ATOMIC (1u << 10)
@@ -60,5 +71,17 @@ void soft_shadow_open(soft_shadow *shadow, uintptr_t address, size_t nbytes,
 void soft_shadow_close(soft_shadow *shadow);
 /* Make the grains fit an access: afterwards `at` and `at` + nbytes are limits of grains. */
 void soft_shadow_fit(soft_shadow *shadow, uintptr_t at, size_t nbytes);
+
+/* Let the cells of a block count. */
+void soft_shadow_split(soft_shadow *shadow, size_t block);
+/* The cell of one grain, which is looked at or changed alone. */
+static inline soft_cell *
+soft_shadow_cell(soft_shadow *shadow, size_t grain)
+{
+    if (shadow->blocks[grain / SOFT_BLOCK].write.time != SOFT_SPLIT) {
+        soft_shadow_split(shadow, grain / SOFT_BLOCK);
+    }
+    return &shadow->cells[grain];
+}
 
 #endif /* SOFT_CHECK_SHADOW_H */

@@ -35,7 +35,7 @@ soft_at_thread(const soft_check *check, soft_u32 index, const void *site)
 soft_at
 soft_at_running(const soft_check *check, const void *site)
 {
-    return soft_at_thread(check, check->thread->index, site);
+    return soft_at_thread(check, check->watch->thread, site);
 }
 
 soft_at

@@ -1,6 +1,7 @@
 /* check_state.h: one checked launch: what the files of the checker share.
  *
  *     check.h            the calls of the run time; what an access is part of
+ *       │  check_series.h      accesses that are looked at together
  *       │  check_memory.h    which memory is the kernel's: views, threadgroup memory
  *       │  check_races.h     an access against what the shadow remembers
  *       │  check_barriers.h  who waits where
@@ -27,7 +28,7 @@
 
 #define SOFT_MOST_PLACED 96 /* threadgroup variables and arguments */
 #define SOFT_MOST_RANGES (SOFT_MOST_BUFFERS + SOFT_MOST_PLACED)
-#define SOFT_RECENT 128 /* a power of 2 */
+#define SOFT_MOST_SERIES 8
 
 /* Bytes that the kernel may touch: a buffer's view, or a piece of threadgroup memory. */
 typedef struct soft_range {
@@ -40,12 +41,17 @@ typedef struct soft_range {
     uint32_t number; /* index of the argument, or the translator's of the variable */
 } soft_range;
 
-/* What an instruction touched last, and may touch again without a search. */
-typedef struct soft_recent {
-    uintptr_t base;
-    size_t nbytes;           /* 0: nothing */
-    const soft_range *range; /* NULL: nobody writes there, so nothing can race */
-} soft_recent;
+/* Accesses by one instruction: thread t's, if it makes one, is at `low` + `step` * (t - `first`'s).
+ * The bytes are the kernel's; the image notes who made one, and they are judged later. */
+typedef struct soft_series {
+    soft_site *site;
+    const soft_range *range;
+    uintptr_t low;
+    size_t nbytes, step; /* of one access, and from thread to thread: never less */
+    soft_u32 how, count; /* of threads */
+    soft_mark first;
+    soft_u8 *seen; /* by index: has it made one?  Part of the check's `seen` */
+} soft_series;
 
 /* A thread writes what another has written by the same instruction: a race, unless it is the same
  * value.  That shows at its next access. */
@@ -63,8 +69,13 @@ typedef struct soft_check {
     /* where the running thread may do as it likes */
     uintptr_t stack_low;
     size_t stack_nbytes;
-    const soft_thread *thread;       /* that runs */
-    soft_recent recent[SOFT_RECENT]; /* by site; of reads at even places, of writes at odd */
+    const soft_thread *thread; /* that runs, or the first of a row; ... */
+    soft_watch *watch;         /* ... its index is here.  Borrowed, and taken: nobody else's */
+    soft_u32 row_end;          /* the index after the last that follows on this stack */
+    soft_u32 era;              /* what a site remembers of another is stale */
+    soft_series series[SOFT_MOST_SERIES];
+    soft_u8 seen[SOFT_MOST_SERIES][SOFT_MOST_THREADS];
+    int series_count; /* of those whose site is not NULL */
     soft_range ranges[SOFT_MOST_RANGES];
     int view_count, range_count;
     soft_shadow shadows[SOFT_MOST_BUFFERS + 1]; /* owned; [0]: threadgroup memory */

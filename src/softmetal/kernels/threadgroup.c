@@ -214,10 +214,11 @@ take_fiber(soft_threadgroup *group)
 }
 
 SOFT_ON_FIBER static void
-tell_checker(const soft_threadgroup *group)
+tell_checker(const soft_threadgroup *group, soft_u32 count)
 {
     const soft_fiber *fiber = group->current;
-    soft_check_switch(&fiber->thread, fiber->stack, fiber->stack + SOFT_FIBER_STACK_NBYTES);
+    soft_check_switch(&fiber->thread, count, fiber->stack,
+                      fiber->stack + SOFT_FIBER_STACK_NBYTES);
 }
 
 SOFT_ON_FIBER static bool
@@ -259,7 +260,7 @@ let_others_run(soft_threadgroup *group)
         to = fresh->stack_pointer;
     }
     if (group->run->is_checked) {
-        tell_checker(group);
+        tell_checker(group, 1);
     }
     if (group->lane != lane || group->simdgroup != simdgroup) {
         soft_fiber_switch(&group->stack_of[simdgroup][lane], to);
@@ -282,10 +283,11 @@ run_group_by_rows(soft_threadgroup *group, soft_thread *thread)
 SOFT_ON_FIBER static void
 run_group_checked(soft_threadgroup *group, soft_thread *thread)
 {
-    for (soft_u32 index = 0; index < group->placement.thread_count; index++) {
-        soft_placement_of(&group->placement, index, thread);
-        tell_checker(group);
-        group->run->image->run_thread(thread);
+    const soft_u32 *size = group->placement.size;
+    for (soft_u32 row = 0; row < size[1] * size[2]; row++) {
+        soft_placement_of(&group->placement, row * size[0], thread);
+        tell_checker(group, size[0]);
+        group->run->image->run_row(thread, size[0]);
         soft_check_return();
     }
 }
@@ -324,7 +326,7 @@ go_on(soft_threadgroup *group, soft_fiber *fiber)
         begin_thread(group, fiber);
     }
     if (group->run->is_checked) {
-        tell_checker(group);
+        tell_checker(group, 1);
     }
     if (to != NULL) {
         leave_fiber(group, fiber, to);
@@ -463,7 +465,7 @@ soft_threadgroup_run(soft_threadgroup *group, soft_run *run, uint64_t first, uin
     if (!run->is_straight) {
         begin_thread(group, fiber);
         if (run->is_checked) {
-            tell_checker(group);
+            tell_checker(group, 1);
         }
     }
     soft_fiber_switch(&group->host, fiber->stack_pointer);

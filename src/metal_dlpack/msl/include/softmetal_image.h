@@ -24,7 +24,7 @@
  * kernel's. */
 #if SOFTMETAL_IS_CHECKED
 #define SOFTMETAL_RUNS __attribute__((no_sanitize("thread", "bounds")))
-#define SOFTMETAL_ENTERS __attribute__((noinline))
+#define SOFTMETAL_ENTERS
 #else
 #define SOFTMETAL_RUNS
 #define SOFTMETAL_ENTERS __attribute__((always_inline))
@@ -190,6 +190,11 @@ template <auto kernel, class... Binders> struct image {
         made.argument_count = describe_each(kernel_type(), facts, names);
         made.has_syncs = __start_softmetal_syncs != nullptr;
         made.threadgroup_nbytes = all_variables_nbytes();
+#if SOFTMETAL_IS_CHECKED
+        softmetal_watch.sites = __start_softmetal_sites;
+        softmetal_watch.sites_end = __stop_softmetal_sites;
+        made.watch = &softmetal_watch;
+#endif
     }
 
   private:
@@ -221,6 +226,9 @@ template <auto kernel, class... Binders> struct image {
             __builtin_assume(thread.index < ~0u);
             thread.lane = thread.index % SOFT_SIMD_WIDTH;
             thread.simdgroup = thread.index / SOFT_SIMD_WIDTH;
+#if SOFTMETAL_IS_CHECKED
+            softmetal_watch.thread = thread.index;
+#endif
             enter<P...>(Binders::template take<P>(row[I], thread)...);
         }
     }

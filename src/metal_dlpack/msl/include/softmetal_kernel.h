@@ -51,6 +51,29 @@ enum {
     SOFT_ACCESS_FENCE = 8, /* no bytes: atomic_thread_fence */
 };
 
+/* What an instruction of a checked kernel may touch before it asks: one for each place in the code
+ * that touches memory.  `code` is the linker's, the rest the run time's. */
+typedef struct soft_site {
+    const void *code; /* an address within the instruction */
+    /* Reads that begin at `low` or up to `span` bytes after it need no question. */
+    soft_u64 low, span;
+    /* Neither does thread t at `key` + `step` * t, which says so in `seen`[t]. */
+    soft_u64 key, step;
+    soft_u8 *seen;
+    const void *range; /* what was touched last ... */
+    soft_u32 era;      /* ... and when that was so */
+    soft_u32 wrote;    /* when it last wrote */
+    soft_u64 idle;     /* so many accesses are not counted */
+} soft_site;
+#define SOFT_NO_KEY (1ull << 63) /* no address is near it */
+
+/* What a checked image and the checker know of the launch that runs; there is one at a time. */
+typedef struct soft_watch {
+    soft_u32 thread; /* index in the threadgroup of the thread that runs */
+    soft_u32 is_taken;
+    soft_site *sites, *sites_end;
+} soft_watch;
+
 /* What the run time does for a kernel.  Each call is made on the stack of the thread that asks. */
 typedef struct soft_runtime {
     const soft_thread *(*self)(void);
@@ -64,9 +87,9 @@ typedef struct soft_runtime {
     /* Threadgroup memory: a variable of the kernel, by its number; an argument, by its index. */
     void *(*threadgroup_variable)(soft_u32 number, soft_u64 nbytes, soft_u64 alignment);
     void *(*threadgroup_argument)(soft_u32 index);
-    /* The rest is called by checked images alone, before the bytes are touched.  A site is an
-     * address within the instruction that asks. */
-    void (*access)(const void *address, soft_u64 nbytes, soft_u32 how, const void *site);
+    /* The rest is called by checked images alone, before the bytes are touched.  A `const void`
+     * site is an address within the instruction that asks. */
+    void (*access)(const void *address, soft_u64 nbytes, soft_u32 how, soft_site *site);
     void (*out_of_bounds)(const void *site);   /* of an array of the thread's own */
     void (*divided_by_zero)(const void *site); /* an integer */
 } soft_runtime;
@@ -96,6 +119,7 @@ typedef struct soft_image {
     /* `count` threads along x from this one on, one after the other; not for has_syncs */
     void (*run_row)(const soft_thread *first, soft_u32 count);
     const soft_runtime *runtime; /* the run time sets it */
+    soft_watch *watch;           /* NULL: it is not checked */
 } soft_image;
 
 #endif /* SOFTMETAL_KERNEL_H */

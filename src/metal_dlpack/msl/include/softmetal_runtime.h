@@ -29,6 +29,11 @@ extern __attribute__((visibility("default"))) soft_image softmetal_image;
 extern const soft_u8 __start_softmetal_syncs[] __attribute__((weak, visibility("hidden")));
 extern const soft_u64 __start_softmetal_variables[] __attribute__((weak, visibility("hidden")));
 extern const soft_u64 __stop_softmetal_variables[] __attribute__((weak, visibility("hidden")));
+#if SOFTMETAL_IS_CHECKED
+__attribute__((visibility("hidden"))) inline soft_watch softmetal_watch;
+extern soft_site __start_softmetal_sites[] __attribute__((weak, visibility("hidden")));
+extern soft_site __stop_softmetal_sites[] __attribute__((weak, visibility("hidden")));
+#endif
 }
 
 namespace softmetal {
