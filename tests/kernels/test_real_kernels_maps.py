@@ -688,3 +688,39 @@ kernel void dft(device const float2 *x, device float2 *out, constant uint &n, ui
     transform(on_metal(x), out, 128, threads=128)
     # 128 terms, each with an angle of up to 6.3 in float32.
     np.testing.assert_allclose(np.asarray(out), np.fft.fft(x.astype("complex128")), atol=2e-5)
+
+
+# ---- random numbers ----
+
+#: Threefry2x32 with 20 rounds (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3), as counters i and i + n.
+THREEFRY = """
+kernel void threefry(device uint *out, constant uint2 &key, uint i [[thread_position_in_grid]],
+                     uint n [[threads_per_grid]]) {
+    const uint keys[] = {key.x, key.y, key.x ^ key.y ^ 0x1BD11BDA};
+    const uint turns[] = {13, 15, 26, 6, 17, 29, 16, 24};
+    uint2 x = key + uint2(i, i + n);
+    for (uint turn = 0, group = 0; turn < 20; turn++) {
+        x.x += x.y;
+        x.y = rotate(x.y, turns[turn % 8]) ^ x.x;
+        if (turn % 4 == 3) {
+            group++;
+            x += uint2(keys[group % 3], keys[(group + 1) % 3] + group);
+        }
+    }
+    out[i] = x.x;
+    out[i + n] = x.y;
+}
+"""
+
+
+@pytest.mark.needs_mlx
+@pytest.mark.parametrize("count", [1, 5, 1000])
+def test_threefry_is_mlxs(count):
+    """MLX's own kernel is in no package: its bits on the CPU are the reference, which `split` gives as they are."""
+    import mlx.core as mx
+
+    kernel = md.kernel(METAL + THREEFRY)
+    for seed in (0, 7, 2**40 + 3):
+        key, out = mx.random.key(seed), md.zeros(2 * count, dtype="uint32")
+        kernel(out, tuple(np.array(key).tolist()), n=count)
+        np.testing.assert_array_equal(np.asarray(out), np.array(mx.random.split(key, count)).reshape(-1))

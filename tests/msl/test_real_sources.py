@@ -225,7 +225,7 @@ def test_what_torchs_macros_register():
 @pytest.mark.parametrize(("name", "least"), [("DecodeAttention", 100), ("PrefillAttention", 120)])
 def test_kernels_that_torch_carries(name, least):
     """The .metal files of torch include these; SortTopK.h, with 1,157 instantiations, takes a minute."""
-    text = HEAD + f"#include <c10/metal/common.h>\n#include <ATen/native/mps/kernels/{name}.h>\n"
+    text = HEAD + f"#include <c10/metal/utils.h>\n#include <ATen/native/mps/kernels/{name}.h>\n"
     translation = type_checks.translated(text, (kernel_sources.torch(),))
     assert len(translation.kernels) > least
     assert type_checks.refused(translation, list(translation.kernels)) == {}

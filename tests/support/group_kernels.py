@@ -286,7 +286,7 @@ def tiled_matmul(kernel):
     a, b = random().integers(-20, 20, (2, 32, 32)).astype("f4")
     c = md.zeros((32, 32), dtype="float32")
     kernel(on_metal(a), on_metal(b), c, 32, threads=(32, 32), group=(8, 8))
-    np.testing.assert_array_equal(np.asarray(c), a @ b)
+    np.testing.assert_array_equal(np.asarray(c), a.astype("i4") @ b.astype("i4"))
 
 
 @case("""#include <metal_simdgroup_matrix>
@@ -304,7 +304,7 @@ def simdgroup_matmul(kernel):
     a, b = random().integers(-20, 20, (2, 24, 24)).astype("f4")
     c = md.zeros((24, 24), dtype="float32")
     kernel(on_metal(a), on_metal(b), c, 24, groups=(3, 3), group=32)
-    np.testing.assert_array_equal(np.asarray(c), a @ b)
+    np.testing.assert_array_equal(np.asarray(c), a.astype("i4") @ b.astype("i4"))
 
 
 @case("""#include <metal_simdgroup_matrix>
