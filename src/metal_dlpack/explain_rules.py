@@ -67,7 +67,7 @@ REFUSALS = (
     ("readonly", "Pass a copy: x.copy()."),
     ("byte order", "Pass x.astype(x.dtype.newbyteorder('='))."),
     ("multiple of itemsize", "Pass a copy: x.copy()."),
-    ("ml_dtypes made", "Call metal_dlpack.asarray(x)."),
+    ("a type of ml_dtypes", "Call metal_dlpack.asarray(x)."),
     ("DLPack has no element type", "Convert the items, x.astype('float64'), or pass their bytes: x.view('uint8')."),
     ("DLPack only supports", "Convert the items, x.astype('float64'), or pass their bytes: x.view('uint8')."),
     ("deleted", "Pass an array that is not deleted; JAX deletes those that are donated."),

@@ -200,7 +200,7 @@ def test_a_complex_number_is_none_of_a_real_type(value, name):
 
 @pytest.mark.parametrize("given", [[[1, 2], [3]], [[1], 2], [1, [2]], [[[1]], [2]]])
 def test_ragged_lists_are_refused(given):
-    with pytest.raises(ValueError, match="length and depth"):
+    with pytest.raises(ValueError, match="length or depth"):
         md.asarray(given, dtype="float64")
 
 

@@ -140,7 +140,7 @@ def test_writable_memory_is_as_it_is_asked_for(writable, is_readonly):
 def test_read_only_memory_is_never_writable(owner):
     for writable in (None, False):
         assert md.Buffer.from_host(owner, writable=writable).array(3, "uint8").readonly
-    with pytest.raises(md.CopyRequiredError, match=r"read-only and writable=True .* asarray\(x, copy=True\)"):
+    with pytest.raises(md.CopyRequiredError, match=r"read-only, and writable=True .* asarray\(x, copy=True\)"):
         md.Buffer.from_host(owner, writable=True)
 
 
@@ -201,9 +201,9 @@ def test_no_bytes_make_an_empty_buffer():
     [
         (lambda: 5, TypeError, "int has no memory to share"),
         (lambda: [1.0], TypeError, "list has no memory to share"),
-        (lambda: md.zeros(3), TypeError, "Metal's already"),
-        (lambda: md.Buffer(3), TypeError, "Metal's already"),
-        (lambda: md.zeros(3).host, TypeError, "Metal's already"),
+        (lambda: md.zeros(3), TypeError, "Metal memory already"),
+        (lambda: md.Buffer(3), TypeError, "Metal memory already"),
+        (lambda: md.zeros(3).host, TypeError, "Metal memory already"),
         (lambda: np.array([object()]), TypeError, "Python objects"),
         (lambda: np.zeros(3, "M8[s]"), BufferError, r"x\.view\('int64'\)"),
     ],

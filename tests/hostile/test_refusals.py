@@ -96,7 +96,7 @@ REFUSED = {
     "an interface that overflows": (
         lambda: md.shares_memory(Interface(shape=(2**62, 2**62)), array),
         ValueError,
-        "no sound shape",
+        "invalid shape",
     ),
     "no capsule": (lambda: md.shares_memory(Capsules(3), array), TypeError, "int instead of a capsule"),
     "memory past all addresses": (

@@ -201,7 +201,7 @@ def test_no_name_of_a_shard_leads_out_of_the_folder(tmp_path, name):
         ('{"weight_map": {}, "metadata": 3}', "metadata is not an object"),
         ('{"weight_map": {"a": "a.safetensors", "a": "b.safetensors"}}', "'a' occurs twice"),
         ("[" * 100_000, "not valid JSON"),
-        ("\xff", "weight_map|sound JSON"),
+        ("\xff", "weight_map|valid JSON"),
     ],
 )
 def test_an_index_that_is_not_sound_is_refused(tmp_path, text, words):
