@@ -30,7 +30,7 @@ from metal_dlpack.dlpack_structs import (
     rename_capsule,
 )
 
-DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+DELETER = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 DESTRUCTOR = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 is_named = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
 pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
@@ -538,9 +538,9 @@ def lost_rules(side, names):
     from metal_dlpack.conformance.child import try_rule
 
     lifetime_cases.PATIENCE_S = 0.05  # nothing here deletes on another thread
-    gc.freeze()
     rules = [rule for rule in RULES if rule.side == side]
     for name in names:
+        gc.freeze()  # what earlier faults keep is looked at no more
         toy = Toy(side, name)
         outcomes = {rule.name: try_rule(rule, toy) for rule in rules}
         yield name, {rule: outcome for rule, outcome in outcomes.items() if outcome[0] != "kept"}
