@@ -101,6 +101,7 @@ def test_a_wheel_has_the_module_its_stub_and_the_licence(wheel):
         "softmetal.py",
         "text.py",
         "files/gguf.py",
+        "conformance/__main__.py",
         "include/metal_dlpack.h",
         "__init__.pxd",
         "share/cmake/metal_dlpack/metal_dlpack-config.cmake",
@@ -112,7 +113,7 @@ def test_a_wheel_has_the_module_its_stub_and_the_licence(wheel):
         for path in (SRC / "metal_dlpack" / "msl" / folder).rglob("*"):
             assert path.is_dir() or str(path.relative_to(SRC)) in names
     assert any(re.fullmatch(r"metal_dlpack/_core\..*\.so", name) for name in names)
-    assert "_metal_dlpack_pytest.py" in names
+    assert {"_metal_dlpack_pytest.py", "_dlpack_conformance_pytest.py"} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not any(name.endswith((".c", ".m", ".map")) for name in names)
 
