@@ -96,7 +96,7 @@ def test_a_source_distribution_has_what_git_has_and_nothing_else(sdist):
     assert found == tracked - {".gitattributes", ".gitignore"} | {"PKG-INFO", "setup.cfg"}
 
 
-def test_a_wheel_has_the_package_the_plugin_and_the_licence(sdist, wheel):
+def test_a_wheel_has_the_package_its_plugins_and_the_licence(sdist, wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     installed = {name for name in names if ".dist-info/" not in name}
     package = {str(path.relative_to(sdist / "src")) for path in (sdist / "src" / "metal_dlpack").rglob("*.*")}
@@ -111,7 +111,7 @@ def test_a_wheel_has_the_package_the_plugin_and_the_licence(sdist, wheel):
         "metal_dlpack/share/cmake/metal_dlpack/metal_dlpack-config.cmake",
         "metal_dlpack/share/pkgconfig/metal_dlpack.pc",
     } <= package
-    (module,) = installed - package - {"_metal_dlpack_pytest.py"}
+    (module,) = installed - package - {"_metal_dlpack_pytest.py", "_dlpack_conformance_pytest.py"}
     assert re.fullmatch(r"metal_dlpack/_core\..*\.so", module)
     assert package - installed == set()
     assert any(name.endswith("licenses/LICENSE") for name in names)

@@ -1,14 +1,10 @@
 """A small array library on ctypes that keeps every rule of DLPack, and breaks one if it is asked to.
 
-`Toy()` keeps all; `Toy("producer", "copy-flag")` breaks that one.  For the kit: "toy_library:producer_copy_flag".
+`Toy()` keeps all; `Toy("producer", "copy-flag")` breaks that one.
 """
 
 import ctypes
-import gc
 import itertools
-import json
-import sys
-import time
 
 from metal_dlpack.conformance import Library, exchange_table
 from metal_dlpack.conformance.exchange_table import Table
@@ -30,7 +26,7 @@ from metal_dlpack.dlpack_structs import (
     rename_capsule,
 )
 
-DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+DELETER = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 DESTRUCTOR = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 is_named = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
 pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
@@ -412,27 +408,6 @@ class Toy(Library):
         return read
 
 
-class Hanging(Toy):
-    """It never comes back from a tensor with lanes."""
-
-    def check(self, managed, is_versioned):
-        while managed.tensor.lanes > 1:
-            time.sleep(1)
-        super().check(managed, is_versioned)
-
-
-class Spoiling(Toy):
-    """Its second call ends the process."""
-
-    calls = 0
-
-    def from_dlpack(self, producer, **keywords):
-        self.calls += 1
-        if self.calls == 2:
-            ctypes.string_at(0)
-        return super().from_dlpack(producer, **keywords)
-
-
 def kind_items(tensor, data):
     number = int.from_bytes(data, "little")
     return [kind_of(tensor.code, tensor.bits).value(number >> 4 * i & 15) for i in range(6)]
@@ -522,30 +497,3 @@ def toy_type(toy):
 
     kind = Meta("ToyArray", (Array,), {"table": table()})
     return kind
-
-
-def __getattr__(name):
-    """toy_library:producer_copy_flag is a Toy that breaks this rule."""
-    side, _, rule = name.partition("_")
-    if side in ("producer", "consumer"):
-        return Toy(side, rule.replace("_", "-"))
-    raise AttributeError(name)
-
-
-def lost_rules(side, names):
-    """For each of these faults, and for none, the rules that the kit calls broken, in this process."""
-    from metal_dlpack.conformance import RULES, lifetime_cases
-    from metal_dlpack.conformance.child import try_rule
-
-    lifetime_cases.PATIENCE_S = 0.05  # nothing here deletes on another thread
-    gc.freeze()
-    rules = [rule for rule in RULES if rule.side == side]
-    for name in names:
-        toy = Toy(side, name)
-        outcomes = {rule.name: try_rule(rule, toy) for rule in rules}
-        yield name, {rule: outcome for rule, outcome in outcomes.items() if outcome[0] != "kept"}
-
-
-if __name__ == "__main__":
-    for fault in lost_rules(sys.argv[1], sys.argv[2:]):
-        print(json.dumps(fault), flush=True)

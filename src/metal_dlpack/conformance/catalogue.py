@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from . import consumer_cases, consumer_types, copy_cases, exchange_cases, lifetime_cases, producer_cases
+from . import consumer_cases, consumer_types, copy_cases, exchange_cases, lifetime_cases, producer_cases, producer_types
 from .rules import Rule, Side
 
 __all__ = ["RULES", "rules_of"]
 
 RULES: tuple[Rule, ...] = (
     *producer_cases.RULES,
+    *producer_types.RULES,
     *copy_cases.RULES,
     *exchange_cases.RULES,
     *consumer_cases.RULES,

@@ -32,7 +32,7 @@ def table(reports: Iterable[Report]) -> Iterator[str]:
         for level in ("must", "should"):
             kept, known = report.score(level)
             names = ", ".join(f"`{result.rule.name}`" for result in report.of("broken", level))
-            cells += [f"{kept} of {known}", names or "–"]
+            cells += [f"{kept} of {known}", names or "none"]
         yield f"| {' | '.join(cells)} |"
 
 

@@ -1,0 +1,126 @@
+"""What a producer promises of element types, and of what DLPack cannot describe."""
+
+from __future__ import annotations
+
+from .items import KINDS, STANDARD
+from .libraries import Library
+from .producer_cases import newest, refusal
+from .rules import DLPACK, HEADER, INTERCHANGE, MUST, SHOULD, Absent, Broken, Rules
+from .taken import take
+
+__all__ = ["RULES"]
+
+RULES = Rules("producer")
+
+
+def check_kind(library: Library, kind: str) -> str | None:
+    """What is wrong with this type; None if nothing is.  Absent if the library does not have or export it."""
+    entry = KINDS[kind]
+    array = library.make(list(entry.sample), kind)
+    try:
+        taken = take(array, **newest(array))
+    except Exception as error:  # rule "types-all" asks what may be refused
+        raise Absent(f"{kind}: {refusal(error)}") from None
+    tensor = taken.tensor
+    if (tensor.code, tensor.bits) != (entry.code, entry.bits):
+        return f"{kind} is code {tensor.code} with {tensor.bits} bits, not {entry.code} with {entry.bits}"
+    if taken.items() != list(entry.sample):
+        return f"{kind} has the items {taken.items()}, not {list(entry.sample)}"
+    taken.delete()
+    return None
+
+
+def check_kinds(library: Library, kinds: list[str]) -> str:
+    wrong, good, absent = [], [], []
+    for kind in kinds:
+        try:
+            found = check_kind(library, kind)
+        except Absent as reason:
+            absent.append(str(reason))
+            continue
+        (wrong.append(found) if found else good.append(kind))
+    if wrong:
+        raise Broken("; ".join(wrong))
+    if not good:
+        raise Absent("; ".join(absent))
+    return ", ".join(good)
+
+
+@RULES.add(
+    "types",
+    MUST,
+    "The array API's types have DLPack's code and bits; bool is code 6 with 8 bits.",
+    HEADER("DLDataType"),
+)
+def types(library: Library) -> str:
+    return check_kinds(library, [kind.name for kind in STANDARD])
+
+
+@RULES.add("types-all", SHOULD, "All data types of the array API standard can be exported.", INTERCHANGE("point 2"))
+def types_all(library: Library) -> str:
+    missing = []
+    for kind in STANDARD:
+        try:
+            array = library.make(list(kind.sample), kind.name)
+        except Absent:
+            continue
+        try:
+            take(array, **newest(array)).delete()
+        except Exception as error:
+            missing.append(f"{kind.name}: {refusal(error)}")
+    if missing:
+        raise Broken("; ".join(missing))
+    return "those that it has"
+
+
+@RULES.add("types-16", MUST, "float16 is code 2, bfloat16 code 4, with 16 bits.", HEADER("DLDataTypeCode"))
+def types_16(library: Library) -> str:
+    return check_kinds(library, ["float16", "bfloat16"])
+
+
+@RULES.add("types-8", MUST, "8-bit floats have the code of their format.", HEADER("DLDataTypeCode"))
+def types_8(library: Library) -> str:
+    return check_kinds(library, ["float8_e4m3fn", "float8_e5m2"])
+
+
+@RULES.add(
+    "types-packed",
+    MUST,
+    "Items smaller than a byte are packed from the lowest bit on, unless the flag says padded.",
+    HEADER("DLDataType, IS_SUBBYTE_TYPE_PADDED"),
+)
+def types_packed(library: Library) -> str:
+    return check_kinds(library, ["int4", "float4_e2m1fn"])
+
+
+@RULES.add(
+    "unexportable",
+    SHOULD,
+    "What DLPack cannot describe is a BufferError.",
+    DLPACK("Raises"),
+)
+def unexportable(library: Library) -> str:
+    arrays = {name: array for name, array in library.refused().items() if hasattr(array, "__dlpack__")}
+    if not arrays:
+        raise Absent("DLPack can describe all its arrays that have __dlpack__")
+    for name, array in arrays.items():
+        try:
+            array.__dlpack__()
+        except BufferError:
+            continue
+        except Exception as error:
+            raise Broken(f"{name}: {refusal(error)}") from None
+        raise Broken(f"{name}: exported")
+    return f"BufferError for {', '.join(arrays)}"
+
+
+@RULES.add(
+    "byte-order", SHOULD, "Items of the other byte order are refused with a clear message.", HEADER("DLDataType")
+)
+def byte_order(library: Library) -> str:
+    array = library.swapped()
+    try:
+        array.__dlpack__()
+    except Exception as error:
+        return refusal(error)
+    raise Broken("exported without a word")

@@ -1,0 +1,57 @@
+"""Toy libraries by name, for the kit: "toy_faults:producer_copy_flag" breaks that rule.  Run, it tries many faults."""
+
+import ctypes
+import gc
+import json
+import sys
+import time
+
+from toy_library import Toy
+
+
+class Hanging(Toy):
+    """It never comes back from a tensor with lanes."""
+
+    def check(self, managed, is_versioned):
+        while managed.tensor.lanes > 1:
+            time.sleep(1)
+        super().check(managed, is_versioned)
+
+
+class Spoiling(Toy):
+    """Its second call ends the process."""
+
+    calls = 0
+
+    def from_dlpack(self, producer, **keywords):
+        self.calls += 1
+        if self.calls == 2:
+            ctypes.string_at(0)
+        return super().from_dlpack(producer, **keywords)
+
+
+def __getattr__(name):
+    """toy_faults:producer_copy_flag is a Toy that breaks this rule."""
+    side, _, rule = name.partition("_")
+    if side in ("producer", "consumer"):
+        return Toy(side, rule.replace("_", "-"))
+    raise AttributeError(name)
+
+
+def lost_rules(side, names):
+    """For each of these faults, and for none, the rules that the kit calls broken, in this process."""
+    from metal_dlpack.conformance import RULES, lifetime_cases
+    from metal_dlpack.conformance.child import try_rule
+
+    lifetime_cases.PATIENCE_S = 0.05  # nothing here deletes on another thread
+    rules = [rule for rule in RULES if rule.side == side]
+    for name in names:
+        gc.freeze()  # what earlier faults keep is looked at no more
+        toy = Toy(side, name)
+        outcomes = {rule.name: try_rule(rule, toy) for rule in rules}
+        yield name, {rule: outcome for rule, outcome in outcomes.items() if outcome[0] != "kept"}
+
+
+if __name__ == "__main__":
+    for fault in lost_rules(sys.argv[1], sys.argv[2:]):
+        print(json.dumps(fault), flush=True)
