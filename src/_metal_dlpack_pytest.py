@@ -36,7 +36,7 @@ _buffers_before = pytest.StashKey[int]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("softmetal", "the software Metal, on which metal_dlpack stands where there is no Mac")
+    group = parser.getgroup("softmetal", "the software Metal, which metal_dlpack uses where there is no Mac")
     group.addoption(
         "--softmetal-seed",
         metavar="N",
@@ -78,7 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--softmetal-...: metal_dlpack cannot be imported: {error}") from error
     if not softmetal.is_present():
         raise pytest.UsageError(
-            "The options --softmetal-... need the software Metal, and metal_dlpack stands on Apple's Metal here. "
+            "The options --softmetal-... need the software Metal, and metal_dlpack uses Apple's Metal here. "
             "Leave them out on a Mac."
         )
     try:
@@ -145,7 +145,7 @@ def pytest_report_header() -> str | None:
 def metal_settings() -> Generator[Configure]:
     """A function that changes settings of the software Metal, by name: metal_settings(latency_us=20_000).
 
-    After the test they are as they were when the run began.  On a Mac a test that calls it is skipped.
+    After the test they are restored.  On a Mac a test that calls it is skipped.
     """
     from metal_dlpack import softmetal
 
@@ -165,7 +165,7 @@ def metal_settings() -> Generator[Configure]:
 
 @pytest.fixture
 def metal_buffers(request: pytest.FixtureRequest) -> Generator[Callable[[], int]]:
-    """A function that counts the MTLBuffers that were made since the test began and are alive.
+    """A function that counts the living MTLBuffers that were made since the test began.
 
     A test that passes and leaves one behind is an error.  On a Mac, which has no such count, it gives 0.
     """

@@ -216,9 +216,9 @@ array_view(ArrayObject *self, const strided_layout *layout)
     dtype_write_name(self->dtype, name);
     (void)errors_copy_required(
         state_of(op),
-        "Array: the first %s item of the view begins at bit %d of byte %lld "
-        "of the buffer, and a view begins on a byte; begin it on another "
-        "item, or view a.copy(padded=True), where each item has a byte.",
+        "Array: the first %s item of the view begins at bit %d of byte %lld of the buffer, "
+        "and a view must begin on a byte; begin it at another item, or view "
+        "a.copy(padded=True), where each item has a byte.",
         name, (int)view->first_bit, (long long)view->byte_offset);
     Py_DECREF(op);
     return NULL;
@@ -254,7 +254,8 @@ array_allocate(md_state *state, const char *function, const array_creation *what
         return fault.code != LAYOUT_FAULT_NONE
                    ? errors_from_layout(state, function, &fault)
                    : PyErr_Format(PyExc_ValueError,
-                                  "%s: the array's bytes pass what 64 bits can count.",
+                                  "%s: the size of the array in bytes does not fit in 64 "
+                                  "bits.",
                                   function);
     }
     metal_storage *storage =

@@ -103,7 +103,9 @@ array_check_padding(const char *function, DLDataType dtype)
     }
     char name[DTYPE_NAME_MAX];
     dtype_write_name(dtype, name);
-    PyErr_Format(PyExc_ValueError, "%s: items of one lane can be padded to a byte, not %s.",
+    PyErr_Format(PyExc_ValueError,
+                 "%s: only items of one lane can be padded to a byte, not "
+                 "%s.",
                  function, name);
     return -1;
 }
@@ -140,18 +142,18 @@ const char array_from_buffer_doc[] =
     "An Array over these bytes.\n\n"
     "Parameters\n----------\n"
     "layout_or_shape : StridedLayout, int or tuple of int\n"
-    "    A shape stands for C order.\n"
-    "dtype : dtype or what names one\n"
+    "    A shape means C order.\n"
+    "dtype : dtype or a name of one\n"
     "byte_offset : int, optional\n"
     "    Where element 0 is, in bytes from byte 0 of the MTLBuffer; a multiple of the "
     "element's alignment.\n"
-    "    Default: offset, which is 0 but over host memory.\n"
+    "    Default: offset, which is 0 except over host memory.\n"
     "padded : bool\n"
     "    Sub-byte items have a byte each, in its lowest bits; default: they are packed.\n\n"
     "Returns\n-------\nArray\n\n"
     "Raises\n------\n"
     "ValueError\n"
-    "    Items would lie outside the Buffer, or not on their alignment.\n\n"
+    "    Items would lie outside the Buffer, or unaligned.\n\n"
     "Memory: no copy; the Array keeps the Buffer open.";
 
 PyObject *

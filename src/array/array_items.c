@@ -42,7 +42,8 @@ const char array_doc_item[] =
     "index : int\n"
     "    One for each axis, negative ones from the end; none for the only item of an array.\n\n"
     "Raises\n------\n"
-    "ValueError\n    No index is given and size is not 1, or not one for each axis.\n"
+    "ValueError\n"
+    "    No index is given and size is not 1, or there is not one index for each axis.\n"
     "IndexError\n    An index is out of range.\n\n"
     "Waits for pending GPU work on the buffer.  Packed items are read on any bit.";
 
@@ -131,7 +132,7 @@ only_number(const char *function, PyObject *op)
     if (self->dtype.lanes != 1) {
         return PyErr_Format(
             PyExc_TypeError,
-            "%s: an item of %d lanes is no number; a.item() is a tuple of them.", function,
+            "%s: an item of %d lanes is not a number; a.item() returns a tuple.", function,
             (int)self->dtype.lanes);
     }
     return only_item(function, self, PyExc_TypeError, ONE_BY_ONE);
@@ -204,7 +205,7 @@ array_method_complex(PyObject *op, PyObject *Py_UNUSED(unused))
 
 const char array_doc_format[] =
     "__format__($self, spec, /)\n--\n\n"
-    "The only item of an array without axes by a format, as f'{a[0]:.3f}'; str(a) for ''.\n\n"
+    "Format the only item of an array without axes, as in f'{a[0]:.3f}'; str(a) for ''.\n\n"
     "Raises\n------\nTypeError\n    A format is given, and the array has axes.";
 
 PyObject *

@@ -94,8 +94,8 @@ check_one_shape(const char *function, PyObject *const *args, Py_ssize_t nargs)
     }
     if (shape != NULL) {
         PyErr_Format(PyExc_TypeError,
-                     "%s: %R is not an element type; if it is an extent, a shape is one "
-                     "argument: %s(%R).",
+                     "%s: %R is not an element type; if it is an extent, pass the shape as "
+                     "one argument: %s(%R).",
                      function, args[1], function, shape);
         Py_DECREF(shape);
     }
@@ -243,22 +243,22 @@ make_like(PyObject *module, const maker *maker, PyObject *const *args, Py_ssize_
     "Returns\n-------\nArray\n    In C order, with memory of its own.\n\n" \
     "Raises\n------\n" \
     "ValueError\n    An extent is negative, or the product overflows.\n" \
-    "MemoryError\n    Metal has no room.\n" \
+    "MemoryError\n    Metal has no memory left.\n" \
     "MetalError\n    There is no Metal device."
 #define VALUE_PARAMETER \
     "value : bool, int, float or complex\n" \
     "    TypeError or OverflowError where it does not fit the element type.\n"
 #define SHAPE_PARAMETERS \
-    "dtype : dtype or what names one\n    Default: float32.\n" PLACE_PARAMETERS \
+    "dtype : dtype or a name of one\n    Default: float32.\n" PLACE_PARAMETERS \
     "the system's default device.\n" \
     "storage : {'shared', 'managed', 'private'}, optional\n" \
     "    Default: get_storage_mode().\n\n" RESULT_AND_ERRORS
 #define MODEL_PARAMETER \
     "Parameters\n----------\n" \
     "x : Array, or an array of any library\n" \
-    "    Of the latter, shape and dtype are read, and no items.\n"
+    "    Only shape and dtype of another library's array are read, not its items.\n"
 #define LIKE_PARAMETERS \
-    "dtype : dtype or what names one, optional\n    Default: that of x.\n" \
+    "dtype : dtype or a name of one, optional\n    Default: that of x.\n" \
     "shape : int or tuple of int, optional\n    Default: that of x.\n" PLACE_PARAMETERS \
     "that of x, if it is an Array.\n" \
     "storage : {'shared', 'managed', 'private'}, optional\n" \
@@ -277,7 +277,7 @@ make_like(PyObject *module, const maker *maker, PyObject *const *args, Py_ssize_
 PyDoc_STRVAR(
     empty_doc,
     "empty($module, " OF_SHAPE
-    "A new Array whose items are not set to anything.\n\n" SHAPE_PARAMETER SHAPE_PARAMETERS);
+    "A new Array whose items are not initialised.\n\n" SHAPE_PARAMETER SHAPE_PARAMETERS);
 DEFINE_MAKER(empty, make_of_shape, ANYTHING, 0, 2, 1,
              {"shape", "dtype", "device", "storage", NULL})
 
@@ -300,10 +300,9 @@ PyDoc_STRVAR(
 DEFINE_MAKER(full, make_of_shape, VALUE, 0, 3, 2,
              {"shape", "value", "dtype", "device", "storage", NULL})
 
-PyDoc_STRVAR(empty_like_doc,
-             "empty_like($module, x, /, *, " LIKE
-             "A new Array with the shape and dtype of x, whose items are not set to "
-             "anything.\n\n" MODEL_PARAMETER LIKE_PARAMETERS);
+PyDoc_STRVAR(empty_like_doc, "empty_like($module, x, /, *, " LIKE
+                             "A new Array with the shape and dtype of x, whose items are not "
+                             "initialised.\n\n" MODEL_PARAMETER LIKE_PARAMETERS);
 DEFINE_MAKER(empty_like, make_like, ANYTHING, 1, 1, 1,
              {"x", "dtype", "shape", "device", "storage", NULL})
 

@@ -14,7 +14,7 @@ array_numpy_module(const char *function)
 {
     PyObject *numpy = PyImport_ImportModule("numpy");
     if (numpy == NULL && PyErr_ExceptionMatches(PyExc_ImportError)) {
-        PyErr_Format(PyExc_ImportError, "%s: this conversion is NumPy's work; install numpy.",
+        PyErr_Format(PyExc_ImportError, "%s: NumPy does this conversion; install numpy.",
                      function);
     }
     return numpy;
@@ -287,8 +287,7 @@ better_refusal(md_state *state, const char *function, PyObject *ndarray)
         text = !is_theirs
                    ? NULL
                    : PyUnicode_FromFormat(
-                         "%s: NumPy does not export %R, which ml_dtypes made; asarray(x) "
-                         "takes it.",
+                         "%s: NumPy cannot export %R, a type of ml_dtypes; call asarray(x).",
                          function, named);
     }
     else if (PyErr_ExceptionMatches(PyExc_ValueError)) { /* another byte order */
@@ -297,8 +296,8 @@ better_refusal(md_state *state, const char *function, PyObject *ndarray)
     else {
         PyErr_Clear();
         text = PyUnicode_FromFormat(
-            "%s: DLPack has no element type for %R; where its bytes are numbers, share "
-            "them as such: x.view('int64'), x.view('uint8').",
+            "%s: DLPack has no element type for %R; if its bytes are numbers, share them as "
+            "numbers: x.view('int64'), x.view('uint8').",
             function, named);
     }
     PyErr_Clear();
@@ -349,26 +348,23 @@ const char array_doc_astype[] =
     "astype($self, dtype, /, *, copy=True)\n--\n\n"
     "The items as numbers of another type.\n\n"
     "Parameters\n----------\n"
-    "dtype : dtype or what names one\n"
+    "dtype : dtype or a name of one\n"
     "copy : bool\n"
-    "    False: where the type is the same already, a view; else a copy as well.\n\n"
+    "    False: return a view if the type is the same already; otherwise copy.\n\n"
     "Returns\n-------\n"
     "Array\n    In C order, of the same shape and storage, on the same device.\n\n"
     "The rule is that of NumPy's astype with casting='unsafe': every pair of types converts.  "
     "A float\n"
-    "rounds to nearest, ties to even; what is past the target's largest number becomes "
-    "infinity, NaN\n"
-    "where it has none, its largest number where it has neither.  Floats to integers drop the "
-    "fraction;\n"
-    "integers to narrower ones keep the low bits; complex to real drops the imaginary part, "
-    "with\n"
-    "NumPy's ComplexWarning; to bool: is it not 0.  Infinity and NaN as integers, and NaN in a "
-    "type that\n"
-    "has none, are not defined.\n\n"
+    "rounds to nearest, ties to even; what is larger than the target's largest number\n"
+    "becomes infinity; NaN if the target has no infinity; its largest number if it has\n"
+    "neither.  Floats to integers drop the fraction; integers to narrower ones keep the low\n"
+    "bits; complex to real drops the imaginary part, with\n"
+    "NumPy's ComplexWarning; as bool, everything but 0 is True.  The result is undefined\n"
+    "for infinity and NaN as integers, and for NaN in a type that has none.\n\n"
     "Raises\n------\n"
     "TypeError\n    Either type has several lanes: view(dtype) first.\n"
-    "ImportError\n    NumPy, or ml_dtypes for types that NumPy has not, is not installed: the\n"
-    "    conversion is theirs.\n"
+    "ImportError\n"
+    "    NumPy is not installed, or ml_dtypes for types that NumPy lacks: they convert.\n"
     "MemoryError, MetalError";
 
 PyObject *

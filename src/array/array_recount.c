@@ -99,14 +99,13 @@ keeps_padding(const ArrayObject *self, DLDataType dtype)
 const char array_doc_view[] =
     "view($self, /, dtype)\n--\n\n"
     "The same bytes as items of another type; no conversion.\n\n"
-    "Where the item sizes differ the last axis shrinks or grows with them; it must be\n"
-    "contiguous.  Packed sub-byte items count in bits: two int4 are a uint8.  Padded ones, of "
-    "a\n"
-    "byte each, stay so in a type of as many bits.\n\n"
+    "If the item sizes differ, the last axis shrinks or grows; it must be contiguous.\n"
+    "Packed sub-byte items count in bits: two int4 are a uint8.  Padded items, of a byte\n"
+    "each, stay padded in a type with the same number of bits.\n\n"
     "Raises\n------\n"
-    "ValueError\n    The last axis is not contiguous or its bytes do not divide, or the items "
-    "would\n"
-    "    not lie on their alignment.";
+    "ValueError\n"
+    "    The last axis is not contiguous or its bytes do not divide, or the items would not\n"
+    "    be aligned.";
 
 PyObject *
 array_method_view(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)

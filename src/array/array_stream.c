@@ -15,8 +15,8 @@ const char array_doc_metal_stream[] =
     "buffer or the\n"
     "    default stream's, the id<MTLSharedEvent> and the value it has once our work in flight "
     "on the\n"
-    "    buffer is done; 0, which every event has, where there is none.  Borrowed from the "
-    "stream.\n\n"
+    "    buffer is done; 0, which every event has reached, if there is none.  Borrowed from\n"
+    "    the stream.\n\n"
     "Raises\n------\nMetalError\n    Metal gave no queue or command buffer.\n\n"
     "Source: docs/metal_stream.md.";
 

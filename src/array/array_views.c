@@ -91,10 +91,10 @@ const char array_doc_reshape[] =
     "A view with another shape, in C order.\n\n"
     "Parameters\n----------\n"
     "shape : int or tuple of int\n"
-    "    One extent may be -1 and is worked out.\n\n"
+    "    One extent may be -1: it is computed from the others.\n\n"
     "Raises\n------\n"
     "ValueError\n    The number of items differs.\n"
-    "CopyRequiredError\n    The strides do not allow it; copy() first.";
+    "CopyRequiredError\n    The strides do not allow it; call copy() first.";
 
 static PyObject *
 refuse_reshape(PyObject *op, const strided_layout *in, const int64_t *shape, int ndim)
@@ -148,7 +148,7 @@ const char array_doc_permute[] =
     "axes : int or tuple of int\n"
     "    Each axis once; negative ones count from the end.\n\n"
     "Raises\n------\n"
-    "ValueError\n    An axis is missing, twice there, or out of range.";
+    "ValueError\n    An axis is missing, named twice, or out of range.";
 
 PyObject *
 array_method_permute(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -256,7 +256,7 @@ const char array_doc_expand_dims[] =
     "A view with one more axis, of extent 1.\n\n"
     "Parameters\n----------\n"
     "axis : int\n"
-    "    Where it stands in the result, -ndim-1 to ndim.\n\n"
+    "    Its place in the result, -ndim-1 to ndim.\n\n"
     "Raises\n------\n"
     "ValueError\n    axis is out of range, or there are 64 dimensions already.";
 
@@ -319,13 +319,13 @@ array_method_broadcast_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
 
 const char array_doc_flatten[] =
     "flatten($self, /, start_axis=0, end_axis=-1)\n--\n\n"
-    "A view with a run of axes as one, in C order.\n\n"
+    "A view in which a run of axes is one axis, in C order.\n\n"
     "Parameters\n----------\n"
     "start_axis, end_axis : int\n"
     "    First and last axis of the run, both included.\n\n"
     "Raises\n------\n"
     "ValueError\n    The axes are out of range or in the wrong order.\n"
-    "CopyRequiredError\n    The strides do not allow it; copy() first.";
+    "CopyRequiredError\n    The strides do not allow it; call copy() first.";
 
 PyObject *
 array_method_flatten(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)

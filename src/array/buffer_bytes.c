@@ -73,7 +73,7 @@ transfer(PyObject *op, const char *function, PyObject *other, bool is_upload)
         return NULL;
     }
     if ((size_t)view.len > storage_usable_nbytes(storage)) {
-        PyErr_Format(PyExc_ValueError, "%s: %zd bytes do not fit the Buffer's %zu bytes.",
+        PyErr_Format(PyExc_ValueError, "%s: %zd bytes do not fit in the Buffer's %zu bytes.",
                      function, view.len, storage_usable_nbytes(storage));
         PyBuffer_Release(&view);
         return NULL;
@@ -103,8 +103,7 @@ transfer(PyObject *op, const char *function, PyObject *other, bool is_upload)
 
 const char buffer_copy_from_doc[] =
     "copy_from($self, source, /)\n--\n\n"
-    "Copy the bytes of a contiguous bytes-like object to the start of the buffer's bytes: "
-    "`offset`.\n\n"
+    "Copy the bytes of a contiguous bytes-like object into the buffer, from `offset` on.\n\n"
     "Works for every storage mode.  Raises ValueError if `source` is longer.";
 
 PyObject *
@@ -115,8 +114,7 @@ buffer_copy_from(PyObject *op, PyObject *source)
 
 const char buffer_copy_to_doc[] =
     "copy_to($self, destination, /)\n--\n\n"
-    "Copy bytes from the start of the buffer's bytes (`offset`) into a writable bytes-like "
-    "object.\n\n"
+    "Copy bytes of the buffer, from `offset` on, into a writable bytes-like object.\n\n"
     "Works for every storage mode.  Raises ValueError if `destination` is longer.";
 
 PyObject *

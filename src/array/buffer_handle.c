@@ -89,8 +89,7 @@ const char buffer_from_handle_doc[] =
     "ValueError\n"
     "    The handle is not an MTLBuffer of a known device, or size passes its end.\n"
     "MetalError\n    In a forked child, where Metal cannot be used.\n\n"
-    "Memory: no copy.  The handle of read-only memory gives a read-only Buffer, whoever brings "
-    "it.\n"
+    "Memory: no copy.  The handle of read-only memory always gives a read-only Buffer.\n"
     "Threads: the GIL is held.";
 
 PyObject *

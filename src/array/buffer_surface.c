@@ -42,13 +42,13 @@ const char buffer_from_iosurface_doc[] =
     "Returns\n-------\nBuffer\n"
     "    All planes, as long as IOSurfaceGetAllocSize says; shared storage.\n\n"
     "Raises\n------\n"
-    "NotImplementedError\n    Elsewhere than on macOS.\n"
+    "NotImplementedError\n    This is not macOS.\n"
     "ValueError\n    The handle is neither of the two, or the pixel buffer has no surface.\n"
     "CopyRequiredError\n    Metal cannot share the surface's memory.\n\n"
     "Memory: no copy; the surface is kept, and counts as in use, until the Buffer is closed "
     "and the\n"
-    "last export is gone.  The CPU's use of the bytes belongs between IOSurfaceLock and\n"
-    "IOSurfaceUnlock, which are the caller's.\n\n"
+    "last export is gone.  The caller must use the bytes on the CPU only between\n"
+    "IOSurfaceLock and IOSurfaceUnlock.\n\n"
     "Source: IOSurfaceRef.h; MTLDevice newBufferWithBytesNoCopy:length:options:deallocator:.";
 
 PyObject *

@@ -50,8 +50,8 @@ convert_place(md_state *state, PyObject *value, bool *is_cpu)
     if (value == Py_None) {
         PyErr_Format(
             PyExc_TypeError,
-            "%s: device must be a Device, a name such as 'metal:0' or 'cpu', or a pair "
-            "as of __dlpack_device__, not None.",
+            "%s: device must be a Device, a name such as 'metal:0' or 'cpu', or a pair as "
+            "__dlpack_device__ returns it, not None.",
             function);
         return NULL;
     }
@@ -75,11 +75,12 @@ const char array_doc_to_device[] =
     "to_device($self, /, device, stream=None)\n--\n\n"
     "This array on another device.\n\n"
     "Parameters\n----------\n"
-    "device : Device, 'metal', 'metal:0', 'cpu', or a pair as of __dlpack_device__\n"
+    "device : Device, 'metal', 'metal:0', 'cpu', or a pair as __dlpack_device__ returns it\n"
     "stream : Stream or int, optional\n"
     "    A Stream, or the handle of its command queue: the array is used there next, and the "
     "queue waits on the\n"
-    "    GPU for work that is in flight.  None and -1: who uses the array waits, as ever.\n\n"
+    "    GPU for work that is in flight.  None and -1: every user of the array waits, as\n"
+    "    usual.\n\n"
     "Returns\n-------\n"
     "Array or HostView\n"
     "    Of the same device: this array itself.  Of another Metal device: a copy in C order, "
@@ -88,9 +89,9 @@ const char array_doc_to_device[] =
     "copy.\n\n"
     "Raises\n------\n"
     "ValueError\n    There is no such device.\n"
-    "TypeError\n    device or stream is of another type.\n"
-    "BufferError\n    stream is an int that is no known queue's handle.\n"
-    "MemoryError\n    Metal has no room for the copy.\n\n"
+    "TypeError\n    device or stream has a wrong type.\n"
+    "BufferError\n    stream is an int that is not the handle of a known queue.\n"
+    "MemoryError\n    Metal has no memory left for the copy.\n\n"
     "Threads: the GIL is released while waiting and copying.\n\n"
     "Source: array API standard 2025.12, array.to_device.";
 

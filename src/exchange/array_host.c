@@ -73,8 +73,7 @@ const char array_doc_array[] =
     "A NumPy array: of the same memory for shared and managed storage, a copy for private "
     "storage and\n"
     "for packed sub-byte items, of which NumPy gives each a byte.\n\n"
-    "Waits for pending GPU work on the buffer.  Types that NumPy has not come from "
-    "ml_dtypes.\n\n"
+    "Waits for pending GPU work on the buffer.  Types that NumPy lacks come from ml_dtypes.\n\n"
     "Raises\n------\n"
     "CopyRequiredError\n    copy=False, and the storage is private, the items are packed, or "
     "the dtype differs.\n\n"
@@ -111,7 +110,7 @@ array_method_array(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObje
 
 const char array_doc_to_numpy[] =
     "to_numpy($self, /)\n--\n\n"
-    "np.asarray(self), for libraries that ask by this name, such as matplotlib.\n\n"
+    "Return np.asarray(self), for libraries that call this name, such as matplotlib.\n\n"
     "Returns\n-------\nnumpy.ndarray\n    As of __array__().\n\n"
     "Raises\n------\nImportError\n    NumPy is not installed, or ml_dtypes for a type of its "
     "own.\n"

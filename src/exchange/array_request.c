@@ -69,8 +69,8 @@ check_request(ArrayObject *self, const char *format, int flags)
     }
     if (!has_order(self, flags)) {
         PyErr_SetString(PyExc_BufferError,
-                        "memoryview(Array): the caller wants contiguous items and "
-                        "this array is strided; use copy().");
+                        "memoryview(Array): the caller requests contiguous items, and this "
+                        "array is strided; use copy().");
         return -1;
     }
     return 0;

@@ -18,7 +18,7 @@
 
 const char array_doc_to[] =
     "to($self, target, /)\n--\n\n"
-    "The array in another framework, sharing the memory where that is possible.\n\n"
+    "Give the array to another framework, which shares the memory where it can.\n\n"
     "Parameters\n----------\n"
     "target : type or module\n"
     "    A type with __dlpack_c_exchange_api__ (torch.Tensor), the fast way; or a\n"
@@ -27,14 +27,13 @@ const char array_doc_to[] =
     "    such a table.\n\n"
     "Returns\n-------\n"
     "object\n"
-    "    What the target makes.  A module that does not take Metal memory gets `host`.\n\n"
+    "    The target's array.  A module that does not take Metal memory gets `host`.\n\n"
     "Raises\n------\n"
     "TypeError\n    The target is neither.\n"
     "BufferError\n    As __dlpack__; and whatever the target raises.\n"
     "MetalError\n    GPU work that was waited for has failed.\n\n"
-    "GPU work of ours in flight on the buffer: torch's own queue waits for it on the GPU, on a "
-    "Mac; for\n"
-    "any other target the CPU waits, as with stream=None.\n\n"
+    "On a Mac torch's own queue waits, on the GPU, for our work in flight on the buffer.\n"
+    "For any other target the CPU waits, as with stream=None.\n\n"
     "Source: dlpack.h 1.3 DLPackExchangeAPI.managed_tensor_to_py_object_no_sync.";
 
 /* Make the target's queue wait on the GPU for work in flight, where sync.py knows how;

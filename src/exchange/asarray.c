@@ -212,7 +212,7 @@ check_numbers(PyObject *ndarray, PyObject *x)
     if (dtype != NULL) {
         PyErr_Format(
             PyExc_TypeError,
-            "asarray: %.100s (%R to NumPy) cannot be converted to numbers; "
+            "asarray: %.100s cannot be converted: NumPy gives it %R, which is not numeric; "
             "give a number, nested lists of numbers, or an object with DLPack or the buffer "
             "protocol.",
             Py_TYPE(x)->tp_name, dtype);
@@ -375,7 +375,7 @@ finish(md_state *state, PyObject *array, const import_request *request, PyObject
     }
     if (request->copy == 0) {
         (void)errors_copy_required(
-            state, "asarray: another %s needs a copy and copy=False forbids it.",
+            state, "asarray: a different %s needs a copy, and copy=False forbids it.",
             is_other_type ? "element type" : "storage mode");
         goto done;
     }
@@ -390,30 +390,29 @@ done:
 PyDoc_STRVAR(
     asarray_doc,
     "asarray($module, x, /, *, dtype=None, device=None, copy=None, storage=None)\n--\n\n"
-    "Anything as an Array: DLPack, the buffer protocol, multiprocessing's SharedMemory,\n"
-    "__array_interface__, nested lists, numbers.\n\n"
+    "Make an Array of anything: DLPack, the buffer protocol, multiprocessing's\n"
+    "SharedMemory, __array_interface__, nested lists, numbers.\n\n"
     "Parameters\n----------\n"
     "x : object\n"
-    "dtype : dtype or what names one, optional\n"
-    "    Default: that of x; of Python's own numbers bool, int64, float32 or complex64, the\n"
-    "    widest of them.  Only a different dtype "
-    "converts: memory as astype() does, numbers and "
-    "lists\n"
-    "    straight to it, each rounded once.\n"
+    "dtype : dtype or a name of one, optional\n"
+    "    Default: that of x.  Python's numbers become bool, int64, float32 or complex64,\n"
+    "    whichever is the widest.  Only a different dtype converts: memory as astype()\n"
+    "    does; numbers and lists directly, each rounded once.\n"
     "device : Device or str, optional\n"
     "    Default: where the data is, or the default device.\n"
     "copy : bool, optional\n"
-    "    True: always.  False: never.  None: where the memory cannot be shared.\n"
+    "    True: always copy.  False: never.  None: only if the memory cannot be shared.\n"
     "storage : {'shared', 'managed', 'private'}, optional\n"
     "    Default: that of the memory; a different one copies.\n\n"
     "Returns\n-------\n"
-    "Array\n    Shares the memory of x where it can, and keeps x alive then.  Memory behind\n"
+    "Array\n    Shares the memory of x where it can; then it keeps x alive.  Memory behind\n"
     "    tables of pointers (suboffsets), as PIL has it, is copied.\n\n"
     "Raises\n------\n"
     "CopyRequiredError\n    copy=False and a copy is needed.\n"
     "ValueError\n    Non-native byte order or structured items; lists of different lengths.\n"
-    "TypeError\n    Not numbers, a complex one for a real dtype, or without a dtype an int\n"
-    "    beyond int64.\n"
+    "TypeError\n"
+    "    x is not made of numbers; a complex number is given for a real dtype; or, without\n"
+    "    a dtype, an int is beyond int64.\n"
     "OverflowError\n    A number of a list does not fit the dtype, as with full().\n"
     "ImportError\n    NumPy is not installed: it converts memory, and reads lists with arrays "
     "in "

@@ -35,12 +35,13 @@ refuse_item(PyObject *item)
 {
     if (PyList_Check(item) || PyTuple_Check(item)) {
         PyErr_SetString(PyExc_ValueError,
-                        "asarray: the nested lists are not all of one length and depth.");
+                        "asarray: the nested lists differ in length or depth.");
         return -1;
     }
     PyErr_Format(PyExc_TypeError,
-                 "asarray: %.100s is no number that an element type holds; give a number, "
-                 "nested lists of numbers, or an object with DLPack or the buffer protocol.",
+                 "asarray: %.100s is not a number that an element type can hold; give a "
+                 "number, nested lists of numbers, or an object with DLPack or the buffer "
+                 "protocol.",
                  Py_TYPE(item)->tp_name);
     return -1;
 }

@@ -70,8 +70,8 @@ buffer_of_view(md_state *state, PyObject *view, PyObject *owner)
     }
     if (memory->format != NULL && strchr(memory->format, 'O') != NULL) {
         return PyErr_Format(PyExc_TypeError,
-                            "%s: the items are Python objects (format '%s'), whose addresses "
-                            "are not for a GPU.",
+                            "%s: the items are Python objects (format '%s'), which a GPU "
+                            "cannot use.",
                             function, memory->format);
     }
     if (find_bytes(memory, &bytes) < 0) {
@@ -135,7 +135,8 @@ buffer_of_producer(md_state *state, PyObject *obj)
         Py_DECREF(buffer);
         return PyErr_Format(
             PyExc_TypeError,
-            "%s: the memory of %.100s is Metal's already; asarray(x).buffer is its Buffer.",
+            "%s: the memory of %.100s is Metal memory already; asarray(x).buffer is its "
+            "Buffer.",
             function, Py_TYPE(obj)->tp_name);
     }
     return buffer;
@@ -147,7 +148,8 @@ buffer_of_memory(md_state *state, PyObject *obj)
     if (Py_IS_TYPE(obj, state->array_type) || Py_IS_TYPE(obj, state->buffer_type) ||
         Py_IS_TYPE(obj, state->host_view_type)) {
         return PyErr_Format(PyExc_TypeError,
-                            "%s: the memory of %.100s is Metal's already, and it has a Buffer.",
+                            "%s: the memory of %.100s is Metal memory already, and has a "
+                            "Buffer.",
                             function, Py_TYPE(obj)->tp_name);
     }
     if (PyObject_CheckBuffer(obj)) {
@@ -178,8 +180,8 @@ with_permission(md_state *state, PyObject *buffer, PyObject *obj, int writable)
         Py_DECREF(buffer);
         return errors_copy_required(
             state,
-            "%s: the memory of %.100s is read-only and writable=True asks to write; "
-            "use asarray(x, copy=True).buffer.",
+            "%s: the memory of %.100s is read-only, and writable=True requires writable "
+            "memory; use asarray(x, copy=True).buffer.",
             function, Py_TYPE(obj)->tp_name);
     }
     if (writable == 0) {
@@ -193,29 +195,26 @@ const char buffer_from_host_doc[] =
     "Foreign CPU memory as a Buffer, without a copy.\n\n"
     "Parameters\n----------\n"
     "obj : object with the buffer protocol, SharedMemory, or CPU tensor that speaks DLPack\n"
-    "    NumPy arrays, bytes, bytearray, mmap, array.array, tensors of torch, JAX and MLX ...  "
-    "Of strided\n"
-    "    items the bytes from the lowest to the highest.\n"
+    "    NumPy arrays, bytes, bytearray, mmap, array.array, tensors of torch, JAX and MLX\n"
+    "    ...  For strided items: the bytes from the lowest to the highest address.\n"
     "writable : bool, optional\n"
-    "    None: as the memory is.  True: it must be.  False: the Buffer is read-only.\n\n"
+    "    None: writable if the memory is.  True: require writable memory.  False: make the\n"
+    "    Buffer read-only.\n\n"
     "Returns\n-------\nBuffer\n"
-    "    Of shared storage on the default device.  Metal takes whole pages: byte 0 of the "
-    "MTLBuffer (`address`)\n"
-    "    is the begin of the memory's first page, the memory lies in the bytes from `offset` "
-    "to `size`.  Only\n"
-    "    they are filled, copied, and shown as a memoryview, and array() begins there.  "
-    "Kernels bind `handle`\n"
-    "    with that offset, or with an Array's byte_offset, which counts it.\n\n"
+    "    Of shared storage on the default device.  Metal shares whole pages: byte 0 of the\n"
+    "    MTLBuffer (`address`) is the start of the memory's first page, and the memory lies\n"
+    "    in the bytes from `offset` to `size`.  Only these bytes are filled, copied and\n"
+    "    shown as a memoryview; array() begins there.  Kernels bind `handle` with `offset`,\n"
+    "    or with an Array's byte_offset, which includes it.\n\n"
     "Raises\n------\n"
     "CopyRequiredError\n"
     "    Metal cannot share the memory (longer than max_buffer_length), or it is read-only and "
     "writable=True.\n"
-    "TypeError\n    The memory is Metal's already, or obj has none.\n"
+    "TypeError\n    The memory is Metal memory already, or obj has no memory.\n"
     "MetalError\n    There is no Metal device.\n\n"
-    "Memory: obj is kept alive, and its memory in place (a bytearray does not grow, an mmap "
-    "does not close),\n"
-    "until the Buffer is closed and the last Array and export is gone.  Takes microseconds for "
-    "any size.\n"
+    "Memory: obj is kept alive, and its memory stays in place (a bytearray cannot grow, an\n"
+    "mmap cannot close), until the Buffer is closed and the last Array and export is gone.\n"
+    "Takes microseconds for any size.\n"
     "Threads: the GIL is released while Metal wraps the pages.\n\n"
     "Source: MTLDevice newBufferWithBytesNoCopy:length:options:deallocator:.";
 

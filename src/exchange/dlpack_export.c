@@ -44,12 +44,13 @@ reason_to_copy(const ArrayObject *self, DLDeviceType device)
     }
     if (has_negative_stride(self)) {
         /* torch ends the process on one, MLX refuses it. */
-        return "the strides are negative, which consumers do not take";
+        return "the strides are negative, which consumers refuse";
     }
     if (array_is_packed(self)) {
         array_get_layout(self, &layout);
         if (!layout_is_contiguous_c(&layout)) {
-            return "packed sub-byte items lie apart, and consumers take the bytes as one run";
+            return "packed sub-byte items are not contiguous, and consumers read the bytes "
+                   "as one run";
         }
     }
     if (device == kDLCPU) {
@@ -59,7 +60,8 @@ reason_to_copy(const ArrayObject *self, DLDeviceType device)
     }
     /* Most offsets are 0, and a division takes a twentieth of an export. */
     if (self->byte_offset != 0 && self->byte_offset % dtype_itemsize(self->dtype) != 0) {
-        return "byte_offset is not a multiple of the itemsize, which consumers on Metal need";
+        return "byte_offset is not a multiple of the itemsize, which consumers on Metal "
+               "require";
     }
     return NULL;
 }
@@ -404,8 +406,8 @@ const char array_doc_dlpack[] =
     "the\n"
     "    address of element 0.\n"
     "copy : bool, optional\n"
-    "    True: always.  False: never.  None: where the memory cannot be handed out as it "
-    "is.\n\n"
+    "    True: always copy.  False: never.  None: only if the memory cannot be shared as it\n"
+    "    is.\n\n"
     "Returns\n-------\n"
     "capsule\n"
     "    Owns a reference to the buffer; freed by its consumer, or with the capsule.\n\n"
@@ -415,9 +417,9 @@ const char array_doc_dlpack[] =
     "offset\n"
     "    is not a multiple of the itemsize.\n"
     "BufferError\n"
-    "    Another device; an int that is no stream's queue; a read-only array without "
-    "max_version.\n"
-    "TypeError\n    stream is neither.\n"
+    "    dl_device is another device; stream is an int that is not the handle of a known\n"
+    "    queue; or the array is read-only and max_version is not given.\n"
+    "TypeError\n    stream has a wrong type.\n"
     "MetalError\n    GPU work that was waited for has failed.\n\n"
     "Threads: the GIL is released while waiting.  The capsule's deleter needs no Python and "
     "runs on\n"

@@ -92,7 +92,7 @@ open_versioned(DLManagedTensorVersioned *managed, foreign_tensor *foreign)
             PyErr_Format(
                 PyExc_BufferError,
                 "from_dlpack: %s made a tensor of DLPack %u.%u; only major version %d is "
-                "understood.",
+                "supported.",
                 foreign->maker, major, minor, DLPACK_MAJOR_VERSION);
         }
         return -1;
@@ -124,8 +124,8 @@ open_capsule(PyObject *capsule, const char *maker, foreign_tensor *out)
     const char *name = PyCapsule_GetName(capsule);
     if (name != NULL && strncmp(name, "used_dltensor", 13) == 0) {
         PyErr_SetString(PyExc_BufferError,
-                        "from_dlpack: the capsule was already consumed; a capsule "
-                        "can be taken once, so ask the producer for another.");
+                        "from_dlpack: the capsule was already consumed; a capsule can be "
+                        "consumed once; ask the producer for another.");
         return -1;
     }
     PyErr_Format(PyExc_BufferError,

@@ -222,7 +222,7 @@ make_tensor(const foreign_type *slot, PyObject *op, DLManagedTensorVersioned **o
     }
     *out = NULL;
     if (!PyErr_Occurred()) {
-        PyErr_Format(PyExc_BufferError, "from_dlpack: %.100s gave no tensor and no reason.",
+        PyErr_Format(PyExc_BufferError, "from_dlpack: %.100s returned no tensor and no error.",
                      Py_TYPE(op)->tp_name);
     }
     return -1;

@@ -101,8 +101,8 @@ write_reason(bridge_status status, const host_bytes *bytes, const device_record 
     if (status == BRIDGE_TOO_LARGE) {
         (void)snprintf(
             reason, HOST_REASON_MAX,
-            "its whole pages (%zu bytes and what fills the pages) are longer than the device's "
-            "max_buffer_length (%llu bytes)",
+            "its whole pages (%zu bytes, and the rest of the pages) are longer than the "
+            "device's max_buffer_length (%llu bytes)",
             bytes->nbytes, (unsigned long long)device->facts.max_buffer_length);
         return;
     }

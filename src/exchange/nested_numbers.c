@@ -25,8 +25,7 @@ refuse_ragged(const nested_numbers *numbers, int depth, const char *is, const ch
     PyObject *first = here == NULL ? NULL : place_text(NULL, depth);
     if (first != NULL) {
         PyErr_Format(PyExc_ValueError,
-                     "asarray: the nested lists are not all of one length and depth: %U %s "
-                     "where %U %s.",
+                     "asarray: the nested lists differ in length or depth: %U %s where %U %s.",
                      here, is, first, first_is);
     }
     Py_XDECREF(first);

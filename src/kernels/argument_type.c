@@ -64,7 +64,8 @@ argument_refuse_new(PyTypeObject *Py_UNUSED(type), PyObject *Py_UNUSED(args),
                     PyObject *Py_UNUSED(kwargs))
 {
     return PyErr_Format(PyExc_TypeError,
-                        "Argument() makes none; a Kernel has them as its `arguments`.");
+                        "Argument() cannot make an argument; a Kernel has them as its "
+                        "`arguments`.");
 }
 
 static PyObject *
@@ -106,19 +107,20 @@ static PyMemberDef argument_members[] = {
      PyDoc_STR("'buffer', or 'threadgroup' for threadgroup memory, which is given by size.")},
     {"dtype", T_OBJECT_EX, offsetof(ArgumentObject, dtype), READONLY,
      PyDoc_STR(
-         "The element type of what it points at, float32x4 for float4; None for matrices, "
-         "structs\nand what Metal does not tell.")},
+         "The element type of what it points at, float32x4 for float4; None for matrices,\n"
+         "structs and types that Metal does not report.")},
     {"access", T_OBJECT_EX, offsetof(ArgumentObject, access), READONLY,
-     PyDoc_STR("'read' for what is const, else 'write' or 'read_write'.")},
+     PyDoc_STR("'read' if it is const, else 'write' or 'read_write'.")},
     {"nbytes", T_PYSSIZET, offsetof(ArgumentObject, nbytes), READONLY,
-     PyDoc_STR("Bytes of what it points at, sizeof a struct; 0 where Metal does not tell.")},
+     PyDoc_STR("Bytes of what it points at, sizeof a struct; 0 if Metal does not report it.")},
     {NULL, 0, 0, 0, NULL},
 };
 
 PyDoc_STRVAR(
     argument_doc,
-    "One parameter of a kernel that something is bound to, as Metal's reflection has it.\n\n"
-    "Made by a Kernel, as one of its `arguments`; it never changes.\n\n"
+    "One parameter of a kernel that an argument is bound to, as Metal's reflection reports\n"
+    "it.\n\n"
+    "A Kernel makes it, as one of its `arguments`.  It never changes.\n\n"
     "Source: MTLComputePipelineReflection.");
 
 static PyType_Slot argument_slots[] = {

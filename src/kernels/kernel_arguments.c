@@ -81,8 +81,8 @@ check_multiple(const binding *to, const ArrayObject *array, int64_t nbytes)
     }
     if (parameter->nbytes > 0 && nbytes % (int64_t)parameter->nbytes != 0) {
         PyErr_Format(PyExc_ValueError,
-                     "%s points at %s of %zu bytes, and the array has %lld bytes, which are no "
-                     "whole number of them.",
+                     "%s points at %s of %zu bytes, and the array has %lld bytes, which is "
+                     "not a multiple of that.",
                      kernel_subject(parameter), wanted, parameter->nbytes, (long long)nbytes);
         return -1;
     }
@@ -114,7 +114,7 @@ check_layout(const binding *to, const ArrayObject *array)
     PyErr_Format(
         PyExc_ValueError,
         "%s: the array is not contiguous, and a kernel gets no strides; give a copy() of "
-        "it, or strides=\"ignore\" where the kernel knows them.",
+        "it, or strides=\"ignore\" if the kernel knows them.",
         kernel_subject(to->parameter));
     return -1;
 }
@@ -210,7 +210,7 @@ static int
 refuse_cpu(const binding *to, PyObject *value)
 {
     PyErr_Format(PyExc_TypeError,
-                 "%s: a %.100s in the CPU's memory is no argument of a kernel; give "
+                 "%s: a %.100s in the CPU's memory cannot be an argument of a kernel; give "
                  "md.asarray(x), which shares the memory where it can.",
                  kernel_subject(to->parameter), Py_TYPE(value)->tp_name);
     return -1;
@@ -267,8 +267,8 @@ bind_value(const binding *to, const void *bytes, size_t nbytes)
     if (to->parameter->is_written) {
         PyErr_Format(
             PyExc_TypeError,
-            "%s: the kernel may write there, and a value would lose it; give an Array, "
-            "or declare the parameter const or constant.",
+            "%s: the kernel may write there, and the result would be lost in a value; give "
+            "an Array, or declare the parameter const or constant.",
             kernel_subject(to->parameter));
         return -1;
     }
@@ -303,7 +303,7 @@ bind_bytes(const binding *to, PyObject *value)
     if ((wanted > 0 && nbytes != wanted) || nbytes == 0 || nbytes > MOST_BYTES) {
         PyErr_Format(PyExc_ValueError,
                      wanted > 0 && nbytes <= MOST_BYTES
-                         ? "%s: %zu bytes are given, and what it points at has %zu."
+                         ? "%s: %zu bytes are given, and the parameter's type has %zu."
                          : "%s: %zu bytes cannot be given by value, only 1 to 4096; give "
                            "md.asarray(x).",
                      kernel_subject(to->parameter), nbytes, wanted);
@@ -326,8 +326,8 @@ static int
 refuse_object(const binding *to, PyObject *value)
 {
     PyErr_Format(PyExc_TypeError,
-                 "%s: a %.100s is no argument of a kernel; give an Array, a tensor on Metal, a "
-                 "Buffer, a number, a tuple of numbers, or the bytes of a struct.",
+                 "%s: a %.100s cannot be an argument of a kernel; give an Array, a tensor "
+                 "on Metal, a Buffer, a number, a tuple of numbers, or the bytes of a struct.",
                  kernel_subject(to->parameter), Py_TYPE(value)->tp_name);
     return -1;
 }

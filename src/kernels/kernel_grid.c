@@ -27,9 +27,7 @@ read_extents(const kernel_call *call, const char *what, PyObject *value, size_t 
     }
     for (int i = 0; i < 3; i++) {
         if (extents[i] < 0 || extents[i] > UINT32_MAX) {
-            PyErr_Format(PyExc_ValueError,
-                         "%s: %s (%lld) is not a number of threads that a kernel can count, "
-                         "from 0 to 2**32 - 1.",
+            PyErr_Format(PyExc_ValueError, "%s: %s (%lld) is not within 0 to 2**32 - 1.",
                          function, what, (long long)extents[i]);
             return -1;
         }
@@ -78,8 +76,8 @@ choose_keyword(const kernel_call *call)
     }
     if (count != 1) {
         PyErr_Format(PyExc_TypeError,
-                     "%s: %s; say how many threads by one of n=, threads=(w, h, d), or groups= "
-                     "with group=.",
+                     "%s: %s; give the number of threads by one of n=, threads=(w, h, d), "
+                     "or groups= with group=.",
                      call->kernel->function,
                      count == 0 ? "the number of threads is missing"
                                 : "the number of threads is given twice");
@@ -87,7 +85,7 @@ choose_keyword(const kernel_call *call)
     }
     if (found == LAUNCH_groups && !args_is_given(call->launch[LAUNCH_group])) {
         PyErr_Format(PyExc_TypeError,
-                     "%s: groups= counts threadgroups; say by group= how many threads one has.",
+                     "%s: groups= counts threadgroups; give the threads of each by group=.",
                      call->kernel->function);
         return -1;
     }

@@ -14,8 +14,8 @@ static int
 refuse_keys(const kernel_call *call, PyObject *sizes)
 {
     PyErr_Format(PyExc_TypeError,
-                 "%s: threadgroup_memory %R names what is no parameter in threadgroup memory; "
-                 "see arguments.",
+                 "%s: threadgroup_memory %R does not name a parameter in threadgroup "
+                 "memory; see arguments.",
                  call->kernel->function, sizes);
     return -1;
 }
@@ -30,7 +30,7 @@ read_size(const kernel_call *call, const kernel_parameter *parameter, PyObject *
     if (value == NULL) {
         if (!PyErr_Occurred()) {
             PyErr_Format(PyExc_TypeError,
-                         "%s: '%U' lies in threadgroup memory; say how many bytes by "
+                         "%s: '%U' lies in threadgroup memory; give its bytes by "
                          "threadgroup_memory={'%U': nbytes}.",
                          call->kernel->function, parameter->name, parameter->name);
         }

@@ -25,9 +25,8 @@ kernel_vectorcall(PyObject *op, PyObject *const *args, size_t nargsf, PyObject *
 PyDoc_STRVAR(kernel_time_doc,
              "time($self, /, *args, **kwargs)\n--\n\n"
              "Run the kernel once, wait for it, and return the seconds that the GPU took.\n\n"
-             "The arguments are those of a call.  What else runs on the GPU takes part of it: "
-             "wait for work\n"
-             "in flight before, and take the least of several runs.\n\n"
+             "The arguments are those of a call.  Other work on the GPU counts too: wait\n"
+             "for work in flight before, and take the least of several runs.\n\n"
              "Returns\n-------\nfloat\n    Seconds; 0.0 where there are no threads.\n\n"
              "Raises\n------\n"
              "MetalError\n    The kernel failed; and whatever a call raises.\n\n"
@@ -122,8 +121,8 @@ kernel_refuse_new(PyTypeObject *Py_UNUSED(type), PyObject *Py_UNUSED(args),
                   PyObject *Py_UNUSED(kwargs))
 {
     return PyErr_Format(PyExc_TypeError,
-                        "Kernel() makes no kernels; call kernel(source), or take one of a "
-                        "Library: Library(source)['name'].");
+                        "Kernel() cannot make a kernel; call kernel(source), or take one of "
+                        "a Library: Library(source)['name'].");
 }
 
 static int
@@ -175,7 +174,9 @@ kernel_get_device(PyObject *op, void *Py_UNUSED(closure))
 
 static PyGetSetDef kernel_getset[] = {
     {"arguments", kernel_get_arguments, NULL,
-     PyDoc_STR("A tuple of Argument: what is bound, in the order of the signature."), NULL},
+     PyDoc_STR("A tuple of Argument: the parameters that are bound, in the order of the "
+               "signature."),
+     NULL},
     {"device", kernel_get_device, NULL, PyDoc_STR("The Device that it runs on."), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -214,20 +215,22 @@ kernel_repr(PyObject *op)
 PyDoc_STRVAR(
     kernel_doc,
     "A Metal kernel, ready to be called: k(x, y, 0.5, n=1000).\n\n"
-    "Made by kernel(source) and by a Library.  What its parameters point at is given in the\n"
-    "order of the signature, or by name:\n\n"
+    "Made by kernel(source) and by a Library.  Arguments are given in the order of the\n"
+    "signature, or by name:\n\n"
     "- an Array, a Buffer, or any tensor on Metal that speaks DLPack: used in place, from its\n"
-    "  first item on.  Its items are what the parameter points at, as far as Metal tells.\n"
+    "  first item on.  Its items must have the type that the parameter points at, as far as\n"
+    "  Metal reports it.\n"
     "- a number, or for a vector a tuple of numbers: converted to the type that the parameter\n"
     "  points at; what does not fit raises OverflowError.\n"
     "- bytes, or a NumPy scalar of a structured dtype: a struct of that size.\n\n"
     "Keywords of the launch, which come before a parameter of the same name\n"
     "------------------------------------------------------------------------\n"
-    "n : int\n    So many threads, along x.\n"
+    "n : int\n"
+    "    The number of threads, along x.\n"
     "threads : int or tuple of int\n    Threads along x, y and z.\n"
     "groups, group : int or tuple of int\n"
     "    Threadgroups, and threads in each.  `group` may be given with n and threads too;\n"
-    "    default there: as many as suit.\n"
+    "    the default suits the kernel.\n"
     "stream : Stream or int, optional\n"
     "    Default: the innermost `with stream:`, else the device's default stream.\n"
     "threadgroup_memory : dict of str to int, optional\n"
@@ -236,12 +239,11 @@ PyDoc_STRVAR(
     "    Take Arrays that are not contiguous too; the kernel knows their strides.\n\n"
     "Exactly one of n, threads and groups is given.  0 threads: the arguments are checked, "
     "and\n"
-    "nothing is launched.  A call returns None, at once: whoever touches the bytes later "
-    "waits.\n"
-    "Parameters that are not const count as written.\n\n"
+    "nothing is launched.  A call returns None at once; whatever uses the bytes later\n"
+    "waits.  Parameters that are not const count as written.\n\n"
     "Raises\n------\n"
     "TypeError, ValueError, OverflowError\n"
-    "    An argument does not fit its parameter: the sentence names both.\n"
+    "    An argument does not fit its parameter: the message names both.\n"
     "MetalError\n    Metal gave no command buffer.  A kernel that fails raises later, at a "
     "wait.\n\n"
     "Threads: any number may call one Kernel.  Its arguments live until the GPU is done.\n\n"

@@ -103,7 +103,8 @@ static void
 refuse_name(const LibraryObject *self, PyObject *name)
 {
     PyObject *text =
-        PyUnicode_FromFormat("Library.kernel: %R is no kernel of the library, which has %R.",
+        PyUnicode_FromFormat("Library.kernel: %R is not a kernel of the library, which has "
+                             "%R.",
                              name, self->kernels);
     if (text != NULL) {
         PyErr_SetObject(PyExc_KeyError, text);
@@ -259,7 +260,7 @@ choose_name(const LibraryObject *self, PyObject *given)
         return PyTuple_GET_ITEM(self->kernels, 0);
     }
     PyErr_Format(PyExc_ValueError,
-                 "kernel: the source has %zd kernels, %R; say by name= which one.",
+                 "kernel: the source has %zd kernels, %R; choose one by name=.",
                  PyTuple_GET_SIZE(self->kernels), self->kernels);
     return NULL;
 }
@@ -374,8 +375,9 @@ PyDoc_STRVAR(
     "lib['name'] is lib.kernel('name'): each Kernel is made when it is first asked for.\n\n"
     "Raises\n------\n"
     "CompileError\n    The source does not compile; the lines are the user's.\n"
-    "MetalError\n    There is no compiler; the sentence says how to get one.\n"
-    "TypeError, ValueError\n    A define has no name or value that a macro can have.\n\n"
+    "MetalError\n    There is no compiler; the message says how to get one.\n"
+    "TypeError, ValueError\n"
+    "    A define has a name or value that a macro cannot have.\n\n"
     "Threads: any.  The GIL is released while Metal compiles.\n\n"
     "Source: MTLDevice newLibraryWithSource:options:error:; docs/kernels.md.");
 

@@ -21,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
-    places = parser.add_argument_group("for extension modules; the doctor is not asked")
+    places = parser.add_argument_group("for extension modules; printed instead of the doctor's report")
     places.add_argument("--includes", action="store_true", help="print the -I flags of metal_dlpack.h and Python.h")
     places.add_argument("--cmakedir", action="store_true", help="print the folder for CMake's metal_dlpack_ROOT")
     places.add_argument("--pkgconfigdir", action="store_true", help="print the folder for PKG_CONFIG_PATH")

@@ -52,7 +52,7 @@ def running_loop() -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
     except RuntimeError:
         raise RuntimeError(
-            "await Event: no asyncio event loop runs in this thread; in another framework let a thread wait, "
+            "await Event: no asyncio event loop runs in this thread; under another framework let a thread wait, "
             "as with `await trio.to_thread.run_sync(event.wait)`."
         ) from None
 

@@ -32,7 +32,7 @@ class CompileError(SyntaxError):
     """Metal source does not compile.
 
     A SyntaxError whose fields are about the first error: ``filename``, ``lineno``, ``offset``, ``text`` (the line of
-    the source) and ``msg``.  ``diagnostics`` is a tuple of all that the compiler said; in a traceback the rest stands
+    the source) and ``msg``.  ``diagnostics`` is a tuple of all messages of the compiler; a traceback shows the rest
     in a note.
     """
 

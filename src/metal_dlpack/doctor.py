@@ -317,8 +317,8 @@ def end_line(machine: dict[str, Any], rows: list[Row]) -> str:
         packages = ", ".join(f.distribution for f in FRAMEWORKS if any(f.module in p.modules for p in PROBES))
         return f"No framework to share with is installed. Install one with pip and run this again: {packages}."
     if all(row.is_as_expected for row in rows):
-        return "All that should share does."
-    return "Something should share and does not."
+        return "Everything that should share memory does."
+    return "A pair that should share memory does not."
 
 
 def report(out: TextIO) -> bool:

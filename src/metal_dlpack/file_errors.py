@@ -4,7 +4,7 @@ __all__ = ["FileFormatError"]
 
 
 class FileFormatError(ValueError):
-    """A file is not what its format demands: truncated, overlapping, lying, or of another kind.
+    """A file is not what its format requires: truncated, overlapping, wrong about itself, or of another format.
 
-    The sentence names the path, the tensor where there is one, and the numbers that do not agree.
+    The message names the path, the tensor where there is one, and the numbers that do not agree.
     """

@@ -23,8 +23,8 @@ class numpy_memory:  # noqa: N801 - it is called like a function
     ...     x = np.ones((1024, 1024))
     >>> a = md.from_dlpack(x)  # the very MTLBuffer: nothing is wrapped, nothing copied
 
-    Arrays made inside keep their memory as long as they live, also after the context.  Smaller arrays get NumPy's
-    own memory, and so do larger ones where Metal has none.  The memory comes from the pool (memory_stats());
+    Arrays made inside keep their memory as long as they live, even after the context.  Smaller arrays get NumPy's
+    own memory, and so do larger ones if Metal has none left.  The memory comes from the pool (memory_stats());
     np.zeros writes its zeros at once.
 
     Applies to the current context (contextvars): the thread or asyncio task that entered it.  Other threads enter
@@ -37,8 +37,8 @@ class numpy_memory:  # noqa: N801 - it is called like a function
     ImportError
         On entry: NumPy is missing or older than 1.22.
     RuntimeError
-        On exit: it is not entered in the current context, but in another thread or task, or not at all.  Nothing
-        changes then.
+        On exit: the current context has not entered it; another thread or task has, or none.  Nothing changes
+        then.
 
     Source: NEP 49, PyDataMem_SetHandler.
     """

@@ -33,7 +33,7 @@ def open(
     ----------
     path : str, bytes or path-like
         A ``.npy``, ``.npz`` (stored, not compressed), ``.safetensors`` or ``.gguf`` file.  With another suffix
-        the first bytes decide.  ``model.safetensors.index.json`` stands for all files of a model, and a folder for
+        the first bytes decide.  ``model.safetensors.index.json`` means all files of a model, and a folder means
         the index or the only ``.safetensors`` file in it.
     mode : {'r', 'c', 'r+'}
         'r': read-only Arrays.  'c': writable Arrays whose writes stay in this process.  'r+': writable Arrays whose
@@ -44,23 +44,23 @@ def open(
     Returns
     -------
     ArrayFile
-        A mapping; also a context manager.  `info(name)` tells type, shape and place without touching the tensor;
-        `metadata` holds what else the header says.  A ``.npy`` file has one name, ``"arr_0"``.  What no dtype
-        stands for (quantised tensors) comes as uint8, with its type named by ``info(name).type``.
+        A mapping; also a context manager.  `info(name)` returns type, shape and place without touching the tensor;
+        `metadata` holds what else the header says.  A ``.npy`` file has one name, ``"arr_0"``.  Tensors whose
+        type has no dtype (quantised ones) come as uint8; ``info(name).type`` names the type.
 
     Raises
     ------
     FileFormatError
-        A ValueError: the file is truncated, its header lies, its tensors overlap, or its format is not known; it is
-        a checkpoint of torch or a Git LFS pointer.
+        A ValueError: the file is truncated, its header is wrong, its tensors overlap, or its format is not known; or
+        it is a checkpoint of torch or a Git LFS pointer.
     OSError
         The file cannot be opened.  Of a model in several files, each is opened when one of its tensors is asked for.
     ImportError
         ``.npy`` and ``.npz`` need numpy, ``.gguf`` needs gguf.
 
     Memory: the map lives until the file is closed and the last Array, view or export over it is gone.  Threads: any.
-    A file that is truncated by others while it is mapped ends the process with SIGBUS at the next touch, as any memory
-    map does; see docs/files.md.
+    If another program truncates the file while it is mapped, the next touch ends the process with SIGBUS, as with any
+    memory map; see docs/files.md.
     """
     from .files.open_file import open_file
 

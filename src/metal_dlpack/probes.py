@@ -147,7 +147,7 @@ def check_torch_handle(tensor: Any, array: md.Array) -> None:
     "torch.from_dlpack(a), and back",
     "torch",
     where=not IS_MAC,
-    note="this PyTorch has no MPS: it carries such a tensor t, but cannot compute with it, print it or move it "
+    note="this PyTorch has no MPS: it holds such a tensor t, but cannot compute with it, print it or move it "
     "(t.cpu()); read it through md.from_dlpack(t), as is done here",
 )
 def torch_mps_handle() -> None:
@@ -201,7 +201,7 @@ def exchange_with_mps(array: md.Array, tensor: Any) -> None:
     "tvm-ffi metal",
     "tvm_ffi.from_dlpack(a), and back",
     "tvm_ffi",
-    note="tvm-ffi carries tensors and runs nothing: its data is read through md.from_dlpack(t)",
+    note="tvm-ffi holds tensors and computes nothing: its data is read through md.from_dlpack(t)",
 )
 def tvm_metal() -> None:
     import tvm_ffi

@@ -52,12 +52,12 @@ def show(*arrays: Any, **named: Any) -> None:
     *arrays
         Arrays of this package or of any framework that speaks DLPack; called 0, 1, 2 ... in the picture.
     **named
-        More of them, under names of your own: ``show(a=a, t=tensor)``.
+        More of them, under your own names: ``show(a=a, t=tensor)``.
 
     Notes
     -----
     There is one group for each memory: an MTLBuffer, or CPU memory that is not one of this package's.  Arrays that
-    share bytes always stand in one group.  What cannot be looked at without a copy stands under the groups with the
+    share bytes are always in one group.  What cannot be shown without a copy is listed below the groups, with the
     reason.
 
     A notebook gets the picture as HTML; elsewhere, IPython in a terminal too, it is printed.  Nothing is returned,

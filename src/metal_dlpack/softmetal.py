@@ -1,6 +1,6 @@
 """The software Metal's controls, for tests: live objects, validation reports, settings.
 
-The software Metal is what the package stands on where there is no Metal.  On a Mac every function
+The package uses the software Metal where there is no Metal.  On a Mac every function
 here raises SoftwareMetalMissing.
 """
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class SoftwareMetalMissing(RuntimeError):
-    """This build stands on Apple's Metal, which has none of these controls."""
+    """This build uses Apple's Metal, which has none of these controls."""
 
 
 def is_present() -> bool:
@@ -46,9 +46,9 @@ def last_report() -> str:
 
 
 def wait_idle(timeout: float = 10.0) -> bool:
-    """Wait until no command buffer that anybody committed is left, whoever made its queue.
+    """Wait until no committed command buffer is left, on any queue of the process.
 
-    `timeout` is in seconds; False once it has passed.  Ctrl-C is heard at the end of it.
+    `timeout` is in seconds; returns False when it has passed.  Ctrl-C takes effect at its end.
     """
     return bool(_control("wait_idle")(round(timeout * 1000)))
 
@@ -57,8 +57,8 @@ def configure(**settings: object) -> None:
     """Change settings of the running software Metal.
 
     The names are those of the environment, in small letters and without the prefix:
-    ``configure(latency_us=500)`` is SOFTMETAL_LATENCY_US=500.  None gives the default back.
-    Raises ValueError for a name or a value that is not understood; the settings before it hold.
+    ``configure(latency_us=500)`` is SOFTMETAL_LATENCY_US=500.  None restores the default.
+    Raises ValueError for an unknown name or a wrong value; the settings before it stay in effect.
     """
     change = _control("set")
     for name, value in settings.items():

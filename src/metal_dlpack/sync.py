@@ -37,13 +37,13 @@ def register_sync(kind: type[T], function: Callable[[T], object] | None, /) -> N
         Called with the object, with the GIL held, on the thread that calls from_dlpack.  It returns when the GPU work
         that writes the tensor is complete; or it returns at once, with an Event or an object that has
         __metal_stream__, which says when that is: then a stream given to from_dlpack waits for it on the GPU.  What
-        it raises comes out of from_dlpack.  Not called for tensors on the CPU, nor with stream=-1.  None takes back
+        it raises, from_dlpack raises.  Not called for tensors on the CPU, nor with stream=-1.  None removes
         what was registered for the type.
 
     Raises
     ------
     TypeError
-        `kind` is not a type, or `function` is neither None nor can be called.
+        `kind` is not a type, or `function` is neither None nor callable.
     """
     if not isinstance(kind, type):
         raise TypeError(f"register_sync: {kind!r} is not a type; give the class of the objects.")
@@ -52,7 +52,7 @@ def register_sync(kind: type[T], function: Callable[[T], object] | None, /) -> N
     elif callable(function):
         _registered[kind] = function
     else:
-        raise TypeError(f"register_sync: {function!r} cannot be called.")
+        raise TypeError(f"register_sync: {function!r} is not callable.")
     _forget_types()
 
 

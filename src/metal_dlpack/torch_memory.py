@@ -39,7 +39,7 @@ def check(function: str) -> bool:
         return False  # torch gives no memory on MPS now, as in a forked child, and runs nothing on ours either
     if not is_right:
         raise BufferError(
-            f"{function}: torch {torch.__version__} takes the data of a Metal tensor for an address, and DLPack says "
+            f"{function}: torch {torch.__version__} reads the data of a Metal tensor as an address, but DLPack says "
             "that it is the MTLBuffer: torch would read and write other memory.  Pass x.host, for a tensor on the CPU."
         )
     return True

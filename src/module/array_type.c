@@ -124,7 +124,7 @@ static PyGetSetDef array_getset[] = {
      PyDoc_STR("Bytes of one item, rounded up for sub-byte types."), NULL},
     {"dtype", array_get_dtype, NULL, PyDoc_STR("The element type, a dtype."), NULL},
     {"__numpy_dtype__", array_get_numpy_dtype, NULL,
-     PyDoc_STR("dtype.numpy, where NumPy looks for the type of an array.\n\n"
+     PyDoc_STR("dtype.numpy: NumPy reads this name to find the type of an array.\n\n"
                "Source: NumPy 2.4, release notes."),
      NULL},
     {"device", array_get_device, NULL, PyDoc_STR("The Device that holds the items."), NULL},
@@ -153,11 +153,10 @@ static PyGetSetDef array_getset[] = {
      NULL},
     {"__array_interface__", array_get_interface, NULL,
      PyDoc_STR(
-         "Where the items lie and what they are, for libraries that ask for NumPy arrays so, "
-         "such as Pillow.\n"
-         "Waits for GPU work in flight; for work submitted later the reader waits itself.  "
-         "AttributeError\n"
-         "for managed and private storage, and for types that NumPy has not."),
+         "Address, shape and type of the items, for libraries that read NumPy arrays this\n"
+         "way, such as Pillow.  Waits for GPU work in flight, but not for work submitted\n"
+         "later.  AttributeError for managed and private storage, and for types that NumPy\n"
+         "lacks."),
      NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -179,14 +178,15 @@ static PyMethodDef array_methods[] = {
 #undef PLAIN_ROW
 #undef ONE_ROW
 
-const char array_doc_reduce_ex[] = "__reduce_ex__($self, protocol, /)\n--\n\n"
-                                   "Pickle by value: the items in their memory order, dtype, "
-                                   "storage and the read-only flag.\n\n"
-                                   "Protocol 5 gives the memory itself (a PickleBuffer): out "
-                                   "of band nothing is copied.  Older\n"
-                                   "protocols copy once.  Items that do not lie densely, or in "
-                                   "private storage, are copied first.\n\n"
-                                   "Source: PEP 574.";
+const char array_doc_reduce_ex[] =
+    "__reduce_ex__($self, protocol, /)\n--\n\n"
+    "Pickle by value: the items in their memory order, dtype, "
+    "storage and the read-only flag.\n\n"
+    "Protocol 5 gives the memory itself (a PickleBuffer): out "
+    "of band nothing is copied.  Older\n"
+    "protocols copy once.  Items that are not dense, or are in private storage,\n"
+    "are copied first.\n\n"
+    "Source: PEP 574.";
 
 PyObject *
 array_method_reduce_ex(PyObject *op, PyObject *protocol)
@@ -228,8 +228,8 @@ array_refuse_new(PyTypeObject *Py_UNUSED(type), PyObject *Py_UNUSED(args),
                  PyObject *Py_UNUSED(kwargs))
 {
     return PyErr_Format(PyExc_TypeError,
-                        "Array() makes no arrays; call asarray(x) for data, zeros(shape) for "
-                        "new memory, or Buffer.array(shape, dtype).");
+                        "Array() cannot make an array; call asarray(x) for data, "
+                        "zeros(shape) for new memory, or Buffer.array(shape, dtype).");
 }
 
 static int
@@ -270,10 +270,10 @@ PyDoc_STRVAR(
     "A strided view of a Metal buffer that speaks DLPack.\n\n"
     "Made by empty(), zeros(), full(), asarray(), from_dlpack() and Buffer.array(); views\n"
     "share the Buffer and cost no copy.  Several frameworks can hold the same memory: it\n"
-    "lives until the last of them lets go.\n\n"
+    "lives until the last of them releases it.\n\n"
     "An Array holds numbers and does no arithmetic: operators and comparisons raise "
     "TypeError,\n"
-    "where the other operand does not take Arrays itself, as NumPy's arrays do.  Compute with\n"
+    "unless the other operand accepts Arrays, as NumPy's arrays do.  Compute with\n"
     "np.asarray(a), a.to(torch.Tensor) or a kernel, which share its memory.  hash(a) is by\n"
     "identity.\n\n"
     "Threads: may be used from any thread; nothing orders two that write the same items.");

@@ -56,7 +56,7 @@ buffer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 /* ---- closing ---- */
 
 PyDoc_STRVAR(buffer_close_doc, "close($self, /)\n--\n\n"
-                               "Give the memory back now.  Closing twice is allowed.\n\n"
+                               "Release the memory now.  Closing twice is allowed.\n\n"
                                "Raises\n------\n"
                                "BufferError\n"
                                "    Arrays, memoryviews or DLPack exports still use it.");
@@ -105,9 +105,8 @@ static PyObject *
 buffer_reduce(PyObject *Py_UNUSED(op), PyObject *Py_UNUSED(unused))
 {
     PyErr_SetString(PyExc_TypeError,
-                    "Buffer: a Buffer is a place in memory, and is neither pickled nor copied; "
-                    "take an Array over its bytes: buffer.array(buffer.size - buffer.offset, "
-                    "'uint8').");
+                    "Buffer: a Buffer cannot be pickled or copied; use an Array over its "
+                    "bytes: buffer.array(buffer.size - buffer.offset, 'uint8').");
     return NULL;
 }
 
@@ -228,14 +227,12 @@ buffer_get_is_closed(PyObject *op, void *Py_UNUSED(closure))
 
 static PyGetSetDef buffer_getset[] = {
     {"size", buffer_get_size, NULL,
-     PyDoc_STR("Where the usable bytes end, counted from byte 0 of the MTLBuffer: their "
-               "number, where\n"
-               "offset is 0."),
+     PyDoc_STR("Where the usable bytes end, counted from byte 0 of the MTLBuffer: their\n"
+               "number, if offset is 0."),
      NULL},
     {"offset", buffer_get_offset, NULL,
-     PyDoc_STR("Where the usable bytes begin.  0, but over host memory: there the MTLBuffer is "
-               "whole\n"
-               "pages, and the bytes before it on the first page are foreign."),
+     PyDoc_STR("Where the usable bytes begin: 0, except over host memory.  There the\n"
+               "MTLBuffer is whole pages, and the bytes before `offset` are foreign."),
      NULL},
     {"handle", buffer_get_handle, NULL,
      PyDoc_STR(
@@ -327,7 +324,7 @@ PyDoc_STRVAR(
     "One MTLBuffer and everything that must live as long as it.\n\n"
     "Parameters\n----------\n"
     "size : int\n"
-    "    Length in bytes; 0 is allowed.  The bytes are not set to anything.\n"
+    "    Length in bytes; 0 is allowed.  The bytes are not initialised.\n"
     "device : Device or str, optional\n"
     "    Default: the system's default device.\n"
     "storage : {'shared', 'managed', 'private'}, optional\n"
@@ -336,7 +333,7 @@ PyDoc_STRVAR(
     "    A name for Metal's tools.\n\n"
     "Raises\n------\n"
     "MemoryError\n"
-    "    Metal has no room, or size passes the device's max_buffer_length.\n"
+    "    Metal has no memory left, or size exceeds the device's max_buffer_length.\n"
     "MetalError\n"
     "    There is no Metal device.\n\n"
     "Memory: freed when the last Array, memoryview and DLPack export is gone.\n"

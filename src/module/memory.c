@@ -72,18 +72,17 @@ PyDoc_STRVAR(
     "Parameters\n----------\n"
     "device : Device or str, optional\n    Default: the system's default device.\n\n"
     "Returns\n-------\ndict\n"
-    "    'live', 'cached', 'peak' : int, bytes that are in use, that wait for use, and the "
-    "most\n"
-    "    that was in use at once.  Lengths of MTLBuffers, which are up to an eighth\n"
-    "    longer than what was asked for.\n"
+    "    'live', 'cached', 'peak' : int, bytes in use, bytes kept for reuse, and the most\n"
+    "    bytes in use at once.  They count MTLBuffers, which are up to an eighth longer\n"
+    "    than requested.\n"
     "    'live_buffers', 'cached_buffers' : int, how many MTLBuffers that is.\n"
-    "    'allocations', 'hits' : int, allocations since the process began, and those of them\n"
-    "    that found cached memory.\n"
+    "    'allocations', 'hits' : int, allocations since the process began, and how many of\n"
+    "    them found cached memory.\n"
     "    'limit' : int or None, of set_memory_limit().\n"
-    "    'shared', 'managed', 'private' : dict, the same (without 'limit') of one storage "
-    "mode.\n\n"
+    "    'shared', 'managed', 'private' : dict, the same (without 'limit') of one storage\n"
+    "    mode.\n\n"
     "Raises\n------\nMetalError\n    There is no Metal device.\n\n"
-    "Memory of others, wrapped without a copy, is not counted.");
+    "Foreign memory, wrapped without a copy, is not counted.");
 
 static PyObject *
 core_memory_stats(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -110,8 +109,9 @@ core_memory_stats(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyO
 PyDoc_STRVAR(
     empty_cache_doc,
     "empty_cache($module, /)\n--\n\n"
-    "Give the memory that waits for use back to Metal, on all devices.\n\n"
-    "Returns\n-------\nint\n    The bytes that were given back.\n\n"
+    "Return cached memory to Metal, on all devices.\n\n"
+    "Returns\n-------\n"
+    "int\n    The bytes that were returned.\n\n"
     "Memory in use stays.  The pool does the same by itself before it raises MemoryError.\n"
     "Threads: the GIL is released meanwhile.");
 
@@ -128,18 +128,21 @@ core_empty_cache(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 PyDoc_STRVAR(
     set_memory_limit_doc,
     "set_memory_limit($module, limit, /, *, device=None)\n--\n\n"
-    "The most memory that allocations may hold on a device, in use and cached together.\n\n"
+    "Limit the memory of allocations on a device, in use and cached together.\n\n"
     "Parameters\n----------\n"
     "limit : int or None\n"
-    "    In bytes; None: no limit, as at first.  0 refuses every allocation and caches "
-    "nothing.\n"
+    "    In bytes; None: no limit, the default.  0 refuses every allocation and caches\n"
+    "    nothing.\n"
     "device : Device or str, optional\n    Default: the system's default device.\n\n"
-    "Returns\n-------\nint or None\n    The limit before.\n\n"
+    "Returns\n-------\n"
+    "int or None\n"
+    "    The previous limit.\n\n"
     "Raises\n------\nValueError\n    The limit is negative.\nMetalError\n    There is no Metal "
     "device.\n\n"
-    "What is in use stays, even beyond the limit; what is cached beyond it is given back.  An\n"
-    "allocation that would pass the limit raises MemoryError once the cache is empty.\n"
-    "Without a limit at most a quarter of recommended_max_working_set_size is cached.");
+    "Memory in use stays, even beyond the limit; cached memory beyond it is returned to\n"
+    "Metal.  An allocation that would exceed the limit raises MemoryError when the cache is\n"
+    "empty.  Without a limit at most a quarter of recommended_max_working_set_size is\n"
+    "cached.");
 
 static int
 convert_limit(PyObject *value, uint64_t *out)

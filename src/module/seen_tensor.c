@@ -138,7 +138,7 @@ seen_check(const char *function, const seen_tensor *seen, dlpack_facts *facts)
     dlpack_fault fault;
     if (seen->tensor == NULL) {
         PyErr_Format(PyExc_BufferError,
-                     "%s: the tensor is of DLPack %u.%u; only major version %d is understood.",
+                     "%s: the tensor is of DLPack %u.%u; only major version %d is supported.",
                      function, seen->version.major, seen->version.minor, DLPACK_MAJOR_VERSION);
         return -1;
     }

@@ -237,7 +237,7 @@ parse_steps(PyObject *interface, interface_facts *out)
         return -1;
     }
     if (!layout_set_dense(&dense, out->ndim, out->shape, out->itemsize, 'C', &fault)) {
-        PyErr_SetString(PyExc_ValueError, WHERE ": __array_interface__ has no sound shape.");
+        PyErr_SetString(PyExc_ValueError, WHERE ": __array_interface__ has an invalid shape.");
         return -1;
     }
     for (int axis = 0; axis < out->ndim; axis++) {
@@ -376,7 +376,7 @@ check_range(const place *self, uint64_t address)
         return 0;
     }
     PyErr_SetString(PyExc_BufferError,
-                    WHERE ": shape and strides reach outside all addresses.");
+                    WHERE ": shape and strides reach outside of the address space.");
     return -1;
 }
 
@@ -412,19 +412,17 @@ PyDoc_STRVAR(
     shares_memory_doc,
     "shares_memory($module, a, b, /)\n--\n\n"
     "True if a byte of an item of a is a byte of an item of b.\n\n"
-    "Exact for strided views: the odd and the even items of one buffer share nothing.  "
-    "Compared\n"
-    "are MTLBuffers and, where they have one, CPU addresses, so that a Metal array over a "
-    "NumPy\n"
-    "array's memory shares it.\n\n"
+    "Exact for strided views: the odd and the even items of one buffer share nothing.\n"
+    "MTLBuffers are compared, and CPU addresses where there are any: a Metal array over a\n"
+    "NumPy array's memory shares it.\n\n"
     "Parameters\n----------\n"
     "a, b : Array, Buffer, or anything with __dlpack__, the buffer protocol or\n"
     "    __array_interface__, or a DLPack capsule (which stays unconsumed)\n\n"
     "Returns\n-------\n"
     "bool\n    False where one of them has no items.\n\n"
     "Raises\n------\n"
-    "TypeError\n    Neither an array nor a buffer.\n"
-    "BufferError\n    What its producer raises, and tensors that from_dlpack refuses.\n\n"
+    "TypeError\n    a or b is neither an array nor a buffer.\n"
+    "BufferError\n    The producer raises it, or from_dlpack would refuse the tensor.\n\n"
     "Memory and threads: nothing is copied.  The GIL is released while searching.  Slices of "
     "one\n"
     "array, dense arrays and one-dimensional views take microseconds; views with many "

@@ -49,14 +49,14 @@ PyDoc_STRVAR(
     "set_num_threads($module, count, /)\n--\n\n"
     "Let large copies on the CPU use up to `count` threads, the caller's own included.\n\n"
     "The default is METAL_DLPACK_NUM_THREADS, read at the import, else the number of\n"
-    "processors but at most 4.  A copy starts its threads, from 2 MiB for each on (16 MiB\n"
-    "where the items lie in a row), and joins them before it returns: none waits in between,\n"
-    "and a forked child copies as its parent.\n\n"
+    "processors but at most 4.  A copy starts a thread for each 2 MiB (16 MiB if the items\n"
+    "are contiguous), and joins them before it returns: no thread stays alive in between,\n"
+    "so a forked child copies as its parent does.\n\n"
     "Parameters\n----------\n"
     "count : int or None\n    From 1 to 16; None for the number of processors but at most "
     "4.\n\n"
     "Raises\n------\n"
-    "TypeError\n    `count` is no integer.\n"
+    "TypeError\n    `count` is not an integer.\n"
     "ValueError\n    `count` is out of range.\n\n"
     "One setting for the process, from any thread, at any time.");
 

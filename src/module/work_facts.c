@@ -47,10 +47,9 @@ PyDoc_STRVAR(
     "_buffer_work($module, buffer, /)\n--\n\n"
     "What the GPU does with an open Buffer, and who holds it: (work, handle, views, "
     "references).\n\n"
-    "work: 'writes' or 'reads' in flight, 'failed' (nobody was told yet) or 'idle'.  "
-    "views: Arrays and\n"
-    "memoryviews.  references: of the memory, beside the Buffer's own: exports and work "
-    "in flight.");
+    "work: 'writes' or 'reads' in flight, 'failed' (no wait has raised it yet) or 'idle'.\n"
+    "views: Arrays and memoryviews.  references: of the memory, beside the Buffer's own:\n"
+    "exports and work in flight.");
 
 static PyObject *
 core_buffer_work(PyObject *module, PyObject *op)

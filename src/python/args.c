@@ -83,7 +83,7 @@ refuse_keyword(const args_spec *spec, PyObject *name)
         }
     }
     if (first == NULL) {
-        PyErr_Format(PyExc_TypeError, "%s() has no keyword argument '%U', nor any other.",
+        PyErr_Format(PyExc_TypeError, "%s() has no keyword argument '%U'; it takes none.",
                      spec->function, name);
         return -1;
     }
@@ -92,7 +92,7 @@ refuse_keyword(const args_spec *spec, PyObject *name)
         Py_SETREF(known, PyUnicode_FromFormat("%U, %s", known, spec->names[i]));
     }
     if (known != NULL) {
-        PyErr_Format(PyExc_TypeError, "%s() has no keyword argument '%U'; it has %U.",
+        PyErr_Format(PyExc_TypeError, "%s() has no keyword argument '%U'; it takes %U.",
                      spec->function, name, known);
         Py_DECREF(known);
     }
@@ -246,7 +246,8 @@ args_handle(md_state *state, const char *function, const char *kind, PyObject *v
     *out = PyLong_AsVoidPtr(address);
     Py_DECREF(address);
     if (*out == NULL && !PyErr_Occurred()) {
-        PyErr_Format(PyExc_ValueError, "%s: the handle is 0, which is no %s.", function, kind);
+        PyErr_Format(PyExc_ValueError, "%s: the handle is 0, which is not an %s.", function,
+                     kind);
     }
     return *out == NULL ? -1 : 0;
 }

@@ -90,9 +90,8 @@ errors_no_buffer(md_state *state, const char *where, bridge_status status,
     switch (status) {
     case BRIDGE_TOO_LARGE:
         return PyErr_Format(PyExc_MemoryError,
-                            "%s: %llu bytes are more than one buffer of the device holds "
-                            "(max_buffer_length, %llu "
-                            "bytes); use several.",
+                            "%s: %llu bytes are more than one buffer of the device can hold "
+                            "(max_buffer_length is %llu bytes); use several buffers.",
                             where, asked, (unsigned long long)device->facts.max_buffer_length);
     case BRIDGE_OVER_LIMIT:
         return PyErr_Format(
@@ -102,9 +101,8 @@ errors_no_buffer(md_state *state, const char *where, bridge_status status,
             where, asked, limit, live);
     case BRIDGE_NO_MEMORY:
         return PyErr_Format(PyExc_MemoryError,
-                            "%s: Metal could not allocate a buffer of %llu bytes (%llu are in "
-                            "use); let Arrays go, "
-                            "or use smaller ones.",
+                            "%s: Metal could not allocate a buffer of %llu bytes (%llu are "
+                            "in use); delete Arrays, or use smaller ones.",
                             where, asked, live);
     default: return errors_from_bridge(state, where, status, NULL, nbytes);
     }
@@ -148,7 +146,7 @@ errors_from_bridge(md_state *state, const char *where, bridge_status status,
     const char *text = bridge_status_text(status);
     if (status == BRIDGE_NO_MEMORY || status == BRIDGE_TOO_LARGE ||
         status == BRIDGE_OVER_LIMIT) {
-        return PyErr_Format(PyExc_MemoryError, "%s: %s (%llu bytes asked).", where, text,
+        return PyErr_Format(PyExc_MemoryError, "%s: %s (%llu bytes requested).", where, text,
                             (unsigned long long)nbytes);
     }
     if (status == BRIDGE_COMMAND_FAILED && error != NULL) {

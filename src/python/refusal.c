@@ -37,13 +37,13 @@ PyDoc_STRVAR(
     last_refusal_doc,
     "last_refusal($module, /)\n--\n\n"
     "The last error that an Array raised on this thread when it was asked for its tensor.\n\n"
-    "MLX answers every refusal with one TypeError of its own; this is what was said to it.  A\n"
-    "consumer may have asked again, with other keywords, and been given the tensor.\n\n"
+    "MLX hides every refusal behind a TypeError of its own; this is the hidden error.  A\n"
+    "consumer may have asked again with other keywords, and received the tensor.\n\n"
     "Returns\n-------\n"
     "Exception or None\n"
-    "    What __dlpack__ or the C exchange API raised last, or would have told an allocator's\n"
-    "    caller that gave no function for errors, without its traceback; None if they have\n"
-    "    refused nothing yet.\n\n"
+    "    The last error of __dlpack__ or the C exchange API, without its traceback.  If the\n"
+    "    caller of the allocator gave no function for errors, its error is here too.  None\n"
+    "    if nothing was refused yet.\n\n"
     "Threads: each has its own.");
 
 static PyObject *

@@ -94,7 +94,7 @@ storage_mode_convert(md_state *state, const char *function, PyObject *value,
 PyDoc_STRVAR(
     get_storage_mode_doc,
     "get_storage_mode()\n--\n\n"
-    "The storage mode that allocations get where none is asked for.\n\n"
+    "The storage mode of allocations that name none.\n\n"
     "METAL_DLPACK_STORAGE_MODE ('shared', 'managed' or 'private', any letter case) is read\n"
     "at the first use and kept.  Without it: 'shared' where the default device has unified\n"
     "memory, else 'managed'.  Another value gives one RuntimeWarning and the default.\n\n"

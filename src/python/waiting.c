@@ -106,7 +106,7 @@ waiting_convert_timeout(const char *function, PyObject *value, uint64_t *out_ns)
         return -1;
     }
     if (!(seconds >= 0)) {
-        PyErr_Format(PyExc_ValueError, "%s: timeout (%R seconds) is not 0 or more.", function,
+        PyErr_Format(PyExc_ValueError, "%s: timeout (%R seconds) must be 0 or more.", function,
                      value);
         return -1;
     }

@@ -14,7 +14,7 @@ const char stream_aenter_doc[] =
     "__aenter__($self, /)\n--\n\n"
     "Make it the current stream of this asyncio task, as `with stream:` does.\n\n"
     "Returns\n-------\n"
-    "Awaitable\n    It gives the Stream.";
+    "Awaitable\n    Awaiting it gives the Stream.";
 
 PyObject *
 stream_aenter(PyObject *op, PyObject *Py_UNUSED(unused))
@@ -24,12 +24,12 @@ stream_aenter(PyObject *op, PyObject *Py_UNUSED(unused))
 
 const char stream_aexit_doc[] =
     "__aexit__($self, type, value, traceback, /)\n--\n\n"
-    "Make the stream current that was before; then await the stream's work, and block no "
-    "thread.\n"
-    "If the block raised, it does not wait.\n\n"
+    "Restore the stream that was current before; then await this stream's work.  Blocks no\n"
+    "thread.  If the block raised, it does not wait.\n\n"
     "Raises\n------\n"
     "MetalError\n    Work of the stream failed, and no wait has raised it yet.\n"
-    "RuntimeError\n    This task has entered another stream since, or never this one.";
+    "RuntimeError\n"
+    "    This task has entered another stream since, or has never entered this one.";
 
 /* The block is left here, or an allocation that fails before the await would keep it open. */
 PyObject *

@@ -56,7 +56,7 @@ PyDoc_STRVAR(bell_watch_doc,
              "watch($self, event, /)\n--\n\n"
              "Ring, once, when an Event of a stream is reached.\n\n"
              "Returns\n-------\n"
-             "bool\n    False: it is reached already, and the bell stays silent.\n\n"
+             "bool\n    False if it is reached already: then the bell does not ring.\n\n"
              "Raises\n------\n"
              "TypeError\n    It is not an Event of a stream.\n"
              "MetalError\n    This is a forked child.");

@@ -134,8 +134,9 @@ record_from_name(md_state *state, const char *function, PyObject *value)
     }
     if (strncmp(name, "cpu", 3) == 0) {
         PyErr_Format(PyExc_ValueError,
-                     "%s: there is no device %R, for an Array lies in a Metal buffer; leave "
-                     "device out, and let the CPU use the same memory: np.asarray(a), a.host.",
+                     "%s: %R is not a Metal device, and an Array lies in a Metal buffer; "
+                     "leave device out, and use the same memory on the CPU: np.asarray(a), "
+                     "a.host.",
                      function, value);
     }
     else {

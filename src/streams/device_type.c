@@ -79,9 +79,9 @@ device_get_default_stream(PyObject *op, void *Py_UNUSED(closure))
 static PyGetSetDef device_getset[] = {
     {"name", device_get_name, NULL, PyDoc_STR("Metal's name of the device, a str."), NULL},
     {"index", device_get_index, NULL,
-     PyDoc_STR("Its place in devices(): 0 is the system's default."), NULL},
+     PyDoc_STR("Its index in devices(); 0 is the system's default."), NULL},
     {"registry_id", device_get_registry_id, NULL,
-     PyDoc_STR("The number that names the GPU for every process, an int."), NULL},
+     PyDoc_STR("The GPU's registry ID, an int: the same in every process."), NULL},
     {"handle", device_get_handle, NULL,
      PyDoc_STR("The id<MTLDevice> as an int; borrowed, valid as long as the process."), NULL},
     {"has_unified_memory", device_get_has_unified_memory, NULL,
@@ -157,8 +157,8 @@ PyDoc_STRVAR(
     "synchronize($self, /)\n--\n\n"
     "Block until the work of every Stream of the device is done.\n\n"
     "Raises\n------\n"
-    "MetalError\n    Some of it failed and nobody was told yet.\n\n"
-    "Threads: the GIL is released; Ctrl-C is heard.  Queues that no Stream stands for are not\n"
+    "MetalError\n    Some of it failed, and no wait has raised the failure yet.\n\n"
+    "Threads: the GIL is released; Ctrl-C ends the wait.  Queues without a Stream are not\n"
     "waited for.");
 
 static PyObject *
@@ -197,8 +197,8 @@ device_dealloc(PyObject *op)
 
 PyDoc_STRVAR(device_doc,
              "A Metal device: one of devices().\n\n"
-             "There is one object a device.  str(device) is its name for `device=` arguments,\n"
-             "'metal:0'; the device equals that str, and hashes as it.");
+             "There is one object per device.  str(device) is its name for `device=`\n"
+             "arguments, 'metal:0'; the device equals that str, and has the same hash.");
 
 static PyType_Slot device_slots[] = {
     {Py_tp_doc, (void *)device_doc},   {Py_tp_dealloc, device_dealloc},
@@ -236,7 +236,7 @@ core_devices(PyObject *module, PyObject *Py_UNUSED(unused))
 }
 
 PyDoc_STRVAR(default_device_doc, "default_device()\n--\n\n"
-                                 "The device used where none is named.\n\n"
+                                 "The device that is used when none is named.\n\n"
                                  "Returns\n-------\nDevice\n\n"
                                  "Raises\n------\nMetalError\n"
                                  "    The machine has no Metal device, or this is a forked "

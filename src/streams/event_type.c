@@ -58,17 +58,16 @@ event_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 PyDoc_STRVAR(
     event_from_handle_doc,
     "from_handle($type, handle, value)\n--\n\n"
-    "The moment when an existing MTLSharedEvent has a value.\n\n"
+    "The moment when an existing MTLSharedEvent reaches a value.\n\n"
     "Parameters\n----------\n"
     "handle : int\n"
     "    The id<MTLSharedEvent>, or an object of PyObjC for it; it is retained.\n"
     "value : int\n"
-    "    0 to 2**64 - 1.  Whoever signals it must do so, or what waits for it never ends.\n\n"
+    "    0 to 2**64 - 1.  If nobody signals it, a wait for it never ends.\n\n"
     "Returns\n-------\nEvent\n\n"
     "Raises\n------\n"
     "TypeError\n    The handle or the value is not an int.\n"
-    "ValueError\n    The handle is not an MTLSharedEvent, or the value is not one that it can "
-    "have.");
+    "ValueError\n    The handle is not an MTLSharedEvent, or the value is out of range.");
 
 /* A value that an event can have: 0 to 2**64 - 1. */
 static int
@@ -121,7 +120,8 @@ event_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyObj
 PyDoc_STRVAR(
     event_query_doc,
     "query($self, /)\n--\n\n"
-    "Is the work before it done?  Never waits.  True for an Event that was never recorded.");
+    "Say whether the work before it is done.  Never waits.  True for an Event that was\n"
+    "never recorded.");
 
 static PyObject *
 event_query(PyObject *op, PyObject *Py_UNUSED(unused))
@@ -162,12 +162,13 @@ PyDoc_STRVAR(event_wait_doc,
              "    Seconds, 0 or more; None: no limit.\n\n"
              "Returns\n-------\n"
              "bool\n"
-             "    False: not within the time.\n\n"
+             "    False if the time is over before the work is done.\n\n"
              "Raises\n------\n"
              "MetalError\n"
-             "    Work of its stream failed, now or earlier, and nobody was told yet.\n"
+             "    Work of its stream failed, now or earlier, and no wait has raised the\n"
+             "    failure yet.\n"
              "ValueError\n    A negative timeout.\n\n"
-             "Threads: the GIL is released; Ctrl-C is heard.\n\n"
+             "Threads: the GIL is released; Ctrl-C ends the wait.\n\n"
              "Source: MTLSharedEvent waitUntilSignaledValue:timeoutMS:.");
 
 static PyObject *
@@ -292,17 +293,16 @@ event_dealloc(PyObject *op)
 PyDoc_STRVAR(
     event_doc,
     "Event()\n--\n\n"
-    "A moment in the work of a queue: an MTLSharedEvent and the value it has by then.\n\n"
+    "A moment in the work of a queue: an MTLSharedEvent and the value that it reaches then.\n\n"
     "Stream.record() makes one, Stream.wait() lets another queue wait for it on the GPU,\n"
-    "Event.wait() lets the CPU wait.  An Event that was never recorded is reached.\n\n"
+    "Event.wait() lets the CPU wait.  An Event that was never recorded counts as reached.\n\n"
     "`await event` lets an asyncio task wait, and blocks no thread: the thread of Metal's "
     "that\n"
     "finishes the work wakes the event loop.  It raises MetalError as wait() does.  Any number "
     "of\n"
-    "tasks and loops may await one Event; a task that is cancelled leaves the work, and its "
-    "failure\n"
-    "if it fails, to the next wait.  uvloop and anyio on asyncio will do; under trio call\n"
-    "`await trio.to_thread.run_sync(event.wait)`.\n\n"
+    "tasks and loops may await one Event; a cancelled task does not stop the work, and the\n"
+    "next wait raises the failure if it fails.  It works under uvloop, and under anyio on\n"
+    "asyncio; under trio call `await trio.to_thread.run_sync(event.wait)`.\n\n"
     "Source: MTLSharedEvent; docs/synchronisation.md.");
 
 static PyType_Slot event_slots[] = {

@@ -140,10 +140,10 @@ stream_enter(PyObject *op, PyObject *Py_UNUSED(unused))
 
 const char stream_exit_doc[] =
     "__exit__($self, type, value, traceback, /)\n--\n\n"
-    "Make the stream current that was before.  Waits for nothing.\n\n"
+    "Restore the stream that was current before.  Does not wait.\n\n"
     "Raises\n------\n"
-    "RuntimeError\n    This thread or task has entered another stream since, or never this "
-    "one.";
+    "RuntimeError\n"
+    "    This thread or task has entered another stream since, or has never entered this one.";
 
 PyObject *
 stream_exit(PyObject *op, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED(nargs),
@@ -179,14 +179,14 @@ PyDoc_STRVAR(
     "The stream that this thread, or asyncio task, works on.\n\n"
     "Parameters\n----------\n"
     "device : Device or str, optional\n"
-    "    Whose default stream is meant where there is no `with stream:`; default: the "
-    "system's\n"
-    "    default device.\n\n"
+    "    The device whose default stream is returned outside of `with stream:`.  Default:\n"
+    "    the system's default device.\n\n"
     "Returns\n-------\n"
     "Stream\n"
     "    The innermost `with stream:` of the calling thread or task, else the device's default "
     "stream.\n\n"
-    "Source: PEP 567; a thread that is started begins with none, a task with its maker's.");
+    "A new thread starts without a current stream; a new task inherits that of its creator.\n\n"
+    "Source: PEP 567.");
 
 static PyObject *
 core_current_stream(PyObject *module, PyObject *const *args, Py_ssize_t nargs,

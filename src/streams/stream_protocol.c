@@ -22,14 +22,14 @@ check_handles(const char *function, const stream_answer *answer)
 {
     if (answer->queue != NULL && !bridge_handle_is_queue(answer->queue)) {
         PyErr_Format(PyExc_ValueError,
-                     "%s: __metal_stream__ gave %p, which is not the address of an "
+                     "%s: __metal_stream__ returned %p, which is not the address of an "
                      "id<MTLCommandQueue>.",
                      function, (void *)answer->queue);
         return -1;
     }
     if (answer->event != NULL && !bridge_handle_is_event(answer->event)) {
         PyErr_Format(PyExc_ValueError,
-                     "%s: __metal_stream__ gave %p, which is not the address of an "
+                     "%s: __metal_stream__ returned %p, which is not the address of an "
                      "id<MTLSharedEvent>.",
                      function, (void *)answer->event);
         return -1;
@@ -58,8 +58,8 @@ read_answer(const char *function, PyObject *tuple, stream_answer *out)
     if (version != STREAM_PROTOCOL_VERSION) {
         PyErr_Clear(); /* a number too long is another version too */
         PyErr_Format(PyExc_ValueError,
-                     "%s: __metal_stream__ speaks version %R; only %d is understood.", function,
-                     PyTuple_GET_ITEM(tuple, 0), STREAM_PROTOCOL_VERSION);
+                     "%s: __metal_stream__ returned version %R; only version %d is supported.",
+                     function, PyTuple_GET_ITEM(tuple, 0), STREAM_PROTOCOL_VERSION);
         return -1;
     }
     out->queue = PyLong_AsVoidPtr(PyTuple_GET_ITEM(tuple, 1));
@@ -68,9 +68,8 @@ read_answer(const char *function, PyObject *tuple, stream_answer *out)
     out->value = value;
     if (PyErr_Occurred()) {
         PyErr_Format(PyExc_ValueError,
-                     "%s: __metal_stream__ gave %R; addresses and the event's value are 0 or "
-                     "more and fit "
-                     "64 bits.",
+                     "%s: __metal_stream__ returned %R; addresses and the event's value "
+                     "must be 0 or more and fit in 64 bits.",
                      function, tuple);
         return -1;
     }

@@ -63,9 +63,8 @@ PyDoc_STRVAR(stream_from_handle_doc,
              "Raises\n------\n"
              "TypeError\n    The handle is not an int.\n"
              "ValueError\n    The handle is not an MTLCommandQueue of a known device.\n\n"
-             "What others commit to the queue is waited for by synchronize() and record(), but "
-             "it is not\n"
-             "known which buffers it uses.");
+             "synchronize() and record() include what others commit to the queue, but the\n"
+             "buffers that such work uses are not known.");
 
 static PyObject *
 stream_from_handle(PyObject *type, PyObject *value)
@@ -123,12 +122,12 @@ synchronize(md_state *state, const char *function, metal_stream *stream)
 
 PyDoc_STRVAR(stream_query_doc,
              "query($self, /)\n--\n\n"
-             "Is all work that was submitted to the stream done?  Never waits, never raises a "
-             "failure.\n\n"
+             "Say whether all work that was submitted to the stream is done.  Never waits,\n"
+             "never raises a failure.\n\n"
              "Returns\n-------\n"
              "bool\n"
-             "    What others committed to its queue is not counted: ask record().query() for "
-             "that.");
+             "    Work that others committed to its queue is not counted: call\n"
+             "    record().query() for that.");
 
 static PyObject *
 stream_query(PyObject *op, PyObject *Py_UNUSED(unused))
@@ -142,9 +141,9 @@ PyDoc_STRVAR(
     "Block until everything committed to the queue so far is done.\n\n"
     "Raises\n------\n"
     "MetalError\n"
-    "    Some of it failed and nobody was told yet; the text is Metal's.  The stream stays\n"
-    "    usable.\n\n"
-    "Threads: the GIL is released; Ctrl-C is heard.");
+    "    Some of it failed, and no wait has raised the failure yet; the text is Metal's.\n"
+    "    The stream stays usable.\n\n"
+    "Threads: the GIL is released; Ctrl-C ends the wait.");
 
 static PyObject *
 stream_synchronize(PyObject *op, PyObject *Py_UNUSED(unused))
@@ -233,7 +232,7 @@ stream_record(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *k
 
 PyDoc_STRVAR(stream_wait_doc,
              "wait($self, event, /)\n--\n\n"
-             "Let what is submitted from now on wait, on the GPU, for something else.\n\n"
+             "Make later work of the stream wait, on the GPU, for something else.\n\n"
              "Parameters\n----------\n"
              "event : Event, Stream, Array, or object with __metal_stream__\n"
              "    An Event: its moment.  A Stream: all that is on its queue by now.  An Array: "
@@ -241,7 +240,7 @@ PyDoc_STRVAR(stream_wait_doc,
              "    flight on its buffer.\n\n"
              "Raises\n------\n"
              "TypeError\n    `event` is none of these.\n"
-             "ValueError\n    What __metal_stream__ gave are no such handles.\n"
+             "ValueError\n    What __metal_stream__ returned are not such handles.\n"
              "MetalError\n    Metal gave no command buffer.\n\n"
              "Returns at once: the CPU does not wait.\n\n"
              "Source: MTLCommandBuffer encodeWaitForEvent:value:; docs/metal_stream.md.");
@@ -382,7 +381,7 @@ stream_dealloc(PyObject *op)
 PyDoc_STRVAR(
     stream_doc,
     "Stream(device=None, *, label=None)\n--\n\n"
-    "An MTLCommandQueue whose work is known: it runs in order, beside that of other "
+    "An MTLCommandQueue whose work is tracked: it runs in order, beside that of other\n"
     "streams.\n\n"
     "Parameters\n----------\n"
     "device : Device or str, optional\n"
@@ -395,9 +394,8 @@ PyDoc_STRVAR(
     "`async with stream:` too, and awaits its work at the end.  A buffer that two streams use "
     "is\n"
     "handed over on the GPU; the CPU waits only where it reads or writes the bytes.\n\n"
-    "Work goes on when the Stream is dropped.  If it fails, and neither an Event of the stream "
-    "nor a\n"
-    "buffer that it used is left to tell of it, the MetalError goes to sys.unraisablehook.\n\n"
+    "Work continues after the Stream is dropped.  If it fails when no Event of the stream\n"
+    "and no buffer that it used is left, the MetalError goes to sys.unraisablehook.\n\n"
     "Threads: any number may use one stream; each submission is whole.\n\n"
     "Source: MTLCommandQueue; docs/synchronisation.md.");
 

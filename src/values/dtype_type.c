@@ -165,8 +165,7 @@ dtype_get_numpy(PyObject *op, void *Py_UNUSED(closure))
     if (dtype.lanes != 1) {
         return PyErr_Format(
             PyExc_TypeError,
-            "dtype.numpy: NumPy has no type of %d lanes; give the array one axis "
-            "more.",
+            "dtype.numpy: NumPy has no type of %d lanes; use an array with one more axis.",
             (int)dtype.lanes);
     }
     if (entry->format == NULL) {
@@ -185,15 +184,16 @@ static PyGetSetDef dtype_getset[] = {
     {"lanes", dtype_get_lanes, NULL, PyDoc_STR("Lanes of one item; 1 for a scalar."), NULL},
     {"itemsize", dtype_get_itemsize, NULL, PyDoc_STR("Bytes of one item, rounded up."), NULL},
     {"alignment", dtype_get_alignment, NULL,
-     PyDoc_STR("Bytes that an item's place must be a multiple of: one scalar's; half of it for "
-               "complex."),
+     PyDoc_STR("The alignment: an item's address is a multiple of it.  One scalar's bytes; "
+               "half of them for complex."),
      NULL},
     {"numpy", dtype_get_numpy, NULL,
      PyDoc_STR(
-         "The NumPy dtype, from ml_dtypes where NumPy has none.  TypeError: nobody has it."),
+         "The NumPy dtype, from ml_dtypes where NumPy has none.  TypeError if neither has it."),
      NULL},
     {"dtype", dtype_get_numpy, NULL,
-     PyDoc_STR("`numpy`, where np.dtype(x) and dtype= arguments of NumPy look for it."), NULL},
+     PyDoc_STR("The same as `numpy`: np.dtype(x) and NumPy's dtype= arguments read this name."),
+     NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -267,21 +267,21 @@ PyDoc_STRVAR(
     "An element type of DLPack 1.3: a code, bits and lanes.\n\n"
     "Parameters\n----------\n"
     "x : dtype, str, a dtype of NumPy, ml_dtypes, torch, MLX or TVM, or a scalar type\n"
-    "    'float32', 'bfloat16', 'int4'; with lanes 'float4_e2m1fnx2'; as others print it,\n"
-    "    'torch.float32', 'mlx.core.float32'; NumPy's codes, '<f4', 'f4', 'f'.  Scalar types\n"
-    "    are those of NumPy, ml_dtypes and JAX; Python's bool, int, float and complex mean\n"
-    "    bool, int64, float32 and complex64.  The texts 'int', 'float' and 'complex' are\n"
-    "    refused, for NumPy and torch differ.  No package is imported to know its dtypes.\n\n"
+    "    'float32', 'bfloat16', 'int4'; with lanes 'float4_e2m1fnx2'; as other packages\n"
+    "    print it, 'torch.float32', 'mlx.core.float32'; NumPy's codes, '<f4', 'f4', 'f'.\n"
+    "    Scalar types are those of NumPy, ml_dtypes and JAX; Python's bool, int, float and\n"
+    "    complex mean bool, int64, float32 and complex64.  The texts 'int', 'float' and\n"
+    "    'complex' are refused, because NumPy and torch disagree on them.  No package is\n"
+    "    imported to know its dtypes.\n\n"
     "Raises\n------\n"
     "TypeError\n    x names no element type.\n"
-    "ValueError\n    Another byte order than the machine's.\n\n"
-    "A dtype equals its name and hashes as it: float32 == 'float32', and either finds the\n"
-    "other in a dict.  It equals what other packages call the same type, torch.float32,\n"
-    "np.dtype('f4'), np.float32, mlx.core.float32, and Python's bool (bool) and int (int64).\n"
-    "Their hashes are their own, and no one hash could be that of all: convert keys with\n"
-    "dtype(x).  They need not equal each other, and mlx.core.float32 == x, which MLX answers,\n"
-    "is False.  No other text is equal ('f4'), nor float and complex, which are float64 and\n"
-    "complex128 to NumPy.\n\n"
+    "ValueError\n    The byte order is not the machine's.\n\n"
+    "A dtype equals its name and has the same hash: float32 == 'float32', and either finds\n"
+    "the other in a dict.  It equals what other packages call the same type, torch.float32,\n"
+    "np.dtype('f4'), np.float32, mlx.core.float32, and Python's bool (bool) and int\n"
+    "(int64).  Their hashes differ: convert the keys of a dict with dtype(x).  The\n"
+    "comparison mlx.core.float32 == x is MLX's, and is False.  Other texts ('f4') are not\n"
+    "equal, nor are float and complex, which mean float64 and complex128 to NumPy.\n\n"
     "Source: dlpack.h DLDataType.");
 
 static PyType_Slot dtype_slots[] = {

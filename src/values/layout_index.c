@@ -44,9 +44,8 @@ refuse_type(const indexing *at, PyObject *entry)
     if (at->state != NULL && picks_items(entry)) {
         PyErr_Format(
             error,
-            "%s: an index of type %.100s picks items, which makes a copy, and indexing "
-            "makes views; write np.asarray(a)[index], a.to(torch.Tensor)[index], or "
-            "ints and slices.",
+            "%s: an index of type %.100s would copy items, and indexing only makes views; "
+            "write np.asarray(a)[index], a.to(torch.Tensor)[index], or ints and slices.",
             at->function, Py_TYPE(entry)->tp_name);
         return -1;
     }
@@ -179,7 +178,8 @@ count_entries(const indexing *at, PyObject *const *entries, Py_ssize_t nentries,
     out->nindexed = (int)nentries - out->nellipses - out->nfresh;
     if (out->nellipses > 1) {
         PyErr_Format(at->state == NULL ? PyExc_ValueError : PyExc_IndexError,
-                     "%s: `...` stands %d times in one index.", at->function, out->nellipses);
+                     "%s: `...` occurs %d times in one index; it may occur once.", at->function,
+                     out->nellipses);
         return -1;
     }
     if (out->nindexed > at->in->ndim) {

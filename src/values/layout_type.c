@@ -191,10 +191,11 @@ PyDoc_STRVAR(
     "    An extent is negative, there are more than 64, strides and shape differ in length, a\n"
     "    stride in bytes is no multiple of itemsize, or itemsize is below 1.\n"
     "TypeError\n"
-    "    Something else than ints.\n\n"
+    "    An argument is not an int.\n\n"
     "Memory and threads: about 250 bytes up to 8 dimensions, in one piece.  Any thread may "
     "use\n"
-    "it.  Layouts made with strides None and with the same strides spelled out differ.\n\n"
+    "it.  A layout made with strides None differs from one with the same strides given\n"
+    "explicitly.\n\n"
     "Source: the model is cuda.core._layout._StridedLayout.");
 
 #define AS_CALL(name, text, flags) \

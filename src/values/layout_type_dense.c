@@ -68,7 +68,8 @@ const char layout_doc_dense[] =
     "OverflowError\n"
     "    The bytes cannot be counted in 64 bits.\n"
     "ValueError\n"
-    "    A negative extent, more than 64, itemsize below 1, or no such order.\n\n"
+    "    An extent is negative, there are more than 64, itemsize is below 1, or there is no\n"
+    "    such order.\n\n"
     "Any thread may call it.\n\n"
     "Source: cuda.core._layout._StridedLayout.dense.";
 
@@ -131,11 +132,11 @@ const char layout_doc_dense_like[] =
     "Returns\n"
     "-------\n"
     "StridedLayout\n"
-    "    `other` itself where it is dense in that order already.\n\n"
+    "    `other` itself, if it is dense in that order already.\n\n"
     "Raises\n"
     "------\n"
     "TypeError\n"
-    "    `other` is no StridedLayout.\n"
+    "    `other` is not a StridedLayout.\n"
     "ValueError\n"
     "    There is no such order.\n\n"
     "Any thread may call it.\n\n"
@@ -169,7 +170,7 @@ const char layout_doc_to_dense[] =
     "Returns\n"
     "-------\n"
     "StridedLayout\n"
-    "    This one where it is dense in that order already.\n\n"
+    "    This one, if it is dense in that order already.\n\n"
     "Raises\n"
     "------\n"
     "ValueError\n"
@@ -215,7 +216,7 @@ const char layout_doc_repacked[] =
     "    another stride, slice_offset or data_ptr is no multiple.\n"
     "OverflowError\n"
     "    A count of smaller items does not fit in 64 bits.\n\n"
-    "A new value over the same items, without data; any thread may call it.\n\n"
+    "Makes a new value, without data; any thread may call it.\n\n"
     "Source: cuda.core._layout._StridedLayout.repacked.";
 
 PyObject *

@@ -26,18 +26,18 @@ const char layout_doc_reshaped[] =
     "Parameters\n"
     "----------\n"
     "shape : int or sequence of int\n"
-    "    As many items; one extent may be -1 and is worked out.\n\n"
+    "    As many items; one extent may be -1: it is computed from the others.\n\n"
     "Returns\n"
     "-------\n"
     "StridedLayout\n"
-    "    An axis of extent 1 gets the stride with which the next would go on.\n\n"
+    "    An axis of extent 1 gets the stride that continues the next axis.\n\n"
     "Raises\n"
     "------\n"
     "ValueError\n"
-    "    Another number of items, or the strides do not allow the shape without a copy.\n"
+    "    The number of items differs, or the strides do not allow the shape without a copy.\n"
     "OverflowError\n"
     "    The stride of an axis of extent 1 does not fit in 64 bits.\n\n"
-    "A new value over the same items, without data; any thread may call it.\n\n"
+    "Makes a new value, without data; any thread may call it.\n\n"
     "Source: cuda.core._layout._StridedLayout.reshaped.";
 
 PyObject *
@@ -79,7 +79,7 @@ const char layout_doc_permuted[] =
     "------\n"
     "ValueError\n"
     "    It is not a permutation of the axes.\n\n"
-    "A new value over the same items, without data; any thread may call it.\n\n"
+    "Makes a new value, without data; any thread may call it.\n\n"
     "Source: cuda.core._layout._StridedLayout.permuted.";
 
 PyObject *
@@ -109,7 +109,7 @@ const char layout_doc_squeezed[] =
     "-------\n"
     "StridedLayout\n"
     "    Of shape (0,) and strides (0,) if there are no items.\n\n"
-    "A new value over the same items, without data; any thread may call it.\n\n"
+    "Makes a new value, without data; any thread may call it.\n\n"
     "Source: cuda.core._layout._StridedLayout.squeezed.";
 
 PyObject *
@@ -159,14 +159,14 @@ const char layout_doc_unsqueezed[] =
     "Returns\n"
     "-------\n"
     "StridedLayout\n"
-    "    A fresh axis has the stride with which the next would go on.\n\n"
+    "    A new axis has the stride that continues the next axis.\n\n"
     "Raises\n"
     "------\n"
     "ValueError\n"
-    "    An axis out of range or named twice, or more than 64 dimensions.\n"
+    "    An axis is out of range or named twice, or there are more than 64 dimensions.\n"
     "OverflowError\n"
     "    A stride does not fit in 64 bits.\n\n"
-    "A new value over the same items, without data; any thread may call it.\n\n"
+    "Makes a new value, without data; any thread may call it.\n\n"
     "Source: cuda.core._layout._StridedLayout.unsqueezed.";
 
 PyObject *
@@ -205,7 +205,7 @@ layout_method_unsqueezed(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
 const char layout_doc_broadcast_to[] =
     "broadcast_to($self, /, shape)\n"
     "--\n\n"
-    "Stretched to another shape: fresh and grown axes have stride 0.\n\n"
+    "Stretched to another shape: new and stretched axes have stride 0.\n\n"
     "Parameters\n"
     "----------\n"
     "shape : int or sequence of int\n"
@@ -220,7 +220,7 @@ const char layout_doc_broadcast_to[] =
     "    The shapes do not fit, or more than 64 dimensions.\n"
     "OverflowError\n"
     "    The volume, counted in bytes, does not fit in 64 bits.\n\n"
-    "A new value over the same items, without data; any thread may call it.\n\n"
+    "Makes a new value, without data; any thread may call it.\n\n"
     "Source: cuda.core._layout._StridedLayout.broadcast_to.";
 
 PyObject *
@@ -253,8 +253,7 @@ const char layout_doc_flattened_axis_mask[] =
     "Returns\n"
     "-------\n"
     "int\n"
-    "    Bit i is set if axis i goes on where axis i - 1 steps.  The `&` of two layouts' "
-    "masks\n"
+    "    Bit i is set if axis i can join axis i - 1.  The `&` of two layouts' masks\n"
     "    says what can be joined in both.\n\n"
     "Any thread may call it.\n\n"
     "Source: cuda.core._layout._StridedLayout.flattened_axis_mask.";
@@ -332,7 +331,7 @@ const char layout_doc_flattened[] =
     "    An axis is out of range.\n"
     "OverflowError\n"
     "    The mask is not an unsigned number of 64 bits.\n\n"
-    "A new value over the same items, without data; any thread may call it.\n\n"
+    "Makes a new value, without data; any thread may call it.\n\n"
     "Source: cuda.core._layout._StridedLayout.flattened.";
 
 PyObject *
@@ -363,11 +362,11 @@ layout_method_flattened(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
 const char layout_doc_sliced[] =
     "sliced($self, /, slices)\n"
     "--\n\n"
-    "A part, as `layout[slices]` gives it.\n\n"
+    "A part of the layout: the same as `layout[slices]`.\n\n"
     "Parameters\n"
     "----------\n"
     "slices : int, slice, None, `...`, or a tuple of them\n"
-    "    None adds an axis of extent 1; `...` stands for all axes that are left over.\n\n"
+    "    None adds an axis of extent 1; `...` stands for all remaining axes.\n\n"
     "Returns\n"
     "-------\n"
     "StridedLayout\n"
@@ -378,8 +377,8 @@ const char layout_doc_sliced[] =
     "ValueError\n"
     "    An index is out of range, or there are more of them than dimensions.\n"
     "TypeError\n"
-    "    Something else than int, slice, None or `...`; a bool too.\n\n"
-    "A new value over the same items, without data; any thread may call it.\n\n"
+    "    An index is not an int, slice, None or `...`; a bool is refused too.\n\n"
+    "Makes a new value, without data; any thread may call it.\n\n"
     "Source: cuda.core._layout._StridedLayout.sliced.";
 
 PyObject *

@@ -381,7 +381,7 @@ def test_packed_items_that_lie_apart_are_copied_together():
     array = make(md.int4, (4, 4), range(16))
     seen = Opened(array[:, :2].__dlpack__(max_version=(1, 3)))
     assert seen.flags & IS_COPIED
-    with pytest.raises(md.CopyRequiredError, match="lie apart"):
+    with pytest.raises(md.CopyRequiredError, match="are not contiguous"):
         array[:, :2].__dlpack__(max_version=(1, 3), copy=False)
     assert not Opened(array[2:].__dlpack__(max_version=(1, 3))).flags & IS_COPIED
 

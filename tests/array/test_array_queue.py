@@ -570,9 +570,9 @@ def test_a_producer_with_metal_stream_is_waited_for_by_the_cpu(shared_event):
         ([1, 0, 0, 0], TypeError, "version, queue, event, value"),
         ((1, 0, "x", 0), TypeError, "four ints"),
         ((1, 0.0, 0, 0), TypeError, "four ints"),
-        ((1, 0, 0, -1), ValueError, "fit 64 bits"),
-        ((1, 0, 0, 2**64), ValueError, "fit 64 bits"),
-        ((1, 0, 2**70, 1), ValueError, "fit 64 bits"),
+        ((1, 0, 0, -1), ValueError, "fit in 64 bits"),
+        ((1, 0, 0, 2**64), ValueError, "fit in 64 bits"),
+        ((1, 0, 2**70, 1), ValueError, "fit in 64 bits"),
         (None, TypeError, "version, queue, event, value"),
     ],
 )

@@ -216,7 +216,7 @@ def test_from_handle_is_the_same_buffer_and_keeps_its_owner(live_buffers):
     ids=["Buffer", "Stream", "Event"],
 )
 def test_nil_is_refused_as_such(wrap, kind):
-    with pytest.raises(ValueError, match=f"the handle is 0, which is no id<{kind}>"):
+    with pytest.raises(ValueError, match=f"the handle is 0, which is not an id<{kind}>"):
         wrap(0)
 
 

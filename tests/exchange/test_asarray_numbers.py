@@ -288,7 +288,7 @@ def test_what_is_no_number_is_refused_in_an_array_without_axes(item, name):
     if item.dtype == complex and name == "bool":
         assert md.asarray([item], dtype=name).tolist() == [True]
     else:
-        with pytest.raises(TypeError, match="is no number that an element type holds"):
+        with pytest.raises(TypeError, match="is not a number that an element type can hold"):
             md.asarray([item], dtype=name)
 
 

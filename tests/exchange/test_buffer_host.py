@@ -103,7 +103,7 @@ def test_the_neighbours_on_the_page_are_never_touched():
         got = bytearray(4)
         buffer.copy_to(got)
         assert got == b"abc\x07"
-        with pytest.raises(ValueError, match=r"101 bytes do not fit the Buffer's 100 bytes"):
+        with pytest.raises(ValueError, match=r"101 bytes do not fit in the Buffer's 100 bytes"):
             buffer.copy_from(bytes(101))
         with pytest.raises(ValueError, match=r"begin at byte 99, and the bytes before 100 .* count byte_offset from"):
             buffer.array(10, "uint8", byte_offset=99)
@@ -261,7 +261,8 @@ def test_what_is_longer_than_a_buffer_is_refused_with_both_lengths():
     assert (done.returncode, done.stderr) == (0, "")
     assert "Buffer.from_host: the memory cannot be shared with Metal: its whole pages (26214" in done.stdout
     assert (
-        ": 2097152 bytes are more than one buffer of the device holds (max_buffer_length, 262144 bytes)" in done.stdout
+        ": 2097152 bytes are more than one buffer of the device can hold (max_buffer_length is 262144 bytes)"
+        in done.stdout
     )
 
 

@@ -246,7 +246,7 @@ def test_what_goes_wrong(wrong, happens, right, place):
 
 # ---- torch.utils.data ----
 
-LOADER, COLLATE = all_recipes("interop.md")
+LOADER, COLLATE = all_recipes("torch_data.md")
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork"] if sys.platform == "linux" else ["spawn"])

@@ -174,9 +174,7 @@ def test_what_is_no_number_is_a_type_error_without_numpy_too(without_numpy, valu
 )
 @pytest.mark.parametrize("dtype", [None, "float64"])
 def test_ragged_lists_are_refused_where_they_differ(value, where, dtype):
-    with pytest.raises(
-        ValueError, match=f"^asarray: the nested lists are not all of one length and depth: {where}\\.$"
-    ):
+    with pytest.raises(ValueError, match=f"^asarray: the nested lists differ in length or depth: {where}\\.$"):
         md.asarray(value, dtype=dtype)
 
 

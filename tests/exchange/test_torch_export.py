@@ -67,7 +67,7 @@ def test_a_torch_that_names_memory_by_its_address_is_refused(hand_over, mps, liv
     mps(own="address")
     array = md.zeros(4)
     for _ in range(2):
-        with pytest.raises(BufferError, match=r"takes the data of a Metal tensor for an address.*Pass x\.host"):
+        with pytest.raises(BufferError, match=r"reads the data of a Metal tensor as an address.*Pass x\.host"):
             hand_over(torch, array)
     assert torch.from_dlpack(array.host).tolist() == [0] * 4
 

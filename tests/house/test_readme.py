@@ -16,6 +16,19 @@ def run(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False)
 
 
+@pytest.mark.needs_numpy
+@pytest.mark.needs_torch
+def test_the_second_command_shows_one_write_in_every_framework():
+    commands, shown = re.findall(r"\n```\n(.*?)```", README, re.DOTALL)[:2]
+    install, share = [line.partition("#")[0].split() for line in commands.splitlines()]
+    assert install == ["pip", "install", ".", "numpy", "torch"]
+    done = subprocess.run(
+        [sys.executable, *share[1:]], capture_output=True, text=True, timeout=240, check=False, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    assert shown in done.stdout
+
+
 def test_there_is_a_short_example():
     assert EXAMPLES
     assert all(len(example.splitlines()) <= 15 for example in EXAMPLES)

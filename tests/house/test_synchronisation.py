@@ -54,8 +54,15 @@ def queue():
 
 
 def test_there_are_as_many_recipes_as_are_run_here():
-    assert len(all_recipes(SYNCHRONISATION)) == 6
+    assert len(all_recipes(SYNCHRONISATION)) == 7
     assert len(all_recipes("metal_stream.md")) == 2
+
+
+def test_the_page_begins_with_a_copy_that_returns_before_it_is_done(capsys):
+    names = {"md": md, "a": md.asarray([1.0, 2.0])}
+    exec(recipe(SYNCHRONISATION, "name a stream:").replace("print", "running = not s.query()\nprint"), names)
+    assert names["running"]
+    assert capsys.readouterr().out == "[1.0, 2.0]\n"
 
 
 def test_tasks_wait_for_streams():
@@ -159,7 +166,7 @@ def test_tvm_is_synchronised_where_it_is_imported(package, monkeypatch):
 def test_a_producer_in_ten_lines(queue):
     """The class of the proposal, over a framework with one queue that signals a number behind each command buffer."""
     names = {}
-    exec(recipe("metal_stream.md", "## A producer in ten lines"), names)
+    exec(recipe("metal_stream.md", "# `__metal_stream__`: tell others"), names)
     with pool():
         own = send(md.default_device().handle, "newSharedEvent")
     array = md.zeros(64, "uint8")

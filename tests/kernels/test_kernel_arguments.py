@@ -226,7 +226,9 @@ def test_memory_of_the_cpu_is_refused_with_the_way_out():
         with pytest.raises((TypeError, ValueError), match="argument 'x'"):
             take("float")(value, out, n=4)
     for value in strange[:3]:
-        with pytest.raises(TypeError, match=r"in the CPU's memory is no argument of a kernel; give md.asarray\(x\)"):
+        with pytest.raises(
+            TypeError, match=r"in the CPU's memory cannot be an argument of a kernel; give md.asarray\(x\)"
+        ):
             take("float")(value, out, n=4)
     take("float")(md.asarray(x), out, n=4)
     assert out.tolist() == [1, 1, 1, 1]
@@ -303,7 +305,7 @@ def test_a_struct_is_given_by_its_bytes():
     numpy = np.array((7, 0.5), dtype=[("first", "<i4"), ("second", "<f4")])[()]
     for value in (packed, bytearray(packed), memoryview(packed), numpy):
         assert bytes(np.asarray(md.asarray(kept("pair", value, "uint8", 8), dtype="uint8"))) == packed
-    with pytest.raises(ValueError, match="7 bytes are given, and what it points at has 8"):
+    with pytest.raises(ValueError, match="7 bytes are given, and the parameter's type has 8"):
         kept("pair", packed[:7], "uint8", 8)
     with pytest.raises(TypeError, match="cannot become a struct; give its bytes"):
         kept("pair", 1, "uint8", 8)
@@ -313,13 +315,15 @@ def test_a_value_cannot_be_written(scale):
     for value in (1.0, (1.0,), bytes(4)):
         with pytest.raises(TypeError, match="argument 'x'"):
             scale(value, 1.0, 1, n=1)
-    with pytest.raises(TypeError, match="argument 'x': the kernel may write there, and a value would lose it"):
+    with pytest.raises(
+        TypeError, match="argument 'x': the kernel may write there, and the result would be lost in a value"
+    ):
         scale(1.0, 1.0, 1, n=1)
 
 
 def test_other_objects_are_refused(scale):
     for value in (None, object(), "text", {}, scale):
-        with pytest.raises(TypeError, match=r"argument 'x': a .* is no argument of a kernel"):
+        with pytest.raises(TypeError, match=r"argument 'x': a .* cannot be an argument of a kernel"):
             scale(value, 1.0, 1, n=1)
 
 
@@ -411,10 +415,10 @@ def test_threadgroup_memory_is_given_by_its_size():
         (
             None,
             TypeError,
-            r"'shared' lies in threadgroup memory; say how many bytes by threadgroup_memory={'shared': nbytes}",
+            r"'shared' lies in threadgroup memory; give its bytes by threadgroup_memory={'shared': nbytes}",
         ),
         ({}, TypeError, "'shared' lies in threadgroup memory"),
-        ({"shared": 12, "other": 16}, TypeError, "names what is no parameter in threadgroup memory"),
+        ({"shared": 12, "other": 16}, TypeError, "does not name a parameter in threadgroup memory"),
         ({"shared": 0}, ValueError, "'shared' cannot have 0 bytes"),
         ({"shared": -4}, ValueError, "'shared' cannot have -4 bytes"),
         (

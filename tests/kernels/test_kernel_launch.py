@@ -84,12 +84,12 @@ def test_a_group_of_the_default_size_suits_the_kernel(where):
 @pytest.mark.parametrize(
     ("keywords", "error", "sentence"),
     [
-        ({}, TypeError, "where: the number of threads is missing; say how many threads by one of n="),
+        ({}, TypeError, "where: the number of threads is missing; give the number of threads by one of n="),
         ({"n": None}, TypeError, "the number of threads is missing"),
         ({"group": 4}, TypeError, "the number of threads is missing"),
         ({"n": 4, "threads": 4}, TypeError, "the number of threads is given twice"),
         ({"n": 4, "groups": 1, "group": 4}, TypeError, "the number of threads is given twice"),
-        ({"groups": 4}, TypeError, "groups= counts threadgroups; say by group= how many threads one has"),
+        ({"groups": 4}, TypeError, "groups= counts threadgroups; give the threads of each by group="),
         ({"n": (4, 2)}, TypeError, r"n is one number; give threads=\(4, 2\)"),
         ({"n": -1}, ValueError, r"n \(-1\) is not a number of threads"),
         ({"n": 2**32}, ValueError, r"n \(4294967296\) is not a number of threads that a kernel can count"),

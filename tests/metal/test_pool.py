@@ -432,7 +432,7 @@ def test_an_allocation_that_fails_empties_the_cache_and_is_tried_once_more():
         a = md.empty(MIB // 2)
         assert md.memory_stats()["cached"] == 0
         with pytest.raises(
-            MemoryError, match=r"could not allocate a buffer of 16777216 bytes \(\d+ are in use\); let Arrays go"
+            MemoryError, match=r"could not allocate a buffer of 16777216 bytes \(\d+ are in use\); delete Arrays"
         ):
             md.empty(4 * MIB)
     finally:

@@ -320,7 +320,7 @@ def test_a_handle_that_is_none_leaves_the_owner_alone(live_buffers):
     for handle, nbytes, sentence in [
         (memory.handle, 65, r"size \(65 bytes\) passes the end of the MTLBuffer \(64 bytes\)"),
         (memory.address, 64, "not the address of an id<MTLBuffer>"),
-        (None, 0, "the handle is 0, which is no id<MTLBuffer>"),
+        (None, 0, "the handle is 0, which is not an id<MTLBuffer>"),
     ]:
         with pytest.raises(ValueError, match=sentence):
             API.buffer_wrap(handle, nbytes, id(owner))

@@ -162,7 +162,7 @@ def test_without_a_framework_the_doctor_says_what_to_install(monkeypatch, capsys
     assert main([]) == 0
     text = capsys.readouterr().out
     assert text.endswith("with pip and run this again: numpy, torch, apache-tvm-ffi, jax, mlx.\n")
-    assert "All that should share does." not in text
+    assert "Everything that should share memory does." not in text
     assert "Who shares memory" not in text
 
 
@@ -173,10 +173,10 @@ def test_the_exit_code_says_whether_all_is_as_it_should_be(odd_probes, monkeypat
     assert main([]) == 1
     text = capsys.readouterr().out
     assert text.count("UNEXPECTED") == 4
-    assert "Something should share and does not." in text
+    assert "A pair that should share memory does not." in text
     monkeypatch.setattr(doctor, "PROBES", [stand_in("end_well")])
     assert main([]) == 0
-    assert "All that should share does." in capsys.readouterr().out
+    assert "Everything that should share memory does." in capsys.readouterr().out
 
 
 def test_an_expected_copy_is_well_and_a_better_end_too():

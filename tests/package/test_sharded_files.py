@@ -194,13 +194,13 @@ def test_no_name_of_a_shard_leads_out_of_the_folder(tmp_path, name):
 @pytest.mark.parametrize(
     "text, words",
     [
-        ("", "not sound JSON"),
+        ("", "not valid JSON"),
         ("[]", "a JSON list"),
         ("{}", "weight_map is not an object"),
         ('{"weight_map": []}', "weight_map is not an object"),
         ('{"weight_map": {}, "metadata": 3}', "metadata is not an object"),
-        ('{"weight_map": {"a": "a.safetensors", "a": "b.safetensors"}}', "'a' stands twice"),
-        ("[" * 100_000, "not sound JSON"),
+        ('{"weight_map": {"a": "a.safetensors", "a": "b.safetensors"}}', "'a' occurs twice"),
+        ("[" * 100_000, "not valid JSON"),
         ("\xff", "weight_map|sound JSON"),
     ],
 )

@@ -1,7 +1,7 @@
 """Every wait that the library makes is one that it needs: the software Metal's race detector runs in all tests, and
 these are the programs in which a missing wait is a race, in every run.
 
-`tools/mutants.py` takes the waits out, one at a time; docs/softmetal.md says what a race is.
+`tools/mutants.py` takes the waits out, one at a time; docs/softmetal_reports.md says what a race is.
 """
 
 import os

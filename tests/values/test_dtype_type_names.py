@@ -275,7 +275,9 @@ def test_numpys_short_codes_are_numpys_types():
 
 @pytest.mark.parametrize("text", ["float", "int", "complex"])
 def test_a_text_of_no_certain_width_is_refused_with_both(text):
-    with pytest.raises(TypeError, match=rf"'{text}' is not an element type, for its width .*; give '{text}\d+' or '"):
+    with pytest.raises(
+        TypeError, match=rf"'{text}' is not an element type, because its width .*; give '{text}\d+' or '"
+    ):
         md.zeros(2, text)
     assert [md.dtype(kind).name for kind in (bool, int, float, complex)] == ["bool", "int64", "float32", "complex64"]
 

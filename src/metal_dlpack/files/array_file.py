@@ -18,7 +18,7 @@ __all__ = ["ArrayFile"]
 class ArrayFile(Mapping[str, _core.Array]):
     """Tensors by name, in the file's order; each access makes an Array over the file's bytes.
 
-    Made by open().  Closing it, also by ``with``, lets go of the map; Arrays that were handed out stay good and keep
+    Made by open().  Closing it, also by ``with``, releases the map; Arrays that were handed out stay valid and keep
     what they need.
     """
 
@@ -80,7 +80,7 @@ class ArrayFile(Mapping[str, _core.Array]):
             return self._info(name)
 
     def close(self) -> None:
-        """Let go of the file.  Arrays, views and exports of it stay good.  Closing twice is allowed."""
+        """Release the file.  Arrays, views and exports of it stay valid.  Closing twice is allowed."""
         with self._lock:
             self._is_closed = True
             self._let_go()
@@ -91,9 +91,9 @@ class ArrayFile(Mapping[str, _core.Array]):
         Raises
         ------
         KeyError
-            There is no such tensor; the sentence has the names that are most like it.
+            There is no such tensor; the message has the names that are closest to it.
         FileFormatError
-            The member of an .npz file, or its header, is not sound; a shard does not have what the index says.
+            The member of an .npz file, or its header, is invalid; a shard lacks what the index says.
         FileNotFoundError
             The shard of the tensor is not there.
         MemoryError

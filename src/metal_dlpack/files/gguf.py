@@ -70,7 +70,7 @@ def ggml_types(source: Source) -> Any:
 def check_start(source: Source, start: bytes) -> None:
     (version,) = struct.unpack_from("<I", start, 4)
     if start[:4] != MAGIC:
-        source.refuse(f"a .gguf file begins with {MAGIC!r}, and it begins with {start[:4]!r}.")
+        source.refuse(f"a .gguf file begins with {MAGIC!r}, but this one begins with {start[:4]!r}.")
     if version not in VERSIONS:
         swapped = version & 0xFFFF == 0 and version != 0
         what = "it is written in big-endian byte order" if swapped else f"its version is {version}"
@@ -180,7 +180,7 @@ def read_pairs(walk: Walk, count: int) -> Values:
     for _ in range(count):
         key = walk.text()
         if key in places:
-            walk.source.refuse(f"the key {shortened(key)} stands twice.")
+            walk.source.refuse(f"the key {shortened(key)} occurs twice.")
         places[key] = walk.position
         skip_value(walk, walk.numbers("I")[0], key)
     return Values(walk.source, places)
@@ -202,7 +202,7 @@ def skip_array(walk: Walk, key: str) -> None:
         walk.check_room(count, 8, f"texts in key {shortened(key)}")
         walk.skip_texts(count, f"a text of key {shortened(key)}")
     elif kind == ARRAY:
-        walk.source.refuse(f"the key {shortened(key)} holds an array of arrays, which no file has.")
+        walk.source.refuse(f"the key {shortened(key)} holds an array of arrays, which is not supported.")
     else:
         walk.skip(count * scalar_size(walk, kind, key), f"the array of key {shortened(key)}")
 
@@ -271,5 +271,5 @@ def check_infos(source: Source, infos: list[TensorInfo]) -> None:
     names: set[str] = set()
     for info in infos:
         if info.name in names:
-            source.refuse("it stands twice in the header.", info.name)
+            source.refuse("it occurs twice in the header.", info.name)
         names.add(info.name)

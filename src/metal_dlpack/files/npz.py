@@ -77,11 +77,11 @@ def read_contents(source: Source) -> Contents:
         name = entry.filename.removesuffix(".npy")
         if entry.header_offset < 0 or least_end(entry) > end:
             source.refuse(
-                f"its {entry.compress_size} bytes from byte {entry.header_offset} on reach into what follows at {end}.",
+                f"its {entry.compress_size} bytes from byte {entry.header_offset} on overlap what follows at {end}.",
                 name,
             )
         if name in members:
-            source.refuse("it stands twice in the archive's directory.", name)
+            source.refuse("it occurs twice in the archive's directory.", name)
         members[name] = Member(entry.header_offset, entry.compress_size, end, entry.compress_type, entry.flag_bits)
     return ArchiveContents(source, members)
 
@@ -117,5 +117,5 @@ def find_data(source: Source, name: str, member: Member) -> int:
     fields = LOCAL_HEADER.unpack(head)
     start = member.header + LOCAL_HEADER.size + fields[-2] + fields[-1]
     if start + member.nbytes > member.end:
-        source.refuse(f"its {member.nbytes} bytes from byte {start} on reach into what follows at {member.end}.", name)
+        source.refuse(f"its {member.nbytes} bytes from byte {start} on overlap what follows at {member.end}.", name)
     return int(start)

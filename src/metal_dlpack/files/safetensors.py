@@ -1,7 +1,7 @@
 """The header of a .safetensors file: eight bytes of length, then JSON.
 
 As strict as the `safetensors` package, whose own reader copies or wants a framework.  Stricter: a name that stands
-twice is refused, and what docs/files.md lists.
+twice is refused, and what docs/inside/files.md lists.
 
 Source: the format's description in the README of the safetensors project; its `SafeTensors::read_metadata`.
 """
@@ -64,17 +64,17 @@ def read_contents(source: Source) -> Contents:
 def read_header(source: Source) -> tuple[dict[str, Any], int]:
     head = source.read_up_to(0, LENGTH_BYTES)
     if len(head) < LENGTH_BYTES:
-        source.refuse(f"it has {len(head)} bytes, and a .safetensors file begins with 8 that tell the header's length.")
+        source.refuse(f"it has {len(head)} bytes, and a .safetensors file begins with 8 that hold the header's length.")
     length = int.from_bytes(head, "little")
     if length > MAX_HEADER:
         source.refuse(f"its header would have {length} bytes, more than the {MAX_HEADER} that the format allows.")
     if LENGTH_BYTES + length > source.size:
-        source.refuse(f"its header would have {length} bytes, and {source.size - LENGTH_BYTES} follow.")
+        source.refuse(f"its header would have {length} bytes, but only {source.size - LENGTH_BYTES} follow.")
     text = source.read_up_to(LENGTH_BYTES, length)
     try:
         header = parse_json(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        source.refuse(f"its header ({length} bytes) is not sound JSON: {str(error)[:200]}.", cause=error)
+        source.refuse(f"its header ({length} bytes) is not valid JSON: {str(error)[:200]}.", cause=error)
     if not isinstance(header, dict):
         source.refuse(f"its header is a JSON {type(header).__name__}, not an object.")
     return header, LENGTH_BYTES + length
@@ -98,7 +98,7 @@ def unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) != len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise ValueError(f"{shortened(twice)} stands twice")
+        raise ValueError(f"{shortened(twice)} occurs twice")
     return made
 
 

@@ -121,7 +121,7 @@ def read_index(source: Source) -> dict[str, Any]:
     try:
         index = parse_json(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        source.refuse(f"it is not sound JSON: {str(error)[:200]}.", cause=error)
+        source.refuse(f"it is not valid JSON: {str(error)[:200]}.", cause=error)
     if not isinstance(index, dict):
         source.refuse(f"it is a JSON {type(index).__name__}, not an object.")
     return index

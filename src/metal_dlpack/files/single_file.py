@@ -75,7 +75,7 @@ class SingleFile(ArrayFile):
         if self._mode == "r+":
             raise _core.CopyRequiredError(
                 f"open: {self.path}: tensor {shortened(info.name)} begins at byte {info.offset}, and {info.dtype.name} "
-                f"wants a multiple of {info.dtype.alignment}: it must be copied, and writes to a copy do not reach "
+                f"requires a multiple of {info.dtype.alignment}: it must be copied, and writes to a copy do not reach "
                 f"the file; open it with mode='r' or 'c'."
             )
         return self._memory.copy(info.offset, info.offset + info.nbytes)

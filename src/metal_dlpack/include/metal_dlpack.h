@@ -12,9 +12,9 @@
  *         return NULL;
  *     }
  *
- * Ownership: *owned (+1)*: the caller must let it go.  *borrowed until X*: valid so long,
- *            never let go. *steals*: the callee owns the argument from the call on, also where
- *            the call fails.
+ * Ownership: *owned (+1)*: the caller must release it.  *borrowed until X*: valid until then,
+ *            never released by the caller.  *steals*: the callee owns the argument from the call
+ *            on, even if the call fails.
  * Threads:   every function needs the GIL (an attached thread).  Those marked [waits] release
  *            it while they allocate, copy or wait for the GPU: other threads run meanwhile.
  * Failure:   NULL or -1 with one Python exception set, a full sentence; nothing is left
@@ -60,9 +60,9 @@ typedef struct metal_dlpack_dtype {
 #define METAL_DLPACK_PRIVATE 3
 
 /* An Array as numbers.  Every pointer is borrowed until the Array dies: an Array never changes
- * its shape, nor lets its buffer be closed. */
+ * its shape, and its buffer cannot be closed. */
 typedef struct metal_dlpack_view {
-    void *handle; /* the id<MTLBuffer>; NULL where the buffer has no bytes */
+    void *handle; /* the id<MTLBuffer>; NULL if the buffer has no bytes */
     /* CPU address of element 0, byte_offset included; NULL for private storage and where there
      * are no items.  To read or write there use array_begin. */
     void *address;
@@ -73,7 +73,7 @@ typedef struct metal_dlpack_view {
     const int64_t *strides; /* ndim strides in items, also negative ones; never NULL */
     int32_t ndim;           /* 0 to 64 */
     int32_t storage;        /* METAL_DLPACK_SHARED, _MANAGED or _PRIVATE */
-    /* 1: nothing may be written through this Array, by the GPU neither */
+    /* 1: nothing may be written through this Array, not even by the GPU */
     int32_t is_readonly;
     metal_dlpack_dtype dtype;
     /* 1: each item of less than a byte has a byte of its own; 0: they are packed, the first one
@@ -83,9 +83,9 @@ typedef struct metal_dlpack_view {
 
 /* An access by the CPU, between array_begin and array_end. */
 typedef struct metal_dlpack_access {
-    /* where element 0 is: borrowed until array_end; NULL where there are no items */
+    /* where element 0 is: borrowed until array_end; NULL if there are no items */
     void *address;
-    void *reserved[5]; /* ours */
+    void *reserved[5]; /* for metal_dlpack */
 } metal_dlpack_access;
 
 typedef struct metal_dlpack_api {

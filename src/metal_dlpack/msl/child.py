@@ -39,7 +39,7 @@ def run(command: list[str], text: str, *, seconds: float = SECONDS) -> tuple[int
         output, errors = child.communicate(text, timeout=seconds)
     except subprocess.TimeoutExpired as error:
         raise CompilerError(
-            f"The compiler of kernels ({shlex.join(command[:1])}) was stopped: it took longer than {seconds:g} s."
+            f"The kernel compiler ({shlex.join(command[:1])}) was stopped: it took longer than {seconds:g} s."
         ) from error
     finally:
         if child.poll() is None:

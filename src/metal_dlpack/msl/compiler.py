@@ -148,7 +148,7 @@ class Compiler:
         how = f"was killed by {signal_name(-code)}" if code < 0 else f"failed with exit code {code}"
         first = "; ".join(errors.strip().splitlines()[:3])
         said = f": {first}" if first else "."
-        return f"The compiler of kernels ({' '.join(self.command)}, clang {self.version}) {how}{said}"
+        return f"The kernel compiler ({' '.join(self.command)}, clang {self.version}) {how}{said}"
 
 
 def find() -> Compiler:

@@ -1,0 +1,60 @@
+"""docs/why.md: what it says of the frameworks is what happens here, with their installed versions; docs/faq.md runs."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from places import DOCS
+
+import metal_dlpack as md
+
+torch = pytest.importorskip("torch")
+jnp = pytest.importorskip("jax.numpy")
+mx = pytest.importorskip("mlx.core")
+pytestmark = pytest.mark.needs_softmetal
+
+TABLE = (DOCS / "why.md").read_text().split("## Tried here\n")[1].split("\n## ")[0]
+ROWS = re.findall(r"^\| `([^|]+)` \| ([^|]+) \|$", TABLE, re.MULTILINE)
+ABORTED, CAPSULE = "the process is aborted", "a `dltensor` capsule"
+
+
+def names():
+    x = np.arange(6, dtype="float32").reshape(2, 3)
+    r = np.zeros(3, "float32")
+    r.flags.writeable = False
+    a = md.from_dlpack(x)
+    return {"np": np, "torch": torch, "jnp": jnp, "mx": mx, "md": md, "x": x, "r": r, "a": a, "t": torch.from_dlpack(a)}
+
+
+def test_the_table_has_rows_of_each_kind():
+    assert len(ROWS) == TABLE.count("\n| `") == 17
+    assert sum(result.startswith(ABORTED) for _, result in ROWS) == 1
+
+
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+@pytest.mark.parametrize(("code", "result"), ROWS)
+def test_a_row_is_what_happens(code, result):
+    if result.startswith(ABORTED):
+        script = f"import numpy as np, torch\nx = np.zeros((2, 3), 'float32')\n{code}"
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=240, check=False)
+        assert done.returncode < 0
+    elif result.startswith(CAPSULE):
+        assert '"dltensor"' in repr(eval(code, names()))
+    elif (expected := re.match(r"`([^`]+)`", result)[1]).endswith("Error"):
+        with pytest.raises(Exception) as caught:
+            eval(code, names())
+        assert expected in [kind.__name__ for kind in type(caught.value).__mro__]
+    else:
+        assert repr(eval(code, names())) == expected
+
+
+def test_the_answers_run_top_to_bottom():
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "faq.md").read_text(), re.DOTALL)
+    assert len(blocks) == 7
+    script = "".join(blocks)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("ndarray to metal_dlpack: zero-copy\n")
+    assert "Tensor to numpy: refusal\n" in done.stdout
