@@ -6,6 +6,7 @@ The examples have one function, `scaled`, written in C and in Cython: the same t
 import gc
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from extensions import build, build_by_cmake, build_by_make, build_by_pip, copie
 from hypothesis import given
 from hypothesis import strategies as st
 from places import DOCS, EXAMPLES
+from recipes import blocks
 
 import metal_dlpack as md
 from metal_dlpack.__main__ import main
@@ -131,11 +133,33 @@ def test_the_command_line_names_the_same_folders(capsys):
 
 
 def test_the_include_flags_compile_a_module(capsys, tmp_path):
-    import shlex
-
     (flags,) = printed(capsys, "--includes")
     (tmp_path / "a.c").write_text("#include <metal_dlpack.h>\nint main(void) { return metal_dlpack_import(); }\n")
     run(tmp_path, "cc", "-fsyntax-only", "-Wall", "-Werror", *shlex.split(flags), "a.c")
+
+
+#: What docs/c_api.md leaves out: how any extension says which functions it has.
+MODULE = """
+static PyMethodDef functions[] = {{"first_item", first_item, METH_O, NULL}, {NULL, NULL, 0, NULL}};
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)exec}, {0, NULL}};
+static PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "mine", .m_methods = functions, .m_slots = slots};
+PyMODINIT_FUNC PyInit_mine(void) { return PyModuleDef_Init(&module); }
+"""
+
+
+def test_the_first_example_of_the_guide_works(capsys, tmp_path):
+    (text,) = [block.text for block in blocks("docs/c_api.md") if block.language == "c"]
+    (tmp_path / "mine.c").write_text(text + MODULE)
+    (flags,) = printed(capsys, "--includes")
+    kind = ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
+    compiler = ["cc", *kind, "-fPIC", "-Wall", "-Werror", *shlex.split(flags)]
+    run(tmp_path, *compiler, "mine.c", "-o", "mine.built.so")
+    first_item = load(tmp_path, "mine").first_item
+    assert first_item(md.asarray([2.5, 1.0], dtype="float32", storage="private")) == 2.5
+    with pytest.raises(TypeError, match="float32 is needed"):
+        first_item(md.zeros(3, "int32"))
+    with pytest.raises(TypeError, match="Array"):
+        first_item(3)
 
 
 def test_asking_for_a_folder_does_not_import_the_doctor():
@@ -201,8 +225,6 @@ def test_cmake_takes_the_versions_that_this_one_serves(tmp_path, asked, is_found
 
 @pytest.mark.needs_pkgconf
 def test_pkg_config_finds_the_headers_wherever_they_are(moved, tmp_path):
-    import shlex
-
     tool = [sys.executable, "-m", "pkgconf"]
     where = {"PKG_CONFIG_PATH": str(moved / "share" / "pkgconfig")}
     (flag,) = shlex.split(run(tmp_path, *tool, "--cflags", "metal_dlpack", **where))
