@@ -46,12 +46,18 @@ def files():
     yield {}
 
 
+def interop():
+    yield {"a": md.ones((4, 2))}
+
+
 def kernels():
     yield {"source": KERNELS}
 
 
 def kernels_arguments():
-    source = "kernel void k(device float *x, constant float &factor, uint i [[thread_position_in_grid]]) { x[i] *= factor; }"
+    source = (
+        "kernel void k(device float *x, constant float &factor, uint i [[thread_position_in_grid]]) { x[i] *= factor; }"
+    )
     yield {"k": md.kernel(source), "x": md.ones(1000)}
 
 
