@@ -4,6 +4,7 @@ A function for each page that needs one, named after it; it runs in a folder of 
 that the page's code finds; what comes after the `yield` takes back what the code has changed.
 """
 
+import pickle
 import types
 from multiprocessing import shared_memory
 from pathlib import Path
@@ -30,7 +31,7 @@ kernel void gemm(device float *x, uint i [[thread_position_in_grid]]) { x[i] *= 
 """
 
 
-def c_api():
+def c_api_build():
     from setuptools import Extension
 
     yield {"Extension": Extension, "metal_dlpack": md}
@@ -38,28 +39,26 @@ def c_api():
 
 def files():
     import numpy as np
-    import safetensors.torch
-    import torch
     from safetensors.numpy import save_file
 
-    weights = {"embed.weight": np.ones((4, 3), "float32")}
-    save_file(weights, "model.safetensors")
+    save_file({"embed.weight": np.ones((4, 3), "float32")}, "model.safetensors")
     Path("model.safetensors.index.json").write_text('{"weight_map": {"embed.weight": "model.safetensors"}}')
-    torch.save({"weight": torch.ones(2, 2)}, "model.pt")
-    yield {"arrays": {"weight": md.ones((2, 3))}, "safetensors": safetensors}
+    yield {}
 
 
 def interop():
-    from torch.utils.data._utils.collate import default_collate_fn_map
-
-    known = dict(default_collate_fn_map)
     yield {"a": md.ones((4, 2))}
-    default_collate_fn_map.clear()
-    default_collate_fn_map.update(known)
 
 
 def kernels():
     yield {"source": KERNELS}
+
+
+def kernels_arguments():
+    source = (
+        "kernel void k(device float *x, constant float &factor, uint i [[thread_position_in_grid]]) { x[i] *= factor; }"
+    )
+    yield {"k": md.kernel(source), "x": md.ones(1000)}
 
 
 def processes():
@@ -71,7 +70,7 @@ def processes():
             super().__init__(*arguments, **keywords)
             made.append(self)
 
-    given = {"a": md.ones(3), "total": len}
+    given = {"a": md.ones(3), "pickle": pickle, "total": len}
     original, shared_memory.SharedMemory = shared_memory.SharedMemory, Remembered
     given["name"] = Remembered(create=True, size=4 * 1024).name
     yield given
@@ -82,11 +81,28 @@ def processes():
         memory.unlink()
 
 
+def saving():
+    import safetensors.torch
+    import torch
+
+    torch.save({"weight": torch.ones(2, 2)}, "model.pt")
+    yield {"arrays": {"weight": md.ones((2, 3))}, "safetensors": safetensors}
+
+
 def synchronisation():
-    """As a Mac has them where there is one: elsewhere torch carries tensors, and MLX copies the host's."""
+    """torch's tensor as its builds for Linux have it: carried."""
     import torch
 
     tensor = torch.from_dlpack(md.ones(4))
     framework = types.SimpleNamespace(Tensor=type("Tensor", (), {}), synchronize=lambda: None)
-    yield {"x": tensor, "model": lambda x: x, "its": framework, "a": md.ones(4).host}
+    yield {"x": tensor, "model": lambda x: x, "its": framework, "a": md.ones(4)}
     md.register_sync(framework.Tensor, None)
+
+
+def torch_data():
+    from torch.utils.data._utils.collate import default_collate_fn_map
+
+    known = dict(default_collate_fn_map)
+    yield {"a": md.ones((4, 2))}
+    default_collate_fn_map.clear()
+    default_collate_fn_map.update(known)
