@@ -102,7 +102,7 @@ def test_a_device_of_torch_is_taken_by_its_name():
     torch = pytest.importorskip("torch")
     assert md.zeros(2, device=torch.device("mps")).device is md.default_device()
     assert md.zeros(2, device=torch.device("mps", 0)).device is md.default_device()
-    with pytest.raises(ValueError, match="no device 'cpu'"):
+    with pytest.raises(ValueError, match="'cpu' is not a Metal device"):
         md.zeros(2, device=torch.device("cpu"))
 
 
@@ -253,7 +253,10 @@ def test_arrays_of_ml_dtypes_are_shared():
 
 @pytest.mark.parametrize("thing", [None, {}, "abc", 2**70, ["a", 1], len, np.datetime64("2026-01-01")], ids=repr)
 def test_what_is_not_made_of_numbers_is_refused(thing):
-    with pytest.raises(TypeError, match=rf"^asarray: \S*{type(thing).__name__} \(.*give a number"):
+    with pytest.raises(
+        TypeError,
+        match=rf"^asarray: \S*{type(thing).__name__} (\(|cannot be converted: NumPy gives it ).*give a number",
+    ):
         md.asarray(thing)
 
 
