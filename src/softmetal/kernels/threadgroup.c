@@ -269,26 +269,20 @@ let_others_run(soft_threadgroup *group)
 
 /* ---- what runs on a fiber ---- */
 
+/* Row by row; the checker wants to know whose turn it is. */
 SOFT_ON_FIBER static void
-run_group_by_rows(soft_threadgroup *group, soft_thread *thread)
+run_group(soft_threadgroup *group, soft_thread *thread)
 {
     const soft_u32 *size = group->placement.size;
     for (soft_u32 row = 0; row < size[1] * size[2]; row++) {
         soft_placement_of(&group->placement, row * size[0], thread);
+        if (group->run->is_checked) {
+            tell_checker(group, size[0]);
+        }
         group->run->image->run_row(thread, size[0]);
-    }
-}
-
-/* The checker wants to know whose turn it is. */
-SOFT_ON_FIBER static void
-run_group_checked(soft_threadgroup *group, soft_thread *thread)
-{
-    const soft_u32 *size = group->placement.size;
-    for (soft_u32 row = 0; row < size[1] * size[2]; row++) {
-        soft_placement_of(&group->placement, row * size[0], thread);
-        tell_checker(group, size[0]);
-        group->run->image->run_row(thread, size[0]);
-        soft_check_return();
+        if (group->run->is_checked) {
+            soft_check_return();
+        }
     }
 }
 
@@ -297,7 +291,7 @@ SOFT_ON_FIBER static void
 run_straight(soft_threadgroup *group, soft_thread *thread)
 {
     while (next_group(group)) {
-        (group->run->is_checked ? run_group_checked : run_group_by_rows)(group, thread);
+        run_group(group, thread);
     }
 }
 
