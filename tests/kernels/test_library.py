@@ -135,6 +135,21 @@ def test_a_kernel_outlives_its_library():
     assert run(kernel)[0] == 1
 
 
+@pytest.mark.needs_softmetal
+def test_ctrl_c_while_it_compiles_is_raised(monkeypatch):
+    class Child:
+        def __del__(self):
+            """Python code, in which a signal would be handled, and its exception be lost."""
+
+    def interrupted(*_):
+        _child = Child()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("metal_dlpack.msl.for_softmetal.functions", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        md.Library("kernel void f() {}")
+
+
 @pytest.mark.parametrize("math", ["fast", "relaxed", "safe"])
 def test_each_math_compiles(math):
     assert run(md.kernel(METAL + "kernel void f(device float *x) { x[0] = exp(0.0f); }", math=math))[0] == 1
