@@ -158,7 +158,7 @@ def test_each_math_compiles(math):
 @pytest.mark.parametrize(
     ("arguments", "error", "sentence"),
     [
-        ({"source": 1}, TypeError, "Library: source"),
+        ({"source": 1}, TypeError, "Library: source must be a str, not int"),
         ({"source": b"kernel"}, TypeError, "Library: source"),
         ({"source": "a\0b"}, ValueError, "null"),
         ({"math": "quick"}, ValueError, "math must be 'fast', 'relaxed' or 'safe', not 'quick'"),
@@ -166,6 +166,8 @@ def test_each_math_compiles(math):
         ({"device": "metal:9"}, ValueError, "there is no device 'metal:9'"),
         ({"name": 1}, TypeError, "name must be a str, not int"),
         ({"name": 'a"b'}, ValueError, "has quotes"),
+        ({"name": ""}, ValueError, "name '' is no name that compilers show"),
+        ({"name": "<stdin>"}, ValueError, "name '<stdin>' is no name that compilers show"),
         ({"defines": {"1x": 1}}, ValueError, "'1x' in defines is not the name of a macro"),
         (
             {"defines": {"X": [1]}},
@@ -180,6 +182,14 @@ def test_each_math_compiles(math):
 def test_other_arguments_are_refused(arguments, error, sentence):
     with pytest.raises(error, match=sentence):
         md.Library(**{"source": TWO, **arguments})
+
+
+@pytest.mark.parametrize("name", ["<string>", "softmetal_kernels.metal", "a b.metal"])
+def test_a_source_has_any_name(name):
+    assert md.Library("kernel void f() {}", name=name).kernels == ("f",)
+    with pytest.raises(md.CompileError) as caught:
+        md.Library("kernel void f() { oops; }", name=name)
+    assert (caught.value.filename, caught.value.lineno) == (name, 1)
 
 
 def test_the_defines_are_macros_of_the_source():
