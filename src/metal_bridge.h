@@ -278,6 +278,7 @@ typedef struct bridge_argument {
     bridge_buffer *buffer; /* NULL: bytes, or threadgroup memory */
     size_t offset_bytes;   /* of the buffer */
     const void *bytes;
+    bool is_empty; /* `bytes` are there since Metal wants some: the kernel may touch none */
     /* of `bytes`, of threadgroup memory; of a buffer: what the kernel may touch from the offset
      * on, 0 for all of it (only the software Metal's checker asks) */
     size_t nbytes;

@@ -1330,7 +1330,20 @@ set_buffer(id<MTLComputeCommandEncoder> encoder, const bridge_argument *argument
                 offset:argument->offset_bytes
                atIndex:argument->index];
 #ifndef __APPLE__
-    softmetal_note_view(encoder, argument->index, argument->nbytes);
+    if (argument->nbytes != 0) {
+        softmetal_note_view(encoder, argument->index, argument->nbytes);
+    }
+#endif
+}
+
+static void
+set_bytes(id<MTLComputeCommandEncoder> encoder, const bridge_argument *argument)
+{
+    [encoder setBytes:argument->bytes length:argument->nbytes atIndex:argument->index];
+#ifndef __APPLE__
+    if (argument->is_empty) {
+        softmetal_note_view(encoder, argument->index, 0);
+    }
 #endif
 }
 
@@ -1346,7 +1359,7 @@ set_arguments(id<MTLComputeCommandEncoder> encoder, const bridge_argument *argum
             set_buffer(encoder, argument);
         }
         else {
-            [encoder setBytes:argument->bytes length:argument->nbytes atIndex:argument->index];
+            set_bytes(encoder, argument);
         }
     }
 }

@@ -174,17 +174,27 @@ reach_of(const ArrayObject *array)
     return is_known ? (size_t)high : 0;
 }
 
+/* For an Array without items, which may have no buffer.  Metal wants something bound, of the size
+ * of what the parameter points at. */
+static void
+bind_nothing(const binding *to, bridge_argument *argument)
+{
+    static const char nothing[MOST_BYTES];
+    size_t nbytes = to->parameter->nbytes;
+    argument->bytes = nothing;
+    argument->is_empty = true;
+    argument->nbytes = nbytes == 0 ? 1 : nbytes < MOST_BYTES ? nbytes : MOST_BYTES;
+}
+
 static int
 bind_items(const binding *to, const ArrayObject *array)
 {
-    static const char nothing[16];
     kernel_call *call = to->call;
     metal_storage *storage = array_storage(array);
     bridge_argument *argument = &call->arguments[call->argument_count++];
     *argument = (bridge_argument){.index = to->parameter->index};
-    if (array->nitems == 0) { /* Metal wants something bound, and there may be no buffer */
-        argument->bytes = nothing;
-        argument->nbytes = sizeof nothing;
+    if (array->nitems == 0) {
+        bind_nothing(to, argument);
         return 0;
     }
     argument->buffer = storage->handle;

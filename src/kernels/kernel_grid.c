@@ -92,6 +92,19 @@ choose_keyword(const kernel_call *call)
     return found;
 }
 
+/* Not several numbers, whatever holds them. */
+static int
+check_n(const kernel_call *call)
+{
+    PyObject *n = call->launch[LAUNCH_n];
+    if (PyIndex_Check(n) || !PySequence_Check(n)) {
+        return 0; /* or no number at all: read_extents says so */
+    }
+    PyErr_Format(PyExc_TypeError, "%s: n is one number; give threads=%R.",
+                 call->kernel->function, n);
+    return -1;
+}
+
 /* Threads are counted in 32 bits along each axis, however they are asked for. */
 static int
 check_groups(const kernel_call *call, const bridge_grid *grid)
@@ -113,14 +126,9 @@ kernel_call_read_grid(const kernel_call *call, bridge_grid *out)
 {
     static const char *const names[] = {"n", "threads", "groups"};
     int keyword = choose_keyword(call);
-    if (keyword < 0 ||
+    if (keyword < 0 || (keyword == LAUNCH_n && check_n(call) < 0) ||
         read_extents(call, names[keyword], call->launch[keyword], out->size) < 0 ||
         read_group(call, out->group) < 0) {
-        return -1;
-    }
-    if (keyword == LAUNCH_n && PyTuple_Check(call->launch[keyword])) {
-        PyErr_Format(PyExc_TypeError, "%s: n is one number; give threads=%R.",
-                     call->kernel->function, call->launch[keyword]);
         return -1;
     }
     out->is_groups = keyword == LAUNCH_groups;

@@ -58,6 +58,12 @@ pack_scalar(const char *where, const metal_type *type, PyObject *value, char *by
         return -1;
     }
     if (element_pack(where, scalar, value, bytes) < 0) {
+        bool is_huge = type->scalar.code != kDLInt && type->scalar.code != kDLUInt &&
+                       PyLong_Check(value) && PyErr_ExceptionMatches(PyExc_OverflowError);
+        if (is_huge) { /* for a double: Python says so, and not where */
+            PyErr_Format(PyExc_OverflowError, "%s: the int is too large for %s.", where,
+                         type->scalar_name);
+        }
         return -1;
     }
     return is_infinite(scalar, bytes) ? refuse_infinity(where, type, value) : 0;

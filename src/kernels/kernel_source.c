@@ -76,6 +76,10 @@ static PyObject *
 compose_source(const kernel_source *request)
 {
     const char *unused;
+    if (!PyUnicode_Check(request->source)) {
+        return PyErr_Format(PyExc_TypeError, "%s: source must be a str, not %.100s.",
+                            request->function, Py_TYPE(request->source)->tp_name);
+    }
     if (args_text(request->function, "source", request->source, &unused) < 0) {
         return NULL;
     }

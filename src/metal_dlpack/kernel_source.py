@@ -17,6 +17,8 @@ from typing import Any
 __all__ = ["compose"]
 
 DEFAULT_NAME = "program_source"
+#: Clang's own, under which a source would not be known as the user's.
+_TAKEN_NAMES = {"", "-", "<stdin>", "<built-in>", "<command line>", "<scratch space>"}
 
 
 def compose(source: str, options: tuple[Any, Any, Any]) -> str:
@@ -27,6 +29,8 @@ def compose(source: str, options: tuple[Any, Any, Any]) -> str:
     shown = DEFAULT_NAME if name is None else name
     if '"' in shown or "\\" in shown or not shown.isprintable():
         raise ValueError(f"Library: name {shown!r} has quotes, backslashes or control characters.")
+    if shown in _TAKEN_NAMES:
+        raise ValueError(f"Library: name {shown!r} is no name that compilers show in errors; give another one.")
     macros = "".join(_define(key, value) for key, value in _items(defines))
     text = Expansion(_folders(include)).expand(source, shown)
     return text if not macros and shown == DEFAULT_NAME else f'{macros}#line 1 "{shown}"\n{text}'

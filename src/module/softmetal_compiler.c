@@ -53,10 +53,7 @@ fail_by_exception(soft_compile_error *error)
     PyObject *text = PyObject_Repr(value);
     const char *utf8 = text == NULL ? NULL : PyUnicode_AsUTF8(text);
     *error = (soft_compile_error){ERROR_INTERNAL, NULL};
-    if (is_interrupt) {
-        PyErr_SetInterrupt();
-    }
-    else {
+    if (!is_interrupt) {
         fail(error, ERROR_INTERNAL, utf8 == NULL ? "The compiler failed." : utf8);
     }
     PyErr_Clear();
@@ -64,6 +61,9 @@ fail_by_exception(soft_compile_error *error)
     Py_XDECREF(type);
     Py_XDECREF(value);
     Py_XDECREF(traceback);
+    if (is_interrupt) {
+        PyErr_SetInterrupt(); /* last: the frames' finalizers run Python, and would lose it */
+    }
 }
 
 /* What stands behind the 0 of an answer: owned (+1).  NULL: `*error` is filled.  Steals `answer`. */

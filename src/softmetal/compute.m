@@ -287,7 +287,7 @@ softmetal_note_view(const void *encoder, unsigned index, size_t nbytes)
 {
     soft_dispatch *dispatch = ((const SoftMetalComputeEncoder *)encoder)->_dispatch;
     if (index < (unsigned)dispatch->count) {
-        dispatch->arguments[index].nbytes = nbytes;
+        dispatch->arguments[index].view_nbytes = nbytes;
     }
 }
 

@@ -123,7 +123,7 @@ soft_dispatch_clear_argument(soft_dispatch *dispatch, size_t index)
 {
     soft_argument *argument = &dispatch->arguments[index];
     free(argument->bytes);
-    *argument = (soft_argument){0};
+    *argument = (soft_argument){.view_nbytes = SIZE_MAX};
     dispatch->count = dispatch->count > (int)index ? dispatch->count : (int)index + 1;
     return argument;
 }
@@ -140,7 +140,8 @@ soft_argument_set_bytes(soft_argument *argument, const void *bytes, size_t nbyte
         return false;
     }
     memcpy(copy, bytes, nbytes);
-    *argument = (soft_argument){.bytes = copy, .nbytes = nbytes};
+    argument->bytes = copy;
+    argument->nbytes = nbytes;
     return true;
 }
 
@@ -195,11 +196,9 @@ address_of(const soft_argument *argument)
 static size_t
 extent_of(const soft_argument *argument)
 {
-    if (argument->storage == NULL) {
-        return argument->nbytes;
-    }
-    size_t most = argument->storage->nbytes - argument->offset;
-    return argument->nbytes != 0 && argument->nbytes < most ? argument->nbytes : most;
+    size_t most = argument->storage == NULL ? argument->nbytes
+                                            : argument->storage->nbytes - argument->offset;
+    return argument->view_nbytes < most ? argument->view_nbytes : most;
 }
 
 static bool

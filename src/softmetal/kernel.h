@@ -29,8 +29,9 @@ typedef struct soft_kernel {
 typedef struct soft_argument {
     soft_storage *storage; /* borrowed from the program's `bound`; NULL: bytes, or nothing */
     size_t offset;
-    size_t nbytes; /* of the bytes; of the part of the storage that was meant; 0: to its end */
-    void *bytes;   /* owned */
+    void *bytes;        /* owned */
+    size_t nbytes;      /* of the bytes */
+    size_t view_nbytes; /* what was meant from the offset on; SIZE_MAX: all that there is */
 } soft_argument;
 
 typedef struct soft_dispatch {

@@ -47,8 +47,8 @@ typedef void softmetal_kernel(void *const *arguments, const size_t grid[3]);
  * are 256 already. */
 int softmetal_register_kernel(const char *name, softmetal_kernel *run, unsigned written);
 
-/* Of the buffer that was bound last at this index of an id<MTLComputeCommandEncoder>, a kernel is
- * to touch `nbytes` from the offset on; 0: all.  Metal has no such call: the checker looks. */
+/* Of what was bound last at this index of an id<MTLComputeCommandEncoder>, a kernel is to touch
+ * `nbytes` from the offset on, and no more.  Metal has no such call: the checker looks. */
 void softmetal_note_view(const void *encoder, unsigned index, size_t nbytes);
 
 /* How many bytes one blit moves at most, a multiple of 8: SOFTMETAL_BLIT_LIMIT. */

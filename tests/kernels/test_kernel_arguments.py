@@ -274,7 +274,7 @@ def test_a_real_number_is_rounded_once_and_does_not_overflow(name, dtype):
     ):
         assert kept(name, value, dtype) == float(kind(float(value)))
     assert np.isnan(kept(name, float("nan"), dtype))
-    for value in (1e39, -1e300, 10**40):
+    for value in (1e39, -1e300, 10**40, -(10**400), 10**5000):
         with pytest.raises(OverflowError, match=f"argument 'value': .* (is too large for {name}|does not fit)"):
             kept(name, value, dtype)
 

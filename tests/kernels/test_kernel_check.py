@@ -492,6 +492,13 @@ def test_a_wild_access_does_not_happen(body, words, reports_of):
     assert words in text
 
 
+@pytest.mark.parametrize(("body", "verb"), [("*out = x[0];", "reads"), ("x[0] = 1; *out = 1;", "writes")])
+def test_an_array_without_items_has_nothing_to_touch(body, verb, reports_of):
+    source = f"{METAL}kernel void f(device float *x, device float *out) {{ {body} }}"
+    text, _ = reports_of(source, [md.zeros(0), md.zeros(1)], n=1)
+    assert f"f: a thread {verb} outside its memory: bytes 0 to 3 of buffer 0 (x), which has 0 bytes" in text
+
+
 def test_handlers_of_signals_are_given_back(reports_of):
     import signal
 

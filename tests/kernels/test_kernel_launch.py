@@ -91,6 +91,8 @@ def test_a_group_of_the_default_size_suits_the_kernel(where):
         ({"n": 4, "groups": 1, "group": 4}, TypeError, "the number of threads is given twice"),
         ({"groups": 4}, TypeError, "groups= counts threadgroups; give the threads of each by group="),
         ({"n": (4, 2)}, TypeError, r"n is one number; give threads=\(4, 2\)"),
+        ({"n": [4, 2]}, TypeError, r"n is one number; give threads=\[4, 2\]"),
+        ({"n": [4]}, TypeError, r"n is one number; give threads=\[4\]"),
         ({"n": -1}, ValueError, r"n \(-1\) is not within 0"),
         ({"n": 2**32}, ValueError, r"n \(4294967296\) is not within 0 to"),
         ({"n": 1.5}, TypeError, "n"),

@@ -135,6 +135,21 @@ def test_a_kernel_outlives_its_library():
     assert run(kernel)[0] == 1
 
 
+@pytest.mark.needs_softmetal
+def test_ctrl_c_while_it_compiles_is_raised(monkeypatch):
+    class Child:
+        def __del__(self):
+            """Python code, in which a signal would be handled, and its exception be lost."""
+
+    def interrupted(*_):
+        _child = Child()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("metal_dlpack.msl.for_softmetal.functions", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        md.Library("kernel void f() {}")
+
+
 @pytest.mark.parametrize("math", ["fast", "relaxed", "safe"])
 def test_each_math_compiles(math):
     assert run(md.kernel(METAL + "kernel void f(device float *x) { x[0] = exp(0.0f); }", math=math))[0] == 1
@@ -143,7 +158,7 @@ def test_each_math_compiles(math):
 @pytest.mark.parametrize(
     ("arguments", "error", "sentence"),
     [
-        ({"source": 1}, TypeError, "Library: source"),
+        ({"source": 1}, TypeError, "Library: source must be a str, not int"),
         ({"source": b"kernel"}, TypeError, "Library: source"),
         ({"source": "a\0b"}, ValueError, "null"),
         ({"math": "quick"}, ValueError, "math must be 'fast', 'relaxed' or 'safe', not 'quick'"),
@@ -151,6 +166,8 @@ def test_each_math_compiles(math):
         ({"device": "metal:9"}, ValueError, "there is no device 'metal:9'"),
         ({"name": 1}, TypeError, "name must be a str, not int"),
         ({"name": 'a"b'}, ValueError, "has quotes"),
+        ({"name": ""}, ValueError, "name '' is no name that compilers show"),
+        ({"name": "<stdin>"}, ValueError, "name '<stdin>' is no name that compilers show"),
         ({"defines": {"1x": 1}}, ValueError, "'1x' in defines is not the name of a macro"),
         (
             {"defines": {"X": [1]}},
@@ -165,6 +182,14 @@ def test_each_math_compiles(math):
 def test_other_arguments_are_refused(arguments, error, sentence):
     with pytest.raises(error, match=sentence):
         md.Library(**{"source": TWO, **arguments})
+
+
+@pytest.mark.parametrize("name", ["<string>", "softmetal_kernels.metal", "a b.metal"])
+def test_a_source_has_any_name(name):
+    assert md.Library("kernel void f() {}", name=name).kernels == ("f",)
+    with pytest.raises(md.CompileError) as caught:
+        md.Library("kernel void f() { oops; }", name=name)
+    assert (caught.value.filename, caught.value.lineno) == (name, 1)
 
 
 def test_the_defines_are_macros_of_the_source():

@@ -18,6 +18,8 @@ from .errors import PROGRAM
 Lines = Mapping[tuple[str, int], str]
 
 _OUR_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
+#: What clang calls text that is in no file; no source may have such a name (kernel_source.py).
+_NO_FILES = {"-", "<stdin>", "<built-in>", "<command line>", "<scratch space>"}
 
 _HEADER = re.compile(
     r"^(?P<file>.+?):(?P<line>\d+):(?P<column>\d+): (?P<kind>(?:fatal )?error|warning|note): (?P<text>.*)$"
@@ -109,8 +111,8 @@ def metal_names(text: str) -> str:
 
 
 def is_ours(file: str) -> bool:
-    """True for what the user did not write: the shim, by its full path, and what the translator added."""
-    return file.startswith((_OUR_FOLDER, "<", "softmetal")) or file == "-"
+    """True for what the user did not write: the shim, by its full path, and what the compiler added."""
+    return file.startswith(_OUR_FOLDER) or file in _NO_FILES
 
 
 def _parse(output: str) -> Iterator[Diagnostic]:
