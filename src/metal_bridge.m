@@ -1323,27 +1323,17 @@ choose_group(id<MTLComputePipelineState> kernel, const size_t grid[3])
     return (MTLSize){width, height, at_most(grid[2], depth)};
 }
 
+/* To the checker: how many bytes the kernel may touch. */
 static void
-set_buffer(id<MTLComputeCommandEncoder> encoder, const bridge_argument *argument)
+note_view(id<MTLComputeCommandEncoder> encoder, const bridge_argument *argument)
 {
-    [encoder setBuffer:buffer_object(argument->buffer)
-                offset:argument->offset_bytes
-               atIndex:argument->index];
 #ifndef __APPLE__
-    if (argument->nbytes != 0) {
-        softmetal_note_view(encoder, argument->index, argument->nbytes);
+    if (argument->is_empty || argument->nbytes != 0) {
+        softmetal_note_view(encoder, argument->index,
+                            argument->is_empty ? 0 : argument->nbytes);
     }
-#endif
-}
-
-static void
-set_bytes(id<MTLComputeCommandEncoder> encoder, const bridge_argument *argument)
-{
-    [encoder setBytes:argument->bytes length:argument->nbytes atIndex:argument->index];
-#ifndef __APPLE__
-    if (argument->is_empty) {
-        softmetal_note_view(encoder, argument->index, 0);
-    }
+#else
+    (void)encoder, (void)argument;
 #endif
 }
 
@@ -1356,10 +1346,14 @@ set_arguments(id<MTLComputeCommandEncoder> encoder, const bridge_argument *argum
             [encoder setThreadgroupMemoryLength:argument->nbytes atIndex:argument->index];
         }
         else if (argument->buffer != NULL) {
-            set_buffer(encoder, argument);
+            [encoder setBuffer:buffer_object(argument->buffer)
+                        offset:argument->offset_bytes
+                       atIndex:argument->index];
+            note_view(encoder, argument);
         }
         else {
-            set_bytes(encoder, argument);
+            [encoder setBytes:argument->bytes length:argument->nbytes atIndex:argument->index];
+            note_view(encoder, argument);
         }
     }
 }

@@ -1,6 +1,7 @@
 /* kernel_arguments.c: binds the objects of a call to a kernel's parameters.
  *
- * Owns:    what it puts among `kept`: Arrays over other frameworks' tensors, copies of bytes.
+ * Owns:    what it puts among `kept`: Arrays over other frameworks' tensors, copies of bytes; and
+ *          among `rooms`: buffers that stand for Arrays without items.
  * Calls:   asarray.h for tensors of others, kernel_numbers.h for numbers.
  * Threads: the GIL is held; a tensor's own code can run.
  * Rule:    nothing is copied but numbers and structs, and nothing that a kernel could read
@@ -13,6 +14,7 @@
 #include "exchange/dlpack_producer.h"
 #include "kernels/kernel_call.h"
 #include "python/args.h"
+#include "python/errors.h"
 
 #define MOST_BYTES 4096 /* SPEC setBytes:length:atIndex: */
 
@@ -174,16 +176,39 @@ reach_of(const ArrayObject *array)
     return is_known ? (size_t)high : 0;
 }
 
+/* A buffer where nobody looks: Metal's validation refuses bytes where the kernel may write.
+ * -1 with MemoryError or MetalError. */
+static int
+bind_room(const binding *to, size_t nbytes, bridge_argument *argument)
+{
+    kernel_call *call = to->call;
+    const device_record *device = call->kernel->device;
+    metal_storage *room;
+    bridge_status status = storage_new(device, nbytes, BRIDGE_SHARED, &room);
+    if (status != BRIDGE_OK) {
+        (void)errors_no_buffer(call->state, call->kernel->function, status, device, nbytes);
+        return -1;
+    }
+    call->rooms[call->room_count++] = room;
+    argument->buffer = room->handle;
+    add_operand(call, room, true);
+    return 0;
+}
+
 /* For an Array without items, which may have no buffer.  Metal wants something bound, of the size
  * of what the parameter points at. */
-static void
+static int
 bind_nothing(const binding *to, bridge_argument *argument)
 {
     static const char nothing[MOST_BYTES];
-    size_t nbytes = to->parameter->nbytes;
-    argument->bytes = nothing;
+    size_t nbytes = to->parameter->nbytes == 0 ? 1 : to->parameter->nbytes;
     argument->is_empty = true;
-    argument->nbytes = nbytes == 0 ? 1 : nbytes < MOST_BYTES ? nbytes : MOST_BYTES;
+    if (to->parameter->is_written) {
+        return bind_room(to, nbytes, argument);
+    }
+    argument->bytes = nothing;
+    argument->nbytes = nbytes < MOST_BYTES ? nbytes : MOST_BYTES;
+    return 0;
 }
 
 static int
@@ -194,8 +219,7 @@ bind_items(const binding *to, const ArrayObject *array)
     bridge_argument *argument = &call->arguments[call->argument_count++];
     *argument = (bridge_argument){.index = to->parameter->index};
     if (array->nitems == 0) {
-        bind_nothing(to, argument);
-        return 0;
+        return bind_nothing(to, argument);
     }
     argument->buffer = storage->handle;
     argument->offset_bytes = (size_t)array->byte_offset;

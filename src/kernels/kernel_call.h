@@ -7,11 +7,11 @@
  *                   │
  *                   ├─► arguments[]: what Metal binds             kernel_arguments.c
  *                   ├─► operands[]: the buffers in use            kernel_arguments.c
- *                   └─► kept[], guests[]: what lives until then   kernel_arguments.c
+ *                   └─► kept[], guests[], rooms[]: what lives till then   kernel_arguments.c
  *                         │
  *                         └─► a grid, a command buffer            kernel_launch.c
  *
- * Owns:    its stream and `kept`, until kernel_call_end.
+ * Owns:    its stream, `kept` and `rooms`, until kernel_call_end.
  * Threads: the GIL is held; released while submitting and waiting.
  * Cost:    nothing is allocated for Arrays and numbers, and nothing here is cleared that is not
  *          used.
@@ -49,12 +49,13 @@ typedef struct kernel_call {
     metal_stream *stream; /* owned (+1); NULL before kernel_call_begin */
     bool
         is_stream_named; /* by the caller: who waits for other frameworks, see kernel_launch.c */
-    int argument_count, operand_count, kept_count, guest_count;
+    int argument_count, operand_count, kept_count, room_count, guest_count;
     PyObject *launch[LAUNCH_KEYWORDS];        /* borrowed; NULL: not given */
     PyObject *values[KERNEL_MOST_PARAMETERS]; /* borrowed; NULL: not given */
     bridge_argument arguments[KERNEL_MOST_PARAMETERS];
     work_operand operands[KERNEL_MOST_BUFFERS]; /* each buffer once */
     PyObject *kept[KERNEL_MOST_BUFFERS];        /* owned */
+    metal_storage *rooms[KERNEL_MOST_BUFFERS];  /* owned (+1); for Arrays without items */
     kernel_guest guests[KERNEL_MOST_BUFFERS];
     char numbers[KERNEL_MOST_BUFFERS][KERNEL_NUMBER_MAX]; /* by parameter's place */
 } kernel_call;

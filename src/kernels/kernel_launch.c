@@ -58,7 +58,8 @@ begin_call(kernel_call *call, PyObject *kernel)
     call->kernel = kernel_cast(kernel);
     call->state = state_of(kernel);
     call->stream = NULL;
-    call->argument_count = call->operand_count = call->kept_count = call->guest_count = 0;
+    call->argument_count = call->operand_count = 0;
+    call->kept_count = call->room_count = call->guest_count = 0;
 }
 
 static void
@@ -66,6 +67,9 @@ end_call(kernel_call *call)
 {
     for (int i = 0; i < call->kept_count; i++) {
         Py_DECREF(call->kept[i]);
+    }
+    for (int i = 0; i < call->room_count; i++) {
+        storage_release(call->rooms[i]); /* the work keeps it */
     }
     stream_release(call->stream);
 }

@@ -182,6 +182,13 @@ is_argument_good(const char *method, const soft_dispatch *dispatch,
                                facts->index, facts->name);
         return NO;
     }
+    if (argument->bytes != NULL && facts->is_written) {
+        soft_validation_report(SOFT_REPORT_SET_BYTES,
+                               "-[%s]: bytes are bound at index %d to %s, which the kernel may "
+                               "write.",
+                               method, facts->index, facts->name);
+        return NO;
+    }
     if (facts->alignment != 0 && argument->offset % facts->alignment != 0) {
         soft_validation_report(SOFT_REPORT_DISPATCH,
                                "-[%s]: the offset (%zu) of the buffer at index %d is no "

@@ -470,6 +470,20 @@ REPORTS("dispatch", a_kernel_without_one_of_its_buffers)
     close_scene(scene);
 }
 
+/* SOURCE github.com/antirez/ds4/issues/37: "Read-only bytes are being bound at index 2 to a shader
+ * argument with write access enabled". */
+REPORTS("set-bytes", bytes_where_the_kernel_writes)
+{
+    struct scene scene = open_scene("add");
+    float out[4] = {0};
+    [scene.compute setBytes:out length:sizeof out atIndex:0];
+    [scene.compute setBuffer:scene.a offset:0 atIndex:1];
+    [scene.compute setBuffer:scene.a offset:0 atIndex:2];
+    dispatch(&scene, 4);
+    finish(&scene);
+    close_scene(scene);
+}
+
 REPORTS("dispatch", a_kernel_without_its_threadgroup_memory)
 {
     struct scene scene = open_scene("room");
