@@ -16,7 +16,7 @@ PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loads
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all settings bench lint format asan tsan arm64 kernels mutants instructions coverage streams model soak docs notebooks dist build clean distclean
+.PHONY: help demo test test-all settings bench lint format asan tsan arm64 kernels mutants instructions coverage streams model soak docs notebooks conformance dist build clean distclean
 
 help:
 	@echo 'make demo      what this machine can share: the doctor, then examples/share.py and a kernel'
@@ -38,6 +38,7 @@ help:
 	@echo 'make instructions  counts what each hot call executes: at most 3 % more than benchmarks/instructions.json'
 	@echo 'make docs      the site, written to build/site, and docs/inside/protocol.md'
 	@echo 'make notebooks the notebooks of examples/ in JupyterLab and Chromium, light and dark; pictures in build/notebooks'
+	@echo 'make conformance  the rules of DLPack against this package, then the scores of its peers'
 	@echo 'make dist      sdist and wheels into dist/: built, checked, installed and tried with each Python that is here'
 	@echo 'make clean     remove what was built;  make distclean: .venv as well'
 
@@ -143,6 +144,12 @@ docs: $(VENV)/docs.stamp
 
 notebooks: $(VENV)/notebooks.stamp build
 	$(PY) tools/notebooks.py $(ARGS)
+
+# Of the peers nothing is asked but that the kit can judge them.
+PEERS := numpy torch jax mlx tvm-ffi pyarrow metal_dlpack
+conformance: build
+	$(PY) -m metal_dlpack.conformance --producer metal_dlpack --consumer metal_dlpack
+	$(PY) -m metal_dlpack.conformance --scores $(PEERS:%=--producer %) $(PEERS:%=--consumer %) || [ $$? = 1 ]
 
 dist: $(VENV)/dist.stamp
 	$(PY) tools/dist.py $(ARGS)

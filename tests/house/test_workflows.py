@@ -11,6 +11,7 @@ import pytest
 from places import ROOT
 
 import metal_dlpack as md
+from metal_dlpack.conformance.libraries import LIBRARIES
 
 # GNU make, which they run, reads past a string of its own; the sanitizer is loaded into it.
 pytestmark = pytest.mark.needs_no_sanitizer
@@ -192,6 +193,13 @@ def test_the_notebooks_run_on_each_push_and_their_pictures_are_kept():
     assert [step["run"] for step in steps if "run" in step] == ["make notebooks"]
     assert steps[-1]["with"]["path"] == "build/notebooks"
     assert steps[-1]["if"] == "${{ !cancelled() }}"
+
+
+def test_the_peers_are_judged_on_each_push():
+    steps = WORKFLOWS["docs.yml"]["jobs"]["conformance"]["steps"]
+    assert [step["run"] for step in steps if "run" in step] == ["make conformance"]
+    (peers,) = re.findall(r"^PEERS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(peers.split()) == set(LIBRARIES)
 
 
 def test_a_device_that_ends_the_process_cannot_do_it():

@@ -436,7 +436,9 @@ def test_a_tensor_off_its_alignment_is_copied_once(tmp_path, monkeypatch, read_b
 
 def test_a_tensor_off_its_alignment_cannot_be_written_to_the_file(tmp_path):
     with md.open(misaligned(tmp_path), mode="r+") as file:
-        with pytest.raises(md.CopyRequiredError, match=r"tensor 'b' begins at byte .* float32 requires a multiple of 4"):
+        with pytest.raises(
+            md.CopyRequiredError, match=r"tensor 'b' begins at byte .* float32 requires a multiple of 4"
+        ):
             file["b"]
         file["a"][0] = 1
 
