@@ -133,8 +133,8 @@ refuse_missing(kernel_call *call)
         }
     }
     int result = refuse(self,
-                        is_taken ? "%U: missing %U of (%U); what has the name of a keyword of "
-                                   "the launch is given by position."
+                        is_taken ? "%U: missing %U of (%U); give by position an argument that "
+                                   "is named as a keyword of the launch."
                                  : "%U: missing %U of (%U).",
                         missing);
     Py_XDECREF(missing);

@@ -368,7 +368,8 @@ def test_a_parameter_with_the_name_of_a_launch_keyword_is_given_by_position():
     kernel(x, 7, n=2)
     assert x.tolist() == [7, 7]
     with pytest.raises(
-        TypeError, match=r"fill: missing 'n' of \(x, n\); what has the name of a keyword of the launch is given by"
+        TypeError,
+        match=r"fill: missing 'n' of \(x, n\); give by position an argument that is named as a keyword of the",
     ):
         kernel(x, n=2)
 
