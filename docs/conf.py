@@ -18,6 +18,8 @@ extensions = ["myst_parser", "sphinx.ext.autodoc"]
 
 myst_heading_anchors = 4
 
+highlight_language = "text"  # of blocks that name none: output
+
 smartquotes = False
 add_module_names = False
 autodoc_member_order = "groupwise"
