@@ -4,13 +4,14 @@
 
 Each line is the smallest of several turns, its target beside it; ours and a peer's take turns.  On the software Metal
 it is time of the processor, of children as well, so that what other processes take does not count; but two threads
-beside one need two processors that are idle.  Targets: a launch
-from Python at most 5 us of the caller's time (torch's and MLX's smallest operation on the CPU are there as a scale),
-a kernel compiled within 1 s and loaded from the cache within 50 ms, in a process that has made none before; an
-addition of 10 million float32 at most twice NumPy's time on one thread; a barrier at most 30 ns a thread; two threads
-at least 1.6 times as fast as one, where there are two processors; the checker at most 20 times slower.
+beside one need two processors that are idle.  Targets: a launch from Python at most 5 us of the caller's time (torch's
+and MLX's smallest operation on the CPU are there as a scale), a kernel compiled within 1 s and loaded from the cache
+within 50 ms, in a process that has made none before; an addition of 10 million float32 at most twice NumPy's time on
+one thread; a barrier at most 30 ns a thread; two threads at least 1.6 times as fast as one, where there are two
+processors; the checker at most 20 times slower, for each kernel of checked.metal.
 
-The last four are the software Metal's and left out on a Mac.  --check fails where a line is slow.
+Barriers, two threads and the checker are the software Metal's and left out on a Mac.  --check fails where a line is
+slow.
 """
 
 import argparse
@@ -52,22 +53,6 @@ MANDELBROT = (
         count++;
     }
     out[p.y * size.x + p.x] = count;
-}"""
-)
-MATMUL = (
-    HEAD
-    + """kernel void matmul(device float *c, device const float *a, device const float *b, constant uint &n,
-                   uint2 p [[thread_position_in_grid]], uint2 t [[thread_position_in_threadgroup]]) {
-    threadgroup float left[16][16], right[16][16];
-    float sum = 0;
-    for (uint k = 0; k < n; k += 16) {
-        left[t.y][t.x] = a[p.y * n + k + t.x];
-        right[t.y][t.x] = b[(k + t.y) * n + p.x];
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        for (uint i = 0; i < 16; i++) sum += left[t.y][i] * right[i][t.x];
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-    }
-    c[p.y * n + p.x] = sum;
 }"""
 )
 
@@ -211,14 +196,36 @@ def two_threads() -> Iterator[Line]:
 
 
 def checking() -> Iterator[Line]:
-    n = 96
-    a, b, c = (md.zeros((n, n)) for _ in range(3))
+    """The kernels of checked.metal, each beside itself unchecked: the same arguments, its first one written."""
+    rng, count, side, n = np.random.default_rng(0), 1 << 20, 1024, 96
+    items, picture = {"threads": count, "group": 256}, {"threads": (side, side), "group": (16, 16)}
+    x, y, out = (md.zeros(count) for _ in range(3))
+    old, new = md.zeros((2, side, side))
+    square = [md.zeros((n, n)) for _ in range(3)]
+    halves, others = md.zeros((2, count), dtype="float16")
+    texts = md.asarray(rng.integers(0, 256, count).astype("uint8"))
+    bins = md.zeros(256, dtype="uint32")
+    given: dict[str, tuple[list[object], dict[str, object]]] = {
+        "add": ([out, x, y], items),
+        "add_float4": ([out, x, y], {"threads": count // 4, "group": 256}),
+        "copy_bytes": ([md.zeros(count, dtype="uint8"), texts], items),
+        "saxpy_half": ([halves, others, 2.0], items),
+        "stencil": ([new, old], picture),
+        "transposition": ([new, old, side], picture),
+        "histogram": ([bins, texts], {"threads": count // 16, "group": 256}),
+        "histogram_in_device": ([bins, texts], items),
+        "softmax": ([new, old, side], {"groups": side, "group": 256}),
+        "reduction": ([md.zeros(count // 256), x], items),
+        "sorted_16": ([out, md.asarray(rng.random(count, "float32"))], {"threads": count // 16, "group": 256}),
+        "matmul": ([*square, n], {"threads": (n, n), "group": (16, 16)}),
+    }
+    source = (Path(__file__).parent / "checked.metal").read_text()
     softmetal.configure(kernel_threads=1)
 
-    def launched(is_checked: bool) -> Callable[[], object]:
+    def launched(name: str, is_checked: bool) -> Callable[[], object]:
         softmetal.configure(kernel_check=is_checked)
-        kernel = md.kernel(MATMUL)
-        call = run(kernel, c, a, b, n, threads=(n, n), group=(16, 16))
+        arguments, launch = given[name]
+        call = run(md.kernel(source, name), *arguments, **launch)
 
         def timed() -> None:
             softmetal.configure(kernel_check=is_checked)
@@ -226,9 +233,10 @@ def checking() -> Iterator[Line]:
 
         return timed
 
-    plain, checked = smallest(7, launched(False), launched(True))
+    for name in given:
+        plain, checked = smallest(20, launched(name, False), launched(name, True))
+        yield f"{name}, checked beside not", checked / plain, "times", 20, "most"
     softmetal.configure(kernel_check=None)
-    yield "the checker, beside the same unchecked", checked / plain, "times", 20, "most"
 
 
 PARTS = [launches, compiling, additions]

@@ -74,7 +74,7 @@ def test_a_source_distribution_has_all_that_is_compiled(sdist):
         "docs/*.md",
         "docs/inside/*.*",
         "examples/**/*.*",
-        "benchmarks/*.py",
+        "benchmarks/*.*",
         "tools/*",
         ".ci/run",
         ".github/workflows/*",

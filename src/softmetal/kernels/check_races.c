@@ -200,19 +200,26 @@ soft_race_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t
         return;
     }
     size_t number = from >> shadow->shift;
+    soft_cell *cell = soft_shadow_cell(shadow, number);
     bool is_write = (how & SOFT_ACCESS_WRITE) != 0;
     if (range->memory == SOFT_THREADGROUP_MEMORY && (!is_write || how & SOFT_ACCESS_READ) &&
-        is_unwritten(check, soft_shadow_cell(shadow, number))) {
+        is_unwritten(check, cell)) {
         report_unwritten(check, range, at, now);
     }
-    for (uintptr_t end = at + nbytes; at < end; at += grain, number++) {
-        soft_cell *cell = soft_shadow_cell(shadow, number);
+    uintptr_t end = at + nbytes;
+    while (true) {
         if (is_write) {
             touch_write(check, range, cell, at, end - at, now);
         }
         else {
             touch_read(check, range, cell, at, now);
         }
+        at += grain;
+        if (at >= end) {
+            break;
+        }
+        number += 1;
+        cell = soft_shadow_cell(shadow, number);
     }
 }
 

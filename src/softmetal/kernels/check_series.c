@@ -2,7 +2,7 @@
  *
  * Owns:    nothing.
  * Calls:   check_races.h.
- * Threads: the OS thread that series the launch.
+ * Threads: the OS thread that runs the launch.
  */
 #include "softmetal/kernels/check_series.h"
 
@@ -108,8 +108,7 @@ static soft_u32
 count_threads(soft_check *check, const soft_series *asked, soft_site *site)
 {
     soft_u32 left = check->row_end - check->watch->thread;
-    if (left < SHORTEST || asked->how & SOFT_ACCESS_ATOMIC ||
-        asked->range->memory != SOFT_DEVICE_MEMORY) {
+    if (left < SHORTEST || asked->how & SOFT_ACCESS_ATOMIC) {
         return 1;
     }
     if (site->idle > 0) {
@@ -151,9 +150,10 @@ may_wait(const soft_check *check, const soft_series *asked, const soft_site *sit
                               asked->count, asked->first);
 }
 
-SOFT_ON_FIBER void
-soft_series_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
-                  soft_u32 how, soft_site *site)
+/* noinline: what is not of a device's memory needs none of its registers. */
+SOFT_ON_FIBER static __attribute__((noinline)) void
+touch_device(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
+             soft_u32 how, soft_site *site)
 {
     soft_series asked = {
         .range = range,
@@ -174,5 +174,17 @@ soft_series_touch(soft_check *check, const soft_range *range, uintptr_t at, size
     }
     if (how & SOFT_ACCESS_WRITE) {
         site->wrote = check->era;
+    }
+}
+
+SOFT_ON_FIBER void
+soft_series_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
+                  soft_u32 how, soft_site *site)
+{
+    if (range->memory == SOFT_DEVICE_MEMORY) {
+        touch_device(check, range, at, nbytes, how, site);
+    }
+    else { /* mostly of kernels whose threads wait: no row of them is run at once */
+        soft_race_touch(check, range, at, nbytes, how, mark_of(check, how, site));
     }
 }

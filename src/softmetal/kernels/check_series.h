@@ -11,7 +11,7 @@
  *
  * Owns:    the series of check->series, from their first access until they are judged.
  * Calls:   check_races.h.
- * Threads: the OS thread that series the launch.
+ * Threads: the OS thread that runs the launch.
  */
 #ifndef SOFT_CHECK_SERIES_H
 #define SOFT_CHECK_SERIES_H

@@ -1,7 +1,7 @@
 /* check_state.h: one checked launch: what the files of the checker share.
  *
  *     check.h            the calls of the run time; what an access is part of
- *       │  check_series.h      accesses that are looked at together
+ *       │  check_series.h    accesses that are looked at together
  *       │  check_memory.h    which memory is the kernel's: views, threadgroup memory
  *       │  check_races.h     an access against what the shadow remembers
  *       │  check_barriers.h  who waits where
