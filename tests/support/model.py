@@ -66,7 +66,8 @@ def numpy_type(name: str) -> np.dtype:
 
 def numbers(draw: random.Random, shape, dtype: np.dtype) -> np.ndarray:
     chosen = np.array([draw.choice((1, 2, 4)) for _ in range(int(np.prod(shape)))]).reshape(shape)
-    return (chosen % 2 if dtype.name in ("int2", "bool") else chosen).astype(dtype)
+    few = np.asarray(chosen % 2 if dtype.name in ("int2", "bool") else chosen)  # arithmetic on no axes gives a scalar
+    return few.astype(dtype)
 
 
 def equal(a: np.ndarray, b: np.ndarray) -> bool:
@@ -392,7 +393,9 @@ class World(RuleBasedStateMachine):
         view = np.asarray(pair.array)
         assert equal(view, pair.model)
         pair.block.is_busy = False
-        if len(pair.block.watchers) < 3 and pair.model.size:
+        # A read-only view of managed memory is as old as its making: only writable ones are brought up to date.
+        is_current = view.flags.writeable or pair.array.storage != "managed"
+        if is_current and len(pair.block.watchers) < 3 and pair.model.size:
             pair.block.watchers.append((view, pair.model))
 
     @rule(number=st.integers(0, 99))
