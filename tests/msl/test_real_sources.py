@@ -242,7 +242,20 @@ def test_every_word_keeps_its_line():
 def where(tokens):
     """(file, line, word) of every plain word that the translator does not write itself."""
     file, line, found = "", 0, set()
-    own = {"literal", "inline", "const", "float", "half", "true", "false", "static", "constexpr", "typedef", "int", "bool"}
+    own = {
+        "literal",
+        "inline",
+        "const",
+        "float",
+        "half",
+        "true",
+        "false",
+        "static",
+        "constexpr",
+        "typedef",
+        "int",
+        "bool",
+    }
     for gap, word in zip(tokens.gaps, tokens.words, strict=True):
         for text in gap.splitlines(keepends=True):
             if directive := re.match(r'#line (\d+) "(.*)"', text):
