@@ -121,6 +121,8 @@ print(overlap_is_right(), *asked)
 def test_an_interrupt_while_they_are_compiled_is_raised_and_the_next_copy_compiles():
     assert (
         run("""
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
+
 def interrupt(source, math):
     asked.append(source)
     if len(asked) == 1:
@@ -143,6 +145,8 @@ print(is_right(1), len(asked))
 def test_an_interrupt_while_a_library_is_compiled_is_raised_as_itself():
     assert (
         run("""
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
+
 def interrupt(source, math):
     signal.raise_signal(signal.SIGINT)
     time.sleep(10)
