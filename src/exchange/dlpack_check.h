@@ -15,8 +15,9 @@
     X(DLPACK_FAULT_NONE, "no fault") \
     X(DLPACK_FAULT_NDIM, "ndim (%lld) is not within 0 to %lld") \
     X(DLPACK_FAULT_SHAPE_NULL, "shape is NULL though ndim is %lld") \
-    X(DLPACK_FAULT_ARRAY, "shape or strides is at an address (%llx) that is not a multiple of " \
-                          "%lld, as int64 requires") \
+    X(DLPACK_FAULT_ARRAY, \
+      "shape or strides is at an address (%llx) that is not a multiple of " \
+      "%lld, as int64 requires") \
     X(DLPACK_FAULT_EXTENT, LAYOUT_TEXT_EXTENT) \
     X(DLPACK_FAULT_DTYPE, "the element type (code %lld, bits %lld) is not one of DLPack 1.3") \
     X(DLPACK_FAULT_LANES, "the element type has %lld lanes; at least 1 is needed") \

@@ -105,7 +105,8 @@ kernel_numbers_pack(const char *where, const metal_type *type, PyObject *value,
             PyExc_TypeError,
             "%s: %R cannot become a %s; give its bytes, a NumPy scalar of a structured "
             "dtype, or an Array.",
-            where, value, name[0] == '\0' ? "value of a type that Metal does not report" : name);
+            where, value,
+            name[0] == '\0' ? "value of a type that Metal does not report" : name);
         return -1;
     }
     return type->lanes == 1 ? pack_scalar(where, type, value, bytes)
