@@ -7,7 +7,7 @@
  *                   │
  *                   ├─► arguments[]: what Metal binds             kernel_arguments.c
  *                   ├─► operands[]: the buffers in use            kernel_arguments.c
- *                   └─► kept[], guests[], rooms[]: what lives till then   kernel_arguments.c
+ *                   └─► kept[], rooms[], guests[]: what is held   kernel_arguments.c
  *                         │
  *                         └─► a grid, a command buffer            kernel_launch.c
  *

@@ -7,10 +7,11 @@
  *          inside another view is not seen here.
  */
 #include "softmetal/kernels/check_memory.h"
-#include "softmetal/kernels/fiber.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include "softmetal/kernels/fiber.h"
 
 /* An address so far from everything is nobody's overrun. */
 #define FARTHEST ((uintptr_t)64 << 20)
