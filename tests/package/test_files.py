@@ -571,15 +571,21 @@ def test_a_thousand_files_leave_nothing_behind(big):
             for array in file.values():
                 array.reshape(-1)
 
-    for _ in range(50):
-        trip()
-    before = cases.resident_nbytes(), len(os.listdir("/proc/self/fd")), maps_of(big)
-    for _ in range(1000):
-        trip()
-    after = cases.resident_nbytes(), len(os.listdir("/proc/self/fd")), maps_of(big)
-    assert after[1:] == before[1:] == (before[1], 0)
+    def round_of(trips):
+        for _ in range(trips):
+            trip()
+        return cases.resident_nbytes()
+
+    def left():
+        return len(os.listdir("/proc/self/fd")), maps_of(big)
+
+    sizes = [round_of(50)]
+    before = left()
+    sizes += [round_of(350) for _ in range(6)]
+    assert left() == before == (before[0], 0)
     if "address" not in SANITIZER:  # it keeps what was freed for a while
-        assert after[0] - before[0] < 1 << 20
+        # A leak grows in every round.  softmetal's validation keeps the last 4,096 dead objects: it grows in the first.
+        assert min(after - earlier for earlier, after in pairwise(sizes)) < 350 << 10, sizes
 
 
 # ---- how long it lives ----
