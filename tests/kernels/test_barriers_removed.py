@@ -23,13 +23,12 @@ REDUNDANT = {
     ("ggml_matmul", 4): "The same.",
     ("ggml_matmul", 5): "The same.",
 }
-#: A few kernels in each run; the others where there is time.
+#: A few kernels in each run; the others where there is time, and on a build that is not sanitized.
 QUICK = {"tree_sum", "transpose", "ggml_l2_norm"}
+SLOW = [pytest.mark.long, pytest.mark.needs_no_sanitizer]
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in CASES]
-)
+@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=SLOW) for name in CASES])
 def test_a_barrier_that_is_missed_is_reported(name):
     checked = {"SOFTMETAL_KERNEL_CHECK": "1", "SOFTMETAL_VALIDATION": "1", "SOFTMETAL_VALIDATION_MODE": "log"}
     done = subprocess.run(
