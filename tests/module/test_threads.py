@@ -71,6 +71,8 @@ def test_no_thread_is_started_before_it_is_needed_and_none_stays(number):
 
     watcher = threading.Thread(target=watch)
     watcher.start()
+    while not seen:
+        time.sleep(0.001)
     small.copy_from(small.T)
     time.sleep(0.02)
     assert max(seen) == before + 1  # the watcher
