@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("arithmetic", "copy", "metal", "python", "values", "streams", "array", "exchange", "module")
+FOLDERS = ("arithmetic", "copy", "metal", "python", "values", "streams", "array", "exchange", "kernels", "module")
 BRIDGE = "src/metal_bridge.m"
 
 

@@ -72,7 +72,9 @@ def error_of(words: str) -> CompileError:
         error.diagnostics = diagnostics
         return error
     first = diagnostics[at]
-    place = (first.file, first.line or None, first.column or None, _line_behind(words, said[at].end()))
+    line, column = first.line or None, first.column or None
+    # The end as well: without it Python 3.13's traceback marks all the rest of the line.
+    place = (first.file, line, column, _line_behind(words, said[at].end()), line, column)
     error = CompileError(first.text, place)
     error.diagnostics = diagnostics
     if len(diagnostics) > 1:

@@ -13,6 +13,7 @@ import time
 
 import numpy as np
 import pytest
+from held_work import gate, held
 from objc_messages import encode_fill, pool, send
 from places import C_FILES
 from recipes import recipe
@@ -22,7 +23,6 @@ from metal_dlpack import _core, softmetal, sync
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch]
 LATENCY = 0.2
-QUICK = 0.1
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +125,15 @@ def slow(settings):
     settings(latency_us=int(LATENCY * 1e6))
 
 
+@contextlib.contextmanager
+def torch_held(torch_queue, number):
+    """What a stream of torch's is given from now on waits for the end of the block."""
+    with gate() as event:
+        with pool():
+            send(torch_queue.open(number), "encodeWaitForEvent:value:", event, 1, result=None)
+        yield
+
+
 def torch_tensor():
     """A torch tensor over a Metal buffer, and the buffer's handle."""
     import torch
@@ -135,13 +144,12 @@ def torch_tensor():
 
 def test_a_stream_waits_for_torch_s_queue_on_the_gpu(torch_queue, slow, live_buffers):
     tensor, handle = torch_tensor()
-    torch_queue.fill(handle, 7, 256)
     stream = md.Stream()
-    start = time.perf_counter()
-    array = md.from_dlpack(tensor, stream=stream)
-    result = array.copy(stream=stream)
-    assert time.perf_counter() - start < QUICK
-    assert torch_queue.loaded.standin_commits() == 1, "torch's work must be on its way"
+    with torch_held(torch_queue, 0):
+        torch_queue.fill(handle, 7, 256)
+        array = md.from_dlpack(tensor, stream=stream)
+        result = array.copy(stream=stream)
+        assert torch_queue.loaded.standin_commits() == 1, "torch's work must be on its way"
     assert np.asarray(result).view("uint8").tolist() == [7] * 256
 
 
@@ -165,12 +173,10 @@ def test_torch_s_queue_waits_for_our_work(find, torch_queue, slow):
 
     array, target = md.zeros(64), md.zeros(64)
     stream = md.Stream()
-    array.fill(1.5, stream=stream)
-    start = time.perf_counter()
-    tensor = array.to(find(torch))
-    assert time.perf_counter() - start < QUICK
-    torch_queue.copy(array.buffer.handle, target.buffer.handle, 256)
-    assert time.perf_counter() - start < QUICK
+    with held(stream):
+        array.fill(1.5, stream=stream)
+        tensor = array.to(find(torch))
+        torch_queue.copy(array.buffer.handle, target.buffer.handle, 256)
     torch_queue.synchronize()
     assert target.tolist() == [1.5] * 64
     assert tensor.shape == (64,)
@@ -184,17 +190,19 @@ def test_torch_s_later_command_buffers_wait_for_our_work_too(torch_queue, settin
 
     array, target = md.zeros(64), md.zeros(64)
     result = np.asarray(target)
-    settings(wait_scope=scope, latency_us=100_000)
+    settings(wait_scope=scope)
     stream = md.Stream()
-    array.fill(1.5, stream=stream)
-    time.sleep(0.02)  # our work takes its time, and what comes now takes none
-    settings(latency_us=0)
-    array.to(torch)
-    steps = [lambda: torch_queue.copy(array.buffer.handle, target.buffer.handle, 256), lambda: torch_queue.commit(0)]
-    for step in reversed(steps) if is_next else steps:  # torch commits after some operations
-        step()
-    moment = _core._torch_signal()
-    assert not moment.query()
+    with held(stream):
+        array.fill(1.5, stream=stream)
+        array.to(torch)
+        steps = [
+            lambda: torch_queue.copy(array.buffer.handle, target.buffer.handle, 256),
+            lambda: torch_queue.commit(0),
+        ]
+        for step in reversed(steps) if is_next else steps:  # torch commits after some operations
+            step()
+        moment = _core._torch_signal()
+        assert not moment.wait(0.05)
     moment.wait()
     assert result.tolist() == [1.5] * 64
 
@@ -210,10 +218,9 @@ def test_the_recipe_for_torch_runs_as_written_and_waits_on_the_gpu_only(torch_qu
         return tensor
 
     names = {"md": md, "torch": torch, "model": model, "x": 7}
-    start = time.perf_counter()
-    exec(recipe("synchronisation.md", "**torch.**"), names)
-    torch_queue.copy(names["b"].buffer.handle, target.buffer.handle, 256)
-    assert time.perf_counter() - start < QUICK
+    with torch_held(torch_queue, 0):
+        exec(recipe("synchronisation.md", "**torch.**"), names)
+        torch_queue.copy(names["b"].buffer.handle, target.buffer.handle, 256)
     assert names["z"].shape == (64,)
     torch_queue.synchronize()
     assert np.asarray(target).view("uint8").tolist() == [7] * 256
@@ -250,29 +257,15 @@ def test_where_torch_s_queue_is_not_to_be_had_the_cpu_waits(find, slow):
     assert md.Event.from_handle(*answer[2:]).query(), "work is in flight still"
 
 
-@contextlib.contextmanager
-def held(torch_queue, number):
-    """What a stream of torch's is given from now on waits for the end of the block."""
-    with pool():
-        gate = send(md.default_device().handle, "newSharedEvent")
-        send(torch_queue.open(number), "encodeWaitForEvent:value:", gate, 1, result=None)
-    try:
-        yield
-    finally:
-        send(gate, "setSignaledValue:", 1, result=None)
-        send(gate, "release", result=None)
-
-
 def test_a_stream_of_torch_s_that_is_done_says_nothing_of_another(torch_queue):
     """One event for all: the second stream's 2 would be there before the first one's 1, and say that it is done."""
-    with held(torch_queue, 1):
+    with torch_held(torch_queue, 1):
         with torch_queue.stream(1):
             first = _core._torch_signal()
         with torch_queue.stream(2):
             second = _core._torch_signal()
         assert second.wait(10)
-        time.sleep(QUICK)
-        assert not first.query()
+        assert not first.wait(0.05)
     assert first.wait(10)
 
 
@@ -280,7 +273,7 @@ def test_each_stream_of_torch_s_is_waited_for_by_itself(torch_queue):
     """A tensor of the slow stream is not read before it is written, whatever another stream did meanwhile."""
     tensors = {number: torch_tensor() for number in (1, 2)}
     results, ready = {}, {}
-    with held(torch_queue, 1):
+    with torch_held(torch_queue, 1):
         for number, (tensor, handle) in tensors.items():
             with torch_queue.stream(number):
                 torch_queue.fill(handle, number, 256)
@@ -300,13 +293,12 @@ def test_the_recipe_for_torch_s_streams_waits_for_the_one_that_writes(torch_queu
     stream = md.Stream()
     monkeypatch.setattr(torch.mps, "stream", torch_queue.stream, raising=False)
     names = {"md": md, "torch": torch, "other": 1, "y": tensor, "s": stream}
-    with held(torch_queue, 1):
+    with torch_held(torch_queue, 1):
         with torch_queue.stream(1):
             torch_queue.fill(handle, 7, 256)
         exec(recipe("synchronisation.md", "torch 2.15 has several streams."), names)
         result = names["a"].copy(stream=stream)
-        time.sleep(QUICK)
-        assert not stream.record().query()
+        assert not stream.record().wait(0.05)
     assert np.asarray(result).view("uint8").tolist() == [7] * 256
 
 
@@ -458,11 +450,10 @@ def test_a_kernel_waits_for_torch_and_torch_waits_for_the_kernel(scale, torch_qu
     ones = md.ones(64)
     tensor = torch.from_dlpack(array)
     keywords = {"stream": md.Stream()} if is_named else {}
-    torch_queue.copy(ones.buffer.handle, array.buffer.handle, 256)
-    start = time.perf_counter()
-    scale(tensor, 3.0, n=64, **keywords)
-    torch_queue.copy(array.buffer.handle, target.buffer.handle, 256)
-    assert time.perf_counter() - start < QUICK
+    with torch_held(torch_queue, 0):
+        torch_queue.copy(ones.buffer.handle, array.buffer.handle, 256)
+        scale(tensor, 3.0, n=64, **keywords)
+        torch_queue.copy(array.buffer.handle, target.buffer.handle, 256)
     torch_queue.synchronize()
     assert target.tolist() == [3.0] * 64, "of torch's ones, and before torch's copy"
 

@@ -106,7 +106,9 @@ def test_all_that_is_said_is_told():
 
 
 def test_a_traceback_shows_the_line_and_the_rest():
-    printed = "".join(traceback.format_exception(compile_errors.error_of(WORDS)))
+    error = compile_errors.error_of(WORDS)
+    assert (error.end_lineno, error.end_offset) == (error.lineno, error.offset), "one mark, in each Python"
+    printed = "".join(traceback.format_exception(error))
     assert '  File "program_source", line 3\n    x = 3;\n    ^\n' in printed
     assert "CompileError: use of undeclared identifier 'x'" in printed
     assert "warning: unused variable 'z'" in printed

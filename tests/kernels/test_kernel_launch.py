@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from held_work import held
 
 import metal_dlpack as md
 
@@ -159,25 +160,22 @@ def test_a_call_returns_none_and_time_gives_seconds(fill):
 
 
 @pytest.mark.needs_softmetal
-def test_the_stream_is_the_one_that_is_named_else_the_current_one_else_the_devices(fill, settings):
-    settings(latency_us=100_000)
-    x, named, current = md.zeros(3), md.Stream(), md.Stream()
+def test_the_stream_is_the_one_that_is_named_else_the_current_one_else_the_devices(fill):
+    x, named, current, default = md.zeros(3), md.Stream(), md.Stream(), md.default_device().default_stream
 
-    def is_busy():
-        return [not stream.query() for stream in (named, current, md.current_stream())]
+    def queue_of_the_last_write():
+        return x.__metal_stream__()[1]
 
-    default = md.default_device().default_stream
-    with current:
-        fill(x, 1.0, n=3, stream=named)
-        assert (not named.query(), not current.query()) == (True, False)
-        fill(x, 2.0, n=3)
-        assert not current.query()
-    assert default.query()
-    fill(x, 3.0, n=3)
-    assert not default.query()
-    assert x.tolist() == [3, 3, 3]
-    fill(x, 4.0, n=3, stream=named.handle)
-    assert not named.query()
+    with held(named, current, default):
+        with current:
+            fill(x, 1.0, n=3, stream=named)
+            assert queue_of_the_last_write() == named.handle
+            fill(x, 2.0, n=3)
+            assert queue_of_the_last_write() == current.handle
+        fill(x, 3.0, n=3)
+        assert queue_of_the_last_write() == default.handle
+        fill(x, 4.0, n=3, stream=named.handle)
+        assert queue_of_the_last_write() == named.handle
     assert x.tolist() == [4, 4, 4]
 
 
@@ -186,12 +184,10 @@ def test_a_call_does_not_wait(fill, settings):
     x = md.zeros(3)
     fill(x, 1.0, n=3)
     np.asarray(x)
-    settings(latency_us=300_000)
-    begin = time.perf_counter()
-    fill(x, 2.0, n=3)
-    assert time.perf_counter() - begin < 0.1
+    settings(latency_us=50_000)
+    with held(md.current_stream()):
+        fill(x, 2.0, n=3)
     assert x.tolist() == [2, 2, 2]
-    assert time.perf_counter() - begin > 0.25
 
 
 def test_many_threads_call_one_kernel(fill):

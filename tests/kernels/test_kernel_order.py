@@ -1,11 +1,11 @@
 """Kernels in order with whatever is in flight: copies, fills, other kernels, streams, the CPU, other frameworks."""
 
 import sys
-import time
 
 import numpy as np
 import pytest
 import stream_programs
+from held_work import held
 
 import metal_dlpack as md
 from metal_dlpack import softmetal
@@ -64,11 +64,9 @@ LOOKS = {
 @pytest.mark.parametrize("look", LOOKS)
 def test_every_look_at_the_bytes_waits_for_the_kernel(library, slow, look):
     x = numbers()
-    begin = time.perf_counter()
-    library["fill"](x, 7, n=8)
-    assert time.perf_counter() - begin < LATENCY / 2
+    with held(md.current_stream()):
+        library["fill"](x, 7, n=8)
     assert LOOKS[look](x) == [7] * 8
-    assert time.perf_counter() - begin > LATENCY * 0.9
 
 
 def test_a_write_waits_for_a_kernel_that_reads(library, slow):
@@ -78,23 +76,21 @@ def test_a_write_waits_for_a_kernel_that_reads(library, slow):
     assert out.tolist() == [3] * 8
 
 
-def test_a_kernel_that_only_reads_lets_the_cpu_read(library, slow):
+def test_a_kernel_that_only_reads_lets_the_cpu_read(library):
     x, y, out = numbers(value=1), numbers(value=2), numbers()
-    begin = time.perf_counter()
-    library["add"](x, y, out, n=8)
-    assert (x.as_readonly().tolist(), y.tolist()) == ([1] * 8, [2] * 8)
-    assert time.perf_counter() - begin < LATENCY / 2
+    with held(md.current_stream()):
+        library["add"](x, y, out, n=8)
+        assert (x.as_readonly().tolist(), y.tolist()) == ([1] * 8, [2] * 8)
 
 
 def test_kernels_on_two_streams_hand_over_on_the_gpu(library, slow):
     x, y, s, t = numbers(), numbers(), md.Stream(), md.Stream()
-    begin = time.perf_counter()
-    library["fill"](x, 5, n=8, stream=s)
-    library["add"](x, x, y, n=8, stream=t)
-    y2 = y.copy(stream=s)
-    with t:
-        library["advance"](y2, 1, n=8)
-    assert time.perf_counter() - begin < LATENCY / 2
+    with held(s):
+        library["fill"](x, 5, n=8, stream=s)
+        library["add"](x, x, y, n=8, stream=t)
+        y2 = y.copy(stream=s)
+        with t:
+            library["advance"](y2, 1, n=8)
     assert (y.tolist(), y2.tolist()) == ([10] * 8, [31] * 8)
 
 
@@ -126,14 +122,14 @@ def test_what_the_cpu_wrote_before_is_there(library):
 
 def test_events_and_synchronisation_know_kernels(library, slow):
     x, stream = numbers(), md.Stream()
+    view = np.asarray(x)
     library["fill"](x, 3, n=8, stream=stream)
-    event = stream.record()
-    assert not event.query()
-    assert not stream.query()
-    event.wait()
+    stream.record().wait()
+    assert view.tolist() == [3] * 8
     assert stream.query()
     library["fill"](x, 4, n=8)
     md.default_device().synchronize()
+    assert view.tolist() == [4] * 8
     assert x.__metal_stream__()[3] == 0
 
 
@@ -200,11 +196,10 @@ def test_the_cpu_waits_after_a_kernel_on_a_tensor_whose_framework_cannot(library
 
 def test_where_a_stream_is_named_nobody_waits(library, slow):
     x, stream = numbers(), md.Stream()
-    begin = time.perf_counter()
-    library["fill"](Tensor(x), 7, n=8, stream=stream)
-    with stream:
-        library["advance"](Tensor(x), 1, n=8)
-    assert time.perf_counter() - begin < LATENCY / 2
+    with held(stream):
+        library["fill"](Tensor(x), 7, n=8, stream=stream)
+        with stream:
+            library["advance"](Tensor(x), 1, n=8)
     stream.synchronize()
     assert x.tolist() == [22] * 8
 
@@ -230,10 +225,9 @@ def test_a_tensor_that_names_its_moment_is_waited_for_on_the_gpu(library, slow):
     x, out, theirs = numbers(), numbers(), md.Stream()
     tensor = MomentTensor(x)
     tensor.stream = theirs
-    x.fill(6, stream=theirs)
-    begin = time.perf_counter()
-    library["add"](tensor, x, out, n=8, stream=md.Stream())
-    assert time.perf_counter() - begin < LATENCY / 2
+    with held(theirs):
+        x.fill(6, stream=theirs)
+        library["add"](tensor, x, out, n=8, stream=md.Stream())
     assert out.tolist() == [12] * 8
 
 

@@ -12,7 +12,8 @@ import time
 
 import numpy as np
 import pytest
-from objc_messages import MANAGED, PRIVATE, foreign_buffer, gpu_fill, pool, send
+from held_work import gate
+from objc_messages import MANAGED, PRIVATE, encode_fill, foreign_buffer, gpu_fill, pool, send
 from places import INSIDE, SRC
 
 import metal_dlpack as md
@@ -92,26 +93,28 @@ def test_host_memory_goes_with_the_last_array_over_it(live_buffers):
 
 @needs_softmetal
 @pytest.mark.parametrize("first", ["array", "host memory"])
-def test_host_memory_outlives_the_work_of_others_on_it(settings, live_buffers, first):
+def test_host_memory_outlives_the_work_of_others_on_it(live_buffers, first):
     """Another framework's command buffer retains the MTLBuffer, not the memory below: pages that are given back
     meanwhile would be written by the GPU all the same."""
-    settings(latency_us=200_000)
     before = softmetal.live_objects("MTLBuffer")
     host, told = watched(1 << 16)
     array = md.asarray(host, copy=False)
-    handle = array.buffer.handle
-    with pool():
-        queue = send(send(handle, "device"), "newCommandQueue")
-    gpu_fill(handle, 7, 4096, queue=queue, waits=False)
-    if first == "array":
-        del array
-        del host
-    else:
-        del host
-        del array
-    gc.collect()
-    assert told == []
-    assert softmetal.live_objects("MTLBuffer") == before + 1
+    with gate() as event:
+        with pool():
+            queue = send(send(array.buffer.handle, "device"), "newCommandQueue")
+            commands = send(queue, "commandBuffer")
+            send(commands, "encodeWaitForEvent:value:", event, 1, result=None)
+            encode_fill(commands, array.buffer.handle, 7, 4096)
+            send(commands, "commit", result=None)
+        if first == "array":
+            del array
+            del host
+        else:
+            del host
+            del array
+        gc.collect()
+        assert told == []
+        assert softmetal.live_objects("MTLBuffer") == before + 1
     deadline = time.monotonic() + 10
     while not told and time.monotonic() < deadline:
         time.sleep(0.005)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from dlpack_structs import Tensor, Versioned, delete, open_capsule, table_of, tensor_of
 from forking import fork
+from held_work import gate
 from objc_messages import encode_fill, gpu_fill, pool, send
 
 import metal_dlpack as md
@@ -183,19 +184,20 @@ def test_a_buffer_under_work_that_retains_nothing_is_kept_by_the_tensor(settings
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_buffer_that_a_command_buffer_of_others_uses_is_not_reused(settings, mode):
+def test_a_buffer_that_a_command_buffer_of_others_uses_is_not_reused(mode):
     a = md.zeros(MIB, storage=mode)
     handle = a.buffer.handle
-    settings(latency_us=50_000)
     with pool():
         queue = send(send(handle, "device"), "newCommandQueue")
         commands = send(queue, "commandBuffer")
-        encode_fill(commands, handle, 7, 4 * MIB)
-        send(commands, "commit", result=None)
-        before = md.memory_stats()
-        del a
-        assert delta(before, md.memory_stats())["cached"] == 0
-        fresh = md.zeros(MIB, storage=mode)
+        with gate() as event:
+            send(commands, "encodeWaitForEvent:value:", event, 1, result=None)
+            encode_fill(commands, handle, 7, 4 * MIB)
+            send(commands, "commit", result=None)
+            before = md.memory_stats()
+            del a
+            assert delta(before, md.memory_stats())["cached"] == 0
+            fresh = md.zeros(MIB, storage=mode)
         send(commands, "waitUntilCompleted", result=None)
         assert not any(fresh[::4096].tolist()), "the other's work was written into it"
         send(queue, "release", result=None)

@@ -57,11 +57,20 @@ def test_a_variable_that_is_no_such_number_is_warned_of_once(value):
     assert done.stderr.count("RuntimeWarning") == 1 and repr(value) in done.stderr
 
 
+def settled_threads():
+    """How many there are once those of earlier tests have ended."""
+    before = None
+    while before != (now := len(os.listdir("/proc/self/task"))):
+        before = now
+        time.sleep(0.05)
+    return now
+
+
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads in /proc")
 def test_no_thread_is_started_before_it_is_needed_and_none_stays(number):
     number(4)
     small, large = md.zeros((100, 100)), md.zeros((2000, 2000))
-    before = len(os.listdir("/proc/self/task"))
+    before = settled_threads()
     seen = set()
     is_over = threading.Event()
 
@@ -71,6 +80,8 @@ def test_no_thread_is_started_before_it_is_needed_and_none_stays(number):
 
     watcher = threading.Thread(target=watch)
     watcher.start()
+    while not seen:
+        time.sleep(0.001)
     small.copy_from(small.T)
     time.sleep(0.02)
     assert max(seen) == before + 1  # the watcher
@@ -84,7 +95,7 @@ def test_no_thread_is_started_before_it_is_needed_and_none_stays(number):
     end = time.monotonic() + 5
     while len(os.listdir("/proc/self/task")) > before and time.monotonic() < end:
         time.sleep(0.001)  # the system lists a thread a moment longer than it can be joined
-    assert len(os.listdir("/proc/self/task")) == before
+    assert len(os.listdir("/proc/self/task")) <= before
 
 
 def test_a_large_copy_lets_other_python_threads_run(number):

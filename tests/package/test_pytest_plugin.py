@@ -338,12 +338,15 @@ def test_right(metal_reports):
 ASK = """
 import time
 
-def latency():
+def once():
     stream = md.Stream()
     start = time.perf_counter()
     md.zeros(8).copy_from(md.zeros(8), stream=stream)  # a blit: no kernel is compiled
     stream.synchronize()
     return time.perf_counter() - start
+
+def latency():
+    return min(once() for _ in range(3))  # a busy machine adds to some
 
 def test_before():
     assert {0}
