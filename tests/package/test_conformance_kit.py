@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from places import SUPPORT, python_path
@@ -101,18 +103,77 @@ def test_a_library_that_hangs_loses_the_case_and_not_the_run():
     assert len(report.of("kept")) == 2
 
 
+def test_a_library_that_closes_every_file_and_hangs_loses_the_case_and_not_the_run():
+    report = judge("consumer", "toy_faults:Deaf", ["taken"], timeout_s=2)
+    assert [result.happened for result in report.results] == ["no answer within 2 s"]
+
+
+def test_processes_that_a_library_leaves_behind_do_not_hold_the_run():
+    status, said, _ = run("--consumer", "toy_faults:Forking", "--rule", "taken", "--rule", "empty")
+    assert (status, said.count("keeps 2 of 2 rules")) == (0, 1), said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_leaves_no_child(number, tmp_path):
+    code = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); runpy.run_module('metal_dlpack.conformance', run_name='__main__', alter_sys=True)"
+    command = [sys.executable, "-c", code, "--consumer", "toy_faults:Waiting", "--rule", "taken"]
+    environment = {**os.environ, "PYTHONPATH": python_path(), "TOY_PID": str(tmp_path / "pid")}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as kit:
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+            assert kit.poll() is None
+            time.sleep(0.05)
+        kit.send_signal(number)
+        _, error = kit.communicate(timeout=60)
+    assert (kit.returncode, error) == (128 + number, "")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_a_rule_that_is_named_twice_is_tried_once():
+    report = judge("consumer", "toy_faults:Toy", ["taken", "lanes", "taken"])
+    assert [result.rule.name for result in report.results] == ["taken", "lanes"]
+
+
+@pytest.mark.parametrize(
+    ("field", "happened"),
+    [
+        (["ndim", 2**31 - 1], "the tensor's ndim is 2147483647"),
+        (["ndim", -1], "the tensor's ndim is -1"),
+        (["shape", [2**40, 2**40]], "the tensor's shape is [1099511627776]"),
+        (["shape", [-6, 1]], "the tensor's shape is [-6]"),
+        (["shape", None], "the tensor's shape is NULL"),
+        (["data", None], "the tensor's data is NULL"),
+    ],
+)
+def test_a_tensor_that_leads_anywhere_is_not_followed(field, happened, monkeypatch):
+    monkeypatch.setenv("TOY_FIELD", json.dumps(field))
+    report = judge("producer", "toy_faults:Wild", ["items"])
+    assert [result.happened for result in report.results] == [happened]
+
+
 def test_a_case_that_another_has_broken_is_tried_alone():
     report = judge("consumer", "toy_faults:Spoiling", ["asks-in-form", "asks-version", "asks-stream"])
     assert [result.outcome for result in report.results] == ["kept"] * 3
 
 
-def test_what_a_library_raises_is_what_happened():
+@pytest.mark.parametrize(
+    ("raised", "happened"),
+    [
+        (ZeroDivisionError("by zero"), "ZeroDivisionError: by zero"),
+        (SystemExit(3), "SystemExit: 3"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (ValueError("two\nlines, \x1b[31mred\udc80"), r"ValueError: two lines, \x1b[31mred\udc80"),
+        (ValueError("x" * 5000), f"ValueError: {'x' * 385}..."),
+    ],
+    ids=["error", "exit", "interrupt", "letters", "length"],
+)
+def test_what_a_library_raises_is_what_happened(raised, happened):
     class Raising(Toy):
         def from_dlpack(self, producer, **keywords):
-            raise ZeroDivisionError("by zero")
+            raise raised
 
     (rule,) = (rule for rule in RULES if rule.name == "taken")
-    assert child.try_rule(rule, Raising()) == ("broken", "ZeroDivisionError: by zero")
+    assert child.try_rule(rule, Raising()) == ("broken", happened)
     assert child.try_rule(rule, conformance.Library()) == ("absent", "it has no from_dlpack")
 
 
@@ -161,6 +222,8 @@ def test_the_command_shows_what_happened_and_what_the_standard_says():
         (["--producer", "toy_faults:nothing"], 2),
         (["--consumer", "numpyy"], 2),
         (["--consumer", "toy_faults:Toy", "--rule", "copy-flag"], 2),
+        (["--consumer", "toy_faults:Toy", "--timeout", "nan"], 2),
+        (["--consumer", "toy_faults:Toy", "--timeout", "-1"], 2),
         ([], 2),
     ],
 )
@@ -168,6 +231,25 @@ def test_the_exit_status_says_how_it_went(arguments, status):
     found, said, error = run(*arguments)
     assert found == status, said + error
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--producer", "toy_faults:Empty"], "it cannot be judged as a producer, since it has no make"),
+        (["--consumer", "toy_faults:Empty"], "it cannot be judged as a consumer, since it has no from_dlpack"),
+        (["--consumer", "toy_faults:Unmakeable"], "toy_faults:Unmakeable: ZeroDivisionError: by zero"),
+    ],
+)
+def test_a_library_that_cannot_be_judged_passes_nothing(arguments, why):
+    status, _, error = run(*arguments)
+    assert status == 2
+    assert why in error
+
+
+def test_a_side_that_has_none_of_the_rules_is_left_out():
+    status, said, _ = run("--producer", "toy_faults:Toy", "--consumer", "toy_faults:Toy", "--rule", "copy-flag")
+    assert (status, said.count(" as ")) == (0, 1), said
 
 
 def test_the_json_has_each_rule():

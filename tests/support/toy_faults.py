@@ -3,10 +3,13 @@
 import ctypes
 import gc
 import json
+import os
 import sys
 import time
 
-from toy_library import Toy
+from toy_library import Array, Toy
+
+from metal_dlpack.conformance import Library
 
 
 class Hanging(Toy):
@@ -16,6 +19,57 @@ class Hanging(Toy):
         while managed.tensor.lanes > 1:
             time.sleep(1)
         super().check(managed, is_versioned)
+
+
+class Forking(Toy):
+    """A process of its own stays behind each import, and has all that the child has open."""
+
+    def from_dlpack(self, producer, **keywords):
+        if os.fork() == 0:
+            time.sleep(600)
+            os._exit(0)
+        return super().from_dlpack(producer, **keywords)
+
+
+class Deaf(Toy):
+    """It closes what the child answers by, and never comes back."""
+
+    def from_dlpack(self, producer, **keywords):
+        os.closerange(3, 256)
+        time.sleep(600)
+
+
+class Waiting(Toy):
+    """It writes its process id into the file TOY_PID, and never comes back."""
+
+    def from_dlpack(self, producer, **keywords):
+        with open(os.environ["TOY_PID"], "w") as file:
+            file.write(str(os.getpid()))
+        time.sleep(600)
+
+
+class Empty(Library):
+    """It forgot to say how its arrays are made and taken."""
+
+
+class Unmakeable(Toy):
+    def __init__(self):
+        raise ZeroDivisionError("by zero")
+
+
+class Wild(Toy):
+    """What its tensors say would lead anywhere; TOY_FIELD is the field and its value."""
+
+    def __init__(self):
+        super().__init__()
+        name, value = json.loads(os.environ["TOY_FIELD"])
+
+        def tensor(array, out=None):
+            out = Array.tensor(array, out)
+            setattr(out, name, (ctypes.c_int64 * 2)(*value) if isinstance(value, list) else value)
+            return out
+
+        self.type = type("Wild", (self.type,), {"tensor": tensor})
 
 
 class Spoiling(Toy):

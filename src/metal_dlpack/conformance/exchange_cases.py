@@ -14,7 +14,7 @@ from .libraries import Library
 from .offers import Offer
 from .producer_cases import SAMPLE, array_of, expect, flat, refusal
 from .rules import HEADER, MUST, SHOULD, Absent, Broken, Rules
-from .taken import DELETER, HOST_KINDS, address_of, items_of, strides_of
+from .taken import DELETER, HOST_KINDS, address_of, items_of, shape_of, strides_of
 
 __all__ = ["RULES"]
 
@@ -134,8 +134,8 @@ def table_borrow(library: Library) -> str:
 
 
 def _told(tensor: Tensor) -> tuple[Any, ...]:
-    device, shape = tuple(tensor.device), tensor.shape[: tensor.ndim]
-    return address_of(tensor), device, (tensor.code, tensor.bits, tensor.lanes), shape, strides_of(tensor)
+    dtype = tensor.code, tensor.bits, tensor.lanes
+    return address_of(tensor), tuple(tensor.device), dtype, shape_of(tensor), strides_of(tensor)
 
 
 def prototype(device: tuple[int, int], dtype: tuple[int, int, int] = (2, 32, 1)) -> Tensor:
@@ -159,7 +159,7 @@ def table_allocate(library: Library) -> str:
     if managed is None or told:
         raise Broken(f"it returned {status} and told SetError {told}")
     tensor = managed.tensor
-    found = (tuple(tensor.device), (tensor.code, tensor.bits, tensor.lanes), tensor.shape[: tensor.ndim])
+    found = (tuple(tensor.device), (tensor.code, tensor.bits, tensor.lanes), shape_of(tensor))
     expect(found, (device, (2, 32, 1), [2, 3]), "device, type and shape")
     if tensor.device[0] in HOST_KINDS:
         ctypes.memset(address_of(tensor), 0, 24)
