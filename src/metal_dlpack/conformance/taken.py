@@ -23,7 +23,7 @@ from metal_dlpack.dlpack_structs import (
 from .items import kind_of
 from .rules import Broken
 
-__all__ = ["CPU", "HOST_KINDS", "Taken", "address_of", "items_of", "readable", "shape_of", "strides_of", "take"]
+__all__ = ["CPU", "HOST_KINDS", "Taken", "address_of", "items_of", "shape_of", "strides_of", "take"]
 
 CPU = (1, 0)
 #: Device types whose memory the CPU reads: CPU, CUDAHost, ROCMHost, CUDAManaged.
@@ -41,11 +41,6 @@ def take(array: Any, **keywords: object) -> Taken:
     taken = Taken(array.__dlpack__(**keywords))
     taken.use()
     return taken
-
-
-def readable(array: Any) -> dict[str, object]:
-    """The keywords for a tensor that the CPU can read."""
-    return {} if array.__dlpack_device__()[0] in HOST_KINDS else {"dl_device": CPU}
 
 
 class Taken:
