@@ -352,5 +352,18 @@ def test_a_known_failure_of_no_rule_is_an_error(tmp_path):
     assert "there is no rule 'consumer copytrue'" in said, said
 
 
+def test_a_library_that_is_not_there_fails_each_rule_and_says_why(tmp_path):
+    settings = 'dlpack_known_failures = ["consumer copy-true"]'
+    said = run_pytest(tmp_path, "-k", "copy", "--dlpack-consumer", "toy_faults:Unmakeable", settings=settings)
+    assert "3 failed" in said, said
+    assert "xfailed" not in said
+    assert said.count("\ntoy_faults:Unmakeable: ZeroDivisionError: by zero\n") == 3, said
+
+
+def test_a_library_that_is_named_twice_is_judged_once(tmp_path):
+    twice = ["--dlpack-consumer", "toy_faults:Toy"] * 2
+    assert "3 passed" in run_pytest(tmp_path, "-k", "consumer and copy", *twice)
+
+
 def test_without_an_option_it_does_nothing(tmp_path):
     assert "1 passed" in run_pytest(tmp_path)
