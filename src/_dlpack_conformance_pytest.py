@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from metal_dlpack.conformance import Result, Rule
 
 KNOWN = "dlpack_known_failures"
-#: (side, library): what became of the rules that this run selected.
-_results = pytest.StashKey[dict[tuple[str, str], dict[str, "Result"]]]()
+#: (side, library): what became of the rules that this run selected, or why there is nothing to judge.
+_results = pytest.StashKey[dict[tuple[str, str], "dict[str, Result] | str"]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,13 +43,13 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
     known = known_failures(config)
     for rule in RULES:
-        for library in asked[rule.side]:
+        for library in dict.fromkeys(asked[rule.side]):
             name = f"{library}::{rule.side}::{rule.name}"
             item: RuleItem = RuleItem.from_parent(session, name=name, nodeid=f"dlpack::{name}")
             item.library, item.rule = library, rule
             item.add_marker("dlpack")
             if (rule.side, rule.name) in known:
-                item.add_marker(pytest.mark.xfail(reason=f"in {KNOWN}", strict=True))
+                item.add_marker(pytest.mark.xfail(raises=Lost, reason=f"in {KNOWN}", strict=True))
             items.append(item)
 
 
@@ -68,6 +68,10 @@ def known_failures(config: pytest.Config) -> set[tuple[str, str]]:
 
 class Lost(Exception):
     """A rule is broken."""
+
+
+class NotJudged(Exception):
+    """The library cannot be imported, or nothing has its name."""
 
 
 class RuleItem(pytest.Item):
@@ -95,12 +99,17 @@ class RuleItem(pytest.Item):
             names = [item.rule.name for item in chosen if (item.rule.side, item.library) == key]
             try:
                 report = judge(self.rule.side, self.library, names)
-            except (Missing, LookupError) as error:
-                raise pytest.UsageError(str(error)) from None
-            results[key] = {result.rule.name: result for result in report.results}
-        return results[key][self.rule.name]
+            except Missing as missing:
+                results[key] = str(missing)
+            else:
+                results[key] = {result.rule.name: result for result in report.results}
+        if isinstance(found := results[key], str):
+            raise NotJudged(found)
+        return found[self.rule.name]
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        if isinstance(excinfo.value, NotJudged):
+            return str(excinfo.value)
         if not isinstance(excinfo.value, Lost):
             return super().repr_failure(excinfo, style)
         source = self.rule.source

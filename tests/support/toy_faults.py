@@ -3,10 +3,15 @@
 import ctypes
 import gc
 import json
+import os
 import sys
 import time
+from contextlib import suppress
 
-from toy_library import Toy
+from toy_library import Array, Toy
+
+from metal_dlpack.conformance import Absent, Library, exchange_table
+from metal_dlpack.dlpack_structs import VERSIONED_NAME, Legacy, Versioned, capsule_name, capsule_pointer
 
 
 class Hanging(Toy):
@@ -16,6 +21,140 @@ class Hanging(Toy):
         while managed.tensor.lanes > 1:
             time.sleep(1)
         super().check(managed, is_versioned)
+
+
+class Forking(Toy):
+    """A process of its own stays behind each import, and has all that the child has open."""
+
+    def from_dlpack(self, producer, **keywords):
+        if os.fork() == 0:
+            time.sleep(600)
+            os._exit(0)
+        return super().from_dlpack(producer, **keywords)
+
+
+class Deaf(Toy):
+    """It closes what the child answers by, and never comes back."""
+
+    def from_dlpack(self, producer, **keywords):
+        os.closerange(3, 256)
+        time.sleep(600)
+
+
+class Waiting(Toy):
+    """It writes its process id into the file TOY_PID, and never comes back."""
+
+    def from_dlpack(self, producer, **keywords):
+        with open(os.environ["TOY_PID"], "w") as file:
+            file.write(str(os.getpid()))
+        time.sleep(600)
+
+
+class Empty(Library):
+    """It forgot to say how its arrays are made and taken."""
+
+
+class Unmakeable(Toy):
+    def __init__(self):
+        raise ZeroDivisionError("by zero")
+
+
+class Wild(Toy):
+    """What its tensors say would lead anywhere; TOY_FIELD is the field and its value."""
+
+    def __init__(self):
+        super().__init__()
+        name, value = json.loads(os.environ["TOY_FIELD"])
+
+        def tensor(array, out=None):
+            out = Array.tensor(array, out)
+            setattr(out, name, (ctypes.c_int64 * 2)(*value) if isinstance(value, list) else value)
+            return out
+
+        self.type = type("Wild", (self.type,), {"tensor": tensor})
+
+
+# ---- libraries that do what the standard leaves to them ----
+
+
+class VersionedOnly(Toy):
+    """From March 2025 on a producer may refuse to make unversioned tensors."""
+
+    def __init__(self):
+        super().__init__()
+
+        def dlpack(array, *, max_version=None, **keywords):
+            if max_version is None or max_version[0] < 1:
+                raise BufferError("versioned tensors only")
+            return Array.__dlpack__(array, max_version=max_version, **keywords)
+
+        self.type = type("VersionedOnly", (Array,), {"__dlpack__": dlpack})
+
+
+class Plain(Toy):
+    """A producer of 2021: unversioned tensors, no keyword but stream."""
+
+    def __init__(self):
+        super().__init__()
+
+        def dlpack(array, *, stream=None):
+            return Array.__dlpack__(array, stream=stream)
+
+        self.type = type("Plain", (Array,), {"__dlpack__": dlpack})
+
+
+class Elsewhere(Toy):
+    """Its memory is a device's, and nobody can read it there; the CPU gets copies."""
+
+    knows_devices = True
+
+    def __init__(self):
+        super().__init__()
+
+        def dlpack(array, **keywords):
+            if "dl_device" in keywords and not self.knows_devices:
+                raise TypeError("dl_device")
+            if keywords.get("dl_device") == (1, 0):
+                if keywords.get("copy") is False:
+                    raise BufferError("not without a copy")
+                return Array.__dlpack__(array, **keywords | {"copy": True})
+            capsule = Array.__dlpack__(array, **keywords)
+            name = capsule_name(capsule)
+            kind = Versioned if name == VERSIONED_NAME else Legacy
+            tensor = kind.from_address(capsule_pointer(capsule, name)).tensor
+            tensor.device = (12, 0)
+            tensor.data = (tensor.data or 0) | 1 << 63
+            return capsule
+
+        self.type = type("Elsewhere", (Array,), {"__dlpack__": dlpack, "__dlpack_device__": lambda _array: (12, 0)})
+
+
+class Unreadable(Elsewhere):
+    """As Elsewhere, older than dl_device."""
+
+    knows_devices = False
+
+
+class Choosy(Toy):
+    """A consumer that refuses a producer whose table has another major version."""
+
+    def table_of(self, producer):
+        with suppress(Absent):
+            if exchange_table.header_of(type(producer)).version[0] != 1:
+                raise BufferError("a later table")
+        return super().table_of(producer)
+
+
+class Wordy(Toy):
+    """It has its own word for a type that it has not."""
+
+    def make(self, values, kind):
+        if "float8" in kind or "complex" in kind:
+            raise TypeError(f"data type {kind!r} not understood")
+        return super().make(values, kind)
+
+
+# ---- libraries that spoil the process ----
 
 
 class Spoiling(Toy):

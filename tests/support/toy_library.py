@@ -207,7 +207,7 @@ class Toy(Library):
     def __init__(self, side="", rule=""):
         self.broken = (side, rule)
         self.device_id = int(self.broken == ("producer", "device-id"))
-        self.type = toy_type(self)
+        self.type, self.nameless = toy_type(self), nameless_type(self)
 
     def breaks(self, rule):
         return self.broken == ("consumer", rule)
@@ -244,8 +244,7 @@ class Toy(Library):
         return array
 
     def refused(self):
-        kind = self.type if self.broken == ("producer", "table-error") else Array
-        return {"text": kind(self, None, (), (), None)}
+        return {"text": self.nameless(self, None, (), (), None)}
 
     def swapped(self):
         return self.make([0], "int32") if self.broken == ("producer", "byte-order") else self.refused()["text"]
@@ -441,8 +440,6 @@ def toy_type(toy):
         return 0
 
     def from_object(array, out):
-        if array.kind is None:
-            return -1
         managed = array.export(True)
         if breaks("table-export"):
             managed.version = (2, 0)
@@ -497,3 +494,26 @@ def toy_type(toy):
 
     kind = Meta("ToyArray", (Array,), {"table": table()})
     return kind
+
+
+def nameless_type(toy):
+    """A type with a table, whose arrays DLPack cannot describe.
+
+    Python code cannot leave an exception behind in a C function's place.  So the table has one of CPython's, which
+    asks __bool__, and ends as the table's function should: with -1 and the exception.
+    """
+
+    def fail(_array, _out):
+        return -1  # and no exception
+
+    functions = exchange_table.FROM_OBJECT(fail), ctypes.pythonapi.PyObject_IsTrue
+    table = Table()
+    table.header.version = (1, 3)
+    is_broken = toy.broken == ("producer", "table-error")
+    table.from_object = ctypes.cast(functions[not is_broken], ctypes.c_void_p).value
+    kept.append((table, functions))
+
+    def refuse(_array):
+        raise BufferError("no numbers")
+
+    return type("Nameless", (Array,), {"__bool__": refuse, exchange_table.ATTRIBUTE: exchange_table.capsule_of(table)})

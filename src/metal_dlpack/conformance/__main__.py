@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 
 from .catalogue import RULES
@@ -16,7 +18,7 @@ from .rules import Side
 __all__ = ["main"]
 
 #: What the exit status says.
-ALL_KEPT, BROKEN, NOT_JUDGED = 0, 1, 2
+ALL_KEPT, BROKEN, NOT_JUDGED, INTERRUPTED = 0, 1, 2, 130
 
 
 def parser() -> argparse.ArgumentParser:
@@ -33,12 +35,25 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--consumer", action="append", default=[], metavar="NAME", help="judge its from_dlpack")
     parser.add_argument("--rule", action="append", metavar="NAME", help="try this rule only; may be repeated")
-    parser.add_argument("--timeout", type=float, default=CASE_TIMEOUT_S, metavar="S", help="seconds for a case")
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        default=CASE_TIMEOUT_S,
+        metavar="S",
+        help="seconds for a case; %(default)g by default",
+    )
     parser.add_argument("--all", action="store_true", help="show also what is kept, and why a rule does not apply")
     parser.add_argument("--scores", action="store_true", help="print the scores as a table in Markdown")
     parser.add_argument("--json", action="store_true", help="print the reports as JSON")
     parser.add_argument("--list", action="store_true", help="print all rules with their sources")
     return parser
+
+
+def seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < threading.TIMEOUT_MAX:
+        raise argparse.ArgumentTypeError(f"{text} is no time that a case could take.")
+    return value
 
 
 def reports(options: argparse.Namespace) -> Iterator[Report]:
@@ -47,7 +62,7 @@ def reports(options: argparse.Namespace) -> Iterator[Report]:
         rules = options.rule
         if rules is not None:  # of the two sides together
             rules = [rule.name for rule in RULES if rule.side == side and rule.name in options.rule]
-        for name in names:
+        for name in names if rules != [] else ():
             yield judge(side, name, rules, timeout_s=options.timeout)
 
 
@@ -75,6 +90,8 @@ def main(arguments: list[str] | None = None) -> int:
     except (Missing, LookupError) as error:
         print(f"python -m metal_dlpack.conformance: {error}", file=sys.stderr)
         return NOT_JUDGED
+    except KeyboardInterrupt:
+        return INTERRUPTED
     if options.json:
         print(json.dumps([as_dict(report) for report in judged], indent=2))
     elif options.scores:
@@ -83,4 +100,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # --list | head
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the child too
     sys.exit(main())

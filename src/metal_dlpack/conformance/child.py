@@ -19,19 +19,37 @@ from .rules import Absent, Broken, Rule, Side
 
 __all__ = ["main", "try_rule"]
 
+#: What a side is judged by.
+METHOD: dict[Side, str] = {"producer": "make", "consumer": "from_dlpack"}
+#: The most letters of what happened.
+LONGEST = 400
+
 
 def try_rule(rule: Rule, library: Library) -> tuple[str, str]:
     """(outcome, what happened): "kept", "broken" or "absent"."""
     try:
-        happened = "kept", rule.case(library)
+        outcome, happened = "kept", rule.case(library)
     except Absent as absent:
-        happened = "absent", str(absent)
+        outcome, happened = "absent", str(absent)
     except Broken as broken:
-        happened = "broken", str(broken)
-    except Exception as error:  # whatever a library raises where nothing should
-        happened = "broken", f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        outcome, happened = "broken", str(broken)
+    except BaseException as error:  # whatever a library raises where nothing should, also SystemExit
+        outcome, happened = "broken", f"{type(error).__name__}: {error}".removesuffix(": ")
     gc.collect()  # what a deleter does belongs to this case
-    return happened
+    return outcome, one_line(happened)
+
+
+def one_line(text: str) -> str:
+    """What a library says, fit to be shown: its line ends, its escape sequences and its length are its own affair."""
+    line = " ".join(text.encode(errors="backslashreplace").decode().split())
+    line = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in line)
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
+
+
+def offers(library: Library, side: Side) -> bool:
+    """Whether a Library says how this side is judged."""
+    method = getattr(library, METHOD[side])
+    return getattr(method, "__func__", None) is not getattr(Library, METHOD[side])
 
 
 def main(side: Side, name: str, *names: str) -> None:
@@ -42,10 +60,13 @@ def main(side: Side, name: str, *names: str) -> None:
 
     try:
         library = library_of(name)
-    except (ImportError, LookupError) as error:
-        say("missing", f"{type(error).__name__}: {error}")
+        if not offers(library, side):
+            raise LookupError(f"it cannot be judged as a {side}, since it has no {METHOD[side]}.")
+        facts = str(library.name or name), str(library.version())
+    except BaseException as error:  # of the user's module too: a name that is wrong, a sys.exit
+        say("missing", one_line(f"{name}: {type(error).__name__}: {error}"))
         os._exit(0)
-    say("ready", library.name or name, library.version())
+    say("ready", *facts)
     rules = {rule.name: rule for rule in rules_of(side)}
     for each in names:
         say(each, *try_rule(rules[each], library))

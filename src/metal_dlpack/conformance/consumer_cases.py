@@ -176,7 +176,7 @@ def capsule_other(library: Library) -> str:
 
 @RULES.add(
     "no-producer",
-    MUST,
+    SHOULD,
     "An object without __dlpack__ and __dlpack_device__ is an AttributeError.",
     FROM_DLPACK("Raises"),
 )

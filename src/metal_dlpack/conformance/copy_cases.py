@@ -5,9 +5,9 @@ from __future__ import annotations
 from metal_dlpack.dlpack_structs import IS_COPIED, IS_PADDED, READ_ONLY
 
 from .libraries import Library
-from .producer_cases import NEWEST, SAMPLE, array_of, expect, need, newest, refusal, versioned
+from .producer_cases import NEWEST, SAMPLE, array_of, expect, latest, need, newest, readable, refusal, versioned
 from .rules import DLPACK, HEADER, MUST, SHOULD, Absent, Broken, Rules
-from .taken import readable, take
+from .taken import take
 
 __all__ = ["RULES"]
 
@@ -17,7 +17,7 @@ RULES = Rules("producer")
 @RULES.add("copy-none", MUST, "copy=None reuses the memory where that is possible.", DLPACK("copy"))
 def copy_none(library: Library) -> str:
     array = array_of(library)
-    first, second = take(array, **newest(array)), take(array, **newest(array))
+    first, second = take(array, **latest(array)), take(array, **latest(array))
     if first.pointer != second.pointer:
         raise Broken("two tensors of one array of rows lie on different memory")
     first.delete()
@@ -30,7 +30,7 @@ def copy_false(library: Library) -> str:
     array = array_of(library)
     need(array, "copy")
     try:
-        first, second = (take(array, copy=False, **newest(array)) for _ in range(2))
+        first, second = (take(array, copy=False, **latest(array)) for _ in range(2))
     except BufferError as error:
         return refusal(error)
     except Exception as error:
@@ -46,11 +46,12 @@ def copy_false(library: Library) -> str:
 def copy_true(library: Library) -> str:
     array = array_of(library)
     need(array, "copy")
+    asked = newest(array)
     try:
-        copied = take(array, copy=True, **newest(array))
+        copied = take(array, copy=True, **asked)
     except Exception as error:
         raise Broken(f"refused, {refusal(error)}") from None
-    plain, again = take(array, **newest(array)), take(array, copy=True, **newest(array))
+    plain, again = take(array, **asked), take(array, copy=True, **asked)
     if len({copied.pointer, plain.pointer, again.pointer}) < 3:
         raise Broken("the tensor lies on the memory of another")
     expect(copied.items(), SAMPLE, "the items of the copy")
@@ -63,9 +64,9 @@ def copy_true(library: Library) -> str:
 def copy_flag(library: Library) -> str:
     array = array_of(library)
     need(array, "copy")
-    plain = versioned(array, **readable(array))
+    plain = versioned(array)
     try:
-        copied = versioned(array, copy=True, **readable(array))
+        copied = versioned(array, copy=True)
     except BufferError:
         raise Absent("it refuses copy=True") from None
     if copied.pointer == plain.pointer:
@@ -80,7 +81,7 @@ def copy_flag(library: Library) -> str:
 @RULES.add("shared-flag", MUST, "Memory that is shared has not the flag IS_COPIED.", HEADER("IS_COPIED"))
 def shared_flag(library: Library) -> str:
     array = array_of(library)
-    first, second = versioned(array, **readable(array)), versioned(array, **readable(array))
+    first, second = versioned(array), versioned(array)
     if first.pointer != second.pointer:
         raise Absent("it shares no memory")
     if first.flags & IS_COPIED:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -97,7 +97,7 @@ def judge(side: Side, name: str, rules: Sequence[str] | None = None, *, timeout_
         If the side has no rule of a name.
     """
     known = {rule.name: rule for rule in rules_of(side)}
-    names = list(known) if rules is None else list(rules)
+    names = list(known) if rules is None else list(dict.fromkeys(rules))
     unknown = [each for each in names if each not in known]
     if unknown:
         raise LookupError(f"there is no rule {unknown[0]!r} for a {side}; --list shows them.")
@@ -128,13 +128,14 @@ def ask_child(side: Side, name: str, rules: list[str], timeout_s: float) -> Answ
         lines = lines_of(child)
         expected = len(rules)
         while said.answers is None or len(said.answers) < expected:
+            patience_s = IMPORT_TIMEOUT_S if said.answers is None else timeout_s
             try:
-                line = lines.get(timeout=IMPORT_TIMEOUT_S if said.answers is None else timeout_s)
-            except queue.Empty:
-                said.end = f"no answer within {timeout_s:g} s"
-                break
-            if line is None:
-                said.end = how_it_ended(child.wait())
+                line = lines.get(timeout=patience_s)
+                if line is None:
+                    said.end = how_it_ended(child.wait(patience_s))
+                    break
+            except (queue.Empty, subprocess.TimeoutExpired):
+                said.end = how_it_ended(child.poll(), patience_s)
                 break
             read_line(line, said)
     if said.answers is None:
@@ -158,7 +159,7 @@ def read_line(line: str, said: Answers) -> None:
 
 @contextmanager
 def running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """A child that sees the modules that this process sees, and is ended on leaving."""
+    """A child that sees the modules that this process sees; on leaving, it is ended with all that it started."""
     given = {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path), "JAX_PLATFORMS": "cpu"}
     child = subprocess.Popen(
         command,
@@ -166,15 +167,16 @@ def running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, **given},
-        text=True,
+        encoding="utf-8",
+        errors="replace",
+        start_new_session=True,  # a library may fork
     )
     try:
         yield child
     finally:
-        child.kill()
+        with suppress(ProcessLookupError, PermissionError):  # a Mac forbids it where only zombies are left
+            os.killpg(child.pid, signal.SIGKILL)
         child.wait()
-        assert child.stdout is not None
-        child.stdout.close()
 
 
 def lines_of(child: subprocess.Popen[str]) -> queue.Queue[str | None]:
@@ -183,18 +185,18 @@ def lines_of(child: subprocess.Popen[str]) -> queue.Queue[str | None]:
 
     def read() -> None:
         assert child.stdout is not None
-        try:
+        with child.stdout:  # to close it elsewhere would wait for a process that still has the other end
             for line in child.stdout:
                 lines.put(line)
-        except ValueError:
-            pass  # closed: nobody asks any more
         lines.put(None)
 
     threading.Thread(target=read, daemon=True).start()
     return lines
 
 
-def how_it_ended(status: int) -> str:
+def how_it_ended(status: int | None, patience_s: float = 0.0) -> str:
+    if status is None:
+        return f"no answer within {patience_s:g} s"
     if status >= 0:
         return f"the process ended with status {status}"
     try:

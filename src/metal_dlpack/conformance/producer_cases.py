@@ -9,9 +9,9 @@ from typing import Any
 
 from .libraries import Library
 from .rules import DEVICE, DLPACK, HEADER, MUST, PYTHON, SHOULD, Absent, Broken, Rules
-from .taken import CPU, HOST_KINDS, Taken, readable, take
+from .taken import CPU, HOST_KINDS, Taken, take
 
-__all__ = ["RULES", "SAMPLE", "array_of", "flat", "need"]
+__all__ = ["RULES", "SAMPLE", "array_of", "expect", "flat", "latest", "need", "newest", "readable", "refusal"]
 
 RULES = Rules("producer")
 SAMPLE = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
@@ -42,13 +42,36 @@ def need(array: Any, *keywords: str) -> None:
             continue
 
 
-def newest(array: Any) -> dict[str, Any]:
-    """The keywords for a tensor that the CPU can read, versioned where the producer knows how."""
+def latest(array: Any) -> dict[str, Any]:
+    """The keywords for a tensor on the array's own device, versioned where the producer knows how."""
     try:
         need(array, "max_version")
     except Absent:
-        return readable(array)
-    return {"max_version": NEWEST, **readable(array)}
+        return {}
+    return {"max_version": NEWEST}
+
+
+def readable(array: Any) -> dict[str, Any]:
+    """The keywords for a tensor that the CPU can read; Absent if there is none."""
+    if array.__dlpack_device__()[0] in HOST_KINDS:
+        return {}
+    need(array, "dl_device")
+    return {"dl_device": CPU}
+
+
+def newest(array: Any) -> dict[str, Any]:
+    """The keywords of both."""
+    return latest(array) | readable(array)
+
+
+def ways(array: Any, **keywords: Any) -> list[dict[str, Any]]:
+    """These keywords, for an unversioned tensor and for a versioned one: those of the two that the producer makes."""
+    asked = keywords | latest(array)
+    try:
+        array.__dlpack__(**keywords)
+    except BufferError:  # the standard lets a producer make versioned tensors only
+        return [asked]
+    return [keywords] if asked == keywords else [keywords, asked]
 
 
 def expect(found: Any, expected: Any, what: str) -> None:
@@ -82,11 +105,11 @@ def device_pair(library: Library) -> str:
     return f"{int(pair[0])}, {int(pair[1])}"
 
 
-@RULES.add("device-agrees", MUST, "Without dl_device the tensor is on the array's own device.", DLPACK("dl_device"))
+@RULES.add("device-agrees", SHOULD, "Without dl_device the tensor is on the array's own device.", DLPACK("dl_device"))
 def device_agrees(library: Library) -> str:
     array = array_of(library)
     said = tuple(map(int, array.__dlpack_device__()))
-    taken = take(array)
+    taken = take(array, **latest(array))
     if taken.device != said:
         raise Broken(f"__dlpack_device__() is {said}, the tensor's device {taken.device}")
     taken.delete()
@@ -96,7 +119,7 @@ def device_agrees(library: Library) -> str:
 @RULES.add("device-id", MUST, "The device id of CPU, pinned and managed memory is 0.", HEADER("DLDevice.device_id"))
 def device_id(library: Library) -> str:
     array = array_of(library)
-    taken = take(array, **readable(array))
+    taken = take(array, **newest(array))
     expect(taken.device[1], 0, "device_id")
     taken.delete()
     return "it is 0"
@@ -111,7 +134,7 @@ def device_id(library: Library) -> str:
 def device_cpu(library: Library) -> str:
     array = array_of(library)
     need(array, "dl_device")
-    taken = take(array, dl_device=CPU)
+    taken = take(array, dl_device=CPU, **latest(array))
     if taken.device[0] not in HOST_KINDS:
         raise Broken(f"the tensor is on device {taken.device}")
     expect(taken.items(), SAMPLE, "items")
@@ -123,13 +146,15 @@ def device_cpu(library: Library) -> str:
 def device_unknown(library: Library) -> str:
     array = array_of(library)
     need(array, "dl_device")
-    try:
-        taken = Taken(array.__dlpack__(dl_device=(9, 0)))
-    except BufferError:
-        return "BufferError for kDLVPI"
-    except Exception as error:
-        raise Broken(f"for kDLVPI, {refusal(error)}") from None
-    raise Broken(f"asked for kDLVPI, it gave a tensor on device {taken.device}")
+    for keywords in ({"dl_device": (9, 0)}, {"dl_device": (9, 0), **latest(array)}):
+        try:
+            taken = Taken(array.__dlpack__(**keywords))
+        except BufferError:
+            continue
+        except Exception as error:
+            raise Broken(f"for kDLVPI, {refusal(error)}") from None
+        raise Broken(f"__dlpack__({show(keywords)}) gave a tensor on device {taken.device}")
+    return "BufferError for kDLVPI"
 
 
 # ---- the keywords ----
@@ -158,9 +183,9 @@ def keywords_taken(library: Library) -> str:
 def stream_cpu(library: Library) -> str:
     array = array_of(library)
     need(array, "stream")
-    take(array, stream=None, **readable(array)).delete()
+    take(array, stream=None, **newest(array)).delete()
     try:
-        array.__dlpack__(stream=3, **readable(array))
+        array.__dlpack__(stream=3, **newest(array))
     except Exception as error:
         return f"stream=3 is refused, {type(error).__name__}"
     raise Broken("stream=3 was accepted for memory of the CPU")
@@ -239,7 +264,7 @@ def version_later(library: Library) -> str:
 )
 def capsule_named(library: Library) -> str:
     array = array_of(library)
-    names = {Taken(array.__dlpack__(**keywords)).name.decode() for keywords in ({}, newest(array))}
+    names = {Taken(array.__dlpack__(**keywords)).name.decode() for keywords in ways(array)}
     return " and ".join(sorted(names))
 
 
@@ -251,7 +276,7 @@ def capsule_named(library: Library) -> str:
 )
 def capsule_dropped(library: Library) -> str:
     array = array_of(library)
-    for keywords in ({}, newest(array)):
+    for keywords in ways(array):
         taken = Taken(array.__dlpack__(**keywords))
         taken.watch()
         taken.capsule = None
@@ -292,7 +317,7 @@ def resident_bytes() -> int:
 )
 def capsule_taken(library: Library) -> str:
     array = array_of(library)
-    for keywords in ({}, newest(array)):
+    for keywords in ways(array):
         taken = take(array, **keywords)
         taken.watch()
         taken.capsule = None
@@ -311,8 +336,8 @@ def capsule_taken(library: Library) -> str:
 )
 def deleter_thread(library: Library) -> str:
     process = ctypes.CDLL(None)
-    for _ in range(3):
-        taken = take(array_of(library))
+    for keywords in ways(array_of(library)) * 3:
+        taken = take(array_of(library), **keywords)
         if not taken.managed.deleter:
             raise Absent("its tensors have no deleter")
         thread = ctypes.c_size_t()
@@ -330,7 +355,7 @@ def deleter_thread(library: Library) -> str:
 @RULES.add("items", MUST, "The tensor's data, shape and strides lead to the array's items.", HEADER("DLTensor"))
 def items(library: Library) -> str:
     array = array_of(library)
-    for keywords in (readable(array), newest(array)):
+    for keywords in ways(array, **readable(array)):
         taken = take(array, **keywords)
         expect(taken.items(), SAMPLE, f"the items of {taken.name.decode()}")
         taken.delete()
@@ -433,12 +458,12 @@ def lifetime(library: Library) -> str:
 @RULES.add("array-goes-on", MUST, "The array can be used after the deleter as before.", PYTHON("Semantics"))
 def array_goes_on(library: Library) -> str:
     array = array_of(library)
-    first, second = take(array, **readable(array)), take(array, **readable(array))
+    first, second = take(array, **newest(array)), take(array, **newest(array))
     first.delete()
     expect(second.items(), SAMPLE, "the items of a second tensor, when the first was deleted")
     second.delete()
     expect(flat(library.tolist(array)), SAMPLE, "the array's items")
-    third = take(array, **readable(array))
+    third = take(array, **newest(array))
     expect(third.items(), SAMPLE, "the items of a third tensor")
     third.delete()
     return "it was exported three times"

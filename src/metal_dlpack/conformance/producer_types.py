@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .items import KINDS, STANDARD
 from .libraries import Library
-from .producer_cases import newest, refusal
+from .producer_cases import latest, newest, refusal
 from .rules import DLPACK, HEADER, INTERCHANGE, MUST, SHOULD, Absent, Broken, Rules
 from .taken import take
 
@@ -13,10 +15,20 @@ __all__ = ["RULES"]
 RULES = Rules("producer")
 
 
+def made(library: Library, kind: str) -> Any:
+    """The type's sample as an array; Absent if the library has no such type, in whatever way it says so."""
+    try:
+        return library.make(list(KINDS[kind].sample), kind)
+    except Absent:
+        raise
+    except Exception as error:
+        raise Absent(f"{kind}: {refusal(error)}") from None
+
+
 def check_kind(library: Library, kind: str) -> str | None:
     """What is wrong with this type; None if nothing is.  Absent if the library does not have or export it."""
     entry = KINDS[kind]
-    array = library.make(list(entry.sample), kind)
+    array = made(library, kind)
     try:
         taken = take(array, **newest(array))
     except Exception as error:  # rule "types-all" asks what may be refused
@@ -61,11 +73,11 @@ def types_all(library: Library) -> str:
     missing = []
     for kind in STANDARD:
         try:
-            array = library.make(list(kind.sample), kind.name)
+            array = made(library, kind.name)
         except Absent:
             continue
         try:
-            take(array, **newest(array)).delete()
+            take(array, **latest(array)).delete()
         except Exception as error:
             missing.append(f"{kind.name}: {refusal(error)}")
     if missing:
@@ -105,7 +117,7 @@ def unexportable(library: Library) -> str:
         raise Absent("DLPack can describe all its arrays that have __dlpack__")
     for name, array in arrays.items():
         try:
-            array.__dlpack__()
+            array.__dlpack__(**latest(array))
         except BufferError:
             continue
         except Exception as error:
@@ -120,7 +132,7 @@ def unexportable(library: Library) -> str:
 def byte_order(library: Library) -> str:
     array = library.swapped()
     try:
-        array.__dlpack__()
+        array.__dlpack__(**latest(array))
     except Exception as error:
         return refusal(error)
     raise Broken("exported without a word")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,11 +23,13 @@ from metal_dlpack.dlpack_structs import (
 from .items import kind_of
 from .rules import Broken
 
-__all__ = ["CPU", "HOST_KINDS", "Taken", "address_of", "items_of", "readable", "strides_of", "take"]
+__all__ = ["CPU", "HOST_KINDS", "Taken", "address_of", "items_of", "shape_of", "strides_of", "take"]
 
 CPU = (1, 0)
 #: Device types whose memory the CPU reads: CPU, CUDAHost, ROCMHost, CUDAManaged.
 HOST_KINDS = (1, 3, 11, 13)
+#: More than any array that a case makes.
+MOST_DIMENSIONS, MOST_ITEMS = 64, 1 << 16
 #: void (*deleter)(self), made or called with the GIL, as most consumers call it.
 DELETER = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 #: Callbacks that native code may still call.
@@ -38,11 +41,6 @@ def take(array: Any, **keywords: object) -> Taken:
     taken = Taken(array.__dlpack__(**keywords))
     taken.use()
     return taken
-
-
-def readable(array: Any) -> dict[str, object]:
-    """The keywords for a tensor that the CPU can read."""
-    return {} if array.__dlpack_device__()[0] in HOST_KINDS else {"dl_device": CPU}
 
 
 class Taken:
@@ -100,11 +98,23 @@ def address_of(tensor: Tensor) -> int:
     return int(tensor.data or 0) + int(tensor.byte_offset)
 
 
+def shape_of(tensor: Tensor) -> list[int]:
+    """Broken where no array of the kit's can have this shape: to follow it could take all memory."""
+    if not 0 <= tensor.ndim <= MOST_DIMENSIONS:
+        raise Broken(f"the tensor's ndim is {tensor.ndim}")
+    if tensor.ndim and not tensor.shape:
+        raise Broken("the tensor's shape is NULL")
+    shape = list(tensor.shape[: tensor.ndim]) if tensor.ndim else []
+    if min(shape, default=0) < 0 or math.prod(shape) > MOST_ITEMS:
+        raise Broken(f"the tensor's shape is {shape}")
+    return shape
+
+
 def strides_of(tensor: Tensor) -> list[int]:
     """In items; of a tensor without strides those of rows one after the other."""
+    shape = shape_of(tensor)
     if tensor.strides:
         return list(tensor.strides[: tensor.ndim])
-    shape = list(tensor.shape[: tensor.ndim]) if tensor.ndim else []
     return [*itertools.accumulate([1, *shape[:0:-1]], lambda a, b: a * b)][::-1] if shape else []
 
 
@@ -114,9 +124,11 @@ def items_of(tensor: Tensor, *, padded: bool = False) -> list[Any]:
     if kind is None:
         raise Broken(f"the tensor's type is code {tensor.code} with {tensor.bits} bits")
     width = -(-kind.bits // 8) * 8 if padded else kind.bits
-    lanes = tensor.lanes
-    shape = tensor.shape[: tensor.ndim] if tensor.ndim else []
-    strides, address = strides_of(tensor), address_of(tensor)
+    if tensor.device[0] not in HOST_KINDS:
+        raise Broken(f"the tensor is on device {tuple(tensor.device)}, which the CPU cannot read")
+    lanes, shape, strides, address = tensor.lanes, shape_of(tensor), strides_of(tensor), address_of(tensor)
+    if math.prod(shape) and not tensor.data:
+        raise Broken("the tensor's data is NULL")
     places = (place * lanes + lane for place in _places(shape, strides) for lane in range(lanes))
     return [kind.value(_bits_at(address, place * width, kind.bits)) for place in places]
 
