@@ -2,7 +2,8 @@
 
 Pages link as a reader of the repository wants it: to files beside them, to README.md, to a source file.  On the site a
 page stands for each file of `PAGES`, and what is no page is a link to the repository that METAL_DLPACK_REPOSITORY
-names (https://host/owner/name); where it is not set, the words stay without a link.
+names (https://host/owner/name); where it is not set, the words stay without a link.  Words that only name the page's
+file (`memory.md`) are left out: MyST puts the title of the page or of its section there.
 """
 
 import os
@@ -19,6 +20,7 @@ PAGES = {
     ROOT / "ARCHITECTURE.md": DOCS / "inside" / "architecture.md",
     ROOT / "CONTRIBUTING.md": DOCS / "inside" / "contributing.md",
     ROOT / "CHANGELOG.md": DOCS / "changelog.md",
+    ROOT / "src" / "metal_dlpack" / "include" / "metal_dlpack.h": DOCS / "reference" / "header.md",
 }
 FENCE = re.compile(r"^( *(?:```+|~~~+)).*?^\1[ ]*$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((?![a-z]+:|#|<)([^)\s]+)\)")
@@ -46,6 +48,7 @@ def for_the_site(text: str, source: Path, page: Path) -> str:
             return match[0]
         shown = PAGES.get(target, target)
         if shown.is_relative_to(DOCS) and not (anchor and path.endswith("README.md")):
+            words = "" if words in (path, path.rpartition("/")[2]) else words
             return f"[{words}]({os.path.relpath(shown, page.parent)}{mark}{anchor})"
         kind = "tree" if target.is_dir() else "blob"
         return f"[{words}]({REPOSITORY}/{kind}/main/{target.relative_to(ROOT)}{mark}{anchor})" if REPOSITORY else words

@@ -232,11 +232,10 @@ PyDoc_STRVAR(
     "BufferError\n"
     "    The device is neither Metal nor the CPU; DLPack 1.3 lacks the element type; the\n"
     "    metadata reach outside the buffer; the capsule was consumed; the major version\n"
-    "    differs; or a torch tensor has its negative bit set.\n\n"
+    "    differs; or a torch tensor has its negative bit set.\n"
     "MetalError\n    GPU work that was waited for has failed.\n\n"
-    "Threads: the GIL is released while waiting and copying.  The producer's deleter is called "
-    "exactly\n"
-    "once, on a thread that holds the GIL.\n\n"
+    "Threads: the GIL is released while waiting and copying.  The producer's deleter is\n"
+    "called exactly once, on a thread that holds the GIL.\n\n"
     "Source: array API standard 2025.12, from_dlpack; dlpack.h 1.3.");
 
 /* SPEC import-device */

@@ -111,6 +111,12 @@ class Facts:
         return [(extent, step) for extent, step in zip(self.shape, self.steps, strict=True) if extent > 1]
 
     @property
+    def copied_nbytes(self) -> int:
+        """The bytes of a copy: of the items alone, where `nbytes` may count what lies between them."""
+        bits = 8 * self.itemsize if self.is_padded else self.code[1] * self.code[2]
+        return (self.nitems * bits + 7) // 8
+
+    @property
     def whole_pages(self) -> int:
         """The bytes of the pages that hold the items, which is what Metal wraps."""
         first = self.address + self.byte_offset
@@ -342,15 +348,18 @@ def findings(facts: Facts, consumer: str) -> list[tuple[Rule, str]]:
     return found
 
 
-def decide(found: list[tuple[Rule, str]], copy: bool | None) -> tuple[str, list[str], list[str]]:
+def decide(facts: Facts, found: list[tuple[Rule, str]], copy: bool | None) -> tuple[str, list[str], list[str]]:
     """The outcome, and what `copy` adds to reasons and fixes."""
     outcomes = {rule.outcome for rule, _ in found}
     outcome = next((known for known in OUTCOMES if known in outcomes), "zero-copy")
     if outcome == "copy" and copy is False:
         return "refusal", ["A copy is needed, and copy=False forbids it."], ["Pass copy=None."]
-    if outcome == "zero-copy" and copy is True:
-        return "copy", ["copy=True asks for one."], []
-    return outcome, [], []
+    reasons = ["copy=True asks for one."] if outcome == "zero-copy" and copy is True else []
+    outcome = "copy" if reasons else outcome
+    if outcome == "copy" and facts.consumer == "metal_dlpack" and facts.copied_nbytes > max_buffer_length():
+        too_long = f"The copy ({facts.copied_nbytes} bytes) would be longer than a Metal buffer can be."
+        return "refusal", [*reasons, too_long], ["Import it in parts."]
+    return outcome, reasons, []
 
 
 def judge(facts: Facts, x: object, copy: bool | None, device: object) -> Explanation:
@@ -363,7 +372,7 @@ def judge(facts: Facts, x: object, copy: bool | None, device: object) -> Explana
     found += moves(facts, device)
     ranks = {outcome: rank for rank, outcome in enumerate([*OUTCOMES, *NOTES])}
     found.sort(key=lambda entry: ranks[entry[0].outcome])
-    outcome, reasons, fixes = decide(found, copy)
+    outcome, reasons, fixes = decide(facts, found, copy)
     if outcome != "zero-copy":
         found = [entry for entry in found if entry[0].outcome != "note if shared"]
     reasons += [sentence for _, sentence in found]

@@ -1,7 +1,7 @@
 """The software Metal's controls, for tests: live objects, validation reports, settings.
 
 The package uses the software Metal where there is no Metal.  On a Mac every function
-here raises SoftwareMetalMissing.
+here but is_present() raises SoftwareMetalMissing.
 """
 
 from __future__ import annotations

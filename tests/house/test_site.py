@@ -2,6 +2,7 @@
 
 import html
 import importlib.util
+import inspect
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from places import DOCS, ROOT, TOOLS
 from public_surface import functions, members
 
 import metal_dlpack as md
+from metal_dlpack import conformance
 
 pytestmark = pytest.mark.needs_no_sanitizer
 
@@ -57,6 +59,7 @@ def test_every_public_name_has_an_anchor(site):
     names = {f"metal_dlpack.{name}" for name in dir(md) if not name.startswith("_")}
     names |= {f"metal_dlpack.{name}" for name in functions()}
     names |= {f"metal_dlpack.{name}" for name in members() if not name.rpartition(".")[2].startswith("_")}
+    names |= {f"metal_dlpack.conformance.{name}" for name in conformance.__all__}
     names |= {f"metal_dlpack.Array.{name}" for name in ("__dlpack__", "__dlpack_device__", "__metal_stream__")}
     found = anchors(site)
     assert len(names) > 200
@@ -123,6 +126,22 @@ def test_a_docstring_becomes_restructured_text_that_looks_the_same():
     assert "\n".join(load("site_docstrings").converted(DOCSTRING.splitlines())) == RST
 
 
+def test_the_items_of_a_section_stand_together():
+    """An item behind a blank line would be shown as a paragraph with a quotation, below the section."""
+    docstrings = load("site_docstrings")
+    public = {id(thing): thing for module in (md, conformance) for thing in vars(module).values()}
+    things = [
+        *public.values(),
+        *(member for thing in public.values() if isinstance(thing, type) for member in vars(thing).values()),
+    ]
+    texts = [text for thing in things if callable(thing) and isinstance(text := thing.__doc__, str) and "----" in text]
+    assert len(texts) > 60
+    for text in texts:
+        for first, *rest in docstrings.blocks_of(inspect.cleandoc(text).splitlines()):
+            is_item = rest[:1] and rest[0].startswith(" ") and not first.startswith((" ", "- ", ">>>"))
+            assert not is_item, (first, rest)
+
+
 def test_links_of_a_page_are_those_of_the_site(monkeypatch):
     links = load("site_links")
     text = "[a](../ARCHITECTURE.md#threads) [b](memory.md#x) [c](../examples/share.py) [d](https://e.f) ![g](inside/costs.svg)"
@@ -139,6 +158,10 @@ def test_links_of_a_page_are_those_of_the_site(monkeypatch):
     rest = " [d](https://e.f) ![g](inside/costs.svg)" + fence
     assert converted(source) == there + rest
     assert converted(DOCS / "inside" / "x.md").startswith("[a](architecture.md#threads) [b](../memory.md#x) ")
+    assert links.for_the_site("[memory.md](memory.md#x) [docs/memory.md](docs/memory.md)", ROOT / "x.md", source) == (
+        "[memory.md](memory.md#x) [](memory.md)"
+    )
+    assert links.for_the_site("[memory.md](../memory.md#x)", DOCS / "inside" / "x.md", source) == "[](memory.md#x)"
     monkeypatch.setattr(links, "REPOSITORY", "")
     assert converted(source) == "[a](inside/architecture.md#threads) [b](memory.md#x) c" + rest
 

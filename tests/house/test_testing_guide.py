@@ -1,4 +1,4 @@
-"""docs/testing_with_softmetal.md: its files run as written, fail where something is wrong, and its words exist."""
+"""The guide to testing, docs/testing_with_softmetal.md: its files run as written; the words of docs/testing_plugin.md exist."""
 
 import os
 import re
@@ -12,6 +12,7 @@ import _metal_dlpack_pytest
 from metal_dlpack import softmetal
 
 GUIDE = (DOCS / "testing_with_softmetal.md").read_text()
+PLUGIN = (DOCS / "testing_plugin.md").read_text()
 ANSWERS = (DOCS / "faq.md").read_text()
 FILES = dict(re.findall(r"```(?:python|toml)\n# (\w+\.\w+)\n(.*?)```", GUIDE, re.DOTALL))
 
@@ -118,11 +119,15 @@ def test_the_names_it_uses_exist():
 
     for name in re.findall(r"\bmd\.(\w+)", GUIDE):
         assert hasattr(md, name), name
-    tools = GUIDE.partition("has the same tools: ")[2].partition(".\n")[0]
+    tools = PLUGIN.partition("has the same tools: ")[2].partition(". ")[0]
     assert len(re.findall(r"`(\w+)`", tools)) == 5
     for name in re.findall(r"`(\w+)`", tools):
         assert hasattr(softmetal, name), name
-    fixtures = set(re.findall(r"`(metal(?:_\w+)?)`", GUIDE)) - {"metal_dlpack"}
-    assert fixtures == {name for name in vars(_metal_dlpack_pytest) if name == "metal" or name.startswith("metal_")}
-    for target in re.findall(r"\]\(([^)#]+)", GUIDE):
-        assert (DOCS / target).exists(), target
+
+
+def test_the_fixtures_and_options_are_those_of_the_plugin(pytestconfig):
+    fixtures = {name for name in vars(_metal_dlpack_pytest) if name == "metal" or name.startswith("metal_")}
+    assert set(re.findall(r"^\| `(metal\w*)`", PLUGIN, re.MULTILINE)) == fixtures
+    assert set(re.findall(r"`(metal(?:_\w+)?)`", GUIDE)) - {"metal_dlpack"} <= fixtures
+    options = {f"--{name.replace('_', '-')}" for name in vars(pytestconfig.option) if name.startswith("softmetal")}
+    assert set(re.findall(r"^\| `(--[\w-]+)=", PLUGIN, re.MULTILINE)) == options

@@ -17,7 +17,7 @@ from explain_cases import ARRAYS, CASES, MEMORY, PLACE, Modern, consume, make_ca
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machine import has_module
-from places import SRC, SUPPORT
+from places import SRC, SUPPORT, python_path
 
 import metal_dlpack as md
 from metal_dlpack import trials
@@ -156,11 +156,32 @@ def test_from_dlpack_does_what_was_said(copy):
     assert not wrong, "\n".join(wrong)
 
 
-def test_what_is_longer_than_a_buffer_is_copied(monkeypatch):
-    monkeypatch.setattr(explain_module, "max_buffer_length", lambda: 16)
-    said = md.explain(np.zeros(4))
-    assert said.outcome == "copy"
-    assert "32 bytes" in str(said)
+LONG = """
+import numpy as np
+import metal_dlpack as md
+
+x = np.zeros(1 << 16, "float32")
+for part in (x, x[::2], x[::8], x[: 1 << 14], x[:16000], np.broadcast_to(x[:3], (1 << 16, 3)), x.view("uint8")[1:-3].view("float32")):
+    for copy in (None, False, True):
+        said = md.explain(part, copy=copy)
+        try:
+            array = md.from_dlpack(part, copy=copy)
+        except (MemoryError, md.CopyRequiredError):
+            done = "refusal"
+        else:
+            done = "zero-copy" if md.shares_memory(array, part) else "copy"
+        assert said.outcome == done, (part.shape, part.strides, copy, done, str(said))
+        assert done != "refusal" or said.fixes
+"""
+
+
+@pytest.mark.needs_softmetal
+def test_what_is_longer_than_a_buffer_is_refused_unless_its_items_fit():
+    limited = os.environ | {"SOFTMETAL_MAX_BUFFER_LENGTH": "64K", "PYTHONPATH": python_path()}
+    done = subprocess.run(
+        [sys.executable, "-c", LONG], env=limited, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_host_view_needs_an_address():

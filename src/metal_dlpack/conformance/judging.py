@@ -38,21 +38,22 @@ class Missing(Exception):
 class Result:
     """What became of one rule: "kept", "broken", or "absent" where the library does not offer it."""
 
-    rule: Rule
-    outcome: Outcome
-    happened: str
+    rule: Rule  #: which one
+    outcome: Outcome  #: "kept", "broken" or "absent"
+    happened: str  #: a sentence
 
 
 @dataclass(frozen=True)
 class Report:
     """What became of all rules for one library on one side."""
 
-    library: str
-    version: str
-    side: Side
-    results: tuple[Result, ...]
+    library: str  #: as people call it
+    version: str  #: "" if it does not say
+    side: Side  #: "producer" or "consumer"
+    results: tuple[Result, ...]  #: one of each rule
 
     def of(self, outcome: Outcome, level: str = "") -> list[Result]:
+        """The results with this outcome, of one level or of both."""
         return [result for result in self.results if result.outcome == outcome and level in ("", result.rule.level)]
 
     def score(self, level: str) -> tuple[int, int]:
@@ -82,19 +83,25 @@ def judge(side: Side, name: str, rules: Sequence[str] | None = None, *, timeout_
     Parameters
     ----------
     side : "producer" or "consumer"
+        Whether its `__dlpack__` or its `from_dlpack` is judged.
     name : str
         A name of `LIBRARIES`, or "module:attribute" for a `Library` of yours.
     rules : sequence of str, optional
         Names of rules; all of the side by default.
     timeout_s : float
-        A case that takes longer is broken.
+        A case that takes longer than these seconds is broken.
+
+    Returns
+    -------
+    Report
+        Its `passes` is True if no rule is broken; advice does not count.
 
     Raises
     ------
     Missing
-        If the library cannot be imported.
+        The library cannot be imported.
     LookupError
-        If the side has no rule of a name.
+        The side has no rule of a name.
     """
     known = {rule.name: rule for rule in rules_of(side)}
     names = list(known) if rules is None else list(dict.fromkeys(rules))

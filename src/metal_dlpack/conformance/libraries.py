@@ -39,7 +39,7 @@ class Library:
     # ---- as a producer ----
 
     def make(self, values: Any, kind: str) -> Any:
-        """A new array of these nested numbers with an element type of items.KINDS; Absent if it has no such type."""
+        """A new array of these nested numbers, of an element type such as "float32"; Absent if it has no such type."""
         raise Absent("it makes no arrays")
 
     def views(self, array: Any) -> Mapping[str, Any]:
@@ -61,6 +61,7 @@ class Library:
     # ---- as a consumer, and to look at an array ----
 
     def from_dlpack(self, producer: Any, **keywords: object) -> Any:
+        """What the library makes of an object with __dlpack__; keywords are `device` and `copy`."""
         raise Absent("it has no from_dlpack")
 
     def tolist(self, array: Any) -> Any:
@@ -68,6 +69,7 @@ class Library:
         return array.tolist()
 
     def is_writable(self, array: Any) -> bool:
+        """Whether the library lets its users write this array."""
         return True
 
 

@@ -78,12 +78,12 @@ Case = Callable[[Any], str]
 class Rule:
     """One rule of the standard and the case that tries it."""
 
-    name: str
-    side: Side
-    level: Level
-    says: str
-    source: Source
-    case: Case
+    name: str  #: as "copy-true"
+    side: Side  #: "producer" or "consumer"
+    level: Level  #: "must" for a rule, "should" for advice
+    says: str  #: the standard's word in short
+    source: Source  #: where it stands: `title` and `url`
+    case: Case  #: the function that tries it
 
 
 class Rules(list[Rule]):
