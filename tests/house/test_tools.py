@@ -158,11 +158,15 @@ def test_without_a_way_to_the_index_it_says_what_to_set(tmp_path):
 
 
 @pytest.mark.needs_no_sanitizer
-def test_a_python_that_is_not_here_is_named_and_nothing_is_installed_for_it(tmp_path):
+@pytest.mark.parametrize("there", [False, True])
+def test_a_python_that_does_not_start_is_named_and_nothing_is_installed_for_it(there, tmp_path):
+    if there:  # as pyenv has it
+        (tmp_path / "python3.99").write_text("#!/bin/sh\necho 'not this version' >&2\nexit 127\n")
+        (tmp_path / "python3.99").chmod(0o755)
     done = prepare(tmp_path, PYTHON="python3.99")
     assert done.returncode == 1
     assert done.stdout == ""
-    assert done.stderr.startswith("metal_dlpack: there is no python3.99 on PATH. ")
+    assert done.stderr.startswith("metal_dlpack: python3.99 cannot be started. ")
     assert done.stderr.count("\n") == 1
 
 
