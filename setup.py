@@ -28,6 +28,10 @@ MACOS_TARGET = "14.0"
 EXPORTS = "src/module/exports.map"
 SOFTMETAL = "src/softmetal"
 
+OUR_LICENCE = "Apache-2.0"
+#: Of a wheel that carries GCC's libobjc: tools/libobjc_licence has put that library's licence beside ours.
+LICENCE_WITH_LIBOBJC = f"{OUR_LICENCE} AND GPL-3.0-or-later WITH GCC-exception-3.1"
+
 REPOSITORY = os.environ.get("METAL_DLPACK_REPOSITORY", "").rstrip("/")
 #: A link or an image of Markdown that names a file or a heading of the repository.
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?://)([^)\s]+)\)")
@@ -243,7 +247,7 @@ def links_from_elsewhere(text: str, revision: str) -> str:
 
 
 def facts_of_the_release() -> dict:
-    """The part of the metadata that depends on where the repository is published."""
+    """The part of the metadata that depends on where the repository is published, and on what the wheel will carry."""
     source = Path("src/metal_dlpack/__init__.py").read_text(encoding="utf-8")
     revision = "v" + re.search(r'^__version__ = "(.*)"$', source, re.MULTILINE)[1]
     pages = {
@@ -255,6 +259,7 @@ def facts_of_the_release() -> dict:
     return {
         "long_description": links_from_elsewhere(Path("README.md").read_text(encoding="utf-8"), revision),
         "long_description_content_type": "text/markdown",
+        "license_expression": LICENCE_WITH_LIBOBJC if Path("LICENSE.libobjc").exists() else OUR_LICENCE,
         "project_urls": {name: REPOSITORY + page for name, page in pages.items() if REPOSITORY},
     }
 

@@ -2,7 +2,8 @@
 
     python tools/dist.py [PYTHON...]
 
-The source distribution comes first; each Python builds its wheel from that, and on Linux auditwheel adds libobjc to it.
+The source distribution comes first; each Python builds its wheel from that, and on Linux auditwheel adds libobjc to it,
+whose licence tools/libobjc_licence has put there.
 Both wheels are installed, one after the other, where nothing else is.  What is uploaded is made alike by cibuildwheel
 (.github/workflows/release.yml), in an image that is older than this machine.
 """
@@ -82,20 +83,25 @@ def check_sdist(sdist: Path) -> None:
 
 
 def build_wheel(python: Path, sdist: Path, folder: Path) -> Path:
-    run(python, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder, sdist)
+    folder.mkdir()
+    run("tar", "-xzf", sdist, "-C", folder)
+    (source,) = folder.iterdir()
+    if sys.platform == "linux":
+        run(ROOT / "tools" / "libobjc_licence", source)
+    run(python, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder, source)
     (wheel,) = folder.glob("*.whl")
     return wheel
 
 
 def repair(wheel: Path) -> Path:
-    """The wheel that goes to others: on Linux with libobjc in it, and the SBOM that says so (PEP 770)."""
+    """The wheel that goes to others: on Linux with libobjc, its licence, and the SBOM that says so (PEP 770)."""
     if sys.platform != "linux":
         return Path(shutil.copy(wheel, DIST))
     with tempfile.TemporaryDirectory() as folder:
         run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", folder, wheel)
         (repaired,) = Path(folder).glob("*.whl")
         names = zipfile.ZipFile(repaired).namelist()
-        for part in ("metal_dlpack.libs/libobjc-", ".dist-info/sboms/"):
+        for part in ("metal_dlpack.libs/libobjc-", ".dist-info/licenses/LICENSE.libobjc", ".dist-info/sboms/"):
             if not any(part in name for name in names):
                 sys.exit(f"dist: {repaired.name} has no {part}.")
         return Path(shutil.copy(repaired, DIST))

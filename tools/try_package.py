@@ -1,4 +1,4 @@
-"""Try the package as it is installed: share memory, run a kernel, find the headers.  Any failure ends it.
+"""Try the package as it is installed: its files, a shared buffer, a kernel, its licences.  Any failure ends it.
 
     python tools/try_package.py
 
@@ -58,6 +58,17 @@ def find_files() -> None:
     check(importlib.metadata.version("metal_dlpack") == md.__version__, "metadata and module differ in the version.")
 
 
+def read_the_licence() -> None:
+    """A library that was put into the wheel has a licence of its own."""
+    carried = {path.name.partition("-")[0] for path in Path(md.__file__).parents[1].glob("metal_dlpack.libs/*")}
+    check(carried <= {"libobjc"}, f"the wheel carries {sorted(carried)}, and nobody has looked at their licences.")
+    facts = importlib.metadata.metadata("metal_dlpack")
+    named, files = facts["License-Expression"], facts.get_all("License-File")
+    if carried:
+        check("GPL-3.0-or-later WITH GCC-exception-3.1" in named, f"libobjc's licence is not named in {named}.")
+        check({"LICENSE.libobjc", "LICENSE.libobjc-exception"} <= set(files), f"libobjc's licence is not in {files}.")
+
+
 def ask_the_doctor() -> None:
     asked = subprocess.run(
         [sys.executable, "-m", "metal_dlpack", "--json"], capture_output=True, text=True, check=False
@@ -67,7 +78,7 @@ def ask_the_doctor() -> None:
 
 
 def main() -> None:
-    for step in (find_files, share, compute, ask_the_doctor):
+    for step in (find_files, share, compute, read_the_licence, ask_the_doctor):
         step()
     print(f"metal_dlpack {md.__version__} works with Python {sys.version.split()[0]} on {md.devices()[0].name}")
 

@@ -13,7 +13,14 @@ from __future__ import annotations
 import builtins
 import os.path
 
-from . import _core
+try:
+    from . import _core
+except ImportError as error:
+    if error.name != __name__:  # it is there, and cannot be loaded: the loader has said why
+        raise
+    from .missing_core import advice
+
+    raise ImportError(advice(__path__[0]), name="metal_dlpack._core") from None
 from ._core import *  # noqa: F403
 from .opening import open as open
 from .sync import register_sync as register_sync

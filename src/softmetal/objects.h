@@ -52,7 +52,7 @@
     pthread_mutex_t _labelLock;
     NSString *_label; /* owned (+1) */
 }
-@property(copy, atomic) NSString *label;
+@property(copy) NSString *label;
 @end
 
 /* One object per GPU at a time; after the last release the next call makes a fresh one. */

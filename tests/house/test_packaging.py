@@ -285,7 +285,7 @@ def test_torch_is_one_version_on_linux():
 
 
 def test_the_shell_scripts_are_sound_shell():
-    for name in ("tools/prepare", "tools/sanitized", "tools/arm64", ".ci/run"):
+    for name in ("tools/prepare", "tools/sanitized", "tools/arm64", "tools/libobjc_licence", ".ci/run"):
         path = ROOT / name
         assert os.access(path, os.X_OK), name
         assert subprocess.run(["sh", "-n", str(path)], check=False).returncode == 0, name

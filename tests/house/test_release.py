@@ -1,14 +1,18 @@
 """What a release says of itself: its page on the package index, its wheels, and the files that a public project has."""
 
+import importlib
 import re
 import subprocess
 import sys
 import tomllib
+from contextlib import nullcontext
 from email import message_from_string
+from email.message import Message
+from types import SimpleNamespace
 
 import pytest
 from checkouts import checkout, setup
-from places import DOCS, EXAMPLES, ROOT
+from places import DOCS, EXAMPLES, ROOT, TOOLS
 
 import metal_dlpack as md
 
@@ -16,6 +20,9 @@ pytestmark = pytest.mark.needs_no_sanitizer
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 WHEELS = PROJECT["tool"]["cibuildwheel"]
+#: Of a wheel that carries libobjc.
+BOTH = "Apache-2.0 AND GPL-3.0-or-later WITH GCC-exception-3.1"
+ITS_FILES = ["LICENSE", "LICENSE.libobjc", "LICENSE.libobjc-exception"]
 ADDRESS = "https://example.org/owner/metal_dlpack"
 TARGET = re.compile(r"\]\(([^)]*)\)|^\[[^\]]+\]: *(\S+)|(?:src|href)=\"([^\"]*)\"", re.MULTILINE)
 
@@ -121,13 +128,58 @@ def test_no_wheel_is_free_threaded_while_the_module_does_not_declare_it():
     assert declares == any(name.startswith("cp314t") for name in WHEELS["build"])
 
 
-def test_a_wheel_for_linux_brings_libobjc_and_its_licence():
+def test_what_is_built_of_the_sources_alone_has_our_licence(published):
+    assert published["License-Expression"] == "Apache-2.0"
+    assert published.get_all("License-File") == ["LICENSE"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="wheels for a Mac carry no library")
+def test_a_wheel_for_linux_brings_libobjc_and_its_licence(tmp_path):
     steps = WHEELS["linux"]["before-all"]
     assert "dnf --assumeyes install gcc-objc" in steps
-    copied = [step.split()[-1] for step in steps if step.startswith("cp ")]
-    (pattern,) = PROJECT["project"]["license-files"]
-    assert copied == ["LICENSE.libobjc", "LICENSE.libobjc-exception"]
-    assert all(name.startswith(pattern.removesuffix("*")) for name in copied)
+    assert "sh {package}/tools/libobjc_licence {package}" in steps
+    folder = checkout(tmp_path)
+    subprocess.run(["sh", TOOLS / "libobjc_licence", folder], check=True)
+    facts = metadata(folder, ADDRESS)
+    assert facts["License-Expression"] == BOTH
+    assert facts.get_all("License-File") == ITS_FILES
+    assert "GNU GENERAL PUBLIC LICENSE\n                       Version 3" in (folder / "LICENSE.libobjc").read_text()
+    assert "GCC RUNTIME LIBRARY EXCEPTION\n\nVersion 3.1" in (folder / "LICENSE.libobjc-exception").read_text()
+    assert BOTH in (DOCS / "versions.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("carried", "expression", "files", "refused"),
+    [
+        (None, "Apache-2.0", ["LICENSE"], None),
+        ("libobjc", BOTH, ITS_FILES, None),
+        ("libobjc", "Apache-2.0", ITS_FILES, "not named"),
+        ("libobjc", BOTH, ITS_FILES[:2], "is not in"),
+        ("libstdc++", BOTH, ITS_FILES, "nobody has looked"),
+    ],
+)
+def test_a_library_in_a_wheel_without_its_licence_is_refused(
+    carried, expression, files, refused, tmp_path, monkeypatch
+):
+    monkeypatch.syspath_prepend(TOOLS)
+    tried = importlib.import_module("try_package")
+    if carried:
+        (tmp_path / "metal_dlpack.libs").mkdir()
+        (tmp_path / "metal_dlpack.libs" / f"{carried}-6d4ff34a.so.4").touch()
+    facts = Message()
+    facts["License-Expression"] = expression
+    for name in files:
+        facts["License-File"] = name
+    monkeypatch.setattr(tried, "md", SimpleNamespace(__file__=str(tmp_path / "metal_dlpack" / "__init__.py")))
+    monkeypatch.setattr(tried.importlib.metadata, "metadata", lambda name: facts)
+    with pytest.raises(SystemExit, match=refused) if refused else nullcontext():
+        tried.read_the_licence()
+
+
+def test_the_compiler_of_the_wheels_for_linux_knows_the_attributes_of_properties():
+    """It is GCC 8, whose Objective-C does not know the word atomic.  That a property is atomic is the default."""
+    for path in (ROOT / "src").rglob("*.[hm]"):
+        assert not re.search(r"@property *\([^)]*\batomic\b", path.read_text()), path
 
 
 def test_the_installed_package_is_tried_by_a_script_that_works():

@@ -102,6 +102,7 @@ case "$*" in
     echo "  Downloading https://index.example/torch-2.0-cp311.whl (190.4 MB)"
     echo "  Downloading small-1.0.whl (4 kB)"
     echo "Installing collected packages: torch, small"
+    echo "$PIP_SAYS" >&2
     exit ${PIP_FAILS:-0}
     ;;
 *"-m pip"*) echo "WARNING: Location 'file:///nowhere' is ignored" >&2 ;;
@@ -146,3 +147,47 @@ def test_preparing_shows_all_that_pip_said_if_it_failed(tmp_path):
     assert "WARNING: Location" in done.stderr
     assert done.stderr.endswith("metal_dlpack: this failed: pip install --group demo\n")
     assert "building" not in done.stdout
+
+
+@pytest.mark.needs_no_sanitizer
+def test_without_a_way_to_the_index_it_says_what_to_set(tmp_path):
+    done = prepare(tmp_path, PIP_FAILS="1", PIP_SAYS="WARNING: Retrying (Retry(total=0)) after connection broken")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("metal_dlpack: this failed: pip install --group demo. pip cannot reach the package index")
+    assert "PIP_INDEX_URL" in last
+
+
+@pytest.mark.needs_no_sanitizer
+@pytest.mark.parametrize("there", [False, True])
+def test_a_python_that_does_not_start_is_named_and_nothing_is_installed_for_it(there, tmp_path):
+    if there:  # as pyenv has it
+        (tmp_path / "python3.99").write_text("#!/bin/sh\necho 'not this version' >&2\nexit 127\n")
+        (tmp_path / "python3.99").chmod(0o755)
+    done = prepare(tmp_path, PYTHON="python3.99")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("metal_dlpack: python3.99 cannot be started. ")
+    assert done.stderr.count("\n") == 1
+
+
+#: Root's machine, whose apt-get has a source that fails, and whose compiler has no Objective-C.
+DEBIAN = {
+    "id": "#!/bin/sh\necho 0\n",
+    "apt-get": '#!/bin/sh\necho "E: Failed to fetch" >&2\ncase $1 in install) exit ${APT_FAILS:-0} ;; esac\nexit 100\n',
+    "half-a-compiler": '#!/bin/sh\ncase "$*" in *.m*) exit 1 ;; esac\nexec cc "$@"\n',
+}
+
+
+@pytest.mark.needs_no_sanitizer
+@pytest.mark.skipif(sys.platform == "darwin", reason="nothing is installed there")
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_apt_mutters_is_shown_only_if_it_failed(fails, tmp_path):
+    for name, text in DEBIAN.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    done = prepare(tmp_path, CC=str(tmp_path / "half-a-compiler"), APT_FAILS=str(100 * fails))
+    assert "metal_dlpack: installing Debian's gobjc\n" in done.stdout
+    assert done.returncode == fails
+    assert ("E: Failed to fetch" in done.stderr) == fails
+    missing = "metal_dlpack: the Objective-C compiler is missing. Install it, on Debian: apt-get install gobjc\n"
+    assert done.stderr.endswith(missing) == fails

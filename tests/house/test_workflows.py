@@ -116,6 +116,12 @@ def test_a_job_may_only_read_and_ends(name):
             assert job["steps"][0]["with"] == {"persist-credentials": False}
 
 
+def test_pytorch_comes_from_the_index_that_the_settings_name():
+    """Each job but those of a release fetches it; that for CUDA is gigabytes."""
+    for name in set(WORKFLOWS) - {"release.yml"}:
+        assert WORKFLOWS[name]["env"]["PIP_EXTRA_INDEX_URL"] == "${{ vars.PIP_EXTRA_INDEX_URL }}", name
+
+
 def test_a_release_is_published_from_a_tag_without_a_password():
     assert RELEASE[True]["push"] == {"tags": ["v*"]}  # YAML reads `on` as true
     assert PUBLISH["if"] == "startsWith(github.ref, 'refs/tags/')"

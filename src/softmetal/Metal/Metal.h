@@ -80,7 +80,7 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions) {
 };
 
 @protocol MTLResource <NSObject>
-@property(copy, atomic) NSString *label;
+@property(copy) NSString *label;
 @property(readonly) id<MTLDevice> device;
 @property(readonly) MTLCPUCacheMode cpuCacheMode;
 @property(readonly) MTLStorageMode storageMode;
@@ -100,7 +100,7 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions) {
 
 @protocol MTLEvent <NSObject>
 @property(readonly) id<MTLDevice> device;
-@property(copy, atomic) NSString *label;
+@property(copy) NSString *label;
 @end
 
 @protocol MTLSharedEvent <MTLEvent>
@@ -110,7 +110,7 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions) {
 
 @protocol MTLFence <NSObject>
 @property(readonly) id<MTLDevice> device;
-@property(copy, atomic) NSString *label;
+@property(copy) NSString *label;
 @end
 
 /* ---- devices ---- */
@@ -205,7 +205,7 @@ typedef NS_ENUM(NSInteger, MTLMathMode) {
 @end
 
 @protocol MTLLibrary <NSObject>
-@property(copy, atomic) NSString *label;
+@property(copy) NSString *label;
 @property(readonly) id<MTLDevice> device;
 - (id<MTLFunction>)newFunctionWithName:(NSString *)functionName; /* nil: there is none */
 - (id<MTLFunction>)newFunctionWithName:(NSString *)name
@@ -215,7 +215,7 @@ typedef NS_ENUM(NSInteger, MTLMathMode) {
 @end
 
 @protocol MTLFunction <NSObject>
-@property(copy, atomic) NSString *label;
+@property(copy) NSString *label;
 @property(readonly) id<MTLDevice> device;
 @property(readonly) NSString *name;
 @property(readonly) NSDictionary *functionConstantsDictionary; /* by name */
@@ -357,7 +357,7 @@ typedef NS_ENUM(NSUInteger, MTLBindingAccess) {
 /* ---- queues and command buffers ---- */
 
 @protocol MTLCommandQueue <NSObject>
-@property(copy, atomic) NSString *label;
+@property(copy) NSString *label;
 @property(readonly) id<MTLDevice> device;
 - (id<MTLCommandBuffer>)commandBuffer;
 - (id<MTLCommandBuffer>)commandBufferWithUnretainedReferences;
@@ -398,7 +398,7 @@ typedef const void *MTLCommandBufferHandler;
 @property(readonly) id<MTLDevice> device;
 @property(readonly) id<MTLCommandQueue> commandQueue;
 @property(readonly) BOOL retainedReferences;
-@property(copy, atomic) NSString *label;
+@property(copy) NSString *label;
 @property(readonly) CFTimeInterval GPUStartTime;
 @property(readonly) CFTimeInterval GPUEndTime;
 - (void)enqueue;
@@ -419,7 +419,7 @@ typedef const void *MTLCommandBufferHandler;
 
 @protocol MTLCommandEncoder <NSObject>
 @property(readonly) id<MTLDevice> device;
-@property(copy, atomic) NSString *label;
+@property(copy) NSString *label;
 - (void)endEncoding;
 @end
 
