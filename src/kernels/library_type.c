@@ -12,6 +12,7 @@
 #include "kernels/kernel_source.h"
 #include "kernels/kernel_type.h"
 #include "python/args.h"
+#include "python/call_python.h"
 #include "python/errors.h"
 #include "streams/device.h"
 
@@ -334,6 +335,7 @@ library_dealloc(PyObject *op)
 
 static PyMethodDef library_methods[] = {
     {"kernel", MD_FASTCALL(library_kernel), library_kernel_doc},
+    CALL_PYTHON_REPR_HTML,
     {NULL, NULL, 0, NULL},
 };
 
