@@ -171,8 +171,7 @@ host_memory_refuse(md_state *state, const char *function, const char *reason)
     }
     return errors_copy_required(
         state,
-        "%s: the memory cannot be shared with Metal: %s; a copy is needed "
-        "and copy=False forbids it.",
+        "%s: the memory cannot be shared with Metal: %s; asarray(x, copy=True) copies it.",
         function, reason);
 }
 

@@ -260,6 +260,11 @@ choose_name(const LibraryObject *self, PyObject *given)
     if (PyTuple_GET_SIZE(self->kernels) == 1) {
         return PyTuple_GET_ITEM(self->kernels, 0);
     }
+    if (PyTuple_GET_SIZE(self->kernels) == 0) {
+        PyErr_SetString(PyExc_ValueError, "kernel: the source has no kernel; declare one as "
+                                          "`kernel void name(device float *x, ...)`.");
+        return NULL;
+    }
     PyErr_Format(PyExc_ValueError,
                  "kernel: the source has %zd kernels, %R; choose one by name=.",
                  PyTuple_GET_SIZE(self->kernels), self->kernels);
