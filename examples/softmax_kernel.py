@@ -16,10 +16,16 @@ SOURCE = """
 using namespace metal;
 
 /// A threadgroup a row.  `parts` has room for one number of each SIMD-group.
-kernel void softmax(device const float *x, device float *y, constant uint &width, threadgroup float *parts,
-                    uint row [[threadgroup_position_in_grid]], uint thread_index [[thread_position_in_threadgroup]],
-                    uint threads [[threads_per_threadgroup]], uint lane [[thread_index_in_simdgroup]],
-                    uint group [[simdgroup_index_in_threadgroup]], uint groups [[simdgroups_per_threadgroup]])
+kernel void softmax(device const float *x,
+                    device float *y,
+                    constant uint &width,
+                    threadgroup float *parts,
+                    uint row [[threadgroup_position_in_grid]],
+                    uint thread_index [[thread_position_in_threadgroup]],
+                    uint threads [[threads_per_threadgroup]],
+                    uint lane [[thread_index_in_simdgroup]],
+                    uint group [[simdgroup_index_in_threadgroup]],
+                    uint groups [[simdgroups_per_threadgroup]])
 {
     x += row * width;
     y += row * width;

@@ -35,7 +35,8 @@ typedef struct strided_layout {
     X(LAYOUT_FAULT_NDIM, "a layout has 0 to 64 dimensions, not %lld") \
     X(LAYOUT_FAULT_EXTENT, LAYOUT_TEXT_EXTENT) \
     X(LAYOUT_FAULT_ITEMSIZE, "itemsize (%lld) must be at least 1 byte") \
-    X(LAYOUT_FAULT_OVERFLOW, "the layout reaches past what 64 bits can count") \
+    X(LAYOUT_FAULT_OVERFLOW, "extents and strides reach 2**63 bytes or farther, more than " \
+                             "an int64 can count; give smaller ones") \
     X(LAYOUT_FAULT_AXIS, "axis %lld is out of range for %lld dimensions") \
     X(LAYOUT_FAULT_AXIS_TWICE, "axis %lld is named twice") \
     X(LAYOUT_FAULT_AXES, "%lld axes are given for %lld dimensions") \

@@ -9,6 +9,7 @@
 
 #include "python/errors.h"
 #include "python/owners.h"
+#include "values/layout_type_object.h"
 
 /* ---- memory ---- */
 
@@ -224,13 +225,12 @@ array_view(ArrayObject *self, const strided_layout *layout)
     return NULL;
 }
 
-/* Work out the layout and its bytes.  False with a fault; LAYOUT_FAULT_NONE: the layout is
- * sound, but 64 bits cannot count the bytes. */
+/* Work out the layout and its bytes.  False with a fault. */
 static bool
 measure(const array_creation *what, strided_layout *layout, int64_t *nbytes,
         layout_fault *fault)
 {
-    *fault = (layout_fault){.code = LAYOUT_FAULT_NONE};
+    *fault = (layout_fault){.code = LAYOUT_FAULT_OVERFLOW};
     if (!layout_set_dense(layout, what->ndim, what->shape, dtype_itemsize(what->dtype),
                           what->order, fault)) {
         return false;
@@ -243,6 +243,27 @@ measure(const array_creation *what, strided_layout *layout, int64_t *nbytes,
     return dtype_packed_nbytes(what->dtype, nitems, nbytes);
 }
 
+static PyObject *
+refuse_creation(md_state *state, const char *function, const array_creation *what,
+                const layout_fault *fault)
+{
+    if (fault->code != LAYOUT_FAULT_OVERFLOW) {
+        return errors_from_layout(state, function, fault);
+    }
+    char name[DTYPE_NAME_MAX];
+    PyObject *shape = layout_tuple(what->shape, what->ndim);
+    dtype_write_name(what->dtype, name);
+    if (shape != NULL) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s: shape %R of %s is more than one buffer of the device can hold "
+                     "(max_buffer_length is %llu bytes); use several arrays.",
+                     function, shape, name,
+                     (unsigned long long)what->device->facts.max_buffer_length);
+        Py_DECREF(shape);
+    }
+    return NULL;
+}
+
 /* SPEC export-alignment */
 PyObject *
 array_allocate(md_state *state, const char *function, const array_creation *what)
@@ -251,12 +272,7 @@ array_allocate(md_state *state, const char *function, const array_creation *what
     layout_fault fault;
     int64_t nbytes;
     if (!measure(what, &layout, &nbytes, &fault)) {
-        return fault.code != LAYOUT_FAULT_NONE
-                   ? errors_from_layout(state, function, &fault)
-                   : PyErr_Format(PyExc_ValueError,
-                                  "%s: the size of the array in bytes does not fit in 64 "
-                                  "bits.",
-                                  function);
+        return refuse_creation(state, function, what, &fault);
     }
     metal_storage *storage =
         buffer_allocate_storage(state, function, what->device, (size_t)nbytes, what->mode);

@@ -84,8 +84,8 @@ check_items(const metal_storage *storage, const strided_layout *layout, DLDataTy
     byte_range items;
     if (!find_range(layout, item_bits, byte_offset, &items)) {
         PyErr_Format(PyExc_ValueError,
-                     "Buffer.array: the items lie past what 64 bits can count, not within the "
-                     "Buffer's %zu bytes.",
+                     "Buffer.array: the items reach 2**60 bytes or farther from the Buffer's "
+                     "start, and it has %zu bytes.",
                      storage->nbytes);
         return -1;
     }

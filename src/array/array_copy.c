@@ -254,7 +254,9 @@ int
 array_assign_subscript(PyObject *op, PyObject *key, PyObject *value)
 {
     if (value == NULL) {
-        PyErr_SetString(PyExc_TypeError, "Items of an Array cannot be deleted.");
+        PyErr_SetString(
+            PyExc_TypeError,
+            "Items of an Array cannot be deleted: its shape is fixed; copy those that stay.");
         return -1;
     }
     if (key == Py_Ellipsis) {

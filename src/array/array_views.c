@@ -35,7 +35,8 @@ array_sequence_item(PyObject *op, Py_ssize_t index)
     strided_layout in, out;
     layout_fault fault;
     if (array_cast(op)->ndim == 0) {
-        PyErr_SetString(PyExc_TypeError, "A 0-dimensional Array cannot be iterated over.");
+        PyErr_SetString(PyExc_TypeError,
+                        "A 0-dimensional Array cannot be iterated over; use item().");
         return NULL;
     }
     array_get_layout(array_cast(op), &in);

@@ -19,7 +19,9 @@ writable_storage(const char *function, PyObject *op)
 {
     metal_storage *storage = buffer_open_storage(function, buffer_cast(op));
     if (storage != NULL && storage->is_readonly) {
-        PyErr_Format(PyExc_ValueError, "%s: the Buffer lies over read-only memory.", function);
+        PyErr_Format(PyExc_ValueError,
+                     "%s: the Buffer lies over read-only memory; write to a copy of it.",
+                     function);
         return NULL;
     }
     return storage;

@@ -26,7 +26,7 @@ numpy_of_any_storage(ArrayObject *self, int copy, bool *is_fresh)
         return errors_copy_required(
             state_of((PyObject *)self),
             "Array.__array__: %s, so a copy is needed and copy=False forbids "
-            "it.",
+            "it; pass copy=None.",
             array_is_packed(self) ? "NumPy has one byte for each item"
                                   : "private storage has no CPU address");
     }
@@ -52,7 +52,7 @@ converted(md_state *state, PyObject *view, PyObject *dtype, int copy, bool is_fr
         (void)errors_copy_required(
             state,
             "Array.__array__: converting to %S needs a copy and copy=False "
-            "forbids it.",
+            "forbids it; pass copy=None.",
             wanted);
     }
     else if (is_other == Py_True) {

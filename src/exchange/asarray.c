@@ -33,7 +33,7 @@ array_of_pointers(md_state *state, const Py_buffer *view, const import_request *
     if (request->copy == 0) {
         return errors_copy_required(
             state, "asarray: the items are reached through tables of pointers (suboffsets), so "
-                   "a copy is needed and copy=False forbids it.");
+                   "a copy is needed and copy=False forbids it; pass copy=None.");
     }
     /* CPython's PyBUF_MAX_NDIM is 64 as well: no memoryview has more axes */
     for (; what.ndim < view->ndim; what.ndim++) {
@@ -248,7 +248,7 @@ array_of_nested(md_state *state, PyObject *x, const import_request *request)
     if (request->copy == 0) {
         return errors_copy_required(state,
                                     "asarray: %.100s has no memory to share, so a copy is "
-                                    "needed and copy=False forbids it.",
+                                    "needed and copy=False forbids it; pass copy=None.",
                                     Py_TYPE(x)->tp_name);
     }
     PyObject *array;
@@ -375,7 +375,8 @@ finish(md_state *state, PyObject *array, const import_request *request, PyObject
     }
     if (request->copy == 0) {
         (void)errors_copy_required(
-            state, "asarray: a different %s needs a copy, and copy=False forbids it.",
+            state,
+            "asarray: a different %s needs a copy, and copy=False forbids it; pass copy=None.",
             is_other_type ? "element type" : "storage mode");
         goto done;
     }

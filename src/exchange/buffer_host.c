@@ -38,7 +38,8 @@ find_bytes(const Py_buffer *view, host_bytes *out)
     }
     if (!fits) {
         PyErr_Format(PyExc_BufferError,
-                     "%s: shape and strides reach past what 64 bits can count.", function);
+                     "%s: shape and strides reach 2**63 bytes or farther, which no memory has.",
+                     function);
         return -1;
     }
     *out = (host_bytes){(char *)view->buf + first, (size_t)(end - first), view->readonly,

@@ -21,7 +21,8 @@
     X(DLPACK_FAULT_EXTENT, LAYOUT_TEXT_EXTENT) \
     X(DLPACK_FAULT_DTYPE, "the element type (code %lld, bits %lld) is not one of DLPack 1.3") \
     X(DLPACK_FAULT_LANES, "the element type has %lld lanes; at least 1 is needed") \
-    X(DLPACK_FAULT_OVERFLOW, "shape and strides reach past what 64 bits can count") \
+    X(DLPACK_FAULT_OVERFLOW, \
+      "shape and strides reach 2**60 bytes or farther, which no memory has") \
     X(DLPACK_FAULT_DATA_NULL, "data is NULL though the tensor has %lld items") \
     X(DLPACK_FAULT_SUBBYTE, \
       "items of %lld bits in %lld lanes cannot be padded: only one lane has " \

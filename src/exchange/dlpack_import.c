@@ -350,10 +350,11 @@ finish_metal(md_state *state, PyObject *op, uint64_t flags, const import_request
         copy = array_copied_as("from_dlpack", array, &what, NULL);
     }
     else {
-        copy = errors_copy_required(state,
-                                    "from_dlpack: the data is on metal:%d and device asks for "
-                                    "metal:%d; a copy is needed and copy=False forbids it.",
-                                    storage->device->index, request->device->index);
+        copy = errors_copy_required(
+            state,
+            "from_dlpack: the data is on metal:%d and device asks for "
+            "metal:%d; a copy is needed and copy=False forbids it; pass copy=None.",
+            storage->device->index, request->device->index);
     }
     Py_DECREF(op);
     return copy;

@@ -150,7 +150,7 @@ host_memory_share(md_state *state, const host_items *items, const storage_owner 
     if (!bits_byte_span(items->layout, bits_per_item(items->dtype, items->is_padded), 0, &first,
                         &end)) {
         (void)snprintf(reason, HOST_REASON_MAX,
-                       "its items reach past what 64 bits can count in bits");
+                       "its items reach 2**60 bytes or farther, which no memory has");
         return NULL;
     }
     host_bytes bytes = {items->address + first, (size_t)(end - first), items->is_readonly,
@@ -171,8 +171,7 @@ host_memory_refuse(md_state *state, const char *function, const char *reason)
     }
     return errors_copy_required(
         state,
-        "%s: the memory cannot be shared with Metal: %s; a copy is needed "
-        "and copy=False forbids it.",
+        "%s: the memory cannot be shared with Metal: %s; asarray(x, copy=True) copies it.",
         function, reason);
 }
 

@@ -10,6 +10,7 @@
  */
 #include "array/array.h"
 #include "array/array_numpy.h"
+#include "array/buffer.h"
 #include "exchange/asarray.h"
 #include "exchange/dlpack_producer.h"
 #include "kernels/kernel_call.h"
@@ -84,7 +85,7 @@ check_multiple(const binding *to, const ArrayObject *array, int64_t nbytes)
     if (parameter->nbytes > 0 && nbytes % (int64_t)parameter->nbytes != 0) {
         PyErr_Format(PyExc_ValueError,
                      "%s points at %s of %zu bytes, and the array has %lld bytes, which is "
-                     "not a multiple of that.",
+                     "not a multiple of that; slice or pad it.",
                      kernel_subject(parameter), wanted, parameter->nbytes, (long long)nbytes);
         return -1;
     }
@@ -287,6 +288,9 @@ static int
 bind_buffer(const binding *to, PyObject *value)
 {
     ArrayObject *array;
+    if (buffer_open_storage(kernel_subject(to->parameter), buffer_cast(value)) == NULL) {
+        return -1;
+    }
     return import_value(to, value, &array) < 0 || check_array(to, array) < 0
                ? -1
                : bind_items(to, array);

@@ -97,7 +97,7 @@ static int
 check_n(const kernel_call *call)
 {
     PyObject *n = call->launch[LAUNCH_n];
-    if (PyIndex_Check(n) || !PySequence_Check(n)) {
+    if (PyIndex_Check(n) || PyUnicode_Check(n) || !PySequence_Check(n)) {
         return 0; /* or no number at all: read_extents says so */
     }
     PyErr_Format(PyExc_TypeError, "%s: n is one number; give threads=%R.",

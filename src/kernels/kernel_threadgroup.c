@@ -42,7 +42,8 @@ read_size(const kernel_call *call, const kernel_parameter *parameter, PyObject *
     if (nbytes < 1 || (uint64_t)nbytes > call->kernel->max_threadgroup_nbytes) {
         PyErr_Format(
             PyExc_ValueError,
-            "%s: '%U' cannot have %lld bytes of threadgroup memory; the device has %zu.",
+            "%s: '%U' cannot have %lld bytes of threadgroup memory; give 1 to %zu, which the "
+            "device has.",
             call->kernel->function, parameter->name, (long long)nbytes,
             call->kernel->max_threadgroup_nbytes);
         return -1;

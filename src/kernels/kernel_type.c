@@ -9,6 +9,7 @@
 #include <structmember.h>
 
 #include "kernels/kernel_call.h"
+#include "python/call_python.h"
 #include "streams/device.h"
 
 /* ---- calling ---- */
@@ -196,6 +197,7 @@ static PyMemberDef kernel_members[] = {
 
 static PyMethodDef kernel_methods[] = {
     {"time", MD_FASTCALL(kernel_time), kernel_time_doc},
+    CALL_PYTHON_REPR_HTML,
     {NULL, NULL, 0, NULL},
 };
 

@@ -12,6 +12,7 @@
 #include "kernels/kernel_source.h"
 #include "kernels/kernel_type.h"
 #include "python/args.h"
+#include "python/call_python.h"
 #include "python/errors.h"
 #include "streams/device.h"
 
@@ -259,6 +260,11 @@ choose_name(const LibraryObject *self, PyObject *given)
     if (PyTuple_GET_SIZE(self->kernels) == 1) {
         return PyTuple_GET_ITEM(self->kernels, 0);
     }
+    if (PyTuple_GET_SIZE(self->kernels) == 0) {
+        PyErr_SetString(PyExc_ValueError, "kernel: the source has no kernel; declare one as "
+                                          "`kernel void name(device float *x, ...)`.");
+        return NULL;
+    }
     PyErr_Format(PyExc_ValueError,
                  "kernel: the source has %zd kernels, %R; choose one by name=.",
                  PyTuple_GET_SIZE(self->kernels), self->kernels);
@@ -334,6 +340,7 @@ library_dealloc(PyObject *op)
 
 static PyMethodDef library_methods[] = {
     {"kernel", MD_FASTCALL(library_kernel), library_kernel_doc},
+    CALL_PYTHON_REPR_HTML,
     {NULL, NULL, 0, NULL},
 };
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import os
 import shlex
 import sys
 import sysconfig
@@ -35,7 +37,11 @@ def main(arguments: list[str] | None = None) -> int:
     if lines:
         print("\n".join(lines))
         return 0
-    return show_findings(options.json)
+    try:
+        return show_findings(options.json)
+    except BrokenPipeError:  # `| head`: nobody reads the rest, nor what Python says of that at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
 
 
 def include_flags() -> str:
@@ -46,6 +52,8 @@ def include_flags() -> str:
 def show_findings(as_json: bool) -> int:
     from .doctor import examine, report  # takes longer than all the rest
 
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a framework's error may have any character
+        sys.stdout.reconfigure(errors="backslashreplace")
     if not as_json:
         return 0 if report(sys.stdout) else 1
     facts = examine()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -135,6 +135,9 @@ class Facts:
             expected *= extent
         return True
 
+
+#: The way out for what gives no tensor.
+ASARRAY = "Use metal_dlpack.asarray(x) for what is no tensor."
 
 #: What rules ask, by name.
 CONDITIONS: dict[str, Callable[[Facts], bool]] = {
@@ -391,8 +394,18 @@ def judge(facts: Facts, x: object, copy: bool | None, device: object) -> Explana
     )
 
 
+def moves_of_ours(index: int, device: object) -> list[tuple[Rule, str]]:
+    """The copy that from_dlpack makes of data on metal:index, where another Device is asked for."""
+    if not isinstance(device, _core.Device) or device.index == index:
+        return []
+    rule = Rule("metal_dlpack", "", "copy", "", f"Leave device out to stay on metal:{index}.", "run")
+    return [(rule, f"The data is on metal:{index}, and device asks for {device}: it is copied there.")]
+
+
 def moves(facts: Facts, device: object) -> list[tuple[Rule, str]]:
     """A copy to the device that was asked for, where the consumer moves data."""
+    if facts.consumer == "metal_dlpack" and facts.is_metal:
+        return moves_of_ours(facts.device_id, device)
     if facts.consumer != "torch" or device is None:
         return []
     wanted = str(device).split(":")[0]
@@ -413,6 +426,11 @@ def refusal(x: object, consumer: str, error: Exception, fix: str) -> Explanation
     return Explanation("refusal", (text,), (fix,), type(x).__name__, consumer, ("what the producer raised",))
 
 
+def device_asked_for(device: Any) -> object:
+    """A Device for what from_dlpack takes as one; None and 'cpu' as they are.  Raises what it raises."""
+    return device if device is None or device == "cpu" else _core.from_dlpack(_core.empty(0), device=device).device
+
+
 def explain_import(x: Any, device: object, copy: bool | None) -> Explanation:
     """What our own from_dlpack would do."""
     if isinstance(x, _core.Array | _core.HostView):
@@ -421,9 +439,13 @@ def explain_import(x: Any, device: object, copy: bool | None) -> Explanation:
         if device == "cpu" and array.storage == "private":
             error = _core.CopyRequiredError("Private storage has no CPU address, so it has no host view.")
             return refusal(x, "metal_dlpack", error, "Pass x.copy(storage='shared').")
-        outcome = "copy" if copy else "zero-copy"
-        reason = "copy=True asks for one." if copy else "An Array of ours becomes another view of its buffer."
-        return Explanation(outcome, (reason,), (), type(x).__name__, "metal_dlpack")
+        found = moves_of_ours(array.device.index, device)
+        outcome, reasons, fixes = decide(found, copy)
+        reasons += [sentence for _, sentence in found]
+        fixes += [rule.fix for rule, _ in found]
+        if not reasons:
+            reasons = ["An Array of ours becomes another view of its buffer."]
+        return Explanation(outcome, tuple(reasons), tuple(fixes), type(x).__name__, "metal_dlpack")
     return judge(look(x, "metal_dlpack", device), x, copy, device)
 
 
@@ -453,13 +475,17 @@ def explain(
 
     Raises
     ------
-    ValueError
-        No such consumer; a null character in device.
+    ValueError, TypeError
+        No such consumer; copy is not a bool or None; what our from_dlpack says of a device that it does not know.
     """
     if consumer is not None and consumer not in CALLS:
         raise ValueError(f"explain: consumer ({consumer!r}) is not one of {', '.join(sorted(CALLS))}.")
+    if not any(copy is known for known in (None, True, False)):
+        raise TypeError(f"explain: copy must be True, False or None, not {copy!r}.")
     if isinstance(device, str) and "\0" in device:
         raise ValueError(f"explain: device ({device!r}) holds a null character.")
+    if consumer is None:
+        device = device_asked_for(device)
     try:
         if consumer is None:
             return explain_import(x, device, copy)
@@ -472,6 +498,7 @@ def explain(
         name = consumer or "metal_dlpack"
         return Explanation(outcome, (str(error),), (), type(x).__name__, name, ("what the producer raised",))
     except AttributeError as error:
-        return refusal(x, consumer or "metal_dlpack", error, "Use metal_dlpack.asarray(x) for what is no tensor.")
+        fix = "Pass one of its items, x[key]." if isinstance(x, Mapping) else ASARRAY
+        return refusal(x, consumer or "metal_dlpack", error, fix)
     except (BufferError, TypeError, ValueError, RuntimeError) as error:
         return refusal(x, consumer or "metal_dlpack", error, way_out(error))

@@ -28,7 +28,11 @@ def compose(source: str, options: tuple[Any, Any, Any]) -> str:
         raise TypeError(f"Library: name must be a str, not {type(name).__name__}.")
     shown = DEFAULT_NAME if name is None else name
     if '"' in shown or "\\" in shown or not shown.isprintable():
-        raise ValueError(f"Library: name {shown!r} has quotes, backslashes or control characters.")
+        what = repr(shown[:80])
+        raise ValueError(
+            f"Library: name {what} has quotes, backslashes or control characters, which errors cannot show; "
+            "give one without, such as 'sum.metal'."
+        )
     if shown in _TAKEN_NAMES:
         raise ValueError(f"Library: name {shown!r} is no name that compilers show in errors; give another one.")
     macros = "".join(_define(key, value) for key, value in _items(defines))
@@ -51,7 +55,9 @@ def _items(defines: Any) -> Iterable[tuple[Any, Any]]:
 
 def _define(name: Any, value: Any) -> str:
     if not isinstance(name, str) or not _MACRO.fullmatch(name):
-        raise ValueError(f"Library: {name!r} in defines is not the name of a macro.")
+        raise ValueError(
+            f"Library: {name!r} in defines is not the name of a macro; give letters, digits and _, such as 'BLOCK'."
+        )
     return f"#define {name} {_text_of(name, value)}\n"
 
 
@@ -80,8 +86,13 @@ def _text_of(name: str, value: Any) -> str:
 def _folders(include: Any) -> tuple[Path, ...]:
     if include is None:
         return ()
-    names = (include,) if isinstance(include, str | os.PathLike) else tuple(include)
-    return tuple(Path(name) for name in names)
+    names = (include,) if isinstance(include, str | os.PathLike) else include
+    try:
+        return tuple(Path(name) for name in names)
+    except TypeError:
+        raise TypeError(
+            f"Library: include must be a folder, a str or a path, or a sequence of folders, not {include!r}."
+        ) from None
 
 
 #: Comments and texts, so that no directive is found in them; and the directives that matter.

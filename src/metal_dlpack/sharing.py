@@ -13,6 +13,8 @@ __all__ = ["Picture", "draw", "show"]
 
 #: Cells of a bar.
 WIDTH = 48
+#: Characters of a name that are printed: a file's tensors are named by whoever wrote it.
+MAX_NAME = 40
 #: Cells with items, with gaps between items, and without.
 FULL, GAPS, NONE = "█", "▒", "·"
 #: The same for a terminal without these characters.
@@ -29,11 +31,12 @@ class Picture:
     def __str__(self) -> str:
         lines = []
         for memory in self.memories:
-            width = max(len(lane.name) for lane in memory.lanes)
+            names = [shown_name(lane.name) for lane in memory.lanes]
+            width = max(map(len, names))
             lines.append(memory.title)
-            for lane in memory.lanes:
-                lines.append(f"  {lane.name:>{width}}  {bar(memory, lane)}  {memory.range_text(lane)}: {lane.kind}")
-        lines += [f"{name}: {why}" for name, why in self.refusals]
+            for name, lane in zip(names, memory.lanes, strict=True):
+                lines.append(f"  {name:>{width}}  {bar(memory, lane)}  {memory.range_text(lane)}: {lane.kind}")
+        lines += [f"{shown_name(name)}: {why}" for name, why in self.refusals]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -88,6 +91,13 @@ def draw(*arrays: Any, **named: Any) -> Picture:
         except Exception as error:  # a producer raises what it likes
             refusals.append((name, str(error) or type(error).__name__))
     return Picture(memories_of(lanes), tuple(refusals))
+
+
+def shown_name(name: str) -> str:
+    """On one line, without what a terminal obeys, and with its middle left out if it is long."""
+    half = (MAX_NAME - 1) // 2
+    name = name if len(name) <= MAX_NAME else f"{name[:half]}…{name[-half:]}"
+    return name if name.isprintable() else repr(name)[1:-1]
 
 
 def bar(memory: Memory, lane: Lane) -> str:

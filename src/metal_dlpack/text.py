@@ -48,12 +48,14 @@ def _facts(array: Array) -> list[str]:
     return facts + [name for name in ("padded", "readonly") if getattr(array, name)]
 
 
-def items_text(array: Array, prefix: str = "", suffix: str = "") -> str:
+def items_text(array: Array, prefix: str = "", suffix: str = "", width: int = 0) -> str:
     """Nested brackets with the items, summarised; `<...>` with the reason where none can be shown.
 
     prefix, suffix: what stands before and behind, for the length of the lines.
+    width: characters that a line may have, if the print options allow fewer.
     """
     options = _options()
+    width = max(width, options["linewidth"])
     shown = read_items(array, options["threshold"], options["edgeitems"])
     if isinstance(shown, str):
         return f"<{shown}>"
@@ -65,11 +67,11 @@ def items_text(array: Array, prefix: str = "", suffix: str = "") -> str:
         values, name = _as_numpys(shown.values, array.dtype.name)
         numpy = _numpy()
         if numpy is not None:
-            return _numpys_text(numpy, numpy.array(values, name), shown, prefix, suffix)
+            return _numpys_text(numpy, numpy.array(values, name), shown, prefix, suffix, width)
     words = words_of(values, name)
     if not shown.shape:
         return words[0].strip()
-    return _brackets(words, shown.shape, shown.is_cut, options["linewidth"] - len(suffix), " " * (len(prefix) + 1))
+    return _brackets(words, shown.shape, shown.is_cut, width - len(suffix), " " * (len(prefix) + 1))
 
 
 def _numpy() -> Any:
@@ -99,7 +101,7 @@ def _as_numpys(values: list[Any], name: str) -> tuple[list[Any], str]:
     return [read_back(value) for value in values], "float64"
 
 
-def _numpys_text(numpy: Any, items: Any, shown: ShownItems, prefix: str, suffix: str) -> str:
+def _numpys_text(numpy: Any, items: Any, shown: ShownItems, prefix: str, suffix: str, width: int) -> str:
     items = items.reshape(shown.shape)
     edges = [extent // 2 for extent, is_cut in zip(shown.shape, shown.is_cut, strict=True) if is_cut]
     for axis, is_cut in enumerate(shown.is_cut):
@@ -107,7 +109,13 @@ def _numpys_text(numpy: Any, items: Any, shown: ShownItems, prefix: str, suffix:
             items = numpy.insert(items, edges[0], 0, axis=axis)
     threshold, edge = (0, edges[0]) if edges else (sys.maxsize, None)
     text: str = numpy.array2string(
-        items, separator=", ", prefix=prefix, suffix=suffix, threshold=threshold, edgeitems=edge
+        items,
+        max_line_width=width,
+        separator=", ",
+        prefix=prefix,
+        suffix=suffix,
+        threshold=threshold,
+        edgeitems=edge,
     )
     return text
 

@@ -204,7 +204,8 @@ static Py_ssize_t
 array_length(PyObject *op)
 {
     if (array_cast(op)->ndim == 0) {
-        PyErr_SetString(PyExc_TypeError, "len() of a 0-dimensional Array.");
+        PyErr_SetString(PyExc_TypeError,
+                        "len(): a 0-dimensional Array has no length; its size is 1.");
         return -1;
     }
     return array_shape(array_cast(op))[0];

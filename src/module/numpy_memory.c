@@ -133,7 +133,7 @@ find_table(void)
         PyErr_Format(
             PyExc_ImportError,
             "numpy_memory: NumPy's C API has version %u, and memory handlers come with "
-            "version %d (NumPy 1.22).",
+            "version %d; install NumPy 1.22 or later.",
             version, FEATURE_1_22);
         return NULL;
     }

@@ -76,7 +76,7 @@ set_items(place *self, const strided_layout *layout, int64_t item_bits)
         !layout_add(end, -first, &nbytes) ||
         !layout_set(&self->layout, 1, &nbytes, NULL, 1, first, &fault)) {
         PyErr_SetString(PyExc_OverflowError,
-                        WHERE ": the items reach past what 64 bits can count.");
+                        WHERE ": the items reach 2**60 bytes or farther, which no memory has.");
         return -1;
     }
     return 0;
@@ -137,9 +137,9 @@ place_bytes(place *self, const char *address, int ndim, const int64_t *shape,
     extents[count] = itemsize;
     steps[count++] = 1;
     if (!layout_set(&self->layout, count, extents, steps, 1, 0, &fault)) {
-        PyErr_Format(PyExc_ValueError, WHERE ": %s.",
-                     "a layout of more than 63 axes, or one that "
-                     "reaches past what 64 bits can count");
+        PyErr_SetString(PyExc_ValueError,
+                        WHERE ": the memory has more than 63 axes, or reaches "
+                              "2**63 bytes or farther, which no memory does.");
         return -1;
     }
     self->address = address;

@@ -195,8 +195,9 @@ args_int64(const char *function, const char *what, PyObject *value, int64_t *out
     }
     long long result = PyLong_AsLongLongAndOverflow(number, &overflow);
     if (overflow != 0) {
-        PyErr_Format(PyExc_OverflowError, "%s: %s (%R) does not fit in 64 bits.", function,
-                     what, number);
+        PyErr_Format(PyExc_OverflowError,
+                     "%s: %s (%R) does not fit in a signed 64-bit integer.", function, what,
+                     number);
     }
     Py_DECREF(number);
     if (overflow != 0 || (result == -1 && PyErr_Occurred())) {

@@ -3,6 +3,7 @@
 import array as stdlib_array
 import inspect
 import mmap
+import re
 
 import numpy as np
 import pytest
@@ -119,6 +120,16 @@ def test_defaults_are_float32_c_order_and_offset_0():
     assert md.empty(()).shape == ()
     assert md.empty(3).shape == (3,)
     assert made.device is md.default_device()
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((2**40, 2**40), "float32"), ((2**60,), "float64"), ((2**61,), "int4"), ((2**63 - 1,), "int4")]
+)
+def test_a_size_that_no_int64_counts_is_refused_with_what_was_asked_for(shape, dtype):
+    limit = md.default_device().max_buffer_length
+    asked = re.escape(f"zeros: shape {shape} of {dtype} is more than one buffer")
+    with pytest.raises(ValueError, match=rf"^{asked} .*\(max_buffer_length is {limit} bytes\)"):
+        md.zeros(shape, dtype)
 
 
 @pytest.mark.parametrize("shape", [(-1,), (2, -3), (2**62, 4), (2**40, 2**40)])

@@ -149,9 +149,9 @@ FAULTS = [
     ({"ndim": 2**31 - 1, "shape": (1,)}, "ndim"),
     ({"ndim": 1, "shape": None, "strides": None}, "shape is NULL"),
     ({"shape": (2, -3)}, "negative"),
-    ({"shape": (2**40, 2**40)}, "64 bits"),
-    ({"shape": (2, 2), "strides": (2**62, 1)}, "64 bits"),
-    ({"shape": (2**61,), "dtype": (2, 64, 1)}, "64 bits"),
+    ({"shape": (2**40, 2**40)}, r"reach 2\*\*60 bytes or farther, which no memory has"),
+    ({"shape": (2, 2), "strides": (2**62, 1)}, r"reach 2\*\*60 bytes or farther, which no memory has"),
+    ({"shape": (2**61,), "dtype": (2, 64, 1)}, r"reach 2\*\*60 bytes or farther, which no memory has"),
     ({"data": None}, "data is NULL"),
     ({"dtype": (2, 32, 0)}, "lanes"),
     ({"dtype": (2, 33, 1)}, "element type"),
@@ -159,7 +159,10 @@ FAULTS = [
     ({"dtype": (99, 32, 1)}, "element type"),
     ({"dtype": (3, 64, 1)}, "element type"),
     ({"dtype": (17, 8, 1)}, "element type"),
-    ({"dtype": (0, 4, 1), "shape": (2, 2), "strides": (2**62, 1)}, "64 bits"),
+    (
+        {"dtype": (0, 4, 1), "shape": (2, 2), "strides": (2**62, 1)},
+        r"reach 2\*\*60 bytes or farther, which no memory has",
+    ),
 ]
 
 

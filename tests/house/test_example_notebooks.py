@@ -14,8 +14,15 @@ NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 
 #: What the cells print, of what the text beside them promises.
 SAID = {
-    "model_file": ["(device(type='mps', index=0), True)", "(2.0, 1.0)", "tensor  █", "('private', 256000)"],
-    "share": ["(device(type='mps', index=0), True)", "42.0 42.0", "corner  ·", "asarray: list has no memory to share"],
+    "model_file": ["(device(type='mps', index=0), True)", "(2.0, 1.0)", "tensor  █", "(private), 250 KiB"],
+    "share": [
+        "(device(type='mps', index=0), True)",
+        "42.0 42.0",
+        "corner  ·",
+        "theirs  █",
+        "Array to jax",
+        "asarray: list has no memory to share",
+    ],
     "softmax_kernel": ["program_source 3 12 ", "device(type='mps', index=0)", "True"],
     "streams": ["np.float32(1e+06)", ", True)", "6.0", "[5.0, 5.0, 5.0, 5.0]", "twice: argument 'x'"],
 }

@@ -197,7 +197,7 @@ def test_a_buffer_is_taken_whatever_its_bytes_are():
     assert out.array(4, "float32").tolist() == [3, 3, 3, 3]
     out = md.Buffer(16)
     out.close()
-    with pytest.raises(ValueError, match="closed"):
+    with pytest.raises(ValueError, match=r"^take: argument '\w+': the Buffer is closed\.$"):
         take("float")(source, out, n=4)
 
 
@@ -425,7 +425,7 @@ def test_threadgroup_memory_is_given_by_its_size():
         (
             {"shared": 1 << 30},
             ValueError,
-            "'shared' cannot have 1073741824 bytes of threadgroup memory; the device has",
+            "'shared' cannot have 1073741824 bytes of threadgroup memory; give 1 to ",
         ),
         ({"shared": 1.5}, TypeError, "threadgroup_memory"),
         (12, TypeError, "threadgroup_memory must be a dict of bytes by parameter, not int"),

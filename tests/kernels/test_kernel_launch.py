@@ -97,7 +97,7 @@ def test_a_group_of_the_default_size_suits_the_kernel(where):
         ({"n": -1}, ValueError, r"n \(-1\) is not within 0"),
         ({"n": 2**32}, ValueError, r"n \(4294967296\) is not within 0 to"),
         ({"n": 1.5}, TypeError, "n"),
-        ({"n": "4"}, TypeError, "n"),
+        ({"n": "4"}, TypeError, "n must be an int"),
         ({"threads": ()}, ValueError, "threads is empty"),
         ({"threads": (1, 2, 3, 4)}, ValueError, "threads"),
         ({"n": 4, "group": 0}, ValueError, r"a group of \(0, 1, 1\) is not between 1 and \d+ threads"),

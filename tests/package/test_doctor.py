@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from places import python_path
 
 import metal_dlpack as md
 from metal_dlpack import doctor, frameworks, probes
@@ -155,6 +156,42 @@ def test_a_terminal_shows_what_is_tried(odd_probes, monkeypatch):
         assert ("trying 2 of 2: how end_copied" in text) == out.isatty()
         assert ("\r" in text) == out.isatty()
         assert "  a     b   how end_copied  copies   UNEXPECTED the bytes are elsewhere\n" in text
+
+
+def test_a_dumb_terminal_is_told_nothing_that_it_cannot_obey(odd_probes, monkeypatch):
+    monkeypatch.setattr(doctor, "PROBES", [stand_in("end_well")])
+    monkeypatch.setenv("TERM", "dumb")
+    out = Terminal()
+    assert doctor.report(out)
+    assert not {"\x1b", "\r"} & set(out.getvalue())
+
+
+def test_any_character_is_printed_where_the_output_has_few(monkeypatch):
+    monkeypatch.setattr(doctor, "runnable_probes", list)
+    monkeypatch.setattr(doctor, "machine_lines", lambda machine: ["an erröneous driver"])
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", out)
+    assert main([]) == 0
+    assert out.buffer.getvalue().startswith(rb"an err\xf6neous driver")
+
+
+def test_an_output_that_nobody_reads_ends_it_without_a_word():
+    code = (
+        "import sys; from metal_dlpack import __main__, doctor; doctor.runnable_probes = list;"
+        "sys.exit(__main__.main([]))"
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as output:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONPATH": python_path()},
+            stdout=output,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_without_a_framework_the_doctor_says_what_to_install(monkeypatch, capsys):

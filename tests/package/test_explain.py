@@ -184,6 +184,57 @@ def test_what_is_longer_than_a_buffer_is_refused_unless_its_items_fit():
     assert done.returncode == 0, done.stderr
 
 
+def test_a_device_or_copy_that_from_dlpack_refuses_is_refused():
+    for x in (md.zeros(4), np.zeros(4)):
+        for device in ("gpu", "metal:9", 5, (8, 0)):
+            with pytest.raises((ValueError, TypeError)) as refused:
+                md.from_dlpack(x, device=device)
+            with pytest.raises(type(refused.value), match=re.escape(str(refused.value))):
+                md.explain(x, device=device)
+        for copy in ("no", 1, np.True_):
+            with pytest.raises(TypeError, match=re.escape(f"explain: copy must be True, False or None, not {copy!r}.")):
+                md.explain(x, copy=copy)
+
+
+TWO_DEVICES = """
+import metal_dlpack as md, torch
+
+for x in (md.zeros(4), md.zeros(4, device="metal:1"), torch.from_dlpack(md.zeros(4))):
+    for device in (None, "metal:0", "metal:1", md.devices()[1]):
+        for copy in (None, True):
+            taken = md.from_dlpack(x, device=device, copy=copy)
+            expected = "zero-copy" if md.shares_memory(taken, x) else "copy"
+            assert md.explain(x, device=device, copy=copy).outcome == expected, (x, device, copy)
+        try:
+            md.from_dlpack(x, device=device, copy=False)
+            expected = "zero-copy"
+        except md.CopyRequiredError:
+            expected = "refusal"
+        said = md.explain(x, device=device, copy=False)
+        assert said.outcome == expected, (x, device)
+assert "The data is on metal:0, and device asks for metal:1" in str(said), said
+"""
+
+
+@pytest.mark.needs_softmetal
+@pytest.mark.needs_torch
+def test_another_device_takes_a_copy():
+    done = subprocess.run(
+        [sys.executable, "-c", TWO_DEVICES],
+        env=os.environ | {"SOFTMETAL_DEVICES": "unified,discrete", "PYTHONPATH": python_path()},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_of_a_mapping_one_item_is_to_be_passed():
+    assert md.explain({"weight": np.zeros(4)}).fixes == ("Pass one of its items, x[key].",)
+    assert md.explain([1.0]).fixes == (explain_module.ASARRAY,)
+
+
 def test_the_host_view_needs_an_address():
     assert md.explain(md.zeros(4), device="cpu").outcome == "zero-copy"
     said = md.explain(md.zeros(4, storage="private"), device="cpu")

@@ -684,14 +684,14 @@ BAD = {
     ),
     "huge.npy": (
         b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (0, 10**30)}".ljust(127) + b"\n",
-        "cannot read|64 bits",
+        r"cannot read|2\*\*63 bytes",
     ),
     "wide.npy": (
         b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (0, 999999999999999999999)}".ljust(
             127
         )
         + b"\n",
-        "64 bits",
+        r"2\*\*63 bytes",
     ),
     "objects.npy": (
         b"\x93NUMPY\x01\x00v\x00{'descr': '|O', 'fortran_order': False, 'shape': (9,), }".ljust(127) + b"\n",
@@ -738,8 +738,8 @@ BAD = {
         "tensor 'b'.*holes",
     ),
     "rest.safetensors": (safetensors_bytes({"a": entry()}, bytes(9)), "tensors end at byte"),
-    "overflow.safetensors": (safetensors_bytes({"a": entry(shape=(2**40, 2**40))}, bytes(8)), "64 bits"),
-    "hidden.safetensors": (safetensors_bytes({"a": entry(shape=(0, 2**62, 4), offsets=(0, 0))}), "64 bits"),
+    "overflow.safetensors": (safetensors_bytes({"a": entry(shape=(2**40, 2**40))}, bytes(8)), r"2\*\*63 bytes"),
+    "hidden.safetensors": (safetensors_bytes({"a": entry(shape=(0, 2**62, 4), offsets=(0, 0))}), r"2\*\*63 bytes"),
     "dims.safetensors": (safetensors_bytes({"a": entry(shape=(1,) * 65, offsets=(0, 4))}, bytes(4)), "65 dimensions"),
     "half.safetensors": (safetensors_bytes({"a": entry("F4", (3,), (0, 2))}, bytes(2)), "whole bytes"),
     "empty.gguf": (b"", "header needs 8 bytes"),
@@ -763,7 +763,7 @@ BAD = {
     "ggml.gguf": (gguf_bytes([], [(b"t", (8,), 999, 0)], bytes(32)), r"type \(999\)"),
     "offset.gguf": (gguf_bytes([], [(b"t", (8,), 0, 4)], bytes(64)), "not a multiple of the alignment"),
     "far.gguf": (gguf_bytes([], [(b"t", (8,), 0, 2**40)], bytes(64)), "pass the end"),
-    "size.gguf": (gguf_bytes([], [(b"t", (2**40, 2**40), 0, 0)], bytes(64)), "64 bits"),
+    "size.gguf": (gguf_bytes([], [(b"t", (2**40, 2**40), 0, 0)], bytes(64)), r"2\*\*63 bytes"),
     "block.gguf": (gguf_bytes([], [(b"t", (33,), 2, 0)], bytes(64)), "rows have 33 items, and Q4_0"),
     "overlap.gguf": (gguf_bytes([], [GGUF_TENSOR, (b"u", (8,), 0, 0)], bytes(64)), "inside of tensor"),
     "twice.gguf": (gguf_bytes([], [GGUF_TENSOR, (b"t", (8,), 0, 32)], bytes(64)), "occurs twice"),
@@ -994,7 +994,7 @@ STRICTER = {
     "many digits": (f'{{"t":{{{T},"x":{"9" * 21}}}}}', "too long"),
     "an entry as a list": ('{"t":["F32",[1],[0,4]]}', "lacks dtype"),
     "a dtype as an object": ('{"t":{"dtype":{"F32":null},"shape":[1],"data_offsets":[0,4]}}', "is none of"),
-    "no items of too many": (f'{{"t":{{{EMPTY},"shape":[0,9223372036854775808]}}}}', "64 bits can count"),
+    "no items of too many": (f'{{"t":{{{EMPTY},"shape":[0,9223372036854775808]}}}}', r"2\*\*63 bytes or more"),
     "65 axes": (f'{{"t":{{"dtype":"F32","shape":[{",".join("1" * 65)}],"data_offsets":[0,4]}}}}', "more than 64"),
 }
 

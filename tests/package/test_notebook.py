@@ -107,6 +107,18 @@ def test_an_array_shows_facts_items_and_lanes():
     assert any("bytes 480 to 1,436, with gaps\nstrides (40, 2) items" in title for title in titles)
 
 
+def test_a_row_of_float32_is_one_line():
+    array = md.asarray([[-1.2345678 - i / 8191 for i in range(40)] for _ in range(40)])
+    lines = parsed(array._repr_html_()).find("pre").text.splitlines()
+    assert len(lines) == 7
+    assert max(map(len, lines)) > 75  # which repr() breaks
+
+
+def test_bytes_before_wrapped_memory_are_not_called_usable():
+    array = md.Buffer.from_host(memoryview(bytearray(40_000))[100:164]).array((64,), "uint8", None)
+    assert "(64 bytes usable)" in array._repr_html_()
+
+
 def test_a_scalar_needs_two_lines_and_its_value():
     root = parsed(md.full((), 3.5)._repr_html_())
     assert root.find("pre").text == "3.5"
@@ -266,7 +278,68 @@ def test_a_card_of_each_type_is_reached():
     from metal_dlpack.notebook import CARDS
 
     assert {card.__name__ for card in CARDS.values()} == set(cards.__all__)
-    assert {type(shown).__name__ for shown in EXAMPLES.values()} | {"SingleFile", "ShardedFile"} == set(CARDS)
+    elsewhere = {"SingleFile", "ShardedFile", "Kernel", "Library"}
+    assert {type(shown).__name__ for shown in EXAMPLES.values()} | elsewhere == set(CARDS)
+
+
+# ---- kernels ----
+
+KERNELS = """
+#include <metal_stdlib>
+using namespace metal;
+
+struct Point { float4 place; int colour; };
+
+kernel void shade(device const float *x, device float4 *y, constant Point &point, threadgroup float *parts,
+                  uint i [[thread_position_in_grid]])
+{
+    threadgroup float own[8];
+    own[0] = parts[0] = x[i];
+    y[i] = own[0] * point.place;
+}
+
+[[host_name("</b><script>&")]] kernel void none() {}
+"""
+
+
+@pytest.mark.needs_kernels
+def test_a_kernel_shows_how_to_call_it():
+    kernel = md.Library(KERNELS)["shade"]
+    html = kernel._repr_html_()
+    root = parsed(html)
+    said = "".join(root.itertext())
+    for fact in ("Kernel shade", "metal:0", "SIMD-groups of 32 threads", f"{kernel.max_total_threads:,} threads in a"):
+        assert fact in said
+    assert "32 bytes of threadgroup memory" in said
+    assert root.find("pre").text.splitlines() == [
+        "x      float32    read",
+        "y      float32x4  read and written",
+        "point  32 bytes   read",
+        "parts             threadgroup_memory={'parts': nbytes}",
+    ]
+    assert len(html) < MAX_LENGTH
+    assert quickest(kernel._repr_html_) < 0.01
+
+
+@pytest.mark.needs_kernels
+def test_a_library_lists_its_kernels():
+    library = md.Library(KERNELS, name="</title><script>&" + "x" * 5000)
+    root = parsed(library._repr_html_())
+    assert not list(root.iter("script"))
+    assert "2 kernels · metal:0" in "".join(root.itertext())
+    assert set(root.find("pre").text.splitlines()) == set(library.kernels)
+    assert "Kernel </b><script>&" in "".join(parsed(library["</b><script>&"]._repr_html_()).itertext())
+    assert "no kernels" in md.Library("#include <metal_stdlib>")._repr_html_()
+
+
+@pytest.mark.needs_kernels
+def test_many_kernels_are_counted_and_long_names_cut():
+    names = [f"k{'x' * 200}{i}" for i in range(25)]
+    library = md.Library("\n".join(f"kernel void {name}(device float *{name}) {{}}" for name in names))
+    html = library._repr_html_()
+    assert f"and {25 - cards.MAX_KERNELS} more" in html
+    for shown in (html, library[names[0]]._repr_html_()):
+        assert max(map(len, parsed(shown).find("pre").text.splitlines())) < 100
 
 
 # ---- files ----

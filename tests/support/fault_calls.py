@@ -548,6 +548,7 @@ CALLS = {
     "kernel": [lambda: refused(functools.partial(md.kernel, math="quick"), ValueError, "")],
     "Library.__new__": [lambda: refused(functools.partial(md.Library, math="quick"), ValueError, "")],
     "Library.__repr__": [lambda: repr(library)],
+    "Library._repr_html_": [library._repr_html_],
     "Library.__getitem__": [lambda: library["scale"], lambda: refused(operator.getitem, KeyError, library, "no")],
     "Library.kernel": [
         lambda: library.kernel("scale"),
@@ -556,6 +557,7 @@ CALLS = {
     ],
     "Kernel.__new__": [lambda: refused(md.Kernel, TypeError)],
     "Kernel.__repr__": [lambda: repr(kernel)],
+    "Kernel._repr_html_": [kernel._repr_html_],
     "Kernel.__call__": [launch, lambda: refused(kernel, TypeError, room), lambda: refused(kernel, TypeError, numbers)],
     "Kernel.time": [time_kernel],
     "Argument.__new__": [lambda: refused(md.Argument, TypeError)],

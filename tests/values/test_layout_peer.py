@@ -359,14 +359,14 @@ def test_far_layouts_never_answer_wrongly(values, data):
     [((2**62, 4), None, 1), ((2**62,), (1,), 4), ((3,), (2**62,), 1), ((3,), (-(2**62),), 2), ((1,), (2**62,), 8)],
 )
 def test_what_overflows_is_refused_at_once(values):
-    with pytest.raises(OverflowError, match="64 bits"):
+    with pytest.raises(OverflowError, match="more than an int64 can count"):
         Ours(*values)
     assert overflows(Peer(*values))
 
 
 def test_a_broadcast_that_cannot_be_counted_is_refused():
     assert Peer((), (), 4).broadcast_to((2**62, 2)).shape == (2**62, 2)
-    with pytest.raises(OverflowError, match="64 bits"):
+    with pytest.raises(OverflowError, match="more than an int64 can count"):
         Ours((), (), 4).broadcast_to((2**62, 2))
 
 

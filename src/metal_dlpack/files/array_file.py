@@ -142,7 +142,7 @@ class ArrayFile(Mapping[str, _core.Array]):
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise ValueError(f"open: {self._path} was closed.")
+            raise ValueError(f"open: {self._path} was closed; open it again. Arrays that were taken from it stay good.")
 
     def _check(self, name: str) -> None:
         self._check_open()

@@ -67,7 +67,7 @@ def make_info(
     nbytes = (nitems * dtype.bits * dtype.lanes + 7) // 8
     # Without an empty axis too: strides are products of the other extents.
     if (nitems or prod(extent or 1 for extent in shape)) * dtype.itemsize > MAX_NBYTES:
-        source.refuse(f"its shape {shape_text(shape)} has more bytes than 64 bits can count.", name)
+        source.refuse(f"its shape {shape_text(shape)} is 2**63 bytes or more, longer than any file.", name)
     if offset < 0 or offset + nbytes > source.size:
         source.refuse(f"its {nbytes} bytes from byte {offset} on pass the end of the file ({source.size} bytes).", name)
     return TensorInfo(name, kind, dtype, shape, offset, nbytes, order)

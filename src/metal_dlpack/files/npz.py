@@ -92,7 +92,7 @@ def least_end(entry: zipfile.ZipInfo) -> int:
 
 def read_member(source: Source, name: str, member: Member) -> TensorInfo:
     if member.flags & ENCRYPTED:
-        source.refuse("it is encrypted.", name)
+        source.refuse("it is encrypted; save it with np.savez, which encrypts nothing.", name)
     if member.method != zipfile.ZIP_STORED:
         source.refuse(
             "it is compressed, so its bytes cannot be mapped; load it with np.load, or save it with np.savez.", name

@@ -17,6 +17,8 @@ CARDS: dict[str, Callable[[Any], Markup]] = {
     "Array": cards.array_card,
     "Buffer": cards.buffer_card,
     "Device": cards.device_card,
+    "Kernel": cards.kernel_card,
+    "Library": cards.library_card,
     "Picture": cards.picture_card,
     "ShardedFile": cards.sharded_file_card,
     "SingleFile": cards.file_card,

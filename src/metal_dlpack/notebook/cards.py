@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
@@ -30,14 +30,18 @@ __all__ = [
     "buffer_card",
     "device_card",
     "file_card",
+    "kernel_card",
     "layout_card",
+    "library_card",
     "picture_card",
     "sharded_file_card",
     "stream_card",
 ]
 
-#: Tensors of a file that are listed.
-MAX_TENSORS = 20
+#: Tensors of a file, and kernels of a library, that are listed; characters of a parameter's name.
+MAX_TENSORS, MAX_KERNELS, MAX_PARAMETER = 20, 20, 30
+#: Characters of a line of items: a summarised row of float32 fits.
+MAX_LINE = 100
 #: Memories that are drawn, and as many reasons why something is not; characters of a reason.
 MAX_GROUPS, MAX_REASON = 20, 400
 #: What is said of a layout that is so.
@@ -97,7 +101,7 @@ def array_card(array: _core.Array) -> Markup:
             quiet_line(f"{'all' if view is None else 'part'} of {name}", *state),
         ),
         view,
-        element("pre", items_text(array)),
+        element("pre", items_text(array, width=MAX_LINE)),
     )
 
 
@@ -156,6 +160,51 @@ def stream_card(stream: _core.Stream) -> Markup:
     head = headline("Stream", label, str(stream.device), work)
     failure = "failed: the next wait raises the reason" if has_failed else ""
     return card(beside(None, head, quiet_line(f"MTLCommandQueue {stream.handle:#x}", failure)))
+
+
+#: What a kernel does with the memory of an argument.
+ACCESS = {"read": "read", "write": "written", "read_write": "read and written"}
+
+
+def kernel_card(kernel: _core.Kernel) -> Markup:
+    """How to call it: what each parameter takes, and how many threads may work together."""
+    own = kernel.threadgroup_memory
+    facts = quiet_line(
+        f"SIMD-groups of {kernel.thread_execution_width:,} threads",
+        f"at most {kernel.max_total_threads:,} threads in a threadgroup",
+        f"{nbytes_text(own)} of threadgroup memory" if own else "",
+    )
+    head = headline("Kernel", shortened(kernel.name), str(kernel.device))
+    arguments = kernel.arguments
+    return card(beside(None, head, facts), element("pre", _parameters_text(arguments)) if arguments else None)
+
+
+def _parameters_text(arguments: Sequence[_core.Argument]) -> str:
+    """A line for each: its name, its element type, what becomes of it."""
+    names = [shortened(argument.name, MAX_PARAMETER) for argument in arguments]
+    lines = [(name, *_uses(name, argument)) for name, argument in zip(names, arguments, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def _uses(name: str, argument: _core.Argument) -> tuple[str, str]:
+    """Its element type, or else its size; and what the kernel does with it, or how its size is given."""
+    if argument.kind == "threadgroup":
+        return "", f"threadgroup_memory={{'{name}': nbytes}}"
+    size = f"{argument.nbytes:,} bytes" if argument.nbytes else "any type"
+    return argument.dtype.name if argument.dtype else size, ACCESS[argument.access]
+
+
+def library_card(library: _core.Library) -> Markup:
+    names = library.kernels
+    shown = "\n".join(map(shortened, names[:MAX_KERNELS]))
+    hidden = len(names) - MAX_KERNELS
+    count = counted(len(names), "kernel") or "no kernels"
+    head = headline("Library", f"'{shortened(library.name)}'", count, str(library.device))
+    more = quiet_line(f"and {hidden:,} more") if hidden > 0 else None
+    return card(head, element("pre", shown) if names else None, more)
 
 
 def layout_card(layout: _core.StridedLayout) -> Markup:
@@ -264,8 +313,9 @@ def buffer_facts(buffer: _core.Buffer, own_views: int = 0) -> list[str]:
     """Its name, what the GPU does with it, who owns its memory, and who else holds it."""
     work, handle, views, references = _core._buffer_work(buffer)
     owner = owner_text(buffer)
+    size = nbytes_text(buffer.size - buffer.offset) + (" usable" if buffer.offset else "")
     return [
-        f"MTLBuffer {handle:#x} ({nbytes_text(buffer.size)})" if handle else "an empty buffer",
+        f"MTLBuffer {handle:#x} ({size})" if handle else "an empty buffer",
         WORK[work],
         f"owned by {shortened(owner)}" if owner else "",
         counted(views - own_views, "other view" if own_views else "view"),
