@@ -351,16 +351,19 @@ def findings(facts: Facts, consumer: str) -> list[tuple[Rule, str]]:
     return found
 
 
-def decide(facts: Facts, found: list[tuple[Rule, str]], copy: bool | None) -> tuple[str, list[str], list[str]]:
-    """The outcome, and what `copy` adds to reasons and fixes."""
+def decide(found: list[tuple[Rule, str]], copy: bool | None, copied_nbytes: int) -> tuple[str, list[str], list[str]]:
+    """The outcome, and what `copy` adds to reasons and fixes.
+
+    copied_nbytes: of the Metal buffer that a copy would need.
+    """
     outcomes = {rule.outcome for rule, _ in found}
     outcome = next((known for known in OUTCOMES if known in outcomes), "zero-copy")
     if outcome == "copy" and copy is False:
         return "refusal", ["A copy is needed, and copy=False forbids it."], ["Pass copy=None."]
     reasons = ["copy=True asks for one."] if outcome == "zero-copy" and copy is True else []
     outcome = "copy" if reasons else outcome
-    if outcome == "copy" and facts.consumer == "metal_dlpack" and facts.copied_nbytes > max_buffer_length():
-        too_long = f"The copy ({facts.copied_nbytes} bytes) would be longer than a Metal buffer can be."
+    if outcome == "copy" and copied_nbytes > max_buffer_length():
+        too_long = f"The copy ({copied_nbytes:,} bytes) would be longer than a Metal buffer can be."
         return "refusal", [*reasons, too_long], ["Import it in parts."]
     return outcome, reasons, []
 
@@ -375,7 +378,7 @@ def judge(facts: Facts, x: object, copy: bool | None, device: object) -> Explana
     found += moves(facts, device)
     ranks = {outcome: rank for rank, outcome in enumerate([*OUTCOMES, *NOTES])}
     found.sort(key=lambda entry: ranks[entry[0].outcome])
-    outcome, reasons, fixes = decide(facts, found, copy)
+    outcome, reasons, fixes = decide(found, copy, facts.copied_nbytes if consumer == "metal_dlpack" else 0)
     if outcome != "zero-copy":
         found = [entry for entry in found if entry[0].outcome != "note if shared"]
     reasons += [sentence for _, sentence in found]
@@ -426,7 +429,7 @@ def refusal(x: object, consumer: str, error: Exception, fix: str) -> Explanation
     return Explanation("refusal", (text,), (fix,), type(x).__name__, consumer, ("what the producer raised",))
 
 
-def device_asked_for(device: Any) -> object:
+def device_asked_for(device: Any) -> Any:
     """A Device for what from_dlpack takes as one; None and 'cpu' as they are.  Raises what it raises."""
     return device if device is None or device == "cpu" else _core.from_dlpack(_core.empty(0), device=device).device
 
@@ -440,7 +443,7 @@ def explain_import(x: Any, device: object, copy: bool | None) -> Explanation:
             error = _core.CopyRequiredError("Private storage has no CPU address, so it has no host view.")
             return refusal(x, "metal_dlpack", error, "Pass x.copy(storage='shared').")
         found = moves_of_ours(array.device.index, device)
-        outcome, reasons, fixes = decide(found, copy)
+        outcome, reasons, fixes = decide(found, copy, array.nbytes)
         reasons += [sentence for _, sentence in found]
         fixes += [rule.fix for rule, _ in found]
         if not reasons:

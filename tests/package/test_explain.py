@@ -161,7 +161,9 @@ import numpy as np
 import metal_dlpack as md
 
 x = np.zeros(1 << 16, "float32")
-for part in (x, x[::2], x[::8], x[: 1 << 14], x[:16000], np.broadcast_to(x[:3], (1 << 16, 3)), x.view("uint8")[1:-3].view("float32")):
+wide = np.broadcast_to(x[:3], (1 << 16, 3))
+ours = md.from_dlpack(np.broadcast_to(x[:1], 1 << 16))
+for part in (x, x[::2], x[::8], x[: 1 << 14], x[:16000], wide, ours, ours[:100], x.view("uint8")[1:-3].view("float32")):
     for copy in (None, False, True):
         said = md.explain(part, copy=copy)
         try:
