@@ -26,6 +26,7 @@ LET_GO_S = 2
 Configure = Callable[..., None]
 
 _reports_before = pytest.StashKey[int]()
+_kernel_reports_before = pytest.StashKey[int]()
 _was_idle = pytest.StashKey[bool]()
 _has_passed = pytest.StashKey[bool]()
 #: Only there if the test passed and buffers outlived its fixtures.
@@ -161,6 +162,8 @@ def metal_settings() -> Generator[Configure]:
     yield configure
     if changed:
         restore(changed)
+    if "fail" in changed:
+        forget_failures()
 
 
 @pytest.fixture
@@ -232,6 +235,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, None]:
         if softmetal.is_present():
             item.stash[_was_idle] = softmetal.wait_idle(0)
             item.stash[_reports_before] = softmetal.reports()
+            item.stash[_kernel_reports_before] = count_kernel_reports()
     judge_reports(item, "setup", (yield))
 
 
@@ -246,6 +250,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, None]:
     instance = getattr(item, "instance", None) if uses(item, "metal_buffers") else None
     outcome = yield
     judge_reports(item, "teardown", outcome)
+    if item.stash.get(_was_idle, False) and count_kernel_reports() > item.stash[_kernel_reports_before]:
+        forget_failures()
     if _buffers_before in item.stash:
         getattr(instance, "__dict__", {}).clear()  # pytest keeps it until the run ends
         judge_buffers(item.stash[_buffers_before], outcome)
@@ -287,6 +293,27 @@ def judge_reports(item: pytest.Item, phase: str, outcome: Any) -> None:
         outcome.force_exception(pytest.fail.Exception(text, pytrace=False))
     else:
         item.add_report_section(phase, "softmetal", text)
+
+
+def count_kernel_reports() -> int:
+    from metal_dlpack import softmetal
+
+    return softmetal.reports("kernel")
+
+
+def forget_failures() -> None:
+    """Failures that a test has caused and not waited for are its own: the next test to wait would raise them."""
+    import metal_dlpack as md
+    from metal_dlpack import softmetal
+
+    for device in md.devices() if softmetal.wait_idle(IDLE_S) else ():
+        for _ in range(100):  # each wait raises the failure of one stream
+            try:
+                device.synchronize()
+            except md.MetalError:
+                continue
+            break
+    softmetal.wait_idle(IDLE_S)
 
 
 def judge_buffers(before: int, outcome: Any) -> None:

@@ -246,6 +246,35 @@ def test_right(metal):
     assert re.search(r"the last of \d reports", said(result))
 
 
+def test_failures_that_a_test_did_not_wait_for_are_not_those_of_the_next(run):
+    result = run("""
+streams = [md.Stream(), md.default_device().default_stream]
+
+def test_wrong(metal):
+    metal(fail="commit@1+=OutOfMemory")
+    for stream in streams:
+        md.zeros(8).fill(1, stream=stream)
+
+@pytest.mark.parametrize("stream", streams)
+def test_right(metal, stream):
+    stream.synchronize()
+""")
+    result.assert_outcomes(passed=3)
+
+
+@pytest.mark.needs_kernels
+def test_the_failure_of_a_kernel_is_not_that_of_the_next_test(run):
+    result = run("""
+def test_wrong(metal):
+    past_the_end = "kernel void f(device float *x, uint i [[thread_position_in_grid]]) { x[i + 4] = 1; }"
+    md.kernel(past_the_end)(md.zeros(4), n=4)
+
+def test_right(metal):
+    md.default_device().synchronize()
+""")
+    result.assert_outcomes(failed=1, passed=1)
+
+
 def test_late_work_of_a_test_that_fails_is_its_own_too(run):
     result = run("""
 def test_wrong(metal):
