@@ -96,6 +96,7 @@ def test_the_library_without_a_fault_has_all_that_rules_are_about(lost):
         ("producer", "Elsewhere", set()),
         ("producer", "Unreadable", {"keywords"}),
         ("producer", "Wordy", set()),
+        ("producer", "Generous", set()),
         ("consumer", "Choosy", set()),
     ],
 )
@@ -160,6 +161,7 @@ def test_a_rule_that_is_named_twice_is_tried_once():
         (["shape", [-6, 1]], "the tensor's shape is [-6]"),
         (["shape", None], "the tensor's shape is NULL"),
         (["data", None], "the tensor's data is NULL"),
+        (["device", [2, 0]], "the tensor is on device (2, 0), which the CPU cannot read"),
     ],
 )
 def test_a_tensor_that_leads_anywhere_is_not_followed(field, happened, monkeypatch):

@@ -11,6 +11,7 @@ from contextlib import suppress
 from toy_library import Array, Toy
 
 from metal_dlpack.conformance import Absent, Library, exchange_table
+from metal_dlpack.conformance.items import KINDS
 from metal_dlpack.dlpack_structs import VERSIONED_NAME, Legacy, Versioned, capsule_name, capsule_pointer
 
 
@@ -65,10 +66,11 @@ class Wild(Toy):
     def __init__(self):
         super().__init__()
         name, value = json.loads(os.environ["TOY_FIELD"])
+        value = tuple(value) if isinstance(value, list) else value
 
         def tensor(array, out=None):
             out = Array.tensor(array, out)
-            setattr(out, name, (ctypes.c_int64 * 2)(*value) if isinstance(value, list) else value)
+            setattr(out, name, (ctypes.c_int64 * 2)(*value) if name == "shape" and value else value)
             return out
 
         self.type = type("Wild", (self.type,), {"tensor": tensor})
@@ -133,6 +135,12 @@ class Unreadable(Elsewhere):
     """As Elsewhere, older than dl_device."""
 
     knows_devices = False
+
+
+class Generous(Toy):
+    """Its allocator makes a tensor of any element type."""
+
+    kind_for_others = KINDS["float32"]
 
 
 class Choosy(Toy):

@@ -35,6 +35,8 @@ pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p
 clear_destructor = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(
     ("PyCapsule_SetDestructor", ctypes.pythonapi)
 )
+set_name = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_SetName", ctypes.pythonapi))
+USED = b"used_dltensor"
 #: Exported tensors that nobody has deleted: address -> (struct, who keeps the memory, the array's exports).
 exported = {}
 kept = []
@@ -203,6 +205,7 @@ class Toy(Library):
     name = "Toy"
     distribution = ""
     has_read_only = True
+    kind_for_others = None  #: what the allocator takes for an element type that is none
 
     def __init__(self, side="", rule=""):
         self.broken = (side, rule)
@@ -291,6 +294,7 @@ class Toy(Library):
             raise
         if not is_known or self.breaks("capsule-renamed"):
             clear_destructor(capsule, None)
+            set_name(capsule, USED)  # right for an unversioned tensor only
         else:
             rename_capsule(capsule)
         return self.take(managed, is_versioned, copy)
@@ -429,7 +433,7 @@ def toy_type(toy):
 
     def allocate(prototype, out, context, set_error):
         tensor = prototype[0]
-        kind = kind_of(tensor.code, tensor.bits)
+        kind = kind_of(tensor.code, tensor.bits) or toy.kind_for_others
         if kind is None:
             if not breaks("table-allocate-error"):
                 set_error(context, b"BufferError", b"no such type")

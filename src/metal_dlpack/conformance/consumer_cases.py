@@ -176,7 +176,7 @@ def capsule_other(library: Library) -> str:
 
 @RULES.add(
     "no-producer",
-    SHOULD,
+    SHOULD,  # the same standard's page on data interchange says that from_dlpack "may" raise it
     "An object without __dlpack__ and __dlpack_device__ is an AttributeError.",
     FROM_DLPACK("Raises"),
 )
