@@ -203,6 +203,16 @@ def test_a_second_build_compiles_nothing(sdist, wheel):
     assert {path: path.stat().st_mtime_ns for path in sdist.rglob("*.o")} == objects
 
 
+def test_a_module_that_is_gone_is_not_in_the_next_wheel(sdist, wheel):
+    """`pip install .` after an update builds in the folder that the last one has left."""
+    (built,) = (sdist / "build").glob("lib*/metal_dlpack")
+    for name in ("gone.py", "files/gone.py", "include/gone.h"):
+        (built / name).touch()
+    assert setup(sdist, "bdist_wheel", "--dist-dir", "again", **QUICK_BUILD).returncode == 0
+    (archive,) = (sdist / "again").glob("*.whl")
+    assert set(zipfile.ZipFile(archive).namelist()) == set(zipfile.ZipFile(wheel).namelist())
+
+
 #: Stands for Apple's clang: writes down how it is called.
 RECORDER = """#!/bin/sh
 printf '%s\\n' "$MACOSX_DEPLOYMENT_TARGET" "$@" > {log}/call.$$
