@@ -238,7 +238,7 @@ def runs(command: list[str]) -> bool:
 
 def oldest_macos() -> str:
     """What the builder asks for, but never less than the bridge needs: an older macOS would not have its methods."""
-    asked = os.environ.get("MACOSX_DEPLOYMENT_TARGET", MACOS_TARGET)
+    asked = os.environ.get("MACOSX_DEPLOYMENT_TARGET") or MACOS_TARGET
     return max(asked, MACOS_TARGET, key=lambda version: [int(part) for part in version.split(".")])
 
 

@@ -271,7 +271,7 @@ def test_on_a_mac_every_file_is_compiled_for_metal_and_linked_with_it(tmp_path):
     assert {target for target, _ in calls} == {"14.0"}
 
 
-@pytest.mark.parametrize("asked, got", [("9", "14.0"), ("15.2", "15.2")])
+@pytest.mark.parametrize("asked, got", [("9", "14.0"), ("15.2", "15.2"), ("", "14.0")])
 def test_on_a_mac_nothing_is_built_for_a_macos_that_is_too_old(tmp_path, asked, got):
     """SPEC waitUntilSignaledValue:timeoutMS: is of macOS 12; a wheel must not say that it runs on less."""
     calls = calls_on_a_mac(tmp_path, MACOSX_DEPLOYMENT_TARGET=asked)
