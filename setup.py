@@ -21,6 +21,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 from setuptools.command.install_lib import install_lib
 
 IS_MAC = sys.platform == "darwin"
@@ -193,6 +194,19 @@ class BuildCore(build_ext):
         return objects
 
 
+class BuildPackage(build_py):
+    """build_py that forgets what the package no longer has: else a build of yesterday in build/ goes into the wheel."""
+
+    def run(self) -> None:
+        super().run()
+        if self.editable_mode:
+            return
+        wanted = {Path(name) for name in self.get_outputs(include_bytecode=False)}
+        for path in Path(self.build_lib, "metal_dlpack").rglob("*"):
+            if path.is_file() and path.suffix != ".so" and path not in wanted:
+                path.unlink()
+
+
 class StripModule(install_lib):
     """install_lib that takes the debug information off what goes into a wheel: two thirds of it.
 
@@ -224,7 +238,7 @@ def runs(command: list[str]) -> bool:
 
 def oldest_macos() -> str:
     """What the builder asks for, but never less than the bridge needs: an older macOS would not have its methods."""
-    asked = os.environ.get("MACOSX_DEPLOYMENT_TARGET", MACOS_TARGET)
+    asked = os.environ.get("MACOSX_DEPLOYMENT_TARGET") or MACOS_TARGET
     return max(asked, MACOS_TARGET, key=lambda version: [int(part) for part in version.split(".")])
 
 
@@ -269,6 +283,6 @@ if IS_MAC:
 os.chdir(Path(__file__).resolve().parent)
 setup(
     ext_modules=[core_extension()],
-    cmdclass={"build_ext": BuildCore, "install_lib": StripModule},
+    cmdclass={"build_py": BuildPackage, "build_ext": BuildCore, "install_lib": StripModule},
     **facts_of_the_release(),
 )

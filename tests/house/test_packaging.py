@@ -203,6 +203,16 @@ def test_a_second_build_compiles_nothing(sdist, wheel):
     assert {path: path.stat().st_mtime_ns for path in sdist.rglob("*.o")} == objects
 
 
+def test_a_module_that_is_gone_is_not_in_the_next_wheel(sdist, wheel):
+    """`pip install .` after an update builds in the folder that the last one has left."""
+    (built,) = (sdist / "build").glob("lib*/metal_dlpack")
+    for name in ("gone.py", "files/gone.py", "include/gone.h"):
+        (built / name).touch()
+    assert setup(sdist, "bdist_wheel", "--dist-dir", "again", **QUICK_BUILD).returncode == 0
+    (archive,) = (sdist / "again").glob("*.whl")
+    assert set(zipfile.ZipFile(archive).namelist()) == set(zipfile.ZipFile(wheel).namelist())
+
+
 #: Stands for Apple's clang: writes down how it is called.
 RECORDER = """#!/bin/sh
 printf '%s\\n' "$MACOSX_DEPLOYMENT_TARGET" "$@" > {log}/call.$$
@@ -261,7 +271,7 @@ def test_on_a_mac_every_file_is_compiled_for_metal_and_linked_with_it(tmp_path):
     assert {target for target, _ in calls} == {"14.0"}
 
 
-@pytest.mark.parametrize("asked, got", [("9", "14.0"), ("15.2", "15.2")])
+@pytest.mark.parametrize("asked, got", [("9", "14.0"), ("15.2", "15.2"), ("", "14.0")])
 def test_on_a_mac_nothing_is_built_for_a_macos_that_is_too_old(tmp_path, asked, got):
     """SPEC waitUntilSignaledValue:timeoutMS: is of macOS 12; a wheel must not say that it runs on less."""
     calls = calls_on_a_mac(tmp_path, MACOSX_DEPLOYMENT_TARGET=asked)

@@ -111,14 +111,14 @@ esac
 """
 
 
-def prepare(folder, **environment):
+def prepare(folder, group="demo", **environment):
     python, clang = folder / "python", folder / "clang++-19"
     python.write_text(TALKATIVE % sys.executable)
     clang.touch()  # so that nobody installs one
     for path in (python, clang):
         path.chmod(0o755)
     return subprocess.run(
-        [TOOLS / "prepare", folder / "venv", "demo"],
+        [TOOLS / "prepare", folder / "venv", group],
         env={**os.environ, "PYTHON": str(python), "PATH": f"{folder}:{os.environ['PATH']}", **environment},
         capture_output=True,
         text=True,
@@ -138,6 +138,15 @@ def test_preparing_says_what_comes_and_not_what_pip_mutters(tmp_path):
     assert "    unpacking" in said
     assert "gigabyte" in done.stdout
     assert not re.search("WARNING|small|index.example", done.stdout + done.stderr)
+
+
+@pytest.mark.needs_no_sanitizer
+@pytest.mark.parametrize("group", ["docs", "dist"])
+def test_gigabytes_are_not_announced_where_no_framework_comes(group, tmp_path):
+    done = prepare(tmp_path, group, PIP_EXTRA_INDEX_URL="")
+    assert done.returncode == 0, done.stderr
+    assert f"fetching the packages of '{group}'" in done.stdout
+    assert "PyTorch" not in done.stdout
 
 
 @pytest.mark.needs_no_sanitizer
