@@ -214,6 +214,8 @@ def main(arguments: list[str]) -> int:
         print("Chromium is missing. Install it (Debian: apt-get install chromium), or name it in CHROMIUM.")
         return 1
     PICTURES.mkdir(parents=True, exist_ok=True)
+    for picture in [picture for notebook in notebooks for picture in PICTURES.glob(f"{notebook.stem}_*.png")]:
+        picture.unlink()  # of an earlier run, whose cells were others
     failures = 0
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])

@@ -48,7 +48,7 @@ class Explanation:
     def _repr_html_(self) -> str:
         from html import escape
 
-        return f"<pre>{escape(str(self))}</pre>"
+        return f'<pre style="margin:0;white-space:pre-wrap;word-break:normal">{escape(str(self))}</pre>'
 
 
 @dataclass
