@@ -37,8 +37,8 @@ RUNS_MS = 240_000
 NUMBERED = re.compile(r"^\[\d+\]:$")
 ERRORS = ("application/vnd.jupyter.stderr", "application/vnd.jupyter.error")
 
-#: Cells are wholly in view, the longest too, else JupyterLab's own bars are in their screenshots.
-WINDOW = {"width": 1100, "height": 1600}
+#: Pixels of the window: the longest cell is wholly in view, else JupyterLab's own bars are in its screenshot.
+WIDTH, HEIGHT = 1100, 1600
 
 #: Ratio of luminances from which a line is seen, and the part of a picture's pixels that must have it.
 SEEN_RATIO, SEEN_PART = 1.5, 0.005
@@ -191,7 +191,7 @@ def take_screenshots(page: Page, stem: str) -> None:
 
 def check_notebook(browser: Browser, address: str, name: str, theme: str) -> int:
     """Runs it, and gives the number of its pictures."""
-    with browser.new_page(viewport=WINDOW) as page:
+    with browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}) as page:
         said: list[str] = []
         page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: said.append(str(error)))
@@ -214,6 +214,8 @@ def main(arguments: list[str]) -> int:
         print("Chromium is missing. Install it (Debian: apt-get install chromium), or name it in CHROMIUM.")
         return 1
     PICTURES.mkdir(parents=True, exist_ok=True)
+    for picture in [picture for notebook in notebooks for picture in PICTURES.glob(f"{notebook.stem}_*.png")]:
+        picture.unlink()  # of an earlier run, whose cells were others
     failures = 0
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])

@@ -48,7 +48,7 @@ class Explanation:
     def _repr_html_(self) -> str:
         from html import escape
 
-        return f"<pre>{escape(str(self))}</pre>"
+        return f'<pre style="margin:0;white-space:pre-wrap;word-break:normal">{escape(str(self))}</pre>'
 
 
 @dataclass
@@ -487,11 +487,10 @@ def explain(
         raise TypeError(f"explain: copy must be True, False or None, not {copy!r}.")
     if isinstance(device, str) and "\0" in device:
         raise ValueError(f"explain: device ({device!r}) holds a null character.")
-    if consumer is None:
-        device = device_asked_for(device)
+    wanted = device_asked_for(device) if consumer is None else device
     try:
         if consumer is None:
-            return explain_import(x, device, copy)
+            return explain_import(x, wanted, copy)
         is_host = isinstance(x, _core.HostView)
         if is_host or isinstance(x, _core.Array):
             return judge(look_at_ours(x.array if is_host else x, is_host, consumer, device), x, copy, device)

@@ -20,7 +20,7 @@ SAID = {
         "42.0 42.0",
         "corner  ·",
         "theirs  █",
-        "Array to jax",
+        "Explanation(outcome='refusal'",
         "asarray: list has no memory to share",
     ],
     "softmax_kernel": ["program_source 3 12 ", "device(type='mps', index=0)", "True"],

@@ -49,7 +49,8 @@ STYLE_SHEET: Markup = element(
         ".mdl svg text{font:11px ui-monospace,SFMono-Regular,Menlo,'DejaVu Sans Mono',monospace;fill:var(--mdl-text)}"
         ".mdl svg .mdl-quiet{fill:var(--mdl-quiet)}"
         ".mdl-track{fill:none;stroke:var(--mdl-line)}"
-        ".mdl pre{font:12px/1.4 ui-monospace,SFMono-Regular,Menlo,'DejaVu Sans Mono',monospace;white-space:pre;"
+        # twice the class: JupyterLab's own rule would break lines, and numbers, anywhere
+        ".mdl.mdl pre{font:12px/1.4 ui-monospace,SFMono-Regular,Menlo,'DejaVu Sans Mono',monospace;white-space:pre;"
         "overflow:auto;max-height:24em;margin:6px 0 0;padding:0;color:inherit;background:none;border:0}"
     ),
 )
