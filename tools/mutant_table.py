@@ -219,6 +219,18 @@ MUTANTS = [
         "return must_fetch(storage, wanted) && false ? synchronize(storage, error) : BRIDGE_OK;",
     ),
     Mutant(
+        "a read-only host view is not brought along",
+        WAIT_RULE,
+        "is_readonly ? host_access_open_readonly_view : host_access_open_view",
+        "is_readonly ? host_access_begin_read : host_access_open_view",
+    ),
+    Mutant(
+        "a read-only host view that is gone is brought along",
+        "src/metal/storage_sharing.c",
+        "        storage_count_views_locked(storage, -1, 0);",
+        "        storage_count_views_locked(storage, 0, 0);",
+    ),
+    Mutant(
         "synchronising under a host view",
         "src/metal/host_access.c",
         "(storage_is_exported(storage) && !storage_has_host_writers(storage));",
@@ -416,8 +428,14 @@ MUTANTS = [
     Mutant(
         "an export for the CPU waits for writes only",
         "src/exchange/dlpack_export.c",
-        'return wait_rule_for_host_view(op, "Array.__dlpack__", &bytes, false);',
+        'return wait_rule_for_host_view(op, "Array.__dlpack__", &bytes, self->is_readonly);',
         'return wait_rule_for_cpu(op, "Array.__dlpack__", &bytes, false);',
+    ),
+    Mutant(
+        "a read-only export for the CPU counts as written",
+        "src/exchange/dlpack_export.c",
+        'return wait_rule_for_host_view(op, "Array.__dlpack__", &bytes, self->is_readonly);',
+        'return wait_rule_for_host_view(op, "Array.__dlpack__", &bytes, false);',
     ),
     Mutant("an export is not published", EXPORT, "        storage_publish(storage);\n", ""),
     Mutant(

@@ -165,8 +165,6 @@ buffer_releasebuffer(PyObject *op, Py_buffer *Py_UNUSED(view))
 {
     BufferObject *self = buffer_cast(op);
     /* The storage is there: close() is refused while a view is out. */
-    if (!self->storage->is_readonly) {
-        storage_close_host_view(self->storage);
-    }
+    storage_close_host_view(self->storage, self->storage->is_readonly);
     buffer_unhold(self);
 }

@@ -2,7 +2,7 @@
  * array_request.c.
  *
  * Owns:    the HostView type: one reference to its Array.
- * Calls:   wait_rule.h to wait, storage.h to count writable views, array_numpy.h.
+ * Calls:   array_numpy.h for views and copies, dlpack_export.h.
  * Threads: the GIL is held; released while waiting.
  */
 #include "array/array.h"

@@ -3,8 +3,8 @@
  * Calls:   wait_rule.h to wait, layout.h and dtype.h for the facts.
  * Threads: the GIL is held; released while waiting.
  * Invariant: it says nothing that it would have to take back.  Nobody gives the address back,
- *          so that managed storage, whose writable views are counted, has no such attribute,
- *          and neither has private storage nor a type for which NumPy has no name.
+ *          so that managed storage, whose views are counted, has no such attribute, and neither
+ *          has private storage nor a type for which NumPy has no name.
  */
 #include "array/array.h"
 #include "array/array_map.h"

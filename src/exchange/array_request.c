@@ -2,7 +2,7 @@
  *
  * Owns:    which requests are met, as NumPy's arrays meet them; an exception that NumPy
  *          discards, until it is raised again.
- * Calls:   wait_rule.h to wait, storage_sharing.h to count writable views.
+ * Calls:   wait_rule.h to wait, storage_sharing.h to count views.
  * Threads: the GIL is held; released while waiting.
  */
 #include "array/array.h"
@@ -250,8 +250,7 @@ array_getbuffer(PyObject *op, Py_buffer *view, int flags)
 void
 array_releasebuffer(PyObject *op, Py_buffer *view)
 {
+    const ArrayObject *self = array_cast(op);
     PyMem_Free(view->internal);
-    if (!array_cast(op)->is_readonly) {
-        storage_close_host_view(array_storage(array_cast(op)));
-    }
+    storage_close_host_view(array_storage(self), self->is_readonly);
 }

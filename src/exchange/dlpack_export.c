@@ -112,9 +112,9 @@ make_visible(ArrayObject *self, DLDeviceType device, const stream_order *order)
     if (self->nitems == 0) {
         return 0;
     }
-    /* Never closed: a consumer does not say when it has written for the last time. */
+    /* Never closed: a consumer does not say when it has read or written for the last time. */
     touched_bytes bytes = array_watched_bytes(self);
-    return wait_rule_for_host_view(op, "Array.__dlpack__", &bytes, false);
+    return wait_rule_for_host_view(op, "Array.__dlpack__", &bytes, self->is_readonly);
 }
 
 /* SPEC export-strides-as-they-are, export-readonly, export-subbyte */

@@ -74,10 +74,10 @@ fetch_locked(metal_storage *storage, uint64_t wanted, bridge_error *error)
 }
 
 static void
-count_views(metal_storage *storage, int opening, int host_writers)
+count_views(metal_storage *storage, int readers, int writers)
 {
     tracking_lock();
-    storage_count_views_locked(storage, opening, host_writers);
+    storage_count_views_locked(storage, readers, writers);
     tracking_unlock();
 }
 
@@ -103,12 +103,26 @@ host_access_begin_write(metal_storage *storage, bridge_error *error)
 }
 
 bridge_status
-host_access_open_view(metal_storage *storage, bridge_error *error)
+host_access_open_readonly_view(metal_storage *storage, bridge_error *error)
 {
     if (!storage_is_managed(storage)) { /* one memory: nothing to keep equal */
-        return wait_for_work(storage, true, error);
+        return wait_for_work(storage, false, error);
     }
     count_views(storage, 1, 0); /* from here on GPU writes bring the CPU's copy along */
+    bridge_status status = host_access_begin_read(storage, error);
+    if (status != BRIDGE_OK) {
+        count_views(storage, -1, 0);
+    }
+    return status;
+}
+
+bridge_status
+host_access_open_view(metal_storage *storage, bridge_error *error)
+{
+    if (!storage_is_managed(storage)) {
+        return wait_for_work(storage, true, error);
+    }
+    count_views(storage, 1, 0); /* it reads; it writes once no synchronisation is under way */
     uint64_t wanted = storage_count_gpu_writes(storage);
     bridge_status status = wait_for_work(storage, true, error);
     lock_fetching();

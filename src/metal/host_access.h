@@ -1,5 +1,5 @@
-/* host_access.h: the CPU reads a storage, or gets a writable view of it: wait for GPU work, and
- * have what it wrote in the CPU's copy.
+/* host_access.h: the CPU reads a storage, or gets a view of it: wait for GPU work, and have what
+ * it wrote in the CPU's copy.
  *
  * Owns:    the lock of synchronisations.
  * Calls:   work.h to synchronise managed storage, storage_sharing.h, tracking.h.
@@ -17,8 +17,10 @@ bridge_status host_access_begin_read(metal_storage *storage, bridge_error *error
 /* Before the CPU writes shared memory: GPU work of ours is done. */
 bridge_status host_access_begin_write(metal_storage *storage, bridge_error *error);
 
-/* A writable host view goes out: our GPU work is done, and in the CPU's copy.  On BRIDGE_OK any
- * byte may change until storage_close_host_view. */
+/* A read-only host view goes out: our GPU writes are done and in the CPU's copy.  Until
+ * storage_close_host_view, GPU work of ours brings there what it writes. */
+bridge_status host_access_open_readonly_view(metal_storage *storage, bridge_error *error);
+/* A writable one: our reads are done too, and any byte may change until then. */
 bridge_status host_access_open_view(metal_storage *storage, bridge_error *error);
 
 /* Does the GPU write so many bytes, whoever asks?  To private storage; and to managed, but for

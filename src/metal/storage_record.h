@@ -36,8 +36,9 @@ typedef struct storage_owner {
 typedef struct storage_sharing {
     uint64_t gpu_writes;   /* written behind tracking_lock; atomic */
     uint64_t fetched;      /* atomic */
-    uint32_t opening;      /* writable host views that are about to go out; behind the lock */
-    uint32_t host_writers; /* those that are out; written behind the lock, atomic */
+    uint32_t host_readers; /* read-only host views, and writable ones on their way; behind the
+                            * lock */
+    uint32_t host_writers; /* writable ones that are out; written behind the lock, atomic */
     bool is_exported;      /* atomic, sticky: the handle was given away; the GPU may write */
 } storage_sharing;
 

@@ -20,8 +20,8 @@ storage_is_exported(metal_storage *storage)
 bool
 storage_has_host_views_locked(metal_storage *storage)
 {
-    return storage_is_managed(storage) &&
-           (storage_root(storage)->sharing.opening > 0 || storage_has_host_writers(storage));
+    return storage_is_managed(storage) && (storage_root(storage)->sharing.host_readers > 0 ||
+                                           storage_has_host_writers(storage));
 }
 
 uint64_t
@@ -73,22 +73,28 @@ storage_flush_host_views_locked(metal_storage *storage)
 }
 
 void
-storage_count_views_locked(metal_storage *storage, int opening, int host_writers)
+storage_count_views_locked(metal_storage *storage, int readers, int writers)
 {
     storage_sharing *sharing = &storage_root(storage)->sharing;
-    sharing->opening += (uint32_t)opening;
-    (void)__atomic_add_fetch(&sharing->host_writers, (uint32_t)host_writers, __ATOMIC_ACQ_REL);
+    sharing->host_readers += (uint32_t)readers;
+    (void)__atomic_add_fetch(&sharing->host_writers, (uint32_t)writers, __ATOMIC_ACQ_REL);
 }
 
 void
-storage_close_host_view(metal_storage *storage)
+storage_close_host_view(metal_storage *storage, bool is_readonly)
 {
-    if (storage_is_managed(storage)) {
-        tracking_lock(); /* no write may be submitted between the look and the flush */
+    if (!storage_is_managed(storage)) {
+        return;
+    }
+    tracking_lock(); /* no write may be submitted between the look and the flush */
+    if (is_readonly) {
+        storage_count_views_locked(storage, -1, 0);
+    }
+    else {
         storage_flush_host_views_locked(storage);
         storage_count_views_locked(storage, 0, -1);
-        tracking_unlock();
     }
+    tracking_unlock();
 }
 
 void

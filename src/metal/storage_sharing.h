@@ -6,8 +6,8 @@
  *                          ▲                                                           ▲
  *                     host views                                         fills and copies of ours
  *
- * Owns:    storage_sharing of the record: which GPU writes the CPU's copy has, how many writable
- *          host views are out, whether the handle was given away.
+ * Owns:    storage_sharing of the record: which GPU writes the CPU's copy has, how many host
+ *          views are out, whether the handle was given away.
  * Calls:   tracking.h for work in flight, metal_bridge.h.  Never Python.  host_access.h waits
  *          and fetches.
  * Threads: any, without the GIL; never waiting.
@@ -26,8 +26,8 @@
 bool storage_is_exported(metal_storage *storage);
 /* Before a framework gets the handle: its GPU work will see what the CPU wrote. */
 void storage_publish(metal_storage *storage);
-/* A writable host view comes back. */
-void storage_close_host_view(metal_storage *storage);
+/* A host view comes back. */
+void storage_close_host_view(metal_storage *storage, bool is_readonly);
 
 /* ---- managed storage, for host_access.c and work.c; `_locked`: behind tracking_lock ---- */
 
@@ -47,12 +47,12 @@ bool storage_has_fetched(metal_storage *storage, uint64_t number);
 
 /* Is a writable host view out? */
 bool storage_has_host_writers(metal_storage *storage);
-/* ... or on its way, so that what our GPU work writes must be brought to the CPU's copy by the
- * same work? */
+/* ... or any, or one on its way, so that what our GPU work writes must be brought to the CPU's
+ * copy by the same work? */
 bool storage_has_host_views_locked(metal_storage *storage);
-/* So many more, or less, are on their way and out: work that is submitted comes before a view,
- * or knows of it. */
-void storage_count_views_locked(metal_storage *storage, int opening, int host_writers);
+/* So many more, or less: work that is submitted comes before a view, or knows of it.  One on its
+ * way counts as a reader. */
+void storage_count_views_locked(metal_storage *storage, int readers, int writers);
 /* Before our own GPU work: make it see what the CPU wrote through host views.  A buffer whose
  * CPU copy is stale is left alone: it comes up to date with the work in flight. */
 void storage_flush_host_views_locked(metal_storage *storage);

@@ -47,7 +47,7 @@ wait_rule_for_host_view_slow(PyObject *op, const char *function, const touched_b
                              bool is_readonly)
 {
     return begin_touching(op, function, bytes, !is_readonly,
-                          is_readonly ? host_access_begin_read : host_access_open_view);
+                          is_readonly ? host_access_open_readonly_view : host_access_open_view);
 }
 
 /* ---- the GPU waits ---- */

@@ -54,7 +54,7 @@ typedef struct touched_bytes {
  * to wait for. */
 int wait_rule_for_cpu(PyObject *op, const char *function, const touched_bytes *bytes,
                       bool is_for_writing);
-/* Before a view of these bytes goes out; storage_close_host_view ends one that is writable. */
+/* Before a view of these bytes goes out; storage_close_host_view ends it. */
 int wait_rule_for_host_view_slow(PyObject *op, const char *function, const touched_bytes *bytes,
                                  bool is_readonly);
 static inline int

@@ -385,18 +385,39 @@ class World(RuleBasedStateMachine):
         pair.block.is_busy = False
         pair.block.check()
 
-    @rule(number=st.integers(0, 99))
-    def keep_a_view_of_the_host(self, number):
+    @rule(
+        number=st.integers(0, 99),
+        make=st.sampled_from([np.asarray, memoryview, lambda a: np.from_dlpack(a.host)]),
+        readonly=st.booleans(),
+    )
+    def keep_a_view_of_the_host(self, number, make, readonly):
+        """Writable or read-only, it is brought up to date."""
         pair = self.pick(number, wanted=lambda p: p.model.dtype.isbuiltin == 1 and p.array.storage != "private")
         if pair is None:
             return
-        view = np.asarray(pair.array)
+        if any(step < 0 for step in pair.array.strides):
+            make = np.asarray  # DLPack's is a copy
+        view = np.asarray(make(pair.array.as_readonly() if readonly else pair.array))
         assert equal(view, pair.model)
         pair.block.is_busy = False
-        # A read-only view of managed memory is as old as its making: only writable ones are brought up to date.
-        is_current = view.flags.writeable or pair.array.storage != "managed"
-        if is_current and len(pair.block.watchers) < 3 and pair.model.size:
+        if len(pair.block.watchers) < 3 and pair.model.size:
             pair.block.watchers.append((view, pair.model))
+
+    @rule(number=st.integers(0, 99), readonly=st.booleans())
+    def look_on_while_the_gpu_writes(self, number, readonly):
+        pair = self.pick(
+            number,
+            writable=True,
+            wanted=lambda p: p.model.dtype.isbuiltin == 1 and p.array.storage != "private",
+        )
+        if pair is None:
+            return
+        seen = np.asarray(pair.array.as_readonly() if readonly else pair.array)
+        pair.array.fill(1, stream=self.stream_of(pair, 1))
+        pair.model[...] = 1
+        self.settle(pair)
+        assert equal(seen, pair.model), (seen, pair.model)
+        pair.block.check()
 
     @rule(number=st.integers(0, 99))
     def write_through_a_view_of_the_host(self, number):
@@ -406,6 +427,7 @@ class World(RuleBasedStateMachine):
             return
         pair = fit[number % len(fit)]
         self.settle(pair)
+        pair.block.check()
         seen, model = pair.block.watchers[-1]
         if seen.flags.writeable and seen.size:
             value = numbers(self.draw, seen.shape, seen.dtype)
@@ -598,10 +620,11 @@ class World(RuleBasedStateMachine):
     def teardown(self):
         if not hasattr(self, "pairs"):
             return
-        for pair in self.pairs:
-            pair.check()
+        for pair in self.pairs:  # what others see, before a read of ours brings it up to date
             self.settle(pair)
             pair.block.check()
+        for pair in self.pairs:
+            pair.check()
         assert softmetal.reports() == self.reports, softmetal.last_report()
         self.pairs.clear()
         self.streams.clear()
