@@ -1,6 +1,7 @@
 """What a kernel's parameters take, and what they refuse: the sentence names the kernel, the parameter and the way out."""
 
 import struct
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -384,6 +385,15 @@ def test_the_arguments_describe_themselves(scale):
     vector, pair = (md.kernel(KEEP, defines={"T": name}).arguments[0] for name in ("half3", "pair"))
     assert (vector.dtype, vector.nbytes) == (md.dtype("float16x3"), 8)
     assert (pair.dtype, pair.nbytes) == (None, 8)
+
+
+def test_an_argument_gives_back_the_words_that_it_shares(scale):
+    """One string for all arguments: what keeps it leaves no block behind."""
+    words = scale.arguments[0].kind, scale.arguments[0].access
+    before = [sys.getrefcount(word) for word in words]
+    for _ in range(100):
+        assert len(scale.arguments) == 3
+    assert all(sys.getrefcount(word) < count + 50 for word, count in zip(words, before, strict=True))
 
 
 # ---- threadgroup memory ----
