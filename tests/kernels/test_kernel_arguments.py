@@ -295,6 +295,9 @@ def test_a_tuple_is_a_vector():
     assert kept("long4", (1, 2, 3, -(2**63)), "int64", 4) == [1, 2, 3, -(2**63)]
     with pytest.raises(ValueError, match="a float4 is a tuple of 4 numbers"):
         kept("float4", (1, 2), "float32", 4)
+    for wrong in [("a", 1, 2, 3), (1, 2, 3, "a")]:
+        with pytest.raises(TypeError, match="argument 'value': 'a' does not fit the element type float32"):
+            kept("float4", wrong, "float32", 4)
     with pytest.raises(TypeError, match="a float4 is a tuple of 4 numbers"):
         kept("float4", 1, "float32", 4)
     with pytest.raises(OverflowError):
@@ -308,8 +311,9 @@ def test_a_struct_is_given_by_its_bytes():
         assert bytes(np.asarray(md.asarray(kept("pair", value, "uint8", 8), dtype="uint8"))) == packed
     with pytest.raises(ValueError, match="7 bytes are given, and the parameter's type has 8"):
         kept("pair", packed[:7], "uint8", 8)
-    with pytest.raises(TypeError, match="cannot become a struct; give its bytes"):
-        kept("pair", 1, "uint8", 8)
+    for name, value, words in [("pair", 1, "a struct"), ("pair", (), "a struct"), ("float2x2", (1, 2), "a float2x2")]:
+        with pytest.raises(TypeError, match=f"cannot become {words}; give its bytes"):
+            kept(name, value, "uint8", 8)
 
 
 def test_a_value_cannot_be_written(scale):
