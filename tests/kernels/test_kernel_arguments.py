@@ -1,6 +1,7 @@
 """What a kernel's parameters take, and what they refuse: the sentence names the kernel, the parameter and the way out."""
 
 import struct
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -294,6 +295,9 @@ def test_a_tuple_is_a_vector():
     assert kept("long4", (1, 2, 3, -(2**63)), "int64", 4) == [1, 2, 3, -(2**63)]
     with pytest.raises(ValueError, match="a float4 is a tuple of 4 numbers"):
         kept("float4", (1, 2), "float32", 4)
+    for wrong in [("a", 1, 2, 3), (1, 2, 3, "a")]:
+        with pytest.raises(TypeError, match="argument 'value': 'a' does not fit the element type float32"):
+            kept("float4", wrong, "float32", 4)
     with pytest.raises(TypeError, match="a float4 is a tuple of 4 numbers"):
         kept("float4", 1, "float32", 4)
     with pytest.raises(OverflowError):
@@ -307,8 +311,9 @@ def test_a_struct_is_given_by_its_bytes():
         assert bytes(np.asarray(md.asarray(kept("pair", value, "uint8", 8), dtype="uint8"))) == packed
     with pytest.raises(ValueError, match="7 bytes are given, and the parameter's type has 8"):
         kept("pair", packed[:7], "uint8", 8)
-    with pytest.raises(TypeError, match="cannot become a struct; give its bytes"):
-        kept("pair", 1, "uint8", 8)
+    for name, value, words in [("pair", 1, "a struct"), ("pair", (), "a struct"), ("float2x2", (1, 2), "a float2x2")]:
+        with pytest.raises(TypeError, match=f"cannot become {words}; give its bytes"):
+            kept(name, value, "uint8", 8)
 
 
 def test_a_value_cannot_be_written(scale):
@@ -384,6 +389,15 @@ def test_the_arguments_describe_themselves(scale):
     vector, pair = (md.kernel(KEEP, defines={"T": name}).arguments[0] for name in ("half3", "pair"))
     assert (vector.dtype, vector.nbytes) == (md.dtype("float16x3"), 8)
     assert (pair.dtype, pair.nbytes) == (None, 8)
+
+
+def test_an_argument_gives_back_the_words_that_it_shares(scale):
+    """One string for all arguments: what keeps it leaves no block behind."""
+    words = scale.arguments[0].kind, scale.arguments[0].access
+    before = [sys.getrefcount(word) for word in words]
+    for _ in range(100):
+        assert len(scale.arguments) == 3
+    assert all(sys.getrefcount(word) < count + 50 for word, count in zip(words, before, strict=True))
 
 
 # ---- threadgroup memory ----

@@ -499,6 +499,12 @@ def test_an_array_without_items_has_nothing_to_touch(body, verb, reports_of):
     assert f"f: a thread {verb} outside its memory: bytes 0 to 3 of buffer 0 (x), which has 0 bytes" in text
 
 
+def test_a_number_has_the_bytes_of_its_type_and_no_more(reports_of):
+    source = METAL + "kernel void f(constant float &a, device float *b) { b[0] = (&a)[1]; }"
+    message, _ = reports_of(source, [3.0, md.zeros(1)], n=1)
+    assert re.search("reads " + OUTSIDE.format("4 to 7", r"buffer 0 \(a\)", 4), message)
+
+
 def test_handlers_of_signals_are_given_back(reports_of):
     import signal
 

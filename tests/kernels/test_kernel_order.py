@@ -147,6 +147,16 @@ def test_a_kernel_that_fails_is_told_at_the_next_wait(library, settings, look):
     LOOKS[look](x)
 
 
+@pytest.mark.parametrize("what", ["commandBuffer", "encoder"])
+def test_a_launch_for_which_metal_has_no_command_is_an_error(library, settings, what, live_buffers):
+    x = numbers(value=1)
+    settings(fail=f"{what}@1+")
+    with pytest.raises(md.MetalError, match="fill: Metal gave no command buffer or encoder"):
+        library["fill"](x, 3, n=8)
+    settings(fail=None)
+    assert x.tolist() == [1] * 8
+
+
 def test_time_tells_of_a_failure(library, settings):
     settings(fail="commit@1+=8")
     with pytest.raises(md.MetalError, match=r"fill: a command buffer failed: .*OutOfMemory, 8"):
