@@ -12,6 +12,7 @@ import pytest
 from held_work import held
 
 import metal_dlpack as md
+from metal_dlpack import softmetal
 
 pytestmark = pytest.mark.needs_kernels
 
@@ -188,6 +189,19 @@ def test_a_call_does_not_wait(fill, settings):
     with held(md.current_stream()):
         fill(x, 2.0, n=3)
     assert x.tolist() == [2, 2, 2]
+
+
+@pytest.mark.needs_softmetal
+def test_a_call_lets_go_of_its_stream(fill):
+    x = md.zeros(3)
+    before = softmetal.live_objects("MTLCommandQueue")
+    for _ in range(5):
+        fill(x, 1.0, n=3, stream=md.Stream())
+    md.default_device().synchronize()
+    deadline = time.monotonic() + 10  # a queue's thread lets go of it a moment after its work is done
+    while softmetal.live_objects("MTLCommandQueue") > before and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert softmetal.live_objects("MTLCommandQueue") <= before
 
 
 def test_many_threads_call_one_kernel(fill):
