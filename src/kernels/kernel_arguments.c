@@ -245,8 +245,8 @@ static int
 refuse_cpu(const binding *to, PyObject *value)
 {
     PyErr_Format(PyExc_TypeError,
-                 "%s: a %.100s in the CPU's memory cannot be an argument of a kernel; give "
-                 "md.asarray(x), which shares the memory where it can.",
+                 "%s: an object of type %.100s in the CPU's memory cannot be an argument of a "
+                 "kernel; give md.asarray(x), which shares the memory where it can.",
                  kernel_subject(to->parameter), Py_TYPE(value)->tp_name);
     return -1;
 }
@@ -364,8 +364,9 @@ static int
 refuse_object(const binding *to, PyObject *value)
 {
     PyErr_Format(PyExc_TypeError,
-                 "%s: a %.100s cannot be an argument of a kernel; give an Array, a tensor "
-                 "on Metal, a Buffer, a number, a tuple of numbers, or the bytes of a struct.",
+                 "%s: an object of type %.100s cannot be an argument of a kernel; give an "
+                 "Array, a tensor on Metal, a Buffer, a number, a tuple of numbers, or the "
+                 "bytes of a struct.",
                  kernel_subject(to->parameter), Py_TYPE(value)->tp_name);
     return -1;
 }

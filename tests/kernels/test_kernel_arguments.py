@@ -240,7 +240,7 @@ def test_a_tensor_on_the_cpu_is_refused():
     import torch
 
     for tensor in (torch.ones(4), torch.ones(1 << 16)):
-        with pytest.raises(TypeError, match=r"argument 'x': a .*Tensor in the CPU's memory"):
+        with pytest.raises(TypeError, match=r"argument 'x': an object of type .*Tensor in the CPU's memory"):
             take("float")(tensor, md.zeros(4), n=4)
 
 
@@ -328,7 +328,7 @@ def test_a_value_cannot_be_written(scale):
 
 def test_other_objects_are_refused(scale):
     for value in (None, object(), "text", {}, scale):
-        with pytest.raises(TypeError, match=r"argument 'x': a .* cannot be an argument of a kernel"):
+        with pytest.raises(TypeError, match=r"argument 'x': an object of type .* cannot be an argument of a kernel"):
             scale(value, 1.0, 1, n=1)
 
 
