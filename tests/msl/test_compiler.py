@@ -19,10 +19,7 @@ from places import python_path
 from metal_dlpack.msl import child, compiler, flags
 from metal_dlpack.msl.errors import CompilerError, CompilerNotFound, SourceError
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform == "darwin", reason="Metal compiles kernels there"),
-    pytest.mark.needs_no_sanitizer,
-]
+pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="Metal compiles kernels there")
 
 
 @pytest.fixture(scope="module")

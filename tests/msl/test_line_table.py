@@ -13,10 +13,7 @@ from metal_dlpack.msl.errors import CompilerError
 
 elffile = pytest.importorskip("elftools.elf.elffile")
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform == "darwin", reason="Metal compiles kernels there"),
-    pytest.mark.needs_no_sanitizer,
-]
+pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="Metal compiles kernels there")
 
 #: Lines far apart and far on, files in folders, code of several places in one line.
 TEXT = """
