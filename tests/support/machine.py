@@ -12,6 +12,8 @@ from metal_dlpack import softmetal
 IS_MAC = sys.platform == "darwin"
 HAS_SOFTMETAL = softmetal.is_present()
 SANITIZER = os.environ.get("METAL_DLPACK_SANITIZE", "")
+#: What the tests leave allocated is a failure, and every allocation is slow.
+FINDS_LEAKS = "detect_leaks=1" in os.environ.get("ASAN_OPTIONS", "")
 
 
 def has_module(name: str) -> bool:
