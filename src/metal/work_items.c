@@ -53,9 +53,10 @@ make_kernel(const device_record *device, int index, char **message)
         status = bridge_kernel_new(library, copy_kernel_names[index], NULL, 0, &made, NULL,
                                    message, &is_source);
     }
+    /* acquire: where another thread was quicker, its kernel is used next */
     if (status == BRIDGE_OK &&
         !__atomic_compare_exchange_n(&compiled[device->index].kernels[index], &none, made,
-                                     false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+                                     false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         bridge_kernel_release(made);
     }
     return status;
