@@ -89,15 +89,13 @@ def test_no_circle_ties_the_modules_of_the_package():
 PLAIN = [path for path in SOURCES if floor(graph.room(path)) < FOLDERS.index(FIRST_WITH_PYTHON)]
 
 
-@pytest.mark.parametrize("path", PLAIN, ids=graph.room)
-def test_the_lower_floors_know_no_python(path):
-    assert not graph.reaches_python(path)
+def test_the_lower_floors_know_no_python():
+    assert [path.name for path in PLAIN if graph.reaches_python(path)] == []
 
 
 def test_only_the_bridge_talks_to_metal():
-    for path in CORE:
-        if path.name != "metal_bridge.m":
-            assert not re.search(r"#\s*(import|include)\s+<(Metal|Foundation)/", path.read_text()), path.name
+    metal = re.compile(r"#\s*(import|include)\s+<(Metal|Foundation)/")
+    assert [path.name for path in CORE if metal.search(path.read_text())] == ["metal_bridge.m"]
 
 
 # ---- files and their names ----
@@ -118,32 +116,33 @@ def test_a_name_is_one_file():
     assert repeated(path.name for path in TESTS.rglob("test_*.py")) == []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
-def test_files_and_functions_have_a_length_to_read(path):
-    lines = path.read_text().splitlines()
-    assert len(lines) <= LONGER_FILES.get(path.name, LONGEST_FILE)
-    start = None
+def longest_function(lines):
+    longest, start = 0, None
     for number, line in enumerate(lines, 1):
         if line == "{":
             start = number
         if line == "}" and start is not None:
-            assert number - start <= LONGEST_FUNCTION, f"{path.name}:{start}"
-            start = None
+            longest, start = max(longest, number - start), None
+    return longest
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
-def test_a_file_says_at_its_head_what_it_is(path):
-    assert path.read_text().startswith(f"/* {path.name}: ")
+def test_files_and_functions_have_a_length_to_read():
+    texts = {path.name: path.read_text().splitlines() for path in SOURCES}
+    assert [name for name, lines in texts.items() if len(lines) > LONGER_FILES.get(name, LONGEST_FILE)] == []
+    assert [name for name, lines in texts.items() if longest_function(lines) > LONGEST_FUNCTION] == []
+
+
+def test_a_file_says_at_its_head_what_it_is():
+    assert [path.name for path in SOURCES if not path.read_text().startswith(f"/* {path.name}: ")] == []
 
 
 def test_there_is_no_drawer_for_odds_and_ends():
-    for path in [*SOURCES, *PYTHON]:
-        assert not re.search(r"(^|_)(utils?|common|helpers?|misc)(_|$)", path.stem), path
+    drawer = re.compile(r"(^|_)(utils?|common|helpers?|misc)(_|$)")
+    assert [path for path in [*SOURCES, *PYTHON] if drawer.search(path.stem)] == []
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=lambda path: path.name)
-def test_a_python_file_has_a_docstring(path):
-    assert ast.get_docstring(ast.parse(path.read_text())), path
+def test_a_python_file_has_a_docstring():
+    assert [path for path in PYTHON if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 
 def tracked_files():
@@ -230,22 +229,19 @@ def public_functions():
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "function"), public_functions(), ids=lambda value: value if isinstance(value, str) else ""
-)
-def test_everything_public_has_a_signature_and_a_docstring(name, function):
-    function = getattr(function, "__func__", function)
-    assert inspect.signature(function) is not None
-    assert function.__doc__, name
+def test_everything_public_has_a_signature_and_a_docstring(subtests):
+    for name, function in public_functions():
+        with subtests.test(name):
+            function = getattr(function, "__func__", function)
+            assert inspect.signature(function) is not None
+            assert function.__doc__
 
 
-@pytest.mark.parametrize("cls", [thing for thing in map(md.__dict__.get, PUBLIC) if isinstance(thing, type)], ids=str)
-def test_every_type_and_attribute_has_a_docstring(cls):
-    assert cls.__doc__
-    assert cls.__module__ == "metal_dlpack"
-    for name, value in vars(cls).items():
-        if not name.startswith("_") and not callable(value):
-            assert value.__doc__, name
+def test_every_type_and_attribute_has_a_docstring():
+    types = [thing for thing in map(md.__dict__.get, PUBLIC) if isinstance(thing, type)]
+    assert [cls for cls in types if not cls.__doc__ or cls.__module__ != "metal_dlpack"] == []
+    attributes = [(cls, *pair) for cls in types for pair in vars(cls).items() if not pair[0].startswith("_")]
+    assert [(cls, name) for cls, name, value in attributes if not callable(value) and not value.__doc__] == []
 
 
 def stub_names():
@@ -278,9 +274,8 @@ def test_the_stub_names_everything_public_and_nothing_else():
 FRAMEWORKS = ("torch", "jax", "mlx")
 
 
-def frameworks_of(node, source):
+def frameworks_of(text):
     """Those that a test imports itself: `import torch`, or `importorskip` of a name that begins so."""
-    text = ast.get_source_segment(source, node)
     return {
         name
         for name in FRAMEWORKS
@@ -289,13 +284,20 @@ def frameworks_of(node, source):
     }
 
 
-@pytest.mark.parametrize("path", sorted(TESTS.rglob("test_*.py")), ids=lambda path: path.name)
-def test_who_imports_a_framework_says_so(path):
-    """Without the marker it comes into a process with a sanitizer, which stops at the framework's own faults."""
+def unmarked(path):
+    """The tests of a file that import a framework and do not carry its marker."""
     source = path.read_text()
+    lines = source.splitlines()
     whole_file = " ".join(re.findall(r"^pytestmark = .*$", source, re.MULTILINE))
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test"):
-            marks = whole_file + "".join(ast.get_source_segment(source, mark) for mark in node.decorator_list)
-            for name in frameworks_of(node, source):
-                assert f"needs_{name}" in marks or "needs_mps" in marks or "needs_no_sanitizer" in marks, node.name
+            first = min([node.lineno, *(mark.lineno for mark in node.decorator_list)])
+            marks = whole_file + "\n".join(lines[first - 1 : node.lineno])
+            wanted = frameworks_of("\n".join(lines[node.lineno : node.end_lineno]))
+            if "needs_mps" not in marks and "needs_no_sanitizer" not in marks:
+                yield from (f"{path.name}: {node.name}" for name in wanted if f"needs_{name}" not in marks)
+
+
+def test_who_imports_a_framework_says_so():
+    """Without the marker it comes into a process with a sanitizer, which stops at the framework's own faults."""
+    assert [name for path in sorted(TESTS.rglob("test_*.py")) for name in unmarked(path)] == []
