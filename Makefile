@@ -16,7 +16,7 @@ PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loads
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all settings bench lint format asan tsan arm64 kernels mutants instructions coverage streams model soak docs notebooks conformance dist build clean distclean
+.PHONY: help demo test test-all nightly budgets settings bench lint format asan tsan arm64 kernels mutants instructions coverage streams model soak docs notebooks conformance dist build clean distclean
 
 help:
 	@echo 'make demo      what this machine can share: the doctor, then examples/share.py and a kernel'
@@ -24,9 +24,10 @@ help:
 	@echo 'make test-all  all tests'
 	@echo 'make lint      ruff, clang-format, mypy, pyright, the stubs and the workflows of .github'
 	@echo 'make format    ruff and clang-format write their changes'
-	@echo 'make asan      the tests with AddressSanitizer and UBSan, then some with LeakSanitizer'
-	@echo 'make tsan      the tests with ThreadSanitizer'
-	@echo 'make arm64     the tests as arm64 code with pages of 16 KiB, as on Apple silicon, in an emulator (Debian)'
+	@echo 'make asan      the tests of C with AddressSanitizer and UBSan, then some with LeakSanitizer; ARGS=tests: all'
+	@echo 'make tsan      the tests of threads with ThreadSanitizer; ARGS=tests: all'
+	@echo 'make arm64     the tests of pages and memory order as arm64 code with pages of 16 KiB, in an emulator; ARGS=tests: all'
+	@echo 'make nightly   all that is too long for a push: every target above and below, whole; some hours'
 	@echo 'make kernels   real kernels with each compiler and under the checker; each of their barriers removed'
 	@echo 'make mutants   breaks the C core in one place at a time, 400 times; each time a test must fail (an hour)'
 	@echo 'make coverage  lines and branches of C and Objective-C that the tests reach, by folder'
@@ -91,6 +92,7 @@ format: $(VENV)/lint.stamp
 	$(PY) -m ruff format .
 	git ls-files -z '*.[chm]' '*.cpp' | xargs -0 $(VENV)/bin/clang-format -i
 
+# Without ARGS a part that takes minutes: tools/sanitized and tools/arm64 name it.  ARGS=tests is the whole.
 asan: build
 	tools/sanitized address,undefined $(PY) $(ARGS)
 
@@ -153,6 +155,18 @@ conformance: build
 
 dist: $(VENV)/dist.stamp
 	$(PY) tools/dist.py $(ARGS)
+
+# What .ci/run makes, and the CPU seconds that each may take on two cores, with no cache of any kind.
+BUDGETS = build=240 test=480 lint=180 instructions=180 asan=600 tsan=600 arm64=480
+budgets:
+	@echo $(BUDGETS)
+
+# All that is too long for a push; one target after another, and each is tried.
+NIGHTLY = test-all lint instructions settings kernels coverage streams model conformance docs notebooks dist \
+    "asan ARGS=tests" "tsan ARGS=tests" "arm64 ARGS=tests" soak mutants
+nightly:
+	@failed=; for target in $(NIGHTLY); do echo "== make $$target"; $(MAKE) $$target || failed="$$failed [$$target]"; done; \
+	    [ -z "$$failed" ] || { echo "make nightly: failed:$$failed" >&2; exit 1; }
 
 clean:
 	rm -rf build dist src/*.egg-info src/metal_dlpack/*.so

@@ -1,6 +1,7 @@
 """docs/interop.md: each row is run as it stands there, with Arrays and with NumPy arrays in their place."""
 
 import ast
+import functools
 import pickle
 import random
 import re
@@ -10,6 +11,7 @@ import sys
 import time
 import tracemalloc
 
+import numpy as np
 import pytest
 from machine import has_module
 from places import DOCS
@@ -26,15 +28,20 @@ NAMES = {
     "array": "array", "ctypes": "ctypes", "hashlib": "hashlib", "pickle": "pickle", "random": "random",
     "struct": "struct", "zlib": "zlib",
 }  # fmt: skip
-NAMES = {name: pytest.importorskip(module) for name, module in NAMES.items() if name != "cv2" or has_module("cv2")}
-for name in ("safetensors.numpy", "safetensors.torch", "scipy.fft", "scipy.ndimage", "scipy.sparse"):
-    pytest.importorskip(name)
-    NAMES[name.split(".")[0]] = sys.modules[name.split(".")[0]]
-figure = pytest.importorskip("matplotlib.figure")
-np, torch, pa = (NAMES[name] for name in ("np", "torch", "pa"))
-NAMES["train_test_split"] = pytest.importorskip("sklearn.model_selection").train_test_split
-NAMES["StandardScaler"] = pytest.importorskip("sklearn.preprocessing").StandardScaler
-NAMES["default_collate"] = default_collate = torch.utils.data.default_collate
+
+
+@functools.cache
+def names():
+    """What the rows call, imported by the first test that asks: it takes seconds."""
+    known = {name: pytest.importorskip(module) for name, module in NAMES.items() if name != "cv2" or has_module("cv2")}
+    for name in ("safetensors.numpy", "safetensors.torch", "scipy.fft", "scipy.ndimage", "scipy.sparse"):
+        pytest.importorskip(name)
+        known[name.split(".")[0]] = sys.modules[name.split(".")[0]]
+    known["train_test_split"] = pytest.importorskip("sklearn.model_selection").train_test_split
+    known["StandardScaler"] = pytest.importorskip("sklearn.preprocessing").StandardScaler
+    known["default_collate"] = known["torch"].utils.data.default_collate
+    return known
+
 
 SHAPES = {"a": (512, 64), "v": (6,), "image": (48, 64, 3), "grey": (48, 64), "half": (6,)}
 DTYPES = {"image": "uint8", "grey": "uint8", "half": "bfloat16"}
@@ -82,14 +89,14 @@ class Place:
             "file": self.path.open("r+b"),
             "sock": self.sock,
             "buffers": [],
-            "ax": figure.Figure().subplots(),
+            "ax": pytest.importorskip("matplotlib.figure").Figure().subplots(),
             "rng": np.random.default_rng(1),
         }
 
     def run(self, text):
-        if text.startswith("cv2.") and "cv2" not in NAMES:
+        if text.startswith("cv2.") and "cv2" not in names():
             pytest.skip("needs OpenCV")
-        return eval(text, NAMES | self.names)
+        return eval(text, names() | self.names)
 
     def close(self):
         self.names["file"].close()
@@ -137,11 +144,11 @@ def read(text, place, result):
     """What a row made, as something that can be compared, in memory of its own."""
     if text in READERS:
         result = READERS[text](place, result)
-    if isinstance(result, pa.Tensor):
+    if isinstance(result, names()["pa"].Tensor):
         result = result.to_numpy()
-    if isinstance(result, torch.Tensor):
+    if isinstance(result, names()["torch"].Tensor):
         result = result.numpy()
-    if isinstance(result, pa.Buffer):
+    if isinstance(result, names()["pa"].Buffer):
         result = result.to_pybytes()
     if hasattr(result, "hexdigest"):
         return result.hexdigest()
@@ -197,11 +204,11 @@ def test_into_an_array(text, memory, place):
     assert is_shared == {"shared": True, "copied": False}[claim]
 
 
-def lost(names, act):
-    before = sorted(names["v"].tolist())
+def lost(given, act):
+    before = sorted(given["v"].tolist())
     random.seed(0)
     act()
-    return sorted(names["v"].tolist()) != before
+    return sorted(given["v"].tolist()) != before
 
 
 def warns_and_loses(place, text):
@@ -241,7 +248,7 @@ def test_what_goes_wrong(wrong, happens, right, place):
     if error is None:
         assert SILENT[code(wrong)](ours, code(wrong))
     else:
-        with pytest.raises(eval(error[1], NAMES)):
+        with pytest.raises(eval(error[1], names())):
             ours.run(code(wrong))
 
 
@@ -269,9 +276,9 @@ def test_default_collate_is_told_once():
     from torch.utils.data._utils.collate import default_collate_fn_map
 
     try:
-        exec(COLLATE, {"md": md, "torch": torch})
+        exec(COLLATE, names())
         one, other = md.full(3, 1.0), md.full(3, 2.0)
-        batch = default_collate([{"x": one, "y": 1}, {"x": other, "y": 2}])
+        batch = names()["default_collate"]([{"x": one, "y": 1}, {"x": other, "y": 2}])
     finally:
         default_collate_fn_map.pop(md.Array, None)
     assert batch["x"].tolist() == [[1.0] * 3, [2.0] * 3]

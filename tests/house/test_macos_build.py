@@ -8,7 +8,7 @@ from pathlib import Path
 
 import graph
 import pytest
-from places import INSIDE, ROOT, SRC
+from places import INSIDE, ROOT, SRC, dlpack_include
 
 pytest.importorskip("ziglang", reason="the compiler for macOS is the ziglang package")
 
@@ -74,10 +74,8 @@ FROM_LIBSYSTEM = {
 
 
 def include_dirs() -> list[str]:
-    from tvm_ffi.libinfo import find_dlpack_include_path
-
     # This interpreter's headers: its pyconfig.h says Linux, which these files do not ask.
-    folders = [SRC, find_dlpack_include_path(), sysconfig.get_path("include")]
+    folders = [SRC, dlpack_include(), sysconfig.get_path("include")]
     return [*(f"-I{folder}" for folder in folders[:2]), "-isystem", folders[2]]
 
 

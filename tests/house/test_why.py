@@ -10,10 +10,7 @@ from places import DOCS
 
 import metal_dlpack as md
 
-torch = pytest.importorskip("torch")
-jnp = pytest.importorskip("jax.numpy")
-mx = pytest.importorskip("mlx.core")
-pytestmark = pytest.mark.needs_softmetal
+pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch, pytest.mark.needs_jax, pytest.mark.needs_mlx]
 
 TABLE = (DOCS / "why.md").read_text().split("## Tried here\n")[1].split("\n## ")[0]
 ROWS = re.findall(r"^\| `([^|]+)` \| ([^|]+) \|$", TABLE, re.MULTILINE)
@@ -21,6 +18,10 @@ ABORTED, CAPSULE = "the process is aborted", "a `dltensor` capsule"
 
 
 def names():
+    import jax.numpy as jnp
+    import mlx.core as mx
+    import torch
+
     x = np.arange(6, dtype="float32").reshape(2, 3)
     r = np.zeros(3, "float32")
     r.flags.writeable = False

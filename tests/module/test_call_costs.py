@@ -14,9 +14,7 @@ from places import C_FILES, SUPPORT
 
 from metal_dlpack import softmetal
 
-pytest.importorskip("torch", reason="needs PyTorch")
-
-pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_no_sanitizer, pytest.mark.needs_glibc]
+pytestmark = [getattr(pytest.mark, f"needs_{what}") for what in ("softmetal", "torch", "no_sanitizer", "glibc")]
 
 #: Call: allocations by malloc, those from Python.  None of these calls sends a message to Metal.
 QUIET = {

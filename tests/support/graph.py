@@ -15,7 +15,7 @@ from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from places import SRC
+from places import SRC, dlpack_include
 
 Graph = dict[str, set[str]]
 
@@ -92,11 +92,9 @@ def object_of_the_build(source: Path) -> Path | None:
 
 
 def compiled(source: Path, objects: Path) -> Path:
-    from tvm_ffi.libinfo import find_dlpack_include_path
-
     compiler = os.environ.get("CC", "cc").split()
     target = objects / (room(source).replace("/", "-") + ".o")
-    headers = [SRC, SRC / "softmetal", find_dlpack_include_path(), sysconfig.get_path("include")]
+    headers = [SRC, SRC / "softmetal", dlpack_include(), sysconfig.get_path("include")]
     flags = ["-std=gnu11", "-O0", "-w", "-fPIC", *(f"-I{path}" for path in headers)]
     subprocess.run([*compiler, *flags, "-c", source, "-o", target], check=True)
     return target

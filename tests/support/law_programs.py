@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 from machine import can_sanitize
-from places import C_FILES, SRC
-from tvm_ffi.libinfo import find_dlpack_include_path
+from places import C_FILES, SRC, dlpack_include
 
 WARNINGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror"]
-INCLUDES = [f"-I{SRC}", f"-I{SRC / 'softmetal'}", f"-I{find_dlpack_include_path()}"]
+INCLUDES = [f"-I{SRC}", f"-I{SRC / 'softmetal'}", f"-I{dlpack_include()}"]
 SANITIZED = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 

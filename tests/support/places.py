@@ -1,6 +1,7 @@
 """Where things are in a checkout."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,3 +18,8 @@ C_FILES = TESTS / "c"
 def python_path() -> str:
     """PYTHONPATH for a child process that imports the modules of tests/support."""
     return os.pathsep.join(filter(None, [str(SUPPORT), os.environ.get("PYTHONPATH")]))
+
+
+def dlpack_include() -> Path:
+    """Where dlpack.h is.  The package that carries it is not imported: it would import torch."""
+    return Path(find_spec("tvm_ffi").origin).parent / "include"

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tvm_ffi.libinfo import find_dlpack_include_path
+from places import dlpack_include
 
 import metal_dlpack as md
 
 DTYPES = [value for value in vars(md).values() if isinstance(value, md.dtype)]
-HEADER = Path(find_dlpack_include_path(), "dlpack", "dlpack.h").read_text()
+HEADER = (dlpack_include() / "dlpack" / "dlpack.h").read_text()
 #: DLPack's codes by name, without its last one that is no number.
 CODES = {name: int(code) for name, code in re.findall(r"\bkDL(\w+) = (\d+)U", HEADER) if name != "OpaqueHandle"}
 
