@@ -6,12 +6,13 @@
 #define MD_ARRAY_SIDE_H
 
 #include "array/array.h"
+#include "array/view_items.h"
 
 typedef struct array_side {
     ArrayObject *array; /* borrowed, or `kept`; NULL: CPU memory */
     PyObject *kept;     /* owned: an Array made for this copy; NULL: none */
-    Py_buffer view;     /* `obj` NULL: none */
-    char *origin;       /* of CPU memory: where element 0 is */
+    foreign_view view;
+    char *origin; /* of CPU memory: where element 0 is */
     strided_layout layout;
     DLDataType dtype;
     bool is_readonly;

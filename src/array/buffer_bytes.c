@@ -4,6 +4,7 @@
  * Threads: the GIL is held; it is released while waiting and copying.
  */
 #include "array/buffer.h"
+#include "array/view_items.h"
 #include "metal/readonly.h"
 #include "metal/storage_bytes.h"
 #include "metal/storage_sharing.h"
@@ -69,15 +70,15 @@ transfer(PyObject *op, const char *function, PyObject *other, bool is_upload)
 {
     metal_storage *storage = is_upload ? writable_storage(function, op)
                                        : buffer_open_storage(function, buffer_cast(op));
-    Py_buffer view;
-    if (storage == NULL ||
-        PyObject_GetBuffer(other, &view, is_upload ? PyBUF_CONTIG_RO : PyBUF_CONTIG) < 0) {
+    foreign_view view;
+    if (storage == NULL || view_open_bytes(other, !is_upload, &view) < 0) {
         return NULL;
     }
-    if ((size_t)view.len > storage_usable_nbytes(storage)) {
-        PyErr_Format(PyExc_ValueError, "%s: %zd bytes do not fit in the Buffer's %zu bytes.",
-                     function, view.len, storage_usable_nbytes(storage));
-        PyBuffer_Release(&view);
+    size_t nbytes = (size_t)view.memory.len;
+    if (nbytes > storage_usable_nbytes(storage)) {
+        PyErr_Format(PyExc_ValueError, "%s: %zu bytes do not fit in the Buffer's %zu bytes.",
+                     function, nbytes, storage_usable_nbytes(storage));
+        view_close(&view);
         return NULL;
     }
     bridge_error error;
@@ -86,17 +87,17 @@ transfer(PyObject *op, const char *function, PyObject *other, bool is_upload)
     buffer_hold(buffer_cast(op));
     if (wait_rule_for_work(state_of(op), function, storage, is_upload) < 0) {
         buffer_unhold(buffer_cast(op));
-        PyBuffer_Release(&view);
+        view_close(&view);
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
-    status = is_upload ? storage_upload(storage, storage->first_byte, (size_t)view.len,
-                                        view.buf, &error)
-                       : storage_download(storage, storage->first_byte, (size_t)view.len,
-                                          view.buf, &error);
+    status =
+        is_upload
+            ? storage_upload(storage, storage->first_byte, nbytes, view.memory.buf, &error)
+            : storage_download(storage, storage->first_byte, nbytes, view.memory.buf, &error);
     Py_END_ALLOW_THREADS
     buffer_unhold(buffer_cast(op));
-    PyBuffer_Release(&view);
+    view_close(&view);
     if (status != BRIDGE_OK) {
         return errors_from_bridge(state_of(op), function, status, &error, storage->nbytes);
     }

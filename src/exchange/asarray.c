@@ -35,7 +35,6 @@ array_of_pointers(md_state *state, const Py_buffer *view, const import_request *
             state, "asarray: the items are reached through tables of pointers (suboffsets), so "
                    "a copy is needed and copy=False forbids it; pass copy=None.");
     }
-    /* CPython's PyBUF_MAX_NDIM is 64 as well: no memoryview has more axes */
     for (; what.ndim < view->ndim; what.ndim++) {
         shape[what.ndim] = view->shape[what.ndim];
     }
@@ -52,11 +51,11 @@ array_of_pointers(md_state *state, const Py_buffer *view, const import_request *
     return array;
 }
 
-/* The items of a memoryview; `owner`, which can be the memoryview, keeps them. */
+/* The items of a view that `owner` keeps. */
 static PyObject *
-array_of_view(md_state *state, PyObject *memory, PyObject *owner, const import_request *request)
+array_of_view(md_state *state, const Py_buffer *view, PyObject *owner,
+              const import_request *request)
 {
-    const Py_buffer *view = PyMemoryView_GET_BUFFER(memory);
     DLDataType dtype;
     strided_layout layout;
     if (view->suboffsets != NULL) {
@@ -67,15 +66,16 @@ array_of_view(md_state *state, PyObject *memory, PyObject *owner, const import_r
     }
     host_items items = {view->buf, &layout,
                         dtype,     view->readonly,
-                        false,     view->readonly || array_numpy_is_honest(memory)};
+                        false,     view->readonly || array_numpy_is_honest(view->obj)};
     return host_memory_import(state, "asarray", &items, owner, request);
 }
 
 static PyObject *
 array_of_buffer(md_state *state, PyObject *x, const import_request *request)
 {
-    PyObject *owner = PyMemoryView_FromObject(x);
-    PyObject *array = owner == NULL ? NULL : array_of_view(state, owner, owner, request);
+    const Py_buffer *view;
+    PyObject *owner = view_keep(x, &view);
+    PyObject *array = owner == NULL ? NULL : array_of_view(state, view, owner, request);
     Py_XDECREF(owner);
     return array;
 }
@@ -83,7 +83,7 @@ array_of_buffer(md_state *state, PyObject *x, const import_request *request)
 static PyObject *
 array_of_shared_memory(md_state *state, PyObject *x, const import_request *request)
 {
-    PyObject *view;
+    const Py_buffer *view;
     PyObject *owner = shared_memory_owner("asarray", x, &view);
     PyObject *array = owner == NULL ? NULL : array_of_view(state, view, owner, request);
     Py_XDECREF(owner);

@@ -9,6 +9,7 @@
 #include "arithmetic/dtype_bits.h"
 #include "array/array.h"
 #include "array/array_numpy.h"
+#include "array/view_items.h"
 #include "exchange/nested_numbers.h"
 #include "python/attribute.h"
 #include "python/element.h"
@@ -185,17 +186,14 @@ asarray_numbers(md_state *state, PyObject *x, const import_request *request, PyO
 static PyObject *
 array_of_objects(md_state *state, PyObject *objects, const import_request *request)
 {
-    Py_buffer view;
-    int64_t shape[LAYOUT_MAX_NDIM];
-    if (PyObject_GetBuffer(objects, &view, PyBUF_ND | PyBUF_FORMAT) < 0) {
+    foreign_view view;
+    if (view_open("asarray", objects, &view) < 0) {
         return NULL;
     }
-    for (int axis = 0; axis < view.ndim; axis++) {
-        shape[axis] = view.shape[axis];
-    }
     PyObject *array =
-        array_of_items(state, view.buf, view.ndim, shape, *request->dtype, request);
-    PyBuffer_Release(&view);
+        array_of_items(state, view.memory.buf, view.memory.ndim,
+                       (const int64_t *)view.memory.shape, *request->dtype, request);
+    view_close(&view);
     return array;
 }
 

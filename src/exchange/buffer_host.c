@@ -54,14 +54,13 @@ buffer_of_no_bytes(md_state *state, const device_record *device)
     return storage == NULL ? NULL : buffer_from_storage(state, storage);
 }
 
-/* `owner` keeps the memory of `view`, a memoryview. */
+/* Of a view that `owner` keeps. */
 static PyObject *
-buffer_of_view(md_state *state, PyObject *view, PyObject *owner)
+buffer_of_view(md_state *state, const Py_buffer *memory, PyObject *owner)
 {
     host_bytes bytes;
     size_t offset;
     char reason[HOST_REASON_MAX];
-    const Py_buffer *memory = PyMemoryView_GET_BUFFER(view);
     const device_record *device = device_convert(state, function, NULL);
     if (device == NULL) {
         return NULL;
@@ -90,16 +89,17 @@ buffer_of_view(md_state *state, PyObject *view, PyObject *owner)
 static PyObject *
 buffer_of_bytes(md_state *state, PyObject *obj)
 {
-    PyObject *view = PyMemoryView_FromObject(obj);
-    PyObject *buffer = view == NULL ? NULL : buffer_of_view(state, view, view);
-    Py_XDECREF(view);
+    const Py_buffer *view;
+    PyObject *owner = view_keep(obj, &view);
+    PyObject *buffer = owner == NULL ? NULL : buffer_of_view(state, view, owner);
+    Py_XDECREF(owner);
     return buffer;
 }
 
 static PyObject *
 buffer_of_shared_memory(md_state *state, PyObject *obj)
 {
-    PyObject *view;
+    const Py_buffer *view;
     PyObject *owner = shared_memory_owner(function, obj, &view);
     PyObject *buffer = owner == NULL ? NULL : buffer_of_view(state, view, owner);
     Py_XDECREF(owner);
@@ -143,6 +143,28 @@ buffer_of_producer(md_state *state, PyObject *obj)
     return buffer;
 }
 
+/* NumPy raises ValueError for element types that the buffer protocol cannot name, and DLPack may
+ * name them.  What has no DLPack says itself why it was refused. */
+static PyObject *
+buffer_by_another_way(md_state *state, PyObject *obj)
+{
+    PyObject *type, *value, *traceback;
+    if (!PyErr_ExceptionMatches(PyExc_ValueError) ||
+        PyErr_ExceptionMatches(PyExc_BufferError)) {
+        return NULL;
+    }
+    PyErr_Fetch(&type, &value, &traceback);
+    int speaks = producer_speaks_dlpack(state, obj);
+    if (speaks == 0) {
+        PyErr_Restore(type, value, traceback);
+        return NULL;
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return speaks < 0 ? NULL : buffer_of_producer(state, obj);
+}
+
 static PyObject *
 buffer_of_memory(md_state *state, PyObject *obj)
 {
@@ -155,14 +177,7 @@ buffer_of_memory(md_state *state, PyObject *obj)
     }
     if (PyObject_CheckBuffer(obj)) {
         PyObject *buffer = buffer_of_bytes(state, obj);
-        /* NumPy raises this for element types that the buffer protocol cannot name; DLPack
-         * may. */
-        if (buffer != NULL || !PyErr_ExceptionMatches(PyExc_ValueError) ||
-            PyErr_ExceptionMatches(PyExc_BufferError)) {
-            return buffer;
-        }
-        PyErr_Clear();
-        return buffer_of_producer(state, obj);
+        return buffer != NULL ? buffer : buffer_by_another_way(state, obj);
     }
     int is_shared = shared_memory_check(obj);
     if (is_shared != 0) {

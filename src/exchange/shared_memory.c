@@ -26,15 +26,14 @@ shared_memory_check(PyObject *x)
 }
 
 PyObject *
-shared_memory_owner(const char *function, PyObject *x, PyObject **view)
+shared_memory_owner(const char *function, PyObject *x, const Py_buffer **view)
 {
-    *view = NULL;
     PyObject *bytes = PyObject_GetAttrString(x, "buf");
     if (bytes == Py_None) { /* as close() leaves it */
         Py_DECREF(bytes);
         return PyErr_Format(PyExc_ValueError, "%s: the SharedMemory is closed.", function);
     }
-    PyObject *fresh = bytes == NULL ? NULL : PyMemoryView_FromObject(bytes);
+    PyObject *fresh = bytes == NULL ? NULL : view_keep(bytes, view);
     Py_XDECREF(bytes);
     if (fresh == NULL) {
         return NULL;
@@ -43,6 +42,5 @@ shared_memory_owner(const char *function, PyObject *x, PyObject **view)
      * fails while a view is left. */
     PyObject *owner = PyTuple_Pack(2, x, fresh);
     Py_DECREF(fresh);
-    *view = owner == NULL ? NULL : fresh;
     return owner;
 }

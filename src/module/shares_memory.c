@@ -10,6 +10,7 @@
 
 #include "arithmetic/layout_overlap.h"
 #include "array/array_methods.h"
+#include "array/view_items.h"
 #include "module/seen_tensor.h"
 #include "python/args.h"
 #include "python/attribute.h"
@@ -25,14 +26,14 @@ typedef struct place {
     const char *address;    /* of element 0; NULL: private storage, or no items */
     bool is_nowhere;        /* no items, or a copy made for the asking */
     seen_tensor seen;
-    Py_buffer view; /* view.obj NULL: none held */
+    foreign_view view;
 } place;
 
 static void
 end_place(place *self)
 {
     seen_close(&self->seen);
-    PyBuffer_Release(&self->view); /* nothing where view.obj is NULL */
+    view_close(&self->view);
 }
 
 /* The layout of the bytes where no two packed items share one.  False: some do. */
@@ -147,28 +148,18 @@ place_bytes(place *self, const char *address, int ndim, const int64_t *shape,
     return 0;
 }
 
-/* 1: placed.  0: it has no such view.  -1: an exception. */
+/* Of an open view. */
 static int
-place_view(PyObject *op, place *self)
+place_view(place *self)
 {
-    if (PyObject_GetBuffer(op, &self->view, PyBUF_FULL_RO) < 0) {
-        PyErr_Clear(); /* another protocol may: NumPy exports no dates by this one */
-        return 0;
-    }
-    if (self->view.suboffsets != NULL) {
+    const Py_buffer *memory = &self->view.memory;
+    if (memory->suboffsets != NULL) {
         PyErr_SetString(PyExc_BufferError, WHERE ": memory that is reached through pointers "
                                                  "(suboffsets) has no strides to compare.");
         return -1;
     }
-    int64_t shape[LAYOUT_MAX_NDIM], strides[LAYOUT_MAX_NDIM];
-    for (int axis = 0; axis < self->view.ndim; axis++) {
-        shape[axis] = self->view.shape[axis];
-        strides[axis] = self->view.strides[axis];
-    }
-    return place_bytes(self, self->view.buf, self->view.ndim, shape, strides,
-                       self->view.itemsize) < 0
-               ? -1
-               : 1;
+    return place_bytes(self, memory->buf, memory->ndim, (const int64_t *)memory->shape,
+                       (const int64_t *)memory->strides, memory->itemsize);
 }
 
 /* What __array_interface__ says, as numbers; strides in bytes. */
@@ -186,35 +177,29 @@ itemsize_of_typestr(const char *typestr)
     return strtoll(typestr + 2, NULL, 10) * (typestr[1] == 'U' ? 4 : 1);
 }
 
-/* An entry, borrowed.  NULL: there is none, or with an exception. */
-static PyObject *
-entry_of(PyObject *interface, const char *name)
+#define LACKING "lacks an address ('data'), 'shape' or 'typestr'"
+
+static int
+refuse_interface(const char *fault)
 {
-    PyObject *key = PyUnicode_FromString(name);
-    PyObject *entry = key == NULL ? NULL : PyDict_GetItemWithError(interface, key);
-    Py_XDECREF(key);
-    return entry;
+    PyErr_Format(PyExc_TypeError, WHERE ": __array_interface__ %s.", fault);
+    return -1;
 }
 
 /* Address and itemsize. */
 static int
-parse_items(PyObject *interface, interface_facts *out)
+parse_items(PyObject *data, PyObject *typestr, interface_facts *out)
 {
-    PyObject *data = entry_of(interface, "data");
-    PyObject *typestr = data == NULL ? NULL : entry_of(interface, "typestr");
-    PyObject *shape = typestr == NULL ? NULL : entry_of(interface, "shape");
-    const char *type = NULL;
-    if (shape != NULL && args_text(WHERE, "typestr", typestr, &type) < 0) {
+    const char *type;
+    if (!args_is_given(typestr) || data == NULL || !PyTuple_Check(data) ||
+        PyTuple_GET_SIZE(data) != 2) {
+        return refuse_interface(LACKING);
+    }
+    if (args_text(WHERE, "typestr", typestr, &type) < 0) {
         return -1;
     }
-    if (type == NULL || !PyTuple_Check(data) || PyTuple_GET_SIZE(data) != 2 ||
-        strlen(type) < 3) {
-        if (!PyErr_Occurred()) {
-            PyErr_SetString(PyExc_TypeError,
-                            WHERE ": __array_interface__ lacks an address ('data'), "
-                                  "'shape' or 'typestr'.");
-        }
-        return -1;
+    if (strlen(type) < 3) {
+        return refuse_interface(LACKING);
     }
     out->itemsize = itemsize_of_typestr(type);
     out->address = PyLong_AsVoidPtr(PyTuple_GET_ITEM(data, 0));
@@ -223,18 +208,24 @@ parse_items(PyObject *interface, interface_facts *out)
 
 /* Shape and strides: those of C order where it has none. */
 static int
-parse_steps(PyObject *interface, interface_facts *out)
+parse_steps(PyObject *shape, PyObject *strides, interface_facts *out)
 {
-    PyObject *shape = entry_of(interface, "shape");
-    PyObject *strides = shape == NULL ? NULL : entry_of(interface, "strides");
     strided_layout dense;
     layout_fault fault;
-    int count;
-    if (shape == NULL || PyErr_Occurred()) {
-        return -1;
+    int count = 0;
+    if (!args_is_given(shape)) {
+        return refuse_interface(LACKING);
     }
     if (args_int64s(WHERE, "shape", shape, out->shape, LAYOUT_MAX_NDIM, &out->ndim) < 0) {
         return -1;
+    }
+    if (args_is_given(strides)) {
+        if (args_int64s(WHERE, "strides", strides, out->strides, LAYOUT_MAX_NDIM, &count) < 0) {
+            return -1;
+        }
+        return count == out->ndim
+                   ? 0
+                   : refuse_interface("has strides of another length than its shape");
     }
     if (!layout_set_dense(&dense, out->ndim, out->shape, out->itemsize, 'C', &fault)) {
         PyErr_SetString(PyExc_ValueError, WHERE ": __array_interface__ has an invalid shape.");
@@ -243,22 +234,38 @@ parse_steps(PyObject *interface, interface_facts *out)
     for (int axis = 0; axis < out->ndim; axis++) {
         out->strides[axis] = dense.strides[axis] * out->itemsize;
     }
-    if (!args_is_given(strides)) {
-        return 0;
-    }
-    return args_int64s(WHERE, "strides", strides, out->strides, out->ndim, &count);
+    return 0;
 }
 
-/* The protocol's own view of memory: a dict with 'data', 'shape', 'strides', 'typestr'. */
+/* The protocol's own view of memory: a dict, whose values are owned while they are read, because
+ * an __index__ of theirs can change it. */
 static int
 place_interface(PyObject *interface, place *self)
 {
+    static const char *const names[] = {"data", "typestr", "shape", "strides"};
+    PyObject *values[4] = {NULL};
     interface_facts facts;
-    if (parse_items(interface, &facts) < 0 || parse_steps(interface, &facts) < 0) {
-        return -1;
+    int result = 0;
+    for (int i = 0; i < 4 && result == 0; i++) {
+        PyObject *key = PyUnicode_FromString(names[i]);
+        values[i] = key == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(interface, key));
+        Py_XDECREF(key);
+        result = values[i] == NULL && PyErr_Occurred() ? -1 : 0;
     }
-    return place_bytes(self, facts.address, facts.ndim, facts.shape, facts.strides,
-                       facts.itemsize);
+    if (result == 0) {
+        result = parse_items(values[0], values[1], &facts);
+    }
+    if (result == 0) {
+        result = parse_steps(values[2], values[3], &facts);
+    }
+    if (result == 0) {
+        result = place_bytes(self, facts.address, facts.ndim, facts.shape, facts.strides,
+                             facts.itemsize);
+    }
+    for (int i = 0; i < 4; i++) {
+        Py_XDECREF(values[i]);
+    }
+    return result;
 }
 
 /* ---- DLPack ---- */
@@ -306,10 +313,11 @@ place_tensor(place *self)
 static int
 place_other(md_state *state, PyObject *op, place *self)
 {
-    int is_placed = PyObject_CheckBuffer(op) ? place_view(op, self) : 0;
-    if (is_placed != 0) {
-        return is_placed < 0 ? -1 : 0;
+    bool has_view = PyObject_CheckBuffer(op);
+    if (has_view && view_open(WHERE, op, &self->view) == 0) {
+        return place_view(self);
     }
+    PyErr_Clear(); /* another protocol may: NumPy exports no dates by this one */
     PyObject *interface;
     if (attribute_find(op, state->str___array_interface__, &interface) < 0) {
         return -1;
@@ -323,6 +331,9 @@ place_other(md_state *state, PyObject *op, place *self)
     int speaks = PyCapsule_CheckExact(op) ? 1 : attribute_exists(op, state->str___dlpack__);
     if (speaks < 0) {
         return -1;
+    }
+    if (!speaks && has_view) { /* no other does: the exporter says why */
+        return view_open(WHERE, op, &self->view) < 0 ? -1 : place_view(self);
     }
     if (!speaks) {
         PyErr_Format(
