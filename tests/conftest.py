@@ -3,6 +3,7 @@
 import os
 import platform
 import sys
+import warnings
 from importlib.metadata import entry_points
 
 # Before the extension is imported: the software Metal reads its environment once.
@@ -20,6 +21,7 @@ from machine import HAS_SOFTMETAL, SANITIZER, has_kernels, has_metal, has_mlx_me
 
 import metal_dlpack as md
 from metal_dlpack import trials
+from metal_dlpack.msl import cache
 
 if SANITIZER:
     trials.ask_child = lambda _consumer, _names: {}  # a child would import what is left out above
@@ -69,6 +71,12 @@ answers: dict[str, bool] = {}
 
 
 def pytest_configure(config):
+    if HAS_SOFTMETAL:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            folder = cache.folder()
+        if told:  # once for all tests and their children: it would be an error in each
+            os.environ["SOFTMETAL_CACHE"] = str(folder)
     config.addinivalue_line(
         "markers", "rule(*ids, peers=()): holds these rules of protocol_rules.py; see docs/inside/protocol.md"
     )

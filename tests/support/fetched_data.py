@@ -1,6 +1,10 @@
-"""Files of public packages, fetched once with pip and kept as data under build/: never imported, run or committed.
+"""Files of public packages that tests read as data: never imported, run or committed.
 
-folder = fetched_data.ready(PACKAGE)      # or the test skips: no network
+    python tests/support/fetched_data.py        # fetches what is missing: tools/prepare does it
+
+They are kept in metal_dlpack/tests of $XDG_CACHE_HOME or ~/.cache, for all checkouts; where that cannot be written, in
+build/.  A test that reads them, `folder("mlx-metal")`, skips if they could not be fetched, or fails if
+METAL_DLPACK_NEEDS_REFERENCE is 1.
 """
 
 import fcntl
@@ -30,48 +34,115 @@ class Package:
     digest: str  # SHA-256 of the wheel or sdist
     options: tuple[str, ...]  # how pip is asked for it
     wanted: str  # a pattern of the paths inside; where it has a group `path`, that is the path outside
-    kept_in: str  # a folder of build/
 
     @property
-    def folder(self) -> Path:
-        return ROOT / "build" / self.kept_in / self.requirement.partition("==")[0]
+    def name(self) -> str:
+        return self.requirement.partition("==")[0]
 
     @property
     def mark(self) -> str:
         return self.requirement + self.digest + self.wanted
 
 
+FOR_ANY_MAC = ("--only-binary=:all:", "--platform=macosx_10_9_universal2", "--python-version=3.11")
+PACKAGES = (
+    Package(  # Apple's own C++ headers, and MLX's kernels
+        "mlx-metal==0.32.4",
+        "8019b2db622599267d66cc168b2f0dbf5af929790a6c3b3913e00eabc42a7947",
+        ("--only-binary=:all:", "--platform=macosx_14_0_arm64"),
+        r"mlx/include/(?P<path>mlx/backend/metal/kernels/.*\.h"
+        r"|metal_cpp/(Metal|Foundation)/.*\.hpp|metal_cpp/LICENSE.txt)",
+    ),
+    Package(  # pip asks the build backend for an sdist's metadata, even of one that it only downloads
+        "llama-cpp-python==0.3.36",
+        "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e",
+        ("--no-binary=:all:", "--no-build-isolation"),
+        r".*/vendor/llama\.cpp/ggml/src/(?P<path>ggml-metal/kernels/.*|ggml-metal/ggml-metal-impl\.h|ggml-common\.h)",
+    ),
+    Package(
+        "pyobjc-framework-Metal==12.2.2",
+        "9e56862fd12eb3d3da429f15d6721f966d5791e27419ea0fa08f5f3dd0981fe8",
+        FOR_ANY_MAC,
+        r"Metal/_metadata\.py|Metal/_Metal\..*\.so",
+    ),
+    Package(
+        "pyobjc-framework-Cocoa==12.2.2",
+        "851dca4c16e70b405e5cd5a8c166cf7c445ae54a4cdd95ce9a523803172f32d1",
+        FOR_ANY_MAC,
+        r"(Core)?Foundation/_metadata\.py|Foundation/_Foundation\..*\.so",
+    ),
+    Package(
+        "pyobjc-framework-IOSurface==12.2.2",
+        "17ca25726aee45048e9c1725e843617d457ea74f9793bcb1953010d28607598b",
+        FOR_ANY_MAC,
+        r"IOSurface/_metadata\.py",
+    ),
+    Package(
+        "pyobjc-framework-Quartz==12.2.2",
+        "4b01e325b0cdc121e78730dde9756e971b23069bf141cd62efbcaac76d7b6dbb",
+        FOR_ANY_MAC,
+        r"Quartz/CoreVideo/_metadata\.py",
+    ),
+)
+
+
+@cache
+def kept_in() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    folder = Path(base if os.path.isabs(base) else os.path.expanduser("~/.cache"), "metal_dlpack", "tests")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder if os.access(folder, os.W_OK) else ROOT / "build" / "fetched"
+    except OSError:
+        return ROOT / "build" / "fetched"
+
+
+def is_there(package: Package) -> bool:
+    stamp = kept_in() / package.name / "stamp"
+    return stamp.exists() and stamp.read_text() == package.mark
+
+
+@cache
+def folder(name: str) -> Path:
+    """The folder of a package; without it the test skips, or fails where METAL_DLPACK_NEEDS_REFERENCE is 1."""
+    (package,) = (package for package in PACKAGES if package.name == name)
+    if not is_there(package):
+        what = f"{package.requirement} is not in {kept_in()}: run python tests/support/fetched_data.py"
+        (pytest.fail if os.environ.get("METAL_DLPACK_NEEDS_REFERENCE") == "1" else pytest.skip)(what)
+    return kept_in() / name
+
+
 def fetch(package: Package) -> None:
     """Fetch the package, unless what is kept was taken by the same words."""
-    stamp = package.folder / "stamp"
-    package.folder.parent.mkdir(parents=True, exist_ok=True)
-    with package.folder.with_name(package.folder.name + ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # of several test workers one fetches
-        if not stamp.exists() or stamp.read_text() != package.mark:
+    kept_in().mkdir(parents=True, exist_ok=True)
+    with (kept_in() / f"{package.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of several checkouts one fetches
+        if not is_there(package):
             take(package)
-            stamp.write_text(package.mark)
+            (kept_in() / package.name / "stamp").write_text(package.mark)
 
 
 def take(package: Package) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        asked = Path(folder, "asked.txt")  # pip compares the digest before it opens the file
+    with tempfile.TemporaryDirectory() as scratch:
+        asked = Path(scratch, "asked.txt")  # pip compares the digest before it opens the file
         asked.write_text(f"{package.requirement} --hash=sha256:{package.digest}\n")
         subprocess.run(
             [
                 *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"),
-                *("--require-hashes", *package.options, "--dest", folder, "--requirement", str(asked)),
+                *("--require-hashes", *package.options, "--dest", scratch, "--requirement", str(asked)),
             ],
             check=True,
             capture_output=True,
+            text=True,
             timeout=300,
         )
-        (archive,) = (path for path in Path(folder).iterdir() if path != asked)
+        (archive,) = (path for path in Path(scratch).iterdir() if path != asked)
         if hashlib.sha256(archive.read_bytes()).hexdigest() != package.digest:
             raise ValueError(f"{archive.name} is not the file that was read when these tests were written")
-        shutil.rmtree(package.folder, ignore_errors=True)
+        shutil.rmtree(kept_in() / package.name, ignore_errors=True)
         for name, contents in members(archive):
             if match := re.fullmatch(package.wanted, name):
-                target = package.folder / match.groupdict().get("path", name)
+                target = kept_in() / package.name / match.groupdict().get("path", name)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(contents())
 
@@ -89,17 +160,10 @@ def members(archive: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
                     yield member.name, lambda member=member: sdist.extractfile(member).read()
 
 
-@cache
-def ready(*packages: Package) -> Path:
-    """Fetch what is missing and return the last one's folder.
-
-    Without a network the test skips, unless METAL_DLPACK_NEEDS_REFERENCE=1.
-    """
-    for package in packages:
+if __name__ == "__main__":
+    for package in PACKAGES:
         try:
             fetch(package)
         except (subprocess.SubprocessError, OSError) as failure:
-            if os.environ.get("METAL_DLPACK_NEEDS_REFERENCE") == "1":
-                raise
-            pytest.skip(f"pip cannot fetch {package.requirement}: {failure}")
-    return packages[-1].folder
+            said = getattr(failure, "stderr", None) or str(failure)
+            sys.exit(f"{package.requirement} cannot be fetched: {said.strip().splitlines()[-1]}")

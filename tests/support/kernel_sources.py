@@ -14,32 +14,15 @@ import fetched_data
 import pytest
 from machine import has_module
 
-KEPT_IN = "kernel-sources"
-MLX = fetched_data.Package(
-    "mlx-metal==0.32.4",
-    "8019b2db622599267d66cc168b2f0dbf5af929790a6c3b3913e00eabc42a7947",
-    ("--only-binary=:all:", "--platform=macosx_14_0_arm64"),
-    r"mlx/include/(?P<path>mlx/backend/metal/kernels/.*\.h)",
-    KEPT_IN,
-)
-#: pip asks the build backend for an sdist's metadata, even of one that it only downloads: that of `make test` answers.
-GGML = fetched_data.Package(
-    "llama-cpp-python==0.3.36",
-    "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e",
-    ("--no-binary=:all:", "--no-build-isolation"),
-    r".*/vendor/llama\.cpp/ggml/src/(?P<path>ggml-metal/kernels/.*|ggml-metal/ggml-metal-impl\.h|ggml-common\.h)",
-    KEPT_IN,
-)
-
 
 def mlx() -> Path:
     """Include from here: "mlx/backend/metal/kernels/softmax.h"."""
-    return fetched_data.ready(MLX)
+    return fetched_data.folder("mlx-metal")
 
 
 def ggml() -> Path:
     """The kernels are in ggml-metal/kernels/; `ggml_folders()` is what they include from."""
-    return fetched_data.ready(GGML)
+    return fetched_data.folder("llama-cpp-python")
 
 
 def ggml_folders() -> tuple[Path, ...]:

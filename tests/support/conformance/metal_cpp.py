@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass, field
 from functools import cache
 
+import fetched_data
+
 from conformance import reference
 
 
@@ -44,8 +46,9 @@ ENUM = re.compile(r"_(?:MTL|NS)_(?:ENUM|OPTIONS)\(\s*([\w:]+),\s*(\w+)\s*\)\s*\{
 @cache
 def read() -> MetalCpp:
     reference.ready()
+    headers = fetched_data.folder("mlx-metal") / "metal_cpp"
     found = MetalCpp()
-    texts = {path: strip_comments(path.read_text()) for path in sorted(reference.METAL_CPP.rglob("*.hpp"))}
+    texts = {path: strip_comments(path.read_text()) for path in sorted(headers.rglob("*.hpp"))}
     selectors = {}
     for path, text in texts.items():
         for accessor, selector in re.findall(r'_DEF_SEL\(\s*(\w+),\s*"([^"]+)"\s*\)', text):

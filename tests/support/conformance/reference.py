@@ -12,57 +12,13 @@ from functools import cache
 from pathlib import Path
 
 import fetched_data
-from fetched_data import Package
-from places import ROOT
 
 from conformance import macho
 
-CACHE = ROOT / "build" / "apple-reference"
-
-FOR_ANY_MAC = ("--only-binary=:all:", "--platform=macosx_10_9_universal2", "--python-version=3.11")
-WHEELS = [
-    Package(
-        "mlx-metal==0.32.4",
-        "8019b2db622599267d66cc168b2f0dbf5af929790a6c3b3913e00eabc42a7947",
-        ("--only-binary=:all:", "--platform=macosx_14_0_arm64"),
-        r"mlx/include/metal_cpp/(Metal|Foundation)/.*\.hpp|mlx/include/metal_cpp/LICENSE.txt",
-        CACHE.name,
-    ),
-    Package(
-        "pyobjc-framework-Metal==12.2.2",
-        "9e56862fd12eb3d3da429f15d6721f966d5791e27419ea0fa08f5f3dd0981fe8",
-        FOR_ANY_MAC,
-        r"Metal/_metadata\.py|Metal/_Metal\..*\.so",
-        CACHE.name,
-    ),
-    Package(
-        "pyobjc-framework-Cocoa==12.2.2",
-        "851dca4c16e70b405e5cd5a8c166cf7c445ae54a4cdd95ce9a523803172f32d1",
-        FOR_ANY_MAC,
-        r"(Core)?Foundation/_metadata\.py|Foundation/_Foundation\..*\.so",
-        CACHE.name,
-    ),
-    Package(
-        "pyobjc-framework-IOSurface==12.2.2",
-        "17ca25726aee45048e9c1725e843617d457ea74f9793bcb1953010d28607598b",
-        FOR_ANY_MAC,
-        r"IOSurface/_metadata\.py",
-        CACHE.name,
-    ),
-    Package(
-        "pyobjc-framework-Quartz==12.2.2",
-        "4b01e325b0cdc121e78730dde9756e971b23069bf141cd62efbcaac76d7b6dbb",
-        FOR_ANY_MAC,
-        r"Quartz/CoreVideo/_metadata\.py",
-        CACHE.name,
-    ),
-]
-METAL_CPP = CACHE / "mlx-metal" / "mlx" / "include" / "metal_cpp"
-
-
 def ready() -> None:
-    """Fetch what is missing; without a network the test skips."""
-    fetched_data.ready(*WHEELS)
+    """Without these packages the test skips."""
+    for name in ("mlx-metal", "Metal", "Cocoa", "IOSurface", "Quartz"):
+        fetched_data.folder(name if name == "mlx-metal" else f"pyobjc-framework-{name}")
 
 
 # ---- PyObjC's tables, read with ast ----
@@ -127,7 +83,7 @@ def tables(framework: str) -> Tables:
         "IOSurface": "pyobjc-framework-IOSurface/IOSurface",
         "CoreVideo": "pyobjc-framework-Quartz/Quartz/CoreVideo",
     }[framework]
-    return Tables(CACHE / folder / "_metadata.py")
+    return Tables(fetched_data.kept_in() / folder / "_metadata.py")
 
 
 @cache
@@ -135,7 +91,7 @@ def compiled_protocols(arch: str) -> dict[str, macho.Protocol]:
     """Protocols of Apple's headers, as Apple's compiler wrote them into PyObjC's modules."""
     ready()
     found = {}
-    for path in sorted(CACHE.glob("pyobjc-framework-*/*/_*.so")):
+    for path in sorted(fetched_data.kept_in().glob("pyobjc-framework-*/*/_*.so")):
         found |= macho.Image(path, arch).protocols()
     return found
 
@@ -148,7 +104,7 @@ def selectors() -> frozenset[str]:
     """Every selector that one of the references knows."""
     ready()
     found = set(tables("Metal").methods) | set(tables("Foundation").methods)
-    for header in METAL_CPP.rglob("*.hpp"):
+    for header in (fetched_data.folder("mlx-metal") / "metal_cpp").rglob("*.hpp"):
         found |= set(re.findall(r'_DEF_SEL\(\s*\w+,\s*"([^"]+)"\s*\)', header.read_text()))
     for protocol in compiled_protocols("arm64").values():
         found |= {key[1:] for key in protocol.methods}
