@@ -252,7 +252,7 @@ options_of(bridge_storage storage)
 static bridge_status
 check_length(id<MTLDevice> device, size_t nbytes)
 {
-    if (nbytes == 0) {
+    if (nbytes == 0) { /* mutant survives (condition never): callers refuse before */
         return BRIDGE_NO_MEMORY;
     }
     return nbytes > [device maxBufferLength] ? BRIDGE_TOO_LARGE : BRIDGE_OK;
@@ -634,6 +634,7 @@ copy_surface(const void *handle, bridge_surface **out, void **pages, size_t *nby
     return BRIDGE_NO_SURFACES;
 }
 
+/* unreached: only on a Mac */
 void
 bridge_surface_release(bridge_surface *surface)
 {
@@ -1025,7 +1026,7 @@ bridge_library_new(bridge_device *device, const char *source, bridge_math math,
     *message = NULL;
     *is_source = false;
     if (is_forked()) {
-        return BRIDGE_FORKED;
+        return BRIDGE_FORKED; /* mutant survives (constant returned): callers refuse before */
     }
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     NSString *text = [NSString stringWithUTF8String:source];
@@ -1281,7 +1282,7 @@ bridge_kernel_new(bridge_library *library, const char *function,
     *message = NULL;
     *is_source = false;
     if (is_forked()) {
-        return BRIDGE_FORKED;
+        return BRIDGE_FORKED; /* mutant survives (constant returned): callers refuse before */
     }
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     NSError *failure = nil;

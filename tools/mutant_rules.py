@@ -1,9 +1,10 @@
 """Mutants by rule: one comparison turned, one call dropped, one constant returned, at each place of the C core.
 
 The sources are read as text, as clang-format leaves them.  A rule may make what does not compile: that costs a second.
-A mutant is known by file, function, rule and the text of its line, so it keeps its name when lines move.
+A mutant is known by file, function, rule and the code of its line, so it keeps its name when lines move.
 """
 
+import json
 import math
 import re
 from collections import Counter
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+
+from marks import code_of, marks_of
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("arithmetic", "copy", "metal", "python", "values", "streams", "array", "exchange", "kernels", "module")
@@ -24,19 +27,17 @@ class Mutant:
     file: str
     function: str
     rule: str
-    line: str  # the text of the line that holds the place
+    line: str  # the code of the line that holds the place
     nth: int  # of the mutants that are alike in all that
     start: int
     end: int
     instead: str
+    reason: str = ""  # why no test can see it; "": one must
 
     @cached_property
     def name(self) -> str:
         nth = f" #{self.nth}" if self.nth > 1 else ""
         return f"{self.file} {self.function}: {self.rule}{nth}: {self.line}"
-
-    def span(self, text: str) -> tuple[int, int]:
-        return self.start, self.end
 
     def apply(self, text: str) -> str:
         return text[: self.start] + self.instead + text[self.end :]
@@ -88,9 +89,9 @@ TURNED = {
 RELEASES = r"\w*(?:retain|release|INCREF|DECREF|CLEAR|free|forget|destroy|drain|delete)\w*"
 LOCKS = r"\w*(?:lock_take|lock_drop|_lock|_unlock)"
 WAITS = r"\w*wait\w*"
-STATEMENT = r"^[ ]+(?P<x>(?:\(void\))?{name}\([^;]*\);)$"
-MESSAGE = r"^[ ]+(?P<x>\[(?:[^;\]]|\][^;])*\b{name}\b[^;]*\];)$"
-CONDITION = r"\bif \((?P<x>(?:[^;{{}}]|\n)*?{end})\) \{{$"
+STATEMENT = r"^[ ]+(?P<x>(?:\(void\))?{name}\([^;]*\);)[ ]*$"
+MESSAGE = r"^[ ]+(?P<x>\[(?:[^;\]]|\][^;])*\b{name}\b[^;]*\];)[ ]*$"
+CONDITION = r"\bif \((?P<x>(?:[^;{{}}]|\n)*?{end})\) \{{[ ]*$"
 FAILURE = r"(?:< 0|== NULL|!= BRIDGE_OK|PyErr_Occurred\(\))"
 
 RULES: list[tuple[str, str, str | None]] = [
@@ -118,7 +119,7 @@ RULES: list[tuple[str, str, str | None]] = [
     ("skipped wait", r"\breturn (?P<x>\w*wait\w*\([^;]*\));", "0"),
     ("dropped call", STATEMENT.format(name=r"\w+"), ";"),
     ("dropped call", MESSAGE.format(name=r"\w+"), ";"),
-    ("dropped assignment", r"^ +(?P<x>(?:\*?[\w.>\[\]-]+) (?:[-+|&*/]|<<|>>)?= [^;]*;)$", ";"),
+    ("dropped assignment", r"^ +(?P<x>(?:\*?[\w.>\[\]-]+) (?:[-+|&*/]|<<|>>)?= [^;]*;)[ ]*$", ";"),
     ("constant returned", r"\breturn (?P<x>[^;]+);", None),
 ]
 COMPILED = [(name, re.compile(pattern, re.M), instead) for name, pattern, instead in RULES]
@@ -154,14 +155,17 @@ def mutants_of(file: str, text: str) -> list[Mutant]:
                 instead = replaced(name, wanted, code[start:end], function)
                 if instead is not None and code[start:end] != instead:
                     found.setdefault((start, end, instead), (name, function))
+    reasons = {(places.start, rule): why for places, rule, why in marks_of(text, "mutant survives")}
     seen: Counter = Counter()
     made = []
     for (start, end, instead), (name, function) in sorted(found.items(), key=lambda item: item[0]):
         first = text.rfind("\n", 0, start) + 1
-        line = text[first : text.find("\n", start)].strip()
+        line = code_of(text[first : text.find("\n", start)])
         key = (function.name, name, line)
         seen[key] += 1
-        made.append(Mutant(file, function.name, name, line, seen[key], start, end, instead))
+        row = text.count("\n", 0, start)
+        why = reasons.get((row, name)) or reasons.get((row, f"{name} #{seen[key]}"), "")
+        made.append(Mutant(file, function.name, name, line, seen[key], start, end, instead, why))
     return made
 
 
@@ -195,12 +199,12 @@ def chance(mutant: Mutant) -> float:
     return -math.log(1 - drawn) / WEIGHTS.get(mutant.rule, 1)
 
 
-def spread(mutants: list[Mutant]) -> list[Mutant]:
-    """In an order of which any beginning is spread over functions and rules."""
+def spread(mutants: list[Mutant], count: int) -> list[Mutant]:
+    """So many of them, spread over functions and rules."""
     left = {mutant: chance(mutant) for mutant in mutants}
     used: Counter = Counter()
-    order = []
-    while left:
+    order: list[Mutant] = []
+    while left and len(order) < count:
         best = min(left, key=lambda m: (used[m.function] + used[m.rule], left[m]))
         del left[best]
         used.update((best.function, best.rule))
@@ -214,5 +218,38 @@ def choose(count: int) -> list[Mutant]:
     total = sum(map(len, everything.values()))
     chosen = []
     for mutants in everything.values():
-        chosen += spread(mutants)[: max(1, round(count * len(mutants) / total))]
+        chosen += spread(mutants, max(1, round(count * len(mutants) / total)))
     return chosen
+
+
+# ---- a list that was made before: of other sources, or by hand ----
+
+
+def place_of_given(given: dict) -> tuple[str, int, int] | None:
+    """(file, start, end) of the text that it replaces: in the function of that name, or the one place that has it."""
+    pattern = re.compile(r"\s+".join(map(re.escape, given["text"].split())))
+    found = []
+    for file in sources():
+        text = (ROOT / file).read_text()
+        places = [match.span() for match in pattern.finditer(text)]
+        found += [(file, *span) for span in places]
+        for function in functions(blank(text)):
+            inside = [span for span in places if function.start <= span[0] < function.end]
+            if function.name == given["function"] and len(inside) >= given["nth"]:
+                return file, *inside[given["nth"] - 1]
+    return found[0] if len(found) == 1 else None
+
+
+def read_given(path: Path) -> tuple[list[Mutant], list[str]]:
+    """The mutants of a file that mutants.py has written, and the names of those that are gone."""
+    made, gone = [], []
+    for line in path.read_text().splitlines():
+        given = json.loads(line)
+        if place := place_of_given(given):
+            file, start, end = place
+            made.append(
+                Mutant(file, given["function"], "given", given["name"], 1, start, end, given["instead"].strip())
+            )
+        else:
+            gone.append(given["name"])
+    return made, gone

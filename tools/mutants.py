@@ -1,15 +1,16 @@
 """Would a test notice?  Break the C core in one place at a time, and run the tests that reach the place.
 
-    python tools/mutants.py                 the mutants by hand, and 310 by rule; ends with 1 if one survives
-    python tools/mutants.py --count 1000    by hand, and 1000 by rule
+    python tools/mutants.py                 400 mutants; ends with 1 if one survives
+    python tools/mutants.py --count 1000    so many
     python tools/mutants.py pool.c retain   those whose name holds these words, of all that there are
     python tools/mutants.py --reasons       those that have a reason to survive: each must survive indeed
+    python tools/mutants.py --given FILE    those that --write FILE has written before, found again by their text
     python tools/mutants.py --seconds 10    a quick look: so many seconds of tests for each
     python tools/mutants.py --list [WORDS]  their names
 
-mutant_table.py has those by hand, mutant_rules.py makes those by rule, mutant_reasons.toml says which are equivalent:
-no test can see them.  Each is built against the software Metal in a copy of the checkout (mutant_shop.py), and runs
-with SOFTMETAL_VALIDATION=1 the tests that reach its function (mutant_trace.py): first the quick ones of its folder that
+mutant_rules.py makes them; `/* mutant survives (RULE): why */` at the line says that no test can see one (marks.py).
+Each is built against the software Metal in a copy of the checkout (mutant_shop.py), and runs with
+SOFTMETAL_VALIDATION=1 the tests that reach its function (mutant_trace.py): first the quick ones of its folder that
 reach its line, then all others.  It is caught if a test fails, crashes or hangs; the run says which it was.
 """
 
@@ -22,33 +23,23 @@ import sys
 import tempfile
 import threading
 import time
-import tomllib
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import mutant_rules
-import mutant_table
+from mutant_rules import Mutant
 from mutant_shop import ROOT, SAME, Shop
 from mutant_trace import Trace, fingerprint, measure, test_environment
 
 TRACE = ROOT / "build" / "mutants" / "trace.json"
-REASONS = ROOT / "tools" / "mutant_reasons.toml"
-COUNT = 310
+COUNT = 400
 WORKERS = 2
 #: Seconds of tests, as they take without a mutant: the first run's, the second's.
 FIRST, SECOND = 2, 10
 
 #: Where the tests are not in the folder of the same name.
 TESTS_OF = {mutant_rules.BRIDGE: "tests/metal/", "src/metal/copy_kernel.c": "tests/copy/"}
-
-Mutant = mutant_rules.Mutant | mutant_table.Mutant
-
-
-def reasons() -> dict[str, str]:
-    """Why nobody can see a mutant, by its name."""
-    groups = tomllib.loads(REASONS.read_text())["equivalent"]
-    return {name: group["why"] for group in groups for name in group["mutants"]}
 
 
 # ---- which tests ----
@@ -57,7 +48,7 @@ def reasons() -> dict[str, str]:
 def place_of(mutant: Mutant) -> tuple[str, list[str]]:
     """The function that it changes, and the function's lines up to there."""
     text = (ROOT / mutant.file).read_text()
-    start, end = mutant.span(text)
+    start, end = mutant.start, mutant.end
     for function in mutant_rules.functions(mutant_rules.blank(text)):
         if function.start <= start < function.end:
             return function.name, text[function.start - 2 : end].splitlines()
@@ -189,23 +180,41 @@ def judge_all(mutants: list[Mutant], trace: Trace, budget: float, workers: int) 
 
 
 def everything() -> list[Mutant]:
-    by_rule = [mutant for mutants in mutant_rules.all_mutants().values() for mutant in mutants]
-    return [*mutant_table.MUTANTS, *by_rule]
+    return [mutant for mutants in mutant_rules.all_mutants().values() for mutant in mutants]
 
 
 def chosen(options: argparse.Namespace) -> list[Mutant]:
-    known = reasons()
+    if options.given:
+        found, gone = mutant_rules.read_given(options.given)
+        print(*(f"gone      {name}" for name in gone), sep="\n")
+        return found
     if options.reasons:
-        return [mutant for mutant in everything() if mutant.name in known]
+        return [mutant for mutant in everything() if mutant.reason]
     if options.words:
         return [mutant for mutant in everything() if all(word in mutant.name for word in options.words)]
-    return [*mutant_table.MUTANTS, *mutant_rules.choose(options.count)]
+    return mutant_rules.choose(options.count)
+
+
+def write(mutants: list[Mutant], path: Path) -> None:
+    """For --given: each with its lines as they are and as they would be."""
+    with path.open("w") as file:
+        for mutant in mutants:
+            text = (ROOT / mutant.file).read_text()
+            first, last = text.rfind("\n", 0, mutant.start) + 1, text.find("\n", mutant.end)
+            lines = text[first:last]
+            begin = next(
+                (f.start for f in mutant_rules.functions(mutant_rules.blank(text)) if f.start <= first < f.end), 0
+            )
+            given = {"name": mutant.name, "function": mutant.function, "text": lines}
+            given |= {"nth": text.count(lines, begin, first) + 1}
+            given |= {"instead": text[first : mutant.start] + mutant.instead + text[mutant.end : last]}
+            file.write(json.dumps(given) + "\n")
 
 
 def report(done: list[Verdict], equivalent: int, must_survive: bool) -> int:
     counts = Counter(verdict.word for verdict in done)
     seconds = sum(verdict.seconds for verdict in done) / max(1, len(done))
-    print(f"{counts['caught']} caught, {counts['SURVIVES']} survive, {equivalent} equivalent (mutant_reasons.toml)")
+    print(f"{counts['caught']} caught, {counts['SURVIVES']} survive, {equivalent} have a reason to")
     print(f"{counts['same']} compile to the same code, {counts['broken']} do not compile; {seconds:.1f} s each")
     wrong = "caught" if must_survive else "SURVIVES"
     for verdict in sorted(done, key=lambda verdict: verdict.mutant.name):
@@ -222,11 +231,16 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=math.inf, help="of tests for each mutant, and no more")
     parser.add_argument("--reasons", action="store_true")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--given", type=Path, metavar="FILE")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write those that are chosen, and do not run them")
     parser.add_argument("--old-trace", action="store_true", help="do not measure again, whatever has changed")
     options = parser.parse_args()
     mutants = chosen(options)
     if options.list:
         print("\n".join(mutant.name for mutant in mutants))
+        return 0
+    if options.write:
+        write(mutants, options.write)
         return 0
     if sys.platform != "linux":
         print("mutants are built against the software Metal, which this platform does not use")
@@ -234,10 +248,9 @@ def main() -> int:
     if not TRACE.exists() or (Trace(TRACE).fingerprint != fingerprint() and not options.old_trace):
         print("measuring which tests reach which lines")
         measure(TRACE, options.workers)
-    equivalent = set() if options.reasons else {mutant for mutant in mutants if mutant.name in reasons()}
-    left = [mutant for mutant in mutants if mutant not in equivalent]
+    left = [mutant for mutant in mutants if options.reasons or not mutant.reason]
     done = judge_all(left, Trace(TRACE), options.seconds, options.workers)
-    return report(done, len(equivalent), options.reasons)
+    return report(done, len(mutants) - len(left), options.reasons)
 
 
 if __name__ == "__main__":

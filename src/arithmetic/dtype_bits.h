@@ -26,6 +26,7 @@ typedef struct bits_items {
 static inline int64_t
 bits_per_item(DLDataType dtype, bool is_padded)
 {
+    /* mutant survives (product): padded items have 8 bits and one lane */
     return is_padded ? 8 * dtype_itemsize(dtype) : dtype_item_bits(dtype);
 }
 

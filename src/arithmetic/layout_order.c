@@ -91,6 +91,7 @@ layout_set_ordered(strided_layout *out, int ndim, const int64_t *shape, int64_t 
     for (int place = ndim - 1; place >= 0; place--) {
         int axis = axes[place];
         if (axis < 0 || axis >= ndim) {
+            /* unreached: the fuzzers reach it */
             return layout_fail(fault, LAYOUT_FAULT_AXIS, axis, ndim);
         }
         if (seen >> axis & 1) {

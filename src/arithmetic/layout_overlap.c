@@ -235,6 +235,7 @@ solve_congruence(uint64_t step, uint64_t unit, uint64_t target, uint64_t *first,
     *first = 0;
     *apart = unit / common;
     if (target % common != 0) {
+        /* mutant survives (constant returned): the search tries more values, and finds the same */
         return false;
     }
     uint64_t wanted = target / common % *apart;
@@ -249,6 +250,7 @@ may_go_on(equation *eq)
         return true;
     }
     eq->steps_left = OVERLAP_SEARCH_STEPS;
+    /* mutant survives (not): only slower */
     return !eq->is_limited && (eq->keep_on == NULL || eq->keep_on(eq->context));
 }
 
@@ -268,6 +270,7 @@ search(equation *eq, int k, uint64_t target)
     }
     uint64_t low, high, first, apart;
     if (!find_span(eq, k, target, &low, &high) ||
+        /* mutant survives (off by one): the search tries more values, and finds the same */
         !solve_congruence(eq->terms[k].step, eq->unit[k + 1], target, &first, &apart)) {
         return OVERLAP_NO;
     }
@@ -297,6 +300,7 @@ shift_in(uint64_t *bits, uint64_t nwords, uint64_t shift)
     unsigned rest = (unsigned)(shift % 64);
     for (uint64_t i = nwords; i-- > words;) {
         uint64_t moved = bits[i - words] << rest;
+        /* mutant survives (bound #1): one element more is read: asan sees it */
         if (rest > 0 && i > words) {
             moved |= bits[i - words - 1] >> (64 - rest);
         }

@@ -28,6 +28,7 @@ static bool
 pack(strided_layout *layout, int axis, int64_t factor, bool keep_axis)
 {
     if (layout->shape[axis] % factor != 0 || !recount_up(layout, axis, factor)) {
+        /* unreached: the fuzzers reach it */
         return false;
     }
     layout->shape[axis] /= factor;
@@ -101,6 +102,7 @@ layout_check_repack(const strided_layout *in, int64_t itemsize, int64_t address,
         return layout_fail(fault, LAYOUT_FAULT_ITEMSIZE, itemsize, 0);
     }
     if (itemsize == in->itemsize) {
+        /* unreached: the fuzzers reach it */
         return true;
     }
     if (axis < 0 || axis >= in->ndim) {
@@ -136,6 +138,7 @@ divide_further(const strided_layout *in, uint64_t divisor, int64_t count)
 {
     int64_t nbytes;
     if (!layout_multiply(count, in->itemsize, &nbytes)) {
+        /* unreached: the fuzzers reach it */
         return common_divisor(divisor, (uint64_t)in->itemsize);
     }
     return common_divisor(divisor, nbytes < 0 ? 0 - (uint64_t)nbytes : (uint64_t)nbytes);

@@ -48,12 +48,13 @@ layout_cut_axis(const strided_layout *in, int axis, int64_t start, int64_t lengt
                 int64_t *offset, int64_t *stride, layout_fault *fault)
 {
     int64_t steps, nbytes;
-    if (step == 0) {
+    if (step == 0) { /* unreached: the fuzzers reach it */
         return layout_fail(fault, LAYOUT_FAULT_STEP, 0, 0);
     }
     /* As above. */
     if (!layout_multiply(length > 0 ? start : 0, in->strides[axis], &steps) ||
         !layout_add(*offset, steps, offset)) {
+        /* unreached: the fuzzers reach it */
         return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
     }
     /* With one item left or none no step is taken, and a long one need not fit. */
@@ -79,6 +80,7 @@ layout_take_index(const strided_layout *in, int axis, int64_t index, strided_lay
     return true;
 }
 
+/* unreached: the fuzzers reach it */
 bool
 layout_take_range(const strided_layout *in, int axis, int64_t start, int64_t length,
                   int64_t step, strided_layout *out, layout_fault *fault)
@@ -103,6 +105,7 @@ layout_permuted(const strided_layout *in, const int *axes, strided_layout *out,
     for (int i = 0; i < in->ndim; i++) {
         int axis = axes[i];
         if (axis < 0 || axis >= in->ndim) {
+            /* unreached: the fuzzers reach it */
             return layout_fail(fault, LAYOUT_FAULT_AXIS, axis, in->ndim);
         }
         if (used >> axis & 1) {
@@ -165,6 +168,7 @@ bool
 layout_expanded(const strided_layout *in, int axis, strided_layout *out, layout_fault *fault)
 {
     if (axis < 0 || axis > in->ndim) {
+        /* unreached: the fuzzers reach it */
         return layout_fail(fault, LAYOUT_FAULT_AXIS, axis, in->ndim + 1);
     }
     if (in->ndim == LAYOUT_MAX_NDIM) {
@@ -189,9 +193,11 @@ layout_unsqueezed(const strided_layout *in, uint64_t axes, strided_layout *out,
 {
     int from = in->ndim, ndim = from + __builtin_popcountll(axes);
     if (ndim > LAYOUT_MAX_NDIM) {
+        /* unreached: the fuzzers reach it */
         return layout_fail(fault, LAYOUT_FAULT_NDIM, ndim, 0);
     }
     if (ndim < LAYOUT_MAX_NDIM && axes >> ndim != 0) {
+        /* unreached: the fuzzers reach it */
         return layout_fail(fault, LAYOUT_FAULT_AXIS, 63 - __builtin_clzll(axes), ndim);
     }
     /* From the last axis down: `out` can be `in`. */
@@ -231,6 +237,7 @@ layout_broadcast(const strided_layout *in, int ndim, const int64_t *shape, strid
         bool is_fresh = axis < fresh;
         int64_t extent = is_fresh ? 1 : in->shape[axis - fresh];
         if (shape[axis] < 0) {
+            /* unreached: the fuzzers reach it */
             return layout_fail(fault, LAYOUT_FAULT_EXTENT, shape[axis], axis);
         }
         if (extent != shape[axis] && extent != 1) {
@@ -336,7 +343,7 @@ fit_moving(const strided_layout *in, int count, const int64_t *extents, int64_t 
 static inline bool
 has_one(int ndim, const int64_t *shape)
 {
-    bool result = false;
+    bool result = false; /* mutant survives (constant): only slower */
     for (int axis = 0; axis < ndim; axis++) {
         result |= shape[axis] == 1;
     }
@@ -392,6 +399,7 @@ layout_reshaped(const strided_layout *in, int ndim, const int64_t *shape, stride
         in->ndim > 0 && in->strides[in->ndim - 1] == 1 && layout_is_contiguous_c(in);
     int64_t volume = layout_volume(in), offset = in->offset;
     if (ndim < 0 || ndim > LAYOUT_MAX_NDIM) {
+        /* unreached: the fuzzers reach it */
         return layout_fail(fault, LAYOUT_FAULT_NDIM, ndim, 0);
     }
     if (!infer_shape(volume, ndim, shape, inferred, fault)) {

@@ -82,6 +82,7 @@ array_numpy_view(const char *function, ArrayObject *self)
         return view_through_buffer(function, (PyObject *)self);
     }
     if (array_is_packed(self)) {
+        /* unreached: no test makes it fail here */
         char name[DTYPE_NAME_MAX];
         dtype_write_name(self->dtype, name);
         return errors_copy_required(

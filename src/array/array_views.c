@@ -57,7 +57,7 @@ collect_ints(const char *function, const char *what, PyObject *const *args, Py_s
         return args_int64s(function, what, args[0], out, LAYOUT_MAX_NDIM, count);
     }
     *count = 0;
-    if (nargs > LAYOUT_MAX_NDIM) {
+    if (nargs > LAYOUT_MAX_NDIM) { /* unreached: no test makes it fail here */
         PyErr_Format(PyExc_ValueError, "%s: %s has %zd entries; at most %d are possible.",
                      function, what, nargs, LAYOUT_MAX_NDIM);
         return -1;

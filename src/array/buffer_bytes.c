@@ -50,6 +50,7 @@ buffer_fill(PyObject *op, PyObject *value)
     bridge_status status;
     buffer_hold(buffer_cast(op)); /* another thread must not close it meanwhile */
     if (wait_rule_for_work(state_of(op), "Buffer.fill", storage, true) < 0) {
+        /* unreached: no test makes it fail here */
         buffer_unhold(buffer_cast(op));
         return NULL;
     }
@@ -86,6 +87,7 @@ transfer(PyObject *op, const char *function, PyObject *other, bool is_upload)
     bridge_status status;
     buffer_hold(buffer_cast(op));
     if (wait_rule_for_work(state_of(op), function, storage, is_upload) < 0) {
+        /* unreached: no test makes it fail here */
         buffer_unhold(buffer_cast(op));
         view_close(&view);
         return NULL;

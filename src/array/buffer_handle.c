@@ -51,7 +51,7 @@ wrap_handle(md_state *state, metal_storage *parent, bridge_buffer *handle, size_
             PyObject *owner)
 {
     const device_record *device = devices_find(bridge_buffer_device(handle));
-    if (device == NULL) {
+    if (device == NULL) { /* unreached: another machine, or NumPy 1 */
         PyErr_SetString(PyExc_ValueError, "Buffer.from_handle: the buffer's device is none of "
                                           "metal_dlpack.devices().");
         storage_release(parent);

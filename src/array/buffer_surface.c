@@ -18,6 +18,7 @@ refuse(md_state *state, bridge_status status, size_t nbytes)
     case BRIDGE_NO_SURFACES:
         return PyErr_Format(PyExc_NotImplementedError, "%s: %s; use asarray for other memory.",
                             function, text);
+    /* unreached: only on a Mac */
     case BRIDGE_NOT_A_SURFACE: return PyErr_Format(PyExc_ValueError, "%s: %s.", function, text);
     case BRIDGE_NO_ADDRESS:
     case BRIDGE_NOT_PAGES:
@@ -83,6 +84,7 @@ buffer_from_iosurface(PyObject *type, PyObject *const *args, Py_ssize_t nargs,
     Py_BEGIN_ALLOW_THREADS
     status = storage_wrap_surface(device, handle, &storage, &nbytes);
     Py_END_ALLOW_THREADS
+    /* unreached: only on a Mac */
     return status == BRIDGE_OK ? buffer_from_storage(state, storage)
                                : refuse(state, status, nbytes);
 }

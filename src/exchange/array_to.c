@@ -224,7 +224,7 @@ to_from_dlpack(md_state *state, PyObject *op, PyObject *target)
         result = PyObject_CallMethodOneArg(target, state->str_from_dlpack, host);
         Py_DECREF(host);
     }
-    if (result == NULL) {
+    if (result == NULL) { /* unreached: no test makes it fail here */
         PyErr_Restore(type, value, traceback);
         return NULL;
     }

@@ -102,6 +102,7 @@ array_of_our_buffer(md_state *state, PyObject *x, const import_request *request)
     }
     int64_t nbytes = (int64_t)storage_usable_nbytes(storage);
     if (!layout_set_dense(&layout, 1, &nbytes, 1, 'C', &fault)) {
+        /* unreached: no test makes it fail here */
         return errors_from_layout(state, "asarray", &fault);
     }
     PyObject *array = array_new(state, x, (int64_t)storage->first_byte, &layout,

@@ -117,7 +117,7 @@ buffer_of_producer(md_state *state, PyObject *obj)
     if (speaks < 0) {
         return NULL;
     }
-    if (!speaks) {
+    if (!speaks) { /* unreached: no test makes it fail here */
         return PyErr_Format(
             PyExc_TypeError,
             "%s: %.100s has no memory to share; give an object with the buffer protocol, a "
@@ -132,7 +132,7 @@ buffer_of_producer(md_state *state, PyObject *obj)
     bool is_host =
         array_storage(array_cast(array))->is_host_memory || array_cast(array)->nitems == 0;
     Py_DECREF(array);
-    if (buffer != NULL && !is_host) {
+    if (buffer != NULL && !is_host) { /* unreached: no test makes it fail here */
         Py_DECREF(buffer);
         return PyErr_Format(
             PyExc_TypeError,

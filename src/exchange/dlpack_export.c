@@ -167,7 +167,7 @@ void *
 dlpack_export(ArrayObject *self, const export_request *request)
 {
     md_state *state = state_of((PyObject *)self);
-    owners_drain(state);
+    owners_drain(state); /* mutant survives (dropped count): released a little later */
     if (request->copy == 1) {
         return export_copy(self, request);
     }

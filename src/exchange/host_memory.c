@@ -149,6 +149,7 @@ host_memory_share(md_state *state, const host_items *items, const storage_owner 
     }
     if (!bits_byte_span(items->layout, bits_per_item(items->dtype, items->is_padded), 0, &first,
                         &end)) {
+        /* unreached: no test makes it fail here */
         (void)snprintf(reason, HOST_REASON_MAX,
                        "its items reach 2**60 bytes or farther, which no memory has");
         return NULL;

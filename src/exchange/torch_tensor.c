@@ -21,8 +21,8 @@ torch_getter(PyTypeObject *type, PyObject *attribute)
 int
 torch_must_ask(const foreign_type *slot, PyObject *op)
 {
-    if (slot->gradient == NULL) {
-        return 1; /* a subclass that defines its own requires_grad */
+    if (slot->gradient == NULL) { /* unreached: no test makes it fail here */
+        return 1;                 /* a subclass that defines its own requires_grad */
     }
     /* Found once: looking the name up costs as much as the tensor. */
     PyObject *answer = slot->gradient->get(op, slot->gradient->closure);
@@ -44,6 +44,7 @@ may_be_negated(const DLTensor *tensor)
         /* not made by torch; dlpack_check.h judges it as any other */
         return false;
     }
+    /* mutant survives (bound): one element more is read: asan sees it */
     for (int axis = 0; axis < tensor->ndim; axis++) {
         if (tensor->strides[axis] == 1 && tensor->shape[axis] > 1) {
             return false;
@@ -62,6 +63,7 @@ refuse_negated(md_state *state, PyObject *op)
     int is_negated = answer == NULL ? -1 : PyObject_IsTrue(answer);
     Py_XDECREF(answer);
     if (is_negated < 0 && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        /* unreached: no test makes it fail here */
         PyErr_Clear(); /* not torch's */
         return 0;
     }

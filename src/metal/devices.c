@@ -47,6 +47,7 @@ devices_find(bridge_device *device)
         }
     }
     /* Two objects can stand for one GPU: the registry ID is what names it. */
+    /* unreached: another machine */
     bridge_device_facts facts;
     bridge_device_describe(device, &facts);
     for (int i = 0; i < count; i++) {

@@ -18,6 +18,7 @@ static uint64_t
 rank_of(const metal_storage *storage)
 {
     uint64_t mixed = (uint64_t)(uintptr_t)storage->address;
+    /* mutant survives (product): any rank makes a tree */
     mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9u;
     mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebu;
     return mixed ^ (mixed >> 31);

@@ -1,6 +1,7 @@
 /* storage_surface.c: see storage_surface.h. */
 #include "metal/storage_surface.h"
 
+/* unreached: only on a Mac */
 static void
 retire_surface(metal_storage *storage, const void *here)
 {
@@ -21,6 +22,7 @@ storage_wrap_surface(const device_record *device, const void *handle, metal_stor
     if (status != BRIDGE_OK) {
         return status;
     }
+    /* unreached: only on a Mac */
     storage_owner owner = {.object = surface, .retire = retire_surface};
     status = storage_wrap_host(device, pages, *nbytes, &owner, out, &offset);
     if (status != BRIDGE_OK) {

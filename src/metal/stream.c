@@ -117,6 +117,7 @@ add(metal_stream *stream)
     if (earlier == NULL) {
         return stream;
     }
+    /* unreached: only if another thread is faster */
     destroy(stream);
     return earlier;
 }

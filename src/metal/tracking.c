@@ -104,6 +104,7 @@ static bool
 has_unreported_failure(record *found)
 {
     if (found->failed != NULL && !stream_has_failure(found->failed)) {
+        /* unreached: no test makes it fail here */
         stream_release(found->failed);
         found->failed = NULL;
     }
@@ -176,6 +177,7 @@ tracking_take_failure(metal_stream *stream, bridge_error *error)
             if (found->failed == stream) {
                 stream_release(found->failed);
                 found->failed = NULL;
+                /* mutant survives (dropped call): the record goes a little later */
                 drop_if_finished(link);
             }
             if (*link == found) {
@@ -334,7 +336,7 @@ tracking_end(const bridge_buffer *buffer, metal_stream *stream, uint64_t value, 
     tracking_lock();
     record **link = link_of(buffer);
     record *found = *link;
-    if (found == NULL) { /* forgotten in a forked child */
+    if (found == NULL) { /* unreached: forgotten in a forked child */
         tracking_unlock();
         return;
     }

@@ -142,6 +142,7 @@ encode_plan(bridge_commands *commands, const copy_job *job, const copy_plan *pla
         return encode_grid(commands, job, &grid, index);
     }
     copy_plan first, second;
+    /* unreached: the fuzzers reach it */
     copy_grid_halve(plan, job->kernels[index], &first, &second);
     bridge_status status = encode_plan(commands, job, &first, index);
     return status == BRIDGE_OK ? encode_plan(commands, job, &second, index) : status;

@@ -77,6 +77,7 @@ metal_realloc(void *context, void *memory, size_t nbytes)
     metal_storage *old = memory == NULL ? NULL : plain_memory_find(memory, 0);
     if (old == NULL || old->address != memory) {
         storage_release(old);
+        /* unreached: no test makes it fail here */
         return memory == NULL ? metal_malloc(context, nbytes)
                               : plain.realloc(plain.context, memory, nbytes);
     }
@@ -108,6 +109,7 @@ import_core(void)
     Py_DECREF(numpy);
     PyObject *core = PyImport_ImportModule("numpy._core._multiarray_umath");
     if (core == NULL && PyErr_ExceptionMatches(PyExc_ImportError)) {
+        /* unreached: another machine, or NumPy 1 */
         PyErr_Clear();
         core = PyImport_ImportModule("numpy.core._multiarray_umath");
     }
@@ -129,7 +131,7 @@ find_table(void)
     unsigned int (*feature_version)(void);
     memcpy(&feature_version, &table[SLOT_FEATURE_VERSION], sizeof feature_version);
     unsigned int version = feature_version();
-    if (version < FEATURE_1_22) {
+    if (version < FEATURE_1_22) { /* unreached: no test makes it fail here */
         PyErr_Format(
             PyExc_ImportError,
             "numpy_memory: NumPy's C API has version %u, and memory handlers come with "

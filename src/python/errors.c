@@ -104,6 +104,7 @@ errors_no_buffer(md_state *state, const char *where, bridge_status status,
                             "%s: Metal could not allocate a buffer of %llu bytes (%llu are "
                             "in use); delete Arrays, or use smaller ones.",
                             where, asked, live);
+    /* unreached: no test makes it fail here */
     default: return errors_from_bridge(state, where, status, NULL, nbytes);
     }
 }
@@ -135,6 +136,7 @@ raise_command_failed(md_state *state, const char *where, const bridge_error *err
     if (names_its_code(&told)) {
         return PyErr_Format(state->metal_error, "%s: %s: %s.", where, text, told.text);
     }
+    /* unreached: the software Metal's words have their code */
     return PyErr_Format(state->metal_error, "%s: %s: %s (code %ld).", where, text, told.text,
                         told.code);
 }

@@ -140,7 +140,8 @@ ask_for_drain(owner_list *list)
         __atomic_exchange_n(&list->is_call_pending, true, __ATOMIC_ACQ_REL)) {
         return;
     }
-    if (Py_AddPendingCall(drain_when_pending, list) < 0) {
+    /* mutant survives (bound): one pending call more, of an empty list */
+    if (Py_AddPendingCall(drain_when_pending, list) < 0) { /* unreached: the queue is full */
         /* The interpreter's queue is full: the next call into the module drains. */
         __atomic_store_n(&list->is_call_pending, false, __ATOMIC_RELEASE);
     }

@@ -19,6 +19,7 @@ report(void *Py_UNUSED(context))
     md_state *state = state_of_interpreter();
     /* imported elsewhere only, or being cleared */
     if (state == NULL || state->metal_error == NULL) {
+        /* unreached: no test makes it fail here */
         PyErr_Clear();
         return 0;
     }
@@ -37,7 +38,7 @@ ask_for_report(void)
     if (!Py_IsInitialized() || __atomic_exchange_n(&is_call_pending, true, __ATOMIC_ACQ_REL)) {
         return;
     }
-    if (Py_AddPendingCall(report, NULL) < 0) {
+    if (Py_AddPendingCall(report, NULL) < 0) { /* unreached: the queue is full */
         /* The interpreter's queue is full: the next one lost takes this one along. */
         __atomic_store_n(&is_call_pending, false, __ATOMIC_RELEASE);
     }

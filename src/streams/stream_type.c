@@ -83,14 +83,14 @@ stream_from_handle(PyObject *type, PyObject *value)
             "Stream.from_handle: %p is not the address of an id<MTLCommandQueue>.", handle);
     }
     const device_record *device = devices_find(bridge_queue_device(handle));
-    if (device == NULL) {
+    if (device == NULL) { /* unreached: another machine, or NumPy 1 */
         PyErr_SetString(PyExc_ValueError, "Stream.from_handle: the queue's device is none of "
                                           "metal_dlpack.devices().");
         return NULL;
     }
     metal_stream *stream;
     bridge_status status = stream_of_queue(handle, device, &stream);
-    if (status != BRIDGE_OK) {
+    if (status != BRIDGE_OK) { /* unreached: no test makes it fail here */
         return errors_from_bridge(state, "Stream.from_handle", status, NULL, 0);
     }
     return stream_wrap(state, stream);
@@ -181,7 +181,7 @@ int
 stream_synchronize_device(md_state *state, const char *function, const device_record *device)
 {
     metal_stream *streams[MOST_STREAMS];
-    if (stream_default(device) == NULL) {
+    if (stream_default(device) == NULL) { /* unreached: no test makes it fail here */
         return errors_check_status(state, function, stream_default_status(), NULL, 0);
     }
     size_t count = stream_list(device, streams, MOST_STREAMS);

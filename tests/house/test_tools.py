@@ -21,60 +21,85 @@ def load(name):
 
 
 @pytest.fixture(scope="module")
-def by_hand():
-    return load("mutant_table").MUTANTS
-
-
-@pytest.fixture(scope="module")
-def by_rule():
+def everything():
     return [mutant for mutants in load("mutant_rules").all_mutants().values() for mutant in mutants]
 
 
-def test_there_are_enough_mutants(by_hand, by_rule):
-    names = [mutant.name for mutant in [*by_hand, *by_rule]]
-    assert len(set(names)) == len(names)
-    mutants = load("mutants")
-    assert len(load("mutant_rules").choose(mutants.COUNT)) >= 300
-
-
-def test_each_mutant_by_hand_changes_one_place_of_a_source(by_hand):
-    for mutant in by_hand:
-        assert (ROOT / mutant.file).read_text().count(mutant.text) == 1, mutant.name
-        assert mutant.instead != mutant.text, mutant.name
-
-
-def test_mutants_by_rule_are_spread_over_folders_and_rules(by_rule):
+def test_mutants_are_enough_and_spread_over_folders_and_rules(everything):
     rules = load("mutant_rules")
+    names = [mutant.name for mutant in everything]
+    assert len(set(names)) == len(names)
     chosen = rules.choose(load("mutants").COUNT)
+    assert len(chosen) >= 390
     assert {Path(mutant.file).parent.name for mutant in chosen} == {*rules.FOLDERS, "src"}
-    assert {name for name, *_ in rules.RULES} == {mutant.rule for mutant in by_rule}
+    assert {name for name, *_ in rules.RULES} == {mutant.rule for mutant in everything}
     for folder in rules.FOLDERS:
         assert len({m.rule for m in chosen if Path(m.file).parent.name == folder}) >= 8, folder
-    for mutant in by_rule:
-        text = (ROOT / mutant.file).read_text()
-        assert mutant.apply(text) != text, mutant.name
+    texts = {mutant.file: (ROOT / mutant.file).read_text() for mutant in everything}
+    assert [mutant.name for mutant in everything if mutant.apply(texts[mutant.file]) == texts[mutant.file]] == []
 
 
 def test_a_mutant_keeps_its_name_when_lines_move():
     rules = load("mutant_rules")
     text = (ROOT / "src" / "metal" / "pool.c").read_text()
     moved = text.replace("#include", "/* one line more */\n\n#include", 1)
-    before, after = (rules.spread(rules.mutants_of("src/metal/pool.c", version)) for version in (text, moved))
+    before, after = (rules.spread(rules.mutants_of("src/metal/pool.c", version), 50) for version in (text, moved))
     assert [mutant.name for mutant in before] == [mutant.name for mutant in after]
 
 
-def test_each_reason_is_of_a_mutant_that_there_is(by_hand, by_rule):
-    names = {mutant.name for mutant in [*by_hand, *by_rule]}
-    reasons = load("mutants").reasons()
-    assert set(reasons) <= names, set(reasons) - names
-    assert all(len(why) > 20 for why in reasons.values())
+def test_mutants_that_were_written_down_are_found_again_and_the_others_are_named(tmp_path):
+    mutants, rules = load("mutants"), load("mutant_rules")
+    chosen = rules.choose(40)
+    mutants.write(chosen, tmp_path / "list")
+    with (tmp_path / "list").open("a") as file:
+        file.write(
+            '{"name": "of a line that went", "function": "f", "text": "no such line", "nth": 1, "instead": ""}\n'
+        )
+    found, gone = rules.read_given(tmp_path / "list")
+    assert gone == ["of a line that went"]
+    for mutant, again in zip(chosen, found, strict=True):
+        text = (ROOT / mutant.file).read_text()
+        assert again.apply(text).split() == mutant.apply(text).split(), mutant.name
 
 
-def test_each_reason_for_what_is_not_reached_is_of_a_file_that_there_is():
-    """The lines themselves `make coverage` looks at: which are reached is known only there."""
-    for name, why in load("coverage_report").reasons().items():
-        assert (ROOT / name.partition(" ")[0]).is_file(), name
-        assert len(why) > 20, name
+MARKED = """static int
+first(void)
+{
+    if (a) { /* unreached: the end of a line */
+        b();
+    }
+    /* mutant survives (bound #1): why */
+    if (a < b && c < d) {
+        /* unreached: the rest of the block */
+        b();
+        return 1;
+    }
+    return 0;
+}
+
+/* unreached: a function */
+static int
+second(void)
+{
+    return 0;
+}
+"""
+
+
+def test_a_mark_is_about_its_statement_the_rest_of_its_block_or_its_function():
+    found = [(*places, why) for places, _, why in load("marks").marks_of(MARKED, "unreached")]
+    wanted = ((3, 4, "the end of a line"), (9, 10, "the rest of the block"), (16, 20, "a function"))
+    assert found == [(*range(first, last + 1), why) for first, last, why in wanted]
+    bounds = [mutant for mutant in load("mutant_rules").mutants_of("a.c", MARKED) if mutant.rule == "bound"]
+    assert [mutant.reason for mutant in bounds] == ["why", ""]
+
+
+def test_each_mark_is_of_a_mutant_that_there_is(everything):
+    marks = load("marks")
+    for file in load("mutant_rules").sources():
+        written = marks.marks_of((ROOT / file).read_text(), "mutant survives")
+        used = {mutant.reason for mutant in everything if mutant.file == file} - {""}
+        assert {why for _, _, why in written} == used, file
 
 
 def test_each_test_that_arm64_leaves_out_is_there_and_has_a_reason():
