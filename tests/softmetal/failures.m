@@ -12,6 +12,14 @@ encode_fill(id<MTLCommandBuffer> commands, id<MTLBuffer> buffer, uint8_t value)
     [blit endEncoding];
 }
 
+FIRST_CASE(the_rules_of_the_environment_count_the_very_first_call)
+{
+    NSUInteger expected = getenv("SOFTMETAL_FAIL") == NULL; /* else device@1 fails */
+    NSArray *devices = MTLCopyAllDevices();
+    CHECK([devices count] == expected);
+    [devices release];
+}
+
 CASE(the_nth_buffer_fails_and_no_other)
 {
     id<MTLDevice> device = open_device();
