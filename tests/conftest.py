@@ -20,7 +20,7 @@ import pytest
 from machine import HAS_SOFTMETAL, SANITIZER, has_kernels, has_metal, has_mlx_metal, has_module, has_mps
 
 import metal_dlpack as md
-from metal_dlpack import trials
+from metal_dlpack.asking import trials
 from metal_dlpack.msl import cache
 
 if SANITIZER:

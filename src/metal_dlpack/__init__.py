@@ -22,7 +22,6 @@ except ImportError as error:
 
     raise ImportError(advice(__path__[0]), name="metal_dlpack._core") from None
 from ._core import *  # noqa: F403
-from .opening import open as open
 from .sync import register_sync as register_sync
 
 TYPE_CHECKING = False  # typing's own costs more to import than the rest of this file
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from .compile_errors import CompileError as CompileError
     from .explaining import explain as explain
     from .numpy_allocation import numpy_memory as numpy_memory
+    from .opening import open as open
     from .sharing import show as show
 
 __version__ = "0.1.0"
@@ -53,6 +53,7 @@ _LATER = {
     "CompileError": "compile_errors",
     "explain": "explaining",
     "numpy_memory": "numpy_allocation",
+    "open": "opening",
     "show": "sharing",
 }
 

@@ -50,7 +50,7 @@ def include_flags() -> str:
 
 
 def show_findings(as_json: bool) -> int:
-    from .doctor import examine, report  # takes longer than all the rest
+    from .asking.doctor import examine, report  # takes longer than all the rest
 
     if isinstance(sys.stdout, io.TextIOWrapper):  # a framework's error may have any character
         sys.stdout.reconfigure(errors="backslashreplace")

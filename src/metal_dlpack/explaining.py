@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from . import _core, trials
+from . import _core
+from .asking import trials
 from .explain_rules import CALLS, ELEMENT_TYPES, LAST_RESORT, MODULES, NOTES, OUTCOMES, REFUSALS, RULES, Rule
 
 __all__ = ["Explanation", "explain"]

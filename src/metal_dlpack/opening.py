@@ -5,24 +5,26 @@ Importing this imports no format's library, and not NumPy: `open` imports what a
 
 from __future__ import annotations
 
-from .file_errors import FileFormatError
+import os
+from typing import Literal
 
-TYPE_CHECKING = False  # typing costs as much to import as the rest of the package
-if TYPE_CHECKING:
-    import os
-    from typing import Literal
-
-    from ._core import Device
-    from .files.array_file import ArrayFile
+from . import _core
+from .files.array_file import ArrayFile
+from .files.errors import FileFormatError
+from .files.single_file import open_single
 
 __all__ = ["FileFormatError", "open"]
+
+MODES = ("r", "c", "r+")
+MODEL = ".safetensors"
+INDEX = ".index.json"
 
 
 def open(
     path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
     *,
     mode: Literal["r", "c", "r+"] = "r",
-    device: Device | str | None = None,
+    device: _core.Device | str | None = None,
 ) -> ArrayFile:
     """Open a file of arrays: a mapping of names to Arrays over one memory map.
 
@@ -62,6 +64,31 @@ def open(
     If another program truncates the file while it is mapped, the next touch ends the process with SIGBUS, as with any
     memory map; see docs/files.md.
     """
-    from .files.open_file import open_file
+    if mode not in MODES:
+        raise ValueError(f"open: mode ({mode!r}) must be 'r', 'c' or 'r+'.")
+    target = _core.empty(0, device=device).device
+    found = os.fsdecode(path)
+    if os.path.isdir(found):
+        found = find_model(found)
+    if found.lower().endswith(INDEX):
+        from .files.sharded_file import open_sharded
 
-    return open_file(path, mode, device)
+        return open_sharded(found, mode, target)
+    return open_single(found, mode, target)
+
+
+def find_model(folder: str) -> str:
+    """The index of the model in a folder, or its only file."""
+    names = sorted(name for name in os.listdir(folder) if not name.startswith("."))  # macOS has ._NAME beside NAME
+    for suffix in (MODEL + INDEX, MODEL):
+        found = [name for name in names if name.endswith(suffix)]
+        if len(found) == 1:
+            return os.path.join(folder, found[0])
+        if found:
+            raise FileFormatError(
+                f"open: {folder}: the folder has {len(found)} files that end in {suffix}, such as {found[0]!r} and "
+                f"{found[1]!r}; open one of them."
+            )
+    raise FileFormatError(
+        f"open: {folder}: the folder has no file that ends in {MODEL} or {MODEL}{INDEX}; open a file by its own path."
+    )

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from .memory_lanes import Lane, Memory, memories_of, place
+from .looking.memory_lanes import Lane, Memory, memories_of, place
 
 __all__ = ["Picture", "draw", "show"]
 

@@ -197,7 +197,7 @@ array_method_reduce_ex(PyObject *op, PyObject *protocol)
 static PyObject *
 array_repr(PyObject *op)
 {
-    return call_python("metal_dlpack.text", "describe_array", op, NULL);
+    return call_python("metal_dlpack.looking.text", "describe_array", op, NULL);
 }
 
 static Py_ssize_t

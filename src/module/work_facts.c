@@ -1,4 +1,4 @@
-/* work_facts.c: see work_facts.h; metal_dlpack/text.py and metal_dlpack/sharing.py ask.
+/* work_facts.c: see work_facts.h; metal_dlpack/looking/text.py and metal_dlpack/sharing.py ask.
  *
  * Calls:   tracking.h and work.h to look.
  * Threads: the GIL is held.

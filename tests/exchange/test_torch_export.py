@@ -12,7 +12,8 @@ import pytest
 from dlpack_structs import Producer
 
 import metal_dlpack as md
-from metal_dlpack import _core, explaining, sync, torch_memory, trials
+from metal_dlpack import _core, explaining, sync, torch_memory
+from metal_dlpack.asking import trials
 from metal_dlpack.explain_rules import METAL
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch]

@@ -166,7 +166,7 @@ def test_asking_for_a_folder_does_not_import_the_doctor():
     code = "import sys; from metal_dlpack.__main__ import main; main(['--cmakedir']); print(sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "metal_dlpack.__main__" in loaded
-    assert "metal_dlpack.doctor" not in loaded and "numpy" not in loaded
+    assert "metal_dlpack.asking.doctor" not in loaded and "numpy" not in loaded
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import pytest
 from places import python_path
 
 import metal_dlpack as md
-from metal_dlpack import doctor, frameworks, probes
 from metal_dlpack.__main__ import main
-from metal_dlpack.probes import Copies, Probe
+from metal_dlpack.asking import doctor, probes
+from metal_dlpack.asking.probes import Copies, Probe
 
 #: Probes that need no framework: what the doctor makes of each end.
 ENDS = {
@@ -44,12 +44,16 @@ def quiet(probe):
 @pytest.fixture
 def odd_probes(monkeypatch, tmp_path):
     """The children run these probes instead of the real ones; gives the list of children, by what they ran."""
-    lines = ["from metal_dlpack.probes import *", "from metal_dlpack import probes", "probes.PROBES.clear()"]
+    lines = [
+        "from metal_dlpack.asking.probes import *",
+        "from metal_dlpack.asking import probes",
+        "probes.PROBES.clear()",
+    ]
     for name, body in ENDS.items():
         lines += [f"def {name}():", f"    {body}"]
         lines += [f"probes.PROBES.append(probes.Probe({name!r}, 'a', 'b', 'how', (), {name}))"]
     (tmp_path / "odd_probes.py").write_text("\n".join(lines))
-    code = "import sys, odd_probes; from metal_dlpack.doctor import run_child; run_child(sys.argv[1:])"
+    code = "import sys, odd_probes; from metal_dlpack.asking.doctor import run_child; run_child(sys.argv[1:])"
     children = []
     monkeypatch.setattr(
         doctor, "child_command", lambda names: children.append(names) or [sys.executable, "-c", code, *names]
@@ -177,7 +181,7 @@ def test_any_character_is_printed_where_the_output_has_few(monkeypatch):
 
 def test_an_output_that_nobody_reads_ends_it_without_a_word():
     code = (
-        "import sys; from metal_dlpack import __main__, doctor; doctor.runnable_probes = list;"
+        "import sys; from metal_dlpack import __main__; from metal_dlpack.asking import doctor; doctor.runnable_probes = list;"
         "sys.exit(__main__.main([]))"
     )
     reader, writer = os.pipe()
@@ -242,15 +246,15 @@ def test_an_exchange_finds_a_copy():
 def test_probes_have_names_of_their_own():
     names = [probe.name for probe in probes.PROBES]
     assert len(set(names)) == len(names)
-    known = {framework.module for framework in frameworks.FRAMEWORKS}
+    known = {framework.module for framework in doctor.FRAMEWORKS}
     assert all(set(probe.modules) <= known for probe in probes.PROBES)
 
 
 def test_versions_are_found_without_an_import():
-    missing = frameworks.Framework("none", "no_such_module", "no-such-module")
+    missing = doctor.Framework("none", "no_such_module", "no-such-module")
     assert not missing.is_installed()
     assert missing.version() is None
-    assert frameworks.Framework("pytest", "pytest", "pytest").version() == pytest.__version__
+    assert doctor.Framework("pytest", "pytest", "pytest").version() == pytest.__version__
 
 
 @pytest.mark.needs_softmetal

@@ -20,7 +20,7 @@ from machine import has_module
 from places import SRC, SUPPORT, python_path
 
 import metal_dlpack as md
-from metal_dlpack import trials
+from metal_dlpack.asking import trials
 
 explain_module = importlib.import_module("metal_dlpack.explaining")
 rules_module = importlib.import_module("metal_dlpack.explain_rules")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from places import python_path
 
 import metal_dlpack as md
-from metal_dlpack.memory_lanes import MAX_RUNS, byte_runs
+from metal_dlpack.looking.memory_lanes import MAX_RUNS, byte_runs
 from metal_dlpack.sharing import FULL, GAPS, NONE, WIDTH, bar, draw
 
 np = pytest.importorskip("numpy")

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from places import DOCS, python_path
 
 import metal_dlpack as md
-from metal_dlpack import text
-from metal_dlpack.number_words import float_type, words_of
-from metal_dlpack.shown_items import MAX_ITEMS, PATIENCE
+from metal_dlpack.looking import text
+from metal_dlpack.looking.number_words import float_type, words_of
+from metal_dlpack.looking.shown_items import MAX_ITEMS, PATIENCE
 
 try:
     import numpy as np

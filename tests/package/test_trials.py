@@ -5,7 +5,7 @@ import os
 import pytest
 
 import metal_dlpack as md
-from metal_dlpack import trials
+from metal_dlpack.asking import trials
 
 pytestmark = pytest.mark.needs_no_sanitizer
 
@@ -44,7 +44,7 @@ EXAMPLES = {
 @pytest.fixture
 def odd_consumer(monkeypatch, tmp_path):
     (tmp_path / "odd_consumer.py").write_text(ODD)
-    lines = "from metal_dlpack import explain_rules, trials"
+    lines = "from metal_dlpack import explain_rules; from metal_dlpack.asking import trials"
     lines += f"\ntrials.MODULES['odd'] = ('odd_consumer', '0')\ntrials.examples_of = lambda _: {EXAMPLES!r}"
     (tmp_path / "sitecustomize.py").write_text(lines)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))

@@ -11,8 +11,8 @@ from contextlib import suppress
 from toy_library import Array, Toy
 
 from metal_dlpack.conformance import Absent, Library, exchange_table
+from metal_dlpack.conformance.dlpack_structs import VERSIONED_NAME, Legacy, Versioned, capsule_name, capsule_pointer
 from metal_dlpack.conformance.items import KINDS
-from metal_dlpack.dlpack_structs import VERSIONED_NAME, Legacy, Versioned, capsule_name, capsule_pointer
 
 
 class Hanging(Toy):

@@ -7,11 +7,7 @@ import ctypes
 import itertools
 
 from metal_dlpack.conformance import Library, exchange_table
-from metal_dlpack.conformance.exchange_table import Table
-from metal_dlpack.conformance.items import KINDS, kind_of
-from metal_dlpack.conformance.offers import Memory, compact
-from metal_dlpack.conformance.taken import address_of, items_of, strides_of
-from metal_dlpack.dlpack_structs import (
+from metal_dlpack.conformance.dlpack_structs import (
     IS_COPIED,
     IS_PADDED,
     LEGACY_NAME,
@@ -25,6 +21,10 @@ from metal_dlpack.dlpack_structs import (
     new_capsule,
     rename_capsule,
 )
+from metal_dlpack.conformance.exchange_table import Table
+from metal_dlpack.conformance.items import KINDS, kind_of
+from metal_dlpack.conformance.offers import Memory, compact
+from metal_dlpack.conformance.taken import address_of, items_of, strides_of
 
 DELETER = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 DESTRUCTOR = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)

@@ -11,8 +11,7 @@ import os
 import sys
 from typing import Any
 
-from metal_dlpack.answers import take_stdout
-
+from .asking import take_stdout
 from .catalogue import rules_of
 from .libraries import Library, library_of
 from .rules import Absent, Broken, Rule, Side

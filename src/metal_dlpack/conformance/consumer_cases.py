@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from metal_dlpack.dlpack_structs import READ_ONLY, Versioned
-
+from .dlpack_structs import READ_ONLY, Versioned
 from .libraries import Library
 from .offers import KEYWORDS, Flavour, Offer
 from .producer_cases import expect, flat, refusal, show

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from metal_dlpack.dlpack_structs import IS_PADDED
-
 from .consumer_cases import check_items, flavours, need_versioned, read
+from .dlpack_structs import IS_PADDED
 from .items import KINDS, STANDARD
 from .libraries import Library
 from .offers import Offer

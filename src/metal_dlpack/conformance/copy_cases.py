@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from metal_dlpack.dlpack_structs import IS_COPIED, IS_PADDED, READ_ONLY
-
+from .dlpack_structs import IS_COPIED, IS_PADDED, READ_ONLY
 from .libraries import Library
 from .producer_cases import NEWEST, SAMPLE, array_of, expect, latest, need, newest, readable, refusal, versioned
 from .rules import DLPACK, HEADER, MUST, SHOULD, Absent, Broken, Rules

@@ -6,9 +6,8 @@ import ctypes
 import gc
 from typing import Any
 
-from metal_dlpack.dlpack_structs import Tensor, Versioned
-
 from . import exchange_table
+from .dlpack_structs import Tensor, Versioned
 from .exchange_table import ATTRIBUTE, header_of, table_of
 from .libraries import Library
 from .lifetime_cases import wait_for_deletions

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from metal_dlpack.dlpack_structs import Tensor, Versioned, capsule_name, capsule_pointer, new_capsule
-
+from .dlpack_structs import Tensor, Versioned, capsule_name, capsule_pointer, new_capsule
 from .rules import Absent, Broken
 
 __all__ = ["ATTRIBUTE", "SET_ERROR", "TABLE_NAME", "Header", "Table", "capsule_of", "header_of", "table_of"]

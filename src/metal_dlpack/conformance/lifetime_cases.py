@@ -7,10 +7,9 @@ import gc
 import time
 from typing import Any
 
-from metal_dlpack.dlpack_structs import VERSIONED_NAME, Versioned, capsule_name
-
 from . import exchange_table
 from .consumer_cases import check_items, flavours, need_versioned, read
+from .dlpack_structs import VERSIONED_NAME, Versioned, capsule_name
 from .exchange_table import Table
 from .libraries import Library
 from .offers import PAGE, Handed, Memory, Offer

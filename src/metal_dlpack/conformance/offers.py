@@ -12,7 +12,7 @@ import mmap
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from metal_dlpack.dlpack_structs import (
+from .dlpack_structs import (
     IS_COPIED,
     LEGACY_NAME,
     VERSIONED_NAME,
@@ -23,7 +23,6 @@ from metal_dlpack.dlpack_structs import (
     capsule_name,
     new_capsule,
 )
-
 from .items import KINDS
 from .taken import CPU, DELETER
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from metal_dlpack.dlpack_structs import (
+from .dlpack_structs import (
     IS_PADDED,
     LEGACY_NAME,
     VERSIONED_NAME,
@@ -19,7 +19,6 @@ from metal_dlpack.dlpack_structs import (
     capsule_pointer,
     rename_capsule,
 )
-
 from .items import kind_of
 from .rules import Broken
 

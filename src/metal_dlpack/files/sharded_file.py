@@ -13,10 +13,10 @@ import os
 from typing import Any
 
 from metal_dlpack import _core
-from metal_dlpack.file_errors import FileFormatError
 
 from .array_file import ArrayFile
 from .contents import TensorInfo
+from .errors import FileFormatError
 from .lookalikes import refuse_lookalike
 from .safetensors import MAX_HEADER, parse_json
 from .single_file import SingleFile, open_single

@@ -10,7 +10,7 @@ import stat
 import weakref
 from typing import NoReturn
 
-from metal_dlpack.file_errors import FileFormatError
+from .errors import FileFormatError
 
 __all__ = ["Source"]
 

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from metal_dlpack import _core
-from metal_dlpack.memory_lanes import (
+from metal_dlpack.looking.memory_lanes import (
     WORK,
     Memory,
     byte_runs,
@@ -18,7 +18,7 @@ from metal_dlpack.memory_lanes import (
     nbytes_text,
     owner_text,
 )
-from metal_dlpack.text import items_text
+from metal_dlpack.looking.text import items_text
 
 from .lane_drawing import Row, draw_memory, draw_rows, row_of
 from .markup import Markup, element, shortened

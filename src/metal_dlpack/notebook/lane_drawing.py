@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from metal_dlpack.memory_lanes import Lane, Memory
+from metal_dlpack.looking.memory_lanes import Lane, Memory
 
 from .markup import Markup, drawing, element, shortened
 from .style import accent

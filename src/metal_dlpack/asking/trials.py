@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from . import _core
-from .answers import take_stdout
-from .dlpack_structs import LEGACY_NAME, VERSIONED_NAME, Legacy, Versioned, new_capsule
-from .explain_rules import CALLS, MODULES, RULES
+from metal_dlpack import _core
+from metal_dlpack.conformance.asking import take_stdout
+from metal_dlpack.conformance.dlpack_structs import LEGACY_NAME, VERSIONED_NAME, Legacy, Versioned, new_capsule
+from metal_dlpack.explain_rules import CALLS, MODULES, RULES
 
 __all__ = ["Trial", "trial_of"]
 
@@ -147,10 +147,10 @@ def ask_child(consumer: str, names: list[str]) -> dict[str, Any]:
     """The answers that one child gave before it ended."""
     import subprocess  # slow to import
 
-    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     paths = [folder, *filter(None, [os.environ.get("PYTHONPATH")])]
     given = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1", "PYTHONPATH": os.pathsep.join(paths)}
-    code = "import sys; from metal_dlpack.trials import run_child; run_child(*sys.argv[1:])"
+    code = "import sys; from metal_dlpack.asking.trials import run_child; run_child(*sys.argv[1:])"
     try:
         child = subprocess.run(
             [sys.executable, "-c", code, consumer, *names],

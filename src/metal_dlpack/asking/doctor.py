@@ -7,6 +7,8 @@ it should be is tried once more in a child of its own, and that end counts.
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
 import json
 import os
 import select
@@ -20,10 +22,9 @@ from dataclasses import asdict, dataclass
 from typing import IO, Any, TextIO
 
 import metal_dlpack as md
+from metal_dlpack.conformance.asking import take_stdout
+from metal_dlpack.looking.memory_lanes import joined_groups
 
-from .answers import take_stdout
-from .frameworks import FRAMEWORKS
-from .joined_groups import joined_groups
 from .probes import PROBES, Copies, Probe
 
 __all__ = ["Row", "examine", "report"]
@@ -49,6 +50,43 @@ class Row:
     is_as_expected: bool
 
 
+# ---- the frameworks ----
+
+
+@dataclass(frozen=True)
+class Framework:
+    """One framework: its name, the module that is imported, the distribution that pip installs."""
+
+    name: str
+    module: str
+    distribution: str
+
+    def is_installed(self) -> bool:
+        try:
+            return importlib.util.find_spec(self.module) is not None
+        except (ImportError, ValueError):
+            return False
+
+    def version(self) -> str | None:
+        """The installed version; None if it is not installed or does not say."""
+        if not self.is_installed():
+            return None
+        try:
+            return importlib.metadata.version(self.distribution)
+        except importlib.metadata.PackageNotFoundError:
+            return None
+
+
+FRAMEWORKS = (
+    Framework("NumPy", "numpy", "numpy"),
+    Framework("ml_dtypes", "ml_dtypes", "ml_dtypes"),
+    Framework("PyTorch", "torch", "torch"),
+    Framework("tvm-ffi", "tvm_ffi", "apache-tvm-ffi"),
+    Framework("JAX", "jax", "jax"),
+    Framework("MLX", "mlx", "mlx"),
+)
+
+
 # ---- the children ----
 
 
@@ -72,7 +110,7 @@ def run_probe(probe: Probe) -> tuple[str, str]:
 
 
 def child_command(names: list[str]) -> list[str]:
-    code = "import sys; from metal_dlpack.doctor import run_child; run_child(sys.argv[1:])"
+    code = "import sys; from metal_dlpack.asking.doctor import run_child; run_child(sys.argv[1:])"
     return [sys.executable, "-c", code, *names]
 
 

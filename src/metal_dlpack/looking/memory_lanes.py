@@ -7,16 +7,26 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
-from . import _core
-from .joined_groups import joined_groups
+from metal_dlpack import _core
 
-__all__ = ["Lane", "Memory", "byte_runs", "lane_of_array", "lane_of_buffer", "memories_of", "nbytes_text", "place"]
+__all__ = [
+    "Lane",
+    "Memory",
+    "byte_runs",
+    "joined_groups",
+    "lane_of_array",
+    "lane_of_buffer",
+    "memories_of",
+    "nbytes_text",
+    "place",
+]
 
+Thing = TypeVar("Thing")
 METAL = 8
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 #: Pieces of bytes without a gap, at most; where there are more, one stands for all.
@@ -189,6 +199,17 @@ def _bytes_of(begin: int, end: int, item_bits: int) -> tuple[int, int]:
 def memories_of(lanes: Iterable[Lane]) -> tuple[Memory, ...]:
     """Lanes whose regions meet in one space, together; in the order of their first ones."""
     return tuple(map(_memory, joined_groups(lanes, _meet)))
+
+
+def joined_groups(things: Iterable[Thing], meet: Callable[[Thing, Thing], bool]) -> list[list[Thing]]:
+    """Whatever meets is in one group, directly or through others; groups and members in the order given."""
+    groups: list[list[tuple[int, Thing]]] = []
+    for place, thing in enumerate(things):
+        met = [group for group in groups if any(meet(thing, other) for _, other in group)]
+        groups = [group for group in groups if group not in met]
+        groups.append([*(member for group in met for member in group), (place, thing)])
+    ordered = sorted(sorted(group, key=lambda member: member[0]) for group in groups)
+    return [[thing for _, thing in group] for group in ordered]
 
 
 def _meet(a: Lane, b: Lane) -> bool:

@@ -15,7 +15,7 @@ from .number_words import float_type, words_of
 from .shown_items import ShownItems, read_items
 
 if TYPE_CHECKING:
-    from ._core import Array
+    from metal_dlpack._core import Array
 
 __all__ = ["describe_array", "items_text"]
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from operator import gt
 from typing import TYPE_CHECKING, Any
 
-from . import _core
+from metal_dlpack import _core
 
 if TYPE_CHECKING:
-    from ._core import Array
+    from metal_dlpack._core import Array
 
 __all__ = ["MAX_LANES", "ShownItems", "read_items"]
 
