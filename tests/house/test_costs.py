@@ -88,6 +88,7 @@ def test_every_line_lies_in_its_cell_and_every_call_is_drawn():
 
 @pytest.mark.needs_torch
 @pytest.mark.needs_no_sanitizer
+@pytest.mark.long
 def test_the_benchmark_runs_and_draws(tmp_path):
     command = [sys.executable, "-W", "ignore", str(ROOT / "benchmarks" / "bench_scaling.py")]
     done = subprocess.run(

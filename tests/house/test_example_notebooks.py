@@ -28,6 +28,7 @@ SAID = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(notebook):
     done = subprocess.run(

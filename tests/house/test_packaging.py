@@ -59,6 +59,7 @@ def wheel(sdist):
     return archive
 
 
+@pytest.mark.long
 def test_a_source_distribution_has_all_that_is_compiled(sdist):
     for pattern in (
         "src/**/*.[chm]",
@@ -88,6 +89,7 @@ def test_a_source_distribution_has_all_that_is_compiled(sdist):
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="only a clone knows which files are its own")
+@pytest.mark.long
 def test_a_source_distribution_has_what_git_has_and_nothing_else(sdist):
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     tracked = {name for name in listed.splitlines() if (ROOT / name).exists()}
@@ -96,6 +98,7 @@ def test_a_source_distribution_has_what_git_has_and_nothing_else(sdist):
     assert found == tracked - {".gitattributes", ".gitignore"} | {"PKG-INFO", "setup.cfg"}
 
 
+@pytest.mark.long
 def test_a_wheel_has_the_package_its_plugins_and_the_licence(sdist, wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     installed = {name for name in names if ".dist-info/" not in name}
@@ -118,6 +121,7 @@ def test_a_wheel_has_the_package_its_plugins_and_the_licence(sdist, wheel):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="on a Mac the object files keep the debug information")
+@pytest.mark.long
 def test_a_wheel_is_stripped_and_keeps_the_names_of_functions(sdist, wheel, tmp_path):
     elffile = pytest.importorskip("elftools.elf.elffile", reason="pyelftools reads the module")
     zipfile.ZipFile(wheel).extractall(tmp_path)
@@ -131,6 +135,7 @@ def test_a_wheel_is_stripped_and_keeps_the_names_of_functions(sdist, wheel, tmp_
     assert wheel.stat().st_size < 1_000_000
 
 
+@pytest.mark.long
 def test_pytest_finds_the_plugin_of_a_wheel_that_is_unpacked(wheel, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     (tmp_path / "test_it.py").write_text("def test_it(metal):\n    pass\n")
@@ -146,6 +151,7 @@ def test_pytest_finds_the_plugin_of_a_wheel_that_is_unpacked(wheel, tmp_path):
     assert "1 passed" in child.stdout, child.stdout + child.stderr
 
 
+@pytest.mark.long
 def test_a_wheel_works_where_it_is_unpacked(wheel, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path)
     code = "import metal_dlpack as md; print(md.__file__, md.full(3, 2.0).tolist(), md.get_include())"
@@ -163,6 +169,7 @@ def test_a_wheel_works_where_it_is_unpacked(wheel, tmp_path):
     assert (Path(child.stdout.split()[-1]) / "metal_dlpack.h").is_file()
 
 
+@pytest.mark.long
 def test_a_wheel_needs_nothing_but_for_an_extra_and_says_its_licence(wheel):
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
@@ -196,6 +203,7 @@ def test_no_compiler_at_all_is_one_clear_line(tmp_path):
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.long
 def test_a_second_build_compiles_nothing(sdist, wheel):
     objects = {path: path.stat().st_mtime_ns for path in sdist.rglob("*.o")}
     assert objects
@@ -203,6 +211,7 @@ def test_a_second_build_compiles_nothing(sdist, wheel):
     assert {path: path.stat().st_mtime_ns for path in sdist.rglob("*.o")} == objects
 
 
+@pytest.mark.long
 def test_a_module_that_is_gone_is_not_in_the_next_wheel(sdist, wheel):
     """`pip install .` after an update builds in the folder that the last one has left."""
     (built,) = (sdist / "build").glob("lib*/metal_dlpack")
@@ -250,6 +259,7 @@ def calls_on_a_mac(folder, **environment):
     return [(target, arguments) for target, *arguments in calls]
 
 
+@pytest.mark.long
 def test_on_a_mac_every_file_is_compiled_for_metal_and_linked_with_it(tmp_path):
     calls = calls_on_a_mac(tmp_path)
     compiled = {call[call.index("-c") + 1]: call for _, call in calls if "-c" in call}
@@ -271,6 +281,7 @@ def test_on_a_mac_every_file_is_compiled_for_metal_and_linked_with_it(tmp_path):
     assert {target for target, _ in calls} == {"14.0"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("asked, got", [("9", "14.0"), ("15.2", "15.2"), ("", "14.0")])
 def test_on_a_mac_nothing_is_built_for_a_macos_that_is_too_old(tmp_path, asked, got):
     """SPEC waitUntilSignaledValue:timeoutMS: is of macOS 12; a wheel must not say that it runs on less."""

@@ -49,12 +49,14 @@ def shown(site, page):
     return " ".join(html.unescape(re.sub(r"<[^>]*>", "", (site / page).read_text())).split())
 
 
+@pytest.mark.long
 def test_every_page_is_on_the_site(site):
     pages = {path.relative_to(DOCS).with_suffix(".html") for path in DOCS.rglob("*.md")}
     assert {page for page in pages if not (site / page).exists()} == set()
     assert "Folders are floors" in shown(site, "inside/architecture.html")
 
 
+@pytest.mark.long
 def test_every_public_name_has_an_anchor(site):
     names = {f"metal_dlpack.{name}" for name in dir(md) if not name.startswith("_")}
     names |= {f"metal_dlpack.{name}" for name in functions()}
@@ -66,6 +68,7 @@ def test_every_public_name_has_an_anchor(site):
     assert {name for name in names if name not in found and not name.startswith("metal_dlpack._")} == set()
 
 
+@pytest.mark.long
 def test_the_words_of_a_docstring_are_on_the_site(site):
     """Signature, parameters and what follows the sections, each once."""
     text = shown(site, "reference/arrays.html")

@@ -23,7 +23,7 @@ from recipes import blocks
 import metal_dlpack as md
 from metal_dlpack.__main__ import main
 
-pytestmark = pytest.mark.needs_no_sanitizer
+pytestmark = [pytest.mark.needs_no_sanitizer, pytest.mark.long]
 
 #: Way to build: (example, module, builder, what it needs).
 WAYS = {
