@@ -2,13 +2,14 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
-from places import SUPPORT, python_path
+from places import SRC, SUPPORT, python_path
 from toy_library import Toy
 
 from metal_dlpack import conformance
@@ -295,6 +296,17 @@ def test_it_imports_no_framework():
     code = "import sys, metal_dlpack.conformance as c; print({n.partition('.')[0] for n in sys.modules} & {'numpy', 'torch', 'jax', 'mlx', 'tvm_ffi', 'pyarrow'})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.needs_numpy
+def test_its_folder_runs_where_the_extension_is_not_built(tmp_path):
+    shutil.copytree(SRC / "metal_dlpack" / "conformance", tmp_path / "conformance")
+    (tmp_path / "metal_dlpack.py").write_text("raise ImportError('not built')")
+    command = [sys.executable, "-m", "conformance", "--producer", "numpy", "--consumer", "numpy", "--scores"]
+    done = subprocess.run(
+        [*command, "--rule", "items", "--rule", "taken"], cwd=tmp_path, capture_output=True, text=True, timeout=240
+    )
+    assert (done.returncode, done.stdout.count("NumPy"), done.stderr) == (0, 2, ""), done.stdout
 
 
 # ---- under pytest ----

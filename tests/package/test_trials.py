@@ -1,11 +1,11 @@
 """trials: a consumer is run once, in a child; what ends the child is one answer."""
 
-import os
-
 import pytest
 
 import metal_dlpack as md
 from metal_dlpack.asking import trials
+from metal_dlpack.asking.trial_child import Example
+from metal_dlpack.conformance import asking
 
 pytestmark = pytest.mark.needs_no_sanitizer
 
@@ -45,9 +45,9 @@ EXAMPLES = {
 def odd_consumer(monkeypatch, tmp_path):
     (tmp_path / "odd_consumer.py").write_text(ODD)
     lines = "from metal_dlpack import explain_rules; from metal_dlpack.asking import trials"
-    lines += f"\ntrials.MODULES['odd'] = ('odd_consumer', '0')\ntrials.examples_of = lambda _: {EXAMPLES!r}"
+    lines += f"\nexplain_rules.MODULES['odd'] = ('odd_consumer', '0')\ntrials.examples_of = lambda _: {EXAMPLES!r}"
     (tmp_path / "sitecustomize.py").write_text(lines)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(trials.CALLS, "odd", [])
     monkeypatch.setattr(trials, "examples_of", lambda _: EXAMPLES)
     yield "odd"
@@ -81,9 +81,9 @@ def test_a_consumer_is_run_once(monkeypatch):
 
 def test_a_consumer_that_is_not_there_or_hangs_leaves_the_table(monkeypatch):
     assert trials.trial_of.__wrapped__("nobody") == trials.Trial()
-    monkeypatch.setattr(trials, "CHILD_TIMEOUT_S", 0.001)
+    monkeypatch.setattr(asking, "IMPORT_TIMEOUT_S", 0.001)
     assert trials.trial_of.__wrapped__("numpy") == trials.Trial()
-    monkeypatch.setattr(trials.sys, "executable", "/no/such/python")
+    monkeypatch.setattr(asking.sys, "executable", "/no/such/python")
     assert trials.trial_of.__wrapped__("numpy") == trials.Trial()
 
 
@@ -97,7 +97,7 @@ def test_calls_are_read_from_what_a_producer_was_asked(asked, calls):
 
 
 def test_a_tensor_of_the_examples_is_read_at_its_place():
-    example = trials.Example(byte_offset=4, version=(1, 3))
+    example = Example(byte_offset=4, version=(1, 3))
     example.memory[example.offset : example.offset + 4] = 1
     array = md.from_dlpack(example)
     assert (array.shape, array.strides, array.dtype) == ((2, 3), (3, 1), md.float32)

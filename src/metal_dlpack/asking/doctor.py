@@ -9,28 +9,21 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import json
 import os
-import select
-import signal
-import subprocess
 import sys
-import tempfile
 import textwrap
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import IO, Any, TextIO
+from typing import Any, TextIO
 
 import metal_dlpack as md
-from metal_dlpack.conformance.asking import take_stdout
+from metal_dlpack.conformance.asking import Child, print_answer, take_stdout
 from metal_dlpack.looking.memory_lanes import joined_groups
 
 from .probes import PROBES, Copies, Probe
 
 __all__ = ["Row", "examine", "report"]
 
-#: One child may import a framework for the first time, on a slow disk.
-CHILD_TIMEOUT_S = 240
 VERDICTS = ("shares", "copies", "cannot")
 #: The name of a probe, its verdict and the reason.
 Answer = tuple[str, str, str]
@@ -90,13 +83,12 @@ FRAMEWORKS = (
 # ---- the children ----
 
 
-def run_child(names: list[str]) -> None:
-    """In the child: run probes, print one line of JSON for each as it ends."""
+def main(*names: str) -> None:
+    """In the child: run probes, answer for each as it ends."""
     answers = take_stdout()
     by_name = {probe.name: probe for probe in PROBES}
     for name in names:
-        verdict, reason = run_probe(by_name[name])
-        print(json.dumps([name, verdict, reason]), file=answers, flush=True)
+        print_answer(answers, name, *run_probe(by_name[name]))
 
 
 def run_probe(probe: Probe) -> tuple[str, str]:
@@ -109,90 +101,22 @@ def run_probe(probe: Probe) -> tuple[str, str]:
     return "shares", ""
 
 
-def child_command(names: list[str]) -> list[str]:
-    code = "import sys; from metal_dlpack.asking.doctor import run_child; run_child(sys.argv[1:])"
-    return [sys.executable, "-c", code, *names]
-
-
-def child_environment() -> dict[str, str]:
-    # The child imports the package that runs now, wherever that came from.
-    folder = os.path.dirname(os.path.dirname(os.path.abspath(md.__file__)))
-    paths = [folder, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {"JAX_PLATFORMS": "cpu", **os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-
-
-def end_text(returncode: int, stderr: bytes) -> str:
-    """Why a child ended before it had answered."""
-    last = (stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
-    if returncode < 0:
-        return f"the process died of {signal.Signals(-returncode).name}: {last}".rstrip(": ")
-    return f"the process ended with code {returncode}: {last}".rstrip(": ")
-
-
-def read_answer(line: bytes, names: list[str]) -> Answer | None:
-    try:
-        name, verdict, reason = json.loads(line)
-    except (ValueError, TypeError):
-        return None  # printed while Python started
-    return (name, verdict, str(reason)) if name in names and verdict in VERDICTS else None
-
-
-def read_lines(stdout: IO[bytes]) -> Iterator[bytes]:
-    """Lines as they come; TimeoutError if nothing comes for too long."""
-    rest = b""
-    while select.select([stdout], [], [], CHILD_TIMEOUT_S)[0]:
-        piece = os.read(stdout.fileno(), 1 << 16)
-        if not piece:
-            return
-        *lines, rest = (rest + piece).split(b"\n")
-        yield from lines
-    raise TimeoutError(f"no answer in {CHILD_TIMEOUT_S} s")
-
-
-def ask_child(names: list[str]) -> Generator[Answer, None, str]:
-    """Yield the answers as one child gives them; return why it stopped, which counts if some are missing."""
-    with (
-        tempfile.TemporaryFile() as stderr,
-        subprocess.Popen(
-            child_command(names),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            env=child_environment(),
-        ) as child,
-    ):
-        assert child.stdout is not None
-        try:
-            for line in read_lines(child.stdout):
-                answer = read_answer(line, names)
-                if answer is not None:
-                    yield answer
-        except TimeoutError as late:
-            return str(late)
-        finally:
-            child.kill()  # it has answered, has ended, or never will
-            returncode = child.wait()
-        stderr.seek(0)
-        return end_text(returncode, stderr.read())
-
-
 def ask_together(probes: list[Probe], tell: Callable[[Probe], None]) -> Iterator[Answer]:
     """Answers for all the probes from as few children as can be: one that dies costs the probe it was at."""
     pending = {probe.name: probe for probe in probes}
     while pending:
-        answers = ask_child(list(pending))
-        try:
+        with Child(__name__, *pending) as child:
             while pending:
                 tell(next(iter(pending.values())))
-                answer = next(answers)
+                answer = child.answer() or no_answer(next(iter(pending)), child)
                 if pending.pop(answer[0], None) is not None:
-                    yield answer
-        except StopIteration as end:
-            name = next(iter(pending))
-            yield name, "cannot", end.value
-            del pending[name]
-        finally:
-            answers.close()
+                    yield answer[0], answer[1], answer[2]
+                if child.end:
+                    break
+
+
+def no_answer(name: str, child: Child) -> list[str]:
+    return [name, "cannot", f"{child.end}: {child.last_words()}".removesuffix(": ")]
 
 
 # ---- the table ----

@@ -6,12 +6,10 @@ It prints a line of JSON when the library is there, and one for each case; `judg
 from __future__ import annotations
 
 import gc
-import json
 import os
 import sys
-from typing import Any
 
-from .asking import take_stdout
+from .asking import print_answer, take_stdout
 from .catalogue import rules_of
 from .libraries import Library, library_of
 from .rules import Absent, Broken, Rule, Side
@@ -52,23 +50,19 @@ def offers(library: Library, side: Side) -> bool:
 
 
 def main(side: Side, name: str, *names: str) -> None:
-    output = take_stdout()
-
-    def say(*facts: Any) -> None:
-        print(json.dumps(facts), file=output, flush=True)
-
+    answers = take_stdout()
     try:
         library = library_of(name)
         if not offers(library, side):
             raise LookupError(f"it cannot be judged as a {side}, since it has no {METHOD[side]}.")
         facts = str(library.name or name), str(library.version())
     except BaseException as error:  # of the user's module too: a name that is wrong, a sys.exit
-        say("missing", one_line(f"{name}: {type(error).__name__}: {error}"))
+        print_answer(answers, "missing", one_line(f"{name}: {type(error).__name__}: {error}"))
         os._exit(0)
-    say("ready", *facts)
+    print_answer(answers, "ready", *facts)
     rules = {rule.name: rule for rule in rules_of(side)}
     for each in names:
-        say(each, *try_rule(rules[each], library))
+        print_answer(answers, each, *try_rule(rules[each], library))
     os._exit(0)  # what the library holds of the cases is never deleted
 
 

@@ -6,26 +6,17 @@ happens there counts, since an earlier case may have broken the process.
 
 from __future__ import annotations
 
-import json
-import os
-import queue
-import signal
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from .asking import Child
 from .catalogue import rules_of
 from .rules import Rule, Side
 
 __all__ = ["CASE_TIMEOUT_S", "Missing", "Report", "Result", "judge"]
 
 CASE_TIMEOUT_S = 30.0
-#: A library may be imported for the first time, on a slow disk.
-IMPORT_TIMEOUT_S = 240.0
 
 Outcome = Literal["kept", "broken", "absent"]
 
@@ -130,31 +121,20 @@ def try_alone(side: Side, name: str, rule: str, timeout_s: float) -> tuple[Outco
 def ask_child(side: Side, name: str, rules: list[str], timeout_s: float) -> Answers:
     """Let one child try these rules, until it ends."""
     said = Answers()
-    command = [sys.executable, "-m", "metal_dlpack.conformance.child", side, name, *rules]
-    with running(command) as child:
-        lines = lines_of(child)
-        expected = len(rules)
-        while said.answers is None or len(said.answers) < expected:
-            patience_s = IMPORT_TIMEOUT_S if said.answers is None else timeout_s
-            try:
-                line = lines.get(timeout=patience_s)
-                if line is None:
-                    said.end = how_it_ended(child.wait(patience_s))
-                    break
-            except (queue.Empty, subprocess.TimeoutExpired):
-                said.end = how_it_ended(child.poll(), patience_s)
+    with Child(f"{__package__}.child", side, name, *rules) as child:
+        while said.answers is None or len(said.answers) < len(rules):
+            answer = child.answer(None if said.answers is None else timeout_s)
+            if answer is None:
+                said.end = child.end
                 break
-            read_line(line, said)
+            read_answer(answer, said)
     if said.answers is None:
-        raise Missing(f"{name}: {said.end or 'the child process said nothing'}")
+        raise Missing(f"{name}: {said.end}")
     return said
 
 
-def read_line(line: str, said: Answers) -> None:
-    try:
-        head, *facts = json.loads(line)
-    except (ValueError, TypeError):
-        return  # printed while Python started
+def read_answer(answer: list[Any], said: Answers) -> None:
+    head, *facts = answer
     if head == "missing":
         raise Missing(facts[0])
     if head == "ready":
@@ -162,52 +142,3 @@ def read_line(line: str, said: Answers) -> None:
         said.answers = {}
     elif said.answers is not None:
         said.answers[head] = (facts[0], facts[1])
-
-
-@contextmanager
-def running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """A child that sees the modules that this process sees; on leaving, it is ended with all that it started."""
-    given = {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path), "JAX_PLATFORMS": "cpu"}
-    child = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, **given},
-        encoding="utf-8",
-        errors="replace",
-        start_new_session=True,  # a library may fork
-    )
-    try:
-        yield child
-    finally:
-        with suppress(ProcessLookupError, PermissionError):  # a Mac forbids it where only zombies are left
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-
-
-def lines_of(child: subprocess.Popen[str]) -> queue.Queue[str | None]:
-    """The lines that a child prints, then None."""
-    lines: queue.Queue[str | None] = queue.Queue()
-
-    def read() -> None:
-        assert child.stdout is not None
-        with child.stdout:  # to close it elsewhere would wait for a process that still has the other end
-            for line in child.stdout:
-                lines.put(line)
-        lines.put(None)
-
-    threading.Thread(target=read, daemon=True).start()
-    return lines
-
-
-def how_it_ended(status: int | None, patience_s: float = 0.0) -> str:
-    if status is None:
-        return f"no answer within {patience_s:g} s"
-    if status >= 0:
-        return f"the process ended with status {status}"
-    try:
-        name: Any = signal.Signals(-status).name
-    except ValueError:
-        name = -status
-    return f"the process died of {name}"
