@@ -1,4 +1,4 @@
-"""The compilers of kernels, for the tests of the shim: each test runs with the clang of PATH and with ziglang's."""
+"""The compilers of kernels: each test runs with the first that this machine has, and, marked long, with the other."""
 
 import sys
 
@@ -15,11 +15,16 @@ def shim_cache(tmp_path_factory):
     return tmp_path_factory.mktemp("shim") / "kernels"
 
 
-@pytest.fixture(scope="module", params=["clang", "ziglang"])
-def shim(request, shim_cache, tmp_path_factory):
+@pytest.fixture(scope="module", params=kernel_images.EACH_COMPILER)
+def clang(request, shim_cache):
     if sys.platform == "darwin":
         pytest.skip("Metal compiles kernels on a Mac")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SOFTMETAL_CACHE", str(shim_cache))
         patch.setenv("SOFTMETAL_CXX", kernel_images.command_of(request.param))
-        yield Shim(compiler.find(), tmp_path_factory.mktemp("images"))
+        yield compiler.find()
+
+
+@pytest.fixture(scope="module")
+def shim(clang, tmp_path_factory):
+    return Shim(clang, tmp_path_factory.mktemp("images"))

@@ -140,8 +140,8 @@ template [[host_name("h")]] kernel void h<float>(device float *, device float *)
 """
 
 
-@pytest.mark.parametrize("command", ["clang", "ziglang"])
-@pytest.mark.parametrize("checked", [False, True])
+@pytest.mark.parametrize("command", kernel_images.EACH_COMPILER)
+@pytest.mark.parametrize("checked", kernel_images.quickly(True, of=[False, True]))
 def test_an_instantiation_is_refused_that_reads_a_constant_without_a_value(command, checked, monkeypatch):
     monkeypatch.setenv("SOFTMETAL_CXX", kernel_images.command_of(command))
     library = msl.open_library(HEAD + CONSTANTS)

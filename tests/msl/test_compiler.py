@@ -22,20 +22,6 @@ from metal_dlpack.msl.errors import CompilerError, CompilerNotFound, SourceError
 pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="Metal compiles kernels there")
 
 
-@pytest.fixture(scope="module")
-def kernel_cache(tmp_path_factory):
-    """One folder for the file: a precompiled header takes a second."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SOFTMETAL_CACHE", str(tmp_path_factory.mktemp("cache") / "kernels"))
-        yield
-
-
-@pytest.fixture(params=["clang", "ziglang"])
-def clang(request, kernel_cache, monkeypatch):
-    monkeypatch.setenv("SOFTMETAL_CXX", kernel_images.command_of(request.param))
-    return compiler.find()
-
-
 def program(folder, name, text):
     """A stand-in for a compiler."""
     path = folder / name
@@ -143,11 +129,12 @@ def test_a_compiler_is_asked_for_its_version_once_until_it_is_replaced(nothing_i
     assert compiler.find().identity != first
 
 
-def test_zig_is_used_as_the_clang_in_it(monkeypatch, kernel_cache):
+def test_zig_is_used_as_the_clang_in_it(monkeypatch, shim_cache):
     """`zig c++` builds libraries on its first use, for a minute, and keeps caches."""
     zig = compiler.zig_program()
     if zig is None:
         pytest.skip("ziglang is not installed")
+    monkeypatch.setenv("SOFTMETAL_CACHE", str(shim_cache))
     for asked in (f"{zig} c++", f"{shlex.quote(sys.executable)} -m ziglang c++"):
         monkeypatch.setenv("SOFTMETAL_CXX", asked)
         assert compiler.find().command == (zig, "clang")

@@ -27,7 +27,7 @@ template <class T> T thrice(T x) { for (int i = 0; i < x; ++i)
 """ + translated("y[i] = thrice(square(int(x[i]))) + (x[i + 1] > 2 ? square(3) : x[2]);")
 
 
-@pytest.fixture(scope="module", params=["clang", "ziglang"])
+@pytest.fixture(scope="module", params=kernel_images.EACH_COMPILER)
 def image(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("images")
     with pytest.MonkeyPatch.context() as patch:

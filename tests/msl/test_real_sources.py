@@ -148,6 +148,7 @@ def assert_nearly_all(translations):
     return all_of_them
 
 
+@pytest.mark.long
 def test_each_instantiation_of_mlx():
     translations = {group: mlx(group) for group in MLX}
     assert {group: len(found.kernels) for group, found in translations.items()} == {
@@ -156,6 +157,7 @@ def test_each_instantiation_of_mlx():
     assert assert_nearly_all(translations) > 600
 
 
+@pytest.mark.long
 def test_each_instantiation_of_llama_cpp():
     folder, *_ = kernel_sources.ggml_folders()
     files = sorted({path.name for path in folder.glob("*.metal")} - INCLUDED)
@@ -208,6 +210,7 @@ REGISTER_UNARY_OP(erf, int, float);
 """
 
 
+@pytest.mark.long
 def test_what_torchs_macros_register():
     text = HEAD + TORCH
     for kind in ("float", "half", "bfloat"):
@@ -222,6 +225,7 @@ def test_what_torchs_macros_register():
     assert type_checks.refused(translation, list(translation.kernels)) == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "least"), [("DecodeAttention", 100), ("PrefillAttention", 120)])
 def test_kernels_that_torch_carries(name, least):
     """The .metal files of torch include these; SortTopK.h, with 1,157 instantiations, takes a minute."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from kernel_images import quickly
 
 pytestmark = pytest.mark.needs_numpy
 
@@ -101,7 +102,7 @@ TWO = {
 SPACES = ["", "fast::", "precise::"]
 
 
-@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("space", quickly("", of=SPACES))
 def test_functions_of_one_float(shim, space):
     x = numbers()
     got = shim.evaluate({name: f"{space}{name}(x)" for name in ONE}, "float", np.float32, x=("float", x))
@@ -110,7 +111,7 @@ def test_functions_of_one_float(shim, space):
             assert_within(got[name], exact(x.astype(np.float64)), ULP, name, [x])
 
 
-@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("space", quickly("", of=SPACES))
 def test_functions_of_two_floats(shim, space):
     x, y = numbers(), np.roll(numbers(), 17)
     edges = np.array(np.meshgrid(np.append(EDGES, np.float32(np.nan)), -EDGES)).reshape(2, -1)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from kernel_images import quickly
 
 pytestmark = pytest.mark.needs_numpy
 
@@ -41,10 +42,11 @@ def lane_of(count, group):
     return np.arange(count) % group % LANES
 
 
+KINDS = ["float", "half", "bfloat", "short", "uchar", "ulong", "float4", "packed_float3"]
 GROUPED = {"simd": lanes_of, "quad": quads_of}
 
 
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("group", quickly(40, of=GROUPS))
 @pytest.mark.parametrize("kind", GROUPED)
 def test_reductions_and_scans(shim, kind, group):
     x = items()
@@ -99,7 +101,7 @@ def test_shuffles(shim, kind):
         np.testing.assert_array_equal(got[text], np.where((q + by >= 0) & (q + by < modulo), x[at], y[at]), text)
 
 
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("group", quickly(40, of=GROUPS))
 def test_votes(shim, group):
     x = items()
     texts = {
@@ -178,7 +180,7 @@ def test_lanes_of_two_branches_do_not_meet(shim):
     np.testing.assert_array_equal(got["loop"].reshape(2, 32), exact)
 
 
-@pytest.mark.parametrize("kind", ["float", "half", "bfloat", "short", "uchar", "ulong", "float4", "packed_float3"])
+@pytest.mark.parametrize("kind", quickly("bfloat", "uchar", "packed_float3", of=KINDS))
 def test_values_of_each_type_travel(shim, kind):
     texts = {"up": f"float(first(simd_shuffle_up({kind}(x), 1)))", "sum": f"float(first(simd_sum({kind}(x))))"}
     before = """
@@ -192,7 +194,7 @@ def test_values_of_each_type_travel(shim, kind):
         np.testing.assert_array_equal(got["sum"], np.full(32, x.sum()))
 
 
-@pytest.mark.parametrize("kind", ["float", "half", "bfloat"])
+@pytest.mark.parametrize("kind", quickly("bfloat", of=["float", "half", "bfloat"]))
 def test_matrices_of_a_simdgroup(shim, kind):
     a, b, c = np.random.default_rng(3).integers(-4, 5, (3, 16, 16)).astype(np.float32)
     matrix = f"simdgroup_matrix<{kind}, 8, 8>"
@@ -205,14 +207,13 @@ def test_matrices_of_a_simdgroup(shim, kind):
         simdgroup_barrier(mem_flags::mem_threadgroup);
         return float(memory[i % 32 * 2 + k]);
     }}
-    static {kind} (&as_{kind}(const float *x, int))[256];
     template <int number> static {kind} *copied(const float *x, uint i) {{
         {kind} (&memory)[256] = softmetal::threadgroup_variable<number, {kind}[256]>();
         for (uint k = i % 32; k < 256; k += 32) memory[k] = {kind}(x[k]);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         return memory;
     }}
-    """.replace(f"    static {kind} (&as_{kind}(const float *x, int))[256];\n", "")
+    """
     load = f"[&] {{ {matrix} m; simdgroup_load(m, copied<1>(all_a, i), 16%s); return m; }}"
     product = f"""[&] {{
         {matrix} m, n, d({kind}(0)), e;
@@ -233,11 +234,11 @@ def test_matrices_of_a_simdgroup(shim, kind):
         "accumulate": (product % "simdgroup_multiply_accumulate(d, m, n, e);", a[:8, :8] @ b[8:, 8:] + c[8:, :8]),
         "operator": (product % "d = m * n;", a[:8, :8] @ b[8:, 8:]),
     }
-    for name, (text, exact) in made.items():
-        texts = {k: f"made(all_a, i, {k}, {text})" for k in (0, 1)}
-        inputs = {letter: ("float", m.ravel()) for letter, m in zip("abc", (a, b, c), strict=True)}
-        got = shim.run_groups(texts, "float", np.float32, before=before, **inputs)
-        both = np.stack([got[0][:32], got[1][:32]], axis=1).reshape(8, 8)
+    texts = {(name, k): f"made(all_a, i, {k}, {text})" for name, (text, _) in made.items() for k in (0, 1)}
+    inputs = {letter: ("float", m.ravel()) for letter, m in zip("abc", (a, b, c), strict=True)}
+    got = shim.run_groups(texts, "float", np.float32, before=before, **inputs)
+    for name, (_, exact) in made.items():
+        both = np.stack([got[name, 0][:32], got[name, 1][:32]], axis=1).reshape(8, 8)
         np.testing.assert_array_equal(both, exact, name)
 
 
@@ -291,10 +292,12 @@ ATOMICS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("kind", "dtype"), [("int", np.int32), ("uint", np.uint32), ("ulong", np.uint64), ("float", np.float32)]
-)
-def test_atomic_functions_return_what_was_there(shim, kind, dtype):
+ATOMIC_TYPES = {"int": np.int32, "uint": np.uint32, "ulong": np.uint64, "float": np.float32}
+
+
+@pytest.mark.parametrize("kind", quickly("ulong", "float", of=ATOMIC_TYPES))
+def test_atomic_functions_return_what_was_there(shim, kind):
+    dtype = ATOMIC_TYPES[kind]
     x = np.arange(40).astype(dtype)
     names = [name for name in ATOMICS if kind != "float" or name in {"add", "sub", "min", "max"}]
     call = "[&] {{ atomic_{kind} a; atomic_store_explicit(&a, x, memory_order_relaxed); auto old = {do}; return {what}; }}()"

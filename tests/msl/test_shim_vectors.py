@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from kernel_images import quickly
 
 from metal_dlpack.msl.errors import SourceError
 
@@ -32,7 +33,7 @@ def test_sizes_and_alignments_are_metals(shim):
     shim.check("\n".join(lines))
 
 
-@pytest.mark.parametrize("n", [2, 3, 4])
+@pytest.mark.parametrize("n", quickly(3, of=[2, 3, 4]))
 @pytest.mark.parametrize("packed", ["", "packed_"])
 def test_each_swizzle_reads_its_components(shim, n, packed):
     items = X[:, :n] if packed or n != 3 else X
@@ -57,7 +58,7 @@ def test_each_swizzle_reads_its_components(shim, n, packed):
         np.testing.assert_array_equal(got[name], expected, name)
 
 
-@pytest.mark.parametrize("packed", ["", "packed_"])
+@pytest.mark.parametrize("packed", quickly("", of=["", "packed_"]))
 def test_each_swizzle_without_repetition_can_be_written(shim, packed):
     expressions, expected = {}, {}
     for alphabet in ALPHABETS:
@@ -129,7 +130,7 @@ def test_vectors_are_made_of_parts_and_scalars(shim):
 OPERATORS = ["+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>"]
 
 
-@pytest.mark.parametrize("kind", ["int4", "uchar3", "packed_short4", "ulong2"])
+@pytest.mark.parametrize("kind", quickly("uchar3", of=["int4", "uchar3", "packed_short4", "ulong2"]))
 def test_operators_go_by_component(shim, kind):
     n = int(kind[-1])
     scalar = kind.strip("234").removeprefix("packed_")
@@ -208,7 +209,7 @@ GEOMETRY = {
 }
 
 
-@pytest.mark.parametrize("kind", ["float3", "packed_float3", "float2", "float4"])
+@pytest.mark.parametrize("kind", quickly("float3", of=["float3", "packed_float3", "float2", "float4"]))
 def test_geometry(shim, kind):
     n = int(kind[-1])
     x, y = np.random.default_rng(4).normal(size=(2, 50, n)).astype(np.float32)
@@ -236,9 +237,10 @@ def test_geometry(shim, kind):
         np.testing.assert_allclose(got[text], values, rtol=1e-5, atol=1e-5, err_msg=text)
 
 
-@pytest.mark.parametrize(("columns", "rows"), list(itertools.product((2, 3, 4), repeat=2)))
-def test_matrices(shim, columns, rows):
+@pytest.mark.parametrize("size", quickly((3, 3), (4, 2), of=itertools.product((2, 3, 4), repeat=2)))
+def test_matrices(shim, size):
     """Memory holds columns, so NumPy sees each matrix transposed."""
+    columns, rows = size
     random = np.random.default_rng(5)
     count, kind = 20, f"float{columns}x{rows}"
     a = random.integers(-4, 5, (count, columns, rows)).astype(np.float32)

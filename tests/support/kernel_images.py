@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import os
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -122,23 +123,32 @@ def floats(*values: float) -> ctypes.Array:
     return (ctypes.c_float * len(values))(*values)
 
 
-def command_of(name: str) -> str:
-    """SOFTMETAL_CXX for "clang" or "ziglang"; where this machine has none of it, the test skips."""
-    command = compiler_commands().get(name)
-    if command is None:
-        pytest.skip(f"{name} is not installed")
-    return command
+def quickly(*few: object, of: Iterable[object]) -> list[object]:
+    """Values to parametrize by: `few` of a matrix of the same thing, and the rest marked long."""
+    return [value if value in few else pytest.param(value, marks=pytest.mark.long) for value in of]
 
 
-def compiler_commands() -> dict[str, str]:
+COMPILERS = ["a compiler", "the other compiler"]
+#: Parameters of a fixture, for `command_of`.
+EACH_COMPILER = quickly(COMPILERS[0], of=COMPILERS)
+
+
+def command_of(which: str) -> str:
+    """SOFTMETAL_CXX for one of COMPILERS; the test skips where this machine has no such compiler."""
+    commands, place = compiler_commands(), COMPILERS.index(which)
+    if place >= len(commands):
+        pytest.skip(f"{which} is not installed")
+    return commands[place]
+
+
+def compiler_commands() -> list[str]:
     """SOFTMETAL_CXX for the compilers of this machine: the one that is asked for, or PATH's clang and the wheel's zig."""
     asked = os.environ.get("SOFTMETAL_CXX")
     if asked:
-        return {"ziglang" if compiler.find().command[-1] == "clang" else "clang": asked}
-    commands: dict[str, str] = {}
+        return [asked]
+    commands: dict[bool, str] = {}
     for command in compiler.candidates(os.environ["PATH"]):
         with contextlib.suppress(CompilerError):
             compiler.known(command)
-            name = "ziglang" if command[-1] == "clang" else "clang"
-            commands.setdefault(name, shlex.join(command))
-    return commands
+            commands.setdefault(command[-1] == "clang", shlex.join(command))  # a zig, or not
+    return list(commands.values())
