@@ -25,7 +25,7 @@
     X(item, "item")           /* array_items.c */ \
     X(array, "__array__")     /* array_host.c */ \
     X(astype, "astype")       /* array_numpy.c */ \
-    X(to_device, "to_device") /* array_device.c */ \
+    X(to_device, "to_device") /* array_to.c */ \
     X(dlpack, "__dlpack__")   /* dlpack_export.c */
 
 /* X(C name, Python name): no arguments. */
@@ -85,8 +85,6 @@ void array_forget_unheard(ArrayObject *self);
 PyObject *array_get_host(PyObject *op, void *closure);
 /* The Array that `op` is, or is the host view of: borrowed.  NULL: neither. */
 PyObject *array_behind(md_state *state, PyObject *op);
-
-/* array_interface.c */
 PyObject *array_get_interface(PyObject *op, void *closure);
 
 #endif /* MD_ARRAY_METHODS_H */

@@ -1,6 +1,6 @@
 /* asarray.c: see asarray.h.
  *
- * Calls:   dlpack_producer.h and host_memory.h for foreign memory, asarray_numbers.h for
+ * Calls:   dlpack_producer.h and host_memory.h for foreign memory, asarray_numbers.c for
  *          lists, NumPy for lists with arrays in them and for conversions.
  * Threads: the GIL is held; released while allocating, waiting and copying.
  */
@@ -9,11 +9,9 @@
 #include "array/array.h"
 #include "array/array_numpy.h"
 #include "array/view_items.h"
-#include "exchange/asarray_numbers.h"
 #include "exchange/dlpack_import.h"
-#include "exchange/dlpack_producer.h"
+#include "exchange/foreign_tensor.h"
 #include "exchange/host_memory.h"
-#include "exchange/shared_memory.h"
 #include "python/args.h"
 #include "python/attribute.h"
 #include "python/element.h"
@@ -284,7 +282,7 @@ is_ml_dtypes_array(md_state *state, PyObject *x)
 static int
 is_producer(md_state *state, PyObject *x)
 {
-    return PyCapsule_CheckExact(x) ? 0 : producer_speaks_dlpack(state, x);
+    return PyCapsule_CheckExact(x) ? 0 : foreign_speaks(state, x);
 }
 
 static int
@@ -337,7 +335,7 @@ typedef struct taker {
 /* In this order; the last takes what the others leave. */
 static const taker takers[] = {
     {is_ml_dtypes_array, array_of_ndarray},
-    {is_producer, producer_import},
+    {is_producer, dlpack_import},
     {is_our_buffer, array_of_our_buffer},
     {shows_memory, array_of_buffer},
     {has_array_interface, array_of_interface},

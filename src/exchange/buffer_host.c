@@ -7,9 +7,9 @@
 #include "array/array_numpy.h"
 #include "array/buffer.h"
 #include "exchange/asarray.h"
-#include "exchange/dlpack_producer.h"
+#include "exchange/dlpack_import.h"
+#include "exchange/foreign_tensor.h"
 #include "exchange/host_memory.h"
-#include "exchange/shared_memory.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "python/owners.h"
@@ -113,7 +113,7 @@ static PyObject *
 buffer_of_producer(md_state *state, PyObject *obj)
 {
     import_request request = {.copy = 0};
-    int speaks = producer_speaks_dlpack(state, obj);
+    int speaks = foreign_speaks(state, obj);
     if (speaks < 0) {
         return NULL;
     }
@@ -154,7 +154,7 @@ buffer_by_another_way(md_state *state, PyObject *obj)
         return NULL;
     }
     PyErr_Fetch(&type, &value, &traceback);
-    int speaks = producer_speaks_dlpack(state, obj);
+    int speaks = foreign_speaks(state, obj);
     if (speaks == 0) {
         PyErr_Restore(type, value, traceback);
         return NULL;

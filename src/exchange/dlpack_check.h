@@ -10,9 +10,11 @@
 #include "arithmetic/dtype.h"
 #include "arithmetic/layout.h"
 
-/* A text takes the fault's numbers a, b and c, in this order, as %lld. */
+/* From DLPACK_FAULT_DEVICE on, shape, strides and element type are sound.  A text takes the fault's numbers a, b and c, in this order, as %lld. */
 #define DLPACK_FAULT_LIST(X) \
     X(DLPACK_FAULT_NONE, "no fault") \
+    X(DLPACK_FAULT_MAJOR, \
+      "the tensor is of DLPack %lld.%lld; only major version %lld is supported") \
     X(DLPACK_FAULT_NDIM, "ndim (%lld) is not within 0 to %lld") \
     X(DLPACK_FAULT_SHAPE_NULL, "shape is NULL though ndim is %lld") \
     X(DLPACK_FAULT_ARRAY, \
@@ -27,6 +29,9 @@
     X(DLPACK_FAULT_SUBBYTE, \
       "items of %lld bits in %lld lanes cannot be padded: only one lane has " \
       "a byte of its own") \
+    X(DLPACK_FAULT_DEVICE, "the tensor is on device (%lld, %lld); only Metal (8) and the CPU " \
+                           "(1) can be read: copy it " \
+                           "to the CPU in its framework first") \
     X(DLPACK_FAULT_OFFSET, "byte_offset (%llu) is larger than any buffer") \
     X(DLPACK_FAULT_ADDRESS, "data (%llx) with byte_offset (%lld) and an extent of %lld bytes " \
                             "passes the end of the address space") \
@@ -35,7 +40,13 @@
     X(DLPACK_FAULT_PAST, "byte_offset (%lld) plus extent (%lld bytes) passes the end of the " \
                          "buffer (%lld bytes)") \
     X(DLPACK_FAULT_MISALIGNED, "byte_offset (%lld) is not a multiple of the element's " \
-                               "alignment (%lld bytes)")
+                               "alignment (%lld bytes)") \
+    X(DLPACK_FAULT_HANDLE, \
+      "data (%llx) of the kDLMetal tensor is not an id<MTLBuffer>; a host " \
+      "pointer belongs in a kDLCPU tensor") \
+    X(DLPACK_FAULT_DEVICE_ID, \
+      "the tensor names device (8, %lld), but its MTLBuffer belongs to " \
+      "another device")
 
 #define DLPACK_AS_ENUM(name, text) name,
 typedef enum { DLPACK_FAULT_LIST(DLPACK_AS_ENUM) } dlpack_fault_code;

@@ -8,7 +8,7 @@
 
 #include "array/array_map.h"
 #include "array/array_methods.h"
-#include "exchange/capsule_names.h"
+#include "exchange/foreign_tensor.h"
 #include "exchange/torch_export.h"
 #include "metal/managed_tensor.h"
 #include "metal/readonly.h"

@@ -30,4 +30,8 @@ int dlpack_export_borrowed(ArrayObject *self, DLTensor *out);
 PyObject *dlpack_export_call(ArrayObject *self, PyObject *const *args, Py_ssize_t nargs,
                              PyObject *kwnames, DLDeviceType device);
 
+/* exchange_table.c: put __dlpack_c_exchange_api__ on the Array type.  0, or -1 with an
+ * exception. */
+int exchange_table_add(md_state *state);
+
 #endif /* MD_DLPACK_EXPORT_H */

@@ -1,10 +1,8 @@
-/* dlpack_import.h: Arrays from foreign DLPack tensors.
+/* dlpack_import.h: Arrays from foreign DLPack tensors; from_dlpack.
  *
- * Rule:    a foreign tensor is checked before it is taken, taken by renaming its capsule, and
- *          from then on deleted exactly once.
- * Threads: the GIL is held; released while copying.
+ * Threads: the GIL is held, and the producer's code runs with it; released while copying.
  * Failure: NULL with BufferError, CopyRequiredError, MemoryError or MetalError, whose sentence
- *          names `maker`, the producer's type.
+ *          names the producer's type.
  */
 #ifndef MD_DLPACK_IMPORT_H
 #define MD_DLPACK_IMPORT_H
@@ -13,19 +11,21 @@
 
 #include "exchange/import_request.h"
 
-/* An Array of a capsule's tensor: owned (+1).  A capsule that is refused stays unconsumed. */
-PyObject *dlpack_import_capsule(md_state *state, PyObject *capsule, const char *maker,
-                                const import_request *request);
+/* An Array of a producer's or a capsule's data: owned (+1).  NULL also with AttributeError (no
+ * producer), or what the producer raised.  A capsule that is refused stays unconsumed. */
+PyObject *dlpack_import(md_state *state, PyObject *producer, const import_request *request);
 
-/* An Array of a tensor that the caller owns: steals it, even if it is refused. */
+/* An Array of a tensor that the caller owns: steals it, even if it is refused.  `maker`: its
+ * producer, for messages. */
 PyObject *dlpack_import_managed(md_state *state, DLManagedTensorVersioned *managed,
                                 const char *maker, const import_request *request);
 
-/* Run the deleter of a foreign tensor.  The deleter may run Python code: an exception that
- * is set is kept from it and stays set. */
-void dlpack_delete_foreign(void *managed, bool is_versioned);
-
 /* An Array of our own Array's items, without a tensor in between. */
 PyObject *dlpack_import_array(PyObject *array, const import_request *request);
+
+/* 'cpu', as a `device` argument; NULL is allowed. */
+bool dlpack_is_cpu_name(PyObject *value);
+
+extern PyMethodDef dlpack_import_functions[];
 
 #endif /* MD_DLPACK_IMPORT_H */

@@ -1,9 +1,13 @@
-/* exchange_table.c: see exchange_table.h. */
-#include "exchange/exchange_table.h"
-
-#include "exchange/capsule_names.h"
+/* exchange_table.c: DLPack's C exchange API of the Array type: our own table.
+ *
+ * Owns:    the table behind Array.__dlpack_c_exchange_api__, static for the process.
+ * Threads: the GIL is held; the allocator takes it.
+ * Source:  dlpack.h 1.3 DLPackExchangeAPI.
+ */
 #include "exchange/dlpack_export.h"
 #include "exchange/dlpack_import.h"
+#include "exchange/foreign_tensor.h"
+#include "exchange/foreign_types.h"
 #include "python/errors.h"
 #include "python/refusal.h"
 #include "streams/device.h"
@@ -50,7 +54,7 @@ tensor_to_array(DLManagedTensorVersioned *tensor, void **out)
     md_state *state = state_of_interpreter();
     *out = NULL;
     if (state == NULL) {
-        dlpack_delete_foreign(tensor, true);
+        foreign_delete(tensor, true);
         return -1;
     }
     *out = dlpack_import_managed(state, tensor, "a caller of the exchange API", &request);

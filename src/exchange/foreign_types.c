@@ -1,8 +1,6 @@
 /* foreign_types.c: see foreign_types.h. */
 #include "exchange/foreign_types.h"
 
-#include "exchange/capsule_names.h"
-#include "exchange/dlpack_import.h"
 #include "exchange/torch_export.h"
 #include "exchange/torch_tensor.h"
 #include "python/attribute.h"
@@ -116,9 +114,8 @@ foreign_types_forget(md_state *state)
     }
 }
 
-/* What is known of the type: borrowed until the next call; NULL with an exception. */
-static const foreign_type *
-slot_of(md_state *state, PyTypeObject *type)
+const foreign_type *
+foreign_type_of(md_state *state, PyTypeObject *type)
 {
     const foreign_type *last = &state->foreign_types[state->foreign_last];
     if (last->type == type) {
@@ -145,17 +142,9 @@ slot_of(md_state *state, PyTypeObject *type)
 /* ---- asking ---- */
 
 int
-foreign_table_of(md_state *state, PyTypeObject *type, const DLPackExchangeAPI **out)
-{
-    const foreign_type *slot = slot_of(state, type);
-    *out = slot == NULL ? NULL : slot->table;
-    return slot == NULL ? -1 : 0;
-}
-
-int
 foreign_check_taker(md_state *state, PyTypeObject *type)
 {
-    const foreign_type *slot = slot_of(state, type);
+    const foreign_type *slot = foreign_type_of(state, type);
     if (slot == NULL) {
         return -1;
     }
@@ -166,7 +155,7 @@ foreign_check_taker(md_state *state, PyTypeObject *type)
 int
 foreign_synchronize(md_state *state, PyObject *op, PyObject **moment)
 {
-    const foreign_type *slot = slot_of(state, Py_TYPE(op));
+    const foreign_type *slot = foreign_type_of(state, Py_TYPE(op));
     *moment = NULL;
     if (slot == NULL) {
         return -1;
@@ -188,75 +177,4 @@ foreign_synchronize(md_state *state, PyObject *op, PyObject **moment)
     }
     Py_DECREF(answer);
     return speaks;
-}
-
-/* Clear the table's exception if __dlpack__ can be called instead: that explains a refusal
- * in the framework's own words, where the table gives a C++ traceback and another class than
- * BufferError.  False: an exception is set. */
-/* SPEC exchange-as-method */
-static bool
-leave_to_method(md_state *state, PyObject *op)
-{
-    if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError)) {
-        return false;
-    }
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    int is_there = attribute_exists((PyObject *)Py_TYPE(op), state->str___dlpack__);
-    if (is_there == 0) {
-        PyErr_Restore(type, value, traceback);
-        return false;
-    }
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
-    return is_there == 1;
-}
-
-/* Call the table's owning function.  0, or -1 with an exception. */
-static int
-make_tensor(const foreign_type *slot, PyObject *op, DLManagedTensorVersioned **out)
-{
-    if (slot->table->managed_tensor_from_py_object_no_sync(op, out) == 0 && *out != NULL) {
-        return 0;
-    }
-    *out = NULL;
-    if (!PyErr_Occurred()) {
-        PyErr_Format(PyExc_BufferError, "from_dlpack: %.100s returned no tensor and no error.",
-                     Py_TYPE(op)->tp_name);
-    }
-    return -1;
-}
-
-/* SPEC exchange-foreign */
-int
-foreign_tensor_of(md_state *state, PyObject *op, DLManagedTensorVersioned **out)
-{
-    *out = NULL;
-    const foreign_type *found = slot_of(state, Py_TYPE(op));
-    if (found == NULL) {
-        return -1;
-    }
-    /* a copy: the calls below can replace the slot; the type keeps what it refers to */
-    foreign_type slot = *found;
-    if (slot.table == NULL) {
-        return 0;
-    }
-    if (slot.requires_grad != NULL) {
-        int must_ask = torch_must_ask(&slot, op);
-        if (must_ask != 0) {
-            return must_ask < 0 ? -1 : 0;
-        }
-    }
-    if (make_tensor(&slot, op, out) < 0) {
-        return leave_to_method(state, op) ? 0 : -1;
-    }
-    bool is_torchs =
-        slot.requires_grad != NULL && (*out)->version.major == DLPACK_MAJOR_VERSION;
-    int is_good = is_torchs ? torch_check_tensor(state, op, &(*out)->dl_tensor) : 1;
-    if (is_good != 1) {
-        dlpack_delete_foreign(*out, true);
-        *out = NULL;
-    }
-    return is_good;
 }

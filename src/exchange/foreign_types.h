@@ -12,9 +12,11 @@
 
 #include "python/state.h"
 
-/* The exchange table of a type: borrowed, static for the process.  NULL: it has none, or
- * none of our major version.  -1 with an exception. */
-int foreign_table_of(md_state *state, PyTypeObject *type, const DLPackExchangeAPI **out);
+/* The name of the capsule of a type's table.  SPEC dlpack.h */
+#define CAPSULE_EXCHANGE_API "dlpack_exchange_api"
+
+/* What is known of the type: borrowed until the next call.  NULL with an exception. */
+const foreign_type *foreign_type_of(md_state *state, PyTypeObject *type);
 
 /* May our Metal memory go to the type, which has a table?  -1 with BufferError. */
 int foreign_check_taker(md_state *state, PyTypeObject *type);
@@ -27,11 +29,5 @@ void foreign_types_forget(md_state *state);
  * hook returned, if that is an Event or has __metal_stream__; without a hook `op` itself, if
  * it has __metal_stream__.  NULL: it is finished.  -1 with what the hook raised. */
 int foreign_synchronize(md_state *state, PyObject *op, PyObject **moment);
-
-/* Ask the table of the type of `op` for a tensor.  1: the caller owns `*out`.  0: call
- * __dlpack__ instead (there is no table; torch's __dlpack__ refuses this tensor; the table
- * refused, and there is a __dlpack__ to say why).  -1 with the exception that the table's
- * function raised. */
-int foreign_tensor_of(md_state *state, PyObject *op, DLManagedTensorVersioned **out);
 
 #endif /* MD_FOREIGN_TYPES_H */

@@ -6,6 +6,7 @@
 #define MD_HOST_MEMORY_H
 
 #include "array/array.h"
+#include "array/view_items.h"
 #include "exchange/import_request.h"
 
 /* Items in CPU memory. */
@@ -59,5 +60,16 @@ PyObject *host_memory_refuse(md_state *state, const char *function, const char *
  * keeps `owner`, a Python object, alive while its memory is used. */
 PyObject *host_memory_import(md_state *state, const char *function, const host_items *items,
                              PyObject *owner, const import_request *request);
+
+/* ---- multiprocessing's SharedMemory as an owner ---- */
+
+/* Is it a multiprocessing.shared_memory.SharedMemory?  1 or 0, or -1 with an exception.
+ * Imports nothing. */
+int shared_memory_check(PyObject *x);
+
+/* What keeps its bytes mapped: the tuple (x, view), owned (+1), which drops the view before
+ * x.  `*view`, of all bytes, is borrowed from it.  NULL with an exception; ValueError if x
+ * is closed. */
+PyObject *shared_memory_owner(const char *function, PyObject *x, const Py_buffer **view);
 
 #endif /* MD_HOST_MEMORY_H */

@@ -14,10 +14,6 @@ typedef struct import_request {
     const device_record *device; /* NULL: where the data is; the default device for CPU data */
     int copy;                    /* -1: if needed, 0: never, 1: always */
     stream_order order;          /* who waits for the producer's GPU work */
-    /* borrowed: an Event or an object with __metal_stream__ that says when that work is
-     * finished; NULL: it is */
-    PyObject *moment;
-    bool is_honest; /* of CPU memory: see host_items */
     /* borrowed: of numbers and lists, which have no element type of their own; NULL: what
      * NumPy makes of them, floats narrowed */
     const DLDataType *dtype;

@@ -12,7 +12,8 @@
 #include "array/array_numpy.h"
 #include "array/buffer.h"
 #include "exchange/asarray.h"
-#include "exchange/dlpack_producer.h"
+#include "exchange/dlpack_import.h"
+#include "exchange/foreign_tensor.h"
 #include "kernels/kernel_call.h"
 #include "python/args.h"
 #include "python/errors.h"
@@ -384,7 +385,7 @@ bind_other(const binding *to, PyObject *value)
     if (array_numpy_is_array(value)) {
         return refuse_cpu(to, value);
     }
-    int speaks = PyCapsule_CheckExact(value) ? 0 : producer_speaks_dlpack(state, value);
+    int speaks = PyCapsule_CheckExact(value) ? 0 : foreign_speaks(state, value);
     if (speaks != 0) {
         return speaks < 0 ? -1 : bind_tensor(to, value);
     }

@@ -13,6 +13,7 @@
 #include "array/array_methods.h"
 #include "exchange/dlpack_export.h"
 #include "exchange/dlpack_import.h"
+#include "exchange/foreign_tensor.h"
 #include "metal/storage_sharing.h"
 #include "metal_dlpack/include/metal_dlpack.h"
 #include "python/errors.h"
@@ -227,7 +228,7 @@ import_tensor(DLManagedTensorVersioned *tensor, int copy)
     import_request request = {.copy = copy};
     md_state *state = state_of_interpreter();
     if (state == NULL || check_copy("metal_dlpack->array_from_dlpack", copy) < 0) {
-        dlpack_delete_foreign(tensor, true);
+        foreign_delete(tensor, true);
         return NULL;
     }
     return dlpack_import_managed(state, tensor, "a caller of the C API", &request);

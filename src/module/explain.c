@@ -1,14 +1,14 @@
 /* explain.c: what explain() needs to know of a tensor, as a dict; metal_dlpack/explaining.py
  * judges.
  *
- * Calls:   seen_tensor.h to look, dlpack_check.h and the bridge for what is wrong with it.
+ * Calls:   foreign_tensor.h to look, and for what is wrong with it.
  * Threads: the GIL is held.
  * Rule:    nothing is copied, taken or imported.
  */
 #include "module/explain.h"
 
 #include "array/array.h"
-#include "module/seen_tensor.h"
+#include "exchange/foreign_tensor.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "streams/device.h"
@@ -32,46 +32,46 @@ put(PyObject *facts, const char *name, PyObject *value)
 }
 
 static int
-put_metal(PyObject *facts, const seen_tensor *seen, const dlpack_facts *checked)
+put_metal(PyObject *facts, const foreign_tensor *seen)
 {
     static const char *const modes[] = {"shared", "managed", "private"};
-    const DLTensor *tensor = seen->tensor;
+    void *handle = seen->tensor->data;
+    const device_record *device;
     dlpack_fault fault;
-    if (!bridge_handle_is_buffer(tensor->data)) {
-        return put(facts, "fault", PyUnicode_FromString("data is not an id<MTLBuffer>."));
-    }
-    bridge_buffer *handle = tensor->data;
-    if (put(facts, "storage", PyUnicode_FromString(modes[bridge_buffer_storage(handle)])) < 0) {
+    bool is_sound = foreign_check_buffer(seen, NULL, &device, &fault);
+    if (!is_sound && put(facts, "fault", text_of_fault(&fault)) < 0) {
         return -1;
     }
-    if (!dlpack_check_offset(tensor, checked, &fault) ||
-        !dlpack_check_bounds(tensor, checked, bridge_buffer_nbytes(handle), &fault)) {
-        return put(facts, "fault", text_of_fault(&fault));
+    if (!is_sound && fault.code == DLPACK_FAULT_HANDLE) {
+        return 0;
     }
-    const device_record *device = devices_find(bridge_buffer_device(handle));
-    int32_t id = tensor->device.device_id;
-    if (device == NULL || (id != 0 && id != device->index)) {
-        return put(facts, "fault",
-                   PyUnicode_FromFormat("The device_id (%d) is not that of the MTLBuffer.",
-                                        (int)id));
+    PyObject *mode = PyUnicode_FromString(modes[bridge_buffer_storage(handle)]);
+    if (put(facts, "storage", mode) < 0) {
+        return -1;
     }
-    return put(facts, "metal_index", PyLong_FromLong(device->index));
+    return is_sound ? put(facts, "metal_index", PyLong_FromLong(device->index)) : 0;
 }
 
-/* What dlpack_check found, or the fault. */
+/* What the check found, or the fault. */
 static int
-put_checked(PyObject *facts, const seen_tensor *seen)
+put_checked(PyObject *facts, foreign_tensor *seen)
 {
-    dlpack_facts checked;
-    if (seen_check("explain", seen, &checked) < 0) {
-        return put(facts, "fault", errors_take_text());
+    dlpack_fault fault = {DLPACK_FAULT_NONE, 0, 0, 0};
+    bool is_sound = foreign_check(seen, &fault);
+    if (!is_sound && fault.code != DLPACK_FAULT_DEVICE &&
+        put(facts, "fault", text_of_fault(&fault)) < 0) {
+        return -1;
     }
-    const strided_layout *layout = &checked.layout;
-    if (put(facts, "nitems", PyLong_FromLongLong(checked.nitems)) < 0 ||
+    if (!is_sound && fault.code < DLPACK_FAULT_DEVICE) {
+        return 0;
+    }
+    const dlpack_facts *checked = &seen->facts;
+    const strided_layout *layout = &checked->layout;
+    if (put(facts, "nitems", PyLong_FromLongLong(checked->nitems)) < 0 ||
         put(facts, "itemsize", PyLong_FromLongLong(layout->itemsize)) < 0 ||
         put(facts, "alignment", PyLong_FromLongLong(dtype_alignment(seen->tensor->dtype))) <
             0 ||
-        put(facts, "nbytes", PyLong_FromLongLong(checked.end_nbytes - checked.first_nbytes)) <
+        put(facts, "nbytes", PyLong_FromLongLong(checked->end_nbytes - checked->first_nbytes)) <
             0 ||
         put(facts, "shape", layout_tuple(seen->tensor->shape, layout->ndim)) < 0 ||
         put(facts, "steps", layout_tuple(layout->strides, layout->ndim)) < 0) {
@@ -84,12 +84,12 @@ put_checked(PyObject *facts, const seen_tensor *seen)
         return -1;
     }
     bool is_metal = seen->tensor->device.device_type == kDLMetal;
-    return is_metal && checked.nitems > 0 ? put_metal(facts, seen, &checked) : 0;
+    return is_sound && is_metal && checked->nitems > 0 ? put_metal(facts, seen) : 0;
 }
 
 /* SPEC explain-true */
 static PyObject *
-describe(const seen_tensor *seen)
+describe(foreign_tensor *seen)
 {
     const DLTensor *tensor = seen->tensor;
     PyObject *facts = PyDict_New();
@@ -135,25 +135,26 @@ core_tensor_facts(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyO
 {
     static const args_spec spec = {"explain", 2, 2, 2, {"x", "keywords", NULL}};
     PyObject *values[2];
-    seen_tensor seen;
+    foreign_tensor seen;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
         return NULL;
     }
     int result;
-    if (PyCapsule_CheckExact(values[0])) {
-        result = seen_open_capsule("explain", values[0], &seen);
-    }
-    else if (values[1] == Py_None) {
-        result = seen_open(state_of_module(module), "explain", values[0], &seen);
+    if (values[1] == Py_None || PyCapsule_CheckExact(values[0])) {
+        result = foreign_open(state_of_module(module), "explain", values[0], NULL, &seen);
     }
     else {
-        result = seen_open_call("explain", values[0], values[1], &seen);
+        PyObject *method = PyObject_GetAttrString(values[0], "__dlpack__");
+        PyObject *capsule =
+            method == NULL ? NULL : PyObject_VectorcallDict(method, NULL, 0, values[1]);
+        Py_XDECREF(method);
+        result = foreign_open_answer("explain", capsule, Py_TYPE(values[0])->tp_name, &seen);
     }
     if (result < 0) {
         return NULL;
     }
     PyObject *facts = describe(&seen);
-    seen_close(&seen);
+    foreign_close(&seen);
     return facts;
 }
 

@@ -5,8 +5,8 @@
 #include "array/array_absent.h"
 #include "array/array_make.h"
 #include "exchange/asarray.h"
-#include "exchange/dlpack_producer.h"
-#include "exchange/exchange_table.h"
+#include "exchange/dlpack_export.h"
+#include "exchange/dlpack_import.h"
 #include "exchange/foreign_types.h"
 #include "exchange/torch_queue.h"
 #include "kernels/library_type.h"
@@ -87,7 +87,7 @@ add_functions(PyObject *module)
     PyMethodDef *const lists[] = {device_functions,          storage_mode_functions,
                                   memory_functions,          numpy_memory_functions,
                                   array_make_functions,      asarray_functions,
-                                  producer_functions,        shares_memory_functions,
+                                  dlpack_import_functions,   shares_memory_functions,
                                   explain_functions,         refusal_functions,
                                   softmetal_probe_functions, stream_functions,
                                   torch_queue_functions,     threads_functions,

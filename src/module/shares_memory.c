@@ -2,7 +2,7 @@
  *
  * Owns:    the answer to where an object's items are: the MTLBuffer they lie in, their CPU
  *          address, or both.
- * Calls:   seen_tensor.h for those who speak DLPack, layout_overlap.h for the arithmetic.
+ * Calls:   foreign_tensor.h for those who speak DLPack, layout_overlap.h for the arithmetic.
  * Threads: the GIL is held; released while a search is long.
  * Rule:    nothing is copied, imported or wrapped: metadata is read and let go.
  */
@@ -11,7 +11,7 @@
 #include "arithmetic/layout_overlap.h"
 #include "array/array_methods.h"
 #include "array/view_items.h"
-#include "module/seen_tensor.h"
+#include "exchange/foreign_tensor.h"
 #include "python/args.h"
 #include "python/attribute.h"
 #include "python/owners.h"
@@ -25,14 +25,14 @@ typedef struct place {
     uint64_t handle_offset; /* bytes from its start to element 0 */
     const char *address;    /* of element 0; NULL: private storage, or no items */
     bool is_nowhere;        /* no items, or a copy made for the asking */
-    seen_tensor seen;
+    foreign_tensor seen;
     foreign_view view;
 } place;
 
 static void
 end_place(place *self)
 {
-    seen_close(&self->seen);
+    foreign_close(&self->seen);
     view_close(&self->view);
 }
 
@@ -276,15 +276,18 @@ place_interface(PyObject *interface, place *self)
 static int
 place_tensor(place *self)
 {
-    const DLTensor *tensor = self->seen.tensor;
-    dlpack_facts facts;
+    const dlpack_facts *facts = &self->seen.facts;
+    const device_record *device;
     dlpack_fault fault;
-    if (seen_check(WHERE, &self->seen, &facts) < 0 ||
-        set_items(self, &facts.layout, bits_per_item(tensor->dtype, facts.is_padded)) < 0) {
+    if (!foreign_check(&self->seen, &fault)) {
+        return foreign_refuse(WHERE, &self->seen, &fault);
+    }
+    const DLTensor *tensor = self->seen.tensor;
+    if (set_items(self, &facts->layout, bits_per_item(tensor->dtype, facts->is_padded)) < 0) {
         return -1;
     }
     self->is_nowhere =
-        facts.nitems == 0 || (self->seen.flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0;
+        facts->nitems == 0 || (self->seen.flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0;
     if (self->is_nowhere) {
         return 0;
     }
@@ -292,16 +295,8 @@ place_tensor(place *self)
         self->address = (const char *)tensor->data + tensor->byte_offset;
         return 0;
     }
-    if (tensor->device.device_type != kDLMetal ||
-        !dlpack_check_offset(tensor, &facts, &fault) ||
-        !bridge_handle_is_buffer(tensor->data) ||
-        !dlpack_check_bounds(tensor, &facts, bridge_buffer_nbytes(tensor->data), &fault)) {
-        PyErr_Format(PyExc_BufferError,
-                     WHERE
-                     ": a tensor on device (%d, %d) is not memory that can be compared; only "
-                     "Metal (8), within its MTLBuffer, and the CPU (1) are.",
-                     (int)tensor->device.device_type, (int)tensor->device.device_id);
-        return -1;
+    if (!foreign_check_buffer(&self->seen, NULL, &device, &fault)) {
+        return foreign_refuse(WHERE, &self->seen, &fault);
     }
     const char *contents = bridge_buffer_contents(tensor->data);
     self->handle = tensor->data;
@@ -330,7 +325,7 @@ place_other(md_state *state, PyObject *op, place *self)
         return result;
     }
     Py_XDECREF(interface);
-    int speaks = PyCapsule_CheckExact(op) ? 1 : attribute_exists(op, state->str___dlpack__);
+    int speaks = foreign_speaks(state, op);
     if (speaks < 0) {
         return -1;
     }
@@ -345,7 +340,7 @@ place_other(md_state *state, PyObject *op, place *self)
             Py_TYPE(op)->tp_name);
         return -1;
     }
-    return seen_open(state, WHERE, op, &self->seen) < 0 ? -1 : place_tensor(self);
+    return foreign_open(state, WHERE, op, NULL, &self->seen) < 0 ? -1 : place_tensor(self);
 }
 
 static int
