@@ -17,6 +17,7 @@ release = metal_dlpack.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 
 myst_heading_anchors = 4
+exclude_patterns = [str(page.relative_to(DOCS)) for page in site_links.LEFT_OUT]  # they stay in the repository
 
 highlight_language = "text"  # of blocks that name none: output
 

@@ -80,6 +80,7 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers", "rule(*ids, peers=()): holds these rules of protocol_rules.py; see docs/inside/protocol.md"
     )
+    config.addinivalue_line("markers", "mac: asks what only a Mac can show; tools/on_a_mac.py sends the answers")
     config.addinivalue_line("markers", "long: takes long; `make test-all` runs it, `make test` does not")
     for name, (what, _) in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: needs {what}")

@@ -1,12 +1,11 @@
 """What only a Mac can show, asked in one go: writes every answer into one file, which is all there is to send.
 
-    python3 tools/on_a_mac.py                 about ten minutes; writes on_a_mac.txt
-    python3 tools/on_a_mac.py --quick         without the test suite
-    python3 tools/on_a_mac.py --only handles  the questions whose name holds the word
+    python3 tools/on_a_mac.py                         about ten minutes; writes on_a_mac.txt
+    python3 tools/on_a_mac.py --quick                 without the test suite under Metal's validation
+    python3 tools/on_a_mac.py tests/mac/test_pages_given.py  the questions of a file
 
-In a fresh checkout it first builds the package and the frameworks into .venv.  Each question runs in a process of its
-own, so that a crash is an answer too.  Elsewhere than on a Mac the script runs as well, and says what it leaves out and
-why.  docs/inside/on_a_mac.md says what each answer should be.
+The questions are the tests of tests/mac.  Each runs in a process of its own, so that a crash is an answer too.  In a
+fresh checkout the script first builds the package and the frameworks into .venv.  docs/inside/on_a_mac.md says more.
 """
 
 from __future__ import annotations  # macOS has a Python 3.9, which is told below what is missing
@@ -17,6 +16,7 @@ import importlib.util
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -24,11 +24,12 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SUPPORT = ROOT / "tests" / "support"
 VENV = ROOT / ".venv"
 IS_SET_UP = "ON_A_MAC_IS_SET_UP"
 NEWEST, OLDEST = 20, 11
-VERDICTS = ("as expected", "DIFFERS", "look", "skipped")
+#: Metal's validation, and the runtime's words for what no pool holds.
+WATCHED = {"MTL_DEBUG_LAYER": "1", "MTL_DEBUG_LAYER_ERROR_MODE": "assert", "MTL_DEBUG_LAYER_WARNING_MODE": "nslog"}
+POOLS = {"OBJC_DEBUG_MISSING_POOLS": "YES"}
 PACKAGES = ("numpy", "torch", "mlx", "apache-tvm-ffi", "jax", "ml_dtypes", "pyobjc-framework-Metal", "pytest")
 
 
@@ -109,59 +110,74 @@ def without_home(text: str) -> str:
     return text.replace(str(ROOT), "<checkout>").replace(str(Path.home()), "~")
 
 
-def line_of(asked, got) -> str:
-    """One line for a question; what was skipped says why."""
-    reason = f": {got.text.splitlines()[-1]}" if got.verdict == "skipped" else ""
-    return f"{got.verdict:12} {got.seconds:6.1f} s  {asked.name}{reason}"
+# ---- asking ----
+
+PYTEST = (sys.executable, "-X", "faulthandler", "-m", "pytest", "--rootdir", str(ROOT), "--color=no")
 
 
-def report_of(known: dict[str, str], answers: list, seconds: float, left: int) -> str:
-    """The text of the file: facts, then a line for each question, then the answers."""
-    counts = {verdict: sum(got.verdict == verdict for _, got in answers) for verdict in VERDICTS}
-    lines = ["What a Mac shows of metal_dlpack", ""]
-    lines += [f"{name:24}{value}" for name, value in known.items()]
-    lines += [f"{'time':24}{time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}, {seconds:.0f} s", ""]
-    lines += [", ".join(f"{count} {verdict}" for verdict, count in counts.items())]
-    lines += [f"STOPPED EARLY: {left} questions were not asked"] if left else []
-    lines += ["", *(line_of(asked, got) for asked, got in answers)]
-    for asked, got in answers:
-        lines += ["", f"== {asked.name}: {got.verdict}", f"    expected: {asked.expected}"]
-        lines += [textwrap.indent(got.text.strip(), "    ")]
-    return without_home("\n".join(lines)) + "\n"
+def questions(paths: list[str]) -> list[str]:
+    """The names of the tests, as pytest has them."""
+    done = subprocess.run(
+        [*PYTEST, "-q", "--collect-only", *paths], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        sys.exit(done.stdout + done.stderr)
+    return [line for line in done.stdout.splitlines() if "::" in line]
+
+
+def ask(name: str, seconds: float, *, is_suite: bool = False) -> tuple[str, str]:
+    """How a test ended: passed, skipped, FAILED, hangs or a signal's name; and all that it said."""
+    command = [*PYTEST, "-m", "not long", "-q", name] if is_suite else [*PYTEST, "-q", "-rs", "-s", name]
+    environment = {**os.environ, **(WATCHED if is_suite else POOLS)}
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,  # it ends with all that it started
+    ) as child:
+        try:
+            said, _ = child.communicate(timeout=seconds)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt) as why:
+            os.killpg(child.pid, signal.SIGKILL)
+            if isinstance(why, KeyboardInterrupt):
+                raise
+            return "hangs", child.communicate()[0]
+    if child.returncode < 0:
+        return signal.Signals(-child.returncode).name, said
+    last = said.rstrip().rpartition("\n")[2]
+    return "FAILED" if child.returncode else "skipped" if "skipped" in last and "passed" not in last else "passed", said
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("paths", nargs="*", default=["tests/mac"], metavar="PATH", help="default: tests/mac")
     parser.add_argument("--quick", action="store_true", help="without the test suite")
-    parser.add_argument("--only", default="", metavar="WORD", help="questions whose name holds this word")
     parser.add_argument("--output", default="on_a_mac.txt", metavar="FILE", help="default: on_a_mac.txt")
-    parser.add_argument("--large", metavar="BYTES", help="the large copy; default: 4 GiB + 4, where memory allows")
+    parser.add_argument("--seconds", type=float, default=300, help="for each question; default: 300")
     arguments = parser.parse_args()
     set_up()
-    sys.path.append(str(SUPPORT))
-    import mac_questions
-
-    if arguments.large:
-        os.environ["ON_A_MAC_LARGE"] = arguments.large
-    chosen = [item for item in mac_questions.QUESTIONS if arguments.only in item.name]
-    if not chosen:
-        parser.error(
-            f"no question's name holds {arguments.only!r}: " + ", ".join(q.name for q in mac_questions.QUESTIONS)
-        )
-    known, answers, started = facts(), [], time.monotonic()
-    output = Path(arguments.output)
-    for asked in chosen:
-        try:
-            got = mac_questions.answer(asked, is_quick=arguments.quick)
-        except KeyboardInterrupt:
-            break
-        answers.append((asked, got))
-        print(line_of(asked, got), flush=True)
-        seconds = time.monotonic() - started
-        output.write_text(report_of(known, answers, seconds, len(chosen) - len(answers)))
-    differs = sum(got.verdict == "DIFFERS" for _, got in answers)
-    print(f"{len(answers)} answers; {differs} differ. Send this file: {output}")
-    return 1 if differs or len(answers) < len(chosen) else 0
+    asked = [(name, arguments.seconds, False) for name in questions(arguments.paths)]
+    asked += [] if arguments.quick else [("tests", 3600, True)]
+    lines = [f"{name:24}{value}" for name, value in facts().items()]
+    lines += [f"{'time':24}{time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}", ""]
+    wrong = 0
+    with open(arguments.output, "w", encoding="utf-8") as file:
+        print(without_home("\n".join(lines)), file=file, flush=True)
+        for name, seconds, is_suite in asked:
+            started = time.monotonic()
+            end, said = ask(name, seconds, is_suite=is_suite)
+            wrong += end not in ("passed", "skipped")
+            head = f"== {name}: {end}, {time.monotonic() - started:.0f} s"
+            print(head, flush=True)
+            text = "\n".join(said.strip().splitlines()[-100:])
+            print(without_home(f"{head}\n{textwrap.indent(text, '    ')}\n"), file=file, flush=True)
+    print(f"{len(asked)} answers; {wrong} are not as they should be. Send this file: {arguments.output}")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

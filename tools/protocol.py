@@ -27,8 +27,8 @@ IDS = {identifier for part in RULES.values() for identifier in part}
 INTRODUCTION = """# The protocol, rule by rule
 
 What `metal_dlpack` does at each point of DLPack 1.3 and of the array API standard 2025.12, where they leave a choice,
-and where the frameworks differ from them. This page is made by `make docs` from the tests; a test fails when it is
-not up to date, or when a rule has no test or no place in the source.
+and where the frameworks differ from them. `make docs` makes this page from the tests; a test fails
+when a rule has no test or no place in the source.
 
 To follow a rule: its id stands above the function that keeps it (`grep -rn "SPEC.*id" src`) and on the tests that hold
 it (`grep -rn '"id"' tests`). "Against" are the frameworks whose own code takes part in these tests, NumPy sometimes as

@@ -22,6 +22,8 @@ PAGES = {
     ROOT / "CHANGELOG.md": DOCS / "changelog.md",
     ROOT / "src" / "metal_dlpack" / "include" / "metal_dlpack.h": DOCS / "reference" / "header.md",
 }
+#: Pages for those who work on the code: the site links to the repository instead.
+LEFT_OUT = {DOCS / "inside" / f"{name}.md" for name in ("bridge_review", "kernels", "on_a_mac", "protocol")}
 FENCE = re.compile(r"^( *(?:```+|~~~+)).*?^\1[ ]*$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((?![a-z]+:|#|<)([^)\s]+)\)")
 
@@ -47,7 +49,7 @@ def for_the_site(text: str, source: Path, page: Path) -> str:
         if not target.exists() or not target.is_relative_to(ROOT):
             return match[0]
         shown = PAGES.get(target, target)
-        if shown.is_relative_to(DOCS) and not (anchor and path.endswith("README.md")):
+        if shown.is_relative_to(DOCS) and shown not in LEFT_OUT and not (anchor and path.endswith("README.md")):
             words = "" if words in (path, path.rpartition("/")[2]) else words
             return f"[{words}]({os.path.relpath(shown, page.parent)}{mark}{anchor})"
         kind = "tree" if target.is_dir() else "blob"

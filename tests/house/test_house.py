@@ -43,7 +43,7 @@ FIRST_WITH_PYTHON = "python"
 OBJECTIVE_C = {"softmetal/nsobject", "softmetal/nsstring", "softmetal/nserror", "softmetal/autorelease"}
 
 #: What tests/ has besides the folders of src/.
-BESIDE_FOLDERS = {"package", "msl", "hostile", "house", "support", "c"}
+BESIDE_FOLDERS = {"package", "mac", "msl", "hostile", "house", "support", "c"}
 
 LONGEST_FILE = 500
 #: The one file that may talk to Metal cannot be two.
