@@ -258,7 +258,7 @@ def test_a_foreign_device_is_named(device):
 def test_a_device_id_that_is_not_the_buffers_is_refused():
     producer = Producer(device=(8, 1), data=md.Buffer(64).handle, shape=(2,))
     buffer = md.Buffer(64)
-    producer.struct.dl_tensor.data = buffer.handle
+    producer.struct.tensor.data = buffer.handle
     with pytest.raises(BufferError, match=r"\(8, 1\)"):
         md.from_dlpack(producer)
 

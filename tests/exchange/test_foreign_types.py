@@ -5,7 +5,7 @@ import gc
 
 import numpy as np
 import pytest
-from dlpack_structs import Header, Producer, Table, Version, capsule_of_table, kind_with_table, table_of, tensor_of
+from dlpack_structs import Header, Producer, Table, capsule_of, kind_with_table, table_of, tensor_of
 
 import metal_dlpack as md
 from metal_dlpack import _core
@@ -111,9 +111,9 @@ def test_a_table_of_another_major_version_is_left_for_the_one_before_it():
     array = md.full(3, 4.0)
     older = Table.from_buffer_copy(table_of(md.Array))
     older.from_object = type(older.from_object)(from_object)
-    newer = Header(Version(2, 0), ctypes.addressof(older))
-    newest = Header(Version(3, 1), ctypes.addressof(newer))
-    strangest = Header(Version(2, 0), None)
+    newer = Header((2, 0), ctypes.addressof(older))
+    newest = Header((3, 1), ctypes.addressof(newer))
+    strangest = Header((2, 0), None)
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
@@ -135,7 +135,7 @@ def test_a_table_of_another_major_version_is_left_for_the_one_before_it():
 
 @pytest.mark.rule("exchange-versions")
 def test_versions_in_a_circle_and_tables_with_holes_are_passed_over():
-    one, two = Header(Version(2, 0), None), Header(Version(3, 0), None)
+    one, two = Header((2, 0), None), Header((3, 0), None)
     one.prev_api, two.prev_api = ctypes.addressof(two), ctypes.addressof(one)
     without_export, without_import = (Table.from_buffer_copy(table_of(md.Array)) for _ in range(2))
     without_export.from_object = type(without_export.from_object)()
@@ -195,7 +195,7 @@ def test_a_subclass_of_torchs_with_a_table_of_its_own_is_checked_as_any_other(fi
 
     table = Table.from_buffer_copy(table_of(md.Array))
     table.from_object = type(table.from_object)(give)
-    kind = type("Kind", (torch.Tensor,), {"__dlpack_c_exchange_api__": capsule_of_table(table)})
+    kind = type("Kind", (torch.Tensor,), {"__dlpack_c_exchange_api__": capsule_of(table)})
     tensor = torch.zeros(6).as_subclass(kind)
     if sentence is None:
         assert md.from_dlpack(tensor).tolist() == memory.reshape(2, 3).tolist()

@@ -24,7 +24,7 @@ class Forgetful:
         tensor = self.kept.tensor
         fields = {"shape": tuple(tensor.shape[: tensor.ndim]), "strides": tuple(tensor.strides[: tensor.ndim])}
         fields |= {"data": tensor.data, "byte_offset": tensor.byte_offset, "dtype": DTYPE}
-        device = (tensor.device.device_type, tensor.device.device_id)
+        device = tuple(tensor.device)
         self.producer = Producer(versioned=versioned, device=device, **fields)
 
     def __dlpack__(self, **keywords):

@@ -30,7 +30,7 @@ def test_a_stride_that_takes_no_step_is_kept(versioned, stride):
         assert array.tolist() == memory.reshape(1, 3, 1, 2).tolist()
         assert open_capsule(array.__dlpack__()).tensor.strides[:4] == [stride, 2, stride, 1]
         address = tensor_of(array)
-        assert Versioned.from_address(address).dl_tensor.strides[:4] == [stride, 2, stride, 1]
+        assert Versioned.from_address(address).tensor.strides[:4] == [stride, 2, stride, 1]
         delete(address)
 
 

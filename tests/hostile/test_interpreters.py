@@ -135,7 +135,7 @@ def test_an_interpreter_ends_while_its_tensors_live():
     out = child("""
         import ctypes, os
         import metal_dlpack as md
-        from dlpack_structs import Versioned, _api
+        from dlpack_structs import Versioned, new_capsule
         read, write = os.pipe()
         interpreter = make()
         run(interpreter, CODE + '''
@@ -151,7 +151,7 @@ def test_an_interpreter_ends_while_its_tensors_live():
         '''.replace("\\n        ", "\\n"), paths=paths, write=str(write))
         interpreters.destroy(interpreter)
         for address in os.read(read, 100).split():
-            array = md.from_dlpack(_api.PyCapsule_New(int(address), b"dltensor_versioned", None))
+            array = md.from_dlpack(new_capsule(int(address), b"dltensor_versioned", None))
             assert array.tolist() == [3.0] * 4
             del array
         print("done")

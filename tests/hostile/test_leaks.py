@@ -54,7 +54,7 @@ def raise_error(_context, _kind, _message):
 def ask_allocator():
     """For a tensor of an element type that there is not."""
     prototype, out, set_error = Tensor(), ctypes.c_void_p(), SET_ERROR(raise_error)
-    prototype.dtype.code = 99
+    prototype.code = 99
     return table_of(md.Array).allocator(ctypes.byref(prototype), ctypes.byref(out), None, set_error)
 
 

@@ -138,7 +138,7 @@ def handle_of_capsule(array):
 
 def handle_of_table(array):
     tensor = tensor_of(array)
-    handle = Versioned.from_address(tensor).dl_tensor.data
+    handle = Versioned.from_address(tensor).tensor.data
     delete(tensor)
     return handle
 

@@ -1,71 +1,35 @@
-"""DLPack 1.3's structs in ctypes: to read capsules, and to make good and bad ones by hand.
-
-Source: dlpack.h.  Sizes and offsets are checked against the compiled header by test_dlpack_structs.
-"""
+"""Hand-made tensors and tables for the tests, of the kit's structs; and capsules, read in place."""
 
 import ctypes
 import itertools
 
-CAPSULE_NAMES = (b"dltensor", b"dltensor_versioned")
-READ_ONLY, IS_COPIED, IS_PADDED = 1, 2, 4
+from metal_dlpack.conformance.dlpack_structs import (  # noqa: F401  # the tests take them from here
+    IS_COPIED,
+    IS_PADDED,
+    LEGACY_NAME,
+    READ_ONLY,
+    VERSIONED_NAME,
+    Legacy,
+    Tensor,
+    Versioned,
+    capsule_name,
+    capsule_pointer,
+    new_capsule,
+    rename_capsule,
+)
+from metal_dlpack.conformance.exchange_table import (  # noqa: F401
+    ALLOCATE,
+    BORROW,
+    FROM_OBJECT,
+    SET_ERROR,
+    STREAM,
+    TABLE_NAME,
+    Header,
+    capsule_of,
+)
 
-
-class Device(ctypes.Structure):
-    _fields_ = [("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32)]
-
-
-class DataType(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
-
-
-class Tensor(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device", Device),
-        ("ndim", ctypes.c_int32),
-        ("dtype", DataType),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    ]
-
-
-class Managed(ctypes.Structure):
-    _fields_ = [
-        ("dl_tensor", Tensor),
-        ("manager_ctx", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-    ]
-
-
-class Version(ctypes.Structure):
-    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32)]
-
-
-class Versioned(ctypes.Structure):
-    _fields_ = [
-        ("version", Version),
-        ("manager_ctx", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-        ("flags", ctypes.c_uint64),
-        ("dl_tensor", Tensor),
-    ]
-
-
+CAPSULE_NAMES = (LEGACY_NAME, VERSIONED_NAME)
 DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-
-_api = ctypes.pythonapi
-_api.PyCapsule_New.restype = ctypes.py_object
-_api.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-_api.PyCapsule_GetName.restype = ctypes.c_char_p
-_api.PyCapsule_GetName.argtypes = [ctypes.py_object]
-_api.PyCapsule_GetPointer.restype = ctypes.c_void_p
-_api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-_api.PyCapsule_SetName.restype = ctypes.c_int
-_api.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
-
-#: Names must outlive the capsules that point at them.
-USED_NAMES = {name: ctypes.c_char_p(b"used_" + name) for name in CAPSULE_NAMES}
 
 
 class Opened:
@@ -73,11 +37,11 @@ class Opened:
 
     def __init__(self, capsule):
         self.capsule = capsule
-        self.name = _api.PyCapsule_GetName(capsule)
-        self.address = _api.PyCapsule_GetPointer(capsule, self.name)
-        struct = Versioned if self.name == CAPSULE_NAMES[1] else Managed
+        self.name = capsule_name(capsule)
+        self.address = capsule_pointer(capsule, self.name)
+        struct = Versioned if self.name == VERSIONED_NAME else Legacy
         self.managed = struct.from_address(self.address)
-        self.tensor = self.managed.dl_tensor
+        self.tensor = self.managed.tensor
         self.tensor.capsule = capsule  # the memory under the struct
         self.version = getattr(self.managed, "version", None)
         self.flags = getattr(self.managed, "flags", 0)
@@ -91,15 +55,11 @@ class Opened:
         return bool(self.flags & READ_ONLY)
 
     def take(self):
-        _api.PyCapsule_SetName(self.capsule, USED_NAMES[self.name])
+        rename_capsule(self.capsule)
 
 
 def open_capsule(capsule):
     return Opened(capsule)
-
-
-def capsule_name(capsule):
-    return _api.PyCapsule_GetName(capsule)
 
 
 class Producer:
@@ -129,15 +89,15 @@ class Producer:
         self.deletions = 0
         self.versioned = versioned
         self._deleter = DELETER(self._count)
-        self.struct = (Versioned if versioned else Managed)()
+        self.struct = (Versioned if versioned else Legacy)()
         self.struct.deleter = ctypes.cast(self._deleter, ctypes.c_void_p).value if has_deleter else None
         if versioned:
-            self.struct.version = Version(*version)
+            self.struct.version = version
             self.struct.flags = flags
-        tensor = self.struct.dl_tensor
+        tensor = self.struct.tensor
         tensor.data = data
-        tensor.device = Device(*device)
-        tensor.dtype = DataType(*dtype)
+        tensor.device = device
+        tensor.code, tensor.bits, tensor.lanes = dtype
         tensor.byte_offset = byte_offset
         tensor.ndim = len(shape) if ndim is None and shape is not None else (ndim or 0)
         self._shape = None if shape is None else (ctypes.c_int64 * max(len(shape), 1))(*shape)
@@ -160,11 +120,10 @@ class Producer:
 
     def capsule(self):
         """A capsule without a destructor: dropping it must change nothing."""
-        return _api.PyCapsule_New(ctypes.addressof(self.struct), self.name, None)
+        return new_capsule(ctypes.addressof(self.struct), self.name, None)
 
     def __dlpack_device__(self):
-        device = self.struct.dl_tensor.device
-        return (device.device_type, device.device_id)
+        return tuple(self.struct.tensor.device)
 
     def __dlpack__(self, **_keywords):
         return self.capsule()
@@ -173,33 +132,19 @@ class Producer:
 # ---- the exchange API ----
 
 
-class Header(ctypes.Structure):
-    _fields_ = [("version", Version), ("prev_api", ctypes.c_void_p)]
-
-
-SET_ERROR = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)
-
-
 class Table(ctypes.Structure):
     _fields_ = [
         ("header", Header),
-        (
-            "allocator",
-            ctypes.PYFUNCTYPE(
-                ctypes.c_int, ctypes.POINTER(Tensor), ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p, SET_ERROR
-            ),
-        ),
-        ("from_object", ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))),
+        ("allocator", ALLOCATE),
+        ("from_object", FROM_OBJECT),
         ("to_object", ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))),
-        ("borrow", ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(Tensor))),
-        ("stream", ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))),
+        ("borrow", BORROW),
+        ("stream", STREAM),
     ]
 
 
 def table_of(kind):
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    return Table.from_address(get(kind.__dlpack_c_exchange_api__, b"dlpack_exchange_api"))
+    return Table.from_address(capsule_pointer(kind.__dlpack_c_exchange_api__, TABLE_NAME))
 
 
 def tensor_of(array):
@@ -211,14 +156,7 @@ def tensor_of(array):
 
 def delete(address):
     """What a consumer does with a tensor that it has taken."""
-    deleter = Versioned.from_address(address).deleter
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(deleter)(address)
-
-
-def capsule_of_table(header):
-    new = ctypes.pythonapi.PyCapsule_New
-    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    return new(ctypes.addressof(header), b"dlpack_exchange_api", None)
+    DELETER(Versioned.from_address(address).deleter)(address)
 
 
 def kind_with_table(table, *, has_method=True):
@@ -230,4 +168,4 @@ def kind_with_table(table, *, has_method=True):
         return np.arange(3.0).__dlpack__(**keywords)
 
     methods = {"__dlpack_device__": lambda _self: (1, 0), "__dlpack__": numbers}
-    return type("Kind", (), {"__dlpack_c_exchange_api__": capsule_of_table(table), **(methods if has_method else {})})
+    return type("Kind", (), {"__dlpack_c_exchange_api__": capsule_of(table), **(methods if has_method else {})})

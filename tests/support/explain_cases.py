@@ -139,8 +139,8 @@ def make_case(case):
 def address_of_case(thing):
     """Where a consumer that shares has element 0; handles count as addresses."""
     if isinstance(thing, Producer):
-        tensor = thing.struct.dl_tensor
-        is_metal = tensor.device.device_type == 8
+        tensor = thing.struct.tensor
+        is_metal = tensor.device[0] == 8
         return (tensor.data or 0) + (0 if is_metal else tensor.byte_offset)
     if isinstance(thing, md.HostView):
         return thing.array.buffer.address + thing.array.byte_offset if thing.array.size else 0
@@ -149,7 +149,7 @@ def address_of_case(thing):
 
 def is_empty(thing):
     if isinstance(thing, Producer):
-        tensor = thing.struct.dl_tensor
+        tensor = thing.struct.tensor
         return 0 in tensor.shape[: tensor.ndim]
     return 0 in (thing.array if isinstance(thing, md.HostView) else thing).shape
 
@@ -178,9 +178,7 @@ def consume(consumer, thing):
         module = importlib.import_module({"mlx": "mlx.core", "tvm": "tvm_ffi"}[consumer])
         result = module.from_dlpack(thing)
         opened = open_capsule(result.__dlpack__())
-        address = (opened.tensor.data or 0) + (
-            opened.tensor.byte_offset if opened.tensor.device.device_type == 1 else 0
-        )
+        address = (opened.tensor.data or 0) + (opened.tensor.byte_offset if opened.tensor.device[0] == 1 else 0)
     if not isinstance(thing, (Producer, md.Array, md.HostView)):
         return md.shares_memory(thing, result)
     wanted = address_of_case(thing)

@@ -281,7 +281,7 @@ def steal_a_tensor():
 
 def allocate_a_tensor():
     out.value = None
-    prototyped = Versioned.from_address(prototype.value).dl_tensor
+    prototyped = Versioned.from_address(prototype.value).tensor
     if table.allocator(ctypes.byref(prototyped), ctypes.byref(out), None, on_error) != 0:
         raise MemoryError("the error went to the callback")
     delete(out.value)

@@ -52,14 +52,14 @@ def copy_it(tensor):
 
 
 def import_no_items(tensor):
-    tensor.struct.dl_tensor.shape[0] = 0
+    tensor.struct.tensor.shape[0] = 0
     assert md.from_dlpack(tensor.capsule()).size == 0
 
 
 def refuse_another_major(tensor):
     if not tensor.versioned:
         return drop_the_array(tensor)
-    tensor.struct.version.major = 2
+    tensor.struct.version[0] = 2
     try:
         md.from_dlpack(tensor.capsule())
     except BufferError as error:
@@ -71,7 +71,7 @@ def refuse_another_major(tensor):
 def refuse_at_our_table(tensor):
     if not tensor.versioned:
         return drop_the_array(tensor)
-    tensor.struct.dl_tensor.ndim = -1
+    tensor.struct.tensor.ndim = -1
     try:
         table_of(md.Array).to_object(tensor.base, ctypes.byref(ctypes.c_void_p()))
     except BufferError as error:

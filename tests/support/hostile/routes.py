@@ -9,7 +9,7 @@ import ctypes
 import gc
 import sys
 
-from dlpack_structs import IS_COPIED, READ_ONLY, Table, capsule_name, table_of
+from dlpack_structs import IS_COPIED, READ_ONLY, Table, capsule_name, capsule_of, table_of
 from objc_messages import foreign_buffer
 
 import metal_dlpack as md
@@ -183,7 +183,7 @@ TABLE.from_object = type(TABLE.from_object)(hand_out)
 class Foreign:
     """A type with an exchange table of its own, as torch.Tensor is one."""
 
-    __dlpack_c_exchange_api__ = tensors._api.PyCapsule_New(ctypes.addressof(TABLE), b"dlpack_exchange_api", None)
+    __dlpack_c_exchange_api__ = capsule_of(TABLE)
 
 
 def by_foreign_table(checked, fate, copy):

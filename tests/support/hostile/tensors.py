@@ -5,7 +5,7 @@ import itertools
 import mmap
 import os
 
-from dlpack_structs import CAPSULE_NAMES, DataType, Device, Managed, Version, Versioned, _api
+from dlpack_structs import CAPSULE_NAMES, Legacy, Versioned, new_capsule
 from places import C_FILES
 
 PAGE = mmap.PAGESIZE
@@ -78,18 +78,18 @@ class Tensor:
             libc.mprotect(self.base + guard * PAGE, PAGE, PROT_NONE)
         self.context = Context(0, self.base, self.NPAGES * PAGE, *(dies or (None, 0)), None)
         Tensor.contexts.append(self.context)
-        kind = Versioned if versioned else Managed
+        kind = Versioned if versioned else Legacy
         self.struct = kind.from_address(self.base)
         if deleter == "C":
             deleter = address_of("delete_versioned" if versioned else "delete_legacy")
         self.struct.deleter = deleter
-        self.struct.manager_ctx = ctypes.addressof(self.context) if context == "C" else context
+        self.struct.context = ctypes.addressof(self.context) if context == "C" else context
         if versioned:
-            self.struct.version = Version(*version)
+            self.struct.version = version
             self.struct.flags = flags
-        tensor = self.struct.dl_tensor
+        tensor = self.struct.tensor
         tensor.data, tensor.byte_offset = data, byte_offset
-        tensor.device, tensor.dtype = Device(*device), DataType(*dtype)
+        tensor.device, (tensor.code, tensor.bits, tensor.lanes) = device, dtype
         tensor.ndim = len(shape or ()) if ndim is None else ndim
         if strides == "C":
             strides = None if shape is None else c_strides(shape)
@@ -102,7 +102,7 @@ class Tensor:
             return
         address = self.base + end_page * PAGE - 8 * len(values) - self.shift
         (ctypes.c_int64 * len(values)).from_address(address)[:] = [signed(value) for value in values]
-        setattr(self.struct.dl_tensor, name, ctypes.cast(address, ctypes.POINTER(ctypes.c_int64)))
+        setattr(self.struct.tensor, name, ctypes.cast(address, ctypes.POINTER(ctypes.c_int64)))
 
     @property
     def name(self):
@@ -113,7 +113,7 @@ class Tensor:
         return self.context.deletions
 
     def capsule(self, destructor=None):
-        return _api.PyCapsule_New(self.base, self.name, destructor)
+        return new_capsule(self.base, self.name, destructor)
 
     def free(self):
         libc.munmap(self.base, self.NPAGES * PAGE)
