@@ -13,7 +13,7 @@ from dlpack_structs import Producer
 
 import metal_dlpack as md
 from metal_dlpack import _core, explaining, sync, torch_memory
-from metal_dlpack.asking import trials
+from metal_dlpack.asking import trial_child, trials
 from metal_dlpack.explain_rules import METAL
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch]
@@ -154,9 +154,9 @@ def test_explain_says_so_where_the_trial_was_refused(mps, monkeypatch):
     import torch
 
     fields = {"device": METAL, "is_ours": True}
-    assert trials.try_example(torch.from_dlpack, fields) == "zero-copy"
+    assert trial_child.try_example(torch.from_dlpack, fields) == "zero-copy"
     mps(own="address")
-    assert trials.try_example(torch.from_dlpack, fields) == "refusal"
+    assert trial_child.try_example(torch.from_dlpack, fields) == "refusal"
     monkeypatch.setattr(explaining.sys, "platform", "darwin")
     for did, said in (("refusal", "refusal"), ("zero-copy", "zero-copy")):
         trial = trials.Trial({"ours_on_metal": did})

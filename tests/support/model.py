@@ -49,6 +49,8 @@ try:
 except ImportError:
     tvm_ffi = None
 
+gc.freeze()  # frameworks have a million objects, and each collection below would look at them
+
 STORAGES = ("shared", "managed", "private")
 IN_TORCH = ["bool", "int8", "int16", "int32", "int64", "uint8"]
 IN_TORCH += ["float16", "float32", "float64", "complex64", "bfloat16"]
