@@ -9,15 +9,15 @@ from machine import SANITIZER
 from places import SUPPORT, python_path
 
 pytestmark = pytest.mark.needs_softmetal
-FEW, MANY = 300, 300 if SANITIZER else 1500
-LONG = [pytest.param(seed, MANY, marks=pytest.mark.long) for seed in range(1, 7)]
+STEPS = 300 if SANITIZER else 1500
+LONG = [pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 7)]
 
 
-@pytest.mark.parametrize(("seed", "steps"), [(7, FEW), *LONG])
-def test_whatever_is_done_numpy_says_the_same(seed, steps):
+@pytest.mark.parametrize("seed", [1, *LONG])
+def test_whatever_is_done_numpy_says_the_same(seed):
     """In a child: two devices are set before the import, and a crash is a failure with its words."""
     done = subprocess.run(
-        [sys.executable, SUPPORT / "model.py", str(steps), str(seed)],
+        [sys.executable, SUPPORT / "model.py", str(STEPS), str(seed)],
         env={**os.environ, "PYTHONPATH": python_path()},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
