@@ -32,6 +32,8 @@ typedef struct bridge_kernel bridge_kernel;     /* an id<MTLComputePipelineState
 #define BRIDGE_STATUS_LIST(X) \
     X(BRIDGE_OK, "ok") \
     X(BRIDGE_NO_DEVICE, "no Metal device is available") \
+    X(BRIDGE_NOT_UNIFIED, \
+      "managed storage needs a device with unified memory; use 'shared' or 'private'") \
     X(BRIDGE_TOO_LARGE, "the length is larger than the device's maxBufferLength") \
     X(BRIDGE_NO_MEMORY, "Metal could not allocate the buffer") \
     X(BRIDGE_OVER_LIMIT, "it would exceed the limit set by set_memory_limit()") \
@@ -42,8 +44,6 @@ typedef struct bridge_kernel bridge_kernel;     /* an id<MTLComputePipelineState
     X(BRIDGE_NOT_A_SURFACE, \
       "the handle is neither an IOSurface nor a CVPixelBuffer that lies in one") \
     X(BRIDGE_NO_ADDRESS, "the IOSurface has no memory that the CPU can see") \
-    X(BRIDGE_ODD_END, \
-      "Metal copies 4 bytes at a time, and the last ones of the buffer are fewer") \
     X(BRIDGE_NO_COMMAND, "Metal gave no command buffer or encoder") \
     X(BRIDGE_NO_KERNEL, "Metal could not compile a kernel") \
     X(BRIDGE_COMMAND_FAILED, "a command buffer failed") \
@@ -55,10 +55,13 @@ typedef enum { BRIDGE_STATUS_LIST(BRIDGE_AS_ENUM) } bridge_status;
 
 const char *bridge_status_text(bridge_status status);
 
-/* Who may touch a buffer's bytes.  SPEC MTLResource.h MTLStorageMode. */
+/* Who may touch a buffer's bytes.  On unified memory managed storage is one allocation, as shared
+ * storage is, and Metal may ignore what keeps two copies equal.  SPEC MTLResource.h MTLStorageMode;
+ * page "Synchronizing a managed resource in macOS" */
 #define BRIDGE_STORAGE_LIST(X) \
-    X(BRIDGE_SHARED, "shared")   /* one memory for CPU and GPU */ \
-    X(BRIDGE_MANAGED, "managed") /* two copies, made equal on demand (discrete GPUs) */ \
+    X(BRIDGE_SHARED, "shared") /* one memory for CPU and GPU */ \
+    X(BRIDGE_MANAGED, \
+      "managed") /* the same, on unified memory; storage.c refuses any other */ \
     X(BRIDGE_PRIVATE, "private") /* the GPU only */
 
 #define BRIDGE_AS_ENUM(name, text) name,
@@ -141,9 +144,6 @@ bridge_status bridge_surface_copy(const void *handle, bridge_surface **out, void
                                   size_t *nbytes);
 void bridge_surface_release(bridge_surface *surface);
 
-/* Tell Metal that the CPU wrote these bytes of a managed buffer. */
-void bridge_buffer_did_modify(bridge_buffer *buffer, size_t offset_bytes, size_t nbytes);
-
 /* ---- queues ---- */
 
 bridge_queue *bridge_queue_new(bridge_device *device); /* +1; NULL: Metal gave none */
@@ -198,7 +198,6 @@ bridge_status bridge_encode_copies(bridge_commands *commands, bridge_buffer *src
                                    bridge_buffer *dst, const bridge_run *runs, size_t count);
 bridge_status bridge_encode_fill(bridge_commands *commands, bridge_buffer *buffer,
                                  size_t offset_bytes, size_t nbytes, uint8_t value);
-bridge_status bridge_encode_synchronize(bridge_commands *commands, bridge_buffer *buffer);
 
 /* ---- kernels ---- */
 

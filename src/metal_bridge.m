@@ -657,17 +657,6 @@ bridge_surface_copy(const void *handle, bridge_surface **out, void **pages, size
     return status;
 }
 
-void
-bridge_buffer_did_modify(bridge_buffer *buffer, size_t offset_bytes, size_t nbytes)
-{
-    if (is_forked()) {
-        return;
-    }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-    [buffer_object(buffer) didModifyRange:NSMakeRange(offset_bytes, nbytes)];
-    [pool drain];
-}
-
 /* ---- queues ---- */
 
 /* Own queues take this many command buffers that are not complete; Metal's own number is 64. */
@@ -857,7 +846,7 @@ at_most(NSUInteger value, NSUInteger most)
 
 /* What one blit does.  Its buffers are borrowed: the command buffer retains them. */
 typedef struct blit_command {
-    enum { BLIT_COPY, BLIT_FILL, BLIT_SYNCHRONIZE } kind;
+    enum { BLIT_COPY, BLIT_FILL } kind;
     id<MTLBuffer> src, dst; /* src only for BLIT_COPY */
     const bridge_run *runs; /* only for BLIT_COPY */
     size_t run_count;
@@ -908,7 +897,6 @@ encode_blit(id<MTLCommandBuffer> commands, const blit_command *blit)
     switch (blit->kind) {
     case BLIT_COPY: encode_runs(encoder, blit); break;
     case BLIT_FILL: encode_fill(encoder, blit); break;
-    case BLIT_SYNCHRONIZE: [encoder synchronizeResource:blit->dst]; break;
     }
     [encoder endEncoding];
     return BRIDGE_OK;
@@ -944,13 +932,6 @@ bridge_encode_fill(bridge_commands *commands, bridge_buffer *buffer, size_t offs
                          .dst_offset_bytes = offset_bytes,
                          .nbytes = nbytes,
                          .value = value};
-    return encode_later(commands, &blit);
-}
-
-bridge_status
-bridge_encode_synchronize(bridge_commands *commands, bridge_buffer *buffer)
-{
-    blit_command blit = {.kind = BLIT_SYNCHRONIZE, .dst = buffer_object(buffer)};
     return encode_later(commands, &blit);
 }
 

@@ -75,7 +75,7 @@ array_method_copy(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
         return NULL;
     }
     if (args_is_given(values[1]) &&
-        storage_mode_convert(state_of(op), "Array.copy", values[1], NULL, &mode) < 0) {
+        storage_mode_convert(state_of(op), "Array.copy", values[1], &mode) < 0) {
         return NULL;
     }
     if (stream_convert_target(state_of(op), "Array.copy", values[2], &stream) < 0) {

@@ -108,9 +108,8 @@ convert_place(md_state *state, const char *function, PyObject *device, PyObject 
               array_creation *what)
 {
     what->device = device_convert(state, function, device);
-    return what->device == NULL
-               ? -1
-               : storage_mode_convert(state, function, storage, what->device, &what->mode);
+    return what->device == NULL ? -1
+                                : storage_mode_convert(state, function, storage, &what->mode);
 }
 
 /* `values`: dtype, device, storage. */
@@ -209,7 +208,7 @@ convert_changes(md_state *state, const char *function, PyObject *const *values, 
         return -1;
     }
     return args_is_given(values[3])
-               ? storage_mode_convert(state, function, values[3], what->device, &what->mode)
+               ? storage_mode_convert(state, function, values[3], &what->mode)
                : 0;
 }
 

@@ -66,9 +66,7 @@ array_map(const char *function, ArrayObject *self, map_access access, array_mapp
     if (self->nitems == 0) {
         return 0;
     }
-    bool is_direct =
-        access == MAP_READ ? storage->address != NULL : storage->mode == BRIDGE_SHARED;
-    if (!is_direct) {
+    if (storage->mode == BRIDGE_PRIVATE) {
         return wait_rule_for_work(state_of((PyObject *)self), function, storage,
                                   access != MAP_READ) < 0
                    ? -1

@@ -1,7 +1,7 @@
 /* array_map.h: the items of an Array at a CPU address, for every storage mode.
  *
  * Rule:    array_map ... array_unmap bracket every access by the CPU: they wait for the GPU,
- *          move private bytes, and managed ones that are written, through a stage.
+ *          move private bytes through a stage.
  * Threads: the GIL is held; it is released while waiting.
  */
 #ifndef MD_ARRAY_MAP_H

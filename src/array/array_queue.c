@@ -4,7 +4,6 @@
  */
 #include "array/array_queue.h"
 
-#include "metal/host_access.h"
 #include "metal/staging.h"
 #include "python/errors.h"
 #include "python/waiting.h"
@@ -19,7 +18,7 @@ static bool
 is_array(const array_side *side)
 {
     return side->array != NULL &&
-           (side->kept == NULL || array_storage(side->array)->mode != BRIDGE_SHARED);
+           (side->kept == NULL || array_storage(side->array)->mode == BRIDGE_PRIVATE);
 }
 
 /* Does the CPU not reach them? */
@@ -27,15 +26,6 @@ static bool
 is_private(const array_side *side)
 {
     return side->array != NULL && array_storage(side->array)->mode == BRIDGE_PRIVATE;
-}
-
-/* Does the GPU write them?  A few managed ones go through a stage, which is faster where the
- * GPU leaves them alone. */
-static bool
-is_written_by_gpu(const array_side *side)
-{
-    return side->array != NULL && host_access_leaves_to_gpu(array_storage(side->array),
-                                                            (size_t)array_nbytes(side->array));
 }
 
 /* ---- submitting ---- */
@@ -67,9 +57,6 @@ items_of(const array_side *side)
 static int
 finish(const queue_call *call, bridge_status status, size_t nbytes)
 {
-    if (status == BRIDGE_NO_KERNEL) { /* the CPU can do it too */
-        return 0;
-    }
     return errors_check_status(call->state, call->function, status, NULL, nbytes) < 0 ? -1 : 1;
 }
 
@@ -190,7 +177,7 @@ copy_arrays(const char *function, const array_side *dst, const array_side *src,
             metal_stream *stream)
 {
     queue_call call;
-    bool is_queued = stream != NULL || is_written_by_gpu(dst) || is_private(src);
+    bool is_queued = stream != NULL || is_private(dst) || is_private(src);
     if (!is_queued || array_storage(dst->array)->device != array_storage(src->array)->device ||
         !begin_call(function, dst->array, stream, &call)) {
         return 0;
@@ -208,7 +195,7 @@ array_queue_copy(const char *function, const array_side *dst, const array_side *
     if (is_array(dst) && is_array(src)) {
         return copy_arrays(function, dst, src, stream);
     }
-    if (is_array(dst) && (stream != NULL || is_written_by_gpu(dst))) {
+    if (is_array(dst) && (stream != NULL || is_private(dst))) {
         bool waits = wait_rule_after_work(stream, array_storage(dst->array), NULL);
         return begin_call(function, dst->array, stream, &call) ? upload(&call, dst, src, waits)
                                                                : 0;
@@ -227,7 +214,7 @@ array_queue_fill(const char *function, ArrayObject *dst, const char *item, metal
     queue_call call;
     array_side side;
     array_side_set(&side, dst);
-    bool is_queued = stream != NULL || is_written_by_gpu(&side);
+    bool is_queued = stream != NULL || is_private(&side);
     if (!is_queued || side.layout.itemsize > LONGEST_ITEM ||
         !begin_call(function, dst, stream, &call)) {
         return 0;

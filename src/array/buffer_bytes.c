@@ -7,7 +7,6 @@
 #include "array/view_items.h"
 #include "metal/readonly.h"
 #include "metal/storage_bytes.h"
-#include "metal/storage_sharing.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "streams/wait_rule.h"
@@ -155,7 +154,7 @@ buffer_getbuffer(PyObject *op, Py_buffer *view, int flags)
     view->ndim = view->shape == NULL ? 0 : 1; /* as an Array of the bytes, and NumPy, answer */
     readonly_publish(storage);
     buffer_hold(self); /* for the view; given back in buffer_releasebuffer */
-    if (wait_rule_for_host_view(op, "memoryview(Buffer)", &bytes, storage->is_readonly) < 0) {
+    if (wait_rule_for_cpu(op, "memoryview(Buffer)", &bytes, !storage->is_readonly) < 0) {
         buffer_unhold(self);
         Py_CLEAR(view->obj);
         return -1;
@@ -166,8 +165,5 @@ buffer_getbuffer(PyObject *op, Py_buffer *view, int flags)
 void
 buffer_releasebuffer(PyObject *op, Py_buffer *Py_UNUSED(view))
 {
-    BufferObject *self = buffer_cast(op);
-    /* The storage is there: close() is refused while a view is out. */
-    storage_close_host_view(self->storage, self->storage->is_readonly);
-    buffer_unhold(self);
+    buffer_unhold(buffer_cast(op));
 }

@@ -284,9 +284,7 @@ PyType_Spec host_view_spec = {
 
 /* ---- __array_interface__ ----
  *
- * It says nothing that it would have to take back.  Nobody gives the address back, so that managed
- * storage, whose views are counted, has no such attribute, and neither has private storage nor a
- * type for which NumPy has no name. */
+ * Private storage has no such attribute, nor has a type for which NumPy has no name. */
 
 /* NumPy's name of an element type: '<f4'.  -1 with AttributeError: it has none. */
 static int
@@ -326,13 +324,12 @@ strides_in_bytes(const ArrayObject *self)
 static int
 check_storage(const metal_storage *storage)
 {
-    if (storage->mode == BRIDGE_SHARED) {
+    if (storage->mode != BRIDGE_PRIVATE) {
         return 0;
     }
-    PyErr_Format(PyExc_AttributeError,
-                 "Array.__array_interface__: %s storage has no address that stays current; use "
-                 "np.asarray(a).",
-                 storage->mode == BRIDGE_PRIVATE ? "private" : "managed");
+    PyErr_SetString(PyExc_AttributeError,
+                    "Array.__array_interface__: private storage has no address; use "
+                    "np.asarray(a).");
     return -1;
 }
 
@@ -345,8 +342,7 @@ array_get_interface(PyObject *op, void *Py_UNUSED(closure))
     char typestr[8];
     if (array_raise_unheard(self) < 0 || check_storage(storage) < 0 ||
         write_typestr(self->dtype, typestr) < 0 ||
-        wait_rule_for_host_view(op, "Array.__array_interface__", &bytes, self->is_readonly) <
-            0) {
+        wait_rule_for_cpu(op, "Array.__array_interface__", &bytes, !self->is_readonly) < 0) {
         return NULL;
     }
     readonly_publish(storage);

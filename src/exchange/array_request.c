@@ -2,14 +2,13 @@
  *
  * Owns:    which requests are met, as NumPy's arrays meet them; an exception that NumPy
  *          discards, until it is raised again.
- * Calls:   wait_rule.h to wait, storage_sharing.h to count views.
+ * Calls:   wait_rule.h to wait.
  * Threads: the GIL is held; released while waiting.
  */
 #include "array/array.h"
 #include "array/array_map.h"
 #include "array/array_methods.h"
 #include "metal/readonly.h"
-#include "metal/storage_sharing.h"
 #include "python/errors.h"
 #include "streams/wait_rule.h"
 
@@ -234,7 +233,7 @@ array_getbuffer(PyObject *op, Py_buffer *view, int flags)
         return -1;
     }
     touched_bytes bytes = array_watched_bytes(self);
-    if (wait_rule_for_host_view(op, "memoryview(Array)", &bytes, self->is_readonly) < 0) {
+    if (wait_rule_for_cpu(op, "memoryview(Array)", &bytes, !self->is_readonly) < 0) {
         PyMem_Free(view->internal);
         note_unheard(self);
         return -1;
@@ -248,9 +247,7 @@ array_getbuffer(PyObject *op, Py_buffer *view, int flags)
 }
 
 void
-array_releasebuffer(PyObject *op, Py_buffer *view)
+array_releasebuffer(PyObject *Py_UNUSED(op), Py_buffer *view)
 {
-    const ArrayObject *self = array_cast(op);
     PyMem_Free(view->internal);
-    storage_close_host_view(array_storage(self), self->is_readonly);
 }

@@ -365,7 +365,7 @@ finish(md_state *state, PyObject *array, const import_request *request, PyObject
     bridge_storage mode = array_storage(self)->mode;
     PyObject *result = NULL;
     if (args_is_given(storage_value) &&
-        storage_mode_convert(state, "asarray", storage_value, NULL, &mode) < 0) {
+        storage_mode_convert(state, "asarray", storage_value, &mode) < 0) {
         goto done;
     }
     bool is_other_type = !dtype_equal(dtype, self->dtype);

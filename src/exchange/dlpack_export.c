@@ -12,7 +12,6 @@
 #include "exchange/torch_export.h"
 #include "metal/managed_tensor.h"
 #include "metal/readonly.h"
-#include "metal/storage_sharing.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "python/owners.h"
@@ -112,9 +111,8 @@ make_visible(ArrayObject *self, DLDeviceType device, const stream_order *order)
     if (self->nitems == 0) {
         return 0;
     }
-    /* Never closed: a consumer does not say when it has read or written for the last time. */
     touched_bytes bytes = array_watched_bytes(self);
-    return wait_rule_for_host_view(op, "Array.__dlpack__", &bytes, self->is_readonly);
+    return wait_rule_for_cpu(op, "Array.__dlpack__", &bytes, !self->is_readonly);
 }
 
 /* SPEC export-strides-as-they-are, export-readonly, export-subbyte */

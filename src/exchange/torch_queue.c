@@ -22,7 +22,6 @@
 
 #include "array/array.h"
 #include "metal/work.h"
-#include "metal/work_touch.h"
 #include "python/errors.h"
 #include "streams/device.h"
 #include "streams/event_type.h"
@@ -244,7 +243,7 @@ wait_nogil(metal_storage *storage)
     if (status == BRIDGE_OK && mark.value > 0) {
         torch_job job = {.event = mark.stream->event,
                          .value = mark.value,
-                         .touched = work_touch_prepare(storage->device) ? storage : NULL};
+                         .touched = work_can_touch(storage->device) ? storage : NULL};
         status = run_job(storage->device, &job);
     }
     stream_release(mark.stream);

@@ -1,7 +1,7 @@
 /* copy_grid.h: a copy as one grid of a compute kernel: which kernel, how many calls, what it
  * is told.
  *
- * Owns:    nothing; the kernels' text and names are static.
+ * Owns:    the kernels.
  * Calls:   copy_plan.h for the shape of the work.  copy_kernel.h has the kernels.
  * Threads: pure functions.
  * Rule:    a kernel takes three arguments: destination, source, shape.  Offsets count from
@@ -13,11 +13,11 @@
 #include <stddef.h>
 
 #include "copy/copy_plan.h"
+#include "metal/device_kernel.h"
 
 #define COPY_KERNEL_COUNT 5
 
-extern const char copy_kernel_source[]; /* Metal Shading Language */
-extern const char *const copy_kernel_names[COPY_KERNEL_COUNT];
+extern device_kernel copy_kernels[COPY_KERNEL_COUNT]; /* of units of 1, 2, 4, 8 and 16 bytes */
 
 typedef struct copy_grid {
     size_t extents[3];   /* calls along x, y and z; each below 2^32 */
@@ -25,7 +25,7 @@ typedef struct copy_grid {
     uint64_t shape[176];
 } copy_grid;
 
-/* The kernel of the largest unit that a plan can be made of: an index of copy_kernel_names.
+/* The kernel of the largest unit that a plan can be made of: an index of copy_kernels.
  * `dst_base` and `src_base`: what offset 0 of the arguments stands for. */
 int copy_grid_kernel(const copy_plan *plan, const char *dst_base, const char *src_base);
 

@@ -1,4 +1,5 @@
-/* copy_kernel.c: the text of copy_kernel.h as a string, and grids for it; see copy_grid.h. */
+/* copy_kernel.c: the text of copy_kernel.h, as a string and as C, and grids for it; see
+ * copy_grid.h. */
 #include "metal/copy_grid.h"
 
 /* ---- for the compiler of Metal's language ---- */
@@ -15,13 +16,62 @@ const char copy_kernel_source[] = "#include <metal_stdlib>\n"
                                   "\n";
 #undef COPY_KERNEL_TEXT
 
-const char *const copy_kernel_names[COPY_KERNEL_COUNT] = {"copy_units_1", "copy_units_2",
-                                                          "copy_units_4", "copy_units_8",
-                                                          "copy_units_16"};
+/* ---- for the compiler of C ---- */
 
 #define COPY_KERNEL_TEXT(...) __VA_ARGS__
 #include "metal/copy_kernel_shape.h"
+
+#ifdef __APPLE__
+#define DEFINE_RUN(size) static device_kernel_run *const run_##size = NULL;
+#else
+typedef struct uint3 {
+    uint32_t x, y, z;
+} uint3;
+
+typedef struct uint4 {
+    uint32_t x, y, z, w;
+} uint4;
+
+#define kernel static inline
+#define device
+#define constant const
+#define BUFFER(index)
+#define POSITION_IN_GRID
+#include "metal/copy_kernel.h"
+#undef kernel
+#undef device
+#undef constant
+
+/* All calls of one kernel, in the order of the grid. */
+#define DEFINE_RUN(size) \
+    static void run_##size(void *const *arguments, const size_t grid[3]) \
+    { \
+        uint3 at; \
+        for (at.z = 0; at.z < grid[2]; at.z++) { \
+            for (at.y = 0; at.y < grid[1]; at.y++) { \
+                for (at.x = 0; at.x < grid[0]; at.x++) { \
+                    metal_dlpack_copy_##size(arguments[0], arguments[1], arguments[2], at); \
+                } \
+            } \
+        } \
+    }
+#endif
 #undef COPY_KERNEL_TEXT
+DEFINE_RUN(1)
+DEFINE_RUN(2)
+DEFINE_RUN(4)
+DEFINE_RUN(8)
+DEFINE_RUN(16)
+
+#define KERNEL(size) \
+    { \
+        copy_kernel_source, "metal_dlpack_copy_" #size, run_##size, \
+        { \
+            NULL \
+        } \
+    }
+device_kernel copy_kernels[COPY_KERNEL_COUNT] = {KERNEL(1), KERNEL(2), KERNEL(4), KERNEL(8),
+                                                 KERNEL(16)};
 
 /* ---- from a plan to a grid ---- */
 

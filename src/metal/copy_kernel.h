@@ -2,8 +2,7 @@
  *
  * Owns:    nothing.
  * Rule:    whoever includes it, after copy_kernel_shape.h, defines COPY_KERNEL_TEXT(...): to make a
- *          string of the text, or, as tests/c/copy_kernel_twin.c does, to compile it as C.  So there
- *          is no include guard and no line of the preprocessor inside, and what the two languages
+ *          string of the text, or to compile it as C, as copy_kernel.c does both.  So there is no include guard and no line of the preprocessor inside, and what the two languages
  *          spell differently has a name in capitals or is a macro of who includes it.
  * Threads: one call of a kernel moves one unit; units do not depend on each other.
  * Units:   offsets and steps count units of the kernel's size, 1 to 16 bytes.
@@ -38,7 +37,7 @@ copy_kernel_find(constant copy_kernel_shape *shape, uint3 position)
 }
 
 kernel void
-copy_units_1(device uint8_t *dst BUFFER(0), device const uint8_t *src BUFFER(1),
+metal_dlpack_copy_1(device uint8_t *dst BUFFER(0), device const uint8_t *src BUFFER(1),
              constant copy_kernel_shape *shape BUFFER(2), uint3 position POSITION_IN_GRID)
 {
     copy_kernel_places at = copy_kernel_find(shape, position);
@@ -46,7 +45,7 @@ copy_units_1(device uint8_t *dst BUFFER(0), device const uint8_t *src BUFFER(1),
 }
 
 kernel void
-copy_units_2(device uint16_t *dst BUFFER(0), device const uint16_t *src BUFFER(1),
+metal_dlpack_copy_2(device uint16_t *dst BUFFER(0), device const uint16_t *src BUFFER(1),
              constant copy_kernel_shape *shape BUFFER(2), uint3 position POSITION_IN_GRID)
 {
     copy_kernel_places at = copy_kernel_find(shape, position);
@@ -54,7 +53,7 @@ copy_units_2(device uint16_t *dst BUFFER(0), device const uint16_t *src BUFFER(1
 }
 
 kernel void
-copy_units_4(device uint32_t *dst BUFFER(0), device const uint32_t *src BUFFER(1),
+metal_dlpack_copy_4(device uint32_t *dst BUFFER(0), device const uint32_t *src BUFFER(1),
              constant copy_kernel_shape *shape BUFFER(2), uint3 position POSITION_IN_GRID)
 {
     copy_kernel_places at = copy_kernel_find(shape, position);
@@ -62,7 +61,7 @@ copy_units_4(device uint32_t *dst BUFFER(0), device const uint32_t *src BUFFER(1
 }
 
 kernel void
-copy_units_8(device uint64_t *dst BUFFER(0), device const uint64_t *src BUFFER(1),
+metal_dlpack_copy_8(device uint64_t *dst BUFFER(0), device const uint64_t *src BUFFER(1),
              constant copy_kernel_shape *shape BUFFER(2), uint3 position POSITION_IN_GRID)
 {
     copy_kernel_places at = copy_kernel_find(shape, position);
@@ -70,7 +69,7 @@ copy_units_8(device uint64_t *dst BUFFER(0), device const uint64_t *src BUFFER(1
 }
 
 kernel void
-copy_units_16(device uint4 *dst BUFFER(0), device const uint4 *src BUFFER(1),
+metal_dlpack_copy_16(device uint4 *dst BUFFER(0), device const uint4 *src BUFFER(1),
               constant copy_kernel_shape *shape BUFFER(2), uint3 position POSITION_IN_GRID)
 {
     copy_kernel_places at = copy_kernel_find(shape, position);

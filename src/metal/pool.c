@@ -192,7 +192,7 @@ void
 pool_destroy(metal_storage *storage)
 {
     handles_remove(storage);
-    if (storage->mode == BRIDGE_SHARED) {
+    if (storage->address != NULL) {
         pages_remove(storage);
     }
     bridge_buffer_release(storage->handle);

@@ -1,11 +1,7 @@
 /* staging.c: see staging.h. */
 #include "metal/staging.h"
 
-#include <pthread.h>
-#include <string.h>
-
 #include "copy/copy.h"
-#include "metal/host_access.h"
 #include "metal/tracking.h"
 
 /* ---- items ---- */
@@ -71,28 +67,6 @@ staging_fill(metal_storage *storage, size_t offset_bytes, size_t nbytes, uint8_t
     return finish(storage, status, error);
 }
 
-/* ... to whole units, which a blit can move where there are no kernels.  BRIDGE_ODD_END: a
- * foreign buffer's length is no multiple of 4, and the range holds its last bytes. */
-static bridge_status
-widen(const staged_range *range, bridge_run *out)
-{
-    size_t first = range->offset_bytes / STORAGE_UNIT * STORAGE_UNIT;
-    size_t end = range->offset_bytes + range->nbytes;
-    size_t last = (end + STORAGE_UNIT - 1) / STORAGE_UNIT * STORAGE_UNIT;
-    *out = (bridge_run){.src_offset_bytes = first, .nbytes = last - first};
-    return last > bridge_buffer_nbytes(range->storage->handle) ? BRIDGE_ODD_END : BRIDGE_OK;
-}
-
-/* `wide`, of the storage, to the start of the stage. */
-static bridge_status
-read_widened(metal_stream *stream, const staged_range *range, const bridge_run *wide,
-             metal_storage *stage, bridge_error *error)
-{
-    uint64_t value;
-    bridge_status status = work_copy(stream, range->storage, stage, wide, 1, &value);
-    return finish(stage, status, error);
-}
-
 /* Items of a range that lie in a stage. */
 typedef struct staged_items {
     const strided_layout *layout;
@@ -105,88 +79,12 @@ within_stage(const staged_range *range, const staged_items *items)
     return items->offset_bytes - (int64_t)range->offset_bytes;
 }
 
-/* The neighbours go back as they were, and threads that write some of them take turns.  Not with
- * blits of whole groups between them: who writes parts of one private buffer by several threads
- * and wants no order needs kernels. */
-static pthread_mutex_t widened_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static bridge_status
-write_widened(metal_stream *stream, const staged_range *range, const bridge_run *wide,
-              const staged_items *items, bridge_error *error)
-{
-    metal_storage *around;
-    uint64_t value;
-    bridge_status status =
-        storage_new(range->storage->device, wide->nbytes, BRIDGE_SHARED, &around);
-    if (status != BRIDGE_OK) {
-        return status;
-    }
-    status = read_widened(stream, range, wide, around, error);
-    if (status == BRIDGE_OK) {
-        int64_t offset_bytes = items->offset_bytes - (int64_t)wide->src_offset_bytes;
-        (void)copy_strided(items->layout, around->address + offset_bytes, items->layout,
-                           range->stage->address + within_stage(range, items)); /* as above */
-        bridge_run back = {.dst_offset_bytes = wide->src_offset_bytes, .nbytes = wide->nbytes};
-        status = work_copy(stream, around, range->storage, &back, 1, &value);
-        status = finish(range->storage, status, error);
-    }
-    storage_release(around);
-    return status;
-}
-
-static bridge_status
-move_without_kernels(metal_stream *stream, const staged_range *range, const staged_items *items,
-                     bool is_read, bridge_error *error)
-{
-    bridge_run wide;
-    bridge_status status = widen(range, &wide);
-    if (status == BRIDGE_OK && !is_read) {
-        (void)pthread_mutex_lock(&widened_lock);
-        status = write_widened(stream, range, &wide, items, error);
-        (void)pthread_mutex_unlock(&widened_lock);
-    }
-    if (status != BRIDGE_OK || !is_read) {
-        return status;
-    }
-    status = read_widened(stream, range, &wide, range->stage, error);
-    char *address = range->stage->address;
-    memmove(address, address + (range->offset_bytes - wide.src_offset_bytes), range->nbytes);
-    return status;
-}
-
-typedef struct host_write {
-    const staged_range *range;
-    const staged_items *items;
-} host_write;
-
-static void
-write_from_stage(void *context)
-{
-    const host_write *job = context;
-    const staged_range *range = job->range;
-    const staged_items *items = job->items;
-    (void)copy_strided(items->layout, range->storage->address + items->offset_bytes,
-                       items->layout,
-                       range->stage->address + within_stage(range, items)); /* as above */
-}
-
-static bool
-write_idle(const staged_range *range, const staged_items *items)
-{
-    host_write job = {range, items};
-    return host_access_write_idle(range->storage, range->offset_bytes, range->nbytes,
-                                  write_from_stage, &job);
-}
-
 /* Between the storage and the stage: exactly these items. */
 static bridge_status
 move_items(const staged_range *range, const staged_items *items, bool is_read,
            bridge_error *error)
 {
     bridge_status status;
-    if (!is_read && write_idle(range, items)) {
-        return BRIDGE_OK;
-    }
     metal_stream *stream = stream_of(range->storage, &status);
     if (status != BRIDGE_OK) {
         return status;
@@ -196,9 +94,6 @@ move_items(const staged_range *range, const staged_items *items, bool is_read,
     work_items here = {range->stage, within_stage(range, items), items->layout};
     status = is_read ? work_items_copy(stream, &here, &there, &value)
                      : work_items_copy(stream, &there, &here, &value);
-    if (status == BRIDGE_NO_KERNEL) {
-        return move_without_kernels(stream, range, items, is_read, error);
-    }
     return finish(is_read ? range->stage : range->storage, status, error);
 }
 
@@ -216,9 +111,8 @@ move_bytes(const staged_range *range, bool is_read, bridge_error *error)
 bridge_status
 staging_open(staged_range *range, bool is_read, bridge_error *error)
 {
-    /* room for the neighbours of both ends, where they must come along */
-    bridge_status status = storage_new(range->storage->device, range->nbytes + 2 * STORAGE_UNIT,
-                                       BRIDGE_SHARED, &range->stage);
+    bridge_status status =
+        storage_new(range->storage->device, range->nbytes, BRIDGE_SHARED, &range->stage);
     if (status == BRIDGE_OK && is_read) {
         status = move_bytes(range, true, error);
     }

@@ -1,7 +1,6 @@
-/* staging.h: what is in private or managed storage, where the CPU can write
- * it: a shared buffer beside it.
+/* staging.h: what is in private storage, where the CPU can reach it: a shared buffer beside it.
  *
- *      the CPU's memory            the stage: shared,          private or managed
+ *      the CPU's memory            the stage: shared,          private
  *                                  from the pool
  *     items of any layout  <────>  dense, in C order  <════>  items of any layout
  *         a range of bytes  ────>  the same range     <════>  a range of bytes
@@ -40,12 +39,10 @@ void staging_deliver(const work_items *stage, const strided_layout *dst, char *o
 
 /* ---- a range of bytes, done on return ---- */
 
-/* SPEC MTLBlitCommandEncoder copyFromBuffer: offsets and sizes in units.  Ends of a range that
- * are none are moved by a kernel, so that no neighbour is written; where Metal compiles no
- * kernels, the neighbours within the unit are read and written back.  BRIDGE_ODD_END: nor can
- * that be done at the end of a foreign buffer whose length is no multiple of a unit. */
+/* A blit moves whole units, any other range a kernel, so that no neighbour is written.  SPEC
+ * MTLBlitCommandEncoder copyFromBuffer: offsets and sizes */
 typedef struct staged_range {
-    metal_storage *storage; /* borrowed: private or managed */
+    metal_storage *storage; /* borrowed */
     size_t offset_bytes, nbytes;
     metal_storage *stage; /* owned (+1), its `address` has the range; NULL: not open */
 } staged_range;

@@ -26,6 +26,13 @@ round_up(size_t value, size_t unit)
 
 /* ---- making ---- */
 
+static bridge_status
+check_mode(const device_record *device, bridge_storage mode)
+{
+    bool is_one_memory = mode != BRIDGE_MANAGED || device->facts.has_unified_memory;
+    return is_one_memory ? BRIDGE_OK : BRIDGE_NOT_UNIFIED;
+}
+
 static metal_storage *
 make_record(bridge_buffer *handle, const device_record *device, size_t nbytes,
             bridge_storage mode, char *address, const storage_owner *owner)
@@ -38,7 +45,6 @@ make_record(bridge_buffer *handle, const device_record *device, size_t nbytes,
     /* Part by part: gcc clears more than 64 bytes by `rep stos`, a twentieth of an import. */
     memset(storage, 0, offsetof(metal_storage, owner));
     storage->owner = owner == NULL ? (storage_owner){0} : *owner;
-    storage->sharing = (storage_sharing){0};
     storage->cached = (pool_place){0};
     storage->pages = (pages_place){0};
     storage->readonly = (readonly_place){0};
@@ -60,7 +66,7 @@ storage_reuse(const device_record *device, size_t nbytes, bridge_storage mode)
     }
     storage->nbytes = nbytes;
     storage->is_readonly = false;
-    storage->sharing = (storage_sharing){0};
+    storage->is_exported = false;
     __atomic_store_n(&storage->refs, 1, __ATOMIC_RELEASE); /* from here on handles.h finds it */
     return storage;
 }
@@ -107,7 +113,11 @@ bridge_status
 storage_new(const device_record *device, size_t nbytes, bridge_storage mode,
             metal_storage **out)
 {
+    bridge_status status = check_mode(device, mode);
     *out = NULL;
+    if (status != BRIDGE_OK) {
+        return status;
+    }
     if (nbytes > SIZE_MAX - STORAGE_UNIT) {
         return BRIDGE_TOO_LARGE;
     }
@@ -120,13 +130,13 @@ storage_new(const device_record *device, size_t nbytes, bridge_storage mode,
         return BRIDGE_OK;
     }
     size_t capacity;
-    bridge_status status = make_new_or_empty_the_cache(device, nbytes, mode, out, &capacity);
+    status = make_new_or_empty_the_cache(device, nbytes, mode, out, &capacity);
     if (status == BRIDGE_OK) {
         (*out)->nbytes = nbytes;
         (*out)->capacity = capacity;
         (*out)->is_ours = true;
         handles_add(*out);
-        if (mode == BRIDGE_SHARED) {
+        if ((*out)->address != NULL) {
             pages_add(*out);
         }
         pool_note_made(device, mode);
@@ -138,13 +148,18 @@ bridge_status
 storage_wrap_buffer(bridge_buffer *buffer, const device_record *device, size_t nbytes,
                     const storage_owner *owner, metal_storage **out)
 {
-    *out = make_record(buffer, device, nbytes, bridge_buffer_storage(buffer),
-                       bridge_buffer_contents(buffer), owner);
+    bridge_storage mode = bridge_buffer_storage(buffer);
+    bridge_status status = check_mode(device, mode);
+    *out = NULL;
+    if (status != BRIDGE_OK) {
+        return status;
+    }
+    *out = make_record(buffer, device, nbytes, mode, bridge_buffer_contents(buffer), owner);
     if (*out == NULL) {
         return BRIDGE_NO_MEMORY;
     }
     bridge_buffer_retain(buffer);
-    (*out)->sharing.is_exported = true; /* its giver can write to it as well */
+    (*out)->is_exported = true; /* its giver can write to it as well */
     return BRIDGE_OK;
 }
 
@@ -158,7 +173,7 @@ storage_wrap_parent(metal_storage *parent, const storage_owner *owner, metal_sto
     }
     (*out)->parent = parent;
     (*out)->is_readonly = parent->is_readonly;
-    (*out)->sharing.is_exported = true;
+    (*out)->is_exported = true;
     return BRIDGE_OK;
 }
 
@@ -213,15 +228,26 @@ storage_wrap_host(const device_record *device, void *address, size_t nbytes,
     return BRIDGE_OK;
 }
 
+void
+storage_publish(metal_storage *storage)
+{
+    readonly_publish(storage);
+    /* the storage that owns the MTLBuffer must not go back to the pool while it is in use */
+    for (; storage != NULL; storage = storage->parent) {
+        if (!__atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED)) {
+            __atomic_store_n(&storage->is_exported, true, __ATOMIC_RELEASE);
+        }
+    }
+}
+
 /* ---- counting ---- */
 
 /* Back to the pool, unless a framework still holds the MTLBuffer. */
 static void
 release_ours(metal_storage *storage)
 {
-    bool is_known = __atomic_load_n(&storage->sharing.is_exported, __ATOMIC_ACQUIRE);
-    bool is_free =
-        !storage->is_labelled && (!is_known || bridge_buffer_is_only_ours(storage->handle));
+    bool is_free = !storage->is_labelled && (!storage_is_exported(storage) ||
+                                             bridge_buffer_is_only_ours(storage->handle));
     tracking_forget(storage->handle);
     if (is_free && pool_give(storage)) {
         return;
@@ -236,7 +262,7 @@ static bool
 drop_reference(metal_storage *storage)
 {
     bool can_be_found =
-        storage->is_ours && __atomic_load_n(&storage->sharing.is_exported, __ATOMIC_RELAXED);
+        storage->is_ours && __atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED);
     if (!can_be_found && storage_is_sole(storage)) {
         /* No thread can make a second one meanwhile: handles.h is asked only for handles that
          * were given away, pages.h only for addresses with a reference behind them. */

@@ -17,6 +17,7 @@
  * never waits, so the GIL may be held. */
 metal_storage *storage_reuse(const device_record *device, size_t nbytes, bridge_storage mode);
 /* One out of the pool, else a new one; `*out` is +1 on BRIDGE_OK and NULL on anything else.
+ * BRIDGE_NOT_UNIFIED: managed storage, here and below, where CPU and GPU have memory of their own.
  * Where Metal has no room, empties the pool and asks once more.  nbytes 0 makes no Metal
  * call. */
 bridge_status storage_new(const device_record *device, size_t nbytes, bridge_storage mode,
@@ -34,6 +35,15 @@ bridge_status storage_wrap_parent(metal_storage *parent, const storage_owner *ow
 bridge_status storage_wrap_host(const device_record *device, void *address, size_t nbytes,
                                 const storage_owner *owner, metal_storage **out,
                                 size_t *offset_bytes);
+
+/* Before a framework gets the handle: it may read and write the bytes on the GPU. */
+void storage_publish(metal_storage *storage);
+/* Was the handle given away? */
+static inline bool
+storage_is_exported(const metal_storage *storage)
+{
+    return __atomic_load_n(&storage->is_exported, __ATOMIC_ACQUIRE);
+}
 
 void storage_release(metal_storage *storage); /* NULL is allowed */
 /* The same by a caller who holds what owners of this `home` wait for: theirs go at once.  NULL:

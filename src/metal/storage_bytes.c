@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "metal/host_access.h"
 #include "metal/staging.h"
 #include "metal/tracking.h"
 
@@ -15,7 +14,7 @@ storage_download(metal_storage *storage, size_t offset_bytes, size_t nbytes, voi
         return BRIDGE_OK;
     }
     if (storage->address != NULL) {
-        bridge_status status = host_access_begin_read(storage, error);
+        bridge_status status = tracking_wait(storage->handle, false, error);
         if (status == BRIDGE_OK) {
             WATCH_HOST_ACCESS(storage->handle, offset_bytes, nbytes, false);
             memmove(out, storage->address + offset_bytes, nbytes);
@@ -47,8 +46,8 @@ static bridge_status
 write_range(metal_storage *storage, size_t offset_bytes, size_t nbytes, const void *bytes,
             uint8_t value, bridge_error *error)
 {
-    if (storage->mode == BRIDGE_SHARED) {
-        bridge_status status = host_access_begin_write(storage, error);
+    if (storage->address != NULL) {
+        bridge_status status = tracking_wait(storage->handle, true, error);
         if (status == BRIDGE_OK) {
             WATCH_HOST_ACCESS(storage->handle, offset_bytes, nbytes, true);
             put(storage->address + offset_bytes, nbytes, bytes, value);
@@ -81,7 +80,7 @@ storage_set_bytes(metal_storage *storage, size_t offset_bytes, size_t nbytes, ui
         return BRIDGE_OK;
     }
     bool is_whole = (offset_bytes | nbytes) % STORAGE_UNIT == 0;
-    if (is_whole && host_access_leaves_to_gpu(storage, nbytes)) {
+    if (is_whole && storage->mode == BRIDGE_PRIVATE) {
         return staging_fill(storage, offset_bytes, nbytes, value, error);
     }
     return write_range(storage, offset_bytes, nbytes, NULL, value, error);

@@ -26,22 +26,6 @@ typedef struct storage_owner {
     metal_storage *next; /* for `retire`: among those that wait */
 } storage_owner;
 
-/* Who else sees the bytes: written by storage_sharing.c, for all storages over a buffer in the
- * one that holds it (storage_root).  Managed memory:
- *
- *     writes by the GPU     1 ─── 2 ─── 3 ─── 4      gpu_writes = 4, counted when submitted
- *     in the CPU's copy     ●     ●                  fetched = 2
- *
- * The CPU's copy is current where the two are equal. */
-typedef struct storage_sharing {
-    uint64_t gpu_writes;   /* written behind tracking_lock; atomic */
-    uint64_t fetched;      /* atomic */
-    uint32_t host_readers; /* read-only host views, and writable ones on their way; behind the
-                            * lock */
-    uint32_t host_writers; /* writable ones that are out; written behind the lock, atomic */
-    bool is_exported;      /* atomic, sticky: the handle was given away; the GPU may write */
-} storage_sharing;
-
 /* A cached storage in its size class: written by pool.c, behind its lock. */
 typedef struct pool_place {
     metal_storage *older, *newer;
@@ -91,22 +75,15 @@ struct metal_storage {
     bool is_readonly;    /* the memory behind is */
     bool is_host_memory; /* its bytes are foreign CPU memory */
     bool is_over_pages;  /* of the owner: Metal says when it is done with them */
+    bool is_exported;    /* atomic, sticky: the handle was given away; the GPU may write */
     bool is_labelled;    /* by a user: the next one would not expect it */
     /* owned (+1): holds the handle for this one, and has no parent itself; NULL: it is our own */
     metal_storage *parent;
     storage_owner owner;
-    storage_sharing sharing;
     pool_place cached;
     pages_place pages;
     readonly_place readonly;
 };
-
-/* The one that holds the handle: for all storages over the same buffer of ours. */
-static inline metal_storage *
-storage_root(metal_storage *storage)
-{
-    return storage->parent != NULL ? storage->parent : storage;
-}
 
 /* From `first_byte` on: host memory rarely begins its first page, and what comes before it
  * there must not be touched. */

@@ -35,6 +35,6 @@ storage_wrap_surface(const device_record *device, const void *handle, metal_stor
         *out = NULL;
         return BRIDGE_NOT_PAGES;
     }
-    (*out)->sharing.is_exported = true; /* its giver can write to it as well */
+    (*out)->is_exported = true; /* its giver can write to it as well */
     return BRIDGE_OK;
 }

@@ -4,16 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "metal/storage_sharing.h"
+#include "metal/device_kernel.h"
 #include "metal/tracking.h"
-#include "metal/work_touch.h"
-
-/* A storage that a piece uses. */
-typedef struct piece_storage {
-    metal_storage *storage; /* owned (+1) */
-    /* the number of the GPU write that the piece brings to the CPU's copy; 0: none */
-    uint64_t fetched;
-} piece_storage;
 
 /* One piece, from its submission to its clean-up. */
 typedef struct piece {
@@ -21,7 +13,7 @@ typedef struct piece {
     work_time *time;      /* owned (+1); NULL: nobody asks */
     uint64_t value;
     int count;
-    piece_storage uses[];
+    metal_storage *uses[]; /* each owned (+1) */
 } piece;
 
 /* ---- how long it takes ---- */
@@ -76,16 +68,11 @@ clean_up(void *context, bridge_commands *commands, bridge_status status,
     /* A failed command buffer may have signalled nothing, and other queues wait. */
     bridge_event_raise(done->stream->event, done->value);
     for (int i = 0; i < done->count; i++) {
-        metal_storage *storage = done->uses[i].storage;
-        handles[i] = storage->handle;
-        /* for the thread that takes it from the pool, or finds nothing in flight, or the bytes
-         * fetched */
+        handles[i] = done->uses[i]->handle;
+        /* for the thread that takes it from the pool, or finds nothing in flight */
         WATCH_LEAVE(handles[i]);
-        if (!has_failed) {
-            storage_note_fetched(storage, done->uses[i].fetched);
-        }
         tracking_let_go(handles[i]);
-        storage_release(storage);
+        storage_release(done->uses[i]);
     }
     for (int i = 0; i < done->count; i++) {
         tracking_end(handles[i], done->stream, done->value, has_failed);
@@ -173,49 +160,6 @@ reserve(const work_operand *operands, int count)
     return true;
 }
 
-/* Managed storage: what the CPU wrote goes to the GPU's copy. */
-static void
-publish(const work_operand *operands, int count)
-{
-    for (int i = 0; i < count; i++) {
-        storage_flush_host_views_locked(operands[i].storage);
-    }
-}
-
-/* ... and what the GPU writes goes to the CPU's: at once while a host view is out, else when
- * the CPU begins an access. */
-static bridge_status
-bring_back(bridge_commands *commands, const work_operand *operands, int count)
-{
-    bridge_status status = BRIDGE_OK;
-    for (int i = 0; status == BRIDGE_OK && i < count; i++) {
-        if (operands[i].is_written && storage_has_host_views_locked(operands[i].storage)) {
-            status = bridge_encode_synchronize(commands, operands[i].storage->handle);
-        }
-    }
-    return status;
-}
-
-static bridge_status
-encode_piece(bridge_commands *commands, const work_operand *operands, int count,
-             work_encoder *encode, void *context)
-{
-    publish(operands, count);
-    bridge_status status = encode == NULL ? BRIDGE_OK : encode(commands, context);
-    return status == BRIDGE_OK ? bring_back(commands, operands, count) : status;
-}
-
-/* Returns the number of the write that bring_back has encoded, or 0. */
-static uint64_t
-note_write(const work_operand *operand)
-{
-    if (!operand->is_written) {
-        return 0;
-    }
-    uint64_t number = storage_note_gpu_write_locked(operand->storage);
-    return storage_has_host_views_locked(operand->storage) ? number : 0;
-}
-
 /* Returns the value.  From the last line on the work is the clean-up's. */
 static uint64_t
 commit(bridge_commands *commands, piece *work, const work_operand *operands, bool waits)
@@ -227,7 +171,7 @@ commit(bridge_commands *commands, piece *work, const work_operand *operands, boo
     bridge_encode_signal(commands, work->stream->event, work->value);
     for (int i = 0; i < work->count; i++) {
         storage_retain(operands[i].storage);
-        work->uses[i] = (piece_storage){operands[i].storage, note_write(&operands[i])};
+        work->uses[i] = operands[i].storage;
         tracking_begin_locked(operands[i].storage->handle, operands[i].is_written, work->stream,
                               work->value);
     }
@@ -256,7 +200,7 @@ encode_and_commit_locked(bridge_commands *commands, piece *work, const piece_pla
     }
     bool waits = encode_waits(commands, work->stream, plan->first, plan->operands, plan->count);
     bridge_status status =
-        encode_piece(commands, plan->operands, plan->count, plan->encode, plan->context);
+        plan->encode == NULL ? BRIDGE_OK : plan->encode(commands, plan->context);
     if (status != BRIDGE_OK) {
         unreserve(plan->operands, plan->count);
         return status;
@@ -275,7 +219,7 @@ submit(metal_stream *stream, const piece_plan *plan, uint64_t *value)
     if (bridge_is_forked()) {
         return BRIDGE_FORKED;
     }
-    piece *work = malloc(sizeof *work + (size_t)plan->count * sizeof(piece_storage));
+    piece *work = malloc(sizeof *work + (size_t)plan->count * sizeof work->uses[0]);
     /* Before the lock: it blocks while the queue is full, and the clean-up wants the lock. */
     bridge_commands *commands = work == NULL ? NULL : bridge_commands_new(stream->queue);
     if (commands == NULL) {
@@ -361,31 +305,6 @@ work_fill(metal_stream *stream, metal_storage *dst, size_t offset_bytes, size_t 
     return work_submit(stream, &operand, 1, encode_fill, &job, value);
 }
 
-typedef struct synchronize_job {
-    metal_storage *storage;
-    uint64_t number;
-} synchronize_job;
-
-/* Behind tracking_lock: the piece waits for just these writes. */
-static bridge_status
-encode_synchronize(bridge_commands *commands, void *context)
-{
-    synchronize_job *job = context;
-    job->number = storage_count_gpu_writes(job->storage);
-    return bridge_encode_synchronize(commands, job->storage->handle);
-}
-
-bridge_status
-work_synchronize(metal_stream *stream, metal_storage *storage, uint64_t *number,
-                 uint64_t *value)
-{
-    synchronize_job job = {storage, 0};
-    work_operand operand = {storage, false};
-    bridge_status status = work_submit(stream, &operand, 1, encode_synchronize, &job, value);
-    *number = job.number;
-    return status;
-}
-
 /* ---- marks and waits ---- */
 
 bridge_status
@@ -409,6 +328,42 @@ work_is_done(metal_stream *stream)
     return stream_has_reached(stream, work_count_submitted(stream));
 }
 
+/* The compiler must not see that nothing is written, or Metal would not count it as a write. */
+static device_kernel touch = {
+    .source = "#include <metal_stdlib>\n"
+              "using namespace metal;\n"
+              "kernel void\n"
+              "metal_dlpack_touch(device uchar *bytes [[buffer(0)]],\n"
+              "                   constant uint &count [[buffer(1)]],\n"
+              "                   uint position [[thread_position_in_grid]])\n"
+              "{\n"
+              "    if (position < count) {\n"
+              "        bytes[position] = 0;\n"
+              "    }\n"
+              "}\n",
+    .name = "metal_dlpack_touch",
+};
+
+bool
+work_can_touch(const device_record *device)
+{
+    bridge_kernel *kernel;
+    return device_kernel_load(&touch, device, &kernel) == BRIDGE_OK;
+}
+
+bridge_status
+work_touch(bridge_commands *commands, const metal_storage *storage)
+{
+    static const uint32_t count = 0;
+    static const bridge_grid grid = {.size = {1, 1, 1}};
+    const bridge_argument arguments[] = {
+        {.index = 0, .buffer = storage->handle},
+        {.index = 1, .bytes = &count, .nbytes = sizeof count},
+    };
+    return bridge_encode_kernel(commands, touch.made[storage->device->index], arguments, 2,
+                                &grid);
+}
+
 static bridge_status
 encode_touch(bridge_commands *commands, void *context)
 {
@@ -423,7 +378,7 @@ submit_wait(metal_stream *stream, event_wait first, metal_storage *storage)
     work_operand operand = {storage, true};
     int count = storage != NULL && storage->handle != NULL;
     bool can_touch =
-        count > 0 && storage->device == stream->device && work_touch_prepare(stream->device);
+        count > 0 && storage->device == stream->device && work_can_touch(stream->device);
     piece_plan plan = {.first = first,
                        .operands = &operand,
                        .count = count,

@@ -55,11 +55,6 @@ bridge_status work_copy(metal_stream *stream, metal_storage *src, metal_storage 
 bridge_status work_fill(metal_stream *stream, metal_storage *dst, size_t offset_bytes,
                         size_t nbytes, uint8_t byte, uint64_t *value);
 
-/* Managed storage: bring the GPU's copy to the CPU's, after the writes in flight.  Once that is
- * done, storage_note_fetched may be called with `*number`. */
-bridge_status work_synchronize(metal_stream *stream, metal_storage *storage, uint64_t *number,
-                               uint64_t *value);
-
 /* Submit an empty piece: its value is reached once all that was committed to the queue before
  * is done, foreign work included. */
 bridge_status work_mark(metal_stream *stream, uint64_t *value);
@@ -76,6 +71,15 @@ bridge_status work_wait_event(metal_stream *stream, bridge_event *event, uint64_
  * after all work in flight on the buffer.  Where there is none, BRIDGE_OK and nothing is
  * submitted. */
 bridge_status work_wait_storage(metal_stream *stream, metal_storage *storage);
+
+/* A command that uses a buffer and changes no byte of it.  Apple's pages disagree on what a wait on
+ * the GPU holds back: all later work of the queue, or the rest of its command buffer.  In a queue of
+ * somebody else's, whose later command buffers we do not make, a wait with a touch behind it is right
+ * either way: Metal keeps commands of one queue that use a tracked buffer in order.  SPEC
+ * MTLHazardTrackingModeTracked */
+bridge_status work_touch(bridge_commands *commands, const metal_storage *storage);
+/* Ask before, under no lock: the first time compiles it.  False: it cannot be had. */
+bool work_can_touch(const device_record *device);
 
 /* One mark that stands for all work in flight on a buffer, on `stream` where it is on more
  * than one; `*out`'s stream is +1.  Without any: a mark of `stream` that is reached. */

@@ -1,88 +1,9 @@
 /* work_items.c: see work_items.h. */
 #include "metal/work_items.h"
 
-#include <stdlib.h>
-
 #include "metal/copy_grid.h"
 
 #define BLIT_UNIT 4 /* SPEC MTLBlitCommandEncoder copyFromBuffer: offsets and sizes on macOS */
-
-/* ---- the kernels ---- */
-
-/* What a device has of the compiler; each is made when it is first needed, and of two threads' that
- * of the first stays.  There is no lock: compiling may want the GIL, and whoever holds it the lock. */
-static struct compiled {
-    bridge_library *library;                   /* owned (+1), atomic */
-    bridge_kernel *kernels[COPY_KERNEL_COUNT]; /* each owned (+1), atomic */
-    bool is_refused; /* atomic; the compiler has said why not, and is not asked again */
-} compiled[DEVICES_MAX];
-
-/* Borrowed; on anything but BRIDGE_OK `*message` as the bridge gives it. */
-static bridge_status
-load_library(const device_record *device, bridge_library **out, char **message)
-{
-    bridge_library **place = &compiled[device->index].library, *made;
-    bool is_source;
-    *out = __atomic_load_n(place, __ATOMIC_ACQUIRE);
-    if (*out != NULL) {
-        return BRIDGE_OK;
-    }
-    bridge_status status = bridge_library_new(device->handle, copy_kernel_source,
-                                              BRIDGE_MATH_FAST, &made, message, &is_source);
-    if (status != BRIDGE_OK) {
-        return status;
-    }
-    if (__atomic_compare_exchange_n(place, out, made, false, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_ACQUIRE)) {
-        *out = made;
-    }
-    else {
-        bridge_library_release(made);
-    }
-    return BRIDGE_OK;
-}
-
-static bridge_status
-make_kernel(const device_record *device, int index, char **message)
-{
-    bridge_library *library;
-    bridge_kernel *made, *none = NULL;
-    bool is_source;
-    bridge_status status = load_library(device, &library, message);
-    if (status == BRIDGE_OK) {
-        status = bridge_kernel_new(library, copy_kernel_names[index], NULL, 0, &made, NULL,
-                                   message, &is_source);
-    }
-    /* acquire: where another thread was quicker, its kernel is used next */
-    if (status == BRIDGE_OK &&
-        !__atomic_compare_exchange_n(&compiled[device->index].kernels[index], &none, made,
-                                     false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-        bridge_kernel_release(made);
-    }
-    return status;
-}
-
-static bridge_status
-load_kernel(const device_record *device, int index)
-{
-    struct compiled *place = &compiled[device->index];
-    if (bridge_is_forked()) { /* also where the compiler has refused */
-        return BRIDGE_FORKED;
-    }
-    if (__atomic_load_n(&place->kernels[index], __ATOMIC_ACQUIRE) != NULL) {
-        return BRIDGE_OK;
-    }
-    if (__atomic_load_n(&place->is_refused, __ATOMIC_RELAXED)) {
-        return BRIDGE_NO_KERNEL;
-    }
-    char *message = NULL;
-    bridge_status status = make_kernel(device, index, &message);
-    if (message != NULL) { /* else it was made, or interrupted */
-        __atomic_store_n(&place->is_refused, true, __ATOMIC_RELAXED);
-    }
-    free(message);
-    return status;
-}
 
 /* ---- what is encoded ---- */
 
@@ -101,7 +22,8 @@ typedef struct copy_job {
     const device_record *device;
     const copy_plan *plans; /* one after the other */
     int count;
-    int kernels[2];             /* of each plan; submit_job sets it */
+    int units[2]; /* of each plan: an index of copy_kernels; submit_job sets both */
+    bridge_kernel *kernels[2];  /* borrowed */
     metal_storage *const *dsts; /* of each plan */
     metal_storage *const *srcs; /* a NULL stands for `item` */
     const char *item;
@@ -122,8 +44,7 @@ encode_grid(bridge_commands *commands, const copy_job *job, const copy_grid *gri
     };
     const bridge_grid threads = {
         .size = {grid->extents[0], grid->extents[1], grid->extents[2]}};
-    bridge_kernel *kernel = compiled[job->device->index].kernels[job->kernels[index]];
-    return bridge_encode_kernel(commands, kernel, arguments, 3, &threads);
+    return bridge_encode_kernel(commands, job->kernels[index], arguments, 3, &threads);
 }
 
 static const char *
@@ -137,13 +58,13 @@ static bridge_status
 encode_plan(bridge_commands *commands, const copy_job *job, const copy_plan *plan, int index)
 {
     copy_grid grid;
-    if (copy_grid_make(plan, job->kernels[index], base_of(job->dsts[index]),
-                       src_base(job, index), &grid)) {
+    if (copy_grid_make(plan, job->units[index], base_of(job->dsts[index]), src_base(job, index),
+                       &grid)) {
         return encode_grid(commands, job, &grid, index);
     }
     copy_plan first, second;
     /* unreached: the fuzzers reach it */
-    copy_grid_halve(plan, job->kernels[index], &first, &second);
+    copy_grid_halve(plan, job->units[index], &first, &second);
     bridge_status status = encode_plan(commands, job, &first, index);
     return status == BRIDGE_OK ? encode_plan(commands, job, &second, index) : status;
 }
@@ -165,9 +86,10 @@ submit_job(metal_stream *stream, const work_operand *operands, int count, copy_j
            uint64_t *value)
 {
     for (int i = 0; i < job->count; i++) {
-        job->kernels[i] =
-            copy_grid_kernel(&job->plans[i], base_of(job->dsts[i]), src_base(job, i));
-        bridge_status status = load_kernel(job->device, job->kernels[i]);
+        int unit = copy_grid_kernel(&job->plans[i], base_of(job->dsts[i]), src_base(job, i));
+        job->units[i] = unit;
+        bridge_status status =
+            device_kernel_load(&copy_kernels[unit], job->device, &job->kernels[i]);
         if (status != BRIDGE_OK) {
             return status;
         }

@@ -1,12 +1,11 @@
 /* work_items.h: items from one layout to another, on the GPU: blits where bytes lie in a row,
  * else a kernel.
  *
- * Owns:    the compiled kernels of each device, for the life of the process.
+ * Owns:    nothing.
  * Calls:   work.h to submit, copy_grid.h for the kernels, storage.h for what an overlapping
  *          copy goes through.
  * Threads: any, without the GIL; never waits for work in flight.  The first copy of a device
- *          that needs a kernel compiles that one, which elsewhere than on a Mac takes the GIL;
- *          where that cannot be, the next one does not ask again.
+ *          that needs a kernel compiles that one.
  */
 #ifndef MD_WORK_ITEMS_H
 #define MD_WORK_ITEMS_H
@@ -21,7 +20,7 @@ typedef struct work_items {
 } work_items;
 
 /* Copy `src` to `dst`, of the same shape (with items) and itemsize; a source may repeat items,
- * and the two may overlap.  Result as work_submit; BRIDGE_NO_KERNEL: nothing compiles the kernels. */
+ * and the two may overlap.  Result as work_submit. */
 bridge_status work_items_copy(metal_stream *stream, const work_items *dst,
                               const work_items *src, uint64_t *value);
 

@@ -56,13 +56,12 @@ def bytes_for_pickle(array: _core.Array, dense: _core.Array, protocol: int) -> P
 def bytes_for_joblib(array: _core.Array, dense: _core.Array) -> np.ndarray[Any, Any]:
     """A NumPy array, the same one for the same Array: joblib knows by it what it has written to a file already.
 
-    It keeps the Buffer and not the Array, at whose end it is forgotten.  Copies are not kept, which would be stale, nor
-    are views of managed storage, which would count as written at each use of the GPU.
+    It keeps the Buffer and not the Array, at whose end it is forgotten.  Copies are not kept, which would be stale.
     """
     import numpy as np
 
     view = np.asarray(items_as_bytes(array, dense))  # waits for GPU work that writes these bytes
-    if dense is not array or array.storage != "shared":
+    if dense is not array:
         return view
     given = _given_to_joblib.setdefault(id(array), view)  # of two threads that come at once, one gives it
     if given is view:

@@ -7,7 +7,7 @@
 #include <structmember.h>
 
 #include "array/buffer.h"
-#include "metal/storage_sharing.h"
+#include "metal/storage.h"
 #include "python/args.h"
 #include "python/call_python.h"
 #include "python/errors.h"
@@ -41,7 +41,7 @@ buffer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     }
     const device_record *device = device_convert(state, "Buffer", values[1]);
-    if (device == NULL || storage_mode_convert(state, "Buffer", values[2], device, &mode) < 0) {
+    if (device == NULL || storage_mode_convert(state, "Buffer", values[2], &mode) < 0) {
         return NULL;
     }
     metal_storage *storage =

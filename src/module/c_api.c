@@ -14,7 +14,7 @@
 #include "exchange/dlpack_export.h"
 #include "exchange/dlpack_import.h"
 #include "exchange/foreign_tensor.h"
-#include "metal/storage_sharing.h"
+#include "metal/storage.h"
 #include "metal_dlpack/include/metal_dlpack.h"
 #include "python/errors.h"
 #include "python/storage_mode.h"
@@ -89,11 +89,10 @@ convert_dtype(const char *function, metal_dlpack_dtype dtype, DLDataType *out)
 }
 
 static int
-convert_storage(md_state *state, const char *function, int storage, const device_record *device,
-                bridge_storage *out)
+convert_storage(md_state *state, const char *function, int storage, bridge_storage *out)
 {
     if (storage == METAL_DLPACK_DEFAULT) {
-        return storage_mode_convert(state, function, NULL, device, out);
+        return storage_mode_convert(state, function, NULL, out);
     }
     if (storage < METAL_DLPACK_SHARED || storage > METAL_DLPACK_PRIVATE) {
         PyErr_Format(PyExc_ValueError,
@@ -124,8 +123,7 @@ new_array(int ndim, const int64_t *shape, metal_dlpack_dtype dtype, int storage)
         return NULL;
     }
     what.device = device_convert(state, function, NULL);
-    if (what.device == NULL ||
-        convert_storage(state, function, storage, what.device, &what.mode) < 0) {
+    if (what.device == NULL || convert_storage(state, function, storage, &what.mode) < 0) {
         return NULL;
     }
     return array_allocate(state, function, &what);

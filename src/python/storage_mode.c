@@ -14,8 +14,8 @@ static const char *const mode_names[] = {BRIDGE_STORAGE_LIST(STORAGE_AS_NAME)};
 #undef STORAGE_AS_NAME
 enum { MODE_COUNT = sizeof mode_names / sizeof mode_names[0] };
 
-/* state->storage_choice: 0 until the variable is read. */
-enum { CHOICE_UNREAD, CHOICE_DEFAULT, CHOICE_MODE };
+/* state->storage_choice: 0 until the variable is read, then CHOICE_MODE + the mode. */
+enum { CHOICE_UNREAD, CHOICE_MODE };
 
 const char *
 storage_mode_name(bridge_storage mode)
@@ -40,7 +40,7 @@ read_variable(md_state *state)
 {
     bridge_storage mode;
     const char *value = getenv(STORAGE_VARIABLE);
-    state->storage_choice = CHOICE_DEFAULT;
+    state->storage_choice = CHOICE_MODE + BRIDGE_SHARED;
     if (value == NULL || value[0] == '\0') {
         return 0;
     }
@@ -50,33 +50,27 @@ read_variable(md_state *state)
     }
     return PyErr_WarnFormat(PyExc_RuntimeWarning, 2,
                             STORAGE_VARIABLE " ('%.100s') is not one of 'shared', 'managed', "
-                                             "'private'; the device's default is used.",
+                                             "'private'; 'shared' is used.",
                             value);
 }
 
 static int
-default_mode(md_state *state, const device_record *device, bridge_storage *out)
+default_mode(md_state *state, bridge_storage *out)
 {
     if (state->storage_choice == CHOICE_UNREAD && read_variable(state) < 0) {
         return -1;
     }
-    if (state->storage_choice >= CHOICE_MODE) {
-        *out = (bridge_storage)(state->storage_choice - CHOICE_MODE);
-    }
-    else {
-        bool is_unified = device == NULL || device->facts.has_unified_memory;
-        *out = is_unified ? BRIDGE_SHARED : BRIDGE_MANAGED;
-    }
+    *out = (bridge_storage)(state->storage_choice - CHOICE_MODE);
     return 0;
 }
 
 int
 storage_mode_convert(md_state *state, const char *function, PyObject *value,
-                     const device_record *device, bridge_storage *out)
+                     bridge_storage *out)
 {
     *out = BRIDGE_SHARED;
     if (!args_is_given(value)) {
-        return default_mode(state, device, out);
+        return default_mode(state, out);
     }
     const char *name;
     if (args_text(function, "storage", value, &name) < 0) {
@@ -96,21 +90,15 @@ PyDoc_STRVAR(
     "get_storage_mode()\n--\n\n"
     "The storage mode of allocations that name none.\n\n"
     "METAL_DLPACK_STORAGE_MODE ('shared', 'managed' or 'private', any letter case) is read\n"
-    "at the first use and kept.  Without it: 'shared' where the default device has unified\n"
-    "memory, else 'managed'.  Another value gives one RuntimeWarning and the default.\n\n"
+    "at the first use and kept.  Without it: 'shared'.  Another value gives one\n"
+    "RuntimeWarning and 'shared'.\n\n"
     "Returns\n-------\nstr");
 
 static PyObject *
 core_get_storage_mode(PyObject *module, PyObject *Py_UNUSED(unused))
 {
-    const device_record *device = devices_count() > 0 ? devices_get(0) : NULL;
-    md_state *state = state_of_module(module);
     bridge_storage mode;
-    if (default_mode(state, device, &mode) < 0) {
-        return NULL;
-    }
-    bool is_chosen = state->storage_choice >= CHOICE_MODE;
-    if (device == NULL && !is_chosen && errors_check_fork(state, "get_storage_mode") < 0) {
+    if (default_mode(state_of_module(module), &mode) < 0) {
         return NULL;
     }
     return PyUnicode_FromString(storage_mode_name(mode));

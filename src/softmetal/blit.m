@@ -1,4 +1,4 @@
-/* blit.m: MTLBlitCommandEncoder: copies, fills, managed storage made visible to the CPU.
+/* blit.m: MTLBlitCommandEncoder: copies and fills.
  *
  * Owns:    nothing; commands go to the program of the command buffer.
  * Calls:   program.h, settings.h, validation.h.
@@ -86,7 +86,7 @@ softmetal_blit_limit(void)
 - (void)addCommand:(soft_command)command
 {
     size_t most = softmetal_blit_limit();
-    if (command.kind != SOFT_SYNCHRONIZE && command.nbytes > most) {
+    if (command.nbytes > most) {
         command.nbytes = most;
     }
     if (soft_races_are_watched()) {
@@ -163,28 +163,6 @@ softmetal_blit_limit(void)
                                     .destination = storage,
                                     .destination_offset = range.location,
                                     .nbytes = range.length}];
-}
-
-- (void)synchronizeResource:(id<MTLResource>)resource
-{
-    SOFT_CALLED();
-    const char *method = "synchronizeResource:";
-    if (![self isOpenFor:"MTLBlitCommandEncoder synchronizeResource:"]) {
-        return;
-    }
-    soft_storage *storage = [self storageOf:resource for:method];
-    if (storage == NULL) {
-        return;
-    }
-    if (storage->mode != SOFT_MANAGED) {
-        soft_validation_report(SOFT_REPORT_SYNCHRONIZE,
-                               "-[MTLBlitCommandEncoder %s] only applies to managed storage.",
-                               method);
-        return;
-    }
-    [self addCommand:(soft_command){.kind = SOFT_SYNCHRONIZE,
-                                    .destination = storage,
-                                    .nbytes = storage->nbytes}];
 }
 
 - (void)updateFence:(id<MTLFence>)fence

@@ -16,8 +16,6 @@
 #include "softmetal/settings.h"
 #include "softmetal/validation.h"
 
-static const char *const mode_names[] = {"shared", "managed", "private"};
-
 @implementation SoftMetalBuffer
 
 - (instancetype)initWithDevice:(SoftMetalDevice *)device
@@ -65,7 +63,7 @@ static const char *const mode_names[] = {"shared", "managed", "private"};
         soft_storage_orphan(_storage);
     }
     if (_deallocator != NULL) {
-        soft_block_call_with_length(_deallocator, _storage->cpu, _storage->nbytes);
+        soft_block_call_with_length(_deallocator, _storage->bytes, _storage->nbytes);
         soft_block_release(_deallocator);
     }
     soft_storage_release(_storage);
@@ -96,35 +94,9 @@ static const char *const mode_names[] = {"shared", "managed", "private"};
             SOFT_REPORT_PRIVATE_ACCESS,
             "-[MTLBuffer contents]: the buffer has private storage, which the "
             "CPU cannot reach.");
+        return NULL;
     }
-    return _storage->cpu;
-}
-
-- (void)didModifyRange:(NSRange)range
-{
-    if (soft_process_is_forked()) {
-        soft_validation_report(SOFT_REPORT_FORK,
-                               "-[MTLBuffer didModifyRange:] in a child of fork().");
-        return;
-    }
-    if (_storage->mode != SOFT_MANAGED) {
-        soft_validation_report(
-            SOFT_REPORT_DID_MODIFY,
-            "-[MTLBuffer didModifyRange:] only applies to managed storage; this "
-            "buffer is %s.",
-            mode_names[_storage->mode]);
-        return;
-    }
-    if (range.length > _storage->nbytes || range.location > _storage->nbytes - range.length) {
-        soft_validation_report(
-            SOFT_REPORT_DID_MODIFY,
-            "-[MTLBuffer didModifyRange:]: the range (%lu + %lu) passes the end "
-            "of the buffer (%zu).",
-            range.location, range.length, _storage->nbytes);
-        return;
-    }
-    bool has_changed = soft_storage_upload(_storage, range.location, range.length);
-    soft_races_cpu_flushes(_storage, range.location, range.length, has_changed);
+    return _storage->bytes;
 }
 
 - (MTLCPUCacheMode)cpuCacheMode

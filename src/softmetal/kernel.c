@@ -189,7 +189,7 @@ soft_dispatch_free(soft_dispatch *dispatch)
 static void *
 address_of(const soft_argument *argument)
 {
-    return argument->storage != NULL ? argument->storage->gpu + argument->offset
+    return argument->storage != NULL ? argument->storage->bytes + argument->offset
                                      : argument->bytes;
 }
 

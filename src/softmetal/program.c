@@ -74,7 +74,7 @@ soft_command_storage(const soft_command *command, int index, bool *is_written)
         *is_written = (command->dispatch->kernel.written >> index & 1) != 0;
         return command->dispatch->arguments[index].storage;
     }
-    *is_written = index == 0 && command->kind != SOFT_SYNCHRONIZE;
+    *is_written = index == 0;
     return index == 0 ? command->destination : command->source;
 }
 
@@ -187,14 +187,13 @@ move_bytes(const soft_command *command, char **text)
 {
     switch (command->kind) {
     case SOFT_COPY:
-        memmove(command->destination->gpu + command->destination_offset,
-                command->source->gpu + command->source_offset, command->nbytes);
+        memmove(command->destination->bytes + command->destination_offset,
+                command->source->bytes + command->source_offset, command->nbytes);
         break;
     case SOFT_FILL:
-        memset(command->destination->gpu + command->destination_offset, command->value,
+        memset(command->destination->bytes + command->destination_offset, command->value,
                command->nbytes);
         break;
-    case SOFT_SYNCHRONIZE: soft_storage_download(command->destination); break;
     case SOFT_DISPATCH:
         if (!soft_dispatch_run(command->dispatch, text)) {
             return SOFT_RUN_KERNEL_STOPPED;

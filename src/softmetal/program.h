@@ -18,7 +18,7 @@
 #include "softmetal/kernel.h"
 #include "softmetal/storage.h"
 
-typedef enum { SOFT_COPY, SOFT_FILL, SOFT_SYNCHRONIZE, SOFT_DISPATCH } soft_command_kind;
+typedef enum { SOFT_COPY, SOFT_FILL, SOFT_DISPATCH } soft_command_kind;
 
 typedef struct soft_command {
     soft_command_kind kind;

@@ -57,14 +57,13 @@ learn_hazards(const soft_race_recent *recent, int component, const soft_pass *pa
     soft_race_use uses[SOFT_RACE_USES];
     uint64_t earlier[SOFT_RACE_WINDOW];
     for (size_t index = 0; index < pass->command_count; index++) {
-        size_t count =
-            soft_race_use_list(&pass->commands[index], pass->command_count == 1, uses);
+        size_t count = soft_race_use_list(&pass->commands[index], uses);
         for (size_t one = 0; one < count; one++) {
             if (!uses[one].storage->is_tracked) {
                 continue;
             }
             size_t found =
-                soft_race_shadow_list(*soft_race_use_shadow(&uses[one]), component,
+                soft_race_shadow_list(uses[one].storage->shadow, component,
                                       uses[one].record.is_written, earlier, SOFT_RACE_WINDOW);
             for (size_t each = 0; each < found; each++) {
                 add_earlier(recent, earlier[each], number, before);

@@ -13,19 +13,13 @@
 
 typedef struct soft_race_use {
     soft_storage *storage; /* borrowed */
-    bool is_gpu_block;     /* managed storage has two; without effect on other storage */
     soft_race_record record;
 } soft_race_use;
 
 #define SOFT_RACE_USES SOFT_MOST_ARGUMENTS /* of one command, at most */
 
-/* The uses of one command: one or two; of a synchronisation every range of bytes that differ;
- * of a dispatch every buffer that is bound, from the
- * offset on, since nothing says what a kernel leaves alone.  Who uses them stays open.
- * `is_alone`: its pass has no other command. */
-size_t soft_race_use_list(const soft_command *command, bool is_alone, soft_race_use *uses);
-
-/* Where the block's uses are remembered: NULL there before the first one. */
-soft_race_shadow **soft_race_use_shadow(const soft_race_use *use);
+/* The uses of one command: one or two; of a dispatch every buffer that is bound, from the offset on,
+ * since nothing says what a kernel leaves alone.  Who uses them stays open. */
+size_t soft_race_use_list(const soft_command *command, soft_race_use *uses);
 
 #endif /* SOFT_RACE_USE_H */

@@ -194,7 +194,7 @@ static void
 note_use(const soft_race_use *use, const viewpoint *here, soft_race_report *report)
 {
     soft_race_record earlier;
-    if (soft_race_shadow_use(soft_race_use_shadow(use), &use->record, comes_before, here,
+    if (soft_race_shadow_use(&use->storage->shadow, &use->record, comes_before, here,
                              &earlier)) {
         soft_race_report_add(report, use->storage, &earlier, &use->record);
     }
@@ -211,8 +211,7 @@ run_encoder(const soft_race_work *work, const soft_pass *pass, uint64_t number,
     here.before = soft_race_order_learn(&queue->recent, queue->component, pass, number);
     soft_race_use uses[SOFT_RACE_USES];
     for (size_t index = 0; index < pass->command_count; index++) {
-        size_t count =
-            soft_race_use_list(&pass->commands[index], pass->command_count == 1, uses);
+        size_t count = soft_race_use_list(&pass->commands[index], uses);
         for (size_t one = 0; one < count; one++) {
             uses[one].record.component = queue->component;
             uses[one].record.number = number;
@@ -360,7 +359,7 @@ use_from_cpu(soft_race_use use)
     soft_race_report report = {.is_found = false};
     pthread_mutex_lock(&lock);
     use.record.number = cpu.at[0];
-    bool is_old = soft_race_shadow_has_last(*soft_race_use_shadow(&use), &use.record);
+    bool is_old = soft_race_shadow_has_last(use.storage->shadow, &use.record);
     pthread_mutex_unlock(&lock);
     if (is_old) {
         return; /* saves the stack, which takes most of the time */
@@ -380,14 +379,4 @@ soft_races_cpu_uses(soft_storage *storage, size_t offset, size_t nbytes, bool is
     if (storage->mode != SOFT_PRIVATE) {
         use_from_cpu(make_cpu_use(storage, offset, nbytes, is_written));
     }
-}
-
-void
-soft_races_cpu_flushes(soft_storage *storage, size_t offset, size_t nbytes, bool has_changed)
-{
-    soft_race_use use = make_cpu_use(storage, offset, nbytes, false);
-    use_from_cpu(use);
-    use.is_gpu_block = true;
-    use.record.is_written = has_changed;
-    use_from_cpu(use);
 }

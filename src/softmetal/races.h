@@ -57,9 +57,5 @@ void soft_races_cpu_releases(struct soft_storage *storage);
 void soft_races_cpu_acquires(struct soft_storage *storage);
 void soft_races_cpu_uses(struct soft_storage *storage, size_t offset, size_t nbytes,
                          bool is_written);
-/* Managed storage, after didModifyRange: it reads the CPU's bytes, and writes the GPU's if they
- * differ. */
-void soft_races_cpu_flushes(struct soft_storage *storage, size_t offset, size_t nbytes,
-                            bool has_changed);
 
 #endif /* SOFT_RACES_H */

@@ -76,19 +76,18 @@ free_block(char *block, size_t nbytes)
     }
 }
 
-/* Blocks that are ours: none if the memory is the caller's and shared. */
-static int
-count_blocks(const soft_storage *storage)
+/* Memory of the caller's is not the device's. */
+static size_t
+charged_nbytes(const soft_storage *storage)
 {
-    int blocks = storage->mode == SOFT_MANAGED ? 2 : 1;
-    return storage->is_foreign ? blocks - 1 : blocks;
+    return storage->is_foreign ? 0 : round_to_pages(storage->nbytes);
 }
 
 /* False, with nothing charged, if the device has a limit and would pass it. */
 static bool
 charge_account(soft_storage *storage)
 {
-    size_t nbytes = (size_t)count_blocks(storage) * round_to_pages(storage->nbytes);
+    size_t nbytes = charged_nbytes(storage);
     size_t sum = __atomic_add_fetch(storage->account, nbytes, __ATOMIC_RELAXED);
     uint64_t limit = soft_settings_get(SOFT_MEMORY_LIMIT);
     if (limit != 0 && sum > limit) {
@@ -98,57 +97,11 @@ charge_account(soft_storage *storage)
     return true;
 }
 
-static bool
-allocate_blocks(soft_storage *storage, char *foreign)
-{
-    if (foreign != NULL) {
-        storage->cpu = foreign;
-    }
-    else if (storage->mode != SOFT_PRIVATE) {
-        storage->cpu = allocate_block(storage->nbytes);
-        if (storage->cpu == NULL) {
-            return false;
-        }
-    }
-    storage->gpu =
-        storage->mode == SOFT_SHARED ? storage->cpu : allocate_block(storage->nbytes);
-    return storage->gpu != NULL;
-}
-
-static void
-free_blocks(soft_storage *storage)
-{
-    if (storage->gpu != storage->cpu) {
-        free_block(storage->gpu, storage->nbytes);
-    }
-    if (!storage->is_foreign) {
-        free_block(storage->cpu, storage->nbytes);
-    }
-}
-
-/* Memory of the caller stays as it is; it is the source of a managed buffer's other block. */
-static void
-fill_blocks(soft_storage *storage, const void *bytes)
-{
-    if (bytes == NULL) {
-        return;
-    }
-    if (storage->cpu != NULL && !storage->is_foreign) {
-        memcpy(storage->cpu, bytes, storage->nbytes);
-    }
-    if (storage->gpu != storage->cpu) {
-        memcpy(storage->gpu, bytes, storage->nbytes);
-    }
-}
-
 void
 soft_storage_discard(soft_storage *storage)
 {
-    if (storage->cpu != NULL && !storage->is_foreign) {
-        memset(storage->cpu, POISON, storage->nbytes);
-    }
-    if (storage->gpu != storage->cpu) {
-        memset(storage->gpu, POISON, storage->nbytes);
+    if (!storage->is_foreign) {
+        memset(storage->bytes, POISON, storage->nbytes);
     }
 }
 
@@ -169,11 +122,14 @@ soft_storage_new(soft_storage_mode mode, size_t nbytes, const void *bytes, bool 
         free(storage);
         return NULL;
     }
-    if (!allocate_blocks(storage, no_copy ? (char *)bytes : NULL)) {
+    storage->bytes = no_copy ? (char *)bytes : allocate_block(nbytes);
+    if (storage->bytes == NULL) {
         soft_storage_release(storage);
         return NULL;
     }
-    fill_blocks(storage, bytes);
+    if (bytes != NULL && !no_copy) {
+        memcpy(storage->bytes, bytes, nbytes);
+    }
     if (bytes == NULL && soft_settings_get(SOFT_POISON) != 0) {
         soft_storage_discard(storage);
     }
@@ -193,11 +149,11 @@ soft_storage_release(soft_storage *storage)
     if (storage == NULL || __atomic_sub_fetch(&storage->references, 1, __ATOMIC_ACQ_REL) > 0) {
         return;
     }
-    size_t nbytes = (size_t)count_blocks(storage) * round_to_pages(storage->nbytes);
-    __atomic_sub_fetch(storage->account, nbytes, __ATOMIC_RELAXED);
-    free_blocks(storage);
-    soft_race_shadow_free(storage->shadows[0]);
-    soft_race_shadow_free(storage->shadows[1]);
+    __atomic_sub_fetch(storage->account, charged_nbytes(storage), __ATOMIC_RELAXED);
+    if (!storage->is_foreign) {
+        free_block(storage->bytes, storage->nbytes);
+    }
+    soft_race_shadow_free(storage->shadow);
     free(storage->released);
     free(storage->made_at);
     free(storage);
@@ -210,47 +166,6 @@ soft_storage_orphan(soft_storage *storage)
     while (storage->is_foreign &&
            __atomic_load_n(&storage->running_uses, __ATOMIC_SEQ_CST) > 0) {
         sched_yield(); /* the caller is about to free the bytes under a running command */
-    }
-}
-
-bool
-soft_storage_upload(soft_storage *storage, size_t offset, size_t nbytes)
-{
-    /* Bytes that are the same are not written: work in flight may read them. */
-    bool has_changed = storage->mode == SOFT_MANAGED &&
-                       memcmp(storage->gpu + offset, storage->cpu + offset, nbytes) != 0;
-    if (has_changed) {
-        memcpy(storage->gpu + offset, storage->cpu + offset, nbytes);
-    }
-    return has_changed;
-}
-
-size_t
-soft_storage_list_stale(const soft_storage *storage, soft_range *out, size_t capacity)
-{
-    size_t count = 0, nbytes = storage->mode == SOFT_MANAGED ? storage->nbytes : 0;
-    for (size_t i = 0; i < nbytes; i++) {
-        if (storage->cpu[i] == storage->gpu[i]) {
-            continue;
-        }
-        bool is_next = count > 0 && (out[count - 1].end == i || count == capacity);
-        if (!is_next) {
-            out[count++].start = i;
-        }
-        out[count - 1].end = i + 1;
-    }
-    return count;
-}
-
-void
-soft_storage_download(soft_storage *storage)
-{
-    /* Bytes that are the same are not written: the CPU may read them. */
-    size_t nbytes = storage->mode == SOFT_MANAGED ? storage->nbytes : 0;
-    for (size_t i = 0; i < nbytes; i++) {
-        if (storage->cpu[i] != storage->gpu[i]) {
-            storage->cpu[i] = storage->gpu[i];
-        }
     }
 }
 

@@ -1,11 +1,9 @@
-/* storage.h: the bytes of one buffer, as the CPU and as the GPU see them.
+/* storage.h: the bytes of one buffer: one block, which the CPU reaches too unless it is private.
  *
- * Owns:      one or two blocks of memory; counted, and kept alive by the MTLBuffer and by the
- *            command buffers that name it.
- * Calls:     race_shadow.h, to free what the blocks' uses left.
- * Threads:   any; the bytes themselves are ordered by their users.
- * Invariant: shared: cpu == gpu; private: cpu == NULL; managed: two blocks that only
- *            soft_storage_upload and soft_storage_download make equal.
+ * Owns:    the block, unless it is the caller's; counted, and kept alive by the MTLBuffer and by
+ *          the command buffers that name it.
+ * Calls:   race_shadow.h, to free what the uses of the block left.
+ * Threads: any; the bytes themselves are ordered by their users.
  */
 #ifndef SOFT_STORAGE_H
 #define SOFT_STORAGE_H
@@ -25,45 +23,29 @@ typedef enum {
 
 #define SOFT_LABEL_SIZE 64
 
-/* The blocks of each mode, as the CPU and the GPU reach them:
- *
- *                     shared       managed                  private
- *
- *     cpu ----------> block        block (maybe foreign)    NULL
- *                     ^ (maybe       |  ^
- *                     |  foreign)    |  | download
- *                     |       upload |  |
- *                     |              v  |
- *     gpu ------------+            block                    block
- *
- *     shadows[0] ---> the only block, or the CPU's
- *     shadows[1] --->              the GPU's
- *
- * Its life: commit adds to pending_uses, and completion takes that back.  The worker that runs
- * a command counts in running_uses meanwhile.  When the MTLBuffer goes it sets is_orphan, and
- * waits for running_uses to be 0 if the bytes are foreign.
- */
+/* Its life: commit adds to pending_uses, and completion takes that back.  The worker that runs a
+ * command counts in running_uses meanwhile.  When the MTLBuffer goes it sets is_orphan, and waits for
+ * running_uses to be 0 if the bytes are foreign. */
 typedef struct soft_storage {
     long references;
     soft_storage_mode mode;
-    bool is_tracked;              /* Metal orders the GPU work that uses it */
-    bool is_foreign;              /* the CPU block belongs to the caller (bytesNoCopy) */
-    size_t nbytes;                /* > 0 */
-    char *cpu;                    /* NULL for private */
-    char *gpu;                    /* never NULL */
-    size_t *account;              /* borrowed for ever: where the device counts its bytes */
-    long pending_uses;            /* committed command buffers that have not completed */
-    int running_uses;             /* workers that touch its bytes at this moment */
-    int is_orphan;                /* the MTLBuffer is gone */
-    char *made_at;                /* owned; for reports: written before is_orphan, or NULL */
-    int purgeable;                /* a MTLPurgeableState, never KeepCurrent */
-    soft_race_shadow *shadows[2]; /* owned; NULL: never used */
-    soft_race_clock *released;    /* owned; what softmetal_host_release left here */
-    char label[SOFT_LABEL_SIZE];  /* behind a lock: use soft_storage_set_label, _copy_label */
+    bool is_tracked;             /* Metal orders the GPU work that uses it */
+    bool is_foreign;             /* the block belongs to the caller (bytesNoCopy) */
+    size_t nbytes;               /* > 0 */
+    char *bytes;                 /* never NULL */
+    size_t *account;             /* borrowed for ever: where the device counts its bytes */
+    long pending_uses;           /* committed command buffers that have not completed */
+    int running_uses;            /* workers that touch its bytes at this moment */
+    int is_orphan;               /* the MTLBuffer is gone */
+    char *made_at;               /* owned; for reports: written before is_orphan, or NULL */
+    int purgeable;               /* a MTLPurgeableState, never KeepCurrent */
+    soft_race_shadow *shadow;    /* owned; NULL: never used */
+    soft_race_clock *released;   /* owned; what softmetal_host_release left here */
+    char label[SOFT_LABEL_SIZE]; /* behind a lock: use soft_storage_set_label, _copy_label */
 } soft_storage;
 
 /* Owned (+1), or NULL when there is no memory.  Holds a copy of `bytes`; zeros if that is NULL,
- * or a pattern if the setting SOFTMETAL_POISON says so.  `no_copy` makes `bytes` the CPU block
+ * or a pattern if the setting SOFTMETAL_POISON says so.  `no_copy` makes `bytes` the block
  * itself. */
 soft_storage *soft_storage_new(soft_storage_mode mode, size_t nbytes, const void *bytes,
                                bool no_copy, size_t *account);
@@ -73,16 +55,6 @@ void soft_storage_release(soft_storage *storage);
 /* The MTLBuffer is gone.  Returns when no worker touches foreign bytes any more. */
 void soft_storage_orphan(soft_storage *storage);
 
-/* CPU to GPU.  False: the bytes were the same. */
-bool soft_storage_upload(soft_storage *storage, size_t offset, size_t nbytes);
-/* Where the two blocks of a managed buffer differ: at most `capacity` ranges, the last one up to
- * the last such byte.  Returns how many. */
-typedef struct soft_range {
-    size_t start, end; /* bytes */
-} soft_range;
-size_t soft_storage_list_stale(const soft_storage *storage, soft_range *out, size_t capacity);
-void soft_storage_download(soft_storage *storage); /* GPU to CPU */
-
 /* The name of the buffer in reports, shortened where it is long.  `label` is an array of
  * SOFT_LABEL_SIZE; soft_storage_copy_label returns it. */
 void soft_storage_set_label(soft_storage *storage, const char *label);
@@ -91,7 +63,7 @@ const char *soft_storage_copy_label(soft_storage *storage, char *label);
 /* Overwrite the contents, except bytes that belong to the caller. */
 void soft_storage_discard(soft_storage *storage);
 
-/* Bytes that one block takes of the system: whole pages. */
+/* Bytes that it takes of the system: whole pages. */
 size_t soft_storage_footprint(const soft_storage *storage);
 size_t soft_storage_page_size(void);
 

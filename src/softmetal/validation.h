@@ -12,8 +12,6 @@
 #define SOFT_REPORT_LIST(X) \
     X(SOFT_REPORT_ZERO_LENGTH, "zero-length") \
     X(SOFT_REPORT_OVER_MAXIMUM, "length-over-maximum") \
-    X(SOFT_REPORT_DID_MODIFY, "did-modify-range") \
-    X(SOFT_REPORT_SYNCHRONIZE, "synchronize-resource") \
     X(SOFT_REPORT_PRIVATE_ACCESS, "cpu-access-to-private") \
     X(SOFT_REPORT_NO_COPY_ALIGNMENT, "bytes-no-copy-alignment") \
     X(SOFT_REPORT_BLIT_RANGE, "blit-range") \

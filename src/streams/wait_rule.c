@@ -1,53 +1,22 @@
 /* wait_rule.c: see wait_rule.h. */
 #include "streams/wait_rule.h"
 
-#include "metal/host_access.h"
-#include "metal/storage_sharing.h"
 #include "metal/work.h"
 #include "python/errors.h"
 
 /* ---- the CPU waits ---- */
 
-/* Wait for work in flight; then `begin`, where there are two copies: else it saves the GIL's
- * hand-over. */
-static int
-begin_touching(PyObject *op, const char *function, const touched_bytes *bytes,
-               bool is_for_writing,
-               bridge_status (*begin)(metal_storage *storage, bridge_error *error))
+int
+wait_rule_for_busy_cpu(PyObject *op, const char *function, const touched_bytes *bytes,
+                       bool is_for_writing)
 {
     metal_storage *storage = bytes->storage;
     if (!tracking_is_quiet() &&
         waiting_for_busy_storage(state_of(op), function, storage, is_for_writing) < 0) {
         return -1;
     }
-    if (storage->mode == BRIDGE_MANAGED) {
-        bridge_error error;
-        bridge_error_clear(&error);
-        bridge_status status;
-        Py_BEGIN_ALLOW_THREADS
-        status = begin(storage, &error);
-        Py_END_ALLOW_THREADS
-        if (errors_check_status(state_of(op), function, status, &error, 0) < 0) {
-            return -1;
-        }
-    }
     WATCH_HOST_ACCESS(storage->handle, bytes->offset_bytes, bytes->nbytes, is_for_writing);
     return 0;
-}
-
-int
-wait_rule_for_cpu(PyObject *op, const char *function, const touched_bytes *bytes,
-                  bool is_for_writing)
-{
-    return begin_touching(op, function, bytes, is_for_writing, host_access_begin_read);
-}
-
-int
-wait_rule_for_host_view_slow(PyObject *op, const char *function, const touched_bytes *bytes,
-                             bool is_readonly)
-{
-    return begin_touching(op, function, bytes, !is_readonly,
-                          is_readonly ? host_access_open_readonly_view : host_access_open_view);
 }
 
 /* ---- the GPU waits ---- */

@@ -3,8 +3,7 @@
  *     who will touch the bytes         stream=     who waits
  *     ──────────────────────────────   ─────────   ───────────────────────────────────────────
  *     the CPU: items, views, exports   any         the CPU, now: before reading for writes in
- *     to the CPU                                   flight, before writing for reads too; then
- *                                                  its copy of managed memory is made current
+ *     to the CPU                                   flight, before writing for reads too
  *     a consumer on the GPU: exports   None        the CPU, now, for all work in flight
  *     and imports of Metal memory      a Stream    its queue, on the GPU
  *                                      -1          nobody: the caller has waited
@@ -30,8 +29,8 @@
 #include "python/waiting.h"
 #include "streams/stream_order.h"
 
-/* Before the CPU uses the bytes by functions that make managed memory current themselves
- * (storage_bytes.h), or gives them back. */
+/* Before the CPU uses the bytes by functions that tell the validation themselves
+ * (storage_bytes.h, staging.h). */
 static inline int
 wait_rule_for_work(md_state *state, const char *function, metal_storage *storage,
                    bool is_for_writing)
@@ -49,22 +48,19 @@ typedef struct touched_bytes {
     size_t offset_bytes, nbytes;
 } touched_bytes;
 
-/* Before the CPU reads these bytes at `address`, or writes them, which is for shared storage
- * alone.  `op` is any object of the module: its state is looked up only if there is something
- * to wait for. */
-int wait_rule_for_cpu(PyObject *op, const char *function, const touched_bytes *bytes,
-                      bool is_for_writing);
-/* Before a view of these bytes goes out; storage_close_host_view ends it. */
-int wait_rule_for_host_view_slow(PyObject *op, const char *function, const touched_bytes *bytes,
-                                 bool is_readonly);
+int wait_rule_for_busy_cpu(PyObject *op, const char *function, const touched_bytes *bytes,
+                           bool is_for_writing);
+
+/* Before the CPU reads these bytes at `address`, or writes them, or a view of them goes out, which
+ * may write unless it is read-only.  `op` is any object of the module: its state is looked up only
+ * if there is something to wait for. */
 static inline int
-wait_rule_for_host_view(PyObject *op, const char *function, const touched_bytes *bytes,
-                        bool is_readonly)
+wait_rule_for_cpu(PyObject *op, const char *function, const touched_bytes *bytes,
+                  bool is_for_writing)
 {
-    bool is_plain = bytes->storage->mode == BRIDGE_SHARED && !WATCH_IS_ON();
-    return is_plain && tracking_is_quiet()
+    return tracking_is_quiet() && !WATCH_IS_ON()
                ? 0
-               : wait_rule_for_host_view_slow(op, function, bytes, is_readonly);
+               : wait_rule_for_busy_cpu(op, function, bytes, is_for_writing);
 }
 
 int wait_rule_for_busy_gpu(md_state *state, const char *function, metal_storage *storage,

@@ -29,7 +29,7 @@ def numbers(shape=(1024,), dtype="float32"):
 
 
 @pytest.mark.needs_kernels
-@pytest.mark.parametrize("storage", ["shared", "private", "managed"])
+@pytest.mark.parametrize("storage", ["shared", "private"])
 def test_asynchronous_copies_and_fills_return_at_once_and_host_access_sees_the_end(storage, slow, live_buffers):
     stream = md.Stream()
     memory = numbers()
@@ -145,7 +145,7 @@ def test_cpu_memory_is_written_before_the_return(slow):
 def test_odd_lengths_and_no_items_are_copied_too(shape, dtype):
     stream = md.Stream()
     memory = numbers(shape, dtype)
-    for storage in ("shared", "private", "managed"):
+    for storage in ("shared", "private"):
         src = md.zeros(shape, dtype, storage=storage)
         src.copy_from(memory, stream=stream)
         dst = md.zeros(shape, dtype, storage=storage)
@@ -209,10 +209,9 @@ def test_a_write_without_a_stream_is_seen_through_memory_that_others_have(slow, 
 
 
 @pytest.mark.parametrize("in_flight", ["nothing", "a read"])
-@pytest.mark.parametrize("storage", ["private", "managed"])
-def test_a_write_without_a_stream_is_done_where_the_handle_was_given_away(slow, storage, in_flight):
+def test_a_write_without_a_stream_is_done_where_the_handle_was_given_away(slow, in_flight):
     """GPU work of others, on a queue that we do not know, reads what was written."""
-    array, stream = md.zeros(16, storage=storage), md.Stream()
+    array, stream = md.zeros(16, storage="private"), md.Stream()
     assert array.buffer.handle  # given away
     md.default_device().synchronize()
     if in_flight == "a read":
@@ -223,13 +222,12 @@ def test_a_write_without_a_stream_is_done_where_the_handle_was_given_away(slow, 
     assert array.tolist() == [7] * 16
 
 
-@pytest.mark.parametrize("storage", ["private", "managed"])
 @pytest.mark.needs_torch
-def test_a_buffer_of_ours_that_came_back_is_one_that_was_given_away(slow, storage):
+def test_a_buffer_of_ours_that_came_back_is_one_that_was_given_away(slow):
     """The Array made of the tensor stands for the same storage."""
     import torch
 
-    first = md.zeros(16, storage=storage)
+    first = md.zeros(16, storage="private")
     array = md.from_dlpack(torch.from_dlpack(first))
     md.default_device().synchronize()
     start = time.perf_counter()
@@ -388,36 +386,6 @@ def test_bad_streams_are_refused_and_nothing_is_written():
     with pytest.raises(ValueError, match="read-only"):
         array.as_readonly().fill(1, stream=md.Stream())
     assert not np.asarray(array).any()
-
-
-# ---- managed storage ----
-
-
-@pytest.mark.parametrize("stream", [None, -1])
-def test_a_view_that_is_out_does_not_undo_what_the_gpu_is_writing(stream, slow):
-    """The CPU's copy is older than the work in flight: an export must not publish it."""
-    array, result = md.zeros(64, storage="managed"), md.zeros(64, storage="managed")
-    view = np.asarray(array)
-    working = md.Stream()
-    array.fill(7, stream=working)
-    capsule = array.__dlpack__(stream=stream)
-    work_on(array).wait()
-    result.copy_from(array, stream=working)
-    assert np.asarray(result).tolist() == [7] * 64
-    assert view.tolist() == [7] * 64, "the view sees the GPU's work once it is done"
-    view[:] = 8
-    result.copy_from(array, stream=working)
-    assert np.asarray(result).tolist() == [8] * 64
-    del capsule
-
-
-def test_a_view_that_goes_does_not_undo_what_the_gpu_is_writing(slow):
-    array = md.zeros(64, storage="managed")
-    view = np.asarray(array)
-    view[0] = 1
-    array.fill(7, stream=md.Stream())
-    del view
-    assert np.asarray(array).tolist() == [7] * 64
 
 
 # ---- the exchange ----

@@ -12,7 +12,6 @@
 
 #include "copy/copy.h"
 #include "copy/copy_threads.h"
-#include "copy_kernel_twin.h"
 #include "metal/copy_grid.h"
 
 #undef malloc
@@ -240,7 +239,7 @@ copy_by_grid(const copy_plan *plan, int kernel, char *to, const char *from)
     copy_grid grid;
     if (copy_grid_make(plan, kernel, to, from, &grid)) {
         void *arguments[] = {to, (char *)(uintptr_t)from, grid.shape};
-        copy_kernel_runs[kernel](arguments, grid.extents);
+        copy_kernels[kernel].run(arguments, grid.extents);
         return;
     }
     copy_plan first, second;

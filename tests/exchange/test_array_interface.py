@@ -56,7 +56,6 @@ def test_it_says_what_numpy_says_of_its_view(dtype, shape, random, is_turned, is
     ("make", "why"),
     [
         (lambda: md.zeros(3, storage="private"), "private storage has no address"),
-        (lambda: md.zeros(3, storage="managed"), "managed storage has no address"),
         (lambda: md.zeros(3, "bfloat16"), "no name for bfloat16"),
         (lambda: md.zeros(3, "int4"), "no name for int4"),
         (lambda: md.zeros(3, "float32x2"), "no name for float32x2"),

@@ -147,15 +147,11 @@ def test_every_request_for_every_layout_is_answered_as_numpy_s(layout, writable)
     ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
     + ["float16", "float32", "float64", "complex64", "complex128"],
 )
-@pytest.mark.parametrize("storage", ["shared", "managed"])
-def test_every_request_for_every_element_type_is_answered_as_numpy_s(dtype, storage):
+def test_every_request_for_every_element_type_is_answered_as_numpy_s(dtype):
     x = np.ones((2, 3), dtype)
-    array = md.asarray(x, storage=storage)
+    array = md.asarray(x)
     for flags in REQUESTS:
-        ours, theirs = answer(array, flags), numpy_answer(x, flags)
-        if storage == "managed" and ours != REFUSED:
-            ours["address"] = theirs["address"]
-        assert ours == theirs, hex(flags)
+        assert answer(array, flags) == numpy_answer(x, flags), hex(flags)
 
 
 @pytest.mark.parametrize("size", [0, 1, 100])

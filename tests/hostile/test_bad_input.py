@@ -483,7 +483,7 @@ def test_a_bad_storage_mode_is_one_warning_and_the_default(value):
         assert len(caught) == 1, caught
         assert caught[0].category is RuntimeWarning
         assert len(str(caught[0].message)) < 400
-        assert modes == {"shared"} or not md.default_device().has_unified_memory
+        assert modes == {"shared"}
     """
     child = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],

@@ -112,12 +112,11 @@ def test_two_views_of_one_buffer_are_one_operand(library, slow):
 
 
 def test_what_the_cpu_wrote_before_is_there(library):
-    for storage in ("shared", "managed"):
-        x = numbers(storage=storage)
-        for value in range(20):
-            x[...] = value
-            library["advance"](x, 1, n=8)
-            assert x.tolist() == [3 * value + 1] * 8
+    x = numbers()
+    for value in range(20):
+        x[...] = value
+        library["advance"](x, 1, n=8)
+        assert x.tolist() == [3 * value + 1] * 8
 
 
 def test_events_and_synchronisation_know_kernels(library, slow):

@@ -235,25 +235,6 @@ def test_a_failed_download_hands_out_nothing(settings):
 # ---- storage modes ----
 
 
-def test_what_the_gpu_writes_to_managed_storage_reaches_the_cpu():
-    """Without synchronizeResource the CPU of a machine with a discrete GPU reads old bytes."""
-    buffer = md.Buffer(64, storage="managed")
-    buffer.fill(1)
-    gpu_fill(buffer.handle, 9, 64)
-    assert contents(buffer) == b"\x09" * 64
-
-
-@needs_softmetal
-def test_a_writable_view_that_is_out_leads():
-    """Synchronising would bring back what the GPU has over what the CPU has just written."""
-    array = md.zeros(64, "uint8", storage="managed")
-    array.buffer.handle  # noqa: B018  others know the handle
-    view = np.asarray(array)
-    view[:] = 3
-    assert array.tolist() == [3] * 64
-    assert view.tolist() == [3] * 64
-
-
 def test_a_foreign_managed_buffer_is_written_and_read():
     with foreign_buffer(64, MANAGED) as handle:
         buffer = md.Buffer.from_handle(handle)

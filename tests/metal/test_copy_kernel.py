@@ -30,12 +30,27 @@ typedef uint32_t uint4 __attribute__((ext_vector_type(4)));
 """
 
 
+class DeviceKernel(ctypes.Structure):
+    """device_kernel, of copy_kernels."""
+
+    _fields_ = [
+        ("source", ctypes.c_char_p),
+        ("name", ctypes.c_char_p),
+        ("run", ctypes.CFUNCTYPE(None, ctypes.c_void_p * 3, ctypes.c_size_t * 3)),
+        ("made", ctypes.c_void_p * 16),
+    ]
+
+
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    library = ctypes.CDLL(
-        str(compile_copy(tmp_path_factory.mktemp("kernel") / "libcopy.so", "-O1", "-shared", "-fPIC"))
-    )
-    return ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, "copy_kernel_source"))).decode()
+def kernels(tmp_path_factory):
+    """Of units of 1, 2, 4, 8 and 16 bytes."""
+    path = compile_copy(tmp_path_factory.mktemp("kernel") / "libcopy.so", "-O1", "-shared", "-fPIC")
+    return (DeviceKernel * 5).in_dll(ctypes.CDLL(str(path)), "copy_kernels")
+
+
+@pytest.fixture(scope="module")
+def source(kernels):
+    return kernels[0].source.decode()
 
 
 def compile_as_cxx(text):
@@ -76,7 +91,7 @@ def test_the_text_uses_metals_attributes_and_no_line_of_the_preprocessor_in_betw
     assert "#define BUFFER(index) [[buffer(index)]]" in head
     assert "#define POSITION_IN_GRID [[thread_position_in_grid]]" in head
     assert "#" not in body
-    assert re.findall(r"kernel void (\w+)", body) == [f"copy_units_{size}" for size in (1, 2, 4, 8, 16)]
+    assert re.findall(r"kernel void (\w+)", body) == [f"metal_dlpack_copy_{size}" for size in (1, 2, 4, 8, 16)]
     for name in re.findall(r"kernel void \w+\(([^)]*\)[^)]*\)[^)]*\)[^)]*)\)", body):
         assert [int(n) for n in re.findall(r"BUFFER\((\d)\)", name)] == [0, 1, 2]
 
@@ -107,11 +122,8 @@ def random_job(chance, unit):
     return shape, calls, bytearray(chance.randbytes(4096 * unit)), chance.randbytes(4096 * unit)
 
 
-def run_twin(library, index, calls, arguments):
-    run_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p * 3, ctypes.c_size_t * 3)
-    (run_type * 5).in_dll(library, "copy_kernel_runs")[index](
-        (ctypes.c_void_p * 3)(*arguments), (ctypes.c_size_t * 3)(*calls)
-    )
+def run_in_c(kernel, calls, arguments):
+    kernel.run((ctypes.c_void_p * 3)(*arguments), (ctypes.c_size_t * 3)(*calls))
 
 
 def run_image(image, calls, arguments):
@@ -124,20 +136,19 @@ def run_image(image, calls, arguments):
 @pytest.mark.needs_kernels
 @pytest.mark.needs_softmetal
 @pytest.mark.parametrize("log", range(5))
-def test_the_compiled_kernel_does_what_its_text_does_as_c(source, log, tmp_path):
+def test_the_compiled_kernel_does_what_its_text_does_as_c(kernels, log):
     from metal_dlpack.msl import open_library
 
-    path = compile_copy(tmp_path / "libcopy.so", "-O1", "-shared", "-fPIC")
-    twin = ctypes.CDLL(str(path))
-    library = ctypes.CDLL(open_library(source, "fast").compile(f"copy_units_{1 << log}", {}))
+    kernel = kernels[log]
+    library = ctypes.CDLL(open_library(kernel.source.decode(), "fast").compile(kernel.name.decode(), {}))
     image = Image.in_dll(library, "softmetal_image")
     assert (image.abi, image.argument_count, image.has_syncs) == (1, 3, 0)
     chance = random.Random(log)
     for _ in range(60):
         shape, calls, dst, src = random_job(chance, 1 << log)
         results = []
-        for run, *kernel in ((run_twin, twin, log), (run_image, image)):
+        for run, what in ((run_in_c, kernel), (run_image, image)):
             to, of = (ctypes.create_string_buffer(bytes(memory), len(memory)) for memory in (dst, src))
-            run(*kernel, calls, [ctypes.addressof(to), ctypes.addressof(of), ctypes.addressof(shape)])
+            run(what, calls, [ctypes.addressof(to), ctypes.addressof(of), ctypes.addressof(shape)])
             results.append(to.raw)
         assert results[0] == results[1] != bytes(dst)

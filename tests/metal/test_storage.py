@@ -1,4 +1,4 @@
-"""Storage modes: what the CPU and the GPU see, on unified memory and on a discrete GPU."""
+"""Storage modes: which one an allocation gets, and what each does; on unified memory and on a discrete GPU."""
 
 import os
 import subprocess
@@ -27,9 +27,82 @@ MODE = "import metal_dlpack as md; print(md.get_storage_mode(), md.zeros(1).stor
 
 
 @pytest.mark.needs_softmetal
-def test_the_default_is_shared_on_unified_memory_and_managed_on_a_discrete_gpu():
+def test_the_default_is_shared_on_every_device():
     assert run(MODE, METAL_DLPACK_STORAGE_MODE="").stdout.split() == ["shared"] * 3
-    assert run(MODE, SOFTMETAL_DISCRETE="1").stdout.split() == ["managed"] * 3
+    assert run(MODE, SOFTMETAL_DISCRETE="1").stdout.split() == ["shared"] * 3
+
+
+def test_a_forked_child_is_told_the_mode_whether_metal_was_used_or_not():
+    script = """
+        import os, metal_dlpack as md
+        if os.fork() == 0:
+            print(md.get_storage_mode(), flush=True)
+            os._exit(0)
+        os.wait()
+    """
+    assert run(script, METAL_DLPACK_STORAGE_MODE="").stdout == "shared\n"
+    assert run(script, METAL_DLPACK_STORAGE_MODE="Managed").stdout == "managed\n"
+
+
+# ---- managed storage ----
+
+
+def test_a_managed_array_does_what_a_shared_one_does():
+    """One memory: the CPU's writes are the GPU's, and views of either kind see the writes of both."""
+    stream, shared = md.Stream(), md.zeros((4, 5), "int32")
+    array = md.zeros((4, 5), "int32", storage="managed")
+    assert (array.storage, array.buffer.storage, array.buffer.is_host_accessible) == ("managed", "managed", True)
+    assert "storage='managed'" in repr(array)
+    reader, writer = np.asarray(array.as_readonly()), np.asarray(array)
+    assert np.shares_memory(reader, writer)
+    for each in (shared, array):
+        each[1] = 7
+        each[:, 2].fill(3, stream=stream)
+        stream.synchronize()
+        np.asarray(each)[3] = 9
+    assert reader.tolist() == writer.tolist() == shared.tolist()
+    assert array.copy(storage="private", stream=stream).tolist() == shared.tolist()
+    view = md.from_dlpack(writer)  # found by its address, as shared memory is
+    assert (view.storage, view.buffer.handle) == ("managed", array.buffer.handle)
+    assert array.__array_interface__["data"] == (array.buffer.address, False)
+    assert array.copy(storage="shared").storage == "shared"
+    buffer = md.Buffer(8, storage="managed")
+    buffer.copy_from(b"abcdefgh")
+    assert bytes(memoryview(buffer)) == b"abcdefgh"
+
+
+@pytest.mark.needs_softmetal
+def test_managed_storage_is_refused_where_the_gpu_has_memory_of_its_own():
+    script = """
+        import metal_dlpack as md
+        from objc_messages import MANAGED, foreign_buffer
+
+        def why(call):
+            try:
+                call()
+            except md.MetalError as error:
+                return str(error)
+
+        with foreign_buffer(64, MANAGED) as handle:
+            calls = {
+                "zeros": lambda: md.zeros(3, storage="managed"),
+                "empty": lambda: md.empty(0, storage="managed"),
+                "Buffer": lambda: md.Buffer(8, storage="Managed"),
+                "Array.copy": lambda: md.zeros(3).copy(storage="managed"),
+                "asarray": lambda: md.asarray([1, 2], storage="managed"),
+                "Buffer.from_handle": lambda: md.Buffer.from_handle(handle),
+            }
+            refusal = ": managed storage needs a device with unified memory; use 'shared' or 'private'."
+            for function, call in calls.items():
+                assert why(call).endswith(refusal), (function, why(call))
+        assert md.zeros(3, storage="private").tolist() == md.zeros(3).tolist() == [0, 0, 0]
+    """
+    run(script, SOFTMETAL_DISCRETE="1")
+    run(
+        "import metal_dlpack as md\ntry: md.zeros(3)\nexcept md.MetalError: pass\nelse: raise SystemExit('taken')",
+        SOFTMETAL_DISCRETE="1",
+        METAL_DLPACK_STORAGE_MODE="managed",
+    )
 
 
 @pytest.mark.parametrize("value", ["private", "Shared", "MANAGED"])
@@ -54,51 +127,6 @@ def test_the_variable_is_read_once():
         METAL_DLPACK_STORAGE_MODE="managed",
     )
     assert done.stdout.strip() == "managed"
-
-
-def gpu_view(array):
-    """What the GPU sees of a managed array: a private buffer filled from it by a blit.
-
-    from_handle: a second Buffer over the same MTLBuffer knows nothing of the first one's state.
-    """
-    return np.array(md.Buffer.from_handle(array.buffer.handle).array(array.shape, array.dtype))
-
-
-@pytest.mark.needs_softmetal
-def test_what_the_cpu_writes_to_managed_storage_reaches_the_gpu():
-    """Reading through a second Buffer synchronises from the GPU's copy: a write that Metal was not
-    told of would be lost there."""
-    array = md.zeros(8, "int32", storage="managed")
-    array[2:5] = 7
-    assert gpu_view(array).tolist() == [0, 0, 7, 7, 7, 0, 0, 0]
-    array.fill(1)
-    assert gpu_view(array).tolist() == [1] * 8
-    array.buffer.copy_from(np.arange(8, dtype="int32"))
-    assert gpu_view(array).tolist() == list(range(8))
-    np.asarray(array)[...] = 9  # the view is gone again, and so told of
-    assert gpu_view(array).tolist() == [9] * 8
-
-
-@pytest.mark.needs_softmetal
-def test_a_writable_view_that_is_out_counts_as_written_at_each_export():
-    array = md.zeros(4, "int32", storage="managed")
-    view = np.asarray(array)
-    view[...] = 3
-    capsule = array.__dlpack__()
-    assert gpu_view(array).tolist() == [3] * 4
-    view[...] = 4
-    array.buffer.handle  # noqa: B018  the handle is another way out
-    assert gpu_view(array).tolist() == [4] * 4
-    del capsule
-
-
-@pytest.mark.needs_softmetal
-def test_the_cpu_export_of_managed_storage_sees_what_the_gpu_wrote():
-    array = md.zeros(4, "int32", storage="managed")
-    other = md.Buffer.from_handle(array.buffer.handle)
-    other.copy_from(np.full(4, 5, "int32"))
-    array.buffer.handle  # noqa: B018  others know the handle now
-    assert np.from_dlpack(array, device="cpu").tolist() == [5] * 4
 
 
 @pytest.mark.parametrize("mode", ["shared", "managed", "private"])

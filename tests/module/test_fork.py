@@ -68,6 +68,7 @@ DOORS = {
 }
 #: What asks Metal for nothing that a child can miss.
 NO_METAL = {
+    "get_storage_mode",
     *("Event", "StridedLayout", "dtype", "empty_cache", "explain", "get_include", "get_num_threads", "last_refusal"),
     *(
         "get_cmake_dir",
@@ -80,10 +81,10 @@ NO_METAL = {
     ),
 }
 #: What the parent has found out already, if it has used Metal.
-KNOWN = {"asarray nothing", "default_device", "devices", "get_storage_mode", "memory_stats", "set_memory_limit"}
+KNOWN = {"asarray nothing", "default_device", "devices", "memory_stats", "set_memory_limit"}
 #: Members that need Metal, of the objects that MEMBERS makes.
 REFUSED = {
-    "managed": "fill item tolist copy_to __setitem__",
+    "managed": "astype copy copy_from __copy__ __deepcopy__",
     "private": "fill item tolist copy_to __setitem__ __array__",
     "shared": "astype copy copy_from __copy__ __deepcopy__",
     "buffer": "from_handle from_host from_iosurface",

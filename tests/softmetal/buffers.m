@@ -23,7 +23,7 @@ map_pages(size_t nbytes)
 }
 
 static void
-copy_now(id<MTLBuffer> source, id<MTLBuffer> destination, BOOL synchronizes)
+copy_now(id<MTLBuffer> source, id<MTLBuffer> destination)
 {
     id<MTLCommandQueue> queue = [[source device] newCommandQueue];
     id<MTLCommandBuffer> commands = [queue commandBuffer];
@@ -33,9 +33,6 @@ copy_now(id<MTLBuffer> source, id<MTLBuffer> destination, BOOL synchronizes)
                  toBuffer:destination
         destinationOffset:0
                      size:[source length]];
-    if (synchronizes) {
-        [blit synchronizeResource:destination];
-    }
     [blit endEncoding];
     [commands commit];
     [commands waitUntilCompleted];
@@ -57,7 +54,7 @@ CASE(a_buffer_tells_what_it_was_made_with)
     CHECK([buffer hazardTrackingMode] == MTLHazardTrackingModeUntracked);
     CHECK([buffer resourceOptions] == options);
     CHECK([buffer allocatedSize] == page_size());
-    CHECK([device currentAllocatedSize] == 2 * page_size()); /* one block for each side */
+    CHECK([device currentAllocatedSize] == page_size());
     CHECK([buffer label] == nil);
     [buffer setLabel:[NSString stringWithUTF8String:"weights"]];
     CHECK(strcmp([[buffer label] UTF8String], "weights") == 0);
@@ -98,7 +95,7 @@ CASE(poison_fills_what_nobody_has_written)
     id<MTLBuffer> seen = [device newBufferWithLength:64 options:SHARED];
     CHECK(((unsigned char *)[seen contents])[63] == 0xCD);
     memset([seen contents], 0, 64);
-    copy_now(fresh, seen, NO);
+    copy_now(fresh, seen);
     CHECK(((unsigned char *)[seen contents])[63] == 0xCD);
     id<MTLBuffer> given = [device newBufferWithBytes:"\1\2\3" length:4 options:SHARED];
     CHECK(((unsigned char *)[given contents])[2] == 3);
@@ -126,51 +123,24 @@ CASE(private_memory_is_the_gpus_alone)
     if (getenv("SOFTMETAL_VALIDATION") == NULL) {
         CHECK([source contents] == NULL);
     }
-    copy_now(source, result, NO);
+    copy_now(source, result);
     CHECK(memcmp([result contents], "secret!", 8) == 0);
     [source release];
     [result release];
     [device release];
 }
 
-CASE(the_gpu_sees_managed_memory_only_after_did_modify_range)
-{
-    id<MTLDevice> device = open_device();
-    id<MTLBuffer> managed = [device newBufferWithLength:8 options:MANAGED];
-    id<MTLBuffer> result = [device newBufferWithLength:8 options:SHARED];
-    memcpy([managed contents], "abcdefg", 8);
-    copy_now(managed, result, NO);
-    CHECK(memcmp([result contents], "\0\0\0\0\0\0\0", 8) == 0);
-    [managed didModifyRange:NSMakeRange(4, 4)];
-    copy_now(managed, result, NO);
-    CHECK(memcmp([result contents], "\0\0\0\0efg", 8) == 0);
-    [managed release];
-    [result release];
-    [device release];
-}
-
-CASE(the_cpu_sees_managed_memory_only_after_synchronize_resource)
-{
-    id<MTLDevice> device = open_device();
-    id<MTLBuffer> source = [device newBufferWithBytes:"abcdefg" length:8 options:SHARED];
-    id<MTLBuffer> managed = [device newBufferWithLength:8 options:MANAGED];
-    copy_now(source, managed, NO);
-    CHECK(memcmp([managed contents], "\0\0\0\0\0\0\0", 8) == 0);
-    copy_now(source, managed, YES);
-    CHECK(memcmp([managed contents], "abcdefg", 8) == 0);
-    [source release];
-    [managed release];
-    [device release];
-}
-
-CASE(bytes_given_to_a_managed_buffer_are_on_both_sides)
+CASE(managed_memory_is_one_block)
 {
     id<MTLDevice> device = open_device();
     id<MTLBuffer> managed = [device newBufferWithBytes:"abcdefg" length:8 options:MANAGED];
     id<MTLBuffer> result = [device newBufferWithLength:8 options:SHARED];
-    CHECK(memcmp([managed contents], "abcdefg", 8) == 0);
-    copy_now(managed, result, NO);
-    CHECK(memcmp([result contents], "abcdefg", 8) == 0);
+    memcpy([managed contents], "ABC", 3);
+    copy_now(managed, result);
+    CHECK(memcmp([result contents], "ABCdefg", 8) == 0);
+    memcpy([result contents], "xyz", 3);
+    copy_now(result, managed);
+    CHECK(memcmp([managed contents], "xyzdefg", 8) == 0);
     [managed release];
     [result release];
     [device release];
@@ -196,7 +166,7 @@ CASE(bytes_no_copy_is_the_callers_memory_and_its_deallocator_runs_once)
     CHECK([buffer contents] == bytes);
     CHECK([device currentAllocatedSize] == 0);
     id<MTLBuffer> source = [device newBufferWithBytes:"abcdefg" length:8 options:SHARED];
-    copy_now(source, buffer, NO);
+    copy_now(source, buffer);
     CHECK(memcmp(bytes, "abcdefg", 8) == 0);
     CHECK(count == 0);
     [buffer release];
@@ -268,7 +238,7 @@ CASE(a_blit_loses_what_is_past_the_limit)
     CHECK(softmetal_blit_limit() == (size_t)1 << 32);
     CHECK(softmetal_set("SOFTMETAL_BLIT_LIMIT", "12") < 0);
     CHECK(softmetal_set("SOFTMETAL_BLIT_LIMIT", "16") == 0 && softmetal_blit_limit() == 16);
-    copy_now(source, copied, NO);
+    copy_now(source, copied);
     const char *bytes = [copied contents];
     for (int i = 0; i < 32; i++) {
         CHECK(bytes[i] == (i < 16));
@@ -286,28 +256,6 @@ CASE(a_blit_loses_what_is_past_the_limit)
     [queue release];
     [source release];
     [copied release];
-    [device release];
-}
-
-CASE(managed_memory_of_the_caller_has_a_gpu_side_of_its_own)
-{
-    id<MTLDevice> device = open_device();
-    char *bytes = map_pages(page_size());
-    memcpy(bytes, "abcdefg", 8);
-    id<MTLBuffer> buffer = [device newBufferWithBytesNoCopy:bytes
-                                                     length:page_size()
-                                                    options:MANAGED
-                                                deallocator:NULL];
-    id<MTLBuffer> result = [device newBufferWithLength:page_size() options:SHARED];
-    memcpy(bytes, "ABCDEFG", 8);
-    copy_now(buffer, result, NO);
-    CHECK(memcmp([result contents], "abcdefg", 8) == 0);
-    [buffer didModifyRange:NSMakeRange(0, 4)];
-    copy_now(buffer, result, NO);
-    CHECK(memcmp([result contents], "ABCDefg", 8) == 0);
-    [buffer release];
-    [result release];
-    munmap(bytes, page_size());
     [device release];
 }
 
@@ -344,24 +292,6 @@ REPORTS("length-over-maximum", a_buffer_of_too_many_bytes)
     CHECK(largest != nil);
     CHECK([device newBufferWithLength:(1 << 20) + 1 options:SHARED] == nil);
     [largest release];
-    [device release];
-}
-
-REPORTS("did-modify-range", modifying_a_shared_buffer)
-{
-    id<MTLDevice> device = open_device();
-    id<MTLBuffer> buffer = [device newBufferWithLength:8 options:SHARED];
-    [buffer didModifyRange:NSMakeRange(0, 8)];
-    [buffer release];
-    [device release];
-}
-
-REPORTS("did-modify-range", modifying_past_the_end)
-{
-    id<MTLDevice> device = open_device();
-    id<MTLBuffer> buffer = [device newBufferWithLength:8 options:MANAGED];
-    [buffer didModifyRange:NSMakeRange(NSUIntegerMax - 3, 8)];
-    [buffer release];
     [device release];
 }
 

@@ -164,7 +164,7 @@ CASE(memory_runs_out_where_the_limit_says)
     CHECK([device recommendedMaxWorkingSetSize] == 1 << 20);
     id<MTLBuffer> half = [device newBufferWithLength:1 << 19 options:0];
     CHECK(half != nil && [device currentAllocatedSize] == 1 << 19);
-    CHECK([device newBufferWithLength:1 << 19 options:MTLResourceStorageModeManaged] == nil);
+    CHECK([device newBufferWithLength:(1 << 19) + 1 options:0] == nil);
     CHECK([device currentAllocatedSize] == 1 << 19);
     id<MTLBuffer> rest = [device newBufferWithLength:1 << 19 options:0];
     CHECK(rest != nil && [device currentAllocatedSize] == 1 << 20);

@@ -110,7 +110,7 @@ CASE(objects_know_their_class_and_protocols)
     CHECK([buffer conformsToProtocol:@protocol(MTLBuffer)]);
     CHECK([buffer conformsToProtocol:@protocol(MTLResource)]);
     CHECK(![buffer conformsToProtocol:@protocol(MTLDevice)]);
-    CHECK([buffer respondsToSelector:@selector(didModifyRange:)]);
+    CHECK([buffer respondsToSelector:@selector(setPurgeableState:)]);
     CHECK([buffer isKindOfClass:[NSObject class]]);
     CHECK(softmetal_live_objects("MTLBuffer") == 1);
     CHECK(softmetal_live_objects("MTLResource") == 1);

@@ -393,15 +393,6 @@ close_scene(struct scene scene)
     [scene.device release];
 }
 
-REPORTS("synchronize-resource", synchronizing_a_shared_buffer)
-{
-    struct scene scene = open_scene();
-    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
-    [blit synchronizeResource:scene.buffer];
-    [blit endEncoding];
-    close_scene(scene);
-}
-
 REPORTS("blit-range", a_copy_past_the_end_of_its_source)
 {
     struct scene scene = open_scene();

@@ -334,56 +334,6 @@ CASE(a_wait_for_the_queues_own_event_orders_untracked_passes)
     close_scene(scene);
 }
 
-/* ---- managed storage: two blocks ---- */
-
-CASE(the_blocks_of_managed_storage_are_apart)
-{
-    struct scene scene = open_scene(MTLResourceStorageModeManaged);
-    commit_fill(scene.queue, scene.buffer);
-    write_bytes(scene.buffer);
-    close_scene(scene);
-}
-
-REPORTS("race", the_cpu_reads_before_it_is_synchronized)
-{
-    struct scene scene = open_scene(MTLResourceStorageModeManaged);
-    commit_fill(scene.queue, scene.buffer); /* else the synchronisation has nothing to write */
-    id<MTLCommandBuffer> commands = [scene.queue commandBuffer];
-    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
-    [blit synchronizeResource:scene.buffer];
-    [blit endEncoding];
-    [commands commit];
-    read_bytes(scene.buffer);
-    close_scene(scene);
-}
-
-REPORTS("race", bytes_are_flushed_over_what_a_queue_writes)
-{
-    struct scene scene = open_scene(MTLResourceStorageModeManaged);
-    commit_fill(scene.queue, scene.buffer);
-    [scene.buffer didModifyRange:NSMakeRange(0, SIZE)];
-    close_scene(scene);
-}
-
-REPORTS("race", changed_bytes_are_flushed_under_a_read)
-{
-    struct scene scene = open_scene(MTLResourceStorageModeManaged);
-    commit_copy(scene);
-    memset([scene.buffer contents], 1, SIZE);
-    [scene.buffer didModifyRange:NSMakeRange(0, SIZE)];
-    close_scene(scene);
-}
-
-CASE(unchanged_bytes_are_flushed_under_a_read)
-{
-    struct scene scene = open_scene(MTLResourceStorageModeManaged);
-    memset([scene.buffer contents], 1, SIZE);
-    [scene.buffer didModifyRange:NSMakeRange(0, SIZE)];
-    commit_copy(scene);
-    [scene.buffer didModifyRange:NSMakeRange(0, SIZE)];
-    close_scene(scene);
-}
-
 /* ---- order that a program keeps by means of its own ---- */
 
 struct note {

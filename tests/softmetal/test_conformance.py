@@ -165,7 +165,7 @@ def test_every_name_must_exist(ours):
     additions = [
         (ours.kinds, "MTLQueue", declared.Kind("MTLQueue", True, ["NSObject"])),
         (buffer.methods, "-bytes", declared.Method("void *", [])),
-        (buffer.methods, "-didModifyRange:count:", declared.Method("void", ["NSRange", "NSUInteger"])),
+        (buffer.methods, "-setPurgeableState:count:", declared.Method("void", ["NSUInteger", "NSUInteger"])),
         (ours.enums, "MTLMode", ("NSUInteger", {})),
         (ours.enums["MTLStorageMode"][1], "MTLStorageModeRemote", 4),
         (ours.functions, "MTLCreateDevice", declared.Function("id<MTLDevice>", [], True)),

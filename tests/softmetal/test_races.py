@@ -20,7 +20,7 @@ import metal_dlpack as md
 from metal_dlpack import softmetal
 
 pytestmark = pytest.mark.needs_softmetal
-STORAGE = pytest.mark.parametrize("storage", ["shared", "managed", "private"])
+STORAGE = pytest.mark.parametrize("storage", ["shared", "private"])
 
 
 @pytest.fixture(autouse=True)

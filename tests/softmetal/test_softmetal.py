@@ -329,7 +329,7 @@ OF_TOOLS = {
 
 #: What the software Metal promises, whatever else it does; a word each that must stand in the first column.
 PROMISED = [
-    "private memory", "managed memory", "commit returns at once", "order of enqueue", "queues are independent", "one seed is one order",
+    "private memory", "commit returns at once", "order of enqueue", "queues are independent", "one seed is one order",
     "handlers run once, on a foreign thread", "tracked buffers", "untracked work is reordered", "references are held", "unretained references",
     "shared events order queues", "pools belong to threads", "no pool", "purgeable state", "forked child", "64 command buffers",
     "nil where a buffer cannot be made", "every error code", "deallocator",

@@ -8,7 +8,7 @@ import pytest
 from places import C_FILES, SRC
 
 CC = os.environ.get("CC", "cc").split()
-SOURCES = [*sorted(SRC.glob("copy/*.c")), SRC / "metal" / "copy_kernel.c", C_FILES / "copy_kernel_twin.c"]
+SOURCES = [*sorted(SRC.glob("copy/*.c")), SRC / "metal" / "copy_kernel.c"]
 FLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{SRC}", f"-I{C_FILES}"]
 
 # It is compiled by the tests, with sanitizers of their own.

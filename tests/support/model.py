@@ -19,7 +19,7 @@ import sys
 import threading
 
 os.environ.setdefault("SOFTMETAL_VALIDATION", "1")
-os.environ.setdefault("SOFTMETAL_DEVICES", "unified,discrete")
+os.environ.setdefault("SOFTMETAL_DEVICES", "unified,unified")
 os.environ.setdefault("SOFTMETAL_POISON", "1")
 if os.environ.get("METAL_DLPACK_SANITIZE"):
     sys.modules.update(dict.fromkeys(("torch", "jax", "mlx")))

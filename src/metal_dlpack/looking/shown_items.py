@@ -78,13 +78,13 @@ def _wait(array: Array) -> str:
 
 def _queue_work(array: Array) -> tuple[int, int, bool]:
     """_stream_work of the stream that copies what is not shared: the copy waits behind it, and takes its failure."""
-    return (0, 0, False) if array.storage == "shared" else _core._stream_work(_core.current_stream(array.device))
+    return (0, 0, False) if array.storage != "private" else _core._stream_work(_core.current_stream(array.device))
 
 
 def _values(array: Array, shape: tuple[int, ...]) -> list[Any]:
     """The items at the ends of the axes that are longer than in `shape`, row after row."""
     is_whole = array.shape == shape
-    is_shared = array.storage == "shared"
+    is_shared = array.storage != "private"
     has_bits = array.dtype.bits * array.dtype.lanes % 8 != 0
     if has_bits and not (is_whole and (is_shared or array.layout.is_dense)):
         return _one_by_one(array, shape)  # a view of packed items begins on a byte only

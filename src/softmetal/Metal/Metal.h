@@ -93,7 +93,6 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions) {
 @protocol MTLBuffer <MTLResource>
 @property(readonly) NSUInteger length;
 - (void *)contents; /* NULL for private storage */
-- (void)didModifyRange:(NSRange)range;
 @end
 
 /* ---- events and fences ---- */
@@ -424,7 +423,6 @@ typedef const void *MTLCommandBufferHandler;
 @end
 
 @protocol MTLBlitCommandEncoder <MTLCommandEncoder>
-- (void)synchronizeResource:(id<MTLResource>)resource;
 - (void)copyFromBuffer:(id<MTLBuffer>)sourceBuffer
           sourceOffset:(NSUInteger)sourceOffset
               toBuffer:(id<MTLBuffer>)destinationBuffer
