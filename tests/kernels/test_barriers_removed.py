@@ -25,7 +25,7 @@ REDUNDANT = {
     ("ggml_matmul", 5): "The same.",
 }
 #: A few kernels in each run; the others where there is time, and on a build that is not sanitized.
-QUICK = {"tree_sum", "transpose", "ggml_l2_norm"}
+QUICK = {"tree_sum", "ggml_l2_norm"}
 SLOW = [pytest.mark.long, pytest.mark.needs_no_sanitizer]
 
 
