@@ -68,7 +68,8 @@ def test_a_source_distribution_has_all_that_is_compiled(sdist):
         "src/metal_dlpack/*.py[ix]*",
         "src/metal_dlpack/share/*/**/*.*",
         "src/metal_dlpack/msl/include/*.*",
-        "src/metal_dlpack/msl/empty-headers/**/*",
+        "src/metal_dlpack/msl/empty-headers/*",
+        "src/metal_dlpack/msl/*.json",
         "tests/**/*.py",
         "tests/**/*.[chm]",
         "tests/softmetal/*.supp",
@@ -103,14 +104,14 @@ def test_a_wheel_has_the_package_its_plugins_and_the_licence(sdist, wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     installed = {name for name in names if ".dist-info/" not in name}
     package = {str(path.relative_to(sdist / "src")) for path in (sdist / "src" / "metal_dlpack").rglob("*.*")}
-    package |= {str(path.relative_to(SRC)) for path in (SRC / "metal_dlpack" / "msl" / "empty-headers").rglob("*")}
+    package.add("metal_dlpack/msl/empty-headers/metal_stdlib")
     package = {name for name in package if (SRC / name).is_file() and "/." not in name}
     assert {
         "metal_dlpack/_core.pyi",
         "metal_dlpack/py.typed",
         "metal_dlpack/__init__.pxd",
         "metal_dlpack/include/metal_dlpack.h",
-        "metal_dlpack/msl/empty-headers/metal_stdlib",
+        "metal_dlpack/msl/headers.json",
         "metal_dlpack/share/cmake/metal_dlpack/metal_dlpack-config.cmake",
         "metal_dlpack/share/pkgconfig/metal_dlpack.pc",
     } <= package

@@ -21,6 +21,7 @@ from .flags import (
     ALONE,
     CHECKED,
     EMPTY,
+    HEADERS,
     INCLUDE,
     INLINED,
     LANGUAGE,
@@ -55,7 +56,7 @@ class Compiler:
         Raises SourceError, for example for a file that is included but not there.
         """
         macros = [f"-D{macro}={value}" for macro, value in MACROS.items()]
-        flags = [*ALONE, *QUIET, "-undef", "-std=c++14", *macros, f"-I{EMPTY}", "-E"]
+        flags = [*ALONE, *QUIET, "-undef", "-std=c++14", *macros, f"-I{EMPTY}", f"-ivfsoverlay{HEADERS}", "-E"]
         key = ["preprocessed", self.identity, *flags, shim_hash(), translator_hash(), text]
         remembered = cache.read(key)
         if remembered is not None:

@@ -14,7 +14,9 @@ from .errors import CompilerError
 FOLDER = Path(__file__).resolve().parent
 INCLUDE = FOLDER / "include"
 #: Metal's headers, empty: what they declare is in the shim, and only the user's own text is to be expanded.
+#: One of them is a file; HEADERS tells clang the names of the others, which are the same file.
 EMPTY = FOLDER / "empty-headers"
+HEADERS = FOLDER / "headers.json"
 SHIM = INCLUDE / "softmetal.h"
 #: Answers what a checked kernel calls; compiled apart, because it must not be checked itself, and then inlined.
 CHECKED = INCLUDE / "softmetal_checked.cpp"
@@ -137,8 +139,8 @@ def _x86_level() -> str:
 @functools.cache
 def shim_hash() -> str:
     """Hash of all files of ours that clang reads, for keys."""
-    walks = (step for top in (INCLUDE, EMPTY) for step in os.walk(top))
-    return _hash_of([os.path.join(folder, name) for folder, _, names in walks for name in names])
+    files = [os.path.join(folder, name) for folder, _, names in os.walk(INCLUDE) for name in names]
+    return _hash_of([str(HEADERS), *files])
 
 
 @functools.cache
