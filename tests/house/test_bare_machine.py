@@ -47,14 +47,18 @@ def test_the_sanitizers_find_their_files_below_a_path_with_a_space(tmp_path):
     shutil.copy(TOOLS / "sanitized", tools)
     (tools / "asan.supp").write_text("leak:forget\n")
     source = tools / "leak.c"
-    source.write_text("#include <stdlib.h>\nvoid *forget(void) { return malloc(8); }\nint main(void) { forget(); return 0; }\n")
+    source.write_text(
+        "#include <stdlib.h>\nvoid *forget(void) { return malloc(8); }\nint main(void) { forget(); return 0; }\n"
+    )
     python = tools / "python"
     python.write_text(
         '#!/bin/sh\ncd "$(dirname "$0")"\ncase $1 in setup.py) mkdir -p ../build/asan; exec gcc -g -fsanitize=address leak.c -o leak ;; esac\n'
         "exec ./leak\n"
     )
     python.chmod(0o755)
-    done = subprocess.run([tools / "sanitized", "address,undefined", python], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [tools / "sanitized", "address,undefined", python], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
