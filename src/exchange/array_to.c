@@ -12,7 +12,6 @@
 #include "metal/tracking.h"
 #include "python/args.h"
 #include "python/attribute.h"
-#include "python/call_python.h"
 #include "python/errors.h"
 #include "python/refusal.h"
 #include "streams/device.h"
@@ -39,7 +38,7 @@ const char array_doc_to[] =
     "For any other target the CPU waits, as with stream=None.\n\n"
     "Source: dlpack.h 1.3 DLPackExchangeAPI.managed_tensor_to_py_object_no_sync.";
 
-/* Make the target's queue wait on the GPU for work in flight, where sync.py knows how;
+/* Make the target's queue wait on the GPU for work in flight, where foreign_types.h knows how;
  * `*order` then says that nobody else needs to wait.  -1 with an exception. */
 static int
 order_for_target(PyObject *op, PyTypeObject *target, stream_order *order)
@@ -48,15 +47,9 @@ order_for_target(PyObject *op, PyTypeObject *target, stream_order *order)
     if (tracking_is_quiet()) {
         return 0;
     }
-    PyObject *hook =
-        call_python("metal_dlpack.sync", "consumer_hook_for", (PyObject *)target, NULL);
-    PyObject *answer =
-        hook == NULL || hook == Py_None ? Py_XNewRef(hook) : PyObject_CallOneArg(hook, op);
-    order->is_ordered = answer != NULL && hook != Py_None;
-    int result = answer == NULL ? -1 : 0;
-    Py_XDECREF(answer);
-    Py_XDECREF(hook);
-    return result;
+    int is_told = foreign_order_taker(state_of(op), target, array_cast(op));
+    order->is_ordered = is_told == 1;
+    return is_told < 0 ? -1 : 0;
 }
 
 /* ---- targets that are none ---- */

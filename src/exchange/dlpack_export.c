@@ -9,7 +9,7 @@
 #include "array/array_map.h"
 #include "array/array_methods.h"
 #include "exchange/foreign_tensor.h"
-#include "exchange/torch_export.h"
+#include "exchange/torch.h"
 #include "metal/managed_tensor.h"
 #include "metal/readonly.h"
 #include "python/args.h"

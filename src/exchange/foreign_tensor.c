@@ -8,7 +8,7 @@
 
 #include "array/array_numpy.h"
 #include "exchange/foreign_types.h"
-#include "exchange/torch_tensor.h"
+#include "exchange/torch.h"
 #include "metal/managed_tensor.h"
 #include "python/args.h"
 #include "python/attribute.h"
@@ -339,18 +339,12 @@ ask_table(md_state *state, const char *function, PyObject *op, DLManagedTensorVe
     if (slot.table == NULL) {
         return 0;
     }
-    if (slot.requires_grad != NULL) {
-        int must_ask = torch_must_ask(&slot, op);
-        if (must_ask != 0) {
-            return must_ask < 0 ? -1 : 0;
-        }
-    }
     if (make_tensor(function, &slot, op, out) < 0) {
         return leave_to_method(state, op) ? 0 : -1;
     }
     bool is_torchs =
         slot.requires_grad != NULL && (*out)->version.major == DLPACK_MAJOR_VERSION;
-    int is_good = is_torchs ? torch_check_tensor(state, op, &(*out)->dl_tensor) : 1;
+    int is_good = is_torchs ? torch_check_tensor(state, &slot, op, &(*out)->dl_tensor) : 1;
     if (is_good != 1) {
         foreign_delete(*out, true);
         *out = NULL;

@@ -1,8 +1,7 @@
 /* foreign_types.c: see foreign_types.h. */
 #include "exchange/foreign_types.h"
 
-#include "exchange/torch_export.h"
-#include "exchange/torch_tensor.h"
+#include "exchange/torch.h"
 #include "python/attribute.h"
 #include "python/call_python.h"
 #include "streams/stream_protocol.h"
@@ -54,18 +53,28 @@ look_up_table(md_state *state, PyTypeObject *type, const DLPackExchangeAPI **out
     return 0;
 }
 
-/* metal_dlpack.sync.hook_for(type): owned (+1), NULL for None.  -1 with an exception. */
+/* What metal_dlpack/sync.py says of the type: what to call before its Metal tensor is read, if its
+ * framework's own queue cannot say when that may be.  -1 with an exception. */
 static int
-find_sync(PyTypeObject *type, PyObject **out)
+find_sync(foreign_type *out)
 {
-    *out = NULL;
-    PyObject *hook = call_python("metal_dlpack.sync", "hook_for", (PyObject *)type, NULL);
-    if (hook == Py_None) {
-        Py_CLEAR(hook);
-        return 0;
+    PyObject *registered, *own, *library;
+    PyObject *ways = call_python(CALL_SYNC_WAYS, (PyObject *)out->type, NULL);
+    if (ways == NULL || !PyArg_ParseTuple(ways, "OOO", &registered, &own, &library)) {
+        Py_XDECREF(ways);
+        return -1;
     }
-    *out = hook;
-    return hook == NULL ? -1 : 0;
+    out->is_torchs = library != Py_None;
+    const char *path = out->is_torchs ? PyUnicode_AsUTF8(library) : "";
+    if (path == NULL) {
+        Py_DECREF(ways);
+        return -1;
+    }
+    out->has_torch_queue = path[0] != '\0' && torch_open(path);
+    PyObject *call = registered != Py_None || out->has_torch_queue ? registered : own;
+    out->sync = call == Py_None ? NULL : Py_NewRef(call);
+    Py_DECREF(ways);
+    return 0;
 }
 
 /* Fill all that is known of a type.  Its references are owned, except `type`.  -1 with an
@@ -86,7 +95,7 @@ examine_type(md_state *state, PyTypeObject *type, foreign_type *out)
         }
         out->gradient = torch_getter(type, out->requires_grad);
     }
-    if (find_sync(type, &out->sync) < 0) {
+    if (find_sync(out) < 0) {
         Py_CLEAR(out->requires_grad);
         return -1;
     }
@@ -148,7 +157,17 @@ foreign_check_taker(md_state *state, PyTypeObject *type)
     if (slot == NULL) {
         return -1;
     }
-    return slot->requires_grad == NULL ? 0 : torch_check_type(state, type);
+    return slot->is_torchs ? torch_check_memory(state, "Array.to") : 0;
+}
+
+int
+foreign_order_taker(md_state *state, PyTypeObject *type, ArrayObject *array)
+{
+    const foreign_type *slot = foreign_type_of(state, type);
+    if (slot == NULL || !slot->has_torch_queue) {
+        return slot == NULL ? -1 : 0;
+    }
+    return torch_wait(state, array) < 0 ? -1 : 1;
 }
 
 /* SPEC import-sync */
@@ -159,6 +178,9 @@ foreign_synchronize(md_state *state, PyObject *op, PyObject **moment)
     *moment = NULL;
     if (slot == NULL) {
         return -1;
+    }
+    if (slot->sync == NULL && slot->has_torch_queue) {
+        return torch_signal(state, moment);
     }
     if (slot->sync == NULL) {
         *moment = slot->speaks_metal_stream ? Py_NewRef(op) : NULL;

@@ -10,7 +10,7 @@
 
 #include <dlpack/dlpack.h>
 
-#include "python/state.h"
+#include "array/array.h"
 
 /* The name of the capsule of a type's table.  SPEC dlpack.h */
 #define CAPSULE_EXCHANGE_API "dlpack_exchange_api"
@@ -21,13 +21,17 @@ const foreign_type *foreign_type_of(md_state *state, PyTypeObject *type);
 /* May our Metal memory go to the type, which has a table?  -1 with BufferError. */
 int foreign_check_taker(md_state *state, PyTypeObject *type);
 
+/* Let the type's own queue wait, on the GPU, for our work in flight on the array.  1: it does.  0:
+ * nobody knows how, and the CPU must wait.  -1 with MetalError. */
+int foreign_order_taker(md_state *state, PyTypeObject *type, ArrayObject *array);
+
 /* Empty the cache. */
 void foreign_types_forget(md_state *state);
 
-/* Run the hook of metal_dlpack/sync.py for the type of `op`, whose Metal tensor is about to
- * be read.  `*moment` is owned (+1) and says when the GPU work on it is finished: what the
- * hook returned, if that is an Event or has __metal_stream__; without a hook `op` itself, if
- * it has __metal_stream__.  NULL: it is finished.  -1 with what the hook raised. */
+/* Before the Metal tensor of `op` is read.  `*moment` is owned (+1) and says when the GPU work on it
+ * is finished: what the hook of metal_dlpack/sync.py returned, if that is an Event or has
+ * __metal_stream__; an event of torch's queue; `op` itself, if it has __metal_stream__.  NULL: it is
+ * finished.  -1 with what the hook raised, or MetalError. */
 int foreign_synchronize(md_state *state, PyObject *op, PyObject **moment);
 
 #endif /* MD_FOREIGN_TYPES_H */

@@ -10,14 +10,14 @@
  *                                                                 caller named a stream
  *
  * Owns:    nothing beyond a call.
- * Calls:   work.h to submit, metal_dlpack/sync.py for who can wait on the GPU.
+ * Calls:   work.h to submit, exchange/foreign_types.h for who can wait on the GPU.
  * Threads: the GIL is held; released while submitting and waiting.
  */
 #include "kernels/kernel_call.h"
 #include "kernels/kernel_type.h"
 
+#include "exchange/foreign_types.h"
 #include "python/args.h"
-#include "python/call_python.h"
 #include "python/errors.h"
 #include "python/waiting.h"
 #include "streams/stream_order.h"
@@ -114,27 +114,14 @@ wait_until(const kernel_call *call, uint64_t value)
 
 /* ---- frameworks whose tensors were given ---- */
 
-/* Let the framework's queue wait for the kernel, on the GPU.  1: it does.  0: it cannot. */
-static int
-hand_over(const kernel_guest *guest)
-{
-    PyObject *type = (PyObject *)Py_TYPE(guest->tensor);
-    PyObject *hook = call_python("metal_dlpack.sync", "consumer_hook_for", type, NULL);
-    PyObject *answer = hook == NULL || hook == Py_None
-                           ? Py_XNewRef(hook)
-                           : PyObject_CallOneArg(hook, guest->array);
-    int result = answer == NULL ? -1 : hook != Py_None;
-    Py_XDECREF(answer);
-    Py_XDECREF(hook);
-    return result;
-}
-
 static int
 tell_guests(const kernel_call *call, uint64_t value)
 {
     bool waits = false;
     for (int i = 0; i < call->guest_count; i++) {
-        int is_told = hand_over(&call->guests[i]);
+        const kernel_guest *guest = &call->guests[i];
+        int is_told =
+            foreign_order_taker(call->state, Py_TYPE(guest->tensor), array_cast(guest->array));
         if (is_told < 0) {
             return -1;
         }

@@ -15,7 +15,7 @@
 static void
 raise_source_error(PyObject *words)
 {
-    PyObject *error = call_python("metal_dlpack.compile_errors", "error_of", words, NULL);
+    PyObject *error = call_python(CALL_SOURCE_ERROR, words, NULL);
     if (error != NULL) {
         PyErr_SetObject((PyObject *)Py_TYPE(error), error);
         Py_DECREF(error);
@@ -87,9 +87,8 @@ compose_source(const kernel_source *request)
     PyObject *defines = args_is_given(request->defines) ? request->defines : Py_None;
     PyObject *include = args_is_given(request->include) ? request->include : Py_None;
     PyObject *options = PyTuple_Pack(3, name, defines, include);
-    PyObject *text = options == NULL ? NULL
-                                     : call_python("metal_dlpack.kernel_source", "compose",
-                                                   request->source, options);
+    PyObject *text =
+        options == NULL ? NULL : call_python(CALL_SOURCE_COMPOSE, request->source, options);
     Py_XDECREF(options);
     return text;
 }

@@ -1,7 +1,7 @@
 """What to run before the Metal tensor of another framework is read.
 
 No framework waits in its DLPack export on Metal, except MLX, and none reads `stream` there.  So from_dlpack runs the
-framework's own synchronisation first.  The table below says which; users extend it with register_sync.
+framework's own synchronisation first, or what users register.
 
 Source: PyTorch's MPS export does not synchronise (torch/_tensor.py, Tensor.__dlpack__); MLX
 evaluates and waits in its own.
@@ -9,10 +9,9 @@ evaluates and waits in its own.
 
 from __future__ import annotations
 
-import os
 import sys
 
-from . import _core
+from . import torch_facts
 from ._core import _forget_types
 
 TYPE_CHECKING = False  # typing costs as much to import as the rest of the package
@@ -56,68 +55,19 @@ def register_sync(kind: type[T], function: Callable[[T], object] | None, /) -> N
     _forget_types()
 
 
-def hook_for(kind: type) -> Sync | None:
-    """The function for a type: a registered one, else the framework's own; None where there is nothing to wait for."""
-    for base in kind.__mro__:
-        if base in _registered:
-            return _registered[base]
-    if hasattr(kind, "__metal_stream__"):
-        return None  # its objects say themselves what to wait for
-    for base in kind.__mro__:
-        find = FRAMEWORKS.get(base.__module__.partition(".")[0])
-        if find is not None:
-            return find()
-    return None
+def ways_of(kind: type) -> tuple[Sync | None, Sync | None, str | None]:
+    """What C asks once about a type: the function registered for it; its framework's own synchronisation; of torch's
+    types the library that has torch's queue, "" where torch runs nothing on Metal."""
+    registered = next((_registered[base] for base in kind.__mro__ if base in _registered), None)
+    roots = {base.__module__.partition(".")[0] for base in kind.__mro__}
+    if "torch" in roots:
+        torch = torch_facts.with_mps()
+        return (registered, None, "") if torch is None else (registered, torch_facts.wait, torch_facts.library(torch))
+    if hasattr(kind, "__metal_stream__") or not roots & {"tvm", "tvm_ffi"}:
+        return registered, None, None  # its objects say themselves what to wait for, or there is nothing
+    return registered, _tvm_wait(), None
 
 
-def consumer_hook_for(kind: type) -> Sync | None:
-    """What lets a framework's queue wait, on the GPU, for an Array that goes there; None: the CPU waits."""
-    return _torch_consumer_hook() if kind.__module__.partition(".")[0] == "torch" else None
-
-
-# ---- torch ----
-
-
-def torch_with_mps() -> Any:
-    """The module; None where it is not imported, or is a build that runs nothing on Metal."""
-    torch = sys.modules.get("torch")
-    return torch if torch is not None and torch.backends.mps.is_available() else None
-
-
-def torch_library(torch: Any) -> str:
-    """The library that has torch's functions for its queue on MPS."""
-    return os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.dylib")
-
-
-def _torch_hook() -> Sync | None:
-    torch = torch_with_mps()
-    if torch is None:
-        return None
-    if _core._torch_open(torch_library(torch)):
-        return lambda _tensor: _core._torch_signal()
-    return lambda _tensor: torch.mps.synchronize()
-
-
-def _torch_consumer_hook() -> Sync | None:
-    torch = torch_with_mps()
-    return _core._torch_wait if torch is not None and _core._torch_open(torch_library(torch)) else None
-
-
-# ---- TVM ----
-
-
-def _tvm_hook() -> Sync | None:
+def _tvm_wait() -> Sync | None:
     tvm = sys.modules.get("tvm")  # tvm_ffi alone runs nothing
-    if tvm is None:
-        return None
-    return lambda _tensor: tvm.metal().sync()
-
-
-# ---- the table ----
-
-#: The first part of a type's module, and how its framework waits.  MLX is missing: its export waits itself.
-FRAMEWORKS: dict[str, Callable[[], Sync | None]] = {
-    "torch": _torch_hook,
-    "tvm": _tvm_hook,
-    "tvm_ffi": _tvm_hook,
-}
+    return None if tvm is None else lambda _tensor: tvm.metal().sync()

@@ -191,13 +191,13 @@ const char array_doc_reduce_ex[] =
 PyObject *
 array_method_reduce_ex(PyObject *op, PyObject *protocol)
 {
-    return call_python("metal_dlpack.pickling", "reduce_array", op, protocol);
+    return call_python(CALL_ARRAY_REDUCE, op, protocol);
 }
 
 static PyObject *
 array_repr(PyObject *op)
 {
-    return call_python("metal_dlpack.looking.text", "describe_array", op, NULL);
+    return call_python(CALL_ARRAY_TEXT, op, NULL);
 }
 
 static Py_ssize_t

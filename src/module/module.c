@@ -8,7 +8,6 @@
 #include "exchange/dlpack_export.h"
 #include "exchange/dlpack_import.h"
 #include "exchange/foreign_types.h"
-#include "exchange/torch_queue.h"
 #include "kernels/library_type.h"
 #include "module/c_api.h"
 #include "module/explain.h"
@@ -90,8 +89,8 @@ add_functions(PyObject *module)
                                   dlpack_import_functions,   shares_memory_functions,
                                   explain_functions,         refusal_functions,
                                   softmetal_probe_functions, stream_functions,
-                                  torch_queue_functions,     threads_functions,
-                                  work_facts_functions,      kernel_functions};
+                                  threads_functions,         work_facts_functions,
+                                  kernel_functions};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         if (PyModule_AddFunctions(module, lists[i]) < 0) {
             return -1;

@@ -17,7 +17,6 @@
 
 #define ERROR_INTERNAL 2 /* MTLLibraryErrorInternal */
 
-static const char module_name[] = "metal_dlpack.msl.for_softmetal";
 static const char *const math_names[] = {[SOFT_MATH_SAFE] = "safe",
                                          [SOFT_MATH_RELAXED] = "relaxed",
                                          [SOFT_MATH_FAST] = "fast"};
@@ -159,8 +158,7 @@ static soft_functions *
 open_in_python(const char *source, soft_math math, soft_compile_error *error)
 {
     PyObject *library = Py_BuildValue("(ss)", source, math_names[math]);
-    PyObject *answer =
-        library == NULL ? NULL : call_python(module_name, "functions", library, NULL);
+    PyObject *answer = library == NULL ? NULL : call_python(CALL_MSL_FUNCTIONS, library, NULL);
     Py_XDECREF(library);
     PyObject *list = take_answer(answer, error);
     if (list == NULL) {
@@ -196,7 +194,7 @@ compile_in_python(PyObject *library, PyObject *function, soft_compile_error *err
 {
     PyObject *answer = library == NULL || function == NULL
                            ? NULL
-                           : call_python(module_name, "image", library, function);
+                           : call_python(CALL_MSL_IMAGE, library, function);
     PyObject *path = take_answer(answer, error);
     const char *utf8 = path == NULL ? NULL : PyUnicode_AsUTF8(path);
     char *copy = utf8 == NULL ? NULL : strdup(utf8);
@@ -303,7 +301,7 @@ ask_for_lines(const char *image_path, const uint64_t *addresses, size_t count,
         PyList_SET_ITEM(list, (Py_ssize_t)i, address);
     }
     PyObject *texts =
-        path == NULL || list == NULL ? NULL : call_python(module_name, "lines", path, list);
+        path == NULL || list == NULL ? NULL : call_python(CALL_MSL_LINES, path, list);
     bool is_good = texts != NULL;
     for (size_t i = 0; is_good && i < count; i++) {
         PyObject *text = PySequence_GetItem(texts, (Py_ssize_t)i);

@@ -5,24 +5,38 @@
  */
 #include "python/call_python.h"
 
+static const struct {
+    const char *module, *function;
+} names[] = {
+#define CALL_PYTHON_AS_ROW(name, module, function) [name] = {"metal_dlpack." module, function},
+    CALL_PYTHON_LIST(CALL_PYTHON_AS_ROW)
+#undef CALL_PYTHON_AS_ROW
+};
+
 PyObject *
-call_python(const char *module_name, const char *function, PyObject *op, PyObject *argument)
+call_python_find(call_python_name name)
 {
-    PyObject *module = PyImport_ImportModule(module_name);
-    PyObject *name = PyUnicode_FromString(function);
-    PyObject *result = NULL;
-    if (module != NULL && name != NULL) {
-        result = PyObject_CallMethodObjArgs(module, name, op, argument, NULL);
-    }
-    Py_XDECREF(name);
+    PyObject *module = PyImport_ImportModule(names[name].module);
+    PyObject *function =
+        module == NULL ? NULL : PyObject_GetAttrString(module, names[name].function);
     Py_XDECREF(module);
+    return function;
+}
+
+PyObject *
+call_python(call_python_name name, PyObject *op, PyObject *argument)
+{
+    PyObject *function = call_python_find(name);
+    PyObject *result =
+        function == NULL ? NULL : PyObject_CallFunctionObjArgs(function, op, argument, NULL);
+    Py_XDECREF(function);
     return result;
 }
 
 PyObject *
 call_python_repr_html(PyObject *op, PyObject *Py_UNUSED(unused))
 {
-    return call_python("metal_dlpack.notebook", "html_of", op, NULL);
+    return call_python(CALL_HTML, op, NULL);
 }
 
 const char call_python_repr_html_doc[] =

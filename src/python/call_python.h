@@ -7,9 +7,34 @@
 
 #include "python/state.h"
 
-/* `module_name.function(op, argument)`, of which a NULL ends the arguments: owned (+1). */
-PyObject *call_python(const char *module_name, const char *function, PyObject *op,
-                      PyObject *argument);
+/* X(C name, module of metal_dlpack, function): every function of the package that C calls, and
+ * the only place where C names one.  ARCHITECTURE.md draws these arrows. */
+#define CALL_PYTHON_LIST(X) \
+    X(CALL_AWAIT_ENTER, "awaiting", "enter") \
+    X(CALL_AWAIT_LEAVE, "awaiting", "leave") \
+    X(CALL_AWAIT_EVENT, "awaiting", "wait_for") \
+    X(CALL_AWAIT_FOREIGN_EVENT, "awaiting", "wait_for_foreign") \
+    X(CALL_SYNC_WAYS, "sync", "ways_of") \
+    X(CALL_TORCH_POINTERS, "torch_facts", "pointers") \
+    X(CALL_SOURCE_COMPOSE, "kernel_source", "compose") \
+    X(CALL_SOURCE_ERROR, "compile_errors", "error_of") \
+    X(CALL_ARRAY_TEXT, "looking.text", "describe_array") \
+    X(CALL_ARRAY_REDUCE, "pickling", "reduce_array") \
+    X(CALL_DEVICE, "_core", "_device") \
+    X(CALL_HTML, "notebook", "html_of") \
+    X(CALL_MSL_FUNCTIONS, "msl.for_softmetal", "functions") \
+    X(CALL_MSL_IMAGE, "msl.for_softmetal", "image") \
+    X(CALL_MSL_LINES, "msl.for_softmetal", "lines")
+
+#define CALL_PYTHON_AS_ENUM(name, module, function) name,
+typedef enum { CALL_PYTHON_LIST(CALL_PYTHON_AS_ENUM) } call_python_name;
+#undef CALL_PYTHON_AS_ENUM
+
+/* The function, whose module is imported when it is first needed: owned (+1). */
+PyObject *call_python_find(call_python_name name);
+
+/* `function(op, argument)`, of which a NULL ends the arguments: owned (+1). */
+PyObject *call_python(call_python_name name, PyObject *op, PyObject *argument);
 
 /* The method `_repr_html_` of every type that has one; metal_dlpack/notebook/ tells them apart. */
 PyObject *call_python_repr_html(PyObject *op, PyObject *unused);

@@ -81,6 +81,8 @@ typedef struct foreign_type {
     /* the C getter behind it, which lives as long; NULL: it is not C's */
     const struct PyGetSetDef *gradient;
     bool speaks_metal_stream; /* it has __metal_stream__ */
+    bool is_torchs;           /* a class of torch's is among its bases */
+    bool has_torch_queue;     /* torch's queues wait for us and we for them: torch.h */
     /* owned: what to call before its Metal tensor is read; NULL: nothing */
     PyObject *sync;
 } foreign_type;
@@ -95,7 +97,7 @@ typedef struct foreign_type {
  *   ├─ types, objects, names    made by exec, cleared with the module
  *   ├─ foreign_types[4]         the last types; foreign_last was found last, foreign_next is
  *   │                           overwritten next
- *   ├─ torch_is_checked         torch takes our Metal memory rightly; see torch_export.h
+ *   ├─ torch_is_checked         torch takes our Metal memory rightly; see torch.h
  *   ├─ modules_without_torch    how many there were when torch was looked for last
  *   ├─ entered_streams          `with stream:`, by context; open_blocks counts in all threads
  *   ├─ spare_arrays[5]          dead Arrays by ndim: memory for the next one; see array.h

@@ -19,7 +19,7 @@ const char stream_aenter_doc[] =
 PyObject *
 stream_aenter(PyObject *op, PyObject *Py_UNUSED(unused))
 {
-    return call_python(AWAITING, "enter", op, NULL);
+    return call_python(CALL_AWAIT_ENTER, op, NULL);
 }
 
 const char stream_aexit_doc[] =
@@ -45,5 +45,5 @@ stream_aexit(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
         return NULL;
     }
     Py_DECREF(left);
-    return call_python(AWAITING, "leave", op, values[0]);
+    return call_python(CALL_AWAIT_LEAVE, op, values[0]);
 }

@@ -7,9 +7,6 @@
 
 #include "python/state.h"
 
-/* Imported at the first use: it imports asyncio. */
-#define AWAITING "metal_dlpack.awaiting"
-
 PyObject *stream_aenter(PyObject *op, PyObject *unused);
 PyObject *stream_aexit(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
                        PyObject *kwnames);

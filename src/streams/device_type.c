@@ -143,12 +143,7 @@ device_hash(PyObject *op)
 static PyObject *
 device_reduce(PyObject *op, PyObject *Py_UNUSED(unused))
 {
-    PyObject *module = PyImport_ImportModule("metal_dlpack._core");
-    if (module == NULL) {
-        return NULL;
-    }
-    PyObject *find = PyObject_GetAttrString(module, "_device");
-    Py_DECREF(module);
+    PyObject *find = call_python_find(CALL_DEVICE);
     return find == NULL ? NULL : Py_BuildValue("N(i)", find, device_record_of(op)->index);
 }
 

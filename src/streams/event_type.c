@@ -217,7 +217,7 @@ event_await(PyObject *op)
     }
     bool is_foreign = event_cast(op)->stream == NULL && event_cast(op)->event != NULL;
     PyObject *waiting =
-        call_python(AWAITING, is_foreign ? "wait_for_foreign" : "wait_for", moment, NULL);
+        call_python(is_foreign ? CALL_AWAIT_FOREIGN_EVENT : CALL_AWAIT_EVENT, moment, NULL);
     Py_DECREF(moment);
     return waiting;
 }

@@ -12,7 +12,7 @@ import pytest
 from dlpack_structs import Producer
 
 import metal_dlpack as md
-from metal_dlpack import _core, explaining, sync, torch_memory
+from metal_dlpack import _core, explaining, torch_facts
 from metal_dlpack.asking import trial_child, trials
 from metal_dlpack.explain_rules import METAL
 
@@ -46,17 +46,15 @@ def mps(monkeypatch):
                 raise RuntimeError(own)
             return places[own]
 
-        monkeypatch.setattr(torch_memory, "own_pointer", own_pointer)
+        monkeypatch.setattr(torch_facts, "own_pointer", own_pointer)
         if ours is not None:
-            monkeypatch.setattr(torch_memory, "our_pointer", lambda _torch: places[ours])
+            monkeypatch.setattr(torch_facts, "our_pointer", lambda _torch: places[ours])
         return asked
 
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    torch_memory.takes_buffers.cache_clear()
     _core._forget_types()
     yield answer
     monkeypatch.undo()
-    torch_memory.takes_buffers.cache_clear()
     _core._forget_types()
 
 
@@ -81,7 +79,7 @@ def test_a_torch_that_holds_our_memory_as_its_own_is_asked_once(place, hand_over
     asked = mps(own=place, ours=place)
     hand_over(torch, md.zeros(4))
     assert asked == [place]
-    monkeypatch.delattr(torch_memory, "check")  # C knows now
+    monkeypatch.delattr(torch_facts, "pointers")  # C knows now
     for give in ROADS.values():
         give(torch, md.zeros(4))
 
@@ -89,8 +87,7 @@ def test_a_torch_that_holds_our_memory_as_its_own_is_asked_once(place, hand_over
 def test_this_torch_holds_our_memory_by_the_buffer():
     import torch
 
-    assert torch_memory.is_buffer(torch_memory.our_pointer(torch))
-    assert not torch_memory.is_buffer(md.zeros(1).buffer.address)
+    assert md.Buffer.from_handle(torch_facts.our_pointer(torch)).size > 0
 
 
 def test_a_torch_that_has_no_memory_now_is_asked_again(mps):
@@ -163,4 +160,4 @@ def test_explain_says_so_where_the_trial_was_refused(mps, monkeypatch):
         monkeypatch.setattr(trials, "trial_of", lambda _, trial=trial: trial)
         found = md.explain(md.zeros(4), consumer="torch")
         assert (found.outcome, "by its address" in str(found)) == (said, said == "refusal")
-    assert sync.torch_with_mps() is torch
+    assert torch_facts.with_mps() is torch

@@ -19,7 +19,7 @@ from places import C_FILES
 from recipes import recipe
 
 import metal_dlpack as md
-from metal_dlpack import _core, softmetal, sync
+from metal_dlpack import _core, softmetal, sync, torch_facts
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch]
 LATENCY = 0.2
@@ -110,7 +110,7 @@ def torch_queue(library, monkeypatch):
 
     queue = TorchQueue(library)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    monkeypatch.setattr(sync, "torch_library", lambda _torch: library)
+    monkeypatch.setattr(torch_facts, "library", lambda _torch: library)
     sync._forget_types()
     yield queue
     md.default_device().synchronize()
@@ -140,6 +140,13 @@ def torch_tensor():
 
     array = md.zeros(64)
     return torch.from_dlpack(array), array.buffer.handle
+
+
+def torch_moment():
+    """When all that torch's current stream was given so far is finished."""
+    stream = md.Stream()
+    md.from_dlpack(torch_tensor()[0], stream=stream)
+    return stream.record()
 
 
 def test_a_stream_waits_for_torch_s_queue_on_the_gpu(torch_queue, slow, live_buffers):
@@ -201,7 +208,7 @@ def test_torch_s_later_command_buffers_wait_for_our_work_too(torch_queue, settin
         ]
         for step in reversed(steps) if is_next else steps:  # torch commits after some operations
             step()
-        moment = _core._torch_signal()
+        moment = torch_moment()
         assert not moment.wait(0.05)
     moment.wait()
     assert result.tolist() == [1.5] * 64
@@ -261,9 +268,9 @@ def test_a_stream_of_torch_s_that_is_done_says_nothing_of_another(torch_queue):
     """One event for all: the second stream's 2 would be there before the first one's 1, and say that it is done."""
     with torch_held(torch_queue, 1):
         with torch_queue.stream(1):
-            first = _core._torch_signal()
+            first = torch_moment()
         with torch_queue.stream(2):
-            second = _core._torch_signal()
+            second = torch_moment()
         assert second.wait(10)
         assert not first.wait(0.05)
     assert first.wait(10)
@@ -320,12 +327,10 @@ def test_values_reach_each_queue_of_torch_s_in_order(torch_queue):
 
     def work(number):
         with torch_queue.stream(number):
-            seen = [_core._torch_signal().value for _ in range(20)]
-            last.append(_core._torch_signal())
-        assert seen == sorted(set(seen))
+            moments.extend(torch_moment() for _ in range(20))
         done.append(number)
 
-    last, done = [], []
+    moments, done = [], []
     numbers = [0, 0, 1, 1, 2]
     threads = [threading.Thread(target=work, args=(number,)) for number in numbers]
     for thread in threads:
@@ -333,7 +338,7 @@ def test_values_reach_each_queue_of_torch_s_in_order(torch_queue):
     for thread in threads:
         thread.join()
     assert sorted(done) == numbers
-    assert all(event.wait(10) for event in last)
+    assert len(moments) == 100 and all(moment.wait(10) for moment in moments)
     assert [torch_queue.loaded.standin_retains(number) for number in range(3)] == [1, 1, 1]
 
 
@@ -391,7 +396,7 @@ def test_a_command_buffer_that_torch_does_not_give_is_an_error(torch_queue):
 def test_work_of_torch_s_that_fails_is_waited_for_and_no_longer(torch_queue, settings):
     """A command buffer that fails signals nothing; what is wrong with it is torch's to tell."""
     settings(fail="commit@1=8")
-    moment = _core._torch_signal()
+    moment = torch_moment()
     deadline = time.monotonic() + 10
     while not moment.query() and time.monotonic() < deadline:
         time.sleep(0.001)
@@ -404,7 +409,7 @@ def test_where_the_functions_are_missing_torch_synchronises_itself(what, torch_q
 
     waits = []
     path = "nowhere/libtorch_cpu.dylib" if what == "no such file" else _core.__file__
-    monkeypatch.setattr(sync, "torch_library", lambda _torch: path)
+    monkeypatch.setattr(torch_facts, "library", lambda _torch: path)
     monkeypatch.setattr(torch.mps, "synchronize", lambda: waits.append(what))
     sync._forget_types()
     tensor, _ = torch_tensor()
@@ -414,19 +419,6 @@ def test_where_the_functions_are_missing_torch_synchronises_itself(what, torch_q
     array.fill(2, stream=md.Stream())
     assert array.to(torch.Tensor).shape == (4,)
     assert np.asarray(array).tolist() == [2] * 4
-
-
-def test_without_torch_s_functions_there_is_no_moment_to_be_had():
-    assert not _core._torch_open("nowhere/libtorch_cpu.dylib")
-    with pytest.raises(md.MetalError, match="torch's queue"):
-        _core._torch_signal()
-
-
-def test_arguments_of_the_private_functions_are_checked():
-    with pytest.raises(TypeError):
-        _core._torch_open(3)
-    with pytest.raises(TypeError, match="not an Array"):
-        _core._torch_wait(3)
 
 
 # ---- kernels on torch's tensors ----

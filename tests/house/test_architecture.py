@@ -1,5 +1,6 @@
 """ARCHITECTURE.md and the lists in headers: the files that they name exist and hold what is said."""
 
+import importlib
 import re
 
 import graph
@@ -37,3 +38,30 @@ def test_each_method_of_array_stands_in_the_file_that_its_list_names():
     for name, file in found:
         (path,) = SRC.rglob(file)
         assert re.search(rf"^array_method_{name}\(", path.read_text(), re.MULTILINE), f"{name} is not in {file}"
+
+
+CALLS = re.compile(r'X\((CALL_\w+), "([\w.]+)", "(\w+)"\)')
+#: Other packages, and those that C imports by name.
+FOREIGN_MODULES = {"numpy", "ml_dtypes", "builtins", "numpy._core._multiarray_umath", "numpy.core._multiarray_umath"}
+
+
+def test_what_c_calls_in_python_is_there_and_drawn():
+    rows = CALLS.findall((SRC / "python" / "call_python.h").read_text())
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    wrong = [
+        f"{module}.{function}"
+        for _, module, function in rows
+        if not callable(getattr(importlib.import_module(f"metal_dlpack.{module}"), function, None))
+        or (module != "_core" and f"──►  {module} " not in page)
+    ]
+    assert len(rows) > 10 and not wrong, f"missing, or not drawn in ARCHITECTURE.md: {wrong}"
+    sources = {path: path.read_text() for path in SRC.rglob("*.c")}
+    unused = [name for name, *_ in rows if not any(re.search(rf"\b{name}\b", text) for text in sources.values())]
+    assert not unused
+    imported = {
+        f"{path.name}: {argument}"
+        for path, text in sources.items()
+        for argument in re.findall(r"PyImport_Import\w*\(([^)]*)\)", text)
+        if path.name != "call_python.c" and argument and argument.strip('"') not in FOREIGN_MODULES
+    }
+    assert not imported, "C calls our Python by call_python.h only"

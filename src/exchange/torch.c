@@ -1,30 +1,198 @@
-/* torch_queue.c: see torch_queue.h.
+/* torch.c: see torch.h.
  *
  * Owns:    for each of torch's dispatch queues a shared event, whose values that queue signals.
- * Calls:   torch::mps::get_command_buffer, get_dispatch_queue and commit, dispatch_sync_f and
- *          dispatch_retain, all found by dlsym: nothing here links to torch.  metal_bridge.h to
- *          encode, and for the autorelease pool that torch's functions need.
- * Threads: the GIL is held, and released while torch's dispatch queue is waited for.
+ * Calls:   metal_dlpack/torch_facts.py for what torch is here, one call; torch's getter of
+ *          requires_grad, and is_neg; torch::mps::get_command_buffer, get_dispatch_queue and
+ *          commit, dispatch_sync_f and dispatch_retain, all found by dlsym: nothing here links to
+ *          torch.  metal_bridge.h to encode, and for the autorelease pool that torch's functions
+ *          need.
  * Streams: each of torch's has a dispatch queue and a command queue.  Until 2.14 the three
  *          functions are about the default stream, from 2.15 on about the one of 33 that is
  *          current on the thread that calls them.
- * Source:  torch/include/torch/mps.h, ATen/mps/MPSStream.h; PyTorch's tutorial on custom MPS
- *          kernels encodes inside dispatch_sync.  torch's macOS binaries: get_command_buffer and
- *          commit of 2.14.1 begin with getDefaultMPSStream, those of 2.15.0 with
- *          getCurrentMPSStream and dispatch_assert_queue, which ends the process on any queue
- *          but that stream's.
+ * Source:  torch/_tensor.py, Tensor.__dlpack__; torch/include/torch/mps.h, ATen/mps/MPSStream.h;
+ *          PyTorch's tutorial on custom MPS kernels encodes inside dispatch_sync.  torch's macOS
+ *          binaries: get_command_buffer and commit of 2.14.1 begin with getDefaultMPSStream, those
+ *          of 2.15.0 with getCurrentMPSStream and dispatch_assert_queue, which ends the process on
+ *          any queue but that stream's.
  */
-#include "exchange/torch_queue.h"
+#include "exchange/torch.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "array/array.h"
+#include "arithmetic/layout.h"
 #include "metal/work.h"
+#include "python/call_python.h"
 #include "python/errors.h"
 #include "streams/device.h"
 #include "streams/event_type.h"
+
+/* ---- is the memory of a torch tensor its value? ---- */
+
+const struct PyGetSetDef *
+torch_getter(PyTypeObject *type, PyObject *attribute)
+{
+    if (attribute == NULL || !Py_IS_TYPE(attribute, &PyGetSetDescr_Type) ||
+        !PyType_IsSubtype(type, PyDescr_TYPE(attribute))) {
+        return NULL;
+    }
+    const struct PyGetSetDef *getter = ((PyGetSetDescrObject *)attribute)->d_getset;
+    return getter->get == NULL ? NULL : getter;
+}
+
+/* Does the tensor require grad?  Autograd would miss writes to it.  1, 0, or -1 with an
+ * exception. */
+static int
+requires_grad(const foreign_type *slot, PyObject *op)
+{
+    if (slot->gradient == NULL) { /* unreached: no test makes it fail here */
+        return 1;                 /* a subclass that defines its own requires_grad */
+    }
+    /* Found once: looking the name up costs as much as the tensor. */
+    PyObject *answer = slot->gradient->get(op, slot->gradient->closure);
+    if (answer == NULL) { /* unreached: no test makes it fail here */
+        return -1;
+    }
+    bool is_true = answer != Py_False;
+    Py_DECREF(answer);
+    return is_true;
+}
+
+/* Only imaginary parts are negated, and these lie two numbers apart: an axis of stride 1
+ * rules them out without a call. */
+static bool
+may_be_negated(const DLTensor *tensor)
+{
+    if (tensor->ndim > 0 &&
+        (tensor->ndim > LAYOUT_MAX_NDIM || tensor->shape == NULL || tensor->strides == NULL)) {
+        /* not made by torch; dlpack_check.h judges it as any other */
+        return false;
+    }
+    /* mutant survives (bound): one element more is read: asan sees it */
+    for (int axis = 0; axis < tensor->ndim; axis++) {
+        if (tensor->strides[axis] == 1 && tensor->shape[axis] > 1) {
+            return false;
+        }
+    }
+    return tensor->dtype.code == kDLFloat;
+}
+
+/* torch hands out the memory of z.conj().imag, which is minus its value; nothing in the tensor
+ * says so.  -1 with BufferError, or what torch raised. */
+/* SPEC import-negated */
+static int
+refuse_negated(md_state *state, PyObject *op)
+{
+    PyObject *answer = PyObject_CallMethodNoArgs(op, state->str_is_neg);
+    int is_negated = answer == NULL ? -1 : PyObject_IsTrue(answer);
+    Py_XDECREF(answer);
+    if (is_negated < 0 && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        /* unreached: no test makes it fail here */
+        PyErr_Clear(); /* not torch's */
+        return 0;
+    }
+    if (is_negated > 0) {
+        PyErr_SetString(PyExc_BufferError,
+                        "from_dlpack: the torch tensor's negative bit is set: its memory "
+                        "holds minus its values; pass x.resolve_neg().");
+    }
+    return is_negated == 0 ? 0 : -1;
+}
+
+/* SPEC exchange-as-method */
+int
+torch_check_tensor(md_state *state, const foreign_type *slot, PyObject *op,
+                   const DLTensor *tensor)
+{
+    int must_ask = requires_grad(slot, op);
+    if (must_ask != 0) {
+        return must_ask < 0 ? -1 : 0;
+    }
+    if (tensor->dtype.code == kDLComplex) { /* it may be conjugated */
+        return 0;
+    }
+    return may_be_negated(tensor) && refuse_negated(state, op) < 0 ? -1 : 1;
+}
+
+/* ---- may our Metal memory go to torch? ---- */
+
+/* Is it an MTLBuffer, which torch holds by itself and not by its address? */
+static bool
+is_buffer(PyObject *pointer)
+{
+    void *handle = PyLong_AsVoidPtr(pointer);
+    PyErr_Clear(); /* a number that is no address is no buffer */
+    return bridge_handle_is_buffer(handle);
+}
+
+/* SPEC export-torch */
+int
+torch_check_memory(md_state *state, const char *function)
+{
+    PyObject *own, *ours, *version;
+    if (state->torch_is_checked) {
+        return 0;
+    }
+    PyObject *answer = call_python(CALL_TORCH_POINTERS, NULL, NULL);
+    if (answer == NULL || !PyTuple_Check(answer)) {
+        state->torch_is_checked = answer == Py_True;
+        Py_XDECREF(answer);
+        return answer == NULL ? -1 : 0;
+    }
+    int result = PyArg_ParseTuple(answer, "OOO", &own, &ours, &version) ? 0 : -1;
+    if (result == 0 && is_buffer(own) != is_buffer(ours)) {
+        PyErr_Format(
+            PyExc_BufferError,
+            "%s: torch %S reads the data of a Metal tensor as an address, but DLPack says "
+            "that it is the MTLBuffer: torch would read and write other memory.  Pass "
+            "x.host, for a tensor on the CPU.",
+            function, version);
+        result = -1;
+    }
+    state->torch_is_checked = result == 0;
+    Py_DECREF(answer);
+    return result;
+}
+
+/* Importing torch adds some thousand modules: where their number is the same, it was not. */
+static bool
+is_torch_imported(md_state *state)
+{
+    PyObject *modules = PyImport_GetModuleDict();
+    Py_ssize_t count = PyDict_GET_SIZE(modules);
+    if (state->modules_without_torch >= 0 && state->modules_without_torch != count) {
+        bool is_found = PyDict_GetItem(modules, state->str_torch) != NULL;
+        state->modules_without_torch = is_found ? -1 : count;
+    }
+    return state->modules_without_torch < 0;
+}
+
+/* Does the Python function that called us stand in a module of torch's?  That of
+ * torch.from_dlpack is torch.utils.dlpack. */
+static bool
+is_asked_by_torch(const md_state *state)
+{
+    static const char package[] = "torch.";
+    PyObject *globals = PyEval_GetGlobals();
+    PyObject *name = globals == NULL ? NULL : PyDict_GetItem(globals, state->str___name__);
+    if (name == NULL || !PyUnicode_Check(name) || !PyUnicode_IS_COMPACT_ASCII(name)) {
+        return false;
+    }
+    const char *text = (const char *)PyUnicode_1BYTE_DATA(name);
+    return strncmp(text, package, sizeof package - 1) == 0;
+}
+
+/* SPEC export-torch */
+int
+torch_check_asker(md_state *state)
+{
+    if (state->torch_is_checked || !is_torch_imported(state) || !is_asked_by_torch(state)) {
+        return 0;
+    }
+    return torch_check_memory(state, "Array.__dlpack__");
+}
 
 /* ---- torch's functions ---- */
 
@@ -54,10 +222,9 @@ find_function(void *library, const char *name, void *place)
     return address != NULL;
 }
 
-/* Look for the functions in a library that is loaded already.  False: some are missing; what
- * was found before is forgotten, and nothing below works. */
-static bool
-find_functions(const char *library)
+/* What was found before is forgotten. */
+bool
+torch_open(const char *library)
 {
     /* Only what is loaded: a second torch would have a queue that nobody uses. */
     void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
@@ -250,39 +417,16 @@ wait_nogil(metal_storage *storage)
     return status;
 }
 
-/* ---- for metal_dlpack/sync.py ---- */
+/* ---- the two hand-overs ---- */
 
-PyDoc_STRVAR(
-    torch_open_doc,
-    "_torch_open($module, library, /)\n--\n\n"
-    "Look for torch's queue in its loaded library.  True: the two functions below work.");
-
-static PyObject *
-core_torch_open(PyObject *Py_UNUSED(module), PyObject *library)
+int
+torch_signal(md_state *state, PyObject **moment)
 {
-    PyObject *path;
-    if (!PyUnicode_FSConverter(library, &path)) {
-        return NULL;
-    }
-    bool is_found = find_functions(PyBytes_AS_STRING(path));
-    Py_DECREF(path);
-    return PyBool_FromLong(is_found);
-}
-
-PyDoc_STRVAR(
-    torch_signal_doc,
-    "_torch_signal($module, /)\n--\n\n"
-    "The moment when all that torch's current stream on MPS was given so far is done, as "
-    "an Event.");
-
-static PyObject *
-core_torch_signal(PyObject *module, PyObject *Py_UNUSED(unused))
-{
-    md_state *state = state_of_module(module);
     const device_record *device = device_convert(state, "from_dlpack", NULL);
     PyObject *op = device == NULL ? NULL : event_new_object(state);
+    *moment = NULL;
     if (op == NULL) {
-        return NULL;
+        return -1;
     }
     bridge_status status;
     Py_BEGIN_ALLOW_THREADS
@@ -290,38 +434,19 @@ core_torch_signal(PyObject *module, PyObject *Py_UNUSED(unused))
     Py_END_ALLOW_THREADS
     if (status != BRIDGE_OK) {
         Py_DECREF(op);
-        return errors_from_bridge(state, "torch's queue", status, NULL, 0);
+        (void)errors_from_bridge(state, "torch's queue", status, NULL, 0);
+        return -1;
     }
-    return op;
+    *moment = op;
+    return 0;
 }
 
-PyDoc_STRVAR(
-    torch_wait_doc,
-    "_torch_wait($module, array, /)\n--\n\n"
-    "What torch encodes on its current stream from now on waits, on the GPU, for our work in "
-    "flight on an Array.");
-
-static PyObject *
-core_torch_wait(PyObject *module, PyObject *op)
+int
+torch_wait(md_state *state, ArrayObject *array)
 {
-    md_state *state = state_of_module(module);
-    if (!Py_IS_TYPE(op, state->array_type)) {
-        return PyErr_Format(PyExc_TypeError, "_torch_wait: %.100s is not an Array.",
-                            Py_TYPE(op)->tp_name);
-    }
     bridge_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = wait_nogil(array_storage(array_cast(op)));
+    status = wait_nogil(array_storage(array));
     Py_END_ALLOW_THREADS
-    if (status != BRIDGE_OK) { /* unreached: no test makes it fail here */
-        return errors_from_bridge(state, "torch's queue", status, NULL, 0);
-    }
-    Py_RETURN_NONE;
+    return errors_check_status(state, "torch's queue", status, NULL, 0);
 }
-
-PyMethodDef torch_queue_functions[] = {
-    {"_torch_open", core_torch_open, METH_O, torch_open_doc},
-    {"_torch_signal", core_torch_signal, METH_NOARGS, torch_signal_doc},
-    {"_torch_wait", core_torch_wait, METH_O, torch_wait_doc},
-    {NULL, NULL, 0, NULL},
-};

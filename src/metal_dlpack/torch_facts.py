@@ -1,0 +1,57 @@
+"""What torch is here, the one place in Python that asks it; exchange/torch.c judges and acts.
+
+torch names its memory on MPS by the MTLBuffer, as DLPack does, and takes `data` as it comes.  A torch that names memory
+by its address would read and write at the address of our MTLBuffer object.  The two are told apart without a command
+on the GPU: does torch hold memory of ours as it holds its own?
+
+Source: torch 2.9 to 2.15, c10::DataPtr on MPS; pytorch#190373 would make it the address.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from . import _core
+
+TYPE_CHECKING = False  # typing costs as much to import as the rest of the package
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["library", "pointers", "wait", "with_mps"]
+
+
+def with_mps() -> Any:
+    """The module; None where it is not imported, or is a build that runs nothing on Metal."""
+    torch = sys.modules.get("torch")
+    return torch if torch is not None and torch.backends.mps.is_available() else None
+
+
+def library(torch: Any) -> str:
+    """The library that has torch's functions for its queue on MPS."""
+    return os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.dylib")
+
+
+def wait(_tensor: object) -> None:
+    """For torch's work on MPS, on the CPU: where the library lacks the functions of its queue."""
+    sys.modules["torch"].mps.synchronize()
+
+
+def pointers() -> tuple[int, int, str] | bool:
+    """How torch holds its own memory on MPS and ours, and its version.  True: it runs nothing on either.  False: not now."""
+    torch = with_mps()
+    if torch is None:
+        return "torch" in sys.modules
+    try:
+        return own_pointer(torch), our_pointer(torch), torch.__version__
+    except RuntimeError:
+        return False  # torch gives no memory on MPS now, as in a forked child, and runs nothing on ours either
+
+
+def own_pointer(torch: Any) -> int:
+    return int(torch.empty(1, device="mps").data_ptr())
+
+
+def our_pointer(torch: Any) -> int:
+    """How torch holds an Array's memory; with a capsule of its own, nobody asks who takes it."""
+    return int(torch.from_dlpack(_core.zeros(1).__dlpack__(stream=-1)).data_ptr())
