@@ -254,7 +254,7 @@ def test_what_goes_wrong(wrong, happens, right, place):
 
 # ---- torch.utils.data ----
 
-LOADER, COLLATE = all_recipes("torch_data.md")
+LOADER, COLLATE = all_recipes("how_to/torch.md")[-2:]
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork"] if sys.platform == "linux" else ["spawn"])

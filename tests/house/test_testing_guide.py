@@ -1,4 +1,4 @@
-"""The guide to testing, docs/testing_with_softmetal.md: its files run as written; the words of docs/testing_plugin.md exist."""
+"""The guide to testing, docs/testing.md: its files run as written, its words exist."""
 
 import os
 import re
@@ -11,8 +11,8 @@ from places import DOCS, python_path
 import _metal_dlpack_pytest
 from metal_dlpack import softmetal
 
-GUIDE = (DOCS / "testing_with_softmetal.md").read_text()
-PLUGIN = (DOCS / "testing_plugin.md").read_text()
+GUIDE = (DOCS / "testing.md").read_text()
+PLUGIN = GUIDE[GUIDE.index("## Options") :]
 ANSWERS = (DOCS / "faq.md").read_text()
 FILES = dict(re.findall(r"```(?:python|toml)\n# (\w+\.\w+)\n(.*?)```", GUIDE, re.DOTALL))
 

@@ -233,9 +233,9 @@ def test_pkg_config_finds_the_headers_wherever_they_are(moved, tmp_path):
     assert run(tmp_path, *tool, "--libs", "metal_dlpack", **where).strip() == ""
 
 
-# ---- what docs/c_api_build.md shows ----
+# ---- what docs/c_api.md shows ----
 
-GUIDE = (DOCS / "c_api_build.md").read_text()
+GUIDE = (DOCS / "c_api.md").read_text()
 
 
 def shown(language, words):

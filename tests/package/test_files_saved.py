@@ -1,4 +1,4 @@
-"""docs/saving.md: its ways to save Arrays run as they stand there, keep every value and copy nothing."""
+"""docs/files.md: its ways to save Arrays run as they stand there, keep every value and copy nothing."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ import numpy as np
 
 import metal_dlpack as md
 
-GUIDE = (DOCS / "saving.md").read_text()
+GUIDE = (DOCS / "files.md").read_text().partition("## Save Arrays")[2]
 BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE, re.S)
 BY_NUMPY, BY_TORCH = (
     next(block for block in BLOCKS if f"from safetensors.{module} import save_file" in block)

@@ -31,7 +31,7 @@ kernel void gemm(device float *x, uint i [[thread_position_in_grid]]) { x[i] *= 
 """
 
 
-def c_api_build():
+def c_api():
     from setuptools import Extension
 
     yield {"Extension": Extension, "metal_dlpack": md}
@@ -39,11 +39,23 @@ def c_api_build():
 
 def files():
     import numpy as np
+    import safetensors.torch
+    import torch
     from safetensors.numpy import save_file
 
     save_file({"embed.weight": np.ones((4, 3), "float32")}, "model.safetensors")
     Path("model.safetensors.index.json").write_text('{"weight_map": {"embed.weight": "model.safetensors"}}')
-    yield {}
+    torch.save({"weight": torch.ones(2, 2)}, "model.pt")
+    yield {"arrays": {"weight": md.ones((2, 3))}, "safetensors": safetensors}
+
+
+def how_to_torch():
+    from torch.utils.data._utils.collate import default_collate_fn_map
+
+    known = dict(default_collate_fn_map)
+    yield {"a": md.ones((4, 2))}
+    default_collate_fn_map.clear()
+    default_collate_fn_map.update(known)
 
 
 def interop():
@@ -81,14 +93,6 @@ def processes():
         memory.unlink()
 
 
-def saving():
-    import safetensors.torch
-    import torch
-
-    torch.save({"weight": torch.ones(2, 2)}, "model.pt")
-    yield {"arrays": {"weight": md.ones((2, 3))}, "safetensors": safetensors}
-
-
 def synchronisation():
     """torch's tensor as its builds for Linux have it: carried."""
     import torch
@@ -97,12 +101,3 @@ def synchronisation():
     framework = types.SimpleNamespace(Tensor=type("Tensor", (), {}), synchronize=lambda: None)
     yield {"x": tensor, "model": lambda x: x, "its": framework, "a": md.ones(4)}
     md.register_sync(framework.Tensor, None)
-
-
-def torch_data():
-    from torch.utils.data._utils.collate import default_collate_fn_map
-
-    known = dict(default_collate_fn_map)
-    yield {"a": md.ones((4, 2))}
-    default_collate_fn_map.clear()
-    default_collate_fn_map.update(known)
