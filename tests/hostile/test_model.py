@@ -9,8 +9,8 @@ from machine import SANITIZER
 from places import SUPPORT, python_path
 
 pytestmark = pytest.mark.needs_softmetal
-STEPS = 300 if SANITIZER else 1500
-LONG = [pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 7)]
+STEPS = 300 if SANITIZER else 800
+LONG = [pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 8)]
 
 
 @pytest.mark.parametrize("seed", [1, *LONG])

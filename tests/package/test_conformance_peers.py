@@ -30,6 +30,7 @@ def test_every_library_of_the_kit_has_its_rows():
     assert sorted(rows) == sorted((library.name, side) for library in LIBRARIES.values() for side in SIDES)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("library", [pytest.param(name, marks=marks) for name, marks in MARKS.items()])
 @pytest.mark.parametrize("side", SIDES)
 def test_the_page_has_the_score(library, side):

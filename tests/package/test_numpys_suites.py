@@ -13,7 +13,7 @@ import numpy
 import pytest
 from places import SUPPORT
 
-pytestmark = [pytest.mark.needs_numpy, pytest.mark.needs_no_sanitizer]
+pytestmark = [pytest.mark.long, pytest.mark.needs_numpy, pytest.mark.needs_no_sanitizer]
 
 NUMPY = Path(numpy.__file__).parent
 DLPACK, FORMAT = NUMPY / "_core" / "tests" / "test_dlpack.py", NUMPY / "lib" / "tests" / "test_format.py"
