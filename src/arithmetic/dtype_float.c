@@ -1,5 +1,5 @@
-/* dtype_float.c: see dtype_float.h. */
-#include "arithmetic/dtype_float.h"
+/* dtype_float.c: small floats as doubles; see dtype.h. */
+#include "arithmetic/dtype.h"
 
 #include <math.h>
 #include <stddef.h>

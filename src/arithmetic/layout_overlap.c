@@ -1,4 +1,4 @@
-/* layout_overlap.c: see layout_overlap.h.
+/* layout_overlap.c: do two layouts touch a byte in common?  See layout.h.
  *
  * Both layouts become one equation  sum(step[k] * x[k]) == target,  0 <= x[k] <= limit[k],
  * step[k] > 0: a negative step is counted from the other end of its axis, the second layout's
@@ -8,7 +8,7 @@
  * Source:  reasoned from the equation; the modular search is Euclid's algorithm on an
  *          interval.
  */
-#include "arithmetic/layout_overlap.h"
+#include "arithmetic/layout.h"
 
 #include <stdlib.h>
 

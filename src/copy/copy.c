@@ -1,7 +1,7 @@
 /* copy.c: the doors of the copy engine, and copies that overlap.
  *
  * Owns:    the buffer that an overlapping copy goes through, for the time of the call.
- * Calls:   copy_plan.h for the shape of the work, copy_threads.h for the work.
+ * Calls:   copy_plan.h for the shape of the work, and for the work.
  * Threads: see copy.h.
  */
 #include "copy/copy.h"
@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "copy/copy_plan.h"
-#include "copy/copy_threads.h"
 
 /* ---- source and destination that share memory ---- */
 

@@ -25,4 +25,11 @@ bool copy_strided(const strided_layout *dst, char *dst_base, const strided_layou
 /* Write one item (`item`, dst->itemsize bytes, not inside `dst`) into every place of `dst`. */
 void copy_fill(const strided_layout *dst, char *dst_base, const char *item);
 
+#define COPY_MAX_THREADS 16
+
+/* How many threads a large copy may use, its caller's included: 1 to COPY_MAX_THREADS; 0 is the
+ * default, the number of processors but at most 4.  One setting for the process. */
+void copy_set_threads(int count);
+int copy_get_threads(void);
+
 #endif /* MD_COPY_H */

@@ -3,7 +3,7 @@
  * Inside go the axis along which the destination is densest and the one along which the source
  * is: between them they use every line of memory whole.
  */
-#include "copy/copy_nest.h"
+#include "copy/copy_plan.h"
 
 #include <string.h>
 

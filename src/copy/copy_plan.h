@@ -60,4 +60,12 @@ int64_t copy_plan_nbytes(const copy_plan *plan); /* bytes that the plan writes *
 /* Whether a byte may be both read and written.  False is certain, true may be a false alarm. */
 bool copy_plan_may_overlap(const copy_plan *plan);
 
+/* ---- doing it: source and destination do not overlap ---- */
+
+/* copy_nest.c: on the calling thread. */
+void copy_nest_run(const copy_plan *plan);
+/* copy_threads.c: on several threads where that helps.  One that cannot be started is done
+ * without. */
+void copy_threads_run(const copy_plan *plan);
+
 #endif /* MD_COPY_PLAN_H */

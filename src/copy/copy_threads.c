@@ -1,5 +1,10 @@
-/* copy_threads.c: see copy_threads.h. */
-#include "copy/copy_threads.h"
+/* copy_threads.c: does a plan, on several threads where that helps.
+ *
+ * Owns:    one number, the process's setting (copy_set_threads).
+ * Threads: helpers are started for one copy and joined before it returns: nothing is left to
+ *          stop at exit, nothing for a fork to inherit, and no lock exists.
+ */
+#include "copy/copy.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -7,7 +12,7 @@
 #include <unistd.h>
 
 #include "copy/copy_caches.h"
-#include "copy/copy_nest.h"
+#include "copy/copy_plan.h"
 
 /* A thread takes about 20 us to start and join.  In that time a core moves about 200 KiB: a
  * share of the work is some second caches, which are larger.  A memcpy on one core comes near

@@ -13,10 +13,9 @@
 #include "python/args.h"
 #include "python/attribute.h"
 #include "python/errors.h"
-#include "python/refusal.h"
 #include "streams/device.h"
 #include "streams/wait_rule.h"
-#include "values/dtype_type_names.h"
+#include "values/dtype_type.h"
 
 const char array_doc_to[] =
     "to($self, target, /)\n--\n\n"

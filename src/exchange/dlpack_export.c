@@ -15,7 +15,6 @@
 #include "python/args.h"
 #include "python/errors.h"
 #include "python/owners.h"
-#include "python/refusal.h"
 #include "streams/wait_rule.h"
 
 /* ---- why a copy is needed ---- */

@@ -9,7 +9,6 @@
 #include "exchange/foreign_tensor.h"
 #include "exchange/foreign_types.h"
 #include "python/errors.h"
-#include "python/refusal.h"
 #include "streams/device.h"
 
 /* ---- its functions ---- */

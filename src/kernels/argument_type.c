@@ -3,7 +3,7 @@
  * Owns:    its attributes, which never change.
  * Threads: the GIL is held.
  */
-#include "kernels/kernel_type.h"
+#include "kernels/kernel_object.h"
 
 #include <structmember.h>
 

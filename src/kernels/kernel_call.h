@@ -19,8 +19,8 @@
 #ifndef MD_KERNEL_CALL_H
 #define MD_KERNEL_CALL_H
 
-#include "kernels/kernel_numbers.h"
 #include "kernels/kernel_object.h"
+#include "kernels/metal_type.h"
 #include "metal/work.h"
 
 /* The keywords that are for the launch, and no parameter's. */

@@ -1,8 +1,8 @@
-/* kernel_constants.c: see kernel_constants.h.
+/* kernel_constants.c: the values of a kernel's function constants; see library_type.h.
  *
  * Owns:    one block a reading: the values, and behind them their bytes.
  */
-#include "kernels/kernel_constants.h"
+#include "kernels/library_type.h"
 
 #include "python/args.h"
 

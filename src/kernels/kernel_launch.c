@@ -14,7 +14,7 @@
  * Threads: the GIL is held; released while submitting and waiting.
  */
 #include "kernels/kernel_call.h"
-#include "kernels/kernel_type.h"
+#include "kernels/kernel_object.h"
 
 #include "exchange/foreign_types.h"
 #include "python/args.h"

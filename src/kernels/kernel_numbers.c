@@ -1,9 +1,9 @@
-/* kernel_numbers.c: see kernel_numbers.h.
+/* kernel_numbers.c: Python's numbers as scalars and vectors of Metal's; see metal_type.h.
  *
  * Calls: element.h, which knows how a number becomes an item; here is what a kernel wants
  *        stricter: no truth values of other things, no infinity out of a finite number.
  */
-#include "kernels/kernel_numbers.h"
+#include "kernels/metal_type.h"
 
 #include <math.h>
 #include <string.h>

@@ -54,4 +54,12 @@ kernel_subject(const kernel_parameter *parameter)
 /* The names of the parameters that take a position: "x, y, count".  Owned (+1). */
 PyObject *kernel_names(const KernelObject *self);
 
+/* A Kernel of a pipeline: owned (+1).  It takes over `kernel`, whatever the result; `facts` stay
+ * the caller's.  NULL with MemoryError, or TypeError where a parameter can be given nothing. */
+PyObject *kernel_new_object(md_state *state, const device_record *device, PyObject *name,
+                            bridge_kernel *kernel, const bridge_kernel_facts *facts);
+
+/* What is known of a parameter, as an Argument: owned (+1). */
+PyObject *argument_new(md_state *state, const kernel_parameter *parameter);
+
 #endif /* MD_KERNEL_OBJECT_H */

@@ -1,9 +1,9 @@
-/* kernel_source.c: see kernel_source.h.
+/* kernel_source.c: Metal source on its way to a library; see library_type.h.
  *
  * Calls:   metal_bridge.h to compile; metal_dlpack/kernel_source.py for what comes before that,
  *          metal_dlpack/compile_errors.py for what the compiler said.
  */
-#include "kernels/kernel_source.h"
+#include "kernels/library_type.h"
 
 #include "python/args.h"
 #include "python/call_python.h"

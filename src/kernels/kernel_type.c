@@ -4,7 +4,7 @@
  * Calls:   kernel_call.h for calls.
  * Threads: the GIL is held; any number of threads may call one Kernel.
  */
-#include "kernels/kernel_type.h"
+#include "kernels/kernel_object.h"
 
 #include <structmember.h>
 

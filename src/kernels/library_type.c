@@ -1,16 +1,14 @@
 /* library_type.c: the Library type, Metal source that was compiled, and kernel().
  *
  * Owns:    one reference to the MTLLibrary; the Kernels made of it, by name and constants.
- * Calls:   kernel_source.h to compile the source, metal_bridge.h for its kernels.
+ * Calls:   kernel_source.c to compile the source, metal_bridge.h for its kernels.
  * Threads: the GIL is held; released while Metal compiles, which can take seconds.
  */
 #include "kernels/library_type.h"
 
 #include <structmember.h>
 
-#include "kernels/kernel_constants.h"
-#include "kernels/kernel_source.h"
-#include "kernels/kernel_type.h"
+#include "kernels/kernel_object.h"
 #include "python/args.h"
 #include "python/call_python.h"
 #include "python/errors.h"

@@ -8,6 +8,7 @@
 #define MD_METAL_TYPE_H
 
 #include "arithmetic/dtype.h"
+#include "python/state.h"
 
 #define METAL_TYPE_NAME_MAX 16
 
@@ -32,5 +33,16 @@ bool metal_type_takes(const metal_type *type, DLDataType dtype);
 
 /* The scalar of Metal's that holds such items: NULL for types that Metal lacks. */
 const char *metal_type_name_for(DLDataType dtype);
+
+/* ---- kernel_numbers.c: Python's numbers as scalars and vectors of Metal's ---- */
+
+#define KERNEL_NUMBER_MAX 32 /* bytes of a long4 */
+
+/* A number, or for a vector a tuple or list of one each, as Metal has it in memory: rounded to
+ * nearest where the type is a narrower float.  The rest of `bytes` is 0.  `where` begins the
+ * sentence.  -1 with TypeError (not such a number, 1.5 for an integer, a matrix), ValueError
+ * (another count of lanes), or OverflowError (it does not fit). */
+int kernel_numbers_pack(const char *where, const metal_type *type, PyObject *value,
+                        char bytes[KERNEL_NUMBER_MAX]);
 
 #endif /* MD_METAL_TYPE_H */

@@ -4,7 +4,7 @@
  * Calls:   array*.h, buffer.h and dlpack_*.h; the contracts are the public header's.
  * Threads: the GIL is held; released while allocating, waiting and copying.
  */
-#include "module/c_api.h"
+#include "module/module.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
  * Threads: the GIL is held.
  * Rule:    nothing is copied, taken or imported.
  */
-#include "module/explain.h"
+#include "module/module.h"
 
 #include "array/array.h"
 #include "exchange/foreign_tensor.h"

@@ -1,9 +1,9 @@
-/* memory.c: see memory.h.
+/* memory.c: what the user sees of the pool: memory_stats, empty_cache, set_memory_limit.
  *
  * Calls:   pool.h.
  * Threads: the GIL is held; released while buffers are given back to Metal.
  */
-#include "module/memory.h"
+#include "module/module.h"
 
 #include "metal/pool.h"
 #include "python/args.h"

@@ -9,26 +9,15 @@
 #include "exchange/dlpack_import.h"
 #include "exchange/foreign_types.h"
 #include "kernels/library_type.h"
-#include "module/c_api.h"
-#include "module/explain.h"
-#include "module/memory.h"
-#include "module/numpy_memory.h"
-#include "module/shares_memory.h"
-#include "module/softmetal_compiler.h"
-#include "module/softmetal_probe.h"
-#include "module/threads.h"
-#include "module/work_facts.h"
+#include "module/module.h"
 #include "python/errors.h"
 #include "python/owners.h"
-#include "python/refusal.h"
 #include "python/state.h"
 #include "python/storage_mode.h"
 #include "streams/device.h"
-#include "streams/stream_current.h"
-#include "streams/stream_lost.h"
-#include "streams/stream_type.h"
+#include "streams/stream_object.h"
 #include "values/dtype_type.h"
-#include "values/layout_type.h"
+#include "values/layout_type_object.h"
 
 static PyObject *
 core_types(PyObject *module, PyObject *Py_UNUSED(unused))
@@ -88,9 +77,8 @@ add_functions(PyObject *module)
                                   array_make_functions,      asarray_functions,
                                   dlpack_import_functions,   shares_memory_functions,
                                   explain_functions,         refusal_functions,
-                                  softmetal_probe_functions, stream_functions,
-                                  threads_functions,         work_facts_functions,
-                                  kernel_functions};
+                                  softmetal_probe_functions, threads_functions,
+                                  work_facts_functions,      kernel_functions};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         if (PyModule_AddFunctions(module, lists[i]) < 0) {
             return -1;

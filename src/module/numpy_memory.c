@@ -1,4 +1,4 @@
-/* numpy_memory.c: see numpy_memory.h.
+/* numpy_memory.c: NumPy's large arrays in shared Metal buffers (NEP 49).
  *
  * Owns:    a copy of NumPy's own allocator, for small arrays; one a process, as NumPy is.
  * Calls:   plain_memory.h, and NumPy through the table behind numpy's _ARRAY_API capsule.
@@ -10,7 +10,7 @@
  *          PyDataMem_SetHandler is 304 and PyDataMem_DefaultHandler 306 since feature version
  *          0xF (1.22); PyArray_GetNDArrayCFeatureVersion is 211 from 1.4 on.
  */
-#include "module/numpy_memory.h"
+#include "module/module.h"
 
 #include <stdint.h>
 #include <string.h>

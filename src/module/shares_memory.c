@@ -6,9 +6,9 @@
  * Threads: the GIL is held; released while a search is long.
  * Rule:    nothing is copied, imported or wrapped: metadata is read and let go.
  */
-#include "module/shares_memory.h"
+#include "module/module.h"
 
-#include "arithmetic/layout_overlap.h"
+#include "arithmetic/layout.h"
 #include "array/array_methods.h"
 #include "array/view_items.h"
 #include "exchange/foreign_tensor.h"

@@ -1,10 +1,10 @@
-/* softmetal_compiler.c: see softmetal_compiler.h.
+/* softmetal_compiler.c: gives the software Metal its compiler; nothing on a Mac.
  *
  * Calls:   metal_dlpack/msl/for_softmetal.py; compiler.h.
  * Threads: any, best without the GIL, which is taken: in whatever interpreter the thread belongs
  *          to, since texts go in and come out, and no object stays.
  */
-#include "module/softmetal_compiler.h"
+#include "module/module.h"
 
 #ifndef __APPLE__
 #include <stdio.h>

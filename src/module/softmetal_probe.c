@@ -1,9 +1,9 @@
-/* softmetal_probe.c: see softmetal_probe.h.
+/* softmetal_probe.c: counts and reports of the software Metal, for tests.
  *
  * Calls:   softmetal.h only; on a Mac the list of functions is empty.
  * Threads: the GIL is held.
  */
-#include "module/softmetal_probe.h"
+#include "module/module.h"
 
 #ifndef __APPLE__
 #include "python/args.h"

@@ -1,12 +1,13 @@
-/* threads.c: see threads.h.
+/* threads.c: how many threads a large copy on the CPU may use: METAL_DLPACK_NUM_THREADS and
+ * two functions.
  *
  * Calls:   copy.h, which has the number.
  */
-#include "module/threads.h"
+#include "module/module.h"
 
 #include <stdlib.h>
 
-#include "copy/copy_threads.h"
+#include "copy/copy.h"
 #include "python/args.h"
 
 #define THREADS_VARIABLE "METAL_DLPACK_NUM_THREADS"

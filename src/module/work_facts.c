@@ -1,11 +1,12 @@
-/* work_facts.c: see work_facts.h; metal_dlpack/looking/text.py and metal_dlpack/sharing.py ask.
+/* work_facts.c: what reprs and pictures say of GPU work and of who holds a buffer;
+ * metal_dlpack/looking/text.py and metal_dlpack/sharing.py ask.
  *
  * Calls:   tracking.h and work.h to look.
  * Threads: the GIL is held.
  * Rule:    a look changes nothing: it waits for nothing, reports no failure, and gives no
  *          handle away (Buffer.handle does: the pool then counts on users of it).
  */
-#include "module/work_facts.h"
+#include "module/module.h"
 
 #include "array/buffer.h"
 #include "metal/tracking.h"

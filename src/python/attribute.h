@@ -13,9 +13,32 @@
 
 /* 1: `*out` is the attribute, owned (+1).  0: there is none; no exception is set.
  * -1: an exception.  `*out` is NULL for 0 and -1. */
-int attribute_find(PyObject *op, PyObject *name, PyObject **out);
+static inline int
+attribute_find(PyObject *op, PyObject *name, PyObject **out)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return PyObject_GetOptionalAttr(op, name, out);
+#else
+    *out = PyObject_GetAttr(op, name);
+    if (*out != NULL) {
+        return 1;
+    }
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        return -1;
+    }
+    PyErr_Clear();
+    return 0;
+#endif
+}
 
 /* 1: there is one.  0: there is none.  -1: an exception. */
-int attribute_exists(PyObject *op, PyObject *name);
+static inline int
+attribute_exists(PyObject *op, PyObject *name)
+{
+    PyObject *attribute;
+    int is_there = attribute_find(op, name, &attribute);
+    Py_XDECREF(attribute);
+    return is_there;
+}
 
 #endif /* MD_ATTRIBUTE_H */

@@ -1,4 +1,4 @@
-/* call_python.c: see call_python.h.
+/* call_python.c: see call_python.h; state_of_interpreter of state.h.
  *
  * Calls:   the import system; a module is imported when it is first needed.
  * Threads: the GIL is held.
@@ -47,3 +47,22 @@ const char call_python_repr_html_doc[] =
     "Copies nothing; reads only the items that are shown, and waits for the GPU as repr() "
     "does.\n\n"
     "Source: IPython's rich display protocol.";
+
+md_state *
+state_of_interpreter(void)
+{
+    PyObject *name = PyUnicode_FromString("metal_dlpack._core");
+    if (name == NULL) {
+        return NULL;
+    }
+    PyObject *module = PyDict_GetItemWithError(PyImport_GetModuleDict(), name);
+    Py_DECREF(name);
+    if (module != NULL) {
+        return state_of_module(module);
+    }
+    if (!PyErr_Occurred()) {
+        PyErr_SetString(PyExc_ImportError,
+                        "metal_dlpack is not imported in this interpreter; import it first.");
+    }
+    return NULL;
+}

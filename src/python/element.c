@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "arithmetic/dtype.h"
 #include "arithmetic/dtype_bits.h"
-#include "arithmetic/dtype_float.h"
 
 /* ---- reading ---- */
 

@@ -58,4 +58,11 @@ errors_check_fork(md_state *state, const char *where)
                                NULL, 0);
 }
 
+/* ---- refusal.c: the last error that our producer raised ---- */
+
+/* Remember the exception that is set; it stays set.  What cannot be remembered is not. */
+void refusal_note(void);
+
+extern PyMethodDef refusal_functions[];
+
 #endif /* MD_ERRORS_H */

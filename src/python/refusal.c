@@ -1,5 +1,9 @@
-/* refusal.c: see refusal.h. */
-#include "python/refusal.h"
+/* refusal.c: the last error that our producer raised, for users whose framework hides it.
+ *
+ * Owns:    one exception a thread, in the thread's own dict, without its traceback (which
+ *          would keep the frames it passed, and so arrays, alive).
+ */
+#include "python/errors.h"
 
 #define KEY "metal_dlpack.last_refusal"
 

@@ -11,7 +11,7 @@
 #include "python/args.h"
 #include "python/call_python.h"
 #include "python/waiting.h"
-#include "streams/awaitable.h"
+#include "streams/stream_object.h"
 
 /* ---- making ---- */
 

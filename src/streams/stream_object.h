@@ -1,4 +1,4 @@
-/* stream_object.h: the Stream object, apart from its methods.
+/* stream_object.h: the Stream object apart from its methods, and which stream is current.
  *
  * Threads: the GIL is held.
  */
@@ -23,5 +23,43 @@ stream_cast(PyObject *op)
 /* A Stream that takes over the caller's reference to `stream`, whatever the result: owned
  * (+1). */
 PyObject *stream_wrap(md_state *state, metal_stream *stream);
+
+/* ---- waiting: -1 with MetalError ---- */
+
+/* The value that the stream has once all that is on its queue by now is done. */
+int stream_mark_now(md_state *state, const char *function, metal_stream *stream,
+                    uint64_t *value);
+/* Wait for all of them, whatever fails, and then raise the first failure: no work may be left in
+ * flight. */
+int stream_synchronize_all(md_state *state, const char *function, metal_stream *const *streams,
+                           size_t count);
+/* Wait for all work on all streams of a device. */
+int stream_synchronize_device(md_state *state, const char *function,
+                              const device_record *device);
+
+/* ---- which stream is current: of this thread or task ---- */
+
+/* The Stream of the device's own queue: owned (+1), the same object at every call. */
+PyObject *stream_default_object(md_state *state, const device_record *device);
+
+/* The innermost `with stream:` of this thread: borrowed until it ends; NULL without one. */
+PyObject *stream_entered(md_state *state);
+
+int stream_current_prepare(md_state *state); /* -1 with MemoryError */
+PyObject *stream_enter(PyObject *op, PyObject *unused);
+PyObject *stream_exit(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+extern const char stream_enter_doc[], stream_exit_doc[];
+
+/* ---- failures that no wait can report go to sys.unraisablehook ---- */
+
+/* Report them in the main interpreter from now on, by a pending call, until it ends. */
+void stream_lost_watch(void);
+
+/* ---- `async with stream`, and `await event`: metal_dlpack.awaiting does them ---- */
+
+PyObject *stream_aenter(PyObject *op, PyObject *unused);
+PyObject *stream_aexit(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
+                       PyObject *kwnames);
+extern const char stream_aenter_doc[], stream_aexit_doc[];
 
 #endif /* MD_STREAM_OBJECT_H */

@@ -2,7 +2,6 @@
 #include "streams/stream_order.h"
 
 #include "python/args.h"
-#include "streams/stream_current.h"
 #include "streams/stream_object.h"
 
 /* A Stream, or the handle of a living one's queue; `*out` is +1.  `others` names what else the

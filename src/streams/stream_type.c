@@ -4,7 +4,7 @@
  * Calls:   work.h to submit, waiting.h to wait, stream_protocol.h for other objects.
  * Threads: the GIL is held; released while submitting and waiting.
  */
-#include "streams/stream_type.h"
+#include "streams/stream_object.h"
 
 #include <structmember.h>
 
@@ -13,10 +13,8 @@
 #include "python/call_python.h"
 #include "python/errors.h"
 #include "python/waiting.h"
-#include "streams/awaitable.h"
 #include "streams/device.h"
 #include "streams/event_type.h"
-#include "streams/stream_current.h"
 #include "streams/stream_protocol.h"
 
 /* ---- making ---- */
@@ -98,28 +96,6 @@ stream_from_handle(PyObject *type, PyObject *value)
 
 /* ---- work ---- */
 
-/* The value that the stream has once all that is on its queue by now is done.
- * -1: MetalError. */
-static int
-mark_stream(md_state *state, const char *function, metal_stream *stream, uint64_t *value)
-{
-    bridge_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = work_mark(stream, value);
-    Py_END_ALLOW_THREADS
-    return errors_check_status(state, function, status, NULL, 0);
-}
-
-static int
-synchronize(md_state *state, const char *function, metal_stream *stream)
-{
-    uint64_t value;
-    if (mark_stream(state, function, stream, &value) < 0) {
-        return -1;
-    }
-    return waiting_for_stream(state, function, stream, value, STREAM_FOREVER) == 1 ? 0 : -1;
-}
-
 PyDoc_STRVAR(stream_query_doc,
              "query($self, /)\n--\n\n"
              "Say whether all work that was submitted to the stream is done.  Never waits,\n"
@@ -148,49 +124,11 @@ PyDoc_STRVAR(
 static PyObject *
 stream_synchronize(PyObject *op, PyObject *Py_UNUSED(unused))
 {
-    if (synchronize(state_of(op), "Stream.synchronize", stream_cast(op)) < 0) {
+    metal_stream *stream = stream_cast(op);
+    if (stream_synchronize_all(state_of(op), "Stream.synchronize", &stream, 1) < 0) {
         return NULL;
     }
     Py_RETURN_NONE;
-}
-
-#define MOST_STREAMS 256 /* that one call waits for */
-
-/* Wait for all of them, whatever fails, and then raise the first failure: no work may be left
- * in flight. */
-static int
-synchronize_all(md_state *state, const char *function, metal_stream *const *streams,
-                size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        uint64_t value;
-        if (mark_stream(state, function, streams[i], &value) < 0 ||
-            waiting_for_value(state, function, streams[i], value, STREAM_FOREVER) < 0) {
-            return -1;
-        }
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (waiting_for_stream(state, function, streams[i], 0, STREAM_FOREVER) < 0) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
-int
-stream_synchronize_device(md_state *state, const char *function, const device_record *device)
-{
-    metal_stream *streams[MOST_STREAMS];
-    if (stream_default(device) == NULL) { /* unreached: no test makes it fail here */
-        return errors_check_status(state, function, stream_default_status(), NULL, 0);
-    }
-    size_t count = stream_list(device, streams, MOST_STREAMS);
-    count = count < MOST_STREAMS ? count : MOST_STREAMS;
-    int result = synchronize_all(state, function, streams, count);
-    for (size_t i = 0; i < count; i++) {
-        stream_release(streams[i]);
-    }
-    return result;
 }
 
 PyDoc_STRVAR(stream_record_doc,
@@ -222,7 +160,7 @@ stream_record(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *k
                             Py_TYPE(values[0])->tp_name);
     }
     PyObject *event = is_given ? Py_NewRef(values[0]) : event_new_object(state);
-    if (event == NULL || mark_stream(state, "Stream.record", stream_cast(op), &value) < 0) {
+    if (event == NULL || stream_mark_now(state, "Stream.record", stream_cast(op), &value) < 0) {
         Py_XDECREF(event);
         return NULL;
     }
@@ -269,7 +207,7 @@ static PyObject *
 stream_metal_stream(PyObject *op, PyObject *Py_UNUSED(unused))
 {
     uint64_t value;
-    if (mark_stream(state_of(op), "Stream.__metal_stream__", stream_cast(op), &value) < 0) {
+    if (stream_mark_now(state_of(op), "Stream.__metal_stream__", stream_cast(op), &value) < 0) {
         return NULL;
     }
     return stream_protocol_answer(stream_cast(op), value);

@@ -5,7 +5,7 @@
  *          imported, and no tensor is asked for its text.
  * Threads: the GIL is held.
  */
-#include "values/dtype_type_names.h"
+#include "values/dtype_type.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,6 @@
  *          layout_type_views.c, layout_type_dense.c and layout_type_object.c.
  * Threads: the GIL is held.
  */
-#include "values/layout_type.h"
 
 #include <stddef.h>
 #include <stdio.h>

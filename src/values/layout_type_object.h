@@ -187,4 +187,7 @@ extern PyGetSetDef layout_getset[];
 /* A yes-or-no fact, kept: one of the first four bits above. */
 bool layout_answer(PyObject *op, uint32_t bit);
 
+/* Call once, after the type is made: sets what its spec cannot say.  0, or -1. */
+int layout_type_prepare(md_state *state);
+
 #endif /* MD_LAYOUT_TYPE_OBJECT_H */

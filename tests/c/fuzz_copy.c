@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "copy/copy.h"
-#include "copy/copy_threads.h"
 #include "metal/copy_grid.h"
 
 #undef malloc

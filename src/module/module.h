@@ -1,0 +1,37 @@
+/* module.h: the files of this folder, as module.c puts them together.
+ *
+ * Threads: the GIL is held.
+ */
+#ifndef MD_MODULE_H
+#define MD_MODULE_H
+
+#include "python/state.h"
+
+/* explain.c: what explain() needs to know of a tensor, as a dict. */
+extern PyMethodDef explain_functions[];
+/* memory.c: what the user sees of the pool. */
+extern PyMethodDef memory_functions[];
+/* numpy_memory.c: NumPy's large arrays in shared Metal buffers (NEP 49). */
+extern PyMethodDef numpy_memory_functions[];
+/* shares_memory.c */
+extern PyMethodDef shares_memory_functions[];
+/* softmetal_probe.c: counts and reports of the software Metal, for tests; nothing on a Mac. */
+extern PyMethodDef softmetal_probe_functions[];
+/* threads.c: how many threads a large copy on the CPU may use. */
+extern PyMethodDef threads_functions[];
+/* work_facts.c: what reprs and pictures say of GPU work and of who holds a buffer. */
+extern PyMethodDef work_facts_functions[];
+
+/* c_api.c: puts _C_API, the table of metal_dlpack/include/metal_dlpack.h, into the module.  0,
+ * or -1 with an exception. */
+int c_api_add_capsule(PyObject *module);
+
+/* softmetal_compiler.c: from now on the software Metal compiles by metal_dlpack.msl, which is
+ * imported when it first does.  Nothing on a Mac. */
+void softmetal_compiler_install(void);
+
+/* threads.c: reads METAL_DLPACK_NUM_THREADS, once a process.  -1: its RuntimeWarning was made
+ * an exception. */
+int threads_read_variable(void);
+
+#endif /* MD_MODULE_H */
