@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "laws.h"
-#include "softmetal/race_shadow.h"
+#include "softmetal/gpu/race_shadow.h"
 
 #define NBYTES 24
 #define USES 40          /* of one block */

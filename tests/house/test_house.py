@@ -17,7 +17,7 @@ import metal_dlpack as md
 from metal_dlpack import _core
 
 SOURCES = graph.files()
-CORE = [path for path in SOURCES if path.parent.name != "softmetal"]
+CORE = [path for path in SOURCES if SRC / "softmetal" not in path.parents]
 PYTHON = sorted(
     path for folder in ("src", "tests", "tools", "examples", "benchmarks") for path in (ROOT / folder).rglob("*.py")
 )
@@ -25,6 +25,10 @@ PYTHON = sorted(
 #: From the bottom to the top: a file includes files of its own folder or of one below.  "" is src/ itself, the bridge.
 FOLDERS = (
     "softmetal",
+    "softmetal/checker",
+    "softmetal/kernels",
+    "softmetal/gpu",
+    "softmetal/apple",
     "arithmetic",
     "copy",
     "",
@@ -40,7 +44,7 @@ FOLDERS = (
 #: The folders below this one are plain C, without Python.h.
 FIRST_WITH_PYTHON = "python"
 #: The root class, its strings and errors, and the pool that lets go of them: Objective-C has them so.
-OBJECTIVE_C = {"softmetal/nsobject", "softmetal/nsstring", "softmetal/nserror", "softmetal/autorelease"}
+OBJECTIVE_C = {f"softmetal/apple/{name}" for name in ("nsobject", "nsstring", "nserror", "autorelease")}
 
 #: What tests/ has besides the folders of src/.
 BESIDE_FOLDERS = {"package", "mac", "msl", "hostile", "house", "support", "c"}
@@ -103,7 +107,7 @@ def test_only_the_bridge_talks_to_metal():
 
 def test_the_tests_lie_in_the_folders_of_src():
     there = {path.name for path in TESTS.iterdir() if path.name != "__pycache__"}
-    assert there == {*FOLDERS, *BESIDE_FOLDERS, "conftest.py"} - {""}
+    assert there == {folder.partition("/")[0] for folder in FOLDERS} - {""} | {*BESIDE_FOLDERS, "conftest.py"}
 
 
 def repeated(names):
@@ -112,7 +116,7 @@ def repeated(names):
 
 def test_a_name_is_one_file():
     """grep, gdb and nm know no folders."""
-    assert repeated(Path(room).name for room in {graph.room(path) for path in CORE}) == []
+    assert repeated(Path(room).name for room in {graph.room(path) for path in SOURCES}) == []
     assert repeated(path.name for path in TESTS.rglob("test_*.py")) == []
 
 

@@ -9,6 +9,6 @@ import pytest
 
 @pytest.mark.needs_no_sanitizer
 def test_random_uses_leave_what_a_plain_list_leaves(tmp_path):
-    program = law_programs.build(tmp_path, "race_shadow_laws", ["softmetal/race_shadow.c"])
+    program = law_programs.build(tmp_path, "race_shadow_laws", ["softmetal/gpu/race_shadow.c"])
     for seed in range(3):
         law_programs.run(program, seed, 1000)

@@ -25,7 +25,8 @@ UNDEFINED = {"U", "v", "w"}
 
 def files() -> list[Path]:
     """Not the headers one folder deeper: Apple's, as the software Metal declares them, and the C API's."""
-    return sorted([*SRC.glob("*.[chm]"), *SRC.glob("*/*.[chm]"), *SRC.glob("softmetal/kernels/*.[chm]")])
+    parts = [path for path in SRC.glob("softmetal/*/*.[chm]") if path.parent.name not in {"Metal", "Foundation"}]
+    return sorted([*SRC.glob("*.[chm]"), *SRC.glob("*/*.[chm]"), *parts])
 
 
 def room(path: Path) -> str:
@@ -33,8 +34,8 @@ def room(path: Path) -> str:
 
 
 def folder(name: str) -> str:
-    """The floor of a room: "softmetal" of "softmetal/kernels/fiber", and "" is src/ itself."""
-    return name.partition("/")[0] if "/" in name else ""
+    """The floor of a room: "softmetal/gpu" of "softmetal/gpu/lane", and "" is src/ itself."""
+    return name.rpartition("/")[0]
 
 
 def includes(path: Path) -> list[str]:

@@ -133,7 +133,8 @@ def build_runtime() -> ctypes.CDLL:
     fork, threads in order.
     """
     compiler = (sysconfig.get_config_var("CC") or "cc").split()
-    sources = sorted(map(str, (SRC / "softmetal/kernels").glob("*.c")))
+    softmetal = SRC / "softmetal"
+    sources = sorted(map(str, [*softmetal.glob("kernels/*.c"), *softmetal.glob("checker/*.c"), softmetal / "fiber.c"]))
     with tempfile.TemporaryDirectory() as folder:
         alone, answers, library = (Path(folder, name) for name in ("alone.so", "answers.c", "runtime.so"))
         command = [*compiler, "-shared", "-fPIC", "-O1", f"-I{SRC}", *sources, "-pthread", "-ldl"]

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "softmetal/kernels/check.h"
+#include "softmetal/checker/check.h"
 #include "softmetal/kernels/thread_pool.h"
 #include "softmetal/kernels/threadgroup.h"
 #include "softmetal/monotonic.h"

@@ -24,7 +24,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "softmetal/kernels/fiber.h"
+#include "softmetal/fiber.h"
 
 typedef struct soft_simdgroup {
     soft_u32 ready, meeting, at_barrier; /* bit i: lane i */

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
-#include "softmetal/kernels/check.h"
+#include "softmetal/checker/check.h"
 
 static __thread soft_threadgroup *running;
 

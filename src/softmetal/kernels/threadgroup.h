@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "softmetal/kernels/fiber.h"
+#include "softmetal/fiber.h"
 #include "softmetal/kernels/placement.h"
 #include "softmetal/kernels/shuffle.h"
 #include "softmetal/kernels/simdgroup.h"

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "softmetal/kernels/check.h"
+#include "softmetal/checker/check.h"
 
 #define POISON 0xCD /* as SOFTMETAL_POISON fills buffers */
 

@@ -1,0 +1,442 @@
+/* command_buffer.m: MTLCommandBuffer: its states, its handlers, what it keeps alive.
+ *
+ * Owns:      its queue, its program, the objects it keeps until completion, copies of handlers.
+ * Calls:     lane.h, program.h, block.h, validation.h.
+ * Threads:   encoded by one thread at a time; the state is behind the lane's lock.
+ * Invariant: in its lane from enqueue until the worker takes it; owned (+1) by the worker from
+ *            commit until `_isFinished`.
+ */
+#import "softmetal/apple/objects.h"
+
+#include <stdlib.h>
+
+#include <objc/runtime.h>
+
+#include "softmetal/apple/block.h"
+#include "softmetal/apple/object_list.h"
+#include "softmetal/apple/process.h"
+#include "softmetal/call_site.h"
+#include "softmetal/failure.h"
+#include "softmetal/process_flags.h"
+#include "softmetal/validation.h"
+
+#define LOOK_BACK 8 /* how many kept objects are compared before one is kept twice */
+
+@implementation SoftMetalCommandBuffer
+
+- (instancetype)initWithQueue:(SoftMetalQueue *)queue retains:(BOOL)retains
+{
+    self = [super init];
+    if (self == nil) {
+        soft_lane_leave(queue->_lane);
+        return nil;
+    }
+    _queue = [queue retain];
+    _lane = queue->_lane;
+    _slot.owner = self;
+    _retains = retains;
+    return self;
+}
+
+- (void)dealloc
+{
+    if (!soft_process_is_forked()) {
+        pthread_mutex_lock(&_lane->lock);
+        if (_slot.is_placed) {
+            soft_lane_remove(_lane, &_slot);
+        }
+        pthread_mutex_unlock(&_lane->lock);
+        if (!_isFinished) {
+            soft_lane_leave(_lane);
+        }
+    }
+    [self releaseKept];
+    soft_race_work_free(_order);
+    [_error release];
+    [_queue release];
+    [super dealloc];
+}
+
+- (void)releaseHandlers
+{
+    for (size_t index = 0; index < _scheduledCount; index++) {
+        soft_block_release(_scheduledHandlers[index]);
+    }
+    for (size_t index = 0; index < _completedCount; index++) {
+        soft_block_release(_completedHandlers[index]);
+    }
+    free(_scheduledHandlers);
+    free(_completedHandlers);
+    _scheduledHandlers = _completedHandlers = NULL;
+    _scheduledCount = _completedCount = 0;
+}
+
+- (void)releaseKept
+{
+    soft_program_clear(&_program);
+    for (size_t index = 0; index < _keptCount; index++) {
+        [_kept[index] release];
+    }
+    free(_kept);
+    _kept = NULL;
+    _keptCount = _keptCapacity = 0;
+    [self releaseHandlers];
+}
+
+- (void)keepObject:(id)object
+{
+    if (!_retains) {
+        return;
+    }
+    for (size_t back = 1; back <= LOOK_BACK && back <= _keptCount; back++) {
+        if (_kept[_keptCount - back] == object) {
+            return;
+        }
+    }
+    if (_keptCount == _keptCapacity) {
+        size_t capacity = _keptCapacity == 0 ? 8 : _keptCapacity * 2;
+        id *larger = realloc(_kept, capacity * sizeof *larger);
+        if (larger == NULL) {
+            abort();
+        }
+        _kept = larger;
+        _keptCapacity = capacity;
+    }
+    _kept[_keptCount] = [object retain];
+    _keptCount += 1;
+}
+
+- (soft_pass *)openPass
+{
+    return &_program.passes[_program.pass_count - 1];
+}
+
+- (id<MTLDevice>)device
+{
+    return _queue->_device;
+}
+
+- (id<MTLCommandQueue>)commandQueue
+{
+    return _queue;
+}
+
+- (BOOL)retainedReferences
+{
+    return _retains;
+}
+
+- (MTLCommandBufferStatus)status
+{
+    MTLCommandBufferStatus status = __atomic_load_n(&_status, __ATOMIC_ACQUIRE);
+    if (soft_process_is_forked() && status < MTLCommandBufferStatusCompleted) {
+        return MTLCommandBufferStatusError; /* nobody here will ever run it */
+    }
+    if (status >= MTLCommandBufferStatusCompleted) {
+        soft_races_cpu_waited_for_work(_order);
+    }
+    return status;
+}
+
+- (void)setStatus:(MTLCommandBufferStatus)status
+{
+    pthread_mutex_lock(&_lane->lock);
+    __atomic_store_n(&_status, status, __ATOMIC_RELEASE);
+    pthread_cond_broadcast(&_lane->changed);
+    pthread_mutex_unlock(&_lane->lock);
+}
+
+- (NSError *)error
+{
+    if (soft_process_is_forked()) {
+        return [[[SoftMetalError alloc]
+            initWithCode:MTLCommandBufferErrorNotPermitted
+                    text:"Metal does not work in a child of fork()."] autorelease];
+    }
+    pthread_mutex_lock(&_lane->lock);
+    NSError *error = [_error retain];
+    pthread_mutex_unlock(&_lane->lock);
+    return [error autorelease];
+}
+
+- (void)failWithCode:(NSInteger)code text:(const char *)text
+{
+    NSError *error = [[SoftMetalError alloc] initWithCode:code text:text];
+    pthread_mutex_lock(&_lane->lock);
+    NSError *before = _error;
+    _error = error;
+    pthread_mutex_unlock(&_lane->lock);
+    [before release];
+}
+
+- (CFTimeInterval)GPUStartTime
+{
+    pthread_mutex_lock(&_lane->lock);
+    double time = _startTime;
+    pthread_mutex_unlock(&_lane->lock);
+    return time;
+}
+
+- (CFTimeInterval)GPUEndTime
+{
+    pthread_mutex_lock(&_lane->lock);
+    double time = _endTime;
+    pthread_mutex_unlock(&_lane->lock);
+    return time;
+}
+
+/* NO, after a report, once the buffer is committed or while an encoder is open. */
+- (BOOL)isOpenFor:(const char *)method
+{
+    if ([self status] >= MTLCommandBufferStatusCommitted) {
+        soft_validation_report(
+            SOFT_REPORT_COMMIT_ENCODING,
+            "-[MTLCommandBuffer %s]: the command buffer is already committed.", method);
+        return NO;
+    }
+    if (_encoder != nil) {
+        soft_validation_report(
+            SOFT_REPORT_SECOND_ENCODER,
+            "-[MTLCommandBuffer %s]: a command encoder is already encoding to "
+            "this command buffer.",
+            method);
+        return NO;
+    }
+    return YES;
+}
+
+- (void)enqueue
+{
+    if (soft_process_is_forked()) {
+        return;
+    }
+    BOOL fresh = NO;
+    pthread_mutex_lock(&_lane->lock);
+    if (_status == MTLCommandBufferStatusNotEnqueued) {
+        soft_lane_place(_lane, &_slot);
+        __atomic_store_n(&_status, MTLCommandBufferStatusEnqueued, __ATOMIC_RELEASE);
+        fresh = YES;
+    }
+    pthread_mutex_unlock(&_lane->lock);
+    if (!fresh) {
+        soft_validation_report(SOFT_REPORT_COMMIT_ENCODING,
+                               "-[MTLCommandBuffer enqueue]: the command buffer is already "
+                               "enqueued.");
+    }
+}
+
+/* Report the buffers that may not be named at commit: dead, volatile or empty ones. */
+- (void)checkBoundStorage
+{
+    char label[SOFT_LABEL_SIZE];
+    for (size_t index = 0; index < _program.bound_count; index++) {
+        soft_storage *storage = _program.bound[index];
+        if (__atomic_load_n(&storage->is_orphan, __ATOMIC_ACQUIRE)) {
+            soft_validation_report(
+                SOFT_REPORT_DEAD_AT_COMMIT,
+                "-[MTLCommandBuffer commit]: the command buffer references a "
+                "deallocated object, the buffer \"%s\" (%zu bytes, made at %s).",
+                soft_storage_copy_label(storage, label), storage->nbytes,
+                storage->made_at != NULL ? storage->made_at : "?");
+        }
+        int purgeable = __atomic_load_n(&storage->purgeable, __ATOMIC_ACQUIRE);
+        if (purgeable == MTLPurgeableStateVolatile || purgeable == MTLPurgeableStateEmpty) {
+            soft_validation_report(
+                SOFT_REPORT_PURGEABLE,
+                "-[MTLCommandBuffer commit]: the buffer \"%s\" (%zu bytes) is in "
+                "a volatile or empty purgeable state at commit.",
+                soft_storage_copy_label(storage, label), storage->nbytes);
+        }
+    }
+}
+
+- (void)commit
+{
+    if (soft_process_is_forked()) {
+        soft_validation_report(SOFT_REPORT_FORK,
+                               "-[MTLCommandBuffer commit] in a child of fork().");
+        return;
+    }
+    if ([self status] >= MTLCommandBufferStatusCommitted || _encoder != nil) {
+        soft_validation_report(SOFT_REPORT_COMMIT_ENCODING,
+                               _encoder != nil
+                                   ? "-[MTLCommandBuffer commit] while an encoder is encoding."
+                                   : "-[MTLCommandBuffer commit] of a command buffer that is "
+                                     "already committed.");
+        return;
+    }
+    [self checkBoundStorage];
+    if (!soft_failure_strikes(SOFT_FAIL_COMMAND, &_injected) &&
+        soft_failure_devices_are_removed()) {
+        _injected = MTLCommandBufferErrorDeviceRemoved;
+    }
+    _program.order = _order = soft_race_work_new();
+    soft_program_begin(&_program);
+    soft_process_begin_work();
+    [self retain]; /* the worker's, from here to `_isFinished` */
+    pthread_mutex_lock(&_lane->lock);
+    if (!_slot.is_placed) {
+        soft_lane_place(_lane, &_slot);
+    }
+    _slot.is_committed = true;
+    __atomic_store_n(&_status, MTLCommandBufferStatusCommitted, __ATOMIC_RELEASE);
+    BOOL starts = !_lane->has_worker;
+    _lane->has_worker = true;
+    pthread_cond_broadcast(&_lane->changed);
+    pthread_mutex_unlock(&_lane->lock);
+    if (starts && !soft_worker_start(_lane)) {
+        abort(); /* no thread, so no GPU: nothing can go on */
+    }
+}
+
+/* To wait before commit may be to wait for ever. */
+- (BOOL)isCommittedFor:(const char *)method
+{
+    if ([self status] < MTLCommandBufferStatusCommitted) {
+        soft_validation_report(SOFT_REPORT_COMMIT_ENCODING,
+                               "-[MTLCommandBuffer %s] before commit.", method);
+        return NO;
+    }
+    return YES;
+}
+
+- (void)waitUntilScheduled
+{
+    if (soft_process_is_forked() || ![self isCommittedFor:"waitUntilScheduled"]) {
+        return;
+    }
+    pthread_mutex_lock(&_lane->lock);
+    while (!_isScheduled) {
+        pthread_cond_wait(&_lane->changed, &_lane->lock);
+    }
+    pthread_mutex_unlock(&_lane->lock);
+}
+
+- (void)waitUntilCompleted
+{
+    if (soft_process_is_forked() || ![self isCommittedFor:"waitUntilCompleted"]) {
+        return;
+    }
+    pthread_mutex_lock(&_lane->lock);
+    while (!_isFinished) {
+        pthread_cond_wait(&_lane->changed, &_lane->lock);
+    }
+    pthread_mutex_unlock(&_lane->lock);
+    soft_races_cpu_waited_for_work(_order);
+}
+
+static void
+add_handler(const void ***handlers, size_t *count, const void *block)
+{
+    const void **larger = realloc(*handlers, (*count + 1) * sizeof *larger);
+    if (larger == NULL) {
+        abort();
+    }
+    larger[*count] = soft_block_copy(block);
+    *handlers = larger;
+    *count += 1;
+}
+
+- (BOOL)takesHandlers:(const char *)method
+{
+    if ([self status] >= MTLCommandBufferStatusCommitted) {
+        soft_validation_report(SOFT_REPORT_COMMIT_ENCODING,
+                               "-[MTLCommandBuffer %s] after commit.", method);
+        return NO;
+    }
+    return YES;
+}
+
+- (void)addScheduledHandler:(MTLCommandBufferHandler)block
+{
+    if (block != NULL && [self takesHandlers:"addScheduledHandler:"]) {
+        add_handler(&_scheduledHandlers, &_scheduledCount, block);
+    }
+}
+
+- (void)addCompletedHandler:(MTLCommandBufferHandler)block
+{
+    if (block != NULL && [self takesHandlers:"addCompletedHandler:"]) {
+        add_handler(&_completedHandlers, &_completedCount, block);
+    }
+}
+
+- (void)runHandlers:(const void **)handlers count:(size_t)count
+{
+    for (size_t index = 0; index < count; index++) {
+        soft_block_call(handlers[index], self);
+    }
+}
+
+- (SoftMetalEncoder *)makeEncoder:(Class)encoderClass for:(const char *)method
+{
+    if (soft_process_is_forked() || ![self isOpenFor:method] ||
+        soft_failure_strikes(SOFT_FAIL_ENCODER, NULL)) {
+        return nil;
+    }
+    if (soft_program_add_pass(&_program, SOFT_PASS_ENCODER) == NULL) {
+        return nil;
+    }
+    _encoder = [[[encoderClass alloc] initWithCommandBuffer:self] autorelease];
+    return _encoder;
+}
+
+- (id<MTLBlitCommandEncoder>)blitCommandEncoder
+{
+    SOFT_CALLED();
+    return (id)[self makeEncoder:[SoftMetalBlitEncoder class] for:"blitCommandEncoder"];
+}
+
+- (id<MTLComputeCommandEncoder>)computeCommandEncoder
+{
+    SOFT_CALLED();
+    return (id)[self makeEncoder:[SoftMetalComputeEncoder class] for:"computeCommandEncoder"];
+}
+
+/* The event behind an object of one of the two classes, or NULL after a report.  Only a shared
+ * event reaches other devices. */
+static soft_event *
+event_of(const char *method, id object, SoftMetalDevice *device)
+{
+    if ([object isKindOfClass:[SoftMetalEvent class]]) {
+        return ((SoftMetalEvent *)object)->_event;
+    }
+    if ([object isKindOfClass:[SoftMetalPlainEvent class]] &&
+        soft_device_is_same(((SoftMetalPlainEvent *)object)->_device, device)) {
+        return ((SoftMetalPlainEvent *)object)->_event;
+    }
+    soft_validation_report(SOFT_REPORT_ARGUMENT, "-[MTLCommandBuffer %s]: the event is %s.",
+                           method,
+                           object == nil ? "nil" : "not a shared one, and of another device");
+    return NULL;
+}
+
+- (void)encodePass:(soft_pass_kind)kind
+             event:(id)object
+             value:(uint64_t)value
+               for:(const char *)method
+{
+    if (soft_process_is_forked() || ![self isOpenFor:method]) {
+        return;
+    }
+    soft_event *event = event_of(method, object, _queue->_device);
+    if (event == NULL) {
+        return;
+    }
+    [self keepObject:object];
+    if (!soft_program_add_event(&_program, kind, event, value)) {
+        abort();
+    }
+}
+
+- (void)encodeWaitForEvent:(id<MTLEvent>)event value:(uint64_t)value
+{
+    [self encodePass:SOFT_PASS_WAIT event:event value:value for:"encodeWaitForEvent:value:"];
+}
+
+- (void)encodeSignalEvent:(id<MTLEvent>)event value:(uint64_t)value
+{
+    [self encodePass:SOFT_PASS_SIGNAL event:event value:value for:"encodeSignalEvent:value:"];
+}
+
+@end

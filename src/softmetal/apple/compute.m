@@ -1,0 +1,301 @@
+/* compute.m: the compute encoder.
+ *
+ * Owns:    the dispatch that is being prepared.
+ * Calls:   kernel.h, program.h, validation.h.
+ * Threads: an encoder as Metal demands.
+ */
+#import "softmetal/apple/objects.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "softmetal/call_site.h"
+#include "softmetal/gpu/races.h"
+#include "softmetal/validation.h"
+
+@implementation SoftMetalComputeEncoder
+
+- (instancetype)initWithCommandBuffer:(SoftMetalCommandBuffer *)commandBuffer
+{
+    self = [super initWithCommandBuffer:commandBuffer];
+    if (self != nil) {
+        _dispatch = soft_dispatch_new();
+        if (_dispatch == NULL) {
+            abort();
+        }
+    }
+    return self;
+}
+
+- (void)dealloc
+{
+    _dispatch->kernel.image = NULL; /* the pipeline's */
+    soft_dispatch_free(_dispatch);
+    [super dealloc];
+}
+
+- (BOOL)takesIndex:(NSUInteger)index for:(const char *)method
+{
+    if (![self isOpenFor:method]) {
+        return NO;
+    }
+    if (index >= SOFT_MOST_ARGUMENTS) {
+        soft_validation_report(SOFT_REPORT_ARGUMENT, "-[%s]: the index (%lu) is over 30.",
+                               method, index);
+        return NO;
+    }
+    return YES;
+}
+
+- (void)setBytes:(const void *)bytes length:(NSUInteger)length atIndex:(NSUInteger)index
+{
+    const char *method = "MTLComputeCommandEncoder setBytes:length:atIndex:";
+    if (![self takesIndex:index for:method]) {
+        return;
+    }
+    if (length > 4096) {
+        soft_validation_report(SOFT_REPORT_SET_BYTES, "-[%s]: the length (%lu) is over 4096.",
+                               method, length);
+    }
+    if (bytes == NULL || length == 0) {
+        soft_validation_report(SOFT_REPORT_ARGUMENT, "-[%s]: no bytes (%p, %lu).", method,
+                               bytes, length);
+    }
+    else if (!soft_argument_set_bytes(soft_dispatch_clear_argument(_dispatch, index), bytes,
+                                      length)) {
+        abort();
+    }
+}
+
+- (void)setBuffer:(id<MTLBuffer>)buffer offset:(NSUInteger)offset atIndex:(NSUInteger)index
+{
+    const char *method = "MTLComputeCommandEncoder setBuffer:offset:atIndex:";
+    if (![self takesIndex:index for:method]) {
+        return;
+    }
+    soft_argument *argument = soft_dispatch_clear_argument(_dispatch, index);
+    if (buffer == nil) {
+        return;
+    }
+    SoftMetalBuffer *object = (SoftMetalBuffer *)buffer;
+    if (![object isKindOfClass:[SoftMetalBuffer class]] ||
+        !soft_device_is_same(object->_device, _commandBuffer->_queue->_device)) {
+        soft_validation_report(SOFT_REPORT_ARGUMENT,
+                               "-[%s]: the buffer belongs to another device.", method);
+    }
+    else if (offset >= object->_storage->nbytes) {
+        soft_validation_report(SOFT_REPORT_ARGUMENT,
+                               "-[%s]: the offset (%lu) passes the end of the buffer (%zu).",
+                               method, offset, object->_storage->nbytes);
+    }
+    else {
+        [_commandBuffer keepObject:object];
+        argument->storage = object->_storage;
+        argument->offset = offset;
+    }
+}
+
+- (void)setComputePipelineState:(id<MTLComputePipelineState>)state
+{
+    const char *method = "MTLComputeCommandEncoder setComputePipelineState:";
+    if (![self isOpenFor:method]) {
+        return;
+    }
+    SoftMetalPipeline *pipeline = (SoftMetalPipeline *)state;
+    if (![pipeline isKindOfClass:[SoftMetalPipeline class]] ||
+        !soft_device_is_same(pipeline->_device, _commandBuffer->_queue->_device)) {
+        soft_validation_report(SOFT_REPORT_ARGUMENT,
+                               "-[%s]: the pipeline is nil, or another device's.", method);
+        return;
+    }
+    [_commandBuffer keepObject:pipeline];
+    _dispatch->kernel = pipeline->_kernel;
+    _hasPipeline = YES;
+}
+
+- (void)setThreadgroupMemoryLength:(NSUInteger)length atIndex:(NSUInteger)index
+{
+    const char *method = "MTLComputeCommandEncoder setThreadgroupMemoryLength:atIndex:";
+    if (![self takesIndex:index for:method]) {
+        return;
+    }
+    if (length % 16 != 0) {
+        soft_validation_report(SOFT_REPORT_ARGUMENT,
+                               "-[%s]: the length (%lu) is no multiple of 16.", method, length);
+    }
+    if (length > SOFT_MOST_THREADGROUP_NBYTES) {
+        soft_validation_report(SOFT_REPORT_ARGUMENT,
+                               "-[%s]: the length (%lu) is over maxThreadgroupMemoryLength "
+                               "(%d).",
+                               method, length, SOFT_MOST_THREADGROUP_NBYTES);
+    }
+    else {
+        _dispatch->threadgroup_nbytes[index] = (soft_u32)length;
+    }
+}
+
+/* ---- dispatches ---- */
+
+static BOOL
+are_sizes_good(const char *method, MTLSize grid, MTLSize group)
+{
+    if (grid.width == 0 || grid.height == 0 || grid.depth == 0 || group.width == 0 ||
+        group.height == 0 || group.depth == 0) {
+        soft_validation_report(SOFT_REPORT_DISPATCH, "-[%s]: a size is zero.", method);
+        return NO;
+    }
+    if (grid.width > UINT32_MAX || grid.height > UINT32_MAX || grid.depth > UINT32_MAX) {
+        soft_validation_report(SOFT_REPORT_DISPATCH,
+                               "-[%s]: %lu x %lu x %lu threads are more than 32 bits count.",
+                               method, grid.width, grid.height, grid.depth);
+        return NO;
+    }
+    if (group.width * group.height * group.depth > SOFT_MOST_THREADS) {
+        soft_validation_report(SOFT_REPORT_DISPATCH,
+                               "-[%s]: %lu x %lu x %lu threads are more than the pipeline's "
+                               "maxTotalThreadsPerThreadgroup (%d).",
+                               method, group.width, group.height, group.depth,
+                               SOFT_MOST_THREADS);
+        return NO;
+    }
+    return YES;
+}
+
+/* What the kernel's parameter asks for. */
+static BOOL
+is_argument_good(const char *method, const soft_dispatch *dispatch,
+                 const soft_argument_facts *facts)
+{
+    if (facts->kind == SOFT_ARGUMENT_THREADGROUP) {
+        BOOL good = dispatch->threadgroup_nbytes[facts->index] > 0;
+        if (!good) {
+            soft_validation_report(SOFT_REPORT_DISPATCH,
+                                   "-[%s]: no threadgroup memory is set at index %d for %s.",
+                                   method, facts->index, facts->name);
+        }
+        return good;
+    }
+    const soft_argument *argument = &dispatch->arguments[facts->index];
+    if (argument->storage == NULL && argument->bytes == NULL) {
+        soft_validation_report(SOFT_REPORT_DISPATCH,
+                               "-[%s]: no buffer is bound at index %d for %s.", method,
+                               facts->index, facts->name);
+        return NO;
+    }
+    if (argument->bytes != NULL && facts->is_written) {
+        soft_validation_report(SOFT_REPORT_SET_BYTES,
+                               "-[%s]: bytes are bound at index %d to %s, which the kernel may "
+                               "write.",
+                               method, facts->index, facts->name);
+        return NO;
+    }
+    if (facts->alignment != 0 && argument->offset % facts->alignment != 0) {
+        soft_validation_report(SOFT_REPORT_DISPATCH,
+                               "-[%s]: the offset (%zu) of the buffer at index %d is no "
+                               "multiple of the alignment of %s (%u).",
+                               method, argument->offset, facts->index, facts->name,
+                               facts->alignment);
+        return NO;
+    }
+    return YES;
+}
+
+/* Is all there that a compiled kernel asks for? */
+static BOOL
+are_arguments_good(const char *method, const soft_dispatch *dispatch)
+{
+    if (dispatch->kernel.image == NULL) {
+        return YES;
+    }
+    const soft_image *facts = soft_image_facts(dispatch->kernel.image);
+    soft_u64 nbytes = facts->threadgroup_nbytes;
+    for (soft_u32 i = 0; i < facts->argument_count; i++) {
+        if (!is_argument_good(method, dispatch, &facts->arguments[i])) {
+            return NO;
+        }
+        if (facts->arguments[i].kind == SOFT_ARGUMENT_THREADGROUP) {
+            nbytes += dispatch->threadgroup_nbytes[facts->arguments[i].index];
+        }
+    }
+    if (nbytes > SOFT_MOST_THREADGROUP_NBYTES) {
+        soft_validation_report(SOFT_REPORT_DISPATCH,
+                               "-[%s]: %llu bytes of threadgroup memory are more than "
+                               "maxThreadgroupMemoryLength (%d).",
+                               method, (unsigned long long)nbytes,
+                               SOFT_MOST_THREADGROUP_NBYTES);
+        return NO;
+    }
+    return YES;
+}
+
+- (void)dispatch:(MTLSize)grid inGroups:(MTLSize)group for:(const char *)method
+{
+    if (!are_sizes_good(method, grid, group)) {
+        return;
+    }
+    if (!_hasPipeline) {
+        soft_validation_report(SOFT_REPORT_DISPATCH, "-[%s]: no pipeline is set.", method);
+        return;
+    }
+    if (!are_arguments_good(method, _dispatch)) {
+        return;
+    }
+    const size_t sizes[] = {grid.width,  grid.height,  grid.depth,
+                            group.width, group.height, group.depth};
+    memcpy(_dispatch->grid, sizes, sizeof _dispatch->grid);
+    memcpy(_dispatch->group, sizes + 3, sizeof _dispatch->group);
+    soft_dispatch *dispatch = soft_dispatch_copy(_dispatch);
+    if (dispatch == NULL ||
+        !soft_program_add_command(
+            &_commandBuffer->_program, [_commandBuffer openPass], (soft_command) {
+                .kind = SOFT_DISPATCH, .dispatch = dispatch,
+                .site = soft_races_are_watched() ? soft_call_site_intern() : NULL
+            })) {
+        abort();
+    }
+}
+
+- (void)dispatchThreads:(MTLSize)threadsPerGrid
+    threadsPerThreadgroup:(MTLSize)threadsPerThreadgroup
+{
+    SOFT_CALLED();
+    const char *method = "MTLComputeCommandEncoder dispatchThreads:threadsPerThreadgroup:";
+    if ([self isOpenFor:method]) {
+        [self dispatch:threadsPerGrid inGroups:threadsPerThreadgroup for:method];
+    }
+}
+
+- (void)dispatchThreadgroups:(MTLSize)threadgroupsPerGrid
+       threadsPerThreadgroup:(MTLSize)threadsPerThreadgroup
+{
+    SOFT_CALLED();
+    const char *method = "MTLComputeCommandEncoder dispatchThreadgroups:threadsPerThreadgroup:";
+    MTLSize grid = {threadgroupsPerGrid.width * threadsPerThreadgroup.width,
+                    threadgroupsPerGrid.height * threadsPerThreadgroup.height,
+                    threadgroupsPerGrid.depth * threadsPerThreadgroup.depth};
+    if ([self isOpenFor:method]) {
+        [self dispatch:grid inGroups:threadsPerThreadgroup for:method];
+    }
+}
+
+- (void)updateFence:(id<MTLFence>)fence
+{
+    [self addUpdatedFence:fence];
+}
+
+- (void)waitForFence:(id<MTLFence>)fence
+{
+    [self addAwaitedFence:fence];
+}
+
+/* In here to reach the dispatch: no message, for Metal has none that it could be. */
+void
+softmetal_note_view(const void *encoder, unsigned index, size_t nbytes)
+{
+    soft_dispatch *dispatch = ((const SoftMetalComputeEncoder *)encoder)->_dispatch;
+    if (index < (unsigned)dispatch->count) {
+        dispatch->arguments[index].view_nbytes = nbytes;
+    }
+}
+
+@end

@@ -1,0 +1,446 @@
+/* library.m: libraries, their functions, and the values of function constants.
+ *
+ * Owns:    a library its text and what the compiler found in it; a function its values.
+ * Calls:   compiler.h, kernel.h for kernels in C, data_type.h, failure.h, validation.h.
+ * Threads: any; values are set by one thread at a time.
+ * Note:    a text that names a registered kernel is not compiled, and neither is any without a
+ *          compiler: its functions are the registered kernels that it names.
+ */
+#import "softmetal/apple/objects.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "softmetal/call_site.h"
+#include "softmetal/data_type.h"
+#include "softmetal/validation.h"
+
+void
+soft_error_set(NSError **error, NSInteger code, const char *text)
+{
+    if (error != NULL) {
+        *error = [[[SoftMetalError alloc] initWithDomain:MTLLibraryErrorDomain
+                                                    code:code
+                                                    text:text] autorelease];
+    }
+}
+
+/* Without a text there is no error: the compiler was interrupted. */
+void
+soft_error_take(NSError **error, soft_compile_error *failure)
+{
+    if (failure->text != NULL) {
+        soft_error_set(error, failure->code, failure->text);
+    }
+    else if (error != NULL) {
+        *error = nil;
+    }
+    free(failure->text);
+}
+
+@implementation MTLCompileOptions
+
+- (instancetype)init
+{
+    self = [super init];
+    if (self != nil) {
+        _mathMode = MTLMathModeFast;
+        _languageVersion = MTLLanguageVersion3_2;
+    }
+    return self;
+}
+
+- (BOOL)fastMathEnabled
+{
+    return _mathMode == MTLMathModeFast;
+}
+
+- (void)setFastMathEnabled:(BOOL)fastMathEnabled
+{
+    _mathMode = fastMathEnabled ? MTLMathModeFast : MTLMathModeSafe;
+}
+
+- (MTLMathMode)mathMode
+{
+    return _mathMode;
+}
+
+- (void)setMathMode:(MTLMathMode)mathMode
+{
+    _mathMode = mathMode;
+}
+
+- (MTLLanguageVersion)languageVersion
+{
+    return _languageVersion;
+}
+
+- (void)setLanguageVersion:(MTLLanguageVersion)languageVersion
+{
+    _languageVersion = languageVersion;
+}
+
+@end
+
+/* ---- values of function constants ---- */
+
+@implementation MTLFunctionConstantValues
+
+- (void)dealloc
+{
+    free(_values);
+    [super dealloc];
+}
+
+- (void)setConstantValue:(const void *)value type:(MTLDataType)type atIndex:(NSUInteger)index
+{
+    const char *method = "MTLFunctionConstantValues setConstantValue:type:atIndex:";
+    size_t nbytes = soft_data_type_nbytes((unsigned)type);
+    soft_constant_list *list = _values;
+    if (value == NULL || nbytes == 0 || index > UINT16_MAX) {
+        soft_validation_report(SOFT_REPORT_ARGUMENT,
+                               "-[%s]: no value (%p), no type of a constant (%lu), or an index "
+                               "(%lu) over 65535.",
+                               method, value, type, index);
+        return;
+    }
+    size_t place = 0, count = list == NULL ? 0 : list->count;
+    while (place < count && list->values[place].index != index) {
+        place += 1;
+    }
+    if (place == count) {
+        list = realloc(list, sizeof *list + (count + 1) * sizeof list->values[0]);
+        if (list == NULL) {
+            abort();
+        }
+        list->count = count + 1;
+        _values = list;
+    }
+    list->values[place] =
+        (soft_constant_value){.index = (unsigned)index, .nbytes = (unsigned char)nbytes};
+    memcpy(list->values[place].bytes, value, nbytes);
+}
+
+- (const soft_constant_list *)softValues
+{
+    return _values;
+}
+
+@end
+
+@implementation MTLFunctionConstant
+
+- (NSString *)name
+{
+    return nil;
+}
+
+- (MTLDataType)type
+{
+    return MTLDataTypeNone;
+}
+
+- (NSUInteger)index
+{
+    return 0;
+}
+
+- (BOOL)required
+{
+    return NO;
+}
+
+@end
+
+@implementation SoftMetalFunctionConstant
+
+- (instancetype)initWithFacts:(const soft_constant_facts *)facts
+{
+    self = [super init];
+    if (self != nil) {
+        _facts = *facts;
+        _facts.name = NULL;
+        _name = [[NSString alloc] initWithUTF8String:facts->name];
+    }
+    return self;
+}
+
+- (void)dealloc
+{
+    [_name release];
+    [super dealloc];
+}
+
+- (NSString *)name
+{
+    return _name;
+}
+
+- (MTLDataType)type
+{
+    return _facts.type;
+}
+
+- (NSUInteger)index
+{
+    return _facts.index;
+}
+
+- (BOOL)required
+{
+    return _facts.is_required;
+}
+
+@end
+
+/* ---- libraries ---- */
+
+@implementation SoftMetalLibrary
+
+- (instancetype)initWithDevice:(SoftMetalDevice *)device
+                        source:(NSString *)source
+                          math:(MTLMathMode)math
+{
+    self = [super init];
+    if (self == nil) {
+        return nil;
+    }
+    _device = [device retain];
+    _math = (soft_math)math;
+    _source = strdup([source UTF8String]);
+    if (_source == NULL) {
+        [self release];
+        return nil;
+    }
+    return self;
+}
+
+- (BOOL)open:(NSError **)error
+{
+    soft_compile_error failure = {0, NULL};
+    _compiler = soft_compiler_current();
+    if (_compiler == NULL || soft_kernel_is_named_in(_source)) {
+        return YES;
+    }
+    _functions = _compiler->open(_source, _math, &failure);
+    if (_functions == NULL) {
+        soft_error_take(error, &failure);
+    }
+    return _functions != NULL;
+}
+
+- (void)dealloc
+{
+    soft_functions_free(_functions);
+    free(_source);
+    [_device release];
+    [super dealloc];
+}
+
+- (id<MTLDevice>)device
+{
+    return _device;
+}
+
+- (NSArray *)functionNames
+{
+    size_t count = _functions == NULL ? 0 : _functions->count;
+    id *names = calloc(count + 1, sizeof *names);
+    if (names == NULL) {
+        return nil;
+    }
+    for (size_t i = 0; i < count; i++) {
+        names[i] = [NSString stringWithUTF8String:_functions->functions[i].name];
+    }
+    NSArray *array = [[SoftMetalArray alloc] initWithObjects:names count:count];
+    free(names);
+    return [array autorelease];
+}
+
+/* One in C, which the text names; +1. */
+- (SoftMetalFunction *)newRegisteredFunction:(const char *)name
+{
+    soft_kernel kernel;
+    if (_functions != NULL || strstr(_source, name) == NULL ||
+        !soft_kernel_find(name, &kernel)) {
+        return nil;
+    }
+    return [[SoftMetalFunction alloc] initWithLibrary:self kernel:&kernel];
+}
+
+- (id<MTLFunction>)newFunctionWithName:(NSString *)functionName
+{
+    SOFT_CALLED();
+    const char *name = functionName == nil ? NULL : [functionName UTF8String];
+    const soft_function_facts *facts =
+        name == NULL || _functions == NULL ? NULL : soft_functions_find(_functions, name);
+    if (facts != NULL) {
+        return [[SoftMetalFunction alloc] initWithLibrary:self facts:facts values:NULL];
+    }
+    return name == NULL ? nil : [self newRegisteredFunction:name];
+}
+
+static const soft_constant_value *
+find_value(const soft_constant_list *list, unsigned index)
+{
+    for (size_t i = 0; list != NULL && i < list->count; i++) {
+        if (list->values[i].index == index) {
+            return &list->values[i];
+        }
+    }
+    return NULL;
+}
+
+/* Has each constant that must have one a value, and each value its type's size? */
+static BOOL
+are_values_good(const soft_function_facts *facts, const soft_constant_list *list,
+                NSError **error)
+{
+    char text[256];
+    for (size_t i = 0; i < facts->constant_count; i++) {
+        const soft_constant_facts *constant = &facts->constants[i];
+        const soft_constant_value *value = find_value(list, constant->index);
+        if (value == NULL && constant->is_required) {
+            snprintf(text, sizeof text, "The function constant %s (index %u) has no value.",
+                     constant->name, constant->index);
+        }
+        else if (value != NULL && value->nbytes != soft_data_type_nbytes(constant->type)) {
+            snprintf(
+                text, sizeof text,
+                "The value of the function constant %s (index %u) has %d bytes, its type %zu.",
+                constant->name, constant->index, value->nbytes,
+                soft_data_type_nbytes(constant->type));
+        }
+        else {
+            continue;
+        }
+        soft_error_set(error, MTLLibraryErrorCompileFailure, text);
+        return NO;
+    }
+    return YES;
+}
+
+- (id<MTLFunction>)newFunctionWithName:(NSString *)functionName
+                        constantValues:(MTLFunctionConstantValues *)constantValues
+                                 error:(NSError **)error
+{
+    SOFT_CALLED();
+    const char *name = functionName == nil ? "" : [functionName UTF8String];
+    const soft_function_facts *facts =
+        _functions == NULL ? NULL : soft_functions_find(_functions, name);
+    const soft_constant_list *list = [constantValues softValues];
+    SoftMetalFunction *function = nil;
+    if (facts == NULL) {
+        function = [self newRegisteredFunction:name];
+    }
+    else if (!are_values_good(facts, list, error)) {
+        return nil;
+    }
+    else {
+        function = [[SoftMetalFunction alloc] initWithLibrary:self facts:facts values:list];
+    }
+    if (function == nil) {
+        char text[256];
+        snprintf(text, sizeof text, "The library has no function of the name %s.", name);
+        soft_error_set(error, MTLLibraryErrorFunctionNotFound, text);
+    }
+    return function;
+}
+
+@end
+
+/* ---- functions ---- */
+
+@implementation SoftMetalFunction
+
+- (instancetype)initWithLibrary:(SoftMetalLibrary *)library kernel:(const soft_kernel *)kernel
+{
+    self = [super init];
+    if (self != nil) {
+        _library = [library retain];
+        _kernel = *kernel;
+    }
+    return self;
+}
+
+- (instancetype)initWithLibrary:(SoftMetalLibrary *)library
+                          facts:(const soft_function_facts *)facts
+                         values:(const soft_constant_list *)values
+{
+    self = [super init];
+    if (self == nil) {
+        return nil;
+    }
+    _library = [library retain];
+    _facts = facts;
+    if (values != NULL) {
+        size_t nbytes = sizeof *values + values->count * sizeof values->values[0];
+        _values = malloc(nbytes);
+        if (_values == NULL) {
+            [self release];
+            return nil;
+        }
+        memcpy(_values, values, nbytes);
+    }
+    return self;
+}
+
+- (void)dealloc
+{
+    free(_values);
+    [_library release];
+    [super dealloc];
+}
+
+- (id<MTLDevice>)device
+{
+    return [_library device];
+}
+
+- (NSString *)name
+{
+    return [NSString stringWithUTF8String:_facts == NULL ? _kernel.name : _facts->name];
+}
+
+- (NSDictionary *)functionConstantsDictionary
+{
+    size_t count = _facts == NULL ? 0 : _facts->constant_count;
+    NSString **names = calloc(count + 1, sizeof *names);
+    id *constants = calloc(count + 1, sizeof *constants);
+    SoftMetalDictionary *dictionary = nil;
+    if (names != NULL && constants != NULL) {
+        for (size_t i = 0; i < count; i++) {
+            constants[i] = [[[SoftMetalFunctionConstant alloc]
+                initWithFacts:&_facts->constants[i]] autorelease];
+            names[i] = [constants[i] name];
+        }
+        dictionary = [[SoftMetalDictionary alloc] initWithObjects:constants
+                                                          forKeys:names
+                                                            count:count];
+    }
+    free(constants);
+    free(names);
+    return [dictionary autorelease];
+}
+
+- (soft_loaded_image *)compileFor:(NSError **)error
+{
+    soft_compile_error failure = {0, NULL};
+    char text[512] = "";
+    char *path = _library->_compiler->compile(_library->_source, _library->_math, _facts->name,
+                                              _values == NULL ? NULL : _values->values,
+                                              _values == NULL ? 0 : _values->count, &failure);
+    if (path == NULL) {
+        soft_error_take(error, &failure);
+        return NULL;
+    }
+    soft_loaded_image *image = soft_image_open(path, text, sizeof text);
+    if (image == NULL) {
+        soft_error_set(error, MTLLibraryErrorInternal, text);
+    }
+    free(path);
+    return image;
+}
+
+@end

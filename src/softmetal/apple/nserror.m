@@ -1,0 +1,257 @@
+/* nserror.m: NSError, NSArray, NSDictionary, and the error domains of Metal.
+ *
+ * Owns:    copies of the texts; the members of an array, each +1.
+ * Threads: any; nothing here changes once made.
+ */
+#import <Metal/Metal.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "softmetal/apple/objects.h"
+
+/* A constant string needs its class, which only the runtime knows;
+ * soft_error_domain_set_class puts it there. */
+struct constant_string {
+    Class isa;
+    const char *bytes;
+    unsigned int length;
+};
+static struct constant_string commands_storage = {Nil, "MTLCommandBufferErrorDomain", 27};
+static struct constant_string library_storage = {Nil, "MTLLibraryErrorDomain", 21};
+
+NSErrorDomain const MTLCommandBufferErrorDomain = (NSString *)&commands_storage;
+NSErrorDomain const MTLLibraryErrorDomain = (NSString *)&library_storage;
+
+void
+soft_error_domain_set_class(Class constant_string)
+{
+    commands_storage.isa = library_storage.isa = constant_string;
+}
+
+@implementation SoftMetalError
+
+- (instancetype)initWithDomain:(NSErrorDomain)domain
+                          code:(NSInteger)code
+                          text:(const char *)text
+{
+    self = [super init];
+    if (self != nil) {
+        _domain = domain;
+        _code = code;
+        _text = [[NSString alloc] initWithUTF8String:text];
+    }
+    return self;
+}
+
+- (instancetype)initWithCode:(NSInteger)code text:(const char *)text
+{
+    return [self initWithDomain:MTLCommandBufferErrorDomain code:code text:text];
+}
+
+- (void)dealloc
+{
+    [_text release];
+    [super dealloc];
+}
+
+- (NSErrorDomain)domain
+{
+    return _domain;
+}
+
+- (NSInteger)code
+{
+    return _code;
+}
+
+- (NSString *)localizedDescription
+{
+    return [[_text retain] autorelease];
+}
+
+- (NSString *)description
+{
+    return [self localizedDescription];
+}
+
+@end
+
+@implementation NSError
+
+- (NSErrorDomain)domain
+{
+    return nil;
+}
+
+- (NSInteger)code
+{
+    return 0;
+}
+
+- (NSString *)localizedDescription
+{
+    return nil;
+}
+
+@end
+
+@implementation NSArray
+
+- (NSUInteger)count
+{
+    return 0;
+}
+
+- (id)objectAtIndex:(NSUInteger)index
+{
+    (void)index;
+    return nil;
+}
+
+@end
+
+@implementation SoftMetalArray
+
+- (instancetype)initWithObjects:(id *)objects count:(NSUInteger)count
+{
+    self = [super init];
+    if (self == nil) {
+        return nil;
+    }
+    _objects = calloc(count + 1, sizeof *_objects);
+    if (_objects == NULL) {
+        [self release];
+        return nil;
+    }
+    for (_count = 0; _count < count; _count++) {
+        _objects[_count] = [objects[_count] retain];
+    }
+    return self;
+}
+
+- (void)dealloc
+{
+    for (NSUInteger index = 0; index < _count; index++) {
+        [_objects[index] release];
+    }
+    free(_objects);
+    [super dealloc];
+}
+
+- (NSUInteger)count
+{
+    return _count;
+}
+
+- (id)objectAtIndex:(NSUInteger)index
+{
+    if (index >= _count) {
+        abort(); /* Foundation raises NSRangeException */
+    }
+    return _objects[index];
+}
+
+@end
+
+@implementation NSEnumerator
+
+- (id)nextObject
+{
+    return nil;
+}
+
+@end
+
+@interface SoftMetalEnumerator : NSEnumerator {
+  @private
+    NSArray *_array; /* owned (+1) */
+    NSUInteger _next;
+}
+- (instancetype)initWithArray:(NSArray *)array;
+@end
+
+@implementation SoftMetalEnumerator
+
+- (instancetype)initWithArray:(NSArray *)array
+{
+    self = [super init];
+    if (self != nil) {
+        _array = [array retain];
+    }
+    return self;
+}
+
+- (void)dealloc
+{
+    [_array release];
+    [super dealloc];
+}
+
+- (id)nextObject
+{
+    return _next < [_array count] ? [_array objectAtIndex:_next++] : nil;
+}
+
+@end
+
+@implementation NSDictionary
+
+- (NSUInteger)count
+{
+    return 0;
+}
+
+- (id)objectForKey:(id)aKey
+{
+    (void)aKey;
+    return nil;
+}
+
+- (NSEnumerator *)keyEnumerator
+{
+    return nil;
+}
+
+@end
+
+@implementation SoftMetalDictionary
+
+- (instancetype)initWithObjects:(id *)objects forKeys:(NSString **)keys count:(NSUInteger)count
+{
+    self = [super init];
+    if (self != nil) {
+        _objects = [[SoftMetalArray alloc] initWithObjects:objects count:count];
+        _keys = [[SoftMetalArray alloc] initWithObjects:(id *)keys count:count];
+    }
+    return self;
+}
+
+- (void)dealloc
+{
+    [_keys release];
+    [_objects release];
+    [super dealloc];
+}
+
+- (NSUInteger)count
+{
+    return [_keys count];
+}
+
+- (id)objectForKey:(id)aKey
+{
+    for (NSUInteger index = 0; index < [_keys count]; index++) {
+        if ([[_keys objectAtIndex:index] isEqual:aKey]) {
+            return [_objects objectAtIndex:index];
+        }
+    }
+    return nil;
+}
+
+- (NSEnumerator *)keyEnumerator
+{
+    return [[[SoftMetalEnumerator alloc] initWithArray:_keys] autorelease];
+}
+
+@end

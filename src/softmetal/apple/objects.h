@@ -1,0 +1,265 @@
+/* objects.h: the classes behind Metal's protocols, for the files of softmetal only.
+ *
+ * Owns:    declarations; each class says what it owns.
+ * Calls:   the C parts: lane.h, program.h, soft_storage.h, event.h.
+ * Threads: as the protocols say.
+ */
+#ifndef SOFT_OBJECTS_H
+#define SOFT_OBJECTS_H
+
+#import <Metal/Metal.h>
+
+#include <pthread.h>
+
+#include "softmetal/compiler.h"
+#include "softmetal/gpu/event.h"
+#include "softmetal/gpu/kernel.h"
+#include "softmetal/gpu/lane.h"
+#include "softmetal/gpu/program.h"
+#include "softmetal/gpu/soft_storage.h"
+
+@interface SoftMetalError : NSError {
+  @private
+    NSErrorDomain _domain; /* borrowed for ever */
+    NSInteger _code;
+    NSString *_text; /* owned (+1) */
+}
+- (instancetype)initWithDomain:(NSErrorDomain)domain
+                          code:(NSInteger)code
+                          text:(const char *)text;
+/* Of a command buffer. */
+- (instancetype)initWithCode:(NSInteger)code text:(const char *)text;
+@end
+
+@interface SoftMetalArray : NSArray {
+  @private
+    id *_objects; /* each owned (+1) */
+    NSUInteger _count;
+}
+- (instancetype)initWithObjects:(id *)objects count:(NSUInteger)count;
+@end
+
+@interface SoftMetalDictionary : NSDictionary {
+  @private
+    SoftMetalArray *_keys, *_objects; /* owned (+1) */
+}
+- (instancetype)initWithObjects:(id *)objects forKeys:(NSString **)keys count:(NSUInteger)count;
+@end
+
+/* An object with a label, which any thread may read or change. */
+@interface SoftMetalLabelled : NSObject {
+  @private
+    pthread_mutex_t _labelLock;
+    NSString *_label; /* owned (+1) */
+}
+@property(copy) NSString *label;
+@end
+
+/* One object per GPU at a time; after the last release the next call makes a fresh one. */
+@interface SoftMetalDevice : NSObject <MTLDevice> {
+  @public
+    unsigned _index;
+    size_t *_account; /* bytes allocated on this GPU; lives for ever */
+}
+@end
+
+static inline BOOL
+soft_device_is_same(const SoftMetalDevice *one, const SoftMetalDevice *two)
+{
+    return one->_index == two->_index;
+}
+
+@interface SoftMetalBuffer : SoftMetalLabelled <MTLBuffer> {
+  @public
+    SoftMetalDevice *_device; /* owned (+1) */
+    soft_storage *_storage;   /* owned (+1) */
+    MTLResourceOptions _options;
+    const void *_deallocator; /* owned: a copied block, or NULL */
+}
+/* Takes over `storage` and `deallocator`. */
+- (instancetype)initWithDevice:(SoftMetalDevice *)device
+                       storage:(soft_storage *)storage
+                       options:(MTLResourceOptions)options
+                   deallocator:(const void *)deallocator;
+@end
+
+@interface SoftMetalEvent : SoftMetalLabelled <MTLSharedEvent> {
+  @public
+    SoftMetalDevice *_device; /* owned (+1) */
+    soft_event *_event;       /* owned (+1) */
+}
+- (instancetype)initWithDevice:(SoftMetalDevice *)device;
+@end
+
+/* An event that only the GPU signals: without MTLSharedEvent's methods. */
+@interface SoftMetalPlainEvent : SoftMetalLabelled <MTLEvent> {
+  @public
+    SoftMetalDevice *_device; /* owned (+1) */
+    soft_event *_event;       /* owned (+1) */
+}
+- (instancetype)initWithDevice:(SoftMetalDevice *)device;
+@end
+
+@interface SoftMetalFence : SoftMetalLabelled <MTLFence> {
+  @public
+    SoftMetalDevice *_device; /* owned (+1) */
+    soft_event *_token;       /* owned (+1): tells fences apart; its value is not used */
+}
+- (instancetype)initWithDevice:(SoftMetalDevice *)device;
+@end
+
+@interface SoftMetalQueue : SoftMetalLabelled <MTLCommandQueue> {
+  @public
+    SoftMetalDevice *_device; /* owned (+1) */
+    soft_lane *_lane;         /* owned (+1), shared with the worker */
+}
+- (instancetype)initWithDevice:(SoftMetalDevice *)device limit:(NSUInteger)limit;
+@end
+
+@class SoftMetalEncoder;
+
+/* Its life, and what changes in it:
+ *
+ *     made -------> its queue counts it in flight
+ *       |             _encoder: the one that is open; it writes the passes of _program
+ *       |             _kept: what the GPU needs; _scheduledHandlers, _completedHandlers: copies
+ *     enqueue ----> _slot has its place in the lane
+ *       |
+ *     commit -----> _order: what the CPU knows now; _injected: the error that a test asks for
+ *       |
+ *     scheduled --> the worker runs _scheduledHandlers, then sets _isScheduled, _startTime
+ *       |
+ *     completed --> the worker sets _endTime, _error and _status, runs _completedHandlers,
+ *     or error      lets go of _kept, sets _isFinished and wakes who waits
+ */
+@interface SoftMetalCommandBuffer : SoftMetalLabelled <MTLCommandBuffer> {
+  @public
+    SoftMetalQueue *_queue; /* owned (+1) */
+    soft_lane *_lane;       /* borrowed from _queue */
+    soft_slot _slot;        /* behind the lane's lock */
+    BOOL _retains;
+    soft_program _program;
+    soft_race_work *_order;     /* owned; NULL: races are not watched */
+    SoftMetalEncoder *_encoder; /* borrowed: the one that is open */
+    id *_kept;                  /* each owned (+1) until completion */
+    size_t _keptCount, _keptCapacity;
+    const void **_scheduledHandlers; /* copied blocks, owned */
+    size_t _scheduledCount;
+    const void **_completedHandlers;
+    size_t _completedCount;
+    MTLCommandBufferStatus _status; /* behind the lane's lock, as all below */
+    BOOL _isScheduled;              /* its scheduled handlers have run */
+    BOOL _isFinished;               /* its completed handlers have run */
+    int _injected;                  /* the code it has to end with, or 0 */
+    NSError *_error;                /* owned (+1) */
+    double _startTime, _endTime;    /* seconds */
+}
+- (instancetype)initWithQueue:(SoftMetalQueue *)queue retains:(BOOL)retains;
+/* Keep an object until completion, unless the buffer was made with unretained references. */
+- (void)keepObject:(id)object;
+/* The pass that the open encoder writes. */
+- (soft_pass *)openPass;
+- (void)setStatus:(MTLCommandBufferStatus)status;
+- (void)runHandlers:(const void **)handlers count:(size_t)count;
+/* Give back everything it kept alive for the GPU. */
+- (void)releaseKept;
+- (void)failWithCode:(NSInteger)code text:(const char *)text;
+@end
+
+@interface SoftMetalEncoder : SoftMetalLabelled <MTLCommandEncoder> {
+  @public
+    SoftMetalCommandBuffer *_commandBuffer; /* owned (+1) */
+    BOOL _isEnded;
+    void *_lastCaller;               /* who encoded the last command */
+    const soft_call_site *_lastSite; /* ... and its stack; borrowed for ever */
+}
+- (instancetype)initWithCommandBuffer:(SoftMetalCommandBuffer *)commandBuffer;
+/* NO, after a report, if the encoder has ended. */
+- (BOOL)isOpenFor:(const char *)method;
+- (void)addUpdatedFence:(id)fence;
+- (void)addAwaitedFence:(id)fence;
+@end
+
+@interface SoftMetalBlitEncoder : SoftMetalEncoder <MTLBlitCommandEncoder>
+@end
+
+@interface SoftMetalComputeEncoder : SoftMetalEncoder <MTLComputeCommandEncoder> {
+  @private
+    soft_dispatch
+        *_dispatch; /* owned: what the next one takes; its kernel's image is borrowed */
+    BOOL _hasPipeline;
+}
+@end
+
+/* Values of function constants. */
+typedef struct soft_constant_list {
+    size_t count;
+    soft_constant_value values[];
+} soft_constant_list;
+
+@interface MTLFunctionConstantValues (SoftMetal)
+- (const soft_constant_list *)softValues; /* borrowed; NULL: none */
+@end
+
+@interface SoftMetalFunctionConstant : MTLFunctionConstant {
+  @private
+    NSString *_name; /* owned (+1) */
+    soft_constant_facts _facts;
+}
+- (instancetype)initWithFacts:(const soft_constant_facts *)facts;
+@end
+
+@interface SoftMetalLibrary : SoftMetalLabelled <MTLLibrary> {
+  @public
+    SoftMetalDevice *_device; /* owned (+1) */
+    char *_source;            /* owned */
+    soft_math _math;
+    const softmetal_compiler *_compiler; /* which opened it; borrowed for ever */
+    soft_functions *_functions;          /* owned; NULL: its kernels are registered ones */
+}
+- (instancetype)initWithDevice:(SoftMetalDevice *)device
+                        source:(NSString *)source
+                          math:(MTLMathMode)math;
+/* Compile it, if that is to be done; NO with an error. */
+- (BOOL)open:(NSError **)error;
+@end
+
+@interface SoftMetalFunction : SoftMetalLabelled <MTLFunction> {
+  @public
+    SoftMetalLibrary *_library;        /* owned (+1) */
+    soft_kernel _kernel;               /* in C, or nothing */
+    const soft_function_facts *_facts; /* borrowed from _library; NULL: it is in C */
+    soft_constant_list *_values;       /* owned; NULL: none */
+}
+- (instancetype)initWithLibrary:(SoftMetalLibrary *)library kernel:(const soft_kernel *)kernel;
+- (instancetype)initWithLibrary:(SoftMetalLibrary *)library
+                          facts:(const soft_function_facts *)facts
+                         values:(const soft_constant_list *)values;
+/* Its image: owned (+1), or NULL with an error. */
+- (soft_loaded_image *)compileFor:(NSError **)error;
+@end
+
+@interface SoftMetalPipeline : SoftMetalLabelled <MTLComputePipelineState> {
+  @public
+    SoftMetalDevice *_device; /* owned (+1) */
+    soft_kernel _kernel;      /* its image is owned (+1) */
+}
+- (instancetype)initWithFunction:(SoftMetalFunction *)function error:(NSError **)error;
+- (MTLComputePipelineReflection *)reflect;
+@end
+
+/* An error of MTLLibraryErrorDomain. */
+void soft_error_set(NSError **error, NSInteger code, const char *text);
+/* The compiler's, which is freed. */
+void soft_error_take(NSError **error, soft_compile_error *failure);
+
+/* The worker of a queue: starts on the first commit.  False if no thread is to be had. */
+BOOL soft_worker_start(soft_lane *lane);
+
+/* NSConstantString calls this when it is loaded: the error domains need its class. */
+void soft_error_domain_set_class(Class constant_string);
+
+/* Retain an object that another thread may be about to free; NO if that has begun. */
+BOOL soft_object_try_retain(id object);
+
+#endif /* SOFT_OBJECTS_H */

@@ -1,0 +1,216 @@
+/* pipeline.m: compute pipelines, and what they say of their arguments.
+ *
+ * Owns:    a pipeline its image.
+ * Calls:   kernels/image.h, kernel.h.
+ * Threads: any; nothing here changes once made.
+ */
+#import "softmetal/apple/objects.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- reflection ---- */
+
+/* Either kind: who asks for a buffer's facts has asked for the type before. */
+@interface SoftMetalBinding : NSObject <MTLBufferBinding, MTLThreadgroupBinding> {
+  @private
+    soft_loaded_image *_image; /* owned (+1): the facts are its */
+    const soft_argument_facts *_facts;
+}
+- (instancetype)initWithImage:(soft_loaded_image *)image
+                        facts:(const soft_argument_facts *)facts;
+@end
+
+@implementation SoftMetalBinding
+
+- (instancetype)initWithImage:(soft_loaded_image *)image
+                        facts:(const soft_argument_facts *)facts
+{
+    self = [super init];
+    if (self != nil) {
+        _image = soft_image_retain(image);
+        _facts = facts;
+    }
+    return self;
+}
+
+- (void)dealloc
+{
+    soft_image_release(_image);
+    [super dealloc];
+}
+
+- (NSString *)name
+{
+    return [NSString stringWithUTF8String:_facts->name];
+}
+
+- (MTLBindingType)type
+{
+    return _facts->kind == SOFT_ARGUMENT_BUFFER ? MTLBindingTypeBuffer
+                                                : MTLBindingTypeThreadgroupMemory;
+}
+
+/* Whether a kernel reads what it may write is not known. */
+- (MTLBindingAccess)access
+{
+    return _facts->is_written ? MTLBindingAccessReadWrite : MTLBindingAccessReadOnly;
+}
+
+- (NSUInteger)index
+{
+    return _facts->index;
+}
+
+- (BOOL)isUsed
+{
+    return YES;
+}
+
+- (NSUInteger)bufferAlignment
+{
+    return _facts->alignment;
+}
+
+- (NSUInteger)bufferDataSize
+{
+    return _facts->nbytes;
+}
+
+- (MTLDataType)bufferDataType
+{
+    return _facts->data_type;
+}
+
+- (NSUInteger)threadgroupMemoryAlignment
+{
+    return _facts->alignment;
+}
+
+- (NSUInteger)threadgroupMemoryDataSize
+{
+    return _facts->nbytes;
+}
+
+@end
+
+@implementation MTLComputePipelineReflection
+
+- (instancetype)initWithImage:(soft_loaded_image *)image
+{
+    self = [super init];
+    if (self == nil) {
+        return nil;
+    }
+    const soft_image *facts = image == NULL ? NULL : soft_image_facts(image);
+    size_t count = facts == NULL ? 0 : facts->argument_count;
+    id *bindings = calloc(count + 1, sizeof *bindings);
+    if (bindings == NULL) {
+        [self release];
+        return nil;
+    }
+    for (size_t i = 0; i < count; i++) {
+        bindings[i] = [[SoftMetalBinding alloc] initWithImage:image facts:&facts->arguments[i]];
+    }
+    _bindings = [[SoftMetalArray alloc] initWithObjects:bindings count:count];
+    for (size_t i = 0; i < count; i++) {
+        [bindings[i] release];
+    }
+    free(bindings);
+    return self;
+}
+
+- (void)dealloc
+{
+    [_bindings release];
+    [super dealloc];
+}
+
+- (NSArray *)bindings
+{
+    return _bindings;
+}
+
+@end
+
+/* ---- pipelines ---- */
+
+@implementation SoftMetalPipeline
+
+/* Steals the image, NULL of which is an error that was told. */
+- (BOOL)takeImage:(soft_loaded_image *)image error:(NSError **)error
+{
+    _kernel.image = image;
+    if (image == NULL) {
+        return NO;
+    }
+    const soft_image *facts = soft_image_facts(image);
+    if (facts->threadgroup_nbytes > SOFT_MOST_THREADGROUP_NBYTES) {
+        char text[160];
+        snprintf(text, sizeof text,
+                 "Threadgroup memory size (%llu) exceeds the maximum threadgroup memory "
+                 "allowed (%d).",
+                 (unsigned long long)facts->threadgroup_nbytes, SOFT_MOST_THREADGROUP_NBYTES);
+        soft_error_set(error, MTLLibraryErrorCompileFailure, text);
+        return NO;
+    }
+    for (soft_u32 i = 0; i < facts->argument_count; i++) {
+        const soft_argument_facts *argument = &facts->arguments[i];
+        if (argument->kind == SOFT_ARGUMENT_BUFFER && argument->is_written) {
+            _kernel.written |= 1u << argument->index;
+        }
+    }
+    return YES;
+}
+
+- (instancetype)initWithFunction:(SoftMetalFunction *)function error:(NSError **)error
+{
+    self = [super init];
+    if (self == nil) {
+        return nil;
+    }
+    _device = [(SoftMetalDevice *)[function device] retain];
+    _kernel = function->_kernel;
+    if (function->_facts != NULL) {
+        _kernel.name = soft_kernel_intern_name(function->_facts->name);
+        if (![self takeImage:[function compileFor:error] error:error]) {
+            [self release];
+            return nil;
+        }
+    }
+    return self;
+}
+
+- (void)dealloc
+{
+    soft_image_release(_kernel.image);
+    [_device release];
+    [super dealloc];
+}
+
+- (MTLComputePipelineReflection *)reflect
+{
+    return [[[MTLComputePipelineReflection alloc] initWithImage:_kernel.image] autorelease];
+}
+
+- (id<MTLDevice>)device
+{
+    return _device;
+}
+
+- (NSUInteger)maxTotalThreadsPerThreadgroup
+{
+    return SOFT_MOST_THREADS;
+}
+
+- (NSUInteger)threadExecutionWidth
+{
+    return SOFT_SIMD_WIDTH;
+}
+
+- (NSUInteger)staticThreadgroupMemoryLength
+{
+    return _kernel.image == NULL ? 0 : soft_image_facts(_kernel.image)->threadgroup_nbytes;
+}
+
+@end

@@ -1,0 +1,152 @@
+/* soft_buffer.m: MTLBuffer.
+ *
+ * Owns:      a reference to the storage, which command buffers share, and the deallocator.
+ * Calls:     soft_storage.h, block.h, validation.h.
+ * Threads:   any.
+ * Invariant: the storage outlives every command buffer that names it, this object need not.
+ */
+#import "softmetal/apple/objects.h"
+
+#include <string.h>
+
+#include "softmetal/apple/block.h"
+#include "softmetal/apple/object_list.h"
+#include "softmetal/gpu/races.h"
+#include "softmetal/process_flags.h"
+#include "softmetal/settings.h"
+#include "softmetal/validation.h"
+
+@implementation SoftMetalBuffer
+
+- (instancetype)initWithDevice:(SoftMetalDevice *)device
+                       storage:(soft_storage *)storage
+                       options:(MTLResourceOptions)options
+                   deallocator:(const void *)deallocator
+{
+    self = [super init];
+    if (self == nil) {
+        soft_storage_release(storage);
+        return nil;
+    }
+    _device = [device retain];
+    _storage = storage;
+    _options = options;
+    _deallocator = deallocator;
+    storage->purgeable = MTLPurgeableStateNonVolatile;
+    return self;
+}
+
+/* A committed command buffer names it: report that now.  Else keep the place where it was
+ * made: the commit of one that names it is reported then. */
+- (void)reportUseAtDealloc
+{
+    char site[512], label[SOFT_LABEL_SIZE];
+    soft_call_site_describe(soft_object_of(self)->site, site, sizeof site);
+    if (__atomic_load_n(&_storage->pending_uses, __ATOMIC_ACQUIRE) == 0) {
+        _storage->made_at = strdup(site);
+        return;
+    }
+    soft_validation_report(
+        SOFT_REPORT_DESTROYED_IN_USE,
+        "the buffer \"%s\" (%zu bytes, made at %s) is destroyed while a command "
+        "buffer that refers to it has not completed.",
+        soft_storage_copy_label(_storage, label), _storage->nbytes, site);
+}
+
+- (void)dealloc
+{
+    if (!soft_process_is_forked()) {
+        if (soft_validation_is_on() &&
+            __atomic_load_n(&_storage->references, __ATOMIC_ACQUIRE) > 1) {
+            [self reportUseAtDealloc];
+        }
+        soft_storage_orphan(_storage);
+    }
+    if (_deallocator != NULL) {
+        soft_block_call_with_length(_deallocator, _storage->bytes, _storage->nbytes);
+        soft_block_release(_deallocator);
+    }
+    soft_storage_release(_storage);
+    [_device release];
+    [super dealloc];
+}
+
+- (void)setLabel:(NSString *)label
+{
+    [super setLabel:label];
+    soft_storage_set_label(_storage, label != nil ? [label UTF8String] : "");
+}
+
+- (id<MTLDevice>)device
+{
+    return _device;
+}
+
+- (NSUInteger)length
+{
+    return _storage->nbytes;
+}
+
+- (void *)contents
+{
+    if (_storage->mode == SOFT_PRIVATE) {
+        soft_validation_report(
+            SOFT_REPORT_PRIVATE_ACCESS,
+            "-[MTLBuffer contents]: the buffer has private storage, which the "
+            "CPU cannot reach.");
+        return NULL;
+    }
+    return _storage->bytes;
+}
+
+- (MTLCPUCacheMode)cpuCacheMode
+{
+    return _options & MTLResourceCPUCacheModeMask;
+}
+
+- (MTLStorageMode)storageMode
+{
+    return (MTLStorageMode)_storage->mode;
+}
+
+- (MTLHazardTrackingMode)hazardTrackingMode
+{
+    return _storage->is_tracked ? MTLHazardTrackingModeTracked : MTLHazardTrackingModeUntracked;
+}
+
+- (MTLResourceOptions)resourceOptions
+{
+    return _options;
+}
+
+/* Discard at once, or never: on a Mac the system decides, here a setting does. */
+- (MTLPurgeableState)setPurgeableState:(MTLPurgeableState)state
+{
+    int *purgeable = &_storage->purgeable;
+    if (state < MTLPurgeableStateKeepCurrent || state > MTLPurgeableStateEmpty) {
+        soft_validation_report(
+            SOFT_REPORT_ARGUMENT,
+            "-[MTLResource setPurgeableState:]: the state (%lu) is not one of "
+            "MTLPurgeableState.",
+            state);
+        state = MTLPurgeableStateKeepCurrent;
+    }
+    if (state == MTLPurgeableStateKeepCurrent) {
+        return (MTLPurgeableState)__atomic_load_n(purgeable, __ATOMIC_ACQUIRE);
+    }
+    if (state == MTLPurgeableStateVolatile && soft_settings_get(SOFT_PURGE) != 0) {
+        state = MTLPurgeableStateEmpty;
+    }
+    int before = __atomic_exchange_n(purgeable, (int)state, __ATOMIC_ACQ_REL);
+    if (state == MTLPurgeableStateEmpty) {
+        soft_storage_discard(_storage);
+    }
+    return (MTLPurgeableState)before;
+}
+
+- (NSUInteger)allocatedSize
+{
+    return soft_storage_footprint(_storage);
+}
+
+@end

@@ -1,0 +1,321 @@
+/* check.c: see check.h.
+ *
+ * Owns:    the launch that this OS thread checks.
+ * Calls:   the other check_*.h; settings.h.
+ * Threads: see check.h.
+ */
+#include "softmetal/checker/check.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "softmetal/checker/check_barriers.h"
+#include "softmetal/checker/check_memory.h"
+#include "softmetal/checker/check_races.h"
+#include "softmetal/checker/check_series.h"
+#include "softmetal/fiber.h"
+#include "softmetal/settings.h"
+
+static _Thread_local __attribute__((tls_model("initial-exec"))) soft_check *current;
+
+/* An image has one soft_watch: its checked launches take turns. */
+static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t watch_freed = PTHREAD_COND_INITIALIZER;
+
+/* ---- the end of a launch that must not go on ---- */
+
+SOFT_ON_FIBER static _Noreturn void
+stop_with(soft_check *check, const char *text, const void *site)
+{
+    soft_series_end(check); /* what came before is said before */
+    soft_finding *finding = soft_findings_add(&check->findings);
+    if (finding != NULL) {
+        snprintf(finding->text, sizeof finding->text, "%s", text);
+        finding->at[0] = soft_at_running(check, site);
+        finding->count = 1;
+    }
+    soft_check_stop(check);
+}
+
+SOFT_ON_FIBER static _Noreturn void
+stop_overdue(soft_check *check, const void *site)
+{
+    char text[100];
+    snprintf(text, sizeof text, "a thread still runs after %llu s (SOFTMETAL_KERNEL_TIMEOUT)",
+             (unsigned long long)soft_settings_get(SOFT_KERNEL_TIMEOUT));
+    stop_with(check, text, site);
+}
+
+/* In a signal's handler: the next access of the kernel is looked at from the beginning. */
+static void
+hurry(void)
+{
+    soft_check *check = current;
+    check->is_overdue = true;
+    check->stack_nbytes = 0;
+    check->era += 1;
+    for (soft_site *site = check->watch->sites; site < check->watch->sites_end; site++) {
+        site->span = 0;
+    }
+}
+
+/* On the guard's stack: the processor, or the watchdog, has taken the thread here. */
+SOFT_ON_FIBER static void
+leave_kernel(void)
+{
+    soft_check *check = current;
+    const soft_guard *guard = &check->guard;
+    char text[200];
+    uintptr_t into_stack = guard->address - check->stack_low;
+    switch (guard->signal) {
+    case SIGURG:
+        snprintf(text, sizeof text,
+                 "a thread still runs after %llu s (SOFTMETAL_KERNEL_TIMEOUT)",
+                 (unsigned long long)soft_settings_get(SOFT_KERNEL_TIMEOUT));
+        break;
+    case SIGFPE: snprintf(text, sizeof text, "a thread divides an integer by zero"); break;
+    case SIGILL:
+    case SIGTRAP:
+        snprintf(text, sizeof text, "a thread passes the end of an array of its own");
+        break;
+    default:
+        if (into_stack + 65536 < 131072) {
+            snprintf(text, sizeof text, "a thread has no stack left for its variables");
+        }
+        else {
+            snprintf(text, sizeof text, "a thread touches address 0x%zx, which is no memory",
+                     (size_t)guard->address);
+        }
+    }
+    stop_with(check, text, (const void *)guard->instruction);
+}
+
+/* ---- the launch ---- */
+
+/* Nothing is remembered of earlier launches. */
+static void
+take_watch(soft_watch *watch)
+{
+    pthread_mutex_lock(&watch_lock);
+    while (watch->is_taken) {
+        pthread_cond_wait(&watch_freed, &watch_lock);
+    }
+    watch->is_taken = true;
+    pthread_mutex_unlock(&watch_lock);
+    for (soft_site *site = watch->sites; site < watch->sites_end; site++) {
+        *site = (soft_site){.code = site->code, .key = SOFT_NO_KEY};
+    }
+}
+
+static void
+give_watch_back(soft_watch *watch)
+{
+    pthread_mutex_lock(&watch_lock);
+    watch->is_taken = false;
+    pthread_cond_broadcast(&watch_freed);
+    pthread_mutex_unlock(&watch_lock);
+}
+
+bool
+soft_check_begin(const soft_check_launch *launch)
+{
+    soft_check *check = calloc(1, sizeof *check);
+    if (check == NULL) {
+        return false;
+    }
+    check->launch = *launch;
+    check->image_base = (uintptr_t)launch->image_base;
+    check->guard.image_low = check->image_base;
+    check->guard.image_high = check->image_base + launch->image_nbytes;
+    check->guard.leave = leave_kernel;
+    check->guard.hurry = hurry;
+    check->watch = launch->image->watch;
+    take_watch(check->watch);
+    soft_memory_open(check);
+    current = check;
+    if (!soft_guard_enter(&check->guard, soft_settings_get(SOFT_KERNEL_TIMEOUT))) {
+        current = NULL;
+        soft_memory_close(check);
+        give_watch_back(check->watch);
+        free(check);
+        return false;
+    }
+    return true;
+}
+
+bool
+soft_check_end(char *error, size_t nbytes)
+{
+    soft_check *check = current;
+    soft_guard_exit(&check->guard);
+    current = NULL;
+    give_watch_back(check->watch);
+    soft_findings_say(&check->findings, check->launch.kernel, check->launch.image_path, error,
+                      nbytes);
+    bool is_clean = check->findings.count == 0;
+    soft_memory_close(check);
+    soft_order_free(&check->order);
+    free(check);
+    return is_clean;
+}
+
+/* ---- the threadgroup ---- */
+
+SOFT_ON_FIBER void
+soft_check_group(const soft_u32 position[3], const void *memory, size_t memory_nbytes,
+                 const void *state, size_t state_nbytes)
+{
+    soft_check *check = current;
+    if (check->shadows[0].base == 0) {
+        soft_shadow_open(&check->shadows[0], (uintptr_t)memory, memory_nbytes, 16);
+    }
+    check->state_low = (uintptr_t)state;
+    check->state_nbytes = state_nbytes;
+    check->range_count = check->view_count;
+    check->era += 1;
+    soft_barriers_group(check, position);
+    if (!soft_order_group(&check->order, position)) {
+        soft_finding *finding = soft_findings_add(&check->findings);
+        if (finding != NULL) {
+            snprintf(finding->text, sizeof finding->text, "the checker has no memory left");
+        }
+        soft_check_stop(check);
+    }
+}
+
+void
+soft_check_place(const void *address, size_t nbytes, soft_u32 number, bool is_argument)
+{
+    soft_check *check = current;
+    if (check->range_count < SOFT_MOST_RANGES) {
+        check->ranges[check->range_count++] = (soft_range){
+            .base = (uintptr_t)address,
+            .nbytes = nbytes,
+            .shadow = &check->shadows[0],
+            .memory = SOFT_THREADGROUP_MEMORY,
+            .is_variable = !is_argument,
+            .is_writable = true,
+            .number = number,
+        };
+    }
+}
+
+void
+soft_check_switch(const soft_thread *thread, soft_u32 count, const void *low, const void *high)
+{
+    soft_check *check = current;
+    soft_race_settle(check);
+    check->thread = thread;
+    check->watch->thread = thread->index;
+    check->row_end = thread->index + count;
+    check->stack_low = (uintptr_t)low;
+    check->stack_nbytes = (size_t)((const char *)high - (const char *)low);
+}
+
+SOFT_ON_FIBER void
+soft_check_wait(soft_u32 mem_flags, const void *site)
+{
+    if (current->is_overdue) {
+        stop_overdue(current, site);
+    }
+    soft_race_settle(current);
+    soft_barriers_wait(current, mem_flags, site);
+}
+
+SOFT_ON_FIBER void
+soft_check_open(void)
+{
+    soft_barriers_open(current);
+}
+
+void
+soft_check_exchange(soft_u32 simdgroup, soft_u32 lanes)
+{
+    soft_barriers_meet(current, simdgroup, lanes);
+}
+
+void
+soft_check_return(void)
+{
+    soft_race_settle(current);
+    soft_series_end(current);
+    soft_barriers_return(current);
+}
+
+/* ---- what the image calls ---- */
+
+/* `nbytes` at `into` are part of `size` bytes; never so if there are none. */
+static inline bool
+is_part(uintptr_t into, size_t nbytes, size_t size)
+{
+    return into < size && nbytes - 1 < size - into;
+}
+
+/* Of memory that this instruction did not touch last. */
+SOFT_ON_FIBER static __attribute__((noinline)) void
+access_elsewhere(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how, soft_site *site)
+{
+    if (is_part(at - check->stack_low, nbytes, check->stack_nbytes)) {
+        return;
+    }
+    soft_race_settle(check);
+    if (how & SOFT_ACCESS_FENCE) {
+        soft_series_end(check);
+        soft_order_fence(&check->order);
+        return;
+    }
+    if (nbytes == 0) {
+        return;
+    }
+    if (check->is_overdue) {
+        stop_overdue(check, site->code);
+    }
+    const soft_range *range;
+    if (!soft_memory_find(check, at, nbytes, how, &range)) {
+        soft_series_end(check); /* what came before is said before */
+        soft_memory_stop(check, at, nbytes, how, site->code);
+    }
+    if (range == NULL) {
+        return;
+    }
+    if (range->shadow->cells == NULL) { /* nobody writes there, so nothing can race */
+        site->low = range->base;
+        site->span = range->nbytes - nbytes + 1;
+        return;
+    }
+    site->range = range;
+    site->era = check->era;
+    soft_series_touch(check, range, at, nbytes, how, site);
+}
+
+/* Called for each access that the image does not answer itself: mostly of what the instruction
+ * touched last. */
+SOFT_ON_FIBER void
+soft_check_access(const void *address, soft_u64 nbytes, soft_u32 how, soft_site *site)
+{
+    soft_check *check = current;
+    uintptr_t at = (uintptr_t)address;
+    const soft_range *range = site->range;
+    if (site->era != check->era || !is_part(at - range->base, nbytes, range->nbytes) ||
+        check->rewrite.range != NULL) {
+        access_elsewhere(check, at, nbytes, how, site);
+    }
+    else {
+        soft_series_touch(check, range, at, nbytes, how, site);
+    }
+}
+
+SOFT_ON_FIBER void
+soft_check_out_of_bounds(const void *site)
+{
+    stop_with(current, "a thread passes the end of an array of its own", site);
+}
+
+SOFT_ON_FIBER void
+soft_check_divided_by_zero(const void *site)
+{
+    stop_with(current, "a thread divides an integer by zero", site);
+}

@@ -1,0 +1,111 @@
+/* check_state.h: one checked launch: what the files of the checker share.
+ *
+ *     check.h            the calls of the run time; what an access is part of
+ *       │  check_series.h    accesses that are looked at together
+ *       │  check_memory.h    which memory is the kernel's: views, threadgroup memory
+ *       │  check_races.h     an access against what the shadow remembers
+ *       │  check_barriers.h  who waits where
+ *       ▼
+ *     check_state.h      the launch; who is where; the end of one that must not go on
+ *       │  check_order.h     was that before this?
+ *       │  check_shadow.h    who wrote, who read
+ *       │  check_report.h    what was found
+ *       ▼  check_guard.h     faults of the processor, time that runs out
+ *     checked_launch.h
+ *
+ * Owns:    as each field says.
+ * Calls:   `abandon` of the launch.
+ * Threads: the OS thread that runs the launch.
+ */
+#ifndef SOFT_CHECK_STATE_H
+#define SOFT_CHECK_STATE_H
+
+#include "softmetal/checker/check_guard.h"
+#include "softmetal/checker/check_order.h"
+#include "softmetal/checker/check_report.h"
+#include "softmetal/checker/check_shadow.h"
+#include "softmetal/checker/checked_launch.h"
+
+#define SOFT_MOST_PLACED 96 /* threadgroup variables and arguments */
+#define SOFT_MOST_RANGES (SOFT_MOST_BUFFERS + SOFT_MOST_PLACED)
+#define SOFT_MOST_SERIES 8
+
+/* Bytes that the kernel may touch: a buffer's view, or a piece of threadgroup memory. */
+typedef struct soft_range {
+    uintptr_t base;
+    size_t nbytes;
+    soft_shadow *shadow; /* views on the same bytes share it */
+    int memory;          /* SOFT_DEVICE_MEMORY, SOFT_THREADGROUP_MEMORY */
+    bool is_variable;    /* of the kernel, not an argument */
+    bool is_writable;
+    uint32_t number; /* index of the argument, or the translator's of the variable */
+} soft_range;
+
+/* Accesses by one instruction: thread t's, if it makes one, is at `low` + `step` * (t - `first`'s).
+ * The bytes are the kernel's; the image notes who made one, and they are judged later. */
+typedef struct soft_series {
+    soft_site *site;
+    const soft_range *range;
+    uintptr_t low;
+    size_t nbytes, step; /* of one access, and from thread to thread: never less */
+    soft_u32 how, count; /* of threads */
+    soft_mark first;
+    soft_u8 *seen; /* by index: has it made one?  Part of the check's `seen` */
+} soft_series;
+
+/* A thread writes what another has written by the same instruction: a race, unless it is the same
+ * value.  That shows at its next access. */
+typedef struct soft_rewrite {
+    const soft_range *range; /* NULL: there is none */
+    uintptr_t at;
+    size_t nbytes;
+    soft_mark earlier, now;
+    unsigned char bytes[16]; /* as the other left them */
+} soft_rewrite;
+
+typedef struct soft_check {
+    soft_check_launch launch; /* borrowed */
+    uintptr_t image_base;
+    /* where the running thread may do as it likes */
+    uintptr_t stack_low;
+    size_t stack_nbytes;
+    const soft_thread *thread; /* that runs, or the first of a row; ... */
+    soft_watch *watch;         /* ... its index is here.  Borrowed, and taken: nobody else's */
+    soft_u32 row_end;          /* the index after the last that follows on this stack */
+    soft_u32 era;              /* what a site remembers of another is stale */
+    soft_series series[SOFT_MOST_SERIES];
+    soft_u8 seen[SOFT_MOST_SERIES][SOFT_MOST_THREADS];
+    int series_count; /* of those whose site is not NULL */
+    soft_range ranges[SOFT_MOST_RANGES];
+    int view_count, range_count;
+    soft_shadow shadows[SOFT_MOST_BUFFERS + 1]; /* owned; [0]: threadgroup memory */
+    int shadow_count;
+    uintptr_t state_low;
+    size_t state_nbytes;
+    soft_order order; /* owned */
+    soft_rewrite rewrite;
+    soft_findings findings;
+    soft_guard guard;
+    bool is_overdue;
+    /* the threadgroup's threads */
+    soft_u32 thread_count;
+    soft_u32 wait_flags;                  /* that all who wait have in common */
+    const void *sites[SOFT_MOST_THREADS]; /* where each waits; NULL: it does not */
+    bool has_returned[SOFT_MOST_THREADS];
+} soft_check;
+
+static inline uint32_t
+soft_check_offset(const soft_check *check, const void *site)
+{
+    return (uint32_t)((uintptr_t)site - check->image_base);
+}
+
+/* The running thread at `site`; another thread of this threadgroup; what made a mark. */
+soft_at soft_at_running(const soft_check *check, const void *site);
+soft_at soft_at_thread(const soft_check *check, soft_u32 index, const void *site);
+soft_at soft_at_mark(const soft_check *check, soft_mark mark);
+
+/* Leave the kernel for good; call it after a finding is kept. */
+_Noreturn void soft_check_stop(soft_check *check);
+
+#endif /* SOFT_CHECK_STATE_H */

@@ -1,0 +1,240 @@
+/* kernel.c: see kernel.h.
+ *
+ * Owns:    the table and the names, which only grow.
+ * Calls:   kernels/launch.h, soft_storage.h.
+ * Threads: see kernel.h.
+ */
+#include "softmetal/gpu/kernel.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "softmetal/kernels/launch.h"
+
+#define MOST_KERNELS 256
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static soft_kernel table[MOST_KERNELS];
+static int table_count;
+
+void
+soft_kernel_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void
+soft_kernel_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+/* The place of a name in the table, or `table_count`. */
+static int
+place_of_locked(const char *name)
+{
+    int place = 0;
+    while (place < table_count && strcmp(table[place].name, name) != 0) {
+        place += 1;
+    }
+    return place;
+}
+
+int
+softmetal_register_kernel(const char *name, softmetal_kernel *run, unsigned written)
+{
+    soft_kernel_lock();
+    int place = place_of_locked(name);
+    if (place < MOST_KERNELS) {
+        table[place] = (soft_kernel){.name = name, .run = run, .written = written};
+        table_count = place == table_count ? place + 1 : table_count;
+    }
+    soft_kernel_unlock();
+    return place < MOST_KERNELS ? 0 : -1;
+}
+
+bool
+soft_kernel_find(const char *name, soft_kernel *out)
+{
+    soft_kernel_lock();
+    int place = place_of_locked(name);
+    bool found = place < table_count;
+    if (found) {
+        *out = table[place];
+    }
+    soft_kernel_unlock();
+    return found;
+}
+
+bool
+soft_kernel_is_named_in(const char *text)
+{
+    soft_kernel_lock();
+    int place = 0;
+    while (place < table_count && strstr(text, table[place].name) == NULL) {
+        place += 1;
+    }
+    bool found = place < table_count;
+    soft_kernel_unlock();
+    return found;
+}
+
+const char *
+soft_kernel_intern_name(const char *name)
+{
+    static struct interned {
+        struct interned *next;
+        char name[];
+    } *first;
+    soft_kernel_lock();
+    struct interned *found = first;
+    while (found != NULL && strcmp(found->name, name) != 0) {
+        found = found->next;
+    }
+    if (found == NULL) {
+        found = malloc(sizeof *found + strlen(name) + 1);
+        if (found != NULL) {
+            strcpy(found->name, name);
+            found->next = first;
+            first = found;
+        }
+    }
+    soft_kernel_unlock();
+    return found == NULL ? NULL : found->name;
+}
+
+bool
+soft_kernel_is_idle(const soft_kernel *kernel)
+{
+    return kernel->run == NULL && kernel->image == NULL;
+}
+
+/* ---- one dispatch ---- */
+
+soft_dispatch *
+soft_dispatch_new(void)
+{
+    return calloc(1, sizeof(soft_dispatch) + SOFT_MOST_ARGUMENTS * sizeof(soft_argument));
+}
+
+soft_argument *
+soft_dispatch_clear_argument(soft_dispatch *dispatch, size_t index)
+{
+    soft_argument *argument = &dispatch->arguments[index];
+    free(argument->bytes);
+    *argument = (soft_argument){.view_nbytes = SIZE_MAX};
+    dispatch->count = dispatch->count > (int)index ? dispatch->count : (int)index + 1;
+    return argument;
+}
+
+/* Of the largest type that a kernel may find there, a long4. */
+#define BYTES_ALIGNMENT 32
+
+bool
+soft_argument_set_bytes(soft_argument *argument, const void *bytes, size_t nbytes)
+{
+    size_t whole = (nbytes + BYTES_ALIGNMENT - 1) / BYTES_ALIGNMENT * BYTES_ALIGNMENT;
+    void *copy = aligned_alloc(BYTES_ALIGNMENT, whole);
+    if (copy == NULL) {
+        return false;
+    }
+    memcpy(copy, bytes, nbytes);
+    argument->bytes = copy;
+    argument->nbytes = nbytes;
+    return true;
+}
+
+soft_dispatch *
+soft_dispatch_copy(const soft_dispatch *dispatch)
+{
+    size_t nbytes = (size_t)dispatch->count * sizeof(soft_argument);
+    soft_dispatch *copy = malloc(sizeof *copy + nbytes);
+    if (copy == NULL) {
+        return NULL;
+    }
+    *copy = *dispatch;
+    memcpy(copy->arguments, dispatch->arguments, nbytes);
+    if (copy->kernel.image != NULL) {
+        (void)soft_image_retain(copy->kernel.image);
+    }
+    bool is_whole = true;
+    for (int index = 0; index < copy->count; index++) {
+        soft_argument *argument = &copy->arguments[index];
+        const void *bytes = argument->bytes;
+        argument->bytes = NULL;
+        is_whole = is_whole && (bytes == NULL ||
+                                soft_argument_set_bytes(argument, bytes, argument->nbytes));
+    }
+    if (!is_whole) {
+        soft_dispatch_free(copy);
+        return NULL;
+    }
+    return copy;
+}
+
+void
+soft_dispatch_free(soft_dispatch *dispatch)
+{
+    if (dispatch == NULL) {
+        return;
+    }
+    for (int index = 0; index < dispatch->count; index++) {
+        free(dispatch->arguments[index].bytes);
+    }
+    soft_image_release(dispatch->kernel.image);
+    free(dispatch);
+}
+
+static void *
+address_of(const soft_argument *argument)
+{
+    return argument->storage != NULL ? argument->storage->bytes + argument->offset
+                                     : argument->bytes;
+}
+
+static size_t
+extent_of(const soft_argument *argument)
+{
+    size_t most = argument->storage == NULL ? argument->nbytes
+                                            : argument->storage->nbytes - argument->offset;
+    return argument->view_nbytes < most ? argument->view_nbytes : most;
+}
+
+static bool
+run_image(const soft_dispatch *dispatch, char **text)
+{
+    soft_launch launch = {.kernel = dispatch->kernel.name};
+    char error[4096] = "";
+    for (int axis = 0; axis < 3; axis++) {
+        size_t grid = dispatch->grid[axis], group = dispatch->group[axis];
+        launch.grid[axis] = (soft_u32)grid;
+        launch.group[axis] = (soft_u32)group;
+        launch.groups[axis] = (soft_u32)((grid + group - 1) / group);
+    }
+    for (int index = 0; index < dispatch->count; index++) {
+        launch.buffers[index] = address_of(&dispatch->arguments[index]);
+        launch.buffer_nbytes[index] = extent_of(&dispatch->arguments[index]);
+    }
+    memcpy(launch.threadgroup_nbytes, dispatch->threadgroup_nbytes,
+           sizeof launch.threadgroup_nbytes);
+    bool is_done = soft_image_run(dispatch->kernel.image, &launch, error, sizeof error);
+    *text = is_done ? NULL : strdup(error);
+    return is_done;
+}
+
+bool
+soft_dispatch_run(const soft_dispatch *dispatch, char **text)
+{
+    if (dispatch->kernel.image != NULL) {
+        return run_image(dispatch, text);
+    }
+    void *addresses[SOFT_MOST_ARGUMENTS] = {NULL};
+    for (int index = 0; index < dispatch->count; index++) {
+        addresses[index] = address_of(&dispatch->arguments[index]);
+    }
+    if (dispatch->kernel.run != NULL) {
+        dispatch->kernel.run(addresses, dispatch->grid);
+    }
+    return true;
+}

@@ -1,0 +1,65 @@
+/* kernel.h: a kernel, compiled or in C, and one dispatch of it.
+ *
+ * Owns:    the table of kernels in C, behind a lock; a dispatch owns copies of the bytes it is
+ *          given, and a reference to its image.
+ * Calls:   kernels/launch.h to run an image, soft_storage.h, softmetal.h.
+ * Threads: the table from any thread; a dispatch as program.h says.
+ */
+#ifndef SOFT_KERNEL_H
+#define SOFT_KERNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "softmetal/gpu/soft_storage.h"
+#include "softmetal/kernels/image.h"
+#include "softmetal/softmetal.h"
+
+#define SOFT_MOST_ARGUMENTS SOFT_MOST_BUFFERS
+
+/* Either `image` or `run`; neither: the kernel touches no byte. */
+typedef struct soft_kernel {
+    const char *name;      /* borrowed for ever; NULL: of an image */
+    softmetal_kernel *run; /* in C */
+    soft_loaded_image
+        *image;       /* compiled; borrowed from the pipeline, owned (+1) by a dispatch */
+    unsigned written; /* bit i: argument i is written */
+} soft_kernel;
+
+typedef struct soft_argument {
+    soft_storage *storage; /* borrowed from the program's `bound`; NULL: bytes, or nothing */
+    size_t offset;
+    void *bytes;        /* owned */
+    size_t nbytes;      /* of the bytes */
+    size_t view_nbytes; /* what was meant from the offset on; SIZE_MAX: all that there is */
+} soft_argument;
+
+typedef struct soft_dispatch {
+    soft_kernel kernel;
+    size_t grid[3], group[3]; /* threads */
+    soft_u32 threadgroup_nbytes[SOFT_MOST_ARGUMENTS];
+    int count; /* one more than the highest index of an argument */
+    soft_argument arguments[];
+} soft_dispatch;
+
+bool soft_kernel_find(const char *name, soft_kernel *out); /* false: nobody registered it */
+bool soft_kernel_is_named_in(const char *text); /* one that somebody has registered */
+/* The name, kept for ever: a dispatch may outlive its pipeline.  NULL: there is no memory. */
+const char *soft_kernel_intern_name(const char *name);
+bool soft_kernel_is_idle(const soft_kernel *kernel); /* it touches no byte */
+
+soft_dispatch *soft_dispatch_new(void); /* with room for all arguments; NULL: no memory */
+/* A copy with bytes of its own; NULL when there is no memory. */
+soft_dispatch *soft_dispatch_copy(const soft_dispatch *dispatch);
+void soft_dispatch_free(soft_dispatch *dispatch); /* NULL is allowed */
+/* The argument at an index below SOFT_MOST_ARGUMENTS, of a dispatch of soft_dispatch_new: empty. */
+soft_argument *soft_dispatch_clear_argument(soft_dispatch *dispatch, size_t index);
+bool soft_argument_set_bytes(soft_argument *argument, const void *bytes, size_t nbytes);
+
+/* Every thread of the grid.  False: the kernel was stopped; `*text` says why, malloc'ed. */
+bool soft_dispatch_run(const soft_dispatch *dispatch, char **text);
+
+void soft_kernel_lock(void); /* held over fork */
+void soft_kernel_unlock(void);
+
+#endif /* SOFT_KERNEL_H */

@@ -1,0 +1,70 @@
+/* lane.h: the C side of one command queue: a lock, an order, a limit.
+ *
+ * Owns:      the order of its command buffers (borrowed pointers) and the count in flight.
+ * Calls:     races.h.
+ * Threads:   any; every field behind `lock`.
+ * Invariant: a lane outlives its queue object as long as its worker runs.
+ */
+#ifndef SOFT_LANE_H
+#define SOFT_LANE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "softmetal/gpu/races.h"
+
+/* One command buffer's place in a lane. */
+typedef struct soft_slot {
+    struct soft_slot *next, *previous;
+    void *owner;    /* borrowed: the command buffer */
+    bool is_placed; /* enqueued and not yet taken by the worker */
+    bool is_committed;
+} soft_slot;
+
+/* Slots stand in the order of enqueue; the worker takes the first one once it is committed.
+ *
+ *     commandBuffer: in_flight + 1; blocks at `limit`
+ *          |
+ *          | enqueue, or commit
+ *          v
+ *        last ---> [slot] <--> [slot] <--> ... <--> [slot] <--- first
+ *                                                      |
+ *                                                      | is_committed
+ *                                                      v
+ *        completed: in_flight - 1 <--------------- the worker (has_worker)
+ *                                                    seed, random: the order of passes
+ *                                                    races: what comes before what
+ *
+ *     All lanes: ... <--previous_lane-- [lane] --next_lane--> ...
+ */
+typedef struct soft_lane {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    long references;
+    soft_slot *first, *last;
+    uint64_t limit, in_flight; /* command buffers that exist and have not completed */
+    bool has_worker;
+    bool is_closed;         /* the queue object is gone */
+    uint64_t seed, random;  /* of the shuffle, the worker's own */
+    soft_race_queue *races; /* owned; NULL: not watched */
+    uint64_t serial;        /* in the order of creation, for names and seeds */
+    struct soft_lane *next_lane, *previous_lane;
+} soft_lane;
+
+soft_lane *soft_lane_new(uint64_t limit); /* owned (+1), or NULL */
+void soft_lane_retain(soft_lane *lane);
+void soft_lane_release(soft_lane *lane);
+
+/* Take one of `limit` places, waiting for it until `deadline_ns`.  False if the time is up. */
+bool soft_lane_enter(soft_lane *lane, uint64_t deadline_ns);
+void soft_lane_leave(soft_lane *lane);
+
+void soft_lane_place(soft_lane *lane, soft_slot *slot);  /* at the end; `lock` held */
+void soft_lane_remove(soft_lane *lane, soft_slot *slot); /* `lock` held */
+
+/* Sleep until the deadline.  False, at once, when the process exits. */
+bool soft_lane_sleep(soft_lane *lane, uint64_t deadline_ns);
+void soft_lane_wake_all(void); /* every lane: the process exits */
+
+#endif /* SOFT_LANE_H */
