@@ -1,11 +1,11 @@
-"""README.md: its picture is what its example shows; test_pages.py runs the examples."""
+"""README.md and docs/looking.md show what is printed; test_pages.py runs their examples."""
 
 import re
 import subprocess
 import sys
 
 import pytest
-from places import ROOT
+from places import DOCS, ROOT
 from recipes import blocks
 
 README = (ROOT / "README.md").read_text()
@@ -35,14 +35,12 @@ def test_there_is_a_short_example():
 
 
 @pytest.mark.needs_numpy
-@pytest.mark.needs_torch
 def test_the_picture_is_what_show_prints():
-    (call, picture), *others = re.findall(r"`(md\.show\(.*?\))`.*?\n```\n(.*?)```", README, re.DOTALL)
-    assert not others
-    result = run(f"{EXAMPLES[0]}\nprint('=' * 9)\n{call}")
+    page = (DOCS / "looking.md").read_text()
+    ((code, picture),) = re.findall(r"```python\n((?:(?!```).)*md\.show\(.*?)```\n\n```\n(.*?)```", page, re.DOTALL)
+    result = run(f"import metal_dlpack as md\nimport numpy as np\n{code}")
     assert result.returncode == 0, result.stderr
-    _, printed = result.stdout.split("=========\n")
-    assert without_places(printed) == without_places(picture)
+    assert without_places(result.stdout) == without_places(picture)
 
 
 def without_places(picture):

@@ -85,7 +85,7 @@ def test_without_an_address_nothing_is_linked(unpublished):
     assert unpublished["Project-URL"] is None
     assert unpublished["Home-page"] is None
     assert all(target.startswith("https://") for target in targets(unpublished.get_payload()))
-    assert "who waits for whom" in unpublished.get_payload()
+    assert "ten minutes of it help" in unpublished.get_payload()
 
 
 def test_the_index_links_to_the_source_the_changes_and_the_issues(published):
