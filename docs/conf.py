@@ -1,11 +1,13 @@
 """The site: `make docs` builds it from docs/, the docstrings and the repository's own pages."""
 
+import json
 import sys
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
-sys.path[:0] = [str(DOCS.parent / "tools"), str(DOCS.parent / "src")]
+sys.path[:0] = [str(DOCS.parent / folder) for folder in ("tools", "src", "benchmarks")]
 
+import cost_picture  # noqa: E402
 import site_docstrings  # noqa: E402
 import site_links  # noqa: E402
 
@@ -36,6 +38,11 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 
 
+def draw_costs(_app):
+    measured = json.loads((DOCS / "inside" / "costs.json").read_text())
+    (DOCS / "inside" / "costs.svg").write_text(cost_picture.draw(measured["costs"], measured["machine"]))
+
+
 def page_was_read(app, docname, content):
     page = Path(app.env.doc2path(docname))
     content[0] = site_links.for_the_site(content[0], page, page)
@@ -48,6 +55,7 @@ def include_was_read(app, path, _parent, content):
 
 
 def setup(app):
+    app.connect("builder-inited", draw_costs)
     app.connect("source-read", page_was_read)
     app.connect("include-read", include_was_read)
     app.connect("autodoc-process-docstring", site_docstrings.process)
