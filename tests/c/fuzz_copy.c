@@ -231,20 +231,38 @@ check_shared(const strided_layout *dst, const strided_layout *src)
     free(memory);
 }
 
+/* Who makes grids: copy_kernel.c, and small_grids.c, for which no grid is large enough. */
+typedef struct grid_maker {
+    bool (*make)(const copy_plan *plan, int kernel, const char *dst_base, const char *src_base,
+                 copy_grid *out);
+    void (*halve)(const copy_plan *plan, int kernel, copy_plan *first, copy_plan *second);
+    int64_t most_nbytes; /* of a copy that is tried */
+} grid_maker;
+
+bool small_grid_make(const copy_plan *plan, int kernel, const char *dst_base,
+                     const char *src_base, copy_grid *out);
+void small_grid_halve(const copy_plan *plan, int kernel, copy_plan *first, copy_plan *second);
+
+static const grid_maker makers[] = {
+    {copy_grid_make, copy_grid_halve, 1 << 20},
+    {small_grid_make, small_grid_halve, 1 << 16},
+};
+
 /* The same by one kernel, every call of its grids. */
 static void
-copy_by_grid(const copy_plan *plan, int kernel, char *to, const char *from)
+copy_by_grid(const grid_maker *maker, const copy_plan *plan, int kernel, char *to,
+             const char *from)
 {
     copy_grid grid;
-    if (copy_grid_make(plan, kernel, to, from, &grid)) {
+    if (maker->make(plan, kernel, to, from, &grid)) {
         void *arguments[] = {to, (char *)(uintptr_t)from, grid.shape};
         copy_kernels[kernel].run(arguments, grid.extents);
         return;
     }
     copy_plan first, second;
-    copy_grid_halve(plan, kernel, &first, &second);
-    copy_by_grid(&first, kernel, to, from);
-    copy_by_grid(&second, kernel, to, from);
+    maker->halve(plan, kernel, &first, &second);
+    copy_by_grid(maker, &first, kernel, to, from);
+    copy_by_grid(maker, &second, kernel, to, from);
 }
 
 static void
@@ -267,10 +285,13 @@ check_apart(const strided_layout *dst, const strided_layout *src)
         complain("wrong copy", dst, src);
     }
     copy_plan plan;
-    if (dst_nbytes < 1 << 20 &&
-        copy_plan_make(dst, to + dst_below, src, from + src_below, &plan)) {
+    bool has_plan = copy_plan_make(dst, to + dst_below, src, from + src_below, &plan);
+    for (size_t i = 0; has_plan && i < sizeof makers / sizeof makers[0]; i++) {
+        if (dst_nbytes >= makers[i].most_nbytes) {
+            continue;
+        }
         memcpy(to, before, (size_t)dst_nbytes);
-        copy_by_grid(&plan, copy_grid_kernel(&plan, to, from), to, from);
+        copy_by_grid(&makers[i], &plan, copy_grid_kernel(&plan, to, from), to, from);
         if (memcmp(to, expected, (size_t)dst_nbytes) != 0) {
             complain("wrong copy by a kernel", dst, src);
         }

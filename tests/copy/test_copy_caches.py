@@ -24,12 +24,11 @@ class Answer(ctypes.Structure):
 
 
 class Machine:
-    """copy_caches.c before its first question, on Linux or as if on macOS."""
+    """copy_caches.c before its first question: a copy of the library, which has memory of its own."""
 
-    def __init__(self, folder, *flags):
-        path = folder / f"caches{len(list(folder.iterdir()))}.so"  # each has memory of its own
-        sources = [SRC / "copy" / "copy_caches.c", C_FILES / "asked_sizes.c"]
-        subprocess.run([*CC, *FLAGS, *flags, "-shared", "-fPIC", *map(str, sources), "-o", str(path)], check=True)
+    def __init__(self, library):
+        path = library.with_name(f"{library.stem}{len(list(library.parent.iterdir()))}.so")
+        shutil.copy(library, path)
         self.lib = ctypes.CDLL(str(path))
         self.lib.copy_caches_get.restype = ctypes.POINTER(Caches)
 
@@ -41,10 +40,19 @@ class Machine:
         return ctypes.c_int.in_dll(self.lib, "questions").value
 
 
-@pytest.fixture
-def linux(tmp_path):
+def build(folder, *flags):
+    sources = [SRC / "copy" / "copy_caches.c", C_FILES / "asked_sizes.c"]
+    library = folder / "caches.so"
+    subprocess.run([*CC, *FLAGS, *flags, "-shared", "-fPIC", *map(str, sources), "-o", str(library)], check=True)
+    return library
+
+
+@pytest.fixture(scope="module")
+def linux(tmp_path_factory):
+    library = build(tmp_path_factory.mktemp("linux"), "-Dsysconf=test_sysconf")
+
     def make(first, second):
-        machine = Machine(tmp_path, "-Dsysconf=test_sysconf")
+        machine = Machine(library)
         ctypes.c_int64.in_dll(machine.lib, "level1_nbytes").value = first
         ctypes.c_int64.in_dll(machine.lib, "level2_nbytes").value = second
         return machine
@@ -52,16 +60,17 @@ def linux(tmp_path):
     return make
 
 
-@pytest.fixture
-def macos(tmp_path):
-    header = tmp_path / "sys" / "sysctl.h"
+@pytest.fixture(scope="module")
+def macos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("macos")
+    header = folder / "sys" / "sysctl.h"
     header.parent.mkdir()
     header.write_text("#include <stddef.h>\nint sysctlbyname(const char *, void *, size_t *, void *, size_t);\n")
+    library = build(folder, "-D__APPLE__", "-Dsysctlbyname=test_sysctlbyname", f"-I{folder}")
 
     def make(**numbers):
         """Names without `hw.`, a double underscore for the dot; the cores are a number of 4 bytes."""
-        flags = ["-D__APPLE__", "-Dsysctlbyname=test_sysctlbyname", f"-I{tmp_path}"]
-        machine = Machine(tmp_path, *flags)
+        machine = Machine(library)
         answers = (Answer * 8).in_dll(machine.lib, "answers")
         for i, (name, number) in enumerate(numbers.items()):
             width = 4 if name.endswith("cpusperl2") else 8
@@ -78,18 +87,18 @@ def test_this_machine_s_caches_are_those_that_getconf_tells(tmp_path):
         return int(subprocess.run(["getconf", name], capture_output=True, text=True, check=True).stdout or 0)
 
     first, second = told("LEVEL1_DCACHE_SIZE"), told("LEVEL2_CACHE_SIZE")
-    assert Machine(tmp_path).sizes() == (first or USUAL[0], second or USUAL[1])
+    assert Machine(build(tmp_path)).sizes() == (first or USUAL[0], second or USUAL[1])
 
 
 def test_linux_tells_both_sizes(linux):
     assert linux(48 * KIB, 512 * KIB).sizes() == (48 * KIB, 512 * KIB)
 
 
-@pytest.mark.parametrize("silence", [0, -1])
-def test_a_size_that_is_not_told_is_a_usual_one(linux, silence):
-    assert linux(silence, silence).sizes() == USUAL
-    assert linux(silence, 512 * KIB).sizes() == (USUAL[0], 512 * KIB)
-    assert linux(48 * KIB, silence).sizes() == (48 * KIB, USUAL[1])
+def test_a_size_that_is_not_told_is_a_usual_one(linux):
+    for silence in (0, -1):
+        assert linux(silence, silence).sizes() == USUAL
+        assert linux(silence, 512 * KIB).sizes() == (USUAL[0], 512 * KIB)
+        assert linux(48 * KIB, silence).sizes() == (48 * KIB, USUAL[1])
 
 
 def test_a_mac_is_asked_for_its_fastest_cores_which_share_a_cache(macos):
