@@ -173,6 +173,7 @@ def test_links_of_a_page_are_those_of_the_site(monkeypatch):
     assert converted(source) == "[a](inside/architecture.md#threads) [b](memory.md#x) c" + rest
 
 
+@pytest.mark.long
 def test_every_page_is_in_a_table_of_contents():
     """Sphinx says so too: here without building."""
     found = {"index"}

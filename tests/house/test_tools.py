@@ -47,6 +47,7 @@ def test_a_mutant_keeps_its_name_when_lines_move():
     assert [mutant.name for mutant in before] == [mutant.name for mutant in after]
 
 
+@pytest.mark.long
 def test_mutants_that_were_written_down_are_found_again_and_the_others_are_named(tmp_path):
     mutants, rules = load("mutants"), load("mutant_rules")
     chosen = rules.choose(40)

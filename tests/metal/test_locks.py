@@ -74,6 +74,7 @@ def test_children_forked_while_other_threads_hold_locks_let_go_of_what_they_inhe
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.needs_glibc
 @pytest.mark.needs_no_sanitizer
 def test_a_lock_is_dropped_by_the_thread_that_took_it(tmp_path):

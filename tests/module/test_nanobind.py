@@ -9,7 +9,7 @@ from extensions import build, build_by_cmake, load, run_demo
 
 import metal_dlpack as md
 
-pytestmark = pytest.mark.needs_nanobind
+pytestmark = [pytest.mark.needs_nanobind, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
