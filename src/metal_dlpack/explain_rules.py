@@ -106,7 +106,7 @@ RULES = (
         "ours_negative",
         "copy",
         "A stride is negative {strides}, which consumers refuse, so the array hands out a copy.",
-        "Turn the axis back, or keep the copy: x.copy().",
+        "Pass x.copy(), or flip the axis after the import.",
         "run",
     ),
     Rule(

@@ -27,6 +27,8 @@ LEFT_BY_TOOLS = (
     "src/array/array.o",
     "examples/c_extension/build/temp/shared.o.d",
     "docs/.DS_Store",
+    "docs/inside/protocol.md",
+    "docs/inside/costs.svg",
     "build/reference.md",
     "dist/metal_dlpack-0.0.1.tar.gz",
     ".venv/pyvenv.cfg",

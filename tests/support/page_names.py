@@ -58,10 +58,6 @@ def how_to_torch():
     default_collate_fn_map.update(known)
 
 
-def interop():
-    yield {"a": md.ones((4, 2))}
-
-
 def kernels():
     yield {"source": KERNELS}
 
