@@ -2,7 +2,6 @@
  * the program above gives.
  *
  * Owns:    one pointer to that table.
- * Calls:   data_type.h.
  * Threads: any; the functions of the table are called under no lock of softmetal, by any thread.
  * Note:    a library is its text: it is handed over again for each kernel, so that nothing of the
  *          compiler's lives in an object that any thread may release.
@@ -80,5 +79,12 @@ typedef struct softmetal_compiler {
  * kernel of softmetal_register_kernel is never compiled. */
 void softmetal_set_compiler(const softmetal_compiler *compiler);
 const softmetal_compiler *soft_compiler_current(void);
+
+/* ---- the types of Metal's language that a constant can have ---- */
+
+/* A MTLDataType, by its name in Metal's language ("uint", "float4"); 0: there is none. */
+unsigned soft_data_type_named(const char *name);
+/* sizeof; 0 for a type that no constant has. */
+size_t soft_data_type_nbytes(unsigned type);
 
 #endif /* SOFT_COMPILER_H */

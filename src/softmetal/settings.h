@@ -59,4 +59,15 @@ uint64_t soft_settings_get(soft_setting setting);
  * failure.h counts has to find the rules of SOFTMETAL_FAIL. */
 void soft_settings_read(void);
 
+/* ---- SOFTMETAL_SEED orders what Metal leaves open ---- */
+
+typedef enum {
+    SOFT_ORDER_FIRST,  /* as encoded */
+    SOFT_ORDER_RANDOM, /* any that is ready */
+    SOFT_ORDER_LAST    /* the latest that is ready: the worst order Metal allows */
+} soft_seed_kind;
+
+soft_seed_kind soft_seed_order(void);       /* as the setting says now */
+uint64_t soft_seed_random(uint64_t *state); /* the state belongs to one thread */
+
 #endif /* SOFT_SETTINGS_H */

@@ -12,8 +12,8 @@
 
 #include <objc/runtime.h>
 
-#include "softmetal/apple/autorelease.h"
 #include "softmetal/apple/object_list.h"
+#include "softmetal/apple/objects.h"
 #include "softmetal/call_site.h"
 #include "softmetal/softmetal.h"
 #include "softmetal/validation.h"

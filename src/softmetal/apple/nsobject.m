@@ -1,21 +1,66 @@
 /* nsobject.m: the root class: memory, counting, questions about classes.
  *
  * Owns:      a header (object_list.h) in front of every object, which holds its retain count.
- * Calls:     the GNU Objective-C runtime, autorelease.h.
+ *            What is left of a freed object while validation is on lies in object_list.c.
+ * Calls:     the GNU Objective-C runtime, autorelease.m, validation.h.
  * Threads:   retain and release from any thread.
  * Invariant: a living object is in the list of living objects.
  */
 #import <Foundation/Foundation.h>
 
-#include <stdlib.h>
-
+#include <objc/objc.h>
 #include <objc/runtime.h>
 #include <objc/thr.h>
+#include <stdlib.h>
 
-#include "softmetal/apple/autorelease.h"
 #include "softmetal/apple/object_list.h"
-#include "softmetal/apple/zombie.h"
+#include "softmetal/apple/objects.h"
 #include "softmetal/validation.h"
+
+/* ---- objects that are gone ---- */
+
+/* It answers no message itself, so the runtime hands each one to `forward::`. */
+#if __has_attribute(objc_root_class)
+__attribute__((objc_root_class))
+#endif
+@interface SoftMetalZombie {
+    Class isa;
+}
+@end
+
+@implementation SoftMetalZombie
+
++ (void)initialize
+{
+}
+
+- (void *)forward:(SEL)selector:(void *)arguments
+{
+    char made[512], freed[512];
+    const soft_object *object = soft_object_of(self);
+    (void)arguments;
+    soft_call_site_describe(object->site, made, sizeof made);
+    soft_call_site_describe(object->end, freed, sizeof freed);
+    soft_validation_report(
+        SOFT_REPORT_DEAD_OBJECT,
+        "-[%s %s] is sent to an object that is gone; it was made at %s and freed "
+        "at %s",
+        class_getName(object->former), sel_getName(selector), made, freed);
+    return NULL; /* the message does nothing and gives 0 */
+}
+
+@end
+
+/* Turn an object without owners into one that reports every message.  Takes over its memory. */
+static void
+make_zombie(id object)
+{
+    soft_object *header = soft_object_of(object);
+    header->former = object_getClass(object);
+    header->end = soft_call_site_record();
+    object_setClass(object, objc_getClass("SoftMetalZombie"));
+    soft_object_list_bury(header);
+}
 
 @implementation NSObject
 
@@ -58,7 +103,7 @@
     soft_object *object = soft_object_of(self);
     soft_object_list_remove(object);
     if (soft_validation_is_on()) {
-        soft_zombie_make(self);
+        make_zombie(self);
     }
     else {
         soft_object_free(object);

@@ -13,7 +13,6 @@
 
 #include <objc/runtime.h>
 
-#include "softmetal/apple/runtime_lock.h"
 #include "softmetal/softmetal.h"
 
 #define SITE_SIZE 512

@@ -7,6 +7,7 @@
 #define SOFT_OBJECT_LIST_H
 
 #include <objc/objc.h>
+#include <objc/thr.h>
 
 #include "softmetal/call_site.h"
 
@@ -43,5 +44,24 @@ void soft_object_free(soft_object *object);
 
 /* Drop one reference unless it is the last one; true if it was dropped. */
 _Bool soft_object_release_unless_last(const void *object);
+
+/* ---- the lock of the Objective-C runtime ---- */
+
+/* Exported by libobjc, declared in none of its headers.  Recursive.  Take it before every lock of
+ * the software Metal: a fork() holds this one while it waits for those, so a thread that held one
+ * of those and asked the runtime about a class would wait for ever. */
+extern objc_mutex_t __objc_runtime_mutex;
+
+static inline void
+soft_runtime_lock(void)
+{
+    objc_mutex_lock(__objc_runtime_mutex);
+}
+
+static inline void
+soft_runtime_unlock(void)
+{
+    objc_mutex_unlock(__objc_runtime_mutex);
+}
 
 #endif /* SOFT_OBJECT_LIST_H */

@@ -9,7 +9,9 @@
 
 #import <Metal/Metal.h>
 
+#include <objc/objc.h>
 #include <pthread.h>
+#include <stddef.h>
 
 #include "softmetal/compiler.h"
 #include "softmetal/gpu/event.h"
@@ -261,5 +263,11 @@ void soft_error_domain_set_class(Class constant_string);
 
 /* Retain an object that another thread may be about to free; NO if that has begun. */
 BOOL soft_object_try_retain(id object);
+
+/* ---- the calling thread's stack of autoreleased objects ---- */
+
+void soft_autorelease_add(id object); /* takes over one reference; leaks it with no pool */
+size_t soft_autorelease_push(void);   /* opens a pool; what soft_autorelease_pop wants */
+void soft_autorelease_pop(size_t pool);
 
 #endif /* SOFT_OBJECTS_H */

@@ -2,7 +2,7 @@
  *
  * Owns:    the counts, behind `lock`.
  * Calls:   process_flags.h; lane.h and event.h, to wake workers at exit; races.h; the locks of
- *          runtime_lock.h, kernel.h, failure.h, validation.h and object_list.h, which fork holds.
+ *          kernel.h, failure.h, validation.h and object_list.h, which fork holds.
  * Threads: any.
  * Note:    at exit workers get two seconds to leave; one that is stuck in a handler is left
  *          behind rather than waited for.
@@ -14,7 +14,6 @@
 #include <stdlib.h>
 
 #include "softmetal/apple/object_list.h"
-#include "softmetal/apple/runtime_lock.h"
 #include "softmetal/failure.h"
 #include "softmetal/gpu/event.h"
 #include "softmetal/gpu/kernel.h"

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "softmetal/apple/autorelease.h"
 #include "softmetal/apple/object_list.h"
 #include "softmetal/apple/process.h"
 #include "softmetal/failure.h"
@@ -152,7 +151,7 @@ take_more(soft_lane *lane, struct batch *batch)
 
 /* Under a seed: come late by chance, and take along what else is committed by then. */
 static BOOL
-widen_batch(soft_lane *lane, struct batch *batch, soft_order order)
+widen_batch(soft_lane *lane, struct batch *batch, soft_seed_kind order)
 {
     uint64_t jitter_us = soft_settings_get(SOFT_JITTER_US);
     if (order == SOFT_ORDER_FIRST) {
@@ -253,7 +252,7 @@ complete_one(soft_lane *lane, struct batch *batch, BOOL in_any_order)
  * where waits are narrow, as soon as it is done itself, and what is committed meanwhile joins
  * in. NO when the process exits: what is left of the batch stays as it is. */
 static BOOL
-work_off(soft_lane *lane, struct batch *batch, soft_order order)
+work_off(soft_lane *lane, struct batch *batch, soft_seed_kind order)
 {
     BOOL narrow = soft_settings_get(SOFT_WAIT_SCOPE) != 0;
     while (batch->count > 0) {
@@ -285,7 +284,7 @@ static BOOL
 run_batch(soft_lane *lane, SoftMetalCommandBuffer *first)
 {
     struct batch batch = {.count = 0};
-    soft_order order = soft_seed_order();
+    soft_seed_kind order = soft_seed_order();
     seed_lane(lane);
     size_t pool = soft_autorelease_push();
     add_to_batch(&batch, first);

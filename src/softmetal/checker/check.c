@@ -12,10 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "softmetal/checker/check_barriers.h"
-#include "softmetal/checker/check_memory.h"
-#include "softmetal/checker/check_races.h"
-#include "softmetal/checker/check_series.h"
+#include "softmetal/checker/check_state.h"
 #include "softmetal/fiber.h"
 #include "softmetal/settings.h"
 

@@ -1,10 +1,10 @@
-/* check_barriers.c: who of a threadgroup waits where; see check_barriers.h.
+/* check_barriers.c: who of a threadgroup waits where.
  *
  * Owns:    nothing.
  * Calls:   check_order.h, check_report.h.
  * Threads: the OS thread that runs the launch.
  */
-#include "softmetal/checker/check_barriers.h"
+#include "softmetal/checker/check_state.h"
 #include "softmetal/fiber.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* check_memory.c: which memory is the kernel's; see check_memory.h.
+/* check_memory.c: which memory is the kernel's: its views, its threadgroup memory.
  *
  * Owns:    the shadows of a launch, one for each run of bytes that views share.
  * Calls:   check_shadow.h, check_report.h.
@@ -6,7 +6,7 @@
  * Note:    an address has no memory of the pointer that it came from: one view's overrun that ends
  *          inside another view is not seen here.
  */
-#include "softmetal/checker/check_memory.h"
+#include "softmetal/checker/check_state.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* check_races.c: an access against what the shadow remembers; see check_races.h.
+/* check_races.c: an access against what the shadow remembers.
  *
  * Owns:    nothing.
- * Calls:   check_memory.h, check_order.h, check_shadow.h, check_report.h.
+ * Calls:   check_memory.c for names, check_order.h, check_shadow.h, check_report.h.
  * Threads: the OS thread that runs the launch.
  *
  * Two accesses to a byte race if one of them writes, nothing orders them, and not both are atomic.
@@ -9,12 +9,10 @@
  * but not those of one instruction in one threadgroup: that is how kernels leave a result that all
  * threads have.  A barrier without flags orders a read before a write: nothing has to be seen.
  */
-#include "softmetal/checker/check_races.h"
+#include "softmetal/checker/check_state.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#include "softmetal/checker/check_memory.h"
 
 static bool
 is_race(const soft_check *check, soft_mark earlier, soft_mark now, int memory)

@@ -1,14 +1,22 @@
-/* check_series.c: see check_series.h.
+/* check_series.c: accesses that are looked at together.
  *
- * Owns:    nothing.
- * Calls:   check_races.h.
+ * In most kernels thread 0 touches item 0, thread 1 item 1, and so on.  The first such access of an
+ * instruction in a row of threads begins a series, if the whole row would stay within the range.
+ * Then the image itself notes which threads make theirs (softmetal_checked.cpp), wherever the address
+ * grows by the same step from thread to thread; any other access asks.  At the end of the row a
+ * series is judged: 16 accesses at once where they fill a block of the shadow, else one by one.
+ *
+ * Threads of a row do not wait for each other, so all that is delayed is unordered, or made by one
+ * thread: whether two accesses race is the same in whatever order they are judged.
+ *
+ * Owns:    the series of check->series, from their first access until they are judged.
+ * Calls:   check_races.c.
  * Threads: the OS thread that runs the launch.
  */
-#include "softmetal/checker/check_series.h"
+#include "softmetal/checker/check_state.h"
 
 #include <string.h>
 
-#include "softmetal/checker/check_races.h"
 #include "softmetal/fiber.h"
 
 #define SHORTEST 8        /* threads that must be left in the row */

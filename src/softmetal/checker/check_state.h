@@ -1,10 +1,10 @@
 /* check_state.h: one checked launch: what the files of the checker share.
  *
- *     check.h            the calls of the run time; what an access is part of
- *       │  check_series.h    accesses that are looked at together
- *       │  check_memory.h    which memory is the kernel's: views, threadgroup memory
- *       │  check_races.h     an access against what the shadow remembers
- *       │  check_barriers.h  who waits where
+ *     check.c            the calls of the run time; what an access is part of
+ *       │  check_series.c    accesses that are looked at together
+ *       │  check_memory.c    which memory is the kernel's: views, threadgroup memory
+ *       │  check_races.c     an access against what the shadow remembers
+ *       │  check_barriers.c  who waits where
  *       ▼
  *     check_state.h      the launch; who is where; the end of one that must not go on
  *       │  check_order.h     was that before this?
@@ -107,5 +107,68 @@ soft_at soft_at_mark(const soft_check *check, soft_mark mark);
 
 /* Leave the kernel for good; call it after a finding is kept. */
 _Noreturn void soft_check_stop(soft_check *check);
+
+/* ---- check_memory.c: which memory is the kernel's: its views, its threadgroup memory ---- */
+
+void soft_memory_open(soft_check *check);
+void soft_memory_close(soft_check *check);
+/* What an access is part of; NULL: of memory that all may read.  False: it may not be made. */
+bool soft_memory_find(const soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how,
+                      const soft_range **found);
+/* Say of such an access why, and leave the kernel. */
+_Noreturn void soft_memory_stop(soft_check *check, uintptr_t at, size_t nbytes, soft_u32 how,
+                                const void *site);
+#define SOFT_NAME_NBYTES 160
+/* "buffer 1 (y)" */
+void soft_memory_name(const soft_check *check, const soft_range *range,
+                      char text[SOFT_NAME_NBYTES]);
+
+/* ---- check_races.c: an access against what the shadow remembers ---- */
+
+/* One access, nbytes > 0; the range's shadow has cells. */
+void soft_race_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
+                     soft_u32 how, soft_mark now);
+/* As many as a block has grains, from its first on: `now` is the first one's, and each of the others
+ * was made by the thread after.  False, and nothing is done: the block is split, or the accesses
+ * are not of the size of its grains. */
+bool soft_race_touch_block(soft_check *check, const soft_range *range, uintptr_t at,
+                           size_t nbytes, soft_u32 how, soft_mark now);
+/* May `count` writes, `step` bytes apart, be judged later?  Not if one may only repeat what another
+ * thread wrote: that shows in the bytes before it. */
+bool soft_race_may_wait(const soft_check *check, const soft_range *range, uintptr_t at,
+                        size_t nbytes, size_t step, size_t count, soft_mark now);
+void soft_race_judge(soft_check *check);
+
+/* Before anything else happens: judge check->rewrite, if there is one. */
+static inline void
+soft_race_settle(soft_check *check)
+{
+    if (__builtin_expect(check->rewrite.range != NULL, 0)) {
+        soft_race_judge(check);
+    }
+}
+
+/* ---- check_series.c: accesses that are looked at together ---- */
+
+/* An access of the running thread, within the range, which has cells. */
+void soft_series_touch(soft_check *check, const soft_range *range, uintptr_t at, size_t nbytes,
+                       soft_u32 how, soft_site *site);
+/* Judge all series: before time grows, before a report, at the end of a row. */
+void soft_series_end(soft_check *check);
+
+/* ---- check_barriers.c: who of a threadgroup waits where ---- */
+
+void soft_barriers_group(soft_check *check, const soft_u32 position[3]);
+/* The running thread comes to a barrier. */
+void soft_barriers_wait(soft_check *check, soft_u32 mem_flags, const void *site);
+/* All that have not returned wait.  Does not return if they wait at several places. */
+void soft_barriers_open(soft_check *check);
+void soft_barriers_meet(soft_check *check, soft_u32 simdgroup, soft_u32 lanes);
+
+static inline void
+soft_barriers_return(soft_check *check)
+{
+    check->has_returned[check->thread->index] = true;
+}
 
 #endif /* SOFT_CHECK_STATE_H */

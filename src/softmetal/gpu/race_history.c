@@ -1,7 +1,6 @@
 /* race_history.c: a list of values, each with a clock; see race_history.h.
  *
  * Owns:      the list.
- * Calls:     race_clock.h.
  * Threads:   see race_history.h.
  * Invariant: values grow.
  */

@@ -2,7 +2,7 @@
  *
  * Owns:    everything here behind `lock`; a report is made after it is dropped.
  * Calls:   race_shadow.h for the bytes, race_order.h for the passes of one queue, race_use.h,
- *          race_history.h for events, race_report.h, process_flags.h.
+ *          race_history.h for events, process_flags.h.
  * Threads: see races.h.
  */
 #include "softmetal/gpu/races.h"
@@ -14,10 +14,8 @@
 #include "softmetal/call_site.h"
 #include "softmetal/gpu/event.h"
 #include "softmetal/gpu/program.h"
-#include "softmetal/gpu/race_clock.h"
 #include "softmetal/gpu/race_history.h"
 #include "softmetal/gpu/race_order.h"
-#include "softmetal/gpu/race_report.h"
 #include "softmetal/gpu/race_shadow.h"
 #include "softmetal/gpu/race_use.h"
 #include "softmetal/process_flags.h"

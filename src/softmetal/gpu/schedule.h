@@ -1,7 +1,7 @@
 /* schedule.h: the order in which a queue does the work of a few command buffers.
  *
  * Owns:      nothing: jobs and their programs belong to the caller.
- * Calls:     program.h, event.h, seed.h, settings.h.
+ * Calls:     program.h, event.h, settings.h.
  * Threads:   the queue's worker alone.
  * Invariant: a pass runs after every earlier pass it depends on: through a tracked buffer that
  *            one of them writes, a fence, or an event between them.  Nothing else is promised.
@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "softmetal/gpu/program.h"
-#include "softmetal/seed.h"
+#include "softmetal/settings.h"
 
 #define SOFT_JOB_ENDED_BY_EXIT (-1)
 
@@ -31,7 +31,7 @@ typedef struct soft_job {
 typedef struct soft_schedule {
     soft_job *jobs; /* in the order of the queue */
     size_t count;
-    soft_order order;
+    soft_seed_kind order;
     bool waits_are_narrow; /* a wait holds back its own command buffer only */
     uint64_t *random;      /* state, changed by each choice */
 } soft_schedule;

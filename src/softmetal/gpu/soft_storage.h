@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "softmetal/gpu/race_clock.h"
+#include "softmetal/gpu/race_history.h"
 #include "softmetal/gpu/race_shadow.h"
 
 typedef enum {

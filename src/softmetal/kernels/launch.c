@@ -1,20 +1,155 @@
 /* launch.c: see launch.h.
  *
  * Owns:    the state of a launch, on the caller's stack.
- * Calls:   image.h, threadgroup.h, thread_pool.h, check.h, settings.h.
+ *          The OS threads that help: started when first needed and kept; they hold nothing while
+ *          they sleep.
+ * Calls:   image.h, threadgroup.h, check.h, settings.h.
  * Threads: see launch.h.
  */
+#define _GNU_SOURCE /* sched_getaffinity */
+
 #include "softmetal/kernels/launch.h"
 
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "softmetal/checker/check.h"
-#include "softmetal/kernels/thread_pool.h"
 #include "softmetal/kernels/threadgroup.h"
 #include "softmetal/monotonic.h"
 #include "softmetal/process_flags.h"
 #include "softmetal/settings.h"
+
+/* ---- OS threads that help, and sleep otherwise ---- */
+
+/* The list of jobs is behind `lock`.  Not in a forked child, where no helper is and `lock` may
+ * never be free. */
+
+typedef struct pool_job {
+    void (*work)(void *context); /* returns when nothing is left to begin */
+    void *context;
+    int most_helpers, helpers; /* the pool's: how many may come, how many work */
+    bool is_open;              /* ... and whether one more may come */
+    struct pool_job *next;
+} pool_job;
+
+#define MOST_THREADS 64
+#define MOST_BY_DEFAULT 16 /* each may come to hold a thousand stacks */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t invited = PTHREAD_COND_INITIALIZER, left = PTHREAD_COND_INITIALIZER;
+static pool_job *first_job;
+static int helper_count;
+
+static pthread_once_t cpus_once = PTHREAD_ONCE_INIT;
+static int cpus;
+
+static void
+count_cpus(void)
+{
+    cpu_set_t set;
+    cpus = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    cpus = cpus > MOST_BY_DEFAULT ? MOST_BY_DEFAULT : cpus;
+}
+
+/* How many OS threads a launch may use, the caller's among them: SOFTMETAL_KERNEL_THREADS. */
+static int
+pool_size(void)
+{
+    uint64_t asked = soft_settings_get(SOFT_KERNEL_THREADS);
+    if (asked != 0) {
+        return asked < MOST_THREADS ? (int)asked : MOST_THREADS;
+    }
+    pthread_once(&cpus_once, count_cpus);
+    return cpus;
+}
+
+static pool_job *
+find_job_locked(void)
+{
+    pool_job *job = first_job;
+    while (job != NULL && (!job->is_open || job->helpers == job->most_helpers)) {
+        job = job->next;
+    }
+    return job;
+}
+
+static void *
+help_launches(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        pool_job *job = find_job_locked();
+        if (job == NULL) {
+            pthread_cond_wait(&invited, &lock);
+            continue;
+        }
+        job->helpers += 1;
+        pthread_mutex_unlock(&lock);
+        job->work(job->context);
+        pthread_mutex_lock(&lock);
+        job->helpers -= 1;
+        job->is_open = false; /* nothing is left to begin */
+        pthread_cond_broadcast(&left);
+    }
+    return NULL;
+}
+
+/* Not among the workers whom the process waits for at exit: who sleeps here holds nothing. */
+static void
+start_helpers_locked(int wanted)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_t thread;
+    while (helper_count < wanted &&
+           pthread_create(&thread, &attributes, help_launches, NULL) == 0) {
+        helper_count += 1;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+}
+
+/* Let up to pool_size() - 1 others call job->work.  None may come. */
+static void
+pool_invite(pool_job *job)
+{
+    job->most_helpers = pool_size() - 1;
+    job->helpers = 0;
+    job->is_open = true;
+    pthread_mutex_lock(&lock);
+    start_helpers_locked(job->most_helpers);
+    job->next = first_job;
+    first_job = job;
+    pthread_cond_broadcast(&invited);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Invite nobody any more, and return when all who came have left. */
+static void
+pool_await(pool_job *job)
+{
+    pthread_mutex_lock(&lock);
+    job->is_open = false;
+    pool_job **link = &first_job;
+    while (*link != job) {
+        link = &(*link)->next;
+    }
+    *link = job->next;
+    while (job->helpers > 0) {
+        pthread_cond_wait(&left, &lock);
+    }
+    pthread_mutex_unlock(&lock);
+}
 
 #define ALONE_NS 20000  /* so long a launch runs before others are worth waking */
 #define MOST_AT_ONCE 64 /* threadgroups */
@@ -84,10 +219,10 @@ work_alone(work *work, soft_threadgroup *group, uint64_t begin_ns)
 static void
 work_together(work *work, soft_threadgroup *group)
 {
-    soft_pool_job job = {.work = help, .context = work};
-    soft_thread_pool_invite(&job);
+    pool_job job = {.work = help, .context = work};
+    pool_invite(&job);
     work_off(work, group);
-    soft_thread_pool_await(&job);
+    pool_await(&job);
 }
 
 /* Others are woken if the kernel's last launch says that it pays, or this one does by lasting. */
@@ -95,7 +230,7 @@ static void
 run_plain(work *work, soft_threadgroup *group, uint64_t *group_ns)
 {
     uint64_t count = work->run.group_count;
-    work->threads = count > 1 ? soft_thread_pool_size() : 1;
+    work->threads = count > 1 ? pool_size() : 1;
     if (work->threads == 1) {
         work_off(work, group);
         return;

@@ -1,7 +1,7 @@
 /* launch.h: runs a loaded kernel over a grid.
  *
  * Owns:    nothing; the caller keeps the image, the launch and all that is bound until the end.
- * Calls:   image.h, threadgroup.h, thread_pool.h.
+ * Calls:   image.h, threadgroup.h.
  * Threads: any; several launches may run at the same time.
  */
 #ifndef SOFT_LAUNCH_H

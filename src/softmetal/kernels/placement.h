@@ -1,15 +1,19 @@
-/* placement.h: where a threadgroup lies in the grid, and a thread in both.
+/* placement.h: where threads and variables of a threadgroup lie, and in which order threads run.
  *
- * Owns:    nothing.
- * Calls:   nothing.
- * Threads: any.
+ * Owns:    the memory that the threads of one threadgroup share.  Each threadgroup that runs uses it
+ *          anew, and finds what the one before left, as on a GPU (SOFTMETAL_POISON=1: bytes that
+ *          stand out).
+ * Calls:   settings.h for the order; check.h, which is told of each place.
+ * Threads: any; a soft_threadgroup_memory and a random state are one OS thread's.
  */
 #ifndef SOFT_PLACEMENT_H
 #define SOFT_PLACEMENT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "metal_dlpack/msl/include/softmetal_kernel.h"
+#include "softmetal/settings.h"
 
 typedef struct soft_placement {
     const soft_launch *launch; /* borrowed */
@@ -24,5 +28,51 @@ void soft_placement_begin(soft_placement *placement, const soft_launch *launch,
                           uint64_t number);
 /* All that a thread knows, by its index in the threadgroup. */
 void soft_placement_of(const soft_placement *placement, soft_u32 index, soft_thread *thread);
+
+/* ---- memory of a threadgroup ---- */
+
+#define SOFT_MOST_PLACES 128          /* variables and arguments of one kernel */
+#define SOFT_BETWEEN_PLACES_NBYTES 64 /* of nobody: the checker sees an overrun there */
+
+typedef struct soft_place {
+    soft_u32 number; /* of a variable; the index of an argument */
+    bool is_argument;
+    soft_u8 *address;
+} soft_place;
+
+typedef struct soft_threadgroup_memory {
+    soft_u64 given_nbytes; /* of places */
+    soft_u64 end;          /* where the next one may begin */
+    soft_u32 count;
+    bool is_checked, is_poisoned;
+    soft_place places[SOFT_MOST_PLACES];
+    _Alignas(64) soft_u8 bytes[2 * SOFT_MOST_THREADGROUP_NBYTES];
+} soft_threadgroup_memory;
+
+void soft_threadgroup_memory_clear(soft_threadgroup_memory *memory); /* no place is given */
+
+/* The place of a variable or an argument, the same for each thread.  NULL: together they would
+ * pass SOFT_MOST_THREADGROUP_NBYTES, or they are too many. */
+void *soft_threadgroup_memory_place(soft_threadgroup_memory *memory, soft_u32 number,
+                                    bool is_argument, soft_u64 nbytes, soft_u64 alignment);
+
+/* ---- the order in which threads run ---- */
+
+typedef struct soft_shuffle {
+    soft_seed_kind order;
+    uint64_t seed;  /* of this launch */
+    uint64_t count; /* of threadgroups */
+    uint64_t factor,
+        distance; /* a random order of them: index * factor + distance, modulo count */
+} soft_shuffle;
+
+void soft_shuffle_begin(soft_shuffle *shuffle, uint64_t count);
+
+/* Which threadgroup runs as the index-th. */
+uint64_t soft_shuffle_group(const soft_shuffle *shuffle, uint64_t index);
+/* Where the choices within this threadgroup begin: not a matter of the OS thread. */
+uint64_t soft_shuffle_state(const soft_shuffle *shuffle, uint64_t group);
+/* One bit of a mask that is not 0, its number: not the next one in turn. */
+unsigned soft_shuffle_bit(const soft_shuffle *shuffle, uint64_t *state, uint32_t mask);
 
 #endif /* SOFT_PLACEMENT_H */

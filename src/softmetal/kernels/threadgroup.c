@@ -1,7 +1,7 @@
 /* threadgroup.c: see threadgroup.h.
  *
  * Owns:      the list of threadgroups that nobody uses, behind `idle_lock`.
- * Calls:     fiber.h, simdgroup.h, placement.h, threadgroup_memory.h, shuffle.h, check.h.
+ * Calls:     fiber.h, simdgroup.h, placement.h, check.h.
  * Threads:   see threadgroup.h; `running` is the OS thread's.
  * Invariant: a fiber belongs to its soft_threadgroup, and moves with it from one OS thread to
  *            another between two calls of soft_threadgroup_run: what runs on a fiber across a

@@ -13,7 +13,7 @@
  * threadgroup, so that a kernel that never waits never switches.
  *
  * Owns:    the fibers and the memory of threadgroups.
- * Calls:   fiber.h, simdgroup.h, placement.h, threadgroup_memory.h, shuffle.h, check.h.
+ * Calls:   fiber.h, simdgroup.h, placement.h, check.h.
  * Threads: a soft_threadgroup is one OS thread's from take to give_back.
  */
 #ifndef SOFT_THREADGROUP_H
@@ -25,9 +25,7 @@
 
 #include "softmetal/fiber.h"
 #include "softmetal/kernels/placement.h"
-#include "softmetal/kernels/shuffle.h"
 #include "softmetal/kernels/simdgroup.h"
-#include "softmetal/kernels/threadgroup_memory.h"
 
 #define SOFT_MOST_SIMDGROUPS (SOFT_MOST_THREADS / SOFT_SIMD_WIDTH)
 #define SOFT_STOP_TEXT_NBYTES 256
