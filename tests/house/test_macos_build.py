@@ -12,7 +12,7 @@ from places import INSIDE, ROOT, SRC, dlpack_include
 
 pytest.importorskip("ziglang", reason="the compiler for macOS is the ziglang package")
 
-from conformance import clang, macho, reference
+from apple import clang, macho, reference
 
 pytestmark = pytest.mark.long
 

@@ -13,7 +13,7 @@ from kernel_images import Image, Launch, Thread
 
 pytest.importorskip("ziglang", reason="the compiler is clang, out of the ziglang package")
 
-from conformance import clang
+from apple import clang
 
 pytestmark = needs_compiler
 

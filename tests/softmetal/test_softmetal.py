@@ -338,7 +338,7 @@ PROMISED = [
 
 def test_what_apple_is_said_to_say_it_of_is_apples() -> None:
     """A page is named by the selector, function or constant that it describes."""
-    from conformance import reference
+    from apple import reference
 
     tables = [reference.tables(name) for name in ("Metal", "Foundation")]
     known = set(reference.selectors()).union(*(t.functions for t in tables), *(t.constants for t in tables))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from conformance import clang, macho
+from apple import clang, macho
 
 HEADERS = ("Foundation/Foundation.h", "Metal/Metal.h")
 

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("ziglang", reason="the reader of the headers is clang, out of the ziglang package")
 
-from conformance import clang, compare, declared, metal_cpp, reference
+from apple import clang, compare, declared, metal_cpp, reference
 
 
 @pytest.fixture(scope="module", autouse=True)

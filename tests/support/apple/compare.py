@@ -2,8 +2,8 @@
 
 import re
 
-from conformance import declared, metal_cpp, reference
-from conformance.declared import Declared, Kind, Method
+from apple import declared, metal_cpp, reference
+from apple.declared import Declared, Kind, Method
 
 #: Where the references differ from one another, or from the headers of macOS 14: what we follow, and why.
 KNOWN = {

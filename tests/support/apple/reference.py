@@ -13,7 +13,8 @@ from pathlib import Path
 
 import fetched_data
 
-from conformance import macho
+from apple import macho
+
 
 def ready() -> None:
     """Without these packages the test skips."""

@@ -6,7 +6,7 @@ from functools import cache
 
 import fetched_data
 
-from conformance import reference
+from apple import reference
 
 
 @dataclass
