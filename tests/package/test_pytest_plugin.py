@@ -2,6 +2,10 @@
 
 import os
 import re
+import subprocess
+import sys
+from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import pytest
 from places import python_path
@@ -51,6 +55,48 @@ def said(result) -> str:
     return result.stdout.str() + result.stderr.str()
 
 
+# ---- one run for many: a process for each file would take a second ----
+
+CASES = {}
+#: What most of them come to.
+WRONG = {"test_wrong": "FAILED", "test_right": "PASSED"}
+
+
+def case(text):
+    """The file that a test with `result` is about."""
+    return lambda test: CASES.setdefault(test.__name__, text) and test
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("together")
+    for name, text in CASES.items():
+        (folder / f"{name}.py").write_text(HEAD + text)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SOFTMETAL_", "PYTEST_"))}
+    options = [
+        "-p",
+        "no:cacheprovider",
+        "-rA",
+        "--junitxml=report.xml",
+        "--rootdir=.",
+        *(f"{name}.py" for name in CASES),
+    ]
+    command, environment = [sys.executable, "-m", "pytest", *options], kept | {"PYTHONPATH": python_path()}
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
+    return done.stdout, list(ElementTree.parse(folder / "report.xml").iter("testcase"))
+
+
+@pytest.fixture
+def result(request, results):
+    """Of its file: the words of pytest's summary by the name of the test, and what was said; and all that was said."""
+    name, (whole, reports) = request.function.__name__, results
+    outcomes = {}
+    for word, test in re.findall(rf"^([A-Z]+) {name}\.py::([\w:\[\]]+)", whole, re.MULTILINE):
+        outcomes[test] = " ".join(sorted([word, *outcomes.get(test, "").split()]))
+    text = "\n".join("".join(each.itertext()) for each in reports if each.get("classname").startswith(name))
+    return SimpleNamespace(outcomes=outcomes, text=text, whole=whole)
+
+
 # ---- it costs nothing unless it is used ----
 
 
@@ -96,21 +142,20 @@ def test_help_and_the_list_of_fixtures_name_it(pytester):
 # ---- leaks ----
 
 
-def test_a_test_that_passes_and_leaves_a_buffer_behind_is_an_error(run):
-    result = run("def test_it(metal):\n    kept.append([md.zeros(100), md.zeros(100)])\n")
-    result.assert_outcomes(passed=1, errors=1)
-    assert "2 MTLBuffers outlive the test." in said(result)
+@case("def test_it(metal):\n    kept.append([md.zeros(100), md.zeros(100)])\n")
+def test_a_test_that_passes_and_leaves_a_buffer_behind_is_an_error(result):
+    assert result.outcomes == {"test_it": "ERROR PASSED"}
+    assert "2 MTLBuffers outlive the test." in result.text
 
 
-def test_of_a_test_that_fails_and_leaks_only_its_failure_is_shown(run):
-    result = run("def test_it(metal):\n    kept.append(md.zeros(100))\n    assert kept == 'its own'\n")
-    result.assert_outcomes(failed=1)
-    assert "outlive" not in said(result)
-    assert "its own" in said(result)
+@case("def test_it(metal):\n    kept.append(md.zeros(100))\n    assert kept == 'its own'\n")
+def test_of_a_test_that_fails_and_leaks_only_its_failure_is_shown(result):
+    assert result.outcomes == {"test_it": "FAILED"}
+    assert "outlive" not in result.text
+    assert "its own" in result.text
 
 
-def test_what_a_fixture_held_is_no_leak(run):
-    result = run("""
+@case("""
 @pytest.fixture
 def array(metal):
     return md.zeros(100)
@@ -124,12 +169,11 @@ def test_it(metal, array, shared, metal_buffers):
     more = md.zeros(10)
     assert metal_buffers() == 2
 """)
-    result.assert_outcomes(passed=1)
+def test_what_a_fixture_held_is_no_leak(result):
+    assert result.outcomes == {"test_it": "PASSED"}
 
 
-def test_what_pytest_keeps_of_a_test_is_no_leak(run):
-    """The instance of its class, and the arguments of its log records."""
-    result = run("""
+@case("""
 import logging
 import unittest
 
@@ -164,12 +208,14 @@ def test_log(metal):
 def test_leak(metal):
     kept.append(md.zeros(3))
 """)
-    result.assert_outcomes(passed=4, errors=1)
-    assert "1 MTLBuffers outlive the test." in said(result)
+def test_what_pytest_keeps_of_a_test_is_no_leak(result):
+    """The instance of its class, and the arguments of its log records."""
+    right = ["TestCase::test_it", "TestClass::test_it", "test_log"]
+    assert result.outcomes == dict.fromkeys(right, "PASSED") | {"test_leak": "ERROR PASSED"}
+    assert "1 MTLBuffers outlive the test." in result.text
 
 
-def test_a_test_with_only_one_of_the_fixtures_is_judged_by_that(run):
-    result = run("""
+@case("""
 def test_settings(metal_settings):
     kept.append(md.zeros(100))
     metal_settings(latency_us=10, seed=3)
@@ -177,22 +223,23 @@ def test_settings(metal_settings):
 def test_reports(metal_reports):
     kept.append(md.zeros(100))
 """)
-    result.assert_outcomes(passed=2)
+def test_a_test_with_only_one_of_the_fixtures_is_judged_by_that(result):
+    assert result.outcomes == {"test_settings": "PASSED", "test_reports": "PASSED"}
 
 
 # ---- reports ----
 
 
-def test_wrong_use_fails_the_test_that_does_it(run):
-    result = run("def test_wrong(metal):\n    ask_for_nothing()\n\ndef test_right(metal):\n    md.zeros(3)\n")
-    result.assert_outcomes(failed=1, passed=1)
-    result.stdout.fnmatch_lines(["*softmetal: zero-length: *", "FAILED test_it.py::test_wrong*"])
+@case("def test_wrong(metal):\n    ask_for_nothing()\n\ndef test_right(metal):\n    md.zeros(3)\n")
+def test_wrong_use_fails_the_test_that_does_it(result):
+    assert result.outcomes == WRONG
+    assert "softmetal: zero-length: " in result.text
 
 
-def test_a_race_fails_the_test_with_both_places(run):
-    result = run("def test_it(metal):\n    metal(latency_us=20_000)\n    race()\n")
-    result.assert_outcomes(failed=1)
-    (text,) = re.findall(r"^softmetal: race: .*$", result.stdout.str(), re.MULTILINE)[:1]
+@case("def test_it(metal):\n    metal(latency_us=20_000)\n    race()\n")
+def test_a_race_fails_the_test_with_both_places(result):
+    assert result.outcomes == {"test_it": "FAILED"}
+    (text,) = re.findall(r"^softmetal: race: .*$", result.text, re.MULTILINE)[:1]
     assert re.search(r"a write of bytes 0 to 64 by queue \d+, encoded at \S+", text)
     assert re.search(r"a read of bytes 0 to 64 by the CPU at \S+", text)
 
@@ -215,13 +262,12 @@ def test_without_a_fixture():
 
 
 @pytest.mark.needs_kernels
-def test_kernels_are_checked(run):
-    result = run(KERNEL)
-    result.assert_outcomes(failed=1, passed=1)
-    assert re.search(
-        r"softmetal: kernel: f: two threads write byte 0 of buffer 0 \(x\).*program_source:4:", said(result)
-    )
-    assert "SOFTMETAL_KERNEL_CHECK" not in said(result)
+@case(KERNEL)
+def test_kernels_are_checked(result):
+    assert result.outcomes == {"test_it": "FAILED", "test_without_a_fixture": "PASSED"}
+    place = r"softmetal: kernel: f: two threads write byte 0 of buffer 0 \(x\).*program_source:4:"
+    assert re.search(place, result.text)
+    assert "SOFTMETAL_KERNEL_CHECK" not in result.text
 
 
 @pytest.mark.needs_kernels
@@ -231,9 +277,7 @@ def test_kernels_are_not_checked_where_the_environment_says_so(run):
     assert "two threads write" not in said(result)
 
 
-def test_the_work_of_a_test_is_its_own_however_late_it_is(run):
-    """The report comes when the GPU is done, after the function has returned."""
-    result = run("""
+@case("""
 def test_wrong(metal):
     metal(latency_us=50_000)
     ask_for_nothing()
@@ -242,12 +286,13 @@ def test_wrong(metal):
 def test_right(metal):
     pass
 """)
-    result.assert_outcomes(failed=1, passed=1)
-    assert re.search(r"the last of \d reports", said(result))
+def test_the_work_of_a_test_is_its_own_however_late_it_is(result):
+    """The report comes when the GPU is done, after the function has returned."""
+    assert result.outcomes == WRONG
+    assert re.search(r"the last of \d reports", result.text)
 
 
-def test_failures_that_a_test_did_not_wait_for_are_not_those_of_the_next(run):
-    result = run("""
+@case("""
 streams = [md.Stream(), md.default_device().default_stream]
 
 def test_wrong(metal):
@@ -259,12 +304,13 @@ def test_wrong(metal):
 def test_right(metal, stream):
     stream.synchronize()
 """)
-    result.assert_outcomes(passed=3)
+def test_failures_that_a_test_did_not_wait_for_are_not_those_of_the_next(result):
+    assert set(result.outcomes.values()) == {"PASSED"}
+    assert len(result.outcomes) == 3
 
 
 @pytest.mark.needs_kernels
-def test_the_failure_of_a_kernel_is_not_that_of_the_next_test(run):
-    result = run("""
+@case("""
 def test_wrong(metal):
     past_the_end = "kernel void f(device float *x, uint i [[thread_position_in_grid]]) { x[i + 4] = 1; }"
     md.kernel(past_the_end)(md.zeros(4), n=4)
@@ -272,11 +318,11 @@ def test_wrong(metal):
 def test_right(metal):
     md.default_device().synchronize()
 """)
-    result.assert_outcomes(failed=1, passed=1)
+def test_the_failure_of_a_kernel_is_not_that_of_the_next_test(result):
+    assert result.outcomes == WRONG
 
 
-def test_late_work_of_a_test_that_fails_is_its_own_too(run):
-    result = run("""
+@case("""
 def test_wrong(metal):
     metal(latency_us=200_000)
     race()
@@ -295,12 +341,11 @@ def test_late(late):
 def test_right(metal):
     pass
 """)
-    result.assert_outcomes(failed=1, passed=2, errors=1)
-    result.stdout.fnmatch_lines(["FAILED test_it.py::test_wrong*", "ERROR test_it.py::test_late*"])
+def test_late_work_of_a_test_that_fails_is_its_own_too(result):
+    assert result.outcomes == WRONG | {"test_late": "ERROR PASSED"}
 
 
-def test_a_report_that_is_expected_is_xfailed(run):
-    result = run("""
+@case("""
 @pytest.mark.xfail(reason="known")
 def test_one(metal):
     ask_for_nothing()
@@ -309,17 +354,17 @@ def test_one(metal):
 def test_two(metal):
     race()
 """)
-    result.assert_outcomes(xfailed=2)
+def test_a_report_that_is_expected_is_xfailed(result):
+    assert result.outcomes == {"test_one": "XFAIL", "test_two": "XFAIL"}
 
 
-def test_a_failure_shows_the_reports_beside_its_own(run):
-    result = run("def test_it(metal):\n    race()\n    raise KeyError('its own')\n")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*KeyError: 'its own'", "*- Captured softmetal call -*", "softmetal: race: *"])
+@case("def test_it(metal):\n    race()\n    raise KeyError('beside')\n")
+def test_a_failure_shows_the_reports_beside_its_own(result):
+    assert result.outcomes == {"test_it": "FAILED"}
+    assert re.search(r"KeyError: .beside.(?s:.*)- Captured softmetal call -.*\nsoftmetal: race: ", result.whole)
 
 
-def test_a_report_of_a_fixture_is_an_error(run):
-    result = run("""
+@case("""
 @pytest.fixture
 def early(metal):
     ask_for_nothing()
@@ -335,8 +380,8 @@ def test_early(early):
 def test_late(late):
     pass
 """)
-    result.assert_outcomes(errors=2, passed=1)
-    assert "not run" not in said(result).replace('False, "not run"', "")
+def test_a_report_of_a_fixture_is_an_error(result):
+    assert result.outcomes == {"test_early": "ERROR", "test_late": "ERROR PASSED"}
 
 
 def test_every_test_is_judged_where_the_configuration_says_so(run, pytester):
@@ -479,8 +524,7 @@ def test_leak(metal):
     assert f"SOFTMETAL_SEED={seeds[0]} pytest test_it.py::test_race" in said(result)
 
 
-def test_it_works_with_unittest(run):
-    result = run("""
+@case("""
 import unittest
 
 class Test(unittest.TestCase):
@@ -494,4 +538,5 @@ class Test(unittest.TestCase):
     def test_right(self):
         pass
 """)
-    result.assert_outcomes(failed=1, passed=1)
+def test_it_works_with_unittest(result):
+    assert result.outcomes == {"Test::test_wrong": "FAILED", "Test::test_right": "PASSED"}
