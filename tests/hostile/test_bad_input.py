@@ -296,26 +296,28 @@ ALLOWED = (
 )
 
 
-@pytest.mark.parametrize("door", doors(), ids=str)
-def test_rubbish_is_refused_in_words_at_every_door(door, live_buffers):
-    call = doors()[door]
-    for name, rubbish in RUBBISH.items():
-        try:
-            call(rubbish)
-        except ALLOWED as error:
-            assert str(error).strip(), (name, type(error))
-        # else: some rubbish is good input at some doors
-    del call
+def test_rubbish_is_refused_in_words_at_every_door(live_buffers, subtests):
+    for door in doors():
+        with subtests.test(str(door)):
+            call = doors()[door]
+            for name, rubbish in RUBBISH.items():
+                try:
+                    call(rubbish)
+                except ALLOWED as error:
+                    assert str(error).strip(), (name, type(error))
+                # else: some rubbish is good input at some doors
+            del call
 
 
-@pytest.mark.parametrize("door", doors(), ids=str)
-def test_every_door_refuses_a_plain_object(door, live_buffers):
-    if door in ("Buffer label", "Buffer.from_handle size"):
-        expected = TypeError
-    else:
-        expected = (TypeError, ValueError, AttributeError, BufferError, IndexError)
-    with pytest.raises(expected):
-        doors()[door](object())
+def test_every_door_refuses_a_plain_object(live_buffers, subtests):
+    for door in doors():
+        with subtests.test(str(door)):
+            if door in ("Buffer label", "Buffer.from_handle size"):
+                expected = TypeError
+            else:
+                expected = (TypeError, ValueError, AttributeError, BufferError, IndexError)
+            with pytest.raises(expected):
+                doors()[door](object())
 
 
 def test_sizes_that_no_machine_has_are_refused_without_being_tried(live_buffers):
@@ -421,12 +423,13 @@ def test_an_owner_that_dies_badly_does_not_disturb(live_buffers):
     assert wrapped.is_closed
 
 
-@pytest.mark.parametrize("attribute", ["size", "handle", "address", "storage", "device", "label"])
-def test_a_closed_buffer_says_so(attribute, live_buffers):
-    buffer = md.Buffer(64)
-    buffer.close()
-    with pytest.raises(ValueError, match="closed"):
-        getattr(buffer, attribute)
+def test_a_closed_buffer_says_so(live_buffers, subtests):
+    for attribute in ["size", "handle", "address", "storage", "device", "label"]:
+        with subtests.test(str(attribute)):
+            buffer = md.Buffer(64)
+            buffer.close()
+            with pytest.raises(ValueError, match="closed"):
+                getattr(buffer, attribute)
 
 
 def test_no_type_can_be_made_or_changed_from_outside():

@@ -107,11 +107,12 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_bad_argument_is_refused_in_words(name, live_buffers):
-    call, kind, words = REFUSED[name]
-    with pytest.raises(kind, match=words):
-        call()
+def test_a_bad_argument_is_refused_in_words(live_buffers, subtests):
+    for name in REFUSED:
+        with subtests.test(str(name)):
+            call, kind, words = REFUSED[name]
+            with pytest.raises(kind, match=words):
+                call()
 
 
 def test_reshape_takes_its_shape_by_name():
@@ -138,12 +139,13 @@ def test_a_producer_that_takes_no_keywords_shares_as_well():
     assert md.shares_memory(Old(), array)
 
 
-@pytest.mark.parametrize("make", [md.Stream, md.Event, lambda: md.Buffer(4), lambda: md.zeros(3)])
-def test_a_weak_reference_ends_with_its_object(make):
-    thing = make()
-    reference = weakref.ref(thing)
-    del thing
-    assert reference() is None
+def test_a_weak_reference_ends_with_its_object(subtests):
+    for make in [md.Stream, md.Event, lambda: md.Buffer(4), lambda: md.zeros(3)]:
+        with subtests.test(str(make)):
+            thing = make()
+            reference = weakref.ref(thing)
+            del thing
+            assert reference() is None
 
 
 def test_a_recorded_event_shows_its_value():

@@ -58,20 +58,21 @@ def filled(shape, dtype="float32", storage="shared") -> md.Array:
 # ---- to workers ----
 
 
-@pytest.mark.parametrize("mmap_mode", ["r", "r+", "c"])
-def test_a_large_array_is_mapped_in_the_workers_as_numpy_s_is(mmap_mode):
-    array = filled(LARGE)
-    numpy = np.asarray(array).copy()
-    (ours, theirs), (again, _) = send((array, numpy), (array, numpy), mmap_mode=mmap_mode)
-    assert ours["items"] == theirs["items"] == again["items"]
-    assert ours["facts"] == theirs["facts"]
-    assert ours["can write"] == theirs["can write"]
-    assert ours["file"] is not None
-    assert again["file"] == ours["file"], "an Array that goes twice is written once"
-    deadline = time.monotonic() + 30  # joblib's tracker removes them, a process of its own
-    while (os.path.exists(ours["file"]) or os.path.exists(theirs["file"])) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not os.path.exists(ours["file"])
+def test_a_large_array_is_mapped_in_the_workers_as_numpy_s_is(subtests):
+    for mmap_mode in ["r", "r+", "c"]:
+        with subtests.test(str(mmap_mode)):
+            array = filled(LARGE)
+            numpy = np.asarray(array).copy()
+            (ours, theirs), (again, _) = send((array, numpy), (array, numpy), mmap_mode=mmap_mode)
+            assert ours["items"] == theirs["items"] == again["items"]
+            assert ours["facts"] == theirs["facts"]
+            assert ours["can write"] == theirs["can write"]
+            assert ours["file"] is not None
+            assert again["file"] == ours["file"], "an Array that goes twice is written once"
+            deadline = time.monotonic() + 30  # joblib's tracker removes them, a process of its own
+            while (os.path.exists(ours["file"]) or os.path.exists(theirs["file"])) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert not os.path.exists(ours["file"])
 
 
 def test_what_is_below_the_limit_goes_by_value_and_can_be_written():
@@ -81,27 +82,25 @@ def test_what_is_below_the_limit_goes_by_value_and_can_be_written():
     assert ours["can write"] and theirs["can write"]
 
 
-@pytest.mark.parametrize("storage", STORAGES)
-def test_every_storage_arrives_as_what_it_was(storage):
-    array = filled(LARGE, storage=storage)
-    ((there,),) = send((array,))
-    assert there["items"] == array.tolist()[-3:]
-    assert there["storage"] == storage
-    assert (there["file"] is not None) == (storage == "shared"), "other storage is memory of its own"
+def test_every_storage_arrives_as_what_it_was(subtests):
+    for storage in STORAGES:
+        with subtests.test(str(storage)):
+            array = filled(LARGE, storage=storage)
+            ((there,),) = send((array,))
+            assert there["items"] == array.tolist()[-3:]
+            assert there["storage"] == storage
+            assert (there["file"] is not None) == (storage == "shared"), "other storage is memory of its own"
 
 
-@pytest.mark.parametrize(
-    "view",
-    [lambda a: a.T, lambda a: a[::2], lambda a: a[:, 5:], lambda a: a.as_readonly()],
-    ids=["T", "rows", "columns", "read-only"],
-)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_views_and_types_that_numpy_lacks_are_mapped(view, dtype):
-    array = view(filled((1024, 2048), dtype))
-    ((there,),) = send((array,))
-    assert there["items"] == np.asarray(array).tolist()[-3:]
-    assert there["facts"] == (array.shape, dtype)
-    assert there["file"] is not None
+def test_views_and_types_that_numpy_lacks_are_mapped(subtests):
+    for dtype in ["float32", "bfloat16"]:
+        for view in [lambda a: a.T, lambda a: a[::2], lambda a: a[:, 5:], lambda a: a.as_readonly()]:
+            with subtests.test(view=view, dtype=dtype):
+                array = view(filled((1024, 2048), dtype))
+                ((there,),) = send((array,))
+                assert there["items"] == np.asarray(array).tolist()[-3:]
+                assert there["facts"] == (array.shape, dtype)
+                assert there["file"] is not None
 
 
 @pytest.mark.needs_softmetal
@@ -130,11 +129,12 @@ def doubled(array):
     return md.asarray(np.asarray(array) * 2)
 
 
-@pytest.mark.parametrize("size", [10, LARGE])
-def test_results_come_back_as_memory_that_can_be_written(size):
-    (found,) = joblib.Parallel(n_jobs=2)([joblib.delayed(doubled)(filled(size))])
-    assert np.array_equal(np.asarray(found), 2 * np.arange(size, dtype="f4"))
-    assert not found.readonly
+def test_results_come_back_as_memory_that_can_be_written(subtests):
+    for size in [10, LARGE]:
+        with subtests.test(str(size)):
+            (found,) = joblib.Parallel(n_jobs=2)([joblib.delayed(doubled)(filled(size))])
+            assert np.array_equal(np.asarray(found), 2 * np.arange(size, dtype="f4"))
+            assert not found.readonly
 
 
 # ---- in this process ----
@@ -188,13 +188,14 @@ def test_a_thread_that_comes_between_gets_the_same_numpy_array(monkeypatch):
     assert array.__reduce_ex__(5)[1][0] is between[0]
 
 
-@pytest.mark.parametrize("storage", STORAGES)
-@pytest.mark.parametrize("view", [lambda a: a, lambda a: a[::2]], ids=["whole", "rows"])
-def test_a_copy_that_was_sent_is_made_anew(storage, view):
-    array = filled((4, 4), storage=storage)
-    for number in (1, 2):
-        array.fill(number)
-        assert pickle.loads(pickle.dumps(view(array))).tolist() == view(array).tolist()
+def test_a_copy_that_was_sent_is_made_anew(subtests):
+    for view in [lambda a: a, lambda a: a[::2]]:
+        for storage in STORAGES:
+            with subtests.test(storage=storage, view=view):
+                array = filled((4, 4), storage=storage)
+                for number in (1, 2):
+                    array.fill(number)
+                    assert pickle.loads(pickle.dumps(view(array))).tolist() == view(array).tolist()
 
 
 @hypothesis.given(

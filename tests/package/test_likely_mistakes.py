@@ -133,13 +133,12 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("mistake", "error", "text"), MISTAKES, ids=lambda value: value if isinstance(value, str) else ""
-)
-def test_a_likely_mistake_gets_the_way_out(mistake, error, text):
-    with pytest.raises(error) as caught:
-        mistake()
-    assert (type(caught.value), str(caught.value)) == (error, text)
+def test_a_likely_mistake_gets_the_way_out(subtests):
+    for mistake, error, text in MISTAKES:
+        with subtests.test(mistake=mistake):
+            with pytest.raises(error) as caught:
+                mistake()
+            assert (type(caught.value), str(caught.value)) == (error, text)
 
 
 def test_there_are_twenty_of_them():
@@ -202,12 +201,13 @@ def test_numpy_and_jax_find_the_type_of_an_array():
     assert jnp.asarray(a).tolist() == [3.0, 1.0, 2.0]
 
 
-@pytest.mark.parametrize("name", ["x", "storag", "storagexx", "dvice", "zz", "\u00fcber", "a" * 40, "device_name", "e"])
-def test_a_keyword_is_taken_for_the_nearest_name_or_none(name):
-    near = {"storag": "storage", "storagexx": "storage", "dvice": "device", "device_name": "device"}
-    with pytest.raises(TypeError) as caught:
-        md.zeros(2, **{name: 1})
-    meant = f"did you mean '{near[name]}'?" if name in near else "it takes shape, dtype, device, storage."
-    assert str(caught.value) == f"zeros() has no keyword argument '{name}'; {meant}"
-    with pytest.raises(TypeError, match="it takes none"):
-        md.Event(**{name: 1})
+def test_a_keyword_is_taken_for_the_nearest_name_or_none(subtests):
+    for name in ["x", "storag", "storagexx", "dvice", "zz", "\u00fcber", "a" * 40, "device_name", "e"]:
+        with subtests.test(str(name)):
+            near = {"storag": "storage", "storagexx": "storage", "dvice": "device", "device_name": "device"}
+            with pytest.raises(TypeError) as caught:
+                md.zeros(2, **{name: 1})
+            meant = f"did you mean '{near[name]}'?" if name in near else "it takes shape, dtype, device, storage."
+            assert str(caught.value) == f"zeros() has no keyword argument '{name}'; {meant}"
+            with pytest.raises(TypeError, match="it takes none"):
+                md.Event(**{name: 1})

@@ -88,9 +88,8 @@ def test_every_format_tells_the_names_that_are_near(tmp_path, suffix):
                 assert str(file.path) in caught.value.args[0]
 
 
-@pytest.mark.parametrize(
-    "names, wrong, hint",
-    [
+def test_the_hint_follows_from_the_names(subtests):
+    for names, wrong, hint in [
         ([], "a", "list(file) names those that it has."),
         (["arr_0"], "weights", "it has 'arr_0'."),
         (["x", "y"], "weights", "it has 'x' and 'y'."),
@@ -99,12 +98,11 @@ def test_every_format_tells_the_names_that_are_near(tmp_path, suffix):
         (["WTE"], "wte", "did you mean 'WTE'?"),
         (["a" * 300], "a" * 299, f"it has '{'a' * 80}'... (300 characters)."),
         (["a"], 3, "it has 'a'."),
-    ],
-)
-def test_the_hint_follows_from_the_names(names, wrong, hint):
-    (said,) = near_names.missing_name("model", wrong, names).args
-    assert said.startswith("model has no tensor ")
-    assert said.endswith(f"; {hint}")
+    ]:
+        with subtests.test(names=names):
+            (said,) = near_names.missing_name("model", wrong, names).args
+            assert said.startswith("model has no tensor ")
+            assert said.endswith(f"; {hint}")
 
 
 @hypothesis.given(

@@ -62,29 +62,35 @@ def parsed(html):
     return root
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_an_output_is_short_well_formed_and_the_same_each_time(name):
-    shown = EXAMPLES[name]
-    html = shown._repr_html_()
-    root = parsed(html)
-    assert len(html) < MAX_LENGTH
-    assert html == shown._repr_html_()
-    tags = {node.tag.removeprefix(SVG) for node in root.iter()}
-    assert tags <= {"div", "b", "pre", "style", "svg", "title", "g", "text", "rect", "path"}
-    assert not any("id" in node.attrib or any(key.startswith("on") for key in node.attrib) for node in root.iter())
-    for svg in root.iter(SVG + "svg"):
-        assert svg.attrib["role"] == "img"
-        assert svg.attrib["aria-label"]
-        assert svg.attrib["viewBox"] == f"0 0 {svg.attrib['width']} {svg.attrib['height']}"  # it shrinks as a whole
+def test_an_output_is_short_well_formed_and_the_same_each_time(subtests):
+    for name in EXAMPLES:
+        with subtests.test(str(name)):
+            shown = EXAMPLES[name]
+            html = shown._repr_html_()
+            root = parsed(html)
+            assert len(html) < MAX_LENGTH
+            assert html == shown._repr_html_()
+            tags = {node.tag.removeprefix(SVG) for node in root.iter()}
+            assert tags <= {"div", "b", "pre", "style", "svg", "title", "g", "text", "rect", "path"}
+            assert not any(
+                "id" in node.attrib or any(key.startswith("on") for key in node.attrib) for node in root.iter()
+            )
+            for svg in root.iter(SVG + "svg"):
+                assert svg.attrib["role"] == "img"
+                assert svg.attrib["aria-label"]
+                assert (
+                    svg.attrib["viewBox"] == f"0 0 {svg.attrib['width']} {svg.attrib['height']}"
+                )  # it shrinks as a whole
 
 
 def quickest(call):
     return min(timeit.repeat(call, number=1, repeat=7))
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_an_output_is_quick(name):
-    assert quickest(EXAMPLES[name]._repr_html_) < 0.01
+def test_an_output_is_quick(subtests):
+    for name in EXAMPLES:
+        with subtests.test(str(name)):
+            assert quickest(EXAMPLES[name]._repr_html_) < 0.01
 
 
 def test_an_array_shows_facts_items_and_lanes():
@@ -264,14 +270,15 @@ def contrast(a, b):
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.parametrize("theme", [style.LIGHT, style.DARK])
-def test_text_is_legible(theme):
-    assert contrast(theme["text"], theme["ground"]) >= 4.5
-    assert contrast(theme["quiet"], theme["ground"]) >= 4.5
-    for colour in style.ACCENTS:  # WCAG 1.4.11, what is no text
-        assert contrast(colour, theme["ground"]) >= 3
-    for colour in theme.values():
-        assert colour in style.STYLE_SHEET
+def test_text_is_legible(subtests):
+    for theme in [style.LIGHT, style.DARK]:
+        with subtests.test(str(theme)):
+            assert contrast(theme["text"], theme["ground"]) >= 4.5
+            assert contrast(theme["quiet"], theme["ground"]) >= 4.5
+            for colour in style.ACCENTS:  # WCAG 1.4.11, what is no text
+                assert contrast(colour, theme["ground"]) >= 3
+            for colour in theme.values():
+                assert colour in style.STYLE_SHEET
 
 
 def test_a_card_of_each_type_is_reached():

@@ -57,33 +57,36 @@ def out_of_band(array):
 # ---- what is kept ----
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("storage", STORAGES)
-def test_storage_and_items_are_kept(protocol, storage, live_buffers):
-    array = filled((3, 4), storage=storage)
-    assert same(pickle.loads(pickle.dumps(array, protocol)), array)
+def test_storage_and_items_are_kept(live_buffers, subtests):
+    for storage in STORAGES:
+        for protocol in PROTOCOLS:
+            with subtests.test(protocol=protocol, storage=storage):
+                array = filled((3, 4), storage=storage)
+                assert same(pickle.loads(pickle.dumps(array, protocol)), array)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("lanes", [1, 2])
-def test_every_element_type_is_kept(name, lanes):
-    dtype = md.dtype(name + ("" if lanes == 1 else f"x{lanes}"))
-    array = filled((2, 8), dtype)
-    for protocol in PROTOCOLS:
-        assert same(pickle.loads(pickle.dumps(array, protocol)), array)
-    data, buffers = out_of_band(array)
-    assert same(pickle.loads(data, buffers=buffers), array)
+def test_every_element_type_is_kept(subtests):
+    for lanes in [1, 2]:
+        for name in NAMES:
+            with subtests.test(name=name, lanes=lanes):
+                dtype = md.dtype(name + ("" if lanes == 1 else f"x{lanes}"))
+                array = filled((2, 8), dtype)
+                for protocol in PROTOCOLS:
+                    assert same(pickle.loads(pickle.dumps(array, protocol)), array)
+                data, buffers = out_of_band(array)
+                assert same(pickle.loads(data, buffers=buffers), array)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("storage", STORAGES)
-def test_a_read_only_array_stays_read_only_and_a_writable_one_writable(protocol, storage):
-    array = filled((4,), storage=storage)
-    assert pickle.loads(pickle.dumps(array.as_readonly(), protocol)).readonly
-    again = pickle.loads(pickle.dumps(array, protocol))
-    again[0] = 7.5
-    assert again[0].item() == 7.5
-    assert array[0].item() != 7.5
+def test_a_read_only_array_stays_read_only_and_a_writable_one_writable(subtests):
+    for storage in STORAGES:
+        for protocol in PROTOCOLS:
+            with subtests.test(protocol=protocol, storage=storage):
+                array = filled((4,), storage=storage)
+                assert pickle.loads(pickle.dumps(array.as_readonly(), protocol)).readonly
+                again = pickle.loads(pickle.dumps(array, protocol))
+                again[0] = 7.5
+                assert again[0].item() == 7.5
+                assert array[0].item() != 7.5
 
 
 VIEWS = {
@@ -99,17 +102,18 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("storage", STORAGES)
-def test_views_are_kept_by_their_items(view, storage, live_buffers):
-    array = VIEWS[view](filled((2, 3, 4), storage=storage))
-    for protocol in PROTOCOLS:
-        assert same(pickle.loads(pickle.dumps(array, protocol)), array)
-    data, buffers = out_of_band(array)
-    assert same(pickle.loads(data, buffers=buffers), array)
-    assert len(data) + sum(b.raw().nbytes for b in buffers) < 1000  # nothing of what the view leaves out
-    buffers.clear()
-    del array
+def test_views_are_kept_by_their_items(live_buffers, subtests):
+    for storage in STORAGES:
+        for view in VIEWS:
+            with subtests.test(view=view, storage=storage):
+                array = VIEWS[view](filled((2, 3, 4), storage=storage))
+                for protocol in PROTOCOLS:
+                    assert same(pickle.loads(pickle.dumps(array, protocol)), array)
+                data, buffers = out_of_band(array)
+                assert same(pickle.loads(data, buffers=buffers), array)
+                assert len(data) + sum(b.raw().nbytes for b in buffers) < 1000  # nothing of what the view leaves out
+                buffers.clear()
+                del array
 
 
 @hypothesis.given(
@@ -127,14 +131,15 @@ def test_any_view_equals_numpy_s(shape, random, dtype, is_out_of_band):
     assert same(pickle.loads(data, buffers=buffers), view)
 
 
-@pytest.mark.parametrize("make", [copy.copy, copy.deepcopy])
-@pytest.mark.parametrize("storage", STORAGES)
-def test_a_copy_keeps_type_and_storage_and_has_memory_of_its_own(make, storage):
-    array = filled((3, 4), "bfloat16", storage)
-    again = make(array)
-    assert same(again, array)
-    assert again.buffer is not array.buffer
-    assert not make(array.as_readonly()).readonly  # a copy is the caller's to write, as with NumPy
+def test_a_copy_keeps_type_and_storage_and_has_memory_of_its_own(subtests):
+    for storage in STORAGES:
+        for make in [copy.copy, copy.deepcopy]:
+            with subtests.test(make=make, storage=storage):
+                array = filled((3, 4), "bfloat16", storage)
+                again = make(array)
+                assert same(again, array)
+                assert again.buffer is not array.buffer
+                assert not make(array.as_readonly()).readonly  # a copy is the caller's to write, as with NumPy
 
 
 def test_deepcopy_keeps_what_is_one_object_one():
@@ -152,17 +157,18 @@ def test_pickle_keeps_what_is_one_object_one():
 # ---- what is not copied ----
 
 
-@pytest.mark.parametrize("view", ["whole", "T", "permuted", "rows"])
-def test_out_of_band_the_memory_itself_is_handed_over_and_taken(view, live_buffers):
-    array = VIEWS[view](filled((2, 3, 4)))
-    data, (buffer,) = out_of_band(array)
-    there = np.frombuffer(buffer.raw(), "u1").__array_interface__["data"][0]
-    assert there == array.buffer.address + array.byte_offset
-    again = pickle.loads(data, buffers=[buffer])
-    assert md.shares_memory(array, again)
-    assert again.strides == array.strides
-    buffer.release()
-    del array, again
+def test_out_of_band_the_memory_itself_is_handed_over_and_taken(live_buffers, subtests):
+    for view in ["whole", "T", "permuted", "rows"]:
+        with subtests.test(str(view)):
+            array = VIEWS[view](filled((2, 3, 4)))
+            data, (buffer,) = out_of_band(array)
+            there = np.frombuffer(buffer.raw(), "u1").__array_interface__["data"][0]
+            assert there == array.buffer.address + array.byte_offset
+            again = pickle.loads(data, buffers=[buffer])
+            assert md.shares_memory(array, again)
+            assert again.strides == array.strides
+            buffer.release()
+            del array, again
 
 
 @pytest.mark.needs_no_sanitizer  # which sees tracemalloc's own records as leaks
@@ -178,15 +184,16 @@ def test_protocol_5_allocates_nothing_of_the_array_s_size():
 
 
 @pytest.mark.needs_no_sanitizer
-@pytest.mark.parametrize("protocol", [2, 3, 4])
-def test_older_protocols_copy_once(protocol):
-    array = filled(1 << 20)
-    tracemalloc.start()
-    parts = array.__reduce_ex__(protocol)
-    most = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert array.nbytes <= most < 1.1 * array.nbytes
-    del parts
+def test_older_protocols_copy_once(subtests):
+    for protocol in [2, 3, 4]:
+        with subtests.test(str(protocol)):
+            array = filled(1 << 20)
+            tracemalloc.start()
+            parts = array.__reduce_ex__(protocol)
+            most = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert array.nbytes <= most < 1.1 * array.nbytes
+            del parts
 
 
 def test_what_arrives_in_writable_memory_is_the_array_s_memory():
@@ -207,27 +214,29 @@ def test_what_arrives_in_read_only_memory_is_read_only_as_numpy_s_is():
     assert md.shares_memory(again, np.frombuffer(arrived, "u1"))
 
 
-@pytest.mark.parametrize("is_readonly", [False, True])
-@pytest.mark.parametrize("name", ["float32", "bfloat16", "int4"])
-def test_a_frame_of_bytes_is_shared_and_read_only_as_numpy_s_is(name, is_readonly):
-    array = filled((4, 4), name)
-    data, (buffer,) = out_of_band(array.as_readonly() if is_readonly else array)
-    arrived = bytes(buffer.raw())
-    again = pickle.loads(data, buffers=[arrived])
-    assert again.readonly
-    assert md.shares_memory(again, np.frombuffer(arrived, "u1"))
-    assert raw(again) == raw(array)
-    with pytest.raises(ValueError, match="read-only"):
-        again.fill(0)
+def test_a_frame_of_bytes_is_shared_and_read_only_as_numpy_s_is(subtests):
+    for name in ["float32", "bfloat16", "int4"]:
+        for is_readonly in [False, True]:
+            with subtests.test(is_readonly=is_readonly, name=name):
+                array = filled((4, 4), name)
+                data, (buffer,) = out_of_band(array.as_readonly() if is_readonly else array)
+                arrived = bytes(buffer.raw())
+                again = pickle.loads(data, buffers=[arrived])
+                assert again.readonly
+                assert md.shares_memory(again, np.frombuffer(arrived, "u1"))
+                assert raw(again) == raw(array)
+                with pytest.raises(ValueError, match="read-only"):
+                    again.fill(0)
 
 
-@pytest.mark.parametrize("storage", ["managed", "private"])
-def test_a_frame_of_bytes_that_cannot_be_shared_is_copied_and_writable(storage):
-    array = filled((4, 4), storage=storage)
-    data, (buffer,) = out_of_band(array)
-    again = pickle.loads(data, buffers=[bytes(buffer.raw())])
-    assert same(again, array)
-    again.fill(0)
+def test_a_frame_of_bytes_that_cannot_be_shared_is_copied_and_writable(subtests):
+    for storage in ["managed", "private"]:
+        with subtests.test(str(storage)):
+            array = filled((4, 4), storage=storage)
+            data, (buffer,) = out_of_band(array)
+            again = pickle.loads(data, buffers=[bytes(buffer.raw())])
+            assert same(again, array)
+            again.fill(0)
 
 
 def test_what_an_older_version_pickled_is_read():
@@ -246,17 +255,18 @@ def test_what_arrives_off_its_alignment_is_copied():
     assert same(pickle.loads(data, buffers=[arrived]), array)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("storage", ["shared", "managed"])
-def test_a_host_view_is_pickled_as_that_of_an_equal_array(protocol, storage):
-    array = filled((5, 6), "int16", storage)[::2, 1:]
-    found = pickle.loads(pickle.dumps(array.host, protocol))
-    assert type(found) is type(array.host)
-    assert same(found.array, array)
-    data, buffers = out_of_band(filled(100_000).host)
-    assert len(buffers) == 1
-    assert len(data) < 1000
-    assert np.array_equal(np.asarray(pickle.loads(data, buffers=buffers)), np.asarray(filled(100_000)))
+def test_a_host_view_is_pickled_as_that_of_an_equal_array(subtests):
+    for storage in ["shared", "managed"]:
+        for protocol in PROTOCOLS:
+            with subtests.test(protocol=protocol, storage=storage):
+                array = filled((5, 6), "int16", storage)[::2, 1:]
+                found = pickle.loads(pickle.dumps(array.host, protocol))
+                assert type(found) is type(array.host)
+                assert same(found.array, array)
+                data, buffers = out_of_band(filled(100_000).host)
+                assert len(buffers) == 1
+                assert len(data) < 1000
+                assert np.array_equal(np.asarray(pickle.loads(data, buffers=buffers)), np.asarray(filled(100_000)))
 
 
 def test_a_copied_host_view_is_of_the_same_memory_and_a_deep_copy_is_not():
@@ -269,15 +279,16 @@ def test_a_copied_host_view_is_of_the_same_memory_and_a_deep_copy_is_not():
     assert other.array is one
 
 
-@pytest.mark.parametrize("act", [copy.copy, copy.deepcopy, *(lambda x, p=p: pickle.dumps(x, p) for p in PROTOCOLS)])
-def test_a_buffer_is_neither_pickled_nor_copied_and_says_what_is(act):
-    source = bytearray(b"abcdef")
-    for buffer in (md.Buffer(6), md.Buffer.from_host(source)):
-        buffer.copy_from(b"uvwxyz")
-        with pytest.raises(TypeError, match=r"buffer\.array\(buffer\.size - buffer\.offset, 'uint8'\)"):
-            act(buffer)
-        bytes_of = buffer.array(buffer.size - buffer.offset, "uint8")
-        assert bytes(pickle.loads(pickle.dumps(bytes_of)).tolist()) == b"uvwxyz"
+def test_a_buffer_is_neither_pickled_nor_copied_and_says_what_is(subtests):
+    for act in [copy.copy, copy.deepcopy, *(lambda x, p=p: pickle.dumps(x, p) for p in PROTOCOLS)]:
+        with subtests.test(str(act)):
+            source = bytearray(b"abcdef")
+            for buffer in (md.Buffer(6), md.Buffer.from_host(source)):
+                buffer.copy_from(b"uvwxyz")
+                with pytest.raises(TypeError, match=r"buffer\.array\(buffer\.size - buffer\.offset, 'uint8'\)"):
+                    act(buffer)
+                bytes_of = buffer.array(buffer.size - buffer.offset, "uint8")
+                assert bytes(pickle.loads(pickle.dumps(bytes_of)).tolist()) == b"uvwxyz"
 
 
 def test_a_device_that_is_not_there_becomes_the_default():

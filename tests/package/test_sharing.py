@@ -99,28 +99,29 @@ def test_work_in_flight_is_said(settings):
     assert memory_of(draw(a), "0").title.endswith("12 bytes")
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_arrays_that_share_bytes_stand_in_one_group(seed, live_buffers):
-    chance = random.Random(seed)
-    memories = [np.zeros(256, np.uint8), md.zeros(256, "uint8"), md.zeros(256, "uint8", storage="private")]
-    arrays = []
-    for _ in range(8):
-        memory = chance.choice(memories)
-        first = chance.randrange(256)
-        arrays.append(memory[first : chance.randrange(first, 257) : chance.choice([1, 2, 3])])
-    picture = draw(*arrays)
-    assert not picture.refusals
-    for (i, a), (j, b) in itertools.combinations(enumerate(arrays), 2):
-        if md.shares_memory(a, b):
-            assert memory_of(picture, str(i)) is memory_of(picture, str(j))
-        if isinstance(a, md.Array) and isinstance(b, md.Array) and a.size and b.size:
-            is_same = memory_of(picture, str(i)) is memory_of(picture, str(j))
-            assert is_same == (a.buffer.handle == b.buffer.handle)
-    for memory in picture.memories:
-        for lane in memory.lanes:
-            row = bar(memory, lane)
-            assert len(row) == WIDTH
-            assert (FULL in row or GAPS in row) == (lane.end > lane.begin)
+def test_arrays_that_share_bytes_stand_in_one_group(live_buffers, subtests):
+    for seed in range(20):
+        with subtests.test(str(seed)):
+            chance = random.Random(seed)
+            memories = [np.zeros(256, np.uint8), md.zeros(256, "uint8"), md.zeros(256, "uint8", storage="private")]
+            arrays = []
+            for _ in range(8):
+                memory = chance.choice(memories)
+                first = chance.randrange(256)
+                arrays.append(memory[first : chance.randrange(first, 257) : chance.choice([1, 2, 3])])
+            picture = draw(*arrays)
+            assert not picture.refusals
+            for (i, a), (j, b) in itertools.combinations(enumerate(arrays), 2):
+                if md.shares_memory(a, b):
+                    assert memory_of(picture, str(i)) is memory_of(picture, str(j))
+                if isinstance(a, md.Array) and isinstance(b, md.Array) and a.size and b.size:
+                    is_same = memory_of(picture, str(i)) is memory_of(picture, str(j))
+                    assert is_same == (a.buffer.handle == b.buffer.handle)
+            for memory in picture.memories:
+                for lane in memory.lanes:
+                    row = bar(memory, lane)
+                    assert len(row) == WIDTH
+                    assert (FULL in row or GAPS in row) == (lane.end > lane.begin)
 
 
 @given(

@@ -62,10 +62,11 @@ def test_a_short_array_is_printed_whole(values):
     assert printed == pytest.approx(values, rel=1e-7, abs=1e-8)
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", "bfloat16", "complex64", "int4", "uint1"])
-def test_items_of_every_kind_are_printed(dtype):
-    array = md.full((2, 3), 1, dtype)
-    assert items_of(repr(array)) == array.tolist()
+def test_items_of_every_kind_are_printed(subtests):
+    for dtype in ["bool", "int8", "uint64", "float16", "bfloat16", "complex64", "int4", "uint1"]:
+        with subtests.test(str(dtype)):
+            array = md.full((2, 3), 1, dtype)
+            assert items_of(repr(array)) == array.tolist()
 
 
 @st.composite
@@ -102,57 +103,65 @@ def test_items_are_printed_as_numpy_prints_them_by_numpy_and_without(data):
 
 @pytest.mark.needs_numpy
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("dtype", [*INTEGERS[1:], *FLOATS])
-def test_any_bits_are_printed_as_numpy_prints_them(dtype):
-    chance = np.random.default_rng(0)
-    for shape in [(1,), (4,), (3, 5)] * 20:
-        numbers = chance.integers(0, 256, (*shape, np.dtype(dtype).itemsize), np.uint8).view(dtype).reshape(shape)
-        with without_numpy():
-            printed = text.items_text(md.asarray(numbers), "Array(", ")")
-        assert printed == np.array2string(numbers, separator=", ", prefix="Array(", suffix=")")
+def test_any_bits_are_printed_as_numpy_prints_them(subtests):
+    for dtype in [*INTEGERS[1:], *FLOATS]:
+        with subtests.test(str(dtype)):
+            chance = np.random.default_rng(0)
+            for shape in [(1,), (4,), (3, 5)] * 20:
+                numbers = (
+                    chance.integers(0, 256, (*shape, np.dtype(dtype).itemsize), np.uint8).view(dtype).reshape(shape)
+                )
+                with without_numpy():
+                    printed = text.items_text(md.asarray(numbers), "Array(", ")")
+                assert printed == np.array2string(numbers, separator=", ", prefix="Array(", suffix=")")
 
 
 @pytest.mark.needs_numpy
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_numbers_at_a_border_are_printed_as_numpy_prints_them(dtype):
+def test_numbers_at_a_border_are_printed_as_numpy_prints_them(subtests):
     """Powers of two have unequal neighbours; the form changes at 1e-4, at a ratio of 1000 and at large numbers."""
-    finfo = np.finfo(dtype)
-    powers = [np.array([2.0**e], dtype) for e in range(finfo.minexp - finfo.nmant, finfo.maxexp)]
-    borders = [low * factor for low in (1.0, 1.1, 0.3, 7.7) for factor in (1e-4, 1e3, 1e6, 1e8)]
-    steps = [np.nextafter(np.array(border, dtype), np.array(way, dtype)) for border in borders for way in (0, inf)]
-    pairs = [np.array([low, step], dtype) for low in (1.0, 1.1, 0.3, 7.7) for step in [*borders, *steps]]
-    singles = [np.array([number], dtype) for number in [*borders, *steps]]
-    for numbers in powers + pairs + singles:
-        assert ", ".join(words_of(numbers.tolist(), dtype)) == np.array2string(numbers, separator=", ")[1:-1]
+    for dtype in ["float16", "float32", "float64"]:
+        with subtests.test(str(dtype)):
+            finfo = np.finfo(dtype)
+            powers = [np.array([2.0**e], dtype) for e in range(finfo.minexp - finfo.nmant, finfo.maxexp)]
+            borders = [low * factor for low in (1.0, 1.1, 0.3, 7.7) for factor in (1e-4, 1e3, 1e6, 1e8)]
+            steps = [
+                np.nextafter(np.array(border, dtype), np.array(way, dtype)) for border in borders for way in (0, inf)
+            ]
+            pairs = [np.array([low, step], dtype) for low in (1.0, 1.1, 0.3, 7.7) for step in [*borders, *steps]]
+            singles = [np.array([number], dtype) for number in [*borders, *steps]]
+            for numbers in powers + pairs + singles:
+                assert ", ".join(words_of(numbers.tolist(), dtype)) == np.array2string(numbers, separator=", ")[1:-1]
 
 
 @pytest.mark.needs_numpy
-@pytest.mark.parametrize("dtype", [*OUR_FLOATS, "complex32", "int4", "uint2", "float4_e2m1fnx2"])
-def test_types_that_numpy_lacks_are_printed_alike_with_and_without_it(dtype):
-    chance = np.random.default_rng(0)
-    for shape in ((), (5,), (3, 4), (7, 400)):
-        count = max(math.prod(shape), 1)
-        noise = md.asarray(bytearray(chance.bytes(count * md.dtype(dtype).itemsize)), dtype="uint8")
-        array = noise.buffer.array(shape, dtype, noise.byte_offset)
-        printed = repr(array)
-        with without_numpy():
-            assert repr(array) == printed
+def test_types_that_numpy_lacks_are_printed_alike_with_and_without_it(subtests):
+    for dtype in [*OUR_FLOATS, "complex32", "int4", "uint2", "float4_e2m1fnx2"]:
+        with subtests.test(str(dtype)):
+            chance = np.random.default_rng(0)
+            for shape in ((), (5,), (3, 4), (7, 400)):
+                count = max(math.prod(shape), 1)
+                noise = md.asarray(bytearray(chance.bytes(count * md.dtype(dtype).itemsize)), dtype="uint8")
+                array = noise.buffer.array(shape, dtype, noise.byte_offset)
+                printed = repr(array)
+                with without_numpy():
+                    assert repr(array) == printed
 
 
-@pytest.mark.parametrize("dtype", ["float16", *OUR_FLOATS])
-def test_a_float_is_printed_in_digits_that_read_back(dtype):
-    count = 1 << md.dtype(dtype).bits
-    every = md.empty(count * md.dtype(dtype).bits // 8, "uint8")
-    memoryview(every)[:] = b"".join(
-        (sum(value << i * md.dtype(dtype).bits for i, value in enumerate(range(first, first + 4)))).to_bytes(
-            md.dtype(dtype).bits // 2, "little"
-        )
-        for first in range(0, count, 4)
-    )
-    values = [value for value in every.buffer.array(count, dtype).tolist() if math.isfinite(value)]
-    shortest = [float(float_type(dtype).shortest(value)) for value in values]
-    assert md.asarray(shortest, dtype="float64").astype(dtype).tolist() == values
+def test_a_float_is_printed_in_digits_that_read_back(subtests):
+    for dtype in ["float16", *OUR_FLOATS]:
+        with subtests.test(str(dtype)):
+            count = 1 << md.dtype(dtype).bits
+            every = md.empty(count * md.dtype(dtype).bits // 8, "uint8")
+            memoryview(every)[:] = b"".join(
+                (sum(value << i * md.dtype(dtype).bits for i, value in enumerate(range(first, first + 4)))).to_bytes(
+                    md.dtype(dtype).bits // 2, "little"
+                )
+                for first in range(0, count, 4)
+            )
+            values = [value for value in every.buffer.array(count, dtype).tolist() if math.isfinite(value)]
+            shortest = [float(float_type(dtype).shortest(value)) for value in values]
+            assert md.asarray(shortest, dtype="float64").astype(dtype).tolist() == values
 
 
 @pytest.mark.needs_numpy
@@ -184,10 +193,11 @@ def test_a_text_imports_no_numpy():
     assert result.stdout.startswith("Array([0.5, 0.5], shape=(2,)")
 
 
-@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2000,), (3, 400)])
-def test_no_line_is_longer_than_numpys(shape):
-    for array in (md.zeros(shape), md.zeros(shape, "complex128", storage="private").as_readonly()):
-        assert all(len(line) <= 75 for line in repr(array).splitlines())
+def test_no_line_is_longer_than_numpys(subtests):
+    for shape in [(), (3,), (2, 3), (2000,), (3, 400)]:
+        with subtests.test(str(shape)):
+            for array in (md.zeros(shape), md.zeros(shape, "complex128", storage="private").as_readonly()):
+                assert all(len(line) <= 75 for line in repr(array).splitlines())
 
 
 @given(SHAPES)
@@ -208,23 +218,25 @@ def test_a_long_array_shows_its_edges():
     assert printed.startswith("Array([   0,    1,    2, ..., 1997, 1998, 1999], shape=(2000,),")
 
 
-@pytest.mark.parametrize("storage", ["shared", "managed", "private"])
-@pytest.mark.parametrize("shape", [(), (5,), (2000,), (60, 50), (9, 9, 9, 9)])
-def test_every_storage_shows_the_same_items(storage, shape):
-    count = math.prod(shape)
-    array = md.asarray(list(range(count)), dtype="int32").reshape(shape)
-    stored = array.copy(storage=storage)
-    assert text.items_text(stored) == text.items_text(array)
-    assert text.items_text(stored.T) == text.items_text(array.T)
+def test_every_storage_shows_the_same_items(subtests):
+    for shape in [(), (5,), (2000,), (60, 50), (9, 9, 9, 9)]:
+        for storage in ["shared", "managed", "private"]:
+            with subtests.test(storage=storage, shape=shape):
+                count = math.prod(shape)
+                array = md.asarray(list(range(count)), dtype="int32").reshape(shape)
+                stored = array.copy(storage=storage)
+                assert text.items_text(stored) == text.items_text(array)
+                assert text.items_text(stored.T) == text.items_text(array.T)
 
 
-@pytest.mark.parametrize("storage", ["shared", "managed", "private"])
-@pytest.mark.parametrize("is_padded", [False, True])
-def test_items_smaller_than_a_byte_are_shown_wherever_they_lie(storage, is_padded):
-    numbers = md.asarray([i % 7 for i in range(50 * 32)], dtype="int8").reshape(50, 32)
-    stored = numbers.astype("int4").copy(storage=storage, padded=is_padded)
-    for view in (lambda a: a, lambda a: a[2:], lambda a: a.T, lambda a: a[::2, ::2], lambda a: a[:, 30]):
-        assert text.items_text(view(stored)) == text.items_text(view(numbers))
+def test_items_smaller_than_a_byte_are_shown_wherever_they_lie(subtests):
+    for is_padded in [False, True]:
+        for storage in ["shared", "managed", "private"]:
+            with subtests.test(storage=storage, is_padded=is_padded):
+                numbers = md.asarray([i % 7 for i in range(50 * 32)], dtype="int8").reshape(50, 32)
+                stored = numbers.astype("int4").copy(storage=storage, padded=is_padded)
+                for view in (lambda a: a, lambda a: a[2:], lambda a: a.T, lambda a: a[::2, ::2], lambda a: a[:, 30]):
+                    assert text.items_text(view(stored)) == text.items_text(view(numbers))
 
 
 def test_only_the_shown_items_of_private_memory_come_to_the_cpu():
@@ -259,14 +271,15 @@ def test_work_in_flight_is_waited_for_a_moment(settings):
 
 
 @pytest.mark.needs_softmetal
-@pytest.mark.parametrize("storage", ["shared", "managed", "private"])
-def test_long_work_in_flight_is_said(storage):
-    array, stream = md.zeros(3, storage=storage), md.Stream()
-    with held(stream):
-        array.fill(2, stream=stream)
-        assert repr(array).startswith("Array(<GPU work in flight>, shape=(3,)")
-    stream.synchronize()
-    assert repr(array).startswith("Array([2., 2., 2.], ")
+def test_long_work_in_flight_is_said(subtests):
+    for storage in ["shared", "managed", "private"]:
+        with subtests.test(str(storage)):
+            array, stream = md.zeros(3, storage=storage), md.Stream()
+            with held(stream):
+                array.fill(2, stream=stream)
+                assert repr(array).startswith("Array(<GPU work in flight>, shape=(3,)")
+            stream.synchronize()
+            assert repr(array).startswith("Array([2., 2., 2.], ")
 
 
 @pytest.mark.needs_softmetal
@@ -277,13 +290,14 @@ def test_a_private_array_does_not_wait_for_the_queue_that_would_copy_it():
 
 
 @pytest.mark.needs_softmetal
-@pytest.mark.parametrize("storage", ["shared", "managed", "private"])
-def test_a_look_inside_with_stream_does_not_wait_for_the_stream(storage):
-    array, stream = md.zeros(6, storage=storage), md.Stream()
-    with stream, held(stream):
-        printed = [repr(array), repr(array[::2])]
-    for shown in printed:
-        assert ("<GPU work in flight>" if storage == "private" else "[0., 0., 0.") in shown
+def test_a_look_inside_with_stream_does_not_wait_for_the_stream(subtests):
+    for storage in ["shared", "managed", "private"]:
+        with subtests.test(str(storage)):
+            array, stream = md.zeros(6, storage=storage), md.Stream()
+            with stream, held(stream):
+                printed = [repr(array), repr(array[::2])]
+            for shown in printed:
+                assert ("<GPU work in flight>" if storage == "private" else "[0., 0., 0.") in shown
 
 
 def test_failed_work_is_said_and_stays_to_be_raised(settings):
