@@ -47,11 +47,11 @@ def test_it_uses_every_name_of_the_package():
 PUBLIC_TYPES = [kind for kind in _core._types() if not kind.__name__.startswith("_")]
 
 
-@pytest.mark.parametrize("kind", PUBLIC_TYPES, ids=lambda kind: kind.__name__)
-def test_it_uses_every_name_of_a_type(kind):
-    public = {name for name in vars(kind) if not name.startswith("_")}
-    missing = public - names_on_parameters(kind.__name__)
-    assert missing == set(), f"use it on a parameter of the type md.{kind.__name__} in tests/support/typed_user.py"
+def test_it_uses_every_name_of_a_type():
+    for kind in PUBLIC_TYPES:
+        public = {name for name in vars(kind) if not name.startswith("_")}
+        missing = public - names_on_parameters(kind.__name__)
+        assert missing == set(), f"use it on a parameter of the type md.{kind.__name__} in tests/support/typed_user.py"
 
 
 def functions():
@@ -76,11 +76,13 @@ def instances():
     return {f"md.{type(thing).__name__}": thing for thing in things}
 
 
-@pytest.mark.parametrize("name", [node.name for node in TREE.body if isinstance(node, ast.FunctionDef)][:-1])
-def test_it_runs(name, live_buffers):
-    function = functions()[name]
-    things = instances()
-    function(*(things[parameter.annotation] for parameter in inspect.signature(function).parameters.values()))
+def test_it_runs(live_buffers, subtests):
+    for name, function in functions().items():
+        if inspect.iscoroutinefunction(function):
+            continue
+        with subtests.test(name):
+            things = instances()
+            function(*(things[parameter.annotation] for parameter in inspect.signature(function).parameters.values()))
 
 
 def test_the_mistakes_are_the_last_function():
