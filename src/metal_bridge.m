@@ -3,8 +3,8 @@
  * Owns:    nothing but the flag that says this process is a forked child.
  * Calls:   Metal and Foundation: Apple's, or src/softmetal/.
  * Memory:  manual retain/release.  Methods named new..., copy... and alloc give +1, all else
- *          is autoreleased or borrowed, so every function here makes a pool: Python's threads
- *          have none.
+ *          is autoreleased or borrowed, so every function here has a pool (IN_POOL): Python's
+ *          threads have none.
  * Builds:  with GCC's Objective-C (no ARC, no blocks, no @autoreleasepool, no _Atomic) and
  *          with Apple's clang (-fno-objc-arc).
  */
@@ -59,26 +59,30 @@ watch_fork(void)
     (void)pthread_atfork(NULL, NULL, note_fork);
 }
 
-static bool
-is_forked(void)
+bool
+bridge_is_forked(void)
 {
     return __atomic_load_n(&is_forked_child, __ATOMIC_RELAXED) != 0;
 }
 
-bool
-bridge_is_forked(void)
+/* ---- pools ---- */
+
+static void
+drain_pool(NSAutoreleasePool **pool)
 {
-    return is_forked();
+    [*pool drain];
 }
 
-/* ---- a pool for others' calls ---- */
+/* Until the end of the block, however it is left: what is autoreleased goes then. */
+#define IN_POOL \
+    __attribute__((cleanup(drain_pool), unused)) NSAutoreleasePool *pool = \
+        [[NSAutoreleasePool alloc] init]
 
 void
 bridge_in_pool(void (*work)(void *context), void *context)
 {
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     work(context);
-    [pool drain];
 }
 
 /* ---- handles as objects ---- */
@@ -117,12 +121,11 @@ commands_object(bridge_commands *commands)
 static void
 release_object(void *handle)
 {
-    if (handle == NULL || is_forked()) {
+    if (handle == NULL || bridge_is_forked()) {
         return;
     }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     [(id<NSObject>)handle release];
-    [pool drain];
 }
 
 static void
@@ -157,10 +160,10 @@ append_device(bridge_device **out, size_t count, size_t capacity, id<MTLDevice> 
 size_t
 bridge_device_copy_all(bridge_device **out, size_t capacity)
 {
-    if (is_forked()) {
+    if (bridge_is_forked()) {
         return 0;
     }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     size_t count = 0;
     /* On a Mac with two GPUs the default one is the one that drives the display and that torch
      * and MLX use, wherever MTLCopyAllDevices lists it. */
@@ -175,7 +178,6 @@ bridge_device_copy_all(bridge_device **out, size_t capacity)
         count = append_device(out, count, capacity, (id<MTLDevice>)[all objectAtIndex:i]);
     }
     [all release];
-    [pool drain];
     return count;
 }
 
@@ -183,10 +185,10 @@ void
 bridge_device_describe(bridge_device *device, bridge_device_facts *out)
 {
     memset(out, 0, sizeof *out);
-    if (is_forked()) {
+    if (bridge_is_forked()) {
         return;
     }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     id<MTLDevice> object = device_object(device);
     copy_text([object name], out->name, sizeof out->name);
     out->registry_id = [object registryID];
@@ -196,19 +198,16 @@ bridge_device_describe(bridge_device *device, bridge_device_facts *out)
 #ifndef __APPLE__
     out->is_software = true;
 #endif
-    [pool drain];
 }
 
 uint64_t
 bridge_device_allocated_nbytes(bridge_device *device)
 {
-    if (is_forked()) {
+    if (bridge_is_forked()) {
         return 0;
     }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-    uint64_t nbytes = [device_object(device) currentAllocatedSize];
-    [pool drain];
-    return nbytes;
+    IN_POOL;
+    return [device_object(device) currentAllocatedSize];
 }
 
 /* ---- blocks ---- */
@@ -263,10 +262,10 @@ bridge_buffer_new(bridge_device *device, size_t nbytes, bridge_storage storage,
                   bridge_buffer **out)
 {
     *out = NULL;
-    if (is_forked()) {
+    if (bridge_is_forked()) {
         return BRIDGE_FORKED;
     }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     bridge_status status = check_length(device_object(device), nbytes);
     if (status == BRIDGE_OK) {
         id<MTLBuffer> buffer = [device_object(device) newBufferWithLength:nbytes
@@ -274,7 +273,6 @@ bridge_buffer_new(bridge_device *device, size_t nbytes, bridge_storage storage,
         *out = (bridge_buffer *)(void *)buffer;
         status = buffer == nil ? BRIDGE_NO_MEMORY : BRIDGE_OK;
     }
-    [pool drain];
     return status;
 }
 
@@ -353,7 +351,7 @@ bridge_buffer_new_over_pages(bridge_device *device, void *pages, size_t nbytes,
                              bridge_pages_done *done, void *context, bridge_buffer **out)
 {
     *out = NULL;
-    if (is_forked()) {
+    if (bridge_is_forked()) {
         return BRIDGE_FORKED;
     }
     pages_claim *claim = malloc(sizeof *claim);
@@ -361,7 +359,7 @@ bridge_buffer_new_over_pages(bridge_device *device, void *pages, size_t nbytes,
         return BRIDGE_NO_MEMORY;
     }
     *claim = (pages_claim){.holders = 1, .context = context};
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     bridge_status status = check_length(device_object(device), nbytes);
     id<MTLBuffer> buffer = nil;
     if (status == BRIDGE_OK) {
@@ -371,7 +369,6 @@ bridge_buffer_new_over_pages(bridge_device *device, void *pages, size_t nbytes,
         __atomic_store_n(&claim->done, done, __ATOMIC_RELEASE);
         *out = (bridge_buffer *)(void *)buffer;
     }
-    [pool drain];
     drop_claim(claim);
     return status;
 }
@@ -391,17 +388,15 @@ bridge_buffer_release(bridge_buffer *buffer)
 bool
 bridge_buffer_is_only_ours(bridge_buffer *buffer)
 {
-    if (is_forked()) {
+    if (bridge_is_forked()) {
         return false;
     }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     id<MTLBuffer> object = buffer_object(buffer);
     /* An autoreleased reference counts too: the buffer then looks used, which is safe. */
-    bool is_ours =
+    return
         [object retainCount] == 1 && [object label] == nil &&
         [object setPurgeableState:MTLPurgeableStateKeepCurrent] == MTLPurgeableStateNonVolatile;
-    [pool drain];
-    return is_ours;
 }
 
 #ifdef __APPLE__
@@ -537,33 +532,29 @@ bridge_buffer_device(bridge_buffer *buffer)
 {
     /* The getter of an atomic property autoreleases what it gives; the buffer keeps
      * it alive. */
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-    id<MTLDevice> device = [buffer_object(buffer) device];
-    [pool drain];
-    return (bridge_device *)(void *)device;
+    IN_POOL;
+    return (bridge_device *)(void *)[buffer_object(buffer) device];
 }
 
 void
 bridge_buffer_copy_label(bridge_buffer *buffer, char *out, size_t capacity)
 {
     out[0] = '\0';
-    if (is_forked()) {
+    if (bridge_is_forked()) {
         return;
     }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     copy_text([buffer_object(buffer) label], out, capacity);
-    [pool drain];
 }
 
 void
 bridge_buffer_set_label(bridge_buffer *buffer, const char *label)
 {
-    if (is_forked()) {
+    if (bridge_is_forked()) {
         return;
     }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     [buffer_object(buffer) setLabel:[NSString stringWithUTF8String:label]];
-    [pool drain];
 }
 
 /* ---- IOSurfaces ---- */
@@ -618,13 +609,12 @@ copy_surface(const void *handle, bridge_surface **out, void **pages, size_t *nby
 void
 bridge_surface_release(bridge_surface *surface)
 {
-    if (is_forked()) {
+    if (bridge_is_forked()) {
         return;
     }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     IOSurfaceDecrementUseCount((IOSurfaceRef)(void *)surface);
     CFRelease(surface);
-    [pool drain];
 }
 #else
 static bridge_status
@@ -648,13 +638,11 @@ bridge_surface_copy(const void *handle, bridge_surface **out, void **pages, size
     *out = NULL;
     *pages = NULL;
     *nbytes = 0;
-    if (is_forked()) {
+    if (bridge_is_forked()) {
         return BRIDGE_FORKED;
     }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-    bridge_status status = copy_surface(handle, out, pages, nbytes);
-    [pool drain];
-    return status;
+    IN_POOL;
+    return copy_surface(handle, out, pages, nbytes);
 }
 
 /* ---- queues ---- */
@@ -665,14 +653,12 @@ bridge_surface_copy(const void *handle, bridge_surface **out, void **pages, size
 bridge_queue *
 bridge_queue_new(bridge_device *device)
 {
-    if (is_forked()) {
+    if (bridge_is_forked()) {
         return NULL;
     }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-    id<MTLCommandQueue> queue =
-        [device_object(device) newCommandQueueWithMaxCommandBufferCount:QUEUE_DEPTH];
-    [pool drain];
-    return (bridge_queue *)(void *)queue;
+    IN_POOL;
+    return (bridge_queue *)(void *)[device_object(device)
+        newCommandQueueWithMaxCommandBufferCount:QUEUE_DEPTH];
 }
 
 void
@@ -697,33 +683,29 @@ bridge_handle_is_queue(const void *handle)
 bridge_device *
 bridge_queue_device(bridge_queue *queue)
 {
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-    id<MTLDevice> device = [queue_object(queue) device];
-    [pool drain];
-    return (bridge_device *)(void *)device;
+    IN_POOL;
+    return (bridge_device *)(void *)[queue_object(queue) device];
 }
 
 void
 bridge_queue_copy_label(bridge_queue *queue, char *out, size_t capacity)
 {
     out[0] = '\0';
-    if (is_forked()) {
+    if (bridge_is_forked()) {
         return;
     }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     copy_text([queue_object(queue) label], out, capacity);
-    [pool drain];
 }
 
 void
 bridge_queue_set_label(bridge_queue *queue, const char *label)
 {
-    if (is_forked()) {
+    if (bridge_is_forked()) {
         return;
     }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     [queue_object(queue) setLabel:[NSString stringWithUTF8String:label]];
-    [pool drain];
 }
 
 /* ---- shared events ---- */
@@ -731,13 +713,11 @@ bridge_queue_set_label(bridge_queue *queue, const char *label)
 bridge_event *
 bridge_event_new(bridge_device *device)
 {
-    if (is_forked()) {
+    if (bridge_is_forked()) {
         return NULL;
     }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-    id<MTLSharedEvent> event = [device_object(device) newSharedEvent];
-    [pool drain];
-    return (bridge_event *)(void *)event;
+    IN_POOL;
+    return (bridge_event *)(void *)[device_object(device) newSharedEvent];
 }
 
 void
@@ -768,26 +748,23 @@ bridge_event_value(bridge_event *event)
 void
 bridge_event_raise(bridge_event *event, uint64_t value)
 {
-    if (is_forked()) {
+    if (bridge_is_forked()) {
         return;
     }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     if ([event_object(event) signaledValue] < value) { /* Metal would set it back */
         [event_object(event) setSignaledValue:value];
     }
-    [pool drain];
 }
 
 bool
 bridge_event_wait(bridge_event *event, uint64_t value, uint64_t timeout_ms)
 {
-    if (is_forked()) {
+    if (bridge_is_forked()) {
         return false;
     }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-    BOOL is_reached = [event_object(event) waitUntilSignaledValue:value timeoutMS:timeout_ms];
-    [pool drain];
-    return is_reached;
+    IN_POOL;
+    return [event_object(event) waitUntilSignaledValue:value timeoutMS:timeout_ms];
 }
 
 /* ---- command buffers ---- */
@@ -795,13 +772,11 @@ bridge_event_wait(bridge_event *event, uint64_t value, uint64_t timeout_ms)
 bridge_commands *
 bridge_commands_new(bridge_queue *queue)
 {
-    if (is_forked()) {
+    if (bridge_is_forked()) {
         return NULL;
     }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-    id<MTLCommandBuffer> commands = [[queue_object(queue) commandBuffer] retain];
-    [pool drain];
-    return (bridge_commands *)(void *)commands;
+    IN_POOL;
+    return (bridge_commands *)(void *)[[queue_object(queue) commandBuffer] retain];
 }
 
 void
@@ -813,17 +788,15 @@ bridge_commands_release(bridge_commands *commands)
 void
 bridge_encode_wait(bridge_commands *commands, bridge_event *event, uint64_t value)
 {
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     [commands_object(commands) encodeWaitForEvent:event_object(event) value:value];
-    [pool drain];
 }
 
 void
 bridge_encode_signal(bridge_commands *commands, bridge_event *event, uint64_t value)
 {
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     [commands_object(commands) encodeSignalEvent:event_object(event) value:value];
-    [pool drain];
 }
 
 /* Metal loses what a copy or fill moves past 4 GiB, without a word; torch cuts its copies at
@@ -844,95 +817,47 @@ at_most(NSUInteger value, NSUInteger most)
     return value < most ? value : most;
 }
 
-/* What one blit does.  Its buffers are borrowed: the command buffer retains them. */
-typedef struct blit_command {
-    enum { BLIT_COPY, BLIT_FILL } kind;
-    id<MTLBuffer> src, dst; /* src only for BLIT_COPY */
-    const bridge_run *runs; /* only for BLIT_COPY */
-    size_t run_count;
-    size_t dst_offset_bytes, nbytes; /* only for BLIT_FILL */
-    uint8_t value;
-} blit_command;
-
 static void
-encode_run(id<MTLBlitCommandEncoder> encoder, const blit_command *blit, const bridge_run *run)
+encode_run(id<MTLBlitCommandEncoder> encoder, bridge_buffer *src, bridge_buffer *dst,
+           const bridge_run *run)
 {
     size_t most = most_of_a_blit();
     for (size_t start = 0; start < run->nbytes; start += most) {
-        [encoder copyFromBuffer:blit->src
+        [encoder copyFromBuffer:buffer_object(src)
                    sourceOffset:run->src_offset_bytes + start
-                       toBuffer:blit->dst
+                       toBuffer:buffer_object(dst)
               destinationOffset:run->dst_offset_bytes + start
                            size:at_most(run->nbytes - start, most)];
     }
-}
-
-static void
-encode_runs(id<MTLBlitCommandEncoder> encoder, const blit_command *blit)
-{
-    for (size_t i = 0; i < blit->run_count; i++) {
-        encode_run(encoder, blit, &blit->runs[i]);
-    }
-}
-
-static void
-encode_fill(id<MTLBlitCommandEncoder> encoder, const blit_command *blit)
-{
-    size_t most = most_of_a_blit();
-    for (size_t start = 0; start < blit->nbytes; start += most) {
-        [encoder fillBuffer:blit->dst
-                      range:NSMakeRange(blit->dst_offset_bytes + start,
-                                        at_most(blit->nbytes - start, most))
-                      value:blit->value];
-    }
-}
-
-static bridge_status
-encode_blit(id<MTLCommandBuffer> commands, const blit_command *blit)
-{
-    id<MTLBlitCommandEncoder> encoder = [commands blitCommandEncoder]; /* nil of nil is nil */
-    if (encoder == nil) {
-        return BRIDGE_NO_COMMAND;
-    }
-    switch (blit->kind) {
-    case BLIT_COPY: encode_runs(encoder, blit); break;
-    case BLIT_FILL: encode_fill(encoder, blit); break;
-    }
-    [encoder endEncoding];
-    return BRIDGE_OK;
-}
-
-static bridge_status
-encode_later(bridge_commands *commands, const blit_command *blit)
-{
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-    bridge_status status = encode_blit(commands_object(commands), blit);
-    [pool drain];
-    return status;
 }
 
 bridge_status
 bridge_encode_copies(bridge_commands *commands, bridge_buffer *src, bridge_buffer *dst,
                      const bridge_run *runs, size_t count)
 {
-    blit_command blit = {.kind = BLIT_COPY,
-                         .src = buffer_object(src),
-                         .dst = buffer_object(dst),
-                         .runs = runs,
-                         .run_count = count};
-    return encode_later(commands, &blit);
+    IN_POOL;
+    id<MTLBlitCommandEncoder> encoder = [commands_object(commands) blitCommandEncoder];
+    for (size_t i = 0; encoder != nil && i < count; i++) {
+        encode_run(encoder, src, dst, &runs[i]);
+    }
+    [encoder endEncoding];
+    return encoder == nil ? BRIDGE_NO_COMMAND : BRIDGE_OK;
 }
 
 bridge_status
 bridge_encode_fill(bridge_commands *commands, bridge_buffer *buffer, size_t offset_bytes,
                    size_t nbytes, uint8_t value)
 {
-    blit_command blit = {.kind = BLIT_FILL,
-                         .dst = buffer_object(buffer),
-                         .dst_offset_bytes = offset_bytes,
-                         .nbytes = nbytes,
-                         .value = value};
-    return encode_later(commands, &blit);
+    IN_POOL;
+    size_t most = most_of_a_blit();
+    id<MTLBlitCommandEncoder> encoder = [commands_object(commands) blitCommandEncoder];
+    for (size_t start = 0; encoder != nil && start < nbytes; start += most) {
+        [encoder fillBuffer:buffer_object(buffer)
+                      range:NSMakeRange(offset_bytes + start, at_most(nbytes - start, most))
+                      value:value];
+    }
+    [encoder endEncoding];
+    return encoder == nil ? BRIDGE_NO_COMMAND : BRIDGE_OK;
 }
 
 static void
@@ -1006,10 +931,10 @@ bridge_library_new(bridge_device *device, const char *source, bridge_math math,
     *out = NULL;
     *message = NULL;
     *is_source = false;
-    if (is_forked()) {
+    if (bridge_is_forked()) {
         return BRIDGE_FORKED; /* mutant survives (constant returned): callers refuse before */
     }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     NSString *text = [NSString stringWithUTF8String:source];
     MTLCompileOptions *options = make_options(math);
     NSError *failure = nil; /* warnings of the compiler come through it too */
@@ -1022,7 +947,6 @@ bridge_library_new(bridge_device *device, const char *source, bridge_math math,
         status = library == nil ? refuse(failure, message, is_source) : BRIDGE_OK;
     }
     [options release];
-    [pool drain];
     return status;
 }
 
@@ -1082,13 +1006,11 @@ char **
 bridge_library_names(bridge_library *library, size_t *count)
 {
     *count = 0;
-    if (is_forked()) {
+    if (bridge_is_forked()) {
         return NULL;
     }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-    char **names = copy_names([library_object(library) functionNames], count);
-    [pool drain];
-    return names;
+    IN_POOL;
+    return copy_names([library_object(library) functionNames], count);
 }
 
 static int
@@ -1134,10 +1056,10 @@ bridge_library_constants(bridge_library *library, const char *function,
 {
     *out = NULL;
     *count = 0;
-    if (is_forked()) {
+    if (bridge_is_forked()) {
         return BRIDGE_FORKED;
     }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     bridge_status status = BRIDGE_NO_KERNEL;
     NSString *name = [NSString stringWithUTF8String:function];
     id<MTLFunction> found =
@@ -1146,7 +1068,6 @@ bridge_library_constants(bridge_library *library, const char *function,
         status = copy_constants([found functionConstantsDictionary], out, count);
     }
     [found release];
-    [pool drain];
     return status;
 }
 
@@ -1262,10 +1183,10 @@ bridge_kernel_new(bridge_library *library, const char *function,
     *out = NULL;
     *message = NULL;
     *is_source = false;
-    if (is_forked()) {
+    if (bridge_is_forked()) {
         return BRIDGE_FORKED; /* mutant survives (constant returned): callers refuse before */
     }
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     NSError *failure = nil;
     bridge_status status = BRIDGE_NO_KERNEL;
     id<MTLComputePipelineState> kernel = nil;
@@ -1281,7 +1202,6 @@ bridge_kernel_new(bridge_library *library, const char *function,
         status = refuse(failure, message, is_source);
     }
     *out = (bridge_kernel *)(void *)kernel;
-    [pool drain];
     return status;
 }
 
@@ -1359,7 +1279,7 @@ bridge_status
 bridge_encode_kernel(bridge_commands *commands, bridge_kernel *kernel,
                      const bridge_argument *arguments, int count, const bridge_grid *grid)
 {
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     id<MTLComputeCommandEncoder> encoder = [commands_object(commands) computeCommandEncoder];
     if (encoder != nil) {
         [encoder setComputePipelineState:kernel_object(kernel)];
@@ -1367,7 +1287,6 @@ bridge_encode_kernel(bridge_commands *commands, bridge_kernel *kernel,
         dispatch(encoder, kernel_object(kernel), grid);
         [encoder endEncoding]; /* of a kernel */
     }
-    [pool drain];
     return encoder == nil ? BRIDGE_NO_COMMAND : BRIDGE_OK;
 }
 
@@ -1382,22 +1301,19 @@ typedef struct completion_block {
 static void
 run_completed(completion_block *self, id<MTLCommandBuffer> commands)
 {
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     bridge_error error;
     bridge_error_clear(&error);
     bridge_status status = check_completed(commands, &error);
     self->completed(self->context, (bridge_commands *)(void *)commands, status, &error);
-    [pool drain];
 }
 
 double
 bridge_commands_seconds(bridge_commands *commands)
 {
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     id<MTLCommandBuffer> object = commands_object(commands);
-    double seconds = [object GPUEndTime] - [object GPUStartTime];
-    [pool drain];
-    return seconds;
+    return [object GPUEndTime] - [object GPUStartTime];
 }
 
 void
@@ -1405,11 +1321,10 @@ bridge_commands_commit(bridge_commands *commands, bridge_completed *completed, v
 {
     static const struct block_descriptor descriptor = {.size = sizeof(completion_block)};
     completion_block block = {BLOCK_HEAD(0, run_completed, &descriptor), completed, context};
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     [commands_object(commands) addCompletedHandler:(MTLCommandBufferHandler)(void *)&block];
     [commands_object(commands) commit];
     [commands_object(commands) release];
-    [pool drain];
 }
 
 typedef struct raise_block {
@@ -1445,7 +1360,6 @@ bridge_raise_when_completed(bridge_commands *commands, bridge_event *event, uint
                                                        dispose_raise_block};
     raise_block block = {BLOCK_HEAD(BLOCK_HAS_COPY_DISPOSE, run_raise, &descriptor), event,
                          value};
-    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
+    IN_POOL;
     [commands_object(commands) addCompletedHandler:(MTLCommandBufferHandler)(void *)&block];
-    [pool drain];
 }

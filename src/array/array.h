@@ -14,6 +14,7 @@
 #include "arithmetic/dtype_bits.h"
 #include "arithmetic/layout.h"
 #include "array/buffer.h"
+#include "metal/stream.h"
 #include "python/state.h"
 #include "python/storage_object.h"
 
@@ -162,10 +163,10 @@ array_like(const ArrayObject *self)
  * shape), MemoryError or MetalError. */
 PyObject *array_allocate(md_state *state, const char *function, const array_creation *what);
 
-/* A copy in new memory on the same device, packed or padded as this one is. */
-PyObject *array_copied(ArrayObject *self, char order, bridge_storage mode);
-PyObject *array_copied_padded(ArrayObject *self, char order, bridge_storage mode,
-                              bool is_padded);
+/* A copy in new memory, which is as `what` says, of the same shape and element type: owned (+1).
+ * On a stream, or done on return where that is NULL.  NULL as array_allocate, or with MetalError. */
+PyObject *array_copied(const char *function, ArrayObject *self, const array_creation *what,
+                       metal_stream *stream);
 
 /* -1 with ValueError: items of this type cannot be padded, for they have several lanes. */
 int array_check_padding(const char *function, DLDataType dtype);

@@ -65,25 +65,23 @@ array_method_copy(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
     ArrayObject *self = array_cast(op);
     PyObject *values[4];
     metal_stream *stream;
-    char order;
     int padded;
-    bridge_storage mode = array_storage(self)->mode;
+    array_creation what = array_like(self);
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        convert_order(self, values[0], &order) < 0 ||
+        convert_order(self, values[0], &what.order) < 0 ||
         args_tristate("Array.copy", "padded", values[3], &padded) < 0 ||
         (padded == 1 && array_check_padding("Array.copy", self->dtype) < 0)) {
         return NULL;
     }
     if (args_is_given(values[1]) &&
-        storage_mode_convert(state_of(op), "Array.copy", values[1], &mode) < 0) {
+        storage_mode_convert(state_of(op), "Array.copy", values[1], &what.mode) < 0) {
         return NULL;
     }
     if (stream_convert_target(state_of(op), "Array.copy", values[2], &stream) < 0) {
         return NULL;
     }
-    bool is_padded =
-        padded < 0 ? self->is_padded : padded && !dtype_is_whole_bytes(self->dtype);
-    PyObject *result = array_copied_on(self, order, mode, is_padded, stream);
+    what.is_padded = padded < 0 ? self->is_padded : padded;
+    PyObject *result = array_copied("Array.copy", self, &what, stream);
     stream_release(stream);
     return result;
 }
@@ -94,7 +92,8 @@ const char array_doc_copy_copy[] =
 PyObject *
 array_method_copy_copy(PyObject *op, PyObject *Py_UNUSED(unused))
 {
-    return array_copied(array_cast(op), 'C', array_storage(array_cast(op))->mode);
+    array_creation what = array_like(array_cast(op));
+    return array_copied("Array.__copy__", array_cast(op), &what, NULL);
 }
 
 const char array_doc_deepcopy[] =
@@ -103,7 +102,8 @@ const char array_doc_deepcopy[] =
 PyObject *
 array_method_deepcopy(PyObject *op, PyObject *Py_UNUSED(memo))
 {
-    return array_copied(array_cast(op), 'C', array_storage(array_cast(op))->mode);
+    array_creation what = array_like(array_cast(op));
+    return array_copied("Array.__deepcopy__", array_cast(op), &what, NULL);
 }
 
 /* ---- one value everywhere ---- */

@@ -126,8 +126,10 @@ array_numpy_copy(const char *function, ArrayObject *self)
     if (require_lane(function, self) < 0) {
         return NULL;
     }
-    bool is_padded = !dtype_is_whole_bytes(self->dtype);
-    PyObject *copy = array_copied_padded(self, 'C', BRIDGE_SHARED, is_padded);
+    array_creation what = array_like(self);
+    what.mode = BRIDGE_SHARED;
+    what.is_padded = !dtype_is_whole_bytes(self->dtype);
+    PyObject *copy = array_copied(function, self, &what, NULL);
     PyObject *view = copy == NULL ? NULL : array_numpy_view(function, array_cast(copy));
     Py_XDECREF(copy);
     return view;
@@ -384,8 +386,6 @@ array_method_astype(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObj
     if (!dtype_equal(dtype, self->dtype)) {
         return array_numpy_convert("Array.astype", self, dtype, array_storage(self)->mode);
     }
-    if (copy) {
-        return array_copied(self, 'C', array_storage(self)->mode);
-    }
-    return array_alias(self);
+    array_creation what = array_like(self);
+    return copy ? array_copied("Array.astype", self, &what, NULL) : array_alias(self);
 }

@@ -262,8 +262,8 @@ array_copy_items(const char *function, ArrayObject *dst, ArrayObject *src)
 /* ---- copies in memory of their own ---- */
 
 PyObject *
-array_copied_as(const char *function, ArrayObject *self, const array_creation *what,
-                metal_stream *stream)
+array_copied(const char *function, ArrayObject *self, const array_creation *what,
+             metal_stream *stream)
 {
     PyObject *op = array_allocate(state_of((PyObject *)self), function, what);
     if (op == NULL) {
@@ -276,27 +276,4 @@ array_copied_as(const char *function, ArrayObject *self, const array_creation *w
         Py_CLEAR(op);
     }
     return op;
-}
-
-PyObject *
-array_copied_on(ArrayObject *self, char order, bridge_storage mode, bool is_padded,
-                metal_stream *stream)
-{
-    array_creation what = array_like(self);
-    what.order = order;
-    what.mode = mode;
-    what.is_padded = is_padded;
-    return array_copied_as("Array.copy", self, &what, stream);
-}
-
-PyObject *
-array_copied(ArrayObject *self, char order, bridge_storage mode)
-{
-    return array_copied_on(self, order, mode, self->is_padded, NULL);
-}
-
-PyObject *
-array_copied_padded(ArrayObject *self, char order, bridge_storage mode, bool is_padded)
-{
-    return array_copied_on(self, order, mode, is_padded, NULL);
 }

@@ -25,13 +25,4 @@ int array_sides_copy(const char *function, array_side *dst, array_side *src,
 /* The same of two Arrays, done on return. */
 int array_copy_items(const char *function, ArrayObject *dst, ArrayObject *src);
 
-/* A copy in new memory, which is as `what` says, of the same shape and element type. */
-PyObject *array_copied_as(const char *function, ArrayObject *self, const array_creation *what,
-                          metal_stream *stream);
-
-/* A copy in new memory on the same device, on a stream, or done on return where that
- * is NULL. */
-PyObject *array_copied_on(ArrayObject *self, char order, bridge_storage mode, bool is_padded,
-                          metal_stream *stream);
-
 #endif /* MD_ARRAY_SIDES_H */

@@ -311,7 +311,9 @@ to_cpu(ArrayObject *self)
     if (array_storage(self)->mode != BRIDGE_PRIVATE) {
         return array_get_host((PyObject *)self, NULL);
     }
-    PyObject *copy = array_copied(self, 'C', BRIDGE_SHARED);
+    array_creation what = array_like(self);
+    what.mode = BRIDGE_SHARED;
+    PyObject *copy = array_copied("Array.to_device", self, &what, NULL);
     PyObject *host = copy == NULL ? NULL : array_get_host(copy, NULL);
     Py_XDECREF(copy);
     return host;

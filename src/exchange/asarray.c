@@ -362,14 +362,14 @@ finish(md_state *state, PyObject *array, const import_request *request, PyObject
 {
     ArrayObject *self = array_cast(array);
     DLDataType dtype = request->dtype == NULL ? self->dtype : *request->dtype;
-    bridge_storage mode = array_storage(self)->mode;
+    array_creation what = array_like(self);
     PyObject *result = NULL;
     if (args_is_given(storage_value) &&
-        storage_mode_convert(state, "asarray", storage_value, &mode) < 0) {
+        storage_mode_convert(state, "asarray", storage_value, &what.mode) < 0) {
         goto done;
     }
     bool is_other_type = !dtype_equal(dtype, self->dtype);
-    if (!is_other_type && mode == array_storage(self)->mode) {
+    if (!is_other_type && what.mode == array_storage(self)->mode) {
         return array;
     }
     if (request->copy == 0) {
@@ -379,8 +379,8 @@ finish(md_state *state, PyObject *array, const import_request *request, PyObject
             is_other_type ? "element type" : "storage mode");
         goto done;
     }
-    result = is_other_type ? array_numpy_convert("asarray", self, dtype, mode)
-                           : array_copied(self, 'C', mode);
+    result = is_other_type ? array_numpy_convert("asarray", self, dtype, what.mode)
+                           : array_copied("asarray", self, &what, NULL);
 
 done:
     Py_DECREF(array);

@@ -144,10 +144,11 @@ export_in_place(ArrayObject *self, const export_request *request, uint64_t flags
 static void *
 export_copy(ArrayObject *self, const export_request *request)
 {
-    bridge_storage mode = request->device == kDLCPU ? BRIDGE_SHARED : array_storage(self)->mode;
+    array_creation what = array_like(self);
+    what.mode = request->device == kDLCPU ? BRIDGE_SHARED : what.mode;
     /* A legacy tensor cannot say that it is padded: it gets packed items. */
-    PyObject *copy =
-        array_copied_padded(self, 'C', mode, self->is_padded && request->is_versioned);
+    what.is_padded &= request->is_versioned;
+    PyObject *copy = array_copied("Array.__dlpack__", self, &what, NULL);
     if (copy == NULL) {
         return NULL;
     }

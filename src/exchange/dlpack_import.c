@@ -7,7 +7,6 @@
 #include "exchange/dlpack_import.h"
 
 #include "array/array_methods.h"
-#include "array/array_sides.h"
 #include "exchange/foreign_tensor.h"
 #include "exchange/host_memory.h"
 #include "metal/handles.h"
@@ -167,12 +166,13 @@ finish_metal(md_state *state, PyObject *op, const foreign_tensor *foreign,
     }
     PyObject *copy;
     if (!is_elsewhere) { /* the producer does not take `copy`, or ignores it */
-        copy = array_copied(array, 'C', storage->mode);
+        array_creation what = array_like(array);
+        copy = array_copied("from_dlpack", array, &what, NULL);
     }
     else if (request->copy != 0) {
         array_creation what = array_like(array);
         what.device = request->device;
-        copy = array_copied_as("from_dlpack", array, &what, NULL);
+        copy = array_copied("from_dlpack", array, &what, NULL);
     }
     else {
         copy = errors_copy_required(

@@ -155,8 +155,7 @@ static PyGetSetDef array_getset[] = {
      PyDoc_STR(
          "Address, shape and type of the items, for libraries that read NumPy arrays this\n"
          "way, such as Pillow.  Waits for GPU work in flight, but not for work submitted\n"
-         "later.  AttributeError for managed and private storage, and for types that NumPy\n"
-         "lacks."),
+         "later.  AttributeError for private storage, and for types that NumPy lacks."),
      NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -173,8 +173,7 @@ def test_every_entry_makes_a_pool_but_those_that_read_a_number():
     assert len(entries) > 40
     sent = set()
     for name, body in entries:
-        assert body.count("NSAutoreleasePool alloc") == body.count("[pool drain]"), name
-        if "NSAutoreleasePool alloc" not in body:
+        if "    IN_POOL;\n" not in body:
             sent |= set(re.findall(r"\[\w+_object\(\w+\) (\w+)", body))
             assert len(re.findall(r"\[(?![\w*]*\])", body)) <= 1, name
     assert sent == NEED_NO_POOL
