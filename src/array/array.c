@@ -289,6 +289,21 @@ array_allocate(md_state *state, const char *function, const array_creation *what
 
 /* ---- facts ---- */
 
+int
+array_check_padding(const char *function, DLDataType dtype)
+{
+    if (dtype.lanes == 1 || dtype.bits >= 8) {
+        return 0;
+    }
+    char name[DTYPE_NAME_MAX];
+    dtype_write_name(dtype, name);
+    PyErr_Format(PyExc_ValueError,
+                 "%s: only items of one lane can be padded to a byte, not "
+                 "%s.",
+                 function, name);
+    return -1;
+}
+
 int64_t
 array_nbytes(const ArrayObject *self)
 {

@@ -95,21 +95,6 @@ check_items(const metal_storage *storage, const strided_layout *layout, DLDataTy
     return check_alignment(layout, item_bits, dtype, byte_offset, items.first);
 }
 
-int
-array_check_padding(const char *function, DLDataType dtype)
-{
-    if (dtype.lanes == 1 || dtype.bits >= 8) {
-        return 0;
-    }
-    char name[DTYPE_NAME_MAX];
-    dtype_write_name(dtype, name);
-    PyErr_Format(PyExc_ValueError,
-                 "%s: only items of one lane can be padded to a byte, not "
-                 "%s.",
-                 function, name);
-    return -1;
-}
-
 static int
 convert_layout(md_state *state, PyObject *value, DLDataType dtype, strided_layout *out)
 {

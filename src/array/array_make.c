@@ -3,10 +3,8 @@
  * Calls:   array.h to allocate.
  * Threads: the GIL is held; released while allocating and setting items.
  */
-#include "array/array_make.h"
-
-#include "array/array.h"
-#include "metal/storage_bytes.h"
+#include "array/array_methods.h"
+#include "metal/staging.h"
 #include "python/args.h"
 #include "python/attribute.h"
 #include "python/errors.h"
@@ -40,7 +38,7 @@ set_zero(md_state *state, const char *function, PyObject *array)
     bridge_error_clear(&error);
     bridge_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = storage_set_bytes(storage, 0, storage->nbytes, 0, &error);
+    status = staging_set_bytes(storage, 0, storage->nbytes, 0, &error);
     Py_END_ALLOW_THREADS
     return errors_check_status(state, function, status, &error, storage->nbytes);
 }

@@ -36,7 +36,7 @@
     X(complex, "__complex__") \
     X(to_numpy, "to_numpy")               /* array_host.c */ \
     X(dlpack_device, "__dlpack_device__") /* dlpack_export.c */ \
-    X(metal_stream, "__metal_stream__")   /* array_stream.c */
+    X(metal_stream, "__metal_stream__")   /* array_queue.c */
 
 /* X(C name, Python name): one positional argument. */
 #define ARRAY_ONE_LIST(X) \
@@ -73,6 +73,61 @@ PyObject *array_int(PyObject *op);
 PyObject *array_float(PyObject *op);
 PyObject *array_index(PyObject *op);
 
+/* ---- array_operators.c: the operators that Array answers with the way out ---- */
+
+/* X(slot, sign): two operands. */
+#define ARRAY_BINARY_SLOTS(X) \
+    X(add, "+") \
+    X(subtract, "-") \
+    X(multiply, "*") \
+    X(matrix_multiply, "@") \
+    X(true_divide, "/") \
+    X(floor_divide, "//") \
+    X(remainder, "%") \
+    X(divmod, "divmod") \
+    X(lshift, "<<") \
+    X(rshift, ">>") \
+    X(and, "&") \
+    X(or, "|") \
+    X(xor, "^")
+
+/* X(slot, sign): two operands, the left one an Array that would be changed. */
+#define ARRAY_INPLACE_SLOTS(X) \
+    X(inplace_add, "+=") \
+    X(inplace_subtract, "-=") \
+    X(inplace_multiply, "*=") \
+    X(inplace_matrix_multiply, "@=") \
+    X(inplace_true_divide, "/=") \
+    X(inplace_floor_divide, "//=") \
+    X(inplace_remainder, "%=") \
+    X(inplace_lshift, "<<=") \
+    X(inplace_rshift, ">>=") \
+    X(inplace_and, "&=") \
+    X(inplace_or, "|=") \
+    X(inplace_xor, "^=")
+
+/* X(slot, sign): one operand. */
+#define ARRAY_UNARY_SLOTS(X) \
+    X(negative, "-") \
+    X(positive, "+") \
+    X(absolute, "abs ") \
+    X(invert, "~")
+
+#define DECLARE_BINARY(name, sign) PyObject *array_##name(PyObject *left, PyObject *right);
+#define DECLARE_UNARY(name, sign) PyObject *array_##name(PyObject *op);
+ARRAY_BINARY_SLOTS(DECLARE_BINARY)
+ARRAY_INPLACE_SLOTS(DECLARE_BINARY)
+ARRAY_UNARY_SLOTS(DECLARE_UNARY)
+#undef DECLARE_BINARY
+#undef DECLARE_UNARY
+
+PyObject *array_power(PyObject *left, PyObject *right, PyObject *modulus);
+PyObject *array_inplace_power(PyObject *left, PyObject *right, PyObject *modulus);
+PyObject *array_richcompare(PyObject *op, PyObject *other, int comparison);
+int array_contains(PyObject *op, PyObject *value);
+/* By identity. */
+Py_hash_t array_hash(PyObject *op);
+
 /* array_request.c */
 int array_getbuffer(PyObject *op, Py_buffer *view, int flags);
 void array_releasebuffer(PyObject *op, Py_buffer *view);
@@ -86,5 +141,12 @@ PyObject *array_get_host(PyObject *op, void *closure);
 /* The Array that `op` is, or is the host view of: borrowed.  NULL: neither. */
 PyObject *array_behind(md_state *state, PyObject *op);
 PyObject *array_get_interface(PyObject *op, void *closure);
+
+/* array_make.c: empty, zeros, ones and full, and the same like another array */
+extern PyMethodDef array_make_functions[];
+
+/* array_absent.c: give the Array type the names that other arrays have and Array has not.  0, or -1
+ * with an exception. */
+int array_absent_add(PyObject *module, PyTypeObject *array_type);
 
 #endif /* MD_ARRAY_METHODS_H */

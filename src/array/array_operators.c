@@ -1,11 +1,11 @@
-/* array_operators.c: see array_operators.h.
+/* array_operators.c: the operators that Array answers with the way out.
  *
  * Rule:    an Array does no arithmetic and compares no items.  An operand of another library
  *          is asked first, as NumPy's arrays convert an Array; if it does not know Arrays
  *          either, a TypeError names the way out.  No comparison falls back to identity.
  * Threads: the GIL is held.
  */
-#include "array/array_operators.h"
+#include "array/array_methods.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -85,7 +85,7 @@ operate(PyObject *left, const char *sign, PyObject *right, size_t slot, binaryfu
     { \
         return operate(left, sign, right, offsetof(PyNumberMethods, nb_##name), array_##name); \
     }
-ARRAY_BINARY_LIST(DEFINE_BINARY)
+ARRAY_BINARY_SLOTS(DEFINE_BINARY)
 #undef DEFINE_BINARY
 
 #define DEFINE_INPLACE(name, sign) \
@@ -93,7 +93,7 @@ ARRAY_BINARY_LIST(DEFINE_BINARY)
     { \
         return refuse_inplace(left, sign, right); \
     }
-ARRAY_INPLACE_LIST(DEFINE_INPLACE)
+ARRAY_INPLACE_SLOTS(DEFINE_INPLACE)
 #undef DEFINE_INPLACE
 
 #define DEFINE_UNARY(name, sign) \
@@ -103,7 +103,7 @@ ARRAY_INPLACE_LIST(DEFINE_INPLACE)
                             sign "%.100s: an Array does no arithmetic; " WHERE_TO_COMPUTE, \
                             name_of(op)); \
     }
-ARRAY_UNARY_LIST(DEFINE_UNARY)
+ARRAY_UNARY_SLOTS(DEFINE_UNARY)
 #undef DEFINE_UNARY
 
 PyObject *

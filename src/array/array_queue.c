@@ -1,12 +1,15 @@
 /* array_queue.c: see array_queue.h.
  *
- * Calls:   work_items.h for the work, staging.h where one side is CPU memory, waiting.h.
+ * Calls:   work_items.h for the work, copy.h where one side is CPU memory, waiting.h.
  */
 #include "array/array_queue.h"
 
-#include "metal/staging.h"
+#include "array/array_methods.h"
+#include "copy/copy.h"
+#include "metal/work_items.h"
 #include "python/errors.h"
 #include "python/waiting.h"
+#include "streams/stream_protocol.h"
 #include "streams/wait_rule.h"
 
 #define LONGEST_ITEM 4096 /* SPEC MTLComputeCommandEncoder setBytes:length:atIndex: */
@@ -89,54 +92,42 @@ address_of(const array_side *side)
                                : array_storage(side->array)->address + side->array->byte_offset;
 }
 
-static int
-set_dense(const queue_call *call, const strided_layout *like, strided_layout *dense)
+/* Shared memory for items like these, dense: owned (+1).  NULL with MemoryError. */
+static metal_storage *
+make_stage(const queue_call *call, const strided_layout *like, strided_layout *dense)
 {
     layout_fault fault;
     if (!layout_set_dense(dense, like->ndim, like->shape, like->itemsize, 'C', &fault)) {
         /* unreached: no test makes it fail here */
         (void)errors_from_layout(call->state, call->function, &fault);
-        return -1;
+        return NULL;
     }
-    return 0;
+    size_t nbytes = (size_t)(layout_volume(dense) * dense->itemsize);
+    return buffer_allocate_storage(call->state, call->function, call->stream->device, nbytes,
+                                   BRIDGE_SHARED);
 }
 
-/* As finish(); without a stage it is that which could not be had. */
-static int
-finish_staged(const queue_call *call, const work_items *stage, bridge_status status,
-              size_t nbytes)
+/* On the CPU: nobody else has the stage, so the two do not overlap, and it cannot fail. */
+static void
+copy_nogil(const strided_layout *dst, char *to, const strided_layout *src, const char *from)
 {
-    if (stage->storage == NULL) { /* unreached: no test makes it fail here */
-        int64_t asked = layout_volume(stage->layout) * stage->layout->itemsize;
-        (void)errors_no_buffer(call->state, call->function, status, call->stream->device,
-                               (uint64_t)asked);
-        return -1;
-    }
-    return finish(call, status, nbytes);
+    Py_BEGIN_ALLOW_THREADS(void)
+    copy_strided(dst, to, src, from);
+    Py_END_ALLOW_THREADS
 }
 
 static int
 upload(const queue_call *call, const array_side *dst, const array_side *src, bool waits)
 {
     strided_layout dense;
-    work_items to = items_of(dst), stage = {.layout = &dense};
-    uint64_t value;
-    bridge_status status;
-    if (set_dense(call, &dst->layout, &dense) < 0) {
+    metal_storage *stage = make_stage(call, &dst->layout, &dense);
+    if (stage == NULL) {
         return -1;
     }
-    Py_BEGIN_ALLOW_THREADS
-    status = staging_new(call->stream->device, &stage);
-    if (status == BRIDGE_OK) {
-        status =
-            staging_upload(call->stream, &to, &stage, &src->layout, address_of(src), &value);
-    }
-    Py_END_ALLOW_THREADS
-    int result = finish_staged(call, &stage, status, to.storage->nbytes);
-    if (result == 1 && waits) {
-        result = wait_until(call, value);
-    }
-    storage_release(stage.storage);
+    copy_nogil(&dense, stage->address, &src->layout, address_of(src));
+    work_items to = items_of(dst), from = {stage, 0, &dense};
+    int result = run_copy(call, &to, &from, waits);
+    storage_release(stage); /* the work keeps it */
     return result;
 }
 
@@ -144,29 +135,16 @@ static int
 download(const queue_call *call, const array_side *dst, const array_side *src)
 {
     strided_layout dense;
-    work_items from = items_of(src), stage = {.layout = &dense};
-    uint64_t value;
-    bridge_status status;
-    if (set_dense(call, &src->layout, &dense) < 0) {
+    metal_storage *stage = make_stage(call, &src->layout, &dense);
+    if (stage == NULL) {
         return -1;
     }
-    Py_BEGIN_ALLOW_THREADS
-    status = staging_new(call->stream->device, &stage);
-    if (status == BRIDGE_OK) {
-        status = staging_download(call->stream, &stage, &from, &value);
-    }
-    Py_END_ALLOW_THREADS
-    int result =
-        finish_staged(call, &stage, status, stage.storage == NULL ? 0 : stage.storage->nbytes);
+    work_items to = {stage, 0, &dense}, from = items_of(src);
+    int result = run_copy(call, &to, &from, true);
     if (result == 1) {
-        result = wait_until(call, value);
+        copy_nogil(&dst->layout, address_of(dst), &dense, stage->address);
     }
-    if (result == 1) {
-        Py_BEGIN_ALLOW_THREADS
-        staging_deliver(&stage, &dst->layout, address_of(dst));
-        Py_END_ALLOW_THREADS
-    }
-    storage_release(stage.storage);
+    storage_release(stage);
     return result;
 }
 
@@ -228,4 +206,40 @@ array_queue_fill(const char *function, ArrayObject *dst, const char *item, metal
     Py_END_ALLOW_THREADS
     int result = finish(&call, status, to.storage->nbytes);
     return result == 1 && waits ? wait_until(&call, value) : result;
+}
+
+/* ---- for others to wait ---- */
+
+const char array_doc_metal_stream[] =
+    "__metal_stream__($self, /)\n--\n\n"
+    "What to wait for on the GPU before using the buffer.\n\n"
+    "Returns\n-------\n"
+    "tuple of int\n"
+    "    (version, queue, event, value): 1, the id<MTLCommandQueue> that last worked on the "
+    "buffer or the\n"
+    "    default stream's, the id<MTLSharedEvent> and the value it has once our work in flight "
+    "on the\n"
+    "    buffer is done; 0, which every event has reached, if there is none.  Borrowed from\n"
+    "    the stream.\n\n"
+    "Raises\n------\nMetalError\n    Metal gave no queue or command buffer.\n\n"
+    "Source: docs/metal_stream.md.";
+
+PyObject *
+array_method_metal_stream(PyObject *op, PyObject *Py_UNUSED(unused))
+{
+    metal_storage *storage = array_storage(array_cast(op));
+    metal_stream *stream = stream_default(storage->device);
+    stream_mark mark = {0};
+    bridge_status status = stream_default_status();
+    if (stream != NULL) {
+        Py_BEGIN_ALLOW_THREADS
+        status = work_mark_storage(stream, storage, &mark);
+        Py_END_ALLOW_THREADS
+    }
+    if (status != BRIDGE_OK) { /* unreached: no test makes it fail here */
+        return errors_from_bridge(state_of(op), "Array.__metal_stream__", status, NULL, 0);
+    }
+    PyObject *answer = stream_protocol_answer(mark.stream, mark.value);
+    stream_release(mark.stream);
+    return answer;
 }

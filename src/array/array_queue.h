@@ -9,7 +9,7 @@
 #ifndef MD_ARRAY_QUEUE_H
 #define MD_ARRAY_QUEUE_H
 
-#include "array/array_side.h"
+#include "array/array_map.h"
 #include "metal/stream.h"
 
 /* Two sides that fit, with items of whole bytes.  CPU memory as a source is read before the

@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 
-#include "array/array_map.h"
 #include "array/array_queue.h"
 #include "copy/copy.h"
 #include "python/errors.h"

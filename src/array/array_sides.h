@@ -7,7 +7,7 @@
 #ifndef MD_ARRAY_SIDES_H
 #define MD_ARRAY_SIDES_H
 
-#include "array/array_side.h"
+#include "array/array_map.h"
 #include "metal/stream.h"
 
 /* From here on the GIL is worth releasing, in bytes.  To hand it over and get it back costs 55

@@ -1,15 +1,19 @@
 /* buffer.c: the Buffer type, one Python owner of one MTLBuffer.
  *
  * Owns:      one reference to a metal_storage, dropped by close() or with the object.
- * Calls:     storage.h, owners.h.  Nothing here knows of shapes, dtypes or DLPack.
+ * Calls:     storage.h, handles.h to know whose a handle is, owners.h.  Nothing here knows of
+ *            shapes, dtypes or DLPack.
  * Threads:   the GIL is held; it is released round Metal calls that allocate or wait.
  * Invariant: `storage` is set once, in buffer_from_storage, and cleared once, by close().
  */
 #include "array/buffer.h"
 
+#include "metal/handles.h"
+#include "metal/readonly.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "python/owners.h"
+#include "streams/device.h"
 
 /* ---- making ---- */
 
@@ -73,4 +77,204 @@ buffer_open_storage(const char *function, BufferObject *self)
         PyErr_Format(PyExc_ValueError, "%s: the Buffer is closed.", function);
     }
     return self->storage;
+}
+
+/* ---- of a foreign MTLBuffer ---- */
+
+static bridge_buffer *
+convert_handle(md_state *state, PyObject *value)
+{
+    void *handle;
+    if (args_handle(state, "Buffer.from_handle", "id<MTLBuffer>", value, &handle) < 0) {
+        return NULL;
+    }
+    if (!bridge_handle_is_buffer(handle)) {
+        PyErr_Format(PyExc_ValueError,
+                     "Buffer.from_handle: %p is not the address of an id<MTLBuffer>.", handle);
+        return NULL;
+    }
+    return handle;
+}
+
+/* A buffer of ours is found, so that all its storages know of each other's work: `parent`,
+ * stolen.  NULL: it is foreign. */
+static bridge_status
+wrap(metal_storage *parent, bridge_buffer *handle, const device_record *device,
+     const storage_owner *owner, size_t nbytes, metal_storage **out)
+{
+    if (parent == NULL) {
+        return storage_wrap_buffer(handle, device, nbytes, owner, out);
+    }
+    bridge_status status = storage_wrap_parent(parent, owner, out);
+    if (status == BRIDGE_OK) {
+        (*out)->nbytes = nbytes;
+    }
+    else {
+        storage_release(parent);
+    }
+    return status;
+}
+
+/* Steals `parent`. */
+static PyObject *
+wrap_handle(md_state *state, metal_storage *parent, bridge_buffer *handle, size_t nbytes,
+            PyObject *owner)
+{
+    const device_record *device = devices_find(bridge_buffer_device(handle));
+    if (device == NULL) { /* unreached: another machine, or NumPy 1 */
+        PyErr_SetString(PyExc_ValueError, "Buffer.from_handle: the buffer's device is none of "
+                                          "metal_dlpack.devices().");
+        storage_release(parent);
+        return NULL;
+    }
+    bool has_owner = args_is_given(owner);
+    storage_owner record = {0};
+    if (has_owner) {
+        record = owners_of_object(state, owner);
+    }
+    metal_storage *storage;
+    bridge_status status =
+        wrap(parent, handle, device, has_owner ? &record : NULL, nbytes, &storage);
+    if (status != BRIDGE_OK) {
+        return errors_from_bridge(state, "Buffer.from_handle", status, NULL, nbytes);
+    }
+    Py_XINCREF(has_owner ? owner : NULL); /* the storage owns this reference */
+    storage->is_readonly |= readonly_knows_handle(handle);
+    readonly_publish(storage); /* more know the handle than we do */
+    return buffer_from_storage(state, storage);
+}
+
+const char buffer_from_handle_doc[] =
+    "from_handle($type, handle, size=None, *, owner=None)\n--\n\n"
+    "Wrap an existing MTLBuffer, from PyObjC, a C library or another framework.\n\n"
+    "Parameters\n----------\n"
+    "handle : int\n"
+    "    The id<MTLBuffer> itself, or an object of PyObjC for it; it is retained.\n"
+    "size : int, optional\n"
+    "    Bytes to use, from the start; default: the buffer's whole length.\n"
+    "owner : object, optional\n"
+    "    Kept alive until the Buffer is closed and the last export is gone.\n\n"
+    "Returns\n-------\nBuffer\n\n"
+    "Raises\n------\n"
+    "ValueError\n"
+    "    The handle is not an MTLBuffer of a known device, or size passes its end.\n"
+    "MetalError\n    In a forked child, where Metal cannot be used.\n\n"
+    "Memory: no copy.  The handle of read-only memory always gives a read-only Buffer.\n"
+    "Threads: the GIL is held.";
+
+PyObject *
+buffer_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {
+        "Buffer.from_handle", 0, 2, 1, {"handle", "size", "owner", NULL}};
+    md_state *state = PyType_GetModuleState((PyTypeObject *)type);
+    PyObject *values[3];
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    if (errors_check_fork(state, "Buffer.from_handle") < 0) {
+        return NULL;
+    }
+    bridge_buffer *handle = convert_handle(state, values[0]);
+    if (handle == NULL) {
+        return NULL;
+    }
+    metal_storage *ours = handles_find(handle); /* its MTLBuffer is longer than was asked for */
+    size_t length = ours != NULL ? ours->nbytes : bridge_buffer_nbytes(handle);
+    int64_t size = (int64_t)length;
+    if (args_is_given(values[1]) &&
+        buffer_convert_size("Buffer.from_handle", values[1], &size) < 0) {
+        storage_release(ours);
+        return NULL;
+    }
+    if ((uint64_t)size > length) {
+        storage_release(ours);
+        return PyErr_Format(PyExc_ValueError,
+                            "Buffer.from_handle: size (%lld bytes) passes the end of the "
+                            "MTLBuffer (%zu bytes).",
+                            (long long)size, length);
+    }
+    return wrap_handle(state, ours, handle, (size_t)size, values[2]);
+}
+
+/* ---- of an IOSurface ---- */
+
+static PyObject *
+refuse_surface(md_state *state, bridge_status status, size_t nbytes)
+{
+    static const char function[] = "Buffer.from_iosurface";
+    const char *text = bridge_status_text(status);
+    switch (status) {
+    case BRIDGE_NO_SURFACES:
+        return PyErr_Format(PyExc_NotImplementedError, "%s: %s; use asarray for other memory.",
+                            function, text);
+    /* unreached: only on a Mac */
+    case BRIDGE_NOT_A_SURFACE: return PyErr_Format(PyExc_ValueError, "%s: %s.", function, text);
+    case BRIDGE_NO_ADDRESS:
+    case BRIDGE_NOT_PAGES:
+    case BRIDGE_OTHER_PAGES:
+        return errors_copy_required(
+            state,
+            "%s: the surface's memory (%zu bytes) cannot be shared: %s; "
+            "lock it and copy its bytes.",
+            function, nbytes, text);
+    default: return errors_from_bridge(state, function, status, NULL, nbytes);
+    }
+}
+
+const char buffer_from_iosurface_doc[] =
+    "from_iosurface($type, handle, *, device=None)\n--\n\n"
+    "The memory of an IOSurface (macOS), such as a video frame, as a Buffer.\n\n"
+    "Parameters\n----------\n"
+    "handle : int\n"
+    "    The address of an IOSurfaceRef, or of a CVPixelBufferRef that lies in one.\n"
+    "device : Device or str, optional\n"
+    "    Default: the default device.\n\n"
+    "Returns\n-------\nBuffer\n"
+    "    All planes, as long as IOSurfaceGetAllocSize says; shared storage.\n\n"
+    "Raises\n------\n"
+    "NotImplementedError\n    This is not macOS.\n"
+    "ValueError\n    The handle is neither of the two, or the pixel buffer has no surface.\n"
+    "CopyRequiredError\n    Metal cannot share the surface's memory.\n\n"
+    "Memory: no copy; the surface is kept, and counts as in use, until the Buffer is closed "
+    "and the\n"
+    "last export is gone.  The caller must use the bytes on the CPU only between\n"
+    "IOSurfaceLock and IOSurfaceUnlock.\n\n"
+    "Source: IOSurfaceRef.h; MTLDevice newBufferWithBytesNoCopy:length:options:deallocator:.";
+
+PyObject *
+buffer_from_iosurface(PyObject *type, PyObject *const *args, Py_ssize_t nargs,
+                      PyObject *kwnames)
+{
+    static const args_spec spec = {
+        "Buffer.from_iosurface", 0, 1, 1, {"handle", "device", NULL}};
+    md_state *state = PyType_GetModuleState((PyTypeObject *)type);
+    PyObject *values[2];
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    if (!PyLong_Check(values[0])) {
+        return PyErr_Format(
+            PyExc_TypeError,
+            "Buffer.from_iosurface: the handle must be an int (the address of an "
+            "IOSurfaceRef), not %.100s.",
+            Py_TYPE(values[0])->tp_name);
+    }
+    void *handle = PyLong_AsVoidPtr(values[0]);
+    if (handle == NULL && PyErr_Occurred()) {
+        return NULL;
+    }
+    const device_record *device = device_convert(state, "Buffer.from_iosurface", values[1]);
+    if (device == NULL) {
+        return NULL;
+    }
+    metal_storage *storage;
+    size_t nbytes;
+    bridge_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = storage_wrap_surface(device, handle, &storage, &nbytes);
+    Py_END_ALLOW_THREADS
+    /* unreached: only on a Mac */
+    return status == BRIDGE_OK ? buffer_from_storage(state, storage)
+                               : refuse_surface(state, status, nbytes);
 }

@@ -66,7 +66,6 @@ extern const char buffer_fill_doc[], buffer_copy_from_doc[], buffer_copy_to_doc[
 int buffer_getbuffer(PyObject *op, Py_buffer *view, int flags);
 void buffer_releasebuffer(PyObject *op, Py_buffer *view);
 
-/* buffer_handle.c */
 PyObject *buffer_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs,
                              PyObject *kwnames);
 extern const char buffer_from_handle_doc[];
@@ -79,7 +78,6 @@ PyObject *buffer_from_host(PyObject *type, PyObject *const *args, Py_ssize_t nar
                            PyObject *kwnames);
 extern const char buffer_from_host_doc[];
 
-/* buffer_surface.c */
 PyObject *buffer_from_iosurface(PyObject *type, PyObject *const *args, Py_ssize_t nargs,
                                 PyObject *kwnames);
 extern const char buffer_from_iosurface_doc[];

@@ -1,12 +1,12 @@
 /* buffer_bytes.c: the bytes of a Buffer in and out: fill, copies, the buffer protocol.
  *
- * Calls:   storage_bytes.h, which knows the storage modes.
+ * Calls:   staging.h, which knows the storage modes.
  * Threads: the GIL is held; it is released while waiting and copying.
  */
 #include "array/buffer.h"
 #include "array/view_items.h"
 #include "metal/readonly.h"
-#include "metal/storage_bytes.h"
+#include "metal/staging.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "streams/wait_rule.h"
@@ -54,7 +54,7 @@ buffer_fill(PyObject *op, PyObject *value)
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
-    status = storage_set_bytes(storage, storage->first_byte, storage_usable_nbytes(storage),
+    status = staging_set_bytes(storage, storage->first_byte, storage_usable_nbytes(storage),
                                (uint8_t)byte, &error);
     Py_END_ALLOW_THREADS
     buffer_unhold(buffer_cast(op));
@@ -94,8 +94,8 @@ transfer(PyObject *op, const char *function, PyObject *other, bool is_upload)
     Py_BEGIN_ALLOW_THREADS
     status =
         is_upload
-            ? storage_upload(storage, storage->first_byte, nbytes, view.memory.buf, &error)
-            : storage_download(storage, storage->first_byte, nbytes, view.memory.buf, &error);
+            ? staging_put_bytes(storage, storage->first_byte, nbytes, view.memory.buf, &error)
+            : staging_get_bytes(storage, storage->first_byte, nbytes, view.memory.buf, &error);
     Py_END_ALLOW_THREADS
     buffer_unhold(buffer_cast(op));
     view_close(&view);

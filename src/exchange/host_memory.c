@@ -4,8 +4,8 @@
 #include <stdio.h>
 
 #include "copy/copy.h"
-#include "metal/plain_memory.h"
 #include "metal/readonly.h"
+#include "metal/storage.h"
 #include "python/errors.h"
 #include "python/owners.h"
 
@@ -69,7 +69,7 @@ static metal_storage *
 find_parent(const host_bytes *bytes, const device_record *device)
 {
     metal_storage *parent =
-        bridge_is_forked() ? NULL : plain_memory_find(bytes->address, bytes->nbytes);
+        bridge_is_forked() ? NULL : storage_find_memory(bytes->address, bytes->nbytes);
     if (parent != NULL && parent->device != device) {
         storage_release(parent);
         return NULL;

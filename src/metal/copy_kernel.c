@@ -6,24 +6,17 @@
 
 #undef COPY_KERNEL_TEXT
 #define COPY_KERNEL_TEXT(...) #__VA_ARGS__
-const char copy_kernel_source[] = "#include <metal_stdlib>\n"
-                                  "using namespace metal;\n"
-                                  "#define BUFFER(index) [[buffer(index)]]\n"
-                                  "#define POSITION_IN_GRID [[thread_position_in_grid]]\n"
-#include "metal/copy_kernel_shape.h"
-                                  "\n"
+static const char source[] = "#include <metal_stdlib>\n"
+                             "using namespace metal;\n"
+                             "#define BUFFER(index) [[buffer(index)]]\n"
+                             "#define POSITION_IN_GRID [[thread_position_in_grid]]\n"
 #include "metal/copy_kernel.h"
-                                  "\n";
+                             "\n";
 #undef COPY_KERNEL_TEXT
 
 /* ---- for the compiler of C ---- */
 
 #define COPY_KERNEL_TEXT(...) __VA_ARGS__
-#include "metal/copy_kernel_shape.h"
-
-#ifdef __APPLE__
-#define DEFINE_RUN(size) static device_kernel_run *const run_##size = NULL;
-#else
 typedef struct uint3 {
     uint32_t x, y, z;
 } uint3;
@@ -41,6 +34,7 @@ typedef struct uint4 {
 #undef kernel
 #undef device
 #undef constant
+#undef COPY_KERNEL_TEXT
 
 /* All calls of one kernel, in the order of the grid. */
 #define DEFINE_RUN(size) \
@@ -55,23 +49,15 @@ typedef struct uint4 {
             } \
         } \
     }
-#endif
-#undef COPY_KERNEL_TEXT
 DEFINE_RUN(1)
 DEFINE_RUN(2)
 DEFINE_RUN(4)
 DEFINE_RUN(8)
 DEFINE_RUN(16)
 
-#define KERNEL(size) \
-    { \
-        copy_kernel_source, "metal_dlpack_copy_" #size, run_##size, \
-        { \
-            NULL \
-        } \
-    }
-device_kernel copy_kernels[COPY_KERNEL_COUNT] = {KERNEL(1), KERNEL(2), KERNEL(4), KERNEL(8),
-                                                 KERNEL(16)};
+#define KERNEL(size) {.source = source, .name = "metal_dlpack_copy_" #size, .run = run_##size},
+device_kernel copy_kernels[COPY_KERNEL_COUNT] = {KERNEL(1) KERNEL(2) KERNEL(4) KERNEL(8)
+                                                     KERNEL(16)};
 
 /* ---- from a plan to a grid ---- */
 

@@ -1,7 +1,7 @@
 /* copy_kernel.h: strided copies as compute kernels, in Metal Shading Language that is C too.
  *
  * Owns:    nothing.
- * Rule:    whoever includes it, after copy_kernel_shape.h, defines COPY_KERNEL_TEXT(...): to make a
+ * Rule:    whoever includes it defines COPY_KERNEL_TEXT(...): to make a
  *          string of the text, or to compile it as C, as copy_kernel.c does both.  So there is no include guard and no line of the preprocessor inside, and what the two languages
  *          spell differently has a name in capitals or is a macro of who includes it.
  * Threads: one call of a kernel moves one unit; units do not depend on each other.
@@ -11,6 +11,15 @@
  */
 /* clang-format off */
 COPY_KERNEL_TEXT(
+
+typedef struct copy_kernel_shape {
+    int64_t dst_first;      /* the unit where element 0 goes to */
+    int64_t src_first;
+    int64_t dst_steps[66];  /* axis 0 is the one that is densest in the destination */
+    int64_t src_steps[66];
+    uint32_t extents[66];
+    uint32_t naxes;         /* at least 2 */
+} copy_kernel_shape;
 
 typedef struct copy_kernel_places {
     int64_t dst;

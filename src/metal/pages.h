@@ -1,7 +1,7 @@
 /* pages.h: the memory of our shared storages, found by address.
  *
  * Owns:    a tree of the process, one node for each shared storage of storage_new; a reference
- *          to each that is used as plain memory, from plain_memory_new to plain_memory_free.
+ *          to each that is used as plain memory, from storage_new_memory to storage_free_memory.
  * Why:     foreign CPU memory may be a view of an MTLBuffer of ours.  Work on a second
  *          MTLBuffer over the same bytes would be unknown to those who wait for the first.
  * Calls:   storage.h.  Never Python.
@@ -19,8 +19,6 @@
 /* The storage is shared and ours; its address and capacity never change. */
 void pages_add(metal_storage *storage);
 void pages_remove(metal_storage *storage); /* before its handle is released */
-
-/* ---- for plain_memory.c ---- */
 
 /* The storage whose MTLBuffer has room for [address, address + nbytes): +1; NULL: none.  The
  * range may lie in its spare bytes: the caller checks. */

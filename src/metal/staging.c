@@ -1,41 +1,10 @@
 /* staging.c: see staging.h. */
 #include "metal/staging.h"
 
+#include <string.h>
+
 #include "copy/copy.h"
 #include "metal/tracking.h"
-
-/* ---- items ---- */
-
-bridge_status
-staging_new(const device_record *device, work_items *items)
-{
-    const strided_layout *dense = items->layout;
-    size_t nbytes = (size_t)(layout_volume(dense) * dense->itemsize); /* it fits: it is dense */
-    items->offset_bytes = 0;
-    return storage_new(device, nbytes, BRIDGE_SHARED, &items->storage);
-}
-
-bridge_status
-staging_upload(metal_stream *stream, const work_items *dst, const work_items *stage,
-               const strided_layout *src, const char *origin, uint64_t *value)
-{
-    /* It cannot fail: nobody else has the stage, so the two do not overlap. */
-    (void)copy_strided(stage->layout, stage->storage->address, src, origin);
-    return work_items_copy(stream, dst, stage, value);
-}
-
-bridge_status
-staging_download(metal_stream *stream, const work_items *stage, const work_items *src,
-                 uint64_t *value)
-{
-    return work_items_copy(stream, stage, src, value);
-}
-
-void
-staging_deliver(const work_items *stage, const strided_layout *dst, char *origin)
-{
-    (void)copy_strided(dst, origin, stage->layout, stage->storage->address); /* as above */
-}
 
 /* ---- a range of bytes ---- */
 
@@ -54,8 +23,8 @@ stream_of(const metal_storage *storage, bridge_status *status)
     return stream;
 }
 
-bridge_status
-staging_fill(metal_storage *storage, size_t offset_bytes, size_t nbytes, uint8_t byte,
+static bridge_status
+fill_private(metal_storage *storage, size_t offset_bytes, size_t nbytes, uint8_t byte,
              bridge_error *error)
 {
     bridge_status status;
@@ -67,22 +36,11 @@ staging_fill(metal_storage *storage, size_t offset_bytes, size_t nbytes, uint8_t
     return finish(storage, status, error);
 }
 
-/* Items of a range that lie in a stage. */
-typedef struct staged_items {
-    const strided_layout *layout;
-    int64_t offset_bytes; /* of the storage: the layout's offset 0 */
-} staged_items;
-
-static int64_t
-within_stage(const staged_range *range, const staged_items *items)
-{
-    return items->offset_bytes - (int64_t)range->offset_bytes;
-}
-
-/* Between the storage and the stage: exactly these items. */
+/* Between the storage and the stage: exactly these items; offset 0 of the layout is at
+ * `offset_bytes` of the storage. */
 static bridge_status
-move_items(const staged_range *range, const staged_items *items, bool is_read,
-           bridge_error *error)
+move_items(const staged_range *range, const strided_layout *layout, int64_t offset_bytes,
+           bool is_read, bridge_error *error)
 {
     bridge_status status;
     metal_stream *stream = stream_of(range->storage, &status);
@@ -90,8 +48,8 @@ move_items(const staged_range *range, const staged_items *items, bool is_read,
         return status;
     }
     uint64_t value;
-    work_items there = {range->storage, items->offset_bytes, items->layout};
-    work_items here = {range->stage, within_stage(range, items), items->layout};
+    work_items there = {range->storage, offset_bytes, layout};
+    work_items here = {range->stage, offset_bytes - (int64_t)range->offset_bytes, layout};
     status = is_read ? work_items_copy(stream, &here, &there, &value)
                      : work_items_copy(stream, &there, &here, &value);
     return finish(is_read ? range->stage : range->storage, status, error);
@@ -104,8 +62,7 @@ move_bytes(const staged_range *range, bool is_read, bridge_error *error)
     strided_layout bytes;
     int64_t nbytes = (int64_t)range->nbytes;
     (void)layout_set_dense(&bytes, 1, &nbytes, 1, 'C', &fault); /* one axis of a buffer fits */
-    staged_items items = {&bytes, (int64_t)range->offset_bytes};
-    return move_items(range, &items, is_read, error);
+    return move_items(range, &bytes, (int64_t)range->offset_bytes, is_read, error);
 }
 
 bridge_status
@@ -132,8 +89,7 @@ bridge_status
 staging_flush_items(const staged_range *range, const strided_layout *layout,
                     int64_t offset_bytes, bridge_error *error)
 {
-    staged_items items = {layout, offset_bytes};
-    return move_items(range, &items, false, error);
+    return move_items(range, layout, offset_bytes, false, error);
 }
 
 void
@@ -141,4 +97,86 @@ staging_close(staged_range *range)
 {
     storage_release(range->stage);
     range->stage = NULL;
+}
+
+/* ---- bytes in and out ---- */
+
+bridge_status
+staging_get_bytes(metal_storage *storage, size_t offset_bytes, size_t nbytes, void *out,
+                  bridge_error *error)
+{
+    if (nbytes == 0) {
+        return BRIDGE_OK;
+    }
+    if (storage->address != NULL) {
+        bridge_status status = tracking_wait(storage->handle, false, error);
+        if (status == BRIDGE_OK) {
+            WATCH_HOST_ACCESS(storage->handle, offset_bytes, nbytes, false);
+            memmove(out, storage->address + offset_bytes, nbytes);
+        }
+        return status;
+    }
+    staged_range range = {storage, offset_bytes, nbytes, NULL};
+    bridge_status status = staging_open(&range, true, error);
+    if (status == BRIDGE_OK) {
+        memcpy(out, range.stage->address, nbytes);
+    }
+    staging_close(&range);
+    return status;
+}
+
+/* Write `bytes`, or `value` everywhere where that is NULL. */
+static void
+put(char *address, size_t nbytes, const void *bytes, uint8_t value)
+{
+    if (bytes != NULL) {
+        memmove(address, bytes, nbytes);
+    }
+    else {
+        memset(address, value, nbytes);
+    }
+}
+
+static bridge_status
+write_range(metal_storage *storage, size_t offset_bytes, size_t nbytes, const void *bytes,
+            uint8_t value, bridge_error *error)
+{
+    if (storage->address != NULL) {
+        bridge_status status = tracking_wait(storage->handle, true, error);
+        if (status == BRIDGE_OK) {
+            WATCH_HOST_ACCESS(storage->handle, offset_bytes, nbytes, true);
+            put(storage->address + offset_bytes, nbytes, bytes, value);
+        }
+        return status;
+    }
+    staged_range range = {storage, offset_bytes, nbytes, NULL};
+    bridge_status status = staging_open(&range, false, error);
+    if (status == BRIDGE_OK) {
+        put(range.stage->address, nbytes, bytes, value);
+        status = staging_flush(&range, error);
+    }
+    staging_close(&range);
+    return status;
+}
+
+bridge_status
+staging_put_bytes(metal_storage *storage, size_t offset_bytes, size_t nbytes, const void *bytes,
+                  bridge_error *error)
+{
+    return nbytes == 0 ? BRIDGE_OK
+                       : write_range(storage, offset_bytes, nbytes, bytes, 0, error);
+}
+
+bridge_status
+staging_set_bytes(metal_storage *storage, size_t offset_bytes, size_t nbytes, uint8_t value,
+                  bridge_error *error)
+{
+    if (nbytes == 0) {
+        return BRIDGE_OK;
+    }
+    bool is_whole = (offset_bytes | nbytes) % STORAGE_UNIT == 0;
+    if (is_whole && storage->mode == BRIDGE_PRIVATE) {
+        return fill_private(storage, offset_bytes, nbytes, value, error);
+    }
+    return write_range(storage, offset_bytes, nbytes, NULL, value, error);
 }

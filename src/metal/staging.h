@@ -1,9 +1,8 @@
-/* staging.h: what is in private storage, where the CPU can reach it: a shared buffer beside it.
+/* staging.h: bytes in and out of storages: of private ones through a shared buffer, the stage.
  *
  *      the CPU's memory            the stage: shared,          private
  *                                  from the pool
- *     items of any layout  <────>  dense, in C order  <════>  items of any layout
- *         a range of bytes  ────>  the same range     <════>  a range of bytes
+ *          a range of bytes  ────>  the same range     <════>  a range of bytes
  *
  *                      ────  the CPU copies            ════  the GPU copies
  *
@@ -11,31 +10,12 @@
  * Calls:   storage.h for the buffer, copy.h for the CPU, work_items.h and metal_bridge.h for
  *          the GPU.
  * Threads: any, without the GIL.
- * Waits:   items are moved by work on a stream: the caller waits for its value, or does not.
- *          Bytes are moved on return.
+ * Waits:   bytes are moved on return.
  */
 #ifndef MD_STAGING_H
 #define MD_STAGING_H
 
 #include "metal/work_items.h"
-
-/* ---- items, on a stream ---- */
-
-/* Make the stage of items: `items->layout`, which is dense, says how large it is.  On BRIDGE_OK
- * `items->storage` is +1, on anything else NULL. */
-bridge_status staging_new(const device_record *device, work_items *items);
-
-/* Copy CPU memory to the stage and submit the copy to `dst`.  Result as work_items_copy.  The
- * CPU's memory is not looked at after the return. */
-bridge_status staging_upload(metal_stream *stream, const work_items *dst,
-                             const work_items *stage, const strided_layout *src,
-                             const char *origin, uint64_t *value);
-
-/* Submit the copy of `src` to the stage.  Result as work_items_copy. */
-bridge_status staging_download(metal_stream *stream, const work_items *stage,
-                               const work_items *src, uint64_t *value);
-/* When that is done: copy the stage to CPU memory. */
-void staging_deliver(const work_items *stage, const strided_layout *dst, char *origin);
 
 /* ---- a range of bytes, done on return ---- */
 
@@ -58,8 +38,16 @@ bridge_status staging_flush_items(const staged_range *range, const strided_layou
                                   int64_t offset_bytes, bridge_error *error);
 void staging_close(staged_range *range); /* releases the stage; NULL is allowed */
 
-/* Set every byte of a range; its offset and length are multiples of STORAGE_UNIT. */
-bridge_status staging_fill(metal_storage *storage, size_t offset_bytes, size_t nbytes,
-                           uint8_t byte, bridge_error *error);
+/* ---- bytes in and out of a storage, whatever its mode ---- */
+
+/* Each waits for our GPU work on the buffer.  BRIDGE_COMMAND_FAILED: that work failed, or some before
+ * it on its stream. */
+bridge_status staging_get_bytes(metal_storage *storage, size_t offset_bytes, size_t nbytes,
+                                void *out, bridge_error *error);
+bridge_status staging_put_bytes(metal_storage *storage, size_t offset_bytes, size_t nbytes,
+                                const void *bytes, bridge_error *error);
+/* Set every byte of a range. */
+bridge_status staging_set_bytes(metal_storage *storage, size_t offset_bytes, size_t nbytes,
+                                uint8_t value, bridge_error *error);
 
 #endif /* MD_STAGING_H */

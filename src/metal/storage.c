@@ -228,6 +228,44 @@ storage_wrap_host(const device_record *device, void *address, size_t nbytes,
     return BRIDGE_OK;
 }
 
+/* unreached: only on a Mac */
+static void
+retire_surface(metal_storage *storage, const void *here)
+{
+    (void)here; /* any thread may */
+    bridge_surface_release(storage->owner.object);
+    storage_free(storage);
+}
+
+bridge_status
+storage_wrap_surface(const device_record *device, const void *handle, metal_storage **out,
+                     size_t *nbytes)
+{
+    bridge_surface *surface;
+    void *pages;
+    size_t offset = 0;
+    *out = NULL;
+    bridge_status status = bridge_surface_copy(handle, &surface, &pages, nbytes);
+    if (status != BRIDGE_OK) {
+        return status;
+    }
+    /* unreached: only on a Mac */
+    storage_owner owner = {.object = surface, .retire = retire_surface};
+    status = storage_wrap_host(device, pages, *nbytes, &owner, out, &offset);
+    if (status != BRIDGE_OK) {
+        bridge_surface_release(surface);
+        return status;
+    }
+    /* byte 0 of the Buffer would not be the surface's; the owner goes with the storage */
+    if (offset != 0) {
+        storage_release(*out);
+        *out = NULL;
+        return BRIDGE_NOT_PAGES;
+    }
+    (*out)->is_exported = true; /* its giver can write to it as well */
+    return BRIDGE_OK;
+}
+
 void
 storage_publish(metal_storage *storage)
 {
@@ -315,4 +353,42 @@ bool
 storage_is_sole(const metal_storage *storage)
 {
     return __atomic_load_n(&storage->refs, __ATOMIC_ACQUIRE) == 1;
+}
+
+/* ---- memory by its address alone ---- */
+
+metal_storage *
+storage_find_memory(const void *address, size_t nbytes)
+{
+    size_t offset = 0;
+    metal_storage *found = pages_hold(address, nbytes, &offset);
+    if (found != NULL && !pages_fit(found->nbytes, offset, nbytes)) {
+        storage_release(found);
+        return NULL;
+    }
+    return found;
+}
+
+void *
+storage_new_memory(size_t nbytes)
+{
+    metal_storage *storage;
+    if (bridge_is_forked() || devices_count() == 0 ||
+        storage_new(devices_get(0), nbytes, BRIDGE_SHARED, &storage) != BRIDGE_OK) {
+        return NULL;
+    }
+    if (storage->address == NULL) {
+        storage_release(storage);
+        return NULL;
+    }
+    __atomic_store_n(&storage->pages.is_plain, true, __ATOMIC_RELAXED);
+    return storage->address;
+}
+
+bool
+storage_free_memory(void *address)
+{
+    metal_storage *found = pages_take_plain(address);
+    storage_release(found);
+    return found != NULL;
 }

@@ -36,6 +36,12 @@ bridge_status storage_wrap_host(const device_record *device, void *address, size
                                 const storage_owner *owner, metal_storage **out,
                                 size_t *offset_bytes);
 
+/* Over the whole memory of the surface behind `handle` (an IOSurfaceRef or CVPixelBufferRef),
+ * which is kept and counts as in use until the storage is gone.  `*out` is +1 on BRIDGE_OK,
+ * else NULL; `*nbytes` is the surface's length where it is known. */
+bridge_status storage_wrap_surface(const device_record *device, const void *handle,
+                                   metal_storage **out, size_t *nbytes);
+
 /* Before a framework gets the handle: it may read and write the bytes on the GPU. */
 void storage_publish(metal_storage *storage);
 /* Was the handle given away? */
@@ -53,5 +59,16 @@ void storage_free(metal_storage *storage); /* only from an owner's `retire` */
 
 /* True if the caller's reference is the only one. */
 bool storage_is_sole(const metal_storage *storage);
+
+/* ---- memory of shared storages by its address alone ---- */
+
+/* The storage that holds [address, address + nbytes): +1.  NULL: none of ours does. */
+metal_storage *storage_find_memory(const void *address, size_t nbytes);
+
+/* Memory of the default device, page-aligned; NULL: Metal has none.  The bytes are not set to
+ * anything. */
+void *storage_new_memory(size_t nbytes);
+/* False: the memory is not of storage_new_memory. */
+bool storage_free_memory(void *address);
 
 #endif /* MD_STORAGE_H */

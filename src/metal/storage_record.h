@@ -35,7 +35,7 @@ typedef struct pool_place {
 /* A shared storage in the tree of addresses: written by pages.c, behind its lock. */
 typedef struct pages_place {
     metal_storage *lower, *higher;
-    bool is_plain; /* atomic: memory of plain_memory_new, which holds a reference */
+    bool is_plain; /* atomic: memory of storage_new_memory, which holds a reference */
 } pages_place;
 
 /* A read-only storage that was given away: written by readonly.c, behind its lock. */

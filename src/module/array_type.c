@@ -9,7 +9,6 @@
 
 #include "array/array_methods.h"
 #include "array/array_numpy.h"
-#include "array/array_operators.h"
 #include "python/call_python.h"
 #include "python/owners.h"
 #include "python/storage_mode.h"
@@ -297,8 +296,8 @@ static PyType_Slot array_slots[] = {
     {Py_sq_contains, array_contains},
     {Py_tp_richcompare, array_richcompare},
     {Py_tp_hash, array_hash},
-    ARRAY_BINARY_LIST(NUMBER_SLOT) ARRAY_INPLACE_LIST(NUMBER_SLOT)
-        ARRAY_UNARY_LIST(NUMBER_SLOT){Py_nb_power, array_power},
+    ARRAY_BINARY_SLOTS(NUMBER_SLOT) ARRAY_INPLACE_SLOTS(NUMBER_SLOT)
+        ARRAY_UNARY_SLOTS(NUMBER_SLOT){Py_nb_power, array_power},
     {Py_nb_inplace_power, array_inplace_power},
     {Py_nb_bool, array_bool},
     {Py_nb_int, array_int},

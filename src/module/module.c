@@ -2,8 +2,7 @@
 #include <dlpack/dlpack.h>
 
 #include "array/array.h"
-#include "array/array_absent.h"
-#include "array/array_make.h"
+#include "array/array_methods.h"
 #include "exchange/asarray.h"
 #include "exchange/dlpack_export.h"
 #include "exchange/dlpack_import.h"

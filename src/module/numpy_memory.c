@@ -1,7 +1,7 @@
 /* numpy_memory.c: NumPy's large arrays in shared Metal buffers (NEP 49).
  *
  * Owns:    a copy of NumPy's own allocator, for small arrays; one a process, as NumPy is.
- * Calls:   plain_memory.h, and NumPy through the table behind numpy's _ARRAY_API capsule.
+ * Calls:   storage.h, and NumPy through the table behind numpy's _ARRAY_API capsule.
  * Threads: NumPy may call the four functions from any thread, also without the GIL for large
  *          arrays.
  * Note:    nothing here is compiled against NumPy.  The table only grows: an entry keeps its
@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "array/array_numpy.h"
-#include "metal/plain_memory.h"
+#include "metal/storage.h"
 
 #define SLOT_FEATURE_VERSION 211
 #define SLOT_SET_HANDLER 304
@@ -46,7 +46,7 @@ static numpy_allocator plain;
 static void *
 metal_malloc(void *Py_UNUSED(context), size_t nbytes)
 {
-    void *memory = nbytes < LARGE_ARRAY ? NULL : plain_memory_new(nbytes);
+    void *memory = nbytes < LARGE_ARRAY ? NULL : storage_new_memory(nbytes);
     return memory != NULL ? memory : plain.malloc(plain.context, nbytes);
 }
 
@@ -55,7 +55,7 @@ metal_calloc(void *Py_UNUSED(context), size_t count, size_t itemsize)
 {
     size_t nbytes;
     bool is_large = !__builtin_mul_overflow(count, itemsize, &nbytes) && nbytes >= LARGE_ARRAY;
-    void *memory = is_large ? plain_memory_new(nbytes) : NULL;
+    void *memory = is_large ? storage_new_memory(nbytes) : NULL;
     if (memory == NULL) {
         return plain.calloc(plain.context, count, itemsize);
     }
@@ -66,7 +66,7 @@ static void
 metal_free(void *Py_UNUSED(context), void *memory, size_t nbytes)
 {
     if (((uintptr_t)memory & 0xFFF) != 0 ||
-        !plain_memory_free(memory)) { /* ours begin on a page */
+        !storage_free_memory(memory)) { /* ours begin on a page */
         plain.free(plain.context, memory, nbytes);
     }
 }
@@ -74,7 +74,7 @@ metal_free(void *Py_UNUSED(context), void *memory, size_t nbytes)
 static void *
 metal_realloc(void *context, void *memory, size_t nbytes)
 {
-    metal_storage *old = memory == NULL ? NULL : plain_memory_find(memory, 0);
+    metal_storage *old = memory == NULL ? NULL : storage_find_memory(memory, 0);
     if (old == NULL || old->address != memory) {
         storage_release(old);
         /* unreached: no test makes it fail here */
@@ -84,7 +84,7 @@ metal_realloc(void *context, void *memory, size_t nbytes)
     void *moved = metal_malloc(context, nbytes == 0 ? 1 : nbytes);
     if (moved != NULL) {
         memcpy(moved, memory, nbytes < old->nbytes ? nbytes : old->nbytes);
-        (void)plain_memory_free(memory);
+        (void)storage_free_memory(memory);
     }
     storage_release(old);
     return moved;

@@ -30,7 +30,7 @@
 #include "streams/stream_order.h"
 
 /* Before the CPU uses the bytes by functions that tell the validation themselves
- * (storage_bytes.h, staging.h). */
+ * (staging.h). */
 static inline int
 wait_rule_for_work(md_state *state, const char *function, metal_storage *storage,
                    bool is_for_writing)
