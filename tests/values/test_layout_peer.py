@@ -18,7 +18,7 @@ else:
     Peer = None
 
 Ours = md.StridedLayout
-MANY = hypothesis.settings(max_examples=400)
+MANY = hypothesis.settings(max_examples=200)
 
 #: Where the two differ on purpose: name -> why.  Every entry has a test below, or is what `same_outcome`
 #: allows under that name.
@@ -287,15 +287,26 @@ def apply(layout, name, values):
     return layout[values[0]] if name == "[]" else getattr(layout, name)(*values)
 
 
-@given(pairs(), st.data())
-@hypothesis.settings(max_examples=800)
-def test_operations_one_after_another(pair, data):
+def check_operations(pair, data):
     for _ in range(data.draw(st.integers(1, 5))):
         ours, theirs = pair
         name, values = data.draw(operations(ours))
         hypothesis.note(f"{ours}: {name} {values}")
         found = same_outcome(lambda layout, name=name, values=values: apply(layout, name, values), ours, theirs)
         pair = found or pair
+
+
+@given(pairs(), st.data())
+@hypothesis.settings(max_examples=250)
+def test_operations_one_after_another(pair, data):
+    check_operations(pair, data)
+
+
+@pytest.mark.long
+@given(pairs(), st.data())
+@hypothesis.settings(max_examples=2000)
+def test_many_operations_one_after_another(pair, data):
+    check_operations(pair, data)
 
 
 @given(pairs(), orders)
@@ -354,14 +365,17 @@ def test_far_layouts_never_answer_wrongly(values, data):
     same_outcome(lambda layout: apply(layout, name, values), *made, allowed=FAR)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [((2**62, 4), None, 1), ((2**62,), (1,), 4), ((3,), (2**62,), 1), ((3,), (-(2**62),), 2), ((1,), (2**62,), 8)],
-)
-def test_what_overflows_is_refused_at_once(values):
-    with pytest.raises(OverflowError, match="more than an int64 can count"):
-        Ours(*values)
-    assert overflows(Peer(*values))
+def test_what_overflows_is_refused_at_once(subtests):
+    for values in [
+        ((2**62, 4), None, 1),
+        ((2**62,), (1,), 4),
+        ((3,), (2**62,), 1),
+        ((3,), (-(2**62),), 2),
+        ((1,), (2**62,), 8),
+    ]:
+        with subtests.test(values=values), pytest.raises(OverflowError, match="more than an int64 can count"):
+            Ours(*values)
+        assert overflows(Peer(*values))
 
 
 def test_a_broadcast_that_cannot_be_counted_is_refused():
@@ -391,12 +405,12 @@ def test_axes_with_a_product_past_64_bits_stay_apart():
     assert layout.flattened() == layout
 
 
-@pytest.mark.parametrize("itemsize", [3, 6])
-def test_repacking_loses_no_bytes(itemsize):
-    lossy = Peer.dense((5, 4), 4).repacked(itemsize)
-    assert lossy.volume * lossy.itemsize != 5 * 4 * 4
-    with pytest.raises(ValueError, match="cannot be repacked"):
-        Ours.dense((5, 4), 4).repacked(itemsize)
+def test_repacking_loses_no_bytes():
+    for itemsize in [3, 6]:
+        lossy = Peer.dense((5, 4), 4).repacked(itemsize)
+        assert lossy.volume * lossy.itemsize != 5 * 4 * 4
+        with pytest.raises(ValueError, match="cannot be repacked"):
+            Ours.dense((5, 4), 4).repacked(itemsize)
 
 
 def test_the_largest_itemsize_is_one_that_can_be():
@@ -404,9 +418,8 @@ def test_the_largest_itemsize_is_one_that_can_be():
     assert Ours.dense((5, 30), 3).max_compatible_itemsize() == 3
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
+def test_floats_are_no_ints(subtests):
+    for call in [
         lambda layout: layout((2.5, 3), None, 4),
         lambda layout: layout((2, 3), (3, 1.5), 4),
         lambda layout: layout((2, 3), None, 4.5),
@@ -414,12 +427,10 @@ def test_the_largest_itemsize_is_one_that_can_be():
         lambda layout: layout.dense((2, 3), 4).permuted((1, 0.5)),
         lambda layout: layout.dense((2, 3), 4).flattened(mask=2.5),
         lambda layout: layout.dense((2, 4), 4).repacked(8.5),
-    ],
-)
-def test_floats_are_no_ints(call):
-    call(Peer)
-    with pytest.raises(TypeError):
-        call(Ours)
+    ]:
+        call(Peer)
+        with subtests.test(call=call), pytest.raises(TypeError):
+            call(Ours)
 
 
 def test_a_bool_is_no_index():
@@ -433,11 +444,11 @@ class Index:
         return 1
 
 
-@pytest.mark.parametrize("key", [..., None, (..., 1), (None, 1), Index()])
-def test_more_can_be_an_index(key):
-    with pytest.raises(TypeError):
-        Peer.dense((2, 3), 4)[key]
-    assert Ours.dense((2, 3), 4)[key].itemsize == 4
+def test_more_can_be_an_index(subtests):
+    for key in [..., None, (..., 1), (None, 1), Index()]:
+        with subtests.test(key=key), pytest.raises(TypeError):
+            Peer.dense((2, 3), 4)[key]
+        assert Ours.dense((2, 3), 4)[key].itemsize == 4
 
 
 def test_lists_and_single_ints_do():

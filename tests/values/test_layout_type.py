@@ -161,17 +161,17 @@ def test_a_repacked_layout_has_the_same_bytes_in_order(layout, itemsize, keep_di
     assert np.array_equal(bytes_of(result), bytes_of(layout))
 
 
-@pytest.mark.parametrize("itemsize", [1, 2, 3, 4, 6, 12])
-def test_the_largest_itemsize_is_a_common_divisor_that_fits_the_layout_s(itemsize):
-    for extent, limit, address in itertools.product((1, 2, 3, 5, 8), range(itemsize, 50), (0, 8, 30, -12)):
-        layout = Layout((3, extent), (2 * extent, 1), itemsize)
-        divisor = math.gcd(limit, address, extent * itemsize, 2 * extent * itemsize)
-        fits = divisor % itemsize == 0 or itemsize % divisor == 0
-        assert layout.max_compatible_itemsize(limit, address) == (divisor if fits else itemsize), (
-            extent,
-            limit,
-            address,
-        )
+def test_the_largest_itemsize_is_a_common_divisor_that_fits_the_layout_s():
+    for itemsize in [1, 2, 3, 4, 6, 12]:
+        for extent, limit, address in itertools.product((1, 2, 3, 5, 8), range(itemsize, 50), (0, 8, 30, -12)):
+            layout = Layout((3, extent), (2 * extent, 1), itemsize)
+            divisor = math.gcd(limit, address, extent * itemsize, 2 * extent * itemsize)
+            fits = divisor % itemsize == 0 or itemsize % divisor == 0
+            assert layout.max_compatible_itemsize(limit, address) == (divisor if fits else itemsize), (
+                extent,
+                limit,
+                address,
+            )
 
 
 @given(layouts(), st.integers(1, 40))
@@ -187,9 +187,8 @@ def test_the_largest_itemsize_can_be_had(layout, limit):
                 layout.repacked(size)
 
 
-@pytest.mark.parametrize(
-    ("layout", "values", "words"),
-    [
+def test_a_refusal_to_repack_says_which_rule_and_both_numbers(subtests):
+    for layout, values, words in [
         (Layout.dense((5, 4), 4), (32,), r"extent 4 .* multiple of 8"),
         (Layout.dense((5, 0), 4), (8,), r"extent 0 .* positive"),
         (Layout.dense((5, 4), 4, "F"), (8,), r"stride .* must be 1, not 5"),
@@ -201,11 +200,9 @@ def test_the_largest_itemsize_can_be_had(layout, limit):
         (Layout.dense((5, 4), 4), (8, 0, 2), r"axis .* out of range"),
         (Layout.dense((), 4), (8,), r"axis -1 is out of range for 0 dimensions"),
         (Layout.dense((5, 4), 4), (8, 0, -3), r"axis -3 is out of range for 2 dimensions"),
-    ],
-)
-def test_a_refusal_to_repack_says_which_rule_and_both_numbers(layout, values, words):
-    with pytest.raises(ValueError, match=words):
-        layout.repacked(*values)
+    ]:
+        with subtests.test(words=words), pytest.raises(ValueError, match=words):
+            layout.repacked(*values)
 
 
 # ---- dense layouts ----
@@ -237,13 +234,13 @@ def test_a_dense_layout_has_no_gaps(layout, data):
 # ---- limits ----
 
 
-@pytest.mark.parametrize("last", [2, 3])
-def test_a_layout_without_axes_takes_nothing_from_the_one_before(last):
+def test_a_layout_without_axes_takes_nothing_from_the_one_before():
     """What is left of 64 axes lies where the axes of the next layout would."""
-    before = Layout((1,) * 63 + (last,), None, 8)
-    assert before.reshaped((1,) * 62 + (last, 1)).shape[-1] == 1
-    assert before.reshaped(before.shape).shape == before.shape
-    assert Layout((), None, 8).reshaped((1, 1)).strides == (1, 1)
+    for last in [2, 3]:
+        before = Layout((1,) * 63 + (last,), None, 8)
+        assert before.reshaped((1,) * 62 + (last, 1)).shape[-1] == 1
+        assert before.reshaped(before.shape).shape == before.shape
+        assert Layout((), None, 8).reshaped((1, 1)).strides == (1, 1)
 
 
 def test_sixty_four_dimensions_do_and_one_more_does_not():
@@ -268,21 +265,20 @@ def test_sixty_four_dimensions_do_and_one_more_does_not():
             refused()
 
 
-@pytest.mark.parametrize("ndim", [0, 1, 7, 8, 9, 63, 64])
-def test_values_survive_at_every_number_of_dimensions(ndim):
-    shape = tuple(2 if axis % 4 == 0 else 1 for axis in range(ndim))
-    layout = Layout.dense(shape, 2, "F")
-    again = Layout(layout.shape, layout.strides, 2)
-    assert again == layout
-    assert hash(again) == hash(layout)
-    assert again.permuted(range(ndim)) == layout
-    assert pickle.loads(pickle.dumps(layout)) == layout
-    assert sys.getsizeof(layout) < 400 + 16 * ndim
+def test_values_survive_at_every_number_of_dimensions():
+    for ndim in [0, 1, 7, 8, 9, 63, 64]:
+        shape = tuple(2 if axis % 4 == 0 else 1 for axis in range(ndim))
+        layout = Layout.dense(shape, 2, "F")
+        again = Layout(layout.shape, layout.strides, 2)
+        assert again == layout
+        assert hash(again) == hash(layout)
+        assert again.permuted(range(ndim)) == layout
+        assert pickle.loads(pickle.dumps(layout)) == layout
+        assert sys.getsizeof(layout) < 400 + 16 * ndim
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
+def test_what_passes_64_bits_is_refused():
+    for make in [
         lambda: Layout((2**62, 4), None, 1),
         lambda: Layout((2**31, 2**31), None, 4),
         lambda: Layout((2**62, 4, 0), None, 1),
@@ -305,15 +301,13 @@ def test_values_survive_at_every_number_of_dimensions(ndim):
         lambda: Layout((2,), None, 1)[2**64],
         lambda: Layout((2,), None, 1).flattened(mask=-1),
         lambda: Layout((2,), None, 1).flattened(mask=2**64),
-    ],
-)
-def test_what_passes_64_bits_is_refused(make):
-    try:
-        layout = make()
-    except OverflowError as error:
-        assert "64" in str(error)
-    else:
-        pytest.fail(str(layout))
+    ]:
+        try:
+            layout = make()
+        except OverflowError as error:
+            assert "64" in str(error)
+        else:
+            pytest.fail(str(layout))
 
 
 def test_what_just_fits_is_taken():
@@ -326,24 +320,20 @@ def test_what_just_fits_is_taken():
     assert Layout((2, 2), (5, 2**62), 1).flattened().shape == (2, 2)
 
 
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
+def test_a_refusal_says_the_rule_and_the_numbers(subtests):
+    for values, words in [
         (((2, -3), None, 4), r"extent -3 of axis 1"),
         (((2, 3), (3,), 4), r"1 strides are given for 2 extents"),
         (((2, 3), (12, 5), 4, True), r"stride 5 of axis 1 .* itemsize \(4 bytes\)"),
         (((2, 3), None, 0), r"itemsize \(0\)"),
         (((2, 3), (1, 1), -4, True), r"itemsize \(-4\)"),
-    ],
-)
-def test_a_refusal_says_the_rule_and_the_numbers(values, words):
-    with pytest.raises(ValueError, match=words):
-        Layout(*values)
+    ]:
+        with subtests.test(words=words), pytest.raises(ValueError, match=words):
+            Layout(*values)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
+def test_a_wrong_call_is_a_type_error(subtests):
+    for call in [
         lambda: Layout((2,), None),
         lambda: Layout((2,), None, 4, False, 1),
         lambda: Layout((2,), None, 4, order="C"),
@@ -359,11 +349,9 @@ def test_a_refusal_says_the_rule_and_the_numbers(values, words):
         lambda: Layout((2,), None, 4).flattened(0, 0, 0, 0),
         lambda: Layout((2,), None, 4).flattened(mask="1"),
         lambda: Layout._restore((2,), None, 4),
-    ],
-)
-def test_a_wrong_call_is_a_type_error(call):
-    with pytest.raises(TypeError):
-        call()
+    ]:
+        with subtests.test(call=call), pytest.raises(TypeError):
+            call()
 
 
 # ---- a value ----
