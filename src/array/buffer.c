@@ -1,14 +1,14 @@
 /* buffer.c: the Buffer type, one Python owner of one MTLBuffer.
  *
  * Owns:      one reference to a metal_storage, dropped by close() or with the object.
- * Calls:     storage.h, handles.h to know whose a handle is, owners.h.  Nothing here knows of
+ * Calls:     storage.h, lookup.h to know whose a handle is, owners.h.  Nothing here knows of
  *            shapes, dtypes or DLPack.
  * Threads:   the GIL is held; it is released round Metal calls that allocate or wait.
  * Invariant: `storage` is set once, in buffer_from_storage, and cleared once, by close().
  */
 #include "array/buffer.h"
 
-#include "metal/handles.h"
+#include "metal/lookup.h"
 #include "metal/readonly.h"
 #include "python/args.h"
 #include "python/errors.h"
@@ -179,7 +179,8 @@ buffer_from_handle(PyObject *type, PyObject *const *args, Py_ssize_t nargs, PyOb
     if (handle == NULL) {
         return NULL;
     }
-    metal_storage *ours = handles_find(handle); /* its MTLBuffer is longer than was asked for */
+    metal_storage *ours =
+        lookup_handle(handle); /* its MTLBuffer is longer than was asked for */
     size_t length = ours != NULL ? ours->nbytes : bridge_buffer_nbytes(handle);
     int64_t size = (int64_t)length;
     if (args_is_given(values[1]) &&

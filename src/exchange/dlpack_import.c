@@ -9,7 +9,7 @@
 #include "array/array_methods.h"
 #include "exchange/foreign_tensor.h"
 #include "exchange/host_memory.h"
-#include "metal/handles.h"
+#include "metal/lookup.h"
 #include "metal/readonly.h"
 #include "python/args.h"
 #include "python/errors.h"
@@ -98,7 +98,7 @@ error:
 static PyObject *
 import_metal(md_state *state, foreign_tensor *foreign)
 {
-    metal_storage *parent = handles_find(foreign->tensor->data);
+    metal_storage *parent = lookup_handle(foreign->tensor->data);
     if (parent == NULL && errors_check_fork(state, from_dlpack) < 0) {
         return NULL;
     }

@@ -16,8 +16,7 @@
 typedef enum lock_name {
     LOCK_TRACKING,
     LOCK_STREAMS,
-    LOCK_PAGES,
-    LOCK_HANDLES,
+    LOCK_LOOKUP,
     LOCK_READONLY,
     LOCK_POOL,
     LOCK_COUNT,

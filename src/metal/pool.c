@@ -7,9 +7,8 @@
 
 #include <stdlib.h>
 
-#include "metal/handles.h"
 #include "metal/locks.h"
-#include "metal/pages.h"
+#include "metal/lookup.h"
 #include "metal/tracking_watch.h"
 
 #define SMALLEST_BITS 8 /* 256 bytes: Metal's own grain is no finer */
@@ -191,10 +190,7 @@ trim_locked(device_pool *pool, uint64_t cached_nbytes, metal_storage **popped)
 void
 pool_destroy(metal_storage *storage)
 {
-    handles_remove(storage);
-    if (storage->address != NULL) {
-        pages_remove(storage);
-    }
+    lookup_remove(storage);
     bridge_buffer_release(storage->handle);
     free(storage);
 }

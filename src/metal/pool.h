@@ -1,7 +1,7 @@
 /* pool.h: free storages, kept for the next allocation of their size.
  *
  * Owns:    the cached storages of each device and mode, with their MTLBuffers, and the counts.
- * Calls:   metal_bridge.h, handles.h.  Never Python.
+ * Calls:   metal_bridge.h, lookup.h.  Never Python.
  * Threads: any, without the GIL; one short lock, under which Metal is not called.
  * Rule:    a storage comes here with its last reference, so our GPU work on it is complete
  *          (work.h holds a reference until then) and no consumer has it.  One whose handle was

@@ -1,8 +1,7 @@
 /* storage.c: see storage.h. */
 #include "metal/storage.h"
 
-#include "metal/handles.h"
-#include "metal/pages.h"
+#include "metal/lookup.h"
 #include "metal/pool.h"
 #include "metal/readonly.h"
 #include "metal/tracking.h"
@@ -67,7 +66,7 @@ storage_reuse(const device_record *device, size_t nbytes, bridge_storage mode)
     storage->nbytes = nbytes;
     storage->is_readonly = false;
     storage->is_exported = false;
-    __atomic_store_n(&storage->refs, 1, __ATOMIC_RELEASE); /* from here on handles.h finds it */
+    __atomic_store_n(&storage->refs, 1, __ATOMIC_RELEASE); /* from here on lookup.h finds it */
     return storage;
 }
 
@@ -135,10 +134,7 @@ storage_new(const device_record *device, size_t nbytes, bridge_storage mode,
         (*out)->nbytes = nbytes;
         (*out)->capacity = capacity;
         (*out)->is_ours = true;
-        handles_add(*out);
-        if ((*out)->address != NULL) {
-            pages_add(*out);
-        }
+        lookup_add(*out);
         pool_note_made(device, mode);
     }
     return status;
@@ -302,8 +298,8 @@ drop_reference(metal_storage *storage)
     bool can_be_found =
         storage->is_ours && __atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED);
     if (!can_be_found && storage_is_sole(storage)) {
-        /* No thread can make a second one meanwhile: handles.h is asked only for handles that
-         * were given away, pages.h only for addresses with a reference behind them. */
+        /* No thread can make a second one meanwhile: lookup.h is asked only for handles that
+         * were given away, or for addresses with a reference behind them. */
         __atomic_store_n(&storage->refs, 0, __ATOMIC_RELAXED);
         return true;
     }
@@ -361,8 +357,8 @@ metal_storage *
 storage_find_memory(const void *address, size_t nbytes)
 {
     size_t offset = 0;
-    metal_storage *found = pages_hold(address, nbytes, &offset);
-    if (found != NULL && !pages_fit(found->nbytes, offset, nbytes)) {
+    metal_storage *found = lookup_memory(address, nbytes, &offset);
+    if (found != NULL && !lookup_fits(found->nbytes, offset, nbytes)) {
         storage_release(found);
         return NULL;
     }
@@ -388,7 +384,7 @@ storage_new_memory(size_t nbytes)
 bool
 storage_free_memory(void *address)
 {
-    metal_storage *found = pages_take_plain(address);
+    metal_storage *found = lookup_take_plain(address);
     storage_release(found);
     return found != NULL;
 }

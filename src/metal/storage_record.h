@@ -1,5 +1,5 @@
 /* storage_record.h: what is known of one MTLBuffer, and its count.  storage.h makes and ends
- * it; the tables that list it (handles.h, pages.h, pool.h) know no more than this.
+ * it; the tables that list it (lookup.h, pool.h) know no more than this.
  *
  * Threads: any, without the GIL.
  */
@@ -32,7 +32,7 @@ typedef struct pool_place {
     uint64_t age; /* when it was given back, by the pool's clock */
 } pool_place;
 
-/* A shared storage in the tree of addresses: written by pages.c, behind its lock. */
+/* A shared storage in the tree of addresses: written by lookup.c, behind its lock. */
 typedef struct pages_place {
     metal_storage *lower, *higher;
     bool is_plain; /* atomic: memory of storage_new_memory, which holds a reference */
@@ -60,7 +60,7 @@ typedef struct readonly_place {
  *     pages of the CPU's         +1           their `owner`, once Metal is done with them
  *     ours, handed back to us    `parent`'s   its `owner`; the parent loses a reference
  *
- * Ours are found by `handle` (handles.h), shared ones by `address` too (`pages`).  Read-only
+ * Ours are found by `handle` (lookup.h), those with one by `address` too (`pages`).  Read-only
  * memory of others that was given away is found by both (`readonly`). */
 struct metal_storage {
     uint32_t refs; /* atomic */

@@ -1,8 +1,90 @@
-/* pages.c: see pages.h.  A treap: sorted by address, a heap by a number that is made of the
- * address, so that nothing need be balanced. */
-#include "metal/pages.h"
+/* lookup.c: see lookup.h.
+ *
+ * By handle: open addressing, linear probing, at most half full.  By address: a treap, sorted by
+ * address, a heap by a number that is made of the address, so that nothing need be balanced.
+ */
+#include "metal/lookup.h"
+
+#include <stdlib.h>
 
 #include "metal/locks.h"
+
+/* ---- by handle ---- */
+
+static metal_storage **slots; /* all under the lock */
+static size_t slot_count;     /* a power of two, or 0 */
+static size_t used_count;
+
+/* Objects are 16 bytes apart at least; the multiplication spreads what is left. */
+static size_t
+place_of(const void *handle)
+{
+    uint64_t mixed = ((uint64_t)(uintptr_t)handle >> 4) * UINT64_C(0x9E3779B97F4A7C15);
+    return (size_t)(mixed >> 32) & (slot_count - 1);
+}
+
+static size_t
+next_place(size_t place)
+{
+    return (place + 1) & (slot_count - 1);
+}
+
+static void
+put(metal_storage *storage)
+{
+    size_t place = place_of(storage->handle);
+    while (slots[place] != NULL) {
+        place = next_place(place);
+    }
+    slots[place] = storage;
+}
+
+/* Room for one more.  False: out of memory, nothing changed. */
+static bool
+make_room(void)
+{
+    if (2 * (used_count + 1) <= slot_count) {
+        return true;
+    }
+    size_t old_count = slot_count, new_count = old_count == 0 ? 64 : 2 * old_count;
+    metal_storage **old = slots, **fresh = calloc(new_count, sizeof *fresh);
+    if (fresh == NULL) {
+        return false;
+    }
+    slots = fresh;
+    slot_count = new_count;
+    for (size_t i = 0; i < old_count; i++) {
+        if (old[i] != NULL) {
+            put(old[i]);
+        }
+    }
+    free(old);
+    return true;
+}
+
+static void
+remove_handle(const metal_storage *storage)
+{
+    if (slot_count == 0) {
+        return;
+    }
+    size_t place = place_of(storage->handle);
+    while (slots[place] != NULL && slots[place] != storage) {
+        place = next_place(place);
+    }
+    if (slots[place] != NULL) {
+        slots[place] = NULL;
+        used_count--;
+        /* Put those behind the gap again, or a search would stop at it. */
+        for (place = next_place(place); slots[place] != NULL; place = next_place(place)) {
+            metal_storage *moved = slots[place];
+            slots[place] = NULL;
+            put(moved);
+        }
+    }
+}
+
+/* ---- by address ---- */
 
 /* written behind the lock, as are the links of all nodes; read without for NULL */
 static metal_storage *root;
@@ -29,8 +111,6 @@ set_link(metal_storage **link, metal_storage *storage)
 {
     __atomic_store_n(link, storage, __ATOMIC_RELAXED);
 }
-
-/* ---- the tree ---- */
 
 /* The nodes of `tree` in two trees: below the address, and above it. */
 static void
@@ -94,24 +174,21 @@ link_towards(metal_storage *node, const metal_storage *storage)
     return storage->address < node->address ? &node->pages.lower : &node->pages.higher;
 }
 
-void
-pages_add(metal_storage *storage)
+static void
+add_memory(metal_storage *storage)
 {
     uint64_t rank = rank_of(storage);
-    lock_take(LOCK_PAGES);
     metal_storage **link = &root;
     while (*link != NULL && rank_of(*link) >= rank) {
         link = link_towards(*link, storage);
     }
     split(*link, storage->address, &storage->pages.lower, &storage->pages.higher);
     set_link(link, storage);
-    lock_drop(LOCK_PAGES);
 }
 
-void
-pages_remove(metal_storage *storage)
+static void
+remove_memory(metal_storage *storage)
 {
-    lock_take(LOCK_PAGES);
     metal_storage **link = &root;
     while (*link != NULL && *link != storage) {
         link = link_towards(*link, storage);
@@ -119,41 +196,83 @@ pages_remove(metal_storage *storage)
     if (*link == storage) {
         join(link, storage->pages.lower, storage->pages.higher);
     }
-    lock_drop(LOCK_PAGES);
 }
 
-/* ---- looking ---- */
+/* ---- both ---- */
+
+void
+lookup_add(metal_storage *storage)
+{
+    lock_take(LOCK_LOOKUP);
+    if (make_room()) {
+        put(storage);
+        used_count++;
+    }
+    if (storage->address != NULL) {
+        add_memory(storage);
+    }
+    lock_drop(LOCK_LOOKUP);
+}
+
+void
+lookup_remove(metal_storage *storage)
+{
+    lock_take(LOCK_LOOKUP);
+    remove_handle(storage);
+    if (storage->address != NULL) {
+        remove_memory(storage);
+    }
+    lock_drop(LOCK_LOOKUP);
+}
 
 metal_storage *
-pages_hold(const void *address, size_t nbytes, size_t *offset)
+lookup_handle(const void *handle)
+{
+    metal_storage *found = NULL;
+    lock_take(LOCK_LOOKUP);
+    if (slot_count > 0) {
+        size_t place = place_of(handle);
+        while (slots[place] != NULL && (const void *)slots[place]->handle != handle) {
+            place = next_place(place);
+        }
+        if (slots[place] != NULL && storage_retain_if_alive(slots[place])) {
+            found = slots[place];
+        }
+    }
+    lock_drop(LOCK_LOOKUP);
+    return found;
+}
+
+metal_storage *
+lookup_memory(const void *address, size_t nbytes, size_t *offset)
 {
     if (is_empty()) {
         return NULL;
     }
-    lock_take(LOCK_PAGES);
+    lock_take(LOCK_LOOKUP);
     metal_storage *found = find_below(address);
     if (found != NULL) {
         *offset = (size_t)((const char *)address - found->address);
         /* A caller with an address inside has a reference behind it, so the last one is not
          * about to go. */
-        if (!pages_fit(found->capacity, *offset, nbytes) || !storage_retain_if_alive(found)) {
+        if (!lookup_fits(found->capacity, *offset, nbytes) || !storage_retain_if_alive(found)) {
             found = NULL;
         }
     }
-    lock_drop(LOCK_PAGES);
+    lock_drop(LOCK_LOOKUP);
     return found;
 }
 
 metal_storage *
-pages_take_plain(void *address)
+lookup_take_plain(void *address)
 {
     if (address == NULL || is_empty()) {
         return NULL;
     }
-    lock_take(LOCK_PAGES);
+    lock_take(LOCK_LOOKUP);
     metal_storage *found = find_below(address);
     bool is_ours = found != NULL && found->address == address &&
                    __atomic_exchange_n(&found->pages.is_plain, false, __ATOMIC_RELAXED);
-    lock_drop(LOCK_PAGES);
+    lock_drop(LOCK_LOOKUP);
     return is_ours ? found : NULL;
 }

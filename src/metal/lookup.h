@@ -1,0 +1,41 @@
+/* lookup.h: the storages whose memory is ours, found by their MTLBuffer and by their address.
+ *
+ * Owns:    a table and a tree of the process, with an entry for each storage of storage_new that
+ *          is alive; a reference to each that is used as plain memory, from storage_new_memory to
+ *          storage_free_memory.
+ * Why:     a tensor that comes back from another framework names a buffer of ours.  Found here,
+ *          its handle needs no proof and no message.  Foreign CPU memory may be a view of an
+ *          MTLBuffer of ours: work on a second MTLBuffer over the same bytes would be unknown to
+ *          those who wait for the first.
+ * Threads: any, without the GIL; one short lock, which no callback runs under.
+ * Fork:    the lock is held across fork(), so that a child never inherits it taken.
+ */
+#ifndef MD_LOOKUP_H
+#define MD_LOOKUP_H
+
+#include "metal/storage_record.h"
+
+/* Remember a storage that has a handle; its address and capacity never change.  Out of memory: it
+ * is not found by its handle later. */
+void lookup_add(metal_storage *storage);
+void lookup_remove(metal_storage *storage); /* before its handle is released */
+
+/* The storage of a handle, retained (+1), if it is one of ours and still alive; else NULL.
+ * Does not look behind the handle. */
+metal_storage *lookup_handle(const void *handle);
+
+/* ---- for storage.c ---- */
+
+/* The storage whose MTLBuffer has room for [address, address + nbytes): +1; NULL: none.  The
+ * range may lie in its spare bytes: the caller checks. */
+metal_storage *lookup_memory(const void *address, size_t nbytes, size_t *offset);
+/* End the use as plain memory: the reference is the caller's.  NULL: it was not plain. */
+metal_storage *lookup_take_plain(void *address);
+
+static inline bool
+lookup_fits(size_t room, size_t offset, size_t nbytes)
+{
+    return offset <= room && nbytes <= room - offset;
+}
+
+#endif /* MD_LOOKUP_H */
