@@ -26,7 +26,6 @@
     X(SOFT_JITTER_US, "SOFTMETAL_JITTER_US", "200", read_size) \
     X(SOFT_PURGE, "SOFTMETAL_PURGE", "0", read_flag) \
     X(SOFT_POISON, "SOFTMETAL_POISON", "0", read_flag) \
-    X(SOFT_BLIT_ALIGNMENT, "SOFTMETAL_BLIT_ALIGNMENT", "4", read_size) \
     X(SOFT_BLIT_LIMIT, "SOFTMETAL_BLIT_LIMIT", "4G", read_limit) \
     X(SOFT_NO_COPY, "SOFTMETAL_NO_COPY", "exact", read_no_copy) \
     X(SOFT_VALIDATION, "SOFTMETAL_VALIDATION", "0", read_flag) \

@@ -161,24 +161,6 @@ CASE(a_queue_that_waits_holds_up_only_itself)
     [device release];
 }
 
-CASE(a_plain_event_orders_queues_of_one_device)
-{
-    id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> one = [device newCommandQueue], two = [device newCommandQueue];
-    id<MTLEvent> event = [device newEvent];
-    CHECK(![event conformsToProtocol:@protocol(MTLSharedEvent)]);
-    id<MTLCommandBuffer> waiter = [two commandBuffer], signaler = [one commandBuffer];
-    [waiter encodeWaitForEvent:event value:1];
-    [waiter commit];
-    [signaler encodeSignalEvent:event value:1];
-    [signaler commit];
-    [waiter waitUntilCompleted];
-    [event release];
-    [one release];
-    [two release];
-    [device release];
-}
-
 CASE(a_shared_event_reaches_another_device)
 {
     softmetal_set("SOFTMETAL_DEVICES", "unified,discrete");
@@ -249,18 +231,6 @@ REPORTS("argument", waiting_for_nil)
     [[queue commandBuffer] encodeWaitForEvent:nil value:1];
     [queue release];
     [device release];
-}
-
-REPORTS("argument", a_plain_event_of_another_device)
-{
-    softmetal_set("SOFTMETAL_DEVICES", "unified,unified");
-    NSArray *devices = MTLCopyAllDevices();
-    id<MTLEvent> event = [[devices objectAtIndex:0] newEvent];
-    id<MTLCommandQueue> queue = [[devices objectAtIndex:1] newCommandQueue];
-    [[queue commandBuffer] encodeSignalEvent:event value:1];
-    [event release];
-    [queue release];
-    [devices release];
 }
 
 REPORTS("argument", a_buffer_of_another_device)

@@ -31,18 +31,15 @@ typedef unsigned long NSUInteger;
 @protocol NSObject
 - (BOOL)isEqual:(id)object;
 @property(readonly) NSUInteger hash;
-@property(readonly) Class superclass;
 - (Class)class;
 - (instancetype)self;
 - (BOOL)isKindOfClass:(Class)aClass;
-- (BOOL)isMemberOfClass:(Class)aClass;
 - (BOOL)conformsToProtocol:(Protocol *)aProtocol;
 - (BOOL)respondsToSelector:(SEL)aSelector;
 - (instancetype)retain;
 - (oneway void)release;
 - (instancetype)autorelease;
 - (NSUInteger)retainCount;
-@property(readonly, copy) NSString *description;
 @end
 
 #if __has_attribute(objc_root_class)
@@ -61,7 +58,6 @@ __attribute__((objc_root_class))
 + (BOOL)instancesRespondToSelector:(SEL)aSelector;
 + (BOOL)conformsToProtocol:(Protocol *)protocol;
 + (BOOL)isSubclassOfClass:(Class)aClass;
-+ (Class)superclass;
 + (Class)class;
 @end
 

@@ -82,12 +82,9 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions) {
 @protocol MTLResource <NSObject>
 @property(copy) NSString *label;
 @property(readonly) id<MTLDevice> device;
-@property(readonly) MTLCPUCacheMode cpuCacheMode;
 @property(readonly) MTLStorageMode storageMode;
 @property(readonly) MTLHazardTrackingMode hazardTrackingMode;
-@property(readonly) MTLResourceOptions resourceOptions;
 - (MTLPurgeableState)setPurgeableState:(MTLPurgeableState)state;
-@property(readonly) NSUInteger allocatedSize;
 @end
 
 @protocol MTLBuffer <MTLResource>
@@ -158,7 +155,6 @@ typedef MTLComputePipelineReflection *MTLAutoreleasedComputePipelineReflection;
                                 options:(MTLPipelineOption)options
                              reflection:(MTLAutoreleasedComputePipelineReflection *)reflection
                                   error:(NSError **)error;
-- (id<MTLEvent>)newEvent;
 - (id<MTLSharedEvent>)newSharedEvent;
 @end
 
@@ -395,8 +391,6 @@ typedef const void *MTLCommandBufferHandler;
 
 @protocol MTLCommandBuffer <NSObject>
 @property(readonly) id<MTLDevice> device;
-@property(readonly) id<MTLCommandQueue> commandQueue;
-@property(readonly) BOOL retainedReferences;
 @property(copy) NSString *label;
 @property(readonly) CFTimeInterval GPUStartTime;
 @property(readonly) CFTimeInterval GPUEndTime;

@@ -52,16 +52,16 @@ is_inside(const char *method, const char *what, const soft_storage *storage, NSU
     return NO;
 }
 
+#define BLIT_ALIGNMENT 4
+
 static void
 check_alignment(const char *method, const char *what, NSUInteger value)
 {
-    NSUInteger alignment = soft_settings_get(SOFT_BLIT_ALIGNMENT);
-    if (alignment > 1 && value % alignment != 0) {
+    if (value % BLIT_ALIGNMENT != 0) {
         soft_validation_report(
             SOFT_REPORT_BLIT_ALIGNMENT,
-            "-[MTLBlitCommandEncoder %s]: the %s (%lu) must be a multiple of %lu "
-            "on macOS.",
-            method, what, value, alignment);
+            "-[MTLBlitCommandEncoder %s]: the %s (%lu) must be a multiple of %d on macOS.",
+            method, what, value, BLIT_ALIGNMENT);
     }
 }
 

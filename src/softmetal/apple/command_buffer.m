@@ -116,16 +116,6 @@
     return _queue->_device;
 }
 
-- (id<MTLCommandQueue>)commandQueue
-{
-    return _queue;
-}
-
-- (BOOL)retainedReferences
-{
-    return _retains;
-}
-
 - (MTLCommandBufferStatus)status
 {
     MTLCommandBufferStatus status = __atomic_load_n(&_status, __ATOMIC_ACQUIRE);
@@ -393,21 +383,15 @@ add_handler(const void ***handlers, size_t *count, const void *block)
     return (id)[self makeEncoder:[SoftMetalComputeEncoder class] for:"computeCommandEncoder"];
 }
 
-/* The event behind an object of one of the two classes, or NULL after a report.  Only a shared
- * event reaches other devices. */
+/* The event behind the object, or NULL after a report. */
 static soft_event *
-event_of(const char *method, id object, SoftMetalDevice *device)
+event_of(const char *method, id object)
 {
     if ([object isKindOfClass:[SoftMetalEvent class]]) {
         return ((SoftMetalEvent *)object)->_event;
     }
-    if ([object isKindOfClass:[SoftMetalPlainEvent class]] &&
-        soft_device_is_same(((SoftMetalPlainEvent *)object)->_device, device)) {
-        return ((SoftMetalPlainEvent *)object)->_event;
-    }
     soft_validation_report(SOFT_REPORT_ARGUMENT, "-[MTLCommandBuffer %s]: the event is %s.",
-                           method,
-                           object == nil ? "nil" : "not a shared one, and of another device");
+                           method, object == nil ? "nil" : "no MTLSharedEvent");
     return NULL;
 }
 
@@ -419,7 +403,7 @@ event_of(const char *method, id object, SoftMetalDevice *device)
     if (soft_process_is_forked() || ![self isOpenFor:method]) {
         return;
     }
-    soft_event *event = event_of(method, object, _queue->_device);
+    soft_event *event = event_of(method, object);
     if (event == NULL) {
         return;
     }

@@ -71,7 +71,7 @@
         return NULL;
     }
     [_commandBuffer keepObject:fence];
-    return ((SoftMetalFence *)fence)->_token;
+    return ((SoftMetalFence *)fence)->_event;
 }
 
 - (void)addUpdatedFence:(id)fence

@@ -48,7 +48,7 @@
 
 @end
 
-@implementation SoftMetalEvent
+@implementation SoftMetalSignal
 
 - (instancetype)initWithDevice:(SoftMetalDevice *)device
 {
@@ -76,6 +76,10 @@
 {
     return _device;
 }
+
+@end
+
+@implementation SoftMetalEvent
 
 - (uint64_t)signaledValue
 {
@@ -110,64 +114,5 @@
 
 @end
 
-@implementation SoftMetalPlainEvent
-
-- (instancetype)initWithDevice:(SoftMetalDevice *)device
-{
-    self = [super init];
-    if (self == nil) {
-        return nil;
-    }
-    _device = [device retain];
-    _event = soft_event_new();
-    if (_event == NULL) {
-        [self release];
-        return nil;
-    }
-    return self;
-}
-
-- (void)dealloc
-{
-    soft_event_release(_event);
-    [_device release];
-    [super dealloc];
-}
-
-- (id<MTLDevice>)device
-{
-    return _device;
-}
-
-@end
-
 @implementation SoftMetalFence
-
-- (instancetype)initWithDevice:(SoftMetalDevice *)device
-{
-    self = [super init];
-    if (self == nil) {
-        return nil;
-    }
-    _device = [device retain];
-    _token = soft_event_new();
-    if (_token == NULL) {
-        [self release];
-        return nil;
-    }
-    return self;
-}
-
-- (void)dealloc
-{
-    soft_event_release(_token);
-    [_device release];
-    [super dealloc];
-}
-
-- (id<MTLDevice>)device
-{
-    return _device;
-}
-
 @end

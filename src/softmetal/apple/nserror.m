@@ -70,11 +70,6 @@ soft_error_domain_set_class(Class constant_string)
     return [[_text retain] autorelease];
 }
 
-- (NSString *)description
-{
-    return [self localizedDescription];
-}
-
 @end
 
 @implementation NSError

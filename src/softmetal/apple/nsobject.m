@@ -160,16 +160,6 @@ make_zombie(id object)
     return object_getClass(self);
 }
 
-+ (Class)superclass
-{
-    return class_getSuperclass(self);
-}
-
-- (Class)superclass
-{
-    return class_getSuperclass(object_getClass(self));
-}
-
 + (BOOL)isSubclassOfClass:(Class)aClass
 {
     Class class = self;
@@ -182,11 +172,6 @@ make_zombie(id object)
 - (BOOL)isKindOfClass:(Class)aClass
 {
     return [object_getClass(self) isSubclassOfClass:aClass];
-}
-
-- (BOOL)isMemberOfClass:(Class)aClass
-{
-    return object_getClass(self) == aClass;
 }
 
 + (BOOL)conformsToProtocol:(Protocol *)protocol
@@ -222,11 +207,6 @@ make_zombie(id object)
 - (NSUInteger)hash
 {
     return (NSUInteger)self >> 4;
-}
-
-- (NSString *)description
-{
-    return [NSString stringWithUTF8String:object_getClassName(self)];
 }
 
 @end

@@ -77,11 +77,6 @@
     return hash;
 }
 
-- (NSString *)description
-{
-    return self;
-}
-
 @end
 
 @implementation SoftMetalString

@@ -85,29 +85,18 @@ soft_device_is_same(const SoftMetalDevice *one, const SoftMetalDevice *two)
                    deallocator:(const void *)deallocator;
 @end
 
-@interface SoftMetalEvent : SoftMetalLabelled <MTLSharedEvent> {
+@interface SoftMetalSignal : SoftMetalLabelled {
   @public
     SoftMetalDevice *_device; /* owned (+1) */
-    soft_event *_event;       /* owned (+1) */
+    soft_event *_event;       /* owned (+1); tells fences apart, which do not use its value */
 }
 - (instancetype)initWithDevice:(SoftMetalDevice *)device;
 @end
 
-/* An event that only the GPU signals: without MTLSharedEvent's methods. */
-@interface SoftMetalPlainEvent : SoftMetalLabelled <MTLEvent> {
-  @public
-    SoftMetalDevice *_device; /* owned (+1) */
-    soft_event *_event;       /* owned (+1) */
-}
-- (instancetype)initWithDevice:(SoftMetalDevice *)device;
+@interface SoftMetalEvent : SoftMetalSignal <MTLSharedEvent>
 @end
 
-@interface SoftMetalFence : SoftMetalLabelled <MTLFence> {
-  @public
-    SoftMetalDevice *_device; /* owned (+1) */
-    soft_event *_token;       /* owned (+1): tells fences apart; its value is not used */
-}
-- (instancetype)initWithDevice:(SoftMetalDevice *)device;
+@interface SoftMetalFence : SoftMetalSignal <MTLFence>
 @end
 
 @interface SoftMetalQueue : SoftMetalLabelled <MTLCommandQueue> {

@@ -100,11 +100,6 @@
     return _storage->bytes;
 }
 
-- (MTLCPUCacheMode)cpuCacheMode
-{
-    return _options & MTLResourceCPUCacheModeMask;
-}
-
 - (MTLStorageMode)storageMode
 {
     return (MTLStorageMode)_storage->mode;
@@ -113,11 +108,6 @@
 - (MTLHazardTrackingMode)hazardTrackingMode
 {
     return _storage->is_tracked ? MTLHazardTrackingModeTracked : MTLHazardTrackingModeUntracked;
-}
-
-- (MTLResourceOptions)resourceOptions
-{
-    return _options;
 }
 
 /* Discard at once, or never: on a Mac the system decides, here a setting does. */
@@ -143,11 +133,6 @@
         soft_storage_discard(_storage);
     }
     return (MTLPurgeableState)before;
-}
-
-- (NSUInteger)allocatedSize
-{
-    return soft_storage_footprint(_storage);
 }
 
 @end

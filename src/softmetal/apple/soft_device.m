@@ -356,14 +356,6 @@ make_queue(SoftMetalDevice *device, NSUInteger limit)
     return make_queue(self, maxCommandBufferCount);
 }
 
-- (id<MTLEvent>)newEvent
-{
-    SOFT_CALLED();
-    return may_make("newEvent", SOFT_FAIL_EVENT)
-               ? [[SoftMetalPlainEvent alloc] initWithDevice:self]
-               : nil;
-}
-
 - (id<MTLSharedEvent>)newSharedEvent
 {
     SOFT_CALLED();
