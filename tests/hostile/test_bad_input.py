@@ -6,14 +6,11 @@ test_dlpack_import.py names each fault of a tensor.  Here they come in any combi
 import ctypes
 import datetime
 import gc
-import os
 import pickle
 import re
-import subprocess
-import sys
-import textwrap
 
 import pytest
+from children import output_of
 from dlpack_structs import CAPSULE_NAMES, READ_ONLY, Producer, capsule_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -488,15 +485,7 @@ def test_a_bad_storage_mode_is_one_warning_and_the_default(value):
         assert len(str(caught[0].message)) < 400
         assert modes == {"shared"}
     """
-    child = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env={**os.environ, "METAL_DLPACK_STORAGE_MODE": value},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert (child.returncode, child.stderr) == (0, "")
+    output_of(code, METAL_DLPACK_STORAGE_MODE=value)
 
 
 @pytest.mark.needs_softmetal
@@ -514,12 +503,4 @@ def test_without_a_device_everything_says_so():
                 raise AssertionError(call)
         md.get_storage_mode()
     """
-    child = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env={**os.environ, "SOFTMETAL_DEVICES": "none"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert (child.returncode, child.stderr) == (0, "")
+    output_of(code, SOFTMETAL_DEVICES="none")

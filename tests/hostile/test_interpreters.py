@@ -4,13 +4,10 @@ Run in child processes, with the interpreters that CPython itself makes.  NumPy 
 are looked at through ctypes alone.
 """
 
-import os
-import subprocess
-import sys
 import textwrap
 
 import pytest
-from places import python_path
+from children import output_of
 
 PRELUDE = """
     import sys, threading
@@ -40,16 +37,7 @@ PRELUDE = """
 
 
 def child(code):
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(PRELUDE) + textwrap.dedent(code)],
-        env={**os.environ, "PYTHONPATH": python_path()},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
-    return done.stdout
+    return output_of(textwrap.dedent(PRELUDE) + textwrap.dedent(code), options=["-X", "faulthandler"])
 
 
 @pytest.mark.rule("interpreters")

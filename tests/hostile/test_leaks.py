@@ -241,19 +241,29 @@ def growth(call):
     return most
 
 
-KERNELS = [pytest.param(name, marks=pytest.mark.needs_kernels) for name in [*KERNELS_DONE, *KERNELS_REFUSED]]
+def test_what_is_done_leaves_nothing_behind(live_buffers, subtests):
+    for name, call in DONE.items():
+        with subtests.test(name):
+            assert growth(call) < MANY / 4
 
 
-@pytest.mark.parametrize("name", [*DONE, *KERNELS[: len(KERNELS_DONE)]])
-def test_what_is_done_leaves_nothing_behind(name, live_buffers):
-    assert growth((DONE | KERNELS_DONE)[name]) < MANY / 4
+def test_what_is_refused_leaves_nothing_behind(live_buffers, subtests):
+    for name, call in REFUSED.items():
+        with subtests.test(name):
+            assert growth(refused(call)) < MANY / 4
 
 
-@pytest.mark.parametrize("name", [*REFUSED, *KERNELS[len(KERNELS_DONE) :]])
-def test_what_is_refused_leaves_nothing_behind(name, live_buffers):
-    def call():
+@pytest.mark.needs_kernels
+def test_kernels_leave_nothing_behind(live_buffers, subtests):
+    for name, call in (KERNELS_DONE | {name: refused(call) for name, call in KERNELS_REFUSED.items()}).items():
+        with subtests.test(name):
+            assert growth(call) < MANY / 4
+
+
+def refused(call):
+    def call_it():
         with contextlib.suppress(Exception):
-            (REFUSED | KERNELS_REFUSED)[name]()
+            call()
             pytest.fail("it is not refused")
 
-    assert growth(call) < MANY / 4
+    return call_it

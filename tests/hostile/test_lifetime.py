@@ -4,15 +4,13 @@ import ctypes
 import gc
 import os
 import resource
-import subprocess
-import sys
-import textwrap
 import weakref
 from pathlib import Path
 
 import pytest
+from children import output_of
 from dlpack_structs import Producer, open_capsule
-from places import TOOLS, python_path
+from places import TOOLS
 
 import metal_dlpack as md
 
@@ -291,20 +289,6 @@ def test_a_foreign_deleter_is_called_once_from_a_thread_without_python(live_buff
 # ---- the end of the process ----
 
 
-def end_well(code):
-    """Runs code in a child; it must end with 0 and say nothing on stderr."""
-    child = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env={**os.environ, "PYTHONPATH": python_path()},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert (child.returncode, child.stderr) == (0, "")
-    return child.stdout
-
-
 AFTER_THE_INTERPRETER = """
     import ctypes, os, sys
     import numpy as np
@@ -328,7 +312,7 @@ AFTER_THE_INTERPRETER = """
 @pytest.mark.needs_no_tsan
 @pytest.mark.rule("export-deleter-late")
 def test_deleters_run_after_the_interpreter_has_ended():
-    assert end_well(AFTER_THE_INTERPRETER) == "set up\n"
+    assert output_of(AFTER_THE_INTERPRETER) == "set up\n"
 
 
 @pytest.mark.needs_torch
@@ -343,7 +327,7 @@ def test_tensors_that_outlive_the_interpreter_do_no_harm():
         builtins.kept = [torch.from_dlpack(array), torch.from_dlpack(array.host), array, md.from_dlpack(torch.zeros(9))]
         builtins.kept.append(builtins.kept)
     """
-    end_well(code)
+    output_of(code)
 
 
 def test_arrays_in_module_globals_and_cycles_end_quietly():
@@ -358,7 +342,7 @@ def test_arrays_in_module_globals_and_cycles_end_quietly():
         cycle.append(cycle)
         sys.kept = cycle
     """
-    end_well(code)
+    output_of(code)
 
 
 @pytest.mark.rule("export-deleter-late")
@@ -376,14 +360,11 @@ def test_a_thread_that_lets_go_while_python_ends_does_no_harm():
             threading.Thread(target=work, daemon=True).start()
     """
     for _ in range(5):
-        end_well(code)
+        output_of(code)
 
 
 @pytest.mark.needs_no_sanitizer
 @pytest.mark.rule("soak")
 def test_the_soak_leaves_nothing():
     """The short form of `make soak`, which goes each way a million times."""
-    tool = TOOLS / "soak.py"
-    done = subprocess.run([sys.executable, tool, "5000"], capture_output=True, text=True, timeout=240, check=False)
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    assert done.stdout.endswith("0 routes that grew\n")
+    assert output_of(TOOLS / "soak.py", 5000).endswith("0 routes that grew\n")

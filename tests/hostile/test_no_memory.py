@@ -6,17 +6,16 @@ lets Python's allocations, the extension's own, and Metal's calls fail one by on
 
 import os
 import subprocess
-import sys
 import sysconfig
 
 import pytest
+from children import output_of
 from places import C_FILES, SUPPORT
 
 from metal_dlpack import softmetal
 
 pytest.importorskip("_testbuffer", reason="needs CPython's _testbuffer")
 
-CHILD = SUPPORT / "no_memory_child.py"
 needs_glibc = pytest.mark.needs_glibc
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_no_sanitizer]
@@ -33,16 +32,14 @@ def libraries(tmp_path_factory):
     return paths
 
 
-def run_child(kind, part=0, parts=1, *arguments, **environment):
+def count_failures(kind, part=0, parts=1, *arguments, **environment):
     """How often something failed, where all was well."""
     assert softmetal.is_present()
     # With validation, the software Metal notes where each object was made: too slow here.
-    environment = {**os.environ, "SOFTMETAL_VALIDATION": "0", **environment}
-    command = [sys.executable, CHILD, kind, str(part), str(parts), *map(str, arguments)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
-    assert done.stdout.startswith("quiet, "), done.stdout
-    return int(done.stdout.split()[1])
+    environment = {"SOFTMETAL_VALIDATION": "0", **environment}
+    said = output_of(SUPPORT / "no_memory_child.py", kind, part, parts, *arguments, timeout=600, **environment)
+    assert said.startswith("quiet, "), said
+    return int(said.split()[1])
 
 
 def test_every_public_name_has_a_call_and_every_call_a_name():
@@ -52,32 +49,30 @@ def test_every_public_name_has_a_call_and_every_call_a_name():
         "print(sorted(names - set(fault_calls.CALLS)), sorted(set(fault_calls.CALLS) - names))\n"
         "assert len(names) > 200\n"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SUPPORT), *filter(None, sys.path)])}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
-    assert (done.stdout, done.stderr) == ("[] []\n", "")
+    assert output_of(code) == "[] []\n"
 
 
 @needs_glibc
 @pytest.mark.rule("import-failing-half")
 def test_pythons_allocations_may_fail(libraries):
-    assert run_child("python", 0, 1, libraries["short_python"]) > 500
+    assert count_failures("python", 0, 1, libraries["short_python"]) > 500
 
 
 @needs_glibc
 @pytest.mark.rule("import-failing-half")
 def test_allocations_of_the_extension_may_fail(libraries):
-    assert run_child("c", LD_PRELOAD=str(libraries["short_malloc"])) > 100
+    assert count_failures("c", LD_PRELOAD=str(libraries["short_malloc"])) > 100
 
 
 def test_metal_may_refuse_every_eighth_call():
     """The kernels, which are made once, have a test of their own in test_work_items.py."""
-    assert run_child("metal", 0, 8) > 20
+    assert count_failures("metal", 0, 8) > 20
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(1, 8))
 def test_metal_may_refuse_the_others(part):
-    assert run_child("metal", part, 8) > 20
+    assert count_failures("metal", part, 8) > 20
 
 
 def test_there_may_be_no_device_at_first():
@@ -90,5 +85,4 @@ def test_there_may_be_no_device_at_first():
         "except md.MetalError as error:\n"
         "    print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr, "device" in done.stdout) == (0, "", True)
+    assert "device" in output_of(code)

@@ -11,6 +11,7 @@ import sys
 import time
 
 import pytest
+from children import run_child
 from places import SRC, SUPPORT, python_path
 from toy_faults import Wild
 from toy_library import Toy
@@ -57,13 +58,7 @@ def lost(request):
     """(side, {fault: {rule: outcome} of the rules that are not kept}), from one child process."""
     side = request.param
     names = [name for name in names_of(side) if (side, name) not in DEADLY]
-    done = subprocess.run(
-        [sys.executable, SUPPORT / "toy_faults.py", side, "", *names],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=550,
-    )
+    done = run_child(SUPPORT / "toy_faults.py", side, "", *names, timeout=550)
     found = dict(json.loads(line) for line in done.stdout.splitlines())
     assert set(found) == {"", *names}, done.stderr
     return side, found
@@ -290,7 +285,7 @@ def test_rules_of_the_other_side_are_no_rules():
 
 def test_it_imports_no_framework():
     code = "import sys, metal_dlpack.conformance as c; print({n.partition('.')[0] for n in sys.modules} & {'numpy', 'torch', 'jax', 'mlx', 'tvm_ffi', 'pyarrow'})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_child(code, check=True)
     assert done.stdout.strip() == "set()"
 
 

@@ -4,20 +4,19 @@ import dataclasses
 import importlib
 import itertools
 import json
-import os
 import re
-import subprocess
 import sys
 import warnings
 
 import numpy as np
 import pytest
+from children import run_child
 from dlpack_structs import READ_ONLY, Producer, capsule_name
 from explain_cases import ARRAYS, CASES, MEMORY, PLACE, Modern, consume, make_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machine import has_module
-from places import SRC, SUPPORT, python_path
+from places import SRC, SUPPORT
 
 import metal_dlpack as md
 from metal_dlpack.asking import trials
@@ -35,14 +34,7 @@ UNDECIDED = {("mlx", "major 2")}
 
 def run_consumer(consumer):
     """{case: (outcome, text)} of the real framework, in a process of its own."""
-    child = subprocess.run(
-        [sys.executable, str(SUPPORT / "explain_cases.py"), consumer],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+    child = run_child(SUPPORT / "explain_cases.py", consumer)
     lines = [json.loads(line) for line in child.stdout.splitlines()]
     assert (child.returncode, len(lines)) == (0, len(CASES)), child.stderr[-2000:]
     return {case: (outcome, text) for case, outcome, text in lines}
@@ -180,10 +172,7 @@ for part in (x, x[::2], x[::8], x[: 1 << 14], x[:16000], wide, ours, ours[:100],
 
 @pytest.mark.needs_softmetal
 def test_what_is_longer_than_a_buffer_is_refused_unless_its_items_fit():
-    limited = os.environ | {"SOFTMETAL_MAX_BUFFER_LENGTH": "64K", "PYTHONPATH": python_path()}
-    done = subprocess.run(
-        [sys.executable, "-c", LONG], env=limited, capture_output=True, text=True, timeout=120, check=False
-    )
+    done = run_child(LONG, SOFTMETAL_MAX_BUFFER_LENGTH="64K")
     assert done.returncode == 0, done.stderr
 
 
@@ -222,14 +211,7 @@ assert "The data is on metal:0, and device asks for metal:1" in str(said), said
 @pytest.mark.needs_softmetal
 @pytest.mark.needs_torch
 def test_another_device_takes_a_copy():
-    done = subprocess.run(
-        [sys.executable, "-c", TWO_DEVICES],
-        env=os.environ | {"SOFTMETAL_DEVICES": "unified,discrete", "PYTHONPATH": python_path()},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_child(TWO_DEVICES, SOFTMETAL_DEVICES="unified,discrete")
     assert done.returncode == 0, done.stderr
 
 
@@ -276,7 +258,7 @@ def test_no_consumer_is_imported():
         "    md.explain(md.zeros(3), consumer=consumer)\n"
         "print([name for name in ('torch', 'mlx', 'numpy', 'jax', 'tvm_ffi') if name in sys.modules])\n"
     )
-    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    child = run_child(code, check=True)
     assert child.stdout.strip() == "[]"
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import hypothesis
 import hypothesis.strategies as st
 import pytest
+from children import run_child
 from places import DOCS, EXAMPLES
 
 pytest.importorskip("numpy")
@@ -457,14 +458,7 @@ def test_members_of_an_npz_file_are_read_wherever_they_lie(tmp_path, live_buffer
 
 
 def in_child(code: str, **environment) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-c", "import metal_dlpack as md, os, sys, gc\n" + code],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return run_child("import metal_dlpack as md, os, sys, gc\n" + code, **environment)
 
 
 @pytest.mark.needs_softmetal

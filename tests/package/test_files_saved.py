@@ -1,10 +1,10 @@
 """docs/files.md: its ways to save Arrays run as they stand there, keep every value and copy nothing."""
 
 import re
-import subprocess
 import sys
 
 import pytest
+from children import run_child
 from places import DOCS
 
 pytest.importorskip("numpy")
@@ -133,9 +133,6 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
 @pytest.mark.parametrize("block", [BY_NUMPY, BY_TORCH], ids=["numpy", "torch"])
 def test_saving_makes_no_copy(tmp_path, block):
     """96 MiB in 12 tensors: the process grows by less than one of them."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", GROWTH, block],
-        cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
+    done = run_child(GROWTH, block, options=["-W", "ignore"], cwd=tmp_path, check=True)  # fmt: skip
     assert int(done.stdout) < 8
     assert (tmp_path / "saved.safetensors").stat().st_size > 96 << 20

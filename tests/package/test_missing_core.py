@@ -1,11 +1,10 @@
 """The package without an extension module that this Python can load: a checkout before its first build."""
 
 import shutil
-import subprocess
-import sys
 import sysconfig
 
 import pytest
+from children import run_child
 from places import SRC
 
 THIS = sysconfig.get_config_var("EXT_SUFFIX")
@@ -23,14 +22,7 @@ def folder(tmp_path):
 
 
 def last_line_of_import(folder):
-    done = subprocess.run(
-        [sys.executable, "-c", "import metal_dlpack"],
-        cwd=folder.parent,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_child("import metal_dlpack", cwd=folder.parent)
     assert done.returncode == 1
     return done.stderr.splitlines()[-1]
 

@@ -4,13 +4,13 @@ import copy
 import multiprocessing
 import os
 import pickle
-import subprocess
 import sys
 import tracemalloc
 
 import hypothesis
 import hypothesis.strategies as st
 import pytest
+from children import run_child
 
 pytest.importorskip("numpy")
 
@@ -342,7 +342,7 @@ if os.fork() == 0:
 os.close(write)
 print(pickle.loads(os.read(read, 4096)))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = run_child(code, check=True)
     assert "[2.0, 2.0, 2.0, 2.0]" in done.stdout
     assert "cannot be used in a forked child" in done.stdout
     assert "True)" in done.stdout

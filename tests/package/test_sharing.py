@@ -2,15 +2,13 @@
 
 import io
 import itertools
-import os
 import random
-import subprocess
 import sys
 
 import pytest
+from children import output_of, run_child
 from hypothesis import given
 from hypothesis import strategies as st
-from places import python_path
 
 import metal_dlpack as md
 from metal_dlpack.looking.memory_lanes import MAX_RUNS, byte_runs
@@ -147,17 +145,6 @@ def test_the_runs_of_a_layout_are_its_items_bytes(axes, item_bits):
 SCRIPT = "import metal_dlpack as md; a = md.zeros(3); assert md.show(a=a) is None"
 
 
-def run(command, **environment):
-    return subprocess.run(
-        [sys.executable, *command],
-        env=os.environ | {"PYTHONPATH": python_path(), **environment},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=True,
-    ).stdout
-
-
 def test_a_name_stays_on_its_line_and_tells_the_terminal_nothing():
     picture = str(draw(**{"\x1b[31mred\n": md.zeros(3), "layer." * 1000 + "end": md.zeros(3), "\r": "no array"}))
     assert picture.count("\n") == 4
@@ -169,7 +156,7 @@ def test_a_name_stays_on_its_line_and_tells_the_terminal_nothing():
 
 
 def test_a_script_prints_the_picture():
-    printed = run(["-c", SCRIPT]).splitlines()
+    printed = output_of(SCRIPT).splitlines()
     assert printed[0].startswith("MTLBuffer 0x")
     assert printed[1:] == ["  a  " + FULL * WIDTH + "  bytes 0 to 12: Array (3,) float32"]
 
@@ -185,10 +172,8 @@ def test_a_terminal_without_the_characters_gets_ascii(monkeypatch):
 
 
 def test_ipython_in_a_terminal_prints_it_once(tmp_path):
-    printed = run(
-        ["-m", "IPython", "--simple-prompt", "--colors=NoColor", "-c", SCRIPT + "; md.show(a=a)"],
-        IPYTHONDIR=str(tmp_path),
-    )
+    options = ["-m", "IPython", "--simple-prompt", "--colors=NoColor"]
+    printed = run_child(SCRIPT + "; md.show(a=a)", options=options, check=True, IPYTHONDIR=str(tmp_path)).stdout
     assert printed.count("MTLBuffer") == 2
 
 
@@ -206,7 +191,7 @@ assert "<svg" in output.data["text/html"] and "MTLBuffer" in output.data["text/p
 
 
 def test_a_notebook_draws_it_once(tmp_path):
-    run(["-c", NOTEBOOK], IPYTHONDIR=str(tmp_path))
+    run_child(NOTEBOOK, check=True, IPYTHONDIR=str(tmp_path))
 
 
 class WriteOnly:

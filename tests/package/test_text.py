@@ -6,16 +6,15 @@ import json
 import math
 import os
 import re
-import subprocess
-import sys
 import time
 from math import inf, nan
 
 import pytest
+from children import run_child
 from held_work import held
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from places import DOCS, python_path
+from places import DOCS
 
 import metal_dlpack as md
 from metal_dlpack.looking import text
@@ -27,7 +26,6 @@ try:
 except ImportError:
     np = None
 
-ENVIRONMENT = os.environ | {"PYTHONPATH": python_path()}
 SHAPES = st.lists(st.integers(0, 9), max_size=7).map(tuple)
 #: Shapes that are printed whole, and cut along any of their axes.
 PRINTED_SHAPES = st.lists(st.sampled_from([0, 1, 2, 3, 7, 9, 40, 1100]), max_size=2).map(tuple) | st.lists(
@@ -189,7 +187,7 @@ def test_numpys_print_options_are_honoured():
 
 def test_a_text_imports_no_numpy():
     code = "import sys, metal_dlpack as md; print(md.full(2, 0.5)); assert 'numpy' not in sys.modules"
-    result = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    result = run_child(code, check=True)
     assert result.stdout.startswith("Array([0.5, 0.5], shape=(2,)")
 
 
@@ -347,13 +345,7 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 """
-    result = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    result = run_child(code, options=["-W", "ignore"], check=True)
     shared, private, *_ = json.loads(result.stdout)
     assert shared.startswith("Array([0., 0., 0.], ")
     assert "forked child" in private

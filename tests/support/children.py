@@ -1,0 +1,30 @@
+"""A Python of its own for a test, which imports what tests/support has."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+from places import python_path
+
+
+def run_child(what, *arguments, options=(), cwd=None, timeout=240, check=False, **environment):
+    """Run code (a text) or a file (a Path); variables of the environment are keywords."""
+    program = [what] if isinstance(what, Path) else ["-c", textwrap.dedent(what)]
+    return subprocess.run(
+        [sys.executable, *options, *program, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": python_path(), **environment},
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=check,
+    )
+
+
+def output_of(what, *arguments, **keywords):
+    """What it prints; it must end well, and say nothing on stderr."""
+    done = run_child(what, *arguments, **keywords)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    return done.stdout
