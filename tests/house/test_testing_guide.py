@@ -45,8 +45,11 @@ def test_there_are_two_files():
 
 @pytest.mark.parametrize(
     ("options", "settings"),
-    [([], {}), (OPTIONS.split(), {}), ([], {"SOFTMETAL_SEED": "7"})],
-    ids=["as it is", "as CI runs it", "by the environment"],
+    [
+        pytest.param(OPTIONS.split(), {}, id="as CI runs it"),
+        pytest.param([], {}, id="as it is", marks=pytest.mark.long),
+        pytest.param([], {"SOFTMETAL_SEED": "7"}, id="by the environment", marks=pytest.mark.long),
+    ],
 )
 def test_the_example_passes(tmp_path, options, settings):
     said = run(tmp_path, *options, **settings)
