@@ -60,7 +60,7 @@ buffer_of_view(md_state *state, const Py_buffer *memory, PyObject *owner)
 {
     host_bytes bytes;
     size_t offset;
-    char reason[HOST_REASON_MAX];
+    dlpack_fault reason;
     const device_record *device = device_convert(state, function, NULL);
     if (device == NULL) {
         return NULL;
@@ -78,10 +78,10 @@ buffer_of_view(md_state *state, const Py_buffer *memory, PyObject *owner)
         return NULL;
     }
     storage_owner record = owners_of_object(state, Py_NewRef(owner));
-    metal_storage *storage = host_memory_wrap(&bytes, &record, device, &offset, reason);
+    metal_storage *storage = host_memory_wrap(&bytes, &record, device, &offset, &reason);
     if (storage == NULL) {
         Py_DECREF(owner);
-        return host_memory_refuse(state, function, reason);
+        return host_memory_refuse(state, function, &reason);
     }
     return buffer_from_storage(state, storage);
 }

@@ -7,6 +7,16 @@
 static const char *const fault_texts[] = {DLPACK_FAULT_LIST(DLPACK_AS_TEXT)};
 #undef DLPACK_AS_TEXT
 
+#define DLPACK_AS_NAME(name, text) [name] = #name,
+static const char *const fault_names[] = {DLPACK_FAULT_LIST(DLPACK_AS_NAME)};
+#undef DLPACK_AS_NAME
+
+const char *
+dlpack_fault_name(const dlpack_fault *fault)
+{
+    return fault_names[fault->code];
+}
+
 void
 dlpack_write_fault(const dlpack_fault *fault, char out[LAYOUT_TEXT_MAX])
 {

@@ -1,6 +1,7 @@
 /* dlpack_check.h: is a foreign DLTensor's metadata sound, and which bytes does it reach?
  *
- * Owns:    the list of faults a foreign tensor can have, and their texts.
+ * Owns:    the list of reasons why memory is refused or copied, and their texts, which exceptions
+ *          and explain() say.
  * Threads: pure; reads the tensor and its shape and strides, nothing behind `data`.
  * Rule:    nothing is taken, messaged or dereferenced before this has said yes.
  */
@@ -10,7 +11,9 @@
 #include "arithmetic/dtype.h"
 #include "arithmetic/layout.h"
 
-/* From DLPACK_FAULT_DEVICE on, shape, strides and element type are sound.  A text takes the fault's numbers a, b and c, in this order, as %lld. */
+/* DLPACK_FAULT_...: of a foreign tensor; from _DEVICE on, its shape, strides and element type are
+ * sound.  REFUSED_..., COPY_...: sound memory is refused or copied, an Array of ours on its way out
+ * or CPU memory on its way in.   A text takes the fault's numbers a, b and c, in this order, as %lld. */
 #define DLPACK_FAULT_LIST(X) \
     X(DLPACK_FAULT_NONE, "no fault") \
     X(DLPACK_FAULT_MAJOR, \
@@ -46,7 +49,22 @@
       "pointer belongs in a kDLCPU tensor") \
     X(DLPACK_FAULT_DEVICE_ID, \
       "the tensor names device (8, %lld), but its MTLBuffer belongs to " \
-      "another device")
+      "another device") \
+    X(REFUSED_READONLY, "the array is read-only, which only a versioned tensor can say") \
+    X(COPY_NEGATIVE, "stride %lld of axis %lld is negative, which consumers refuse") \
+    X(COPY_APART, "packed sub-byte items are not contiguous, and consumers read the bytes as " \
+                  "one run") \
+    X(COPY_PADDED, "sub-byte items are padded, which only a versioned tensor can say") \
+    X(COPY_PRIVATE, "private storage has no CPU address") \
+    X(COPY_OFFSET, "byte_offset (%lld) is not a multiple of the itemsize (%lld), which " \
+                   "consumers on Metal require") \
+    X(COPY_MISALIGNED, "the address of its first item (0x%llx) is not a multiple of the " \
+                       "element's alignment (%lld bytes)") \
+    X(COPY_TOO_FAR, "its items reach 2**60 bytes or farther, which no memory has") \
+    X(COPY_TOO_LONG, \
+      "its whole pages (%lld bytes, with the rest of the pages %lld) are longer " \
+      "than the device's max_buffer_length (%lld bytes)") \
+    X(COPY_METAL, "Metal does not take its pages")
 
 #define DLPACK_AS_ENUM(name, text) name,
 typedef enum { DLPACK_FAULT_LIST(DLPACK_AS_ENUM) } dlpack_fault_code;
@@ -56,6 +74,9 @@ typedef struct dlpack_fault {
     dlpack_fault_code code;
     int64_t a, b, c; /* the numbers of the text; 0 where it takes fewer */
 } dlpack_fault;
+
+/* The name in the list: DLPACK_FAULT_NDIM. */
+const char *dlpack_fault_name(const dlpack_fault *fault);
 
 /* A sentence without its full stop. */
 void dlpack_write_fault(const dlpack_fault *fault, char out[LAYOUT_TEXT_MAX]);

@@ -19,49 +19,63 @@
 
 /* ---- why a copy is needed ---- */
 
+/* `*reason` is set where it is true: what most exports have none of. */
 static bool
-has_negative_stride(const ArrayObject *self)
+has_reason(dlpack_fault *reason, dlpack_fault_code code, int64_t a, int64_t b)
+{
+    *reason = (dlpack_fault){code, a, b, 0};
+    return true;
+}
+
+/* torch ends the process on one, MLX refuses it. */
+static bool
+has_negative_stride(const ArrayObject *self, dlpack_fault *reason)
 {
     for (int axis = 0; axis < self->ndim; axis++) {
-        if (array_strides(self)[axis] < 0 && array_shape(self)[axis] > 1) {
-            return true;
+        int64_t stride = array_strides(self)[axis];
+        if (stride < 0 && array_shape(self)[axis] > 1) {
+            return has_reason(reason, COPY_NEGATIVE, stride, axis);
         }
     }
     return false;
 }
 
-/* Why only a copy can be exported: a part of a sentence.  NULL: the memory itself can. */
-/* SPEC export-copy-none, export-offset-item, export-negative, export-subbyte,
- * export-private */
-static const char *
-reason_to_copy(const ArrayObject *self, DLDeviceType device)
+static bool
+must_copy(const ArrayObject *self, DLDeviceType device, dlpack_fault *reason)
 {
     strided_layout layout;
-    if (self->nitems == 0) {
-        return NULL; /* there is no memory to hand out */
-    }
-    if (has_negative_stride(self)) {
-        /* torch ends the process on one, MLX refuses it. */
-        return "the strides are negative, which consumers refuse";
+    if (has_negative_stride(self, reason)) {
+        return true;
     }
     if (array_is_packed(self)) {
         array_get_layout(self, &layout);
         if (!layout_is_contiguous_c(&layout)) {
-            return "packed sub-byte items are not contiguous, and consumers read the bytes "
-                   "as one run";
+            return has_reason(reason, COPY_APART, 0, 0);
         }
     }
     if (device == kDLCPU) {
-        return array_storage(self)->mode == BRIDGE_PRIVATE
-                   ? "private storage has no CPU address"
-                   : NULL;
+        return array_storage(self)->mode == BRIDGE_PRIVATE &&
+               has_reason(reason, COPY_PRIVATE, 0, 0);
     }
     /* Most offsets are 0, and a division takes a twentieth of an export. */
-    if (self->byte_offset != 0 && self->byte_offset % dtype_itemsize(self->dtype) != 0) {
-        return "byte_offset is not a multiple of the itemsize, which consumers on Metal "
-               "require";
+    return self->byte_offset != 0 && self->byte_offset % dtype_itemsize(self->dtype) != 0 &&
+           has_reason(reason, COPY_OFFSET, self->byte_offset, dtype_itemsize(self->dtype));
+}
+
+/* SPEC export-copy-none, export-offset-item, export-negative, export-subbyte,
+ * export-private, export-readonly-legacy */
+bool
+dlpack_export_reason(const ArrayObject *self, DLDeviceType device, bool is_versioned,
+                     dlpack_fault *reason)
+{
+    if (self->is_readonly && !is_versioned) {
+        return has_reason(reason, REFUSED_READONLY, 0, 0);
     }
-    return NULL;
+    /* without items there is no memory to hand out */
+    if (self->nitems > 0 && must_copy(self, device, reason)) {
+        return true;
+    }
+    return self->is_padded && !is_versioned && has_reason(reason, COPY_PADDED, 0, 0);
 }
 
 /* ---- filling the tensor ---- */
@@ -160,7 +174,7 @@ export_copy(ArrayObject *self, const export_request *request)
     return managed;
 }
 
-/* SPEC export-copy-false, export-readonly-legacy */
+/* SPEC export-copy-false */
 void *
 dlpack_export(ArrayObject *self, const export_request *request)
 {
@@ -169,46 +183,40 @@ dlpack_export(ArrayObject *self, const export_request *request)
     if (request->copy == 1) {
         return export_copy(self, request);
     }
-    if (self->is_readonly && !request->is_versioned) {
-        /* A legacy tensor cannot say that it is read-only. */
-        PyErr_SetString(
-            PyExc_BufferError,
-            "Array.__dlpack__: the array is read-only, which only a versioned capsule "
-            "can say; ask with max_version=(1, 0) or later, or with copy=True.");
-        return NULL;
-    }
-    const char *reason = reason_to_copy(self, request->device);
-    if (reason == NULL && self->is_padded && !request->is_versioned) {
-        reason = "sub-byte items are padded, which only a versioned capsule can say";
-    }
-    if (reason == NULL) {
+    dlpack_fault reason;
+    if (!dlpack_export_reason(self, request->device, request->is_versioned, &reason)) {
         return export_in_place(self, request, 0);
     }
-    if (request->copy == 0) {
-        (void)errors_copy_required(state,
-                                   "Array.__dlpack__: %s, so a copy is needed and copy=False "
-                                   "forbids it; pass copy=None, or export a.copy().",
-                                   reason);
+    if (reason.code != REFUSED_READONLY && request->copy != 0) {
+        return export_copy(self, request);
+    }
+    char text[LAYOUT_TEXT_MAX];
+    dlpack_write_fault(&reason, text);
+    if (reason.code == REFUSED_READONLY) {
+        PyErr_Format(PyExc_BufferError,
+                     "Array.__dlpack__: %s; ask with max_version=(1, 0) or later, or with "
+                     "copy=True.",
+                     text);
         return NULL;
     }
-    return export_copy(self, request);
+    (void)errors_copy_required(state,
+                               "Array.__dlpack__: %s, so a copy is needed and copy=False "
+                               "forbids it; pass copy=None, or export a.copy().",
+                               text);
+    return NULL;
 }
 
 /* SPEC exchange-borrowed */
 int
 dlpack_export_borrowed(ArrayObject *self, DLTensor *out)
 {
-    const char *reason = reason_to_copy(self, kDLMetal);
-    if (self->is_readonly) {
-        reason = "the array is read-only, which a borrowed tensor cannot say";
-    }
-    if (self->is_padded) {
-        reason = "sub-byte items are padded, which a borrowed tensor cannot say";
-    }
-    if (reason != NULL) {
+    dlpack_fault reason;
+    if (dlpack_export_reason(self, kDLMetal, false, &reason)) {
+        char text[LAYOUT_TEXT_MAX];
+        dlpack_write_fault(&reason, text);
         PyErr_Format(PyExc_BufferError,
                      "Array: %s, so its tensor cannot be borrowed; ask for an owned one.",
-                     reason);
+                     text);
         return -1;
     }
     if (make_visible(self, kDLMetal, &(stream_order){0}) < 0) {

@@ -8,6 +8,7 @@
 #include <dlpack/dlpack.h>
 
 #include "array/array.h"
+#include "exchange/dlpack_check.h"
 #include "streams/stream_order.h"
 
 /* What a consumer asked for. */
@@ -17,6 +18,11 @@ typedef struct export_request {
     int copy;            /* -1: if needed, 0: never, 1: always */
     stream_order order;  /* who waits for our work in flight; a CPU export always waits */
 } export_request;
+
+/* Does something keep the memory itself from going out?  `*reason`, if so: COPY_..., or
+ * REFUSED_READONLY. */
+bool dlpack_export_reason(const ArrayObject *self, DLDeviceType device, bool is_versioned,
+                          dlpack_fault *reason);
 
 /* A managed tensor (DLManagedTensor or DLManagedTensorVersioned, as asked): owned, ended by its
  * deleter.  NULL with BufferError, CopyRequiredError, MemoryError or MetalError. */

@@ -44,15 +44,15 @@ import_cpu(md_state *state, foreign_tensor *foreign, const import_request *reque
                         foreign->facts.is_padded,
                         foreign->is_honest};
     if (request->copy != 1) {
-        char reason[HOST_REASON_MAX];
+        dlpack_fault reason;
         storage_owner record = owners_of_tensor(state, foreign->managed, foreign->is_versioned);
-        PyObject *array = host_memory_share(state, &items, &record, device, reason);
+        PyObject *array = host_memory_share(state, &items, &record, device, &reason);
         if (array != NULL || PyErr_Occurred()) {
             foreign->managed = NULL; /* the record's */
             return array;
         }
         if (request->copy == 0) {
-            return host_memory_refuse(state, from_dlpack, reason);
+            return host_memory_refuse(state, from_dlpack, &reason);
         }
     }
     return host_memory_copy(state, from_dlpack, &items, device);

@@ -1,8 +1,6 @@
 /* host_memory.c: see host_memory.h. */
 #include "exchange/host_memory.h"
 
-#include <stdio.h>
-
 #include "copy/copy.h"
 #include "metal/readonly.h"
 #include "metal/storage.h"
@@ -94,28 +92,29 @@ wrap_pages(metal_storage *parent, const host_bytes *bytes, const storage_owner *
     return BRIDGE_OK;
 }
 
-static void
-write_reason(bridge_status status, const host_bytes *bytes, const device_record *device,
-             char reason[HOST_REASON_MAX])
+/* Are the pages that hold the bytes too long for Metal?  `*reason` says so. */
+static bool
+are_pages_too_long(const char *address, size_t nbytes, const device_record *device,
+                   dlpack_fault *reason)
 {
-    if (status == BRIDGE_TOO_LARGE) {
-        (void)snprintf(
-            reason, HOST_REASON_MAX,
-            "its whole pages (%zu bytes, and the rest of the pages) are longer than the "
-            "device's max_buffer_length (%llu bytes)",
-            bytes->nbytes, (unsigned long long)device->facts.max_buffer_length);
-        return;
+    uint64_t most = device->facts.max_buffer_length;
+    if (nbytes < most / 2) { /* most are */
+        return false;
     }
-    (void)snprintf(reason, HOST_REASON_MAX, "%s", bridge_status_text(status));
+    uint64_t length = storage_pages_nbytes(address, nbytes);
+    *reason = (dlpack_fault){COPY_TOO_LONG, (int64_t)nbytes, (int64_t)length, (int64_t)most};
+    return length > most;
 }
 
 metal_storage *
 host_memory_wrap(const host_bytes *bytes, const storage_owner *owner,
-                 const device_record *device, size_t *offset_bytes,
-                 char reason[HOST_REASON_MAX])
+                 const device_record *device, size_t *offset_bytes, dlpack_fault *reason)
 {
     metal_storage *storage;
     bridge_status status;
+    if (are_pages_too_long(bytes->address, bytes->nbytes, device, reason)) {
+        return NULL;
+    }
     metal_storage *parent = find_parent(bytes, device);
     Py_BEGIN_ALLOW_THREADS
     status = parent != NULL ? wrap_pages(parent, bytes, owner, &storage, offset_bytes)
@@ -123,7 +122,7 @@ host_memory_wrap(const host_bytes *bytes, const storage_owner *owner,
                                                 &storage, offset_bytes);
     Py_END_ALLOW_THREADS
     if (status != BRIDGE_OK) {
-        write_reason(status, bytes, device, reason);
+        *reason = (dlpack_fault){COPY_METAL, status, 0, 0};
         return NULL;
     }
     storage->is_readonly |= bytes->is_readonly;
@@ -133,25 +132,36 @@ host_memory_wrap(const host_bytes *bytes, const storage_owner *owner,
     return storage;
 }
 
+/* The bytes of the items, from their address.  False: no Metal memory can hold them so. */
+static bool
+find_items(const host_items *items, int64_t *first, int64_t *end, dlpack_fault *reason)
+{
+    int64_t alignment = dtype_alignment(items->dtype);
+    uintptr_t address = (uintptr_t)items->address;
+    if (address % (uintptr_t)alignment != 0) {
+        *reason = (dlpack_fault){COPY_MISALIGNED, (int64_t)address, alignment, 0};
+        return false;
+    }
+    *reason = (dlpack_fault){COPY_TOO_FAR, 0, 0, 0};
+    return bits_byte_span(items->layout, bits_per_item(items->dtype, items->is_padded), 0,
+                          first, end);
+}
+
+bool
+host_memory_reason(const host_items *items, const device_record *device, dlpack_fault *reason)
+{
+    int64_t first, end;
+    return !find_items(items, &first, &end, reason) ||
+           are_pages_too_long(items->address + first, (size_t)(end - first), device, reason);
+}
+
 PyObject *
 host_memory_share(md_state *state, const host_items *items, const storage_owner *owner,
-                  const device_record *device, char reason[HOST_REASON_MAX])
+                  const device_record *device, dlpack_fault *reason)
 {
     size_t offset;
     int64_t first, end;
-    if ((uintptr_t)items->address % (uintptr_t)dtype_alignment(items->dtype) != 0) {
-        (void)snprintf(
-            reason, HOST_REASON_MAX,
-            "the address of its first item (%p) is not a multiple of the element's alignment "
-            "(%lld bytes)",
-            (void *)items->address, (long long)dtype_alignment(items->dtype));
-        return NULL;
-    }
-    if (!bits_byte_span(items->layout, bits_per_item(items->dtype, items->is_padded), 0, &first,
-                        &end)) {
-        /* unreached: no test makes it fail here */
-        (void)snprintf(reason, HOST_REASON_MAX,
-                       "its items reach 2**60 bytes or farther, which no memory has");
+    if (!find_items(items, &first, &end, reason)) {
         return NULL;
     }
     host_bytes bytes = {items->address + first, (size_t)(end - first), items->is_readonly,
@@ -165,15 +175,18 @@ host_memory_share(md_state *state, const host_items *items, const storage_owner 
 }
 
 PyObject *
-host_memory_refuse(md_state *state, const char *function, const char *reason)
+host_memory_refuse(md_state *state, const char *function, const dlpack_fault *reason)
 {
+    char text[LAYOUT_TEXT_MAX];
     if (errors_check_fork(state, function) < 0) {
         return NULL; /* a copy would not do either */
     }
+    dlpack_write_fault(reason, text);
     return errors_copy_required(
         state,
         "%s: the memory cannot be shared with Metal: %s; asarray(x, copy=True) copies it.",
-        function, reason);
+        function,
+        reason->code == COPY_METAL ? bridge_status_text((bridge_status)reason->a) : text);
 }
 
 PyObject *
@@ -188,15 +201,15 @@ host_memory_import(md_state *state, const char *function, const host_items *item
         return host_memory_empty(state, function, items, device);
     }
     if (request->copy != 1) {
-        char reason[HOST_REASON_MAX];
+        dlpack_fault reason;
         storage_owner record = owners_of_object(state, Py_NewRef(owner));
-        PyObject *array = host_memory_share(state, items, &record, device, reason);
+        PyObject *array = host_memory_share(state, items, &record, device, &reason);
         if (array != NULL || PyErr_Occurred()) {
             return array;
         }
         Py_DECREF(owner);
         if (request->copy == 0) {
-            return host_memory_refuse(state, function, reason);
+            return host_memory_refuse(state, function, &reason);
         }
     }
     return host_memory_copy(state, function, items, device);

@@ -7,6 +7,7 @@
 
 #include "array/array.h"
 #include "array/view_items.h"
+#include "exchange/dlpack_check.h"
 #include "exchange/import_request.h"
 
 /* Items in CPU memory. */
@@ -27,22 +28,24 @@ typedef struct host_bytes {
     bool is_honest; /* as above; else read-only memory that was given away is recognised */
 } host_bytes;
 
-/* Room for the reason why memory cannot be shared: a part of a sentence. */
-#define HOST_REASON_MAX 160
+/* Is there a COPY_... for which these items, of which there are some, cannot be shared?  Asks Metal
+ * nothing. */
+bool host_memory_reason(const host_items *items, const device_record *device,
+                        dlpack_fault *reason);
 
 /* Wrap the pages that hold the bytes; these begin at `*offset_bytes` of the storage.  All
  * shared CPU memory goes this way.  Owned (+1), and `owner` is taken.  NULL without an
- * exception: Metal cannot share this memory, `reason` says why, and the owner stays the
+ * exception: Metal cannot share this memory, `*reason` says why: COPY_..., and the owner stays the
  * caller's. */
 metal_storage *host_memory_wrap(const host_bytes *bytes, const storage_owner *owner,
                                 const device_record *device, size_t *offset_bytes,
-                                char reason[HOST_REASON_MAX]);
+                                dlpack_fault *reason);
 
 /* An Array over the pages that hold the items.  `owner` is taken on success, and also if
  * there is an exception.  NULL without one: as above. */
 PyObject *host_memory_share(md_state *state, const host_items *items,
                             const storage_owner *owner, const device_record *device,
-                            char reason[HOST_REASON_MAX]);
+                            dlpack_fault *reason);
 
 /* An Array of no items, over no bytes: owned (+1). */
 PyObject *host_memory_empty(md_state *state, const char *function, const host_items *items,
@@ -52,9 +55,9 @@ PyObject *host_memory_empty(md_state *state, const char *function, const host_it
 PyObject *host_memory_copy(md_state *state, const char *function, const host_items *items,
                            const device_record *device);
 
-/* CopyRequiredError: `reason` as host_memory_wrap gave it; MetalError in a forked child.
+/* CopyRequiredError: `*reason` as host_memory_wrap gave it; MetalError in a forked child.
  * NULL. */
-PyObject *host_memory_refuse(md_state *state, const char *function, const char *reason);
+PyObject *host_memory_refuse(md_state *state, const char *function, const dlpack_fault *reason);
 
 /* Share the items where Metal can, else copy them if the request allows.  A new reference
  * keeps `owner`, a Python object, alive while its memory is used. */

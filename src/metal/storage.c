@@ -193,14 +193,20 @@ end_pages(void *context)
     retire(context, NULL);
 }
 
+size_t
+storage_pages_nbytes(const void *address, size_t nbytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return round_up((uintptr_t)address + nbytes, page) - round_down((uintptr_t)address, page);
+}
+
 bridge_status
 storage_wrap_host(const device_record *device, void *address, size_t nbytes,
                   const storage_owner *owner, metal_storage **out, size_t *offset_bytes)
 {
     *out = NULL;
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    uintptr_t first = round_down((uintptr_t)address, page);
-    size_t length = round_up((uintptr_t)address + nbytes, page) - first;
+    uintptr_t first = round_down((uintptr_t)address, (size_t)sysconf(_SC_PAGESIZE));
+    size_t length = storage_pages_nbytes(address, nbytes);
     *offset_bytes = (uintptr_t)address - first;
     /* The rest of the last page is not ours to use. */
     metal_storage *storage =

@@ -30,6 +30,8 @@ bridge_status storage_wrap_buffer(bridge_buffer *buffer, const device_record *de
  * BRIDGE_OK; `owner` keeps the consumer's tensor. */
 bridge_status storage_wrap_parent(metal_storage *parent, const storage_owner *owner,
                                   metal_storage **out);
+/* The length of the whole pages that hold the bytes. */
+size_t storage_pages_nbytes(const void *address, size_t nbytes);
 /* Over host memory: the whole pages that hold [address, address + nbytes), nbytes > 0.  Byte
  * `*offset` of the storage is `address`.  `owner` is taken only on BRIDGE_OK. */
 bridge_status storage_wrap_host(const device_record *device, void *address, size_t nbytes,

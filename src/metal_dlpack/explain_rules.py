@@ -1,4 +1,4 @@
-"""Why consumers refuse, copy or crash, and the way out, as one table of data: see RULES.
+"""Why consumers refuse, copy or crash, and the way out: RULES for theirs, WAYS_OUT for the reasons of our own in C.
 
 A rule says: given a tensor of which this condition holds, this consumer may do this; here is the sentence for the
 user, the way out, and how it is known.  What an installed consumer really does is found by giving it the rule's
@@ -8,11 +8,18 @@ installed frameworks.
 
 from __future__ import annotations
 
+import re
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 #: DLPack's devices, and a version of another major number.
-METAL, CUDA, SECOND_CPU, NEXT_MAJOR = (8, 0), (2, 0), (1, 1), (2, 0)
+METAL, CPU, CUDA, SECOND_CPU, NEXT_MAJOR = (8, 0), (1, 0), (2, 0), (1, 1), (2, 0)
+#: Its flags.
+READ_ONLY, IS_COPIED, PADDED = 1, 2, 4
+#: MLX wraps whole pages of Apple silicon.
+MAC_PAGE = 16384
 
 #: Outcomes, the worst first.
 OUTCOMES = ("crash", "refusal", "copy", "zero-copy")
@@ -56,6 +63,57 @@ CALLS: dict[str, list[tuple[dict[str, object] | str, tuple[type[Exception], ...]
 }
 
 
+# ---- ways out ----
+
+#: Expressions of x in the words of each kind of thing, each made of those before it; "": for all others.
+EXPRESSIONS = {
+    "array": {"": "md.from_dlpack(x){shared?}", "Array": "x{shared?}", "HostView": "x.array{shared?}"},
+    "host": {"": "{array}.host", "HostView": "x"},
+    "shared": {"": "{array}{host?}"},
+    "copy": {"": "{array}.copy(){host?}", "numpy": "x.copy()", "torch": "x.contiguous()"},
+    "bytes": {"": "{array}{dense?}.view('uint8'){host?}", "numpy": "x{dense?}.view('uint8')"},
+    "numpy": {"": "np.asarray({array})", "numpy": "x"},
+}
+
+
+def words_for(x: object, facts: Facts) -> dict[str, str]:
+    """The EXPRESSIONS for this thing and its consumer."""
+    root, name = type(x).__module__.partition(".")[0], type(x).__name__
+    kind = name if root == "metal_dlpack" else "" if facts.is_metal else root
+    on_metal = ("torch", "tvm", "metal_dlpack", *(["mlx"] if sys.platform == "darwin" else []))
+    words = {
+        "shared?": ".copy(storage='shared')" if facts.storage == "private" else "",
+        "host?": "" if facts.is_metal and facts.consumer in on_metal else ".host",
+        "dense?": "" if facts.is_compact(facts.long_axes[::-1]) else ".copy()",
+    }
+    for name, kinds in EXPRESSIONS.items():
+        words[name] = fill(kinds.get(kind, kinds[""]), words)
+    return words
+
+
+def fill(text: str, words: dict[str, str]) -> str:
+    """The text with its {names} of words; other braces stay."""
+    return re.sub(r"\{([a-z]+\??)\}", lambda match: words[match[1]], text)
+
+
+#: The way out of each reason in C's list (exchange/dlpack_check.h); of any other, that of a fault.
+WAYS_OUT = {
+    "DLPACK_FAULT_MAJOR": "Ask the producer for max_version=(1, 0).",
+    "DLPACK_FAULT_DEVICE": "Copy it to the CPU in its framework first.",
+    "REFUSED_READONLY": "Pass {copy}.",
+    "COPY_NEGATIVE": "Pass {copy}, or flip the axis after the import.",
+    "COPY_APART": "Keep the copy: {copy}.",
+    "COPY_PADDED": "Keep the copy: {array}.copy(padded=False).",
+    "COPY_PRIVATE": "Pass {shared}.",
+    "COPY_OFFSET": "Start the view on a whole item of the buffer.",
+    "COPY_MISALIGNED": "Allocate the memory aligned; NumPy's own allocations are.",
+    "COPY_TOO_FAR": "Import it in parts.",
+    "COPY_TOO_LONG": "Import it in parts.",
+    "COPY_METAL": "Let md.from_dlpack(x) copy it: pass copy=None.",
+}
+FAULT_WAY_OUT = "Report it to the framework that made it; until then copy the items there, or by way of NumPy."
+
+
 #: Words of a producer's refusal, and the way out; the first that fits.  Each was raised here by the versions above.
 REFUSALS = (
     ("require gradient", "Pass x.detach()."),
@@ -64,16 +122,137 @@ REFUSALS = (
     ("torch.strided", "Pass x.to_dense()."),
     ("QUInt/QInt", "Pass x.dequantize(), or x.int_repr() for the integers."),
     ("on meta", "Give the tensor memory first: torch.empty_like(x, device='cpu')."),
-    ("readonly", "Pass a copy: x.copy()."),
+    ("readonly", "Pass x.copy()."),
     ("byte order", "Pass x.astype(x.dtype.newbyteorder('='))."),
-    ("multiple of itemsize", "Pass a copy: x.copy()."),
-    ("a type of ml_dtypes", "Call metal_dlpack.asarray(x)."),
+    ("multiple of itemsize", "Pass x.copy()."),
+    ("a type of ml_dtypes", "Call md.asarray(x)."),
     ("DLPack has no element type", "Convert the items, x.astype('float64'), or pass their bytes: x.view('uint8')."),
     ("DLPack only supports", "Convert the items, x.astype('float64'), or pass their bytes: x.view('uint8')."),
-    ("deleted", "Pass an array that is not deleted; JAX deletes those that are donated."),
+    ("deleted", "Give an array that is not deleted; JAX deletes those that are donated."),
 )
 #: For every other refusal.
 LAST_RESORT = "Copy the items into a NumPy array, and pass that: np.array(x)."
+
+
+# ---- a tensor, and what is asked about it ----
+
+
+@dataclass
+class Facts:
+    """A tensor as a consumer would get it; what rules ask about and name in their sentences."""
+
+    consumer: str
+    device: tuple[int, int] = CPU
+    dtype: str = ""
+    code: tuple[int, int, int] = (0, 0, 0)
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] | None = ()
+    steps: tuple[int, ...] = ()  # the strides, worked out where there are none
+    address: int = 0
+    byte_offset: int = 0
+    itemsize: int = 1
+    nitems: int = 0
+    flags: int = 0
+    version: str = ""  # of a legacy tensor, which says none
+    storage: str = ""
+    ours: bool = False
+    by_exchange: bool = False
+    takes_type: bool = True  # the consumer takes such items
+    reason: tuple[str, str] | None = None  # of C's list: its name, and the sentence without a full stop
+
+    @property
+    def device_id(self) -> int:
+        return self.device[1]
+
+    @property
+    def is_metal(self) -> bool:
+        return self.device[0] == METAL[0]
+
+    @property
+    def is_versioned(self) -> bool:
+        return self.version != ""
+
+    @property
+    def is_unknown(self) -> bool:
+        return self.is_versioned and not self.version.startswith("1.")
+
+    @property
+    def is_readonly(self) -> bool:
+        return bool(self.flags & READ_ONLY)
+
+    @property
+    def is_padded(self) -> bool:
+        return self.nitems > 0 and bool(self.flags & PADDED)
+
+    @property
+    def long_axes(self) -> list[tuple[int, int]]:
+        """(extent, stride) of the axes along which steps are taken."""
+        if self.nitems == 0:
+            return []
+        return [(extent, step) for extent, step in zip(self.shape, self.steps, strict=True) if extent > 1]
+
+    @property
+    def copied_nbytes(self) -> int:
+        """The bytes of a copy: of the items alone, without what lies between them."""
+        bits = 8 * self.itemsize if self.is_padded else self.code[1] * self.code[2]
+        return (self.nitems * bits + 7) // 8
+
+    @property
+    def has_negative_steps(self) -> bool:
+        return any(step < 0 for _, step in self.long_axes)
+
+    def is_compact(self, axes: list[tuple[int, int]]) -> bool:
+        expected = 1
+        for extent, step in axes:
+            if step != expected:
+                return False
+            expected *= extent
+        return True
+
+
+#: What rules ask, by name.
+CONDITIONS: dict[str, Callable[[Facts], bool]] = {
+    # An Array that gives a plain buffer, of anything but the one kind that torch.asarray reads right.
+    "ours_shows_bytes": lambda f: (
+        f.ours
+        and not f.flags & IS_COPIED
+        and f.storage != "private"
+        and f.dtype in (ELEMENT_TYPES["numpy"] or ())
+        and f.is_compact(f.long_axes[::-1])
+        and (f.dtype, len(f.shape)) != ("float32", 1)
+    ),
+    "ours_on_metal": lambda f: f.ours and f.is_metal,
+    "other_major": lambda f: f.is_unknown,
+    "other_device": lambda f: f.device[0] not in (METAL[0], CPU[0]),
+    "has_items": lambda f: f.nitems > 0,
+    "metal": lambda f: f.is_metal,
+    "cpu": lambda f: f.device[0] == CPU[0] and f.nitems > 0,
+    "cpu_not_on_page": lambda f: f.device[0] == CPU[0] and f.nitems > 0 and (f.address + f.byte_offset) % MAC_PAGE != 0,
+    "readonly": lambda f: f.is_readonly,
+    "legacy": lambda f: not f.is_versioned,
+    "versioned": lambda f: f.is_versioned,
+    "versioned_by_method": lambda f: f.is_versioned and not f.by_exchange,
+    "element_type": lambda f: not f.takes_type,
+    "negative_steps": lambda f: f.has_negative_steps,
+    "negative_strides": lambda f: any(step < 0 for step in f.strides or ()) and f.nitems > 0,
+    "offset_ignored": lambda f: f.byte_offset != 0 and f.is_metal,
+    "no_strides_with_offset": lambda f: f.strides is None and f.byte_offset != 0,
+    "offset_in_item": lambda f: f.byte_offset % f.itemsize != 0,
+    "metal_other_index": lambda f: f.is_metal and f.device_id != 0,
+    "other_index": lambda f: f.device_id != 0,
+    "wide_float": lambda f: f.dtype in ("float64", "complex128"),
+    "private": lambda f: f.storage == "private",
+    "not_compact": lambda f: not f.is_compact(sorted(f.long_axes, key=lambda axis: axis[1])),
+    "not_c_order": lambda f: not f.is_compact(f.long_axes[::-1]),
+    "not_aligned_64": lambda f: f.nitems > 0 and ((0 if f.is_metal else f.address) + f.byte_offset) % 64 != 0,
+}
+
+
+#: Conditions that the version alone decides.
+ABOUT_VERSIONS = {"other_major", "legacy", "versioned", "versioned_by_method"}
+
+
+# ---- the rules of each consumer ----
 
 
 @dataclass(frozen=True)
@@ -81,10 +260,10 @@ class Rule:
     """One row: see the module."""
 
     consumer: str
-    condition: str  # a name in explain.CONDITIONS
+    condition: str  # a name in CONDITIONS
     outcome: str  # of OUTCOMES or NOTES; of an installed consumer, what it does with the example
-    sentence: str  # with {names} of explain.Facts
-    fix: str
+    sentence: str  # with {names} of Facts
+    fix: str  # with {names} of EXPRESSIONS
     source: str  # "run": executed here against the versions above; else where it was read
     #: fields for trials.Example: a tensor of which this condition holds and no other
     example: dict[str, Any] | None = field(default=None, compare=False)
@@ -92,104 +271,13 @@ class Rule:
 
 
 RULES = (
-    # ---- what an Array of ours does before any consumer sees it ----
-    Rule(
-        "producer",
-        "ours_readonly_legacy",
-        "refusal",
-        "The array is read-only, and the legacy capsule that {consumer} asks for cannot say so.",
-        "Pass a copy: x.copy().",
-        "run",
-    ),
-    Rule(
-        "producer",
-        "ours_negative",
-        "copy",
-        "A stride is negative {strides}, which consumers refuse, so the array hands out a copy.",
-        "Pass x.copy(), or flip the axis after the import.",
-        "run",
-    ),
-    Rule(
-        "producer",
-        "ours_apart",
-        "copy",
-        "Packed sub-byte items are not contiguous {strides}, and consumers read the bytes as one run, so the array "
-        "hands out a copy.",
-        "Keep the copy: x.copy().",
-        "run",
-    ),
-    Rule(
-        "producer",
-        "ours_padded_legacy",
-        "copy",
-        "The items are padded to a byte each, which the legacy capsule that {consumer} asks for cannot say, so the "
-        "array hands out a packed copy.",
-        "Keep the copy: x.copy(padded=False).",
-        "run",
-    ),
-    Rule(
-        "producer",
-        "ours_private_for_cpu",
-        "copy",
-        "Private storage has no CPU address, so the array hands out a copy.",
-        "Allocate with storage='shared'.",
-        "run",
-    ),
-    Rule(
-        "producer",
-        "ours_offset_for_metal",
-        "copy",
-        "byte_offset ({byte_offset}) is not a multiple of the itemsize ({itemsize}), so the array hands out a copy.",
-        "Start the view on a whole item of the buffer.",
-        "run",
-    ),
     # ---- metal_dlpack.from_dlpack ----
-    Rule(
-        "metal_dlpack",
-        "other_major",
-        "refusal",
-        "The tensor is of DLPack {version}; only major version 1 is supported.",
-        "Ask the producer for max_version=(1, 0).",
-        "dlpack.h DLManagedTensorVersioned",
-    ),
-    Rule(
-        "metal_dlpack",
-        "other_device",
-        "refusal",
-        "The tensor is on device {device}; only Metal (8) and the CPU (1) can be read.",
-        "Copy it to the CPU in its framework first.",
-        "run",
-    ),
-    Rule(
-        "metal_dlpack",
-        "faulty",
-        "refusal",
-        "The tensor is invalid: {fault}",
-        "Report it to the framework that made it; until then copy the items there, or by way of NumPy.",
-        "run",
-    ),
-    Rule(
-        "metal_dlpack",
-        "cpu_misaligned",
-        "copy",
-        "The address of its first item ({address:#x}) is not a multiple of the element's alignment ({alignment}).",
-        "Allocate the memory aligned; NumPy's own allocations are.",
-        "run",
-    ),
-    Rule(
-        "metal_dlpack",
-        "too_long_for_metal",
-        "copy",
-        "The memory ({nbytes} bytes; {whole_pages} with the rest of its pages) is longer than a Metal buffer can be.",
-        "Import it in parts.",
-        "MTLDevice.maxBufferLength",
-    ),
     Rule(
         "metal_dlpack",
         "readonly",
         "note",
         "The memory is read-only, so the Array will be read-only too.",
-        "Pass copy=True to write.",
+        "Call md.from_dlpack(x, copy=True) to write.",
         "run",
     ),
     # ---- NumPy ----
@@ -198,7 +286,7 @@ RULES = (
         "metal",
         "refusal",
         "NumPy reads CPU memory only, and the tensor is on Metal.",
-        "Call np.from_dlpack(x, device='cpu'), np.asarray(x), or pass x.host.",
+        "Pass {host}.",
         "run",
         {"device": METAL},
     ),
@@ -225,7 +313,7 @@ RULES = (
         "element_type",
         "refusal",
         "NumPy's from_dlpack has no element type {dtype}.",
-        "Use np.asarray(x) with ml_dtypes installed, or view the bytes: x.view('uint8').",
+        "Call {numpy} with ml_dtypes installed, or pass the bytes: {bytes}.",
         "run",
     ),
     Rule(
@@ -233,7 +321,7 @@ RULES = (
         "legacy",
         "note",
         "The capsule is a legacy one, and NumPy makes a read-only array of it.",
-        "To write, copy it: np.array(x); or give NumPy a producer that takes max_version.",
+        "Call np.array({numpy}) to write, or give NumPy a producer that takes max_version.",
         "run",
     ),
     # ---- PyTorch ----
@@ -242,7 +330,7 @@ RULES = (
         "negative_steps",
         "crash",
         "A stride is negative {strides}, which torch does not support.",
-        "Pass a contiguous copy.",
+        "Pass {copy}.",
         "run; pytorch#188023",
         {"shape": (3,), "strides": (-1,), "is_inside": True},
     ),
@@ -251,7 +339,7 @@ RULES = (
         "offset_ignored",
         "crash",
         "torch of this version ignores byte_offset ({byte_offset}): it reads the items from the buffer's start.",
-        "Install torch 2.12 or later, or pass x.copy().",
+        "Install torch 2.12 or later, or pass {copy}.",
         "pytorch#168177",
         {"device": METAL, "byte_offset": 64},
     ),
@@ -269,7 +357,7 @@ RULES = (
         "offset_in_item",
         "refusal",
         "byte_offset ({byte_offset}) is not a multiple of the itemsize ({itemsize}).",
-        "Pass a copy.",
+        "Pass {copy}.",
         "run",
         {"byte_offset": 2},
     ),
@@ -278,7 +366,7 @@ RULES = (
         "element_type",
         "refusal",
         "torch has no element type {dtype}.",
-        "View the items as another type, such as x.view('uint8').",
+        "Pass the bytes: {bytes}.",
         "run",
     ),
     Rule(
@@ -304,7 +392,7 @@ RULES = (
         "readonly",
         "note",
         "The memory is read-only, and torch drops the flag: it will write there.",
-        "Do not write to the tensor, or pass a copy.",
+        "Pass {copy}, or do not write to the tensor.",
         "run",
     ),
     Rule(
@@ -312,7 +400,7 @@ RULES = (
         "ours_shows_bytes",
         "note",
         "torch.asarray(x) is another way, which loses shape and type: it reads the bytes as torch's default dtype.",
-        "Call torch.from_dlpack(x) or torch.as_tensor(x), not torch.asarray(x).",
+        "Call torch.from_dlpack(x), or torch.as_tensor(x), not torch.asarray(x).",
         "run",
     ),
     Rule(
@@ -320,7 +408,7 @@ RULES = (
         "metal",
         "note",
         "This build of torch has no MPS: it holds a tensor t, but cannot compute with it, print it or move it.",
-        "Read t through md.from_dlpack(t). For a tensor to compute with, pass md.from_dlpack(x).host.",
+        "Read t through md.from_dlpack(t). For a tensor to compute with, pass {host}.",
         "run",
         machine="no metal",
     ),
@@ -329,7 +417,7 @@ RULES = (
         "ours_on_metal",
         "zero-copy",
         "This torch names memory on MPS by its address, and DLPack by the MTLBuffer, so the array refuses.",
-        "Pass x.host for a CPU tensor.",
+        "Pass {host} for a CPU tensor.",
         "pytorch#190373, which no release has",
         {"device": METAL, "is_ours": True},
         machine="metal",
@@ -348,7 +436,7 @@ RULES = (
         "metal",
         "refusal",
         "This build of MLX has no Metal, and the tensor is on Metal.",
-        "Pass x.host.",
+        "Pass {host}.",
         "run",
         {"device": METAL},
         machine="no metal",
@@ -375,7 +463,7 @@ RULES = (
         "negative_strides",
         "refusal",
         "A stride is negative {strides}, which MLX does not support, even if no step is taken.",
-        "Pass a contiguous copy.",
+        "Pass {copy}.",
         "run",
         {"shape": (1, 3), "strides": (-1, 1)},
     ),
@@ -384,7 +472,7 @@ RULES = (
         "element_type",
         "refusal",
         "MLX has no element type {dtype}.",
-        "View the items as another type, such as x.view('uint8').",
+        "Pass the bytes: {bytes}.",
         "run",
     ),
     Rule(
@@ -411,7 +499,7 @@ RULES = (
         "cpu_not_on_page",
         "copy",
         "The memory does not begin on a page ({address:#x}), so MLX copies it.",
-        "Import it as a Metal array, md.from_dlpack(x), and give that to MLX.",
+        "Pass md.from_dlpack(x).",
         "mlx python/src/convert.cpp",
         {"byte_offset": 64},
         machine="metal",
@@ -421,7 +509,7 @@ RULES = (
         "private",
         "copy",
         "The buffer's storage is private, so MLX copies it on the GPU.",
-        "Allocate with storage='shared'.",
+        "Pass {shared}.",
         "mlx python/src/convert.cpp can_reuse_alien_buffer",
         machine="metal",
     ),
@@ -430,7 +518,7 @@ RULES = (
         "readonly",
         "note",
         "The memory is read-only, and MLX drops the flag: it may put a result of its own there.",
-        "Use mx.array(x), which copies.",
+        "Call mx.array({numpy}): it copies.",
         "run; mlx array.h is_donatable",
     ),
     Rule(
@@ -448,7 +536,7 @@ RULES = (
         "metal",
         "refusal",
         "JAX refuses device 8 without asking for the tensor.",
-        "Pass x.host.",
+        "Pass {host}.",
         "run",
         {"device": METAL},
     ),
@@ -484,7 +572,7 @@ RULES = (
         "not_compact",
         "refusal",
         "JAX takes compact strides only, in any order of the axes, and these leave gaps or repeat {strides}.",
-        "Pass a contiguous copy.",
+        "Pass {copy}.",
         "run",
         {"shape": (3, 2), "strides": (4, 2)},
     ),
@@ -493,7 +581,7 @@ RULES = (
         "element_type",
         "refusal",
         "JAX's from_dlpack has no element type {dtype}.",
-        "View the items as another type, such as x.view('uint8').",
+        "Pass the bytes: {bytes}.",
         "run",
     ),
     Rule(
@@ -529,7 +617,7 @@ RULES = (
         "not_aligned_64",
         "note",
         "The first item does not lie on a multiple of 64 bytes: tvm.runtime.from_dlpack, which asks for that, refuses.",
-        "Use tvm_ffi.from_dlpack, or pass a copy.",
+        "Use tvm_ffi.from_dlpack, or pass {copy}.",
         "run",
     ),
     Rule(
@@ -537,7 +625,7 @@ RULES = (
         "not_c_order",
         "note",
         "The items are not contiguous: tvm.runtime.from_dlpack, which asks for that, refuses.",
-        "Use tvm_ffi.from_dlpack, or pass a copy.",
+        "Use tvm_ffi.from_dlpack, or pass {copy}.",
         "run",
     ),
     Rule(
@@ -545,7 +633,7 @@ RULES = (
         "readonly",
         "note",
         "The memory is read-only, and tvm-ffi drops the flag.",
-        "Do not write to the tensor, or pass a copy.",
+        "Pass {copy}, or do not write to the tensor.",
         "run",
     ),
 )

@@ -14,16 +14,31 @@ from typing import Any, Literal
 
 from . import _core
 from .asking import trials
-from .explain_rules import CALLS, ELEMENT_TYPES, LAST_RESORT, MODULES, NOTES, OUTCOMES, REFUSALS, RULES, Rule
+from .explain_rules import (
+    ABOUT_VERSIONS,
+    CALLS,
+    CONDITIONS,
+    CPU,
+    ELEMENT_TYPES,
+    FAULT_WAY_OUT,
+    IS_COPIED,
+    LAST_RESORT,
+    METAL,
+    MODULES,
+    NOTES,
+    OUTCOMES,
+    PADDED,
+    READ_ONLY,
+    REFUSALS,
+    RULES,
+    WAYS_OUT,
+    Facts,
+    Rule,
+    fill,
+    words_for,
+)
 
 __all__ = ["Explanation", "explain"]
-
-METAL, CPU = 8, 1
-READ_ONLY, IS_COPIED, PADDED = 1, 2, 4
-#: The system's pages, of which Metal wraps whole ones.
-PAGE = mmap.PAGESIZE
-#: MLX wraps whole pages of Apple silicon.
-MAC_PAGE = 16384
 
 
 @dataclass(frozen=True)
@@ -52,141 +67,8 @@ class Explanation:
         return f'<pre style="margin:0;white-space:pre-wrap;word-break:normal">{escape(str(self))}</pre>'
 
 
-@dataclass
-class Facts:
-    """A tensor as a consumer would get it; what rules ask about and name in their sentences."""
-
-    consumer: str
-    device: tuple[int, int] = (CPU, 0)
-    dtype: str = ""
-    code: tuple[int, int, int] = (0, 0, 0)
-    shape: tuple[int, ...] = ()
-    strides: tuple[int, ...] | None = ()
-    steps: tuple[int, ...] = ()  # the strides, worked out where there are none
-    address: int = 0
-    byte_offset: int = 0
-    itemsize: int = 1
-    alignment: int = 1
-    nbytes: int = 0
-    nitems: int = 0
-    flags: int = 0
-    version: str = ""  # of a legacy tensor, which says none
-    storage: str = ""
-    fault: str = ""
-    ours: bool = False
-    by_exchange: bool = False
-
-    @property
-    def device_id(self) -> int:
-        return self.device[1]
-
-    @property
-    def is_metal(self) -> bool:
-        return self.device[0] == METAL
-
-    @property
-    def is_versioned(self) -> bool:
-        return self.version != ""
-
-    @property
-    def is_unknown(self) -> bool:
-        return self.is_versioned and not self.version.startswith("1.")
-
-    @property
-    def is_readonly(self) -> bool:
-        return bool(self.flags & READ_ONLY)
-
-    @property
-    def is_padded(self) -> bool:
-        return self.nitems > 0 and bool(self.flags & PADDED)
-
-    @property
-    def is_packed(self) -> bool:
-        return self.code[1] * self.code[2] % 8 != 0 and not self.flags & PADDED
-
-    @property
-    def long_axes(self) -> list[tuple[int, int]]:
-        """(extent, stride) of the axes along which steps are taken."""
-        if self.nitems == 0:
-            return []
-        return [(extent, step) for extent, step in zip(self.shape, self.steps, strict=True) if extent > 1]
-
-    @property
-    def copied_nbytes(self) -> int:
-        """The bytes of a copy: of the items alone, where `nbytes` may count what lies between them."""
-        bits = 8 * self.itemsize if self.is_padded else self.code[1] * self.code[2]
-        return (self.nitems * bits + 7) // 8
-
-    @property
-    def whole_pages(self) -> int:
-        """The bytes of the pages that hold the items, which is what Metal wraps."""
-        first = self.address + self.byte_offset
-        first += sum((extent - 1) * step for extent, step in self.long_axes if step < 0) * self.itemsize
-        return -(-(first + self.nbytes) // PAGE) * PAGE - first // PAGE * PAGE
-
-    @property
-    def has_negative_steps(self) -> bool:
-        return any(step < 0 for _, step in self.long_axes)
-
-    def is_compact(self, axes: list[tuple[int, int]]) -> bool:
-        expected = 1
-        for extent, step in axes:
-            if step != expected:
-                return False
-            expected *= extent
-        return True
-
-
 #: The way out for what gives no tensor.
-ASARRAY = "Use metal_dlpack.asarray(x) for what is no tensor."
-
-#: What rules ask, by name.
-CONDITIONS: dict[str, Callable[[Facts], bool]] = {
-    "ours_readonly_legacy": lambda f: f.ours and f.is_readonly and not f.is_versioned,
-    "ours_negative": lambda f: f.ours and f.has_negative_steps,
-    "ours_apart": lambda f: f.ours and f.is_packed and not f.is_compact(f.long_axes[::-1]),
-    # tvm-ffi refuses padded items and asks again, for a legacy capsule.
-    "ours_padded_legacy": lambda f: f.ours and f.is_padded and (not f.is_versioned or f.consumer == "tvm"),
-    "ours_private_for_cpu": lambda f: f.ours and f.storage == "private" and not f.is_metal and f.nitems > 0,
-    # An Array that gives a plain buffer, of anything but the one kind that torch.asarray reads right.
-    "ours_shows_bytes": lambda f: (
-        f.ours
-        and not f.flags & IS_COPIED
-        and f.storage != "private"
-        and f.dtype in (ELEMENT_TYPES["numpy"] or ())
-        and f.is_compact(f.long_axes[::-1])
-        and (f.dtype, len(f.shape)) != ("float32", 1)
-    ),
-    "ours_offset_for_metal": lambda f: f.ours and f.is_metal and f.nitems > 0 and f.byte_offset % f.itemsize != 0,
-    "ours_on_metal": lambda f: f.ours and f.is_metal,
-    "other_major": lambda f: f.is_unknown,
-    "other_device": lambda f: f.device[0] not in (METAL, CPU),
-    "faulty": lambda f: bool(f.fault),
-    "has_items": lambda f: f.nitems > 0,
-    "metal": lambda f: f.is_metal,
-    "cpu": lambda f: f.device[0] == CPU and f.nitems > 0,
-    "cpu_misaligned": lambda f: f.device[0] == CPU and f.nitems > 0 and (f.address + f.byte_offset) % f.alignment != 0,
-    "too_long_for_metal": lambda f: f.device[0] == CPU and f.whole_pages > max_buffer_length(),
-    "cpu_not_on_page": lambda f: f.device[0] == CPU and f.nitems > 0 and (f.address + f.byte_offset) % MAC_PAGE != 0,
-    "readonly": lambda f: f.is_readonly,
-    "legacy": lambda f: not f.is_versioned,
-    "versioned": lambda f: f.is_versioned,
-    "versioned_by_method": lambda f: f.is_versioned and not f.by_exchange,
-    "element_type": lambda f: not takes_type(f),
-    "negative_steps": lambda f: f.has_negative_steps,
-    "negative_strides": lambda f: any(step < 0 for step in f.strides or ()) and f.nitems > 0,
-    "offset_ignored": lambda f: f.byte_offset != 0 and f.is_metal,
-    "no_strides_with_offset": lambda f: f.strides is None and f.byte_offset != 0,
-    "offset_in_item": lambda f: f.byte_offset % f.itemsize != 0,
-    "metal_other_index": lambda f: f.is_metal and f.device_id != 0,
-    "other_index": lambda f: f.device_id != 0,
-    "wide_float": lambda f: f.dtype in ("float64", "complex128"),
-    "private": lambda f: f.storage == "private",
-    "not_compact": lambda f: not f.is_compact(sorted(f.long_axes, key=lambda axis: axis[1])),
-    "not_c_order": lambda f: not f.is_compact(f.long_axes[::-1]),
-    "not_aligned_64": lambda f: f.nitems > 0 and ((0 if f.is_metal else f.address) + f.byte_offset) % 64 != 0,
-}
-
+ASARRAY = "Call md.asarray(x) for what is no tensor."
 
 def takes_type(facts: Facts) -> bool:
     """Does the consumer take such items?  Vectors that were not tried go by those that were."""
@@ -198,10 +80,6 @@ def takes_type(facts: Facts) -> bool:
         return outcomes[name] in ("zero-copy", "copy")
     known = ELEMENT_TYPES[facts.consumer]
     return known is None or facts.dtype in known
-
-
-#: Conditions that the version alone decides.
-ABOUT_VERSIONS = {"other_major", "legacy", "versioned", "versioned_by_method"}
 
 
 def max_buffer_length() -> int:
@@ -220,28 +98,28 @@ def name_of(code: tuple[int, int, int]) -> str:
     return name if code[2] == 1 else f"{name}x{code[2]}"
 
 
-def facts_of_array(array: _core.Array, device_type: int, consumer: str, is_versioned: bool) -> Facts:
+def facts_of_array(array: _core.Array, device: tuple[int, int], consumer: str, is_versioned: bool) -> Facts:
     """Of an Array of ours, from its attributes: an export could copy."""
-    is_metal = device_type == METAL
+    is_metal = device == METAL
     address = array.buffer.handle if is_metal else array.buffer.address or 0
-    code = (array.dtype.code, array.dtype.bits, array.dtype.lanes)
     return Facts(
         consumer=consumer,
-        device=(device_type, 0),
+        device=device,
         dtype=array.dtype.name,
-        code=code,
+        code=(array.dtype.code, array.dtype.bits, array.dtype.lanes),
         shape=array.shape,
         strides=array.strides,
         steps=array.strides,
         address=0 if array.size == 0 else address + (0 if is_metal else array.byte_offset),
         byte_offset=array.byte_offset if is_metal and array.size else 0,
         itemsize=array.itemsize,
-        nbytes=array.nbytes,
         nitems=array.size,
         flags=(READ_ONLY if array.readonly else 0) | (PADDED if array.padded else 0),
         version="1.3" if is_versioned else "",
         storage=array.storage,
         ours=True,
+        # tvm-ffi refuses padded items and asks again, for a legacy capsule
+        reason=_core._export_reason(array, device[0], is_versioned and not (array.padded and consumer == "tvm")),
     )
 
 
@@ -250,6 +128,8 @@ def facts_of_tensor(found: dict[str, Any], consumer: str, by_exchange: bool) -> 
     known = {key: value for key, value in found.items() if key in Facts.__dataclass_fields__}
     version = found["version"]
     known.update(dtype=name_of(code), code=code, version="{}.{}".format(*version) if version else "")
+    if consumer != "metal_dlpack":
+        known["reason"] = None  # C's reasons are those of our from_dlpack
     return Facts(consumer=consumer, by_exchange=by_exchange, **known)
 
 
@@ -279,7 +159,7 @@ def look(x: Any, consumer: str, device: object) -> Facts:
             assert isinstance(keywords, dict)
             asked = dict(keywords)
             if device == "cpu" and "dl_device" in asked:
-                asked["dl_device"] = (CPU, 0)
+                asked["dl_device"] = CPU
             return facts_of_tensor(ask(x, asked), consumer, by_exchange=False)
         except retried:
             continue
@@ -311,7 +191,7 @@ def as_copied(facts: Facts) -> Facts:
     facts.strides = facts.steps = tuple(reversed(steps))
     facts.byte_offset = facts.address = 0
     facts.flags = IS_COPIED
-    facts.storage = "shared" if facts.device[0] == CPU else facts.storage
+    facts.storage = "shared" if facts.device == CPU else facts.storage
     return facts
 
 
@@ -339,17 +219,28 @@ def outcome_of(rule: Rule) -> str:
     return rule.outcome if (rule.outcome, outcome) == ("crash", "copy") else outcome
 
 
-def findings(facts: Facts, consumer: str) -> list[tuple[Rule, str]]:
+def findings(facts: Facts) -> list[tuple[Rule, str]]:
+    """The rules of the consumer that this tensor meets, each with its sentence."""
     found = []
-    words = {name: getattr(facts, name) for name in (*Facts.__dataclass_fields__, "device_id", "whole_pages")}
-    for rule in rules_for(consumer):
+    words = {name: getattr(facts, name) for name in (*Facts.__dataclass_fields__, "device_id")}
+    for rule in rules_for(facts.consumer):
         # Only the number is known of another major version.
         if facts.is_unknown and rule.condition not in ABOUT_VERSIONS:
             continue
         if CONDITIONS[rule.condition](facts):
-            end = f" {consumer} ends the process." if rule.outcome == "crash" else ""
+            end = f" {facts.consumer} ends the process." if rule.outcome == "crash" else ""
             found.append((rule, rule.sentence.format(**words) + end))
     return found
+
+
+def reason_of(facts: Facts) -> list[tuple[Rule, str]]:
+    """C's own reason, as a rule: of an Array on its way out, or of a tensor on its way in."""
+    if facts.reason is None:
+        return []
+    name, text = facts.reason
+    outcome = "copy" if name.startswith("COPY_") else "refusal"
+    sentence = f"{text[0].upper()}{text[1:]}" + (", so the array hands out a copy." if facts.ours and outcome == "copy" else ".")
+    return [(Rule(facts.consumer, name, outcome, sentence, WAYS_OUT.get(name, FAULT_WAY_OUT), "run"), sentence)]
 
 
 def decide(found: list[tuple[Rule, str]], copy: bool | None, copied_nbytes: int) -> tuple[str, list[str], list[str]]:
@@ -371,11 +262,14 @@ def decide(found: list[tuple[Rule, str]], copy: bool | None, copied_nbytes: int)
 
 def judge(facts: Facts, x: object, copy: bool | None, device: object) -> Explanation:
     consumer = facts.consumer
-    found = findings(facts, "producer")
-    if any(rule.outcome == "copy" for rule, _ in found) or (copy is True and facts.ours):
+    words = words_for(x, facts)
+    if consumer in MODULES:
+        facts.takes_type = takes_type(facts)
+    found = reason_of(facts)
+    if facts.ours and (copy is True or any(rule.outcome == "copy" for rule, _ in found)):
         facts = as_copied(facts)
         found = [entry for entry in found if entry[0].outcome == "copy"]
-    found += findings(facts, consumer)
+    found += findings(facts)
     found += moves(facts, device)
     ranks = {outcome: rank for rank, outcome in enumerate([*OUTCOMES, *NOTES])}
     found.sort(key=lambda entry: ranks[entry[0].outcome])
@@ -383,7 +277,7 @@ def judge(facts: Facts, x: object, copy: bool | None, device: object) -> Explana
     if outcome != "zero-copy":
         found = [entry for entry in found if entry[0].outcome != "note if shared"]
     reasons += [sentence for _, sentence in found]
-    fixes += [rule.fix for rule, _ in found if rule.fix]
+    fixes += [fill(rule.fix, words) for rule, _ in found if rule.fix]
     if consumer in MODULES and not trials.trial_of(consumer).outcomes:
         reasons.append(f"{consumer} does not run here: judged as version {MODULES[consumer][1]}.")
     if not reasons:
@@ -501,7 +395,7 @@ def explain(
         name = consumer or "metal_dlpack"
         return Explanation(outcome, (str(error),), (), type(x).__name__, name, ("what the producer raised",))
     except AttributeError as error:
-        fix = "Pass one of its items, x[key]." if isinstance(x, Mapping) else ASARRAY
+        fix = "Take one of its items, x[key]." if isinstance(x, Mapping) else ASARRAY
         return refusal(x, consumer or "metal_dlpack", error, fix)
     except (BufferError, TypeError, ValueError, RuntimeError) as error:
         return refusal(x, consumer or "metal_dlpack", error, way_out(error))

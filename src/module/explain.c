@@ -8,18 +8,21 @@
 #include "module/module.h"
 
 #include "array/array.h"
+#include "exchange/dlpack_export.h"
 #include "exchange/foreign_tensor.h"
+#include "exchange/host_memory.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "streams/device.h"
 #include "values/layout_type_object.h"
 
+/* (name in the list, sentence with its numbers, without a full stop): owned (+1). */
 static PyObject *
-text_of_fault(const dlpack_fault *fault)
+reason_tuple(const dlpack_fault *reason)
 {
     char text[LAYOUT_TEXT_MAX];
-    dlpack_write_fault(fault, text);
-    return PyUnicode_FromFormat("%s.", text);
+    dlpack_write_fault(reason, text);
+    return Py_BuildValue("(ss)", dlpack_fault_name(reason), text);
 }
 
 /* Puts `value`, which it steals, into the dict. */
@@ -39,7 +42,7 @@ put_metal(PyObject *facts, const foreign_tensor *seen)
     const device_record *device;
     dlpack_fault fault;
     bool is_sound = foreign_check_buffer(seen, NULL, &device, &fault);
-    if (!is_sound && put(facts, "fault", text_of_fault(&fault)) < 0) {
+    if (!is_sound && put(facts, "reason", reason_tuple(&fault)) < 0) {
         return -1;
     }
     if (!is_sound && fault.code == DLPACK_FAULT_HANDLE) {
@@ -52,14 +55,29 @@ put_metal(PyObject *facts, const foreign_tensor *seen)
     return is_sound ? put(facts, "metal_index", PyLong_FromLong(device->index)) : 0;
 }
 
+/* Why CPU memory cannot be shared.  Without a device there is nobody to share it with. */
+static int
+put_cpu(PyObject *facts, const foreign_tensor *seen)
+{
+    const DLTensor *tensor = seen->tensor;
+    const device_record *device = devices_count() > 0 ? devices_get(0) : NULL;
+    dlpack_fault reason;
+    host_items items = {.address = (char *)tensor->data + tensor->byte_offset,
+                        .layout = &seen->facts.layout,
+                        .dtype = tensor->dtype,
+                        .is_padded = seen->facts.is_padded};
+    return device != NULL && host_memory_reason(&items, device, &reason)
+               ? put(facts, "reason", reason_tuple(&reason))
+               : 0;
+}
+
 /* What the check found, or the fault. */
 static int
 put_checked(PyObject *facts, foreign_tensor *seen)
 {
     dlpack_fault fault = {DLPACK_FAULT_NONE, 0, 0, 0};
     bool is_sound = foreign_check(seen, &fault);
-    if (!is_sound && fault.code != DLPACK_FAULT_DEVICE &&
-        put(facts, "fault", text_of_fault(&fault)) < 0) {
+    if (!is_sound && put(facts, "reason", reason_tuple(&fault)) < 0) {
         return -1;
     }
     if (!is_sound && fault.code < DLPACK_FAULT_DEVICE) {
@@ -83,8 +101,11 @@ put_checked(PyObject *facts, foreign_tensor *seen)
             strides == NULL ? Py_NewRef(Py_None) : layout_tuple(strides, layout->ndim)) < 0) {
         return -1;
     }
-    bool is_metal = seen->tensor->device.device_type == kDLMetal;
-    return is_sound && is_metal && checked->nitems > 0 ? put_metal(facts, seen) : 0;
+    if (!is_sound || checked->nitems == 0) {
+        return 0;
+    }
+    return seen->tensor->device.device_type == kDLMetal ? put_metal(facts, seen)
+                                                        : put_cpu(facts, seen);
 }
 
 /* SPEC explain-true */
@@ -104,6 +125,9 @@ describe(foreign_tensor *seen)
         goto error;
     }
     if (tensor == NULL) {
+        if (put_checked(facts, seen) < 0) {
+            goto error;
+        }
         return facts;
     }
     if (put(facts, "device",
@@ -158,7 +182,30 @@ core_tensor_facts(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyO
     return facts;
 }
 
+PyDoc_STRVAR(
+    export_reason_doc,
+    "_export_reason($module, array, device_type, is_versioned, /)\n--\n\n"
+    "Why a tensor of the Array's memory itself is refused, or a copy: (name, sentence).");
+
+static PyObject *
+core_export_reason(PyObject *module, PyObject *args)
+{
+    PyObject *array;
+    int device_type, is_versioned;
+    dlpack_fault reason;
+    if (!PyArg_ParseTuple(args, "O!ip", state_of_module(module)->array_type, &array,
+                          &device_type, &is_versioned)) {
+        return NULL;
+    }
+    if (!dlpack_export_reason(array_cast(array), (DLDeviceType)device_type, is_versioned,
+                              &reason)) {
+        Py_RETURN_NONE;
+    }
+    return reason_tuple(&reason);
+}
+
 PyMethodDef explain_functions[] = {
+    {"_export_reason", core_export_reason, METH_VARARGS, export_reason_doc},
     {"_tensor_facts", MD_FASTCALL(core_tensor_facts), tensor_facts_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -51,4 +51,4 @@ def without_places(picture):
         return f"{end - begin} bytes"
 
     picture = re.sub(r"bytes ([\d,]+) to ([\d,]+)", length, picture)
-    return re.sub(r"0x[0-9a-f]+ \(shared\), [\d.]+ KiB", "0x (shared), pages", picture)
+    return re.sub(r"0x[0-9a-f]+ \(shared\), [\d.,]+ (KiB|bytes)", "0x (shared), pages", picture)
