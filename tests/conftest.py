@@ -90,7 +90,9 @@ def pytest_collection_finish():
     """Every worker collects every file: what takes seconds to import is imported by the test that needs it."""
     slow = {"torch", "jax", "mlx", "tvm_ffi", "scipy", "pandas", "matplotlib", "sphinx", "distributed", "IPython"}
     if imported := sorted(name for name in slow if sys.modules.get(name)):
-        raise pytest.UsageError(f"a test file imports {', '.join(imported)} when it is collected: import it in the tests.")
+        raise pytest.UsageError(
+            f"a test file imports {', '.join(imported)} when it is collected: import it in the tests."
+        )
 
 
 def pytest_terminal_summary(terminalreporter, config):

@@ -38,7 +38,7 @@ def wait(_tensor: object) -> None:
 
 
 def pointers() -> tuple[int, int, str] | bool:
-    """How torch holds its own memory on MPS and ours, and its version.  True: it runs nothing on either.  False: not now."""
+    """How torch holds its own memory on MPS and ours, and its version.  True: it runs on neither.  False: not now."""
     torch = with_mps()
     if torch is None:
         return "torch" in sys.modules

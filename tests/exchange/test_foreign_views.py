@@ -124,7 +124,7 @@ def test_every_function_reads_what_the_standard_library_exports_or_says_why_not(
 
 
 def test_a_view_of_more_axes_than_a_layout_has_is_refused_by_its_count():
-    with pytest.raises(ValueError, match="shares_memory: the memory of .* has 65 axes; at most 64 are possible"):
+    with pytest.raises(ValueError, match=r"shares_memory: the memory of .* has 65 axes; at most 64 are possible"):
         md.shares_memory(of_axes(65), md.zeros(4))
 
 

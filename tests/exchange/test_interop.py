@@ -257,7 +257,9 @@ def test_what_goes_wrong(wrong, happens, right, place):
 LOADER, COLLATE = all_recipes("how_to/torch.md")[-2:]
 
 
-@pytest.mark.parametrize("method", [pytest.param("spawn", marks=pytest.mark.long), *(["fork"] if sys.platform == "linux" else [])])
+@pytest.mark.parametrize(
+    "method", [pytest.param("spawn", marks=pytest.mark.long), *(["fork"] if sys.platform == "linux" else [])]
+)
 def test_workers_of_a_data_loader(method, tmp_path):
     script = tmp_path / "loader.py"
     script.write_text(
