@@ -102,6 +102,8 @@ def pytest_terminal_summary(terminalreporter, config):
 
 
 def pytest_runtest_setup(item):
+    if item.get_closest_marker("mac") and "MTL_DEBUG_LAYER" in os.environ:
+        pytest.skip("tools/on_a_mac.py asks it, without Metal's validation: some do what that forbids")
     for name, (what, ask) in MARKERS.items():
         if item.get_closest_marker(name) is None:
             continue
