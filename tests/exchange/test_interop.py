@@ -6,13 +6,13 @@ import pickle
 import random
 import re
 import socket
-import subprocess
 import sys
 import time
 import tracemalloc
 
 import numpy as np
 import pytest
+from children import run_child
 from machine import has_module
 from places import DOCS
 from recipes import all_recipes
@@ -270,7 +270,7 @@ def test_workers_of_a_data_loader(method, tmp_path):
         f"    torch.multiprocessing.set_start_method({method!r})\n"
         "    print([batch.tolist() for batch in batches])\n"
     )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=240, check=False)
+    done = run_child(script)
     assert done.stdout.strip() == "[[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0]]]", done.stderr
 
 

@@ -2,11 +2,10 @@
 
 import gc
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from children import run_child
 from dlpack_structs import IS_PADDED, READ_ONLY, Producer, open_capsule
 from objc_messages import foreign_buffer
 
@@ -247,7 +246,5 @@ for given in (array, array.host):
 
 @pytest.mark.needs_torch
 def test_a_file_that_went_through_torch_is_not_written(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", CRASH, tmp_path / "x.npy"], capture_output=True, text=True, check=False
-    )
+    done = run_child(CRASH, tmp_path / "x.npy")
     assert done.returncode == 0, done.stderr

@@ -3,13 +3,13 @@
 import gc
 import multiprocessing
 import os
-import subprocess
 import sys
 import uuid
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
 import pytest
+from children import run_child
 
 import metal_dlpack as md
 
@@ -148,6 +148,6 @@ os.waitpid(child, 0)
 print(array[5].item(), array[6].item())
 memory.unlink()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = run_child(code, check=True)
     assert done.stdout == "55 1\n"
     assert done.stderr == ""

@@ -8,12 +8,12 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from children import run_child
 from extensions import build, build_by_cmake, build_by_make, build_by_pip, copied, load, run, run_cmake, run_demo
 from hypothesis import given
 from hypothesis import strategies as st
@@ -164,7 +164,7 @@ def test_the_first_example_of_the_guide_works(capsys, tmp_path):
 
 def test_asking_for_a_folder_does_not_import_the_doctor():
     code = "import sys; from metal_dlpack.__main__ import main; main(['--cmakedir']); print(sorted(sys.modules))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    loaded = run_child(code, check=True).stdout
     assert "metal_dlpack.__main__" in loaded
     assert "metal_dlpack.asking.doctor" not in loaded and "numpy" not in loaded
 

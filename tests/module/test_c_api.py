@@ -5,11 +5,11 @@ import re
 import subprocess
 import sys
 import sysconfig
-import textwrap
 import threading
 from pathlib import Path
 
 import pytest
+from children import run_child
 from dlpack_structs import Producer, Versioned
 from places import ROOT
 
@@ -189,9 +189,7 @@ def test_a_module_compiled_for_another_version_is_told_so(tmp_path):
             text=True,
             check=True,
         )
-        child = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(program), library], capture_output=True, text=True, check=True
-        )
+        child = run_child(program, library, check=True)
         assert expected in child.stdout
 
 

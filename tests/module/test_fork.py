@@ -2,11 +2,9 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
-from places import python_path
+from children import run_child
 
 import metal_dlpack as md
 
@@ -168,13 +166,7 @@ in_a_child(look_at_all)
 
 def run(code, validation, **names):
     start = "".join(f"{name} = {value!r}\n" for name, value in names.items())
-    done = subprocess.run(
-        [sys.executable, "-c", START + start + code],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "PYTHONPATH": python_path(), "SOFTMETAL_VALIDATION": validation},
-    )
+    done = run_child(START + start + code, SOFTMETAL_VALIDATION=validation)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)
 

@@ -6,14 +6,12 @@ import contextvars
 import ctypes
 import gc
 import mmap
-import os
 import random
-import subprocess
-import sys
 import threading
 
 import numpy as np
 import pytest
+from children import output_of
 
 import metal_dlpack as md
 
@@ -398,11 +396,4 @@ def test_memory_that_others_allocated_is_freed_by_numpy_s_own_allocator():
 
 
 def test_numpy_is_imported_when_it_is_used_and_the_interpreter_may_end_inside():
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    output_of(SCRIPT)

@@ -2,14 +2,13 @@
 
 import ctypes
 import gc
-import subprocess
 import sys
-import textwrap
 import threading
 import time
 import weakref
 
 import pytest
+from children import output_of
 from dlpack_structs import Producer, open_capsule
 
 import metal_dlpack as md
@@ -98,9 +97,7 @@ def test_an_exception_in_flight_survives_an_owners_end(live_buffers):
 
 
 def run(script):
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    return done.stdout
+    return output_of(script)
 
 
 @pytest.mark.needs_glibc

@@ -5,14 +5,12 @@ import contextlib
 import gc
 import os
 import random
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 import warnings
 
 import pytest
+from children import run_child
 from forking import fork
 from objc_messages import pool, send
 
@@ -300,9 +298,7 @@ def test_a_loop_that_is_run_again_hears_the_bell(slow):
 
 
 def child(code: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = run_child(code, check=True)
     return done.stdout + done.stderr
 
 

@@ -1,11 +1,9 @@
 """Device, devices(), default_device()."""
 
-import os
 import pickle
-import subprocess
-import sys
 
 import pytest
+from children import run_child
 
 import metal_dlpack as md
 
@@ -74,18 +72,7 @@ assert md.Stream.from_handle(another).device == md.default_device()
 def test_one_gpu_with_many_objects_is_one_device():
     """Whether MTLCopyAllDevices gives the object of MTLCreateSystemDefaultDevice, or a buffer the object that its
     maker was, is nowhere said: the registry ID is what names a GPU."""
-    done = subprocess.run(
-        [sys.executable, "-c", ONE_GPU_MANY_OBJECTS],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "SOFTMETAL_DEVICES": "unified,discrete",
-            "SOFTMETAL_DEVICE_OBJECTS": "many",
-        },
-    )
+    done = run_child(ONE_GPU_MANY_OBJECTS, SOFTMETAL_DEVICES="unified,discrete", SOFTMETAL_DEVICE_OBJECTS="many")
     assert done.returncode == 0, done.stderr
 
 

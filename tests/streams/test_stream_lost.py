@@ -1,12 +1,12 @@
 """A failure of GPU work is told by the next wait that has to do with it, once; and by sys.unraisablehook where none can come."""
 
 import gc
-import subprocess
 import sys
 import time
 
 import numpy as np
 import pytest
+from children import run_child
 from objc_messages import SHARED, foreign_buffer, pool, send
 
 import metal_dlpack as md
@@ -277,7 +277,7 @@ end = time.monotonic() + 1
 while time.monotonic() < end:
     time.sleep(0.01)
 """
-    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    child = run_child(code)
     assert child.returncode == 0
     assert "Exception ignored in: <class 'metal_dlpack.Stream'>" in child.stderr
     assert "MetalError: GPU work that nobody waited for:" in child.stderr

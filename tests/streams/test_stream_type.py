@@ -4,13 +4,12 @@ import _thread
 import gc
 import math
 import signal
-import subprocess
-import sys
 import threading
 import time
 
 import numpy as np
 import pytest
+from children import output_of, run_child
 from held_work import held
 from objc_messages import gpu_fill, pool, send
 
@@ -573,7 +572,7 @@ assert array.tolist() == [7] * 64
 
 @pytest.mark.needs_no_sanitizer  # work is in flight at fork(): see forking.py
 def test_a_forked_child_does_not_wait_for_ever():
-    child = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=False)
+    child = run_child(FORKED)
     assert child.returncode == 0, child.stderr
 
 
@@ -590,5 +589,4 @@ a.fill(1)
 softmetal.configure(fail="commit@1=8")
 a.fill(2)
 """
-    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert (child.returncode, child.stderr) == (0, "")
+    output_of(code)
