@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import metal_dlpack as md
 
-STORAGES = ["shared", "managed", "private"]
+STORAGES = ["shared", "private"]
 NUMPY_TYPES = [
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "float32", "float64", "complex64", "complex128",
@@ -21,13 +21,13 @@ def read(array):
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-@pytest.mark.parametrize("dtype", NUMPY_TYPES)
-def test_what_is_written_is_read_back(dtype, storage):
-    expected = (np.arange(24) % 7).reshape(2, 3, 4).astype(dtype)
-    array = md.zeros((2, 3, 4), dtype, storage=storage)
-    array[...] = expected
-    assert (read(array) == expected).all()
-    assert array.tolist() == expected.tolist()
+def test_what_is_written_is_read_back(storage):
+    for dtype in NUMPY_TYPES:
+        expected = (np.arange(24) % 7).reshape(2, 3, 4).astype(dtype)
+        array = md.zeros((2, 3, 4), dtype, storage=storage)
+        array[...] = expected
+        assert (read(array) == expected).all(), dtype
+        assert array.tolist() == expected.tolist(), dtype
 
 
 @given(st.data())
@@ -72,23 +72,15 @@ def test_assigning_an_array_to_itself_reversed_reads_before_it_writes():
     assert array.tolist() == [5, 4, 3, 2, 1, 0]
 
 
-@pytest.mark.parametrize(
-    ("dtype", "value", "error"),
-    [
-        ("int8", 128, OverflowError),
-        ("int8", -129, OverflowError),
-        ("uint8", -1, OverflowError),
-        ("uint64", 2**64, OverflowError),
-        ("int32", 1.5, TypeError),
-        ("float32", 1j, TypeError),
-        ("float32", "1", TypeError),
-    ],
-)
-def test_a_number_that_does_not_fit_the_type_is_refused_with_both_named(dtype, value, error):
-    array = md.zeros(2, dtype)
-    with pytest.raises(error, match=dtype):
-        array.fill(value)
-    assert array.tolist() == [0, 0]
+def test_a_number_that_does_not_fit_the_type_is_refused_with_both_named():
+    too_large = [("int8", 128), ("int8", -129), ("uint8", -1), ("uint64", 2**64)]
+    of_another_kind = [("int32", 1.5), ("float32", 1j), ("float32", "1")]
+    for error, cases in ((OverflowError, too_large), (TypeError, of_another_kind)):
+        for dtype, value in cases:
+            array = md.zeros(2, dtype)
+            with pytest.raises(error, match=dtype):
+                array.fill(value)
+            assert array.tolist() == [0, 0]
 
 
 def test_floats_round_once_to_the_narrower_type():
@@ -97,21 +89,8 @@ def test_floats_round_once_to_the_narrower_type():
     values = np.concatenate(
         [
             random.standard_normal(2000) * 10.0 ** random.integers(-44, 39, 2000),
-            [
-                0.0,
-                -0.0,
-                np.inf,
-                -np.inf,
-                1 + 2**-8,
-                1 + 3 * 2**-8,
-                1 + 2**-8 + 2**-40,
-                3.4e38,
-                3.395e38,
-                1e39,
-                9e-41,
-                4.6e-41,
-                1e-45,
-            ],
+            [0.0, -0.0, np.inf, -np.inf, 1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-40, 3.4e38, 3.395e38, 1e39],
+            [9e-41, 4.6e-41, 1e-45],
         ]
     )
     array = md.empty(1, "bfloat16")
@@ -140,16 +119,15 @@ def _nearest_bfloat16(value):
     return min(candidates, key=lambda bits: (abs(as_number(bits) - value), bits & 1))
 
 
-@pytest.mark.parametrize("order", ["C", "F", "A", "K"])
 @pytest.mark.parametrize("storage", STORAGES)
-def test_copy_has_memory_of_its_own(order, storage):
+def test_copy_has_memory_of_its_own(storage):
     source = md.asarray(np.arange(12, dtype="int16").reshape(3, 4)).T
-    copied = source.copy(order, storage=storage)
-    assert read(copied).tolist() == source.tolist()
-    assert copied.storage == storage
-    assert copied.buffer is not source.buffer
-    expected = np.arange(12).reshape(3, 4).T.copy(order)
-    assert [stride * 8 for stride in copied.strides] == list(expected.strides)
+    for order in "CFAK":
+        copied = source.copy(order, storage=storage)
+        assert read(copied).tolist() == source.tolist()
+        assert (copied.storage, copied.buffer is source.buffer) == (storage, False)
+        expected = np.arange(12).reshape(3, 4).T.copy(order)
+        assert [stride * 8 for stride in copied.strides] == list(expected.strides), order
 
 
 def test_the_copy_module_copies():
@@ -179,16 +157,16 @@ def test_items_cannot_be_deleted():
         del md.zeros(2)[0]
 
 
-@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
-def test_types_of_ml_dtypes_are_written_and_read(name):
+def test_types_of_ml_dtypes_are_written_and_read():
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    expected = np.arange(8).astype(getattr(ml_dtypes, name))
-    array = md.zeros(8, name)
-    array[...] = expected
-    assert (read(array) == expected).all()
-    assert [float(x) for x in array.tolist()] == expected.astype("float32").tolist()
-    array.fill(2)
-    assert (read(array).astype("float32") == 2).all()
+    for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+        expected = np.arange(8).astype(getattr(ml_dtypes, name))
+        array = md.zeros(8, name)
+        array[...] = expected
+        assert (read(array) == expected).all(), name
+        assert [float(x) for x in array.tolist()] == expected.astype("float32").tolist()
+        array.fill(2)
+        assert (read(array).astype("float32") == 2).all(), name
 
 
 def test_fill_of_a_strided_view_leaves_the_gaps():
@@ -199,7 +177,7 @@ def test_fill_of_a_strided_view_leaves_the_gaps():
 
 
 def test_odd_sizes_of_private_bytes_come_back():
-    """Blits on macOS take multiples of 4 bytes: the ends are widened, and nothing else changes."""
+    """Blits on macOS take multiples of 4 bytes: kernels move the ends, and nothing else changes."""
     expected = np.arange(23, dtype="uint8")
     array = md.zeros(23, "uint8", storage="private")
     array[...] = expected

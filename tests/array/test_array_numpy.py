@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import metal_dlpack as md
 
 DTYPES = [value for value in vars(md).values() if isinstance(value, md.dtype)]
-STORAGES = ["shared", "managed", "private"]
 
 
 def has_cast(source, target):
@@ -55,8 +54,13 @@ def same_bytes(array, expected):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("source", DTYPES, ids=str)
-def test_every_type_becomes_every_other(source):
+@pytest.mark.parametrize("part", range(3))
+def test_every_type_becomes_every_other(part):
+    for source in DTYPES[part::3]:
+        becomes_every_other(source)
+
+
+def becomes_every_other(source):
     values = numbers(source).reshape(3, 4)
     shared = md.asarray(values)
     private = md.asarray(values, storage="private")
@@ -121,12 +125,8 @@ def test_the_same_type_is_a_copy_or_a_view():
     for array in (md.asarray([1.0, 2.0, 3.0]), md.zeros((2, 4), "int4")[:, :2], md.zeros(3, "int4").copy(padded=True)):
         view = array.astype(array.dtype, copy=False)
         assert view.buffer is array.buffer
-        assert (view.shape, view.strides, view.byte_offset, view.padded) == (
-            array.shape,
-            array.strides,
-            array.byte_offset,
-            array.padded,
-        )
+        for fact in ("shape", "strides", "byte_offset", "padded"):
+            assert getattr(view, fact) == getattr(array, fact)
         copied = array.astype(array.dtype)
         assert copied.buffer is not array.buffer
         assert (copied.tolist(), copied.padded) == (array.tolist(), array.padded)

@@ -1,6 +1,7 @@
 """Copies and fills that a stream does later: the caller goes on, the bytes are right, nothing dies too early."""
 
 import gc
+import itertools
 import threading
 import time
 
@@ -140,19 +141,18 @@ def test_cpu_memory_is_written_before_the_return(slow):
     assert memory.tolist() == [3] * 64
 
 
-@pytest.mark.parametrize("shape", [(5,), (3, 5), (1,), (0,), (2, 0)])
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "complex64"])
-def test_odd_lengths_and_no_items_are_copied_too(shape, dtype):
-    stream = md.Stream()
-    memory = numbers(shape, dtype)
-    for storage in ("shared", "private"):
+def test_odd_lengths_and_no_items_are_copied_too():
+    stream, shapes = md.Stream(), [(5,), (3, 5), (1,), (0,), (2, 0)]
+    for case in itertools.product(shapes, ["uint8", "int16", "float32", "complex64"], ["shared", "private"]):
+        shape, dtype, storage = case
+        memory = numbers(shape, dtype)
         src = md.zeros(shape, dtype, storage=storage)
         src.copy_from(memory, stream=stream)
         dst = md.zeros(shape, dtype, storage=storage)
         dst.copy_from(src, stream=stream)
-        assert np.array_equal(np.asarray(dst), memory)
+        assert np.array_equal(np.asarray(dst), memory), case
         dst.fill(1, stream=stream)
-        assert np.array_equal(np.asarray(dst), np.ones(shape, dtype))
+        assert np.array_equal(np.asarray(dst), np.ones(shape, dtype)), case
 
 
 def test_rows_go_to_the_gpu_and_single_items_to_the_cpu(slow):
@@ -510,29 +510,19 @@ def test_a_producer_with_metal_stream_is_waited_for_by_the_cpu(shared_event):
     timer.join()
 
 
-@pytest.mark.parametrize(
-    ("answer", "error", "match"),
-    [
-        ((2, 0, 0, 0), ValueError, "version"),
-        ((2**80, 0, 0, 0), ValueError, "version"),
-        ((1, 8, 0, 0), ValueError, "MTLCommandQueue"),
-        ((1, 0, 8, 0), ValueError, "MTLSharedEvent"),
-        ((1, 0, 0), TypeError, "version, queue, event, value"),
-        ([1, 0, 0, 0], TypeError, "version, queue, event, value"),
-        ((1, 0, "x", 0), TypeError, "four ints"),
-        ((1, 0.0, 0, 0), TypeError, "four ints"),
-        ((1, 0, 0, -1), ValueError, "fit in 64 bits"),
-        ((1, 0, 0, 2**64), ValueError, "fit in 64 bits"),
-        ((1, 0, 2**70, 1), ValueError, "fit in 64 bits"),
-        (None, TypeError, "version, queue, event, value"),
-    ],
-)
-def test_a_wrong_answer_of_metal_stream_is_refused(answer, error, match, live_buffers):
+def test_a_wrong_answer_of_metal_stream_is_refused(subtests, live_buffers):
+    tuples, ints, bits = "version, queue, event, value", "four ints", "fit in 64 bits"
+    wrong = [(ValueError, "version", answer) for answer in ((2, 0, 0, 0), (2**80, 0, 0, 0))]
+    wrong += [(ValueError, "MTLCommandQueue", (1, 8, 0, 0)), (ValueError, "MTLSharedEvent", (1, 0, 8, 0))]
+    wrong += [(TypeError, tuples, answer) for answer in ((1, 0, 0), [1, 0, 0, 0], None)]
+    wrong += [(TypeError, ints, answer) for answer in ((1, 0, "x", 0), (1, 0.0, 0, 0))]
+    wrong += [(ValueError, bits, answer) for answer in ((1, 0, 0, -1), (1, 0, 0, 2**64), (1, 0, 2**70, 1))]
     foreign = Foreign(0)
-    foreign.answer = answer
-    for call in (lambda: md.from_dlpack(foreign), lambda: md.Stream().wait(foreign)):
-        with pytest.raises(error, match=match):
-            call()
+    for error, match, answer in wrong:
+        foreign.answer = answer
+        for call in (lambda: md.from_dlpack(foreign), lambda: md.Stream().wait(foreign)):
+            with subtests.test(answer=answer), pytest.raises(error, match=match):
+                call()
 
 
 @pytest.mark.needs_kernels

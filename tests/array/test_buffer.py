@@ -12,10 +12,8 @@ import pytest
 
 import metal_dlpack as md
 
-STORAGES = ["shared", "managed", "private"]
 
-
-@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize("storage", ["shared", "private"])
 def test_bytes_go_in_and_come_out_in_every_storage_mode(storage, live_buffers):
     buffer = md.Buffer(10, storage=storage)
     assert buffer.size == 10
@@ -84,25 +82,16 @@ def test_an_empty_buffer_makes_no_metal_buffer(live_buffers):
     assert memoryview(buffer).nbytes == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "text"),
-    [
-        ((-1,), ValueError, "-1"),
-        (("x",), TypeError, "size"),
-        ((2**63,), OverflowError, "signed 64-bit"),
-        ((8, {"storage": "shard"}), ValueError, "shard"),
-        ((8, {"storage": 1}), TypeError, "storage"),
-        ((8, {"device": "metal:99"}), ValueError, "metal:99"),
-        ((8, {"device": "cuda"}), ValueError, "cuda"),
-        ((8, {"device": 0}), TypeError, "device"),
-        ((8, {"label": 1}), TypeError, "label"),
-        ((8, {"colour": 1}), TypeError, "colour"),
-    ],
-)
-def test_bad_arguments_are_refused_by_name(arguments, error, text, live_buffers):
-    keywords = arguments[1] if len(arguments) > 1 else {}
-    with pytest.raises(error, match=text):
-        md.Buffer(arguments[0], **keywords)
+def test_bad_arguments_are_refused_by_name(subtests, live_buffers):
+    sizes = [(ValueError, "-1", -1), (TypeError, "size", "x"), (OverflowError, "signed 64-bit", 2**63)]
+    refused = [(error, text, {"size": size}) for error, text, size in sizes]
+    refused += [(ValueError, value, {name: value}) for name, value in (("storage", "shard"), ("device", "cuda"))]
+    refused += [(ValueError, "metal:99", {"device": "metal:99"})]
+    refused += [(TypeError, name, {name: 1}) for name in ("storage", "device", "label", "colour")]
+    for error, text, keywords in refused:
+        size = keywords.pop("size", 8)
+        with subtests.test(keywords, size=size), pytest.raises(error, match=text):
+            md.Buffer(size, **keywords)
 
 
 def test_a_buffer_past_the_devices_limit_is_a_memory_error(live_buffers):
@@ -207,18 +196,12 @@ def test_from_handle_is_the_same_buffer_and_keeps_its_owner(live_buffers):
     assert alive() is None
 
 
-@pytest.mark.parametrize(
-    "wrap, kind",
-    [
-        (md.Buffer.from_handle, "MTLBuffer"),
-        (md.Stream.from_handle, "MTLCommandQueue"),
-        (lambda handle: md.Event.from_handle(handle, 1), "MTLSharedEvent"),
-    ],
-    ids=["Buffer", "Stream", "Event"],
-)
-def test_nil_is_refused_as_such(wrap, kind):
-    with pytest.raises(ValueError, match=f"the handle is 0, which is not an id<{kind}>"):
-        wrap(0)
+def test_nil_is_refused_as_such():
+    event = lambda handle: md.Event.from_handle(handle, 1)  # noqa: E731
+    wraps = {"MTLBuffer": md.Buffer.from_handle, "MTLCommandQueue": md.Stream.from_handle, "MTLSharedEvent": event}
+    for kind, wrap in wraps.items():
+        with pytest.raises(ValueError, match=f"the handle is 0, which is not an id<{kind}>"):
+            wrap(0)
 
 
 def test_closing_lets_the_owner_go():
@@ -305,22 +288,17 @@ def test_array_checks_every_item_against_the_end():
 FAR = "reach 2**60 bytes or farther from the Buffer's start, and it has 64 bytes."
 
 
-@pytest.mark.parametrize(
-    ("stride", "dtype", "byte_offset", "words"),
-    [
+def test_array_says_which_bytes_the_items_would_lie_in(subtests):
+    cases = [
         (2**40, "int8", 8, f"lie in bytes 8 to {8 + 2**40 + 1}, past the Buffer's 64 bytes."),
         (-(2**40), "int4", 8, f"lie in bytes {8 - 2**39} to 9, past the Buffer's 64 bytes."),
-        (2**62, "int4", 0, FAR),
-        (-(2**62), "int4", 0, FAR),
-        (2**60, "int4", 2**63 - 8, FAR),
-        (2**59, "float64", 2**62, FAR),
-        (-(2**60), "float64", -(2**63), FAR),
-    ],
-)
-def test_array_says_which_bytes_the_items_would_lie_in(stride, dtype, byte_offset, words):
-    layout = md.StridedLayout((2,), (stride,), getattr(md, dtype).itemsize)
-    with pytest.raises(ValueError, match=f"^Buffer.array: the items {re.escape(words)}$"):
-        md.Buffer(64).array(layout, dtype, byte_offset)
+    ]
+    cases += [(stride, "int4", 0, FAR) for stride in (2**62, -(2**62))] + [(2**60, "int4", 2**63 - 8, FAR)]
+    cases += [(2**59, "float64", 2**62, FAR), (-(2**60), "float64", -(2**63), FAR)]
+    for stride, dtype, byte_offset, words in cases:
+        layout, match = md.StridedLayout((2,), (stride,), getattr(md, dtype).itemsize), re.escape(words)
+        with subtests.test(stride=stride), pytest.raises(ValueError, match=f"^Buffer.array: the items {match}$"):
+            md.Buffer(64).array(layout, dtype, byte_offset)
 
 
 def test_no_byte_is_counted_past_64_bits():
