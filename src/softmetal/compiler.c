@@ -56,6 +56,38 @@ soft_functions_add(soft_functions *functions, const char *name)
     return functions->count > count;
 }
 
+/* A scalar; its vectors of 2, 3 and 4 follow it in MTLDataType, that of 3 as large as that of 4. */
+static const struct scalar {
+    const char *name;
+    unsigned type;
+    size_t nbytes;
+} scalars[] = {
+    {"float", 3, 4},  {"half", 16, 2},   {"int", 29, 4},   {"uint", 33, 4},
+    {"short", 37, 2}, {"ushort", 41, 2}, {"char", 45, 1},  {"uchar", 49, 1},
+    {"bool", 53, 1},  {"long", 81, 8},   {"ulong", 85, 8}, {"bfloat", 121, 2},
+};
+#define SCALAR_COUNT (sizeof scalars / sizeof scalars[0])
+
+/* A MTLDataType, by its name in Metal's language ("uint", "float4"); 0: there is none. */
+static unsigned
+data_type_named(const char *name)
+{
+    for (size_t i = 0; i < SCALAR_COUNT; i++) {
+        size_t length = strlen(scalars[i].name);
+        const char *width = name + length;
+        if (strncmp(name, scalars[i].name, length) != 0) {
+            continue;
+        }
+        if (*width == '\0') {
+            return scalars[i].type;
+        }
+        if (*width >= '2' && *width <= '4' && width[1] == '\0') {
+            return scalars[i].type + (unsigned)(*width - '1');
+        }
+    }
+    return 0;
+}
+
 bool
 soft_functions_add_constant(soft_functions *functions, const char *name, const char *type,
                             unsigned index, bool is_required)
@@ -68,7 +100,7 @@ soft_functions_add_constant(soft_functions *functions, const char *name, const c
     }
     function->constants = larger;
     larger[count] =
-        (soft_constant_facts){strdup(name), soft_data_type_named(type), index, is_required};
+        (soft_constant_facts){strdup(name), data_type_named(type), index, is_required};
     if (larger[count].name == NULL || larger[count].type == 0) {
         free(larger[count].name);
         return false;
@@ -86,39 +118,6 @@ soft_functions_find(const soft_functions *functions, const char *name)
         }
     }
     return NULL;
-}
-
-/* ---- types of constants ---- */
-
-/* A scalar; its vectors of 2, 3 and 4 follow it in MTLDataType, that of 3 as large as that of 4. */
-static const struct scalar {
-    const char *name;
-    unsigned type;
-    size_t nbytes;
-} scalars[] = {
-    {"float", 3, 4},  {"half", 16, 2},   {"int", 29, 4},   {"uint", 33, 4},
-    {"short", 37, 2}, {"ushort", 41, 2}, {"char", 45, 1},  {"uchar", 49, 1},
-    {"bool", 53, 1},  {"long", 81, 8},   {"ulong", 85, 8}, {"bfloat", 121, 2},
-};
-#define SCALAR_COUNT (sizeof scalars / sizeof scalars[0])
-
-unsigned
-soft_data_type_named(const char *name)
-{
-    for (size_t i = 0; i < SCALAR_COUNT; i++) {
-        size_t length = strlen(scalars[i].name);
-        const char *width = name + length;
-        if (strncmp(name, scalars[i].name, length) != 0) {
-            continue;
-        }
-        if (*width == '\0') {
-            return scalars[i].type;
-        }
-        if (*width >= '2' && *width <= '4' && width[1] == '\0') {
-            return scalars[i].type + (unsigned)(*width - '1');
-        }
-    }
-    return 0;
 }
 
 size_t

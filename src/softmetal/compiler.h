@@ -82,9 +82,7 @@ const softmetal_compiler *soft_compiler_current(void);
 
 /* ---- the types of Metal's language that a constant can have ---- */
 
-/* A MTLDataType, by its name in Metal's language ("uint", "float4"); 0: there is none. */
-unsigned soft_data_type_named(const char *name);
-/* sizeof; 0 for a type that no constant has. */
+/* sizeof a MTLDataType; 0 for one that no constant has. */
 size_t soft_data_type_nbytes(unsigned type);
 
 #endif /* SOFT_COMPILER_H */

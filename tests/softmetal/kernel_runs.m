@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
-#include "softmetal/kernels/launch.h"
+#include "softmetal/kernels/image.h"
 #include "softmetal/kernels/threadgroup.h"
 
 static __thread char error[512];

@@ -27,8 +27,9 @@ soft_error_set(NSError **error, NSInteger code, const char *text)
 }
 
 /* Without a text there is no error: the compiler was interrupted. */
-void
-soft_error_take(NSError **error, soft_compile_error *failure)
+/* The compiler's error, which is freed. */
+static void
+take_error(NSError **error, soft_compile_error *failure)
 {
     if (failure->text != NULL) {
         soft_error_set(error, failure->code, failure->text);
@@ -225,7 +226,7 @@ soft_error_take(NSError **error, soft_compile_error *failure)
     }
     _functions = _compiler->open(_source, _math, &failure);
     if (_functions == NULL) {
-        soft_error_take(error, &failure);
+        take_error(error, &failure);
     }
     return _functions != NULL;
 }
@@ -432,7 +433,7 @@ are_values_good(const soft_function_facts *facts, const soft_constant_list *list
                                               _values == NULL ? NULL : _values->values,
                                               _values == NULL ? 0 : _values->count, &failure);
     if (path == NULL) {
-        soft_error_take(error, &failure);
+        take_error(error, &failure);
         return NULL;
     }
     soft_loaded_image *image = soft_image_open(path, text, sizeof text);

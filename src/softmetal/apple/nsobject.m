@@ -23,6 +23,9 @@
 #include "softmetal/softmetal.h"
 #include "softmetal/validation.h"
 
+/* To the pool: takes over one reference; leaks it with no pool. */
+static void add_autoreleased(id object);
+
 /* ---- objects that are gone ---- */
 
 /* It answers no message itself, so the runtime hands each one to `forward::`. */
@@ -137,7 +140,7 @@ make_zombie(id object)
 
 - (instancetype)autorelease
 {
-    soft_autorelease_add(self);
+    add_autoreleased(self);
     return self;
 }
 
@@ -289,8 +292,8 @@ report_missing_pool(id object)
         object_getClassName(object), here, made);
 }
 
-void
-soft_autorelease_add(id object)
+static void
+add_autoreleased(id object)
 {
     struct stack *stack = get_stack();
     if (stack->open_pools == 0) {

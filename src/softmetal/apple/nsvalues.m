@@ -108,11 +108,23 @@
 @end
 
 /* Literals are made by the compiler: no header before them, no count. */
+/* A constant string needs its class, which only the runtime knows: +load puts it there. */
+struct constant_string {
+    Class isa;
+    const char *bytes;
+    unsigned int length;
+};
+static struct constant_string commands_storage = {Nil, "MTLCommandBufferErrorDomain", 27};
+static struct constant_string library_storage = {Nil, "MTLLibraryErrorDomain", 21};
+
+NSErrorDomain const MTLCommandBufferErrorDomain = (NSString *)&commands_storage;
+NSErrorDomain const MTLLibraryErrorDomain = (NSString *)&library_storage;
+
 @implementation NSConstantString
 
 + (void)load
 {
-    soft_error_domain_set_class(self);
+    commands_storage.isa = library_storage.isa = self;
 }
 
 - (const char *)UTF8String
@@ -142,25 +154,6 @@
 @end
 
 /* ---- errors, arrays, dictionaries ---- */
-
-/* A constant string needs its class, which only the runtime knows;
- * soft_error_domain_set_class puts it there. */
-struct constant_string {
-    Class isa;
-    const char *bytes;
-    unsigned int length;
-};
-static struct constant_string commands_storage = {Nil, "MTLCommandBufferErrorDomain", 27};
-static struct constant_string library_storage = {Nil, "MTLLibraryErrorDomain", 21};
-
-NSErrorDomain const MTLCommandBufferErrorDomain = (NSString *)&commands_storage;
-NSErrorDomain const MTLLibraryErrorDomain = (NSString *)&library_storage;
-
-void
-soft_error_domain_set_class(Class constant_string)
-{
-    commands_storage.isa = library_storage.isa = constant_string;
-}
 
 @implementation SoftMetalError
 

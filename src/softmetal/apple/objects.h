@@ -241,22 +241,13 @@ typedef struct soft_constant_list {
 
 /* An error of MTLLibraryErrorDomain. */
 void soft_error_set(NSError **error, NSInteger code, const char *text);
-/* The compiler's, which is freed. */
-void soft_error_take(NSError **error, soft_compile_error *failure);
 
 /* The worker of a queue: starts on the first commit.  False if no thread is to be had. */
 BOOL soft_worker_start(soft_lane *lane);
 
-/* NSConstantString calls this when it is loaded: the error domains need its class. */
-void soft_error_domain_set_class(Class constant_string);
-
-/* Retain an object that another thread may be about to free; NO if that has begun. */
-BOOL soft_object_try_retain(id object);
-
 /* ---- the calling thread's stack of autoreleased objects ---- */
 
-void soft_autorelease_add(id object); /* takes over one reference; leaks it with no pool */
-size_t soft_autorelease_push(void);   /* opens a pool; what soft_autorelease_pop wants */
+size_t soft_autorelease_push(void); /* opens a pool; what soft_autorelease_pop wants */
 void soft_autorelease_pop(size_t pool);
 
 #endif /* SOFT_OBJECTS_H */

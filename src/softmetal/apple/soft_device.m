@@ -26,8 +26,9 @@ static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static SoftMetalDevice *table[MOST_DEVICES]; /* borrowed: an object leaves it in dealloc */
 static size_t accounts[MOST_DEVICES];
 
-BOOL
-soft_object_try_retain(id object)
+/* Retain an object that another thread may be about to free; NO if that has begun. */
+static BOOL
+try_retain(id object)
 {
     long *count = &soft_object_of(object)->retain_count;
     long seen = __atomic_load_n(count, __ATOMIC_RELAXED);
@@ -85,7 +86,7 @@ obtain_device(unsigned index)
     }
     pthread_mutex_lock(&table_lock);
     SoftMetalDevice *device = table[index];
-    if (device == nil || !soft_object_try_retain(device)) {
+    if (device == nil || !try_retain(device)) {
         device = table[index] = make_device(index);
     }
     pthread_mutex_unlock(&table_lock);

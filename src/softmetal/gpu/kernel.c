@@ -1,7 +1,7 @@
 /* kernel.c: see kernel.h.
  *
  * Owns:    the table and the names, which only grow.
- * Calls:   kernels/launch.h, soft_storage.h.
+ * Calls:   kernels/image.h, soft_storage.h.
  * Threads: see kernel.h.
  */
 #include "softmetal/gpu/kernel.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "softmetal/kernels/launch.h"
+#include "softmetal/kernels/image.h"
 
 #define MOST_KERNELS 256
 

@@ -2,7 +2,7 @@
  *
  * Owns:    the table of kernels in C, behind a lock; a dispatch owns copies of the bytes it is
  *          given, and a reference to its image.
- * Calls:   kernels/launch.h to run an image, soft_storage.h, softmetal.h.
+ * Calls:   kernels/image.h to run an image, soft_storage.h, softmetal.h.
  * Threads: the table from any thread; a dispatch as program.h says.
  */
 #ifndef SOFT_KERNEL_H

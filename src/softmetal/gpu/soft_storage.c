@@ -169,12 +169,6 @@ soft_storage_orphan(soft_storage *storage)
     }
 }
 
-size_t
-soft_storage_footprint(const soft_storage *storage)
-{
-    return round_to_pages(storage->nbytes);
-}
-
 static pthread_mutex_t label_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void

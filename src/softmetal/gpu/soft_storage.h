@@ -63,8 +63,6 @@ const char *soft_storage_copy_label(soft_storage *storage, char *label);
 /* Overwrite the contents, except bytes that belong to the caller. */
 void soft_storage_discard(soft_storage *storage);
 
-/* Bytes that it takes of the system: whole pages. */
-size_t soft_storage_footprint(const soft_storage *storage);
 size_t soft_storage_page_size(void);
 
 #endif /* SOFT_STORAGE_H */

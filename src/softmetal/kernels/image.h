@@ -1,12 +1,14 @@
-/* image.h: a kernel that was compiled into a shared library, loaded.
+/* image.h: a kernel that was compiled into a shared library, loaded, and run over a grid.
  *
- * Owns:    the library; a count of references.
+ * Owns:    the library; a count of references.  The caller of a launch keeps the image, the launch
+ *          and all that is bound until the end.
  * Calls:   the loader; threadgroup.h for what the kernel may call.
- * Threads: any.
+ * Threads: any; several launches may run at the same time.
  */
 #ifndef SOFT_IMAGE_H
 #define SOFT_IMAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,5 +35,18 @@ soft_image_place soft_image_where(const soft_loaded_image *image);
 /* Nanoseconds of one of its threadgroups, as the last launch found; 0: not known.  Atomic. */
 uint64_t *soft_image_group_ns(soft_loaded_image *image);
 const char *soft_image_path(const soft_loaded_image *image);
+
+/* Run every thread of the grid, and return when all are done: on the calling thread, and on
+ * SOFTMETAL_KERNEL_THREADS - 1 others if it takes more than a few microseconds.
+ *
+ *     grid     threads along x, y, z; any may be 0, and then nothing runs
+ *     group    at most SOFT_MOST_THREADS in all, none 0
+ *     groups   grid / group, rounded up: the threadgroups at the far edges may be smaller
+ *
+ * False with a text in `error`: the kernel was stopped (by the checker, or because its
+ * threadgroup memory passes SOFT_MOST_THREADGROUP_NBYTES), there is no memory, or this is a
+ * forked child.  What it has written by then stays written. */
+bool soft_image_run(soft_loaded_image *image, const soft_launch *launch, char *error,
+                    size_t error_nbytes);
 
 #endif /* SOFT_IMAGE_H */

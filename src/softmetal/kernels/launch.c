@@ -1,14 +1,14 @@
-/* launch.c: see launch.h.
+/* launch.c: a loaded kernel over a grid; see image.h.
  *
  * Owns:    the state of a launch, on the caller's stack.
  *          The OS threads that help: started when first needed and kept; they hold nothing while
  *          they sleep.
  * Calls:   image.h, threadgroup.h, check.h, settings.h.
- * Threads: see launch.h.
+ * Threads: see image.h.
  */
 #define _GNU_SOURCE /* sched_getaffinity */
 
-#include "softmetal/kernels/launch.h"
+#include "softmetal/kernels/image.h"
 
 #include <pthread.h>
 #include <sched.h>
