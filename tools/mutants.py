@@ -196,9 +196,9 @@ def chosen(options: argparse.Namespace) -> list[Mutant]:
 
 
 def write(mutants: list[Mutant], path: Path) -> None:
-    """For --given: each with its lines as they are and as they would be."""
+    """For --given: each that must be caught, with its lines as they are and as they would be."""
     with path.open("w") as file:
-        for mutant in mutants:
+        for mutant in (mutant for mutant in mutants if not mutant.reason):
             text = (ROOT / mutant.file).read_text()
             first, last = text.rfind("\n", 0, mutant.start) + 1, text.find("\n", mutant.end)
             lines = text[first:last]

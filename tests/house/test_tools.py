@@ -50,7 +50,7 @@ def test_a_mutant_keeps_its_name_when_lines_move():
 @pytest.mark.long
 def test_mutants_that_were_written_down_are_found_again_and_the_others_are_named(tmp_path):
     mutants, rules = load("mutants"), load("mutant_rules")
-    chosen = rules.choose(40)
+    chosen = [mutant for mutant in rules.choose(40) if not mutant.reason]
     mutants.write(chosen, tmp_path / "list")
     with (tmp_path / "list").open("a") as file:
         file.write(
