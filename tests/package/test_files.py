@@ -765,15 +765,16 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", list(BAD))
-def test_what_is_wrong_is_said_with_the_path(tmp_path, name):
-    data, words = BAD[name]
-    path = tmp_path / name
-    path.write_bytes(data)
-    with pytest.raises(FileFormatError, match=words) as caught:
-        md.open(path)
-    assert str(caught.value).startswith(f"open: {path}: ")
-    assert len(str(caught.value)) < 2000
+def test_what_is_wrong_is_said_with_the_path(tmp_path, subtests):
+    for name in list(BAD):
+        with subtests.test(str(name)):
+            data, words = BAD[name]
+            path = tmp_path / name
+            path.write_bytes(data)
+            with pytest.raises(FileFormatError, match=words) as caught:
+                md.open(path)
+            assert str(caught.value).startswith(f"open: {path}: ")
+            assert len(str(caught.value)) < 2000
 
 
 def test_a_long_name_does_not_make_a_long_sentence(tmp_path):
@@ -998,19 +999,21 @@ def write_header(path, text):
     return path
 
 
-@pytest.mark.parametrize("what", ALIKE)
-def test_a_header_is_judged_as_the_safetensors_package_does(tmp_path, what):
-    path = write_header(tmp_path / "a.safetensors", ALIKE[what])
-    assert looked_at(path) == judged_by_package(path)
+def test_a_header_is_judged_as_the_safetensors_package_does(tmp_path, subtests):
+    for what in ALIKE:
+        with subtests.test(str(what)):
+            path = write_header(tmp_path / "a.safetensors", ALIKE[what])
+            assert looked_at(path) == judged_by_package(path)
 
 
-@pytest.mark.parametrize("what", STRICTER)
-def test_what_only_we_refuse(tmp_path, what):
-    text, reason = STRICTER[what]
-    path = write_header(tmp_path / "a.safetensors", text)
-    assert judged_by_package(path) is not None
-    with pytest.raises(FileFormatError, match=reason):
-        md.open(path)
+def test_what_only_we_refuse(tmp_path, subtests):
+    for what in STRICTER:
+        with subtests.test(str(what)):
+            text, reason = STRICTER[what]
+            path = write_header(tmp_path / "a.safetensors", text)
+            assert judged_by_package(path) is not None
+            with pytest.raises(FileFormatError, match=reason):
+                md.open(path)
 
 
 def test_what_only_we_take(tmp_path):

@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 import metal_dlpack as md
 from metal_dlpack.conformance.asking import Child, print_answer, take_stdout
-from metal_dlpack.looking.memory_lanes import joined_groups
+from metal_dlpack.looking.memory_lanes import joined_groups, nbytes_text
 
 from .probes import PROBES, Copies, Probe
 
@@ -206,21 +206,14 @@ def all_share(machine: dict[str, Any], rows: Iterable[Row]) -> bool:
 # ---- as text ----
 
 
-def size_text(nbytes: int) -> str:
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if nbytes >= size:
-            return f"{nbytes / size:.4g} {unit}"
-    return f"{nbytes} bytes"
-
-
 def device_lines(device: dict[str, Any]) -> list[str]:
     kind = "software: no GPU, the CPU stands in" if device["is_software"] else "Apple's Metal"
     memory = "unified memory" if device["has_unified_memory"] else "memory of its own"
     return [
         f"  {device['name']} ({kind}), {memory}",
-        f"    longest buffer {size_text(device['max_buffer_length'])}, "
-        f"working set {size_text(device['recommended_max_working_set_size'])}, "
-        f"allocated now {size_text(device['current_allocated_size'])}",
+        f"    longest buffer {nbytes_text(device['max_buffer_length'])}, "
+        f"working set {nbytes_text(device['recommended_max_working_set_size'])}, "
+        f"allocated now {nbytes_text(device['current_allocated_size'])}",
     ]
 
 
