@@ -10,8 +10,8 @@ from typing import Literal
 
 from . import _core
 from .files.array_file import ArrayFile
-from .files.errors import FileFormatError
 from .files.single_file import open_single
+from .files.source import FileFormatError
 
 __all__ = ["FileFormatError", "open"]
 

@@ -293,10 +293,8 @@ def test_it_imports_no_framework():
 def test_its_folder_runs_where_the_extension_is_not_built(tmp_path):
     shutil.copytree(SRC / "metal_dlpack" / "conformance", tmp_path / "conformance")
     (tmp_path / "metal_dlpack.py").write_text("raise ImportError('not built')")
-    command = [sys.executable, "-m", "conformance", "--producer", "numpy", "--consumer", "numpy", "--scores"]
-    done = subprocess.run(
-        [*command, "--rule", "items", "--rule", "taken"], cwd=tmp_path, capture_output=True, text=True, timeout=240
-    )
+    command = ["-m", "conformance", "--producer", "numpy", "--consumer", "numpy", "--scores"]
+    done = run_child([*command, "--rule", "items", "--rule", "taken"], cwd=tmp_path)
     assert (done.returncode, done.stdout.count("NumPy"), done.stderr) == (0, 2, ""), done.stdout
 
 
@@ -306,24 +304,8 @@ def test_its_folder_runs_where_the_extension_is_not_built(tmp_path):
 def run_pytest(folder, *arguments, settings=""):
     (folder / "pyproject.toml").write_text(f"[tool.pytest.ini_options]\n{settings}\n")
     (folder / "test_it.py").write_text("def test_of_the_library():\n    pass\n")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "_dlpack_conformance_pytest",
-            *arguments,
-        ],
-        env={**os.environ, "PYTHONPATH": python_path(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "_dlpack_conformance_pytest", *arguments]
+    done = run_child(command, cwd=folder, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     return done.stdout + done.stderr
 
 

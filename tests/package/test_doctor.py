@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from children import run_child
 from places import python_path
 
 import metal_dlpack as md
@@ -254,14 +255,7 @@ def test_versions_are_found_without_an_import():
 
 @pytest.mark.needs_softmetal
 def test_without_a_device_the_doctor_says_so():
-    child = subprocess.run(
-        [sys.executable, "-m", "metal_dlpack"],
-        env={**os.environ, "SOFTMETAL_DEVICES": "none"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    child = run_child(["-m", "metal_dlpack"], SOFTMETAL_DEVICES="none")
     assert child.returncode == 1, child.stderr
     assert "none: Metal shows no device" in child.stdout
     assert child.stdout.endswith("Nothing can be shared: Metal shows no device.\n")
@@ -282,11 +276,9 @@ def test_here_all_that_should_share_does_for_about_the_cpu_time_of_the_imports()
         name: {"jax": "jax.numpy", "mlx": "mlx.core"}.get(name, name) for name in {m for ms in modules for m in ms}
     }
     start = cpu_seconds_of_children()
-    subprocess.run([sys.executable, "-c", f"import {', '.join(names.values())}"], check=True, timeout=600)
+    run_child(f"import {', '.join(names.values())}", check=True, timeout=600)
     imports = cpu_seconds_of_children() - start
-    child = subprocess.run(
-        [sys.executable, "-m", "metal_dlpack", "--json"], capture_output=True, text=True, timeout=600, check=False
-    )
+    child = run_child(["-m", "metal_dlpack", "--json"], timeout=600)
     # One import of each framework and some arithmetic; with an import for each row it was five times as much.
     assert cpu_seconds_of_children() - start - imports < 2 * imports + 2
     facts = json.loads(child.stdout)

@@ -549,7 +549,14 @@ def things():
     return made
 
 
-FRAMEWORKS = {"numpy": "numpy", "torch": "torch", "mlx": "mlx.core", "tvm": "tvm_ffi", "jax": "jax.numpy", "python": "builtins"}
+FRAMEWORKS = {
+    "numpy": "numpy",
+    "torch": "torch",
+    "mlx": "mlx.core",
+    "tvm": "tvm_ffi",
+    "jax": "jax.numpy",
+    "python": "builtins",
+}
 THINGS = {
     "numpy, negative": lambda np: np.zeros((4, 6), "f4")[::-1],
     "numpy, gaps": lambda np: np.zeros((4, 6), "f4")[:, 1:3],
@@ -591,12 +598,18 @@ def expression_of(fix):
 @pytest.mark.parametrize("consumer", [None, *CONSUMERS])
 def test_every_way_out_can_be_gone_by_what_it_is_written_for(consumer):
     wrong = []
-    take = md.from_dlpack if consumer is None else importlib.import_module(rules_module.MODULES[consumer][0]).from_dlpack
+    take = (
+        md.from_dlpack if consumer is None else importlib.import_module(rules_module.MODULES[consumer][0]).from_dlpack
+    )
     for name, make in things().items():
         x = make()
         said = md.explain(x, consumer=consumer)
         names = {"x": x, "md": md, "np": np}
-        names |= {short: importlib.import_module(module) for short, module in (("torch", "torch"), ("mx", "mlx.core")) if has_module(module)}
+        names |= {
+            short: importlib.import_module(module)
+            for short, module in (("torch", "torch"), ("mx", "mlx.core"))
+            if has_module(module)
+        }
         arrived = []
         for fix in said.fixes:
             code = expression_of(fix)

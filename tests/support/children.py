@@ -10,8 +10,10 @@ from places import python_path
 
 
 def run_child(what, *arguments, options=(), cwd=None, timeout=240, check=False, **environment):
-    """Run code (a text) or a file (a Path); variables of the environment are keywords."""
-    program = [what] if isinstance(what, Path) else ["-c", textwrap.dedent(what)]
+    """Run code (a text), a file (a Path) or words such as ["-m", "module"]; the environment's variables are keywords."""
+    if isinstance(what, str):
+        what = ["-c", textwrap.dedent(what)]
+    program = [what] if isinstance(what, Path) else what
     return subprocess.run(
         [sys.executable, *options, *program, *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": python_path(), **environment},

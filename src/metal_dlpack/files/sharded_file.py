@@ -16,11 +16,10 @@ from metal_dlpack import _core
 
 from .array_file import ArrayFile
 from .contents import TensorInfo
-from .errors import FileFormatError
 from .lookalikes import refuse_lookalike
 from .safetensors import MAX_HEADER, parse_json
 from .single_file import SingleFile, open_single
-from .source import Source, shortened
+from .source import FileFormatError, Source, shortened
 
 __all__ = ["ShardedFile", "open_sharded"]
 

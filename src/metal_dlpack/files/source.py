@@ -10,9 +10,14 @@ import stat
 import weakref
 from typing import NoReturn
 
-from .errors import FileFormatError
+__all__ = ["FileFormatError", "Source"]
 
-__all__ = ["Source"]
+
+class FileFormatError(ValueError):
+    """A file is not what its format requires: truncated, overlapping, wrong about itself, or of another format.
+
+    The message names the path, the tensor where there is one, and the numbers that do not agree.
+    """
 
 
 class Source:
