@@ -16,7 +16,8 @@ recount_up(strided_layout *layout, int axis, int64_t factor)
         if (layout->strides[i] % factor == 0) {
             layout->strides[i] /= factor;
         }
-        else if (layout->shape[i] > 1) { /* a step that is never taken need not be whole */
+        /* A step that is never taken need not be whole. */
+        else if (layout->shape[i] > 1) { /* unreached: the fuzzers reach it */
             return false;
         }
     }
@@ -28,7 +29,6 @@ static bool
 pack(strided_layout *layout, int axis, int64_t factor, bool keep_axis)
 {
     if (layout->shape[axis] % factor != 0 || !recount_up(layout, axis, factor)) {
-        /* unreached: the fuzzers reach it */
         return false;
     }
     layout->shape[axis] /= factor;

@@ -224,7 +224,7 @@ copy_sides(const char *function, array_side *dst, array_side *src, bool is_bits)
         return -1;
     }
     bool is_done = move_items(dst, to.origin, src, from.origin, is_bits);
-    (void)side_unmap(function, src, &from, false); /* unreached: no test makes it fail here */
+    (void)side_unmap(function, src, &from, false);
     int result = side_unmap(function, dst, &to, is_done);
     if (!is_done) {
         PyErr_NoMemory();
