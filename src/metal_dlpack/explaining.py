@@ -6,9 +6,8 @@ tensor is looked at, and how rules are put together to one answer.
 
 from __future__ import annotations
 
-import mmap
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -69,6 +68,7 @@ class Explanation:
 
 #: The way out for what gives no tensor.
 ASARRAY = "Call md.asarray(x) for what is no tensor."
+
 
 def takes_type(facts: Facts) -> bool:
     """Does the consumer take such items?  Vectors that were not tried go by those that were."""
@@ -239,7 +239,8 @@ def reason_of(facts: Facts) -> list[tuple[Rule, str]]:
         return []
     name, text = facts.reason
     outcome = "copy" if name.startswith("COPY_") else "refusal"
-    sentence = f"{text[0].upper()}{text[1:]}" + (", so the array hands out a copy." if facts.ours and outcome == "copy" else ".")
+    end = ", so the array hands out a copy." if facts.ours and outcome == "copy" else "."
+    sentence = text[0].upper() + text[1:] + end
     return [(Rule(facts.consumer, name, outcome, sentence, WAYS_OUT.get(name, FAULT_WAY_OUT), "run"), sentence)]
 
 

@@ -13,15 +13,16 @@ NUMPY_TYPES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", NUMPY_TYPES)
-def test_asarray_is_the_same_memory_with_the_same_type(dtype):
-    array = md.zeros((2, 3), dtype)
-    mirror = np.asarray(array)
-    assert mirror.dtype == np.dtype(dtype)
-    assert mirror.dtype.char == np.dtype(dtype).char
-    mirror[1, 2] = 1
-    assert array[1, 2].item() == 1
-    assert mirror.__array_interface__["data"][0] == array.buffer.address
+def test_asarray_is_the_same_memory_with_the_same_type(subtests):
+    for dtype in NUMPY_TYPES:
+        with subtests.test(dtype=dtype):
+            array = md.zeros((2, 3), dtype)
+            mirror = np.asarray(array)
+            assert mirror.dtype == np.dtype(dtype)
+            assert mirror.dtype.char == np.dtype(dtype).char
+            mirror[1, 2] = 1
+            assert array[1, 2].item() == 1
+            assert mirror.__array_interface__["data"][0] == array.buffer.address
 
 
 @pytest.mark.parametrize("key", [np.s_[::2], np.s_[:, ::-1], np.s_[1], np.s_[..., None], np.s_[0, 0]])

@@ -95,14 +95,15 @@ def test_memory_of_others_that_is_read_only_is_found_again():
     assert md.asarray(np.asarray(reader)).readonly
 
 
-@pytest.mark.parametrize("storage", ["shared", "managed", "private"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int4"])
-def test_to_numpy_is_asarray(storage, dtype):
-    array = md.full((2, 3), 2, dtype, storage=storage)
-    found, wanted = array.to_numpy(), np.asarray(array)
-    assert found.dtype == wanted.dtype
-    assert np.array_equal(found, wanted)
-    assert np.shares_memory(found, wanted) == (storage != "private" and dtype != "int4")
+def test_to_numpy_is_asarray(subtests):
+    for storage in ["shared", "managed", "private"]:
+        for dtype in ["float32", "bfloat16", "int4"]:
+            with subtests.test(storage=storage, dtype=dtype):
+                array = md.full((2, 3), 2, dtype, storage=storage)
+                found, wanted = array.to_numpy(), np.asarray(array)
+                assert found.dtype == wanted.dtype
+                assert np.array_equal(found, wanted)
+                assert np.shares_memory(found, wanted) == (storage != "private" and dtype != "int4")
 
 
 def fail_and_hear(array, settings):

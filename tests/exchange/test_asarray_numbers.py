@@ -118,9 +118,8 @@ def test_a_number_is_rounded_once(value, name):
         assert md.asarray(value, dtype=name).item() == float(np.dtype(name).type(value))
 
 
-@pytest.mark.parametrize(
-    ("value", "name", "wanted"),
-    [
+def test_digits_are_not_lost(subtests):
+    for value, name, wanted in [
         (0.1, "float64", 0.1),
         (1e300, "float64", 1e300),
         (0.1 + 1e300j, "complex128", 0.1 + 1e300j),
@@ -141,19 +140,17 @@ def test_a_number_is_rounded_once(value, name):
         (fractions.Fraction(1, 3), "float64", 1 / 3),
         (decimal.Decimal("2.5"), "float32", 2.5),
         (decimal.Decimal("2.5"), "uint8", 2),
-    ],
-)
-def test_digits_are_not_lost(value, name, wanted):
-    for given in (value, [value], [[value], [value]]):
-        assert md.asarray(given, dtype=name).reshape((-1,))[0].item() == wanted
+    ]:
+        with subtests.test(value=value, name=name, wanted=wanted):
+            for given in (value, [value], [[value], [value]]):
+                assert md.asarray(given, dtype=name).reshape((-1,))[0].item() == wanted
 
 
 # ---- what does not fit ----
 
 
-@pytest.mark.parametrize(
-    ("value", "name"),
-    [
+def test_what_is_out_of_range_is_an_overflow(subtests):
+    for value, name in [
         (300, "uint8"),
         (-1, "uint64"),
         (2**63, "int64"),
@@ -168,34 +165,42 @@ def test_digits_are_not_lost(value, name, wanted):
         (np.int64(300), "uint8"),
         (math.nan, "float4_e2m1fn"),
         (10**400, "float64"),
-    ],
-)
-def test_what_is_out_of_range_is_an_overflow(value, name):
-    for given in (value, [value], [[0], [value]]):
-        with pytest.raises(OverflowError):
-            md.asarray(given, dtype=name)
+    ]:
+        with subtests.test(value=value, name=name):
+            for given in (value, [value], [[0], [value]]):
+                with pytest.raises(OverflowError):
+                    md.asarray(given, dtype=name)
 
 
-@pytest.mark.parametrize("name", ["float32", "int32", "bool", "complex64", "bfloat16", "int4"])
-@pytest.mark.parametrize(
-    "value",
-    ["1", "", None, {}, {1}, object(), np.datetime64(0, "s"), np.timedelta64(5, "s"), np.str_("1"), np.bytes_(b"1")],
-    ids=lambda value: type(value).__name__,
-)
-def test_what_is_no_number_is_refused(value, name):
-    for given in (value, [value], [[1], [value]]):
-        with pytest.raises(TypeError):
-            md.asarray(given, dtype=name)
+def test_what_is_no_number_is_refused(subtests):
+    for name in ["float32", "int32", "bool", "complex64", "bfloat16", "int4"]:
+        for value in [
+            "1",
+            "",
+            None,
+            {},
+            {1},
+            object(),
+            np.datetime64(0, "s"),
+            np.timedelta64(5, "s"),
+            np.str_("1"),
+            np.bytes_(b"1"),
+        ]:
+            with subtests.test(name=name, value=value):
+                for given in (value, [value], [[1], [value]]):
+                    with pytest.raises(TypeError):
+                        md.asarray(given, dtype=name)
 
 
-@pytest.mark.parametrize("value", [1j, np.complex64(1j), np.complex128(1j)], ids=repr)
-@pytest.mark.parametrize("name", ["float32", "int32", "float8_e5m2"])
-def test_a_complex_number_is_none_of_a_real_type(value, name):
-    for given in (value, [value]):
-        with warnings.catch_warnings(), pytest.raises(TypeError):
-            warnings.simplefilter("error")
-            md.asarray(given, dtype=name)
-    assert md.asarray([value], dtype="bool").item() is True
+def test_a_complex_number_is_none_of_a_real_type(subtests):
+    for value in [1j, np.complex64(1j), np.complex128(1j)]:
+        for name in ["float32", "int32", "float8_e5m2"]:
+            with subtests.test(value=value, name=name):
+                for given in (value, [value]):
+                    with warnings.catch_warnings(), pytest.raises(TypeError):
+                        warnings.simplefilter("error")
+                        md.asarray(given, dtype=name)
+                assert md.asarray([value], dtype="bool").item() is True
 
 
 @pytest.mark.parametrize("given", [[[1, 2], [3]], [[1], 2], [1, [2]], [[[1]], [2]]])
@@ -223,16 +228,25 @@ def test_what_a_number_raises_itself_is_raised():
 # ---- everything else stays ----
 
 
-@pytest.mark.parametrize("storage", ["shared", "managed", "private"])
-@pytest.mark.parametrize("name", NAMES)
-def test_shape_storage_and_type_are_as_asked(name, storage, live_buffers):
-    one = -1 if name == "int1" else 1
-    for given, shape in [(one, ()), ([one, 0, one], (3,)), ([[one], [0]], (2, 1)), ([], (0,)), ([[], []], (2, 0))]:
-        array = md.asarray(given, dtype=name, storage=storage)
-        assert (array.shape, array.dtype.name, array.storage) == (shape, name, storage)
-        assert not array.padded
-        if 0 not in shape and name != "float8_e8m0fnu":  # which has no zero
-            assert [bool(item) for item in array.reshape((-1,)).tolist()] == [bool(v) for v in np.ravel(given)]
+def test_shape_storage_and_type_are_as_asked(live_buffers, subtests):
+    for storage in ["shared", "managed", "private"]:
+        for name in NAMES:
+            with subtests.test(storage=storage, name=name):
+                one = -1 if name == "int1" else 1
+                for given, shape in [
+                    (one, ()),
+                    ([one, 0, one], (3,)),
+                    ([[one], [0]], (2, 1)),
+                    ([], (0,)),
+                    ([[], []], (2, 0)),
+                ]:
+                    array = md.asarray(given, dtype=name, storage=storage)
+                    assert (array.shape, array.dtype.name, array.storage) == (shape, name, storage)
+                    assert not array.padded
+                    if 0 not in shape and name != "float8_e8m0fnu":  # which has no zero
+                        assert [bool(item) for item in array.reshape((-1,)).tolist()] == [
+                            bool(v) for v in np.ravel(given)
+                        ]
 
 
 def test_without_a_dtype_floats_are_narrowed_as_ever():
@@ -276,20 +290,24 @@ class LikeTorch:
         return 2.5
 
 
-@pytest.mark.parametrize("name", ["float32", "int64", "bool", "complex64", "bfloat16", "int4"])
-@pytest.mark.parametrize("make", [np.array, lambda x: md.full((), x, "float64"), lambda x: LikeTorch()])
-def test_arrays_without_axes_are_numbers_of_a_list(name, make):
-    assert md.asarray([[make(2.5)], [1]], dtype=name).tolist() == md.asarray([[2.5], [1]], dtype=name).tolist()
+def test_arrays_without_axes_are_numbers_of_a_list(subtests):
+    for name in ["float32", "int64", "bool", "complex64", "bfloat16", "int4"]:
+        for make in [np.array, lambda x: md.full((), x, "float64"), lambda x: LikeTorch()]:
+            with subtests.test(name=name, make=make):
+                assert (
+                    md.asarray([[make(2.5)], [1]], dtype=name).tolist() == md.asarray([[2.5], [1]], dtype=name).tolist()
+                )
 
 
-@pytest.mark.parametrize("name", ["float32", "int64", "bool", "int4"])
-@pytest.mark.parametrize("item", [np.array("1"), np.array(None), np.array("2020", "M8[s]"), np.array(1j)], ids=repr)
-def test_what_is_no_number_is_refused_in_an_array_without_axes(item, name):
-    if item.dtype == complex and name == "bool":
-        assert md.asarray([item], dtype=name).tolist() == [True]
-    else:
-        with pytest.raises(TypeError, match="is not a number that an element type can hold"):
-            md.asarray([item], dtype=name)
+def test_what_is_no_number_is_refused_in_an_array_without_axes(subtests):
+    for name in ["float32", "int64", "bool", "int4"]:
+        for item in [np.array("1"), np.array(None), np.array("2020", "M8[s]"), np.array(1j)]:
+            with subtests.test(name=name, item=item):
+                if item.dtype == complex and name == "bool":
+                    assert md.asarray([item], dtype=name).tolist() == [True]
+                else:
+                    with pytest.raises(TypeError, match="is not a number that an element type can hold"):
+                        md.asarray([item], dtype=name)
 
 
 @pytest.mark.parametrize("name", ["bfloat16", "int4", "float8_e4m3fn"])

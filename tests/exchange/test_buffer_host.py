@@ -36,24 +36,25 @@ SOURCES = {
 }
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_the_bytes_are_the_owners_and_begin_at_the_offset(name):
-    owner = SOURCES[name]()
-    with memoryview(owner) as view:
-        expected, is_readonly = view.tobytes(), view.readonly
-    buffer = md.Buffer.from_host(owner)
-    address = np.frombuffer(owner, np.uint8).__array_interface__["data"][0]
-    assert buffer.address % PAGE == 0
-    assert buffer.address + buffer.offset == address
-    assert buffer.size == buffer.offset + len(expected)
-    assert (buffer.storage, buffer.label) == ("shared", None)
-    assert bytes_of(buffer) == expected
-    items = buffer.array(len(expected), "uint8")
-    assert items.byte_offset == buffer.offset
-    assert bytes(items.tolist()) == expected
-    assert items.readonly is is_readonly
-    assert memoryview(buffer).readonly is is_readonly
-    assert buffer.owner is (owner.obj if isinstance(owner, memoryview) else owner)
+def test_the_bytes_are_the_owners_and_begin_at_the_offset(subtests):
+    for name in SOURCES:
+        with subtests.test(name=name):
+            owner = SOURCES[name]()
+            with memoryview(owner) as view:
+                expected, is_readonly = view.tobytes(), view.readonly
+            buffer = md.Buffer.from_host(owner)
+            address = np.frombuffer(owner, np.uint8).__array_interface__["data"][0]
+            assert buffer.address % PAGE == 0
+            assert buffer.address + buffer.offset == address
+            assert buffer.size == buffer.offset + len(expected)
+            assert (buffer.storage, buffer.label) == ("shared", None)
+            assert bytes_of(buffer) == expected
+            items = buffer.array(len(expected), "uint8")
+            assert items.byte_offset == buffer.offset
+            assert bytes(items.tolist()) == expected
+            assert items.readonly is is_readonly
+            assert memoryview(buffer).readonly is is_readonly
+            assert buffer.owner is (owner.obj if isinstance(owner, memoryview) else owner)
 
 
 @pytest.mark.parametrize(

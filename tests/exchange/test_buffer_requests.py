@@ -131,27 +131,31 @@ def differing(exporter, oracle, requests=REQUESTS):
     return found
 
 
-@pytest.mark.parametrize("writable", [True, False])
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_request_for_every_layout_is_answered_as_numpy_s(layout, writable):
-    x = LAYOUTS[layout]()
-    x.flags.writeable = writable and layout != "repeated"
-    array = md.from_dlpack(x)
-    array = array if x.flags.writeable else array.as_readonly()
-    assert differing(array, x) == {}
-    assert differing(array.host, x) == {}
+def test_every_request_for_every_layout_is_answered_as_numpy_s(subtests):
+    for writable in [True, False]:
+        for layout in LAYOUTS:
+            with subtests.test(writable=writable, layout=layout):
+                x = LAYOUTS[layout]()
+                x.flags.writeable = writable and layout != "repeated"
+                array = md.from_dlpack(x)
+                array = array if x.flags.writeable else array.as_readonly()
+                assert differing(array, x) == {}
+                assert differing(array.host, x) == {}
 
 
-@pytest.mark.parametrize(
-    "dtype",
-    ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
-    + ["float16", "float32", "float64", "complex64", "complex128"],
-)
-def test_every_request_for_every_element_type_is_answered_as_numpy_s(dtype):
-    x = np.ones((2, 3), dtype)
-    array = md.asarray(x)
-    for flags in REQUESTS:
-        assert answer(array, flags) == numpy_answer(x, flags), hex(flags)
+def test_every_request_for_every_element_type_is_answered_as_numpy_s(subtests):
+    for dtype in ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"] + [
+        "float16",
+        "float32",
+        "float64",
+        "complex64",
+        "complex128",
+    ]:
+        with subtests.test(dtype=dtype):
+            x = np.ones((2, 3), dtype)
+            array = md.asarray(x)
+            for flags in REQUESTS:
+                assert answer(array, flags) == numpy_answer(x, flags), hex(flags)
 
 
 @pytest.mark.parametrize("size", [0, 1, 100])
@@ -175,49 +179,54 @@ def test_a_view_that_is_refused_leaves_no_object_behind():
 # ---- CPython's own consumers ----
 
 
-@pytest.mark.parametrize("request_name", NAMED)
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_consumer_of_cpython_s_tests_sees_what_it_sees_of_numpy(layout, request_name):
-    x = LAYOUTS[layout]().copy(order="K")
+def seen(exporter, request_name):
+    """What _testbuffer's consumer finds."""
     facts = ("ndim", "shape", "strides", "suboffsets", "itemsize", "format", "readonly", "nbytes")
     orders = ("c_contiguous", "f_contiguous", "contiguous")
-
-    def seen(exporter):
-        try:
-            found = testbuffer.ndarray(exporter, getbuf=NAMED[request_name])
-        except (BufferError, ValueError):
-            return REFUSED
-        return [getattr(found, name) for name in facts + orders], found.tobytes()
-
-    array = md.from_dlpack(x)
-    assert seen(array) == seen(array.host) == seen(x)
+    try:
+        found = testbuffer.ndarray(exporter, getbuf=NAMED[request_name])
+    except (BufferError, ValueError):
+        return REFUSED
+    return [getattr(found, name) for name in facts + orders], found.tobytes()
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("order", "CFA")
-def test_contiguous_copies_of_cpython_are_those_of_numpy(layout, order):
-    x = LAYOUTS[layout]()
-    array = md.from_dlpack(x)
-    assert testbuffer.py_buffer_to_contiguous(array, order, FULL_RO) == testbuffer.py_buffer_to_contiguous(
-        x, order, FULL_RO
-    )
-    for kind in (testbuffer.PyBUF_READ, testbuffer.PyBUF_WRITE):
-        try:
-            wanted = testbuffer.get_contiguous(x, kind, order).tolist()
-        except BufferError:
-            with pytest.raises(BufferError):
-                testbuffer.get_contiguous(array, kind, order)
-        else:
-            assert testbuffer.get_contiguous(array, kind, order).tolist() == wanted
+def test_the_consumer_of_cpython_s_tests_sees_what_it_sees_of_numpy(subtests):
+    for request_name in NAMED:
+        for layout in LAYOUTS:
+            with subtests.test(request_name=request_name, layout=layout):
+                x = LAYOUTS[layout]().copy(order="K")
+                array = md.from_dlpack(x)
+                expected = seen(x, request_name)
+                assert seen(array, request_name) == seen(array.host, request_name) == expected
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_memoryview_is_numpy_s(layout):
-    x = LAYOUTS[layout]()
-    ours, theirs = memoryview(md.from_dlpack(x)), memoryview(x)
-    assert (ours.shape, ours.strides, ours.format) == (theirs.shape, theirs.strides, theirs.format)
-    assert ours == theirs
-    assert ours.tolist() == theirs.tolist()
+def test_contiguous_copies_of_cpython_are_those_of_numpy(subtests):
+    for layout in LAYOUTS:
+        for order in "CFA":
+            with subtests.test(layout=layout, order=order):
+                x = LAYOUTS[layout]()
+                array = md.from_dlpack(x)
+                assert testbuffer.py_buffer_to_contiguous(array, order, FULL_RO) == testbuffer.py_buffer_to_contiguous(
+                    x, order, FULL_RO
+                )
+                for kind in (testbuffer.PyBUF_READ, testbuffer.PyBUF_WRITE):
+                    try:
+                        wanted = testbuffer.get_contiguous(x, kind, order).tolist()
+                    except BufferError:
+                        with pytest.raises(BufferError):
+                            testbuffer.get_contiguous(array, kind, order)
+                    else:
+                        assert testbuffer.get_contiguous(array, kind, order).tolist() == wanted
+
+
+def test_a_memoryview_is_numpy_s(subtests):
+    for layout in LAYOUTS:
+        with subtests.test(layout=layout):
+            x = LAYOUTS[layout]()
+            ours, theirs = memoryview(md.from_dlpack(x)), memoryview(x)
+            assert (ours.shape, ours.strides, ours.format) == (theirs.shape, theirs.strides, theirs.format)
+            assert ours == theirs
+            assert ours.tolist() == theirs.tolist()
 
 
 def is_one_integer(x):
@@ -240,9 +249,10 @@ CONSUMERS = {
 }
 
 
-@pytest.mark.parametrize("consumer", CONSUMERS)
-@pytest.mark.parametrize("layout", [name for name, make in LAYOUTS.items() if make().flags.c_contiguous])
-def test_consumers_of_bytes_take_any_number_of_axes(layout, consumer):
-    x = LAYOUTS[layout]()
-    array = md.from_dlpack(x)
-    assert CONSUMERS[consumer](array) == CONSUMERS[consumer](array.host) == CONSUMERS[consumer](x)
+def test_consumers_of_bytes_take_any_number_of_axes(subtests):
+    for consumer in CONSUMERS:
+        for layout in [name for name, make in LAYOUTS.items() if make().flags.c_contiguous]:
+            with subtests.test(consumer=consumer, layout=layout):
+                x = LAYOUTS[layout]()
+                array = md.from_dlpack(x)
+                assert CONSUMERS[consumer](array) == CONSUMERS[consumer](array.host) == CONSUMERS[consumer](x)

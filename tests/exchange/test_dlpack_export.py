@@ -117,9 +117,9 @@ def test_private_storage_goes_to_metal_as_it_is_and_to_the_cpu_as_a_copy():
         array.__dlpack__(dl_device=(1, 0), copy=False)
 
 
-@pytest.mark.parametrize(
-    ("keywords", "error"),
-    [
+@pytest.mark.rule("export-keywords")
+def test_bad_keywords_are_refused_by_name(live_buffers, subtests):
+    for keywords, error in [
         ({"stream": 1}, BufferError),
         ({"stream": 2**70}, BufferError),
         ({"stream": "0"}, TypeError),
@@ -132,15 +132,13 @@ def test_private_storage_goes_to_metal_as_it_is_and_to_the_cpu_as_a_copy():
         ({"max_version": (1,)}, TypeError),
         ({"copy": 1}, TypeError),
         ({"unknown": 1}, TypeError),
-    ],
-)
-@pytest.mark.rule("export-keywords")
-def test_bad_keywords_are_refused_by_name(keywords, error, live_buffers):
-    array = md.zeros(3)
-    with pytest.raises(error, match=next(iter(keywords))):
-        array.__dlpack__(**keywords)
-    with pytest.raises(TypeError):
-        array.__dlpack__(None)
+    ]:
+        with subtests.test(keywords=keywords, error=error):
+            array = md.zeros(3)
+            with pytest.raises(error, match=next(iter(keywords))):
+                array.__dlpack__(**keywords)
+            with pytest.raises(TypeError):
+                array.__dlpack__(None)
 
 
 @pytest.mark.rule("export-stream-other")

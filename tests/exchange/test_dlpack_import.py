@@ -166,37 +166,35 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "text"), FAULTS, ids=lambda value: str(value)[:40])
-@pytest.mark.parametrize("device", [(1, 0), (8, 0)])
-@BOTH
 @pytest.mark.rule("import-untouched", "import-shape")
-def test_a_fault_that_the_metadata_shows_is_refused_untouched(versioned, device, fields, text, live_buffers):
+def test_a_fault_that_the_metadata_shows_is_refused_untouched(live_buffers, subtests):
     """`data` is an address that faults when it is read: nobody may look there."""
-    producer = Producer(**{"versioned": versioned, "device": device, "data": 16, **fields})
-    capsule = producer.capsule()
-    with pytest.raises(BufferError, match=text):
-        md.from_dlpack(capsule)
-    assert capsule_name(capsule) == producer.name
-    assert producer.deletions == 0
+    for fields, text in FAULTS:
+        for device in [(1, 0), (8, 0)]:
+            for versioned in [False, True]:
+                with subtests.test(fields=fields, text=text, device=device, versioned=versioned):
+                    producer = Producer(**{"versioned": versioned, "device": device, "data": 16, **fields})
+                    capsule = producer.capsule()
+                    with pytest.raises(BufferError, match=text):
+                        md.from_dlpack(capsule)
+                    assert capsule_name(capsule) == producer.name
+                    assert producer.deletions == 0
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
+@pytest.mark.rule("import-overflow")
+def test_a_cpu_tensor_cannot_reach_outside_the_address_space(live_buffers, subtests):
+    for fields in [
         {"data": 2**64 - 64, "byte_offset": 64},
         {"data": 2**64 - 64, "shape": (17,)},
         {"data": 2**64 - 64, "byte_offset": 32, "shape": (9,)},
         {"data": 64, "shape": (18,), "strides": (-1,)},
-    ],
-    ids=["first", "end", "end behind an offset", "lowest"],
-)
-@BOTH
-@pytest.mark.rule("import-overflow")
-def test_a_cpu_tensor_cannot_reach_outside_the_address_space(versioned, fields, live_buffers):
-    producer = Producer(versioned=versioned, **{"shape": (2,), **fields})
-    with pytest.raises(BufferError, match="passes the end of the address space"):
-        md.from_dlpack(producer)
-    assert producer.deletions == 0
+    ]:
+        for versioned in [False, True]:
+            with subtests.test(fields=fields, versioned=versioned):
+                producer = Producer(versioned=versioned, **{"shape": (2,), **fields})
+                with pytest.raises(BufferError, match="passes the end of the address space"):
+                    md.from_dlpack(producer)
+                assert producer.deletions == 0
 
 
 @pytest.mark.rule("import-readonly")
@@ -211,9 +209,9 @@ def test_the_buffer_of_a_tensor_is_read_only_if_the_tensor_is():
             assert md.from_dlpack(producer).buffer.array(1, "float32").readonly is bool(flags), device
 
 
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
+@pytest.mark.rule("import-offset", "import-bounds")
+def test_a_metal_tensor_cannot_reach_outside_its_buffer(live_buffers, subtests):
+    for fields, text in [
         ({"byte_offset": 2**63}, "larger than any buffer"),
         ({"byte_offset": 2**63 - 1}, "larger than any buffer"),
         ({"byte_offset": 48, "shape": (2, 3)}, r"48.*24 bytes.*64 bytes"),
@@ -221,16 +219,14 @@ def test_the_buffer_of_a_tensor_is_read_only_if_the_tensor_is():
         ({"shape": (2, 2), "strides": (16, 1)}, "passes the end"),
         ({"shape": (3,), "strides": (-1,), "byte_offset": 4}, "before"),
         ({"byte_offset": 2}, r"\(2\) is not a multiple"),
-    ],
-)
-@BOTH
-@pytest.mark.rule("import-offset", "import-bounds")
-def test_a_metal_tensor_cannot_reach_outside_its_buffer(versioned, fields, text, live_buffers):
-    buffer = md.Buffer(64)
-    producer = metal_producer(buffer, versioned=versioned, **{"shape": (2,), **fields})
-    with pytest.raises(BufferError, match=text):
-        md.from_dlpack(producer)
-    assert producer.deletions == 0
+    ]:
+        for versioned in [False, True]:
+            with subtests.test(fields=fields, text=text, versioned=versioned):
+                buffer = md.Buffer(64)
+                producer = metal_producer(buffer, versioned=versioned, **{"shape": (2,), **fields})
+                with pytest.raises(BufferError, match=text):
+                    md.from_dlpack(producer)
+                assert producer.deletions == 0
 
 
 @pytest.mark.rule("import-handle")
@@ -333,16 +329,17 @@ class Strict:
         return self.inner.__dlpack__(**keywords)
 
 
-@pytest.mark.parametrize("accepted", [(), ("max_version",), ("max_version", "copy"), ("stream",)])
-@pytest.mark.parametrize("copy", [None, True, False])
 @pytest.mark.rule("import-old-producers")
-def test_producers_old_and_young_are_asked_for_what_they_know(accepted, copy):
-    inner = np.arange(6.0)
-    producer = Strict(accepted, inner)
-    array = md.from_dlpack(producer, copy=copy)
-    assert array.tolist() == inner.tolist()
-    shares = array.buffer.address + array.byte_offset == inner.ctypes.data
-    assert shares == (copy is not True)
+def test_producers_old_and_young_are_asked_for_what_they_know(subtests):
+    for accepted in [(), ("max_version",), ("max_version", "copy"), ("stream",)]:
+        for copy in [None, True, False]:
+            with subtests.test(accepted=accepted, copy=copy):
+                inner = np.arange(6.0)
+                producer = Strict(accepted, inner)
+                array = md.from_dlpack(producer, copy=copy)
+                assert array.tolist() == inner.tolist()
+                shares = array.buffer.address + array.byte_offset == inner.ctypes.data
+                assert shares == (copy is not True)
 
 
 @pytest.mark.rule("import-errors")

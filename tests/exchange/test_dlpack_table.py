@@ -113,7 +113,6 @@ def items_at(address, shape, strides):
     return [ctypes.c_float.from_address(address + 4 * item).value for item in at]
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.rule(
     "export-legacy",
     "export-versioned",
@@ -129,45 +128,48 @@ def items_at(address, shape, strides):
     "export-readonly",
     "export-subbyte",
 )
-def test_every_combination_of_keywords_does_what_the_standard_says(kind, live_buffers):
-    make, _, _ = KINDS[kind]
-    array, stream = make(), md.Stream()
-    streams = {"Stream": stream, "handle": stream.handle}
-    count = 0
-    for asked in itertools.product(STREAMS, VERSIONS, DEVICES, COPIES):
-        names = ("stream", "max_version", "dl_device", "copy")
-        keywords = {n: v for n, v in zip(names, asked, strict=True) if v is not ABSENT}
-        if keywords.get("stream") in streams:
-            keywords["stream"] = streams[keywords["stream"]]
-        expected = refusals(array, kind, *asked)
-        try:
-            capsule = array.__dlpack__(**keywords)
-        except (BufferError, TypeError) as error:
-            assert type(error) in expected, (keywords, error)
-            assert str(error).startswith("Array.__dlpack__: "), error
-        else:
-            assert not expected, keywords
-            check_capsule(array, kind, capsule, *asked[1:])
-        count += 1
-    assert count == 1176
+def test_every_combination_of_keywords_does_what_the_standard_says(live_buffers, subtests):
+    for kind in KINDS:
+        with subtests.test(kind=kind):
+            make, _, _ = KINDS[kind]
+            array, stream = make(), md.Stream()
+            streams = {"Stream": stream, "handle": stream.handle}
+            count = 0
+            for asked in itertools.product(STREAMS, VERSIONS, DEVICES, COPIES):
+                names = ("stream", "max_version", "dl_device", "copy")
+                keywords = {n: v for n, v in zip(names, asked, strict=True) if v is not ABSENT}
+                if keywords.get("stream") in streams:
+                    keywords["stream"] = streams[keywords["stream"]]
+                expected = refusals(array, kind, *asked)
+                try:
+                    capsule = array.__dlpack__(**keywords)
+                except (BufferError, TypeError) as error:
+                    assert type(error) in expected, (keywords, error)
+                    assert str(error).startswith("Array.__dlpack__: "), error
+                else:
+                    assert not expected, keywords
+                    check_capsule(array, kind, capsule, *asked[1:])
+                count += 1
+            assert count == 1176
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.rule("export-host-view")
-def test_the_host_view_is_the_same_producer_on_the_cpu(kind, live_buffers):
-    make, _, _ = KINDS[kind]
-    array = make()
-    if array.storage == "private":
-        with pytest.raises(BufferError, match="private"):
-            _ = array.host
-        return
-    host = array.host
-    assert host.__dlpack_device__() == CPU
-    for version, copy in itertools.product(VERSIONS, COPIES):
-        keywords = {n: v for n, v in (("max_version", version), ("copy", copy)) if v is not ABSENT}
-        expected = refusals(array, kind, None, version, CPU, copy)
-        if expected:
-            with pytest.raises(tuple(expected)):
-                host.__dlpack__(**keywords)
-        else:
-            check_capsule(array, kind, host.__dlpack__(**keywords), version, CPU, copy)
+def test_the_host_view_is_the_same_producer_on_the_cpu(live_buffers, subtests):
+    for kind in KINDS:
+        with subtests.test(kind=kind):
+            make, _, _ = KINDS[kind]
+            array = make()
+            if array.storage == "private":
+                with pytest.raises(BufferError, match="private"):
+                    _ = array.host
+                continue
+            host = array.host
+            assert host.__dlpack_device__() == CPU
+            for version, copy in itertools.product(VERSIONS, COPIES):
+                keywords = {n: v for n, v in (("max_version", version), ("copy", copy)) if v is not ABSENT}
+                expected = refusals(array, kind, None, version, CPU, copy)
+                if expected:
+                    with pytest.raises(tuple(expected)):
+                        host.__dlpack__(**keywords)
+                else:
+                    check_capsule(array, kind, host.__dlpack__(**keywords), version, CPU, copy)

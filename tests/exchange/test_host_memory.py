@@ -63,18 +63,21 @@ OWNERS = {
 }
 
 
-@pytest.mark.parametrize("name", OWNERS)
-def test_memory_of_every_owner_is_shared(name):
-    make, is_readonly = OWNERS[name]
-    owner = make()
-    a = md.asarray(owner, copy=False)
-    expected = owner if isinstance(owner, np.ndarray) else np.frombuffer(owner, a.dtype.numpy)
-    assert a.readonly is is_readonly
-    assert np.asarray(a).__array_interface__["data"][0] == expected.__array_interface__["data"][0], "the same bytes"
-    assert np.array_equal(np.asarray(a), expected)
-    if not is_readonly:
-        a[...] = 1
-        assert (expected == 1).all()
+def test_memory_of_every_owner_is_shared(subtests):
+    for name in OWNERS:
+        with subtests.test(name=name):
+            make, is_readonly = OWNERS[name]
+            owner = make()
+            a = md.asarray(owner, copy=False)
+            expected = owner if isinstance(owner, np.ndarray) else np.frombuffer(owner, a.dtype.numpy)
+            assert a.readonly is is_readonly
+            assert np.asarray(a).__array_interface__["data"][0] == expected.__array_interface__["data"][0], (
+                "the same bytes"
+            )
+            assert np.array_equal(np.asarray(a), expected)
+            if not is_readonly:
+                a[...] = 1
+                assert (expected == 1).all()
 
 
 @pytest.mark.parametrize(

@@ -157,51 +157,53 @@ def read(text, place, result):
     return result if isinstance(result, (bytes, str, int, type(None))) else np.array(result).tolist()
 
 
-def peak(call) -> int:
+def peak(place, text) -> int:
     tracemalloc.start()
-    call()
+    place.run(text)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return most
 
 
-@pytest.mark.parametrize(("text", "memory"), [(code(text), memory) for _, text, memory in rows("From an Array")])
-def test_from_an_array(text, memory, place):
-    ours, theirs = place(arrays()), place(mirrors())
-    expected = read(text, theirs, theirs.run(text))
-    used = [array for name, array in ours.given.items() if re.search(rf"\b{name}\b", text)]
-    result = ours.run(text)
-    assert read(text, ours, result) == expected
-    claim = memory.split(":")[0].split(",")[0]
-    if claim == "in place":
-        room = max(array.nbytes for array in used)
-        assert peak(lambda: ours.run(text)) < peak(lambda: theirs.run(text)) + max(room / 2, 4096)
-        return
-    for array in used:
-        array.fill(3)
-    is_changed = read(text, ours, result) != expected
-    assert is_changed == {"shared": True, "copied": False}[claim]
+def test_from_an_array(place, subtests):
+    for text, memory in [(code(text), memory) for _, text, memory in rows("From an Array")]:
+        with subtests.test(text=text, memory=memory):
+            ours, theirs = place(arrays()), place(mirrors())
+            expected = read(text, theirs, theirs.run(text))
+            used = [array for name, array in ours.given.items() if re.search(rf"\b{name}\b", text)]
+            result = ours.run(text)
+            assert read(text, ours, result) == expected
+            claim = memory.split(":")[0].split(",")[0]
+            if claim == "in place":
+                room = max(array.nbytes for array in used)
+                assert peak(ours, text) < peak(theirs, text) + max(room / 2, 4096)
+                continue
+            for array in used:
+                array.fill(3)
+            is_changed = read(text, ours, result) != expected
+            assert is_changed == {"shared": True, "copied": False}[claim]
 
 
-@pytest.mark.parametrize(("text", "memory"), [(code(text), memory) for _, text, memory in rows("Into an Array")])
-def test_into_an_array(text, memory, place):
-    ours, theirs = place(arrays()), place(mirrors())
-    if text in READERS:
-        assert memory == "shared"
-        assert read(text, ours, ours.run(text)) == read(text, theirs, theirs.run(text))
-        return
-    call = ast.parse(text, mode="eval").body
-    owner = ours.run(ast.unparse(call.args[0]))
-    taken = ours.run(ast.unparse(call.func))(owner)
-    assert taken.tolist() == np.asarray(owner).tolist()
-    claim, _, readonly = memory.partition(", ")
-    assert taken.readonly == (readonly == "read-only")
-    if taken.readonly:
-        is_shared = md.shares_memory(taken, np.asarray(owner))
-    else:
-        taken.fill(3)
-        is_shared = np.asarray(owner).tolist() == taken.tolist()
-    assert is_shared == {"shared": True, "copied": False}[claim]
+def test_into_an_array(place, subtests):
+    for text, memory in [(code(text), memory) for _, text, memory in rows("Into an Array")]:
+        with subtests.test(text=text, memory=memory):
+            ours, theirs = place(arrays()), place(mirrors())
+            if text in READERS:
+                assert memory == "shared"
+                assert read(text, ours, ours.run(text)) == read(text, theirs, theirs.run(text))
+                continue
+            call = ast.parse(text, mode="eval").body
+            owner = ours.run(ast.unparse(call.args[0]))
+            taken = ours.run(ast.unparse(call.func))(owner)
+            assert taken.tolist() == np.asarray(owner).tolist()
+            claim, _, readonly = memory.partition(", ")
+            assert taken.readonly == (readonly == "read-only")
+            if taken.readonly:
+                is_shared = md.shares_memory(taken, np.asarray(owner))
+            else:
+                taken.fill(3)
+                is_shared = np.asarray(owner).tolist() == taken.tolist()
+            assert is_shared == {"shared": True, "copied": False}[claim]
 
 
 def lost(given, act):
@@ -238,18 +240,19 @@ SILENT = {
 }
 
 
-@pytest.mark.parametrize(("wrong", "happens", "right"), rows("What goes wrong"))
-def test_what_goes_wrong(wrong, happens, right, place):
-    ours, theirs = place(arrays()), place(mirrors())
-    expected = read(code(right), theirs, theirs.run(code(right)))
-    assert read(code(right), ours, ours.run(code(right))) == expected
-    ours = place(arrays())
-    error = re.match(r"([\w.]*(?:Error|error|Invalid))\b", happens)
-    if error is None:
-        assert SILENT[code(wrong)](ours, code(wrong))
-    else:
-        with pytest.raises(eval(error[1], names())):
-            ours.run(code(wrong))
+def test_what_goes_wrong(place, subtests):
+    for wrong, happens, right in rows("What goes wrong"):
+        with subtests.test(wrong=wrong, happens=happens, right=right):
+            ours, theirs = place(arrays()), place(mirrors())
+            expected = read(code(right), theirs, theirs.run(code(right)))
+            assert read(code(right), ours, ours.run(code(right))) == expected
+            ours = place(arrays())
+            error = re.match(r"([\w.]*(?:Error|error|Invalid))\b", happens)
+            if error is None:
+                assert SILENT[code(wrong)](ours, code(wrong))
+            else:
+                with pytest.raises(eval(error[1], names())):
+                    ours.run(code(wrong))
 
 
 # ---- torch.utils.data ----

@@ -153,29 +153,28 @@ def test_lists_with_a_dtype_need_no_numpy(without_numpy, value, name):
     assert ours(value, name) == without_numpy(value, name)
 
 
-@pytest.mark.parametrize(
-    "value", ["a", None, {}, {1}, ["a"], [[1], [None]], [b"1"], [{}], [1, 2**63], 2**64, -(2**63) - 1]
-)
-def test_what_is_no_number_is_a_type_error_without_numpy_too(without_numpy, value):
-    assert numpys(value) == ["TypeError"]
-    assert ours(value)[0] == without_numpy(value)[0] == "TypeError"
-    assert ours(value) == without_numpy(value)
+def test_what_is_no_number_is_a_type_error_without_numpy_too(without_numpy, subtests):
+    for value in ["a", None, {}, {1}, ["a"], [[1], [None]], [b"1"], [{}], [1, 2**63], 2**64, -(2**63) - 1]:
+        with subtests.test(value=value):
+            assert numpys(value) == ["TypeError"]
+            assert ours(value)[0] == without_numpy(value)[0] == "TypeError"
+            assert ours(value) == without_numpy(value)
 
 
-@pytest.mark.parametrize(
-    ("value", "where"),
-    [
+def test_ragged_lists_are_refused_where_they_differ(subtests):
+    for value, where in [
         ([[1, 2], [3]], r"x\[1\] has length 1 where x\[0\] has length 2"),
         ([[[1], [2]], [[3], [4, 5]]], r"x\[1\]\[1\] has length 2 where x\[0\]\[0\] has length 1"),
         ([1, 2, [3]], r"x\[2\] is a list where x\[0\] is none"),
         ([[1], 2], r"x\[1\] is no list where x\[0\] is one"),
         ([[], [[]]], r"x\[1\] has length 1 where x\[0\] has length 0"),
-    ],
-)
-@pytest.mark.parametrize("dtype", [None, "float64"])
-def test_ragged_lists_are_refused_where_they_differ(value, where, dtype):
-    with pytest.raises(ValueError, match=f"^asarray: the nested lists differ in length or depth: {where}\\.$"):
-        md.asarray(value, dtype=dtype)
+    ]:
+        for dtype in [None, "float64"]:
+            with subtests.test(value=value, where=where, dtype=dtype):
+                with pytest.raises(
+                    ValueError, match=f"^asarray: the nested lists differ in length or depth: {where}\\.$"
+                ):
+                    md.asarray(value, dtype=dtype)
 
 
 def test_an_item_that_is_no_number_is_named_by_its_place():

@@ -49,15 +49,16 @@ def is_same_place(view, tensor):
 # ---- NumPy ----
 
 
-@every_view
-def test_numpy_sees_each_view_at_its_place(make_view, live_buffers):
-    array = numbered()
-    view = make_view(array)
-    for other in (np.from_dlpack(view, device="cpu"), np.asarray(view), np.from_dlpack(view.host)):
-        assert other.__array_interface__["data"][0] == array.buffer.address + view.byte_offset
-        assert other.tolist() == view.tolist()
-        view[...] = 7
-        assert (other == 7).all()
+def test_numpy_sees_each_view_at_its_place(live_buffers, subtests):
+    for name, make_view in VIEWS.items():
+        with subtests.test(name):
+            array = numbered()
+            view = make_view(array)
+            for other in (np.from_dlpack(view, device="cpu"), np.asarray(view), np.from_dlpack(view.host)):
+                assert other.__array_interface__["data"][0] == array.buffer.address + view.byte_offset
+                assert other.tolist() == view.tolist()
+                view[...] = 7
+                assert (other == 7).all()
 
 
 def test_numpy_and_the_array_see_each_others_writes(live_buffers):
@@ -69,17 +70,18 @@ def test_numpy_and_the_array_see_each_others_writes(live_buffers):
         assert other[1, 1] == 98
 
 
-@every_dtype
 @pytest.mark.rule("import-copy-false")
-def test_numpy_memory_becomes_an_array_without_a_copy(dtype, live_buffers):
-    source = np.zeros((3, 5), dtype)
-    array = md.from_dlpack(source, copy=False)
-    assert array.buffer.address + array.byte_offset == source.ctypes.data
-    assert array.dtype.name == dtype
-    source[1, 2] = 1
-    assert array[1, 2].item() == source[1, 2]
-    array[2, 4] = 1
-    assert source[2, 4] == 1
+def test_numpy_memory_becomes_an_array_without_a_copy(live_buffers, subtests):
+    for dtype in DTYPES:
+        with subtests.test(dtype=dtype):
+            source = np.zeros((3, 5), dtype)
+            array = md.from_dlpack(source, copy=False)
+            assert array.buffer.address + array.byte_offset == source.ctypes.data
+            assert array.dtype.name == dtype
+            source[1, 2] = 1
+            assert array[1, 2].item() == source[1, 2]
+            array[2, 4] = 1
+            assert source[2, 4] == 1
 
 
 @pytest.mark.rule("import-negative-strides")
@@ -106,36 +108,38 @@ def test_read_only_numpy_memory_stays_read_only(live_buffers):
 
 
 @pytest.mark.needs_torch
-@every_view
 @pytest.mark.rule("export-cpu-data")
-def test_torch_on_the_cpu_sees_each_view_at_its_place(make_view, live_buffers):
+def test_torch_on_the_cpu_sees_each_view_at_its_place(live_buffers, subtests):
     import torch
 
-    array = numbered()
-    view = make_view(array)
-    tensor = torch.from_dlpack(view.host)
-    assert tensor.data_ptr() == array.buffer.address + view.byte_offset
-    assert tensor.tolist() == view.tolist()
-    tensor.fill_(5)
-    assert set(np.asarray(view).ravel().tolist()) == {5.0}
-    view[...] = 6
-    assert bool((tensor == 6).all())
+    for name, make_view in VIEWS.items():
+        with subtests.test(name):
+            array = numbered()
+            view = make_view(array)
+            tensor = torch.from_dlpack(view.host)
+            assert tensor.data_ptr() == array.buffer.address + view.byte_offset
+            assert tensor.tolist() == view.tolist()
+            tensor.fill_(5)
+            assert set(np.asarray(view).ravel().tolist()) == {5.0}
+            view[...] = 6
+            assert bool((tensor == 6).all())
 
 
 @pytest.mark.needs_torch
-@every_dtype
-def test_a_torch_tensor_on_the_cpu_becomes_an_array(dtype, live_buffers):
+def test_a_torch_tensor_on_the_cpu_becomes_an_array(live_buffers, subtests):
     import torch
 
-    tensor = torch.zeros((4, 6), dtype=getattr(torch, dtype))
-    part = tensor[1:, ::2]
-    array = md.from_dlpack(part, copy=False)
-    assert array.buffer.address + array.byte_offset == part.data_ptr()
-    assert (array.shape, array.strides) == (tuple(part.shape), part.stride())
-    array[0, 1] = 1
-    assert tensor[1, 2].item() == 1
-    tensor[3, 4] = 1
-    assert array[2, 2].item() == 1
+    for dtype in DTYPES:
+        with subtests.test(dtype=dtype):
+            tensor = torch.zeros((4, 6), dtype=getattr(torch, dtype))
+            part = tensor[1:, ::2]
+            array = md.from_dlpack(part, copy=False)
+            assert array.buffer.address + array.byte_offset == part.data_ptr()
+            assert (array.shape, array.strides) == (tuple(part.shape), part.stride())
+            array[0, 1] = 1
+            assert tensor[1, 2].item() == 1
+            tensor[3, 4] = 1
+            assert array[2, 2].item() == 1
 
 
 @pytest.mark.needs_torch
@@ -157,35 +161,37 @@ def test_torch_types_that_numpy_has_not_go_both_ways(name, live_buffers):
 
 
 @pytest.mark.needs_torch
-@every_view
 @pytest.mark.rule("export-metal-data")
-def test_torch_mps_sees_each_view_at_its_place(make_view, live_buffers):
+def test_torch_mps_sees_each_view_at_its_place(live_buffers, subtests):
     import torch
 
-    array = numbered()
-    view = make_view(array)
-    tensor = torch.from_dlpack(view)
-    assert tensor.device == torch.device("mps:0")
-    assert is_same_place(view, tensor)
-    back = md.from_dlpack(tensor)
-    assert (back.buffer.handle, back.byte_offset) == (array.buffer.handle, view.byte_offset)
-    assert back.tolist() == view.tolist()
-    back[...] = 3
-    assert set(np.asarray(view).ravel().tolist()) == {3.0}
-    view[...] = 4
-    assert set(np.asarray(back).ravel().tolist()) == {4.0}
+    for name, make_view in VIEWS.items():
+        with subtests.test(name):
+            array = numbered()
+            view = make_view(array)
+            tensor = torch.from_dlpack(view)
+            assert tensor.device == torch.device("mps:0")
+            assert is_same_place(view, tensor)
+            back = md.from_dlpack(tensor)
+            assert (back.buffer.handle, back.byte_offset) == (array.buffer.handle, view.byte_offset)
+            assert back.tolist() == view.tolist()
+            back[...] = 3
+            assert set(np.asarray(view).ravel().tolist()) == {3.0}
+            view[...] = 4
+            assert set(np.asarray(back).ravel().tolist()) == {4.0}
 
 
 @pytest.mark.needs_torch
-@every_dtype
 @pytest.mark.rule("export-dtypes")
-def test_every_common_type_goes_to_torch_mps_and_back(dtype, live_buffers):
+def test_every_common_type_goes_to_torch_mps_and_back(live_buffers, subtests):
     import torch
 
-    array = md.zeros((3, 2), dtype)
-    tensor = torch.from_dlpack(array)
-    assert tensor.dtype is getattr(torch, dtype)
-    assert md.from_dlpack(tensor).dtype.name == dtype
+    for dtype in DTYPES:
+        with subtests.test(dtype=dtype):
+            array = md.zeros((3, 2), dtype)
+            tensor = torch.from_dlpack(array)
+            assert tensor.dtype is getattr(torch, dtype)
+            assert md.from_dlpack(tensor).dtype.name == dtype
 
 
 @pytest.mark.needs_torch
@@ -225,20 +231,21 @@ def test_torch_says_no_copy_as_it_does_for_its_own(live_buffers):
 
 
 @pytest.mark.needs_mps
-@every_view
-def test_the_gpu_of_torch_and_the_array_see_each_others_writes(make_view, live_buffers):
+def test_the_gpu_of_torch_and_the_array_see_each_others_writes(live_buffers, subtests):
     import torch
 
-    array = numbered()
-    view = make_view(array)
-    tensor = torch.from_dlpack(view)
-    assert tensor.cpu().tolist() == view.tolist()
-    expected = (np.asarray(view) + 1).tolist()
-    tensor.add_(1)
-    torch.mps.synchronize()
-    assert view.tolist() == expected
-    view[...] = 8
-    assert bool((tensor.cpu() == 8).all())
+    for name, make_view in VIEWS.items():
+        with subtests.test(name):
+            array = numbered()
+            view = make_view(array)
+            tensor = torch.from_dlpack(view)
+            assert tensor.cpu().tolist() == view.tolist()
+            expected = (np.asarray(view) + 1).tolist()
+            tensor.add_(1)
+            torch.mps.synchronize()
+            assert view.tolist() == expected
+            view[...] = 8
+            assert bool((tensor.cpu() == 8).all())
 
 
 @pytest.mark.needs_mps
@@ -257,20 +264,21 @@ def test_a_tensor_that_torch_made_on_mps_becomes_an_array(live_buffers):
 
 
 @pytest.mark.needs_tvm
-@every_view
 @pytest.mark.rule("export-metal-data")
-def test_tvm_ffi_carries_each_view_on_metal(make_view, live_buffers):
+def test_tvm_ffi_carries_each_view_on_metal(live_buffers, subtests):
     import tvm_ffi
 
-    array = numbered()
-    view = make_view(array)
-    tensor = tvm_ffi.from_dlpack(view)
-    assert str(tensor.device) == "metal:0"
-    assert tuple(tensor.shape) == view.shape
-    back = md.from_dlpack(tensor)
-    assert (back.buffer.handle, back.byte_offset) == (array.buffer.handle, view.byte_offset)
-    back[...] = 2
-    assert set(np.asarray(view).ravel().tolist()) == {2.0}
+    for name, make_view in VIEWS.items():
+        with subtests.test(name):
+            array = numbered()
+            view = make_view(array)
+            tensor = tvm_ffi.from_dlpack(view)
+            assert str(tensor.device) == "metal:0"
+            assert tuple(tensor.shape) == view.shape
+            back = md.from_dlpack(tensor)
+            assert (back.buffer.handle, back.byte_offset) == (array.buffer.handle, view.byte_offset)
+            back[...] = 2
+            assert set(np.asarray(view).ravel().tolist()) == {2.0}
 
 
 @pytest.mark.needs_tvm
@@ -336,18 +344,19 @@ def test_jax_says_no_to_metal_in_its_own_words(live_buffers):
 
 
 @pytest.mark.needs_mlx
-@pytest.mark.parametrize("dtype", ["int32", "float32", "float16", "bfloat16", "complex64", "uint8"])
 @pytest.mark.rule("import-copy-false")
-def test_mlx_arrays_become_arrays_without_a_copy(dtype, live_buffers):
+def test_mlx_arrays_become_arrays_without_a_copy(live_buffers, subtests):
     import mlx.core as mx
 
-    source = mx.zeros((4, 6), getattr(mx, dtype))
-    mx.eval(source)
-    array = md.from_dlpack(source, copy=False)
-    assert (array.shape, array.dtype.name) == ((4, 6), dtype)
-    array[1, 2] = 1
-    mx.eval(source)
-    assert source[1, 2].item() == 1
+    for dtype in ["int32", "float32", "float16", "bfloat16", "complex64", "uint8"]:
+        with subtests.test(dtype=dtype):
+            source = mx.zeros((4, 6), getattr(mx, dtype))
+            mx.eval(source)
+            array = md.from_dlpack(source, copy=False)
+            assert (array.shape, array.dtype.name) == ((4, 6), dtype)
+            array[1, 2] = 1
+            mx.eval(source)
+            assert source[1, 2].item() == 1
 
 
 @pytest.mark.needs_mlx
@@ -444,16 +453,17 @@ def test_mlx_does_not_write_into_what_it_exported_to_us(live_buffers):
 
 
 @pytest.mark.needs_mlx_metal
-@every_view
-def test_mlx_on_metal_shares_each_view(make_view, live_buffers):
+def test_mlx_on_metal_shares_each_view(live_buffers, subtests):
     import mlx.core as mx
 
-    array = numbered()
-    view = make_view(array)
-    imported = mx.from_dlpack(view, copy=False)
-    assert imported.tolist() == view.tolist()
-    view[...] = 9
-    assert bool(mx.all(imported == 9).item())
+    for name, make_view in VIEWS.items():
+        with subtests.test(name):
+            array = numbered()
+            view = make_view(array)
+            imported = mx.from_dlpack(view, copy=False)
+            assert imported.tolist() == view.tolist()
+            view[...] = 9
+            assert bool(mx.all(imported == 9).item())
 
 
 # ---- all at once ----

@@ -117,16 +117,17 @@ def refuses_writes(back):
 
 
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
-@pytest.mark.parametrize("door", DOORS)
 @pytest.mark.rule("import-readonly")
-def test_read_only_memory_comes_back_read_only(array, door):
-    before = array.tolist()
-    back = DOORS[door](array)
-    assert back.readonly
-    refuses_writes(back)
-    assert array.tolist() == before
-    assert not array.copy().readonly
-    assert bytes(range(64)) == DATA
+def test_read_only_memory_comes_back_read_only(array, subtests):
+    for door in DOORS:
+        with subtests.test(door=door):
+            before = array.tolist()
+            back = DOORS[door](array)
+            assert back.readonly
+            refuses_writes(back)
+            assert array.tolist() == before
+            assert not array.copy().readonly
+            assert bytes(range(64)) == DATA
 
 
 @pytest.mark.needs_softmetal

@@ -19,15 +19,16 @@ def pointed(shape, letter="B", flags=testbuffer.ND_PIL):
     return producer, x
 
 
-@pytest.mark.parametrize("letter", DTYPES)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("copy", [None, True])
-def test_asarray_reads_the_items_and_not_the_pointers(letter, shape, copy, live_buffers):
-    producer, x = pointed(shape, letter, testbuffer.ND_PIL | testbuffer.ND_WRITABLE)
-    array = md.asarray(producer, copy=copy)
-    assert (array.shape, array.dtype.name, array.tolist()) == (shape, DTYPES[letter], x.tolist())
-    array.fill(1)
-    assert producer.tolist() == x.tolist()
+def test_asarray_reads_the_items_and_not_the_pointers(live_buffers, subtests):
+    for letter in DTYPES:
+        for shape in SHAPES:
+            for copy in [None, True]:
+                with subtests.test(letter=letter, shape=shape, copy=copy):
+                    producer, x = pointed(shape, letter, testbuffer.ND_PIL | testbuffer.ND_WRITABLE)
+                    array = md.asarray(producer, copy=copy)
+                    assert (array.shape, array.dtype.name, array.tolist()) == (shape, DTYPES[letter], x.tolist())
+                    array.fill(1)
+                    assert producer.tolist() == x.tolist()
 
 
 def test_views_of_it_are_read_as_well():

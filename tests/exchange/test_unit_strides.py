@@ -15,23 +15,28 @@ LONG = [2**62, -(2**62), 2**63 - 1, -(2**63), 0, -1, 7]
 BOTH = pytest.mark.parametrize("versioned", [True, False], ids=["versioned", "legacy"])
 
 
-@BOTH
-@pytest.mark.parametrize("stride", LONG)
 @pytest.mark.rule("import-size-1-strides", "export-strides-as-they-are")
-def test_a_stride_that_takes_no_step_is_kept(versioned, stride):
-    memory = np.arange(6, dtype="float32")
-    for device, data in (((1, 0), memory.ctypes.data), ((8, 0), md.asarray(memory, copy=True))):
-        handle = data if isinstance(data, int) else data.buffer.handle
-        producer = Producer(
-            versioned=versioned, shape=(1, 3, 1, 2), strides=(stride, 2, stride, 1), data=handle, device=device
-        )
-        array = md.from_dlpack(producer)
-        assert array.strides == (stride, 2, stride, 1)
-        assert array.tolist() == memory.reshape(1, 3, 1, 2).tolist()
-        assert open_capsule(array.__dlpack__()).tensor.strides[:4] == [stride, 2, stride, 1]
-        address = tensor_of(array)
-        assert Versioned.from_address(address).tensor.strides[:4] == [stride, 2, stride, 1]
-        delete(address)
+def test_a_stride_that_takes_no_step_is_kept(subtests):
+    for versioned in [True, False]:
+        for stride in LONG:
+            with subtests.test(versioned=versioned, stride=stride):
+                memory = np.arange(6, dtype="float32")
+                for device, data in (((1, 0), memory.ctypes.data), ((8, 0), md.asarray(memory, copy=True))):
+                    handle = data if isinstance(data, int) else data.buffer.handle
+                    producer = Producer(
+                        versioned=versioned,
+                        shape=(1, 3, 1, 2),
+                        strides=(stride, 2, stride, 1),
+                        data=handle,
+                        device=device,
+                    )
+                    array = md.from_dlpack(producer)
+                    assert array.strides == (stride, 2, stride, 1)
+                    assert array.tolist() == memory.reshape(1, 3, 1, 2).tolist()
+                    assert open_capsule(array.__dlpack__()).tensor.strides[:4] == [stride, 2, stride, 1]
+                    address = tensor_of(array)
+                    assert Versioned.from_address(address).tensor.strides[:4] == [stride, 2, stride, 1]
+                    delete(address)
 
 
 @BOTH
