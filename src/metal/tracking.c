@@ -244,14 +244,6 @@ tracking_list_locked(const bridge_buffer *buffer, bool is_written, const metal_s
 }
 
 bool
-tracking_is_idle_locked(const bridge_buffer *buffer)
-{
-    const record *found = *link_of(buffer);
-    WATCH_LOOK_UP(buffer);
-    return found == NULL || found->in_flight == 0;
-}
-
-bool
 tracking_reserve_locked(const bridge_buffer *buffer)
 {
     record **link = link_of(buffer);

@@ -62,8 +62,6 @@ void tracking_unlock(void);
 int tracking_list_locked(const bridge_buffer *buffer, bool is_written,
                          const metal_stream *stream, bool is_in_order,
                          stream_mark marks[TRACKING_MARKS]);
-/* Is nothing in flight on the buffer? */
-bool tracking_is_idle_locked(const bridge_buffer *buffer);
 /* Room for a record of the buffer.  False: no memory. */
 bool tracking_reserve_locked(const bridge_buffer *buffer);
 /* The work of `value` reads or writes the buffer, and waits for all marks that

@@ -247,9 +247,6 @@ look(int buffer, bool is_for_writing)
         CHECK(marks[i].value == 0 || find(&marks[i]) >= 0);
     }
     tracking_release_marks(marks, nmarks);
-    tracking_lock();
-    CHECK(tracking_is_idle_locked(key_of(buffer)) == (count_unfinished(buffer) == 0));
-    tracking_unlock();
 }
 
 static void

@@ -49,8 +49,12 @@ FROM_LIBOBJC = {
     "_class_conformsToProtocol",
     "_class_getSuperclass",
     "_objc_getClassList",
+    # an exception of Metal's drains the pools on its way, since clang has a cleanup for it
+    "___objc_personality_v0",
+    "_objc_terminate",
 }
 FROM_LIBSYSTEM = {
+    "__Unwind_Resume",
     "_malloc_size",
     "_vm_read_overwrite",
     "_mach_task_self_",
