@@ -1,4 +1,4 @@
-"""Run in a child: every case of a device by one route.  `python -m hostile.routes DEVICE ROUTE`.
+"""Run in a child: every case of a device by every route.  `python -m hostile.routes DEVICE`.
 
 Each case is announced before it is tried, so that whoever reads the output knows the one that killed the process.
 Prints a line `FAIL name: what` for each that went wrong, and at the end `DONE count`.
@@ -239,33 +239,40 @@ def copies_of(route, fate):
     return COPIES
 
 
-def run(device, route):
+def run_route(device, route):
+    """How many cases there were, and how many failed."""
     failures = count = 0
-    buffers = softmetal.live_objects("MTLBuffer") if softmetal.is_present() else 0
     for name, fields, place, fate in cases(device):
         if route in VERSIONED_ROUTES and not fields["versioned"]:
             continue
         for copy in copies_of(route, fate):
-            print(f"{name} (copy={copy})", flush=True)
+            print(f"{route}: {name} (copy={copy})", flush=True)
             memory = Memory(device) if place == "memory" else None
             checked = Checked({"device": device, **fields}, memory)
             try:
                 ROUTES[route](checked, fate, copy)
             except AssertionError as error:
                 failures += 1
-                print(f"FAIL {name} (copy={copy}, {fate}): {error}", flush=True)
+                print(f"FAIL {route}: {name} (copy={copy}, {fate}): {error}", flush=True)
                 del error
             count += 1
             checked.tensor.free()
             if memory is not None:
                 memory.close()
+    assert count > 400, route
+    return count, failures
+
+
+def run(device):
+    buffers = softmetal.live_objects("MTLBuffer") if softmetal.is_present() else 0
+    counts, failures = zip(*(run_route(device, route) for route in ROUTES), strict=True)
     gc.collect()
     md.empty_cache()
     if softmetal.is_present():
         assert softmetal.live_objects("MTLBuffer") == buffers, "buffers outlive their tensors"
         assert softmetal.reports() == 0, softmetal.last_report()
-    print(f"DONE {count} {failures}", flush=True)
+    print(f"DONE {sum(counts)} {sum(failures)}", flush=True)
 
 
 if __name__ == "__main__":
-    run({"cpu": CPU, "metal": METAL}[sys.argv[1]], sys.argv[2])
+    run({"cpu": CPU, "metal": METAL}[sys.argv[1]])
