@@ -325,7 +325,8 @@ place_other(md_state *state, PyObject *op, place *self)
         return result;
     }
     Py_XDECREF(interface);
-    int speaks = foreign_speaks(state, op);
+    /* of the object, not of its type: a property that raises AttributeError means none */
+    int speaks = PyCapsule_CheckExact(op) ? 1 : attribute_exists(op, state->str___dlpack__);
     if (speaks < 0) {
         return -1;
     }
