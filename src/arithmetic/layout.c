@@ -203,18 +203,6 @@ layout_is_contiguous_f(const strided_layout *in)
     return is_contiguous(in, false);
 }
 
-/* unreached: no public call asks for it */
-bool
-layout_has_negative_stride(const strided_layout *in)
-{
-    for (int axis = 0; axis < in->ndim; axis++) {
-        if (in->strides[axis] < 0 && in->shape[axis] > 1) {
-            return true;
-        }
-    }
-    return false;
-}
-
 bool
 layout_same_shape(const strided_layout *a, const strided_layout *b)
 {

@@ -181,10 +181,9 @@ void layout_offset_bounds(const strided_layout *in, int64_t *min, int64_t *max);
 /* strides of extent-1 axes do not count */
 bool layout_is_contiguous_c(const strided_layout *in);
 bool layout_is_contiguous_f(const strided_layout *in);
-bool layout_is_contiguous_any(const strided_layout *in);   /* in some order of the axes */
-bool layout_is_empty(const strided_layout *in);            /* an extent is 0 */
-bool layout_has_negative_stride(const strided_layout *in); /* on an axis of extent > 1 */
-bool layout_is_unique(const strided_layout *in);           /* no two indices share an item */
+bool layout_is_contiguous_any(const strided_layout *in); /* in some order of the axes */
+bool layout_is_empty(const strided_layout *in);          /* an extent is 0 */
+bool layout_is_unique(const strided_layout *in);         /* no two indices share an item */
 /* The axes by length of stride, the longest first; equal ones by extent, the largest first,
  * then by number.  `axes` has room for ndim. */
 void layout_stride_order(const strided_layout *in, int *axes);

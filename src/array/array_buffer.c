@@ -99,7 +99,7 @@ static int
 convert_layout(md_state *state, PyObject *value, DLDataType dtype, strided_layout *out)
 {
     if (Py_IS_TYPE(value, state->layout_type)) {
-        layout_type_get(value, out);
+        layout_read(value, out);
         if (out->itemsize != dtype_itemsize(dtype)) {
             PyErr_Format(
                 PyExc_ValueError,

@@ -96,7 +96,7 @@ array_get_layout_object(PyObject *op, void *Py_UNUSED(closure))
 {
     strided_layout layout;
     array_get_layout(array_cast(op), &layout);
-    return layout_type_new(state_of(op), &layout);
+    return layout_object_new(state_of(op)->layout_type, &layout);
 }
 
 static PyObject *

@@ -196,8 +196,8 @@ array_over(PyObject *buffer, int ndim, const int64_t *shape, const int64_t *stri
         return NULL;
     }
     PyObject *result = NULL;
-    PyObject *args[] = {layout_type_new(state, &layout), dtype_type_from_dl(state, converted),
-                        PyLong_FromLongLong(byte_offset)};
+    PyObject *args[] = {layout_object_new(state->layout_type, &layout),
+                        dtype_type_from_dl(state, converted), PyLong_FromLongLong(byte_offset)};
     if (args[0] != NULL && args[1] != NULL && args[2] != NULL) {
         result = array_from_buffer(buffer, args, 3, NULL);
     }

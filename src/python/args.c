@@ -26,62 +26,10 @@ check_count(const args_spec *spec, Py_ssize_t nargs)
     return -1;
 }
 
-/* ---- names that were meant ---- */
-
-#define LONGEST_NAME 24
-
-static int
-least(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-/* How many letters must be changed, added or left out to make `a` of `b`. */
-static int
-count_changes(const char *a, const char *b)
-{
-    int row[LONGEST_NAME + 1]; /* of the letters of `a` so far, to each beginning of `b` */
-    int width = (int)strlen(b);
-    for (int j = 0; j <= width; j++) {
-        row[j] = j;
-    }
-    for (int i = 1; a[i - 1] != '\0'; i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= width; j++) {
-            int changed = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            row[j] = least(changed, least(row[j], row[j - 1]) + 1);
-        }
-    }
-    return row[width];
-}
-
-/* Is `text` a slip, or the name within a longer one, as fill_value is for value? */
-static bool
-is_meant(const char *text, const char *name)
-{
-    size_t length = strlen(text);
-    if (length < 2 || length > LONGEST_NAME) {
-        return false;
-    }
-    return strstr(text, name) != NULL || strstr(name, text) != NULL ||
-           count_changes(text, name) <= (length < 5 ? 1 : 2);
-}
-
 static int
 refuse_keyword(const args_spec *spec, PyObject *name)
 {
-    const char *text = PyUnicode_IS_COMPACT_ASCII(name) ? PyUnicode_DATA(name) : "";
     const char *first = spec->names[spec->positional_only];
-    for (int i = spec->positional_only; spec->names[i] != NULL; i++) {
-        if (is_meant(text, spec->names[i])) {
-            PyErr_Format(PyExc_TypeError,
-                         "%s() has no keyword argument '%U'; did you mean '%s'?",
-                         spec->function, name, spec->names[i]);
-            return -1;
-        }
-    }
     if (first == NULL) {
         PyErr_Format(PyExc_TypeError, "%s() has no keyword argument '%U'; it takes none.",
                      spec->function, name);
@@ -98,8 +46,6 @@ refuse_keyword(const args_spec *spec, PyObject *name)
     }
     return -1;
 }
-
-/* ---- reading a call ---- */
 
 static int
 set_keyword(const args_spec *spec, PyObject *name, PyObject *value, PyObject **values)

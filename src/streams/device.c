@@ -23,7 +23,8 @@ make_device(md_state *state, const device_record *record)
     return op;
 }
 
-int
+/* How many there are.  -1 with MetalError in such a child. */
+static int
 device_count(md_state *state, const char *function)
 {
     int count;
@@ -33,8 +34,9 @@ device_count(md_state *state, const char *function)
     return count == 0 ? errors_check_fork(state, function) : count;
 }
 
-/* Borrowed from the state. */
-PyObject *
+/* The tuple of Devices, the default first: borrowed from the state.  NULL with MetalError in a
+ * forked child whose parent never asked for them. */
+static PyObject *
 device_all(md_state *state)
 {
     if (state->devices != NULL) {
@@ -74,7 +76,8 @@ device_of_record(md_state *state, const device_record *record)
 
 /* ---- from what a caller gives ---- */
 
-const device_record *
+/* NULL with MetalError where there is no Metal, or none in a forked child. */
+static const device_record *
 device_default_record(md_state *state, const char *function)
 {
     if (devices_count() > 0) {

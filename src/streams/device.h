@@ -19,14 +19,6 @@ device_record_of(PyObject *op)
     return ((DeviceObject *)op)->record;
 }
 
-/* The tuple of Devices, the default first: borrowed from the state.  NULL with MetalError in a
- * forked child whose parent never asked for them. */
-PyObject *device_all(md_state *state);
-/* How many there are.  -1 with MetalError in such a child. */
-int device_count(md_state *state, const char *function);
-/* NULL with MetalError where there is no Metal, or none in a forked child. */
-const device_record *device_default_record(md_state *state, const char *function);
-
 /* The Device of a record: owned (+1), the same object each time. NULL with an exception. */
 PyObject *device_of_record(md_state *state, const device_record *record);
 

@@ -8,6 +8,17 @@
 #include "streams/stream_object.h"
 #include "streams/wait_rule.h"
 
+#define STREAM_PROTOCOL_VERSION 1
+
+/* The answer of an object's __metal_stream__. */
+typedef struct stream_answer {
+    /* the queue it works on, borrowed from the object; NULL: it does not say */
+    bridge_queue *queue;
+    /* owned (+1): has `value` once its last work is done; NULL: there is none */
+    bridge_event *event;
+    uint64_t value;
+} stream_answer;
+
 PyObject *
 stream_protocol_answer(const metal_stream *stream, uint64_t value)
 {
@@ -76,8 +87,9 @@ read_answer(const char *function, PyObject *tuple, stream_answer *out)
     return check_handles(function, out);
 }
 
-int
-stream_protocol_ask(md_state *state, const char *function, PyObject *op, stream_answer *out)
+/* Ask.  -1 with TypeError, ValueError (no such handles, another version), or what it raised. */
+static int
+ask_for_answer(md_state *state, const char *function, PyObject *op, stream_answer *out)
 {
     *out = (stream_answer){0};
     PyObject *tuple = PyObject_CallMethodNoArgs(op, state->str___metal_stream__);
@@ -111,7 +123,7 @@ static int
 ask_moment(md_state *state, const char *function, PyObject *moment, stream_answer *out)
 {
     if (!Py_IS_TYPE(moment, state->event_type)) {
-        return stream_protocol_ask(state, function, moment, out);
+        return ask_for_answer(state, function, moment, out);
     }
     *out = (stream_answer){NULL, event_cast(moment)->event, event_cast(moment)->value};
     if (out->event != NULL) {
@@ -172,7 +184,7 @@ stream_protocol_await(md_state *state, const char *function, metal_stream *strea
         return -1;
     }
     stream_answer answer;
-    if (stream_protocol_ask(state, function, op, &answer) < 0) {
+    if (ask_for_answer(state, function, op, &answer) < 0) {
         return -1;
     }
     int result = await_event(state, function, stream, answer.event, answer.value);

@@ -11,20 +11,6 @@
 #include "python/state.h"
 #include "streams/stream_order.h"
 
-#define STREAM_PROTOCOL_VERSION 1
-
-/* The answer of an object's __metal_stream__. */
-typedef struct stream_answer {
-    /* the queue it works on, borrowed from the object; NULL: it does not say */
-    bridge_queue *queue;
-    /* owned (+1): has `value` once its last work is done; NULL: there is none */
-    bridge_event *event;
-    uint64_t value;
-} stream_answer;
-
-/* Ask.  -1 with TypeError, ValueError (no such handles, another version), or what it raised. */
-int stream_protocol_ask(md_state *state, const char *function, PyObject *op,
-                        stream_answer *out);
 /* The tuple (version, queue, event, value): owned (+1). */
 PyObject *stream_protocol_answer(const metal_stream *stream, uint64_t value);
 

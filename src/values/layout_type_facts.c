@@ -3,100 +3,64 @@
 
 /* ---- tuples, made once ---- */
 
-/* Put `made` in its place in `known`, and return what stands there then: owned (+1).  Steals
- * `made`, which may be NULL with an exception.  If two threads make one, the first stays. */
-static PyObject *
-keep(LayoutObject *self, int place, PyObject *made)
+/* The numbers of a tuple, to be kept.  False with OverflowError: in an Array's layout a stride
+ * that is never taken may fit in items, and not in bytes. */
+static bool
+work_out(PyObject *op, intptr_t place, int64_t *out)
 {
-    PyObject *none = NULL;
-    if (made == NULL) {
-        return NULL;
+    LayoutObject *self = layout_cast(op);
+    strided_layout layout;
+    int axes[LAYOUT_MAX_NDIM];
+    layout_fault fault = {LAYOUT_FAULT_OVERFLOW, 0, 0};
+    layout_read(op, &layout);
+    if (place == KNOWN_STRIDE_ORDER) {
+        layout_stride_order(&layout, axes);
     }
-    if (__atomic_compare_exchange_n(&self->known[place], &none, made, false, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_ACQUIRE)) {
-        return Py_NewRef(made);
+    for (int axis = 0; axis < layout.ndim; axis++) {
+        switch (place) {
+        case KNOWN_SHAPE: out[axis] = layout.shape[axis]; break;
+        case KNOWN_STRIDES: out[axis] = layout.strides[axis]; break;
+        case KNOWN_STRIDE_ORDER: out[axis] = self->is_implicit ? axis : axes[axis]; break;
+        default:
+            if (!layout_multiply(layout.strides[axis], layout.itemsize, &out[axis])) {
+                /* unreached: no test makes it fail here */
+                (void)errors_from_layout(NULL, "StridedLayout.strides_in_bytes", &fault);
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* If two threads make one, the first stays. */
+static PyObject *
+make_known(PyObject *op, intptr_t place)
+{
+    int64_t numbers[LAYOUT_MAX_NDIM];
+    PyObject *none = NULL;
+    PyObject *made =
+        work_out(op, place, numbers) ? layout_tuple(numbers, layout_cast(op)->ndim) : NULL;
+    if (made == NULL ||
+        __atomic_compare_exchange_n(&layout_cast(op)->known[place], &none, made, false,
+                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        return Py_XNewRef(made);
     }
     Py_DECREF(made);
     return Py_NewRef(none); /* unreached: no test makes it fail here */
 }
 
-static inline PyObject *
-find_known(LayoutObject *self, int place)
-{
-    return Py_XNewRef(__atomic_load_n(&self->known[place], __ATOMIC_ACQUIRE));
-}
-
+/* `closure`: a KNOWN. */
 static PyObject *
-layout_get_shape(PyObject *op, void *Py_UNUSED(closure))
+layout_get_tuple(PyObject *op, void *closure)
 {
     LayoutObject *self = layout_cast(op);
-    PyObject *known = find_known(self, KNOWN_SHAPE);
-    return known != NULL
-               ? known
-               : keep(self, KNOWN_SHAPE, layout_tuple(layout_shape(self), self->ndim));
-}
-
-static PyObject *
-layout_get_strides(PyObject *op, void *Py_UNUSED(closure))
-{
-    LayoutObject *self = layout_cast(op);
-    PyObject *known = find_known(self, KNOWN_STRIDES);
+    intptr_t place = (intptr_t)closure;
+    PyObject *known = __atomic_load_n(&self->known[place], __ATOMIC_ACQUIRE);
     if (known != NULL) {
-        return known;
+        return Py_NewRef(known);
     }
-    if (self->is_implicit) {
-        Py_RETURN_NONE;
-    }
-    return keep(self, KNOWN_STRIDES, layout_tuple(layout_strides(self), self->ndim));
-}
-
-/* unreached: no test makes it fail here */
-static PyObject *
-refuse_overflow(const char *where, int axis)
-{
-    layout_fault fault = {LAYOUT_FAULT_OVERFLOW, axis, 0};
-    return errors_from_layout(NULL, where, &fault);
-}
-
-static PyObject *
-layout_get_strides_in_bytes(PyObject *op, void *Py_UNUSED(closure))
-{
-    LayoutObject *self = layout_cast(op);
-    PyObject *known = find_known(self, KNOWN_STRIDES_IN_BYTES);
-    int64_t nbytes[LAYOUT_MAX_NDIM];
-    if (known != NULL) {
-        return known;
-    }
-    if (self->is_implicit) {
-        Py_RETURN_NONE;
-    }
-    for (int axis = 0; axis < self->ndim; axis++) {
-        /* In an Array's layout a stride that is never taken may fit in items, and not in bytes. */
-        if (!layout_multiply(layout_strides(self)[axis], self->itemsize, &nbytes[axis])) {
-            /* unreached: no test makes it fail here */
-            return refuse_overflow("StridedLayout.strides_in_bytes", axis);
-        }
-    }
-    return keep(self, KNOWN_STRIDES_IN_BYTES, layout_tuple(nbytes, self->ndim));
-}
-
-static PyObject *
-layout_get_stride_order(PyObject *op, void *Py_UNUSED(closure))
-{
-    LayoutObject *self = layout_cast(op);
-    PyObject *known = find_known(self, KNOWN_STRIDE_ORDER);
-    strided_layout layout;
-    int axes[LAYOUT_MAX_NDIM];
-    int64_t order[LAYOUT_MAX_NDIM];
-    if (known != NULL) {
-        return known;
-    }
-    layout_read(op, &layout);
-    layout_stride_order(&layout, axes);
-    for (int place = 0; place < layout.ndim; place++) {
-        order[place] = self->is_implicit ? place : axes[place];
-    }
-    return keep(self, KNOWN_STRIDE_ORDER, layout_tuple(order, layout.ndim));
+    bool is_of_strides = place == KNOWN_STRIDES || place == KNOWN_STRIDES_IN_BYTES;
+    return self->is_implicit && is_of_strides ? Py_NewRef(Py_None) : make_known(op, place);
 }
 
 /* Set min and max where they are not, and return the object: borrowed. */
@@ -163,7 +127,8 @@ layout_get_slice_offset_in_bytes(PyObject *op, void *Py_UNUSED(closure))
     int64_t nbytes;
     if (!layout_multiply(layout_cast(op)->offset, layout_cast(op)->itemsize, &nbytes)) {
         /* unreached: no test makes it fail here */
-        return refuse_overflow("StridedLayout.slice_offset_in_bytes", 0);
+        layout_fault fault = {LAYOUT_FAULT_OVERFLOW, 0, 0};
+        return errors_from_layout(NULL, "StridedLayout.slice_offset_in_bytes", &fault);
     }
     return PyLong_FromLongLong(nbytes);
 }
@@ -226,72 +191,55 @@ layout_answer(PyObject *op, uint32_t bit)
     return is_true;
 }
 
+/* `closure`: an ANSWER. */
 static PyObject *
-answer(PyObject *op, uint32_t bit)
+layout_get_answer(PyObject *op, void *closure)
 {
-    return Py_NewRef(layout_answer(op, bit) ? Py_True : Py_False);
-}
-
-static PyObject *
-layout_get_is_contiguous_c(PyObject *op, void *Py_UNUSED(closure))
-{
-    return answer(op, ANSWER_CONTIGUOUS_C);
-}
-
-static PyObject *
-layout_get_is_contiguous_f(PyObject *op, void *Py_UNUSED(closure))
-{
-    return answer(op, ANSWER_CONTIGUOUS_F);
-}
-
-static PyObject *
-layout_get_is_contiguous_any(PyObject *op, void *Py_UNUSED(closure))
-{
-    return answer(op, ANSWER_CONTIGUOUS_ANY);
+    return Py_NewRef(layout_answer(op, (uint32_t)(uintptr_t)closure) ? Py_True : Py_False);
 }
 
 static PyObject *
 layout_get_is_dense(PyObject *op, void *Py_UNUSED(closure))
 {
-    if (layout_cast(op)->offset != 0) {
-        Py_RETURN_FALSE;
-    }
-    return answer(op, ANSWER_CONTIGUOUS_ANY);
-}
-
-static PyObject *
-layout_get_is_unique(PyObject *op, void *Py_UNUSED(closure))
-{
-    return answer(op, ANSWER_UNIQUE);
+    bool is_dense = layout_cast(op)->offset == 0 && layout_answer(op, ANSWER_CONTIGUOUS_ANY);
+    return Py_NewRef(is_dense ? Py_True : Py_False);
 }
 
 #define FACT(name, doc) {#name, layout_get_##name, NULL, PyDoc_STR(doc), NULL}
+#define TUPLE(name, place, doc) {#name, layout_get_tuple, NULL, PyDoc_STR(doc), (void *)(place)}
+#define ANSWER(name, bit, doc) {#name, layout_get_answer, NULL, PyDoc_STR(doc), (void *)(bit)}
 
 PyGetSetDef layout_getset[] = {
     FACT(ndim, "Number of dimensions, an int from 0 to 64."),
-    FACT(shape, "Extents, a tuple of int."),
-    FACT(strides, "Strides in items, a tuple of int; None if the layout was made with strides "
-                  "None, which means C order."),
-    FACT(strides_in_bytes, "Strides in bytes, a tuple of int; None where `strides` is None."),
+    TUPLE(shape, KNOWN_SHAPE, "Extents, a tuple of int."),
+    TUPLE(strides, KNOWN_STRIDES,
+          "Strides in items, a tuple of int; None if the layout was made with strides "
+          "None, which means C order."),
+    TUPLE(strides_in_bytes, KNOWN_STRIDES_IN_BYTES,
+          "Strides in bytes, a tuple of int; None where `strides` is None."),
     FACT(itemsize, "Bytes in one item, an int."),
     FACT(volume, "Number of items, an int: the product of the extents."),
     FACT(slice_offset,
          "Items from the base to the item at index 0, an int.  Only slicing makes "
          "it differ from 0."),
     FACT(slice_offset_in_bytes, "Bytes from the base to the item at index 0, an int."),
-    FACT(stride_order, "The axes by length of stride, the longest first, a tuple of int; equal "
-                       "strides by extent, the largest first, then by number."),
+    TUPLE(stride_order, KNOWN_STRIDE_ORDER,
+          "The axes by length of stride, the longest first, a tuple of int; equal "
+          "strides by extent, the largest first, then by number."),
     FACT(offset_bounds,
          "(min_offset, max_offset): the items lie within, in items from the base; "
          "(0, -1) if there are none."),
     FACT(min_offset, "The lowest offset of an item, in items; 0 if there are none."),
     FACT(max_offset, "The highest offset of an item, in items; -1 if there are none."),
-    FACT(is_contiguous_c, "True if the items follow each other in C order."),
-    FACT(is_contiguous_f, "True if the items follow each other in Fortran order."),
-    FACT(is_contiguous_any, "True if the items follow each other in some order of the axes."),
+    ANSWER(is_contiguous_c, ANSWER_CONTIGUOUS_C,
+           "True if the items follow each other in C order."),
+    ANSWER(is_contiguous_f, ANSWER_CONTIGUOUS_F,
+           "True if the items follow each other in Fortran order."),
+    ANSWER(is_contiguous_any, ANSWER_CONTIGUOUS_ANY,
+           "True if the items follow each other in some order of the axes."),
     FACT(is_dense, "True if is_contiguous_any, and slice_offset is 0."),
-    FACT(is_unique,
-         "True if no two indices are known to share an item.  Layouts that interleave "
-         "are called not unique, as the exact answer is expensive."),
+    ANSWER(is_unique, ANSWER_UNIQUE,
+           "True if no two indices are known to share an item.  Layouts that interleave "
+           "are called not unique, as the exact answer is expensive."),
     {NULL, NULL, NULL, NULL, NULL},
 };

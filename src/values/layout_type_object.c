@@ -17,18 +17,6 @@ layout_object_new(PyTypeObject *type, const strided_layout *layout)
 }
 
 PyObject *
-layout_type_new(md_state *state, const strided_layout *layout)
-{
-    return layout_object_new(state->layout_type, layout);
-}
-
-void
-layout_type_get(PyObject *op, strided_layout *out)
-{
-    layout_read(op, out);
-}
-
-PyObject *
 layout_tuple(const int64_t *values, int count)
 {
     PyObject *tuple = PyTuple_New(count);

@@ -14,11 +14,8 @@
 #include "python/errors.h"
 #include "python/state.h"
 
-/* A StridedLayout with a copy of `layout`: owned (+1). */
-PyObject *layout_type_new(md_state *state, const strided_layout *layout);
-
-/* The value of a StridedLayout, which `op` must be. */
-void layout_type_get(PyObject *op, strided_layout *out);
+/* A StridedLayout with a copy of `layout`: owned (+1).  `type`: of the module's state. */
+PyObject *layout_object_new(PyTypeObject *type, const strided_layout *layout);
 
 /* `values` as a tuple of Python ints: owned (+1). */
 PyObject *layout_tuple(const int64_t *values, int count);
@@ -78,7 +75,7 @@ layout_strides(const LayoutObject *self)
     return self->dims + self->capacity;
 }
 
-/* The value: what layout_type_get gives, without a call. */
+/* The value of a StridedLayout, which `op` must be. */
 static inline void
 layout_read(PyObject *op, strided_layout *out)
 {
@@ -115,9 +112,6 @@ layout_object_alloc(PyTypeObject *type, int ndim, int64_t itemsize, int64_t offs
     memset(self->known, 0, sizeof self->known);
     return self;
 }
-
-/* A StridedLayout with a copy of `layout`: owned (+1). */
-PyObject *layout_object_new(PyTypeObject *type, const strided_layout *layout);
 
 /* StridedLayout(shape, strides, itemsize, divide_strides) from values borrowed from the
  * caller, the last of which may be NULL, at an offset in items: owned (+1).  `is_restored`: of a

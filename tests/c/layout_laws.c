@@ -112,7 +112,6 @@ ask_everything(const strided_layout *in)
     bool is_any = layout_is_contiguous_any(in), is_unique = layout_is_unique(in);
     CHECK(is_any || !(is_c || is_f));
     CHECK(is_unique || !is_any);
-    CHECK(!(is_c && layout_has_negative_stride(in) && !layout_is_empty(in)));
     layout_stride_order(in, axes);
     CHECK(layout_merge_mask(in) >> 1 >> (in->ndim > 0 ? in->ndim - 1 : 0) == 0);
     CHECK(layout_same_shape(in, in));

@@ -64,12 +64,12 @@ MISTAKES = [
     (
         lambda: md.zeros((2,), storge="shared"),
         TypeError,
-        "zeros() has no keyword argument 'storge'; did you mean 'storage'?",
+        "zeros() has no keyword argument 'storge'; it takes shape, dtype, device, storage.",
     ),
     (
         lambda: md.full((2,), fill_value=1),
         TypeError,
-        "full() has no keyword argument 'fill_value'; did you mean 'value'?",
+        "full() has no keyword argument 'fill_value'; it takes shape, value, dtype, device, storage.",
     ),
     (
         lambda: md.zeros((2,), order="F"),
@@ -201,13 +201,11 @@ def test_numpy_and_jax_find_the_type_of_an_array():
     assert jnp.asarray(a).tolist() == [3.0, 1.0, 2.0]
 
 
-def test_a_keyword_is_taken_for_the_nearest_name_or_none(subtests):
-    for name in ["x", "storag", "storagexx", "dvice", "zz", "\u00fcber", "a" * 40, "device_name", "e"]:
-        with subtests.test(str(name)):
-            near = {"storag": "storage", "storagexx": "storage", "dvice": "device", "device_name": "device"}
-            with pytest.raises(TypeError) as caught:
-                md.zeros(2, **{name: 1})
-            meant = f"did you mean '{near[name]}'?" if name in near else "it takes shape, dtype, device, storage."
-            assert str(caught.value) == f"zeros() has no keyword argument '{name}'; {meant}"
-            with pytest.raises(TypeError, match="it takes none"):
-                md.Event(**{name: 1})
+def test_a_keyword_that_is_none_is_refused_with_those_that_are(subtests):
+    for name in ["x", "storag", "zz", "\u00fcber", "a" * 40]:
+        with subtests.test(name), pytest.raises(TypeError) as caught:
+            md.zeros(2, **{name: 1})
+        words = f"zeros() has no keyword argument '{name}'; it takes shape, dtype, device, storage."
+        assert str(caught.value) == words
+        with pytest.raises(TypeError, match="it takes none"):
+            md.Event(**{name: 1})
