@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from . import _core
 from .asking import trials
-from .explain_rules import (
+from .asking.explain_rules import (
     ABOUT_VERSIONS,
     CALLS,
     CONDITIONS,

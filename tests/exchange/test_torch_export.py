@@ -14,7 +14,7 @@ from dlpack_structs import Producer
 import metal_dlpack as md
 from metal_dlpack import _core, explaining, torch_facts
 from metal_dlpack.asking import trial_child, trials
-from metal_dlpack.explain_rules import METAL
+from metal_dlpack.asking.explain_rules import METAL
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_torch]
 

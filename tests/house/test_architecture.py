@@ -22,6 +22,20 @@ def test_the_files_that_it_names_exist():
         assert (ROOT / path).exists(), path
 
 
+def test_what_lies_beside_the_rooms_of_the_package_has_a_reason():
+    package = SRC / "metal_dlpack"
+    pages = [
+        *sorted((ROOT / "docs" / "reference").glob("*.md")),
+        package / "__init__.py",
+        SRC / "python" / "call_python.h",
+    ]
+    text = "\n".join(page.read_text() for page in pages)
+    loose = {path.stem for path in package.glob("*.py")} - {"__init__", "__main__"}
+    assert [name for name in sorted(loose) if not re.search(rf'[."]{name}\b', text)] == []
+    rooms = {path.parent.name for path in package.glob("*/__init__.py")} - {"include"}
+    assert [room for room in sorted(rooms) if f"`{room}/`" not in TEXT] == []
+
+
 def methods_of_array():
     """(the method's C name, the file that the list's comment names) of each row."""
     text = (SRC / "array" / "array_methods.h").read_text()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import metal_dlpack as md
-from metal_dlpack.explain_rules import ELEMENT_TYPES
+from metal_dlpack.asking.explain_rules import ELEMENT_TYPES
 from metal_dlpack.files import gguf, safetensors
 
 DTYPES = [value for value in vars(md).values() if isinstance(value, md.dtype)]

@@ -23,7 +23,7 @@ import metal_dlpack as md
 from metal_dlpack.asking import trials
 
 explain_module = importlib.import_module("metal_dlpack.explaining")
-rules_module = importlib.import_module("metal_dlpack.explain_rules")
+rules_module = importlib.import_module("metal_dlpack.asking.explain_rules")
 
 MODULES = {"numpy": "numpy", "torch": "torch", "mlx": "mlx", "jax": "jax", "tvm": "tvm_ffi"}
 CONSUMERS = [

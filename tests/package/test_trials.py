@@ -44,7 +44,7 @@ EXAMPLES = {
 @pytest.fixture
 def odd_consumer(monkeypatch, tmp_path):
     (tmp_path / "odd_consumer.py").write_text(ODD)
-    lines = "from metal_dlpack import explain_rules; from metal_dlpack.asking import trials"
+    lines = "from metal_dlpack.asking import explain_rules, trials"
     lines += f"\nexplain_rules.MODULES['odd'] = ('odd_consumer', '0')\ntrials.examples_of = lambda _: {EXAMPLES!r}"
     (tmp_path / "sitecustomize.py").write_text(lines)
     monkeypatch.syspath_prepend(tmp_path)

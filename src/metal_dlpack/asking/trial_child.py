@@ -11,9 +11,9 @@ from typing import Any
 from metal_dlpack import _core
 from metal_dlpack.conformance.asking import print_answer, take_stdout
 from metal_dlpack.conformance.dlpack_structs import LEGACY_NAME, VERSIONED_NAME, Legacy, Versioned, new_capsule
-from metal_dlpack.explain_rules import MODULES
 
 from . import trials
+from .explain_rules import MODULES
 
 __all__ = ["Example", "main"]
 

@@ -11,7 +11,8 @@ from functools import cache
 from typing import Any
 
 from metal_dlpack import _core
-from metal_dlpack.explain_rules import CALLS, RULES
+
+from .explain_rules import CALLS, RULES
 
 __all__ = ["Trial", "trial_of"]
 
