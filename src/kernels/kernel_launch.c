@@ -95,10 +95,8 @@ submit(kernel_call *call, const bridge_grid *grid, work_time *time, uint64_t *va
     launch_job job = {call, grid};
     bridge_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = time == NULL ? work_submit(call->stream, call->operands, call->operand_count,
-                                        encode_launch, &job, value)
-                          : work_submit_timed(call->stream, call->operands, call->operand_count,
-                                              encode_launch, &job, time, value);
+    status = work_submit(call->stream, call->operands, call->operand_count, encode_launch, &job,
+                         time, value);
     Py_END_ALLOW_THREADS
     return errors_check_status(call->state, call->kernel->function, status, NULL, 0);
 }

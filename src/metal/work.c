@@ -240,14 +240,7 @@ submit(metal_stream *stream, const piece_plan *plan, uint64_t *value)
 
 bridge_status
 work_submit(metal_stream *stream, const work_operand *operands, int count, work_encoder *encode,
-            void *context, uint64_t *value)
-{
-    return work_submit_timed(stream, operands, count, encode, context, NULL, value);
-}
-
-bridge_status
-work_submit_timed(metal_stream *stream, const work_operand *operands, int count,
-                  work_encoder *encode, void *context, work_time *time, uint64_t *value)
+            void *context, work_time *time, uint64_t *value)
 {
     piece_plan plan = {.operands = operands,
                        .count = count,
@@ -280,7 +273,7 @@ work_copy(metal_stream *stream, metal_storage *src, metal_storage *dst, const br
     work_operand operands[] = {{src, false}, {dst, true}};
     /* One buffer for both is written, and counted once. */
     bool is_one = src->handle == dst->handle;
-    return work_submit(stream, operands + is_one, 2 - is_one, encode_copy, &job, value);
+    return work_submit(stream, operands + is_one, 2 - is_one, encode_copy, &job, NULL, value);
 }
 
 typedef struct fill_job {
@@ -302,7 +295,7 @@ work_fill(metal_stream *stream, metal_storage *dst, size_t offset_bytes, size_t 
 {
     fill_job job = {dst->handle, offset_bytes, nbytes, byte};
     work_operand operand = {dst, true};
-    return work_submit(stream, &operand, 1, encode_fill, &job, value);
+    return work_submit(stream, &operand, 1, encode_fill, &job, NULL, value);
 }
 
 /* ---- marks and waits ---- */
@@ -310,7 +303,7 @@ work_fill(metal_stream *stream, metal_storage *dst, size_t offset_bytes, size_t 
 bridge_status
 work_mark(metal_stream *stream, uint64_t *value)
 {
-    return work_submit(stream, NULL, 0, NULL, NULL, value);
+    return work_submit(stream, NULL, 0, NULL, NULL, NULL, value);
 }
 
 uint64_t
@@ -414,7 +407,7 @@ work_mark_storage(metal_stream *stream, metal_storage *storage, stream_mark *out
     }
     if (count > 1) {
         work_operand operand = {storage, true};
-        status = work_submit(stream, &operand, 1, NULL, NULL, &out->value);
+        status = work_submit(stream, &operand, 1, NULL, NULL, NULL, &out->value);
         if (status != BRIDGE_OK) { /* unreached: no test makes it fail here */
             stream_release(stream);
             *out = (stream_mark){.stream = NULL};

@@ -28,12 +28,6 @@ bool work_encode_wait(bridge_commands *commands, bridge_event *event, uint64_t v
 /* Encodes the commands.  It runs under the lock that orders all submissions: no waiting. */
 typedef bridge_status work_encoder(bridge_commands *commands, void *context);
 
-/* Commit one command buffer: what is encoded runs after all work in flight that it depends
- * on.  The storages live until it is done.  On BRIDGE_OK `*value` is what the stream reaches
- * then; on anything else nothing was committed. */
-bridge_status work_submit(metal_stream *stream, const work_operand *operands, int count,
-                          work_encoder *encode, void *context, uint64_t *value);
-
 /* How long the GPU takes for one piece. */
 typedef struct work_time work_time;
 
@@ -42,10 +36,13 @@ void work_time_release(work_time *time); /* any thread; NULL is allowed */
 /* In seconds, once the piece is done; NAN where it failed.  A wait that the piece begins with may
  * count: nothing else should be in flight on its operands. */
 double work_time_seconds(const work_time *time);
-/* As work_submit; the piece keeps `time` until it is done. */
-bridge_status work_submit_timed(metal_stream *stream, const work_operand *operands, int count,
-                                work_encoder *encode, void *context, work_time *time,
-                                uint64_t *value);
+/* Commit one command buffer: what is encoded runs after all work in flight that it depends
+ * on.  The storages live until it is done.  On BRIDGE_OK `*value` is what the stream reaches
+ * then; on anything else nothing was committed.  The piece keeps `time` until it is done; NULL:
+ * nobody asks. */
+bridge_status work_submit(metal_stream *stream, const work_operand *operands, int count,
+                          work_encoder *encode, void *context, work_time *time,
+                          uint64_t *value);
 
 /* Copy runs of bytes; each is a multiple of 4 and so are its offsets.  SPEC
  * MTLBlitCommandEncoder. */

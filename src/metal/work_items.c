@@ -94,7 +94,7 @@ submit_job(metal_stream *stream, const work_operand *operands, int count, copy_j
             return status;
         }
     }
-    return work_submit(stream, operands, count, encode_job, job, value);
+    return work_submit(stream, operands, count, encode_job, job, NULL, value);
 }
 
 /* ---- the ways of a copy ---- */

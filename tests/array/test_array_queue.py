@@ -248,8 +248,9 @@ def test_a_source_that_others_can_change_is_read_before_the_return(slow):
 
 
 @pytest.mark.parametrize("storage", ["shared", "private"])
-def test_operands_live_until_the_gpu_is_done(storage, slow, live_buffers):
+def test_operands_live_until_the_gpu_is_done(storage, settings, live_buffers):
     """Nothing of Python's keeps them; validation reports a buffer that dies in use."""
+    settings(latency_us=30_000)
     stream = md.Stream()
     dst = md.zeros(1024, storage=storage)
     dst.copy_from(md.asarray(numbers()).copy(), stream=stream)
