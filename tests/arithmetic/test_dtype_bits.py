@@ -31,9 +31,9 @@ def program(tmp_path_factory):
 
 
 @pytest.mark.needs_no_sanitizer
-@pytest.mark.parametrize("seed", range(3))
-def test_random_items_keep_the_laws(program, seed):
-    law_programs.run(program, seed, 20000)
+def test_random_items_keep_the_laws(program):
+    for seed in range(3):
+        law_programs.run(program, seed, 20000)
 
 
 # ---- the oracle: memory as one list of bits ----
@@ -373,7 +373,7 @@ def test_a_legacy_capsule_cannot_say_padded_and_gets_packed_items():
     seen = Opened(array.__dlpack__(dl_device=(1, 0)))
     assert seen.name == b"dltensor"
     assert ctypes.string_at(seen.tensor.data, 4) == bytes([0x10, 0x32, 0x54, 0x76])
-    with pytest.raises(BufferError, match="padded, which only a versioned capsule can say"):
+    with pytest.raises(BufferError, match="padded, which only a versioned tensor can say"):
         array.__dlpack__(copy=False)
 
 

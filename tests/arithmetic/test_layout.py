@@ -13,11 +13,6 @@ def program(tmp_path_factory):
     return law_programs.build(tmp_path_factory.mktemp("layout"), "layout_laws", PARTS)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_random_layouts_keep_the_laws(program, seed):
-    law_programs.run(program, seed, 10000)
-
-
-@pytest.mark.parametrize("level", ["-O0", "-O3"])
-def test_it_compiles_without_a_warning(tmp_path, level):
-    law_programs.build(tmp_path, "layout_laws", PARTS, [level])
+def test_random_layouts_keep_the_laws(program):
+    for seed in range(4):
+        law_programs.run(program, seed, 10000)

@@ -33,28 +33,41 @@ def test_the_number_is_kept_and_none_gives_the_default(number):
     assert 1 <= md.get_num_threads() <= 4
 
 
-@pytest.mark.parametrize(
-    ("wrong", "error"), [(0, ValueError), (-1, ValueError), (17, ValueError), (2**70, OverflowError), ("2", TypeError)]
-)
-def test_another_number_is_refused(wrong, error, number):
+def test_another_number_is_refused(number, subtests):
     number(2)
-    with pytest.raises(error):
-        md.set_num_threads(wrong)
-    assert md.get_num_threads() == 2
+    wrongs = [(0, ValueError), (-1, ValueError), (17, ValueError), (2**70, OverflowError), ("2", TypeError)]
+    for wrong, error in wrongs:
+        with subtests.test(wrong=wrong), pytest.raises(error):
+            md.set_num_threads(wrong)
+        assert md.get_num_threads() == 2
 
 
-@pytest.mark.parametrize("value", ["1", "7", "16"])
-def test_the_variable_is_the_default(value):
-    done = run("import metal_dlpack as md; print(md.get_num_threads())", METAL_DLPACK_NUM_THREADS=value)
-    assert done.stdout.strip() == value and done.stderr == ""
-
-
-@pytest.mark.parametrize("value", ["0", "17", "many", "2x", "-1"])
-def test_a_variable_that_is_no_such_number_is_warned_of_once(value):
-    program = "import metal_dlpack as md; assert 1 <= md.get_num_threads() <= 4"
-    done = run(program, METAL_DLPACK_NUM_THREADS=value)
-    assert done.returncode == 0
-    assert done.stderr.count("RuntimeWarning") == 1 and repr(value) in done.stderr
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
+def test_the_variable_is_the_default_or_warned_of_once():
+    """It is read once a process: each value has a child of one program."""
+    wanted = {"1": "1", "7": "7", "16": "16"} | dict.fromkeys(["0", "17", "many", "2x", "-1"])
+    done = run(
+        f"""
+        import os
+        for value in {list(wanted)}:
+            if os.fork() == 0:
+                os.dup2(1, 2)
+                os.environ["METAL_DLPACK_NUM_THREADS"] = value
+                import metal_dlpack as md
+                print("=", md.get_num_threads(), end="|", flush=True)
+                os._exit(0)
+            os.wait()
+        """
+    )
+    answers = done.stdout.split("|")[:-1]
+    assert len(answers) == len(wanted), done.stderr
+    for (value, number), answer in zip(wanted.items(), answers, strict=True):
+        warning, _, found = answer.rpartition("= ")
+        if number:
+            assert (warning, found) == ("", number)
+        else:
+            assert warning.count("RuntimeWarning") == 1 and repr(value) in warning
+            assert 1 <= int(found) <= 4
 
 
 def settled_threads():

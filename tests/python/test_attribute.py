@@ -83,22 +83,21 @@ DOORS = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("error", [RaisedError, KeyboardInterrupt, MemoryError])
-def test_what_an_attribute_raises_comes_out(door, error):
-    call, _ = DOORS[door]
-    with pytest.raises(error):
-        call(error())
+def test_what_an_attribute_raises_comes_out(subtests):
+    for door, (call, _) in DOORS.items():
+        for error in (RaisedError, KeyboardInterrupt, MemoryError):
+            with subtests.test(door, error=error), pytest.raises(error):
+                call(error())
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_an_attribute_error_means_that_there_is_none(door):
-    call, refusal = DOORS[door]
-    if refusal is None:
-        call(AttributeError())
-        return
-    with pytest.raises(refusal, match=r"^(?!not ours)"):
-        call(AttributeError("not ours"))
+def test_an_attribute_error_means_that_there_is_none(subtests):
+    for door, (call, refusal) in DOORS.items():
+        with subtests.test(door):
+            if refusal is None:
+                call(AttributeError())
+                continue
+            with pytest.raises(refusal, match=r"^(?!not ours)"):
+                call(AttributeError("not ours"))
 
 
 class Tensor:
