@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import tomllib
 
 import graph
 from places import ROOT, SRC, TESTS
@@ -34,6 +35,8 @@ def test_what_lies_beside_the_rooms_of_the_package_has_a_reason():
     assert [name for name in sorted(loose) if not re.search(rf'[."]{name}\b', text)] == []
     rooms = {path.parent.name for path in package.glob("*/__init__.py")} - {"include"}
     assert [room for room in sorted(rooms) if f"`{room}/`" not in TEXT] == []
+    built = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    assert {f"metal_dlpack.{room}" for room in rooms} <= set(built)
 
 
 def methods_of_array():

@@ -12,8 +12,7 @@ docs/conformance.md shows how to judge a library of your own, also under pytest.
 
 from __future__ import annotations
 
-from .catalogue import RULES
-from .judging import Missing, Report, Result, judge
+from .judging import RULES, Missing, Report, Result, judge
 from .libraries import LIBRARIES, Library
 from .rules import Absent, Rule
 

@@ -9,8 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
-from .catalogue import RULES
-from .judging import CASE_TIMEOUT_S, Missing, Report, judge
+from .judging import CASE_TIMEOUT_S, RULES, Missing, Report, judge
 from .libraries import LIBRARIES
 from .report import as_dict, describe, describe_rule, table
 from .rules import Side

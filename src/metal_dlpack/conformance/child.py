@@ -10,7 +10,7 @@ import os
 import sys
 
 from .asking import print_answer, take_stdout
-from .catalogue import rules_of
+from .judging import rules_of
 from .libraries import Library, library_of
 from .rules import Absent, Broken, Rule, Side
 

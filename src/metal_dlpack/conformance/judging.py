@@ -10,14 +10,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from . import consumer_cases, consumer_types, copy_cases, exchange_cases, lifetime_cases, producer_cases, producer_types
 from .asking import Child
-from .catalogue import rules_of
 from .rules import Rule, Side
 
-__all__ = ["CASE_TIMEOUT_S", "Missing", "Report", "Result", "judge"]
+__all__ = ["CASE_TIMEOUT_S", "RULES", "Missing", "Report", "Result", "judge", "rules_of"]
 
 CASE_TIMEOUT_S = 30.0
 
+#: All rules, in the order in which they are tried and shown.
+RULES: tuple[Rule, ...] = (
+    *producer_cases.RULES,
+    *producer_types.RULES,
+    *copy_cases.RULES,
+    *exchange_cases.RULES,
+    *consumer_cases.RULES,
+    *consumer_types.RULES,
+    *lifetime_cases.RULES,
+)
 Outcome = Literal["kept", "broken", "absent"]
 
 
@@ -66,6 +76,10 @@ class Answers:
     version: str = ""
     answers: dict[str, tuple[Outcome, str]] | None = None  #: by the name of the rule; None if it never was ready
     end: str = ""  #: how it ended if that was too early
+
+
+def rules_of(side: Side) -> list[Rule]:
+    return [rule for rule in RULES if rule.side == side]
 
 
 def judge(side: Side, name: str, rules: Sequence[str] | None = None, *, timeout_s: float = CASE_TIMEOUT_S) -> Report:
