@@ -308,10 +308,10 @@ leave_to_method(md_state *state, PyObject *op)
 
 /* Call the table's owning function.  0, or -1 with an exception. */
 static int
-make_tensor(const char *function, const foreign_type *slot, PyObject *op,
+make_tensor(const char *function, const DLPackExchangeAPI *table, PyObject *op,
             DLManagedTensorVersioned **out)
 {
-    if (slot->table->managed_tensor_from_py_object_no_sync(op, out) == 0 && *out != NULL) {
+    if (table->managed_tensor_from_py_object_no_sync(op, out) == 0 && *out != NULL) {
         return 0;
     }
     *out = NULL;
@@ -334,17 +334,19 @@ ask_table(md_state *state, const char *function, PyObject *op, DLManagedTensorVe
     if (found == NULL) {
         return -1;
     }
-    /* a copy: the calls below can replace the slot; the type keeps what it refers to */
-    foreign_type slot = *found;
-    if (slot.table == NULL) {
+    if (found->table == NULL) {
         return 0;
     }
-    if (make_tensor(function, &slot, op, out) < 0) {
+    /* the calls below can replace what was found; the type keeps what it refers to */
+    bool is_torchs = found->requires_grad != NULL;
+    const struct PyGetSetDef *gradient = found->gradient;
+    if (make_tensor(function, found->table, op, out) < 0) {
         return leave_to_method(state, op) ? 0 : -1;
     }
-    bool is_torchs =
-        slot.requires_grad != NULL && (*out)->version.major == DLPACK_MAJOR_VERSION;
-    int is_good = is_torchs ? torch_check_tensor(state, &slot, op, &(*out)->dl_tensor) : 1;
+    if (!is_torchs || (*out)->version.major != DLPACK_MAJOR_VERSION) {
+        return 1;
+    }
+    int is_good = torch_check_tensor(state, gradient, op, &(*out)->dl_tensor);
     if (is_good != 1) {
         foreign_delete(*out, true);
         *out = NULL;
@@ -359,12 +361,12 @@ foreign_open(md_state *state, const char *function, PyObject *producer,
              const import_request *request, foreign_tensor *out)
 {
     DLManagedTensorVersioned *managed;
-    start_with(out, Py_TYPE(producer)->tp_name);
     if (PyCapsule_CheckExact(producer)) {
-        out->maker = "a capsule's producer";
+        start_with(out, "a capsule's producer");
         return read_answer(function, Py_NewRef(producer), out);
     }
     int is_made = ask_table(state, function, producer, &managed);
+    start_with(out, Py_TYPE(producer)->tp_name);
     if (is_made == 0) {
         int speaks = foreign_speaks(state, producer);
         return speaks < 0    ? -1

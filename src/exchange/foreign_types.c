@@ -124,12 +124,8 @@ foreign_types_forget(md_state *state)
 }
 
 const foreign_type *
-foreign_type_of(md_state *state, PyTypeObject *type)
+foreign_type_find(md_state *state, PyTypeObject *type)
 {
-    const foreign_type *last = &state->foreign_types[state->foreign_last];
-    if (last->type == type) {
-        return last;
-    }
     for (int i = 0; i < MD_FOREIGN_TYPES; i++) {
         if (state->foreign_types[i].type == type) {
             state->foreign_last = i;

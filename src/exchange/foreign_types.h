@@ -15,8 +15,16 @@
 /* The name of the capsule of a type's table.  SPEC dlpack.h */
 #define CAPSULE_EXCHANGE_API "dlpack_exchange_api"
 
+/* What is known of a type that was not the last one. */
+const foreign_type *foreign_type_find(md_state *state, PyTypeObject *type);
+
 /* What is known of the type: borrowed until the next call.  NULL with an exception. */
-const foreign_type *foreign_type_of(md_state *state, PyTypeObject *type);
+static inline const foreign_type *
+foreign_type_of(md_state *state, PyTypeObject *type)
+{
+    const foreign_type *last = &state->foreign_types[state->foreign_last];
+    return last->type == type ? last : foreign_type_find(state, type);
+}
 
 /* May our Metal memory go to the type, which has a table?  -1 with BufferError. */
 int foreign_check_taker(md_state *state, PyTypeObject *type);

@@ -45,13 +45,13 @@ torch_getter(PyTypeObject *type, PyObject *attribute)
 /* Does the tensor require grad?  Autograd would miss writes to it.  1, 0, or -1 with an
  * exception. */
 static int
-requires_grad(const foreign_type *slot, PyObject *op)
+requires_grad(const struct PyGetSetDef *gradient, PyObject *op)
 {
-    if (slot->gradient == NULL) { /* unreached: no test makes it fail here */
-        return 1;                 /* a subclass that defines its own requires_grad */
+    if (gradient == NULL) { /* unreached: no test makes it fail here */
+        return 1;           /* a subclass that defines its own requires_grad */
     }
     /* Found once: looking the name up costs as much as the tensor. */
-    PyObject *answer = slot->gradient->get(op, slot->gradient->closure);
+    PyObject *answer = gradient->get(op, gradient->closure);
     if (answer == NULL) { /* unreached: no test makes it fail here */
         return -1;
     }
@@ -103,10 +103,10 @@ refuse_negated(md_state *state, PyObject *op)
 
 /* SPEC exchange-as-method */
 int
-torch_check_tensor(md_state *state, const foreign_type *slot, PyObject *op,
+torch_check_tensor(md_state *state, const struct PyGetSetDef *gradient, PyObject *op,
                    const DLTensor *tensor)
 {
-    int must_ask = requires_grad(slot, op);
+    int must_ask = requires_grad(gradient, op);
     if (must_ask != 0) {
         return must_ask < 0 ? -1 : 0;
     }

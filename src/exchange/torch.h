@@ -20,9 +20,9 @@
 /* The C function behind an attribute of the type's instances: static.  NULL: there is none. */
 const struct PyGetSetDef *torch_getter(PyTypeObject *type, PyObject *attribute);
 
-/* May the tensor that torch's table made of `op` be taken?  1: its memory is its value.  0: call
+/* May the tensor that torch's table made of `op` be taken?  `gradient`: of requires_grad.  1: its memory is its value.  0: call
  * __dlpack__ instead, which refuses.  -1 with BufferError, or what torch raised. */
-int torch_check_tensor(md_state *state, const foreign_type *slot, PyObject *op,
+int torch_check_tensor(md_state *state, const struct PyGetSetDef *gradient, PyObject *op,
                        const DLTensor *tensor);
 
 /* Before an export to torch.  -1 with BufferError.  Once it is right, one flag is read. */
