@@ -1,6 +1,7 @@
 """The scripts of tools/ that nothing else runs."""
 
 import importlib
+import json
 import os
 import re
 import subprocess
@@ -61,6 +62,25 @@ def test_mutants_that_were_written_down_are_found_again_and_the_others_are_named
     for mutant, again in zip(chosen, found, strict=True):
         text = (ROOT / mutant.file).read_text()
         assert again.apply(text).split() == mutant.apply(text).split(), mutant.name
+
+
+@pytest.mark.long
+@pytest.mark.needs_no_sanitizer
+def test_the_server_of_mutants_runs_the_tests_that_it_is_asked_for(tmp_path):
+    output, file = tmp_path / "output", "tests/house/test_tools.py"
+    test = f"{file}::test_a_mark_is_about_its_statement_the_rest_of_its_block_or_its_function"
+    request = {"tests": [test], "options": [], "environment": {}, "seconds": 120, "output": str(output)}
+    done = subprocess.run(
+        [sys.executable, TOOLS / "mutant_server.py"],
+        input=json.dumps(request) + "\n",
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
+    )
+    assert done.stdout == "0\n", output.read_text()
+    assert "1 passed" in output.read_text()
 
 
 MARKED = """static int
