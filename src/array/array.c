@@ -314,14 +314,3 @@ array_nbytes(const ArrayObject *self)
     (void)dtype_packed_nbytes(self->dtype, self->nitems, &nbytes); /* fitted when it was made */
     return nbytes;
 }
-
-void
-array_get_layout(const ArrayObject *self, strided_layout *out)
-{
-    size_t dims_nbytes = (size_t)self->ndim * sizeof(int64_t);
-    out->ndim = self->ndim;
-    out->offset = 0;
-    memcpy(out->shape, array_shape(self), dims_nbytes);
-    memcpy(out->strides, array_strides(self), dims_nbytes);
-    out->itemsize = dtype_itemsize(self->dtype);
-}

@@ -104,7 +104,16 @@ PyObject *array_buffer(ArrayObject *self);
 int64_t array_nbytes(const ArrayObject *self);
 
 /* The layout with offset 0: element 0 is at byte_offset. */
-void array_get_layout(const ArrayObject *self, strided_layout *out);
+static inline void
+array_get_layout(const ArrayObject *self, strided_layout *out)
+{
+    size_t dims_nbytes = (size_t)self->ndim * sizeof(int64_t);
+    out->ndim = self->ndim;
+    out->offset = 0;
+    memcpy(out->shape, array_shape(self), dims_nbytes);
+    memcpy(out->strides, array_strides(self), dims_nbytes);
+    out->itemsize = dtype_itemsize(self->dtype);
+}
 
 /* An Array over `buffer` (which it holds): owned (+1).  `layout`'s offset, in items, counts
  * from `byte_offset`.  The caller has checked the bounds.  NULL: no memory. */

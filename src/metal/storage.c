@@ -70,33 +70,38 @@ storage_reuse(const device_record *device, size_t nbytes, bridge_storage mode)
     return storage;
 }
 
-/* Make a record over a new MTLBuffer of exactly `capacity` bytes. */
+/* A storage over a new MTLBuffer of exactly `capacity` bytes. */
 static bridge_status
-make_new(const device_record *device, size_t capacity, bridge_storage mode, metal_storage **out)
+make_new(const device_record *device, size_t nbytes, size_t capacity, bridge_storage mode,
+         metal_storage **out)
 {
     bridge_buffer *handle = NULL;
-    bridge_status status = BRIDGE_OVER_LIMIT;
-    if (pool_admit(device, capacity, mode)) {
-        status = bridge_buffer_new(device->handle, capacity, mode, &handle);
-        if (status == BRIDGE_OK) {
-            char *address = mode == BRIDGE_PRIVATE ? NULL : bridge_buffer_contents(handle);
-            *out = make_record(handle, device, 0, mode, address, NULL);
-            status = *out == NULL ? BRIDGE_NO_MEMORY : BRIDGE_OK;
-        }
-        if (status != BRIDGE_OK) {
-            bridge_buffer_release(handle);
-            pool_dismiss(device, capacity, mode);
-        }
+    if (!pool_admit(device, capacity, mode)) {
+        return BRIDGE_OVER_LIMIT;
     }
-    return status;
+    bridge_status status = bridge_buffer_new(device->handle, capacity, mode, &handle);
+    if (status == BRIDGE_OK) {
+        char *address = mode == BRIDGE_PRIVATE ? NULL : bridge_buffer_contents(handle);
+        *out = make_record(handle, device, nbytes, mode, address, NULL);
+        status = *out == NULL ? BRIDGE_NO_MEMORY : BRIDGE_OK;
+    }
+    if (status != BRIDGE_OK) {
+        bridge_buffer_release(handle);
+        pool_dismiss(device, capacity, mode);
+        return status;
+    }
+    (*out)->capacity = capacity;
+    (*out)->is_ours = true;
+    lookup_add(*out);
+    pool_note_made(device, mode);
+    return BRIDGE_OK;
 }
 
 static bridge_status
 make_new_or_empty_the_cache(const device_record *device, size_t nbytes, bridge_storage mode,
-                            metal_storage **out, size_t *capacity)
+                            metal_storage **out)
 {
-    *capacity = pool_round(nbytes);
-    bridge_status status = make_new(device, *capacity, mode, out);
+    bridge_status status = make_new(device, nbytes, pool_round(nbytes), mode, out);
     if (status != BRIDGE_NO_MEMORY && status != BRIDGE_TOO_LARGE &&
         status != BRIDGE_OVER_LIMIT) {
         return status;
@@ -104,8 +109,8 @@ make_new_or_empty_the_cache(const device_record *device, size_t nbytes, bridge_s
     if (status == BRIDGE_NO_MEMORY) {
         (void)pool_empty(NULL);
     }
-    *capacity = round_up(nbytes, STORAGE_UNIT); /* nothing more than is asked */
-    return make_new(device, *capacity, mode, out);
+    size_t capacity = round_up(nbytes, STORAGE_UNIT); /* nothing more than is asked */
+    return make_new(device, nbytes, capacity, mode, out);
 }
 
 bridge_status
@@ -125,19 +130,7 @@ storage_new(const device_record *device, size_t nbytes, bridge_storage mode,
         return *out == NULL ? BRIDGE_NO_MEMORY : BRIDGE_OK;
     }
     *out = storage_reuse(device, nbytes, mode);
-    if (*out != NULL) {
-        return BRIDGE_OK;
-    }
-    size_t capacity;
-    status = make_new_or_empty_the_cache(device, nbytes, mode, out, &capacity);
-    if (status == BRIDGE_OK) {
-        (*out)->nbytes = nbytes;
-        (*out)->capacity = capacity;
-        (*out)->is_ours = true;
-        lookup_add(*out);
-        pool_note_made(device, mode);
-    }
-    return status;
+    return *out != NULL ? BRIDGE_OK : make_new_or_empty_the_cache(device, nbytes, mode, out);
 }
 
 bridge_status
