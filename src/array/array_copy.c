@@ -14,8 +14,8 @@
 #include "python/args.h"
 #include "python/element.h"
 #include "python/storage_mode.h"
-#include "streams/stream_order.h"
-#include "values/layout_index.h"
+#include "streams/stream_object.h"
+#include "values/layout_type_object.h"
 
 static int
 convert_order(ArrayObject *self, PyObject *value, char *out)

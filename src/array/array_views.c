@@ -7,7 +7,6 @@
 #include "array/array_methods.h"
 #include "python/args.h"
 #include "python/errors.h"
-#include "values/layout_index.h"
 #include "values/layout_type_object.h"
 
 static PyObject *

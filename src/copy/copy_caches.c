@@ -1,5 +1,5 @@
-/* copy_caches.c: see copy_caches.h. */
-#include "copy/copy_caches.h"
+/* copy_caches.c: how large this machine's caches are, asked once; see copy_plan.h. */
+#include "copy/copy_plan.h"
 
 #include <pthread.h>
 

@@ -68,4 +68,14 @@ void copy_nest_run(const copy_plan *plan);
  * without. */
 void copy_threads_run(const copy_plan *plan);
 
+/* ---- the machine's caches: copy_caches.c asks once ---- */
+
+typedef struct copy_caches {
+    int64_t first_nbytes;  /* the data cache next to a core */
+    int64_t second_nbytes; /* one core's share of the next cache */
+} copy_caches;
+
+/* Borrowed; never changes.  A size that the machine does not tell is that of a usual one. */
+const copy_caches *copy_caches_get(void);
+
 #endif /* MD_COPY_PLAN_H */

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "copy/copy_caches.h"
+#include "copy/copy_plan.h"
 #include "copy/copy_roads.h"
 #include "copy/copy_run.h"
 

@@ -11,7 +11,6 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "copy/copy_caches.h"
 #include "copy/copy_plan.h"
 
 /* A thread takes about 20 us to start and join.  In that time a core moves about 200 KiB: a

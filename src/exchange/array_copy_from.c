@@ -7,7 +7,7 @@
 #include "array/array_sides.h"
 #include "exchange/asarray.h"
 #include "python/args.h"
-#include "streams/stream_order.h"
+#include "streams/stream_object.h"
 
 /* `value` as the other side of a copy with an Array.  -1 with what asarray raises. */
 static int

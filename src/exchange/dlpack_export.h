@@ -9,7 +9,7 @@
 
 #include "array/array.h"
 #include "exchange/dlpack_check.h"
-#include "streams/stream_order.h"
+#include "streams/stream_object.h"
 
 /* What a consumer asked for. */
 typedef struct export_request {

@@ -8,7 +8,7 @@
 #include "arithmetic/dtype.h"
 #include "python/state.h"
 #include "streams/device.h"
-#include "streams/stream_order.h"
+#include "streams/stream_object.h"
 
 typedef struct import_request {
     const device_record *device; /* NULL: where the data is; the default device for CPU data */

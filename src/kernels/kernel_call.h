@@ -68,7 +68,7 @@ int kernel_call_read(kernel_call *call, PyObject *const *args, Py_ssize_t nargs,
  * OverflowError, BufferError, or what a foreign tensor raised. */
 int kernel_call_bind(kernel_call *call);
 
-/* kernel_threadgroup.c: room in threadgroup memory, among the arguments.  -1 with TypeError or
+/* kernel_grid.c: room in threadgroup memory, among the arguments.  -1 with TypeError or
  * ValueError. */
 int kernel_call_bind_threadgroup(kernel_call *call);
 

@@ -20,7 +20,7 @@
 #include "python/args.h"
 #include "python/errors.h"
 #include "python/waiting.h"
-#include "streams/stream_order.h"
+#include "streams/stream_object.h"
 
 /* ---- a call ---- */
 

@@ -34,7 +34,7 @@ bool metal_type_takes(const metal_type *type, DLDataType dtype);
 /* The scalar of Metal's that holds such items: NULL for types that Metal lacks. */
 const char *metal_type_name_for(DLDataType dtype);
 
-/* ---- kernel_numbers.c: Python's numbers as scalars and vectors of Metal's ---- */
+/* ---- Python's numbers as scalars and vectors of Metal's ---- */
 
 #define KERNEL_NUMBER_MAX 32 /* bytes of a long4 */
 

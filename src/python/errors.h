@@ -58,7 +58,10 @@ errors_check_fork(md_state *state, const char *where)
                                NULL, 0);
 }
 
-/* ---- refusal.c: the last error that our producer raised ---- */
+/* ---- the last error that our producer raised ----
+ *
+ * One exception a thread, in the thread's own dict, without its traceback (which would keep the
+ * frames it passed, and so arrays, alive). */
 
 /* Remember the exception that is set; it stays set.  What cannot be remembered is not. */
 void refusal_note(void);

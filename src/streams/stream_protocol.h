@@ -9,7 +9,7 @@
 
 #include "metal/storage.h"
 #include "python/state.h"
-#include "streams/stream_order.h"
+#include "streams/stream_object.h"
 
 /* The tuple (version, queue, event, value): owned (+1). */
 PyObject *stream_protocol_answer(const metal_stream *stream, uint64_t value);

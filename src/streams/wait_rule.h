@@ -27,7 +27,7 @@
 #include "metal/tracking.h"
 #include "metal/tracking_watch.h"
 #include "python/waiting.h"
-#include "streams/stream_order.h"
+#include "streams/stream_object.h"
 
 /* Before the CPU uses the bytes by functions that tell the validation themselves
  * (staging.h). */

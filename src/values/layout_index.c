@@ -1,5 +1,4 @@
-/* layout_index.c: basic indexing of a layout by a Python key; see layout_index.h. */
-#include "values/layout_index.h"
+/* layout_index.c: basic indexing of a layout by a Python key; see layout_type_object.h. */
 
 #include "values/layout_type_object.h"
 

@@ -11,7 +11,6 @@
 
 #include "python/args.h"
 #include "python/call_python.h"
-#include "values/layout_index.h"
 #include "values/layout_type_object.h"
 
 /* ---- StridedLayout(...) ---- */

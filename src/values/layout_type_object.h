@@ -184,4 +184,15 @@ bool layout_answer(PyObject *op, uint32_t bit);
 /* Call once, after the type is made: sets what its spec cannot say.  0, or -1. */
 int layout_type_prepare(md_state *state);
 
+/* ---- layout_index.c: basic indexing by a Python key, of StridedLayouts and Arrays ---- */
+
+/* Index by an int, a slice, None, `...`, or a tuple of them.  IndexError with the key's type
+ * where it is something else. */
+int layout_index(md_state *state, const char *function, PyObject *key, const strided_layout *in,
+                 strided_layout *out);
+
+/* The same for a StridedLayout, with cuda.core's classes: ValueError for an index out of
+ * range, TypeError for something else.  All strides are 0 if a slice takes no items. */
+int layout_index_self(const strided_layout *in, PyObject *key, strided_layout *out);
+
 #endif /* MD_LAYOUT_TYPE_OBJECT_H */

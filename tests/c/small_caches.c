@@ -1,6 +1,6 @@
 /* small_caches.c: stands in for copy_caches.c and tells of caches so small that small copies
  * take every road. */
-#include "copy/copy_caches.h"
+#include "copy/copy_plan.h"
 
 static const copy_caches small = {.first_nbytes = 2048, .second_nbytes = 4096};
 
