@@ -72,7 +72,7 @@ def test_metal_may_refuse_every_eighth_call():
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(1, 8))
 def test_metal_may_refuse_the_others(part):
-    assert count_failures("metal", part, 8) > 20
+    assert count_failures("metal", part, 8) > 3
 
 
 def test_there_may_be_no_device_at_first():
