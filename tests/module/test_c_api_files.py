@@ -98,8 +98,17 @@ def build(folder, name, languages, *flags):
     return module
 
 
-@pytest.mark.parametrize("flags", [["-O0"], ["-O2"], ["-O2", "-fvisibility=hidden"], ["-O2", "-flto"]], ids=" ".join)
-@pytest.mark.parametrize("languages", [("c", "c"), ("c", "c++"), ("c++", "c"), ("c++", "c++")], ids="-".join)
+LANGUAGES = [("c", "c"), ("c", "c++"), ("c++", "c"), ("c++", "c++")]
+FLAGS = [["-O0"], ["-O2"], ["-O2", "-fvisibility=hidden"], ["-O2", "-flto"]]
+#: Each of either once; the rest is long.
+PAIRS = [
+    pytest.param(languages, flags, marks=[] if at == place else pytest.mark.long)
+    for at, languages in enumerate(LANGUAGES)
+    for place, flags in enumerate(FLAGS)
+]
+
+
+@pytest.mark.parametrize(("languages", "flags"), PAIRS)
 def test_a_file_uses_the_table_that_another_file_of_its_module_imported(tmp_path, languages, flags):
     module = build(tmp_path, "two_files", languages, *flags)
     with pytest.raises(SystemError, match="no table"):

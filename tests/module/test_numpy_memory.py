@@ -152,20 +152,20 @@ def test_contexts_may_be_left_crosswise(same):
     assert handler() == PLAIN
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_contexts_may_be_left_in_any_order(seed):
-    rng = random.Random(seed)
-    contexts = [md.numpy_memory() for _ in range(3)]
-    entered = []
-    for _ in range(40):
-        if entered and rng.random() < 0.5:
-            entered.pop(rng.randrange(len(entered))).__exit__(None, None, None)
-        else:
-            entered.append(rng.choice(contexts).__enter__())
-        assert handler() == (OURS if entered else PLAIN)
-    for context in entered:
-        context.__exit__(None, None, None)
-    assert handler() == PLAIN
+def test_contexts_may_be_left_in_any_order():
+    for seed in range(20):
+        rng = random.Random(seed)
+        contexts = [md.numpy_memory() for _ in range(3)]
+        entered = []
+        for _ in range(40):
+            if entered and rng.random() < 0.5:
+                entered.pop(rng.randrange(len(entered))).__exit__(None, None, None)
+            else:
+                entered.append(rng.choice(contexts).__enter__())
+            assert handler() == (OURS if entered else PLAIN), seed
+        for context in entered:
+            context.__exit__(None, None, None)
+        assert handler() == PLAIN, seed
 
 
 def test_what_is_not_entered_cannot_be_left():

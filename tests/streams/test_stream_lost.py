@@ -1,6 +1,7 @@
 """A failure of GPU work is told by the next wait that has to do with it, once; and by sys.unraisablehook where none can come."""
 
 import gc
+import itertools
 import sys
 import time
 
@@ -67,20 +68,20 @@ WAITS = {
 }
 
 
-@pytest.mark.parametrize("wait", WAITS)
-@pytest.mark.parametrize("is_kept", [True, False], ids=["the stream is kept", "the stream is dropped"])
-def test_every_way_to_the_bytes_tells_of_a_failure_once(wait, is_kept, failing, unraisable):
-    array, stream = md.zeros(64), md.Stream()
-    with failing(8):
-        array.fill(1, stream=stream)
-        settle(array)
-    if not is_kept:
-        del stream
-    with pytest.raises(md.MetalError, match="OutOfMemory, 8"):
-        WAITS[wait](array)
-    WAITS[wait](array)
-    gc.collect()
-    assert unraisable == []
+def test_every_way_to_the_bytes_tells_of_a_failure_once(failing, unraisable, subtests):
+    for (name, wait), is_kept in itertools.product(WAITS.items(), [True, False]):
+        with subtests.test(name, stream_is_kept=is_kept):
+            array, stream = md.zeros(64), md.Stream()
+            with failing(8):
+                array.fill(1, stream=stream)
+                settle(array)
+            if not is_kept:
+                del stream
+            with pytest.raises(md.MetalError, match="OutOfMemory, 8"):
+                wait(array)
+            wait(array)
+            gc.collect()
+            assert unraisable == []
 
 
 def test_a_buffer_that_is_wrapped_twice_tells_of_a_failure_after_one_of_them_has_gone(failing, settings, unraisable):
