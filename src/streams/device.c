@@ -187,47 +187,23 @@ device_convert(md_state *state, const char *function, PyObject *value)
 
 /* ---- the type ---- */
 
-static PyObject *
-device_get_name(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyUnicode_FromString(device_record_of(op)->facts.name);
-}
-
-static PyObject *
-device_get_index(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyLong_FromLong(device_record_of(op)->index);
-}
-
-static PyObject *
-device_get_registry_id(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyLong_FromUnsignedLongLong(device_record_of(op)->facts.registry_id);
-}
-
-static PyObject *
-device_get_handle(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyLong_FromVoidPtr(device_record_of(op)->handle);
-}
-
-static PyObject *
-device_get_has_unified_memory(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyBool_FromLong(device_record_of(op)->facts.has_unified_memory);
-}
-
-static PyObject *
-device_get_max_buffer_length(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyLong_FromUnsignedLongLong(device_record_of(op)->facts.max_buffer_length);
-}
-
-static PyObject *
-device_get_recommended_max_working_set_size(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyLong_FromUnsignedLongLong(device_record_of(op)->facts.recommended_max_working_set);
-}
+/* A getter for what the record says. */
+#define DEVICE_FACT(name, value) \
+    static PyObject *device_get_##name(PyObject *op, void *Py_UNUSED(closure)) \
+    { \
+        const device_record *record = device_record_of(op); \
+        return value; \
+    }
+DEVICE_FACT(name, PyUnicode_FromString(record->facts.name))
+DEVICE_FACT(index, PyLong_FromLong(record->index))
+DEVICE_FACT(registry_id, PyLong_FromUnsignedLongLong(record->facts.registry_id))
+DEVICE_FACT(handle, PyLong_FromVoidPtr(record->handle))
+DEVICE_FACT(has_unified_memory, PyBool_FromLong(record->facts.has_unified_memory))
+DEVICE_FACT(max_buffer_length, PyLong_FromUnsignedLongLong(record->facts.max_buffer_length))
+DEVICE_FACT(recommended_max_working_set_size,
+            PyLong_FromUnsignedLongLong(record->facts.recommended_max_working_set))
+DEVICE_FACT(is_software, PyBool_FromLong(record->facts.is_software))
+#undef DEVICE_FACT
 
 static PyObject *
 device_get_current_allocated_size(PyObject *op, void *Py_UNUSED(closure))
@@ -237,12 +213,6 @@ device_get_current_allocated_size(PyObject *op, void *Py_UNUSED(closure))
     }
     return PyLong_FromUnsignedLongLong(
         bridge_device_allocated_nbytes(device_record_of(op)->handle));
-}
-
-static PyObject *
-device_get_is_software(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyBool_FromLong(device_record_of(op)->facts.is_software);
 }
 
 static PyObject *
