@@ -58,8 +58,6 @@ def said(result) -> str:
 # ---- one run for many: a process for each file would take a second ----
 
 CASES = {}
-#: What most of them come to.
-WRONG = {"test_wrong": "FAILED", "test_right": "PASSED"}
 
 
 def case(text):
@@ -230,10 +228,10 @@ def test_a_test_with_only_one_of_the_fixtures_is_judged_by_that(result):
 # ---- reports ----
 
 
-@case("def test_wrong(metal):\n    ask_for_nothing()\n\ndef test_right(metal):\n    md.zeros(3)\n")
-def test_wrong_use_fails_the_test_that_does_it(result):
-    assert result.outcomes == WRONG
-    assert "softmetal: zero-length: " in result.text
+def test_wrong_use_fails_the_test_that_does_it(run):
+    result = run("def test_wrong(metal):\n    ask_for_nothing()\n\ndef test_right(metal):\n    md.zeros(3)\n")
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["*softmetal: zero-length: *", "FAILED test_it.py::test_wrong*"])
 
 
 @case("def test_it(metal):\n    metal(latency_us=20_000)\n    race()\n")
@@ -277,7 +275,9 @@ def test_kernels_are_not_checked_where_the_environment_says_so(run):
     assert "two threads write" not in said(result)
 
 
-@case("""
+def test_the_work_of_a_test_is_its_own_however_late_it_is(run):
+    """The report comes when the GPU is done, after the function has returned."""
+    result = run("""
 def test_wrong(metal):
     metal(latency_us=50_000)
     ask_for_nothing()
@@ -286,10 +286,8 @@ def test_wrong(metal):
 def test_right(metal):
     pass
 """)
-def test_the_work_of_a_test_is_its_own_however_late_it_is(result):
-    """The report comes when the GPU is done, after the function has returned."""
-    assert result.outcomes == WRONG
-    assert re.search(r"the last of \d reports", result.text)
+    result.assert_outcomes(failed=1, passed=1)
+    assert re.search(r"the last of \d reports", said(result))
 
 
 @case("""
@@ -310,7 +308,8 @@ def test_failures_that_a_test_did_not_wait_for_are_not_those_of_the_next(result)
 
 
 @pytest.mark.needs_kernels
-@case("""
+def test_the_failure_of_a_kernel_is_not_that_of_the_next_test(run):
+    result = run("""
 def test_wrong(metal):
     past_the_end = "kernel void f(device float *x, uint i [[thread_position_in_grid]]) { x[i + 4] = 1; }"
     md.kernel(past_the_end)(md.zeros(4), n=4)
@@ -318,8 +317,7 @@ def test_wrong(metal):
 def test_right(metal):
     md.default_device().synchronize()
 """)
-def test_the_failure_of_a_kernel_is_not_that_of_the_next_test(result):
-    assert result.outcomes == WRONG
+    result.assert_outcomes(failed=1, passed=1)
 
 
 @case("""
@@ -342,7 +340,7 @@ def test_right(metal):
     pass
 """)
 def test_late_work_of_a_test_that_fails_is_its_own_too(result):
-    assert result.outcomes == WRONG | {"test_late": "ERROR PASSED"}
+    assert result.outcomes == {"test_wrong": "FAILED", "test_right": "PASSED", "test_late": "ERROR PASSED"}
 
 
 @case("""
