@@ -46,10 +46,7 @@ def has_objective_c() -> bool:
 
 
 # It builds with sanitizers of its own, which another one's runtime would disturb.
-pytestmark = [
-    pytest.mark.skipif(not has_objective_c(), reason="needs gcc with Objective-C, on Linux"),
-    pytest.mark.needs_no_sanitizer,
-]
+pytestmark = pytest.mark.needs_no_sanitizer
 
 
 @dataclass(frozen=True)
@@ -155,6 +152,8 @@ class Builder:
 
 @pytest.fixture(scope="session")
 def builder(tmp_path_factory: pytest.TempPathFactory) -> Builder:
+    if not has_objective_c():
+        pytest.skip("needs gcc with Objective-C, on Linux")
     return Builder(tmp_path_factory.mktemp("softmetal"))
 
 
