@@ -25,7 +25,7 @@ map_pages(size_t nbytes)
 static void
 copy_now(id<MTLBuffer> source, id<MTLBuffer> destination)
 {
-    id<MTLCommandQueue> queue = [[source device] newCommandQueue];
+    id<MTLCommandQueue> queue = [[[source device] newCommandQueue] autorelease];
     id<MTLCommandBuffer> commands = [queue commandBuffer];
     id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
     [blit copyFromBuffer:source
@@ -37,7 +37,6 @@ copy_now(id<MTLBuffer> source, id<MTLBuffer> destination)
     [commands commit];
     [commands waitUntilCompleted];
     CHECK([commands status] == MTLCommandBufferStatusCompleted);
-    [queue release];
 }
 
 CASE(a_buffer_tells_what_it_was_made_with)
@@ -57,16 +56,13 @@ CASE(a_buffer_tells_what_it_was_made_with)
     CHECK(strcmp([[buffer label] UTF8String], "weights") == 0);
     [buffer release];
     CHECK([device currentAllocatedSize] == 0);
-    [device release];
 }
 
 CASE(buffers_of_a_device_are_tracked_by_default)
 {
     id<MTLDevice> device = open_device();
-    id<MTLBuffer> buffer = [device newBufferWithLength:4 options:SHARED];
+    id<MTLBuffer> buffer = [[device newBufferWithLength:4 options:SHARED] autorelease];
     CHECK([buffer hazardTrackingMode] == MTLHazardTrackingModeTracked);
-    [buffer release];
-    [device release];
 }
 
 CASE(a_new_buffer_holds_zeros)
@@ -81,66 +77,57 @@ CASE(a_new_buffer_holds_zeros)
         }
         [buffer release];
     }
-    [device release];
 }
 
 CASE(poison_fills_what_nobody_has_written)
 {
     softmetal_set("SOFTMETAL_POISON", "1");
     id<MTLDevice> device = open_device();
-    id<MTLBuffer> fresh = [device newBufferWithLength:64 options:PRIVATE];
-    id<MTLBuffer> seen = [device newBufferWithLength:64 options:SHARED];
+    id<MTLBuffer> fresh = [[device newBufferWithLength:64 options:PRIVATE] autorelease];
+    id<MTLBuffer> seen = [[device newBufferWithLength:64 options:SHARED] autorelease];
     CHECK(((unsigned char *)[seen contents])[63] == 0xCD);
     memset([seen contents], 0, 64);
     copy_now(fresh, seen);
     CHECK(((unsigned char *)[seen contents])[63] == 0xCD);
-    id<MTLBuffer> given = [device newBufferWithBytes:"\1\2\3" length:4 options:SHARED];
+    id<MTLBuffer> given = [[device newBufferWithBytes:"\1\2\3" length:4
+                                              options:SHARED] autorelease];
     CHECK(((unsigned char *)[given contents])[2] == 3);
-    [fresh release];
-    [seen release];
-    [given release];
-    [device release];
 }
 
 CASE(a_huge_buffer_costs_nothing_until_it_is_touched)
 {
     id<MTLDevice> device = open_device();
-    id<MTLBuffer> buffer = [device newBufferWithLength:(NSUInteger)16 << 30 options:SHARED];
+    id<MTLBuffer> buffer = [[device newBufferWithLength:(NSUInteger)16 << 30
+                                                options:SHARED] autorelease];
     CHECK(buffer != nil);
     ((char *)[buffer contents])[((size_t)16 << 30) - 1] = 1;
-    [buffer release];
-    [device release];
 }
 
 CASE(private_memory_is_the_gpus_alone)
 {
     id<MTLDevice> device = open_device();
-    id<MTLBuffer> source = [device newBufferWithBytes:"secret!" length:8 options:PRIVATE];
-    id<MTLBuffer> result = [device newBufferWithLength:8 options:SHARED];
+    id<MTLBuffer> source = [[device newBufferWithBytes:"secret!" length:8
+                                               options:PRIVATE] autorelease];
+    id<MTLBuffer> result = [[device newBufferWithLength:8 options:SHARED] autorelease];
     if (getenv("SOFTMETAL_VALIDATION") == NULL) {
         CHECK([source contents] == NULL);
     }
     copy_now(source, result);
     CHECK(memcmp([result contents], "secret!", 8) == 0);
-    [source release];
-    [result release];
-    [device release];
 }
 
 CASE(managed_memory_is_one_block)
 {
     id<MTLDevice> device = open_device();
-    id<MTLBuffer> managed = [device newBufferWithBytes:"abcdefg" length:8 options:MANAGED];
-    id<MTLBuffer> result = [device newBufferWithLength:8 options:SHARED];
+    id<MTLBuffer> managed = [[device newBufferWithBytes:"abcdefg" length:8
+                                                options:MANAGED] autorelease];
+    id<MTLBuffer> result = [[device newBufferWithLength:8 options:SHARED] autorelease];
     memcpy([managed contents], "ABC", 3);
     copy_now(managed, result);
     CHECK(memcmp([result contents], "ABCdefg", 8) == 0);
     memcpy([result contents], "xyz", 3);
     copy_now(result, managed);
     CHECK(memcmp([managed contents], "xyzdefg", 8) == 0);
-    [managed release];
-    [result release];
-    [device release];
 }
 
 static void
@@ -162,14 +149,13 @@ CASE(bytes_no_copy_is_the_callers_memory_and_its_deallocator_runs_once)
                                                 deallocator:BLOCK(unmap_and_count, &count)];
     CHECK([buffer contents] == bytes);
     CHECK([device currentAllocatedSize] == 0);
-    id<MTLBuffer> source = [device newBufferWithBytes:"abcdefg" length:8 options:SHARED];
+    id<MTLBuffer> source = [[device newBufferWithBytes:"abcdefg" length:8
+                                               options:SHARED] autorelease];
     copy_now(source, buffer);
     CHECK(memcmp(bytes, "abcdefg", 8) == 0);
     CHECK(count == 0);
     [buffer release];
     CHECK(count == 1);
-    [source release];
-    [device release];
 }
 
 static void
@@ -200,14 +186,13 @@ CASE(bytes_no_copy_may_give_another_buffer_than_was_asked_for)
     }
     CHECK(softmetal_set("SOFTMETAL_NO_COPY", "other") < 0);
     munmap(bytes, 4 * nbytes);
-    [device release];
 }
 
 CASE(the_deallocator_runs_when_the_last_command_buffer_is_done)
 {
     softmetal_set("SOFTMETAL_LATENCY_US", "50000");
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
     int count = 0;
     id<MTLBuffer> buffer = [device newBufferWithBytesNoCopy:map_pages(page_size())
                                                      length:page_size()
@@ -222,15 +207,13 @@ CASE(the_deallocator_runs_when_the_last_command_buffer_is_done)
     CHECK(__atomic_load_n(&count, __ATOMIC_ACQUIRE) == 0);
     [commands waitUntilCompleted];
     CHECK(count == 1);
-    [queue release];
-    [device release];
 }
 
 CASE(a_blit_loses_what_is_past_the_limit)
 {
     id<MTLDevice> device = open_device();
-    id<MTLBuffer> source = [device newBufferWithLength:32 options:SHARED];
-    id<MTLBuffer> copied = [device newBufferWithLength:32 options:SHARED];
+    id<MTLBuffer> source = [[device newBufferWithLength:32 options:SHARED] autorelease];
+    id<MTLBuffer> copied = [[device newBufferWithLength:32 options:SHARED] autorelease];
     memset([source contents], 1, 32);
     CHECK(softmetal_blit_limit() == (size_t)1 << 32);
     CHECK(softmetal_set("SOFTMETAL_BLIT_LIMIT", "12") < 0);
@@ -240,7 +223,7 @@ CASE(a_blit_loses_what_is_past_the_limit)
     for (int i = 0; i < 32; i++) {
         CHECK(bytes[i] == (i < 16));
     }
-    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
     id<MTLCommandBuffer> commands = [queue commandBuffer];
     id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
     [blit fillBuffer:copied range:NSMakeRange(8, 24) value:2];
@@ -250,16 +233,13 @@ CASE(a_blit_loses_what_is_past_the_limit)
     for (int i = 0; i < 32; i++) {
         CHECK(bytes[i] == (i < 8 ? 1 : i < 24 ? 2 : 0));
     }
-    [queue release];
-    [source release];
-    [copied release];
-    [device release];
 }
 
 CASE(volatile_memory_is_kept_or_discarded_as_the_setting_says)
 {
     id<MTLDevice> device = open_device();
-    id<MTLBuffer> buffer = [device newBufferWithBytes:"abcdefg" length:8 options:SHARED];
+    id<MTLBuffer> buffer = [[device newBufferWithBytes:"abcdefg" length:8
+                                               options:SHARED] autorelease];
     CHECK([buffer setPurgeableState:MTLPurgeableStateKeepCurrent] ==
           MTLPurgeableStateNonVolatile);
     CHECK([buffer setPurgeableState:MTLPurgeableStateVolatile] == MTLPurgeableStateNonVolatile);
@@ -269,15 +249,12 @@ CASE(volatile_memory_is_kept_or_discarded_as_the_setting_says)
     [buffer setPurgeableState:MTLPurgeableStateVolatile];
     CHECK([buffer setPurgeableState:MTLPurgeableStateNonVolatile] == MTLPurgeableStateEmpty);
     CHECK(memcmp([buffer contents], "abcdefg", 8) != 0);
-    [buffer release];
-    [device release];
 }
 
 REPORTS("zero-length", a_buffer_of_no_bytes)
 {
     id<MTLDevice> device = open_device();
     CHECK([device newBufferWithLength:0 options:SHARED] == nil);
-    [device release];
 }
 
 REPORTS("length-over-maximum", a_buffer_of_too_many_bytes)
@@ -285,20 +262,16 @@ REPORTS("length-over-maximum", a_buffer_of_too_many_bytes)
     softmetal_set("SOFTMETAL_MAX_BUFFER_LENGTH", "1M");
     id<MTLDevice> device = open_device();
     CHECK([device maxBufferLength] == 1 << 20);
-    id<MTLBuffer> largest = [device newBufferWithLength:1 << 20 options:SHARED];
+    id<MTLBuffer> largest = [[device newBufferWithLength:1 << 20 options:SHARED] autorelease];
     CHECK(largest != nil);
     CHECK([device newBufferWithLength:(1 << 20) + 1 options:SHARED] == nil);
-    [largest release];
-    [device release];
 }
 
 REPORTS("cpu-access-to-private", asking_for_the_contents_of_private_memory)
 {
     id<MTLDevice> device = open_device();
-    id<MTLBuffer> buffer = [device newBufferWithLength:8 options:PRIVATE];
+    id<MTLBuffer> buffer = [[device newBufferWithLength:8 options:PRIVATE] autorelease];
     CHECK([buffer contents] == NULL);
-    [buffer release];
-    [device release];
 }
 
 static void
@@ -313,7 +286,6 @@ wrap_badly(size_t offset, size_t nbytes)
                                deallocator:BLOCK(unmap_and_count, &count)] == nil);
     CHECK(count == 0); /* refused memory stays the caller's */
     munmap(bytes, 2 * page_size());
-    [device release];
 }
 
 REPORTS("bytes-no-copy-alignment", wrapping_a_pointer_inside_of_a_page)
@@ -335,21 +307,17 @@ REPORTS("argument", wrapping_memory_as_private)
                                    options:PRIVATE
                                deallocator:NULL] == nil);
     munmap(bytes, page_size());
-    [device release];
 }
 
 REPORTS("argument", options_that_mean_nothing_for_a_buffer)
 {
     id<MTLDevice> device = open_device();
     CHECK([device newBufferWithLength:8 options:MTLResourceStorageModeMemoryless] == nil);
-    [device release];
 }
 
 REPORTS("argument", a_purgeable_state_that_does_not_exist)
 {
     id<MTLDevice> device = open_device();
-    id<MTLBuffer> buffer = [device newBufferWithLength:8 options:SHARED];
+    id<MTLBuffer> buffer = [[device newBufferWithLength:8 options:SHARED] autorelease];
     [buffer setPurgeableState:(MTLPurgeableState)9];
-    [buffer release];
-    [device release];
 }

@@ -65,10 +65,11 @@ static const struct block_descriptor plain_descriptor = {0, sizeof(struct block)
 #define BLOCK(function, context_) \
     (&(struct block){NULL, 0, 0, (void (*)(void))(function), &plain_descriptor, context_})
 
+/* Of the case's pool. */
 static inline id<MTLDevice>
 open_device(void)
 {
-    id<MTLDevice> device = MTLCreateSystemDefaultDevice();
+    id<MTLDevice> device = [MTLCreateSystemDefaultDevice() autorelease];
     CHECK(device != nil);
     return device;
 }

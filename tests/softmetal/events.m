@@ -18,37 +18,36 @@ encode_copy(id<MTLCommandBuffer> commands, id<MTLBuffer> source, id<MTLBuffer> d
 CASE(a_value_only_grows)
 {
     id<MTLDevice> device = open_device();
-    id<MTLSharedEvent> event = [device newSharedEvent];
+    id<MTLSharedEvent> event = [[device newSharedEvent] autorelease];
     CHECK([event signaledValue] == 0 && [event device] == device);
     [event setSignaledValue:5];
     [event setSignaledValue:3];
     CHECK([event signaledValue] == 5);
-    [event release];
-    [device release];
 }
 
 CASE(the_cpu_waits_until_the_time_is_up)
 {
     id<MTLDevice> device = open_device();
-    id<MTLSharedEvent> event = [device newSharedEvent];
+    id<MTLSharedEvent> event = [[device newSharedEvent] autorelease];
     CHECK(![event waitUntilSignaledValue:1 timeoutMS:20]);
     CHECK(![event waitUntilSignaledValue:1 timeoutMS:0]);
     [event setSignaledValue:2];
     CHECK([event waitUntilSignaledValue:1 timeoutMS:0]);
     CHECK([event waitUntilSignaledValue:2 timeoutMS:UINT64_MAX]);
-    [event release];
-    [device release];
 }
 
 CASE(one_queue_waits_for_another)
 {
     softmetal_set("SOFTMETAL_LATENCY_US", "5000");
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> one = [device newCommandQueue], two = [device newCommandQueue];
-    id<MTLSharedEvent> event = [device newSharedEvent];
-    id<MTLBuffer> source = [device newBufferWithBytes:"abcdefg" length:8 options:0];
-    id<MTLBuffer> middle = [device newBufferWithLength:8 options:MTLResourceStorageModePrivate];
-    id<MTLBuffer> result = [device newBufferWithLength:8 options:0];
+    id<MTLCommandQueue> one = [[device newCommandQueue] autorelease],
+                        two = [[device newCommandQueue] autorelease];
+    id<MTLSharedEvent> event = [[device newSharedEvent] autorelease];
+    id<MTLBuffer> source = [[device newBufferWithBytes:"abcdefg" length:8
+                                               options:0] autorelease];
+    id<MTLBuffer> middle =
+        [[device newBufferWithLength:8 options:MTLResourceStorageModePrivate] autorelease];
+    id<MTLBuffer> result = [[device newBufferWithLength:8 options:0] autorelease];
     id<MTLCommandBuffer> writer = [one commandBuffer], reader = [two commandBuffer];
     [reader encodeWaitForEvent:event value:1];
     encode_copy(reader, middle, result);
@@ -61,13 +60,6 @@ CASE(one_queue_waits_for_another)
     [writer commit];
     [reader waitUntilCompleted];
     CHECK(memcmp([result contents], "abcdefg", 8) == 0);
-    [source release];
-    [middle release];
-    [result release];
-    [event release];
-    [one release];
-    [two release];
-    [device release];
 }
 
 static void
@@ -85,11 +77,12 @@ race_past_a_wait(const char *scope, BOOL passes)
 {
     CHECK(softmetal_set("SOFTMETAL_WAIT_SCOPE", scope) == 0);
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
-    id<MTLSharedEvent> gate = [device newSharedEvent], done = [device newSharedEvent];
-    id<MTLBuffer> one = [device newBufferWithLength:8 options:0];
-    id<MTLBuffer> two = [device newBufferWithLength:8 options:0];
-    id<MTLBuffer> copied = [device newBufferWithLength:8 options:0];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
+    id<MTLSharedEvent> gate = [[device newSharedEvent] autorelease],
+                       done = [[device newSharedEvent] autorelease];
+    id<MTLBuffer> one = [[device newBufferWithLength:8 options:0] autorelease];
+    id<MTLBuffer> two = [[device newBufferWithLength:8 options:0] autorelease];
+    id<MTLBuffer> copied = [[device newBufferWithLength:8 options:0] autorelease];
     id<MTLCommandBuffer> first = [queue commandBuffer], second = [queue commandBuffer];
     id<MTLCommandBuffer> third = [queue commandBuffer];
     [first encodeWaitForEvent:gate value:1];
@@ -105,13 +98,6 @@ race_past_a_wait(const char *scope, BOOL passes)
     [third waitUntilCompleted];
     [second waitUntilCompleted];
     CHECK(*(char *)[copied contents] == 1 && *(char *)[two contents] == 2);
-    [one release];
-    [two release];
-    [copied release];
-    [gate release];
-    [done release];
-    [queue release];
-    [device release];
 }
 
 CASE(a_wait_holds_back_the_queue_or_its_own_command_buffer)
@@ -126,8 +112,8 @@ CASE(a_wait_holds_back_the_queue_or_its_own_command_buffer)
 CASE(the_cpu_lets_a_queue_go_on)
 {
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
-    id<MTLSharedEvent> event = [device newSharedEvent];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
+    id<MTLSharedEvent> event = [[device newSharedEvent] autorelease];
     id<MTLCommandBuffer> commands = [queue commandBuffer];
     [commands encodeWaitForEvent:event value:3];
     [commands encodeSignalEvent:event value:4];
@@ -135,16 +121,14 @@ CASE(the_cpu_lets_a_queue_go_on)
     CHECK(![event waitUntilSignaledValue:4 timeoutMS:20]);
     [event setSignaledValue:3];
     CHECK([event waitUntilSignaledValue:4 timeoutMS:10000]);
-    [event release];
-    [queue release];
-    [device release];
 }
 
 CASE(a_queue_that_waits_holds_up_only_itself)
 {
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> one = [device newCommandQueue], two = [device newCommandQueue];
-    id<MTLSharedEvent> event = [device newSharedEvent];
+    id<MTLCommandQueue> one = [[device newCommandQueue] autorelease],
+                        two = [[device newCommandQueue] autorelease];
+    id<MTLSharedEvent> event = [[device newSharedEvent] autorelease];
     id<MTLCommandBuffer> blocked = [one commandBuffer], behind = [one commandBuffer];
     id<MTLCommandBuffer> elsewhere = [two commandBuffer];
     [blocked encodeWaitForEvent:event value:1];
@@ -155,10 +139,6 @@ CASE(a_queue_that_waits_holds_up_only_itself)
     CHECK([behind status] < MTLCommandBufferStatusCompleted);
     [event setSignaledValue:1];
     [behind waitUntilCompleted];
-    [event release];
-    [one release];
-    [two release];
-    [device release];
 }
 
 CASE(a_shared_event_reaches_another_device)
@@ -169,17 +149,15 @@ CASE(a_shared_event_reaches_another_device)
     id<MTLDevice> first = [devices objectAtIndex:0], second = [devices objectAtIndex:1];
     CHECK([first hasUnifiedMemory] && ![second hasUnifiedMemory]);
     CHECK([first registryID] != [second registryID]);
-    id<MTLSharedEvent> event = [first newSharedEvent];
-    id<MTLCommandQueue> one = [first newCommandQueue], two = [second newCommandQueue];
+    id<MTLSharedEvent> event = [[first newSharedEvent] autorelease];
+    id<MTLCommandQueue> one = [[first newCommandQueue] autorelease],
+                        two = [[second newCommandQueue] autorelease];
     id<MTLCommandBuffer> waiter = [two commandBuffer], signaler = [one commandBuffer];
     [waiter encodeWaitForEvent:event value:1];
     [waiter commit];
     [signaler encodeSignalEvent:event value:1];
     [signaler commit];
     [waiter waitUntilCompleted];
-    [event release];
-    [one release];
-    [two release];
     [devices release];
 }
 
@@ -187,8 +165,8 @@ CASE(a_wait_that_takes_too_long_ends_with_a_timeout)
 {
     softmetal_set("SOFTMETAL_EVENT_TIMEOUT_MS", "30");
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
-    id<MTLSharedEvent> event = [device newSharedEvent];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
+    id<MTLSharedEvent> event = [[device newSharedEvent] autorelease];
     id<MTLCommandBuffer> commands = [queue commandBuffer], next = [queue commandBuffer];
     [commands encodeWaitForEvent:event value:1];
     [commands commit];
@@ -197,9 +175,6 @@ CASE(a_wait_that_takes_too_long_ends_with_a_timeout)
     CHECK([[commands error] code] == MTLCommandBufferErrorTimeout);
     [next waitUntilCompleted];
     CHECK([next error] == nil);
-    [event release];
-    [queue release];
-    [device release];
 }
 
 CASE(a_process_may_exit_while_a_queue_waits)
@@ -227,23 +202,20 @@ CASE(a_process_may_exit_while_the_gpu_is_slow)
 REPORTS("argument", waiting_for_nil)
 {
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
     [[queue commandBuffer] encodeWaitForEvent:nil value:1];
-    [queue release];
-    [device release];
 }
 
 REPORTS("argument", a_buffer_of_another_device)
 {
     softmetal_set("SOFTMETAL_DEVICES", "unified,unified");
     NSArray *devices = MTLCopyAllDevices();
-    id<MTLBuffer> buffer = [[devices objectAtIndex:0] newBufferWithLength:8 options:0];
-    id<MTLCommandQueue> queue = [[devices objectAtIndex:1] newCommandQueue];
+    id<MTLBuffer> buffer = [[[devices objectAtIndex:0] newBufferWithLength:8
+                                                                   options:0] autorelease];
+    id<MTLCommandQueue> queue = [[[devices objectAtIndex:1] newCommandQueue] autorelease];
     id<MTLBlitCommandEncoder> blit = [[queue commandBuffer] blitCommandEncoder];
     [blit fillBuffer:buffer range:NSMakeRange(0, 8) value:1];
     [blit endEncoding];
-    [buffer release];
-    [queue release];
     [devices release];
 }
 

@@ -35,13 +35,12 @@ CASE(the_nth_buffer_fails_and_no_other)
         CHECK((buffer == nil) == (call >= 2));
         [buffer release];
     }
-    [device release];
 }
 
 CASE(every_kind_of_call_can_fail)
 {
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
     CHECK(softmetal_set("SOFTMETAL_FAIL",
                         "device@1+,buffer,queue,commandBuffer,encoder,event,fence@1") == 0);
     CHECK(MTLCreateSystemDefaultDevice() == nil);
@@ -54,8 +53,6 @@ CASE(every_kind_of_call_can_fail)
     CHECK([[queue commandBuffer] blitCommandEncoder] == nil);
     CHECK([device newSharedEvent] == nil);
     CHECK([device newFence] == nil);
-    [queue release];
-    [device release];
 }
 
 CASE(a_rule_that_is_not_understood_changes_nothing)
@@ -73,10 +70,8 @@ CASE(a_rule_that_is_not_understood_changes_nothing)
     id<MTLDevice> device = open_device();
     CHECK([device newBufferWithLength:8 options:0] == nil);
     CHECK(softmetal_set("SOFTMETAL_FAIL", NULL) == 0);
-    id<MTLBuffer> buffer = [device newBufferWithLength:8 options:0];
+    id<MTLBuffer> buffer = [[device newBufferWithLength:8 options:0] autorelease];
     CHECK(buffer != nil);
-    [buffer release];
-    [device release];
 }
 
 static void
@@ -106,7 +101,7 @@ expect_code(id<MTLDevice> device, id<MTLCommandQueue> queue, const char *rule, N
 CASE(each_error_code_can_be_injected)
 {
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
     expect_code(device, queue, "commit", MTLCommandBufferErrorInternal);
     expect_code(device, queue, "commit@1=Timeout", MTLCommandBufferErrorTimeout);
     expect_code(device, queue, "commit@1=PageFault", MTLCommandBufferErrorPageFault);
@@ -117,14 +112,12 @@ CASE(each_error_code_can_be_injected)
     expect_code(device, queue, "commit=Memoryless", MTLCommandBufferErrorMemoryless);
     expect_code(device, queue, "commit=DeviceRemoved", MTLCommandBufferErrorDeviceRemoved);
     expect_code(device, queue, "commit=12", MTLCommandBufferErrorStackOverflow);
-    [queue release];
-    [device release];
 }
 
 CASE(a_removed_device_makes_nothing_more)
 {
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
     id<MTLCommandBuffer> first = [queue commandBuffer], second = [queue commandBuffer];
     softmetal_set("SOFTMETAL_FAIL", "commit@1=DeviceRemoved");
     [first commit];
@@ -137,8 +130,6 @@ CASE(a_removed_device_makes_nothing_more)
     CHECK(MTLCreateSystemDefaultDevice() == nil);
     softmetal_set("SOFTMETAL_FAIL", NULL);
     CHECK([queue commandBuffer] != nil);
-    [queue release];
-    [device release];
 }
 
 CASE(a_failed_command_buffer_may_signal_if_the_setting_says_so)
@@ -146,15 +137,12 @@ CASE(a_failed_command_buffer_may_signal_if_the_setting_says_so)
     softmetal_set("SOFTMETAL_SIGNAL_ON_ERROR", "1");
     softmetal_set("SOFTMETAL_FAIL", "commit");
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
-    id<MTLSharedEvent> event = [device newSharedEvent];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
+    id<MTLSharedEvent> event = [[device newSharedEvent] autorelease];
     id<MTLCommandBuffer> commands = [queue commandBuffer];
     [commands encodeSignalEvent:event value:1];
     [commands commit];
     CHECK([event waitUntilSignaledValue:1 timeoutMS:10000]);
-    [event release];
-    [queue release];
-    [device release];
 }
 
 CASE(memory_runs_out_where_the_limit_says)
@@ -162,16 +150,13 @@ CASE(memory_runs_out_where_the_limit_says)
     softmetal_set("SOFTMETAL_MEMORY_LIMIT", "1M");
     id<MTLDevice> device = open_device();
     CHECK([device recommendedMaxWorkingSetSize] == 1 << 20);
-    id<MTLBuffer> half = [device newBufferWithLength:1 << 19 options:0];
+    id<MTLBuffer> half = [[device newBufferWithLength:1 << 19 options:0] autorelease];
     CHECK(half != nil && [device currentAllocatedSize] == 1 << 19);
     CHECK([device newBufferWithLength:(1 << 19) + 1 options:0] == nil);
     CHECK([device currentAllocatedSize] == 1 << 19);
-    id<MTLBuffer> rest = [device newBufferWithLength:1 << 19 options:0];
+    id<MTLBuffer> rest = [[device newBufferWithLength:1 << 19 options:0] autorelease];
     CHECK(rest != nil && [device currentAllocatedSize] == 1 << 20);
     CHECK([device newBufferWithLength:1 options:0] == nil);
-    [half release];
-    [rest release];
-    [device release];
 }
 
 CASE(there_may_be_no_device)
@@ -185,7 +170,8 @@ CASE(there_may_be_no_device)
 
 CASE(one_gpu_is_one_object_while_it_lives)
 {
-    id<MTLDevice> device = open_device(), again = open_device();
+    id<MTLDevice> device = MTLCreateSystemDefaultDevice();
+    id<MTLDevice> again = MTLCreateSystemDefaultDevice();
     NSArray *devices = MTLCopyAllDevices();
     CHECK(device == again && [devices count] == 1 && [devices objectAtIndex:0] == device);
     CHECK([[device name] length] > 0 && [device hasUnifiedMemory]);
@@ -195,7 +181,6 @@ CASE(one_gpu_is_one_object_while_it_lives)
     softmetal_set("SOFTMETAL_DISCRETE", "1");
     device = open_device();
     CHECK(![device hasUnifiedMemory]);
-    [device release];
 }
 
 CASE(many_objects_of_one_gpu_work_together)
@@ -203,8 +188,8 @@ CASE(many_objects_of_one_gpu_work_together)
     softmetal_set("SOFTMETAL_DEVICE_OBJECTS", "many");
     id<MTLDevice> one = open_device(), two = open_device();
     CHECK(one != two && [one registryID] == [two registryID]);
-    id<MTLBuffer> buffer = [one newBufferWithLength:8 options:0];
-    id<MTLCommandQueue> queue = [two newCommandQueue];
+    id<MTLBuffer> buffer = [[one newBufferWithLength:8 options:0] autorelease];
+    id<MTLCommandQueue> queue = [[two newCommandQueue] autorelease];
     CHECK([buffer device] == one && [queue device] == two);
     CHECK([two currentAllocatedSize] == [one currentAllocatedSize]);
     id<MTLCommandBuffer> commands = [queue commandBuffer];
@@ -212,10 +197,6 @@ CASE(many_objects_of_one_gpu_work_together)
     [commands commit];
     [commands waitUntilCompleted];
     CHECK(((char *)[buffer contents])[0] == 1);
-    [buffer release];
-    [queue release];
-    [one release];
-    [two release];
 }
 
 static void *
@@ -229,7 +210,8 @@ commit_later(void *commands)
 CASE(a_full_queue_blocks_until_a_command_buffer_completes)
 {
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueueWithMaxCommandBufferCount:2];
+    id<MTLCommandQueue> queue =
+        [[device newCommandQueueWithMaxCommandBufferCount:2] autorelease];
     id<MTLCommandBuffer> first = [queue commandBuffer];
     [queue commandBuffer];
     pthread_t thread;
@@ -237,8 +219,6 @@ CASE(a_full_queue_blocks_until_a_command_buffer_completes)
     CHECK([queue commandBuffer] != nil);
     CHECK([first status] == MTLCommandBufferStatusCompleted);
     pthread_join(thread, NULL);
-    [queue release];
-    [device release];
 }
 
 REPORTS("deadlock", a_full_queue_in_which_nothing_completes)
@@ -249,12 +229,10 @@ REPORTS("deadlock", a_full_queue_in_which_nothing_completes)
     softmetal_set("SOFTMETAL_DEADLOCK_MS", "50");
     softmetal_set("SOFTMETAL_QUEUE_DEPTH", "2");
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
     [queue commandBuffer];
     [queue commandBuffer];
     CHECK([queue commandBuffer] == nil);
-    [queue release];
-    [device release];
 }
 
 REPORTS("deadlock", a_queue_takes_64_command_buffers_unless_it_is_asked_for_more)
@@ -264,16 +242,14 @@ REPORTS("deadlock", a_queue_takes_64_command_buffers_unless_it_is_asked_for_more
     }
     softmetal_set("SOFTMETAL_DEADLOCK_MS", "50");
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
-    id<MTLCommandQueue> deeper = [device newCommandQueueWithMaxCommandBufferCount:65];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
+    id<MTLCommandQueue> deeper =
+        [[device newCommandQueueWithMaxCommandBufferCount:65] autorelease];
     for (int number = 1; number <= 64; number++) {
         CHECK([queue commandBuffer] != nil && [deeper commandBuffer] != nil);
     }
     CHECK([deeper commandBuffer] != nil);
     CHECK([queue commandBuffer] == nil);
-    [queue release];
-    [deeper release];
-    [device release];
 }
 
 static int
@@ -337,7 +313,7 @@ leave_behind(void)
 {
     struct inheritance all;
     softmetal_set("SOFTMETAL_LATENCY_US", "300000");
-    all.device = open_device();
+    all.device = [open_device() retain];
     all.queue = [all.device newCommandQueue];
     all.buffer = [all.device newBufferWithBytes:"abc" length:4 options:0];
     all.event = [all.device newSharedEvent];
@@ -376,7 +352,6 @@ CASE(validation_reports_metal_in_a_child)
     softmetal_set("SOFTMETAL_VALIDATION_MODE", "log");
     id<MTLDevice> device = open_device();
     CHECK(run_child(make_in_child, device) == 0);
-    [device release];
 }
 
 static void
@@ -413,5 +388,4 @@ CASE(a_fork_amid_work_leaves_no_lock_taken)
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     pthread_join(thread, NULL);
-    [device release];
 }

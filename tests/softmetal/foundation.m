@@ -116,7 +116,6 @@ CASE(objects_know_their_class_and_protocols)
     CHECK(softmetal_live_objects("MTLResource") == 1);
     [buffer release];
     CHECK(softmetal_live_objects("MTLBuffer") == 0);
-    [device release];
 }
 
 struct visit {
@@ -144,7 +143,6 @@ CASE(living_objects_can_be_visited_with_the_place_that_made_them)
     CHECK(visit.with_site == (getenv("SOFTMETAL_VALIDATION") != NULL));
     [buffer release];
     [buffer release];
-    [device release];
 }
 
 CASE(reset_reads_the_environment_again)
@@ -154,7 +152,6 @@ CASE(reset_reads_the_environment_again)
     CHECK([device maxBufferLength] == 8192);
     softmetal_reset();
     CHECK([device maxBufferLength] == (NSUInteger)32 << 30);
-    [device release];
 }
 
 CASE(the_last_report_can_be_read_and_forgotten)
@@ -170,7 +167,6 @@ CASE(the_last_report_can_be_read_and_forgotten)
     CHECK(softmetal_last_report(text, 4) > 4 && strcmp(text, "sof") == 0);
     softmetal_clear_reports();
     CHECK(softmetal_reports(NULL) == 0 && softmetal_last_report(text, sizeof text) == 0);
-    [device release];
 }
 
 REPORTS("argument", a_string_of_nothing)

@@ -79,7 +79,6 @@ close_scene(struct scene scene)
     [scene.a release];
     [scene.pipeline release];
     [scene.library release];
-    [scene.device release];
 }
 
 CASE(a_kernel_runs_with_what_was_bound_when_it_was_dispatched)
@@ -143,10 +142,9 @@ CASE(a_library_that_does_not_compile_is_nil_with_an_error)
     CHECK([error domain] == MTLLibraryErrorDomain);
     CHECK([error code] == MTLLibraryErrorCompileFailure);
     CHECK(softmetal_register_kernel("add", add, 1) == 0);
-    id<MTLLibrary> library = [device newLibraryWithSource:source options:nil error:&error];
+    id<MTLLibrary> library = [[device newLibraryWithSource:source options:nil
+                                                     error:&error] autorelease];
     CHECK(make_pipeline(device, library) == nil);
-    [library release];
-    [device release];
 }
 
 REPORTS("dispatch", a_dispatch_without_a_pipeline)

@@ -111,7 +111,7 @@ CASE(a_library_names_its_functions_and_their_constants)
     id<MTLLibrary> library = open_library(device);
     CHECK([[library functionNames] count] == 5);
     CHECK([text_of("room") isEqual:[[library functionNames] objectAtIndex:0]]);
-    id<MTLFunction> function = [library newFunctionWithName:text_of("add")];
+    id<MTLFunction> function = [[library newFunctionWithName:text_of("add")] autorelease];
     NSDictionary *constants = [function functionConstantsDictionary];
     NSEnumerator *names = [constants keyEnumerator];
     CHECK([constants count] == 2);
@@ -123,9 +123,7 @@ CASE(a_library_names_its_functions_and_their_constants)
     CHECK(![[constants objectForKey:text_of("is_long")] required]);
     CHECK([constants objectForKey:text_of("odd")] == nil);
     CHECK([library newFunctionWithName:text_of("absent")] == nil);
-    [function release];
     [library release];
-    [device release];
 }
 
 CASE(a_text_that_does_not_compile_gives_the_compilers_words)
@@ -138,7 +136,6 @@ CASE(a_text_that_does_not_compile_gives_the_compilers_words)
     CHECK([error code] == MTLLibraryErrorCompileFailure);
     CHECK([[error localizedDescription] isEqual:text_of("program_source:1:1: wrong")]);
     CHECK([device newLibraryWithSource:text_of("wrong") options:nil error:NULL] == nil);
-    [device release];
 }
 
 CASE(a_compiler_that_is_interrupted_gives_no_library_and_no_error)
@@ -148,7 +145,6 @@ CASE(a_compiler_that_is_interrupted_gives_no_library_and_no_error)
     softmetal_set_compiler(&compiler);
     CHECK([device newLibraryWithSource:text_of("Ctrl-C") options:nil error:&error] == nil);
     CHECK(error == nil);
-    [device release];
 }
 
 CASE(a_text_that_names_a_registered_kernel_is_not_compiled)
@@ -167,13 +163,12 @@ CASE(a_text_that_names_a_registered_kernel_is_not_compiled)
     library = open_library(device);
     CHECK([library newFunctionWithName:text_of("in_c")] == nil);
     [library release];
-    [device release];
 }
 
 CASE(the_options_choose_the_math)
 {
     id<MTLDevice> device = open_device();
-    MTLCompileOptions *options = [[MTLCompileOptions alloc] init];
+    MTLCompileOptions *options = [[[MTLCompileOptions alloc] init] autorelease];
     CHECK([options fastMathEnabled] && [options mathMode] == MTLMathModeFast);
     [open_library(device) release];
     CHECK(last_math == SOFT_MATH_FAST);
@@ -183,15 +178,13 @@ CASE(the_options_choose_the_math)
     [options setFastMathEnabled:NO];
     [[device newLibraryWithSource:text_of("") options:options error:NULL] release];
     CHECK(last_math == SOFT_MATH_SAFE);
-    [options release];
-    [device release];
 }
 
 CASE(a_function_constant_needs_a_value_of_its_type)
 {
     id<MTLDevice> device = open_device();
     id<MTLLibrary> library = open_library(device);
-    MTLFunctionConstantValues *values = [[MTLFunctionConstantValues alloc] init];
+    MTLFunctionConstantValues *values = [[[MTLFunctionConstantValues alloc] init] autorelease];
     NSError *error = nil;
     CHECK([library newFunctionWithName:text_of("add") constantValues:values
                                  error:&error] == nil);
@@ -204,16 +197,13 @@ CASE(a_function_constant_needs_a_value_of_its_type)
     CHECK([library newFunctionWithName:text_of("none") constantValues:values
                                  error:&error] == nil);
     CHECK([error code] == MTLLibraryErrorFunctionNotFound);
-    [values release];
     [library release];
-    [device release];
 }
 
 REPORTS("argument", a_constant_of_a_type_that_none_has)
 {
-    MTLFunctionConstantValues *values = [[MTLFunctionConstantValues alloc] init];
+    MTLFunctionConstantValues *values = [[[MTLFunctionConstantValues alloc] init] autorelease];
     [values setConstantValue:"" type:MTLDataTypeStruct atIndex:0];
-    [values release];
 }
 
 /* ---- pipelines ---- */
@@ -242,7 +232,6 @@ CASE(a_pipeline_tells_what_its_arguments_are)
     CHECK([out access] == MTLBindingAccessReadOnly);
     [pipeline release];
     [library release];
-    [device release];
 }
 
 CASE(a_kernel_with_too_much_threadgroup_memory_has_no_pipeline)
@@ -256,7 +245,6 @@ CASE(a_kernel_with_too_much_threadgroup_memory_has_no_pipeline)
                     "Threadgroup memory size (40000) exceeds the maximum threadgroup memory "
                     "allowed (32768).")]);
     [library release];
-    [device release];
 }
 
 CASE(an_image_that_cannot_be_loaded_has_no_pipeline)
@@ -268,7 +256,6 @@ CASE(an_image_that_cannot_be_loaded_has_no_pipeline)
     CHECK([error code] == MTLLibraryErrorInternal);
     CHECK([[error localizedDescription] length] > 0);
     [library release];
-    [device release];
 }
 
 CASE(a_library_keeps_the_compiler_that_opened_it)
@@ -280,7 +267,6 @@ CASE(a_library_keeps_the_compiler_that_opened_it)
     [make_pipeline(library, "room", NULL, &error) release];
     CHECK(error == nil && compiled == 1);
     [library release];
-    [device release];
 }
 
 /* ---- running them ---- */
@@ -330,7 +316,6 @@ close_scene(struct scene scene)
     [scene.a release];
     [scene.pipeline release];
     [scene.library release];
-    [scene.device release];
 }
 
 static void
@@ -419,7 +404,7 @@ static void
 submit_add(struct scene scene, id<MTLBuffer> out)
 {
     int b = 1;
-    id<MTLCommandQueue> queue = [scene.device newCommandQueue];
+    id<MTLCommandQueue> queue = [[scene.device newCommandQueue] autorelease];
     id<MTLCommandBuffer> commands = [queue commandBuffer];
     id<MTLComputeCommandEncoder> compute = [commands computeCommandEncoder];
     [compute setComputePipelineState:scene.pipeline];
@@ -429,7 +414,6 @@ submit_add(struct scene scene, id<MTLBuffer> out)
     [compute dispatchThreads:(MTLSize){4, 1, 1} threadsPerThreadgroup:(MTLSize){4, 1, 1}];
     [compute endEncoding];
     [commands commit];
-    [queue release];
 }
 
 /* Two queues read one buffer at the same time, and write buffers of their own: no race. */

@@ -29,7 +29,6 @@ close_scene(struct scene scene)
     [scene.two release];
     [scene.three release];
     [scene.queue release];
-    [scene.device release];
 }
 
 static void

@@ -36,8 +36,8 @@ CASE(commit_returns_before_the_work_is_done)
 {
     softmetal_set("SOFTMETAL_LATENCY_US", "100000");
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
-    id<MTLBuffer> buffer = [device newBufferWithLength:8 options:0];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
+    id<MTLBuffer> buffer = [[device newBufferWithLength:8 options:0] autorelease];
     id<MTLCommandBuffer> commands = [queue commandBuffer];
     CHECK([commands status] == MTLCommandBufferStatusNotEnqueued);
     CHECK([commands device] == device);
@@ -54,16 +54,13 @@ CASE(commit_returns_before_the_work_is_done)
     CHECK([commands error] == nil);
     CHECK([commands GPUEndTime] - [commands GPUStartTime] >= 0.1);
     CHECK(((char *)[buffer contents])[7] == 7);
-    [buffer release];
-    [queue release];
-    [device release];
 }
 
 CASE(a_queue_runs_in_the_order_of_enqueue_not_of_commit)
 {
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
-    id<MTLBuffer> buffer = [device newBufferWithLength:8 options:0];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
+    id<MTLBuffer> buffer = [[device newBufferWithLength:8 options:0] autorelease];
     id<MTLCommandBuffer> first = [queue commandBuffer], second = [queue commandBuffer];
     [first enqueue];
     CHECK([first status] == MTLCommandBufferStatusEnqueued);
@@ -76,16 +73,13 @@ CASE(a_queue_runs_in_the_order_of_enqueue_not_of_commit)
     [second waitUntilCompleted];
     CHECK([first status] == MTLCommandBufferStatusCompleted);
     CHECK(((char *)[buffer contents])[0] == 2);
-    [buffer release];
-    [queue release];
-    [device release];
 }
 
 CASE(a_command_buffer_that_is_never_committed_is_forgotten)
 {
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
-    id<MTLBuffer> buffer = [device newBufferWithLength:8 options:0];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
+    id<MTLBuffer> buffer = [[device newBufferWithLength:8 options:0] autorelease];
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     id<MTLCommandBuffer> dropped = [queue commandBuffer];
     encode_fill(dropped, buffer, 1);
@@ -96,9 +90,6 @@ CASE(a_command_buffer_that_is_never_committed_is_forgotten)
     [commands commit];
     [commands waitUntilCompleted]; /* the dropped one does not stand in its way */
     CHECK(((char *)[buffer contents])[0] == 0);
-    [buffer release];
-    [queue release];
-    [device release];
 }
 
 CASE(command_buffers_that_are_dropped_give_their_place_back)
@@ -106,14 +97,12 @@ CASE(command_buffers_that_are_dropped_give_their_place_back)
     softmetal_set("SOFTMETAL_QUEUE_DEPTH", "2");
     softmetal_set("SOFTMETAL_DEADLOCK_MS", "1000");
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
     for (int round = 0; round < 10; round++) {
         NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
         CHECK([queue commandBuffer] != nil);
         [pool drain];
     }
-    [queue release];
-    [device release];
 }
 
 CASE(retained_references_keep_a_buffer_until_completion)
@@ -122,7 +111,7 @@ CASE(retained_references_keep_a_buffer_until_completion)
     id<MTLDevice> device = open_device();
     id<MTLCommandQueue> queue = [device newCommandQueue];
     id<MTLBuffer> source = [device newBufferWithBytes:"abcdefg" length:8 options:0];
-    id<MTLBuffer> result = [device newBufferWithLength:8 options:0];
+    id<MTLBuffer> result = [[device newBufferWithLength:8 options:0] autorelease];
     id<MTLCommandBuffer> commands = [queue commandBuffer];
     encode_copy(commands, source, result);
     [commands commit];
@@ -132,14 +121,12 @@ CASE(retained_references_keep_a_buffer_until_completion)
     [commands waitUntilCompleted];
     CHECK(softmetal_live_objects("MTLBuffer") == 1);
     CHECK(memcmp([result contents], "abcdefg", 8) == 0);
-    [result release];
-    [device release];
 }
 
 CASE(everything_is_let_go_of_before_waiters_wake)
 {
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
     for (int round = 0; round < 500; round++) {
         NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
         id<MTLBuffer> buffer = [device newBufferWithLength:64 options:0];
@@ -153,8 +140,6 @@ CASE(everything_is_let_go_of_before_waiters_wake)
         [pool drain];
         CHECK(softmetal_live_objects("MTLCommandBuffer") == 0);
     }
-    [queue release];
-    [device release];
 }
 
 CASE(dropping_everything_after_commit_is_allowed)
@@ -171,30 +156,26 @@ CASE(dropping_everything_after_commit_is_allowed)
         [queue release];
         [pool drain];
     }
-    [device release];
 }
 
 CASE(unretained_references_work_while_the_caller_keeps_the_buffer)
 {
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
-    id<MTLBuffer> buffer = [device newBufferWithLength:8 options:0];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
+    id<MTLBuffer> buffer = [[device newBufferWithLength:8 options:0] autorelease];
     id<MTLCommandBuffer> commands = [queue commandBufferWithUnretainedReferences];
     encode_fill(commands, buffer, 9);
     CHECK([buffer retainCount] == 1);
     [commands commit];
     [commands waitUntilCompleted];
     CHECK(((char *)[buffer contents])[0] == 9);
-    [buffer release];
-    [queue release];
-    [device release];
 }
 
 REPORTS("destroyed-in-use", a_buffer_destroyed_while_its_command_buffer_runs)
 {
     softmetal_set("SOFTMETAL_LATENCY_US", "50000");
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
     id<MTLBuffer> buffer = [device newBufferWithLength:8 options:0];
     id<MTLCommandBuffer> commands = [queue commandBufferWithUnretainedReferences];
     encode_fill(commands, buffer, 9);
@@ -203,14 +184,12 @@ REPORTS("destroyed-in-use", a_buffer_destroyed_while_its_command_buffer_runs)
     [commands waitUntilCompleted];
     CHECK([commands status] == MTLCommandBufferStatusError);
     CHECK([[commands error] code] == MTLCommandBufferErrorInvalidResource);
-    [queue release];
-    [device release];
 }
 
 REPORTS("deallocated-at-commit", a_commit_that_names_a_buffer_that_is_gone)
 {
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
     id<MTLBuffer> buffer = [device newBufferWithLength:8 options:0];
     id<MTLCommandBuffer> commands = [queue commandBufferWithUnretainedReferences];
     encode_fill(commands, buffer, 9);
@@ -218,8 +197,6 @@ REPORTS("deallocated-at-commit", a_commit_that_names_a_buffer_that_is_gone)
     [commands commit];
     [commands waitUntilCompleted];
     CHECK([[commands error] code] == MTLCommandBufferErrorInvalidResource);
-    [queue release];
-    [device release];
 }
 
 struct note {
@@ -241,7 +218,7 @@ take_note(struct block *block, id<MTLCommandBuffer> commands)
 CASE(handlers_run_once_on_a_foreign_thread_before_waiters_wake)
 {
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
     id<MTLCommandBuffer> commands = [queue commandBuffer];
     struct note scheduled = {0}, completed = {0};
     [commands setLabel:[NSString stringWithUTF8String:"noted"]];
@@ -254,8 +231,6 @@ CASE(handlers_run_once_on_a_foreign_thread_before_waiters_wake)
     [commands waitUntilCompleted];
     CHECK(completed.count == 2 && completed.status == MTLCommandBufferStatusCompleted);
     CHECK(!pthread_equal(completed.thread, pthread_self()));
-    [queue release];
-    [device release];
 }
 
 /* A block with a captured object, as clang lays it out: copied with the block, freed with it.
@@ -291,7 +266,7 @@ CASE(a_block_from_the_stack_is_copied_and_let_go_of)
     static const struct owning_descriptor descriptor = {0, sizeof(struct block), retain_context,
                                                         release_context};
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
     NSObject *captured = [NSObject new];
     id<MTLCommandBuffer> commands = [queue commandBuffer];
     struct block literal = {NULL,
@@ -308,8 +283,6 @@ CASE(a_block_from_the_stack_is_copied_and_let_go_of)
     [commands commit];
     [commands waitUntilCompleted];
     CHECK(softmetal_live_objects(NULL) == before - 1);
-    [queue release];
-    [device release];
 }
 
 CASE(a_global_block_is_used_as_it_is)
@@ -318,7 +291,7 @@ CASE(a_global_block_is_used_as_it_is)
     static struct block global = {
         NULL, 1 << 28, 0, (void (*)(void))take_note, &plain_descriptor, &note};
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
     for (int round = 1; round < 4; round++) {
         id<MTLCommandBuffer> commands = [queue commandBuffer];
         [commands addCompletedHandler:(const void *)&global];
@@ -326,15 +299,14 @@ CASE(a_global_block_is_used_as_it_is)
         [commands waitUntilCompleted];
         CHECK(note.count == round);
     }
-    [queue release];
-    [device release];
 }
 
 CASE(blits_work_inside_of_one_buffer_and_at_offsets)
 {
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
-    id<MTLBuffer> buffer = [device newBufferWithBytes:"abcdefghijkl" length:12 options:0];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
+    id<MTLBuffer> buffer = [[device newBufferWithBytes:"abcdefghijkl" length:12
+                                               options:0] autorelease];
     id<MTLCommandBuffer> commands = [queue commandBuffer];
     id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
     CHECK([blit device] == device);
@@ -344,15 +316,12 @@ CASE(blits_work_inside_of_one_buffer_and_at_offsets)
     [commands commit];
     [commands waitUntilCompleted];
     CHECK(memcmp([buffer contents], "abcd----abcd", 12) == 0);
-    [buffer release];
-    [queue release];
-    [device release];
 }
 
 CASE(an_encoder_keeps_its_command_buffer)
 {
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [device newCommandQueue];
+    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     id<MTLBlitCommandEncoder> blit = [[[queue commandBuffer] blitCommandEncoder] retain];
     [pool drain];
@@ -360,8 +329,6 @@ CASE(an_encoder_keeps_its_command_buffer)
     [blit endEncoding];
     [blit release];
     CHECK(softmetal_live_objects("MTLCommandBuffer") == 0);
-    [queue release];
-    [device release];
 }
 
 /* What every case of wrong use below starts from. */
@@ -388,7 +355,6 @@ close_scene(struct scene scene)
 {
     [scene.buffer release];
     [scene.queue release];
-    [scene.device release];
 }
 
 REPORTS("blit-range", a_copy_past_the_end_of_its_source)

@@ -35,7 +35,6 @@ close_scene(struct scene scene)
     [scene.buffer release];
     [scene.other release];
     [scene.queue release];
-    [scene.device release];
 }
 
 static void
@@ -150,14 +149,13 @@ CASE(reads_and_ranges_that_do_not_meet_are_no_race)
     softmetal_host_access(scene.buffer, 32, 32, 1);
     CHECK(softmetal_wait_idle(10000));
     one = [scene.queue commandBuffer], two = [scene.other commandBuffer];
-    id<MTLBuffer> third = [scene.device newBufferWithLength:SIZE options:0];
+    id<MTLBuffer> third = [[scene.device newBufferWithLength:SIZE options:0] autorelease];
     encode_copy(one, scene.buffer, scene.second);
     encode_copy(two, scene.buffer, third);
     [one commit];
     [two commit];
     read_bytes(scene.buffer);
     close_scene(scene);
-    [third release];
 }
 
 REPORTS("race", one_byte_of_two_ranges)
@@ -288,7 +286,7 @@ CASE(commands_of_one_encoder_are_in_order)
 CASE(a_fence_orders_passes_on_untracked_buffers)
 {
     struct scene scene = open_scene(MTLResourceHazardTrackingModeUntracked);
-    id<MTLFence> fence = [scene.device newFence];
+    id<MTLFence> fence = [[scene.device newFence] autorelease];
     id<MTLCommandBuffer> commands = [scene.queue commandBuffer];
     id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
     [blit fillBuffer:scene.buffer range:NSMakeRange(0, SIZE) value:1];
@@ -300,13 +298,12 @@ CASE(a_fence_orders_passes_on_untracked_buffers)
     [blit endEncoding];
     [commands commit];
     close_scene(scene);
-    [fence release];
 }
 
 CASE(a_tracked_buffer_orders_untracked_ones_along_with_it)
 {
     struct scene scene = open_scene(MTLResourceHazardTrackingModeUntracked);
-    id<MTLBuffer> tracked = [scene.device newBufferWithLength:SIZE options:0];
+    id<MTLBuffer> tracked = [[scene.device newBufferWithLength:SIZE options:0] autorelease];
     id<MTLCommandBuffer> commands = [scene.queue commandBuffer];
     id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
     [blit fillBuffer:scene.buffer range:NSMakeRange(0, SIZE) value:1];
@@ -319,7 +316,6 @@ CASE(a_tracked_buffer_orders_untracked_ones_along_with_it)
     [blit endEncoding];
     [commands commit];
     close_scene(scene);
-    [tracked release];
 }
 
 CASE(a_wait_for_the_queues_own_event_orders_untracked_passes)
