@@ -36,7 +36,7 @@ release_object(PyObject *op)
 }
 
 void
-foreign_close(foreign_tensor *self)
+foreign_let_go(foreign_tensor *self)
 {
     if (self->managed != NULL && self->is_ours) {
         foreign_delete(self->managed, self->is_versioned);

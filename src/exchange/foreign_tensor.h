@@ -74,7 +74,16 @@ int foreign_take(foreign_tensor *self);
 
 /* The last call for a tensor: deletes what is ours and no owner has, releases the capsule.  An
  * exception that is set stays set. */
-void foreign_close(foreign_tensor *self);
+void foreign_let_go(foreign_tensor *self);
+
+static inline void
+foreign_close(foreign_tensor *self)
+{
+    /* a tensor of a table that an owner has: nothing is left */
+    if (self->managed != NULL || self->capsule != NULL || self->moment != NULL) {
+        foreign_let_go(self);
+    }
+}
 
 /* Run the deleter of a foreign tensor, which may run Python code: as above. */
 void foreign_delete(void *managed, bool is_versioned);

@@ -168,7 +168,7 @@ foreign_order_taker(md_state *state, PyTypeObject *type, ArrayObject *array)
 
 /* SPEC import-sync */
 int
-foreign_synchronize(md_state *state, PyObject *op, PyObject **moment)
+foreign_wait(md_state *state, PyObject *op, PyObject **moment)
 {
     const foreign_type *slot = foreign_type_of(state, Py_TYPE(op));
     *moment = NULL;

@@ -40,6 +40,15 @@ void foreign_types_forget(md_state *state);
  * is finished: what the hook of metal_dlpack/sync.py returned, if that is an Event or has
  * __metal_stream__; an event of torch's queue; `op` itself, if it has __metal_stream__.  NULL: it is
  * finished.  -1 with what the hook raised, or MetalError. */
-int foreign_synchronize(md_state *state, PyObject *op, PyObject **moment);
+int foreign_wait(md_state *state, PyObject *op, PyObject **moment);
+
+static inline int
+foreign_synchronize(md_state *state, PyObject *op, PyObject **moment)
+{
+    const foreign_type *slot = foreign_type_of(state, Py_TYPE(op));
+    bool is_known = slot != NULL && slot->sync == NULL && !slot->has_torch_queue &&
+                    !slot->speaks_metal_stream;
+    return is_known ? 0 : foreign_wait(state, op, moment); /* `*moment` is NULL as it was */
+}
 
 #endif /* MD_FOREIGN_TYPES_H */
