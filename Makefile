@@ -157,7 +157,7 @@ dist: $(VENV)/dist.stamp
 	$(PY) tools/dist.py $(ARGS)
 
 # What .ci/run makes, and the CPU seconds that each may take on two cores, with no cache of any kind.
-BUDGETS = build=240 test=480 lint=180 instructions=180 asan=600 tsan=600 arm64=480
+BUDGETS = build=200 test=560 lint=120 instructions=150 asan=640 tsan=380 arm64=420
 budgets:
 	@echo $(BUDGETS)
 

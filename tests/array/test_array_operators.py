@@ -134,6 +134,7 @@ def test_lists_and_bytearrays_are_extended():
     assert "%s %d" % ("n", a[0]) == "n 1"  # noqa: UP031
 
 
+@pytest.mark.long
 def test_mypy_refuses_what_raises(tmp_path):
     """An operator whose operand is a Never takes nothing; `==` must be there for every object."""
     program = "import metal_dlpack as md\na = md.zeros(3)\n" + "".join(

@@ -27,11 +27,13 @@ def tried(tests, **environment):
     return done.stdout.splitlines()[-1]
 
 
+@pytest.mark.long
 def test_what_could_not_be_fetched_is_a_skip(tmp_path):
     asked = ["tests/kernels/test_barriers_removed.py", "-k", "ggml_l2_norm"]
     assert "1 skipped" in tried(asked, XDG_CACHE_HOME=str(tmp_path))
 
 
+@pytest.mark.long
 def test_a_cache_that_cannot_be_written_is_replaced():
     asked = ["tests/kernels/test_kernel_order.py", "-k", "what_the_cpu_wrote"]
     said = tried(asked, XDG_CACHE_HOME="/proc/nowhere")

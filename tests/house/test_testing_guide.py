@@ -91,6 +91,7 @@ def test_each_test_that_does_wrong_fails(tmp_path):
 
 
 @pytest.mark.needs_torch
+@pytest.mark.long
 def test_a_tensor_of_torch_is_read_as_the_answers_say(capsys):
     import torch
 

@@ -76,6 +76,7 @@ def instances():
     return {f"md.{type(thing).__name__}": thing for thing in things}
 
 
+@pytest.mark.long
 def test_it_runs(live_buffers, subtests):
     for name, function in functions().items():
         if inspect.iscoroutinefunction(function):

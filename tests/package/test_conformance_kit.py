@@ -87,6 +87,7 @@ def test_the_library_without_a_fault_has_all_that_rules_are_about(lost):
     assert absent == set()
 
 
+@pytest.mark.long
 def test_what_the_standard_leaves_to_a_library_costs_nothing(subtests):
     for side, name, advice in [
         ("producer", "VersionedOnly", set()),

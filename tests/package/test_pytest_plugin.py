@@ -104,12 +104,14 @@ def test_without_a_fixture_or_an_option_the_package_is_not_imported(run):
     assert "softmetal" not in said(result)
 
 
+@pytest.mark.long
 def test_it_can_be_left_out(run):
     result = run("def test_it(metal):\n    pass\n", "-p", "no:metal_dlpack", head="")
     result.assert_outcomes(errors=1)
     assert "fixture 'metal' not found" in said(result)
 
 
+@pytest.mark.long
 def test_a_package_that_cannot_be_imported_costs_only_the_tests_that_need_it(run, pytester, monkeypatch):
     broken = pytester.mkpydir("metal_dlpack")
     (broken / "__init__.py").write_text("raise ImportError('no libobjc')")
@@ -123,6 +125,7 @@ def test_a_package_that_cannot_be_imported_costs_only_the_tests_that_need_it(run
     assert "metal_dlpack cannot be imported: no libobjc" in said(result)
 
 
+@pytest.mark.long
 def test_help_and_the_list_of_fixtures_name_it(pytester):
     text = pytester.runpytest_subprocess("--help").stdout.str()
     for option in ("--softmetal-seed", "--softmetal-latency", "--softmetal-settings"):
@@ -275,6 +278,7 @@ def test_kernels_are_not_checked_where_the_environment_says_so(run):
     assert "two threads write" not in said(result)
 
 
+@pytest.mark.long
 def test_the_work_of_a_test_is_its_own_however_late_it_is(run):
     """The report comes when the GPU is done, after the function has returned."""
     result = run("""
@@ -308,6 +312,7 @@ def test_failures_that_a_test_did_not_wait_for_are_not_those_of_the_next(result)
 
 
 @pytest.mark.needs_kernels
+@pytest.mark.long
 def test_the_failure_of_a_kernel_is_not_that_of_the_next_test(run):
     result = run("""
 def test_wrong(metal):
@@ -382,12 +387,14 @@ def test_a_report_of_a_fixture_is_an_error(result):
     assert result.outcomes == {"test_early": "ERROR", "test_late": "ERROR PASSED"}
 
 
+@pytest.mark.long
 def test_every_test_is_judged_where_the_configuration_says_so(run, pytester):
     pytester.makeini("[pytest]\nusefixtures = metal\n")
     result = run("def test_it():\n    ask_for_nothing()\n")
     result.assert_outcomes(failed=1)
 
 
+@pytest.mark.long
 def test_work_that_never_ends_fails_the_test(run):
     result = run("""
 import _metal_dlpack_pytest as plugin
@@ -442,11 +449,13 @@ def test_after():
     ],
     ids=["defaults", "latency", "settings", "environment"],
 )
+@pytest.mark.long
 def test_after_a_test_the_settings_are_those_of_the_run(run, options, environment, then):
     result = run(ASK.replace("{0}", then), *options, **environment)
     result.assert_outcomes(passed=3)
 
 
+@pytest.mark.long
 def test_settings_are_there_for_processes_that_tests_start(run):
     text = "import os\n\ndef test_it():\n    assert os.environ['SOFTMETAL_FAIL'] == 'buffer@3,queue'\n"
     result = run(text, "--softmetal-settings=fail=buffer@3,queue,discrete=1", "--softmetal-seed=4", head="")
@@ -469,12 +478,14 @@ def test_a_random_seed_is_said_and_how_to_repeat(run):
         ("--softmetal-settings=poison", "must be NAME=VALUE"),
     ],
 )
+@pytest.mark.long
 def test_what_is_not_understood_is_said(run, option, words):
     result = run("def test_it():\n    pass\n", option)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert words in said(result)
 
 
+@pytest.mark.long
 def test_on_a_mac_the_options_say_what_they_need_and_the_fixtures_do_nothing(run, pytester):
     pytester.makepyfile(
         no_softmetal="from metal_dlpack import softmetal\nsoftmetal.is_present = lambda: False\n"
@@ -497,6 +508,7 @@ def test_settings(metal):
 # ---- with others ----
 
 
+@pytest.mark.long
 def test_it_works_with_xdist(run):
     pytest.importorskip("xdist")
     text = """

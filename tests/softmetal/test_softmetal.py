@@ -177,6 +177,7 @@ def test_no_two_cases_have_one_name() -> None:
 
 
 @EACH_BUILD
+@pytest.mark.long
 def test_without_validation_wrong_use_passes_in_silence(builder: Builder, build: str) -> None:
     results = builder.run(names_of(build), build)
     assert {name: result for name, result in results.items() if result.status != 0} == {}
