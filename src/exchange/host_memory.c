@@ -4,6 +4,7 @@
 #include "copy/copy.h"
 #include "metal/readonly.h"
 #include "metal/storage.h"
+#include "python/attribute.h"
 #include "python/errors.h"
 #include "python/owners.h"
 
@@ -227,13 +228,12 @@ shared_memory_check(PyObject *x)
         if (strcmp(type->tp_name, "SharedMemory") != 0) {
             continue;
         }
-        PyObject *module = PyObject_GetAttrString((PyObject *)type, "__module__");
-        if (module == NULL) {
+        PyObject *module;
+        if (attribute_module((PyObject *)type, &module) < 0) {
             return -1;
         }
-        bool is_it =
-            PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, home) == 0;
-        Py_DECREF(module);
+        bool is_it = module != NULL && PyUnicode_CompareWithASCIIString(module, home) == 0;
+        Py_XDECREF(module);
         if (is_it) {
             return 1;
         }

@@ -59,13 +59,19 @@ def ways_of(kind: type) -> tuple[Sync | None, Sync | None, str | None]:
     """What C asks once about a type: the function registered for it; its framework's own synchronisation; of torch's
     types the library that has torch's queue, "" where torch runs nothing on Metal."""
     registered = next((_registered[base] for base in kind.__mro__ if base in _registered), None)
-    roots = {base.__module__.partition(".")[0] for base in kind.__mro__}
+    roots = {package_of(base) for base in kind.__mro__}
     if "torch" in roots:
         torch = torch_facts.with_mps()
         return (registered, None, "") if torch is None else (registered, torch_facts.wait, torch_facts.library(torch))
     if hasattr(kind, "__metal_stream__") or not roots & {"tvm", "tvm_ffi"}:
         return registered, None, None  # its objects say themselves what to wait for, or there is nothing
     return registered, _tvm_wait(), None
+
+
+def package_of(kind: type) -> str:
+    """The package that a type is from; "" where it does not say: a type made where no __name__ is has no __module__."""
+    module = getattr(kind, "__module__", "")
+    return module.partition(".")[0] if isinstance(module, str) else ""
 
 
 def _tvm_wait() -> Sync | None:

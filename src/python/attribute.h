@@ -41,4 +41,20 @@ attribute_exists(PyObject *op, PyObject *name)
     return is_there;
 }
 
+/* The module that a type says it is from, owned (+1).  0: it says none, as a type made where no
+ * __name__ is, or what it says is no text.  -1: an exception. */
+static inline int
+attribute_module(PyObject *type, PyObject **out)
+{
+    PyObject *name = PyUnicode_FromString("__module__");
+    *out = NULL;
+    int is_there = name == NULL ? -1 : attribute_find(type, name, out);
+    Py_XDECREF(name);
+    if (is_there == 1 && !PyUnicode_Check(*out)) {
+        Py_CLEAR(*out);
+        return 0;
+    }
+    return is_there;
+}
+
 #endif /* MD_ATTRIBUTE_H */

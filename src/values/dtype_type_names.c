@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "python/attribute.h"
+
 /* What a value turned out to be. */
 typedef enum naming {
     NAMING_FAILED = -1, /* an exception is set */
@@ -164,10 +166,14 @@ name_by_numpy_dtype(PyObject *value, DLDataType *out)
 static naming
 name_by_scalar_type(PyObject *value, DLDataType *out)
 {
-    PyObject *module = PyObject_GetAttrString(value, "__module__");
-    PyObject *name = module == NULL ? NULL : PyObject_GetAttrString(value, "__name__");
+    PyObject *module;
+    int is_there = attribute_module(value, &module);
+    if (is_there <= 0) {
+        return is_there < 0 ? NAMING_FAILED : NAMING_NOTHING;
+    }
+    PyObject *name = PyObject_GetAttrString(value, "__name__");
     naming found = name == NULL ? NAMING_FAILED : NAMING_NOTHING;
-    if (name != NULL && PyUnicode_Check(module) && PyUnicode_Check(name) &&
+    if (name != NULL && PyUnicode_Check(name) &&
         (PyUnicode_CompareWithASCIIString(module, "numpy") == 0 ||
          PyUnicode_CompareWithASCIIString(module, "jax.numpy") == 0 ||
          PyUnicode_CompareWithASCIIString(module, "ml_dtypes") == 0)) {
@@ -185,8 +191,9 @@ is_type_named(PyTypeObject *type, const char *package, const char *name)
     if (strcmp(dot == NULL ? type->tp_name : dot + 1, name) != 0) {
         return false;
     }
-    PyObject *module = PyObject_GetAttrString((PyObject *)type, "__module__");
-    const char *text = module != NULL && PyUnicode_Check(module) ? text_borrow(module) : NULL;
+    PyObject *module;
+    (void)attribute_module((PyObject *)type, &module);
+    const char *text = module != NULL ? text_borrow(module) : NULL;
     size_t length = strlen(package);
     bool is_same = text != NULL && strncmp(text, package, length) == 0 &&
                    (text[length] == '\0' || text[length] == '.');

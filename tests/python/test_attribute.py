@@ -117,3 +117,36 @@ def test_a_hook_may_answer_with_a_hostile_object():
             md.from_dlpack(Tensor())
     finally:
         md.register_sync(Tensor, None)
+
+
+def without_module(name, module=None):
+    """A type as C makes it where no __name__ is: by ctypes in code that exec() runs; or one whose module is no text."""
+    if module is not None:
+        return type(name, (), {"__module__": module})
+    names = {}
+    exec("import ctypes\nkind = ctypes.c_uint8 * 11", names)
+    kind = names["kind"]
+    kind.__name__ = name
+    with pytest.raises(AttributeError):
+        _ = kind.__module__
+    return kind
+
+
+@pytest.mark.parametrize("module", [None, 5, b"torch"])
+def test_a_type_need_not_say_where_it_is_from(module):
+    kind = without_module("SharedMemory", module)
+    x = kind()
+    with pytest.raises(AttributeError, match="from_dlpack: SharedMemory has no __dlpack__"):
+        md.from_dlpack(x)
+    for refused in (
+        lambda: md.dtype(kind),
+        lambda: md.dtype(x),
+        lambda: md.zeros(1).to(x),
+        lambda: md.zeros(1).to(kind),
+    ):
+        with pytest.raises(TypeError, match=r"dtype|Array\.to"):
+            refused()
+    if module is None:
+        assert md.asarray(x).tolist() == [0] * 11
+        assert md.shares_memory(x, md.asarray(x))
+    assert "SharedMemory" in str(md.explain(x))

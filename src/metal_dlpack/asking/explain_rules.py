@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from metal_dlpack.sync import package_of
+
 #: DLPack's devices, and a version of another major number.
 METAL, CPU, CUDA, SECOND_CPU, NEXT_MAJOR = (8, 0), (1, 0), (2, 0), (1, 1), (2, 0)
 #: Its flags.
@@ -78,7 +80,7 @@ EXPRESSIONS = {
 
 def words_for(x: object, facts: Facts) -> dict[str, str]:
     """The EXPRESSIONS for this thing and its consumer."""
-    root, name = type(x).__module__.partition(".")[0], type(x).__name__
+    root, name = package_of(type(x)), type(x).__name__
     kind = name if root == "metal_dlpack" else "" if facts.is_metal else root
     on_metal = ("torch", "tvm", "metal_dlpack", *(["mlx"] if sys.platform == "darwin" else []))
     words = {
