@@ -138,8 +138,8 @@ import_empty(md_state *state, foreign_tensor *foreign, const import_request *req
 
 /* ---- the rest of what was asked ---- */
 
-/* Order GPU work; `foreign` is NULL for an Array of ours; copy to another device, or where the producer did not make the copy that was
- * asked for.  Steals `op`, which may be NULL. */
+/* Order GPU work; copy to another device, or where the producer did not make the copy that was
+ * asked for.  `foreign` is NULL for an Array of ours.  Steals `op`, which may be NULL. */
 /* SPEC import-copy-true, import-copy-false */
 static PyObject *
 finish_metal(md_state *state, PyObject *op, const foreign_tensor *foreign,
