@@ -13,30 +13,6 @@ from metal_dlpack import _core
 
 @pytest.mark.needs_torch
 @pytest.mark.rule("exchange-to")
-def test_to_gives_every_framework_its_own(live_buffers):
-    import torch
-
-    array = md.zeros((2, 8))
-    for target in (torch, torch.Tensor):
-        tensor = array.to(target)
-        assert tensor.untyped_storage().data_ptr() == array.buffer.handle
-        del tensor
-    mirror = array.to(np)
-    mirror[0, 0] = 5
-    assert array[0, 0].item() == 5
-    assert array.to(md.Array).buffer.handle == array.buffer.handle
-
-
-@pytest.mark.needs_jax
-def test_to_jax_shares_by_the_host_view():
-    import jax.numpy as jnp
-
-    array = md.full((2, 64), 3.0)
-    assert array.to(jnp).tolist() == array.tolist()
-
-
-@pytest.mark.needs_torch
-@pytest.mark.rule("exchange-to")
 def test_a_hand_over_that_fails_leaks_nothing(live_buffers):
     import torch
 
@@ -47,6 +23,7 @@ def test_a_hand_over_that_fails_leaks_nothing(live_buffers):
 
 def test_to_refuses_what_is_no_target():
     array = md.zeros(2)
+    assert array.to(md.Array).buffer.handle == array.buffer.handle
     for target in (5, "torch", object(), gc):
         with pytest.raises(TypeError, match="neither"):
             array.to(target)

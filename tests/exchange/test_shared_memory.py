@@ -58,20 +58,18 @@ def test_the_memory_lives_as_long_as_an_array_over_it(live_buffers):
         assert name not in maps.read_text()
 
 
-def test_closing_it_under_an_array_is_refused(shm):
-    array = over(shm)
-    with pytest.raises(BufferError):
-        shm.close()
-    array[0] = 3.0
-    assert array[0].item() == 3.0
-
-
-def test_a_closed_one_is_refused():
+@pytest.mark.parametrize("take", [over, md.Buffer.from_host])
+def test_closing_it_under_an_array_is_refused_and_a_closed_one_too(take):
     memory = SharedMemory(create=True, size=SIZE)
     memory.unlink()
+    taken = take(memory)
+    with pytest.raises(BufferError):
+        memory.close()
+    taken.fill(0)  # it is there still
+    del taken
     memory.close()
     with pytest.raises(ValueError, match="the SharedMemory is closed"):
-        md.asarray(memory)
+        take(memory)
 
 
 def test_a_subclass_is_one_too_and_a_namesake_is_not(shm):

@@ -90,7 +90,7 @@ def test_a_lock_is_dropped_by_the_thread_that_took_it(tmp_path):
     subjects = [
         "metal/test_pool.py",
         "streams/test_stream_lost.py",
-        "exchange/test_host_memory.py::test_what_others_see_of_an_array_is_its_own_buffer_again",
+        "exchange/test_peers.py::test_each_view_is_taken_at_its_place_and_comes_back",
     ]
     command = [
         sys.executable,
