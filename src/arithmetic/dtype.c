@@ -128,21 +128,6 @@ dtype_write_name(DLDataType dtype, char *out)
 
 /* ---- sizes ---- */
 
-bool
-dtype_packed_nbytes(DLDataType dtype, int64_t count, int64_t *out)
-{
-    int64_t bits = dtype_item_bits(dtype);
-    if (bits % 8 == 0) {
-        return layout_multiply(count, bits / 8, out);
-    }
-    int64_t total;
-    if (!layout_multiply(count, bits, &total) || !layout_add(total, 7, &total)) {
-        return false;
-    }
-    *out = total / 8;
-    return true;
-}
-
 int64_t
 dtype_alignment(DLDataType dtype)
 {

@@ -63,9 +63,13 @@ dtype_itemsize(DLDataType dtype)
 {
     return (dtype_item_bits(dtype) + 7) / 8;
 }
-/* Bytes of `count` packed items: (count * bits * lanes + 7) / 8; false on overflow.
- * SPEC dlpack.h DLDataType: sub-byte items are packed by default. */
-bool dtype_packed_nbytes(DLDataType dtype, int64_t count, int64_t *out);
+/* Bits from one item to the next; padded ones have a byte each. */
+static inline int64_t
+dtype_step_bits(DLDataType dtype, bool is_padded)
+{
+    /* mutant survives (product): padded items have 8 bits and one lane */
+    return is_padded ? 8 * dtype_itemsize(dtype) : dtype_item_bits(dtype);
+}
 /* What an item's address must be a multiple of: the scalar's size, half of it for complex. */
 int64_t dtype_alignment(DLDataType dtype);
 /* The format of the buffer protocol, in native letters: "f", "Zd", "?".  NULL: it has none. */

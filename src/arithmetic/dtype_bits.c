@@ -101,7 +101,7 @@ side_of(const bits_items *items)
 {
     return (bits_side){
         .base = items->base,
-        .item_bits = bits_per_item(items->dtype, items->is_padded),
+        .item_bits = dtype_step_bits(items->dtype, items->is_padded),
         .strides = items->layout->strides,
         .write_bits = items->is_padded ? 8 : items->dtype.bits,
     };
@@ -111,7 +111,7 @@ static int64_t
 origin_of(const bits_items *items)
 {
     return items->first_bit +
-           items->layout->offset * bits_per_item(items->dtype, items->is_padded);
+           items->layout->offset * dtype_step_bits(items->dtype, items->is_padded);
 }
 
 static void

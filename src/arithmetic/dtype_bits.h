@@ -22,14 +22,6 @@ typedef struct bits_items {
     bool is_padded;
 } bits_items;
 
-/* Bits from one item to the next. */
-static inline int64_t
-bits_per_item(DLDataType dtype, bool is_padded)
-{
-    /* mutant survives (product): padded items have 8 bits and one lane */
-    return is_padded ? 8 * dtype_itemsize(dtype) : dtype_item_bits(dtype);
-}
-
 /* `count` bits, 1 to 8, from bit `at` on; it may be negative. */
 uint8_t bits_read(const char *base, int64_t at, int count);
 /* The bits beside them stay. */

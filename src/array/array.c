@@ -24,17 +24,29 @@
 #define KEEPS_SPARES true
 #endif
 
-/* An untracked object with nothing but its head set: owned (+1). */
+/* An untracked Array of nothing yet, which can be released as it is: owned (+1). */
 static ArrayObject *
 allocate_object(md_state *state, int ndim)
 {
     PyObject **spare = &state->spare_arrays[ndim < MD_SPARE_ARRAYS ? ndim : 0];
+    ArrayObject *self;
     if (ndim >= MD_SPARE_ARRAYS || *spare == NULL) {
-        return PyObject_GC_NewVar(ArrayObject, state->array_type, 3 * ndim);
+        self = PyObject_GC_NewVar(ArrayObject, state->array_type, 3 * ndim);
+        if (self == NULL) {
+            return NULL;
+        }
     }
-    PyVarObject *op = (PyVarObject *)*spare;
-    *spare = NULL;
-    return (ArrayObject *)PyObject_InitVar(op, state->array_type, 3 * ndim);
+    else {
+        self =
+            (ArrayObject *)PyObject_InitVar((PyVarObject *)*spare, state->array_type, 3 * ndim);
+        *spare = NULL;
+    }
+    self->head.storage = NULL;
+    self->buffer = NULL;
+    self->weakrefs = NULL;
+    self->ndim = ndim;
+    self->has_byte_strides = self->has_raised_unheard = false;
+    return self;
 }
 
 void
@@ -67,32 +79,23 @@ array_free_spares(md_state *state)
 
 /* All but the Buffer.  `first_bit` counts from `byte_offset`, the layout's offset from there.
  * `is_padded` is ignored for types of whole bytes. */
-static ArrayObject *
-make_array(md_state *state, metal_storage *storage, int64_t byte_offset, int64_t first_bit,
-           const strided_layout *layout, DLDataType dtype, bool is_padded)
+static void
+set_items(ArrayObject *self, metal_storage *storage, int64_t byte_offset, int64_t first_bit,
+          const strided_layout *layout, DLDataType dtype, bool is_padded)
 {
-    ArrayObject *self = allocate_object(state, layout->ndim);
-    if (self == NULL) {
-        return NULL;
-    }
     bool has_padding = is_padded && !dtype_is_whole_bytes(dtype);
     size_t dims_nbytes = (size_t)layout->ndim * sizeof(int64_t);
-    int64_t bits = first_bit + layout->offset * (bits_per_item(dtype, has_padding) % 8);
-    int64_t whole = layout->offset * (bits_per_item(dtype, has_padding) / 8);
+    int64_t step = dtype_step_bits(dtype, has_padding);
+    int64_t bits = first_bit + layout->offset * (step % 8);
     self->head.storage = storage;
-    self->buffer = NULL;
-    self->byte_offset = byte_offset + whole + (bits >> 3);
+    self->byte_offset = byte_offset + layout->offset * (step / 8) + (bits >> 3);
     self->first_bit = (uint8_t)(bits & 7);
     self->nitems = layout_volume(layout);
-    self->weakrefs = NULL;
     self->dtype = dtype;
-    self->ndim = layout->ndim;
-    self->has_byte_strides = self->has_raised_unheard = false;
     self->is_padded = has_padding;
     self->is_readonly = storage->is_readonly;
     memcpy(self->dims, layout->shape, dims_nbytes);
     memcpy(self->dims + layout->ndim, layout->strides, dims_nbytes);
-    return self;
 }
 
 /* Call it last: nothing may fail afterwards. */
@@ -113,11 +116,11 @@ array_new_padded(md_state *state, PyObject *buffer, int64_t byte_offset,
                  const strided_layout *layout, DLDataType dtype, bool is_readonly,
                  bool is_padded)
 {
-    ArrayObject *self = make_array(state, buffer_cast(buffer)->storage, byte_offset, 0, layout,
-                                   dtype, is_padded);
+    ArrayObject *self = allocate_object(state, layout->ndim);
     if (self == NULL) {
         return NULL;
     }
+    set_items(self, buffer_cast(buffer)->storage, byte_offset, 0, layout, dtype, is_padded);
     self->is_readonly |= is_readonly;
     return hold_buffer(self, buffer);
 }
@@ -136,11 +139,12 @@ array_over_storage(md_state *state, metal_storage *storage, int64_t byte_offset,
         Py_XDECREF(buffer);
         return op;
     }
-    ArrayObject *self = make_array(state, storage, byte_offset, 0, layout, dtype, is_padded);
+    ArrayObject *self = allocate_object(state, layout->ndim);
     if (self == NULL) {
         storage_release(storage);
         return NULL;
     }
+    set_items(self, storage, byte_offset, 0, layout, dtype, is_padded);
     self->is_readonly |= is_readonly;
     return (PyObject *)self;
 }
@@ -182,13 +186,12 @@ array_view_bits(ArrayObject *self, const strided_layout *layout)
 {
     PyObject *buffer = array_buffer(self);
     ArrayObject *view =
-        buffer == NULL
-            ? NULL
-            : make_array(state_of((PyObject *)self), self->head.storage, self->byte_offset,
-                         self->first_bit, layout, self->dtype, self->is_padded);
+        buffer == NULL ? NULL : allocate_object(state_of((PyObject *)self), layout->ndim);
     if (view == NULL) {
         return NULL;
     }
+    set_items(view, self->head.storage, self->byte_offset, self->first_bit, layout, self->dtype,
+              self->is_padded);
     view->is_readonly = self->is_readonly;
     return hold_buffer(view, buffer);
 }
@@ -225,22 +228,12 @@ array_view(ArrayObject *self, const strided_layout *layout)
     return NULL;
 }
 
-/* Work out the layout and its bytes.  False with a fault. */
-static bool
-measure(const array_creation *what, strided_layout *layout, int64_t *nbytes,
-        layout_fault *fault)
+/* Packed items share bytes.  Fits: a layout has counted them with a whole number of bytes each.
+ * SPEC dlpack.h DLDataType: sub-byte items are packed by default. */
+static int64_t
+count_bytes(int64_t nitems, int64_t step_bits)
 {
-    *fault = (layout_fault){.code = LAYOUT_FAULT_OVERFLOW};
-    if (!layout_set_dense(layout, what->ndim, what->shape, dtype_itemsize(what->dtype),
-                          what->order, fault)) {
-        return false;
-    }
-    int64_t nitems = layout_volume(layout);
-    if (what->is_padded) {
-        *nbytes = nitems * layout->itemsize; /* layout_set_dense has counted it */
-        return true;
-    }
-    return dtype_packed_nbytes(what->dtype, nitems, nbytes);
+    return nitems / 8 * step_bits + (nitems % 8 * step_bits + 7) / 8;
 }
 
 static PyObject *
@@ -270,20 +263,23 @@ array_allocate(md_state *state, const char *function, const array_creation *what
 {
     strided_layout layout;
     layout_fault fault;
-    int64_t nbytes;
-    if (!measure(what, &layout, &nbytes, &fault)) {
+    if (!layout_set_dense(&layout, what->ndim, what->shape, dtype_itemsize(what->dtype),
+                          what->order, &fault)) {
         return refuse_creation(state, function, what, &fault);
     }
+    ArrayObject *self = allocate_object(state, layout.ndim);
+    if (self == NULL) {
+        return NULL;
+    }
+    int64_t nbytes =
+        count_bytes(layout_volume(&layout), dtype_step_bits(what->dtype, what->is_padded));
     metal_storage *storage =
         buffer_allocate_storage(state, function, what->device, (size_t)nbytes, what->mode);
     if (storage == NULL) {
+        Py_DECREF(self);
         return NULL;
     }
-    ArrayObject *self = make_array(state, storage, 0, 0, &layout, what->dtype, what->is_padded);
-    if (self == NULL) {
-        storage_release(storage);
-        return NULL;
-    }
+    set_items(self, storage, 0, 0, &layout, what->dtype, what->is_padded);
     return (PyObject *)self;
 }
 
@@ -307,10 +303,5 @@ array_check_padding(const char *function, DLDataType dtype)
 int64_t
 array_nbytes(const ArrayObject *self)
 {
-    int64_t nbytes;
-    if (self->is_padded) {
-        return self->nitems * dtype_itemsize(self->dtype);
-    }
-    (void)dtype_packed_nbytes(self->dtype, self->nitems, &nbytes); /* fitted when it was made */
-    return nbytes;
+    return count_bytes(self->nitems, array_item_bits(self));
 }

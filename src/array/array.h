@@ -81,7 +81,7 @@ array_is_packed(const ArrayObject *self)
 static inline int64_t
 array_item_bits(const ArrayObject *self)
 {
-    return bits_per_item(self->dtype, self->is_padded);
+    return dtype_step_bits(self->dtype, self->is_padded);
 }
 
 static inline metal_storage *

@@ -80,7 +80,7 @@ static int
 check_items(const metal_storage *storage, const strided_layout *layout, DLDataType dtype,
             bool is_padded, int64_t byte_offset)
 {
-    int64_t item_bits = bits_per_item(dtype, is_padded);
+    int64_t item_bits = dtype_step_bits(dtype, is_padded);
     byte_range items;
     if (!find_range(layout, item_bits, byte_offset, &items)) {
         PyErr_Format(PyExc_ValueError,

@@ -1,21 +1,330 @@
-/* array_copy.c: items in and out of Arrays: copy_from, copy_to, copy, fill and a[key] = value.
+/* array_copy.c: see array_copy.h; and the methods that copy to memory of their own.
  *
- * Calls:   array_sides.h for copies, copy.h for fills, NumPy for conversions between element
- *          types.
- * Threads: the GIL is held; released round waits and large copies.
+ * Owns:    nothing beyond a call: the buffer view or the Array that stands for the other side.
+ * Calls:   array_queue.h where the GPU copies, array_map.h and copy.h where the CPU does.
  */
-#include "array/array.h"
+#include "array/array_copy.h"
+
+#include <stdlib.h>
+
 #include "array/array_map.h"
 #include "array/array_methods.h"
-#include "array/array_numpy.h"
-#include "array/array_queue.h"
-#include "array/array_sides.h"
 #include "copy/copy.h"
 #include "python/args.h"
-#include "python/element.h"
+#include "python/errors.h"
 #include "python/storage_mode.h"
 #include "streams/stream_object.h"
 #include "values/layout_type_object.h"
+
+/* ---- one side ---- */
+
+void
+array_side_set(array_side *side, ArrayObject *array)
+{
+    side->array = array;
+    side->kept = NULL;
+    side->view.memory.obj = NULL;
+    side->dtype = array->dtype;
+    side->is_readonly = array->is_readonly;
+    array_get_layout(array, &side->layout);
+}
+
+void
+array_side_close(array_side *side)
+{
+    Py_CLEAR(side->kept);
+    view_close(&side->view);
+}
+
+bool
+array_side_open_view(array_side *side, md_state *state, PyObject *value)
+{
+    const Py_buffer *memory = &side->view.memory;
+    side->view.memory.obj = NULL;
+    if (!PyObject_CheckBuffer(value)) {
+        return false;
+    }
+    if (view_open("", value, &side->view) < 0 || memory->suboffsets != NULL ||
+        memory->itemsize == 0 ||
+        view_items_read(state, "", memory, &side->dtype, &side->layout) < 0) {
+        PyErr_Clear(); /* whoever asks has another way, which says what is wrong */
+        view_close(&side->view);
+        return false;
+    }
+    side->array = NULL;
+    side->kept = NULL;
+    side->origin = memory->buf;
+    side->is_readonly = memory->readonly;
+    return true;
+}
+
+/* ---- do the two fit? ---- */
+
+static int
+check_dtypes(const char *function, DLDataType dst, DLDataType src)
+{
+    if (dtype_equal(dst, src)) {
+        return 0;
+    }
+    char from[DTYPE_NAME_MAX], to[DTYPE_NAME_MAX];
+    dtype_write_name(src, from);
+    dtype_write_name(dst, to);
+    PyErr_Format(PyExc_TypeError,
+                 "%s: items of %s cannot be copied to items of %s; a[...] = value converts.",
+                 function, from, to);
+    return -1;
+}
+
+static int
+refuse_shapes(const char *function, const strided_layout *dst, const strided_layout *src)
+{
+    PyObject *from = layout_tuple(src->shape, src->ndim);
+    PyObject *to = layout_tuple(dst->shape, dst->ndim);
+    if (from != NULL && to != NULL) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s: a source of shape %R cannot be broadcast to shape %R.", function,
+                     from, to);
+    }
+    Py_XDECREF(from);
+    Py_XDECREF(to);
+    return -1;
+}
+
+/* Give `src` the shape of `dst`; axes of extent 1 before the first may be too many, as in
+ * NumPy. */
+static int
+fit_shape(const char *function, const strided_layout *dst, array_side *src)
+{
+    strided_layout *layout = &src->layout;
+    layout_fault fault;
+    if (layout_same_shape(dst, layout)) {
+        return 0;
+    }
+    strided_layout fitted;
+    layout_copy(layout, &fitted);
+    while (fitted.ndim > dst->ndim && fitted.shape[0] == 1) {
+        layout_drop_axis(&fitted, 0);
+    }
+    if (!layout_broadcast(&fitted, dst->ndim, dst->shape, &fitted, &fault)) {
+        return refuse_shapes(function, dst, layout);
+    }
+    layout_copy(&fitted, layout);
+    return 0;
+}
+
+static int
+check_fit(const char *function, array_side *dst, array_side *src)
+{
+    if (dst->is_readonly) {
+        PyErr_Format(PyExc_ValueError, "%s: the %s is read-only; write to a copy of it.",
+                     function, dst->array != NULL ? "array" : "destination");
+        return -1;
+    }
+    if (check_dtypes(function, dst->dtype, src->dtype) < 0) {
+        return -1;
+    }
+    return fit_shape(function, &dst->layout, src);
+}
+
+/* ---- the copy ---- */
+
+static int
+side_map(const char *function, array_side *side, map_access access, array_mapping *mapping)
+{
+    if (side->array != NULL) {
+        return array_map(function, side->array, access, mapping);
+    }
+    *mapping = (array_mapping){.origin = side->origin};
+    return 0;
+}
+
+static int
+side_unmap(const char *function, array_side *side, array_mapping *mapping, bool is_written)
+{
+    return side->array == NULL ? 0 : array_unmap(function, side->array, mapping, is_written);
+}
+
+static bool
+is_packed(const array_side *side)
+{
+    return side->array != NULL && array_is_packed(side->array);
+}
+
+/* Express two packed layouts of one shape in bytes: as one run, or row by row. */
+static bool
+layouts_of_bytes(const strided_layout *dst, const strided_layout *src, int64_t item_bits,
+                 strided_layout *to, strided_layout *from)
+{
+    layout_fault fault;
+    int64_t nbits;
+    bool is_whole = layout_is_contiguous_c(dst) && layout_is_contiguous_c(src) &&
+                    layout_multiply(layout_volume(dst), item_bits, &nbits) && nbits % 8 == 0;
+    if (is_whole) {
+        int64_t nbytes = nbits / 8;
+        return layout_set_dense(to, 1, &nbytes, 1, 'C', &fault) &&
+               layout_set_dense(from, 1, &nbytes, 1, 'C', &fault);
+    }
+    return bits_as_bytes(dst, item_bits, to) && bits_as_bytes(src, item_bits, from);
+}
+
+/* Packed items that lie in whole bytes on both sides move as these: the layouts become
+ * theirs.  True: they do not, and each item is moved by itself. */
+static bool
+must_move_bits(array_side *dst, array_side *src)
+{
+    strided_layout to, from;
+    if (!is_packed(dst) && !is_packed(src)) {
+        return false;
+    }
+    if (!is_packed(dst) || !is_packed(src) || dst->array->first_bit != 0 ||
+        src->array->first_bit != 0 ||
+        !layouts_of_bytes(&dst->layout, &src->layout, dtype_item_bits(dst->dtype), &to,
+                          &from)) {
+        return true;
+    }
+    layout_copy(&to, &dst->layout);
+    layout_copy(&from, &src->layout);
+    return false;
+}
+
+static bits_items
+bits_of(const array_side *side, char *origin)
+{
+    const ArrayObject *array = side->array;
+    return (bits_items){&side->layout, origin, array->first_bit, array->dtype,
+                        array->is_padded};
+}
+
+static bool
+may_overlap(const bits_items *dst, const bits_items *src)
+{
+    int64_t to, to_end, from, from_end;
+    (void)bits_byte_span(dst->layout, dtype_step_bits(dst->dtype, dst->is_padded),
+                         dst->first_bit, &to, &to_end); /* in bounds, both */
+    (void)bits_byte_span(src->layout, dtype_step_bits(src->dtype, src->is_padded),
+                         src->first_bit, &from, &from_end);
+    return dst->base + to < src->base + from_end && src->base + from < dst->base + to_end;
+}
+
+/* Item by item; by way of memory of its own where the two may share some. */
+static bool
+move_bits(const bits_items *dst, const bits_items *src)
+{
+    strided_layout dense;
+    layout_fault fault;
+    if (!may_overlap(dst, src)) {
+        bits_copy(dst, src);
+        return true;
+    }
+    if (!layout_set_dense(&dense, src->layout->ndim, src->layout->shape, 1, 'C', &fault)) {
+        return false;
+    }
+    char *between = calloc((size_t)layout_volume(&dense), (size_t)dtype_itemsize(src->dtype));
+    if (between == NULL) {
+        return false;
+    }
+    bits_items copy = {&dense, between, 0, src->dtype, false};
+    bits_copy(&copy, src);
+    bits_copy(dst, &copy);
+    free(between);
+    return true;
+}
+
+static bool
+move_nogil(const array_side *dst, char *to, const array_side *src, char *from, bool is_bits)
+{
+    if (!is_bits) {
+        return copy_strided(&dst->layout, to, &src->layout, from);
+    }
+    bits_items to_bits = bits_of(dst, to), from_bits = bits_of(src, from);
+    return move_bits(&to_bits, &from_bits);
+}
+
+static bool
+move_items(const array_side *dst, char *to, const array_side *src, char *from, bool is_bits)
+{
+    if (layout_volume(&dst->layout) < LARGE_COPY / dst->layout.itemsize) {
+        return move_nogil(dst, to, src, from, is_bits);
+    }
+    bool is_done;
+    Py_BEGIN_ALLOW_THREADS
+    is_done = move_nogil(dst, to, src, from, is_bits);
+    Py_END_ALLOW_THREADS
+    return is_done;
+}
+
+static int
+copy_on_cpu(const char *function, array_side *dst, array_side *src, bool is_bits)
+{
+    array_mapping to, from;
+    if (layout_is_empty(&dst->layout)) {
+        return 0;
+    }
+    if (side_map(function, src, MAP_READ, &from) < 0) {
+        return -1;
+    }
+    if (side_map(function, dst, MAP_OVERWRITE, &to) < 0) {
+        /* unreached: no test makes it fail here */
+        (void)side_unmap(function, src, &from, false);
+        return -1;
+    }
+    bool is_done = move_items(dst, to.origin, src, from.origin, is_bits);
+    (void)side_unmap(function, src, &from, false);
+    int result = side_unmap(function, dst, &to, is_done);
+    if (!is_done) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    return result;
+}
+
+/* Of two sides that fit; either layout may become one of bytes. */
+static int
+copy_fitted(const char *function, array_side *dst, array_side *src, metal_stream *stream)
+{
+    bool is_bits = must_move_bits(dst, src);
+    int is_queued = is_bits || layout_is_empty(&dst->layout)
+                        ? 0
+                        : array_queue_copy(function, dst, src, stream);
+    if (is_queued != 0) {
+        return is_queued < 0 ? -1 : 0;
+    }
+    return copy_on_cpu(function, dst, src, is_bits);
+}
+
+int
+array_copy_sides(const char *function, array_side *dst, array_side *src, metal_stream *stream)
+{
+    return check_fit(function, dst, src) < 0 ? -1 : copy_fitted(function, dst, src, stream);
+}
+
+int
+array_copy_items(const char *function, ArrayObject *dst, ArrayObject *src)
+{
+    array_side to, from;
+    array_side_set(&to, dst);
+    array_side_set(&from, src);
+    return array_copy_sides(function, &to, &from, NULL);
+}
+
+/* ---- copies in memory of their own ---- */
+
+PyObject *
+array_copied(const char *function, ArrayObject *self, const array_creation *what,
+             metal_stream *stream)
+{
+    PyObject *op = array_allocate(state_of((PyObject *)self), function, what);
+    if (op == NULL) {
+        return NULL;
+    }
+    array_side to, from;
+    array_side_set(&to, array_cast(op));
+    array_side_set(&from, self);
+    if (copy_fitted(function, &to, &from, stream) < 0) {
+        Py_CLEAR(op);
+    }
+    return op;
+}
 
 static int
 convert_order(ArrayObject *self, PyObject *value, char *out)
@@ -104,174 +413,4 @@ array_method_deepcopy(PyObject *op, PyObject *Py_UNUSED(memo))
 {
     array_creation what = array_like(array_cast(op));
     return array_copied("Array.__deepcopy__", array_cast(op), &what, NULL);
-}
-
-/* ---- one value everywhere ---- */
-
-static void
-fill_items(const ArrayObject *self, const strided_layout *layout, char *origin,
-           const char *item)
-{
-    bits_items bits = {layout, origin, self->first_bit, self->dtype, false};
-    if (array_is_packed(self)) {
-        bits_fill(&bits, item);
-    }
-    else {
-        copy_fill(layout, origin, item);
-    }
-}
-
-static int
-fill_with(const char *function, ArrayObject *self, const char *item)
-{
-    array_mapping mapping;
-    strided_layout layout;
-    if (array_map(function, self, MAP_OVERWRITE, &mapping) < 0) {
-        return -1;
-    }
-    array_get_layout(self, &layout);
-    if (array_nbytes(self) >= LARGE_COPY) {
-        Py_BEGIN_ALLOW_THREADS
-        fill_items(self, &layout, mapping.origin, item);
-        Py_END_ALLOW_THREADS
-    }
-    else if (self->nitems > 0) {
-        fill_items(self, &layout, mapping.origin, item);
-    }
-    return array_unmap(function, self, &mapping, true);
-}
-
-static int
-fill_on(const char *function, ArrayObject *self, PyObject *value, metal_stream *stream)
-{
-    char small[64];
-    int64_t itemsize = dtype_itemsize(self->dtype);
-    char *item = itemsize <= (int64_t)sizeof small ? small : PyMem_Malloc((size_t)itemsize);
-    if (item == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    int result = element_pack(function, self->dtype, value, item);
-    int is_queued = 0;
-    if (result == 0 && !self->is_readonly && !array_is_packed(self) && self->nitems > 0) {
-        is_queued = array_queue_fill(function, self, item, stream);
-        result = is_queued < 0 ? -1 : 0;
-    }
-    if (result == 0 && is_queued == 0) {
-        result = fill_with(function, self, item);
-    }
-    if (item != small) {
-        PyMem_Free(item);
-    }
-    return result;
-}
-
-int
-array_fill(const char *function, ArrayObject *self, PyObject *value)
-{
-    return fill_on(function, self, value, NULL);
-}
-
-const char array_doc_fill[] =
-    "fill($self, value, /, *, stream=None)\n--\n\n"
-    "Write one number into every item.\n\n"
-    "Parameters\n----------\n"
-    "value : bool, int, float or complex\n"
-    "stream : Stream or int, optional\n"
-    "    The stream that does it, later, as in copy_from; default: that of `with stream:`.\n\n"
-    "Raises\n------\n"
-    "TypeError\n    The value is not a number of the element's kind.\n"
-    "OverflowError\n    An integer does not fit the element type.\n"
-    "ValueError\n    The array is read-only.";
-
-PyObject *
-array_method_fill(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
-{
-    static const args_spec spec = {"Array.fill", 1, 1, 1, {"value", "stream", NULL}};
-    PyObject *values[2];
-    metal_stream *stream;
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        stream_convert_target(state_of(op), "Array.fill", values[1], &stream) < 0) {
-        return NULL;
-    }
-    int result = fill_on("Array.fill", array_cast(op), values[0], stream);
-    stream_release(stream);
-    return result < 0 ? NULL : Py_NewRef(Py_None);
-}
-
-/* ---- a[key] = value ---- */
-
-/* A source that the engine can take as it stands: an Array or CPU memory of the same element
- * type. */
-static bool
-side_open_same(array_side *side, const ArrayObject *dst, PyObject *value)
-{
-    md_state *state = state_of((PyObject *)dst);
-    if (Py_IS_TYPE(value, state->array_type)) {
-        array_side_set(side, array_cast(value));
-    }
-    else if (!array_side_open_view(side, state, value)) {
-        return false;
-    }
-    if (dtype_equal(side->dtype, dst->dtype)) {
-        return true;
-    }
-    array_side_close(side);
-    return false;
-}
-
-static int
-assign(ArrayObject *dst, PyObject *value)
-{
-    const char *function = "Array.__setitem__";
-    if (dst->is_readonly) {
-        PyErr_Format(PyExc_ValueError, "%s: the array is read-only; write to a copy() of it.",
-                     function);
-        return -1;
-    }
-    bool is_scalar = PyFloat_CheckExact(value) || PyLong_CheckExact(value) ||
-                     PyBool_Check(value) || PyComplex_CheckExact(value) ||
-                     (dst->dtype.lanes > 1 && PyTuple_CheckExact(value)); /* one item's lanes */
-    if (is_scalar) {
-        return array_fill(function, dst, value);
-    }
-    array_side to, from;
-    metal_stream *stream;
-    if (!side_open_same(&from, dst, value)) {
-        return array_numpy_assign(function, dst, value);
-    }
-    array_side_set(&to, dst);
-    int result = stream_convert_target(state_of((PyObject *)dst), function, NULL, &stream);
-    if (result == 0) {
-        result = array_sides_copy(function, &to, &from, stream);
-        stream_release(stream);
-    }
-    array_side_close(&from);
-    return result;
-}
-
-int
-array_assign_subscript(PyObject *op, PyObject *key, PyObject *value)
-{
-    if (value == NULL) {
-        PyErr_SetString(
-            PyExc_TypeError,
-            "Items of an Array cannot be deleted: its shape is fixed; copy those that stay.");
-        return -1;
-    }
-    if (key == Py_Ellipsis) {
-        return assign(array_cast(op), value);
-    }
-    strided_layout in, out; /* not by array_subscript: packed items are written on any bit */
-    array_get_layout(array_cast(op), &in);
-    if (layout_index(state_of(op), "Array", key, &in, &out) < 0) {
-        return -1;
-    }
-    PyObject *view = array_view_bits(array_cast(op), &out);
-    if (view == NULL) {
-        return -1;
-    }
-    int result = assign(array_cast(view), value);
-    Py_DECREF(view);
-    return result;
 }

@@ -111,34 +111,3 @@ array_unmap(const char *function, ArrayObject *self, array_mapping *mapping, boo
     mapping->stage = NULL;
     return result;
 }
-
-/* ---- one side of a copy ---- */
-
-void
-array_side_close(array_side *side)
-{
-    Py_CLEAR(side->kept);
-    view_close(&side->view);
-}
-
-bool
-array_side_open_view(array_side *side, md_state *state, PyObject *value)
-{
-    const Py_buffer *memory = &side->view.memory;
-    side->view.memory.obj = NULL;
-    if (!PyObject_CheckBuffer(value)) {
-        return false;
-    }
-    if (view_open("", value, &side->view) < 0 || memory->suboffsets != NULL ||
-        memory->itemsize == 0 ||
-        view_items_read(state, "", memory, &side->dtype, &side->layout) < 0) {
-        PyErr_Clear(); /* whoever asks has another way, which says what is wrong */
-        view_close(&side->view);
-        return false;
-    }
-    side->array = NULL;
-    side->kept = NULL;
-    side->origin = memory->buf;
-    side->is_readonly = memory->readonly;
-    return true;
-}

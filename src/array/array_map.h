@@ -8,7 +8,6 @@
 #define MD_ARRAY_MAP_H
 
 #include "array/array.h"
-#include "array/view_items.h"
 #include "metal/tracking_watch.h"
 #include "streams/wait_rule.h"
 
@@ -41,33 +40,5 @@ int array_map(const char *function, ArrayObject *self, map_access access, array_
 /* Ends the access.  `is_written` false: nothing is written back.  -1: MetalError. */
 int array_unmap(const char *function, ArrayObject *self, array_mapping *mapping,
                 bool is_written);
-
-/* ---- one side of a copy ---- */
-
-/* The items of an Array, or foreign CPU memory. */
-typedef struct array_side {
-    ArrayObject *array; /* borrowed, or `kept`; NULL: CPU memory */
-    PyObject *kept;     /* owned: an Array made for this copy; NULL: none */
-    foreign_view view;
-    char *origin; /* of CPU memory: where element 0 is */
-    strided_layout layout;
-    DLDataType dtype;
-    bool is_readonly;
-} array_side;
-
-static inline void
-array_side_set(array_side *side, ArrayObject *array)
-{
-    side->array = array;
-    side->kept = NULL;
-    side->view.memory.obj = NULL;
-    side->dtype = array->dtype;
-    side->is_readonly = array->is_readonly;
-    array_get_layout(array, &side->layout);
-}
-/* The memory behind the buffer protocol as it stands, with no Metal in between.  False, and no
- * exception: `value` has no such memory, or not in a form that the engine can take. */
-bool array_side_open_view(array_side *side, md_state *state, PyObject *value);
-void array_side_close(array_side *side); /* after either of the two */
 
 #endif /* MD_ARRAY_MAP_H */

@@ -20,8 +20,8 @@
     X(view, "view")           /* array_recount.c */ \
     X(copy_from, "copy_from") /* array_copy_from.c */ \
     X(copy_to, "copy_to") \
-    X(fill, "fill") /* array_copy.c */ \
-    X(copy, "copy") \
+    X(fill, "fill")           /* array_assign.c */ \
+    X(copy, "copy")           /* array_copy.c */ \
     X(item, "item")           /* array_items.c */ \
     X(array, "__array__")     /* array_host.c */ \
     X(astype, "astype")       /* array_numpy.c */ \
@@ -64,7 +64,7 @@ PyObject *array_sequence_item(PyObject *op, Py_ssize_t index);
 PyObject *array_get_T(PyObject *op, void *closure);
 PyObject *array_get_mT(PyObject *op, void *closure);
 
-/* array_copy.c */
+/* array_assign.c */
 int array_assign_subscript(PyObject *op, PyObject *key, PyObject *value);
 
 /* array_items.c */

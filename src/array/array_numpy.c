@@ -1,10 +1,10 @@
 /* array_numpy.c: see array_numpy.h. */
 #include "array/array_numpy.h"
 
+#include "array/array_copy.h"
 #include "array/array_map.h"
 #include "array/array_methods.h"
-#include "array/array_sides.h"
-#include "metal/readonly.h"
+#include "metal/lookup.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "values/dtype_type.h"
@@ -184,7 +184,7 @@ find_base(PyObject *op)
 bool
 array_numpy_is_honest(PyObject *op)
 {
-    if (readonly_is_empty()) {
+    if (lookup_knows_no_readonly()) {
         return true;
     }
     PyObject *inner = Py_NewRef(op);

@@ -16,19 +16,18 @@
 
 /* ---- who does it ---- */
 
+/* Does the CPU not reach them? */
+static bool
+is_private(const ArrayObject *array)
+{
+    return array != NULL && array_storage(array)->mode == BRIDGE_PRIVATE;
+}
+
 /* Is it the caller's Array, and not one made for this call over foreign memory? */
 static bool
 is_array(const array_side *side)
 {
-    return side->array != NULL &&
-           (side->kept == NULL || array_storage(side->array)->mode == BRIDGE_PRIVATE);
-}
-
-/* Does the CPU not reach them? */
-static bool
-is_private(const array_side *side)
-{
-    return side->array != NULL && array_storage(side->array)->mode == BRIDGE_PRIVATE;
+    return side->array != NULL && (side->kept == NULL || is_private(side->array));
 }
 
 /* ---- submitting ---- */
@@ -155,7 +154,7 @@ copy_arrays(const char *function, const array_side *dst, const array_side *src,
             metal_stream *stream)
 {
     queue_call call;
-    bool is_queued = stream != NULL || is_private(dst) || is_private(src);
+    bool is_queued = stream != NULL || is_private(dst->array) || is_private(src->array);
     if (!is_queued || array_storage(dst->array)->device != array_storage(src->array)->device ||
         !begin_call(function, dst->array, stream, &call)) {
         return 0;
@@ -173,12 +172,12 @@ array_queue_copy(const char *function, const array_side *dst, const array_side *
     if (is_array(dst) && is_array(src)) {
         return copy_arrays(function, dst, src, stream);
     }
-    if (is_array(dst) && (stream != NULL || is_private(dst))) {
+    if (is_array(dst) && (stream != NULL || is_private(dst->array))) {
         bool waits = wait_rule_after_work(stream, array_storage(dst->array), NULL);
         return begin_call(function, dst->array, stream, &call) ? upload(&call, dst, src, waits)
                                                                : 0;
     }
-    if (!is_array(dst) && is_private(src)) {
+    if (!is_array(dst) && is_private(src->array)) {
         return begin_call(function, src->array, stream, &call) ? download(&call, dst, src) : 0;
     }
     return 0;
@@ -190,16 +189,16 @@ int
 array_queue_fill(const char *function, ArrayObject *dst, const char *item, metal_stream *stream)
 {
     queue_call call;
-    array_side side;
-    array_side_set(&side, dst);
-    bool is_queued = stream != NULL || is_private(&side);
-    if (!is_queued || side.layout.itemsize > LONGEST_ITEM ||
+    strided_layout layout;
+    array_get_layout(dst, &layout);
+    bool is_queued = stream != NULL || is_private(dst);
+    if (!is_queued || layout.itemsize > LONGEST_ITEM ||
         !begin_call(function, dst, stream, &call)) {
         return 0;
     }
     uint64_t value;
     bridge_status status;
-    work_items to = items_of(&side);
+    work_items to = {array_storage(dst), dst->byte_offset, &layout};
     bool waits = wait_rule_after_work(stream, to.storage, NULL);
     Py_BEGIN_ALLOW_THREADS
     status = work_items_fill(call.stream, &to, item, &value);

@@ -9,8 +9,20 @@
 #ifndef MD_ARRAY_QUEUE_H
 #define MD_ARRAY_QUEUE_H
 
-#include "array/array_map.h"
+#include "array/array.h"
+#include "array/view_items.h"
 #include "metal/stream.h"
+
+/* One side of a copy: the items of an Array, or foreign CPU memory. */
+typedef struct array_side {
+    ArrayObject *array; /* borrowed, or `kept`; NULL: CPU memory */
+    PyObject *kept;     /* owned: an Array made for this copy; NULL: none */
+    foreign_view view;
+    char *origin; /* of CPU memory: where element 0 is */
+    strided_layout layout;
+    DLDataType dtype;
+    bool is_readonly;
+} array_side;
 
 /* Two sides that fit, with items of whole bytes.  CPU memory as a source is read before the
  * return, as a destination written.  `stream` NULL: the device's own, if the CPU cannot

@@ -42,7 +42,7 @@ static bool
 recount_nothing(const ArrayObject *self, DLDataType dtype, bool is_padded, strided_layout *out)
 {
     int64_t shape[LAYOUT_MAX_NDIM], from = array_item_bits(self), bits;
-    int64_t to = bits_per_item(dtype, is_padded);
+    int64_t to = dtype_step_bits(dtype, is_padded);
     layout_fault fault;
     memcpy(shape, array_shape(self), (size_t)self->ndim * sizeof shape[0]);
     int64_t *last = &shape[self->ndim - 1]; /* there: an array of no dimensions has an item */

@@ -9,7 +9,6 @@
 #include "array/buffer.h"
 
 #include "metal/lookup.h"
-#include "metal/readonly.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "python/owners.h"
@@ -139,8 +138,8 @@ wrap_handle(md_state *state, metal_storage *parent, bridge_buffer *handle, size_
         return errors_from_bridge(state, "Buffer.from_handle", status, NULL, nbytes);
     }
     Py_XINCREF(has_owner ? owner : NULL); /* the storage owns this reference */
-    storage->is_readonly |= readonly_knows_handle(handle);
-    readonly_publish(storage); /* more know the handle than we do */
+    storage->is_readonly |= lookup_is_readonly(handle);
+    lookup_publish_readonly(storage); /* more know the handle than we do */
     return buffer_from_storage(state, storage);
 }
 

@@ -5,7 +5,7 @@
  */
 #include "array/buffer.h"
 #include "array/view_items.h"
-#include "metal/readonly.h"
+#include "metal/lookup.h"
 #include "metal/staging.h"
 #include "python/args.h"
 #include "python/errors.h"
@@ -152,7 +152,7 @@ buffer_getbuffer(PyObject *op, Py_buffer *view, int flags)
         return -1;
     }
     view->ndim = view->shape == NULL ? 0 : 1; /* as an Array of the bytes, and NumPy, answer */
-    readonly_publish(storage);
+    lookup_publish_readonly(storage);
     buffer_hold(self); /* for the view; given back in buffer_releasebuffer */
     if (wait_rule_for_cpu(op, "memoryview(Buffer)", &bytes, !storage->is_readonly) < 0) {
         buffer_unhold(self);

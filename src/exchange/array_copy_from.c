@@ -1,10 +1,10 @@
 /* array_copy_from.c: copy_from and copy_to: items between an Array and any other memory.
  *
- * Calls:   array_sides.h for the copy, asarray.h for what is no Array and has no buffer.
+ * Calls:   array_copy.h for the copy, asarray.h for what is no Array and has no buffer.
  * Threads: the GIL is held; released round waits and large copies.
  */
+#include "array/array_copy.h"
 #include "array/array_methods.h"
-#include "array/array_sides.h"
 #include "exchange/asarray.h"
 #include "python/args.h"
 #include "streams/stream_object.h"
@@ -66,7 +66,7 @@ array_method_copy_from(PyObject *op, PyObject *const *args, Py_ssize_t nargs, Py
     }
     int result = open_side(&from, state_of(op), values[0], &as_it_is);
     if (result == 0) {
-        result = array_sides_copy("Array.copy_from", &to, &from, stream);
+        result = array_copy_sides("Array.copy_from", &to, &from, stream);
         array_side_close(&from);
     }
     stream_release(stream);
@@ -104,7 +104,7 @@ array_method_copy_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
     }
     int result = open_side(&to, state_of(op), values[0], &shared);
     if (result == 0) {
-        result = array_sides_copy("Array.copy_to", &to, &from, stream);
+        result = array_copy_sides("Array.copy_to", &to, &from, stream);
         array_side_close(&to);
     }
     stream_release(stream);

@@ -10,7 +10,7 @@
 #include "array/array_methods.h"
 #include "array/array_numpy.h"
 #include "exchange/dlpack_export.h"
-#include "metal/readonly.h"
+#include "metal/lookup.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "streams/wait_rule.h"
@@ -345,7 +345,7 @@ array_get_interface(PyObject *op, void *Py_UNUSED(closure))
         wait_rule_for_cpu(op, "Array.__array_interface__", &bytes, !self->is_readonly) < 0) {
         return NULL;
     }
-    readonly_publish(storage);
+    lookup_publish_readonly(storage);
     const char *first = storage->address; /* NULL without items */
     first = first == NULL ? NULL : first + self->byte_offset;
     PyObject *shape = layout_tuple(array_shape(self), self->ndim);

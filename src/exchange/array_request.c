@@ -8,7 +8,7 @@
 #include "array/array.h"
 #include "array/array_map.h"
 #include "array/array_methods.h"
-#include "metal/readonly.h"
+#include "metal/lookup.h"
 #include "python/errors.h"
 #include "streams/wait_rule.h"
 
@@ -238,7 +238,7 @@ array_getbuffer(PyObject *op, Py_buffer *view, int flags)
         note_unheard(self);
         return -1;
     }
-    readonly_publish(array_storage(self));
+    lookup_publish_readonly(array_storage(self));
     if (self->has_raised_unheard) {
         array_forget_unheard(self);
     }

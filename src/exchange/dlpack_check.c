@@ -89,7 +89,7 @@ take_layout(const DLTensor *tensor, strided_layout *out, dlpack_fault *fault)
 static bool
 measure(DLDataType dtype, dlpack_facts *out, dlpack_fault *fault)
 {
-    if (!bits_byte_span(&out->layout, bits_per_item(dtype, out->is_padded), 0,
+    if (!bits_byte_span(&out->layout, dtype_step_bits(dtype, out->is_padded), 0,
                         &out->first_nbytes, &out->end_nbytes)) {
         return fail(fault, DLPACK_FAULT_OVERFLOW, 0, 0);
     }

@@ -10,8 +10,8 @@
 #include "array/array_methods.h"
 #include "exchange/foreign_tensor.h"
 #include "exchange/torch.h"
+#include "metal/lookup.h"
 #include "metal/managed_tensor.h"
-#include "metal/readonly.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "python/owners.h"
@@ -120,7 +120,7 @@ make_visible(ArrayObject *self, DLDeviceType device, const stream_order *order)
         storage_publish(storage);
         return 0;
     }
-    readonly_publish(storage);
+    lookup_publish_readonly(storage);
     if (self->nitems == 0) {
         return 0;
     }

@@ -10,7 +10,6 @@
 #include "exchange/foreign_tensor.h"
 #include "exchange/host_memory.h"
 #include "metal/lookup.h"
-#include "metal/readonly.h"
 #include "python/args.h"
 #include "python/errors.h"
 #include "python/owners.h"
@@ -108,7 +107,7 @@ import_metal(md_state *state, foreign_tensor *foreign)
     }
     const DLTensor *tensor = foreign->tensor;
     /* The flag is that of this tensor; consumers drop it, and the memory stays what it is. */
-    storage->is_readonly |= is_readonly(foreign) || readonly_knows_handle(storage->handle);
+    storage->is_readonly |= is_readonly(foreign) || lookup_is_readonly(storage->handle);
     return array_over_storage(state, storage, (int64_t)tensor->byte_offset,
                               &foreign->facts.layout, tensor->dtype, is_readonly(foreign),
                               foreign->facts.is_padded);

@@ -2,7 +2,7 @@
 #include "exchange/host_memory.h"
 
 #include "copy/copy.h"
-#include "metal/readonly.h"
+#include "metal/lookup.h"
 #include "metal/storage.h"
 #include "python/attribute.h"
 #include "python/errors.h"
@@ -128,7 +128,7 @@ host_memory_wrap(const host_bytes *bytes, const storage_owner *owner,
     }
     storage->is_readonly |= bytes->is_readonly;
     if (!storage->is_readonly && !bytes->is_honest) {
-        storage->is_readonly = readonly_knows_bytes(bytes->address, bytes->nbytes);
+        storage->is_readonly = lookup_has_readonly(bytes->address, bytes->nbytes);
     }
     return storage;
 }
@@ -144,7 +144,7 @@ find_items(const host_items *items, int64_t *first, int64_t *end, dlpack_fault *
         return false;
     }
     *reason = (dlpack_fault){COPY_TOO_FAR, 0, 0, 0};
-    return bits_byte_span(items->layout, bits_per_item(items->dtype, items->is_padded), 0,
+    return bits_byte_span(items->layout, dtype_step_bits(items->dtype, items->is_padded), 0,
                           first, end);
 }
 

@@ -17,7 +17,6 @@ typedef enum lock_name {
     LOCK_TRACKING,
     LOCK_STREAMS,
     LOCK_LOOKUP,
-    LOCK_READONLY,
     LOCK_POOL,
     LOCK_COUNT,
 } lock_name;

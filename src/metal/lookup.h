@@ -1,13 +1,17 @@
-/* lookup.h: the storages whose memory is ours, found by their MTLBuffer and by their address.
+/* lookup.h: the storages whose memory is ours, found by their MTLBuffer and by their address, and
+ * memory that may not be written, found again when a consumer brings it back.
  *
  * Owns:    a table and a tree of the process, with an entry for each storage of storage_new that
  *          is alive; a reference to each that is used as plain memory, from storage_new_memory to
- *          storage_free_memory.
+ *          storage_free_memory; a list of the read-only storages whose handle or address was given
+ *          away.
  * Why:     a tensor that comes back from another framework names a buffer of ours.  Found here,
  *          its handle needs no proof and no message.  Foreign CPU memory may be a view of an
  *          MTLBuffer of ours: work on a second MTLBuffer over the same bytes would be unknown to
- *          those who wait for the first.
- * Threads: any, without the GIL; one short lock, which no callback runs under.
+ *          those who wait for the first.  torch and others drop DLPack's READ_ONLY flag; that the
+ *          memory is read-only is known here.
+ * Threads: any, without the GIL; one short lock, which no callback runs under.  When nothing is
+ *          listed as read-only, a question about that costs one memory read.
  * Fork:    the lock is held across fork(), so that a child never inherits it taken.
  */
 #ifndef MD_LOOKUP_H
@@ -23,6 +27,20 @@ void lookup_remove(metal_storage *storage); /* before its handle is released */
 /* The storage of a handle, retained (+1), if it is one of ours and still alive; else NULL.
  * Does not look behind the handle. */
 metal_storage *lookup_handle(const void *handle);
+
+/* ---- memory that may not be written ---- */
+
+/* List the storage if its memory is read-only: before its handle or its address leaves us.  A
+ * storage over a parent is left out, since the parent's memory is ours and can be written. */
+void lookup_publish_readonly(metal_storage *storage);
+/* While the handle is still the storage's, and before the storage is freed. */
+void lookup_forget_readonly(metal_storage *storage);
+
+bool lookup_knows_no_readonly(void); /* Is nothing listed? */
+/* Is the MTLBuffer that of a listed storage? */
+bool lookup_is_readonly(const void *handle);
+/* Are any of the bytes those of a listed storage? */
+bool lookup_has_readonly(const char *address, size_t nbytes);
 
 /* ---- for storage.c ---- */
 

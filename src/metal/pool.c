@@ -187,15 +187,15 @@ trim_locked(device_pool *pool, uint64_t cached_nbytes, metal_storage **popped)
     }
 }
 
-void
-pool_destroy(metal_storage *storage)
+/* Without the lock, as below: Metal's part. */
+static void
+destroy(metal_storage *storage)
 {
     lookup_remove(storage);
     bridge_buffer_release(storage->handle);
     free(storage);
 }
 
-/* Without the lock: Metal's part. */
 static uint64_t
 destroy_all(metal_storage *popped)
 {
@@ -204,7 +204,7 @@ destroy_all(metal_storage *popped)
         metal_storage *storage = popped;
         popped = storage->cached.older;
         nbytes += storage->capacity;
-        pool_destroy(storage);
+        destroy(storage);
     }
     return nbytes;
 }
@@ -296,43 +296,43 @@ pool_admit(const device_record *device, size_t capacity, bridge_storage mode)
 }
 
 void
-pool_note_made(const device_record *device, bridge_storage mode)
+pool_settle(const device_record *device, size_t capacity, bridge_storage mode, bool is_made)
 {
     device_pool *pool = &pools[device->index];
     lock_take(LOCK_POOL);
-    count_made(pool, mode);
+    if (is_made) {
+        count_made(pool, mode);
+    }
+    else {
+        count_dead(pool, mode, capacity);
+    }
     lock_drop(LOCK_POOL);
 }
 
 void
-pool_dismiss(const device_record *device, size_t capacity, bridge_storage mode)
-{
-    device_pool *pool = &pools[device->index];
-    lock_take(LOCK_POOL);
-    count_dead(pool, mode, capacity);
-    lock_drop(LOCK_POOL);
-}
-
-bool
-pool_give(metal_storage *storage)
+pool_give(metal_storage *storage, bool is_reusable)
 {
     size_t capacity;
     int class = class_of(storage->capacity, &capacity);
-    if (class < 0 || capacity != storage->capacity || bridge_is_forked()) {
-        return false;
-    }
+    bool is_kept =
+        is_reusable && class >= 0 && capacity == storage->capacity && !bridge_is_forked();
     const device_record *device = storage->device;
     device_pool *pool = &pools[device->index];
     metal_storage *popped = NULL;
     lock_take(LOCK_POOL);
-    count_dead(pool, storage->mode, capacity);
-    push(pool, &pool->classes[storage->mode][class], storage);
-    trim_locked(pool, cache_room(pool, device), &popped); /* the storage itself may go too */
+    count_dead(pool, storage->mode, storage->capacity);
+    if (is_kept) {
+        push(pool, &pool->classes[storage->mode][class], storage);
+        trim_locked(pool, cache_room(pool, device),
+                    &popped); /* the storage itself may go too */
+    }
     lock_drop(LOCK_POOL);
-    if (popped != NULL) {
+    if (!is_kept) {
+        destroy(storage);
+    }
+    else if (popped != NULL) {
         (void)destroy_all(popped);
     }
-    return true;
 }
 
 static uint64_t

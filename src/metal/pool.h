@@ -35,16 +35,12 @@ metal_storage *pool_take(const device_record *device, size_t nbytes, bridge_stor
 /* A storage of `capacity` bytes is about to be made: its bytes count as live.  False: they
  * would pass the limit even with an empty cache; nothing is counted. */
 bool pool_admit(const device_record *device, size_t capacity, bridge_storage mode);
-/* One that was admitted is made. */
-void pool_note_made(const device_record *device, bridge_storage mode);
-/* One that was admitted could not be made, or is about to be destroyed. */
-void pool_dismiss(const device_record *device, size_t capacity, bridge_storage mode);
-/* Keep a storage without references.  False: it does not belong here, and the caller destroys
- * it. */
-bool pool_give(metal_storage *storage);
-
-/* One without references, of storage_new: its MTLBuffer goes back to Metal. */
-void pool_destroy(metal_storage *storage);
+/* One that was admitted is made, or could not be made. */
+void pool_settle(const device_record *device, size_t capacity, bridge_storage mode,
+                 bool is_made);
+/* Take a storage of storage_new that has no references.  It is kept if `is_reusable`, and if its
+ * size has a class; else its MTLBuffer goes back to Metal. */
+void pool_give(metal_storage *storage, bool is_reusable);
 
 /* Destroy what is cached, of one device or of all (NULL).  Returns the bytes that were
  * let go. */

@@ -3,7 +3,6 @@
 
 #include "metal/lookup.h"
 #include "metal/pool.h"
-#include "metal/readonly.h"
 #include "metal/tracking.h"
 
 #include <stddef.h>
@@ -75,25 +74,24 @@ static bridge_status
 make_new(const device_record *device, size_t nbytes, size_t capacity, bridge_storage mode,
          metal_storage **out)
 {
-    bridge_buffer *handle = NULL;
-    if (!pool_admit(device, capacity, mode)) {
-        return BRIDGE_OVER_LIMIT;
+    *out = make_record(NULL, device, nbytes, mode, NULL, NULL);
+    if (*out == NULL) {
+        return BRIDGE_NO_MEMORY;
     }
-    bridge_status status = bridge_buffer_new(device->handle, capacity, mode, &handle);
-    if (status == BRIDGE_OK) {
-        char *address = mode == BRIDGE_PRIVATE ? NULL : bridge_buffer_contents(handle);
-        *out = make_record(handle, device, nbytes, mode, address, NULL);
-        status = *out == NULL ? BRIDGE_NO_MEMORY : BRIDGE_OK;
+    bridge_status status = BRIDGE_OVER_LIMIT;
+    if (pool_admit(device, capacity, mode)) {
+        status = bridge_buffer_new(device->handle, capacity, mode, &(*out)->handle);
+        pool_settle(device, capacity, mode, status == BRIDGE_OK);
     }
     if (status != BRIDGE_OK) {
-        bridge_buffer_release(handle);
-        pool_dismiss(device, capacity, mode);
+        free(*out);
+        *out = NULL;
         return status;
     }
+    (*out)->address = mode == BRIDGE_PRIVATE ? NULL : bridge_buffer_contents((*out)->handle);
     (*out)->capacity = capacity;
     (*out)->is_ours = true;
     lookup_add(*out);
-    pool_note_made(device, mode);
     return BRIDGE_OK;
 }
 
@@ -170,7 +168,7 @@ storage_wrap_parent(metal_storage *parent, const storage_owner *owner, metal_sto
 static void
 retire(metal_storage *storage, const void *here)
 {
-    readonly_forget(storage);
+    lookup_forget_readonly(storage);
     if (storage->owner.retire != NULL) {
         storage->owner.retire(storage, here);
     }
@@ -264,7 +262,7 @@ storage_wrap_surface(const device_record *device, const void *handle, metal_stor
 void
 storage_publish(metal_storage *storage)
 {
-    readonly_publish(storage);
+    lookup_publish_readonly(storage);
     /* the storage that owns the MTLBuffer must not go back to the pool while it is in use */
     for (; storage != NULL; storage = storage->parent) {
         if (!__atomic_load_n(&storage->is_exported, __ATOMIC_RELAXED)) {
@@ -282,11 +280,7 @@ release_ours(metal_storage *storage)
     bool is_free = !storage->is_labelled && (!storage_is_exported(storage) ||
                                              bridge_buffer_is_only_ours(storage->handle));
     tracking_forget(storage->handle);
-    if (is_free && pool_give(storage)) {
-        return;
-    }
-    pool_dismiss(storage->device, storage->capacity, storage->mode);
-    pool_destroy(storage);
+    pool_give(storage, is_free);
 }
 
 /* True: it was the last.  Acquire-release: what every other holder did comes before the
@@ -329,7 +323,7 @@ storage_release_at(metal_storage *storage, const void *home)
     bool is_over_pages = storage->is_over_pages;
     tracking_forget(storage->handle);
     if (!is_over_pages) {
-        readonly_forget(storage); /* the handle can be another buffer's from here on */
+        lookup_forget_readonly(storage); /* the handle can be another buffer's from here on */
     }
     /* of pages: ends in end_pages, now or when the GPU is done */
     bridge_buffer_release(storage->handle);

@@ -38,7 +38,7 @@ typedef struct pages_place {
     bool is_plain; /* atomic: memory of storage_new_memory, which holds a reference */
 } pages_place;
 
-/* A read-only storage that was given away: written by readonly.c, behind its lock. */
+/* A read-only storage that was given away: written by lookup.c, behind its lock. */
 typedef struct readonly_place {
     metal_storage *older, *newer;
     bool is_listed; /* atomic */

@@ -283,7 +283,7 @@ place_tensor(place *self)
         return foreign_refuse(WHERE, &self->seen, &fault);
     }
     const DLTensor *tensor = self->seen.tensor;
-    if (set_items(self, &facts->layout, bits_per_item(tensor->dtype, facts->is_padded)) < 0) {
+    if (set_items(self, &facts->layout, dtype_step_bits(tensor->dtype, facts->is_padded)) < 0) {
         return -1;
     }
     self->is_nowhere =

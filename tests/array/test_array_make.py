@@ -136,7 +136,7 @@ def test_defaults_are_float32_c_order_and_offset_0():
 
 def test_a_size_that_no_int64_counts_is_refused_with_what_was_asked_for(subtests):
     limit = md.default_device().max_buffer_length
-    cases = [((2**40, 2**40), "float32"), ((2**60,), "float64"), ((2**61,), "int4"), ((2**63 - 1,), "int4")]
+    cases = [((2**40, 2**40), "float32"), ((2**60,), "float64")]
     for shape, dtype in cases:
         asked = re.escape(f"zeros: shape {shape} of {dtype} is more than one buffer")
         match = rf"^{asked} .*\(max_buffer_length is {limit} bytes\)"

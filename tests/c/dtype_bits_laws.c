@@ -50,7 +50,7 @@ set_layout(strided_layout *out, int ndim, const int64_t *shape)
 static void
 make_places(places *out, int ndim, const int64_t *shape, DLDataType dtype, bool is_padded)
 {
-    int64_t first, end, bits = bits_per_item(dtype, is_padded);
+    int64_t first, end, bits = dtype_step_bits(dtype, is_padded);
     set_layout(&out->layout, ndim, shape);
     out->first_bit = is_padded ? 0 : pick(0, 7);
     CHECK(bits_byte_span(&out->layout, bits, out->first_bit, &first, &end));
@@ -70,7 +70,7 @@ static void
 list_bits(const places *in, int64_t *out)
 {
     int64_t index[LAYOUT_MAX_NDIM] = {0}, count = layout_volume(&in->layout);
-    int64_t bits = bits_per_item(in->items.dtype, in->items.is_padded);
+    int64_t bits = dtype_step_bits(in->items.dtype, in->items.is_padded);
     for (int64_t i = 0; i < count; i++) {
         int64_t at = 0;
         for (int axis = 0; axis < in->layout.ndim; axis++) {
@@ -109,7 +109,8 @@ static void
 expect_item(char *expected, const places *dst, int64_t to, const char *source, int64_t from,
             DLDataType dtype)
 {
-    int64_t nbits = dtype_item_bits(dtype), width = bits_per_item(dtype, dst->items.is_padded);
+    int64_t nbits = dtype_item_bits(dtype),
+            width = dtype_step_bits(dtype, dst->items.is_padded);
     for (int64_t bit = 0; bit < width; bit++) {
         CHECK(to + bit >= 0 && to + bit < dst->nbytes * 8);
         expected[to + bit] = bit < nbits ? source[from + bit] : 0;
