@@ -1,28 +1,20 @@
 """The tests run on a machine that lacks what most have: a network, a home that can be written, a path without a space."""
 
-import os
-import re
 import shutil
 import subprocess
-import sys
 
 import pytest
+from children import run_child
 from machine import can_sanitize
-from places import ROOT, TESTS, TOOLS
+from places import ROOT, TOOLS
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_kernels, pytest.mark.needs_no_sanitizer]
 
 
-def tried(tests, **environment):
+def tried(*tests, **environment):
     """What a run of pytest of its own says in its last line."""
-    cleared = {name: value for name, value in os.environ.items() if name != "METAL_DLPACK_NEEDS_REFERENCE"}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests],
-        cwd=ROOT,
-        env={**cleared, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
+    done = run_child(
+        ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"], *tests, cwd=ROOT, **environment
     )
     return done.stdout.splitlines()[-1]
 
@@ -30,13 +22,13 @@ def tried(tests, **environment):
 @pytest.mark.long
 def test_what_could_not_be_fetched_is_a_skip(tmp_path):
     asked = ["tests/kernels/test_barriers_removed.py", "-k", "ggml_l2_norm"]
-    assert "1 skipped" in tried(asked, XDG_CACHE_HOME=str(tmp_path))
+    assert "1 skipped" in tried(*asked, XDG_CACHE_HOME=str(tmp_path), METAL_DLPACK_NEEDS_REFERENCE="")
 
 
 @pytest.mark.long
 def test_a_cache_that_cannot_be_written_is_replaced():
     asked = ["tests/kernels/test_kernel_order.py", "-k", "what_the_cpu_wrote"]
-    said = tried(asked, XDG_CACHE_HOME="/proc/nowhere")
+    said = tried(*asked, XDG_CACHE_HOME="/proc/nowhere")
     assert "passed" in said
     assert "failed" not in said
 
@@ -62,11 +54,3 @@ def test_the_sanitizers_find_their_files_below_a_path_with_a_space(tmp_path):
         [tools / "sanitized", "address,undefined", python], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("script", ["sanitized", "arm64"])
-def test_the_parts_that_a_push_tries_are_there(script):
-    text = (TOOLS / script).read_text()
-    named = re.findall(r"(?:tests/)?(\w+/test_\w+\.py)", text)
-    assert len(named) > 5
-    assert [name for name in named if not (TESTS / name).exists()] == []

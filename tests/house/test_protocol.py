@@ -1,36 +1,19 @@
 """The rules of the exchange: each has a test and a place in the source, and a row of the page that is made of them."""
 
-import importlib.util
-
-import pytest
-from places import TOOLS
+import protocol
+from protocol_rules import RULES
 
 
-@pytest.fixture(scope="module")
-def protocol():
-    spec = importlib.util.spec_from_file_location("protocol", TOOLS / "protocol.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_every_rule_has_a_test_and_a_place(protocol):
+def test_every_rule_has_a_test_a_place_and_a_row():
     places, tests = protocol.places(), protocol.tests()
-    assert [rule for rule in protocol.IDS if not tests[rule]] == []
+    assert set(tests) == protocol.IDS, "a rule has no test, or a test names no rule"
     assert [rule for rule in protocol.IDS if not places[rule]] == []
-
-
-def test_every_rule_that_a_test_names_is_in_the_table(protocol):
-    assert set(protocol.tests()) <= protocol.IDS
-
-
-def test_the_page_has_a_row_for_every_rule(protocol):
-    page = protocol.document()
+    page = protocol.document(places, tests)
     assert [rule for rule in protocol.IDS if page.count(f"\n| `{rule}` |") != 1] == []
 
 
-def test_rules_are_sentences_with_sources(protocol):
-    for rules in protocol.RULES.values():
+def test_rules_are_sentences_with_sources():
+    for rules in RULES.values():
         for identifier, (source, sentence) in rules.items():
             assert sentence.endswith("."), identifier
             assert source, identifier

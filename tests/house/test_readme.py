@@ -1,10 +1,9 @@
 """README.md and docs/looking.md show what is printed; test_pages.py runs their examples."""
 
 import re
-import subprocess
-import sys
 
 import pytest
+from children import output_of
 from places import DOCS, ROOT
 from recipes import blocks
 
@@ -12,21 +11,14 @@ README = (ROOT / "README.md").read_text()
 EXAMPLES = [block.text for block in blocks("README.md") if block.language == "python"]
 
 
-def run(code):
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False)
-
-
+@pytest.mark.long
 @pytest.mark.needs_numpy
 @pytest.mark.needs_torch
 def test_the_second_command_shows_one_write_in_every_framework():
     commands, shown = re.findall(r"\n```\n(.*?)```", README, re.DOTALL)[:2]
     install, share = [line.partition("#")[0].split() for line in commands.splitlines()]
     assert install == ["pip", "install", ".", "numpy", "torch"]
-    done = subprocess.run(
-        [sys.executable, *share[1:]], capture_output=True, text=True, timeout=240, check=False, cwd=ROOT
-    )
-    assert done.returncode == 0, done.stderr
-    assert shown in done.stdout
+    assert shown in output_of(share[1:], cwd=ROOT)
 
 
 def test_there_is_a_short_example():
@@ -38,9 +30,8 @@ def test_there_is_a_short_example():
 def test_the_picture_is_what_show_prints():
     page = (DOCS / "looking.md").read_text()
     ((code, picture),) = re.findall(r"```python\n((?:(?!```).)*md\.show\(.*?)```\n\n```\n(.*?)```", page, re.DOTALL)
-    result = run(f"import metal_dlpack as md\nimport numpy as np\n{code}")
-    assert result.returncode == 0, result.stderr
-    assert without_places(result.stdout) == without_places(picture)
+    printed = output_of(f"import metal_dlpack as md\nimport numpy as np\n{code}")
+    assert without_places(printed) == without_places(picture)
 
 
 def without_places(picture):

@@ -1,14 +1,14 @@
 """The site: it builds without a warning, holds every page and every public name, and shows docstrings as they are meant."""
 
 import html
-import importlib.util
 import inspect
 import re
-import subprocess
-import sys
 
 import pytest
-from places import DOCS, ROOT, TOOLS
+import site_docstrings
+import site_links
+from children import output_of
+from places import DOCS, ROOT
 from public_surface import functions, members
 
 import metal_dlpack as md
@@ -17,21 +17,12 @@ from metal_dlpack import conformance
 pytestmark = pytest.mark.needs_no_sanitizer
 
 
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, TOOLS / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     for needed in ("sphinx", "myst_parser", "furo"):
         pytest.importorskip(needed)
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", str(DOCS), str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    output_of(["-m", "sphinx", "-q", "-W", "--keep-going"], DOCS, folder, cwd=ROOT, timeout=300)
     return folder
 
 
@@ -50,7 +41,7 @@ def shown(site, page):
 
 
 def pages_of_the_site():
-    return {path.relative_to(DOCS) for path in DOCS.rglob("*.md") if path not in load("site_links").LEFT_OUT}
+    return {path.relative_to(DOCS) for path in DOCS.rglob("*.md") if path not in site_links.LEFT_OUT}
 
 
 @pytest.mark.long
@@ -130,12 +121,11 @@ Memory: none.
 
 
 def test_a_docstring_becomes_restructured_text_that_looks_the_same():
-    assert "\n".join(load("site_docstrings").converted(DOCSTRING.splitlines())) == RST
+    assert "\n".join(site_docstrings.converted(DOCSTRING.splitlines())) == RST
 
 
 def test_the_items_of_a_section_stand_together():
     """An item behind a blank line would be shown as a paragraph with a quotation, below the section."""
-    docstrings = load("site_docstrings")
     public = {id(thing): thing for module in (md, conformance) for thing in vars(module).values()}
     things = [
         *public.values(),
@@ -144,44 +134,29 @@ def test_the_items_of_a_section_stand_together():
     texts = [text for thing in things if callable(thing) and isinstance(text := thing.__doc__, str) and "----" in text]
     assert len(texts) > 60
     for text in texts:
-        for first, *rest in docstrings.blocks_of(inspect.cleandoc(text).splitlines()):
+        for first, *rest in site_docstrings.blocks_of(inspect.cleandoc(text).splitlines()):
             is_item = rest[:1] and rest[0].startswith(" ") and not first.startswith((" ", "- ", ">>>"))
             assert not is_item, (first, rest)
 
 
 def test_links_of_a_page_are_those_of_the_site(monkeypatch):
-    links = load("site_links")
     text = "[a](../ARCHITECTURE.md#threads) [b](memory.md#x) [c](../examples/share.py) [d](https://e.f) ![g](inside/costs.svg)"
     fence = "\n```\n[h](../README.md)\n```\n"
     source = DOCS / "files.md"
 
     def converted(page):
-        return links.for_the_site(text + fence, source, page)
+        return site_links.for_the_site(text + fence, source, page)
 
-    monkeypatch.setattr(links, "REPOSITORY", "https://host/owner/name")
+    monkeypatch.setattr(site_links, "REPOSITORY", "https://host/owner/name")
     there = (
         "[a](inside/architecture.md#threads) [b](memory.md#x) [c](https://host/owner/name/blob/main/examples/share.py)"
     )
     rest = " [d](https://e.f) ![g](inside/costs.svg)" + fence
     assert converted(source) == there + rest
     assert converted(DOCS / "inside" / "x.md").startswith("[a](architecture.md#threads) [b](../memory.md#x) ")
-    assert links.for_the_site("[memory.md](memory.md#x) [docs/memory.md](docs/memory.md)", ROOT / "x.md", source) == (
-        "[memory.md](memory.md#x) [](memory.md)"
-    )
-    assert links.for_the_site("[memory.md](../memory.md#x)", DOCS / "inside" / "x.md", source) == "[](memory.md#x)"
-    monkeypatch.setattr(links, "REPOSITORY", "")
+    assert site_links.for_the_site(
+        "[memory.md](memory.md#x) [docs/memory.md](docs/memory.md)", ROOT / "x.md", source
+    ) == ("[memory.md](memory.md#x) [](memory.md)")
+    assert site_links.for_the_site("[memory.md](../memory.md#x)", DOCS / "inside" / "x.md", source) == "[](memory.md#x)"
+    monkeypatch.setattr(site_links, "REPOSITORY", "")
     assert converted(source) == "[a](inside/architecture.md#threads) [b](memory.md#x) c" + rest
-
-
-@pytest.mark.long
-def test_every_page_is_in_a_table_of_contents():
-    """Sphinx says so too: here without building."""
-    found = {"index"}
-    for page in DOCS.rglob("*.md"):
-        for tree in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text(), re.DOTALL):
-            for entry in (line for line in tree.splitlines() if line and not line.startswith(":")):
-                paths = {path.relative_to(DOCS) for path in page.parent.glob(f"{entry}.md")}
-                names = {str(path.with_suffix("")) for path in paths & pages_of_the_site()}
-                assert names, f"{page}: {entry}"
-                found |= names
-    assert found == {str(path.with_suffix("")) for path in pages_of_the_site()}

@@ -1,6 +1,5 @@
 """The scripts of tools/ that nothing else runs."""
 
-import importlib
 import json
 import os
 import re
@@ -9,55 +8,35 @@ import sys
 import tomllib
 from pathlib import Path
 
+import marks
+import mutant_rules
+import mutants
 import pytest
-from places import ROOT, TOOLS
+from places import ROOT, TESTS, TOOLS
 
 
-def load(name):
-    sys.path.insert(0, str(TOOLS))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.remove(str(TOOLS))
-
-
-@pytest.fixture(scope="module")
-def everything():
-    return [mutant for mutants in load("mutant_rules").all_mutants().values() for mutant in mutants]
-
-
-def test_mutants_are_enough_and_spread_over_folders_and_rules(everything):
-    rules = load("mutant_rules")
+@pytest.mark.long
+def test_mutants_are_enough_and_spread_over_folders_and_rules():
+    everything = [mutant for made in mutant_rules.all_mutants().values() for mutant in made]
     names = [mutant.name for mutant in everything]
     assert len(set(names)) == len(names)
-    chosen = rules.choose(load("mutants").COUNT)
+    chosen = mutant_rules.choose(mutants.COUNT)
     assert len(chosen) >= 390
-    assert {Path(mutant.file).parent.name for mutant in chosen} == {*rules.FOLDERS, "src"}
-    assert {name for name, *_ in rules.RULES} == {mutant.rule for mutant in everything}
-    for folder in rules.FOLDERS:
+    assert {Path(mutant.file).parent.name for mutant in chosen} == {*mutant_rules.FOLDERS, "src"}
+    assert {name for name, *_ in mutant_rules.RULES} == {mutant.rule for mutant in everything}
+    for folder in mutant_rules.FOLDERS:
         assert len({m.rule for m in chosen if Path(m.file).parent.name == folder}) >= 8, folder
-    texts = {mutant.file: (ROOT / mutant.file).read_text() for mutant in everything}
-    assert [mutant.name for mutant in everything if mutant.apply(texts[mutant.file]) == texts[mutant.file]] == []
-
-
-def test_a_mutant_keeps_its_name_when_lines_move():
-    rules = load("mutant_rules")
-    text = (ROOT / "src" / "metal" / "pool.c").read_text()
-    moved = text.replace("#include", "/* one line more */\n\n#include", 1)
-    before, after = (rules.spread(rules.mutants_of("src/metal/pool.c", version), 50) for version in (text, moved))
-    assert [mutant.name for mutant in before] == [mutant.name for mutant in after]
 
 
 @pytest.mark.long
 def test_mutants_that_were_written_down_are_found_again_and_the_others_are_named(tmp_path):
-    mutants, rules = load("mutants"), load("mutant_rules")
-    chosen = [mutant for mutant in rules.choose(40) if not mutant.reason]
+    chosen = [mutant for mutant in mutant_rules.choose(40) if not mutant.reason]
     mutants.write(chosen, tmp_path / "list")
     with (tmp_path / "list").open("a") as file:
         file.write(
             '{"name": "of a line that went", "function": "f", "text": "no such line", "nth": 1, "instead": ""}\n'
         )
-    found, gone = rules.read_given(tmp_path / "list")
+    found, gone = mutant_rules.read_given(tmp_path / "list")
     assert gone == ["of a line that went"]
     for mutant, again in zip(chosen, found, strict=True):
         text = (ROOT / mutant.file).read_text()
@@ -108,19 +87,19 @@ second(void)
 
 
 def test_a_mark_is_about_its_statement_the_rest_of_its_block_or_its_function():
-    found = [(*places, why) for places, _, why in load("marks").marks_of(MARKED, "unreached")]
+    found = [(*places, why) for places, _, why in marks.marks_of(MARKED, "unreached")]
     wanted = ((3, 4, "the end of a line"), (9, 10, "the rest of the block"), (16, 20, "a function"))
     assert found == [(*range(first, last + 1), why) for first, last, why in wanted]
-    bounds = [mutant for mutant in load("mutant_rules").mutants_of("a.c", MARKED) if mutant.rule == "bound"]
+    bounds = [mutant for mutant in mutant_rules.mutants_of("a.c", MARKED) if mutant.rule == "bound"]
     assert [mutant.reason for mutant in bounds] == ["why", ""]
 
 
-def test_each_mark_is_of_a_mutant_that_there_is(everything):
-    marks = load("marks")
-    for file in load("mutant_rules").sources():
-        written = marks.marks_of((ROOT / file).read_text(), "mutant survives")
-        used = {mutant.reason for mutant in everything if mutant.file == file} - {""}
-        assert {why for _, _, why in written} == used, file
+def test_each_mark_is_of_a_mutant_that_there_is():
+    for file in mutant_rules.sources():
+        text = (ROOT / file).read_text()
+        if written := marks.marks_of(text, "mutant survives"):
+            used = {mutant.reason for mutant in mutant_rules.mutants_of(file, text)} - {""}
+            assert {why for _, _, why in written} == used, file
 
 
 def test_each_test_that_arm64_leaves_out_is_there_and_has_a_reason():
@@ -132,10 +111,11 @@ def test_each_test_that_arm64_leaves_out_is_there_and_has_a_reason():
         assert len(why) > 20, name
 
 
-def test_arm64_has_a_part_of_files_that_there_are():
-    (part,) = re.findall(r'^PART="(.*?)"$', (TOOLS / "arm64").read_text(), re.DOTALL | re.MULTILINE)
-    assert len(part.split()) >= 10
-    assert [name for name in part.split() if not (ROOT / name).is_file()] == []
+@pytest.mark.parametrize("script", ["sanitized", "arm64"])
+def test_the_parts_that_a_push_tries_are_there(script):
+    named = re.findall(r"(?:tests/)?(\w+/test_\w+\.py)", (TOOLS / script).read_text())
+    assert len(named) > 5
+    assert [name for name in named if not (TESTS / name).exists()] == []
 
 
 #: Stands for a Python whose pip is talkative, and fails if it is told to.
@@ -174,50 +154,33 @@ def prepare(folder, group="demo", **environment):
 
 
 @pytest.mark.needs_no_sanitizer
-def test_preparing_says_what_comes_and_not_what_pip_mutters(tmp_path):
-    done = prepare(tmp_path, PIP_EXTRA_INDEX_URL="")
+@pytest.mark.parametrize("group", ["demo", "docs"])
+def test_preparing_says_what_comes_and_not_what_pip_mutters(group, tmp_path):
+    done = prepare(tmp_path, group, PIP_EXTRA_INDEX_URL="")
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()
     steps = [line for line in said if line.startswith("metal_dlpack: ")]
     assert [step.split()[1] for step in steps] == ["fetching", "building"]
     assert "    torch-2.0-cp311.whl (190.4 MB)" in said
     assert "    unpacking" in said
-    assert "gigabyte" in done.stdout
+    assert ("gigabyte" in done.stdout) == (group == "demo"), "no framework comes with docs"
     assert not re.search("WARNING|small|index.example", done.stdout + done.stderr)
 
 
 @pytest.mark.needs_no_sanitizer
-@pytest.mark.parametrize("group", ["docs", "dist"])
-def test_gigabytes_are_not_announced_where_no_framework_comes(group, tmp_path):
-    done = prepare(tmp_path, group, PIP_EXTRA_INDEX_URL="")
-    assert done.returncode == 0, done.stderr
-    assert f"fetching the packages of '{group}'" in done.stdout
-    assert "PyTorch" not in done.stdout
-
-
-@pytest.mark.needs_no_sanitizer
-def test_preparing_shows_all_that_pip_said_if_it_failed(tmp_path):
-    done = prepare(tmp_path, PIP_FAILS="3")
+@pytest.mark.parametrize("says", ["", "WARNING: Retrying (Retry(total=0)) after connection broken"])
+def test_preparing_shows_all_that_pip_said_if_it_failed_and_what_to_set_without_an_index(says, tmp_path):
+    done = prepare(tmp_path, PIP_FAILS="3", PIP_SAYS=says)
     assert done.returncode == 1
     assert "WARNING: Location" in done.stderr
-    assert done.stderr.endswith("metal_dlpack: this failed: pip install --group demo\n")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("metal_dlpack: this failed: pip install --group demo")
+    assert ("PIP_INDEX_URL" in last) == ("Retrying" in says)
     assert "building" not in done.stdout
 
 
 @pytest.mark.needs_no_sanitizer
-def test_without_a_way_to_the_index_it_says_what_to_set(tmp_path):
-    done = prepare(tmp_path, PIP_FAILS="1", PIP_SAYS="WARNING: Retrying (Retry(total=0)) after connection broken")
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("metal_dlpack: this failed: pip install --group demo. pip cannot reach the package index")
-    assert "PIP_INDEX_URL" in last
-
-
-@pytest.mark.needs_no_sanitizer
-@pytest.mark.parametrize("there", [False, True])
-def test_a_python_that_does_not_start_is_named_and_nothing_is_installed_for_it(there, tmp_path):
-    if there:  # as pyenv has it
-        (tmp_path / "python3.99").write_text("#!/bin/sh\necho 'not this version' >&2\nexit 127\n")
-        (tmp_path / "python3.99").chmod(0o755)
+def test_a_python_that_does_not_start_is_named_and_nothing_is_installed_for_it(tmp_path):
     done = prepare(tmp_path, PYTHON="python3.99")
     assert done.returncode == 1
     assert done.stdout == ""

@@ -10,13 +10,17 @@ from places import python_path
 
 
 def run_child(what, *arguments, options=(), cwd=None, timeout=240, check=False, **environment):
-    """Run code (a text), a file (a Path) or words such as ["-m", "module"]; the environment's variables are keywords."""
+    """Run code (a text), a file (a Path) or words such as ["-m", "module"].
+
+    Keywords are variables of the environment; None takes one away.
+    """
     if isinstance(what, str):
         what = ["-c", textwrap.dedent(what)]
     program = [what] if isinstance(what, Path) else what
+    given = {**os.environ, "PYTHONPATH": python_path(), **environment}
     return subprocess.run(
         [sys.executable, *options, *program, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": python_path(), **environment},
+        env={name: text for name, text in given.items() if text is not None},
         cwd=cwd,
         capture_output=True,
         text=True,

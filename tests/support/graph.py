@@ -13,6 +13,7 @@ import sys
 import sysconfig
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from places import SRC, dlpack_include
@@ -146,29 +147,10 @@ def closest(target: str, modules) -> str | None:
     return target or None
 
 
-def circles(needs: Graph) -> list[list[str]]:
-    """Sets of rooms of which each needs each other, through others or directly (Tarjan's algorithm)."""
-    order: dict[str, int] = {}
-    low: dict[str, int] = {}
-    path: list[str] = []
-    found: list[list[str]] = []
-
-    def visit(name: str) -> None:
-        order[name] = low[name] = len(order)
-        path.append(name)
-        for other in sorted(needs.get(name, ())):
-            if other not in order:
-                visit(other)
-                low[name] = min(low[name], low[other])
-            elif other in path:
-                low[name] = min(low[name], order[other])
-        if low[name] == order[name]:
-            circle = path[path.index(name) :]
-            del path[path.index(name) :]
-            if len(circle) > 1:
-                found.append(sorted(circle))
-
-    for name in sorted(needs):
-        if name not in order:
-            visit(name)
-    return found
+def circle(needs: Graph) -> list[str]:
+    """Rooms of which each needs the next and the last the first, or none."""
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
