@@ -1,6 +1,5 @@
 """What a release says of itself: its page on the package index, its wheels, and the files that a public project has."""
 
-import importlib
 import re
 import subprocess
 import sys
@@ -11,7 +10,9 @@ from email.message import Message
 from types import SimpleNamespace
 
 import pytest
+import try_package
 from checkouts import checkout, setup
+from children import run_child
 from places import DOCS, EXAMPLES, ROOT, TOOLS
 
 import metal_dlpack as md
@@ -66,13 +67,15 @@ def test_the_page_on_the_index_is_readme_with_links_that_lead_somewhere(publishe
     ours = [target for target in targets(page) if target.startswith(ADDRESS)]
     assert len(local) == len(ours) > 10
     assert all(target.startswith("https://") for target in targets(page))
-    for target in ours:
+    links = dict(line.split(", ") for line in published.get_all("Project-URL"))
+    assert links.pop("Source") == ADDRESS
+    assert links.pop("Issues") == f"{ADDRESS}/issues"
+    for target in [*ours, *(link.replace("/tree/", "/blob/") for link in links.values())]:
         path = target.removeprefix(f"{ADDRESS}/blob/v{md.__version__}/").partition("#")[0]
         assert (ROOT / path).exists(), target
 
 
-def test_a_heading_an_image_and_code_are_told_apart(tmp_path):
-    folder = checkout(tmp_path)
+def test_a_heading_an_image_and_code_are_told_apart(folder, published, unpublished):
     (folder / "README.md").write_text("[a](#b) ![c](docs/d.svg) [e](https://f)\n```\n[g](h)\n```\n[i](j.md)\n")
     place = f"{ADDRESS}/{{}}/v{md.__version__}".format
     assert metadata(folder, ADDRESS).get_payload() == (
@@ -86,16 +89,6 @@ def test_without_an_address_nothing_is_linked(unpublished):
     assert unpublished["Home-page"] is None
     assert all(target.startswith("https://") for target in targets(unpublished.get_payload()))
     assert "ten minutes of it help" in unpublished.get_payload()
-
-
-def test_the_index_links_to_the_source_the_changes_and_the_issues(published):
-    urls = dict(line.split(", ") for line in published.get_all("Project-URL"))
-    assert urls == {
-        "Source": ADDRESS,
-        "Documentation": f"{ADDRESS}/tree/v{md.__version__}/docs",
-        "Changelog": f"{ADDRESS}/blob/v{md.__version__}/CHANGELOG.md",
-        "Issues": f"{ADDRESS}/issues",
-    }
 
 
 def test_the_address_stands_in_no_file():
@@ -133,6 +126,7 @@ def test_what_is_built_of_the_sources_alone_has_our_licence(published):
     assert published.get_all("License-File") == ["LICENSE"]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="wheels for a Mac carry no library")
 def test_a_wheel_for_linux_brings_libobjc_and_its_licence(tmp_path):
     steps = WHEELS["linux"]["before-all"]
@@ -161,8 +155,6 @@ def test_a_wheel_for_linux_brings_libobjc_and_its_licence(tmp_path):
 def test_a_library_in_a_wheel_without_its_licence_is_refused(
     carried, expression, files, refused, tmp_path, monkeypatch
 ):
-    monkeypatch.syspath_prepend(TOOLS)
-    tried = importlib.import_module("try_package")
     if carried:
         (tmp_path / "metal_dlpack.libs").mkdir()
         (tmp_path / "metal_dlpack.libs" / f"{carried}-6d4ff34a.so.4").touch()
@@ -170,10 +162,10 @@ def test_a_library_in_a_wheel_without_its_licence_is_refused(
     facts["License-Expression"] = expression
     for name in files:
         facts["License-File"] = name
-    monkeypatch.setattr(tried, "md", SimpleNamespace(__file__=str(tmp_path / "metal_dlpack" / "__init__.py")))
-    monkeypatch.setattr(tried.importlib.metadata, "metadata", lambda name: facts)
+    monkeypatch.setattr(try_package, "md", SimpleNamespace(__file__=str(tmp_path / "metal_dlpack" / "__init__.py")))
+    monkeypatch.setattr(try_package.importlib.metadata, "metadata", lambda name: facts)
     with pytest.raises(SystemExit, match=refused) if refused else nullcontext():
-        tried.read_the_licence()
+        try_package.read_the_licence()
 
 
 def test_the_compiler_of_the_wheels_for_linux_knows_the_attributes_of_properties():
@@ -182,14 +174,13 @@ def test_the_compiler_of_the_wheels_for_linux_knows_the_attributes_of_properties
         assert not re.search(r"@property *\([^)]*\batomic\b", path.read_text()), path
 
 
+@pytest.mark.long
 def test_the_installed_package_is_tried_by_a_script_that_works():
     script = WHEELS["test-command"].removeprefix("python {project}/")
-    # Here it is the checkout's package, and the script says so.
-    done = subprocess.run([sys.executable, ROOT / script], capture_output=True, text=True, timeout=240, check=False)
+    done = run_child(ROOT / script)  # here it is the checkout's package, and the script says so
     assert done.returncode != 0
     assert "the package of the checkout was imported" in done.stderr
-    rest = f"import sys; sys.path.insert(0, {str(ROOT / 'tools')!r}); import try_package as t; t.share(); t.compute()"
-    subprocess.run([sys.executable, "-c", rest], timeout=240, check=True)
+    run_child("import try_package as t; t.share(); t.compute()", check=True, PYTHONPATH=str(TOOLS))
 
 
 def test_no_page_installs_what_no_index_has_yet():
@@ -199,27 +190,9 @@ def test_no_page_installs_what_no_index_has_yet():
             assert not re.search(r" metal_dlpack(?=[\s\"'`]|$)", line), f"{path.name}: {line}"
 
 
-def test_the_citation_is_of_this_version():
-    assert f"\nversion: {md.__version__}\n" in (ROOT / "CITATION.cff").read_text()
-
-
-def test_what_a_public_project_has_links_to_files_that_exist():
-    for path in (ROOT / "SECURITY.md", ROOT / "CODE_OF_CONDUCT.md", ROOT / ".github" / "pull_request_template.md"):
-        for target in targets(path.read_text()):
-            assert target.startswith("https://") or (path.parent / target.partition("#")[0]).exists(), target
-
-
 def test_security_names_what_files_are_read():
     from metal_dlpack.files import single_file
 
     text = (ROOT / "SECURITY.md").read_text()
     for suffix in single_file.FORMATS:
         assert f"`{suffix}`" in text
-
-
-def test_the_c_apis_version_is_the_headers():
-    header = (ROOT / "src" / "metal_dlpack" / "include" / "metal_dlpack.h").read_text()
-    versions = (DOCS / "versions.md").read_text()
-    for name in ("METAL_DLPACK_API_MAJOR", "METAL_DLPACK_API_MINOR"):
-        assert f"#define {name} " in header
-        assert f"`{name}`" in versions
