@@ -77,7 +77,7 @@ def let_go():
     md.from_dlpack(md.zeros(1))
 
 
-@settings(max_examples=150 if FINDS_LEAKS else 1500)
+@settings(max_examples=150 if FINDS_LEAKS else 400)
 @given(tensors(), st.sampled_from([None, True, False]))
 @pytest.mark.rule("import-overflow", "import-bounds")
 def test_any_metal_tensor_is_taken_within_its_buffer_or_refused(fields, copy):
@@ -104,7 +104,7 @@ def test_any_metal_tensor_is_taken_within_its_buffer_or_refused(fields, copy):
     Producer._kept.clear()
 
 
-@settings(max_examples=60 if FINDS_LEAKS else 600)
+@settings(max_examples=60 if FINDS_LEAKS else 200)
 @given(tensors(), st.sampled_from([None, True, False]))
 def test_any_cpu_tensor_of_a_sane_size_is_taken_or_refused(fields, copy):
     """A CPU tensor cannot be checked against its memory, so this one's stays within it."""

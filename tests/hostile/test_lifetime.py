@@ -1,115 +1,48 @@
 """Who keeps the bytes: no order of deletions, no thread and no end of the process leaks or frees too early."""
 
 import ctypes
+import functools
 import gc
-import os
-import resource
 import weakref
-from pathlib import Path
 
 import pytest
 from children import output_of
-from dlpack_structs import Producer, open_capsule
+from dlpack_structs import open_capsule
+from leftovers import left_by
 from places import TOOLS
 
 import metal_dlpack as md
 
 np = pytest.importorskip("numpy")
 
-ROUND_TRIPS = 100_000
-#: What a run may grow by: allocators' own bookkeeping, far below one small object a round trip.
-SLACK_BYTES = 4 * 2**20
-
 libc = ctypes.CDLL(None)
-
-
-def resident_bytes():
-    """What the process holds now; where that is not to be had, the most it ever held."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def stays_flat(trip, live_buffers, trips=ROUND_TRIPS):
-    for _ in range(2000):
-        trip()
-    before, buffers = resident_bytes(), live_buffers()
-    for _ in range(trips):
-        trip()
-    assert live_buffers() == buffers
-    grown = resident_bytes() - before
-    assert grown < SLACK_BYTES, f"{grown} bytes more after {trips} round trips"
 
 
 # ---- round trips ----
 
 
+def go_to_torch(torch, array):
+    for source in (array[8:], array.host):
+        md.from_dlpack(torch.from_dlpack(source))
+
+
 @pytest.mark.needs_no_sanitizer
-class TestRoundTripsLeaveNothing:
-    def test_numpy_to_an_array_and_back(self, live_buffers):
-        source = np.zeros(1024, np.float32)
-        stays_flat(lambda: np.from_dlpack(md.from_dlpack(source)[8:], device="cpu"), live_buffers)
-
-    def test_an_array_to_numpy(self, live_buffers):
-        array = md.zeros(1024)
-        stays_flat(lambda: np.asarray(array), live_buffers)
-
-    def test_fresh_arrays(self, live_buffers):
-        stays_flat(lambda: md.zeros(300).host, live_buffers)
-
-    def test_copies(self, live_buffers):
-        source = np.zeros(64, np.float32)
-        stays_flat(lambda: md.from_dlpack(source, copy=True).copy(), live_buffers, 20_000)
-
-    def test_capsules_nobody_takes(self, live_buffers):
-        array = md.zeros(1024)
-        stays_flat(lambda: array.__dlpack__(max_version=(1, 0)), live_buffers)
-
-    def test_refused_capsules(self, live_buffers):
-        array = md.zeros(4).as_readonly()
-
-        def refuse():
-            with pytest.raises(BufferError):
-                array.__dlpack__()
-
-        stays_flat(refuse, live_buffers, 20_000)
-
-    @pytest.mark.needs_torch
-    def test_torch_on_mps_and_back(self, live_buffers):
-        import torch
-
-        array = md.zeros(1024)
-        stays_flat(lambda: md.from_dlpack(torch.from_dlpack(array[8:])), live_buffers)
-
-    @pytest.mark.needs_torch
-    def test_torch_on_the_cpu_and_back(self, live_buffers):
-        import torch
-
-        array = md.zeros(1024)
-        stays_flat(lambda: md.from_dlpack(torch.from_dlpack(array.host)), live_buffers)
-
-    @pytest.mark.needs_tvm
-    def test_tvm_ffi_and_back(self, live_buffers):
-        import tvm_ffi
-
-        array = md.zeros(1024)
-        stays_flat(lambda: md.from_dlpack(tvm_ffi.from_dlpack(array)), live_buffers)
-
-    @pytest.mark.needs_jax
-    def test_jax_and_back(self, live_buffers):
-        import jax.numpy as jnp
-
-        array = md.zeros(1024)
-        stays_flat(lambda: md.from_dlpack(jnp.from_dlpack(array.host)), live_buffers, 10_000)
-
-    @pytest.mark.needs_mlx
-    def test_mlx_to_an_array(self, live_buffers):
-        import mlx.core as mx
-
-        source = mx.zeros(1024)
-        mx.eval(source)
-        stays_flat(lambda: md.from_dlpack(source), live_buffers)
+@pytest.mark.parametrize(
+    ("framework", "trip"),
+    [
+        ("numpy", lambda numpy, array: numpy.from_dlpack(md.from_dlpack(numpy.zeros(64))[8:], device="cpu")),
+        pytest.param("torch", go_to_torch, marks=pytest.mark.needs_torch),
+        pytest.param("tvm_ffi", lambda tvm, array: md.from_dlpack(tvm.from_dlpack(array)), marks=pytest.mark.needs_tvm),
+        pytest.param(
+            "jax.numpy", lambda jnp, array: md.from_dlpack(jnp.from_dlpack(array.host)), marks=pytest.mark.needs_jax
+        ),
+        pytest.param("mlx.core", lambda mx, array: md.from_dlpack(mx.zeros(4)), marks=pytest.mark.needs_mlx),
+    ],
+)
+def test_a_round_trip_leaves_nothing(framework, trip, live_buffers):
+    """Our own ways are gone by test_flat.py."""
+    array, module = md.zeros(1024), pytest.importorskip(framework)
+    assert left_by(functools.partial(trip, module, array), [array], warm_up=500, trips=2000) is None
 
 
 # ---- who may go first ----
@@ -256,34 +189,6 @@ def test_many_threads_without_python_let_go_at_once(keywords, live_buffers):
     for thread in threads:
         assert libc.pthread_join(thread, None) == 0
     assert live_buffers() == 0
-
-
-def test_a_python_owner_let_go_without_the_gil_dies_soon_after(live_buffers):
-    source = np.zeros(1000, np.float32)
-    alive = weakref.ref(source)
-    tensor = taken(md.from_dlpack(source))
-    del source
-    gc.collect()
-    assert alive() is not None
-    thread = call_on_thread(*tensor)
-    assert libc.pthread_join(thread, None) == 0
-    md.from_dlpack(md.zeros(1))
-    gc.collect()
-    assert alive() is None
-
-
-@pytest.mark.rule("import-deleter-thread")
-def test_a_foreign_deleter_is_called_once_from_a_thread_without_python(live_buffers):
-    memory = np.zeros(6, np.float32)
-    producer = Producer(data=memory.ctypes.data)
-    tensor = taken(md.from_dlpack(producer))
-    gc.collect()
-    assert producer.deletions == 0
-    thread = call_on_thread(*tensor)
-    assert libc.pthread_join(thread, None) == 0
-    md.from_dlpack(md.zeros(1))
-    gc.collect()
-    assert producer.deletions == 1
 
 
 # ---- the end of the process ----

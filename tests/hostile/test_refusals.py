@@ -1,4 +1,4 @@
-"""One bad argument at a time, where no other test passes one: the exception, its words, and nothing left behind."""
+"""One bad argument at a time: the exception and its words; test_flat.py sees that nothing is left behind."""
 
 import ctypes
 import operator
@@ -16,6 +16,8 @@ buffer = md.Buffer(64)
 layout = md.StridedLayout.dense((4, 6), 4)
 stream = md.Stream()
 event = stream.record()
+NOWHERE, NEGATIVE = Producer(data=None), Producer(shape=(-1,))
+ELSEWHERE, TOO_HIGH = Producer(device=(0, 0)), Producer(data=2**64 - 64, shape=(17,))
 
 
 class Interface:
@@ -34,6 +36,16 @@ class Capsules:
 
     def __dlpack_device__(self):
         return (1, 0)
+
+
+class Odd:
+    """Breaks whatever it is asked."""
+
+    def __getattr__(self, name):
+        raise RuntimeError("odd")
+
+    def __index__(self):
+        raise RuntimeError("odd")
 
 
 REFUSED = {
@@ -58,7 +70,7 @@ REFUSED = {
     "no bytes": (lambda: buffer.copy_from(3), TypeError, "bytes-like"),
     "bytes that are read-only": (lambda: buffer.copy_to(b"123"), BufferError, "not writable"),
     "memory of none": (lambda: md.Buffer.from_host(3), TypeError, "no memory to share"),
-    "data of none": (lambda: md.Buffer.from_host(Producer(data=None)), BufferError, "data is NULL"),
+    "data of none": (lambda: md.Buffer.from_host(NOWHERE), BufferError, "data is NULL"),
     "items before a buffer": (lambda: buffer.array(3, "float32", -1), ValueError, "-1 to 11"),
     "no layout": (buffer.array, TypeError, "layout_or_shape"),
     "a handle of all bits": (lambda: md.Buffer.from_handle(2**64 - 1), ValueError, "not the address"),
@@ -77,7 +89,7 @@ REFUSED = {
     "a queue that is a buffer": (lambda: md.Stream.from_handle(buffer.handle), ValueError, "MTLCommandQueue"),
     "two events": (lambda: stream.wait(event, 3), TypeError, "exactly one argument"),
     "an event of something": (lambda: md.Event(3), TypeError, "at most 0 positional"),
-    "device 0": (lambda: md.from_dlpack(Producer(device=(0, 0))), BufferError, r"device \(0, 0\)"),
+    "device 0": (lambda: md.from_dlpack(ELSEWHERE), BufferError, r"device \(0, 0\)"),
     "dense like nothing": (lambda: md.StridedLayout.dense_like(3), TypeError, "must be a StridedLayout"),
     "dense in no order": (lambda: layout.to_dense(1, 2, 3), TypeError, "at most 1 positional"),
     "an itemsize of text": (lambda: layout.max_compatible_itemsize("x"), TypeError, "must be an int"),
@@ -100,10 +112,34 @@ REFUSED = {
     ),
     "no capsule": (lambda: md.shares_memory(Capsules(3), array), TypeError, "int instead of a capsule"),
     "memory past all addresses": (
-        lambda: md.shares_memory(Producer(data=2**64 - 64, shape=(17,)), array),
+        lambda: md.shares_memory(TOO_HIGH, array),
         BufferError,
         "address space",
     ),
+    "a negative extent": (lambda: md.zeros((2, -1)), ValueError, "extent -1"),
+    "too many items": (lambda: md.zeros((2**40, 2**40)), ValueError, "more than one buffer"),
+    "no dtype": (lambda: md.zeros(3, "floaty"), TypeError, "not an element type"),
+    "a broken dtype": (lambda: md.dtype(Odd()), TypeError, "not an element type"),
+    "no storage": (lambda: md.zeros(3, storage="shard"), ValueError, "must be 'shared', 'managed' or 'private'"),
+    "no keyword": (lambda: md.zeros(3, flavour=1), TypeError, "no keyword argument 'flavour'"),
+    "ragged lists": (lambda: md.asarray([[1, 2], [3]]), ValueError, "2"),
+    "a list of text": (lambda: md.asarray([1, "a"]), TypeError, "str"),
+    "a list that is not copied": (lambda: md.asarray([1, 2], copy=False), md.CopyRequiredError, "copy"),
+    "no tensor": (lambda: md.from_dlpack(3), AttributeError, "int has no __dlpack__"),
+    "a faulty tensor": (lambda: md.from_dlpack(NEGATIVE), BufferError, "extent -1"),
+    "a broken producer": (lambda: md.from_dlpack(Odd()), AttributeError, "Odd has no __dlpack__"),
+    "a broken index": (lambda: array[Odd()], RuntimeError, "odd"),
+    "a write to read-only items": (lambda: operator.setitem(array.as_readonly(), 0, 1), ValueError, "read-only"),
+    "items that cannot be a view": (lambda: array.T.reshape(24), md.CopyRequiredError, "without a copy"),
+    "a broadcast": (lambda: array.copy_from(md.zeros(5)), ValueError, "5"),
+    "a buffer's end": (lambda: buffer.array(99, "float32"), ValueError, "past the Buffer's 64 bytes"),
+    "no stream": (lambda: array.fill(1, stream=3), BufferError, "is not the handle"),
+    "no event": (lambda: stream.wait(3), TypeError, "only an Event"),
+    "a negative timeout": (lambda: event.wait(-1), ValueError, "must be 0 or more"),
+    "a fill with text": (lambda: array.fill("a"), TypeError, "does not fit"),
+    "a negative limit": (lambda: md.set_memory_limit(-1), ValueError, "-1"),
+    "private memory": (lambda: memoryview(md.zeros(3, storage="private")), BufferError, "private"),
+    "an attribute": (lambda: setattr(array, "shape", ()), AttributeError, "shape"),
 }
 
 

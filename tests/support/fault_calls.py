@@ -17,7 +17,7 @@ from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
 import public_surface
-from dlpack_structs import SET_ERROR, Tensor, Versioned, delete, table_of
+from dlpack_structs import SET_ERROR, Table, Tensor, Versioned, delete, kind_with_table, table_of
 
 import metal_dlpack as md
 from metal_dlpack import _core, softmetal
@@ -210,6 +210,15 @@ def launch():
     device.synchronize()
 
 
+def refuse_launch(*arguments):
+    refused(functools.partial(kernel, n=4, threadgroup_memory={"room": 16}), (TypeError, ValueError), *arguments)
+
+
+#: Too few, too many, of a wrong kind, type or place.
+NOT_LAUNCHED = [(), (room,), (room, (1, 2), 3), (producer, (1, "a")), (producer, object()), (numbers, (1, 2))]
+NOT_LAUNCHED += [(odd, (1, 2)), (memory, (1, 2)), (readonly, (1, 2))]
+
+
 def time_kernel():
     kernel.time(producer, (1, 2), n=4, threadgroup_memory={"room": 16})
 
@@ -287,6 +296,22 @@ def allocate_a_tensor():
     delete(out.value)
 
 
+def refuse_to_allocate():
+    """A tensor of an element type that there is not."""
+    odd_prototype, out.value = Tensor(code=99), None
+    assert table.allocator(ctypes.byref(odd_prototype), ctypes.byref(out), None, on_error) == -1
+
+
+def give_nothing(_op, result):
+    result[0] = None
+    return 0
+
+
+idle_table = Table.from_buffer_copy(table)
+idle_table.from_object = type(table.from_object)(give_nothing)
+by_method = kind_with_table(idle_table)()  # its method gives what its table does not
+
+
 def api_round_trip():
     api.array_from_dlpack(api.array_to_dlpack(array, -1), -1)
 
@@ -339,6 +364,7 @@ CALLS = {
         lambda: md.from_dlpack(array, copy=True),
         lambda: md.from_dlpack(array, stream=stream),
         lambda: md.from_dlpack(producer),
+        lambda: md.from_dlpack(by_method),
         lambda: md.from_dlpack(array.__dlpack__(max_version=VERSIONED)),
         lambda: md.from_dlpack(array.host),
         lambda: md.from_dlpack(array.host.__dlpack__()),
@@ -503,7 +529,7 @@ CALLS = {
     "Array.as_readonly": [array.as_readonly],
     "Array.__copy__": [array.__copy__],
     "Array.to_numpy": [array.to_numpy, odd.to_numpy, nibbles.to_numpy],
-    "Array.tolist": [odd.tolist, array.tolist, vectors.tolist, managed.tolist],
+    "Array.tolist": [odd.tolist, array.tolist, vectors.tolist, nibbles.tolist, managed.tolist],
     "Array.__dlpack_device__": [array.__dlpack_device__],
     "Array.__metal_stream__": [array.__metal_stream__],
     "Array.__deepcopy__": [lambda: array.__deepcopy__({})],
@@ -558,7 +584,11 @@ CALLS = {
     "Kernel.__new__": [lambda: refused(md.Kernel, TypeError)],
     "Kernel.__repr__": [lambda: repr(kernel)],
     "Kernel._repr_html_": [kernel._repr_html_],
-    "Kernel.__call__": [launch, lambda: refused(kernel, TypeError, room), lambda: refused(kernel, TypeError, numbers)],
+    "Kernel.__call__": [
+        launch,
+        *(functools.partial(refuse_launch, *given) for given in NOT_LAUNCHED),
+        lambda: refused(kernel, TypeError, room, (1, 2)),
+    ],
     "Kernel.time": [time_kernel],
     "Argument.__new__": [lambda: refused(md.Argument, TypeError)],
     "Argument.__repr__": [lambda: repr(kernel.arguments[0])],
@@ -567,7 +597,7 @@ CALLS = {
     "_Bell.fileno": [bell.fileno],
     "_Bell.watch": [lambda: bell.watch(event), lambda: wait_for(lambda: bell.watch(stream.record()))],
     # the exchange table
-    "exchange.allocator": [allocate_a_tensor],
+    "exchange.allocator": [allocate_a_tensor, refuse_to_allocate],
     "exchange.from_object": [own_a_tensor, functools.partial(own_a_tensor, odd)],
     "exchange.to_object": [steal_a_tensor],
     "exchange.borrow": [lambda: table.borrow(array, ctypes.byref(tensor))],
