@@ -1,9 +1,10 @@
-"""Tensors and Arrays for explain(), and a child process that gives them to a consumer.
+"""Tensors and Arrays for explain(), and a child process that gives them to consumers.
 
-As a program: `explain_cases.py CONSUMER` imports the consumer, then forks for each case and prints what happened as
-lines of JSON: [case, outcome, text].
+As a program: `explain_cases.py CONSUMERS` imports these, then forks for what could crash and prints what happened as
+lines of JSON: [consumer, case, outcome, text].
 """
 
+import importlib
 import importlib.util
 import json
 import os
@@ -12,6 +13,7 @@ import sys
 from dlpack_structs import IS_COPIED, READ_ONLY, Producer, open_capsule
 
 import metal_dlpack as md
+from metal_dlpack.asking.explain_rules import MODULES
 
 MEMORY = md.zeros(1 << 15, "uint8")
 PLACE = (MEMORY.buffer.address + 16383) // 16384 * 16384
@@ -168,15 +170,13 @@ def consume(consumer, thing):
         address = result.untyped_storage().data_ptr() if result.device.type == "mps" else result.data_ptr()
         address = address if result.numel() else 0
     elif consumer == "jax":
-        import jax.numpy as jnp
+        import jax
 
-        result = jnp.from_dlpack(thing)
+        with jax.enable_x64(True):
+            result = jax.numpy.from_dlpack(thing)
         address = result.unsafe_buffer_pointer() if result.size else 0
     else:
-        import importlib
-
-        module = importlib.import_module({"mlx": "mlx.core", "tvm": "tvm_ffi"}[consumer])
-        result = module.from_dlpack(thing)
+        result = importlib.import_module(MODULES[consumer][0]).from_dlpack(thing)
         opened = open_capsule(result.__dlpack__())
         address = (opened.tensor.data or 0) + (opened.tensor.byte_offset if opened.tensor.device[0] == 1 else 0)
     if not isinstance(thing, (Producer, md.Array, md.HostView)):
@@ -211,12 +211,7 @@ def run_in_fork(consumer, cases):
     return results
 
 
-def main(consumer):
-    __import__({"mlx": "mlx.core", "tvm": "tvm_ffi", "jax": "jax.numpy"}.get(consumer, consumer))
-    if consumer == "jax":
-        import jax
-
-        jax.config.update("jax_enable_x64", True)
+def results_of(consumer):
     # Metal cannot be used in a forked child, so what makes Arrays runs here.
     results = [[case, *run_case(consumer, case)] for case in ARRAYS]
     cases = [case for case in CASES if case not in ARRAYS]
@@ -224,9 +219,12 @@ def main(consumer):
         done = run_in_fork(consumer, cases)
         results += done
         cases = cases[len(done) :]
-    for result in results:
-        print(json.dumps(result))
+    return results
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    for consumer in sys.argv[1:]:
+        importlib.import_module(MODULES[consumer][0])
+    for consumer in sys.argv[1:]:
+        for result in results_of(consumer):
+            print(json.dumps([consumer, *result]))

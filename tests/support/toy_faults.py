@@ -185,8 +185,8 @@ def __getattr__(name):
     raise AttributeError(name)
 
 
-def lost_rules(side, names):
-    """For each of these faults, and for none, the rules that the kit calls broken, in this process."""
+def lost_rules(side, tried, names):
+    """For each of these faults, and for none, the rules that are not kept, in this process; "own": of each only its own."""
     from metal_dlpack.conformance import RULES, lifetime_cases
     from metal_dlpack.conformance.child import try_rule
 
@@ -195,10 +195,10 @@ def lost_rules(side, names):
     for name in names:
         gc.freeze()  # what earlier faults keep is looked at no more
         toy = Toy(side, name)
-        outcomes = {rule.name: try_rule(rule, toy) for rule in rules}
+        outcomes = {rule.name: try_rule(rule, toy) for rule in rules if tried == "all" or name in ("", rule.name)}
         yield name, {rule: outcome for rule, outcome in outcomes.items() if outcome[0] != "kept"}
 
 
 if __name__ == "__main__":
-    for fault in lost_rules(sys.argv[1], sys.argv[2:]):
+    for fault in lost_rules(sys.argv[1], sys.argv[2], sys.argv[3:]):
         print(json.dumps(fault), flush=True)

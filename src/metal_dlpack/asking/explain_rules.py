@@ -329,21 +329,21 @@ RULES = (
     # ---- PyTorch ----
     Rule(
         "torch",
-        "negative_steps",
-        "crash",
-        "A stride is negative {strides}, which torch does not support.",
-        "Pass {copy}.",
-        "run; pytorch#188023",
-        {"shape": (3,), "strides": (-1,), "is_inside": True},
-    ),
-    Rule(
-        "torch",
         "offset_ignored",
         "crash",
         "torch of this version ignores byte_offset ({byte_offset}): it reads the items from the buffer's start.",
         "Install torch 2.12 or later, or pass {copy}.",
         "pytorch#168177",
         {"device": METAL, "byte_offset": 64},
+    ),
+    Rule(
+        "torch",
+        "negative_steps",
+        "crash",
+        "A stride is negative {strides}, which torch does not support.",
+        "Pass {copy}.",
+        "run; pytorch#188023",
+        {"shape": (3,), "strides": (-1,), "is_inside": True},
     ),
     Rule(
         "torch",

@@ -139,24 +139,14 @@ def asks_again(library: Library) -> str:
     "unversioned", SHOULD, "It takes unversioned tensors too, also if it asked for others.", PYTHON("Implementation")
 )
 def unversioned_taken(library: Library) -> str:
-    try:
-        check_items(library, Offer(flavour="legacy"))
-    except Broken:
-        raise
-    except Exception as error:
-        raise Broken(refusal(error)) from None
+    check_items(library, Offer(flavour="legacy"))
     return "dltensor is taken"
 
 
 @RULES.add("minor-later", SHOULD, "A tensor of a later minor version is usable.", HEADER("DLPackVersion"))
 def minor_later(library: Library) -> str:
     need_versioned(library)
-    try:
-        check_items(library, Offer(version=(1, 9)))
-    except Broken:
-        raise
-    except Exception as error:
-        raise Broken(refusal(error)) from None
+    check_items(library, Offer(version=(1, 9)))
     return "1.9 is taken"
 
 
@@ -185,8 +175,6 @@ def no_producer(library: Library) -> str:
         library.from_dlpack(object())
     except AttributeError:
         return "AttributeError"
-    except Exception as error:
-        raise Broken(refusal(error)) from None
     raise Broken("object() was taken")
 
 
@@ -217,20 +205,13 @@ def device_other(library: Library) -> str:
         library.from_dlpack(Offer(device=(9, 0)))
     except BufferError:
         return "BufferError for kDLVPI"
-    except Exception as error:
-        raise Broken(refusal(error)) from None
     raise Broken("a tensor on kDLVPI was taken")
 
 
 @RULES.add("read-only-taken", SHOULD, "A read-only tensor is taken, not refused.", DLPACK("notes"))
 def read_only_taken(library: Library) -> str:
     need_versioned(library)
-    try:
-        check_items(library, Offer(flags=READ_ONLY))
-    except Broken:
-        raise
-    except Exception as error:
-        raise Broken(refusal(error)) from None
+    check_items(library, Offer(flags=READ_ONLY))
     return "it is taken"
 
 

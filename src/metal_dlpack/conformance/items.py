@@ -63,6 +63,8 @@ class Kind:
     def pack(self, values: Sequence[Any], bits: int | None = None) -> bytes:
         """The items one after the other, each in so many bits (default: its own; more pads it with zeros)."""
         width = bits or self.bits
+        if len(self.form) == 1 and self.name != "bfloat16" and width == self.bits:  # all at once: an array may be long
+            return struct.pack(f"<{len(values)}{self.form}", *values)
         if width % 8 == 0:
             return b"".join(self.raw(value).to_bytes(width // 8, "little") for value in values)
         number = sum(self.raw(value) << place * width for place, value in enumerate(values))
