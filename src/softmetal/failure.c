@@ -1,6 +1,6 @@
 /* failure.c: the rules of SOFTMETAL_FAIL.
  *
- * Owns:    the rules and one counter per kind, behind `lock`; two flags (atomic).
+ * Owns:    the rules and one counter per kind, behind soft_failure_mutex; two flags (atomic).
  * Calls:   pthreads.
  * Threads: any; without rules a call costs one atomic load.
  */
@@ -24,7 +24,7 @@ struct rule_set {
     struct rule rules[MOST_RULES];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t soft_failure_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct rule_set current;
 static unsigned long calls[SOFT_FAILURE_COUNT];
 static int any_rule, devices_removed;
@@ -138,12 +138,12 @@ soft_failure_set_rules(const char *text)
     if (!parse_rules(text, &fresh)) {
         return false;
     }
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&soft_failure_mutex);
     current = fresh;
     memset(calls, 0, sizeof calls);
     __atomic_store_n(&any_rule, fresh.count > 0, __ATOMIC_RELAXED);
     __atomic_store_n(&devices_removed, 0, __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&soft_failure_mutex);
     return true;
 }
 
@@ -154,7 +154,7 @@ soft_failure_strikes(soft_failure kind, int *code)
         return false;
     }
     bool strikes = false;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&soft_failure_mutex);
     unsigned long call = ++calls[kind];
     for (int index = 0; index < current.count && !strikes; index++) {
         const struct rule *rule = &current.rules[index];
@@ -164,7 +164,7 @@ soft_failure_strikes(soft_failure kind, int *code)
             *code = rule->code;
         }
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&soft_failure_mutex);
     return strikes;
 }
 
@@ -178,16 +178,4 @@ bool
 soft_failure_devices_are_removed(void)
 {
     return __atomic_load_n(&devices_removed, __ATOMIC_RELAXED) != 0;
-}
-
-void
-soft_failure_lock(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-void
-soft_failure_unlock(void)
-{
-    pthread_mutex_unlock(&lock);
 }

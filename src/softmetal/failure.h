@@ -9,6 +9,7 @@
 #ifndef SOFT_FAILURE_H
 #define SOFT_FAILURE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 
 /* X(name, word): what can fail.  SOFT_FAIL_COMMAND is a committed command buffer that ends in
@@ -41,8 +42,7 @@ bool soft_failure_strikes(soft_failure kind, int *code);
 void soft_failure_remove_devices(void);
 bool soft_failure_devices_are_removed(void);
 
-void soft_failure_lock(void); /* held over fork */
-void soft_failure_unlock(void);
+extern pthread_mutex_t soft_failure_mutex; /* fork holds it */
 
 /* "OutOfMemory" for 8, ...; NULL for a number that is no code. */
 const char *soft_failure_code_name(int code);

@@ -62,50 +62,19 @@ read_seed(const char *text, uint64_t *value)
     return read_size(text, value) && *value != UINT64_MAX;
 }
 
+/* Which of the words, which have a bar between them, the text is. */
 static bool
-read_flag(const char *text, uint64_t *value)
+read_word(const char *words, const char *text, uint64_t *value)
 {
-    if ((text[0] != '0' && text[0] != '1') || text[1] != '\0') {
-        return false;
-    }
-    *value = text[0] == '1';
-    return true;
-}
-
-static bool
-read_mode(const char *text, uint64_t *value)
-{
-    *value = strcmp(text, "abort") == 0;
-    return *value == 1 || strcmp(text, "log") == 0;
-}
-
-static bool
-read_objects(const char *text, uint64_t *value)
-{
-    *value = strcmp(text, "many") == 0;
-    return *value == 1 || strcmp(text, "one") == 0;
-}
-
-static bool
-read_scope(const char *text, uint64_t *value)
-{
-    *value = strcmp(text, "commands") == 0;
-    return *value == 1 || strcmp(text, "queue") == 0;
-}
-
-static bool
-read_no_copy(const char *text, uint64_t *value)
-{
-    static const char *const words[] = {[SOFT_NO_COPY_EXACT] = "exact",
-                                        [SOFT_NO_COPY_SHORT] = "short",
-                                        [SOFT_NO_COPY_MOVED] = "moved",
-                                        [SOFT_NO_COPY_REFUSED] = "refused"};
-    for (*value = 0; *value < sizeof words / sizeof words[0]; ++*value) {
-        if (strcmp(text, words[*value]) == 0) {
-            return true;
+    size_t length = strcspn(words, "|");
+    for (*value = 0; strlen(text) != length || strncmp(words, text, length) != 0; ++*value) {
+        if (words[length] == '\0') {
+            return false;
         }
+        words += length + 1;
+        length = strcspn(words, "|");
     }
-    return false;
+    return true;
 }
 
 /* "none", or a list of "unified" and "discrete" with commas between. */
@@ -143,10 +112,11 @@ read_fail(const char *text, uint64_t *value)
 
 int softmetal_is_watching;
 
-#define AS_ROW(name, environment, initial, reader) {environment, initial, reader},
+#define AS_ROW(name, environment, initial, words, reader) {environment, initial, words, reader},
 static const struct {
     const char *environment;
     const char *initial;
+    const char *words; /* that it may be; NULL: `read` knows */
     reader read;
 } rows[] = {SOFT_SETTING_LIST(AS_ROW)};
 #undef AS_ROW
@@ -155,7 +125,8 @@ static bool
 store_text(int index, const char *text)
 {
     uint64_t value;
-    if (!rows[index].read(text, &value)) {
+    const char *words = rows[index].words;
+    if (!(words != NULL ? read_word(words, text, &value) : rows[index].read(text, &value))) {
         return false;
     }
     __atomic_store_n(&values[index], value, __ATOMIC_RELAXED);

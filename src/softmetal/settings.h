@@ -9,34 +9,35 @@
 
 #include <stdint.h>
 
-/* X(name, environment name, default, how the text is read) */
+/* X(name, environment name, default, its words with a bar between them: the value counts
+ * them from 0; or NULL and what reads the text) */
 #define SOFT_SETTING_LIST(X) \
-    X(SOFT_DEVICES, "SOFTMETAL_DEVICES", "unified", read_devices) \
-    X(SOFT_DEVICE_OBJECTS, "SOFTMETAL_DEVICE_OBJECTS", "one", read_objects) \
-    X(SOFT_DISCRETE, "SOFTMETAL_DISCRETE", "0", read_flag) \
-    X(SOFT_MAX_BUFFER_LENGTH, "SOFTMETAL_MAX_BUFFER_LENGTH", "32G", read_size) \
-    X(SOFT_MEMORY_LIMIT, "SOFTMETAL_MEMORY_LIMIT", "0", read_size) \
-    X(SOFT_QUEUE_DEPTH, "SOFTMETAL_QUEUE_DEPTH", "64", read_size) \
-    X(SOFT_DEADLOCK_MS, "SOFTMETAL_DEADLOCK_MS", "30000", read_size) \
-    X(SOFT_LATENCY_US, "SOFTMETAL_LATENCY_US", "0", read_size) \
-    X(SOFT_EVENT_TIMEOUT_MS, "SOFTMETAL_EVENT_TIMEOUT_MS", "0", read_size) \
-    X(SOFT_SIGNAL_ON_ERROR, "SOFTMETAL_SIGNAL_ON_ERROR", "0", read_flag) \
-    X(SOFT_WAIT_SCOPE, "SOFTMETAL_WAIT_SCOPE", "queue", read_scope) \
-    X(SOFT_SEED, "SOFTMETAL_SEED", "0", read_seed) \
-    X(SOFT_JITTER_US, "SOFTMETAL_JITTER_US", "200", read_size) \
-    X(SOFT_PURGE, "SOFTMETAL_PURGE", "0", read_flag) \
-    X(SOFT_POISON, "SOFTMETAL_POISON", "0", read_flag) \
-    X(SOFT_BLIT_LIMIT, "SOFTMETAL_BLIT_LIMIT", "4G", read_limit) \
-    X(SOFT_NO_COPY, "SOFTMETAL_NO_COPY", "exact", read_no_copy) \
-    X(SOFT_VALIDATION, "SOFTMETAL_VALIDATION", "0", read_flag) \
-    X(SOFT_VALIDATION_MODE, "SOFTMETAL_VALIDATION_MODE", "abort", read_mode) \
-    X(SOFT_RACES, "SOFTMETAL_RACES", "1", read_flag) \
-    X(SOFT_KERNEL_THREADS, "SOFTMETAL_KERNEL_THREADS", "0", read_size) \
-    X(SOFT_KERNEL_CHECK, "SOFTMETAL_KERNEL_CHECK", "0", read_flag) \
-    X(SOFT_KERNEL_TIMEOUT, "SOFTMETAL_KERNEL_TIMEOUT", "60", read_size) \
-    X(SOFT_FAIL, "SOFTMETAL_FAIL", "", read_fail)
+    X(SOFT_DEVICES, "SOFTMETAL_DEVICES", "unified", NULL, read_devices) \
+    X(SOFT_DEVICE_OBJECTS, "SOFTMETAL_DEVICE_OBJECTS", "one", "one|many", NULL) \
+    X(SOFT_DISCRETE, "SOFTMETAL_DISCRETE", "0", "0|1", NULL) \
+    X(SOFT_MAX_BUFFER_LENGTH, "SOFTMETAL_MAX_BUFFER_LENGTH", "32G", NULL, read_size) \
+    X(SOFT_MEMORY_LIMIT, "SOFTMETAL_MEMORY_LIMIT", "0", NULL, read_size) \
+    X(SOFT_QUEUE_DEPTH, "SOFTMETAL_QUEUE_DEPTH", "64", NULL, read_size) \
+    X(SOFT_DEADLOCK_MS, "SOFTMETAL_DEADLOCK_MS", "30000", NULL, read_size) \
+    X(SOFT_LATENCY_US, "SOFTMETAL_LATENCY_US", "0", NULL, read_size) \
+    X(SOFT_EVENT_TIMEOUT_MS, "SOFTMETAL_EVENT_TIMEOUT_MS", "0", NULL, read_size) \
+    X(SOFT_SIGNAL_ON_ERROR, "SOFTMETAL_SIGNAL_ON_ERROR", "0", "0|1", NULL) \
+    X(SOFT_WAIT_SCOPE, "SOFTMETAL_WAIT_SCOPE", "queue", "queue|commands", NULL) \
+    X(SOFT_SEED, "SOFTMETAL_SEED", "0", NULL, read_seed) \
+    X(SOFT_JITTER_US, "SOFTMETAL_JITTER_US", "200", NULL, read_size) \
+    X(SOFT_PURGE, "SOFTMETAL_PURGE", "0", "0|1", NULL) \
+    X(SOFT_POISON, "SOFTMETAL_POISON", "0", "0|1", NULL) \
+    X(SOFT_BLIT_LIMIT, "SOFTMETAL_BLIT_LIMIT", "4G", NULL, read_limit) \
+    X(SOFT_NO_COPY, "SOFTMETAL_NO_COPY", "exact", "exact|short|moved|refused", NULL) \
+    X(SOFT_VALIDATION, "SOFTMETAL_VALIDATION", "0", "0|1", NULL) \
+    X(SOFT_VALIDATION_MODE, "SOFTMETAL_VALIDATION_MODE", "abort", "log|abort", NULL) \
+    X(SOFT_RACES, "SOFTMETAL_RACES", "1", "0|1", NULL) \
+    X(SOFT_KERNEL_THREADS, "SOFTMETAL_KERNEL_THREADS", "0", NULL, read_size) \
+    X(SOFT_KERNEL_CHECK, "SOFTMETAL_KERNEL_CHECK", "0", "0|1", NULL) \
+    X(SOFT_KERNEL_TIMEOUT, "SOFTMETAL_KERNEL_TIMEOUT", "60", NULL, read_size) \
+    X(SOFT_FAIL, "SOFTMETAL_FAIL", "", NULL, read_fail)
 
-#define SOFT_AS_ENUM(name, environment, initial, reader) name,
+#define SOFT_AS_ENUM(name, environment, initial, words, reader) name,
 typedef enum { SOFT_SETTING_LIST(SOFT_AS_ENUM) SOFT_SETTING_COUNT } soft_setting;
 #undef SOFT_AS_ENUM
 
@@ -49,9 +50,8 @@ typedef enum soft_no_copy {
 } soft_no_copy;
 
 /* The value as a number.  SOFT_DEVICES: the number of devices in the low byte, and from bit 8
- * on one bit per device, set for a discrete GPU.  SOFT_DEVICE_OBJECTS: 1 for many.  SOFT_SEED:
- * UINT64_MAX for "last".  SOFT_WAIT_SCOPE: 1 for commands.  SOFT_NO_COPY: a soft_no_copy.  SOFT_VALIDATION_MODE: 1 for abort, 0
- * for log. */
+ * on one bit per device, set for a discrete GPU.  SOFT_SEED: UINT64_MAX for "last".
+ * SOFT_NO_COPY: a soft_no_copy. */
 uint64_t soft_settings_get(soft_setting setting);
 
 /* Read the environment, unless that is done.  For what makes devices: the first call that

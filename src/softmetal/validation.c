@@ -1,6 +1,6 @@
 /* validation.c: counts, keeps and prints reports of wrong use.
  *
- * Owns:    the counters (atomic) and the last text (behind `lock`).
+ * Owns:    the counters (atomic) and the last text (behind soft_validation_mutex).
  * Calls:   settings.h, stdio.  In the mode `abort`: the stack goes to stderr, then abort().
  * Threads: any; nothing else is locked by this file while it prints.
  */
@@ -20,7 +20,7 @@
 #define TEXT_SIZE 2048
 #define MOST_FRAMES 24
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t soft_validation_mutex = PTHREAD_MUTEX_INITIALIZER;
 static char last_text[TEXT_SIZE];
 static size_t counts[SOFT_REPORT_COUNT];
 
@@ -41,9 +41,9 @@ report(soft_report kind, const char *format, va_list arguments)
     int length = snprintf(text, sizeof text, "softmetal: %s: ", words[kind]);
     vsnprintf(text + length, sizeof text - (size_t)length, format, arguments);
     __atomic_add_fetch(&counts[kind], 1, __ATOMIC_RELAXED);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&soft_validation_mutex);
     memcpy(last_text, text, sizeof text);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&soft_validation_mutex);
     fprintf(stderr, "%s\n", text);
     if (soft_settings_get(SOFT_VALIDATION_MODE) != 0 && soft_validation_is_on()) {
         void *frames[MOST_FRAMES];
@@ -88,9 +88,9 @@ softmetal_reports(const char *kind)
 size_t
 softmetal_last_report(char *text, size_t nbytes)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&soft_validation_mutex);
     int length = snprintf(text, nbytes, "%s", last_text);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&soft_validation_mutex);
     return (size_t)length;
 }
 
@@ -100,19 +100,7 @@ softmetal_clear_reports(void)
     for (int index = 0; index < SOFT_REPORT_COUNT; index++) {
         __atomic_store_n(&counts[index], 0, __ATOMIC_RELAXED);
     }
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&soft_validation_mutex);
     last_text[0] = '\0';
-    pthread_mutex_unlock(&lock);
-}
-
-void
-soft_validation_lock(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-void
-soft_validation_unlock(void)
-{
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&soft_validation_mutex);
 }

@@ -6,6 +6,7 @@
 #ifndef SOFT_VALIDATION_H
 #define SOFT_VALIDATION_H
 
+#include <pthread.h>
 #include <stdbool.h>
 
 /* X(name, word): the classes of reports. */
@@ -46,7 +47,6 @@ __attribute__((format(printf, 2, 3))) void soft_validation_report(soft_report ki
 __attribute__((format(printf, 2, 3))) void soft_validation_insist(soft_report kind,
                                                                   const char *format, ...);
 
-void soft_validation_lock(void); /* held over fork */
-void soft_validation_unlock(void);
+extern pthread_mutex_t soft_validation_mutex; /* fork holds it */
 
 #endif /* SOFT_VALIDATION_H */

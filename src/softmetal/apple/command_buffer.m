@@ -17,7 +17,7 @@
 #include "softmetal/apple/process.h"
 #include "softmetal/call_site.h"
 #include "softmetal/failure.h"
-#include "softmetal/process_flags.h"
+#include "softmetal/host.h"
 #include "softmetal/validation.h"
 
 #define LOOK_BACK 8 /* how many kept objects are compared before one is kept twice */

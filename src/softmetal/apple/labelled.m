@@ -6,8 +6,7 @@
  */
 #import "softmetal/apple/objects.h"
 
-#include "softmetal/monotonic.h"
-#include "softmetal/process_flags.h"
+#include "softmetal/host.h"
 #include "softmetal/validation.h"
 
 @implementation SoftMetalLabelled

@@ -1,6 +1,6 @@
 /* object_list.c: the list of living objects.
  *
- * Owns:    the list, and the dead objects that are kept for reports; behind `lock`.
+ * Owns:    the list, and the dead objects that are kept for reports; behind soft_object_list_mutex.
  * Calls:   the Objective-C runtime, to ask for the class and the protocols of an object.
  * Threads: any.  A visitor runs under the lock and must not make or release objects.
  */
@@ -18,56 +18,25 @@
 #define SITE_SIZE 512
 #define MOST_DEAD 4096
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static soft_object *oldest, *newest;
-static soft_object *oldest_dead, *newest_dead;
+pthread_mutex_t soft_object_list_mutex = PTHREAD_MUTEX_INITIALIZER;
+static TAILQ_HEAD(, soft_object) living = TAILQ_HEAD_INITIALIZER(living);
+static TAILQ_HEAD(, soft_object) dead = TAILQ_HEAD_INITIALIZER(dead);
 static size_t dead_count;
-
-void
-soft_object_list_lock(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-void
-soft_object_list_unlock(void)
-{
-    pthread_mutex_unlock(&lock);
-}
 
 void
 soft_object_list_add(soft_object *object)
 {
-    soft_object_list_lock();
-    object->next = NULL;
-    object->previous = newest;
-    if (newest != NULL) {
-        newest->next = object;
-    }
-    else {
-        oldest = object;
-    }
-    newest = object;
-    soft_object_list_unlock();
+    pthread_mutex_lock(&soft_object_list_mutex);
+    TAILQ_INSERT_TAIL(&living, object, links);
+    pthread_mutex_unlock(&soft_object_list_mutex);
 }
 
 void
 soft_object_list_remove(soft_object *object)
 {
-    soft_object_list_lock();
-    if (object->previous != NULL) {
-        object->previous->next = object->next;
-    }
-    else {
-        oldest = object->next;
-    }
-    if (object->next != NULL) {
-        object->next->previous = object->previous;
-    }
-    else {
-        newest = object->previous;
-    }
-    soft_object_list_unlock();
+    pthread_mutex_lock(&soft_object_list_mutex);
+    TAILQ_REMOVE(&living, object, links);
+    pthread_mutex_unlock(&soft_object_list_mutex);
 }
 
 void
@@ -82,22 +51,15 @@ void
 soft_object_list_bury(soft_object *object)
 {
     soft_object *forgotten = NULL;
-    object->next = NULL;
-    soft_object_list_lock();
-    if (newest_dead != NULL) {
-        newest_dead->next = object;
-    }
-    else {
-        oldest_dead = object;
-    }
-    newest_dead = object;
+    pthread_mutex_lock(&soft_object_list_mutex);
+    TAILQ_INSERT_TAIL(&dead, object, links);
     dead_count += 1;
     if (dead_count > MOST_DEAD) {
-        forgotten = oldest_dead;
-        oldest_dead = forgotten->next;
+        forgotten = TAILQ_FIRST(&dead);
+        TAILQ_REMOVE(&dead, forgotten, links);
         dead_count -= 1;
     }
-    soft_object_list_unlock();
+    pthread_mutex_unlock(&soft_object_list_mutex);
     if (forgotten != NULL) {
         soft_object_free(forgotten);
     }
@@ -122,13 +84,13 @@ static void
 lock_to_ask(void)
 {
     soft_runtime_lock();
-    soft_object_list_lock();
+    pthread_mutex_lock(&soft_object_list_mutex);
 }
 
 static void
 unlock(void)
 {
-    soft_object_list_unlock();
+    pthread_mutex_unlock(&soft_object_list_mutex);
     soft_runtime_unlock();
 }
 
@@ -157,7 +119,9 @@ softmetal_visit_live_objects(const char *name,
     char site[SITE_SIZE];
     Protocol *protocol = name != NULL ? objc_getProtocol(name) : NULL;
     lock_to_ask();
-    for (soft_object *object = oldest; object != NULL; object = object->next) {
+    soft_object *object;
+    TAILQ_FOREACH(object, &living, links)
+    {
         if (matches(object, name, protocol)) {
             visit(object_getClassName((id)soft_object_self(object)), soft_object_self(object),
                   __atomic_load_n(&object->retain_count, __ATOMIC_RELAXED),
@@ -173,7 +137,9 @@ softmetal_live_objects(const char *name)
     size_t count = 0;
     Protocol *protocol = name != NULL ? objc_getProtocol(name) : NULL;
     lock_to_ask();
-    for (soft_object *object = oldest; object != NULL; object = object->next) {
+    soft_object *object;
+    TAILQ_FOREACH(object, &living, links)
+    {
         count += matches(object, name, protocol);
     }
     unlock();

@@ -8,11 +8,13 @@
 
 #include <objc/objc.h>
 #include <objc/thr.h>
+#include <pthread.h>
+#include <sys/queue.h>
 
 #include "softmetal/call_site.h"
 
 typedef struct soft_object {
-    struct soft_object *next, *previous;
+    TAILQ_ENTRY(soft_object) links;
     long retain_count;
     soft_call_site *site; /* owned; where the object was made, or NULL */
     soft_call_site *end;  /* owned; where a dead one was freed */
@@ -21,8 +23,7 @@ typedef struct soft_object {
 
 void soft_object_list_add(soft_object *object);
 void soft_object_list_remove(soft_object *object);
-void soft_object_list_lock(void);
-void soft_object_list_unlock(void);
+extern pthread_mutex_t soft_object_list_mutex; /* fork holds it */
 
 static inline soft_object *
 soft_object_of(const void *object)

@@ -1,7 +1,7 @@
 /* process.c: fork, exit, and the count of workers.
  *
  * Owns:    the counts, behind `lock`.
- * Calls:   process_flags.h; lane.h and event.h, to wake workers at exit; races.h; the locks of
+ * Calls:   host.h; lane.h and event.h, to wake workers at exit; races.h; the locks of
  *          kernel.h, failure.h, validation.h and object_list.h, which fork holds.
  * Threads: any.
  * Note:    at exit workers get two seconds to leave; one that is stuck in a handler is left
@@ -10,7 +10,6 @@
 #include "softmetal/apple/process.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "softmetal/apple/object_list.h"
@@ -19,8 +18,7 @@
 #include "softmetal/gpu/kernel.h"
 #include "softmetal/gpu/lane.h"
 #include "softmetal/gpu/races.h"
-#include "softmetal/monotonic.h"
-#include "softmetal/process_flags.h"
+#include "softmetal/host.h"
 #include "softmetal/softmetal.h"
 #include "softmetal/validation.h"
 
@@ -34,31 +32,33 @@ static pthread_cond_t changed;
 static long worker_count, work_count;
 
 /* A child needs these locks to let go of what it inherited: they are free there.  The runtime's
- * own is among them, since the first call of a method takes it. */
+ * own is taken before them, since the first call of a method takes it. */
+static pthread_mutex_t *const inherited[] = {&soft_kernel_mutex, &soft_failure_mutex,
+                                             &soft_validation_mutex, &soft_object_list_mutex};
+#define INHERITED_COUNT (sizeof inherited / sizeof inherited[0])
+
 static void
 take_locks(void)
 {
     soft_runtime_lock();
-    soft_kernel_lock();
-    soft_failure_lock();
-    soft_validation_lock();
-    soft_object_list_lock();
+    for (size_t index = 0; index < INHERITED_COUNT; index++) {
+        pthread_mutex_lock(inherited[index]);
+    }
 }
 
 static void
 drop_locks(void)
 {
-    soft_object_list_unlock();
-    soft_validation_unlock();
-    soft_failure_unlock();
-    soft_kernel_unlock();
+    for (size_t index = INHERITED_COUNT; index > 0; index--) {
+        pthread_mutex_unlock(inherited[index - 1]);
+    }
     soft_runtime_unlock();
 }
 
 static void
 mark_child(void)
 {
-    soft_process_mark_forked();
+    __atomic_store_n(&soft_process_forked, 1, __ATOMIC_RELAXED);
     drop_locks();
 }
 
@@ -68,7 +68,7 @@ stop_workers(void)
     if (soft_process_is_forked()) {
         return; /* no worker exists here, and nobody may ever drop `lock` */
     }
-    soft_process_mark_exiting();
+    __atomic_store_n(&soft_process_exiting, 1, __ATOMIC_RELEASE);
     soft_lane_wake_all();
     soft_event_wake_all();
     uint64_t deadline = soft_monotonic_after(EXIT_PATIENCE_MS, 1000000);
@@ -109,24 +109,14 @@ soft_process_enter_worker(void)
 bool
 soft_process_start_worker(void *(*run)(void *), void *argument)
 {
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigset_t all, before;
-    sigfillset(&all);
-
     pthread_mutex_lock(&lock);
     worker_count += 1;
     pthread_mutex_unlock(&lock);
-    pthread_t thread;
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int status = pthread_create(&thread, &attributes, run, argument);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    if (status != 0) {
+    bool is_started = soft_thread_start(run, argument);
+    if (!is_started) {
         soft_process_end_worker();
     }
-    return status == 0;
+    return is_started;
 }
 
 void

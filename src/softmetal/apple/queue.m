@@ -8,8 +8,7 @@
 
 #include "softmetal/call_site.h"
 #include "softmetal/failure.h"
-#include "softmetal/monotonic.h"
-#include "softmetal/process_flags.h"
+#include "softmetal/host.h"
 #include "softmetal/settings.h"
 #include "softmetal/validation.h"
 

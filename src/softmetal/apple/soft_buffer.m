@@ -12,7 +12,7 @@
 #include "softmetal/apple/block.h"
 #include "softmetal/apple/object_list.h"
 #include "softmetal/gpu/races.h"
-#include "softmetal/process_flags.h"
+#include "softmetal/host.h"
 #include "softmetal/settings.h"
 #include "softmetal/softmetal.h"
 #include "softmetal/validation.h"

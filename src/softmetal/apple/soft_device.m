@@ -15,7 +15,7 @@
 #include "softmetal/apple/process.h"
 #include "softmetal/call_site.h"
 #include "softmetal/failure.h"
-#include "softmetal/process_flags.h"
+#include "softmetal/host.h"
 #include "softmetal/settings.h"
 #include "softmetal/validation.h"
 

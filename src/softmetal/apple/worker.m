@@ -14,8 +14,7 @@
 #include "softmetal/apple/process.h"
 #include "softmetal/failure.h"
 #include "softmetal/gpu/schedule.h"
-#include "softmetal/monotonic.h"
-#include "softmetal/process_flags.h"
+#include "softmetal/host.h"
 #include "softmetal/settings.h"
 
 #define MOST_AT_ONCE 8 /* command buffers whose work may overlap under a seed */
@@ -36,15 +35,16 @@ now_in_seconds(void)
 static BOOL
 has_committed(const soft_lane *lane)
 {
-    return lane->first != NULL && lane->first->is_committed;
+    const soft_slot *first = TAILQ_FIRST(&lane->slots);
+    return first != NULL && first->is_committed;
 }
 
 static SoftMetalCommandBuffer *
 take_first_locked(soft_lane *lane)
 {
-    SoftMetalCommandBuffer *buffer = (SoftMetalCommandBuffer *)lane->first->owner;
-    soft_lane_remove(lane, lane->first);
-    return buffer;
+    soft_slot *first = TAILQ_FIRST(&lane->slots);
+    soft_lane_remove(lane, first);
+    return (SoftMetalCommandBuffer *)first->owner;
 }
 
 /* The next command buffer in order, once it is committed; nil when none will come any more. */
@@ -54,7 +54,7 @@ await_first(soft_lane *lane)
     SoftMetalCommandBuffer *buffer = nil;
     pthread_mutex_lock(&lane->lock);
     while (!soft_process_is_exiting() && !has_committed(lane) &&
-           !(lane->is_closed && lane->first == NULL)) {
+           !(lane->is_closed && TAILQ_EMPTY(&lane->slots))) {
         pthread_cond_wait(&lane->changed, &lane->lock);
     }
     if (!soft_process_is_exiting() && has_committed(lane)) {

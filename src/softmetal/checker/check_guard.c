@@ -14,6 +14,8 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include "softmetal/host.h"
+
 #define SIGNAL_STACK_NBYTES ((size_t)64 << 10)
 #define LEAVE_STACK_NBYTES ((size_t)64 << 10)
 #define NUDGE_NS 2000000
@@ -135,41 +137,21 @@ uninstall(void)
     }
 }
 
-static bool
-is_earlier(const struct timespec *a, const struct timespec *b)
+/* Nudge what is overdue; the time to look again. */
+static uint64_t
+nudge_locked(void)
 {
-    return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
-}
-
-/* Nudge what is overdue; the time to look again.  False: nothing has a limit. */
-static bool
-nudge_locked(struct timespec *next)
-{
-    struct timespec now, soon;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    soon = now;
-    soon.tv_nsec += NUDGE_NS;
-    if (soon.tv_nsec >= 1000000000) {
-        soon.tv_sec += 1;
-        soon.tv_nsec -= 1000000000;
-    }
-    bool has_limit = false;
+    uint64_t now_ns = soft_monotonic_ns(), next_ns = SOFT_FOREVER;
     for (soft_guard *guard = guards; guard != NULL; guard = guard->next) {
-        const struct timespec *when = &guard->deadline;
-        if (when->tv_sec == 0) {
-            continue;
-        }
-        if (!is_earlier(&now, when)) {
+        uint64_t when_ns = guard->deadline_ns;
+        if (now_ns >= when_ns) {
             __atomic_add_fetch(&guard->nudges, 1, __ATOMIC_RELAXED);
             pthread_kill(guard->thread, SIGURG);
-            when = &soon;
+            when_ns = now_ns + NUDGE_NS;
         }
-        if (!has_limit || is_earlier(when, next)) {
-            *next = *when;
-        }
-        has_limit = true;
+        next_ns = when_ns < next_ns ? when_ns : next_ns;
     }
-    return has_limit;
+    return next_ns;
 }
 
 static void *
@@ -178,13 +160,7 @@ watch(void *unused)
     (void)unused;
     pthread_mutex_lock(&lock);
     for (;;) {
-        struct timespec next;
-        if (nudge_locked(&next)) {
-            pthread_cond_timedwait(&changed, &lock, &next);
-        }
-        else {
-            pthread_cond_wait(&changed, &lock);
-        }
+        soft_monotonic_wait(&changed, &lock, nudge_locked());
     }
     return NULL;
 }
@@ -193,19 +169,8 @@ watch(void *unused)
 static void
 start_watchdog_locked(void)
 {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&changed, &monotonic);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before); /* signals are for the threads of the program */
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, watch, NULL) == 0) {
-        pthread_detach(thread);
-        has_watchdog = true;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    soft_monotonic_init_cond(&changed);
+    has_watchdog = soft_thread_start(watch, NULL);
 }
 
 static bool
@@ -246,11 +211,8 @@ soft_guard_enter(soft_guard *guard, uint64_t seconds)
     guard->signal = 0;
     guard->nudges = 0;
     guard->thread = pthread_self();
-    guard->deadline = (struct timespec){0};
-    if (seconds != 0) {
-        clock_gettime(CLOCK_MONOTONIC, &guard->deadline);
-        guard->deadline.tv_sec += (time_t)seconds;
-    }
+    guard->deadline_ns =
+        seconds != 0 ? soft_monotonic_after(seconds, 1000000000) : SOFT_FOREVER;
     mine = guard;
     pthread_mutex_lock(&lock);
     if (guards == NULL) {

@@ -21,7 +21,6 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
 
 typedef struct soft_guard {
     uintptr_t image_low, image_high; /* instructions there may be left for good */
@@ -35,7 +34,7 @@ typedef struct soft_guard {
     int nudges;
     pthread_t thread;
     sigset_t earlier_mask;
-    struct timespec deadline;
+    uint64_t deadline_ns;
     struct soft_guard *next;
     void *stacks;
     void *earlier_stack; /* of signals */

@@ -1,7 +1,7 @@
 /* event.c: events, on one board: one lock, one condition, for all of them.
  *
  * Owns:    the values.
- * Calls:   process_flags.h, to stop waiting when the process exits.
+ * Calls:   host.h, to stop waiting when the process exits.
  * Threads: any.
  * Note:    one board is simple and cannot deadlock; waiters are few, so waking all is cheap.
  */
@@ -10,8 +10,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "softmetal/monotonic.h"
-#include "softmetal/process_flags.h"
+#include "softmetal/host.h"
 
 struct soft_event {
     long references;

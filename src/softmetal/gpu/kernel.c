@@ -14,21 +14,9 @@
 
 #define MOST_KERNELS 256
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t soft_kernel_mutex = PTHREAD_MUTEX_INITIALIZER;
 static soft_kernel table[MOST_KERNELS];
 static int table_count;
-
-void
-soft_kernel_lock(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-void
-soft_kernel_unlock(void)
-{
-    pthread_mutex_unlock(&lock);
-}
 
 /* The place of a name in the table, or `table_count`. */
 static int
@@ -44,39 +32,39 @@ place_of_locked(const char *name)
 int
 softmetal_register_kernel(const char *name, softmetal_kernel *run, unsigned written)
 {
-    soft_kernel_lock();
+    pthread_mutex_lock(&soft_kernel_mutex);
     int place = place_of_locked(name);
     if (place < MOST_KERNELS) {
         table[place] = (soft_kernel){.name = name, .run = run, .written = written};
         table_count = place == table_count ? place + 1 : table_count;
     }
-    soft_kernel_unlock();
+    pthread_mutex_unlock(&soft_kernel_mutex);
     return place < MOST_KERNELS ? 0 : -1;
 }
 
 bool
 soft_kernel_find(const char *name, soft_kernel *out)
 {
-    soft_kernel_lock();
+    pthread_mutex_lock(&soft_kernel_mutex);
     int place = place_of_locked(name);
     bool found = place < table_count;
     if (found) {
         *out = table[place];
     }
-    soft_kernel_unlock();
+    pthread_mutex_unlock(&soft_kernel_mutex);
     return found;
 }
 
 bool
 soft_kernel_is_named_in(const char *text)
 {
-    soft_kernel_lock();
+    pthread_mutex_lock(&soft_kernel_mutex);
     int place = 0;
     while (place < table_count && strstr(text, table[place].name) == NULL) {
         place += 1;
     }
     bool found = place < table_count;
-    soft_kernel_unlock();
+    pthread_mutex_unlock(&soft_kernel_mutex);
     return found;
 }
 
@@ -87,7 +75,7 @@ soft_kernel_intern_name(const char *name)
         struct interned *next;
         char name[];
     } *first;
-    soft_kernel_lock();
+    pthread_mutex_lock(&soft_kernel_mutex);
     struct interned *found = first;
     while (found != NULL && strcmp(found->name, name) != 0) {
         found = found->next;
@@ -100,7 +88,7 @@ soft_kernel_intern_name(const char *name)
             first = found;
         }
     }
-    soft_kernel_unlock();
+    pthread_mutex_unlock(&soft_kernel_mutex);
     return found == NULL ? NULL : found->name;
 }
 

@@ -8,6 +8,7 @@
 #ifndef SOFT_KERNEL_H
 #define SOFT_KERNEL_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -59,7 +60,6 @@ bool soft_argument_set_bytes(soft_argument *argument, const void *bytes, size_t 
 /* Every thread of the grid.  False: the kernel was stopped; `*text` says why, malloc'ed. */
 bool soft_dispatch_run(const soft_dispatch *dispatch, char **text);
 
-void soft_kernel_lock(void); /* held over fork */
-void soft_kernel_unlock(void);
+extern pthread_mutex_t soft_kernel_mutex; /* fork holds it */
 
 #endif /* SOFT_KERNEL_H */

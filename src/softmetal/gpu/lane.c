@@ -1,18 +1,17 @@
 /* lane.c: places and limits of command queues.
  *
  * Owns:    the list of all lanes, behind `list_lock`.
- * Calls:   process_flags.h, races.h.
+ * Calls:   host.h, races.h.
  * Threads: any.  Order of locks: list_lock before the lock of a lane.
  */
 #include "softmetal/gpu/lane.h"
 
 #include <stdlib.h>
 
-#include "softmetal/monotonic.h"
-#include "softmetal/process_flags.h"
+#include "softmetal/host.h"
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static soft_lane *first_lane;
+static LIST_HEAD(, soft_lane) lanes = LIST_HEAD_INITIALIZER(lanes);
 static uint64_t next_serial;
 
 soft_lane *
@@ -24,15 +23,12 @@ soft_lane_new(uint64_t limit)
     }
     pthread_mutex_init(&lane->lock, NULL);
     soft_monotonic_init_cond(&lane->changed);
+    TAILQ_INIT(&lane->slots);
     lane->references = 1;
     lane->limit = limit;
     pthread_mutex_lock(&list_lock);
     lane->serial = ++next_serial;
-    lane->next_lane = first_lane;
-    if (first_lane != NULL) {
-        first_lane->previous_lane = lane;
-    }
-    first_lane = lane;
+    LIST_INSERT_HEAD(&lanes, lane, lanes);
     pthread_mutex_unlock(&list_lock);
     if (soft_races_are_watched()) {
         lane->races = soft_race_queue_new(lane->serial);
@@ -54,15 +50,7 @@ soft_lane_release(soft_lane *lane)
         return; /* a forked child may find the locks taken for ever: the lane stays */
     }
     pthread_mutex_lock(&list_lock);
-    if (lane->next_lane != NULL) {
-        lane->next_lane->previous_lane = lane->previous_lane;
-    }
-    if (lane->previous_lane != NULL) {
-        lane->previous_lane->next_lane = lane->next_lane;
-    }
-    else {
-        first_lane = lane->next_lane;
-    }
+    LIST_REMOVE(lane, lanes);
     pthread_mutex_unlock(&list_lock);
     soft_race_queue_free(lane->races);
     pthread_cond_destroy(&lane->changed);
@@ -95,34 +83,14 @@ soft_lane_leave(soft_lane *lane)
 void
 soft_lane_place(soft_lane *lane, soft_slot *slot)
 {
-    slot->next = NULL;
-    slot->previous = lane->last;
-    if (lane->last != NULL) {
-        lane->last->next = slot;
-    }
-    else {
-        lane->first = slot;
-    }
-    lane->last = slot;
+    TAILQ_INSERT_TAIL(&lane->slots, slot, links);
     slot->is_placed = true;
 }
 
 void
 soft_lane_remove(soft_lane *lane, soft_slot *slot)
 {
-    if (slot->previous != NULL) {
-        slot->previous->next = slot->next;
-    }
-    else {
-        lane->first = slot->next;
-    }
-    if (slot->next != NULL) {
-        slot->next->previous = slot->previous;
-    }
-    else {
-        lane->last = slot->previous;
-    }
-    slot->next = slot->previous = NULL;
+    TAILQ_REMOVE(&lane->slots, slot, links);
     slot->is_placed = false;
 }
 
@@ -141,7 +109,9 @@ void
 soft_lane_wake_all(void)
 {
     pthread_mutex_lock(&list_lock);
-    for (soft_lane *lane = first_lane; lane != NULL; lane = lane->next_lane) {
+    soft_lane *lane;
+    LIST_FOREACH(lane, &lanes, lanes)
+    {
         pthread_mutex_lock(&lane->lock);
         pthread_cond_broadcast(&lane->changed);
         pthread_mutex_unlock(&lane->lock);

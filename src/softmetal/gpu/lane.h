@@ -11,12 +11,13 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "softmetal/gpu/races.h"
 
 /* One command buffer's place in a lane. */
 typedef struct soft_slot {
-    struct soft_slot *next, *previous;
+    TAILQ_ENTRY(soft_slot) links;
     void *owner;    /* borrowed: the command buffer */
     bool is_placed; /* enqueued and not yet taken by the worker */
     bool is_committed;
@@ -35,21 +36,19 @@ typedef struct soft_slot {
  *        completed: in_flight - 1 <--------------- the worker (has_worker)
  *                                                    seed, random: the order of passes
  *                                                    races: what comes before what
- *
- *     All lanes: ... <--previous_lane-- [lane] --next_lane--> ...
  */
 typedef struct soft_lane {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     long references;
-    soft_slot *first, *last;
+    TAILQ_HEAD(, soft_slot) slots;
     uint64_t limit, in_flight; /* command buffers that exist and have not completed */
     bool has_worker;
-    bool is_closed;         /* the queue object is gone */
-    uint64_t seed, random;  /* of the shuffle, the worker's own */
-    soft_race_queue *races; /* owned; NULL: not watched */
-    uint64_t serial;        /* in the order of creation, for names and seeds */
-    struct soft_lane *next_lane, *previous_lane;
+    bool is_closed;              /* the queue object is gone */
+    uint64_t seed, random;       /* of the shuffle, the worker's own */
+    soft_race_queue *races;      /* owned; NULL: not watched */
+    uint64_t serial;             /* in the order of creation, for names and seeds */
+    LIST_ENTRY(soft_lane) lanes; /* all of them */
 } soft_lane;
 
 soft_lane *soft_lane_new(uint64_t limit); /* owned (+1), or NULL */

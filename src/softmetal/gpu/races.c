@@ -2,7 +2,7 @@
  *
  * Owns:    everything here behind `lock`; a report is made after it is dropped.
  * Calls:   race_shadow.h for the bytes, race_order.h for the passes of one queue, race_use.h,
- *          race_history.h for events, process_flags.h.
+ *          race_history.h for events, host.h.
  * Threads: see races.h.
  */
 #include "softmetal/gpu/races.h"
@@ -18,7 +18,7 @@
 #include "softmetal/gpu/race_order.h"
 #include "softmetal/gpu/race_shadow.h"
 #include "softmetal/gpu/race_use.h"
-#include "softmetal/process_flags.h"
+#include "softmetal/host.h"
 #include "softmetal/softmetal.h"
 
 struct soft_race_queue {

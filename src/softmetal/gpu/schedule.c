@@ -7,7 +7,7 @@
 #include "softmetal/gpu/schedule.h"
 
 #include "softmetal/gpu/races.h"
-#include "softmetal/monotonic.h"
+#include "softmetal/host.h"
 #include "softmetal/settings.h"
 
 #define LOOK_AHEAD 24         /* passes among which one is chosen */

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "softmetal/host.h"
 #include "softmetal/kernels/threadgroup.h"
-#include "softmetal/process_flags.h"
 
 struct soft_loaded_image {
     int references;

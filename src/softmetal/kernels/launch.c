@@ -12,16 +12,14 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "softmetal/checker/check.h"
+#include "softmetal/host.h"
 #include "softmetal/kernels/threadgroup.h"
-#include "softmetal/monotonic.h"
-#include "softmetal/process_flags.h"
 #include "softmetal/settings.h"
 
 /* ---- OS threads that help, and sleep otherwise ---- */
@@ -104,19 +102,9 @@ help_launches(void *unused)
 static void
 start_helpers_locked(int wanted)
 {
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_t thread;
-    while (helper_count < wanted &&
-           pthread_create(&thread, &attributes, help_launches, NULL) == 0) {
+    while (helper_count < wanted && soft_thread_start(help_launches, NULL)) {
         helper_count += 1;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
 }
 
 /* Let up to pool_size() - 1 others call job->work.  None may come. */

@@ -1,14 +1,38 @@
-/* monotonic.h: time that never jumps, in nanoseconds, and condition variables that follow it.
+/* host.h: the process that all this runs in: fork, exit, threads, and time that never jumps.
  *
- * Owns:    nothing.
+ * Owns:    two flags (atomic).
  * Threads: any.
  */
-#ifndef SOFT_MONOTONIC_H
-#define SOFT_MONOTONIC_H
+#ifndef SOFT_HOST_H
+#define SOFT_HOST_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
+
+extern int soft_process_forked, soft_process_exiting; /* process.c sets them */
+
+/* True in a child made by fork() after Metal was used: no worker exists there, and locks may be
+ * held for ever by threads that do not exist. */
+static inline bool
+soft_process_is_forked(void)
+{
+    return __atomic_load_n(&soft_process_forked, __ATOMIC_RELAXED) != 0;
+}
+
+/* True once exit() runs: workers stop as soon as they look. */
+static inline bool
+soft_process_is_exiting(void)
+{
+    return __atomic_load_n(&soft_process_exiting, __ATOMIC_ACQUIRE) != 0;
+}
+
+/* Start a detached thread with all signals blocked: they are for the threads of the program.
+ * False if the system has no thread left. */
+bool soft_thread_start(void *(*run)(void *), void *argument);
+
+/* ---- time, in nanoseconds, and condition variables that follow it ---- */
 
 #define SOFT_FOREVER UINT64_MAX
 
@@ -57,4 +81,4 @@ soft_monotonic_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadli
     pthread_cond_timedwait(cond, lock, &deadline);
 }
 
-#endif /* SOFT_MONOTONIC_H */
+#endif /* SOFT_HOST_H */

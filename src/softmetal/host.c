@@ -1,0 +1,21 @@
+/* host.c: see host.h. */
+#include "softmetal/host.h"
+
+#include <signal.h>
+
+int soft_process_forked, soft_process_exiting;
+
+bool
+soft_thread_start(void *(*run)(void *), void *argument)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_t thread;
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool is_started = pthread_create(&thread, NULL, run, argument) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (is_started) {
+        pthread_detach(thread);
+    }
+    return is_started;
+}
