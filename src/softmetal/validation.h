@@ -43,6 +43,9 @@ bool soft_validation_is_on(void);
 /* Report wrong use, if validation is on. */
 __attribute__((format(printf, 2, 3))) void soft_validation_report(soft_report kind,
                                                                   const char *format, ...);
+/* Does a rule of Metal hold?  If not, that is reported; else nothing after it is evaluated. */
+#define SOFT_DEMAND(rule, kind, ...) \
+    ((rule) || (soft_validation_report(kind, __VA_ARGS__), false))
 /* Report whether validation is on or off: for what would hang or corrupt memory. */
 __attribute__((format(printf, 2, 3))) void soft_validation_insist(soft_report kind,
                                                                   const char *format, ...);

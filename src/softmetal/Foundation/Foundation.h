@@ -103,7 +103,11 @@ NSMakeRange(NSUInteger location, NSUInteger length)
 - (void)drain;
 @end
 
-@interface NSString : NSObject
+@interface NSString : NSObject {
+  @private
+    char *_bytes;
+    unsigned int _nbytes; /* of a literal */
+}
 @property(readonly) NSUInteger length;      /* in UTF-16 units */
 @property(readonly) const char *UTF8String; /* borrowed from the string */
 + (instancetype)stringWithUTF8String:(const char *)nullTerminatedCString;
@@ -112,25 +116,32 @@ NSMakeRange(NSUInteger location, NSUInteger length)
 @end
 
 #if !defined(__clang__)
-/* GCC makes instances of it out of @"..." when told to, with exactly this layout. */
-@interface NSConstantString : NSString {
-  @private
-    char *c_string;
-    unsigned int len; /* in bytes */
-}
+/* GCC makes instances of it out of @"..." when told to, with exactly NSString's layout. */
+@interface NSConstantString : NSString
 @end
 #endif
 
-@interface NSArray : NSObject
+@interface NSArray : NSObject {
+  @private
+    id *_objects; /* each owned (+1) */
+    NSUInteger _count;
+}
 @property(readonly) NSUInteger count;
 - (id)objectAtIndex:(NSUInteger)index;
 @end
 
-@interface NSEnumerator : NSObject
+@interface NSEnumerator : NSObject {
+  @private
+    NSArray *_array; /* owned (+1) */
+    NSUInteger _next;
+}
 - (id)nextObject; /* nil: there are no more */
 @end
 
-@interface NSDictionary : NSObject
+@interface NSDictionary : NSObject {
+  @private
+    NSArray *_keys, *_objects; /* owned (+1) */
+}
 @property(readonly) NSUInteger count;
 - (id)objectForKey:(id)aKey; /* nil: there is none */
 - (NSEnumerator *)keyEnumerator;
@@ -138,7 +149,12 @@ NSMakeRange(NSUInteger location, NSUInteger length)
 
 typedef NSString *NSErrorDomain;
 
-@interface NSError : NSObject
+@interface NSError : NSObject {
+  @private
+    NSErrorDomain _domain; /* borrowed for ever */
+    NSInteger _code;
+    NSString *_text; /* owned (+1) */
+}
 @property(readonly, copy) NSErrorDomain domain;
 @property(readonly) NSInteger code;
 @property(readonly, copy) NSString *localizedDescription;

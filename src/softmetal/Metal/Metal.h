@@ -289,7 +289,13 @@ typedef NS_ENUM(NSUInteger, MTLDataType) {
     MTLDataTypeBFloat4 = 124,
 };
 
-@interface MTLFunctionConstant : NSObject
+@interface MTLFunctionConstant : NSObject {
+  @private
+    NSString *_name; /* owned (+1) */
+    MTLDataType _type;
+    NSUInteger _index;
+    BOOL _required;
+}
 @property(readonly) NSString *name;
 @property(readonly) MTLDataType type;
 @property(readonly) NSUInteger index;

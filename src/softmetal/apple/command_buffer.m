@@ -27,10 +27,6 @@
 - (instancetype)initWithQueue:(SoftMetalQueue *)queue retains:(BOOL)retains
 {
     self = [super init];
-    if (self == nil) {
-        soft_lane_leave(queue->_lane);
-        return nil;
-    }
     _queue = [queue retain];
     _lane = queue->_lane;
     _slot.owner = self;
@@ -139,9 +135,10 @@
 - (NSError *)error
 {
     if (soft_process_is_forked()) {
-        return [[[SoftMetalError alloc]
-            initWithCode:MTLCommandBufferErrorNotPermitted
-                    text:"Metal does not work in a child of fork()."] autorelease];
+        return [[[NSError alloc] initWithDomain:MTLCommandBufferErrorDomain
+                                           code:MTLCommandBufferErrorNotPermitted
+                                           text:"Metal does not work in a child of fork()."]
+            autorelease];
     }
     pthread_mutex_lock(&_lane->lock);
     NSError *error = [_error retain];
@@ -151,7 +148,9 @@
 
 - (void)failWithCode:(NSInteger)code text:(const char *)text
 {
-    NSError *error = [[SoftMetalError alloc] initWithCode:code text:text];
+    NSError *error = [[NSError alloc] initWithDomain:MTLCommandBufferErrorDomain
+                                                code:code
+                                                text:text];
     pthread_mutex_lock(&_lane->lock);
     NSError *before = _error;
     _error = error;
@@ -178,21 +177,14 @@
 /* NO, after a report, once the buffer is committed or while an encoder is open. */
 - (BOOL)isOpenFor:(const char *)method
 {
-    if ([self status] >= MTLCommandBufferStatusCommitted) {
-        soft_validation_report(
-            SOFT_REPORT_COMMIT_ENCODING,
-            "-[MTLCommandBuffer %s]: the command buffer is already committed.", method);
-        return NO;
-    }
-    if (_encoder != nil) {
-        soft_validation_report(
-            SOFT_REPORT_SECOND_ENCODER,
-            "-[MTLCommandBuffer %s]: a command encoder is already encoding to "
-            "this command buffer.",
-            method);
-        return NO;
-    }
-    return YES;
+    return SOFT_DEMAND([self status] < MTLCommandBufferStatusCommitted,
+                       SOFT_REPORT_COMMIT_ENCODING,
+                       "-[MTLCommandBuffer %s]: the command buffer is already committed.",
+                       method) &&
+           SOFT_DEMAND(_encoder == nil, SOFT_REPORT_SECOND_ENCODER,
+                       "-[MTLCommandBuffer %s]: a command encoder is already encoding to this "
+                       "command buffer.",
+                       method);
 }
 
 - (void)enqueue
@@ -208,11 +200,8 @@
         fresh = YES;
     }
     pthread_mutex_unlock(&_lane->lock);
-    if (!fresh) {
-        soft_validation_report(SOFT_REPORT_COMMIT_ENCODING,
-                               "-[MTLCommandBuffer enqueue]: the command buffer is already "
-                               "enqueued.");
-    }
+    (void)SOFT_DEMAND(fresh, SOFT_REPORT_COMMIT_ENCODING,
+                      "-[MTLCommandBuffer enqueue]: the command buffer is already enqueued.");
 }
 
 /* Report the buffers that may not be named at commit: dead, volatile or empty ones. */
@@ -221,22 +210,16 @@
     char label[SOFT_LABEL_SIZE];
     for (size_t index = 0; index < _program.bound_count; index++) {
         soft_storage *storage = _program.bound[index];
-        if (__atomic_load_n(&storage->is_orphan, __ATOMIC_ACQUIRE)) {
-            soft_validation_report(
-                SOFT_REPORT_DEAD_AT_COMMIT,
-                "-[MTLCommandBuffer commit]: the command buffer references a "
-                "deallocated object, the buffer \"%s\" (%zu bytes, made at %s).",
-                soft_storage_copy_label(storage, label), storage->nbytes,
-                storage->made_at != NULL ? storage->made_at : "?");
-        }
-        int purgeable = __atomic_load_n(&storage->purgeable, __ATOMIC_ACQUIRE);
-        if (purgeable == MTLPurgeableStateVolatile || purgeable == MTLPurgeableStateEmpty) {
-            soft_validation_report(
-                SOFT_REPORT_PURGEABLE,
-                "-[MTLCommandBuffer commit]: the buffer \"%s\" (%zu bytes) is in "
-                "a volatile or empty purgeable state at commit.",
-                soft_storage_copy_label(storage, label), storage->nbytes);
-        }
+        (void)SOFT_DEMAND(!__atomic_load_n(&storage->is_orphan, __ATOMIC_ACQUIRE),
+                          SOFT_REPORT_DEAD_AT_COMMIT,
+                          "-[MTLCommandBuffer commit]: the command buffer references a "
+                          "deallocated object, the buffer \"%s\" (%zu bytes, made at %s).",
+                          soft_storage_copy_label(storage, label), storage->nbytes,
+                          storage->made_at != NULL ? storage->made_at : "?");
+        (void)SOFT_DEMAND(!soft_storage_may_be_empty(storage), SOFT_REPORT_PURGEABLE,
+                          "-[MTLCommandBuffer commit]: the buffer \"%s\" (%zu bytes) is in a "
+                          "volatile or empty purgeable state at commit.",
+                          soft_storage_copy_label(storage, label), storage->nbytes);
     }
 }
 
@@ -247,12 +230,9 @@
                                "-[MTLCommandBuffer commit] in a child of fork().");
         return;
     }
-    if ([self status] >= MTLCommandBufferStatusCommitted || _encoder != nil) {
-        soft_validation_report(SOFT_REPORT_COMMIT_ENCODING,
-                               _encoder != nil
-                                   ? "-[MTLCommandBuffer commit] while an encoder is encoding."
-                                   : "-[MTLCommandBuffer commit] of a command buffer that is "
-                                     "already committed.");
+    if (!SOFT_DEMAND(_encoder == nil, SOFT_REPORT_COMMIT_ENCODING,
+                     "-[MTLCommandBuffer commit] while an encoder is encoding.") ||
+        ![self isOpenFor:"commit"]) {
         return;
     }
     [self checkBoundStorage];
@@ -282,12 +262,9 @@
 /* To wait before commit may be to wait for ever. */
 - (BOOL)isCommittedFor:(const char *)method
 {
-    if ([self status] < MTLCommandBufferStatusCommitted) {
-        soft_validation_report(SOFT_REPORT_COMMIT_ENCODING,
-                               "-[MTLCommandBuffer %s] before commit.", method);
-        return NO;
-    }
-    return YES;
+    return SOFT_DEMAND([self status] >= MTLCommandBufferStatusCommitted,
+                       SOFT_REPORT_COMMIT_ENCODING, "-[MTLCommandBuffer %s] before commit.",
+                       method);
 }
 
 - (void)waitUntilScheduled
@@ -329,12 +306,9 @@ add_handler(const void ***handlers, size_t *count, const void *block)
 
 - (BOOL)takesHandlers:(const char *)method
 {
-    if ([self status] >= MTLCommandBufferStatusCommitted) {
-        soft_validation_report(SOFT_REPORT_COMMIT_ENCODING,
-                               "-[MTLCommandBuffer %s] after commit.", method);
-        return NO;
-    }
-    return YES;
+    return SOFT_DEMAND([self status] < MTLCommandBufferStatusCommitted,
+                       SOFT_REPORT_COMMIT_ENCODING, "-[MTLCommandBuffer %s] after commit.",
+                       method);
 }
 
 - (void)addScheduledHandler:(MTLCommandBufferHandler)block
@@ -383,32 +357,19 @@ add_handler(const void ***handlers, size_t *count, const void *block)
     return (id)[self makeEncoder:[SoftMetalComputeEncoder class] for:"computeCommandEncoder"];
 }
 
-/* The event behind the object, or NULL after a report. */
-static soft_event *
-event_of(const char *method, id object)
-{
-    if ([object isKindOfClass:[SoftMetalEvent class]]) {
-        return ((SoftMetalEvent *)object)->_event;
-    }
-    soft_validation_report(SOFT_REPORT_ARGUMENT, "-[MTLCommandBuffer %s]: the event is %s.",
-                           method, object == nil ? "nil" : "no MTLSharedEvent");
-    return NULL;
-}
-
 - (void)encodePass:(soft_pass_kind)kind
              event:(id)object
              value:(uint64_t)value
                for:(const char *)method
 {
-    if (soft_process_is_forked() || ![self isOpenFor:method]) {
-        return;
-    }
-    soft_event *event = event_of(method, object);
-    if (event == NULL) {
+    if (soft_process_is_forked() || ![self isOpenFor:method] ||
+        !SOFT_DEMAND([object isKindOfClass:[SoftMetalEvent class]], SOFT_REPORT_ARGUMENT,
+                     "-[MTLCommandBuffer %s]: the event is %s.", method,
+                     object == nil ? "nil" : "no MTLSharedEvent")) {
         return;
     }
     [self keepObject:object];
-    if (!soft_program_add_event(&_program, kind, event, value)) {
+    if (!soft_program_add_event(&_program, kind, ((SoftMetalEvent *)object)->_event, value)) {
         abort();
     }
 }

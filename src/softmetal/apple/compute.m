@@ -18,11 +18,9 @@
 - (instancetype)initWithCommandBuffer:(SoftMetalCommandBuffer *)commandBuffer
 {
     self = [super initWithCommandBuffer:commandBuffer];
-    if (self != nil) {
-        _dispatch = soft_dispatch_new();
-        if (_dispatch == NULL) {
-            abort();
-        }
+    _dispatch = soft_dispatch_new();
+    if (_dispatch == NULL) {
+        abort();
     }
     return self;
 }
@@ -36,15 +34,9 @@
 
 - (BOOL)takesIndex:(NSUInteger)index for:(const char *)method
 {
-    if (![self isOpenFor:method]) {
-        return NO;
-    }
-    if (index >= SOFT_MOST_ARGUMENTS) {
-        soft_validation_report(SOFT_REPORT_ARGUMENT, "-[%s]: the index (%lu) is over 30.",
-                               method, index);
-        return NO;
-    }
-    return YES;
+    return [self isOpenFor:method] &&
+           SOFT_DEMAND(index < SOFT_MOST_ARGUMENTS, SOFT_REPORT_ARGUMENT,
+                       "-[%s]: the index (%lu) is over 30.", method, index);
 }
 
 - (void)setBytes:(const void *)bytes length:(NSUInteger)length atIndex:(NSUInteger)index
@@ -53,16 +45,12 @@
     if (![self takesIndex:index for:method]) {
         return;
     }
-    if (length > 4096) {
-        soft_validation_report(SOFT_REPORT_SET_BYTES, "-[%s]: the length (%lu) is over 4096.",
-                               method, length);
-    }
-    if (bytes == NULL || length == 0) {
-        soft_validation_report(SOFT_REPORT_ARGUMENT, "-[%s]: no bytes (%p, %lu).", method,
-                               bytes, length);
-    }
-    else if (!soft_argument_set_bytes(soft_dispatch_clear_argument(_dispatch, index), bytes,
-                                      length)) {
+    (void)SOFT_DEMAND(length <= 4096, SOFT_REPORT_SET_BYTES,
+                      "-[%s]: the length (%lu) is over 4096.", method, length);
+    if (SOFT_DEMAND(bytes != NULL && length > 0, SOFT_REPORT_ARGUMENT,
+                    "-[%s]: no bytes (%p, %lu).", method, bytes, length) &&
+        !soft_argument_set_bytes(soft_dispatch_clear_argument(_dispatch, index), bytes,
+                                 length)) {
         abort();
     }
 }
@@ -77,20 +65,12 @@
     if (buffer == nil) {
         return;
     }
-    SoftMetalBuffer *object = (SoftMetalBuffer *)buffer;
-    if (![object isKindOfClass:[SoftMetalBuffer class]] ||
-        !soft_device_is_same(object->_device, _commandBuffer->_queue->_device)) {
-        soft_validation_report(SOFT_REPORT_ARGUMENT,
-                               "-[%s]: the buffer belongs to another device.", method);
-    }
-    else if (offset >= object->_storage->nbytes) {
-        soft_validation_report(SOFT_REPORT_ARGUMENT,
-                               "-[%s]: the offset (%lu) passes the end of the buffer (%zu).",
-                               method, offset, object->_storage->nbytes);
-    }
-    else {
-        [_commandBuffer keepObject:object];
-        argument->storage = object->_storage;
+    soft_storage *storage = [self storageOf:buffer for:method];
+    if (storage != NULL &&
+        SOFT_DEMAND(offset < storage->nbytes, SOFT_REPORT_ARGUMENT,
+                    "-[%s]: the offset (%lu) passes the end of the buffer (%zu).", method,
+                    offset, storage->nbytes)) {
+        argument->storage = storage;
         argument->offset = offset;
     }
 }
@@ -102,15 +82,14 @@
         return;
     }
     SoftMetalPipeline *pipeline = (SoftMetalPipeline *)state;
-    if (![pipeline isKindOfClass:[SoftMetalPipeline class]] ||
-        !soft_device_is_same(pipeline->_device, _commandBuffer->_queue->_device)) {
-        soft_validation_report(SOFT_REPORT_ARGUMENT,
-                               "-[%s]: the pipeline is nil, or another device's.", method);
-        return;
+    if (SOFT_DEMAND([pipeline isKindOfClass:[SoftMetalPipeline class]] &&
+                        soft_device_is_same(pipeline->_device, _commandBuffer->_queue->_device),
+                    SOFT_REPORT_ARGUMENT, "-[%s]: the pipeline is nil, or another device's.",
+                    method)) {
+        [_commandBuffer keepObject:pipeline];
+        _dispatch->kernel = pipeline->_kernel;
+        _hasPipeline = YES;
     }
-    [_commandBuffer keepObject:pipeline];
-    _dispatch->kernel = pipeline->_kernel;
-    _hasPipeline = YES;
 }
 
 - (void)setThreadgroupMemoryLength:(NSUInteger)length atIndex:(NSUInteger)index
@@ -119,17 +98,11 @@
     if (![self takesIndex:index for:method]) {
         return;
     }
-    if (length % 16 != 0) {
-        soft_validation_report(SOFT_REPORT_ARGUMENT,
-                               "-[%s]: the length (%lu) is no multiple of 16.", method, length);
-    }
-    if (length > SOFT_MOST_THREADGROUP_NBYTES) {
-        soft_validation_report(SOFT_REPORT_ARGUMENT,
-                               "-[%s]: the length (%lu) is over maxThreadgroupMemoryLength "
-                               "(%d).",
-                               method, length, SOFT_MOST_THREADGROUP_NBYTES);
-    }
-    else {
+    (void)SOFT_DEMAND(length % 16 == 0, SOFT_REPORT_ARGUMENT,
+                      "-[%s]: the length (%lu) is no multiple of 16.", method, length);
+    if (SOFT_DEMAND(length <= SOFT_MOST_THREADGROUP_NBYTES, SOFT_REPORT_ARGUMENT,
+                    "-[%s]: the length (%lu) is over maxThreadgroupMemoryLength (%d).", method,
+                    length, SOFT_MOST_THREADGROUP_NBYTES)) {
         _dispatch->threadgroup_nbytes[index] = (soft_u32)length;
     }
 }
@@ -139,26 +112,19 @@
 static BOOL
 are_sizes_good(const char *method, MTLSize grid, MTLSize group)
 {
-    if (grid.width == 0 || grid.height == 0 || grid.depth == 0 || group.width == 0 ||
-        group.height == 0 || group.depth == 0) {
-        soft_validation_report(SOFT_REPORT_DISPATCH, "-[%s]: a size is zero.", method);
-        return NO;
-    }
-    if (grid.width > UINT32_MAX || grid.height > UINT32_MAX || grid.depth > UINT32_MAX) {
-        soft_validation_report(SOFT_REPORT_DISPATCH,
-                               "-[%s]: %lu x %lu x %lu threads are more than 32 bits count.",
-                               method, grid.width, grid.height, grid.depth);
-        return NO;
-    }
-    if (group.width * group.height * group.depth > SOFT_MOST_THREADS) {
-        soft_validation_report(SOFT_REPORT_DISPATCH,
-                               "-[%s]: %lu x %lu x %lu threads are more than the pipeline's "
-                               "maxTotalThreadsPerThreadgroup (%d).",
-                               method, group.width, group.height, group.depth,
-                               SOFT_MOST_THREADS);
-        return NO;
-    }
-    return YES;
+    return SOFT_DEMAND(grid.width != 0 && grid.height != 0 && grid.depth != 0 &&
+                           group.width != 0 && group.height != 0 && group.depth != 0,
+                       SOFT_REPORT_DISPATCH, "-[%s]: a size is zero.", method) &&
+           SOFT_DEMAND(grid.width <= UINT32_MAX && grid.height <= UINT32_MAX &&
+                           grid.depth <= UINT32_MAX,
+                       SOFT_REPORT_DISPATCH,
+                       "-[%s]: %lu x %lu x %lu threads are more than 32 bits count.", method,
+                       grid.width, grid.height, grid.depth) &&
+           SOFT_DEMAND(group.width * group.height * group.depth <= SOFT_MOST_THREADS,
+                       SOFT_REPORT_DISPATCH,
+                       "-[%s]: %lu x %lu x %lu threads are more than the pipeline's "
+                       "maxTotalThreadsPerThreadgroup (%d).",
+                       method, group.width, group.height, group.depth, SOFT_MOST_THREADS);
 }
 
 /* What the kernel's parameter asks for. */
@@ -167,37 +133,22 @@ is_argument_good(const char *method, const soft_dispatch *dispatch,
                  const soft_argument_facts *facts)
 {
     if (facts->kind == SOFT_ARGUMENT_THREADGROUP) {
-        BOOL good = dispatch->threadgroup_nbytes[facts->index] > 0;
-        if (!good) {
-            soft_validation_report(SOFT_REPORT_DISPATCH,
-                                   "-[%s]: no threadgroup memory is set at index %d for %s.",
-                                   method, facts->index, facts->name);
-        }
-        return good;
+        return SOFT_DEMAND(dispatch->threadgroup_nbytes[facts->index] > 0, SOFT_REPORT_DISPATCH,
+                           "-[%s]: no threadgroup memory is set at index %d for %s.", method,
+                           facts->index, facts->name);
     }
     const soft_argument *argument = &dispatch->arguments[facts->index];
-    if (argument->storage == NULL && argument->bytes == NULL) {
-        soft_validation_report(SOFT_REPORT_DISPATCH,
-                               "-[%s]: no buffer is bound at index %d for %s.", method,
-                               facts->index, facts->name);
-        return NO;
-    }
-    if (argument->bytes != NULL && facts->is_written) {
-        soft_validation_report(SOFT_REPORT_SET_BYTES,
-                               "-[%s]: bytes are bound at index %d to %s, which the kernel may "
-                               "write.",
-                               method, facts->index, facts->name);
-        return NO;
-    }
-    if (facts->alignment != 0 && argument->offset % facts->alignment != 0) {
-        soft_validation_report(SOFT_REPORT_DISPATCH,
-                               "-[%s]: the offset (%zu) of the buffer at index %d is no "
-                               "multiple of the alignment of %s (%u).",
-                               method, argument->offset, facts->index, facts->name,
-                               facts->alignment);
-        return NO;
-    }
-    return YES;
+    return SOFT_DEMAND(argument->storage != NULL || argument->bytes != NULL,
+                       SOFT_REPORT_DISPATCH, "-[%s]: no buffer is bound at index %d for %s.",
+                       method, facts->index, facts->name) &&
+           SOFT_DEMAND(argument->bytes == NULL || !facts->is_written, SOFT_REPORT_SET_BYTES,
+                       "-[%s]: bytes are bound at index %d to %s, which the kernel may write.",
+                       method, facts->index, facts->name) &&
+           SOFT_DEMAND(facts->alignment == 0 || argument->offset % facts->alignment == 0,
+                       SOFT_REPORT_DISPATCH,
+                       "-[%s]: the offset (%zu) of the buffer at index %d is no multiple of "
+                       "the alignment of %s (%u).",
+                       method, argument->offset, facts->index, facts->name, facts->alignment);
 }
 
 /* Is all there that a compiled kernel asks for? */
@@ -217,27 +168,18 @@ are_arguments_good(const char *method, const soft_dispatch *dispatch)
             nbytes += dispatch->threadgroup_nbytes[facts->arguments[i].index];
         }
     }
-    if (nbytes > SOFT_MOST_THREADGROUP_NBYTES) {
-        soft_validation_report(SOFT_REPORT_DISPATCH,
-                               "-[%s]: %llu bytes of threadgroup memory are more than "
-                               "maxThreadgroupMemoryLength (%d).",
-                               method, (unsigned long long)nbytes,
-                               SOFT_MOST_THREADGROUP_NBYTES);
-        return NO;
-    }
-    return YES;
+    return SOFT_DEMAND(nbytes <= SOFT_MOST_THREADGROUP_NBYTES, SOFT_REPORT_DISPATCH,
+                       "-[%s]: %llu bytes of threadgroup memory are more than "
+                       "maxThreadgroupMemoryLength (%d).",
+                       method, (unsigned long long)nbytes, SOFT_MOST_THREADGROUP_NBYTES);
 }
 
 - (void)dispatch:(MTLSize)grid inGroups:(MTLSize)group for:(const char *)method
 {
-    if (!are_sizes_good(method, grid, group)) {
-        return;
-    }
-    if (!_hasPipeline) {
-        soft_validation_report(SOFT_REPORT_DISPATCH, "-[%s]: no pipeline is set.", method);
-        return;
-    }
-    if (!are_arguments_good(method, _dispatch)) {
+    if (![self isOpenFor:method] || !are_sizes_good(method, grid, group) ||
+        !SOFT_DEMAND(_hasPipeline, SOFT_REPORT_DISPATCH, "-[%s]: no pipeline is set.",
+                     method) ||
+        !are_arguments_good(method, _dispatch)) {
         return;
     }
     const size_t sizes[] = {grid.width,  grid.height,  grid.depth,
@@ -245,14 +187,10 @@ are_arguments_good(const char *method, const soft_dispatch *dispatch)
     memcpy(_dispatch->grid, sizes, sizeof _dispatch->grid);
     memcpy(_dispatch->group, sizes + 3, sizeof _dispatch->group);
     soft_dispatch *dispatch = soft_dispatch_copy(_dispatch);
-    if (dispatch == NULL ||
-        !soft_program_add_command(
-            &_commandBuffer->_program, [_commandBuffer openPass], (soft_command) {
-                .kind = SOFT_DISPATCH, .dispatch = dispatch,
-                .site = soft_races_are_watched() ? soft_call_site_intern() : NULL
-            })) {
+    if (dispatch == NULL) {
         abort();
     }
+    [self addCommand:(soft_command){.kind = SOFT_DISPATCH, .dispatch = dispatch}];
 }
 
 - (void)dispatchThreads:(MTLSize)threadsPerGrid
@@ -260,9 +198,7 @@ are_arguments_good(const char *method, const soft_dispatch *dispatch)
 {
     SOFT_CALLED();
     const char *method = "MTLComputeCommandEncoder dispatchThreads:threadsPerThreadgroup:";
-    if ([self isOpenFor:method]) {
-        [self dispatch:threadsPerGrid inGroups:threadsPerThreadgroup for:method];
-    }
+    [self dispatch:threadsPerGrid inGroups:threadsPerThreadgroup for:method];
 }
 
 - (void)dispatchThreadgroups:(MTLSize)threadgroupsPerGrid
@@ -273,19 +209,17 @@ are_arguments_good(const char *method, const soft_dispatch *dispatch)
     MTLSize grid = {threadgroupsPerGrid.width * threadsPerThreadgroup.width,
                     threadgroupsPerGrid.height * threadsPerThreadgroup.height,
                     threadgroupsPerGrid.depth * threadsPerThreadgroup.depth};
-    if ([self isOpenFor:method]) {
-        [self dispatch:grid inGroups:threadsPerThreadgroup for:method];
-    }
+    [self dispatch:grid inGroups:threadsPerThreadgroup for:method];
 }
 
 - (void)updateFence:(id<MTLFence>)fence
 {
-    [self addUpdatedFence:fence];
+    [self noteFence:fence isUpdated:YES for:"MTLComputeCommandEncoder updateFence:"];
 }
 
 - (void)waitForFence:(id<MTLFence>)fence
 {
-    [self addAwaitedFence:fence];
+    [self noteFence:fence isUpdated:NO for:"MTLComputeCommandEncoder waitForFence:"];
 }
 
 /* In here to reach the dispatch: no message, for Metal has none that it could be. */

@@ -1,15 +1,19 @@
-/* encoder.m: what all encoders share.
+/* encoder.m: what all encoders share, and MTLBlitCommandEncoder: copies and fills.
  *
  * Owns:      the command buffer (+1), so that an encoder may outlive the caller's reference.
- * Calls:     program.h, validation.h.
+ * Calls:     program.h, settings.h, validation.h.
  * Threads:   one thread at a time, as Metal demands.
  * Invariant: the command buffer's `_encoder` is this object until endEncoding or dealloc.
+ * Note:      a blit that is out of range is reported and left out; one that is only unaligned
+ *            or overlapping is reported and encoded, since most GPUs carry it out.
  */
 #import "softmetal/apple/objects.h"
 
 #include <stdlib.h>
 
 #include "softmetal/apple/object_list.h"
+#include "softmetal/call_site.h"
+#include "softmetal/settings.h"
 #include "softmetal/validation.h"
 
 @implementation SoftMetalEncoder
@@ -17,9 +21,7 @@
 - (instancetype)initWithCommandBuffer:(SoftMetalCommandBuffer *)commandBuffer
 {
     self = [super init];
-    if (self != nil) {
-        _commandBuffer = [commandBuffer retain];
-    }
+    _commandBuffer = [commandBuffer retain];
     return self;
 }
 
@@ -30,9 +32,7 @@
         soft_call_site_describe(soft_object_of(self)->site, site, sizeof site);
         soft_validation_report(
             SOFT_REPORT_NO_END_ENCODING,
-            "a command encoder is released without endEncoding; it was made at "
-            "%s",
-            site);
+            "a command encoder is released without endEncoding; it was made at %s", site);
         _commandBuffer->_encoder = nil;
     }
     [_commandBuffer release];
@@ -46,10 +46,8 @@
 
 - (BOOL)isOpenFor:(const char *)method
 {
-    if (_isEnded) {
-        soft_validation_report(SOFT_REPORT_ENCODER_STATE, "-[%s] after endEncoding.", method);
-    }
-    return !_isEnded;
+    return SOFT_DEMAND(!_isEnded, SOFT_REPORT_ENCODER_STATE, "-[%s] after endEncoding.",
+                       method);
 }
 
 - (void)endEncoding
@@ -60,36 +58,156 @@
     }
 }
 
-/* The token of a fence, kept alive; NULL after a report. */
-- (soft_event *)tokenOf:(id)fence for:(const char *)method
+- (soft_storage *)storageOf:(id)buffer for:(const char *)method
 {
-    if (![self isOpenFor:method]) {
+    SoftMetalBuffer *object = buffer;
+    if (!SOFT_DEMAND([buffer isKindOfClass:[SoftMetalBuffer class]], SOFT_REPORT_ARGUMENT,
+                     "-[%s]: the buffer is nil.", method) ||
+        !SOFT_DEMAND(soft_device_is_same(object->_device, _commandBuffer->_queue->_device),
+                     SOFT_REPORT_ARGUMENT, "-[%s]: the buffer belongs to another device.",
+                     method)) {
         return NULL;
     }
-    if (![fence isKindOfClass:[SoftMetalFence class]]) {
-        soft_validation_report(SOFT_REPORT_ARGUMENT, "-[%s]: the fence is nil.", method);
-        return NULL;
+    [_commandBuffer keepObject:buffer];
+    return object->_storage;
+}
+
+/* Commands encoded in a loop share one call site. */
+- (void)addCommand:(soft_command)command
+{
+    void *caller = soft_call_site_caller();
+    if (soft_races_are_watched() && (_lastSite == NULL || caller != _lastCaller)) {
+        _lastCaller = caller;
+        _lastSite = soft_call_site_intern();
+    }
+    command.site = _lastSite;
+    if (!soft_program_add_command(&_commandBuffer->_program, [_commandBuffer openPass],
+                                  command)) {
+        abort();
+    }
+}
+
+- (void)noteFence:(id)fence isUpdated:(BOOL)isUpdated for:(const char *)method
+{
+    if (![self isOpenFor:method] ||
+        !SOFT_DEMAND([fence isKindOfClass:[SoftMetalFence class]], SOFT_REPORT_ARGUMENT,
+                     "-[%s]: the fence is nil.", method)) {
+        return;
     }
     [_commandBuffer keepObject:fence];
-    return ((SoftMetalFence *)fence)->_event;
-}
-
-- (void)addUpdatedFence:(id)fence
-{
-    soft_event *token = [self tokenOf:fence for:"MTLCommandEncoder updateFence:"];
-    soft_pass *pass = token != NULL ? [_commandBuffer openPass] : NULL;
-    if (pass != NULL && !soft_pass_add_fence(&pass->updated, &pass->updated_count, token)) {
+    soft_pass *pass = [_commandBuffer openPass];
+    if (!soft_pass_add_fence(isUpdated ? &pass->updated : &pass->awaited,
+                             isUpdated ? &pass->updated_count : &pass->awaited_count,
+                             ((SoftMetalFence *)fence)->_event)) {
         abort();
     }
 }
 
-- (void)addAwaitedFence:(id)fence
+@end
+
+/* ---- blits ---- */
+
+static BOOL
+is_inside(const char *method, const char *what, const soft_storage *storage, NSUInteger offset,
+          NSUInteger size)
 {
-    soft_event *token = [self tokenOf:fence for:"MTLCommandEncoder waitForFence:"];
-    soft_pass *pass = token != NULL ? [_commandBuffer openPass] : NULL;
-    if (pass != NULL && !soft_pass_add_fence(&pass->awaited, &pass->awaited_count, token)) {
-        abort();
+    return storage != NULL &&
+           SOFT_DEMAND(size <= storage->nbytes && offset <= storage->nbytes - size,
+                       SOFT_REPORT_BLIT_RANGE,
+                       "-[%s]: the %s range (%lu + %lu) passes the end of the buffer (%zu).",
+                       method, what, offset, size, storage->nbytes) &&
+           SOFT_DEMAND(size != 0, SOFT_REPORT_BLIT_RANGE, "-[%s]: the %s range is empty.",
+                       method, what);
+}
+
+#define BLIT_ALIGNMENT 4
+
+static void
+check_alignment(const char *method, const char *what, NSUInteger value)
+{
+    (void)SOFT_DEMAND(value % BLIT_ALIGNMENT == 0, SOFT_REPORT_BLIT_ALIGNMENT,
+                      "-[%s]: the %s (%lu) must be a multiple of %d on macOS.", method, what,
+                      value, BLIT_ALIGNMENT);
+}
+
+size_t
+softmetal_blit_limit(void)
+{
+    return soft_settings_get(SOFT_BLIT_LIMIT);
+}
+
+/* What is past the limit is not moved, and nobody is told. */
+static size_t
+cut_to_limit(NSUInteger size)
+{
+    size_t most = softmetal_blit_limit();
+    return size < most ? size : most;
+}
+
+@implementation SoftMetalBlitEncoder
+
+- (void)copyFromBuffer:(id<MTLBuffer>)sourceBuffer
+          sourceOffset:(NSUInteger)sourceOffset
+              toBuffer:(id<MTLBuffer>)destinationBuffer
+     destinationOffset:(NSUInteger)destinationOffset
+                  size:(NSUInteger)size
+{
+    SOFT_CALLED();
+    const char *method = "MTLBlitCommandEncoder "
+                         "copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:";
+    if (![self isOpenFor:method]) {
+        return;
     }
+    soft_storage *source = [self storageOf:sourceBuffer for:method];
+    soft_storage *destination = [self storageOf:destinationBuffer for:method];
+    if (!is_inside(method, "source", source, sourceOffset, size) ||
+        !is_inside(method, "destination", destination, destinationOffset, size)) {
+        return;
+    }
+    check_alignment(method, "source offset", sourceOffset);
+    check_alignment(method, "destination offset", destinationOffset);
+    check_alignment(method, "size", size);
+    (void)SOFT_DEMAND(source != destination || sourceOffset >= destinationOffset + size ||
+                          destinationOffset >= sourceOffset + size,
+                      SOFT_REPORT_BLIT_RANGE,
+                      "-[%s]: the ranges (%lu and %lu, %lu bytes) overlap in one buffer.",
+                      method, sourceOffset, destinationOffset, size);
+    [self addCommand:(soft_command){.kind = SOFT_COPY,
+                                    .source = source,
+                                    .destination = destination,
+                                    .source_offset = sourceOffset,
+                                    .destination_offset = destinationOffset,
+                                    .nbytes = cut_to_limit(size)}];
+}
+
+- (void)fillBuffer:(id<MTLBuffer>)buffer range:(NSRange)range value:(uint8_t)value
+{
+    SOFT_CALLED();
+    const char *method = "MTLBlitCommandEncoder fillBuffer:range:value:";
+    if (![self isOpenFor:method]) {
+        return;
+    }
+    soft_storage *storage = [self storageOf:buffer for:method];
+    if (!is_inside(method, "fill", storage, range.location, range.length)) {
+        return;
+    }
+    check_alignment(method, "location", range.location);
+    check_alignment(method, "length", range.length);
+    [self addCommand:(soft_command){.kind = SOFT_FILL,
+                                    .value = value,
+                                    .destination = storage,
+                                    .destination_offset = range.location,
+                                    .nbytes = cut_to_limit(range.length)}];
+}
+
+- (void)updateFence:(id<MTLFence>)fence
+{
+    [self noteFence:fence isUpdated:YES for:"MTLBlitCommandEncoder updateFence:"];
+}
+
+- (void)waitForFence:(id<MTLFence>)fence
+{
+    [self noteFence:fence isUpdated:NO for:"MTLBlitCommandEncoder waitForFence:"];
 }
 
 @end

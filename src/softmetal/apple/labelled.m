@@ -14,9 +14,7 @@
 - (instancetype)init
 {
     self = [super init];
-    if (self != nil) {
-        pthread_mutex_init(&_labelLock, NULL);
-    }
+    pthread_mutex_init(&_labelLock, NULL);
     return self;
 }
 
@@ -52,9 +50,6 @@
 - (instancetype)initWithDevice:(SoftMetalDevice *)device
 {
     self = [super init];
-    if (self == nil) {
-        return nil;
-    }
     _device = [device retain];
     _event = soft_event_new();
     if (_event == NULL) {
@@ -71,10 +66,7 @@
     [super dealloc];
 }
 
-- (id<MTLDevice>)device
-{
-    return _device;
-}
+@synthesize device = _device;
 
 @end
 

@@ -20,14 +20,12 @@ void
 soft_error_set(NSError **error, NSInteger code, const char *text)
 {
     if (error != NULL) {
-        *error = [[[SoftMetalError alloc] initWithDomain:MTLLibraryErrorDomain
-                                                    code:code
-                                                    text:text] autorelease];
+        *error = [[[NSError alloc] initWithDomain:MTLLibraryErrorDomain code:code
+                                             text:text] autorelease];
     }
 }
 
-/* Without a text there is no error: the compiler was interrupted. */
-/* The compiler's error, which is freed. */
+/* The compiler's error, which is freed.  Without a text there is none: it was interrupted. */
 static void
 take_error(NSError **error, soft_compile_error *failure)
 {
@@ -45,10 +43,8 @@ take_error(NSError **error, soft_compile_error *failure)
 - (instancetype)init
 {
     self = [super init];
-    if (self != nil) {
-        _mathMode = MTLMathModeFast;
-        _languageVersion = MTLLanguageVersion3_2;
-    }
+    _mathMode = MTLMathModeFast;
+    _languageVersion = MTLLanguageVersion3_2;
     return self;
 }
 
@@ -62,19 +58,11 @@ take_error(NSError **error, soft_compile_error *failure)
     _mathMode = fastMathEnabled ? MTLMathModeFast : MTLMathModeSafe;
 }
 
-- (MTLMathMode)mathMode
-{
-    return _mathMode;
-}
+@synthesize mathMode = _mathMode, languageVersion = _languageVersion;
 
 - (void)setMathMode:(MTLMathMode)mathMode
 {
     _mathMode = mathMode;
-}
-
-- (MTLLanguageVersion)languageVersion
-{
-    return _languageVersion;
 }
 
 - (void)setLanguageVersion:(MTLLanguageVersion)languageVersion
@@ -99,11 +87,11 @@ take_error(NSError **error, soft_compile_error *failure)
     const char *method = "MTLFunctionConstantValues setConstantValue:type:atIndex:";
     size_t nbytes = soft_data_type_nbytes((unsigned)type);
     soft_constant_list *list = _values;
-    if (value == NULL || nbytes == 0 || index > UINT16_MAX) {
-        soft_validation_report(SOFT_REPORT_ARGUMENT,
-                               "-[%s]: no value (%p), no type of a constant (%lu), or an index "
-                               "(%lu) over 65535.",
-                               method, value, type, index);
+    if (!SOFT_DEMAND(
+            value != NULL && nbytes != 0 && index <= UINT16_MAX, SOFT_REPORT_ARGUMENT,
+            "-[%s]: no value (%p), no type of a constant (%lu), or an index (%lu) over "
+            "65535.",
+            method, value, type, index)) {
         return;
     }
     size_t place = 0, count = list == NULL ? 0 : list->count;
@@ -132,38 +120,13 @@ take_error(NSError **error, soft_compile_error *failure)
 
 @implementation MTLFunctionConstant
 
-- (NSString *)name
-{
-    return nil;
-}
-
-- (MTLDataType)type
-{
-    return MTLDataTypeNone;
-}
-
-- (NSUInteger)index
-{
-    return 0;
-}
-
-- (BOOL)required
-{
-    return NO;
-}
-
-@end
-
-@implementation SoftMetalFunctionConstant
-
 - (instancetype)initWithFacts:(const soft_constant_facts *)facts
 {
     self = [super init];
-    if (self != nil) {
-        _facts = *facts;
-        _facts.name = NULL;
-        _name = [[NSString alloc] initWithUTF8String:facts->name];
-    }
+    _name = [[NSString alloc] initWithUTF8String:facts->name];
+    _type = facts->type;
+    _index = facts->index;
+    _required = facts->is_required;
     return self;
 }
 
@@ -173,25 +136,7 @@ take_error(NSError **error, soft_compile_error *failure)
     [super dealloc];
 }
 
-- (NSString *)name
-{
-    return _name;
-}
-
-- (MTLDataType)type
-{
-    return _facts.type;
-}
-
-- (NSUInteger)index
-{
-    return _facts.index;
-}
-
-- (BOOL)required
-{
-    return _facts.is_required;
-}
+@synthesize name = _name, type = _type, index = _index, required = _required;
 
 @end
 
@@ -204,9 +149,6 @@ take_error(NSError **error, soft_compile_error *failure)
                           math:(MTLMathMode)math
 {
     self = [super init];
-    if (self == nil) {
-        return nil;
-    }
     _device = [device retain];
     _math = (soft_math)math;
     _source = strdup([source UTF8String]);
@@ -239,10 +181,7 @@ take_error(NSError **error, soft_compile_error *failure)
     [super dealloc];
 }
 
-- (id<MTLDevice>)device
-{
-    return _device;
-}
+@synthesize device = _device;
 
 - (NSArray *)functionNames
 {
@@ -254,7 +193,7 @@ take_error(NSError **error, soft_compile_error *failure)
     for (size_t i = 0; i < count; i++) {
         names[i] = [NSString stringWithUTF8String:_functions->functions[i].name];
     }
-    NSArray *array = [[SoftMetalArray alloc] initWithObjects:names count:count];
+    NSArray *array = [[NSArray alloc] initWithObjects:names count:count];
     free(names);
     return [array autorelease];
 }
@@ -358,10 +297,8 @@ are_values_good(const soft_function_facts *facts, const soft_constant_list *list
 - (instancetype)initWithLibrary:(SoftMetalLibrary *)library kernel:(const soft_kernel *)kernel
 {
     self = [super init];
-    if (self != nil) {
-        _library = [library retain];
-        _kernel = *kernel;
-    }
+    _library = [library retain];
+    _kernel = *kernel;
     return self;
 }
 
@@ -370,9 +307,6 @@ are_values_good(const soft_function_facts *facts, const soft_constant_list *list
                          values:(const soft_constant_list *)values
 {
     self = [super init];
-    if (self == nil) {
-        return nil;
-    }
     _library = [library retain];
     _facts = facts;
     if (values != NULL) {
@@ -409,16 +343,14 @@ are_values_good(const soft_function_facts *facts, const soft_constant_list *list
     size_t count = _facts == NULL ? 0 : _facts->constant_count;
     NSString **names = calloc(count + 1, sizeof *names);
     id *constants = calloc(count + 1, sizeof *constants);
-    SoftMetalDictionary *dictionary = nil;
+    NSDictionary *dictionary = nil;
     if (names != NULL && constants != NULL) {
         for (size_t i = 0; i < count; i++) {
-            constants[i] = [[[SoftMetalFunctionConstant alloc]
-                initWithFacts:&_facts->constants[i]] autorelease];
+            constants[i] =
+                [[[MTLFunctionConstant alloc] initWithFacts:&_facts->constants[i]] autorelease];
             names[i] = [constants[i] name];
         }
-        dictionary = [[SoftMetalDictionary alloc] initWithObjects:constants
-                                                          forKeys:names
-                                                            count:count];
+        dictionary = [[NSDictionary alloc] initWithObjects:constants forKeys:names count:count];
     }
     free(constants);
     free(names);

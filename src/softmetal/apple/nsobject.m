@@ -340,11 +340,9 @@ softmetal_autoreleased_without_pool(void)
 - (instancetype)init
 {
     self = [super init];
-    if (self != nil) {
-        _mark = soft_autorelease_push();
-        _stack = own_stack;
-        _depth = own_stack->open_pools;
-    }
+    _mark = soft_autorelease_push();
+    _stack = own_stack;
+    _depth = own_stack->open_pools;
     return self;
 }
 

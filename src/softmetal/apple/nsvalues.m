@@ -2,87 +2,24 @@
  *
  * Owns:    the bytes of each string, held as UTF-8; the members of an array, each +1.
  * Threads: any; nothing here changes once made.
- * Note:    NSString itself has no storage; its `alloc` makes a SoftMetalString.
  */
-#import <Metal/Metal.h>
-
 #import "softmetal/apple/objects.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "softmetal/apple/objects.h"
 #include "softmetal/validation.h"
 
-@interface SoftMetalString : NSString {
-    char *_bytes;
-}
-@end
-
 @implementation NSString
-
-+ (instancetype)alloc
-{
-    return self == [NSString class] ? (id)[SoftMetalString alloc] : [super alloc];
-}
 
 /* Apple's raises for NULL. */
 + (instancetype)stringWithUTF8String:(const char *)nullTerminatedCString
 {
-    if (nullTerminatedCString == NULL) {
-        soft_validation_report(SOFT_REPORT_ARGUMENT,
-                               "+[NSString stringWithUTF8String:]: the text is NULL.");
-        return nil;
-    }
-    return [[[self alloc] initWithUTF8String:nullTerminatedCString] autorelease];
+    return SOFT_DEMAND(nullTerminatedCString != NULL, SOFT_REPORT_ARGUMENT,
+                       "+[NSString stringWithUTF8String:]: the text is NULL.")
+               ? [[[self alloc] initWithUTF8String:nullTerminatedCString] autorelease]
+               : nil;
 }
-
-- (instancetype)initWithUTF8String:(const char *)nullTerminatedCString
-{
-    (void)nullTerminatedCString;
-    [self release];
-    return nil;
-}
-
-- (const char *)UTF8String
-{
-    return "";
-}
-
-- (NSUInteger)length
-{
-    NSUInteger units = 0;
-    for (const char *byte = [self UTF8String]; *byte != '\0'; byte++) {
-        unsigned char lead = (unsigned char)*byte;
-        units += (lead & 0xC0) != 0x80; /* one for each code point ... */
-        units += lead >= 0xF0;          /* ... and one more outside of the first plane */
-    }
-    return units;
-}
-
-- (BOOL)isEqualToString:(NSString *)aString
-{
-    return aString != nil && strcmp([self UTF8String], [aString UTF8String]) == 0;
-}
-
-- (BOOL)isEqual:(id)object
-{
-    return self == object ||
-           ([object isKindOfClass:[NSString class]] && [self isEqualToString:object]);
-}
-
-- (NSUInteger)hash
-{
-    NSUInteger hash = 5381;
-    for (const char *byte = [self UTF8String]; *byte != '\0'; byte++) {
-        hash = hash * 33 + (unsigned char)*byte;
-    }
-    return hash;
-}
-
-@end
-
-@implementation SoftMetalString
 
 - (instancetype)initWithUTF8String:(const char *)nullTerminatedCString
 {
@@ -105,6 +42,37 @@
     return _bytes;
 }
 
+- (NSUInteger)length
+{
+    NSUInteger units = 0;
+    for (const char *byte = _bytes; *byte != '\0'; byte++) {
+        unsigned char lead = (unsigned char)*byte;
+        units += (lead & 0xC0) != 0x80; /* one for each code point ... */
+        units += lead >= 0xF0;          /* ... and one more outside of the first plane */
+    }
+    return units;
+}
+
+- (BOOL)isEqualToString:(NSString *)aString
+{
+    return aString != nil && strcmp([self UTF8String], [aString UTF8String]) == 0;
+}
+
+- (BOOL)isEqual:(id)object
+{
+    return self == object ||
+           ([object isKindOfClass:[NSString class]] && [self isEqualToString:object]);
+}
+
+- (NSUInteger)hash
+{
+    NSUInteger hash = 5381;
+    for (const char *byte = _bytes; *byte != '\0'; byte++) {
+        hash = hash * 33 + (unsigned char)*byte;
+    }
+    return hash;
+}
+
 @end
 
 /* Literals are made by the compiler: no header before them, no count. */
@@ -125,11 +93,6 @@ NSErrorDomain const MTLLibraryErrorDomain = (NSString *)&library_storage;
 + (void)load
 {
     commands_storage.isa = library_storage.isa = self;
-}
-
-- (const char *)UTF8String
-{
-    return c_string;
 }
 
 - (instancetype)retain
@@ -155,24 +118,17 @@ NSErrorDomain const MTLLibraryErrorDomain = (NSString *)&library_storage;
 
 /* ---- errors, arrays, dictionaries ---- */
 
-@implementation SoftMetalError
+@implementation NSError
 
 - (instancetype)initWithDomain:(NSErrorDomain)domain
                           code:(NSInteger)code
                           text:(const char *)text
 {
     self = [super init];
-    if (self != nil) {
-        _domain = domain;
-        _code = code;
-        _text = [[NSString alloc] initWithUTF8String:text];
-    }
+    _domain = domain;
+    _code = code;
+    _text = [[NSString alloc] initWithUTF8String:text];
     return self;
-}
-
-- (instancetype)initWithCode:(NSInteger)code text:(const char *)text
-{
-    return [self initWithDomain:MTLCommandBufferErrorDomain code:code text:text];
 }
 
 - (void)dealloc
@@ -181,14 +137,11 @@ NSErrorDomain const MTLLibraryErrorDomain = (NSString *)&library_storage;
     [super dealloc];
 }
 
+@synthesize code = _code;
+
 - (NSErrorDomain)domain
 {
     return _domain;
-}
-
-- (NSInteger)code
-{
-    return _code;
 }
 
 - (NSString *)localizedDescription
@@ -198,48 +151,11 @@ NSErrorDomain const MTLLibraryErrorDomain = (NSString *)&library_storage;
 
 @end
 
-@implementation NSError
-
-- (NSErrorDomain)domain
-{
-    return nil;
-}
-
-- (NSInteger)code
-{
-    return 0;
-}
-
-- (NSString *)localizedDescription
-{
-    return nil;
-}
-
-@end
-
 @implementation NSArray
-
-- (NSUInteger)count
-{
-    return 0;
-}
-
-- (id)objectAtIndex:(NSUInteger)index
-{
-    (void)index;
-    return nil;
-}
-
-@end
-
-@implementation SoftMetalArray
 
 - (instancetype)initWithObjects:(id *)objects count:(NSUInteger)count
 {
     self = [super init];
-    if (self == nil) {
-        return nil;
-    }
     _objects = calloc(count + 1, sizeof *_objects);
     if (_objects == NULL) {
         [self release];
@@ -260,10 +176,7 @@ NSErrorDomain const MTLLibraryErrorDomain = (NSString *)&library_storage;
     [super dealloc];
 }
 
-- (NSUInteger)count
-{
-    return _count;
-}
+@synthesize count = _count;
 
 - (id)objectAtIndex:(NSUInteger)index
 {
@@ -277,29 +190,10 @@ NSErrorDomain const MTLLibraryErrorDomain = (NSString *)&library_storage;
 
 @implementation NSEnumerator
 
-- (id)nextObject
-{
-    return nil;
-}
-
-@end
-
-@interface SoftMetalEnumerator : NSEnumerator {
-  @private
-    NSArray *_array; /* owned (+1) */
-    NSUInteger _next;
-}
-- (instancetype)initWithArray:(NSArray *)array;
-@end
-
-@implementation SoftMetalEnumerator
-
 - (instancetype)initWithArray:(NSArray *)array
 {
     self = [super init];
-    if (self != nil) {
-        _array = [array retain];
-    }
+    _array = [array retain];
     return self;
 }
 
@@ -318,33 +212,11 @@ NSErrorDomain const MTLLibraryErrorDomain = (NSString *)&library_storage;
 
 @implementation NSDictionary
 
-- (NSUInteger)count
-{
-    return 0;
-}
-
-- (id)objectForKey:(id)aKey
-{
-    (void)aKey;
-    return nil;
-}
-
-- (NSEnumerator *)keyEnumerator
-{
-    return nil;
-}
-
-@end
-
-@implementation SoftMetalDictionary
-
 - (instancetype)initWithObjects:(id *)objects forKeys:(NSString **)keys count:(NSUInteger)count
 {
     self = [super init];
-    if (self != nil) {
-        _objects = [[SoftMetalArray alloc] initWithObjects:objects count:count];
-        _keys = [[SoftMetalArray alloc] initWithObjects:(id *)keys count:count];
-    }
+    _objects = [[NSArray alloc] initWithObjects:objects count:count];
+    _keys = [[NSArray alloc] initWithObjects:(id *)keys count:count];
     return self;
 }
 
@@ -372,7 +244,7 @@ NSErrorDomain const MTLLibraryErrorDomain = (NSString *)&library_storage;
 
 - (NSEnumerator *)keyEnumerator
 {
-    return [[[SoftMetalEnumerator alloc] initWithArray:_keys] autorelease];
+    return [[[NSEnumerator alloc] initWithArray:_keys] autorelease];
 }
 
 @end

@@ -20,33 +20,28 @@
 #include "softmetal/gpu/program.h"
 #include "softmetal/gpu/soft_storage.h"
 
-@interface SoftMetalError : NSError {
-  @private
-    NSErrorDomain _domain; /* borrowed for ever */
-    NSInteger _code;
-    NSString *_text; /* owned (+1) */
-}
+/* How what Foundation declares is made here. */
+@interface NSError (SoftMetal)
 - (instancetype)initWithDomain:(NSErrorDomain)domain
                           code:(NSInteger)code
                           text:(const char *)text;
-/* Of a command buffer. */
-- (instancetype)initWithCode:(NSInteger)code text:(const char *)text;
 @end
 
-@interface SoftMetalArray : NSArray {
-  @private
-    id *_objects; /* each owned (+1) */
-    NSUInteger _count;
-}
+@interface NSArray (SoftMetal)
 - (instancetype)initWithObjects:(id *)objects count:(NSUInteger)count;
 @end
 
-@interface SoftMetalDictionary : NSDictionary {
-  @private
-    SoftMetalArray *_keys, *_objects; /* owned (+1) */
-}
+@interface NSDictionary (SoftMetal)
 - (instancetype)initWithObjects:(id *)objects forKeys:(NSString **)keys count:(NSUInteger)count;
 @end
+
+/* Volatile or empty: a command buffer may not name it. */
+static inline BOOL
+soft_storage_may_be_empty(const soft_storage *storage)
+{
+    int state = __atomic_load_n(&storage->purgeable, __ATOMIC_ACQUIRE);
+    return state == MTLPurgeableStateVolatile || state == MTLPurgeableStateEmpty;
+}
 
 /* An object with a label, which any thread may read or change. */
 @interface SoftMetalLabelled : NSObject {
@@ -90,6 +85,7 @@ soft_device_is_same(const SoftMetalDevice *one, const SoftMetalDevice *two)
     SoftMetalDevice *_device; /* owned (+1) */
     soft_event *_event;       /* owned (+1); tells fences apart, which do not use its value */
 }
+@property(readonly) id<MTLDevice> device;
 - (instancetype)initWithDevice:(SoftMetalDevice *)device;
 @end
 
@@ -167,8 +163,11 @@ soft_device_is_same(const SoftMetalDevice *one, const SoftMetalDevice *two)
 - (instancetype)initWithCommandBuffer:(SoftMetalCommandBuffer *)commandBuffer;
 /* NO, after a report, if the encoder has ended. */
 - (BOOL)isOpenFor:(const char *)method;
-- (void)addUpdatedFence:(id)fence;
-- (void)addAwaitedFence:(id)fence;
+/* The storage of a buffer of this device, which the command buffer keeps from here on; NULL after
+ * a report. */
+- (soft_storage *)storageOf:(id)buffer for:(const char *)method;
+- (void)addCommand:(soft_command)command;
+- (void)noteFence:(id)fence isUpdated:(BOOL)isUpdated for:(const char *)method;
 @end
 
 @interface SoftMetalBlitEncoder : SoftMetalEncoder <MTLBlitCommandEncoder>
@@ -192,11 +191,7 @@ typedef struct soft_constant_list {
 - (const soft_constant_list *)softValues; /* borrowed; NULL: none */
 @end
 
-@interface SoftMetalFunctionConstant : MTLFunctionConstant {
-  @private
-    NSString *_name; /* owned (+1) */
-    soft_constant_facts _facts;
-}
+@interface MTLFunctionConstant (SoftMetal)
 - (instancetype)initWithFacts:(const soft_constant_facts *)facts;
 @end
 

@@ -27,10 +27,8 @@
                         facts:(const soft_argument_facts *)facts
 {
     self = [super init];
-    if (self != nil) {
-        _image = soft_image_retain(image);
-        _facts = facts;
-    }
+    _image = soft_image_retain(image);
+    _facts = facts;
     return self;
 }
 
@@ -99,9 +97,6 @@
 - (instancetype)initWithImage:(soft_loaded_image *)image
 {
     self = [super init];
-    if (self == nil) {
-        return nil;
-    }
     const soft_image *facts = image == NULL ? NULL : soft_image_facts(image);
     size_t count = facts == NULL ? 0 : facts->argument_count;
     id *bindings = calloc(count + 1, sizeof *bindings);
@@ -112,7 +107,7 @@
     for (size_t i = 0; i < count; i++) {
         bindings[i] = [[SoftMetalBinding alloc] initWithImage:image facts:&facts->arguments[i]];
     }
-    _bindings = [[SoftMetalArray alloc] initWithObjects:bindings count:count];
+    _bindings = [[NSArray alloc] initWithObjects:bindings count:count];
     for (size_t i = 0; i < count; i++) {
         [bindings[i] release];
     }
@@ -126,10 +121,7 @@
     [super dealloc];
 }
 
-- (NSArray *)bindings
-{
-    return _bindings;
-}
+@synthesize bindings = _bindings;
 
 @end
 
@@ -166,9 +158,6 @@
 - (instancetype)initWithFunction:(SoftMetalFunction *)function error:(NSError **)error
 {
     self = [super init];
-    if (self == nil) {
-        return nil;
-    }
     _device = [(SoftMetalDevice *)[function device] retain];
     _kernel = function->_kernel;
     if (function->_facts != NULL) {
@@ -193,10 +182,7 @@
     return [[[MTLComputePipelineReflection alloc] initWithImage:_kernel.image] autorelease];
 }
 
-- (id<MTLDevice>)device
-{
-    return _device;
-}
+@synthesize device = _device;
 
 - (NSUInteger)maxTotalThreadsPerThreadgroup
 {

@@ -17,9 +17,6 @@
 - (instancetype)initWithDevice:(SoftMetalDevice *)device limit:(NSUInteger)limit
 {
     self = [super init];
-    if (self == nil) {
-        return nil;
-    }
     _device = [device retain];
     _lane = soft_lane_new(limit);
     if (_lane == NULL) {
@@ -44,19 +41,13 @@
     [super dealloc];
 }
 
-- (id<MTLDevice>)device
-{
-    return _device;
-}
+@synthesize device = _device;
 
 - (id<MTLCommandBuffer>)makeCommandBuffer:(const char *)method retains:(BOOL)retains
 {
-    if (soft_process_is_forked()) {
-        soft_validation_report(SOFT_REPORT_FORK, "-[MTLCommandQueue %s] in a child of fork().",
-                               method);
-        return nil;
-    }
-    if (soft_failure_strikes(SOFT_FAIL_COMMAND_BUFFER, NULL) ||
+    if (!SOFT_DEMAND(!soft_process_is_forked(), SOFT_REPORT_FORK,
+                     "-[MTLCommandQueue %s] in a child of fork().", method) ||
+        soft_failure_strikes(SOFT_FAIL_COMMAND_BUFFER, NULL) ||
         soft_failure_devices_are_removed()) {
         return nil;
     }

@@ -25,10 +25,6 @@
                    deallocator:(const void *)deallocator
 {
     self = [super init];
-    if (self == nil) {
-        soft_storage_release(storage);
-        return nil;
-    }
     _device = [device retain];
     _storage = storage;
     _options = options;
@@ -78,10 +74,7 @@
     soft_storage_set_label(_storage, label != nil ? [label UTF8String] : "");
 }
 
-- (id<MTLDevice>)device
-{
-    return _device;
-}
+@synthesize device = _device;
 
 - (NSUInteger)length
 {
@@ -90,14 +83,11 @@
 
 - (void *)contents
 {
-    if (_storage->mode == SOFT_PRIVATE) {
-        soft_validation_report(
-            SOFT_REPORT_PRIVATE_ACCESS,
-            "-[MTLBuffer contents]: the buffer has private storage, which the "
-            "CPU cannot reach.");
-        return NULL;
-    }
-    return _storage->bytes;
+    return SOFT_DEMAND(_storage->mode != SOFT_PRIVATE, SOFT_REPORT_PRIVATE_ACCESS,
+                       "-[MTLBuffer contents]: the buffer has private storage, which the CPU "
+                       "cannot reach.")
+               ? _storage->bytes
+               : NULL;
 }
 
 - (MTLStorageMode)storageMode
@@ -114,15 +104,12 @@
 - (MTLPurgeableState)setPurgeableState:(MTLPurgeableState)state
 {
     int *purgeable = &_storage->purgeable;
-    if (state < MTLPurgeableStateKeepCurrent || state > MTLPurgeableStateEmpty) {
-        soft_validation_report(
-            SOFT_REPORT_ARGUMENT,
-            "-[MTLResource setPurgeableState:]: the state (%lu) is not one of "
-            "MTLPurgeableState.",
-            state);
-        state = MTLPurgeableStateKeepCurrent;
-    }
-    if (state == MTLPurgeableStateKeepCurrent) {
+    if (!SOFT_DEMAND(state >= MTLPurgeableStateKeepCurrent && state <= MTLPurgeableStateEmpty,
+                     SOFT_REPORT_ARGUMENT,
+                     "-[MTLResource setPurgeableState:]: the state (%lu) is not one of "
+                     "MTLPurgeableState.",
+                     state) ||
+        state == MTLPurgeableStateKeepCurrent) {
         return (MTLPurgeableState)__atomic_load_n(purgeable, __ATOMIC_ACQUIRE);
     }
     if (state == MTLPurgeableStateVolatile && soft_settings_get(SOFT_PURGE) != 0) {

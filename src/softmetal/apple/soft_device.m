@@ -59,12 +59,9 @@ may_obtain(void)
 {
     soft_process_watch();
     soft_settings_read();
-    if (soft_process_is_forked()) {
-        soft_validation_report(SOFT_REPORT_FORK,
-                               "a Metal device is asked for in a child of fork().");
-        return NO;
-    }
-    return !soft_failure_strikes(SOFT_FAIL_DEVICE, NULL) && !soft_failure_devices_are_removed();
+    return SOFT_DEMAND(!soft_process_is_forked(), SOFT_REPORT_FORK,
+                       "a Metal device is asked for in a child of fork().") &&
+           !soft_failure_strikes(SOFT_FAIL_DEVICE, NULL) && !soft_failure_devices_are_removed();
 }
 
 /* +1 */
@@ -111,7 +108,7 @@ MTLCopyAllDevices(void)
             devices[count] = obtain_device((unsigned)count);
         }
     }
-    NSArray *array = [[SoftMetalArray alloc] initWithObjects:devices count:count];
+    NSArray *array = [[NSArray alloc] initWithObjects:devices count:count];
     while (count > 0) {
         count -= 1;
         [devices[count] release];
@@ -179,47 +176,30 @@ MTLCopyAllDevices(void)
 static BOOL
 may_make(const char *method, soft_failure kind)
 {
-    if (soft_process_is_forked()) {
-        soft_validation_report(SOFT_REPORT_FORK, "-[MTLDevice %s] in a child of fork().",
-                               method);
-        return NO;
-    }
-    return !soft_failure_strikes(kind, NULL) && !soft_failure_devices_are_removed();
+    return SOFT_DEMAND(!soft_process_is_forked(), SOFT_REPORT_FORK,
+                       "-[MTLDevice %s] in a child of fork().", method) &&
+           !soft_failure_strikes(kind, NULL) && !soft_failure_devices_are_removed();
 }
 
 static BOOL
-is_length_good(const char *method, NSUInteger length)
-{
-    NSUInteger most = soft_settings_get(SOFT_MAX_BUFFER_LENGTH);
-    if (length == 0) {
-        soft_validation_report(SOFT_REPORT_ZERO_LENGTH,
-                               "-[MTLDevice %s]: cannot create a buffer of zero length.",
-                               method);
-    }
-    else if (length > most) {
-        soft_validation_report(SOFT_REPORT_OVER_MAXIMUM,
-                               "-[MTLDevice %s]: the length (%lu) is over the maximum buffer "
-                               "length (%lu).",
-                               method, length, most);
-    }
-    return length > 0 && length <= most;
-}
-
-static BOOL
-are_options_good(const char *method, MTLResourceOptions options)
+may_make_buffer(const char *method, NSUInteger length, MTLResourceOptions options)
 {
     const MTLResourceOptions known = MTLResourceCPUCacheModeWriteCombined | 0x30 | 0x300;
+    NSUInteger most = soft_settings_get(SOFT_MAX_BUFFER_LENGTH);
     NSUInteger storage = options >> MTLResourceStorageModeShift & 0xf;
     NSUInteger hazard = options >> MTLResourceHazardTrackingModeShift & 0x3;
-    BOOL good = (options & ~known) == 0 && storage != MTLStorageModeMemoryless && hazard != 3;
-    if (!good) {
-        soft_validation_report(
-            SOFT_REPORT_ARGUMENT,
-            "-[MTLDevice %s]: the options (0x%lx) hold bits that mean nothing "
-            "for a buffer.",
-            method, options);
-    }
-    return good;
+    return may_make(method, SOFT_FAIL_BUFFER) &&
+           SOFT_DEMAND(length > 0, SOFT_REPORT_ZERO_LENGTH,
+                       "-[MTLDevice %s]: cannot create a buffer of zero length.", method) &&
+           SOFT_DEMAND(length <= most, SOFT_REPORT_OVER_MAXIMUM,
+                       "-[MTLDevice %s]: the length (%lu) is over the maximum buffer length "
+                       "(%lu).",
+                       method, length, most) &&
+           SOFT_DEMAND(
+               (options & ~known) == 0 && storage != MTLStorageModeMemoryless && hazard != 3,
+               SOFT_REPORT_ARGUMENT,
+               "-[MTLDevice %s]: the options (0x%lx) hold bits that mean nothing for a buffer.",
+               method, options);
 }
 
 static SoftMetalBuffer *
@@ -242,12 +222,9 @@ make_buffer(SoftMetalDevice *device, NSUInteger length, const void *bytes, BOOL 
 - (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length options:(MTLResourceOptions)options
 {
     SOFT_CALLED();
-    const char *method = "newBufferWithLength:options:";
-    if (!may_make(method, SOFT_FAIL_BUFFER) || !is_length_good(method, length) ||
-        !are_options_good(method, options)) {
-        return nil;
-    }
-    return make_buffer(self, length, NULL, NO, options);
+    return may_make_buffer("newBufferWithLength:options:", length, options)
+               ? make_buffer(self, length, NULL, NO, options)
+               : nil;
 }
 
 - (id<MTLBuffer>)newBufferWithBytes:(const void *)pointer
@@ -256,16 +233,11 @@ make_buffer(SoftMetalDevice *device, NSUInteger length, const void *bytes, BOOL 
 {
     SOFT_CALLED();
     const char *method = "newBufferWithBytes:length:options:";
-    if (!may_make(method, SOFT_FAIL_BUFFER) || !is_length_good(method, length) ||
-        !are_options_good(method, options)) {
-        return nil;
-    }
-    if (pointer == NULL) {
-        soft_validation_report(SOFT_REPORT_ARGUMENT, "-[MTLDevice %s]: the pointer is NULL.",
-                               method);
-        return nil;
-    }
-    return make_buffer(self, length, pointer, NO, options);
+    return may_make_buffer(method, length, options) &&
+                   SOFT_DEMAND(pointer != NULL, SOFT_REPORT_ARGUMENT,
+                               "-[MTLDevice %s]: the pointer is NULL.", method)
+               ? make_buffer(self, length, pointer, NO, options)
+               : nil;
 }
 
 static BOOL
@@ -273,19 +245,14 @@ can_wrap(const char *method, const void *pointer, NSUInteger length, MTLResource
 {
     size_t page = soft_storage_page_size();
     NSUInteger mode = options >> MTLResourceStorageModeShift & 0xf;
-    if (pointer == NULL || (uintptr_t)pointer % page != 0 || length % page != 0) {
-        soft_validation_report(SOFT_REPORT_NO_COPY_ALIGNMENT,
-                               "-[MTLDevice %s]: the pointer (%p) and the length (%lu) must be "
-                               "multiples of the page size (%zu).",
-                               method, pointer, length, page);
-        return NO;
-    }
-    if (mode == MTLStorageModePrivate) {
-        soft_validation_report(SOFT_REPORT_ARGUMENT,
-                               "-[MTLDevice %s]: memory of the CPU cannot be private.", method);
-        return NO;
-    }
-    return YES;
+    return SOFT_DEMAND(
+               pointer != NULL && (uintptr_t)pointer % page == 0 && length % page == 0,
+               SOFT_REPORT_NO_COPY_ALIGNMENT,
+               "-[MTLDevice %s]: the pointer (%p) and the length (%lu) must be multiples of "
+               "the page size (%zu).",
+               method, pointer, length, page) &&
+           SOFT_DEMAND(mode != MTLStorageModePrivate, SOFT_REPORT_ARGUMENT,
+                       "-[MTLDevice %s]: memory of the CPU cannot be private.", method);
 }
 
 /* What Metal was seen to give, or might. */
@@ -308,8 +275,8 @@ make_buffer_over(SoftMetalDevice *device, NSUInteger length, void *pointer,
 {
     SOFT_CALLED();
     const char *method = "newBufferWithBytesNoCopy:length:options:deallocator:";
-    if (!may_make(method, SOFT_FAIL_BUFFER) || !is_length_good(method, length) ||
-        !are_options_good(method, options) || !can_wrap(method, pointer, length, options)) {
+    if (!may_make_buffer(method, length, options) ||
+        !can_wrap(method, pointer, length, options)) {
         return nil;
     }
     const void *copy = soft_block_copy(deallocator);
@@ -331,17 +298,12 @@ make_buffer_over(SoftMetalDevice *device, NSUInteger length, void *pointer,
 static SoftMetalQueue *
 make_queue(SoftMetalDevice *device, NSUInteger limit)
 {
-    if (!may_make("newCommandQueue...", SOFT_FAIL_QUEUE)) {
-        return nil;
-    }
-    if (limit == 0) {
-        soft_validation_report(
-            SOFT_REPORT_ARGUMENT,
-            "-[MTLDevice newCommandQueueWithMaxCommandBufferCount:]: the count "
-            "is zero.");
-        return nil;
-    }
-    return [[SoftMetalQueue alloc] initWithDevice:device limit:limit];
+    return may_make("newCommandQueue...", SOFT_FAIL_QUEUE) &&
+                   SOFT_DEMAND(limit != 0, SOFT_REPORT_ARGUMENT,
+                               "-[MTLDevice newCommandQueueWithMaxCommandBufferCount:]: the "
+                               "count is zero.")
+               ? [[SoftMetalQueue alloc] initWithDevice:device limit:limit]
+               : nil;
 }
 
 - (id<MTLCommandQueue>)newCommandQueue
@@ -371,9 +333,8 @@ make_queue(SoftMetalDevice *device, NSUInteger limit)
 {
     SOFT_CALLED();
     const char *method = "newLibraryWithSource:options:error:";
-    if (source == nil) {
-        soft_validation_report(SOFT_REPORT_ARGUMENT, "-[MTLDevice %s]: the source is nil.",
-                               method);
+    if (!SOFT_DEMAND(source != nil, SOFT_REPORT_ARGUMENT, "-[MTLDevice %s]: the source is nil.",
+                     method)) {
         return nil;
     }
     if (!may_make(method, SOFT_FAIL_LIBRARY)) {
@@ -409,10 +370,10 @@ make_queue(SoftMetalDevice *device, NSUInteger limit)
                                   error:(NSError **)error
 {
     SOFT_CALLED();
-    if (![(NSObject *)computeFunction isKindOfClass:[SoftMetalFunction class]]) {
-        soft_validation_report(SOFT_REPORT_ARGUMENT,
-                               "-[MTLDevice newComputePipelineStateWithFunction:...]: the "
-                               "function is nil.");
+    if (!SOFT_DEMAND([(NSObject *)computeFunction isKindOfClass:[SoftMetalFunction class]],
+                     SOFT_REPORT_ARGUMENT,
+                     "-[MTLDevice newComputePipelineStateWithFunction:...]: the function is "
+                     "nil.")) {
         return nil;
     }
     if (!may_make("newComputePipelineStateWithFunction:...", SOFT_FAIL_PIPELINE)) {

@@ -81,11 +81,9 @@ static int
 check_storage(const soft_program *program)
 {
     for (size_t index = 0; index < program->bound_count; index++) {
-        if (__atomic_load_n(&program->bound[index]->is_orphan, __ATOMIC_ACQUIRE)) {
-            return MTLCommandBufferErrorInvalidResource;
-        }
-        int purgeable = __atomic_load_n(&program->bound[index]->purgeable, __ATOMIC_ACQUIRE);
-        if (purgeable == MTLPurgeableStateVolatile || purgeable == MTLPurgeableStateEmpty) {
+        const soft_storage *storage = program->bound[index];
+        if (__atomic_load_n(&storage->is_orphan, __ATOMIC_ACQUIRE) ||
+            soft_storage_may_be_empty(storage)) {
             return MTLCommandBufferErrorInvalidResource;
         }
     }

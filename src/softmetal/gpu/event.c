@@ -12,10 +12,21 @@
 
 #include "softmetal/host.h"
 
+#define MOST_VALUES 256 /* of an event that are remembered apart */
+
+/* What came before each signal; values grow. */
+struct history {
+    size_t count;
+    struct {
+        uint64_t value;
+        soft_race_clock clock;
+    } entries[MOST_VALUES];
+};
+
 struct soft_event {
     long references;
     uint64_t value;
-    soft_race_history *history; /* owned */
+    struct history *history; /* owned; NULL: races are not watched */
     soft_fence_updates updates;
 };
 
@@ -51,15 +62,9 @@ void
 soft_event_release(soft_event *event)
 {
     if (event != NULL && __atomic_sub_fetch(&event->references, 1, __ATOMIC_ACQ_REL) == 0) {
-        soft_race_history_free(event->history);
+        free(event->history);
         free(event);
     }
-}
-
-soft_race_history **
-soft_event_history(soft_event *event)
-{
-    return &event->history;
 }
 
 soft_fence_updates *
@@ -112,4 +117,60 @@ soft_event_wake_all(void)
     pthread_mutex_lock(&board);
     pthread_cond_broadcast(&raised);
     pthread_mutex_unlock(&board);
+}
+
+/* ---- for races.c ---- */
+
+/* Half of the values go: a wait for one of them counts as a wait for the next that is left,
+ * which knows more.  So a race can be missed, and none is made up. */
+static void
+thin_out(struct history *history)
+{
+    size_t kept = 0;
+    for (size_t index = 1; index < history->count; index += 2) {
+        history->entries[kept] = history->entries[index];
+        kept += 1;
+    }
+    history->count = kept;
+}
+
+void
+soft_event_note_signal(soft_event *event, uint64_t value, const soft_race_clock *clock)
+{
+    if (event->history == NULL) {
+        event->history = calloc(1, sizeof *event->history);
+    }
+    struct history *history = event->history;
+    if (history == NULL ||
+        (history->count > 0 && history->entries[history->count - 1].value >= value)) {
+        return; /* the value stays as it is, and nobody wakes */
+    }
+    if (history->count == MOST_VALUES) {
+        thin_out(history);
+    }
+    history->entries[history->count].value = value;
+    history->entries[history->count].clock = *clock;
+    history->count += 1;
+}
+
+void
+soft_event_learn_signal(const soft_event *event, uint64_t value, soft_race_clock *clock)
+{
+    const struct history *history = event->history;
+    if (history == NULL || value == 0) {
+        return;
+    }
+    size_t low = 0, high = history->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (history->entries[middle].value < value) {
+            low = middle + 1;
+        }
+        else {
+            high = middle;
+        }
+    }
+    if (low < history->count) {
+        soft_race_clock_join(clock, &history->entries[low].clock);
+    }
 }

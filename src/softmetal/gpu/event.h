@@ -1,7 +1,9 @@
 /* event.h: a number that only grows, and those who wait for it.
  *
- * Owns:    the values, behind one lock for all events.
+ * Owns:    the values, behind one lock for all events; what came before each signal.
  * Threads: any.  Not to be called in a forked child, except soft_event_value and _release.
+ * Invariant: component n of a clock says that the passes of that queue up to this number come
+ *            before.
  */
 #ifndef SOFT_EVENT_H
 #define SOFT_EVENT_H
@@ -9,7 +11,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "softmetal/gpu/race_history.h"
+/* ---- a clock: what comes before a moment, as far as is known ---- */
+
+/* The CPU and 63 queues at a time; races of further queues are missed. */
+#define SOFT_RACE_COMPONENTS 64
+
+typedef struct soft_race_clock {
+    uint64_t at[SOFT_RACE_COMPONENTS]; /* 0: the CPU */
+} soft_race_clock;
+
+/* From now on `clock` knows what `other` knows. */
+static inline void
+soft_race_clock_join(soft_race_clock *clock, const soft_race_clock *other)
+{
+    for (int index = 0; index < SOFT_RACE_COMPONENTS; index++) {
+        if (clock->at[index] < other->at[index]) {
+            clock->at[index] = other->at[index];
+        }
+    }
+}
+
+/* ---- an event ---- */
 
 typedef struct soft_event soft_event;
 
@@ -28,8 +50,12 @@ void soft_event_wake_all(void);
 
 /* ---- for races.c, behind its lock ---- */
 
-/* Owned by the event once it is not NULL. */
-soft_race_history **soft_event_history(soft_event *event);
+/* The event is signalled with `value` at `clock`.  With no memory the signal is forgotten, and a wait
+ * for it learns nothing. */
+void soft_event_note_signal(soft_event *event, uint64_t value, const soft_race_clock *clock);
+/* A wait for `value` is over: `clock` learns from the first signal that satisfied it, not from
+ * the latest, since which one is the latest is a matter of time. */
+void soft_event_learn_signal(const soft_event *event, uint64_t value, soft_race_clock *clock);
 
 #define SOFT_FENCE_UPDATES 8
 

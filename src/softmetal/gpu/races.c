@@ -1,8 +1,7 @@
 /* races.c: clocks of the CPU, of queues, of command buffers and of events.
  *
  * Owns:    everything here behind `lock`; a report is made after it is dropped.
- * Calls:   race_shadow.h for the bytes, race_order.h for the passes of one queue, race_use.h,
- *          race_history.h for events, host.h.
+ * Calls:   race_shadow.h for the bytes, race_pass.h for the passes of one queue, event.h, host.h.
  * Threads: see races.h.
  */
 #include "softmetal/gpu/races.h"
@@ -14,10 +13,8 @@
 #include "softmetal/call_site.h"
 #include "softmetal/gpu/event.h"
 #include "softmetal/gpu/program.h"
-#include "softmetal/gpu/race_history.h"
-#include "softmetal/gpu/race_order.h"
+#include "softmetal/gpu/race_pass.h"
 #include "softmetal/gpu/race_shadow.h"
-#include "softmetal/gpu/race_use.h"
 #include "softmetal/host.h"
 #include "softmetal/softmetal.h"
 
@@ -232,11 +229,10 @@ soft_races_run(const soft_program *program, const soft_pass *pass)
     pthread_mutex_lock(&lock);
     if (pass->kind == SOFT_PASS_SIGNAL) {
         soft_race_clock clock = clock_after(work, number);
-        soft_race_history_append(soft_event_history(pass->event), pass->value, &clock);
+        soft_event_note_signal(pass->event, pass->value, &clock);
     }
     else if (work->queue != NULL && pass->kind == SOFT_PASS_WAIT) {
-        soft_race_history_learn(*soft_event_history(pass->event), pass->value,
-                                &work->queue->waited);
+        soft_event_learn_signal(pass->event, pass->value, &work->queue->waited);
     }
     else if (work->queue != NULL) {
         run_encoder(work, pass, number, &report);
@@ -281,7 +277,7 @@ soft_races_cpu_waited_for_event(soft_event *event, uint64_t value)
 {
     if (soft_races_are_watched()) {
         pthread_mutex_lock(&lock);
-        soft_race_history_learn(*soft_event_history(event), value, thread_clock());
+        soft_event_learn_signal(event, value, thread_clock());
         pthread_mutex_unlock(&lock);
     }
 }
@@ -292,7 +288,7 @@ soft_races_cpu_signals(soft_event *event, uint64_t value)
     if (soft_races_are_watched()) {
         pthread_mutex_lock(&lock);
         soft_race_clock known = pass_on_locked();
-        soft_race_history_append(soft_event_history(event), value, &known);
+        soft_event_note_signal(event, value, &known);
         pthread_mutex_unlock(&lock);
     }
 }
@@ -338,26 +334,21 @@ soft_races_cpu_acquires(soft_storage *storage)
     }
 }
 
-static soft_race_use
-make_cpu_use(soft_storage *storage, size_t offset, size_t nbytes, bool is_written)
+void
+soft_races_cpu_uses(soft_storage *storage, size_t offset, size_t nbytes, bool is_written)
 {
-    return (soft_race_use){.storage = storage,
-                           .record = {.start = offset,
-                                      .end = offset + nbytes,
-                                      .is_written = is_written,
-                                      .is_tracked = storage->is_tracked}};
-}
-
-static void
-use_from_cpu(soft_race_use use)
-{
-    if (!soft_races_are_watched() || handler_clock != NULL) {
+    if (storage->mode == SOFT_PRIVATE || !soft_races_are_watched() || handler_clock != NULL) {
         return;
     }
+    soft_race_use use = {.storage = storage,
+                         .record = {.start = offset,
+                                    .end = offset + nbytes,
+                                    .is_written = is_written,
+                                    .is_tracked = storage->is_tracked}};
     soft_race_report report = {.is_found = false};
     pthread_mutex_lock(&lock);
     use.record.number = cpu.at[0];
-    bool is_old = soft_race_shadow_has_last(use.storage->shadow, &use.record);
+    bool is_old = soft_race_shadow_has_last(storage->shadow, &use.record);
     pthread_mutex_unlock(&lock);
     if (is_old) {
         return; /* saves the stack, which takes most of the time */
@@ -369,12 +360,4 @@ use_from_cpu(soft_race_use use)
     note_use(&use, &here, &report);
     pthread_mutex_unlock(&lock);
     soft_race_report_make(&report);
-}
-
-void
-soft_races_cpu_uses(soft_storage *storage, size_t offset, size_t nbytes, bool is_written)
-{
-    if (storage->mode != SOFT_PRIVATE) {
-        use_from_cpu(make_cpu_use(storage, offset, nbytes, is_written));
-    }
 }

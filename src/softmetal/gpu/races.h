@@ -9,7 +9,7 @@
  *            queues, which count their passes.  Order comes from commit, completion, events,
  *            fences, tracked buffers and what softmetal_host_... tells, never from time: what
  *            is reported is reported in every run in which both accesses happen.
- * Invariant: see race_history.h.
+ * Invariant: see event.h.
  */
 #ifndef SOFT_RACES_H
 #define SOFT_RACES_H
