@@ -16,7 +16,7 @@ open_image(const char *name)
 {
     char path[IMAGE_PATH_SIZE];
     find_image(name, path);
-    return soft_image_open(path, error, sizeof error);
+    return soft_image_open(path, name, error, sizeof error);
 }
 
 static soft_launch
@@ -498,7 +498,7 @@ CASE(a_thread_may_have_two_hundred_kibibytes_of_variables)
 
 CASE(what_is_no_image_is_refused_with_a_sentence)
 {
-    CHECK(soft_image_open("/nowhere/to/be/found", error, sizeof error) == NULL);
+    CHECK(soft_image_open("/nowhere/to/be/found", "none", error, sizeof error) == NULL);
     CHECK(strstr(error, "The compiled kernel cannot be loaded: /nowhere") == error);
     CHECK(open_image("no_image") == NULL);
     CHECK(strstr(error, "no_image.so is not a compiled kernel.") != NULL);

@@ -368,7 +368,7 @@ are_values_good(const soft_function_facts *facts, const soft_constant_list *list
         take_error(error, &failure);
         return NULL;
     }
-    soft_loaded_image *image = soft_image_open(path, text, sizeof text);
+    soft_loaded_image *image = soft_image_open(path, _facts->name, text, sizeof text);
     if (image == NULL) {
         soft_error_set(error, MTLLibraryErrorInternal, text);
     }

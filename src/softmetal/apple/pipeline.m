@@ -161,7 +161,6 @@
     _device = [(SoftMetalDevice *)[function device] retain];
     _kernel = function->_kernel;
     if (function->_facts != NULL) {
-        _kernel.name = soft_kernel_intern_name(function->_facts->name);
         if (![self takeImage:[function compileFor:error] error:error]) {
             [self release];
             return nil;

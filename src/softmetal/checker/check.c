@@ -68,11 +68,7 @@ leave_kernel(void)
     char text[200];
     uintptr_t into_stack = guard->address - check->stack_low;
     switch (guard->signal) {
-    case SIGURG:
-        snprintf(text, sizeof text,
-                 "a thread still runs after %llu s (SOFTMETAL_KERNEL_TIMEOUT)",
-                 (unsigned long long)soft_settings_get(SOFT_KERNEL_TIMEOUT));
-        break;
+    case SIGURG: stop_overdue(check, (const void *)guard->instruction);
     case SIGFPE: snprintf(text, sizeof text, "a thread divides an integer by zero"); break;
     case SIGILL:
     case SIGTRAP:

@@ -1,7 +1,7 @@
 /* check_memory.c: which memory is the kernel's: its views, its threadgroup memory.
  *
  * Owns:    the shadows of a launch, one for each run of bytes that views share.
- * Calls:   check_shadow.h, check_report.h.
+ * Calls:   check_shadow.h.
  * Threads: the OS thread that runs the launch.
  * Note:    an address has no memory of the pointer that it came from: one view's overrun that ends
  *          inside another view is not seen here.

@@ -1,7 +1,7 @@
 /* check_races.c: an access against what the shadow remembers.
  *
  * Owns:    nothing.
- * Calls:   check_memory.c for names, check_order.h, check_shadow.h, check_report.h.
+ * Calls:   check_memory.c for names, check_order.h, check_shadow.h.
  * Threads: the OS thread that runs the launch.
  *
  * Two accesses to a byte race if one of them writes, nothing orders them, and not both are atomic.

@@ -1,10 +1,10 @@
-/* check_report.c: see check_report.h.
+/* check_report.c: what a checked launch has found, kept until its end and then said.
  *
  * Owns:    nothing.
  * Calls:   compiler.h for the user's lines, validation.h.
  * Threads: one at a time.
  */
-#include "softmetal/checker/check_report.h"
+#include "softmetal/checker/check_state.h"
 
 #include <stdio.h>
 #include <string.h>

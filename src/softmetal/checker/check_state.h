@@ -4,14 +4,13 @@
  *       │  check_series.c    accesses that are looked at together
  *       │  check_memory.c    which memory is the kernel's: views, threadgroup memory
  *       │  check_races.c     an access against what the shadow remembers
- *       │  check_barriers.c  who waits where
+ *       │  check_report.c    what was found: of the same lines only the first
  *       ▼
- *     check_state.h      the launch; who is where; the end of one that must not go on
+ *     check_state.h      the launch; who is, who waits where; the end of one that must not go on
  *       │  check_order.h     was that before this?
  *       │  check_shadow.h    who wrote, who read
- *       │  check_report.h    what was found
  *       ▼  check_guard.h     faults of the processor, time that runs out
- *     checked_launch.h
+ *     check.h            what the run time calls, and tells of a launch
  *
  * Owns:    as each field says.
  * Calls:   `abandon` of the launch.
@@ -20,11 +19,32 @@
 #ifndef SOFT_CHECK_STATE_H
 #define SOFT_CHECK_STATE_H
 
+#include "softmetal/checker/check.h"
 #include "softmetal/checker/check_guard.h"
 #include "softmetal/checker/check_order.h"
-#include "softmetal/checker/check_report.h"
 #include "softmetal/checker/check_shadow.h"
-#include "softmetal/checker/checked_launch.h"
+
+#define SOFT_MOST_FINDINGS 16
+
+/* A thread of the kernel at an instruction. */
+typedef struct soft_at {
+    uint32_t offset; /* of the instruction in the image; 0: not known */
+    uint32_t thread[3];
+    uint32_t group[3];
+} soft_at;
+
+typedef struct soft_finding {
+    char text[320]; /* what is wrong; no line, no thread */
+    soft_at at[2];
+    int count; /* of `at` */
+    bool is_unwritten;
+} soft_finding;
+
+typedef struct soft_findings {
+    soft_finding list[SOFT_MOST_FINDINGS];
+    size_t count;
+    bool has_more;
+} soft_findings;
 
 #define SOFT_MOST_PLACED 96 /* threadgroup variables and arguments */
 #define SOFT_MOST_RANGES (SOFT_MOST_BUFFERS + SOFT_MOST_PLACED)
@@ -156,7 +176,17 @@ void soft_series_touch(soft_check *check, const soft_range *range, uintptr_t at,
 /* Judge all series: before time grows, before a report, at the end of a row. */
 void soft_series_end(soft_check *check);
 
-/* ---- check_barriers.c: who of a threadgroup waits where ---- */
+/* ---- check_report.c: what was found, kept until the end of the launch and then said ---- */
+
+/* Has one of the same kind at these two instructions been found?  Then the launch knows it. */
+bool soft_findings_has(const soft_findings *findings, uint32_t offset, uint32_t other);
+/* Where to write a finding; NULL when there are enough. */
+soft_finding *soft_findings_add(soft_findings *findings);
+/* Say all of them; the first one's text goes to `error`.  No lock is held: Python is asked. */
+void soft_findings_say(const soft_findings *findings, const char *kernel,
+                       const char *image_path, char *error, size_t nbytes);
+
+/* ---- who of a threadgroup waits where ---- */
 
 void soft_barriers_group(soft_check *check, const soft_u32 position[3]);
 /* The running thread comes to a barrier. */

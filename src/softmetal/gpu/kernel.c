@@ -68,30 +68,6 @@ soft_kernel_is_named_in(const char *text)
     return found;
 }
 
-const char *
-soft_kernel_intern_name(const char *name)
-{
-    static struct interned {
-        struct interned *next;
-        char name[];
-    } *first;
-    pthread_mutex_lock(&soft_kernel_mutex);
-    struct interned *found = first;
-    while (found != NULL && strcmp(found->name, name) != 0) {
-        found = found->next;
-    }
-    if (found == NULL) {
-        found = malloc(sizeof *found + strlen(name) + 1);
-        if (found != NULL) {
-            strcpy(found->name, name);
-            found->next = first;
-            first = found;
-        }
-    }
-    pthread_mutex_unlock(&soft_kernel_mutex);
-    return found == NULL ? NULL : found->name;
-}
-
 bool
 soft_kernel_is_idle(const soft_kernel *kernel)
 {
@@ -192,7 +168,7 @@ extent_of(const soft_argument *argument)
 static bool
 run_image(const soft_dispatch *dispatch, char **text)
 {
-    soft_launch launch = {.kernel = dispatch->kernel.name};
+    soft_launch launch = {.kernel = soft_image_name(dispatch->kernel.image)};
     char error[4096] = "";
     for (int axis = 0; axis < 3; axis++) {
         size_t grid = dispatch->grid[axis], group = dispatch->group[axis];

@@ -44,9 +44,7 @@ typedef struct soft_dispatch {
 } soft_dispatch;
 
 bool soft_kernel_find(const char *name, soft_kernel *out); /* false: nobody registered it */
-bool soft_kernel_is_named_in(const char *text); /* one that somebody has registered */
-/* The name, kept for ever: a dispatch may outlive its pipeline.  NULL: there is no memory. */
-const char *soft_kernel_intern_name(const char *name);
+bool soft_kernel_is_named_in(const char *text);      /* one that somebody has registered */
 bool soft_kernel_is_idle(const soft_kernel *kernel); /* it touches no byte */
 
 soft_dispatch *soft_dispatch_new(void); /* with room for all arguments; NULL: no memory */

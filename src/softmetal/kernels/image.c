@@ -22,6 +22,7 @@ struct soft_loaded_image {
     void *library; /* owned */
     soft_image *image;
     uint64_t group_ns;
+    const char *name; /* behind the path */
     char path[];
 };
 
@@ -44,20 +45,21 @@ find_image(void *library, const char *path, char *error, size_t error_nbytes)
 }
 
 soft_loaded_image *
-soft_image_open(const char *path, char *error, size_t error_nbytes)
+soft_image_open(const char *path, const char *name, char *error, size_t error_nbytes)
 {
     if (soft_process_is_forked()) {
         snprintf(error, error_nbytes, "Kernels cannot be used in a forked child.");
         return NULL;
     }
-    size_t path_nbytes = strlen(path) + 1;
-    soft_loaded_image *loaded = malloc(sizeof *loaded + path_nbytes);
+    size_t path_nbytes = strlen(path) + 1, name_nbytes = strlen(name) + 1;
+    soft_loaded_image *loaded = malloc(sizeof *loaded + path_nbytes + name_nbytes);
     if (loaded == NULL) {
         snprintf(error, error_nbytes, "There is no memory for the compiled kernel %s.", path);
         return NULL;
     }
-    *loaded = (soft_loaded_image){.references = 1};
+    *loaded = (soft_loaded_image){.references = 1, .name = loaded->path + path_nbytes};
     memcpy(loaded->path, path, path_nbytes);
+    memcpy(loaded->path + path_nbytes, name, name_nbytes);
     loaded->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (loaded->library == NULL) {
         snprintf(error, error_nbytes, "The compiled kernel cannot be loaded: %s.", dlerror());
@@ -141,4 +143,10 @@ const char *
 soft_image_path(const soft_loaded_image *image)
 {
     return image->path;
+}
+
+const char *
+soft_image_name(const soft_loaded_image *image)
+{
+    return image->name;
 }

@@ -16,10 +16,11 @@
 
 typedef struct soft_loaded_image soft_loaded_image;
 
-/* Load the library at `path`, a file that only this user can write: loading runs its code.
+/* Load the library at `path`, the image of the kernel `name`: a file that only this user can write: loading runs its code.
  * Owned (+1); NULL with a sentence in `error` where it is no kernel's image, or in a forked
  * child. */
-soft_loaded_image *soft_image_open(const char *path, char *error, size_t error_nbytes);
+soft_loaded_image *soft_image_open(const char *path, const char *name, char *error,
+                                   size_t error_nbytes);
 soft_loaded_image *soft_image_retain(soft_loaded_image *image); /* gives it back */
 void soft_image_release(soft_loaded_image *image);              /* NULL is allowed */
 
@@ -35,6 +36,7 @@ soft_image_place soft_image_where(const soft_loaded_image *image);
 /* Nanoseconds of one of its threadgroups, as the last launch found; 0: not known.  Atomic. */
 uint64_t *soft_image_group_ns(soft_loaded_image *image);
 const char *soft_image_path(const soft_loaded_image *image);
+const char *soft_image_name(const soft_loaded_image *image);
 
 /* Run every thread of the grid, and return when all are done: on the calling thread, and on
  * SOFTMETAL_KERNEL_THREADS - 1 others if it takes more than a few microseconds.
