@@ -13,7 +13,7 @@
  *     soft_check_end
  *
  * Owns:    the shadow of the launch's memory and the reports, from begin to end.
- * Calls:   softmetal_kernel.h; `abandon` of the launch, to leave a kernel that must not go on.
+ * Calls:   checked_launch.h.
  * Threads: all calls of a launch from the OS thread that runs it; launches do not know each other.
  */
 #ifndef SOFT_CHECK_H
@@ -23,21 +23,7 @@
 #include <stddef.h>
 
 #include "metal_dlpack/msl/include/softmetal_kernel.h"
-
-/* What is launched.  All of it is borrowed until soft_check_end. */
-typedef struct soft_check_launch {
-    const char *kernel;      /* its name, for the reports */
-    const char *image_path;  /* for the reports: Python finds lines by it */
-    const char *image_base;  /* where the image is loaded, as dladdr tells (dli_fbase) ... */
-    size_t image_nbytes;     /* ... and to the end of its last segment */
-    const soft_image *image; /* its facts */
-    const soft_launch *launch;
-    const size_t *view_nbytes; /* SOFT_MOST_BUFFERS: from launch->buffers[i] to the end of what
-                                  was bound there */
-    void (*abandon)(void); /* leaves the running kernel function for good: the launch goes to
-                                  soft_check_end.  Called on the thread's stack or a small one,
-                                  with no lock held; never returns */
-} soft_check_launch;
+#include "softmetal/checker/checked_launch.h"
 
 /* Check what this OS thread runs until soft_check_end.  False: there is no memory. */
 bool soft_check_begin(const soft_check_launch *launch);

@@ -10,7 +10,7 @@
  *       │  check_order.h     was that before this?
  *       │  check_shadow.h    who wrote, who read
  *       ▼  check_guard.h     faults of the processor, time that runs out
- *     check.h            what the run time calls, and tells of a launch
+ *     checked_launch.h
  *
  * Owns:    as each field says.
  * Calls:   `abandon` of the launch.
@@ -19,10 +19,10 @@
 #ifndef SOFT_CHECK_STATE_H
 #define SOFT_CHECK_STATE_H
 
-#include "softmetal/checker/check.h"
 #include "softmetal/checker/check_guard.h"
 #include "softmetal/checker/check_order.h"
 #include "softmetal/checker/check_shadow.h"
+#include "softmetal/checker/checked_launch.h"
 
 #define SOFT_MOST_FINDINGS 16
 
