@@ -10,7 +10,7 @@
 #include "array/array_numpy.h"
 #include "array/view_items.h"
 #include "exchange/dlpack_import.h"
-#include "exchange/foreign_tensor.h"
+#include "exchange/foreign_types.h"
 #include "exchange/host_memory.h"
 #include "python/args.h"
 #include "python/attribute.h"

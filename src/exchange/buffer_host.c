@@ -8,7 +8,7 @@
 #include "array/buffer.h"
 #include "exchange/asarray.h"
 #include "exchange/dlpack_import.h"
-#include "exchange/foreign_tensor.h"
+#include "exchange/foreign_types.h"
 #include "exchange/host_memory.h"
 #include "python/args.h"
 #include "python/errors.h"

@@ -6,9 +6,9 @@
  */
 #include "exchange/dlpack_export.h"
 #include "exchange/dlpack_import.h"
-#include "exchange/foreign_tensor.h"
 #include "exchange/foreign_types.h"
 #include "python/errors.h"
+#include "python/owners.h"
 #include "streams/device.h"
 
 /* ---- its functions ---- */
@@ -53,7 +53,7 @@ tensor_to_array(DLManagedTensorVersioned *tensor, void **out)
     md_state *state = state_of_interpreter();
     *out = NULL;
     if (state == NULL) {
-        foreign_delete(tensor, true);
+        owners_delete_tensor(tensor, true);
         return -1;
     }
     *out = dlpack_import_managed(state, tensor, "a caller of the exchange API", &request);

@@ -1,51 +1,29 @@
 /* foreign_tensor.c: see foreign_tensor.h.
  *
- * Calls:   foreign_types.h for what is known of the producer's type; its __dlpack_device__ and
- *          __dlpack__; dlpack_check.h.
+ * Calls:   foreign_types.h for a tensor of the table of the producer's type; the producer's
+ *          __dlpack_device__ and __dlpack__; dlpack_check.h.
  * Source:  array API standard 2025.12 from_dlpack; dlpack.h 1.3.
  */
 #include "exchange/foreign_tensor.h"
 
 #include "array/array_numpy.h"
 #include "exchange/foreign_types.h"
-#include "exchange/torch.h"
-#include "metal/managed_tensor.h"
 #include "python/args.h"
-#include "python/attribute.h"
+#include "python/owners.h"
 
 /* ---- letting go ---- */
-
-/* SPEC import-deleter-exception */
-void
-foreign_delete(void *managed, bool is_versioned)
-{
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    managed_delete(managed, is_versioned);
-    PyErr_Restore(type, value, traceback);
-}
-
-/* A capsule's destructor can run the producer's code; our exception must survive that. */
-static void
-release_object(PyObject *op)
-{
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    Py_DECREF(op);
-    PyErr_Restore(type, value, traceback);
-}
 
 void
 foreign_let_go(foreign_tensor *self)
 {
     if (self->managed != NULL && self->is_ours) {
-        foreign_delete(self->managed, self->is_versioned);
+        owners_delete_tensor(self->managed, self->is_versioned);
     }
     if (self->capsule != NULL) {
-        release_object(self->capsule);
+        owners_release_object(self->capsule);
     }
     if (self->moment != NULL) {
-        release_object(self->moment);
+        owners_release_object(self->moment);
     }
     self->managed = self->capsule = self->moment = NULL;
 }
@@ -164,25 +142,6 @@ foreign_open_answer(const char *function, PyObject *capsule, const char *maker,
 
 /* ---- asking by __dlpack__ ---- */
 
-int
-foreign_speaks(md_state *state, PyObject *op)
-{
-    return PyCapsule_CheckExact(op)
-               ? 1
-               : attribute_exists((PyObject *)Py_TYPE(op), state->str___dlpack__);
-}
-
-/* SPEC import-no-dlpack */
-static int
-refuse_producer(const char *function, PyObject *producer)
-{
-    PyErr_Format(PyExc_AttributeError,
-                 "%s: %.100s has no __dlpack__ and __dlpack_device__; use asarray() for lists, "
-                 "scalars and objects with the buffer protocol.",
-                 function, Py_TYPE(producer)->tp_name);
-    return -1;
-}
-
 /* Did the producer refuse a keyword?  Clears its TypeError then. */
 static bool
 wants_fewer_keywords(PyObject *capsule)
@@ -263,7 +222,7 @@ open_method(md_state *state, const char *function, PyObject *producer,
         int64_t device_type = read_device_type(state, function, producer);
         /* mutant survives (bound): never 0 */
         if (device_type < 0 || (device_type == kDLMetal && !request->order.is_ordered &&
-                                foreign_synchronize(state, producer, &out->moment) < 0)) {
+                                foreign_wait(state, producer, &out->moment) < 0)) {
             return -1;
         }
         /* We copy CPU memory into Metal memory; the producer's own copy would be a second
@@ -271,87 +230,16 @@ open_method(md_state *state, const char *function, PyObject *producer,
         copy = request->copy == 1 && device_type == kDLCPU ? -1 : request->copy;
         /* A producer with __metal_stream__ says when its work is finished, and need not wait. */
         is_told_not_to_wait = out->moment == producer;
-        out->is_honest = device_type == kDLCPU && array_numpy_is_honest(producer);
+        out->is_honest = device_type == kDLCPU;
     }
     PyObject *capsule = call_dlpack(state, producer, copy, is_told_not_to_wait);
-    /* mutant survives (condition always): it asks for the exception first */
     if (capsule == NULL) {
         array_numpy_explain_refusal(state, function, producer);
     }
+    else if (out->is_honest) {
+        out->is_honest = array_numpy_is_honest(producer);
+    }
     return read_answer(function, capsule, out);
-}
-
-/* ---- asking by the exchange table ---- */
-
-/* Clear the table's exception if __dlpack__ can be called instead: that explains a refusal
- * in the framework's own words, where the table gives a C++ traceback and another class than
- * BufferError.  False: an exception is set. */
-/* SPEC exchange-as-method */
-static bool
-leave_to_method(md_state *state, PyObject *op)
-{
-    if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError)) {
-        return false;
-    }
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    int is_there = attribute_exists((PyObject *)Py_TYPE(op), state->str___dlpack__);
-    if (is_there == 0) {
-        PyErr_Restore(type, value, traceback);
-        return false;
-    }
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
-    return is_there == 1;
-}
-
-/* Call the table's owning function.  0, or -1 with an exception. */
-static int
-make_tensor(const char *function, const DLPackExchangeAPI *table, PyObject *op,
-            DLManagedTensorVersioned **out)
-{
-    if (table->managed_tensor_from_py_object_no_sync(op, out) == 0 && *out != NULL) {
-        return 0;
-    }
-    *out = NULL;
-    if (!PyErr_Occurred()) {
-        PyErr_Format(PyExc_BufferError, "%s: %.100s returned no tensor and no error.", function,
-                     Py_TYPE(op)->tp_name);
-    }
-    return -1;
-}
-
-/* A tensor from the table of the type of `op`.  1: the caller owns `*out`.  0: call __dlpack__
- * instead (there is no table; torch's __dlpack__ refuses this tensor; the table refused, and there
- * is a __dlpack__ to say why).  -1 with the exception that the table's function raised. */
-/* SPEC exchange-foreign */
-static int
-ask_table(md_state *state, const char *function, PyObject *op, DLManagedTensorVersioned **out)
-{
-    *out = NULL;
-    const foreign_type *found = foreign_type_of(state, Py_TYPE(op));
-    if (found == NULL) {
-        return -1;
-    }
-    if (found->table == NULL) {
-        return 0;
-    }
-    /* the calls below can replace what was found; the type keeps what it refers to */
-    bool is_torchs = found->requires_grad != NULL;
-    const struct PyGetSetDef *gradient = found->gradient;
-    if (make_tensor(function, found->table, op, out) < 0) {
-        return leave_to_method(state, op) ? 0 : -1;
-    }
-    if (!is_torchs || (*out)->version.major != DLPACK_MAJOR_VERSION) {
-        return 1;
-    }
-    int is_good = torch_check_tensor(state, gradient, op, &(*out)->dl_tensor);
-    if (is_good != 1) {
-        foreign_delete(*out, true);
-        *out = NULL;
-    }
-    return is_good;
 }
 
 /* ---- asking ---- */
@@ -360,32 +248,21 @@ int
 foreign_open(md_state *state, const char *function, PyObject *producer,
              const import_request *request, foreign_tensor *out)
 {
-    DLManagedTensorVersioned *managed;
     if (PyCapsule_CheckExact(producer)) {
-        start_with(out, "a capsule's producer");
-        return read_answer(function, Py_NewRef(producer), out);
+        return foreign_open_answer(function, Py_NewRef(producer), "a capsule's producer", out);
     }
-    int is_made = ask_table(state, function, producer, &managed);
-    start_with(out, Py_TYPE(producer)->tp_name);
-    if (is_made == 0) {
-        int speaks = foreign_speaks(state, producer);
-        return speaks < 0    ? -1
-               : speaks == 0 ? refuse_producer(function, producer)
-                             : open_method(state, function, producer, request, out);
+    DLManagedTensorVersioned *managed;
+    PyObject *moment;
+    const char *maker = Py_TYPE(producer)->tp_name;
+    bool must_wait = request != NULL && !request->order.is_ordered;
+    int is_made = foreign_ask_table(state, function, producer, must_wait, &managed, &moment);
+    if (is_made == 1) {
+        foreign_open_managed(managed, maker, out);
+        out->moment = moment;
+        return 0;
     }
-    if (is_made < 0) {
-        return -1;
-    }
-    read_versioned(managed, out);
-    out->is_ours = true;
-    /* a table never synchronises */
-    bool is_metal = out->tensor != NULL && out->tensor->device.device_type == kDLMetal;
-    if (request != NULL && is_metal && !request->order.is_ordered &&
-        foreign_synchronize(state, producer, &out->moment) < 0) {
-        foreign_close(out);
-        return -1;
-    }
-    return 0;
+    start_with(out, maker);
+    return is_made < 0 ? -1 : open_method(state, function, producer, request, out);
 }
 
 /* ---- checking ---- */

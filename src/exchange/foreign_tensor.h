@@ -37,9 +37,6 @@ typedef struct foreign_tensor {
     dlpack_facts facts; /* once checked */
 } foreign_tensor;
 
-/* Has the type of `op` __dlpack__, or is `op` a capsule?  1, 0, or -1 with an exception. */
-int foreign_speaks(md_state *state, PyObject *op);
-
 /* Ask for the tensor of a producer or a capsule: by the exchange table of its type, else by
  * __dlpack__.  With a request, to import it: the producer's device is looked at first, and its GPU
  * work is waited for as the request says.  Without one, to look at it: copy=False, no wait.
@@ -84,8 +81,5 @@ foreign_close(foreign_tensor *self)
         foreign_let_go(self);
     }
 }
-
-/* Run the deleter of a foreign tensor, which may run Python code: as above. */
-void foreign_delete(void *managed, bool is_versioned);
 
 #endif /* MD_FOREIGN_TENSOR_H */

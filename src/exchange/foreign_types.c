@@ -1,9 +1,11 @@
 /* foreign_types.c: see foreign_types.h. */
 #include "exchange/foreign_types.h"
 
+#include "arithmetic/layout.h"
 #include "exchange/torch.h"
 #include "python/attribute.h"
 #include "python/call_python.h"
+#include "python/owners.h"
 #include "streams/stream_protocol.h"
 
 /* The most versions of a table behind one another: a longer chain runs in a circle. */
@@ -77,6 +79,18 @@ find_sync(foreign_type *out)
     return 0;
 }
 
+/* The C function behind an attribute of the type's instances: static.  NULL: there is none. */
+static const struct PyGetSetDef *
+find_getter(PyTypeObject *type, PyObject *attribute)
+{
+    if (attribute == NULL || !Py_IS_TYPE(attribute, &PyGetSetDescr_Type) ||
+        !PyType_IsSubtype(type, PyDescr_TYPE(attribute))) {
+        return NULL;
+    }
+    const struct PyGetSetDef *getter = ((PyGetSetDescrObject *)attribute)->d_getset;
+    return getter->get == NULL ? NULL : getter;
+}
+
 /* Fill all that is known of a type.  Its references are owned, except `type`.  -1 with an
  * exception. */
 static int
@@ -93,7 +107,7 @@ examine_type(md_state *state, PyTypeObject *type, foreign_type *out)
         if (attribute_find(op, state->str_requires_grad, &out->requires_grad) < 0) {
             return -1;
         }
-        out->gradient = torch_getter(type, out->requires_grad);
+        out->gradient = find_getter(type, out->requires_grad);
     }
     if (find_sync(out) < 0) {
         Py_CLEAR(out->requires_grad);
@@ -123,8 +137,8 @@ foreign_types_forget(md_state *state)
     }
 }
 
-const foreign_type *
-foreign_type_find(md_state *state, PyTypeObject *type)
+static const foreign_type *
+find_type(md_state *state, PyTypeObject *type)
 {
     for (int i = 0; i < MD_FOREIGN_TYPES; i++) {
         if (state->foreign_types[i].type == type) {
@@ -142,6 +156,13 @@ foreign_type_find(md_state *state, PyTypeObject *type)
     Py_INCREF((PyObject *)type);
     *slot = found;
     return slot;
+}
+
+const foreign_type *
+foreign_type_of(md_state *state, PyTypeObject *type)
+{
+    const foreign_type *last = &state->foreign_types[state->foreign_last];
+    return last->type == type ? last : find_type(state, type);
 }
 
 /* ---- asking ---- */
@@ -195,4 +216,166 @@ foreign_wait(md_state *state, PyObject *op, PyObject **moment)
     }
     Py_DECREF(answer);
     return speaks;
+}
+
+/* ---- is the memory of a torch tensor its value? ---- */
+
+/* Does the tensor require grad?  Autograd would miss writes to it.  1, 0, or -1 with an
+ * exception. */
+static int
+requires_grad(const struct PyGetSetDef *gradient, PyObject *op)
+{
+    if (gradient == NULL) { /* unreached: no test makes it fail here */
+        return 1;           /* a subclass that defines its own requires_grad */
+    }
+    /* Found once: looking the name up costs as much as the tensor. */
+    PyObject *answer = gradient->get(op, gradient->closure);
+    if (answer == NULL) { /* unreached: no test makes it fail here */
+        return -1;
+    }
+    bool is_true = answer != Py_False;
+    Py_DECREF(answer);
+    return is_true;
+}
+
+/* Only imaginary parts are negated, and these lie two numbers apart: an axis of stride 1
+ * rules them out without a call. */
+static bool
+may_be_negated(const DLTensor *tensor)
+{
+    if (tensor->ndim > 0 &&
+        (tensor->ndim > LAYOUT_MAX_NDIM || tensor->shape == NULL || tensor->strides == NULL)) {
+        /* not made by torch; dlpack_check.h judges it as any other */
+        return false;
+    }
+    /* mutant survives (bound): one element more is read: asan sees it */
+    for (int axis = 0; axis < tensor->ndim; axis++) {
+        if (tensor->strides[axis] == 1 && tensor->shape[axis] > 1) {
+            return false;
+        }
+    }
+    return tensor->dtype.code == kDLFloat;
+}
+
+/* torch hands out the memory of z.conj().imag, which is minus its value; nothing in the tensor
+ * says so.  -1 with BufferError, or what torch raised. */
+/* SPEC import-negated */
+static int
+refuse_negated(md_state *state, PyObject *op)
+{
+    PyObject *answer = PyObject_CallMethodNoArgs(op, state->str_is_neg);
+    int is_negated = answer == NULL ? -1 : PyObject_IsTrue(answer);
+    Py_XDECREF(answer);
+    if (is_negated < 0 && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        /* unreached: no test makes it fail here */
+        PyErr_Clear(); /* not torch's */
+        return 0;
+    }
+    if (is_negated > 0) {
+        PyErr_SetString(PyExc_BufferError,
+                        "from_dlpack: the torch tensor's negative bit is set: its memory "
+                        "holds minus its values; pass x.resolve_neg().");
+    }
+    return is_negated == 0 ? 0 : -1;
+}
+
+/* May the tensor that torch's table made of `op` be taken?  1: its memory is its value.  0: call
+ * __dlpack__ instead, which refuses.  -1 with BufferError, or what torch raised. */
+/* SPEC exchange-as-method */
+static int
+check_value(md_state *state, const struct PyGetSetDef *gradient, PyObject *op,
+            const DLTensor *tensor)
+{
+    int must_ask = requires_grad(gradient, op);
+    if (must_ask != 0) {
+        return must_ask < 0 ? -1 : 0;
+    }
+    if (tensor->dtype.code == kDLComplex) { /* it may be conjugated */
+        return 0;
+    }
+    return may_be_negated(tensor) && refuse_negated(state, op) < 0 ? -1 : 1;
+}
+
+/* ---- asking for a tensor ---- */
+
+int
+foreign_speaks(md_state *state, PyObject *op)
+{
+    return PyCapsule_CheckExact(op)
+               ? 1
+               : attribute_exists((PyObject *)Py_TYPE(op), state->str___dlpack__);
+}
+
+/* 0: __dlpack__ can be called.  An exception of the table's is cleared then: __dlpack__ explains a
+ * refusal in the framework's own words, where the table gives a C++ traceback and another class
+ * than BufferError.  -1 with that exception, or AttributeError. */
+/* SPEC exchange-as-method, import-no-dlpack */
+static int
+leave_to_method(md_state *state, const char *function, PyObject *op)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    int speaks = foreign_speaks(state, op);
+    if (speaks == 0 && type != NULL) {
+        PyErr_Restore(type, value, traceback);
+        return -1;
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    if (speaks == 0) {
+        PyErr_Format(PyExc_AttributeError,
+                     "%s: %.100s has no __dlpack__ and __dlpack_device__; use asarray() for "
+                     "lists, scalars and objects with the buffer protocol.",
+                     function, Py_TYPE(op)->tp_name);
+    }
+    return speaks == 1 ? 0 : -1;
+}
+
+/* Call the table's owning function.  1: `*out` is the caller's.  0: __dlpack__ may say why not.
+ * -1 with an exception. */
+static int
+make_tensor(md_state *state, const char *function, const DLPackExchangeAPI *table, PyObject *op,
+            DLManagedTensorVersioned **out)
+{
+    if (table->managed_tensor_from_py_object_no_sync(op, out) == 0 && *out != NULL) {
+        return 1;
+    }
+    if (!PyErr_Occurred()) {
+        PyErr_Format(PyExc_BufferError, "%s: %.100s returned no tensor and no error.", function,
+                     Py_TYPE(op)->tp_name);
+    }
+    bool is_refusal =
+        PyErr_ExceptionMatches(PyExc_Exception) && !PyErr_ExceptionMatches(PyExc_MemoryError);
+    return is_refusal ? leave_to_method(state, function, op) : -1;
+}
+
+/* SPEC exchange-foreign */
+int
+foreign_ask_table(md_state *state, const char *function, PyObject *op, bool must_wait,
+                  DLManagedTensorVersioned **out, PyObject **moment)
+{
+    *out = NULL;
+    *moment = NULL;
+    const foreign_type *found = foreign_type_of(state, Py_TYPE(op));
+    if (found == NULL || found->table == NULL) {
+        return found == NULL ? -1 : leave_to_method(state, function, op);
+    }
+    /* the calls below can replace what was found; the type keeps what it refers to */
+    bool is_torchs = found->requires_grad != NULL;
+    const struct PyGetSetDef *gradient = found->gradient;
+    int is_made = make_tensor(state, function, found->table, op, out);
+    if (is_made != 1 || (*out)->version.major != DLPACK_MAJOR_VERSION) {
+        return is_made;
+    }
+    const DLTensor *tensor = &(*out)->dl_tensor;
+    int is_good = is_torchs ? check_value(state, gradient, op, tensor) : 1;
+    /* a table never synchronises */
+    if (is_good == 1 && must_wait && tensor->device.device_type == kDLMetal) {
+        is_good = foreign_wait(state, op, moment) < 0 ? -1 : 1;
+    }
+    if (is_good != 1) {
+        owners_delete_tensor(*out, true);
+    }
+    return is_good;
 }

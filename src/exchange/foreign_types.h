@@ -1,9 +1,12 @@
-/* foreign_types.h: what is known of another library's type: its DLPack exchange table, and how
- * to wait for its GPU work.
+/* foreign_types.h: what is known of another library's type: its DLPack exchange table, which tensors
+ * to take from it, and how to wait for its GPU work.
  *
  * Owns:    the state's cache of the types seen last.
+ * Rule:    torch's table exports any memory.  torch's __dlpack__ refuses conjugated tensors, whose
+ *          memory is not their value, and those that require grad, which must not be written
+ *          without torch; it overlooks negated ones.
  * Threads: the GIL is held.
- * Source:  dlpack.h 1.3 DLPackExchangeAPI.
+ * Source:  dlpack.h 1.3 DLPackExchangeAPI; torch/_tensor.py, Tensor.__dlpack__.
  */
 #ifndef MD_FOREIGN_TYPES_H
 #define MD_FOREIGN_TYPES_H
@@ -15,16 +18,18 @@
 /* The name of the capsule of a type's table.  SPEC dlpack.h */
 #define CAPSULE_EXCHANGE_API "dlpack_exchange_api"
 
-/* What is known of a type that was not the last one. */
-const foreign_type *foreign_type_find(md_state *state, PyTypeObject *type);
-
 /* What is known of the type: borrowed until the next call.  NULL with an exception. */
-static inline const foreign_type *
-foreign_type_of(md_state *state, PyTypeObject *type)
-{
-    const foreign_type *last = &state->foreign_types[state->foreign_last];
-    return last->type == type ? last : foreign_type_find(state, type);
-}
+const foreign_type *foreign_type_of(md_state *state, PyTypeObject *type);
+
+/* Has the type of `op` __dlpack__, or is `op` a capsule?  1, 0, or -1 with an exception. */
+int foreign_speaks(md_state *state, PyObject *op);
+
+/* A tensor from the table of the type of `op`.  1: `*out` is the caller's, and so is `*moment`, of
+ * foreign_wait if a Metal tensor `must_wait`.  0: call __dlpack__ instead (there is no table; torch's
+ * __dlpack__ refuses this tensor; the table refused, and __dlpack__ can say why).  -1 with
+ * AttributeError (there is neither), or what the table's function, torch or the wait raised. */
+int foreign_ask_table(md_state *state, const char *function, PyObject *op, bool must_wait,
+                      DLManagedTensorVersioned **out, PyObject **moment);
 
 /* May our Metal memory go to the type, which has a table?  -1 with BufferError. */
 int foreign_check_taker(md_state *state, PyTypeObject *type);
@@ -41,14 +46,5 @@ void foreign_types_forget(md_state *state);
  * __metal_stream__; an event of torch's queue; `op` itself, if it has __metal_stream__.  NULL: it is
  * finished.  -1 with what the hook raised, or MetalError. */
 int foreign_wait(md_state *state, PyObject *op, PyObject **moment);
-
-static inline int
-foreign_synchronize(md_state *state, PyObject *op, PyObject **moment)
-{
-    const foreign_type *slot = foreign_type_of(state, Py_TYPE(op));
-    bool is_known = slot != NULL && slot->sync == NULL && !slot->has_torch_queue &&
-                    !slot->speaks_metal_stream;
-    return is_known ? 0 : foreign_wait(state, op, moment); /* `*moment` is NULL as it was */
-}
 
 #endif /* MD_FOREIGN_TYPES_H */

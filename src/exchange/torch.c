@@ -1,15 +1,14 @@
 /* torch.c: see torch.h.
  *
  * Owns:    for each of torch's dispatch queues a shared event, whose values that queue signals.
- * Calls:   metal_dlpack/torch_facts.py for what torch is here, one call; torch's getter of
- *          requires_grad, and is_neg; torch::mps::get_command_buffer, get_dispatch_queue and
- *          commit, dispatch_sync_f and dispatch_retain, all found by dlsym: nothing here links to
- *          torch.  metal_bridge.h to encode, and for the autorelease pool that torch's functions
- *          need.
+ * Calls:   metal_dlpack/torch_facts.py for what torch is here, one call;
+ *          torch::mps::get_command_buffer, get_dispatch_queue and commit, dispatch_sync_f and
+ *          dispatch_retain, all found by dlsym: nothing here links to torch.  metal_bridge.h to
+ *          encode, and for the autorelease pool that torch's functions need.
  * Streams: each of torch's has a dispatch queue and a command queue.  Until 2.14 the three
  *          functions are about the default stream, from 2.15 on about the one of 33 that is
  *          current on the thread that calls them.
- * Source:  torch/_tensor.py, Tensor.__dlpack__; torch/include/torch/mps.h, ATen/mps/MPSStream.h;
+ * Source:  torch/include/torch/mps.h, ATen/mps/MPSStream.h;
  *          PyTorch's tutorial on custom MPS kernels encodes inside dispatch_sync.  torch's macOS
  *          binaries: get_command_buffer and commit of 2.14.1 begin with getDefaultMPSStream, those
  *          of 2.15.0 with getCurrentMPSStream and dispatch_assert_queue, which ends the process on
@@ -22,99 +21,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arithmetic/layout.h"
 #include "metal/work.h"
 #include "python/call_python.h"
 #include "python/errors.h"
 #include "streams/device.h"
 #include "streams/event_type.h"
-
-/* ---- is the memory of a torch tensor its value? ---- */
-
-const struct PyGetSetDef *
-torch_getter(PyTypeObject *type, PyObject *attribute)
-{
-    if (attribute == NULL || !Py_IS_TYPE(attribute, &PyGetSetDescr_Type) ||
-        !PyType_IsSubtype(type, PyDescr_TYPE(attribute))) {
-        return NULL;
-    }
-    const struct PyGetSetDef *getter = ((PyGetSetDescrObject *)attribute)->d_getset;
-    return getter->get == NULL ? NULL : getter;
-}
-
-/* Does the tensor require grad?  Autograd would miss writes to it.  1, 0, or -1 with an
- * exception. */
-static int
-requires_grad(const struct PyGetSetDef *gradient, PyObject *op)
-{
-    if (gradient == NULL) { /* unreached: no test makes it fail here */
-        return 1;           /* a subclass that defines its own requires_grad */
-    }
-    /* Found once: looking the name up costs as much as the tensor. */
-    PyObject *answer = gradient->get(op, gradient->closure);
-    if (answer == NULL) { /* unreached: no test makes it fail here */
-        return -1;
-    }
-    bool is_true = answer != Py_False;
-    Py_DECREF(answer);
-    return is_true;
-}
-
-/* Only imaginary parts are negated, and these lie two numbers apart: an axis of stride 1
- * rules them out without a call. */
-static bool
-may_be_negated(const DLTensor *tensor)
-{
-    if (tensor->ndim > 0 &&
-        (tensor->ndim > LAYOUT_MAX_NDIM || tensor->shape == NULL || tensor->strides == NULL)) {
-        /* not made by torch; dlpack_check.h judges it as any other */
-        return false;
-    }
-    /* mutant survives (bound): one element more is read: asan sees it */
-    for (int axis = 0; axis < tensor->ndim; axis++) {
-        if (tensor->strides[axis] == 1 && tensor->shape[axis] > 1) {
-            return false;
-        }
-    }
-    return tensor->dtype.code == kDLFloat;
-}
-
-/* torch hands out the memory of z.conj().imag, which is minus its value; nothing in the tensor
- * says so.  -1 with BufferError, or what torch raised. */
-/* SPEC import-negated */
-static int
-refuse_negated(md_state *state, PyObject *op)
-{
-    PyObject *answer = PyObject_CallMethodNoArgs(op, state->str_is_neg);
-    int is_negated = answer == NULL ? -1 : PyObject_IsTrue(answer);
-    Py_XDECREF(answer);
-    if (is_negated < 0 && PyErr_ExceptionMatches(PyExc_AttributeError)) {
-        /* unreached: no test makes it fail here */
-        PyErr_Clear(); /* not torch's */
-        return 0;
-    }
-    if (is_negated > 0) {
-        PyErr_SetString(PyExc_BufferError,
-                        "from_dlpack: the torch tensor's negative bit is set: its memory "
-                        "holds minus its values; pass x.resolve_neg().");
-    }
-    return is_negated == 0 ? 0 : -1;
-}
-
-/* SPEC exchange-as-method */
-int
-torch_check_tensor(md_state *state, const struct PyGetSetDef *gradient, PyObject *op,
-                   const DLTensor *tensor)
-{
-    int must_ask = requires_grad(gradient, op);
-    if (must_ask != 0) {
-        return must_ask < 0 ? -1 : 0;
-    }
-    if (tensor->dtype.code == kDLComplex) { /* it may be conjugated */
-        return 0;
-    }
-    return may_be_negated(tensor) && refuse_negated(state, op) < 0 ? -1 : 1;
-}
 
 /* ---- may our Metal memory go to torch? ---- */
 

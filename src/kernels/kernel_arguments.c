@@ -13,7 +13,7 @@
 #include "array/buffer.h"
 #include "exchange/asarray.h"
 #include "exchange/dlpack_import.h"
-#include "exchange/foreign_tensor.h"
+#include "exchange/foreign_types.h"
 #include "kernels/kernel_call.h"
 #include "python/args.h"
 #include "python/errors.h"

@@ -13,10 +13,10 @@
 #include "array/array_methods.h"
 #include "exchange/dlpack_export.h"
 #include "exchange/dlpack_import.h"
-#include "exchange/foreign_tensor.h"
 #include "metal/storage.h"
 #include "metal_dlpack/include/metal_dlpack.h"
 #include "python/errors.h"
+#include "python/owners.h"
 #include "python/storage_mode.h"
 #include "streams/device.h"
 #include "values/dtype_type.h"
@@ -226,7 +226,7 @@ import_tensor(DLManagedTensorVersioned *tensor, int copy)
     import_request request = {.copy = copy};
     md_state *state = state_of_interpreter();
     if (state == NULL || check_copy("metal_dlpack->array_from_dlpack", copy) < 0) {
-        foreign_delete(tensor, true);
+        owners_delete_tensor(tensor, true);
         return NULL;
     }
     return dlpack_import_managed(state, tensor, "a caller of the C API", &request);

@@ -53,19 +53,9 @@ is_attached_to(const owner_list *list)
 
 /* ---- letting go; the GIL of the list's interpreter is held ---- */
 
-static void
-end_owner(const storage_owner *owner)
-{
-    switch (owner->kind) {
-    case OWNER_OBJECT: Py_DECREF((PyObject *)owner->object); break;
-    case OWNER_TENSOR_LEGACY: managed_delete(owner->object, false); break;
-    case OWNER_TENSOR_VERSIONED: managed_delete(owner->object, true); break;
-    }
-}
-
 /* SPEC import-deleted-once, import-deleter-exception */
 static void
-let_go(metal_storage *storage)
+end_owner(void *owner, int kind)
 {
     /* Dropping the owner can run Python code.  The exception that is set must survive, and one
      * that this code leaves must not. */
@@ -73,10 +63,32 @@ let_go(metal_storage *storage)
     if (PyErr_Occurred()) {
         PyErr_Fetch(&type, &value, &traceback);
     }
-    end_owner(&storage->owner);
+    switch (kind) {
+    case OWNER_OBJECT: Py_DECREF((PyObject *)owner); break;
+    case OWNER_TENSOR_LEGACY: managed_delete(owner, false); break;
+    case OWNER_TENSOR_VERSIONED: managed_delete(owner, true); break;
+    }
     if (type != NULL || PyErr_Occurred()) {
         PyErr_Restore(type, value, traceback);
     }
+}
+
+void
+owners_release_object(PyObject *object)
+{
+    end_owner(object, OWNER_OBJECT);
+}
+
+void
+owners_delete_tensor(void *managed, bool versioned)
+{
+    end_owner(managed, versioned ? OWNER_TENSOR_VERSIONED : OWNER_TENSOR_LEGACY);
+}
+
+static void
+let_go(metal_storage *storage)
+{
+    end_owner(storage->owner.object, storage->owner.kind);
     storage_free(storage);
 }
 

@@ -28,6 +28,11 @@ storage_owner owners_of_object(md_state *state, PyObject *object);
 /* The same for a foreign managed tensor, whose deleter will be called once. */
 storage_owner owners_of_tensor(md_state *state, void *managed, bool versioned);
 
+/* Let go of what has no storage yet, as of an owner, while the GIL is held: code of the producer's
+ * can run, and an exception that is set stays set. */
+void owners_release_object(PyObject *object);
+void owners_delete_tensor(void *managed, bool versioned);
+
 /* The Python object behind a storage: borrowed, NULL where there is none. */
 PyObject *owners_object(const metal_storage *storage);
 
