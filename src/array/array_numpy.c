@@ -201,13 +201,11 @@ array_numpy_is_honest(PyObject *op)
 static bool
 is_registered_type(PyObject *value)
 {
-    PyObject *type, *error, *traceback;
-    PyErr_Fetch(&type, &error, &traceback);
+    PyObject *exception = errors_take();
     PyObject *dtype = PyObject_GetAttrString(value, "dtype");
     long number = dtype == NULL ? -1 : array_numpy_builtin(dtype);
     Py_XDECREF(dtype);
-    PyErr_Restore(type, error,
-                  traceback); /* what has no dtype is no array, which is no error */
+    errors_restore(exception); /* what has no dtype is no array, which is no error */
     return number == NUMPY_REGISTERED;
 }
 
@@ -314,19 +312,15 @@ array_numpy_explain_refusal(md_state *state, const char *function, PyObject *pro
     if (!array_numpy_is_array(producer) || !PyErr_ExceptionMatches(PyExc_BufferError)) {
         return;
     }
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *refusal = errors_take();
     PyObject *text = better_refusal(state, function, producer);
     if (text == NULL) {
-        PyErr_Clear();
-        PyErr_Restore(type, value, traceback);
+        errors_restore(refusal);
         return;
     }
     PyErr_SetObject(PyExc_BufferError, text);
     Py_DECREF(text);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
+    Py_DECREF(refusal);
 }
 
 /* ---- conversion ---- */

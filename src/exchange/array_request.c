@@ -150,23 +150,6 @@ describe_view(ArrayObject *self, const char *format, int flags, Py_buffer *view)
     return 0;
 }
 
-/* The same exception without its traceback, whose frames would keep the caller's objects alive:
- * owned (+1).  The exception itself, if its class makes none of these arguments. */
-static PyObject *
-without_traceback(PyObject *exception)
-{
-    PyObject *args = PyObject_GetAttrString(exception, "args");
-    PyObject *made =
-        args == NULL ? NULL : PyObject_Call((PyObject *)Py_TYPE(exception), args, NULL);
-    Py_XDECREF(args);
-    if (made != NULL && PyExceptionInstance_Check(made)) {
-        return made;
-    }
-    PyErr_Clear();
-    Py_XDECREF(made);
-    return Py_NewRef(exception);
-}
-
 /* Keep the exception for __array__, which raises it again: NumPy asks for the buffer first,
  * discards what that raises (failed GPU work, Ctrl-C), and then calls __array__, within one
  * instruction of Python.  A later instruction comes after somebody has heard it. */
@@ -175,15 +158,13 @@ note_unheard(ArrayObject *self)
 {
     md_state *state = state_of((PyObject *)self);
     PyFrameObject *frame = PyEval_GetFrame();
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    Py_XSETREF(state->unheard, without_traceback(value));
+    PyObject *exception = errors_take(), *copy = errors_copy(exception);
+    Py_XSETREF(state->unheard, copy != NULL ? copy : Py_NewRef(exception));
     state->unheard_of = self;
     state->unheard_frame = frame;
     state->unheard_instruction = frame == NULL ? -1 : PyFrame_GetLasti(frame);
     self->has_raised_unheard = true;
-    PyErr_Restore(type, value, traceback);
+    errors_restore(exception);
 }
 
 static bool

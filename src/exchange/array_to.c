@@ -58,14 +58,15 @@ order_for_target(PyObject *op, PyTypeObject *target, stream_order *order)
 static PyObject *
 name_of_target(PyObject *target)
 {
-    PyObject *name = PyModule_Check(target) ? PyModule_GetNameObject(target)
-                     : PyType_Check(target) ? PyObject_GetAttrString(target, "__module__")
-                                            : PyObject_Str(target);
-    if (name == NULL || !PyUnicode_Check(name)) {
-        PyErr_Clear();
-        Py_XSETREF(name, PyUnicode_FromString(""));
+    PyObject *name = NULL;
+    if (PyType_Check(target)) {
+        (void)attribute_module(target, &name);
     }
-    return name;
+    else {
+        name = PyModule_Check(target) ? PyModule_GetNameObject(target) : PyObject_Str(target);
+    }
+    PyErr_Clear();
+    return name == NULL ? PyUnicode_FromString("") : name;
 }
 
 /* What to write instead, where a name shows what was meant.  NULL: it does not. */
@@ -215,20 +216,17 @@ to_from_dlpack(md_state *state, PyObject *op, PyObject *target)
         !is_refusal(state)) {
         return result;
     }
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *refusal = errors_take();
     PyObject *host = array_get_host(op, NULL);
     if (host != NULL) {
         result = PyObject_CallMethodOneArg(target, state->str_from_dlpack, host);
         Py_DECREF(host);
     }
     if (result == NULL) { /* unreached: no test makes it fail here */
-        PyErr_Restore(type, value, traceback);
+        errors_restore(refusal);
         return NULL;
     }
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
+    Py_DECREF(refusal);
     return result;
 }
 

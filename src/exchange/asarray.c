@@ -1,6 +1,6 @@
 /* asarray.c: see asarray.h.
  *
- * Calls:   dlpack_producer.h and host_memory.h for foreign memory, asarray_numbers.c for
+ * Calls:   dlpack_import.h and host_memory.h for foreign memory, asarray_numbers.c for
  *          lists, NumPy for lists with arrays in them and for conversions.
  * Threads: the GIL is held; released while allocating, waiting and copying.
  */
@@ -16,6 +16,7 @@
 #include "python/attribute.h"
 #include "python/element.h"
 #include "python/errors.h"
+#include "python/owners.h"
 #include "python/storage_mode.h"
 #include "streams/device.h"
 #include "values/dtype_type.h"
@@ -62,27 +63,29 @@ array_of_view(md_state *state, const Py_buffer *view, PyObject *owner,
     if (view_items_read(state, "asarray", view, &dtype, &layout) < 0) {
         return NULL;
     }
-    host_items items = {view->buf, &layout,
-                        dtype,     view->readonly,
-                        false,     view->readonly || array_numpy_is_honest(view->obj)};
-    return host_memory_import(state, "asarray", &items, owner, request);
+    host_items items = {view->buf,
+                        &layout,
+                        dtype,
+                        view->len == 0,
+                        view->readonly,
+                        false,
+                        view->readonly || array_numpy_is_honest(view->obj)};
+    const device_record *device = import_request_device(state, "asarray", request);
+    if (device == NULL) {
+        return NULL;
+    }
+    storage_owner kept = owners_of_object(state, Py_NewRef(owner));
+    PyObject *array =
+        host_memory_import(state, "asarray", &items, &kept, device, request->copy);
+    Py_XDECREF((PyObject *)kept.object);
+    return array;
 }
 
 static PyObject *
 array_of_buffer(md_state *state, PyObject *x, const import_request *request)
 {
     const Py_buffer *view;
-    PyObject *owner = view_keep(x, &view);
-    PyObject *array = owner == NULL ? NULL : array_of_view(state, view, owner, request);
-    Py_XDECREF(owner);
-    return array;
-}
-
-static PyObject *
-array_of_shared_memory(md_state *state, PyObject *x, const import_request *request)
-{
-    const Py_buffer *view;
-    PyObject *owner = shared_memory_owner("asarray", x, &view);
+    PyObject *owner = host_memory_keep("asarray", x, &view);
     PyObject *array = owner == NULL ? NULL : array_of_view(state, view, owner, request);
     Py_XDECREF(owner);
     return array;
@@ -278,13 +281,6 @@ is_ml_dtypes_array(md_state *state, PyObject *x)
     return find_ml_dtype(state, x, &dtype);
 }
 
-/* A bare capsule is for from_dlpack alone. */
-static int
-is_producer(md_state *state, PyObject *x)
-{
-    return PyCapsule_CheckExact(x) ? 0 : foreign_speaks(state, x);
-}
-
 static int
 is_our_buffer(md_state *state, PyObject *x)
 {
@@ -335,11 +331,11 @@ typedef struct taker {
 /* In this order; the last takes what the others leave. */
 static const taker takers[] = {
     {is_ml_dtypes_array, array_of_ndarray},
-    {is_producer, dlpack_import},
+    {foreign_speaks, dlpack_import}, /* a bare capsule is for from_dlpack alone */
     {is_our_buffer, array_of_our_buffer},
     {shows_memory, array_of_buffer},
     {has_array_interface, array_of_interface},
-    {is_shared_memory, array_of_shared_memory},
+    {is_shared_memory, array_of_buffer},
     {is_anything, array_of_nested},
 };
 

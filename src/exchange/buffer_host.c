@@ -90,17 +90,7 @@ static PyObject *
 buffer_of_bytes(md_state *state, PyObject *obj)
 {
     const Py_buffer *view;
-    PyObject *owner = view_keep(obj, &view);
-    PyObject *buffer = owner == NULL ? NULL : buffer_of_view(state, view, owner);
-    Py_XDECREF(owner);
-    return buffer;
-}
-
-static PyObject *
-buffer_of_shared_memory(md_state *state, PyObject *obj)
-{
-    const Py_buffer *view;
-    PyObject *owner = shared_memory_owner(function, obj, &view);
+    PyObject *owner = host_memory_keep(function, obj, &view);
     PyObject *buffer = owner == NULL ? NULL : buffer_of_view(state, view, owner);
     Py_XDECREF(owner);
     return buffer;
@@ -148,20 +138,17 @@ buffer_of_producer(md_state *state, PyObject *obj)
 static PyObject *
 buffer_by_another_way(md_state *state, PyObject *obj)
 {
-    PyObject *type, *value, *traceback;
     if (!PyErr_ExceptionMatches(PyExc_ValueError) ||
         PyErr_ExceptionMatches(PyExc_BufferError)) {
         return NULL;
     }
-    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *refusal = errors_take();
     int speaks = foreign_speaks(state, obj);
     if (speaks == 0) {
-        PyErr_Restore(type, value, traceback);
+        errors_restore(refusal);
         return NULL;
     }
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
+    Py_DECREF(refusal);
     return speaks < 0 ? NULL : buffer_of_producer(state, obj);
 }
 
@@ -181,7 +168,7 @@ buffer_of_memory(md_state *state, PyObject *obj)
     }
     int is_shared = shared_memory_check(obj);
     if (is_shared != 0) {
-        return is_shared < 0 ? NULL : buffer_of_shared_memory(state, obj);
+        return is_shared < 0 ? NULL : buffer_of_bytes(state, obj);
     }
     return buffer_of_producer(state, obj);
 }

@@ -24,37 +24,32 @@ is_readonly(const foreign_tensor *foreign)
     return (foreign->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
 }
 
-/* ---- memory of the CPU ---- */
+/* ---- memory of the CPU, or none ---- */
 
-/* A kDLCPU tensor: the tensor itself is the owner. */
-/* SPEC import-readonly, import-copy-false */
+/* A kDLCPU tensor, which is itself the owner; or any without items, whose `data` is not looked
+ * at: it keeps its strides and flags, unless a copy is asked for. */
+/* SPEC import-readonly, import-copy-false, import-empty */
 static PyObject *
 import_cpu(md_state *state, foreign_tensor *foreign, const import_request *request)
 {
     const DLTensor *tensor = foreign->tensor;
+    bool is_empty = foreign->facts.nitems == 0;
     const device_record *device = import_request_device(state, from_dlpack, request);
     if (device == NULL || foreign_take(foreign) < 0) {
         return NULL;
     }
-    host_items items = {(char *)tensor->data + tensor->byte_offset,
+    host_items items = {is_empty ? NULL : (char *)tensor->data + tensor->byte_offset,
                         &foreign->facts.layout,
                         tensor->dtype,
+                        is_empty,
                         is_readonly(foreign),
                         foreign->facts.is_padded,
                         foreign->is_honest};
-    if (request->copy != 1) {
-        dlpack_fault reason;
-        storage_owner record = owners_of_tensor(state, foreign->managed, foreign->is_versioned);
-        PyObject *array = host_memory_share(state, &items, &record, device, &reason);
-        if (array != NULL || PyErr_Occurred()) {
-            foreign->managed = NULL; /* the record's */
-            return array;
-        }
-        if (request->copy == 0) {
-            return host_memory_refuse(state, from_dlpack, &reason);
-        }
-    }
-    return host_memory_copy(state, from_dlpack, &items, device);
+    storage_owner owner = owners_of_tensor(state, foreign->managed, foreign->is_versioned);
+    PyObject *array =
+        host_memory_import(state, from_dlpack, &items, &owner, device, request->copy);
+    foreign->managed = owner.object;
+    return array;
 }
 
 /* ---- memory of Metal ---- */
@@ -111,28 +106,6 @@ import_metal(md_state *state, foreign_tensor *foreign)
     return array_over_storage(state, storage, (int64_t)tensor->byte_offset,
                               &foreign->facts.layout, tensor->dtype, is_readonly(foreign),
                               foreign->facts.is_padded);
-}
-
-/* ---- no memory ---- */
-
-/* Make an Array of no bytes for a tensor without items, whose `data` is not looked at.  It has
- * the tensor's strides and flags, unless a copy is asked for. */
-/* SPEC import-empty, import-readonly */
-static PyObject *
-import_empty(md_state *state, foreign_tensor *foreign, const import_request *request)
-{
-    const device_record *device = import_request_device(state, from_dlpack, request);
-    if (device == NULL || foreign_take(foreign) < 0) {
-        return NULL;
-    }
-    host_items nothing = {NULL,
-                          &foreign->facts.layout,
-                          foreign->tensor->dtype,
-                          is_readonly(foreign),
-                          foreign->facts.is_padded,
-                          true};
-    return (request->copy == 1 ? host_memory_copy : host_memory_empty)(state, from_dlpack,
-                                                                       &nothing, device);
 }
 
 /* ---- the rest of what was asked ---- */
@@ -204,10 +177,7 @@ import_tensor(md_state *state, foreign_tensor *foreign, const import_request *re
         (void)foreign_refuse(from_dlpack, foreign, &fault);
         return NULL;
     }
-    if (foreign->facts.nitems == 0) {
-        return import_empty(state, foreign, request);
-    }
-    if (foreign->tensor->device.device_type == kDLCPU) {
+    if (foreign->facts.nitems == 0 || foreign->tensor->device.device_type == kDLCPU) {
         return import_cpu(state, foreign, request);
     }
     return finish_metal(state, import_metal(state, foreign), foreign, request);

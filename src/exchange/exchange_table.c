@@ -71,17 +71,14 @@ report_error(void *context, void (*set_error)(void *, const char *, const char *
         PyErr_Clear();
         return -1;
     }
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyObject *text = value == NULL ? NULL : PyObject_Str(value);
+    PyObject *exception = errors_take();
+    PyObject *text = exception == NULL ? NULL : PyObject_Str(exception);
     const char *message = text == NULL ? NULL : PyUnicode_AsUTF8(text);
-    const char *kind = type == NULL ? "RuntimeError" : ((PyTypeObject *)type)->tp_name;
+    const char *kind = exception == NULL ? "RuntimeError" : Py_TYPE(exception)->tp_name;
     PyErr_Clear(); /* ours; the caller's function may raise, and that stays */
     set_error(context, kind, message == NULL ? "The tensor could not be allocated." : message);
     Py_XDECREF(text);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
+    Py_XDECREF(exception);
     return -1;
 }
 

@@ -5,6 +5,7 @@
 #include "exchange/torch.h"
 #include "python/attribute.h"
 #include "python/call_python.h"
+#include "python/errors.h"
 #include "python/owners.h"
 #include "streams/stream_protocol.h"
 
@@ -187,6 +188,13 @@ foreign_order_taker(md_state *state, PyTypeObject *type, ArrayObject *array)
     return torch_wait(state, array) < 0 ? -1 : 1;
 }
 
+/* Can its Metal memory have GPU work on it that somebody knows of? */
+static bool
+has_work(const foreign_type *slot)
+{
+    return slot->sync != NULL || slot->has_torch_queue || slot->speaks_metal_stream;
+}
+
 /* SPEC import-sync */
 int
 foreign_wait(md_state *state, PyObject *op, PyObject **moment)
@@ -301,34 +309,41 @@ check_value(md_state *state, const struct PyGetSetDef *gradient, PyObject *op,
 int
 foreign_speaks(md_state *state, PyObject *op)
 {
-    return PyCapsule_CheckExact(op)
-               ? 1
-               : attribute_exists((PyObject *)Py_TYPE(op), state->str___dlpack__);
+    return attribute_exists((PyObject *)Py_TYPE(op), state->str___dlpack__);
 }
 
-/* 0: __dlpack__ can be called.  An exception of the table's is cleared then: __dlpack__ explains a
- * refusal in the framework's own words, where the table gives a C++ traceback and another class
- * than BufferError.  -1 with that exception, or AttributeError. */
-/* SPEC exchange-as-method, import-no-dlpack */
+/* 0: it has __dlpack__.  -1 with AttributeError. */
+/* SPEC import-no-dlpack */
 static int
-leave_to_method(md_state *state, const char *function, PyObject *op)
+require_method(md_state *state, const char *function, PyObject *op)
 {
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
     int speaks = foreign_speaks(state, op);
-    if (speaks == 0 && type != NULL) {
-        PyErr_Restore(type, value, traceback);
-        return -1;
-    }
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
     if (speaks == 0) {
         PyErr_Format(PyExc_AttributeError,
                      "%s: %.100s has no __dlpack__ and __dlpack_device__; use asarray() for "
                      "lists, scalars and objects with the buffer protocol.",
                      function, Py_TYPE(op)->tp_name);
     }
+    return speaks == 1 ? 0 : -1;
+}
+
+/* The table's exception is set.  0: it is cleared, as __dlpack__ can be called, which explains a
+ * refusal in the framework's own words, where the table gives a C++ traceback and another class
+ * than BufferError.  -1 with an exception. */
+/* SPEC exchange-as-method */
+static int
+leave_to_method(md_state *state, PyObject *op)
+{
+    if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        return -1;
+    }
+    PyObject *refusal = errors_take();
+    int speaks = foreign_speaks(state, op);
+    if (speaks == 0) {
+        errors_restore(refusal);
+        return -1;
+    }
+    Py_DECREF(refusal);
     return speaks == 1 ? 0 : -1;
 }
 
@@ -345,9 +360,7 @@ make_tensor(md_state *state, const char *function, const DLPackExchangeAPI *tabl
         PyErr_Format(PyExc_BufferError, "%s: %.100s returned no tensor and no error.", function,
                      Py_TYPE(op)->tp_name);
     }
-    bool is_refusal =
-        PyErr_ExceptionMatches(PyExc_Exception) && !PyErr_ExceptionMatches(PyExc_MemoryError);
-    return is_refusal ? leave_to_method(state, function, op) : -1;
+    return leave_to_method(state, op);
 }
 
 /* SPEC exchange-foreign */
@@ -359,11 +372,12 @@ foreign_ask_table(md_state *state, const char *function, PyObject *op, bool must
     *moment = NULL;
     const foreign_type *found = foreign_type_of(state, Py_TYPE(op));
     if (found == NULL || found->table == NULL) {
-        return found == NULL ? -1 : leave_to_method(state, function, op);
+        return found == NULL ? -1 : require_method(state, function, op);
     }
     /* the calls below can replace what was found; the type keeps what it refers to */
     bool is_torchs = found->requires_grad != NULL;
     const struct PyGetSetDef *gradient = found->gradient;
+    must_wait &= has_work(found);
     int is_made = make_tensor(state, function, found->table, op, out);
     if (is_made != 1 || (*out)->version.major != DLPACK_MAJOR_VERSION) {
         return is_made;

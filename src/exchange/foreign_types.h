@@ -21,7 +21,7 @@
 /* What is known of the type: borrowed until the next call.  NULL with an exception. */
 const foreign_type *foreign_type_of(md_state *state, PyTypeObject *type);
 
-/* Has the type of `op` __dlpack__, or is `op` a capsule?  1, 0, or -1 with an exception. */
+/* Has the type of `op` __dlpack__?  1, 0, or -1 with an exception. */
 int foreign_speaks(md_state *state, PyObject *op);
 
 /* A tensor from the table of the type of `op`.  1: `*out` is the caller's, and so is `*moment`, of

@@ -10,9 +10,9 @@
 
 /* ---- copying ---- */
 
-PyObject *
-host_memory_copy(md_state *state, const char *function, const host_items *items,
-                 const device_record *device)
+static PyObject *
+copy_items(md_state *state, const char *function, const host_items *items,
+           const device_record *device)
 {
     array_creation what = {.device = device,
                            .mode = BRIDGE_SHARED,
@@ -48,9 +48,9 @@ host_memory_copy(md_state *state, const char *function, const host_items *items,
 
 /* ---- nothing ---- */
 
-PyObject *
-host_memory_empty(md_state *state, const char *function, const host_items *items,
-                  const device_record *device)
+static PyObject *
+share_nothing(md_state *state, const char *function, const host_items *items,
+              const device_record *device)
 {
     metal_storage *storage = buffer_allocate_storage(state, function, device, 0, BRIDGE_SHARED);
     if (storage == NULL) {
@@ -156,9 +156,11 @@ host_memory_reason(const host_items *items, const device_record *device, dlpack_
            are_pages_too_long(items->address + first, (size_t)(end - first), device, reason);
 }
 
-PyObject *
-host_memory_share(md_state *state, const host_items *items, const storage_owner *owner,
-                  const device_record *device, dlpack_fault *reason)
+/* An Array over the pages that hold the items.  `owner` is taken on success, and also if
+ * there is an exception.  NULL without one: as host_memory_wrap. */
+static PyObject *
+share_items(md_state *state, const host_items *items, const storage_owner *owner,
+            const device_record *device, dlpack_fault *reason)
 {
     size_t offset;
     int64_t first, end;
@@ -192,28 +194,23 @@ host_memory_refuse(md_state *state, const char *function, const dlpack_fault *re
 
 PyObject *
 host_memory_import(md_state *state, const char *function, const host_items *items,
-                   PyObject *owner, const import_request *request)
+                   storage_owner *owner, const device_record *device, int copy)
 {
-    const device_record *device = import_request_device(state, function, request);
-    if (device == NULL) {
-        return NULL;
+    if (copy != 1 && items->is_empty) {
+        return share_nothing(state, function, items, device);
     }
-    if (request->copy != 1 && layout_is_empty(items->layout)) {
-        return host_memory_empty(state, function, items, device);
-    }
-    if (request->copy != 1) {
+    if (copy != 1) {
         dlpack_fault reason;
-        storage_owner record = owners_of_object(state, Py_NewRef(owner));
-        PyObject *array = host_memory_share(state, items, &record, device, &reason);
+        PyObject *array = share_items(state, items, owner, device, &reason);
         if (array != NULL || PyErr_Occurred()) {
+            owner->object = NULL;
             return array;
         }
-        Py_DECREF(owner);
-        if (request->copy == 0) {
+        if (copy == 0) {
             return host_memory_refuse(state, function, &reason);
         }
     }
-    return host_memory_copy(state, function, items, device);
+    return copy_items(state, function, items, device);
 }
 
 /* ---- multiprocessing's SharedMemory ---- */
@@ -242,8 +239,11 @@ shared_memory_check(PyObject *x)
 }
 
 PyObject *
-shared_memory_owner(const char *function, PyObject *x, const Py_buffer **view)
+host_memory_keep(const char *function, PyObject *x, const Py_buffer **view)
 {
+    if (PyObject_CheckBuffer(x)) {
+        return view_keep(x, view);
+    }
     PyObject *bytes = PyObject_GetAttrString(x, "buf");
     if (bytes == Py_None) { /* as close() leaves it */
         Py_DECREF(bytes);

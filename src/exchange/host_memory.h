@@ -15,6 +15,7 @@ typedef struct host_items {
     char *address; /* of element 0 */
     const strided_layout *layout;
     DLDataType dtype;
+    bool is_empty; /* there are none: the address is not looked at */
     bool is_readonly;
     bool is_padded; /* sub-byte items have a byte each; false for all others */
     bool is_honest; /* `is_readonly` is what the memory's owner says: array_numpy_is_honest */
@@ -41,38 +42,25 @@ metal_storage *host_memory_wrap(const host_bytes *bytes, const storage_owner *ow
                                 const device_record *device, size_t *offset_bytes,
                                 dlpack_fault *reason);
 
-/* An Array over the pages that hold the items.  `owner` is taken on success, and also if
- * there is an exception.  NULL without one: as above. */
-PyObject *host_memory_share(md_state *state, const host_items *items,
-                            const storage_owner *owner, const device_record *device,
-                            dlpack_fault *reason);
-
-/* An Array of no items, over no bytes: owned (+1). */
-PyObject *host_memory_empty(md_state *state, const char *function, const host_items *items,
-                            const device_record *device);
-
-/* The items in a new Array: owned (+1). */
-PyObject *host_memory_copy(md_state *state, const char *function, const host_items *items,
-                           const device_record *device);
-
 /* CopyRequiredError: `*reason` as host_memory_wrap gave it; MetalError in a forked child.
  * NULL. */
 PyObject *host_memory_refuse(md_state *state, const char *function, const dlpack_fault *reason);
 
-/* Share the items where Metal can, else copy them if the request allows.  A new reference
- * keeps `owner`, a Python object, alive while its memory is used. */
+/* Share the items where Metal can, else copy them if `copy`, of an import_request, allows: an Array,
+ * owned (+1).  `owner->object` is NULL once it is taken, also with an exception; else it stays the
+ * caller's. */
 PyObject *host_memory_import(md_state *state, const char *function, const host_items *items,
-                             PyObject *owner, const import_request *request);
+                             storage_owner *owner, const device_record *device, int copy);
 
-/* ---- multiprocessing's SharedMemory as an owner ---- */
+/* ---- what keeps memory in place ---- */
 
 /* Is it a multiprocessing.shared_memory.SharedMemory?  1 or 0, or -1 with an exception.
  * Imports nothing. */
 int shared_memory_check(PyObject *x);
 
-/* What keeps its bytes mapped: the tuple (x, view), owned (+1), which drops the view before
- * x.  `*view`, of all bytes, is borrowed from it.  NULL with an exception; ValueError if x
- * is closed. */
-PyObject *shared_memory_owner(const char *function, PyObject *x, const Py_buffer **view);
+/* What keeps the bytes of an exporter of the buffer protocol, or of a SharedMemory, in place: owned
+ * (+1).  `*view`, of all bytes, is borrowed from it.  NULL with an exception; ValueError: a
+ * SharedMemory that is closed. */
+PyObject *host_memory_keep(const char *function, PyObject *x, const Py_buffer **view);
 
 #endif /* MD_HOST_MEMORY_H */

@@ -385,7 +385,7 @@ bind_other(const binding *to, PyObject *value)
     if (array_numpy_is_array(value)) {
         return refuse_cpu(to, value);
     }
-    int speaks = PyCapsule_CheckExact(value) ? 0 : foreign_speaks(state, value);
+    int speaks = foreign_speaks(state, value);
     if (speaks != 0) {
         return speaks < 0 ? -1 : bind_tensor(to, value);
     }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "python/call_python.h"
+#include "python/errors.h"
 #include "softmetal/compiler.h"
 #include "softmetal/settings.h"
 
@@ -45,11 +46,9 @@ fail(soft_compile_error *error, int code, const char *text)
 static void
 fail_by_exception(soft_compile_error *error)
 {
-    PyObject *type, *value, *traceback;
     bool is_interrupt = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    PyObject *text = PyObject_Repr(value);
+    PyObject *exception = errors_take();
+    PyObject *text = PyObject_Repr(exception);
     const char *utf8 = text == NULL ? NULL : PyUnicode_AsUTF8(text);
     *error = (soft_compile_error){ERROR_INTERNAL, NULL};
     if (!is_interrupt) {
@@ -57,9 +56,7 @@ fail_by_exception(soft_compile_error *error)
     }
     PyErr_Clear();
     Py_XDECREF(text);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
+    Py_XDECREF(exception);
     if (is_interrupt) {
         PyErr_SetInterrupt(); /* last: the frames' finalizers run Python, and would lose it */
     }
@@ -213,7 +210,7 @@ compile_in_python(PyObject *library, PyObject *function, soft_compile_error *err
 /* Python, for as long as a call of the compiler takes. */
 typedef struct python_turn {
     PyGILState_STATE gil;
-    PyObject *type, *value, *traceback; /* the exception that was set */
+    PyObject *exception; /* the one that was set */
 } python_turn;
 
 /* False, with `*error`: there is no interpreter any more. */
@@ -225,14 +222,14 @@ begin_turn(python_turn *turn, soft_compile_error *error)
         return false;
     }
     turn->gil = PyGILState_Ensure();
-    PyErr_Fetch(&turn->type, &turn->value, &turn->traceback);
+    turn->exception = errors_take();
     return true;
 }
 
 static void
 end_turn(python_turn *turn)
 {
-    PyErr_Restore(turn->type, turn->value, turn->traceback);
+    errors_restore(turn->exception);
     PyGILState_Release(turn->gil);
 }
 

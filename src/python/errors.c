@@ -69,14 +69,57 @@ errors_copy_required(md_state *state, const char *format, ...)
 }
 
 PyObject *
-errors_take_text(void)
+errors_take(void)
 {
+#if PY_VERSION_HEX >= 0x030C0000
+    return PyErr_GetRaisedException();
+#else
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    PyObject *text = value == NULL ? NULL : PyObject_Str(value);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback != NULL) {
+        (void)PyException_SetTraceback(value, traceback);
+    }
     Py_XDECREF(type);
-    Py_XDECREF(value);
     Py_XDECREF(traceback);
+    return value;
+#endif
+}
+
+void
+errors_restore(PyObject *exception)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    PyErr_SetRaisedException(exception);
+#else
+    PyObject *type = exception == NULL ? NULL : Py_NewRef((PyObject *)Py_TYPE(exception));
+    PyErr_Restore(type, exception,
+                  exception == NULL ? NULL : PyException_GetTraceback(exception));
+#endif
+}
+
+PyObject *
+errors_copy(PyObject *exception)
+{
+    PyObject *args = PyObject_GetAttrString(exception, "args");
+    PyObject *copy = NULL;
+    if (args != NULL && PyTuple_Check(args)) {
+        copy = PyObject_Call((PyObject *)Py_TYPE(exception), args, NULL);
+    }
+    Py_XDECREF(args);
+    if (copy != NULL && !PyExceptionInstance_Check(copy)) {
+        Py_CLEAR(copy);
+    }
+    PyErr_Clear();
+    return copy;
+}
+
+PyObject *
+errors_take_text(void)
+{
+    PyObject *exception = errors_take();
+    PyObject *text = exception == NULL ? NULL : PyObject_Str(exception);
+    Py_XDECREF(exception);
     return text;
 }
 
@@ -161,34 +204,18 @@ errors_from_bridge(md_state *state, const char *where, bridge_status status,
 
 #define KEY "metal_dlpack.last_refusal"
 
-/* Another exception of the same class and arguments: the one that is raised collects a
- * traceback. */
-static PyObject *
-copy_exception(PyObject *exception)
-{
-    PyObject *args = PyObject_GetAttrString(exception, "args");
-    PyObject *copy = NULL;
-    if (args != NULL && PyTuple_Check(args)) {
-        copy = PyObject_Call((PyObject *)Py_TYPE(exception), args, NULL);
-    }
-    Py_XDECREF(args);
-    return copy;
-}
-
 /* SPEC refusal-kept */
 void
 refusal_note(void)
 {
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    PyObject *copy = value == NULL ? NULL : copy_exception(value);
+    PyObject *exception = errors_take();
+    PyObject *copy = exception == NULL ? NULL : errors_copy(exception);
     PyObject *dict = PyThreadState_GetDict(); /* borrowed; NULL: none can be made */
     if (copy != NULL && dict != NULL) {
         (void)PyDict_SetItemString(dict, KEY, copy);
     }
     Py_XDECREF(copy);
-    PyErr_Restore(type, value, traceback); /* and not what went wrong here */
+    errors_restore(exception); /* and not what went wrong here */
 }
 
 PyDoc_STRVAR(

@@ -25,6 +25,14 @@ PyObject *errors_from_layout(md_state *state, const char *where, const layout_fa
 /* CopyRequiredError with a formatted sentence (PyUnicode_FromFormat's letters). */
 PyObject *errors_copy_required(md_state *state, const char *format, ...);
 
+/* The exception that is set, taken away: owned (+1).  NULL: there is none. */
+PyObject *errors_take(void);
+/* Set it again, which is stolen; NULL: none is set. */
+void errors_restore(PyObject *exception);
+/* Another of the same class and arguments, without its traceback, whose frames would keep the
+ * caller's objects alive: owned (+1).  NULL without an exception: the class makes none of these. */
+PyObject *errors_copy(PyObject *exception);
+
 /* The text of the exception that is set, which is taken away: owned (+1).  NULL: it has none,
  * or no memory. */
 PyObject *errors_take_text(void);

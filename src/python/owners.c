@@ -2,6 +2,7 @@
 #include "python/owners.h"
 
 #include "metal/managed_tensor.h"
+#include "python/errors.h"
 
 struct owner_list {
     owner_list *older;   /* of another interpreter, or of an earlier module */
@@ -54,22 +55,19 @@ is_attached_to(const owner_list *list)
 /* ---- letting go; the GIL of the list's interpreter is held ---- */
 
 /* SPEC import-deleted-once, import-deleter-exception */
-static void
+static inline void
 end_owner(void *owner, int kind)
 {
     /* Dropping the owner can run Python code.  The exception that is set must survive, and one
      * that this code leaves must not. */
-    PyObject *type = NULL, *value = NULL, *traceback = NULL;
-    if (PyErr_Occurred()) {
-        PyErr_Fetch(&type, &value, &traceback);
-    }
+    PyObject *exception = PyErr_Occurred() ? errors_take() : NULL;
     switch (kind) {
     case OWNER_OBJECT: Py_DECREF((PyObject *)owner); break;
     case OWNER_TENSOR_LEGACY: managed_delete(owner, false); break;
     case OWNER_TENSOR_VERSIONED: managed_delete(owner, true); break;
     }
-    if (type != NULL || PyErr_Occurred()) {
-        PyErr_Restore(type, value, traceback);
+    if (exception != NULL || PyErr_Occurred()) {
+        errors_restore(exception);
     }
 }
 
