@@ -1,7 +1,7 @@
 """Kernels whose threads work together, beside NumPy: barriers, threadgroup memory, SIMD-groups, atomics."""
 
 import pytest
-from group_kernels import KERNELS
+from group_kernels import KERNELS, METAL
 from kernel_images import quickly
 
 import metal_dlpack as md
@@ -11,6 +11,11 @@ QUICK = ["tree_sum", "softmax", "scan_of_simds", "tiled_matmul", "simdgroup_matm
 QUICK += ["histogram", "shuffles", "votes", "last_group"]
 
 
+@pytest.fixture(scope="module")
+def library():
+    return md.Library(METAL + "\n".join(case.text for case in KERNELS.values()), math="safe")
+
+
 @pytest.mark.parametrize("name", quickly(*QUICK, of=KERNELS))
-def test_gives_what_numpy_gives(name):
-    KERNELS[name].run(md.kernel(KERNELS[name].source, math="safe"))
+def test_gives_what_numpy_gives(library, name):
+    KERNELS[name].run(library[name])

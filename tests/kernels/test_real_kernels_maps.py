@@ -4,15 +4,43 @@ Integers are equal.  Floats are equal where each operation rounds once: `contrac
 product and a sum.  Elsewhere they are within 4 ulp, or the test says why not.
 """
 
+import re
 import zlib
+from functools import cache, partial
 
 import numpy as np
 import pytest
 
 import metal_dlpack as md
 
-EXACT = "#pragma METAL fp contract(off)\n"
 METAL = "#include <metal_stdlib>\nusing namespace metal;\n"
+EXACT = "#pragma METAL fp contract(off)\n"
+
+
+SOURCES = {"fast": [], "safe": []}
+
+
+@cache
+def library(math):
+    """Of all kernels of this file: the compiler reads them once."""
+    return md.Library(METAL + EXACT + "\n".join(SOURCES[math]), math=math)
+
+
+def case(source, math="fast"):
+    """The function below is a test of this kernel, which it gets."""
+    SOURCES[math].append(source)
+    name = re.search(r"kernel void (\w+)", source)[1]
+
+    def make_test(run):
+        def test():
+            run(library(math)[name])
+
+        return test
+
+    return make_test
+
+
+safe = partial(case, math="safe")
 
 
 def on_metal(items):
@@ -26,41 +54,21 @@ def random(seed=0):
 # ---- numbers ----
 
 
-def test_a_square():
-    square = md.kernel(
-        METAL
-        + """kernel void square(device const float *x, device float *y, uint i [[thread_position_in_grid]]) {
-    y[i] = x[i] * x[i];
-}"""
-    )
-    x = random().standard_normal(100_003, dtype="float32")
-    y = md.zeros(x.size, dtype="float32")
-    square(on_metal(x), y, threads=x.size)
-    np.testing.assert_array_equal(np.asarray(y), x * x)
-
-
-def test_saxpy_in_place():
-    saxpy = md.kernel(
-        METAL
-        + EXACT
-        + """kernel void saxpy(device const float *x, device float *y, constant float &a, uint i [[thread_position_in_grid]]) {
+@case("""kernel void saxpy(device const float *x, device float *y, constant float &a, uint i [[thread_position_in_grid]]) {
     y[i] = a * x[i] + y[i];
-}"""
-    )
+}""")
+def test_saxpy_in_place(saxpy):
     x, y = random().standard_normal((2, 4097), dtype="float32")
     result = on_metal(y)
     saxpy(on_metal(x), result, 1.5, threads=x.size)
     np.testing.assert_array_equal(np.asarray(result), np.float32(1.5) * x + y)
 
 
-def test_fma_rounds_once():
-    fused = md.kernel(
-        METAL
-        + """kernel void fused(device const float *x, device const float *y, device const float *z, device float *out,
+@case("""kernel void fused(device const float *x, device const float *y, device const float *z, device float *out,
                   uint i [[thread_position_in_grid]]) {
     out[i] = fma(x[i], y[i], z[i]);
-}"""
-    )
+}""")
+def test_fma_rounds_once(fused):
     x, y, z = random().standard_normal((3, 5000)).astype("float32")
     z[:2500] = -x[:2500] * y[:2500]  # what is left is the product's error
     out = md.zeros(x.size, dtype="float32")
@@ -69,168 +77,7 @@ def test_fma_rounds_once():
     np.testing.assert_array_equal(np.asarray(out), exact.astype("float32"))
 
 
-#: Function: (range of its argument, how many ulp Metal grants without fast math: its specification, "Numerical
-#: Compliance").
-FUNCTIONS = {
-    "exp": (-80, 80, 4),
-    "exp2": (-100, 100, 4),
-    "log": (1e-6, 1e6, 4),
-    "log2": (1e-6, 1e6, 4),
-    "log10": (1e-6, 1e6, 4),
-    "sin": (-100, 100, 4),
-    "cos": (-100, 100, 4),
-    "tan": (-1.5, 1.5, 6),
-    "asin": (-1, 1, 5),
-    "acos": (-1, 1, 5),
-    "atan": (-50, 50, 5),
-    "sinh": (-40, 40, 4),
-    "cosh": (-40, 40, 4),
-    "tanh": (-10, 10, 5),
-    "asinh": (-1000, 1000, 5),
-    "acosh": (1, 1000, 4),
-    "atanh": (-0.99, 0.99, 5),
-    "sqrt": (0, 1e6, 0),
-    "floor": (-1000, 1000, 0),
-    "rint": (-1000, 1000, 0),
-    "trunc": (-1000, 1000, 0),
-    "fabs": (-1000, 1000, 0),
-}
-
-
-def test_functions_of_one_number():
-    text = "".join(
-        f"""kernel void use_{name}(device const float *x, device float *y, uint i [[thread_position_in_grid]]) {{
-    y[i] = precise::{name}(x[i]);
-}}
-"""
-        for name in FUNCTIONS
-    )
-    library = md.Library(METAL + text, math="safe")
-    for name, (low, high, ulp) in FUNCTIONS.items():
-        x = np.linspace(low, high, 3001, dtype="float32")
-        y = md.zeros(x.size, dtype="float32")
-        library[f"use_{name}"](on_metal(x), y, threads=x.size)
-        spelled = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh"}
-        exact = getattr(np, spelled.get(name, "arctanh" if name == "atanh" else name))(x.astype("float64"))
-        if name in ("sin", "cos", "tan", "log", "log2", "log10"):  # near a zero the error is absolute
-            np.testing.assert_allclose(np.asarray(y), exact, rtol=ulp * 1.2e-7, atol=2e-7, err_msg=name)
-        else:
-            np.testing.assert_array_max_ulp(np.asarray(y), exact.astype("float32"), max(ulp, 1))
-
-
-def test_functions_of_two_numbers():
-    library = md.Library(
-        METAL
-        + """#define KERNEL(NAME)                                                                        \\
-    kernel void use_##NAME(device const float *x, device const float *y, device float *out,                \\
-                           uint i [[thread_position_in_grid]]) {                                           \\
-        out[i] = precise::NAME(x[i], y[i]);                                                                \\
-    }
-KERNEL(pow) KERNEL(atan2) KERNEL(fmod) KERNEL(fmin) KERNEL(fmax) KERNEL(copysign)
-""",
-        math="safe",
-    )
-    x, y = random().uniform(0.1, 9, (2, 2000)).astype("float32")
-    wide = x.astype("float64"), y.astype("float64")
-    cases = {"pow": (np.power, 16), "atan2": (np.arctan2, 6), "fmod": (np.fmod, 0)}
-    cases |= {"fmin": (np.fmin, 0), "fmax": (np.fmax, 0), "copysign": (np.copysign, 0)}
-    for name, (function, ulp) in cases.items():
-        out = md.zeros(x.size, dtype="float32")
-        library[f"use_{name}"](on_metal(x), on_metal(y), out, threads=x.size)
-        np.testing.assert_array_max_ulp(np.asarray(out), function(*wide).astype("float32"), ulp)
-
-
-def test_half_rounds_after_each_operation():
-    axpy = md.kernel(
-        METAL
-        + EXACT
-        + """kernel void axpy(device const half *x, device half *y, constant half &a, uint i [[thread_position_in_grid]]) {
-    y[i] = a * x[i] - y[i] / (x[i] + 2.5h);
-}"""
-    )
-    x, y = random().uniform(0.5, 4, (2, 3000)).astype("float16")
-    result = on_metal(y)
-    axpy(on_metal(x), result, 0.75, threads=x.size)
-    np.testing.assert_array_equal(np.asarray(result), np.float16(0.75) * x - y / (x + np.float16(2.5)))
-
-
-@pytest.mark.needs_ml_dtypes
-def test_bfloat_to_float_and_back():
-    ml_dtypes = pytest.importorskip("ml_dtypes")
-    scale = md.kernel(
-        METAL
-        + """kernel void scale(device const bfloat *x, device bfloat *y, constant float &a, uint i [[thread_position_in_grid]]) {
-    y[i] = bfloat(float(x[i]) * a);
-}"""
-    )
-    x = random().standard_normal(2000).astype(ml_dtypes.bfloat16)
-    y = md.zeros(x.size, dtype="bfloat16")
-    scale(on_metal(x), y, 1.7, threads=x.size)
-    expected = (x.astype("float32") * np.float32(1.7)).astype(ml_dtypes.bfloat16)
-    np.testing.assert_array_equal(np.asarray(y).view("uint16"), expected.view("uint16"))
-
-
-def test_integers_of_64_bits():
-    mix = md.kernel(
-        METAL
-        + """kernel void mix64(device const ulong *x, device ulong *y, uint i [[thread_position_in_grid]]) {
-    ulong z = x[i] + 0x9E3779B97F4A7C15UL;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9UL;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBUL;
-    y[i] = z ^ (z >> 31);
-}"""
-    )
-    x = random().integers(0, 2**64, 1000, dtype="uint64")
-    y = md.zeros(x.size, dtype="uint64")
-    mix(on_metal(x), y, threads=x.size)
-    with np.errstate(over="ignore"):
-        z = x + np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    np.testing.assert_array_equal(np.asarray(y), z ^ (z >> np.uint64(31)))
-
-
-def test_integer_functions():
-    count = md.kernel(
-        METAL
-        + """kernel void bits(device const uint *x, device const uint *y, device uint *out, uint i [[thread_position_in_grid]]) {
-    uint a = x[i], b = y[i];
-    device uint *to = out + 8 * i;
-    to[0] = popcount(a);
-    to[1] = clz(a);
-    to[2] = ctz(a);
-    to[3] = reverse_bits(a);
-    to[4] = rotate(a, b & 31);
-    to[5] = mulhi(a, b);
-    to[6] = absdiff(a, b);
-    to[7] = addsat(a, b);
-}"""
-    )
-    x, y = random().integers(0, 2**32, (2, 500), dtype="uint32")
-    x[:3] = 0, 1, 0xFFFFFFFF
-    out = md.zeros((x.size, 8), dtype="uint32")
-    count(on_metal(x), on_metal(y), out, threads=x.size)
-
-    def expected(a, b):
-        turn = b & 31
-        yield a.bit_count()
-        yield 32 - a.bit_length()
-        yield (a & -a).bit_length() - 1 if a else 32
-        yield int(f"{a:032b}"[::-1], 2)
-        yield (a << turn | a >> (32 - turn)) & 0xFFFFFFFF
-        yield a * b >> 32
-        yield abs(a - b)
-        yield min(a + b, 0xFFFFFFFF)
-
-    np.testing.assert_array_equal(
-        np.asarray(out), [list(expected(a, b)) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
-    )
-
-
-def test_integers_of_8_bits_give_a_dot_product():
-    dots = md.kernel(
-        METAL
-        + """kernel void dots(device const char4 *x, device const char4 *y, device int *out, constant uint &n,
+@case("""kernel void dots(device const char4 *x, device const char4 *y, device int *out, constant uint &n,
                  uint row [[thread_position_in_grid]]) {
     int sum = 0;
     for (uint i = 0; i < n; i++) {
@@ -238,39 +85,20 @@ def test_integers_of_8_bits_give_a_dot_product():
         sum += int(a.x) * b.x + int(a.y) * b.y + int(a.z) * b.z + int(a.w) * b.w;
     }
     out[row] = sum;
-}"""
-    )
+}""")
+def test_integers_of_8_bits_give_a_dot_product(dots):
     x, y = random().integers(-128, 128, (2, 37, 64), dtype="int8")
     out = md.zeros(37, dtype="int32")
     dots(on_metal(x), on_metal(y), out, 16, threads=37)
     np.testing.assert_array_equal(np.asarray(out), (x.astype("int32") * y).sum(axis=1))
 
 
-def test_bits_of_a_float_give_its_inverse_root():
-    root = md.kernel(
-        METAL
-        + EXACT
-        + """kernel void inverse_root(device const float *x, device float *y, uint i [[thread_position_in_grid]]) {
-    float guess = as_type<float>(0x5f3759dfu - (as_type<uint>(x[i]) >> 1));
-    y[i] = guess * (1.5f - 0.5f * x[i] * guess * guess);
-}"""
-    )
-    x = random().uniform(1e-3, 1e3, 1000).astype("float32")
-    y = md.zeros(x.size, dtype="float32")
-    root(on_metal(x), y, threads=x.size)
-    guess = (np.uint32(0x5F3759DF) - (x.view("uint32") >> 1)).view("float32")
-    np.testing.assert_array_equal(np.asarray(y), guess * (np.float32(1.5) - np.float32(0.5) * x * guess * guess))
-
-
-def test_colours_packed_into_words():
-    to_linear = md.kernel(
-        METAL
-        + """kernel void halve(device const uint *pixels, device uint *out, device float4 *colours, uint i [[thread_position_in_grid]]) {
+@case("""kernel void halve(device const uint *pixels, device uint *out, device float4 *colours, uint i [[thread_position_in_grid]]) {
     float4 colour = unpack_unorm4x8_to_float(pixels[i]);
     colours[i] = colour;
     out[i] = pack_float_to_unorm4x8(colour.bgra);
-}"""
-    )
+}""")
+def test_colours_packed_into_words(to_linear):
     pixels = random().integers(0, 2**32, 700, dtype="uint32")
     out, colours = md.zeros(pixels.size, dtype="uint32"), md.zeros((pixels.size, 4), dtype="float32")
     to_linear(on_metal(pixels), out, colours, threads=pixels.size)
@@ -282,17 +110,11 @@ def test_colours_packed_into_words():
 # ---- what a kernel is given ----
 
 
-def test_a_table_of_constants():
-    """CRC-32 by nibbles, a message a thread."""
-    table = [0] * 16
-    for i in range(16):
-        for _ in range(4):
-            i_ = table[i] if _ else i
-            table[i] = (i_ >> 1) ^ (0xEDB88320 if i_ & 1 else 0)
-    checksum = md.kernel(
-        METAL
-        + f"constant uint TABLE[16] = {{{', '.join(f'{item}u' for item in table)}}};\n"
-        + """kernel void crc(device const uchar *bytes, device uint *out, constant uint &n, uint row [[thread_position_in_grid]]) {
+@case("""constant uint TABLE[16] = {
+    0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c,
+    0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c, 0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c,
+};
+kernel void crc(device const uchar *bytes, device uint *out, constant uint &n, uint row [[thread_position_in_grid]]) {
     uint crc = ~0u;
     for (uint i = 0; i < n; i++) {
         crc ^= bytes[row * n + i];
@@ -300,19 +122,16 @@ def test_a_table_of_constants():
         crc = TABLE[crc & 15] ^ (crc >> 4);
     }
     out[row] = ~crc;
-}"""
-    )
+}""")
+def test_a_table_of_constants(checksum):
+    """CRC-32 by nibbles, a message a thread."""
     messages = random().integers(0, 256, (50, 77), dtype="uint8")
     out = md.zeros(50, dtype="uint32")
     checksum(on_metal(messages), out, 77, threads=50)
     assert np.asarray(out).tolist() == [zlib.crc32(message.tobytes()) for message in messages]
 
 
-def test_a_struct_by_reference_and_structs_in_a_buffer():
-    move = md.kernel(
-        METAL
-        + EXACT
-        + """struct Particle {
+@case("""struct Particle {
     packed_float3 position;
     float mass;
     packed_float3 velocity;
@@ -329,8 +148,8 @@ kernel void move(device Particle *particles, constant World &world, uint i [[thr
     p.velocity += world.gravity * world.step;
     p.position += p.velocity * world.step;
     p.steps++;
-}"""
-    )
+}""")
+def test_a_struct_by_reference_and_structs_in_a_buffer(move):
     particle = np.dtype([("position", "f4", 3), ("mass", "f4"), ("velocity", "f4", 3), ("steps", "u4")])
     world_type = np.dtype(
         {
@@ -379,35 +198,11 @@ kernel void activate(device const float *x, device float *y, device const float 
         np.testing.assert_array_equal(np.asarray(y), np.where(biased > 0, biased, biased * np.float32(slope or 0)))
 
 
-def test_a_template_with_host_names():
-    library = md.Library(
-        METAL
-        + """template <typename T, int N>
-[[kernel]] void power(device const T *x, device T *y, uint i [[thread_position_in_grid]]) {
-    T result = 1;
-    for (int n = 0; n < N; n++) result *= x[i];
-    y[i] = result;
-}
-template [[host_name("cube_f32")]] [[kernel]] void power<float, 3>(device const float *, device float *, uint);
-template [[host_name("cube_f16")]] [[kernel]] void power<half, 3>(device const half *, device half *, uint);
-template [[host_name("fifth_i32")]] [[kernel]] decltype(power<int, 5>) power<int, 5>;
-"""
-    )
-    for name, dtype, power in (("cube_f32", "f4", 3), ("cube_f16", "f2", 3), ("fifth_i32", "i4", 5)):
-        x = random().integers(-9, 10, 333).astype(dtype)
-        y = md.zeros(x.size, dtype=x.dtype)
-        library[name](on_metal(x), y, threads=x.size)
-        np.testing.assert_array_equal(np.asarray(y), np.prod([x] * power, axis=0, dtype=dtype))
-
-
-def test_matrices_of_4_by_4_move_points():
-    transform = md.kernel(
-        METAL
-        + """kernel void transform(device const float4 *points, constant float4x4 &m, device float4 *out,
+@case("""kernel void transform(device const float4 *points, constant float4x4 &m, device float4 *out,
                       uint i [[thread_position_in_grid]]) {
     out[i] = m * points[i];
-}"""
-    )
+}""")
+def test_matrices_of_4_by_4_move_points(transform):
     matrix, points = random().standard_normal((4, 4)).astype("f4"), random(1).standard_normal((500, 4)).astype("f4")
     out = md.zeros((500, 4), dtype="float32")
     transform(on_metal(points), on_metal(matrix.T), out, threads=500)  # Metal's matrices are columns
@@ -416,45 +211,14 @@ def test_matrices_of_4_by_4_move_points():
     np.testing.assert_allclose(np.asarray(out), exact, rtol=5e-7, atol=2e-6)
 
 
-def test_geometry_of_vectors():
-    reflect = md.kernel(
-        METAL
-        + """kernel void geometry(device const packed_float3 *x, device const packed_float3 *y, device packed_float3 *crossed,
-                     device float *numbers, uint i [[thread_position_in_grid]]) {
-    float3 a = x[i], b = y[i];
-    crossed[i] = cross(a, b);
-    numbers[4 * i] = dot(a, b);
-    numbers[4 * i + 1] = length(a);
-    numbers[4 * i + 2] = distance(a, b);
-    numbers[4 * i + 3] = dot(normalize(a), normalize(a));
-}""",
-        math="safe",
-    )
-    x, y = random().uniform(1, 2, (2, 400, 3)).astype("f4")
-    crossed, numbers = md.zeros((400, 3), dtype="float32"), md.zeros((400, 4), dtype="float32")
-    reflect(on_metal(x), on_metal(y), crossed, numbers, threads=400)
-    wide_x, wide_y = x.astype("f8"), y.astype("f8")
-    # Differences of products of 1 to 4: what cancels leaves an absolute error of half an ulp of 4.
-    np.testing.assert_allclose(np.asarray(crossed), np.cross(wide_x, wide_y), atol=1e-6)
-    got = np.asarray(numbers)
-    np.testing.assert_array_max_ulp(got[:, 0], (wide_x * wide_y).sum(1).astype("f4"), 4)
-    np.testing.assert_array_max_ulp(got[:, 1], np.linalg.norm(wide_x, axis=1).astype("f4"), 4)
-    np.testing.assert_array_max_ulp(got[:, 2], np.linalg.norm(wide_x - wide_y, axis=1).astype("f4"), 4)
-    # Three divisions, each half an ulp off, of a length that is 4: twice that in the square.
-    np.testing.assert_array_max_ulp(got[:, 3], np.ones(400, "f4"), 10)
-
-
-def test_a_grid_of_three_dimensions_with_odd_edges():
-    where = md.kernel(
-        METAL
-        + """kernel void where(device uint *out, uint3 p [[thread_position_in_grid]], uint3 size [[threads_per_grid]],
+@case("""kernel void where(device uint *out, uint3 p [[thread_position_in_grid]], uint3 size [[threads_per_grid]],
                   uint3 group [[threads_per_threadgroup]], uint3 in_group [[thread_position_in_threadgroup]]) {
     device uint *to = out + 3 * ((p.z * size.y + p.y) * size.x + p.x);
     to[0] = p.x + 100 * p.y + 10000 * p.z;
     to[1] = group.x + 100 * group.y + 10000 * group.z;
     to[2] = in_group.x + 100 * in_group.y + 10000 * in_group.z;
-}"""
-    )
+}""")
+def test_a_grid_of_three_dimensions_with_odd_edges(where):
     size, group = (13, 7, 5), (4, 3, 2)
     out = md.zeros((5, 7, 13, 3), dtype="uint32")
     where(out, threads=size, group=group)
@@ -466,44 +230,23 @@ def test_a_grid_of_three_dimensions_with_odd_edges():
     np.testing.assert_array_equal(np.asarray(out), expected)
 
 
-def test_a_launch_of_whole_groups():
-    number = md.kernel(
-        METAL
-        + """kernel void number(device uint *out, uint2 group [[threadgroup_position_in_grid]], uint2 groups [[threadgroups_per_grid]],
+@case("""kernel void number(device uint *out, uint2 group [[threadgroup_position_in_grid]], uint2 groups [[threadgroups_per_grid]],
                    uint i [[thread_index_in_threadgroup]], uint2 width [[threads_per_threadgroup]],
                    uint simd [[simdgroup_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {
     uint n = group.y * groups.x + group.x;
     out[n * width.x * width.y + i] = n * 10000 + simd * 100 + lane;
-}"""
-    )
+}""")
+def test_a_launch_of_whole_groups(number):
     out = md.zeros((15, 96), dtype="uint32")
     number(out, groups=(5, 3), group=(16, 6))
     i = np.arange(96)
     np.testing.assert_array_equal(np.asarray(out), np.arange(15)[:, None] * 10000 + i // 32 * 100 + i % 32)
 
 
-def test_an_array_begins_at_its_first_item():
-    add = md.kernel(
-        METAL
-        + """kernel void add_one(device int *x, uint i [[thread_position_in_grid]]) {
-    x[i] += 1;
-}"""
-    )
-    whole = on_metal(np.arange(100, dtype="int32"))
-    add(whole[30:60], threads=30)
-    expected = np.arange(100)
-    expected[30:60] += 1
-    np.testing.assert_array_equal(np.asarray(whole), expected)
-
-
 # ---- small programs ----
 
 
-def test_mandelbrot():
-    escape = md.kernel(
-        METAL
-        + EXACT
-        + """kernel void mandelbrot(device ushort *out, constant float4 &view, uint2 p [[thread_position_in_grid]],
+@safe("""kernel void mandelbrot(device ushort *out, constant float4 &view, uint2 p [[thread_position_in_grid]],
                        uint2 size [[threads_per_grid]]) {
     float2 c = view.xy + view.zw * float2(p);
     float2 z = 0;
@@ -513,9 +256,8 @@ def test_mandelbrot():
         n++;
     }
     out[p.y * size.x + p.x] = n;
-}""",
-        math="safe",
-    )
+}""")
+def test_mandelbrot(escape):
     width, height = 120, 80
     view = np.array([-2.2, -1.2, 0.025, 0.03], "f4")
     out = md.zeros((height, width), dtype="uint16")
@@ -534,10 +276,7 @@ def test_mandelbrot():
     np.testing.assert_array_equal(np.asarray(out), expected)
 
 
-def test_game_of_life():
-    step = md.kernel(
-        METAL
-        + """kernel void life(device const uchar *now, device uchar *next, uint2 p [[thread_position_in_grid]],
+@case("""kernel void life(device const uchar *now, device uchar *next, uint2 p [[thread_position_in_grid]],
                  uint2 size [[threads_per_grid]]) {
     uint alive = 0;
     for (int dy = -1; dy <= 1; dy++) {
@@ -547,8 +286,8 @@ def test_game_of_life():
         }
     }
     next[p.y * size.x + p.x] = alive == 3 || (alive == 2 && now[p.y * size.x + p.x]);
-}"""
-    )
+}""")
+def test_game_of_life(step):
     world = random().integers(0, 2, (45, 61), dtype="uint8")
     now, following = on_metal(world), md.zeros(world.shape, dtype="uint8")
     for _ in range(10):
@@ -559,37 +298,7 @@ def test_game_of_life():
     np.testing.assert_array_equal(np.asarray(now), world)
 
 
-def test_a_stencil_of_heat():
-    step = md.kernel(
-        METAL
-        + EXACT
-        + """kernel void heat(device const float *now, device float *next, constant float &rate, uint2 p [[thread_position_in_grid]],
-                 uint2 size [[threads_per_grid]]) {
-    uint i = p.y * size.x + p.x;
-    if (p.x == 0 || p.y == 0 || p.x == size.x - 1 || p.y == size.y - 1) {
-        next[i] = now[i];
-        return;
-    }
-    float around = now[i - 1] + now[i + 1] + now[i - size.x] + now[i + size.x];
-    next[i] = now[i] + rate * (around - 4 * now[i]);
-}"""
-    )
-    field = random().uniform(0, 100, (51, 77)).astype("f4")
-    now, following = on_metal(field), md.zeros(field.shape, dtype="float32")
-    for _ in range(6):
-        step(now, following, 0.2, threads=field.shape[::-1])
-        now, following = following, now
-        inner = field[1:-1, 1:-1]
-        around = field[1:-1, :-2] + field[1:-1, 2:] + field[:-2, 1:-1] + field[2:, 1:-1]
-        field = field.copy()
-        field[1:-1, 1:-1] = inner + np.float32(0.2) * (around - np.float32(4) * inner)
-    np.testing.assert_array_equal(np.asarray(now), field)
-
-
-def test_a_convolution_with_a_border():
-    blur = md.kernel(
-        METAL
-        + """kernel void convolve(device const float *image, constant float *weights, device float *out, constant int &radius,
+@case("""kernel void convolve(device const float *image, constant float *weights, device float *out, constant int &radius,
                      uint2 p [[thread_position_in_grid]], uint2 size [[threads_per_grid]]) {
     float sum = 0;
     int2 last = int2(size) - 1;
@@ -600,8 +309,8 @@ def test_a_convolution_with_a_border():
         }
     }
     out[p.y * size.x + p.x] = sum;
-}"""
-    )
+}""")
+def test_a_convolution_with_a_border(blur):
     image, weights = random().uniform(0, 1, (40, 33)).astype("f4"), random(1).uniform(0, 0.1, (5, 5)).astype("f4")
     out = md.zeros(image.shape, dtype="float32")
     blur(on_metal(image), on_metal(weights), out, 2, threads=image.shape[::-1])
@@ -612,10 +321,7 @@ def test_a_convolution_with_a_border():
     np.testing.assert_array_max_ulp(np.asarray(out), exact.astype("f4"), 8)
 
 
-def test_n_bodies():
-    pull = md.kernel(
-        METAL
-        + """kernel void pull(device const float4 *bodies, device float4 *forces, constant uint &n, uint i [[thread_position_in_grid]]) {
+@safe("""kernel void pull(device const float4 *bodies, device float4 *forces, constant uint &n, uint i [[thread_position_in_grid]]) {
     float3 me = bodies[i].xyz, force = 0;
     for (uint j = 0; j < n; j++) {
         float3 way = bodies[j].xyz - me;
@@ -623,9 +329,8 @@ def test_n_bodies():
         force += bodies[j].w * distance * distance * distance * way;
     }
     forces[i] = float4(force, 0);
-}""",
-        math="safe",
-    )
+}""")
+def test_n_bodies(pull):
     bodies = random().uniform(-1, 1, (200, 4)).astype("f4")
     forces = md.zeros((200, 4), dtype="float32")
     pull(on_metal(bodies), forces, 200, threads=200)
@@ -637,64 +342,11 @@ def test_n_bodies():
     assert (error < 1e-6 * np.abs(terms).sum(1)).all()
 
 
-def test_a_counter_gives_random_numbers():
-    """Philox with four words and ten rounds: "Parallel random numbers: as easy as 1, 2, 3", 2011."""
-    philox = md.kernel(
-        METAL
-        + """kernel void philox(device uint4 *out, constant uint2 &seed, uint i [[thread_position_in_grid]]) {
-    uint4 c = uint4(i, 0, 0, 0);
-    uint2 key = seed;
-    for (int round = 0; round < 10; round++) {
-        uint high_a = mulhi(0xD2511F53u, c.x), low_a = 0xD2511F53u * c.x;
-        uint high_b = mulhi(0xCD9E8D57u, c.z), low_b = 0xCD9E8D57u * c.z;
-        c = uint4(high_b ^ c.y ^ key.x, low_b, high_a ^ c.w ^ key.y, low_a);
-        key += uint2(0x9E3779B9u, 0xBB67AE85u);
-    }
-    out[i] = c;
-}"""
-    )
-    out = md.zeros((100, 4), dtype="uint32")
-    philox(out, on_metal(np.array([7, 11], "u4")), threads=100)
-
-    def expected(counter, key, word=0xFFFFFFFF):
-        a, b, c, d = counter, 0, 0, 0
-        for _ in range(10):
-            first, second = 0xD2511F53 * a, 0xCD9E8D57 * c
-            a, b, c, d = second >> 32 ^ b ^ key[0], second & word, first >> 32 ^ d ^ key[1], first & word
-            key = ((key[0] + 0x9E3779B9) & word, (key[1] + 0xBB67AE85) & word)
-        return [a, b, c, d]
-
-    np.testing.assert_array_equal(np.asarray(out), [expected(i, (7, 11)) for i in range(100)])
-
-
-def test_a_fourier_transform_by_its_sum():
-    transform = md.kernel(
-        METAL
-        + """float2 times(float2 a, float2 b) {
-    return float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
-}
-kernel void dft(device const float2 *x, device float2 *out, constant uint &n, uint k [[thread_position_in_grid]]) {
-    float2 sum = 0;
-    for (uint i = 0; i < n; i++) {
-        float angle = -2.0f * M_PI_F * float((i * k) % n) / float(n);
-        sum += times(x[i], float2(precise::cos(angle), precise::sin(angle)));
-    }
-    out[k] = sum;
-}""",
-        math="safe",
-    )
-    x = (random().standard_normal(128) + 1j * random(1).standard_normal(128)).astype("complex64")
-    out = md.zeros(128, dtype="complex64")
-    transform(on_metal(x), out, 128, threads=128)
-    # 128 terms, each with an angle of up to 6.3 in float32.
-    np.testing.assert_allclose(np.asarray(out), np.fft.fft(x.astype("complex128")), atol=2e-5)
-
-
 # ---- random numbers ----
 
-#: Threefry2x32 with 20 rounds (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3), as counters i and i + n.
-THREEFRY = """
-kernel void threefry(device uint *out, constant uint2 &key, uint i [[thread_position_in_grid]],
+
+@pytest.mark.needs_mlx
+@case("""kernel void threefry(device uint *out, constant uint2 &key, uint i [[thread_position_in_grid]],
                      uint n [[threads_per_grid]]) {
     const uint keys[] = {key.x, key.y, key.x ^ key.y ^ 0x1BD11BDA};
     const uint turns[] = {13, 15, 26, 6, 17, 29, 16, 24};
@@ -709,18 +361,15 @@ kernel void threefry(device uint *out, constant uint2 &key, uint i [[thread_posi
     }
     out[i] = x.x;
     out[i + n] = x.y;
-}
-"""
+}""")
+def test_threefry_is_mlxs(kernel):
+    """Threefry2x32 with 20 rounds (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3), counters i and i + n.
 
-
-@pytest.mark.needs_mlx
-@pytest.mark.parametrize("count", [1, 5, 1000])
-def test_threefry_is_mlxs(count):
-    """MLX's own kernel is in no package: its bits on the CPU are the reference, which `split` gives as they are."""
+    MLX's own kernel is in no package: its bits on the CPU are the reference, which `split` gives as they are.
+    """
     import mlx.core as mx
 
-    kernel = md.kernel(METAL + THREEFRY)
-    for seed in (0, 7, 2**40 + 3):
+    for seed, count in ((0, 1), (7, 5), (2**40 + 3, 1000)):
         key, out = mx.random.key(seed), md.zeros(2 * count, dtype="uint32")
         kernel(out, tuple(np.array(key).tolist()), n=count)
         np.testing.assert_array_equal(np.asarray(out), np.array(mx.random.split(key, count)).reshape(-1))
