@@ -10,6 +10,7 @@ import kernel_sources
 import numpy as np
 import pytest
 from ggml_arguments import layout
+from kernel_images import quickly
 from machine import HAS_SOFTMETAL
 
 import metal_dlpack as md
@@ -44,9 +45,13 @@ def random(seed=0):
 # ---- one item, one result ----
 
 
-@pytest.mark.parametrize(("op", "function"), [(0, np.add), (1, np.subtract), (2, np.multiply), (3, np.divide)])
-@pytest.mark.parametrize("rows", [1, 6])
-def test_arithmetic_with_rows_repeated(op, function, rows):
+#: As llama.cpp numbers them.
+OPERATIONS = ["add", "subtract", "multiply", "divide"]
+
+
+@pytest.mark.parametrize("name", quickly("add", of=OPERATIONS))
+def test_arithmetic_with_rows_repeated(name):
+    op, rows = OPERATIONS.index(name), 6 if name == "add" else 1
     a, b = random().standard_normal((6, 100), dtype="float32"), random(1).standard_normal((rows, 100), dtype="float32")
     out, to = empty(a.shape)
     args = ggml_arguments.struct("bin", layout(a, "0"), layout(b, "1"), layout(a, ""))
@@ -54,7 +59,7 @@ def test_arithmetic_with_rows_repeated(op, function, rows):
         "binbcast.metal", "kernel_bin_fuse_f32_f32_f32", FC_bin_op=op, FC_bin_f=1, FC_bin_rb=False, FC_bin_cb=False
     )
     kernel(args, on_metal(a), on_metal(b), to, groups=(6, 1, 1), group=(64, 1, 1))
-    np.testing.assert_array_equal(np.asarray(out), function(a, b))
+    np.testing.assert_array_equal(np.asarray(out), getattr(np, name)(a, b))
 
 
 #: Number of the operation: (NumPy's, ulp).
@@ -70,6 +75,7 @@ UNARY = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", UNARY)
 def test_unary_operations(name):
     number, function, ulp = UNARY[name]
@@ -81,6 +87,7 @@ def test_unary_operations(name):
     np.testing.assert_array_max_ulp(np.asarray(out), function(x.astype("f8")).astype("f4"), ulp)
 
 
+@pytest.mark.long
 def test_swiglu():
     a, b = random().standard_normal((2, 7, 90)).astype("f2")
     out, to = empty(a.shape, "float16")
@@ -90,14 +97,7 @@ def test_swiglu():
     np.testing.assert_array_max_ulp(np.asarray(out), (wide / (1 + np.exp(-wide)) * b).astype("f2"), 1)
 
 
-def test_copy_to_another_type():
-    x = random().standard_normal((3, 4, 50), dtype="float32")
-    out, to = empty(x.shape, "float16")
-    args = ggml_arguments.struct("cpy", layout(x, "0"), layout(x.astype("f2"), ""), nk0=50)
-    ggml("quantize.metal", "kernel_cpy_f32_f16")(args, on_metal(x), to, groups=(4, 3, 1), group=(64, 1, 1))
-    np.testing.assert_array_equal(np.asarray(out), x.astype("f2"))
-
-
+@pytest.mark.long
 @reported("It declares its result const, and writes there.")
 @pytest.mark.parametrize(("number", "expected"), [(0, np.triu), (3, lambda x: np.tril(x, -1))])
 def test_triangles(number, expected):
@@ -109,6 +109,7 @@ def test_triangles(number, expected):
     np.testing.assert_array_equal(np.asarray(out), expected(x))
 
 
+@pytest.mark.long
 def test_windows_of_an_image():
     x = random().standard_normal((2, 3, 9, 8), dtype="float32")  # images, channels, rows, columns
     out, to = empty((2, 7, 6, 27))
@@ -121,6 +122,7 @@ def test_windows_of_an_image():
     np.testing.assert_array_equal(np.asarray(out), windows.transpose(0, 2, 3, 1, 4, 5).reshape(2, 7, 6, 27))
 
 
+@pytest.mark.long
 def test_greatest_of_windows():
     x = random().standard_normal((4, 10, 12), dtype="float32")
     out = md.zeros((4, 5, 6), dtype="float32")
@@ -129,7 +131,7 @@ def test_greatest_of_windows():
     np.testing.assert_array_equal(np.asarray(out), x.reshape(4, 5, 2, 6, 2).max((2, 4)))
 
 
-@pytest.mark.parametrize("kind", ["norm", "neox"])
+@pytest.mark.parametrize("kind", quickly("neox", of=["norm", "neox"]))
 def test_rope(kind):
     heads, tokens, size = 3, 5, 32
     x, positions = (
@@ -180,6 +182,7 @@ def norm_arguments(x, weight, eps):
     )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["norm", "rms_norm"])
 def test_norms_with_a_weight(kind):
     x, weight = (
@@ -200,16 +203,6 @@ def test_norms_with_a_weight(kind):
     np.testing.assert_allclose(np.asarray(out), exact, rtol=2e-6, atol=1e-6)
 
 
-def test_l2_norm():
-    x = random().standard_normal((4, 130), dtype="float32")
-    out, to = empty(x.shape)
-    args = ggml_arguments.struct("l2_norm", layout(x, "0"), layout(x, ""), eps=1e-6)
-    kernel = ggml("norm.metal", "kernel_l2_norm_f32_f32")
-    kernel(args, on_metal(x), to, groups=(4, 1, 1), group=(64, 1, 1), threadgroup_memory={"shmem_f32": 128})
-    exact = x.astype("f8") / np.linalg.norm(x.astype("f8"), axis=1, keepdims=True)
-    np.testing.assert_array_max_ulp(np.asarray(out), exact.astype("f4"), 4)
-
-
 def test_sums():
     x = random().integers(-500, 500, (3, 7, 333)).astype("f4")  # exact in each order
     out, to = empty((3, 7, 1))
@@ -224,6 +217,7 @@ def test_sums():
     assert np.asarray(out)[0] == x.sum()
 
 
+@pytest.mark.long
 def test_cumulative_sums():
     x = random().integers(-500, 500, (5, 200)).astype("f4")
     out, to = empty(x.shape)
@@ -278,7 +272,7 @@ KINDS = {"Q4_0": True, "Q8_0": True, "Q6_K": True, "Q5_0": True, "Q3_K": True, "
 KINDS |= {"Q4_1": False, "Q5_1": False, "Q2_K": False, "Q4_K": False, "Q5_K": False}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", quickly("Q4_0", of=KINDS))
 def test_rows_of_quantised_numbers(kind):
     packed, expected = blocks(kind, 9, 512)
     rows = random(1).integers(0, 9, 14, dtype="int32")
@@ -296,6 +290,7 @@ def test_rows_of_quantised_numbers(kind):
         np.testing.assert_allclose(np.asarray(out), expected[rows], rtol=1e-6, atol=1e-6 * np.abs(expected).max())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["Q8_0", "Q4_0"])
 def test_numbers_are_quantised(kind):
     quants = pytest.importorskip("gguf").quants
@@ -317,6 +312,7 @@ def test_numbers_are_quantised(kind):
 # ---- products ----
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "groups", "group"), [("Q4_0", 3, 2), ("Q8_0", 12, 4), ("Q6_K", 6, 2)])
 def test_quantised_matrix_times_vectors(kind, groups, group):
     packed, matrix = blocks(kind, 24, 512)
@@ -341,6 +337,7 @@ def test_quantised_matrix_times_vectors(kind, groups, group):
 UNALIGNED = "llama.cpp writes float4 at multiples of 8 bytes where m is 70: a GPU does, what clang compiles faults"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("m", "n", "k"),
     [
@@ -378,13 +375,3 @@ def test_a_product_with_a_quantised_matrix():
     # Both sides are rounded to half before the product.
     exact = b.astype("f2").astype("f8") @ matrix.astype("f2").astype("f8").T
     np.testing.assert_allclose(np.asarray(out), exact, atol=2e-6 * (np.abs(b) @ np.abs(matrix).T).max())
-
-
-def test_a_hadamard_transform():
-    linalg = pytest.importorskip("scipy.linalg")
-    x = random().standard_normal((6, 128), dtype="float32")
-    out = md.zeros(x.shape, dtype="float32")
-    args = ggml_arguments.struct("fwht", nrows=6)
-    ggml("misc.metal", "kernel_fwht_f32_128")(args, md.asarray(x, copy=True), out, groups=(3, 1, 1), group=(64, 1, 1))
-    # Seven rounds, each within an ulp of sums of up to 4.
-    np.testing.assert_allclose(np.asarray(out), x.astype("f8") @ linalg.hadamard(128) / np.sqrt(128), atol=2e-6)

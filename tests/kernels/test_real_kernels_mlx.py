@@ -4,11 +4,13 @@ A tolerance is 4 ulp, or its reason stands beside it.  MLX asks for `fast::exp` 
 that 2**-21 of its value near one and more far from it, so what contains one is held to 1e-5.
 """
 
+import math
 import os
 
 import kernel_sources
 import numpy as np
 import pytest
+from kernel_images import quickly
 
 import metal_dlpack as md
 
@@ -21,12 +23,12 @@ def reported(why):
     return pytest.mark.xfail(os.environ.get("SOFTMETAL_KERNEL_CHECK") == "1", reason=why)
 
 
-def mlx(headers, *instances, before="", math="safe"):
+def mlx(headers, *instances, before=""):
     """A library of MLX's headers, with these (name, kernel, template arguments)."""
     paths = [f"mlx/backend/metal/kernels/{header}" for header in ("utils.h", *headers.split())]
     text = HEAD + before + "".join(f'#include "{path}"\n' for path in paths)
     text += "".join(f'instantiate_kernel("{name}", {kernel}, {types})\n' for name, kernel, types in instances)
-    return md.Library(text, include=(kernel_sources.mlx(),), math=math)
+    return md.Library(text, include=(kernel_sources.mlx(),), math="safe")
 
 
 def on_metal(items, dtype=None):
@@ -40,6 +42,7 @@ def random(seed=0):
 # ---- one item, one result ----
 
 
+@pytest.mark.long
 def test_arange():
     library = mlx("arange.h", ("arange_i64", "arange", "int64_t"), ("arange_f32", "arange", "float"))
     out = md.zeros(1000, dtype="int64")
@@ -67,10 +70,12 @@ UNARY = {
     "Sqrt": (np.sqrt, 0, 100, 0),
     "Square": (np.square, -9, 9, 0),
     "Tanh": (np.tanh, -9, 9, 5),
+    "Erf": (np.vectorize(math.erf), 0.5, 4, 16),  # a polynomial of 1 ulp, whose exp MLX computes fast
     "Expm1": (np.expm1, -0.3, 0.3, 1),  # further out MLX leaves out the lower half of log(2)
 }
 
 
+@pytest.mark.long
 def test_unary_operations():
     library = mlx("unary_ops.h unary.h", *[(name, "unary_v", f"float, float, {name}") for name in UNARY])
     for name, (function, low, high, ulp) in UNARY.items():
@@ -78,17 +83,6 @@ def test_unary_operations():
         y = md.zeros(1001, dtype="float32")
         library[name](on_metal(x), y, 1001, threads=501)  # two items a thread
         np.testing.assert_array_max_ulp(np.asarray(y), function(x.astype("f8")).astype("f4"), ulp)
-
-
-def test_error_function_and_its_inverse():
-    special = pytest.importorskip("scipy.special")
-    library = mlx("unary_ops.h unary.h", *[(name, "unary_v", f"float, float, {name}") for name in ("Erf", "ErfInv")])
-    for name, function, limit in (("Erf", special.erf, 4), ("ErfInv", special.erfinv, 0.99)):
-        x = np.linspace(-limit, limit, 1001, dtype="f4")
-        y = md.zeros(1001, dtype="float32")
-        library[name](on_metal(x), y, 1001, threads=501)
-        # MLX's polynomials: their authors say 1 ulp and 2.3 ulp beside exact exp and log.
-        np.testing.assert_allclose(np.asarray(y), function(x.astype("f8")), rtol=1e-6, atol=1e-7)
 
 
 def test_a_unary_operation_on_a_view():
@@ -100,6 +94,7 @@ def test_a_unary_operation_on_a_view():
     np.testing.assert_array_equal(np.asarray(y), np.square(x.transpose(2, 0, 1)))
 
 
+@pytest.mark.long
 def test_complex_numbers():
     library = mlx(
         "unary_ops.h unary.h", *[(n, "unary_v", f"complex64_t, complex64_t, {n}") for n in ("Exp", "Sqrt", "Conjugate")]
@@ -147,23 +142,7 @@ def test_binary_operations():
             np.testing.assert_array_max_ulp(np.asarray(c), expected, ulp)
 
 
-def test_log_add_exp():
-    library = mlx("binary_ops.h binary.h", ("log_add_exp", "binary_vv", "float, float, LogAddExp"))
-    a, b = random().uniform(-30, 30, (2, 500)).astype("f4")
-    c = md.zeros(500, dtype="float32")
-    library["log_add_exp"](on_metal(a), on_metal(b), c, 500, threads=250)
-    # max + log1p(exp(.)): where the sum cancels the larger number's ulp remains.
-    np.testing.assert_allclose(np.asarray(c), np.logaddexp(a.astype("f8"), b), rtol=FAST_EXP, atol=4e-6)
-
-
-def test_comparison_with_a_scalar():
-    library = mlx("binary_ops.h binary.h", ("less_vs", "binary_vs", "int, bool, Less"))
-    a = random().integers(-50, 50, 1000, dtype="int32")
-    c = md.zeros(1000, dtype="bool")
-    library["less_vs"](on_metal(a), on_metal([7], "i4"), c, 1000, threads=500)
-    np.testing.assert_array_equal(np.asarray(c), a < 7)
-
-
+@pytest.mark.long
 def test_select():
     library = mlx("ternary_ops.h ternary.h", ("where", "ternary_v", "int64_t, Select, false, true"))
     chosen, b = random().integers(0, 2, 300).astype(bool), random().integers(-(2**60), 2**60, 300)
@@ -172,6 +151,7 @@ def test_select():
     np.testing.assert_array_equal(np.asarray(d), np.where(chosen, b, -1))
 
 
+@pytest.mark.long
 def test_copy_of_a_view_as_another_type():
     library = mlx("copy.h", ("copy_g", "copy_g", "float, half, 2, int"), ("to_int", "copy_v", "float, int"))
     x = random().standard_normal((6, 5, 9), dtype="float32") * 100
@@ -206,14 +186,7 @@ def test_softmax_of_a_row():
     np.testing.assert_allclose(np.asarray(y), exact, rtol=1e-3, atol=6e-8)  # half's ulp, and its smallest number
 
 
-def test_logsumexp():
-    library = mlx("logsumexp.h", ("lse", "logsumexp", "float"))
-    x = random().standard_normal((5, 900), dtype="float32") * 5
-    y = md.zeros(5, dtype="float32")
-    library["lse"](on_metal(x), y, 900, groups=5, group=256)
-    np.testing.assert_allclose(np.asarray(y), np.logaddexp.reduce(x.astype("f8"), axis=1), rtol=FAST_EXP)
-
-
+@pytest.mark.long
 def test_cross_entropy():
     library = mlx("defines.h cross_entropy.h", ("loss", "cross_entropy", "float"))
     x, target = random().standard_normal((6, 700), dtype="float32") * 3, random().integers(-700, 700, 6, dtype="int32")
@@ -244,6 +217,7 @@ def test_scans_along_rows():
     np.testing.assert_array_equal(np.asarray(w), before.cumprod(1, dtype="uint32"))
 
 
+@pytest.mark.long
 def test_a_scan_down_columns():
     library = mlx("scan.h", ("sum", "strided_scan", "float, float, CumSum<float>, 4, true, false"))
     x = random().integers(-100, 100, (2, 77, 50)).astype("f4")
@@ -257,6 +231,7 @@ def test_a_scan_down_columns():
 REDUCE = "atomic.h reduction/ops.h reduce.h"
 
 
+@pytest.mark.long
 def test_reductions_to_one_item():
     library = mlx(
         REDUCE,
@@ -275,6 +250,7 @@ def test_reductions_to_one_item():
         assert np.asarray(out)[0] == expected, name
 
 
+@pytest.mark.long
 @reported("Where rows are no multiple of four, two threadgroups write the same sums.")
 def test_reductions_of_rows():
     library = mlx(
@@ -290,6 +266,7 @@ def test_reductions_of_rows():
         np.testing.assert_array_equal(np.asarray(out), expected)
 
 
+@pytest.mark.long
 def test_a_reduction_of_columns():
     library = mlx(
         REDUCE,
@@ -307,6 +284,7 @@ def test_a_reduction_of_columns():
 # ---- order ----
 
 
+@pytest.mark.long
 def test_sorts_in_a_block():
     library = mlx(
         "sort.h",
@@ -323,6 +301,7 @@ def test_sorts_in_a_block():
     np.testing.assert_array_equal(np.asarray(order), np.argsort(keys, 1, kind="stable"))
 
 
+@pytest.mark.long
 def test_searchsorted():
     library = mlx(
         "sort.h searchsorted.h", ("right", "searchsorted", "int, true"), ("left", "searchsorted", "int, false")
@@ -337,6 +316,7 @@ def test_searchsorted():
 # ---- indices ----
 
 
+@pytest.mark.long
 def test_gather_rows():
     library = mlx("indexing/gather_front.h", ("rows", "gather_front", "float, int, int, 4"))
     x, rows = random().standard_normal((20, 37), dtype="float32"), random().integers(-20, 20, 50, dtype="int32")
@@ -345,6 +325,7 @@ def test_gather_rows():
     np.testing.assert_array_equal(np.asarray(out), x[rows])
 
 
+@pytest.mark.long
 def test_gather_and_scatter_along_an_axis():
     library = mlx(
         "atomic.h reduction/ops.h indexing/gather_axis.h indexing/scatter_axis.h",
@@ -369,9 +350,10 @@ def test_gather_and_scatter_along_an_axis():
 # ---- products ----
 
 
+@pytest.mark.long
 @reported("Only the first lane of each SIMD-group comes to its threadgroup_barrier.")
-@pytest.mark.parametrize(("kind", "dtype", "ulp"), [("float", "float32", 0), ("half", "float16", 0)])
-def test_a_matrix_times_a_vector(kind, dtype, ulp):
+@pytest.mark.parametrize(("kind", "dtype"), [("float", "float32"), ("half", "float16")])
+def test_a_matrix_times_a_vector(kind, dtype):
     library = mlx("gemv.h", ("gemv", "gemv", f"{kind}, 1, 8, 1, 32, 4, 4, false, false"))
     matrix, vector = random().integers(-3, 4, (42, 600)), random(1).integers(-3, 4, 600)  # exact in each order
     out = md.zeros(42, dtype=dtype)
@@ -382,7 +364,7 @@ def test_a_matrix_times_a_vector(kind, dtype, ulp):
         vector_batch_stride=zeros, matrix_batch_stride=zeros, bias_batch_stride=zeros, bias_stride=1,
         groups=11, group=(32, 8, 1),
     )  # fmt: skip
-    np.testing.assert_array_max_ulp(np.asarray(out), (matrix @ vector).astype(dtype), ulp)
+    np.testing.assert_array_equal(np.asarray(out), (matrix @ vector).astype(dtype))
 
 
 GEMM = np.dtype(
@@ -396,8 +378,10 @@ GEMM = np.dtype(
 )
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 32), (70, 45, 50)])
-@pytest.mark.parametrize(("kind", "dtype"), [("float", "float32"), ("half", "float16")])
+@pytest.mark.parametrize(
+    ("kind", "dtype", "m", "n", "k"),
+    [("half", "float16", 70, 45, 50), pytest.param("float", "float32", 64, 64, 32, marks=pytest.mark.long)],
+)
 def test_a_product_of_matrices(kind, dtype, m, n, k):
     """Steel: tiles in threadgroup memory, simdgroup_matrix, function constants for what is no multiple of a tile."""
     library = mlx(
@@ -452,7 +436,7 @@ def test_quantised_weights():
     assert (np.abs(np.asarray(result) - exact) < 1e-6 * (np.abs(back) @ np.abs(vector))).all()
 
 
-@pytest.mark.parametrize("do_causal", [False, True])
+@pytest.mark.parametrize("do_causal", quickly(True, of=[False, True]))
 def test_attention_of_a_query(do_causal):
     library = mlx("sdpa_vector.h", ("sdpa", "sdpa_vector", "float, 64, 64"))
     heads, length, queries = 4, 77, 3
@@ -477,6 +461,7 @@ def test_attention_of_a_query(do_causal):
 # ---- transforms ----
 
 
+@pytest.mark.long
 def test_a_hadamard_transform():
     linalg = pytest.importorskip("scipy.linalg")
     library = mlx("hadamard.h", ("hadamard", "hadamard_n", "float, 512, 16, 4"))
@@ -486,6 +471,7 @@ def test_a_hadamard_transform():
     np.testing.assert_array_equal(np.asarray(out), x @ linalg.hadamard(512) * 0.125)
 
 
+@pytest.mark.long
 def test_a_fourier_transform():
     library = mlx("steel/defines.h fft.h", ("fft", "fft", "256, float2, float2"), before="#include <metal_common>\n")
     # Seven rounds: 256 = 4 ** 4, so radix 4 four times; one transform is 64 threads that hold four items each.

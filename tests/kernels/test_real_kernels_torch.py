@@ -3,17 +3,19 @@
 Its special functions are polynomials in float32, made for double and cut: 3e-6 of the value, and as much near a zero.
 """
 
+from functools import partial
+
 import kernel_sources
 import numpy as np
 import pytest
 
 import metal_dlpack as md
 
-TOLERANCE = {"rtol": 3e-6, "atol": 3e-6}
+TOLERANCE = 3e-6
 
 
-def kernel(text, math="safe", name=None):
-    return md.kernel("#include <metal_stdlib>\n" + text, name, include=(kernel_sources.torch(),), math=math)
+def kernel(text):
+    return md.kernel("#include <metal_stdlib>\n" + text, include=(kernel_sources.torch(),), math="safe")
 
 
 def on_metal(items, dtype=None):
@@ -26,111 +28,63 @@ def random(seed=0):
 
 # ---- special_math.h ----
 
-#: Function: (SciPy's name, range).
+#: What torch computes of x: (SciPy's function of it, range, tolerance).
 SPECIAL = {
-    "erf": ("erf", -4, 4),
-    "erfc": ("erfc", -4, 4),
-    "erfinv": ("erfinv", -0.99, 0.99),
-    "i0": ("i0", -8, 8),
-    "i0e": ("i0e", -50, 50),
-    "i1": ("i1", -8, 8),
-    "i1e": ("i1e", -50, 50),
-    "gamma": ("gamma", 0.1, 10),
-    "log_gamma": ("gammaln", 0.1, 50),
-    "digamma": ("digamma", 0.1, 50),
-    "bessel_j0_forward": ("j0", 0, 30),
-    "bessel_j1_forward": ("j1", 0, 30),
-    "bessel_y0_forward": ("y0", 0.1, 30),
-    "bessel_y1_forward": ("y1", 0.1, 30),
-    "modified_bessel_k0_forward": ("k0", 0.1, 20),
-    "modified_bessel_k1_forward": ("k1", 0.1, 20),
-    "erfcx": ("erfcx", -3, 40),
-    "entr": ("entr", 0, 9),
-}
-#: With a reason of their own.
-LOOSER = {
-    "gamma": {"rtol": 2e-5},  # a power of up to x ** 9.5, of which pow may be 16 ulp off
-    "erfcx": {"rtol": 1e-5},  # 2 * exp(x * x) where x is negative
-    "log_gamma": {"rtol": 1e-5, "atol": 1e-5},  # x * log(x) - x cancels
-}
-
-
-@pytest.mark.parametrize("name", SPECIAL)
-def test_special_functions(name):
-    special = pytest.importorskip("scipy.special")
-    scipys, low, high = SPECIAL[name]
-    use = kernel(
-        f"""#include <c10/metal/special_math.h>
-kernel void use(device const float *x, device float *y, uint i [[thread_position_in_grid]]) {{
-    y[i] = c10::metal::{name}(x[i]);
-}}"""
-    )
-    x = np.linspace(low, high, 2001, dtype="f4")
-    y = md.zeros(x.size, dtype="float32")
-    use(on_metal(x), y, threads=x.size)
-    exact = getattr(special, scipys)(x.astype("f8"))
-    np.testing.assert_allclose(np.asarray(y), exact, **LOOSER.get(name, TOLERANCE))
-
-
-@pytest.mark.parametrize(("name", "low", "high"), [("igamma", 0.5, 20), ("igammac", 0.5, 20)])
-def test_incomplete_gamma_functions(name, low, high):
-    special = pytest.importorskip("scipy.special")
-    use = kernel(
-        f"""#include <c10/metal/special_math.h>
-#include <c10/metal/igamma.h>
-kernel void use(device const float *a, device const float *x, device float *y, uint i [[thread_position_in_grid]]) {{
-    y[i] = c10::metal::{name}(a[i], x[i]);
-}}"""
-    )
-    a, x = random().uniform(low, high, (2, 1000)).astype("f4")
-    y = md.zeros(1000, dtype="float32")
-    use(on_metal(a), on_metal(x), y, threads=1000)
-    exact = {"igamma": special.gammainc, "igammac": special.gammaincc}[name](a.astype("f8"), x)
+    "erf(x)": ("erf", -4, 4),
+    "erfc(x)": ("erfc", -4, 4),
+    "erfinv(x)": ("erfinv", -0.99, 0.99),
+    "i0(x)": ("i0", -8, 8),
+    "i0e(x)": ("i0e", -50, 50),
+    "i1(x)": ("i1", -8, 8),
+    "i1e(x)": ("i1e", -50, 50),
+    "gamma(x)": ("gamma", 0.1, 10, 2e-5),  # a power of up to x ** 9.5, of which pow may be 16 ulp off
+    "log_gamma(x)": ("gammaln", 0.1, 50, 1e-5),  # x * log(x) - x cancels
+    "digamma(x)": ("digamma", 0.1, 50),
+    "bessel_j0_forward(x)": ("j0", 0, 30),
+    "bessel_j1_forward(x)": ("j1", 0, 30),
+    "bessel_y0_forward(x)": ("y0", 0.1, 30),
+    "bessel_y1_forward(x)": ("y1", 0.1, 30),
+    "modified_bessel_k0_forward(x)": ("k0", 0.1, 20),
+    "modified_bessel_k1_forward(x)": ("k1", 0.1, 20),
+    "erfcx(x)": ("erfcx", -3, 40, 1e-5),  # 2 * exp(x * x) where x is negative
+    "entr(x)": ("entr", 0, 9),
     # A series of up to some hundred terms in float32, times a power that is off by x * 1e-6.
-    np.testing.assert_allclose(np.asarray(y), exact, rtol=1e-4, atol=1e-5)
-
-
-def test_zeta_and_polygamma():
-    special = pytest.importorskip("scipy.special")
-    use = kernel(
-        """#include <c10/metal/special_math.h>
-kernel void use(device const float *x, device float *y, device float *z, uint i [[thread_position_in_grid]]) {
-    y[i] = c10::metal::zeta(x[i], 1.5f);
-    z[i] = c10::metal::polygamma(2, x[i]);
-}"""
-    )
-    x = np.linspace(1.5, 12, 500, dtype="f4")
-    y, z = md.zeros(500, dtype="float32"), md.zeros(500, dtype="float32")
-    use(on_metal(x), y, z, threads=500)
+    "igamma(x, 21 - x)": (lambda special, x: special.gammainc(x, 21 - x), 1, 20, 1e-4),
+    "igammac(x, 21 - x)": (lambda special, x: special.gammaincc(x, 21 - x), 1, 20, 1e-4),
     # Sums of pow, each within 16 ulp.
-    np.testing.assert_allclose(np.asarray(y), special.zeta(x.astype("f8"), 1.5), rtol=1e-5)
-    np.testing.assert_allclose(np.asarray(z), special.polygamma(2, x.astype("f8")), rtol=1e-5)
-
-
-def test_polynomials():
-    special = pytest.importorskip("scipy.special")
-    use = kernel(
-        """#include <c10/metal/special_math.h>
-kernel void use(device const float *x, device float *t, device float *h, uint i [[thread_position_in_grid]]) {
-    t[i] = c10::metal::chebyshev_polynomial_t_forward(x[i], 5);
-    h[i] = c10::metal::hermite_polynomial_h_forward(x[i], 4);
-}"""
-    )
-    x = np.linspace(-0.99, 0.99, 500, dtype="f4")
-    t, h = md.zeros(500, dtype="float32"), md.zeros(500, dtype="float32")
-    use(on_metal(x), t, h, threads=500)
+    "zeta(x, 1.5f)": (lambda special, x: special.zeta(x, 1.5), 1.5, 12, 1e-5),
+    "polygamma(2, x)": (lambda special, x: special.polygamma(2, x), 1.5, 12, 1e-5),
     # The recurrence doubles an error a step.
-    np.testing.assert_allclose(np.asarray(t), special.eval_chebyt(5, x.astype("f8")), atol=5e-6)
-    np.testing.assert_allclose(np.asarray(h), special.eval_hermite(4, x.astype("f8")), atol=2e-5)
+    "chebyshev_polynomial_t_forward(x, 5)": (lambda special, x: special.eval_chebyt(5, x), -0.99, 0.99, 5e-6),
+    "hermite_polynomial_h_forward(x, 4)": (lambda special, x: special.eval_hermite(4, x), -0.99, 0.99, 2e-5),
+}
 
 
+@pytest.mark.long
+def test_special_functions():
+    special = pytest.importorskip("scipy.special")
+    lines = [f"x = all[{k} * n + i]; out[{k} * n + i] = c10::metal::{text};" for k, text in enumerate(SPECIAL)]
+    use = kernel(f"""#include <c10/metal/special_math.h>
+#include <c10/metal/igamma.h>
+kernel void use(device const float *all, device float *out, uint i [[thread_position_in_grid]], uint n [[threads_per_grid]]) {{
+    float x;
+    {" ".join(lines)}
+}}""")
+    x = np.array([np.linspace(low, high, 501, dtype="f4") for _, low, high, *_ in SPECIAL.values()])
+    out = md.zeros(x.shape, dtype="float32")
+    use(on_metal(x), out, threads=501)
+    for (text, (function, _, _, *tolerance)), items, got in zip(SPECIAL.items(), x, np.asarray(out), strict=True):
+        bound = tolerance[0] if tolerance else TOLERANCE
+        exact = getattr(special, function) if isinstance(function, str) else partial(function, special)
+        np.testing.assert_allclose(got, exact(items.astype("f8")), rtol=bound, atol=bound, err_msg=text)
+
+
+@pytest.mark.long
 def test_expm1():
-    use = kernel(
-        """#include <c10/metal/expm1f.h>
+    use = kernel("""#include <c10/metal/expm1f.h>
 kernel void use(device const float *x, device float *y, uint i [[thread_position_in_grid]]) {
     y[i] = c10::metal::expm1f(x[i]);
-}"""
-    )
+}""")
     x = np.concatenate([np.linspace(-20, 20, 1001), np.geomspace(1e-8, 1e-2, 500)]).astype("f4")
     y = md.zeros(x.size, dtype="float32")
     use(on_metal(x), y, threads=x.size)
@@ -145,15 +99,13 @@ kernel void use(device const float *x, device float *y, uint i [[thread_position
 
 
 def test_random_numbers_are_philox():
-    draw = kernel(
-        """#include <c10/metal/random.h>
+    draw = kernel("""#include <c10/metal/random.h>
 kernel void draw(device uint4 *words, device float *floats, device long *integers, constant long &seed,
                  uint i [[thread_position_in_grid]]) {
     words[i] = c10::metal::philox4::rand(seed, i);
     floats[i] = c10::metal::rand(seed, i);
     integers[i] = c10::metal::randint64(seed, i, -50, 50);
-}"""
-    )
+}""")
     seed, word = 0x123456789ABCDEF, 0xFFFFFFFF
     words, floats, integers = (
         md.zeros((64, 4), dtype="uint32"),
@@ -181,8 +133,7 @@ kernel void draw(device uint4 *words, device float *floats, device long *integer
 
 
 def test_reductions_of_a_threadgroup():
-    reduce_ = kernel(
-        """#include <c10/metal/reduction_utils.h>
+    reduce_ = kernel("""#include <c10/metal/reduction_utils.h>
 using namespace c10::metal;
 kernel void reduce(device const float *x, device float *sums, device float *products, device float *most, device float *least,
                    device uint *where, uint i [[thread_position_in_grid]], uint t [[thread_index_in_threadgroup]],
@@ -202,8 +153,7 @@ kernel void reduce(device const float *x, device float *sums, device float *prod
         least[group] = smallest;
         where[group] = at;
     }
-}"""
-    )
+}""")
     x = np.stack([random(seed).permutation(256) % 100 + np.arange(256) / 256 for seed in range(5)]).astype("f4")
     outs = [md.zeros(5, dtype="float32") for _ in range(4)] + [md.zeros(5, dtype="uint32")]
     reduce_(on_metal(x), *outs, groups=5, group=256)
@@ -216,8 +166,7 @@ kernel void reduce(device const float *x, device float *sums, device float *prod
 
 
 def test_sums_of_64_bits_in_a_simd_group():
-    total = kernel(
-        """#include <c10/metal/reduction_utils.h>
+    total = kernel("""#include <c10/metal/reduction_utils.h>
 kernel void total(device const long *x, device long *sums, device long *most, uint i [[thread_position_in_grid]],
                   uint lane [[thread_index_in_simdgroup]]) {
     long sum = c10::metal::simd_sum(x[i]), largest = c10::metal::simd_max(x[i]);
@@ -225,8 +174,7 @@ kernel void total(device const long *x, device long *sums, device long *most, ui
         sums[i / 32] = sum;
         most[i / 32] = largest;
     }
-}"""
-    )
+}""")
     x = random().integers(-(2**55), 2**55, (6, 32))
     sums, most = md.zeros(6, dtype="int64"), md.zeros(6, dtype="int64")
     total(on_metal(x), sums, most, threads=192, group=64)
@@ -237,19 +185,18 @@ kernel void total(device const long *x, device long *sums, device long *most, ui
 # ---- atomic.h, indexing ----
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "dtype"), [("int", "i4"), ("float", "f4"), ("half", "f2"), ("uchar", "u1"), ("long", "i8")]
 )
 def test_atomic_additions(kind, dtype):
     """Items smaller than a word are added by exchanging the word that they are in; of 64 bits there are two halves."""
-    add = kernel(
-        f"""#include <c10/metal/atomic.h>
+    add = kernel(f"""#include <c10/metal/atomic.h>
 using namespace c10::metal;
 kernel void add(device const uint *where, device const {kind} *x, device AtomicType_t<{kind}> *sums,
                 uint i [[thread_position_in_grid]]) {{
     AtomicType<{kind}>::atomic_add(sums, where[i], x[i]);
-}}"""
-    )
+}}""")
     where, x = random().integers(0, 8, 500, dtype="uint32"), random(1).integers(0, 3, 500).astype(dtype)
     sums = md.zeros(8, dtype=np.dtype(dtype).name)
     words = sums if kind in ("int", "float") else sums.view("uint32")
