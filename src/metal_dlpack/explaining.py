@@ -24,6 +24,7 @@ from .asking.explain_rules import (
     LAST_RESORT,
     METAL,
     MODULES,
+    NAMES,
     NOTES,
     OUTCOMES,
     PADDED,
@@ -223,6 +224,7 @@ def findings(facts: Facts) -> list[tuple[Rule, str]]:
     """The rules of the consumer that this tensor meets, each with its sentence."""
     found = []
     words = {name: getattr(facts, name) for name in (*Facts.__dataclass_fields__, "device_id")}
+    words["name"] = NAMES[facts.consumer]
     for rule in rules_for(facts.consumer):
         # Only the number is known of another major version.
         if facts.is_unknown and rule.condition not in ABOUT_VERSIONS:
@@ -241,7 +243,7 @@ def reason_of(facts: Facts) -> list[tuple[Rule, str]]:
     outcome = "copy" if name.startswith("COPY_") else "refusal"
     end = ", so the array hands out a copy." if facts.ours and outcome == "copy" else "."
     sentence = text[0].upper() + text[1:] + end
-    return [(Rule(facts.consumer, name, outcome, sentence, WAYS_OUT.get(name, FAULT_WAY_OUT), "run"), sentence)]
+    return [(Rule(facts.consumer, name, outcome, sentence, WAYS_OUT.get(name, FAULT_WAY_OUT)), sentence)]
 
 
 def decide(found: list[tuple[Rule, str]], copy: bool | None, copied_nbytes: int) -> tuple[str, list[str], list[str]]:
@@ -297,7 +299,7 @@ def moves_of_ours(index: int, device: object) -> list[tuple[Rule, str]]:
     """The copy that from_dlpack makes of data on metal:index, where another Device is asked for."""
     if not isinstance(device, _core.Device) or device.index == index:
         return []
-    rule = Rule("metal_dlpack", "", "copy", "", f"Leave device out to stay on metal:{index}.", "run")
+    rule = Rule("metal_dlpack", "", "copy", "", f"Leave device out to stay on metal:{index}.")
     return [(rule, f"The data is on metal:{index}, and device asks for {device}: it is copied there.")]
 
 
@@ -311,7 +313,7 @@ def moves(facts: Facts, device: object) -> list[tuple[Rule, str]]:
     here = "mps" if facts.is_metal else "cpu"
     if wanted == here:
         return []
-    rule = Rule("torch", "", "copy", "", f"Leave device out to stay on {here}.", "run")
+    rule = Rule("torch", "", "copy", "", f"Leave device out to stay on {here}.")
     return [(rule, f"The tensor is on {here}, and device asks for {wanted}: torch copies it there.")]
 
 

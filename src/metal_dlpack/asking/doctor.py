@@ -7,6 +7,7 @@ it should be is tried once more in a child of its own, and that end counts.
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import importlib.util
 import os
@@ -20,7 +21,7 @@ import metal_dlpack as md
 from metal_dlpack.conformance.asking import Child, print_answer, take_stdout
 from metal_dlpack.looking.memory_lanes import joined_groups, nbytes_text
 
-from .probes import PROBES, Copies, Probe
+from .probes import IMPORTED, PROBES, Copies, Probe
 
 __all__ = ["Row", "examine", "report"]
 
@@ -93,7 +94,7 @@ def main(*names: str) -> None:
 
 def run_probe(probe: Probe) -> tuple[str, str]:
     try:
-        probe.run()
+        probe.run(*(importlib.import_module(IMPORTED.get(name, name)) for name in probe.modules))
     except Copies as copies:
         return "copies", str(copies)
     except Exception as error:  # whatever a framework raises is the answer

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from metal_dlpack.sync import package_of
@@ -42,6 +42,16 @@ ELEMENT_TYPES: dict[str, frozenset[str] | None] = {
     "jax": _NUMPY | _FLOAT8 | _RARE_FLOAT8 | {"bfloat16"},
     "tvm": None,
     "metal_dlpack": None,
+}
+
+#: What people call a consumer.
+NAMES = {
+    "metal_dlpack": "metal_dlpack",
+    "numpy": "NumPy",
+    "torch": "torch",
+    "mlx": "MLX",
+    "jax": "JAX",
+    "tvm": "tvm-ffi",
 }
 
 #: The module whose from_dlpack is a consumer's, and the version whose ways the tables here tell.
@@ -261,18 +271,56 @@ ABOUT_VERSIONS = {"other_major", "legacy", "versioned", "versioned_by_method"}
 class Rule:
     """One row: see the module."""
 
-    consumer: str
+    consumer: str  # in the table below one or several, with blanks between
     condition: str  # a name in CONDITIONS
     outcome: str  # of OUTCOMES or NOTES; of an installed consumer, what it does with the example
-    sentence: str  # with {names} of Facts
+    sentence: str  # with {names} of Facts, and {name}: the consumer's
     fix: str  # with {names} of EXPRESSIONS
-    source: str  # "run": executed here against the versions above; else where it was read
     #: fields for trials.Example: a tensor of which this condition holds and no other
     example: dict[str, Any] | None = field(default=None, compare=False)
+    source: str = "run"  # executed here against the versions above; else where it was read
     machine: str = ""  # "metal": where the consumer has a Metal device; "no metal": where it has none
 
 
-RULES = (
+def expanded(*rows: Rule) -> tuple[Rule, ...]:
+    """A rule for each consumer that a row names."""
+    return tuple(replace(row, consumer=consumer) for row in rows for consumer in row.consumer.split())
+
+
+RULES = expanded(
+    # ---- several consumers ----
+    Rule(
+        "numpy jax",
+        "metal",
+        "refusal",
+        "{name} does not read Metal, and the tensor is there.",
+        "Pass {host}.",
+        {"device": METAL},
+    ),
+    Rule(
+        "numpy torch jax",
+        "other_major",
+        "refusal",
+        "The tensor is of DLPack {version}; {name} supports major version 1.",
+        "Ask the producer for max_version=(1, 0).",
+        {"version": NEXT_MAJOR},
+    ),
+    Rule("torch mlx jax", "element_type", "refusal", "{name} has no element type {dtype}.", "Pass the bytes: {bytes}."),
+    Rule(
+        "torch jax",
+        "other_device",
+        "refusal",
+        "The tensor is on device {device}, which {name} reads only if it is built for it; this assumes that it is not.",
+        "Copy it to the CPU in its framework first.",
+        {"device": CUDA},
+    ),
+    Rule(
+        "torch tvm",
+        "readonly",
+        "note",
+        "The memory is read-only, and {name} drops the flag: a write goes there.",
+        "Pass {copy}, or do not write to the tensor.",
+    ),
     # ---- metal_dlpack.from_dlpack ----
     Rule(
         "metal_dlpack",
@@ -280,35 +328,15 @@ RULES = (
         "note",
         "The memory is read-only, so the Array will be read-only too.",
         "Call md.from_dlpack(x, copy=True) to write.",
-        "run",
     ),
     # ---- NumPy ----
-    Rule(
-        "numpy",
-        "metal",
-        "refusal",
-        "NumPy reads CPU memory only, and the tensor is on Metal.",
-        "Pass {host}.",
-        "run",
-        {"device": METAL},
-    ),
     Rule(
         "numpy",
         "other_device",
         "refusal",
         "NumPy reads CPU memory only, and the tensor is on device {device}.",
         "Copy it to the CPU in its framework first.",
-        "run",
         {"device": CUDA},
-    ),
-    Rule(
-        "numpy",
-        "other_major",
-        "refusal",
-        "The tensor is of DLPack {version}; NumPy supports major version 1.",
-        "Ask the producer for max_version=(1, 0).",
-        "run",
-        {"version": NEXT_MAJOR},
     ),
     Rule(
         "numpy",
@@ -316,7 +344,6 @@ RULES = (
         "refusal",
         "NumPy's from_dlpack has no element type {dtype}.",
         "Call {numpy} with ml_dtypes installed, or pass the bytes: {bytes}.",
-        "run",
     ),
     Rule(
         "numpy",
@@ -324,7 +351,6 @@ RULES = (
         "note",
         "The capsule is a legacy one, and NumPy makes a read-only array of it.",
         "Call np.array({numpy}) to write, or give NumPy a producer that takes max_version.",
-        "run",
     ),
     # ---- PyTorch ----
     Rule(
@@ -333,8 +359,8 @@ RULES = (
         "crash",
         "torch of this version ignores byte_offset ({byte_offset}): it reads the items from the buffer's start.",
         "Install torch 2.12 or later, or pass {copy}.",
-        "pytorch#168177",
         {"device": METAL, "byte_offset": 64},
+        source="pytorch#168177",
     ),
     Rule(
         "torch",
@@ -342,8 +368,8 @@ RULES = (
         "crash",
         "A stride is negative {strides}, which torch does not support.",
         "Pass {copy}.",
-        "run; pytorch#188023",
         {"shape": (3,), "strides": (-1,), "is_inside": True},
+        source="run; pytorch#188023",
     ),
     Rule(
         "torch",
@@ -351,7 +377,6 @@ RULES = (
         "refusal",
         "The tensor has a byte_offset ({byte_offset}) and no strides, which torch does not support together.",
         "Let the producer write strides, as DLPack 1.2 requires.",
-        "run",
         {"strides": None, "byte_offset": 64},
     ),
     Rule(
@@ -360,42 +385,7 @@ RULES = (
         "refusal",
         "byte_offset ({byte_offset}) is not a multiple of the itemsize ({itemsize}).",
         "Pass {copy}.",
-        "run",
         {"byte_offset": 2},
-    ),
-    Rule(
-        "torch",
-        "element_type",
-        "refusal",
-        "torch has no element type {dtype}.",
-        "Pass the bytes: {bytes}.",
-        "run",
-    ),
-    Rule(
-        "torch",
-        "other_major",
-        "refusal",
-        "The tensor is of DLPack {version}; torch supports major version 1.",
-        "Ask the producer for max_version=(1, 0).",
-        "run",
-        {"version": NEXT_MAJOR},
-    ),
-    Rule(
-        "torch",
-        "other_device",
-        "refusal",
-        "The tensor is on device {device}, which torch reads only if it is built for it; this assumes that it is not.",
-        "Copy it to the CPU in its framework first.",
-        "run",
-        {"device": CUDA},
-    ),
-    Rule(
-        "torch",
-        "readonly",
-        "note",
-        "The memory is read-only, and torch drops the flag: it will write there.",
-        "Pass {copy}, or do not write to the tensor.",
-        "run",
     ),
     Rule(
         "torch",
@@ -403,7 +393,6 @@ RULES = (
         "note",
         "torch.asarray(x) is another way, which loses shape and type: it reads the bytes as torch's default dtype.",
         "Call torch.from_dlpack(x), or torch.as_tensor(x), not torch.asarray(x).",
-        "run",
     ),
     Rule(
         "torch",
@@ -411,7 +400,6 @@ RULES = (
         "note",
         "This build of torch has no MPS: it holds a tensor t, but cannot compute with it, print it or move it.",
         "Read t through md.from_dlpack(t). For a tensor to compute with, pass {host}.",
-        "run",
         machine="no metal",
     ),
     Rule(
@@ -420,8 +408,8 @@ RULES = (
         "zero-copy",
         "This torch names memory on MPS by its address, and DLPack by the MTLBuffer, so the array refuses.",
         "Pass {host} for a CPU tensor.",
-        "pytorch#190373, which no release has",
         {"device": METAL, "is_ours": True},
+        source="pytorch#190373, which no release has",
         machine="metal",
     ),
     Rule(
@@ -430,7 +418,6 @@ RULES = (
         "note",
         "The device_id is {device_id}: torch names the tensor 'mps:{device_id}', which does not exist.",
         "Export with device_id 0.",
-        "run",
     ),
     # ---- MLX ----
     Rule(
@@ -439,7 +426,6 @@ RULES = (
         "refusal",
         "This build of MLX has no Metal, and the tensor is on Metal.",
         "Pass {host}.",
-        "run",
         {"device": METAL},
         machine="no metal",
     ),
@@ -449,7 +435,6 @@ RULES = (
         "refusal",
         "MLX reads Metal and CPU memory, and the tensor is on device {device}.",
         "Copy it to the CPU in its framework first.",
-        "run",
         {"device": CUDA},
     ),
     Rule(
@@ -458,7 +443,7 @@ RULES = (
         "crash",
         "MLX does not look at the major version: it reads a tensor of DLPack {version} as if it were of its own.",
         "Ask the producer for max_version=(1, 0).",
-        "run; the struct was one of 1.3 with another number",
+        source="run; the struct was one of 1.3 with another number",
     ),
     Rule(
         "mlx",
@@ -466,16 +451,7 @@ RULES = (
         "refusal",
         "A stride is negative {strides}, which MLX does not support, even if no step is taken.",
         "Pass {copy}.",
-        "run",
         {"shape": (1, 3), "strides": (-1, 1)},
-    ),
-    Rule(
-        "mlx",
-        "element_type",
-        "refusal",
-        "MLX has no element type {dtype}.",
-        "Pass the bytes: {bytes}.",
-        "run",
     ),
     Rule(
         "mlx",
@@ -483,27 +459,17 @@ RULES = (
         "copy",
         "MLX converts {dtype} to its single-precision type.",
         "Convert to float32 or complex64 before.",
-        "run",
         {"dtype": (2, 64, 1)},
     ),
-    Rule(
-        "mlx",
-        "cpu",
-        "copy",
-        "This build of MLX has no Metal, and copies CPU memory.",
-        "",
-        "run",
-        {},
-        machine="no metal",
-    ),
+    Rule("mlx", "cpu", "copy", "This build of MLX has no Metal, and copies CPU memory.", "", {}, machine="no metal"),
     Rule(
         "mlx",
         "cpu_not_on_page",
         "copy",
         "The memory does not begin on a page ({address:#x}), so MLX copies it.",
         "Pass md.from_dlpack(x).",
-        "mlx python/src/convert.cpp",
         {"byte_offset": 64},
+        source="mlx python/src/convert.cpp",
         machine="metal",
     ),
     Rule(
@@ -512,7 +478,7 @@ RULES = (
         "copy",
         "The buffer's storage is private, so MLX copies it on the GPU.",
         "Pass {shared}.",
-        "mlx python/src/convert.cpp can_reuse_alien_buffer",
+        source="mlx python/src/convert.cpp can_reuse_alien_buffer",
         machine="metal",
     ),
     Rule(
@@ -521,7 +487,7 @@ RULES = (
         "note",
         "The memory is read-only, and MLX drops the flag: it may put a result of its own there.",
         "Call mx.array({numpy}): it copies.",
-        "run; mlx array.h is_donatable",
+        source="run; mlx array.h is_donatable",
     ),
     Rule(
         "mlx",
@@ -530,44 +496,16 @@ RULES = (
         "MLX may write a result into this memory, as in mx.exp(mx.from_dlpack(x)): it counts only its own references, "
         "and reuses what only the operation still refers to.",
         "Keep the mx.array until the result is evaluated, or call mx.from_dlpack(x, copy=True).",
-        "run, on the CPU; mlx array.h is_donatable; mlx#3531",
+        source="run, on the CPU; mlx array.h is_donatable; mlx#3531",
     ),
     # ---- JAX ----
-    Rule(
-        "jax",
-        "metal",
-        "refusal",
-        "JAX refuses device 8 without asking for the tensor.",
-        "Pass {host}.",
-        "run",
-        {"device": METAL},
-    ),
-    Rule(
-        "jax",
-        "other_device",
-        "refusal",
-        "The tensor is on device {device}, which JAX on the CPU does not read.",
-        "Copy it to the CPU in its framework first.",
-        "run",
-        {"device": CUDA},
-    ),
     Rule(
         "jax",
         "versioned",
         "refusal",
         "JAX takes legacy capsules only, and the producer gives a versioned one.",
         "Let the producer give a legacy capsule where no max_version is asked.",
-        "run",
         {"version": (1, 3)},
-    ),
-    Rule(
-        "jax",
-        "other_major",
-        "refusal",
-        "The tensor is of DLPack {version}; JAX understands major version 1.",
-        "Ask the producer for max_version=(1, 0).",
-        "run",
-        {"version": NEXT_MAJOR},
     ),
     Rule(
         "jax",
@@ -575,16 +513,7 @@ RULES = (
         "refusal",
         "JAX takes compact strides only, in any order of the axes, and these leave gaps or repeat {strides}.",
         "Pass {copy}.",
-        "run",
         {"shape": (3, 2), "strides": (4, 2)},
-    ),
-    Rule(
-        "jax",
-        "element_type",
-        "refusal",
-        "JAX's from_dlpack has no element type {dtype}.",
-        "Pass the bytes: {bytes}.",
-        "run",
     ),
     Rule(
         "jax",
@@ -592,7 +521,6 @@ RULES = (
         "refusal",
         "The device_id is {device_id}, and JAX on the CPU has one device.",
         "",
-        "run",
         {"device": SECOND_CPU},
     ),
     Rule(
@@ -601,7 +529,6 @@ RULES = (
         "copy",
         "The first item does not lie on a multiple of 64 bytes, so JAX copies.",
         "Begin the array on a multiple of 64 bytes: whole Arrays do.",
-        "run",
         {"byte_offset": 4},
     ),
     # ---- TVM ----
@@ -611,7 +538,6 @@ RULES = (
         "refusal",
         "tvm-ffi asks __dlpack__ for a legacy capsule only, and the producer gives a versioned one.",
         "Let the producer give a legacy capsule where no max_version is asked.",
-        "run",
         {"version": (1, 3)},
     ),
     Rule(
@@ -620,7 +546,6 @@ RULES = (
         "note",
         "The first item does not lie on a multiple of 64 bytes: tvm.runtime.from_dlpack, which asks for that, refuses.",
         "Use tvm_ffi.from_dlpack, or pass {copy}.",
-        "run",
     ),
     Rule(
         "tvm",
@@ -628,14 +553,5 @@ RULES = (
         "note",
         "The items are not contiguous: tvm.runtime.from_dlpack, which asks for that, refuses.",
         "Use tvm_ffi.from_dlpack, or pass {copy}.",
-        "run",
-    ),
-    Rule(
-        "tvm",
-        "readonly",
-        "note",
-        "The memory is read-only, and tvm-ffi drops the flag.",
-        "Pass {copy}, or do not write to the tensor.",
-        "run",
     ),
 )

@@ -1,5 +1,7 @@
 """The doctor's probes: one function a row, which really shares, writes on one side and reads on the other.
 
+It is given the modules that it names; of JAX and MLX those of IMPORTED.
+
 A probe returns None if both sides saw each other's writes, or raises: Copies with the reason if a write
 was not seen, anything else if there was nothing to see.  Each runs in a child process (doctor.py).
 """
@@ -13,10 +15,11 @@ from typing import Any
 
 import metal_dlpack as md
 
-__all__ = ["PROBES", "Copies", "Probe"]
+__all__ = ["IMPORTED", "PROBES", "Copies", "Probe"]
 
 IS_MAC = sys.platform == "darwin"
 ITEMS = 4096
+IMPORTED = {"jax": "jax.numpy", "mlx": "mlx.core"}
 
 
 class Copies(Exception):
@@ -32,7 +35,7 @@ class Probe:
     target: str
     how: str
     modules: tuple[str, ...]
-    run: Callable[[], None]
+    run: Callable[..., None]  #: given the modules
     #: the verdict without which the doctor fails
     expected: str = "shares"
     #: what a reader should know about how it was found out
@@ -50,10 +53,10 @@ def probe(
     expected: str = "shares",
     note: str = "",
     where: bool = True,
-) -> Callable[[Callable[[], None]], Callable[[], None]]:
-    """Adds a function to PROBES, if `where` says that this machine can have it."""
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Adds a function of the modules to PROBES, if `where` says that this machine can have it."""
 
-    def add(run: Callable[[], None]) -> Callable[[], None]:
+    def add(run: Callable[..., None]) -> Callable[..., None]:
         if where:
             PROBES.append(Probe(run.__name__, source, target, how, modules, run, expected, note))
         return run
@@ -90,25 +93,19 @@ def watch(writer: Any, reader: Callable[[int], float]) -> None:
 
 
 @probe("metal_dlpack", "NumPy", 'np.from_dlpack(a, device="cpu")', "numpy")
-def numpy_from_dlpack() -> None:
-    import numpy as np
-
+def numpy_from_dlpack(np: Any) -> None:
     array = new_array()
     exchange(array, np.from_dlpack(array, device="cpu"))
 
 
 @probe("metal_dlpack", "NumPy", "np.asarray(a)", "numpy")
-def numpy_asarray() -> None:
-    import numpy as np
-
+def numpy_asarray(np: Any) -> None:
     array = new_array()
     exchange(array, np.asarray(array))
 
 
 @probe("NumPy", "metal_dlpack", "md.from_dlpack(x)", "numpy")
-def from_numpy() -> None:
-    import numpy as np
-
+def from_numpy(np: Any) -> None:
     source = np.zeros(ITEMS, np.float32)
     exchange(source, md.from_dlpack(source))
 
@@ -117,17 +114,13 @@ def from_numpy() -> None:
 
 
 @probe("metal_dlpack", "PyTorch CPU", "torch.from_dlpack(a.host)", "torch")
-def torch_cpu() -> None:
-    import torch
-
+def torch_cpu(torch: Any) -> None:
     array = new_array()
     exchange(array, torch.from_dlpack(array.host))
 
 
 @probe("PyTorch CPU", "metal_dlpack", "md.from_dlpack(t)", "torch")
-def from_torch_cpu() -> None:
-    import torch
-
+def from_torch_cpu(torch: Any) -> None:
     source = torch.zeros(ITEMS)
     exchange(source, md.from_dlpack(source))
 
@@ -150,9 +143,7 @@ def check_torch_handle(tensor: Any, array: md.Array) -> None:
     note="this PyTorch has no MPS: it holds such a tensor t, but cannot compute with it, print it or move it "
     "(t.cpu()); read it through md.from_dlpack(t), as is done here",
 )
-def torch_mps_handle() -> None:
-    import torch
-
+def torch_mps_handle(torch: Any) -> None:
     array = new_array()
     tensor = torch.from_dlpack(array)
     check_torch_handle(tensor, array)
@@ -163,29 +154,23 @@ def torch_mps_handle() -> None:
 
 
 @probe("metal_dlpack", "PyTorch MPS", "torch.from_dlpack(a)", "torch", where=IS_MAC)
-def torch_mps() -> None:
-    import torch
-
+def torch_mps(torch: Any) -> None:
     array = new_array()
     tensor = torch.from_dlpack(array)
     check_torch_handle(tensor, array)
-    exchange_with_mps(array, tensor)
+    exchange_with_mps(torch, array, tensor)
 
 
 @probe("PyTorch MPS", "metal_dlpack", "md.from_dlpack(t)", "torch", where=IS_MAC)
-def from_torch_mps() -> None:
-    import torch
-
+def from_torch_mps(torch: Any) -> None:
     tensor = torch.zeros(ITEMS, device="mps")
     torch.mps.synchronize()
     array = md.from_dlpack(tensor)
     check_torch_handle(tensor, array)
-    exchange_with_mps(array, tensor)
+    exchange_with_mps(torch, array, tensor)
 
 
-def exchange_with_mps(array: md.Array, tensor: Any) -> None:
-    import torch
-
+def exchange_with_mps(torch: Any, array: md.Array, tensor: Any) -> None:
     array[1] = 11
     require(float(tensor[1].cpu()) == 11, "a write through the array is not seen by the GPU")
     tensor.add_(1)
@@ -203,9 +188,7 @@ def exchange_with_mps(array: md.Array, tensor: Any) -> None:
     "tvm_ffi",
     note="tvm-ffi holds tensors and computes nothing: its data is read through md.from_dlpack(t)",
 )
-def tvm_metal() -> None:
-    import tvm_ffi
-
+def tvm_metal(tvm_ffi: Any) -> None:
     array = new_array()
     tensor = tvm_ffi.from_dlpack(array)
     if str(tensor.device) != "metal:0":
@@ -216,9 +199,7 @@ def tvm_metal() -> None:
 
 
 @probe("metal_dlpack", "tvm-ffi cpu", "tvm_ffi.from_dlpack(a.host)", "tvm_ffi")
-def tvm_cpu() -> None:
-    import tvm_ffi
-
+def tvm_cpu(tvm_ffi: Any) -> None:
     array = new_array()
     tensor = tvm_ffi.from_dlpack(array.host)
     require(tensor.data_ptr() == address_of(array), "the tensor's data is not the array's address")
@@ -248,9 +229,7 @@ def jax_item(array: Any, item: int) -> float:
     "jax",
     note="JAX arrays cannot be written: only the other way is tried",
 )
-def jax_from_dlpack() -> None:
-    import jax.numpy as jnp
-
+def jax_from_dlpack(jnp: Any) -> None:
     array = new_array()
     imported = jnp.from_dlpack(array.host)
     watch(array, lambda item: jax_item(imported, item))
@@ -263,9 +242,7 @@ def jax_from_dlpack() -> None:
     "jax",
     note="JAX arrays cannot be written: the addresses are compared and the items read",
 )
-def from_jax() -> None:
-    import jax.numpy as jnp
-
+def from_jax(jnp: Any) -> None:
     source = jnp.arange(ITEMS, dtype="float32")
     array = md.from_dlpack(source)
     require(source.unsafe_buffer_pointer() == address_of(array), "the items are at another address")
@@ -284,11 +261,9 @@ def from_jax() -> None:
     where=not IS_MAC,
     note="MLX without Metal copies whatever it imports",
 )
-def mlx_host() -> None:
-    import mlx.core as mx
-
+def mlx_host(mx: Any) -> None:
     array = new_array()
-    imported: Any = mx.from_dlpack(array.host)
+    imported = mx.from_dlpack(array.host)
     watch(array, lambda item: float(imported[item].item()))
 
 
@@ -300,19 +275,15 @@ def mlx_host() -> None:
     where=IS_MAC,
     note="MLX arrays are written by replacing them, so only one way is tried",
 )
-def mlx_metal() -> None:
-    import mlx.core as mx
-
+def mlx_metal(mx: Any) -> None:
     array = new_array()
-    imported: Any = mx.from_dlpack(array)
+    imported = mx.from_dlpack(array)
     watch(array, lambda item: float(imported[item].item()))
 
 
 @probe("MLX", "metal_dlpack", "md.from_dlpack(x)", "mlx")
-def from_mlx() -> None:
-    import mlx.core as mx
-
-    source: Any = mx.zeros(ITEMS)
+def from_mlx(mx: Any) -> None:
+    source = mx.zeros(ITEMS)
     mx.eval(source)
     array = md.from_dlpack(source)
     watch(array, lambda item: float(source[item].item()))
@@ -322,10 +293,7 @@ def from_mlx() -> None:
 
 
 @probe("NumPy", "PyTorch MPS", "through one Array", "numpy", "torch")
-def numpy_to_torch_mps() -> None:
-    import numpy as np
-    import torch
-
+def numpy_to_torch_mps(np: Any, torch: Any) -> None:
     source = np.zeros(ITEMS, np.float32)
     array = md.from_dlpack(source)
     tensor = torch.from_dlpack(array)
@@ -334,10 +302,7 @@ def numpy_to_torch_mps() -> None:
 
 
 @probe("PyTorch MPS", "tvm-ffi metal", "through one Array", "torch", "tvm_ffi")
-def torch_mps_to_tvm() -> None:
-    import torch
-    import tvm_ffi
-
+def torch_mps_to_tvm(torch: Any, tvm_ffi: Any) -> None:
     array = new_array()
     tensor = torch.from_dlpack(array)
     back = md.from_dlpack(tvm_ffi.from_dlpack(md.from_dlpack(tensor)))
@@ -346,10 +311,7 @@ def torch_mps_to_tvm() -> None:
 
 
 @probe("PyTorch MPS", "JAX", "through one Array", "torch", "jax", where=not IS_MAC)
-def torch_mps_to_jax() -> None:
-    import jax.numpy as jnp
-    import torch
-
+def torch_mps_to_jax(torch: Any, jnp: Any) -> None:
     array = new_array()
     tensor = torch.from_dlpack(array)
     imported = jnp.from_dlpack(md.from_dlpack(tensor).host)
@@ -357,11 +319,7 @@ def torch_mps_to_jax() -> None:
 
 
 @probe("NumPy", "tvm-ffi metal", "NumPy, Array, PyTorch MPS, tvm-ffi", "numpy", "torch", "tvm_ffi")
-def numpy_to_all() -> None:
-    import numpy as np
-    import torch
-    import tvm_ffi
-
+def numpy_to_all(np: Any, torch: Any, tvm_ffi: Any) -> None:
     source = np.zeros(ITEMS, np.float32)
     array = md.from_dlpack(source)
     tensor = torch.from_dlpack(array)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from .consumer_cases import check_items, flavours, need_versioned, read
@@ -10,6 +11,7 @@ from .items import KINDS, STANDARD
 from .libraries import Library
 from .offers import Offer
 from .producer_cases import expect, refusal
+from .producer_types import each_kind
 from .rules import HEADER, INTERCHANGE, MUST, PYTHON, SHOULD, Absent, Broken, Rules
 
 __all__ = ["RULES"]
@@ -100,26 +102,13 @@ def has(library: Library, kind: str) -> bool:
     return True
 
 
-def check_kinds(library: Library, kinds: list[str]) -> str:
-    """Absent if all these are refused, Broken if one has other items."""
-    right, refused = [], []
-    for kind in kinds:
-        try:
-            right_or_refused(library, Offer(kind))
-        except Absent as absent:
-            refused.append(f"{kind}: {absent}")
-        except Broken as broken:
-            raise Broken(f"{kind}: {broken}") from None
-        else:
-            right.append(kind)
-    if not right:
-        raise Absent("; ".join(refused))
-    return ", ".join(right)
+def check_kinds(library: Library, kinds: Iterable[str]) -> str:
+    return each_kind(kinds, lambda kind: right_or_refused(library, Offer(kind)))
 
 
 @RULES.add("types", MUST, "The array API's types have the items of their code and bits.", HEADER("DLDataType"))
 def types(library: Library) -> str:
-    return check_kinds(library, [kind.name for kind in STANDARD])
+    return check_kinds(library, (kind.name for kind in STANDARD))
 
 
 @RULES.add("types-all", SHOULD, "All data types of the array API standard can be imported.", INTERCHANGE("point 2"))

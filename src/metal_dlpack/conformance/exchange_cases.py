@@ -10,9 +10,10 @@ from . import exchange_table
 from .dlpack_structs import Tensor, Versioned
 from .exchange_table import ATTRIBUTE, header_of, table_of
 from .libraries import Library
-from .lifetime_cases import wait_for_deletions
+from .lifetime_cases import check_deletions
 from .offers import Offer
 from .producer_cases import SAMPLE, array_of, expect, flat, refusal
+from .producer_types import each_refused
 from .rules import HEADER, MUST, SHOULD, Absent, Broken, Rules
 from .taken import DELETER, HOST_KINDS, address_of, items_of, shape_of, strides_of
 
@@ -111,7 +112,7 @@ def table_import(library: Library) -> str:
     expect(flat(library.tolist(array)), SAMPLE, "items")
     del array
     gc.collect()
-    expect(wait_for_deletions(offer), [1], "deletions of the tensor, when the array had gone")
+    check_deletions(offer, "deletions, when the array had gone")
     return "the deleter was called once"
 
 
@@ -209,14 +210,4 @@ def table_error(library: Library) -> str:
     arrays = {name: array for name, array in library.refused().items() if hasattr(type(array), ATTRIBUTE)}
     if not arrays:
         raise Absent("DLPack can describe all arrays of types that have a table")
-    for name, array in arrays.items():
-        try:
-            exchange_table.tensor_from(table_of(type(array)), array)
-        except BufferError:
-            continue
-        except Broken:
-            raise
-        except Exception as error:
-            raise Broken(f"{name}: {refusal(error)}") from None
-        raise Broken(f"{name}: exported")
-    return f"BufferError for {', '.join(arrays)}"
+    return each_refused(arrays, lambda array: exchange_table.tensor_from(table_of(type(array)), array))

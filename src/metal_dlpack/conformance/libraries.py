@@ -73,21 +73,35 @@ class Library:
         return True
 
 
-class NumPy(Library):
-    name = "NumPy"
-    distribution = "numpy"
-    has_read_only = True
+class Package(Library):
+    """A library whose from_dlpack and types are those of one module."""
+
+    imported = ""  #: its name
 
     def __init__(self) -> None:
-        self.numpy = importlib.import_module("numpy")
+        self.module = importlib.import_module(self.imported)
+
+    def type_of(self, kind: str) -> Any:
+        """What the module calls an element type; Absent if it has none."""
+        found = getattr(self.module, kind, None)
+        if found is None:
+            raise Absent(f"it has no {kind}")
+        return found
+
+    def from_dlpack(self, producer: Any, **keywords: object) -> Any:
+        return self.module.from_dlpack(producer, **keywords)
+
+
+class NumPy(Package):
+    name = "NumPy"
+    distribution = imported = "numpy"
+    has_read_only = True
 
     def make(self, values: Any, kind: str) -> Any:
-        if not hasattr(self.numpy, kind):
-            raise Absent(f"it has no {kind}")
-        return self.numpy.array(values, kind)
+        return self.module.array(values, self.type_of(kind))
 
     def views(self, array: Any) -> Mapping[str, Any]:
-        broadcast = self.numpy.broadcast_to(array[0], (3, 4))
+        broadcast = self.module.broadcast_to(array[0], (3, 4))
         return {
             "transposed": array.T,
             "part": array[1:, ::2],
@@ -96,86 +110,72 @@ class NumPy(Library):
         }
 
     def read_only(self) -> Any:
-        array = self.numpy.arange(4.0)
+        array = self.module.arange(4.0)
         array.flags.writeable = False
         return array
 
     def refused(self) -> Mapping[str, Any]:
         return {
-            "objects": self.numpy.array([None, "text"], object),
-            "times": self.numpy.array(["2026-01-01"], "datetime64[D]"),
-            "strides that are no whole items": self.numpy.zeros(3, "u1, f4")["f1"],
+            "objects": self.module.array([None, "text"], object),
+            "times": self.module.array(["2026-01-01"], "datetime64[D]"),
+            "strides that are no whole items": self.module.zeros(3, "u1, f4")["f1"],
         }
 
     def swapped(self) -> Any:
-        return self.numpy.arange(4).astype(self.numpy.dtype("int32").newbyteorder())
-
-    def from_dlpack(self, producer: Any, **keywords: object) -> Any:
-        return self.numpy.from_dlpack(producer, **keywords)
+        return self.module.arange(4).astype(self.module.dtype("int32").newbyteorder())
 
     def is_writable(self, array: Any) -> bool:
         return bool(array.flags.writeable)
 
 
-class Torch(Library):
+class Torch(Package):
     name = "PyTorch"
-    distribution = "torch"
-
-    def __init__(self) -> None:
-        self.torch = importlib.import_module("torch")
+    distribution = imported = "torch"
 
     def make(self, values: Any, kind: str) -> Any:
         if kind == "float4_e2m1fn":
-            packed = self.torch.tensor(list(KINDS[kind].pack(values)), dtype=self.torch.uint8)
-            return packed.view(self.torch.float4_e2m1fn_x2)
-        dtype = getattr(self.torch, kind, None)
-        if dtype is None or kind == "int4":  # a name without arithmetic or storage
-            raise Absent(f"it has no {kind}")
-        return self.torch.tensor(values, dtype=dtype)
+            packed = self.module.tensor(list(KINDS[kind].pack(values)), dtype=self.module.uint8)
+            return packed.view(self.module.float4_e2m1fn_x2)
+        if kind == "int4":
+            raise Absent("its int4 is a name without arithmetic or storage")
+        return self.module.tensor(values, dtype=self.type_of(kind))
 
     def views(self, array: Any) -> Mapping[str, Any]:
         return {"transposed": array.T, "part": array[1:, ::2], "broadcast": array[0].expand(3, 4)}
 
     def refused(self) -> Mapping[str, Any]:
-        ones = self.torch.ones(3)
+        ones = self.module.ones(3)
         return {
             "sparse": ones.to_sparse(),
-            "conjugate": ones.to(self.torch.complex64).conj(),
+            "conjugate": ones.to(self.module.complex64).conj(),
         }
-
-    def from_dlpack(self, producer: Any, **keywords: object) -> Any:
-        return self.torch.from_dlpack(producer, **keywords)
 
     def tolist(self, array: Any) -> Any:
         small = array.is_floating_point() and array.element_size() == 1
-        return (array.to(self.torch.float32) if small else array).tolist()
+        return (array.to(self.module.float32) if small else array).tolist()
 
 
-class Jax(Library):
+class Jax(Package):
     name = "JAX"
     distribution = "jax"
+    imported = "jax.numpy"
     has_read_only = True
 
     def __init__(self) -> None:
+        super().__init__()
         self.jax = importlib.import_module("jax")
         self.jax.config.update("jax_enable_x64", True)
         self.jax.config.update("jax_platforms", "cpu")
         self.cpu = self.jax.devices("cpu")[0]
 
     def make(self, values: Any, kind: str) -> Any:
-        dtype = getattr(self.jax.numpy, kind, None)
-        if dtype is None:
-            raise Absent(f"it has no {kind}")
-        return self.jax.numpy.array(values, dtype)
+        return self.module.array(values, self.type_of(kind))
 
     def read_only(self) -> Any:
-        return self.jax.numpy.arange(4.0)
+        return self.module.arange(4.0)
 
     def refused(self) -> Mapping[str, Any]:
         return {"random keys": self.jax.random.key(0)}
-
-    def from_dlpack(self, producer: Any, **keywords: object) -> Any:
-        return self.jax.numpy.from_dlpack(producer, **keywords)
 
     def tolist(self, array: Any) -> Any:
         known = array if array.dtype.kind in "biufc" else array.astype("float32")
@@ -185,50 +185,40 @@ class Jax(Library):
         return False
 
 
-class Mlx(Library):
+class Mlx(Package):
     name = "MLX"
     distribution = "mlx"
-
-    def __init__(self) -> None:
-        self.mlx = importlib.import_module("mlx.core")
+    imported = "mlx.core"
 
     def make(self, values: Any, kind: str) -> Any:
-        dtype = getattr(self.mlx, "bool_" if kind == "bool" else kind, None)
-        if dtype is None:
-            raise Absent(f"it has no {kind}")
-        return self.mlx.array(values, dtype=dtype)
+        return self.module.array(values, dtype=self.type_of("bool_" if kind == "bool" else kind))
 
     def views(self, array: Any) -> Mapping[str, Any]:
         views = {
             "transposed": array.T,
             "part": array[1:, ::2],
             "reversed": array[::-1, ::-1],
-            "broadcast": self.mlx.broadcast_to(array[0], (3, 4)),
+            "broadcast": self.module.broadcast_to(array[0], (3, 4)),
         }
-        self.mlx.eval(*views.values())
+        self.module.eval(*views.values())
         return views
 
-    def from_dlpack(self, producer: Any, **keywords: object) -> Any:
-        return self.mlx.from_dlpack(producer, **keywords)
 
-
-class TvmFfi(Library):
+class TvmFfi(Package):
     """Its tensors come from elsewhere: here from NumPy's memory, by its from_dlpack."""
 
     name = "tvm-ffi"
     distribution = "apache-tvm-ffi"
+    imported = "tvm_ffi"
 
     def __init__(self) -> None:
-        self.tvm_ffi = importlib.import_module("tvm_ffi")
+        super().__init__()
         self.numpy = importlib.import_module("numpy")
 
     def make(self, values: Any, kind: str) -> Any:
         if not hasattr(self.numpy, kind):
             raise Absent(f"NumPy, where its memory is from, has no {kind}")
-        return self.tvm_ffi.from_dlpack(self.numpy.array(values, kind))
-
-    def from_dlpack(self, producer: Any, **keywords: object) -> Any:
-        return self.tvm_ffi.from_dlpack(producer, **keywords)
+        return self.module.from_dlpack(self.numpy.array(values, kind))
 
     def tolist(self, array: Any) -> Any:
         """It reads no items itself: they are read from its own tensor."""
@@ -238,79 +228,70 @@ class TvmFfi(Library):
         return items
 
 
-class PyArrow(Library):
+class PyArrow(Package):
     """An Array for one dimension, else a Tensor, whose memory is NumPy's; Tensor.from_dlpack takes both."""
 
     name = "pyarrow"
-    distribution = "pyarrow"
+    distribution = imported = "pyarrow"
     has_read_only = True
 
     def __init__(self) -> None:
-        self.pyarrow = importlib.import_module("pyarrow")
+        super().__init__()
         self.numpy = importlib.import_module("numpy")
         self.cpu = (1, 0)
 
     def make(self, values: Any, kind: str) -> Any:
         if not isinstance(values, list) or (values and isinstance(values[0], list)):
-            return self.pyarrow.Tensor.from_numpy(self.numpy.array(values, kind))
-        type_ = getattr(self.pyarrow, {"bool": "bool_"}.get(kind, kind), None)
-        if type_ is None:
-            raise Absent(f"it has no {kind}")
-        return self.pyarrow.array(values, type_())
+            return self.module.Tensor.from_numpy(self.numpy.array(values, kind))
+        return self.module.array(values, self.type_of("bool_" if kind == "bool" else kind)())
 
     def read_only(self) -> Any:
         return self.make([0.0, 1.0, 2.0, 3.0], "float64")
 
     def refused(self) -> Mapping[str, Any]:
         return {
-            "text": self.pyarrow.array(["a", "b"]),
-            "nulls": self.pyarrow.array([1, None, 3]),
-            "bits": self.pyarrow.array([True, False]),
+            "text": self.module.array(["a", "b"]),
+            "nulls": self.module.array([1, None, 3]),
+            "bits": self.module.array([True, False]),
         }
 
     def views(self, array: Any) -> Mapping[str, Any]:
         rows = array.to_numpy()
         return {
-            name: self.pyarrow.Tensor.from_numpy(view)
+            name: self.module.Tensor.from_numpy(view)
             for name, view in (("transposed", rows.T), ("part", rows[1:, ::2]))
         }
 
     def from_dlpack(self, producer: Any, **keywords: object) -> Any:
-        return self.pyarrow.Tensor.from_dlpack(producer, **keywords)
+        return self.module.Tensor.from_dlpack(producer, **keywords)
 
     def tolist(self, array: Any) -> Any:
-        return array.to_numpy().tolist() if isinstance(array, self.pyarrow.Tensor) else array.to_pylist()
+        return array.to_numpy().tolist() if isinstance(array, self.module.Tensor) else array.to_pylist()
 
     def is_writable(self, array: Any) -> bool:
         return bool(array.is_mutable)
 
 
-class MetalDlpack(Library):
+class MetalDlpack(Package):
     name = "metal_dlpack"
-    distribution = "metal_dlpack"
+    distribution = imported = "metal_dlpack"
     has_read_only = True
 
-    def __init__(self) -> None:
-        self.md = importlib.import_module("metal_dlpack")
-
     def version(self) -> str:
-        return str(self.md.__version__)
+        return str(self.module.__version__)
 
     def make(self, values: Any, kind: str) -> Any:
-        return self.md.asarray(values, dtype=kind, copy=True)
+        return self.module.asarray(values, dtype=kind, copy=True)
 
     def views(self, array: Any) -> Mapping[str, Any]:
         return {"transposed": array.T, "part": array[1:, ::2], "reversed": array[::-1, ::-1]}
 
     def read_only(self) -> Any:
-        return self.md.asarray(memoryview(b"0123456789abcdef"))
-
-    def from_dlpack(self, producer: Any, **keywords: object) -> Any:
-        return self.md.from_dlpack(producer, **keywords)
+        return self.module.asarray(memoryview(b"0123456789abcdef"))
 
     def tolist(self, array: Any) -> Any:
         """Of an Array, or of a host view: what device="cpu" gives."""
-        return self.md.from_dlpack(array).tolist()
+        return self.module.from_dlpack(array).tolist()
 
     def is_writable(self, array: Any) -> bool:
         return not array.readonly

@@ -16,7 +16,7 @@ from .offers import PAGE, Handed, Memory, Offer
 from .producer_cases import expect, refusal
 from .rules import HEADER, MUST, PYTHON, Absent, Broken, Rules
 
-__all__ = ["RULES", "wait_for_deletions"]
+__all__ = ["RULES", "check_deletions"]
 
 RULES = Rules("consumer")
 #: A library may delete on a thread of its own.
@@ -31,6 +31,13 @@ def wait_for_deletions(offer: Offer) -> list[int]:
         time.sleep(0.01)
         gc.collect()
     return offer.settle()
+
+
+def check_deletions(offer: Offer, what: str = "deletions") -> list[int]:
+    """Broken if a tensor was not deleted once."""
+    found = wait_for_deletions(offer)
+    expect(found, [1] * len(found), what)
+    return found
 
 
 @RULES.add("capsule-renamed", MUST, "A capsule whose tensor was taken is renamed to used_...", PYTHON("Implementation"))
@@ -50,9 +57,7 @@ def deleter_once(library: Library) -> str:
         offer = Offer(flavour=flavour)
         array = library.from_dlpack(offer)
         del array
-        found = wait_for_deletions(offer)
-        if found != [1] * len(found):
-            raise Broken(f"deletions: {', '.join(map(str, found))}")
+        check_deletions(offer)
     return "once for each tensor"
 
 
@@ -89,12 +94,7 @@ def refusal_frees(library: Library) -> str:
         try:
             library.from_dlpack(offer)
         except Exception:
-            found = wait_for_deletions(offer)
-        else:
-            continue
-        if found != [1] * len(found):
-            raise Broken(f"refused for its {what}, deletions: {', '.join(map(str, found))}")
-        tried += [what] if found else []
+            tried += [what] if check_deletions(offer, f"refused for its {what}, deletions") else []
     if not tried:
         raise Absent("it refuses nothing that it was given")
     return f"refused for its {' and its '.join(tried)}"
@@ -132,9 +132,7 @@ def major_later(library: Library) -> str:
         said = refusal(error)
     else:
         raise Broken("a tensor of version 2.0 was taken")
-    found = wait_for_deletions(offer)
-    if found != [1] * len(found):
-        raise Broken(f"it was refused, deletions: {', '.join(map(str, found))}")
+    check_deletions(offer, "it was refused, deletions")
     return said
 
 
@@ -197,7 +195,7 @@ def table_taken(library: Library) -> str:
     if not offer.exports:
         raise Absent("it does not use the table")
     del array
-    expect(wait_for_deletions(offer), [1] * len(offer.handed), "deletions")
+    check_deletions(offer)
     return "it takes the tensor that the caller owns"
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from .items import KINDS, STANDARD
 from .libraries import Library
-from .producer_cases import latest, newest, refusal
+from .producer_cases import expect, latest, newest, refusal
 from .rules import DLPACK, HEADER, INTERCHANGE, MUST, SHOULD, Absent, Broken, Rules
 from .taken import take
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "each_kind", "each_refused"]
 
 RULES = Rules("producer")
 
@@ -22,40 +24,41 @@ def made(library: Library, kind: str) -> Any:
     except Absent:
         raise
     except Exception as error:
-        raise Absent(f"{kind}: {refusal(error)}") from None
+        raise Absent(refusal(error)) from None
 
 
-def check_kind(library: Library, kind: str) -> str | None:
-    """What is wrong with this type; None if nothing is.  Absent if the library does not have or export it."""
+def check_kind(library: Library, kind: str) -> None:
+    """Absent if the library does not have or export the type."""
     entry = KINDS[kind]
     array = made(library, kind)
     try:
         taken = take(array, **newest(array))
     except Exception as error:  # rule "types-all" asks what may be refused
-        raise Absent(f"{kind}: {refusal(error)}") from None
-    tensor = taken.tensor
-    if (tensor.code, tensor.bits) != (entry.code, entry.bits):
-        return f"{kind} is code {tensor.code} with {tensor.bits} bits, not {entry.code} with {entry.bits}"
-    if taken.items() != list(entry.sample):
-        return f"{kind} has the items {taken.items()}, not {list(entry.sample)}"
+        raise Absent(refusal(error)) from None
+    expect((taken.tensor.code, taken.tensor.bits), (entry.code, entry.bits), "code and bits")
+    expect(taken.items(), list(entry.sample), "items")
     taken.delete()
-    return None
 
 
-def check_kinds(library: Library, kinds: list[str]) -> str:
-    wrong, good, absent = [], [], []
+def each_kind(kinds: Iterable[str], check: Callable[[str], object]) -> str:
+    """The types that `check` finds kept.  Broken if it finds one broken, Absent if all are absent."""
+    good: list[str] = []
+    said: dict[type, list[str]] = {Broken: [], Absent: []}
     for kind in kinds:
         try:
-            found = check_kind(library, kind)
-        except Absent as reason:
-            absent.append(str(reason))
-            continue
-        (wrong.append(found) if found else good.append(kind))
-    if wrong:
-        raise Broken("; ".join(wrong))
+            check(kind)
+            good.append(kind)
+        except (Broken, Absent) as found:
+            said[type(found)].append(f"{kind}: {found}")
+    if said[Broken]:
+        raise Broken("; ".join(said[Broken]))
     if not good:
-        raise Absent("; ".join(absent))
+        raise Absent("; ".join(said[Absent]))
     return ", ".join(good)
+
+
+def check_kinds(library: Library, kinds: Iterable[str]) -> str:
+    return each_kind(kinds, partial(check_kind, library))
 
 
 @RULES.add(
@@ -65,7 +68,7 @@ def check_kinds(library: Library, kinds: list[str]) -> str:
     HEADER("DLDataType"),
 )
 def types(library: Library) -> str:
-    return check_kinds(library, [kind.name for kind in STANDARD])
+    return check_kinds(library, (kind.name for kind in STANDARD))
 
 
 @RULES.add("types-all", SHOULD, "All data types of the array API standard can be exported.", INTERCHANGE("point 2"))
@@ -115,9 +118,14 @@ def unexportable(library: Library) -> str:
     arrays = {name: array for name, array in library.refused().items() if hasattr(array, "__dlpack__")}
     if not arrays:
         raise Absent("DLPack can describe all its arrays that have __dlpack__")
+    return each_refused(arrays, lambda array: array.__dlpack__(**latest(array)))
+
+
+def each_refused(arrays: Mapping[str, Any], export: Callable[[Any], object]) -> str:
+    """Broken where the export of one is no BufferError."""
     for name, array in arrays.items():
         try:
-            array.__dlpack__(**latest(array))
+            export(array)
         except BufferError:
             continue
         except Exception as error:
