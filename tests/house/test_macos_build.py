@@ -16,8 +16,6 @@ from apple import clang, macho, reference
 
 pytestmark = pytest.mark.long
 
-#: Apple silicon is what the package is for; the second build is the same for Intel.
-ARCHES = sorted(clang.TARGETS)
 #: clang warns of C that is newer than C11, which the GCC 8 of the wheels for Linux does not know.
 STRICT = ["-O0", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
 
@@ -68,75 +66,71 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("macos")
 
 
-@pytest.fixture(scope="module", params=ARCHES)
-def built(request, folder):
-    """(architecture, {source name: object}) of the whole extension module, warnings as errors."""
-    arch = request.param
+@pytest.fixture(scope="module")
+def built(folder):
+    """{source name: object} of the whole extension module, warnings as errors."""
     sources = [path for path in sorted(SRC.rglob("*.[cm]")) if clang.SOFTMETAL not in path.parents]
-    objects = {source.name: folder / f"{source.name}.{arch}.o" for source in sources}
+    objects = {source.name: folder / f"{source.name}.o" for source in sources}
 
     def compile_one(source: Path):
         extra = ["-I", clang.SOFTMETAL, "-isystem", clang.INCLUDE] if source.suffix == ".m" else []
-        clang.compile_object(source, objects[source.name], arch, *STRICT, *include_dirs(), *extra)
+        clang.compile_object(source, objects[source.name], *STRICT, *include_dirs(), *extra)
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(compile_one, sources))
-    return arch, objects
+    return objects
+
+
+@pytest.fixture(scope="module")
+def bridge(built):
+    return macho.Image(built["metal_bridge.m"])
 
 
 def test_every_file_is_for_the_oldest_macos(built):
-    arch, objects = built
-    for name, path in objects.items():
-        assert macho.Image(path, arch).macos == tuple(map(int, clang.MACOS.split("."))), name
+    for name, path in built.items():
+        assert macho.Image(path).macos == tuple(map(int, clang.MACOS.split("."))), name
 
 
-def test_the_bridge_asks_apple_for_these_and_nothing_else(built):
-    arch, objects = built
-    asked = macho.Image(objects["metal_bridge.m"], arch).undefined()
+def test_the_bridge_asks_apple_for_these_and_nothing_else(bridge):
+    asked = bridge.undefined()
     from_apple = FROM_METAL | CLASSES_OF_METAL | FROM_FOUNDATION
     assert from_apple | {"_objc_msgSend"} <= asked
     in_libc = set(re.findall(r"[\w$]+", LIBSYSTEM.read_text()))
     assert asked <= from_apple | FROM_OTHER_FRAMEWORKS | FROM_LIBOBJC | in_libc
 
 
-def test_the_bridge_sends_only_messages_that_apple_knows(built):
-    arch, objects = built
-    sent = macho.Image(objects["metal_bridge.m"], arch).sent()
+def test_the_bridge_sends_only_messages_that_apple_knows(bridge):
+    sent = bridge.sent()
     assert "newBufferWithLength:options:" in sent
     assert sent - reference.selectors() == set()
 
 
-def test_the_review_of_the_bridge_names_every_call(built):
-    arch, objects = built
-    image = macho.Image(objects["metal_bridge.m"], arch)
+def test_the_review_of_the_bridge_names_every_call(bridge):
     text = (INSIDE / "bridge_review.md").read_text()
-    functions = {name.removeprefix("_") for name in image.undefined() & FROM_METAL}
-    missing = {call for call in image.sent() | functions if not re.search(rf"`[^`]*{re.escape(call)}[^`]*`", text)}
+    functions = {name.removeprefix("_") for name in bridge.undefined() & FROM_METAL}
+    missing = {call for call in bridge.sent() | functions if not re.search(rf"`[^`]*{re.escape(call)}[^`]*`", text)}
     assert missing == set()
 
 
 def test_nothing_but_the_bridge_is_objective_c(built):
-    arch, objects = built
-    for name, path in objects.items():
-        image = macho.Image(path, arch)
+    for name, path in built.items():
+        image = macho.Image(path)
         asked = {s for s in image.undefined() if s.startswith(("_objc_", "_OBJC_", "_MTL", "_NS"))}
         assert name == "metal_bridge.m" or asked == image.sent() == set(), name
 
 
 def test_the_lower_floors_need_no_python(built):
-    arch, objects = built
-    plain = [path.name for path in SRC.rglob("*.[cm]") if path.name in objects and not graph.reaches_python(path)]
+    plain = [path.name for path in SRC.rglob("*.[cm]") if path.name in built and not graph.reaches_python(path)]
     assert {"metal_bridge.m", "storage.c", "layout.c", "copy.c", "managed_tensor.c"} <= set(plain)
     for name in plain:
-        asked = macho.Image(objects[name], arch).undefined()
+        asked = macho.Image(built[name]).undefined()
         assert {s for s in asked if s.startswith(("_Py", "__Py"))} == set(), name
 
 
 def test_the_module_links_and_shows_only_its_init_function(built, folder):
-    arch, objects = built
-    module = folder / f"_core.{arch}.so"
-    clang.link_module(list(objects.values()), module, arch)
-    image = macho.Image(module, arch)
+    module = folder / "_core.so"
+    clang.link_module(list(built.values()), module)
+    image = macho.Image(module)
     made_by_the_linker = {"___dso_handle", "__mh_dylib_header"}
     assert image.exported() - made_by_the_linker == {"_PyInit__core"}
     missing = {s for s in image.undefined() if s.startswith(("_bridge_", "_storage_", "_layout_", "_softmetal_"))}
@@ -169,7 +163,7 @@ ENCODED = {
 def test_the_functions_are_declared_as_apple_declares_them(framework):
     reference.ready()
     header = clang.INCLUDE / framework / f"{framework}.h"
-    tree = clang.syntax_tree(header, "arm64", "-x", "c", "-isystem", clang.INCLUDE)
+    tree = clang.syntax_tree(header, "-x", "c", "-isystem", clang.INCLUDE)
     kinds = {node["name"]: node["type"]["qualType"] for node in tree["inner"] if node["kind"] == "FunctionDecl"}
     assert FROM_C[framework] <= set(kinds)
     for name in FROM_C[framework]:

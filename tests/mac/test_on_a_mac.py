@@ -2,12 +2,12 @@
 
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+from children import run_child
 from places import INSIDE, ROOT, SUPPORT, TESTS, TOOLS
 
 pytestmark = pytest.mark.needs_no_sanitizer  # children import the frameworks
@@ -27,10 +27,8 @@ WAYS = {
 @pytest.mark.needs_softmetal
 @pytest.mark.parametrize("way", WAYS)
 def test_a_torch_that_does_not_share_fails_the_questions(way):
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/mac/test_torch_on_mps.py"]
-    paths = os.pathsep.join([str(SUPPORT / "stand_ins"), *sys.path])
-    environment = {**os.environ, "STAND_IN": way, "PYTHONPATH": paths}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    question = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/mac/test_torch_on_mps.py"]
+    done = run_child(question, cwd=ROOT, STAND_IN=way, PYTHONPATH=os.pathsep.join([str(SUPPORT / "stand_ins"), *sys.path]))
     assert re.search(WAYS[way], done.stdout.splitlines()[-1]), done.stdout
 
 
@@ -49,8 +47,7 @@ def test_the_script_writes_facts_and_each_answer_and_no_folder_of_the_user_s(tmp
     (ROOT / "build").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=ROOT / "build") as folder:  # pytest names tests by their place in the checkout
         Path(folder, "test_asked.py").write_text(ASKED)
-        command = [sys.executable, TOOLS / "on_a_mac.py", "--quick", "--output", output, "--seconds", "8", folder]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        done = run_child(TOOLS / "on_a_mac.py", "--quick", "--output", output, "--seconds", 8, folder, timeout=300)
     text = output.read_text()
     assert done.returncode == 1, done.stderr
     for line in ("package +metal_dlpack", "machine +.* GiB, pages of", "python +3", "torch +"):

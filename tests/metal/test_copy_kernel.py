@@ -54,7 +54,7 @@ def source(kernels):
 
 
 def compile_as_cxx(text):
-    command = [*clang.command("arm64"), "-std=c++14", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function"]
+    command = [*clang.command(), "-std=c++14", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function"]
     command += ["-Wno-unused-parameter", "-x", "c++", "-fsyntax-only", "-"]
     return subprocess.run(command, input=text, text=True, capture_output=True)
 

@@ -31,16 +31,15 @@ def test_there_is_something_to_compare(ours):
     assert {"MTLDevice", "MTLBuffer", "MTLCommandQueue", "MTLCommandBuffer", "class NSString"} <= set(ours.kinds)
     assert sum(len(kind.methods) for kind in ours.kinds.values()) > 90
     assert len(ours.enums) >= 7 and len(ours.macros) >= 9 and len(ours.functions) >= 3
-    for arch in clang.TARGETS:
-        compiled_by_both = set(ours.protocols[arch]) & set(reference.compiled_protocols(arch))
-        assert {"NSObject", "MTLResource", "MTLBlitCommandEncoder", "MTLCommandQueue"} <= compiled_by_both
+    compiled_by_both = set(ours.protocols) & set(reference.compiled_protocols())
+    assert {"NSObject", "MTLResource", "MTLBlitCommandEncoder", "MTLCommandQueue"} <= compiled_by_both
 
 
 def test_the_references_are_read_in_full():
     assert len(metal_cpp.read().methods) > 2000
     assert len(metal_cpp.read().enums) > 80
     assert len(reference.tables("Metal").methods) > 800
-    assert len(reference.compiled_protocols("arm64")) > 80
+    assert len(reference.compiled_protocols()) > 80
 
 
 # ---- would it fail?  Edits of a copy of the headers ----
@@ -77,7 +76,7 @@ EDITS = [
     (METAL, "@protocol MTLFence <NSObject>\n@property(readonly) id<MTLDevice> device;\n@property(copy)",
      "@protocol MTLFence <NSObject>\n@property(readonly) id<MTLDevice> device;\n@property(retain)", "MTLFence.label"),
     (METAL, "MTLSharedEvent <MTLEvent>", "MTLSharedEvent <NSObject>", "MTLSharedEvent is a kind of NSObject"),
-    (METAL, "- (void)updateFence", "@optional\n- (void)updateFence", "updateFence:] (arm64) is optional"),
+    (METAL, "- (void)updateFence", "@optional\n- (void)updateFence", "updateFence:] is optional"),
     (FOUNDATION, "+ (instancetype)stringWithUTF8String", "- (instancetype)stringWithUTF8String", "-[NSString stringWith"),
     (FOUNDATION, "@interface NSAutoreleasePool", "@interface NSPool", "NSPool is not there"),
     (FOUNDATION, "NSError : NSObject", "NSError : NSString", "NSError is a kind of NSString, not of NSObject"),
@@ -100,7 +99,7 @@ def test_each_edit_of_the_headers_is_found(tmp_path):
         before = path.read_text()
         assert text in before, f"the edit of {text} has nothing to change: the header has moved on"
         path.write_text(before.replace(text, instead))
-    found = compare.unknown(compare.every_difference(declared.read(tmp_path, ["arm64"])))
+    found = compare.unknown(compare.every_difference(declared.read(tmp_path)))
     assert [edit for edit in EDITS if not any(edit[3] in difference for difference in found)] == []
 
 
@@ -136,7 +135,7 @@ def wrong_values(ours):
 
 
 def wrong_protocols(ours):
-    for protocol in ours.protocols["arm64"].values():
+    for protocol in ours.protocols.values():
         if protocol.name == "NSObject":
             continue  # libobjc's header speaks for it
         for key, types in protocol.methods.items():
@@ -145,7 +144,7 @@ def wrong_protocols(ours):
 
 
 def test_no_declaration_can_change_unnoticed():
-    ours = declared.read(clang.SOFTMETAL, arches=["arm64"])
+    ours = declared.read(clang.SOFTMETAL)
     for source in (wrong_kinds, wrong_values, wrong_protocols):
         missed, count = [], 0
         for label, place, key, wrong in list(source(ours)):

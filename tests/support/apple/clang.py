@@ -14,11 +14,6 @@ INCLUDE = Path(__file__).with_name("include")
 
 #: As setup.py has it: the oldest macOS that the package is for.
 MACOS = "14.0"
-TARGETS = {"arm64": f"arm64-apple-macosx{MACOS}", "x86_64": f"x86_64-apple-macosx{MACOS}"}
-
-
-def is_present() -> bool:
-    return importlib.util.find_spec("ziglang") is not None
 
 
 def zig_lib() -> Path:
@@ -26,10 +21,10 @@ def zig_lib() -> Path:
     return Path(spec.origin).parent / "lib"
 
 
-def command(arch: str) -> list[str]:
+def command() -> list[str]:
     system = [zig_lib() / "include", zig_lib() / "libc" / "include" / "any-darwin-any"]
     return [
-        *(sys.executable, "-m", "ziglang", "clang", "-target", TARGETS[arch]),
+        *(sys.executable, "-m", "ziglang", "clang", "-target", f"arm64-apple-macosx{MACOS}"),
         *("-nostdinc", "-fblocks", "-fno-objc-arc", "-std=gnu11"),
         *(part for folder in system for part in ("-isystem", str(folder))),
     ]
@@ -41,20 +36,19 @@ def run(arguments: list[str]) -> str:
     return done.stdout
 
 
-def compile_object(source: Path, target: Path, arch: str, *extra) -> None:
-    run([*command(arch), *extra, "-c", source, "-o", target])
+def compile_object(source: Path, target: Path, *extra) -> None:
+    run([*command(), *extra, "-c", source, "-o", target])
 
 
-def syntax_tree(source: Path, arch: str, *extra) -> dict:
-    return json.loads(run([*command(arch), *extra, "-fsyntax-only", "-Xclang", "-ast-dump=json", source]))
+def syntax_tree(source: Path, *extra) -> dict:
+    return json.loads(run([*command(), *extra, "-fsyntax-only", "-Xclang", "-ast-dump=json", source]))
 
 
-def link_module(objects: list[Path], target: Path, arch: str) -> None:
+def link_module(objects: list[Path], target: Path) -> None:
     """A dylib as setup.py links it, but what Python, Metal and Foundation define is left to the loader."""
-    zig_arch = {"arm64": "aarch64", "x86_64": "x86_64"}[arch]
     run(
         [
-            *(sys.executable, "-m", "ziglang", "cc", "-target", f"{zig_arch}-macos.{MACOS}"),
+            *(sys.executable, "-m", "ziglang", "cc", "-target", f"aarch64-macos.{MACOS}"),
             *("-O2", "-fno-sanitize=all", "-shared", "-undefined", "dynamic_lookup"),
             *objects,
             *("-o", target),

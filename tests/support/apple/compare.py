@@ -52,10 +52,8 @@ def unknown(found) -> list[str]:
 def every_difference(ours: Declared):
     for kind in ours.kinds.values():
         yield from check_kind(kind)
-    for arch, protocols in ours.protocols.items():
-        for name, protocol in protocols.items():
-            yield from check_compiled(name, protocol, reference.compiled_protocols(arch).get(name), arch)
-    for name, protocol in ours.protocols.get("arm64", {}).items():
+    for name, protocol in ours.protocols.items():
+        yield from check_compiled(name, protocol, reference.compiled_protocols().get(name))
         yield from check_tables(name, protocol)
     yield from check_enums(ours)
     yield from check_functions(ours)
@@ -125,14 +123,14 @@ def check_against_libobjc(kind: Kind, apple: Kind):
 # ---- protocols as the compiler wrote them: Apple's headers through Apple's compiler ----
 
 
-def check_compiled(name: str, ours, apple, arch: str):
+def check_compiled(name: str, ours, apple):
     if apple is None:
         return  # not in PyObjC's modules: metal-cpp and the tables speak for it
     for parent in ours.adopts:
         if parent not in apple.adopts:
             yield f"compiled: {name} adopts {parent}, not {', '.join(apple.adopts)}"
     for key in ours.methods:
-        label = f"{key[0]}[{name} {key[1:]}] ({arch})"
+        label = f"{key[0]}[{name} {key[1:]}]"
         if key not in apple.methods:
             yield f"compiled: {label} is not there"
             continue
@@ -144,7 +142,7 @@ def check_compiled(name: str, ours, apple, arch: str):
             yield f"compiled: {label} is {'optional' if key in ours.optional else 'required'}: not so"
     for prop, attributes in ours.properties.items():
         if apple.properties.get(prop) != attributes:
-            yield f"compiled: {name}.{prop} ({arch}) is {attributes}, not {apple.properties.get(prop)}"
+            yield f"compiled: {name}.{prop} is {attributes}, not {apple.properties.get(prop)}"
 
 
 # ---- PyObjC's tables ----

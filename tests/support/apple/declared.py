@@ -45,23 +45,22 @@ class Declared:
     functions: dict[str, Function] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
     macros: dict[str, int] = field(default_factory=dict)
-    protocols: dict[str, dict[str, macho.Protocol]] = field(default_factory=dict)  # architecture: compiled
+    protocols: dict[str, macho.Protocol] = field(default_factory=dict)  # compiled
 
 
-def read(headers: Path, arches=("arm64", "x86_64")) -> Declared:
+def read(headers: Path) -> Declared:
     """All of it.  `-U__APPLE__`: our own NSObject too, which a Mac does not see."""
     flags = ["-U__APPLE__", "-I", headers]
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "all.m")
         source.write_text("".join(f"#import <{name}>\n" for name in HEADERS) + macro_text(headers))
-        found = from_tree(clang.syntax_tree(source, "arm64", *flags), headers)
+        found = from_tree(clang.syntax_tree(source, *flags), headers)
         names = [kind.name for kind in found.kinds.values() if kind.is_protocol]
         probe = Path(folder, "protocols.m")
         probe.write_text(probe_text(names))
-        for arch in arches:
-            made = Path(folder, f"{arch}.o")
-            clang.compile_object(probe, made, arch, *flags)
-            found.protocols[arch] = macho.Image(made, arch).protocols()
+        made = Path(folder, "protocols.o")
+        clang.compile_object(probe, made, *flags)
+        found.protocols = macho.Image(made).protocols()
     return found
 
 
@@ -72,7 +71,7 @@ def read_libobjc() -> Declared:
         source = Path(folder, "apple.m")
         names = ("NSIntegerMax", "NSIntegerMin", "NSUIntegerMax")
         source.write_text("#import <objc/NSObject.h>\n#include <limits.h>\n" + enumeration(names))
-        return from_tree(clang.syntax_tree(source, "arm64"), clang.zig_lib())
+        return from_tree(clang.syntax_tree(source), clang.zig_lib())
 
 
 def probe_text(names: list[str]) -> str:

@@ -1,6 +1,6 @@
 """A reader of Mach-O files: symbols, strings, and the Objective-C protocols inside.
 
-Reads objects (.o) and linked images with plain pointers, one architecture of a fat file.
+Reads objects (.o) and linked images with plain pointers, of a fat file the part for arm64.
 SPEC <mach-o/loader.h>, <mach-o/nlist.h>, <mach-o/reloc.h>, <mach-o/fat.h>; objc4 runtime, protocol_t.
 """
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 FAT_MAGIC = 0xCAFEBABE
 MAGIC_64 = 0xFEEDFACF
-CPU = {"x86_64": 0x01000007, "arm64": 0x0100000C}
+ARM64 = 0x0100000C
 LC_SEGMENT_64, LC_SYMTAB, LC_BUILD_VERSION = 0x19, 0x2, 0x32
 N_STAB, N_TYPE, N_EXT, N_UNDF = 0xE0, 0x0E, 0x01, 0x00
 ZERO_FILL = {1, 12, 18}  # S_ZEROFILL, S_GB_ZEROFILL, S_THREAD_LOCAL_ZEROFILL
@@ -51,25 +51,22 @@ class Protocol:
     properties: dict[str, str] = field(default_factory=dict)
 
 
-def slice_of(path: Path, arch: str) -> bytes:
+def arm64_of(path: Path) -> bytes:
     data = Path(path).read_bytes()
     (magic,) = struct.unpack_from(">I", data)
     if magic != FAT_MAGIC:
         return data
     (count,) = struct.unpack_from(">I", data, 4)
-    for i in range(count):
-        cpu, _, offset, size, _ = struct.unpack_from(">5I", data, 8 + 20 * i)
-        if cpu == CPU[arch]:
-            return data[offset : offset + size]
-    raise ValueError(f"{path} has no {arch} part")
+    parts = (struct.unpack_from(">5I", data, 8 + 20 * i) for i in range(count))
+    return next(data[offset : offset + size] for cpu, _, offset, size, _ in parts if cpu == ARM64)
 
 
 class Image:
-    def __init__(self, path: Path, arch: str):
-        self.data = slice_of(path, arch)
+    def __init__(self, path: Path):
+        self.data = arm64_of(path)
         magic, cpu, _, _, commands, _, _, _ = struct.unpack_from("<8I", self.data)
-        if magic != MAGIC_64 or cpu != CPU[arch]:
-            raise ValueError(f"{path} is not a 64-bit Mach-O file of {arch}")
+        if magic != MAGIC_64 or cpu != ARM64:
+            raise ValueError(f"{path} is not a Mach-O file of arm64")
         self.sections: list[Section] = []
         self.symbols: list[Symbol] = []
         self.macos = None  # (major, minor) of the deployment target
@@ -126,10 +123,6 @@ class Image:
 
     def section(self, name: str) -> Section | None:
         return next((s for s in self.sections if s.name == name), None)
-
-    def strings(self, section: str) -> list[str]:
-        found = self.section(section)
-        return [] if found is None else [s.decode() for s in found.data.split(b"\0") if s]
 
     def sent(self) -> set[str]:
         """The selectors of the messages that the code sends."""

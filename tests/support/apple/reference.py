@@ -88,12 +88,12 @@ def tables(framework: str) -> Tables:
 
 
 @cache
-def compiled_protocols(arch: str) -> dict[str, macho.Protocol]:
+def compiled_protocols() -> dict[str, macho.Protocol]:
     """Protocols of Apple's headers, as Apple's compiler wrote them into PyObjC's modules."""
     ready()
     found = {}
     for path in sorted(fetched_data.kept_in().glob("pyobjc-framework-*/*/_*.so")):
-        found |= macho.Image(path, arch).protocols()
+        found |= macho.Image(path).protocols()
     return found
 
 
@@ -107,6 +107,6 @@ def selectors() -> frozenset[str]:
     found = set(tables("Metal").methods) | set(tables("Foundation").methods)
     for header in (fetched_data.folder("mlx-metal") / "metal_cpp").rglob("*.hpp"):
         found |= set(re.findall(r'_DEF_SEL\(\s*\w+,\s*"([^"]+)"\s*\)', header.read_text()))
-    for protocol in compiled_protocols("arm64").values():
+    for protocol in compiled_protocols().values():
         found |= {key[1:] for key in protocol.methods}
     return frozenset(found)
