@@ -5,6 +5,5 @@
 `reference`  fetches the two wheels that describe Apple's API
 `declared`   what our headers declare
 `metal_cpp`  what Apple's C++ headers declare
-`pyobjc`     what PyObjC's tables and its compiled protocols say
 `compare`    the differences, each as a sentence
 """

@@ -20,14 +20,6 @@ KNOWN = {
     ),
     "metal-cpp: MTLResource is a kind of NSObject, not of MTLAllocation": "As above.",
     "metal-cpp: MTLComputePipelineState is a kind of NSObject, not of MTLAllocation": "As above.",
-    "PyObjC: -[MTLComputeCommandEncoder dispatchThreads:threadsPerThreadgroup:] is v of ['{?=QQQ}', '{?=QQQ}']: not so": (
-        "PyObjC gives the struct, which has no name but its typedef's in MTLTypes.h, that name: {MTLSize=QQQ}."
-    ),
-    "PyObjC: -[MTLComputeCommandEncoder dispatchThreadgroups:threadsPerThreadgroup:] is v of ['{?=QQQ}', '{?=QQQ}']: "
-    "not so": "As above.",
-    "PyObjC: -[MTLCommandBuffer status] is Q of []: not so": (
-        "PyObjC's table has one entry a selector: -[MTLIOCommandBuffer status], an NSInteger.  metal-cpp has ours."
-    ),
 }
 
 #: Methods whose types no reference tells: the selector is in PyObjC's tables, the types on Apple's page.
@@ -54,7 +46,6 @@ def every_difference(ours: Declared):
         yield from check_kind(kind)
     for name, protocol in ours.protocols.items():
         yield from check_compiled(name, protocol, reference.compiled_protocols().get(name))
-        yield from check_tables(name, protocol)
     yield from check_enums(ours)
     yield from check_functions(ours)
     yield from check_the_rest(ours)
@@ -87,7 +78,7 @@ def check_method(kind: Kind, key: str, method: Method):
     label = f"{key[0]}[{kind.name} {key[1:]}]"
     known = metal_cpp.read().find(kind.name, key)
     documented = DOCUMENTED.get((kind.name, key))
-    if documented is not None and key[1:] in reference.tables("Foundation").methods:
+    if documented is not None and key[1:] in reference.tables("Foundation").selectors:
         known = [metal_cpp.Method(documented.result, documented.arguments, False)]
     if not known:
         yield f"metal-cpp: {label} is not there"
@@ -143,49 +134,6 @@ def check_compiled(name: str, ours, apple):
     for prop, attributes in ours.properties.items():
         if apple.properties.get(prop) != attributes:
             yield f"compiled: {name}.{prop} is {attributes}, not {apple.properties.get(prop)}"
-
-
-# ---- PyObjC's tables ----
-
-ENCODED = re.compile(r"[rnNoORV]*(\^*(?:\{[^}]*\}|@\?|[@:#a-zA-Z*?]))")
-
-
-def tokens(types: str) -> list[str]:
-    """The types of a method, one by one, without `const`, `in`, `out` and `oneway`."""
-    return ENCODED.findall(types)
-
-
-def plain(encoded) -> str:
-    """PyObjC's own letters as the compiler's: Z for BOOL, z for a char that is a number, t for text."""
-    text = encoded.decode() if isinstance(encoded, bytes) else encoded
-    return {"Z": "B", "z": "C", "^t": "*"}.get(text, re.sub(r"^[rnNoORV]+(?=\^)", "", text))
-
-
-def check_tables(name: str, protocol):
-    if name == "NSObject":
-        return  # libobjc's own header speaks for it
-    for key, types in protocol.methods.items():
-        label = f"{key[0]}[{name} {key[1:]}]"
-        result, _, _, *arguments = tokens(types)
-        entries = reference.tables("Metal").methods.get(key[1:], [])
-        if not entries:
-            yield f"PyObjC: {label} is not there"
-        elif not any(fits(entry, result, arguments) for entry in entries):
-            yield f"PyObjC: {label} is {result} of {arguments}: not so"
-
-
-def fits(entry: dict, result: str, arguments: list[str]) -> bool:
-    told = entry.get("arguments", {})
-    if plain(entry.get("retval", {}).get("type", result)) != result:
-        return False
-    if told and max(told) > len(arguments) + 1:
-        return False
-    for i, argument in enumerate(arguments):
-        facts = told.get(i + 2, {})
-        expected = "@?" if "callable" in facts else plain(facts.get("type", "?"))
-        if expected != argument:
-            return False
-    return True
 
 
 # ---- enumerations, functions, the rest ----

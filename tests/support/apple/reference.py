@@ -26,7 +26,7 @@ def ready() -> None:
 
 
 class Tables:
-    """One _metadata.py: names with values, functions, and methods with the types of their arguments."""
+    """One _metadata.py: names with values, functions, selectors."""
 
     def __init__(self, path: Path):
         self.constants: dict[str, str] = {}  # name: type, "" for an object
@@ -34,7 +34,7 @@ class Tables:
         self.functions: dict[str, tuple[str, bool]] = {}  # name: (types, result is +1)
         self.expressions: dict[str, str] = {}
         self.structs: dict[str, tuple[str, list[str]]] = {}  # name: (type, fields)
-        self.methods: dict[str, list[dict]] = {}  # selector: what is said of it, once a class
+        self.selectors: set[str] = set()
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 self._read_list(node.targets[0].id, node.value)
@@ -62,11 +62,7 @@ class Tables:
             fields = [field.value for field in call.args[2].elts] if isinstance(call.args[2], ast.List) else []
             self.structs[call.args[0].value.rpartition(".")[2]] = (text_of(call.args[1]), fields)
         elif name == "r" and len(call.args) == 3:
-            try:
-                facts = ast.literal_eval(call.args[2])
-            except ValueError:
-                return  # a type that depends on the architecture: none of ours
-            self.methods.setdefault(call.args[1].value.decode(), []).append(facts)
+            self.selectors.add(call.args[1].value.decode())
 
 
 def text_of(node: ast.expr) -> str:
@@ -104,7 +100,7 @@ def compiled_protocols() -> dict[str, macho.Protocol]:
 def selectors() -> frozenset[str]:
     """Every selector that one of the references knows."""
     ready()
-    found = set(tables("Metal").methods) | set(tables("Foundation").methods)
+    found = tables("Metal").selectors | tables("Foundation").selectors
     for header in (fetched_data.folder("mlx-metal") / "metal_cpp").rglob("*.hpp"):
         found |= set(re.findall(r'_DEF_SEL\(\s*\w+,\s*"([^"]+)"\s*\)', header.read_text()))
     for protocol in compiled_protocols().values():
