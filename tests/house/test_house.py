@@ -236,33 +236,6 @@ def test_every_type_and_attribute_has_a_docstring():
     assert [(cls, name) for cls, name, value in attributes if not callable(value) and not value.__doc__] == []
 
 
-def stub_names():
-    """Each class of the stub with its members, and the module's own names under None."""
-    names = {None: set()}
-    for node in ast.parse((SRC / "metal_dlpack" / "_core.pyi").read_text()).body:
-        if isinstance(node, ast.ClassDef):
-            names[node.name] = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
-            names[node.name] |= {part.target.id for part in node.body if isinstance(part, ast.AnnAssign)}
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
-            names[None].add(node.name)
-        elif isinstance(node, ast.AnnAssign):
-            names[None].add(node.target.id)
-    return names
-
-
-def test_the_stub_names_everything_public_and_nothing_else():
-    """Signatures are compared by `make lint`; a name that is missing is found here."""
-    stub = stub_names()
-    wrong = set()
-    for owner, thing in [(None, _core), *((name, getattr(_core, name)) for name in PUBLIC if name in stub)]:
-        if owner is not None and not isinstance(thing, type):
-            continue
-        there = {name for name in vars(thing) if not name.startswith("_")}
-        said = {name for name in stub[owner] if not name.startswith("_")}
-        wrong |= {f"{owner or '_core'}.{name}" for name in there ^ said}
-    assert wrong == set(), f"in src/metal_dlpack/_core.pyi and the module, not in both: {sorted(wrong)}"
-
-
 FRAMEWORKS = ("torch", "jax", "mlx")
 
 

@@ -28,7 +28,9 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_a_torch_that_does_not_share_fails_the_questions(way):
     question = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/mac/test_torch_on_mps.py"]
-    done = run_child(question, cwd=ROOT, STAND_IN=way, PYTHONPATH=os.pathsep.join([str(SUPPORT / "stand_ins"), *sys.path]))
+    done = run_child(
+        question, cwd=ROOT, STAND_IN=way, PYTHONPATH=os.pathsep.join([str(SUPPORT / "stand_ins"), *sys.path])
+    )
     assert re.search(WAYS[way], done.stdout.splitlines()[-1]), done.stdout
 
 

@@ -1,11 +1,9 @@
 """A copy of the repository as git would give it to somebody, and its setup.py."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
+from children import run_child
 from places import ROOT
 
 
@@ -16,12 +14,4 @@ def checkout(folder):
 
 
 def setup(folder, *arguments, **environment):
-    return subprocess.run(
-        [sys.executable, "setup.py", "-q", *arguments],
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    return run_child(["setup.py", "-q"], *arguments, cwd=folder, timeout=600, PYTHONPATH=None, **environment)
