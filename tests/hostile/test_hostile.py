@@ -53,6 +53,7 @@ def run_child(deleters, module, *arguments):
     "exchange-steals",
     "exchange-foreign",
     "import-major",
+    "import-minor",
     "import-untouched",
     "import-deleted-once",
     "import-null-deleter",
