@@ -28,9 +28,9 @@ def addresses(shape, strides, offset, itemsize):
 
 
 @st.composite
-def views(draw, largest_step=40):
+def views(draw):
     """Shape, strides, offset and itemsize of a view that fits ROOM bytes around the middle."""
-    ndim = draw(st.integers(0, 4))
+    ndim, largest_step = draw(st.integers(0, 4)), draw(st.sampled_from([7, 40, 200]))
     shape = tuple(draw(st.integers(0 if draw(st.integers(0, 9)) == 0 else 1, 4)) for _ in range(ndim))
     strides = tuple(draw(st.integers(-largest_step, largest_step)) for _ in range(ndim))
     itemsize = draw(st.sampled_from([1, 2, 4, 8]))
@@ -65,7 +65,7 @@ def ndarray_of(view):
     return as_strided(base, shape, [step * itemsize for step in strides])
 
 
-@settings(max_examples=500)
+@settings(max_examples=400)
 @given(views(), views())
 @pytest.mark.rule("shares-memory")
 def test_the_answer_is_that_of_the_sets_of_bytes(one, other):
@@ -73,18 +73,8 @@ def test_the_answer_is_that_of_the_sets_of_bytes(one, other):
         return
     expected = bool(addresses(*one) & addresses(*other))
     assert md.shares_memory(array_of(one), array_of(other)) is expected
+    assert md.shares_memory(ndarray_of(other), ndarray_of(one)) is expected
     assert md.shares_memory(ndarray_of(one), ndarray_of(other)) is expected
-
-
-@settings(max_examples=300)
-@given(views(200), views(7))
-@pytest.mark.rule("shares-memory")
-def test_the_answer_is_numpys(one, other):
-    if not fits(one) or not fits(other):
-        return
-    first, second = ndarray_of(one), ndarray_of(other)
-    expected = np.shares_memory(first, second)
-    assert md.shares_memory(first, second) is md.shares_memory(second, first) is bool(expected)
 
 
 @settings(max_examples=300)
@@ -283,30 +273,35 @@ def test_ctrl_c_ends_a_search_that_has_no_bound():
 # ---- frameworks ----
 
 
+@pytest.mark.parametrize(
+    ("module", "shown"),
+    [
+        pytest.param("torch", lambda a: a, marks=pytest.mark.needs_torch),
+        pytest.param("torch", lambda a: a.host, marks=pytest.mark.needs_torch),
+        pytest.param("tvm_ffi", lambda a: a, marks=pytest.mark.needs_tvm),
+        pytest.param("jax.numpy", lambda a: a.host, marks=pytest.mark.needs_jax),
+    ],
+)
+@pytest.mark.rule("shares-memory")
+def test_tensors_of_frameworks_are_compared_where_they_lie(module, shown):
+    take = pytest.importorskip(module).from_dlpack
+    array = md.zeros((16, 16))
+    part = take(shown(array))
+    assert md.shares_memory(part, array[15, 15])
+    assert md.shares_memory(array[15, 15], part)
+    assert not md.shares_memory(part, md.zeros(3))
+    if module != "jax.numpy":  # which takes whole arrays
+        assert not md.shares_memory(take(shown(array[:, ::2])), array[:, 1::2])
+
+
 @pytest.mark.needs_torch
 @pytest.mark.rule("shares-memory")
-def test_torch_tensors_are_compared_without_being_imported():
+def test_torch_s_refusals_are_raised():
     import torch
 
-    array = md.zeros((8, 8))
-    for tensor in (torch.from_dlpack(array.host), torch.from_dlpack(array)):
-        assert md.shares_memory(tensor, array[7, 7])
-    assert not md.shares_memory(torch.from_dlpack(array[:, ::2].host), array[:, 1::2])
-    assert not md.shares_memory(torch.from_dlpack(array[:, ::2]), array[:, 1::2])
     assert not md.shares_memory(torch.zeros(3), torch.zeros(3))
     with pytest.raises((BufferError, RuntimeError), match="grad"):
-        md.shares_memory(torch.zeros(3, requires_grad=True), array)
-
-
-@pytest.mark.needs_jax
-@pytest.mark.rule("shares-memory")
-def test_jax_arrays_are_compared():
-    import jax.numpy as jnp
-
-    array = md.zeros((8, 8))
-    shared = jnp.from_dlpack(array.host)
-    assert md.shares_memory(shared, array) == (shared.unsafe_buffer_pointer() == array.buffer.address)
-    assert not md.shares_memory(jnp.zeros(3), jnp.ones(3))
+        md.shares_memory(torch.zeros(3, requires_grad=True), md.zeros(3))
 
 
 @pytest.mark.needs_mlx
@@ -317,16 +312,6 @@ def test_mlx_arrays_are_compared():
     array = mx.zeros(8)
     assert md.shares_memory(array, md.from_dlpack(array))
     assert not md.shares_memory(array, mx.zeros(8))
-
-
-@pytest.mark.needs_tvm
-@pytest.mark.rule("shares-memory")
-def test_tvm_tensors_are_compared():
-    import tvm_ffi
-
-    array = md.zeros((8, 8))
-    assert md.shares_memory(tvm_ffi.from_dlpack(array), array[7, 7])
-    assert not md.shares_memory(tvm_ffi.from_dlpack(array[:4]), array[4:])
 
 
 @pytest.mark.parametrize("lacks", [{"typestr": "f"}, {"data": 5}, {"data": (1, 2, 3)}])
