@@ -18,24 +18,7 @@ testbuffer = pytest.importorskip("_testbuffer", reason="CPython was installed wi
 
 #: Every combination of the flags of a request.  CPython takes 0x100 alone for a mode of PyMemoryView_FromMemory.
 REQUESTS = [flags for flags in range(0x200) if flags != 0x100]
-SIMPLE, WRITABLE, FORMAT, ND, STRIDES = 0, 0x1, 0x4, 0x8, 0x18
-C_CONTIGUOUS, F_CONTIGUOUS, ANY_CONTIGUOUS, INDIRECT = 0x38, 0x58, 0x98, 0x118
-FULL_RO = INDIRECT | FORMAT
-NAMED = {
-    "SIMPLE": SIMPLE,
-    "WRITABLE": WRITABLE,
-    "FORMAT": FORMAT,
-    "ND": ND,
-    "STRIDES": STRIDES,
-    "C_CONTIGUOUS": C_CONTIGUOUS,
-    "F_CONTIGUOUS": F_CONTIGUOUS,
-    "ANY_CONTIGUOUS": ANY_CONTIGUOUS,
-    "INDIRECT": INDIRECT,
-    "CONTIG": ND | WRITABLE,
-    "STRIDED": STRIDES | WRITABLE,
-    "RECORDS": STRIDES | WRITABLE | FORMAT,
-    "FULL": FULL_RO | WRITABLE,
-}
+SIMPLE, FULL_RO = 0, 0x11C
 
 
 class PyBuffer(ctypes.Structure):
@@ -121,10 +104,10 @@ LAYOUTS = {
 }
 
 
-def differing(exporter, oracle, requests=REQUESTS):
+def differing(exporter, oracle):
     """The requests that are not answered as the oracle's are."""
     found = {}
-    for flags in requests:
+    for flags in REQUESTS:
         ours, theirs = answer(exporter, flags), numpy_answer(oracle, flags)
         if ours != theirs:
             found[hex(flags)] = (ours, theirs)
@@ -144,18 +127,11 @@ def test_every_request_for_every_layout_is_answered_as_numpy_s(subtests):
 
 
 def test_every_request_for_every_element_type_is_answered_as_numpy_s(subtests):
-    for dtype in ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"] + [
-        "float16",
-        "float32",
-        "float64",
-        "complex64",
-        "complex128",
-    ]:
+    for dtype in "?bhilBHILefdFD":
         with subtests.test(dtype=dtype):
             x = np.ones((2, 3), dtype)
             array = md.asarray(x)
-            for flags in REQUESTS:
-                assert answer(array, flags) == numpy_answer(x, flags), hex(flags)
+            assert differing(array, x) == {}
 
 
 @pytest.mark.parametrize("size", [0, 1, 100])
@@ -179,27 +155,6 @@ def test_a_view_that_is_refused_leaves_no_object_behind():
 # ---- CPython's own consumers ----
 
 
-def seen(exporter, request_name):
-    """What _testbuffer's consumer finds."""
-    facts = ("ndim", "shape", "strides", "suboffsets", "itemsize", "format", "readonly", "nbytes")
-    orders = ("c_contiguous", "f_contiguous", "contiguous")
-    try:
-        found = testbuffer.ndarray(exporter, getbuf=NAMED[request_name])
-    except (BufferError, ValueError):
-        return REFUSED
-    return [getattr(found, name) for name in facts + orders], found.tobytes()
-
-
-def test_the_consumer_of_cpython_s_tests_sees_what_it_sees_of_numpy(subtests):
-    for request_name in NAMED:
-        for layout in LAYOUTS:
-            with subtests.test(request_name=request_name, layout=layout):
-                x = LAYOUTS[layout]().copy(order="K")
-                array = md.from_dlpack(x)
-                expected = seen(x, request_name)
-                assert seen(array, request_name) == seen(array.host, request_name) == expected
-
-
 def test_contiguous_copies_of_cpython_are_those_of_numpy(subtests):
     for layout in LAYOUTS:
         for order in "CFA":
@@ -217,16 +172,6 @@ def test_contiguous_copies_of_cpython_are_those_of_numpy(subtests):
                             testbuffer.get_contiguous(array, kind, order)
                     else:
                         assert testbuffer.get_contiguous(array, kind, order).tolist() == wanted
-
-
-def test_a_memoryview_is_numpy_s(subtests):
-    for layout in LAYOUTS:
-        with subtests.test(layout=layout):
-            x = LAYOUTS[layout]()
-            ours, theirs = memoryview(md.from_dlpack(x)), memoryview(x)
-            assert (ours.shape, ours.strides, ours.format) == (theirs.shape, theirs.strides, theirs.format)
-            assert ours == theirs
-            assert ours.tolist() == theirs.tolist()
 
 
 def is_one_integer(x):

@@ -123,7 +123,7 @@ def nested(draw):
     return build(0)
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(value=nested())
 @example([])
 @example([[], []])
@@ -147,7 +147,7 @@ def test_lists_are_numpys_and_the_same_without_numpy(without_numpy, value):
     assert made[: len(wanted)] == wanted
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(value=nested(), name=st.sampled_from(["bool", "int8", "uint64", "float16", "bfloat16", "complex64", "int4"]))
 def test_lists_with_a_dtype_need_no_numpy(without_numpy, value, name):
     assert ours(value, name) == without_numpy(value, name)
@@ -157,7 +157,7 @@ def test_what_is_no_number_is_a_type_error_without_numpy_too(without_numpy, subt
     for value in ["a", None, {}, {1}, ["a"], [[1], [None]], [b"1"], [{}], [1, 2**63], 2**64, -(2**63) - 1]:
         with subtests.test(value=value):
             assert numpys(value) == ["TypeError"]
-            assert ours(value)[0] == without_numpy(value)[0] == "TypeError"
+            assert ours(value)[0] == "TypeError"
             assert ours(value) == without_numpy(value)
 
 
@@ -170,10 +170,9 @@ def test_ragged_lists_are_refused_where_they_differ(subtests):
         ([[], [[]]], r"x\[1\] has length 1 where x\[0\] has length 0"),
     ]:
         for dtype in [None, "float64"]:
-            with subtests.test(value=value, where=where, dtype=dtype):
-                with pytest.raises(
-                    ValueError, match=f"^asarray: the nested lists differ in length or depth: {where}\\.$"
-                ):
+            with subtests.test(value=value, dtype=dtype):
+                words = rf"^asarray: the nested lists differ in length or depth: {where}\.$"
+                with pytest.raises(ValueError, match=words):
                     md.asarray(value, dtype=dtype)
 
 

@@ -4,6 +4,7 @@ A stand-in library exports torch's functions under their C++ names, over the sof
 on MPS, and its tensors carry our buffers.
 """
 
+import concurrent.futures
 import contextlib
 import ctypes
 import os
@@ -174,16 +175,23 @@ def test_with_minus_one_torch_is_left_alone(torch_queue):
     assert torch_queue.loaded.standin_commits() == 0
 
 
-@pytest.mark.parametrize("find", [lambda torch: torch, lambda torch: torch.Tensor], ids=["module", "type"])
-def test_torch_s_queue_waits_for_our_work(find, torch_queue, slow):
+by_module_and_type = pytest.mark.parametrize(
+    "find", [lambda torch: torch, lambda torch: torch.Tensor], ids=["module", "type"]
+)
+
+
+@by_module_and_type
+@pytest.mark.parametrize("number", [0, 2])
+def test_torch_s_current_stream_waits_for_our_work(number, find, torch_queue, slow):
     import torch
 
     array, target = md.zeros(64), md.zeros(64)
     stream = md.Stream()
-    with held(stream):
+    with held(stream), torch_queue.stream(number):
         array.fill(1.5, stream=stream)
         tensor = array.to(find(torch))
         torch_queue.copy(array.buffer.handle, target.buffer.handle, 256)
+    assert [number for number, commands in torch_queue.commands.items() if commands] == [number]
     torch_queue.synchronize()
     assert target.tolist() == [1.5] * 64
     assert tensor.shape == (64,)
@@ -253,7 +261,7 @@ def test_what_torch_gets_a_copy_of_is_complete(torch_queue, slow):
     assert target.tolist() == list(range(63, -1, -1))
 
 
-@pytest.mark.parametrize("find", [lambda torch: torch, lambda torch: torch.Tensor], ids=["module", "type"])
+@by_module_and_type
 def test_where_torch_s_queue_is_not_to_be_had_the_cpu_waits(find, slow):
     import torch
 
@@ -264,20 +272,11 @@ def test_where_torch_s_queue_is_not_to_be_had_the_cpu_waits(find, slow):
     assert md.Event.from_handle(*answer[2:]).query(), "work is in flight still"
 
 
-def test_a_stream_of_torch_s_that_is_done_says_nothing_of_another(torch_queue):
-    """One event for all: the second stream's 2 would be there before the first one's 1, and say that it is done."""
-    with torch_held(torch_queue, 1):
-        with torch_queue.stream(1):
-            first = torch_moment()
-        with torch_queue.stream(2):
-            second = torch_moment()
-        assert second.wait(10)
-        assert not first.wait(0.05)
-    assert first.wait(10)
-
-
 def test_each_stream_of_torch_s_is_waited_for_by_itself(torch_queue):
-    """A tensor of the slow stream is not read before it is written, whatever another stream did meanwhile."""
+    """A tensor of the slow stream is not read before it is written, whatever another stream did meanwhile.
+
+    With one event for all, the second stream's 2 would be there before the first one's 1, and say that it is done.
+    """
     tensors = {number: torch_tensor() for number in (1, 2)}
     results, ready = {}, {}
     with torch_held(torch_queue, 1):
@@ -309,35 +308,13 @@ def test_the_recipe_for_torch_s_streams_waits_for_the_one_that_writes(torch_queu
     assert np.asarray(result).view("uint8").tolist() == [7] * 256
 
 
-def test_our_work_is_waited_for_by_the_current_stream_of_torch_s(torch_queue, slow):
-    import torch
-
-    array, target = md.zeros(64), md.zeros(64)
-    array.fill(1.5, stream=md.Stream())
-    with torch_queue.stream(2):
-        array.to(torch)
-        torch_queue.copy(array.buffer.handle, target.buffer.handle, 256)
-    assert [number for number, commands in torch_queue.commands.items() if commands] == [2]
-    torch_queue.synchronize()
-    assert target.tolist() == [1.5] * 64
-
-
 def test_values_reach_each_queue_of_torch_s_in_order(torch_queue):
-    import threading
-
     def work(number):
         with torch_queue.stream(number):
-            moments.extend(torch_moment() for _ in range(20))
-        done.append(number)
+            return [torch_moment() for _ in range(20)]
 
-    moments, done = [], []
-    numbers = [0, 0, 1, 1, 2]
-    threads = [threading.Thread(target=work, args=(number,)) for number in numbers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(done) == numbers
+    with concurrent.futures.ThreadPoolExecutor(5) as threads:
+        moments = [moment for some in threads.map(work, [0, 0, 1, 1, 2]) for moment in some]
     assert len(moments) == 100 and all(moment.wait(10) for moment in moments)
     assert [torch_queue.loaded.standin_retains(number) for number in range(3)] == [1, 1, 1]
 
@@ -423,19 +400,22 @@ def test_where_the_functions_are_missing_torch_synchronises_itself(what, torch_q
 
 # ---- kernels on torch's tensors ----
 
-SCALE = (
-    "kernel void scale(device float *x, constant float &factor, uint i [[thread_position_in_grid]]) { x[i] *= factor; }"
-)
+KERNELS = """
+#include <metal_stdlib>
+using namespace metal;
+kernel void scale(device float *x, constant float &factor, uint i [[thread_position_in_grid]]) { x[i] *= factor; }
+kernel void take(device const float *x, device float *out, uint i [[thread_position_in_grid]]) { out[i] = x[i]; }
+"""
 
 
 @pytest.fixture(scope="module")
-def scale():
-    return md.kernel("#include <metal_stdlib>\nusing namespace metal;\n" + SCALE)
+def kernels():
+    return md.Library(KERNELS)
 
 
 @pytest.mark.needs_kernels
 @pytest.mark.parametrize("is_named", [False, True], ids=["default stream", "named stream"])
-def test_a_kernel_waits_for_torch_and_torch_waits_for_the_kernel(scale, torch_queue, slow, is_named):
+def test_a_kernel_waits_for_torch_and_torch_waits_for_the_kernel(kernels, torch_queue, slow, is_named):
     import torch
 
     array, target = md.full(64, 1.5), md.zeros(64)
@@ -444,20 +424,18 @@ def test_a_kernel_waits_for_torch_and_torch_waits_for_the_kernel(scale, torch_qu
     keywords = {"stream": md.Stream()} if is_named else {}
     with torch_held(torch_queue, 0):
         torch_queue.copy(ones.buffer.handle, array.buffer.handle, 256)
-        scale(tensor, 3.0, n=64, **keywords)
+        kernels["scale"](tensor, 3.0, n=64, **keywords)
         torch_queue.copy(array.buffer.handle, target.buffer.handle, 256)
     torch_queue.synchronize()
     assert target.tolist() == [3.0] * 64, "of torch's ones, and before torch's copy"
 
 
 @pytest.mark.needs_kernels
-def test_torch_does_not_write_what_a_kernel_still_reads(torch_queue, slow):
+def test_torch_does_not_write_what_a_kernel_still_reads(kernels, torch_queue, slow):
     import torch
 
-    source = "kernel void take(device const float *x, device float *out, uint i [[thread_position_in_grid]]) { out[i] = x[i]; }"
-    take = md.kernel("#include <metal_stdlib>\nusing namespace metal;\n" + source)
     array, out, ones = md.full(64, 1.5), md.zeros(64), md.ones(64)
-    take(torch.from_dlpack(array), out, n=64)
+    kernels["take"](torch.from_dlpack(array), out, n=64)
     torch_queue.copy(ones.buffer.handle, array.buffer.handle, 256)
     torch_queue.synchronize()
     assert out.tolist() == [1.5] * 64

@@ -176,8 +176,9 @@ def test_the_list_of_calls_is_complete():
     assert names - {"Argument", "Array", "Device", "HostView", "Kernel"} == set(CALLS)
 
 
-@pytest.mark.parametrize("validation", ["0", "1"])
-@pytest.mark.parametrize("used", [False, True], ids=["unused", "used"])
+@pytest.mark.parametrize(
+    ("used", "validation"), [(False, "0"), (True, "1")], ids=["unused, without validation", "used, with validation"]
+)
 def test_a_call_that_needs_metal_says_that_this_is_a_forked_child(used, validation):
     outcomes = run(FUNCTIONS, validation, used=used, calls=CALLS | DOORS)
     fine = NO_METAL | KNOWN if used else NO_METAL
@@ -187,9 +188,8 @@ def test_a_call_that_needs_metal_says_that_this_is_a_forked_child(used, validati
     assert {name: outcomes[name] for name, said in expected.items() if outcomes[name] != said} == {}
 
 
-@pytest.mark.parametrize("validation", ["0", "1"])
-def test_every_member_of_what_the_parent_made_ends_well(validation):
-    outcomes = run(MEMBERS, validation)
+def test_every_member_of_what_the_parent_made_ends_well():
+    outcomes = run(MEMBERS, "1")
     for label, names in REFUSED.items():
         assert {name: outcomes[label][name] for name in names.split()} == dict.fromkeys(names.split(), "refused"), label
     assert not [said for members in outcomes.values() for said in members.values() if "No Metal device" in said]
