@@ -77,10 +77,7 @@ list_bits(const places *in, int64_t *out)
             at += index[axis] * in->layout.strides[axis];
         }
         out[i] = in->first_bit + at * bits;
-        for (int axis = in->layout.ndim - 1;
-             axis >= 0 && ++index[axis] == in->layout.shape[axis]; axis--) {
-            index[axis] = 0;
-        }
+        (void)next_index(&in->layout, index);
     }
 }
 
@@ -196,11 +193,7 @@ check_case(void)
 int
 main(int argc, char **argv)
 {
-    if (argc != 3) {
-        return 2;
-    }
-    random_state = 88172645463325252u + strtoull(argv[1], NULL, 10) * 7919;
-    for (long i = strtol(argv[2], NULL, 10); i > 0; i--) {
+    for (int64_t left = begin_laws(argc, argv); left > 0; left--) {
         check_case();
     }
     return 0;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "copy/copy.h"
+#include "laws.h"
 #include "metal/copy_grid.h"
 
 #undef malloc
@@ -19,7 +20,6 @@ void *test_malloc(size_t nbytes);
 
 static bool is_memory_short;
 static int refusals;
-static uint64_t state;
 
 void *
 test_malloc(size_t nbytes)
@@ -30,19 +30,10 @@ test_malloc(size_t nbytes)
 
 /* ---- chance ---- */
 
-static uint64_t
-random_bits(void)
-{
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state;
-}
-
 static int64_t
 random_below(int64_t end)
 {
-    return (int64_t)(random_bits() % (uint64_t)end);
+    return pick(0, end - 1);
 }
 
 static bool
@@ -55,7 +46,7 @@ static void
 fill_with_noise(char *memory, int64_t nbytes)
 {
     for (int64_t i = 0; i < nbytes; i++) {
-        memory[i] = (char)(random_bits() >> 24);
+        memory[i] = (char)(next_random() >> 24);
     }
 }
 
@@ -147,18 +138,6 @@ reach(const strided_layout *layout, int64_t *below)
 }
 
 /* ---- the loop that is surely right ---- */
-
-static bool
-next_index(const strided_layout *layout, int64_t *index)
-{
-    for (int i = layout->ndim - 1; i >= 0; i--) {
-        if (++index[i] < layout->shape[i]) {
-            return true;
-        }
-        index[i] = 0;
-    }
-    return false;
-}
 
 static int64_t
 place(const strided_layout *layout, const int64_t *index)
@@ -351,11 +330,7 @@ check_case(int64_t limit)
 int
 main(int argc, char **argv)
 {
-    if (argc != 3) {
-        return 2;
-    }
-    state = strtoull(argv[1], NULL, 10) * 0x9E3779B97F4A7C15u + 1;
-    int64_t count = strtoll(argv[2], NULL, 10);
+    int64_t count = begin_laws(argc, argv);
     for (int64_t i = 0; i < count; i++) {
         copy_set_threads((int)random_below(4));
         check_case(i % 2000 == 1999 ? 24 << 20 : i % 50 == 0 ? 200000 : 4000);

@@ -45,9 +45,7 @@ list_offsets(const strided_layout *in, listing *out)
             offset += index[axis] * in->strides[axis];
         }
         out->offsets[i] = offset;
-        for (int axis = in->ndim - 1; axis >= 0 && ++index[axis] == in->shape[axis]; axis--) {
-            index[axis] = 0;
-        }
+        (void)next_index(in, index);
     }
 }
 
@@ -346,9 +344,7 @@ try_far(const strided_layout *in)
 int
 main(int argc, char **argv)
 {
-    long count = argc > 2 ? atol(argv[2]) : 1000;
-    random_state = argc > 1 ? (uint64_t)strtoull(argv[1], NULL, 10) * 2 + 1 : 1;
-    for (long i = 0; i < count; i++) {
+    for (int64_t left = begin_laws(argc, argv); left > 0; left--) {
         static listing listed;
         strided_layout layout;
         bool is_far = pick(0, 2) == 0;

@@ -270,13 +270,10 @@ check_nothing(void)
 int
 main(int argc, char **argv)
 {
-    if (argc != 3) {
-        return 2;
-    }
-    random_state = strtoull(argv[1], NULL, 10) * 0x9e3779b97f4a7c15u + 1;
+    int64_t blocks = begin_laws(argc, argv);
     check_nothing();
     check_limit();
-    for (unsigned long count = strtoul(argv[2], NULL, 10); count > 0; count--) {
+    for (; blocks > 0; blocks--) {
         run_block();
     }
     return 0;

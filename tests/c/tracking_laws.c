@@ -300,12 +300,11 @@ finish(void)
 int
 main(int argc, char **argv)
 {
-    CHECK(argc == 3);
-    random_state = (uint64_t)atoll(argv[1]) * 2 + 1;
+    int64_t steps = begin_laws(argc, argv);
     for (int stream = 0; stream < STREAMS; stream++) {
         streams[stream].refs = 1;
     }
-    for (int64_t left = atoll(argv[2]); left > 0; left--) {
+    for (; steps > 0; steps--) {
         if (count == PIECES) {
             finish();
             count = 0;
