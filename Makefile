@@ -13,7 +13,6 @@ endif
 PY := $(VENV)/bin/python
 # A worker for each core, a file on one worker: what a file builds for its tests is built once.
 PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
-export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all nightly budgets settings bench lint format asan tsan arm64 kernels mutants instructions coverage streams model soak docs notebooks conformance dist build clean distclean
