@@ -153,6 +153,25 @@ layout_magnitude(int64_t value)
     return (uint64_t)(value ^ value >> 63);
 }
 
+/* |value|, of INT64_MIN too. */
+static inline uint64_t
+layout_absolute(int64_t value)
+{
+    return value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+}
+
+/* The greatest common divisor; the other number where one is 0. */
+static inline uint64_t
+layout_common_divisor(uint64_t a, uint64_t b)
+{
+    while (b != 0) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 /* ---- making a layout ---- */
 
 /* A C-ordered (`order` 'C') or Fortran-ordered ('F') layout at offset 0.  Refuses what
@@ -210,8 +229,6 @@ int64_t layout_unit_stride(const strided_layout *in, int axis);
 /* ---- views: each writes a layout over the same items ---- */
 bool layout_take_index(const strided_layout *in, int axis, int64_t index, strided_layout *out,
                        layout_fault *fault); /* drops the axis */
-bool layout_take_range(const strided_layout *in, int axis, int64_t start, int64_t length,
-                       int64_t step, strided_layout *out, layout_fault *fault);
 bool layout_permuted(const strided_layout *in, const int *axes, strided_layout *out,
                      layout_fault *fault); /* ndim axes, each in 0..ndim-1 */
 /* One extent may be -1 and is worked out. NOT_A_VIEW: would need a copy. */

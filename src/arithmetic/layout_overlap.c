@@ -42,17 +42,6 @@ smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static uint64_t
-divisor_of(uint64_t a, uint64_t b)
-{
-    while (b != 0) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* ---- the equation ---- */
 
 static void
@@ -76,8 +65,8 @@ add_axes(equation *eq, const strided_layout *layout)
     for (int axis = 0; axis < layout->ndim; axis++) {
         int64_t stride = layout->strides[axis];
         if (layout->shape[axis] > 1 && stride != 0) {
-            uint64_t step = stride < 0 ? 0 - (uint64_t)stride : (uint64_t)stride;
-            add_term(eq, step * (uint64_t)layout->itemsize, (uint64_t)layout->shape[axis] - 1);
+            add_term(eq, layout_absolute(stride) * (uint64_t)layout->itemsize,
+                     (uint64_t)layout->shape[axis] - 1);
         }
     }
 }
@@ -99,7 +88,7 @@ divide(equation *eq, uint64_t spare_bytes)
 {
     uint64_t unit = 0;
     for (int k = 0; k < eq->nterms; k++) {
-        unit = divisor_of(eq->terms[k].step, unit);
+        unit = layout_common_divisor(eq->terms[k].step, unit);
     }
     if (unit == 0) { /* two single items */
         unit = 1;
@@ -159,7 +148,7 @@ measure_tails(equation *eq)
             eq->full = k;
         }
         eq->reach[k] = eq->reach[k + 1] + here->step * here->limit;
-        eq->unit[k] = divisor_of(here->step, eq->unit[k + 1]);
+        eq->unit[k] = layout_common_divisor(here->step, eq->unit[k + 1]);
     }
 }
 
@@ -231,7 +220,7 @@ static bool
 solve_congruence(uint64_t step, uint64_t unit, uint64_t target, uint64_t *first,
                  uint64_t *apart)
 {
-    uint64_t common = divisor_of(step, unit);
+    uint64_t common = layout_common_divisor(step, unit);
     *first = 0;
     *apart = unit / common;
     if (target % common != 0) {

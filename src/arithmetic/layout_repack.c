@@ -121,17 +121,6 @@ layout_check_repack(const strided_layout *in, int64_t itemsize, int64_t address,
            check_packing(in, itemsize / in->itemsize, address, axis, fault);
 }
 
-static uint64_t
-common_divisor(uint64_t a, uint64_t b)
-{
-    while (b != 0) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* The common divisor of `divisor` and of `count` items in bytes, whose sign does not matter. */
 static uint64_t
 divide_further(const strided_layout *in, uint64_t divisor, int64_t count)
@@ -139,9 +128,9 @@ divide_further(const strided_layout *in, uint64_t divisor, int64_t count)
     int64_t nbytes;
     if (!layout_multiply(count, in->itemsize, &nbytes)) {
         /* unreached: the fuzzers reach it */
-        return common_divisor(divisor, (uint64_t)in->itemsize);
+        return layout_common_divisor(divisor, (uint64_t)in->itemsize);
     }
-    return common_divisor(divisor, nbytes < 0 ? 0 - (uint64_t)nbytes : (uint64_t)nbytes);
+    return layout_common_divisor(divisor, layout_absolute(nbytes));
 }
 
 /* The common divisor with a power of two is the lowest bit of any of the numbers; that a
@@ -168,8 +157,7 @@ layout_max_itemsize(const strided_layout *in, int64_t max, int64_t address, int 
     if ((max & (max - 1)) == 0) {
         return find_max_power(in, max, address, axis);
     }
-    uint64_t divisor =
-        common_divisor((uint64_t)max, address < 0 ? 0 - (uint64_t)address : (uint64_t)address);
+    uint64_t divisor = layout_common_divisor((uint64_t)max, layout_absolute(address));
     for (int i = 0; i < in->ndim; i++) {
         divisor = divide_further(in, divisor, i == axis ? in->shape[i] : in->strides[i]);
     }

@@ -80,22 +80,6 @@ layout_take_index(const strided_layout *in, int axis, int64_t index, strided_lay
     return true;
 }
 
-/* unreached: the fuzzers reach it */
-bool
-layout_take_range(const strided_layout *in, int axis, int64_t start, int64_t length,
-                  int64_t step, strided_layout *out, layout_fault *fault)
-{
-    int64_t offset = in->offset, stride;
-    if (!layout_cut_axis(in, axis, start, length, step, &offset, &stride, fault)) {
-        return false;
-    }
-    copy_layout(in, out);
-    out->offset = offset;
-    out->strides[axis] = stride;
-    out->shape[axis] = length;
-    return true;
-}
-
 bool
 layout_permuted(const strided_layout *in, const int *axes, strided_layout *out,
                 layout_fault *fault)

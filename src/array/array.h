@@ -16,7 +16,7 @@
 #include "array/buffer.h"
 #include "metal/stream.h"
 #include "python/state.h"
-#include "python/storage_object.h"
+#include "streams/stream_protocol.h"
 
 /* Where the items lie; here a[:, 1:3] of a = md.zeros((2, 4)):
  *

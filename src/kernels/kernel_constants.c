@@ -1,8 +1,8 @@
-/* kernel_constants.c: the values of a kernel's function constants; see library_type.h.
+/* kernel_constants.c: the values of a kernel's function constants; see kernel_object.h.
  *
  * Owns:    one block a reading: the values, and behind them their bytes.
  */
-#include "kernels/library_type.h"
+#include "kernels/kernel_object.h"
 
 #include "python/args.h"
 
@@ -116,10 +116,8 @@ kernel_constants_read(PyObject *kernel_name, PyObject *given,
 {
     *out = (kernel_constants){0};
     if (args_is_given(given) && !PyDict_Check(given)) {
-        PyErr_Format(PyExc_TypeError,
-                     "Library.kernel: constants must be a dict of values by name, not %.100s.",
-                     Py_TYPE(given)->tp_name);
-        return -1;
+        return args_refuse_type("Library.kernel", "constants", "a dict of values by name",
+                                given);
     }
     PyObject *values = args_is_given(given) ? Py_NewRef(given) : PyDict_New();
     /* one byte more: there may be none */

@@ -197,10 +197,8 @@ kernel_call_bind_threadgroup(kernel_call *call)
         return 0;
     }
     if (sizes != NULL && !PyDict_Check(sizes)) {
-        PyErr_Format(PyExc_TypeError,
-                     "%s: threadgroup_memory must be a dict of bytes by parameter, not %.100s.",
-                     self->function, Py_TYPE(sizes)->tp_name);
-        return -1;
+        return args_refuse_type(self->function, "threadgroup_memory",
+                                "a dict of bytes by parameter", sizes);
     }
     for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
         const kernel_parameter *parameter = &self->parameters[i];

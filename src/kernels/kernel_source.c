@@ -1,9 +1,9 @@
-/* kernel_source.c: Metal source on its way to a library; see library_type.h.
+/* kernel_source.c: Metal source on its way to a library; see kernel_object.h.
  *
  * Calls:   metal_bridge.h to compile; metal_dlpack/kernel_source.py for what comes before that,
  *          metal_dlpack/compile_errors.py for what the compiler said.
  */
-#include "kernels/library_type.h"
+#include "kernels/kernel_object.h"
 
 #include "python/args.h"
 #include "python/call_python.h"
@@ -77,8 +77,8 @@ compose_source(const kernel_source *request)
 {
     const char *unused;
     if (!PyUnicode_Check(request->source)) {
-        return PyErr_Format(PyExc_TypeError, "%s: source must be a str, not %.100s.",
-                            request->function, Py_TYPE(request->source)->tp_name);
+        (void)args_refuse_type(request->function, "source", "a str", request->source);
+        return NULL;
     }
     if (args_text(request->function, "source", request->source, &unused) < 0) {
         return NULL;

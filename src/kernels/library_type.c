@@ -4,11 +4,10 @@
  * Calls:   kernel_source.c to compile the source, metal_bridge.h for its kernels.
  * Threads: the GIL is held; released while Metal compiles, which can take seconds.
  */
-#include "kernels/library_type.h"
+#include "kernels/kernel_object.h"
 
 #include <structmember.h>
 
-#include "kernels/kernel_object.h"
 #include "python/args.h"
 #include "python/call_python.h"
 #include "python/errors.h"

@@ -7,7 +7,7 @@
 #include "exchange/dlpack_export.h"
 #include "exchange/dlpack_import.h"
 #include "exchange/foreign_types.h"
-#include "kernels/library_type.h"
+#include "kernels/kernel_object.h"
 #include "module/module.h"
 #include "python/errors.h"
 #include "python/owners.h"

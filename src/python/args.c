@@ -123,6 +123,14 @@ args_parse_tuple(const args_spec *spec, PyObject *args, PyObject *kwargs, PyObje
 }
 
 int
+args_refuse_type(const char *function, const char *what, const char *wanted, PyObject *value)
+{
+    PyErr_Format(PyExc_TypeError, "%s: %s must be %s, not %.100s.", function, what, wanted,
+                 Py_TYPE(value)->tp_name);
+    return -1;
+}
+
+int
 args_int64(const char *function, const char *what, PyObject *value, int64_t *out)
 {
     int overflow;
@@ -131,9 +139,7 @@ args_int64(const char *function, const char *what, PyObject *value, int64_t *out
     }
     *out = 0;
     if (!PyIndex_Check(value)) {
-        PyErr_Format(PyExc_TypeError, "%s: %s must be an int, not %.100s.", function, what,
-                     Py_TYPE(value)->tp_name);
-        return -1;
+        return args_refuse_type(function, what, "an int", value);
     }
     PyObject *number = PyNumber_Index(value);
     if (number == NULL) {
@@ -205,9 +211,7 @@ args_text(const char *function, const char *what, PyObject *value, const char **
     Py_ssize_t nbytes;
     *out = NULL;
     if (!PyUnicode_Check(value)) {
-        PyErr_Format(PyExc_TypeError, "%s: %s must be a str or None, not %.100s.", function,
-                     what, Py_TYPE(value)->tp_name);
-        return -1;
+        return args_refuse_type(function, what, "a str or None", value);
     }
     const char *text = PyUnicode_AsUTF8AndSize(value, &nbytes);
     if (text == NULL) {
@@ -240,10 +244,7 @@ args_int64s(const char *function, const char *what, PyObject *value, int64_t *ou
         return args_int64(function, what, value, out);
     }
     if (!is_tuple && (PyUnicode_Check(value) || !PySequence_Check(value))) {
-        PyErr_Format(PyExc_TypeError,
-                     "%s: %s must be an int or a sequence of ints, not %.100s.", function, what,
-                     Py_TYPE(value)->tp_name);
-        return -1;
+        return args_refuse_type(function, what, "an int or a sequence of ints", value);
     }
     PyObject *items = is_tuple ? Py_NewRef(value) : PySequence_Tuple(value);
     if (items == NULL) {

@@ -60,6 +60,10 @@ args_small_int(PyObject *value, int64_t *out)
     return true;
 }
 
+/* -1 with TypeError: "<function>: <what> must be <wanted>, not <type of value>." */
+int args_refuse_type(const char *function, const char *what, const char *wanted,
+                     PyObject *value);
+
 /* Any object with __index__ as an int64.  TypeError or OverflowError otherwise; the sentence
  * names `what`. */
 int args_int64(const char *function, const char *what, PyObject *value, int64_t *out);

@@ -95,9 +95,7 @@ waiting_convert_timeout(const char *function, PyObject *value, uint64_t *out_ns)
     double seconds = PyFloat_AsDouble(value);
     if (seconds == -1.0 && PyErr_Occurred()) {
         if (PyErr_ExceptionMatches(PyExc_TypeError)) {
-            PyErr_Format(PyExc_TypeError,
-                         "%s: timeout must be a number of seconds or None, not %.100s.",
-                         function, Py_TYPE(value)->tp_name);
+            (void)args_refuse_type(function, "timeout", "a number of seconds or None", value);
         }
         if (PyErr_ExceptionMatches(PyExc_OverflowError)) {
             PyErr_Format(PyExc_OverflowError,

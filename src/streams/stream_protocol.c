@@ -3,7 +3,6 @@
 
 #include "python/args.h"
 #include "python/attribute.h"
-#include "python/storage_object.h"
 #include "streams/event_type.h"
 #include "streams/stream_object.h"
 #include "streams/wait_rule.h"

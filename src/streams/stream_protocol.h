@@ -22,6 +22,19 @@ int stream_protocol_speaks(md_state *state, PyObject *op);
 int stream_protocol_order(md_state *state, const char *function, const stream_order *order,
                           metal_storage *storage, PyObject *moment);
 
+/* How an Array begins: nothing else of it is looked at on this floor. */
+typedef struct {
+    PyObject_VAR_HEAD
+    metal_storage *storage;
+} StorageObject;
+
+/* Borrowed from an Array. */
+static inline metal_storage *
+storage_of_object(PyObject *op)
+{
+    return ((StorageObject *)op)->storage;
+}
+
 /* Let a stream wait, on the GPU, for what `op` is: an Event, a Stream, an Array, or anything
  * with __metal_stream__.  -1 with an exception. */
 int stream_protocol_await(md_state *state, const char *function, metal_stream *stream,

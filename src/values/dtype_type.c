@@ -6,6 +6,8 @@
  */
 #include "values/dtype_type.h"
 
+#include <structmember.h>
+
 #include "python/args.h"
 
 /* ---- making ---- */
@@ -92,24 +94,6 @@ dtype_get_name(PyObject *op, void *Py_UNUSED(closure))
 }
 
 static PyObject *
-dtype_get_code(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyLong_FromLong(dtype_of(op).code);
-}
-
-static PyObject *
-dtype_get_bits(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyLong_FromLong(dtype_of(op).bits);
-}
-
-static PyObject *
-dtype_get_lanes(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyLong_FromLong(dtype_of(op).lanes);
-}
-
-static PyObject *
 dtype_get_alignment(PyObject *op, void *Py_UNUSED(closure))
 {
     return PyLong_FromLongLong(dtype_alignment(dtype_of(op)));
@@ -179,9 +163,6 @@ dtype_get_numpy(PyObject *op, void *Py_UNUSED(closure))
 
 static PyGetSetDef dtype_getset[] = {
     {"name", dtype_get_name, NULL, PyDoc_STR("'float32', 'int4', 'float4_e2m1fnx2'."), NULL},
-    {"code", dtype_get_code, NULL, PyDoc_STR("DLPack's type code, an int."), NULL},
-    {"bits", dtype_get_bits, NULL, PyDoc_STR("Bits of one lane."), NULL},
-    {"lanes", dtype_get_lanes, NULL, PyDoc_STR("Lanes of one item; 1 for a scalar."), NULL},
     {"itemsize", dtype_get_itemsize, NULL, PyDoc_STR("Bytes of one item, rounded up."), NULL},
     {"alignment", dtype_get_alignment, NULL,
      PyDoc_STR("The alignment: an item's address is a multiple of it.  One scalar's bytes; "
@@ -195,6 +176,16 @@ static PyGetSetDef dtype_getset[] = {
      PyDoc_STR("The same as `numpy`: np.dtype(x) and NumPy's dtype= arguments read this name."),
      NULL},
     {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef dtype_members[] = {
+    {"code", T_UBYTE, offsetof(DtypeObject, dtype.code), READONLY,
+     PyDoc_STR("DLPack's type code, an int.")},
+    {"bits", T_UBYTE, offsetof(DtypeObject, dtype.bits), READONLY,
+     PyDoc_STR("Bits of one lane.")},
+    {"lanes", T_USHORT, offsetof(DtypeObject, dtype.lanes), READONLY,
+     PyDoc_STR("Lanes of one item; 1 for a scalar.")},
+    {NULL, 0, 0, 0, NULL},
 };
 
 static PyObject *
@@ -285,17 +276,12 @@ PyDoc_STRVAR(
     "Source: dlpack.h DLDataType.");
 
 static PyType_Slot dtype_slots[] = {
-    {Py_tp_doc, (void *)dtype_doc},
-    {Py_tp_new, dtype_new},
-    {Py_tp_dealloc, dtype_dealloc},
-    {Py_tp_traverse, dtype_traverse},
-    {Py_tp_getset, dtype_getset},
-    {Py_tp_methods, dtype_methods},
-    {Py_tp_repr, dtype_repr},
-    {Py_tp_str, dtype_str},
-    {Py_tp_richcompare, dtype_richcompare},
-    {Py_tp_hash, dtype_hash},
-    {0, NULL},
+    {Py_tp_doc, (void *)dtype_doc}, {Py_tp_new, dtype_new},
+    {Py_tp_dealloc, dtype_dealloc}, {Py_tp_traverse, dtype_traverse},
+    {Py_tp_getset, dtype_getset},   {Py_tp_members, dtype_members},
+    {Py_tp_methods, dtype_methods}, {Py_tp_repr, dtype_repr},
+    {Py_tp_str, dtype_str},         {Py_tp_richcompare, dtype_richcompare},
+    {Py_tp_hash, dtype_hash},       {0, NULL},
 };
 
 PyType_Spec dtype_spec = {

@@ -46,12 +46,11 @@ new_dense(PyTypeObject *type, const char *function, const strided_layout *like, 
     return layout_object_new(type, &out);
 }
 
-const char layout_doc_dense[] =
-    "dense($type, /, shape, itemsize, stride_order='C')\n"
-    "--\n\n"
+LAYOUT_DOC(
+    dense,
+    "dense($type, /, shape, itemsize, stride_order='C')\n--\n\n"
     "The layout without gaps in a given order, at offset 0.\n\n"
-    "Parameters\n"
-    "----------\n"
+    "Parameters\n----------\n"
     "shape : int or sequence of int\n"
     "    The extents.\n"
     "itemsize : int\n"
@@ -59,19 +58,15 @@ const char layout_doc_dense[] =
     "stride_order : 'C', 'F', or sequence of int, default 'C'\n"
     "    A permutation of the axes: the first has the longest stride, the last one stride "
     "1.\n\n"
-    "Returns\n"
-    "-------\n"
+    "Returns\n-------\n"
     "StridedLayout\n"
     "    Its strides are 0 if there are no items.\n\n"
-    "Raises\n"
-    "------\n"
+    "Raises\n------\n"
     "OverflowError\n"
     "    The bytes cannot be counted in 64 bits.\n"
     "ValueError\n"
     "    An extent is negative, there are more than 64, itemsize is below 1, or there is no\n"
-    "    such order.\n\n"
-    "Any thread may call it.\n\n"
-    "Source: cuda.core._layout._StridedLayout.dense.";
+    "    such order.\n\n");
 
 PyObject *
 layout_method_dense(PyObject *class, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -120,27 +115,21 @@ make_dense(const char *function, PyObject *op, PyObject *order_value)
     return new_dense(Py_TYPE(op), function, &layout, order, axes);
 }
 
-const char layout_doc_dense_like[] =
-    "dense_like($type, /, other, stride_order='K')\n"
-    "--\n\n"
-    "The layout without gaps of another's shape and itemsize, at offset 0.\n\n"
-    "Parameters\n"
-    "----------\n"
-    "other : StridedLayout\n"
-    "stride_order : 'K', 'C', 'F', or sequence of int, default 'K'\n"
-    "    'K' keeps the order of the other's strides; the rest as in `dense`.\n\n"
-    "Returns\n"
-    "-------\n"
-    "StridedLayout\n"
-    "    `other` itself, if it is dense in that order already.\n\n"
-    "Raises\n"
-    "------\n"
-    "TypeError\n"
-    "    `other` is not a StridedLayout.\n"
-    "ValueError\n"
-    "    There is no such order.\n\n"
-    "Any thread may call it.\n\n"
-    "Source: cuda.core._layout._StridedLayout.dense_like.";
+LAYOUT_DOC(dense_like,
+           "dense_like($type, /, other, stride_order='K')\n--\n\n"
+           "The layout without gaps of another's shape and itemsize, at offset 0.\n\n"
+           "Parameters\n----------\n"
+           "other : StridedLayout\n"
+           "stride_order : 'K', 'C', 'F', or sequence of int, default 'K'\n"
+           "    'K' keeps the order of the other's strides; the rest as in `dense`.\n\n"
+           "Returns\n-------\n"
+           "StridedLayout\n"
+           "    `other` itself, if it is dense in that order already.\n\n"
+           "Raises\n------\n"
+           "TypeError\n"
+           "    `other` is not a StridedLayout.\n"
+           "ValueError\n"
+           "    There is no such order.\n\n");
 
 PyObject *
 layout_method_dense_like(PyObject *class, PyObject *const *args, Py_ssize_t nargs,
@@ -153,30 +142,24 @@ layout_method_dense_like(PyObject *class, PyObject *const *args, Py_ssize_t narg
         return NULL;
     }
     if (!Py_IS_TYPE(values[0], (PyTypeObject *)class)) {
-        return PyErr_Format(PyExc_TypeError, "%s: other must be a StridedLayout, not %.100s.",
-                            spec.function, Py_TYPE(values[0])->tp_name);
+        (void)args_refuse_type(spec.function, "other", "a StridedLayout", values[0]);
+        return NULL;
     }
     return make_dense(spec.function, values[0], values[1]);
 }
 
-const char layout_doc_to_dense[] =
-    "to_dense($self, /, stride_order='K')\n"
-    "--\n\n"
-    "This shape and itemsize without gaps, at offset 0: `dense_like` of this layout.\n\n"
-    "Parameters\n"
-    "----------\n"
-    "stride_order : 'K', 'C', 'F', or sequence of int, default 'K'\n"
-    "    'K' keeps the order of the strides.\n\n"
-    "Returns\n"
-    "-------\n"
-    "StridedLayout\n"
-    "    This one, if it is dense in that order already.\n\n"
-    "Raises\n"
-    "------\n"
-    "ValueError\n"
-    "    There is no such order.\n\n"
-    "Any thread may call it.\n\n"
-    "Source: cuda.core._layout._StridedLayout.to_dense.";
+LAYOUT_DOC(to_dense,
+           "to_dense($self, /, stride_order='K')\n--\n\n"
+           "This shape and itemsize without gaps, at offset 0: `dense_like` of this layout.\n\n"
+           "Parameters\n----------\n"
+           "stride_order : 'K', 'C', 'F', or sequence of int, default 'K'\n"
+           "    'K' keeps the order of the strides.\n\n"
+           "Returns\n-------\n"
+           "StridedLayout\n"
+           "    This one, if it is dense in that order already.\n\n"
+           "Raises\n------\n"
+           "ValueError\n"
+           "    There is no such order.\n\n");
 
 PyObject *
 layout_method_to_dense(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -191,12 +174,11 @@ layout_method_to_dense(PyObject *op, PyObject *const *args, Py_ssize_t nargs, Py
 
 /* ---- other items ---- */
 
-const char layout_doc_repacked[] =
-    "repacked($self, /, itemsize, data_ptr=0, axis=-1, keep_dim=True)\n"
-    "--\n\n"
+LAYOUT_DOC(
+    repacked,
+    "repacked($self, /, itemsize, data_ptr=0, axis=-1, keep_dim=True)\n--\n\n"
     "The same bytes as items of another size.\n\n"
-    "Parameters\n"
-    "----------\n"
+    "Parameters\n----------\n"
     "itemsize : int\n"
     "    Bytes in one item: a multiple or a divisor of the present itemsize.\n"
     "data_ptr : int, default 0\n"
@@ -205,19 +187,15 @@ const char layout_doc_repacked[] =
     "    The axis that shrinks or grows; its stride is 1 and it is not empty.\n"
     "keep_dim : bool, default True\n"
     "    False: an axis that shrinks to extent 1 is dropped.\n\n"
-    "Returns\n"
-    "-------\n"
+    "Returns\n-------\n"
     "StridedLayout\n\n"
-    "Raises\n"
-    "------\n"
+    "Raises\n------\n"
     "ValueError\n"
     "    The axis is out of range, empty or not of stride 1; or, for larger items, its "
     "extent,\n"
     "    another stride, slice_offset or data_ptr is no multiple.\n"
     "OverflowError\n"
-    "    A count of smaller items does not fit in 64 bits.\n\n"
-    "Makes a new value, without data; any thread may call it.\n\n"
-    "Source: cuda.core._layout._StridedLayout.repacked.";
+    "    A count of smaller items does not fit in 64 bits.\n\n");
 
 PyObject *
 layout_method_repacked(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -243,39 +221,32 @@ layout_method_repacked(PyObject *op, PyObject *const *args, Py_ssize_t nargs, Py
     int place = axis < 0 && axis >= -layout.ndim ? (int)axis + layout.ndim
                 : axis < layout.ndim             ? (int)axis
                                                  : LAYOUT_MAX_NDIM;
-    if (!layout_check_repack(&layout, itemsize, address, place, &fault) ||
-        !layout_repacked(&layout, itemsize, place, keep_axis, &layout, &fault)) {
-        return errors_from_layout(NULL, spec.function, &fault);
-    }
-    return layout_object_new(Py_TYPE(op), &layout);
+    bool is_made = layout_check_repack(&layout, itemsize, address, place, &fault) &&
+                   layout_repacked(&layout, itemsize, place, keep_axis, &layout, &fault);
+    return layout_finish(op, spec.function, is_made, &layout, &fault);
 }
 
-const char layout_doc_max_compatible_itemsize[] =
-    "max_compatible_itemsize($self, /, max_itemsize=16, data_ptr=0, axis=-1)\n"
-    "--\n\n"
+LAYOUT_DOC(
+    max_compatible_itemsize,
+    "max_compatible_itemsize($self, /, max_itemsize=16, data_ptr=0, axis=-1)\n--\n\n"
     "The largest itemsize that `repacked` takes, within a limit.\n\n"
-    "Parameters\n"
-    "----------\n"
+    "Parameters\n----------\n"
     "max_itemsize : int, default 16\n"
     "    At least the present itemsize.\n"
     "data_ptr : int, default 0\n"
     "    The base's address, as in `repacked`.\n"
     "axis : int, default -1\n"
     "    The axis that would shrink.\n\n"
-    "Returns\n"
-    "-------\n"
+    "Returns\n-------\n"
     "int\n"
     "    The greatest common divisor of max_itemsize, data_ptr and, in bytes, the axis' "
     "extent,\n"
     "    the other strides and slice_offset; the present itemsize if `repacked` would not "
     "take\n"
     "    that, or the axis is empty or not of stride 1.\n\n"
-    "Raises\n"
-    "------\n"
+    "Raises\n------\n"
     "ValueError\n"
-    "    The axis is out of range, or max_itemsize less than the itemsize.\n\n"
-    "Any thread may call it.\n\n"
-    "Source: cuda.core._layout._StridedLayout.max_compatible_itemsize.";
+    "    The axis is out of range, or max_itemsize less than the itemsize.\n\n");
 
 PyObject *
 layout_method_max_compatible_itemsize(PyObject *op, PyObject *const *args, Py_ssize_t nargs,

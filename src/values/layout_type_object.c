@@ -1,5 +1,5 @@
-/* layout_type_object.c: makes StridedLayouts from numbers, arguments and pickles; see
- * layout_type_object.h. */
+/* layout_type_object.c: makes StridedLayouts from numbers, arguments and pickles, and keeps what is
+ * asked of one; see layout_type_object.h. */
 #include "values/layout_type_object.h"
 
 /* ---- making ---- */
@@ -52,6 +52,24 @@ layout_read_axes(const char *function, const char *what, PyObject *value, int nd
         }
     }
     return 0;
+}
+
+bool
+layout_answer(PyObject *op, uint32_t bit)
+{
+    LayoutObject *self = layout_cast(op);
+    uint32_t kept = __atomic_load_n(&self->answers, __ATOMIC_RELAXED);
+    if (kept & bit) {
+        return kept >> 16 & bit;
+    }
+    strided_layout layout;
+    layout_read(op, &layout);
+    bool is_true = bit == ANSWER_CONTIGUOUS_C     ? layout_is_contiguous_c(&layout)
+                   : bit == ANSWER_CONTIGUOUS_F   ? layout_is_contiguous_f(&layout)
+                   : bit == ANSWER_CONTIGUOUS_ANY ? layout_is_contiguous_any(&layout)
+                                                  : layout_is_unique(&layout);
+    __atomic_fetch_or(&self->answers, bit | (is_true ? bit << 16 : 0), __ATOMIC_RELEASE);
+    return is_true;
 }
 
 /* ---- StridedLayout(...) ---- */

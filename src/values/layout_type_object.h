@@ -138,6 +138,15 @@ layout_clear_strides(strided_layout *layout)
     memset(layout->strides, 0, (size_t)layout->ndim * sizeof *layout->strides);
 }
 
+/* What a method returns: a new object, owned (+1), or the fault of a layout that was not made. */
+static inline PyObject *
+layout_finish(PyObject *op, const char *function, bool is_made, const strided_layout *layout,
+              const layout_fault *fault)
+{
+    return is_made ? layout_object_new(Py_TYPE(op), layout)
+                   : errors_from_layout(NULL, function, fault);
+}
+
 /* ---- the methods: `name` is layout_method_NAME with the text layout_doc_NAME ---- */
 
 /* X(C name, Python name, flags): positional and keyword arguments. */
@@ -157,12 +166,18 @@ layout_clear_strides(strided_layout *layout)
 
 /* X(C name, Python name): no arguments, or the memo of __deepcopy__. */
 #define LAYOUT_PLAIN_LIST(X) \
-    X(required_size_in_bytes, "required_size_in_bytes", METH_NOARGS) /* ..._facts.c */ \
+    X(required_size_in_bytes, "required_size_in_bytes", METH_NOARGS) /* layout_type.c */ \
     X(reduce, "__reduce__", METH_NOARGS) /* layout_type_object.c */ \
     X(copy, "__copy__", METH_NOARGS) \
     X(deepcopy, "__deepcopy__", METH_O) \
     X(squeezed, "squeezed", METH_NOARGS) /* layout_type_views.c */ \
     X(flattened_axis_mask, "flattened_axis_mask", METH_NOARGS)
+
+/* The text of a method, with the end that all have. */
+#define LAYOUT_DOC(name, text) \
+    const char layout_doc_##name[] = \
+        text "Touches no data; any thread may call it.\n\n" \
+             "Source: cuda.core._layout._StridedLayout." #name "."
 
 #define DECLARE_CALL(name, text, flags) \
     PyObject *layout_method_##name(PyObject *op, PyObject *const *args, Py_ssize_t nargs, \
@@ -176,8 +191,6 @@ LAYOUT_PLAIN_LIST(DECLARE_PLAIN)
 #undef DECLARE_CALL
 #undef DECLARE_PLAIN
 
-/* layout_type_facts.c; required_size_in_bytes too */
-extern PyGetSetDef layout_getset[];
 /* A yes-or-no fact, kept: one of the first four bits above. */
 bool layout_answer(PyObject *op, uint32_t bit);
 

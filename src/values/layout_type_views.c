@@ -2,8 +2,6 @@
  * layout_type_object.h. */
 #include "values/layout_type_object.h"
 
-#include "python/args.h"
-
 /* ---- arguments ---- */
 
 /* The argument of a method that takes one.  Given by position, it needs no parsing. */
@@ -19,26 +17,21 @@ read_one(const args_spec *spec, PyObject *const *args, Py_ssize_t nargs, PyObjec
 
 /* ---- other shapes ---- */
 
-const char layout_doc_reshaped[] =
-    "reshaped($self, /, shape)\n"
-    "--\n\n"
+LAYOUT_DOC(
+    reshaped,
+    "reshaped($self, /, shape)\n--\n\n"
     "The same items in C order under another shape.\n\n"
-    "Parameters\n"
-    "----------\n"
+    "Parameters\n----------\n"
     "shape : int or sequence of int\n"
     "    As many items; one extent may be -1: it is computed from the others.\n\n"
-    "Returns\n"
-    "-------\n"
+    "Returns\n-------\n"
     "StridedLayout\n"
     "    An axis of extent 1 gets the stride that continues the next axis.\n\n"
-    "Raises\n"
-    "------\n"
+    "Raises\n------\n"
     "ValueError\n"
     "    The number of items differs, or the strides do not allow the shape without a copy.\n"
     "OverflowError\n"
-    "    The stride of an axis of extent 1 does not fit in 64 bits.\n\n"
-    "Makes a new value, without data; any thread may call it.\n\n"
-    "Source: cuda.core._layout._StridedLayout.reshaped.";
+    "    The stride of an axis of extent 1 does not fit in 64 bits.\n\n");
 
 PyObject *
 layout_method_reshaped(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -55,32 +48,23 @@ layout_method_reshaped(PyObject *op, PyObject *const *args, Py_ssize_t nargs, Py
     }
     layout_read(op, &layout);
     bool is_empty = layout_is_empty(&layout);
-    if (!layout_reshaped(&layout, ndim, shape, &layout, &fault)) {
-        return errors_from_layout(NULL, spec.function, &fault);
-    }
-    if (is_empty) {
+    bool is_made = layout_reshaped(&layout, ndim, shape, &layout, &fault);
+    if (is_made && is_empty) {
         layout_clear_strides(&layout);
     }
-    return layout_object_new(Py_TYPE(op), &layout);
+    return layout_finish(op, spec.function, is_made, &layout, &fault);
 }
 
-const char layout_doc_permuted[] =
-    "permuted($self, /, axis_order)\n"
-    "--\n\n"
-    "The axes in another order.\n\n"
-    "Parameters\n"
-    "----------\n"
-    "axis_order : sequence of int\n"
-    "    A permutation of the axes; negative ones count from the end.\n\n"
-    "Returns\n"
-    "-------\n"
-    "StridedLayout\n\n"
-    "Raises\n"
-    "------\n"
-    "ValueError\n"
-    "    It is not a permutation of the axes.\n\n"
-    "Makes a new value, without data; any thread may call it.\n\n"
-    "Source: cuda.core._layout._StridedLayout.permuted.";
+LAYOUT_DOC(permuted, "permuted($self, /, axis_order)\n--\n\n"
+                     "The axes in another order.\n\n"
+                     "Parameters\n----------\n"
+                     "axis_order : sequence of int\n"
+                     "    A permutation of the axes; negative ones count from the end.\n\n"
+                     "Returns\n-------\n"
+                     "StridedLayout\n\n"
+                     "Raises\n------\n"
+                     "ValueError\n"
+                     "    It is not a permutation of the axes.\n\n");
 
 PyObject *
 layout_method_permuted(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -95,22 +79,15 @@ layout_method_permuted(PyObject *op, PyObject *const *args, Py_ssize_t nargs, Py
         return NULL;
     }
     layout_read(op, &layout);
-    if (!layout_permuted(&layout, axes, &layout, &fault)) {
-        return errors_from_layout(NULL, spec.function, &fault);
-    }
-    return layout_object_new(Py_TYPE(op), &layout);
+    bool is_made = layout_permuted(&layout, axes, &layout, &fault);
+    return layout_finish(op, spec.function, is_made, &layout, &fault);
 }
 
-const char layout_doc_squeezed[] =
-    "squeezed($self, /)\n"
-    "--\n\n"
-    "Without the axes of extent 1.\n\n"
-    "Returns\n"
-    "-------\n"
-    "StridedLayout\n"
-    "    Of shape (0,) and strides (0,) if there are no items.\n\n"
-    "Makes a new value, without data; any thread may call it.\n\n"
-    "Source: cuda.core._layout._StridedLayout.squeezed.";
+LAYOUT_DOC(squeezed, "squeezed($self, /)\n--\n\n"
+                     "Without the axes of extent 1.\n\n"
+                     "Returns\n-------\n"
+                     "StridedLayout\n"
+                     "    Of shape (0,) and strides (0,) if there are no items.\n\n");
 
 PyObject *
 layout_method_squeezed(PyObject *op, PyObject *Py_UNUSED(unused))
@@ -148,26 +125,20 @@ read_new_axes(const char *function, const int64_t *given, int count, int ndim, u
     return 0;
 }
 
-const char layout_doc_unsqueezed[] =
-    "unsqueezed($self, /, axis)\n"
-    "--\n\n"
-    "With more axes, of extent 1.\n\n"
-    "Parameters\n"
-    "----------\n"
-    "axis : int or sequence of int\n"
-    "    Where they are in the result; negative ones count from its end.\n\n"
-    "Returns\n"
-    "-------\n"
-    "StridedLayout\n"
-    "    A new axis has the stride that continues the next axis.\n\n"
-    "Raises\n"
-    "------\n"
-    "ValueError\n"
-    "    An axis is out of range or named twice, or there are more than 64 dimensions.\n"
-    "OverflowError\n"
-    "    A stride does not fit in 64 bits.\n\n"
-    "Makes a new value, without data; any thread may call it.\n\n"
-    "Source: cuda.core._layout._StridedLayout.unsqueezed.";
+LAYOUT_DOC(unsqueezed,
+           "unsqueezed($self, /, axis)\n--\n\n"
+           "With more axes, of extent 1.\n\n"
+           "Parameters\n----------\n"
+           "axis : int or sequence of int\n"
+           "    Where they are in the result; negative ones count from its end.\n\n"
+           "Returns\n-------\n"
+           "StridedLayout\n"
+           "    A new axis has the stride that continues the next axis.\n\n"
+           "Raises\n------\n"
+           "ValueError\n"
+           "    An axis is out of range or named twice, or there are more than 64 dimensions.\n"
+           "OverflowError\n"
+           "    A stride does not fit in 64 bits.\n\n");
 
 PyObject *
 layout_method_unsqueezed(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
@@ -196,32 +167,25 @@ layout_method_unsqueezed(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
         return NULL;
     }
     layout_read(op, &layout);
-    if (!layout_unsqueezed(&layout, axes, &layout, &fault)) {
-        return errors_from_layout(NULL, spec.function, &fault);
-    }
-    return layout_object_new(Py_TYPE(op), &layout);
+    bool is_made = layout_unsqueezed(&layout, axes, &layout, &fault);
+    return layout_finish(op, spec.function, is_made, &layout, &fault);
 }
 
-const char layout_doc_broadcast_to[] =
-    "broadcast_to($self, /, shape)\n"
-    "--\n\n"
+LAYOUT_DOC(
+    broadcast_to,
+    "broadcast_to($self, /, shape)\n--\n\n"
     "Stretched to another shape: new and stretched axes have stride 0.\n\n"
-    "Parameters\n"
-    "----------\n"
+    "Parameters\n----------\n"
     "shape : int or sequence of int\n"
     "    At least as many extents; from the right each equal to this one's, unless that is "
     "1.\n\n"
-    "Returns\n"
-    "-------\n"
+    "Returns\n-------\n"
     "StridedLayout\n\n"
-    "Raises\n"
-    "------\n"
+    "Raises\n------\n"
     "ValueError\n"
     "    The shapes do not fit, or more than 64 dimensions.\n"
     "OverflowError\n"
-    "    The volume, counted in bytes, does not fit in 64 bits.\n\n"
-    "Makes a new value, without data; any thread may call it.\n\n"
-    "Source: cuda.core._layout._StridedLayout.broadcast_to.";
+    "    The volume, counted in bytes, does not fit in 64 bits.\n\n");
 
 PyObject *
 layout_method_broadcast_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
@@ -238,25 +202,19 @@ layout_method_broadcast_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs
         return NULL;
     }
     layout_read(op, &layout);
-    if (!layout_broadcast(&layout, ndim, shape, &layout, &fault)) {
-        return errors_from_layout(NULL, spec.function, &fault);
-    }
-    return layout_object_new(Py_TYPE(op), &layout);
+    bool is_made = layout_broadcast(&layout, ndim, shape, &layout, &fault);
+    return layout_finish(op, spec.function, is_made, &layout, &fault);
 }
 
 /* ---- merging axes ---- */
 
-const char layout_doc_flattened_axis_mask[] =
-    "flattened_axis_mask($self, /)\n"
-    "--\n\n"
-    "Which axes `flattened` can join to the one before.\n\n"
-    "Returns\n"
-    "-------\n"
-    "int\n"
-    "    Bit i is set if axis i can join axis i - 1.  The `&` of two layouts' masks\n"
-    "    says what can be joined in both.\n\n"
-    "Any thread may call it.\n\n"
-    "Source: cuda.core._layout._StridedLayout.flattened_axis_mask.";
+LAYOUT_DOC(flattened_axis_mask,
+           "flattened_axis_mask($self, /)\n--\n\n"
+           "Which axes `flattened` can join to the one before.\n\n"
+           "Returns\n-------\n"
+           "int\n"
+           "    Bit i is set if axis i can join axis i - 1.  The `&` of two layouts' masks\n"
+           "    says what can be joined in both.\n\n");
 
 PyObject *
 layout_method_flattened_axis_mask(PyObject *op, PyObject *Py_UNUSED(unused))
@@ -311,28 +269,22 @@ read_mask(const char *function, PyObject *value, uint64_t *out)
     return number == NULL ? -1 : 0;
 }
 
-const char layout_doc_flattened[] =
-    "flattened($self, /, start_axis=0, end_axis=-1, mask=None)\n"
-    "--\n\n"
-    "Neighbouring axes joined wherever one stride serves both; the rest stays.\n\n"
-    "Parameters\n"
-    "----------\n"
-    "start_axis, end_axis : int, default 0 and -1\n"
-    "    Only the axes from one to the other, both included.\n"
-    "mask : int or None, default None\n"
-    "    Instead of these: axis i may join axis i - 1 if bit i is set.\n\n"
-    "Returns\n"
-    "-------\n"
-    "StridedLayout\n"
-    "    Of shape (1,) if there are no dimensions.\n\n"
-    "Raises\n"
-    "------\n"
-    "ValueError\n"
-    "    An axis is out of range.\n"
-    "OverflowError\n"
-    "    The mask is not an unsigned number of 64 bits.\n\n"
-    "Makes a new value, without data; any thread may call it.\n\n"
-    "Source: cuda.core._layout._StridedLayout.flattened.";
+LAYOUT_DOC(flattened,
+           "flattened($self, /, start_axis=0, end_axis=-1, mask=None)\n--\n\n"
+           "Neighbouring axes joined wherever one stride serves both; the rest stays.\n\n"
+           "Parameters\n----------\n"
+           "start_axis, end_axis : int, default 0 and -1\n"
+           "    Only the axes from one to the other, both included.\n"
+           "mask : int or None, default None\n"
+           "    Instead of these: axis i may join axis i - 1 if bit i is set.\n\n"
+           "Returns\n-------\n"
+           "StridedLayout\n"
+           "    Of shape (1,) if there are no dimensions.\n\n"
+           "Raises\n------\n"
+           "ValueError\n"
+           "    An axis is out of range.\n"
+           "OverflowError\n"
+           "    The mask is not an unsigned number of 64 bits.\n\n");
 
 PyObject *
 layout_method_flattened(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
@@ -359,27 +311,23 @@ layout_method_flattened(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
 
 /* ---- parts ---- */
 
-const char layout_doc_sliced[] =
-    "sliced($self, /, slices)\n"
-    "--\n\n"
+LAYOUT_DOC(
+    sliced,
+    "sliced($self, /, slices)\n--\n\n"
     "A part of the layout: the same as `layout[slices]`.\n\n"
-    "Parameters\n"
-    "----------\n"
+    "Parameters\n----------\n"
     "slices : int, slice, None, `...`, or a tuple of them\n"
     "    None adds an axis of extent 1; `...` stands for all remaining axes.\n\n"
-    "Returns\n"
-    "-------\n"
+    "Returns\n-------\n"
     "StridedLayout\n"
     "    Its slice_offset says where the part begins.  All strides are 0 if a slice takes no "
     "items.\n\n"
-    "Raises\n"
-    "------\n"
+    "Raises\n------\n"
     "ValueError\n"
     "    An index is out of range, or there are more of them than dimensions.\n"
     "TypeError\n"
-    "    An index is not an int, slice, None or `...`; a bool is refused too.\n\n"
-    "Makes a new value, without data; any thread may call it.\n\n"
-    "Source: cuda.core._layout._StridedLayout.sliced.";
+    "    An index is not an int, slice, None or `...`; a bool is refused "
+    "too.\n\n");
 
 PyObject *
 layout_method_sliced(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)

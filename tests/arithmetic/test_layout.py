@@ -3,7 +3,7 @@
 import law_programs
 import pytest
 
-PARTS = [f"arithmetic/{name}.c" for name in ("layout", "layout_views", "layout_order", "layout_repack")]
+PARTS = [f"arithmetic/{name}.c" for name in ("layout", "layout_views", "layout_repack")]
 
 pytestmark = pytest.mark.needs_no_sanitizer
 
