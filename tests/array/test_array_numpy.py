@@ -1,12 +1,11 @@
 """astype and asarray(dtype=): every pair of types beside NumPy and ml_dtypes, packed, padded, strided and private."""
 
 import itertools
-import subprocess
-import sys
 import warnings
 
 import numpy as np
 import pytest
+from children import run_child
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -178,7 +177,7 @@ def test_without_the_package_that_converts_its_name_is_in_the_error(package, tar
         f"assert md.full(3, 1, {target!r}).tolist() == [1, 1, 1]\n"
         "assert array.astype('float32').tolist() == [1, 1, 1]\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True)
+    run_child(program, check=True)
 
 
 def test_conversions_leave_nothing_behind(live_buffers):

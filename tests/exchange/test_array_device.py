@@ -1,11 +1,8 @@
 """Array.to_device: the same device, another one, the CPU; streams and what is refused."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
+from children import output_of
 from held_work import held
 
 import metal_dlpack as md
@@ -99,6 +96,4 @@ assert not packed.padded and packed.tolist() == [3] * 6
 
 @pytest.mark.needs_softmetal
 def test_another_device_gets_a_copy():
-    env = {**os.environ, "SOFTMETAL_DEVICES": "unified,unified", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", TWO_DEVICES], env=env, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
+    output_of(TWO_DEVICES, SOFTMETAL_DEVICES="unified,unified")

@@ -5,14 +5,12 @@ does so always.  So it is the checker that must see it.
 """
 
 import json
-import os
-import subprocess
-import sys
 
 import kernel_sources
 import pytest
 from barrier_kernels import CASES
-from places import SUPPORT, python_path
+from children import run_child
+from places import SUPPORT
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_kernels]
 
@@ -35,14 +33,7 @@ def test_a_barrier_that_is_missed_is_reported(name):
         if name.startswith(author):
             getattr(kernel_sources, author)()  # or this test skips: a child could not
     checked = {"SOFTMETAL_KERNEL_CHECK": "1", "SOFTMETAL_VALIDATION": "1", "SOFTMETAL_VALIDATION_MODE": "log"}
-    done = subprocess.run(
-        [sys.executable, SUPPORT / "barrier_kernels.py", name],
-        env={**os.environ, **checked, "PYTHONPATH": python_path()},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    done = run_child(SUPPORT / "barrier_kernels.py", name, timeout=600, **checked)
     assert done.returncode == 0, done.stderr
     whole, *without = json.loads(done.stdout)
     assert whole["reports"] == []

@@ -1,12 +1,10 @@
 """examples/softmax_kernel.py runs as it stands, with the kernel of the notebook beside it; so does docs/kernels.md."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 
 import pytest
+from children import run_child
 from places import ROOT
 
 pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_torch, pytest.mark.needs_numpy]
@@ -14,17 +12,6 @@ pytestmark = [pytest.mark.needs_kernels, pytest.mark.needs_torch, pytest.mark.ne
 EXAMPLE = ROOT / "examples" / "softmax_kernel.py"
 NOTEBOOK = ROOT / "examples" / "softmax_kernel.ipynb"
 PAGE = (ROOT / "docs" / "kernels.md").read_text()
-
-
-def run(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, *arguments],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
 
 
 def cells():
@@ -35,7 +22,7 @@ def cells():
 
 
 def test_the_example_runs():
-    done = run(EXAMPLE)
+    done = run_child(EXAMPLE)
     assert done.returncode == 0, done.stderr
     assert "<metal_dlpack.Kernel softmax(x, y, width) on metal:0>" in done.stdout
     assert "torch tensors on mps:0" in done.stdout
@@ -43,7 +30,7 @@ def test_the_example_runs():
 
 @pytest.mark.needs_softmetal
 def test_without_a_compiler_the_example_says_how_to_get_one():
-    done = run(EXAMPLE, SOFTMETAL_CXX="/nowhere/clang++", SOFTMETAL_CACHE="/nowhere/cache")
+    done = run_child(EXAMPLE, SOFTMETAL_CXX="/nowhere/clang++", SOFTMETAL_CACHE="/nowhere/cache")
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert "SOFTMETAL_CXX" in done.stdout
 
@@ -55,5 +42,5 @@ def test_both_have_one_kernel():
 
 def test_the_page_begins_with_an_example_that_runs():
     first = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)[1]
-    done = run("-c", first)
+    done = run_child(first)
     assert (done.returncode, done.stdout) == (0, "[0.5 1.  1.5]\n"), done.stderr

@@ -1,14 +1,13 @@
 """How many threads a call makes, in which groups, on which stream; and what it costs."""
 
-import os
 import re
-import subprocess
 import sys
 import threading
 import time
 
 import numpy as np
 import pytest
+from children import output_of
 from held_work import held
 
 import metal_dlpack as md
@@ -267,10 +266,7 @@ for device, mine, other in ((first, a, b), (second, b, a)):
 
 @pytest.mark.needs_softmetal
 def test_the_arguments_and_the_stream_are_of_the_kernels_device():
-    env = {**os.environ, "SOFTMETAL_DEVICES": "unified,unified", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", TWO_DEVICES], env=env, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == [
+    assert output_of(TWO_DEVICES, SOFTMETAL_DEVICES="unified,unified").splitlines() == [
         "one: argument 'x': the array is on metal:1, the kernel on metal:0; copy it there with to_device('metal:0').",
         "one: the stream is on metal:1, the kernel on metal:0; give a stream of its device.",
         "one: argument 'x': the array is on metal:0, the kernel on metal:1; copy it there with to_device('metal:1').",

@@ -9,6 +9,7 @@ import sys
 import threading
 
 import pytest
+from children import run_child
 from proof import footprint, missing_pools, stderr_lines
 
 import metal_dlpack as md
@@ -51,7 +52,7 @@ def test_the_default_device_is_the_first():
 
 @pytest.mark.needs_metal
 def test_the_doctor_finds_nothing_unexpected():
-    done = subprocess.run([sys.executable, "-m", "metal_dlpack"], capture_output=True, text=True, check=False)
+    done = run_child(["-m", "metal_dlpack"])
     print(done.stdout)
     assert done.returncode == 0, done.stderr
 

@@ -2,16 +2,14 @@
 
 import gc
 import mmap
-import os
 import re
-import subprocess
-import sys
 import textwrap
 import threading
 import time
 
 import numpy as np
 import pytest
+from children import output_of
 from held_work import gate
 from objc_messages import MANAGED, PRIVATE, encode_fill, foreign_buffer, gpu_fill, pool, send
 from places import INSIDE, SRC
@@ -335,15 +333,7 @@ IN_A_CHILD = """
 
 def in_a_child(body):
     script = textwrap.dedent(IN_A_CHILD).format(body=textwrap.dedent(body).replace("\n", "\n"))
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return output_of(script).strip()
 
 
 REFUSED = """

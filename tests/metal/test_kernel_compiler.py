@@ -3,10 +3,8 @@
 What is compiled stays for the life of a process, so each case is one.
 """
 
-import subprocess
-import sys
-
 import pytest
+from children import output_of
 
 pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_no_sanitizer]
 
@@ -31,9 +29,7 @@ def is_right(i, dtype="float32"):
 
 
 def run(body: str) -> str:
-    result = subprocess.run([sys.executable, "-c", HEAD + body], capture_output=True, text=True, timeout=120)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+    return output_of(HEAD + body)
 
 
 def test_copies_of_every_unit_need_no_compiler_and_import_nothing_of_it():

@@ -2,9 +2,9 @@
 
 import os
 import subprocess
-import sys
 
 import pytest
+from children import output_of, run_child
 from machine import SANITIZER
 from places import C_FILES, ROOT, TESTS
 
@@ -74,8 +74,7 @@ assert not any(results), results
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
 def test_children_forked_while_other_threads_hold_locks_let_go_of_what_they_inherit():
-    done = subprocess.run([sys.executable, "-c", FORKS, str(NFORKS)], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    output_of(FORKS, NFORKS)
 
 
 @pytest.mark.long
@@ -92,16 +91,7 @@ def test_a_lock_is_dropped_by_the_thread_that_took_it(tmp_path):
         "streams/test_stream_lost.py",
         "exchange/test_peers.py::test_each_view_is_taken_at_its_place_and_comes_back",
     ]
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "-p",
-        "no:cacheprovider",
-        *(TESTS / name for name in subjects),
-    ]
-    environment = os.environ | {"LD_PRELOAD": str(library)}
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    tests = (TESTS / name for name in subjects)
+    command = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    done = run_child(command, *tests, cwd=ROOT, timeout=300, LD_PRELOAD=str(library))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr

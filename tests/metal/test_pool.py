@@ -4,12 +4,11 @@ import ctypes
 import gc
 import os
 import random
-import subprocess
-import sys
 import threading
 
 import numpy as np
 import pytest
+from children import output_of
 from dlpack_structs import Tensor, Versioned, delete, open_capsule, table_of, tensor_of
 from forking import fork
 from held_work import gate
@@ -246,9 +245,7 @@ assert grown < 20000, grown
 @pytest.mark.needs_no_sanitizer
 def test_buffers_that_metal_has_back_leave_no_memory_behind():
     """Without validation, which keeps what is freed."""
-    environment = os.environ | {"SOFTMETAL_VALIDATION": "0"}
-    done = subprocess.run([sys.executable, "-c", GROWTH], env=environment, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
+    output_of(GROWTH, SOFTMETAL_VALIDATION="0")
 
 
 def test_a_buffer_that_was_only_host_memory_is_reused_when_the_last_view_goes():

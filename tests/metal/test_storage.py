@@ -1,24 +1,14 @@
 """Storage modes: which one an allocation gets, and what each does; on unified memory and on a discrete GPU."""
 
-import os
-import subprocess
-import sys
-import textwrap
-
 import numpy as np
 import pytest
+from children import run_child
 
 import metal_dlpack as md
 
 
 def run(script, **environment):
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
-    )
+    done = run_child(script, **environment)
     assert done.returncode == 0, done.stderr
     return done
 

@@ -1,17 +1,14 @@
 """Strided copies by kernels and blits: private storage, work in flight, streams; NumPy is the oracle."""
 
-import os
 import random
-import subprocess
 import sys
-import textwrap
 import threading
 import time
 
 import numpy as np
 import pytest
+from children import run_child
 from held_work import held
-from places import python_path
 
 import metal_dlpack as md
 from metal_dlpack import softmetal
@@ -193,9 +190,8 @@ def test_kernels_that_metal_refuses_are_an_error_and_asked_for_again(what):
         b[:, 1].fill(5)
         assert b.tolist() == [[0, 5, 0]] * 4
     """
-    environment = {**os.environ, "SOFTMETAL_FAIL": f"{what}@1+", "PYTHONPATH": python_path()}
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=environment, capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()
+    done = run_child(program, SOFTMETAL_FAIL=f"{what}@1+")
+    assert done.returncode == 0, done.stderr
 
 
 def test_any_range_of_bytes_of_private_storage_is_read_and_written():

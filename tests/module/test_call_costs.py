@@ -6,10 +6,10 @@ A count that falls is welcome: write the smaller one here.  call_costs_child.py 
 import json
 import os
 import subprocess
-import sys
 import sysconfig
 
 import pytest
+from children import output_of
 from places import C_FILES, SUPPORT
 
 from metal_dlpack import softmetal
@@ -90,15 +90,9 @@ def costs(tmp_path_factory):
     for name, libraries in {"short_malloc": [], "counted_messages": ["-lobjc"], "short_python": []}.items():
         paths[name] = str(folder / f"{name}.so")
         subprocess.run([*compiler, *flags, C_FILES / f"{name}.c", "-o", paths[name], *libraries], check=True)
-    environment = {
-        **os.environ,
-        "SOFTMETAL_VALIDATION": "0",
-        "LD_PRELOAD": f"{paths['short_malloc']}:{paths['counted_messages']}",
-    }
-    command = [sys.executable, SUPPORT / "call_costs_child.py", paths["short_python"]]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert (done.returncode, done.stderr) == (0, "")
-    return json.loads(done.stdout)
+    preloaded = f"{paths['short_malloc']}:{paths['counted_messages']}"
+    child = SUPPORT / "call_costs_child.py"
+    return json.loads(output_of(child, paths["short_python"], SOFTMETAL_VALIDATION="0", LD_PRELOAD=preloaded))
 
 
 def objc_headers(compiler):

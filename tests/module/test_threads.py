@@ -1,14 +1,12 @@
 """The number of threads of a large copy: the variable, the functions, threads that are not there."""
 
 import os
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 
 import numpy as np
 import pytest
+from children import run_child
 
 import metal_dlpack as md
 
@@ -19,11 +17,6 @@ def number():
     before = md.get_num_threads()
     yield md.set_num_threads
     md.set_num_threads(before)
-
-
-def run(program, **environment):
-    command = [sys.executable, "-c", textwrap.dedent(program)]
-    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True)
 
 
 def test_the_number_is_kept_and_none_gives_the_default(number):
@@ -46,7 +39,7 @@ def test_another_number_is_refused(number, subtests):
 def test_the_variable_is_the_default_or_warned_of_once():
     """It is read once a process: each value has a child of one program."""
     wanted = {"1": "1", "7": "7", "16": "16"} | dict.fromkeys(["0", "17", "many", "2x", "-1"])
-    done = run(
+    done = run_child(
         f"""
         import os
         for value in {list(wanted)}:
@@ -136,7 +129,7 @@ def test_a_large_copy_lets_other_python_threads_run(number):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
 def test_a_forked_child_copies_with_threads():
-    done = run(
+    done = run_child(
         """
         import os, warnings
         import numpy as np, metal_dlpack as md

@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from children import run_child
 
 from metal_dlpack.msl import cache
 
@@ -298,13 +299,7 @@ def test_a_temporary_folder_ends_with_its_process(place):
 
 
 def run(code):
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    ).stdout
+    return run_child(code, check=True).stdout
 
 
 RACER = """

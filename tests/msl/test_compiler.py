@@ -14,8 +14,8 @@ from pathlib import Path
 
 import kernel_images
 import pytest
+from children import run_child
 from kernel_images import LoadedImage, floats, translated
-from places import python_path
 
 from metal_dlpack.msl import child, compiler, flags
 from metal_dlpack.msl.errors import CompilerError, CompilerNotFound, SourceError
@@ -313,14 +313,7 @@ print("ran")
 
 def end_of(image, x):
     """What a launch with this number ends with, in a process of its own: a stop does not return."""
-    return subprocess.run(
-        [sys.executable, "-c", STOPPED, str(image), str(x)],
-        env={**os.environ, "PYTHONPATH": python_path()},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    ).stdout.strip()
+    return run_child(STOPPED, image, x, check=True).stdout.strip()
 
 
 @pytest.mark.parametrize(
@@ -509,4 +502,4 @@ def test_a_machine_that_is_neither_x86_64_nor_arm64_is_a_sentence(monkeypatch):
 
 def test_the_package_does_not_import_the_compiler():
     code = "import sys, metal_dlpack; sys.exit(any(name.startswith('metal_dlpack.msl') for name in sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert run_child(code).returncode == 0

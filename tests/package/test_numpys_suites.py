@@ -5,13 +5,11 @@ What does not apply is listed with its reason.  A line of the list that passes i
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy
 import pytest
-from places import SUPPORT
+from children import run_child
 
 pytestmark = [pytest.mark.long, pytest.mark.needs_numpy, pytest.mark.needs_no_sanitizer]
 
@@ -69,21 +67,10 @@ ROLES = {
 
 def run_suite(role, path, folder):
     """{test: (outcome, what it said)}"""
-    environment = {
-        **os.environ,
-        "ROLE": role,
-        "OUTCOMES": str(folder / "outcomes.json"),
-        "PYTHONPATH": os.pathsep.join([str(SUPPORT), *filter(None, sys.path)]),
-    }
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "numpys_suites"]
-    done = subprocess.run(
-        [*command, "-c", os.devnull, "--rootdir", folder, "--basetemp", folder / "files", path],
-        env=environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "numpys_suites"]
+    places = ["-c", os.devnull, "--rootdir", folder, "--basetemp", folder / "files", path]
+    environment = {"ROLE": role, "OUTCOMES": str(folder / "outcomes.json")}
+    done = run_child(command, *places, cwd=folder, timeout=600, **environment)
     assert done.returncode in (0, 1), done.stdout[-3000:] + done.stderr[-3000:]
     return json.loads((folder / "outcomes.json").read_text())
 

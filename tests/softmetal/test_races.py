@@ -4,17 +4,14 @@ these are the programs in which a missing wait is a race, in every run.
 `tools/mutants.py` takes the waits out, one at a time; docs/softmetal_reports.md says what a race is.
 """
 
-import os
 import subprocess
-import sys
-import textwrap
 import threading
 import time
 
 import numpy as np
 import pytest
+from children import run_child
 from objc_messages import foreign_buffer, gpu_fill, pool, send
-from places import SUPPORT
 
 import metal_dlpack as md
 from metal_dlpack import softmetal
@@ -136,15 +133,7 @@ def test_what_is_submitted_while_another_thread_writes_staged_bytes_comes_after_
 
 
 def run(program: str, **settings: str) -> subprocess.CompletedProcess:
-    code = textwrap.dedent(program)
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=SUPPORT,
-        env=os.environ | {"SOFTMETAL_VALIDATION": "1"} | settings,
-    )
+    return run_child(program, **{"SOFTMETAL_VALIDATION": "1", **settings})
 
 
 @pytest.mark.needs_no_sanitizer

@@ -1,11 +1,10 @@
 """The whole suite runs with the software Metal's validation on, and a report fails the test that made it."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from children import run_child
 from places import ROOT, TESTS, python_path
 
 pytestmark = pytest.mark.needs_softmetal
@@ -27,10 +26,8 @@ def run(folder: Path, **settings: str) -> str:
     path = folder / "test_program.py"
     path.write_text(PROGRAM)
     settings_of_the_suite = ["-c", str(ROOT / "pyproject.toml"), "-p", "conftest"]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *settings_of_the_suite, str(path)]
-    paths = os.pathsep.join([str(TESTS), python_path()])
-    environment = os.environ | {"PYTHONPATH": paths} | settings
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=120)
+    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", *settings_of_the_suite]
+    done = run_child(command, path, cwd=folder, PYTHONPATH=os.pathsep.join([str(TESTS), python_path()]), **settings)
     return done.stdout + done.stderr
 
 

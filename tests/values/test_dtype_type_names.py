@@ -2,13 +2,12 @@
 
 import itertools
 import re
-import subprocess
-import sys
 import warnings
 
 import ml_dtypes
 import numpy as np
 import pytest
+from children import run_child
 
 import metal_dlpack as md
 
@@ -230,7 +229,7 @@ def test_no_framework_is_imported_to_know_a_dtype():
         "except TypeError: pass\n"
         "assert not {'numpy', 'ml_dtypes', 'torch', 'mlx', 'jax'} & set(sys.modules)\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True)
+    run_child(program, check=True)
 
 
 def test_numpys_short_codes_are_numpys_types():
