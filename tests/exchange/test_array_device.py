@@ -46,29 +46,25 @@ def test_a_stream_waits_on_the_gpu_and_the_cpu_does_not():
     assert late.tolist() == [3] * 1000
 
 
-def test_other_devices_are_refused(subtests):
-    for device, error, words in [
-        ("metal:99", ValueError, "metal:99"),
-        ("cuda", ValueError, "cuda"),
-        ((2, 0), ValueError, r"\(2, 0\) is neither"),
-        ((8, 99), ValueError, r"\(8, 99\) is neither"),
-        ((1, 1), ValueError, r"\(1, 1\) is neither"),
-        ((8,), ValueError, "neither"),
-        (None, TypeError, "not None"),
-        (3, TypeError, "not int"),
-    ]:
-        with subtests.test(device=device, error=error, words=words):
-            with pytest.raises(error, match=r"to_device.*" + words):
-                md.zeros(3).to_device(device)
+REFUSED = [
+    (("metal:99",), ValueError, "metal:99"),
+    (("cuda",), ValueError, "cuda"),
+    (((2, 0),), ValueError, r"\(2, 0\) is neither"),
+    (((8, 99),), ValueError, r"\(8, 99\) is neither"),
+    (((1, 1),), ValueError, r"\(1, 1\) is neither"),
+    (((8,),), ValueError, "neither"),
+    ((None,), TypeError, "not None"),
+    ((3,), TypeError, "not int"),
+    (("metal", 12345), BufferError, ""),
+    (("metal", "main"), TypeError, ""),
+    ((), TypeError, ""),
+]
 
 
-def test_other_streams_are_refused():
-    with pytest.raises(BufferError, match="to_device"):
-        md.zeros(3).to_device("metal", 12345)
-    with pytest.raises(TypeError, match="to_device"):
-        md.zeros(3).to_device("metal", "main")
-    with pytest.raises(TypeError):
-        md.zeros(3).to_device()
+def test_other_devices_and_streams_are_refused(subtests):
+    for arguments, error, words in REFUSED:
+        with subtests.test(arguments=arguments), pytest.raises(error, match=r"to_device.*" + words):
+            md.zeros(3).to_device(*arguments)
 
 
 TWO_DEVICES = """
