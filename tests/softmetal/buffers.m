@@ -25,17 +25,9 @@ map_pages(size_t nbytes)
 static void
 copy_now(id<MTLBuffer> source, id<MTLBuffer> destination)
 {
-    id<MTLCommandQueue> queue = [[[source device] newCommandQueue] autorelease];
-    id<MTLCommandBuffer> commands = [queue commandBuffer];
-    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
-    [blit copyFromBuffer:source
-             sourceOffset:0
-                 toBuffer:destination
-        destinationOffset:0
-                     size:[source length]];
-    [blit endEncoding];
-    [commands commit];
-    [commands waitUntilCompleted];
+    id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
+    encode_copy(commands, source, destination);
+    finish(commands);
     CHECK([commands status] == MTLCommandBufferStatusCompleted);
 }
 
@@ -60,8 +52,7 @@ CASE(a_buffer_tells_what_it_was_made_with)
 
 CASE(buffers_of_a_device_are_tracked_by_default)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLBuffer> buffer = [[device newBufferWithLength:4 options:SHARED] autorelease];
+    id<MTLBuffer> buffer = make_buffer(4, SHARED);
     CHECK([buffer hazardTrackingMode] == MTLHazardTrackingModeTracked);
 }
 
@@ -82,33 +73,27 @@ CASE(a_new_buffer_holds_zeros)
 CASE(poison_fills_what_nobody_has_written)
 {
     softmetal_set("SOFTMETAL_POISON", "1");
-    id<MTLDevice> device = open_device();
-    id<MTLBuffer> fresh = [[device newBufferWithLength:64 options:PRIVATE] autorelease];
-    id<MTLBuffer> seen = [[device newBufferWithLength:64 options:SHARED] autorelease];
+    id<MTLBuffer> fresh = make_buffer(64, PRIVATE);
+    id<MTLBuffer> seen = make_buffer(64, SHARED);
     CHECK(((unsigned char *)[seen contents])[63] == 0xCD);
     memset([seen contents], 0, 64);
     copy_now(fresh, seen);
     CHECK(((unsigned char *)[seen contents])[63] == 0xCD);
-    id<MTLBuffer> given = [[device newBufferWithBytes:"\1\2\3" length:4
-                                              options:SHARED] autorelease];
+    id<MTLBuffer> given = make_bytes("\1\2\3", SHARED);
     CHECK(((unsigned char *)[given contents])[2] == 3);
 }
 
 CASE(a_huge_buffer_costs_nothing_until_it_is_touched)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLBuffer> buffer = [[device newBufferWithLength:(NSUInteger)16 << 30
-                                                options:SHARED] autorelease];
+    id<MTLBuffer> buffer = make_buffer((NSUInteger)16 << 30, SHARED);
     CHECK(buffer != nil);
     ((char *)[buffer contents])[((size_t)16 << 30) - 1] = 1;
 }
 
 CASE(private_memory_is_the_gpus_alone)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLBuffer> source = [[device newBufferWithBytes:"secret!" length:8
-                                               options:PRIVATE] autorelease];
-    id<MTLBuffer> result = [[device newBufferWithLength:8 options:SHARED] autorelease];
+    id<MTLBuffer> source = make_bytes("secret!", PRIVATE);
+    id<MTLBuffer> result = make_buffer(8, SHARED);
     if (getenv("SOFTMETAL_VALIDATION") == NULL) {
         CHECK([source contents] == NULL);
     }
@@ -118,10 +103,8 @@ CASE(private_memory_is_the_gpus_alone)
 
 CASE(managed_memory_is_one_block)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLBuffer> managed = [[device newBufferWithBytes:"abcdefg" length:8
-                                                options:MANAGED] autorelease];
-    id<MTLBuffer> result = [[device newBufferWithLength:8 options:SHARED] autorelease];
+    id<MTLBuffer> managed = make_bytes("abcdefg", MANAGED);
+    id<MTLBuffer> result = make_buffer(8, SHARED);
     memcpy([managed contents], "ABC", 3);
     copy_now(managed, result);
     CHECK(memcmp([result contents], "ABCdefg", 8) == 0);
@@ -149,8 +132,7 @@ CASE(bytes_no_copy_is_the_callers_memory_and_its_deallocator_runs_once)
                                                 deallocator:BLOCK(unmap_and_count, &count)];
     CHECK([buffer contents] == bytes);
     CHECK([device currentAllocatedSize] == 0);
-    id<MTLBuffer> source = [[device newBufferWithBytes:"abcdefg" length:8
-                                               options:SHARED] autorelease];
+    id<MTLBuffer> source = make_bytes("abcdefg", SHARED);
     copy_now(source, buffer);
     CHECK(memcmp(bytes, "abcdefg", 8) == 0);
     CHECK(count == 0);
@@ -192,13 +174,12 @@ CASE(the_deallocator_runs_when_the_last_command_buffer_is_done)
 {
     softmetal_set("SOFTMETAL_LATENCY_US", "50000");
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
     int count = 0;
     id<MTLBuffer> buffer = [device newBufferWithBytesNoCopy:map_pages(page_size())
                                                      length:page_size()
                                                     options:SHARED
                                                 deallocator:BLOCK(unmap_and_count, &count)];
-    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
     id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
     [blit fillBuffer:buffer range:NSMakeRange(0, page_size()) value:1];
     [blit endEncoding];
@@ -211,9 +192,8 @@ CASE(the_deallocator_runs_when_the_last_command_buffer_is_done)
 
 CASE(a_blit_loses_what_is_past_the_limit)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLBuffer> source = [[device newBufferWithLength:32 options:SHARED] autorelease];
-    id<MTLBuffer> copied = [[device newBufferWithLength:32 options:SHARED] autorelease];
+    id<MTLBuffer> source = make_buffer(32, SHARED);
+    id<MTLBuffer> copied = make_buffer(32, SHARED);
     memset([source contents], 1, 32);
     CHECK(softmetal_blit_limit() == (size_t)1 << 32);
     CHECK(softmetal_set("SOFTMETAL_BLIT_LIMIT", "12") < 0);
@@ -223,13 +203,11 @@ CASE(a_blit_loses_what_is_past_the_limit)
     for (int i = 0; i < 32; i++) {
         CHECK(bytes[i] == (i < 16));
     }
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
-    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
     id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
     [blit fillBuffer:copied range:NSMakeRange(8, 24) value:2];
     [blit endEncoding];
-    [commands commit];
-    [commands waitUntilCompleted];
+    finish(commands);
     for (int i = 0; i < 32; i++) {
         CHECK(bytes[i] == (i < 8 ? 1 : i < 24 ? 2 : 0));
     }
@@ -237,9 +215,7 @@ CASE(a_blit_loses_what_is_past_the_limit)
 
 CASE(volatile_memory_is_kept_or_discarded_as_the_setting_says)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLBuffer> buffer = [[device newBufferWithBytes:"abcdefg" length:8
-                                               options:SHARED] autorelease];
+    id<MTLBuffer> buffer = make_bytes("abcdefg", SHARED);
     CHECK([buffer setPurgeableState:MTLPurgeableStateKeepCurrent] ==
           MTLPurgeableStateNonVolatile);
     CHECK([buffer setPurgeableState:MTLPurgeableStateVolatile] == MTLPurgeableStateNonVolatile);
@@ -262,15 +238,14 @@ REPORTS("length-over-maximum", a_buffer_of_too_many_bytes)
     softmetal_set("SOFTMETAL_MAX_BUFFER_LENGTH", "1M");
     id<MTLDevice> device = open_device();
     CHECK([device maxBufferLength] == 1 << 20);
-    id<MTLBuffer> largest = [[device newBufferWithLength:1 << 20 options:SHARED] autorelease];
+    id<MTLBuffer> largest = make_buffer(1 << 20, SHARED);
     CHECK(largest != nil);
     CHECK([device newBufferWithLength:(1 << 20) + 1 options:SHARED] == nil);
 }
 
 REPORTS("cpu-access-to-private", asking_for_the_contents_of_private_memory)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLBuffer> buffer = [[device newBufferWithLength:8 options:PRIVATE] autorelease];
+    id<MTLBuffer> buffer = make_buffer(8, PRIVATE);
     CHECK([buffer contents] == NULL);
 }
 
@@ -317,7 +292,6 @@ REPORTS("argument", options_that_mean_nothing_for_a_buffer)
 
 REPORTS("argument", a_purgeable_state_that_does_not_exist)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLBuffer> buffer = [[device newBufferWithLength:8 options:SHARED] autorelease];
+    id<MTLBuffer> buffer = make_buffer(8, SHARED);
     [buffer setPurgeableState:(MTLPurgeableState)9];
 }

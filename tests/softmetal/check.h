@@ -74,4 +74,85 @@ open_device(void)
     return device;
 }
 
+/* What most cases need, of the one device and of the case's pool. */
+static inline id<MTLCommandQueue>
+open_queue(void)
+{
+    return [[open_device() newCommandQueue] autorelease];
+}
+
+static inline id<MTLSharedEvent>
+open_event(void)
+{
+    return [[open_device() newSharedEvent] autorelease];
+}
+
+static inline id<MTLBuffer>
+make_buffer(NSUInteger nbytes, MTLResourceOptions options)
+{
+    return [[open_device() newBufferWithLength:nbytes options:options] autorelease];
+}
+
+static inline id<MTLBuffer>
+make_bytes(const char *bytes, MTLResourceOptions options)
+{
+    return [[open_device() newBufferWithBytes:bytes length:strlen(bytes) + 1
+                                      options:options] autorelease];
+}
+
+static inline NSString *
+text_of(const char *text)
+{
+    return [NSString stringWithUTF8String:text];
+}
+
+static inline void
+encode_fill(id<MTLCommandBuffer> commands, id<MTLBuffer> buffer, uint8_t value)
+{
+    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+    [blit fillBuffer:buffer range:NSMakeRange(0, [buffer length]) value:value];
+    [blit endEncoding];
+}
+
+static inline void
+encode_copy(id<MTLCommandBuffer> commands, id<MTLBuffer> source, id<MTLBuffer> destination)
+{
+    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+    [blit copyFromBuffer:source
+             sourceOffset:0
+                 toBuffer:destination
+        destinationOffset:0
+                     size:[source length]];
+    [blit endEncoding];
+}
+
+static inline void
+finish(id<MTLCommandBuffer> commands)
+{
+    [commands commit];
+    [commands waitUntilCompleted];
+}
+
+/* Where an image of images/ is: beside the program that runs. */
+#define IMAGE_PATH_SIZE 4096
+
+static inline void
+find_image(const char *name, char path[IMAGE_PATH_SIZE])
+{
+    ssize_t length = readlink("/proc/self/exe", path, IMAGE_PATH_SIZE - 64);
+    CHECK(length > 0);
+    while (path[length - 1] != '/') {
+        length -= 1;
+    }
+    snprintf(path + length, 64, "%s.so", name);
+}
+
+/* A kernel of one line of threads. */
+static inline void
+dispatch(id<MTLComputeCommandEncoder> compute, NSUInteger threads)
+{
+    [compute dispatchThreads:(MTLSize){threads, 1, 1}
+        threadsPerThreadgroup:(MTLSize){threads, 1, 1}];
+}
+
 #endif /* CHECK_H */

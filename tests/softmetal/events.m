@@ -3,22 +3,10 @@
 
 #include <pthread.h>
 
-static void
-encode_copy(id<MTLCommandBuffer> commands, id<MTLBuffer> source, id<MTLBuffer> destination)
-{
-    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
-    [blit copyFromBuffer:source
-             sourceOffset:0
-                 toBuffer:destination
-        destinationOffset:0
-                     size:[source length]];
-    [blit endEncoding];
-}
-
 CASE(a_value_only_grows)
 {
     id<MTLDevice> device = open_device();
-    id<MTLSharedEvent> event = [[device newSharedEvent] autorelease];
+    id<MTLSharedEvent> event = open_event();
     CHECK([event signaledValue] == 0 && [event device] == device);
     [event setSignaledValue:5];
     [event setSignaledValue:3];
@@ -27,8 +15,7 @@ CASE(a_value_only_grows)
 
 CASE(the_cpu_waits_until_the_time_is_up)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLSharedEvent> event = [[device newSharedEvent] autorelease];
+    id<MTLSharedEvent> event = open_event();
     CHECK(![event waitUntilSignaledValue:1 timeoutMS:20]);
     CHECK(![event waitUntilSignaledValue:1 timeoutMS:0]);
     [event setSignaledValue:2];
@@ -39,15 +26,11 @@ CASE(the_cpu_waits_until_the_time_is_up)
 CASE(one_queue_waits_for_another)
 {
     softmetal_set("SOFTMETAL_LATENCY_US", "5000");
-    id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> one = [[device newCommandQueue] autorelease],
-                        two = [[device newCommandQueue] autorelease];
-    id<MTLSharedEvent> event = [[device newSharedEvent] autorelease];
-    id<MTLBuffer> source = [[device newBufferWithBytes:"abcdefg" length:8
-                                               options:0] autorelease];
-    id<MTLBuffer> middle =
-        [[device newBufferWithLength:8 options:MTLResourceStorageModePrivate] autorelease];
-    id<MTLBuffer> result = [[device newBufferWithLength:8 options:0] autorelease];
+    id<MTLCommandQueue> one = open_queue(), two = open_queue();
+    id<MTLSharedEvent> event = open_event();
+    id<MTLBuffer> source = make_bytes("abcdefg", 0);
+    id<MTLBuffer> middle = make_buffer(8, MTLResourceStorageModePrivate);
+    id<MTLBuffer> result = make_buffer(8, 0);
     id<MTLCommandBuffer> writer = [one commandBuffer], reader = [two commandBuffer];
     [reader encodeWaitForEvent:event value:1];
     encode_copy(reader, middle, result);
@@ -62,27 +45,17 @@ CASE(one_queue_waits_for_another)
     CHECK(memcmp([result contents], "abcdefg", 8) == 0);
 }
 
-static void
-encode_fill(id<MTLCommandBuffer> commands, id<MTLBuffer> buffer, uint8_t value)
-{
-    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
-    [blit fillBuffer:buffer range:NSMakeRange(0, 8) value:value];
-    [blit endEncoding];
-}
-
 /* A wait, a fill behind it, and a fill in the next command buffer: does that one come first?
  * And a copy, in a third, of what the first one fills. */
 static void
 race_past_a_wait(const char *scope, BOOL passes)
 {
     CHECK(softmetal_set("SOFTMETAL_WAIT_SCOPE", scope) == 0);
-    id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
-    id<MTLSharedEvent> gate = [[device newSharedEvent] autorelease],
-                       done = [[device newSharedEvent] autorelease];
-    id<MTLBuffer> one = [[device newBufferWithLength:8 options:0] autorelease];
-    id<MTLBuffer> two = [[device newBufferWithLength:8 options:0] autorelease];
-    id<MTLBuffer> copied = [[device newBufferWithLength:8 options:0] autorelease];
+    id<MTLCommandQueue> queue = open_queue();
+    id<MTLSharedEvent> gate = open_event(), done = open_event();
+    id<MTLBuffer> one = make_buffer(8, 0);
+    id<MTLBuffer> two = make_buffer(8, 0);
+    id<MTLBuffer> copied = make_buffer(8, 0);
     id<MTLCommandBuffer> first = [queue commandBuffer], second = [queue commandBuffer];
     id<MTLCommandBuffer> third = [queue commandBuffer];
     [first encodeWaitForEvent:gate value:1];
@@ -111,10 +84,8 @@ CASE(a_wait_holds_back_the_queue_or_its_own_command_buffer)
 
 CASE(the_cpu_lets_a_queue_go_on)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
-    id<MTLSharedEvent> event = [[device newSharedEvent] autorelease];
-    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    id<MTLSharedEvent> event = open_event();
+    id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
     [commands encodeWaitForEvent:event value:3];
     [commands encodeSignalEvent:event value:4];
     [commands commit];
@@ -125,17 +96,14 @@ CASE(the_cpu_lets_a_queue_go_on)
 
 CASE(a_queue_that_waits_holds_up_only_itself)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> one = [[device newCommandQueue] autorelease],
-                        two = [[device newCommandQueue] autorelease];
-    id<MTLSharedEvent> event = [[device newSharedEvent] autorelease];
+    id<MTLCommandQueue> one = open_queue(), two = open_queue();
+    id<MTLSharedEvent> event = open_event();
     id<MTLCommandBuffer> blocked = [one commandBuffer], behind = [one commandBuffer];
     id<MTLCommandBuffer> elsewhere = [two commandBuffer];
     [blocked encodeWaitForEvent:event value:1];
     [blocked commit];
     [behind commit];
-    [elsewhere commit];
-    [elsewhere waitUntilCompleted];
+    finish(elsewhere);
     CHECK([behind status] < MTLCommandBufferStatusCompleted);
     [event setSignaledValue:1];
     [behind waitUntilCompleted];
@@ -164,9 +132,8 @@ CASE(a_shared_event_reaches_another_device)
 CASE(a_wait_that_takes_too_long_ends_with_a_timeout)
 {
     softmetal_set("SOFTMETAL_EVENT_TIMEOUT_MS", "30");
-    id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
-    id<MTLSharedEvent> event = [[device newSharedEvent] autorelease];
+    id<MTLCommandQueue> queue = open_queue();
+    id<MTLSharedEvent> event = open_event();
     id<MTLCommandBuffer> commands = [queue commandBuffer], next = [queue commandBuffer];
     [commands encodeWaitForEvent:event value:1];
     [commands commit];
@@ -201,9 +168,7 @@ CASE(a_process_may_exit_while_the_gpu_is_slow)
 
 REPORTS("argument", waiting_for_nil)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
-    [[queue commandBuffer] encodeWaitForEvent:nil value:1];
+    [[open_queue() commandBuffer] encodeWaitForEvent:nil value:1];
 }
 
 REPORTS("argument", a_buffer_of_another_device)

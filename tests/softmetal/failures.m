@@ -4,14 +4,6 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
-static void
-encode_fill(id<MTLCommandBuffer> commands, id<MTLBuffer> buffer, uint8_t value)
-{
-    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
-    [blit fillBuffer:buffer range:NSMakeRange(0, [buffer length]) value:value];
-    [blit endEncoding];
-}
-
 FIRST_CASE(the_rules_of_the_environment_count_the_very_first_call)
 {
     NSUInteger expected = getenv("SOFTMETAL_FAIL") == NULL; /* else device@1 fails */
@@ -40,7 +32,7 @@ CASE(the_nth_buffer_fails_and_no_other)
 CASE(every_kind_of_call_can_fail)
 {
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
+    id<MTLCommandQueue> queue = open_queue();
     CHECK(softmetal_set("SOFTMETAL_FAIL",
                         "device@1+,buffer,queue,commandBuffer,encoder,event,fence@1") == 0);
     CHECK(MTLCreateSystemDefaultDevice() == nil);
@@ -70,7 +62,7 @@ CASE(a_rule_that_is_not_understood_changes_nothing)
     id<MTLDevice> device = open_device();
     CHECK([device newBufferWithLength:8 options:0] == nil);
     CHECK(softmetal_set("SOFTMETAL_FAIL", NULL) == 0);
-    id<MTLBuffer> buffer = [[device newBufferWithLength:8 options:0] autorelease];
+    id<MTLBuffer> buffer = make_buffer(8, 0);
     CHECK(buffer != nil);
 }
 
@@ -85,8 +77,7 @@ expect_code(id<MTLDevice> device, id<MTLCommandQueue> queue, const char *rule, N
     CHECK(softmetal_set("SOFTMETAL_FAIL", rule) == 0);
     encode_fill(commands, buffer, 1);
     [commands encodeSignalEvent:event value:1];
-    [commands commit];
-    [commands waitUntilCompleted];
+    finish(commands);
     CHECK([commands status] == MTLCommandBufferStatusError);
     CHECK([[commands error] code] == code);
     CHECK([[[commands error] domain] isEqual:MTLCommandBufferErrorDomain]);
@@ -101,7 +92,7 @@ expect_code(id<MTLDevice> device, id<MTLCommandQueue> queue, const char *rule, N
 CASE(each_error_code_can_be_injected)
 {
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
+    id<MTLCommandQueue> queue = open_queue();
     expect_code(device, queue, "commit", MTLCommandBufferErrorInternal);
     expect_code(device, queue, "commit@1=Timeout", MTLCommandBufferErrorTimeout);
     expect_code(device, queue, "commit@1=PageFault", MTLCommandBufferErrorPageFault);
@@ -117,13 +108,11 @@ CASE(each_error_code_can_be_injected)
 CASE(a_removed_device_makes_nothing_more)
 {
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
+    id<MTLCommandQueue> queue = open_queue();
     id<MTLCommandBuffer> first = [queue commandBuffer], second = [queue commandBuffer];
     softmetal_set("SOFTMETAL_FAIL", "commit@1=DeviceRemoved");
-    [first commit];
-    [first waitUntilCompleted];
-    [second commit];
-    [second waitUntilCompleted];
+    finish(first);
+    finish(second);
     CHECK([[second error] code] == MTLCommandBufferErrorDeviceRemoved);
     CHECK([device newBufferWithLength:8 options:0] == nil);
     CHECK([queue commandBuffer] == nil);
@@ -136,10 +125,8 @@ CASE(a_failed_command_buffer_may_signal_if_the_setting_says_so)
 {
     softmetal_set("SOFTMETAL_SIGNAL_ON_ERROR", "1");
     softmetal_set("SOFTMETAL_FAIL", "commit");
-    id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
-    id<MTLSharedEvent> event = [[device newSharedEvent] autorelease];
-    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    id<MTLSharedEvent> event = open_event();
+    id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
     [commands encodeSignalEvent:event value:1];
     [commands commit];
     CHECK([event waitUntilSignaledValue:1 timeoutMS:10000]);
@@ -150,11 +137,11 @@ CASE(memory_runs_out_where_the_limit_says)
     softmetal_set("SOFTMETAL_MEMORY_LIMIT", "1M");
     id<MTLDevice> device = open_device();
     CHECK([device recommendedMaxWorkingSetSize] == 1 << 20);
-    id<MTLBuffer> half = [[device newBufferWithLength:1 << 19 options:0] autorelease];
+    id<MTLBuffer> half = make_buffer(1 << 19, 0);
     CHECK(half != nil && [device currentAllocatedSize] == 1 << 19);
     CHECK([device newBufferWithLength:(1 << 19) + 1 options:0] == nil);
     CHECK([device currentAllocatedSize] == 1 << 19);
-    id<MTLBuffer> rest = [[device newBufferWithLength:1 << 19 options:0] autorelease];
+    id<MTLBuffer> rest = make_buffer(1 << 19, 0);
     CHECK(rest != nil && [device currentAllocatedSize] == 1 << 20);
     CHECK([device newBufferWithLength:1 options:0] == nil);
 }
@@ -194,8 +181,7 @@ CASE(many_objects_of_one_gpu_work_together)
     CHECK([two currentAllocatedSize] == [one currentAllocatedSize]);
     id<MTLCommandBuffer> commands = [queue commandBuffer];
     encode_fill(commands, buffer, 1);
-    [commands commit];
-    [commands waitUntilCompleted];
+    finish(commands);
     CHECK(((char *)[buffer contents])[0] == 1);
 }
 
@@ -228,8 +214,7 @@ REPORTS("deadlock", a_full_queue_in_which_nothing_completes)
     }
     softmetal_set("SOFTMETAL_DEADLOCK_MS", "50");
     softmetal_set("SOFTMETAL_QUEUE_DEPTH", "2");
-    id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
+    id<MTLCommandQueue> queue = open_queue();
     [queue commandBuffer];
     [queue commandBuffer];
     CHECK([queue commandBuffer] == nil);
@@ -242,7 +227,7 @@ REPORTS("deadlock", a_queue_takes_64_command_buffers_unless_it_is_asked_for_more
     }
     softmetal_set("SOFTMETAL_DEADLOCK_MS", "50");
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
+    id<MTLCommandQueue> queue = open_queue();
     id<MTLCommandQueue> deeper =
         [[device newCommandQueueWithMaxCommandBufferCount:65] autorelease];
     for (int number = 1; number <= 64; number++) {

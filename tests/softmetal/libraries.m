@@ -6,7 +6,6 @@
 
 #include <stdint.h>
 
-#include "image_path.h"
 #include "softmetal/compiler.h"
 
 /* ---- a compiler ---- */
@@ -56,59 +55,41 @@ compile_text(const char *source, soft_math math, const char *function,
 
 static const softmetal_compiler compiler = {.open = open_text, .compile = compile_text};
 
-static NSString *
-text_of(const char *text)
-{
-    return [NSString stringWithUTF8String:text];
-}
-
 static id<MTLLibrary>
-open_library(id<MTLDevice> device)
+open_library(void)
 {
     softmetal_set_compiler(&compiler);
     NSError *error = nil;
-    id<MTLLibrary> library = [device newLibraryWithSource:text_of("kernel void ...")
-                                                  options:nil
-                                                    error:&error];
+    id<MTLLibrary> library = [open_device() newLibraryWithSource:text_of("kernel void ...")
+                                                         options:nil
+                                                           error:&error];
     CHECK(library != nil && error == nil);
-    return library;
-}
-
-static MTLFunctionConstantValues *
-make_values(void)
-{
-    static const float by[4] = {1, 2, 3};
-    MTLFunctionConstantValues *values = [[MTLFunctionConstantValues alloc] init];
-    [values setConstantValue:"\0\0\0\0" type:MTLDataTypeFloat atIndex:7];
-    [values setConstantValue:by type:MTLDataTypeFloat3 atIndex:7];
-    return values;
+    return [library autorelease];
 }
 
 static id<MTLComputePipelineState>
 make_pipeline(id<MTLLibrary> library, const char *name,
               MTLComputePipelineReflection **reflection, NSError **error)
 {
-    MTLFunctionConstantValues *values = make_values();
-    id<MTLFunction> function = [library newFunctionWithName:text_of(name)
-                                             constantValues:values
-                                                      error:error];
+    static const float by[4] = {1, 2, 3};
+    MTLFunctionConstantValues *values = [[[MTLFunctionConstantValues alloc] init] autorelease];
+    [values setConstantValue:"\0\0\0\0" type:MTLDataTypeFloat atIndex:7];
+    [values setConstantValue:by type:MTLDataTypeFloat3 atIndex:7];
+    id<MTLFunction> function = [[library newFunctionWithName:text_of(name)
+                                              constantValues:values
+                                                       error:error] autorelease];
     CHECK(function != nil);
-    id<MTLComputePipelineState> pipeline =
-        [[library device] newComputePipelineStateWithFunction:function
-                                                      options:MTLPipelineOptionBindingInfo
-                                                   reflection:reflection
-                                                        error:error];
-    [values release];
-    [function release];
-    return pipeline;
+    return [[library device] newComputePipelineStateWithFunction:function
+                                                         options:MTLPipelineOptionBindingInfo
+                                                      reflection:reflection
+                                                           error:error];
 }
 
 /* ---- libraries and functions ---- */
 
 CASE(a_library_names_its_functions_and_their_constants)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLLibrary> library = open_library(device);
+    id<MTLLibrary> library = open_library();
     CHECK([[library functionNames] count] == 5);
     CHECK([text_of("room") isEqual:[[library functionNames] objectAtIndex:0]]);
     id<MTLFunction> function = [[library newFunctionWithName:text_of("add")] autorelease];
@@ -123,7 +104,6 @@ CASE(a_library_names_its_functions_and_their_constants)
     CHECK(![[constants objectForKey:text_of("is_long")] required]);
     CHECK([constants objectForKey:text_of("odd")] == nil);
     CHECK([library newFunctionWithName:text_of("absent")] == nil);
-    [library release];
 }
 
 CASE(a_text_that_does_not_compile_gives_the_compilers_words)
@@ -152,17 +132,14 @@ CASE(a_text_that_names_a_registered_kernel_is_not_compiled)
     id<MTLDevice> device = open_device();
     softmetal_set_compiler(&compiler);
     CHECK(softmetal_register_kernel("in_c", NULL, 1) == 0);
-    id<MTLLibrary> library = [device newLibraryWithSource:text_of("kernel void in_c(...)")
-                                                  options:nil
-                                                    error:NULL];
-    id<MTLFunction> function = [library newFunctionWithName:text_of("in_c")];
+    id<MTLLibrary> library = [[device newLibraryWithSource:text_of("kernel void in_c(...)")
+                                                   options:nil
+                                                     error:NULL] autorelease];
+    id<MTLFunction> function = [[library newFunctionWithName:text_of("in_c")] autorelease];
     CHECK(function != nil && opened == 0);
     CHECK([library newFunctionWithName:text_of("add")] == nil);
-    [function release];
-    [library release];
-    library = open_library(device);
+    library = open_library();
     CHECK([library newFunctionWithName:text_of("in_c")] == nil);
-    [library release];
 }
 
 CASE(the_options_choose_the_math)
@@ -170,7 +147,7 @@ CASE(the_options_choose_the_math)
     id<MTLDevice> device = open_device();
     MTLCompileOptions *options = [[[MTLCompileOptions alloc] init] autorelease];
     CHECK([options fastMathEnabled] && [options mathMode] == MTLMathModeFast);
-    [open_library(device) release];
+    open_library();
     CHECK(last_math == SOFT_MATH_FAST);
     [options setMathMode:MTLMathModeRelaxed];
     [[device newLibraryWithSource:text_of("") options:options error:NULL] release];
@@ -182,8 +159,7 @@ CASE(the_options_choose_the_math)
 
 CASE(a_function_constant_needs_a_value_of_its_type)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLLibrary> library = open_library(device);
+    id<MTLLibrary> library = open_library();
     MTLFunctionConstantValues *values = [[[MTLFunctionConstantValues alloc] init] autorelease];
     NSError *error = nil;
     CHECK([library newFunctionWithName:text_of("add") constantValues:values
@@ -197,7 +173,6 @@ CASE(a_function_constant_needs_a_value_of_its_type)
     CHECK([library newFunctionWithName:text_of("none") constantValues:values
                                  error:&error] == nil);
     CHECK([error code] == MTLLibraryErrorFunctionNotFound);
-    [library release];
 }
 
 REPORTS("argument", a_constant_of_a_type_that_none_has)
@@ -211,7 +186,7 @@ REPORTS("argument", a_constant_of_a_type_that_none_has)
 CASE(a_pipeline_tells_what_its_arguments_are)
 {
     id<MTLDevice> device = open_device();
-    id<MTLLibrary> library = open_library(device);
+    id<MTLLibrary> library = open_library();
     MTLComputePipelineReflection *reflection = nil;
     id<MTLComputePipelineState> pipeline = make_pipeline(library, "room", &reflection, NULL);
     CHECK([pipeline staticThreadgroupMemoryLength] == 16384);
@@ -231,49 +206,40 @@ CASE(a_pipeline_tells_what_its_arguments_are)
     out = [[reflection bindings] objectAtIndex:1];
     CHECK([out access] == MTLBindingAccessReadOnly);
     [pipeline release];
-    [library release];
 }
 
 CASE(a_kernel_with_too_much_threadgroup_memory_has_no_pipeline)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLLibrary> library = open_library(device);
+    id<MTLLibrary> library = open_library();
     NSError *error = nil;
     CHECK(make_pipeline(library, "vast", NULL, &error) == nil);
     CHECK([[error localizedDescription]
         isEqual:text_of(
                     "Threadgroup memory size (40000) exceeds the maximum threadgroup memory "
                     "allowed (32768).")]);
-    [library release];
 }
 
 CASE(an_image_that_cannot_be_loaded_has_no_pipeline)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLLibrary> library = open_library(device);
+    id<MTLLibrary> library = open_library();
     NSError *error = nil;
     CHECK(make_pipeline(library, "no_image", NULL, &error) == nil);
     CHECK([error code] == MTLLibraryErrorInternal);
     CHECK([[error localizedDescription] length] > 0);
-    [library release];
 }
 
 CASE(a_library_keeps_the_compiler_that_opened_it)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLLibrary> library = open_library(device);
+    id<MTLLibrary> library = open_library();
     NSError *error = nil;
     softmetal_set_compiler(NULL);
     [make_pipeline(library, "room", NULL, &error) release];
     CHECK(error == nil && compiled == 1);
-    [library release];
 }
 
 /* ---- running them ---- */
 
 struct scene {
-    id<MTLDevice> device;
-    id<MTLLibrary> library;
     id<MTLComputePipelineState> pipeline;
     id<MTLBuffer> out, a;
     id<MTLCommandQueue> queue;
@@ -281,48 +247,34 @@ struct scene {
     id<MTLComputeCommandEncoder> compute;
 };
 
+static void
+encode(struct scene *scene, id<MTLCommandBuffer> commands)
+{
+    scene->commands = commands;
+    scene->compute = [commands computeCommandEncoder];
+    [scene->compute setComputePipelineState:scene->pipeline];
+    [scene->compute setBuffer:scene->out offset:0 atIndex:0];
+}
+
 static struct scene
 open_scene(const char *name)
 {
-    struct scene scene = {.device = open_device()};
-    scene.library = open_library(scene.device);
-    scene.pipeline = make_pipeline(scene.library, name, NULL, NULL);
-    scene.out = [scene.device newBufferWithLength:64 options:MTLResourceStorageModeShared];
-    scene.a = [scene.device newBufferWithLength:256 options:MTLResourceStorageModeShared];
+    struct scene scene = {.out = make_buffer(64, 0),
+                          .a = make_buffer(256, 0),
+                          .queue = open_queue()};
+    scene.pipeline = [make_pipeline(open_library(), name, NULL, NULL) autorelease];
     for (int i = 0; i < 64; i++) {
         ((int *)[scene.a contents])[i] = i;
     }
-    scene.queue = [scene.device newCommandQueue];
-    scene.commands = [scene.queue commandBuffer];
-    scene.compute = [scene.commands computeCommandEncoder];
-    [scene.compute setComputePipelineState:scene.pipeline];
-    [scene.compute setBuffer:scene.out offset:0 atIndex:0];
+    encode(&scene, [scene.queue commandBuffer]);
     return scene;
 }
 
 static void
-finish(struct scene *scene)
+run(struct scene scene)
 {
-    [scene->compute endEncoding];
-    [scene->commands commit];
-    [scene->commands waitUntilCompleted];
-}
-
-static void
-close_scene(struct scene scene)
-{
-    [scene.queue release];
-    [scene.out release];
-    [scene.a release];
-    [scene.pipeline release];
-    [scene.library release];
-}
-
-static void
-dispatch(struct scene *scene, NSUInteger threads)
-{
-    [scene->compute dispatchThreads:(MTLSize){threads, 1, 1}
-              threadsPerThreadgroup:(MTLSize){threads, 1, 1}];
+    [scene.compute endEncoding];
+    finish(scene.commands);
 }
 
 CASE(a_compiled_kernel_runs_with_what_is_bound)
@@ -332,16 +284,15 @@ CASE(a_compiled_kernel_runs_with_what_is_bound)
     const int *out = [scene.out contents];
     [scene.compute setBuffer:scene.a offset:16 atIndex:1];
     [scene.compute setBytes:&b length:sizeof b atIndex:2];
-    dispatch(&scene, 8);
+    dispatch(scene.compute, 8);
     [scene.compute setBuffer:scene.out offset:32 atIndex:0];
     b = 1000;
     [scene.compute setBytes:&b length:sizeof b atIndex:2];
-    dispatch(&scene, 8);
-    finish(&scene);
+    dispatch(scene.compute, 8);
+    run(scene);
     for (int i = 0; i < 8; i++) {
         CHECK(out[i] == 4 * (i + 1) + 100 && out[8 + i] == 4 * (i + 1) + 1000);
     }
-    close_scene(scene);
 }
 
 CASE(threadgroups_are_dispatched_whole)
@@ -352,18 +303,14 @@ CASE(threadgroups_are_dispatched_whole)
     [scene.compute setThreadgroupMemoryLength:48 atIndex:3];
     [scene.compute dispatchThreadgroups:(MTLSize){3, 2, 1}
                   threadsPerThreadgroup:(MTLSize){2, 2, 2}];
-    finish(&scene);
+    run(scene);
     CHECK(memcmp([scene.out contents], whole, sizeof whole) == 0);
-    scene.commands = [scene.queue commandBuffer];
-    scene.compute = [scene.commands computeCommandEncoder];
-    [scene.compute setComputePipelineState:scene.pipeline];
+    encode(&scene, [scene.queue commandBuffer]);
     [scene.compute setThreadgroupMemoryLength:48 atIndex:3];
-    [scene.compute setBuffer:scene.out offset:0 atIndex:0];
     softmetal_note_view(scene.compute, 0, 20);
     [scene.compute dispatchThreads:(MTLSize){5, 1, 1} threadsPerThreadgroup:(MTLSize){2, 1, 1}];
-    finish(&scene);
+    run(scene);
     CHECK(memcmp([scene.out contents], partial, sizeof partial) == 0);
-    close_scene(scene);
 }
 
 CASE(a_dispatch_outlives_its_pipeline)
@@ -371,32 +318,25 @@ CASE(a_dispatch_outlives_its_pipeline)
     struct scene scene = open_scene("add");
     int b = 1;
     [scene.compute endEncoding];
-    id<MTLCommandBuffer> commands = [scene.queue commandBufferWithUnretainedReferences];
-    id<MTLComputeCommandEncoder> compute = [commands computeCommandEncoder];
-    [compute setComputePipelineState:scene.pipeline];
-    [compute setBuffer:scene.out offset:0 atIndex:0];
-    [compute setBuffer:scene.a offset:0 atIndex:1];
-    [compute setBytes:&b length:sizeof b atIndex:2];
-    [compute dispatchThreads:(MTLSize){4, 1, 1} threadsPerThreadgroup:(MTLSize){4, 1, 1}];
-    [compute endEncoding];
+    scene.pipeline = make_pipeline(open_library(), "add", NULL, NULL);
+    encode(&scene, [scene.queue commandBufferWithUnretainedReferences]);
+    [scene.compute setBuffer:scene.a offset:0 atIndex:1];
+    [scene.compute setBytes:&b length:sizeof b atIndex:2];
+    dispatch(scene.compute, 4);
     [scene.pipeline release];
-    scene.pipeline = nil;
-    [commands commit];
-    [commands waitUntilCompleted];
+    run(scene);
     CHECK(((const int *)[scene.out contents])[3] == 13);
-    close_scene(scene);
 }
 
 CASE(a_kernel_that_is_stopped_fails_its_command_buffer_with_the_reason)
 {
     struct scene scene = open_scene("too_much_memory");
-    dispatch(&scene, 64);
-    finish(&scene);
+    dispatch(scene.compute, 64);
+    run(scene);
     CHECK([scene.commands status] == MTLCommandBufferStatusError);
     CHECK([[scene.commands error] domain] == MTLCommandBufferErrorDomain);
     CHECK([[scene.commands error] code] == MTLCommandBufferErrorInternal);
     CHECK(strstr([[[scene.commands error] localizedDescription] UTF8String], "32768") != NULL);
-    close_scene(scene);
 }
 
 /* add, on a queue of its own. */
@@ -404,33 +344,22 @@ static void
 submit_add(struct scene scene, id<MTLBuffer> out)
 {
     int b = 1;
-    id<MTLCommandQueue> queue = [[scene.device newCommandQueue] autorelease];
-    id<MTLCommandBuffer> commands = [queue commandBuffer];
-    id<MTLComputeCommandEncoder> compute = [commands computeCommandEncoder];
-    [compute setComputePipelineState:scene.pipeline];
-    [compute setBuffer:out offset:0 atIndex:0];
-    [compute setBuffer:scene.a offset:0 atIndex:1];
-    [compute setBytes:&b length:sizeof b atIndex:2];
-    [compute dispatchThreads:(MTLSize){4, 1, 1} threadsPerThreadgroup:(MTLSize){4, 1, 1}];
-    [compute endEncoding];
-    [commands commit];
+    scene.out = out;
+    encode(&scene, [open_queue() commandBuffer]);
+    [scene.compute setBuffer:scene.a offset:0 atIndex:1];
+    [scene.compute setBytes:&b length:sizeof b atIndex:2];
+    dispatch(scene.compute, 4);
+    [scene.compute endEncoding];
+    [scene.commands commit];
 }
 
 /* Two queues read one buffer at the same time, and write buffers of their own: no race. */
 CASE(a_kernel_writes_what_its_image_says)
 {
     struct scene scene = open_scene("add");
-    id<MTLBuffer> outs[] = {[scene.device newBufferWithLength:64
-                                                      options:MTLResourceStorageModeShared],
-                            [scene.device newBufferWithLength:64
-                                                      options:MTLResourceStorageModeShared]};
-    submit_add(scene, outs[0]);
-    submit_add(scene, outs[1]);
-    CHECK(softmetal_wait_idle(10000));
+    submit_add(scene, make_buffer(64, 0));
+    submit_add(scene, make_buffer(64, 0));
     [scene.compute endEncoding];
-    [outs[0] release];
-    [outs[1] release];
-    close_scene(scene);
 }
 
 RACES(two_queues_run_a_kernel_that_writes_one_buffer)
@@ -438,9 +367,7 @@ RACES(two_queues_run_a_kernel_that_writes_one_buffer)
     struct scene scene = open_scene("add");
     submit_add(scene, scene.out);
     submit_add(scene, scene.out);
-    CHECK(softmetal_wait_idle(10000));
     [scene.compute endEncoding];
-    close_scene(scene);
 }
 
 /* ---- wrong use ---- */
@@ -449,9 +376,8 @@ REPORTS("dispatch", a_kernel_without_one_of_its_buffers)
 {
     struct scene scene = open_scene("add");
     [scene.compute setBuffer:scene.a offset:0 atIndex:1];
-    dispatch(&scene, 4);
-    finish(&scene);
-    close_scene(scene);
+    dispatch(scene.compute, 4);
+    run(scene);
 }
 
 /* SOURCE github.com/antirez/ds4/issues/37: "Read-only bytes are being bound at index 2 to a shader
@@ -463,17 +389,15 @@ REPORTS("set-bytes", bytes_where_the_kernel_writes)
     [scene.compute setBytes:out length:sizeof out atIndex:0];
     [scene.compute setBuffer:scene.a offset:0 atIndex:1];
     [scene.compute setBuffer:scene.a offset:0 atIndex:2];
-    dispatch(&scene, 4);
-    finish(&scene);
-    close_scene(scene);
+    dispatch(scene.compute, 4);
+    run(scene);
 }
 
 REPORTS("dispatch", a_kernel_without_its_threadgroup_memory)
 {
     struct scene scene = open_scene("room");
-    dispatch(&scene, 4);
-    finish(&scene);
-    close_scene(scene);
+    dispatch(scene.compute, 4);
+    run(scene);
 }
 
 REPORTS("dispatch", an_offset_that_the_parameters_type_does_not_take)
@@ -481,33 +405,29 @@ REPORTS("dispatch", an_offset_that_the_parameters_type_does_not_take)
     struct scene scene = open_scene("add");
     [scene.compute setBuffer:scene.a offset:4 atIndex:1];
     [scene.compute setBytes:"\0\0\0\0" length:4 atIndex:2];
-    dispatch(&scene, 4);
-    finish(&scene);
-    close_scene(scene);
+    dispatch(scene.compute, 4);
+    run(scene);
 }
 
 REPORTS("dispatch", more_threadgroup_memory_than_there_is_beside_the_kernels_own)
 {
     struct scene scene = open_scene("room");
     [scene.compute setThreadgroupMemoryLength:16400 atIndex:3];
-    dispatch(&scene, 4);
-    finish(&scene);
-    close_scene(scene);
+    dispatch(scene.compute, 4);
+    run(scene);
 }
 
 REPORTS("argument", threadgroup_memory_that_is_no_multiple_of_16)
 {
     struct scene scene = open_scene("room");
     [scene.compute setThreadgroupMemoryLength:20 atIndex:3];
-    dispatch(&scene, 4);
-    finish(&scene);
-    close_scene(scene);
+    dispatch(scene.compute, 4);
+    run(scene);
 }
 
 REPORTS("argument", threadgroup_memory_over_the_devices_limit)
 {
     struct scene scene = open_scene("room");
     [scene.compute setThreadgroupMemoryLength:32784 atIndex:3];
-    finish(&scene);
-    close_scene(scene);
+    run(scene);
 }

@@ -5,7 +5,6 @@
 #define UNTRACKED MTLResourceHazardTrackingModeUntracked
 
 struct scene {
-    id<MTLDevice> device;
     id<MTLCommandQueue> queue;
     id<MTLBuffer> one, two, three;
 };
@@ -13,27 +12,21 @@ struct scene {
 static struct scene
 open_scene(MTLResourceOptions options)
 {
-    struct scene scene;
-    scene.device = open_device();
-    scene.queue = [scene.device newCommandQueue];
-    scene.one = [scene.device newBufferWithBytes:"1111" length:4 options:options];
-    scene.two = [scene.device newBufferWithBytes:"2222" length:4 options:options];
-    scene.three = [scene.device newBufferWithBytes:"3333" length:4 options:options];
-    return scene;
+    return (struct scene){open_queue(), make_bytes("111", options), make_bytes("222", options),
+                          make_bytes("333", options)};
 }
 
 static void
-close_scene(struct scene scene)
+use_seed(int seed)
 {
-    [scene.one release];
-    [scene.two release];
-    [scene.three release];
-    [scene.queue release];
+    char text[16];
+    snprintf(text, sizeof text, "%d", seed);
+    softmetal_set("SOFTMETAL_SEED", text);
 }
 
 static void
-encode_copy(id<MTLCommandBuffer> commands, id<MTLBuffer> source, id<MTLBuffer> destination,
-            id<MTLFence> awaited, id<MTLFence> updated)
+encode_fenced(id<MTLCommandBuffer> commands, id<MTLBuffer> source, id<MTLBuffer> destination,
+              id<MTLFence> awaited, id<MTLFence> updated)
 {
     id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
     if (awaited != nil) {
@@ -49,8 +42,7 @@ encode_copy(id<MTLCommandBuffer> commands, id<MTLBuffer> source, id<MTLBuffer> d
 static char
 run(id<MTLCommandBuffer> commands, id<MTLBuffer> result)
 {
-    [commands commit];
-    [commands waitUntilCompleted];
+    finish(commands);
     CHECK([commands error] == nil);
     return *(char *)[result contents];
 }
@@ -59,14 +51,14 @@ run(id<MTLCommandBuffer> commands, id<MTLBuffer> result)
 static char
 copy_twice(MTLResourceOptions options, BOOL fenced)
 {
+    NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init]; /* few queues are watched */
     struct scene scene = open_scene(options);
-    id<MTLFence> fence = fenced ? [scene.device newFence] : nil;
+    id<MTLFence> fence = fenced ? [[open_device() newFence] autorelease] : nil;
     id<MTLCommandBuffer> commands = [scene.queue commandBuffer];
-    encode_copy(commands, scene.one, scene.two, nil, fence);
-    encode_copy(commands, scene.two, scene.three, fence, nil);
+    encode_fenced(commands, scene.one, scene.two, nil, fence);
+    encode_fenced(commands, scene.two, scene.three, fence, nil);
     char result = run(commands, scene.three);
-    [fence release];
-    close_scene(scene);
+    [pool drain];
     return result;
 }
 
@@ -95,9 +87,7 @@ CASE(tracked_work_stays_in_order_whatever_the_seed)
     softmetal_set("SOFTMETAL_SEED", "last");
     CHECK(copy_twice(TRACKED, NO) == '1');
     for (int seed = 1; seed < 33; seed++) {
-        char text[16];
-        snprintf(text, sizeof text, "%d", seed);
-        softmetal_set("SOFTMETAL_SEED", text);
+        use_seed(seed);
         CHECK(copy_twice(TRACKED, NO) == '1');
         CHECK(copy_twice(UNTRACKED, YES) == '1');
     }
@@ -107,9 +97,7 @@ RACES(some_seeds_swap_untracked_work_and_some_do_not)
 {
     int seen[3] = {0, 0, 0};
     for (int seed = 1; seed < 33; seed++) {
-        char text[16];
-        snprintf(text, sizeof text, "%d", seed);
-        softmetal_set("SOFTMETAL_SEED", text);
+        use_seed(seed);
         seen[copy_twice(UNTRACKED, NO) - '0'] += 1;
     }
     CHECK(seen[1] >= 4 && seen[2] >= 4 && seen[1] + seen[2] == 32);
@@ -121,11 +109,9 @@ write_after_read(MTLResourceOptions options)
 {
     struct scene scene = open_scene(options);
     id<MTLCommandBuffer> commands = [scene.queue commandBuffer];
-    encode_copy(commands, scene.two, scene.three, nil, nil);
-    encode_copy(commands, scene.one, scene.two, nil, nil);
-    char result = run(commands, scene.three);
-    close_scene(scene);
-    return result;
+    encode_fenced(commands, scene.two, scene.three, nil, nil);
+    encode_fenced(commands, scene.one, scene.two, nil, nil);
+    return run(commands, scene.three);
 }
 
 RACES(a_write_waits_for_earlier_reads_of_a_tracked_buffer)
@@ -139,15 +125,13 @@ CASE(an_event_orders_untracked_work)
 {
     softmetal_set("SOFTMETAL_SEED", "last");
     struct scene scene = open_scene(UNTRACKED);
-    id<MTLSharedEvent> event = [scene.device newSharedEvent];
+    id<MTLSharedEvent> event = open_event();
     id<MTLCommandBuffer> commands = [scene.queue commandBuffer];
-    encode_copy(commands, scene.one, scene.two, nil, nil);
+    encode_fenced(commands, scene.one, scene.two, nil, nil);
     [commands encodeSignalEvent:event value:1];
     [commands encodeWaitForEvent:event value:1];
-    encode_copy(commands, scene.two, scene.three, nil, nil);
+    encode_fenced(commands, scene.two, scene.three, nil, nil);
     CHECK(run(commands, scene.three) == '1');
-    [event release];
-    close_scene(scene);
 }
 
 /* Two command buffers of one queue, the second committed while the first one sleeps. */
@@ -155,16 +139,14 @@ static char
 copy_in_two(MTLResourceOptions options, BOOL fenced)
 {
     struct scene scene = open_scene(options);
-    id<MTLFence> fence = fenced ? [scene.device newFence] : nil;
+    id<MTLFence> fence = fenced ? [[open_device() newFence] autorelease] : nil;
     id<MTLCommandBuffer> first = [scene.queue commandBuffer];
     id<MTLCommandBuffer> second = [scene.queue commandBuffer];
-    encode_copy(first, scene.one, scene.two, nil, fence);
-    encode_copy(second, scene.two, scene.three, fence, nil);
+    encode_fenced(first, scene.one, scene.two, nil, fence);
+    encode_fenced(second, scene.two, scene.three, fence, nil);
     [first commit];
     char result = run(second, scene.three);
     CHECK([first status] == MTLCommandBufferStatusCompleted);
-    [fence release];
-    close_scene(scene);
     return result;
 }
 
@@ -191,9 +173,7 @@ CASE(two_queues_finish_in_either_order_as_the_seed_decides)
     int first_wins = 0;
     softmetal_set("SOFTMETAL_JITTER_US", "30000");
     for (int seed = 1; seed < 17; seed++) {
-        char text[16];
-        snprintf(text, sizeof text, "%d", seed);
-        softmetal_set("SOFTMETAL_SEED", text);
+        use_seed(seed);
         struct scene one = open_scene(TRACKED), two = open_scene(TRACKED);
         id<MTLCommandBuffer> first = [one.queue commandBuffer];
         id<MTLCommandBuffer> second = [two.queue commandBuffer];
@@ -205,8 +185,6 @@ CASE(two_queues_finish_in_either_order_as_the_seed_decides)
         [first waitUntilCompleted];
         [second waitUntilCompleted];
         first_wins += place_of_first < place_of_second;
-        close_scene(one);
-        close_scene(two);
     }
     CHECK(first_wins >= 2 && first_wins <= 14);
 }
@@ -216,9 +194,7 @@ RACES(the_same_seed_gives_the_same_order)
 {
     char results[33] = "";
     for (int seed = 1; seed < 33; seed++) {
-        char text[16];
-        snprintf(text, sizeof text, "%d", seed);
-        softmetal_set("SOFTMETAL_SEED", text);
+        use_seed(seed);
         results[seed - 1] = copy_twice(UNTRACKED, NO);
     }
     puts(results);

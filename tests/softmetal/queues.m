@@ -12,33 +12,12 @@ seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static void
-encode_fill(id<MTLCommandBuffer> commands, id<MTLBuffer> buffer, uint8_t value)
-{
-    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
-    [blit fillBuffer:buffer range:NSMakeRange(0, [buffer length]) value:value];
-    [blit endEncoding];
-}
-
-static void
-encode_copy(id<MTLCommandBuffer> commands, id<MTLBuffer> source, id<MTLBuffer> destination)
-{
-    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
-    [blit copyFromBuffer:source
-             sourceOffset:0
-                 toBuffer:destination
-        destinationOffset:0
-                     size:[source length]];
-    [blit endEncoding];
-}
-
 CASE(commit_returns_before_the_work_is_done)
 {
     softmetal_set("SOFTMETAL_LATENCY_US", "100000");
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
-    id<MTLBuffer> buffer = [[device newBufferWithLength:8 options:0] autorelease];
-    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    id<MTLBuffer> buffer = make_buffer(8, 0);
+    id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
     CHECK([commands status] == MTLCommandBufferStatusNotEnqueued);
     CHECK([commands device] == device);
     encode_fill(commands, buffer, 7);
@@ -58,9 +37,8 @@ CASE(commit_returns_before_the_work_is_done)
 
 CASE(a_queue_runs_in_the_order_of_enqueue_not_of_commit)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
-    id<MTLBuffer> buffer = [[device newBufferWithLength:8 options:0] autorelease];
+    id<MTLCommandQueue> queue = open_queue();
+    id<MTLBuffer> buffer = make_buffer(8, 0);
     id<MTLCommandBuffer> first = [queue commandBuffer], second = [queue commandBuffer];
     [first enqueue];
     CHECK([first status] == MTLCommandBufferStatusEnqueued);
@@ -77,9 +55,8 @@ CASE(a_queue_runs_in_the_order_of_enqueue_not_of_commit)
 
 CASE(a_command_buffer_that_is_never_committed_is_forgotten)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
-    id<MTLBuffer> buffer = [[device newBufferWithLength:8 options:0] autorelease];
+    id<MTLCommandQueue> queue = open_queue();
+    id<MTLBuffer> buffer = make_buffer(8, 0);
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     id<MTLCommandBuffer> dropped = [queue commandBuffer];
     encode_fill(dropped, buffer, 1);
@@ -96,11 +73,9 @@ CASE(command_buffers_that_are_dropped_give_their_place_back)
 {
     softmetal_set("SOFTMETAL_QUEUE_DEPTH", "2");
     softmetal_set("SOFTMETAL_DEADLOCK_MS", "1000");
-    id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
     for (int round = 0; round < 10; round++) {
         NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-        CHECK([queue commandBuffer] != nil);
+        CHECK([open_queue() commandBuffer] != nil);
         [pool drain];
     }
 }
@@ -111,7 +86,7 @@ CASE(retained_references_keep_a_buffer_until_completion)
     id<MTLDevice> device = open_device();
     id<MTLCommandQueue> queue = [device newCommandQueue];
     id<MTLBuffer> source = [device newBufferWithBytes:"abcdefg" length:8 options:0];
-    id<MTLBuffer> result = [[device newBufferWithLength:8 options:0] autorelease];
+    id<MTLBuffer> result = make_buffer(8, 0);
     id<MTLCommandBuffer> commands = [queue commandBuffer];
     encode_copy(commands, source, result);
     [commands commit];
@@ -126,11 +101,10 @@ CASE(retained_references_keep_a_buffer_until_completion)
 CASE(everything_is_let_go_of_before_waiters_wake)
 {
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
     for (int round = 0; round < 500; round++) {
         NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
         id<MTLBuffer> buffer = [device newBufferWithLength:64 options:0];
-        id<MTLCommandBuffer> commands = [queue commandBuffer];
+        id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
         encode_fill(commands, buffer, 1);
         [commands commit];
         [buffer release];
@@ -160,14 +134,12 @@ CASE(dropping_everything_after_commit_is_allowed)
 
 CASE(unretained_references_work_while_the_caller_keeps_the_buffer)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
-    id<MTLBuffer> buffer = [[device newBufferWithLength:8 options:0] autorelease];
+    id<MTLCommandQueue> queue = open_queue();
+    id<MTLBuffer> buffer = make_buffer(8, 0);
     id<MTLCommandBuffer> commands = [queue commandBufferWithUnretainedReferences];
     encode_fill(commands, buffer, 9);
     CHECK([buffer retainCount] == 1);
-    [commands commit];
-    [commands waitUntilCompleted];
+    finish(commands);
     CHECK(((char *)[buffer contents])[0] == 9);
 }
 
@@ -175,7 +147,7 @@ REPORTS("destroyed-in-use", a_buffer_destroyed_while_its_command_buffer_runs)
 {
     softmetal_set("SOFTMETAL_LATENCY_US", "50000");
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
+    id<MTLCommandQueue> queue = open_queue();
     id<MTLBuffer> buffer = [device newBufferWithLength:8 options:0];
     id<MTLCommandBuffer> commands = [queue commandBufferWithUnretainedReferences];
     encode_fill(commands, buffer, 9);
@@ -189,13 +161,12 @@ REPORTS("destroyed-in-use", a_buffer_destroyed_while_its_command_buffer_runs)
 REPORTS("deallocated-at-commit", a_commit_that_names_a_buffer_that_is_gone)
 {
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
+    id<MTLCommandQueue> queue = open_queue();
     id<MTLBuffer> buffer = [device newBufferWithLength:8 options:0];
     id<MTLCommandBuffer> commands = [queue commandBufferWithUnretainedReferences];
     encode_fill(commands, buffer, 9);
     [buffer release];
-    [commands commit];
-    [commands waitUntilCompleted];
+    finish(commands);
     CHECK([[commands error] code] == MTLCommandBufferErrorInvalidResource);
 }
 
@@ -217,9 +188,7 @@ take_note(struct block *block, id<MTLCommandBuffer> commands)
 
 CASE(handlers_run_once_on_a_foreign_thread_before_waiters_wake)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
-    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
     struct note scheduled = {0}, completed = {0};
     [commands setLabel:[NSString stringWithUTF8String:"noted"]];
     [commands addScheduledHandler:(const void *)BLOCK(take_note, &scheduled)];
@@ -265,10 +234,8 @@ CASE(a_block_from_the_stack_is_copied_and_let_go_of)
 {
     static const struct owning_descriptor descriptor = {0, sizeof(struct block), retain_context,
                                                         release_context};
-    id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
     NSObject *captured = [NSObject new];
-    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
     struct block literal = {NULL,
                             1 << 25,
                             0,
@@ -280,8 +247,7 @@ CASE(a_block_from_the_stack_is_copied_and_let_go_of)
     [captured release];
     memset(&literal, 0, sizeof literal); /* the stack frame is gone */
     size_t before = softmetal_live_objects(NULL);
-    [commands commit];
-    [commands waitUntilCompleted];
+    finish(commands);
     CHECK(softmetal_live_objects(NULL) == before - 1);
 }
 
@@ -290,10 +256,8 @@ CASE(a_global_block_is_used_as_it_is)
     static struct note note;
     static struct block global = {
         NULL, 1 << 28, 0, (void (*)(void))take_note, &plain_descriptor, &note};
-    id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
     for (int round = 1; round < 4; round++) {
-        id<MTLCommandBuffer> commands = [queue commandBuffer];
+        id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
         [commands addCompletedHandler:(const void *)&global];
         [commands commit];
         [commands waitUntilCompleted];
@@ -304,24 +268,21 @@ CASE(a_global_block_is_used_as_it_is)
 CASE(blits_work_inside_of_one_buffer_and_at_offsets)
 {
     id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
     id<MTLBuffer> buffer = [[device newBufferWithBytes:"abcdefghijkl" length:12
                                                options:0] autorelease];
-    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
     id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
     CHECK([blit device] == device);
     [blit copyFromBuffer:buffer sourceOffset:0 toBuffer:buffer destinationOffset:8 size:4];
     [blit fillBuffer:buffer range:NSMakeRange(4, 4) value:'-'];
     [blit endEncoding];
-    [commands commit];
-    [commands waitUntilCompleted];
+    finish(commands);
     CHECK(memcmp([buffer contents], "abcd----abcd", 12) == 0);
 }
 
 CASE(an_encoder_keeps_its_command_buffer)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];
+    id<MTLCommandQueue> queue = open_queue();
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
     id<MTLBlitCommandEncoder> blit = [[[queue commandBuffer] blitCommandEncoder] retain];
     [pool drain];
@@ -331,270 +292,191 @@ CASE(an_encoder_keeps_its_command_buffer)
     CHECK(softmetal_live_objects("MTLCommandBuffer") == 0);
 }
 
-/* What every case of wrong use below starts from. */
+/* ---- wrong use: each case starts from an open command buffer, with an open encoder ---- */
+
 struct scene {
-    id<MTLDevice> device;
-    id<MTLCommandQueue> queue;
     id<MTLBuffer> buffer;
     id<MTLCommandBuffer> commands;
+    id<MTLBlitCommandEncoder> blit;
 };
 
 static struct scene
 open_scene(void)
 {
-    struct scene scene;
-    scene.device = open_device();
-    scene.queue = [scene.device newCommandQueue];
-    scene.buffer = [scene.device newBufferWithLength:64 options:0];
-    scene.commands = [scene.queue commandBuffer];
-    return scene;
+    id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
+    return (struct scene){make_buffer(64, 0), commands, [commands blitCommandEncoder]};
 }
 
 static void
-close_scene(struct scene scene)
+fill(NSUInteger start, NSUInteger length)
 {
-    [scene.buffer release];
-    [scene.queue release];
+    struct scene scene = open_scene();
+    [scene.blit fillBuffer:scene.buffer range:NSMakeRange(start, length) value:0];
+    [scene.blit endEncoding];
+}
+
+static void
+copy(NSUInteger from, NSUInteger to, NSUInteger size, BOOL is_onto_itself)
+{
+    struct scene scene = open_scene();
+    [scene.blit copyFromBuffer:scene.buffer
+                  sourceOffset:from
+                      toBuffer:is_onto_itself ? scene.buffer : make_buffer(64, 0)
+             destinationOffset:to
+                          size:size];
+    [scene.blit endEncoding];
 }
 
 REPORTS("blit-range", a_copy_past_the_end_of_its_source)
 {
-    struct scene scene = open_scene();
-    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
-    [blit copyFromBuffer:scene.buffer
-             sourceOffset:60
-                 toBuffer:scene.buffer
-        destinationOffset:0
-                     size:8];
-    [blit endEncoding];
-    close_scene(scene);
+    copy(60, 0, 8, YES);
 }
 
 REPORTS("blit-range", a_fill_whose_end_overflows)
 {
-    struct scene scene = open_scene();
-    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
-    [blit fillBuffer:scene.buffer range:NSMakeRange(NSUIntegerMax - 3, 8) value:0];
-    [blit endEncoding];
-    close_scene(scene);
+    fill(NSUIntegerMax - 3, 8);
 }
 
 REPORTS("blit-range", a_copy_onto_itself)
 {
-    struct scene scene = open_scene();
-    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
-    [blit copyFromBuffer:scene.buffer
-             sourceOffset:0
-                 toBuffer:scene.buffer
-        destinationOffset:4
-                     size:8];
-    [blit endEncoding];
-    close_scene(scene);
+    copy(0, 4, 8, YES);
 }
 
 REPORTS("blit-range", a_copy_backwards_onto_itself)
 {
-    struct scene scene = open_scene();
-    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
-    [blit copyFromBuffer:scene.buffer
-             sourceOffset:4
-                 toBuffer:scene.buffer
-        destinationOffset:0
-                     size:8];
-    [blit endEncoding];
-    close_scene(scene);
+    copy(4, 0, 8, YES);
 }
 
 CASE(copies_inside_of_a_buffer_may_touch)
 {
-    struct scene scene = open_scene();
-    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
-    [blit copyFromBuffer:scene.buffer
-             sourceOffset:0
-                 toBuffer:scene.buffer
-        destinationOffset:32
-                     size:32];
-    [blit copyFromBuffer:scene.buffer
-             sourceOffset:32
-                 toBuffer:scene.buffer
-        destinationOffset:0
-                     size:32];
-    [blit endEncoding];
-    close_scene(scene);
+    copy(0, 32, 32, YES);
+    copy(32, 0, 32, YES);
 }
 
 REPORTS("blit-alignment", a_fill_from_an_odd_place)
 {
-    struct scene scene = open_scene();
-    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
-    [blit fillBuffer:scene.buffer range:NSMakeRange(2, 8) value:0];
-    [blit endEncoding];
-    close_scene(scene);
-}
-
-static void
-copy_oddly(NSUInteger from, NSUInteger to, NSUInteger size)
-{
-    struct scene scene = open_scene();
-    id<MTLBuffer> other = [scene.device newBufferWithLength:64 options:0];
-    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
-    [blit copyFromBuffer:scene.buffer
-             sourceOffset:from
-                 toBuffer:other
-        destinationOffset:to
-                     size:size];
-    [blit endEncoding];
-    [other release];
-    close_scene(scene);
+    fill(2, 8);
 }
 
 REPORTS("blit-alignment", a_copy_from_an_odd_place)
 {
-    copy_oddly(1, 0, 8);
+    copy(1, 0, 8, NO);
 }
+
 REPORTS("blit-alignment", a_copy_to_an_odd_place)
 {
-    copy_oddly(0, 3, 8);
+    copy(0, 3, 8, NO);
 }
+
 REPORTS("blit-alignment", a_copy_of_an_odd_size)
 {
-    copy_oddly(0, 4, 6);
+    copy(0, 4, 6, NO);
 }
 
 REPORTS("blit-alignment", a_fill_of_three_bytes)
 {
-    struct scene scene = open_scene();
-    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
-    [blit fillBuffer:scene.buffer range:NSMakeRange(0, 3) value:0];
-    [blit endEncoding];
-    close_scene(scene);
+    fill(0, 3);
 }
 
 REPORTS("set-bytes", setting_more_than_4096_bytes)
 {
-    struct scene scene = open_scene();
     char bytes[4097] = {0};
-    id<MTLComputeCommandEncoder> compute = [scene.commands computeCommandEncoder];
+    id<MTLComputeCommandEncoder> compute = [[open_queue() commandBuffer] computeCommandEncoder];
     [compute setBytes:bytes length:4096 atIndex:0];
     [compute setBytes:bytes length:4097 atIndex:0];
     [compute endEncoding];
-    close_scene(scene);
 }
 
 REPORTS("second-encoder", a_second_encoder_on_one_command_buffer)
 {
     struct scene scene = open_scene();
-    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
     CHECK([scene.commands blitCommandEncoder] == nil);
-    [blit endEncoding];
-    close_scene(scene);
+    [scene.blit endEncoding];
 }
 
 REPORTS("second-encoder", an_event_inside_of_an_encoder)
 {
     struct scene scene = open_scene();
-    id<MTLSharedEvent> event = [scene.device newSharedEvent];
-    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
-    [scene.commands encodeSignalEvent:event value:1];
-    [blit endEncoding];
-    [event release];
-    close_scene(scene);
+    [scene.commands encodeSignalEvent:open_event() value:1];
+    [scene.blit endEncoding];
 }
 
 REPORTS("no-end-encoding", an_encoder_released_without_end_encoding)
 {
-    struct scene scene = open_scene();
+    id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
     NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-    [scene.commands blitCommandEncoder];
+    [commands blitCommandEncoder];
     [pool drain];
-    [scene.commands commit]; /* no encoder is open any more */
-    [scene.commands waitUntilCompleted];
-    CHECK([scene.commands status] == MTLCommandBufferStatusCompleted);
-    close_scene(scene);
+    finish(commands); /* no encoder is open any more */
+    CHECK([commands status] == MTLCommandBufferStatusCompleted);
 }
 
 REPORTS("encoder-state", encoding_after_end_encoding)
 {
     struct scene scene = open_scene();
-    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
-    [blit endEncoding];
-    [blit fillBuffer:scene.buffer range:NSMakeRange(0, 64) value:1];
-    [scene.commands commit];
-    [scene.commands waitUntilCompleted];
+    [scene.blit endEncoding];
+    [scene.blit fillBuffer:scene.buffer range:NSMakeRange(0, 64) value:1];
+    finish(scene.commands);
     CHECK(((char *)[scene.buffer contents])[0] == 0);
-    close_scene(scene);
 }
 
 REPORTS("encoder-state", ending_an_encoder_twice)
 {
     struct scene scene = open_scene();
-    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
-    [blit endEncoding];
-    [blit endEncoding];
-    close_scene(scene);
+    [scene.blit endEncoding];
+    [scene.blit endEncoding];
 }
 
 REPORTS("commit", a_commit_while_encoding)
 {
     struct scene scene = open_scene();
-    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
     [scene.commands commit];
     CHECK([scene.commands status] == MTLCommandBufferStatusNotEnqueued);
-    [blit endEncoding];
-    close_scene(scene);
+    [scene.blit endEncoding];
 }
 
 REPORTS("commit", a_second_commit)
 {
-    struct scene scene = open_scene();
-    [scene.commands commit];
-    [scene.commands commit];
-    [scene.commands waitUntilCompleted];
-    close_scene(scene);
+    id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
+    [commands commit];
+    finish(commands);
 }
 
 REPORTS("commit", an_encoder_after_commit)
 {
-    struct scene scene = open_scene();
-    [scene.commands commit];
-    CHECK([scene.commands blitCommandEncoder] == nil);
-    close_scene(scene);
+    id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
+    [commands commit];
+    CHECK([commands blitCommandEncoder] == nil);
 }
 
 REPORTS("commit", a_handler_after_commit)
 {
-    struct scene scene = open_scene();
+    id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
     struct note note = {0};
-    [scene.commands commit];
-    [scene.commands addCompletedHandler:(const void *)BLOCK(take_note, &note)];
-    [scene.commands waitUntilCompleted];
+    [commands commit];
+    [commands addCompletedHandler:(const void *)BLOCK(take_note, &note)];
+    [commands waitUntilCompleted];
     CHECK(note.count == 0);
-    close_scene(scene);
 }
 
 REPORTS("commit", a_wait_before_commit)
 {
-    struct scene scene = open_scene();
-    [scene.commands waitUntilCompleted];
-    close_scene(scene);
+    [[open_queue() commandBuffer] waitUntilCompleted];
 }
 
 REPORTS("purgeable-at-commit", a_commit_with_a_volatile_buffer)
 {
-    struct scene scene = open_scene();
-    encode_fill(scene.commands, scene.buffer, 1);
-    [scene.buffer setPurgeableState:MTLPurgeableStateVolatile];
-    [scene.commands commit];
-    [scene.commands waitUntilCompleted];
-    CHECK([[scene.commands error] code] == MTLCommandBufferErrorInvalidResource);
-    close_scene(scene);
+    id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
+    id<MTLBuffer> buffer = make_buffer(64, 0);
+    encode_fill(commands, buffer, 1);
+    [buffer setPurgeableState:MTLPurgeableStateVolatile];
+    finish(commands);
+    CHECK([[commands error] code] == MTLCommandBufferErrorInvalidResource);
 }
 
 REPORTS("argument", a_blit_of_nil)
 {
     struct scene scene = open_scene();
-    id<MTLBlitCommandEncoder> blit = [scene.commands blitCommandEncoder];
-    [blit fillBuffer:nil range:NSMakeRange(0, 4) value:0];
-    [blit endEncoding];
-    close_scene(scene);
+    [scene.blit fillBuffer:nil range:NSMakeRange(0, 4) value:0];
+    [scene.blit endEncoding];
 }

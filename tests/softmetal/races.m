@@ -7,7 +7,6 @@
 
 /* Two queues, and two buffers with zeros. */
 struct scene {
-    id<MTLDevice> device;
     id<MTLCommandQueue> queue, other;
     id<MTLBuffer> buffer, second;
     id<MTLSharedEvent> event;
@@ -16,29 +15,12 @@ struct scene {
 static struct scene
 open_scene(MTLResourceOptions options)
 {
-    struct scene scene;
-    scene.device = open_device();
-    scene.queue = [scene.device newCommandQueue];
-    scene.other = [scene.device newCommandQueue];
-    scene.buffer = [scene.device newBufferWithLength:SIZE options:options];
-    scene.second = [scene.device newBufferWithLength:SIZE options:options];
-    scene.event = [scene.device newSharedEvent];
-    return scene;
+    return (struct scene){open_queue(), open_queue(), make_buffer(SIZE, options),
+                          make_buffer(SIZE, options), open_event()};
 }
 
 static void
-close_scene(struct scene scene)
-{
-    CHECK(softmetal_wait_idle(10000));
-    [scene.event release];
-    [scene.second release];
-    [scene.buffer release];
-    [scene.other release];
-    [scene.queue release];
-}
-
-static void
-encode_fill(id<MTLCommandBuffer> commands, id<MTLBuffer> buffer, NSUInteger start,
+encode_part(id<MTLCommandBuffer> commands, id<MTLBuffer> buffer, NSUInteger start,
             NSUInteger end)
 {
     id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
@@ -46,23 +28,11 @@ encode_fill(id<MTLCommandBuffer> commands, id<MTLBuffer> buffer, NSUInteger star
     [blit endEncoding];
 }
 
-static void
-encode_copy(id<MTLCommandBuffer> commands, id<MTLBuffer> source, id<MTLBuffer> destination)
-{
-    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
-    [blit copyFromBuffer:source
-             sourceOffset:0
-                 toBuffer:destination
-        destinationOffset:0
-                     size:SIZE];
-    [blit endEncoding];
-}
-
 static id<MTLCommandBuffer>
 commit_fill(id<MTLCommandQueue> queue, id<MTLBuffer> buffer)
 {
     id<MTLCommandBuffer> commands = [queue commandBuffer];
-    encode_fill(commands, buffer, 0, SIZE);
+    encode_fill(commands, buffer, 1);
     [commands commit];
     return commands;
 }
@@ -94,7 +64,6 @@ REPORTS("race", the_cpu_reads_what_the_gpu_writes)
     struct scene scene = open_scene(0);
     commit_fill(scene.queue, scene.buffer);
     read_bytes(scene.buffer);
-    close_scene(scene);
 }
 
 REPORTS("race", the_cpu_writes_what_the_gpu_reads)
@@ -102,7 +71,6 @@ REPORTS("race", the_cpu_writes_what_the_gpu_reads)
     struct scene scene = open_scene(0);
     commit_copy(scene);
     write_bytes(scene.buffer);
-    close_scene(scene);
 }
 
 REPORTS("race", the_gpu_is_done_but_nobody_has_waited)
@@ -111,7 +79,6 @@ REPORTS("race", the_gpu_is_done_but_nobody_has_waited)
     commit_fill(scene.queue, scene.buffer);
     usleep(100000);
     read_bytes(scene.buffer);
-    close_scene(scene);
 }
 
 REPORTS("race", the_cpu_waits_for_the_command_buffer_before)
@@ -121,7 +88,6 @@ REPORTS("race", the_cpu_waits_for_the_command_buffer_before)
     commit_fill(scene.queue, scene.buffer);
     [before waitUntilCompleted];
     read_bytes(scene.buffer);
-    close_scene(scene);
 }
 
 CASE(commit_and_completion_order_the_cpu_and_a_queue)
@@ -135,37 +101,34 @@ CASE(commit_and_completion_order_the_cpu_and_a_queue)
         usleep(100);
     }
     read_bytes(scene.buffer);
-    close_scene(scene);
 }
 
 CASE(reads_and_ranges_that_do_not_meet_are_no_race)
 {
     struct scene scene = open_scene(0);
     id<MTLCommandBuffer> one = [scene.queue commandBuffer], two = [scene.other commandBuffer];
-    encode_fill(one, scene.buffer, 0, 16);
-    encode_fill(two, scene.buffer, 16, 32);
+    encode_part(one, scene.buffer, 0, 16);
+    encode_part(two, scene.buffer, 16, 32);
     [one commit];
     [two commit];
     softmetal_host_access(scene.buffer, 32, 32, 1);
     CHECK(softmetal_wait_idle(10000));
     one = [scene.queue commandBuffer], two = [scene.other commandBuffer];
-    id<MTLBuffer> third = [[scene.device newBufferWithLength:SIZE options:0] autorelease];
+    id<MTLBuffer> third = make_buffer(SIZE, 0);
     encode_copy(one, scene.buffer, scene.second);
     encode_copy(two, scene.buffer, third);
     [one commit];
     [two commit];
     read_bytes(scene.buffer);
-    close_scene(scene);
 }
 
 REPORTS("race", one_byte_of_two_ranges)
 {
     struct scene scene = open_scene(0);
     id<MTLCommandBuffer> commands = [scene.queue commandBuffer];
-    encode_fill(commands, scene.buffer, 0, 16);
+    encode_part(commands, scene.buffer, 0, 16);
     [commands commit];
     softmetal_host_access(scene.buffer, 15, 8, 0);
-    close_scene(scene);
 }
 
 /* ---- two queues ---- */
@@ -175,7 +138,6 @@ REPORTS("race", two_queues_write_without_an_event)
     struct scene scene = open_scene(0);
     commit_fill(scene.queue, scene.buffer);
     commit_fill(scene.other, scene.buffer);
-    close_scene(scene);
 }
 
 static void
@@ -183,7 +145,7 @@ fill_signal_wait_copy(struct scene scene, uint64_t awaited)
 {
     id<MTLCommandBuffer> writer = [scene.queue commandBuffer];
     [writer encodeSignalEvent:scene.event value:1];
-    encode_fill(writer, scene.buffer, 0, SIZE);
+    encode_fill(writer, scene.buffer, 1);
     [writer encodeSignalEvent:scene.event value:2];
     [writer commit];
     id<MTLCommandBuffer> reader = [scene.other commandBuffer];
@@ -196,14 +158,12 @@ CASE(an_event_orders_two_queues)
 {
     struct scene scene = open_scene(0);
     fill_signal_wait_copy(scene, 2);
-    close_scene(scene);
 }
 
 REPORTS("race", a_wait_for_a_value_that_comes_too_early)
 {
     struct scene scene = open_scene(0);
     fill_signal_wait_copy(scene, 1);
-    close_scene(scene);
 }
 
 CASE(order_is_passed_on_from_queue_to_queue_to_the_cpu)
@@ -211,11 +171,9 @@ CASE(order_is_passed_on_from_queue_to_queue_to_the_cpu)
     struct scene scene = open_scene(0);
     fill_signal_wait_copy(scene, 2);
     id<MTLCommandBuffer> last = [scene.other commandBuffer];
-    [last commit];
-    [last waitUntilCompleted];
+    finish(last);
     write_bytes(scene.buffer);
     write_bytes(scene.second);
-    close_scene(scene);
 }
 
 REPORTS("race", what_comes_after_a_signal_is_not_awaited)
@@ -223,11 +181,10 @@ REPORTS("race", what_comes_after_a_signal_is_not_awaited)
     struct scene scene = open_scene(0);
     id<MTLCommandBuffer> writer = [scene.queue commandBuffer];
     [writer encodeSignalEvent:scene.event value:1];
-    encode_fill(writer, scene.buffer, 0, SIZE);
+    encode_fill(writer, scene.buffer, 1);
     [writer commit];
     CHECK([scene.event waitUntilSignaledValue:1 timeoutMS:10000]);
     read_bytes(scene.buffer);
-    close_scene(scene);
 }
 
 CASE(the_cpu_signals_and_awaits_events)
@@ -235,14 +192,13 @@ CASE(the_cpu_signals_and_awaits_events)
     struct scene scene = open_scene(0);
     id<MTLCommandBuffer> commands = [scene.queue commandBuffer];
     [commands encodeWaitForEvent:scene.event value:1];
-    encode_fill(commands, scene.buffer, 0, SIZE);
+    encode_fill(commands, scene.buffer, 1);
     [commands encodeSignalEvent:scene.event value:2];
     [commands commit];
     write_bytes(scene.buffer);
     [scene.event setSignaledValue:1];
     CHECK([scene.event waitUntilSignaledValue:2 timeoutMS:10000]);
     read_bytes(scene.buffer);
-    close_scene(scene);
 }
 
 /* ---- one queue ---- */
@@ -251,7 +207,7 @@ static void
 fill_and_copy(struct scene scene)
 {
     id<MTLCommandBuffer> commands = [scene.queue commandBuffer];
-    encode_fill(commands, scene.buffer, 0, SIZE);
+    encode_fill(commands, scene.buffer, 1);
     encode_copy(commands, scene.buffer, scene.second);
     [commands commit];
 }
@@ -261,14 +217,12 @@ CASE(tracked_buffers_order_the_passes_of_a_queue)
     struct scene scene = open_scene(MTLResourceHazardTrackingModeTracked);
     fill_and_copy(scene);
     commit_fill(scene.queue, scene.second);
-    close_scene(scene);
 }
 
 REPORTS("race", untracked_buffers_do_not)
 {
     struct scene scene = open_scene(MTLResourceHazardTrackingModeUntracked);
     fill_and_copy(scene);
-    close_scene(scene);
 }
 
 CASE(commands_of_one_encoder_are_in_order)
@@ -280,13 +234,12 @@ CASE(commands_of_one_encoder_are_in_order)
     [blit fillBuffer:scene.buffer range:NSMakeRange(0, SIZE) value:2];
     [blit endEncoding];
     [commands commit];
-    close_scene(scene);
 }
 
 CASE(a_fence_orders_passes_on_untracked_buffers)
 {
     struct scene scene = open_scene(MTLResourceHazardTrackingModeUntracked);
-    id<MTLFence> fence = [[scene.device newFence] autorelease];
+    id<MTLFence> fence = [[open_device() newFence] autorelease];
     id<MTLCommandBuffer> commands = [scene.queue commandBuffer];
     id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
     [blit fillBuffer:scene.buffer range:NSMakeRange(0, SIZE) value:1];
@@ -297,37 +250,34 @@ CASE(a_fence_orders_passes_on_untracked_buffers)
     [blit fillBuffer:scene.buffer range:NSMakeRange(0, SIZE) value:2];
     [blit endEncoding];
     [commands commit];
-    close_scene(scene);
 }
 
 CASE(a_tracked_buffer_orders_untracked_ones_along_with_it)
 {
     struct scene scene = open_scene(MTLResourceHazardTrackingModeUntracked);
-    id<MTLBuffer> tracked = [[scene.device newBufferWithLength:SIZE options:0] autorelease];
+    id<MTLBuffer> tracked = make_buffer(SIZE, 0);
     id<MTLCommandBuffer> commands = [scene.queue commandBuffer];
     id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
     [blit fillBuffer:scene.buffer range:NSMakeRange(0, SIZE) value:1];
     [blit fillBuffer:tracked range:NSMakeRange(0, SIZE) value:1];
     [blit endEncoding];
-    encode_fill(commands, tracked, 0, SIZE);
+    encode_fill(commands, tracked, 1);
     blit = [commands blitCommandEncoder];
     [blit fillBuffer:tracked range:NSMakeRange(0, SIZE) value:1];
     [blit fillBuffer:scene.buffer range:NSMakeRange(0, SIZE) value:2];
     [blit endEncoding];
     [commands commit];
-    close_scene(scene);
 }
 
 CASE(a_wait_for_the_queues_own_event_orders_untracked_passes)
 {
     struct scene scene = open_scene(MTLResourceHazardTrackingModeUntracked);
     id<MTLCommandBuffer> commands = [scene.queue commandBuffer];
-    encode_fill(commands, scene.buffer, 0, SIZE);
+    encode_fill(commands, scene.buffer, 1);
     [commands encodeSignalEvent:scene.event value:1];
     [commands encodeWaitForEvent:scene.event value:1];
-    encode_fill(commands, scene.buffer, 0, SIZE);
+    encode_fill(commands, scene.buffer, 1);
     [commands commit];
-    close_scene(scene);
 }
 
 /* ---- order that a program keeps by means of its own ---- */
@@ -359,7 +309,7 @@ wait_by_handler(struct scene scene, BOOL tells)
     struct note note = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0,
                         tells ? scene.buffer : nil};
     id<MTLCommandBuffer> commands = [scene.queue commandBuffer];
-    encode_fill(commands, scene.buffer, 0, SIZE);
+    encode_fill(commands, scene.buffer, 1);
     [commands addCompletedHandler:(const void *)BLOCK(take_note, &note)];
     [commands commit];
     pthread_mutex_lock(&note.lock);
@@ -376,27 +326,24 @@ CASE(what_a_handler_knows_is_passed_on_by_release_and_acquire)
 {
     struct scene scene = open_scene(0);
     wait_by_handler(scene, YES);
-    close_scene(scene);
 }
 
 REPORTS("race", a_handler_that_tells_nobody)
 {
     struct scene scene = open_scene(0);
     wait_by_handler(scene, NO);
-    close_scene(scene);
 }
 
 CASE(an_event_that_the_program_has_seen_by_itself)
 {
     struct scene scene = open_scene(0);
     id<MTLCommandBuffer> commands = [scene.queue commandBuffer];
-    encode_fill(commands, scene.buffer, 0, SIZE);
+    encode_fill(commands, scene.buffer, 1);
     [commands encodeSignalEvent:scene.event value:1];
     [commands commit];
     usleep(50000);
     softmetal_host_reached(scene.event, 1);
     read_bytes(scene.buffer);
-    close_scene(scene);
 }
 
 /* ---- what is kept stays small ---- */
@@ -406,11 +353,11 @@ CASE(long_programs_over_many_queues_and_values)
     struct scene scene = open_scene(0);
     for (uint64_t round = 1; round <= 300; round++) {
         NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-        id<MTLCommandQueue> queue = [scene.device newCommandQueue];
+        id<MTLCommandQueue> queue = [open_device() newCommandQueue];
         id<MTLCommandBuffer> commands = [queue commandBuffer];
         [commands encodeWaitForEvent:scene.event value:round - 1];
         for (NSUInteger start = 0; start + 4 <= SIZE; start += 8) {
-            encode_fill(commands, scene.buffer, start, start + 4);
+            encode_part(commands, scene.buffer, start, start + 4);
         }
         [commands encodeSignalEvent:scene.event value:round];
         [commands commit];
@@ -419,7 +366,6 @@ CASE(long_programs_over_many_queues_and_values)
     }
     CHECK([scene.event waitUntilSignaledValue:300 timeoutMS:10000]);
     write_bytes(scene.buffer);
-    close_scene(scene);
 }
 
 CASE(races_are_not_looked_for_if_the_setting_says_so)
@@ -428,5 +374,4 @@ CASE(races_are_not_looked_for_if_the_setting_says_so)
     struct scene scene = open_scene(0);
     commit_fill(scene.queue, scene.buffer);
     read_bytes(scene.buffer);
-    close_scene(scene);
 }

@@ -14,7 +14,7 @@ run_threads(void *(*run)(void *))
 {
     pthread_t threads[THREADS];
     device = open_device();
-    shared_queue = [[device newCommandQueue] autorelease];
+    shared_queue = open_queue();
     for (long index = 0; index < THREADS; index++) {
         CHECK(pthread_create(&threads[index], NULL, run, (void *)index) == 0);
     }
