@@ -64,8 +64,7 @@ CASE(a_command_buffer_that_is_never_committed_is_forgotten)
     [pool drain];
     CHECK(softmetal_live_objects("MTLCommandBuffer") == 0);
     id<MTLCommandBuffer> commands = [queue commandBuffer];
-    [commands commit];
-    [commands waitUntilCompleted]; /* the dropped one does not stand in its way */
+    finish(commands); /* the dropped one does not stand in its way */
     CHECK(((char *)[buffer contents])[0] == 0);
 }
 
@@ -73,9 +72,10 @@ CASE(command_buffers_that_are_dropped_give_their_place_back)
 {
     softmetal_set("SOFTMETAL_QUEUE_DEPTH", "2");
     softmetal_set("SOFTMETAL_DEADLOCK_MS", "1000");
+    id<MTLCommandQueue> queue = open_queue();
     for (int round = 0; round < 10; round++) {
         NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
-        CHECK([open_queue() commandBuffer] != nil);
+        CHECK([queue commandBuffer] != nil);
         [pool drain];
     }
 }
@@ -101,10 +101,11 @@ CASE(retained_references_keep_a_buffer_until_completion)
 CASE(everything_is_let_go_of_before_waiters_wake)
 {
     id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue = open_queue();
     for (int round = 0; round < 500; round++) {
         NSAutoreleasePool *pool = [[NSAutoreleasePool alloc] init];
         id<MTLBuffer> buffer = [device newBufferWithLength:64 options:0];
-        id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
+        id<MTLCommandBuffer> commands = [queue commandBuffer];
         encode_fill(commands, buffer, 1);
         [commands commit];
         [buffer release];
@@ -259,25 +260,22 @@ CASE(a_global_block_is_used_as_it_is)
     for (int round = 1; round < 4; round++) {
         id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
         [commands addCompletedHandler:(const void *)&global];
-        [commands commit];
-        [commands waitUntilCompleted];
+        finish(commands);
         CHECK(note.count == round);
     }
 }
 
 CASE(blits_work_inside_of_one_buffer_and_at_offsets)
 {
-    id<MTLDevice> device = open_device();
-    id<MTLBuffer> buffer = [[device newBufferWithBytes:"abcdefghijkl" length:12
-                                               options:0] autorelease];
+    id<MTLBuffer> buffer = make_bytes("abcdefghijkl", 0);
     id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
     id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
-    CHECK([blit device] == device);
+    CHECK([blit device] == open_device());
     [blit copyFromBuffer:buffer sourceOffset:0 toBuffer:buffer destinationOffset:8 size:4];
     [blit fillBuffer:buffer range:NSMakeRange(4, 4) value:'-'];
     [blit endEncoding];
     finish(commands);
-    CHECK(memcmp([buffer contents], "abcd----abcd", 12) == 0);
+    CHECK(strcmp([buffer contents], "abcd----abcd") == 0);
 }
 
 CASE(an_encoder_keeps_its_command_buffer)

@@ -327,15 +327,6 @@ OF_TOOLS = {
 }
 
 
-#: What the software Metal promises, whatever else it does; a word each that must stand in the first column.
-PROMISED = [
-    "private memory", "commit returns at once", "order of enqueue", "queues are independent", "one seed is one order",
-    "handlers run once, on a foreign thread", "tracked buffers", "untracked work is reordered", "references are held", "unretained references",
-    "shared events order queues", "pools belong to threads", "no pool", "purgeable state", "forked child", "64 command buffers",
-    "nil where a buffer cannot be made", "every error code", "deallocator",
-]  # fmt: skip
-
-
 def test_what_apple_is_said_to_say_it_of_is_apples() -> None:
     """A page is named by the selector, function or constant that it describes."""
     from apple import reference
@@ -346,11 +337,6 @@ def test_what_apple_is_said_to_say_it_of_is_apples() -> None:
     named = {word for row in modelled() for word in re.findall(r"`([^`]+)`", row[1])}
     assert len(named) > 40
     assert named - known == set()
-
-
-def test_what_is_promised_stands_in_the_table() -> None:
-    behaviours = [row[0] for row in modelled()]
-    assert [words for words in PROMISED if not any(words in one for one in behaviours)] == []
 
 
 def test_no_symbol_of_the_library_can_meet_anothers(builder: Builder) -> None:
