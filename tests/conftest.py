@@ -139,3 +139,27 @@ def live_buffers(metal_buffers):
 @pytest.fixture
 def settings(metal_settings):
     return metal_settings
+
+
+@pytest.fixture
+def shared_event():
+    """The handle of somebody else's MTLSharedEvent, at 0.  At the end whatever still waits for it goes on."""
+    from objc_messages import pool, send
+
+    with pool():
+        event = send(md.default_device().handle, "newSharedEvent")
+    yield event
+    send(event, "setSignaledValue:", 1000, result=None)
+    md.default_device().synchronize()
+    send(event, "release", result=None)
+
+
+@pytest.fixture
+def foreign_queue():
+    """The handle of somebody else's MTLCommandQueue."""
+    from objc_messages import pool, send
+
+    with pool():
+        queue = send(md.default_device().handle, "newCommandQueue")
+    yield queue
+    send(queue, "release", result=None)

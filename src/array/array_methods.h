@@ -17,7 +17,7 @@
     X(expand_dims, "expand_dims") \
     X(broadcast_to, "broadcast_to") \
     X(flatten, "flatten") \
-    X(view, "view")           /* array_recount.c */ \
+    X(view, "view") \
     X(copy_from, "copy_from") /* array_copy_from.c */ \
     X(copy_to, "copy_to") \
     X(fill, "fill")           /* array_assign.c */ \
@@ -73,7 +73,7 @@ PyObject *array_int(PyObject *op);
 PyObject *array_float(PyObject *op);
 PyObject *array_index(PyObject *op);
 
-/* ---- array_operators.c: the operators that Array answers with the way out ---- */
+/* ---- array_absent.c: what Array answers with the way out ---- */
 
 /* X(slot, sign): two operands. */
 #define ARRAY_BINARY_SLOTS(X) \
@@ -127,6 +127,9 @@ PyObject *array_richcompare(PyObject *op, PyObject *other, int comparison);
 int array_contains(PyObject *op, PyObject *value);
 /* By identity. */
 Py_hash_t array_hash(PyObject *op);
+/* Give the Array type the names that other arrays have and Array has not.  0, or -1 with an
+ * exception. */
+int array_absent_add(PyObject *module, PyTypeObject *array_type);
 
 /* array_request.c */
 int array_getbuffer(PyObject *op, Py_buffer *view, int flags);
@@ -144,9 +147,5 @@ PyObject *array_get_interface(PyObject *op, void *closure);
 
 /* array_make.c: empty, zeros, ones and full, and the same like another array */
 extern PyMethodDef array_make_functions[];
-
-/* array_absent.c: give the Array type the names that other arrays have and Array has not.  0, or -1
- * with an exception. */
-int array_absent_add(PyObject *module, PyTypeObject *array_type);
 
 #endif /* MD_ARRAY_METHODS_H */

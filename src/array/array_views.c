@@ -7,12 +7,26 @@
 #include "array/array_methods.h"
 #include "python/args.h"
 #include "python/errors.h"
+#include "values/dtype_type.h"
 #include "values/layout_type_object.h"
 
+/* The view, or why there is none: what a function of layout.h has answered. */
 static PyObject *
-refuse(PyObject *op, const char *function, const layout_fault *fault)
+view_if(bool is_view, PyObject *op, const char *function, const strided_layout *layout,
+        const layout_fault *fault)
 {
-    return errors_from_layout(state_of(op), function, fault);
+    return is_view ? array_view(array_cast(op), layout)
+                   : errors_from_layout(state_of(op), function, fault);
+}
+
+/* A view, or NULL, through which nothing can be written. */
+static PyObject *
+make_readonly(PyObject *view)
+{
+    if (view != NULL) {
+        array_cast(view)->is_readonly = true;
+    }
+    return view;
 }
 
 /* ---- indexing ---- */
@@ -39,10 +53,8 @@ array_sequence_item(PyObject *op, Py_ssize_t index)
         return NULL;
     }
     array_get_layout(array_cast(op), &in);
-    if (!layout_take_index(&in, 0, index, &out, &fault)) {
-        return refuse(op, "Array", &fault);
-    }
-    return array_view(array_cast(op), &out);
+    bool is_view = layout_take_index(&in, 0, index, &out, &fault);
+    return view_if(is_view, op, "Array", &out, &fault);
 }
 
 /* ---- shapes ---- */
@@ -132,13 +144,9 @@ array_method_reshape(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
         layout_squeezed(&in, &in); /* a stride that takes no step must not be in the way */
         is_fit = layout_reshaped(&in, ndim, shape, &out, &fault);
     }
-    if (is_fit) {
-        return array_view(array_cast(op), &out);
-    }
-    if (fault.code == LAYOUT_FAULT_NOT_A_VIEW) {
-        return refuse_reshape(op, &in, shape, ndim);
-    }
-    return refuse(op, "Array.reshape", &fault);
+    return !is_fit && fault.code == LAYOUT_FAULT_NOT_A_VIEW
+               ? refuse_reshape(op, &in, shape, ndim)
+               : view_if(is_fit, op, "Array.reshape", &out, &fault);
 }
 
 const char array_doc_permute[] =
@@ -171,10 +179,8 @@ array_method_permute(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
         }
     }
     array_get_layout(array_cast(op), &in);
-    if (!layout_permuted(&in, axes, &out, &fault)) {
-        return refuse(op, "Array.permute", &fault);
-    }
-    return array_view(array_cast(op), &out);
+    bool is_view = layout_permuted(&in, axes, &out, &fault);
+    return view_if(is_view, op, "Array.permute", &out, &fault);
 }
 
 static PyObject *
@@ -245,10 +251,8 @@ array_method_squeeze(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
         }
         axes |= UINT64_C(1) << axis;
     }
-    if (!layout_squeezed_axes(&in, axes, &out, &fault)) {
-        return refuse(op, "Array.squeeze", &fault);
-    }
-    return array_view(array_cast(op), &out);
+    bool is_view = layout_squeezed_axes(&in, axes, &out, &fault);
+    return view_if(is_view, op, "Array.squeeze", &out, &fault);
 }
 
 const char array_doc_expand_dims[] =
@@ -276,10 +280,8 @@ array_method_expand_dims(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
         return NULL;
     }
     array_get_layout(array_cast(op), &in);
-    if (!layout_expanded(&in, axis, &out, &fault)) {
-        return refuse(op, "Array.expand_dims", &fault);
-    }
-    return array_view(array_cast(op), &out);
+    bool is_view = layout_expanded(&in, axis, &out, &fault);
+    return view_if(is_view, op, "Array.expand_dims", &out, &fault);
 }
 
 const char array_doc_broadcast_to[] =
@@ -295,7 +297,6 @@ array_method_broadcast_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
                           PyObject *kwnames)
 {
     static const args_spec spec = {"Array.broadcast_to", 0, 1, 1, {"shape", NULL}};
-    ArrayObject *self = array_cast(op);
     PyObject *values[1];
     int64_t shape[LAYOUT_MAX_NDIM];
     int ndim;
@@ -306,15 +307,10 @@ array_method_broadcast_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
             0) {
         return NULL;
     }
-    array_get_layout(self, &in);
-    if (!layout_broadcast(&in, ndim, shape, &out, &fault)) {
-        return refuse(op, "Array.broadcast_to", &fault);
-    }
-    PyObject *view = array_view(self, &out);
-    if (view != NULL) {
-        array_cast(view)->is_readonly = true; /* one item stands in many places */
-    }
-    return view;
+    array_get_layout(array_cast(op), &in);
+    bool is_view = layout_broadcast(&in, ndim, shape, &out, &fault);
+    /* one item stands in many places */
+    return make_readonly(view_if(is_view, op, "Array.broadcast_to", &out, &fault));
 }
 
 const char array_doc_flatten[] =
@@ -355,10 +351,8 @@ array_method_flatten(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
                             "Array.flatten: start_axis (%d) comes after end_axis (%d).", start,
                             end);
     }
-    if (!layout_flattened(&in, start, end, &out, &fault)) {
-        return refuse(op, "Array.flatten", &fault);
-    }
-    return array_view(array_cast(op), &out);
+    bool is_view = layout_flattened(&in, start, end, &out, &fault);
+    return view_if(is_view, op, "Array.flatten", &out, &fault);
 }
 
 /* ---- rights ---- */
@@ -371,9 +365,102 @@ const char array_doc_as_readonly[] = "as_readonly($self, /)\n--\n\n"
 PyObject *
 array_method_as_readonly(PyObject *op, PyObject *Py_UNUSED(unused))
 {
-    PyObject *view = array_alias(array_cast(op));
-    if (view != NULL) {
-        array_cast(view)->is_readonly = true;
+    return make_readonly(array_alias(array_cast(op)));
+}
+
+/* ---- the same bytes as items of another type ---- */
+
+static bool
+recount_extent(int64_t *extent, int64_t from, int64_t to)
+{
+    int64_t bits;
+    if (!layout_multiply(*extent, from, &bits) || bits % to != 0) {
+        return false;
     }
-    return view;
+    *extent = bits / to;
+    return true;
+}
+
+/* Items of `to` bits each: the last axis is recounted.  It must be compact, and every other step
+ * must be whole items of the new type; strides of axes that take no step say nothing. */
+static bool
+recount(const ArrayObject *self, DLDataType dtype, int64_t to, strided_layout *out)
+{
+    int64_t from = array_item_bits(self), itemsize = dtype_itemsize(dtype);
+    layout_fault fault;
+    array_get_layout(self, out);
+    int last = out->ndim - 1;
+    out->itemsize = itemsize;
+    if (from == to) {
+        return true;
+    }
+    if (last < 0 || !recount_extent(&out->shape[last], from, to)) {
+        return false;
+    }
+    if (self->nitems == 0) { /* only the last extent says how many bits there would be */
+        int64_t shape[LAYOUT_MAX_NDIM];
+        memcpy(shape, out->shape, (size_t)out->ndim * sizeof shape[0]);
+        return layout_set_dense(out, out->ndim, shape, itemsize, 'C', &fault);
+    }
+    if (array_shape(self)[last] != 1 && out->strides[last] != 1) {
+        return false;
+    }
+    out->strides[last] = 1;
+    for (int axis = 0; axis < last; axis++) {
+        if (out->shape[axis] == 1) {
+            out->strides[axis] = 0;
+        }
+        else if (!recount_extent(&out->strides[axis], from, to)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+const char array_doc_view[] =
+    "view($self, /, dtype)\n--\n\n"
+    "The same bytes as items of another type; no conversion.\n\n"
+    "If the item sizes differ, the last axis shrinks or grows; it must be contiguous.\n"
+    "Packed sub-byte items count in bits: two int4 are a uint8.  Padded items, of a byte\n"
+    "each, stay padded in a type with the same number of bits.\n\n"
+    "Raises\n------\n"
+    "ValueError\n"
+    "    The last axis is not contiguous or its bytes do not divide, or the items would not\n"
+    "    be aligned.";
+
+PyObject *
+array_method_view(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const args_spec spec = {"Array.view", 0, 1, 1, {"dtype", NULL}};
+    ArrayObject *self = array_cast(op);
+    md_state *state = state_of(op);
+    PyObject *values[1];
+    DLDataType dtype;
+    strided_layout out;
+    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
+        dtype_type_convert(state, "Array.view", values[0], &dtype) < 0) {
+        return NULL;
+    }
+    /* Padded items stay so in a type of as many bits; seen as whole bytes they are bytes. */
+    bool is_padded = self->is_padded && dtype.lanes == 1 && dtype.bits == self->dtype.bits;
+    if (!recount(self, dtype, dtype_step_bits(dtype, is_padded), &out)) {
+        char from[DTYPE_NAME_MAX], to[DTYPE_NAME_MAX];
+        dtype_write_name(self->dtype, from);
+        dtype_write_name(dtype, to);
+        return PyErr_Format(
+            PyExc_ValueError,
+            "Array.view: the last axis of %s items is not contiguous or its bytes "
+            "do not divide into %s items; use copy() or slice it.",
+            from, to);
+    }
+    if (self->nitems > 0 && self->byte_offset % dtype_alignment(dtype) != 0) {
+        return PyErr_Format(PyExc_ValueError,
+                            "Array.view: byte_offset (%lld) is not a multiple of the element's "
+                            "alignment (%lld bytes); use copy() first.",
+                            (long long)self->byte_offset, (long long)dtype_alignment(dtype));
+    }
+    PyObject *buffer = array_buffer(self);
+    return buffer == NULL ? NULL
+                          : array_new_padded(state, buffer, self->byte_offset, &out, dtype,
+                                             self->is_readonly, is_padded);
 }

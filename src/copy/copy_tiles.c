@@ -15,9 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "copy/copy_plan.h"
 #include "copy/copy_roads.h"
-#include "copy/copy_run.h"
 
 /* ---- a square of elements, transposed in vector registers ----
  *

@@ -13,7 +13,7 @@
 #include <stddef.h>
 
 #include "copy/copy_plan.h"
-#include "metal/device_kernel.h"
+#include "metal/devices.h"
 
 #define COPY_KERNEL_COUNT 5
 

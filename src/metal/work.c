@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "metal/device_kernel.h"
 #include "metal/tracking.h"
 
 /* One piece, from its submission to its clean-up. */

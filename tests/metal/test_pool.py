@@ -284,16 +284,6 @@ def test_memory_in_use_by_the_gpu_is_not_reused():
     del other
 
 
-def test_a_handle_that_is_cached_is_not_taken_for_a_live_buffer():
-    a = md.empty(1000)
-    address = a.buffer.address
-    del a
-    assert md.memory_stats()["cached_buffers"] == 1
-    b = md.empty(1000)
-    assert b.buffer.address == address
-    assert md.from_dlpack(b.__dlpack__()).buffer.handle == b.buffer.handle
-
-
 def test_lengths_are_at_most_an_eighth_more_and_fit():
     rng = random.Random(1)
     sizes = [

@@ -149,29 +149,6 @@ def test_private_memory_that_was_given_away_is_done_on_return(slow_gpu):
         assert time.perf_counter() - start >= LATENCY
 
 
-def test_a_stream_of_another_device_or_no_stream_is_refused():
-    a = md.zeros(3)
-    for wrong, error in [(12345, BufferError), ("s", TypeError)]:
-        with pytest.raises(error):
-            a.copy_from(a, stream=wrong)
-
-
-@pytest.mark.needs_kernels
-@needs_softmetal
-def test_a_failed_copy_is_an_error_at_the_next_wait():
-    a, b = md.zeros((8, 8), storage="private"), md.zeros((8, 8), storage="private")
-    a.copy_from(b.T)
-    read(a)
-    softmetal.configure(fail="commit@1=OutOfMemory")
-    try:
-        a.copy_from(b.T)
-        with pytest.raises(md.MetalError, match="OutOfMemory, 8"):
-            read(a)
-    finally:
-        softmetal.configure(fail=None)
-    assert (read(a) == 0).all()
-
-
 @needs_softmetal
 @pytest.mark.parametrize("what", ["library", "pipeline"])
 def test_kernels_that_metal_refuses_are_an_error_and_asked_for_again(what):

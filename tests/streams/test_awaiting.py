@@ -12,7 +12,7 @@ import warnings
 import pytest
 from children import run_child
 from forking import fork
-from objc_messages import pool, send
+from objc_messages import send
 
 import metal_dlpack as md
 from metal_dlpack import _core, awaiting, softmetal
@@ -189,20 +189,15 @@ def test_the_moment_is_the_one_at_the_await(slow):
     asyncio.run(main())
 
 
-def test_an_event_that_others_signal():
+def test_an_event_that_others_signal(shared_event):
     async def main():
-        with pool():
-            handle = send(md.default_device().handle, "newSharedEvent")
-        event = md.Event.from_handle(handle, 7)
+        event = md.Event.from_handle(shared_event, 7)
         waiting = asyncio.ensure_future(event)
         await asyncio.sleep(0.02)
         assert not waiting.done()
-        with pool():
-            send(handle, "setSignaledValue:", 7, result=None)
+        send(shared_event, "setSignaledValue:", 7, result=None)
         await asyncio.wait_for(waiting, 5)
         assert event.query()
-        del event
-        send(handle, "release", result=None)
 
     asyncio.run(main())
 
@@ -363,30 +358,6 @@ def test_the_block_ends_when_the_work_is_done(slow):
     asyncio.run(main())
 
 
-def test_tasks_in_blocks_of_different_streams_do_not_mix(settings):
-    settings(latency_us=2000)
-    default = md.current_stream()
-
-    async def use(stream, other):
-        for _ in range(5):
-            async with stream:
-                await asyncio.sleep(random.random() / 1000)
-                assert md.current_stream() is stream
-                async with other:
-                    await asyncio.sleep(0)
-                    assert md.current_stream() is other
-                    md.zeros(8).copy()
-                assert md.current_stream() is stream
-            assert md.current_stream() is default
-
-    async def main():
-        streams = [md.Stream() for _ in range(6)]
-        await asyncio.gather(*[use(streams[i], streams[(i + 1) % 6]) for i in range(6)])
-
-    asyncio.run(main())
-    assert md.current_stream() is default
-
-
 def test_a_failure_comes_out_of_the_block(settings):
     async def main():
         stream, array = md.Stream(), md.zeros(64)
@@ -399,24 +370,20 @@ def test_a_failure_comes_out_of_the_block(settings):
     asyncio.run(main())
 
 
-def test_a_block_that_raises_does_not_wait():
-    with pool():
-        gate = send(md.default_device().handle, "newSharedEvent")
-
+def test_a_block_that_raises_does_not_wait(shared_event):
     async def main():
         stream = md.Stream()
-        stream.wait(md.Event.from_handle(gate, 1))
+        stream.wait(md.Event.from_handle(shared_event, 1))
         with pytest.raises(KeyError):
             async with stream:
                 work(stream)
                 raise KeyError
         assert not stream.query()
         assert md.current_stream() is not stream
-        send(gate, "setSignaledValue:", 1, result=None)
+        send(shared_event, "setSignaledValue:", 1, result=None)
         stream.synchronize()
 
     asyncio.run(asyncio.wait_for(main(), 10))
-    send(gate, "release", result=None)
 
 
 def test_blocks_are_left_in_order():
