@@ -58,7 +58,6 @@ buffer_unhold(BufferObject *self)
 /* The storage of an open Buffer: borrowed; NULL with ValueError once closed. */
 metal_storage *buffer_open_storage(const char *function, BufferObject *self);
 
-/* buffer_bytes.c */
 PyObject *buffer_fill(PyObject *op, PyObject *value);
 PyObject *buffer_copy_from(PyObject *op, PyObject *source);
 PyObject *buffer_copy_to(PyObject *op, PyObject *destination);

@@ -282,36 +282,27 @@ lookup_take_plain(void *address)
  * A list: what is asked for is compared with every entry, some nanoseconds each, and only files and
  * constants are on it. */
 
-static metal_storage *newest; /* written behind the lock; read without for NULL */
+static LIST_HEAD(, metal_storage) readonly; /* behind the lock */
+static uint32_t readonly_count;             /* atomic; changes behind the lock */
 
 bool
 lookup_knows_no_readonly(void)
 {
-    return __atomic_load_n(&newest, __ATOMIC_ACQUIRE) == NULL;
-}
-
-static void
-set_newest(metal_storage *storage)
-{
-    __atomic_store_n(&newest, storage, __ATOMIC_RELEASE);
+    return __atomic_load_n(&readonly_count, __ATOMIC_ACQUIRE) == 0;
 }
 
 void
 lookup_publish_readonly(metal_storage *storage)
 {
     bool is_root = storage->is_readonly && storage->parent == NULL && storage->handle != NULL;
-    if (!is_root || __atomic_load_n(&storage->readonly.is_listed, __ATOMIC_ACQUIRE)) {
+    if (!is_root || __atomic_load_n(&storage->is_listed, __ATOMIC_ACQUIRE)) {
         return;
     }
     lock_take(LOCK_LOOKUP);
-    if (!storage->readonly.is_listed) {
-        storage->readonly.older = newest;
-        storage->readonly.newer = NULL;
-        if (newest != NULL) {
-            newest->readonly.newer = storage;
-        }
-        set_newest(storage);
-        __atomic_store_n(&storage->readonly.is_listed, true, __ATOMIC_RELEASE);
+    if (!storage->is_listed) {
+        LIST_INSERT_HEAD(&readonly, storage, readonly);
+        (void)__atomic_add_fetch(&readonly_count, 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&storage->is_listed, true, __ATOMIC_RELEASE);
     }
     lock_drop(LOCK_LOOKUP);
 }
@@ -319,21 +310,13 @@ lookup_publish_readonly(metal_storage *storage)
 void
 lookup_forget_readonly(metal_storage *storage)
 {
-    if (!__atomic_load_n(&storage->readonly.is_listed, __ATOMIC_ACQUIRE)) {
+    if (!__atomic_load_n(&storage->is_listed, __ATOMIC_ACQUIRE)) {
         return;
     }
     lock_take(LOCK_LOOKUP);
-    metal_storage *older = storage->readonly.older, *newer = storage->readonly.newer;
-    if (older != NULL) {
-        older->readonly.newer = newer;
-    }
-    if (newer != NULL) {
-        newer->readonly.older = older;
-    }
-    else {
-        set_newest(older);
-    }
-    __atomic_store_n(&storage->readonly.is_listed, false, __ATOMIC_RELEASE);
+    LIST_REMOVE(storage, readonly);
+    (void)__atomic_sub_fetch(&readonly_count, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&storage->is_listed, false, __ATOMIC_RELEASE);
     lock_drop(LOCK_LOOKUP);
 }
 
@@ -345,8 +328,10 @@ lookup_is_readonly(const void *handle)
         return false;
     }
     lock_take(LOCK_LOOKUP);
-    for (const metal_storage *at = newest; at != NULL && !is_known; at = at->readonly.older) {
-        is_known = (const void *)at->handle == handle;
+    const metal_storage *at;
+    LIST_FOREACH(at, &readonly, readonly)
+    {
+        is_known |= (const void *)at->handle == handle;
     }
     lock_drop(LOCK_LOOKUP);
     return is_known;
@@ -360,9 +345,11 @@ lookup_has_readonly(const char *address, size_t nbytes)
         return false;
     }
     lock_take(LOCK_LOOKUP);
-    for (const metal_storage *at = newest; at != NULL && !is_known; at = at->readonly.older) {
-        is_known = at->address != NULL && address < at->address + at->nbytes &&
-                   at->address + at->first_byte < address + nbytes;
+    const metal_storage *at;
+    LIST_FOREACH(at, &readonly, readonly)
+    {
+        is_known |= at->address != NULL && address < at->address + at->nbytes &&
+                    at->address + at->first_byte < address + nbytes;
     }
     lock_drop(LOCK_LOOKUP);
     return is_known;

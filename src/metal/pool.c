@@ -65,20 +65,22 @@ pool_round(size_t nbytes)
 
 /* ---- counting, all behind the lock ---- */
 
+/* One more, 1, or one fewer, -1: the counters wrap round, and back. */
 static void
-count_live(device_pool *pool, bridge_storage mode, uint64_t nbytes)
+count_live(device_pool *pool, bridge_storage mode, uint64_t nbytes, int change)
 {
-    pool->modes[mode].live_count++;
-    pool->modes[mode].live_nbytes += nbytes;
-    pool->live_nbytes += nbytes;
+    pool->modes[mode].live_count += (uint64_t)change;
+    pool->modes[mode].live_nbytes += nbytes * (uint64_t)change;
+    pool->live_nbytes += nbytes * (uint64_t)change;
 }
 
 static void
-count_dead(device_pool *pool, bridge_storage mode, uint64_t nbytes)
+count_cached(device_pool *pool, const metal_storage *storage, int change)
 {
-    pool->modes[mode].live_count--;
-    pool->modes[mode].live_nbytes -= nbytes;
-    pool->live_nbytes -= nbytes;
+    uint64_t nbytes = storage->capacity * (uint64_t)change;
+    pool->modes[storage->mode].cached_count += (uint64_t)change;
+    pool->modes[storage->mode].cached_nbytes += nbytes;
+    pool->cached_nbytes += nbytes;
 }
 
 static void
@@ -97,22 +99,6 @@ count_made(device_pool *pool, bridge_storage mode)
     raise_to(&pool->peak_nbytes, pool->live_nbytes);
 }
 
-static void
-count_cached(device_pool *pool, const metal_storage *storage)
-{
-    pool->modes[storage->mode].cached_count++;
-    pool->modes[storage->mode].cached_nbytes += storage->capacity;
-    pool->cached_nbytes += storage->capacity;
-}
-
-static void
-count_uncached(device_pool *pool, const metal_storage *storage)
-{
-    pool->modes[storage->mode].cached_count--;
-    pool->modes[storage->mode].cached_nbytes -= storage->capacity;
-    pool->cached_nbytes -= storage->capacity;
-}
-
 /* ---- the lists, all behind the lock ---- */
 
 static void
@@ -128,7 +114,7 @@ push(device_pool *pool, size_class *where, metal_storage *storage)
         where->oldest = storage;
     }
     where->newest = storage;
-    count_cached(pool, storage);
+    count_cached(pool, storage, 1);
 }
 
 static metal_storage *
@@ -143,7 +129,7 @@ pop_newest(device_pool *pool, size_class *where)
         where->oldest = NULL;
     }
     storage->cached.older = NULL;
-    count_uncached(pool, storage);
+    count_cached(pool, storage, -1);
     return storage;
 }
 
@@ -160,7 +146,7 @@ pop_oldest(device_pool *pool, size_class *where, metal_storage **popped)
     }
     storage->cached.older = *popped;
     *popped = storage;
-    count_uncached(pool, storage);
+    count_cached(pool, storage, -1);
 }
 
 static size_class *
@@ -267,7 +253,7 @@ pool_take(const device_record *device, size_t nbytes, bridge_storage mode)
     if (where->newest != NULL) {
         storage = pop_newest(pool, where);
         WATCH_LOOK_UP(storage->handle); /* work that used it may have ended just now */
-        count_live(pool, mode, storage->capacity);
+        count_live(pool, mode, storage->capacity, 1);
         count_made(pool, mode);
         pool->modes[mode].hits++;
     }
@@ -288,7 +274,7 @@ pool_admit(const device_record *device, size_t capacity, bridge_storage mode)
         trim_locked(pool, subtract(room, capacity), &popped);
     }
     if (fits) {
-        count_live(pool, mode, capacity);
+        count_live(pool, mode, capacity, 1);
     }
     lock_drop(LOCK_POOL);
     (void)destroy_all(popped);
@@ -304,7 +290,7 @@ pool_settle(const device_record *device, size_t capacity, bridge_storage mode, b
         count_made(pool, mode);
     }
     else {
-        count_dead(pool, mode, capacity);
+        count_live(pool, mode, capacity, -1);
     }
     lock_drop(LOCK_POOL);
 }
@@ -320,7 +306,7 @@ pool_give(metal_storage *storage, bool is_reusable)
     device_pool *pool = &pools[device->index];
     metal_storage *popped = NULL;
     lock_take(LOCK_POOL);
-    count_dead(pool, storage->mode, storage->capacity);
+    count_live(pool, storage->mode, storage->capacity, -1);
     if (is_kept) {
         push(pool, &pool->classes[storage->mode][class], storage);
         trim_locked(pool, cache_room(pool, device),

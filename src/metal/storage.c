@@ -45,7 +45,7 @@ make_record(bridge_buffer *handle, const device_record *device, size_t nbytes,
     storage->owner = owner == NULL ? (storage_owner){0} : *owner;
     storage->cached = (pool_place){0};
     storage->pages = (pages_place){0};
-    storage->readonly = (readonly_place){0};
+    storage->is_listed = false;
     storage->refs = 1;
     storage->mode = mode;
     storage->handle = handle;

@@ -6,6 +6,8 @@
 #ifndef MD_STORAGE_RECORD_H
 #define MD_STORAGE_RECORD_H
 
+#include <sys/queue.h>
+
 #include "metal/devices.h"
 
 typedef struct metal_storage metal_storage;
@@ -37,12 +39,6 @@ typedef struct pages_place {
     metal_storage *lower, *higher;
     bool is_plain; /* atomic: memory of storage_new_memory, which holds a reference */
 } pages_place;
-
-/* A read-only storage that was given away: written by lookup.c, behind its lock. */
-typedef struct readonly_place {
-    metal_storage *older, *newer;
-    bool is_listed; /* atomic */
-} readonly_place;
 
 /* The bytes, in one MTLBuffer (`handle`) of `mode` on `device`:
  *
@@ -82,7 +78,8 @@ struct metal_storage {
     storage_owner owner;
     pool_place cached;
     pages_place pages;
-    readonly_place readonly;
+    LIST_ENTRY(metal_storage) readonly; /* behind lookup.c's lock */
+    bool is_listed;                     /* atomic: there, for it was given away */
 };
 
 /* From `first_byte` on: host memory rarely begins its first page, and what comes before it

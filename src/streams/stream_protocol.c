@@ -28,41 +28,27 @@ stream_protocol_answer(const metal_stream *stream, uint64_t value)
 /* ---- asking ---- */
 
 static int
-check_handles(const char *function, const stream_answer *answer)
+refuse_handle(const char *function, const void *handle, const char *kind)
 {
-    if (answer->queue != NULL && !bridge_handle_is_queue(answer->queue)) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s: __metal_stream__ returned %p, which is not the address of an "
-                     "id<MTLCommandQueue>.",
-                     function, (void *)answer->queue);
-        return -1;
-    }
-    if (answer->event != NULL && !bridge_handle_is_event(answer->event)) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s: __metal_stream__ returned %p, which is not the address of an "
-                     "id<MTLSharedEvent>.",
-                     function, (void *)answer->event);
-        return -1;
-    }
-    return 0;
+    PyErr_Format(PyExc_ValueError,
+                 "%s: __metal_stream__ returned %p, which is not the address of an id<%s>.",
+                 function, handle, kind);
+    return -1;
 }
 
 static int
 read_answer(const char *function, PyObject *tuple, stream_answer *out)
 {
-    unsigned long long value;
-    if (!PyTuple_Check(tuple) || PyTuple_GET_SIZE(tuple) != 4) {
+    bool is_answer = PyTuple_Check(tuple) && PyTuple_GET_SIZE(tuple) == 4;
+    for (int i = 0; is_answer && i < 4; i++) {
+        is_answer = PyLong_Check(PyTuple_GET_ITEM(tuple, i));
+    }
+    if (!is_answer) {
         PyErr_Format(PyExc_TypeError,
-                     "%s: __metal_stream__ must return (version, queue, event, value), not %R.",
+                     "%s: __metal_stream__ must return (version, queue, event, value), four "
+                     "ints, not %R.",
                      function, tuple);
         return -1;
-    }
-    for (int i = 0; i < 4; i++) {
-        if (!PyLong_Check(PyTuple_GET_ITEM(tuple, i))) {
-            PyErr_Format(PyExc_TypeError, "%s: __metal_stream__ must return four ints, not %R.",
-                         function, tuple);
-            return -1;
-        }
     }
     long version = PyLong_AsLong(PyTuple_GET_ITEM(tuple, 0));
     if (version != STREAM_PROTOCOL_VERSION) {
@@ -74,8 +60,7 @@ read_answer(const char *function, PyObject *tuple, stream_answer *out)
     }
     out->queue = PyLong_AsVoidPtr(PyTuple_GET_ITEM(tuple, 1));
     out->event = PyLong_AsVoidPtr(PyTuple_GET_ITEM(tuple, 2));
-    value = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(tuple, 3));
-    out->value = value;
+    out->value = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(tuple, 3));
     if (PyErr_Occurred()) {
         PyErr_Format(PyExc_ValueError,
                      "%s: __metal_stream__ returned %R; addresses and the event's value "
@@ -83,28 +68,33 @@ read_answer(const char *function, PyObject *tuple, stream_answer *out)
                      function, tuple);
         return -1;
     }
-    return check_handles(function, out);
+    if (out->queue != NULL && !bridge_handle_is_queue(out->queue)) {
+        return refuse_handle(function, out->queue, "MTLCommandQueue");
+    }
+    return out->event == NULL || bridge_handle_is_event(out->event)
+               ? 0
+               : refuse_handle(function, out->event, "MTLSharedEvent");
 }
 
-/* Ask.  -1 with TypeError, ValueError (no such handles, another version), or what it raised. */
+/* What an Event says, or an object with __metal_stream__; `out`'s event is +1.  -1 with TypeError,
+ * ValueError (no such handles, another version), or what it raised. */
 static int
-ask_for_answer(md_state *state, const char *function, PyObject *op, stream_answer *out)
+ask_moment(md_state *state, const char *function, PyObject *moment, stream_answer *out)
 {
-    *out = (stream_answer){0};
-    PyObject *tuple = PyObject_CallMethodNoArgs(op, state->str___metal_stream__);
-    if (tuple == NULL) {
-        return -1;
+    int result = 0;
+    if (Py_IS_TYPE(moment, state->event_type)) {
+        *out = (stream_answer){NULL, event_cast(moment)->event, event_cast(moment)->value};
     }
-    int result = read_answer(function, tuple, out);
-    Py_DECREF(tuple);
-    if (result < 0) {
-        out->event = NULL;
-        return -1;
+    else {
+        *out = (stream_answer){0};
+        PyObject *tuple = PyObject_CallMethodNoArgs(moment, state->str___metal_stream__);
+        result = tuple == NULL ? -1 : read_answer(function, tuple, out);
+        Py_XDECREF(tuple);
     }
-    if (out->event != NULL) {
+    if (result == 0 && out->event != NULL) {
         bridge_event_retain(out->event);
     }
-    return 0;
+    return result;
 }
 
 int
@@ -117,25 +107,11 @@ stream_protocol_speaks(md_state *state, PyObject *op)
 
 /* ---- waiting for a producer ---- */
 
-/* What an Event says, or an object with __metal_stream__; `out`'s event is +1. */
-static int
-ask_moment(md_state *state, const char *function, PyObject *moment, stream_answer *out)
-{
-    if (!Py_IS_TYPE(moment, state->event_type)) {
-        return ask_for_answer(state, function, moment, out);
-    }
-    *out = (stream_answer){NULL, event_cast(moment)->event, event_cast(moment)->value};
-    if (out->event != NULL) {
-        bridge_event_retain(out->event);
-    }
-    return 0;
-}
-
 int
 stream_protocol_order(md_state *state, const char *function, const stream_order *order,
                       metal_storage *storage, PyObject *moment)
 {
-    stream_answer answer = {0};
+    stream_answer answer;
     if (ask_moment(state, function, moment, &answer) < 0) {
         return -1;
     }
@@ -147,30 +123,16 @@ stream_protocol_order(md_state *state, const char *function, const stream_order 
 
 /* ---- waiting on the GPU ---- */
 
-static int
-await_event(md_state *state, const char *function, metal_stream *stream, bridge_event *event,
-            uint64_t value)
-{
-    if (event == NULL || event == stream->event) { /* its own work is in order anyway */
-        return 0;
-    }
-    return wait_rule_on_gpu_for_event(state, function, stream, event, value, NULL);
-}
-
 int
 stream_protocol_await(md_state *state, const char *function, metal_stream *stream, PyObject *op)
 {
-    if (Py_IS_TYPE(op, state->event_type)) {
-        EventObject *event = event_cast(op);
-        return await_event(state, function, stream, event->event, event->value);
-    }
     if (Py_IS_TYPE(op, state->array_type)) {
         return wait_rule_on_gpu(state, function, stream, storage_of_object(op));
     }
     if (Py_IS_TYPE(op, state->stream_type) && stream_cast(op) == stream) {
         return 0;
     }
-    int speaks = attribute_exists(op, state->str___metal_stream__);
+    int speaks = stream_protocol_speaks(state, op);
     if (speaks < 0) {
         return -1;
     }
@@ -183,10 +145,13 @@ stream_protocol_await(md_state *state, const char *function, metal_stream *strea
         return -1;
     }
     stream_answer answer;
-    if (ask_for_answer(state, function, op, &answer) < 0) {
+    if (ask_moment(state, function, op, &answer) < 0) {
         return -1;
     }
-    int result = await_event(state, function, stream, answer.event, answer.value);
+    bool is_ordered = answer.event == NULL || answer.event == stream->event; /* its own work */
+    int result = is_ordered ? 0
+                            : wait_rule_on_gpu_for_event(state, function, stream, answer.event,
+                                                         answer.value, NULL);
     bridge_event_release(answer.event);
     return result;
 }

@@ -227,14 +227,3 @@ def test_what_has_no_memory_is_no_destination():
         md.zeros(2).copy_to([0, 0])
     with pytest.raises((TypeError, ValueError)):
         md.zeros(2).copy_from(object())
-
-
-def test_a_copy_leaves_nothing_behind(live_buffers):
-    array, values = md.zeros((3, 4), storage="private"), np.zeros((3, 4), "float32")
-    before = live_buffers()
-    for _ in range(10):
-        array.copy_from(values)
-        array.copy_to(values)
-        with pytest.raises(ValueError, match="broadcast"):
-            array.copy_from(values.T)
-    assert live_buffers() == before

@@ -1,7 +1,6 @@
 """empty, zeros, ones, full, the same like another array, asarray."""
 
 import array as stdlib_array
-import inspect
 import mmap
 import re
 
@@ -11,18 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import metal_dlpack as md
-
-
-@pytest.mark.parametrize("storage", ["shared", "private"])
-def test_new_arrays_hold_what_was_asked_for(storage, live_buffers):
-    assert np.array(md.zeros((2, 3), "int32", storage=storage)).tolist() == [[0] * 3] * 2
-    assert np.array(md.full(3, 2.5, storage=storage)).tolist() == [2.5] * 3
-    made = md.empty((2, 0, 3), storage=storage)
-    assert (made.size, made.nbytes, made.storage) == (0, 0, storage)
-    like = md.empty_like(md.zeros((4, 2), "uint8", storage=storage))
-    assert (like.shape, like.dtype.name, like.storage) == ((4, 2), "uint8", storage)
-    assert md.empty_like(like, dtype="int64", storage="shared").dtype is md.int64
-
 
 NUMPY_TYPES = [np.dtype(letter) for letter in "?bBhHilLefdFD"]
 shapes = st.lists(st.integers(0, 4), max_size=3).map(tuple)
@@ -279,14 +266,3 @@ def test_asarray_of_an_array_shares_its_buffer():
     made = md.zeros(3)
     assert md.asarray(made).buffer is made.buffer
     assert md.asarray(made, copy=True).buffer is not made.buffer
-
-
-def test_every_function_has_a_signature_and_a_text():
-    for function in (md.empty, md.zeros, md.full, md.empty_like, md.asarray, md.from_dlpack):
-        assert inspect.signature(function).parameters and "Returns" in function.__doc__, function
-
-
-def test_dtypes_are_one_object_a_name():
-    assert md.zeros(1).dtype is md.float32
-    assert md.dtype("float32") is md.float32
-    assert md.dtype(np.dtype("int16")) is md.int16

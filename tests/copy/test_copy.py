@@ -285,18 +285,6 @@ def test_bands_larger_than_the_caches_are_permuted(engine):
         check_turned(engine, noise((16 // itemsize, 32, 48, width), itemsize), order)
 
 
-def test_slices_equal_numpy_s(engine):
-    keys = [np.s_[:], np.s_[::2], np.s_[::-1], np.s_[3:-4], np.s_[::-3], np.s_[5:6]]
-    for itemsize, *key in itertools.product([1, 2, 3, 4, 7, 8, 12, 16, 20, 32, 33, 100], keys, keys):
-        source = noise((70, 90), itemsize)
-        part = source[tuple(key)]
-        engine.check(np.zeros(part.shape, source.dtype), part)
-        spread, expected = np.zeros_like(source), np.zeros_like(source)
-        engine.copy(spread[tuple(key)], part)
-        expected[tuple(key)] = part
-        assert same(spread, expected), (itemsize, key)
-
-
 def test_long_rows_and_runs_of_a_large_copy_equal_numpy_s(engine):
     engine.check(np.zeros((1024, 32_990), "V1"), noise((1024, 33_000), 1)[:, 7:-3])
     for run, shift in itertools.product([511, 513, 2048, 4000, 4096, 8172, 12288, 16344, 3 << 20], [0, 5]):
@@ -315,13 +303,6 @@ def test_one_long_run_equals_memcpy_s(engine):
         engine.check(memory[start : start + nbytes].view("V1"), noise((nbytes,), 1))
         assert not memory[:start].any()
         assert not memory[start + nbytes :].any()
-
-
-def test_columns_of_rows_that_share_a_set_of_the_cache_are_copied(engine):
-    source = noise((700, 4096), 1)
-    for itemsize, width in itertools.product([1, 2, 4, 8, 16], [1, 3, 7]):
-        part = np.ndarray((700, width), f"V{itemsize}", source, 40, (4096, itemsize))
-        engine.check(np.zeros(part.shape, part.dtype), part)
 
 
 def test_a_row_and_a_column_are_repeated(engine):

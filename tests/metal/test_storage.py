@@ -119,21 +119,6 @@ def test_the_variable_is_read_once():
     assert done.stdout.strip() == "managed"
 
 
-@pytest.mark.parametrize("mode", ["shared", "managed", "private"])
-def test_every_mode_answers_with_the_same_numbers(mode):
-    random = np.random.default_rng(3)
-    array = md.zeros((5, 7), "int16", storage=mode)
-    mirror = np.zeros((5, 7), "int16")
-    for _ in range(40):
-        row, column = random.integers(0, 5), random.integers(0, 7)
-        value = int(random.integers(-100, 100))
-        array[row, column:] = value
-        mirror[row, column:] = value
-        array[:, column] = mirror[:, column] = random.integers(-9, 9, 5).astype("int16")
-        assert np.array(array).tolist() == mirror.tolist()
-        assert np.array(array.T.copy()).tolist() == mirror.T.tolist()
-
-
 @pytest.mark.parametrize(
     ("shape", "strides", "offset", "touched"),
     [
