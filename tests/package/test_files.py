@@ -110,22 +110,8 @@ def test_a_gpu_copy_of_a_model_is_bit_equal_to_torch_s(tmp_path, live_buffers):
     import torch
     from safetensors.torch import load_file, save_file
 
-    names = [
-        "bool",
-        "uint8",
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "float16",
-        "bfloat16",
-        "float32",
-        "float64",
-        "complex64",
-        "uint16",
-        "uint32",
-        "uint64",
-    ]
+    names = ["bool", "float16", "bfloat16", "float32", "float64", "complex64"]
+    names += [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
     names += ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"]
     tensors = {}
     for i, name in enumerate(names):
@@ -365,15 +351,10 @@ def test_torch_mlx_and_numpy_share_a_tensor_at_once(big, live_buffers):
         else:
             assert mx.from_dlpack(array).tolist() == seen.tolist()
     del array, mps, cpu, seen
-
-
-@pytest.mark.needs_torch
-def test_torch_takes_a_read_only_tensor(big):
-    import torch
-
     with md.open(big) as file:
         array = file["layer.10.f4"]
         assert torch.from_dlpack(array).untyped_storage().data_ptr() == array.buffer.handle
+    del array
 
 
 # ---- modes ----
@@ -604,22 +585,11 @@ def test_the_map_lives_as_long_as_an_array_over_it(big, live_buffers):
     del array
     assert view.tolist() == view.copy().tolist()
     assert maps_of(big) == 1
+    export = view.__dlpack__(max_version=(1, 0))
     del view
     gc.collect()
-    assert maps_of(big) == 0
-
-
-@ON_LINUX
-@pytest.mark.needs_torch
-def test_an_export_keeps_the_map(big, live_buffers):
-    import torch
-
-    with md.open(big) as file:
-        tensor = torch.from_dlpack(file["layer.10.f4"].host)
-    gc.collect()
     assert maps_of(big) == 1
-    assert tensor.sum() >= 0
-    del tensor
+    del export
     gc.collect()
     assert maps_of(big) == 0
 
@@ -664,37 +634,23 @@ def test_a_file_that_shrinks_before_it_is_touched_is_refused(model):
 # ---- files that are not what they should be ----
 
 GGUF_TENSOR = (b"t", (8,), 0, 0)
+
+
+def npy_bytes(descr, shape):
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}}}".encode()
+    return (b"\x93NUMPY\x01\x00v\x00" + header).ljust(127) + b"\n"
+
+
 BAD = {
     "empty.npy": (b"", "cannot read its header"),
     "text.npy": (b"hello world, this is no array", "cannot read its header"),
     "version.npy": (b"\x93NUMPY\x09\x00" + bytes(100), "version"),
-    "short.npy": (
-        b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (9,), }".ljust(127) + b"\n",
-        r"36 bytes from byte 128",
-    ),
-    "negative.npy": (
-        b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (-9,), }".ljust(127) + b"\n",
-        "whole numbers",
-    ),
-    "huge.npy": (
-        b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (0, 10**30)}".ljust(127) + b"\n",
-        r"cannot read|2\*\*63 bytes",
-    ),
-    "wide.npy": (
-        b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (0, 999999999999999999999)}".ljust(
-            127
-        )
-        + b"\n",
-        r"2\*\*63 bytes",
-    ),
-    "objects.npy": (
-        b"\x93NUMPY\x01\x00v\x00{'descr': '|O', 'fortran_order': False, 'shape': (9,), }".ljust(127) + b"\n",
-        "pickled Python objects",
-    ),
-    "swapped.npy": (
-        b"\x93NUMPY\x01\x00v\x00{'descr': '>f4', 'fortran_order': False, 'shape': (), }".ljust(127) + b"\n1234",
-        "byte order.*newbyteorder",
-    ),
+    "short.npy": (npy_bytes("<f4", "(9,)"), r"36 bytes from byte 128"),
+    "negative.npy": (npy_bytes("<f4", "(-9,)"), "whole numbers"),
+    "huge.npy": (npy_bytes("<f4", "(0, 10**30)"), r"cannot read|2\*\*63 bytes"),
+    "wide.npy": (npy_bytes("<f4", "(0, 999999999999999999999)"), r"2\*\*63 bytes"),
+    "objects.npy": (npy_bytes("|O", "(9,)"), "pickled Python objects"),
+    "swapped.npy": (npy_bytes(">f4", "()") + b"1234", "byte order.*newbyteorder"),
     "empty.npz": (b"", "zip archive"),
     "cut.npz": (b"PK\x03\x04" + bytes(60), "zip archive"),
     "empty.safetensors": (b"", "it has 0 bytes"),
@@ -823,14 +779,6 @@ def test_a_directory_that_lies_is_refused(tmp_path):
     assert directory > 0
 
 
-def test_a_name_that_is_not_there_is_a_key_error(model):
-    with md.open(model) as file:
-        assert "nothing" not in file
-        assert file.get("nothing") is None
-        with pytest.raises(KeyError, match="has no tensor 'nothing'"):
-            file["nothing"]
-
-
 def test_what_is_no_file_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError):
         md.open(tmp_path / "nothing.npy")
@@ -875,39 +823,6 @@ def test_the_sentence_in_the_documentation_is_what_is_said(tmp_path, monkeypatch
 
 # ---- headers made by chance ----
 
-FEW = st.sampled_from([0, 1, 2, 3, 4, 8, 12, 16, 2**31, 2**63, 2**64, -1, 1.5, True, None, "x", []])
-OFFSETS = st.one_of(
-    st.tuples(st.integers(0, 4), st.integers(0, 4)).map(lambda p: [4 * p[0], 4 * p[1]]), st.lists(FEW, max_size=3), FEW
-)
-SHAPES = st.one_of(st.lists(st.integers(0, 3), max_size=3), st.lists(FEW, max_size=3), FEW)
-KINDS = st.sampled_from(["F32", "F32", "U8", "BOOL", "BF16", "F4", "F6_E2M3", "C64", "F8_E8M0", "f32", "", None, 1])
-ENTRIES = st.one_of(
-    st.fixed_dictionaries({"dtype": KINDS, "shape": SHAPES, "data_offsets": OFFSETS}, optional={"more": FEW}),
-    st.fixed_dictionaries({}, optional={"dtype": KINDS, "shape": SHAPES, "data_offsets": OFFSETS}),
-    FEW,
-)
-HEADERS = st.dictionaries(st.sampled_from(["a", "b", "c", "__metadata__"]), ENTRIES, max_size=3)
-
-
-def chain(parts):
-    """Entries that follow each other, sound but for chance."""
-    header, end = {}, 0
-    for i, (kind, shape, slip) in enumerate(parts):
-        nbytes = int(np.prod(shape)) * {"F32": 4, "BF16": 2, "U8": 1, "F4": 0.5}[kind]
-        header[f"t{i}"] = entry(kind, shape, (end, int(end + nbytes) + slip))
-        end = int(end + nbytes) + slip
-    return header
-
-
-CHAINS = st.lists(
-    st.tuples(
-        st.sampled_from(["F32", "BF16", "U8", "F4"]),
-        st.lists(st.integers(0, 3), max_size=3),
-        st.sampled_from([0, 0, 0, 0, 1]),
-    ),
-    max_size=4,
-).map(chain)
-
 
 def looked_at(path):
     """Each tensor, its bytes too; or why not."""
@@ -917,31 +832,6 @@ def looked_at(path):
     except FileFormatError as error:
         assert str(error).startswith("open: "), error
         return None
-
-
-@pytest.mark.needs_no_sanitizer  # Python alone, and slow under it
-@hypothesis.settings(max_examples=400)
-@hypothesis.given(st.one_of(HEADERS, CHAINS), st.integers(0, 40), st.sampled_from([b"", b" ", b"\n", b"x"]))
-def test_any_header_is_judged_as_the_safetensors_package_does(tmp_path, header, room, padding):
-    import json
-
-    from safetensors import SafetensorError, deserialize
-
-    ends = [
-        e["data_offsets"][1]
-        for e in header.values()
-        if isinstance(e, dict) and str(e.get("data_offsets", ""))[:3] == "[0,"
-    ]
-    data = bytes(range(room if not ends or not isinstance(ends[-1], int) or not 0 <= ends[-1] < 99 else ends[-1]))
-    if all(name.startswith("t") for name in header):
-        data = bytes(max((e["data_offsets"][1] for e in header.values()), default=0))
-    path = tmp_path / "a.safetensors"
-    path.write_bytes(safetensors_bytes(json.dumps(header).encode() + padding, data))
-    try:
-        wanted = {n: (t["dtype"], tuple(t["shape"]), bytes(t["data"])) for n, t in deserialize(path.read_bytes())}
-    except SafetensorError:
-        wanted = None
-    assert looked_at(path) == wanted
 
 
 def judged_by_package(path):
@@ -994,8 +884,10 @@ STRICTER = {
 }
 
 
-def write_header(path, text):
-    path.write_bytes(safetensors_bytes(text.encode("utf-8"), b"" if EMPTY in text else bytes(4)))
+def write_header(path, text, nbytes=4):
+    path.write_bytes(
+        safetensors_bytes(text.encode("utf-8"), b"" if EMPTY in text else bytes(i % 251 for i in range(nbytes)))
+    )
     return path
 
 
@@ -1022,39 +914,35 @@ def test_what_only_we_take(tmp_path):
     assert looked_at(path) is not None
 
 
-SOUND_HEADER = f'{{"__metadata__": {{"a": "b"}}, "t": {{{T}, "x": [1.5, -2, null, true, "\\u00e9"]}}}}'
-PIECES = [
-    *'{}[],:" \n\t\\0-.e+',
-    "1e9",
-    "null",
-    "true",
-    "NaN",
-    "\\u",
-    "\\ud800",
-    "\x0b",
-    "\xa0",
-    "é",
-    "-0",
-    '""',
-    "[]",
-    "{}",
+TWO = '"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"u":{"dtype":"F4","shape":[4],"data_offsets":[4,6]}'
+SOUND_HEADERS = [
+    f'{{"__metadata__": {{"a": "b"}}, "t": {{{T}, "x": [1.5, -2, null, true, "\\u00e9"]}}}}',
+    f'{{{TWO},"v":{{"dtype":"U8","shape":[2,4],"data_offsets":[6,14]}}}}',
+    f'{{"v":{{"dtype":"BF16","shape":[],"data_offsets":[14,16]}},"w":{{"dtype":"U8","shape":[8],"data_offsets":[6,14]}},{TWO}}}',
 ]
+PIECES = [*'{}[],:" \n\t\\0148-.e+', "12", "1e9", "null", "true", "NaN", "\\u", "\\ud800", "\x0b", "\xa0", "é", "-0"]
+PIECES += ['""', "[]", "{}", "F4", "U8"]
 
 
-@pytest.mark.needs_no_sanitizer  # the same
-@hypothesis.settings(max_examples=600)
+@pytest.mark.needs_no_sanitizer  # Python alone, and slow under it
+@hypothesis.settings(max_examples=500)
 @hypothesis.given(
-    slips=st.lists(
-        st.tuples(st.integers(0, len(SOUND_HEADER)), st.integers(0, 3), st.sampled_from(["", *PIECES])),
-        min_size=1,
-        max_size=2,
-    )
+    text=st.sampled_from(SOUND_HEADERS),
+    slips=st.lists(st.tuples(st.integers(0, 160), st.integers(0, 3), st.sampled_from(["", *PIECES])), max_size=2),
+    numbers=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 14)), max_size=2),
+    shift=st.sampled_from([0, 0, 1, -1, -2]),
+    room=st.sampled_from([0, 0, 0, 1, -1]),
 )
-def test_any_slip_in_a_header_is_judged_as_the_safetensors_package_does(tmp_path, slips):
-    text = SOUND_HEADER
+def test_any_slip_in_a_header_is_judged_as_the_safetensors_package_does(tmp_path, text, slips, numbers, shift, room):
+    text = text.replace("[6,14]", f"[{6 + shift},{14 + shift}]")
+    for which, number in numbers:
+        found = list(re.finditer(r"\d+", text))
+        place = found[which % len(found)].span()
+        text = f"{text[: place[0]]}{number}{text[place[1] :]}"
     for place, length, piece in slips:
         text = text[:place] + piece + text[place + length :]
-    path = write_header(tmp_path / "a.safetensors", text)
+    ends = [int(end[:3]) for end in re.findall(r"data_offsets[^,]*,(\d+)", text)]
+    path = write_header(tmp_path / "a.safetensors", text, max(max(ends, default=4) + room, 0))
     wanted, found = judged_by_package(path), looked_at(path)
     if wanted is not None and found is None:
         with pytest.raises(FileFormatError, match="|".join(reason for _, reason in STRICTER.values())):
@@ -1072,7 +960,7 @@ def sound(tmp_path_factory):
 @pytest.mark.needs_no_sanitizer  # the same
 @pytest.mark.filterwarnings("ignore:Reading `.npy`")
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@hypothesis.settings(max_examples=150)
+@hypothesis.settings(max_examples=80)
 @hypothesis.given(data=st.data())
 def test_a_file_with_some_bytes_changed_is_read_or_refused(tmp_path, sound, suffix, data):
     """No other exception, no crash, whatever the bytes say."""
