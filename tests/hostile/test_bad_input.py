@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from machine import FINDS_LEAKS
 
 import metal_dlpack as md
+from metal_dlpack import _core
 
 np = pytest.importorskip("numpy")
 
@@ -96,34 +97,6 @@ def test_any_metal_tensor_is_taken_within_its_buffer_or_refused(fields, copy):
         assert array.byte_offset + sum(reach for reach in reaches if reach < 0) >= 0
         if array.dtype.bits % 8 == 0:
             assert array.byte_offset + sum(reach for reach in reaches if reach > 0) + array.itemsize <= ROOM
-    taken = array is not None
-    check_fate(producer, capsule, array)
-    del array
-    let_go()
-    assert producer.deletions == (1 if taken else producer.deletions)
-    Producer._kept.clear()
-
-
-@settings(max_examples=60 if FINDS_LEAKS else 200)
-@given(tensors(), st.sampled_from([None, True, False]))
-def test_any_cpu_tensor_of_a_sane_size_is_taken_or_refused(fields, copy):
-    """A CPU tensor cannot be checked against its memory, so this one's stays within it."""
-    shape, ndim = fields["shape"], fields["ndim"]
-    if not is_readable(fields) or (shape and max(shape) > 8):
-        return
-    fields |= {"byte_offset": 0, "strides": None}
-    if shape and 0 <= ndim <= 4 and np.prod([max(extent, 1) for extent in shape[:ndim]]) * 16 > ROOM:
-        return
-    if fields["dtype"][1] > 64 or fields["dtype"][2] > 1:
-        return
-    memory = np.zeros(ROOM, np.uint8)
-    producer = Producer(data=memory.ctypes.data, **fields)
-    capsule = producer.capsule()
-    array = None
-    try:
-        array = md.from_dlpack(capsule, copy=copy)
-    except BufferError as error:
-        assert str(error)
     taken = array is not None
     check_fate(producer, capsule, array)
     del array
@@ -302,19 +275,9 @@ def test_rubbish_is_refused_in_words_at_every_door(live_buffers, subtests):
                     call(rubbish)
                 except ALLOWED as error:
                     assert str(error).strip(), (name, type(error))
-                # else: some rubbish is good input at some doors
+                else:  # some rubbish is good input at some doors
+                    assert name != "an object", door
             del call
-
-
-def test_every_door_refuses_a_plain_object(live_buffers, subtests):
-    for door in doors():
-        with subtests.test(str(door)):
-            if door in ("Buffer label", "Buffer.from_handle size"):
-                expected = TypeError
-            else:
-                expected = (TypeError, ValueError, AttributeError, BufferError, IndexError)
-            with pytest.raises(expected):
-                doors()[door](object())
 
 
 def test_sizes_that_no_machine_has_are_refused_without_being_tried(live_buffers):
@@ -341,25 +304,6 @@ def test_there_is_one_exception_and_it_has_no_strange_context(live_buffers):
 
 
 # ---- hostile objects ----
-
-
-def test_a_producer_that_hands_out_one_capsule_twice(live_buffers):
-    memory = np.zeros(6, np.float32)
-    producer = Producer(data=memory.ctypes.data)
-    capsule = producer.capsule()
-
-    class Again:
-        def __dlpack_device__(self):
-            return (1, 0)
-
-        def __dlpack__(self, **_):
-            return capsule
-
-    md.from_dlpack(Again())
-    with pytest.raises(BufferError, match="consumed"):
-        md.from_dlpack(Again())
-    let_go()
-    assert producer.deletions == 1
 
 
 @pytest.mark.rule("import-once")
@@ -429,17 +373,21 @@ def test_a_closed_buffer_says_so(live_buffers, subtests):
                 getattr(buffer, attribute)
 
 
-def test_no_type_can_be_made_or_changed_from_outside():
+def test_no_type_can_be_made_or_changed_from_outside(subtests):
     for cls in (md.Array, md.Device, md.HostView):
         with pytest.raises(TypeError):
             cls()
         with pytest.raises(TypeError):
             object.__new__(cls)
-    for cls in (md.Array, md.Buffer, md.Device, md.dtype, md.StridedLayout):
-        with pytest.raises(TypeError):
+    for cls in _core._types():
+        with subtests.test(cls=cls), pytest.raises(TypeError):
             cls.shape = 3
-        with pytest.raises(TypeError):
+        with subtests.test(cls=cls), pytest.raises(TypeError):
             type("Sub", (cls,), {})
+    for value in (md.float32, md.StridedLayout((2, 3), None, 4), md.zeros(3), md.default_device()):
+        for name in [*dir(value), "other"]:
+            with subtests.test(value=value, name=name), pytest.raises((AttributeError, TypeError)):
+                setattr(value, name, 1)
 
 
 def test_pickles_of_rubbish_are_refused():
@@ -471,7 +419,7 @@ def test_names_of_capsules_are_compared_whole():
 # ---- the environment ----
 
 
-@pytest.mark.parametrize("value", ["rubbish", "sharedx", " shared", "0", "é", "x" * 10_000])
+@pytest.mark.parametrize("value", ["sharedx", "é" * 10_000])
 def test_a_bad_storage_mode_is_one_warning_and_the_default(value):
     code = """
         import warnings

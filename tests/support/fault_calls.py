@@ -77,6 +77,7 @@ INSTANCES = {
 }
 #: Objects of which a call that fails must not keep a reference.
 KEPT = [array, readonly, odd, managed, room, buffer, stream, event, device, layout, dtype, memory, shared]
+KEPT += [layout.shape, layout.strides, layout.strides_in_bytes, layout.stride_order]
 folder = tempfile.TemporaryDirectory()
 file = Path(folder.name, "numbers.npy")
 

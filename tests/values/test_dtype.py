@@ -2,14 +2,19 @@
 
 import itertools
 import pickle
+import re
 
 import ml_dtypes
 import numpy as np
 import pytest
+from places import dlpack_include
 
 import metal_dlpack as md
 
 DTYPES = [value for value in vars(md).values() if isinstance(value, md.dtype)]
+HEADER = (dlpack_include() / "dlpack" / "dlpack.h").read_text()
+#: DLPack's codes by name, without its last one that is no number.
+CODES = {name: int(code) for name, code in re.findall(r"\bkDL(\w+) = (\d+)U", HEADER) if name != "OpaqueHandle"}
 
 
 def test_a_dtype_is_its_name():
@@ -22,24 +27,12 @@ def test_a_dtype_is_its_name():
         assert dtype.itemsize == (dtype.bits + 7) // 8
 
 
-def test_numpy_and_back_gives_the_same_dtype():
-    for dtype in DTYPES:
-        if dtype.name != "complex32" or hasattr(ml_dtypes, "complex32"):
-            assert md.dtype(dtype.numpy) is dtype
-            assert md.dtype(dtype.numpy.type) is dtype
-
-
 def test_items_of_every_type_stand_beside_each_other():
     for dtype in DTYPES:
         array = md.zeros(3, dtype)
         array[1] = one = -1 if dtype.name.startswith("int") else 1
         assert array.tolist()[1] == one
         assert array.tolist()[0] == array.tolist()[2] == md.zeros(1, dtype).item(), dtype
-
-
-def test_no_two_dtypes_are_equal():
-    assert len({(dtype.code, dtype.bits) for dtype in DTYPES}) == len(DTYPES)
-    assert len(set(DTYPES)) == len(DTYPES)
 
 
 def test_lanes_follow_the_name():
@@ -63,20 +56,6 @@ def test_what_is_no_element_type_is_refused(subtests):
             md.dtype(value)
 
 
-def test_numpy_types_of_every_letter_are_known():
-    for code in "bBhHiIlLqQefdFD?":
-        theirs = np.dtype(code)
-        ours = md.dtype(theirs)
-        assert (ours.numpy, ours.itemsize) == (theirs, theirs.itemsize)
-        assert md.dtype(theirs.type) is ours
-
-
-def test_the_other_byte_order_is_refused_with_the_way_out(subtests):
-    for theirs in (np.dtype("f4"), np.dtype("i8"), np.dtype(ml_dtypes.bfloat16)):
-        with subtests.test(theirs=theirs), pytest.raises(ValueError, match="newbyteorder"):
-            md.dtype(theirs.newbyteorder("S"))
-
-
 @pytest.mark.needs_torch
 def test_a_tensor_is_not_asked_for_its_text(monkeypatch):
     torch = pytest.importorskip("torch")
@@ -90,3 +69,47 @@ def test_a_tensor_is_not_asked_for_its_text(monkeypatch):
 
     with pytest.raises(TypeError, match="a tensor is not an element type"):
         md.dtype(torch.zeros(2).as_subclass(Loud))
+
+
+# ---- beside dlpack.h ----
+
+
+def test_every_code_of_the_header_has_a_name():
+    assert len(CODES) >= 17
+    assert {dtype.code for dtype in DTYPES} == set(CODES.values())
+
+
+def test_the_name_begins_as_the_header_s():
+    for dtype in DTYPES:
+        name = next(name for name, code in CODES.items() if code == dtype.code)
+        assert dtype.name.lower().startswith(name.lower())
+        if name in {"Int", "UInt", "Float", "Complex"}:
+            assert dtype.name == f"{name.lower()}{dtype.bits}"
+        if name.startswith("Float") and name[5:6].isdigit():
+            assert (dtype.name, dtype.bits) == (dtype.name, int(name[5]))
+
+
+def test_items_are_packed():
+    """SPEC dlpack.h DLDataType: (count * bits * lanes + 7) / 8 bytes."""
+    for dtype, lanes, count in itertools.product(DTYPES, [1, 2, 3, 4], [0, 1, 2, 3, 5, 7, 8, 100]):
+        named = md.dtype(dtype.name if lanes == 1 else f"{dtype.name}x{lanes}")
+        array = md.empty((count,), named)
+        assert (array.nbytes, array.dtype) == ((count * dtype.bits * lanes + 7) // 8, named)
+        assert array.itemsize == named.itemsize == (dtype.bits * lanes + 7) // 8
+
+
+def test_dtypes_are_equal_by_code_bits_and_lanes():
+    for a in DTYPES:
+        for b in DTYPES:
+            same = (a.code, a.bits, a.lanes) == (b.code, b.bits, b.lanes)
+            assert (a == b) == same
+            assert (a != b) != same
+            assert (hash(a) == hash(b)) == same
+    assert md.dtype("int4x2") == md.dtype("int4x2") != md.int4
+
+
+@pytest.mark.needs_ml_dtypes
+def test_a_type_that_ml_dtypes_lacks_has_no_numpy_dtype(monkeypatch):
+    monkeypatch.delattr(ml_dtypes, "float6_e2m3fn")
+    with pytest.raises(TypeError, match="neither NumPy nor ml_dtypes has float6_e2m3fn"):
+        md.dtype("float6_e2m3fn").numpy  # noqa: B018

@@ -26,7 +26,7 @@ def layouts_with_keys(draw):
 
 
 @given(layouts_with_keys())
-@hypothesis.settings(max_examples=250)
+@hypothesis.settings(max_examples=100)
 def test_an_index_means_what_it_means_to_numpy(case):
     layout, key = case
     try:
@@ -56,11 +56,6 @@ def test_what_is_no_index_is_a_type_error(subtests):
     for key in [1.0, "1", True, False, [0], (0, 1.0), (0, True), (0, [1]), np.True_, {}, slice("a")]:
         with subtests.test(key=key), pytest.raises(TypeError):
             Layout.dense((2, 3), 4)[key]
-
-
-def test_a_step_of_zero_is_refused():
-    with pytest.raises(ValueError, match="step"):
-        Layout.dense((2, 3), 4)[::0]
 
 
 def test_a_slice_without_items_has_no_strides():

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layout_strategies import Layout, layouts, offsets, same_offsets
 
-MANY = hypothesis.settings(max_examples=200)
+MANY = hypothesis.settings(max_examples=100)
 
 
 # ---- facts ----
@@ -82,16 +82,6 @@ def test_a_reshaped_layout_has_the_same_offsets_in_order(layout, data):
             array.shape = items
         return
     same_offsets(result, offsets(layout).reshape(items))
-
-
-@given(layouts(), st.data())
-def test_one_extent_is_worked_out(layout, data):
-    if layout.volume == 0:
-        return
-    layout = layout.to_dense("C")
-    shape = list(layout.shape) or [1]
-    place = data.draw(st.integers(0, len(shape) - 1))
-    assert layout.reshaped((*shape[:place], -1, *shape[place + 1 :])).shape == tuple(shape)
 
 
 @given(layouts(), st.data())
@@ -410,21 +400,6 @@ def test_the_longest_repr_fits():
     assert eval(repr(layout), {"StridedLayout": Layout}) == layout
 
 
-def test_nothing_can_be_changed():
-    layout = Layout((2, 3), None, 4)
-    for name in dir(layout):
-        with pytest.raises((AttributeError, TypeError)):
-            setattr(layout, name, 1)
-        with pytest.raises((AttributeError, TypeError)):
-            setattr(Layout, name, 1)
-    with pytest.raises(AttributeError):
-        layout.other = 1
-    with pytest.raises(TypeError):
-        layout[0] = 1
-    with pytest.raises(TypeError):
-        type("Sub", (Layout,), {})
-
-
 @given(layouts())
 def test_what_is_kept_is_what_was_worked_out(layout):
     for name, value in vars(Layout).items():
@@ -433,32 +408,6 @@ def test_what_is_kept_is_what_was_worked_out(layout):
             assert getattr(layout, name) == first
             if isinstance(first, tuple) and name != "offset_bounds":  # which is made of two kept numbers
                 assert getattr(layout, name) is first
-
-
-def test_tuples_are_not_leaked():
-    layout = Layout((300, 400), (400, 1), 4)
-    shape = layout.shape
-    count = sys.getrefcount(shape)
-    other = Layout((300, 400), (400, 1), 4)
-    for _ in range(10):
-        assert layout.shape is shape
-        _ = (other.strides, other.offset_bounds, other.stride_order, other.strides_in_bytes)
-    assert sys.getrefcount(shape) == count
-    del layout
-    assert sys.getrefcount(shape) == count - 1
-
-
-def test_every_public_name_says_what_it_does():
-    for name in dir(Layout):
-        if name.startswith("__"):
-            continue
-        value = getattr(Layout, name)
-        assert value.__doc__
-        if callable(value):
-            inspect.signature(value)
-            assert name.startswith("_") or "Source: cuda.core" in value.__doc__
-    assert list(inspect.signature(Layout).parameters) == ["shape", "strides", "itemsize", "divide_strides"]
-    assert list(inspect.signature(Layout.dense).parameters) == ["shape", "itemsize", "stride_order"]
 
 
 def test_arguments_go_by_name_too():
