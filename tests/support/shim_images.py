@@ -119,7 +119,7 @@ class Shim:
         made = Program(self.clang, self.folder, expressions, result, dtype, inputs, before)
         made.launch.sizes[:] = [made.count, 1, 1, -(-made.count // group), 1, 1, group, 1, 1]
         runtime, error = build_runtime(), ctypes.create_string_buffer(1000)
-        image = runtime.soft_image_open(str(made.path).encode(), error, len(error))
+        image = runtime.soft_image_open(str(made.path).encode(), b"kernel_under_test", error, len(error))
         assert image, error.value
         assert runtime.soft_image_run(image, ctypes.byref(made.launch), error, len(error)), error.value
         return made.results()
