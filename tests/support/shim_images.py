@@ -143,7 +143,9 @@ def build_runtime() -> ctypes.CDLL:
             ["nm", "-D", "--undefined-only", str(alone)], capture_output=True, text=True, check=True
         )
         names = [word for word in listed.stdout.split() if word.startswith("soft_")]
-        answers.write_text("".join(f"long {name}(void) {{ return 0; }}\n" for name in names))
+        answer = {name: f"long {name}(void) {{ return 0; }}\n" for name in names}
+        answer |= {name: f"int {name};\n" for name in names if name.startswith("soft_process_")}  # flags of host.h
+        answers.write_text("".join(answer.values()))
         subprocess.run([*command, "-o", str(library), str(answers)], check=True)
         runtime = ctypes.CDLL(str(library))
     runtime.soft_image_open.restype = ctypes.c_void_p
