@@ -2,6 +2,7 @@
 
 import struct
 import sys
+from functools import cache
 
 import ml_dtypes
 import numpy as np
@@ -13,22 +14,16 @@ import metal_dlpack as md
 pytestmark = pytest.mark.needs_kernels
 
 METAL = "#include <metal_stdlib>\nusing namespace metal;\n"
-#: A copy of items, whatever they are.
-TAKE = (
-    METAL
-    + """
+#: take: a copy of items, whatever they are.  keep: a value, given by value.
+TAKE_AND_KEEP = """
 struct pair { int first; float second; };
-kernel void take(device const T *x, device T *out, uint i [[thread_position_in_grid]]) { out[i] = x[i]; }
+template <class T> kernel void take(device const T *x, device T *out, uint i [[thread_position_in_grid]]) { out[i] = x[i]; }
+template <class T> kernel void keep(constant T &value, device T *out) { *out = value; }
 """
-)
-#: A value, given by value.
-KEEP = (
-    METAL
-    + """
-struct pair { int first; float second; };
-kernel void keep(constant T &value, device T *out) { *out = value; }
+OF_A_TYPE = """
+template [[host_name("take_{0}")]] kernel void take<{0}>(device const {0} *, device {0} *, uint);
+template [[host_name("keep_{0}")]] kernel void keep<{0}>(constant {0} &, device {0} *);
 """
-)
 SCALE = (
     METAL
     + "kernel void scale(device float *x, constant float &factor, constant uint &count, uint i [[thread_position_in_grid]])"
@@ -47,14 +42,23 @@ INTEGERS = {
 FLOATS = {"float": "float32", "half": "float16", "bfloat": "bfloat16"}
 
 
+OTHERS = ["bool", "pair", "float2", "float3", "float4", "int2", "uchar2", "half3", "half4", "long4", "float2x2"]
+OTHERS += ["packed_float3", "packed_float4"]
+
+
+@cache
+def library():
+    return md.Library(METAL + TAKE_AND_KEEP + "".join(map(OF_A_TYPE.format, [*INTEGERS, *FLOATS, *OTHERS])))
+
+
 def take(name):
-    return md.kernel(TAKE, defines={"T": name})
+    return library()[f"take_{name}"]
 
 
 def kept(name, value, dtype, count=1):
     """What a kernel found in a parameter by value."""
     out = md.zeros(count, dtype)
-    md.kernel(KEEP, defines={"T": name})(value, out, n=1)
+    library()[f"keep_{name}"](value, out, n=1)
     return out.tolist() if count > 1 else out[0].item()
 
 
@@ -80,7 +84,9 @@ def test_items_of_its_own_type_are_taken(name):
 )
 def test_items_of_another_type_are_refused(name, dtype):
     x, out = md.zeros(5, dtype), md.zeros(5, (FLOATS | INTEGERS | {"bool": "bool"})[name])
-    with pytest.raises(TypeError, match=rf"take: argument 'x' points at {name}, and the array's items are {dtype}"):
+    with pytest.raises(
+        TypeError, match=rf"take_{name}: argument 'x' points at {name}, and the array's items are {dtype}"
+    ):
         take(name)(x, out, n=5)
 
 
@@ -200,7 +206,7 @@ def test_a_buffer_is_taken_whatever_its_bytes_are():
     assert out.array(4, "float32").tolist() == [3, 3, 3, 3]
     out = md.Buffer(16)
     out.close()
-    with pytest.raises(ValueError, match=r"^take: argument '\w+': the Buffer is closed\.$"):
+    with pytest.raises(ValueError, match=r"^take_float: argument '\w+': the Buffer is closed\.$"):
         take("float")(source, out, n=4)
 
 
@@ -256,7 +262,7 @@ def test_an_integer_is_exact_or_refused(name):
     for value in (bounds.min, bounds.max, np.int8(5), True):
         assert kept(name, value, dtype) == int(value)
     for value in (int(bounds.min) - 1, int(bounds.max) + 1, 2**70):
-        with pytest.raises(OverflowError, match="keep: argument 'value': "):
+        with pytest.raises(OverflowError, match=f"keep_{name}: argument 'value': "):
             kept(name, value, dtype)
     for value in (1.0, np.float32(2), 1j, "1", None):
         with pytest.raises(TypeError, match="argument 'value'"):
@@ -389,7 +395,7 @@ def test_the_arguments_describe_themselves(scale):
     assert (factor.name, factor.index, factor.dtype, factor.access) == ("factor", 1, md.float32, "read")
     assert (count.name, count.dtype) == ("count", md.uint32)
     assert repr(factor) == "Argument(name='factor', index=1, kind='buffer', dtype=float32, access='read')"
-    vector, pair = (md.kernel(KEEP, defines={"T": name}).arguments[0] for name in ("half3", "pair"))
+    vector, pair = (library()[f"keep_{name}"].arguments[0] for name in ("half3", "pair"))
     assert (vector.dtype, vector.nbytes) == (md.dtype("float16x3"), 8)
     assert (pair.dtype, pair.nbytes) == (None, 8)
 
