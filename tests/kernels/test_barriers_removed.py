@@ -22,12 +22,11 @@ REDUNDANT = {
     ("ggml_matmul", 4): "The same.",
     ("ggml_matmul", 5): "The same.",
 }
-#: A few kernels in each run; the others where there is time, and on a build that is not sanitized.
-QUICK = {"tree_sum", "ggml_l2_norm"}
+#: One kernel in each run; the others where there is time, and on a build that is not sanitized.
 SLOW = [pytest.mark.long, pytest.mark.needs_no_sanitizer]
 
 
-@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=SLOW) for name in CASES])
+@pytest.mark.parametrize("name", [name if name == "tree_sum" else pytest.param(name, marks=SLOW) for name in CASES])
 def test_a_barrier_that_is_missed_is_reported(name):
     for author in ("mlx", "ggml"):
         if name.startswith(author):

@@ -365,6 +365,8 @@ QUICK = [
     "all threadgroups add to one place",
     "a barrier in each branch",
     "past a member of a structure",
+    "past a local array by a pointer",
+    "a division by zero",
 ]
 NAMED = {defect.name: defect for defect in DEFECTS}
 

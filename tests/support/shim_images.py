@@ -136,17 +136,18 @@ def build_runtime() -> ctypes.CDLL:
     softmetal = SRC / "softmetal"
     sources = sorted(map(str, [*softmetal.glob("kernels/*.c"), *softmetal.glob("checker/*.c"), softmetal / "fiber.c"]))
     with tempfile.TemporaryDirectory() as folder:
-        alone, answers, library = (Path(folder, name) for name in ("alone.so", "answers.c", "runtime.so"))
-        command = [*compiler, "-shared", "-fPIC", "-O1", f"-I{SRC}", *sources, "-pthread", "-ldl"]
-        subprocess.run([*command, "-o", str(alone)], check=True)
+        text, answers, library = (Path(folder, name) for name in ("answers.c", "answers.so", "runtime.so"))
+        shared = [*compiler, "-shared", "-fPIC", "-O1", f"-I{SRC}"]
+        subprocess.run([*shared, "-o", str(library), *sources, "-pthread", "-ldl"], check=True)
         listed = subprocess.run(
-            ["nm", "-D", "--undefined-only", str(alone)], capture_output=True, text=True, check=True
+            ["nm", "-D", "--undefined-only", str(library)], capture_output=True, text=True, check=True
         )
         names = [word for word in listed.stdout.split() if word.startswith("soft_")]
         answer = {name: f"long {name}(void) {{ return 0; }}\n" for name in names}
         answer |= {name: f"int {name};\n" for name in names if name.startswith("soft_process_")}  # flags of host.h
-        answers.write_text("".join(answer.values()))
-        subprocess.run([*command, "-o", str(library), str(answers)], check=True)
+        text.write_text("".join(answer.values()))
+        subprocess.run([*shared, "-o", str(answers), str(text)], check=True)
+        ctypes.CDLL(str(answers), mode=ctypes.RTLD_GLOBAL)
         runtime = ctypes.CDLL(str(library))
     runtime.soft_image_open.restype = ctypes.c_void_p
     runtime.soft_image_run.restype = ctypes.c_bool
