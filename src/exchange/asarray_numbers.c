@@ -140,6 +140,11 @@ check_length(nested_numbers *numbers, int depth, Py_ssize_t length)
     return length == numbers->shape[depth] ? 0 : refuse_length(numbers, depth, length);
 }
 
+/* Read `x`: a number, or lists, tuples and ranges of what is read likewise.  Whatever the answer,
+ * nested_numbers_clear ends `numbers`.
+ * 1: it was read; an item can still be no number.  0: an array or another sequence is in it,
+ * which NumPy must read.  -1 with ValueError: lists of different lengths or depths, or more
+ * than 64 axes. */
 static int
 read_nested(md_state *state, PyObject *x, int depth, nested_numbers *numbers)
 {
@@ -157,17 +162,6 @@ read_nested(md_state *state, PyObject *x, int depth, nested_numbers *numbers)
     }
     Py_DECREF(entries);
     return answer;
-}
-
-/* Read `x`: a number, or lists, tuples and ranges of what is read likewise.  `out` is empty
- * before, and to be cleared whatever the answer.
- * 1: it was read; an item can still be no number.  0: an array or another sequence is in it,
- * which NumPy must read.  -1 with ValueError: lists of different lengths or depths, or more
- * than 64 axes. */
-static int
-nested_numbers_read(md_state *state, PyObject *x, nested_numbers *out)
-{
-    return read_nested(state, x, 0, out);
 }
 
 static void
@@ -410,7 +404,7 @@ asarray_numbers(md_state *state, PyObject *x, const import_request *request, PyO
     bool has_dtype = request->dtype != NULL && request->dtype->lanes == 1;
     DLDataType dtype;
     *out = NULL;
-    int answer = nested_numbers_read(state, x, &numbers);
+    int answer = read_nested(state, x, 0, &numbers);
     if (answer == 1 && has_dtype) {
         dtype = *request->dtype;
     }

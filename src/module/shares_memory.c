@@ -2,7 +2,8 @@
  *
  * Owns:    the answer to where an object's items are: the MTLBuffer they lie in, their CPU
  *          address, or both.
- * Calls:   foreign_tensor.h for those who speak DLPack, layout_overlap.h for the arithmetic.
+ * Calls:   foreign_tensor.h for those who speak DLPack, NumPy for __array_interface__,
+ *          layout_overlap.h for the arithmetic.
  * Threads: the GIL is held; released while a search is long.
  * Rule:    nothing is copied, imported or wrapped: metadata is read and let go.
  */
@@ -10,8 +11,10 @@
 
 #include "arithmetic/layout.h"
 #include "array/array_methods.h"
+#include "array/array_numpy.h"
 #include "array/view_items.h"
 #include "exchange/foreign_tensor.h"
+#include "exchange/foreign_types.h"
 #include "python/args.h"
 #include "python/attribute.h"
 #include "python/owners.h"
@@ -164,110 +167,21 @@ place_view(place *self)
                        (const int64_t *)memory->strides, memory->itemsize);
 }
 
-/* What __array_interface__ says, as numbers; strides in bytes. */
-typedef struct interface_facts {
-    const char *address;
-    int ndim;
-    int64_t shape[LAYOUT_MAX_NDIM], strides[LAYOUT_MAX_NDIM];
-    int64_t itemsize;
-} interface_facts;
-
-/* "<f4": a byte order, a kind, and a count of bytes, of characters of 4 bytes for 'U'. */
-static int64_t
-itemsize_of_typestr(const char *typestr)
-{
-    return strtoll(typestr + 2, NULL, 10) * (typestr[1] == 'U' ? 4 : 1);
-}
-
-#define LACKING "lacks an address ('data'), 'shape' or 'typestr'"
-
+/* Of what NumPy reads by __array_interface__: its items as plain bytes, for NumPy exports no dates by
+ * the buffer protocol. */
 static int
-refuse_interface(const char *fault)
+place_interface(PyObject *op, place *self)
 {
-    PyErr_Format(PyExc_TypeError, WHERE ": __array_interface__ %s.", fault);
-    return -1;
-}
-
-/* Address and itemsize. */
-static int
-parse_items(PyObject *data, PyObject *typestr, interface_facts *out)
-{
-    const char *type;
-    if (!args_is_given(typestr) || data == NULL || !PyTuple_Check(data) ||
-        PyTuple_GET_SIZE(data) != 2) {
-        return refuse_interface(LACKING);
-    }
-    if (args_text(WHERE, "typestr", typestr, &type) < 0) {
-        return -1;
-    }
-    if (strlen(type) < 3) {
-        return refuse_interface(LACKING);
-    }
-    out->itemsize = itemsize_of_typestr(type);
-    out->address = PyLong_AsVoidPtr(PyTuple_GET_ITEM(data, 0));
-    return PyErr_Occurred() ? -1 : 0;
-}
-
-/* Shape and strides: those of C order where it has none. */
-static int
-parse_steps(PyObject *shape, PyObject *strides, interface_facts *out)
-{
-    strided_layout dense;
-    layout_fault fault;
-    int count = 0;
-    if (!args_is_given(shape)) {
-        return refuse_interface(LACKING);
-    }
-    if (args_int64s(WHERE, "shape", shape, out->shape, LAYOUT_MAX_NDIM, &out->ndim) < 0) {
-        return -1;
-    }
-    if (args_is_given(strides)) {
-        if (args_int64s(WHERE, "strides", strides, out->strides, LAYOUT_MAX_NDIM, &count) < 0) {
-            return -1;
-        }
-        return count == out->ndim
-                   ? 0
-                   : refuse_interface("has strides of another length than its shape");
-    }
-    if (!layout_set_dense(&dense, out->ndim, out->shape, out->itemsize, 'C', &fault)) {
-        PyErr_SetString(PyExc_ValueError, WHERE ": __array_interface__ has an invalid shape.");
-        return -1;
-    }
-    for (int axis = 0; axis < out->ndim; axis++) {
-        out->strides[axis] = dense.strides[axis] * out->itemsize;
-    }
-    return 0;
-}
-
-/* The protocol's own view of memory: a dict, whose values are owned while they are read, because
- * an __index__ of theirs can change it. */
-static int
-place_interface(PyObject *interface, place *self)
-{
-    static const char *const names[] = {"data", "typestr", "shape", "strides"};
-    PyObject *values[4] = {NULL};
-    interface_facts facts;
-    int result = 0;
-    for (int i = 0; i < 4 && result == 0; i++) {
-        PyObject *key = PyUnicode_FromString(names[i]);
-        values[i] = key == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(interface, key));
-        Py_XDECREF(key);
-        result = values[i] == NULL && PyErr_Occurred() ? -1 : 0;
-    }
-    if (result == 0) {
-        result = parse_items(values[0], values[1], &facts);
-    }
-    if (result == 0) {
-        result = parse_steps(values[2], values[3], &facts);
-    }
-    if (result == 0) {
-        result = place_bytes(self, facts.address, facts.ndim, facts.shape, facts.strides,
-                             facts.itemsize);
-    }
-    for (int i = 0; i < 4; i++) {
-        Py_XDECREF(values[i]);
-    }
-    return result;
+    PyObject *items = array_numpy_asarray(WHERE, op);
+    PyObject *itemsize = items == NULL ? NULL : PyObject_GetAttrString(items, "itemsize");
+    PyObject *kind = itemsize == NULL ? NULL : PyUnicode_FromFormat("V%S", itemsize);
+    PyObject *plain = kind == NULL ? NULL : PyObject_CallMethod(items, "view", "(O)", kind);
+    int result = plain == NULL ? -1 : view_open(WHERE, plain, &self->view);
+    Py_XDECREF(plain);
+    Py_XDECREF(kind);
+    Py_XDECREF(itemsize);
+    Py_XDECREF(items);
+    return result < 0 ? -1 : place_view(self);
 }
 
 /* ---- DLPack ---- */
@@ -315,18 +229,11 @@ place_other(md_state *state, PyObject *op, place *self)
         return place_view(self);
     }
     PyErr_Clear(); /* another protocol may: NumPy exports no dates by this one */
-    PyObject *interface;
-    if (attribute_find(op, state->str___array_interface__, &interface) < 0) {
-        return -1;
+    int has_interface = attribute_exists(op, state->str___array_interface__);
+    if (has_interface != 0) {
+        return has_interface < 0 ? -1 : place_interface(op, self);
     }
-    if (interface != NULL && PyDict_Check(interface)) {
-        int result = place_interface(interface, self);
-        Py_DECREF(interface);
-        return result;
-    }
-    Py_XDECREF(interface);
-    /* of the object, not of its type: a property that raises AttributeError means none */
-    int speaks = PyCapsule_CheckExact(op) ? 1 : attribute_exists(op, state->str___dlpack__);
+    int speaks = PyCapsule_CheckExact(op) ? 1 : foreign_speaks(state, op);
     if (speaks < 0) {
         return -1;
     }
@@ -431,6 +338,7 @@ PyDoc_STRVAR(
     "bool\n    False where one of them has no items.\n\n"
     "Raises\n------\n"
     "TypeError\n    a or b is neither an array nor a buffer.\n"
+    "ImportError\n    NumPy is not installed: it reads __array_interface__.\n"
     "BufferError\n    The producer raises it, or from_dlpack would refuse the tensor.\n\n"
     "Memory and threads: nothing is copied.  The GIL is released while searching.  Slices of "
     "one\n"

@@ -103,13 +103,7 @@ REFUSED = {
     "a lane of text": (lambda: md.zeros(3, "float32x4").fill((1, "x", 2, 3)), TypeError, "does not fit"),
     "a type that MLX has not": (lambda: md.dtype("mlx.core.nope"), TypeError, "not an element type"),
     "a target that takes none": (lambda: array.to(stream), TypeError, "neither a type with"),
-    "strides of text": (lambda: md.shares_memory(Interface(strides=("a",)), array), TypeError, "must be an int"),
     "an interface of nothing": (lambda: md.shares_memory(Interface(typestr=None), array), TypeError, "typestr"),
-    "an interface that overflows": (
-        lambda: md.shares_memory(Interface(shape=(2**62, 2**62)), array),
-        ValueError,
-        "invalid shape",
-    ),
     "no capsule": (lambda: md.shares_memory(Capsules(3), array), TypeError, "int instead of a capsule"),
     "memory past all addresses": (
         lambda: md.shares_memory(TOO_HIGH, array),

@@ -78,7 +78,7 @@ DOORS = {
     "asarray, interface": (lambda e: md.asarray(raising("__array_interface__", e)), TypeError),
     "asarray, array": (lambda e: md.asarray(raising("__array__", e)), TypeError),
     "shares_memory": (lambda e: md.shares_memory(md.zeros(1), raising("__array_interface__", e)), TypeError),
-    "shares_memory, tensor": (lambda e: md.shares_memory(md.zeros(1), raising("__dlpack__", e)), TypeError),
+    "shares_memory, tensor": (lambda e: md.shares_memory(md.zeros(1), raising_by_type("__dlpack__", e)), TypeError),
     "Stream.wait": (lambda e: md.Stream().wait(raising("__metal_stream__", e)), TypeError),
 }
 

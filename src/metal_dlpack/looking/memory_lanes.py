@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from metal_dlpack import _core
+from metal_dlpack.sync import package_of
 
 __all__ = [
     "Lane",
@@ -158,9 +159,8 @@ def owner_text(buffer: _core.Buffer) -> str | None:
 
 
 def type_text(x: object) -> str:
-    """The type's name, behind the package that it is from; a type's module can be any object, or be missing."""
-    module = getattr(type(x), "__module__", None)
-    return f"{str(module).partition('.')[0]}.{type(x).__name__}"
+    """The type's name, behind the package that it is from, or None where it does not say."""
+    return f"{package_of(type(x)) or None}.{type(x).__name__}"
 
 
 def byte_runs(shape: Sequence[int], strides: Sequence[int], item_bits: int) -> tuple[list[tuple[int, int]], bool]:
