@@ -31,6 +31,30 @@ open_side(array_side *side, md_state *state, PyObject *value, const import_reque
 
 /* ---- copy_from, copy_to ---- */
 
+static PyObject *
+copy_with(PyObject *op, const args_spec *spec, PyObject *const *args, Py_ssize_t nargs,
+          PyObject *kwnames, bool is_written)
+{
+    /* what is written must be the memory itself */
+    import_request request = {.copy = is_written ? -1 : 0};
+    PyObject *values[2];
+    metal_stream *stream;
+    array_side own, other;
+    array_side_set(&own, array_cast(op));
+    if (args_parse(spec, args, nargs, kwnames, values) < 0 ||
+        stream_convert_target(state_of(op), spec->function, values[1], &stream) < 0) {
+        return NULL;
+    }
+    int result = open_side(&other, state_of(op), values[0], &request);
+    if (result == 0) {
+        result = array_copy_sides(spec->function, is_written ? &own : &other,
+                                  is_written ? &other : &own, stream);
+        array_side_close(&other);
+    }
+    stream_release(stream);
+    return result < 0 ? NULL : Py_NewRef(Py_None);
+}
+
 const char array_doc_copy_from[] =
     "copy_from($self, src, /, stream=None)\n--\n\n"
     "Write the items of `src` into this array.\n\n"
@@ -55,22 +79,7 @@ PyObject *
 array_method_copy_from(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const args_spec spec = {"Array.copy_from", 1, 2, 1, {"src", "stream", NULL}};
-    static const import_request as_it_is = {.copy = -1};
-    PyObject *values[2];
-    metal_stream *stream;
-    array_side to, from;
-    array_side_set(&to, array_cast(op));
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        stream_convert_target(state_of(op), "Array.copy_from", values[1], &stream) < 0) {
-        return NULL;
-    }
-    int result = open_side(&from, state_of(op), values[0], &as_it_is);
-    if (result == 0) {
-        result = array_copy_sides("Array.copy_from", &to, &from, stream);
-        array_side_close(&from);
-    }
-    stream_release(stream);
-    return result < 0 ? NULL : Py_NewRef(Py_None);
+    return copy_with(op, &spec, args, nargs, kwnames, true);
 }
 
 const char array_doc_copy_to[] =
@@ -93,20 +102,5 @@ PyObject *
 array_method_copy_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const args_spec spec = {"Array.copy_to", 1, 2, 1, {"dst", "stream", NULL}};
-    static const import_request shared = {.copy = 0};
-    PyObject *values[2];
-    metal_stream *stream;
-    array_side to, from;
-    array_side_set(&from, array_cast(op));
-    if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        stream_convert_target(state_of(op), "Array.copy_to", values[1], &stream) < 0) {
-        return NULL;
-    }
-    int result = open_side(&to, state_of(op), values[0], &shared);
-    if (result == 0) {
-        result = array_copy_sides("Array.copy_to", &to, &from, stream);
-        array_side_close(&to);
-    }
-    stream_release(stream);
-    return result < 0 ? NULL : Py_NewRef(Py_None);
+    return copy_with(op, &spec, args, nargs, kwnames, false);
 }

@@ -6,6 +6,9 @@
  * Threads: the GIL is held; released while waiting.
  */
 #include "array/array.h"
+
+#include <structmember.h>
+
 #include "array/array_map.h"
 #include "array/array_methods.h"
 #include "array/array_numpy.h"
@@ -219,15 +222,10 @@ static PyMethodDef host_view_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyObject *
-host_view_get_array(PyObject *op, void *Py_UNUSED(closure))
-{
-    return Py_NewRef((PyObject *)array_of_host_view(op));
-}
-
-static PyGetSetDef host_view_getset[] = {
-    {"array", host_view_get_array, NULL, PyDoc_STR("The Array that is viewed."), NULL},
-    {NULL, NULL, NULL, NULL, NULL},
+static PyMemberDef host_view_members[] = {
+    {"array", T_OBJECT_EX, offsetof(HostViewObject, array), READONLY,
+     PyDoc_STR("The Array that is viewed.")},
+    {NULL, 0, 0, 0, NULL},
 };
 
 static PyObject *
@@ -270,7 +268,7 @@ PyDoc_STRVAR(host_view_doc,
 static PyType_Slot host_view_slots[] = {
     {Py_tp_doc, (void *)host_view_doc},     {Py_tp_dealloc, host_view_dealloc},
     {Py_tp_traverse, host_view_traverse},   {Py_tp_methods, host_view_methods},
-    {Py_tp_getset, host_view_getset},       {Py_tp_repr, host_view_repr},
+    {Py_tp_members, host_view_members},     {Py_tp_repr, host_view_repr},
     {Py_bf_getbuffer, host_view_getbuffer}, {0, NULL},
 };
 

@@ -184,9 +184,14 @@ import_tensor(md_state *state, foreign_tensor *foreign, const import_request *re
 }
 
 PyObject *
-dlpack_import_managed(md_state *state, DLManagedTensorVersioned *managed, const char *maker,
+dlpack_import_managed(DLManagedTensorVersioned *managed, const char *maker,
                       const import_request *request)
 {
+    md_state *state = state_of_interpreter();
+    if (state == NULL) {
+        owners_delete_tensor(managed, true);
+        return NULL;
+    }
     foreign_tensor foreign;
     foreign_open_managed(managed, maker, &foreign);
     PyObject *array = import_tensor(state, &foreign, request);

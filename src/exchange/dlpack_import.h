@@ -17,8 +17,8 @@ PyObject *dlpack_import(md_state *state, PyObject *producer, const import_reques
 
 /* An Array of a tensor that the caller owns: steals it, even if it is refused.  `maker`: its
  * producer, for messages. */
-PyObject *dlpack_import_managed(md_state *state, DLManagedTensorVersioned *managed,
-                                const char *maker, const import_request *request);
+PyObject *dlpack_import_managed(DLManagedTensorVersioned *managed, const char *maker,
+                                const import_request *request);
 
 /* An Array of our own Array's items, without a tensor in between. */
 PyObject *dlpack_import_array(PyObject *array, const import_request *request);

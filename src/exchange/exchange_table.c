@@ -8,20 +8,9 @@
 #include "exchange/dlpack_import.h"
 #include "exchange/foreign_types.h"
 #include "python/errors.h"
-#include "python/owners.h"
 #include "streams/device.h"
 
 /* ---- its functions ---- */
-
-static DLManagedTensorVersioned *
-export_or_note(void *op, const export_request *request)
-{
-    DLManagedTensorVersioned *tensor = dlpack_export(array_cast(op), request);
-    if (tensor == NULL) {
-        refusal_note();
-    }
-    return tensor;
-}
 
 /* SPEC exchange-owned */
 static int
@@ -30,7 +19,10 @@ tensor_from_array(void *op, DLManagedTensorVersioned **out)
     /* SPEC dlpack.h: the caller names no stream, and Metal has none to ask for: wait as
      * stream=None does. */
     export_request request = {.is_versioned = true, .device = kDLMetal, .copy = -1};
-    *out = export_or_note(op, &request);
+    *out = dlpack_export(array_cast(op), &request);
+    if (*out == NULL) {
+        refusal_note();
+    }
     return *out == NULL ? -1 : 0;
 }
 
@@ -50,13 +42,7 @@ static int
 tensor_to_array(DLManagedTensorVersioned *tensor, void **out)
 {
     import_request request = {.copy = -1};
-    md_state *state = state_of_interpreter();
-    *out = NULL;
-    if (state == NULL) {
-        owners_delete_tensor(tensor, true);
-        return -1;
-    }
-    *out = dlpack_import_managed(state, tensor, "a caller of the exchange API", &request);
+    *out = dlpack_import_managed(tensor, "a caller of the exchange API", &request);
     return *out == NULL ? -1 : 0;
 }
 

@@ -31,18 +31,6 @@ array_get_strides(PyObject *op, void *Py_UNUSED(closure))
 }
 
 static PyObject *
-array_get_ndim(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyLong_FromLong(array_cast(op)->ndim);
-}
-
-static PyObject *
-array_get_size(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyLong_FromLongLong(array_cast(op)->nitems);
-}
-
-static PyObject *
 array_get_nbytes(PyObject *op, void *Py_UNUSED(closure))
 {
     return PyLong_FromLongLong(array_nbytes(array_cast(op)));
@@ -86,12 +74,6 @@ array_get_buffer(PyObject *op, void *Py_UNUSED(closure))
 }
 
 static PyObject *
-array_get_byte_offset(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyLong_FromLongLong(array_cast(op)->byte_offset);
-}
-
-static PyObject *
 array_get_layout_object(PyObject *op, void *Py_UNUSED(closure))
 {
     strided_layout layout;
@@ -99,24 +81,10 @@ array_get_layout_object(PyObject *op, void *Py_UNUSED(closure))
     return layout_object_new(state_of(op)->layout_type, &layout);
 }
 
-static PyObject *
-array_get_readonly(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyBool_FromLong(array_cast(op)->is_readonly);
-}
-
-static PyObject *
-array_get_padded(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyBool_FromLong(array_cast(op)->is_padded);
-}
-
 static PyGetSetDef array_getset[] = {
     {"shape", array_get_shape, NULL, PyDoc_STR("Extents, a tuple of int."), NULL},
     {"strides", array_get_strides, NULL, PyDoc_STR("Strides in elements, a tuple of int."),
      NULL},
-    {"ndim", array_get_ndim, NULL, PyDoc_STR("Number of dimensions, 0 to 64."), NULL},
-    {"size", array_get_size, NULL, PyDoc_STR("Number of items."), NULL},
     {"nbytes", array_get_nbytes, NULL,
      PyDoc_STR("Bytes of all items; sub-byte items are counted packed."), NULL},
     {"itemsize", array_get_itemsize, NULL,
@@ -130,17 +98,8 @@ static PyGetSetDef array_getset[] = {
     {"storage", array_get_storage, NULL, PyDoc_STR("'shared', 'managed' or 'private'."), NULL},
     {"buffer", array_get_buffer, NULL,
      PyDoc_STR("The Buffer under the array; the same object for every view of it."), NULL},
-    {"byte_offset", array_get_byte_offset, NULL,
-     PyDoc_STR("Where element 0 is in the Buffer, in bytes."), NULL},
     {"layout", array_get_layout_object, NULL,
      PyDoc_STR("Shape, strides and itemsize as a StridedLayout with offset 0."), NULL},
-    {"padded", array_get_padded, NULL,
-     PyDoc_STR("True if sub-byte items have a byte each, in its lowest bits, as ml_dtypes "
-               "keeps them;\n"
-               "False if they are packed, and for items of whole bytes."),
-     NULL},
-    {"readonly", array_get_readonly, NULL,
-     PyDoc_STR("True if the items cannot be written through this array."), NULL},
     {"T", array_get_T, NULL, PyDoc_STR("A view with the axes reversed."), NULL},
     {"mT", array_get_mT, NULL,
      PyDoc_STR("A view with the last two axes swapped; ValueError below two dimensions."),
@@ -160,6 +119,18 @@ static PyGetSetDef array_getset[] = {
 };
 
 static PyMemberDef array_members[] = {
+    {"ndim", T_INT, offsetof(ArrayObject, ndim), READONLY,
+     PyDoc_STR("Number of dimensions, 0 to 64.")},
+    {"size", T_LONGLONG, offsetof(ArrayObject, nitems), READONLY,
+     PyDoc_STR("Number of items.")},
+    {"byte_offset", T_LONGLONG, offsetof(ArrayObject, byte_offset), READONLY,
+     PyDoc_STR("Where element 0 is in the Buffer, in bytes.")},
+    {"padded", T_BOOL, offsetof(ArrayObject, is_padded), READONLY,
+     PyDoc_STR("True if sub-byte items have a byte each, in its lowest bits, as ml_dtypes "
+               "keeps them;\n"
+               "False if they are packed, and for items of whole bytes.")},
+    {"readonly", T_BOOL, offsetof(ArrayObject, is_readonly), READONLY,
+     PyDoc_STR("True if the items cannot be written through this array.")},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(ArrayObject, weakrefs), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };

@@ -137,19 +137,14 @@ wrap_handle(void *handle, size_t nbytes, PyObject *owner)
     if (state == NULL) {
         return NULL;
     }
-    /* one after the other: a look-up can lose an exception that is set before it */
     PyObject *result = NULL;
     PyObject *number = PyLong_FromVoidPtr(handle);
     PyObject *size = number == NULL ? NULL : PyLong_FromSize_t(nbytes);
     PyObject *names = size == NULL ? NULL : Py_BuildValue("(s)", "owner");
-    PyObject *from_handle =
-        names == NULL ? NULL
-                      : PyObject_GetAttrString((PyObject *)state->buffer_type, "from_handle");
-    if (from_handle != NULL) {
+    if (names != NULL) {
         PyObject *args[] = {number, size, owner == NULL ? Py_None : owner};
-        result = PyObject_Vectorcall(from_handle, args, 2, names);
+        result = buffer_from_handle((PyObject *)state->buffer_type, args, 2, names);
     }
-    Py_XDECREF(from_handle);
     Py_XDECREF(names);
     Py_XDECREF(size);
     Py_XDECREF(number);
@@ -224,12 +219,11 @@ static PyObject *
 import_tensor(DLManagedTensorVersioned *tensor, int copy)
 {
     import_request request = {.copy = copy};
-    md_state *state = state_of_interpreter();
-    if (state == NULL || check_copy("metal_dlpack->array_from_dlpack", copy) < 0) {
+    if (check_copy("metal_dlpack->array_from_dlpack", copy) < 0) {
         owners_delete_tensor(tensor, true);
         return NULL;
     }
-    return dlpack_import_managed(state, tensor, "a caller of the C API", &request);
+    return dlpack_import_managed(tensor, "a caller of the C API", &request);
 }
 
 static DLManagedTensorVersioned *

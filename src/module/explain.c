@@ -13,6 +13,7 @@
 #include "exchange/host_memory.h"
 #include "python/args.h"
 #include "python/errors.h"
+#include "python/storage_mode.h"
 #include "streams/device.h"
 #include "values/layout_type_object.h"
 
@@ -25,34 +26,24 @@ reason_tuple(const dlpack_fault *reason)
     return Py_BuildValue("(ss)", dlpack_fault_name(reason), text);
 }
 
-/* Puts `value`, which it steals, into the dict. */
-static int
-put(PyObject *facts, const char *name, PyObject *value)
-{
-    int result = value == NULL ? -1 : PyDict_SetItemString(facts, name, value);
-    Py_XDECREF(value);
-    return result;
-}
-
 static int
 put_metal(PyObject *facts, const foreign_tensor *seen)
 {
-    static const char *const modes[] = {"shared", "managed", "private"};
     void *handle = seen->tensor->data;
     const device_record *device;
     dlpack_fault fault;
     bool is_sound = foreign_check_buffer(seen, NULL, &device, &fault);
-    if (!is_sound && put(facts, "reason", reason_tuple(&fault)) < 0) {
+    if (!is_sound && module_put(facts, "reason", reason_tuple(&fault)) < 0) {
         return -1;
     }
     if (!is_sound && fault.code == DLPACK_FAULT_HANDLE) {
         return 0;
     }
-    PyObject *mode = PyUnicode_FromString(modes[bridge_buffer_storage(handle)]);
-    if (put(facts, "storage", mode) < 0) {
+    PyObject *mode = PyUnicode_FromString(storage_mode_name(bridge_buffer_storage(handle)));
+    if (module_put(facts, "storage", mode) < 0) {
         return -1;
     }
-    return is_sound ? put(facts, "metal_index", PyLong_FromLong(device->index)) : 0;
+    return is_sound ? module_put(facts, "metal_index", PyLong_FromLong(device->index)) : 0;
 }
 
 /* Why CPU memory cannot be shared.  Without a device there is nobody to share it with. */
@@ -67,7 +58,7 @@ put_cpu(PyObject *facts, const foreign_tensor *seen)
                         .dtype = tensor->dtype,
                         .is_padded = seen->facts.is_padded};
     return device != NULL && host_memory_reason(&items, device, &reason)
-               ? put(facts, "reason", reason_tuple(&reason))
+               ? module_put(facts, "reason", reason_tuple(&reason))
                : 0;
 }
 
@@ -77,7 +68,7 @@ put_checked(PyObject *facts, foreign_tensor *seen)
 {
     dlpack_fault fault = {DLPACK_FAULT_NONE, 0, 0, 0};
     bool is_sound = foreign_check(seen, &fault);
-    if (!is_sound && put(facts, "reason", reason_tuple(&fault)) < 0) {
+    if (!is_sound && module_put(facts, "reason", reason_tuple(&fault)) < 0) {
         return -1;
     }
     if (!is_sound && fault.code < DLPACK_FAULT_DEVICE) {
@@ -85,20 +76,19 @@ put_checked(PyObject *facts, foreign_tensor *seen)
     }
     const dlpack_facts *checked = &seen->facts;
     const strided_layout *layout = &checked->layout;
-    if (put(facts, "nitems", PyLong_FromLongLong(checked->nitems)) < 0 ||
-        put(facts, "itemsize", PyLong_FromLongLong(layout->itemsize)) < 0 ||
-        put(facts, "alignment", PyLong_FromLongLong(dtype_alignment(seen->tensor->dtype))) <
-            0 ||
-        put(facts, "nbytes", PyLong_FromLongLong(checked->end_nbytes - checked->first_nbytes)) <
-            0 ||
-        put(facts, "shape", layout_tuple(seen->tensor->shape, layout->ndim)) < 0 ||
-        put(facts, "steps", layout_tuple(layout->strides, layout->ndim)) < 0) {
-        return -1;
-    }
-    /* unchanged: some consumers judge the strides of axes of extent 1 */
     const int64_t *strides = seen->tensor->strides;
-    if (put(facts, "strides",
-            strides == NULL ? Py_NewRef(Py_None) : layout_tuple(strides, layout->ndim)) < 0) {
+    int64_t nbytes = checked->end_nbytes - checked->first_nbytes;
+    if (module_put(facts, "nitems", PyLong_FromLongLong(checked->nitems)) < 0 ||
+        module_put(facts, "itemsize", PyLong_FromLongLong(layout->itemsize)) < 0 ||
+        module_put(facts, "alignment",
+                   PyLong_FromLongLong(dtype_alignment(seen->tensor->dtype))) < 0 ||
+        module_put(facts, "nbytes", PyLong_FromLongLong(nbytes)) < 0 ||
+        module_put(facts, "shape", layout_tuple(seen->tensor->shape, layout->ndim)) < 0 ||
+        module_put(facts, "steps", layout_tuple(layout->strides, layout->ndim)) < 0 ||
+        /* unchanged: some consumers judge the strides of axes of extent 1 */
+        module_put(facts, "strides",
+                   strides == NULL ? Py_NewRef(Py_None) : layout_tuple(strides, layout->ndim)) <
+            0) {
         return -1;
     }
     if (!is_sound || checked->nitems == 0) {
@@ -112,41 +102,26 @@ put_checked(PyObject *facts, foreign_tensor *seen)
 static PyObject *
 describe(foreign_tensor *seen)
 {
+    typedef unsigned long long number;
     const DLTensor *tensor = seen->tensor;
-    PyObject *facts = PyDict_New();
-    PyObject *version = !seen->is_versioned
-                            ? Py_NewRef(Py_None)
-                            : Py_BuildValue("(II)", seen->version.major, seen->version.minor);
-    if (facts == NULL) {
-        Py_XDECREF(version);
-        return NULL;
-    }
-    if (put(facts, "version", version) < 0) {
-        goto error;
-    }
+    PyObject *facts, *version = !seen->is_versioned ? Py_NewRef(Py_None)
+                                                    : Py_BuildValue("(II)", seen->version.major,
+                                                                    seen->version.minor);
     if (tensor == NULL) {
-        if (put_checked(facts, seen) < 0) {
-            goto error;
-        }
-        return facts;
+        facts = Py_BuildValue("{s:N}", "version", version);
     }
-    if (put(facts, "device",
-            Py_BuildValue("(ii)", (int)tensor->device.device_type,
-                          (int)tensor->device.device_id)) < 0 ||
-        put(facts, "dtype",
-            Py_BuildValue("(iii)", (int)tensor->dtype.code, (int)tensor->dtype.bits,
-                          (int)tensor->dtype.lanes)) < 0 ||
-        put(facts, "address", PyLong_FromVoidPtr(tensor->data)) < 0 ||
-        put(facts, "byte_offset", PyLong_FromUnsignedLongLong(tensor->byte_offset)) < 0 ||
-        put(facts, "flags", PyLong_FromUnsignedLongLong(seen->flags)) < 0 ||
-        put_checked(facts, seen) < 0) {
-        goto error;
+    else {
+        facts = Py_BuildValue("{s:N,s:(ii),s:(iii),s:N,s:K,s:K}", "version", version, "device",
+                              (int)tensor->device.device_type, (int)tensor->device.device_id,
+                              "dtype", (int)tensor->dtype.code, (int)tensor->dtype.bits,
+                              (int)tensor->dtype.lanes, "address",
+                              PyLong_FromVoidPtr(tensor->data), "byte_offset",
+                              (number)tensor->byte_offset, "flags", (number)seen->flags);
+    }
+    if (facts != NULL && put_checked(facts, seen) < 0) {
+        Py_CLEAR(facts);
     }
     return facts;
-
-error:
-    Py_XDECREF(facts);
-    return NULL;
 }
 
 PyDoc_STRVAR(tensor_facts_doc,

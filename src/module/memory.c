@@ -10,29 +10,16 @@
 #include "python/storage_mode.h"
 #include "streams/device.h"
 
-static int
-add_count(PyObject *dict, const char *name, uint64_t value)
-{
-    PyObject *number = PyLong_FromUnsignedLongLong(value);
-    int result = number == NULL ? -1 : PyDict_SetItemString(dict, name, number);
-    Py_XDECREF(number);
-    return result;
-}
-
 static PyObject *
 counts_as_dict(const pool_counts *counts)
 {
-    PyObject *dict = PyDict_New();
-    if (dict == NULL || add_count(dict, "live", counts->live_nbytes) < 0 ||
-        add_count(dict, "cached", counts->cached_nbytes) < 0 ||
-        add_count(dict, "peak", counts->peak_nbytes) < 0 ||
-        add_count(dict, "live_buffers", counts->live_count) < 0 ||
-        add_count(dict, "cached_buffers", counts->cached_count) < 0 ||
-        add_count(dict, "allocations", counts->allocations) < 0 ||
-        add_count(dict, "hits", counts->hits) < 0) {
-        Py_CLEAR(dict);
-    }
-    return dict;
+    typedef unsigned long long number;
+    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "live", (number)counts->live_nbytes,
+                         "cached", (number)counts->cached_nbytes, "peak",
+                         (number)counts->peak_nbytes, "live_buffers",
+                         (number)counts->live_count, "cached_buffers",
+                         (number)counts->cached_count, "allocations",
+                         (number)counts->allocations, "hits", (number)counts->hits);
 }
 
 static PyObject *
@@ -42,27 +29,14 @@ limit_as_object(uint64_t limit)
 }
 
 static int
-add_limit(PyObject *dict, const device_record *device)
-{
-    PyObject *limit = limit_as_object(pool_limit(device));
-    int result = limit == NULL ? -1 : PyDict_SetItemString(dict, "limit", limit);
-    Py_XDECREF(limit);
-    return result;
-}
-
-static int
 add_modes(PyObject *dict, const pool_counts *modes)
 {
-    for (int mode = 0; mode < POOL_MODES; mode++) {
-        PyObject *counts = counts_as_dict(&modes[mode]);
-        const char *name = storage_mode_name((bridge_storage)mode);
-        int result = counts == NULL ? -1 : PyDict_SetItemString(dict, name, counts);
-        Py_XDECREF(counts);
-        if (result < 0) {
-            return -1;
-        }
+    int result = 0;
+    for (int mode = 0; mode < POOL_MODES && result == 0; mode++) {
+        result = module_put(dict, storage_mode_name((bridge_storage)mode),
+                            counts_as_dict(&modes[mode]));
     }
-    return 0;
+    return result;
 }
 
 PyDoc_STRVAR(
@@ -100,7 +74,8 @@ core_memory_stats(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyO
     }
     pool_read(device, modes, &total);
     PyObject *dict = counts_as_dict(&total);
-    if (dict == NULL || add_limit(dict, device) < 0 || add_modes(dict, modes) < 0) {
+    if (dict == NULL || module_put(dict, "limit", limit_as_object(pool_limit(device))) < 0 ||
+        add_modes(dict, modes) < 0) {
         Py_CLEAR(dict);
     }
     return dict;

@@ -34,4 +34,13 @@ void softmetal_compiler_install(void);
  * an exception. */
 int threads_read_variable(void);
 
+/* Put `value`, which is stolen, into a dict.  0, or -1 with an exception, which NULL has set. */
+static inline int
+module_put(PyObject *dict, const char *name, PyObject *value)
+{
+    int result = value == NULL ? -1 : PyDict_SetItemString(dict, name, value);
+    Py_XDECREF(value);
+    return result;
+}
+
 #endif /* MD_MODULE_H */
