@@ -1,6 +1,7 @@
 """The rules of the exchange: each has a test and a place in the source, and a row of the page that is made of them."""
 
 import protocol
+from places import INSIDE
 from protocol_rules import RULES
 
 
@@ -10,6 +11,7 @@ def test_every_rule_has_a_test_a_place_and_a_row():
     assert [rule for rule in protocol.IDS if not places[rule]] == []
     page = protocol.document(places, tests)
     assert [rule for rule in protocol.IDS if page.count(f"\n| `{rule}` |") != 1] == []
+    assert f"a place in the source | {len(protocol.IDS)} |" in (INSIDE / "reliability.md").read_text()
 
 
 def test_rules_are_sentences_with_sources():
