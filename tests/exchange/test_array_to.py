@@ -5,7 +5,7 @@ import types
 
 import numpy as np
 import pytest
-from dlpack_structs import Table, delete, kind_with_table, table_of
+from dlpack_structs import delete, kind_with_table, table_with
 
 import metal_dlpack as md
 from metal_dlpack import _core
@@ -65,8 +65,7 @@ def test_a_type_that_gives_nothing_is_named_and_the_tensor_is_deleted_once(statu
         out[0] = None
         return status
 
-    table = Table.from_buffer_copy(table_of(md.Array))
-    table.to_object = type(table.to_object)(to_nothing)
+    table = table_with(to_object=to_nothing)
     array = md.zeros(3)
     with pytest.raises(BufferError, match="Kind refused the tensor without a reason"):
         array.to(kind_with_table(table))

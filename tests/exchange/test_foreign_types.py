@@ -2,10 +2,11 @@
 
 import ctypes
 import gc
+import weakref
 
 import numpy as np
 import pytest
-from dlpack_structs import Header, Producer, Table, capsule_of, kind_with_table, table_of, tensor_of
+from dlpack_structs import Header, Producer, capsule_of, kind_with_table, table_with, tensor_of
 
 import metal_dlpack as md
 from metal_dlpack import _core
@@ -58,19 +59,7 @@ def test_torchs_negated_memory_is_refused(live_buffers):
 
 
 def test_types_seen_are_remembered_and_let_go():
-    import weakref
-
-    def make():
-        class Short:
-            def __dlpack_device__(self):
-                return (1, 0)
-
-            def __dlpack__(self, **keywords):
-                return np.zeros(3).__dlpack__(**keywords)
-
-        return Short
-
-    kinds = [make() for _ in range(12)]
+    kinds = [kind_with_table(None) for _ in range(12)]
     for kind in kinds:
         assert md.from_dlpack(kind()).shape == (3,)
     alive = [weakref.ref(kind) for kind in kinds]
@@ -90,8 +79,7 @@ def test_a_table_of_another_major_version_is_left_for_the_one_before_it():
         return 0
 
     array = md.full(3, 4.0)
-    older = Table.from_buffer_copy(table_of(md.Array))
-    older.from_object = type(older.from_object)(from_object)
+    older = table_with(from_object=from_object)
     newer = Header((2, 0), ctypes.addressof(older))
     newest = Header((3, 1), ctypes.addressof(newer))
     strangest = Header((2, 0), None)
@@ -118,10 +106,7 @@ def test_a_table_of_another_major_version_is_left_for_the_one_before_it():
 def test_versions_in_a_circle_and_tables_with_holes_are_passed_over():
     one, two = Header((2, 0), None), Header((3, 0), None)
     one.prev_api, two.prev_api = ctypes.addressof(two), ctypes.addressof(one)
-    without_export, without_import = (Table.from_buffer_copy(table_of(md.Array)) for _ in range(2))
-    without_export.from_object = type(without_export.from_object)()
-    without_import.to_object = type(without_import.to_object)()
-    for header in (one, without_export, without_import):
+    for header in (one, table_with(from_object=None), table_with(to_object=None)):
         kind = kind_with_table(header)
         assert md.from_dlpack(kind()).tolist() == [0, 1, 2]
         with pytest.raises(TypeError, match="no __dlpack_c_exchange_api__"):
@@ -136,8 +121,7 @@ def test_a_table_that_fails_is_followed_by_the_method_if_there_is_one(live_buffe
     kept = []
 
     def make(function, *, has_method):
-        table = Table.from_buffer_copy(table_of(md.Array))
-        table.from_object = type(table.from_object)(function)
+        table = table_with(from_object=function)
         kept.append(table)
         return kind_with_table(table, has_method=has_method)()
 
@@ -174,8 +158,7 @@ def test_a_subclass_of_torchs_with_a_table_of_its_own_is_checked_as_any_other(fi
         out[0] = ctypes.addressof(producer.struct)
         return 0
 
-    table = Table.from_buffer_copy(table_of(md.Array))
-    table.from_object = type(table.from_object)(give)
+    table = table_with(from_object=give)
     kind = type("Kind", (torch.Tensor,), {"__dlpack_c_exchange_api__": capsule_of(table)})
     tensor = torch.zeros(6).as_subclass(kind)
     if sentence is None:
@@ -191,13 +174,4 @@ def test_a_subclass_of_torchs_with_a_table_of_its_own_is_checked_as_any_other(fi
 @pytest.mark.parametrize("wrong", [None, 5, "text", ctypes.c_int(3)])
 @pytest.mark.rule("exchange-versions")
 def test_what_is_no_exchange_table_is_passed_over(wrong):
-    class Kind:
-        __dlpack_c_exchange_api__ = wrong
-
-        def __dlpack_device__(self):
-            return (1, 0)
-
-        def __dlpack__(self, **keywords):
-            return np.arange(3.0).__dlpack__(**keywords)
-
-    assert md.from_dlpack(Kind()).tolist() == [0, 1, 2]
+    assert md.from_dlpack(kind_with_table(wrong)()).tolist() == [0, 1, 2]

@@ -4,7 +4,6 @@ import os
 import threading
 import time
 
-import numpy as np
 import pytest
 from children import run_child
 
@@ -147,12 +146,3 @@ def test_a_forked_child_copies_with_threads():
         """
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_the_setting_does_not_change_the_result(number):
-    values = np.arange(1200 * 1300, dtype="float32").reshape(1200, 1300)
-    for count in (1, 2, 5, 16):
-        number(count)
-        array = md.zeros((1300, 1200))
-        array.copy_from(values.T)
-        assert (np.asarray(array) == values.T).all()

@@ -3,6 +3,7 @@
 import ctypes
 import itertools
 
+import metal_dlpack as md
 from metal_dlpack.conformance.dlpack_structs import (  # noqa: F401  # the tests take them from here
     IS_COPIED,
     IS_PADDED,
@@ -147,6 +148,14 @@ def table_of(kind):
     return Table.from_address(capsule_pointer(kind.__dlpack_c_exchange_api__, TABLE_NAME))
 
 
+def table_with(**functions):
+    """The table of Array, with Python functions in the place of some."""
+    table = Table.from_buffer_copy(table_of(md.Array))
+    for name, function in functions.items():
+        setattr(table, name, type(getattr(table, name))(function) if function else type(getattr(table, name))())
+    return table
+
+
 def tensor_of(array):
     """The address of the owned tensor that the table of the array's type makes of it."""
     out = ctypes.c_void_p()
@@ -160,7 +169,7 @@ def delete(address):
 
 
 def kind_with_table(table, *, has_method=True):
-    """A type with this table whose objects are the numbers 0, 1, 2."""
+    """A type with this table, or with what is none, whose objects are the numbers 0, 1, 2."""
 
     def numbers(_self, **keywords):
         import numpy as np
@@ -168,4 +177,5 @@ def kind_with_table(table, *, has_method=True):
         return np.arange(3.0).__dlpack__(**keywords)
 
     methods = {"__dlpack_device__": lambda _self: (1, 0), "__dlpack__": numbers}
-    return type("Kind", (), {"__dlpack_c_exchange_api__": capsule_of(table), **(methods if has_method else {})})
+    capsule = capsule_of(table) if isinstance(table, ctypes.Structure) else table
+    return type("Kind", (), {"__dlpack_c_exchange_api__": capsule, **(methods if has_method else {})})
