@@ -174,22 +174,6 @@ def test_cpu_memory_is_shared_and_kept(make, live_buffers):
     assert md.asarray(source, copy=True).buffer.owner is None
 
 
-def test_the_source_lives_as_long_as_the_array():
-    import gc
-    import weakref
-
-    source = np.arange(1000.0)
-    alive = weakref.ref(source)
-    made = md.asarray(source)[10:]
-    del source
-    gc.collect()
-    assert alive() is not None
-    assert made[0].item() == 10
-    del made
-    gc.collect()
-    assert alive() is None
-
-
 def test_readonly_sources_give_readonly_arrays():
     frozen = np.arange(4.0)
     frozen.flags.writeable = False

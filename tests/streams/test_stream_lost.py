@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 from children import run_child
-from objc_messages import SHARED, foreign_buffer, pool, send
+from objc_messages import SHARED, foreign_buffer, send
 
 import metal_dlpack as md
 
@@ -129,19 +129,17 @@ def test_failures_of_two_streams_on_one_buffer_are_told_one_after_the_other(fail
     array.tolist()
 
 
-def test_a_wait_that_is_interrupted_leaves_the_failure_for_the_next(failing):
+def test_a_wait_that_is_interrupted_leaves_the_failure_for_the_next(failing, shared_event):
     """The failure of one stream, and work of another that holds the wait up until a signal comes."""
     import _thread
     import signal
     import threading
 
-    with pool():
-        shared = send(md.default_device().handle, "newSharedEvent")
     array, other = md.zeros(64), md.Stream()
     with failing(8):
         array.fill(1, stream=md.Stream())
         settle(array)
-    other.wait(md.Event.from_handle(shared, 1))
+    other.wait(md.Event.from_handle(shared_event, 1))
     array.fill(2, stream=other)
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.05, _thread.interrupt_main)
@@ -150,11 +148,10 @@ def test_a_wait_that_is_interrupted_leaves_the_failure_for_the_next(failing):
         array.tolist()
     signal.signal(signal.SIGINT, previous)
     timer.join()
-    send(shared, "setSignaledValue:", 1, result=None)
+    send(shared_event, "setSignaledValue:", 1, result=None)
     with pytest.raises(md.MetalError, match="OutOfMemory, 8"):
         array.tolist()
     assert array.tolist() == [2] * 64
-    send(shared, "release", result=None)
 
 
 def test_a_device_that_is_waited_for_tells_of_each_stream_in_turn(failing):
