@@ -94,31 +94,6 @@ def test_kernels_on_two_streams_hand_over_on_the_gpu(library, slow):
     assert (y.tolist(), y2.tolist()) == ([10] * 8, [31] * 8)
 
 
-def test_a_write_on_one_stream_waits_for_the_readers_on_others(library, slow):
-    x, streams = numbers(value=4), [md.Stream() for _ in range(3)]
-    outs = [numbers() for _ in streams]
-    for stream, out in zip(streams, outs, strict=True):
-        library["add"](x, x, out, n=8, stream=stream)
-    library["fill"](x, 0, n=8, stream=md.Stream())
-    assert [out.tolist() for out in outs] == [[8] * 8] * 3
-    assert x.tolist() == [0] * 8
-
-
-def test_two_views_of_one_buffer_are_one_operand(library, slow):
-    x = numbers(16, 1)
-    library["add"](x[:8], x[:8], x[8:], n=8)
-    library["add"](x[8:], x[8:], x[:8], n=8, stream=md.Stream())
-    assert x.tolist() == [4] * 8 + [2] * 8
-
-
-def test_what_the_cpu_wrote_before_is_there(library):
-    x = numbers()
-    for value in range(20):
-        x[...] = value
-        library["advance"](x, 1, n=8)
-        assert x.tolist() == [3 * value + 1] * 8
-
-
 def test_events_and_synchronisation_know_kernels(library, slow):
     x, stream = numbers(), md.Stream()
     view = np.asarray(x)

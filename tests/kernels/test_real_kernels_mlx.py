@@ -14,7 +14,7 @@ from kernel_images import quickly
 
 import metal_dlpack as md
 
-HEAD = "#include <metal_stdlib>\n#include <metal_simdgroup>\nusing namespace metal;\n"
+HEAD = "".join(f"#include <metal_{name}>\n" for name in ("stdlib", "atomic", "simdgroup", "simdgroup_matrix"))
 FAST_EXP = 1e-5
 
 
@@ -23,10 +23,10 @@ def reported(why):
     return pytest.mark.xfail(os.environ.get("SOFTMETAL_KERNEL_CHECK") == "1", reason=why)
 
 
-def mlx(headers, *instances, before=""):
+def mlx(headers, *instances):
     """A library of MLX's headers, with these (name, kernel, template arguments)."""
     paths = [f"mlx/backend/metal/kernels/{header}" for header in ("utils.h", *headers.split())]
-    text = HEAD + before + "".join(f'#include "{path}"\n' for path in paths)
+    text = HEAD + "using namespace metal;\n" + "".join(f'#include "{path}"\n' for path in paths)
     text += "".join(f'instantiate_kernel("{name}", {kernel}, {types})\n' for name, kernel, types in instances)
     return md.Library(text, include=(kernel_sources.mlx(),), math="safe")
 
@@ -228,7 +228,7 @@ def test_a_scan_down_columns():
 
 # ---- reductions ----
 
-REDUCE = "atomic.h reduction/ops.h reduce.h"
+REDUCE = "defines.h atomic.h reduction/ops.h reduce.h"
 
 
 @pytest.mark.long
@@ -239,7 +239,6 @@ def test_reductions_to_one_item():
         ("max", "all_reduce", "float, float, Max<float>"),
         ("any", "all_reduce", "bool, bool, Or<bool>"),
         ("product", "all_reduce", "int64_t, int64_t, Prod<int64_t>"),
-        before='#include <metal_atomic>\n#include "mlx/backend/metal/kernels/defines.h"\n',
     )
     x = random().integers(-1000, 1000, 10_001, dtype="int32")
     cases = [("sum", x, x.sum()), ("max", x.astype("f4"), x.max()), ("any", x > 998, (x > 998).any())]
@@ -257,7 +256,6 @@ def test_reductions_of_rows():
         REDUCE,
         ("sum", "row_reduce_simple", "float, float, Sum<float>, int"),
         ("min", "row_reduce_simple", "uchar, uchar, Min<uchar>, int"),
-        before='#include <metal_atomic>\n#include "mlx/backend/metal/kernels/defines.h"\n',
     )
     x = random().integers(3, 255, (10, 1003))
     for name, dtype, expected in (("sum", "float32", x.sum(1)), ("min", "uint8", x.min(1))):
@@ -271,7 +269,6 @@ def test_a_reduction_of_columns():
     library = mlx(
         REDUCE,
         ("sum", "col_reduce_longcolumn", "int, int, Sum<int>, int, 1"),
-        before='#include <metal_atomic>\n#include "mlx/backend/metal/kernels/defines.h"\n',
     )
     x = random().integers(-1000, 1000, (300, 24), dtype="int32")
     out = md.zeros(24, dtype="int32")
@@ -331,7 +328,6 @@ def test_gather_and_scatter_along_an_axis():
         "atomic.h reduction/ops.h indexing/gather_axis.h indexing/scatter_axis.h",
         ("gather", "gather_axis", "float, int, int, true, true"),
         ("scatter", "scatter_axis", "int, int, int, Sum<int>, true, true"),
-        before="#include <metal_atomic>\n",
     )
     x, where = random().standard_normal((4, 9, 6), dtype="float32"), random().integers(-9, 9, (4, 13, 6), dtype="int32")
     shape, ones, two = on_metal([4, 6], "i4"), on_metal([1, 1], "i8"), 2
@@ -387,7 +383,6 @@ def test_a_product_of_matrices(kind, dtype, m, n, k):
     library = mlx(
         "steel/gemm/gemm.h steel/gemm/kernels/steel_gemm_fused.h",
         ("gemm", "gemm", f"{kind}, 32, 32, 16, 2, 2, false, true, float"),
-        before="#include <metal_simdgroup_matrix>\n",
     )
     aligned = {"align_M": m % 32 == 0, "align_N": n % 32 == 0, "align_K": k % 16 == 0}
     constants = {"has_batch": False, "use_out_source": False, "do_axpby": False, **aligned}
@@ -409,7 +404,6 @@ def test_quantised_weights():
         ("quantize", "affine_quantize", "float, 64, 4"),
         ("dequantize", "affine_dequantize", "float, 64, 4"),
         ("multiply", "affine_qmv", "float, 64, 4, false"),
-        before="#include <metal_simdgroup_matrix>\n",
     )
     x = random().standard_normal((24, 512), dtype="float32")
     packed, scales = md.zeros((24, 256), dtype="uint8"), md.zeros((24, 8), dtype="float32")
@@ -473,7 +467,7 @@ def test_a_hadamard_transform():
 
 @pytest.mark.long
 def test_a_fourier_transform():
-    library = mlx("steel/defines.h fft.h", ("fft", "fft", "256, float2, float2"), before="#include <metal_common>\n")
+    library = mlx("steel/defines.h fft.h", ("fft", "fft", "256, float2, float2"))
     # Seven rounds: 256 = 4 ** 4, so radix 4 four times; one transform is 64 threads that hold four items each.
     constants = {"inv_": False, "is_power_of_2_": True, "elems_per_thread_": 4}
     constants |= {f"radix_{radix}_steps_": 4 if radix == 4 else 0 for radix in (13, 11, 8, 7, 6, 5, 4, 3, 2)}

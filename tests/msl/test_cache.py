@@ -88,36 +88,44 @@ def test_what_fails_to_be_made_leaves_nothing(place):
     assert not list(place.iterdir())
 
 
-# ---- broken entries ----
+# ---- broken and hostile entries ----
 
 
-@pytest.mark.parametrize(
-    "harm",
-    [
-        lambda data: data[:-1],
-        lambda data: data[:3],
-        lambda data: b"",
-        lambda data: bytes([data[0] ^ 1]) + data[1:],
-        lambda data: data[:-1] + bytes([data[-1] ^ 1]),
-        lambda data: data + b"x",
-        lambda data: b"\0" * len(data),
-    ],
-    ids=["shorter by one", "cut off", "empty", "another first byte", "another last byte", "longer", "zeroed"],
-)
-def test_a_broken_file_is_made_anew(harm):
+def change(what):
+    return lambda path: path.write_bytes(what(path.read_bytes()))
+
+
+def replace_by_pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+#: What is done to an entry.
+HARMS = {
+    "shorter by one": change(lambda data: data[:-1]),
+    "cut off": change(lambda data: data[:3]),
+    "empty": change(lambda data: b""),
+    "another first byte": change(lambda data: bytes([data[0] ^ 1]) + data[1:]),
+    "another last byte": change(lambda data: data[:-1] + bytes([data[-1] ^ 1])),
+    "longer": change(lambda data: data + b"x"),
+    "zeroed": change(lambda data: b"\0" * len(data)),
+    "the sound file of another key": change(lambda data: stored(["other"], b"other").read_bytes()),
+    "all may write": lambda path: path.chmod(0o777),
+    "the group may write": lambda path: path.chmod(0o720),
+    "others may write": lambda path: path.chmod(0o702),
+    "a pipe": replace_by_pipe,
+    "of another user": pytest.param(lambda path: os.chown(path, SOMEBODY, -1), marks=as_root),
+}
+
+
+@pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS)
+def test_a_broken_or_hostile_file_is_made_anew(harm):
     path = stored()
-    path.write_bytes(harm(path.read_bytes()))
+    harm(path)
+    assert cache.read(["key"], ".so") is None
     assert cache.made(["key"], ".so", writes(b"again")).read_bytes().startswith(b"again")
-    assert cache.made(["key"], ".so", refuses)
-
-
-def test_the_sound_file_of_another_key_is_made_anew():
-    other, path = stored(["other"], b"other"), stored()
-    path.write_bytes(other.read_bytes())
-    assert cache.made(["key"], ".so", writes(b"again")).read_bytes().startswith(b"again")
-
-
-# ---- hostile files ----
+    assert cache.made(["key"], ".so", refuses) == path
+    assert path.stat().st_uid == os.geteuid()
 
 
 def test_a_symlink_is_not_followed(tmp_path):
@@ -132,26 +140,8 @@ def test_a_symlink_is_not_followed(tmp_path):
     assert target.read_bytes().startswith(b"image")  # nobody wrote through it
 
 
-@as_root
-def test_a_file_of_another_user_is_made_anew():
+def test_a_folder_in_the_place_of_a_file_is_passed_by():
     path = stored()
-    os.chown(path, SOMEBODY, -1)
-    assert cache.made(["key"], ".so", writes(b"again")).read_bytes().startswith(b"again")
-    assert path.stat().st_uid == os.geteuid()
-
-
-@pytest.mark.parametrize("mode", [0o777, 0o720, 0o702])
-def test_a_file_that_others_may_write_is_made_anew(mode):
-    path = stored()
-    path.chmod(mode)
-    assert cache.made(["key"], ".so", writes(b"again")).read_bytes().startswith(b"again")
-
-
-def test_a_pipe_or_a_folder_in_the_place_of_a_file_does_not_hang():
-    path = stored()
-    path.unlink()
-    os.mkfifo(path)
-    assert cache.made(["key"], ".so", writes(b"again")).read_bytes().startswith(b"again")
     path.unlink()
     path.mkdir()
     with pytest.warns(RuntimeWarning, match="is a directory"):
