@@ -34,12 +34,15 @@ soft_validation_is_on(void)
     return soft_settings_get(SOFT_VALIDATION) != 0;
 }
 
-static void
-report(soft_report kind, const char *format, va_list arguments)
+void
+soft_validation_insist(soft_report kind, const char *format, ...)
 {
     char text[TEXT_SIZE];
     int length = snprintf(text, sizeof text, "softmetal: %s: ", words[kind]);
+    va_list arguments;
+    va_start(arguments, format);
     vsnprintf(text + length, sizeof text - (size_t)length, format, arguments);
+    va_end(arguments);
     __atomic_add_fetch(&counts[kind], 1, __ATOMIC_RELAXED);
     pthread_mutex_lock(&soft_validation_mutex);
     memcpy(last_text, text, sizeof text);
@@ -50,27 +53,6 @@ report(soft_report kind, const char *format, va_list arguments)
         backtrace_symbols_fd(frames, backtrace(frames, MOST_FRAMES), STDERR_FILENO);
         abort();
     }
-}
-
-void
-soft_validation_report(soft_report kind, const char *format, ...)
-{
-    if (!soft_validation_is_on()) {
-        return;
-    }
-    va_list arguments;
-    va_start(arguments, format);
-    report(kind, format, arguments);
-    va_end(arguments);
-}
-
-void
-soft_validation_insist(soft_report kind, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    report(kind, format, arguments);
-    va_end(arguments);
 }
 
 size_t

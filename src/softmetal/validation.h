@@ -40,15 +40,15 @@ typedef enum { SOFT_REPORT_LIST(SOFT_AS_ENUM) SOFT_REPORT_COUNT } soft_report;
 
 bool soft_validation_is_on(void);
 
-/* Report wrong use, if validation is on. */
-__attribute__((format(printf, 2, 3))) void soft_validation_report(soft_report kind,
-                                                                  const char *format, ...);
-/* Does a rule of Metal hold?  If not, that is reported; else nothing after it is evaluated. */
-#define SOFT_DEMAND(rule, kind, ...) \
-    ((rule) || (soft_validation_report(kind, __VA_ARGS__), false))
 /* Report whether validation is on or off: for what would hang or corrupt memory. */
 __attribute__((format(printf, 2, 3))) void soft_validation_insist(soft_report kind,
                                                                   const char *format, ...);
+/* Report wrong use, if validation is on. */
+#define soft_validation_report(kind, ...) \
+    (soft_validation_is_on() ? soft_validation_insist(kind, __VA_ARGS__) : (void)0)
+/* Does a rule of Metal hold?  If not, that is reported; else nothing after it is evaluated. */
+#define SOFT_DEMAND(rule, kind, ...) \
+    ((rule) || (soft_validation_report(kind, __VA_ARGS__), false))
 
 extern pthread_mutex_t soft_validation_mutex; /* fork holds it */
 

@@ -53,18 +53,14 @@
     [super dealloc];
 }
 
-- (void)releaseHandlers
+static void
+release_handlers(soft_handlers *handlers)
 {
-    for (size_t index = 0; index < _scheduledCount; index++) {
-        soft_block_release(_scheduledHandlers[index]);
+    for (size_t index = 0; index < handlers->count; index++) {
+        soft_block_release(handlers->blocks[index]);
     }
-    for (size_t index = 0; index < _completedCount; index++) {
-        soft_block_release(_completedHandlers[index]);
-    }
-    free(_scheduledHandlers);
-    free(_completedHandlers);
-    _scheduledHandlers = _completedHandlers = NULL;
-    _scheduledCount = _completedCount = 0;
+    free(handlers->blocks);
+    *handlers = (soft_handlers){0};
 }
 
 - (void)releaseKept
@@ -76,7 +72,8 @@
     free(_kept);
     _kept = NULL;
     _keptCount = _keptCapacity = 0;
-    [self releaseHandlers];
+    release_handlers(&_scheduledHandlers);
+    release_handlers(&_completedHandlers);
 }
 
 - (void)keepObject:(id)object
@@ -158,20 +155,23 @@
     [before release];
 }
 
+static double
+read_time(soft_lane *lane, const double *time)
+{
+    pthread_mutex_lock(&lane->lock);
+    double read = *time;
+    pthread_mutex_unlock(&lane->lock);
+    return read;
+}
+
 - (CFTimeInterval)GPUStartTime
 {
-    pthread_mutex_lock(&_lane->lock);
-    double time = _startTime;
-    pthread_mutex_unlock(&_lane->lock);
-    return time;
+    return read_time(_lane, &_startTime);
 }
 
 - (CFTimeInterval)GPUEndTime
 {
-    pthread_mutex_lock(&_lane->lock);
-    double time = _endTime;
-    pthread_mutex_unlock(&_lane->lock);
-    return time;
+    return read_time(_lane, &_endTime);
 }
 
 /* NO, after a report, once the buffer is committed or while an encoder is open. */
@@ -267,68 +267,59 @@
                        method);
 }
 
-- (void)waitUntilScheduled
+- (void)waitFor:(const BOOL *)flag
 {
-    if (soft_process_is_forked() || ![self isCommittedFor:"waitUntilScheduled"]) {
-        return;
-    }
     pthread_mutex_lock(&_lane->lock);
-    while (!_isScheduled) {
+    while (!*flag) {
         pthread_cond_wait(&_lane->changed, &_lane->lock);
     }
     pthread_mutex_unlock(&_lane->lock);
+}
+
+- (void)waitUntilScheduled
+{
+    if (!soft_process_is_forked() && [self isCommittedFor:"waitUntilScheduled"]) {
+        [self waitFor:&_isScheduled];
+    }
 }
 
 - (void)waitUntilCompleted
 {
-    if (soft_process_is_forked() || ![self isCommittedFor:"waitUntilCompleted"]) {
-        return;
+    if (!soft_process_is_forked() && [self isCommittedFor:"waitUntilCompleted"]) {
+        [self waitFor:&_isFinished];
+        soft_races_cpu_waited_for_work(_order);
     }
-    pthread_mutex_lock(&_lane->lock);
-    while (!_isFinished) {
-        pthread_cond_wait(&_lane->changed, &_lane->lock);
-    }
-    pthread_mutex_unlock(&_lane->lock);
-    soft_races_cpu_waited_for_work(_order);
 }
 
-static void
-add_handler(const void ***handlers, size_t *count, const void *block)
+- (void)addHandler:(const void *)block to:(soft_handlers *)handlers for:(const char *)method
 {
-    const void **larger = realloc(*handlers, (*count + 1) * sizeof *larger);
+    if (block == NULL || !SOFT_DEMAND([self status] < MTLCommandBufferStatusCommitted,
+                                      SOFT_REPORT_COMMIT_ENCODING,
+                                      "-[MTLCommandBuffer %s] after commit.", method)) {
+        return;
+    }
+    const void **larger = realloc(handlers->blocks, (handlers->count + 1) * sizeof *larger);
     if (larger == NULL) {
         abort();
     }
-    larger[*count] = soft_block_copy(block);
-    *handlers = larger;
-    *count += 1;
-}
-
-- (BOOL)takesHandlers:(const char *)method
-{
-    return SOFT_DEMAND([self status] < MTLCommandBufferStatusCommitted,
-                       SOFT_REPORT_COMMIT_ENCODING, "-[MTLCommandBuffer %s] after commit.",
-                       method);
+    larger[handlers->count] = soft_block_copy(block);
+    *handlers = (soft_handlers){larger, handlers->count + 1};
 }
 
 - (void)addScheduledHandler:(MTLCommandBufferHandler)block
 {
-    if (block != NULL && [self takesHandlers:"addScheduledHandler:"]) {
-        add_handler(&_scheduledHandlers, &_scheduledCount, block);
-    }
+    [self addHandler:block to:&_scheduledHandlers for:"addScheduledHandler:"];
 }
 
 - (void)addCompletedHandler:(MTLCommandBufferHandler)block
 {
-    if (block != NULL && [self takesHandlers:"addCompletedHandler:"]) {
-        add_handler(&_completedHandlers, &_completedCount, block);
-    }
+    [self addHandler:block to:&_completedHandlers for:"addCompletedHandler:"];
 }
 
-- (void)runHandlers:(const void **)handlers count:(size_t)count
+- (void)runHandlers:(const soft_handlers *)handlers
 {
-    for (size_t index = 0; index < count; index++) {
-        soft_block_call(handlers[index], self);
+    for (size_t index = 0; index < handlers->count; index++) {
+        soft_block_call(handlers->blocks[index], self);
     }
 }
 

@@ -158,7 +158,7 @@ are_arguments_good(const char *method, const soft_dispatch *dispatch)
     if (dispatch->kernel.image == NULL) {
         return YES;
     }
-    const soft_image *facts = soft_image_facts(dispatch->kernel.image);
+    const soft_image *facts = dispatch->kernel.image->image;
     soft_u64 nbytes = facts->threadgroup_nbytes;
     for (soft_u32 i = 0; i < facts->argument_count; i++) {
         if (!is_argument_good(method, dispatch, &facts->arguments[i])) {

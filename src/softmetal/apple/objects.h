@@ -105,6 +105,11 @@ soft_device_is_same(const SoftMetalDevice *one, const SoftMetalDevice *two)
 
 @class SoftMetalEncoder;
 
+typedef struct soft_handlers {
+    const void **blocks; /* copies, owned */
+    size_t count;
+} soft_handlers;
+
 /* Its life, and what changes in it:
  *
  *     made -------> its queue counts it in flight
@@ -130,10 +135,7 @@ soft_device_is_same(const SoftMetalDevice *one, const SoftMetalDevice *two)
     SoftMetalEncoder *_encoder; /* borrowed: the one that is open */
     id *_kept;                  /* each owned (+1) until completion */
     size_t _keptCount, _keptCapacity;
-    const void **_scheduledHandlers; /* copied blocks, owned */
-    size_t _scheduledCount;
-    const void **_completedHandlers;
-    size_t _completedCount;
+    soft_handlers _scheduledHandlers, _completedHandlers;
     MTLCommandBufferStatus _status; /* behind the lane's lock, as all below */
     BOOL _isScheduled;              /* its scheduled handlers have run */
     BOOL _isFinished;               /* its completed handlers have run */
@@ -147,7 +149,7 @@ soft_device_is_same(const SoftMetalDevice *one, const SoftMetalDevice *two)
 /* The pass that the open encoder writes. */
 - (soft_pass *)openPass;
 - (void)setStatus:(MTLCommandBufferStatus)status;
-- (void)runHandlers:(const void **)handlers count:(size_t)count;
+- (void)runHandlers:(const soft_handlers *)handlers;
 /* Give back everything it kept alive for the GPU. */
 - (void)releaseKept;
 - (void)failWithCode:(NSInteger)code text:(const char *)text;

@@ -97,7 +97,7 @@
 - (instancetype)initWithImage:(soft_loaded_image *)image
 {
     self = [super init];
-    const soft_image *facts = image == NULL ? NULL : soft_image_facts(image);
+    const soft_image *facts = image == NULL ? NULL : image->image;
     size_t count = facts == NULL ? 0 : facts->argument_count;
     id *bindings = calloc(count + 1, sizeof *bindings);
     if (bindings == NULL) {
@@ -136,7 +136,7 @@
     if (image == NULL) {
         return NO;
     }
-    const soft_image *facts = soft_image_facts(image);
+    const soft_image *facts = image->image;
     if (facts->threadgroup_nbytes > SOFT_MOST_THREADGROUP_NBYTES) {
         char text[160];
         snprintf(text, sizeof text,
@@ -195,7 +195,7 @@
 
 - (NSUInteger)staticThreadgroupMemoryLength
 {
-    return _kernel.image == NULL ? 0 : soft_image_facts(_kernel.image)->threadgroup_nbytes;
+    return _kernel.image == NULL ? 0 : _kernel.image->image->threadgroup_nbytes;
 }
 
 @end

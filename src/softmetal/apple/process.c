@@ -106,12 +106,19 @@ soft_process_enter_worker(void)
     is_worker = true;
 }
 
+static void
+add(long *count, long change)
+{
+    pthread_mutex_lock(&lock);
+    *count += change;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
 bool
 soft_process_start_worker(void *(*run)(void *), void *argument)
 {
-    pthread_mutex_lock(&lock);
-    worker_count += 1;
-    pthread_mutex_unlock(&lock);
+    add(&worker_count, 1);
     bool is_started = soft_thread_start(run, argument);
     if (!is_started) {
         soft_process_end_worker();
@@ -122,27 +129,19 @@ soft_process_start_worker(void *(*run)(void *), void *argument)
 void
 soft_process_end_worker(void)
 {
-    pthread_mutex_lock(&lock);
-    worker_count -= 1;
-    pthread_cond_broadcast(&changed);
-    pthread_mutex_unlock(&lock);
+    add(&worker_count, -1);
 }
 
 void
 soft_process_begin_work(void)
 {
-    pthread_mutex_lock(&lock);
-    work_count += 1;
-    pthread_mutex_unlock(&lock);
+    add(&work_count, 1);
 }
 
 void
 soft_process_end_work(void)
 {
-    pthread_mutex_lock(&lock);
-    work_count -= 1;
-    pthread_cond_broadcast(&changed);
-    pthread_mutex_unlock(&lock);
+    add(&work_count, -1);
 }
 
 int

@@ -103,7 +103,7 @@ add_to_batch(struct batch *batch, SoftMetalCommandBuffer *buffer)
 {
     soft_lane *lane = buffer->_lane;
     [buffer setStatus:MTLCommandBufferStatusScheduled];
-    [buffer runHandlers:buffer->_scheduledHandlers count:buffer->_scheduledCount];
+    [buffer runHandlers:&buffer->_scheduledHandlers];
     pthread_mutex_lock(&lane->lock);
     buffer->_isScheduled = YES;
     buffer->_startTime = now_in_seconds();
@@ -211,7 +211,7 @@ complete(soft_lane *lane, SoftMetalCommandBuffer *buffer, const soft_job *job)
     [buffer
         setStatus:code == 0 ? MTLCommandBufferStatusCompleted : MTLCommandBufferStatusError];
     soft_races_enter_handlers(buffer->_order);
-    [buffer runHandlers:buffer->_completedHandlers count:buffer->_completedCount];
+    [buffer runHandlers:&buffer->_completedHandlers];
     soft_races_enter_handlers(NULL);
     [buffer releaseKept];
     soft_autorelease_pop(pool);

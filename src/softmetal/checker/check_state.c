@@ -1,15 +1,18 @@
 /* check_state.c: see check_state.h.
  *
  * Owns:    nothing.
- * Calls:   check_order.h; `abandon` of the launch.
+ * Calls:   check_order.h; `abandon` of the launch; compiler.h for the user's lines, validation.h.
  * Threads: the OS thread that runs the launch.
  */
 #include "softmetal/checker/check_state.h"
-#include "softmetal/fiber.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "softmetal/compiler.h"
+#include "softmetal/fiber.h"
+#include "softmetal/validation.h"
 
 static soft_at
 at_index(const soft_check *check, soft_u32 index, const soft_u32 group[3], uint32_t offset)
@@ -130,4 +133,130 @@ soft_barriers_meet(soft_check *check, soft_u32 simdgroup, soft_u32 lanes)
     soft_u32 count = check->thread_count - simdgroup * SOFT_SIMD_WIDTH;
     soft_u32 all = count >= SOFT_SIMD_WIDTH ? ~0u : (1u << count) - 1;
     soft_order_meet(&check->order, simdgroup, lanes, all);
+}
+
+/* ---- what was found, kept until the end of the launch and then said ---- */
+
+#define TEXT_NBYTES 1600 /* more than all parts together */
+#define MOST_PLACES (2 * SOFT_MOST_FINDINGS)
+
+bool
+soft_findings_has(const soft_findings *findings, uint32_t offset, uint32_t other)
+{
+    for (size_t i = 0; i < findings->count; i++) {
+        const soft_at *at = findings->list[i].at;
+        if ((at[0].offset == offset && at[1].offset == other) ||
+            (at[0].offset == other && at[1].offset == offset)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+soft_finding *
+soft_findings_add(soft_findings *findings)
+{
+    if (findings->count == SOFT_MOST_FINDINGS) {
+        findings->has_more = true;
+        return NULL;
+    }
+    soft_finding *finding = &findings->list[findings->count++];
+    *finding = (soft_finding){.count = 0};
+    return finding;
+}
+
+/* "program_source:12:5" of each place; without Python, where it is in the image. */
+static void
+name_lines(const soft_findings *findings, const char *image_path,
+           char (*lines)[SOFT_LINE_NBYTES])
+{
+    uint64_t addresses[MOST_PLACES];
+    for (size_t i = 0; i < 2 * findings->count; i++) {
+        addresses[i] = findings->list[i / 2].at[i % 2].offset;
+        lines[i][0] = '\0';
+    }
+    const softmetal_compiler *compiler = soft_compiler_current();
+    if (compiler != NULL && compiler->name_lines != NULL) {
+        compiler->name_lines(image_path, addresses, 2 * findings->count, lines);
+    }
+    for (size_t i = 0; i < 2 * findings->count; i++) {
+        if (lines[i][0] == '\0') {
+            snprintf(lines[i], SOFT_LINE_NBYTES, "%.200s+0x%llx", image_path,
+                     (unsigned long long)addresses[i]);
+        }
+    }
+}
+
+/* "; program_source:12:5, thread (3,0,0) of threadgroup (0,0,0)" */
+static size_t
+add_place(char *text, size_t length, const char *before, const char *line, const soft_at *at)
+{
+    int added = snprintf(text + length, TEXT_NBYTES - length,
+                         "%s%s, thread (%u,%u,%u) of threadgroup (%u,%u,%u)", before, line,
+                         at->thread[0], at->thread[1], at->thread[2], at->group[0],
+                         at->group[1], at->group[2]);
+    return length + (size_t)added;
+}
+
+static void
+compose(const soft_finding *finding, const char *kernel, char (*lines)[SOFT_LINE_NBYTES],
+        char text[TEXT_NBYTES])
+{
+    size_t length = (size_t)snprintf(text, TEXT_NBYTES, "%.100s: %s", kernel, finding->text);
+    for (int i = 0; i < finding->count; i++) {
+        length = add_place(text, length, i == 0 ? ": " : "; ", lines[i], &finding->at[i]);
+    }
+    snprintf(text + length, TEXT_NBYTES - length, ".");
+}
+
+static bool
+is_same(const soft_finding *finding, char (*lines)[SOFT_LINE_NBYTES], const soft_finding *other,
+        char (*others)[SOFT_LINE_NBYTES])
+{
+    return finding->count == other->count && finding->is_unwritten == other->is_unwritten &&
+           strcmp(lines[0], others[0]) == 0 && strcmp(lines[1], others[1]) == 0;
+}
+
+/* Is it of the same lines as one before, as when `x += 1` races with itself?  Or unwritten memory
+ * that is read in a race: then that one says more. */
+static bool
+is_said_elsewhere(const soft_findings *findings, size_t index, char (*lines)[SOFT_LINE_NBYTES])
+{
+    const soft_finding *finding = &findings->list[index];
+    for (size_t i = 0; i < findings->count; i++) {
+        const soft_finding *other = &findings->list[i];
+        if (i < index && is_same(finding, &lines[2 * index], other, &lines[2 * i])) {
+            return true;
+        }
+        if (finding->is_unwritten && other->count == 2 &&
+            (other->at[0].offset == finding->at[0].offset ||
+             other->at[1].offset == finding->at[0].offset)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void
+soft_findings_say(const soft_findings *findings, const char *kernel, const char *image_path,
+                  char *error, size_t nbytes)
+{
+    char lines[MOST_PLACES][SOFT_LINE_NBYTES];
+    name_lines(findings, image_path, lines);
+    bool is_first = true;
+    for (size_t i = 0; i < findings->count; i++) {
+        if (is_said_elsewhere(findings, i, lines)) {
+            continue;
+        }
+        char text[TEXT_NBYTES];
+        compose(&findings->list[i], kernel, &lines[2 * i], text);
+        if (is_first) {
+            snprintf(error, nbytes, "%s", text);
+        }
+        is_first = false;
+        soft_validation_insist(SOFT_REPORT_KERNEL, "%s%s", text,
+                               findings->has_more && i + 1 == findings->count
+                                   ? " (There are more.)"
+                                   : "");
+    }
 }

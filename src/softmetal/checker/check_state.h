@@ -4,9 +4,8 @@
  *       │  check_series.c    accesses that are looked at together
  *       │  check_memory.c    which memory is the kernel's: views, threadgroup memory
  *       │  check_races.c     an access against what the shadow remembers
- *       │  check_report.c    what was found: of the same lines only the first
  *       ▼
- *     check_state.h      the launch; who is, who waits where; the end of one that must not go on
+ *     check_state.h      the launch; who is, who waits where; what was found; the end
  *       │  check_order.h     was that before this?
  *       │  check_shadow.h    who wrote, who read
  *       ▼  check_guard.h     faults of the processor, time that runs out
@@ -176,7 +175,7 @@ void soft_series_touch(soft_check *check, const soft_range *range, uintptr_t at,
 /* Judge all series: before time grows, before a report, at the end of a row. */
 void soft_series_end(soft_check *check);
 
-/* ---- check_report.c: what was found, kept until the end of the launch and then said ---- */
+/* ---- what was found: of the same lines only the first; kept until the end of the launch and then said ---- */
 
 /* Has one of the same kind at these two instructions been found?  Then the launch knows it. */
 bool soft_findings_has(const soft_findings *findings, uint32_t offset, uint32_t other);

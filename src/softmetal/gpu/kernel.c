@@ -168,7 +168,7 @@ extent_of(const soft_argument *argument)
 static bool
 run_image(const soft_dispatch *dispatch, char **text)
 {
-    soft_launch launch = {.kernel = soft_image_name(dispatch->kernel.image)};
+    soft_launch launch = {.kernel = dispatch->kernel.image->name};
     char error[4096] = "";
     for (int axis = 0; axis < 3; axis++) {
         size_t grid = dispatch->grid[axis], group = dispatch->group[axis];

@@ -17,15 +17,6 @@
 #include "softmetal/host.h"
 #include "softmetal/kernels/threadgroup.h"
 
-struct soft_loaded_image {
-    int references;
-    void *library; /* owned */
-    soft_image *image;
-    uint64_t group_ns;
-    const char *name; /* behind the path */
-    char path[];
-};
-
 static soft_image *
 find_image(void *library, const char *path, char *error, size_t error_nbytes)
 {
@@ -97,12 +88,6 @@ soft_image_release(soft_loaded_image *image)
     free(image);
 }
 
-const soft_image *
-soft_image_facts(const soft_loaded_image *image)
-{
-    return image->image;
-}
-
 static int
 measure(struct dl_phdr_info *library, size_t info_nbytes, void *context)
 {
@@ -131,22 +116,4 @@ soft_image_where(const soft_loaded_image *image)
         dl_iterate_phdr(measure, &place);
     }
     return place;
-}
-
-uint64_t *
-soft_image_group_ns(soft_loaded_image *image)
-{
-    return &image->group_ns;
-}
-
-const char *
-soft_image_path(const soft_loaded_image *image)
-{
-    return image->path;
-}
-
-const char *
-soft_image_name(const soft_loaded_image *image)
-{
-    return image->name;
 }

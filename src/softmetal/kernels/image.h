@@ -14,7 +14,16 @@
 
 #include "metal_dlpack/msl/include/softmetal_kernel.h"
 
-typedef struct soft_loaded_image soft_loaded_image;
+/* Read only, but for what is atomic. */
+typedef struct soft_loaded_image {
+    int references;    /* atomic */
+    void *library;     /* owned */
+    soft_image *image; /* what the kernel says of itself; borrowed from the library */
+    uint64_t
+        group_ns; /* of one of its threadgroups, as the last launch found; 0: not known; atomic */
+    const char *name; /* of the kernel; behind the path */
+    char path[];
+} soft_loaded_image;
 
 /* Load the library at `path`, the image of the kernel `name`: a file that only this user can write: loading runs its code.
  * Owned (+1); NULL with a sentence in `error` where it is no kernel's image, or in a forked
@@ -24,8 +33,6 @@ soft_loaded_image *soft_image_open(const char *path, const char *name, char *err
 soft_loaded_image *soft_image_retain(soft_loaded_image *image); /* gives it back */
 void soft_image_release(soft_loaded_image *image);              /* NULL is allowed */
 
-/* What the kernel says of itself; borrowed from the image. */
-const soft_image *soft_image_facts(const soft_loaded_image *image);
 /* Where the loader has put it: the addresses of its code, less the first, are offsets in the
  * file. */
 typedef struct soft_image_place {
@@ -33,10 +40,6 @@ typedef struct soft_image_place {
     size_t nbytes; /* to the end of the last segment */
 } soft_image_place;
 soft_image_place soft_image_where(const soft_loaded_image *image);
-/* Nanoseconds of one of its threadgroups, as the last launch found; 0: not known.  Atomic. */
-uint64_t *soft_image_group_ns(soft_loaded_image *image);
-const char *soft_image_path(const soft_loaded_image *image);
-const char *soft_image_name(const soft_loaded_image *image);
 
 /* Run every thread of the grid, and return when all are done: on the calling thread, and on
  * SOFTMETAL_KERNEL_THREADS - 1 others if it takes more than a few microseconds.

@@ -244,7 +244,7 @@ run_checked(work *work, soft_threadgroup *group, const soft_loaded_image *image,
     soft_image_place place = soft_image_where(image);
     soft_check_launch launch = {
         .kernel = kernel != NULL ? kernel : "kernel",
-        .image_path = soft_image_path(image),
+        .image_path = image->path,
         .image_base = place.base,
         .image_nbytes = place.nbytes,
         .image = work->run.image,
@@ -303,7 +303,7 @@ soft_image_run(soft_loaded_image *image, const soft_launch *launch, char *error,
         snprintf(error, error_nbytes, "A kernel cannot run: there is no memory.");
         return false;
     }
-    const soft_image *facts = soft_image_facts(image);
+    const soft_image *facts = image->image;
     work work = {.run = {.image = facts, .launch = launch, .group_count = group_count}};
     work.run.is_checked = facts->is_checked;
     work.run.is_poisoned = soft_settings_get(SOFT_POISON) != 0;
@@ -314,7 +314,7 @@ soft_image_run(soft_loaded_image *image, const soft_launch *launch, char *error,
         is_done = run_checked(&work, group, image, error, error_nbytes);
     }
     else {
-        run_plain(&work, group, soft_image_group_ns(image));
+        run_plain(&work, group, &image->group_ns);
         is_done = work.run.is_stopped == 0;
         snprintf(error, error_nbytes, "%s", is_done ? "" : work.run.text);
     }
