@@ -41,38 +41,18 @@ numpy_of_any_storage(ArrayObject *self, int copy, bool *is_fresh)
     return array_numpy_copy("Array.__array__", self);
 }
 
-static PyObject *
-converted(md_state *state, PyObject *view, PyObject *dtype, int copy, bool is_fresh)
+/* Has the view another dtype than `dtype`?  1 or 0, and `*wanted`, NumPy's, is owned (+1); or -1 with
+ * an exception. */
+static int
+wants_other_type(PyObject *view, PyObject *dtype, PyObject **wanted)
 {
     PyObject *numpy = array_numpy_module("Array.__array__");
-    PyObject *wanted = NULL, *result = NULL, *is_other = NULL;
-    if (numpy == NULL) {
-        return NULL;
-    }
-    wanted = PyObject_CallMethod(numpy, "dtype", "(O)", dtype);
-    PyObject *present = wanted == NULL ? NULL : PyObject_GetAttrString(view, "dtype");
-    if (present != NULL) {
-        is_other = PyObject_RichCompare(present, wanted, Py_NE);
-        Py_DECREF(present);
-    }
-    if (is_other == Py_True && copy == 0) {
-        (void)errors_copy_required(
-            state,
-            "Array.__array__: converting to %S needs a copy and copy=False "
-            "forbids it; pass copy=None.",
-            wanted);
-    }
-    else if (is_other == Py_True) {
-        result = PyObject_CallMethod(view, "astype", "(O)", wanted);
-    }
-    else if (is_other != NULL) {
-        bool must_copy = copy == 1 && !is_fresh;
-        result = must_copy ? PyObject_CallMethod(view, "copy", NULL) : Py_NewRef(view);
-    }
-    Py_XDECREF(is_other);
-    Py_XDECREF(wanted);
-    Py_DECREF(numpy);
-    return result;
+    *wanted = numpy == NULL ? NULL : PyObject_CallMethod(numpy, "dtype", "(O)", dtype);
+    Py_XDECREF(numpy);
+    PyObject *present = *wanted == NULL ? NULL : PyObject_GetAttrString(view, "dtype");
+    int is_other = present == NULL ? -1 : PyObject_RichCompareBool(present, *wanted, Py_NE);
+    Py_XDECREF(present);
+    return is_other;
 }
 
 const char array_doc_array[] =
@@ -103,14 +83,22 @@ array_method_array(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObje
         array_forget_unheard(array_cast(op)); /* the caller hears it */
         return NULL;
     }
-    PyObject *dtype = values[0], *result;
-    if (args_is_given(dtype)) {
-        result = converted(state_of(op), view, dtype, copy, is_fresh);
+    PyObject *wanted = NULL, *result = NULL;
+    int is_other = args_is_given(values[0]) ? wants_other_type(view, values[0], &wanted) : 0;
+    if (is_other == 1 && copy == 0) {
+        (void)errors_copy_required(state_of(op),
+                                   "Array.__array__: converting to %S needs a copy and "
+                                   "copy=False forbids it; pass copy=None.",
+                                   wanted);
     }
-    else {
+    else if (is_other == 1) {
+        result = PyObject_CallMethod(view, "astype", "(O)", wanted);
+    }
+    else if (is_other == 0) {
         bool must_copy = copy == 1 && !is_fresh;
         result = must_copy ? PyObject_CallMethod(view, "copy", NULL) : Py_NewRef(view);
     }
+    Py_XDECREF(wanted);
     Py_DECREF(view);
     return result;
 }

@@ -312,12 +312,6 @@ has_array_interface(md_state *state, PyObject *x)
 }
 
 static int
-is_shared_memory(md_state *Py_UNUSED(state), PyObject *x)
-{
-    return shared_memory_check(x);
-}
-
-static int
 is_anything(md_state *Py_UNUSED(state), PyObject *Py_UNUSED(x))
 {
     return 1;
@@ -335,7 +329,7 @@ static const taker takers[] = {
     {is_our_buffer, array_of_our_buffer},
     {shows_memory, array_of_buffer},
     {has_array_interface, array_of_interface},
-    {is_shared_memory, array_of_buffer},
+    {shared_memory_check, array_of_buffer},
     {is_anything, array_of_nested},
 };
 

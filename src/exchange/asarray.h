@@ -2,7 +2,7 @@
 #ifndef MD_ASARRAY_H
 #define MD_ASARRAY_H
 
-#include "exchange/import_request.h"
+#include "exchange/foreign_tensor.h"
 #include "python/state.h"
 
 /* Owned (+1), or NULL with what asarray raises.  See core_asarray. */

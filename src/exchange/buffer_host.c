@@ -166,7 +166,7 @@ buffer_of_memory(md_state *state, PyObject *obj)
         PyObject *buffer = buffer_of_bytes(state, obj);
         return buffer != NULL ? buffer : buffer_by_another_way(state, obj);
     }
-    int is_shared = shared_memory_check(obj);
+    int is_shared = shared_memory_check(state, obj);
     if (is_shared != 0) {
         return is_shared < 0 ? NULL : buffer_of_bytes(state, obj);
     }

@@ -9,7 +9,7 @@
 
 #include <dlpack/dlpack.h>
 
-#include "exchange/import_request.h"
+#include "exchange/foreign_tensor.h"
 
 /* An Array of a producer's or a capsule's data: owned (+1).  NULL also with AttributeError (no
  * producer), or what the producer raised.  A capsule that is refused stays unconsumed. */

@@ -10,8 +10,9 @@
 #include <dlpack/dlpack.h>
 
 #include "exchange/dlpack_check.h"
-#include "exchange/import_request.h"
 #include "metal/storage.h"
+#include "streams/device.h"
+#include "streams/stream_object.h"
 
 /* The names of DLPack's capsules, SPEC python_spec, dlpack.h: of a tensor, before and after a
  * consumer took it. */
@@ -19,6 +20,23 @@
 #define CAPSULE_LEGACY_USED "used_dltensor"
 #define CAPSULE_VERSIONED "dltensor_versioned"
 #define CAPSULE_VERSIONED_USED "used_dltensor_versioned"
+
+/* How another library's memory is to be taken. */
+typedef struct import_request {
+    const device_record *device; /* NULL: where the data is; the default device for CPU data */
+    int copy;                    /* -1: if needed, 0: never, 1: always */
+    stream_order order;          /* who waits for the producer's GPU work */
+    /* borrowed: of numbers and lists, which have no element type of their own; NULL: what
+     * NumPy makes of them, floats narrowed */
+    const DLDataType *dtype;
+} import_request;
+
+/* The device that CPU memory goes to.  NULL with MetalError: there is none. */
+static inline const device_record *
+import_request_device(md_state *state, const char *function, const import_request *request)
+{
+    return request->device != NULL ? request->device : device_convert(state, function, NULL);
+}
 
 typedef struct foreign_tensor {
     PyObject *capsule;      /* owned; NULL: it came without one */

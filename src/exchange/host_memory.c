@@ -218,7 +218,7 @@ host_memory_import(md_state *state, const char *function, const host_items *item
 static const char home[] = "multiprocessing.shared_memory";
 
 int
-shared_memory_check(PyObject *x)
+shared_memory_check(md_state *Py_UNUSED(state), PyObject *x)
 {
     for (PyTypeObject *type = Py_TYPE(x); type != NULL; type = type->tp_base) {
         /* of a class made in Python, tp_name lacks the module */

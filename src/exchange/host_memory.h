@@ -8,7 +8,6 @@
 #include "array/array.h"
 #include "array/view_items.h"
 #include "exchange/dlpack_check.h"
-#include "exchange/import_request.h"
 
 /* Items in CPU memory. */
 typedef struct host_items {
@@ -56,7 +55,7 @@ PyObject *host_memory_import(md_state *state, const char *function, const host_i
 
 /* Is it a multiprocessing.shared_memory.SharedMemory?  1 or 0, or -1 with an exception.
  * Imports nothing. */
-int shared_memory_check(PyObject *x);
+int shared_memory_check(md_state *state, PyObject *x);
 
 /* What keeps the bytes of an exporter of the buffer protocol, or of a SharedMemory, in place: owned
  * (+1).  `*view`, of all bytes, is borrowed from it.  NULL with an exception; ValueError: a
