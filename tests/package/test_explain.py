@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from children import run_child
 from dlpack_structs import READ_ONLY, Producer, capsule_name
-from explain_cases import ARRAYS, CASES, MEMORY, PLACE, Modern, consume, make_case, readonly
+from explain_cases import ARRAYS, CASES, MEMORY, PLACE, Modern, make_case, outcome_of, readonly
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machine import has_module
@@ -106,12 +106,9 @@ def test_every_reason_of_c_has_a_way_out_and_those_of_an_export_an_array():
 
 def test_every_row_is_whole():
     for rule in rules_module.RULES:
-        assert rule.consumer in {"metal_dlpack", *MODULES}
         assert rule.outcome in {*rules_module.OUTCOMES, *rules_module.NOTES}
-        assert rule.condition in rules_module.CONDITIONS
-        assert rule.sentence.endswith(".") or rule.sentence.endswith("}")
+        assert rule.sentence.endswith((".", "}"))
         assert rule.fix == "" or rule.fix.endswith(".")
-        assert rule.source
         assert rule.machine in {"", "metal", "no metal"}
     rows = [(rule.consumer, rule.condition, rule.machine) for rule in rules_module.RULES]
     assert len(rows) == len(set(rows))
@@ -234,8 +231,7 @@ def test_of_a_mapping_one_item_is_to_be_passed():
 def test_the_host_view_needs_an_address():
     assert md.explain(md.zeros(4), device="cpu").outcome == "zero-copy"
     said = md.explain(md.zeros(4, storage="private"), device="cpu")
-    assert said.outcome == "refusal"
-    assert "shared" in said.fixes[0]
+    assert (said.outcome, "shared" in said.fixes[0]) == ("refusal", True)
 
 
 # ---- nothing is done ----
@@ -351,14 +347,6 @@ def test_a_consumer_that_cannot_be_tried_is_judged_by_the_table(monkeypatch):
     assert "does not run here: judged as version 2.13" in str(said)
 
 
-def test_a_mac_has_rows_of_its_own(monkeypatch):
-    monkeypatch.setattr(explain_module.sys, "platform", "darwin")
-    assert md.explain(md.zeros(8), consumer="mlx").outcome == "zero-copy"
-    assert md.explain(md.zeros(8, storage="private"), consumer="mlx").outcome == "copy"
-    assert md.explain(Producer(data=PLACE + 64), consumer="mlx").outcome == "copy"
-    assert md.explain(Producer(data=PLACE), consumer="mlx").outcome == "zero-copy"
-
-
 def test_what_mlx_may_write_into_is_said_where_it_shares_and_nowhere_else(monkeypatch):
     """Here MLX copies whatever it imports; the rows of a Mac are asked."""
     may_write = "MLX may write a result into this memory"
@@ -411,6 +399,7 @@ def test_a_refusal_of_the_producer_comes_with_a_way_out_that_works():
         np.ones(3, [("a", "f4"), ("b", "i1")])["a"],
         deleted,
     ]
+    assert "grad" in md.explain(cases[0], consumer="numpy").reasons[0]  # in its own words
     for x in cases:
         said = md.explain(x)
         assert (said.outcome, len(said.fixes)) == ("refusal", 1), said
@@ -419,17 +408,6 @@ def test_a_refusal_of_the_producer_comes_with_a_way_out_that_works():
         assert codes or x is deleted, said.fixes
         for code in codes[1:] if x.dtype == "S2" else codes:  # texts are no numbers; their bytes are
             md.from_dlpack(eval(code, {"x": x, "np": np, "torch": torch, "md": md}))
-
-
-@pytest.mark.needs_torch
-def test_what_the_producer_refuses_is_in_its_own_words():
-    if has_module("torch"):
-        import torch
-
-        said = md.explain(torch.zeros(3, requires_grad=True), consumer="numpy")
-        assert (said.outcome, "grad" in said.reasons[0]) == ("refusal", True)
-    said = md.explain([1.0])
-    assert (said.outcome, "asarray" in said.fixes[0]) == ("refusal", True)
 
 
 # ---- any tensor ----
@@ -462,13 +440,6 @@ def tensor_of(fields):
     return Modern(**{key: value for key, value in fields.items() if fields["versioned"] or key != "flags"})
 
 
-def outcome_at(consumer, thing):
-    try:
-        return "zero-copy" if consume(consumer, thing) else "copy"
-    except Exception as error:
-        return f"refusal ({error})"
-
-
 @pytest.mark.needs_no_sanitizer
 @pytest.mark.parametrize(
     "consumer", [pytest.param(name, marks=getattr(pytest.mark, f"needs_{name}")) for name in ("numpy", "torch", "tvm")]
@@ -479,8 +450,8 @@ def outcome_at(consumer, thing):
 def test_of_any_tensor_it_says_what_a_consumer_does(consumer, fields):
     said = md.explain(tensor_of(fields), consumer=consumer)
     if said.outcome != "crash":
-        done = outcome_at(consumer, tensor_of(fields))
-        assert done.startswith(said.outcome), f"{done}, and not: {said}"
+        done, text = outcome_of(consumer, tensor_of(fields))
+        assert done == said.outcome, f"{done} {text}, and not: {said}"
     Producer._kept.clear()
 
 
@@ -520,26 +491,24 @@ ASKED_OF_ASARRAY = {
 @pytest.mark.needs_torch
 @pytest.mark.filterwarnings("ignore:The given buffer is not writable")
 def test_it_warns_where_torch_asarray_reads_bytes(subtests):
-    for is_host in [False, True]:
-        for what in ASKED_OF_ASARRAY:
-            with subtests.test(what=what, is_host=is_host):
-                import torch
+    import torch
 
-                array = ASKED_OF_ASARRAY[what]()
-                if is_host and array.storage == "private":
-                    pytest.skip("private storage has no host view")
-                given_to_torch = array.host if is_host else array
-                facts = tuple(array.shape), f"torch.{array.dtype.name}"
-                try:
-                    tensor = torch.asarray(given_to_torch)
-                    is_garbled = (tuple(tensor.shape), str(tensor.dtype)) != facts
-                except (ValueError, TypeError, BufferError, RuntimeError):
-                    is_garbled = False  # refused: nobody is deceived
-                said = md.explain(given_to_torch, consumer="torch")
-                assert any("torch.asarray" in reason for reason in said.reasons) == is_garbled
-                for take in (torch.from_dlpack, torch.as_tensor):
-                    tensor = take(given_to_torch)
-                    assert (tuple(tensor.shape), str(tensor.dtype)) == facts
+    arrays = {what: make() for what, make in ASKED_OF_ASARRAY.items()}
+    asked = [(what, array, array) for what, array in arrays.items()]
+    asked += [(f"{what}, host", a, a.host) for what, a in arrays.items() if a.storage != "private"]
+    for what, array, given_to_torch in asked:
+        with subtests.test(what):
+            facts = tuple(array.shape), f"torch.{array.dtype.name}"
+            try:
+                tensor = torch.asarray(given_to_torch)
+                is_garbled = (tuple(tensor.shape), str(tensor.dtype)) != facts
+            except (ValueError, TypeError, BufferError, RuntimeError):
+                is_garbled = False  # refused: nobody is deceived
+            said = md.explain(given_to_torch, consumer="torch")
+            assert any("torch.asarray" in reason for reason in said.reasons) == is_garbled
+            for take in (torch.from_dlpack, torch.as_tensor):
+                tensor = take(given_to_torch)
+                assert (tuple(tensor.shape), str(tensor.dtype)) == facts
 
 
 # ---- the ways out work ----
@@ -555,14 +524,7 @@ def things():
     return made
 
 
-FRAMEWORKS = {
-    "numpy": "numpy",
-    "torch": "torch",
-    "mlx": "mlx.core",
-    "tvm": "tvm_ffi",
-    "jax": "jax.numpy",
-    "python": "builtins",
-}
+FRAMEWORKS = {name: module for name, (module, _) in rules_module.MODULES.items()} | {"python": "builtins"}
 THINGS = {
     "numpy, negative": lambda np: np.zeros((4, 6), "f4")[::-1],
     "numpy, gaps": lambda np: np.zeros((4, 6), "f4")[:, 1:3],

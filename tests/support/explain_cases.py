@@ -185,9 +185,10 @@ def consume(consumer, thing):
     return is_empty(thing) or address == wanted
 
 
-def run_case(consumer, case):
+def outcome_of(consumer, thing):
+    """What the consumer does with it, and what it says."""
     try:
-        return "zero-copy" if consume(consumer, make_case(case)) else "copy", ""
+        return "zero-copy" if consume(consumer, thing) else "copy", ""
     except BaseException as error:
         return "refusal", f"{type(error).__name__}: {error}"
 
@@ -199,7 +200,7 @@ def run_in_fork(consumer, cases):
     if child == 0:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         for case in cases:
-            line = json.dumps([case, *run_case(consumer, case)]) + "\n"
+            line = json.dumps([case, *outcome_of(consumer, make_case(case))]) + "\n"
             os.write(writer, line.encode())
         os._exit(0)
     os.close(writer)
@@ -213,7 +214,7 @@ def run_in_fork(consumer, cases):
 
 def results_of(consumer):
     # Metal cannot be used in a forked child, so what makes Arrays runs here.
-    results = [[case, *run_case(consumer, case)] for case in ARRAYS]
+    results = [[case, *outcome_of(consumer, make_case(case))] for case in ARRAYS]
     cases = [case for case in CASES if case not in ARRAYS]
     while cases:
         done = run_in_fork(consumer, cases)
