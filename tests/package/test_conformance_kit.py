@@ -20,6 +20,8 @@ from metal_dlpack import conformance
 from metal_dlpack.conformance import RULES, child, judge
 from metal_dlpack.conformance.__main__ import main
 from metal_dlpack.conformance.judging import try_alone
+from metal_dlpack.conformance.producer_types import each_refused
+from metal_dlpack.conformance.rules import Broken
 
 pytestmark = pytest.mark.needs_no_sanitizer  # children die on purpose
 
@@ -77,6 +79,11 @@ def test_it_loses_no_other(side):
         broken = {name for name, (outcome, _) in outcomes.items() if outcome == "broken"}
         if (side, fault) not in WIDE:
             assert broken == ({fault} - {""}), f"{side} {fault}"
+
+
+def test_an_export_that_should_be_refused_is_named():
+    with pytest.raises(Broken, match="text: exported"):
+        each_refused({"text": None}, lambda array: array)
 
 
 @pytest.mark.long

@@ -309,9 +309,14 @@ kernel void shade(device const float *x, device float4 *y, constant Point &point
 """
 
 
+@pytest.fixture(scope="module")
+def library():
+    return md.Library(KERNELS, name="</title><script>&" + "x" * 5000)
+
+
 @pytest.mark.needs_kernels
-def test_a_kernel_shows_how_to_call_it():
-    kernel = md.Library(KERNELS)["shade"]
+def test_a_kernel_shows_how_to_call_it(library):
+    kernel = library["shade"]
     html = kernel._repr_html_()
     root = parsed(html)
     said = "".join(root.itertext())
@@ -329,8 +334,7 @@ def test_a_kernel_shows_how_to_call_it():
 
 
 @pytest.mark.needs_kernels
-def test_a_library_lists_its_kernels():
-    library = md.Library(KERNELS, name="</title><script>&" + "x" * 5000)
+def test_a_library_lists_its_kernels(library):
     root = parsed(library._repr_html_())
     assert not list(root.iter("script"))
     assert "2 kernels · metal:0" in "".join(root.itertext())

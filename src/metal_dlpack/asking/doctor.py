@@ -165,15 +165,8 @@ def make_row(probe: Probe, verdict: str, reason: str) -> Row:
 
 
 def describe_device(device: md.Device) -> dict[str, Any]:
-    return {
-        "name": device.name,
-        "registry_id": device.registry_id,
-        "has_unified_memory": device.has_unified_memory,
-        "max_buffer_length": device.max_buffer_length,
-        "recommended_max_working_set_size": device.recommended_max_working_set_size,
-        "current_allocated_size": device.current_allocated_size,
-        "is_software": device.is_software,
-    }
+    names = ["name", "registry_id", "has_unified_memory", "max_buffer_length", "recommended_max_working_set_size"]
+    return {name: getattr(device, name) for name in [*names, "current_allocated_size", "is_software"]}
 
 
 def describe_machine() -> dict[str, Any]:

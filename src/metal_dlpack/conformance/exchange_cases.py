@@ -12,7 +12,7 @@ from .exchange_table import ATTRIBUTE, header_of, table_of
 from .libraries import Library
 from .lifetime_cases import check_deletions
 from .offers import Offer
-from .producer_cases import SAMPLE, array_of, expect, flat, refusal
+from .producer_cases import SAMPLE, array_of, device_of, expect, flat, refusal
 from .producer_types import each_refused
 from .rules import HEADER, MUST, SHOULD, Absent, Broken, Rules
 from .taken import DELETER, HOST_KINDS, address_of, items_of, shape_of, strides_of
@@ -81,7 +81,7 @@ def table_export(library: Library) -> str:
     array = array_of(library)
     managed = exchange_table.tensor_from(table_of(type(array)), array)
     expect(managed.version[0], 1, "the tensor's major version")
-    expect(tuple(managed.tensor.device), tuple(map(int, array.__dlpack_device__())), "the tensor's device")
+    expect(tuple(managed.tensor.device), device_of(array), "the tensor's device")
     del array
     gc.collect()
     if managed.tensor.device[0] in HOST_KINDS:
@@ -154,8 +154,8 @@ def prototype(device: tuple[int, int], dtype: tuple[int, int, int] = (2, 32, 1))
 )
 def table_allocate(library: Library) -> str:
     array = array_of(library)
-    device = tuple(map(int, array.__dlpack_device__()))
-    wanted = prototype(device)  # type: ignore[arg-type]  # two of them
+    device = device_of(array)
+    wanted = prototype(device)
     status, managed, told = exchange_table.allocate(table_of(type(array)), wanted)
     if managed is None or told:
         raise Broken(f"it returned {status} and told SetError {told}")
@@ -176,8 +176,8 @@ def table_allocate(library: Library) -> str:
 )
 def table_allocate_error(library: Library) -> str:
     array = array_of(library)
-    device = tuple(map(int, array.__dlpack_device__()))
-    table, wanted = table_of(type(array)), prototype(device, dtype=(77, 7, 1))  # type: ignore[arg-type]
+    device = device_of(array)
+    table, wanted = table_of(type(array)), prototype(device, dtype=(77, 7, 1))
     try:
         status, managed, told = exchange_table.allocate(table, wanted)
     except Exception as error:
@@ -194,8 +194,8 @@ def table_allocate_error(library: Library) -> str:
 )
 def table_stream(library: Library) -> str:
     array = array_of(library)
-    device = tuple(map(int, array.__dlpack_device__()))
-    status, stream = exchange_table.stream_of(table_of(type(array)), device)  # type: ignore[arg-type]
+    device = device_of(array)
+    status, stream = exchange_table.stream_of(table_of(type(array)), device)
     expect(status, 0, "status")
     return "NULL" if stream is None else f"{stream:#x}"
 

@@ -11,7 +11,19 @@ from .libraries import Library
 from .rules import DEVICE, DLPACK, HEADER, MUST, PYTHON, SHOULD, Absent, Broken, Rules
 from .taken import CPU, HOST_KINDS, Taken, take
 
-__all__ = ["RULES", "SAMPLE", "array_of", "expect", "flat", "latest", "need", "newest", "readable", "refusal"]
+__all__ = [
+    "RULES",
+    "SAMPLE",
+    "array_of",
+    "device_of",
+    "expect",
+    "flat",
+    "latest",
+    "need",
+    "newest",
+    "readable",
+    "refusal",
+]
 
 RULES = Rules("producer")
 SAMPLE = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
@@ -25,6 +37,11 @@ NEWEST = (1, 3)
 
 def array_of(library: Library) -> Any:
     return library.make(SAMPLE, "float32")
+
+
+def device_of(array: Any) -> tuple[int, int]:
+    kind, index = array.__dlpack_device__()
+    return int(kind), int(index)
 
 
 def flat(nested: Any) -> list[Any]:
@@ -108,7 +125,7 @@ def device_pair(library: Library) -> str:
 @RULES.add("device-agrees", SHOULD, "Without dl_device the tensor is on the array's own device.", DLPACK("dl_device"))
 def device_agrees(library: Library) -> str:
     array = array_of(library)
-    said = tuple(map(int, array.__dlpack_device__()))
+    said = device_of(array)
     taken = take(array, **latest(array))
     if taken.device != said:
         raise Broken(f"__dlpack_device__() is {said}, the tensor's device {taken.device}")
