@@ -2,7 +2,7 @@
  *
  * Owns:    what it puts among `kept`: Arrays over other frameworks' tensors, copies of bytes; and
  *          among `rooms`: buffers that stand for Arrays without items.
- * Calls:   asarray.h for tensors of others, metal_type.h for numbers.
+ * Calls:   asarray.h for tensors of others, metal_type.c for numbers.
  * Threads: the GIL is held; a tensor's own code can run.
  * Rule:    nothing is copied but numbers and structs, and nothing that a kernel could read
  *          wrongly is let through where Metal tells what the parameter points at.

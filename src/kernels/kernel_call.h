@@ -20,7 +20,6 @@
 #define MD_KERNEL_CALL_H
 
 #include "kernels/kernel_object.h"
-#include "kernels/metal_type.h"
 #include "metal/work.h"
 
 /* The keywords that are for the launch, and no parameter's. */

@@ -1,9 +1,9 @@
-/* metal_type.c: see metal_type.h.
+/* metal_type.c: see kernel_object.h.
  *
  * Calls: element.h, which knows how a number becomes an item; here is what a kernel wants
  *        stricter: no truth values of other things, no infinity out of a finite number.
  */
-#include "kernels/metal_type.h"
+#include "kernels/kernel_object.h"
 
 #include <math.h>
 #include <stdio.h>

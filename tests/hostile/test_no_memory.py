@@ -73,16 +73,3 @@ def test_metal_may_refuse_every_eighth_call():
 @pytest.mark.parametrize("part", range(1, 8))
 def test_metal_may_refuse_the_others(part):
     assert count_failures("metal", part, 8) > 3
-
-
-def test_there_may_be_no_device_at_first():
-    code = (
-        "import metal_dlpack as md\n"
-        "from metal_dlpack import softmetal\n"
-        "softmetal.configure(fail='device@1+')\n"
-        "try:\n"
-        "    md.zeros(3)\n"
-        "except md.MetalError as error:\n"
-        "    print(error)\n"
-    )
-    assert "device" in output_of(code)
