@@ -67,15 +67,13 @@ def flavours(library: Library) -> list[Flavour]:
 # ---- how it asks ----
 
 
-@RULES.add("taken", MUST, "from_dlpack returns an array with the items of the tensor.", FROM_DLPACK)
+@RULES.add(MUST, "from_dlpack returns an array with the items of the tensor.", FROM_DLPACK)
 def taken(library: Library) -> str:
     check_items(library, Offer())
     return "2x3 float32"
 
 
-@RULES.add(
-    "asks-in-form", MUST, "It passes no keyword but those that __dlpack__ has, in their form.", DLPACK("signature")
-)
+@RULES.add(MUST, "It passes no keyword but those that __dlpack__ has, in their form.", DLPACK("signature"))
 def asks_in_form(library: Library) -> str:
     offer = Offer()
     library.from_dlpack(offer)
@@ -93,7 +91,7 @@ def _is_pair(value: Any) -> bool:
     )
 
 
-@RULES.add("asks-stream", MUST, "It asks for memory of the CPU with stream=None, or without stream.", DLPACK("stream"))
+@RULES.add(MUST, "It asks for memory of the CPU with stream=None, or without stream.", DLPACK("stream"))
 def asks_stream(library: Library) -> str:
     offer = Offer()
     library.from_dlpack(offer)
@@ -103,7 +101,7 @@ def asks_stream(library: Library) -> str:
     return "None"
 
 
-@RULES.add("asks-version", SHOULD, "It passes the latest version that it knows as max_version.", DLPACK("notes"))
+@RULES.add(SHOULD, "It passes the latest version that it knows as max_version.", DLPACK("notes"))
 def asks_version(library: Library) -> str:
     offer = Offer()
     library.from_dlpack(offer)
@@ -113,12 +111,7 @@ def asks_version(library: Library) -> str:
     raise Broken(f"it called __dlpack__({show(offer.last_keywords)})")
 
 
-@RULES.add(
-    "asks-again",
-    SHOULD,
-    "It asks a producer again that does not know a keyword, without it.",
-    DLPACK("notes"),
-)
+@RULES.add(SHOULD, "It asks a producer again that does not know a keyword, without it.", DLPACK("notes"))
 def asks_again(library: Library) -> str:
     library.from_dlpack(Offer())
     for knows in (("stream",), ("stream", "max_version")):
@@ -135,24 +128,20 @@ def asks_again(library: Library) -> str:
 # ---- what it takes ----
 
 
-@RULES.add(
-    "unversioned", SHOULD, "It takes unversioned tensors too, also if it asked for others.", PYTHON("Implementation")
-)
-def unversioned_taken(library: Library) -> str:
+@RULES.add(SHOULD, "It takes unversioned tensors too, also if it asked for others.", PYTHON("Implementation"))
+def unversioned(library: Library) -> str:
     check_items(library, Offer(flavour="legacy"))
     return "dltensor is taken"
 
 
-@RULES.add("minor-later", SHOULD, "A tensor of a later minor version is usable.", HEADER("DLPackVersion"))
+@RULES.add(SHOULD, "A tensor of a later minor version is usable.", HEADER("DLPackVersion"))
 def minor_later(library: Library) -> str:
     need_versioned(library)
     check_items(library, Offer(version=(1, 9)))
     return "1.9 is taken"
 
 
-@RULES.add(
-    "capsule-other", MUST, "A capsule that was taken before, or has another name, is refused.", PYTHON("Implementation")
-)
+@RULES.add(MUST, "A capsule that was taken before, or has another name, is refused.", PYTHON("Implementation"))
 def capsule_other(library: Library) -> str:
     for name in (b"used_dltensor", b"used_dltensor_versioned", b"tensor"):
         try:
@@ -164,7 +153,6 @@ def capsule_other(library: Library) -> str:
 
 
 @RULES.add(
-    "no-producer",
     SHOULD,  # the same standard's page on data interchange says that from_dlpack "may" raise it
     "An object without __dlpack__ and __dlpack_device__ is an AttributeError.",
     FROM_DLPACK("Raises"),
@@ -182,7 +170,7 @@ class ProducersOwn(RuntimeError):
     """Raised by producers of the kit."""
 
 
-@RULES.add("errors", MUST, "What __dlpack__ and __dlpack_device__ raise comes through.", FROM_DLPACK("Raises"))
+@RULES.add(MUST, "What __dlpack__ and __dlpack_device__ raise comes through.", FROM_DLPACK("Raises"))
 def errors(library: Library) -> str:
     library.from_dlpack(Offer())
     for raised in (BufferError("of the kit"), ProducersOwn("of the kit")):
@@ -198,7 +186,7 @@ def errors(library: Library) -> str:
     return "BufferError and another"
 
 
-@RULES.add("device-other", SHOULD, "Memory of a device that it does not know is a BufferError.", PYTHON("Semantics"))
+@RULES.add(SHOULD, "Memory of a device that it does not know is a BufferError.", PYTHON("Semantics"))
 def device_other(library: Library) -> str:
     library.from_dlpack(Offer())
     try:
@@ -208,14 +196,14 @@ def device_other(library: Library) -> str:
     raise Broken("a tensor on kDLVPI was taken")
 
 
-@RULES.add("read-only-taken", SHOULD, "A read-only tensor is taken, not refused.", DLPACK("notes"))
+@RULES.add(SHOULD, "A read-only tensor is taken, not refused.", DLPACK("notes"))
 def read_only_taken(library: Library) -> str:
     need_versioned(library)
     check_items(library, Offer(flags=READ_ONLY))
     return "it is taken"
 
 
-@RULES.add("read-only-kept", SHOULD, "An array on read-only memory cannot be written.", HEADER("READ_ONLY"))
+@RULES.add(SHOULD, "An array on read-only memory cannot be written.", HEADER("READ_ONLY"))
 def read_only_kept(library: Library) -> str:
     if not library.has_read_only:
         raise Absent("it has no read-only arrays")
@@ -240,7 +228,7 @@ def page() -> Offer:
     return Offer(shape=(4096,), values=[float(i) for i in range(4096)])
 
 
-@RULES.add("copy-none", MUST, "copy=None reuses the memory where that is possible.", FROM_DLPACK("copy"))
+@RULES.add(MUST, "copy=None reuses the memory where that is possible.", FROM_DLPACK("copy"))
 def copy_none(library: Library) -> str:
     offer = page()
     array = library.from_dlpack(offer)
@@ -253,9 +241,7 @@ def copy_none(library: Library) -> str:
     raise Broken("whole pages of float32 were copied")
 
 
-@RULES.add(
-    "copy-false", MUST, "copy=False never copies: it shares, or raises BufferError or ValueError.", FROM_DLPACK("copy")
-)
+@RULES.add(MUST, "copy=False never copies: it shares, or raises BufferError or ValueError.", FROM_DLPACK("copy"))
 def copy_false(library: Library) -> str:
     need_keyword(library, "copy")
     offer = page()
@@ -270,7 +256,7 @@ def copy_false(library: Library) -> str:
     return "the memory is shared"
 
 
-@RULES.add("copy-true", MUST, "copy=True always copies, whatever the producer knows.", FROM_DLPACK("copy"))
+@RULES.add(MUST, "copy=True always copies, whatever the producer knows.", FROM_DLPACK("copy"))
 def copy_true(library: Library) -> str:
     need_keyword(library, "copy")
     offer = Offer()
@@ -286,9 +272,7 @@ def copy_true(library: Library) -> str:
     return "the array has memory of its own"
 
 
-@RULES.add(
-    "device-cpu", MUST, "from_dlpack gives an array that the CPU can read, if device asks so.", FROM_DLPACK("device")
-)
+@RULES.add(MUST, "from_dlpack gives an array that the CPU can read, if device asks so.", FROM_DLPACK("device"))
 def device_cpu(library: Library) -> str:
     need_keyword(library, "device")
     check_items(library, Offer(), device=library.cpu)

@@ -13,7 +13,7 @@ __all__ = ["RULES"]
 RULES = Rules("producer")
 
 
-@RULES.add("copy-none", MUST, "copy=None reuses the memory where that is possible.", DLPACK("copy"))
+@RULES.add(MUST, "copy=None reuses the memory where that is possible.", DLPACK("copy"))
 def copy_none(library: Library) -> str:
     array = array_of(library)
     first, second = take(array, **latest(array)), take(array, **latest(array))
@@ -24,7 +24,7 @@ def copy_none(library: Library) -> str:
     return "two tensors of one array have one address"
 
 
-@RULES.add("copy-false", MUST, "copy=False never copies.", DLPACK("copy"))
+@RULES.add(MUST, "copy=False never copies.", DLPACK("copy"))
 def copy_false(library: Library) -> str:
     array = array_of(library)
     need(array, "copy")
@@ -41,7 +41,7 @@ def copy_false(library: Library) -> str:
     return "the memory is the array's"
 
 
-@RULES.add("copy-true", MUST, "copy=True always copies.", DLPACK("copy"))
+@RULES.add(MUST, "copy=True always copies.", DLPACK("copy"))
 def copy_true(library: Library) -> str:
     array = array_of(library)
     need(array, "copy")
@@ -59,7 +59,7 @@ def copy_true(library: Library) -> str:
     return "the tensor has memory of its own"
 
 
-@RULES.add("copy-flag", MUST, "A copy has the flag IS_COPIED.", DLPACK("copy"))
+@RULES.add(MUST, "A copy has the flag IS_COPIED.", DLPACK("copy"))
 def copy_flag(library: Library) -> str:
     array = array_of(library)
     need(array, "copy")
@@ -77,7 +77,7 @@ def copy_flag(library: Library) -> str:
     return "it is set"
 
 
-@RULES.add("shared-flag", MUST, "Memory that is shared has not the flag IS_COPIED.", HEADER("IS_COPIED"))
+@RULES.add(MUST, "Memory that is shared has not the flag IS_COPIED.", HEADER("IS_COPIED"))
 def shared_flag(library: Library) -> str:
     array = array_of(library)
     first, second = versioned(array), versioned(array)
@@ -90,8 +90,8 @@ def shared_flag(library: Library) -> str:
     return "it is not set"
 
 
-@RULES.add("flags", SHOULD, "Flags that DLPack does not define are 0.", HEADER("DLManagedTensorVersioned.flags"))
-def flags_known(library: Library) -> str:
+@RULES.add(SHOULD, "Flags that DLPack does not define are 0.", HEADER("DLManagedTensorVersioned.flags"))
+def flags(library: Library) -> str:
     taken = versioned(array_of(library))
     unknown = taken.flags & ~(READ_ONLY | IS_COPIED | IS_PADDED)
     if unknown:
@@ -100,12 +100,7 @@ def flags_known(library: Library) -> str:
     return f"the flags are {taken.flags:#x}"
 
 
-@RULES.add(
-    "read-only",
-    MUST,
-    "The tensor of an array that may not be written has the flag READ_ONLY.",
-    HEADER("READ_ONLY"),
-)
+@RULES.add(MUST, "The tensor of an array that may not be written has the flag READ_ONLY.", HEADER("READ_ONLY"))
 def read_only(library: Library) -> str:
     array = library.read_only()
     need(array, "max_version")

@@ -28,10 +28,7 @@ def delete(managed: Versioned) -> None:
 
 
 @RULES.add(
-    "table-on-type",
-    MUST,
-    "The type has a capsule named dlpack_exchange_api, the same table each time.",
-    HEADER("DLPackExchangeAPI"),
+    MUST, "The type has a capsule named dlpack_exchange_api, the same table each time.", HEADER("DLPackExchangeAPI")
 )
 def table_on_type(library: Library) -> str:
     kind = type(array_of(library))
@@ -40,12 +37,7 @@ def table_on_type(library: Library) -> str:
     return f"version {first.version[0]}.{first.version[1]}"
 
 
-@RULES.add(
-    "table-chain",
-    MUST,
-    "prev_api leads to older versions and ends with NULL.",
-    HEADER("DLPackExchangeAPIHeader.prev_api"),
-)
+@RULES.add(MUST, "prev_api leads to older versions and ends with NULL.", HEADER("DLPackExchangeAPIHeader.prev_api"))
 def table_chain(library: Library) -> str:
     header = header_of(type(array_of(library)))
     versions = [tuple(header.version)]
@@ -58,10 +50,7 @@ def table_chain(library: Library) -> str:
 
 
 @RULES.add(
-    "table-functions",
-    MUST,
-    "No function of the table is NULL, but dltensor_from_py_object_no_sync may be.",
-    HEADER("DLPackExchangeAPI"),
+    MUST, "No function of the table is NULL, but dltensor_from_py_object_no_sync may be.", HEADER("DLPackExchangeAPI")
 )
 def table_functions(library: Library) -> str:
     table = table_of(type(array_of(library)))
@@ -72,7 +61,6 @@ def table_functions(library: Library) -> str:
 
 
 @RULES.add(
-    "table-export",
     MUST,
     "managed_tensor_from_py_object_no_sync gives a tensor of version 1 that the caller owns.",
     HEADER("DLPackManagedTensorFromPyObjectNoSync"),
@@ -91,7 +79,6 @@ def table_export(library: Library) -> str:
 
 
 @RULES.add(
-    "table-import",
     MUST,
     "managed_tensor_to_py_object_no_sync steals the tensor and makes an array of the library's.",
     HEADER("DLPackManagedTensorToPyObjectNoSync"),
@@ -117,7 +104,6 @@ def table_import(library: Library) -> str:
 
 
 @RULES.add(
-    "table-borrow",
     MUST,
     "dltensor_from_py_object_no_sync, if there, lends what the owned tensor has.",
     HEADER("DLPackDLTensorFromPyObjectNoSync"),
@@ -147,7 +133,6 @@ def prototype(device: tuple[int, int], dtype: tuple[int, int, int] = (2, 32, 1))
 
 
 @RULES.add(
-    "table-allocate",
     MUST,
     "managed_tensor_allocator makes a tensor with the prototype's type, shape and device.",
     HEADER("DLPackManagedTensorAllocator"),
@@ -168,12 +153,7 @@ def table_allocate(library: Library) -> str:
     return "2x3 float32"
 
 
-@RULES.add(
-    "table-allocate-error",
-    MUST,
-    "An allocator that fails tells SetError, and only then.",
-    HEADER("DLPackManagedTensorAllocator"),
-)
+@RULES.add(MUST, "An allocator that fails tells SetError, and only then.", HEADER("DLPackManagedTensorAllocator"))
 def table_allocate_error(library: Library) -> str:
     array = array_of(library)
     device = device_of(array)
@@ -189,9 +169,7 @@ def table_allocate_error(library: Library) -> str:
     return f"{told[0][0]}: {' '.join(told[0][1].split())[:80]}"
 
 
-@RULES.add(
-    "table-stream", MUST, "current_work_stream returns 0 for the array's device.", HEADER("DLPackCurrentWorkStream")
-)
+@RULES.add(MUST, "current_work_stream returns 0 for the array's device.", HEADER("DLPackCurrentWorkStream"))
 def table_stream(library: Library) -> str:
     array = array_of(library)
     device = device_of(array)
@@ -201,10 +179,7 @@ def table_stream(library: Library) -> str:
 
 
 @RULES.add(
-    "table-error",
-    SHOULD,
-    "What DLPack cannot describe is a BufferError here too.",
-    HEADER("DLPackManagedTensorFromPyObjectNoSync"),
+    SHOULD, "What DLPack cannot describe is a BufferError here too.", HEADER("DLPackManagedTensorFromPyObjectNoSync")
 )
 def table_error(library: Library) -> str:
     arrays = {name: array for name, array in library.refused().items() if hasattr(type(array), ATTRIBUTE)}

@@ -40,7 +40,7 @@ def check_deletions(offer: Offer, what: str = "deletions") -> list[int]:
     return found
 
 
-@RULES.add("capsule-renamed", MUST, "A capsule whose tensor was taken is renamed to used_...", PYTHON("Implementation"))
+@RULES.add(MUST, "A capsule whose tensor was taken is renamed to used_...", PYTHON("Implementation"))
 def capsule_renamed(library: Library) -> str:
     for flavour in flavours(library):
         offer = Offer(flavour=flavour)
@@ -51,7 +51,7 @@ def capsule_renamed(library: Library) -> str:
     return handed.name.decode()
 
 
-@RULES.add("deleter-once", MUST, "The deleter is called once, when the array has gone.", HEADER("deleter"))
+@RULES.add(MUST, "The deleter is called once, when the array has gone.", HEADER("deleter"))
 def deleter_once(library: Library) -> str:
     for flavour in flavours(library):
         offer = Offer(flavour=flavour)
@@ -61,7 +61,7 @@ def deleter_once(library: Library) -> str:
     return "once for each tensor"
 
 
-@RULES.add("deleter-late", MUST, "The memory is used only until the deleter was called.", HEADER("DLManagedTensor"))
+@RULES.add(MUST, "The memory is used only until the deleter was called.", HEADER("DLManagedTensor"))
 def deleter_late(library: Library) -> str:
     offer = Offer()
     array = library.from_dlpack(offer)
@@ -71,7 +71,7 @@ def deleter_late(library: Library) -> str:
     return f"it was called {when} the array had gone"
 
 
-@RULES.add("deleter-null", MUST, "A deleter may be NULL.", HEADER("deleter"))
+@RULES.add(MUST, "A deleter may be NULL.", HEADER("deleter"))
 def deleter_null(library: Library) -> str:
     for flavour in flavours(library):
         array = check_items(library, Offer(has_deleter=False, flavour=flavour))
@@ -80,12 +80,7 @@ def deleter_null(library: Library) -> str:
     return "nothing is called"
 
 
-@RULES.add(
-    "refusal-frees",
-    MUST,
-    "A tensor that is refused is deleted once, by the consumer or its capsule.",
-    PYTHON("Implementation"),
-)
+@RULES.add(MUST, "A tensor that is refused is deleted once, by the consumer or its capsule.", PYTHON("Implementation"))
 def refusal_frees(library: Library) -> str:
     library.from_dlpack(Offer())
     tried = []
@@ -118,7 +113,6 @@ class LaterMajor(Offer):
 
 
 @RULES.add(
-    "major-later",
     MUST,
     "A tensor of another major version is deleted, and nothing behind the deleter is read.",
     HEADER("DLPackVersion"),
@@ -184,7 +178,6 @@ _kinds: list[type] = []
 
 
 @RULES.add(
-    "table-taken",
     MUST,
     "A tensor of the type's table is taken; dltensor_from_py_object_no_sync may be NULL.",
     HEADER("DLPackExchangeAPI"),
@@ -199,12 +192,7 @@ def table_taken(library: Library) -> str:
     return "it takes the tensor that the caller owns"
 
 
-@RULES.add(
-    "table-major",
-    MUST,
-    "A table of another major version is not used.",
-    HEADER("DLPackExchangeAPIHeader.version"),
-)
+@RULES.add(MUST, "A table of another major version is not used.", HEADER("DLPackExchangeAPIHeader.version"))
 def table_major(library: Library) -> str:
     offer = kind_with_table((1, 3))()
     library.from_dlpack(offer)

@@ -113,7 +113,7 @@ def versioned(array: Any, **keywords: Any) -> Taken:
 # ---- the device ----
 
 
-@RULES.add("device-pair", MUST, "__dlpack_device__() returns a tuple of the device's type and its id.", DEVICE)
+@RULES.add(MUST, "__dlpack_device__() returns a tuple of the device's type and its id.", DEVICE)
 def device_pair(library: Library) -> str:
     pair = array_of(library).__dlpack_device__()
     if not isinstance(pair, tuple) or len(pair) != 2:
@@ -122,7 +122,7 @@ def device_pair(library: Library) -> str:
     return f"{int(pair[0])}, {int(pair[1])}"
 
 
-@RULES.add("device-agrees", SHOULD, "Without dl_device the tensor is on the array's own device.", DLPACK("dl_device"))
+@RULES.add(SHOULD, "Without dl_device the tensor is on the array's own device.", DLPACK("dl_device"))
 def device_agrees(library: Library) -> str:
     array = array_of(library)
     said = device_of(array)
@@ -133,7 +133,7 @@ def device_agrees(library: Library) -> str:
     return f"both are {said}"
 
 
-@RULES.add("device-id", MUST, "The device id of CPU, pinned and managed memory is 0.", HEADER("DLDevice.device_id"))
+@RULES.add(MUST, "The device id of CPU, pinned and managed memory is 0.", HEADER("DLDevice.device_id"))
 def device_id(library: Library) -> str:
     array = array_of(library)
     taken = take(array, **newest(array))
@@ -142,12 +142,7 @@ def device_id(library: Library) -> str:
     return "it is 0"
 
 
-@RULES.add(
-    "device-cpu",
-    MUST,
-    "dl_device=(1, 0) gives a tensor that the CPU can read.",
-    DLPACK("dl_device"),
-)
+@RULES.add(MUST, "dl_device=(1, 0) gives a tensor that the CPU can read.", DLPACK("dl_device"))
 def device_cpu(library: Library) -> str:
     array = array_of(library)
     need(array, "dl_device")
@@ -159,7 +154,7 @@ def device_cpu(library: Library) -> str:
     return "the items are there"
 
 
-@RULES.add("device-unknown", MUST, "A dl_device that cannot be had is a BufferError.", DLPACK("dl_device"))
+@RULES.add(MUST, "A dl_device that cannot be had is a BufferError.", DLPACK("dl_device"))
 def device_unknown(library: Library) -> str:
     array = array_of(library)
     need(array, "dl_device")
@@ -178,12 +173,11 @@ def device_unknown(library: Library) -> str:
 
 
 @RULES.add(
-    "keywords",
     SHOULD,
     "__dlpack__ takes stream, max_version, dl_device and copy, all optional and by keyword only.",
     DLPACK("signature"),
 )
-def keywords_taken(library: Library) -> str:
+def keywords(library: Library) -> str:
     array = array_of(library)
     try:
         need(array, "stream", "max_version", "dl_device", "copy")
@@ -196,7 +190,7 @@ def keywords_taken(library: Library) -> str:
     raise Broken("it takes an argument by position")
 
 
-@RULES.add("stream-cpu", MUST, "On the CPU, which has no streams, only stream=None is accepted.", DLPACK("stream"))
+@RULES.add(MUST, "On the CPU, which has no streams, only stream=None is accepted.", DLPACK("stream"))
 def stream_cpu(library: Library) -> str:
     array = array_of(library)
     need(array, "stream")
@@ -209,7 +203,6 @@ def stream_cpu(library: Library) -> str:
 
 
 @RULES.add(
-    "version-none",
     SHOULD,
     "Without max_version, or for one below 1.0, the tensor is unversioned; else a BufferError.",
     DLPACK("max_version, notes"),
@@ -237,12 +230,7 @@ def show(keywords: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in keywords.items())
 
 
-@RULES.add(
-    "version-asked",
-    SHOULD,
-    "For max_version=(1, 0) and later the tensor is versioned.",
-    DLPACK("max_version"),
-)
+@RULES.add(SHOULD, "For max_version=(1, 0) and later the tensor is versioned.", DLPACK("max_version"))
 def version_asked(library: Library) -> str:
     array = array_of(library)
     need(array, "max_version")
@@ -256,12 +244,7 @@ def version_asked(library: Library) -> str:
     return f"stamped {' and '.join(dict.fromkeys(stamps))}"
 
 
-@RULES.add(
-    "version-later",
-    SHOULD,
-    "A consumer of a later major version gets what the producer has.",
-    DLPACK("max_version, notes"),
-)
+@RULES.add(SHOULD, "A consumer of a later major version gets what the producer has.", DLPACK("max_version, notes"))
 def version_later(library: Library) -> str:
     array = array_of(library)
     need(array, "max_version")
@@ -276,21 +259,14 @@ def version_later(library: Library) -> str:
 # ---- the capsule ----
 
 
-@RULES.add(
-    "capsule-name", MUST, "The result is a capsule named dltensor or dltensor_versioned.", PYTHON("Implementation")
-)
-def capsule_named(library: Library) -> str:
+@RULES.add(MUST, "The result is a capsule named dltensor or dltensor_versioned.", PYTHON("Implementation"))
+def capsule_name(library: Library) -> str:
     array = array_of(library)
     names = {Taken(array.__dlpack__(**keywords)).name.decode() for keywords in ways(array)}
     return " and ".join(sorted(names))
 
 
-@RULES.add(
-    "capsule-dropped",
-    MUST,
-    "A capsule that nobody took calls the deleter when it goes.",
-    PYTHON("Implementation"),
-)
+@RULES.add(MUST, "A capsule that nobody took calls the deleter when it goes.", PYTHON("Implementation"))
 def capsule_dropped(library: Library) -> str:
     array = array_of(library)
     for keywords in ways(array):
@@ -326,12 +302,7 @@ def resident_bytes() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-@RULES.add(
-    "capsule-taken",
-    MUST,
-    "A capsule that was renamed calls no deleter when it goes.",
-    PYTHON("Implementation"),
-)
+@RULES.add(MUST, "A capsule that was renamed calls no deleter when it goes.", PYTHON("Implementation"))
 def capsule_taken(library: Library) -> str:
     array = array_of(library)
     for keywords in ways(array):
@@ -346,10 +317,7 @@ def capsule_taken(library: Library) -> str:
 
 
 @RULES.add(
-    "deleter-thread",
-    MUST,
-    "The deleter takes the GIL itself if it needs it: it works on a thread of C's.",
-    PYTHON("Implementation"),
+    MUST, "The deleter takes the GIL itself if it needs it: it works on a thread of C's.", PYTHON("Implementation")
 )
 def deleter_thread(library: Library) -> str:
     process = ctypes.CDLL(None)
@@ -369,7 +337,7 @@ def deleter_thread(library: Library) -> str:
 # ---- the memory ----
 
 
-@RULES.add("items", MUST, "The tensor's data, shape and strides lead to the array's items.", HEADER("DLTensor"))
+@RULES.add(MUST, "The tensor's data, shape and strides lead to the array's items.", HEADER("DLTensor"))
 def items(library: Library) -> str:
     array = array_of(library)
     for keywords in ways(array, **readable(array)):
@@ -379,12 +347,7 @@ def items(library: Library) -> str:
     return "float32, as they are"
 
 
-@RULES.add(
-    "views",
-    MUST,
-    "Strides count items, not bytes; a view's tensor has the view's items.",
-    HEADER("DLTensor.strides"),
-)
+@RULES.add(MUST, "Strides count items, not bytes; a view's tensor has the view's items.", HEADER("DLTensor.strides"))
 def views(library: Library) -> str:
     rows = library.make(ROWS, "float32")
     found = library.views(rows)
@@ -400,12 +363,7 @@ def views(library: Library) -> str:
     return ", ".join(found)
 
 
-@RULES.add(
-    "strides-given",
-    MUST,
-    "From version 1.2 on strides are never NULL, but for 0 dimensions.",
-    HEADER("DLTensor.strides"),
-)
+@RULES.add(MUST, "From version 1.2 on strides are never NULL, but for 0 dimensions.", HEADER("DLTensor.strides"))
 def strides_given(library: Library) -> str:
     taken = versioned(array_of(library))
     if taken.version < (1, 2):
@@ -416,7 +374,7 @@ def strides_given(library: Library) -> str:
     return "they are there"
 
 
-@RULES.add("zero-dimensions", MUST, "An array of 0 dimensions is one item, with ndim 0.", HEADER("DLTensor.shape"))
+@RULES.add(MUST, "An array of 0 dimensions is one item, with ndim 0.", HEADER("DLTensor.shape"))
 def zero_dimensions(library: Library) -> str:
     array = library.make(7.0, "float32")
     taken = take(array, **newest(array))
@@ -426,7 +384,7 @@ def zero_dimensions(library: Library) -> str:
     return "ndim 0, one item"
 
 
-@RULES.add("empty", SHOULD, "A tensor of size zero has NULL for data.", HEADER("DLTensor.data"))
+@RULES.add(SHOULD, "A tensor of size zero has NULL for data.", HEADER("DLTensor.data"))
 def empty(library: Library) -> str:
     array = library.make([], "float32")
     taken = take(array, **newest(array))
@@ -436,12 +394,7 @@ def empty(library: Library) -> str:
     return "data is NULL"
 
 
-@RULES.add(
-    "alignment",
-    SHOULD,
-    "data is aligned to 256 bytes, and byte_offset says where the items begin.",
-    HEADER("DLTensor.data"),
-)
+@RULES.add(SHOULD, "data is aligned to 256 bytes, and byte_offset says where the items begin.", HEADER("DLTensor.data"))
 def alignment(library: Library) -> str:
     least = 256
     sizes = (3, 100, 1000, 5000) * 8  # a few could lie well by chance
@@ -456,9 +409,7 @@ def alignment(library: Library) -> str:
     return f"{len(sizes)} new arrays lay at multiples of 256 bytes"
 
 
-@RULES.add(
-    "lifetime", MUST, "The memory lives as long as the tensor, whatever becomes of the array.", PYTHON("Semantics")
-)
+@RULES.add(MUST, "The memory lives as long as the tensor, whatever becomes of the array.", PYTHON("Semantics"))
 def lifetime(library: Library) -> str:
     for length in (6, 5000):
         values = [float(i % 251) for i in range(length)]
@@ -473,7 +424,7 @@ def lifetime(library: Library) -> str:
     return "the items outlive the array"
 
 
-@RULES.add("array-goes-on", MUST, "The array can be used after the deleter as before.", PYTHON("Semantics"))
+@RULES.add(MUST, "The array can be used after the deleter as before.", PYTHON("Semantics"))
 def array_goes_on(library: Library) -> str:
     array = array_of(library)
     first, second = take(array, **newest(array)), take(array, **newest(array))

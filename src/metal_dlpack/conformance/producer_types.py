@@ -61,17 +61,12 @@ def check_kinds(library: Library, kinds: Iterable[str]) -> str:
     return each_kind(kinds, partial(check_kind, library))
 
 
-@RULES.add(
-    "types",
-    MUST,
-    "The array API's types have DLPack's code and bits; bool is code 6 with 8 bits.",
-    HEADER("DLDataType"),
-)
+@RULES.add(MUST, "The array API's types have DLPack's code and bits; bool is code 6 with 8 bits.", HEADER("DLDataType"))
 def types(library: Library) -> str:
     return check_kinds(library, (kind.name for kind in STANDARD))
 
 
-@RULES.add("types-all", SHOULD, "All data types of the array API standard can be exported.", INTERCHANGE("point 2"))
+@RULES.add(SHOULD, "All data types of the array API standard can be exported.", INTERCHANGE("point 2"))
 def types_all(library: Library) -> str:
     missing = []
     for kind in STANDARD:
@@ -88,18 +83,17 @@ def types_all(library: Library) -> str:
     return "those that it has"
 
 
-@RULES.add("types-16", MUST, "float16 is code 2, bfloat16 code 4, with 16 bits.", HEADER("DLDataTypeCode"))
+@RULES.add(MUST, "float16 is code 2, bfloat16 code 4, with 16 bits.", HEADER("DLDataTypeCode"))
 def types_16(library: Library) -> str:
     return check_kinds(library, ["float16", "bfloat16"])
 
 
-@RULES.add("types-8", MUST, "8-bit floats have the code of their format.", HEADER("DLDataTypeCode"))
+@RULES.add(MUST, "8-bit floats have the code of their format.", HEADER("DLDataTypeCode"))
 def types_8(library: Library) -> str:
     return check_kinds(library, ["float8_e4m3fn", "float8_e5m2"])
 
 
 @RULES.add(
-    "types-packed",
     MUST,
     "Items smaller than a byte are packed from the lowest bit on, unless the flag says padded.",
     HEADER("DLDataType, IS_SUBBYTE_TYPE_PADDED"),
@@ -108,12 +102,7 @@ def types_packed(library: Library) -> str:
     return check_kinds(library, ["int4", "float4_e2m1fn"])
 
 
-@RULES.add(
-    "unexportable",
-    SHOULD,
-    "What DLPack cannot describe is a BufferError.",
-    DLPACK("Raises"),
-)
+@RULES.add(SHOULD, "What DLPack cannot describe is a BufferError.", DLPACK("Raises"))
 def unexportable(library: Library) -> str:
     arrays = {name: array for name, array in library.refused().items() if hasattr(array, "__dlpack__")}
     if not arrays:
@@ -134,9 +123,7 @@ def each_refused(arrays: Mapping[str, Any], export: Callable[[Any], object]) -> 
     return f"BufferError for {', '.join(arrays)}"
 
 
-@RULES.add(
-    "byte-order", SHOULD, "Items of the other byte order are refused with a clear message.", HEADER("DLDataType")
-)
+@RULES.add(SHOULD, "Items of the other byte order are refused with a clear message.", HEADER("DLDataType"))
 def byte_order(library: Library) -> str:
     array = library.swapped()
     try:

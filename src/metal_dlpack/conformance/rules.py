@@ -93,11 +93,11 @@ class Rules(list[Rule]):
         super().__init__()
         self.side: Side = side
 
-    def add(self, name: str, level: Level, says: str, source: Source) -> Callable[[Case], Case]:
-        """Decorate a case: it tries a rule of this name."""
+    def add(self, level: Level, says: str, source: Source) -> Callable[[Case], Case]:
+        """Decorate a case: it tries a rule of its name, with hyphens."""
 
         def decorate(case: Case) -> Case:
-            self.append(Rule(name, self.side, level, says, source, case))
+            self.append(Rule(case.__name__.replace("_", "-"), self.side, level, says, source, case))
             return case
 
         return decorate
