@@ -1,5 +1,5 @@
-/* deleters.c: deleters for hand-made tensors, without Python: they count, and take the memory
- * away.
+/* deleters.c: deleters for hand-made tensors: they count, and take the memory away; by
+ * themselves, or as Python functions that were wrapped without care.
  *
  * After a deletion the struct, its shape and its strides fault when touched, and so does the
  * data if it was given: whoever looks at a tensor that it let go dies.
@@ -20,10 +20,34 @@ typedef struct context {
     void *data; /* pages that die with the tensor; NULL: they stay */
     size_t data_nbytes;
     void *seen; /* the argument of the last call */
+    int64_t manner;
 } context;
+
+enum { PLAIN, LEAVES_AN_EXCEPTION, ENTERS_PYTHON };
+
+extern int PyGILState_Ensure(void);
+extern void PyGILState_Release(int state);
+extern void PyErr_SetString(void *kind, const char *text);
+extern void *PyExc_ValueError;
+extern void *PyObject_CallObject(void *callable, void *args);
+extern void Py_DecRef(void *op);
+
+/* Borrowed: what ENTERS_PYTHON calls before it deletes. */
+void *re_entry;
 
 /* The counter of tensors whose manager_ctx is NULL. */
 int64_t contextless_deletions;
+
+static void
+take_away(context *self, void *managed)
+{
+    __atomic_fetch_add(&self->deletions, 1, __ATOMIC_SEQ_CST);
+    self->seen = managed;
+    if (self->data != NULL) {
+        mprotect(self->data, self->data_nbytes, PROT_NONE);
+    }
+    mprotect(self->tensor, self->tensor_nbytes, PROT_NONE);
+}
 
 static void
 delete_tensor(context *self, void *managed)
@@ -32,12 +56,19 @@ delete_tensor(context *self, void *managed)
         __atomic_fetch_add(&contextless_deletions, 1, __ATOMIC_SEQ_CST);
         return;
     }
-    __atomic_fetch_add(&self->deletions, 1, __ATOMIC_SEQ_CST);
-    self->seen = managed;
-    if (self->data != NULL) {
-        mprotect(self->data, self->data_nbytes, PROT_NONE);
+    if (self->manner == PLAIN) {
+        take_away(self, managed);
+        return;
     }
-    mprotect(self->tensor, self->tensor_nbytes, PROT_NONE);
+    int state = PyGILState_Ensure();
+    if (self->manner == ENTERS_PYTHON) {
+        Py_DecRef(PyObject_CallObject(re_entry, NULL));
+    }
+    take_away(self, managed);
+    if (self->manner == LEAVES_AN_EXCEPTION) {
+        PyErr_SetString(PyExc_ValueError, "left by a deleter");
+    }
+    PyGILState_Release(state);
 }
 
 /* SPEC dlpack.h: manager_ctx lies at byte 48 of DLManagedTensor and at byte 8 of
@@ -104,53 +135,4 @@ call_on_thread(void (*function)(void *), void *argument)
         return -1;
     }
     return pthread_join(thread, NULL);
-}
-
-/* ---- deleters with Python in them ---- */
-
-extern int PyGILState_Ensure(void);
-extern void PyGILState_Release(int state);
-extern void PyErr_SetString(void *kind, const char *text);
-extern void *PyExc_ValueError;
-extern void *PyObject_CallObject(void *callable, void *args);
-extern void Py_DecRef(void *op);
-
-/* Leaves an exception behind, as a Python function does that was wrapped without care. */
-void
-raise_and_delete_legacy(char *managed)
-{
-    int state = PyGILState_Ensure();
-    delete_legacy(managed);
-    PyErr_SetString(PyExc_ValueError, "left by a deleter");
-    PyGILState_Release(state);
-}
-
-void
-raise_and_delete_versioned(char *managed)
-{
-    int state = PyGILState_Ensure();
-    delete_versioned(managed);
-    PyErr_SetString(PyExc_ValueError, "left by a deleter");
-    PyGILState_Release(state);
-}
-
-/* Borrowed: what the deleters below call before they delete. */
-void *re_entry;
-
-void
-reenter_and_delete_legacy(char *managed)
-{
-    int state = PyGILState_Ensure();
-    Py_DecRef(PyObject_CallObject(re_entry, NULL));
-    delete_legacy(managed);
-    PyGILState_Release(state);
-}
-
-void
-reenter_and_delete_versioned(char *managed)
-{
-    int state = PyGILState_Ensure();
-    Py_DecRef(PyObject_CallObject(re_entry, NULL));
-    delete_versioned(managed);
-    PyGILState_Release(state);
 }

@@ -33,6 +33,7 @@ KINDS = {
     "read-only, negative": (lambda: counted(24)[::-1].as_readonly(), True, True),
     "no items": (lambda: counted(24)[3:3], False, False),
     "no items, negative": (lambda: counted(24)[3:3][::-1], False, False),
+    "no items, private": (lambda: counted(24).copy(storage="private")[3:3], False, False),
     "0-d": (lambda: counted(24)[7], False, False),
     "private": (lambda: counted(24).copy(storage="private"), True, False),
     "private view": (lambda: counted(24).copy(storage="private")[5:], True, False),

@@ -8,13 +8,12 @@ import threading
 from dlpack_structs import CAPSULE_NAMES, open_capsule, table_of
 
 import metal_dlpack as md
-from hostile import tensors
 from hostile.cases import CPU, METAL
 from hostile.routes import Memory
 from hostile.tensors import Tensor, deleters
 from metal_dlpack import softmetal
 
-KINDS = ("", "raise_and_", "reenter_and_")
+PLAIN, LEAVES_AN_EXCEPTION, ENTERS_PYTHON = range(3)  # as deleters.c has them
 entries = []
 
 
@@ -28,10 +27,10 @@ def enter_again():
 ctypes.c_void_p.in_dll(deleters, "re_entry").value = id(enter_again)
 
 
-def make(kind, versioned, device, memory, **fields):
-    flavour = "versioned" if versioned else "legacy"
-    values = {"data": memory.data, "dies": memory.dies, "device": device, **fields}
-    return Tensor(versioned=versioned, deleter=tensors.address_of(f"{kind}delete_{flavour}"), **values)
+def make(manner, versioned, device, memory):
+    tensor = Tensor(versioned=versioned, data=memory.data, dies=memory.dies, device=device)
+    tensor.context.manner = manner
+    return tensor
 
 
 # ---- the places: each gets a tensor, and when it is over the tensor was deleted once ----
@@ -145,17 +144,17 @@ def run():
     buffers = softmetal.live_objects("MTLBuffer") if softmetal.is_present() else 0
     count = 0
     for place in PLACES:
-        for kind in KINDS:
+        for manner in (PLAIN, LEAVES_AN_EXCEPTION, ENTERS_PYTHON):
             for versioned in (False, True):
                 for device in (CPU, METAL):
-                    print(place.__name__, kind, CAPSULE_NAMES[versioned], device, flush=True)
+                    print(place.__name__, manner, CAPSULE_NAMES[versioned], device, flush=True)
                     memory = Memory(device)
                     entered = len(entries)
-                    tensor = make(kind, versioned, device, memory)
+                    tensor = make(manner, versioned, device, memory)
                     place(tensor)
                     assert sys.exc_info() == (None, None, None)
                     assert tensor.deletions == 1, tensor.deletions
-                    assert len(entries) - entered == (kind == "reenter_and_")
+                    assert len(entries) - entered == (manner == ENTERS_PYTHON)
                     tensor.free()
                     memory.close()
                     count += 1

@@ -40,6 +40,7 @@ class Context(ctypes.Structure):
         ("data", ctypes.c_void_p),
         ("data_nbytes", ctypes.c_size_t),
         ("seen", ctypes.c_void_p),
+        ("manner", ctypes.c_int64),
     ]
 
 
