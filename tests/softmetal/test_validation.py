@@ -26,8 +26,9 @@ def run(folder: Path, **settings: str) -> str:
     path = folder / "test_program.py"
     path.write_text(PROGRAM)
     settings_of_the_suite = ["-c", str(ROOT / "pyproject.toml"), "-p", "conftest"]
-    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", *settings_of_the_suite]
-    done = run_child(command, path, cwd=folder, PYTHONPATH=os.pathsep.join([str(TESTS), python_path()]), **settings)
+    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "_metal_dlpack_pytest", *settings_of_the_suite]
+    environment = {"PYTHONPATH": os.pathsep.join([str(TESTS), python_path()]), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = run_child(command, path, cwd=folder, **environment, **settings)
     return done.stdout + done.stderr
 
 
