@@ -252,7 +252,7 @@ array_numpy_assign(const char *function, ArrayObject *dst, PyObject *value)
     if (require_lane(function, dst) < 0) {
         return -1;
     }
-    if (array_storage(dst)->mode != BRIDGE_PRIVATE && !array_is_packed(dst)) {
+    if (array_numpy_can_view(dst)) {
         return assign_in_numpy(function, dst, value);
     }
     array_creation what = array_like(dst);

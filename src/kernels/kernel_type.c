@@ -261,13 +261,6 @@ kernel_refuse_new(PyTypeObject *Py_UNUSED(type), PyObject *Py_UNUSED(args),
                         "a Library: Library(source)['name'].");
 }
 
-static int
-kernel_traverse(PyObject *op, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(op));
-    return 0;
-}
-
 static void
 kernel_dealloc(PyObject *op)
 {
@@ -387,7 +380,7 @@ PyDoc_STRVAR(
 
 static PyType_Slot kernel_slots[] = {
     {Py_tp_doc, (void *)kernel_doc}, {Py_tp_new, kernel_refuse_new},
-    {Py_tp_dealloc, kernel_dealloc}, {Py_tp_traverse, kernel_traverse},
+    {Py_tp_dealloc, kernel_dealloc}, {Py_tp_traverse, state_visit_type},
     {Py_tp_call, PyVectorcall_Call}, {Py_tp_methods, kernel_methods},
     {Py_tp_getset, kernel_getset},   {Py_tp_members, kernel_members},
     {Py_tp_repr, kernel_repr},       {0, NULL},

@@ -155,6 +155,14 @@ state_if_alive(PyObject *op)
     return state_is_alive(op) ? state_of(op) : NULL;
 }
 
+/* The tp_traverse of a type whose objects lead to nothing but their type. */
+static inline int
+state_visit_type(PyObject *op, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(op));
+    return 0;
+}
+
 static inline md_state *
 state_of_module(PyObject *module)
 {

@@ -319,13 +319,6 @@ static PyMethodDef device_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static int
-device_traverse(PyObject *op, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(op));
-    return 0;
-}
-
 static void
 device_dealloc(PyObject *op)
 {
@@ -342,11 +335,16 @@ PyDoc_STRVAR(device_doc,
              "arguments, 'metal:0'; the device equals that str, and has the same hash.");
 
 static PyType_Slot device_slots[] = {
-    {Py_tp_doc, (void *)device_doc},   {Py_tp_dealloc, device_dealloc},
-    {Py_tp_traverse, device_traverse}, {Py_tp_getset, device_getset},
-    {Py_tp_methods, device_methods},   {Py_tp_repr, device_repr},
-    {Py_tp_str, device_str},           {Py_tp_richcompare, device_richcompare},
-    {Py_tp_hash, device_hash},         {0, NULL},
+    {Py_tp_doc, (void *)device_doc},
+    {Py_tp_dealloc, device_dealloc},
+    {Py_tp_traverse, state_visit_type},
+    {Py_tp_getset, device_getset},
+    {Py_tp_methods, device_methods},
+    {Py_tp_repr, device_repr},
+    {Py_tp_str, device_str},
+    {Py_tp_richcompare, device_richcompare},
+    {Py_tp_hash, device_hash},
+    {0, NULL},
 };
 
 PyType_Spec device_spec = {

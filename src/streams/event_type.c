@@ -273,13 +273,6 @@ event_repr(PyObject *op)
 
 /* ---- the object's life ---- */
 
-static int
-event_traverse(PyObject *op, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(op));
-    return 0;
-}
-
 static void
 event_dealloc(PyObject *op)
 {
@@ -311,7 +304,7 @@ PyDoc_STRVAR(
 
 static PyType_Slot event_slots[] = {
     {Py_tp_doc, (void *)event_doc}, {Py_tp_new, event_new},
-    {Py_tp_dealloc, event_dealloc}, {Py_tp_traverse, event_traverse},
+    {Py_tp_dealloc, event_dealloc}, {Py_tp_traverse, state_visit_type},
     {Py_tp_methods, event_methods}, {Py_tp_members, event_members},
     {Py_tp_getset, event_getset},   {Py_tp_repr, event_repr},
     {Py_am_await, event_await},     {0, NULL},

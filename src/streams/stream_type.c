@@ -296,13 +296,6 @@ stream_hash(PyObject *op)
     return hash == -1 ? -2 : hash;
 }
 
-static int
-stream_traverse(PyObject *op, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(op));
-    return 0;
-}
-
 static void
 stream_dealloc(PyObject *op)
 {
@@ -341,7 +334,7 @@ static PyType_Slot stream_slots[] = {
     {Py_tp_doc, (void *)stream_doc},
     {Py_tp_new, stream_type_new},
     {Py_tp_dealloc, stream_dealloc},
-    {Py_tp_traverse, stream_traverse},
+    {Py_tp_traverse, state_visit_type},
     {Py_tp_methods, stream_methods},
     {Py_tp_members, stream_members},
     {Py_tp_getset, stream_getset},

@@ -245,13 +245,6 @@ dtype_dealloc(PyObject *op)
 }
 
 /* The module holds dtypes, and their type holds the module: only the collector ends that. */
-static int
-dtype_traverse(PyObject *op, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(op));
-    return 0;
-}
-
 PyDoc_STRVAR(
     dtype_doc,
     "dtype(x, /)\n--\n\n"
@@ -277,7 +270,7 @@ PyDoc_STRVAR(
 
 static PyType_Slot dtype_slots[] = {
     {Py_tp_doc, (void *)dtype_doc}, {Py_tp_new, dtype_new},
-    {Py_tp_dealloc, dtype_dealloc}, {Py_tp_traverse, dtype_traverse},
+    {Py_tp_dealloc, dtype_dealloc}, {Py_tp_traverse, state_visit_type},
     {Py_tp_getset, dtype_getset},   {Py_tp_members, dtype_members},
     {Py_tp_methods, dtype_methods}, {Py_tp_repr, dtype_repr},
     {Py_tp_str, dtype_str},         {Py_tp_richcompare, dtype_richcompare},
