@@ -24,15 +24,14 @@ PRELUDE = """
         return interpreters.create()
 
     def run(interpreter, code, **shared):
-        failed = interpreters.run_string(interpreter, code, shared)
+        failed = interpreters.run_string(interpreter, CODE + code, {"paths": repr(sys.path), **shared})
         assert failed is None, failed
 
     CODE = '''
     import sys
     sys.path[:0] = eval(paths)
     import metal_dlpack as md
-    '''.replace("\\n    ", "\\n")
-    paths = repr(sys.path)
+    '''
 """
 
 
@@ -47,7 +46,7 @@ def test_each_interpreter_has_a_module_of_its_own():
         array = md.full(3, 1.0)
         for i in range(5):
             interpreter = make()
-            run(interpreter, CODE + '''
+            run(interpreter, '''
         array = md.full(3, float(number))
         assert md.from_dlpack(array.__dlpack__()).tolist() == [float(number)] * 3
         assert isinstance(md.from_dlpack(array), md.Array)
@@ -62,7 +61,7 @@ def test_each_interpreter_has_a_module_of_its_own():
             pass
         else:
             raise AssertionError
-        '''.replace("\\n        ", "\\n"), paths=paths, number=str(i))
+        ''', number=str(i))
             assert md.last_refusal() is None
             interpreters.destroy(interpreter)
             assert array.tolist() == [1.0] * 3
@@ -91,7 +90,7 @@ def test_a_tensor_crosses_and_is_deleted_by_the_other_interpreter():
             opened.take()
             del array
             interpreter = make()
-            run(interpreter, CODE + '''
+            run(interpreter, '''
         import ctypes
         new = ctypes.pythonapi.PyCapsule_New
         new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
@@ -103,7 +102,7 @@ def test_a_tensor_crosses_and_is_deleted_by_the_other_interpreter():
         del array
         assert again.tolist() == [5.0] * 4
         del again
-        '''.replace("\\n        ", "\\n"), paths=paths, address=str(opened.address))
+        ''', address=str(opened.address))
             interpreters.destroy(interpreter)
             md.from_dlpack(md.zeros(1))
         gc.collect()
@@ -126,7 +125,7 @@ def test_an_interpreter_ends_while_its_tensors_live():
         from dlpack_structs import Versioned, new_capsule
         read, write = os.pipe()
         interpreter = make()
-        run(interpreter, CODE + '''
+        run(interpreter, '''
         import os
         from dlpack_structs import open_capsule
         array = md.full(4, 3.0)
@@ -136,7 +135,7 @@ def test_an_interpreter_ends_while_its_tensors_live():
             opened.take()
             os.write(int(write), f"{opened.address} ".encode())
         md.kept = [array, owned, array.__dlpack__(), memoryview(array)]
-        '''.replace("\\n        ", "\\n"), paths=paths, write=str(write))
+        ''', write=str(write))
         interpreters.destroy(interpreter)
         for address in os.read(read, 100).split():
             array = md.from_dlpack(new_capsule(int(address), b"dltensor_versioned", None))
@@ -147,24 +146,23 @@ def test_an_interpreter_ends_while_its_tensors_live():
     assert out == "done\n"
 
 
-@pytest.mark.parametrize("count", [8])
 @pytest.mark.rule("interpreters")
-def test_many_interpreters_work_at_once(count):
-    out = child(f"""
+def test_many_interpreters_work_at_once():
+    out = child("""
         import metal_dlpack as md
         array = md.full(64, 7.0)
 
         def work():
             interpreter = make()
-            run(interpreter, CODE + '''
+            run(interpreter, '''
         for i in range(300):
             array = md.full((8, 8), float(i))
             view = md.from_dlpack(array[1:].__dlpack__(max_version=(1, 0)))
             assert view.copy()[0, 0].item() == i
-        '''.replace("\\n        ", "\\n"), paths=paths)
+        ''')
             interpreters.destroy(interpreter)
 
-        threads = [threading.Thread(target=work) for _ in range({count})]
+        threads = [threading.Thread(target=work) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:

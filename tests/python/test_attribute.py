@@ -9,40 +9,14 @@ class RaisedError(Exception):
     """What no library raises."""
 
 
-def raising(name, error):
-    """An object whose attribute of this name raises."""
+def raising(name, error, base=object):
+    """An object whose attribute of this name raises, of a type made from `base`; if that is type, the type's does."""
 
-    class Hostile:
-        @property
-        def attribute(self):
-            raise error
+    def ask(_self):
+        raise error
 
-    setattr(Hostile, name, Hostile.attribute)
-    return Hostile()
-
-
-def raising_by_type(name, error):
-    """An object whose *type* has such an attribute."""
-
-    class Meta(type):
-        @property
-        def attribute(cls):
-            raise error
-
-    setattr(Meta, name, Meta.attribute)
-    return Meta("Hostile", (), {})()
-
-
-def buffer_raising(name, error):
-    """Bytes with such an attribute."""
-
-    class Hostile(bytearray):
-        @property
-        def attribute(self):
-            raise error
-
-    setattr(Hostile, name, Hostile.attribute)
-    return Hostile(16)
+    hostile = type("Hostile", (base,), {name: property(ask)})
+    return hostile("Hostile", (), {})() if base is type else hostile()
 
 
 class Table:
@@ -66,19 +40,19 @@ DOORS = {
     "Event.from_handle": (lambda e: md.Event.from_handle(raising("__c_void_p__", e), 0), TypeError),
     "Array.to": (lambda e: md.zeros(1).to(raising("from_dlpack", e)), TypeError),
     "Array.to, Tensor": (lambda e: md.zeros(1).to(Table(e)), None),
-    "from_dlpack": (lambda e: md.from_dlpack(raising_by_type("__dlpack__", e)), AttributeError),
+    "from_dlpack": (lambda e: md.from_dlpack(raising("__dlpack__", e, type)), AttributeError),
     "from_dlpack, table": (
-        lambda e: md.from_dlpack(raising_by_type("__dlpack_c_exchange_api__", e)),
+        lambda e: md.from_dlpack(raising("__dlpack_c_exchange_api__", e, type)),
         AttributeError,
     ),
-    "from_dlpack, stream": (lambda e: md.from_dlpack(raising_by_type("__metal_stream__", e)), AttributeError),
-    "Buffer.from_host": (lambda e: md.Buffer.from_host(raising_by_type("__dlpack__", e)), TypeError),
-    "asarray": (lambda e: md.asarray(raising_by_type("__dlpack__", e)), TypeError),
-    "asarray, buffer": (lambda e: md.asarray(buffer_raising("dtype", e)), None),
+    "from_dlpack, stream": (lambda e: md.from_dlpack(raising("__metal_stream__", e, type)), AttributeError),
+    "Buffer.from_host": (lambda e: md.Buffer.from_host(raising("__dlpack__", e, type)), TypeError),
+    "asarray": (lambda e: md.asarray(raising("__dlpack__", e, type)), TypeError),
+    "asarray, buffer": (lambda e: md.asarray(raising("dtype", e, bytearray)), None),
     "asarray, interface": (lambda e: md.asarray(raising("__array_interface__", e)), TypeError),
     "asarray, array": (lambda e: md.asarray(raising("__array__", e)), TypeError),
     "shares_memory": (lambda e: md.shares_memory(md.zeros(1), raising("__array_interface__", e)), TypeError),
-    "shares_memory, tensor": (lambda e: md.shares_memory(md.zeros(1), raising_by_type("__dlpack__", e)), TypeError),
+    "shares_memory, tensor": (lambda e: md.shares_memory(md.zeros(1), raising("__dlpack__", e, type)), TypeError),
     "Stream.wait": (lambda e: md.Stream().wait(raising("__metal_stream__", e)), TypeError),
 }
 
