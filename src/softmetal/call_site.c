@@ -20,7 +20,6 @@
 
 #include "softmetal/validation.h"
 
-#define MOST_FRAMES 16
 #define MOST_SHOWN 3
 #define FRAMES_OF_USES 8 /* there are many, and each frame takes time */
 #define MOST_SITES 4096  /* kept for ever; reports show "?" for any further one */
@@ -31,7 +30,7 @@
 struct soft_call_site {
     void *caller;
     int count;
-    void *frames[MOST_FRAMES];
+    void *frames[SOFT_MOST_FRAMES];
 };
 
 static __thread void *last_caller;
@@ -42,8 +41,8 @@ soft_call_site_set_caller(void *address)
     last_caller = address;
 }
 
-static soft_call_site *
-record(int most)
+soft_call_site *
+soft_call_site_record(int most)
 {
     if (!soft_validation_is_on()) {
         return NULL;
@@ -54,12 +53,6 @@ record(int most)
         site->count = backtrace(site->frames, most);
     }
     return site;
-}
-
-soft_call_site *
-soft_call_site_record(void)
-{
-    return record(MOST_FRAMES);
 }
 
 void *
@@ -92,7 +85,7 @@ soft_call_site_intern(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static soft_call_site *known[MOST_SITES]; /* owned for ever */
-    soft_call_site *site = record(FRAMES_OF_USES);
+    soft_call_site *site = soft_call_site_record(FRAMES_OF_USES);
     if (site == NULL) {
         return NULL;
     }
@@ -108,15 +101,9 @@ soft_call_site_intern(void)
     }
     pthread_mutex_unlock(&lock);
     if (found != site) {
-        soft_call_site_free(site);
+        free(site);
     }
     return found;
-}
-
-void
-soft_call_site_free(soft_call_site *site)
-{
-    free(site);
 }
 
 /* The index of the first frame that is the program's, as well as we can tell. */

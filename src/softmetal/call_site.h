@@ -15,9 +15,9 @@ typedef struct soft_call_site soft_call_site;
 #define SOFT_CALLED() soft_call_site_set_caller(__builtin_return_address(0))
 void soft_call_site_set_caller(void *address);
 
-/* The stack of the caller, when validation is on; else, or with no memory, NULL. */
-soft_call_site *soft_call_site_record(void);
-void soft_call_site_free(soft_call_site *site);
+#define SOFT_MOST_FRAMES 16
+/* The stack of the caller, when validation is on: malloc'ed.  Else, or with no memory, NULL. */
+soft_call_site *soft_call_site_record(int most_frames);
 /* As soft_call_site_record, but kept once for each stack: borrowed for ever. */
 const soft_call_site *soft_call_site_intern(void);
 void *soft_call_site_caller(void); /* the last SOFT_CALLED of this thread */

@@ -2,7 +2,6 @@
  *
  * Owns:      the mappings of stacks.
  * Calls:     the system.
- * Threads:   see fiber.h.
  * Invariant: what the ABI says a call preserves lies on the stack that was left: nothing else is
  *            kept, and in particular neither rounding modes nor the signal mask.
  */

@@ -47,7 +47,7 @@
         }
     }
     [self releaseKept];
-    soft_race_work_free(_order);
+    free(_order);
     [_error release];
     [_queue release];
     [super dealloc];

@@ -66,7 +66,7 @@ make_zombie(id object)
 {
     soft_object *header = soft_object_of(object);
     header->former = object_getClass(object);
-    header->end = soft_call_site_record();
+    header->end = soft_call_site_record(SOFT_MOST_FRAMES);
     object_setClass(object, objc_getClass("SoftMetalZombie"));
     soft_object_list_bury(header);
 }
@@ -90,7 +90,7 @@ make_zombie(id object)
         return nil;
     }
     object->retain_count = 1;
-    object->site = soft_call_site_record();
+    object->site = soft_call_site_record(SOFT_MOST_FRAMES);
     id instance = soft_object_self(object);
     object_setClass(instance, self);
     soft_object_list_add(object);
@@ -281,9 +281,9 @@ report_missing_pool(id object)
     if (!soft_validation_is_on()) {
         return;
     }
-    soft_call_site *site = soft_call_site_record();
+    soft_call_site *site = soft_call_site_record(SOFT_MOST_FRAMES);
     soft_call_site_describe(site, here, sizeof here);
-    soft_call_site_free(site);
+    free(site);
     soft_call_site_describe(soft_object_of(object)->site, made, sizeof made);
     soft_validation_report(
         SOFT_REPORT_MISSING_POOL,

@@ -42,8 +42,8 @@ soft_object_list_remove(soft_object *object)
 void
 soft_object_free(soft_object *object)
 {
-    soft_call_site_free(object->site);
-    soft_call_site_free(object->end);
+    free(object->site);
+    free(object->end);
     free(object);
 }
 

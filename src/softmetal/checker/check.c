@@ -2,7 +2,6 @@
  *
  * Owns:    the launch that this OS thread checks.
  * Calls:   the other check_*.h; settings.h.
- * Threads: see check.h.
  */
 #include "softmetal/checker/check.h"
 

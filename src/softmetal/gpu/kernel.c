@@ -1,9 +1,4 @@
-/* kernel.c: see kernel.h.
- *
- * Owns:    the table and the names, which only grow.
- * Calls:   kernels/image.h, soft_storage.h.
- * Threads: see kernel.h.
- */
+/* kernel.c: see kernel.h. */
 #include "softmetal/gpu/kernel.h"
 
 #include <pthread.h>

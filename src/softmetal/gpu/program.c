@@ -1,9 +1,4 @@
-/* program.c: builds, runs and frees the passes of command buffers.
- *
- * Owns:    arrays that grow by doubling.
- * Calls:   soft_storage.h, event.h.
- * Threads: see program.h.
- */
+/* program.c: builds, runs and frees the passes of command buffers; see program.h. */
 #include "softmetal/gpu/program.h"
 
 #include <stdlib.h>

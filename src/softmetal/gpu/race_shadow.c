@@ -1,7 +1,6 @@
 /* race_shadow.c: a list of ranges; see race_shadow.h.
  *
  * Owns:      the list; each use writes a new one.
- * Threads:   see race_shadow.h.
  * Invariant: of each byte it knows the last write and the reads since, the oldest first; no
  *            read of them comes before a later one.
  */

@@ -2,7 +2,6 @@
  *
  * Owns:    everything here behind `lock`; a report is made after it is dropped.
  * Calls:   race_shadow.h for the bytes, race_pass.h for the passes of one queue, event.h, host.h.
- * Threads: see races.h.
  */
 #include "softmetal/gpu/races.h"
 
@@ -120,12 +119,6 @@ soft_race_work_new(void)
         pthread_mutex_unlock(&lock);
     }
     return work;
-}
-
-void
-soft_race_work_free(soft_race_work *work)
-{
-    free(work);
 }
 
 void

@@ -34,9 +34,8 @@ void soft_race_queue_free(soft_race_queue *queue); /* NULL is allowed, as in all
 
 /* ---- the life of a command buffer ---- */
 
-/* At commit: what the calling thread knows.  Owned (+1), or NULL. */
+/* At commit: what the calling thread knows.  Malloc'ed, or NULL. */
 soft_race_work *soft_race_work_new(void);
-void soft_race_work_free(soft_race_work *work);
 /* On the worker, in the order of the queue. */
 void soft_races_begin(soft_race_work *work, soft_race_queue *queue, size_t pass_count);
 /* Before a pass does its work, after its wait, before its signal. */

@@ -1,9 +1,4 @@
-/* image.c: see image.h.
- *
- * Owns:    what soft_image_open made, until the last release.
- * Calls:   the loader; threadgroup.h.
- * Threads: see image.h.
- */
+/* image.c: see image.h. */
 #define _GNU_SOURCE /* dladdr, dl_iterate_phdr */
 
 #include "softmetal/kernels/image.h"

@@ -4,7 +4,6 @@
  *          The OS threads that help: started when first needed and kept; they hold nothing while
  *          they sleep.
  * Calls:   image.h, threadgroup.h, check.h, settings.h.
- * Threads: see image.h.
  */
 #define _GNU_SOURCE /* sched_getaffinity */
 

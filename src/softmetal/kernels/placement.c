@@ -1,9 +1,4 @@
-/* placement.c: see placement.h.
- *
- * Owns:    the count of launches, which makes their orders differ.
- * Calls:   see placement.h.
- * Threads: see placement.h.
- */
+/* placement.c: see placement.h. */
 #include "softmetal/kernels/placement.h"
 
 #include <string.h>
@@ -142,12 +137,6 @@ soft_shuffle_group(const soft_shuffle *shuffle, uint64_t index)
     }
     return (uint64_t)(((unsigned __int128)index * shuffle->factor + shuffle->distance) %
                       shuffle->count);
-}
-
-uint64_t
-soft_shuffle_state(const soft_shuffle *shuffle, uint64_t group)
-{
-    return shuffle->seed ^ group;
 }
 
 unsigned

@@ -70,8 +70,6 @@ void soft_shuffle_begin(soft_shuffle *shuffle, uint64_t count);
 
 /* Which threadgroup runs as the index-th. */
 uint64_t soft_shuffle_group(const soft_shuffle *shuffle, uint64_t index);
-/* Where the choices within this threadgroup begin: not a matter of the OS thread. */
-uint64_t soft_shuffle_state(const soft_shuffle *shuffle, uint64_t group);
 /* One bit of a mask that is not 0, its number: not the next one in turn. */
 unsigned soft_shuffle_bit(const soft_shuffle *shuffle, uint64_t *state, uint32_t mask);
 

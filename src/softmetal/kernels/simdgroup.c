@@ -1,9 +1,4 @@
-/* simdgroup.c: see simdgroup.h.
- *
- * Owns:    nothing of its own.
- * Calls:   nothing.
- * Threads: see simdgroup.h.
- */
+/* simdgroup.c: see simdgroup.h. */
 #include "softmetal/kernels/simdgroup.h"
 
 void

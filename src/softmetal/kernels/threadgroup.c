@@ -1,8 +1,7 @@
 /* threadgroup.c: see threadgroup.h.
  *
  * Owns:      the list of threadgroups that nobody uses, behind `idle_lock`.
- * Calls:     fiber.h, simdgroup.h, placement.h, check.h.
- * Threads:   see threadgroup.h; `running` is the OS thread's.
+ * Threads:   `running` is the OS thread's.
  * Invariant: a fiber belongs to its soft_threadgroup, and moves with it from one OS thread to
  *            another between two calls of soft_threadgroup_run: what runs on a fiber across a
  *            switch reads nothing that is the OS thread's.
@@ -83,7 +82,7 @@ next_group(soft_threadgroup *group)
     }
     uint64_t number = soft_shuffle_group(&run->shuffle, group->next_group);
     group->next_group += 1;
-    group->random = soft_shuffle_state(&run->shuffle, number);
+    group->random = run->shuffle.seed ^ number; /* the choices are no matter of the OS thread */
     soft_placement_begin(&group->placement, run->launch, number);
     soft_threadgroup_memory_clear(&group->memory);
     if (group->run->is_checked) {
