@@ -12,9 +12,11 @@
 
 #import <Metal/Metal.h>
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "../c/check_macro.h"
@@ -72,6 +74,35 @@ open_device(void)
     id<MTLDevice> device = [MTLCreateSystemDefaultDevice() autorelease];
     CHECK(device != nil);
     return device;
+}
+
+/* Threads 0 to count - 1 at once, 4 at most. */
+static inline void
+run_threads(long count, void *(*run)(void *number))
+{
+    pthread_t threads[4];
+    for (long index = 0; index < count; index++) {
+        CHECK(pthread_create(&threads[index], NULL, run, (void *)index) == 0);
+    }
+    for (long index = 0; index < count; index++) {
+        CHECK(pthread_join(threads[index], NULL) == 0);
+    }
+}
+
+/* In a forked child: 0, or how waitpid says that it ended. */
+static inline int
+run_child(void (*run)(void *), void *argument)
+{
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20); /* a lock that is held for ever must not hang the test */
+        run(argument);
+        _exit(0);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child);
+    return status;
 }
 
 /* What most cases need, of the one device and of the case's pool. */

@@ -1,8 +1,6 @@
 /* events.m: shared events between queues, threads and devices. */
 #import "check.h"
 
-#include <pthread.h>
-
 CASE(a_value_only_grows)
 {
     id<MTLDevice> device = open_device();

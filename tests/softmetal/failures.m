@@ -1,9 +1,6 @@
 /* failures.m: calls and command buffers that fail on demand, limits, and forks. */
 #import "check.h"
 
-#include <pthread.h>
-#include <sys/wait.h>
-
 FIRST_CASE(the_rules_of_the_environment_count_the_very_first_call)
 {
     NSUInteger expected = getenv("SOFTMETAL_FAIL") == NULL; /* else device@1 fails */
@@ -235,21 +232,6 @@ REPORTS("deadlock", a_queue_takes_64_command_buffers_unless_it_is_asked_for_more
     }
     CHECK([deeper commandBuffer] != nil);
     CHECK([queue commandBuffer] == nil);
-}
-
-static int
-run_child(void (*run)(void *), void *argument)
-{
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        alarm(20); /* a lock that is held for ever must not hang the test */
-        run(argument);
-        _exit(0);
-    }
-    int status = 0;
-    CHECK(waitpid(child, &status, 0) == child);
-    return status;
 }
 
 struct inheritance {

@@ -1,8 +1,6 @@
 /* foundation.m: counting, pools, strings: what Metal code takes from Foundation. */
 #import "check.h"
 
-#include <pthread.h>
-
 CASE(new_gives_one_reference_and_release_takes_it)
 {
     NSObject *object = [NSObject new];
@@ -50,23 +48,15 @@ autorelease_without_pool(void *argument)
     return NULL;
 }
 
-static void
-run_thread(void *(*run)(void *), void *argument)
-{
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, run, argument) == 0);
-    CHECK(pthread_join(thread, NULL) == 0);
-}
-
 LEAKY_CASE(an_object_autoreleased_with_no_pool_leaks_and_is_counted)
 {
-    run_thread(autorelease_without_pool, NULL);
+    run_threads(1, autorelease_without_pool);
     CHECK(softmetal_autoreleased_without_pool() == 1);
 }
 
 LEAKY_REPORTS("missing-pool", another_thread_has_no_pool)
 {
-    run_thread(autorelease_without_pool, NULL);
+    run_threads(1, autorelease_without_pool);
 }
 
 static void *
@@ -81,7 +71,7 @@ leave_pool_open(void *argument)
 LEAKY_CASE(a_thread_that_ends_releases_what_its_open_pools_hold)
 {
     size_t before = softmetal_live_objects(NULL);
-    run_thread(leave_pool_open, NULL);
+    run_threads(1, leave_pool_open);
     CHECK(softmetal_live_objects(NULL) == before + 1); /* the pool object itself */
     CHECK(softmetal_live_objects("NSAutoreleasePool") == 2);
 }

@@ -1,9 +1,6 @@
 /* kernel_runs.m: the run time of kernels, with images that are C (images/), beside this program. */
 #import "check.h"
 
-#include <pthread.h>
-#include <sys/wait.h>
-
 #include "softmetal/kernels/image.h"
 #include "softmetal/kernels/threadgroup.h"
 
@@ -429,14 +426,19 @@ rotate_often(void *unused)
 
 CASE(several_launches_run_at_once)
 {
-    pthread_t threads[4];
     CHECK(softmetal_set("SOFTMETAL_KERNEL_THREADS", "3") == 0);
-    for (int i = 0; i < 4; i++) {
-        CHECK(pthread_create(&threads[i], NULL, rotate_often, NULL) == 0);
-    }
-    for (int i = 0; i < 4; i++) {
-        CHECK(pthread_join(threads[i], NULL) == 0);
-    }
+    run_threads(4, rotate_often);
+}
+
+static void
+run_in_child(void *image)
+{
+    unsigned out[1000];
+    soft_launch launch = make_line(1000, 100, out);
+    CHECK(!soft_image_run(image, &launch, error, sizeof error));
+    CHECK(strcmp(error, "Kernels cannot run in a forked child.") == 0);
+    CHECK(open_image("rotate") == NULL);
+    soft_image_release(image);
 }
 
 CASE(a_forked_child_runs_no_kernel)
@@ -445,16 +447,7 @@ CASE(a_forked_child_runs_no_kernel)
     soft_loaded_image *image = open_image("rotate");
     soft_launch launch = make_line(1000, 100, out);
     run_image(image, &launch);
-    pid_t child = fork();
-    if (child == 0) {
-        int is_refused = !soft_image_run(image, &launch, error, sizeof error) &&
-                         strcmp(error, "Kernels cannot run in a forked child.") == 0 &&
-                         open_image("rotate") == NULL;
-        soft_image_release(image);
-        _exit(is_refused ? 0 : 1);
-    }
-    int status;
-    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(run_child(run_in_child, image) == 0);
     run_image(image, &launch);
     check_rotation(out, 1000, 100);
     soft_image_release(image);

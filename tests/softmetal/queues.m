@@ -1,7 +1,6 @@
 /* queues.m: command buffers: order, time, lifetimes, handlers, encoders, blits. */
 #import "check.h"
 
-#include <pthread.h>
 #include <time.h>
 
 static double

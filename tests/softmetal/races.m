@@ -1,8 +1,6 @@
 /* races.m: uses of the same bytes that nothing orders, and all that orders them. */
 #import "check.h"
 
-#include <pthread.h>
-
 #define SIZE 64
 
 /* Two queues, and two buffers with zeros. */

@@ -1,8 +1,6 @@
 /* threads.m: many threads at once; a thread sanitizer watches. */
 #import "check.h"
 
-#include <pthread.h>
-
 #define THREADS 4
 #define ROUNDS 100
 
@@ -10,17 +8,11 @@ static id<MTLDevice> device;
 static id<MTLCommandQueue> shared_queue;
 
 static void
-run_threads(void *(*run)(void *))
+share_queue(void *(*run)(void *))
 {
-    pthread_t threads[THREADS];
     device = open_device();
     shared_queue = open_queue();
-    for (long index = 0; index < THREADS; index++) {
-        CHECK(pthread_create(&threads[index], NULL, run, (void *)index) == 0);
-    }
-    for (int index = 0; index < THREADS; index++) {
-        CHECK(pthread_join(threads[index], NULL) == 0);
-    }
+    run_threads(THREADS, run);
 }
 
 /* From a queue of its own through private memory, over an event, to the queue of all. */
@@ -68,13 +60,13 @@ pass_bytes_on(void *argument)
 
 CASE(four_threads_pass_bytes_between_queues)
 {
-    run_threads(pass_bytes_on);
+    share_queue(pass_bytes_on);
 }
 
 CASE(four_threads_pass_bytes_under_a_seed)
 {
     softmetal_set("SOFTMETAL_SEED", "7");
-    run_threads(pass_bytes_on);
+    share_queue(pass_bytes_on);
 }
 
 static void *
@@ -98,7 +90,7 @@ come_and_go(void *argument)
 
 CASE(four_threads_come_and_go)
 {
-    run_threads(come_and_go);
+    share_queue(come_and_go);
 }
 
 static void *
@@ -117,11 +109,5 @@ open_and_close(void *argument)
 
 CASE(the_last_owner_of_a_device_may_meet_its_next_one)
 {
-    pthread_t threads[THREADS];
-    for (int index = 0; index < THREADS; index++) {
-        pthread_create(&threads[index], NULL, open_and_close, NULL);
-    }
-    for (int index = 0; index < THREADS; index++) {
-        pthread_join(threads[index], NULL);
-    }
+    run_threads(THREADS, open_and_close);
 }
