@@ -56,7 +56,7 @@ def filled(shape, dtype="float32", storage="shared") -> md.Array:
 # ---- to workers ----
 
 
-@pytest.mark.parametrize("mmap_mode", [pytest.param("r+", marks=pytest.mark.long), "c", "r"])  # each starts workers
+@pytest.mark.parametrize("mmap_mode", ["r", *(pytest.param(mode, marks=pytest.mark.long) for mode in ("r+", "c"))])
 def test_a_large_array_is_mapped_in_the_workers_as_numpy_s_is(mmap_mode):
     array = filled(LARGE)
     numpy = np.asarray(array).copy()
