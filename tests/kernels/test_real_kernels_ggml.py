@@ -3,22 +3,17 @@
 Its pointers are `device const char *`: the arrays go in as bytes.  A tolerance is 4 ulp, or its reason stands beside it.
 """
 
-import os
-
 import ggml_arguments
 import kernel_sources
 import numpy as np
 import pytest
 from ggml_arguments import layout
+from group_kernels import random
 from kernel_images import quickly
+from kernel_sources import reported
 from machine import HAS_SOFTMETAL
 
 import metal_dlpack as md
-
-
-def reported(why):
-    """The checker reports this kernel of llama.cpp, and is right by the letter."""
-    return pytest.mark.xfail(os.environ.get("SOFTMETAL_KERNEL_CHECK") == "1", reason=why)
 
 
 def ggml(file, kernel, **constants):
@@ -36,10 +31,6 @@ def empty(shape, dtype="float32"):
     """Room for a result, as such and as bytes."""
     out = md.zeros(shape, dtype=dtype)
     return out, out.view("int8")
-
-
-def random(seed=0):
-    return np.random.default_rng(seed)
 
 
 # ---- one item, one result ----
@@ -134,10 +125,8 @@ def test_greatest_of_windows():
 @pytest.mark.parametrize("kind", quickly("neox", of=["norm", "neox"]))
 def test_rope(kind):
     heads, tokens, size = 3, 5, 32
-    x, positions = (
-        random().standard_normal((tokens, heads, size), dtype="float32"),
-        np.arange(4, 4 + tokens, dtype="i4"),
-    )
+    x = random().standard_normal((tokens, heads, size), dtype="float32")
+    positions = np.arange(4, 4 + tokens, dtype="i4")
     out, to = empty(x.shape)
     args = ggml_arguments.struct(
         "rope", layout(x, "0"), layout(x, ""), n_dims=size, n_ctx_orig=4096, freq_base=10000, freq_scale=1,
@@ -185,10 +174,8 @@ def norm_arguments(x, weight, eps):
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["norm", "rms_norm"])
 def test_norms_with_a_weight(kind):
-    x, weight = (
-        random().standard_normal((5, 300), dtype="float32") + 1,
-        random(1).standard_normal((1, 300), dtype="float32"),
-    )
+    x = random().standard_normal((5, 300), dtype="float32") + 1
+    weight = random(1).standard_normal((1, 300), dtype="float32")
     out, to = empty(x.shape)
     factor = on_metal(weight)
     kernel = ggml("norm.metal", f"kernel_{kind}_mul_f32", FC_norm_use_scale=False)
@@ -251,16 +238,9 @@ def blocks(kind, rows, columns, seed=0):
     kind = quants.GGMLQuantizationType[kind]
     size, nbytes = quants.GGML_QUANT_SIZES[kind]
     packed = random(seed).integers(0, 256, (rows, columns // size, nbytes), dtype="uint8")
-    scales = {
-        "Q6_K": [208],
-        "Q2_K": [80, 82],
-        "Q3_K": [108],
-        "Q4_K": [0, 2],
-        "Q5_K": [0, 2],
-        "Q4_1": [0, 2],
-        "Q5_1": [0, 2],
-    }
-    for at in scales.get(kind.name, [0]):
+    scales = {"Q6_K": (208,), "Q2_K": (80, 82), "Q3_K": (108,)}
+    scales |= dict.fromkeys(("Q4_K", "Q5_K", "Q4_1", "Q5_1"), (0, 2))
+    for at in scales.get(kind.name, (0,)):
         scale = random(at).uniform(0.01, 1, packed.shape[:2]).astype("f2")
         packed[..., at : at + 2] = scale[..., None].view("uint8")
     packed = packed.reshape(rows, -1)

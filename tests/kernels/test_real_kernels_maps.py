@@ -10,10 +10,10 @@ from functools import cache, partial
 
 import numpy as np
 import pytest
+from group_kernels import METAL, on_metal, random
 
 import metal_dlpack as md
 
-METAL = "#include <metal_stdlib>\nusing namespace metal;\n"
 EXACT = "#pragma METAL fp contract(off)\n"
 
 
@@ -41,14 +41,6 @@ def case(source, math="fast"):
 
 
 safe = partial(case, math="safe")
-
-
-def on_metal(items):
-    return md.asarray(np.ascontiguousarray(items), copy=True)
-
-
-def random(seed=0):
-    return np.random.default_rng(seed)
 
 
 # ---- numbers ----

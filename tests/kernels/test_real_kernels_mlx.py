@@ -5,22 +5,18 @@ that 2**-21 of its value near one and more far from it, so what contains one is 
 """
 
 import math
-import os
 
 import kernel_sources
 import numpy as np
 import pytest
+from group_kernels import on_metal, random
 from kernel_images import quickly
+from kernel_sources import reported
 
 import metal_dlpack as md
 
 HEAD = "".join(f"#include <metal_{name}>\n" for name in ("stdlib", "atomic", "simdgroup", "simdgroup_matrix"))
 FAST_EXP = 1e-5
-
-
-def reported(why):
-    """The checker reports this kernel of MLX, and is right by the letter."""
-    return pytest.mark.xfail(os.environ.get("SOFTMETAL_KERNEL_CHECK") == "1", reason=why)
 
 
 def mlx(headers, *instances):
@@ -29,14 +25,6 @@ def mlx(headers, *instances):
     text = HEAD + "using namespace metal;\n" + "".join(f'#include "{path}"\n' for path in paths)
     text += "".join(f'instantiate_kernel("{name}", {kernel}, {types})\n' for name, kernel, types in instances)
     return md.Library(text, include=(kernel_sources.mlx(),), math="safe")
-
-
-def on_metal(items, dtype=None):
-    return md.asarray(np.array(items, dtype, order="C"), copy=True)
-
-
-def random(seed=0):
-    return np.random.default_rng(seed)
 
 
 # ---- one item, one result ----

@@ -8,6 +8,7 @@ from functools import partial
 import kernel_sources
 import numpy as np
 import pytest
+from group_kernels import on_metal, random
 
 import metal_dlpack as md
 
@@ -16,14 +17,6 @@ TOLERANCE = 3e-6
 
 def kernel(text):
     return md.kernel("#include <metal_stdlib>\n" + text, include=(kernel_sources.torch(),), math="safe")
-
-
-def on_metal(items, dtype=None):
-    return md.asarray(np.array(items, dtype, order="C"), copy=True)
-
-
-def random(seed=0):
-    return np.random.default_rng(seed)
 
 
 # ---- special_math.h ----

@@ -37,8 +37,8 @@ def case(source: str):
     return note
 
 
-def on_metal(items):
-    return md.asarray(np.ascontiguousarray(items), copy=True)
+def on_metal(items, dtype=None):
+    return md.asarray(np.array(items, dtype, order="C"), copy=True)
 
 
 def random(seed=0):
