@@ -26,18 +26,11 @@ run_thread(const soft_thread *thread)
     out[10] = (soft_u32)launch->buffer_nbytes[0];
 }
 
-static void
-run_row(const soft_thread *first, soft_u32 count)
-{
-    (void)count;
-    run_thread(first);
-}
-
 soft_image softmetal_image = {
     .abi = SOFT_KERNEL_ABI,
     .argument_count = 2,
     .arguments = arguments,
     .threadgroup_nbytes = 16384,
+    .has_syncs = 1,
     .run_thread = run_thread,
-    .run_row = run_row,
 };
