@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from dlpack_structs import SET_ERROR, Table, Tensor, Versioned, delete, table_of, tensor_of
+from dlpack_structs import IS_COPIED, READ_ONLY, SET_ERROR, Table, Tensor, Versioned, delete, table_of, tensor_of
 
 import metal_dlpack as md
 
@@ -21,15 +21,19 @@ def test_the_table_is_version_1_3_and_whole():
     assert ctypes.sizeof(Table) == 56
 
 
-@pytest.mark.rule("exchange-owned")
-def test_an_owned_tensor_carries_handle_offset_and_flags(live_buffers):
-    array = md.zeros((4, 6), "int16")[1:, 2:].as_readonly()
-    address = tensor_of(array)
-    managed = Versioned.from_address(address)
-    assert managed.tensor.data == array.buffer.handle
-    assert managed.tensor.byte_offset == 16
-    assert managed.flags == 1
-    del array
+@pytest.mark.rule("exchange-owned", "exchange-borrowed")
+def test_owned_and_borrowed_tensors_carry_handle_offset_and_flags(live_buffers):
+    array, borrowed = md.zeros((4, 6), "int16")[1:, 2:], Tensor()
+    readonly = array.as_readonly()
+    address = tensor_of(readonly)
+    assert Versioned.from_address(address).flags == READ_ONLY
+    assert table_of(md.Array).borrow(array, ctypes.byref(borrowed)) == 0
+    for tensor in (Versioned.from_address(address).tensor, borrowed):
+        assert (tensor.data, tensor.byte_offset) == (array.buffer.handle, 16)
+        assert (tensor.shape[:2], tensor.strides[:2]) == ([3, 4], [6, 1])
+    with pytest.raises(BufferError, match="read-only"):
+        table_of(md.Array).borrow(readonly, ctypes.byref(borrowed))
+    del array, readonly
     assert live_buffers() == 1
     delete(address)
     assert live_buffers() == 0
@@ -40,21 +44,10 @@ def test_negative_strides_are_copied_for_an_owned_tensor_and_refused_for_a_borro
     array = md.asarray(np.arange(3.0), copy=True)[::-1]
     address = tensor_of(array)
     assert Versioned.from_address(address).tensor.strides[0] == 1
-    assert Versioned.from_address(address).flags == 2
+    assert Versioned.from_address(address).flags == IS_COPIED
     delete(address)
     with pytest.raises(BufferError, match=r"negative.*owned"):
         table_of(md.Array).borrow(array, ctypes.byref(Tensor()))
-
-
-@pytest.mark.rule("exchange-borrowed")
-def test_a_borrowed_tensor_is_the_arrays_own():
-    array = md.zeros((4, 6), "int16")[1:, 2:]
-    tensor = Tensor()
-    assert table_of(md.Array).borrow(array, ctypes.byref(tensor)) == 0
-    assert (tensor.data, tensor.byte_offset) == (array.buffer.handle, 16)
-    assert (tensor.shape[:2], tensor.strides[:2]) == ([3, 4], [6, 1])
-    with pytest.raises(BufferError, match="read-only"):
-        table_of(md.Array).borrow(array.as_readonly(), ctypes.byref(tensor))
 
 
 @pytest.mark.rule("exchange-steals")

@@ -2,7 +2,6 @@
 
 import gc
 import sys
-import threading
 
 import pytest
 from extensions import build, build_by_cmake, load, run_demo
@@ -100,6 +99,7 @@ def test_the_host_view_is_an_address_to_cpp(example, live_buffers):
 def test_cpp_keeps_the_memory_and_lets_it_go(example, live_buffers):
     array = md.full(4, 2.0)
     keeper = example.Keeper(array)
+    assert keeper.get() is array
     del array
     assert live_buffers() == 1
     part = md.from_dlpack(keeper.view())
@@ -107,12 +107,6 @@ def test_cpp_keeps_the_memory_and_lets_it_go(example, live_buffers):
     assert (part.tolist(), live_buffers()) == ([2.0] * 4, 1)
     del part
     assert live_buffers() == 0
-
-
-def test_python_gets_back_the_object_that_it_gave(example, live_buffers):
-    array = md.zeros(4)
-    keeper = example.Keeper(array)
-    assert keeper.get() is array
 
 
 def test_a_thousand_exchanges_leave_nothing_behind(example, live_buffers):
@@ -125,21 +119,3 @@ def test_a_thousand_exchanges_leave_nothing_behind(example, live_buffers):
     gc.collect()
     assert sys.getrefcount(array) == before
     assert live_buffers() == 1
-
-
-def test_threads_exchange_at_once(example, live_buffers):
-    array = md.zeros(64)
-    wrong = []
-
-    def work():
-        for _ in range(300):
-            part = md.from_dlpack(example.tail(array, 60))
-            if part.shape != (4,) or part.buffer.handle != array.buffer.handle:
-                wrong.append(part)
-
-    threads = [threading.Thread(target=work) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
