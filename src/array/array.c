@@ -261,18 +261,18 @@ refuse_creation(md_state *state, const char *function, const array_creation *wha
 PyObject *
 array_allocate(md_state *state, const char *function, const array_creation *what)
 {
+    int64_t itemsize = dtype_itemsize(what->dtype);
+    int64_t step_bits = dtype_step_bits(what->dtype, what->is_padded);
     strided_layout layout;
     layout_fault fault;
-    if (!layout_set_dense(&layout, what->ndim, what->shape, dtype_itemsize(what->dtype),
-                          what->order, &fault)) {
+    if (!layout_set_dense(&layout, what->ndim, what->shape, itemsize, what->order, &fault)) {
         return refuse_creation(state, function, what, &fault);
     }
     ArrayObject *self = allocate_object(state, layout.ndim);
     if (self == NULL) {
         return NULL;
     }
-    int64_t nbytes =
-        count_bytes(layout_volume(&layout), dtype_step_bits(what->dtype, what->is_padded));
+    int64_t nbytes = count_bytes(layout_volume(&layout), step_bits);
     metal_storage *storage =
         buffer_allocate_storage(state, function, what->device, (size_t)nbytes, what->mode);
     if (storage == NULL) {

@@ -313,13 +313,13 @@ PyObject *
 array_copied(const char *function, ArrayObject *self, const array_creation *what,
              metal_stream *stream)
 {
+    array_side to, from;
+    array_side_set(&from, self);
     PyObject *op = array_allocate(state_of((PyObject *)self), function, what);
     if (op == NULL) {
         return NULL;
     }
-    array_side to, from;
     array_side_set(&to, array_cast(op));
-    array_side_set(&from, self);
     if (copy_fitted(function, &to, &from, stream) < 0) {
         Py_CLEAR(op);
     }

@@ -141,3 +141,22 @@ def test_writing_a_private_array_leaves_the_bytes_between_and_beside_its_items(s
     buffer.copy_to(after)
     untouched = np.frombuffer(bytes([7]) * 64, dtype)[0]
     assert [i for i, item in enumerate(after.tolist()) if item != untouched] == sorted(touched)
+
+
+def test_each_of_several_read_only_memories_is_known_by_its_handle_and_by_its_bytes():
+    class Forgetful:
+        """Another view of the memory, which says that it can be written."""
+
+        def __init__(self, memory):
+            self.__array_interface__ = memory.__array_interface__ | {"data": (memory.ctypes.data, False)}
+
+    memories = [np.zeros(1 << 12, "uint8") for _ in range(3)]
+    for memory in memories:
+        memory.flags.writeable = False
+    arrays = [md.asarray(memory, copy=False) for memory in memories]
+    for array, memory in zip(arrays, memories, strict=True):
+        wrapped = md.Buffer.from_handle(array.buffer.handle)
+        assert memoryview(wrapped).readonly
+        assert md.asarray(Forgetful(memory)).readonly
+    del arrays, array, wrapped
+    assert not md.asarray(np.zeros(1 << 12, "uint8")).readonly
