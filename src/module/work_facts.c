@@ -55,9 +55,8 @@ PyDoc_STRVAR(
 static PyObject *
 core_buffer_work(PyObject *module, PyObject *op)
 {
-    if (!Py_IS_TYPE(op, state_of_module(module)->buffer_type)) {
-        return PyErr_Format(PyExc_TypeError, "_buffer_work: %s is no Buffer.",
-                            Py_TYPE(op)->tp_name);
+    if (!PyArg_Parse(op, "O!", state_of_module(module)->buffer_type, &op)) {
+        return NULL;
     }
     BufferObject *self = buffer_cast(op);
     const metal_storage *storage = buffer_open_storage("_buffer_work", self);
@@ -78,9 +77,8 @@ PyDoc_STRVAR(stream_work_doc,
 static PyObject *
 core_stream_work(PyObject *module, PyObject *op)
 {
-    if (!Py_IS_TYPE(op, state_of_module(module)->stream_type)) {
-        return PyErr_Format(PyExc_TypeError, "_stream_work: %s is no Stream.",
-                            Py_TYPE(op)->tp_name);
+    if (!PyArg_Parse(op, "O!", state_of_module(module)->stream_type, &op)) {
+        return NULL;
     }
     const metal_stream *stream = stream_cast(op);
     uint64_t submitted = work_count_submitted(stream);
