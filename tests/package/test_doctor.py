@@ -228,15 +228,6 @@ def test_an_expected_copy_is_well_and_a_better_end_too():
     assert not doctor.make_row(probe, "cannot", "").is_as_expected
 
 
-def test_every_way_to_run_a_probe_is_a_verdict():
-    assert doctor.run_probe(Probe("x", "a", "b", "how", (), lambda: None)) == ("shares", "")
-
-    def copied():
-        raise Copies("elsewhere")
-
-    assert doctor.run_probe(Probe("x", "a", "b", "how", (), copied)) == ("copies", "elsewhere")
-
-
 def test_an_exchange_finds_a_copy():
     source = [0, 0, 0]
     probes.exchange(source, source)

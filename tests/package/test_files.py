@@ -314,12 +314,6 @@ def test_a_small_file_is_read_and_a_large_one_mapped(tmp_path):
             assert file.is_mapped
 
 
-@pytest.mark.parametrize("spelling", [str, Path, os.fsencode])
-def test_a_path_is_spelt_in_any_way(tmp_path, spelling):
-    path = cases.write_npy(tmp_path / "a.npy")
-    assert md.open(spelling(path)).path == str(path)
-
-
 def test_without_a_known_suffix_the_first_bytes_decide(model):
     kind = model.suffix[1:]
     plain = model.rename(model.with_suffix(""))
@@ -372,16 +366,6 @@ def test_writes_go_where_the_mode_says(big):
         file["layer.1.i1"][0, 0] = 9
         place = file.info("layer.1.i1").offset
     assert big.read_bytes() == before[:place] + b"\x09" + before[place + 1 :]
-
-
-def test_a_small_file_keeps_to_the_modes_too(tmp_path):
-    path = cases.write_npy(tmp_path / "a.npy")
-    with md.open(path, mode="c") as file:
-        file["arr_0"][0, 0] = 9.0
-        assert file["arr_0"][0, 0].item() == 9.0
-    with md.open(path, mode="r+") as file:
-        file["arr_0"][0, 1] = 5.0
-    assert np.load(path)[0, :2].tolist() == [0.0, 5.0]
 
 
 def test_a_wrong_mode_is_refused(tmp_path):
