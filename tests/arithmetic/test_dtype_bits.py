@@ -218,19 +218,6 @@ def test_writing_leaves_the_bits_beside_it(pair, data):
     assert memory_of(array)[: len(expected)] == expected
 
 
-def test_overlapping_parts_read_before_they_write():
-    for name in ("int4", "uint2", "float6_e2m3fn"):
-        dtype = md.dtype(name)
-        codes = [i % 2**dtype.bits for i in range(24)]
-        array = make(dtype, (24,), codes)
-        array[1:13] = array[4:16]
-        expected = [*codes[:1], *codes[4:16], *codes[13:]]
-        assert codes_in(memory_of(array), dtype.bits, 24) == expected
-        array[12::-1] = array[:13]
-        expected[12::-1] = expected[:13]
-        assert codes_in(memory_of(array), dtype.bits, 24) == expected
-
-
 def slice_of(rng, extent, count, multiple=1):
     """A slice of so many items, forwards or backwards, whose first is a multiple."""
     while True:
@@ -253,15 +240,6 @@ def test_parts_of_one_array_are_copied_as_those_of_a_list(name):
         expected[into] = codes[out_of]
         array[into] = array[out_of]
         assert codes_in(memory_of(array), dtype.bits, 24) == expected, (into, out_of)
-
-
-@pytest.mark.parametrize(
-    ("count", "name", "nbytes"), [(9, "int4", 5), (3, "int2", 1), (5, "float6_e2m3fn", 4), (3, "int4x3", 5)]
-)
-def test_sizes_are_rounded_up_as_a_whole(count, name, nbytes):
-    assert md.empty((count,), name).nbytes == nbytes
-    assert md.empty((1, count), name).buffer.size == nbytes
-    assert md.empty((count, 1), name).copy().nbytes == nbytes
 
 
 def test_other_items_over_packed_bytes():

@@ -91,6 +91,7 @@ REFUSED = {
     "an event of something": (lambda: md.Event(3), TypeError, "at most 0 positional"),
     "device 0": (lambda: md.from_dlpack(ELSEWHERE), BufferError, r"device \(0, 0\)"),
     "dense like nothing": (lambda: md.StridedLayout.dense_like(3), TypeError, "must be a StridedLayout"),
+    "dense in an order of one axis": (lambda: layout.to_dense((0, 0)), ValueError, "axis 0 is named twice"),
     "dense in no order": (lambda: layout.to_dense(1, 2, 3), TypeError, "at most 1 positional"),
     "an itemsize of text": (lambda: layout.max_compatible_itemsize("x"), TypeError, "must be an int"),
     "a permutation of others": (lambda: layout.permuted((0, 9)), ValueError, "axis 9"),
