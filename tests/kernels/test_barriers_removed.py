@@ -12,7 +12,12 @@ from barrier_kernels import CASES
 from children import run_child
 from places import SUPPORT
 
-pytestmark = [pytest.mark.needs_softmetal, pytest.mark.needs_kernels]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.needs_softmetal,
+    pytest.mark.needs_kernels,
+    pytest.mark.needs_no_sanitizer,
+]
 
 #: Kernel, number of the barrier: why none is needed there.
 REDUNDANT = {
@@ -22,11 +27,9 @@ REDUNDANT = {
     ("ggml_matmul", 4): "The same.",
     ("ggml_matmul", 5): "The same.",
 }
-#: One kernel in each run; the others where there is time, and on a build that is not sanitized.
-SLOW = [pytest.mark.long, pytest.mark.needs_no_sanitizer]
 
 
-@pytest.mark.parametrize("name", [name if name == "tree_sum" else pytest.param(name, marks=SLOW) for name in CASES])
+@pytest.mark.parametrize("name", CASES)
 def test_a_barrier_that_is_missed_is_reported(name):
     for author in ("mlx", "ggml"):
         if name.startswith(author):

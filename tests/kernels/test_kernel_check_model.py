@@ -110,7 +110,7 @@ def racing(accesses, pattern, groups, count):
     return found, same, is_sure
 
 
-@pytest.mark.parametrize("seed", quickly(0, 1, of=range(8)))
+@pytest.mark.parametrize("seed", quickly(0, of=range(8)))
 def test_races_are_those_of_a_plain_list(seed, metal_settings, capfd, request):
     metal_settings(kernel_check=1, validation_mode="log")
     choose = random.Random(seed)

@@ -25,7 +25,7 @@ def texts():
     return st.lists(nested, max_size=12).map("".join)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(texts())
 def test_gaps_and_words_are_the_text_again_and_brackets_lead_to_each_other(text):
     try:
