@@ -77,14 +77,6 @@ def test_names_of_the_software_metal():
             take("MTLBuffer\0x")
 
 
-def test_a_typestr_of_another_object():
-    class Foreign:
-        __array_interface__ = {"version": 3, "data": (4096, False), "shape": (1,), "typestr": "<f4\0"}
-
-    with pytest.raises(ValueError, match="null character"):
-        md.shares_memory(Foreign(), array())
-
-
 def test_half_a_surrogate_pair_is_no_text():
     for take in (lambda text: md.zeros(2, storage=text), lambda text: md.zeros(2, device=text)):
         with pytest.raises(UnicodeEncodeError):
