@@ -11,8 +11,9 @@ VENV := .venv-$(VERSION)
 endif
 endif
 PY := $(VENV)/bin/python
-# A worker for each core, a file on one worker: what a file builds for its tests is built once.
+# A file on one worker: what a file builds for its tests is built once.  Bytecode is kept: pytest's rewriting takes long.
 PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all nightly budgets settings bench lint format asan tsan arm64 kernels mutants instructions coverage streams model soak docs notebooks conformance dist build clean distclean

@@ -95,6 +95,12 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: rank.get(item.path.parent.name, len(FIRST)))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """One more than there are cores: tests wait for children, for threads and for work on the GPU."""
+    return (os.cpu_count() or 1) + 1
+
+
 #: By whoever runs pytest: tools/mutant_server.py imports torch once for all runs.
 LOADED_BEFORE = set(sys.modules)
 

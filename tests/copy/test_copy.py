@@ -437,7 +437,7 @@ FUZZED = {
 }
 
 
-@pytest.mark.parametrize("kinds", ["address,undefined", "thread", pytest.param("none", marks=LONG)])
+@pytest.mark.parametrize("kinds", ["address,undefined", *(pytest.param(kinds, marks=LONG) for kinds in ("thread", "none"))])
 @pytest.mark.parametrize(
     ("is_whole", "small_caches"),
     [(False, True), pytest.param(True, True, marks=LONG), pytest.param(True, False, marks=LONG)],

@@ -268,6 +268,7 @@ def test_a_thread_that_lets_go_while_python_ends_does_no_harm():
         output_of(code)
 
 
+@pytest.mark.long
 @pytest.mark.needs_no_sanitizer
 @pytest.mark.rule("soak")
 def test_the_soak_leaves_nothing():

@@ -6,7 +6,7 @@ from machine import SANITIZER
 from places import SUPPORT
 
 pytestmark = pytest.mark.needs_softmetal
-STEPS = 300 if SANITIZER else 800
+STEPS = 300 if SANITIZER else 500
 LONG = [pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 8)]
 
 

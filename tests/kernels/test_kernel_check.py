@@ -392,7 +392,7 @@ def test_a_defect_is_found_at_its_line_and_without_it_there_is_silence(name, rep
     "body",
     [
         "volatile thread uint go = 1;\nwhile (go)\n  ; /*1*/\nb[i] = 1;",
-        "while (a[i] == 1)\n  b[i] += 1; /*1*/",
+        pytest.param("while (a[i] == 1)\n  b[i] += 1; /*1*/", marks=pytest.mark.long),
         f"while (true)\n  {BARRIER} /*1*/",
     ],
     ids=["without memory", "with memory", "at a barrier"],

@@ -9,7 +9,7 @@ from machine import SANITIZER
 from places import C_FILES, ROOT, TESTS
 
 #: A fork is slow where each byte of memory has a shadow.
-NFORKS = 100 if SANITIZER else 400
+NFORKS = 100 if SANITIZER else 200
 FORKS = """
 import os
 import signal

@@ -16,7 +16,7 @@ import metal_dlpack as md
 from metal_dlpack import softmetal
 
 pytestmark = pytest.mark.needs_softmetal
-SECONDS = float(os.environ.get("METAL_DLPACK_SECONDS", "2"))
+SECONDS = float(os.environ.get("METAL_DLPACK_SECONDS", "1"))
 THREADS, STREAMS, ITEMS = 8, 4, 2048
 
 
