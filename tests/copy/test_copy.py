@@ -437,7 +437,9 @@ FUZZED = {
 }
 
 
-@pytest.mark.parametrize("kinds", ["address,undefined", *(pytest.param(kinds, marks=LONG) for kinds in ("thread", "none"))])
+@pytest.mark.parametrize(
+    "kinds", ["address,undefined", *(pytest.param(kinds, marks=LONG) for kinds in ("thread", "none"))]
+)
 @pytest.mark.parametrize(
     ("is_whole", "small_caches"),
     [(False, True), pytest.param(True, True, marks=LONG), pytest.param(True, False, marks=LONG)],
