@@ -14,8 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LEFT_OUT = shutil.ignore_patterns(".*", "build", "*.so", "dist", "__pycache__")
 
-#: Quick to build, and not too slow to run.
-FLAGS = "-O1 -g0 -w -MMD"
+#: Quick to build, and not too slow to run; the tests tell our code by its lines.
+FLAGS = "-O1 -g1 -gno-column-info -w -MMD"
 SAME = "the same code"
 
 
