@@ -61,7 +61,12 @@
             method, (unsigned long long)patience_ms, (unsigned long long)_lane->limit);
         return nil;
     }
-    return [[[SoftMetalCommandBuffer alloc] initWithQueue:self retains:retains] autorelease];
+    SoftMetalCommandBuffer *commands = [[SoftMetalCommandBuffer alloc] initWithQueue:self
+                                                                             retains:retains];
+    if (commands == nil) {
+        soft_lane_leave(_lane);
+    }
+    return [commands autorelease];
 }
 
 - (id<MTLCommandBuffer>)commandBuffer

@@ -213,10 +213,14 @@ make_buffer(SoftMetalDevice *device, NSUInteger length, const void *bytes, BOOL 
         return nil;
     }
     storage->is_tracked = (options & MTLResourceHazardTrackingModeUntracked) == 0;
-    return [[SoftMetalBuffer alloc] initWithDevice:device
-                                           storage:storage
-                                           options:options
-                                       deallocator:NULL];
+    SoftMetalBuffer *buffer = [[SoftMetalBuffer alloc] initWithDevice:device
+                                                              storage:storage
+                                                              options:options
+                                                          deallocator:NULL];
+    if (buffer == nil) {
+        soft_storage_release(storage);
+    }
+    return buffer;
 }
 
 - (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length options:(MTLResourceOptions)options
