@@ -99,6 +99,49 @@ def test_colours_packed_into_words(to_linear):
     np.testing.assert_array_max_ulp(np.asarray(colours), channels / np.float32(255), 1)
 
 
+#: By NumPy's names: from where to where, and how many ulp Metal's specification allows.
+FUNCTIONS = {
+    "exp exp2": (-80, 80, 4), "log log2 log10": (1e-6, 1e6, 4), "sin cos": (-100, 100, 4), "tan": (-1.5, 1.5, 6),
+    "arcsin arccos": (-1, 1, 5), "arctan": (-50, 50, 5), "sinh cosh": (-40, 40, 4), "tanh": (-10, 10, 5),
+    "arcsinh": (-1000, 1000, 5), "arccosh": (1, 1000, 4), "arctanh": (-0.99, 0.99, 5), "sqrt": (0, 1e6, 1),
+    "floor rint trunc fabs": (-1000, 1000, 0),
+}  # fmt: skip
+ROWS = [(name, *how) for names, how in FUNCTIONS.items() for name in names.split()]
+CALLS = [f"case {row}: y[i] = precise::{name.replace('arc', 'a')}(x[i]); break;" for row, (name, *_) in enumerate(ROWS)]
+
+
+@safe(f"""kernel void functions(device const float *x, device float *y, uint2 p [[thread_position_in_grid]],
+                      uint2 size [[threads_per_grid]]) {{
+    uint i = p.y * size.x + p.x;
+    switch (p.y) {{ {" ".join(CALLS)} }}
+}}""")
+def test_functions_of_one_number(functions):
+    x = np.array([np.linspace(low, high, 1001, dtype="float32") for _, low, high, _ in ROWS])
+    y = md.zeros(x.shape, dtype="float32")
+    functions(on_metal(x), y, threads=x.shape[::-1])
+    for (name, *_, ulp), taken, given in zip(ROWS, x, np.asarray(y), strict=True):
+        exact = getattr(np, name)(taken.astype("float64"))
+        near_zero = 2e-7 if name in {"sin", "cos", "tan", "log", "log2", "log10"} else 0  # there the error is absolute
+        np.testing.assert_allclose(given, exact.astype("float32"), rtol=ulp * 1.2e-7, atol=near_zero, err_msg=name)
+
+
+@case("""kernel void bits(device const uint *x, device const uint *y, device uint *out, uint i [[thread_position_in_grid]]) {
+    uint a = x[i], b = y[i];
+    const uint got[] = {popcount(a), clz(a), ctz(a), reverse_bits(a), rotate(a, b & 31), mulhi(a, b), absdiff(a, b),
+                        addsat(a, b)};
+    for (uint k = 0; k < 8; k++) out[8 * i + k] = got[k];
+}""")
+def test_functions_of_integers(bits):
+    x, y = random().integers(0, 2**32, (2, 500), dtype="uint32")
+    x[:3] = 0, 1, 0xFFFFFFFF
+    out = md.zeros((x.size, 8), dtype="uint32")
+    bits(on_metal(x), on_metal(y), out, threads=x.size)
+    for a, b, got in zip(x.tolist(), y.tolist(), out.tolist(), strict=True):
+        turned = (a << (b & 31) | a >> (32 - (b & 31))) & 0xFFFFFFFF
+        counts = [a.bit_count(), 32 - a.bit_length(), (a & -a).bit_length() - 1 if a else 32]
+        assert got == [*counts, int(f"{a:032b}"[::-1], 2), turned, a * b >> 32, abs(a - b), min(a + b, 2**32 - 1)]
+
+
 # ---- what a kernel is given ----
 
 

@@ -164,8 +164,9 @@ def test_a_call_that_needs_metal_says_that_this_is_a_forked_child(used, validati
     assert {name: outcomes[name] for name, said in expected.items() if outcomes[name] != said} == {}
 
 
-def test_every_member_of_what_the_parent_made_ends_well():
-    outcomes = run(MEMBERS, "1")
+@pytest.mark.parametrize("validation", ["1", pytest.param("0", marks=pytest.mark.long)])
+def test_every_member_of_what_the_parent_made_ends_well(validation):
+    outcomes = run(MEMBERS, validation)
     for label, names in REFUSED.items():
         assert {name: outcomes[label][name] for name in names.split()} == dict.fromkeys(names.split(), "refused"), label
     assert not [said for members in outcomes.values() for said in members.values() if "No Metal device" in said]
