@@ -3,7 +3,7 @@
  * Owns:    the answer to where an object's items are: the MTLBuffer they lie in, their CPU
  *          address, or both.
  * Calls:   foreign_tensor.h for those who speak DLPack, NumPy for __array_interface__,
- *          layout_overlap.h for the arithmetic.
+ *          layout.h for the arithmetic.
  * Threads: the GIL is held; released while a search is long.
  * Rule:    nothing is copied, imported or wrapped: metadata is read and let go.
  */
