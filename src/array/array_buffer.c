@@ -162,11 +162,13 @@ array_from_buffer(PyObject *buffer, PyObject *const *args, Py_ssize_t nargs, PyO
         (has_offset &&
          args_int64("Buffer.array", "byte_offset", values[2], &byte_offset) < 0) ||
         (values[3] != NULL && (is_padded = PyObject_IsTrue(values[3])) < 0) ||
-        (is_padded && array_check_padding("Buffer.array", dtype) < 0)) {
+        (is_padded && array_check_padding("Buffer.array", dtype) < 0) ||
+        convert_layout(state, values[0], dtype, &layout) < 0) {
         return NULL;
     }
+    /* last: an argument's __index__ can close it */
     metal_storage *storage = buffer_open_storage("Buffer.array", buffer_cast(buffer));
-    if (storage == NULL || convert_layout(state, values[0], dtype, &layout) < 0) {
+    if (storage == NULL) {
         return NULL;
     }
     byte_offset = has_offset ? byte_offset : (int64_t)storage->first_byte;

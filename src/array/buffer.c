@@ -343,9 +343,8 @@ const char buffer_fill_doc[] =
 PyObject *
 buffer_fill(PyObject *op, PyObject *value)
 {
-    metal_storage *storage = writable_storage("Buffer.fill", op);
     int64_t byte;
-    if (storage == NULL || args_int64("Buffer.fill", "value", value, &byte) < 0) {
+    if (args_int64("Buffer.fill", "value", value, &byte) < 0) {
         return NULL;
     }
     if (byte < 0 || byte > 255) {
@@ -353,8 +352,12 @@ buffer_fill(PyObject *op, PyObject *value)
                             "Buffer.fill: value (%lld) is not within 0 to 255.",
                             (long long)byte);
     }
-    return move_bytes(op, "Buffer.fill",
-                      &(byte_move){SET, NULL, storage_usable_nbytes(storage), (uint8_t)byte});
+    metal_storage *storage = writable_storage("Buffer.fill", op); /* __index__ can close it */
+    if (storage == NULL) {
+        return NULL;
+    }
+    byte_move move = {SET, NULL, storage_usable_nbytes(storage), (uint8_t)byte};
+    return move_bytes(op, "Buffer.fill", &move);
 }
 
 /* copy_from and copy_to: all the bytes of a bytes-like object and the first so many of ours. */

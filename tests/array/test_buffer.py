@@ -126,6 +126,21 @@ def test_close_is_refused_while_anybody_uses_the_bytes(live_buffers):
     assert "closed" in repr(buffer)
 
 
+@pytest.mark.parametrize(
+    "use", [lambda buffer, number: buffer.fill(number), lambda buffer, number: buffer.array((number,))]
+)
+def test_an_argument_that_closes_the_buffer_finds_it_closed(use, live_buffers):
+    class Closing:
+        def __index__(self):
+            buffer.close()
+            return 4
+
+    buffer = md.Buffer(64)
+    with pytest.raises(ValueError, match="closed"):
+        use(buffer, Closing())
+    assert live_buffers() == 0
+
+
 def test_a_buffer_shows_its_name():
     assert repr(md.Buffer(64, label="weights", storage="shared")) == (
         "<metal_dlpack.Buffer 'weights' of 64 bytes, storage='shared', metal:0>"
