@@ -66,7 +66,7 @@ array_of_view(md_state *state, const Py_buffer *view, PyObject *owner,
     host_items items = {view->buf,
                         &layout,
                         dtype,
-                        view->len == 0,
+                        layout_is_empty(&layout),
                         view->readonly,
                         false,
                         view->readonly || array_numpy_is_honest(view->obj)};

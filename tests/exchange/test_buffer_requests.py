@@ -201,3 +201,15 @@ def test_consumers_of_bytes_take_any_number_of_axes(subtests):
                 x = LAYOUTS[layout]()
                 array = md.from_dlpack(x)
                 assert CONSUMERS[consumer](array) == CONSUMERS[consumer](array.host) == CONSUMERS[consumer](x)
+
+
+@pytest.mark.parametrize(("extent", "nbytes"), [(4, 0), (0, 16)])
+def test_of_an_exporter_that_contradicts_itself_the_shape_counts(extent, nbytes):
+    memory = (ctypes.c_float * 4)(1, 2, 3, 4)
+    axis = [(ctypes.c_ssize_t * 1)(number) for number in (extent, 4)]
+    # all but `obj`, which stays NULL
+    view = PyBuffer(buf=ctypes.addressof(memory), len=nbytes, itemsize=4, ndim=1, format=b"f")
+    view.shape, view.strides = axis
+    as_memoryview = ctypes.pythonapi.PyMemoryView_FromBuffer
+    as_memoryview.restype, as_memoryview.argtypes = ctypes.py_object, [ctypes.POINTER(PyBuffer)]
+    assert md.asarray(as_memoryview(view)).tolist() == list(memory)[:extent]
