@@ -31,7 +31,7 @@ help:
 	@echo 'make kernels   real kernels with each compiler and under the checker; each of their barriers removed'
 	@echo 'make mutants   breaks the C core in one place at a time, 400 times; each time a test must fail (an hour)'
 	@echo 'make coverage  lines and branches of C and Objective-C that the tests reach, by folder'
-	@echo 'make streams   10,000 random programs over streams; threads under ThreadSanitizer for two minutes'
+	@echo 'make streams   10,000 random programs over streams; threads under ThreadSanitizer for a minute'
 	@echo 'make model     STEPS=100000 SEED=1: anything in any order beside NumPy; then under both sanitizers'
 	@echo 'make soak      a million exchanges by every route: time, growth, buffers left'
 	@echo 'make settings  the tests that use the GPU under each reading of what Metal leaves open'

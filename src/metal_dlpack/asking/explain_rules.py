@@ -318,7 +318,7 @@ RULES = expanded(
         "torch tvm",
         "readonly",
         "note",
-        "The memory is read-only, and {name} drops the flag: a write goes there.",
+        "The memory is read-only, and {name} drops the flag: a write changes that memory.",
         "Pass {copy}, or do not write to the tensor.",
     ),
     # ---- metal_dlpack.from_dlpack ----
