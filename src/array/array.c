@@ -98,17 +98,22 @@ set_items(ArrayObject *self, metal_storage *storage, int64_t byte_offset, int64_
     memcpy(self->dims + layout->ndim, layout->strides, dims_nbytes);
 }
 
-/* Call it last: nothing may fail afterwards. */
-static PyObject *
-hold_buffer(ArrayObject *self, PyObject *buffer)
+/* The same with its Buffer, which is open: owned (+1). */
+static ArrayObject *
+allocate_over(md_state *state, PyObject *buffer, int ndim)
 {
+    buffer_hold(buffer_cast(buffer)); /* first: the collector can run anything, also close() */
+    ArrayObject *self = allocate_object(state, ndim);
+    if (self == NULL) {
+        buffer_unhold(buffer_cast(buffer));
+        return NULL;
+    }
     self->buffer = buffer_cast(Py_NewRef(buffer));
-    buffer_hold(self->buffer);
     /* the collector can reach nothing else through an Array */
     if (PyObject_GC_IsTracked(buffer)) {
         PyObject_GC_Track(self);
     }
-    return (PyObject *)self;
+    return self;
 }
 
 PyObject *
@@ -116,13 +121,13 @@ array_new_padded(md_state *state, PyObject *buffer, int64_t byte_offset,
                  const strided_layout *layout, DLDataType dtype, bool is_readonly,
                  bool is_padded)
 {
-    ArrayObject *self = allocate_object(state, layout->ndim);
+    ArrayObject *self = allocate_over(state, buffer, layout->ndim);
     if (self == NULL) {
         return NULL;
     }
     set_items(self, buffer_cast(buffer)->storage, byte_offset, 0, layout, dtype, is_padded);
     self->is_readonly |= is_readonly;
-    return hold_buffer(self, buffer);
+    return (PyObject *)self;
 }
 
 PyObject *
@@ -186,14 +191,14 @@ array_view_bits(ArrayObject *self, const strided_layout *layout)
 {
     PyObject *buffer = array_buffer(self);
     ArrayObject *view =
-        buffer == NULL ? NULL : allocate_object(state_of((PyObject *)self), layout->ndim);
+        buffer == NULL ? NULL : allocate_over(state_of((PyObject *)self), buffer, layout->ndim);
     if (view == NULL) {
         return NULL;
     }
     set_items(view, self->head.storage, self->byte_offset, self->first_bit, layout, self->dtype,
               self->is_padded);
     view->is_readonly = self->is_readonly;
-    return hold_buffer(view, buffer);
+    return (PyObject *)view;
 }
 
 PyObject *

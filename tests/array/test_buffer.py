@@ -141,6 +141,35 @@ def test_an_argument_that_closes_the_buffer_finds_it_closed(use, live_buffers):
     assert live_buffers() == 0
 
 
+def test_the_collector_cannot_close_the_buffer_that_an_array_is_being_made_over(live_buffers):
+    class Closing:
+        def __init__(self):
+            self.itself = self
+
+        def __del__(self):
+            with contextlib.suppress(BufferError):  # in use
+                buffer.close()
+
+    def make_array():
+        try:
+            return buffer.array(4)
+        except ValueError:  # closed before the call began
+            return md.zeros(4)
+
+    before, arrays = gc.get_threshold(), [md.zeros(4)]  # so no Array that is gone is used again
+    try:
+        for allocations in range(1, 12):  # the collector runs somewhere else in each call
+            buffer = md.Buffer(64)
+            gc.set_threshold(0)
+            gc.collect()
+            Closing()
+            gc.set_threshold(allocations, 1, 1)
+            arrays.append(make_array())
+        assert [len(array.tolist()) for array in arrays] == [4] * len(arrays)
+    finally:
+        gc.set_threshold(*before)
+
+
 def test_a_buffer_shows_its_name():
     assert repr(md.Buffer(64, label="weights", storage="shared")) == (
         "<metal_dlpack.Buffer 'weights' of 64 bytes, storage='shared', metal:0>"
