@@ -2,7 +2,6 @@
  *
  * Owns:    one reference to its Buffer, which it holds open; one to the storage until there is
  *          a Buffer.
- * Calls:   the files that array_methods.h names, for the methods.
  * Threads: the GIL is held.
  */
 #include "array/array.h"

@@ -11,7 +11,7 @@
  *                         │
  *                         └─► a grid, a command buffer            kernel_launch.c
  *
- * Owns:    its stream, `kept` and `rooms`, until kernel_call_end.
+ * Owns:    its stream, `kept` and `rooms`, until the call ends.
  * Threads: the GIL is held; released while submitting and waiting.
  * Cost:    nothing is allocated for Arrays and numbers, and nothing here is cleared that is not
  *          used.
@@ -45,7 +45,7 @@ typedef struct kernel_guest {
 typedef struct kernel_call {
     KernelObject *kernel; /* borrowed */
     md_state *state;
-    metal_stream *stream; /* owned (+1); NULL before kernel_call_begin */
+    metal_stream *stream; /* owned (+1); NULL before it is chosen */
     bool
         is_stream_named; /* by the caller: who waits for other frameworks, see kernel_launch.c */
     int argument_count, operand_count, kept_count, room_count, guest_count;

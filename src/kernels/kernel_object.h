@@ -91,7 +91,7 @@ kernel_subject(const kernel_parameter *parameter)
     return text == NULL ? "a kernel" : text; /* it is cached since the kernel was made */
 }
 
-/* The names of the parameters that take a position: "x, y, count".  Owned (+1). */
+/* kernel_signature.c: the parameters that take a position: "x, y, count".  Owned (+1). */
 PyObject *kernel_names(const KernelObject *self);
 
 /* A Kernel of a pipeline: owned (+1).  It takes over `kernel`, whatever the result; `facts` stay

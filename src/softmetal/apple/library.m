@@ -1,7 +1,7 @@
 /* library.m: libraries, their functions, and the values of function constants.
  *
  * Owns:    a library its text and what the compiler found in it; a function its values.
- * Calls:   compiler.h, kernel.h for kernels in C, failure.h, validation.h.
+ * Calls:   compiler.h, kernel.h for kernels in C, validation.h.
  * Threads: any; values are set by one thread at a time.
  * Note:    a text that names a registered kernel is not compiled, and neither is any without a
  *          compiler: its functions are the registered kernels that it names.
