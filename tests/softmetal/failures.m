@@ -1,6 +1,8 @@
 /* failures.m: calls and command buffers that fail on demand, limits, and forks. */
 #import "check.h"
 
+#include <objc/runtime.h>
+
 FIRST_CASE(the_rules_of_the_environment_count_the_very_first_call)
 {
     NSUInteger expected = getenv("SOFTMETAL_FAIL") == NULL; /* else device@1 fails */
@@ -141,6 +143,30 @@ CASE(memory_runs_out_where_the_limit_says)
     id<MTLBuffer> rest = make_buffer(1 << 19, 0);
     CHECK(rest != nil && [device currentAllocatedSize] == 1 << 20);
     CHECK([device newBufferWithLength:1 options:0] == nil);
+}
+
+static id
+give_nothing(id self, SEL selector)
+{
+    (void)self, (void)selector;
+    return nil;
+}
+
+CASE(where_no_object_can_be_made_its_place_and_its_memory_are_free_again)
+{
+    softmetal_set("SOFTMETAL_DEADLOCK_MS", "50");
+    id<MTLDevice> device = open_device();
+    id<MTLCommandQueue> queue =
+        [[device newCommandQueueWithMaxCommandBufferCount:1] autorelease];
+    static const char *const classes[] = {"SoftMetalCommandBuffer", "SoftMetalBuffer"};
+    for (int index = 0; index < 2; index++) {
+        Class meta = object_getClass(objc_getClass(classes[index]));
+        CHECK(class_addMethod(meta, @selector(alloc), (IMP)give_nothing, "@@:"));
+    }
+    CHECK([queue commandBuffer] == nil);
+    CHECK([queue commandBuffer] == nil && softmetal_reports("deadlock") == 0);
+    CHECK([device newBufferWithLength:8 options:0] == nil);
+    CHECK([device currentAllocatedSize] == 0);
 }
 
 CASE(there_may_be_no_device)
