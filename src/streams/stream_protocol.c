@@ -1,7 +1,6 @@
 /* stream_protocol.c: see stream_protocol.h. */
 #include "streams/stream_protocol.h"
 
-#include "python/args.h"
 #include "python/attribute.h"
 #include "streams/event_type.h"
 #include "streams/stream_object.h"

@@ -12,7 +12,6 @@
 #include "python/args.h"
 #include "python/call_python.h"
 #include "python/errors.h"
-#include "python/waiting.h"
 #include "streams/device.h"
 #include "streams/event_type.h"
 #include "streams/stream_protocol.h"
