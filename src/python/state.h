@@ -62,7 +62,6 @@
     X(requires_grad) \
     X(is_neg) \
     X(copy) \
-    X(dl_device) \
     X(max_version) \
     X(stream) \
     X(n) \
