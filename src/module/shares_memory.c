@@ -229,9 +229,15 @@ place_other(md_state *state, PyObject *op, place *self)
         return place_view(self);
     }
     PyErr_Clear(); /* another protocol may: NumPy exports no dates by this one */
-    int has_interface = attribute_exists(op, state->str___array_interface__);
-    if (has_interface != 0) {
-        return has_interface < 0 ? -1 : place_interface(op, self);
+    PyObject *interface;
+    if (attribute_find(op, state->str___array_interface__, &interface) < 0) {
+        return -1;
+    }
+    /* some say None for none */
+    bool has_interface = interface != NULL && PyDict_Check(interface);
+    Py_XDECREF(interface);
+    if (has_interface) {
+        return place_interface(op, self);
     }
     int speaks = PyCapsule_CheckExact(op) ? 1 : foreign_speaks(state, op);
     if (speaks < 0) {

@@ -312,3 +312,17 @@ def test_mlx_arrays_are_compared():
     array = mx.zeros(8)
     assert md.shares_memory(array, md.from_dlpack(array))
     assert not md.shares_memory(array, mx.zeros(8))
+
+
+def test_an_array_interface_of_none_leaves_dlpack():
+    class Tensor:
+        __array_interface__ = None
+
+        def __dlpack__(self, **keywords):
+            return array.__dlpack__(**keywords)
+
+        def __dlpack_device__(self):
+            return array.__dlpack_device__()
+
+    array = md.zeros(4)
+    assert md.shares_memory(Tensor(), array)
