@@ -319,6 +319,7 @@ OF_TOOLS = {
     "buffers: a_huge_buffer_costs_nothing_until_it_is_touched",
     "failures: a_failed_command_buffer_may_signal_if_the_setting_says_so",
     "failures: a_rule_that_is_not_understood_changes_nothing",
+    "failures: where_no_object_can_be_made_its_place_and_its_memory_are_free_again",
     "failures: the_rules_of_the_environment_count_the_very_first_call",
     "libraries: a_compiler_that_is_interrupted_gives_no_library_and_no_error",
     "libraries: a_library_keeps_the_compiler_that_opened_it",
