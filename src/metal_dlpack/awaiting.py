@@ -35,15 +35,17 @@ class Waiting:
                 future.set_result(None)
 
 
-_waiting: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[Waiting]] = weakref.WeakKeyDictionary()
+#: The bell stays until its loop is gone: uvloop drops the callback first, and then still names the descriptor.
+_waiting: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[weakref.ref[Waiting], _core._Bell]]
+_waiting = weakref.WeakKeyDictionary()
 
 
 def waiting_of(loop: asyncio.AbstractEventLoop) -> Waiting:
     known = _waiting.get(loop)
-    waiting = None if known is None else known()
+    waiting = None if known is None else known[0]()
     if waiting is None:
         waiting = Waiting(loop)
-        _waiting[loop] = weakref.ref(waiting)
+        _waiting[loop] = weakref.ref(waiting), waiting.bell
     return waiting
 
 
