@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "metal/locks.h"
 
@@ -299,29 +300,32 @@ stream_wait(metal_stream *stream, uint64_t value, uint64_t timeout_ns)
 
 /* ---- bells ---- */
 
-struct stream_bell {
+/* A moment for which an event loop waits. */
+typedef struct bell {
+    const metal_stream *stream; /* borrowed: work in flight keeps it */
     uint64_t value;
-    metal_bell *bell; /* owned (+1) */
-    stream_bell *next;
-};
+    int descriptor; /* borrowed until stream_silence */
+    struct bell *next;
+} bell;
+
+static bell *bells; /* behind the lock */
 
 bridge_status
-stream_ring(metal_stream *stream, uint64_t value, metal_bell *bell, bool *is_reached)
+stream_ring(metal_stream *stream, uint64_t value, int descriptor, bool *is_reached)
 {
     *is_reached = stream_has_reached(stream, value);
     if (*is_reached || bridge_is_forked()) {
         return *is_reached ? BRIDGE_OK : BRIDGE_FORKED;
     }
-    stream_bell *added = malloc(sizeof *added);
+    bell *added = malloc(sizeof *added);
     if (added == NULL) {
         return BRIDGE_NO_MEMORY;
     }
     lock_take(LOCK_STREAMS);
     *is_reached = stream_has_reached(stream, value);
     if (!*is_reached) {
-        bell_retain(bell);
-        *added = (stream_bell){value, bell, stream->bells};
-        stream->bells = added;
+        *added = (bell){stream, value, descriptor, bells};
+        bells = added;
         added = NULL;
     }
     lock_drop(LOCK_STREAMS);
@@ -329,21 +333,40 @@ stream_ring(metal_stream *stream, uint64_t value, metal_bell *bell, bool *is_rea
     return BRIDGE_OK;
 }
 
+/* A pipe that is full is readable already. */
 static void
-ring_bells_locked(metal_stream *stream)
+ring(int descriptor)
 {
-    stream_bell **link = &stream->bells;
-    while (*link != NULL) {
-        stream_bell *due = *link;
-        if (due->value > stream->completed) {
-            link = &due->next;
+    while (write(descriptor, "", 1) < 0 && errno == EINTR) {
+    }
+}
+
+/* The bells of finished work of a stream ring and go; those of a descriptor go.  NULL and -1:
+ * none. */
+static void
+drop_bells_locked(const metal_stream *stream, int descriptor)
+{
+    for (bell **link = &bells; *link != NULL;) {
+        bell *found = *link;
+        bool is_due = found->stream == stream && found->value <= stream->completed;
+        if (!is_due && found->descriptor != descriptor) {
+            link = &found->next;
             continue;
         }
-        *link = due->next;
-        bell_ring(due->bell);
-        bell_release(due->bell);
-        free(due);
+        *link = found->next;
+        if (is_due) {
+            ring(found->descriptor);
+        }
+        free(found);
     }
+}
+
+void
+stream_silence(int descriptor)
+{
+    lock_take(LOCK_STREAMS);
+    drop_bells_locked(NULL, descriptor);
+    lock_drop(LOCK_STREAMS);
 }
 
 void
@@ -353,7 +376,7 @@ stream_complete(metal_stream *stream, uint64_t value)
     if (stream->completed < value) {
         __atomic_store_n(&stream->completed, value, __ATOMIC_RELEASE);
     }
-    ring_bells_locked(stream);
+    drop_bells_locked(stream, -1);
     lock_drop(LOCK_STREAMS);
     (void)pthread_cond_broadcast(
         &changed); /* under the lock, those who wake would wait for it */

@@ -10,11 +10,8 @@
 #ifndef MD_STREAM_H
 #define MD_STREAM_H
 
-#include "metal/bell.h"
 #include "metal/devices.h"
 #include "metal/tracking_watch.h"
-
-typedef struct stream_bell stream_bell;
 
 /*     the queue's work       1 ─── 2 ─── 3 ─── 4 ─── 5      each signals its number
  *     cleaned up after       ●     ●                        completed = 2
@@ -31,7 +28,6 @@ typedef struct metal_stream {
     uint64_t completed;          /* atomic */
     bool has_failed;             /* atomic: `failure` was not reported yet */
     bridge_error failure;        /* the first one; behind LOCK_STREAMS */
-    stream_bell *bells;          /* those to ring; behind LOCK_STREAMS */
     struct metal_stream *next;   /* of the living, or of lost failures; behind LOCK_STREAMS */
 } metal_stream;
 
@@ -83,10 +79,13 @@ stream_has_reached(const metal_stream *stream, uint64_t value)
  * nothing is ever done: false at once. */
 bool stream_wait(metal_stream *stream, uint64_t value, uint64_t timeout_ns);
 
-/* Ring the bell, once, when the work of `value` is done: on a thread of Metal's, after
- * stream_has_reached says so.  `*is_reached`: it is done already, and the bell stays silent. */
-bridge_status stream_ring(metal_stream *stream, uint64_t value, metal_bell *bell,
+/* Write one byte to the descriptor, once, when the work of `value` is done: on a thread of
+ * Metal's, after stream_has_reached says so.  `*is_reached`: it is done already, and nothing is
+ * written.  The descriptor does not block, and is open until stream_silence. */
+bridge_status stream_ring(metal_stream *stream, uint64_t value, int descriptor,
                           bool *is_reached);
+/* Nothing is written to the descriptor any more: it can be closed. */
+void stream_silence(int descriptor);
 
 /* Has work failed without a report so far? */
 static inline bool

@@ -1,7 +1,8 @@
 """`await event` and `async with stream`, for asyncio.
 
 An event loop has one pipe, the bell.  The thread of Metal's that finishes work writes to it, without the
-GIL; the loop wakes, and looks which of the awaited moments have come.
+GIL; the loop wakes, and looks which of the awaited moments have come.  That thread closes nothing: a loop
+may still name a descriptor of a pipe that nobody waits for.
 """
 
 from __future__ import annotations
@@ -23,29 +24,36 @@ class Waiting:
     """The moments that the tasks of one event loop wait for.  The loop keeps it, until it is closed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.bell = _core._Bell()
+        self.heard, self.bell = ends = os.pipe()
+        weakref.finalize(self, hang_up, *ends).atexit = False  # a loop may run later than that
         self.moments: dict[asyncio.Future[None], _core.Event] = {}
-        loop.add_reader(self.bell.fileno(), self.look)
+        for end in ends:
+            os.set_blocking(end, False)
+        loop.add_reader(self.heard, self.look)
 
     def look(self) -> None:
         with suppress(BlockingIOError):  # a signal that was heard already
-            os.read(self.bell.fileno(), 1 << 16)
+            os.read(self.heard, 1 << 16)
         for future, moment in self.moments.items():
             if not future.done() and moment.query():
                 future.set_result(None)
 
 
-#: The bell stays until its loop is gone: uvloop drops the callback first, and then still names the descriptor.
-_waiting: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[weakref.ref[Waiting], _core._Bell]]
-_waiting = weakref.WeakKeyDictionary()
+def hang_up(heard: int, bell: int) -> None:
+    _core.Event._silence(bell)
+    os.close(bell)
+    os.close(heard)
+
+
+_waiting: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[Waiting]] = weakref.WeakKeyDictionary()
 
 
 def waiting_of(loop: asyncio.AbstractEventLoop) -> Waiting:
     known = _waiting.get(loop)
-    waiting = None if known is None else known[0]()
+    waiting = None if known is None else known()
     if waiting is None:
         waiting = Waiting(loop)
-        _waiting[loop] = weakref.ref(waiting), waiting.bell
+        _waiting[loop] = weakref.ref(waiting)
     return waiting
 
 
@@ -67,7 +75,7 @@ def wait_for(moment: _core.Event) -> Waits:
         future = loop.create_future()
         waiting.moments[future] = moment
         try:
-            if waiting.bell.watch(moment):
+            if moment._ring(waiting.bell):
                 yield from future
         finally:
             del waiting.moments[future]

@@ -23,7 +23,6 @@
     X(host_view_type, host_view_spec, 1) \
     X(stream_type, stream_spec, 1) \
     X(event_type, event_spec, 1) \
-    X(bell_type, bell_spec, 1) \
     X(library_type, library_spec, 1) \
     X(kernel_type, kernel_spec, 1) \
     X(argument_type, argument_spec, 1)

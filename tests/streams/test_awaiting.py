@@ -15,7 +15,7 @@ from forking import fork
 from objc_messages import send
 
 import metal_dlpack as md
-from metal_dlpack import _core, awaiting, softmetal
+from metal_dlpack import awaiting, softmetal
 
 pytestmark = pytest.mark.needs_softmetal
 LATENCY_US = 100_000
@@ -31,6 +31,32 @@ def work(stream):
     """Something that takes LATENCY, and the moment after it."""
     md.zeros(64).fill(1, stream=stream)
     return stream.record()
+
+
+class Bell:
+    """A pipe as an event loop has it."""
+
+    def __init__(self):
+        self.reading, self.writing = ends = os.pipe()
+        for end in ends:
+            os.set_blocking(end, False)
+
+    def heard(self) -> bytes:
+        try:
+            return os.read(self.reading, 8)
+        except BlockingIOError:
+            return b""
+
+    def close(self):
+        md.Event._silence(self.writing)
+        os.close(self.reading)
+        os.close(self.writing)
+
+
+@pytest.fixture
+def bell():
+    with contextlib.closing(Bell()) as bell:
+        yield bell
 
 
 def descriptors() -> int:
@@ -272,15 +298,21 @@ def test_a_loop_may_be_closed_while_work_is_in_flight(slow):
     event = work(md.Stream())
     task = loop.create_task(finish(event))
     loop.run_until_complete(asyncio.sleep(0))
+    number = awaiting.waiting_of(loop).bell
     with warnings.catch_warnings():
         loop.close()
         loop.call_exception_handler = lambda _context: None  # the task was destroyed, and is pending
         del task, loop
         gc.collect()
-    event.wait()
-    softmetal.wait_idle()
+    assert not event.query()
     assert descriptors() <= before
     assert len(awaiting._waiting) == 0
+    with contextlib.closing(Bell()) as bell:
+        os.dup2(bell.writing, number)
+        event.wait()
+        softmetal.wait_idle()
+        os.close(number)
+        assert bell.heard() == b""
 
 
 def test_a_loop_that_is_run_again_hears_the_bell(slow):
@@ -421,32 +453,64 @@ def test_a_stream_says_whether_it_is_done(settings, slow):
 # ---- the bell ----
 
 
-def test_a_bell_watches_events_of_streams_only(slow):
-    bell = _core._Bell()
+def test_an_event_of_a_stream_writes_a_byte_when_it_is_reached(slow, bell):
     stream = md.Stream()
     event = work(stream)
-    for wrong in (md.Event(), md.Event.from_handle(event.handle, 1 << 40), stream, None):
-        with pytest.raises(TypeError, match=r"_Bell\.watch: event must be an Event of a stream"):
-            bell.watch(wrong)
-    assert bell.watch(event) and bell.watch(event)
-    with pytest.raises(BlockingIOError):
-        os.read(bell.fileno(), 8)
+    for wrong in (md.Event(), md.Event.from_handle(event.handle, 1 << 40)):
+        with pytest.raises(TypeError, match=r"Event\._ring: <.*> is not of a stream"):
+            wrong._ring(bell.writing)
+    for wrong in (-1, None):
+        with pytest.raises((TypeError, ValueError)):
+            event._ring(wrong)
+        with pytest.raises((TypeError, ValueError)):
+            md.Event._silence(wrong)
+    assert event._ring(bell.writing) and event._ring(bell.writing)
+    assert bell.heard() == b""
     event.wait()
     softmetal.wait_idle()
-    assert os.read(bell.fileno(), 8) == bytes(2)
-    assert not bell.watch(event)
+    assert bell.heard() == bytes(2)
+    assert not event._ring(bell.writing)
 
 
-def test_without_descriptors_there_is_no_bell():
+def test_work_of_other_streams_writes_nothing(shared_event, bell):
+    one, other = md.Stream(), md.Stream()
+    other.wait(md.Event.from_handle(shared_event, 1))
+    first, second = other.record(), other.record()
+    for _ in range(5):
+        work(one)
+    assert first._ring(bell.writing) and second._ring(bell.writing)
+    one.synchronize()
+    assert bell.heard() == b""
+    send(shared_event, "setSignaledValue:", 1, result=None)
+    second.wait()
+    softmetal.wait_idle()
+    assert bell.heard() == bytes(2)
+
+
+def test_a_descriptor_that_is_silenced_hears_nothing_more(slow, bell):
+    event = work(md.Stream())
+    with contextlib.closing(Bell()) as other:
+        assert event._ring(bell.writing) and event._ring(other.writing) and event._ring(bell.writing)
+        md.Event._silence(bell.writing)
+        event.wait()
+        softmetal.wait_idle()
+        assert (bell.heard(), other.heard()) == (b"", bytes(1))
+
+
+def test_without_descriptors_no_task_waits(slow):
     import resource
 
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    kept = os.open(os.devnull, os.O_RDONLY)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (kept, limits[1]))
-    try:
-        with pytest.raises(OSError, match="Too many open files"):
-            _core._Bell()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        os.close(kept)
-    assert _core._Bell().fileno() > 2
+    async def main():
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        kept = os.open(os.devnull, os.O_RDONLY)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (kept, limits[1]))
+        try:
+            with pytest.raises(OSError, match="Too many open files"):
+                await event
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            os.close(kept)
+        await event
+
+    event = work(md.Stream())
+    asyncio.run(main())
