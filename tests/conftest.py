@@ -78,7 +78,7 @@ def pytest_configure(config):
         if told:  # once for all tests and their children: it would be an error in each
             os.environ["SOFTMETAL_CACHE"] = str(folder)
     config.addinivalue_line(
-        "markers", "rule(*ids, peers=()): holds these rules of protocol_rules.py; see docs/inside/protocol.md"
+        "markers", "rule(*ids, peers=()): holds these rules of protocol_rules.md; see docs/inside/protocol.md"
     )
     config.addinivalue_line("markers", "mac: asks what only a Mac can show; tools/on_a_mac.py sends the answers")
     config.addinivalue_line("markers", "long: takes long; `make test-all` runs it, `make test` does not")

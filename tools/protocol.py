@@ -2,7 +2,7 @@
 
     protocol.py [FILE]     writes it (default: docs/inside/protocol.md)
 
-Made of three things, none of which it runs: the rules in tests/support/protocol_rules.py, `SPEC id` in the comments
+Made of three things, none of which it runs: the rules in tests/support/protocol_rules.md, `SPEC id` in the comments
 of src/, `@pytest.mark.rule(id, ...)` on the tests.
 The peers of a test are those that it needs (`@pytest.mark.needs_torch`), calls, or names (`peers=`).
 """
@@ -15,13 +15,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "inside" / "protocol.md"
-sys.path.insert(0, str(ROOT / "tests" / "support"))
-
-from protocol_rules import RULES  # noqa: E402
-
 #: Marker, or a module that a test calls: the peer's name in the table.
 PEERS = {"torch": "torch", "numpy": "NumPy", "mlx": "MLX", "jax": "JAX", "tvm": "tvm-ffi"}
 MODULES = {"np": "numpy", "torch": "torch", "mx": "mlx", "jnp": "jax", "tvm_ffi": "tvm"}
+RULE = re.compile(r"^\| `([a-z0-9-]+)` \| (.+) \| (.+) \|$", re.MULTILINE)
+_, *PARTS = (ROOT / "tests" / "support" / "protocol_rules.md").read_text().split("\n## ")
+#: Part: {id: (what holds, source)}.
+RULES = {
+    part.partition("\n")[0]: {identifier: (sentence, source) for identifier, sentence, source in RULE.findall(part)}
+    for part in PARTS
+}
 IDS = {identifier for part in RULES.values() for identifier in part}
 
 INTRODUCTION = """# The protocol, rule by rule
@@ -116,7 +119,7 @@ def document(kept, held):
             "| rule | what holds | source | kept by | held by | against |",
             "| --- | --- | --- | --- | --- | --- |",
         ]
-        for identifier, (source, sentence) in rules.items():
+        for identifier, (sentence, source) in rules.items():
             names = [name for name, _ in held[identifier]]
             against = sorted({peer for _, peers in held[identifier] for peer in peers}) or ["hand-made"]
             row = (f"`{identifier}`", sentence, source, cell(kept[identifier]), cell(names), ", ".join(against))
