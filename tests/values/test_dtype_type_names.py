@@ -204,7 +204,7 @@ def test_an_array_of_the_other_byte_order_is_refused_with_the_way_out():
 
 def test_a_text_that_only_looks_like_a_name_is_refused(subtests):
     names = ["f3", *(f"float32{tail}" for tail in ("x", "x0", "x1", "x02", "x65536", " ", "\0")), "\ud800"]
-    codes = ["", "<", "g", "<x", "<ff", "<f0", "<f04", "<f3", "<x4", "<f4x", "<f99999999999999999999", "|V2", "=b2"]
+    codes = ["", "\0", "<", "g", "<x", "<ff", "<f0", "<f04", "<f3", "<x4", "<f4x", "<f99999999999999999999", "|V2", "=b2"]
     for text in [*names, *codes, "torch.", "torch.qint8", "os.float32"]:
         with subtests.test(text=text), pytest.raises(TypeError, match="is not an element type"):
             md.dtype(text)
