@@ -124,8 +124,8 @@ MLXS = ["int32", "float32", "float16", "bfloat16", "complex64", "uint8"]
 @pytest.mark.rule("export-dtypes")
 def test_every_type_of_torch_goes_there_and_back(live_buffers, subtests):
     torch = library("torch")
-    for name in [*TORCHS, "float8_e8m0fnu"]:
-        for is_host in (True, False):
+    for name in {*TORCHS, *NUMPYS, "float8_e8m0fnu", "float8_e4m3fnuz", "float8_e5m2fnuz"}:
+        for is_host in (True, False) if name in TORCHS else (True,):
             with subtests.test(name, is_host=is_host):
                 array = md.zeros((3, 2), name)
                 tensor = torch.from_dlpack(array.host if is_host else array)

@@ -52,6 +52,7 @@ DOORS = {
     "from_handle": "md.Buffer.from_handle(4096)",
     "Stream.from_handle": "md.Stream.from_handle(4096)",
     "private": "md.zeros(3, storage='private')",
+    "pickle.loads": "pickle.loads(pickled)",
 }
 #: What asks Metal for nothing that a child can miss.
 NO_METAL = {
@@ -73,7 +74,7 @@ REFUSED = {
 }
 
 START = """
-import json, os, signal, sys, tempfile, warnings
+import json, os, pickle, signal, sys, tempfile, warnings
 import numpy as np
 import metal_dlpack as md
 from forking import fork
@@ -111,6 +112,7 @@ def in_a_child(run):
 """
 FUNCTIONS = """
 array = md.zeros(3) if used else None  # without Metal there is none
+pickled = pickle.dumps(array)
 in_a_child(lambda: {name: outcome(lambda: eval(text)) for name, text in calls.items()})
 """
 #: Every member of every public object, with arguments that may fit.
@@ -136,7 +138,7 @@ def look_at(thing, name):
 def look_at_all():
     result = {}
     for label, thing in things.items():
-        names = sorted(set(dir(type(thing))) - set(dir(object)) - {"close", "__module__"})
+        names = sorted(set(dir(type(thing))) - set(dir(object)) - {"close", "__module__"} | {"__repr__", "__reduce_ex__"})
         result[label] = {name: look_at(thing, name) for name in names}
     return result
 
@@ -160,7 +162,7 @@ def test_a_call_that_needs_metal_says_that_this_is_a_forked_child(used, validati
     fine = NO_METAL | KNOWN if used else NO_METAL
     expected = {name: "fine" if name in fine else "refused" for name in CALLS | DOORS}
     if not used:
-        del expected["empty_like"]
+        del expected["empty_like"], expected["pickle.loads"]
     assert {name: outcomes[name] for name, said in expected.items() if outcomes[name] != said} == {}
 
 
@@ -169,4 +171,6 @@ def test_every_member_of_what_the_parent_made_ends_well(validation):
     outcomes = run(MEMBERS, validation)
     for label, names in REFUSED.items():
         assert {name: outcomes[label][name] for name in names.split()} == dict.fromkeys(names.split(), "refused"), label
+    assert {outcomes[label]["__repr__"] for label in outcomes} == {"fine"}
+    assert outcomes["shared"]["__reduce_ex__"] == "fine"
     assert not [said for members in outcomes.values() for said in members.values() if "No Metal device" in said]

@@ -97,19 +97,6 @@ def test_long_one_dimensional_views_are_answered_without_a_walk(
     assert md.shares_memory(first, second) is bool(set(lows) & set(highs))
 
 
-def test_the_odd_and_the_even_share_nothing():
-    array = md.zeros((64, 64))
-    assert md.shares_memory(array, array)
-    assert not md.shares_memory(array[::2], array[1::2])
-    assert not md.shares_memory(array[:, ::2], array[:, 1::2])
-    assert not md.shares_memory(array[:, ::-2], array.T[::2])
-    assert md.shares_memory(array[:, ::2], array[3])
-    assert md.shares_memory(array.T[3], array[:, 3])
-    assert not md.shares_memory(array[:32], array[32:])
-    assert md.shares_memory(array.view("uint8")[:, 3::4], array)
-    assert not md.shares_memory(array.view("uint8")[:, 3::4], array.view("uint8")[:, ::4])
-
-
 def test_what_has_no_items_shares_nothing():
     array = md.zeros((4, 4))
     for empty in (array[2:2], md.zeros(0), np.zeros((0, 3)), md.Buffer(0)):

@@ -2,9 +2,7 @@
 
 import contextlib
 import doctest
-import json
 import math
-import os
 import re
 import time
 from math import inf, nan
@@ -309,24 +307,6 @@ def test_a_private_array_that_cannot_be_read_says_why(settings):
     array = md.zeros(3, storage="private")
     settings(fail="commit@1=8")
     assert "Array(<Array.tolist: " in repr(array)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
-def test_a_forked_child_prints_what_it_can():
-    code = """
-import json, os, sys
-import metal_dlpack as md
-shared, private, stream = md.zeros(3), md.zeros(3, storage="private"), md.Stream()
-if os.fork() == 0:
-    things = [shared, private, shared.buffer, shared.device, stream, shared.layout]
-    print(json.dumps([repr(thing) for thing in things] + [thing._repr_html_() for thing in things]), flush=True)
-    os._exit(0)
-os.wait()
-"""
-    result = run_child(code, options=["-W", "ignore"], check=True)
-    shared, private, *_ = json.loads(result.stdout)
-    assert shared.startswith("Array([0., 0., 0.], ")
-    assert "forked child" in private
 
 
 def test_the_page_says_what_is_printed():

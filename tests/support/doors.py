@@ -40,7 +40,7 @@ def through(call, signature, given, parameter):
 
 def doors():
     """{"call(parameter)": a function that passes its argument there}"""
-    array, host, layout, buffer, stream, event = things = instances()
+    array, _, layout, buffer, stream, event = things = instances()
     right = dict.fromkeys(("a", "b", "x", "src", "dst"), array) | {"event": event, "other": layout, "path": "a.npy"}
     right |= {"shape": (2, 3), "strides": None, "itemsize": 4, "size": 16, "value": 1, "layout_or_shape": 3, "key": 0}
     handles = {"Buffer": buffer.handle, "Stream": stream.handle, "Event": event.handle}

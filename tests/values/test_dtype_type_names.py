@@ -49,25 +49,6 @@ def test_every_dtype_of_torch():
     assert len(seen) >= 25
 
 
-@pytest.mark.needs_torch
-def test_tensors_of_every_type_go_to_torch_and_back():
-    torch = pytest.importorskip("torch")
-    for theirs in set(dtypes_in(torch, torch.dtype).values()):
-        ours = known(theirs)
-        if ours is None or str(theirs).removeprefix("torch.") in SHELLS_OF_TORCH:
-            continue
-        bytes_ = torch.arange(1, 1 + 4 * theirs.itemsize, dtype=torch.uint8)
-        if theirs == torch.bool:
-            bytes_ = bytes_ % 2
-        tensor = bytes_.view(theirs)
-        array = md.from_dlpack(tensor, copy=False)
-        assert (array.dtype, array.shape) == (ours, tuple(tensor.shape))
-        assert array.view("uint8").tolist() == bytes_.tolist()
-        back = torch.from_dlpack(array.host)
-        assert (back.dtype, back.data_ptr()) == (theirs, tensor.data_ptr())
-        assert torch.from_dlpack(md.asarray(array).copy().host).view(torch.uint8).tolist() == bytes_.tolist()
-
-
 @pytest.mark.needs_mlx
 def test_every_dtype_of_mlx_and_back():
     mx = pytest.importorskip("mlx.core")
@@ -204,8 +185,8 @@ def test_an_array_of_the_other_byte_order_is_refused_with_the_way_out():
 
 def test_a_text_that_only_looks_like_a_name_is_refused(subtests):
     names = ["f3", *(f"float32{tail}" for tail in ("x", "x0", "x1", "x02", "x65536", " ", "\0")), "\ud800"]
-    codes = ["", "\0", "<", "g", "<x", "<ff", "<f0", "<f04", "<f3", "<x4", "<f4x", "<f99999999999999999999", "|V2", "=b2"]
-    for text in [*names, *codes, "torch.", "torch.qint8", "os.float32"]:
+    codes = ["", "<", "g", "<x", "<ff", "<f0", "<f04", "<f3", "<x4", "<f4x", "<f99999999999999999999", "|V2", "=b2"]
+    for text in [*names, *codes, "\0", "torch.", "torch.qint8", "os.float32"]:
         with subtests.test(text=text), pytest.raises(TypeError, match="is not an element type"):
             md.dtype(text)
 
