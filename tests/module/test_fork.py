@@ -122,6 +122,7 @@ shared, managed, private = (md.full(8, 3, storage=mode) for mode in ("shared", "
 things = {"shared": shared, "managed": managed, "private": private, "host_memory": md.asarray(x), "host": shared.host}
 things |= {"buffer": md.Buffer(8), "private_buffer": private.buffer, "stream": stream, "event": stream.record()}
 things |= {"device": md.default_device(), "dtype": md.int8, "layout": shared.layout}
+md.default_device().synchronize()
 attempts = [(), (0,), (1,), (shared,), (x,), (stream,), ("int8",), ((2, 4),), (0, 1), (None, None, None)]
 
 
