@@ -63,7 +63,7 @@ choose_shape(strided_layout *layout, int64_t limit)
     int64_t volume = 1;
     layout->ndim = (int)random_below(7);
     layout->itemsize = PICK(itemsizes);
-    layout->offset = 0;
+    layout->offset = pick(-9, 9);
     for (int i = 0; i < layout->ndim; i++) {
         int64_t extent = PICK(extents);
         if (volume * extent * layout->itemsize > limit) {
@@ -125,15 +125,16 @@ spoil_unused_strides(strided_layout *layout)
     }
 }
 
+/* The bytes that it spans, and where its base lies in them, or beside them: its offset is counted. */
 static int64_t
-reach(const strided_layout *layout, int64_t *below)
+reach(const strided_layout *layout, int64_t *base)
 {
     int64_t low = 0, high = 0;
     for (int i = 0; i < layout->ndim && !is_empty(layout); i++) {
         int64_t last = layout->shape[i] > 1 ? (layout->shape[i] - 1) * layout->strides[i] : 0;
         *(last < 0 ? &low : &high) += last;
     }
-    *below = -low * layout->itemsize;
+    *base = -(low + layout->offset) * layout->itemsize;
     return (high - low + 1) * layout->itemsize;
 }
 
@@ -142,7 +143,7 @@ reach(const strided_layout *layout, int64_t *below)
 static int64_t
 place(const strided_layout *layout, const int64_t *index)
 {
-    int64_t at = 0;
+    int64_t at = layout->offset;
     for (int i = 0; i < layout->ndim; i++) {
         at += index[i] == 0 ? 0 : index[i] * layout->strides[i];
     }
@@ -198,14 +199,14 @@ check_copy(const strided_layout *dst, int64_t to, const strided_layout *src, int
 static void
 check_shared(const strided_layout *dst, const strided_layout *src)
 {
-    int64_t dst_below, src_below;
-    int64_t dst_nbytes = reach(dst, &dst_below), src_nbytes = reach(src, &src_below);
+    int64_t dst_base, src_base;
+    int64_t dst_nbytes = reach(dst, &dst_base), src_nbytes = reach(src, &src_base);
     int64_t larger = dst_nbytes > src_nbytes ? dst_nbytes : src_nbytes;
     int64_t nbytes = larger + random_below(2 * dst->itemsize + 1);
     char *memory = malloc((size_t)nbytes);
     fill_with_noise(memory, nbytes);
-    int64_t to = dst_below + random_below(nbytes - dst_nbytes + 1);
-    int64_t from = src_below + random_below(nbytes - src_nbytes + 1);
+    int64_t to = dst_base + random_below(nbytes - dst_nbytes + 1);
+    int64_t from = src_base + random_below(nbytes - src_nbytes + 1);
     check_copy(dst, to, src, from, memory, nbytes);
     free(memory);
 }
@@ -247,8 +248,8 @@ copy_by_grid(const grid_maker *maker, const copy_plan *plan, int kernel, char *t
 static void
 check_apart(const strided_layout *dst, const strided_layout *src)
 {
-    int64_t dst_below, src_below;
-    int64_t dst_nbytes = reach(dst, &dst_below), src_nbytes = reach(src, &src_below);
+    int64_t dst_base, src_base;
+    int64_t dst_nbytes = reach(dst, &dst_base), src_nbytes = reach(src, &src_base);
     char *to = malloc((size_t)dst_nbytes), *from = malloc((size_t)src_nbytes);
     char *expected = malloc((size_t)dst_nbytes);
     fill_with_noise(to, dst_nbytes);
@@ -256,15 +257,15 @@ check_apart(const strided_layout *dst, const strided_layout *src)
     char *before = malloc((size_t)dst_nbytes);
     memcpy(before, to, (size_t)dst_nbytes);
     memcpy(expected, to, (size_t)dst_nbytes);
-    copy_one_by_one(dst, expected + dst_below, src, from + src_below);
+    copy_one_by_one(dst, expected + dst_base, src, from + src_base);
     is_memory_short = true; /* nothing is allocated where nothing overlaps */
-    bool is_done = copy_strided(dst, to + dst_below, src, from + src_below);
+    bool is_done = copy_strided(dst, to + dst_base, src, from + src_base);
     is_memory_short = false;
     if (!is_done || memcmp(to, expected, (size_t)dst_nbytes) != 0) {
         complain("wrong copy", dst, src);
     }
     copy_plan plan;
-    bool has_plan = copy_plan_make(dst, to + dst_below, src, from + src_below, &plan);
+    bool has_plan = copy_plan_make(dst, to + dst_base, src, from + src_base, &plan);
     for (size_t i = 0; has_plan && i < sizeof makers / sizeof makers[0]; i++) {
         if (dst_nbytes >= makers[i].most_nbytes) {
             continue;
@@ -284,19 +285,20 @@ check_apart(const strided_layout *dst, const strided_layout *src)
 static void
 check_fill(const strided_layout *dst)
 {
-    int64_t below, nbytes = reach(dst, &below);
+    int64_t base, nbytes = reach(dst, &base);
     char *memory = malloc((size_t)nbytes), *expected = malloc((size_t)nbytes);
     char *item = malloc((size_t)dst->itemsize);
     strided_layout one = *dst;
     memset(one.strides, 0, sizeof(one.strides));
+    one.offset = 0;
     fill_with_noise(memory, nbytes);
     fill_with_noise(item, dst->itemsize);
     if (one_in(3)) {
         memset(item, item[0], (size_t)dst->itemsize);
     }
     memcpy(expected, memory, (size_t)nbytes);
-    copy_one_by_one(dst, expected + below, &one, item);
-    copy_fill(dst, memory + below, item);
+    copy_one_by_one(dst, expected + base, &one, item);
+    copy_fill(dst, memory + base, item);
     if (memcmp(memory, expected, (size_t)nbytes) != 0) {
         complain("wrong fill", dst, &one);
     }
@@ -311,6 +313,7 @@ check_case(int64_t limit)
     strided_layout dst, src;
     choose_shape(&dst, limit);
     src = dst;
+    src.offset = pick(-9, 9);
     choose_distinct_strides(&dst);
     if (one_in(8)) {
         memcpy(src.strides, dst.strides, sizeof(src.strides[0]) * (size_t)dst.ndim);

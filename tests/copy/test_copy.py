@@ -1,4 +1,7 @@
-"""The copy engine against NumPy and against a plain loop, through libraries made of the copy files alone."""
+"""The copy engine: each of its roads against NumPy, and random copies against a plain loop (fuzz_copy.c).
+
+The libraries are made of the copy files alone.
+"""
 
 import ctypes
 import functools
@@ -18,8 +21,6 @@ from places import C_FILES
 np = pytest.importorskip("numpy")
 
 MAX_NDIM = 64
-ITEMSIZES = [1, 2, 4, 8, 16, 1, 2, 4, 8, 3, 5, 6, 7, 9, 12, 13, 24, 31, 40]
-CASES = 100_000
 MAX_THREADS = 16
 
 pytestmark = needs_compiler
@@ -84,125 +85,6 @@ def threads(engine):
     """Sets the number of threads; the default is back after the test."""
     yield engine.lib.copy_set_threads
     engine.lib.copy_set_threads(0)
-
-
-# ---- random layouts ----
-
-
-def random_shape(rng, limit):
-    ndim = rng.choice([0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 5, 6])
-    shape, volume = [], 1
-    for _ in range(ndim):
-        extent = rng.choice([1, 2, 3, 4, 5, 7, 8, 16, 17, 33, 64])
-        if volume * extent > limit:
-            extent = 1
-        shape.append(extent)
-        volume *= extent
-    if ndim and rng.random() < 0.02:
-        shape[rng.randrange(ndim)] = 0
-    return shape
-
-
-def random_distinct_strides(rng, shape):
-    """Strides under which no two indices share an item; some backwards, some with gaps."""
-    strides = [0] * len(shape)
-    axes = list(range(len(shape)))
-    if rng.random() < 0.5:
-        rng.shuffle(axes)
-    step = 1
-    for axis in reversed(axes):
-        step *= rng.choice([1, 1, 1, 1, 2, 3])
-        strides[axis] = rng.choice([step, step, step, -step])
-        step *= max(shape[axis], 1)
-        step += rng.choice([0, 0, 0, 0, 1])
-    return strides
-
-
-def random_strides(rng, shape):
-    """Strides of a source: it may repeat items and cross itself."""
-    strides = random_distinct_strides(rng, shape)
-    for axis in range(len(shape)):
-        if rng.random() < 0.1:
-            strides[axis] = rng.choice([0, 0, 1, -1, 2])
-    return strides
-
-
-def span(shape, strides, itemsize):
-    """Bytes below the first item, and bytes from there to the end of the last."""
-    if 0 in shape:
-        return 0, 0
-    reaches = [(extent - 1) * step * itemsize for extent, step in zip(shape, strides, strict=True)]
-    return -sum(r for r in reaches if r < 0), sum(r for r in reaches if r > 0) + itemsize
-
-
-def place(rng, shape, strides, itemsize, arena, near=None):
-    """A byte position for item 0, inside the arena; None where it does not fit."""
-    below, above = span(shape, strides, itemsize)
-    if below + above > len(arena):
-        return None
-    low, high = below, len(arena) - above
-    if near is not None and rng.random() < 0.5:
-        return min(max(near + rng.randrange(-2, 3) * rng.choice([1, itemsize]), low), high)
-    return rng.randint(low, high)
-
-
-def view(arena, shape, strides, itemsize, position):
-    if 0 in shape:
-        position = 0
-    byte_strides = [s * itemsize for s in strides]
-    return np.ndarray(shape, f"V{itemsize}", arena, position, byte_strides)
-
-
-def random_case(rng, arena, limit):
-    while True:
-        itemsize = rng.choice(ITEMSIZES)
-        shape = random_shape(rng, limit)
-        dst_strides = random_distinct_strides(rng, shape)
-        src_strides = dst_strides if rng.random() < 0.1 else random_strides(rng, shape)
-        dst_at = place(rng, shape, dst_strides, itemsize, arena)
-        src_at = place(rng, shape, src_strides, itemsize, arena, near=dst_at)
-        if dst_at is not None and src_at is not None:
-            return itemsize, shape, dst_strides, dst_at, src_strides, src_at
-
-
-def check_case(engine, rng, arena, limit):
-    itemsize, shape, dst_strides, dst_at, src_strides, src_at = random_case(rng, arena, limit)
-    expected = arena.copy()
-    items = view(arena, shape, src_strides, itemsize, src_at).copy()
-    view(expected, shape, dst_strides, itemsize, dst_at)[...] = items
-
-    dst_offset, src_offset = rng.randint(-9, 9), rng.randint(-9, 9)
-    base = arena.ctypes.data
-    done = engine.strided(
-        make_layout(shape, dst_strides, itemsize, dst_offset),
-        base + dst_at - dst_offset * itemsize,
-        make_layout(shape, src_strides, itemsize, src_offset),
-        base + src_at - src_offset * itemsize,
-    )
-    assert done
-    if not np.array_equal(arena, expected):
-        wrong = np.flatnonzero(arena != expected)
-        pytest.fail(
-            f"itemsize {itemsize}, shape {shape}, destination {dst_strides} at {dst_at}, "
-            f"source {src_strides} at {src_at}: bytes {wrong[:8]} differ"
-        )
-
-
-def run_cases(engine, seed, count, arena_size, limit):
-    rng = random.Random(seed)
-    noise = np.random.default_rng(seed).integers(0, 256, arena_size, dtype=np.uint8)
-    arena = np.empty_like(noise)
-    for _ in range(count):
-        arena[:] = noise  # copies with repeats would wear it down to one value
-        check_case(engine, rng, arena, limit)
-
-
-#: The first seed and a quarter of the copies find most of it.
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3, 4))])
-def test_random_copies_equal_numpy(engine, seed):
-    share = 1 if seed else 4
-    run_cases(engine, seed, CASES // 4 // share, arena_size=6000, limit=600)
-    run_cases(engine, 100 + seed, 500 // share, arena_size=300_000, limit=30_000)
 
 
 # ---- the roads a copy can take ----
@@ -336,56 +218,6 @@ def test_a_large_array_is_filled(engine):
     engine.fill(memory[1:], np.float32(1.5).tobytes())
     assert memory[0] == 0
     assert (memory[1:] == 1.5).all()
-
-
-# ---- nothing to copy, and memory shared by both sides ----
-
-
-def test_an_empty_copy_touches_no_address(engine):
-    for shape in [(0,), (3, 0), (0, 2**62), (2, 0, 5)]:
-        empty = make_layout(shape, [2**62] * len(shape), 8)
-        assert engine.strided(empty, None, empty, None)
-
-
-def test_an_array_of_no_dimensions_is_one_item(engine):
-    for itemsize in ITEMSIZES:
-        source, result = noise((), itemsize), np.zeros((), f"V{itemsize}")
-        engine.copy(result, source)
-        assert same(result, source)
-
-
-def test_the_strides_of_axes_of_extent_one_mean_nothing(engine):
-    source, result = noise((5,), 4), np.zeros(5, "V4")
-    wild = 2**63 - 1
-    dst = make_layout([1, 5, 1], [wild, 1, -wild], 4)
-    src = make_layout([1, 5, 1], [-wild, 1, wild], 4)
-    assert engine.strided(dst, result.ctypes.data, src, source.ctypes.data)
-    assert same(result, source)
-
-
-#: Slices of one array: destination and source.
-SHARED = [
-    (np.s_[1:], np.s_[:-1]),
-    (np.s_[:-1], np.s_[1:]),
-    (np.s_[::-1], np.s_[:]),
-    (np.s_[:, 1:], np.s_[:, :-1]),
-    (np.s_[:-1, :-1], np.s_[1:, 1:]),
-    (np.s_[:, ::2], np.s_[:, 1::2]),
-    (np.s_[:, :20], np.s_[:, 20:]),
-    (np.s_[:], np.s_[:]),
-    (np.s_[:], np.s_[:1]),
-]
-
-
-def test_a_copy_within_one_array_reads_all_before_it_writes(engine):
-    for (dst, src), itemsize in itertools.product(SHARED, [1, 3, 8]):
-        memory, expected = noise((40, 40), itemsize).copy(), noise((40, 40), itemsize).copy()
-        expected[dst] = memory[src].copy()
-        engine.copy(memory[dst], np.broadcast_to(memory[src], memory[dst].shape))
-        assert same(memory, expected), (dst, src, itemsize)
-    memory = noise((50, 50), 4).copy()
-    engine.copy(memory, memory.T)
-    assert same(memory, noise((50, 50), 4).T)
 
 
 # ---- threads ----
