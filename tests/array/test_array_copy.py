@@ -1,6 +1,7 @@
-"""copy_from, copy_to and assignment between Arrays of every storage and everybody else's memory; NumPy is the oracle."""
+"""copy, copy_from, copy_to, fill and assignment, of every storage and everybody else's memory; NumPy is the oracle."""
 
 import array as stdlib_array
+import copy
 import importlib
 import random
 
@@ -10,7 +11,7 @@ import pytest
 import metal_dlpack as md
 
 STORAGES = ["shared", "private"]
-TYPES = ["uint8", "int16", "float32", "complex64", "complex128"]
+TYPES = [np.dtype(letter).name for letter in "?bhilBHILefdFD"]
 
 
 def read(array):
@@ -61,15 +62,23 @@ def run_random_copies(seed, count):
         part, mirror_part = random_view(chance, array, mirror)
         values = noise(rng, random_source(chance, part.shape), dtype)
         source = chance.choice([md.asarray(values).copy("F", storage=chance.choice(STORAGES)), values])
-        how = chance.randrange(3)
-        if how == 0:
+        how = chance.choice(["copy_from", "copy_to", "assign", "assign and convert", "assign a list", "fill"])
+        if how == "copy_from":
             part.copy_from(source)
-        elif how == 1:
-            part[...] = source
-        else:
+        elif how == "copy_to":
             md.asarray(values).copy(storage=chance.choice(STORAGES)).copy_to(part)
+        elif how == "assign":
+            part[...] = source
+        elif how == "assign and convert":
+            part[...] = values.astype(np.result_type(dtype, chance.choice(["int8", "float16"])))
+        elif how == "assign a list" and values.size:
+            part[...] = values.tolist()
+        else:
+            values = np.array(chance.randrange(2), dtype)
+            part.fill(values.item())
         mirror_part[...] = values
         assert (read(array) == mirror).all()
+        assert array.tolist() == mirror.tolist()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -94,6 +103,24 @@ def test_random_copies_within_one_array_read_all_before_they_write(seed, storage
         array[to].copy_from(array[part][turned].T)
         mirror[to] = mirror[part][turned].T.copy()
         assert (read(array) == mirror).all()
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_copy_has_memory_of_its_own(storage):
+    source = md.asarray(np.arange(12, dtype="int16").reshape(3, 4)).T
+    for order in "CFAK":
+        copied = source.copy(order, storage=storage)
+        assert read(copied).tolist() == source.tolist()
+        assert (copied.storage, copied.buffer is source.buffer) == (storage, False)
+        expected = np.arange(12).reshape(3, 4).T.copy(order)
+        assert [stride * 8 for stride in copied.strides] == list(expected.strides), order
+
+
+def test_the_copy_module_copies():
+    array = md.asarray([1.0, 2.0])
+    for made in (copy.copy(array), copy.deepcopy(array)):
+        made[0] = 9
+        assert array.tolist() == [1, 2]
 
 
 # ---- who can be copied from and to ----
@@ -227,3 +254,19 @@ def test_what_has_no_memory_is_no_destination():
         md.zeros(2).copy_to([0, 0])
     with pytest.raises((TypeError, ValueError)):
         md.zeros(2).copy_from(object())
+
+
+def test_a_number_that_does_not_fit_the_type_is_refused_with_both_named():
+    too_large = [("int8", 128), ("int8", -129), ("uint8", -1), ("uint64", 2**64)]
+    of_another_kind = [("int32", 1.5), ("float32", 1j), ("float32", "1")]
+    for error, cases in ((OverflowError, too_large), (TypeError, of_another_kind)):
+        for dtype, value in cases:
+            array = md.zeros(2, dtype)
+            with pytest.raises(error, match=dtype):
+                array.fill(value)
+            assert array.tolist() == [0, 0]
+
+
+def test_items_cannot_be_deleted():
+    with pytest.raises(TypeError):
+        del md.zeros(2)[0]

@@ -231,6 +231,7 @@ CONVERSIONS = [
     math.trunc,
     hex,
     "{:.3g}".format,
+    operator.methodcaller("item"),
 ]
 
 

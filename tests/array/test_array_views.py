@@ -40,7 +40,7 @@ def flatten(array, start, end):
 
 
 def squeeze(array, *axis):
-    if axis and array.ndim == 0:  # which NumPy lets pass for 0 and -1
+    if array.ndim == 0 and axis not in {(), ((),)}:  # which NumPy lets pass for 0 and -1
         raise ValueError
     return array.squeeze(*axis)
 
@@ -87,7 +87,8 @@ def apply_to_ours(array, name, values):
 @st.composite
 def keys(draw, shape):
     entries = []
-    for extent in shape[: draw(st.integers(0, len(shape)))]:
+    extents = (*shape, 3) if draw(st.integers(0, 9)) == 0 else shape  # one index too many, now and then
+    for extent in extents[: draw(st.integers(0, len(extents)))]:
         entries.append(draw(st.one_of(st.slices(extent), st.integers(-extent - 1, extent))))
     for extra in (None, None, ...):
         if draw(st.integers(0, 4)) == 0:
@@ -97,14 +98,15 @@ def keys(draw, shape):
 
 @st.composite
 def shapes_for(draw, size):
-    """A shape of as many items, mostly, perhaps with one -1."""
+    """A shape of as many items, mostly, perhaps with a -1 or two."""
     rest, shape = size, []
     while rest > 1 and len(shape) < 4:
         shape.append(draw(st.sampled_from([d for d in range(1, rest + 1) if rest % d == 0])))
         rest //= shape[-1]
     shape = draw(st.permutations([*shape, rest]))
     if draw(st.integers(0, 3)) == 0:
-        shape[draw(st.integers(0, len(shape) - 1))] = draw(st.sampled_from([-1, -1, 2]))
+        for _ in range(draw(st.sampled_from([1, 1, 2]))):
+            shape[draw(st.integers(0, len(shape) - 1))] = draw(st.sampled_from([-1, -1, 2]))
     return tuple(shape)
 
 
@@ -117,9 +119,8 @@ def operations(draw, array):
     if name == "reshape":
         return name, (draw(shapes_for(array.size)),)
     if name == "permute":
-        return name, (
-            tuple(draw(st.permutations(range(-array.ndim, 0) if draw(st.booleans()) else range(array.ndim)))),
-        )
+        order = st.permutations(range(-array.ndim, 0) if draw(st.booleans()) else range(array.ndim))
+        return name, (tuple(draw(st.one_of(order, order, st.lists(axes, max_size=array.ndim + 1)))),)
     if name == "squeeze":
         ones = [axis for axis, extent in enumerate(array.shape) if extent == 1]
         chosen = st.sampled_from(ones) if ones and draw(st.booleans()) else axes
@@ -179,6 +180,7 @@ def test_a_chain_of_views_is_numpy_s(data):
             with pytest.raises((ValueError, IndexError, TypeError)) as refused:
                 apply_to_ours(ours, name, values)
             assert isinstance(refused.value, IndexError) == isinstance(error, IndexError) or name != "[]"
+            assert name in str(refused.value) or name not in {"reshape", "permute"}
             continue
         theirs, ours = np.asarray(expected), apply_to_ours(ours, name, values)
         if isinstance(expected, np.generic):  # NumPy gives a number, which has memory of its own
@@ -201,6 +203,7 @@ REFUSED = [
     ((1, 3), lambda a: a.expand_dims(3), "out of range"),
     ((3, 1), lambda a: a.broadcast_to((2, 2)), "broadcast"),
     ((2, 3), lambda a: a.flatten(1, 0), r"start_axis \(1\) comes after end_axis \(0\)"),
+    ((3, 4), lambda a: a.reshape(-2), "reshape"),
     ((3,), lambda a: a.mT, "at least 2 dimensions, not 1"),
 ]
 
@@ -224,29 +227,10 @@ def test_a_view_that_needs_a_copy_says_so_with_shapes_and_strides():
         array.flatten()
 
 
-@pytest.mark.parametrize("key", [5, -6, (0, 4), (0, 0, 0)])
-def test_an_index_out_of_range_is_an_index_error(key):
-    with pytest.raises(IndexError):
-        md.empty((5, 4))[key]
-
-
 @pytest.mark.parametrize("key", ["a", 1.0, [0, 1], True, (..., ...)])
 def test_a_key_that_is_no_basic_index_is_an_index_error(key):
     with pytest.raises((IndexError, TypeError)):
         md.empty((5, 4))[key]
-
-
-def test_permute_refuses_what_is_no_permutation():
-    array = md.empty((2, 3))
-    for axes in [(0,), (0, 0), (0, 2), (0, 1, 2)]:
-        with pytest.raises(ValueError, match="permute"):
-            array.permute(axes)
-
-
-@pytest.mark.parametrize("shape", [(5,), (-1, -1), (-1, 5), (-2,)])
-def test_a_reshape_that_cannot_be_is_a_value_error(shape):
-    with pytest.raises(ValueError, match="reshape"):
-        md.empty((3, 4)).reshape(shape)
 
 
 def test_view_refuses_bytes_that_do_not_divide():
