@@ -113,17 +113,19 @@ dtype_from_name(const char *name, DLDataType *out)
     return false;
 }
 
-void
-dtype_write_name(DLDataType dtype, char *out)
+dtype_text
+dtype_name(DLDataType dtype)
 {
+    dtype_text out;
     const dtype_entry *entry = dtype_find(dtype);
     const char *name = entry == NULL ? "unknown" : entry->name;
     if (dtype.lanes == 1) {
-        (void)snprintf(out, DTYPE_NAME_MAX, "%s", name);
+        (void)snprintf(out.text, sizeof out, "%s", name);
     }
     else {
-        (void)snprintf(out, DTYPE_NAME_MAX, "%sx%u", name, (unsigned)dtype.lanes);
+        (void)snprintf(out.text, sizeof out, "%sx%u", name, (unsigned)dtype.lanes);
     }
+    return out;
 }
 
 /* ---- sizes ---- */

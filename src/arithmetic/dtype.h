@@ -15,7 +15,9 @@
 #include <dlpack/dlpack.h>
 
 /* The longest name is "float8_e4m3b11fnuz", its longest suffix "x65535". */
-#define DTYPE_NAME_MAX 32
+typedef struct dtype_text {
+    char text[32];
+} dtype_text;
 
 typedef struct dtype_entry {
     const char *name;   /* "float32", "bfloat16", "int4", "float4_e2m1fn" ... */
@@ -34,8 +36,9 @@ extern const int dtype_table_count;
 const dtype_entry *dtype_find(DLDataType dtype);
 /* By name, "float32", with an optional lanes suffix "float4_e2m1fnx2".  False: no such name. */
 bool dtype_from_name(const char *name, DLDataType *out);
-/* Writes the name with its lanes suffix; `out` has DTYPE_NAME_MAX bytes. */
-void dtype_write_name(DLDataType dtype, char *out);
+/* The name with its lanes suffix, by value: dtype_name(dtype).text is there until the end of the
+ * expression that it stands in. */
+dtype_text dtype_name(DLDataType dtype);
 
 static inline bool
 dtype_equal(DLDataType a, DLDataType b)

@@ -220,14 +220,12 @@ array_view(ArrayObject *self, const strided_layout *layout)
         view->first_bit = 0;
         return op;
     }
-    char name[DTYPE_NAME_MAX];
-    dtype_write_name(self->dtype, name);
     (void)errors_copy_required(
         state_of(op),
         "Array: the first %s item of the view begins at bit %d of byte %lld of the buffer, "
         "and a view must begin on a byte; begin it at another item, or view "
         "a.copy(padded=True), where each item has a byte.",
-        name, (int)view->first_bit, (long long)view->byte_offset);
+        dtype_name(self->dtype).text, (int)view->first_bit, (long long)view->byte_offset);
     Py_DECREF(op);
     return NULL;
 }
@@ -247,14 +245,12 @@ refuse_creation(md_state *state, const char *function, const array_creation *wha
     if (fault->code != LAYOUT_FAULT_OVERFLOW) {
         return errors_from_layout(state, function, fault);
     }
-    char name[DTYPE_NAME_MAX];
     PyObject *shape = layout_tuple(what->shape, what->ndim);
-    dtype_write_name(what->dtype, name);
     if (shape != NULL) {
         PyErr_Format(PyExc_ValueError,
                      "%s: shape %R of %s is more than one buffer of the device can hold "
                      "(max_buffer_length is %llu bytes); use several arrays.",
-                     function, shape, name,
+                     function, shape, dtype_name(what->dtype).text,
                      (unsigned long long)what->device->facts.max_buffer_length);
         Py_DECREF(shape);
     }
@@ -295,12 +291,10 @@ array_check_padding(const char *function, DLDataType dtype)
     if (dtype.lanes == 1 || dtype.bits >= 8) {
         return 0;
     }
-    char name[DTYPE_NAME_MAX];
-    dtype_write_name(dtype, name);
     PyErr_Format(PyExc_ValueError,
                  "%s: only items of one lane can be padded to a byte, not "
                  "%s.",
-                 function, name);
+                 function, dtype_name(dtype).text);
     return -1;
 }
 

@@ -66,12 +66,9 @@ check_dtypes(const char *function, DLDataType dst, DLDataType src)
     if (dtype_equal(dst, src)) {
         return 0;
     }
-    char from[DTYPE_NAME_MAX], to[DTYPE_NAME_MAX];
-    dtype_write_name(src, from);
-    dtype_write_name(dst, to);
     PyErr_Format(PyExc_TypeError,
                  "%s: items of %s cannot be copied to items of %s; a[...] = value converts.",
-                 function, from, to);
+                 function, dtype_name(src).text, dtype_name(dst).text);
     return -1;
 }
 

@@ -83,13 +83,11 @@ array_numpy_view(const char *function, ArrayObject *self)
     }
     if (array_is_packed(self)) {
         /* unreached: no test makes it fail here */
-        char name[DTYPE_NAME_MAX];
-        dtype_write_name(self->dtype, name);
         return errors_copy_required(
             state_of((PyObject *)self),
             "%s: the %s items are packed and NumPy's have a byte each; use "
             "copy(padded=True), or view the bytes as uint8.",
-            function, name);
+            function, dtype_name(self->dtype).text);
     }
     PyObject *dtype = array_numpy_dtype(self);
     PyObject *result = dtype == NULL ? NULL : view_renamed(function, self, dtype);

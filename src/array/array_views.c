@@ -444,14 +444,11 @@ array_method_view(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
     /* Padded items stay so in a type of as many bits; seen as whole bytes they are bytes. */
     bool is_padded = self->is_padded && dtype.lanes == 1 && dtype.bits == self->dtype.bits;
     if (!recount(self, dtype, dtype_step_bits(dtype, is_padded), &out)) {
-        char from[DTYPE_NAME_MAX], to[DTYPE_NAME_MAX];
-        dtype_write_name(self->dtype, from);
-        dtype_write_name(dtype, to);
         return PyErr_Format(
             PyExc_ValueError,
             "Array.view: the last axis of %s items is not contiguous or its bytes "
             "do not divide into %s items; use copy() or slice it.",
-            from, to);
+            dtype_name(self->dtype).text, dtype_name(dtype).text);
     }
     if (self->nitems > 0 && self->byte_offset % dtype_alignment(dtype) != 0) {
         return PyErr_Format(PyExc_ValueError,

@@ -279,11 +279,9 @@ write_typestr(DLDataType dtype, char out[8])
     static const char kinds[] = {
         [kDLInt] = 'i', [kDLUInt] = 'u', [kDLFloat] = 'f', [kDLComplex] = 'c', [kDLBool] = 'b'};
     if (dtype_buffer_format(dtype) == NULL) {
-        char name[DTYPE_NAME_MAX];
-        dtype_write_name(dtype, name);
         PyErr_Format(PyExc_AttributeError,
                      "Array.__array_interface__: NumPy has no name for %s; use np.asarray(a).",
-                     name);
+                     dtype_name(dtype).text);
         return -1;
     }
     int itemsize = (int)dtype_itemsize(dtype);

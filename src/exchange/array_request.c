@@ -54,12 +54,10 @@ check_request(ArrayObject *self, const char *format, int flags)
         return -1;
     }
     if (format == NULL) {
-        char name[DTYPE_NAME_MAX];
-        dtype_write_name(self->dtype, name);
         PyErr_Format(PyExc_BufferError,
                      "memoryview(Array): the buffer protocol has no letter for %s; use "
                      "np.asarray(a), or view the items as integers.",
-                     name);
+                     dtype_name(self->dtype).text);
         return -1;
     }
     if ((flags & PyBUF_WRITABLE) && self->is_readonly) {

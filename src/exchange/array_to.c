@@ -103,12 +103,10 @@ refuse_target(md_state *state, PyObject *target)
 {
     DLDataType dtype;
     if (dtype_type_convert(state, "Array.to", target, &dtype) == 0) {
-        char name[DTYPE_NAME_MAX];
-        dtype_write_name(dtype, name);
         return PyErr_Format(PyExc_TypeError,
                             "Array.to: %R is an element type, not a framework; write "
                             "a.astype('%s').",
-                            target, name);
+                            target, dtype_name(dtype).text);
     }
     PyErr_Clear();
     PyObject *name = name_of_target(target);

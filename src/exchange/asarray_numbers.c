@@ -319,10 +319,8 @@ pack_whole(DLDataType dtype, PyObject *item, char *bytes)
     /* infinity and NaN, which int() refuses in other words */
     if (PyErr_ExceptionMatches(PyExc_OverflowError) ||
         PyErr_ExceptionMatches(PyExc_ValueError)) {
-        char name[DTYPE_NAME_MAX];
-        dtype_write_name(dtype, name);
         PyErr_Format(PyExc_OverflowError, "asarray: %R does not fit the element type %s.", item,
-                     name);
+                     dtype_name(dtype).text);
     }
     return -1;
 }

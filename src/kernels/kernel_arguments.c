@@ -46,21 +46,20 @@ refuse_type(const binding *to, DLDataType dtype)
     const char *subject = kernel_subject(to->parameter);
     const metal_type *type = &to->parameter->type;
     const char *metal_name = metal_type_name_for(dtype);
-    char wanted[METAL_TYPE_NAME_MAX], name[DTYPE_NAME_MAX], fitting[DTYPE_NAME_MAX];
+    char wanted[METAL_TYPE_NAME_MAX];
     metal_type_write_name(type, wanted);
-    dtype_write_name(dtype, name);
-    dtype_write_name(type->scalar, fitting);
     if (metal_name == NULL) {
         PyErr_Format(PyExc_TypeError,
                      "%s points at %s, and Metal has no %s; convert the array with "
                      "astype('%s'), or let the kernel take uchar.",
-                     subject, wanted, name, fitting);
+                     subject, wanted, dtype_name(dtype).text, dtype_name(type->scalar).text);
     }
     else {
         PyErr_Format(PyExc_TypeError,
                      "%s points at %s, and the array's items are %s; convert it with "
                      "astype('%s'), or let the kernel take %s.",
-                     subject, wanted, name, fitting, metal_name);
+                     subject, wanted, dtype_name(dtype).text, dtype_name(type->scalar).text,
+                     metal_name);
     }
     return -1;
 }

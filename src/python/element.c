@@ -90,9 +90,8 @@ element_unpack(DLDataType dtype, const char *bytes, int64_t first_bit)
 static int
 refuse_value(const char *function, DLDataType dtype, PyObject *value, PyObject *error)
 {
-    char name[DTYPE_NAME_MAX];
-    dtype_write_name(dtype, name);
-    PyErr_Format(error, "%s: %R does not fit the element type %s.", function, value, name);
+    PyErr_Format(error, "%s: %R does not fit the element type %s.", function, value,
+                 dtype_name(dtype).text);
     return -1;
 }
 
@@ -264,10 +263,8 @@ pack_lanes(const char *function, DLDataType dtype, PyObject *value, char *bytes)
 {
     bool is_sequence = PyTuple_Check(value) || PyList_Check(value);
     if (is_sequence && PySequence_Fast_GET_SIZE(value) != dtype.lanes) {
-        char name[DTYPE_NAME_MAX];
-        dtype_write_name(dtype, name);
         PyErr_Format(PyExc_ValueError, "%s: an item of %s has %d lanes, not %zd.", function,
-                     name, (int)dtype.lanes, PySequence_Fast_GET_SIZE(value));
+                     dtype_name(dtype).text, (int)dtype.lanes, PySequence_Fast_GET_SIZE(value));
         return -1;
     }
     for (int64_t lane = 0; lane < dtype.lanes; lane++) {

@@ -32,9 +32,7 @@ add_to_cache(md_state *state, PyObject *key, DLDataType dtype)
 PyObject *
 dtype_type_from_dl(md_state *state, DLDataType dtype)
 {
-    char name[DTYPE_NAME_MAX];
-    dtype_write_name(dtype, name);
-    PyObject *key = PyUnicode_FromString(name);
+    PyObject *key = PyUnicode_FromString(dtype_name(dtype).text);
     if (key == NULL) {
         return NULL;
     }
@@ -88,9 +86,7 @@ dtype_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static PyObject *
 dtype_get_name(PyObject *op, void *Py_UNUSED(closure))
 {
-    char name[DTYPE_NAME_MAX];
-    dtype_write_name(dtype_of(op), name);
-    return PyUnicode_FromString(name);
+    return PyUnicode_FromString(dtype_name(dtype_of(op)).text);
 }
 
 static PyObject *
@@ -191,9 +187,7 @@ static PyMemberDef dtype_members[] = {
 static PyObject *
 dtype_repr(PyObject *op)
 {
-    char name[DTYPE_NAME_MAX];
-    dtype_write_name(dtype_of(op), name);
-    return PyUnicode_FromFormat("metal_dlpack.dtype('%s')", name);
+    return PyUnicode_FromFormat("metal_dlpack.dtype('%s')", dtype_name(dtype_of(op)).text);
 }
 
 static PyObject *

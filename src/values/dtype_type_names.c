@@ -298,9 +298,7 @@ dtype_type_is_named(DLDataType dtype, PyObject *value)
 {
     DLDataType named;
     if (PyUnicode_Check(value)) {
-        char name[DTYPE_NAME_MAX];
-        dtype_write_name(dtype, name);
-        return PyUnicode_CompareWithASCIIString(value, name) == 0;
+        return PyUnicode_CompareWithASCIIString(value, dtype_name(dtype).text) == 0;
     }
     if (value == (PyObject *)&PyFloat_Type || value == (PyObject *)&PyComplex_Type) {
         return 0;
