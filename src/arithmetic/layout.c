@@ -8,21 +8,22 @@
 static const char *const fault_texts[] = {LAYOUT_FAULT_LIST(LAYOUT_AS_TEXT)};
 #undef LAYOUT_AS_TEXT
 
-void
-layout_write_text(const char *format, int64_t a, int64_t b, int64_t c,
-                  char out[LAYOUT_TEXT_MAX])
+fault_text
+layout_text_of(const char *format, int64_t a, int64_t b, int64_t c)
 {
+    fault_text out;
     /* Every format is of a list of faults, and takes these numbers. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    (void)snprintf(out, LAYOUT_TEXT_MAX, format, (long long)a, (long long)b, (long long)c);
+    (void)snprintf(out.text, sizeof out, format, (long long)a, (long long)b, (long long)c);
 #pragma GCC diagnostic pop
+    return out;
 }
 
-void
-layout_write_fault(const layout_fault *fault, char out[LAYOUT_TEXT_MAX])
+fault_text
+layout_fault_text(const layout_fault *fault)
 {
-    layout_write_text(fault_texts[fault->code], fault->a, fault->b, 0, out);
+    return layout_text_of(fault_texts[fault->code], fault->a, fault->b, 0);
 }
 
 /* ---- making a layout ---- */

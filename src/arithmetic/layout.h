@@ -67,12 +67,14 @@ typedef struct layout_fault {
     int64_t a, b; /* the two numbers of the text; 0 where it takes fewer */
 } layout_fault;
 
-/* A sentence without its full stop, a NUL at its end. */
-#define LAYOUT_TEXT_MAX 200
-void layout_write_fault(const layout_fault *fault, char out[LAYOUT_TEXT_MAX]);
+/* A sentence without its full stop, by value: layout_fault_text(...).text is there until the end
+ * of the expression that it stands in. */
+typedef struct fault_text {
+    char text[200];
+} fault_text;
+fault_text layout_fault_text(const layout_fault *fault);
 /* A text of another list of faults with its numbers, of which it takes three at most. */
-void layout_write_text(const char *format, int64_t a, int64_t b, int64_t c,
-                       char out[LAYOUT_TEXT_MAX]);
+fault_text layout_text_of(const char *format, int64_t a, int64_t b, int64_t c);
 
 /* `return layout_fail(...)`: fills the fault. */
 static inline bool

@@ -17,10 +17,10 @@ dlpack_fault_name(const dlpack_fault *fault)
     return fault_names[fault->code];
 }
 
-void
-dlpack_write_fault(const dlpack_fault *fault, char out[LAYOUT_TEXT_MAX])
+fault_text
+dlpack_fault_text(const dlpack_fault *fault)
 {
-    layout_write_text(fault_texts[fault->code], fault->a, fault->b, fault->c, out);
+    return layout_text_of(fault_texts[fault->code], fault->a, fault->b, fault->c);
 }
 
 static bool

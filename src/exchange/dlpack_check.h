@@ -78,8 +78,8 @@ typedef struct dlpack_fault {
 /* The name in the list: DLPACK_FAULT_NDIM. */
 const char *dlpack_fault_name(const dlpack_fault *fault);
 
-/* A sentence without its full stop. */
-void dlpack_write_fault(const dlpack_fault *fault, char out[LAYOUT_TEXT_MAX]);
+/* A sentence without its full stop, as layout_fault_text. */
+fault_text dlpack_fault_text(const dlpack_fault *fault);
 
 /* What the metadata of a sound tensor says. */
 typedef struct dlpack_facts {

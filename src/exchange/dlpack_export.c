@@ -190,20 +190,17 @@ dlpack_export(ArrayObject *self, const export_request *request)
     if (reason.code != REFUSED_READONLY && request->copy != 0) {
         return export_copy(self, request);
     }
-    char text[LAYOUT_TEXT_MAX];
-    dlpack_write_fault(&reason, text);
     if (reason.code == REFUSED_READONLY) {
-        PyErr_Format(PyExc_BufferError,
-                     "Array.__dlpack__: %s; ask with max_version=(1, 0) or later, or with "
-                     "copy=True.",
-                     text);
-        return NULL;
+        return PyErr_Format(
+            PyExc_BufferError,
+            "Array.__dlpack__: %s; ask with max_version=(1, 0) or later, or with "
+            "copy=True.",
+            dlpack_fault_text(&reason).text);
     }
-    (void)errors_copy_required(state,
-                               "Array.__dlpack__: %s, so a copy is needed and copy=False "
-                               "forbids it; pass copy=None, or export a.copy().",
-                               text);
-    return NULL;
+    return errors_copy_required(state,
+                                "Array.__dlpack__: %s, so a copy is needed and copy=False "
+                                "forbids it; pass copy=None, or export a.copy().",
+                                dlpack_fault_text(&reason).text);
 }
 
 /* SPEC exchange-borrowed */
@@ -212,11 +209,9 @@ dlpack_export_borrowed(ArrayObject *self, DLTensor *out)
 {
     dlpack_fault reason;
     if (dlpack_export_reason(self, kDLMetal, false, &reason)) {
-        char text[LAYOUT_TEXT_MAX];
-        dlpack_write_fault(&reason, text);
         PyErr_Format(PyExc_BufferError,
                      "Array: %s, so its tensor cannot be borrowed; ask for an owned one.",
-                     text);
+                     dlpack_fault_text(&reason).text);
         return -1;
     }
     if (make_visible(self, kDLMetal, &(stream_order){0}) < 0) {

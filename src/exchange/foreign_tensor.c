@@ -270,9 +270,8 @@ foreign_open(md_state *state, const char *function, PyObject *producer,
 int
 foreign_refuse(const char *function, const foreign_tensor *self, const dlpack_fault *fault)
 {
-    char text[LAYOUT_TEXT_MAX];
-    dlpack_write_fault(fault, text);
-    PyErr_Format(PyExc_BufferError, "%s: %s; %s made the tensor.", function, text, self->maker);
+    PyErr_Format(PyExc_BufferError, "%s: %s; %s made the tensor.", function,
+                 dlpack_fault_text(fault).text, self->maker);
     return -1;
 }
 

@@ -180,16 +180,15 @@ share_items(md_state *state, const host_items *items, const storage_owner *owner
 PyObject *
 host_memory_refuse(md_state *state, const char *function, const dlpack_fault *reason)
 {
-    char text[LAYOUT_TEXT_MAX];
     if (errors_check_fork(state, function) < 0) {
         return NULL; /* a copy would not do either */
     }
-    dlpack_write_fault(reason, text);
     return errors_copy_required(
         state,
         "%s: the memory cannot be shared with Metal: %s; asarray(x, copy=True) copies it.",
         function,
-        reason->code == COPY_METAL ? bridge_status_text((bridge_status)reason->a) : text);
+        reason->code == COPY_METAL ? bridge_status_text((bridge_status)reason->a)
+                                   : dlpack_fault_text(reason).text);
 }
 
 PyObject *

@@ -21,9 +21,7 @@
 static PyObject *
 reason_tuple(const dlpack_fault *reason)
 {
-    char text[LAYOUT_TEXT_MAX];
-    dlpack_write_fault(reason, text);
-    return Py_BuildValue("(ss)", dlpack_fault_name(reason), text);
+    return Py_BuildValue("(ss)", dlpack_fault_name(reason), dlpack_fault_text(reason).text);
 }
 
 static int

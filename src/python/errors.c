@@ -53,9 +53,8 @@ class_of_fault(md_state *state, layout_fault_code code)
 PyObject *
 errors_from_layout(md_state *state, const char *where, const layout_fault *fault)
 {
-    char text[LAYOUT_TEXT_MAX];
-    layout_write_fault(fault, text);
-    return PyErr_Format(class_of_fault(state, fault->code), "%s: %s.", where, text);
+    return PyErr_Format(class_of_fault(state, fault->code), "%s: %s.", where,
+                        layout_fault_text(fault).text);
 }
 
 PyObject *

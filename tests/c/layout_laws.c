@@ -164,9 +164,8 @@ try_parts(const strided_layout *in)
             CHECK(is_taken || step == 0 || layout_is_empty(in));
         }
         if (!is_taken) {
-            char text[LAYOUT_TEXT_MAX];
-            layout_write_fault(&fault, text);
-            CHECK(strlen(text) > 0 && strchr(text, '%') == NULL);
+            fault_text said = layout_fault_text(&fault);
+            CHECK(strlen(said.text) > 0 && strchr(said.text, '%') == NULL);
             out = before;
         }
         check_within(&out, in);
