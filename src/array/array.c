@@ -291,11 +291,10 @@ array_check_padding(const char *function, DLDataType dtype)
     if (dtype.lanes == 1 || dtype.bits >= 8) {
         return 0;
     }
-    PyErr_Format(PyExc_ValueError,
-                 "%s: only items of one lane can be padded to a byte, not "
-                 "%s.",
-                 function, dtype_name(dtype).text);
-    return -1;
+    return errors_raise(PyExc_ValueError,
+                        "%s: only items of one lane can be padded to a byte, not "
+                        "%s.",
+                        function, dtype_name(dtype).text);
 }
 
 int64_t

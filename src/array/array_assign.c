@@ -11,6 +11,7 @@
 #include "copy/copy.h"
 #include "python/args.h"
 #include "python/element.h"
+#include "python/errors.h"
 #include "streams/stream_object.h"
 #include "values/layout_type_object.h"
 
@@ -133,9 +134,8 @@ assign(ArrayObject *dst, PyObject *value)
 {
     const char *function = "Array.__setitem__";
     if (dst->is_readonly) {
-        PyErr_Format(PyExc_ValueError, "%s: the array is read-only; write to a copy() of it.",
-                     function);
-        return -1;
+        return errors_raise(PyExc_ValueError,
+                            "%s: the array is read-only; write to a copy() of it.", function);
     }
     bool is_scalar = PyFloat_CheckExact(value) || PyLong_CheckExact(value) ||
                      PyBool_Check(value) || PyComplex_CheckExact(value) ||
@@ -162,10 +162,9 @@ int
 array_assign_subscript(PyObject *op, PyObject *key, PyObject *value)
 {
     if (value == NULL) {
-        PyErr_SetString(
+        return errors_raise(
             PyExc_TypeError,
             "Items of an Array cannot be deleted: its shape is fixed; copy those that stay.");
-        return -1;
     }
     if (key == Py_Ellipsis) {
         return assign(array_cast(op), value);

@@ -33,19 +33,18 @@ static int
 check_within_buffer(const metal_storage *storage, const byte_range *items)
 {
     if (items->first < 0 || (uint64_t)items->end > storage->nbytes) {
-        PyErr_Format(PyExc_ValueError,
-                     "Buffer.array: the items lie in bytes %lld to %lld, past the Buffer's %zu "
-                     "bytes.",
-                     (long long)items->first, (long long)items->end, storage->nbytes);
-        return -1;
+        return errors_raise(
+            PyExc_ValueError,
+            "Buffer.array: the items lie in bytes %lld to %lld, past the Buffer's %zu "
+            "bytes.",
+            (long long)items->first, (long long)items->end, storage->nbytes);
     }
     if ((uint64_t)items->first < storage->first_byte && items->end > items->first) {
-        PyErr_Format(
+        return errors_raise(
             PyExc_ValueError,
             "Buffer.array: the items begin at byte %lld, and the bytes before %zu of this "
             "Buffer lie outside the wrapped host memory; count byte_offset from Buffer.offset.",
             (long long)items->first, storage->first_byte);
-        return -1;
     }
     return 0;
 }
@@ -58,20 +57,18 @@ check_alignment(const strided_layout *layout, int64_t item_bits, DLDataType dtyp
 {
     int first_bit = (int)(layout->offset * (item_bits % 8) & 7);
     if (first_bit != 0) {
-        PyErr_Format(
+        return errors_raise(
             PyExc_ValueError,
             "Buffer.array: the layout's slice_offset (%lld) is at bit %d of a byte; an Array "
             "begins on a byte.",
             (long long)layout->offset, first_bit);
-        return -1;
     }
     if (first % dtype_alignment(dtype) != 0) {
-        PyErr_Format(
+        return errors_raise(
             PyExc_ValueError,
             "Buffer.array: byte_offset (%lld) is not a multiple of the element's alignment "
             "(%lld bytes).",
             (long long)byte_offset, (long long)dtype_alignment(dtype));
-        return -1;
     }
     return 0;
 }
@@ -83,11 +80,11 @@ check_items(const metal_storage *storage, const strided_layout *layout, DLDataTy
     int64_t item_bits = dtype_step_bits(dtype, is_padded);
     byte_range items;
     if (!find_range(layout, item_bits, byte_offset, &items)) {
-        PyErr_Format(PyExc_ValueError,
-                     "Buffer.array: the items reach 2**60 bytes or farther from the Buffer's "
-                     "start, and it has %zu bytes.",
-                     storage->nbytes);
-        return -1;
+        return errors_raise(
+            PyExc_ValueError,
+            "Buffer.array: the items reach 2**60 bytes or farther from the Buffer's "
+            "start, and it has %zu bytes.",
+            storage->nbytes);
     }
     if (check_within_buffer(storage, &items) < 0) {
         return -1;
@@ -101,11 +98,10 @@ convert_layout(md_state *state, PyObject *value, DLDataType dtype, strided_layou
     if (Py_IS_TYPE(value, state->layout_type)) {
         layout_read(value, out);
         if (out->itemsize != dtype_itemsize(dtype)) {
-            PyErr_Format(
+            return errors_raise(
                 PyExc_ValueError,
                 "Buffer.array: the layout's itemsize (%lld) is not the dtype's (%lld).",
                 (long long)out->itemsize, (long long)dtype_itemsize(dtype));
-            return -1;
         }
         return 0;
     }

@@ -66,10 +66,10 @@ check_dtypes(const char *function, DLDataType dst, DLDataType src)
     if (dtype_equal(dst, src)) {
         return 0;
     }
-    PyErr_Format(PyExc_TypeError,
-                 "%s: items of %s cannot be copied to items of %s; a[...] = value converts.",
-                 function, dtype_name(src).text, dtype_name(dst).text);
-    return -1;
+    return errors_raise(PyExc_TypeError,
+                        "%s: items of %s cannot be copied to items of %s; a[...] = value "
+                        "converts.",
+                        function, dtype_name(src).text, dtype_name(dst).text);
 }
 
 static int
@@ -113,9 +113,8 @@ static int
 check_fit(const char *function, array_side *dst, array_side *src)
 {
     if (dst->is_readonly) {
-        PyErr_Format(PyExc_ValueError, "%s: the %s is read-only; write to a copy of it.",
-                     function, dst->array != NULL ? "array" : "destination");
-        return -1;
+        return errors_raise(PyExc_ValueError, "%s: the %s is read-only; write to a copy of it.",
+                            function, dst->array != NULL ? "array" : "destination");
     }
     if (check_dtypes(function, dst->dtype, src->dtype) < 0) {
         return -1;
@@ -333,9 +332,8 @@ convert_order(ArrayObject *self, PyObject *value, char *out)
     bool is_letter = PyUnicode_Check(value) && PyUnicode_GET_LENGTH(value) == 1;
     Py_UCS4 letter = is_letter ? PyUnicode_READ_CHAR(value, 0) : 0;
     if (letter != 'C' && letter != 'F' && letter != 'A' && letter != 'K') {
-        PyErr_Format(PyExc_ValueError, "Array.copy: order (%R) must be 'C', 'F', 'A' or 'K'.",
-                     value);
-        return -1;
+        return errors_raise(PyExc_ValueError,
+                            "Array.copy: order (%R) must be 'C', 'F', 'A' or 'K'.", value);
     }
     if (letter == 'C' || letter == 'F') {
         *out = (char)letter;

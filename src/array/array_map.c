@@ -58,9 +58,8 @@ array_map(const char *function, ArrayObject *self, map_access access, array_mapp
 {
     *out = (array_mapping){.access = access};
     if (access != MAP_READ && self->is_readonly) {
-        PyErr_Format(PyExc_ValueError, "%s: the array is read-only; write to a copy() of it.",
-                     function);
-        return -1;
+        return errors_raise(PyExc_ValueError,
+                            "%s: the array is read-only; write to a copy() of it.", function);
     }
     metal_storage *storage = array_storage(self);
     if (self->nitems == 0) {

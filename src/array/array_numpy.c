@@ -110,12 +110,11 @@ require_lane(const char *function, const ArrayObject *self)
     if (self->dtype.lanes == 1) {
         return 0;
     }
-    PyErr_Format(
-        PyExc_TypeError,
-        "%s: NumPy, which converts items, has no type of %d lanes; convert a.view('%s'), "
-        "whose last axis counts the lanes.",
-        function, (int)self->dtype.lanes, dtype_find(self->dtype)->name);
-    return -1;
+    return errors_raise(PyExc_TypeError,
+                        "%s: NumPy, which converts items, has no type of %d lanes; "
+                        "convert a.view('%s'), "
+                        "whose last axis counts the lanes.",
+                        function, (int)self->dtype.lanes, dtype_find(self->dtype)->name);
 }
 
 PyObject *

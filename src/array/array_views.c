@@ -69,9 +69,9 @@ collect_ints(const char *function, const char *what, PyObject *const *args, Py_s
     }
     *count = 0;
     if (nargs > LAYOUT_MAX_NDIM) { /* unreached: no test makes it fail here */
-        PyErr_Format(PyExc_ValueError, "%s: %s has %zd entries; at most %d are possible.",
-                     function, what, nargs, LAYOUT_MAX_NDIM);
-        return -1;
+        return errors_raise(PyExc_ValueError,
+                            "%s: %s has %zd entries; at most %d are possible.", function, what,
+                            nargs, LAYOUT_MAX_NDIM);
     }
     for (Py_ssize_t i = 0; i < nargs; i++) {
         if (args_int64(function, what, args[i], &out[i]) < 0) {
@@ -91,8 +91,8 @@ take_keyword(const char *function, const char *name, Py_ssize_t *nargs, PyObject
     }
     if (*nargs != 0 || PyTuple_GET_SIZE(kwnames) != 1 ||
         PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), name) != 0) {
-        PyErr_Format(PyExc_TypeError, "%s() takes ints, one tuple, or %s=.", function, name);
-        return -1;
+        return errors_raise(PyExc_TypeError, "%s() takes ints, one tuple, or %s=.", function,
+                            name);
     }
     *nargs = 1; /* keyword values follow the positional ones */
     return 0;

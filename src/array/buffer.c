@@ -63,9 +63,8 @@ buffer_convert_size(const char *function, PyObject *value, int64_t *out)
         return -1;
     }
     if (*out < 0) {
-        PyErr_Format(PyExc_ValueError, "%s: size (%lld bytes) is negative.", function,
-                     (long long)*out);
-        return -1;
+        return errors_raise(PyExc_ValueError, "%s: size (%lld bytes) is negative.", function,
+                            (long long)*out);
     }
     return 0;
 }
@@ -423,10 +422,9 @@ buffer_getbuffer(PyObject *op, Py_buffer *view, int flags)
         return -1;
     }
     if (storage->mode == BRIDGE_PRIVATE) {
-        (void)errors_copy_required(state_of(op),
-                                   "memoryview(Buffer): private storage has no CPU "
-                                   "address; use copy_to() to get its bytes.");
-        return -1;
+        return errors_raise(state_of(op)->copy_required_error,
+                            "memoryview(Buffer): private storage has no CPU "
+                            "address; use copy_to() to get its bytes.");
     }
     static char empty[1]; /* an address for no bytes */
     void *address = storage->address == NULL ? empty : storage->address + storage->first_byte;

@@ -79,11 +79,10 @@ divide_strides(const char *function, const Py_buffer *view, int64_t *out)
     for (int axis = 0; axis < view->ndim; axis++) {
         bool is_stepped = view->len > 0 && view->shape[axis] > 1;
         if (is_stepped && view->strides[axis] % view->itemsize != 0) {
-            PyErr_Format(PyExc_ValueError,
-                         "%s: stride %zd of axis %d is not a multiple of the itemsize "
-                         "(%zd bytes); copy it first.",
-                         function, view->strides[axis], axis, view->itemsize);
-            return -1;
+            return errors_raise(PyExc_ValueError,
+                                "%s: stride %zd of axis %d is not a multiple of the itemsize "
+                                "(%zd bytes); copy it first.",
+                                function, view->strides[axis], axis, view->itemsize);
         }
         out[axis] = view->strides[axis] / view->itemsize;
     }
@@ -96,11 +95,10 @@ view_items_dtype(const char *function, const Py_buffer *view, DLDataType *out)
     if (dtype_from_buffer_format(view->format, view->itemsize, out)) {
         return 0;
     }
-    PyErr_Format(PyExc_ValueError,
-                 "%s: the buffer's format '%s' is structured, of non-native byte "
-                 "order, or unknown; convert it first.",
-                 function, view->format == NULL ? "B" : view->format);
-    return -1;
+    return errors_raise(PyExc_ValueError,
+                        "%s: the buffer's format '%s' is structured, of non-native byte "
+                        "order, or unknown; convert it first.",
+                        function, view->format == NULL ? "B" : view->format);
 }
 
 int

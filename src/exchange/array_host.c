@@ -279,10 +279,10 @@ write_typestr(DLDataType dtype, char out[8])
     static const char kinds[] = {
         [kDLInt] = 'i', [kDLUInt] = 'u', [kDLFloat] = 'f', [kDLComplex] = 'c', [kDLBool] = 'b'};
     if (dtype_buffer_format(dtype) == NULL) {
-        PyErr_Format(PyExc_AttributeError,
-                     "Array.__array_interface__: NumPy has no name for %s; use np.asarray(a).",
-                     dtype_name(dtype).text);
-        return -1;
+        return errors_raise(
+            PyExc_AttributeError,
+            "Array.__array_interface__: NumPy has no name for %s; use np.asarray(a).",
+            dtype_name(dtype).text);
     }
     int itemsize = (int)dtype_itemsize(dtype);
     (void)PyOS_snprintf(out, 8, "%c%c%d", itemsize == 1 ? '|' : '<', kinds[dtype.code],
@@ -311,10 +311,9 @@ check_storage(const metal_storage *storage)
     if (storage->mode != BRIDGE_PRIVATE) {
         return 0;
     }
-    PyErr_SetString(PyExc_AttributeError,
-                    "Array.__array_interface__: private storage has no address; use "
-                    "np.asarray(a).");
-    return -1;
+    return errors_raise(PyExc_AttributeError,
+                        "Array.__array_interface__: private storage has no address; use "
+                        "np.asarray(a).");
 }
 
 PyObject *

@@ -48,27 +48,23 @@ static int
 check_request(ArrayObject *self, const char *format, int flags)
 {
     if (array_storage(self)->mode == BRIDGE_PRIVATE) {
-        (void)errors_copy_required(state_of((PyObject *)self),
-                                   "memoryview(Array): private storage has no CPU address; "
-                                   "use copy(storage='shared').");
-        return -1;
+        return errors_raise(state_of((PyObject *)self)->copy_required_error,
+                            "memoryview(Array): private storage has no CPU address; "
+                            "use copy(storage='shared').");
     }
     if (format == NULL) {
-        PyErr_Format(PyExc_BufferError,
-                     "memoryview(Array): the buffer protocol has no letter for %s; use "
-                     "np.asarray(a), or view the items as integers.",
-                     dtype_name(self->dtype).text);
-        return -1;
+        return errors_raise(PyExc_BufferError,
+                            "memoryview(Array): the buffer protocol has no letter for %s; use "
+                            "np.asarray(a), or view the items as integers.",
+                            dtype_name(self->dtype).text);
     }
     if ((flags & PyBUF_WRITABLE) && self->is_readonly) {
-        PyErr_SetString(PyExc_BufferError, "memoryview(Array): the array is read-only.");
-        return -1;
+        return errors_raise(PyExc_BufferError, "memoryview(Array): the array is read-only.");
     }
     if (!has_order(self, flags)) {
-        PyErr_SetString(PyExc_BufferError,
-                        "memoryview(Array): the caller requests contiguous items, and this "
-                        "array is strided; use copy().");
-        return -1;
+        return errors_raise(PyExc_BufferError,
+                            "memoryview(Array): the caller requests contiguous items, and this "
+                            "array is strided; use copy().");
     }
     return 0;
 }

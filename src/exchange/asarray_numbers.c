@@ -11,6 +11,7 @@
 #include "array/view_items.h"
 #include "python/attribute.h"
 #include "python/element.h"
+#include "python/errors.h"
 
 /* The numbers in nested lists, and the shape that the lists have. */
 typedef struct nested_numbers {
@@ -124,11 +125,11 @@ check_length(nested_numbers *numbers, int depth, Py_ssize_t length)
 {
     if (!numbers->is_shape_known) {
         if (depth == LAYOUT_MAX_NDIM) {
-            PyErr_Format(PyExc_ValueError,
-                         "asarray: the lists are nested more than %d deep, the most axes that "
-                         "an Array has.",
-                         LAYOUT_MAX_NDIM);
-            return -1;
+            return errors_raise(
+                PyExc_ValueError,
+                "asarray: the lists are nested more than %d deep, the most axes that "
+                "an Array has.",
+                LAYOUT_MAX_NDIM);
         }
         numbers->shape[depth] = length;
         numbers->ndim = depth + 1;
@@ -273,16 +274,15 @@ static int
 refuse_item(PyObject *item)
 {
     if (PyList_Check(item) || PyTuple_Check(item)) {
-        PyErr_SetString(PyExc_ValueError,
-                        "asarray: the nested lists differ in length or depth.");
-        return -1;
+        return errors_raise(PyExc_ValueError,
+                            "asarray: the nested lists differ in length or depth.");
     }
-    PyErr_Format(PyExc_TypeError,
-                 "asarray: %.100s is not a number that an element type can hold; give a "
-                 "number, nested lists of numbers, or an object with DLPack or the buffer "
-                 "protocol.",
-                 Py_TYPE(item)->tp_name);
-    return -1;
+    return errors_raise(
+        PyExc_TypeError,
+        "asarray: %.100s is not a number that an element type can hold; give a "
+        "number, nested lists of numbers, or an object with DLPack or the buffer "
+        "protocol.",
+        Py_TYPE(item)->tp_name);
 }
 
 /* Refuse what could be converted and is no number: texts, and NumPy's dates, which are true or

@@ -25,11 +25,11 @@ find_bytes(const Py_buffer *view, host_bytes *out)
     int64_t first = 0, end = view->itemsize;
     bool fits = true;
     if (view->suboffsets != NULL) {
-        PyErr_Format(PyExc_BufferError,
-                     "%s: the memory is a table of pointers (suboffsets), not one range; "
-                     "copy it first.",
-                     function);
-        return -1;
+        return errors_raise(
+            PyExc_BufferError,
+            "%s: the memory is a table of pointers (suboffsets), not one range; "
+            "copy it first.",
+            function);
     }
     for (int axis = 0; axis < view->ndim; axis++) {
         int64_t reach;
@@ -37,10 +37,10 @@ find_bytes(const Py_buffer *view, host_bytes *out)
         fits &= layout_add(reach < 0 ? first : end, reach, reach < 0 ? &first : &end);
     }
     if (!fits) {
-        PyErr_Format(PyExc_BufferError,
-                     "%s: shape and strides reach 2**63 bytes or farther, which no memory has.",
-                     function);
-        return -1;
+        return errors_raise(
+            PyExc_BufferError,
+            "%s: shape and strides reach 2**63 bytes or farther, which no memory has.",
+            function);
     }
     *out = (host_bytes){(char *)view->buf + first, (size_t)(end - first), view->readonly,
                         view->readonly || array_numpy_is_honest(view->obj)};

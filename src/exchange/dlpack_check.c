@@ -23,23 +23,16 @@ dlpack_fault_text(const dlpack_fault *fault)
     return layout_text_of(fault_texts[fault->code], fault->a, fault->b, fault->c);
 }
 
-static bool
-fail(dlpack_fault *fault, dlpack_fault_code code, int64_t a, int64_t b)
-{
-    *fault = (dlpack_fault){code, a, b, 0};
-    return false;
-}
-
 /* SPEC import-dtype, import-lanes */
 static bool
 check_dtype(DLDataType dtype, dlpack_fault *fault)
 {
     if (dtype.lanes == 0) {
-        return fail(fault, DLPACK_FAULT_LANES, 0, 0);
+        return dlpack_fail(fault, DLPACK_FAULT_LANES, 0, 0, 0);
     }
     /* SPEC dlpack.h DLDataTypeCode: a consumer must stop importing what it does not know. */
     if (!dtype_is_known(dtype)) {
-        return fail(fault, DLPACK_FAULT_DTYPE, dtype.code, dtype.bits);
+        return dlpack_fail(fault, DLPACK_FAULT_DTYPE, dtype.code, dtype.bits, 0);
     }
     return true;
 }
@@ -50,7 +43,8 @@ check_array(const int64_t *array, dlpack_fault *fault)
 {
     const int64_t alignment = _Alignof(int64_t);
     int64_t address = (int64_t)(uintptr_t)array;
-    return address % alignment == 0 || fail(fault, DLPACK_FAULT_ARRAY, address, alignment);
+    return address % alignment == 0 ||
+           dlpack_fail(fault, DLPACK_FAULT_ARRAY, address, alignment, 0);
 }
 
 /* SPEC import-0d, import-shape */
@@ -58,10 +52,10 @@ static bool
 check_shape(const DLTensor *tensor, dlpack_fault *fault)
 {
     if (tensor->ndim < 0 || tensor->ndim > LAYOUT_MAX_NDIM) {
-        return fail(fault, DLPACK_FAULT_NDIM, tensor->ndim, LAYOUT_MAX_NDIM);
+        return dlpack_fail(fault, DLPACK_FAULT_NDIM, tensor->ndim, LAYOUT_MAX_NDIM, 0);
     }
     if (tensor->ndim > 0 && tensor->shape == NULL) {
-        return fail(fault, DLPACK_FAULT_SHAPE_NULL, tensor->ndim, 0);
+        return dlpack_fail(fault, DLPACK_FAULT_SHAPE_NULL, tensor->ndim, 0, 0);
     }
     return tensor->ndim == 0 ||
            (check_array(tensor->shape, fault) && check_array(tensor->strides, fault));
@@ -80,23 +74,11 @@ take_layout(const DLTensor *tensor, strided_layout *out, dlpack_fault *fault)
         return true;
     }
     return refused.code == LAYOUT_FAULT_EXTENT
-               ? fail(fault, DLPACK_FAULT_EXTENT, refused.a, refused.b)
-               : fail(fault, DLPACK_FAULT_OVERFLOW, 0, 0);
+               ? dlpack_fail(fault, DLPACK_FAULT_EXTENT, refused.a, refused.b, 0)
+               : dlpack_fail(fault, DLPACK_FAULT_OVERFLOW, 0, 0, 0);
 }
 
-/* The bytes that the items reach, counted in bits: packed ones may begin on any. */
-/* SPEC import-overflow */
-static bool
-measure(DLDataType dtype, dlpack_facts *out, dlpack_fault *fault)
-{
-    if (!bits_byte_span(&out->layout, dtype_step_bits(dtype, out->is_padded), 0,
-                        &out->first_nbytes, &out->end_nbytes)) {
-        return fail(fault, DLPACK_FAULT_OVERFLOW, 0, 0);
-    }
-    return true;
-}
-
-/* SPEC import-empty, import-subbyte */
+/* SPEC import-empty, import-subbyte, import-overflow */
 bool
 dlpack_check(const DLTensor *tensor, bool is_padded, dlpack_facts *out, dlpack_fault *fault)
 {
@@ -105,7 +87,8 @@ dlpack_check(const DLTensor *tensor, bool is_padded, dlpack_facts *out, dlpack_f
         return false;
     }
     if (is_padded && tensor->dtype.bits < 8 && tensor->dtype.lanes > 1) {
-        return fail(fault, DLPACK_FAULT_SUBBYTE, tensor->dtype.bits, tensor->dtype.lanes);
+        return dlpack_fail(fault, DLPACK_FAULT_SUBBYTE, tensor->dtype.bits, tensor->dtype.lanes,
+                           0);
     }
     out->is_padded = is_padded && tensor->dtype.bits < 8;
     out->nitems = layout_volume(&out->layout);
@@ -115,9 +98,12 @@ dlpack_check(const DLTensor *tensor, bool is_padded, dlpack_facts *out, dlpack_f
         return true;
     }
     if (tensor->data == NULL) {
-        return fail(fault, DLPACK_FAULT_DATA_NULL, out->nitems, 0);
+        return dlpack_fail(fault, DLPACK_FAULT_DATA_NULL, out->nitems, 0, 0);
     }
-    return measure(tensor->dtype, out, fault);
+    /* counted in bits: packed items may begin on any */
+    return bits_byte_span(&out->layout, dtype_step_bits(tensor->dtype, out->is_padded), 0,
+                          &out->first_nbytes, &out->end_nbytes) ||
+           dlpack_fail(fault, DLPACK_FAULT_OVERFLOW, 0, 0, 0);
 }
 
 /* SPEC import-overflow */
@@ -126,15 +112,13 @@ dlpack_check_address(const DLTensor *tensor, const dlpack_facts *facts, dlpack_f
 {
     uintptr_t first, lowest, end;
     if (tensor->byte_offset > INT64_MAX) {
-        return fail(fault, DLPACK_FAULT_OFFSET, (int64_t)tensor->byte_offset, 0);
+        return dlpack_fail(fault, DLPACK_FAULT_OFFSET, (int64_t)tensor->byte_offset, 0, 0);
     }
     if (__builtin_add_overflow((uintptr_t)tensor->data, tensor->byte_offset, &first) ||
         __builtin_add_overflow(first, facts->first_nbytes, &lowest) ||
         __builtin_add_overflow(first, facts->end_nbytes, &end)) {
-        (void)fail(fault, DLPACK_FAULT_ADDRESS, (int64_t)(uintptr_t)tensor->data,
-                   (int64_t)tensor->byte_offset);
-        fault->c = facts->end_nbytes;
-        return false;
+        return dlpack_fail(fault, DLPACK_FAULT_ADDRESS, (int64_t)(uintptr_t)tensor->data,
+                           (int64_t)tensor->byte_offset, facts->end_nbytes);
     }
     return true;
 }
@@ -146,17 +130,17 @@ dlpack_check_offset(const DLTensor *tensor, const dlpack_facts *facts, dlpack_fa
     int64_t end;
     if (tensor->byte_offset > INT64_MAX ||
         !layout_add((int64_t)tensor->byte_offset, facts->end_nbytes, &end)) {
-        return fail(fault, DLPACK_FAULT_OFFSET, (int64_t)tensor->byte_offset, 0);
+        return dlpack_fail(fault, DLPACK_FAULT_OFFSET, (int64_t)tensor->byte_offset, 0, 0);
     }
     int64_t offset = (int64_t)tensor->byte_offset;
     if (offset + facts->first_nbytes < 0) {
         int64_t before = facts->first_nbytes == INT64_MIN ? INT64_MAX : -facts->first_nbytes;
-        return fail(fault, DLPACK_FAULT_BELOW, offset, before);
+        return dlpack_fail(fault, DLPACK_FAULT_BELOW, offset, before, 0);
     }
     int64_t alignment = dtype_alignment(tensor->dtype);
     /* most are 0, and need no division */
     if (offset != 0 && offset % alignment != 0) {
-        return fail(fault, DLPACK_FAULT_MISALIGNED, offset, alignment);
+        return dlpack_fail(fault, DLPACK_FAULT_MISALIGNED, offset, alignment, 0);
     }
     return true;
 }
@@ -166,10 +150,7 @@ bool
 dlpack_check_bounds(const DLTensor *tensor, const dlpack_facts *facts, uint64_t nbytes,
                     dlpack_fault *fault)
 {
-    if (tensor->byte_offset + (uint64_t)facts->end_nbytes <= nbytes) {
-        return true;
-    }
-    (void)fail(fault, DLPACK_FAULT_PAST, (int64_t)tensor->byte_offset, facts->end_nbytes);
-    fault->c = (int64_t)nbytes;
-    return false;
+    return tensor->byte_offset + (uint64_t)facts->end_nbytes <= nbytes ||
+           dlpack_fail(fault, DLPACK_FAULT_PAST, (int64_t)tensor->byte_offset,
+                       facts->end_nbytes, (int64_t)nbytes);
 }

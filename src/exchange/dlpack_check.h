@@ -75,6 +75,14 @@ typedef struct dlpack_fault {
     int64_t a, b, c; /* the numbers of the text; 0 where it takes fewer */
 } dlpack_fault;
 
+/* `return dlpack_fail(...)`: fills the fault. */
+static inline bool
+dlpack_fail(dlpack_fault *fault, dlpack_fault_code code, int64_t a, int64_t b, int64_t c)
+{
+    *fault = (dlpack_fault){code, a, b, c};
+    return false;
+}
+
 /* The name in the list: DLPACK_FAULT_NDIM. */
 const char *dlpack_fault_name(const dlpack_fault *fault);
 

@@ -209,10 +209,10 @@ dlpack_export_borrowed(ArrayObject *self, DLTensor *out)
 {
     dlpack_fault reason;
     if (dlpack_export_reason(self, kDLMetal, false, &reason)) {
-        PyErr_Format(PyExc_BufferError,
-                     "Array: %s, so its tensor cannot be borrowed; ask for an owned one.",
-                     dlpack_fault_text(&reason).text);
-        return -1;
+        return errors_raise(
+            PyExc_BufferError,
+            "Array: %s, so its tensor cannot be borrowed; ask for an owned one.",
+            dlpack_fault_text(&reason).text);
     }
     if (make_visible(self, kDLMetal, &(stream_order){0}) < 0) {
         return -1;
@@ -274,9 +274,9 @@ convert_pair(const char *what, PyObject *value, int64_t *out)
         return -1;
     }
     if (count != 2) {
-        PyErr_Format(PyExc_TypeError, "Array.__dlpack__: %s must be a pair of ints, not %R.",
-                     what, value);
-        return -1;
+        return errors_raise(PyExc_TypeError,
+                            "Array.__dlpack__: %s must be a pair of ints, not %R.", what,
+                            value);
     }
     return 0;
 }
@@ -293,12 +293,11 @@ convert_device(PyObject *value, DLDeviceType *device)
         return -1;
     }
     if ((pair[0] != kDLMetal && pair[0] != kDLCPU) || pair[1] != 0) {
-        PyErr_Format(
+        return errors_raise(
             PyExc_BufferError,
             "Array.__dlpack__: dl_device (%lld, %lld) is neither Metal (8, 0) nor the CPU "
             "(1, 0).",
             (long long)pair[0], (long long)pair[1]);
-        return -1;
     }
     *device = (DLDeviceType)pair[0];
     return 0;

@@ -9,6 +9,7 @@
 #include "array/array_numpy.h"
 #include "exchange/foreign_types.h"
 #include "python/args.h"
+#include "python/errors.h"
 #include "python/owners.h"
 
 /* ---- letting go ---- */
@@ -83,18 +84,16 @@ refuse_capsule(const char *function, PyObject *capsule)
 {
     const char *name = PyCapsule_GetName(capsule);
     if (name != NULL && strncmp(name, "used_dltensor", 13) == 0) {
-        PyErr_Format(
+        return errors_raise(
             PyExc_BufferError,
             "%s: the capsule was already consumed; a capsule can be consumed once; ask "
             "the producer for another.",
             function);
-        return -1;
     }
-    PyErr_Format(PyExc_BufferError,
-                 "%s: a capsule named '%.100s' is not a DLPack tensor ('dltensor' or "
-                 "'dltensor_versioned').",
-                 function, name == NULL ? "" : name);
-    return -1;
+    return errors_raise(PyExc_BufferError,
+                        "%s: a capsule named '%.100s' is not a DLPack tensor ('dltensor' or "
+                        "'dltensor_versioned').",
+                        function, name == NULL ? "" : name);
 }
 
 /* `out` owns the capsule, also if it is refused. */
@@ -104,10 +103,9 @@ read_capsule(const char *function, PyObject *capsule, foreign_tensor *out)
 {
     out->capsule = capsule;
     if (!PyCapsule_CheckExact(capsule)) {
-        PyErr_Format(PyExc_TypeError,
-                     "%s: __dlpack__ of %s returned %.100s instead of a capsule.", function,
-                     out->maker, Py_TYPE(capsule)->tp_name);
-        return -1;
+        return errors_raise(PyExc_TypeError,
+                            "%s: __dlpack__ of %s returned %.100s instead of a capsule.",
+                            function, out->maker, Py_TYPE(capsule)->tp_name);
     }
     if (PyCapsule_IsValid(capsule, CAPSULE_VERSIONED)) {
         read_versioned(PyCapsule_GetPointer(capsule, CAPSULE_VERSIONED), out);
@@ -270,16 +268,8 @@ foreign_open(md_state *state, const char *function, PyObject *producer,
 int
 foreign_refuse(const char *function, const foreign_tensor *self, const dlpack_fault *fault)
 {
-    PyErr_Format(PyExc_BufferError, "%s: %s; %s made the tensor.", function,
-                 dlpack_fault_text(fault).text, self->maker);
-    return -1;
-}
-
-static bool
-has_fault(dlpack_fault *fault, dlpack_fault_code code, int64_t a, int64_t b, int64_t c)
-{
-    *fault = (dlpack_fault){code, a, b, c};
-    return false;
+    return errors_raise(PyExc_BufferError, "%s: %s; %s made the tensor.", function,
+                        dlpack_fault_text(fault).text, self->maker);
 }
 
 /* SPEC import-major, import-minor, import-untouched, import-other-device */
@@ -288,8 +278,8 @@ foreign_check(foreign_tensor *self, dlpack_fault *fault)
 {
     const DLTensor *tensor = self->tensor;
     if (tensor == NULL) {
-        return has_fault(fault, DLPACK_FAULT_MAJOR, self->version.major, self->version.minor,
-                         DLPACK_MAJOR_VERSION);
+        return dlpack_fail(fault, DLPACK_FAULT_MAJOR, self->version.major, self->version.minor,
+                           DLPACK_MAJOR_VERSION);
     }
     bool is_padded = (self->flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) != 0;
     if (!dlpack_check(tensor, is_padded, &self->facts, fault)) {
@@ -297,8 +287,8 @@ foreign_check(foreign_tensor *self, dlpack_fault *fault)
     }
     DLDeviceType type = tensor->device.device_type;
     if (type != kDLMetal && type != kDLCPU) {
-        return has_fault(fault, DLPACK_FAULT_DEVICE, (int32_t)type, tensor->device.device_id,
-                         0);
+        return dlpack_fail(fault, DLPACK_FAULT_DEVICE, (int32_t)type, tensor->device.device_id,
+                           0);
     }
     if (self->facts.nitems == 0) {
         return true; /* the address is not looked at */
@@ -315,7 +305,7 @@ foreign_check_buffer(const foreign_tensor *self, const metal_storage *known,
     const DLTensor *tensor = self->tensor;
     int32_t id = tensor->device.device_id;
     if (known == NULL && !bridge_handle_is_buffer(tensor->data)) {
-        return has_fault(fault, DLPACK_FAULT_HANDLE, (int64_t)(uintptr_t)tensor->data, 0, 0);
+        return dlpack_fail(fault, DLPACK_FAULT_HANDLE, (int64_t)(uintptr_t)tensor->data, 0, 0);
     }
     bridge_buffer *handle = tensor->data;
     uint64_t nbytes = known != NULL ? known->nbytes : bridge_buffer_nbytes(handle);
@@ -324,5 +314,5 @@ foreign_check_buffer(const foreign_tensor *self, const metal_storage *known,
     }
     *device = known != NULL ? known->device : devices_find(bridge_buffer_device(handle));
     return (*device != NULL && (id == 0 || id == (*device)->index)) ||
-           has_fault(fault, DLPACK_FAULT_DEVICE_ID, id, 0, 0);
+           dlpack_fail(fault, DLPACK_FAULT_DEVICE_ID, id, 0, 0);
 }

@@ -40,9 +40,8 @@ require_array(const char *function, PyObject *op)
     if (check_array(op)) {
         return 0;
     }
-    PyErr_Format(PyExc_TypeError, "%s: an Array is needed, not %.100s.", function,
-                 Py_TYPE(op)->tp_name);
-    return -1;
+    return errors_raise(PyExc_TypeError, "%s: an Array is needed, not %.100s.", function,
+                        Py_TYPE(op)->tp_name);
 }
 
 static int
@@ -82,10 +81,10 @@ convert_dtype(const char *function, metal_dlpack_dtype dtype, DLDataType *out)
     if (dtype_is_known(*out)) {
         return 0;
     }
-    PyErr_Format(PyExc_ValueError,
-                 "%s: the element type (code %d, bits %d, lanes %d) is not one of DLPack 1.3.",
-                 function, (int)dtype.code, (int)dtype.bits, (int)dtype.lanes);
-    return -1;
+    return errors_raise(PyExc_ValueError,
+                        "%s: the element type (code %d, bits %d, lanes %d) is not one of "
+                        "DLPack 1.3.",
+                        function, (int)dtype.code, (int)dtype.bits, (int)dtype.lanes);
 }
 
 static int
@@ -95,11 +94,10 @@ convert_storage(md_state *state, const char *function, int storage, bridge_stora
         return storage_mode_convert(state, function, NULL, out);
     }
     if (storage < METAL_DLPACK_SHARED || storage > METAL_DLPACK_PRIVATE) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s: storage (%d) is not one of METAL_DLPACK_DEFAULT (0) to "
-                     "METAL_DLPACK_PRIVATE (3).",
-                     function, storage);
-        return -1;
+        return errors_raise(PyExc_ValueError,
+                            "%s: storage (%d) is not one of METAL_DLPACK_DEFAULT (0) to "
+                            "METAL_DLPACK_PRIVATE (3).",
+                            function, storage);
     }
     *out = (bridge_storage)(storage - METAL_DLPACK_SHARED);
     return 0;
@@ -164,9 +162,9 @@ convert_layout(md_state *state, int ndim, const int64_t *shape, const int64_t *s
         return -1;
     }
     if (!dtype_is_whole_bytes(dtype) && !layout_is_contiguous_c(out)) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s: sub-byte items must be compact; pass NULL for strides.", function);
-        return -1;
+        return errors_raise(PyExc_ValueError,
+                            "%s: sub-byte items must be compact; pass NULL for strides.",
+                            function);
     }
     return 0;
 }
@@ -211,8 +209,8 @@ check_copy(const char *function, int copy)
     if (copy >= -1 && copy <= 1) {
         return 0;
     }
-    PyErr_Format(PyExc_ValueError, "%s: copy (%d) is none of -1, 0 and 1.", function, copy);
-    return -1;
+    return errors_raise(PyExc_ValueError, "%s: copy (%d) is none of -1, 0 and 1.", function,
+                        copy);
 }
 
 static PyObject *
@@ -269,11 +267,10 @@ end_access(PyObject *op, metal_dlpack_access *access, int is_written)
     bool is_misused = is_written && mapping.access != MAP_WRITE;
     int result = array_unmap(function, array_cast(op), &mapping, is_written && !is_misused);
     if (is_misused) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s: the access was begun for reading, so nothing is written "
-                     "back; begin it for writing.",
-                     function);
-        return -1;
+        return errors_raise(PyExc_ValueError,
+                            "%s: the access was begun for reading, so nothing is written "
+                            "back; begin it for writing.",
+                            function);
     }
     return result;
 }

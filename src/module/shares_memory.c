@@ -17,6 +17,7 @@
 #include "exchange/foreign_types.h"
 #include "python/args.h"
 #include "python/attribute.h"
+#include "python/errors.h"
 #include "python/owners.h"
 
 #define WHERE "shares_memory"
@@ -80,9 +81,8 @@ set_items(place *self, const strided_layout *layout, int64_t item_bits)
         !layout_add(end, -first, &nbytes) ||
         !layout_set(&self->layout, 1, &nbytes, NULL, 1, first, &fault)) {
         /* unreached: no test makes it fail here */
-        PyErr_SetString(PyExc_OverflowError,
-                        WHERE ": the items reach 2**60 bytes or farther, which no memory has.");
-        return -1;
+        return errors_raise(PyExc_OverflowError, WHERE
+                            ": the items reach 2**60 bytes or farther, which no memory has.");
     }
     return 0;
 }
@@ -143,10 +143,9 @@ place_bytes(place *self, const char *address, int ndim, const int64_t *shape,
     extents[count] = itemsize;
     steps[count++] = 1;
     if (!layout_set(&self->layout, count, extents, steps, 1, 0, &fault)) {
-        PyErr_SetString(PyExc_ValueError,
-                        WHERE ": the memory has more than 63 axes, or reaches "
-                              "2**63 bytes or farther, which no memory does.");
-        return -1;
+        return errors_raise(PyExc_ValueError,
+                            WHERE ": the memory has more than 63 axes, or reaches "
+                                  "2**63 bytes or farther, which no memory does.");
     }
     self->address = address;
     self->is_nowhere = layout_volume(&self->layout) == 0;
@@ -159,9 +158,9 @@ place_view(place *self)
 {
     const Py_buffer *memory = &self->view.memory;
     if (memory->suboffsets != NULL) {
-        PyErr_SetString(PyExc_BufferError, WHERE ": memory that is reached through pointers "
-                                                 "(suboffsets) has no strides to compare.");
-        return -1;
+        return errors_raise(PyExc_BufferError,
+                            WHERE ": memory that is reached through pointers "
+                                  "(suboffsets) has no strides to compare.");
     }
     return place_bytes(self, memory->buf, memory->ndim, (const int64_t *)memory->shape,
                        (const int64_t *)memory->strides, memory->itemsize);
@@ -247,12 +246,11 @@ place_other(md_state *state, PyObject *op, place *self)
         return view_open(WHERE, op, &self->view) < 0 ? -1 : place_view(self);
     }
     if (!speaks) {
-        PyErr_Format(
+        return errors_raise(
             PyExc_TypeError,
             WHERE ": %.100s is neither an array nor a buffer: it has no __dlpack__, no buffer "
                   "protocol and no __array_interface__.",
             Py_TYPE(op)->tp_name);
-        return -1;
     }
     return foreign_open(state, WHERE, op, NULL, &self->seen) < 0 ? -1 : place_tensor(self);
 }
@@ -297,9 +295,8 @@ check_range(const place *self, uint64_t address)
         layout_add((int64_t)address, end, &end) && first >= 0) {
         return 0;
     }
-    PyErr_SetString(PyExc_BufferError,
-                    WHERE ": shape and strides reach outside of the address space.");
-    return -1;
+    return errors_raise(PyExc_BufferError,
+                        WHERE ": shape and strides reach outside of the address space.");
 }
 
 static PyObject *

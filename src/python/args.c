@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "python/attribute.h"
+#include "python/errors.h"
 
 /* Our names are ASCII.  SPEC PyASCIIObject: the text of a compact ASCII str ends with a NUL. */
 static bool
@@ -21,9 +22,9 @@ check_count(const args_spec *spec, Py_ssize_t nargs)
     if (nargs <= spec->positional) {
         return 0;
     }
-    PyErr_Format(PyExc_TypeError, "%s() takes at most %d positional arguments (%zd given).",
-                 spec->function, spec->positional, nargs);
-    return -1;
+    return errors_raise(PyExc_TypeError,
+                        "%s() takes at most %d positional arguments (%zd given).",
+                        spec->function, spec->positional, nargs);
 }
 
 static int
@@ -31,9 +32,9 @@ refuse_keyword(const args_spec *spec, PyObject *name)
 {
     const char *first = spec->names[spec->positional_only];
     if (first == NULL) {
-        PyErr_Format(PyExc_TypeError, "%s() has no keyword argument '%U'; it takes none.",
-                     spec->function, name);
-        return -1;
+        return errors_raise(PyExc_TypeError,
+                            "%s() has no keyword argument '%U'; it takes none.", spec->function,
+                            name);
     }
     PyObject *known = PyUnicode_FromString(first);
     for (int i = spec->positional_only + 1; known != NULL && spec->names[i] != NULL; i++) {
@@ -55,9 +56,8 @@ set_keyword(const args_spec *spec, PyObject *name, PyObject *value, PyObject **v
             continue;
         }
         if (values[i] != NULL) {
-            PyErr_Format(PyExc_TypeError, "%s() got two values for '%s'.", spec->function,
-                         spec->names[i]);
-            return -1;
+            return errors_raise(PyExc_TypeError, "%s() got two values for '%s'.",
+                                spec->function, spec->names[i]);
         }
         values[i] = value;
         return 0;
@@ -70,9 +70,8 @@ check_required(const args_spec *spec, PyObject *const *values)
 {
     for (int i = 0; i < spec->required; i++) {
         if (values[i] == NULL) {
-            PyErr_Format(PyExc_TypeError, "%s() needs the argument '%s'.", spec->function,
-                         spec->names[i]);
-            return -1;
+            return errors_raise(PyExc_TypeError, "%s() needs the argument '%s'.",
+                                spec->function, spec->names[i]);
         }
     }
     return 0;
@@ -125,9 +124,8 @@ args_parse_tuple(const args_spec *spec, PyObject *args, PyObject *kwargs, PyObje
 int
 args_refuse_type(const char *function, const char *what, const char *wanted, PyObject *value)
 {
-    PyErr_Format(PyExc_TypeError, "%s: %s must be %s, not %.100s.", function, what, wanted,
-                 Py_TYPE(value)->tp_name);
-    return -1;
+    return errors_raise(PyExc_TypeError, "%s: %s must be %s, not %.100s.", function, what,
+                        wanted, Py_TYPE(value)->tp_name);
 }
 
 int
@@ -218,9 +216,8 @@ args_text(const char *function, const char *what, PyObject *value, const char **
         return -1;
     }
     if ((size_t)nbytes != strlen(text)) {
-        PyErr_Format(PyExc_ValueError, "%s: %s (%R) holds a null character.", function, what,
-                     value);
-        return -1;
+        return errors_raise(PyExc_ValueError, "%s: %s (%R) holds a null character.", function,
+                            what, value);
     }
     *out = text;
     return 0;
@@ -279,9 +276,8 @@ args_tristate(const char *function, const char *what, PyObject *value, int *out)
         return 0;
     }
     if (!PyBool_Check(value)) {
-        PyErr_Format(PyExc_TypeError, "%s: %s must be True, False or None, not %R.", function,
-                     what, value);
-        return -1;
+        return errors_raise(PyExc_TypeError, "%s: %s must be True, False or None, not %R.",
+                            function, what, value);
     }
     *out = value == Py_True;
     return 0;
@@ -293,9 +289,9 @@ args_axis(const char *function, int64_t axis, int ndim, int *out)
     int64_t counted = axis < 0 ? axis + ndim : axis;
     *out = 0;
     if (counted < 0 || counted >= ndim) {
-        PyErr_Format(PyExc_ValueError, "%s: axis %lld is out of range for %d dimensions.",
-                     function, (long long)axis, ndim);
-        return -1;
+        return errors_raise(PyExc_ValueError,
+                            "%s: axis %lld is out of range for %d dimensions.", function,
+                            (long long)axis, ndim);
     }
     *out = (int)counted;
     return 0;

@@ -6,6 +6,7 @@
 
 #include "arithmetic/dtype.h"
 #include "arithmetic/dtype_bits.h"
+#include "python/errors.h"
 
 /* ---- reading ---- */
 
@@ -90,9 +91,8 @@ element_unpack(DLDataType dtype, const char *bytes, int64_t first_bit)
 static int
 refuse_value(const char *function, DLDataType dtype, PyObject *value, PyObject *error)
 {
-    PyErr_Format(error, "%s: %R does not fit the element type %s.", function, value,
-                 dtype_name(dtype).text);
-    return -1;
+    return errors_raise(error, "%s: %R does not fit the element type %s.", function, value,
+                        dtype_name(dtype).text);
 }
 
 /* Replace Python's exception of class `error`, which says less than ours.  Any other was raised
@@ -263,9 +263,9 @@ pack_lanes(const char *function, DLDataType dtype, PyObject *value, char *bytes)
 {
     bool is_sequence = PyTuple_Check(value) || PyList_Check(value);
     if (is_sequence && PySequence_Fast_GET_SIZE(value) != dtype.lanes) {
-        PyErr_Format(PyExc_ValueError, "%s: an item of %s has %d lanes, not %zd.", function,
-                     dtype_name(dtype).text, (int)dtype.lanes, PySequence_Fast_GET_SIZE(value));
-        return -1;
+        return errors_raise(PyExc_ValueError, "%s: an item of %s has %d lanes, not %zd.",
+                            function, dtype_name(dtype).text, (int)dtype.lanes,
+                            PySequence_Fast_GET_SIZE(value));
     }
     for (int64_t lane = 0; lane < dtype.lanes; lane++) {
         /* Owned: a number's own conversion may change the list. */

@@ -67,6 +67,16 @@ errors_copy_required(md_state *state, const char *format, ...)
     return NULL;
 }
 
+int
+errors_raise(PyObject *class, const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    PyErr_FormatV(class, format, values);
+    va_end(values);
+    return -1;
+}
+
 PyObject *
 errors_take(void)
 {

@@ -25,6 +25,9 @@ PyObject *errors_from_layout(md_state *state, const char *where, const layout_fa
 /* CopyRequiredError with a formatted sentence (PyUnicode_FromFormat's letters). */
 PyObject *errors_copy_required(md_state *state, const char *format, ...);
 
+/* PyErr_Format for a function that returns an int: -1. */
+int errors_raise(PyObject *class, const char *format, ...);
+
 /* The exception that is set, taken away: owned (+1).  NULL: there is none. */
 PyObject *errors_take(void);
 /* Set it again, which is stolen; NULL: none is set. */

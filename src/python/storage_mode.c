@@ -77,10 +77,9 @@ storage_mode_convert(md_state *state, const char *function, PyObject *value,
         return -1;
     }
     if (!mode_from_name(name, out)) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s: storage (%R) must be 'shared', 'managed' or 'private'.", function,
-                     value);
-        return -1;
+        return errors_raise(PyExc_ValueError,
+                            "%s: storage (%R) must be 'shared', 'managed' or 'private'.",
+                            function, value);
     }
     return 0;
 }

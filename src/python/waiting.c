@@ -104,9 +104,8 @@ waiting_convert_timeout(const char *function, PyObject *value, uint64_t *out_ns)
         return -1;
     }
     if (!(seconds >= 0)) {
-        PyErr_Format(PyExc_ValueError, "%s: timeout (%R seconds) must be 0 or more.", function,
-                     value);
-        return -1;
+        return errors_raise(PyExc_ValueError, "%s: timeout (%R seconds) must be 0 or more.",
+                            function, value);
     }
     if (seconds < 1e9) { /* 30 years and more are for ever */
         *out_ns = (uint64_t)(seconds * 1e9);

@@ -23,9 +23,9 @@ refuse(const indexing *at, const layout_fault *fault)
 static int
 refuse_count(const indexing *at, int count, int ndim)
 {
-    PyErr_Format(at->state == NULL ? PyExc_ValueError : PyExc_IndexError,
-                 "%s: %d indices are given for %d dimensions.", at->function, count, ndim);
-    return -1;
+    return errors_raise(at->state == NULL ? PyExc_ValueError : PyExc_IndexError,
+                        "%s: %d indices are given for %d dimensions.", at->function, count,
+                        ndim);
 }
 
 /* A list, a mask or an array of indices would pick items that no layout describes. */
@@ -41,18 +41,17 @@ refuse_type(const indexing *at, PyObject *entry)
 {
     PyObject *error = at->state == NULL ? PyExc_TypeError : PyExc_IndexError;
     if (at->state != NULL && picks_items(entry)) {
-        PyErr_Format(
+        return errors_raise(
             error,
             "%s: an index of type %.100s would copy items, and indexing only makes views; "
             "write np.asarray(a)[index], a.to(torch.Tensor)[index], or ints and slices.",
             at->function, Py_TYPE(entry)->tp_name);
-        return -1;
     }
-    PyErr_Format(error,
-                 "%s: an index is an int, a slice, None or `...`, or a tuple of them, not "
-                 "%.100s.",
-                 at->function, Py_TYPE(entry)->tp_name);
-    return -1;
+    return errors_raise(
+        error,
+        "%s: an index is an int, a slice, None or `...`, or a tuple of them, not "
+        "%.100s.",
+        at->function, Py_TYPE(entry)->tp_name);
 }
 
 /* Is it one integer?  NumPy's arrays and torch's tensors, and ours, have __index__ whatever
@@ -176,10 +175,9 @@ count_entries(const indexing *at, PyObject *const *entries, Py_ssize_t nentries,
     }
     out->nindexed = (int)nentries - out->nellipses - out->nfresh;
     if (out->nellipses > 1) {
-        PyErr_Format(at->state == NULL ? PyExc_ValueError : PyExc_IndexError,
-                     "%s: `...` occurs %d times in one index; it may occur once.", at->function,
-                     out->nellipses);
-        return -1;
+        return errors_raise(at->state == NULL ? PyExc_ValueError : PyExc_IndexError,
+                            "%s: `...` occurs %d times in one index; it may occur once.",
+                            at->function, out->nellipses);
     }
     if (out->nindexed > at->in->ndim) {
         return refuse_count(at, out->nindexed, at->in->ndim);

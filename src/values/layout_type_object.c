@@ -40,9 +40,8 @@ layout_read_axes(const char *function, const char *what, PyObject *value, int nd
         return -1;
     }
     if (count != ndim) {
-        PyErr_Format(PyExc_ValueError, "%s: %s has %d entries for %d dimensions.", function,
-                     what, count, ndim);
-        return -1;
+        return errors_raise(PyExc_ValueError, "%s: %s has %d entries for %d dimensions.",
+                            function, what, count, ndim);
     }
     for (int i = 0; i < count; i++) {
         axes[i] = (int)given[i];
@@ -80,12 +79,11 @@ divide_strides(int64_t *strides, int count, int64_t itemsize)
 {
     for (int axis = 0; axis < count; axis++) {
         if (strides[axis] % itemsize != 0) {
-            PyErr_Format(
+            return errors_raise(
                 PyExc_ValueError,
                 "StridedLayout: stride %lld of axis %d is not a multiple of the itemsize "
                 "(%lld bytes).",
                 (long long)strides[axis], axis, (long long)itemsize);
-            return -1;
         }
         strides[axis] /= itemsize;
     }
@@ -112,9 +110,8 @@ read_strides(PyObject *value, int ndim, int64_t itemsize, bool is_divided, int64
         return -1;
     }
     if (count != ndim) {
-        PyErr_Format(PyExc_ValueError, "StridedLayout: %d strides are given for %d extents.",
-                     count, ndim);
-        return -1;
+        return errors_raise(PyExc_ValueError,
+                            "StridedLayout: %d strides are given for %d extents.", count, ndim);
     }
     return is_divided ? divide_strides(out, count, itemsize) : 0;
 }
