@@ -229,8 +229,6 @@ bool layout_cut_axis(const strided_layout *in, int axis, int64_t start, int64_t 
 int64_t layout_unit_stride(const strided_layout *in, int axis);
 
 /* ---- views: each writes a layout over the same items ---- */
-bool layout_take_index(const strided_layout *in, int axis, int64_t index, strided_layout *out,
-                       layout_fault *fault); /* drops the axis */
 bool layout_permuted(const strided_layout *in, const int *axes, strided_layout *out,
                      layout_fault *fault); /* ndim axes, each in 0..ndim-1 */
 /* One extent may be -1 and is worked out. NOT_A_VIEW: would need a copy. */
@@ -250,9 +248,6 @@ bool layout_unsqueezed(const strided_layout *in, uint64_t axes, strided_layout *
                        layout_fault *fault);
 bool layout_broadcast(const strided_layout *in, int ndim, const int64_t *shape,
                       strided_layout *out, layout_fault *fault); /* stride 0 on grown axes */
-/* Axes first..last (inclusive) as one. */
-bool layout_flattened(const strided_layout *in, int first, int last, strided_layout *out,
-                      layout_fault *fault);
 /* Axis i joins axis i - 1 for each bit i of `mask` that layout_merge_mask has too. No
  * dimensions become one of extent 1. */
 void layout_merged(const strided_layout *in, uint64_t mask, strided_layout *out);

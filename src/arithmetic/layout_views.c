@@ -5,25 +5,6 @@
  */
 #include "arithmetic/layout.h"
 
-static void
-copy_layout(const strided_layout *in, strided_layout *out)
-{
-    if (in != out) {
-        layout_copy(in, out);
-    }
-}
-
-static void
-insert_axis(strided_layout *layout, int axis, int64_t extent, int64_t stride)
-{
-    size_t nbytes = (size_t)(layout->ndim - axis) * sizeof *layout->shape;
-    memmove(layout->shape + axis + 1, layout->shape + axis, nbytes);
-    memmove(layout->strides + axis + 1, layout->strides + axis, nbytes);
-    layout->shape[axis] = extent;
-    layout->strides[axis] = stride;
-    layout->ndim++;
-}
-
 /* ---- parts ---- */
 
 bool
@@ -63,20 +44,6 @@ layout_cut_axis(const strided_layout *in, int axis, int64_t start, int64_t lengt
         *stride = in->strides[axis];
         return length <= 1 || layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
     }
-    return true;
-}
-
-bool
-layout_take_index(const strided_layout *in, int axis, int64_t index, strided_layout *out,
-                  layout_fault *fault)
-{
-    int64_t offset = in->offset;
-    if (!layout_index_axis(in, axis, index, &offset, fault)) {
-        return false;
-    }
-    copy_layout(in, out);
-    out->offset = offset;
-    layout_drop_axis(out, axis);
     return true;
 }
 
@@ -158,8 +125,16 @@ layout_expanded(const strided_layout *in, int axis, strided_layout *out, layout_
     if (in->ndim == LAYOUT_MAX_NDIM) {
         return layout_fail(fault, LAYOUT_FAULT_NDIM, in->ndim + 1, 0);
     }
-    copy_layout(in, out);
-    insert_axis(out, axis, 1, layout_unit_stride(out, axis));
+    if (in != out) {
+        layout_copy(in, out);
+    }
+    size_t nbytes = (size_t)(in->ndim - axis) * sizeof *out->shape;
+    int64_t stride = layout_unit_stride(out, axis);
+    memmove(out->shape + axis + 1, out->shape + axis, nbytes);
+    memmove(out->strides + axis + 1, out->strides + axis, nbytes);
+    out->shape[axis] = 1;
+    out->strides[axis] = stride;
+    out->ndim++;
     return true;
 }
 
@@ -407,29 +382,5 @@ layout_reshaped(const strided_layout *in, int ndim, const int64_t *shape, stride
     out->offset = offset;
     layout_copy_fresh(out->shape, inferred, ndim);
     layout_copy_fresh(out->strides, strides, ndim);
-    return true;
-}
-
-bool
-layout_flattened(const strided_layout *in, int first, int last, strided_layout *out,
-                 layout_fault *fault)
-{
-    strided_layout part = {.itemsize = in->itemsize};
-    int64_t volume, stride;
-    part.ndim = last - first + 1;
-    memcpy(part.shape, in->shape + first, (size_t)part.ndim * sizeof *part.shape);
-    memcpy(part.strides, in->strides + first, (size_t)part.ndim * sizeof *part.strides);
-    volume = layout_volume(&part);
-    stride = volume == 0 ? 1 : part.strides[last - first];
-    layout_squeezed(&part, &part);
-    if (volume > 1 && !fit_run(&part, 0, part.ndim - 1, 1, &volume, &stride)) {
-        return layout_fail(fault, LAYOUT_FAULT_NOT_A_VIEW, 0, 0);
-    }
-    copy_layout(in, out);
-    for (int axis = first; axis < last; axis++) {
-        layout_drop_axis(out, first);
-    }
-    out->shape[first] = volume;
-    out->strides[first] = stride;
     return true;
 }

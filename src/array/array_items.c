@@ -51,7 +51,8 @@ PyObject *
 array_method_item(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     ArrayObject *self = array_cast(op);
-    strided_layout in, out;
+    strided_layout layout;
+    layout_fault fault;
     if (kwnames != NULL && PyTuple_GET_SIZE(kwnames) > 0) {
         return PyErr_Format(PyExc_TypeError, "Array.item() takes no keywords.");
     }
@@ -63,19 +64,18 @@ array_method_item(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
                             "Array.item: %zd indices are given for %d dimensions.", nargs,
                             self->ndim);
     }
-    array_get_layout(self, &in);
+    array_get_layout(self, &layout);
     for (int axis = 0; axis < self->ndim; axis++) {
         int64_t index;
-        layout_fault fault;
         if (args_int64("Array.item", "index", args[axis], &index) < 0) {
             return NULL;
         }
-        if (!layout_take_index(&in, 0, index, &out, &fault)) {
+        if (!layout_index_axis(&layout, axis, index, &layout.offset, &fault)) {
             return errors_from_layout(state_of(op), "Array.item", &fault);
         }
-        layout_copy(&out, &in);
     }
-    PyObject *view = array_view_bits(self, &in);
+    layout.ndim = 0;
+    PyObject *view = array_view_bits(self, &layout);
     PyObject *number =
         view == NULL ? NULL
                      : only_item("Array.item", array_cast(view), PyExc_ValueError, ONE_BY_ONE);

@@ -45,16 +45,16 @@ array_subscript(PyObject *op, PyObject *key)
 PyObject *
 array_sequence_item(PyObject *op, Py_ssize_t index)
 {
-    strided_layout in, out;
+    strided_layout layout;
     layout_fault fault;
     if (array_cast(op)->ndim == 0) {
-        PyErr_SetString(PyExc_TypeError,
-                        "A 0-dimensional Array cannot be iterated over; use item().");
-        return NULL;
+        return PyErr_Format(PyExc_TypeError,
+                            "A 0-dimensional Array cannot be iterated over; use item().");
     }
-    array_get_layout(array_cast(op), &in);
-    bool is_view = layout_take_index(&in, 0, index, &out, &fault);
-    return view_if(is_view, op, "Array", &out, &fault);
+    array_get_layout(array_cast(op), &layout);
+    bool is_view = layout_index_axis(&layout, 0, index, &layout.offset, &fault);
+    layout_drop_axis(&layout, 0);
+    return view_if(is_view, op, "Array", &layout, &fault);
 }
 
 /* ---- shapes ---- */
@@ -109,7 +109,8 @@ const char array_doc_reshape[] =
     "CopyRequiredError\n    The strides do not allow it; call copy() first.";
 
 static PyObject *
-refuse_reshape(PyObject *op, const strided_layout *in, const int64_t *shape, int ndim)
+refuse_reshape(PyObject *op, const char *function, const strided_layout *in,
+               const int64_t *shape, int ndim)
 {
     PyObject *strides = layout_tuple(in->strides, in->ndim);
     PyObject *from = strides == NULL ? NULL : layout_tuple(in->shape, in->ndim);
@@ -117,9 +118,9 @@ refuse_reshape(PyObject *op, const strided_layout *in, const int64_t *shape, int
     if (to != NULL) {
         errors_copy_required(
             state_of(op),
-            "Array.reshape: shape %R with strides %R cannot be viewed as shape %R "
-            "without a copy; use a.copy().reshape(...).",
-            from, strides, to);
+            "%s: shape %R with strides %R cannot be viewed as shape %R without a copy; call "
+            "a.copy() first.",
+            function, from, strides, to);
     }
     Py_XDECREF(to);
     Py_XDECREF(from);
@@ -127,17 +128,12 @@ refuse_reshape(PyObject *op, const strided_layout *in, const int64_t *shape, int
     return NULL;
 }
 
-PyObject *
-array_method_reshape(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+/* The items, in C order, in another shape; one extent may be -1. */
+static PyObject *
+view_as(PyObject *op, const char *function, const int64_t *shape, int ndim)
 {
-    int64_t shape[LAYOUT_MAX_NDIM];
-    int ndim;
     strided_layout in, out;
     layout_fault fault;
-    if (take_keyword("Array.reshape", "shape", &nargs, kwnames) < 0 ||
-        collect_ints("Array.reshape", "shape", args, nargs, shape, &ndim) < 0) {
-        return NULL;
-    }
     array_get_layout(array_cast(op), &in);
     bool is_fit = layout_reshaped(&in, ndim, shape, &out, &fault);
     if (!is_fit && fault.code == LAYOUT_FAULT_OVERFLOW) {
@@ -145,8 +141,20 @@ array_method_reshape(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
         is_fit = layout_reshaped(&in, ndim, shape, &out, &fault);
     }
     return !is_fit && fault.code == LAYOUT_FAULT_NOT_A_VIEW
-               ? refuse_reshape(op, &in, shape, ndim)
-               : view_if(is_fit, op, "Array.reshape", &out, &fault);
+               ? refuse_reshape(op, function, &in, shape, ndim)
+               : view_if(is_fit, op, function, &out, &fault);
+}
+
+PyObject *
+array_method_reshape(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    int64_t shape[LAYOUT_MAX_NDIM];
+    int ndim;
+    if (take_keyword("Array.reshape", "shape", &nargs, kwnames) < 0 ||
+        collect_ints("Array.reshape", "shape", args, nargs, shape, &ndim) < 0) {
+        return NULL;
+    }
+    return view_as(op, "Array.reshape", shape, ndim);
 }
 
 const char array_doc_permute[] =
@@ -328,22 +336,18 @@ array_method_flatten(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
 {
     static const args_spec spec = {"Array.flatten", 0, 2, 0, {"start_axis", "end_axis", NULL}};
     PyObject *values[2];
-    int64_t first = 0, last = -1;
-    int start, end;
-    strided_layout in, out;
-    layout_fault fault;
+    int64_t first = 0, last = -1, shape[LAYOUT_MAX_NDIM] = {1};
+    int start, end, ndim = array_cast(op)->ndim;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
         (values[0] && args_int64("Array.flatten", "start_axis", values[0], &first) < 0) ||
         (values[1] && args_int64("Array.flatten", "end_axis", values[1], &last) < 0)) {
         return NULL;
     }
-    array_get_layout(array_cast(op), &in);
-    if (in.ndim == 0) { /* one item is a vector of one */
-        (void)layout_expanded(&in, 0, &out, &fault);
-        return array_view(array_cast(op), &out);
+    if (ndim == 0) { /* one item is a vector of one */
+        return view_as(op, "Array.flatten", shape, 1);
     }
-    if (args_axis("Array.flatten", first, in.ndim, &start) < 0 ||
-        args_axis("Array.flatten", last, in.ndim, &end) < 0) {
+    if (args_axis("Array.flatten", first, ndim, &start) < 0 ||
+        args_axis("Array.flatten", last, ndim, &end) < 0) {
         return NULL;
     }
     if (start > end) {
@@ -351,8 +355,13 @@ array_method_flatten(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
                             "Array.flatten: start_axis (%d) comes after end_axis (%d).", start,
                             end);
     }
-    bool is_view = layout_flattened(&in, start, end, &out, &fault);
-    return view_if(is_view, op, "Array.flatten", &out, &fault);
+    for (int axis = 0, to = 0; axis < ndim; axis++) {
+        bool is_joined = axis > start && axis <= end;
+        int64_t extent = array_shape(array_cast(op))[axis];
+        to += axis > 0 && !is_joined;
+        shape[to] = is_joined ? shape[to] * extent : extent; /* the volume at most */
+    }
+    return view_as(op, "Array.flatten", shape, ndim - (end - start));
 }
 
 /* ---- rights ---- */
