@@ -116,9 +116,8 @@ allocate_over(md_state *state, PyObject *buffer, int ndim)
 }
 
 PyObject *
-array_new_padded(md_state *state, PyObject *buffer, int64_t byte_offset,
-                 const strided_layout *layout, DLDataType dtype, bool is_readonly,
-                 bool is_padded)
+array_new(md_state *state, PyObject *buffer, int64_t byte_offset, const strided_layout *layout,
+          DLDataType dtype, bool is_readonly, bool is_padded)
 {
     ArrayObject *self = allocate_over(state, buffer, layout->ndim);
     if (self == NULL) {
@@ -138,8 +137,8 @@ array_over_storage(md_state *state, metal_storage *storage, int64_t byte_offset,
     if (owners_object(storage) != NULL) {
         PyObject *buffer = buffer_from_storage(state, storage);
         PyObject *op = buffer == NULL ? NULL
-                                      : array_new_padded(state, buffer, byte_offset, layout,
-                                                         dtype, is_readonly, is_padded);
+                                      : array_new(state, buffer, byte_offset, layout, dtype,
+                                                  is_readonly, is_padded);
         Py_XDECREF(buffer);
         return op;
     }
@@ -176,13 +175,6 @@ array_buffer(ArrayObject *self)
     }
     storage_release(self->head.storage); /* the Buffer's reference is there now */
     return made;
-}
-
-PyObject *
-array_new(md_state *state, PyObject *buffer, int64_t byte_offset, const strided_layout *layout,
-          DLDataType dtype, bool is_readonly)
-{
-    return array_new_padded(state, buffer, byte_offset, layout, dtype, is_readonly, false);
 }
 
 PyObject *

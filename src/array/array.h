@@ -116,15 +116,11 @@ array_get_layout(const ArrayObject *self, strided_layout *out)
 }
 
 /* An Array over `buffer` (which it holds): owned (+1).  `layout`'s offset, in items, counts
- * from `byte_offset`.  The caller has checked the bounds.  NULL: no memory. */
+ * from `byte_offset`.  With `is_padded`, which types of whole bytes ignore, sub-byte items have a
+ * byte each.  The caller has checked the bounds.  NULL: no memory. */
 PyObject *array_new(md_state *state, PyObject *buffer, int64_t byte_offset,
-                    const strided_layout *layout, DLDataType dtype, bool is_readonly);
-
-/* As array_new; with `is_padded`, which types of whole bytes ignore, sub-byte items have a
- * byte each. */
-PyObject *array_new_padded(md_state *state, PyObject *buffer, int64_t byte_offset,
-                           const strided_layout *layout, DLDataType dtype, bool is_readonly,
-                           bool is_padded);
+                    const strided_layout *layout, DLDataType dtype, bool is_readonly,
+                    bool is_padded);
 
 /* An Array that takes over the caller's reference to `storage`.  It makes its Buffer on
  * demand: most imported Arrays never need one.  NULL: no memory; the reference is dropped

@@ -174,5 +174,5 @@ array_from_buffer(PyObject *buffer, PyObject *const *args, Py_ssize_t nargs, PyO
     if (check_items(storage, &layout, dtype, is_padded, byte_offset) < 0) {
         return NULL;
     }
-    return array_new_padded(state, buffer, byte_offset, &layout, dtype, false, is_padded);
+    return array_new(state, buffer, byte_offset, &layout, dtype, false, is_padded);
 }

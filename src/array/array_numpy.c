@@ -42,7 +42,7 @@ as_integers(ArrayObject *self)
     PyObject *buffer = array_buffer(self);
     return buffer == NULL ? NULL
                           : array_new(state_of((PyObject *)self), buffer, self->byte_offset,
-                                      &layout, dtype, self->is_readonly);
+                                      &layout, dtype, self->is_readonly, false);
 }
 
 static PyObject *

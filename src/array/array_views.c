@@ -467,6 +467,6 @@ array_method_view(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
     }
     PyObject *buffer = array_buffer(self);
     return buffer == NULL ? NULL
-                          : array_new_padded(state, buffer, self->byte_offset, &out, dtype,
-                                             self->is_readonly, is_padded);
+                          : array_new(state, buffer, self->byte_offset, &out, dtype,
+                                      self->is_readonly, is_padded);
 }

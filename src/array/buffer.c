@@ -97,25 +97,6 @@ convert_handle(md_state *state, PyObject *value)
     return handle;
 }
 
-/* A buffer of ours is found, so that all its storages know of each other's work: `parent`,
- * stolen.  NULL: it is foreign. */
-static bridge_status
-wrap(metal_storage *parent, bridge_buffer *handle, const device_record *device,
-     const storage_owner *owner, size_t nbytes, metal_storage **out)
-{
-    if (parent == NULL) {
-        return storage_wrap_buffer(handle, device, nbytes, owner, out);
-    }
-    bridge_status status = storage_wrap_parent(parent, owner, out);
-    if (status == BRIDGE_OK) {
-        (*out)->nbytes = nbytes;
-    }
-    else {
-        storage_release(parent);
-    }
-    return status;
-}
-
 /* Steals `parent`. */
 static PyObject *
 wrap_handle(md_state *state, metal_storage *parent, bridge_buffer *handle, size_t nbytes,
@@ -134,8 +115,8 @@ wrap_handle(md_state *state, metal_storage *parent, bridge_buffer *handle, size_
         record = owners_of_object(state, owner);
     }
     metal_storage *storage;
-    bridge_status status =
-        wrap(parent, handle, device, has_owner ? &record : NULL, nbytes, &storage);
+    bridge_status status = storage_wrap_buffer(handle, parent, device, nbytes,
+                                               has_owner ? &record : NULL, &storage);
     if (status != BRIDGE_OK) {
         return errors_from_bridge(state, "Buffer.from_handle", status, NULL, nbytes);
     }

@@ -16,7 +16,6 @@
 #include "python/attribute.h"
 #include "python/element.h"
 #include "python/errors.h"
-#include "python/owners.h"
 #include "python/storage_mode.h"
 #include "streams/device.h"
 #include "values/dtype_type.h"
@@ -55,30 +54,18 @@ static PyObject *
 array_of_view(md_state *state, const Py_buffer *view, PyObject *owner,
               const import_request *request)
 {
-    DLDataType dtype;
     strided_layout layout;
+    host_items items = {.address = view->buf, .layout = &layout};
     if (view->suboffsets != NULL) {
         return array_of_pointers(state, view, request);
     }
-    if (view_items_read(state, "asarray", view, &dtype, &layout) < 0) {
+    if (view_items_read(state, "asarray", view, &items.dtype, &layout) < 0) {
         return NULL;
     }
-    host_items items = {view->buf,
-                        &layout,
-                        dtype,
-                        layout_is_empty(&layout),
-                        view->readonly,
-                        false,
-                        view->readonly || array_numpy_is_honest(view->obj)};
     const device_record *device = import_request_device(state, "asarray", request);
-    if (device == NULL) {
-        return NULL;
-    }
-    storage_owner kept = owners_of_object(state, Py_NewRef(owner));
-    PyObject *array =
-        host_memory_import(state, "asarray", &items, &kept, device, request->copy);
-    Py_XDECREF((PyObject *)kept.object);
-    return array;
+    return device == NULL ? NULL
+                          : host_memory_import_view(state, "asarray", view, owner, &items,
+                                                    device, request->copy);
 }
 
 static PyObject *
@@ -93,21 +80,14 @@ array_of_buffer(md_state *state, PyObject *x, const import_request *request)
 
 /* The bytes of a Buffer, which has its MTLBuffer already. */
 static PyObject *
-array_of_our_buffer(md_state *state, PyObject *x, const import_request *request)
+array_of_our_buffer(md_state *Py_UNUSED(state), PyObject *x, const import_request *request)
 {
-    metal_storage *storage = buffer_open_storage("asarray", buffer_cast(x));
-    strided_layout layout;
-    layout_fault fault;
-    if (storage == NULL) {
-        return NULL;
-    }
-    int64_t nbytes = (int64_t)storage_usable_nbytes(storage);
-    if (!layout_set_dense(&layout, 1, &nbytes, 1, 'C', &fault)) {
-        /* unreached: no test makes it fail here */
-        return errors_from_layout(state, "asarray", &fault);
-    }
-    PyObject *array = array_new(state, x, (int64_t)storage->first_byte, &layout,
-                                (DLDataType){kDLUInt, 8, 1}, storage->is_readonly);
+    const metal_storage *storage = buffer_open_storage("asarray", buffer_cast(x));
+    PyObject *array =
+        storage == NULL
+            ? NULL
+            : PyObject_CallMethod(x, "array", "ns", (Py_ssize_t)storage_usable_nbytes(storage),
+                                  "uint8");
     PyObject *result = array == NULL ? NULL : dlpack_import_array(array, request);
     Py_XDECREF(array);
     return result;
@@ -154,8 +134,8 @@ array_of_ml_dtypes(md_state *state, PyObject *ndarray, DLDataType dtype,
         PyObject *buffer = array_buffer(array_cast(plain));
         array = buffer == NULL
                     ? NULL
-                    : array_new_padded(state, buffer, array_cast(plain)->byte_offset, &layout,
-                                       dtype, array_cast(plain)->is_readonly, true);
+                    : array_new(state, buffer, array_cast(plain)->byte_offset, &layout, dtype,
+                                array_cast(plain)->is_readonly, true);
     }
     Py_XDECREF(plain);
     Py_XDECREF(integers);

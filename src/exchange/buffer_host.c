@@ -18,11 +18,12 @@ static const char function[] = "Buffer.from_host";
 
 /* ---- what shows its bytes ---- */
 
-/* The bytes from the lowest to the highest item. */
+/* The bytes from the lowest to the highest item, as items of one byte. */
 static int
-find_bytes(const Py_buffer *view, host_bytes *out)
+find_bytes(const Py_buffer *view, char **address, strided_layout *out)
 {
-    int64_t first = 0, end = view->itemsize;
+    int64_t first = 0, end = view->len == 0 ? 0 : view->itemsize, nbytes;
+    layout_fault fault;
     bool fits = true;
     if (view->suboffsets != NULL) {
         return errors_raise(
@@ -31,59 +32,50 @@ find_bytes(const Py_buffer *view, host_bytes *out)
             "copy it first.",
             function);
     }
-    for (int axis = 0; axis < view->ndim; axis++) {
+    for (int axis = 0; axis < view->ndim && view->len > 0; axis++) {
         int64_t reach;
         fits &= layout_multiply(view->shape[axis] - 1, view->strides[axis], &reach);
         fits &= layout_add(reach < 0 ? first : end, reach, reach < 0 ? &first : &end);
     }
-    if (!fits) {
+    fits &= !__builtin_sub_overflow(end, first, &nbytes);
+    if (!fits || !layout_set_dense(out, 1, &nbytes, 1, 'C', &fault)) {
         return errors_raise(
             PyExc_BufferError,
             "%s: shape and strides reach 2**63 bytes or farther, which no memory has.",
             function);
     }
-    *out = (host_bytes){(char *)view->buf + first, (size_t)(end - first), view->readonly,
-                        view->readonly || array_numpy_is_honest(view->obj)};
+    *address = (char *)view->buf + first;
     return 0;
 }
 
+/* Of a view that `owner` keeps: an Array of its bytes. */
 static PyObject *
-buffer_of_no_bytes(md_state *state, const device_record *device)
+array_of_view(md_state *state, const Py_buffer *view, PyObject *owner)
 {
-    metal_storage *storage = buffer_allocate_storage(state, function, device, 0, BRIDGE_SHARED);
-    return storage == NULL ? NULL : buffer_from_storage(state, storage);
-}
-
-/* Of a view that `owner` keeps. */
-static PyObject *
-buffer_of_view(md_state *state, const Py_buffer *memory, PyObject *owner)
-{
-    host_bytes bytes;
-    size_t offset;
-    dlpack_fault reason;
+    strided_layout bytes;
+    host_items items = {.layout = &bytes, .dtype = {kDLUInt, 8, 1}};
     const device_record *device = device_convert(state, function, NULL);
     if (device == NULL) {
         return NULL;
     }
-    if (memory->len == 0) {
-        return buffer_of_no_bytes(state, device);
-    }
-    if (memory->format != NULL && strchr(memory->format, 'O') != NULL) {
+    if (view->len > 0 && view->format != NULL && strchr(view->format, 'O') != NULL) {
         return PyErr_Format(PyExc_TypeError,
                             "%s: the items are Python objects (format '%s'), which a GPU "
                             "cannot use.",
-                            function, memory->format);
+                            function, view->format);
     }
-    if (find_bytes(memory, &bytes) < 0) {
-        return NULL;
-    }
-    storage_owner record = owners_of_object(state, Py_NewRef(owner));
-    metal_storage *storage = host_memory_wrap(&bytes, &record, device, &offset, &reason);
-    if (storage == NULL) {
-        Py_DECREF(owner);
-        return host_memory_refuse(state, function, &reason);
-    }
-    return buffer_from_storage(state, storage);
+    return find_bytes(view, &items.address, &bytes) < 0
+               ? NULL
+               : host_memory_import_view(state, function, view, owner, &items, device, 0);
+}
+
+/* Steals `array`, which may be NULL. */
+static PyObject *
+buffer_of_array(PyObject *array)
+{
+    PyObject *buffer = array == NULL ? NULL : Py_XNewRef(array_buffer(array_cast(array)));
+    Py_XDECREF(array);
+    return buffer;
 }
 
 static PyObject *
@@ -91,9 +83,9 @@ buffer_of_bytes(md_state *state, PyObject *obj)
 {
     const Py_buffer *view;
     PyObject *owner = host_memory_keep(function, obj, &view);
-    PyObject *buffer = owner == NULL ? NULL : buffer_of_view(state, view, owner);
+    PyObject *array = owner == NULL ? NULL : array_of_view(state, view, owner);
     Py_XDECREF(owner);
-    return buffer;
+    return buffer_of_array(array);
 }
 
 /* ---- all others ---- */
@@ -118,10 +110,9 @@ buffer_of_producer(md_state *state, PyObject *obj)
     if (array == NULL) {
         return NULL;
     }
-    PyObject *buffer = Py_XNewRef(array_buffer(array_cast(array)));
     bool is_host =
         array_storage(array_cast(array))->is_host_memory || array_cast(array)->nitems == 0;
-    Py_DECREF(array);
+    PyObject *buffer = buffer_of_array(array);
     if (buffer != NULL && !is_host) { /* unreached: no test makes it fail here */
         Py_DECREF(buffer);
         return PyErr_Format(

@@ -62,30 +62,26 @@ wrap(md_state *state, foreign_tensor *foreign, metal_storage *parent)
 {
     dlpack_fault fault;
     const device_record *device;
-    metal_storage *storage = NULL;
-    if (!foreign_check_buffer(foreign, parent, &device, &fault)) {
+    metal_storage *storage;
+    bool is_sound = foreign_check_buffer(foreign, parent, &device, &fault);
+    if (!is_sound) {
         (void)foreign_refuse(from_dlpack, foreign, &fault);
-        goto error;
     }
-    if (foreign_take(foreign) < 0) {
-        goto error;
+    if (!is_sound || foreign_take(foreign) < 0) {
+        storage_release(parent);
+        return NULL;
     }
     storage_owner owner = owners_of_tensor(state, foreign->managed, foreign->is_versioned);
     bridge_buffer *handle = foreign->tensor->data;
+    size_t nbytes = parent != NULL ? parent->nbytes : bridge_buffer_nbytes(handle);
     bridge_status status =
-        parent != NULL ? storage_wrap_parent(parent, &owner, &storage)
-                       : storage_wrap_buffer(handle, device, bridge_buffer_nbytes(handle),
-                                             &owner, &storage);
-    if (status == BRIDGE_OK) {
-        foreign->managed = NULL; /* the owner's */
-        return storage;
+        storage_wrap_buffer(handle, parent, device, nbytes, &owner, &storage);
+    if (errors_check_status(state, from_dlpack, status, NULL, 0) < 0) {
+        /* unreached: no test makes it fail here */
+        return NULL;
     }
-    /* unreached: no test makes it fail here */
-    (void)errors_from_bridge(state, from_dlpack, status, NULL, 0);
-
-error:
-    storage_release(parent);
-    return NULL;
+    foreign->managed = NULL; /* the owner's */
+    return storage;
 }
 
 /* SPEC import-readonly */

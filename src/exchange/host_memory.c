@@ -1,6 +1,7 @@
 /* host_memory.c: see host_memory.h. */
 #include "exchange/host_memory.h"
 
+#include "array/array_numpy.h"
 #include "copy/copy.h"
 #include "metal/lookup.h"
 #include "metal/storage.h"
@@ -63,6 +64,13 @@ share_nothing(md_state *state, const char *function, const host_items *items,
 
 /* ---- sharing ---- */
 
+/* Bytes in CPU memory; the last two as of host_items. */
+typedef struct host_bytes {
+    char *address;
+    size_t nbytes; /* > 0 */
+    bool is_readonly, is_honest;
+} host_bytes;
+
 /* The storage of ours that already holds the bytes: +1.  NULL: none does. */
 static metal_storage *
 find_parent(const host_bytes *bytes, const device_record *device)
@@ -82,15 +90,13 @@ wrap_pages(metal_storage *parent, const host_bytes *bytes, const storage_owner *
            metal_storage **out, size_t *offset_bytes)
 {
     *offset_bytes = (size_t)(bytes->address - parent->address);
-    bridge_status status = storage_wrap_parent(parent, owner, out);
-    if (status != BRIDGE_OK) {
-        storage_release(parent);
-        return status;
+    bridge_status status = storage_wrap_buffer(parent->handle, parent, parent->device,
+                                               *offset_bytes + bytes->nbytes, owner, out);
+    if (status == BRIDGE_OK) {
+        (*out)->first_byte = *offset_bytes;
+        (*out)->is_host_memory = true;
     }
-    (*out)->nbytes = *offset_bytes + bytes->nbytes;
-    (*out)->first_byte = *offset_bytes;
-    (*out)->is_host_memory = true;
-    return BRIDGE_OK;
+    return status;
 }
 
 /* Are the pages that hold the bytes too long for Metal?  `*reason` says so. */
@@ -107,9 +113,13 @@ are_pages_too_long(const char *address, size_t nbytes, const device_record *devi
     return length > most;
 }
 
-metal_storage *
-host_memory_wrap(const host_bytes *bytes, const storage_owner *owner,
-                 const device_record *device, size_t *offset_bytes, dlpack_fault *reason)
+/* Wrap the pages that hold the bytes; these begin at `*offset_bytes` of the storage.  All
+ * shared CPU memory goes this way.  Owned (+1), and `owner` is taken.  NULL without an
+ * exception: Metal cannot share this memory, `*reason` says why: COPY_..., and the owner stays the
+ * caller's. */
+static metal_storage *
+wrap_bytes(const host_bytes *bytes, const storage_owner *owner, const device_record *device,
+           size_t *offset_bytes, dlpack_fault *reason)
 {
     metal_storage *storage;
     bridge_status status;
@@ -157,7 +167,7 @@ host_memory_reason(const host_items *items, const device_record *device, dlpack_
 }
 
 /* An Array over the pages that hold the items.  `owner` is taken on success, and also if
- * there is an exception.  NULL without one: as host_memory_wrap. */
+ * there is an exception.  NULL without one: as wrap_bytes. */
 static PyObject *
 share_items(md_state *state, const host_items *items, const storage_owner *owner,
             const device_record *device, dlpack_fault *reason)
@@ -169,7 +179,7 @@ share_items(md_state *state, const host_items *items, const storage_owner *owner
     }
     host_bytes bytes = {items->address + first, (size_t)(end - first), items->is_readonly,
                         items->is_honest};
-    metal_storage *storage = host_memory_wrap(&bytes, owner, device, &offset, reason);
+    metal_storage *storage = wrap_bytes(&bytes, owner, device, &offset, reason);
     if (storage == NULL) {
         return NULL;
     }
@@ -177,8 +187,9 @@ share_items(md_state *state, const host_items *items, const storage_owner *owner
                               items->dtype, items->is_readonly, items->is_padded);
 }
 
-PyObject *
-host_memory_refuse(md_state *state, const char *function, const dlpack_fault *reason)
+/* CopyRequiredError, or MetalError in a forked child. */
+static PyObject *
+refuse(md_state *state, const char *function, const dlpack_fault *reason)
 {
     if (errors_check_fork(state, function) < 0) {
         return NULL; /* a copy would not do either */
@@ -206,10 +217,24 @@ host_memory_import(md_state *state, const char *function, const host_items *item
             return array;
         }
         if (copy == 0) {
-            return host_memory_refuse(state, function, &reason);
+            return refuse(state, function, &reason);
         }
     }
     return copy_items(state, function, items, device);
+}
+
+PyObject *
+host_memory_import_view(md_state *state, const char *function, const Py_buffer *view,
+                        PyObject *owner, host_items *items, const device_record *device,
+                        int copy)
+{
+    items->is_empty = layout_is_empty(items->layout);
+    items->is_readonly = view->readonly;
+    items->is_honest = view->readonly || array_numpy_is_honest(view->obj);
+    storage_owner kept = owners_of_object(state, Py_NewRef(owner));
+    PyObject *array = host_memory_import(state, function, items, &kept, device, copy);
+    Py_XDECREF((PyObject *)kept.object);
+    return array;
 }
 
 /* ---- multiprocessing's SharedMemory ---- */

@@ -17,39 +17,27 @@ typedef struct host_items {
     bool is_empty; /* there are none: the address is not looked at */
     bool is_readonly;
     bool is_padded; /* sub-byte items have a byte each; false for all others */
-    bool is_honest; /* `is_readonly` is what the memory's owner says: array_numpy_is_honest */
+    /* `is_readonly` is what the memory's owner says: array_numpy_is_honest; else read-only memory
+     * that was given away is recognised */
+    bool is_honest;
 } host_items;
-
-/* Bytes in CPU memory. */
-typedef struct host_bytes {
-    char *address;
-    size_t nbytes; /* > 0 */
-    bool is_readonly;
-    bool is_honest; /* as above; else read-only memory that was given away is recognised */
-} host_bytes;
 
 /* Is there a COPY_... for which these items, of which there are some, cannot be shared?  Asks Metal
  * nothing. */
 bool host_memory_reason(const host_items *items, const device_record *device,
                         dlpack_fault *reason);
 
-/* Wrap the pages that hold the bytes; these begin at `*offset_bytes` of the storage.  All
- * shared CPU memory goes this way.  Owned (+1), and `owner` is taken.  NULL without an
- * exception: Metal cannot share this memory, `*reason` says why: COPY_..., and the owner stays the
- * caller's. */
-metal_storage *host_memory_wrap(const host_bytes *bytes, const storage_owner *owner,
-                                const device_record *device, size_t *offset_bytes,
-                                dlpack_fault *reason);
-
-/* CopyRequiredError: `*reason` as host_memory_wrap gave it; MetalError in a forked child.
- * NULL. */
-PyObject *host_memory_refuse(md_state *state, const char *function, const dlpack_fault *reason);
-
 /* Share the items where Metal can, else copy them if `copy`, of an import_request, allows: an Array,
  * owned (+1).  `owner->object` is NULL once it is taken, also with an exception; else it stays the
  * caller's. */
 PyObject *host_memory_import(md_state *state, const char *function, const host_items *items,
                              storage_owner *owner, const device_record *device, int copy);
+
+/* The same of items in a view that `owner` keeps: address, layout and dtype are given, the rest is
+ * read from the view.  CopyRequiredError says which rule forbids to share them. */
+PyObject *host_memory_import_view(md_state *state, const char *function, const Py_buffer *view,
+                                  PyObject *owner, host_items *items,
+                                  const device_record *device, int copy);
 
 /* ---- what keeps memory in place ---- */
 

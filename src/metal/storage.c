@@ -131,10 +131,30 @@ storage_new(const device_record *device, size_t nbytes, bridge_storage mode,
     return *out != NULL ? BRIDGE_OK : make_new_or_empty_the_cache(device, nbytes, mode, out);
 }
 
-bridge_status
-storage_wrap_buffer(bridge_buffer *buffer, const device_record *device, size_t nbytes,
-                    const storage_owner *owner, metal_storage **out)
+/* Over a buffer that `parent`, a storage of ours, keeps: stolen, whatever happens. */
+static bridge_status
+wrap_parent(metal_storage *parent, size_t nbytes, const storage_owner *owner,
+            metal_storage **out)
 {
+    *out = make_record(parent->handle, parent->device, nbytes, parent->mode, parent->address,
+                       owner);
+    if (*out == NULL) {
+        storage_release(parent);
+        return BRIDGE_NO_MEMORY;
+    }
+    (*out)->parent = parent;
+    (*out)->is_readonly = parent->is_readonly;
+    (*out)->is_exported = true;
+    return BRIDGE_OK;
+}
+
+bridge_status
+storage_wrap_buffer(bridge_buffer *buffer, metal_storage *parent, const device_record *device,
+                    size_t nbytes, const storage_owner *owner, metal_storage **out)
+{
+    if (parent != NULL) {
+        return wrap_parent(parent, nbytes, owner, out);
+    }
     bridge_storage mode = bridge_buffer_storage(buffer);
     bridge_status status = check_mode(device, mode);
     *out = NULL;
@@ -147,20 +167,6 @@ storage_wrap_buffer(bridge_buffer *buffer, const device_record *device, size_t n
     }
     bridge_buffer_retain(buffer);
     (*out)->is_exported = true; /* its giver can write to it as well */
-    return BRIDGE_OK;
-}
-
-bridge_status
-storage_wrap_parent(metal_storage *parent, const storage_owner *owner, metal_storage **out)
-{
-    *out = make_record(parent->handle, parent->device, parent->nbytes, parent->mode,
-                       parent->address, owner);
-    if (*out == NULL) {
-        return BRIDGE_NO_MEMORY;
-    }
-    (*out)->parent = parent;
-    (*out)->is_readonly = parent->is_readonly;
-    (*out)->is_exported = true;
     return BRIDGE_OK;
 }
 

@@ -22,14 +22,12 @@ metal_storage *storage_reuse(const device_record *device, size_t nbytes, bridge_
  * call. */
 bridge_status storage_new(const device_record *device, size_t nbytes, bridge_storage mode,
                           metal_storage **out);
-/* Over an existing MTLBuffer, which is retained.  `owner` is taken only on BRIDGE_OK. */
-bridge_status storage_wrap_buffer(bridge_buffer *buffer, const device_record *device,
-                                  size_t nbytes, const storage_owner *owner,
-                                  metal_storage **out);
-/* Over a buffer of ours that a consumer hands back: steals `parent`, which keeps the handle, on
- * BRIDGE_OK; `owner` keeps the consumer's tensor. */
-bridge_status storage_wrap_parent(metal_storage *parent, const storage_owner *owner,
-                                  metal_storage **out);
+/* Over an existing MTLBuffer.  `owner` is taken only on BRIDGE_OK.  `parent`: a storage of ours
+ * with this handle, which it keeps, so that all storages of a buffer know of each other's work;
+ * stolen, whatever happens.  NULL: the buffer is foreign, and retained. */
+bridge_status storage_wrap_buffer(bridge_buffer *buffer, metal_storage *parent,
+                                  const device_record *device, size_t nbytes,
+                                  const storage_owner *owner, metal_storage **out);
 /* The length of the whole pages that hold the bytes. */
 size_t storage_pages_nbytes(const void *address, size_t nbytes);
 /* Over host memory: the whole pages that hold [address, address + nbytes), nbytes > 0.  Byte
