@@ -34,6 +34,8 @@ def race():
 
 #: Of all plugins that are installed only this one, by the name of its entry point: the others take seconds to import.
 ALONE = ["-p", "metal_dlpack", "-p", "no:cacheprovider"]
+#: Beside the tests, or pytest would take the settings of a folder above: tests/conftest.py's, where that is ours.
+INI = "[pytest]\n"
 
 
 @pytest.fixture
@@ -45,6 +47,7 @@ def run(pytester, monkeypatch):
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTHONPATH", python_path())
+    pytester.makeini(INI)
 
     def run(text, *options, head=HEAD, **environment):
         for name, value in environment.items():
@@ -72,10 +75,11 @@ def case(text):
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("together")
+    (folder / "tox.ini").write_text(INI)
     for name, text in CASES.items():
         (folder / f"{name}.py").write_text(HEAD + text)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SOFTMETAL_", "PYTEST_"))}
-    options = [*ALONE, "-rA", "--junitxml=report.xml", "--rootdir=.", *(f"{name}.py" for name in CASES)]
+    options = [*ALONE, "-rA", "--junitxml=report.xml", *(f"{name}.py" for name in CASES)]
     command = [sys.executable, "-m", "pytest", *options]
     environment = kept | {"PYTHONPATH": python_path(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
@@ -104,6 +108,7 @@ def test_without_a_fixture_or_an_option_the_package_is_not_imported(run):
 
 @pytest.mark.long
 def test_it_can_be_left_out(pytester):
+    pytester.makeini(INI)
     pytester.makepyfile("def test_it(metal):\n    pass\n")
     result = pytester.runpytest_subprocess("-p", "no:metal_dlpack")
     result.assert_outcomes(errors=1)
