@@ -1,5 +1,5 @@
-/* coverage_flush.c: writes what was counted when a process aborts, as those do that the software
- * Metal stops.
+/* coverage_flush.c: writes what was counted when a process ends without its exit handlers: when it
+ * aborts, as those do that the software Metal stops, or by os._exit (tools/coverage).
  *
  * Owns:    the handler of SIGABRT, until the process sets another.
  * Calls:   gcov's runtime.
@@ -9,6 +9,12 @@
 #include <stdlib.h>
 
 void __gcov_dump(void);
+
+__attribute__((visibility("default"))) void
+coverage_write(void)
+{
+    __gcov_dump();
+}
 
 static void
 write_counts(int signal_number)

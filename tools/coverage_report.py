@@ -60,14 +60,8 @@ def per_cent(counts: Counter) -> float:
     return 100 * counts[True] / max(1, counts.total())
 
 
-def is_in_a_fork(lines: list[str], i: int) -> bool:
-    """In the block of `if (is_forked())`: a child ends by _exit, and counts nothing."""
-    opens = next((j for j in range(i - 1, -1, -1) if lines[j].endswith("{")), 0)
-    return "is_forked()" in lines[opens] and "}" not in "".join(lines[opens + 1 : i])
-
-
 def needs_no_mark(lines: list[str], i: int) -> bool:
-    return lines[i].strip() == "}" or bool(PASSES_ON.fullmatch(lines[i].strip())) or is_in_a_fork(lines, i)
+    return lines[i].strip() == "}" or bool(PASSES_ON.fullmatch(lines[i].strip()))
 
 
 def examine(file: dict) -> tuple[list[str], list[str]]:

@@ -267,6 +267,15 @@ def test_a_cycle_through_the_owner_is_collected(live_buffers):
     assert live_buffers() == 0
 
 
+def test_the_collector_may_begin_with_the_buffer(live_buffers):
+    original = md.Buffer(16)
+    owner = {}  # the collector does not know it while it is empty: it comes after the Buffer
+    owner["buffer"] = md.Buffer.from_handle(original.handle, owner=owner)
+    del owner, original
+    gc.collect()
+    assert live_buffers() == 0
+
+
 def test_a_cycle_through_an_exported_buffer_waits_for_the_export(live_buffers):
     class Owner:
         pass
