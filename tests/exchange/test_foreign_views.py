@@ -94,6 +94,7 @@ def copied_to(x):
 CALLS = {
     "asarray": lambda x: flat(md.asarray(x).tolist()),
     "asarray(copy=True)": lambda x: flat(md.asarray(x, copy=True).tolist()),
+    "share": lambda x: flat(md.asarray(x, copy=False).tolist()),
     "Array.copy_from": lambda x: after(shaped(x), lambda a: a.copy_from(x)),
     "Array.copy_to": copied_to,
     "Array.__setitem__": lambda x: after(shaped(x), lambda a: a.__setitem__(..., x)),
@@ -105,6 +106,8 @@ CALLS = {
     "from_dlpack": lambda x: md.from_dlpack(x) and None,
     "explain": lambda x: str(md.explain(x)) and None,
 }
+#: What shares memory, or writes it, does not go through tables of pointers.
+NOT_POINTED = {"share", "Array.copy_to", "Array.__setitem__", "Buffer.copy_from", "Buffer.from_host", "shares_memory"}
 #: What may be raised, in words that name the cause.
 CAUSES = "axes|dimension|byte order|no __dlpack__|suboffsets|contiguous|read-?only|not writable"
 
@@ -121,6 +124,7 @@ def test_every_function_reads_what_the_standard_library_exports_or_says_why_not(
                 assert not (call.startswith(("asarray", "Array")) and name in ("ctypes", "array", "a cast", "mmap"))
             else:
                 assert items in (None, INTS, INTS[:1]), items
+                assert name != "_testbuffer, pointers" or call not in NOT_POINTED
 
 
 def test_a_view_of_more_axes_than_a_layout_has_is_refused_by_its_count():

@@ -57,25 +57,6 @@ def test_copy_from_reads_the_items(storage):
         md.zeros((2, 3, 4), "float32").copy_from(producer)
 
 
-REFUSED = {
-    "asarray(copy=False)": (lambda x: md.asarray(x, copy=False), md.CopyRequiredError),
-    "Array.copy_to": (lambda x: md.zeros((3, 4), "int32").copy_to(x), md.CopyRequiredError),
-    "Array.__setitem__": (lambda x: md.zeros((3, 4), "int32").__setitem__(..., x), BufferError),
-    "Buffer.from_host": (md.Buffer.from_host, BufferError),
-    "Buffer.copy_from": (md.Buffer(48).copy_from, BufferError),
-    "shares_memory": (lambda x: md.shares_memory(x, md.zeros(3)), BufferError),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_nothing_is_shared_or_written_through_the_pointers(name):
-    producer, x = pointed((3, 4), "i", testbuffer.ND_PIL | testbuffer.ND_WRITABLE)
-    call, error = REFUSED[name]
-    with pytest.raises(error, match=r"suboffsets|contiguous"):
-        call(producer)
-    assert producer.tolist() == x.tolist()
-
-
 def test_structured_items_are_refused_as_ever():
     producer = testbuffer.ndarray([(1, 2), (3, 4)], shape=[2], format="BB", flags=testbuffer.ND_PIL)
     with pytest.raises(ValueError, match="format 'BB'"):

@@ -40,12 +40,6 @@ def test_the_figures_are_flat_where_the_page_says_so(name):
         assert max(times(part, name)) < 2 * min(times(part, name)), part
 
 
-def test_only_a_copy_grows_with_its_bytes():
-    copies = times("bytes", "copy")
-    assert copies[-1] > 1e5 * copies[0]
-    assert max(times("axes", "copy")) < 10 * copies[0]
-
-
 def test_every_line_lies_in_its_cell_and_every_call_is_drawn():
     picture = ElementTree.fromstring(cost_picture.draw(COSTS, MEASURED["machine"]))
     assert picture.find(f"{SVG}title").text

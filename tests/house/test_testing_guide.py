@@ -101,11 +101,7 @@ def test_the_settings_are_understood():
             softmetal.configure(**{name: None})
 
 
-def test_the_names_it_uses_exist():
-    import metal_dlpack as md
-
-    for name in re.findall(r"\bmd\.(\w+)", GUIDE):
-        assert hasattr(md, name), name
+def test_the_tools_that_it_names_exist():
     tools = PLUGIN.partition("has the same tools: ")[2].partition(". ")[0]
     assert len(re.findall(r"`(\w+)`", tools)) == 5
     for name in re.findall(r"`(\w+)`", tools):

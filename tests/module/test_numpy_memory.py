@@ -203,21 +203,6 @@ def test_a_copied_context_keeps_it_and_has_an_end_of_its_own():
         empty.run(context.__exit__, None, None, None)
 
 
-def test_a_generator_may_end_after_the_context_round_it():
-    def generate():
-        with md.numpy_memory():
-            yield handler()
-            yield handler()
-
-    with md.numpy_memory():
-        generator = generate()
-        assert next(generator) == OURS
-    assert handler() == OURS, "the generator's is entered"
-    assert next(generator) == OURS
-    generator.close()
-    assert handler() == PLAIN
-
-
 def test_tasks_have_their_own():
     async def work(delay):
         with md.numpy_memory():

@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 import timeit
 from xml.etree import ElementTree
 
@@ -145,19 +144,6 @@ def test_work_in_flight_and_who_holds_a_buffer_is_said():
     stream.synchronize()
     assert "idle" in stream._repr_html_()
     del export
-
-
-def test_failed_work_is_said(settings):
-    array, stream = md.zeros(3), md.Stream()
-    settings(fail="commit@1=8")
-    array.fill(2, stream=stream)
-    while md._core._buffer_work(array.buffer)[0] == "writes":
-        time.sleep(0.001)
-    assert "GPU work failed" in array._repr_html_()
-    assert "failed: the next wait raises the reason" in stream._repr_html_()
-    settings(fail=None)
-    with pytest.raises(md.MetalError):
-        stream.synchronize()
 
 
 def test_hostile_names_are_escaped_and_shortened():

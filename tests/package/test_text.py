@@ -282,6 +282,8 @@ def test_failed_work_is_said_and_stays_to_be_raised(settings):
         time.sleep(0.001)
     for _ in range(2):
         assert repr(array).startswith("Array(<GPU work on the buffer failed; ")
+        assert "GPU work failed" in array._repr_html_()
+        assert "failed: the next wait raises the reason" in stream._repr_html_()
     settings(fail=None)
     with pytest.raises(md.MetalError, match=r"OutOfMemory, 8\)"):
         stream.synchronize()
