@@ -16,11 +16,12 @@ import tempfile
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
+import c_api
 import public_surface
 from dlpack_structs import SET_ERROR, Table, Tensor, Versioned, delete, kind_with_table, table_of
 
 import metal_dlpack as md
-from metal_dlpack import _core, softmetal
+from metal_dlpack import softmetal
 
 METAL, CPU, VERSIONED = (8, 0), (1, 0), (1, 3)
 
@@ -237,37 +238,14 @@ def set_and_unset_limit():
 # ---- the C tables ----
 
 table = table_of(md.Array)
-int64s, OBJECT = ctypes.POINTER(ctypes.c_int64), ctypes.py_object
-out, tensor, view, access = ctypes.c_void_p(), Tensor(), (ctypes.c_uint64 * 32)(), (ctypes.c_uint64 * 16)()
+OBJECT = ctypes.py_object
+out, tensor, view, access = ctypes.c_void_p(), Tensor(), ctypes.byref(c_api.View()), ctypes.byref(c_api.Access())
 extents = (ctypes.c_int64 * 2)(2, 3)
-float32 = 0x0001_20_02  # {code 2, bits 32, lanes 1} as it lies in a register
+float32 = c_api.Dtype(2, 32, 1)
 on_error = SET_ERROR(lambda _context, _kind, _message: None)
 prototype = ctypes.c_void_p()
 assert table.from_object(array, ctypes.byref(prototype)) == 0
-#: Of metal_dlpack.h; those that give an object or a tensor put it into `out`, as the caller's own could fail.
-PROTOTYPES = {
-    "array_check": ctypes.PYFUNCTYPE(ctypes.c_int, OBJECT),
-    "array_get": ctypes.PYFUNCTYPE(ctypes.c_int, OBJECT, ctypes.c_void_p),
-    "array_new": ctypes.PYFUNCTYPE(OBJECT, ctypes.c_int, int64s, ctypes.c_uint32, ctypes.c_int),
-    "buffer_wrap": ctypes.PYFUNCTYPE(OBJECT, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p),
-    "buffer_array": ctypes.PYFUNCTYPE(OBJECT, OBJECT, ctypes.c_int, int64s, int64s, ctypes.c_uint32, ctypes.c_int64),
-    "array_from_dlpack": ctypes.PYFUNCTYPE(OBJECT, ctypes.c_void_p, ctypes.c_int),
-    "array_to_dlpack": ctypes.PYFUNCTYPE(ctypes.c_void_p, OBJECT, ctypes.c_int),
-    "array_begin": ctypes.PYFUNCTYPE(ctypes.c_int, OBJECT, ctypes.c_int, ctypes.c_void_p),
-    "array_end": ctypes.PYFUNCTYPE(ctypes.c_int, OBJECT, ctypes.c_void_p, ctypes.c_int),
-}
-
-
-def api_table():
-    names = public_surface.api_functions()
-    fields = [("version", ctypes.c_uint64), *((name, PROTOTYPES[name]) for name in names)]
-    struct = type("Api", (ctypes.Structure,), {"_fields_": fields})
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, [OBJECT, ctypes.c_char_p]
-    return struct.from_address(get(_core._C_API, b"metal_dlpack._core._C_API"))
-
-
-api = api_table()
+api = c_api.table()
 
 
 def call_table(call, *arguments):
