@@ -8,7 +8,6 @@
 
 #include "python/errors.h"
 #include "python/owners.h"
-#include "values/layout_type_object.h"
 
 /* ---- memory ---- */
 
@@ -230,49 +229,30 @@ count_bytes(int64_t nitems, int64_t step_bits)
     return nitems / 8 * step_bits + (nitems % 8 * step_bits + 7) / 8;
 }
 
-static PyObject *
-refuse_creation(md_state *state, const char *function, const array_creation *what,
-                const layout_fault *fault)
-{
-    if (fault->code != LAYOUT_FAULT_OVERFLOW) {
-        return errors_from_layout(state, function, fault);
-    }
-    PyObject *shape = layout_tuple(what->shape, what->ndim);
-    if (shape != NULL) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s: shape %R of %s is more than one buffer of the device can hold "
-                     "(max_buffer_length is %llu bytes); use several arrays.",
-                     function, shape, dtype_name(what->dtype).text,
-                     (unsigned long long)what->device->facts.max_buffer_length);
-        Py_DECREF(shape);
-    }
-    return NULL;
-}
-
 /* SPEC export-alignment */
 PyObject *
 array_allocate(md_state *state, const char *function, const array_creation *what)
 {
-    int64_t itemsize = dtype_itemsize(what->dtype);
-    int64_t step_bits = dtype_step_bits(what->dtype, what->is_padded);
     strided_layout layout;
     layout_fault fault;
-    if (!layout_set_dense(&layout, what->ndim, what->shape, itemsize, what->order, &fault)) {
-        return refuse_creation(state, function, what, &fault);
+    if (!layout_set_dense(&layout, what->ndim, what->shape, dtype_itemsize(what->dtype),
+                          what->order, &fault)) {
+        return fault.code != LAYOUT_FAULT_OVERFLOW
+                   ? errors_from_layout(state, function, &fault)
+                   : PyErr_Format(PyExc_ValueError,
+                                  "%s: 2**63 bytes or more are more than one buffer of the "
+                                  "device can hold (max_buffer_length is %llu bytes); use "
+                                  "several arrays.",
+                                  function,
+                                  (unsigned long long)what->device->facts.max_buffer_length);
     }
-    ArrayObject *self = allocate_object(state, layout.ndim);
-    if (self == NULL) {
-        return NULL;
-    }
-    int64_t nbytes = count_bytes(layout_volume(&layout), step_bits);
+    int64_t nbytes =
+        count_bytes(layout_volume(&layout), dtype_step_bits(what->dtype, what->is_padded));
     metal_storage *storage =
         buffer_allocate_storage(state, function, what->device, (size_t)nbytes, what->mode);
-    if (storage == NULL) {
-        Py_DECREF(self);
-        return NULL;
-    }
-    set_items(self, storage, 0, 0, &layout, what->dtype, what->is_padded);
-    return (PyObject *)self;
+    return storage == NULL ? NULL
+                           : array_over_storage(state, storage, 0, &layout, what->dtype, false,
+                                                what->is_padded);
 }
 
 /* ---- facts ---- */
