@@ -127,6 +127,14 @@ def core_extension() -> Extension:
 class BuildCore(build_ext):
     """build_ext that looks for the compiler first, and compiles on all cores what is out of date."""
 
+    def finalize_options(self) -> None:
+        """An editable install finds what `build_ext --inplace` has built, and builds nothing else for it."""
+        if self.editable_mode:
+            build = self.distribution.get_command_class("build")(self.distribution)
+            build.ensure_finalized()
+            self.build_lib, self.build_temp = build.build_lib, build.build_temp
+        super().finalize_options()
+
     def build_extensions(self) -> None:
         # ours alone: setuptools calls the compiler's methods through the object
         self.compiler.compile = self.compile_files

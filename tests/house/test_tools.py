@@ -122,7 +122,7 @@ def test_the_parts_that_a_push_tries_are_there(script):
 TALKATIVE = """#!/bin/sh
 case "$*" in
 "-m venv"*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
-*"-m pip --version"*) ;;
+*"-m pip --version"* | *"--group build" | "setup.py "*) ;;
 *--group*)
     echo "WARNING: Location 'file:///nowhere' is ignored" >&2
     echo "  Downloading https://index.example/torch-2.0-cp311.whl (190.4 MB)"
