@@ -27,7 +27,7 @@ def test_what_could_not_be_fetched_is_a_skip(tmp_path):
 
 @pytest.mark.long
 def test_a_cache_that_cannot_be_written_is_replaced():
-    asked = ["tests/kernels/test_kernel_order.py", "-k", "what_the_cpu_wrote"]
+    asked = ["tests/kernels/test_kernel_order.py", "-k", "a_write_waits"]
     said = tried(*asked, XDG_CACHE_HOME="/proc/nowhere")
     assert "passed" in said
     assert "failed" not in said
