@@ -10,13 +10,12 @@ import sys
 import warnings
 from unittest import mock
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-np = pytest.importorskip("numpy")
-
-import metal_dlpack as md  # noqa: E402
+import metal_dlpack as md
 
 ARITHMETIC = [
     "add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and_", "or_", "xor",

@@ -12,13 +12,12 @@ import random
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
 from copy_library import compile_copy, needs_compiler
 from forking import fork
 from machine import can_sanitize
 from places import C_FILES
-
-np = pytest.importorskip("numpy")
 
 MAX_NDIM = 64
 MAX_THREADS = 16

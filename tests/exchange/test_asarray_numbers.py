@@ -7,11 +7,10 @@ import warnings
 
 import hypothesis
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 
-np = pytest.importorskip("numpy")
-
-import metal_dlpack as md  # noqa: E402
+import metal_dlpack as md
 
 NAMES = sorted(name for name, value in vars(md).items() if isinstance(value, md.dtype))
 INTEGERS = [name for name in NAMES if name.lstrip("u").startswith("int")]

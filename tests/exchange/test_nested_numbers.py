@@ -8,13 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-np = pytest.importorskip("numpy")
-
-import metal_dlpack as md  # noqa: E402
+import metal_dlpack as md
 
 #: Reads a pickle a line, in a process that cannot import NumPy, and prints what asarray makes of it.
 CHILD = """

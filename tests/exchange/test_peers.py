@@ -6,11 +6,10 @@ MPS tensors but runs no operation on them: what they hold is read through md.fro
 
 import sys
 
+import numpy as np
 import pytest
 
 import metal_dlpack as md
-
-np = pytest.importorskip("numpy")
 
 
 def library(name):

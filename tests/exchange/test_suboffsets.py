@@ -1,8 +1,8 @@
 """Memory that is reached through tables of pointers (suboffsets), as PIL's images are: read by a copy, or refused."""
 
+import numpy as np
 import pytest
 
-np = pytest.importorskip("numpy")
 testbuffer = pytest.importorskip("_testbuffer", reason="CPython was installed without its tests")
 
 import metal_dlpack as md  # noqa: E402

@@ -9,6 +9,7 @@ import gc
 import pickle
 import re
 
+import numpy as np
 import pytest
 from children import output_of
 from dlpack_structs import CAPSULE_NAMES, READ_ONLY, Producer, capsule_name
@@ -19,8 +20,6 @@ from machine import FINDS_LEAKS
 
 import metal_dlpack as md
 from metal_dlpack import _core, softmetal
-
-np = pytest.importorskip("numpy")
 
 #: Bytes of the memory that a fuzzed tensor lies over.
 ROOM = 4096

@@ -5,6 +5,7 @@ import functools
 import gc
 import weakref
 
+import numpy as np
 import pytest
 from children import output_of
 from dlpack_structs import open_capsule
@@ -12,8 +13,6 @@ from leftovers import left_by
 from places import TOOLS
 
 import metal_dlpack as md
-
-np = pytest.importorskip("numpy")
 
 libc = ctypes.CDLL(None)
 

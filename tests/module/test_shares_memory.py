@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 
+import numpy as np
 import pytest
 from dlpack_structs import IS_COPIED, Producer, capsule_name
 from hypothesis import given, settings
@@ -12,7 +13,6 @@ from hypothesis import strategies as st
 
 import metal_dlpack as md
 
-np = pytest.importorskip("numpy")
 as_strided = np.lib.stride_tricks.as_strided
 
 ROOM = 4096

@@ -15,20 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
+import file_cases as cases
 import hypothesis
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 from children import run_child
-from places import DOCS, EXAMPLES
-
-pytest.importorskip("numpy")
-pytest.importorskip("safetensors")
-pytest.importorskip("gguf")
-
-import file_cases as cases
-import numpy as np
 from file_cases import entry, gguf_bytes, safetensors_bytes
 from machine import SANITIZER
+from places import DOCS, EXAMPLES
 
 import metal_dlpack as md
 from metal_dlpack.files import memory, single_file

@@ -3,14 +3,10 @@
 import re
 import sys
 
+import numpy as np
 import pytest
 from children import run_child
 from places import DOCS
-
-pytest.importorskip("numpy")
-pytest.importorskip("safetensors")
-
-import numpy as np
 
 import metal_dlpack as md
 

@@ -7,7 +7,6 @@ import time
 
 import pytest
 
-pytest.importorskip("numpy")
 pytest.importorskip("joblib")
 
 import joblib

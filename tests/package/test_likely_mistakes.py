@@ -3,11 +3,10 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-np = pytest.importorskip("numpy")
-
-import metal_dlpack as md  # noqa: E402
+import metal_dlpack as md
 
 a = md.asarray([3.0, 1.0, 2.0])
 x = np.arange(3, dtype="float32")

@@ -3,16 +3,11 @@
 import difflib
 import pickle
 
-import pytest
-
-pytest.importorskip("numpy")
-pytest.importorskip("safetensors")
-pytest.importorskip("gguf")
-
 import file_cases as cases
 import hypothesis
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from file_cases import safetensors_bytes
 
 import metal_dlpack as md

@@ -9,11 +9,8 @@ import tracemalloc
 
 import hypothesis
 import hypothesis.strategies as st
-import pytest
-
-pytest.importorskip("numpy")
-
 import numpy as np
+import pytest
 
 import metal_dlpack as md
 

@@ -5,14 +5,10 @@ import json
 import os
 import sys
 
-import pytest
-
-pytest.importorskip("numpy")
-pytest.importorskip("safetensors")
-
 import hypothesis
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from safetensors.numpy import load_file, save_file
 
 import metal_dlpack as md

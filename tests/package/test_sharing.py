@@ -5,6 +5,7 @@ import itertools
 import random
 import sys
 
+import numpy as np
 import pytest
 from children import output_of, run_child
 from hypothesis import given
@@ -13,8 +14,6 @@ from hypothesis import strategies as st
 import metal_dlpack as md
 from metal_dlpack.looking.memory_lanes import MAX_RUNS, byte_runs
 from metal_dlpack.sharing import FULL, GAPS, NONE, WIDTH, bar, draw
-
-np = pytest.importorskip("numpy")
 
 
 def memory_of(picture, name):
