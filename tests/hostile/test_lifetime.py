@@ -1,6 +1,5 @@
 """Who keeps the bytes: no order of deletions, no thread and no end of the process leaks or frees too early."""
 
-import ctypes
 import functools
 import gc
 import weakref
@@ -8,14 +7,11 @@ import weakref
 import numpy as np
 import pytest
 from children import output_of
-from dlpack_structs import open_capsule
+from dlpack_structs import delete_on_raw_threads, open_capsule
 from leftovers import left_by
 from places import TOOLS
 
 import metal_dlpack as md
-
-libc = ctypes.CDLL(None)
-
 
 # ---- round trips ----
 
@@ -137,29 +133,13 @@ def test_a_cycle_through_an_owner_is_collected(live_buffers):
 # ---- deleters on other threads ----
 
 
-def call_on_thread(deleter, address):
-    """A raw thread calls deleter(address): no thread state, no GIL."""
-    thread = ctypes.c_void_p()
-    assert libc.pthread_create(ctypes.byref(thread), None, deleter, ctypes.c_void_p(address)) == 0
-    return thread
-
-
-def taken(array, **keywords):
-    """The deleter and the address of a tensor that a consumer has taken."""
-    opened = open_capsule(array.__dlpack__(**keywords))
-    opened.take()
-    return ctypes.c_void_p(opened.managed.deleter), opened.address
-
-
 @pytest.mark.parametrize("keywords", [{}, {"max_version": (1, 0)}, {"dl_device": (1, 0)}])
 @pytest.mark.rule("export-deleter")
 def test_many_threads_without_python_let_go_at_once(keywords, live_buffers):
     array = md.zeros(16)
-    tensors = [taken(array[i % 16 :], **keywords) for i in range(64)]
+    tensors = [open_capsule(array[i % 16 :].__dlpack__(**keywords)) for i in range(64)]
     del array
-    threads = [call_on_thread(*tensor) for tensor in tensors]
-    for thread in threads:
-        assert libc.pthread_join(thread, None) == 0
+    delete_on_raw_threads(tensors)
     assert live_buffers() == 0
 
 

@@ -1,29 +1,17 @@
 """Owners of foreign memory: let go once, by the interpreter they belong to, whoever asks for it."""
 
-import ctypes
-import threading
 import time
 import weakref
 
 import pytest
 from children import output_of
-from dlpack_structs import Producer, open_capsule
+from dlpack_structs import Producer, delete_on_raw_threads, open_capsule
 
 import metal_dlpack as md
 
 
 class Owner:
     pass
-
-
-def delete_on_raw_thread(opened):
-    """The tensor's deleter on a pthread that Python knows nothing of."""
-    opened.take()
-    pthread = ctypes.CDLL(None)
-    thread = ctypes.c_ulong()
-    deleter = ctypes.c_void_p(opened.managed.deleter)
-    assert pthread.pthread_create(ctypes.byref(thread), None, deleter, ctypes.c_void_p(opened.address)) == 0
-    assert pthread.pthread_join(thread, None) == 0
 
 
 def wait_until(condition):
@@ -47,23 +35,14 @@ def test_a_foreign_tensor_is_deleted_with_the_gil_after_a_deleter_without_it(liv
     producer = Producer(data=buffer.handle, device=(8, 0), shape=(2,))
     opened = open_capsule(md.from_dlpack(producer).__dlpack__())
     assert producer.deletions == 0
-    delete_on_raw_thread(opened)
+    delete_on_raw_threads([opened])
     wait_until(lambda: producer.deletions)
     assert producer.deletions == 1
 
 
 def test_many_owners_from_many_raw_threads(live_buffers):
     exports = [owned_export() for _ in range(500)]
-
-    def work(part):
-        for _, opened in part:
-            delete_on_raw_thread(opened)
-
-    threads = [threading.Thread(target=work, args=(exports[i::4],)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    delete_on_raw_threads([opened for _, opened in exports])
     wait_until(lambda: all(alive() is None for alive, _ in exports))
 
 

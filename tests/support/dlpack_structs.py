@@ -63,6 +63,18 @@ def open_capsule(capsule):
     return Opened(capsule)
 
 
+def delete_on_raw_threads(tensors):
+    """What a consumer does with tensors that it has taken: each on a thread of its own, without thread state or GIL."""
+    libc, threads = ctypes.CDLL(None), []
+    for opened in tensors:
+        opened.take()
+        threads.append(ctypes.c_void_p())
+        deleter, address = ctypes.c_void_p(opened.managed.deleter), ctypes.c_void_p(opened.address)
+        assert libc.pthread_create(ctypes.byref(threads[-1]), None, deleter, address) == 0
+    for thread in threads:
+        assert libc.pthread_join(thread, None) == 0
+
+
 class Producer:
     """A hand-made tensor: every field can be set, deletions are counted.
 
