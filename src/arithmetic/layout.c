@@ -215,7 +215,7 @@ layout_same_shape(const strided_layout *a, const strided_layout *b)
 
 /* Does axis `a` come before a later axis `b`? */
 static inline bool
-is_ordered(const strided_layout *in, int a, int b)
+is_ordered(const strided_layout *in, int64_t a, int64_t b)
 {
     uint64_t stride_a = layout_absolute(in->strides[a]);
     uint64_t stride_b = layout_absolute(in->strides[b]);
@@ -226,7 +226,7 @@ is_ordered(const strided_layout *in, int a, int b)
 }
 
 void
-layout_stride_order(const strided_layout *in, int *axes)
+layout_stride_order(const strided_layout *in, int64_t *axes)
 {
     for (int axis = 0; axis < in->ndim; axis++) {
         int place = axis;
@@ -240,7 +240,7 @@ layout_stride_order(const strided_layout *in, int *axes)
 bool
 layout_is_contiguous_any(const strided_layout *in)
 {
-    int axes[LAYOUT_MAX_NDIM];
+    int64_t axes[LAYOUT_MAX_NDIM];
     int64_t expected = 1;
     if (layout_is_empty(in)) {
         return true;
@@ -262,7 +262,7 @@ layout_is_contiguous_any(const strided_layout *in)
 bool
 layout_is_unique(const strided_layout *in)
 {
-    int axes[LAYOUT_MAX_NDIM];
+    int64_t axes[LAYOUT_MAX_NDIM];
     /* how far all shorter strides go together: below 2^64, as both bounds fit int64 */
     uint64_t reach = 0;
     if (layout_is_empty(in)) {
@@ -284,27 +284,51 @@ layout_is_unique(const strided_layout *in)
 }
 
 bool
-layout_set_ordered(strided_layout *out, int ndim, const int64_t *shape, int64_t itemsize,
-                   const int *axes, layout_fault *fault)
+layout_axis(int64_t given, int ndim, int *axis, layout_fault *fault)
 {
+    int64_t counted = given < 0 ? given + ndim : given;
+    *axis = (int)counted;
+    return (counted >= 0 && counted < ndim) ||
+           layout_fail(fault, LAYOUT_FAULT_AXIS, given, ndim);
+}
+
+bool
+layout_axes(int count, const int64_t *given, int ndim, int *axes, uint64_t *bits,
+            layout_fault *fault)
+{
+    *bits = 0;
+    for (int i = 0; i < count; i++) {
+        if (!layout_axis(given[i], ndim, &axes[i], fault)) {
+            return false;
+        }
+        if (*bits >> axes[i] & 1) {
+            return layout_fail(fault, LAYOUT_FAULT_AXIS_TWICE, axes[i], 0);
+        }
+        *bits |= UINT64_C(1) << axes[i];
+    }
+    return true;
+}
+
+bool
+layout_set_ordered(strided_layout *out, int ndim, const int64_t *shape, int64_t itemsize,
+                   int count, const int64_t *order, layout_fault *fault)
+{
+    int axes[LAYOUT_MAX_NDIM];
+    uint64_t bits;
+    int64_t items = 1;
     /* Check the shape and its product in C order; every order has the same product. */
     if (!layout_set_dense(out, ndim, shape, itemsize, 'C', fault)) {
         return false;
     }
-    uint64_t seen = 0;
-    int64_t items = 1;
+    if (count != ndim) {
+        return layout_fail(fault, LAYOUT_FAULT_AXES, count, ndim);
+    }
+    if (!layout_axes(count, order, ndim, axes, &bits, fault)) {
+        return false;
+    }
     for (int place = ndim - 1; place >= 0; place--) {
-        int axis = axes[place];
-        if (axis < 0 || axis >= ndim) {
-            /* unreached: the fuzzers reach it */
-            return layout_fail(fault, LAYOUT_FAULT_AXIS, axis, ndim);
-        }
-        if (seen >> axis & 1) {
-            return layout_fail(fault, LAYOUT_FAULT_AXIS_TWICE, axis, 0);
-        }
-        seen |= UINT64_C(1) << axis;
-        out->strides[axis] = items;
-        items *= shape[axis];
+        out->strides[axes[place]] = items;
+        items *= shape[axes[place]];
     }
     if (items == 0) {
         memset(out->strides, 0, (size_t)ndim * sizeof *out->strides);

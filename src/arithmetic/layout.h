@@ -181,10 +181,11 @@ layout_common_divisor(uint64_t a, uint64_t b)
 bool layout_set_dense(strided_layout *out, int ndim, const int64_t *shape, int64_t itemsize,
                       char order, layout_fault *fault);
 
-/* Dense strides at offset 0 in any order: axes[0] has the longest stride, the last one stride
- * 1. An empty layout has strides 0.  Refuses what overflows int64 when counted in bytes. */
+/* Dense strides at offset 0 in any order, which names each axis: the first has the longest
+ * stride, the last one stride 1.  An empty layout has strides 0.  Refuses what overflows int64
+ * when counted in bytes. */
 bool layout_set_ordered(strided_layout *out, int ndim, const int64_t *shape, int64_t itemsize,
-                        const int *axes, layout_fault *fault);
+                        int count, const int64_t *order, layout_fault *fault);
 
 /* A layout with the given strides (NULL: C order).  Shape and strides may be `out`'s own.
  * Refuses ndim out of range, negative extents, and any product or offset that overflows int64
@@ -207,7 +208,7 @@ bool layout_is_empty(const strided_layout *in);          /* an extent is 0 */
 bool layout_is_unique(const strided_layout *in);         /* no two indices share an item */
 /* The axes by length of stride, the longest first; equal ones by extent, the largest first,
  * then by number.  `axes` has room for ndim. */
-void layout_stride_order(const strided_layout *in, int *axes);
+void layout_stride_order(const strided_layout *in, int64_t *axes);
 /* Bit i is set if axes i - 1 and i can be one: the stride of the first is the stride times the
  * extent of the second. */
 uint64_t layout_merge_mask(const strided_layout *in);
@@ -215,6 +216,14 @@ uint64_t layout_merge_mask(const strided_layout *in);
  * common divisors; the layout's own is returned where there is no larger one. */
 int64_t layout_max_itemsize(const strided_layout *in, int64_t max, int64_t address, int axis);
 bool layout_same_shape(const strided_layout *a, const strided_layout *b);
+
+/* ---- axes as a caller names them, negative ones from the end ---- */
+
+/* One of `ndim`. */
+bool layout_axis(int64_t given, int ndim, int *axis, layout_fault *fault);
+/* Several, none twice: their numbers, and a bit for each. */
+bool layout_axes(int count, const int64_t *given, int ndim, int *axes, uint64_t *bits,
+                 layout_fault *fault);
 
 /* ---- one axis: what an index or a range of it does to offset and stride ---- */
 
@@ -229,25 +238,24 @@ bool layout_cut_axis(const strided_layout *in, int axis, int64_t start, int64_t 
 int64_t layout_unit_stride(const strided_layout *in, int axis);
 
 /* ---- views: each writes a layout over the same items ---- */
-bool layout_permuted(const strided_layout *in, const int *axes, strided_layout *out,
-                     layout_fault *fault); /* ndim axes, each in 0..ndim-1 */
+/* What makes a view of some numbers: a shape, or axes as above. */
+typedef bool layout_view(const strided_layout *in, int count, const int64_t *values,
+                         strided_layout *out, layout_fault *fault);
+/* All axes in another order. */
+layout_view layout_permuted;
 /* One extent may be -1 and is worked out. NOT_A_VIEW: would need a copy. */
-bool layout_reshaped(const strided_layout *in, int ndim, const int64_t *shape,
-                     strided_layout *out, layout_fault *fault);
+layout_view layout_reshaped;
+/* Drops these axes.  Refuses one of another extent than 1. */
+layout_view layout_squeezed_axes;
+/* One axis more, of extent 1: its place in the result.  Its stride is layout_unit_stride. */
+layout_view layout_expanded;
+/* New axes of extent 1: their places in the result.  Each gets the stride with which the axis after
+ * it would go on.  Refuses more than 64 dimensions, and strides that overflow. */
+layout_view layout_unsqueezed;
+/* Another shape by NumPy's rules: stride 0 on grown axes. */
+layout_view layout_broadcast;
 /* drops every extent-1 axis */
 void layout_squeezed(const strided_layout *in, strided_layout *out);
-/* Drops the axes whose bit is set.  Refuses one of another extent than 1. */
-bool layout_squeezed_axes(const strided_layout *in, uint64_t axes, strided_layout *out,
-                          layout_fault *fault);
-bool layout_expanded(const strided_layout *in, int axis, strided_layout *out,
-                     layout_fault *fault); /* an axis of extent 1 before `axis` (0..ndim) */
-/* New axes of extent 1: those of the result whose bit is set.  Each gets the stride with which
- * the axis after it would go on.  Refuses more than 64 dimensions, and strides
- * that overflow. */
-bool layout_unsqueezed(const strided_layout *in, uint64_t axes, strided_layout *out,
-                       layout_fault *fault);
-bool layout_broadcast(const strided_layout *in, int ndim, const int64_t *shape,
-                      strided_layout *out, layout_fault *fault); /* stride 0 on grown axes */
 /* Axis i joins axis i - 1 for each bit i of `mask` that layout_merge_mask has too. No
  * dimensions become one of extent 1. */
 void layout_merged(const strided_layout *in, uint64_t mask, strided_layout *out);

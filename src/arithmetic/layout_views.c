@@ -48,25 +48,23 @@ layout_cut_axis(const strided_layout *in, int axis, int64_t start, int64_t lengt
 }
 
 bool
-layout_permuted(const strided_layout *in, const int *axes, strided_layout *out,
+layout_permuted(const strided_layout *in, int count, const int64_t *order, strided_layout *out,
                 layout_fault *fault)
 {
     strided_layout moved;
-    uint64_t used = 0;
-    for (int i = 0; i < in->ndim; i++) {
-        int axis = axes[i];
-        if (axis < 0 || axis >= in->ndim) {
-            /* unreached: the fuzzers reach it */
-            return layout_fail(fault, LAYOUT_FAULT_AXIS, axis, in->ndim);
-        }
-        if (used >> axis & 1) {
-            return layout_fail(fault, LAYOUT_FAULT_AXIS_TWICE, axis, 0);
-        }
-        used |= UINT64_C(1) << axis;
-        moved.shape[i] = in->shape[axis];
-        moved.strides[i] = in->strides[axis];
+    int axes[LAYOUT_MAX_NDIM];
+    uint64_t bits;
+    if (count != in->ndim) {
+        return layout_fail(fault, LAYOUT_FAULT_AXES, count, in->ndim);
     }
-    moved.ndim = in->ndim;
+    if (!layout_axes(count, order, in->ndim, axes, &bits, fault)) {
+        return false;
+    }
+    for (int i = 0; i < count; i++) {
+        moved.shape[i] = in->shape[axes[i]];
+        moved.strides[i] = in->strides[axes[i]];
+    }
+    moved.ndim = count;
     moved.itemsize = in->itemsize;
     moved.offset = in->offset;
     layout_copy(&moved, out);
@@ -75,17 +73,13 @@ layout_permuted(const strided_layout *in, const int *axes, strided_layout *out,
 
 /* ---- axes of extent 1 ---- */
 
-bool
-layout_squeezed_axes(const strided_layout *in, uint64_t axes, strided_layout *out,
-                     layout_fault *fault)
+/* Without the axes whose bit is set. */
+static void
+drop_axes(const strided_layout *in, uint64_t bits, strided_layout *out)
 {
     int kept = 0;
     for (int axis = 0; axis < in->ndim; axis++) {
-        bool is_dropped = axes >> axis & 1;
-        if (is_dropped && in->shape[axis] != 1) {
-            return layout_fail(fault, LAYOUT_FAULT_SQUEEZE, axis, in->shape[axis]);
-        }
-        if (!is_dropped) {
+        if (!(bits >> axis & 1)) {
             out->shape[kept] = in->shape[axis];
             out->strides[kept++] = in->strides[axis];
         }
@@ -93,6 +87,23 @@ layout_squeezed_axes(const strided_layout *in, uint64_t axes, strided_layout *ou
     out->ndim = kept;
     out->itemsize = in->itemsize;
     out->offset = in->offset;
+}
+
+bool
+layout_squeezed_axes(const strided_layout *in, int count, const int64_t *given,
+                     strided_layout *out, layout_fault *fault)
+{
+    int axes[LAYOUT_MAX_NDIM];
+    uint64_t bits;
+    if (!layout_axes(count, given, in->ndim, axes, &bits, fault)) {
+        return false;
+    }
+    for (int i = 0; i < count; i++) {
+        if (in->shape[axes[i]] != 1) {
+            return layout_fail(fault, LAYOUT_FAULT_SQUEEZE, axes[i], in->shape[axes[i]]);
+        }
+    }
+    drop_axes(in, bits, out);
     return true;
 }
 
@@ -100,11 +111,10 @@ void
 layout_squeezed(const strided_layout *in, strided_layout *out)
 {
     uint64_t units = 0;
-    layout_fault unused;
     for (int axis = 0; axis < in->ndim; axis++) {
         units |= (uint64_t)(in->shape[axis] == 1) << axis;
     }
-    (void)layout_squeezed_axes(in, units, out, &unused);
+    drop_axes(in, units, out);
 }
 
 int64_t
@@ -116,14 +126,16 @@ layout_unit_stride(const strided_layout *in, int axis)
 }
 
 bool
-layout_expanded(const strided_layout *in, int axis, strided_layout *out, layout_fault *fault)
+layout_expanded(const strided_layout *in, int count, const int64_t *given, strided_layout *out,
+                layout_fault *fault)
 {
-    if (axis < 0 || axis > in->ndim) {
-        /* unreached: the fuzzers reach it */
-        return layout_fail(fault, LAYOUT_FAULT_AXIS, axis, in->ndim + 1);
-    }
+    int axis;
+    (void)count; /* one */
     if (in->ndim == LAYOUT_MAX_NDIM) {
         return layout_fail(fault, LAYOUT_FAULT_NDIM, in->ndim + 1, 0);
+    }
+    if (!layout_axis(given[0], in->ndim + 1, &axis, fault)) {
+        return false;
     }
     if (in != out) {
         layout_copy(in, out);
@@ -147,22 +159,21 @@ continue_stride(int64_t extent, int64_t stride, int64_t itemsize, int64_t *out)
 }
 
 bool
-layout_unsqueezed(const strided_layout *in, uint64_t axes, strided_layout *out,
-                  layout_fault *fault)
+layout_unsqueezed(const strided_layout *in, int count, const int64_t *given,
+                  strided_layout *out, layout_fault *fault)
 {
-    int from = in->ndim, ndim = from + __builtin_popcountll(axes);
+    int axes[LAYOUT_MAX_NDIM], from = in->ndim, ndim = from + count;
+    uint64_t bits;
     if (ndim > LAYOUT_MAX_NDIM) {
-        /* unreached: the fuzzers reach it */
         return layout_fail(fault, LAYOUT_FAULT_NDIM, ndim, 0);
     }
-    if (ndim < LAYOUT_MAX_NDIM && axes >> ndim != 0) {
-        /* unreached: the fuzzers reach it */
-        return layout_fail(fault, LAYOUT_FAULT_AXIS, 63 - __builtin_clzll(axes), ndim);
+    if (!layout_axes(count, given, ndim, axes, &bits, fault)) {
+        return false;
     }
     /* From the last axis down: `out` can be `in`. */
     int64_t extent = 1, stride = from > 0 ? in->strides[from - 1] : 1;
     for (int axis = ndim - 1; axis >= 0; axis--) {
-        if (axes >> axis & 1) {
+        if (bits >> axis & 1) {
             if (!continue_stride(extent, stride, in->itemsize, &stride)) {
                 return layout_fail(fault, LAYOUT_FAULT_OVERFLOW, axis, 0);
             }

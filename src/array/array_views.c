@@ -19,6 +19,16 @@ view_if(bool is_view, PyObject *op, const char *function, const strided_layout *
                    : errors_from_layout(state_of(op), function, fault);
 }
 
+static PyObject *
+view_by(layout_view *make, PyObject *op, const char *function, int count, const int64_t *values)
+{
+    strided_layout layout;
+    layout_fault fault;
+    array_get_layout(array_cast(op), &layout);
+    bool is_view = make(&layout, count, values, &layout, &fault);
+    return view_if(is_view, op, function, &layout, &fault);
+}
+
 /* A view, or NULL, through which nothing can be written. */
 static PyObject *
 make_readonly(PyObject *view)
@@ -169,47 +179,31 @@ const char array_doc_permute[] =
 PyObject *
 array_method_permute(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    int64_t given[LAYOUT_MAX_NDIM];
-    int axes[LAYOUT_MAX_NDIM], count, ndim = array_cast(op)->ndim;
-    strided_layout in, out;
-    layout_fault fault;
+    int64_t axes[LAYOUT_MAX_NDIM];
+    int count;
     if (take_keyword("Array.permute", "axes", &nargs, kwnames) < 0 ||
-        collect_ints("Array.permute", "axes", args, nargs, given, &count) < 0) {
+        collect_ints("Array.permute", "axes", args, nargs, axes, &count) < 0) {
         return NULL;
     }
-    if (count != ndim) {
-        return PyErr_Format(PyExc_ValueError,
-                            "Array.permute: %d axes are given for %d dimensions.", count, ndim);
-    }
-    for (int i = 0; i < count; i++) {
-        if (args_axis("Array.permute", given[i], ndim, &axes[i]) < 0) {
-            return NULL;
-        }
-    }
-    array_get_layout(array_cast(op), &in);
-    bool is_view = layout_permuted(&in, axes, &out, &fault);
-    return view_if(is_view, op, "Array.permute", &out, &fault);
+    return view_by(layout_permuted, op, "Array.permute", count, axes);
 }
 
+/* The axes from `first` on in reverse. */
 static PyObject *
-swap_axes(PyObject *op, int first, int second)
+reverse_axes(PyObject *op, int first)
 {
-    strided_layout layout;
-    array_get_layout(array_cast(op), &layout);
-    for (; first < second; first++, second--) {
-        int64_t extent = layout.shape[first], stride = layout.strides[first];
-        layout.shape[first] = layout.shape[second];
-        layout.strides[first] = layout.strides[second];
-        layout.shape[second] = extent;
-        layout.strides[second] = stride;
+    int64_t axes[LAYOUT_MAX_NDIM];
+    int ndim = array_cast(op)->ndim;
+    for (int i = 0; i < ndim; i++) {
+        axes[i] = i < first ? i : first + ndim - 1 - i;
     }
-    return array_view(array_cast(op), &layout);
+    return view_by(layout_permuted, op, "Array", ndim, axes);
 }
 
 PyObject *
 array_get_T(PyObject *op, void *Py_UNUSED(closure))
 {
-    return swap_axes(op, 0, array_cast(op)->ndim - 1);
+    return reverse_axes(op, 0);
 }
 
 PyObject *
@@ -220,7 +214,7 @@ array_get_mT(PyObject *op, void *Py_UNUSED(closure))
         return PyErr_Format(PyExc_ValueError,
                             "Array.mT: a matrix has at least 2 dimensions, not %d.", ndim);
     }
-    return swap_axes(op, ndim - 2, ndim - 1);
+    return reverse_axes(op, ndim - 2);
 }
 
 const char array_doc_squeeze[] =
@@ -237,30 +231,21 @@ array_method_squeeze(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
 {
     static const args_spec spec = {"Array.squeeze", 0, 1, 0, {"axis", NULL}};
     PyObject *values[1];
-    int64_t given[LAYOUT_MAX_NDIM];
-    int count, axis;
-    uint64_t axes = 0;
-    strided_layout in, out;
-    layout_fault fault;
+    int64_t axes[LAYOUT_MAX_NDIM];
+    int count;
+    strided_layout layout;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0) {
         return NULL;
     }
-    array_get_layout(array_cast(op), &in);
     if (!args_is_given(values[0])) {
-        layout_squeezed(&in, &out);
-        return array_view(array_cast(op), &out);
+        array_get_layout(array_cast(op), &layout);
+        layout_squeezed(&layout, &layout);
+        return array_view(array_cast(op), &layout);
     }
-    if (args_int64s("Array.squeeze", "axis", values[0], given, LAYOUT_MAX_NDIM, &count) < 0) {
+    if (args_int64s("Array.squeeze", "axis", values[0], axes, LAYOUT_MAX_NDIM, &count) < 0) {
         return NULL;
     }
-    for (int i = 0; i < count; i++) {
-        if (args_axis("Array.squeeze", given[i], in.ndim, &axis) < 0) {
-            return NULL;
-        }
-        axes |= UINT64_C(1) << axis;
-    }
-    bool is_view = layout_squeezed_axes(&in, axes, &out, &fault);
-    return view_if(is_view, op, "Array.squeeze", &out, &fault);
+    return view_by(layout_squeezed_axes, op, "Array.squeeze", count, axes);
 }
 
 const char array_doc_expand_dims[] =
@@ -278,18 +263,12 @@ array_method_expand_dims(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
 {
     static const args_spec spec = {"Array.expand_dims", 0, 1, 1, {"axis", NULL}};
     PyObject *values[1];
-    int64_t given;
-    int axis;
-    strided_layout in, out;
-    layout_fault fault;
+    int64_t axis;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
-        args_int64("Array.expand_dims", "axis", values[0], &given) < 0 ||
-        args_axis("Array.expand_dims", given, array_cast(op)->ndim + 1, &axis) < 0) {
+        args_int64("Array.expand_dims", "axis", values[0], &axis) < 0) {
         return NULL;
     }
-    array_get_layout(array_cast(op), &in);
-    bool is_view = layout_expanded(&in, axis, &out, &fault);
-    return view_if(is_view, op, "Array.expand_dims", &out, &fault);
+    return view_by(layout_expanded, op, "Array.expand_dims", 1, &axis);
 }
 
 const char array_doc_broadcast_to[] =
@@ -308,17 +287,13 @@ array_method_broadcast_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
     PyObject *values[1];
     int64_t shape[LAYOUT_MAX_NDIM];
     int ndim;
-    strided_layout in, out;
-    layout_fault fault;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
         args_int64s("Array.broadcast_to", "shape", values[0], shape, LAYOUT_MAX_NDIM, &ndim) <
             0) {
         return NULL;
     }
-    array_get_layout(array_cast(op), &in);
-    bool is_view = layout_broadcast(&in, ndim, shape, &out, &fault);
     /* one item stands in many places */
-    return make_readonly(view_if(is_view, op, "Array.broadcast_to", &out, &fault));
+    return make_readonly(view_by(layout_broadcast, op, "Array.broadcast_to", ndim, shape));
 }
 
 const char array_doc_flatten[] =
@@ -338,6 +313,7 @@ array_method_flatten(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
     PyObject *values[2];
     int64_t first = 0, last = -1, shape[LAYOUT_MAX_NDIM] = {1};
     int start, end, ndim = array_cast(op)->ndim;
+    layout_fault fault;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
         (values[0] && args_int64("Array.flatten", "start_axis", values[0], &first) < 0) ||
         (values[1] && args_int64("Array.flatten", "end_axis", values[1], &last) < 0)) {
@@ -346,9 +322,8 @@ array_method_flatten(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
     if (ndim == 0) { /* one item is a vector of one */
         return view_as(op, "Array.flatten", shape, 1);
     }
-    if (args_axis("Array.flatten", first, ndim, &start) < 0 ||
-        args_axis("Array.flatten", last, ndim, &end) < 0) {
-        return NULL;
+    if (!layout_axis(first, ndim, &start, &fault) || !layout_axis(last, ndim, &end, &fault)) {
+        return errors_from_layout(state_of(op), "Array.flatten", &fault);
     }
     if (start > end) {
         return PyErr_Format(PyExc_ValueError,

@@ -282,17 +282,3 @@ args_tristate(const char *function, const char *what, PyObject *value, int *out)
     *out = value == Py_True;
     return 0;
 }
-
-int
-args_axis(const char *function, int64_t axis, int ndim, int *out)
-{
-    int64_t counted = axis < 0 ? axis + ndim : axis;
-    *out = 0;
-    if (counted < 0 || counted >= ndim) {
-        return errors_raise(PyExc_ValueError,
-                            "%s: axis %lld is out of range for %d dimensions.", function,
-                            (long long)axis, ndim);
-    }
-    *out = (int)counted;
-    return 0;
-}

@@ -88,7 +88,4 @@ int args_int64s(const char *function, const char *what, PyObject *value, int64_t
 /* None, True or False, for `copy`: -1, 1 or 0 in `*out`.  TypeError for the rest. */
 int args_tristate(const char *function, const char *what, PyObject *value, int *out);
 
-/* `axis` counted from the end where negative, checked against ndim. ValueError. */
-int args_axis(const char *function, int64_t axis, int ndim, int *out);
-
 #endif /* MD_ARGS_H */

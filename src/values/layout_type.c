@@ -44,19 +44,18 @@ layout_vectorcall(PyObject *type, PyObject *const *args, size_t nargsf, PyObject
 static bool
 work_out(PyObject *op, intptr_t place, int64_t *out)
 {
-    LayoutObject *self = layout_cast(op);
     strided_layout layout;
-    int axes[LAYOUT_MAX_NDIM];
     layout_fault fault = {LAYOUT_FAULT_OVERFLOW, 0, 0};
     layout_read(op, &layout);
-    if (place == KNOWN_STRIDE_ORDER) {
-        layout_stride_order(&layout, axes);
+    if (place == KNOWN_STRIDE_ORDER && !layout_cast(op)->is_implicit) {
+        layout_stride_order(&layout, out);
+        return true;
     }
     for (int axis = 0; axis < layout.ndim; axis++) {
         switch (place) {
         case KNOWN_SHAPE: out[axis] = layout.shape[axis]; break;
         case KNOWN_STRIDES: out[axis] = layout.strides[axis]; break;
-        case KNOWN_STRIDE_ORDER: out[axis] = self->is_implicit ? axis : axes[axis]; break;
+        case KNOWN_STRIDE_ORDER: out[axis] = axis; break; /* C order */
         default:
             if (!layout_multiply(layout.strides[axis], layout.itemsize, &out[axis])) {
                 /* unreached: no test makes it fail here */

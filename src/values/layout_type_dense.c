@@ -9,13 +9,15 @@
 
 /* 'C', 'F', 'K', or 'P' for a permutation, which goes to `axes`; 0 with an exception set. */
 static char
-read_order(const char *function, PyObject *value, bool allows_keep, int ndim, int *axes)
+read_order(const char *function, PyObject *value, bool allows_keep, int64_t *axes, int *count)
 {
     if (value == NULL) {
         return allows_keep ? 'K' : 'C';
     }
     if (PyTuple_Check(value) || PyList_Check(value)) {
-        return layout_read_axes(function, "stride_order", value, ndim, axes) < 0 ? 0 : 'P';
+        return args_int64s(function, "stride_order", value, axes, LAYOUT_MAX_NDIM, count) < 0
+                   ? 0
+                   : 'P';
     }
     if (PyUnicode_Check(value) && PyUnicode_GetLength(value) == 1) {
         Py_UCS4 letter = PyUnicode_ReadChar(value, 0);
@@ -30,17 +32,19 @@ read_order(const char *function, PyObject *value, bool allows_keep, int ndim, in
 
 static PyObject *
 new_dense(PyTypeObject *type, const char *function, const strided_layout *like, char order,
-          int *axes)
+          int64_t *axes, int count)
 {
     strided_layout out;
     layout_fault fault;
+    count = order == 'P' ? count : like->ndim;
     for (int i = 0; i < like->ndim && order != 'P'; i++) {
         axes[i] = order == 'F' ? like->ndim - 1 - i : i;
     }
     if (order == 'K') {
         layout_stride_order(like, axes);
     }
-    if (!layout_set_ordered(&out, like->ndim, like->shape, like->itemsize, axes, &fault)) {
+    if (!layout_set_ordered(&out, like->ndim, like->shape, like->itemsize, count, axes,
+                            &fault)) {
         return errors_from_layout(NULL, function, &fault);
     }
     return layout_object_new(type, &out);
@@ -75,16 +79,18 @@ layout_method_dense(PyObject *class, PyObject *const *args, Py_ssize_t nargs, Py
         "StridedLayout.dense", 0, 3, 2, {"shape", "itemsize", "stride_order", NULL}};
     PyObject *values[3];
     strided_layout like;
-    int axes[LAYOUT_MAX_NDIM];
+    int64_t axes[LAYOUT_MAX_NDIM];
+    int count = 0;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
         args_int64s(spec.function, "shape", values[0], like.shape, LAYOUT_MAX_NDIM,
                     &like.ndim) < 0 ||
         layout_read_int(spec.function, "itemsize", values[1], &like.itemsize) < 0) {
         return NULL;
     }
-    char order = read_order(spec.function, values[2], false, like.ndim, axes);
-    return order == 0 ? NULL
-                      : new_dense((PyTypeObject *)class, spec.function, &like, order, axes);
+    char order = read_order(spec.function, values[2], false, axes, &count);
+    return order == 0
+               ? NULL
+               : new_dense((PyTypeObject *)class, spec.function, &like, order, axes, count);
 }
 
 /* Is it dense in that order already? */
@@ -103,8 +109,9 @@ static PyObject *
 make_dense(const char *function, PyObject *op, PyObject *order_value)
 {
     strided_layout layout;
-    int axes[LAYOUT_MAX_NDIM];
-    char order = read_order(function, order_value, true, layout_cast(op)->ndim, axes);
+    int64_t axes[LAYOUT_MAX_NDIM];
+    int count = 0;
+    char order = read_order(function, order_value, true, axes, &count);
     if (order == 0) {
         return NULL;
     }
@@ -112,7 +119,7 @@ make_dense(const char *function, PyObject *op, PyObject *order_value)
         return Py_NewRef(op);
     }
     layout_read(op, &layout);
-    return new_dense(Py_TYPE(op), function, &layout, order, axes);
+    return new_dense(Py_TYPE(op), function, &layout, order, axes, count);
 }
 
 LAYOUT_DOC(dense_like,
@@ -261,6 +268,7 @@ layout_method_max_compatible_itemsize(PyObject *op, PyObject *const *args, Py_ss
     strided_layout layout;
     int64_t max = 16, address = 0, given = -1;
     int axis;
+    layout_fault fault;
     if (args_parse(&spec, args, nargs, kwnames, values) < 0 ||
         layout_read_int(spec.function, "max_itemsize", values[0], &max) < 0 ||
         layout_read_int(spec.function, "data_ptr", values[1], &address) < 0 ||
@@ -273,8 +281,8 @@ layout_method_max_compatible_itemsize(PyObject *op, PyObject *const *args, Py_ss
                             "%s: max_itemsize (%lld) is less than the itemsize (%lld).",
                             spec.function, (long long)max, (long long)layout.itemsize);
     }
-    if (args_axis(spec.function, given, layout.ndim, &axis) < 0) {
-        return NULL;
+    if (!layout_axis(given, layout.ndim, &axis, &fault)) {
+        return errors_from_layout(NULL, spec.function, &fault);
     }
     return PyLong_FromLongLong(layout_max_itemsize(&layout, max, address, axis));
 }

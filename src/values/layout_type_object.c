@@ -31,28 +31,6 @@ layout_tuple(const int64_t *values, int count)
     return tuple;
 }
 
-int
-layout_read_axes(const char *function, const char *what, PyObject *value, int ndim, int *axes)
-{
-    int64_t given[LAYOUT_MAX_NDIM];
-    int count;
-    if (args_int64s(function, what, value, given, LAYOUT_MAX_NDIM, &count) < 0) {
-        return -1;
-    }
-    if (count != ndim) {
-        return errors_raise(PyExc_ValueError, "%s: %s has %d entries for %d dimensions.",
-                            function, what, count, ndim);
-    }
-    for (int i = 0; i < count; i++) {
-        axes[i] = (int)given[i];
-        if ((given[i] < 0 || given[i] >= ndim) &&
-            args_axis(function, given[i], ndim, &axes[i]) < 0) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
 bool
 layout_answer(PyObject *op, uint32_t bit)
 {

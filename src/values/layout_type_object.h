@@ -126,11 +126,6 @@ layout_read_int(const char *function, const char *what, PyObject *value, int64_t
     return value == NULL ? 0 : args_int64(function, what, value, out);
 }
 
-/* `ndim` ints as axes, negative ones from the end; equal ones are left in.  -1 with
- * ValueError. */
-int layout_read_axes(const char *function, const char *what, PyObject *value, int ndim,
-                     int *axes);
-
 /* Set the strides to 0, as those of an empty layout are that was made dense, reshaped or cut. */
 static inline void
 layout_clear_strides(strided_layout *layout)

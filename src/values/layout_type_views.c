@@ -15,7 +15,41 @@ read_one(const args_spec *spec, PyObject *const *args, Py_ssize_t nargs, PyObjec
     return args_parse(spec, args, nargs, kwnames, values) < 0 ? NULL : values[0];
 }
 
+/* A method whose one argument is a shape or axes. */
+static PyObject *
+view_by(layout_view *make, PyObject *op, const args_spec *spec, PyObject *const *args,
+        Py_ssize_t nargs, PyObject *kwnames)
+{
+    PyObject *value = read_one(spec, args, nargs, kwnames);
+    strided_layout layout;
+    layout_fault fault;
+    int64_t values[LAYOUT_MAX_NDIM];
+    int count;
+    if (value == NULL || args_int64s(spec->function, spec->names[0], value, values,
+                                     LAYOUT_MAX_NDIM, &count) < 0) {
+        return NULL;
+    }
+    if (make == layout_unsqueezed && count == 0) {
+        return Py_NewRef(op);
+    }
+    layout_read(op, &layout);
+    bool is_made = make(&layout, count, values, &layout, &fault);
+    return layout_finish(op, spec->function, is_made, &layout, &fault);
+}
+
 /* ---- other shapes ---- */
+
+static bool
+reshape(const strided_layout *in, int ndim, const int64_t *shape, strided_layout *out,
+        layout_fault *fault)
+{
+    bool is_empty = layout_is_empty(in);
+    bool is_made = layout_reshaped(in, ndim, shape, out, fault);
+    if (is_made && is_empty) {
+        layout_clear_strides(out);
+    }
+    return is_made;
+}
 
 LAYOUT_DOC(
     reshaped,
@@ -37,22 +71,7 @@ PyObject *
 layout_method_reshaped(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const args_spec spec = {"StridedLayout.reshaped", 0, 1, 1, {"shape", NULL}};
-    PyObject *value = read_one(&spec, args, nargs, kwnames);
-    strided_layout layout;
-    layout_fault fault;
-    int64_t shape[LAYOUT_MAX_NDIM];
-    int ndim;
-    if (value == NULL ||
-        args_int64s(spec.function, "shape", value, shape, LAYOUT_MAX_NDIM, &ndim) < 0) {
-        return NULL;
-    }
-    layout_read(op, &layout);
-    bool is_empty = layout_is_empty(&layout);
-    bool is_made = layout_reshaped(&layout, ndim, shape, &layout, &fault);
-    if (is_made && is_empty) {
-        layout_clear_strides(&layout);
-    }
-    return layout_finish(op, spec.function, is_made, &layout, &fault);
+    return view_by(reshape, op, &spec, args, nargs, kwnames);
 }
 
 LAYOUT_DOC(permuted, "permuted($self, /, axis_order)\n--\n\n"
@@ -70,17 +89,7 @@ PyObject *
 layout_method_permuted(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     static const args_spec spec = {"StridedLayout.permuted", 0, 1, 1, {"axis_order", NULL}};
-    PyObject *value = read_one(&spec, args, nargs, kwnames);
-    strided_layout layout;
-    layout_fault fault;
-    int axes[LAYOUT_MAX_NDIM];
-    if (value == NULL ||
-        layout_read_axes(spec.function, "axis_order", value, layout_cast(op)->ndim, axes) < 0) {
-        return NULL;
-    }
-    layout_read(op, &layout);
-    bool is_made = layout_permuted(&layout, axes, &layout, &fault);
-    return layout_finish(op, spec.function, is_made, &layout, &fault);
+    return view_by(layout_permuted, op, &spec, args, nargs, kwnames);
 }
 
 LAYOUT_DOC(squeezed, "squeezed($self, /)\n--\n\n"
@@ -104,27 +113,6 @@ layout_method_squeezed(PyObject *op, PyObject *Py_UNUSED(unused))
     return layout_object_new(Py_TYPE(op), &layout);
 }
 
-/* A bit for each axis of the result, of `ndim` axes, that is to be new. */
-static int
-read_new_axes(const char *function, const int64_t *given, int count, int ndim, uint64_t *out)
-{
-    *out = 0;
-    for (int i = 0; i < count; i++) {
-        int axis = (int)given[i];
-        if ((given[i] < 0 || given[i] >= ndim) &&
-            args_axis(function, given[i], ndim, &axis) < 0) {
-            return -1;
-        }
-        if (*out >> axis & 1) {
-            layout_fault fault = {LAYOUT_FAULT_AXIS_TWICE, axis, 0};
-            (void)errors_from_layout(NULL, function, &fault);
-            return -1;
-        }
-        *out |= UINT64_C(1) << axis;
-    }
-    return 0;
-}
-
 LAYOUT_DOC(unsqueezed,
            "unsqueezed($self, /, axis)\n--\n\n"
            "With more axes, of extent 1.\n\n"
@@ -145,30 +133,7 @@ layout_method_unsqueezed(PyObject *op, PyObject *const *args, Py_ssize_t nargs,
                          PyObject *kwnames)
 {
     static const args_spec spec = {"StridedLayout.unsqueezed", 0, 1, 1, {"axis", NULL}};
-    PyObject *value = read_one(&spec, args, nargs, kwnames);
-    strided_layout layout;
-    layout_fault fault;
-    int64_t given[LAYOUT_MAX_NDIM];
-    uint64_t axes;
-    int count;
-    if (value == NULL ||
-        args_int64s(spec.function, "axis", value, given, LAYOUT_MAX_NDIM, &count) < 0) {
-        return NULL;
-    }
-    if (count == 0) {
-        return Py_NewRef(op);
-    }
-    int ndim = layout_cast(op)->ndim + count;
-    if (ndim > LAYOUT_MAX_NDIM) {
-        (void)layout_fail(&fault, LAYOUT_FAULT_NDIM, ndim, 0);
-        return errors_from_layout(NULL, spec.function, &fault);
-    }
-    if (read_new_axes(spec.function, given, count, ndim, &axes) < 0) {
-        return NULL;
-    }
-    layout_read(op, &layout);
-    bool is_made = layout_unsqueezed(&layout, axes, &layout, &fault);
-    return layout_finish(op, spec.function, is_made, &layout, &fault);
+    return view_by(layout_unsqueezed, op, &spec, args, nargs, kwnames);
 }
 
 LAYOUT_DOC(
@@ -192,18 +157,7 @@ layout_method_broadcast_to(PyObject *op, PyObject *const *args, Py_ssize_t nargs
                            PyObject *kwnames)
 {
     static const args_spec spec = {"StridedLayout.broadcast_to", 0, 1, 1, {"shape", NULL}};
-    PyObject *value = read_one(&spec, args, nargs, kwnames);
-    strided_layout layout;
-    layout_fault fault;
-    int64_t shape[LAYOUT_MAX_NDIM];
-    int ndim;
-    if (value == NULL ||
-        args_int64s(spec.function, "shape", value, shape, LAYOUT_MAX_NDIM, &ndim) < 0) {
-        return NULL;
-    }
-    layout_read(op, &layout);
-    bool is_made = layout_broadcast(&layout, ndim, shape, &layout, &fault);
-    return layout_finish(op, spec.function, is_made, &layout, &fault);
+    return view_by(layout_broadcast, op, &spec, args, nargs, kwnames);
 }
 
 /* ---- merging axes ---- */
@@ -231,6 +185,7 @@ read_span(const char *function, PyObject *first_value, PyObject *last_value, int
 {
     int64_t given_first = 0, given_last = -1;
     int first, last;
+    layout_fault fault;
     *out = UINT64_MAX;
     if (first_value == NULL && last_value == NULL) {
         return 0;
@@ -243,8 +198,9 @@ read_span(const char *function, PyObject *first_value, PyObject *last_value, int
         return 0; /* the defaults, spelled out */
     }
     *out = 0;
-    if (args_axis(function, given_first, ndim, &first) < 0 ||
-        args_axis(function, given_last, ndim, &last) < 0) {
+    if (!layout_axis(given_first, ndim, &first, &fault) ||
+        !layout_axis(given_last, ndim, &last, &fault)) {
+        (void)errors_from_layout(NULL, function, &fault);
         return -1;
     }
     for (int axis = first + 1; axis <= last; axis++) {
