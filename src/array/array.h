@@ -176,9 +176,9 @@ PyObject *array_copied(const char *function, ArrayObject *self, const array_crea
 /* -1 with ValueError: items of this type cannot be padded, for they have several lanes. */
 int array_check_padding(const char *function, DLDataType dtype);
 
-/* Write one Python number into every item.  -1 with TypeError, OverflowError or ValueError (a
- * read-only array). */
-int array_fill(const char *function, ArrayObject *self, PyObject *value);
+/* Write one Python number into every item: on a stream, or done on return where that is NULL.
+ * -1 with TypeError, OverflowError or ValueError (a read-only array). */
+int array_fill(const char *function, ArrayObject *self, PyObject *value, metal_stream *stream);
 
 /* Buffer.array() */
 PyObject *array_from_buffer(PyObject *buffer, PyObject *const *args, Py_ssize_t nargs,

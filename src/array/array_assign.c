@@ -50,8 +50,8 @@ fill_with(const char *function, ArrayObject *self, const char *item)
     return array_unmap(function, self, &mapping, true);
 }
 
-static int
-fill_on(const char *function, ArrayObject *self, PyObject *value, metal_stream *stream)
+int
+array_fill(const char *function, ArrayObject *self, PyObject *value, metal_stream *stream)
 {
     char small[64];
     int64_t itemsize = dtype_itemsize(self->dtype);
@@ -73,12 +73,6 @@ fill_on(const char *function, ArrayObject *self, PyObject *value, metal_stream *
         PyMem_Free(item);
     }
     return result;
-}
-
-int
-array_fill(const char *function, ArrayObject *self, PyObject *value)
-{
-    return fill_on(function, self, value, NULL);
 }
 
 const char array_doc_fill[] =
@@ -103,7 +97,7 @@ array_method_fill(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
         stream_convert_target(state_of(op), "Array.fill", values[1], &stream) < 0) {
         return NULL;
     }
-    int result = fill_on("Array.fill", array_cast(op), values[0], stream);
+    int result = array_fill("Array.fill", array_cast(op), values[0], stream);
     stream_release(stream);
     return result < 0 ? NULL : Py_NewRef(Py_None);
 }
@@ -141,7 +135,7 @@ assign(ArrayObject *dst, PyObject *value)
                      PyBool_Check(value) || PyComplex_CheckExact(value) ||
                      (dst->dtype.lanes > 1 && PyTuple_CheckExact(value)); /* one item's lanes */
     if (is_scalar) {
-        return array_fill(function, dst, value);
+        return array_fill(function, dst, value, NULL);
     }
     array_side to, from;
     metal_stream *stream;

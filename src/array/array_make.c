@@ -47,7 +47,7 @@ static int
 set_one(const char *function, PyObject *array)
 {
     PyObject *one = PyLong_FromLong(1);
-    int result = one == NULL ? -1 : array_fill(function, array_cast(array), one);
+    int result = one == NULL ? -1 : array_fill(function, array_cast(array), one, NULL);
     Py_XDECREF(one);
     return result;
 }
@@ -65,7 +65,7 @@ make(md_state *state, const maker *maker, const creation *given)
     case ANYTHING: break;
     case ZERO: result = set_zero(state, function, array); break;
     case ONE: result = set_one(function, array); break;
-    case VALUE: result = array_fill(function, array_cast(array), given->value); break;
+    case VALUE: result = array_fill(function, array_cast(array), given->value, NULL); break;
     }
     if (result < 0) {
         Py_CLEAR(array);

@@ -14,33 +14,26 @@
 
 #define EVERY_ORDER (PyBUF_C_CONTIGUOUS | PyBUF_F_CONTIGUOUS | PyBUF_ANY_CONTIGUOUS)
 
-/* The order of items that a request asks for.  Without strides the caller counts in C order. */
-typedef struct wanted_order {
-    bool c, f, any;
-} wanted_order;
-
-static wanted_order
-order_of_flags(int flags)
+/* Are all these bits set? */
+static bool
+asks_for(int flags, int wanted)
 {
-    return (wanted_order){
-        .c = (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS ||
-             (flags & PyBUF_STRIDES) != PyBUF_STRIDES,
-        .f = (flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS,
-        .any = (flags & PyBUF_ANY_CONTIGUOUS) == PyBUF_ANY_CONTIGUOUS,
-    };
+    return (flags & wanted) == wanted;
 }
 
+/* Without strides the caller counts in C order. */
 static bool
 has_order(const ArrayObject *self, int flags)
 {
     if ((flags & EVERY_ORDER) == PyBUF_STRIDES) { /* any: what most callers want */
         return true;
     }
-    wanted_order wanted = order_of_flags(flags);
     strided_layout layout;
     array_get_layout(self, &layout);
     bool is_c = layout_is_contiguous_c(&layout), is_f = layout_is_contiguous_f(&layout);
-    return (is_c || !wanted.c) && (is_f || !wanted.f) && (is_c || is_f || !wanted.any);
+    bool must_be_c = asks_for(flags, PyBUF_C_CONTIGUOUS) || !asks_for(flags, PyBUF_STRIDES);
+    return (is_c || !must_be_c) && (is_f || !asks_for(flags, PyBUF_F_CONTIGUOUS)) &&
+           (is_c || is_f || !asks_for(flags, PyBUF_ANY_CONTIGUOUS));
 }
 
 /* Why this view cannot be given, as an exception; 0 if it can. */
@@ -99,7 +92,7 @@ write_byte_strides(const ArrayObject *self, bool prefers_f, int64_t *out)
 static int64_t *
 strides_for(ArrayObject *self, int flags, bool *is_own)
 {
-    *is_own = order_of_flags(flags).f;
+    *is_own = asks_for(flags, PyBUF_F_CONTIGUOUS);
     if (*is_own) {
         int64_t *strides = PyMem_New(int64_t, self->ndim);
         if (strides == NULL) {
@@ -124,8 +117,8 @@ describe_view(ArrayObject *self, const char *format, int flags, Py_buffer *view)
 {
     static char empty[16];                           /* an address for no items */
     const char *base = array_storage(self)->address; /* NULL without items */
-    bool has_shape = (flags & PyBUF_ND) == PyBUF_ND && self->ndim > 0;
-    bool has_strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES && self->ndim > 0;
+    bool has_shape = asks_for(flags, PyBUF_ND) && self->ndim > 0;
+    bool has_strides = asks_for(flags, PyBUF_STRIDES) && self->ndim > 0;
     bool is_own = false;
     int64_t *strides = has_strides ? strides_for(self, flags, &is_own) : NULL;
     if (has_strides && strides == NULL) {

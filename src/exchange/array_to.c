@@ -8,6 +8,7 @@
 #include "exchange/dlpack_export.h"
 #include "exchange/dlpack_import.h"
 #include "exchange/foreign_types.h"
+#include "exchange/torch.h"
 #include "metal/managed_tensor.h"
 #include "metal/tracking.h"
 #include "python/args.h"
@@ -36,20 +37,6 @@ const char array_doc_to[] =
     "On a Mac torch's own queue waits, on the GPU, for our work in flight on the buffer.\n"
     "For any other target the CPU waits, as with stream=None.\n\n"
     "Source: dlpack.h 1.3 DLPackExchangeAPI.managed_tensor_to_py_object_no_sync.";
-
-/* Make the target's queue wait on the GPU for work in flight, where foreign_types.h knows how;
- * `*order` then says that nobody else needs to wait.  -1 with an exception. */
-static int
-order_for_target(PyObject *op, PyTypeObject *target, stream_order *order)
-{
-    *order = (stream_order){0};
-    if (tracking_is_quiet()) {
-        return 0;
-    }
-    int is_told = foreign_order_taker(state_of(op), target, array_cast(op));
-    order->is_ordered = is_told == 1;
-    return is_told < 0 ? -1 : 0;
-}
 
 /* ---- targets that are none ---- */
 
@@ -132,15 +119,20 @@ refuse_target(md_state *state, PyObject *target)
 
 /* ---- by the exchange table ---- */
 
-/* Our tensor for a target's table: owned, ended by its deleter.  NULL with an exception. */
+/* Our tensor for a target's table: owned, ended by its deleter.  Where foreign_types.h knows how,
+ * the target's queue waits on the GPU for work in flight.  NULL with an exception. */
 static DLManagedTensorVersioned *
-export_for(PyObject *op, PyTypeObject *target)
+export_for(md_state *state, PyObject *op, PyTypeObject *target, bool is_torchs)
 {
     export_request request = {.is_versioned = true, .device = kDLMetal, .copy = -1};
-    if (foreign_check_taker(state_of(op), target) < 0 ||
-        order_for_target(op, target, &request.order) < 0) {
+    if (is_torchs && torch_check_memory(state, "Array.to") < 0) {
         return NULL;
     }
+    int is_told = tracking_is_quiet() ? 0 : foreign_order_taker(state, target, array_cast(op));
+    if (is_told < 0) {
+        return NULL;
+    }
+    request.order.is_ordered = is_told == 1;
     DLManagedTensorVersioned *tensor = dlpack_export(array_cast(op), &request);
     if (tensor == NULL) {
         refusal_note();
@@ -161,7 +153,7 @@ to_type(md_state *state, PyObject *op, PyTypeObject *target)
     if (table == NULL) {
         return refuse_target(state, (PyObject *)target);
     }
-    DLManagedTensorVersioned *tensor = export_for(op, target);
+    DLManagedTensorVersioned *tensor = export_for(state, op, target, known->is_torchs);
     if (tensor == NULL) {
         return NULL;
     }

@@ -133,13 +133,9 @@ finish_metal(md_state *state, PyObject *op, const foreign_tensor *foreign,
         return op;
     }
     PyObject *copy;
-    if (!is_elsewhere) { /* the producer does not take `copy`, or ignores it */
+    if (!is_elsewhere || request->copy != 0) { /* or the producer ignores `copy` */
         array_creation what = array_like(array);
-        copy = array_copied("from_dlpack", array, &what, NULL);
-    }
-    else if (request->copy != 0) {
-        array_creation what = array_like(array);
-        what.device = request->device;
+        what.device = is_elsewhere ? request->device : what.device;
         copy = array_copied("from_dlpack", array, &what, NULL);
     }
     else {

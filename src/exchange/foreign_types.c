@@ -169,16 +169,6 @@ foreign_type_of(md_state *state, PyTypeObject *type)
 /* ---- asking ---- */
 
 int
-foreign_check_taker(md_state *state, PyTypeObject *type)
-{
-    const foreign_type *slot = foreign_type_of(state, type);
-    if (slot == NULL) {
-        return -1;
-    }
-    return slot->is_torchs ? torch_check_memory(state, "Array.to") : 0;
-}
-
-int
 foreign_order_taker(md_state *state, PyTypeObject *type, ArrayObject *array)
 {
     const foreign_type *slot = foreign_type_of(state, type);

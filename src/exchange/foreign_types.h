@@ -31,9 +31,6 @@ int foreign_speaks(md_state *state, PyObject *op);
 int foreign_ask_table(md_state *state, const char *function, PyObject *op, bool must_wait,
                       DLManagedTensorVersioned **out, PyObject **moment);
 
-/* May our Metal memory go to the type, which has a table?  -1 with BufferError. */
-int foreign_check_taker(md_state *state, PyTypeObject *type);
-
 /* Let the type's own queue wait, on the GPU, for our work in flight on the array.  1: it does.  0:
  * nobody knows how, and the CPU must wait.  -1 with MetalError. */
 int foreign_order_taker(md_state *state, PyTypeObject *type, ArrayObject *array);

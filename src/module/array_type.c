@@ -18,16 +18,12 @@
 
 /* ---- attributes ---- */
 
+/* `closure`: 0 for the shape, 1 for the strides, which follow it. */
 static PyObject *
-array_get_shape(PyObject *op, void *Py_UNUSED(closure))
+array_get_dims(PyObject *op, void *closure)
 {
-    return layout_tuple(array_shape(array_cast(op)), array_cast(op)->ndim);
-}
-
-static PyObject *
-array_get_strides(PyObject *op, void *Py_UNUSED(closure))
-{
-    return layout_tuple(array_strides(array_cast(op)), array_cast(op)->ndim);
+    int ndim = array_cast(op)->ndim;
+    return layout_tuple(array_cast(op)->dims + (intptr_t)closure * ndim, ndim);
 }
 
 static PyObject *
@@ -82,9 +78,9 @@ array_get_layout_object(PyObject *op, void *Py_UNUSED(closure))
 }
 
 static PyGetSetDef array_getset[] = {
-    {"shape", array_get_shape, NULL, PyDoc_STR("Extents, a tuple of int."), NULL},
-    {"strides", array_get_strides, NULL, PyDoc_STR("Strides in elements, a tuple of int."),
-     NULL},
+    {"shape", array_get_dims, NULL, PyDoc_STR("Extents, a tuple of int."), (void *)0},
+    {"strides", array_get_dims, NULL, PyDoc_STR("Strides in elements, a tuple of int."),
+     (void *)1},
     {"nbytes", array_get_nbytes, NULL,
      PyDoc_STR("Bytes of all items; sub-byte items are counted packed."), NULL},
     {"itemsize", array_get_itemsize, NULL,

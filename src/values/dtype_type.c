@@ -21,6 +21,8 @@ add_to_cache(md_state *state, PyObject *key, DLDataType dtype)
         return NULL;
     }
     self->dtype = dtype;
+    self->itemsize = dtype_itemsize(dtype);
+    self->alignment = dtype_alignment(dtype);
     self->hash = PyObject_Hash(key);
     PyObject_GC_Track(self);
     if (PyDict_SetItem(state->dtype_cache, key, (PyObject *)self) < 0) {
@@ -89,18 +91,6 @@ dtype_get_name(PyObject *op, void *Py_UNUSED(closure))
     return PyUnicode_FromString(dtype_name(dtype_of(op)).text);
 }
 
-static PyObject *
-dtype_get_alignment(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyLong_FromLongLong(dtype_alignment(dtype_of(op)));
-}
-
-static PyObject *
-dtype_get_itemsize(PyObject *op, void *Py_UNUSED(closure))
-{
-    return PyLong_FromLongLong(dtype_itemsize(dtype_of(op)));
-}
-
 /* numpy.dtype(argument) */
 static PyObject *
 numpy_dtype(PyObject *argument)
@@ -159,11 +149,6 @@ dtype_get_numpy(PyObject *op, void *Py_UNUSED(closure))
 
 static PyGetSetDef dtype_getset[] = {
     {"name", dtype_get_name, NULL, PyDoc_STR("'float32', 'int4', 'float4_e2m1fnx2'."), NULL},
-    {"itemsize", dtype_get_itemsize, NULL, PyDoc_STR("Bytes of one item, rounded up."), NULL},
-    {"alignment", dtype_get_alignment, NULL,
-     PyDoc_STR("The alignment: an item's address is a multiple of it.  One scalar's bytes; "
-               "half of them for complex."),
-     NULL},
     {"numpy", dtype_get_numpy, NULL,
      PyDoc_STR(
          "The NumPy dtype, from ml_dtypes where NumPy has none.  TypeError if neither has it."),
@@ -181,6 +166,11 @@ static PyMemberDef dtype_members[] = {
      PyDoc_STR("Bits of one lane.")},
     {"lanes", T_USHORT, offsetof(DtypeObject, dtype.lanes), READONLY,
      PyDoc_STR("Lanes of one item; 1 for a scalar.")},
+    {"itemsize", T_LONGLONG, offsetof(DtypeObject, itemsize), READONLY,
+     PyDoc_STR("Bytes of one item, rounded up.")},
+    {"alignment", T_LONGLONG, offsetof(DtypeObject, alignment), READONLY,
+     PyDoc_STR("The alignment: an item's address is a multiple of it.  One scalar's bytes; "
+               "half of them for complex.")},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -229,15 +219,6 @@ static PyMethodDef dtype_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static void
-dtype_dealloc(PyObject *op)
-{
-    PyTypeObject *type = Py_TYPE(op);
-    PyObject_GC_UnTrack(op);
-    type->tp_free(op);
-    Py_DECREF(type);
-}
-
 /* The module holds dtypes, and their type holds the module: only the collector ends that. */
 PyDoc_STRVAR(
     dtype_doc,
@@ -263,12 +244,17 @@ PyDoc_STRVAR(
     "Source: dlpack.h DLDataType.");
 
 static PyType_Slot dtype_slots[] = {
-    {Py_tp_doc, (void *)dtype_doc}, {Py_tp_new, dtype_new},
-    {Py_tp_dealloc, dtype_dealloc}, {Py_tp_traverse, state_visit_type},
-    {Py_tp_getset, dtype_getset},   {Py_tp_members, dtype_members},
-    {Py_tp_methods, dtype_methods}, {Py_tp_repr, dtype_repr},
-    {Py_tp_str, dtype_str},         {Py_tp_richcompare, dtype_richcompare},
-    {Py_tp_hash, dtype_hash},       {0, NULL},
+    {Py_tp_doc, (void *)dtype_doc},
+    {Py_tp_new, dtype_new},
+    {Py_tp_traverse, state_visit_type},
+    {Py_tp_getset, dtype_getset},
+    {Py_tp_members, dtype_members},
+    {Py_tp_methods, dtype_methods},
+    {Py_tp_repr, dtype_repr},
+    {Py_tp_str, dtype_str},
+    {Py_tp_richcompare, dtype_richcompare},
+    {Py_tp_hash, dtype_hash},
+    {0, NULL},
 };
 
 PyType_Spec dtype_spec = {

@@ -10,8 +10,9 @@
 
 typedef struct {
     PyObject_HEAD
-    DLDataType dtype; /* known: dtype_is_known */
-    Py_hash_t hash;   /* the name's: a dtype equals its name */
+    DLDataType dtype;              /* known: dtype_is_known */
+    Py_hash_t hash;                /* the name's: a dtype equals its name */
+    long long itemsize, alignment; /* for Python */
 } DtypeObject;
 
 /* What `op`, a dtype of ours, stands for. */
