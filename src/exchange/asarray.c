@@ -162,26 +162,6 @@ is_numpy_scalar(md_state *state, PyObject *x)
     return PyObject_CheckBuffer(x) ? attribute_exists(x, state->str_dtype) : 0;
 }
 
-/* Lists and Python's numbers have no element type: floats become float32, which is the
- * default of empty() and the widest that Metal computes with. */
-static PyObject *
-narrow_default(PyObject *ndarray)
-{
-    PyObject *dtype = PyObject_GetAttrString(ndarray, "dtype");
-    PyObject *letter = dtype == NULL ? NULL : PyObject_GetAttrString(dtype, "char");
-    PyObject *result = NULL;
-    if (letter != NULL) {
-        bool is_double = PyUnicode_CompareWithASCIIString(letter, "d") == 0;
-        bool is_complex = PyUnicode_CompareWithASCIIString(letter, "D") == 0;
-        const char *narrow = is_double ? "float32" : is_complex ? "complex64" : NULL;
-        result = narrow == NULL ? Py_NewRef(ndarray)
-                                : PyObject_CallMethod(ndarray, "astype", "s", narrow);
-    }
-    Py_XDECREF(letter);
-    Py_XDECREF(dtype);
-    return result;
-}
-
 /* -1 with TypeError: NumPy made an array of objects, texts or dates. */
 static int
 check_numbers(PyObject *ndarray, PyObject *x)
@@ -203,25 +183,35 @@ check_numbers(PyObject *ndarray, PyObject *x)
     return -1;
 }
 
-/* Lists with arrays among them, and NumPy's scalars: of the element type that NumPy chooses,
- * floats narrowed. */
+/* Floats as float32, which is the default of empty() and the widest that Metal computes with.
+ * Steals `array`. */
+static PyObject *
+narrowed(PyObject *array)
+{
+    DLDataType dtype = array_cast(array)->dtype;
+    bool is_wide = (dtype.code == kDLFloat && dtype.bits == 64) ||
+                   (dtype.code == kDLComplex && dtype.bits == 128);
+    if (!is_wide) {
+        return array;
+    }
+    dtype.bits /= 2;
+    PyObject *narrow = array_numpy_convert("asarray", array_cast(array), dtype, BRIDGE_SHARED);
+    Py_DECREF(array);
+    return narrow;
+}
+
+/* Of the element type that NumPy chooses: its scalars, and lists with arrays among them, which have
+ * no element type of their own. */
 static PyObject *
 array_of_numbers(md_state *state, PyObject *x, const import_request *request)
 {
-    PyObject *wide = array_numpy_asarray("asarray", x);
-    PyObject *items = NULL;
-    if (wide != NULL && check_numbers(wide, x) == 0) {
-        int is_scalar = is_numpy_scalar(state, x);
-        items = is_scalar == 1 ? Py_NewRef(wide) : is_scalar == 0 ? narrow_default(wide) : NULL;
-    }
-    PyObject *array = NULL;
-    if (items != NULL) {
-        import_request always = {.device = request->device, .copy = 1};
-        array = array_of_ndarray(state, items, &always);
-    }
+    import_request always = {.device = request->device, .copy = 1};
+    int is_scalar = is_numpy_scalar(state, x);
+    PyObject *items = is_scalar < 0 ? NULL : array_numpy_asarray("asarray", x);
+    bool is_good = items != NULL && check_numbers(items, x) == 0;
+    PyObject *array = is_good ? array_of_ndarray(state, items, &always) : NULL;
     Py_XDECREF(items);
-    Py_XDECREF(wide);
-    return array;
+    return array == NULL || is_scalar == 1 ? array : narrowed(array);
 }
 
 static PyObject *

@@ -21,6 +21,9 @@ typedef struct nested_numbers {
     bool is_shape_known; /* the first number, or an empty list, was reached */
     int64_t shape[LAYOUT_MAX_NDIM];
     Py_ssize_t place[LAYOUT_MAX_NDIM]; /* of what is being read, for messages */
+    int widest;                        /* kind of all items */
+    PyObject *odd;                     /* borrowed: the first item of no kind; NULL: none */
+    Py_ssize_t odd_place[LAYOUT_MAX_NDIM];
 } nested_numbers;
 
 /* ---- places, for messages ---- */
@@ -64,6 +67,24 @@ refuse_length(const nested_numbers *numbers, int depth, Py_ssize_t length)
 
 /* ---- reading ---- */
 
+/* In the order in which one gives way to the next. */
+enum { HAS_NONE, HAS_BOOL, HAS_INT, HAS_FLOAT, HAS_COMPLEX };
+
+/* -1 without an exception: it is no number of Python's, or an int beyond int64. */
+static int
+kind_of(PyObject *item)
+{
+    if (PyBool_Check(item)) {
+        return HAS_BOOL;
+    }
+    if (PyLong_Check(item)) {
+        int overflow;
+        (void)PyLong_AsLongLongAndOverflow(item, &overflow);
+        return overflow == 0 ? HAS_INT : -1;
+    }
+    return PyFloat_Check(item) ? HAS_FLOAT : PyComplex_Check(item) ? HAS_COMPLEX : -1;
+}
+
 static bool
 is_list(PyObject *op)
 {
@@ -97,6 +118,12 @@ add_item(nested_numbers *numbers, PyObject *item)
         numbers->items = items;
         numbers->capacity = capacity;
     }
+    int kind = kind_of(item);
+    if (kind < 0 && numbers->odd == NULL) {
+        numbers->odd = item;
+        memcpy(numbers->odd_place, numbers->place, sizeof numbers->place);
+    }
+    numbers->widest = kind > numbers->widest ? kind : numbers->widest;
     numbers->items[numbers->count++] = Py_NewRef(item);
     return 1;
 }
@@ -177,41 +204,10 @@ nested_numbers_clear(nested_numbers *numbers)
 
 /* ---- the element type ---- */
 
-/* In the order in which one gives way to the next. */
-enum { HAS_NONE, HAS_BOOL, HAS_INT, HAS_FLOAT, HAS_COMPLEX };
-
-/* -1 without an exception: it is no number of Python's, or an int beyond int64. */
 static int
-kind_of(PyObject *item)
+refuse_number(const nested_numbers *numbers, PyObject *x)
 {
-    if (PyBool_Check(item)) {
-        return HAS_BOOL;
-    }
-    if (PyLong_Check(item)) {
-        int overflow;
-        (void)PyLong_AsLongLongAndOverflow(item, &overflow);
-        return overflow == 0 ? HAS_INT : -1;
-    }
-    return PyFloat_Check(item) ? HAS_FLOAT : PyComplex_Check(item) ? HAS_COMPLEX : -1;
-}
-
-/* The place of item `index`, as it was when it was read. */
-static PyObject *
-place_of_index(const nested_numbers *numbers, Py_ssize_t index)
-{
-    Py_ssize_t place[LAYOUT_MAX_NDIM];
-    for (int axis = numbers->ndim - 1; axis >= 0; axis--) {
-        place[axis] = index % (Py_ssize_t)numbers->shape[axis];
-        index /= (Py_ssize_t)numbers->shape[axis];
-    }
-    return place_text(place, numbers->ndim);
-}
-
-static int
-refuse_number(const nested_numbers *numbers, PyObject *x, Py_ssize_t index)
-{
-    PyObject *item = numbers->items[index];
-    PyObject *place = place_of_index(numbers, index);
+    PyObject *item = numbers->odd, *place = place_text(numbers->odd_place, numbers->ndim);
     if (place != NULL && PyLong_Check(item)) {
         PyErr_Format(
             PyExc_TypeError,
@@ -241,15 +237,10 @@ nested_numbers_dtype(const nested_numbers *numbers, PyObject *x, DLDataType *out
                                        [HAS_INT] = {kDLInt, 64, 1},
                                        [HAS_FLOAT] = {kDLFloat, 32, 1},
                                        [HAS_COMPLEX] = {kDLComplex, 64, 1}};
-    int widest = HAS_NONE;
-    for (Py_ssize_t i = 0; i < numbers->count; i++) {
-        int kind = kind_of(numbers->items[i]);
-        if (kind < 0) {
-            return refuse_number(numbers, x, i);
-        }
-        widest = kind > widest ? kind : widest;
+    if (numbers->odd != NULL) {
+        return refuse_number(numbers, x);
     }
-    *out = types[widest];
+    *out = types[numbers->widest];
     return 0;
 }
 
