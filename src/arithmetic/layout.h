@@ -212,7 +212,7 @@ void layout_stride_order(const strided_layout *in, int64_t *axes);
 /* Bit i is set if axes i - 1 and i can be one: the stride of the first is the stride times the
  * extent of the second. */
 uint64_t layout_merge_mask(const strided_layout *in);
-/* The largest itemsize, up to `max`, that layout_check_repack accepts.  It is found by greatest
+/* The largest itemsize, up to `max`, that layout_repacked takes.  It is found by greatest
  * common divisors; the layout's own is returned where there is no larger one. */
 int64_t layout_max_itemsize(const strided_layout *in, int64_t max, int64_t address, int axis);
 bool layout_same_shape(const strided_layout *a, const strided_layout *b);
@@ -259,14 +259,10 @@ void layout_squeezed(const strided_layout *in, strided_layout *out);
 /* Axis i joins axis i - 1 for each bit i of `mask` that layout_merge_mask has too. No
  * dimensions become one of extent 1. */
 void layout_merged(const strided_layout *in, uint64_t mask, strided_layout *out);
-/* May the bytes at `address` (0: not known) be repacked?  Says why not, more strictly than
- * layout_repacked: an axis of extent 1 counts like any other. */
-bool layout_check_repack(const strided_layout *in, int64_t itemsize, int64_t address, int axis,
-                         layout_fault *fault);
-/* The same bytes as items of another size along `axis`; keep_axis false drops it when its
- * extent becomes 1 (packing) or adds a new last axis (unpacking). */
-bool layout_repacked(const strided_layout *in, int64_t itemsize, int axis, bool keep_axis,
-                     strided_layout *out, layout_fault *fault);
+/* The same bytes, at `address` (0: not known), as items of another size along `axis`, which has items
+ * and stride 1; keep_axis false drops it when its extent becomes 1. */
+bool layout_repacked(const strided_layout *in, int64_t itemsize, int64_t address, int axis,
+                     bool keep_axis, strided_layout *out, layout_fault *fault);
 
 /* ---- layout_overlap.c: do two layouts touch a byte in common? ----
  *

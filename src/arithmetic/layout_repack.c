@@ -1,79 +1,6 @@
 /* layout_repack.c: the same bytes as items of another size; see layout.h. */
 #include "arithmetic/layout.h"
 
-/* Count the offset, and every stride but that of `axis`, in larger items.  False: one of them
- * is no multiple. */
-static bool
-recount_up(strided_layout *layout, int axis, int64_t factor)
-{
-    if (layout->offset % factor != 0) {
-        return false;
-    }
-    for (int i = 0; i < layout->ndim; i++) {
-        if (i == axis) {
-            continue;
-        }
-        if (layout->strides[i] % factor == 0) {
-            layout->strides[i] /= factor;
-        }
-        /* A step that is never taken need not be whole. */
-        else if (layout->shape[i] > 1) { /* unreached: the fuzzers reach it */
-            return false;
-        }
-    }
-    layout->offset /= factor;
-    return true;
-}
-
-static bool
-pack(strided_layout *layout, int axis, int64_t factor, bool keep_axis)
-{
-    if (layout->shape[axis] % factor != 0 || !recount_up(layout, axis, factor)) {
-        return false;
-    }
-    layout->shape[axis] /= factor;
-    layout->strides[axis] = 1;
-    if (!keep_axis && layout->shape[axis] == 1) {
-        layout_drop_axis(layout, axis);
-    }
-    return true;
-}
-
-static bool
-unpack(strided_layout *layout, int axis, int64_t factor)
-{
-    for (int i = 0; i < layout->ndim; i++) {
-        if (i != axis && !layout_multiply(layout->strides[i], factor, &layout->strides[i])) {
-            return false;
-        }
-    }
-    layout->strides[axis] = 1;
-    return layout_multiply(layout->offset, factor, &layout->offset) &&
-           layout_multiply(layout->shape[axis], factor, &layout->shape[axis]);
-}
-
-bool
-layout_repacked(const strided_layout *in, int64_t itemsize, int axis, bool keep_axis,
-                strided_layout *out, layout_fault *fault)
-{
-    int64_t from = in->itemsize;
-    if (in != out) {
-        layout_copy(in, out);
-    }
-    out->itemsize = itemsize;
-    bool is_contiguous = axis < in->ndim && (in->shape[axis] <= 1 || in->strides[axis] == 1);
-    bool fits = from == itemsize;
-    if (!fits && itemsize > from && itemsize % from == 0) {
-        fits = is_contiguous && pack(out, axis, itemsize / from, keep_axis);
-    }
-    else if (!fits && itemsize > 0 && from % itemsize == 0) {
-        fits = is_contiguous && unpack(out, axis, from / itemsize);
-    }
-    return fits ? true : layout_fail(fault, LAYOUT_FAULT_REPACK, from, itemsize);
-}
-
-/* ---- may it be, and how far ---- */
-
 static bool
 check_packing(const strided_layout *in, int64_t factor, int64_t address, int axis,
               layout_fault *fault)
@@ -94,19 +21,12 @@ check_packing(const strided_layout *in, int64_t factor, int64_t address, int axi
            layout_fail(fault, LAYOUT_FAULT_PACK_OFFSET, in->offset, factor);
 }
 
-bool
-layout_check_repack(const strided_layout *in, int64_t itemsize, int64_t address, int axis,
-                    layout_fault *fault)
+static bool
+check_repack(const strided_layout *in, int64_t itemsize, int64_t address, int axis,
+             layout_fault *fault)
 {
     if (itemsize < 1) {
         return layout_fail(fault, LAYOUT_FAULT_ITEMSIZE, itemsize, 0);
-    }
-    if (itemsize == in->itemsize) {
-        /* unreached: the fuzzers reach it */
-        return true;
-    }
-    if (axis < 0 || axis >= in->ndim) {
-        return layout_fail(fault, LAYOUT_FAULT_AXIS, axis, in->ndim);
     }
     if (itemsize % in->itemsize != 0 && in->itemsize % itemsize != 0) {
         return layout_fail(fault, LAYOUT_FAULT_REPACK, in->itemsize, itemsize);
@@ -119,6 +39,32 @@ layout_check_repack(const strided_layout *in, int64_t itemsize, int64_t address,
     }
     return itemsize < in->itemsize ||
            check_packing(in, itemsize / in->itemsize, address, axis, fault);
+}
+
+bool
+layout_repacked(const strided_layout *in, int64_t itemsize, int64_t address, int axis,
+                bool keep_axis, strided_layout *out, layout_fault *fault)
+{
+    if (!check_repack(in, itemsize, address, axis, fault)) {
+        return false;
+    }
+    /* one of the two is 1 */
+    int64_t joined = itemsize > in->itemsize ? itemsize / in->itemsize : 1;
+    int64_t split = in->itemsize > itemsize ? in->itemsize / itemsize : 1;
+    bool fits = layout_multiply(in->offset / joined, split, &out->offset);
+    for (int i = 0; i < in->ndim; i++) {
+        int64_t extent = in->shape[i], stride = in->strides[i];
+        out->shape[i] = extent;
+        out->strides[i] = stride;
+        fits &= i == axis ? layout_multiply(extent / joined, split, &out->shape[i])
+                          : layout_multiply(stride / joined, split, &out->strides[i]);
+    }
+    out->ndim = in->ndim;
+    out->itemsize = itemsize;
+    if (!keep_axis && joined > 1 && out->shape[axis] == 1) {
+        layout_drop_axis(out, axis);
+    }
+    return fits || layout_fail(fault, LAYOUT_FAULT_OVERFLOW, 0, 0);
 }
 
 /* The common divisor of `divisor` and of `count` items in bytes, whose sign does not matter. */

@@ -225,11 +225,10 @@ layout_method_repacked(PyObject *op, PyObject *const *args, Py_ssize_t nargs, Py
     if (itemsize == layout.itemsize) {
         return Py_NewRef(op);
     }
-    int place = axis < 0 && axis >= -layout.ndim ? (int)axis + layout.ndim
-                : axis < layout.ndim             ? (int)axis
-                                                 : LAYOUT_MAX_NDIM;
-    bool is_made = layout_check_repack(&layout, itemsize, address, place, &fault) &&
-                   layout_repacked(&layout, itemsize, place, keep_axis, &layout, &fault);
+    int place;
+    bool is_made =
+        layout_axis(axis, layout.ndim, &place, &fault) &&
+        layout_repacked(&layout, itemsize, address, place, keep_axis, &layout, &fault);
     return layout_finish(op, spec.function, is_made, &layout, &fault);
 }
 
