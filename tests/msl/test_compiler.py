@@ -127,12 +127,11 @@ def test_a_compiler_is_asked_for_its_version_once_until_it_is_replaced(nothing_i
     assert compiler.find().identity != first
 
 
-def test_zig_is_used_as_the_clang_in_it(monkeypatch, shim_cache):
+def test_zig_is_used_as_the_clang_in_it(monkeypatch):
     """`zig c++` builds libraries on its first use, for a minute, and keeps caches."""
     zig = compiler.zig_program()
     if zig is None:
         pytest.skip("ziglang is not installed")
-    monkeypatch.setenv("SOFTMETAL_CACHE", str(shim_cache))
     for asked in (f"{zig} c++", f"{shlex.quote(sys.executable)} -m ziglang c++"):
         monkeypatch.setenv("SOFTMETAL_CXX", asked)
         assert compiler.find().command == (zig, "clang")

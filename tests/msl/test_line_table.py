@@ -4,11 +4,10 @@ import itertools
 import struct
 import sys
 
-import kernel_images
 import pytest
 from kernel_images import translated
 
-from metal_dlpack.msl import compiler, line_table
+from metal_dlpack.msl import line_table
 from metal_dlpack.msl.errors import CompilerError
 
 elffile = pytest.importorskip("elftools.elf.elffile")
@@ -27,14 +26,9 @@ template <class T> T thrice(T x) { for (int i = 0; i < x; ++i)
 """ + translated("y[i] = thrice(square(int(x[i]))) + (x[i + 1] > 2 ? square(3) : x[2]);")
 
 
-@pytest.fixture(scope="module", params=kernel_images.EACH_COMPILER)
-def image(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("images")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SOFTMETAL_CACHE", str(folder / "cache"))
-        patch.setenv("SOFTMETAL_CXX", kernel_images.command_of(request.param))
-        compiler.find().build(TEXT, folder / "image.so", checked=True)
-    return folder / "image.so"
+@pytest.fixture(scope="module")
+def image(shim):
+    return shim.image(TEXT, checked=True)
 
 
 def rows_by_pyelftools(path):

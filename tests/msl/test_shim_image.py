@@ -39,9 +39,7 @@ def image_text(parameters, body="", before=""):
 
 
 def load(shim, text, **options):
-    path = shim.folder / f"image{len(list(shim.folder.iterdir()))}.so"
-    shim.clang.build(text, path, **options)
-    library = ctypes.CDLL(str(path))
+    library = ctypes.CDLL(str(shim.image(text, **options)))
     image = Image.in_dll(library, "softmetal_image")
     image.library = library
     return image

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from kernel_images import Image, Launch, Thread
 
-from metal_dlpack.msl import flags
+from metal_dlpack.msl import cache, flags
 from metal_dlpack.msl.compiler import Compiler
 
 SRC = Path(__file__).resolve().parents[2] / "src"
@@ -54,17 +54,14 @@ class Program:
 
     def __init__(
         self,
-        clang: Compiler,
-        folder: Path,
+        shim: Shim,
         expressions: Mapping[str, str],
         result: str,
         dtype: object,
         inputs: Mapping[str, Input],
         before: str = "",
-        math: str = "safe",
     ) -> None:
-        self.path = folder / f"image{len(list(folder.iterdir()))}.so"
-        clang.build(program(expressions, result, inputs, before), self.path, math=math)
+        self.path = shim.image(program(expressions, result, inputs, before), math="safe")
         self.names = list(expressions)
         self.count = max(len(values) for _, values in inputs.values())
         self.out = np.zeros((len(self.names), self.count), dtype)
@@ -82,8 +79,13 @@ class Program:
 class Shim:
     """The shim with one compiler.  `runtime` is the run time of kernels, loaded apart; built when lanes ask for it."""
 
-    def __init__(self, clang: Compiler, folder: Path) -> None:
-        self.clang, self.folder = clang, folder
+    def __init__(self, clang: Compiler) -> None:
+        self.clang = clang
+
+    def image(self, text: str, *, math: str = "fast", checked: bool = False) -> Path:
+        """The image of a translated text; the cache of kernels keeps it for the next run."""
+        key = [*self.clang.key_parts(math=math, checked=checked), text]
+        return cache.made(key, ".so", lambda path: self.clang.build(text, path, math=math, checked=checked))
 
     def command(self, *more: str) -> list[str]:
         """The compiler's command for what comes on its standard input, with no precompiled header."""
@@ -105,7 +107,7 @@ class Shim:
 
     def evaluate(self, expressions, result: str, dtype: object, /, before: str = "", **inputs: Input):
         """Return {name: what the expression gives for each item of the inputs}."""
-        made = Program(self.clang, self.folder, expressions, result, dtype, inputs, before)
+        made = Program(self, expressions, result, dtype, inputs, before)
         library = ctypes.CDLL(str(made.path))
         image = Image.in_dll(library, "softmetal_image")
         thread = Thread(launch=ctypes.pointer(made.launch))
@@ -116,7 +118,7 @@ class Shim:
         self, expressions, result: str, dtype: object, /, group: int = 32, before: str = "", **inputs: Input
     ):
         """As evaluate, by threadgroups of `group` threads that wait for each other."""
-        made = Program(self.clang, self.folder, expressions, result, dtype, inputs, before)
+        made = Program(self, expressions, result, dtype, inputs, before)
         made.launch.sizes[:] = [made.count, 1, 1, -(-made.count // group), 1, 1, group, 1, 1]
         runtime, error = build_runtime(), ctypes.create_string_buffer(1000)
         image = runtime.soft_image_open(str(made.path).encode(), b"kernel_under_test", error, len(error))
