@@ -327,32 +327,6 @@ def in_a_child(body):
     return output_of(script).strip()
 
 
-REFUSED = """
-def refused(call):
-    try:
-        call()
-    except md.MetalError as error:
-        assert "forked child" in str(error), error
-    else:
-        raise SystemExit("it was let through")
-"""
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        "md.zeros(4)",
-        "md.zeros(4, storage='private')",
-        "np.array(private)",
-        "private.buffer.fill(1)",
-        "md.asarray(np.zeros(9), copy=True)",
-        "md.asarray(np.asarray(shared))",
-    ],
-)
-def test_a_forked_child_is_refused(call):
-    in_a_child(f"{REFUSED}\nrefused(lambda: {call})")
-
-
 def test_a_forked_child_reads_shared_memory_and_lets_go_in_silence():
     in_a_child("assert shared.tolist() == [3] * 8\nview[:] = 4\ndel view, shared, managed, private\ngc.collect()")
 

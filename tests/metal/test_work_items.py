@@ -1,6 +1,5 @@
 """Strided copies by kernels and blits: private storage, work in flight, streams; NumPy is the oracle."""
 
-import random
 import sys
 import threading
 import time
@@ -11,7 +10,6 @@ from children import run_child
 from held_work import held
 
 import metal_dlpack as md
-from metal_dlpack import softmetal
 
 LATENCY = 0.2
 
@@ -26,67 +24,6 @@ def slow_gpu(settings):
 
 def read(array):
     return np.array(array)
-
-
-def random_view(chance, shape, dtype):
-    """A private array, what is in it, and a view of both: axes in some order, with gaps, some of them backwards."""
-    order = list(range(len(shape)))
-    chance.shuffle(order)
-    steps = [chance.choice([1, 1, 1, 2, 3, -1, -2]) for _ in shape]
-    pads = [chance.choice([0, 0, 1, 3]) for _ in shape]
-    whole = [shape[axis] * abs(steps[axis]) + pads[axis] for axis in order]
-    key = [slice(None)] * len(shape)
-    for axis in order:
-        step, end = steps[axis], shape[axis] * abs(steps[axis])
-        key[axis] = slice(0, end, step) if step > 0 else slice(end - 1, None, step)
-    back = [order.index(axis) for axis in range(len(shape))]
-    memory = np.arange(int(np.prod(whole)), dtype="int64").astype(dtype).reshape(whole)
-    array = md.asarray(memory).copy(storage="private")
-    return array, memory, array.permute(back)[tuple(key)], memory.transpose(back)[(*key, ...)]
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_strided_copies_between_private_arrays_equal_numpy_s(seed):
-    chance = random.Random(seed)
-    for _ in range(120):
-        shape = [chance.choice([1, 2, 3, 4, 5, 7, 16]) for _ in range(chance.randint(0, 4))]
-        dtype = chance.choice(["uint8", "int16", "float32", "float64", "complex128"])
-        dst, dst_memory, to, to_mirror = random_view(chance, shape, dtype)
-        _, _, part, part_mirror = random_view(chance, shape, dtype)
-        assert to.shape == tuple(shape) == to_mirror.shape
-        to.copy_from(part)
-        to_mirror[...] = part_mirror
-        assert (read(dst) == dst_memory).all()
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_a_program_of_copies_in_flight_equals_its_sequential_result(seed, slow_gpu):
-    """Nothing waits in between: each copy finds what those before it have written."""
-    softmetal.configure(latency_us="300", seed=str(seed + 1))
-    chance = random.Random(seed)
-    try:
-        mirrors = [np.arange(64, dtype="float32").reshape(8, 8) * (i + 1) for i in range(4)]
-        arrays = [
-            md.asarray(m).copy(storage=s)
-            for m, s in zip(mirrors, ["private", "private", "shared", "managed"], strict=True)
-        ]
-        streams = [md.Stream(), md.Stream()]
-        for _ in range(80):
-            to, part = chance.randrange(4), chance.randrange(4)
-            key = chance.choice([np.s_[:], np.s_[::-1], np.s_[:, ::-1], np.s_[::-1, ::-1]])
-            stream = chance.choice(streams)
-            if chance.random() < 0.2:
-                value = chance.randint(0, 100)
-                with stream:
-                    arrays[to][2:4].fill(value)
-                mirrors[to][2:4] = value
-                continue
-            arrays[to].copy_from(arrays[part][key].T, stream=stream)
-            mirrors[to][...] = mirrors[part][key].T.copy()
-        for array, mirror in zip(arrays, mirrors, strict=True):
-            assert (read(array) == mirror).all()
-    finally:
-        softmetal.configure(seed=None)
 
 
 @pytest.mark.needs_kernels
@@ -169,25 +106,6 @@ def test_kernels_that_metal_refuses_are_an_error_and_asked_for_again(what):
     """
     done = run_child(program, SOFTMETAL_FAIL=f"{what}@1+")
     assert done.returncode == 0, done.stderr
-
-
-def test_any_range_of_bytes_of_private_storage_is_read_and_written():
-    chance, size = random.Random(3), 24
-    buffer, mirror = md.Buffer(size, storage="private"), bytearray(size)
-    buffer.fill(0)
-    for step in range(300):
-        first = chance.randrange(size)
-        last = chance.randrange(first, size)
-        view = buffer.array((last - first + 1,), "uint8", first)
-        if step % 3 == 0:
-            mirror[first : last + 1] = new = chance.randbytes(last - first + 1)
-            view.copy_from(new)
-        elif step % 3 == 1:
-            view[::3].fill(step % 256)
-            mirror[first : last + 1 : 3] = bytes([step % 256]) * len(mirror[first : last + 1 : 3])
-        host = bytearray(size)
-        buffer.copy_to(host)
-        assert host == mirror and bytes(view.tolist()) == mirror[first : last + 1], step
 
 
 def test_single_bytes_beside_each_other_belong_to_their_threads():
