@@ -1,107 +1,20 @@
-"""Every wait that the library makes is one that it needs: the software Metal's race detector runs in all tests, and
-these are the programs in which a missing wait is a race, in every run.
+"""The software Metal's race detector runs in all tests: tests/array/test_array_queue.py fails where a wait is missing.
 
-`tools/mutants.py` takes the waits out, one at a time; docs/softmetal_reports.md says what a race is.
+Here it finds what the library is not told of; docs/softmetal_reports.md says what a race is.
 """
 
 import subprocess
 import threading
 import time
 
-import numpy as np
 import pytest
 from children import run_child
-from objc_messages import foreign_buffer, gpu_fill, pool, send
+from objc_messages import pool, send
 
 import metal_dlpack as md
 from metal_dlpack import softmetal
 
 pytestmark = pytest.mark.needs_softmetal
-STORAGE = pytest.mark.parametrize("storage", ["shared", "private"])
-
-
-@pytest.fixture(autouse=True)
-def slow():
-    """Work is in flight when the next use comes: where it is over, the library finds that out without a wait."""
-    softmetal.configure(latency_us=3000)
-    yield
-    softmetal.configure(latency_us=None)
-
-
-def array(storage="shared"):
-    return md.asarray(np.arange(256, dtype="float32")).copy(storage=storage)
-
-
-@STORAGE
-def test_the_cpu_reads_what_a_stream_writes(storage):
-    src, dst = array(), array(storage)
-    dst.copy_from(src, stream=md.Stream())
-    assert np.array(dst)[255] == 255
-
-
-@STORAGE
-def test_the_cpu_writes_what_a_stream_reads(storage):
-    src, dst = array(storage), array()
-    src.copy_to(dst, stream=md.Stream())
-    src.fill(0)
-    assert np.array(dst)[255] == 255
-
-
-@STORAGE
-def test_a_stream_reads_what_another_writes(storage):
-    src, between, dst = array(), array(storage), array()
-    between.copy_from(src, stream=md.Stream())
-    dst.copy_from(between, stream=md.Stream())
-    assert np.array(dst)[255] == 255
-
-
-@STORAGE
-def test_a_stream_writes_what_two_others_read(storage):
-    src, one, two = array(storage), array(), array()
-    one.copy_from(src, stream=md.Stream())
-    two.copy_from(src, stream=md.Stream())
-    src.fill(0, stream=md.Stream())
-    assert np.array(src).sum() == 0
-    assert np.array(one).sum() == np.array(two).sum() == np.arange(256).sum()
-
-
-@STORAGE
-def test_a_kernel_reads_what_another_stream_writes(storage):
-    """Items with gaps between them: the GPU copies them by a kernel."""
-    src, between, dst = array(), array(storage), md.zeros((16, 16), "float32")
-    between.copy_from(src, stream=md.Stream())
-    dst.copy_from(between.reshape(16, 16).T, stream=md.Stream())
-    between.fill(0, stream=md.Stream())
-    assert np.array(dst)[1, 0] == 1
-
-
-UNTRACKED = 1 << 8  # MTLResourceHazardTrackingModeUntracked
-
-
-def test_a_stream_uses_twice_what_metal_does_not_track():
-    with foreign_buffer(1024, UNTRACKED) as handle:
-        src = md.Buffer.from_handle(handle).array(256, "float32")
-        dst, stream = array(), md.Stream()
-        src.fill(3, stream=stream)
-        src.copy_to(dst, stream=stream)
-        assert np.array(dst)[255] == 3
-        del src
-
-
-def test_a_buffer_of_the_pool_is_used_again():
-    stream = md.Stream()
-    for _ in range(20):
-        array().copy(stream=stream)
-        array("private").fill(1)
-
-
-def test_a_consumer_on_a_stream_of_its_own():
-    stream, other = md.Stream(), md.Stream()
-    shared = array()
-    shared.fill(1, stream=stream)
-    capsule = shared.__dlpack__(stream=other, max_version=(1, 3))
-    gpu_fill(shared.buffer.handle, 2, shared.nbytes, queue=other.handle)
-    assert np.asarray(md.from_dlpack(capsule)).view("uint8").tolist() == [2] * shared.nbytes
 
 
 def test_what_is_submitted_while_another_thread_writes_staged_bytes_comes_after_them():
