@@ -31,17 +31,15 @@ WRITE_WRITE = r"two threads write byte \d+ of {} with nothing between them"
 GROUPS_READ = r"a thread writes and one of another threadgroup reads byte \d+ of buffer \d \(\w+\)"
 GROUPS_WRITE = r"threads of two threadgroups write byte \d+ of buffer \d \(\w+\)"
 VARIABLE = "a threadgroup variable"
-OUTSIDE = r"outside its memory: bytes? {} of {}, which has {} bytes"
 ARRAY = "a thread passes the end of an array of its own"
 
 
 @dataclass
 class Defect:
-    """A kernel's body with `/*1*/` and `/*2*/` at the lines to be found, and how it is mended."""
+    """A kernel's body: `«wrong»«mended»`, and `/*1*/` and `/*2*/` at the lines to be found."""
 
     name: str
     body: str
-    fix: tuple[str, str]
     words: str
     signature: str = SIGNATURE
     before: str = METAL
@@ -50,13 +48,17 @@ class Defect:
 
     def source(self):
         """Two kernels: `f`, and `mended`."""
-        mended = self.body.replace(*self.fix)
-        assert mended != self.body
-        return source_of(self.body, self.signature, self.before) + source_of(mended, self.signature, name="mended")
+        wrong, mended = (re.sub("«(.*?)»«(.*?)»", rf"\{side}", self.body) for side in (1, 2))
+        assert mended != wrong
+        return source_of(wrong, self.signature, self.before) + source_of(mended, self.signature, name="mended")
 
 
 def source_of(body, signature=SIGNATURE, before=METAL, name="f"):
     return f"{before}{signature.replace(' f(', f' {name}(')}{{\n{body}\n}}\n"
+
+
+def outside(verb, where, memory, nbytes):
+    return f"{verb} outside its memory: bytes? {where} of {memory}, which has {nbytes} bytes"
 
 
 def signature(*parameters):
@@ -65,245 +67,120 @@ def signature(*parameters):
 
 DEFECTS = [
     # ---- outside of a buffer ----
-    Defect(
-        "write past the end",
-        "b[i + 1] = a[i]; /*1*/",
-        ("i + 1", "i"),
-        "writes " + OUTSIDE.format("512 to 515", r"buffer 1 \(b\)", 512),
-    ),
-    Defect(
-        "write before the beginning",
-        "b[int(i) - 1] = a[i]; /*1*/",
-        ("int(i) - 1", "i"),
-        "writes " + OUTSIDE.format("-4 to -1", r"buffer 1 \(b\)", 512),
-    ),
-    Defect(
-        "a vector that is half outside",
-        "device float4 *v = (device float4 *)(b + i / 4 * 4 + 2);\nif (i % 4 == 0) *v = float4(a[i]); /*1*/",
-        (" + 2", ""),
-        "writes " + OUTSIDE.format("512 to 515", r"buffer 1 \(b\)", 512),
-    ),
-    Defect(
-        "a byte past the end",
-        "b[i] = a[i] + 1; /*1*/",
-        ("a[i] +", "a[i / 2] +"),
-        "reads " + OUTSIDE.format("100", r"buffer 0 \(a\)", 100),
-        signature=signature("device const uchar *a", "device float *b"),
-        arrays=(("uint8", 100), ("float32", COUNT)),
-    ),
-    Defect(
-        "atomically past the end",
-        "atomic_fetch_add_explicit(&b[i + 1], 1, memory_order_relaxed); /*1*/",
-        ("i + 1", "i"),
-        "writes " + OUTSIDE.format("512 to 515", r"buffer 1 \(b\)", 512),
-        signature=signature("device const float *a", "device atomic_uint *b"),
-        arrays=(("float32", COUNT), ("uint32", COUNT)),
-    ),
-    Defect(
-        "a const buffer is written",
-        "((device float *)a)[i] = 1; /*1*/",
-        ("((device float *)a)", "b"),
-        r"a thread writes buffer 0 \(a\), which it declares const",
-    ),
-    Defect(
-        "a copy of a structure past the end",
-        "((device block *)b)[i + 1] = ((device const block *)a)[i]; /*1*/",
-        ("i + 1", "i"),
-        "writes " + OUTSIDE.format("512 to 543", r"buffer 1 \(b\)", 512),
-        before=METAL + "struct block { float x[8]; };\n",
-        launch={"threads": 16, "group": 16},
-    ),
+    Defect("write past the end", "b[«i + 1»«i»] = a[i]; /*1*/",
+           outside("writes", "512 to 515", r"buffer 1 \(b\)", 512)),
+    Defect("write before the beginning", "b[«int(i) - 1»«i»] = a[i]; /*1*/",
+           outside("writes", "-4 to -1", r"buffer 1 \(b\)", 512)),
+    Defect("a vector that is half outside",
+           "device float4 *v = (device float4 *)(b + i / 4 * 4« + 2»«»);\nif (i % 4 == 0) *v = float4(a[i]); /*1*/",
+           outside("writes", "512 to 515", r"buffer 1 \(b\)", 512)),
+    Defect("a byte past the end", "b[i] = «a[i] +»«a[i / 2] +» 1; /*1*/",
+           outside("reads", "100", r"buffer 0 \(a\)", 100),
+           signature=signature("device const uchar *a", "device float *b"),
+           arrays=(("uint8", 100), ("float32", COUNT))),
+    Defect("atomically past the end", "atomic_fetch_add_explicit(&b[«i + 1»«i»], 1, memory_order_relaxed); /*1*/",
+           outside("writes", "512 to 515", r"buffer 1 \(b\)", 512),
+           signature=signature("device const float *a", "device atomic_uint *b"),
+           arrays=(("float32", COUNT), ("uint32", COUNT))),
+    Defect("a const buffer is written", "«((device float *)a)»«b»[i] = 1; /*1*/",
+           r"a thread writes buffer 0 \(a\), which it declares const"),
+    Defect("a copy of a structure past the end",
+           "((device block *)b)[«i + 1»«i»] = ((device const block *)a)[i]; /*1*/",
+           outside("writes", "512 to 543", r"buffer 1 \(b\)", 512),
+           before=METAL + "struct block { float x[8]; };\n", launch={"threads": 16, "group": 16}),
     # ---- a pointer into nowhere ----
-    Defect(
-        "a pointer from a number",
-        "device float *p = (device float *)(0x123456789000ul + t);\nif (a[i] == 0) p = b + i;\n*p = 1; /*1*/",
-        ("== 0", "!= 0"),
-        "a thread writes outside its memory: 4 bytes at 0x123456789000",
-    ),
-    Defect(
-        "a null pointer",
-        "device float *p = nullptr;\nif (a[i] == 0) p = b + i;\n*p = 1; /*1*/",
-        ("== 0", "!= 0"),
-        "a thread writes through a null pointer",
-    ),
+    Defect("a pointer from a number",
+           "device float *p = (device float *)(0x123456789000ul + t);\nif (a[i] «== 0»«!= 0») p = b + i;\n*p = 1; /*1*/",
+           "a thread writes outside its memory: 4 bytes at 0x123456789000"),
+    Defect("a null pointer", "device float *p = nullptr;\nif (a[i] «== 0»«!= 0») p = b + i;\n*p = 1; /*1*/",
+           "a thread writes through a null pointer"),
     # ---- threadgroup memory ----
-    Defect(
-        "nobody writes it",
-        f"threadgroup float s[64];\nif (t < 32) s[t] = a[i];\n{BARRIER}\nb[i] = s[t]; /*1*/",
-        ("t < 32", "t < 64"),
-        UNWRITTEN,
-    ),
-    Defect(
-        "an atomic is not set",
-        f"threadgroup atomic_uint s;\n/*0*/\n{BARRIER}\natomic_fetch_add_explicit(&s, 1u, memory_order_relaxed); /*1*/",
-        ("/*0*/", "if (t == 0) atomic_store_explicit(&s, 0u, memory_order_relaxed);"),
-        UNWRITTEN,
-    ),
-    Defect(
-        "a byte of a word",
-        f"threadgroup uchar s[64];\nif (t != 5) s[t] = 1;\n{BARRIER}\nb[i] = s[t]; /*1*/",
-        ("t != 5", "true"),
-        UNWRITTEN,
-    ),
-    Defect(
-        "past a threadgroup array",
-        "threadgroup float s[64];\nthreadgroup float *p = s;\np[t + 1] = a[i]; /*1*/",
-        ("t + 1", "t"),
-        "writes " + OUTSIDE.format("256 to 259", VARIABLE, 256),
-    ),
-    Defect(
-        "past a threadgroup argument",
-        "s[t + 1] = a[i]; /*1*/",
-        ("t + 1", "t"),
-        "writes " + OUTSIDE.format("256 to 259", r"threadgroup argument 0 \(s\)", 256),
-        signature=signature("device const float *a", "device float *b", "threadgroup float *s [[threadgroup(0)]]"),
-        launch={"threads": COUNT, "group": GROUP, "threadgroup_memory": {"s": 256}},
-    ),
+    Defect("nobody writes it",
+           f"threadgroup float s[64];\nif («t < 32»«t < 64») s[t] = a[i];\n{BARRIER}\nb[i] = s[t]; /*1*/",
+           UNWRITTEN),
+    Defect("an atomic is not set",
+           f"threadgroup atomic_uint s;\n«»«if (t == 0) atomic_store_explicit(&s, 0u, memory_order_relaxed);»\n{BARRIER}\natomic_fetch_add_explicit(&s, 1u, memory_order_relaxed); /*1*/",
+           UNWRITTEN),
+    Defect("a byte of a word",
+           f"threadgroup uchar s[64];\nif («t != 5»«true») s[t] = 1;\n{BARRIER}\nb[i] = s[t]; /*1*/",
+           UNWRITTEN),
+    Defect("past a threadgroup array",
+           "threadgroup float s[64];\nthreadgroup float *p = s;\np[«t + 1»«t»] = a[i]; /*1*/",
+           outside("writes", "256 to 259", VARIABLE, 256)),
+    Defect("past a threadgroup argument", "s[«t + 1»«t»] = a[i]; /*1*/",
+           outside("writes", "256 to 259", r"threadgroup argument 0 \(s\)", 256),
+           signature=signature("device const float *a", "device float *b", "threadgroup float *s [[threadgroup(0)]]"),
+           launch={"threads": COUNT, "group": GROUP, "threadgroup_memory": {"s": 256}}),
     # ---- races in a threadgroup ----
-    Defect(
-        "a barrier is missing",
-        "threadgroup float s[64];\ns[t] = a[i]; /*1*/\n/*0*/\nb[i] = s[63 - t]; /*2*/",
-        ("/*0*/", BARRIER),
-        WRITE_READ.format(VARIABLE),
-    ),
-    Defect(
-        "a second barrier is missing",
-        f"threadgroup float s[64];\ns[t] = a[i];\n{BARRIER}\nfloat x = s[63 - t]; /*1*/\n/*0*/\ns[t] = x; /*2*/\n{BARRIER}\nb[i] = s[t];",
-        ("/*0*/", BARRIER),
-        WRITE_READ.format(VARIABLE),
-    ),
-    Defect(
-        "a barrier is missing in a loop",
-        f"threadgroup float s[64];\ns[t] = a[i];\n{BARRIER}\nfor (uint n = 32; n > 0; n /= 2) {{\n  if (t < n) s[t] += s[t + n]; /*1*/ /*2*/\n  /*0*/\n}}\nif (t == 0) b[g] = s[0];",
-        ("/*0*/", BARRIER),
-        WRITE_READ.format(VARIABLE),
-    ),
-    Defect(
-        "a barrier of the other memory",
-        "b[i] = a[i]; /*1*/\nthreadgroup_barrier(mem_flags::mem_threadgroup);\nfloat x = b[i ^ 1]; /*2*/\nthreadgroup_barrier(mem_flags::mem_device);\nb[i] = x;",
-        ("mem_threadgroup", "mem_device"),
-        WRITE_READ.format(r"buffer 1 \(b\)"),
-    ),
-    Defect(
-        "a barrier of device memory for the threadgroup's",
-        "threadgroup float s[64];\ns[t] = a[i]; /*1*/\nthreadgroup_barrier(mem_flags::mem_device);\nb[i] = s[63 - t]; /*2*/",
-        ("mem_device", "mem_threadgroup"),
-        WRITE_READ.format(VARIABLE),
-    ),
-    Defect(
-        "all write one place",
-        f"threadgroup float s;\n/*0*/ s = a[i] + t; /*1*/ /*2*/\n{BARRIER}\nb[i] = s;",
-        ("/*0*/", "if (t == 0)"),
-        WRITE_WRITE.format(VARIABLE),
-    ),
-    Defect(
-        "neighbours' bytes, one too far",
-        "threadgroup uchar s[65];\ns[t] = 1; /*1*/\ns[t + (t & 1)] = 2; /*2*/",
-        ("+ (t & 1)", "| (t & 0)"),
-        WRITE_WRITE.format(VARIABLE),
-    ),
-    Defect(
-        "a SIMD-group's barrier between SIMD-groups",
-        "threadgroup float s[64];\ns[t] = a[i]; /*1*/\nsimdgroup_barrier(mem_flags::mem_threadgroup);\nb[i] = s[63 - t]; /*2*/",
-        ("63 - t", "t ^ 31"),
-        WRITE_READ.format(VARIABLE),
-    ),
-    Defect(
-        "lanes without a barrier",
-        "threadgroup float s[64];\ns[t] = a[i]; /*1*/\n/*0*/\nb[i] = s[t ^ 1]; /*2*/",
-        ("/*0*/", "simdgroup_barrier(mem_flags::mem_threadgroup);"),
-        WRITE_READ.format(VARIABLE),
-    ),
-    Defect(
-        "a function of half of the lanes",
-        "threadgroup float s[64];\ns[t] = a[i]; /*1*/\nif (lane < 16) b[i] = simd_sum(a[i]);\nif (lane < 16) b[i] = s[t ^ 16]; /*2*/",
-        ("t ^ 16", "t ^ 1"),
-        WRITE_READ.format(VARIABLE),
-    ),
-    Defect(
-        "plain beside atomic",
-        f"threadgroup atomic_uint s;\nif (t == 0) atomic_store_explicit(&s, 0u, memory_order_relaxed);\n{BARRIER}\natomic_fetch_add_explicit(&s, 1u, memory_order_relaxed); /*1*/\n/*0*/\nb[i] = *(threadgroup uint *)&s; /*2*/",
-        ("/*0*/", BARRIER),
-        WRITE_READ.format(VARIABLE) + ", and only one of them is atomic",
-    ),
+    Defect("a barrier is missing",
+           f"threadgroup float s[64];\ns[t] = a[i]; /*1*/\n«»«{BARRIER}»\nb[i] = s[63 - t]; /*2*/",
+           WRITE_READ.format(VARIABLE)),
+    Defect("a second barrier is missing",
+           f"threadgroup float s[64];\ns[t] = a[i];\n{BARRIER}\nfloat x = s[63 - t]; /*1*/\n«»«{BARRIER}»\ns[t] = x; /*2*/\n{BARRIER}\nb[i] = s[t];",
+           WRITE_READ.format(VARIABLE)),
+    Defect("a barrier is missing in a loop",
+           f"threadgroup float s[64];\ns[t] = a[i];\n{BARRIER}\nfor (uint n = 32; n > 0; n /= 2) {{\n  if (t < n) s[t] += s[t + n]; /*1*/ /*2*/\n  «»«{BARRIER}»\n}}\nif (t == 0) b[g] = s[0];",
+           WRITE_READ.format(VARIABLE)),
+    Defect("a barrier of the other memory",
+           "b[i] = a[i]; /*1*/\nthreadgroup_barrier(mem_flags::«mem_threadgroup»«mem_device»);\nfloat x = b[i ^ 1]; /*2*/\nthreadgroup_barrier(mem_flags::mem_device);\nb[i] = x;",
+           WRITE_READ.format(r"buffer 1 \(b\)")),
+    Defect("a barrier of device memory for the threadgroup's",
+           "threadgroup float s[64];\ns[t] = a[i]; /*1*/\nthreadgroup_barrier(mem_flags::«mem_device»«mem_threadgroup»);\nb[i] = s[63 - t]; /*2*/",
+           WRITE_READ.format(VARIABLE)),
+    Defect("all write one place",
+           f"threadgroup float s;\n«»«if (t == 0)» s = a[i] + t; /*1*/ /*2*/\n{BARRIER}\nb[i] = s;",
+           WRITE_WRITE.format(VARIABLE)),
+    Defect("neighbours' bytes, one too far",
+           "threadgroup uchar s[65];\ns[t] = 1; /*1*/\ns[t «+ (t & 1)»«| (t & 0)»] = 2; /*2*/",
+           WRITE_WRITE.format(VARIABLE)),
+    Defect("a SIMD-group's barrier between SIMD-groups",
+           "threadgroup float s[64];\ns[t] = a[i]; /*1*/\nsimdgroup_barrier(mem_flags::mem_threadgroup);\nb[i] = s[«63 - t»«t ^ 31»]; /*2*/",
+           WRITE_READ.format(VARIABLE)),
+    Defect("lanes without a barrier",
+           "threadgroup float s[64];\ns[t] = a[i]; /*1*/\n«»«simdgroup_barrier(mem_flags::mem_threadgroup);»\nb[i] = s[t ^ 1]; /*2*/",
+           WRITE_READ.format(VARIABLE)),
+    Defect("a function of half of the lanes",
+           "threadgroup float s[64];\ns[t] = a[i]; /*1*/\nif (lane < 16) b[i] = simd_sum(a[i]);\nif (lane < 16) b[i] = s[«t ^ 16»«t ^ 1»]; /*2*/",
+           WRITE_READ.format(VARIABLE)),
+    Defect("plain beside atomic",
+           f"threadgroup atomic_uint s;\nif (t == 0) atomic_store_explicit(&s, 0u, memory_order_relaxed);\n{BARRIER}\natomic_fetch_add_explicit(&s, 1u, memory_order_relaxed); /*1*/\n«»«{BARRIER}»\nb[i] = *(threadgroup uint *)&s; /*2*/",
+           WRITE_READ.format(VARIABLE) + ", and only one of them is atomic"),
     # ---- races of threadgroups ----
-    Defect("all threadgroups write one place", "if (t == 0) b[0] = a[i]; /*1*/ /*2*/", ("b[0]", "b[g]"), GROUPS_WRITE),
-    Defect("all threadgroups add to one place", "if (t == 0) b[0] += a[i]; /*1*/ /*2*/", ("b[0]", "b[g]"), GROUPS_READ),
-    Defect(
-        "a threadgroup reads what another writes",
-        "if (t == 0) b[g] = a[i]; /*1*/\nif (t == 0 && g == 1) b[5] = b[0]; /*2*/",
-        ("= b[0]", "= b[1]"),
-        GROUPS_READ,
-    ),
-    Defect(
-        "a read before another threadgroup's write",
-        "if (t == 0 && g == 0) b[5] = b[1]; /*1*/\nif (t == 0) b[g] = a[i]; /*2*/",
-        ("= b[1]", "= b[0]"),
-        GROUPS_READ,
-    ),
-    Defect(
-        "a byte of two threadgroups",
-        "if (t == 0) b[g / 2] = 1; /*1*/ /*2*/",
-        ("g / 2", "g"),
-        GROUPS_WRITE,
-        signature=signature("device const float *a", "device uchar *b"),
-        arrays=(("float32", COUNT), ("uint8", 2)),
-    ),
-    Defect(
-        "two buffers on the same bytes",
-        "b[i] = a[i]; /*1*/ /*2*/",
-        ("a[i]", "1"),
-        GROUPS_READ,
-        arrays=("same", "shifted"),
-    ),
+    Defect("all threadgroups write one place", "if (t == 0) «b[0]»«b[g]» = a[i]; /*1*/ /*2*/", GROUPS_WRITE),
+    Defect("all threadgroups add to one place", "if (t == 0) «b[0]»«b[g]» += a[i]; /*1*/ /*2*/", GROUPS_READ),
+    Defect("a threadgroup reads what another writes",
+           "if (t == 0) b[g] = a[i]; /*1*/\nif (t == 0 && g == 1) b[5] «= b[0]»«= b[1]»; /*2*/",
+           GROUPS_READ),
+    Defect("a read before another threadgroup's write",
+           "if (t == 0 && g == 0) b[5] «= b[1]»«= b[0]»; /*1*/\nif (t == 0) b[g] = a[i]; /*2*/",
+           GROUPS_READ),
+    Defect("a byte of two threadgroups", "if (t == 0) b[«g / 2»«g»] = 1; /*1*/ /*2*/",
+           GROUPS_WRITE,
+           signature=signature("device const float *a", "device uchar *b"), arrays=(("float32", COUNT), ("uint8", 2))),
+    Defect("two buffers on the same bytes", "b[i] = «a[i]»«1»; /*1*/ /*2*/", GROUPS_READ, arrays=("same", "shifted")),
     # ---- divergent barriers ----
-    Defect(
-        "some return before a barrier",
-        f"/*0*/ if (t > 40) return;\n{BARRIER} /*1*/\nb[i] = a[i];",
-        ("/*0*/ if (t > 40) return;", ""),
-        "a thread waits at a threadgroup_barrier that thread .* never reaches: it has returned",
-    ),
-    Defect(
-        "a barrier in each branch",
-        f"if (t < 40)\n  {BARRIER} /*1*/\nelse\n  {BARRIER} /*2*/\nb[i] = a[i];",
-        ("t < 40", "t < 64"),
-        "two threads of a threadgroup wait at different barriers",
-    ),
-    Defect(
-        "not all go round as often",
-        f"for (uint k = 0; k < 1 + t / 32; k++)\n  {BARRIER} /*1*/\nb[i] = a[i];",
-        ("t / 32", "t / 64"),
-        "never reaches: it has returned",
-    ),
+    Defect("some return before a barrier", f"«if (t > 40) return;»«»\n{BARRIER} /*1*/\nb[i] = a[i];",
+           "a thread waits at a threadgroup_barrier that thread .* never reaches: it has returned"),
+    Defect("a barrier in each branch",
+           f"if («t < 40»«t < 64»)\n  {BARRIER} /*1*/\nelse\n  {BARRIER} /*2*/\nb[i] = a[i];",
+           "two threads of a threadgroup wait at different barriers"),
+    Defect("not all go round as often",
+           f"for (uint k = 0; k < 1 + «t / 32»«t / 64»; k++)\n  {BARRIER} /*1*/\nb[i] = a[i];",
+           "never reaches: it has returned"),
     # ---- arrays of a thread ----
-    Defect(
-        "past a local array",
-        "float x[8];\nfor (uint k = 0; k < 8; k++) x[k] = a[i] * k;\nb[i] = x[t]; /*1*/",
-        ("x[t]", "x[t % 8]"),
-        ARRAY,
-    ),
-    Defect(
-        "past a local array by a pointer",
-        "float x[8] = {};\nthread float *p = x + t % 8;\np[t / 8] = a[i]; /*1*/\nb[i] = x[1];",
-        ("p[t / 8]", "p[0]"),
-        ARRAY,
-    ),
-    Defect(
-        "past a member of a structure",
-        "block x;\nfor (uint k = 0; k < 8; k++) x.x[k] = k;\nb[i] = x.x[t]; /*1*/",
-        ("x.x[t]", "x.x[t % 8]"),
-        ARRAY,
-        before=METAL + "struct block { float x[8]; float y; };\n",
-    ),
-    Defect("past a vector", "float4 x = float4(a[i]);\nb[i] = x[t]; /*1*/", ("x[t]", "x[t % 4]"), ARRAY),
+    Defect("past a local array",
+           "float x[8];\nfor (uint k = 0; k < 8; k++) x[k] = a[i] * k;\nb[i] = «x[t]»«x[t % 8]»; /*1*/",
+           ARRAY),
+    Defect("past a local array by a pointer",
+           "float x[8] = {};\nthread float *p = x + t % 8;\n«p[t / 8]»«p[0]» = a[i]; /*1*/\nb[i] = x[1];",
+           ARRAY),
+    Defect("past a member of a structure",
+           "block x;\nfor (uint k = 0; k < 8; k++) x.x[k] = k;\nb[i] = «x.x[t]»«x.x[t % 8]»; /*1*/",
+           ARRAY, before=METAL + "struct block { float x[8]; float y; };\n"),
+    Defect("past a vector", "float4 x = float4(a[i]);\nb[i] = «x[t]»«x[t % 4]»; /*1*/", ARRAY),
     # ---- what a GPU gives no meaning ----
-    Defect(
-        "a division by zero",
-        "b[i] = 100 / (t - 7); /*1*/",
-        ("(t - 7)", "(t + 7)"),
-        "a thread divides an integer by zero",
-    ),
-]
+    Defect("a division by zero", "b[i] = 100 / «(t - 7)»«(t + 7)»; /*1*/", "a thread divides an integer by zero"),
+]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -431,7 +308,7 @@ def test_an_array_without_items_has_nothing_to_touch(body, verb, reports_of):
 def test_a_number_has_the_bytes_of_its_type_and_no_more(reports_of):
     source = METAL + "kernel void f(constant float &a, device float *b) { b[0] = (&a)[1]; }"
     message, _ = reports_of(source, [3.0, md.zeros(1)], n=1)
-    assert re.search("reads " + OUTSIDE.format("4 to 7", r"buffer 0 \(a\)", 4), message)
+    assert re.search(outside("reads", "4 to 7", r"buffer 0 \(a\)", 4), message)
 
 
 def test_handlers_of_signals_are_given_back(reports_of):
