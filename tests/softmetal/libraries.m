@@ -93,6 +93,7 @@ CASE(a_library_names_its_functions_and_their_constants)
     CHECK([[library functionNames] count] == 5);
     CHECK([text_of("room") isEqual:[[library functionNames] objectAtIndex:0]]);
     id<MTLFunction> function = [[library newFunctionWithName:text_of("add")] autorelease];
+    CHECK([function device] == [library device] && [[function name] isEqual:text_of("add")]);
     NSDictionary *constants = [function functionConstantsDictionary];
     NSEnumerator *names = [constants keyEnumerator];
     CHECK([constants count] == 2);
@@ -138,6 +139,8 @@ CASE(a_text_that_names_a_registered_kernel_is_not_compiled)
     id<MTLFunction> function = [[library newFunctionWithName:text_of("in_c")] autorelease];
     CHECK(function != nil && opened == 0);
     CHECK([library newFunctionWithName:text_of("add")] == nil);
+    CHECK(softmetal_register_kernel("absent", NULL, 1) == 0);
+    CHECK([library newFunctionWithName:text_of("absent")] == nil);
     library = open_library();
     CHECK([library newFunctionWithName:text_of("in_c")] == nil);
 }
@@ -191,6 +194,7 @@ CASE(a_pipeline_tells_what_its_arguments_are)
     id<MTLComputePipelineState> pipeline = make_pipeline(library, "room", &reflection, NULL);
     CHECK([pipeline staticThreadgroupMemoryLength] == 16384);
     CHECK([pipeline maxTotalThreadsPerThreadgroup] == 1024);
+    CHECK(1024 % [pipeline threadExecutionWidth] == 0);
     CHECK([device maxThreadgroupMemoryLength] == 32768);
     [pipeline release]; /* the reflection needs it no more */
     CHECK([[reflection bindings] count] == 2);
@@ -271,27 +275,54 @@ open_scene(const char *name)
 }
 
 static void
+bind_a_and_b(struct scene scene, int b)
+{
+    [scene.compute setBuffer:scene.a offset:0 atIndex:1];
+    [scene.compute setBytes:&b length:sizeof b atIndex:2];
+}
+
+/* add: out[i] = a[4 * i] + b, and a[i] = i. */
+static struct scene
+open_add(int b)
+{
+    struct scene scene = open_scene("add");
+    bind_a_and_b(scene, b);
+    return scene;
+}
+
+static void
 run(struct scene scene)
 {
     [scene.compute endEncoding];
     finish(scene.commands);
 }
 
-CASE(a_compiled_kernel_runs_with_what_is_bound)
+CASE(a_kernel_runs_with_what_was_bound_when_it_was_dispatched)
 {
-    struct scene scene = open_scene("add");
-    int b = 100;
+    struct scene scene = open_add(100);
+    int later = 1000;
     const int *out = [scene.out contents];
     [scene.compute setBuffer:scene.a offset:16 atIndex:1];
-    [scene.compute setBytes:&b length:sizeof b atIndex:2];
     dispatch(scene.compute, 8);
     [scene.compute setBuffer:scene.out offset:32 atIndex:0];
-    b = 1000;
-    [scene.compute setBytes:&b length:sizeof b atIndex:2];
-    dispatch(scene.compute, 8);
+    [scene.compute setBytes:&later length:sizeof later atIndex:2];
+    [scene.compute dispatchThreads:(MTLSize){8, 1, 1} threadsPerThreadgroup:(MTLSize){3, 1, 1}];
+    later = 5;
     run(scene);
     for (int i = 0; i < 8; i++) {
         CHECK(out[i] == 4 * (i + 1) + 100 && out[8 + i] == 4 * (i + 1) + 1000);
+    }
+}
+
+CASE(kernels_of_one_queue_wait_for_each_other)
+{
+    struct scene scene = open_add(100);
+    dispatch(scene.compute, 16);
+    [scene.compute setBuffer:scene.out offset:0 atIndex:1];
+    dispatch(scene.compute, 4);
+    run(scene);
+    for (int i = 0; i < 4; i++) {
+        CHECK(((int *)[scene.out contents])[i] == 16 * i + 200);
     }
 }
 
@@ -316,12 +347,10 @@ CASE(threadgroups_are_dispatched_whole)
 CASE(a_dispatch_outlives_its_pipeline)
 {
     struct scene scene = open_scene("add");
-    int b = 1;
     [scene.compute endEncoding];
     scene.pipeline = make_pipeline(open_library(), "add", NULL, NULL);
     encode(&scene, [scene.queue commandBufferWithUnretainedReferences]);
-    [scene.compute setBuffer:scene.a offset:0 atIndex:1];
-    [scene.compute setBytes:&b length:sizeof b atIndex:2];
+    bind_a_and_b(scene, 1);
     dispatch(scene.compute, 4);
     [scene.pipeline release];
     run(scene);
@@ -343,11 +372,9 @@ CASE(a_kernel_that_is_stopped_fails_its_command_buffer_with_the_reason)
 static void
 submit_add(struct scene scene, id<MTLBuffer> out)
 {
-    int b = 1;
     scene.out = out;
     encode(&scene, [open_queue() commandBuffer]);
-    [scene.compute setBuffer:scene.a offset:0 atIndex:1];
-    [scene.compute setBytes:&b length:sizeof b atIndex:2];
+    bind_a_and_b(scene, 1);
     dispatch(scene.compute, 4);
     [scene.compute endEncoding];
     [scene.commands commit];
@@ -402,9 +429,8 @@ REPORTS("dispatch", a_kernel_without_its_threadgroup_memory)
 
 REPORTS("dispatch", an_offset_that_the_parameters_type_does_not_take)
 {
-    struct scene scene = open_scene("add");
+    struct scene scene = open_add(0);
     [scene.compute setBuffer:scene.a offset:4 atIndex:1];
-    [scene.compute setBytes:"\0\0\0\0" length:4 atIndex:2];
     dispatch(scene.compute, 4);
     run(scene);
 }
@@ -430,4 +456,54 @@ REPORTS("argument", threadgroup_memory_over_the_devices_limit)
     struct scene scene = open_scene("room");
     [scene.compute setThreadgroupMemoryLength:32784 atIndex:3];
     run(scene);
+}
+
+REPORTS("dispatch", a_dispatch_without_a_pipeline)
+{
+    id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
+    id<MTLComputeCommandEncoder> compute = [commands computeCommandEncoder];
+    dispatch(compute, 1);
+    [compute endEncoding];
+    finish(commands);
+}
+
+static void
+dispatch_threads(MTLSize threads, MTLSize group)
+{
+    struct scene scene = open_add(1);
+    [scene.compute dispatchThreads:threads threadsPerThreadgroup:group];
+    run(scene);
+}
+
+REPORTS("dispatch", a_dispatch_of_no_threads)
+{
+    dispatch_threads((MTLSize){1, 0, 1}, (MTLSize){1, 1, 1});
+}
+
+REPORTS("dispatch", a_threadgroup_larger_than_the_pipeline_takes)
+{
+    dispatch_threads((MTLSize){4, 4, 1}, (MTLSize){1025, 1, 1});
+}
+
+REPORTS("dispatch", more_threads_than_a_kernel_can_count)
+{
+    struct scene scene = open_add(1);
+    [scene.compute dispatchThreadgroups:(MTLSize){1, 1ul << 31, 1}
+                  threadsPerThreadgroup:(MTLSize){1, 2, 1}];
+    run(scene);
+}
+
+REPORTS("argument", a_buffer_bound_past_its_end)
+{
+    struct scene scene = open_scene("add");
+    [scene.compute setBuffer:scene.out offset:64 atIndex:0];
+    run(scene);
+}
+
+REPORTS("encoder-state", a_dispatch_after_end_encoding)
+{
+    struct scene scene = open_add(1);
+    [scene.compute endEncoding];
+    dispatch(scene.compute, 1);
+    finish(scene.commands);
 }
