@@ -4,10 +4,6 @@ The oracle is NumPy's own answer for the same memory; CPython's `_testbuffer` is
 """
 
 import ctypes
-import hashlib
-import hmac
-import io
-import zlib
 
 import numpy as np
 import pytest
@@ -150,57 +146,6 @@ def test_a_view_that_is_refused_leaves_no_object_behind():
         get_buffer(array, view, SIMPLE)
     with pytest.raises(ValueError, match="NULL"):
         view.obj  # noqa: B018
-
-
-# ---- CPython's own consumers ----
-
-
-def test_contiguous_copies_of_cpython_are_those_of_numpy(subtests):
-    for layout in LAYOUTS:
-        for order in "CFA":
-            with subtests.test(layout=layout, order=order):
-                x = LAYOUTS[layout]()
-                array = md.from_dlpack(x)
-                assert testbuffer.py_buffer_to_contiguous(array, order, FULL_RO) == testbuffer.py_buffer_to_contiguous(
-                    x, order, FULL_RO
-                )
-                for kind in (testbuffer.PyBUF_READ, testbuffer.PyBUF_WRITE):
-                    try:
-                        wanted = testbuffer.get_contiguous(x, kind, order).tolist()
-                    except BufferError:
-                        with pytest.raises(BufferError):
-                            testbuffer.get_contiguous(array, kind, order)
-                    else:
-                        assert testbuffer.get_contiguous(array, kind, order).tolist() == wanted
-
-
-def is_one_integer(x):
-    """bytes(5) is five zeros, and an Array of one integer counts as that integer."""
-    return memoryview(x).nbytes == 4
-
-
-CONSUMERS = {
-    "sha256": lambda x: hashlib.sha256(x).digest(),
-    "blake2b": lambda x: hashlib.blake2b(x).digest(),
-    "hmac": lambda x: hmac.new(b"key", x, "sha1").digest(),
-    "hmac key": lambda x: hmac.digest(b"key", x, "sha256"),
-    "crc32": zlib.crc32,
-    "compress": zlib.compress,
-    "BytesIO": lambda x: io.BytesIO().write(x),
-    "bytes": lambda x: None if is_one_integer(x) else bytes(x),
-    "bytearray": lambda x: None if is_one_integer(x) else bytearray(x),
-    "join": lambda x: b"".join([x, x]),
-    "int": lambda x: int.from_bytes(x, "little"),
-}
-
-
-def test_consumers_of_bytes_take_any_number_of_axes(subtests):
-    for consumer in CONSUMERS:
-        for layout in [name for name, make in LAYOUTS.items() if make().flags.c_contiguous]:
-            with subtests.test(consumer=consumer, layout=layout):
-                x = LAYOUTS[layout]()
-                array = md.from_dlpack(x)
-                assert CONSUMERS[consumer](array) == CONSUMERS[consumer](array.host) == CONSUMERS[consumer](x)
 
 
 @pytest.mark.parametrize(("extent", "nbytes"), [(4, 0), (0, 16)])
