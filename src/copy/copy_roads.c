@@ -14,7 +14,7 @@
 static void
 repeat_start(char *row, int64_t nbytes, int64_t done)
 {
-    const int64_t most = copy_caches_get()->first_nbytes / 2;
+    const int64_t most = COPY_FIRST_CACHE / 2;
     int64_t chunk = done;
     while (done < nbytes) {
         chunk = done <= most ? done : chunk;
@@ -225,7 +225,7 @@ copy_runs_road(const copy_block *block)
 {
     int64_t run = block->run;
     if (run > 16 || (run & (run - 1)) != 0) {
-        return run > copy_caches_get()->second_nbytes ? each_long_run : each_run;
+        return run > COPY_SECOND_CACHE ? each_long_run : each_run;
     }
     int index = __builtin_ctzll((unsigned long long)run);
     if (block->inner.dst_step == run && block->inner.src_step == 2 * run) {

@@ -159,7 +159,7 @@ choose_count(const copy_plan *plan)
     if (nbytes < PAGE_NBYTES) {
         return 1;
     }
-    int64_t share = copy_caches_get()->second_nbytes * (plan->naxes == 0 ? PLAIN_SHARE : SHARE);
+    int64_t share = COPY_SECOND_CACHE * (plan->naxes == 0 ? PLAIN_SHARE : SHARE);
     int64_t useful = nbytes / share;
     int allowed = useful > 1 ? copy_get_threads() : 1;
     return useful < allowed ? (int)useful : allowed;

@@ -91,10 +91,11 @@ DEFINE_SQUARE(2)
 DEFINE_SQUARE(4)
 DEFINE_SQUARE(8)
 
-#define BUFFER_NBYTES (32 << 10) /* any thread's stack has room for it */
-#define MOST_RUN 64              /* longer runs fill lines by themselves */
-#define FEW_LINES 16             /* so few find room in any cache */
+#define BUFFER_NBYTES (COPY_FIRST_CACHE / 2) /* any thread's stack has room for it */
+#define MOST_RUN 64                          /* longer runs fill lines by themselves */
+#define FEW_LINES 16                         /* so few find room in any cache */
 #define LINE_NBYTES 64
+#define CROWDED_STEP (COPY_FIRST_CACHE / 8)
 
 static inline int64_t
 smaller(int64_t a, int64_t b)
@@ -170,34 +171,32 @@ turn_through_buffer(const copy_block *tile, char *dst, const char *src)
 
 /* Runs along each side of a tile.  Source and destination get half the cache each. */
 static int64_t
-tile_side(int64_t cache_nbytes, int64_t run)
+tile_side(int64_t run)
 {
-    int64_t room = smaller(cache_nbytes / 2, BUFFER_NBYTES), side = 1;
-    while (4 * side * side * run <= room) {
+    int64_t side = 1;
+    while (4 * side * side * run <= COPY_FIRST_CACHE / 2) {
         side *= 2;
     }
     return side;
 }
 
-/* Whether lines so many bytes apart share few places of the cache.  Lines a way's size apart
- * share one; caches have 8 ways, and half that step is as bad. */
+/* Whether lines so many bytes apart share few places of the cache.  Of lines a quarter of a way apart
+ * it has room for 32, of 8 ways, and a side has 64; Apple's ways have 16 KiB. */
 static bool
-crowds(int64_t cache_nbytes, int64_t step)
+crowds(int64_t step)
 {
-    int64_t period = cache_nbytes / 16, size = step < 0 ? -step : step;
-    int64_t beyond = (size + LINE_NBYTES / 2) % period;
-    return size > period / 2 && beyond < LINE_NBYTES;
+    int64_t size = step < 0 ? -step : step;
+    int64_t beyond = (size + LINE_NBYTES / 2) % CROWDED_STEP;
+    return size > CROWDED_STEP / 2 && beyond < LINE_NBYTES;
 }
 
 static void
 turn_tiles(const copy_block *block, char *dst, const char *src)
 {
     const copy_axis rows = block->outer, columns = block->inner;
-    const int64_t cache_nbytes = copy_caches_get()->first_nbytes;
-    const int64_t run = block->run, side = tile_side(cache_nbytes, run);
+    const int64_t run = block->run, side = tile_side(run);
     /* without squares no source line is read whole at once: a buffer would not help */
-    bool is_crowded = has_square(run) && (crowds(cache_nbytes, rows.dst_step) ||
-                                          crowds(cache_nbytes, columns.src_step));
+    bool is_crowded = has_square(run) && (crowds(rows.dst_step) || crowds(columns.src_step));
     copy_road turn = is_crowded ? turn_through_buffer : turn_road(block);
     copy_block tile = *block;
     for (int64_t j = 0; j < columns.extent; j += side) {

@@ -72,7 +72,7 @@ class Engine:
         self.lib.copy_fill(ctypes.addressof(layout), dst.ctypes.data, item)
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["this machine's caches", "small caches"])
+@pytest.fixture(scope="module", params=[False, True], ids=["caches as they are", "small caches"])
 def engine(request, tmp_path_factory):
     library = tmp_path_factory.mktemp("copy") / "libcopy.so"
     compile_copy(library, "-O2", "-shared", "-fPIC", small_caches=request.param)

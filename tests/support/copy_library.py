@@ -20,8 +20,6 @@ needs_compiler = [
 
 def compile_copy(path, *flags, small_caches=False):
     """With small caches, small copies take the roads of large ones."""
-    sources = list(SOURCES)
-    if small_caches:
-        sources[sources.index(SRC / "copy" / "copy_caches.c")] = C_FILES / "small_caches.c"
-    subprocess.run([*CC, *FLAGS, *flags, *map(str, sources), "-o", str(path)], check=True)
+    small = ["-DCOPY_FIRST_CACHE=2048", "-DCOPY_SECOND_CACHE=4096"] if small_caches else []
+    subprocess.run([*CC, *FLAGS, *flags, *small, *map(str, SOURCES), "-o", str(path)], check=True)
     return path
