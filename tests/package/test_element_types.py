@@ -22,6 +22,14 @@ def test_a_table_names_types_as_dtype_c_does(table):
     assert TABLES[table] == {md.dtype(name).name for name in TABLES[table]}
 
 
+@pytest.mark.parametrize("table", [safetensors.DTYPES, gguf.DTYPES])
+def test_a_file_s_word_for_a_type_is_the_begin_of_ours(table):
+    words = {"BOOL": "bool", "BF": "bfloat", "I": "int", "U": "uint", "F": "float", "C": "complex"}
+    for theirs, ours in table.items():
+        kind, rest = re.fullmatch(r"(BOOL|[A-Z]+)(.*)", theirs).groups()
+        assert md.dtype(ours).name.startswith(words[kind] + rest.lower()), theirs
+
+
 def test_safetensors_types_are_those_of_the_format_s_own_package():
     package = pytest.importorskip("safetensors")
     header = b'{"a": {"dtype": "none", "shape": [1], "data_offsets": [0, 1]}}'

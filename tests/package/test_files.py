@@ -26,7 +26,7 @@ from machine import SANITIZER
 from places import DOCS, EXAMPLES
 
 import metal_dlpack as md
-from metal_dlpack.files import memory, single_file
+from metal_dlpack.files import memory, safetensors, single_file
 from metal_dlpack.opening import FileFormatError
 
 SUFFIXES = list(cases.WRITERS)
@@ -95,47 +95,8 @@ def test_every_tensor_is_what_the_format_s_own_package_reads(model, live_buffers
         for name, array in file.items():
             info = file.info(name)
             assert (info.type, array.shape, bytes_of(array)) == wanted[name], name
-            assert (info.dtype, info.shape, info.nbytes) == (array.dtype, array.shape, array.nbytes)
-
-
-@pytest.mark.needs_torch
-@pytest.mark.needs_ml_dtypes
-def test_a_gpu_copy_of_a_model_is_bit_equal_to_torch_s(tmp_path, live_buffers):
-    """Every type that torch and the format share, at the sizes of a small model."""
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    names = ["bool", "float16", "bfloat16", "float32", "float64", "complex64"]
-    names += [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
-    names += ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"]
-    tensors = {}
-    for i, name in enumerate(names):
-        raw = torch.randint(0, 2 if name == "bool" else 255, (256 + i, 512), dtype=torch.uint8)
-        tensors[f"model.layers.{i}.weight"] = raw.view(getattr(torch, name))
-    tensors["model.embed"] = torch.randint(0, 255, (1024, 4096), dtype=torch.uint8).view(torch.bfloat16)
-    tensors["scalar"] = torch.tensor(3.5)
-    tensors["empty"] = torch.empty(0, 4)
-    save_file(tensors, tmp_path / "m.safetensors")
-    wanted = load_file(tmp_path / "m.safetensors")
-    with md.open(tmp_path / "m.safetensors") as file:
-        assert set(file) == set(wanted)
-        for name, array in file.items():
-            private = array.copy(storage="private")
-            assert (private.storage, private.shape) == ("private", tuple(wanted[name].shape))
-            expected = wanted[name].contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if array.size else b""
-            assert bytes_of(private) == expected, name
-            assert str(wanted[name].dtype) == f"torch.{array.dtype.name}"
-
-
-def test_a_gpu_copy_of_quantised_tensors_is_bit_equal_to_gguf_s(tmp_path, live_buffers):
-    path = cases.write_gguf(tmp_path / "m.gguf", scale=50)
-    wanted = reference(path)
-    with md.open(path) as file:
-        assert file.is_mapped
-        for name, array in file.items():
             assert bytes_of(array.copy(storage="private")) == wanted[name][2], name
-        assert file["blk.1.BF16"].dtype == md.bfloat16
-        assert (file["blk.1.Q4_0"].dtype, file.info("blk.1.Q4_0").type) == (md.uint8, "Q4_0")
+            assert (info.dtype, info.shape, info.nbytes) == (array.dtype, array.shape, array.nbytes)
 
 
 @pytest.mark.needs_torch
@@ -149,42 +110,6 @@ def test_torch_s_pairs_of_fp4_are_single_items_of_the_format(tmp_path):
         array = file["a"]
     assert (array.dtype.name, array.shape, array.nbytes) == ("float4_e2m1fn", (4, 32), 64)
     assert bytes_of(array) == raw.numpy().tobytes()
-
-
-def test_every_type_of_gguf_is_read_as_its_package_does(tmp_path, live_buffers):
-    """Bytes of chance under each type's name, in rows of as many blocks."""
-    import gguf
-
-    path = tmp_path / "types.gguf"
-    writer = gguf.GGUFWriter(path, "llama")
-    random = np.random.default_rng(5)
-    for kind, (_, nbytes) in gguf.GGML_QUANT_SIZES.items():
-        rows = random.integers(0, 255, (3, 4 * nbytes), dtype="u1")
-        writer.add_tensor(kind.name, rows, raw_dtype=kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    wanted = reference(path)
-    with md.open(path) as file:
-        assert set(file) == {kind.name for kind in gguf.GGML_QUANT_SIZES}
-        for name, array in file.items():
-            assert (file.info(name).type, bytes_of(array)) == (name, wanted[name][2])
-            assert array.shape == wanted[name][1]
-
-
-def test_sub_byte_types_are_packed(tmp_path):
-    header = {
-        "a": entry("F4", (4, 8), (0, 16)),
-        "b": entry("F6_E2M3", (4,), (16, 19)),
-        "c": entry("F6_E3M2", (4,), (19, 22)),
-    }
-    path = tmp_path / "s.safetensors"
-    path.write_bytes(safetensors_bytes(header, bytes(range(22))))
-    with md.open(path) as file:
-        assert [a.dtype.name for a in file.values()] == ["float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"]
-        assert [a.nbytes for a in file.values()] == [16, 3, 3]
-        assert bytes_of(file["b"]) == bytes([16, 17, 18])
 
 
 def test_metadata_is_what_the_header_says(tmp_path):
@@ -295,7 +220,7 @@ def test_all_tensors_lie_in_one_buffer_over_the_map(big, live_buffers):
             assert array.byte_offset == file.info(name).offset
             assert array.storage == "shared"
             assert array.readonly
-        assert file["layer.1.i1"].buffer is arrays[0].buffer
+        assert file["layer.I8"].buffer is arrays[0].buffer
 
 
 def test_a_small_file_is_read_and_a_large_one_mapped(tmp_path):
@@ -327,7 +252,7 @@ def test_torch_mlx_and_numpy_share_a_tensor_at_once(big, live_buffers):
     import torch
 
     with md.open(big, mode="c") as file:
-        array = file["layer.10.f4"]
+        array = file["layer.F32"]
         mps = torch.from_dlpack(array)
         cpu = torch.from_dlpack(array.host)
         seen = np.asarray(array)
@@ -341,7 +266,7 @@ def test_torch_mlx_and_numpy_share_a_tensor_at_once(big, live_buffers):
             assert mx.from_dlpack(array).tolist() == seen.tolist()
     del array, mps, cpu, seen
     with md.open(big) as file:
-        array = file["layer.10.f4"]
+        array = file["layer.F32"]
         assert torch.from_dlpack(array).untyped_storage().data_ptr() == array.buffer.handle
     del array
 
@@ -352,14 +277,14 @@ def test_torch_mlx_and_numpy_share_a_tensor_at_once(big, live_buffers):
 def test_writes_go_where_the_mode_says(big):
     before = big.read_bytes()
     with md.open(big) as file, pytest.raises(ValueError, match="read-only"):
-        file["layer.1.i1"][0, 0] = 9
+        file["layer.I8"][0, 0] = 9
     with md.open(big, mode="c") as file:
-        file["layer.1.i1"][0, 0] = 9
-        assert file["layer.1.i1"][0, 0].item() == 9
+        file["layer.I8"][0, 0] = 9
+        assert file["layer.I8"][0, 0].item() == 9
     assert big.read_bytes() == before
     with md.open(big, mode="r+") as file:
-        file["layer.1.i1"][0, 0] = 9
-        place = file.info("layer.1.i1").offset
+        file["layer.I8"][0, 0] = 9
+        place = file.info("layer.I8").offset
     assert big.read_bytes() == before[:place] + b"\x09" + before[place + 1 :]
 
 
@@ -552,15 +477,15 @@ def maps_of(path) -> int:
 def test_the_map_lives_as_long_as_an_array_over_it(big, live_buffers):
     file = md.open(big)
     assert maps_of(big) == 0
-    array = file["layer.10.f4"]
+    array = file["layer.F32"]
     view = array[1:]
     assert maps_of(big) == 1
     file.close()
     file.close()
     with pytest.raises(ValueError, match="was closed"):
-        file["layer.10.f4"]
+        file["layer.F32"]
     with pytest.raises(ValueError, match="was closed"):
-        file.info("layer.10.f4")
+        file.info("layer.F32")
     del array
     assert view.tolist() == view.copy().tolist()
     assert maps_of(big) == 1
@@ -577,7 +502,7 @@ def test_the_map_lives_as_long_as_an_array_over_it(big, live_buffers):
 def test_a_dropped_file_leaves_no_descriptor(big, recwarn):
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        md.open(big)["layer.1.i1"].tolist()
+        md.open(big)["layer.I8"].tolist()
         with pytest.raises(FileFormatError):
             md.open(__file__)
     gc.collect()
@@ -591,7 +516,7 @@ def test_a_file_that_is_truncated_while_mapped_ends_the_process(big):
     """As docs/files.md says: every memory map does."""
     code = f"""
 file = md.open({str(big)!r})
-array = file['layer.13.c8' if 'layer.13.c8' in file else list(file)[0]]
+array = file['layer.C64']
 array.tolist()
 os.truncate({str(big)!r}, 4096)
 print('truncated', flush=True)
@@ -787,7 +712,7 @@ def test_the_example_runs(big, monkeypatch, capsys):
         runpy.run_path(str(EXAMPLES / "model_file.py"), run_name="__main__")
     said = capsys.readouterr().out
     assert "model.npz: 2 tensors, read" in said
-    assert "13 tensors, mapped" in said
+    assert f"{len(safetensors.DTYPES)} tensors, mapped" in said
     assert said.count("copied to private memory") == 2
 
 

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+import metal_dlpack as md
+from metal_dlpack.files import safetensors
+
 #: The types that numpy.save and the tests' reference loaders have in common.
 NUMPY_TYPES = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"]
 
@@ -31,10 +34,15 @@ def write_npz(path: Path) -> Path:
 
 
 def write_safetensors(path: Path, scale: int = 1) -> Path:
-    from safetensors.numpy import save_file
-
-    skipped = {"c16"}  # no such type in the format
-    save_file({n: a for n, a in numpy_arrays(scale).items() if n.split(".")[-1] not in skipped}, path, {"made": "here"})
+    """By hand: the package writes with NumPy only what NumPy has.  `layer.F32`, and so on."""
+    random, data = np.random.default_rng(7), b""
+    header = {"__metadata__": {"made": "here"}}
+    for kind, name in safetensors.DTYPES.items():
+        raw = random.integers(0, 2, 8 * scale * md.dtype(name).bits, dtype="u1").tobytes()
+        header[f"layer.{kind}"] = entry(kind, (8 * scale, 8), (len(data), len(data) + len(raw)))
+        data += raw
+    text = json.dumps(header).encode()
+    path.write_bytes(safetensors_bytes(text + b" " * (-len(text) % 8), data))
     return path
 
 
@@ -48,10 +56,9 @@ def write_gguf(path: Path, scale: int = 1) -> Path:
     writer.add_token_scores([0.5] * 43)
     for kind in ("f4", "f2", "f8", "i1", "i2", "i4", "i8"):
         writer.add_tensor(f"blk.0.{kind}", random.integers(0, 100, (3 * scale, 64)).astype(kind))
-    weights = random.standard_normal((4 * scale, 256)).astype("f4")
-    for name in ("BF16", "Q8_0", "Q4_0", "Q5_1"):
-        kind = gguf.GGMLQuantizationType[name]
-        writer.add_tensor(f"blk.1.{name}", gguf.quants.quantize(weights, kind), raw_dtype=kind)
+    for kind, (_, nbytes) in gguf.GGML_QUANT_SIZES.items():  # bytes of chance under each type's name
+        rows = random.integers(0, 255, (4 * scale, 4 * nbytes), dtype="u1")
+        writer.add_tensor(f"blk.1.{kind.name}", rows, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
