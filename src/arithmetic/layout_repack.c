@@ -41,6 +41,17 @@ check_repack(const strided_layout *in, int64_t itemsize, int64_t address, int ax
            check_packing(in, itemsize / in->itemsize, address, axis, fault);
 }
 
+/* A count of items, of which `joined` become one, or one `split`; the other is 1.  False: too many. */
+static inline bool
+recount(int64_t count, int64_t joined, int64_t split, int64_t *out)
+{
+    if (joined == 1) { /* a division takes longer than all the rest */
+        return layout_multiply(count, split, out);
+    }
+    *out = count / joined;
+    return true;
+}
+
 bool
 layout_repacked(const strided_layout *in, int64_t itemsize, int64_t address, int axis,
                 bool keep_axis, strided_layout *out, layout_fault *fault)
@@ -48,16 +59,15 @@ layout_repacked(const strided_layout *in, int64_t itemsize, int64_t address, int
     if (!check_repack(in, itemsize, address, axis, fault)) {
         return false;
     }
-    /* one of the two is 1 */
     int64_t joined = itemsize > in->itemsize ? itemsize / in->itemsize : 1;
     int64_t split = in->itemsize > itemsize ? in->itemsize / itemsize : 1;
-    bool fits = layout_multiply(in->offset / joined, split, &out->offset);
+    bool fits = recount(in->offset, joined, split, &out->offset);
     for (int i = 0; i < in->ndim; i++) {
         int64_t extent = in->shape[i], stride = in->strides[i];
         out->shape[i] = extent;
         out->strides[i] = stride;
-        fits &= i == axis ? layout_multiply(extent / joined, split, &out->shape[i])
-                          : layout_multiply(stride / joined, split, &out->strides[i]);
+        fits &= i == axis ? recount(extent, joined, split, &out->shape[i])
+                          : recount(stride, joined, split, &out->strides[i]);
     }
     out->ndim = in->ndim;
     out->itemsize = itemsize;
