@@ -29,31 +29,21 @@ bits_write(char *base, int64_t at, int count, uint8_t value)
 
 /* ---- where the items lie ---- */
 
-/* The lowest and the highest item's first bits. */
-static bool
-bound_bits(const strided_layout *layout, int64_t item_bits, int64_t first_bit, int64_t *lowest,
-           int64_t *highest)
-{
-    layout_offset_bounds(layout, lowest, highest);
-    return layout_multiply(*lowest, item_bits, lowest) &&
-           layout_add(*lowest, first_bit, lowest) &&
-           layout_multiply(*highest, item_bits, highest) &&
-           layout_add(*highest, first_bit, highest);
-}
-
 bool
 bits_byte_span(const strided_layout *layout, int64_t item_bits, int64_t first_bit,
                int64_t *first, int64_t *end)
 {
     int64_t lowest, highest, past;
-    if (item_bits % 8 == 0 &&
-        first_bit == 0) { /* counted in bytes: this reaches eight times as far */
-        layout_offset_bounds(layout, &lowest, &highest);
+    layout_offset_bounds(layout, &lowest, &highest);
+    /* counted in bytes: this reaches eight times as far */
+    if (item_bits % 8 == 0 && first_bit == 0) {
         return layout_multiply(lowest, item_bits / 8, first) && layout_add(highest, 1, &past) &&
                layout_multiply(past, item_bits / 8, end);
     }
-    if (!bound_bits(layout, item_bits, first_bit, &lowest, &highest) ||
-        !layout_add(highest, item_bits + 7, &past)) {
+    if (!layout_multiply(lowest, item_bits, &lowest) ||
+        !layout_add(lowest, first_bit, &lowest) ||
+        !layout_multiply(highest, item_bits, &highest) ||
+        !layout_add(highest, first_bit + item_bits + 7, &past)) {
         return false;
     }
     *first = lowest >> 3;

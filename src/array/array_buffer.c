@@ -9,42 +9,23 @@
 #include "values/dtype_type.h"
 #include "values/layout_type_object.h"
 
-/* Bytes of a Buffer, from `first` up to `end`. */
-typedef struct byte_range {
-    int64_t first, end;
-} byte_range;
-
-/* Where the items lie.  False where 64 bits cannot count that, bits for packed items. */
-static bool
-find_range(const strided_layout *layout, int64_t item_bits, int64_t byte_offset,
-           byte_range *out)
-{
-    *out = (byte_range){byte_offset, byte_offset};
-    if (layout_volume(layout) == 0) {
-        return true;
-    }
-    int64_t first, end;
-    return bits_byte_span(layout, item_bits, 0, &first, &end) &&
-           layout_add(byte_offset, first, &out->first) &&
-           layout_add(byte_offset, end, &out->end);
-}
-
+/* The items lie in the bytes from `first` up to `end`. */
 static int
-check_within_buffer(const metal_storage *storage, const byte_range *items)
+check_within_buffer(const metal_storage *storage, int64_t first, int64_t end)
 {
-    if (items->first < 0 || (uint64_t)items->end > storage->nbytes) {
+    if (first < 0 || (uint64_t)end > storage->nbytes) {
         return errors_raise(
             PyExc_ValueError,
             "Buffer.array: the items lie in bytes %lld to %lld, past the Buffer's %zu "
             "bytes.",
-            (long long)items->first, (long long)items->end, storage->nbytes);
+            (long long)first, (long long)end, storage->nbytes);
     }
-    if ((uint64_t)items->first < storage->first_byte && items->end > items->first) {
+    if ((uint64_t)first < storage->first_byte && end > first) {
         return errors_raise(
             PyExc_ValueError,
             "Buffer.array: the items begin at byte %lld, and the bytes before %zu of this "
             "Buffer lie outside the wrapped host memory; count byte_offset from Buffer.offset.",
-            (long long)items->first, storage->first_byte);
+            (long long)first, storage->first_byte);
     }
     return 0;
 }
@@ -78,18 +59,20 @@ check_items(const metal_storage *storage, const strided_layout *layout, DLDataTy
             bool is_padded, int64_t byte_offset)
 {
     int64_t item_bits = dtype_step_bits(dtype, is_padded);
-    byte_range items;
-    if (!find_range(layout, item_bits, byte_offset, &items)) {
-        return errors_raise(
-            PyExc_ValueError,
-            "Buffer.array: the items reach 2**60 bytes or farther from the Buffer's "
-            "start, and it has %zu bytes.",
-            storage->nbytes);
+    int64_t first = 0, end = 0;
+    bool is_counted =
+        layout_volume(layout) == 0 || bits_byte_span(layout, item_bits, 0, &first, &end);
+    if (!is_counted || !layout_add(byte_offset, first, &first) ||
+        !layout_add(byte_offset, end, &end)) { /* 64 bits do not count so far */
+        return errors_raise(PyExc_ValueError,
+                            "Buffer.array: the items reach 2**60 bytes or farther from the "
+                            "Buffer's start, and it has %zu bytes.",
+                            storage->nbytes);
     }
-    if (check_within_buffer(storage, &items) < 0) {
+    if (check_within_buffer(storage, first, end) < 0) {
         return -1;
     }
-    return check_alignment(layout, item_bits, dtype, byte_offset, items.first);
+    return check_alignment(layout, item_bits, dtype, byte_offset, first);
 }
 
 static int

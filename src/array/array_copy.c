@@ -25,6 +25,8 @@ array_side_set(array_side *side, ArrayObject *array)
     side->kept = NULL;
     side->view.memory.obj = NULL;
     side->dtype = array->dtype;
+    side->first_bit = array->first_bit;
+    side->is_padded = array->is_padded;
     side->is_readonly = array->is_readonly;
     array_get_layout(array, &side->layout);
 }
@@ -54,6 +56,8 @@ array_side_open_view(array_side *side, md_state *state, PyObject *value)
     side->array = NULL;
     side->kept = NULL;
     side->origin = memory->buf;
+    side->first_bit = 0;
+    side->is_padded = false;
     side->is_readonly = memory->readonly;
     return true;
 }
@@ -143,7 +147,7 @@ side_unmap(const char *function, array_side *side, array_mapping *mapping, bool 
 static bool
 is_packed(const array_side *side)
 {
-    return side->array != NULL && array_is_packed(side->array);
+    return !side->is_padded && !dtype_is_whole_bytes(side->dtype);
 }
 
 /* Express two packed layouts of one shape in bytes: as one run, or row by row. */
@@ -172,8 +176,7 @@ must_move_bits(array_side *dst, array_side *src)
     if (!is_packed(dst) && !is_packed(src)) {
         return false;
     }
-    if (!is_packed(dst) || !is_packed(src) || dst->array->first_bit != 0 ||
-        src->array->first_bit != 0 ||
+    if (!is_packed(dst) || !is_packed(src) || dst->first_bit != 0 || src->first_bit != 0 ||
         !layouts_of_bytes(&dst->layout, &src->layout, dtype_item_bits(dst->dtype), &to,
                           &from)) {
         return true;
@@ -186,9 +189,7 @@ must_move_bits(array_side *dst, array_side *src)
 static bits_items
 bits_of(const array_side *side, char *origin)
 {
-    const ArrayObject *array = side->array;
-    return (bits_items){&side->layout, origin, array->first_bit, array->dtype,
-                        array->is_padded};
+    return (bits_items){&side->layout, origin, side->first_bit, side->dtype, side->is_padded};
 }
 
 static bool
@@ -292,15 +293,6 @@ int
 array_copy_sides(const char *function, array_side *dst, array_side *src, metal_stream *stream)
 {
     return check_fit(function, dst, src) < 0 ? -1 : copy_fitted(function, dst, src, stream);
-}
-
-int
-array_copy_items(const char *function, ArrayObject *dst, ArrayObject *src)
-{
-    array_side to, from;
-    array_side_set(&to, dst);
-    array_side_set(&from, src);
-    return array_copy_sides(function, &to, &from, NULL);
 }
 
 /* ---- copies in memory of their own ---- */

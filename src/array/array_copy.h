@@ -27,7 +27,4 @@ void array_side_close(array_side *side); /* after either of the two */
 int array_copy_sides(const char *function, array_side *dst, array_side *src,
                      metal_stream *stream);
 
-/* The same of two Arrays, done on return. */
-int array_copy_items(const char *function, ArrayObject *dst, ArrayObject *src);
-
 #endif /* MD_ARRAY_COPY_H */

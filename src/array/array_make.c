@@ -43,15 +43,6 @@ set_zero(md_state *state, const char *function, PyObject *array)
     return errors_check_status(state, function, status, &error, storage->nbytes);
 }
 
-static int
-set_one(const char *function, PyObject *array)
-{
-    PyObject *one = PyLong_FromLong(1);
-    int result = one == NULL ? -1 : array_fill(function, array_cast(array), one, NULL);
-    Py_XDECREF(one);
-    return result;
-}
-
 static PyObject *
 make(md_state *state, const maker *maker, const creation *given)
 {
@@ -61,12 +52,15 @@ make(md_state *state, const maker *maker, const creation *given)
         return NULL;
     }
     int result = 0;
+    PyObject *value = maker->contents == ONE ? PyLong_FromLong(1) : Py_XNewRef(given->value);
     switch (maker->contents) {
     case ANYTHING: break;
     case ZERO: result = set_zero(state, function, array); break;
-    case ONE: result = set_one(function, array); break;
-    case VALUE: result = array_fill(function, array_cast(array), given->value, NULL); break;
+    case ONE:
+    case VALUE:
+        result = value == NULL ? -1 : array_fill(function, array_cast(array), value, NULL);
     }
+    Py_XDECREF(value);
     if (result < 0) {
         Py_CLEAR(array);
     }

@@ -193,19 +193,6 @@ array_numpy_is_honest(PyObject *op)
     return is_honest;
 }
 
-/* Is it an array of a type that ml_dtypes has registered with NumPy?  An exception that is
- * set stays set. */
-static bool
-is_registered_type(PyObject *value)
-{
-    PyObject *exception = errors_take();
-    PyObject *dtype = PyObject_GetAttrString(value, "dtype");
-    long number = dtype == NULL ? -1 : array_numpy_builtin(dtype);
-    Py_XDECREF(dtype);
-    errors_restore(exception); /* what has no dtype is no array, which is no error */
-    return number == NUMPY_REGISTERED;
-}
-
 /* view[...] = value.  ml_dtypes knows no cast between some of its own types (int4 to uint4):
  * they go by way of float32, or complex64, which hold every number of every one of them. */
 static int
@@ -214,12 +201,18 @@ set_items(PyObject *view, PyObject *value)
     if (PyObject_SetItem(view, Py_Ellipsis, value) == 0) {
         return 0;
     }
-    if (!PyErr_ExceptionMatches(PyExc_TypeError) || !is_registered_type(value)) {
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) {
         return -1;
     }
-    PyErr_Clear();
-    PyObject *kind = PyObject_GetAttrString(value, "dtype");
-    PyObject *name = kind == NULL ? NULL : PyObject_GetAttrString(kind, "name");
+    PyObject *refusal = errors_take();
+    PyObject *dtype = PyObject_GetAttrString(value, "dtype");
+    if (dtype == NULL || array_numpy_builtin(dtype) != NUMPY_REGISTERED) {
+        Py_XDECREF(dtype);
+        errors_restore(refusal); /* what has no dtype is no array, which is no error */
+        return -1;
+    }
+    Py_DECREF(refusal);
+    PyObject *name = PyObject_GetAttrString(dtype, "name");
     const char *wide = name != NULL && PyUnicode_CompareWithASCIIString(name, "complex32") == 0
                            ? "complex64"
                            : "float32";
@@ -227,7 +220,7 @@ set_items(PyObject *view, PyObject *value)
     int result = between == NULL ? -1 : PyObject_SetItem(view, Py_Ellipsis, between);
     Py_XDECREF(between);
     Py_XDECREF(name);
-    Py_XDECREF(kind);
+    Py_DECREF(dtype);
     return result;
 }
 
@@ -261,7 +254,10 @@ array_numpy_assign(const char *function, ArrayObject *dst, PyObject *value)
     }
     int result = assign_in_numpy(function, array_cast(stage), value);
     if (result == 0) {
-        result = array_copy_items(function, dst, array_cast(stage));
+        array_side to, from;
+        array_side_set(&to, dst);
+        array_side_set(&from, array_cast(stage));
+        result = array_copy_sides(function, &to, &from, NULL);
     }
     Py_DECREF(stage);
     return result;

@@ -56,30 +56,25 @@ items_of(const array_side *side)
     return (work_items){array_storage(side->array), side->array->byte_offset, &side->layout};
 }
 
+/* Copy the items of `src`, or write `item` everywhere where that is NULL. */
 static int
-finish(const queue_call *call, bridge_status status, size_t nbytes)
-{
-    return errors_check_status(call->state, call->function, status, NULL, nbytes) < 0 ? -1 : 1;
-}
-
-static int
-wait_until(const queue_call *call, uint64_t value)
-{
-    int reached =
-        waiting_for_stream(call->state, call->function, call->stream, value, STREAM_FOREVER);
-    return reached < 0 ? -1 : 1;
-}
-
-static int
-run_copy(const queue_call *call, const work_items *dst, const work_items *src, bool waits)
+run(const queue_call *call, const work_items *dst, const work_items *src, const char *item,
+    bool waits)
 {
     uint64_t value;
     bridge_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = work_items_copy(call->stream, dst, src, &value);
+    status = src != NULL ? work_items_copy(call->stream, dst, src, &value)
+                         : work_items_fill(call->stream, dst, item, &value);
     Py_END_ALLOW_THREADS
-    int result = finish(call, status, dst->storage->nbytes);
-    return result == 1 && waits ? wait_until(call, value) : result;
+    if (errors_check_status(call->state, call->function, status, NULL, dst->storage->nbytes) <
+        0) {
+        return -1;
+    }
+    return waits && waiting_for_stream(call->state, call->function, call->stream, value,
+                                       STREAM_FOREVER) < 0
+               ? -1
+               : 1;
 }
 
 /* ---- memory that Metal does not know, or that its owner may change once we return ---- */
@@ -125,7 +120,7 @@ upload(const queue_call *call, const array_side *dst, const array_side *src, boo
     }
     copy_nogil(&dense, stage->address, &src->layout, address_of(src));
     work_items to = items_of(dst), from = {stage, 0, &dense};
-    int result = run_copy(call, &to, &from, waits);
+    int result = run(call, &to, &from, NULL, waits);
     storage_release(stage); /* the work keeps it */
     return result;
 }
@@ -139,7 +134,7 @@ download(const queue_call *call, const array_side *dst, const array_side *src)
         return -1;
     }
     work_items to = {stage, 0, &dense}, from = items_of(src);
-    int result = run_copy(call, &to, &from, true);
+    int result = run(call, &to, &from, NULL, true);
     if (result == 1) {
         copy_nogil(&dst->layout, address_of(dst), &dense, stage->address);
     }
@@ -161,7 +156,7 @@ copy_arrays(const char *function, const array_side *dst, const array_side *src,
     }
     work_items to = items_of(dst), from = items_of(src);
     bool waits = wait_rule_after_work(stream, to.storage, from.storage);
-    return run_copy(&call, &to, &from, waits);
+    return run(&call, &to, &from, NULL, waits);
 }
 
 int
@@ -196,15 +191,9 @@ array_queue_fill(const char *function, ArrayObject *dst, const char *item, metal
         !begin_call(function, dst, stream, &call)) {
         return 0;
     }
-    uint64_t value;
-    bridge_status status;
     work_items to = {array_storage(dst), dst->byte_offset, &layout};
     bool waits = wait_rule_after_work(stream, to.storage, NULL);
-    Py_BEGIN_ALLOW_THREADS
-    status = work_items_fill(call.stream, &to, item, &value);
-    Py_END_ALLOW_THREADS
-    int result = finish(&call, status, to.storage->nbytes);
-    return result == 1 && waits ? wait_until(&call, value) : result;
+    return run(&call, &to, NULL, item, waits);
 }
 
 /* ---- for others to wait ---- */

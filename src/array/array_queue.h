@@ -21,7 +21,8 @@ typedef struct array_side {
     char *origin; /* of CPU memory: where element 0 is */
     strided_layout layout;
     DLDataType dtype;
-    bool is_readonly;
+    uint8_t first_bit; /* as an Array's, with the next two */
+    bool is_padded, is_readonly;
 } array_side;
 
 /* Two sides that fit, with items of whole bytes.  CPU memory as a source is read before the

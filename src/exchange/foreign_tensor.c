@@ -47,16 +47,8 @@ foreign_take(foreign_tensor *self)
 static void
 start_with(foreign_tensor *out, const char *maker)
 {
-    out->capsule = NULL;
+    memset(out, 0, offsetof(foreign_tensor, facts));
     out->maker = maker;
-    out->managed = NULL;
-    out->tensor = NULL;
-    out->version = (DLPackVersion){0, 0};
-    out->flags = 0;
-    out->is_versioned = false;
-    out->is_ours = false;
-    out->is_honest = false;
-    out->moment = NULL;
 }
 
 static void

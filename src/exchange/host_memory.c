@@ -1,8 +1,8 @@
 /* host_memory.c: see host_memory.h. */
 #include "exchange/host_memory.h"
 
+#include "array/array_copy.h"
 #include "array/array_numpy.h"
-#include "copy/copy.h"
 #include "metal/lookup.h"
 #include "metal/storage.h"
 #include "python/attribute.h"
@@ -23,26 +23,15 @@ copy_items(md_state *state, const char *function, const host_items *items,
                            .dtype = items->dtype,
                            .is_padded = items->is_padded};
     PyObject *op = array_allocate(state, function, &what);
-    if (op == NULL || array_cast(op)->nitems == 0) {
-        return op;
+    if (op == NULL) {
+        return NULL;
     }
-    char *origin = array_storage(array_cast(op))->address;
-    strided_layout dense;
-    bool is_packed = array_is_packed(array_cast(op)), is_done = true;
-    array_get_layout(array_cast(op), &dense);
-    bits_items from = {items->layout, items->address, 0, items->dtype, false};
-    bits_items to = {&dense, origin, 0, items->dtype, false};
-    Py_BEGIN_ALLOW_THREADS
-    if (is_packed) {
-        bits_copy(&to, &from);
-    }
-    else {
-        is_done = copy_strided(&dense, origin, items->layout, items->address);
-    }
-    Py_END_ALLOW_THREADS
-    if (!is_done) {
+    array_side to,
+        from = {.origin = items->address, .dtype = items->dtype, .is_padded = items->is_padded};
+    layout_copy(items->layout, &from.layout);
+    array_side_set(&to, array_cast(op));
+    if (array_copy_sides(function, &to, &from, NULL) < 0) {
         Py_CLEAR(op);
-        PyErr_NoMemory();
     }
     return op;
 }
