@@ -1,87 +1,23 @@
 /* lookup.c: see lookup.h.
  *
- * By handle: open addressing, linear probing, at most half full.  By address: a treap, sorted by
- * address, a heap by a number that is made of the address, so that nothing need be balanced.
+ * By handle: a hash table of lists.  By address: a treap, sorted by address, a heap by a number that
+ * is made of the address, so that nothing need be balanced.
  */
 #include "metal/lookup.h"
-
-#include <stdlib.h>
 
 #include "metal/locks.h"
 
 /* ---- by handle ---- */
 
-static metal_storage **slots; /* all under the lock */
-static size_t slot_count;     /* a power of two, or 0 */
-static size_t used_count;
+#define SLOT_BITS 16
+
+static LIST_HEAD(, metal_storage) slots[1 << SLOT_BITS]; /* all under the lock */
 
 /* Objects are 16 bytes apart at least; the multiplication spreads what is left. */
 static size_t
-place_of(const void *handle)
+slot_of(const void *handle)
 {
-    uint64_t mixed = ((uint64_t)(uintptr_t)handle >> 4) * UINT64_C(0x9E3779B97F4A7C15);
-    return (size_t)(mixed >> 32) & (slot_count - 1);
-}
-
-static size_t
-next_place(size_t place)
-{
-    return (place + 1) & (slot_count - 1);
-}
-
-static void
-put(metal_storage *storage)
-{
-    size_t place = place_of(storage->handle);
-    while (slots[place] != NULL) {
-        place = next_place(place);
-    }
-    slots[place] = storage;
-}
-
-/* Room for one more.  False: out of memory, nothing changed. */
-static bool
-make_room(void)
-{
-    if (2 * (used_count + 1) <= slot_count) {
-        return true;
-    }
-    size_t old_count = slot_count, new_count = old_count == 0 ? 64 : 2 * old_count;
-    metal_storage **old = slots, **fresh = calloc(new_count, sizeof *fresh);
-    if (fresh == NULL) {
-        return false;
-    }
-    slots = fresh;
-    slot_count = new_count;
-    for (size_t i = 0; i < old_count; i++) {
-        if (old[i] != NULL) {
-            put(old[i]);
-        }
-    }
-    free(old);
-    return true;
-}
-
-static void
-remove_handle(const metal_storage *storage)
-{
-    if (slot_count == 0) {
-        return;
-    }
-    size_t place = place_of(storage->handle);
-    while (slots[place] != NULL && slots[place] != storage) {
-        place = next_place(place);
-    }
-    if (slots[place] != NULL) {
-        slots[place] = NULL;
-        used_count--;
-        /* Put those behind the gap again, or a search would stop at it. */
-        for (place = next_place(place); slots[place] != NULL; place = next_place(place)) {
-            metal_storage *moved = slots[place];
-            slots[place] = NULL;
-            put(moved);
-        }
-    }
+    return (((uintptr_t)handle >> 4) * UINT64_C(0x9E3779B97F4A7C15)) >> (64 - SLOT_BITS);
 }
 
 /* ---- by address ---- */
@@ -204,10 +140,7 @@ void
 lookup_add(metal_storage *storage)
 {
     lock_take(LOCK_LOOKUP);
-    if (make_room()) {
-        put(storage);
-        used_count++;
-    }
+    LIST_INSERT_HEAD(&slots[slot_of(storage->handle)], storage, same_slot);
     if (storage->address != NULL) {
         add_memory(storage);
     }
@@ -218,7 +151,7 @@ void
 lookup_remove(metal_storage *storage)
 {
     lock_take(LOCK_LOOKUP);
-    remove_handle(storage);
+    LIST_REMOVE(storage, same_slot);
     if (storage->address != NULL) {
         remove_memory(storage);
     }
@@ -228,16 +161,13 @@ lookup_remove(metal_storage *storage)
 metal_storage *
 lookup_handle(const void *handle)
 {
-    metal_storage *found = NULL;
     lock_take(LOCK_LOOKUP);
-    if (slot_count > 0) {
-        size_t place = place_of(handle);
-        while (slots[place] != NULL && (const void *)slots[place]->handle != handle) {
-            place = next_place(place);
-        }
-        if (slots[place] != NULL && storage_retain_if_alive(slots[place])) {
-            found = slots[place];
-        }
+    metal_storage *found = LIST_FIRST(&slots[slot_of(handle)]);
+    while (found != NULL && (const void *)found->handle != handle) {
+        found = LIST_NEXT(found, same_slot);
+    }
+    if (found != NULL && !storage_retain_if_alive(found)) {
+        found = NULL;
     }
     lock_drop(LOCK_LOOKUP);
     return found;

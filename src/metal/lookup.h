@@ -19,8 +19,7 @@
 
 #include "metal/storage_record.h"
 
-/* Remember a storage that has a handle; its address and capacity never change.  Out of memory: it
- * is not found by its handle later. */
+/* Remember a storage that has a handle; its address and capacity never change. */
 void lookup_add(metal_storage *storage);
 void lookup_remove(metal_storage *storage); /* before its handle is released */
 

@@ -78,8 +78,10 @@ struct metal_storage {
     storage_owner owner;
     pool_place cached;
     pages_place pages;
-    LIST_ENTRY(metal_storage) readonly; /* behind lookup.c's lock */
-    bool is_listed;                     /* atomic: there, for it was given away */
+    LIST_ENTRY(metal_storage)
+    same_slot; /* of the handles; behind lookup.c's lock, as the next */
+    LIST_ENTRY(metal_storage) readonly;
+    bool is_listed; /* atomic: there, for it was given away */
 };
 
 /* From `first_byte` on: host memory rarely begins its first page, and what comes before it
