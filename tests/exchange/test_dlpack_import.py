@@ -10,69 +10,16 @@ import inspect
 
 import numpy as np
 import pytest
-from dlpack_structs import IS_COPIED, Producer, capsule_name
+from dlpack_structs import Producer, capsule_name
 
 import metal_dlpack as md
 
-BOTH = pytest.mark.parametrize("versioned", [False, True])
 BYTES = np.zeros(64)
-
-
-def metal_producer(buffer, **fields):
-    return Producer(data=buffer.handle, device=(8, 0), **fields)
 
 
 def collect():
     gc.collect()
     md.from_dlpack(md.zeros(1))  # lets go of what waits for the interpreter
-
-
-@BOTH
-@pytest.mark.parametrize("device", ["metal", "cpu"])
-@pytest.mark.rule("import-flavours", "import-once")
-def test_a_tensor_is_shared_taken_once_and_deleted_once(device, versioned, live_buffers):
-    memory = md.zeros(16)
-    fields = {"versioned": versioned, "shape": (2, 3), "byte_offset": 8}
-    if device == "metal":
-        producer = metal_producer(memory.buffer, **fields)
-    else:
-        producer = Producer(data=memory.buffer.address, **fields)
-    capsule = producer.capsule()
-    array = md.from_dlpack(capsule, copy=False)
-    assert capsule_name(capsule).startswith(b"used_dltensor")
-    assert (array.buffer.handle, array.byte_offset) == (memory.buffer.handle, 8)
-    assert (array.shape, array.strides, array.readonly) == ((2, 3), (3, 1), False)
-    array[0, 0] = 42
-    assert memory[2].item() == 42
-    for _ in range(2):
-        with pytest.raises(BufferError, match="already consumed"):
-            md.from_dlpack(capsule)
-    view = array[1]
-    del array, capsule
-    collect()
-    assert producer.deletions == 0
-    del view
-    collect()
-    assert producer.deletions == 1
-
-
-@BOTH
-@pytest.mark.rule("import-copy-true")
-def test_copy_true_is_honoured_even_by_producers_that_ignore_it(versioned, live_buffers):
-    source, buffer = np.arange(6, dtype="float32"), md.Buffer(64)
-    cpu = Producer(versioned=versioned, data=source.ctypes.data)
-    metal = metal_producer(buffer, versioned=versioned)
-    for given in (cpu, metal, source):
-        for copied in (md.from_dlpack(given, copy=True), md.asarray(given, copy=True)):
-            assert (copied.byte_offset, copied.buffer.owner) == (0, None)
-            assert copied.buffer.handle != buffer.handle
-    assert cpu.deletions == metal.deletions == 2
-    copied = md.from_dlpack(cpu, copy=True)
-    source[0] = 7
-    assert copied[0, 0].item() == 0
-    if versioned:  # it says that it has copied
-        copied = md.from_dlpack(metal_producer(buffer, flags=IS_COPIED, shape=(2,)), copy=True)
-        assert copied.buffer.handle == buffer.handle
 
 
 TOO_FAR = r"reach 2\*\*60 bytes or farther, which no memory has"
@@ -82,24 +29,17 @@ FLOAT = {"shape": (2,)}
 #: Where the data is: at 16, which nobody may read, or in a buffer of 64 bytes; what is wrong, and in which words.
 REFUSED = [
     ("anywhere", {"ndim": -1}, "ndim"),
-    ("anywhere", {"ndim": 65, "shape": (1,) * 65}, "ndim"),
-    ("anywhere", {"ndim": 2**31 - 1, "shape": (1,)}, "ndim"),
     ("anywhere", {"ndim": 1, "shape": None, "strides": None}, "shape is NULL"),
     ("anywhere", {"shape": (2, -3)}, "negative"),
     ("anywhere", {"shape": (2**40, 2**40)}, TOO_FAR),
-    ("anywhere", {"shape": (2, 2), "strides": (2**62, 1)}, TOO_FAR),
-    ("anywhere", {"shape": (2**61,), "dtype": (2, 64, 1)}, TOO_FAR),
     ("anywhere", {"dtype": (0, 4, 1), "shape": (2, 2), "strides": (2**62, 1)}, TOO_FAR),
     ("anywhere", {"data": None}, "data is NULL"),
     ("anywhere", {"dtype": (2, 32, 0)}, "lanes"),
     *(("anywhere", {"dtype": dtype}, "element type") for dtype in [(2, 33, 1), (2, 0, 1), (99, 32, 1), (3, 64, 1)]),
-    ("anywhere", {"dtype": (17, 8, 1)}, "element type"),
     *(("device", {"device": (kind, 0)}, rf"{kind}\b") for kind in [2, 4, 13, 0, -1, 10**6]),
     ("cpu", {"data": 2**64 - 64, "byte_offset": 64, **FLOAT}, OUTSIDE),
     ("cpu", {"data": 2**64 - 64, "shape": (17,)}, OUTSIDE),
-    ("cpu", {"data": 2**64 - 64, "byte_offset": 32, "shape": (9,)}, OUTSIDE),
     ("cpu", {"data": 64, "shape": (18,), "strides": (-1,)}, OUTSIDE),
-    ("buffer", {"byte_offset": 2**63, **FLOAT}, "larger than any buffer"),
     ("buffer", {"byte_offset": 2**63 - 1, **FLOAT}, "larger than any buffer"),
     ("buffer", {"byte_offset": 48, "shape": (2, 3)}, r"48.*24 bytes.*64 bytes"),
     ("buffer", {"shape": (17,)}, r"68 bytes.*64 bytes"),

@@ -52,6 +52,7 @@ def run_child(deleters, module, *arguments):
 @pytest.mark.rule(
     "exchange-steals",
     "exchange-foreign",
+    "import-flavours",
     "import-major",
     "import-minor",
     "import-untouched",

@@ -194,6 +194,7 @@ def test_what_a_library_raises_is_what_happened(raised, happened):
 
 
 @pytest.mark.parametrize("side", SIDES)
+@pytest.mark.rule("import-flavours", "import-once", "import-errors", "import-no-dlpack")
 def test_metal_dlpack_keeps_every_rule_and_follows_all_advice(side):
     report = judge(side, "metal_dlpack")
     assert broken(report) == set()
