@@ -30,7 +30,7 @@ WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 COMMON = ["-std=gnu11", "-g", "-O1", "-fvisibility=hidden", "-pthread", *WARNINGS, f"-I{SRC}", f"-I{SOURCES}"]
 KINDS = {"asan": "address,undefined", "tsan": "thread"}
 BUILDS = {
-    "plain": ["-O0"],  # soonest compiled
+    "plain": ["-O0", "-g0"],  # soonest compiled
     "asan": [f"-fsanitize={KINDS['asan']}", "-fno-sanitize-recover=all"],
     "tsan": [f"-fsanitize={KINDS['tsan']}"],
 }

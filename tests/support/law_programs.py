@@ -18,7 +18,7 @@ SANITIZED = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 def build(folder: Path, name: str, parts: list[str], flags: list[str] | None = None) -> Path:
     """`parts`: the files that it tries, by their paths in src."""
     if flags is None:
-        flags = ["-g", "-O1", "-pthread", *(SANITIZED if can_sanitize("address,undefined") else [])]
+        flags = ["-g1", "-Og", "-pthread", *(SANITIZED if can_sanitize("address,undefined") else [])]
     compiler = os.environ.get("CC", "cc").split()
     if shutil.which(compiler[0]) is None:
         pytest.skip("needs a C compiler")
