@@ -72,17 +72,16 @@ SOFTMETAL_INLINE M refract(I incident, V normal, S eta) {
     return M(incident) * T(eta) - M(normal) * (T(eta) * cosine + sqrt(k));
 }
 
-#define SOFTMETAL_GEOMETRIC                                                                    \
-    using metal::cross, metal::distance, metal::distance_squared, metal::dot,                  \
-        metal::faceforward, metal::length, metal::length_squared, metal::normalize,            \
-        metal::reflect, metal::refract
-namespace fast {
-SOFTMETAL_GEOMETRIC;
-}
-namespace precise {
-SOFTMETAL_GEOMETRIC;
-}
-#undef SOFTMETAL_GEOMETRIC
+SOFTMETAL_ACCURACIES(cross)
+SOFTMETAL_ACCURACIES(distance)
+SOFTMETAL_ACCURACIES(distance_squared)
+SOFTMETAL_ACCURACIES(dot)
+SOFTMETAL_ACCURACIES(faceforward)
+SOFTMETAL_ACCURACIES(length)
+SOFTMETAL_ACCURACIES(length_squared)
+SOFTMETAL_ACCURACIES(normalize)
+SOFTMETAL_ACCURACIES(reflect)
+SOFTMETAL_ACCURACIES(refract)
 } // namespace metal
 
 #endif /* SOFTMETAL_GEOMETRIC_H */

@@ -82,36 +82,28 @@ SOFTMETAL_INLINE constexpr softmetal::unsigned_of<T> absdiff(T a, T b) {
     typedef softmetal::unsigned_of<T> U;
     return a < b ? U(U(b) - U(a)) : U(U(a) - U(b));
 }
-#define SOFTMETAL_ABSDIFF(N)                                                                   \
-    template <class T>                                                                         \
-    SOFTMETAL_INLINE constexpr vec<softmetal::unsigned_of<T>, N> absdiff(vec<T, N> a,          \
-                                                                         vec<T, N> b) {        \
-        return vec<softmetal::unsigned_of<T>, N>(                                              \
-            SOFTMETAL_EACH_##N(SOFTMETAL_CALL2, absdiff));                                     \
-    }
-SOFTMETAL_ABSDIFF(2)
-SOFTMETAL_ABSDIFF(3)
-SOFTMETAL_ABSDIFF(4)
-#undef SOFTMETAL_ABSDIFF
+SOFTMETAL_OVER_VECTORS(2, absdiff, softmetal::unsigned_of<T>)
 
-SOFTMETAL_INTEGERS1(clz, softmetal::leading_zeros(a))
-SOFTMETAL_INTEGERS1(ctz,
-                    a == T(0) ? softmetal::width<T> : __builtin_ctzll((unsigned long long)a))
-SOFTMETAL_INTEGERS1(popcount, __builtin_popcountll(softmetal::unsigned_of<T>(a)))
-SOFTMETAL_INTEGERS1(reverse_bits, softmetal::reversed(a))
+SOFTMETAL_INTEGERS(1, clz, softmetal::leading_zeros(a))
+SOFTMETAL_INTEGERS(1, ctz,
+                   a == T(0) ? softmetal::width<T> : __builtin_ctzll((unsigned long long)a))
+SOFTMETAL_INTEGERS(1, popcount, __builtin_popcountll(softmetal::unsigned_of<T>(a)))
+SOFTMETAL_INTEGERS(1, reverse_bits, softmetal::reversed(a))
 
-SOFTMETAL_INTEGERS2(addsat, softmetal::saturate_to<T>(softmetal::wide(a) + softmetal::wide(b)))
-SOFTMETAL_INTEGERS2(subsat, softmetal::saturate_to<T>(softmetal::wide(a) - softmetal::wide(b)))
-SOFTMETAL_INTEGERS2(hadd, (softmetal::wide(a) + softmetal::wide(b)) >> 1)
-SOFTMETAL_INTEGERS2(rhadd, (softmetal::wide(a) + softmetal::wide(b) + 1) >> 1)
-SOFTMETAL_INTEGERS2(mulhi, softmetal::high_half(a, b))
-SOFTMETAL_INTEGERS2(rotate, softmetal::rotated(a, b))
-SOFTMETAL_INTEGERS2(mul24, uint(softmetal::low24(a)) * uint(softmetal::low24(b)))
+SOFTMETAL_INTEGERS(2, addsat,
+                   softmetal::saturate_to<T>(softmetal::wide(a) + softmetal::wide(b)))
+SOFTMETAL_INTEGERS(2, subsat,
+                   softmetal::saturate_to<T>(softmetal::wide(a) - softmetal::wide(b)))
+SOFTMETAL_INTEGERS(2, hadd, (softmetal::wide(a) + softmetal::wide(b)) >> 1)
+SOFTMETAL_INTEGERS(2, rhadd, (softmetal::wide(a) + softmetal::wide(b) + 1) >> 1)
+SOFTMETAL_INTEGERS(2, mulhi, softmetal::high_half(a, b))
+SOFTMETAL_INTEGERS(2, rotate, softmetal::rotated(a, b))
+SOFTMETAL_INTEGERS(2, mul24, uint(softmetal::low24(a)) * uint(softmetal::low24(b)))
 
-SOFTMETAL_INTEGERS3(madhi,
-                    softmetal::unsigned_of<T>(mulhi(a, b)) + softmetal::unsigned_of<T>(d))
-SOFTMETAL_INTEGERS3(mad24, uint(mul24(a, b)) + uint(d))
-SOFTMETAL_INTEGERS3(madsat, softmetal::saturated_sum(a, b, d))
+SOFTMETAL_INTEGERS(3, madhi,
+                   softmetal::unsigned_of<T>(mulhi(a, b)) + softmetal::unsigned_of<T>(d))
+SOFTMETAL_INTEGERS(3, mad24, uint(mul24(a, b)) + uint(d))
+SOFTMETAL_INTEGERS(3, madsat, softmetal::saturated_sum(a, b, d))
 
 #define SOFTMETAL_EXTRACTED(c, offset, bits) extract_bits(a.c, offset, bits)
 #define SOFTMETAL_INSERTED(c, offset, bits) insert_bits(a.c, b.c, offset, bits)

@@ -14,18 +14,11 @@ SOFTMETAL_INLINE constexpr float smooth(float t) { return t * t * (3 - 2 * t); }
 } // namespace softmetal
 
 namespace metal {
-SOFTMETAL_FLOATS1(saturate, fmin(fmax(a, 0.0f), 1.0f))
-SOFTMETAL_FLOATS1(sign, a > 0 ? 1.0f : a < 0 ? -1.0f : isnan(a) ? 0.0f : a)
-SOFTMETAL_FLOATS2(step, b < a ? 0.0f : 1.0f)
-SOFTMETAL_FLOATS3(mix, a + (b - a) * d)
-SOFTMETAL_FLOATS3(smoothstep, softmetal::smooth(saturate((d - a) / (b - a))))
-
-namespace fast {
-using metal::mix, metal::saturate, metal::sign, metal::smoothstep, metal::step;
-}
-namespace precise {
-using metal::mix, metal::saturate, metal::sign, metal::smoothstep, metal::step;
-}
+SOFTMETAL_FLOATS(1, saturate, fmin(fmax(a, 0.0f), 1.0f))
+SOFTMETAL_FLOATS(1, sign, a > 0 ? 1.0f : a < 0 ? -1.0f : isnan(a) ? 0.0f : a)
+SOFTMETAL_FLOATS(2, step, b < a ? 0.0f : 1.0f)
+SOFTMETAL_FLOATS(3, mix, a + (b - a) * d)
+SOFTMETAL_FLOATS(3, smoothstep, softmetal::smooth(saturate((d - a) / (b - a))))
 } // namespace metal
 
 #endif /* SOFTMETAL_INTERPOLATION_H */

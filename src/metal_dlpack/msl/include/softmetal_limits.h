@@ -68,54 +68,29 @@
 #define FP_ILOGB0 INT_MIN
 #define FP_ILOGBNAN INT_MIN
 
-#define M_E_F 2.71828182845904523536028747135266250f
-#define M_LOG2E_F 1.44269504088896340735992468100189214f
-#define M_LOG10E_F 0.434294481903251827651128918916605082f
-#define M_LN2_F 0.693147180559945309417232121458176568f
-#define M_LN10_F 2.30258509299404568401799145468436421f
-#define M_PI_F 3.14159265358979323846264338327950288f
-#define M_PI_2_F 1.57079632679489661923132169163975144f
-#define M_PI_4_F 0.785398163397448309615660845819875721f
-#define M_1_PI_F 0.318309886183790671537767526745028724f
-#define M_2_PI_F 0.636619772367581343075535053490057448f
-#define M_2_SQRTPI_F 1.12837916709551257389615890312154517f
-#define M_SQRT2_F 1.41421356237309504880168872420969808f
-#define M_SQRT1_2_F 0.707106781186547524400844362104849039f
-#define M_E_H half(M_E_F)
-#define M_LOG2E_H half(M_LOG2E_F)
-#define M_LOG10E_H half(M_LOG10E_F)
-#define M_LN2_H half(M_LN2_F)
-#define M_LN10_H half(M_LN10_F)
-#define M_PI_H half(M_PI_F)
-#define M_PI_2_H half(M_PI_2_F)
-#define M_PI_4_H half(M_PI_4_F)
-#define M_1_PI_H half(M_1_PI_F)
-#define M_2_PI_H half(M_2_PI_F)
-#define M_2_SQRTPI_H half(M_2_SQRTPI_F)
-#define M_SQRT2_H half(M_SQRT2_F)
-#define M_SQRT1_2_H half(M_SQRT1_2_F)
-#define M_E_BF bfloat(M_E_F)
-#define M_LOG2E_BF bfloat(M_LOG2E_F)
-#define M_LOG10E_BF bfloat(M_LOG10E_F)
-#define M_LN2_BF bfloat(M_LN2_F)
-#define M_LN10_BF bfloat(M_LN10_F)
-#define M_PI_BF bfloat(M_PI_F)
-#define M_PI_2_BF bfloat(M_PI_2_F)
-#define M_PI_4_BF bfloat(M_PI_4_F)
-#define M_1_PI_BF bfloat(M_1_PI_F)
-#define M_2_PI_BF bfloat(M_2_PI_F)
-#define M_2_SQRTPI_BF bfloat(M_2_SQRTPI_F)
-#define M_SQRT2_BF bfloat(M_SQRT2_F)
-#define M_SQRT1_2_BF bfloat(M_SQRT1_2_F)
-
-namespace softmetal {
-typedef long long long_long;
-typedef unsigned long long unsigned_long_long;
-} // namespace softmetal
+/* M_E_F, M_E_H, M_E_BF: of each type. */
+#define SOFTMETAL_CONSTANTS(name, value)                                                       \
+    constexpr float M_##name##_F = value;                                                      \
+    constexpr half M_##name##_H = half(M_##name##_F);                                          \
+    constexpr bfloat M_##name##_BF = bfloat(M_##name##_F);
+SOFTMETAL_CONSTANTS(E, 2.71828182845904523536028747135266250f)
+SOFTMETAL_CONSTANTS(LOG2E, 1.44269504088896340735992468100189214f)
+SOFTMETAL_CONSTANTS(LOG10E, 0.434294481903251827651128918916605082f)
+SOFTMETAL_CONSTANTS(LN2, 0.693147180559945309417232121458176568f)
+SOFTMETAL_CONSTANTS(LN10, 2.30258509299404568401799145468436421f)
+SOFTMETAL_CONSTANTS(PI, 3.14159265358979323846264338327950288f)
+SOFTMETAL_CONSTANTS(PI_2, 1.57079632679489661923132169163975144f)
+SOFTMETAL_CONSTANTS(PI_4, 0.785398163397448309615660845819875721f)
+SOFTMETAL_CONSTANTS(1_PI, 0.318309886183790671537767526745028724f)
+SOFTMETAL_CONSTANTS(2_PI, 0.636619772367581343075535053490057448f)
+SOFTMETAL_CONSTANTS(2_SQRTPI, 1.12837916709551257389615890312154517f)
+SOFTMETAL_CONSTANTS(SQRT2, 1.41421356237309504880168872420969808f)
+SOFTMETAL_CONSTANTS(SQRT1_2, 0.707106781186547524400844362104849039f)
+#undef SOFTMETAL_CONSTANTS
 
 namespace metal {
 /* Of what has no limits.  MLX specialises the second for its own types. */
-template <class T> struct _numeric_limits_impl {
+template <class T, class = void> struct _numeric_limits_impl {
     static constexpr bool is_specialized = false;
 };
 template <class T> struct numeric_limits : _numeric_limits_impl<T> {};
@@ -154,41 +129,26 @@ SOFTMETAL_FLOAT_LIMITS(half, HALF)
 SOFTMETAL_FLOAT_LIMITS(bfloat, BFLT)
 #undef SOFTMETAL_FLOAT_LIMITS
 
-#define SOFTMETAL_INTEGER_LIMITS(T)                                                            \
-    template <> struct _numeric_limits_impl<T> {                                               \
-        static constexpr bool is_specialized = true, is_signed = __is_signed(T),               \
-                              is_integer = true, is_exact = true, has_infinity = false,        \
-                              has_quiet_NaN = false, has_signaling_NaN = false,                \
-                              is_iec559 = false, is_bounded = true, is_modulo = !is_signed,    \
-                              traps = false;                                                   \
-        static constexpr int digits = __is_same(T, bool) ? 1 : int(8 * sizeof(T)) - is_signed, \
-                             digits10 = digits * 30103 / 100000, max_digits10 = 0, radix = 2,  \
-                             min_exponent = 0, max_exponent = 0, min_exponent10 = 0,           \
-                             max_exponent10 = 0;                                               \
-        static constexpr float_round_style round_style = round_toward_zero;                    \
-        SOFTMETAL_INLINE static constexpr T max() { return T(~0ull >> (64 - digits)); }        \
-        SOFTMETAL_INLINE static constexpr T min() { return is_signed ? T(~max()) : T(0); }     \
-        SOFTMETAL_INLINE static constexpr T lowest() { return min(); }                         \
-        SOFTMETAL_INLINE static constexpr T epsilon() { return T(0); }                         \
-        SOFTMETAL_INLINE static constexpr T round_error() { return T(0); }                     \
-        SOFTMETAL_INLINE static constexpr T infinity() { return T(0); }                        \
-        SOFTMETAL_INLINE static constexpr T quiet_NaN() { return T(0); }                       \
-        SOFTMETAL_INLINE static constexpr T signaling_NaN() { return T(0); }                   \
-        SOFTMETAL_INLINE static constexpr T denorm_min() { return T(0); }                      \
-    };
-SOFTMETAL_INTEGER_LIMITS(bool)
-SOFTMETAL_INTEGER_LIMITS(char)
-SOFTMETAL_INTEGER_LIMITS(int8_t)
-SOFTMETAL_INTEGER_LIMITS(uchar)
-SOFTMETAL_INTEGER_LIMITS(short)
-SOFTMETAL_INTEGER_LIMITS(ushort)
-SOFTMETAL_INTEGER_LIMITS(int)
-SOFTMETAL_INTEGER_LIMITS(uint)
-SOFTMETAL_INTEGER_LIMITS(long)
-SOFTMETAL_INTEGER_LIMITS(ulong)
-SOFTMETAL_INTEGER_LIMITS(softmetal::long_long)
-SOFTMETAL_INTEGER_LIMITS(softmetal::unsigned_long_long)
-#undef SOFTMETAL_INTEGER_LIMITS
+template <class T> struct _numeric_limits_impl<T, enable_if_t<is_integral_v<T>>> {
+    static constexpr bool is_specialized = true, is_signed = __is_signed(T), is_integer = true,
+                          is_exact = true, has_infinity = false, has_quiet_NaN = false,
+                          has_signaling_NaN = false, is_iec559 = false, is_bounded = true,
+                          is_modulo = !is_signed, traps = false;
+    static constexpr int digits = __is_same(T, bool) ? 1 : int(8 * sizeof(T)) - is_signed,
+                         digits10 = digits * 30103 / 100000, max_digits10 = 0, radix = 2,
+                         min_exponent = 0, max_exponent = 0, min_exponent10 = 0,
+                         max_exponent10 = 0;
+    static constexpr float_round_style round_style = round_toward_zero;
+    SOFTMETAL_INLINE static constexpr T max() { return T(~0ull >> (64 - digits)); }
+    SOFTMETAL_INLINE static constexpr T min() { return is_signed ? T(~max()) : T(0); }
+    SOFTMETAL_INLINE static constexpr T lowest() { return min(); }
+    SOFTMETAL_INLINE static constexpr T epsilon() { return T(0); }
+    SOFTMETAL_INLINE static constexpr T round_error() { return T(0); }
+    SOFTMETAL_INLINE static constexpr T infinity() { return T(0); }
+    SOFTMETAL_INLINE static constexpr T quiet_NaN() { return T(0); }
+    SOFTMETAL_INLINE static constexpr T signaling_NaN() { return T(0); }
+    SOFTMETAL_INLINE static constexpr T denorm_min() { return T(0); }
+};
 } // namespace metal
 
 #endif /* SOFTMETAL_LIMITS_H */

@@ -43,50 +43,50 @@ template <class T> SOFTMETAL_INLINE T below_one(T fraction, T largest) {
 } // namespace softmetal
 
 namespace metal {
-SOFTMETAL_FLOATS1(acos, __builtin_acosf(a))
-SOFTMETAL_FLOATS1(acosh, __builtin_acoshf(a))
-SOFTMETAL_FLOATS1(asin, __builtin_asinf(a))
-SOFTMETAL_FLOATS1(asinh, __builtin_asinhf(a))
-SOFTMETAL_FLOATS1(atan, __builtin_atanf(a))
-SOFTMETAL_FLOATS1(atanh, __builtin_atanhf(a))
-SOFTMETAL_FLOATS1(ceil, __builtin_ceilf(a))
-SOFTMETAL_FLOATS1(cos, __builtin_cosf(a))
-SOFTMETAL_FLOATS1(cosh, __builtin_coshf(a))
-SOFTMETAL_FLOATS1(cospi, float(softmetal::cosine_pi(a)))
-SOFTMETAL_FLOATS1(exp, __builtin_expf(a))
-SOFTMETAL_FLOATS1(exp2, __builtin_exp2f(a))
-SOFTMETAL_FLOATS1(exp10, float(__builtin_exp2(3.32192809488736234787 * double(a))))
-SOFTMETAL_FLOATS1(fabs, __builtin_fabsf(a))
-SOFTMETAL_FLOATS1(floor, __builtin_floorf(a))
-SOFTMETAL_FLOATS1(log, __builtin_logf(a))
-SOFTMETAL_FLOATS1(log2, __builtin_log2f(a))
-SOFTMETAL_FLOATS1(log10, __builtin_log10f(a))
-SOFTMETAL_FLOATS1(rint, __builtin_rintf(a))
-SOFTMETAL_FLOATS1(round, __builtin_roundf(a))
-SOFTMETAL_FLOATS1(rsqrt, 1.0f / __builtin_sqrtf(a))
-SOFTMETAL_FLOATS1(sin, __builtin_sinf(a))
-SOFTMETAL_FLOATS1(sinh, __builtin_sinhf(a))
-SOFTMETAL_FLOATS1(sinpi, float(softmetal::sine_pi(a)))
-SOFTMETAL_FLOATS1(sqrt, __builtin_sqrtf(a))
-SOFTMETAL_FLOATS1(tan, __builtin_tanf(a))
-SOFTMETAL_FLOATS1(tanh, __builtin_tanhf(a))
-SOFTMETAL_FLOATS1(tanpi, float(softmetal::sine_pi(a) / softmetal::cosine_pi(a)))
-SOFTMETAL_FLOATS1(trunc, __builtin_truncf(a))
+SOFTMETAL_FLOATS(1, acos, __builtin_acosf(a))
+SOFTMETAL_FLOATS(1, acosh, __builtin_acoshf(a))
+SOFTMETAL_FLOATS(1, asin, __builtin_asinf(a))
+SOFTMETAL_FLOATS(1, asinh, __builtin_asinhf(a))
+SOFTMETAL_FLOATS(1, atan, __builtin_atanf(a))
+SOFTMETAL_FLOATS(1, atanh, __builtin_atanhf(a))
+SOFTMETAL_FLOATS(1, ceil, __builtin_ceilf(a))
+SOFTMETAL_FLOATS(1, cos, __builtin_cosf(a))
+SOFTMETAL_FLOATS(1, cosh, __builtin_coshf(a))
+SOFTMETAL_FLOATS(1, cospi, float(softmetal::cosine_pi(a)))
+SOFTMETAL_FLOATS(1, exp, __builtin_expf(a))
+SOFTMETAL_FLOATS(1, exp2, __builtin_exp2f(a))
+SOFTMETAL_FLOATS(1, exp10, float(__builtin_exp2(3.32192809488736234787 * double(a))))
+SOFTMETAL_FLOATS(1, fabs, __builtin_fabsf(a))
+SOFTMETAL_FLOATS(1, floor, __builtin_floorf(a))
+SOFTMETAL_FLOATS(1, log, __builtin_logf(a))
+SOFTMETAL_FLOATS(1, log2, __builtin_log2f(a))
+SOFTMETAL_FLOATS(1, log10, __builtin_log10f(a))
+SOFTMETAL_FLOATS(1, rint, __builtin_rintf(a))
+SOFTMETAL_FLOATS(1, round, __builtin_roundf(a))
+SOFTMETAL_FLOATS(1, rsqrt, 1.0f / __builtin_sqrtf(a))
+SOFTMETAL_FLOATS(1, sin, __builtin_sinf(a))
+SOFTMETAL_FLOATS(1, sinh, __builtin_sinhf(a))
+SOFTMETAL_FLOATS(1, sinpi, float(softmetal::sine_pi(a)))
+SOFTMETAL_FLOATS(1, sqrt, __builtin_sqrtf(a))
+SOFTMETAL_FLOATS(1, tan, __builtin_tanf(a))
+SOFTMETAL_FLOATS(1, tanh, __builtin_tanhf(a))
+SOFTMETAL_FLOATS(1, tanpi, float(softmetal::sine_pi(a) / softmetal::cosine_pi(a)))
+SOFTMETAL_FLOATS(1, trunc, __builtin_truncf(a))
 
-SOFTMETAL_FLOATS2(atan2, __builtin_atan2f(a, b))
-SOFTMETAL_FLOATS2(copysign, __builtin_copysignf(a, b))
-SOFTMETAL_FLOATS2(divide, a / b)
-SOFTMETAL_FLOATS2(fdim, __builtin_fdimf(a, b))
-SOFTMETAL_FLOATS2(fmax, __builtin_fmaxf(a, b))
-SOFTMETAL_FLOATS2(fmin, __builtin_fminf(a, b))
-SOFTMETAL_FLOATS2(fmod, __builtin_fmodf(a, b))
-SOFTMETAL_FLOATS2(pow, __builtin_powf(a, b))
-SOFTMETAL_FLOATS2(powr, a < 0 ? __builtin_nanf("") : __builtin_powf(a, b))
+SOFTMETAL_FLOATS(2, atan2, __builtin_atan2f(a, b))
+SOFTMETAL_FLOATS(2, copysign, __builtin_copysignf(a, b))
+SOFTMETAL_FLOATS(2, divide, a / b)
+SOFTMETAL_FLOATS(2, fdim, __builtin_fdimf(a, b))
+SOFTMETAL_FLOATS(2, fmax, __builtin_fmaxf(a, b))
+SOFTMETAL_FLOATS(2, fmin, __builtin_fminf(a, b))
+SOFTMETAL_FLOATS(2, fmod, __builtin_fmodf(a, b))
+SOFTMETAL_FLOATS(2, pow, __builtin_powf(a, b))
+SOFTMETAL_FLOATS(2, powr, a < 0 ? __builtin_nanf("") : __builtin_powf(a, b))
 
-SOFTMETAL_FLOATS3(fma, __builtin_fmaf(a, b, d))
-SOFTMETAL_FLOATS3(fmax3, fmax(fmax(a, b), d))
-SOFTMETAL_FLOATS3(fmin3, fmin(fmin(a, b), d))
-SOFTMETAL_FLOATS3(fmedian3, fmax(fmin(a, b), fmin(fmax(a, b), d)))
+SOFTMETAL_FLOATS(3, fma, __builtin_fmaf(a, b, d))
+SOFTMETAL_FLOATS(3, fmax3, fmax(fmax(a, b), d))
+SOFTMETAL_FLOATS(3, fmin3, fmin(fmin(a, b), d))
+SOFTMETAL_FLOATS(3, fmedian3, fmax(fmin(a, b), fmin(fmax(a, b), d)))
 
 SOFTMETAL_INLINE float fract(float a) {
     return softmetal::below_one(a - __builtin_floorf(a), 0x1.fffffep-1f);
@@ -97,7 +97,8 @@ SOFTMETAL_INLINE half fract(half a) {
 SOFTMETAL_INLINE bfloat fract(bfloat a) {
     return softmetal::below_one(a - floor(a), bfloat(0x1.fep-1f));
 }
-SOFTMETAL_VECTORS1(fract, T, mixed_floats)
+SOFTMETAL_VECTORS(1, fract, T, mixed_floats)
+SOFTMETAL_ACCURACIES(fract)
 
 SOFTMETAL_INLINE float nextafter(float a, float b) {
     return softmetal::next<float, uint>(a, b);
@@ -106,7 +107,8 @@ SOFTMETAL_INLINE half nextafter(half a, half b) { return softmetal::next<half, u
 SOFTMETAL_INLINE bfloat nextafter(bfloat a, bfloat b) {
     return softmetal::next<bfloat, ushort>(a, b);
 }
-SOFTMETAL_VECTORS2(nextafter, T, mixed_floats)
+SOFTMETAL_VECTORS(2, nextafter, T, mixed_floats)
+SOFTMETAL_ACCURACIES(nextafter)
 
 /* Functions with an integer beside, or a second result. */
 template <class T, class = softmetal::if_floating<T>> SOFTMETAL_INLINE int ilogb(T a) {
@@ -114,7 +116,8 @@ template <class T, class = softmetal::if_floating<T>> SOFTMETAL_INLINE int ilogb
            : isinf(a)            ? INT_MAX
                                  : __builtin_ilogbf(float(a));
 }
-SOFTMETAL_OVER_VECTORS(ilogb, int, SOFTMETAL_CALL1, SOFTMETAL_TAKE1)
+SOFTMETAL_OVER_VECTORS(1, ilogb, int)
+SOFTMETAL_ACCURACIES(ilogb)
 
 template <class T, class = softmetal::if_floating<T>>
 SOFTMETAL_INLINE constexpr T ldexp(T a, int exponent) {
@@ -153,35 +156,19 @@ SOFTMETAL_TWO_EACH(4)
 #undef SOFTMETAL_TWO_EACH
 #undef SOFTMETAL_TWO
 #undef SOFTMETAL_BESIDE
+SOFTMETAL_ACCURACIES(ldexp)
+SOFTMETAL_ACCURACIES(frexp)
+SOFTMETAL_ACCURACIES(modf)
+SOFTMETAL_ACCURACIES(sincos)
 
 /* Of floats and of integers. */
-SOFTMETAL_NUMBERS1(abs, __builtin_fabsf(a), a < T(0) ? T(-a) : a)
-SOFTMETAL_NUMBERS2(max, fmax(a, b), a < b ? b : a)
-SOFTMETAL_NUMBERS2(min, fmin(a, b), b < a ? b : a)
-SOFTMETAL_NUMBERS3(max3, fmax3(a, b, d), max(max(a, b), d))
-SOFTMETAL_NUMBERS3(min3, fmin3(a, b, d), min(min(a, b), d))
-SOFTMETAL_NUMBERS3(median3, fmedian3(a, b, d), max(min(a, b), min(max(a, b), d)))
-SOFTMETAL_NUMBERS3(clamp, fmin(fmax(a, b), d), min(max(a, b), d))
-
-/* There is one accuracy: the CPU's. */
-#define SOFTMETAL_FLOAT_FUNCTIONS                                                              \
-    using metal::abs, metal::acos, metal::acosh, metal::asin, metal::asinh, metal::atan,       \
-        metal::atan2, metal::atanh, metal::ceil, metal::clamp, metal::copysign, metal::cos,    \
-        metal::cosh, metal::cospi, metal::divide, metal::exp, metal::exp10, metal::exp2,       \
-        metal::fabs, metal::fdim, metal::floor, metal::fma, metal::fmax, metal::fmax3,         \
-        metal::fmedian3, metal::fmin, metal::fmin3, metal::fmod, metal::fract, metal::frexp,   \
-        metal::ilogb, metal::ldexp, metal::log, metal::log10, metal::log2, metal::max,         \
-        metal::max3, metal::median3, metal::min, metal::min3, metal::modf, metal::nextafter,   \
-        metal::pow, metal::powr, metal::rint, metal::round, metal::rsqrt, metal::sin,          \
-        metal::sincos, metal::sinh, metal::sinpi, metal::sqrt, metal::tan, metal::tanh,        \
-        metal::tanpi, metal::trunc
-namespace fast {
-SOFTMETAL_FLOAT_FUNCTIONS;
-}
-namespace precise {
-SOFTMETAL_FLOAT_FUNCTIONS;
-}
-#undef SOFTMETAL_FLOAT_FUNCTIONS
+SOFTMETAL_NUMBERS(1, abs, __builtin_fabsf(a), a < T(0) ? T(-a) : a)
+SOFTMETAL_NUMBERS(2, max, fmax(a, b), a < b ? b : a)
+SOFTMETAL_NUMBERS(2, min, fmin(a, b), b < a ? b : a)
+SOFTMETAL_NUMBERS(3, max3, fmax3(a, b, d), max(max(a, b), d))
+SOFTMETAL_NUMBERS(3, min3, fmin3(a, b, d), min(min(a, b), d))
+SOFTMETAL_NUMBERS(3, median3, fmedian3(a, b, d), max(min(a, b), min(max(a, b), d)))
+SOFTMETAL_NUMBERS(3, clamp, fmin(fmax(a, b), d), min(max(a, b), d))
 } // namespace metal
 
 #endif /* SOFTMETAL_MATH_H */

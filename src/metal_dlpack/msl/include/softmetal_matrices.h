@@ -135,21 +135,23 @@ template <class T> SOFTMETAL_INLINE constexpr T determinant(const matrix<T, 4, 4
 
 #define SOFTMETAL_NAME_MATRIX(T, C, R)                                                         \
     typedef metal::matrix<T, C, R> T##C##x##R;                                                 \
+    typedef T##C##x##R simd_##T##C##x##R, matrix_##T##C##x##R;                                 \
     namespace metal {                                                                          \
     using ::T##C##x##R;                                                                        \
+    }                                                                                          \
+    namespace simd {                                                                           \
+    using ::T##C##x##R;                                                                        \
     }
-#define SOFTMETAL_NAME_MATRICES(T)                                                             \
-    SOFTMETAL_NAME_MATRIX(T, 2, 2)                                                             \
-    SOFTMETAL_NAME_MATRIX(T, 2, 3)                                                             \
-    SOFTMETAL_NAME_MATRIX(T, 2, 4)                                                             \
-    SOFTMETAL_NAME_MATRIX(T, 3, 2)                                                             \
-    SOFTMETAL_NAME_MATRIX(T, 3, 3)                                                             \
-    SOFTMETAL_NAME_MATRIX(T, 3, 4)                                                             \
-    SOFTMETAL_NAME_MATRIX(T, 4, 2)                                                             \
-    SOFTMETAL_NAME_MATRIX(T, 4, 3)                                                             \
-    SOFTMETAL_NAME_MATRIX(T, 4, 4)
-SOFTMETAL_NAME_MATRICES(float)
-SOFTMETAL_NAME_MATRICES(half)
+#define SOFTMETAL_NAME_MATRICES(T, C)                                                          \
+    SOFTMETAL_NAME_MATRIX(T, C, 2)                                                             \
+    SOFTMETAL_NAME_MATRIX(T, C, 3)                                                             \
+    SOFTMETAL_NAME_MATRIX(T, C, 4)
+SOFTMETAL_NAME_MATRICES(float, 2)
+SOFTMETAL_NAME_MATRICES(float, 3)
+SOFTMETAL_NAME_MATRICES(float, 4)
+SOFTMETAL_NAME_MATRICES(half, 2)
+SOFTMETAL_NAME_MATRICES(half, 3)
+SOFTMETAL_NAME_MATRICES(half, 4)
 #undef SOFTMETAL_NAME_MATRICES
 #undef SOFTMETAL_NAME_MATRIX
 

@@ -1,4 +1,4 @@
-/* softmetal_names.h: what a library names beside its arithmetic: arrays, the names of simd.h,
+/* softmetal_names.h: what a library names beside its arithmetic: arrays,
  * logging that says nothing, textures that only have types, and Apple's macros.
  *
  * Owns:    nothing.
@@ -8,7 +8,7 @@
 #ifndef SOFTMETAL_NAMES_H
 #define SOFTMETAL_NAMES_H
 
-#include "softmetal_matrices.h"
+#include "softmetal_types.h"
 
 #define METAL_FUNC inline __attribute__((always_inline))
 #define METAL_INTERNAL inline
@@ -109,49 +109,5 @@ struct sampler {
     template <class... A> SOFTMETAL_INLINE constexpr sampler(A...) {}
 };
 } // namespace metal
-
-/* simd/simd.h: simd::float4, simd_float4, vector_float4; simd::float4x4 and its kind. */
-#define SOFTMETAL_SIMD_NAMES(T, N)                                                             \
-    typedef T##N simd_##T##N;                                                                  \
-    typedef T##N vector_##T##N;                                                                \
-    namespace simd {                                                                           \
-    using ::packed_##T##N;                                                                     \
-    using ::T##N;                                                                              \
-    }
-#define SOFTMETAL_SIMD_SIZES(T)                                                                \
-    SOFTMETAL_SIMD_NAMES(T, 2)                                                                 \
-    SOFTMETAL_SIMD_NAMES(T, 3)                                                                 \
-    SOFTMETAL_SIMD_NAMES(T, 4)
-SOFTMETAL_SIMD_SIZES(char)
-SOFTMETAL_SIMD_SIZES(uchar)
-SOFTMETAL_SIMD_SIZES(short)
-SOFTMETAL_SIMD_SIZES(ushort)
-SOFTMETAL_SIMD_SIZES(int)
-SOFTMETAL_SIMD_SIZES(uint)
-SOFTMETAL_SIMD_SIZES(long)
-SOFTMETAL_SIMD_SIZES(ulong)
-SOFTMETAL_SIMD_SIZES(half)
-SOFTMETAL_SIMD_SIZES(float)
-#undef SOFTMETAL_SIMD_SIZES
-#undef SOFTMETAL_SIMD_NAMES
-
-#define SOFTMETAL_SIMD_MATRIX(T, C, R)                                                         \
-    typedef T##C##x##R simd_##T##C##x##R;                                                      \
-    typedef T##C##x##R matrix_##T##C##x##R;                                                    \
-    namespace simd {                                                                           \
-    using ::T##C##x##R;                                                                        \
-    }
-#define SOFTMETAL_SIMD_MATRICES(T, C)                                                          \
-    SOFTMETAL_SIMD_MATRIX(T, C, 2)                                                             \
-    SOFTMETAL_SIMD_MATRIX(T, C, 3)                                                             \
-    SOFTMETAL_SIMD_MATRIX(T, C, 4)
-SOFTMETAL_SIMD_MATRICES(float, 2)
-SOFTMETAL_SIMD_MATRICES(float, 3)
-SOFTMETAL_SIMD_MATRICES(float, 4)
-SOFTMETAL_SIMD_MATRICES(half, 2)
-SOFTMETAL_SIMD_MATRICES(half, 3)
-SOFTMETAL_SIMD_MATRICES(half, 4)
-#undef SOFTMETAL_SIMD_MATRICES
-#undef SOFTMETAL_SIMD_MATRIX
 
 #endif /* SOFTMETAL_NAMES_H */

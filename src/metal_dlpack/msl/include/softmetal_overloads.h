@@ -59,111 +59,79 @@ template <class T> using if_integral = enable_if_t<is_integral_v<T>>;
 template <class T> using if_floating = enable_if_t<is_floating_point_v<T>>;
 } // namespace softmetal
 
-#define SOFTMETAL_CALL1(c, name) name(a.c)
-#define SOFTMETAL_CALL2(c, name) name(a.c, b.c)
-#define SOFTMETAL_CALL3(c, name) name(a.c, b.c, d.c)
-
-/* From scalars to vectors; R is the element of the result, made of T. */
-#define SOFTMETAL_OVER_VECTORS(name, R, CALL, V)                                               \
-    template <class T> SOFTMETAL_INLINE constexpr vec<R, 2> name(V(vec<T, 2>)) {               \
-        return vec<R, 2>(SOFTMETAL_EACH_2(CALL, name));                                        \
-    }                                                                                          \
-    template <class T> SOFTMETAL_INLINE constexpr vec<R, 3> name(V(vec<T, 3>)) {               \
-        return vec<R, 3>(SOFTMETAL_EACH_3(CALL, name));                                        \
-    }                                                                                          \
-    template <class T> SOFTMETAL_INLINE constexpr vec<R, 4> name(V(vec<T, 4>)) {               \
-        return vec<R, 4>(SOFTMETAL_EACH_4(CALL, name));                                        \
-    }
+/* A function has N arguments of one type: a, b and d. */
 #define SOFTMETAL_TAKE1(...) __VA_ARGS__ a
 #define SOFTMETAL_TAKE2(...) __VA_ARGS__ a, __VA_ARGS__ b
 #define SOFTMETAL_TAKE3(...) __VA_ARGS__ a, __VA_ARGS__ b, __VA_ARGS__ d
+#define SOFTMETAL_CALL1(c, name) name(a.c)
+#define SOFTMETAL_CALL2(c, name) name(a.c, b.c)
+#define SOFTMETAL_CALL3(c, name) name(a.c, b.c, d.c)
+#define SOFTMETAL_AS1(T) T(a)
+#define SOFTMETAL_AS2(T) T(a), T(b)
+#define SOFTMETAL_AS3(T) T(a), T(b), T(d)
 
-#define SOFTMETAL_VECTORS1(name, R, MIXED)                                                     \
-    SOFTMETAL_OVER_VECTORS(name, R, SOFTMETAL_CALL1, SOFTMETAL_TAKE1)                          \
-    template <class A, class M = softmetal::MIXED<A>>                                          \
-    SOFTMETAL_INLINE constexpr auto name(A a) {                                                \
-        return name(M(a));                                                                     \
+/* From scalars to vectors; R is the element of the result, made of T. */
+#define SOFTMETAL_OVER_VECTORS(N, name, R)                                                     \
+    template <class T>                                                                         \
+    SOFTMETAL_INLINE constexpr vec<R, 2> name(SOFTMETAL_TAKE##N(vec<T, 2>)) {                  \
+        return vec<R, 2>(SOFTMETAL_EACH_2(SOFTMETAL_CALL##N, name));                           \
+    }                                                                                          \
+    template <class T>                                                                         \
+    SOFTMETAL_INLINE constexpr vec<R, 3> name(SOFTMETAL_TAKE##N(vec<T, 3>)) {                  \
+        return vec<R, 3>(SOFTMETAL_EACH_3(SOFTMETAL_CALL##N, name));                           \
+    }                                                                                          \
+    template <class T>                                                                         \
+    SOFTMETAL_INLINE constexpr vec<R, 4> name(SOFTMETAL_TAKE##N(vec<T, 4>)) {                  \
+        return vec<R, 4>(SOFTMETAL_EACH_4(SOFTMETAL_CALL##N, name));                           \
     }
-#define SOFTMETAL_VECTORS2(name, R, MIXED)                                                     \
-    SOFTMETAL_OVER_VECTORS(name, R, SOFTMETAL_CALL2, SOFTMETAL_TAKE2)                          \
-    template <class A, class B, class M = softmetal::MIXED<A, B>>                              \
-    SOFTMETAL_INLINE constexpr auto name(A a, B b) {                                           \
-        return name(M(a), M(b));                                                               \
-    }
-#define SOFTMETAL_VECTORS3(name, R, MIXED)                                                     \
-    SOFTMETAL_OVER_VECTORS(name, R, SOFTMETAL_CALL3, SOFTMETAL_TAKE3)                          \
-    template <class A, class B, class D, class M = softmetal::MIXED<A, B, D>>                  \
-    SOFTMETAL_INLINE constexpr auto name(A a, B b, D d) {                                      \
-        return name(M(a), M(b), M(d));                                                         \
+
+/* To vectors, and to what converts to one type. */
+#define SOFTMETAL_VECTORS(N, name, R, MIXED)                                                   \
+    SOFTMETAL_OVER_VECTORS(N, name, R)                                                         \
+    template <class... A, class = softmetal::enable_if_t<sizeof...(A) == N>,                   \
+              class M = softmetal::MIXED<A...>>                                                \
+    SOFTMETAL_INLINE constexpr auto name(A... a) {                                             \
+        return name(M(a)...);                                                                  \
     }
 
 /* A function of floats, from an expression in a, b and d; half and bfloat go through float. */
-#define SOFTMETAL_SCALARS1(name, ...)                                                          \
-    SOFTMETAL_INLINE float name(float a) { return __VA_ARGS__; }                               \
-    SOFTMETAL_INLINE half name(half a) { return half(name(float(a))); }                        \
-    SOFTMETAL_INLINE bfloat name(bfloat a) { return bfloat(name(float(a))); }
-#define SOFTMETAL_SCALARS2(name, ...)                                                          \
-    SOFTMETAL_INLINE float name(float a, float b) { return __VA_ARGS__; }                      \
-    SOFTMETAL_INLINE half name(half a, half b) { return half(name(float(a), float(b))); }      \
-    SOFTMETAL_INLINE bfloat name(bfloat a, bfloat b) {                                         \
-        return bfloat(name(float(a), float(b)));                                               \
-    }
-#define SOFTMETAL_SCALARS3(name, ...)                                                          \
-    SOFTMETAL_INLINE float name(float a, float b, float d) { return __VA_ARGS__; }             \
-    SOFTMETAL_INLINE half name(half a, half b, half d) {                                       \
-        return half(name(float(a), float(b), float(d)));                                       \
+#define SOFTMETAL_SCALARS(N, name, ...)                                                        \
+    SOFTMETAL_INLINE float name(SOFTMETAL_TAKE##N(float)) { return __VA_ARGS__; }              \
+    SOFTMETAL_INLINE half name(SOFTMETAL_TAKE##N(half)) {                                      \
+        return half(name(SOFTMETAL_AS##N(float)));                                             \
     }                                                                                          \
-    SOFTMETAL_INLINE bfloat name(bfloat a, bfloat b, bfloat d) {                               \
-        return bfloat(name(float(a), float(b), float(d)));                                     \
+    SOFTMETAL_INLINE bfloat name(SOFTMETAL_TAKE##N(bfloat)) {                                  \
+        return bfloat(name(SOFTMETAL_AS##N(float)));                                           \
     }
 
 /* A function of integers, all of one type T. */
-#define SOFTMETAL_WHOLES1(name, ...)                                                           \
+#define SOFTMETAL_WHOLES(N, name, ...)                                                         \
     template <class T, class = softmetal::if_integral<T>>                                      \
-    SOFTMETAL_INLINE constexpr T name(T a) {                                                   \
-        return T(__VA_ARGS__);                                                                 \
-    }
-#define SOFTMETAL_WHOLES2(name, ...)                                                           \
-    template <class T, class = softmetal::if_integral<T>>                                      \
-    SOFTMETAL_INLINE constexpr T name(T a, T b) {                                              \
-        return T(__VA_ARGS__);                                                                 \
-    }
-#define SOFTMETAL_WHOLES3(name, ...)                                                           \
-    template <class T, class = softmetal::if_integral<T>>                                      \
-    SOFTMETAL_INLINE constexpr T name(T a, T b, T d) {                                         \
+    SOFTMETAL_INLINE constexpr T name(SOFTMETAL_TAKE##N(T)) {                                  \
         return T(__VA_ARGS__);                                                                 \
     }
 
+/* There is one accuracy: the CPU's. */
+#define SOFTMETAL_ACCURACIES(name)                                                             \
+    namespace fast {                                                                           \
+    using metal::name;                                                                         \
+    }                                                                                          \
+    namespace precise {                                                                        \
+    using metal::name;                                                                         \
+    }
+
 /* All of it: for floats, for integers, for both. */
-#define SOFTMETAL_FLOATS1(name, ...)                                                           \
-    SOFTMETAL_SCALARS1(name, __VA_ARGS__)                                                      \
-    SOFTMETAL_VECTORS1(name, T, mixed_floats)
-#define SOFTMETAL_FLOATS2(name, ...)                                                           \
-    SOFTMETAL_SCALARS2(name, __VA_ARGS__)                                                      \
-    SOFTMETAL_VECTORS2(name, T, mixed_floats)
-#define SOFTMETAL_FLOATS3(name, ...)                                                           \
-    SOFTMETAL_SCALARS3(name, __VA_ARGS__)                                                      \
-    SOFTMETAL_VECTORS3(name, T, mixed_floats)
-#define SOFTMETAL_INTEGERS1(name, ...)                                                         \
-    SOFTMETAL_WHOLES1(name, __VA_ARGS__)                                                       \
-    SOFTMETAL_VECTORS1(name, T, mixed)
-#define SOFTMETAL_INTEGERS2(name, ...)                                                         \
-    SOFTMETAL_WHOLES2(name, __VA_ARGS__)                                                       \
-    SOFTMETAL_VECTORS2(name, T, mixed)
-#define SOFTMETAL_INTEGERS3(name, ...)                                                         \
-    SOFTMETAL_WHOLES3(name, __VA_ARGS__)                                                       \
-    SOFTMETAL_VECTORS3(name, T, mixed)
-#define SOFTMETAL_NUMBERS1(name, of_floats, ...)                                               \
-    SOFTMETAL_SCALARS1(name, of_floats)                                                        \
-    SOFTMETAL_WHOLES1(name, __VA_ARGS__)                                                       \
-    SOFTMETAL_VECTORS1(name, T, mixed)
-#define SOFTMETAL_NUMBERS2(name, of_floats, ...)                                               \
-    SOFTMETAL_SCALARS2(name, of_floats)                                                        \
-    SOFTMETAL_WHOLES2(name, __VA_ARGS__)                                                       \
-    SOFTMETAL_VECTORS2(name, T, mixed)
-#define SOFTMETAL_NUMBERS3(name, of_floats, ...)                                               \
-    SOFTMETAL_SCALARS3(name, of_floats)                                                        \
-    SOFTMETAL_WHOLES3(name, __VA_ARGS__)                                                       \
-    SOFTMETAL_VECTORS3(name, T, mixed)
+#define SOFTMETAL_FLOATS(N, name, ...)                                                         \
+    SOFTMETAL_SCALARS(N, name, __VA_ARGS__)                                                    \
+    SOFTMETAL_VECTORS(N, name, T, mixed_floats)                                                \
+    SOFTMETAL_ACCURACIES(name)
+#define SOFTMETAL_INTEGERS(N, name, ...)                                                       \
+    SOFTMETAL_WHOLES(N, name, __VA_ARGS__)                                                     \
+    SOFTMETAL_VECTORS(N, name, T, mixed)
+#define SOFTMETAL_NUMBERS(N, name, of_floats, ...)                                             \
+    SOFTMETAL_SCALARS(N, name, of_floats)                                                      \
+    SOFTMETAL_WHOLES(N, name, __VA_ARGS__)                                                     \
+    SOFTMETAL_VECTORS(N, name, T, mixed)                                                       \
+    SOFTMETAL_ACCURACIES(name)
 
 #endif /* SOFTMETAL_OVERLOADS_H */

@@ -42,10 +42,11 @@
     SOFTMETAL_INLINE constexpr softmetal::part<packed_vec, T, I...> part() {                   \
         return {*this};                                                                        \
     }                                                                                          \
-    SOFTMETAL_SWIZZLES_##N SOFTMETAL_PACKED_ASSIGN(+) SOFTMETAL_PACKED_ASSIGN(-)               \
-        SOFTMETAL_PACKED_ASSIGN(*) SOFTMETAL_PACKED_ASSIGN(/) SOFTMETAL_PACKED_ASSIGN(%)       \
-            SOFTMETAL_PACKED_ASSIGN(&) SOFTMETAL_PACKED_ASSIGN(|) SOFTMETAL_PACKED_ASSIGN(^)   \
-                SOFTMETAL_PACKED_ASSIGN(<<) SOFTMETAL_PACKED_ASSIGN(>>)
+    SOFTMETAL_SWIZZLES(N)                                                                      \
+    SOFTMETAL_PACKED_ASSIGN(+)                                                                 \
+    SOFTMETAL_PACKED_ASSIGN(-) SOFTMETAL_PACKED_ASSIGN(*) SOFTMETAL_PACKED_ASSIGN(/)           \
+        SOFTMETAL_PACKED_ASSIGN(%) SOFTMETAL_PACKED_ASSIGN(&) SOFTMETAL_PACKED_ASSIGN(|)       \
+            SOFTMETAL_PACKED_ASSIGN(^) SOFTMETAL_PACKED_ASSIGN(<<) SOFTMETAL_PACKED_ASSIGN(>>)
 
 namespace metal {
 template <class T, class Vector> struct packed_vec<T, 2, Vector> {

@@ -26,7 +26,7 @@ namespace metal {
     SOFTMETAL_INLINE constexpr bool name(float a) { return of_float; }                         \
     SOFTMETAL_INLINE constexpr bool name(half a) { return name(float(a)) && (smallest); }      \
     SOFTMETAL_INLINE constexpr bool name(bfloat a) { return name(float(a)); }                  \
-    SOFTMETAL_VECTORS1(name, bool, mixed_floats)
+    SOFTMETAL_VECTORS(1, name, bool, mixed_floats)
 SOFTMETAL_IS(isfinite, true, softmetal::magnitude(a) < softmetal::full)
 SOFTMETAL_IS(isinf, true, softmetal::magnitude(a) == softmetal::full)
 SOFTMETAL_IS(isnan, true, softmetal::magnitude(a) > softmetal::full)
@@ -42,7 +42,7 @@ SOFTMETAL_IS(signbit, true, __builtin_bit_cast(uint, a) >> 31)
     SOFTMETAL_INLINE constexpr bool name(bfloat a, bfloat b) {                                 \
         return name(float(a), float(b));                                                       \
     }                                                                                          \
-    SOFTMETAL_VECTORS2(name, bool, mixed_floats)
+    SOFTMETAL_VECTORS(2, name, bool, mixed_floats)
 SOFTMETAL_ARE(isordered, !isnan(a) && !isnan(b))
 SOFTMETAL_ARE(isunordered, isnan(a) || isnan(b))
 #undef SOFTMETAL_ARE

@@ -1,4 +1,4 @@
-/* softmetal_swizzles.h: SOFTMETAL_SWIZZLES_2, _3 and _4, the swizzles of vectors of 2, 3 and 4.
+/* softmetal_swizzles.h: SOFTMETAL_SWIZZLES(N), the swizzles of a vector of N.
  *
  * Owns:    nothing.
  * Calls:   nothing.
@@ -50,73 +50,31 @@
     __declspec(property(get = get_##A##B##C##D, put = set_##A##B##C##D)) vec<T, 4>             \
         A_##B_##C_##D_;
 
-#define SOFTMETAL_SWIZZLES_2                                                                   \
-    SOFTMETAL_COLOUR(x, r)                                                                     \
-    SOFTMETAL_COLOUR(y, g)                                                                     \
-    SOFTMETAL_FROM_2(x, r)                                                                     \
-    SOFTMETAL_FROM_2(y, g)
-#define SOFTMETAL_SWIZZLES_3                                                                   \
-    SOFTMETAL_COLOUR(x, r)                                                                     \
-    SOFTMETAL_COLOUR(y, g)                                                                     \
-    SOFTMETAL_COLOUR(z, b)                                                                     \
-    SOFTMETAL_FROM_3(x, r)                                                                     \
-    SOFTMETAL_FROM_3(y, g)                                                                     \
-    SOFTMETAL_FROM_3(z, b)
-#define SOFTMETAL_SWIZZLES_4                                                                   \
-    SOFTMETAL_COLOUR(x, r)                                                                     \
-    SOFTMETAL_COLOUR(y, g)                                                                     \
-    SOFTMETAL_COLOUR(z, b)                                                                     \
-    SOFTMETAL_COLOUR(w, a)                                                                     \
-    SOFTMETAL_FROM_4(x, r)                                                                     \
-    SOFTMETAL_FROM_4(y, g)                                                                     \
-    SOFTMETAL_FROM_4(z, b)                                                                     \
-    SOFTMETAL_FROM_4(w, a)
+/* M(letter, colour, more) for each letter of a vector of 2, 3 or 4; a list for each place. */
+#define SOFTMETAL_FIRST_2(M, ...) M(x, r, __VA_ARGS__) M(y, g, __VA_ARGS__)
+#define SOFTMETAL_FIRST_3(M, ...) SOFTMETAL_FIRST_2(M, __VA_ARGS__) M(z, b, __VA_ARGS__)
+#define SOFTMETAL_FIRST_4(M, ...) SOFTMETAL_FIRST_3(M, __VA_ARGS__) M(w, a, __VA_ARGS__)
+#define SOFTMETAL_SECOND_2(M, ...) M(x, r, __VA_ARGS__) M(y, g, __VA_ARGS__)
+#define SOFTMETAL_SECOND_3(M, ...) SOFTMETAL_SECOND_2(M, __VA_ARGS__) M(z, b, __VA_ARGS__)
+#define SOFTMETAL_SECOND_4(M, ...) SOFTMETAL_SECOND_3(M, __VA_ARGS__) M(w, a, __VA_ARGS__)
+#define SOFTMETAL_THIRD_2(M, ...) M(x, r, __VA_ARGS__) M(y, g, __VA_ARGS__)
+#define SOFTMETAL_THIRD_3(M, ...) SOFTMETAL_THIRD_2(M, __VA_ARGS__) M(z, b, __VA_ARGS__)
+#define SOFTMETAL_THIRD_4(M, ...) SOFTMETAL_THIRD_3(M, __VA_ARGS__) M(w, a, __VA_ARGS__)
+#define SOFTMETAL_FOURTH_2(M, ...) M(x, r, __VA_ARGS__) M(y, g, __VA_ARGS__)
+#define SOFTMETAL_FOURTH_3(M, ...) SOFTMETAL_FOURTH_2(M, __VA_ARGS__) M(z, b, __VA_ARGS__)
+#define SOFTMETAL_FOURTH_4(M, ...) SOFTMETAL_FOURTH_3(M, __VA_ARGS__) M(w, a, __VA_ARGS__)
 
-/* All that begin with one letter of a vector of 2. */
-#define SOFTMETAL_FROM_2(x0, r0)                                                               \
-    SOFTMETAL_FROM2_2(x, r, x0, r0)                                                            \
-    SOFTMETAL_FROM2_2(y, g, x0, r0)
-#define SOFTMETAL_FROM2_2(x1, r1, x0, r0)                                                      \
-    SOFTMETAL_SWIZZLE2(x1, r1, x0, r0)                                                         \
-    SOFTMETAL_FROM3_2(x, r, x1, r1, x0, r0)                                                    \
-    SOFTMETAL_FROM3_2(y, g, x1, r1, x0, r0)
-#define SOFTMETAL_FROM3_2(x2, r2, x1, r1, x0, r0)                                              \
-    SOFTMETAL_SWIZZLE3(x2, r2, x1, r1, x0, r0)                                                 \
-    SOFTMETAL_SWIZZLE4(x, r, x2, r2, x1, r1, x0, r0)                                           \
-    SOFTMETAL_SWIZZLE4(y, g, x2, r2, x1, r1, x0, r0)
-
-#define SOFTMETAL_FROM_3(x0, r0)                                                               \
-    SOFTMETAL_FROM2_3(x, r, x0, r0)                                                            \
-    SOFTMETAL_FROM2_3(y, g, x0, r0)                                                            \
-    SOFTMETAL_FROM2_3(z, b, x0, r0)
-#define SOFTMETAL_FROM2_3(x1, r1, x0, r0)                                                      \
-    SOFTMETAL_SWIZZLE2(x1, r1, x0, r0)                                                         \
-    SOFTMETAL_FROM3_3(x, r, x1, r1, x0, r0)                                                    \
-    SOFTMETAL_FROM3_3(y, g, x1, r1, x0, r0)                                                    \
-    SOFTMETAL_FROM3_3(z, b, x1, r1, x0, r0)
-#define SOFTMETAL_FROM3_3(x2, r2, x1, r1, x0, r0)                                              \
-    SOFTMETAL_SWIZZLE3(x2, r2, x1, r1, x0, r0)                                                 \
-    SOFTMETAL_SWIZZLE4(x, r, x2, r2, x1, r1, x0, r0)                                           \
-    SOFTMETAL_SWIZZLE4(y, g, x2, r2, x1, r1, x0, r0)                                           \
-    SOFTMETAL_SWIZZLE4(z, b, x2, r2, x1, r1, x0, r0)
-
-#define SOFTMETAL_FROM_4(x0, r0)                                                               \
-    SOFTMETAL_FROM2_4(x, r, x0, r0)                                                            \
-    SOFTMETAL_FROM2_4(y, g, x0, r0)                                                            \
-    SOFTMETAL_FROM2_4(z, b, x0, r0)                                                            \
-    SOFTMETAL_FROM2_4(w, a, x0, r0)
-#define SOFTMETAL_FROM2_4(x1, r1, x0, r0)                                                      \
-    SOFTMETAL_SWIZZLE2(x1, r1, x0, r0)                                                         \
-    SOFTMETAL_FROM3_4(x, r, x1, r1, x0, r0)                                                    \
-    SOFTMETAL_FROM3_4(y, g, x1, r1, x0, r0)                                                    \
-    SOFTMETAL_FROM3_4(z, b, x1, r1, x0, r0)                                                    \
-    SOFTMETAL_FROM3_4(w, a, x1, r1, x0, r0)
-#define SOFTMETAL_FROM3_4(x2, r2, x1, r1, x0, r0)                                              \
-    SOFTMETAL_SWIZZLE3(x2, r2, x1, r1, x0, r0)                                                 \
-    SOFTMETAL_SWIZZLE4(x, r, x2, r2, x1, r1, x0, r0)                                           \
-    SOFTMETAL_SWIZZLE4(y, g, x2, r2, x1, r1, x0, r0)                                           \
-    SOFTMETAL_SWIZZLE4(z, b, x2, r2, x1, r1, x0, r0)                                           \
-    SOFTMETAL_SWIZZLE4(w, a, x2, r2, x1, r1, x0, r0)
+/* All swizzles of a vector of N that begin with the letters given. */
+#define SOFTMETAL_FROM1(x0, r0, N)                                                             \
+    SOFTMETAL_COLOUR(x0, r0)                                                                   \
+    SOFTMETAL_SECOND_##N(SOFTMETAL_FROM2, N, x0, r0)
+#define SOFTMETAL_FROM2(x1, r1, N, ...)                                                        \
+    SOFTMETAL_SWIZZLE2(x1, r1, __VA_ARGS__)                                                    \
+    SOFTMETAL_THIRD_##N(SOFTMETAL_FROM3, N, x1, r1, __VA_ARGS__)
+#define SOFTMETAL_FROM3(x2, r2, N, ...)                                                        \
+    SOFTMETAL_SWIZZLE3(x2, r2, __VA_ARGS__)                                                    \
+    SOFTMETAL_FOURTH_##N(SOFTMETAL_SWIZZLE4, x2, r2, __VA_ARGS__)
+#define SOFTMETAL_SWIZZLES(N) SOFTMETAL_FIRST_##N(SOFTMETAL_FROM1, N)
 
 namespace softmetal {
 SOFTMETAL_INLINE constexpr bool repeats(const char *letters) {

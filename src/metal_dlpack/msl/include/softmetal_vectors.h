@@ -122,12 +122,15 @@ template <class T> SOFTMETAL_INLINE constexpr T shift_amount(T by) {
     template <int... I> SOFTMETAL_INLINE constexpr softmetal::part<vec, T, I...> part() {      \
         return {*this};                                                                        \
     }                                                                                          \
-    SOFTMETAL_SWIZZLES_##N SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY,                          \
-                                              +) SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, -) \
-        SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, *) SOFTMETAL_OPERATOR(EACH,                 \
-                                                                         SOFTMETAL_BINARY, /)  \
-            SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, %) SOFTMETAL_OPERATOR(                  \
-                EACH, SOFTMETAL_BINARY, &) SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, |)       \
+    SOFTMETAL_SWIZZLES(N)                                                                      \
+    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, +)                                              \
+    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, -) SOFTMETAL_OPERATOR(EACH,                     \
+                                                                     SOFTMETAL_BINARY, *)      \
+        SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, /) SOFTMETAL_OPERATOR(EACH,                 \
+                                                                         SOFTMETAL_BINARY, %)  \
+            SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, &) SOFTMETAL_OPERATOR(EACH,             \
+                                                                             SOFTMETAL_BINARY, \
+                                                                             |)                \
                 SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY,                                     \
                                    ^) SOFTMETAL_OPERATOR(EACH, SOFTMETAL_SHIFTED, <<)          \
                     SOFTMETAL_OPERATOR(EACH, SOFTMETAL_SHIFTED,                                \
@@ -188,38 +191,39 @@ template <class T> struct alignas(4 * sizeof(T)) vec<T, 4> {
 
 #include "softmetal_packed.h"
 
-/* The name of each vector type, everywhere. */
-#define SOFTMETAL_NAME_VECTORS(T)                                                              \
-    typedef metal::vec<T, 2> T##2;                                                             \
-    typedef metal::vec<T, 3> T##3;                                                             \
-    typedef metal::vec<T, 4> T##4;                                                             \
-    typedef metal::packed_vec<T, 2> packed_##T##2;                                             \
-    typedef metal::packed_vec<T, 3> packed_##T##3;                                             \
-    typedef metal::packed_vec<T, 4> packed_##T##4;                                             \
-    static_assert(sizeof(T##2) == 2 * sizeof(T) && sizeof(T##3) == 4 * sizeof(T) &&            \
-                      sizeof(T##4) == 4 * sizeof(T) && sizeof(packed_##T##3) == 3 * sizeof(T), \
-                  "vectors have Metal's sizes");                                               \
+/* The names of each vector type: float4 and packed_float4, everywhere; and of those that have them,
+ * those of simd/simd.h: simd::float4, simd_float4, vector_float4. */
+#define SOFTMETAL_NAME_VECTOR(T, N)                                                            \
+    typedef metal::vec<T, N> T##N;                                                             \
+    typedef metal::packed_vec<T, N> packed_##T##N;                                             \
+    static_assert(sizeof(T##N) == (N + N % 2) * sizeof(T), "vectors have Metal's sizes");      \
     namespace metal {                                                                          \
-    using ::packed_##T##2;                                                                     \
-    using ::packed_##T##3;                                                                     \
-    using ::packed_##T##4;                                                                     \
-    using ::T##2;                                                                              \
-    using ::T##3;                                                                              \
-    using ::T##4;                                                                              \
+    using ::packed_##T##N, ::T##N;                                                             \
     }
-SOFTMETAL_NAME_VECTORS(bool)
-SOFTMETAL_NAME_VECTORS(char)
-SOFTMETAL_NAME_VECTORS(uchar)
-SOFTMETAL_NAME_VECTORS(short)
-SOFTMETAL_NAME_VECTORS(ushort)
-SOFTMETAL_NAME_VECTORS(int)
-SOFTMETAL_NAME_VECTORS(uint)
-SOFTMETAL_NAME_VECTORS(long)
-SOFTMETAL_NAME_VECTORS(ulong)
-SOFTMETAL_NAME_VECTORS(half)
-SOFTMETAL_NAME_VECTORS(bfloat)
-SOFTMETAL_NAME_VECTORS(float)
+#define SOFTMETAL_NAME_SIMD_VECTOR(T, N)                                                       \
+    SOFTMETAL_NAME_VECTOR(T, N)                                                                \
+    typedef T##N simd_##T##N, vector_##T##N;                                                   \
+    namespace simd {                                                                           \
+    using ::packed_##T##N, ::T##N;                                                             \
+    }
+#define SOFTMETAL_NAME_VECTORS(NAME, T) NAME(T, 2) NAME(T, 3) NAME(T, 4)
+SOFTMETAL_NAME_VECTORS(SOFTMETAL_NAME_VECTOR, bool)
+SOFTMETAL_NAME_VECTORS(SOFTMETAL_NAME_VECTOR, bfloat)
+SOFTMETAL_NAME_VECTORS(SOFTMETAL_NAME_SIMD_VECTOR, char)
+SOFTMETAL_NAME_VECTORS(SOFTMETAL_NAME_SIMD_VECTOR, uchar)
+SOFTMETAL_NAME_VECTORS(SOFTMETAL_NAME_SIMD_VECTOR, short)
+SOFTMETAL_NAME_VECTORS(SOFTMETAL_NAME_SIMD_VECTOR, ushort)
+SOFTMETAL_NAME_VECTORS(SOFTMETAL_NAME_SIMD_VECTOR, int)
+SOFTMETAL_NAME_VECTORS(SOFTMETAL_NAME_SIMD_VECTOR, uint)
+SOFTMETAL_NAME_VECTORS(SOFTMETAL_NAME_SIMD_VECTOR, long)
+SOFTMETAL_NAME_VECTORS(SOFTMETAL_NAME_SIMD_VECTOR, ulong)
+SOFTMETAL_NAME_VECTORS(SOFTMETAL_NAME_SIMD_VECTOR, half)
+SOFTMETAL_NAME_VECTORS(SOFTMETAL_NAME_SIMD_VECTOR, float)
 #undef SOFTMETAL_NAME_VECTORS
+#undef SOFTMETAL_NAME_SIMD_VECTOR
+#undef SOFTMETAL_NAME_VECTOR
+static_assert(sizeof(packed_char3) == 3 && sizeof(packed_float3) == 12,
+              "packed ones have theirs");
 
 namespace metal {
 template <class T> inline constexpr bool is_vector_v =
