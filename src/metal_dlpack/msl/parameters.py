@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from . import attributes
+from .flags import INCLUDE
 from .integers import Integers
 from .messages import source_error
 from .tokens import Tokens, joined
 
-#: SPEC Metal Shading Language Specification 3.2, table 5.8: attributes for kernel function input arguments.
-_OF_THE_THREAD = {
-    "dispatch_quadgroups_per_threadgroup",
-    "dispatch_simdgroups_per_threadgroup",
-    "dispatch_threads_per_threadgroup",
-    "grid_origin",
-    "grid_size",
-    "quadgroup_index_in_threadgroup",
-    "quadgroups_per_threadgroup",
-    "simdgroup_index_in_threadgroup",
-    "simdgroups_per_threadgroup",
-    "thread_execution_width",
-    "thread_index_in_quadgroup",
-    "thread_index_in_simdgroup",
-    "thread_index_in_threadgroup",
-    "thread_position_in_grid",
-    "thread_position_in_threadgroup",
-    "threadgroup_position_in_grid",
-    "threadgroups_per_grid",
-    "threads_per_grid",
-    "threads_per_simdgroup",
-    "threads_per_threadgroup",
-}
+#: Attributes of what each thread is told: those that the shim has an answer to.
+_OF_THE_THREAD = set(re.findall(r"^    FACT\((\w+)", (INCLUDE / "softmetal_image.h").read_text(), re.MULTILINE))
 _BOUND = {"device": "buffer", "constant": "buffer", "threadgroup": "threadgroup"}
 
 

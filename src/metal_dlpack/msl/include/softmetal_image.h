@@ -33,29 +33,34 @@
 namespace softmetal {
 using metal::remove_reference_t;
 
-/* What an attribute of a parameter asks for. */
-enum thread_fact {
-    thread_position_in_grid,
-    thread_position_in_threadgroup,
-    threadgroup_position_in_grid,
-    threads_per_threadgroup,
-    threads_per_grid,
-    threadgroups_per_grid,
-    dispatch_threads_per_threadgroup,
-    grid_origin,
-    grid_size,
-    thread_index_in_threadgroup,
-    thread_index_in_simdgroup,
-    thread_index_in_quadgroup,
-    simdgroup_index_in_threadgroup,
-    quadgroup_index_in_threadgroup,
-    simdgroups_per_threadgroup,
-    quadgroups_per_threadgroup,
-    dispatch_simdgroups_per_threadgroup,
-    dispatch_quadgroups_per_threadgroup,
-    threads_per_simdgroup,
-    thread_execution_width,
-};
+/* FACT(attribute, what it says of a thread t to a parameter of type P).
+ * SPEC Metal Shading Language Specification 3.2, table 5.8: attributes for kernel function input
+ * arguments.  The translator reads their names here. */
+#define SOFTMETAL_THREAD_FACTS(FACT)                                                           \
+    FACT(thread_position_in_grid, some<P>(t.position_in_grid))                                 \
+    FACT(thread_position_in_threadgroup, some<P>(t.position_in_group))                         \
+    FACT(threadgroup_position_in_grid, some<P>(t.group_position))                              \
+    FACT(threads_per_threadgroup, some<P>(t.group_size))                                       \
+    FACT(threads_per_grid, some<P>(t.launch->grid))                                            \
+    FACT(grid_size, some<P>(t.launch->grid))                                                   \
+    FACT(grid_origin, some<P>({0, 0, 0}))                                                      \
+    FACT(threadgroups_per_grid, some<P>(t.launch->groups))                                     \
+    FACT(dispatch_threads_per_threadgroup, some<P>(t.launch->group))                           \
+    FACT(thread_index_in_threadgroup, P(t.index))                                              \
+    FACT(thread_index_in_simdgroup, P(t.lane))                                                 \
+    FACT(thread_index_in_quadgroup, P(t.lane % 4))                                             \
+    FACT(simdgroup_index_in_threadgroup, P(t.simdgroup))                                       \
+    FACT(quadgroup_index_in_threadgroup, P(t.index / 4))                                       \
+    FACT(simdgroups_per_threadgroup, P(t.simdgroups))                                          \
+    FACT(quadgroups_per_threadgroup, P(count(t.group_size, 4)))                                \
+    FACT(dispatch_simdgroups_per_threadgroup, P(count(t.launch->group, SOFT_SIMD_WIDTH)))      \
+    FACT(dispatch_quadgroups_per_threadgroup, P(count(t.launch->group, 4)))                    \
+    FACT(threads_per_simdgroup, P(SOFT_SIMD_WIDTH))                                            \
+    FACT(thread_execution_width, P(SOFT_SIMD_WIDTH))
+
+#define SOFTMETAL_NAME(attribute, answer) attribute,
+enum thread_fact { SOFTMETAL_THREAD_FACTS(SOFTMETAL_NAME) };
+#undef SOFTMETAL_NAME
 
 /* The facts of a parameter of type P. */
 template <class P> SOFTMETAL_INLINE soft_argument_facts facts_of(const char *name,
@@ -100,33 +105,24 @@ struct absent : no_argument {
     }
 };
 
-template <int index> struct buffer {
-    static constexpr bool is_argument = true;
-    template <class P> SOFTMETAL_INLINE static soft_argument_facts facts(const char *name) {
-        return facts_of<P>(name, SOFT_ARGUMENT_BUFFER, index);
-    }
+template <soft_argument_kind kind, int index> struct argument {
     static_assert(index >= 0 && index < SOFT_MOST_BUFFERS, "a buffer's index is 0 to 30");
-    template <class P> SOFTMETAL_INLINE static void *prepare(const soft_launch &launch) {
-        return launch.buffers[index];
-    }
-    template <class P> SOFTMETAL_INLINE static P take(void *address, const soft_thread &) {
-        return parameter_at<P>(address);
-    }
-};
-
-template <int index> struct threadgroup {
     static constexpr bool is_argument = true;
     template <class P> SOFTMETAL_INLINE static soft_argument_facts facts(const char *name) {
-        return facts_of<P>(name, SOFT_ARGUMENT_THREADGROUP, index);
+        return facts_of<P>(name, kind, index);
     }
-    static_assert(index >= 0 && index < SOFT_MOST_BUFFERS, "an index is 0 to 30");
-    template <class P> SOFTMETAL_INLINE static void *prepare(const soft_launch &) {
-        return softmetal_image.runtime->threadgroup_argument(index);
+    template <class P> SOFTMETAL_INLINE static void *prepare(const soft_launch &launch) {
+        if constexpr (kind == SOFT_ARGUMENT_THREADGROUP)
+            return softmetal_image.runtime->threadgroup_argument(index);
+        else
+            return launch.buffers[index];
     }
     template <class P> SOFTMETAL_INLINE static P take(void *address, const soft_thread &) {
         return parameter_at<P>(address);
     }
 };
+template <int index> using buffer = argument<SOFT_ARGUMENT_BUFFER, index>;
+template <int index> using threadgroup = argument<SOFT_ARGUMENT_THREADGROUP, index>;
 
 template <thread_fact fact> struct builtin : no_argument {
     template <class P> SOFTMETAL_INLINE static auto take(void *, const soft_thread &thread) {
@@ -148,30 +144,10 @@ template <thread_fact fact> struct builtin : no_argument {
         return (size[0] * size[1] * size[2] + each - 1) / each;
     }
     template <class P> SOFTMETAL_INLINE static P of(const soft_thread &t) {
-        constexpr soft_u32 zero[3] = {0, 0, 0};
-        switch (fact) {
-        case thread_position_in_grid: return some<P>(t.position_in_grid);
-        case thread_position_in_threadgroup: return some<P>(t.position_in_group);
-        case threadgroup_position_in_grid: return some<P>(t.group_position);
-        case threads_per_threadgroup: return some<P>(t.group_size);
-        case threads_per_grid:
-        case grid_size: return some<P>(t.launch->grid);
-        case threadgroups_per_grid: return some<P>(t.launch->groups);
-        case dispatch_threads_per_threadgroup: return some<P>(t.launch->group);
-        case grid_origin: return some<P>(zero);
-        case thread_index_in_threadgroup: return P(t.index);
-        case thread_index_in_simdgroup: return P(t.lane);
-        case thread_index_in_quadgroup: return P(t.lane % 4);
-        case simdgroup_index_in_threadgroup: return P(t.simdgroup);
-        case quadgroup_index_in_threadgroup: return P(t.index / 4);
-        case simdgroups_per_threadgroup: return P(t.simdgroups);
-        case quadgroups_per_threadgroup: return P(count(t.group_size, 4));
-        case dispatch_simdgroups_per_threadgroup:
-            return P(count(t.launch->group, SOFT_SIMD_WIDTH));
-        case dispatch_quadgroups_per_threadgroup: return P(count(t.launch->group, 4));
-        case threads_per_simdgroup:
-        case thread_execution_width: return P(SOFT_SIMD_WIDTH);
-        }
+#define SOFTMETAL_ANSWER(attribute, answer)                                                    \
+    case attribute: return answer;
+        switch (fact) { SOFTMETAL_THREAD_FACTS(SOFTMETAL_ANSWER) }
+#undef SOFTMETAL_ANSWER
     }
 };
 

@@ -44,9 +44,11 @@
     }                                                                                          \
     SOFTMETAL_SWIZZLES(N)                                                                      \
     SOFTMETAL_PACKED_ASSIGN(+)                                                                 \
-    SOFTMETAL_PACKED_ASSIGN(-) SOFTMETAL_PACKED_ASSIGN(*) SOFTMETAL_PACKED_ASSIGN(/)           \
-        SOFTMETAL_PACKED_ASSIGN(%) SOFTMETAL_PACKED_ASSIGN(&) SOFTMETAL_PACKED_ASSIGN(|)       \
-            SOFTMETAL_PACKED_ASSIGN(^) SOFTMETAL_PACKED_ASSIGN(<<) SOFTMETAL_PACKED_ASSIGN(>>)
+    SOFTMETAL_PACKED_ASSIGN(-)                                                                 \
+    SOFTMETAL_PACKED_ASSIGN(*)                                                                 \
+    SOFTMETAL_PACKED_ASSIGN(/)                                                                 \
+    SOFTMETAL_PACKED_ASSIGN(%) SOFTMETAL_PACKED_ASSIGN(&) SOFTMETAL_PACKED_ASSIGN(|)           \
+        SOFTMETAL_PACKED_ASSIGN(^) SOFTMETAL_PACKED_ASSIGN(<<) SOFTMETAL_PACKED_ASSIGN(>>)
 
 namespace metal {
 template <class T, class Vector> struct packed_vec<T, 2, Vector> {

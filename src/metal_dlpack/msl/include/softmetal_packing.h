@@ -35,86 +35,58 @@ SOFTMETAL_INLINE float to_srgb(float a) {
 SOFTMETAL_INLINE float from_srgb(float a) {
     return a <= 0.04045f ? a / 12.92f : metal::pow((a + 0.055f) / 1.055f, 2.4f);
 }
+/* sRGB's curve bends three components; the fourth is no colour. */
+SOFTMETAL_INLINE float4 to_srgb(float4 a) {
+    return float4(to_srgb(a.x), to_srgb(a.y), to_srgb(a.z), a.w);
+}
+SOFTMETAL_INLINE float4 from_srgb(float4 a) {
+    return float4(from_srgb(a.x), from_srgb(a.y), from_srgb(a.z), a.w);
+}
+/* The components of a vector, each of so many bits. */
+template <class V, class... Bits>
+SOFTMETAL_INLINE uint to_bits(uint (*to)(float, uint), V a, Bits... bits) {
+    uint made = 0, at = 0;
+    size_t nth = 0;
+    ((made |= to(a[nth++], bits) << at, at += bits), ...);
+    return made;
+}
+template <class V, class... Bits>
+SOFTMETAL_INLINE V from_bits(float (*from)(uint, uint), uint a, Bits... bits) {
+    V made;
+    uint at = 0;
+    size_t nth = 0;
+    ((made[nth++] = from(a >> at, bits), at += bits), ...);
+    return made;
+}
 } // namespace softmetal
 
 namespace metal {
-SOFTMETAL_INLINE uint pack_float_to_unorm4x8(float4 a) {
-    using softmetal::to_unorm;
-    return to_unorm(a.x, 8) | to_unorm(a.y, 8) << 8 | to_unorm(a.z, 8) << 16 |
-           to_unorm(a.w, 8) << 24;
-}
-SOFTMETAL_INLINE uint pack_float_to_snorm4x8(float4 a) {
-    using softmetal::to_snorm;
-    return to_snorm(a.x, 8) | to_snorm(a.y, 8) << 8 | to_snorm(a.z, 8) << 16 |
-           to_snorm(a.w, 8) << 24;
-}
-SOFTMETAL_INLINE uint pack_float_to_srgb_unorm4x8(float4 a) {
-    return pack_float_to_unorm4x8(
-        float4(softmetal::to_srgb(a.x), softmetal::to_srgb(a.y), softmetal::to_srgb(a.z), a.w));
-}
-SOFTMETAL_INLINE uint pack_float_to_unorm2x16(float2 a) {
-    return softmetal::to_unorm(a.x, 16) | softmetal::to_unorm(a.y, 16) << 16;
-}
-SOFTMETAL_INLINE uint pack_float_to_snorm2x16(float2 a) {
-    return softmetal::to_snorm(a.x, 16) | softmetal::to_snorm(a.y, 16) << 16;
-}
-SOFTMETAL_INLINE uint pack_float_to_unorm10a2(float4 a) {
-    using softmetal::to_unorm;
-    return to_unorm(a.x, 10) | to_unorm(a.y, 10) << 10 | to_unorm(a.z, 10) << 20 |
-           to_unorm(a.w, 2) << 30;
-}
-SOFTMETAL_INLINE ushort pack_float_to_unorm565(float3 a) {
-    using softmetal::to_unorm;
-    return ushort(to_unorm(a.x, 5) | to_unorm(a.y, 6) << 5 | to_unorm(a.z, 5) << 11);
-}
-
-SOFTMETAL_INLINE float4 unpack_unorm4x8_to_float(uint a) {
-    using softmetal::from_unorm;
-    return float4(from_unorm(a, 8), from_unorm(a >> 8, 8), from_unorm(a >> 16, 8),
-                  from_unorm(a >> 24, 8));
-}
-SOFTMETAL_INLINE float4 unpack_snorm4x8_to_float(uint a) {
-    using softmetal::from_snorm;
-    return float4(from_snorm(a, 8), from_snorm(a >> 8, 8), from_snorm(a >> 16, 8),
-                  from_snorm(a >> 24, 8));
-}
-SOFTMETAL_INLINE float4 unpack_unorm4x8_srgb_to_float(uint a) {
-    float4 encoded = unpack_unorm4x8_to_float(a);
-    return float4(softmetal::from_srgb(encoded.x), softmetal::from_srgb(encoded.y),
-                  softmetal::from_srgb(encoded.z), encoded.w);
-}
-SOFTMETAL_INLINE float2 unpack_unorm2x16_to_float(uint a) {
-    return float2(softmetal::from_unorm(a, 16), softmetal::from_unorm(a >> 16, 16));
-}
-SOFTMETAL_INLINE float2 unpack_snorm2x16_to_float(uint a) {
-    return float2(softmetal::from_snorm(a, 16), softmetal::from_snorm(a >> 16, 16));
-}
-SOFTMETAL_INLINE float4 unpack_unorm10a2_to_float(uint a) {
-    using softmetal::from_unorm;
-    return float4(from_unorm(a, 10), from_unorm(a >> 10, 10), from_unorm(a >> 20, 10),
-                  from_unorm(a >> 30, 2));
-}
-SOFTMETAL_INLINE float3 unpack_unorm565_to_float(ushort a) {
-    using softmetal::from_unorm;
-    return float3(from_unorm(a, 5), from_unorm(uint(a) >> 5, 6), from_unorm(uint(a) >> 11, 5));
-}
-
-/* The same of halves. */
-#define SOFTMETAL_OF_HALVES(into, out_of, Packed, N)                                           \
-    SOFTMETAL_INLINE Packed pack_half_to_##into(half##N a) {                                   \
+#define SOFTMETAL_PACKING(N, Bits, into, out_of, TO, FROM)                                     \
+    SOFTMETAL_INLINE Bits pack_float_to_##into(float##N a) { return Bits(TO); }                \
+    SOFTMETAL_INLINE Bits pack_half_to_##into(half##N a) {                                     \
         return pack_float_to_##into(float##N(a));                                              \
     }                                                                                          \
-    SOFTMETAL_INLINE half##N unpack_##out_of##_to_half(Packed a) {                             \
+    SOFTMETAL_INLINE float##N unpack_##out_of##_to_float(Bits a) { return FROM; }              \
+    SOFTMETAL_INLINE half##N unpack_##out_of##_to_half(Bits a) {                               \
         return half##N(unpack_##out_of##_to_float(a));                                         \
     }
-SOFTMETAL_OF_HALVES(unorm4x8, unorm4x8, uint, 4)
-SOFTMETAL_OF_HALVES(snorm4x8, snorm4x8, uint, 4)
-SOFTMETAL_OF_HALVES(srgb_unorm4x8, unorm4x8_srgb, uint, 4)
-SOFTMETAL_OF_HALVES(unorm2x16, unorm2x16, uint, 2)
-SOFTMETAL_OF_HALVES(snorm2x16, snorm2x16, uint, 2)
-SOFTMETAL_OF_HALVES(unorm10a2, unorm10a2, uint, 4)
-SOFTMETAL_OF_HALVES(unorm565, unorm565, ushort, 3)
-#undef SOFTMETAL_OF_HALVES
+/* The number is unorm or snorm; what follows are the bits of each component. */
+#define SOFTMETAL_NUMBERS_OF_BITS(N, Bits, layout, number, ...)                                \
+    SOFTMETAL_PACKING(N, Bits, layout, layout,                                                 \
+                      softmetal::to_bits(softmetal::to_##number, a, __VA_ARGS__),              \
+                      softmetal::from_bits<float##N>(softmetal::from_##number, a,              \
+                                                     __VA_ARGS__))
+SOFTMETAL_NUMBERS_OF_BITS(4, uint, unorm4x8, unorm, 8, 8, 8, 8)
+SOFTMETAL_NUMBERS_OF_BITS(4, uint, snorm4x8, snorm, 8, 8, 8, 8)
+SOFTMETAL_NUMBERS_OF_BITS(2, uint, unorm2x16, unorm, 16, 16)
+SOFTMETAL_NUMBERS_OF_BITS(2, uint, snorm2x16, snorm, 16, 16)
+SOFTMETAL_NUMBERS_OF_BITS(4, uint, unorm10a2, unorm, 10, 10, 10, 2)
+SOFTMETAL_NUMBERS_OF_BITS(3, ushort, unorm565, unorm, 5, 6, 5)
+SOFTMETAL_PACKING(4, uint, srgb_unorm4x8, unorm4x8_srgb,
+                  pack_float_to_unorm4x8(softmetal::to_srgb(a)),
+                  softmetal::from_srgb(unpack_unorm4x8_to_float(a)))
+#undef SOFTMETAL_NUMBERS_OF_BITS
+#undef SOFTMETAL_PACKING
 } // namespace metal
 
 #endif /* SOFTMETAL_PACKING_H */

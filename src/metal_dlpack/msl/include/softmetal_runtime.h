@@ -91,7 +91,6 @@ template <class T> struct gathered {
     SOFTMETAL_INLINE bool has(uint lane) const {
         return lane < SOFT_SIMD_WIDTH && lanes >> lane & 1;
     }
-    SOFTMETAL_INLINE uint first() const { return uint(__builtin_ctz(lanes)); }
     SOFTMETAL_INLINE T from(uint lane) const {
         return value_at<T>(values + SOFT_SIMD_SLOT * lane);
     }

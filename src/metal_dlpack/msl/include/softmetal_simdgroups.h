@@ -45,12 +45,17 @@ template <class T> SOFTMETAL_CONVERGENT T filled(T data, T filling, int by, uint
     return place < width ? inside : outside;
 }
 
-/* f over the active lanes from `begin` to before `end`; `start` where there is none. */
+/* f over the active lanes of this lane's group of `width`, or of those before one; `start` where
+ * there is none. */
+enum stops { end_of_group, past_this_lane, before_this_lane };
 template <class T, class F>
-SOFTMETAL_INLINE T folded(const gathered<T> &all, uint begin, uint end, T start, F f) {
+SOFTMETAL_CONVERGENT T folded(T data, uint width, stops stop, T start, F f) {
+    gathered<T> all = gather(data);
+    neighbours at = {this_lane(), width};
+    uint end = stop == end_of_group ? at.first() + width : at.lane + (stop == past_this_lane);
     T sum = start;
     bool is_first = true;
-    for (uint lane = begin; lane < end; lane++) {
+    for (uint lane = at.first(); lane < end; lane++) {
         if (!all.has(lane)) continue;
         T next = all.from(lane);
         sum = is_first ? next : T(f(sum, next));
@@ -59,16 +64,15 @@ SOFTMETAL_INLINE T folded(const gathered<T> &all, uint begin, uint end, T start,
     return sum;
 }
 
-/* One bit for each active lane whose predicate holds. */
-SOFTMETAL_CONVERGENT uint votes(bool predicate, uint &active) {
+/* One bit for each active lane of the group, from its first, whose predicate holds. */
+SOFTMETAL_CONVERGENT uint votes(bool predicate, uint width, uint &active) {
     gathered<bool> all = gather(predicate);
-    uint mask = 0;
-    for (uint lane = 0; lane < SOFT_SIMD_WIDTH; lane++)
-        if (all.has(lane) && all.from(lane)) mask |= 1u << lane;
-    active = all.lanes;
+    uint first = neighbours{this_lane(), width}.first(), mask = 0;
+    for (uint place = 0; place < width; place++)
+        if (all.has(first + place) && all.from(first + place)) mask |= 1u << place;
+    active = all.lanes >> first & ~0u >> (SOFT_SIMD_WIDTH - width);
     return mask;
 }
-SOFTMETAL_INLINE uint quad_of(uint mask) { return mask >> (this_lane() & ~3u) & 0xf; }
 
 /* What two lanes make. */
 #define SOFTMETAL_FOLD(name, result)                                                           \
@@ -110,8 +114,7 @@ typedef softmetal_vote<ushort, 0xf> quad_vote;
         return softmetal::shuffled(data, at.first() + lane);                                   \
     }                                                                                          \
     SOFTMETAL_LANES group##_broadcast(T data, ushort lane) {                                   \
-        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
-        return softmetal::shuffled(data, at.first() + lane);                                   \
+        return group##_shuffle(data, lane);                                                    \
     }                                                                                          \
     SOFTMETAL_LANES group##_shuffle_xor(T data, ushort mask) {                                 \
         softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
@@ -136,86 +139,64 @@ typedef softmetal_vote<ushort, 0xf> quad_vote;
     SOFTMETAL_LANES group##_shuffle_and_fill_down(T data, T filling, ushort delta,             \
                                                   ushort modulo = WIDTH) {                     \
         return softmetal::filled(data, filling, int(delta), modulo);                           \
-    }                                                                                          \
-    SOFTMETAL_LANES group##_broadcast_first(T data) {                                          \
-        softmetal::gathered<T> all = softmetal::gather(data);                                  \
-        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
-        return softmetal::folded(all, at.first(), at.first() + WIDTH, data,                    \
-                                 softmetal::keep_first());                                     \
     }
 
 /* A result over the whole group, and over the lanes before one. */
-#define SOFTMETAL_REDUCTION(group, WIDTH, name, operation)                                     \
+#define SOFTMETAL_FOLDED(group, WIDTH, name, stop, start, operation)                           \
     SOFTMETAL_LANES group##_##name(T data) {                                                   \
-        softmetal::gathered<T> all = softmetal::gather(data);                                  \
-        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
-        return softmetal::folded(all, at.first(), at.first() + WIDTH, data, operation());      \
+        return softmetal::folded(data, WIDTH, softmetal::stop, T(start),                       \
+                                 softmetal::operation());                                      \
     }
+#define SOFTMETAL_REDUCTION(group, WIDTH, name, operation)                                     \
+    SOFTMETAL_FOLDED(group, WIDTH, name, end_of_group, data, operation)
 #define SOFTMETAL_SCAN(group, WIDTH, name, operation, nothing)                                 \
-    SOFTMETAL_LANES group##_prefix_inclusive_##name(T data) {                                  \
-        softmetal::gathered<T> all = softmetal::gather(data);                                  \
-        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
-        return softmetal::folded(all, at.first(), at.lane + 1, data, operation());             \
+    SOFTMETAL_FOLDED(group, WIDTH, prefix_inclusive_##name, past_this_lane, data, operation)  \
+    SOFTMETAL_FOLDED(group, WIDTH, prefix_exclusive_##name, before_this_lane, nothing, operation)
+
+#define SOFTMETAL_VOTES(group, WIDTH)                                                          \
+    SOFTMETAL_CONVERGENT group##_vote group##_ballot(bool predicate) {                         \
+        uint active;                                                                           \
+        return group##_vote(group##_vote::vote_t(softmetal::votes(predicate, WIDTH, active))); \
     }                                                                                          \
-    SOFTMETAL_LANES group##_prefix_exclusive_##name(T data) {                                  \
-        softmetal::gathered<T> all = softmetal::gather(data);                                  \
-        softmetal::neighbours at = {softmetal::this_lane(), WIDTH};                            \
-        return softmetal::folded(all, at.first(), at.lane, T(nothing), operation());           \
+    SOFTMETAL_CONVERGENT bool group##_all(bool predicate) {                                    \
+        uint active, mask = softmetal::votes(predicate, WIDTH, active);                        \
+        return mask == active;                                                                 \
+    }                                                                                          \
+    SOFTMETAL_CONVERGENT bool group##_any(bool predicate) {                                    \
+        uint active;                                                                           \
+        return softmetal::votes(predicate, WIDTH, active) != 0;                                \
+    }                                                                                          \
+    SOFTMETAL_CONVERGENT group##_vote group##_active_threads_mask() {                          \
+        return group##_ballot(true);                                                           \
+    }                                                                                          \
+    SOFTMETAL_CONVERGENT bool group##_is_first() {                                             \
+        uint active, mask = softmetal::votes(true, WIDTH, active);                             \
+        return uint(__builtin_ctz(mask)) == softmetal::this_lane() % WIDTH;                    \
     }
+
 #define SOFTMETAL_GROUP(group, WIDTH)                                                          \
     SOFTMETAL_SHUFFLES(group, WIDTH)                                                           \
-    SOFTMETAL_REDUCTION(group, WIDTH, sum, softmetal::plus)                                    \
-    SOFTMETAL_REDUCTION(group, WIDTH, product, softmetal::times)                               \
-    SOFTMETAL_REDUCTION(group, WIDTH, min, softmetal::smaller)                                 \
-    SOFTMETAL_REDUCTION(group, WIDTH, max, softmetal::larger)                                  \
-    SOFTMETAL_REDUCTION(group, WIDTH, and, softmetal::both)                                    \
-    SOFTMETAL_REDUCTION(group, WIDTH, or, softmetal::either)                                   \
-    SOFTMETAL_REDUCTION(group, WIDTH, xor, softmetal::one_of)                                  \
-    SOFTMETAL_SCAN(group, WIDTH, sum, softmetal::plus, 0)                                      \
-    SOFTMETAL_SCAN(group, WIDTH, product, softmetal::times, 1)
+    SOFTMETAL_VOTES(group, WIDTH)                                                              \
+    SOFTMETAL_REDUCTION(group, WIDTH, broadcast_first, keep_first)                             \
+    SOFTMETAL_REDUCTION(group, WIDTH, sum, plus)                                               \
+    SOFTMETAL_REDUCTION(group, WIDTH, product, times)                                          \
+    SOFTMETAL_REDUCTION(group, WIDTH, min, smaller)                                            \
+    SOFTMETAL_REDUCTION(group, WIDTH, max, larger)                                             \
+    SOFTMETAL_REDUCTION(group, WIDTH, and, both)                                               \
+    SOFTMETAL_REDUCTION(group, WIDTH, or, either)                                              \
+    SOFTMETAL_REDUCTION(group, WIDTH, xor, one_of)                                             \
+    SOFTMETAL_SCAN(group, WIDTH, sum, plus, 0)                                                 \
+    SOFTMETAL_SCAN(group, WIDTH, product, times, 1)
 SOFTMETAL_GROUP(simd, SOFT_SIMD_WIDTH)
 SOFTMETAL_GROUP(quad, 4)
 #undef SOFTMETAL_GROUP
+#undef SOFTMETAL_VOTES
 #undef SOFTMETAL_SCAN
 #undef SOFTMETAL_REDUCTION
+#undef SOFTMETAL_FOLDED
 #undef SOFTMETAL_SHUFFLES
 #undef SOFTMETAL_LANES
-
-SOFTMETAL_CONVERGENT simd_vote simd_ballot(bool predicate) {
-    uint active;
-    return simd_vote(softmetal::votes(predicate, active));
-}
-SOFTMETAL_CONVERGENT bool simd_all(bool predicate) {
-    uint active;
-    return softmetal::votes(predicate, active) == active;
-}
-SOFTMETAL_CONVERGENT bool simd_any(bool predicate) {
-    uint active;
-    return softmetal::votes(predicate, active) != 0;
-}
-SOFTMETAL_CONVERGENT simd_vote simd_active_threads_mask() { return simd_ballot(true); }
-SOFTMETAL_CONVERGENT bool simd_is_first() {
-    return softmetal::gather(true).first() == softmetal::this_lane();
-}
 SOFTMETAL_INLINE bool simd_is_helper_thread() { return false; }
-
-SOFTMETAL_CONVERGENT quad_vote quad_ballot(bool predicate) {
-    uint active;
-    return quad_vote(ushort(softmetal::quad_of(softmetal::votes(predicate, active))));
-}
-SOFTMETAL_CONVERGENT bool quad_all(bool predicate) {
-    uint active, mask = softmetal::votes(predicate, active);
-    return softmetal::quad_of(mask) == softmetal::quad_of(active);
-}
-SOFTMETAL_CONVERGENT bool quad_any(bool predicate) {
-    uint active;
-    return softmetal::quad_of(softmetal::votes(predicate, active)) != 0;
-}
-SOFTMETAL_CONVERGENT quad_vote quad_active_threads_mask() { return quad_ballot(true); }
-SOFTMETAL_CONVERGENT bool quad_is_first() {
-    uint quad = softmetal::quad_of(softmetal::gather(true).lanes);
-    return uint(__builtin_ctz(quad)) == softmetal::this_lane() % 4;
-}
 } // namespace metal
 
 #endif /* SOFTMETAL_SIMDGROUPS_H */

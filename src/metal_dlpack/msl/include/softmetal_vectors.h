@@ -124,26 +124,21 @@ template <class T> SOFTMETAL_INLINE constexpr T shift_amount(T by) {
     }                                                                                          \
     SOFTMETAL_SWIZZLES(N)                                                                      \
     SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, +)                                              \
-    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, -) SOFTMETAL_OPERATOR(EACH,                     \
-                                                                     SOFTMETAL_BINARY, *)      \
-        SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, /) SOFTMETAL_OPERATOR(EACH,                 \
-                                                                         SOFTMETAL_BINARY, %)  \
-            SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, &) SOFTMETAL_OPERATOR(EACH,             \
-                                                                             SOFTMETAL_BINARY, \
-                                                                             |)                \
-                SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY,                                     \
-                                   ^) SOFTMETAL_OPERATOR(EACH, SOFTMETAL_SHIFTED, <<)          \
-                    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_SHIFTED,                                \
-                                       >>) SOFTMETAL_COMPARISON(N, EACH, ==)                   \
-                        SOFTMETAL_COMPARISON(N, EACH, !=) SOFTMETAL_COMPARISON(N, EACH, <)     \
-                            SOFTMETAL_COMPARISON(N, EACH, >) SOFTMETAL_COMPARISON(N, EACH, <=) \
-                                SOFTMETAL_COMPARISON(N, EACH,                                  \
-                                                     >=) SOFTMETAL_COMPARISON(N, EACH, &&)     \
-                                    SOFTMETAL_COMPARISON(N, EACH, ||) SOFTMETAL_SIGN(EACH, -)  \
-                                        SOFTMETAL_SIGN(EACH, +) SOFTMETAL_SIGN(                \
-                                            EACH,                                              \
-                                            ~) friend SOFTMETAL_INLINE constexpr vec<bool, N>  \
-                                        operator!(vec a) {                                     \
+    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, -)                                              \
+    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, *)                                              \
+    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, /)                                              \
+    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, %) SOFTMETAL_OPERATOR(                          \
+        EACH, SOFTMETAL_BINARY, &) SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, |)               \
+        SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY,                                             \
+                           ^) SOFTMETAL_OPERATOR(EACH, SOFTMETAL_SHIFTED, <<)                  \
+            SOFTMETAL_OPERATOR(EACH, SOFTMETAL_SHIFTED, >>) SOFTMETAL_COMPARISON(N, EACH, ==)  \
+                SOFTMETAL_COMPARISON(N, EACH, !=) SOFTMETAL_COMPARISON(N, EACH, <)             \
+                    SOFTMETAL_COMPARISON(N, EACH, >) SOFTMETAL_COMPARISON(N, EACH, <=)         \
+                        SOFTMETAL_COMPARISON(N, EACH, >=) SOFTMETAL_COMPARISON(N, EACH, &&)    \
+                            SOFTMETAL_COMPARISON(N, EACH, ||) SOFTMETAL_SIGN(EACH, -)          \
+                                SOFTMETAL_SIGN(EACH, +) SOFTMETAL_SIGN(                        \
+                                    EACH, ~) friend SOFTMETAL_INLINE constexpr vec<bool, N>    \
+                                operator!(vec a) {                                             \
         return a == vec(0);                                                                    \
     }                                                                                          \
     SOFTMETAL_INLINE constexpr vec &operator++() { return *this += vec(1); }                   \
