@@ -243,7 +243,7 @@ def reason_of(facts: Facts) -> list[tuple[Rule, str]]:
     outcome = "copy" if name.startswith("COPY_") else "refusal"
     end = ", so the array hands out a copy." if facts.ours and outcome == "copy" else "."
     sentence = text[0].upper() + text[1:] + end
-    return [(Rule(facts.consumer, name, outcome, sentence, WAYS_OUT.get(name, FAULT_WAY_OUT)), sentence)]
+    return [(Rule(sentence, WAYS_OUT.get(name, FAULT_WAY_OUT), outcome=outcome), sentence)]
 
 
 def decide(found: list[tuple[Rule, str]], copy: bool | None, copied_nbytes: int) -> tuple[str, list[str], list[str]]:
@@ -299,8 +299,8 @@ def moves_of_ours(index: int, device: object) -> list[tuple[Rule, str]]:
     """The copy that from_dlpack makes of data on metal:index, where another Device is asked for."""
     if not isinstance(device, _core.Device) or device.index == index:
         return []
-    rule = Rule("metal_dlpack", "", "copy", "", f"Leave device out to stay on metal:{index}.")
-    return [(rule, f"The data is on metal:{index}, and device asks for {device}: it is copied there.")]
+    sentence = f"The data is on metal:{index}, and device asks for {device}: it is copied there."
+    return [(Rule(sentence, f"Leave device out to stay on metal:{index}.", outcome="copy"), sentence)]
 
 
 def moves(facts: Facts, device: object) -> list[tuple[Rule, str]]:
@@ -313,8 +313,8 @@ def moves(facts: Facts, device: object) -> list[tuple[Rule, str]]:
     here = "mps" if facts.is_metal else "cpu"
     if wanted == here:
         return []
-    rule = Rule("torch", "", "copy", "", f"Leave device out to stay on {here}.")
-    return [(rule, f"The tensor is on {here}, and device asks for {wanted}: torch copies it there.")]
+    sentence = f"The tensor is on {here}, and device asks for {wanted}: torch copies it there."
+    return [(Rule(sentence, f"Leave device out to stay on {here}.", outcome="copy"), sentence)]
 
 
 def way_out(error: Exception) -> str:

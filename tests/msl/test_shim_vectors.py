@@ -192,6 +192,34 @@ def test_shifts_take_the_low_bits_of_their_amount(shim):
     np.testing.assert_array_equal(got["shift"], [[2, 8]])
 
 
+#: (pack, unpack): the components of (-1, 1, 0, 0.5) that are packed, and their bits.
+PACKED = {
+    ("unorm4x8", "unorm4x8"): ("xyzw", 0x8000FF00),
+    ("snorm4x8", "snorm4x8"): ("xyzw", 0x40007F81),
+    ("srgb_unorm4x8", "unorm4x8_srgb"): ("wzyx", 0x00FF00BC),
+    ("unorm2x16", "unorm2x16"): ("wy", 0xFFFF8000),
+    ("snorm2x16", "snorm2x16"): ("wx", 0x80014000),
+    ("unorm10a2", "unorm10a2"): ("wzxy", 0xC0000200),
+    ("unorm565", "unorm565"): ("zyw", 0x87E0),
+}
+
+
+@pytest.mark.parametrize("kind", ["float", "half"])
+def test_the_first_component_is_packed_into_the_lowest_bits(shim, kind):
+    x = np.float32([[-1, 1, 0, 0.5]])
+    packs = {pack: f"pack_{kind}_to_{pack}({kind}4(x).{of})" for (pack, _), (of, _) in PACKED.items()}
+    unpacks = {
+        pack: f"float4(float{len(of)}(unpack_{unpack}_to_{kind}({bits}u)){', 0' * (4 - len(of))})"
+        for (pack, unpack), (of, bits) in PACKED.items()
+    }
+    got = shim.evaluate(packs, "uint", np.uint32, x=("float4", x))
+    back = shim.evaluate(unpacks, "float4", (np.float32, 4), x=("float4", x))
+    for (pack, _), (of, bits) in PACKED.items():
+        assert got[pack][0] == bits, f"{pack}: {got[pack][0]:#x}"
+        exact = [max(x[0]["xyzw".index(c)], -1 if pack.startswith("snorm") else 0) for c in of]
+        np.testing.assert_allclose(back[pack][0, : len(of)], exact, atol=0.02, err_msg=pack)
+
+
 def test_as_type_keeps_the_bits(shim):
     x = np.random.default_rng(3).integers(0, 2**32, (100, 2), dtype=np.uint32)
     expressions = {"half4": "as_type<uint2>(as_type<half4>(x))", "long": "as_type<uint2>(as_type<ulong>(x))"}

@@ -271,287 +271,190 @@ ABOUT_VERSIONS = {"other_major", "legacy", "versioned", "versioned_by_method"}
 class Rule:
     """One row: see the module."""
 
-    consumer: str  # in the table below one or several, with blanks between
-    condition: str  # a name in CONDITIONS
-    outcome: str  # of OUTCOMES or NOTES; of an installed consumer, what it does with the example
     sentence: str  # with {names} of Facts, and {name}: the consumer's
     fix: str  # with {names} of EXPRESSIONS
     #: fields for trials.Example: a tensor of which this condition holds and no other
     example: dict[str, Any] | None = field(default=None, compare=False)
     source: str = "run"  # executed here against the versions above; else where it was read
     machine: str = ""  # "metal": where the consumer has a Metal device; "no metal": where it has none
+    consumer: str = ""
+    condition: str = ""  # a name in CONDITIONS
+    outcome: str = ""  # of OUTCOMES or NOTES; of an installed consumer, what it does with the example
 
 
-def expanded(*rows: Rule) -> tuple[Rule, ...]:
-    """A rule for each consumer that a row names."""
-    return tuple(replace(row, consumer=consumer) for row in rows for consumer in row.consumer.split())
-
-
-RULES = expanded(
+#: (consumers, with blanks between them; condition; outcome): what is said.
+_ROWS = {
     # ---- several consumers ----
-    Rule(
-        "numpy jax",
-        "metal",
-        "refusal",
-        "{name} does not read Metal, and the tensor is there.",
-        "Pass {host}.",
-        {"device": METAL},
+    ("numpy jax", "metal", "refusal"): Rule(
+        "{name} does not read Metal, and the tensor is there.", "Pass {host}.", {"device": METAL}
     ),
-    Rule(
-        "numpy torch jax",
-        "other_major",
-        "refusal",
+    ("numpy torch jax", "other_major", "refusal"): Rule(
         "The tensor is of DLPack {version}; {name} supports major version 1.",
         "Ask the producer for max_version=(1, 0).",
         {"version": NEXT_MAJOR},
     ),
-    Rule("torch mlx jax", "element_type", "refusal", "{name} has no element type {dtype}.", "Pass the bytes: {bytes}."),
-    Rule(
-        "torch jax",
-        "other_device",
-        "refusal",
+    ("torch mlx jax", "element_type", "refusal"): Rule(
+        "{name} has no element type {dtype}.", "Pass the bytes: {bytes}."
+    ),
+    ("torch jax", "other_device", "refusal"): Rule(
         "The tensor is on device {device}, which {name} reads only if it is built for it; this assumes that it is not.",
         "Copy it to the CPU in its framework first.",
         {"device": CUDA},
     ),
-    Rule(
-        "torch tvm",
-        "readonly",
-        "note",
+    ("torch tvm", "readonly", "note"): Rule(
         "The memory is read-only, and {name} drops the flag: a write changes that memory.",
         "Pass {copy}, or do not write to the tensor.",
     ),
     # ---- metal_dlpack.from_dlpack ----
-    Rule(
-        "metal_dlpack",
-        "readonly",
-        "note",
+    ("metal_dlpack", "readonly", "note"): Rule(
         "The memory is read-only, so the Array will be read-only too.",
         "Call md.from_dlpack(x, copy=True) to write.",
     ),
     # ---- NumPy ----
-    Rule(
-        "numpy",
-        "other_device",
-        "refusal",
+    ("numpy", "other_device", "refusal"): Rule(
         "NumPy reads CPU memory only, and the tensor is on device {device}.",
         "Copy it to the CPU in its framework first.",
         {"device": CUDA},
     ),
-    Rule(
-        "numpy",
-        "element_type",
-        "refusal",
+    ("numpy", "element_type", "refusal"): Rule(
         "NumPy's from_dlpack has no element type {dtype}.",
         "Call {numpy} with ml_dtypes installed, or pass the bytes: {bytes}.",
     ),
-    Rule(
-        "numpy",
-        "legacy",
-        "note",
+    ("numpy", "legacy", "note"): Rule(
         "The capsule is a legacy one, and NumPy makes a read-only array of it.",
         "Call np.array({numpy}) to write, or give NumPy a producer that takes max_version.",
     ),
     # ---- PyTorch ----
-    Rule(
-        "torch",
-        "offset_ignored",
-        "crash",
+    ("torch", "offset_ignored", "crash"): Rule(
         "torch of this version ignores byte_offset ({byte_offset}): it reads the items from the buffer's start.",
         "Install torch 2.12 or later, or pass {copy}.",
         {"device": METAL, "byte_offset": 64},
         source="pytorch#168177",
     ),
-    Rule(
-        "torch",
-        "negative_steps",
-        "crash",
+    ("torch", "negative_steps", "crash"): Rule(
         "A stride is negative {strides}, which torch does not support.",
         "Pass {copy}.",
         {"shape": (3,), "strides": (-1,), "is_inside": True},
         source="run; pytorch#188023",
     ),
-    Rule(
-        "torch",
-        "no_strides_with_offset",
-        "refusal",
+    ("torch", "no_strides_with_offset", "refusal"): Rule(
         "The tensor has a byte_offset ({byte_offset}) and no strides, which torch does not support together.",
         "Let the producer write strides, as DLPack 1.2 requires.",
         {"strides": None, "byte_offset": 64},
     ),
-    Rule(
-        "torch",
-        "offset_in_item",
-        "refusal",
+    ("torch", "offset_in_item", "refusal"): Rule(
         "byte_offset ({byte_offset}) is not a multiple of the itemsize ({itemsize}).",
         "Pass {copy}.",
         {"byte_offset": 2},
     ),
-    Rule(
-        "torch",
-        "ours_shows_bytes",
-        "note",
+    ("torch", "ours_shows_bytes", "note"): Rule(
         "torch.asarray(x) is another way, which loses shape and type: it reads the bytes as torch's default dtype.",
         "Call torch.from_dlpack(x), or torch.as_tensor(x), not torch.asarray(x).",
     ),
-    Rule(
-        "torch",
-        "metal",
-        "note",
+    ("torch", "metal", "note"): Rule(
         "This build of torch has no MPS: it holds a tensor t, but cannot compute with it, print it or move it.",
         "Read t through md.from_dlpack(t). For a tensor to compute with, pass {host}.",
         machine="no metal",
     ),
-    Rule(
-        "torch",
-        "ours_on_metal",
-        "zero-copy",
+    ("torch", "ours_on_metal", "zero-copy"): Rule(
         "This torch names memory on MPS by its address, and DLPack by the MTLBuffer, so the array refuses.",
         "Pass {host} for a CPU tensor.",
         {"device": METAL, "is_ours": True},
         source="pytorch#190373, which no release has",
         machine="metal",
     ),
-    Rule(
-        "torch",
-        "metal_other_index",
-        "note",
+    ("torch", "metal_other_index", "note"): Rule(
         "The device_id is {device_id}: torch names the tensor 'mps:{device_id}', which does not exist.",
         "Export with device_id 0.",
     ),
     # ---- MLX ----
-    Rule(
-        "mlx",
-        "metal",
-        "refusal",
+    ("mlx", "metal", "refusal"): Rule(
         "This build of MLX has no Metal, and the tensor is on Metal.",
         "Pass {host}.",
         {"device": METAL},
         machine="no metal",
     ),
-    Rule(
-        "mlx",
-        "other_device",
-        "refusal",
+    ("mlx", "other_device", "refusal"): Rule(
         "MLX reads Metal and CPU memory, and the tensor is on device {device}.",
         "Copy it to the CPU in its framework first.",
         {"device": CUDA},
     ),
-    Rule(
-        "mlx",
-        "other_major",
-        "crash",
+    ("mlx", "other_major", "crash"): Rule(
         "MLX does not look at the major version: it reads a tensor of DLPack {version} as if it were of its own.",
         "Ask the producer for max_version=(1, 0).",
         source="run; the struct was one of 1.3 with another number",
     ),
-    Rule(
-        "mlx",
-        "negative_strides",
-        "refusal",
+    ("mlx", "negative_strides", "refusal"): Rule(
         "A stride is negative {strides}, which MLX does not support, even if no step is taken.",
         "Pass {copy}.",
         {"shape": (1, 3), "strides": (-1, 1)},
     ),
-    Rule(
-        "mlx",
-        "wide_float",
-        "copy",
+    ("mlx", "wide_float", "copy"): Rule(
         "MLX converts {dtype} to its single-precision type.",
         "Convert to float32 or complex64 before.",
         {"dtype": (2, 64, 1)},
     ),
-    Rule("mlx", "cpu", "copy", "This build of MLX has no Metal, and copies CPU memory.", "", {}, machine="no metal"),
-    Rule(
-        "mlx",
-        "cpu_not_on_page",
-        "copy",
+    ("mlx", "cpu", "copy"): Rule("This build of MLX has no Metal, and copies CPU memory.", "", {}, machine="no metal"),
+    ("mlx", "cpu_not_on_page", "copy"): Rule(
         "The memory does not begin on a page ({address:#x}), so MLX copies it.",
         "Pass md.from_dlpack(x).",
         {"byte_offset": 64},
         source="mlx python/src/convert.cpp",
         machine="metal",
     ),
-    Rule(
-        "mlx",
-        "private",
-        "copy",
+    ("mlx", "private", "copy"): Rule(
         "The buffer's storage is private, so MLX copies it on the GPU.",
         "Pass {shared}.",
         source="mlx python/src/convert.cpp can_reuse_alien_buffer",
         machine="metal",
     ),
-    Rule(
-        "mlx",
-        "readonly",
-        "note",
+    ("mlx", "readonly", "note"): Rule(
         "The memory is read-only, and MLX drops the flag: it may put a result of its own there.",
         "Call mx.array({numpy}): it copies.",
         source="run; mlx array.h is_donatable",
     ),
-    Rule(
-        "mlx",
-        "has_items",
-        "note if shared",
+    ("mlx", "has_items", "note if shared"): Rule(
         "MLX may write a result into this memory, as in mx.exp(mx.from_dlpack(x)): it counts only its own references, "
         "and reuses what only the operation still refers to.",
         "Keep the mx.array until the result is evaluated, or call mx.from_dlpack(x, copy=True).",
         source="run, on the CPU; mlx array.h is_donatable; mlx#3531",
     ),
     # ---- JAX ----
-    Rule(
-        "jax",
-        "versioned",
-        "refusal",
+    ("jax", "versioned", "refusal"): Rule(
         "JAX takes legacy capsules only, and the producer gives a versioned one.",
         "Let the producer give a legacy capsule where no max_version is asked.",
         {"version": (1, 3)},
     ),
-    Rule(
-        "jax",
-        "not_compact",
-        "refusal",
+    ("jax", "not_compact", "refusal"): Rule(
         "JAX takes compact strides only, in any order of the axes, and these leave gaps or repeat {strides}.",
         "Pass {copy}.",
         {"shape": (3, 2), "strides": (4, 2)},
     ),
-    Rule(
-        "jax",
-        "other_index",
-        "refusal",
-        "The device_id is {device_id}, and JAX on the CPU has one device.",
-        "",
-        {"device": SECOND_CPU},
+    ("jax", "other_index", "refusal"): Rule(
+        "The device_id is {device_id}, and JAX on the CPU has one device.", "", {"device": SECOND_CPU}
     ),
-    Rule(
-        "jax",
-        "not_aligned_64",
-        "copy",
+    ("jax", "not_aligned_64", "copy"): Rule(
         "The first item does not lie on a multiple of 64 bytes, so JAX copies.",
         "Begin the array on a multiple of 64 bytes: whole Arrays do.",
         {"byte_offset": 4},
     ),
     # ---- TVM ----
-    Rule(
-        "tvm",
-        "versioned_by_method",
-        "refusal",
+    ("tvm", "versioned_by_method", "refusal"): Rule(
         "tvm-ffi asks __dlpack__ for a legacy capsule only, and the producer gives a versioned one.",
         "Let the producer give a legacy capsule where no max_version is asked.",
         {"version": (1, 3)},
     ),
-    Rule(
-        "tvm",
-        "not_aligned_64",
-        "note",
+    ("tvm", "not_aligned_64", "note"): Rule(
         "The first item does not lie on a multiple of 64 bytes: tvm.runtime.from_dlpack, which asks for that, refuses.",
         "Use tvm_ffi.from_dlpack, or pass {copy}.",
     ),
-    Rule(
-        "tvm",
-        "not_c_order",
-        "note",
+    ("tvm", "not_c_order", "note"): Rule(
         "The items are not contiguous: tvm.runtime.from_dlpack, which asks for that, refuses.",
         "Use tvm_ffi.from_dlpack, or pass {copy}.",
     ),
+}
+RULES = tuple(
+    replace(rule, consumer=consumer, condition=condition, outcome=outcome)
+    for (consumers, condition, outcome), rule in _ROWS.items()
+    for consumer in consumers.split()
 )

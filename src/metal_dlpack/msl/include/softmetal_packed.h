@@ -11,44 +11,23 @@
 #define SOFTMETAL_PACKED_H
 
 #define SOFTMETAL_UNPACK(c, from) from.c
-#define SOFTMETAL_PACKED_ASSIGN(op)                                                            \
+#define SOFTMETAL_PACKED_ASSIGN(op, ...)                                                       \
     SOFTMETAL_INLINE constexpr packed_vec &operator op## = (Vector b) {                        \
         return *this = Vector(*this) op b;                                                     \
     }
 
 #define SOFTMETAL_PACKED_VECTOR(N, EACH)                                                       \
-    packed_vec() = default;                                                                    \
+    SOFTMETAL_COMPONENTS(packed_vec, N, EACH)                                                  \
     SOFTMETAL_INLINE constexpr packed_vec(Vector v) : EACH(SOFTMETAL_FROM, v) {}               \
-    template <class S, class = softmetal::if_scalar<S>>                                        \
-    SOFTMETAL_INLINE constexpr packed_vec(S s) : EACH(SOFTMETAL_FILL, T(s)) {}                 \
-    template <class S, class = softmetal::enable_if_t<!__is_same(S, T)>>                       \
-    SOFTMETAL_INLINE explicit constexpr packed_vec(vec<S, N> o) : EACH(SOFTMETAL_FROM, o) {}   \
-    template <class S, class = softmetal::enable_if_t<!__is_same(S, T)>>                       \
-    SOFTMETAL_INLINE explicit constexpr packed_vec(packed_vec<S, N> o)                         \
-        : EACH(SOFTMETAL_FROM, o) {}                                                           \
     template <class A, class B, class... More>                                                 \
     SOFTMETAL_INLINE constexpr packed_vec(A a, B b, More... more)                              \
         : packed_vec(Vector(a, b, more...)) {}                                                 \
     SOFTMETAL_INLINE constexpr operator Vector() const {                                       \
         return Vector(EACH(SOFTMETAL_UNPACK, (*this)));                                        \
     }                                                                                          \
-    SOFTMETAL_INLINE constexpr T &operator[](size_t i) {                                       \
-        return (&x)[softmetal::component(i, N)];                                               \
-    }                                                                                          \
-    SOFTMETAL_INLINE constexpr const T &operator[](size_t i) const {                           \
-        return (&x)[softmetal::component(i, N)];                                               \
-    }                                                                                          \
-    template <int... I>                                                                        \
-    SOFTMETAL_INLINE constexpr softmetal::part<packed_vec, T, I...> part() {                   \
-        return {*this};                                                                        \
-    }                                                                                          \
-    SOFTMETAL_SWIZZLES(N)                                                                      \
-    SOFTMETAL_PACKED_ASSIGN(+)                                                                 \
-    SOFTMETAL_PACKED_ASSIGN(-)                                                                 \
-    SOFTMETAL_PACKED_ASSIGN(*)                                                                 \
-    SOFTMETAL_PACKED_ASSIGN(/)                                                                 \
-    SOFTMETAL_PACKED_ASSIGN(%) SOFTMETAL_PACKED_ASSIGN(&) SOFTMETAL_PACKED_ASSIGN(|)           \
-        SOFTMETAL_PACKED_ASSIGN(^) SOFTMETAL_PACKED_ASSIGN(<<) SOFTMETAL_PACKED_ASSIGN(>>)
+    SOFTMETAL_ARITHMETIC(SOFTMETAL_PACKED_ASSIGN)                                              \
+    SOFTMETAL_PACKED_ASSIGN(<<)                                                                \
+    SOFTMETAL_PACKED_ASSIGN(>>)
 
 namespace metal {
 template <class T, class Vector> struct packed_vec<T, 2, Vector> {

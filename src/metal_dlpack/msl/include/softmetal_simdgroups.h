@@ -150,8 +150,9 @@ typedef softmetal_vote<ushort, 0xf> quad_vote;
 #define SOFTMETAL_REDUCTION(group, WIDTH, name, operation)                                     \
     SOFTMETAL_FOLDED(group, WIDTH, name, end_of_group, data, operation)
 #define SOFTMETAL_SCAN(group, WIDTH, name, operation, nothing)                                 \
-    SOFTMETAL_FOLDED(group, WIDTH, prefix_inclusive_##name, past_this_lane, data, operation)  \
-    SOFTMETAL_FOLDED(group, WIDTH, prefix_exclusive_##name, before_this_lane, nothing, operation)
+    SOFTMETAL_FOLDED(group, WIDTH, prefix_inclusive_##name, past_this_lane, data, operation)   \
+    SOFTMETAL_FOLDED(group, WIDTH, prefix_exclusive_##name, before_this_lane, nothing,         \
+                     operation)
 
 #define SOFTMETAL_VOTES(group, WIDTH)                                                          \
     SOFTMETAL_CONVERGENT group##_vote group##_ballot(bool predicate) {                         \

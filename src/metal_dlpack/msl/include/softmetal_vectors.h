@@ -13,6 +13,18 @@
 #include "softmetal_swizzles.h"
 #include "softmetal_types.h"
 
+/* M(operator, more) for each operator. */
+#define SOFTMETAL_ARITHMETIC(M, ...)                                                           \
+    M(+, __VA_ARGS__)                                                                          \
+    M(-, __VA_ARGS__)                                                                          \
+    M(*, __VA_ARGS__) M(/, __VA_ARGS__) M(%, __VA_ARGS__) M(&, __VA_ARGS__) M(|, __VA_ARGS__)  \
+        M(^, __VA_ARGS__)
+#define SOFTMETAL_COMPARISONS(M, ...)                                                          \
+    M(==, __VA_ARGS__)                                                                         \
+    M(!=, __VA_ARGS__)                                                                         \
+    M(<, __VA_ARGS__) M(>, __VA_ARGS__) M(<=, __VA_ARGS__) M(>=, __VA_ARGS__)                  \
+        M(&&, __VA_ARGS__) M(||, __VA_ARGS__)
+
 namespace metal {
 template <class T, int N> struct vec;
 template <class T, int N, class Vector = vec<T, N>> struct packed_vec;
@@ -55,19 +67,12 @@ SOFTMETAL_INLINE constexpr size_t component(size_t i, size_t count) {
 /* Components of a vector, to be changed by an operator; the translator writes it in templates. */
 template <class Vector, class T, int... I> struct part {
     Vector &whole;
-#define SOFTMETAL_CHANGE(op)                                                                   \
-    SOFTMETAL_INLINE constexpr void operator op(vec<T, sizeof...(I)> by) {                     \
+#define SOFTMETAL_CHANGE(op, ...)                                                              \
+    SOFTMETAL_INLINE constexpr void operator op## = (vec<T, sizeof...(I)> by) {                \
         int nth = 0;                                                                           \
-        ((whole[I] op by[nth++]), ...);                                                        \
+        ((whole[I] op## = by[nth++]), ...);                                                    \
     }
-    SOFTMETAL_CHANGE(+=)
-    SOFTMETAL_CHANGE(-=)
-    SOFTMETAL_CHANGE(*=)
-    SOFTMETAL_CHANGE(/=)
-    SOFTMETAL_CHANGE(%=)
-    SOFTMETAL_CHANGE(&=)
-    SOFTMETAL_CHANGE(|=)
-    SOFTMETAL_CHANGE(^=)
+    SOFTMETAL_ARITHMETIC(SOFTMETAL_CHANGE)
 #undef SOFTMETAL_CHANGE
 };
 
@@ -89,70 +94,60 @@ template <class T> SOFTMETAL_INLINE constexpr T shift_amount(T by) {
 #define SOFTMETAL_FILL(c, value) c(value)
 #define SOFTMETAL_FROM(c, other) c(T(other.c))
 
-#define SOFTMETAL_OPERATOR(EACH, term, op)                                                     \
+#define SOFTMETAL_OPERATOR(op, EACH, term)                                                     \
     friend SOFTMETAL_INLINE constexpr vec operator op(vec a, vec b) {                          \
         return vec(EACH(term, op));                                                            \
     }                                                                                          \
     SOFTMETAL_INLINE constexpr vec &operator op## = (vec b) { return *this = *this op b; }
-#define SOFTMETAL_COMPARISON(N, EACH, op)                                                      \
+#define SOFTMETAL_COMPARISON(op, N, EACH)                                                      \
     friend SOFTMETAL_INLINE constexpr vec<bool, N> operator op(vec a, vec b) {                 \
         return vec<bool, N>(EACH(SOFTMETAL_COMPARED, op));                                     \
     }
-#define SOFTMETAL_SIGN(EACH, op)                                                               \
+#define SOFTMETAL_SIGN(op, EACH)                                                               \
     friend SOFTMETAL_INLINE constexpr vec operator op(vec a) {                                 \
         return vec(EACH(SOFTMETAL_UNARY, op));                                                 \
     }
+#define SOFTMETAL_STEP(op, change)                                                             \
+    SOFTMETAL_INLINE constexpr vec &operator op() { return *this change vec(1); }              \
+    SOFTMETAL_INLINE constexpr vec operator op(int) {                                          \
+        vec before = *this;                                                                    \
+        op *this;                                                                              \
+        return before;                                                                         \
+    }
 
-/* What vectors of 2, 3 and 4 share.  The operators are friends, so that a scalar or a packed
- * vector on one side converts. */
-#define SOFTMETAL_VECTOR(N, EACH)                                                              \
-    vec() = default;                                                                           \
-    template <class S, class = softmetal::if_scalar<S>> SOFTMETAL_INLINE constexpr vec(S s)    \
+/* What vectors of 2, 3 and 4 share, packed or not; V is vec or packed_vec. */
+#define SOFTMETAL_COMPONENTS(V, N, EACH)                                                       \
+    V() = default;                                                                             \
+    template <class S, class = softmetal::if_scalar<S>> SOFTMETAL_INLINE constexpr V(S s)      \
         : EACH(SOFTMETAL_FILL, T(s)) {}                                                        \
     template <class S, class = softmetal::enable_if_t<!__is_same(S, T)>>                       \
-    SOFTMETAL_INLINE explicit constexpr vec(vec<S, N> o) : EACH(SOFTMETAL_FROM, o) {}          \
+    SOFTMETAL_INLINE explicit constexpr V(vec<S, N> o) : EACH(SOFTMETAL_FROM, o) {}            \
     template <class S, class = softmetal::enable_if_t<!__is_same(S, T)>>                       \
-    SOFTMETAL_INLINE explicit constexpr vec(packed_vec<S, N> o) : EACH(SOFTMETAL_FROM, o) {}   \
+    SOFTMETAL_INLINE explicit constexpr V(packed_vec<S, N> o) : EACH(SOFTMETAL_FROM, o) {}     \
     SOFTMETAL_INLINE constexpr T &operator[](size_t i) {                                       \
         return (&x)[softmetal::component(i, N)];                                               \
     }                                                                                          \
     SOFTMETAL_INLINE constexpr const T &operator[](size_t i) const {                           \
         return (&x)[softmetal::component(i, N)];                                               \
     }                                                                                          \
-    template <int... I> SOFTMETAL_INLINE constexpr softmetal::part<vec, T, I...> part() {      \
+    template <int... I> SOFTMETAL_INLINE constexpr softmetal::part<V, T, I...> part() {        \
         return {*this};                                                                        \
     }                                                                                          \
-    SOFTMETAL_SWIZZLES(N)                                                                      \
-    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, +)                                              \
-    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, -)                                              \
-    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, *)                                              \
-    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, /)                                              \
-    SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, %) SOFTMETAL_OPERATOR(                          \
-        EACH, SOFTMETAL_BINARY, &) SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY, |)               \
-        SOFTMETAL_OPERATOR(EACH, SOFTMETAL_BINARY,                                             \
-                           ^) SOFTMETAL_OPERATOR(EACH, SOFTMETAL_SHIFTED, <<)                  \
-            SOFTMETAL_OPERATOR(EACH, SOFTMETAL_SHIFTED, >>) SOFTMETAL_COMPARISON(N, EACH, ==)  \
-                SOFTMETAL_COMPARISON(N, EACH, !=) SOFTMETAL_COMPARISON(N, EACH, <)             \
-                    SOFTMETAL_COMPARISON(N, EACH, >) SOFTMETAL_COMPARISON(N, EACH, <=)         \
-                        SOFTMETAL_COMPARISON(N, EACH, >=) SOFTMETAL_COMPARISON(N, EACH, &&)    \
-                            SOFTMETAL_COMPARISON(N, EACH, ||) SOFTMETAL_SIGN(EACH, -)          \
-                                SOFTMETAL_SIGN(EACH, +) SOFTMETAL_SIGN(                        \
-                                    EACH, ~) friend SOFTMETAL_INLINE constexpr vec<bool, N>    \
-                                operator!(vec a) {                                             \
-        return a == vec(0);                                                                    \
-    }                                                                                          \
-    SOFTMETAL_INLINE constexpr vec &operator++() { return *this += vec(1); }                   \
-    SOFTMETAL_INLINE constexpr vec &operator--() { return *this -= vec(1); }                   \
-    SOFTMETAL_INLINE constexpr vec operator++(int) {                                           \
-        vec before = *this;                                                                    \
-        ++*this;                                                                               \
-        return before;                                                                         \
-    }                                                                                          \
-    SOFTMETAL_INLINE constexpr vec operator--(int) {                                           \
-        vec before = *this;                                                                    \
-        --*this;                                                                               \
-        return before;                                                                         \
-    }
+    SOFTMETAL_SWIZZLES(N)
+
+/* The operators are friends, so that a scalar or a packed vector on one side converts. */
+#define SOFTMETAL_VECTOR(N, EACH)                                                              \
+    SOFTMETAL_COMPONENTS(vec, N, EACH)                                                         \
+    SOFTMETAL_ARITHMETIC(SOFTMETAL_OPERATOR, EACH, SOFTMETAL_BINARY)                           \
+    SOFTMETAL_OPERATOR(<<, EACH, SOFTMETAL_SHIFTED)                                            \
+    SOFTMETAL_OPERATOR(>>, EACH, SOFTMETAL_SHIFTED)                                            \
+    SOFTMETAL_COMPARISONS(SOFTMETAL_COMPARISON, N, EACH)                                       \
+    SOFTMETAL_SIGN(-, EACH)                                                                    \
+    SOFTMETAL_SIGN(+, EACH)                                                                    \
+    SOFTMETAL_SIGN(~, EACH)                                                                    \
+    SOFTMETAL_STEP(++, +=)                                                                     \
+    SOFTMETAL_STEP(--, -=)                                                                     \
+    friend SOFTMETAL_INLINE constexpr vec<bool, N> operator!(vec a) { return a == vec(0); }
 
 namespace metal {
 template <class T> struct alignas(2 * sizeof(T)) vec<T, 2> {
