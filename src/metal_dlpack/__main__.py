@@ -12,8 +12,6 @@ import sysconfig
 
 from . import __version__, get_cmake_dir, get_include, get_pkgconfig_dir
 
-__all__ = ["main"]
-
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(

@@ -15,8 +15,6 @@ from contextlib import suppress
 
 from . import _core
 
-__all__ = ["enter", "leave", "wait_for", "wait_for_foreign"]
-
 Waits = Generator["asyncio.Future[None]", None, None]
 
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-__all__ = ["CompileError", "Diagnostic", "error_of"]
-
 
 class Diagnostic(NamedTuple):
     """One thing that the compiler says.

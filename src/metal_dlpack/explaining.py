@@ -38,8 +38,6 @@ from .asking.explain_rules import (
     words_for,
 )
 
-__all__ = ["Explanation", "explain"]
-
 
 @dataclass(frozen=True)
 class Explanation:

@@ -14,8 +14,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["compose"]
-
 DEFAULT_NAME = "program_source"
 #: Clang's own, under which a source would not be known as the user's.
 _TAKEN_NAMES = {"", "-", "<stdin>", "<built-in>", "<command line>", "<scratch space>"}

@@ -10,8 +10,6 @@ from . import _core
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["numpy_memory"]
-
 #: What is entered in the current context, the last one at the end, each with the memory handler that it replaced.
 _entered: ContextVar[tuple[tuple[numpy_memory, Any], ...]] = ContextVar("metal_dlpack.numpy_memory", default=())
 

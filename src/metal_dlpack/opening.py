@@ -13,8 +13,6 @@ from .files.array_file import ArrayFile
 from .files.single_file import open_single
 from .files.source import FileFormatError
 
-__all__ = ["FileFormatError", "open"]
-
 MODES = ("r", "c", "r+")
 MODEL = ".safetensors"
 INDEX = ".index.json"

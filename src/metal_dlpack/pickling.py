@@ -22,8 +22,6 @@ from . import _core
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["reduce_array", "restore_array"]
-
 OUT_OF_BAND_PROTOCOL = 5
 
 #: By the id of a living Array the NumPy array over its bytes that joblib was given.

@@ -9,8 +9,6 @@ from typing import Any
 
 from .looking.memory_lanes import Lane, Memory, memories_of, place
 
-__all__ = ["Picture", "draw", "show"]
-
 #: Cells of a bar.
 WIDTH = 48
 #: Characters of a name that are printed: a file's tensors are named by whoever wrote it.

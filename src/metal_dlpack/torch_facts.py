@@ -18,8 +18,6 @@ TYPE_CHECKING = False  # typing costs as much to import as the rest of the packa
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["library", "pointers", "wait", "with_mps"]
-
 
 def with_mps() -> Any:
     """The module; None where it is not imported, or is a build that runs nothing on Metal."""

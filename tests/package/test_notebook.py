@@ -270,7 +270,7 @@ def test_text_is_legible(subtests):
 def test_a_card_of_each_type_is_reached():
     from metal_dlpack.notebook import CARDS
 
-    assert {card.__name__ for card in CARDS.values()} == set(cards.__all__)
+    assert {card.__name__ for card in CARDS.values()} == {name for name in vars(cards) if name.endswith("_card")}
     elsewhere = {"SingleFile", "ShardedFile", "Kernel", "Library"}
     assert {type(shown).__name__ for shown in EXAMPLES.values()} | elsewhere == set(CARDS)
 

@@ -23,8 +23,6 @@ from metal_dlpack.looking.memory_lanes import joined_groups, nbytes_text
 
 from .probes import IMPORTED, PROBES, Copies, Probe
 
-__all__ = ["Row", "examine", "report"]
-
 VERDICTS = ("shares", "copies", "cannot")
 #: The name of a probe, its verdict and the reason.
 Answer = tuple[str, str, str]

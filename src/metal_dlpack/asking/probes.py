@@ -15,8 +15,6 @@ from typing import Any
 
 import metal_dlpack as md
 
-__all__ = ["IMPORTED", "PROBES", "Copies", "Probe"]
-
 IS_MAC = sys.platform == "darwin"
 ITEMS = 4096
 IMPORTED = {"jax": "jax.numpy", "mlx": "mlx.core"}

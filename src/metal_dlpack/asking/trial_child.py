@@ -15,9 +15,6 @@ from metal_dlpack.conformance.dlpack_structs import LEGACY_NAME, VERSIONED_NAME,
 from . import trials
 from .explain_rules import MODULES
 
-__all__ = ["Example", "main"]
-
-
 #: A deleter that deletes nothing: the child ends soon.
 _keep = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _managed: None)
 

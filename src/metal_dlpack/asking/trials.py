@@ -14,8 +14,6 @@ from metal_dlpack import _core
 
 from .explain_rules import CALLS, RULES
 
-__all__ = ["Trial", "trial_of"]
-
 #: What producers say to a consumer that asks in a way they do not know.
 REFUSALS = (TypeError, BufferError)
 #: The element type that stands for vectors.

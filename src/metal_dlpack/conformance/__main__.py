@@ -14,8 +14,6 @@ from .libraries import LIBRARIES
 from .report import as_dict, describe, describe_rule, table
 from .rules import Side
 
-__all__ = ["main"]
-
 #: What the exit status says.
 ALL_KEPT, BROKEN, NOT_JUDGED, INTERRUPTED = 0, 1, 2, 130
 

@@ -15,8 +15,6 @@ import tempfile
 from contextlib import ExitStack, suppress
 from typing import Any, TextIO
 
-__all__ = ["IMPORT_TIMEOUT_S", "Child", "print_answer", "take_stdout"]
-
 #: A library may be imported for the first time, on a slow disk.
 IMPORT_TIMEOUT_S = 240.0
 #: What a child answers: a name and what belongs to it.

@@ -14,8 +14,6 @@ from .judging import rules_of
 from .libraries import Library, library_of
 from .rules import Absent, Broken, Rule, Side
 
-__all__ = ["main", "try_rule"]
-
 #: What a side is judged by.
 METHOD: dict[Side, str] = {"producer": "make", "consumer": "from_dlpack"}
 #: The most letters of what happened.

@@ -11,8 +11,6 @@ from .offers import KEYWORDS, Flavour, Offer
 from .producer_cases import expect, flat, refusal, show
 from .rules import DLPACK, FROM_DLPACK, HEADER, MUST, PYTHON, SHOULD, Absent, Broken, Rules
 
-__all__ = ["RULES", "check_items", "flavours", "need_keyword", "need_versioned", "read", "shares"]
-
 RULES = Rules("consumer")
 #: What the kit writes where a consumer looks, to see whether it looks there.
 OTHER = [10.0, 11.0, 12.0, 13.0, 14.0, 15.0]

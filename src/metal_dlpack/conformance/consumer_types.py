@@ -14,8 +14,6 @@ from .producer_cases import expect, refusal
 from .producer_types import each_kind
 from .rules import HEADER, INTERCHANGE, MUST, PYTHON, SHOULD, Absent, Broken, Rules
 
-__all__ = ["RULES"]
-
 RULES = Rules("consumer")
 
 

@@ -8,8 +8,6 @@ from .producer_cases import NEWEST, SAMPLE, array_of, expect, latest, need, newe
 from .rules import DLPACK, HEADER, MUST, SHOULD, Absent, Broken, Rules
 from .taken import take
 
-__all__ = ["RULES"]
-
 RULES = Rules("producer")
 
 

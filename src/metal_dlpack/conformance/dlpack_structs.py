@@ -8,22 +8,6 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-__all__ = [
-    "IS_COPIED",
-    "IS_PADDED",
-    "LEGACY_NAME",
-    "READ_ONLY",
-    "VERSIONED_NAME",
-    "Legacy",
-    "Tensor",
-    "Versioned",
-    "capsule_destructor",
-    "capsule_name",
-    "capsule_pointer",
-    "new_capsule",
-    "rename_capsule",
-]
-
 
 class Tensor(ctypes.Structure):
     """SPEC dlpack.h DLTensor."""

@@ -17,8 +17,6 @@ from .producer_types import each_refused
 from .rules import HEADER, MUST, SHOULD, Absent, Broken, Rules
 from .taken import DELETER, HOST_KINDS, address_of, items_of, shape_of, strides_of
 
-__all__ = ["RULES"]
-
 RULES = Rules("producer")
 
 

@@ -8,8 +8,6 @@ from typing import Any
 from .dlpack_structs import Tensor, Versioned, capsule_name, capsule_pointer, new_capsule
 from .rules import Absent, Broken
 
-__all__ = ["ATTRIBUTE", "SET_ERROR", "TABLE_NAME", "Header", "Table", "capsule_of", "header_of", "table_of"]
-
 ATTRIBUTE = "__dlpack_c_exchange_api__"
 TABLE_NAME = b"dlpack_exchange_api"
 Pointer = ctypes.c_void_p

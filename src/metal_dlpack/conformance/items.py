@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["KINDS", "STANDARD", "Kind", "kind_of"]
-
 #: Bits of values that an 8-bit or 4-bit float has; sources: OCP's formats, as dlpack.h names them.
 _E4M3 = {0.0: 0x00, 0.5: 0x30, 1.0: 0x38, 2.0: 0x40, -2.0: 0xC0}
 _E5M2 = {0.0: 0x00, 0.5: 0x38, 1.0: 0x3C, 2.0: 0x40, -2.0: 0xC0}

@@ -14,8 +14,6 @@ from . import consumer_cases, consumer_types, copy_cases, exchange_cases, lifeti
 from .asking import Child
 from .rules import Rule, Side
 
-__all__ = ["CASE_TIMEOUT_S", "RULES", "Missing", "Report", "Result", "judge", "rules_of"]
-
 CASE_TIMEOUT_S = 30.0
 
 #: All rules, in the order in which they are tried and shown.

@@ -15,8 +15,6 @@ from .items import KINDS
 from .rules import Absent
 from .taken import take
 
-__all__ = ["LIBRARIES", "Library", "library_of"]
-
 
 class Library:
     """One library: how its arrays are made, and how its from_dlpack is called and its results are read.

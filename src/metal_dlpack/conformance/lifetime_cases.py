@@ -16,8 +16,6 @@ from .offers import PAGE, Handed, Memory, Offer
 from .producer_cases import expect, refusal
 from .rules import HEADER, MUST, PYTHON, Absent, Broken, Rules
 
-__all__ = ["RULES", "check_deletions"]
-
 RULES = Rules("consumer")
 #: A library may delete on a thread of its own.
 PATIENCE_S = 2.0

@@ -26,8 +26,6 @@ from .dlpack_structs import (
 from .items import KINDS
 from .taken import CPU, DELETER
 
-__all__ = ["KEYWORDS", "PAGE", "Flavour", "Handed", "Memory", "Offer", "compact"]
-
 Flavour = Literal["asked", "legacy", "versioned"]
 #: What __dlpack__ takes since 2023.12.
 KEYWORDS = ("stream", "max_version", "dl_device", "copy")

@@ -11,20 +11,6 @@ from .libraries import Library
 from .rules import DEVICE, DLPACK, HEADER, MUST, PYTHON, SHOULD, Absent, Broken, Rules
 from .taken import CPU, HOST_KINDS, Taken, take
 
-__all__ = [
-    "RULES",
-    "SAMPLE",
-    "array_of",
-    "device_of",
-    "expect",
-    "flat",
-    "latest",
-    "need",
-    "newest",
-    "readable",
-    "refusal",
-]
-
 RULES = Rules("producer")
 SAMPLE = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
 ROWS = [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0], [8.0, 9.0, 10.0, 11.0]]

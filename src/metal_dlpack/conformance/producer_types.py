@@ -12,8 +12,6 @@ from .producer_cases import expect, latest, newest, refusal
 from .rules import DLPACK, HEADER, INTERCHANGE, MUST, SHOULD, Absent, Broken, Rules
 from .taken import take
 
-__all__ = ["RULES", "each_kind", "each_refused"]
-
 RULES = Rules("producer")
 
 

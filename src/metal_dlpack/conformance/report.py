@@ -9,8 +9,6 @@ from typing import Any
 from .judging import Report, Result
 from .rules import Rule
 
-__all__ = ["as_dict", "describe", "describe_rule", "table"]
-
 WIDTH = 100
 #: What heads a rule that is not kept, by its level.
 LOST = {"must": "broken", "should": "advice"}

@@ -10,23 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = [
-    "DEVICE",
-    "DLPACK",
-    "FROM_DLPACK",
-    "HEADER",
-    "INTERCHANGE",
-    "MUST",
-    "PYTHON",
-    "SHOULD",
-    "Absent",
-    "Broken",
-    "Rule",
-    "Rules",
-    "Side",
-    "Source",
-]
-
 Side = Literal["producer", "consumer"]
 Level = Literal["must", "should"]
 #: "must" counts in the score; "should" is the text's should, may or recommended: advice.

@@ -22,8 +22,6 @@ from .dlpack_structs import (
 from .items import kind_of
 from .rules import Broken
 
-__all__ = ["CPU", "HOST_KINDS", "Taken", "address_of", "items_of", "shape_of", "strides_of", "take"]
-
 CPU = (1, 0)
 #: Device types whose memory the CPU reads: CPU, CUDAHost, ROCMHost, CUDAManaged.
 HOST_KINDS = (1, 3, 11, 13)

@@ -12,8 +12,6 @@ from metal_dlpack import _core
 from .contents import TensorInfo
 from .near_names import missing_name
 
-__all__ = ["ArrayFile"]
-
 
 class ArrayFile(Mapping[str, _core.Array]):
     """Tensors by name, in the file's order; each access makes an Array over the file's bytes.

@@ -10,8 +10,6 @@ from metal_dlpack import _core
 
 from .source import Source, shortened
 
-__all__ = ["Contents", "TensorInfo", "check_extents", "make_info"]
-
 #: SPEC array.h: an Array has at most 64 dimensions; int64 counts its bytes.
 MAX_NDIM = 64
 MAX_NBYTES = 2**63 - 1

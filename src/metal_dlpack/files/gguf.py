@@ -17,8 +17,6 @@ from metal_dlpack import _core
 from .contents import Contents, TensorInfo, check_extents, make_info
 from .source import Source, shortened
 
-__all__ = ["read_contents"]
-
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 MAX_DIMS = 4  # SPEC ggml.h GGML_MAX_DIMS

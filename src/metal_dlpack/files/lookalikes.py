@@ -7,8 +7,6 @@ from typing import NoReturn
 
 from .source import Source
 
-__all__ = ["refuse_checkpoint", "refuse_lookalike"]
-
 #: SPEC git-lfs docs/spec.md: the first line of a pointer, which has less than 1024 bytes.
 LFS_MARK = b"version https://git-lfs.github.com/spec/v1\n"
 LFS_MOST = 1024

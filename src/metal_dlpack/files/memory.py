@@ -13,8 +13,6 @@ from metal_dlpack import _core
 
 from .source import Source
 
-__all__ = ["READ_BELOW", "Memory", "plan_spans"]
-
 #: Files of fewer bytes are read, larger ones mapped.  Reading clears and copies, mapping takes a few calls and faults:
 #: the two cross here, as benchmarks/bench_files.py measures.
 READ_BELOW = 16 * 1024

@@ -7,8 +7,6 @@ from collections.abc import Collection, Iterable
 
 from .source import shortened
 
-__all__ = ["missing_name", "near_names"]
-
 #: How many names before and behind its place in the alphabet are compared: difflib takes 50 microseconds for each.
 NEIGHBOURS = 24
 #: The longest name that is compared, in characters: difflib's time grows with the square.

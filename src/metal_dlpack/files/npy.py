@@ -17,8 +17,6 @@ from .source import Source
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["read_contents", "read_info"]
-
 #: The name that numpy.savez gives to an array that has none.
 ONLY_NAME = "arr_0"
 #: Magic string, version, length; then the longest header that NumPy reads, in bytes.

@@ -20,8 +20,6 @@ from .lookalikes import refuse_checkpoint
 from .npy import read_info
 from .source import Source
 
-__all__ = ["read_contents"]
-
 LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 LOCAL_MARK = b"PK\x03\x04"
 ENCRYPTED = 0x1

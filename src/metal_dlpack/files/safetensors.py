@@ -17,8 +17,6 @@ from metal_dlpack import _core
 from .contents import Contents, TensorInfo, make_info
 from .source import Source, shortened
 
-__all__ = ["read_contents"]
-
 #: The longest header that the format allows, in bytes.
 MAX_HEADER = 100_000_000
 LENGTH_BYTES = 8

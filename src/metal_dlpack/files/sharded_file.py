@@ -21,8 +21,6 @@ from .safetensors import MAX_HEADER, parse_json
 from .single_file import SingleFile, open_single
 from .source import FileFormatError, Source, shortened
 
-__all__ = ["ShardedFile", "open_sharded"]
-
 
 class ShardedFile(ArrayFile):
     """The tensors of all shards, in the order of the index."""

@@ -13,8 +13,6 @@ from .lookalikes import refuse_lookalike
 from .memory import Memory
 from .source import Source, shortened
 
-__all__ = ["SingleFile", "open_single"]
-
 #: Suffix of a file, and the module here that reads its header.
 FORMATS = {".npy": "npy", ".npz": "npz", ".safetensors": "safetensors", ".gguf": "gguf"}
 #: The first bytes of files with another suffix, or none; safetensors has no mark of its own.

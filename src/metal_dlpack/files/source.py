@@ -10,8 +10,6 @@ import stat
 import weakref
 from typing import NoReturn
 
-__all__ = ["FileFormatError", "Source"]
-
 
 class FileFormatError(ValueError):
     """A file is not what its format requires: truncated, overlapping, wrong about itself, or of another format.

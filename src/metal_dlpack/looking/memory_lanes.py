@@ -15,18 +15,6 @@ from typing import Any, TypeVar
 from metal_dlpack import _core
 from metal_dlpack.sync import package_of
 
-__all__ = [
-    "Lane",
-    "Memory",
-    "byte_runs",
-    "joined_groups",
-    "lane_of_array",
-    "lane_of_buffer",
-    "memories_of",
-    "nbytes_text",
-    "place",
-]
-
 Thing = TypeVar("Thing")
 METAL = 8
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["FLOAT64", "float_type", "words_of"]
-
 #: Digits after the point, at most.
 PRECISION = 8
 

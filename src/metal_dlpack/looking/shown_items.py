@@ -14,8 +14,6 @@ from metal_dlpack import _core
 if TYPE_CHECKING:
     from metal_dlpack._core import Array
 
-__all__ = ["MAX_LANES", "ShownItems", "read_items"]
-
 #: No text has more items than this, if the user does not ask for more: 6 at four axes each.
 MAX_ITEMS = 6**4
 #: Items of more lanes are not printed.

@@ -17,8 +17,6 @@ from .shown_items import ShownItems, read_items
 if TYPE_CHECKING:
     from metal_dlpack._core import Array
 
-__all__ = ["describe_array", "items_text"]
-
 NAME = "Array("
 #: NumPy's print options, where nobody has changed them.
 OPTIONS = {"threshold": 1000, "edgeitems": 3, "linewidth": 75}

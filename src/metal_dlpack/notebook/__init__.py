@@ -11,8 +11,6 @@ from typing import Any
 from . import cards
 from .markup import Markup
 
-__all__ = ["html_of"]
-
 CARDS: dict[str, Callable[[Any], Markup]] = {
     "Array": cards.array_card,
     "Buffer": cards.buffer_card,

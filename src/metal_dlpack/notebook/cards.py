@@ -25,19 +25,6 @@ from .markup import Markup, element, shortened
 from .style import STYLE_SHEET
 from .thumbnail import thumbnail
 
-__all__ = [
-    "array_card",
-    "buffer_card",
-    "device_card",
-    "file_card",
-    "kernel_card",
-    "layout_card",
-    "library_card",
-    "picture_card",
-    "sharded_file_card",
-    "stream_card",
-]
-
 #: Tensors of a file, and kernels of a library, that are listed; characters of a parameter's name.
 MAX_TENSORS, MAX_KERNELS, MAX_PARAMETER = 20, 20, 30
 #: Characters of a line of items: a summarised row of float32 fits.

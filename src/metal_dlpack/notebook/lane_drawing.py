@@ -10,8 +10,6 @@ from metal_dlpack.looking.memory_lanes import Lane, Memory
 from .markup import Markup, drawing, element, shortened
 from .style import accent
 
-__all__ = ["Row", "draw_memory", "draw_rows", "row_of"]
-
 #: Pixels of a track, of a row, of what fills it, of its narrowest piece, and of a character.
 TRACK, ROW, FILLED, NARROWEST, CHARACTER = 300.0, 20.0, 11.0, 1.5, 6.7
 #: Characters of a name, of a note and of a fact that hovering says; rows, of which the rest is only counted.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from html import escape
 
-__all__ = ["Markup", "drawing", "element", "number", "shortened"]
-
 #: What XML 1.0 has no way to write.
 UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 #: Of a name that came from outside, so many characters are shown.

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from .markup import Markup, element
 
-__all__ = ["ACCENTS", "DARK", "LIGHT", "STYLE_SHEET", "accent"]
-
 #: What the variables fall back to.
 LIGHT = {"text": "#1f2328", "quiet": "#59636e", "ground": "#ffffff", "line": "#d1d9e0"}
 DARK = {"text": "#e6edf3", "quiet": "#9aa4af", "ground": "#111418", "line": "#3d444d"}

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from .markup import Markup, drawing, element
 from .style import ACCENTS
 
-__all__ = ["thumbnail"]
-
 #: Pixels of the longest side, and of the shortest.
 LONGEST, SHORTEST = 76.0, 12.0
 #: Pixels of the third side, to the right and up.
