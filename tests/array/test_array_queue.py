@@ -77,30 +77,6 @@ def test_with_a_stream_everything_goes_there():
     assert np.asarray(src).tolist() == [2.0] * 1024
 
 
-@pytest.mark.parametrize(
-    "look",
-    [
-        lambda a: np.asarray(a)[-1],
-        lambda a: np.array(a)[-1],
-        lambda a: memoryview(a)[-1],
-        lambda a: a[-1].item(),
-        lambda a: a.tolist()[-1],
-        lambda a: float(a[-1]),
-        lambda a: np.from_dlpack(a.host)[-1],
-        lambda a: np.from_dlpack(a, device="cpu")[-1],
-        lambda a: np.frombuffer(a.buffer, "float32")[-1],
-        lambda a: md.from_dlpack(a).tolist()[-1],
-        lambda a: a.copy().tolist()[-1],
-        lambda a: md.asarray(a, copy=True).tolist()[-1],
-    ],
-)
-@pytest.mark.rule("export-cpu-waits")
-def test_every_way_to_the_bytes_waits(look, slow):
-    array = md.zeros(256)
-    array.fill(7, stream=md.Stream())
-    assert look(array) == 7
-
-
 def test_a_host_read_does_not_wait_for_reads():
     src, dst = md.asarray(numbers()).copy().as_readonly(), md.zeros(1024)
     stream = md.Stream()
@@ -210,43 +186,6 @@ def test_closing_a_buffer_waits_for_its_work(slow):
 
 
 # ---- failures ----
-
-
-def wait_until_idle(stream):
-    event = stream.record()
-    deadline = time.monotonic() + 5
-    while not event.query() and time.monotonic() < deadline:
-        time.sleep(0.001)
-
-
-@pytest.mark.needs_kernels
-@pytest.mark.parametrize("waits_first", [False, True])
-def test_a_failure_is_told_at_host_access_once(waits_first, settings):
-    stream, array = md.Stream(), md.zeros(64)
-    settings(fail="commit@1=8")
-    array.fill(3, stream=stream)
-    if waits_first:
-        wait_until_idle(stream)
-    with pytest.raises(md.MetalError, match="OutOfMemory, 8"):
-        np.asarray(array)
-    settings(fail=None)
-    assert np.asarray(array).tolist() == [0] * 64
-    array.fill(4, stream=stream)
-    assert np.asarray(array).tolist() == [4] * 64
-    stream.synchronize()
-
-
-def test_a_failure_is_forgotten_with_the_buffer(settings):
-    stream, array = md.Stream(), md.zeros(64)
-    settings(fail="commit@1=3")
-    array.fill(3, stream=stream)
-    wait_until_idle(stream)
-    settings(fail=None)
-    del array
-    for _ in range(10):  # one of these lies where the first one was
-        assert np.asarray(md.zeros(64)).tolist() == [0] * 64
-    with pytest.raises(md.MetalError, match="PageFault, 3"):
-        stream.synchronize()
 
 
 @pytest.mark.needs_kernels

@@ -50,23 +50,11 @@ def numbers(count=8, value=0, **keywords):
     return md.full(count, value, "int32", **keywords)
 
 
-LOOKS = {
-    "numpy": lambda array: np.asarray(array).tolist(),
-    "memoryview": lambda array: list(memoryview(array)),
-    "item": lambda array: [array[i].item() for i in range(8)],
-    "tolist": lambda array: array.tolist(),
-    "host": lambda array: np.from_dlpack(array.host).tolist(),
-    "export": lambda array: md.from_dlpack(array.__dlpack__()).tolist(),
-    "buffer": lambda array: np.frombuffer(bytes(array.buffer)[:32], "int32").tolist(),
-}
-
-
-@pytest.mark.parametrize("look", LOOKS)
-def test_every_look_at_the_bytes_waits_for_the_kernel(library, slow, look):
+def test_a_look_at_the_bytes_waits_for_the_kernel(library, slow):
     x = numbers()
     with held(md.current_stream()):
         library["fill"](x, 7, n=8)
-    assert LOOKS[look](x) == [7] * 8
+    assert x.tolist() == [7] * 8
 
 
 def test_a_write_waits_for_a_kernel_that_reads(library, slow):
@@ -110,17 +98,6 @@ def test_events_and_synchronisation_know_kernels(library, slow):
 # ---- failures ----
 
 
-@pytest.mark.parametrize("look", ["numpy", "item", "export"])
-def test_a_kernel_that_fails_is_told_at_the_next_wait(library, settings, look):
-    x = numbers()
-    settings(fail="commit@1+=8")
-    library["fill"](x, 3, n=8)
-    settings(fail=None)
-    with pytest.raises(md.MetalError, match="OutOfMemory, 8"):
-        LOOKS[look](x)
-    LOOKS[look](x)
-
-
 @pytest.mark.parametrize("what", ["commandBuffer", "encoder"])
 def test_a_launch_for_which_metal_has_no_command_is_an_error(library, settings, what, live_buffers):
     x = numbers(value=1)
@@ -135,17 +112,6 @@ def test_time_tells_of_a_failure(library, settings):
     settings(fail="commit@1+=8")
     with pytest.raises(md.MetalError, match=r"fill: a command buffer failed: .*OutOfMemory, 8"):
         library["fill"].time(numbers(), 3, n=8)
-
-
-def test_a_stream_tells_of_a_failure(library, settings):
-    x, stream = numbers(), md.Stream()
-    settings(fail="commit@1+=8")
-    library["fill"](x, 3, n=8, stream=stream)
-    settings(fail=None)
-    with pytest.raises(md.MetalError, match="OutOfMemory, 8"):
-        stream.synchronize()
-    library["fill"](x, 3, n=8, stream=stream)
-    assert x.tolist() == [3] * 8
 
 
 # ---- other frameworks ----

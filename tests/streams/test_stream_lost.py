@@ -57,9 +57,16 @@ def settle(array):
 
 WAITS = {
     "item": lambda array: array[0].item(),
+    "float": lambda array: float(array[0]),
+    "tolist": lambda array: array.tolist(),
     "numpy": lambda array: np.asarray(array),
+    "numpy's copy": lambda array: np.array(array),
+    "numpy by DLPack": lambda array: np.from_dlpack(array, device="cpu"),
     "memoryview": lambda array: memoryview(array),
     "set": lambda array: array.__setitem__(0, 1),
+    "copy": lambda array: array.copy().tolist(),
+    "asarray": lambda array: md.asarray(array, copy=True),
+    "host": lambda array: array.host.__dlpack__(),
     "buffer": lambda array: bytes(array.buffer),
     "export": lambda array: array.__dlpack__(),
     "cpu export": lambda array: array.__dlpack__(dl_device=(1, 0)),
@@ -68,13 +75,18 @@ WAITS = {
 }
 
 
-def test_every_way_to_the_bytes_tells_of_a_failure_once(failing, unraisable, subtests):
+@pytest.mark.rule("export-cpu-waits")
+@pytest.mark.parametrize("is_settled", [False, True])
+def test_every_way_to_the_bytes_waits_and_tells_of_a_failure_once(failing, settings, unraisable, subtests, is_settled):
+    """Without a wait there would be no failure yet, where the work is still in flight."""
     for (name, wait), is_kept in itertools.product(WAITS.items(), [True, False]):
         with subtests.test(name, stream_is_kept=is_kept):
             array, stream = md.zeros(64), md.Stream()
+            settings(latency_us=0 if is_settled else 20000)
             with failing(8):
                 array.fill(1, stream=stream)
-                settle(array)
+                if is_settled:
+                    settle(array)
             if not is_kept:
                 del stream
             with pytest.raises(md.MetalError, match="OutOfMemory, 8"):
