@@ -12,12 +12,7 @@ from barrier_kernels import CASES
 from children import run_child
 from places import SUPPORT
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.needs_softmetal,
-    pytest.mark.needs_kernels,
-    pytest.mark.needs_no_sanitizer,
-]
+pytestmark = [pytest.mark.long, pytest.mark.needs_softmetal, pytest.mark.needs_kernels, pytest.mark.needs_no_sanitizer]
 
 #: Kernel, number of the barrier: why none is needed there.
 REDUNDANT = {

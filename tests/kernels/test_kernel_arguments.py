@@ -445,11 +445,7 @@ def test_threadgroup_memory_is_given_by_its_size():
         ({"shared": 12, "other": 16}, TypeError, "does not name a parameter in threadgroup memory"),
         ({"shared": 0}, ValueError, "'shared' cannot have 0 bytes"),
         ({"shared": -4}, ValueError, "'shared' cannot have -4 bytes"),
-        (
-            {"shared": 1 << 30},
-            ValueError,
-            "'shared' cannot have 1073741824 bytes of threadgroup memory; give 1 to ",
-        ),
+        ({"shared": 1 << 30}, ValueError, "'shared' cannot have 1073741824 bytes of threadgroup memory; give 1 to "),
         ({"shared": 1.5}, TypeError, "threadgroup_memory"),
         (12, TypeError, "threadgroup_memory must be a dict of bytes by parameter, not int"),
     ],

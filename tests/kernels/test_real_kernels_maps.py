@@ -202,10 +202,7 @@ def test_mandelbrot(escape):
         for _ in range(200):
             inside = x * x + y * y <= 4
             expected += inside
-            x, y = (
-                np.where(inside, x * x - y * y + real, x),
-                np.where(inside, np.float32(2) * x * y + imaginary, y),
-            )
+            x, y = (np.where(inside, x * x - y * y + real, x), np.where(inside, np.float32(2) * x * y + imaginary, y))
     np.testing.assert_array_equal(np.asarray(out), expected)
 
 

@@ -254,10 +254,7 @@ def test_reductions_of_rows():
 
 @pytest.mark.long
 def test_a_reduction_of_columns():
-    library = mlx(
-        REDUCE,
-        ("sum", "col_reduce_longcolumn", "int, int, Sum<int>, int, 1"),
-    )
+    library = mlx(REDUCE, ("sum", "col_reduce_longcolumn", "int, int, Sum<int>, int, 1"))
     x = random().integers(-1000, 1000, (300, 24), dtype="int32")
     out = md.zeros(24, dtype="int32")
     no_axes = 300, 24, on_metal([1], "i4"), on_metal([1], "i8"), 0  # besides the columns; `strides` has no other name

@@ -35,10 +35,7 @@ BROKEN = {
 }
 
 #: What ends before it should.
-UNFINISHED = {
-    "a variable": "constant int x",
-    "a function constant": "constant int x [[function_constant(0)]]",
-}
+UNFINISHED = {"a variable": "constant int x", "a function constant": "constant int x [[function_constant(0)]]"}
 
 HEAD = "#include <metal_stdlib>\nusing namespace metal;\n"
 

@@ -313,10 +313,7 @@ def test_processes_that_make_the_same_files_at_once_see_complete_ones(place):
     start = str(time.time() + 1.5)
     racers = [
         subprocess.Popen(
-            [sys.executable, "-c", RACER, start],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            [sys.executable, "-c", RACER, start], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         for _ in range(4)
     ]

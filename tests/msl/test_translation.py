@@ -160,10 +160,7 @@ def test_the_name_of_a_parameter(parameter, name):
 
 @pytest.mark.parametrize(
     ("parameter", "told"),
-    [
-        ("uint n", "neither in an address space nor has an attribute"),
-        ("float4 p [[stage_in]]", "stage_in"),
-    ],
+    [("uint n", "neither in an address space nor has an attribute"), ("float4 p [[stage_in]]", "stage_in")],
 )
 def test_a_parameter_that_nothing_can_be_bound_to(parameter, told):
     with pytest.raises(SourceError, match=rf"^program_source:2:5: error: .*{told}"):
