@@ -180,9 +180,7 @@ CASE(the_deallocator_runs_when_the_last_command_buffer_is_done)
                                                     options:SHARED
                                                 deallocator:BLOCK(unmap_and_count, &count)];
     id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
-    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
-    [blit fillBuffer:buffer range:NSMakeRange(0, page_size()) value:1];
-    [blit endEncoding];
+    encode_fill(commands, buffer, 1);
     [commands commit];
     [buffer release];
     CHECK(__atomic_load_n(&count, __ATOMIC_ACQUIRE) == 0);
@@ -204,9 +202,7 @@ CASE(a_blit_loses_what_is_past_the_limit)
         CHECK(bytes[i] == (i < 16));
     }
     id<MTLCommandBuffer> commands = [open_queue() commandBuffer];
-    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
-    [blit fillBuffer:copied range:NSMakeRange(8, 24) value:2];
-    [blit endEncoding];
+    encode_fill_part(commands, copied, NSMakeRange(8, 24), 2);
     finish(commands);
     for (int i = 0; i < 32; i++) {
         CHECK(bytes[i] == (i < 8 ? 1 : i < 24 ? 2 : 0));

@@ -5,7 +5,8 @@
  * Usage:   CASE(name) must end well.  REPORTS("kind", name) does one wrong thing; with
  * SOFTMETAL_VALIDATION=1 in the mode `log` it must be reported once, as that kind and no other, and
  * in the mode `abort` the process dies of it.  RACES(name) does it with races, as often as it
- * likes.  FIRST_CASE(name) makes the very first call of the process.
+ * likes.  REPORTS_BY("kind", name, statement) is REPORTS of one statement.  FIRST_CASE(name) makes
+ * the very first call of the process.
  */
 #ifndef CHECK_H
 #define CHECK_H
@@ -48,6 +49,11 @@ extern struct test_case *first_case;
 #define FIRST_CASE(name_) ADD_CASE(name_, NULL, IS_FIRST)
 #define LEAKY_CASE(name_) ADD_CASE(name_, NULL, MAY_LEAK)
 #define REPORTS(kind_, name_) ADD_CASE(name_, kind_, 0)
+#define REPORTS_BY(kind_, name_, statement_) \
+    REPORTS(kind_, name_) \
+    { \
+        statement_; \
+    }
 #define LEAKY_REPORTS(kind_, name_) ADD_CASE(name_, kind_, MAY_LEAK)
 #define RACES(name_) ADD_CASE(name_, "race", MAY_REPEAT)
 
@@ -138,11 +144,18 @@ text_of(const char *text)
 }
 
 static inline void
-encode_fill(id<MTLCommandBuffer> commands, id<MTLBuffer> buffer, uint8_t value)
+encode_fill_part(id<MTLCommandBuffer> commands, id<MTLBuffer> buffer, NSRange part,
+                 uint8_t value)
 {
     id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
-    [blit fillBuffer:buffer range:NSMakeRange(0, [buffer length]) value:value];
+    [blit fillBuffer:buffer range:part value:value];
     [blit endEncoding];
+}
+
+static inline void
+encode_fill(id<MTLCommandBuffer> commands, id<MTLBuffer> buffer, uint8_t value)
+{
+    encode_fill_part(commands, buffer, NSMakeRange(0, [buffer length]), value);
 }
 
 static inline void

@@ -176,9 +176,7 @@ REPORTS("argument", a_buffer_of_another_device)
     id<MTLBuffer> buffer = [[[devices objectAtIndex:0] newBufferWithLength:8
                                                                    options:0] autorelease];
     id<MTLCommandQueue> queue = [[[devices objectAtIndex:1] newCommandQueue] autorelease];
-    id<MTLBlitCommandEncoder> blit = [[queue commandBuffer] blitCommandEncoder];
-    [blit fillBuffer:buffer range:NSMakeRange(0, 8) value:1];
-    [blit endEncoding];
+    encode_fill([queue commandBuffer], buffer, 1);
     [devices release];
 }
 

@@ -159,10 +159,7 @@ CASE(the_last_report_can_be_read_and_forgotten)
     CHECK(softmetal_reports(NULL) == 0 && softmetal_last_report(text, sizeof text) == 0);
 }
 
-REPORTS("argument", a_string_of_nothing)
-{
-    CHECK([NSString stringWithUTF8String:NULL] == nil);
-}
+REPORTS_BY("argument", a_string_of_nothing, CHECK([NSString stringWithUTF8String:NULL] == nil))
 
 REPORTS("dead-object", a_message_to_an_object_that_is_gone)
 {

@@ -324,25 +324,10 @@ copy(NSUInteger from, NSUInteger to, NSUInteger size, BOOL is_onto_itself)
     [scene.blit endEncoding];
 }
 
-REPORTS("blit-range", a_copy_past_the_end_of_its_source)
-{
-    copy(60, 0, 8, YES);
-}
-
-REPORTS("blit-range", a_fill_whose_end_overflows)
-{
-    fill(NSUIntegerMax - 3, 8);
-}
-
-REPORTS("blit-range", a_copy_onto_itself)
-{
-    copy(0, 4, 8, YES);
-}
-
-REPORTS("blit-range", a_copy_backwards_onto_itself)
-{
-    copy(4, 0, 8, YES);
-}
+REPORTS_BY("blit-range", a_copy_past_the_end_of_its_source, copy(60, 0, 8, YES))
+REPORTS_BY("blit-range", a_fill_whose_end_overflows, fill(NSUIntegerMax - 3, 8))
+REPORTS_BY("blit-range", a_copy_onto_itself, copy(0, 4, 8, YES))
+REPORTS_BY("blit-range", a_copy_backwards_onto_itself, copy(4, 0, 8, YES))
 
 CASE(copies_inside_of_a_buffer_may_touch)
 {
@@ -350,30 +335,11 @@ CASE(copies_inside_of_a_buffer_may_touch)
     copy(32, 0, 32, YES);
 }
 
-REPORTS("blit-alignment", a_fill_from_an_odd_place)
-{
-    fill(2, 8);
-}
-
-REPORTS("blit-alignment", a_copy_from_an_odd_place)
-{
-    copy(1, 0, 8, NO);
-}
-
-REPORTS("blit-alignment", a_copy_to_an_odd_place)
-{
-    copy(0, 3, 8, NO);
-}
-
-REPORTS("blit-alignment", a_copy_of_an_odd_size)
-{
-    copy(0, 4, 6, NO);
-}
-
-REPORTS("blit-alignment", a_fill_of_three_bytes)
-{
-    fill(0, 3);
-}
+REPORTS_BY("blit-alignment", a_fill_from_an_odd_place, fill(2, 8))
+REPORTS_BY("blit-alignment", a_copy_from_an_odd_place, copy(1, 0, 8, NO))
+REPORTS_BY("blit-alignment", a_copy_to_an_odd_place, copy(0, 3, 8, NO))
+REPORTS_BY("blit-alignment", a_copy_of_an_odd_size, copy(0, 4, 6, NO))
+REPORTS_BY("blit-alignment", a_fill_of_three_bytes, fill(0, 3))
 
 REPORTS("set-bytes", setting_more_than_4096_bytes)
 {
@@ -456,10 +422,7 @@ REPORTS("commit", a_handler_after_commit)
     CHECK(note.count == 0);
 }
 
-REPORTS("commit", a_wait_before_commit)
-{
-    [[open_queue() commandBuffer] waitUntilCompleted];
-}
+REPORTS_BY("commit", a_wait_before_commit, [[open_queue() commandBuffer] waitUntilCompleted])
 
 REPORTS("purgeable-at-commit", a_commit_with_a_volatile_buffer)
 {

@@ -17,15 +17,6 @@ open_scene(MTLResourceOptions options)
                           make_buffer(SIZE, options), open_event()};
 }
 
-static void
-encode_part(id<MTLCommandBuffer> commands, id<MTLBuffer> buffer, NSUInteger start,
-            NSUInteger end)
-{
-    id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
-    [blit fillBuffer:buffer range:NSMakeRange(start, end - start) value:1];
-    [blit endEncoding];
-}
-
 static id<MTLCommandBuffer>
 commit_fill(id<MTLCommandQueue> queue, id<MTLBuffer> buffer)
 {
@@ -105,8 +96,8 @@ CASE(reads_and_ranges_that_do_not_meet_are_no_race)
 {
     struct scene scene = open_scene(0);
     id<MTLCommandBuffer> one = [scene.queue commandBuffer], two = [scene.other commandBuffer];
-    encode_part(one, scene.buffer, 0, 16);
-    encode_part(two, scene.buffer, 16, 32);
+    encode_fill_part(one, scene.buffer, NSMakeRange(0, 16), 1);
+    encode_fill_part(two, scene.buffer, NSMakeRange(16, 16), 1);
     [one commit];
     [two commit];
     softmetal_host_access(scene.buffer, 32, 32, 1);
@@ -124,7 +115,7 @@ REPORTS("race", one_byte_of_two_ranges)
 {
     struct scene scene = open_scene(0);
     id<MTLCommandBuffer> commands = [scene.queue commandBuffer];
-    encode_part(commands, scene.buffer, 0, 16);
+    encode_fill_part(commands, scene.buffer, NSMakeRange(0, 16), 1);
     [commands commit];
     softmetal_host_access(scene.buffer, 15, 8, 0);
 }
@@ -315,7 +306,7 @@ CASE(long_programs_over_many_queues_and_values)
         id<MTLCommandBuffer> commands = [queue commandBuffer];
         [commands encodeWaitForEvent:scene.event value:round - 1];
         for (NSUInteger start = 0; start + 4 <= SIZE; start += 8) {
-            encode_part(commands, scene.buffer, start, start + 4);
+            encode_fill_part(commands, scene.buffer, NSMakeRange(start, 4), 1);
         }
         [commands encodeSignalEvent:scene.event value:round];
         [commands commit];

@@ -58,7 +58,7 @@ class Case:
 
 @cache
 def read_cases() -> list[Case]:
-    pattern = re.compile(r'^(LEAKY_|FIRST_)?(CASE|REPORTS|RACES)\((?:"([a-z-]+)", )?(\w+)\)', re.MULTILINE)
+    pattern = re.compile(r'^(LEAKY_|FIRST_)?(CASE|REPORTS|REPORTS_BY|RACES)\((?:"([a-z-]+)", )?(\w+)[,)]', re.MULTILINE)
     return [
         Case(path.stem, match.group(4), "race" if match.group(2) == "RACES" else match.group(3))
         for path in sorted(CASES.glob("*.m"))

@@ -29,21 +29,11 @@ pass_bytes_on(void *argument)
         id<MTLBuffer> result = [device newBufferWithLength:4096
                                                    options:MTLResourceStorageModeShared];
         id<MTLCommandBuffer> writer = [own_queue commandBuffer];
-        id<MTLBlitCommandEncoder> blit = [writer blitCommandEncoder];
-        [blit fillBuffer:hidden
-                   range:NSMakeRange(0, 4096)
-                   value:(uint8_t)(round + number * 31)];
-        [blit endEncoding];
+        encode_fill(writer, hidden, (uint8_t)(round + number * 31));
         [writer encodeSignalEvent:event value:(uint64_t)round];
         id<MTLCommandBuffer> reader = [shared_queue commandBuffer];
         [reader encodeWaitForEvent:event value:(uint64_t)round];
-        blit = [reader blitCommandEncoder];
-        [blit copyFromBuffer:hidden
-                 sourceOffset:0
-                     toBuffer:result
-            destinationOffset:0
-                         size:4096];
-        [blit endEncoding];
+        encode_copy(reader, hidden, result);
         [writer commit];
         [reader commit];
         [hidden release];
