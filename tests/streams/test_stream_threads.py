@@ -11,12 +11,13 @@ import time
 
 import numpy as np
 import pytest
+from machine import SANITIZER
 
 import metal_dlpack as md
 from metal_dlpack import softmetal
 
 pytestmark = pytest.mark.needs_softmetal
-SECONDS = float(os.environ.get("METAL_DLPACK_SECONDS", "1"))
+SECONDS = float(os.environ.get("METAL_DLPACK_SECONDS", "1" if SANITIZER else "0.5"))
 THREADS, STREAMS, ITEMS = 8, 4, 2048
 
 
