@@ -71,7 +71,7 @@ layout_repacked(const strided_layout *in, int64_t itemsize, int64_t address, int
     }
     out->ndim = in->ndim;
     out->itemsize = itemsize;
-    if (!keep_axis && joined > 1 && out->shape[axis] == 1) {
+    if (!keep_axis && out->shape[axis] == 1) {
         layout_drop_axis(out, axis);
     }
     return fits || layout_fail(fault, LAYOUT_FAULT_OVERFLOW, 0, 0);

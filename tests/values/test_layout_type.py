@@ -224,6 +224,7 @@ def test_what_passes_64_bits_is_refused():
         lambda: Layout((2, 2), (2**62, 5), 1).unsqueezed(0),
         lambda: Layout((2, 2), (2**62, 5), 1).reshaped((1, 2, 2)),
         lambda: Layout((2**60,), (1,), 8).repacked(1, axis=0),
+        lambda: Layout._restore((1, 4), (2**61, 1), 4, 0).repacked(1),  # as an Array's layout can be
         lambda: Layout((0, 5), (1, 2**62), 1)[:, 4],
         lambda: Layout((0, 5), (1, 2**62), 1)[:, ::4],
         lambda: Layout((2,), None, 1)[2**64],
