@@ -31,20 +31,6 @@ array_numpy_asarray(const char *function, PyObject *op)
 
 /* ---- views ---- */
 
-/* Show items that the buffer protocol cannot name as unsigned integers of their size; NumPy
- * views them as the ml_dtypes type afterwards. */
-static PyObject *
-as_integers(ArrayObject *self)
-{
-    DLDataType dtype = {kDLUInt, (uint8_t)(dtype_itemsize(self->dtype) * 8), 1};
-    strided_layout layout;
-    array_get_layout(self, &layout);
-    PyObject *buffer = array_buffer(self);
-    return buffer == NULL ? NULL
-                          : array_new(state_of((PyObject *)self), buffer, self->byte_offset,
-                                      &layout, dtype, self->is_readonly, false);
-}
-
 static PyObject *
 view_through_buffer(const char *function, PyObject *op)
 {
@@ -54,10 +40,14 @@ view_through_buffer(const char *function, PyObject *op)
     return result;
 }
 
+/* Items that the buffer protocol cannot name go to NumPy as unsigned integers of their size. */
 static PyObject *
 view_renamed(const char *function, ArrayObject *self, PyObject *numpy_dtype)
 {
-    PyObject *integers = as_integers(self);
+    PyObject *integers =
+        PyObject_CallMethod((PyObject *)self, "view", "N",
+                            PyUnicode_FromFormat("uint%d",
+                                                 (int)dtype_itemsize(self->dtype) * 8));
     PyObject *plain = integers == NULL ? NULL : view_through_buffer(function, integers);
     PyObject *result =
         plain == NULL ? NULL : PyObject_CallMethod(plain, "view", "(O)", numpy_dtype);
@@ -80,14 +70,6 @@ array_numpy_view(const char *function, ArrayObject *self)
 {
     if (dtype_buffer_format(self->dtype) != NULL) {
         return view_through_buffer(function, (PyObject *)self);
-    }
-    if (array_is_packed(self)) {
-        /* unreached: no test makes it fail here */
-        return errors_copy_required(
-            state_of((PyObject *)self),
-            "%s: the %s items are packed and NumPy's have a byte each; use "
-            "copy(padded=True), or view the bytes as uint8.",
-            function, dtype_name(self->dtype).text);
     }
     PyObject *dtype = array_numpy_dtype(self);
     PyObject *result = dtype == NULL ? NULL : view_renamed(function, self, dtype);

@@ -37,8 +37,8 @@ PyObject *array_numpy_dtype(ArrayObject *self);
 /* Can NumPy look at the memory itself?  Not into private storage, nor at packed items. */
 bool array_numpy_can_view(const ArrayObject *self);
 
-/* A NumPy array over the same memory: owned (+1).  CopyRequiredError for private storage and
- * packed items; TypeError for element types that NumPy and ml_dtypes have not. */
+/* A NumPy array over the same memory, which it can look at: owned (+1).  TypeError for element types
+ * that NumPy and ml_dtypes have not. */
 PyObject *array_numpy_view(const char *function, ArrayObject *self);
 
 /* A NumPy array of a copy, in C order: owned (+1).  Sub-byte items have a byte each there. */

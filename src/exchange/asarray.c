@@ -123,9 +123,9 @@ static PyObject *
 array_of_ml_dtypes(md_state *state, PyObject *ndarray, DLDataType dtype,
                    const import_request *request)
 {
-    static const char *const names[] = {NULL, "uint8", "uint16", NULL, "uint32"};
     PyObject *integers =
-        PyObject_CallMethod(ndarray, "view", "s", names[dtype_itemsize(dtype)]);
+        PyObject_CallMethod(ndarray, "view", "N",
+                            PyUnicode_FromFormat("uint%d", (int)dtype_itemsize(dtype) * 8));
     PyObject *plain = integers == NULL ? NULL : array_of_buffer(state, integers, request);
     PyObject *array = NULL;
     if (plain != NULL) {

@@ -132,17 +132,6 @@ foreign_open_answer(const char *function, PyObject *capsule, const char *maker,
 
 /* ---- asking by __dlpack__ ---- */
 
-/* Did the producer refuse a keyword?  Clears its TypeError then. */
-static bool
-wants_fewer_keywords(PyObject *capsule)
-{
-    if (capsule != NULL || !PyErr_ExceptionMatches(PyExc_TypeError)) {
-        return false;
-    }
-    PyErr_Clear();
-    return true;
-}
-
 /* Call __dlpack__ with fewer and fewer keywords: a producer raises TypeError for one that it
  * does not know. */
 /* SPEC import-old-producers */
@@ -150,28 +139,28 @@ static PyObject *
 call_dlpack(md_state *state, PyObject *producer, int copy, bool is_told_not_to_wait)
 {
     PyObject *copy_value = copy == 1 ? Py_True : Py_False;
-    PyObject *args[] = {producer, state->max_version, copy_value, NULL};
-    PyObject *capsule = NULL;
-    if (is_told_not_to_wait) {
-        PyObject *ordered[] = {producer, state->max_version, state->minus_one, copy_value};
-        capsule = PyObject_VectorcallMethod(state->str___dlpack__, ordered, 1,
-                                            copy >= 0 ? state->keywords_stream_copy
-                                                      : state->keywords_stream);
-        if (!wants_fewer_keywords(capsule)) {
+    PyObject *ordered[] = {producer, state->max_version, state->minus_one, copy_value};
+    PyObject *args[] = {producer, state->max_version, copy_value};
+    const struct {
+        bool is_asked;
+        PyObject *const *args;
+        PyObject *names;
+    } ways[] = {
+        {is_told_not_to_wait, ordered,
+         copy >= 0 ? state->keywords_stream_copy : state->keywords_stream},
+        {copy >= 0, args, state->keywords_copy},
+        {true, args, state->keywords_version},
+    };
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        if (!ways[i].is_asked) {
+            continue;
+        }
+        PyObject *capsule =
+            PyObject_VectorcallMethod(state->str___dlpack__, ways[i].args, 1, ways[i].names);
+        if (capsule != NULL || !PyErr_ExceptionMatches(PyExc_TypeError)) {
             return capsule;
         }
-    }
-    if (copy >= 0) {
-        capsule =
-            PyObject_VectorcallMethod(state->str___dlpack__, args, 1, state->keywords_copy);
-        if (!wants_fewer_keywords(capsule)) {
-            return capsule;
-        }
-    }
-    capsule =
-        PyObject_VectorcallMethod(state->str___dlpack__, args, 1, state->keywords_version);
-    if (!wants_fewer_keywords(capsule)) {
-        return capsule;
+        PyErr_Clear();
     }
     return PyObject_VectorcallMethod(state->str___dlpack__, args, 1, NULL);
 }

@@ -228,27 +228,10 @@ host_memory_import_view(md_state *state, const char *function, const Py_buffer *
 
 /* ---- multiprocessing's SharedMemory ---- */
 
-static const char home[] = "multiprocessing.shared_memory";
-
 int
 shared_memory_check(md_state *Py_UNUSED(state), PyObject *x)
 {
-    for (PyTypeObject *type = Py_TYPE(x); type != NULL; type = type->tp_base) {
-        /* of a class made in Python, tp_name lacks the module */
-        if (strcmp(type->tp_name, "SharedMemory") != 0) {
-            continue;
-        }
-        PyObject *module;
-        if (attribute_module((PyObject *)type, &module) < 0) {
-            return -1;
-        }
-        bool is_it = module != NULL && PyUnicode_CompareWithASCIIString(module, home) == 0;
-        Py_XDECREF(module);
-        if (is_it) {
-            return 1;
-        }
-    }
-    return 0;
+    return attribute_is_of(x, "multiprocessing.shared_memory", "SharedMemory");
 }
 
 PyObject *

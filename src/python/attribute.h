@@ -57,4 +57,29 @@ attribute_module(PyObject *type, PyObject **out)
     return is_there;
 }
 
+/* Has its type, or a base of that, this name, and a package or a module in it for its home?  1 or 0,
+ * or -1 with an exception.  Imports nothing. */
+static inline int
+attribute_is_of(PyObject *op, const char *package, const char *name)
+{
+    size_t length = strlen(package);
+    for (PyTypeObject *type = Py_TYPE(op); type != NULL; type = type->tp_base) {
+        const char *dot =
+            strrchr(type->tp_name, '.'); /* of a class made in Python there is none */
+        if (strcmp(dot == NULL ? type->tp_name : dot + 1, name) != 0) {
+            continue;
+        }
+        PyObject *module;
+        int is_there = attribute_module((PyObject *)type, &module);
+        const char *text = is_there == 1 ? PyUnicode_AsUTF8(module) : NULL;
+        int is_it = text != NULL && strncmp(text, package, length) == 0 &&
+                    (text[length] == '\0' || text[length] == '.');
+        Py_XDECREF(module);
+        if (is_it || PyErr_Occurred()) {
+            return is_it ? 1 : -1;
+        }
+    }
+    return 0;
+}
+
 #endif /* MD_ATTRIBUTE_H */

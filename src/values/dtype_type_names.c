@@ -184,37 +184,6 @@ name_by_scalar_type(PyObject *value, DLDataType *out)
     return found;
 }
 
-static bool
-is_type_named(PyTypeObject *type, const char *package, const char *name)
-{
-    const char *dot = strrchr(type->tp_name, '.');
-    if (strcmp(dot == NULL ? type->tp_name : dot + 1, name) != 0) {
-        return false;
-    }
-    PyObject *module;
-    (void)attribute_module((PyObject *)type, &module);
-    const char *text = module != NULL ? text_borrow(module) : NULL;
-    size_t length = strlen(package);
-    bool is_same = text != NULL && strncmp(text, package, length) == 0 &&
-                   (text[length] == '\0' || text[length] == '.');
-    Py_XDECREF(module);
-    PyErr_Clear(); /* a type without a module is no package's dtype */
-    return is_same;
-}
-
-/* Is this a dtype of that package?  Compare the names of its type and of the type's bases, as
- * NumPy has a class for each dtype.  Nothing is imported, and no tensor is asked for its text. */
-static bool
-is_dtype_of(PyObject *value, const char *package, const char *name)
-{
-    for (PyTypeObject *type = Py_TYPE(value); type != NULL; type = type->tp_base) {
-        if (is_type_named(type, package, name)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static naming
 name_by_printed(PyObject *value, DLDataType *out)
 {
@@ -231,12 +200,21 @@ name_by_foreign(PyObject *value, DLDataType *out)
     if (PyType_Check(value)) {
         return name_by_scalar_type(value, out);
     }
-    if (is_dtype_of(value, "numpy", "dtype")) {
+    /* NumPy has a class for each dtype */
+    int is_numpys = attribute_is_of(value, "numpy", "dtype");
+    if (is_numpys == 1) {
         return name_by_numpy_dtype(value, out);
     }
-    bool is_printed =
-        is_dtype_of(value, "torch", "dtype") || is_dtype_of(value, "mlx", "Dtype");
-    return is_printed ? name_by_printed(value, out) : NAMING_NOTHING;
+    int is_printed = is_numpys;
+    if (is_printed == 0) {
+        is_printed = attribute_is_of(value, "torch", "dtype");
+    }
+    if (is_printed == 0) {
+        is_printed = attribute_is_of(value, "mlx", "Dtype");
+    }
+    return is_printed == 1  ? name_by_printed(value, out)
+           : is_printed < 0 ? NAMING_FAILED
+                            : NAMING_NOTHING;
 }
 
 /* ---- arguments ---- */
