@@ -25,6 +25,7 @@ def test_a_dtype_is_its_name():
         assert pickle.loads(pickle.dumps(dtype)) is dtype
         assert dtype.lanes == 1
         assert dtype.itemsize == (dtype.bits + 7) // 8
+        assert dtype.alignment == (dtype.itemsize // 2 if "complex" in dtype.name else dtype.itemsize)
 
 
 def test_lanes_follow_the_name():
