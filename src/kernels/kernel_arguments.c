@@ -33,11 +33,11 @@ static int
 refuse_device(const binding *to, const metal_storage *storage)
 {
     int here = to->call->kernel->device->index;
-    PyErr_Format(PyExc_ValueError,
-                 "%s: the array is on metal:%d, the kernel on metal:%d; copy it there with "
-                 "to_device('metal:%d').",
-                 kernel_subject(to->parameter), storage->device->index, here, here);
-    return -1;
+    return errors_raise(
+        PyExc_ValueError,
+        "%s: the array is on metal:%d, the kernel on metal:%d; copy it there with "
+        "to_device('metal:%d').",
+        kernel_subject(to->parameter), storage->device->index, here, here);
 }
 
 static int
@@ -75,19 +75,18 @@ check_multiple(const binding *to, const ArrayObject *array, int64_t nbytes)
                            parameter->nbytes > 3u * parameter->type.scalar.bits / 8 &&
                            array->ndim > 1 && array_shape(array)[array->ndim - 1] == 3;
     if (is_row_of_three) {
-        PyErr_Format(
+        return errors_raise(
             PyExc_ValueError,
             "%s points at %s, which has room for 4 numbers, and the array has rows of 3; "
             "let the kernel take packed_%s.",
             kernel_subject(parameter), wanted, wanted);
-        return -1;
     }
     if (parameter->nbytes > 0 && nbytes % (int64_t)parameter->nbytes != 0) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s points at %s of %zu bytes, and the array has %lld bytes, which is "
-                     "not a multiple of that; slice or pad it.",
-                     kernel_subject(parameter), wanted, parameter->nbytes, (long long)nbytes);
-        return -1;
+        return errors_raise(
+            PyExc_ValueError,
+            "%s points at %s of %zu bytes, and the array has %lld bytes, which is "
+            "not a multiple of that; slice or pad it.",
+            kernel_subject(parameter), wanted, parameter->nbytes, (long long)nbytes);
     }
     return 0;
 }
@@ -114,12 +113,11 @@ check_layout(const binding *to, const ArrayObject *array)
     if (layout_is_contiguous_c(&layout)) {
         return 0;
     }
-    PyErr_Format(
+    return errors_raise(
         PyExc_ValueError,
         "%s: the array is not contiguous, and a kernel gets no strides; give a copy() of "
         "it, or strides=\"ignore\" if the kernel knows them.",
         kernel_subject(to->parameter));
-    return -1;
 }
 
 static int
@@ -131,23 +129,21 @@ check_array(const binding *to, const ArrayObject *array)
         return refuse_device(to, storage);
     }
     if (parameter->is_written && array->is_readonly) {
-        PyErr_Format(
+        return errors_raise(
             PyExc_ValueError,
             "%s: the array is read-only, and the kernel may write there; give a copy() "
             "of it, or declare the parameter const.",
             kernel_subject(parameter));
-        return -1;
     }
     if (check_layout(to, array) < 0) {
         return -1;
     }
     if (array->nitems > 0 && (size_t)array->byte_offset % parameter->alignment != 0) {
-        PyErr_Format(
+        return errors_raise(
             PyExc_ValueError,
             "%s: the array begins at byte %lld of its buffer, and the parameter's type "
             "needs a multiple of %zu; give a copy() of it.",
             kernel_subject(parameter), (long long)array->byte_offset, parameter->alignment);
-        return -1;
     }
     return 0;
 }
@@ -244,11 +240,11 @@ bind_array(const binding *to, const ArrayObject *array)
 static int
 refuse_cpu(const binding *to, PyObject *value)
 {
-    PyErr_Format(PyExc_TypeError,
-                 "%s: an object of type %.100s in the CPU's memory cannot be an argument of a "
-                 "kernel; give md.asarray(x), which shares the memory where it can.",
-                 kernel_subject(to->parameter), Py_TYPE(value)->tp_name);
-    return -1;
+    return errors_raise(
+        PyExc_TypeError,
+        "%s: an object of type %.100s in the CPU's memory cannot be an argument of a "
+        "kernel; give md.asarray(x), which shares the memory where it can.",
+        kernel_subject(to->parameter), Py_TYPE(value)->tp_name);
 }
 
 /* `*out` is an Array of the same bytes, owned by `kept`.  The stream waits for the work of the
@@ -259,6 +255,7 @@ import_value(const binding *to, PyObject *value, ArrayObject **out)
     kernel_call *call = to->call;
     import_request request = {.copy = 0, .order = {.stream = call->stream}};
     PyObject *array = asarray_import(call->state, value, &request);
+    *out = NULL;
     if (array == NULL) {
         bool is_cpu = PyErr_ExceptionMatches(call->state->copy_required_error);
         return is_cpu ? refuse_cpu(to, value) : -1;
@@ -303,12 +300,11 @@ bind_value(const binding *to, const void *bytes, size_t nbytes)
 {
     kernel_call *call = to->call;
     if (to->parameter->is_written) {
-        PyErr_Format(
+        return errors_raise(
             PyExc_TypeError,
             "%s: the kernel may write there, and the result would be lost in a value; give "
             "an Array, or declare the parameter const or constant.",
             kernel_subject(to->parameter));
-        return -1;
     }
     call->arguments[call->argument_count++] =
         (bridge_argument){.index = to->parameter->index, .bytes = bytes, .nbytes = nbytes};
@@ -339,13 +335,13 @@ bind_bytes(const binding *to, PyObject *value)
     call->kept[call->kept_count++] = bytes;
     size_t nbytes = (size_t)PyBytes_GET_SIZE(bytes), wanted = to->parameter->nbytes;
     if ((wanted > 0 && nbytes != wanted) || nbytes == 0 || nbytes > MOST_BYTES) {
-        PyErr_Format(PyExc_ValueError,
-                     wanted > 0 && nbytes <= MOST_BYTES
-                         ? "%s: %zu bytes are given, and the parameter's type has %zu."
-                         : "%s: %zu bytes cannot be given by value, only 1 to 4096; give "
-                           "md.asarray(x).",
-                     kernel_subject(to->parameter), nbytes, wanted);
-        return -1;
+        return errors_raise(
+            PyExc_ValueError,
+            wanted > 0 && nbytes <= MOST_BYTES
+                ? "%s: %zu bytes are given, and the parameter's type has %zu."
+                : "%s: %zu bytes cannot be given by value, only 1 to 4096; give "
+                  "md.asarray(x).",
+            kernel_subject(to->parameter), nbytes, wanted);
     }
     return bind_value(to, PyBytes_AS_STRING(bytes), nbytes);
 }
@@ -363,12 +359,12 @@ is_bytes(PyObject *value)
 static int
 refuse_object(const binding *to, PyObject *value)
 {
-    PyErr_Format(PyExc_TypeError,
-                 "%s: an object of type %.100s cannot be an argument of a kernel; give an "
-                 "Array, a tensor on Metal, a Buffer, a number, a tuple of numbers, or the "
-                 "bytes of a struct.",
-                 kernel_subject(to->parameter), Py_TYPE(value)->tp_name);
-    return -1;
+    return errors_raise(
+        PyExc_TypeError,
+        "%s: an object of type %.100s cannot be an argument of a kernel; give an "
+        "Array, a tensor on Metal, a Buffer, a number, a tuple of numbers, or the "
+        "bytes of a struct.",
+        kernel_subject(to->parameter), Py_TYPE(value)->tp_name);
 }
 
 static int
@@ -406,9 +402,8 @@ check_strides(const kernel_call *call)
                                     PyUnicode_CompareWithASCIIString(strides, "ignore") == 0)) {
         return 0;
     }
-    PyErr_Format(PyExc_ValueError, "%s: strides is \"ignore\" or None, not %R.",
-                 call->kernel->function, strides);
-    return -1;
+    return errors_raise(PyExc_ValueError, "%s: strides is \"ignore\" or None, not %R.",
+                        call->kernel->function, strides);
 }
 
 int

@@ -7,6 +7,7 @@
 #include "kernels/kernel_call.h"
 
 #include "python/args.h"
+#include "python/errors.h"
 
 /* An int, or one to three of them; the rest of `out` is 1.  Each is 0 to 2**32 - 1, which is
  * what a kernel can count. */
@@ -21,15 +22,13 @@ read_extents(const kernel_call *call, const char *what, PyObject *value, size_t 
         return -1;
     }
     if (count == 0) {
-        PyErr_Format(PyExc_ValueError, "%s: %s is empty; give one to three numbers.", function,
-                     what);
-        return -1;
+        return errors_raise(PyExc_ValueError, "%s: %s is empty; give one to three numbers.",
+                            function, what);
     }
     for (int i = 0; i < 3; i++) {
         if (extents[i] < 0 || extents[i] > UINT32_MAX) {
-            PyErr_Format(PyExc_ValueError, "%s: %s (%lld) is not within 0 to 2**32 - 1.",
-                         function, what, (long long)extents[i]);
-            return -1;
+            return errors_raise(PyExc_ValueError, "%s: %s (%lld) is not within 0 to 2**32 - 1.",
+                                function, what, (long long)extents[i]);
         }
         out[i] = (size_t)extents[i];
     }
@@ -53,11 +52,11 @@ read_group(const kernel_call *call, size_t group[3])
     /* each is below 2**32: only the product of all three may overflow */
     if (is_empty || group[0] * group[1] > self->max_threads ||
         group[0] * group[1] * group[2] > self->max_threads) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s: a group of (%zu, %zu, %zu) is not between 1 and %zu threads, the "
-                     "kernel's max_total_threads.",
-                     self->function, group[0], group[1], group[2], self->max_threads);
-        return -1;
+        return errors_raise(
+            PyExc_ValueError,
+            "%s: a group of (%zu, %zu, %zu) is not between 1 and %zu threads, the "
+            "kernel's max_total_threads.",
+            self->function, group[0], group[1], group[2], self->max_threads);
     }
     return 0;
 }
@@ -75,19 +74,19 @@ choose_keyword(const kernel_call *call)
         }
     }
     if (count != 1) {
-        PyErr_Format(PyExc_TypeError,
-                     "%s: %s; give the number of threads by one of n=, threads=(w, h, d), "
-                     "or groups= with group=.",
-                     call->kernel->function,
-                     count == 0 ? "the number of threads is missing"
-                                : "the number of threads is given twice");
-        return -1;
+        return errors_raise(
+            PyExc_TypeError,
+            "%s: %s; give the number of threads by one of n=, threads=(w, h, d), "
+            "or groups= with group=.",
+            call->kernel->function,
+            count == 0 ? "the number of threads is missing"
+                       : "the number of threads is given twice");
     }
     if (found == LAUNCH_groups && !args_is_given(call->launch[LAUNCH_group])) {
-        PyErr_Format(PyExc_TypeError,
-                     "%s: groups= counts threadgroups; give the threads of each by group=.",
-                     call->kernel->function);
-        return -1;
+        return errors_raise(
+            PyExc_TypeError,
+            "%s: groups= counts threadgroups; give the threads of each by group=.",
+            call->kernel->function);
     }
     return found;
 }
@@ -100,9 +99,8 @@ check_n(const kernel_call *call)
     if (PyIndex_Check(n) || PyUnicode_Check(n) || !PySequence_Check(n)) {
         return 0; /* or no number at all: read_extents says so */
     }
-    PyErr_Format(PyExc_TypeError, "%s: n is one number; give threads=%R.",
-                 call->kernel->function, n);
-    return -1;
+    return errors_raise(PyExc_TypeError, "%s: n is one number; give threads=%R.",
+                        call->kernel->function, n);
 }
 
 /* Threads are counted in 32 bits along each axis, however they are asked for. */
@@ -111,11 +109,11 @@ check_groups(const kernel_call *call, const bridge_grid *grid)
 {
     for (int i = 0; i < 3; i++) {
         if (grid->size[i] * grid->group[i] > UINT32_MAX) { /* each is below 2**32 */
-            PyErr_Format(PyExc_ValueError,
-                         "%s: groups (%zu) of %zu threads are more than a kernel can count "
-                         "along one axis, 2**32 - 1.",
-                         call->kernel->function, grid->size[i], grid->group[i]);
-            return -1;
+            return errors_raise(
+                PyExc_ValueError,
+                "%s: groups (%zu) of %zu threads are more than a kernel can count "
+                "along one axis, 2**32 - 1.",
+                call->kernel->function, grid->size[i], grid->group[i]);
         }
     }
     return 0;
@@ -146,11 +144,10 @@ kernel_call_read_grid(const kernel_call *call, bridge_grid *out)
 static int
 refuse_keys(const kernel_call *call, PyObject *sizes)
 {
-    PyErr_Format(PyExc_TypeError,
-                 "%s: threadgroup_memory %R does not name a parameter in threadgroup "
-                 "memory; see arguments.",
-                 call->kernel->function, sizes);
-    return -1;
+    return errors_raise(PyExc_TypeError,
+                        "%s: threadgroup_memory %R does not name a parameter in threadgroup "
+                        "memory; see arguments.",
+                        call->kernel->function, sizes);
 }
 
 /* The bytes for one parameter, rounded up.  -1 with TypeError or ValueError. */
@@ -160,6 +157,7 @@ read_size(const kernel_call *call, const kernel_parameter *parameter, PyObject *
 {
     PyObject *value = sizes == NULL ? NULL : PyDict_GetItemWithError(sizes, parameter->name);
     int64_t nbytes;
+    *out = 0;
     if (value == NULL) {
         if (!PyErr_Occurred()) {
             PyErr_Format(PyExc_TypeError,
@@ -173,13 +171,12 @@ read_size(const kernel_call *call, const kernel_parameter *parameter, PyObject *
         return -1;
     }
     if (nbytes < 1 || (uint64_t)nbytes > call->kernel->max_threadgroup_nbytes) {
-        PyErr_Format(
+        return errors_raise(
             PyExc_ValueError,
             "%s: '%U' cannot have %lld bytes of threadgroup memory; give 1 to %zu, which the "
             "device has.",
             call->kernel->function, parameter->name, (long long)nbytes,
             call->kernel->max_threadgroup_nbytes);
-        return -1;
     }
     *out = ((size_t)nbytes + UNIT - 1) / UNIT * UNIT;
     return 0;
@@ -219,12 +216,11 @@ kernel_call_bind_threadgroup(kernel_call *call)
         return refuse_keys(call, sizes);
     }
     if (total > self->max_threadgroup_nbytes) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s: %zu bytes of threadgroup memory, the kernel's own %zu included, are "
-                     "more than the device has (%zu).",
-                     self->function, total, self->threadgroup_nbytes,
-                     self->max_threadgroup_nbytes);
-        return -1;
+        return errors_raise(
+            PyExc_ValueError,
+            "%s: %zu bytes of threadgroup memory, the kernel's own %zu included, are "
+            "more than the device has (%zu).",
+            self->function, total, self->threadgroup_nbytes, self->max_threadgroup_nbytes);
     }
     return 0;
 }

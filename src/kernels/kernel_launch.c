@@ -43,11 +43,11 @@ choose_stream(kernel_call *call)
         stream_retain(call->stream);
     }
     if (call->stream->device != self->device) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s: the stream is on metal:%d, the kernel on metal:%d; give a stream of "
-                     "its device.",
-                     self->function, call->stream->device->index, self->device->index);
-        return -1;
+        return errors_raise(
+            PyExc_ValueError,
+            "%s: the stream is on metal:%d, the kernel on metal:%d; give a stream of "
+            "its device.",
+            self->function, call->stream->device->index, self->device->index);
     }
     return 0;
 }

@@ -68,9 +68,9 @@ read_math(const kernel_source *request, bridge_math *out)
     if (text == NULL) {
         return 0;
     }
-    PyErr_Format(PyExc_ValueError, "%s: math must be 'fast', 'relaxed' or 'safe', not '%s'.",
-                 request->function, text);
-    return -1;
+    return errors_raise(PyExc_ValueError,
+                        "%s: math must be 'fast', 'relaxed' or 'safe', not '%s'.",
+                        request->function, text);
 }
 
 /* The text for Metal's compiler: with the defines, the name and what it includes.  Owned (+1). */

@@ -11,6 +11,7 @@
 
 #include "kernels/kernel_call.h"
 #include "python/call_python.h"
+#include "python/errors.h"
 #include "streams/device.h"
 #include "values/dtype_type.h"
 
@@ -188,11 +189,11 @@ set_parameter(kernel_parameter *parameter, const bridge_parameter *facts, PyObje
         return -1;
     }
     if (facts->kind == BRIDGE_PARAMETER_OTHER) {
-        PyErr_Format(PyExc_TypeError,
-                     "Library.kernel: the parameter '%U' of %R is a texture, a sampler or the "
-                     "like, and only buffers and threadgroup memory can be given.",
-                     parameter->name, kernel_name);
-        return -1;
+        return errors_raise(
+            PyExc_TypeError,
+            "Library.kernel: the parameter '%U' of %R is a texture, a sampler or the "
+            "like, and only buffers and threadgroup memory can be given.",
+            parameter->name, kernel_name);
     }
     parameter->subject =
         PyUnicode_FromFormat("%U: argument '%U'", kernel_name, parameter->name);

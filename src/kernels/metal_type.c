@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "python/element.h"
+#include "python/errors.h"
 
 /* MTLDataType counts a scalar and its vectors of 2, 3 and 4 lanes; `matrix` is that of two
  * columns of two, the first of nine. */
@@ -132,9 +133,8 @@ refuse_infinity(const char *where, const metal_type *type, PyObject *value)
     if (isinf(number)) {
         return 0;
     }
-    PyErr_Format(PyExc_OverflowError, "%s: %R is too large for %s.", where, value,
-                 type->scalar_name);
-    return -1;
+    return errors_raise(PyExc_OverflowError, "%s: %R is too large for %s.", where, value,
+                        type->scalar_name);
 }
 
 static int
@@ -142,8 +142,8 @@ pack_scalar(const char *where, const metal_type *type, PyObject *value, char *by
 {
     DLDataType scalar = type->scalar;
     if (scalar.code == kDLBool && !is_truth_value(value)) {
-        PyErr_Format(PyExc_TypeError, "%s: a bool is True or False, not %R.", where, value);
-        return -1;
+        return errors_raise(PyExc_TypeError, "%s: a bool is True or False, not %R.", where,
+                            value);
     }
     if (element_pack(where, scalar, value, bytes) < 0) {
         bool is_huge = type->scalar.code != kDLInt && type->scalar.code != kDLUInt &&
@@ -162,10 +162,9 @@ pack_vector(const char *where, const metal_type *type, PyObject *value, char *by
 {
     bool is_sequence = PyTuple_Check(value) || PyList_Check(value);
     if (!is_sequence || PySequence_Fast_GET_SIZE(value) != type->lanes) {
-        PyErr_Format(is_sequence ? PyExc_ValueError : PyExc_TypeError,
-                     "%s: a %s%d is a tuple of %d numbers, not %R.", where, type->scalar_name,
-                     type->lanes, type->lanes, value);
-        return -1;
+        return errors_raise(is_sequence ? PyExc_ValueError : PyExc_TypeError,
+                            "%s: a %s%d is a tuple of %d numbers, not %R.", where,
+                            type->scalar_name, type->lanes, type->lanes, value);
     }
     int itemsize = type->scalar.bits / 8;
     for (int lane = 0; lane < type->lanes; lane++) {
@@ -189,13 +188,12 @@ kernel_numbers_pack(const char *where, const metal_type *type, PyObject *value,
     if (type->lanes == 0 || type->columns > 0) {
         char name[METAL_TYPE_NAME_MAX];
         metal_type_write_name(type, name);
-        PyErr_Format(
+        return errors_raise(
             PyExc_TypeError,
             "%s: %R cannot become a %s; give its bytes, a NumPy scalar of a structured "
             "dtype, or an Array.",
             where, value,
             name[0] == '\0' ? "value of a type that Metal does not report" : name);
-        return -1;
     }
     return type->lanes == 1 ? pack_scalar(where, type, value, bytes)
                             : pack_vector(where, type, value, bytes);

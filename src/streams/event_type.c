@@ -81,10 +81,9 @@ convert_value(PyObject *value, uint64_t *out)
     *out = PyLong_AsUnsignedLongLong(number);
     Py_DECREF(number);
     if (PyErr_Occurred()) {
-        PyErr_Format(PyExc_ValueError,
-                     "Event.from_handle: value (%R) is negative or does not fit in 64 bits.",
-                     value);
-        return -1;
+        return errors_raise(
+            PyExc_ValueError,
+            "Event.from_handle: value (%R) is negative or does not fit in 64 bits.", value);
     }
     return 0;
 }

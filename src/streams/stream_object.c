@@ -338,12 +338,11 @@ convert(md_state *state, const char *function, const char *others, PyObject *val
         return 0;
     }
     if (!PyLong_Check(value) || PyBool_Check(value)) {
-        PyErr_Format(
+        return errors_raise(
             PyExc_TypeError,
             "%s: stream must be a Stream, the handle of its command queue (an int), %s, not "
             "%.100s.",
             function, others, Py_TYPE(value)->tp_name);
-        return -1;
     }
     void *handle = PyLong_AsVoidPtr(value);
     PyErr_Clear(); /* an int that is no address is no handle either */
@@ -351,12 +350,11 @@ convert(md_state *state, const char *function, const char *others, PyObject *val
     if (*out != NULL) {
         return 0;
     }
-    PyErr_Format(
+    return errors_raise(
         PyExc_BufferError,
         "%s: stream (%R) is not the handle of a command queue that metal_dlpack knows; pass "
         "a Stream, %s.",
         function, value, others);
-    return -1;
 }
 
 int

@@ -2,6 +2,7 @@
 #include "streams/stream_protocol.h"
 
 #include "python/attribute.h"
+#include "python/errors.h"
 #include "streams/event_type.h"
 #include "streams/stream_object.h"
 #include "streams/wait_rule.h"
@@ -29,10 +30,10 @@ stream_protocol_answer(const metal_stream *stream, uint64_t value)
 static int
 refuse_handle(const char *function, const void *handle, const char *kind)
 {
-    PyErr_Format(PyExc_ValueError,
-                 "%s: __metal_stream__ returned %p, which is not the address of an id<%s>.",
-                 function, handle, kind);
-    return -1;
+    return errors_raise(
+        PyExc_ValueError,
+        "%s: __metal_stream__ returned %p, which is not the address of an id<%s>.", function,
+        handle, kind);
 }
 
 static int
@@ -43,29 +44,28 @@ read_answer(const char *function, PyObject *tuple, stream_answer *out)
         is_answer = PyLong_Check(PyTuple_GET_ITEM(tuple, i));
     }
     if (!is_answer) {
-        PyErr_Format(PyExc_TypeError,
-                     "%s: __metal_stream__ must return (version, queue, event, value), four "
-                     "ints, not %R.",
-                     function, tuple);
-        return -1;
+        return errors_raise(
+            PyExc_TypeError,
+            "%s: __metal_stream__ must return (version, queue, event, value), four "
+            "ints, not %R.",
+            function, tuple);
     }
     long version = PyLong_AsLong(PyTuple_GET_ITEM(tuple, 0));
     if (version != STREAM_PROTOCOL_VERSION) {
         PyErr_Clear(); /* a number too long is another version too */
-        PyErr_Format(PyExc_ValueError,
-                     "%s: __metal_stream__ returned version %R; only version %d is supported.",
-                     function, PyTuple_GET_ITEM(tuple, 0), STREAM_PROTOCOL_VERSION);
-        return -1;
+        return errors_raise(
+            PyExc_ValueError,
+            "%s: __metal_stream__ returned version %R; only version %d is supported.", function,
+            PyTuple_GET_ITEM(tuple, 0), STREAM_PROTOCOL_VERSION);
     }
     out->queue = PyLong_AsVoidPtr(PyTuple_GET_ITEM(tuple, 1));
     out->event = PyLong_AsVoidPtr(PyTuple_GET_ITEM(tuple, 2));
     out->value = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(tuple, 3));
     if (PyErr_Occurred()) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s: __metal_stream__ returned %R; addresses and the event's value "
-                     "must be 0 or more and fit in 64 bits.",
-                     function, tuple);
-        return -1;
+        return errors_raise(PyExc_ValueError,
+                            "%s: __metal_stream__ returned %R; addresses and the event's value "
+                            "must be 0 or more and fit in 64 bits.",
+                            function, tuple);
     }
     if (out->queue != NULL && !bridge_handle_is_queue(out->queue)) {
         return refuse_handle(function, out->queue, "MTLCommandQueue");
@@ -136,12 +136,11 @@ stream_protocol_await(md_state *state, const char *function, metal_stream *strea
         return -1;
     }
     if (!speaks) {
-        PyErr_Format(
+        return errors_raise(
             PyExc_TypeError,
             "%s: only an Event, a Stream, an Array or an object with __metal_stream__ can be "
             "waited for, not %.100s.",
             function, Py_TYPE(op)->tp_name);
-        return -1;
     }
     stream_answer answer;
     if (ask_moment(state, function, op, &answer) < 0) {

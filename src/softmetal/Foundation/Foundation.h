@@ -55,7 +55,6 @@ __attribute__((objc_root_class))
 - (instancetype)init;
 - (void)dealloc;
 - (id)copy;
-+ (BOOL)instancesRespondToSelector:(SEL)aSelector;
 + (BOOL)conformsToProtocol:(Protocol *)protocol;
 + (BOOL)isSubclassOfClass:(Class)aClass;
 + (Class)class;

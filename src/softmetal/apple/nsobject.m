@@ -198,11 +198,6 @@ make_zombie(id object)
     return [object_getClass(self) conformsToProtocol:aProtocol];
 }
 
-+ (BOOL)instancesRespondToSelector:(SEL)aSelector
-{
-    return class_respondsToSelector(self, aSelector);
-}
-
 - (BOOL)respondsToSelector:(SEL)aSelector
 {
     return class_respondsToSelector(object_getClass(self), aSelector);
