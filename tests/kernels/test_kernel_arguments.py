@@ -2,7 +2,7 @@
 
 import struct
 import sys
-from functools import cache
+from functools import cache, partial
 
 import ml_dtypes
 import numpy as np
@@ -70,24 +70,62 @@ def scale():
 # ---- Arrays ----
 
 
-@pytest.mark.parametrize("name", quickly("char", "ulong", "float", "bool", of=[*INTEGERS, *FLOATS, "bool"]))
-def test_items_of_its_own_type_are_taken(name):
-    dtype = (INTEGERS | FLOATS).get(name, "bool")
-    x = md.asarray([0, 1, 1, 0, 1], dtype=dtype)
-    out = md.zeros(5, dtype)
-    take(name)(x, out, n=5)
+def of(dtype, *shape):
+    """0, 1, 2, ... of any type."""
+    return md.asarray(np.arange(np.prod(shape)).reshape(shape), dtype=dtype)
+
+
+TYPES = INTEGERS | FLOATS | {"bool": "bool"}
+#: What is taken: the kernel's type, an Array, and how many of the type it makes.
+TAKEN = {name: (name, partial(of, dtype, 5), 5) for name, dtype in TYPES.items()} | {
+    "scalars for vectors": ("float4", lambda: of("float32", 2, 4), 2),
+    "integers for vectors": ("int2", lambda: of("int32", 2, 2), 2),
+    "halves for vectors": ("half4", lambda: of("float16", 2, 4), 2),
+    "complex numbers for vectors of two": ("float2", lambda: of("complex64", 2), 2),
+    "rows of three for packed vectors": ("packed_float3", lambda: of("float32", 4, 3), 4),
+    "bytes for a struct": ("pair", lambda: of("uint8", 16), 2),
+    "a view, from its first item": ("float", lambda: of("float32", 5)[2:], 3),
+    "a view on the type's alignment": ("float4", lambda: of("float32", 8)[4:], 1),
+    "a view that need not be aligned": ("packed_float4", lambda: of("float32", 8)[1:5], 1),
+    "no items": ("float", lambda: md.zeros((0, 3)), 0),
+    "managed storage": ("float", lambda: md.full(3, 2, storage="managed"), 3),
+    "private storage": ("float", lambda: md.full(3, 2, storage="private"), 3),
+}
+QUICK = [what for what in TAKEN if what not in TYPES] + ["char", "ulong", "float", "bool"]
+
+
+@pytest.mark.parametrize("what", quickly(*QUICK, of=TAKEN))
+def test_an_array_is_taken_in_place(what):
+    name, make, n = TAKEN[what]
+    x = make()
+    out = md.zeros_like(x)
+    take(name)(x, out, n=n)
     assert out.tolist() == x.tolist()
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype"), [("float", "float16"), ("uint", "int32"), ("half", "bfloat16"), ("bool", "uint8")]
-)
-def test_items_of_another_type_are_refused(name, dtype):
-    x, out = md.zeros(5, dtype), md.zeros(5, (FLOATS | INTEGERS | {"bool": "bool"})[name])
-    with pytest.raises(
-        TypeError, match=rf"take_{name}: argument 'x' points at {name}, and the array's items are {dtype}"
-    ):
-        take(name)(x, out, n=5)
+#: What is refused: the kernel's type, an Array, and why.
+REFUSED = [
+    ("float", lambda: of("float16", 5), TypeError, "points at float, and the array's items are float16"),
+    ("uint", lambda: of("int32", 5), TypeError, "points at uint, and the array's items are int32"),
+    ("half", lambda: of("bfloat16", 5), TypeError, "points at half, and the array's items are bfloat16"),
+    ("bool", lambda: of("uint8", 5), TypeError, "points at bool, and the array's items are uint8"),
+    ("float", lambda: of("complex64", 2), TypeError, "the array's items are complex64"),
+    ("float4", lambda: of("float32", 9), ValueError, "points at float4 of 16 bytes, and the array has 36 bytes"),
+    ("pair", lambda: of("uint8", 12), ValueError, "points at struct of 8 bytes, and the array has 12 bytes"),
+    ("float3", lambda: of("float32", 4, 3), ValueError,
+     "room for 4 numbers, and the array has rows of 3; let the kernel take packed_float3"),
+    ("float", lambda: of("float32", 2, 2).T, ValueError, 'the array is not contiguous, .* strides="ignore"'),
+    ("float", lambda: of("float32", 2, 2)[:, :1], ValueError, 'the array is not contiguous, .* strides="ignore"'),
+    ("float4", lambda: of("float32", 8)[1:5], ValueError,
+     "begins at byte 4 of its buffer, and the parameter's type needs a multiple of 16"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "make", "error", "sentence"), REFUSED)
+def test_an_array_that_does_not_suit_the_type_is_refused(name, make, error, sentence):
+    x = make()
+    with pytest.raises(error, match=f"take_{name}: argument 'x'.*{sentence}"):
+        take(name)(x, md.zeros_like(x), n=1)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float8_e4m3fn", "int4", "float4_e2m1fn", "uint1", "complex128"])
@@ -100,72 +138,12 @@ def test_types_that_metal_lacks_are_taken_as_bytes(dtype):
         take("float")(x, md.zeros(16), n=1)
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype", "lanes"), [("float4", "float32", 4), ("int2", "int32", 2), ("half4", "float16", 4)]
-)
-def test_scalars_are_taken_for_vectors_if_they_make_whole_ones(name, dtype, lanes):
-    x = md.asarray(np.arange(2 * lanes).reshape(2, lanes), dtype=dtype)
-    out = md.zeros((2, lanes), dtype)
-    take(name)(x, out, n=2)
-    assert out.tolist() == x.tolist()
-    with pytest.raises(ValueError, match=r"argument 'x' points at \w+ of \d+ bytes, and the array has \d+ bytes"):
-        take(name)(md.zeros(2 * lanes + 1, dtype), out, n=2)
-
-
-def test_complex_numbers_are_taken_for_vectors_of_two():
-    x, out = md.asarray([1 + 2j, 3 - 4j], dtype="complex64"), md.zeros(2, "complex64")
-    take("float2")(x, out, n=2)
-    assert out.tolist() == [1 + 2j, 3 - 4j]
-    with pytest.raises(TypeError, match="complex64"):
-        take("float")(x, out, n=2)
-
-
-def test_rows_of_three_want_packed_vectors():
-    rows = md.asarray(np.arange(12).reshape(4, 3), dtype="float32")
-    out = md.zeros((4, 3))
-    with pytest.raises(
-        ValueError, match="room for 4 numbers, and the array has rows of 3; let the kernel take packed_float3"
-    ):
-        take("float3")(rows, out, n=3)
-    take("packed_float3")(rows, out, n=4)
-    assert out.tolist() == rows.tolist()
-
-
-def test_a_struct_takes_any_items_that_make_whole_ones():
-    x = md.asarray(np.arange(16), dtype="uint8")
-    out = md.zeros(16, "uint8")
-    take("pair")(x, out, n=2)
-    assert out.tolist() == list(range(16))
-    with pytest.raises(ValueError, match="points at struct of 8 bytes, and the array has 12 bytes"):
-        take("pair")(x[:12], out, n=1)
-
-
-def test_a_view_begins_at_its_first_item():
-    x = md.asarray([1.0, 2, 3, 4, 5])
-    out = md.zeros(5)
-    take("float")(x[2:], out[1:], n=3)
-    assert out.tolist() == [0, 3, 4, 5, 0]
-
-
-def test_what_is_not_contiguous_is_refused_but_not_with_strides_ignored():
+def test_strides_can_be_ignored():
     x, out = md.asarray([[1.0, 2], [3, 4]]), md.zeros((2, 2))
-    for view in (x.T, x[:, :1]):
-        with pytest.raises(ValueError, match=r"argument 'x': the array is not contiguous, .* strides=\"ignore\""):
-            take("float")(view, out, n=2)
     take("float")(x.T, out, n=4, strides="ignore")
     assert out.tolist() == x.tolist()
     with pytest.raises(ValueError, match="strides is \"ignore\" or None, not 'C'"):
         take("float")(x, out, n=4, strides="C")
-
-
-def test_an_offset_must_suit_the_type():
-    x, out = md.zeros(8), md.zeros(4)
-    with pytest.raises(
-        ValueError, match="begins at byte 4 of its buffer, and the parameter's type needs a multiple of 16"
-    ):
-        take("float4")(x[1:5], out, n=1)
-    take("float4")(x[4:], out, n=1)
-    take("packed_float4")(x[1:5], out, n=1)
 
 
 def test_read_only_arrays_can_be_read_only():
@@ -176,19 +154,11 @@ def test_read_only_arrays_can_be_read_only():
         take("float")(x, out.as_readonly(), n=3)
 
 
-def test_an_array_without_items_is_taken():
-    take("float")(md.zeros(0), md.zeros((0, 3)), n=0)
+def test_a_kernel_runs_beside_an_array_without_items():
     kernel = md.kernel(METAL + "kernel void count(device const float *x, device uint *out) { *out += 1; }")
     out = md.zeros(1, "uint32")
     kernel(md.zeros(0), out, n=1)
     assert out.tolist() == [1]
-
-
-@pytest.mark.parametrize("storage", ["shared", "managed", "private"])
-def test_storage_of_every_mode_is_taken(storage):
-    x, out = md.full(3, 2, storage=storage), md.zeros(3, storage=storage)
-    take("float")(x, out, n=3)
-    assert out.tolist() == [2, 2, 2]
 
 
 def test_one_buffer_can_be_bound_twice():
