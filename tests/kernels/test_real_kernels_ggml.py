@@ -79,16 +79,6 @@ def test_unary_operations(name):
 
 
 @pytest.mark.long
-def test_swiglu():
-    a, b = random().standard_normal((2, 7, 90)).astype("f2")
-    out, to = empty(a.shape, "float16")
-    args = ggml_arguments.struct("glu", nb01=180, nb11=180, ne0=90, nb1=180)
-    ggml("unary.metal", "kernel_swiglu_f16")(args, on_metal(a), on_metal(b), to, groups=7, group=64)
-    wide = a.astype("f8")
-    np.testing.assert_array_max_ulp(np.asarray(out), (wide / (1 + np.exp(-wide)) * b).astype("f2"), 1)
-
-
-@pytest.mark.long
 @reported("It declares its result const, and writes there.")
 @pytest.mark.parametrize(("number", "expected"), [(0, np.triu), (3, lambda x: np.tril(x, -1))])
 def test_triangles(number, expected):
@@ -98,28 +88,6 @@ def test_triangles(number, expected):
     ggml("tri.metal", f"kernel_tri_f32_{number}")(args, on_metal(x), to, groups=(20, 2, 1), group=(32, 1, 1))
     md.default_device().default_stream.synchronize()  # what is const is not waited for
     np.testing.assert_array_equal(np.asarray(out), expected(x))
-
-
-@pytest.mark.long
-def test_windows_of_an_image():
-    x = random().standard_normal((2, 3, 9, 8), dtype="float32")  # images, channels, rows, columns
-    out, to = empty((2, 7, 6, 27))
-    args = ggml_arguments.struct(
-        "im2col", ofs0=216, ofs1=72, IW=8, IH=9, CHW=27, s0=1, s1=1, d0=1, d1=1, N=2, KH=3, KW=3, KHW=9
-    )
-    source = md.asarray(x, copy=True)
-    ggml("conv.metal", "kernel_im2col_f32")(args, source, to, groups=(3, 7, 6), group=(2, 3, 3))
-    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), (2, 3))
-    np.testing.assert_array_equal(np.asarray(out), windows.transpose(0, 2, 3, 1, 4, 5).reshape(2, 7, 6, 27))
-
-
-@pytest.mark.long
-def test_greatest_of_windows():
-    x = random().standard_normal((4, 10, 12), dtype="float32")
-    out = md.zeros((4, 5, 6), dtype="float32")
-    args = ggml_arguments.struct("pool_2d", k0=2, k1=2, s0=2, s1=2, IH=10, IW=12, OH=5, OW=6, np=120)
-    ggml("pool.metal", "kernel_pool_2d_max_f32")(args, md.asarray(x, copy=True), out, threads=128)
-    np.testing.assert_array_equal(np.asarray(out), x.reshape(4, 5, 2, 6, 2).max((2, 4)))
 
 
 @pytest.mark.parametrize("kind", quickly("neox", of=["norm", "neox"]))

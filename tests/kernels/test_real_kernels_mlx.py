@@ -30,17 +30,6 @@ def mlx(headers, *instances):
 # ---- one item, one result ----
 
 
-@pytest.mark.long
-def test_arange():
-    library = mlx("arange.h", ("arange_i64", "arange", "int64_t"), ("arange_f32", "arange", "float"))
-    out = md.zeros(1000, dtype="int64")
-    library["arange_i64"](on_metal([-5], "i8"), on_metal([3], "i8"), out, threads=1000)
-    np.testing.assert_array_equal(np.asarray(out), np.arange(-5, 2995, 3))
-    out = md.zeros(1000, dtype="float32")
-    library["arange_f32"](on_metal([2], "f4"), on_metal([0.25], "f4"), out, threads=1000)
-    np.testing.assert_array_equal(np.asarray(out), np.arange(2, 252, 0.25, dtype="f4"))
-
-
 #: MLX's operation: (NumPy's, range, ulp; what passes 4 is Metal's own bound of that function).
 UNARY = {
     "Abs": (np.abs, -9, 9, 0),
@@ -128,15 +117,6 @@ def test_binary_operations():
         else:
             expected = function(a, b) if ulp == 0 else function(a.astype("f8"), b.astype("f8")).astype("f4")
             np.testing.assert_array_max_ulp(np.asarray(c), expected, ulp)
-
-
-@pytest.mark.long
-def test_select():
-    library = mlx("ternary_ops.h ternary.h", ("where", "ternary_v", "int64_t, Select, false, true"))
-    chosen, b = random().integers(0, 2, 300).astype(bool), random().integers(-(2**60), 2**60, 300)
-    d = md.zeros(300, dtype="int64")
-    library["where"](on_metal(chosen), on_metal(b), on_metal([-1], "i8"), d, 300, threads=300)
-    np.testing.assert_array_equal(np.asarray(d), np.where(chosen, b, -1))
 
 
 @pytest.mark.long
@@ -296,15 +276,6 @@ def test_searchsorted():
 
 
 # ---- indices ----
-
-
-@pytest.mark.long
-def test_gather_rows():
-    library = mlx("indexing/gather_front.h", ("rows", "gather_front", "float, int, int, 4"))
-    x, rows = random().standard_normal((20, 37), dtype="float32"), random().integers(-20, 20, 50, dtype="int32")
-    out = md.zeros((50, 37), dtype="float32")
-    library["rows"](on_metal(x), on_metal(rows), out, 37, 20, threads=(10, 50))
-    np.testing.assert_array_equal(np.asarray(out), x[rows])
 
 
 @pytest.mark.long

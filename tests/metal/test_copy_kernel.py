@@ -69,22 +69,6 @@ def test_the_text_compiles_with_address_spaces_kept_apart(source):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("good", "bad"),
-    [
-        ("copy_kernel_find(constant copy_kernel_shape", "copy_kernel_find(device copy_kernel_shape"),
-        ("device uint8_t *dst", "constant uint8_t *dst"),
-        ("uint32_t rest = position.z;", "uint32_t rest = position.w;"),
-        ("shape->naxes; axis++", "shape.naxes; axis++"),
-        ("dst[at.dst] = src[at.src];", "dst = src;"),
-    ],
-)
-def test_one_wrong_word_is_found(source, good, bad):
-    text = without_metal(source)
-    assert good in text
-    assert compile_as_cxx(text.replace(good, bad, 1)).returncode != 0
-
-
 def test_the_text_uses_metals_attributes_and_no_line_of_the_preprocessor_in_between(source):
     head, _, body = source.partition("typedef")
     assert "#include <metal_stdlib>" in head and "using namespace metal;" in head

@@ -65,6 +65,7 @@ MLX = {
         "atomic.h reduction/ops.h reduce.h",
         {"all_reduce": [f"{kind}, {kind}, {op}<{kind}>" for kind in ("float", "int32_t", "half") for op in REDUCED]},
     ),
+    "gather": ("indexing/gather_front.h", {"gather_front": [f"{kind}, int32_t, int, 4" for kind in NUMBERS]}),
     "sort": (
         "sort.h",
         {"block_sort": [f"{kind}, {kind}, false, 128, 4" for kind in NUMBERS]},
