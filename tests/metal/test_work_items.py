@@ -1,4 +1,4 @@
-"""Strided copies by kernels and blits: private storage, work in flight, streams; NumPy is the oracle."""
+"""Strided copies by kernels and blits: who waits, what Metal refuses, bytes beside each other, what is left."""
 
 import sys
 import threading
