@@ -151,11 +151,35 @@ def work(todo: queue.Queue, runner: Runner, trace: Trace, budget: float, done: l
             print(f"{word:8}  {mutant.name}: {detail} ({verdict.seconds:.1f} s)", flush=True)
 
 
+def fail_anyway(tests: set[str], runner: Runner, trace: Trace) -> set[str]:
+    """Those that fail without a mutant, as they are run here: they catch none."""
+    runner.shop.restore()
+    runner.shop.run(runner.shop.link)
+    failing: set[str] = set()
+    while left := sorted(tests - failing):
+        what = runner.test(left, 30 + 5 * max(map(trace.seconds.__getitem__, left)))
+        if what == "":
+            break
+        if what not in left:
+            sys.exit(f"without a mutant: {what}")
+        failing.add(what)
+    return failing
+
+
 def check_sound(runner: Runner, trace: Trace) -> None:
-    """Without a mutant the tests pass as they are run here: else all would count as caught."""
+    """Before the mutants, the quick tests: if nothing works, all would count as caught."""
     quick = sorted(trace.seconds, key=trace.seconds.__getitem__)[:200]
-    if what := runner.test(quick, 60):
-        sys.exit(f"without a mutant a test fails: {what}")
+    if failing := fail_anyway(set(quick), runner, trace):
+        sys.exit(f"without a mutant they fail: {failing}")
+
+
+def check_catchers(done: list[Verdict], runner: Runner, trace: Trace) -> None:
+    """After the mutants, each test that caught one."""
+    failing = fail_anyway({verdict.detail for verdict in done} & trace.seconds.keys(), runner, trace)
+    for verdict in done:
+        if verdict.detail in failing:
+            verdict.word = "SURVIVES"
+            print(f"SURVIVES  {verdict.mutant.name}: without it {verdict.detail} fails too")
 
 
 def judge_all(mutants: list[Mutant], trace: Trace, budget: float, workers: int) -> list[Verdict]:
@@ -171,6 +195,7 @@ def judge_all(mutants: list[Mutant], trace: Trace, budget: float, workers: int) 
             thread.start()
         for thread in threads:
             thread.join()
+        check_catchers(done, runners[0], trace)
         for runner in runners:
             runner.close()
     return done
