@@ -930,7 +930,6 @@ bridge_library_new(bridge_device *device, const char *source, bridge_math math,
 {
     *out = NULL;
     *message = NULL;
-    *is_source = false;
     if (bridge_is_forked()) {
         return BRIDGE_FORKED; /* mutant survives (constant returned): callers refuse before */
     }
@@ -1018,7 +1017,7 @@ compare_constants(const void *one, const void *other)
 {
     unsigned a = ((const bridge_constant_facts *)one)->index;
     unsigned b = ((const bridge_constant_facts *)other)->index;
-    return (a > b) - (a < b);
+    return (a > b) - (a < b); /* mutant survives (bound): no index stands twice */
 }
 
 static bridge_status
@@ -1182,7 +1181,6 @@ bridge_kernel_new(bridge_library *library, const char *function,
 {
     *out = NULL;
     *message = NULL;
-    *is_source = false;
     if (bridge_is_forked()) {
         return BRIDGE_FORKED; /* mutant survives (constant returned): callers refuse before */
     }
