@@ -82,6 +82,7 @@ def test_a_module_goes_with_arrays_in_the_same_cycle():
             module.kept = [array, array[1:], array.buffer]
             del array, memory, module
             gc.collect()
+        assert sum(getattr(thing, "__name__", "") == "Array" for thing in gc.get_objects()) == 1, "types are left"
     """)
 
 

@@ -15,6 +15,8 @@ import pickle
 import tempfile
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 import c_api
 import public_surface
@@ -57,6 +59,7 @@ library = md.Library(
     kernel void skip(device float *x, uint i [[thread_position_in_grid]]) { x[i * STEP] = 1; }
     """
 )
+ONE_KERNEL = "kernel void nothing(device float *x) {}"  # compiled once, made each time
 kernel = library["scale"]
 pointers = _testbuffer.ndarray(list(range(12)), shape=[3, 4], format="B", flags=_testbuffer.ND_PIL)
 shared = SharedMemory(create=True, size=64)
@@ -103,7 +106,7 @@ class Moment:
 class Interface:
     """Memory by NumPy's older protocol."""
 
-    __array_interface__ = {"data": (buffer.address, False), "typestr": "<f4", "shape": (2, 3), "strides": None}
+    __array_interface__ = {"data": (buffer.address, False), "typestr": "<f4", "shape": (2, 3)}
 
 
 class Model:
@@ -113,6 +116,7 @@ class Model:
 
 
 producer, moment, interface, model = Producer(), Moment(), Interface(), Model()
+library_of_tensors = SimpleNamespace(Tensor=md.Array, from_dlpack=None)
 
 
 def write_file():
@@ -219,6 +223,26 @@ def refuse_launch(*arguments):
 #: Too few, too many, of a wrong kind, type or place.
 NOT_LAUNCHED = [(), (room,), (room, (1, 2), 3), (producer, (1, "a")), (producer, object()), (numbers, (1, 2))]
 NOT_LAUNCHED += [(odd, (1, 2)), (memory, (1, 2)), (readonly, (1, 2))]
+
+
+def transpose_nibbles():
+    square = md.asarray([[1, 2], [3, 4]], dtype="int4")
+    square.copy_from(square.T)
+    assert square.tolist() == [[1, 3], [2, 4]]
+
+
+def answer_wrongly(answer):
+    """As the software Metal's compiler must not."""
+    with mock.patch("metal_dlpack.msl.for_softmetal.functions", lambda *_: answer):
+        refused(md.Library, md.MetalError, "kernel void other() {}")
+
+
+def lose_an_encoder():
+    softmetal.configure(fail="encoder@1")
+    try:
+        refused(functools.partial(odd.fill, 0, stream=stream), md.MetalError)
+    finally:
+        softmetal.configure(fail=None)
 
 
 def time_kernel():
@@ -367,7 +391,12 @@ CALLS = {
     "open": [lambda: md.open(file)],
     "register_sync": [hook],
     "show": [lambda: print_nowhere(md.show, array, odd)],
-    "softmetal.configure": [lambda: softmetal.configure(latency_us=None)],
+    "softmetal.configure": [
+        lambda: softmetal.configure(latency_us=None),
+        lose_an_encoder,
+        functools.partial(answer_wrongly, None),
+        functools.partial(answer_wrongly, (0, [3])),
+    ],
     "softmetal.is_present": [softmetal.is_present],
     "softmetal.last_report": [softmetal.last_report],
     "softmetal.live_objects": [softmetal.live_objects, lambda: softmetal.live_objects(None)],
@@ -477,6 +506,7 @@ CALLS = {
     "Array.view": [lambda: array.view("int8"), lambda: nibbles.view("uint2")],
     "Array.copy_from": [
         lambda: odd.copy_from(odd_copy),
+        transpose_nibbles,
         lambda: array.copy_from(0.0),
         lambda: array.copy_from(managed),
         copies_by_gpu,
@@ -512,7 +542,7 @@ CALLS = {
     "Array.__dlpack_device__": [array.__dlpack_device__],
     "Array.__metal_stream__": [array.__metal_stream__],
     "Array.__deepcopy__": [lambda: array.__deepcopy__({})],
-    "Array.to": [lambda: array.to(md.Array)],
+    "Array.to": [lambda: array.to(md.Array), lambda: array.to(library_of_tensors)],
     "Array.__reduce_ex__": [lambda: array.__reduce_ex__(5), lambda: array.T.__reduce_ex__(2)],
     "Array.__buffer__": [lambda: show_buffer(array), lambda: show_buffer(managed)],
     # HostView
@@ -556,9 +586,14 @@ CALLS = {
     "Library.__new__": [lambda: refused(functools.partial(md.Library, math="quick"), ValueError, "")],
     "Library.__repr__": [lambda: repr(library)],
     "Library._repr_html_": [library._repr_html_],
-    "Library.__getitem__": [lambda: library["scale"], lambda: refused(operator.getitem, KeyError, library, "no")],
+    "Library.__getitem__": [
+        lambda: md.Library(ONE_KERNEL)["nothing"],
+        lambda: library["scale"],
+        lambda: refused(operator.getitem, KeyError, library, "no"),
+    ],
     "Library.kernel": [
         lambda: library.kernel("scale"),
+        lambda: library.kernel("skip", {"STEP": 1000}),
         lambda: refused(library.kernel, TypeError, "skip"),
         lambda: refused(library.kernel, OverflowError, "skip", {"STEP": -1}),
     ],
@@ -597,8 +632,9 @@ CALLS["Array.T"].append(lambda: array.T)
 CALLS["Array.layout"].append(lambda: odd.layout)
 CALLS["Array.buffer"].append(lambda: md.zeros(3).buffer)
 
-#: What else may be raised: the memory has no room in Metal, and a copy is forbidden.
-ALSO_RAISED = {"Buffer.from_host": md.CopyRequiredError}
+#: What else may be raised: the memory has no room in Metal, and a copy is forbidden; CPython makes a type without
+#: room for its name, and sets no exception.
+ALSO_RAISED = {"Buffer.from_host": md.CopyRequiredError, "import": SystemError}
 
 
 def is_usable():

@@ -59,8 +59,8 @@ def growth(call, kept, warm_up, trips):
 
 
 def left_by(call, kept=(), *, warm_up=50, trips=400):
-    """By how much the totals and the references to `kept` and to our types grew; None if not each time."""
-    kept = (*kept, *_core._types())
+    """By how much the totals and the references to `kept`, our types and the constants grew; None if not each time."""
+    kept = (*kept, *_core._types(), None, NotImplemented, False, True)
     for _ in range(2):  # once more where it grew: a cache may have filled
         grown, references = growth(call, kept, warm_up, trips)
         if max(*grown, *map(abs, references)) <= trips // 2:
