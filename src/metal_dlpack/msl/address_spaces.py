@@ -85,7 +85,7 @@ def _alike(tokens: Tokens, declarations: list[Declaration]) -> Iterator[list[Dec
 
 
 def _head(tokens: Tokens, one: Declaration) -> list[str]:
-    return _plain(tokens, one.first, one.head_end)
+    return attributes.left_out(tokens, one.first, one.head_end)
 
 
 def _rest(tokens: Tokens, one: Declaration) -> list[str]:
@@ -94,7 +94,7 @@ def _rest(tokens: Tokens, one: Declaration) -> list[str]:
     if one.kind == FUNCTION and one.parameters is not None:
         ranges = tokens.split(one.parameters + 1, tokens.partner[one.parameters])
         for place, (first, end) in enumerate(ranges):
-            words = _plain(tokens, first, end)
+            words = attributes.left_out(tokens, first, end)
             name = _name_at(words)
             if name is not None:
                 places[words[name]] = f"{place}"
@@ -102,27 +102,15 @@ def _rest(tokens: Tokens, one: Declaration) -> list[str]:
     return [places.get(word, word) for word in words if word]
 
 
-def _plain(tokens: Tokens, first: int, end: int) -> list[str]:
-    """The words without attributes."""
-    words, at = [], first
-    while at < end:
-        if attributes.is_attribute(tokens, at):
-            at = tokens.partner[at]
-        else:
-            words.append(tokens.words[at])
-        at += 1
-    return words
-
-
 def _signature(tokens: Tokens, one: Declaration) -> list[str]:
     """What tells the declaration from others, without address spaces and the names of parameters."""
     if one.kind != FUNCTION or one.parameters is None:
         return _once_const(_head(tokens, one))
     close = tokens.partner[one.parameters]
-    signature = _once_const(_plain(tokens, one.first, one.parameters))
+    signature = _once_const(attributes.left_out(tokens, one.first, one.parameters))
     for first, end in tokens.split(one.parameters + 1, close):
-        signature += [",", *_type_of_parameter(_plain(tokens, first, end))]
-    after = _plain(tokens, close + 1, one.head_end)
+        signature += [",", *_type_of_parameter(attributes.left_out(tokens, first, end))]
+    after = attributes.left_out(tokens, close + 1, one.head_end)
     if one.is_constructor:
         after = [word for word in after if word not in SPACES]
     return [*signature, ")", *_once_const(after)]

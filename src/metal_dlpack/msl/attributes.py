@@ -31,6 +31,18 @@ def within(tokens: Tokens, first: int, end: int) -> Iterator[Attribute]:
             yield from _listed(tokens, at)
 
 
+def left_out(tokens: Tokens, first: int, end: int) -> list[str]:
+    """words[first:end] without the attributes."""
+    words, at = [], first
+    while at < end:
+        if is_attribute(tokens, at):
+            at = tokens.partner[at]
+        else:
+            words.append(tokens.words[at])
+        at += 1
+    return words
+
+
 def take_out(tokens: Tokens) -> None:
     """Drop every attribute that is Metal's."""
     words = tokens.words

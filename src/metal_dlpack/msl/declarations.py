@@ -49,7 +49,7 @@ class Declaration:
         while at > self.first and words[at] == "]":
             at = tokens.partner[at] - 1
         if words[at] == ">":  # f<float>(...)
-            at = _before_angle(words, at)
+            at = tokens.before_angle(at)
         return words[at] if words[at].isidentifier() else ""
 
 
@@ -234,14 +234,3 @@ def _name_of_class(tokens: Tokens, declaration: Declaration) -> str:
             break
         at += 1
     return ""
-
-
-def _before_angle(words: list[str], at: int) -> int:
-    """The word before the `<` that the `>` at `at` closes."""
-    depth = 0
-    while at > 0:
-        depth += (words[at] == ">") - (words[at] == "<")
-        at -= 1
-        if depth == 0:
-            break
-    return at

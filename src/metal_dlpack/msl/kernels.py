@@ -78,8 +78,7 @@ def _plain(tokens: Tokens, one: Declaration) -> Kernel | None:
         raise source_error(tokens, at, f"the kernel '{name}' must return void")
     expression = name
     if tokens.words[at] == ">":  # template <> kernel void f<float>(...)
-        while tokens.words[at] != name:
-            at -= 1
+        at = tokens.before_angle(at)
         expression = joined(address_spaces.without(tokens.words[at : one.parameters]))
     return Kernel(host_name or "::".join([*one.namespaces, name]), stage, at, expression, None, one, None)
 
@@ -101,7 +100,7 @@ def _instantiated(tokens: Tokens, one: Declaration, functions: dict[str, list[De
     if tokens.words[end] == "(":
         close = tokens.partner[end]
         count = len(tokens.split(end + 1, close))
-        signature = _types(tokens, end, close)
+        signature = joined(address_spaces.without(attributes.left_out(tokens, end + 1, close)))
         candidates = [known for known in candidates if _parameter_count(tokens, known) == count] or candidates
     template = next((known for known in reversed(candidates) if known.body is not None), candidates[-1])
     expression = joined(address_spaces.without(tokens.words[first:end]))
@@ -139,37 +138,12 @@ def _declarator(tokens: Tokens, one: Declaration) -> tuple[int, int]:
         end = tokens.partner[end - 1]
     first = end - 1
     if words[first] == ">":
-        first = _opening_angle(tokens, one.first, first) - 1
+        first = tokens.before_angle(first)
     while words[first - 1] == "::" and words[first - 2].isidentifier() and words[first - 2] != "void":
         first -= 2
     return first, end
 
 
-def _opening_angle(tokens: Tokens, first: int, close: int) -> int:
-    depth, at = 0, close
-    while at > first:
-        word = tokens.words[at]
-        if word in {")", "]", "}"}:
-            at = tokens.partner[at]
-        depth += (word == ">") - (word == "<")
-        if depth == 0:
-            break
-        at -= 1
-    return at
-
-
 def _parameter_count(tokens: Tokens, one: Declaration) -> int:
     assert one.parameters is not None
     return len(tokens.split(one.parameters + 1, tokens.partner[one.parameters]))
-
-
-def _types(tokens: Tokens, opening: int, close: int) -> str:
-    """The parameter list as C++ has it."""
-    kept, at = [], opening + 1
-    while at < close:
-        if attributes.is_attribute(tokens, at):
-            at = tokens.partner[at]
-        else:
-            kept.append(tokens.words[at])
-        at += 1
-    return joined(address_spaces.without(kept))

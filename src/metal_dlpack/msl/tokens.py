@@ -75,6 +75,17 @@ class Tokens:
             at += 1
         return index
 
+    def before_angle(self, index: int) -> int:
+        """The word before the `<` that the `>` at `index` closes."""
+        depth, at = 0, index
+        while at > 0:
+            word = self.words[at]
+            depth += (word == ">") - (word == "<")
+            at = self.partner[at] - 1 if word in _CLOSING.values() else at - 1
+            if depth == 0:
+                break
+        return at
+
     def split(self, first: int, end: int) -> list[tuple[int, int]]:
         """The ranges between the commas of words[first:end] that stand in no brackets."""
         ranges, begin, at = [], first, first
