@@ -176,6 +176,8 @@ BUILTINS = {
     "dispatch_quadgroups_per_threadgroup": 12,
     "threads_per_simdgroup": 32,
     "thread_execution_width": 32,
+    "grid_origin": (0, 0, 0),
+    "grid_size": (74, 4, 3),
 }
 
 

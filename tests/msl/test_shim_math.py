@@ -220,6 +220,10 @@ def test_relations(shim, kind, dtype):
         np.testing.assert_array_equal(got[name], exact(x), name)
 
 
+def test_a_users_overload_of_more_arguments_is_called(shim):
+    shim.check("int max(int a, int b, int c) { return a; } int f(short a) { return max(a, 2, 3); }")
+
+
 def test_ilogb(shim):
     x = numbers()
     x = x[np.isfinite(x) & (x != 0)]

@@ -114,6 +114,7 @@ def test_votes(shim, group):
         "quad_any": "quad_any(x > 5)",
         "quad_ballot": "ushort(quad_ballot(x > 0))",
         "quad_first": "quad_is_first()",
+        "quad_all of some": "x > 0 ? ulong(quad_all(x > 0)) : 0",
         "vote all": "simd_ballot(true).all()",
         "vote any": "simd_ballot(x > 7).any()",
     }
@@ -134,6 +135,7 @@ def test_votes(shim, group):
         "quad_any": [(x[m] > 5).any() for m in quads],
         "quad_ballot": mask(x > 0, quads),
         "quad_first": lane % 4 == 0,
+        "quad_all of some": x > 0,
         "vote all": [len(m) == LANES for m in members],
         "vote any": [(x[m] > 7).any() for m in members],
     }

@@ -196,7 +196,7 @@ def test_shifts_take_the_low_bits_of_their_amount(shim):
 PACKED = {
     ("unorm4x8", "unorm4x8"): ("xyzw", 0x8000FF00),
     ("snorm4x8", "snorm4x8"): ("xyzw", 0x40007F81),
-    ("srgb_unorm4x8", "unorm4x8_srgb"): ("wzyx", 0x00FF00BC),
+    ("srgb_unorm4x8", "unorm4x8_srgb"): ("wyxw", 0x8000FFBC),
     ("unorm2x16", "unorm2x16"): ("wy", 0xFFFF8000),
     ("snorm2x16", "snorm2x16"): ("wx", 0x80014000),
     ("unorm10a2", "unorm10a2"): ("wzxy", 0xC0000200),

@@ -91,7 +91,7 @@ def test_an_instantiation_may_be_named_from_the_outermost_namespace():
 
 
 def test_an_instantiation_stands_in_its_namespace():
-    source = 'namespace n { template <typename T, int N> kernel void f(device T *x [[buffer(0)]]) {}\n template [[host_name("g")]] kernel void f<float, 2>(device float *x); }'
+    source = 'namespace n { template <typename T, int N> kernel void f(device T *x [[buffer(0)]]) {}\n template [[host_name("g")]] kernel void f<float, 2>(device float *x [[buffer(0)]]); }'
     text = image(source, "g")
     assert text.startswith('#line 2 "program_source" namespace n {')
     assert "void (*softmetal_kernel)(float * x) = &f < float , 2 >;" in text
