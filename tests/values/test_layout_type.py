@@ -75,23 +75,6 @@ def test_a_reshaped_layout_has_the_same_offsets_in_order(layout, data):
     same_offsets(result, offsets(layout).reshape(items))
 
 
-@given(layouts(), st.data())
-@MANY
-def test_flattening_joins_what_it_can_and_nothing_else(layout, data):
-    mask = layout.flattened_axis_mask()
-    whole = layout.flattened()
-    assert np.array_equal(offsets(whole).ravel(), offsets(layout).ravel())
-    assert whole.ndim == max(layout.ndim - mask.bit_count(), 1)
-    part = data.draw(st.integers(0, 2**64 - 1))
-    assert layout.flattened(mask=part).ndim == max(layout.ndim - (mask & part).bit_count(), 1)
-    assert np.array_equal(offsets(layout.flattened(mask=part)).ravel(), offsets(layout).ravel())
-    if layout.ndim:
-        first = data.draw(st.integers(0, layout.ndim - 1))
-        last = data.draw(st.integers(0, layout.ndim - 1))
-        joined = sum(1 << axis for axis in range(first + 1, last + 1))
-        assert layout.flattened(first, last) == layout.flattened(mask=joined)
-
-
 def bytes_of(layout):
     """The offset of every byte, in order of the items."""
     return (offsets(layout)[..., None] * layout.itemsize + np.arange(layout.itemsize)).ravel()
@@ -137,32 +120,6 @@ def test_a_refusal_to_repack_says_which_rule_and_both_numbers(subtests):
     ]:
         with subtests.test(words=words), pytest.raises(ValueError, match=words):
             layout.repacked(*values)
-
-
-# ---- dense layouts ----
-
-
-@given(layouts(), st.data())
-@MANY
-def test_a_dense_layout_has_no_gaps(layout, data):
-    order = data.draw(st.sampled_from(["C", "F", "K", "permutation"]))
-    if order == "permutation":
-        order = tuple(data.draw(st.permutations(range(layout.ndim))))
-    dense = layout.to_dense(order)
-    assert dense == Layout.dense_like(layout, order)
-    assert dense.is_dense
-    assert (dense.shape, dense.itemsize) == (layout.shape, layout.itemsize)
-    assert dense.required_size_in_bytes() == layout.volume * layout.itemsize
-    if order == "C":
-        assert dense.is_contiguous_c
-    if order == "F":
-        assert dense.is_contiguous_f
-    if layout.volume and layout.is_dense and order == "K":
-        assert dense is layout
-    if layout.volume and isinstance(order, tuple):
-        assert dense == Layout.dense(layout.shape, layout.itemsize, order)
-        for before, axis in itertools.pairwise(order):
-            assert dense.strides[before] == dense.strides[axis] * dense.shape[axis]
 
 
 # ---- limits ----
